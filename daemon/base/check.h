@@ -1,0 +1,13 @@
+/* check(x): always on, for our own bugs and never for what a peer, a client or a device sent. A failed
+ * check calls the hook (the daemon writes its tape of last events there), prints file:line and aborts. */
+#ifndef BASE_CHECK_H
+#define BASE_CHECK_H
+
+#define check(x) ((x) ? (void)0 : check_failed(#x, __FILE__, __LINE__))
+
+_Noreturn void check_failed(const char *expr, const char *file, int line);
+
+/* Called once before the abort, with the text of the failed check. NULL removes it. Not thread-safe: set at start. */
+void check_set_hook(void (*hook)(const char *text));
+
+#endif

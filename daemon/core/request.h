@@ -1,0 +1,183 @@
+/* What engines ask and what they are told, as the core sees it: ids, lengths and tokens; never a pointer
+ * into a page, a file descriptor or a byte of KV. Arrays in a request are borrowed for one core_step;
+ * arrays in a reply lie in struct actions and live until its next use. */
+#ifndef CORE_REQUEST_H
+#define CORE_REQUEST_H
+
+#include "base/tern_err.h"
+#include "core/ids.h"
+#include "core/limits.h"
+
+enum op {
+    OP_NONE = 0,
+    OP_ENGINE_JOIN,
+    OP_ENGINE_LEAVE, /* this process has unmapped everything; the last one ends the engine */
+    OP_POOL_OPEN,
+    OP_POOL_MAP,
+    OP_POOL_CLOSE,
+    OP_SESSION_OPEN,
+    OP_PEEK,
+    OP_MATCH,
+    OP_STEP,
+    OP_FETCH,
+    OP_FETCH_CANCEL,
+    OP_EVICT, /* admin */
+    OP_DRAIN, /* admin */
+    OP_COUNT
+};
+
+enum role { ROLE_SCHEDULER = 0, ROLE_WORKER = 1, ROLE_BOTH = 2 }; /* BOTH: a single process that is rank and scheduler */
+enum family { FAMILY_HISTORY = 0 };
+enum shard_axis { SHARD_NONE = 0, SHARD_HEADS, SHARD_REPLICATED, SHARD_LAYERS, SHARD_TOKENS };
+
+struct req_join {
+    char name[ENGINE_NAME_MAX]; /* processes that give the same name are one engine */
+    enum role role;
+    uint32_t rank, world; /* rank < world <= RANKS_MAX; rank is ignored for ROLE_SCHEDULER */
+};
+
+struct group_layout {
+    enum family family;
+    uint32_t page_tokens;
+    uint32_t units;       /* checksummed pieces of a page (X7), 1 or more */
+    uint32_t cap_pages;   /* 0: no cap */
+    uint64_t page_bytes;  /* in one region */
+};
+
+struct req_pool_open {
+    uint32_t ngroups;
+    struct group_layout group[GROUPS_MAX];
+    enum shard_axis shard;
+    uint32_t axes_hash;  /* names and order of the axes and their strides, hashed by the shell */
+    uint64_t bytes;      /* in one region; rounded down to whole slabs */
+};
+
+struct req_session_open {
+    struct id pool;
+    struct namespace_id ns;
+};
+
+/* Token list = the first `base` tokens that the daemon already holds for this session, then v[0..n). */
+struct req_tokens {
+    const uint32_t *v;
+    uint32_t n, base;
+    const struct extra_key *keys; /* ascending positions, all >= base */
+    uint32_t nkeys;
+};
+
+struct req_peek {
+    struct id pool;
+    struct namespace_id ns;
+    struct req_tokens tokens; /* base is 0 */
+};
+
+struct req_match {
+    struct id session;
+    struct req_tokens tokens;
+    uint64_t step; /* the last step that may touch pages that this gives back (a resume frees the tail) */
+};
+
+enum step_op_kind { STEP_EXTEND = 1, STEP_REWIND, STEP_COMMIT, STEP_FINISH, STEP_ABORT, STEP_CLOSE };
+
+/* One operation of a Step. All or nothing by itself; a failed one stops the rest only if `barrier`. */
+struct step_op {
+    enum step_op_kind kind;
+    bool barrier;
+    struct id session;
+    uint64_t step;           /* REWIND, FINISH, ABORT, CLOSE: the last step that may touch what is given back.
+                                COMMIT: the step that writes the pages. 0: nothing is in flight */
+    uint32_t length;         /* EXTEND: new A, 0 = as it is. REWIND: p. COMMIT: depth. FINISH: output tokens */
+    uint32_t written;        /* EXTEND: new C, 0 = as it is */
+    struct req_tokens tokens; /* EXTEND: appended tokens (base = tokens the session has, else CONFLICT) */
+};
+
+struct req_step {
+    const struct step_op *ops;
+    uint32_t n;
+};
+
+struct req_fetch {
+    struct id session; /* with A == T: nothing allocated beyond what is committed */
+    uint32_t peer;     /* index in the configured list; the shell resolves the name; NONE: unknown */
+    uint32_t depth;    /* bring at most this many tokens of the session's list; 0 = all of them */
+};
+
+struct req_fetch_cancel {
+    struct id session;
+};
+
+struct req_evict {
+    struct id pool;   /* {NONE, 0}: every pool of every tenant */
+    uint32_t nodes;   /* at most this many; 0 = all that can go */
+};
+
+struct request {
+    enum op op;
+    uint32_t conn;
+    uint64_t request_id;
+    uint64_t trace_id;
+    union {
+        struct req_join join;
+        struct req_pool_open pool_open;
+        struct { struct id pool; } pool_map; /* the rank is the connection's */
+        struct { struct id pool; } pool_close;
+        struct req_session_open session_open;
+        struct req_peek peek;
+        struct req_match match;
+        struct req_step step;
+        struct req_fetch fetch;
+        struct req_fetch_cancel fetch_cancel;
+        struct req_evict evict;
+        struct { bool on; } drain;
+    };
+};
+
+/* "The session's table now has at [group][first ...] these pages." Extend: new pages. Match and Fetch:
+ * borrowed ones. Commit: canonical pages that take the place of the session's duplicates. */
+struct table_run {
+    uint32_t group, first, n;
+    const struct page_ref *refs;
+};
+
+/* E4: why POOL_EXHAUSTED, and what waiting would bring. Pages of `group`. */
+struct shortage {
+    uint32_t group, needed, free, reclaimable, retiring;
+    uint64_t until_step; /* 0: no step will bring more */
+};
+
+struct lengths {
+    uint32_t committed, written, allocated; /* T <= C <= A */
+};
+
+struct op_result {
+    enum tern_err err;
+    struct lengths lengths;    /* after the operation, whether it failed or not */
+    uint32_t tokens;           /* tokens in the session's list */
+    uint32_t first_run, nruns; /* in reply.runs */
+    struct shortage shortage;  /* if err is POOL_EXHAUSTED */
+};
+
+struct reply {
+    enum op op;
+    enum tern_err err;
+    uint32_t conn;
+    uint64_t request_id, trace_id;
+    const char *text; /* static: what to do about err; "" if there is nothing to add to err_text */
+    const struct table_run *runs;
+    uint32_t nruns;
+    struct shortage shortage; /* if err is POOL_EXHAUSTED */
+    union {
+        struct { struct id engine; } join;
+        struct { struct id pool; uint32_t align_tokens; uint64_t bytes; } pool_open;
+        struct { uint32_t region; uint64_t offset, bytes; } pool_map; /* in the tenant's memory of that region */
+        struct { struct id session; } session_open;
+        struct { uint32_t depth; } peek;
+        struct { struct lengths lengths; uint32_t tokens; uint32_t matched; } match; /* matched: found in the tree now; 0 on a resume */
+        struct { const struct op_result *results; uint32_t n; } step; /* n < ops if a barrier stopped it */
+        struct { struct lengths lengths; uint32_t bytes_kib; } fetch;
+        struct { uint32_t nodes, pages; } evict;
+        struct { uint32_t sessions; } drain; /* sessions still open */
+    };
+};
+
+#endif

@@ -1,0 +1,65 @@
+/* Asynchronous I/O: the one place that knows liburing. One owner thread posts operations and runs the
+ * loop; completions come back as calls. Nothing here allocates after io_create.
+ *
+ * An operation is the caller's struct io_op, embedded in whatever it belongs to. It must stay where it is
+ * until `done` was called with IO_LAST in flags (for one-shot operations: the only call). The submission
+ * queue never overflows from the caller's view: a full queue is submitted and, if that does not help, the
+ * operation waits on an intrusive list (fault 13). */
+#ifndef SEAM_IO_H
+#define SEAM_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/tern_err.h"
+
+struct io;
+
+#define IO_LAST   1u /* no further completion of this operation follows */
+#define IO_BUFFER 2u /* a multishot receive brought a buffer: io_buffer / io_buffer_put */
+
+struct io_op {
+    /* res >= 0: bytes, a file descriptor or poll mask; < 0: -errno. EINTR and EAGAIN never get here. */
+    void (*done)(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
+    struct io_op *next; /* io's own */
+    uint64_t pending[8]; /* io's own: a submission that waits for room */
+};
+
+struct io_config {
+    uint32_t entries;      /* submission queue */
+    uint32_t buffers;      /* provided receive buffers, a power of two */
+    uint32_t buffer_bytes; /* of one of them */
+};
+
+/* INTERNAL with *ret_why set (what is missing and what to do: io_uring denied by the container, kernel too
+ * old, RLIMIT_MEMLOCK) if the ring cannot be made. */
+enum tern_err io_create(const struct io_config *config, struct io **ret, const char **ret_why);
+void io_destroy(struct io *io);
+
+/* Submits, waits until at least one completion or until deadline_ns (CLOCK_MONOTONIC; UINT64_MAX: for
+ * ever; 0: do not wait), and calls every completion that is there. Returns how many. */
+uint32_t io_run(struct io *io, uint64_t deadline_ns);
+
+uint64_t io_now_ns(void); /* CLOCK_MONOTONIC */
+
+void io_accept(struct io *io, struct io_op *op, int fd); /* multishot */
+void io_recv_buffers(struct io *io, struct io_op *op, int fd); /* multishot, provided buffers; -ENOBUFS ends it: post again */
+void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool wait_all);
+void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all);
+void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *msg); /* msg is borrowed until done */
+void io_recvmsg(struct io *io, struct io_op *op, int fd, struct msghdr *msg);
+void io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr, socklen_t len);
+void io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot);
+void io_cancel(struct io *io, struct io_op *op); /* `op` still completes, with -ECANCELED or its result */
+
+const void *io_buffer(struct io *io, uint32_t buffer);
+void io_buffer_put(struct io *io, uint32_t buffer);
+
+struct io_stats {
+    uint64_t completions, cq_overflows, sq_waits, buffers_empty;
+};
+void io_stats(const struct io *io, struct io_stats *ret);
+
+#endif
