@@ -9,9 +9,10 @@
  * Blocking: every call with a deadline_ms blocks at most that long and then returns TERN_TIMED_OUT; the
  * request itself may still take effect (repeat it: requests that may be repeated say so). deadline_ms 0 is
  * TERN_DEADLINE_DEFAULT_MS. The asynchronous form (tern_submit_*, tern_poll) never blocks.
- * After TERN_PEER_LOST the connection is dead: destroy it, connect again if you wish. A daemon that was
- * restarted has another incarnation; every handle from before is answered TERN_GONE, and libtern unmaps the
- * old pools when it sees the new incarnation. */
+ * After TERN_PEER_LOST (or TERN_MALFORMED: the daemon sent nonsense) the connection is dead: every later call
+ * answers TERN_PEER_LOST. Its pools stay mapped, so that kernels in flight touch valid memory, until
+ * tern_destroy; then connect again if you wish. A daemon that was restarted has another incarnation, and every
+ * handle from before is answered TERN_GONE. */
 #ifndef TERN_H
 #define TERN_H
 
@@ -30,7 +31,9 @@ extern "C" {
 #define TERN_DEADLINE_DEFAULT_MS 5000
 #define TERN_GROUPS_MAX          8
 #define TERN_RANKS_MAX           16
-#define TERN_INFLIGHT_MAX        64 /* asynchronous requests of a connection without an answer */
+#define TERN_INFLIGHT_MAX        64 /* asynchronous requests of a connection that were not yet handed out by tern_poll */
+#define TERN_STEP_OPS_MAX        1024 /* operations of one tern_step */
+#define TERN_ADMIN_JSON_MAX      (64u << 20) /* bytes of one admin answer */
 
 struct tern;      /* a connection; heap */
 struct tern_pool; /* a mapped pool; heap, owned by its connection */
@@ -47,7 +50,7 @@ TERN_API const char *tern_version(void);
 TERN_API const char *tern_error_text(const struct tern *t);
 
 /* Connects to the tenant's socket and agrees on a version. PEER_LOST: nobody listens there, or the socket's mode
- * forbids it. UNSUPPORTED: no common version. */
+ * forbids it (errno says which). UNSUPPORTED: no common version. INVALID: the path is too long for a socket. */
 TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct tern **ret);
 /* Unmaps this connection's pools, leaves the engine and closes. NULL is fine. */
 TERN_API void tern_destroy(struct tern *t);
@@ -97,8 +100,9 @@ TERN_API void tern_pool_unmap(struct tern_pool **pool);
 TERN_API uint8_t *tern_pool_base(const struct tern_pool *p); /* page i of a group: base + i * its page_bytes */
 TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
 
-/* E2: the last step that this rank's device has finished. Never goes back. One store; no system call. */
-TERN_API void tern_done_step(struct tern_pool *p, uint64_t step);
+/* E2: the last step that this rank's device has finished. One release store into the control page; no system call.
+ * INVALID: it would go back; nothing is stored. DENIED: a pure scheduler is no rank and has no step of its own. */
+TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
 
 struct tern_namespace {
     const char *model, *revision, *kv_dtype, *lora, *salt; /* NULL is "" */
@@ -143,6 +147,7 @@ struct tern_result {
     struct tern_lengths lengths;
     uint32_t tokens;  /* in the session's list */
     uint32_t matched; /* Match: tokens found in the tree by this call */
+    uint32_t fetched_kib; /* Fetch: page bytes that came over the network */
     const struct tern_run *runs;
     uint32_t nruns;
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
@@ -203,16 +208,23 @@ struct tern_answer {
     uint32_t n;
 };
 
-/* BUSY: TERN_INFLIGHT_MAX requests are under way, or the socket is full: poll first. */
+/* BUSY: TERN_INFLIGHT_MAX requests are under way, or the socket is full: poll first. INVALID: as in the synchronous form. */
 TERN_API enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct tern_tokens *tokens, uint64_t step,
                                          uint64_t cookie);
 TERN_API enum tern_err tern_submit_step(struct tern *t, const struct tern_op *ops, uint32_t n, uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth, uint64_t cookie);
 TERN_API int tern_fd(const struct tern *t); /* borrowed; poll it for POLLIN (and POLLOUT while tern_wants_write) */
 TERN_API bool tern_wants_write(const struct tern *t);
-/* OK with an answer; BUSY: none is there yet. Synchronous calls may be mixed in: answers to submitted requests that come
- * meanwhile are kept. */
+/* OK with an answer; BUSY: none is there yet. Call it until BUSY before waiting on tern_fd: one read may bring several
+ * answers. Synchronous calls may be mixed in: answers to submitted requests that come meanwhile are kept. When the
+ * connection is lost, each request under way is handed out with err PEER_LOST first; then tern_poll says PEER_LOST. */
 TERN_API enum tern_err tern_poll(struct tern *t, struct tern_answer *ret);
+
+/* ---- operators: on the daemon's admin socket only (elsewhere DENIED) ---- */
+
+/* One command of ternctl; args are "key=value". *ret_json is one JSON object, borrowed until the next call. */
+TERN_API enum tern_err tern_admin(struct tern *t, const char *command, const char *const *args, uint32_t nargs,
+                                  uint32_t deadline_ms, const char **ret_json);
 
 #ifdef __cplusplus
 }
