@@ -1,0 +1,33 @@
+/* The planted bugs: each breaks one rule of the core, in one test build only, chosen at run time by
+ * `tern-sim-bugs --bug N`. The simulator must find every one of them. Without TERN_BUGS the macro is a
+ * constant 0 and nothing of this reaches the object code. */
+#ifndef CORE_BUGS_H
+#define CORE_BUGS_H
+
+/* X(number, NAME, what is done wrong) */
+#define CORE_BUG_TABLE(X)                                                                          \
+    X(1, FREE_UNFENCED, "free without waiting for the step")                                       \
+    X(2, IGNORE_GEN, "ignore the generation")                                                      \
+    X(3, PUBLISH_UNVERIFIED, "publish before the checksum")                                        \
+    X(4, ADOPT_FREES_DUPS, "adopt and free duplicates at once")                                    \
+    X(5, SPLIT_OFF_L, "match takes a chunk that agrees only in part")                              \
+    X(6, UNPIN_UNFENCED, "give up a pin without waiting for its step")                             \
+    X(7, ONE_PIDFD, "reuse on the pidfd of one rank")                                              \
+    X(8, TAIL_UNALIGNED, "free the tail without page alignment")                                   \
+    X(9, RESUME_MINUS_ONE, "an extra -1 on resume")
+
+enum core_bug {
+#define X(number, name, what) CORE_BUG_##name = (number),
+    CORE_BUG_TABLE(X)
+#undef X
+        CORE_BUG_END
+};
+
+#ifdef TERN_BUGS
+extern unsigned core_bug; /* 0: none. Defined by the simulator */
+#define BUG(n) (core_bug == (n))
+#else
+#define BUG(n) 0
+#endif
+
+#endif
