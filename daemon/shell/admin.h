@@ -1,0 +1,50 @@
+/* What the daemon tells operators and tenants about itself: read-only JSON answers made from the
+ * core's views and the seams' counters. The shell fills struct admin_ctx and sends the text;
+ * `evict`, `drain` and `tape` change things or write files and so are the shell's own. Nothing here
+ * changes the core or allocates. */
+#ifndef SHELL_ADMIN_H
+#define SHELL_ADMIN_H
+
+#include "core/query.h"
+#include "seam/io.h"
+#include "seam/mem.h"
+#include "seam/xfer.h"
+#include "shell/config.h"
+#include "shell/tape.h"
+#include "shell/text_out.h"
+
+#define ADMIN_ROWS_DEFAULT 256 /* rows of one answer without limit= */
+#define ADMIN_ROWS_MAX     4096
+
+struct admin_ctx {
+    const struct core *core;
+    const struct config *config;
+    uint64_t start_ns, now_ns; /* CLOCK_MONOTONIC */
+    uint64_t conns;            /* open now */
+    struct mem_stats mem;
+    struct xfer_stats xfer;
+    struct io_stats io;
+    struct tape_stats tape;
+    uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
+    /* State of the outbound link to configured peer `peer`; static texts. NULL: not known. */
+    const char *(*peer_state)(void *ctx, uint32_t peer, uint64_t *ret_incarnation);
+    /* Name of a group of the pool in that slot; NULL function or answer: "group0", "group1", ... */
+    const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);
+    void *ctx;
+};
+
+/* Commands: status, pools, sessions, engines, peers, transfers, tree. `tenant` NONE for the admin
+ * socket, else only what belongs to that tenant is told (status, pools, sessions and engines
+ * alone).
+ *
+ * Answers are one object. Lists are paged: args "from=SLOT" and "limit=ROWS"; an answer has "next":
+ * the `from` of the following page, or null at the end, and ends early, whole, where `out` has no
+ * room for another row. `tree` takes pool=SLOT as well. 64-bit ids and hashes are hexadecimal
+ * strings; counts are numbers.
+ *
+ * UNSUPPORTED: no such command. INVALID: an argument. DENIED: not for a tenant. BUSY: `out` is too
+ * small for even one row (or for status). On an error `out` is as it was. */
+enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, char *const *args,
+                           size_t nargs, uint32_t tenant, struct text_out *out);
+
+#endif

@@ -1,0 +1,36 @@
+/* Structured log lines on standard error: `ts=<seconds since start of the clock> level=info
+ * event=conn_closed conn=7 reason="half a frame"`. Called by the owner thread only. It allocates
+ * nothing, and an event name that comes too often is cut off and counted, so that no client can
+ * fill a disk with its mistakes. Never in a line: token ids, page bytes, rkeys. Trace ids as
+ * trace=%016llx or by LOG_TRACE. */
+#ifndef SHELL_LOG_H
+#define SHELL_LOG_H
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum log_level { LEVEL_ERROR = 0, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG };
+
+#define LOG_LINE_MAX   1024 /* bytes with the newline; a longer one ends in "..." */
+#define LOG_EVENTS_MAX 128  /* event names that are counted apart; further ones share one count */
+#define LOG_BURST      20   /* lines of one event name that come out in a row */
+#define LOG_PER_SECOND 5    /* how fast that allowance comes back */
+#define LOG_TRACE      "trace=%016" PRIx64
+
+/* `now_ns` NULL: CLOCK_MONOTONIC; tests give their own. fd is borrowed. Until then: INFO to
+ * standard error. */
+void log_init(enum log_level most, int fd, uint64_t (*now_ns)(void));
+
+/* `event` is a static string of [a-z0-9_]. `format` is "key=%u key=%s ...": printf's %s %c %d %i %u
+ * %x %X with flags, width, h, l, ll, z and j. What %s brings is quoted where it must be. */
+void log_event(enum log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Lines that were cut off since log_init, over all events. */
+uint64_t log_suppressed(void);
+
+const char *log_level_name(enum log_level level);
+bool log_level_parse(const char *name, enum log_level *ret);
+
+#endif

@@ -1,0 +1,85 @@
+/* The tape: a ring of the last events that went into the core, with everything they borrowed. The
+ * shell records each event just before core_step; a failed check, a crash or `ternctl tape` writes
+ * it out; tern-sim plays it back.
+ *
+ * A tape can be replayed only from the daemon's start: the events alone make the state, and a copy
+ * of the arena at some later point would be larger than the ring. So the header says whether the
+ * ring still holds the first event
+ * (`complete`); if not, the tape is a record to read, not to replay. The ring is large by default
+ * (8 MiB, about 50,000 small events); raise `tape.bytes` where a replay matters.
+ *
+ * Token ids and extra keys lie in the ring as they are. Writing it out replaces them by a keyed
+ * one-to-one mapping, so that equal tokens stay equal and others different, unless the caller asks
+ * for them. A replay of a mapped tape takes the same path through the core; core_hash agrees only
+ * on a tape that kept its tokens. */
+#ifndef SHELL_TAPE_H
+#define SHELL_TAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/tern_err.h"
+#include "core/core.h"
+
+#define TAPE_TENANTS_MAX 64
+#define TAPE_BYTES_MIN   4096
+#define TAPE_FILE_MAX    ((size_t)4 << 30) /* what tape_open_fd reads at most */
+#define TAPE_VERSION     1u
+
+struct tape;
+struct tape_reader;
+
+struct tape_config {
+    size_t bytes; /* of the ring, rounded up to a multiple of 8; 0: nothing is recorded */
+    struct core_limits limits;
+    const struct tenant_config *tenant; /* borrowed for the call */
+    uint32_t tenants;
+    uint64_t incarnation;
+    uint64_t secret[2]; /* key of the mapping of tokens; random, and never written out */
+};
+
+enum tern_err tape_create(const struct tape_config *config, struct tape **ret);
+void tape_destroy(struct tape *tape);
+
+/* Copies the event and its borrowed arrays; drops the oldest while there is no room. An event that
+ * is larger than the whole ring empties it. Allocates nothing. tape NULL is fine. */
+void tape_record(struct tape *tape, const struct event *event);
+
+/* Async-signal-safe, and also fine on the owner thread. fd blocking. DISK: a write failed. */
+enum tern_err tape_dump(const struct tape *tape, int fd, bool keep_tokens);
+
+struct tape_stats {
+    uint64_t recorded, dropped; /* events */
+    uint64_t bytes_used;
+};
+void tape_stats(const struct tape *tape, struct tape_stats *ret);
+
+/* ---- reading: a tape is untrusted input ---- */
+
+struct tape_header {
+    struct core_limits limits;
+    uint32_t tenants;
+    struct tenant_config tenant[TAPE_TENANTS_MAX];
+    uint64_t incarnation;
+    uint64_t first;   /* number of the first event on the tape; 0 if complete */
+    uint64_t events;  /* on the tape */
+    bool complete;    /* from the daemon's start */
+    bool tokens_kept; /* token ids are real, so that core_hash of a replay is the daemon's */
+};
+
+/* MALFORMED: not a tape, or cut off. UNSUPPORTED: another version. The reader keeps a copy of the
+ * bytes. */
+enum tern_err tape_open(const void *bytes, size_t n, struct tape_reader **ret);
+enum tern_err tape_open_fd(int fd, struct tape_reader **ret); /* reads to the end of the file */
+void tape_close(struct tape_reader *reader);
+
+const struct tape_header *tape_header(const struct tape_reader *reader);
+
+/* The next event; its arrays live until the next call. At the end OK with ret->kind 0. MALFORMED:
+ * this record is damaged, and every later call says so again. What it yields has the shape that the
+ * shell's own decoding would give: counts within core/limits.h, enums within range, names
+ * terminated. The core judges the rest. */
+enum tern_err tape_next(struct tape_reader *reader, struct event *ret);
+
+#endif
