@@ -1,0 +1,45 @@
+# Helpers for the CMakeLists.txt of each folder.
+
+# Sources of one folder (not of those below it), re-checked at each build.
+function(tern_sources ret dir)
+    file(GLOB found CONFIGURE_DEPENDS ${dir}/*.c)
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+        foreach(file IN LISTS found)
+            if(file MATCHES "_avx2\\.c$")
+                set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS -mavx2)
+            elseif(file MATCHES "_avx512\\.c$")
+                set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-mavx512f;-mavx512vl")
+            endif()
+        endforeach()
+    endif()
+    set(${ret} ${found} PARENT_SCOPE)
+endfunction()
+
+# A static library of these sources; nothing where there are none.
+function(tern_library name)
+    cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+    if(arg_SOURCES)
+        add_library(${name} STATIC ${arg_SOURCES})
+        target_link_libraries(${name} PRIVATE tern_flags)
+        tern_link(${name} ${arg_LINK})
+    endif()
+endfunction()
+
+# A program in bin/; nothing where there are no sources.
+function(tern_program name)
+    cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+    if(arg_SOURCES)
+        add_executable(${name} ${arg_SOURCES})
+        target_link_libraries(${name} PRIVATE tern_flags)
+        tern_link(${name} ${arg_LINK})
+    endif()
+endfunction()
+
+# Links those of our libraries that exist in this tree, and every library that is not ours.
+function(tern_link name)
+    foreach(lib IN LISTS ARGN)
+        if(NOT lib MATCHES "^tern_" OR TARGET ${lib})
+            target_link_libraries(${name} PUBLIC ${lib})
+        endif()
+    endforeach()
+endfunction()
