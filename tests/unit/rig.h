@@ -1,0 +1,228 @@
+/* A rig around one core, for unit tests and fuzzers: it plays the shell. It turns calls into
+ * events, keeps the replies, answers the core's jobs (seal, zero, pull, stop) at once or when the
+ * test says so, and holds real bytes for every page so that a test can compare contents. Two rigs
+ * can be joined by links. After every event the audit of rig_audit.c runs. What the core must never
+ * do ends in rig_fail: abort, or the hook's way out. */
+#ifndef TEST_RIG_H
+#define TEST_RIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/core.h"
+#include "core/query.h"
+
+#define RIG_TENANTS_MAX 4
+#define RIG_JOBS_MAX    512
+#define RIG_REPLIES_MAX 64
+#define RIG_LINKS_MAX   8
+#define RIG_TOKENS_MAX  8192
+#define RIG_TABLE_MAX   1024
+#define RIG_KEYS_MAX    16
+#define RIG_SERVES_MAX  64
+
+enum rig_job_kind {
+    RIG_SEAL = 1,
+    RIG_ZERO = 2,
+    RIG_PULL = 4,
+    RIG_PULL_STOP = 8,
+    RIG_SERVE_STOP = 16,
+    RIG_MSG = 32, /* a message to the other rig of a link */
+    RIG_ALL = 63
+};
+
+struct rig;
+
+struct rig_job {
+    enum rig_job_kind kind;
+    struct id id, serve; /* job, pool, pull or serve */
+    uint32_t link, pool, batch, n;
+    struct page_at *pages; /* owned */
+    struct page_ref *refs; /* owned */
+    struct peer_msg msg;   /* its arrays owned */
+};
+
+struct rig_reply {
+    struct reply reply; /* its arrays owned */
+    bool used;
+};
+
+struct rig_options {
+    struct core_limits limits;
+    struct tenant_config tenant[RIG_TENANTS_MAX];
+    uint64_t incarnation;
+};
+
+struct rig {
+    struct core *core;
+    void *mem;
+    size_t mem_bytes;
+    struct rig_options options;
+    struct actions *out;
+    uint64_t now_ns;
+    uint64_t next_request;
+    uint32_t next_conn, next_proc;
+    uint32_t automatic; /* kinds of jobs that complete by themselves */
+    bool no_audit;
+    uint8_t *bytes[RIG_TENANTS_MAX]; /* region 0 of each tenant */
+    struct rig_job jobs[RIG_JOBS_MAX];
+    uint32_t njobs;
+    struct rig_reply replies[RIG_REPLIES_MAX]; /* by request id modulo */
+    struct reply *last;                        /* the newest reply, NULL before the first */
+    struct op_result res;                      /* result of the last rig_op */
+    struct {
+        struct rig *rig; /* the other end; NULL: down */
+        uint32_t link;
+    } link[RIG_LINKS_MAX];
+    struct {
+        struct id id;
+        uint32_t pool;
+        bool live;
+    } serve[RIG_SERVES_MAX];
+    uint32_t corrupt_pages;       /* pages still to be spoilt at the receive */
+    uint32_t corrupt_group_index; /* 0: any; else only this index */
+    uint64_t pulled_pages, pulled_bytes;
+    uint32_t replies_seen, closes_seen, engines_gone, engines_stuck, link_closes;
+    struct id engine_gone; /* the newest */
+    uint32_t max_pages_in_flight, pages_in_flight;
+};
+
+struct rig_engine {
+    struct id id;
+    uint32_t tenant, world;
+    uint32_t conn[RANKS_MAX], proc[RANKS_MAX]; /* [0] schedules too */
+};
+
+/* What the engine knows of a session: kept up from the answers. */
+struct rig_session {
+    struct rig *rig;
+    struct id id, pool;
+    uint32_t conn, tenant;
+    struct namespace_id ns;
+    struct lengths len;
+    uint32_t ntokens, nkeys;
+    uint32_t tokens[RIG_TOKENS_MAX];
+    struct extra_key keys[RIG_KEYS_MAX];
+    struct page_ref table[GROUPS_MAX][RIG_TABLE_MAX];
+    uint32_t matched; /* by the last Match */
+};
+
+/* Limits that fit small tests; change what the test is about. */
+struct rig_options rig_defaults(void);
+struct rig *rig_create(const struct rig_options *options); /* NULL: the defaults */
+void rig_destroy(struct rig *rig);
+
+/* Applies one event, takes the actions in, completes automatic jobs until nothing moves (links
+ * included). */
+void rig_event(struct rig *rig, const struct event *event);
+void rig_advance(struct rig *rig, uint64_t ns); /* time passes, with an EV_TIMER */
+void rig_timers(struct rig *rig);               /* EV_TIMER while the core's deadline has passed */
+void rig_settle(struct rig *rig);               /* completes what is automatic */
+
+/* Jobs that wait because their kind is not automatic. */
+uint32_t rig_jobs(const struct rig *rig, enum rig_job_kind kind);
+struct rig_job *rig_job(struct rig *rig, enum rig_job_kind kind, uint32_t nth);
+void rig_complete(struct rig *rig, enum rig_job_kind kind); /* the oldest of that kind */
+void rig_drop(struct rig *rig, enum rig_job_kind kind);     /* the oldest is forgotten */
+
+uint32_t rig_connect(struct rig *rig, uint32_t tenant, uint32_t *ret_proc);
+uint32_t rig_connect_admin(struct rig *rig);
+void rig_disconnect(struct rig *rig, uint32_t conn);
+void rig_proc_gone(struct rig *rig, uint32_t proc);
+void rig_step_done(struct rig *rig, struct id engine, uint32_t rank, uint64_t step);
+void rig_engine_done(struct rig *rig, const struct rig_engine *e, uint64_t step); /* every rank */
+
+/* Sends a request; the reply that came within the event, NULL if it comes later. Borrowed until
+ * RIG_REPLIES_MAX requests later. */
+const struct reply *rig_request(struct rig *rig, uint32_t conn, struct request *request);
+const struct reply *rig_reply_to(struct rig *rig, uint64_t request_id);
+
+enum tern_err rig_join(struct rig *rig, uint32_t conn, const char *name, enum role role,
+                       uint32_t rank, uint32_t world);
+enum tern_err rig_leave(struct rig *rig, uint32_t conn);
+struct rig_engine rig_engine(struct rig *rig, uint32_t tenant, const char *name, uint32_t world);
+void rig_engine_kill(struct rig *rig, const struct rig_engine *e, uint32_t rank);
+
+struct group_layout rig_group(uint32_t page_tokens, uint64_t page_bytes);
+enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_layout *groups,
+                            uint32_t n, uint64_t bytes, struct id *ret);
+enum tern_err rig_pool_close(struct rig *rig, uint32_t conn, struct id pool);
+/* A pool with one HISTORY group that has exactly `usable` pages to hand out. */
+struct id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,
+                         uint32_t usable);
+
+enum tern_err rig_session_open(struct rig *rig, uint32_t conn, struct id pool, uint64_t ns,
+                               struct rig_session *ret);
+/* Opened, checked, heap: freed by rig_session_free (which sends nothing). */
+struct rig_session *rig_session(struct rig *rig, const struct rig_engine *e, struct id pool,
+                                uint64_t ns);
+void rig_session_free(struct rig_session *s);
+
+/* Tokens of a made-up sequence: the same seed gives the same sequence, another seed shares nothing.
+ */
+const uint32_t *rig_tokens(uint32_t seed, uint32_t n);
+
+enum tern_err rig_match(struct rig_session *s, const uint32_t *tokens, uint32_t n);
+enum tern_err rig_match_full(struct rig_session *s, const struct req_tokens *tokens, uint64_t step);
+enum tern_err rig_peek(struct rig_session *like, const uint32_t *tokens, uint32_t n,
+                       uint32_t *ret_depth);
+enum tern_err rig_peek_keys(struct rig_session *like, const struct req_tokens *tokens,
+                            uint32_t *ret_depth);
+uint32_t rig_depth(struct rig_session *like, const uint32_t *tokens,
+                   uint32_t n); /* Peek that must succeed */
+
+enum tern_err rig_op(struct rig_session *s, struct step_op op);
+enum tern_err rig_extend(struct rig_session *s, uint32_t allocated, uint32_t written,
+                         const uint32_t *tokens, uint32_t n);
+/* Grows to `to` tokens of `tokens`, writes their pages (rig_write) and says so: A = C = to. */
+enum tern_err rig_run_to(struct rig_session *s, const uint32_t *tokens, uint32_t to);
+enum tern_err rig_rewind(struct rig_session *s, uint32_t p, uint64_t step);
+enum tern_err rig_commit(struct rig_session *s, uint32_t depth, uint64_t step);
+enum tern_err rig_finish(struct rig_session *s, uint32_t output_tokens, uint64_t step);
+enum tern_err rig_abort(struct rig_session *s, uint64_t step);
+enum tern_err rig_close(struct rig_session *s, uint64_t step);
+const struct reply *rig_step_ops(struct rig *rig, uint32_t conn, const struct step_op *ops,
+                                 uint32_t n);
+/* Takes what an operation answered into the session's table. */
+void rig_take(struct rig_session *s, const struct reply *reply, const struct op_result *result);
+
+/* Match, run, commit and (for put) close: tokens [0, depth) of `seed` are in the tree. */
+struct rig_session *rig_committed(struct rig *rig, const struct rig_engine *e, struct id pool,
+                                  uint32_t seed, uint32_t depth);
+void rig_put(struct rig *rig, const struct rig_engine *e, struct id pool, uint32_t seed,
+             uint32_t depth);
+
+uint32_t rig_evict(struct rig *rig, uint32_t admin_conn, struct id pool, uint32_t nodes);
+
+uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth); /* the request id */
+/* Takes the answer to a fetch into the session; its error, BUSY while there is none. */
+enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id);
+enum tern_err rig_fetch_cancel(struct rig_session *s);
+void rig_link_up(struct rig *a, uint32_t link_a, struct rig *b, uint32_t link_b);
+void rig_link_down(struct rig *a, uint32_t link_a);     /* both ends hear of it */
+void rig_lose_messages(struct rig *rig, uint32_t link); /* that wait to be sent on it */
+/* The serve's pool as the source rig was told; NONE if it never started. */
+uint32_t rig_serve_pool(const struct rig *rig, struct id serve);
+
+/* Bytes. A whole page of a session holds a pattern of (namespace, tokens up to its end, group). */
+uint8_t *rig_page(struct rig *rig, uint32_t pool, uint32_t group, uint32_t index,
+                  uint64_t *ret_bytes);
+void rig_write(struct rig_session *s, uint32_t from, uint32_t to);
+uint32_t rig_wrong(struct rig_session *s,
+                   uint32_t upto); /* whole pages of [0, upto) with other bytes */
+
+struct pool_view rig_pool_view(struct rig *rig, struct id pool);
+struct group_view rig_group_view(struct rig *rig, struct id pool, uint32_t group);
+uint32_t rig_free(struct rig *rig, struct id pool);     /* of group 0 */
+uint32_t rig_retiring(struct rig *rig, struct id pool); /* of group 0 */
+struct core_view rig_view(struct rig *rig);
+
+/* A core that broke its contract with the shell, or a test that used the rig wrongly. */
+_Noreturn void rig_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+extern void (*rig_fail_hook)(const char *text); /* may longjmp; NULL: abort */
+
+/* rig_audit.c: fails the test if the arena contradicts itself. */
+void rig_audit(const struct core *core);
+
+#endif
