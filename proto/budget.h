@@ -1,7 +1,8 @@
 /* Memory for one decoded message at a time: a bump arena over memory that the caller owns, behind
- * protobuf-c's allocator interface. What a message may take is bounded by the size of its body, so a small
- * body cannot make the daemon touch much memory: protobuf-c alone turns 1 MiB of empty submessages into
- * 64 MiB. Nothing is freed one by one; the next message starts from the beginning. */
+ * protobuf-c's allocator interface. What a message may take is bounded by the size of its body, so
+ * a small body cannot make the daemon touch much memory: protobuf-c alone turns 1 MiB of empty
+ * submessages into 64 MiB. Nothing is freed one by one; the next message starts from the beginning.
+ */
 #ifndef WIRE_BUDGET_H
 #define WIRE_BUDGET_H
 
@@ -13,8 +14,9 @@
 
 #include "proto/frame.h"
 
-/* A body of n bytes may take BUDGET_BASE + BUDGET_FACTOR * n bytes. The base lets a Step (or its answer) of
- * the largest number of small operations through, the factor everything that is made of bytes. */
+/* A body of n bytes may take BUDGET_BASE + BUDGET_FACTOR * n bytes. The base lets a Step (or its
+ * answer) of the largest number of small operations through, the factor everything that is made of
+ * bytes. */
 #define BUDGET_BASE   (768u << 10)
 #define BUDGET_FACTOR 3u
 #define BUDGET_ALIGN  16u /* of every piece: arrays in a decoded message can be used in place */

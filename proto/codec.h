@@ -1,10 +1,11 @@
-/* Bodies to structs and back, bounded. wire_decode unpacks one body into a budget and checks every count
- * against the limits below, so that who reads the struct need not look at sizes again; wire_encode packs a
- * struct and its header into the caller's buffer. Neither allocates. Used by the shell, libtern and ternctl.
+/* Bodies to structs and back, bounded. wire_decode unpacks one body into a budget and checks every
+ * count against the limits below, so that who reads the struct need not look at sizes again;
+ * wire_encode packs a struct and its header into the caller's buffer. Neither allocates. Used by
+ * the shell, libtern and ternctl.
  *
- * Integers that are absent read as 0, strings as NULL, bytes as {0, NULL}. Unknown fields are ignored.
- * Arrays of integers are little-endian bytes on the wire and in the struct; use wire_array to read them, and
- * point a bytes field straight at the array to send it. */
+ * Integers that are absent read as 0, strings as NULL, bytes as {0, NULL}. Unknown fields are
+ * ignored. Arrays of integers are little-endian bytes on the wire and in the struct; use wire_array
+ * to read them, and point a bytes field straight at the array to send it. */
 #ifndef WIRE_CODEC_H
 #define WIRE_CODEC_H
 
@@ -21,15 +22,16 @@
 #define WIRE_VERSION_MIN 1u
 
 /* What a decoded message can hold at most; MALFORMED above it. */
-#define WIRE_GROUPS_MAX  8u     /* of a PoolOpen */
-#define WIRE_AXES_MAX    8u     /* of a group */
-#define WIRE_OPS_MAX     1024u  /* of a Step, and results of its answer */
-#define WIRE_RUNS_MAX    4096u  /* of one message, all its results together */
-#define WIRE_REFS_MAX    65536u /* page references of one message, all its runs together */
-#define WIRE_KEYS_MAX    1024u  /* extra keys of one token list */
-#define WIRE_ARGS_MAX    16u    /* of an Admin */
-#define WIRE_STRING_MAX  255u   /* bytes of every string but the two below */
-#define WIRE_TEXT_MAX    1023u  /* bytes of Status.text; AdminReply.json is bounded by the frame alone */
+#define WIRE_GROUPS_MAX 8u     /* of a PoolOpen */
+#define WIRE_AXES_MAX   8u     /* of a group */
+#define WIRE_OPS_MAX    1024u  /* of a Step, and results of its answer */
+#define WIRE_RUNS_MAX   4096u  /* of one message, all its results together */
+#define WIRE_REFS_MAX   65536u /* page references of one message, all its runs together */
+#define WIRE_KEYS_MAX   1024u  /* extra keys of one token list */
+#define WIRE_ARGS_MAX   16u    /* of an Admin */
+#define WIRE_STRING_MAX 255u   /* bytes of every string but the two below */
+#define WIRE_TEXT_MAX                                                                              \
+    1023u /* bytes of Status.text; AdminReply.json is bounded by the frame alone */
 
 /* Elements of the byte arrays. */
 #define WIRE_TOKEN_BYTES 4u  /* Tokens.tokens, PeerMsg.tokens: u32 */
@@ -44,22 +46,25 @@
  *   every other type                                 the message of its name */
 const ProtobufCMessageDescriptor *wire_descriptor(uint16_t type);
 
-/* Unpacks. *ret lies in the budget until its next budget_start (wire_decode calls it); cast it to the struct of
- * the type: (const Tern__Wire__Match *)msg. UNSUPPORTED: wire_descriptor is NULL. MALFORMED: not such a message, or
- * above a limit or the budget; budget->exceeded tells the latter. */
+/* Unpacks. *ret lies in the budget until its next budget_start (wire_decode calls it); cast it to
+ * the struct of the type: (const Tern__Wire__Match *)msg. UNSUPPORTED: wire_descriptor is NULL.
+ * MALFORMED: not such a message, or above a limit or the budget; budget->exceeded tells the latter.
+ */
 enum tern_err wire_decode(struct budget *budget, uint16_t type, const uint8_t *body, size_t n,
                           const ProtobufCMessage **ret);
 
-/* Packs header and body. header->length is ignored; the real one is written. A message without any field set
- * gets one padding field that every reader ignores, since a body is never empty. *ret_n: bytes of the whole
- * frame. INVALID, with nothing written: it does not fit into cap, or its body is above body_max. */
-enum tern_err wire_encode(const struct frame_header *header, const ProtobufCMessage *msg, uint32_t body_max,
-                          uint8_t *out, size_t cap, size_t *ret_n);
+/* Packs header and body. header->length is ignored; the real one is written. A message without any
+ * field set gets one padding field that every reader ignores, since a body is never empty. *ret_n:
+ * bytes of the whole frame. INVALID, with nothing written: it does not fit into cap, or its body is
+ * above body_max. */
+enum tern_err wire_encode(const struct frame_header *header, const ProtobufCMessage *msg,
+                          uint32_t body_max, uint8_t *out, size_t cap, size_t *ret_n);
 
-/* The bytes of a decoded field as an array of elements of element_bytes (above), aligned for 64-bit loads;
- * in place if they are, else copied into the budget. MALFORMED: not a whole number of elements, or no room. */
-enum tern_err wire_array(struct budget *budget, const ProtobufCBinaryData *bytes, uint32_t element_bytes,
-                         const void **ret, uint32_t *ret_n);
+/* The bytes of a decoded field as an array of elements of element_bytes (above), aligned for 64-bit
+ * loads; in place if they are, else copied into the budget. MALFORMED: not a whole number of
+ * elements, or no room. */
+enum tern_err wire_array(struct budget *budget, const ProtobufCBinaryData *bytes,
+                         uint32_t element_bytes, const void **ret, uint32_t *ret_n);
 
 /* A bytes field that points at an array to be sent; borrowed until wire_encode returns. */
 static inline ProtobufCBinaryData wire_bytes(const void *array, size_t n)
@@ -67,7 +72,8 @@ static inline ProtobufCBinaryData wire_bytes(const void *array, size_t n)
     return (ProtobufCBinaryData){.len = n, .data = (uint8_t *)(uintptr_t)array};
 }
 
-/* The highest version that both sides speak. INVALID: an empty range. UNSUPPORTED: none in common. */
+/* The highest version that both sides speak. INVALID: an empty range. UNSUPPORTED: none in common.
+ */
 enum tern_err wire_negotiate(uint32_t their_min, uint32_t their_max, uint32_t *ret_version);
 
 #endif
