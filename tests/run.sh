@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# Builds everything and runs every test; under 25 minutes on two cores. `--full` runs the long forms.
+# Prints what ran and for how long, then `N passed, N failed, N skipped`. Not zero on any failure.
+#
+# TERN_TRACES      folder of traces (default ../shared/traces); without it their tests are skipped, visibly
+# TERN_SIM_FIRST   first seed of the simulator, to repeat a run (default: random, printed)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+full=0
+case "${1:-}" in
+"") ;;
+--full) full=1 ;;
+*)
+    echo "usage: tests/run.sh [--full]" >&2
+    exit 2
+    ;;
+esac
+
+jobs=$(nproc)
+root=$PWD
+logs=$root/build/logs
+mkdir -p "$logs"
+export TERN_TRACES=${TERN_TRACES:-$root/../shared/traces}
+[[ $full -eq 1 ]] && export TERN_FULL=1
+passed=0 failed=0 skipped=0
+table=()
+
+# note NAME SECONDS PASSED FAILED SKIPPED [REMARK]
+note() {
+    passed=$((passed + $3)) failed=$((failed + $4)) skipped=$((skipped + $5))
+    table+=("$(printf '%-28s %7s %7s %7s %7s  %s' "$1" "$2" "$3" "$4" "$5" "${6:-}")")
+}
+
+# stage NAME REMARK COMMAND...: one thing that passes, fails, or is skipped by exit status 77
+stage() {
+    local name=$1 remark=$2 start=$SECONDS rc=0
+    local log=$logs/${name// /-}.log
+    shift 2
+    echo "== $name"
+    "$@" >"$log" 2>&1 || rc=$?
+    case $rc in
+    0) note "$name" $((SECONDS - start)) 1 0 0 "$remark" ;;
+    77) note "$name" $((SECONDS - start)) 0 0 1 "$(tail -n 1 "$log")" ;;
+    *)
+        note "$name" $((SECONDS - start)) 0 1 0 "$log"
+        echo "FAILED (exit $rc): $*"
+        tail -n 40 "$log"
+        ;;
+    esac
+    return $rc
+}
+
+attribute() { # FILE NAME: a number from the head of a JUnit file
+    grep -o -m 1 "[[:space:]]$2=\"[0-9]*\"" "$1" | head -n 1 | tr -dc '0-9'
+}
+
+# tests BUILD LABEL JOBS: the ctests of one label; each counts
+tests() {
+    local build=$1 label=$2 n=$3 start=$SECONDS rc=0 all bad off
+    local log=$logs/$build-$label.log xml=$logs/$build-$label.xml
+    echo "== $build: $label tests"
+    rm -f "$xml"
+    ctest --test-dir "$build" -L "^$label\$" -j "$n" --output-on-failure --no-tests=ignore \
+        --output-junit "$xml" >"$log" 2>&1 || rc=$?
+    grep -E '\*\*\*|^(FAILED|SKIP)|skipp?ed:' "$log" | head -n 60
+    if [[ ! -s $xml ]]; then
+        if [[ $rc -eq 0 ]]; then
+            note "$build: $label" 0 0 0 1 "no test has this label"
+        else
+            note "$build: $label" $((SECONDS - start)) 0 1 0 "$log"
+            tail -n 40 "$log"
+        fi
+        return
+    fi
+    all=$(attribute "$xml" tests) bad=$(attribute "$xml" failures) off=$(attribute "$xml" skipped)
+    off=$((off + $(attribute "$xml" disabled)))
+    [[ $rc -ne 0 && $bad -eq 0 ]] && bad=1
+    note "$build: $label" $((SECONDS - start)) $((all - bad - off)) "$bad" "$off" "$([[ $bad -gt 0 ]] && echo "$log")"
+    [[ $bad -gt 0 ]] && tail -n 60 "$log"
+}
+
+build() { # FOLDER CMAKE-ARGUMENTS...
+    local dir=$1
+    shift
+    cmake -S . -B "$dir" -G Ninja "$@" && cmake --build "$dir" -j "$jobs"
+}
+
+sim() { # PROGRAM SEEDS REMARK
+    if [[ ! -x $1 ]]; then
+        note "simulator" 0 0 0 1 "$1 was not built"
+        return
+    fi
+    stage "simulator ${1%%/*}" "$2 seeds from $first" "$1" --seeds "$2" --first "$first" --json
+    tail -n 1 "$logs/simulator-${1%%/*}.log" | cut -c -400
+}
+
+finish() {
+    printf '\n%-28s %7s %7s %7s %7s\n' "what" "seconds" "passed" "failed" "skipped"
+    printf '%s\n' "${table[@]}"
+    printf '%-28s %7s\n\n' "all" "$SECONDS"
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [[ $failed -eq 0 ]]
+    exit
+}
+
+stage "set-up" "" bash deploy/setup.sh || finish
+timeout_s=600
+[[ $full -eq 1 ]] && timeout_s=7200
+stage "build gcc" "" build build -DTERN_E2E_TIMEOUT=$timeout_s || finish
+grep 'left out' "$logs/build-gcc.log" | sed 's/^-- *//'
+[[ -r $TERN_TRACES/conversation.jsonl ]] || echo "no traces in $TERN_TRACES: their tests are skipped"
+
+first=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
+echo "simulator: first seed $first (repeat with TERN_SIM_FIRST=$first)"
+
+tests build unit "$jobs"
+tests build fuzz "$jobs"
+sim build/bin/tern-sim $((full ? 20000 : 2000))
+tests build e2e 1
+tests build gpu 1
+
+# The second compiler builds everything; its programs are not run.
+CC=clang stage "build clang" "compiled, not run" build build-clang
+
+if stage "build asan" "" build build-asan -DTERN_SANITIZE=address; then
+    tests build-asan unit "$jobs"
+    tests build-asan fuzz "$jobs"
+    sim build-asan/bin/tern-sim $((full ? 2000 : 100))
+fi
+
+if [[ $full -eq 1 ]]; then
+    if stage "build tsan" "" build build-tsan -DTERN_SANITIZE=thread; then
+        tests build-tsan unit "$jobs"
+    fi
+    if CC=clang stage "build fuzzers" "" build build-fuzz -DTERN_FUZZ=ON; then
+        for target in build-fuzz/tests/fuzz_*; do
+            name=${target##*/fuzz_}
+            mkdir -p "build-fuzz/corpus/$name"
+            stage "fuzz $name" "120 s" "$target" -max_total_time=120 -rss_limit_mb=512 \
+                "build-fuzz/corpus/$name" "tests/fuzz/corpus/$name"
+        done
+    fi
+fi
+finish
