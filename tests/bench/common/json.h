@@ -1,0 +1,21 @@
+/* The few things that the benchmarks do with JSON beyond jansson's own calls. */
+#ifndef BENCH_JSON_H
+#define BENCH_JSON_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+/* One object on standard output, one line, keys in the order they were set. Returns 0, or -1 if it
+ * cannot be written. */
+int json_print(const json_t *object);
+
+/* A number rounded to a readable number of digits, so that no report shows 17 of them. */
+json_t *json_figure(double value);
+
+void json_put_u64(json_t *object, const char *key, uint64_t value);
+void json_put_f64(json_t *object, const char *key, double value);
+
+/* The unsigned number at object[key]; 0 where it is missing or no number. */
+uint64_t json_get_u64(const json_t *object, const char *key);
+
+#endif

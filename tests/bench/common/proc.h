@@ -1,0 +1,41 @@
+/* Processes of the benchmarks: children that never outlive their parent, pinned where asked, and
+ * streams of small messages between them. */
+#ifndef BENCH_PROC_H
+#define BENCH_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* As fork, but the child gets SIGKILL when its parent dies, and default signal handling. */
+pid_t proc_fork(void);
+
+/* Runs on that core alone; -1: as it is. False where the core is not ours. */
+bool proc_pin(int core);
+
+/* The n-th core that this process may run on, or -1. */
+int proc_core(uint32_t n);
+
+/* SIGKILL if it still runs, then waits. *pid becomes -1; -1 is fine. */
+void proc_end(pid_t *pid);
+
+/* Waits at most that long; true with *ret_status (as waitpid) once it has ended, and *pid is -1
+ * then. */
+bool proc_wait(pid_t *pid, uint32_t wait_ms, int *ret_status);
+
+/* Whole messages over a blocking stream socket. False at its end or on an error. */
+bool proc_send(int fd, const void *bytes, size_t n);
+bool proc_recv(int fd, void *bytes, size_t n);
+
+/* Zeroed memory shared with children that are forked afterwards; NULL without memory. */
+void *proc_shared(size_t n);
+
+void sleep_ms(uint32_t ms);
+
+/* A fresh directory below $TMPDIR or /tmp, named PREFIX.XXXXXX; false with errno. */
+bool tempdir_make(char *path, size_t cap, const char *prefix);
+/* Removes it with the plain files and sockets inside. */
+void tempdir_remove(const char *path);
+
+#endif

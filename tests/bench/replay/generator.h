@@ -1,0 +1,27 @@
+/* Multi-turn sessions made from a seed, for runs without a trace. Sessions of one kind share a
+ * system prompt; every turn's prompt is the whole conversation so far, its answers included, and a
+ * new message. */
+#ifndef REPLAY_GENERATOR_H
+#define REPLAY_GENERATOR_H
+
+#include "base/prng.h"
+#include "source.h"
+
+#define SESSIONS_MAX 100000
+
+struct generator {
+    uint64_t seed;
+    uint32_t sessions, turns, kinds;
+    uint32_t turn, at; /* what comes next: turn `turn` of session order[at] */
+    uint32_t *order;   /* owned: the sessions of this turn, shuffled */
+    uint32_t *length;  /* owned: tokens of each session's conversation */
+    struct prng prng;
+};
+
+bool generator_init(struct generator *g, uint64_t seed, uint32_t sessions, uint32_t turns);
+void generator_finish(struct generator *g);
+
+/* As source_next; -1 only without memory. */
+int generator_next(struct generator *g, struct prompt *p);
+
+#endif

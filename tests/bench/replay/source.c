@@ -1,0 +1,103 @@
+/* Requests from a trace or from the generator: see source.h. The parent reads the stream once to
+ * check and measure it, the prefill engine once more to play it. */
+#include "source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bytes.h"
+#include "generator.h"
+#include "trace.h"
+
+struct source {
+    struct source_options options;
+    uint64_t given;
+    struct trace trace;
+    struct generator generator;
+};
+
+struct source *source_open(const struct source_options *options, char *why)
+{
+    struct source *s = calloc(1, sizeof *s);
+    bool ok = false;
+
+    if (s && options->trace)
+        ok = trace_open(&s->trace, options->trace, why);
+    else if (s && !(ok = generator_init(&s->generator, options->seed, options->sessions,
+                                        options->turns)))
+        snprintf(why, SOURCE_WHY_BYTES, "no memory for %u sessions", options->sessions);
+    if (!s)
+        snprintf(why, SOURCE_WHY_BYTES, "no memory");
+    if (!ok) {
+        free(s);
+        return NULL;
+    }
+    s->options = *options;
+    return s;
+}
+
+void source_close(struct source *s)
+{
+    if (!s)
+        return;
+    trace_close(&s->trace);
+    generator_finish(&s->generator);
+    free(s);
+}
+
+int source_next(struct source *s, struct prompt *p, char *why)
+{
+    int got;
+
+    if (s->options.limit && s->given == s->options.limit)
+        return 0;
+    if (s->options.trace) {
+        got = trace_next(&s->trace, p, why);
+    } else {
+        got = generator_next(&s->generator, p);
+        if (got < 0)
+            snprintf(why, SOURCE_WHY_BYTES, "no memory for a prompt");
+    }
+    if (got == 1)
+        p->index = s->given++;
+    return got;
+}
+
+bool prompt_init(struct prompt *p)
+{
+    *p = (struct prompt){0};
+    return prompt_reserve(p, 256);
+}
+
+void prompt_finish(struct prompt *p)
+{
+    free(p->ids);
+    p->ids = NULL;
+}
+
+bool prompt_reserve(struct prompt *p, uint32_t n)
+{
+    uint64_t *ids;
+
+    if (n <= p->ids_cap)
+        return true;
+    ids = realloc(p->ids, n * sizeof *ids);
+    if (!ids)
+        return false;
+    p->ids = ids;
+    p->ids_cap = n;
+    return true;
+}
+
+void prompt_tokens(const struct prompt *p, uint32_t *out)
+{
+    uint32_t at = 0;
+
+    for (uint32_t b = 0; b < p->nblocks; b++) {
+        uint32_t left = p->input_length - at, n = left < p->block_size ? left : p->block_size;
+
+        block_tokens(p->ids[b], 0, n, out + at);
+        at += n;
+    }
+    block_tokens(ID_OF_TAIL | p->index, 0, p->input_length - at, out + at);
+}

@@ -1,0 +1,52 @@
+/* Where requests come from: a trace file (Mooncake JSONL) or the generator. Both are streams: one
+ * request at a time, bounded memory, and the same stream again after source_open with the same
+ * options. */
+#ifndef REPLAY_SOURCE_H
+#define REPLAY_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PROMPT_TOKENS_MAX 250000 /* a Match of them fits the daemon's default frame of 1 MiB */
+#define BLOCK_TOKENS_MAX  65536
+#define BLOCK_DEFAULT     512
+#define SOURCE_WHY_BYTES  512
+#define ID_OF_TAIL        (UINT64_C(1) << 63) /* tokens behind the last block: new to every cache */
+
+/* One request. ids[] lies behind the struct's owner: PROMPT_TOKENS_MAX entries at most, as a block
+ * has a token. */
+struct prompt {
+    uint64_t index; /* in the stream, from 0 */
+    uint64_t timestamp_ms;
+    uint32_t input_length, output_length; /* tokens */
+    uint32_t block_size, nblocks;
+    uint64_t *ids; /* owned; room for ids_cap */
+    uint32_t ids_cap;
+};
+
+struct source;
+
+struct source_options {
+    const char *trace; /* NULL: generate */
+    uint64_t limit;    /* requests; 0: all */
+    uint64_t seed;
+    uint32_t sessions, turns; /* of the generator */
+};
+
+/* NULL with the reason in why[SOURCE_WHY_BYTES]. The options are copied; trace is borrowed. */
+struct source *source_open(const struct source_options *options, char *why);
+void source_close(struct source *s);
+
+/* 1: *p is the next request; 0: the end; -1: why says FILE:LINE and what is wrong there. */
+int source_next(struct source *s, struct prompt *p, char *why);
+
+bool prompt_init(struct prompt *p);
+void prompt_finish(struct prompt *p);
+/* Room for n ids; what was there is kept. False without memory. */
+bool prompt_reserve(struct prompt *p, uint32_t n);
+
+/* All input_length tokens: block b depends on ids[b] alone, what lies behind the last block on the
+ * index. */
+void prompt_tokens(const struct prompt *p, uint32_t *out);
+
+#endif
