@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# What the built libraries ask for and show: the core needs nothing but four memory functions and base, so it
+# can make no system call, read no clock and allocate nothing; libtern shows tern_* and nothing else.
+set -euo pipefail
+build=${TERN_BUILD:?the build folder}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+defined() { # ARCHIVE...
+    nm --defined-only -g "$@" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u
+}
+
+# Instrumentation of a sanitizer or coverage build adds calls of its own.
+instrument='^$'
+if ! grep -q '^TERN_SANITIZE:[A-Z]*=$' "$build/CMakeCache.txt" || grep -q '^TERN_\(COVERAGE\|FUZZ\):BOOL=ON' "$build/CMakeCache.txt"; then
+    instrument='^(__(asan|ubsan|tsan|sanitizer|sancov|gcov|llvm|start___sancov|stop___sancov)_|__gcov)'
+fi
+
+forbidden() { # CORE-ARCHIVE BASE-ARCHIVE: what the core needs and may not
+    { defined "$1" "$2"; printf '%s\n' memcpy memmove memset memcmp _GLOBAL_OFFSET_TABLE_; } | sort -u >"$work/allowed"
+    nm -u "$1" 2>/dev/null | awk 'NF == 2 { print $2 }' | sort -u | comm -23 - "$work/allowed" | grep -vE "$instrument" || true
+}
+
+core=$build/daemon/core/libtern_core.a base=$build/daemon/base/libtern_base.a
+if [[ ! -f $core ]]; then
+    echo "skipped: there is no core in this build"
+    exit 77
+fi
+
+# The check must be able to fail: one more object that calls what it may not.
+compiler=$(sed -n 's/^CMAKE_C_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
+cp "$core" "$work/libbad.a"
+cat >"$work/bad.c" <<'C'
+#include <stdlib.h>
+#include <time.h>
+void *bad(void);
+void *bad(void)
+{
+    return malloc((size_t)time(NULL));
+}
+C
+"$compiler" -c -O0 -o "$work/bad.o" "$work/bad.c"
+ar r "$work/libbad.a" "$work/bad.o" 2>/dev/null
+if [[ $(forbidden "$work/libbad.a" "$base" | tr '\n' ' ') != *"malloc time "* ]]; then
+    echo "self-test: a core that calls malloc and time was not refused"
+    exit 1
+fi
+
+bad=$(forbidden "$core" "$base")
+if [[ -n $bad ]]; then
+    echo "the core calls:" $bad
+    exit 1
+fi
+echo "core: $(defined "$core" | wc -l) symbols of its own, none forbidden"
+
+# With planted bugs the core asks for core_bug, which is above: so only the twin of tern-sim-bugs can have them.
+twin=$build/daemon/core/libtern_core_bugs.a
+if [[ -f $twin && $(forbidden "$twin" "$base") != core_bug ]]; then
+    echo "self-test: the core with planted bugs should need core_bug: $(forbidden "$twin" "$base")"
+    exit 1
+fi
+
+library=$build/client/libtern.so
+if [[ -f $library ]]; then
+    shown=$(nm -D --defined-only "$library" | awk '{ print $3 }' | grep -v '^TERN_0' | sort -u)
+    # Sanitizers and coverage show symbols of their own.
+    strange=$(grep -vE '^tern_[a-z_]+@@TERN_0$' <<<"$shown" | grep -vE "$instrument" || true)
+    if [[ -n $strange ]]; then
+        echo "libtern shows:" $strange
+        exit 1
+    fi
+    [[ $(wc -l <<<"$shown") -ge 20 ]] || { echo "libtern shows only:" $shown; exit 1; }
+    echo "libtern: $(wc -l <<<"$shown") symbols, all tern_*@@TERN_0"
+fi
