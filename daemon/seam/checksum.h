@@ -1,6 +1,7 @@
-/* X7: the checksum of a unit is XXH3-64 over the XXH3-64 values (little-endian) of its 4 KiB sub-blocks; the
- * last sub-block may be short. The same on the wire, on disk, on the CPU and in a kernel. A receiver hashes
- * each sub-block as soon as it is complete, while it is in cache. */
+/* X7: the checksum of a unit is XXH3-64 over the XXH3-64 values (little-endian) of its 4 KiB
+ * sub-blocks; the last sub-block may be short. The same on the wire, on disk, on the CPU and in a
+ * kernel. A receiver hashes each sub-block as soon as it is complete, while it is in cache. Any
+ * thread. */
 #ifndef SEAM_CHECKSUM_H
 #define SEAM_CHECKSUM_H
 
@@ -10,5 +11,34 @@
 #define CHECKSUM_BLOCK 4096
 
 uint64_t checksum_unit(const void *bytes, size_t n);
+
+/* A unit that comes in pieces: begin, feed, end. Every piece but the last is a multiple of
+ * CHECKSUM_BLOCK long. The struct is the caller's and needs no clean-up. */
+#define CHECKSUM_LEAVES     64  /* block values kept before they are folded into the state */
+#define CHECKSUM_FOLD_BYTES 640 /* room for an XXH3 state, aligned by hand inside */
+struct checksum {
+    uint64_t leaf[CHECKSUM_LEAVES];
+    uint32_t nleaves;
+    uint32_t folded; /* the state below holds earlier leaves */
+    uint8_t state[CHECKSUM_FOLD_BYTES];
+};
+
+void checksum_begin(struct checksum *c);
+void checksum_feed(struct checksum *c, const void *bytes, size_t n);
+uint64_t checksum_end(struct checksum *c);
+
+/* The bytes [*ret_from, returned end) of a page that its unit k of `units` covers: equal shares,
+ * what is left over goes to the last. */
+static inline uint64_t checksum_unit_span(uint64_t page_bytes, uint32_t units, uint32_t k,
+                                          uint64_t *ret_from)
+{
+    uint64_t share = page_bytes / units;
+
+    *ret_from = share * k;
+    return k + 1 == units ? page_bytes : share * (k + 1);
+}
+
+/* Which code computes it on this machine: "avx2", "baseline". */
+const char *checksum_variant(void);
 
 #endif
