@@ -1,0 +1,214 @@
+/* What follows from the settings, and whether they fit each other and this machine. */
+#include "shell/config_derive.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#define WORKERS_MAX        16u /* M13: min(16, cores) */
+#define NODES_INITIAL_MAX  (1u << 22)
+#define SESSION_BLOCKS     64u /* token blocks set aside for each session's own tail */
+#define BLOCKS_PER_PAGE    2u
+#define PAGES_INITIAL_MIN  4096u
+#define CGROUP_MEMORY_FILE "/sys/fs/cgroup/memory.max"
+
+/* ---- names ---- */
+
+static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
+{
+    const struct config_tenant *t = &l->config->tenants[i];
+    enum origin origin = l->tenant_origin[i];
+
+    if (t->name[0] == '\0')
+        return loader_fail(l, origin, "tenants", (int)i, NULL, "needs a name");
+    if (t->socket[0] == '\0')
+        return loader_fail(l, origin, "tenants", (int)i, NULL,
+                           "needs a socket, the path that its engines connect to");
+    if (t->memory_bytes == 0)
+        return loader_fail(l, origin, "tenants", (int)i, NULL,
+                           "needs memory, the bytes for its pages in each region");
+    if (strcmp(t->socket, l->config->admin_socket) == 0)
+        return loader_fail(l, origin, "tenants", (int)i, "socket", "is the admin socket");
+    for (uint32_t j = 0; j < i; j++) {
+        if (strcmp(l->config->tenants[j].name, t->name) == 0)
+            return loader_fail(l, origin, "tenants", (int)i, "name", "another tenant is called %s",
+                               t->name);
+        if (strcmp(l->config->tenants[j].socket, t->socket) == 0)
+            return loader_fail(l, origin, "tenants", (int)i, "socket", "tenant %s has that socket",
+                               l->config->tenants[j].name);
+    }
+    return TERN_OK;
+}
+
+static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
+{
+    const struct config_peer *p = &l->config->peers[i];
+    enum origin origin = l->peer_origin[i];
+
+    if (p->name[0] == '\0')
+        return loader_fail(l, origin, "peers", (int)i, NULL, "needs a name");
+    if (p->address.host[0] == '\0' || p->address.port == 0)
+        return loader_fail(l, origin, "peers", (int)i, NULL,
+                           "needs an address, HOST:PORT of its listener");
+    if (strcmp(p->name, l->config->node) == 0)
+        return loader_fail(l, origin, "peers", (int)i, "name", "is this daemon itself: node is %s",
+                           p->name);
+    for (uint32_t j = 0; j < i; j++)
+        if (strcmp(l->config->peers[j].name, p->name) == 0)
+            return loader_fail(l, origin, "peers", (int)i, "name", "another peer is called %s",
+                               p->name);
+    return TERN_OK;
+}
+
+static enum tern_err peer_tenants(struct loader *l, uint32_t i)
+{
+    char *rest = NULL, *names = l->peer_tenants[i];
+
+    if (*names == '\0')
+        return loader_fail(l, l->peer_origin[i], "peers", (int)i, NULL,
+                           "needs tenants, the list of those that it may ask for");
+    for (char *name = strtok_r(names, "+", &rest); name != NULL;
+         name = strtok_r(NULL, "+", &rest)) {
+        uint32_t slot;
+
+        if (config_tenant_slot(l->config, name, &slot) != TERN_OK)
+            return loader_fail(l, l->peer_origin[i], "peers", (int)i, "tenants",
+                               "there is no tenant %.80s", name);
+        l->config->peers[i].tenants |= (uint64_t)1 << slot;
+    }
+    return TERN_OK;
+}
+
+enum tern_err config_resolve(struct loader *l)
+{
+    if (l->config->ntenants == 0)
+        return loader_fail(l, l->text != NULL ? ORIGIN_FILE : ORIGIN_DEFAULT, "", -1, NULL,
+                           "no tenant is configured: say --tenant "
+                           "name=default,socket=/run/tern/default.sock,memory=4G "
+                           "or list one under `tenants`");
+    for (uint32_t i = 0; i < l->config->ntenants; i++)
+        TRY(tenant_is_whole(l, i));
+    for (uint32_t i = 0; i < l->config->npeers; i++) {
+        TRY(peer_is_whole(l, i));
+        TRY(peer_tenants(l, i));
+    }
+    return TERN_OK;
+}
+
+/* ---- derived values ---- */
+
+static uint32_t at_most(uint64_t value, uint32_t most)
+{
+    return value > most ? most : (uint32_t)value;
+}
+
+static uint32_t cores(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1 : at_most((uint64_t)n, WORKERS_MAX);
+}
+
+static void derive_u32(uint32_t *field, uint64_t value)
+{
+    if (*field == 0)
+        *field = at_most(value, COUNT_MAX);
+}
+
+/* A field that may not be set to 0 and is 0 was not set. */
+void config_derive(struct loader *l)
+{
+    struct config *c = l->config;
+    struct core_limits *limits = &c->limits;
+    uint64_t pages = 0, conns = c->admin_conns_max;
+    uint32_t regions = 1;
+
+    for (uint32_t i = 0; i < c->ntenants; i++) {
+        pages += c->tenants[i].memory_bytes / c->page_bytes_min;
+        conns += c->tenants[i].conns_max;
+        regions = c->tenants[i].regions > regions ? c->tenants[i].regions : regions;
+    }
+    derive_u32(&c->workers, cores());
+    limits->tenants = c->ntenants;
+    limits->conns = at_most(conns, COUNT_MAX);
+    limits->peers = c->npeers > 0
+                        ? c->npeers
+                        : 1; /* the core has no limit of 0; the one too many never comes up */
+    limits->links = limits->peers + c->inbound_links;
+    limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
+    derive_u32(&limits->procs, conns);
+    derive_u32(&limits->pages, pages < PAGES_INITIAL_MIN ? PAGES_INITIAL_MIN : pages);
+    derive_u32(&limits->slabs, limits->pages);
+    derive_u32(&limits->nodes, at_most(limits->pages, NODES_INITIAL_MAX));
+    derive_u32(&limits->token_blocks, (uint64_t)limits->pages * BLOCKS_PER_PAGE +
+                                          (uint64_t)limits->sessions * SESSION_BLOCKS);
+    derive_u32(&limits->sums_per_page, regions);
+    if (c->tape_file[0] == '\0')
+        snprintf(c->tape_file, sizeof c->tape_file, "%s.tape", c->admin_socket);
+}
+
+/* ---- checks ---- */
+
+/* The smaller of what the machine has and what its container may use. */
+static uint64_t machine_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    uint64_t bytes =
+                 pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX,
+             most;
+    FILE *file = fopen(CGROUP_MEMORY_FILE, "re");
+
+    if (file != NULL) {
+        if (fscanf(file, "%" SCNu64, &most) == 1 && most < bytes) /* "max" is no number: no limit */
+            bytes = most;
+        fclose(file);
+    }
+    return bytes;
+}
+
+static enum tern_err check_memory(struct loader *l)
+{
+    uint64_t total = 0, has = machine_bytes();
+
+    for (uint32_t i = 0; i < l->config->ntenants; i++) {
+        const struct config_tenant *t = &l->config->tenants[i];
+
+        total += t->memory_bytes * t->regions;
+        if (total > has)
+            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "memory",
+                               "with this tenant's %" PRIu64
+                               " bytes in %u regions the tenants ask for %" PRIu64
+                               " bytes; this machine has %" PRIu64,
+                               t->memory_bytes, t->regions, total, has);
+    }
+    return TERN_OK;
+}
+
+static enum tern_err check_peers(struct loader *l)
+{
+    static const char text[] =
+        "daemons of this version talk in the clear, and TLS comes with a later one: where the "
+        "network "
+        "between them is trusted say --insecure-peers (insecure_peers: true)";
+    enum origin origin = ORIGIN_DEFAULT;
+
+    if (l->config->insecure_peers)
+        return TERN_OK;
+    if (l->config->npeers > 0)
+        return loader_fail(l, l->peer_origin[0], "peers", 0, NULL, "%s", text);
+    if (l->config->listen.host[0] == '\0')
+        return TERN_OK;
+    for (size_t i = 0; i < config_settings_n; i++)
+        if (strcmp(config_settings[i].key, "listen") == 0)
+            origin = l->origin[i];
+    return loader_fail(l, origin, "", -1, "listen", "%s", text);
+}
+
+enum tern_err config_check(struct loader *l)
+{
+    TRY(check_memory(l));
+    return check_peers(l);
+}
