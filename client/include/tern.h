@@ -33,6 +33,7 @@ extern "C" {
 #define TERN_RANKS_MAX           16
 #define TERN_INFLIGHT_MAX        64 /* asynchronous requests of a connection that were not yet handed out by tern_poll */
 #define TERN_STEP_OPS_MAX        1024 /* operations of one tern_step */
+#define TERN_KEYS_MAX            1024 /* extra keys of one token list */
 #define TERN_ADMIN_JSON_MAX      (64u << 20) /* bytes of one admin answer */
 
 struct tern;      /* a connection; heap */
@@ -141,7 +142,8 @@ struct tern_shortage {
     uint64_t until_step; /* wait for it, then repeat; 0: no step will bring more */
 };
 
-/* An answer's arrays are borrowed until the next call on the connection. */
+/* An answer's arrays are borrowed until the next call on the connection. It is filled in whenever the daemon answered,
+ * also with an error (lengths are what holds then); a call that got no answer leaves it as it was. */
 struct tern_result {
     enum tern_err err;
     struct tern_lengths lengths;
@@ -181,7 +183,8 @@ struct tern_op {
 };
 
 /* All operations of one scheduler step, in order. Returns OK when the daemon answered: look at each results[i].err.
- * results: caller's array of n; *ret_done how many were tried. */
+ * results: caller's array of n; *ret_done how many were tried (the first *ret_done results are filled in).
+ * INVALID: n is 0 or above TERN_STEP_OPS_MAX, or all of it is larger than one request can be. */
 TERN_API enum tern_err tern_step(struct tern *t, const struct tern_op *ops, uint32_t n, uint32_t deadline_ms,
                                  struct tern_result *results, uint32_t *ret_done);
 /* A Step of one: returns that operation's error. */
@@ -189,7 +192,7 @@ TERN_API enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_
 
 /* Brings whole L-chunks of the session's tokens, up to `depth` (0: all), from the named peer; on return T is how far it
  * got and the pages are in the table. The session must hold nothing beyond T. PEER_LOST, CORRUPT, TIMED_OUT: what came
- * before stays. BUSY: the source is full. */
+ * before stays. BUSY: the source is full. When deadline_ms passes first, the fetch is cancelled. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth,
                                   uint32_t deadline_ms, struct tern_result *ret);
 /* Ends a fetch that was submitted; the fetch itself answers (OK if it had won, else TERN_GONE). Harmless when repeated. */

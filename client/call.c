@@ -1,0 +1,194 @@
+/* One synchronous call: queue a request, wait for its answer until the deadline, keep what else
+ * arrives. Used by every call of tern.h that blocks. The common case is two system calls: a send
+ * and a receive that sleeps. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+
+static const char lost_text[] =
+    "the daemon ended the connection (its log says why): tern_destroy, then "
+    "connect again";
+static const char nonsense_text[] = "the daemon sent what is no answer: the connection is closed";
+
+enum tern_err fail(struct tern *t, enum tern_err err, const char *text)
+{
+    if (!text && err == TERN_PEER_LOST)
+        text = lost_text;
+    if (!text)
+        text = err_text(err);
+    snprintf(t->text, sizeof(t->text), "%s", text);
+    return err;
+}
+
+uint64_t new_id(struct tern *t, uint32_t slot)
+{
+    return ++t->next_number << ID_SLOT_BITS | slot;
+}
+
+enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret)
+{
+    t->text[0] = '\0';
+    if (t->conn.state != CONN_UP)
+        return fail(t, TERN_PEER_LOST, NULL);
+    ret->deadline_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
+    ret->deadline_ns = conn_now_ns() + (uint64_t)ret->deadline_ms * 1000000u;
+    ret->reply_type = (uint16_t)(type + 1);
+    ret->id = new_id(t, ID_SYNC);
+    return TERN_OK;
+}
+
+/* Deals with every whole frame that is there. OK: the call's own was among them. BUSY: it was not.
+ */
+static enum tern_err take_frames(struct tern *t, const struct call *call, const uint8_t **ret_body,
+                                 uint32_t *ret_n)
+{
+    struct frame_header h;
+    const uint8_t *body;
+    enum tern_err err;
+
+    while ((err = conn_frame(&t->conn, &h, &body)) == TERN_OK) {
+        if (h.request_id == call->id && ret_body) {
+            if (h.type != call->reply_type) {
+                conn_lose(&t->conn);
+                return fail(t, TERN_MALFORMED, nonsense_text);
+            }
+            *ret_body = body;
+            *ret_n = h.length;
+            return TERN_OK;
+        }
+        async_take(t, &h, body);
+    }
+    if (err != TERN_BUSY)
+        return fail(t, err, nonsense_text);
+    return t->conn.state == CONN_UP ? TERN_BUSY : fail(t, TERN_PEER_LOST, NULL);
+}
+
+/* One round of waiting and moving bytes both ways: a daemon that cannot write to us would not read
+ * either. */
+static enum tern_err move_bytes(struct tern *t, const struct call *call)
+{
+    enum tern_err err = conn_wait(&t->conn, call->deadline_ns);
+
+    if (err != TERN_OK)
+        return fail(t, err, NULL);
+    err = conn_recv(&t->conn, 0);
+    if (err == TERN_OK || err == TERN_BUSY)
+        err = conn_send(&t->conn);
+    return err == TERN_BUSY ? TERN_OK : err;
+}
+
+enum tern_err call_room(struct tern *t, const struct call *call, uint64_t body, uint8_t **ret_frame)
+{
+    enum tern_err err;
+
+    while ((err = conn_room(&t->conn, body, ret_frame)) == TERN_BUSY) {
+        err = move_bytes(t, call);
+        if (err == TERN_OK)
+            err = take_frames(t, call, NULL, NULL);
+        if (err != TERN_OK && err != TERN_BUSY)
+            return err == TERN_PEER_LOST ? fail(t, err, NULL) : err;
+    }
+    if (err == TERN_INVALID)
+        fail(t, err,
+             "larger than one request can be: split the step, or match a part and extend by the "
+             "rest");
+    return err;
+}
+
+void call_queue(struct tern *t, uint8_t *frame, uint16_t type, uint64_t id, uint64_t session,
+                uint64_t body)
+{
+    struct frame_header h = {
+        .length = (uint32_t)body,
+        .version = FRAME_VERSION,
+        .type = type,
+        .request_id = id,
+        .session = session,
+    };
+
+    frame_encode(&h, frame);
+    conn_queue(&t->conn, FRAME_HEADER_BYTES + h.length);
+}
+
+enum tern_err call_put(struct tern *t, const struct call *call, uint64_t session,
+                       const ProtobufCMessage *msg)
+{
+    struct frame_header h = {
+        .version = FRAME_VERSION,
+        .type = (uint16_t)(call->reply_type - 1),
+        .request_id = call->id,
+        .session = session,
+    };
+    size_t size = protobuf_c_message_get_packed_size(msg), n;
+    size_t room =
+        size < FRAME_HEADER_BYTES ? FRAME_HEADER_BYTES : size; /* an empty body is padded */
+    uint8_t *frame;
+
+    TRY(call_room(t, call, room, &frame));
+    if (wire_encode(&h, msg, t->conn.body_max, frame, FRAME_HEADER_BYTES + room, &n) != TERN_OK)
+        return fail(t, TERN_INVALID, "larger than one request can be");
+    conn_queue(&t->conn, (uint32_t)n);
+    return TERN_OK;
+}
+
+enum tern_err call_wait(struct tern *t, const struct call *call, const uint8_t **ret_body,
+                        uint32_t *ret_n)
+{
+    enum tern_err err = conn_send(&t->conn);
+
+    /* The common case: all is out, and the answer is the next thing to arrive. Sleep in the receive
+     * itself. */
+    if (err == TERN_OK && t->conn.in_head == t->conn.in_tail)
+        err = conn_recv(&t->conn, call->deadline_ms);
+    if (err == TERN_PEER_LOST)
+        return fail(t, err, NULL);
+    for (;;) {
+        err = take_frames(t, call, ret_body, ret_n);
+        if (err != TERN_BUSY)
+            return err;
+        err = move_bytes(t, call);
+        if (err != TERN_OK)
+            return err == TERN_PEER_LOST ? fail(t, err, NULL) : err;
+    }
+}
+
+/* Every answer has its Status in field 1. */
+static enum tern_err take_status(struct tern *t, const ProtobufCMessage *msg)
+{
+    const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(msg->descriptor, 1);
+    const Tern__Wire__Status *status;
+    enum tern_err err;
+
+    memcpy(&status, (const uint8_t *)msg + f->offset, sizeof(status));
+    if (!status || !status->err)
+        return TERN_OK;
+    err = status->err < TERN_ERR_COUNT ? (enum tern_err)status->err : TERN_INTERNAL;
+    return fail(t, err, status->text && status->text[0] ? status->text : NULL);
+}
+
+enum tern_err call_answer(struct tern *t, const struct call *call, const ProtobufCMessage **ret)
+{
+    const uint8_t *body;
+    uint32_t n;
+
+    TRY(call_wait(t, call, &body, &n));
+    if (wire_decode(&t->budget, call->reply_type, body, n, ret) != TERN_OK) {
+        conn_lose(&t->conn);
+        return fail(t, TERN_MALFORMED, nonsense_text);
+    }
+    return take_status(t, *ret);
+}
+
+enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
+                         const ProtobufCMessage *msg, uint32_t deadline_ms,
+                         const ProtobufCMessage **ret)
+{
+    struct call call;
+
+    TRY(call_start(t, type, deadline_ms, &call));
+    TRY(call_put(t, &call, session, msg));
+    return call_answer(t, &call, ret);
+}

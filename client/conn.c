@@ -1,0 +1,323 @@
+/* The socket of a connection and its two buffers. Plain send, recv and poll: the library must work
+ * inside any engine process, so it needs no io_uring, no thread and no signal. */
+#include "conn.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+uint64_t conn_now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void set_timeout(int fd, int option, uint32_t ms)
+{
+    struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000};
+
+    /* Cannot fail for a socket that is open; were it to, waits would be cut by conn_wait instead.
+     */
+    (void)setsockopt(fd, SOL_SOCKET, option, &tv, sizeof(tv));
+}
+
+static enum tern_err alloc_buffers(struct conn *c, uint32_t body_max)
+{
+    uint32_t recv_max = body_max > FRAME_BODY_MAX ? body_max : FRAME_BODY_MAX;
+    uint32_t in_cap = FRAME_HEADER_BYTES + recv_max + CONN_IN_EXTRA;
+    uint32_t out_cap = FRAME_HEADER_BYTES + body_max;
+    uint8_t *in = malloc(in_cap), *out = malloc(out_cap);
+
+    if (!in || !out) {
+        free(in);
+        free(out);
+        return TERN_INTERNAL;
+    }
+    free(c->in);
+    free(c->out);
+    c->in = in;
+    c->out = out;
+    c->in_cap = in_cap;
+    c->out_cap = out_cap;
+    c->body_max = body_max;
+    c->recv_max = recv_max;
+    return TERN_OK;
+}
+
+enum tern_err conn_adopt(struct conn *c, int fd)
+{
+    enum tern_err err;
+
+    *c = (struct conn){.fd = fd, .state = CONN_UP};
+    err = alloc_buffers(c, FRAME_BODY_MAX);
+    if (err != TERN_OK) {
+        close(fd);
+        c->fd = -1;
+    }
+    return err;
+}
+
+enum tern_err conn_open(struct conn *c, const char *path, uint32_t deadline_ms)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    size_t len = strlen(path);
+    int fd, rc;
+
+    if (len == 0 || len >= sizeof(addr.sun_path))
+        return TERN_INVALID;
+    memcpy(addr.sun_path, path, len);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return TERN_INTERNAL;
+    /* A full backlog makes connect wait; the send timeout is what bounds that wait for Unix
+     * sockets. */
+    set_timeout(fd, SO_SNDTIMEO, deadline_ms);
+    do {
+        rc = connect(fd, (const struct sockaddr *)&addr, sizeof(addr));
+    } while (rc < 0 && errno == EINTR);
+    if (rc < 0) {
+        int saved = errno;
+
+        close(fd);
+        errno = saved;
+        return saved == EAGAIN ? TERN_TIMED_OUT : TERN_PEER_LOST;
+    }
+    return conn_adopt(c, fd);
+}
+
+void conn_close(struct conn *c)
+{
+    conn_drop_fds(c);
+    if (c->fd >= 0)
+        close(c->fd);
+    free(c->in);
+    free(c->out);
+    *c = (struct conn){.fd = -1, .state = CONN_LOST};
+}
+
+void conn_lose(struct conn *c)
+{
+    c->state = CONN_LOST;
+    c->out_head = c->out_tail = 0;
+    conn_drop_fds(c);
+    /* The other side learns at once; the descriptor stays ours, so that nobody polls a stranger's.
+     */
+    (void)shutdown(c->fd, SHUT_RDWR);
+}
+
+enum tern_err conn_set_body_max(struct conn *c, uint32_t body_max)
+{
+    if (body_max == 0 || body_max == c->body_max)
+        return TERN_OK;
+    if (body_max < CONN_BODY_MIN)
+        return TERN_UNSUPPORTED;
+    if (body_max > CONN_BODY_MAX)
+        body_max = CONN_BODY_MAX;
+    if (c->in_head != c->in_tail || conn_wants_write(c))
+        return TERN_MALFORMED; /* the daemon said more than it was asked */
+    c->in_head = c->in_tail = 0;
+    c->out_head = c->out_tail = 0;
+    return alloc_buffers(c, body_max);
+}
+
+enum tern_err conn_room(struct conn *c, uint64_t body, uint8_t **ret_frame)
+{
+    uint32_t need;
+
+    if (body > c->body_max)
+        return TERN_INVALID;
+    need = FRAME_HEADER_BYTES + (uint32_t)body;
+    if (c->out_cap - c->out_tail < need && c->out_head > 0) {
+        memmove(c->out, c->out + c->out_head, c->out_tail - c->out_head);
+        c->out_tail -= c->out_head;
+        c->out_head = 0;
+    }
+    if (c->out_cap - c->out_tail < need)
+        return TERN_BUSY;
+    *ret_frame = c->out + c->out_tail;
+    return TERN_OK;
+}
+
+void conn_queue(struct conn *c, uint32_t frame_bytes)
+{
+    check(frame_bytes <= c->out_cap - c->out_tail);
+    c->out_tail += frame_bytes;
+}
+
+enum tern_err conn_send(struct conn *c)
+{
+    if (c->state != CONN_UP)
+        return TERN_PEER_LOST;
+    while (c->out_head < c->out_tail) {
+        ssize_t n = send(c->fd, c->out + c->out_head, c->out_tail - c->out_head,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n >= 0) {
+            c->out_head += (uint32_t)n;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return TERN_BUSY;
+        } else if (errno != EINTR) {
+            conn_lose(c);
+            return TERN_PEER_LOST;
+        }
+    }
+    c->out_head = c->out_tail = 0;
+    return TERN_OK;
+}
+
+enum tern_err conn_frame(struct conn *c, struct frame_header *ret, const uint8_t **ret_body)
+{
+    uint32_t have = c->in_tail - c->in_head;
+    struct frame_header h;
+    enum tern_err err;
+
+    if (have < FRAME_HEADER_BYTES)
+        return TERN_BUSY;
+    err = frame_decode(c->in + c->in_head, c->recv_max, &h);
+    if (err != TERN_OK) {
+        conn_lose(c);
+        c->in_head = c->in_tail = 0; /* where the next frame begins can't be known any more */
+        return err;
+    }
+    if (have - FRAME_HEADER_BYTES < h.length)
+        return TERN_BUSY;
+    *ret = h;
+    *ret_body = c->in + c->in_head + FRAME_HEADER_BYTES;
+    c->in_head += FRAME_HEADER_BYTES + h.length;
+    return TERN_OK;
+}
+
+/* Takes descriptors out of a control message; false when more came than one answer can carry. */
+static bool collect_fds(struct conn *c, struct msghdr *msg)
+{
+    bool fits = !(msg->msg_flags & MSG_CTRUNC);
+
+    for (struct cmsghdr *m = CMSG_FIRSTHDR(msg); m; m = CMSG_NXTHDR(msg, m)) {
+        size_t n;
+
+        if (m->cmsg_level != SOL_SOCKET || m->cmsg_type != SCM_RIGHTS)
+            continue;
+        n = (m->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < n; i++) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(m) + i * sizeof(int), sizeof(fd));
+            if (c->nfds < CONN_FDS_MAX) {
+                c->fds[c->nfds++] = fd;
+            } else {
+                close(fd);
+                fits = false;
+            }
+        }
+    }
+    return fits;
+}
+
+static ssize_t recv_with_fds(struct conn *c, void *buf, size_t n, int flags)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * (CONN_FDS_MAX + 1))];
+    } control;
+    struct iovec iov = {.iov_base = buf, .iov_len = n};
+    struct msghdr msg = {
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = control.bytes,
+        .msg_controllen = sizeof(control.bytes),
+    };
+    ssize_t got = recvmsg(c->fd, &msg, flags | MSG_CMSG_CLOEXEC);
+
+    if (got >= 0 && !collect_fds(c, &msg)) {
+        errno = EPROTO;
+        return -1;
+    }
+    return got;
+}
+
+/* Room behind in_tail for the rest of the frame that is coming. A frame never exceeds in_cap, so
+ * moving what is left to the front always makes some. */
+static void make_room(struct conn *c)
+{
+    if (c->in_head == c->in_tail) {
+        c->in_head = c->in_tail = 0;
+    } else if (c->in_cap - c->in_tail < CONN_IN_EXTRA) {
+        memmove(c->in, c->in + c->in_head, c->in_tail - c->in_head);
+        c->in_tail -= c->in_head;
+        c->in_head = 0;
+    }
+}
+
+enum tern_err conn_recv(struct conn *c, uint32_t wait_ms)
+{
+    int flags = wait_ms ? 0 : MSG_DONTWAIT;
+    ssize_t n;
+
+    if (c->state != CONN_UP)
+        return TERN_PEER_LOST;
+    make_room(c);
+    if (wait_ms && c->recv_ms != wait_ms) {
+        set_timeout(c->fd, SO_RCVTIMEO, wait_ms);
+        c->recv_ms = wait_ms;
+    }
+    if (c->fds_expected)
+        n = recv_with_fds(c, c->in + c->in_tail, c->in_cap - c->in_tail, flags);
+    else
+        n = recv(c->fd, c->in + c->in_tail, c->in_cap - c->in_tail, flags);
+    if (n > 0) {
+        c->in_tail += (uint32_t)n;
+        return TERN_OK;
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return wait_ms ? TERN_TIMED_OUT : TERN_BUSY;
+    conn_lose(c);
+    return TERN_PEER_LOST;
+}
+
+enum tern_err conn_wait(struct conn *c, uint64_t deadline_ns)
+{
+    for (;;) {
+        struct pollfd p = {.fd = c->fd, .events = POLLIN};
+        uint64_t now = conn_now_ns(), left_ms;
+        int rc;
+
+        if (now >= deadline_ns)
+            return TERN_TIMED_OUT;
+        left_ms = (deadline_ns - now + 999999) / 1000000;
+        if (conn_wants_write(c))
+            p.events |= POLLOUT;
+        rc = poll(&p, 1, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
+        if (rc > 0)
+            return TERN_OK;
+        if (rc < 0 && errno != EINTR)
+            return TERN_TIMED_OUT; /* no memory for poll: the same to the caller, who may try again
+                                    */
+    }
+}
+
+enum tern_err conn_take_fds(struct conn *c, int *ret, uint32_t n)
+{
+    if (c->nfds != n) {
+        conn_drop_fds(c);
+        return TERN_MALFORMED;
+    }
+    memcpy(ret, c->fds, n * sizeof(*ret));
+    c->nfds = 0;
+    return TERN_OK;
+}
+
+void conn_drop_fds(struct conn *c)
+{
+    while (c->nfds > 0)
+        close(c->fds[--c->nfds]);
+}

@@ -1,0 +1,266 @@
+/* Pools: opening, mapping, and the one store that publishes a step. The daemon's memory is mapped
+ * as it is: what must stay true is that a mapping never outlives tern_destroy, never reaches a
+ * forked child, and that no descriptor stays open behind it (a descriptor could map the pool again
+ * after the daemon thinks it is unmapped). */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+/* ---- open and close ---- */
+
+/* The message's parts, for every group: they live as long as the call that packs them. */
+struct layout_parts {
+    Tern__Wire__Group groups[TERN_GROUPS_MAX];
+    Tern__Wire__Group *group_list[TERN_GROUPS_MAX];
+    Tern__Wire__Axis axes[TERN_GROUPS_MAX][WIRE_AXES_MAX];
+    Tern__Wire__Axis *axis_list[TERN_GROUPS_MAX][WIRE_AXES_MAX];
+};
+
+static bool put_group(const struct tern_group *from, Tern__Wire__Group *to, Tern__Wire__Axis *axes,
+                      Tern__Wire__Axis **list)
+{
+    if (from->naxes > WIRE_AXES_MAX || (from->naxes && !from->axes))
+        return false;
+    tern__wire__group__init(to);
+    to->name = (char *)(uintptr_t)from->name;
+    to->has_family = to->has_page_tokens = to->has_page_bytes = to->has_units = to->has_cap_pages =
+        1;
+    to->family = (uint32_t)from->family;
+    to->page_tokens = from->page_tokens;
+    to->page_bytes = from->page_bytes;
+    to->units = from->units;
+    to->cap_pages = from->cap_pages;
+    for (uint32_t i = 0; i < from->naxes; i++) {
+        tern__wire__axis__init(&axes[i]);
+        axes[i].name = (char *)(uintptr_t)from->axes[i].name;
+        axes[i].has_length = axes[i].has_stride_bytes = 1;
+        axes[i].length = from->axes[i].length;
+        axes[i].stride_bytes = from->axes[i].stride_bytes;
+        list[i] = &axes[i];
+    }
+    to->n_axes = from->naxes;
+    to->axes = list;
+    return true;
+}
+
+enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, uint32_t deadline_ms,
+                             uint64_t *ret_pool, uint32_t *ret_align_tokens)
+{
+    Tern__Wire__PoolOpen m = TERN__WIRE__POOL_OPEN__INIT;
+    const Tern__Wire__PoolOpenReply *reply;
+    const ProtobufCMessage *msg;
+    struct layout_parts parts;
+
+    if (!layout || !layout->groups || layout->ngroups == 0 || layout->ngroups > TERN_GROUPS_MAX)
+        return fail(t, TERN_INVALID, "a layout has 1 to TERN_GROUPS_MAX groups");
+    for (uint32_t g = 0; g < layout->ngroups; g++) {
+        if (!put_group(&layout->groups[g], &parts.groups[g], parts.axes[g], parts.axis_list[g]))
+            return fail(t, TERN_INVALID, "a group has at most 8 axes");
+        parts.group_list[g] = &parts.groups[g];
+    }
+    m.n_groups = layout->ngroups;
+    m.groups = parts.group_list;
+    m.has_shard = m.has_bytes = 1;
+    m.shard = (uint32_t)layout->shard;
+    m.bytes = layout->bytes;
+    TRY(call_whole(t, FRAME_POOL_OPEN, 0, &m.base, deadline_ms, &msg));
+    reply = (const Tern__Wire__PoolOpenReply *)msg;
+    *ret_pool = reply->pool;
+    if (ret_align_tokens)
+        *ret_align_tokens = reply->align_tokens;
+    return TERN_OK;
+}
+
+enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms)
+{
+    Tern__Wire__PoolRef m = TERN__WIRE__POOL_REF__INIT;
+    const ProtobufCMessage *msg;
+
+    m.has_pool = 1;
+    m.pool = pool;
+    return call_whole(t, FRAME_POOL_CLOSE, 0, &m.base, deadline_ms, &msg);
+}
+
+/* ---- map ---- */
+
+/* A range that the descriptor does not hold would be a SIGBUS at the engine's first touch. */
+static bool fd_holds(int fd, uint64_t offset, uint64_t bytes)
+{
+    struct stat st;
+
+    return bytes > 0 && offset + bytes >= offset && fstat(fd, &st) == 0 && st.st_size >= 0 &&
+           (uint64_t)st.st_size >= offset + bytes;
+}
+
+static enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t **ret)
+{
+    void *at;
+
+    if (!fd_holds(fd, offset, bytes))
+        return TERN_MALFORMED;
+    at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    if (at == MAP_FAILED)
+        return TERN_INTERNAL;
+    /* A forked child would go on holding pages that the daemon believes gone with this process. */
+    if (madvise(at, bytes, MADV_DONTFORK) < 0) {
+        munmap(at, bytes);
+        return TERN_INTERNAL;
+    }
+    *ret = at;
+    return TERN_OK;
+}
+
+static uint64_t control_load(const uint8_t *control, uint32_t at)
+{
+    return atomic_load_explicit((const _Atomic uint64_t *)(const void *)(control + at),
+                                memory_order_acquire);
+}
+
+static enum tern_err map_both(struct tern *t, const int fds[2],
+                              const Tern__Wire__PoolMapReply *reply, struct tern_pool *pool)
+{
+    enum tern_err err = map_shared(fds[0], reply->offset, reply->bytes, &pool->base);
+
+    if (err != TERN_OK)
+        return fail(t, err,
+                    "the pool's region could not be mapped (address space, or a daemon that lies)");
+    pool->bytes = reply->bytes;
+    err = map_shared(fds[1], 0, CONTROL_BYTES, &pool->control);
+    if (err != TERN_OK) {
+        fail(t, err, "the control page could not be mapped");
+        goto out_region;
+    }
+    if (control_load(pool->control, CONTROL_INCARNATION_AT) != t->incarnation) {
+        err = fail(t, TERN_GONE, "the control page belongs to another incarnation of the daemon");
+        goto out_control;
+    }
+    return TERN_OK;
+
+out_control:
+    munmap(pool->control, CONTROL_BYTES);
+out_region:
+    munmap(pool->base, pool->bytes);
+    return err;
+}
+
+/* The answer's descriptors are closed whatever happens: a mapping does not need them. */
+static enum tern_err map_answer(struct tern *t, const Tern__Wire__PoolMapReply *reply,
+                                struct tern_pool *pool)
+{
+    enum tern_err err;
+    int fds[2];
+
+    if (conn_take_fds(&t->conn, fds, 2) != TERN_OK)
+        return fail(t, TERN_MALFORMED, "the answer came without its two descriptors");
+    err = map_both(t, fds, reply, pool);
+    close(fds[0]);
+    close(fds[1]);
+    return err;
+}
+
+static void pool_link(struct tern *t, struct tern_pool *pool)
+{
+    uint64_t published = control_load(pool->control, t->rank * CONTROL_RANK_STRIDE);
+
+    /* A rank that connects again goes on where it was. */
+    if (t->member == MEMBER_RANK && published > t->last_step)
+        t->last_step = published;
+    pool->owner = t;
+    pool->next = t->pools;
+    t->pools = pool;
+}
+
+enum tern_err tern_pool_map(struct tern *t, uint64_t handle, uint32_t deadline_ms,
+                            struct tern_pool **ret)
+{
+    Tern__Wire__PoolRef m = TERN__WIRE__POOL_REF__INIT;
+    const ProtobufCMessage *msg;
+    struct tern_pool *pool;
+    struct call call;
+    enum tern_err err;
+
+    m.has_pool = 1;
+    m.pool = handle;
+    TRY(call_start(t, FRAME_POOL_MAP, deadline_ms, &call));
+    pool = calloc(1, sizeof(*pool));
+    if (!pool)
+        return fail(t, TERN_INTERNAL, "no memory");
+    err = call_put(t, &call, 0, &m.base);
+    if (err != TERN_OK)
+        goto out_free;
+    t->conn.fds_expected++;
+    err = call_answer(t, &call, &msg);
+    /* Without an answer its descriptors are still to come; async.c drops them then. */
+    if (err == TERN_TIMED_OUT)
+        goto out_free;
+    t->conn.fds_expected--;
+    if (err == TERN_OK)
+        err = map_answer(t, (const Tern__Wire__PoolMapReply *)msg, pool);
+    conn_drop_fds(&t->conn);
+    if (err != TERN_OK)
+        goto out_free;
+    pool_link(t, pool);
+    *ret = pool;
+    return TERN_OK;
+
+out_free:
+    free(pool);
+    return err;
+}
+
+void tern_pool_unmap(struct tern_pool **pool)
+{
+    struct tern_pool *p = *pool, **at;
+
+    if (!p)
+        return;
+    for (at = &p->owner->pools; *at != p; at = &(*at)->next)
+        ;
+    *at = p->next;
+    munmap(p->base, p->bytes);
+    munmap(p->control, CONTROL_BYTES);
+    free(p);
+    *pool = NULL;
+}
+
+void pool_unmap_all(struct tern *t)
+{
+    while (t->pools) {
+        struct tern_pool *p = t->pools;
+
+        tern_pool_unmap(&p);
+    }
+}
+
+uint8_t *tern_pool_base(const struct tern_pool *p)
+{
+    return p->base;
+}
+
+uint64_t tern_pool_bytes(const struct tern_pool *p)
+{
+    return p->bytes;
+}
+
+enum tern_err tern_done_step(struct tern_pool *p, uint64_t step)
+{
+    struct tern *t = p->owner;
+
+    if (t->member != MEMBER_RANK)
+        return TERN_DENIED;
+    if (step < t->last_step)
+        return TERN_INVALID;
+    t->last_step = step;
+    /* Release: what the device and this thread wrote before is visible to whoever sees the step. */
+    atomic_store_explicit((_Atomic uint64_t *)(void *)(p->control + t->rank * CONTROL_RANK_STRIDE),
+                          step, memory_order_release);
+    return TERN_OK;
+}

@@ -1,0 +1,319 @@
+/* Connections: their life, who they are, and the calls that are not on an engine's hot path. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+
+#define VERSION_TEXT "0.1.0"
+
+const char *tern_strerror(enum tern_err err)
+{
+    return err_text(err);
+}
+
+enum tern_err_category tern_category(enum tern_err err)
+{
+    return err_category(err);
+}
+
+const char *tern_version(void)
+{
+    return VERSION_TEXT;
+}
+
+const char *tern_error_text(const struct tern *t)
+{
+    return t->text;
+}
+
+uint64_t tern_incarnation(const struct tern *t)
+{
+    return t->incarnation;
+}
+
+/* ---- life ---- */
+
+/* Everything a connection will ever need, but the JSON of an operator's answer: no call allocates
+ * on its way. */
+static enum tern_err alloc_arrays(struct tern *t)
+{
+    size_t budget_bytes = BUDGET_BYTES(t->conn.recv_max);
+    void *budget = aligned_alloc(BUDGET_ALIGN, budget_bytes / BUDGET_ALIGN * BUDGET_ALIGN);
+
+    t->store.pages_max = t->conn.recv_max / sizeof(struct tern_page);
+    t->store.pages = malloc(t->store.pages_max * sizeof(struct tern_page));
+    t->store.runs = malloc(QUICK_RUNS_MAX * sizeof(struct tern_run));
+    t->results = malloc(TERN_STEP_OPS_MAX * sizeof(struct tern_result));
+    t->store.text = t->text;
+    if (budget)
+        budget_init(&t->budget, budget, budget_bytes / BUDGET_ALIGN * BUDGET_ALIGN);
+    return budget && t->store.pages && t->store.runs && t->results ? TERN_OK : TERN_INTERNAL;
+}
+
+static void free_arrays(struct tern *t)
+{
+    free(t->budget.mem);
+    free(t->store.pages);
+    free(t->store.runs);
+    free(t->results);
+    t->budget.mem = NULL;
+    t->store.pages = NULL;
+    t->store.runs = NULL;
+    t->results = NULL;
+}
+
+static enum tern_err hello(struct tern *t, uint32_t deadline_ms)
+{
+    Tern__Wire__Hello m = TERN__WIRE__HELLO__INIT;
+    const Tern__Wire__HelloReply *reply;
+    const ProtobufCMessage *msg;
+
+    m.has_version_min = m.has_version_max = 1;
+    m.version_min = WIRE_VERSION_MIN;
+    m.version_max = WIRE_VERSION;
+    m.client = program_invocation_short_name;
+    TRY(call_whole(t, FRAME_HELLO, 0, &m.base, deadline_ms, &msg));
+    reply = (const Tern__Wire__HelloReply *)msg;
+    if (reply->version < WIRE_VERSION_MIN || reply->version > WIRE_VERSION)
+        return fail(t, TERN_UNSUPPORTED, "daemon and library have no version in common");
+    t->incarnation = reply->incarnation;
+    return conn_set_body_max(&t->conn, reply->frame_body_max);
+}
+
+/* The arrays fit what the connection takes before Hello; a daemon with a larger cap needs larger
+ * ones. */
+static enum tern_err agree(struct tern *t, uint32_t deadline_ms)
+{
+    uint32_t before = t->conn.recv_max;
+
+    TRY(alloc_arrays(t));
+    TRY(hello(t, deadline_ms));
+    if (t->conn.recv_max == before)
+        return TERN_OK;
+    free_arrays(t);
+    return alloc_arrays(t);
+}
+
+enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct tern **ret)
+{
+    uint32_t ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
+    uint64_t start_ns = conn_now_ns(), gone_ms;
+    enum tern_err err = TERN_INTERNAL;
+    struct tern *t;
+
+    if (!socket_path)
+        return TERN_INVALID;
+    t = calloc(1, sizeof(*t));
+    if (!t)
+        return TERN_INTERNAL;
+    t->pending_free = UINT64_MAX;
+    t->kept_head = t->kept_tail = NO_SLOT;
+    err = conn_open(&t->conn, socket_path, ms);
+    if (err != TERN_OK)
+        goto out_free;
+    gone_ms = (conn_now_ns() - start_ns) / 1000000u;
+    err = agree(t, gone_ms < ms ? ms - (uint32_t)gone_ms : 1);
+    if (err != TERN_OK)
+        goto out_close;
+    *ret = t;
+    return TERN_OK;
+
+out_close:
+    free_arrays(t);
+    conn_close(&t->conn);
+    if (err == TERN_PEER_LOST)
+        errno = ECONNRESET;
+out_free:
+    free(t);
+    return err;
+}
+
+void tern_destroy(struct tern *t)
+{
+    Tern__Wire__EngineLeave m = TERN__WIRE__ENGINE_LEAVE__INIT;
+    const ProtobufCMessage *msg;
+
+    if (!t)
+        return;
+    /* In this order: leaving says that this process can touch no page any more. */
+    pool_unmap_all(t);
+    m.has_reserved_one = 1;
+    m.reserved_one = 1;
+    if (t->member != MEMBER_NONE && t->conn.state == CONN_UP)
+        (void)call_whole(t, FRAME_ENGINE_LEAVE, 0, &m.base, LEAVE_DEADLINE_MS, &msg);
+    async_finish(t);
+    free_arrays(t);
+    free(t->json);
+    conn_close(&t->conn);
+    free(t);
+}
+
+enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role, uint32_t rank,
+                        uint32_t world, uint32_t deadline_ms)
+{
+    Tern__Wire__EngineJoin m = TERN__WIRE__ENGINE_JOIN__INIT;
+    const ProtobufCMessage *msg;
+
+    if (!name || !name[0] || strlen(name) > WIRE_STRING_MAX)
+        return fail(t, TERN_INVALID, "an engine needs a name of 1 to 255 bytes");
+    if (world == 0 || world > TERN_RANKS_MAX || (role != TERN_SCHEDULER && rank >= world))
+        return fail(t, TERN_INVALID, "rank < world <= TERN_RANKS_MAX");
+    m.name = (char *)(uintptr_t)name;
+    m.has_role = m.has_rank = m.has_world = 1;
+    m.role = (uint32_t)role;
+    m.rank = rank;
+    m.world = world;
+    TRY(call_whole(t, FRAME_ENGINE_JOIN, 0, &m.base, deadline_ms, &msg));
+    t->member = role == TERN_SCHEDULER ? MEMBER_SCHEDULER : MEMBER_RANK;
+    t->rank = role == TERN_SCHEDULER ? 0 : rank;
+    return TERN_OK;
+}
+
+/* ---- sessions and prefixes ---- */
+
+static bool ns_fits(const struct tern_namespace *ns)
+{
+    const char *parts[] = {ns->model, ns->revision, ns->kv_dtype, ns->lora, ns->salt};
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (parts[i] && strnlen(parts[i], WIRE_STRING_MAX + 1) > WIRE_STRING_MAX)
+            return false;
+    }
+    return true;
+}
+
+static enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
+                                   Tern__Wire__Namespace *ret)
+{
+    if (!ns || !ns_fits(ns))
+        return fail(t, TERN_INVALID, "a namespace's parts are strings of at most 255 bytes");
+    tern__wire__namespace__init(ret);
+    ret->model = (char *)(uintptr_t)ns->model;
+    ret->revision = (char *)(uintptr_t)ns->revision;
+    ret->kv_dtype = (char *)(uintptr_t)ns->kv_dtype;
+    ret->lora = (char *)(uintptr_t)ns->lora;
+    ret->salt = (char *)(uintptr_t)ns->salt;
+    return TERN_OK;
+}
+
+enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
+                                uint32_t deadline_ms, tern_session *ret)
+{
+    Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;
+    Tern__Wire__Namespace wire_ns;
+    const ProtobufCMessage *msg;
+
+    TRY(put_namespace(t, ns, &wire_ns));
+    m.has_pool = 1;
+    m.pool = pool;
+    m.ns = &wire_ns;
+    TRY(call_whole(t, FRAME_SESSION_OPEN, 0, &m.base, deadline_ms, &msg));
+    *ret = ((const Tern__Wire__SessionOpenReply *)msg)->session;
+    return TERN_OK;
+}
+
+enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
+                        const struct tern_tokens *tokens, uint32_t deadline_ms, uint32_t *ret_depth)
+{
+    Tern__Wire__Tokens list = TERN__WIRE__TOKENS__INIT;
+    Tern__Wire__Peek m = TERN__WIRE__PEEK__INIT;
+    Tern__Wire__Namespace wire_ns;
+    const ProtobufCMessage *msg;
+
+    TRY(check_tokens(t, tokens));
+    TRY(put_namespace(t, ns, &wire_ns));
+    list.has_kept = 1;
+    list.kept = tokens->base;
+    list.has_tokens = 1;
+    list.tokens = wire_bytes(tokens->v, (size_t)tokens->n * sizeof(*tokens->v));
+    list.has_keys = tokens->nkeys > 0;
+    list.keys = wire_bytes(tokens->keys, (size_t)tokens->nkeys * sizeof(*tokens->keys));
+    m.has_pool = 1;
+    m.pool = pool;
+    m.ns = &wire_ns;
+    m.tokens = &list;
+    TRY(call_whole(t, FRAME_PEEK, 0, &m.base, deadline_ms, &msg));
+    *ret_depth = ((const Tern__Wire__PeekReply *)msg)->depth;
+    return TERN_OK;
+}
+
+enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+    const ProtobufCMessage *msg;
+
+    return call_whole(t, FRAME_PING, 0, &m.base, deadline_ms, &msg);
+}
+
+/* ---- answers that are JSON ---- */
+
+static enum tern_err json_append(struct tern *t, size_t *used, const char *piece)
+{
+    size_t n = piece ? strlen(piece) : 0;
+
+    if (n > TERN_ADMIN_JSON_MAX - *used)
+        return fail(t, TERN_MALFORMED, "the daemon's answer does not end");
+    if (*used + n + 1 > t->json_cap) {
+        size_t cap = 2 * (*used + n + 1);
+        char *grown = realloc(t->json, cap);
+
+        if (!grown)
+            return fail(t, TERN_INTERNAL, "no memory for the daemon's answer");
+        t->json = grown;
+        t->json_cap = cap;
+    }
+    if (n)
+        memcpy(t->json + *used, piece, n);
+    *used += n;
+    t->json[*used] = '\0';
+    return TERN_OK;
+}
+
+static enum tern_err ask_json(struct tern *t, uint16_t type, const ProtobufCMessage *m,
+                              uint32_t deadline_ms, const char **ret)
+{
+    const Tern__Wire__AdminReply *reply;
+    const ProtobufCMessage *msg;
+    struct call call;
+    size_t used = 0;
+
+    TRY(call_start(t, type, deadline_ms, &call));
+    TRY(call_put(t, &call, 0, m));
+    do {
+        TRY(call_answer(t, &call, &msg));
+        reply = (const Tern__Wire__AdminReply *)msg;
+        TRY(json_append(t, &used, reply->json));
+    } while (reply->more);
+    *ret = t->json;
+    return TERN_OK;
+}
+
+enum tern_err tern_stats(struct tern *t, uint32_t deadline_ms, const char **ret_json)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+
+    return ask_json(t, FRAME_STATS, &m.base, deadline_ms, ret_json);
+}
+
+enum tern_err tern_admin(struct tern *t, const char *command, const char *const *args,
+                         uint32_t nargs, uint32_t deadline_ms, const char **ret_json)
+{
+    Tern__Wire__Admin m = TERN__WIRE__ADMIN__INIT;
+    char *copies[WIRE_ARGS_MAX];
+
+    if (!command || strnlen(command, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX ||
+        nargs > WIRE_ARGS_MAX)
+        return fail(t, TERN_INVALID, "a command has a name and at most 16 arguments");
+    for (uint32_t i = 0; i < nargs; i++) {
+        if (!args[i] || strnlen(args[i], WIRE_STRING_MAX + 1) > WIRE_STRING_MAX)
+            return fail(t, TERN_INVALID, "an argument has at most 255 bytes");
+        copies[i] = (char *)(uintptr_t)args[i];
+    }
+    m.command = (char *)(uintptr_t)command;
+    m.n_args = nargs;
+    m.args = copies;
+    return ask_json(t, FRAME_ADMIN, &m.base, deadline_ms, ret_json);
+}
