@@ -9,9 +9,10 @@
 #include "base/err.h"
 
 #define WORKERS_MAX        16u /* M13: min(16, cores) */
-#define NODES_INITIAL_MAX  (1u << 22)
+#define NODES_INITIAL_MAX  (1u << 23)
 #define SESSION_BLOCKS     64u /* token blocks set aside for each session's own tail */
-#define BLOCKS_PER_PAGE    2u
+#define BLOCKS_PER_PAGE    4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
+#define SLABS_PER_POOL_MAX 2048u
 #define PAGES_INITIAL_MIN  4096u
 #define CGROUP_MEMORY_FILE "/sys/fs/cgroup/memory.max"
 
@@ -134,14 +135,13 @@ void config_derive(struct loader *l)
     derive_u32(&c->workers, cores());
     limits->tenants = c->ntenants;
     limits->conns = at_most(conns, COUNT_MAX);
-    limits->peers = c->npeers > 0
-                        ? c->npeers
-                        : 1; /* the core has no limit of 0; the one too many never comes up */
+    limits->peers = c->npeers;
+    ? c->npeers : 1; /* the core has no limit of 0; the one too many never comes up */
     limits->links = limits->peers + c->inbound_links;
     limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
     derive_u32(&limits->procs, conns);
     derive_u32(&limits->pages, pages < PAGES_INITIAL_MIN ? PAGES_INITIAL_MIN : pages);
-    derive_u32(&limits->slabs, limits->pages);
+    derive_u32(&limits->slabs, at_most(limits->pages, limits->pools * SLABS_PER_POOL_MAX));
     derive_u32(&limits->nodes, at_most(limits->pages, NODES_INITIAL_MAX));
     derive_u32(&limits->token_blocks, (uint64_t)limits->pages * BLOCKS_PER_PAGE +
                                           (uint64_t)limits->sessions * SESSION_BLOCKS);
@@ -207,8 +207,29 @@ static enum tern_err check_peers(struct loader *l)
     return loader_fail(l, origin, "", -1, "listen", "%s", text);
 }
 
+/* The core's own records and the checksums beside the pages are memory too. */
+static enum tern_err check_limits(struct loader *l)
+{
+    const struct core_limits *limits = &l->config->limits;
+    uint64_t sums = (uint64_t)limits->pages * limits->sums_per_page * sizeof(uint64_t),
+             has = machine_bytes();
+    size_t arena = 0;
+
+    if (core_size(limits, &arena) != TERN_OK)
+        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
+                           "limits: together they are more than the core can hold");
+    if (arena > has || sums > has - arena)
+        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
+                           "limits: the records take %zu bytes and the checksums %" PRIu64
+                           "; this machine has %" PRIu64
+                           ": raise page_bytes_min or lower the limits",
+                           arena, sums, has);
+    return TERN_OK;
+}
+
 enum tern_err config_check(struct loader *l)
 {
     TRY(check_memory(l));
+    TRY(check_limits(l));
     return check_peers(l);
 }
