@@ -31,6 +31,67 @@ static inline int rig_test_setup(void **state)
 #define RIG_TEST(f) cmocka_unit_test_setup(f, rig_test_setup)
 #define RIG_RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
 
+/* The usual set-up: one engine of one process, one pool of one group, one session. */
+struct bench {
+    struct rig *rig;
+    struct rig_engine e;
+    struct id pool;
+    struct rig_session *s;
+    uint32_t admin;
+};
+
+static inline struct bench bench_with(const struct rig_options *options, uint32_t page_tokens, uint32_t usable)
+{
+    struct bench b;
+
+    b.rig = rig_create(options);
+    b.e = rig_engine(b.rig, 0, "e", 1);
+    b.pool = rig_pool_pages(b.rig, &b.e, page_tokens, usable);
+    b.s = rig_session(b.rig, &b.e, b.pool, 1);
+    b.admin = rig_connect_admin(b.rig);
+    return b;
+}
+
+static inline struct bench bench_start(uint32_t page_tokens, uint32_t usable)
+{
+    return bench_with(NULL, page_tokens, usable);
+}
+
+static inline void bench_stop(struct bench *b)
+{
+    rig_session_free(b->s);
+    rig_destroy(b->rig);
+}
+
+/* Two hosts: the destination's link 0 leads to the source. */
+struct pair {
+    struct rig *source, *dest;
+    struct rig_engine se, de;
+    struct id sp, dp;
+};
+
+static inline struct pair pair_with(struct rig_options options, uint32_t page_tokens, uint32_t source_pages,
+                                    uint32_t dest_pages)
+{
+    struct pair p;
+
+    p.dest = rig_create(&options);
+    options.incarnation = 0x2002;
+    p.source = rig_create(&options);
+    p.se = rig_engine(p.source, 0, "prefill", 1);
+    p.de = rig_engine(p.dest, 0, "decode", 1);
+    p.sp = rig_pool_pages(p.source, &p.se, page_tokens, source_pages);
+    p.dp = rig_pool_pages(p.dest, &p.de, page_tokens, dest_pages);
+    rig_link_up(p.dest, 0, p.source, options.limits.peers);
+    return p;
+}
+
+static inline void pair_stop(struct pair *p)
+{
+    rig_destroy(p->dest);
+    rig_destroy(p->source);
+}
+
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
 #define assert_ok(expr) assert_err(TERN_OK, expr)
 

@@ -1,33 +1,9 @@
 /* The scenarios of streaming sessions: S-a to S-e and S-h. Each keeps its name and its numbers. */
 #include "rig_test.h"
 
-struct bench {
-    struct rig *rig;
-    struct rig_engine e;
-    struct id pool;
-    struct rig_session *s;
-};
-
-static struct bench start(uint32_t page_tokens, uint32_t usable)
-{
-    struct bench b;
-
-    b.rig = rig_create(NULL);
-    b.e = rig_engine(b.rig, 0, "e", 1);
-    b.pool = rig_pool_pages(b.rig, &b.e, page_tokens, usable);
-    b.s = rig_session(b.rig, &b.e, b.pool, 1);
-    return b;
-}
-
-static void stop(struct bench *b)
-{
-    rig_session_free(b->s);
-    rig_destroy(b->rig);
-}
-
 static void s_a_finish_12_trims_to_38_and_frees_38_to_43(void **state)
 {
-    struct bench b = start(1, 64);
+    struct bench b = bench_start(1, 64);
     const uint32_t *tokens = rig_tokens(1, 64);
     struct page_ref before[44];
 
@@ -46,12 +22,12 @@ static void s_a_finish_12_trims_to_38_and_frees_38_to_43(void **state)
     for (uint32_t i = 38; i < 44; i++)
         for (uint32_t k = 0; k < 44; k++)
             assert_false(before[k].index == b.s->table[0][i].index && before[k].gen == b.s->table[0][i].gen);
-    stop(&b);
+    bench_stop(&b);
 }
 
 static void s_b_abort_on_the_first_turn_frees_0_to_19(void **state)
 {
-    struct bench b = start(1, 32);
+    struct bench b = bench_start(1, 32);
     const uint32_t *tokens = rig_tokens(1, 64);
 
     (void)state;
@@ -65,12 +41,12 @@ static void s_b_abort_on_the_first_turn_frees_0_to_19(void **state)
     assert_ok(rig_match(b.s, tokens, 16)); /* open, and empty: it consults the tree again */
     assert_int_equal(b.s->matched, 0);
     assert_ok(rig_extend(b.s, 20, 0, NULL, 0));
-    stop(&b);
+    bench_stop(&b);
 }
 
 static void s_c_abort_on_a_later_turn_frees_16_to_64(void **state)
 {
-    struct bench b = start(1, 80);
+    struct bench b = bench_start(1, 80);
     const uint32_t *tokens = rig_tokens(1, 80);
     struct req_tokens again = {.base = 50};
 
@@ -93,12 +69,12 @@ static void s_c_abort_on_a_later_turn_frees_16_to_64(void **state)
     assert_int_equal(b.s->matched, 16);
     assert_lengths(b.s, 16, 16, 16);
     assert_int_equal(b.s->ntokens, 50);
-    stop(&b);
+    bench_stop(&b);
 }
 
 static void s_d_rejected_before_admission_leaves_the_session_untouched(void **state)
 {
-    struct bench b = start(1, 48);
+    struct bench b = bench_start(1, 48);
     const uint32_t *tokens = rig_tokens(1, 64);
     struct page_ref before[48];
     struct req_tokens bad_base = {.v = tokens, .n = 1, .base = 49};
@@ -122,12 +98,12 @@ static void s_d_rejected_before_admission_leaves_the_session_untouched(void **st
     assert_int_equal(rig_wrong(b.s, 48), 0);
     (void)hash;
     assert_true(core_changes(b.rig->core) == changes);
-    stop(&b);
+    bench_stop(&b);
 }
 
 static void s_e_three_turns_the_next_match_gives_exactly_what_finish_kept(void **state)
 {
-    struct bench b = start(1, 128);
+    struct bench b = bench_start(1, 128);
     const uint32_t *tokens = rig_tokens(1, 128);
     uint32_t have = 0;
 
@@ -148,12 +124,12 @@ static void s_e_three_turns_the_next_match_gives_exactly_what_finish_kept(void *
     assert_int_equal(have, 36);
     assert_ok(rig_match(b.s, tokens, 40));
     assert_lengths(b.s, 0, 36, 36);
-    stop(&b);
+    bench_stop(&b);
 }
 
 static void s_h_resume_at_100_gives_back_112_to_130_only(void **state)
 {
-    struct bench b = start(16, 16);
+    struct bench b = bench_start(16, 16);
     const uint32_t *tokens = rig_tokens(1, 256);
     struct page_ref before[9];
 
@@ -168,13 +144,13 @@ static void s_h_resume_at_100_gives_back_112_to_130_only(void **state)
     assert_int_equal(rig_free(b.rig, b.pool), 16 - 7);
     assert_memory_equal(before, b.s->table[0], 7 * sizeof before[0]);
     assert_int_equal(rig_wrong(b.s, 96), 0);
-    stop(&b);
+    bench_stop(&b);
 }
 
 /* The same by Rewind, with pages still in flight: they retire and come back with their step. */
 static void s_h_by_rewind_at_a_step_retires_112_to_130(void **state)
 {
-    struct bench b = start(16, 16);
+    struct bench b = bench_start(16, 16);
     const uint32_t *tokens = rig_tokens(1, 256);
 
     (void)state;
@@ -187,7 +163,7 @@ static void s_h_by_rewind_at_a_step_retires_112_to_130(void **state)
     rig_engine_done(b.rig, &b.e, 5);
     assert_int_equal(rig_free(b.rig, b.pool), 9);
     assert_int_equal(rig_retiring(b.rig, b.pool), 0);
-    stop(&b);
+    bench_stop(&b);
 }
 
 int main(void)

@@ -6,33 +6,12 @@
 #define PREFIX      64 /* tokens of a sequence: 16 pages */
 #define DEST_PAGES  24
 
-struct pair {
-    struct rig *source, *dest;
-    struct rig_engine se, de;
-    struct id sp, dp;
-};
-
 static struct pair start(uint32_t batch_pages)
 {
     struct rig_options options = rig_defaults();
-    struct pair p;
 
     options.limits.peer_bytes_in_flight = (uint64_t)batch_pages * 512;
-    p.dest = rig_create(&options);
-    options.incarnation = 0x2002;
-    p.source = rig_create(&options);
-    p.se = rig_engine(p.source, 0, "prefill", 1);
-    p.de = rig_engine(p.dest, 0, "decode", 1);
-    p.sp = rig_pool_pages(p.source, &p.se, PAGE_TOKENS, 128);
-    p.dp = rig_pool_pages(p.dest, &p.de, PAGE_TOKENS, DEST_PAGES);
-    rig_link_up(p.dest, 0, p.source, options.limits.peers);
-    return p;
-}
-
-static void stop(struct pair *p)
-{
-    rig_destroy(p->dest);
-    rig_destroy(p->source);
+    return pair_with(options, PAGE_TOKENS, 128, DEST_PAGES);
 }
 
 /* What a receive that is still under way may do until it is proven quiet. */
@@ -116,7 +95,7 @@ static void x_a_writes_in_flight_quarantine_until_proof_0_wrong_bytes(void **sta
     rig_evict(p.dest, admin, p.dp, 0);
     assert_int_equal(rig_free(p.dest, p.dp), DEST_PAGES);
     assert_int_equal(rig_view(p.source).serves, 0);
-    stop(&p);
+    pair_stop(&p);
 }
 
 /* The other side: the puller goes away while the source still sends. The source's pages stay pinned until its own proof. */
@@ -146,7 +125,7 @@ static void x_a_reads_in_flight_source_keeps_its_pages_until_proof(void **state)
     assert_int_equal(rig_free(p.source, p.sp), 16);
     rig_session_free(greedy);
     rig_session_free(d);
-    stop(&p);
+    pair_stop(&p);
 }
 
 /* The connection itself breaks in the middle: both ends end, the destination after its own proof. */
@@ -174,7 +153,7 @@ static void x_a_link_lost_both_ends_end_and_pages_return(void **state)
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
     rig_session_free(d);
-    stop(&p);
+    pair_stop(&p);
 }
 
 int main(void)
