@@ -136,7 +136,6 @@ void config_derive(struct loader *l)
     limits->tenants = c->ntenants;
     limits->conns = at_most(conns, COUNT_MAX);
     limits->peers = c->npeers;
-    ? c->npeers : 1; /* the core has no limit of 0; the one too many never comes up */
     limits->links = limits->peers + c->inbound_links;
     limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
     derive_u32(&limits->procs, conns);

@@ -1,0 +1,47 @@
+/* An event as words, both ways. One walk over the fields serves writing and reading, so that the
+ * two cannot drift apart. Internal to tape*.c.
+ *
+ * A record is 8-byte aligned words: {bytes, body words, extra keys, tokens}, the body (padded to an
+ * even count), the extra keys of all token lists in order, their tokens in order, padding. Keys and
+ * tokens stand at the end so that tape_dump can replace them without knowing any event. */
+#ifndef SHELL_TAPE_CODEC_H
+#define SHELL_TAPE_CODEC_H
+
+#include "core/core.h"
+
+#define RECORD_HEAD_WORDS 4
+#define KEY_WORDS         (sizeof(struct extra_key) / sizeof(uint32_t))
+#define EVENT_WORDS_MAX   128 /* of any event without what it borrows */
+#define OP_WORDS_MAX      16  /* of one operation of a Step */
+#define RUN_WORDS         3   /* of one run without its refs */
+
+struct codec {
+    bool reading;
+    bool bad; /* reading: out of words, or a value outside its range; all later values are 0 */
+    uint32_t *words;
+    size_t n, at; /* at wraps around n when writing; ends at n when reading */
+};
+
+/* What a read event's arrays of structs lie in. */
+struct codec_room {
+    struct step_op ops[STEP_OPS_MAX];
+    struct table_run runs[GROUPS_MAX];
+};
+
+/* room: NULL when writing. */
+void codec_event(struct codec *c, struct event *event, struct codec_room *room);
+
+void codec_u32(struct codec *c, uint32_t *v);
+void codec_u64(struct codec *c, uint64_t *v);
+void codec_put_words(struct codec *c, const uint32_t *words, size_t n);
+
+/* The token lists of an event: one of a Match, one of each operation of a Step. */
+uint32_t codec_lists(const struct event *event);
+struct req_tokens codec_list(const struct event *event, uint32_t i);
+void codec_list_set(struct event *event, uint32_t i, const uint32_t *tokens,
+                    const struct extra_key *keys);
+
+/* At least the words that the event takes without its keys and tokens. */
+size_t codec_body_max(const struct event *event);
+
+#endif
