@@ -1,0 +1,185 @@
+/* Samples by reflection: whoever adds a field or a message to the schema gets it tested without a
+ * line here, a new frame type needs one entry in rig_wire_types. */
+#include "rig_wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+
+#define SAMPLE_BYTES (4u << 20)
+#define FIELD_BYTES  48u /* whole tokens, references and keys */
+
+const uint16_t rig_wire_types[] = {FRAME_HELLO,        FRAME_HELLO_REPLY,
+                                   FRAME_ENGINE_JOIN,  FRAME_ENGINE_JOIN_REPLY,
+                                   FRAME_ENGINE_LEAVE, FRAME_ENGINE_LEAVE_REPLY,
+                                   FRAME_POOL_OPEN,    FRAME_POOL_OPEN_REPLY,
+                                   FRAME_POOL_MAP,     FRAME_POOL_MAP_REPLY,
+                                   FRAME_POOL_CLOSE,   FRAME_POOL_CLOSE_REPLY,
+                                   FRAME_SESSION_OPEN, FRAME_SESSION_OPEN_REPLY,
+                                   FRAME_PEEK,         FRAME_PEEK_REPLY,
+                                   FRAME_MATCH,        FRAME_MATCH_REPLY,
+                                   FRAME_STEP,         FRAME_STEP_REPLY,
+                                   FRAME_FETCH,        FRAME_FETCH_REPLY,
+                                   FRAME_FETCH_CANCEL, FRAME_FETCH_CANCEL_REPLY,
+                                   FRAME_PING,         FRAME_PING_REPLY,
+                                   FRAME_STATS,        FRAME_STATS_REPLY,
+                                   FRAME_ADMIN,        FRAME_ADMIN_REPLY,
+                                   FRAME_PEER_HELLO,   FRAME_PEER_HELLO_REPLY,
+                                   FRAME_PEER_MSG,     0};
+
+static _Alignas(16) uint8_t sample_memory[SAMPLE_BYTES];
+static size_t sample_used;
+
+static void *take(size_t n)
+{
+    void *p = sample_memory + sample_used;
+
+    n = (n + 15) & ~(size_t)15;
+    check(n <= SAMPLE_BYTES - sample_used);
+    sample_used += n;
+    return p;
+}
+
+static ProtobufCMessage *make(const ProtobufCMessageDescriptor *d, uint64_t seed, size_t repeat);
+
+static char *make_string(const ProtobufCFieldDescriptor *f, uint64_t seed)
+{
+    char *s = take(64);
+
+    snprintf(s, 64, "%s-%u", f->name, (unsigned)(seed % 1000));
+    return s;
+}
+
+static void make_value(const ProtobufCFieldDescriptor *f, void *member, uint64_t seed,
+                       size_t repeat)
+{
+    ProtobufCBinaryData *bytes = member;
+
+    switch (f->type) {
+    case PROTOBUF_C_TYPE_UINT32: *(uint32_t *)member = (uint32_t)(seed | 1); break;
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64: *(uint64_t *)member = seed | 1; break;
+    case PROTOBUF_C_TYPE_BOOL: *(protobuf_c_boolean *)member = 1; break;
+    case PROTOBUF_C_TYPE_STRING: *(char **)member = make_string(f, seed); break;
+    case PROTOBUF_C_TYPE_BYTES:
+        bytes->len = FIELD_BYTES;
+        bytes->data = take(FIELD_BYTES);
+        for (size_t i = 0; i < FIELD_BYTES; i++)
+            bytes->data[i] = (uint8_t)(seed + i);
+        break;
+    case PROTOBUF_C_TYPE_MESSAGE:
+        *(ProtobufCMessage **)member = make(f->descriptor, seed, repeat);
+        break;
+    default: check(!"a field type that the samples do not know");
+    }
+}
+
+static size_t member_bytes(const ProtobufCFieldDescriptor *f)
+{
+    check(f->type == PROTOBUF_C_TYPE_MESSAGE || f->type == PROTOBUF_C_TYPE_STRING);
+    return sizeof(void *);
+}
+
+static ProtobufCMessage *make(const ProtobufCMessageDescriptor *d, uint64_t seed, size_t repeat)
+{
+    ProtobufCMessage *m = take(d->sizeof_message);
+
+    protobuf_c_message_init(d, m);
+    for (unsigned i = 0; i < d->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &d->fields[i];
+        uint8_t *base = (uint8_t *)m;
+        uint64_t value = hash_mix(seed, f->id);
+
+        if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+            uint8_t *array = take(repeat * member_bytes(f));
+
+            *(size_t *)(void *)(base + f->quantifier_offset) = repeat;
+            *(void **)(void *)(base + f->offset) = array;
+            for (size_t k = 0; k < repeat; k++)
+                make_value(f, array + k * member_bytes(f), hash_mix(value, k), repeat);
+        } else {
+            if (f->quantifier_offset)
+                *(protobuf_c_boolean *)(void *)(base + f->quantifier_offset) = 1;
+            make_value(f, base + f->offset, value, repeat);
+        }
+    }
+    return m;
+}
+
+const ProtobufCMessage *rig_wire_sample(uint16_t type, uint64_t seed, size_t repeat)
+{
+    sample_used = 0;
+    return make(wire_descriptor(type), seed, repeat);
+}
+
+void rig_bytes_finish(struct rig_bytes *b)
+{
+    free(b->v);
+    *b = (struct rig_bytes){0};
+}
+
+void rig_put(struct rig_bytes *b, const void *bytes, size_t n)
+{
+    if (n > b->cap - b->n) {
+        b->cap = (b->n + n) * 2;
+        b->v = realloc(b->v, b->cap);
+        check(b->v);
+    }
+    if (n)
+        memcpy(b->v + b->n, bytes, n);
+    b->n += n;
+}
+
+void rig_put_varint(struct rig_bytes *b, uint64_t v)
+{
+    do {
+        uint8_t byte = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
+
+        rig_put(b, &byte, 1);
+        v >>= 7;
+    } while (v);
+}
+
+void rig_put_tag(struct rig_bytes *b, uint32_t field, uint32_t wire_type)
+{
+    rig_put_varint(b, (uint64_t)field << 3 | wire_type);
+}
+
+void rig_put_uint(struct rig_bytes *b, uint32_t field, uint64_t v)
+{
+    rig_put_tag(b, field, 0);
+    rig_put_varint(b, v);
+}
+
+void rig_put_field(struct rig_bytes *b, uint32_t field, const void *bytes, size_t n)
+{
+    rig_put_tag(b, field, 2);
+    rig_put_varint(b, n);
+    rig_put(b, bytes, n);
+}
+
+static size_t varint_bytes(uint64_t v)
+{
+    size_t n = 1;
+
+    while (v >>= 7)
+        n++;
+    return n;
+}
+
+void rig_put_nested(struct rig_bytes *b, uint32_t field, size_t depth)
+{
+    size_t *inner = calloc(depth + 1, sizeof *inner), tag = varint_bytes((uint64_t)field << 3);
+
+    check(inner);
+    for (size_t d = 1; d <= depth; d++) /* inner[d]: bytes of d levels */
+        inner[d] = tag + varint_bytes(inner[d - 1]) + inner[d - 1];
+    for (size_t d = depth; d > 0; d--) {
+        rig_put_tag(b, field, 2);
+        rig_put_varint(b, inner[d - 1]);
+    }
+    free(inner);
+}
