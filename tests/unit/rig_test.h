@@ -1,5 +1,6 @@
-/* What every cmocka test of the core begins with: cmocka in the order that it wants, failures of the rig and of
- * the core's own checks turned into failures of the one test, and the few assertions that all tests use. */
+/* What every cmocka test of the core begins with: cmocka in the order that it wants, failures of
+ * the rig and of the core's own checks turned into failures of the one test, and the few assertions
+ * that all tests use. */
 #ifndef TEST_RIG_TEST_H
 #define TEST_RIG_TEST_H
 
@@ -28,7 +29,7 @@ static inline int rig_test_setup(void **state)
     return 0;
 }
 
-#define RIG_TEST(f) cmocka_unit_test_setup(f, rig_test_setup)
+#define RIG_TEST(f)    cmocka_unit_test_setup(f, rig_test_setup)
 #define RIG_RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
 
 /* The usual set-up: one engine of one process, one pool of one group, one session. */
@@ -40,7 +41,8 @@ struct bench {
     uint32_t admin;
 };
 
-static inline struct bench bench_with(const struct rig_options *options, uint32_t page_tokens, uint32_t usable)
+static inline struct bench bench_with(const struct rig_options *options, uint32_t page_tokens,
+                                      uint32_t usable)
 {
     struct bench b;
 
@@ -70,8 +72,8 @@ struct pair {
     struct id sp, dp;
 };
 
-static inline struct pair pair_with(struct rig_options options, uint32_t page_tokens, uint32_t source_pages,
-                                    uint32_t dest_pages)
+static inline struct pair pair_with(struct rig_options options, uint32_t page_tokens,
+                                    uint32_t source_pages, uint32_t dest_pages)
 {
     struct pair p;
 
@@ -93,7 +95,7 @@ static inline void pair_stop(struct pair *p)
 }
 
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
-#define assert_ok(expr) assert_err(TERN_OK, expr)
+#define assert_ok(expr)        assert_err(TERN_OK, expr)
 
 #define assert_lengths(s, T, C, A)                                                                 \
     do {                                                                                           \

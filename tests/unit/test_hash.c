@@ -1,4 +1,5 @@
-/* base/hash: every word counts, wherever it stands; no obvious collisions; equal input, equal output. */
+/* base/hash: every word counts, wherever it stands; no obvious collisions; equal input, equal
+ * output. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

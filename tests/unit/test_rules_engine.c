@@ -161,7 +161,7 @@ static void engine_gone_takes_its_pending_nodes(void **state)
     assert_ok(rig_commit(s, 16, 5));
     assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8);
     rig_engine_kill(rig, &e, 0);
-    rig_step_done(rig, e.id, 0, 9); /* a late store of the dead */
+    rig_step_done(rig, e.id, 0, 9);                              /* a late store of the dead */
     assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8); /* P4: what had passed stays */
     assert_int_equal(rig_group_view(rig, pool, 0).snapshot, 2);
     assert_int_equal(rig_free(rig, pool), 6);
@@ -237,7 +237,8 @@ static void engine_shortage_counts_free_reclaimable_and_retiring(void **state)
     assert_ok(rig_run_to(b.s, rig_tokens(1, 8), 8)); /* 2 in use, 5 free */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * 20, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.needed, 20);
-    /* What was evicted stays evicted (T11), so the two count as free or as reclaimable, never as both. */
+    /* What was evicted stays evicted (T11), so the two count as free or as reclaimable, never as
+     * both. */
     assert_int_equal(b.rig->res.shortage.free + b.rig->res.shortage.reclaimable, 7);
     assert_int_equal(b.rig->res.shortage.retiring, 3);
     assert_true(b.rig->res.shortage.until_step == 6);
@@ -299,11 +300,13 @@ static void step_operations_apply_in_order(void **state)
 {
     struct bench b = bench_start(4, 4);
     const struct reply *reply;
-    struct step_op ops[4] = {
-        {.kind = STEP_EXTEND, .length = 16, .written = 16, .tokens = {.v = rig_tokens(1, 16), .n = 16}},
-        {.kind = STEP_COMMIT, .length = 8},
-        {.kind = STEP_REWIND, .length = 12},
-        {.kind = STEP_CLOSE}};
+    struct step_op ops[4] = {{.kind = STEP_EXTEND,
+                              .length = 16,
+                              .written = 16,
+                              .tokens = {.v = rig_tokens(1, 16), .n = 16}},
+                             {.kind = STEP_COMMIT, .length = 8},
+                             {.kind = STEP_REWIND, .length = 12},
+                             {.kind = STEP_CLOSE}};
 
     (void)state;
     assert_ok(rig_match(b.s, NULL, 0));
@@ -319,7 +322,8 @@ static void step_operations_apply_in_order(void **state)
     bench_stop(&b);
 }
 
-/* A session belongs to the engine, not to a connection: another rank's connection may use it, another engine's not. */
+/* A session belongs to the engine, not to a connection: another rank's connection may use it,
+ * another engine's not. */
 static void session_of_another_engine_is_not_ours(void **state)
 {
     struct rig *rig = rig_create(NULL);

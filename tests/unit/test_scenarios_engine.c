@@ -1,10 +1,10 @@
-/* The scenarios of engines, steps and identity: E-a, E-b (what the core decides of it), E-c, E-d, N-a. Each keeps its name
- * and its numbers. */
+/* The scenarios of engines, steps and identity: E-a, E-b (what the core decides of it), E-c, E-d,
+ * N-a. Each keeps its name and its numbers. */
 #include "rig_test.h"
 
 /* Fills every page of the pool for one session of `pages` pages of 4 tokens. */
-static struct rig_session *filled(struct rig *rig, const struct rig_engine *e, struct id pool, uint32_t seed,
-                                  uint32_t pages)
+static struct rig_session *filled(struct rig *rig, const struct rig_engine *e, struct id pool,
+                                  uint32_t seed, uint32_t pages)
 {
     struct rig_session *s = rig_session(rig, e, pool, 1);
 
@@ -62,7 +62,8 @@ static void e_b_leader_killed_nothing_reused_before_the_last_exits(void **state)
     }
     assert_int_equal(rig->engines_gone, 1);
     assert_true(id_equal(rig->engine_gone, e.id));
-    assert_true(rig->engines_stuck >= 1); /* the alarm when the leader went and the others did not */
+    assert_true(rig->engines_stuck >=
+                1); /* the alarm when the leader went and the others did not */
     if (core_pool_view(rig->core, pool.slot, &v) && v.id.gen == pool.gen)
         assert_int_equal(v.group[0].free, v.group[0].total);
     rig_session_free(s);
@@ -131,7 +132,8 @@ static void n_a_other_extra_key_at_600_matches_576(void **state)
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
     struct id pool = rig_pool_pages(rig, &e, 64, 64);
     struct rig_session *s = rig_session(rig, &e, pool, 1), *other = rig_session(rig, &e, pool, 1);
-    struct extra_key cat = {.position = 600, .hi = 1, .lo = 2}, dog = {.position = 600, .hi = 1, .lo = 3};
+    struct extra_key cat = {.position = 600, .hi = 1, .lo = 2},
+                     dog = {.position = 600, .hi = 1, .lo = 3};
     struct req_tokens with_cat = {.v = rig_tokens(1, 1024), .n = 1024, .keys = &cat, .nkeys = 1};
     struct req_tokens with_dog = with_cat, plain = with_cat;
     uint32_t depth;

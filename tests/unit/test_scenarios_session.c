@@ -18,10 +18,12 @@ static void s_a_finish_12_trims_to_38_and_frees_38_to_43(void **state)
     assert_int_equal(rig_free(b.rig, b.pool), 26);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 38);
     assert_memory_equal(before, b.s->table[0], 38 * sizeof before[0]);
-    assert_ok(rig_extend(b.s, 44, 0, NULL, 0)); /* what came back is handed out under other generations */
+    assert_ok(
+        rig_extend(b.s, 44, 0, NULL, 0)); /* what came back is handed out under other generations */
     for (uint32_t i = 38; i < 44; i++)
         for (uint32_t k = 0; k < 44; k++)
-            assert_false(before[k].index == b.s->table[0][i].index && before[k].gen == b.s->table[0][i].gen);
+            assert_false(before[k].index == b.s->table[0][i].index &&
+                         before[k].gen == b.s->table[0][i].gen);
     bench_stop(&b);
 }
 
@@ -37,7 +39,7 @@ static void s_b_abort_on_the_first_turn_frees_0_to_19(void **state)
     assert_ok(rig_abort(b.s, 0));
     assert_lengths(b.s, 0, 0, 0);
     assert_int_equal(rig_free(b.rig, b.pool), 32);
-    assert_int_equal(b.s->ntokens, 0); /* there was no good list yet */
+    assert_int_equal(b.s->ntokens, 0);     /* there was no good list yet */
     assert_ok(rig_match(b.s, tokens, 16)); /* open, and empty: it consults the tree again */
     assert_int_equal(b.s->matched, 0);
     assert_ok(rig_extend(b.s, 20, 0, NULL, 0));

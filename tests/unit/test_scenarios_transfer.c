@@ -1,5 +1,5 @@
-/* Scenario X-a: aborts while the peer's reads or writes are in flight, with the pool under pressure. Two cores, real
- * bytes: 0 wrong bytes, and quarantine empties only after proof. */
+/* Scenario X-a: aborts while the peer's reads or writes are in flight, with the pool under
+ * pressure. Two cores, real bytes: 0 wrong bytes, and quarantine empties only after proof. */
 #include "rig_test.h"
 
 #define PAGE_TOKENS 4
@@ -23,7 +23,8 @@ static uint32_t scribble(struct rig *rig)
     for (uint32_t nth = 0; (job = rig_job(rig, RIG_PULL, nth)) != NULL; nth++)
         for (uint32_t i = 0; i < job->n; i++, n++) {
             uint64_t bytes;
-            uint8_t *page = rig_page(rig, job->pool, job->pages[i].group, job->pages[i].index, &bytes);
+            uint8_t *page =
+                rig_page(rig, job->pool, job->pages[i].group, job->pages[i].index, &bytes);
 
             memset(page, 0xee, bytes);
         }
@@ -65,7 +66,7 @@ static void one_round(struct pair *p, uint32_t round)
     assert_ok(rig_match(greedy, rig_tokens(50 + round, 256), 256));
     take_all(greedy, rig_tokens(50 + round, 256));
     got = greedy->len.allocated;
-    rig_advance(p->dest, 60000000000u); /* no timer empties it */
+    rig_advance(p->dest, 60000000000u);             /* no timer empties it */
     assert_int_equal(scribble(p->dest), in_flight); /* a late write */
     assert_int_equal(rig_wrong(greedy, got), 0);
     assert_int_equal(rig_wrong(d, d->len.committed), 0);
@@ -98,7 +99,8 @@ static void x_a_writes_in_flight_quarantine_until_proof_0_wrong_bytes(void **sta
     pair_stop(&p);
 }
 
-/* The other side: the puller goes away while the source still sends. The source's pages stay pinned until its own proof. */
+/* The other side: the puller goes away while the source still sends. The source's pages stay pinned
+ * until its own proof. */
 static void x_a_reads_in_flight_source_keeps_its_pages_until_proof(void **state)
 {
     struct pair p = start(4);
@@ -128,7 +130,8 @@ static void x_a_reads_in_flight_source_keeps_its_pages_until_proof(void **state)
     pair_stop(&p);
 }
 
-/* The connection itself breaks in the middle: both ends end, the destination after its own proof. */
+/* The connection itself breaks in the middle: both ends end, the destination after its own proof.
+ */
 static void x_a_link_lost_both_ends_end_and_pages_return(void **state)
 {
     struct pair p = start(4);

@@ -1,5 +1,5 @@
-/* The scenarios of the rules about pages and prefixes that concern HISTORY groups: A5, A7, A10 to A14, A19.
- * Each keeps its name and its numbers. */
+/* The scenarios of the rules about pages and prefixes that concern HISTORY groups: A5, A7, A10 to
+ * A14, A19. Each keeps its name and its numbers. */
 #include "rig_test.h"
 
 /* Sequence `seed` in the tree up to 256, 512 and 768, by sessions of their own. */
@@ -56,7 +56,8 @@ static void a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256(void **sta
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
     struct id pool = rig_pool_pages(rig, &e, 256, 16);
-    struct rig_session *writer = rig_session(rig, &e, pool, 1), *reader = rig_session(rig, &e, pool, 1);
+    struct rig_session *writer = rig_session(rig, &e, pool, 1),
+                       *reader = rig_session(rig, &e, pool, 1);
 
     (void)state;
     assert_ok(rig_match(writer, rig_tokens(1, 320), 320));
@@ -177,8 +178,9 @@ static void a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin(void **s
     rig_destroy(rig);
 }
 
-/* Two sessions commit in one Step and close in one Step: their leaves have one and the same last use. `order` says which
- * commits first; `shuffle` turns the free slots round, so that a slot number cannot stand in for the sequence. */
+/* Two sessions commit in one Step and close in one Step: their leaves have one and the same last
+ * use. `order` says which commits first; `shuffle` turns the free slots round, so that a slot
+ * number cannot stand in for the sequence. */
 static void equal_last_use(bool reversed, uint32_t shuffle)
 {
     struct rig *rig = rig_create(NULL);
@@ -232,7 +234,8 @@ static uint64_t two_exhaust_the_pool(void)
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
     struct id pool = rig_pool_pages(rig, &e, 4, 6);
-    struct rig_session *first = rig_session(rig, &e, pool, 1), *later = rig_session(rig, &e, pool, 1);
+    struct rig_session *first = rig_session(rig, &e, pool, 1),
+                       *later = rig_session(rig, &e, pool, 1);
     uint64_t hash;
 
     assert_ok(rig_match(first, rig_tokens(1, 32), 32));

@@ -1,0 +1,611 @@
+/* Rules T1 to T8, T11 to T13, T15 and T20 for HISTORY groups, and what slabs and generations must
+ * keep true. */
+#include "rig_test.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static void match_partial_chunk_matches_whole_chunks_only(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    uint32_t tokens[16];
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 16);
+    memcpy(tokens, rig_tokens(1, 16), sizeof tokens);
+    assert_int_equal(rig_depth(b.s, tokens, 15), 12);
+    assert_int_equal(rig_depth(b.s, tokens, 3), 0);
+    tokens[9] ^= 1;
+    assert_int_equal(rig_depth(b.s, tokens, 16), 8);
+    bench_stop(&b);
+}
+
+/* T2: idempotent per session; a scheduler may retry. */
+static void match_repeated_changes_nothing(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct page_ref first[4];
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 16);
+    assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
+    memcpy(first, b.s->table[0], sizeof first);
+    assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
+    assert_lengths(b.s, 16, 16, 16);
+    assert_memory_equal(first, b.s->table[0], sizeof first);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 4);
+    assert_ok(rig_close(b.s, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 4); /* one pin, given up once */
+    bench_stop(&b);
+}
+
+/* T3: import is legal only on an empty table; with C > 0 a Match is a resume and never consults the
+ * tree. */
+static void match_after_allocation_never_imports(void **state)
+{
+    struct bench b = bench_start(4, 32);
+    struct rig_session *late = rig_session(b.rig, &b.e, b.pool, 1);
+
+    (void)state;
+    assert_ok(rig_match(late, rig_tokens(1, 32), 32));
+    assert_ok(rig_run_to(late, rig_tokens(1, 32), 8)); /* C = 8 before anyone commits */
+    rig_put(b.rig, &b.e, b.pool, 1, 32);
+    assert_ok(rig_match(late, rig_tokens(1, 32), 32));
+    assert_int_equal(late->matched, 0);
+    assert_lengths(late, 0, 8, 8);
+    rig_session_free(late);
+    bench_stop(&b);
+}
+
+static struct id two_groups(struct bench *b, uint32_t cap0, uint32_t cap1)
+{
+    struct group_layout groups[2] = {rig_group(4, 512), rig_group(8, 1024)};
+    struct id pool = {0, 0};
+
+    groups[0].cap_pages = cap0;
+    groups[1].cap_pages = cap1;
+    assert_ok(rig_pool_open(b->rig, b->e.conn[0], groups, 2, 128 << 10, &pool));
+    assert_int_equal(rig_pool_view(b->rig, pool).align_tokens, 8);
+    return pool;
+}
+
+/* T4: all or nothing with two groups, whichever of them is short. */
+static void extend_one_group_short_takes_nothing(void **state)
+{
+    for (uint32_t starved = 0; starved < 2; starved++) {
+        struct bench b = bench_start(4, 4);
+        struct id pool = two_groups(&b, starved == 0 ? 3 : 0, starved == 1 ? 1 : 0);
+        struct rig_session *s = rig_session(b.rig, &b.e, pool, 1);
+
+        (void)state;
+        assert_ok(rig_match(s, rig_tokens(1, 16), 16));
+        assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 16, 0, NULL, 0));
+        assert_int_equal(b.rig->res.shortage.group, starved);
+        assert_int_equal(b.rig->res.shortage.needed, starved == 0 ? 4 : 2);
+        assert_lengths(s, 0, 0, 0);
+        for (uint32_t g = 0; g < 2; g++)
+            assert_int_equal(rig_group_view(b.rig, pool, g).session, 0);
+        assert_ok(rig_extend(s, 8, 0, NULL, 0));
+        assert_int_equal(rig_group_view(b.rig, pool, 0).session, 2);
+        assert_int_equal(rig_group_view(b.rig, pool, 1).session, 1);
+        rig_session_free(s);
+        bench_stop(&b);
+    }
+}
+
+/* Both groups fit alone, but not together: slabs are one currency for all groups of a pool. */
+static void extend_groups_fit_alone_not_together_takes_nothing(void **state)
+{
+    struct bench b = bench_start(4, 4);
+    struct group_layout groups[2] = {rig_group(4, 512), rig_group(4, 1024)};
+    struct id pool;
+    struct rig_session *s;
+    struct pool_view v;
+
+    (void)state;
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], groups, 2, 5 * 1024,
+                            &pool)); /* 4 slabs of 1024 and the reserved one */
+    v = rig_pool_view(b.rig, pool);
+    assert_int_equal(v.slab_bytes, 1024);
+    assert_int_equal(v.group[0].free, 8);
+    assert_int_equal(v.group[1].free, 4);
+    s = rig_session(b.rig, &b.e, pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 32), 32));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 16, 0, NULL, 0)); /* 4 x 512 + 4 x 1024 */
+    assert_lengths(s, 0, 0, 0);
+    assert_int_equal(rig_pool_view(b.rig, pool).slabs_free, v.slabs_free);
+    assert_ok(rig_extend(s, 8, 0, NULL, 0));
+    assert_err(TERN_POOL_EXHAUSTED,
+               rig_extend(s, 12, 0, NULL, 0)); /* 3 x 512 + 3 x 1024 is 4.5 slabs */
+    assert_lengths(s, 0, 0, 8);
+    rig_session_free(s);
+    bench_stop(&b);
+}
+
+/* T4: no other session notices; nor do prefixes that are pinned. */
+static void extend_exhausted_others_go_on(void **state)
+{
+    struct bench b = bench_start(4, 8);
+    struct rig_session *pinned = rig_committed(b.rig, &b.e, b.pool, 1, 16);
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(2, 64), 64));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 20, 0, NULL, 0));
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(rig_wrong(pinned, 16), 0);
+    assert_ok(rig_run_to(b.s, rig_tokens(2, 64), 16));
+    assert_int_equal(rig_wrong(pinned, 16), 0);
+    rig_session_free(pinned);
+    bench_stop(&b);
+}
+
+static void extend_only_what_is_missing(void **state)
+{
+    struct bench b = bench_start(4, 8);
+    struct page_ref first;
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
+    assert_ok(rig_extend(b.s, 1, 0, NULL, 0));
+    assert_int_equal(rig_free(b.rig, b.pool), 7);
+    first = b.s->table[0][0];
+    assert_ok(rig_extend(b.s, 4, 0, NULL, 0)); /* fits the page that is there */
+    assert_int_equal(rig_free(b.rig, b.pool), 7);
+    assert_ok(rig_extend(b.s, 5, 0, NULL, 0));
+    assert_int_equal(rig_free(b.rig, b.pool), 6);
+    assert_memory_equal(&first, &b.s->table[0][0], sizeof first);
+    bench_stop(&b);
+}
+
+/* T6: a failed check keeps all earlier targets. */
+static void commit_beyond_written_keeps_earlier_targets(void **state)
+{
+    struct bench b = bench_start(4, 16);
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 10));
+    assert_err(TERN_INVALID, rig_commit(b.s, 16, 0)); /* target 12 is beyond C = 10 */
+    assert_lengths(b.s, 8, 10, 10);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 8);
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 16));
+    assert_ok(rig_commit(b.s, 16, 0));
+    assert_lengths(b.s, 16, 16, 16);
+    bench_stop(&b);
+}
+
+static void commit_repeated_or_short_of_a_chunk_changes_nothing(void **state)
+{
+    struct bench b = bench_start(4, 16);
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 11));
+    assert_ok(rig_commit(b.s, 3, 0));
+    assert_lengths(b.s, 0, 11, 11);
+    assert_ok(rig_commit(b.s, 11, 0));
+    assert_lengths(b.s, 8, 11, 11);
+    assert_ok(rig_commit(b.s, 11, 0));
+    assert_lengths(b.s, 8, 11, 11);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 2);
+    bench_stop(&b);
+}
+
+/* T7: the ids stay in the table as borrowed: a commit that finds nothing there moves no page. */
+static void commit_to_an_empty_tree_keeps_the_page_ids(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct page_ref before[4];
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    memcpy(before, b.s->table[0], sizeof before);
+    assert_ok(rig_commit(b.s, 16, 0));
+    assert_int_equal(b.rig->res.nruns, 0);
+    assert_memory_equal(before, b.s->table[0], sizeof before);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 4);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
+    bench_stop(&b);
+}
+
+/* T8: canonical pages are adopted, the answer lists them, the duplicates retire: the next step may
+ * be queued on them. */
+static void commit_of_a_known_chunk_adopts_and_retires_duplicates(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_session *twin = rig_session(b.rig, &b.e, b.pool, 1);
+    struct page_ref old[4];
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(twin, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(twin, rig_tokens(1, 16), 16));
+    memcpy(old, twin->table[0], sizeof old);
+    assert_ok(rig_commit(b.s, 16, 0));
+    assert_ok(rig_commit(twin, 16, 4));
+    assert_lengths(twin, 16, 16, 16);
+    assert_memory_equal(twin->table[0], b.s->table[0], sizeof old);
+    assert_memory_not_equal(twin->table[0], old, sizeof old);
+    assert_int_equal(rig_wrong(twin, 16), 0);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 4);
+    assert_int_equal(rig_retiring(b.rig, b.pool), 4);
+    assert_int_equal(rig_free(b.rig, b.pool), 8);
+    rig_engine_done(b.rig, &b.e, 4);
+    assert_int_equal(rig_free(b.rig, b.pool), 12);
+    rig_session_free(twin);
+    bench_stop(&b);
+}
+
+struct two_engines {
+    struct rig *rig;
+    struct rig_engine a, b;
+    struct id pool;
+    struct rig_session *sa, *sb;
+};
+
+static struct two_engines two_engines_start(void)
+{
+    struct two_engines t;
+    struct request map = {.op = OP_POOL_MAP};
+
+    t.rig = rig_create(NULL);
+    t.a = rig_engine(t.rig, 0, "a", 1);
+    t.b = rig_engine(t.rig, 0, "b", 1);
+    t.pool = rig_pool_pages(t.rig, &t.a, 4, 16);
+    map.pool_map.pool = t.pool;
+    assert_ok(rig_request(t.rig, t.b.conn[0], &map)->err);
+    t.sa = rig_session(t.rig, &t.a, t.pool, 1);
+    t.sb = rig_session(t.rig, &t.b, t.pool, 1);
+    assert_ok(rig_match(t.sa, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(t.sb, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(t.sa, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(t.sb, rig_tokens(1, 16), 16));
+    return t;
+}
+
+static void two_engines_stop(struct two_engines *t)
+{
+    rig_session_free(t->sa);
+    rig_session_free(t->sb);
+    rig_destroy(t->rig);
+}
+
+/* T8: before its step has passed, another engine keeps its own pages and is told the depth reached.
+ */
+static void commit_onto_anothers_pending_node_keeps_own_pages(void **state)
+{
+    struct two_engines t = two_engines_start();
+    struct page_ref own[4];
+
+    (void)state;
+    memcpy(own, t.sb->table[0], sizeof own);
+    assert_ok(rig_commit(t.sa, 8, 0));
+    assert_ok(rig_commit(t.sa, 16, 5));
+    rig_commit(t.sb, 16, 0);
+    assert_int_equal(t.sb->len.committed, 8);
+    assert_int_equal(t.sb->len.written, 16);
+    assert_memory_equal(own + 2, t.sb->table[0] + 2, 2 * sizeof own[0]);
+    assert_int_equal(rig_wrong(t.sb, 16), 0);
+    rig_engine_done(t.rig, &t.a, 5);
+    assert_ok(rig_commit(t.sb, 16, 0)); /* now it may */
+    assert_lengths(t.sb, 16, 16, 16);
+    assert_memory_equal(t.sb->table[0], t.sa->table[0], 4 * sizeof own[0]);
+    assert_int_equal(rig_wrong(t.sb, 16), 0);
+    two_engines_stop(&t);
+}
+
+static void commit_engine_dies_before_its_step_other_engine_commits_its_own(void **state)
+{
+    struct two_engines t = two_engines_start();
+
+    (void)state;
+    assert_ok(rig_commit(t.sa, 16, 5));
+    rig_commit(t.sb, 16, 0);
+    assert_int_equal(t.sb->len.committed, 0);
+    rig_engine_kill(t.rig, &t.a, 0);
+    assert_int_equal(rig_depth(t.sb, rig_tokens(1, 16), 16),
+                     0); /* if it dies first, the node goes */
+    assert_ok(rig_commit(t.sb, 16, 0));
+    assert_int_equal(rig_depth(t.sb, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(rig_wrong(t.sb, 16), 0);
+    two_engines_stop(&t);
+}
+
+/* A session of the same engine adopts the pending node; nobody sees either before the step. */
+static void commit_onto_own_engines_pending_node_adopts(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_session *twin = rig_session(b.rig, &b.e, b.pool, 1);
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(twin, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 8));
+    assert_ok(rig_run_to(twin, rig_tokens(1, 16), 16));
+    assert_ok(rig_commit(b.s, 8, 5));
+    assert_ok(rig_commit(twin, 16, 3)); /* its own chunk hangs below one that is pending until 5 */
+    assert_lengths(twin, 16, 16, 16);
+    assert_memory_equal(twin->table[0], b.s->table[0], 2 * sizeof(struct page_ref));
+    rig_engine_done(b.rig, &b.e, 4);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);
+    rig_engine_done(b.rig, &b.e, 5);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
+    rig_session_free(twin);
+    bench_stop(&b);
+}
+
+/* T12, T13: oldest use first; among those of one path the deepest first. */
+static void evict_oldest_use_first_and_deepest_of_a_path(void **state)
+{
+    struct bench b = bench_start(4, 32);
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 8);
+    rig_put(b.rig, &b.e, b.pool, 2, 8);
+    rig_put(b.rig, &b.e, b.pool, 3, 8);
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8)); /* 1 is used again: 2 is the oldest now */
+    assert_ok(rig_close(b.s, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+    assert_int_equal(rig_depth(b.s, rig_tokens(2, 8), 8), 4);
+    assert_int_equal(rig_depth(b.s, rig_tokens(3, 8), 8), 8);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+    assert_int_equal(rig_depth(b.s, rig_tokens(2, 8), 8), 0);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
+    assert_int_equal(rig_depth(b.s, rig_tokens(3, 8), 8), 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
+    bench_stop(&b);
+}
+
+/* A Peek is no use. */
+static void evict_peek_does_not_refresh(void **state)
+{
+    struct bench b = bench_start(4, 32);
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 4);
+    rig_put(b.rig, &b.e, b.pool, 2, 4);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 4);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(2, 4), 4), 4);
+    bench_stop(&b);
+}
+
+static void evict_inner_node_with_pinned_child_stays(void **state)
+{
+    struct bench b = bench_start(4, 32);
+    struct rig_session *deep = rig_committed(b.rig, &b.e, b.pool, 1, 32);
+
+    (void)state;
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
+    assert_int_equal(rig_wrong(deep, 32), 0);
+    assert_ok(rig_close(deep, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 8);
+    assert_int_equal(rig_view(b.rig).evicted_nodes, 8);
+    assert_int_equal(rig_view(b.rig).evicted_pages, 8);
+    rig_session_free(deep);
+    bench_stop(&b);
+}
+
+/* T15: the pool's snapshots go before the pool; its range is zeroed before it belongs to anyone
+ * else. */
+static void pool_close_zeroes_before_reuse_by_another_tenants_pool(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+    struct rig_engine other;
+    struct group_layout group = rig_group(4, 512);
+    struct id next;
+    struct pool_view v;
+
+    (void)state;
+    options.tenant[0].memory_bytes = 1u << 20; /* one pool fills the tenant */
+    b = bench_with(&options, 4, 16);
+    other = rig_engine(b.rig, 0, "o", 1);
+    rig_put(b.rig, &b.e, b.pool, 1, 16);
+    v = rig_pool_view(b.rig, b.pool);
+    b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_ZERO;
+    assert_err(TERN_QUOTA, rig_pool_open(b.rig, other.conn[0], &group, 1, 1u << 20, &next));
+    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    assert_int_equal(rig_jobs(b.rig, RIG_ZERO), 0); /* the engine still maps it */
+    rig_engine_kill(b.rig, &b.e, 0);
+    assert_int_equal(rig_jobs(b.rig, RIG_ZERO), 1);
+    assert_err(TERN_QUOTA, rig_pool_open(b.rig, other.conn[0], &group, 1, 1u << 20, &next));
+    rig_complete(b.rig, RIG_ZERO);
+    for (uint64_t i = 0; i < v.bytes; i++)
+        assert_int_equal(b.rig->bytes[0][v.offset + i], 0);
+    assert_ok(rig_pool_open(b.rig, other.conn[0], &group, 1, 1u << 20, &next));
+    assert_false(id_equal(next, b.pool));
+    bench_stop(&b);
+}
+
+static void pool_close_sessions_of_it_are_gone(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_session other;
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    assert_int_not_equal(rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &other), TERN_OK);
+    assert_int_not_equal(rig_match(b.s, rig_tokens(1, 16), 16), TERN_OK);
+    assert_err(TERN_GONE,
+               rig_pool_close(b.rig, b.e.conn[0], (struct id){b.pool.slot, b.pool.gen + 1}));
+    rig_engine_kill(b.rig, &b.e, 0);
+    assert_int_equal(rig_view(b.rig).pools, 0);
+    assert_int_equal(rig_view(b.rig).nodes, 0);
+    bench_stop(&b);
+}
+
+static int by_ns(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* T20: releasing a pin deep in the tree costs what it costs near the root. Median of many, generous
+ * bound: the depths differ by a factor of 100, so a walk to the root would show as a factor far
+ * above 4. */
+static uint64_t close_ns(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    enum { RUNS = 101 };
+    uint64_t ns[RUNS];
+
+    rig_put(b->rig, &b->e, b->pool, seed, depth);
+    b->rig->no_audit = true;
+    for (int i = 0; i < RUNS; i++) {
+        struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+        struct step_op op = {.kind = STEP_CLOSE, .session = s->id};
+        struct event event = {.kind = EV_REQUEST, .now_ns = b->rig->now_ns};
+        struct timespec from, to;
+
+        assert_ok(rig_match(s, rig_tokens(seed, depth), depth));
+        event.request =
+            (struct request){.op = OP_STEP, .conn = s->conn, .step = {.ops = &op, .n = 1}};
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        core_step(b->rig->core, &event, b->rig->out);
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        ns[i] = (uint64_t)(to.tv_sec - from.tv_sec) * 1000000000u + (uint64_t)to.tv_nsec -
+                (uint64_t)from.tv_nsec;
+        rig_session_free(s);
+    }
+    b->rig->no_audit = false;
+    qsort(ns, RUNS, sizeof ns[0], by_ns);
+    return ns[RUNS / 2];
+}
+
+static void pin_given_up_deep_in_the_tree_costs_as_near_the_root(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+    uint64_t shallow, deep;
+
+    (void)state;
+    options.limits.nodes = 4096;
+    options.limits.token_blocks = 8192;
+    b = bench_with(&options, 4, 2000);
+    shallow = close_ns(&b, 1, 40);
+    deep = close_ns(&b, 2, 4000);
+    assert_true(deep < 4 * shallow + 2000);
+    bench_stop(&b);
+}
+
+/* Index 0 is never handed out, indices are unique within a group, and generations pass. */
+static void page_every_index_unique_and_never_zero(void **state)
+{
+    struct bench b = bench_start(4, 4);
+    struct id pool;
+    struct group_layout group = rig_group(1, 512);
+    struct rig_session *s;
+    uint32_t n;
+    bool seen[64] = {false};
+
+    (void)state;
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, 64 * 512, &pool));
+    n = rig_free(b.rig, pool);
+    assert_int_equal(n, 63); /* all but the reserved one */
+    s = rig_session(b.rig, &b.e, pool, 1);
+    assert_ok(rig_match(s, NULL, 0));
+    assert_ok(rig_extend(s, n, 0, NULL, 0));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, n + 1, 0, NULL, 0));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t index = s->table[0][i].index;
+
+        assert_in_range(index, 1, 63);
+        assert_false(seen[index]);
+        seen[index] = true;
+    }
+    rig_session_free(s);
+    bench_stop(&b);
+}
+
+static void page_handed_out_again_has_another_generation(void **state)
+{
+    struct bench b = bench_start(4, 1);
+    struct page_ref last = {0, 0};
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    for (int i = 0; i < 5; i++) {
+        assert_ok(rig_extend(b.s, 4, 0, NULL, 0));
+        assert_int_not_equal(b.s->table[0][0].gen, 0);
+        if (i)
+            assert_true(b.s->table[0][0].gen > last.gen && b.s->table[0][0].index == last.index);
+        last = b.s->table[0][0];
+        assert_ok(rig_rewind(b.s, 0, 0));
+    }
+    bench_stop(&b);
+}
+
+/* Groups of unlike page size trade slabs: what one gives up the other can have, and no byte is
+ * shared meanwhile. */
+static void slab_moves_between_groups_of_unlike_page_size(void **state)
+{
+    struct bench b = bench_start(4, 4);
+    struct group_layout small = rig_group(4, 512), large = rig_group(64, 4096);
+    struct group_layout groups[2] = {small, large};
+    struct id pool;
+    struct rig_session *s, *t;
+    uint32_t free0, free1;
+
+    (void)state;
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], groups, 2, 8 * 4096, &pool));
+    free0 = rig_group_view(b.rig, pool, 0).free;
+    free1 = rig_group_view(b.rig, pool, 1).free;
+    assert_int_equal(free0, 56);
+    assert_int_equal(free1, 7);
+    for (uint32_t round = 0; round < 6; round++) {
+        s = rig_session(b.rig, &b.e, pool, 1);
+        t = rig_session(b.rig, &b.e, pool, 1);
+        assert_ok(rig_match(s, rig_tokens(10 + round, 128), 128));
+        assert_ok(rig_match(t, rig_tokens(20 + round, 128), 128));
+        assert_ok(rig_run_to(s, rig_tokens(10 + round, 128), round % 2 ? 64 : 100));
+        assert_int_equal(rig_group_view(b.rig, pool, 1).free, round % 2 ? 4 : 1);
+        if (rig_run_to(t, rig_tokens(20 + round, 128), 32) == TERN_OK)
+            assert_int_equal(rig_wrong(t, 32), 0);
+        assert_int_equal(rig_wrong(s, round % 2 ? 64 : 100), 0);
+        assert_ok(rig_close(s, 0));
+        assert_int_equal(rig_wrong(t, t->len.written), 0);
+        assert_ok(rig_close(t, 0));
+        assert_int_equal(rig_group_view(b.rig, pool, 0).free, free0);
+        assert_int_equal(rig_group_view(b.rig, pool, 1).free, free1);
+        rig_session_free(s);
+        rig_session_free(t);
+    }
+    bench_stop(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(match_partial_chunk_matches_whole_chunks_only),
+        RIG_TEST(match_repeated_changes_nothing),
+        RIG_TEST(match_after_allocation_never_imports),
+        RIG_TEST(extend_one_group_short_takes_nothing),
+        RIG_TEST(extend_groups_fit_alone_not_together_takes_nothing),
+        RIG_TEST(extend_exhausted_others_go_on),
+        RIG_TEST(extend_only_what_is_missing),
+        RIG_TEST(commit_beyond_written_keeps_earlier_targets),
+        RIG_TEST(commit_repeated_or_short_of_a_chunk_changes_nothing),
+        RIG_TEST(commit_to_an_empty_tree_keeps_the_page_ids),
+        RIG_TEST(commit_of_a_known_chunk_adopts_and_retires_duplicates),
+        RIG_TEST(commit_onto_anothers_pending_node_keeps_own_pages),
+        RIG_TEST(commit_engine_dies_before_its_step_other_engine_commits_its_own),
+        RIG_TEST(commit_onto_own_engines_pending_node_adopts),
+        RIG_TEST(evict_oldest_use_first_and_deepest_of_a_path),
+        RIG_TEST(evict_peek_does_not_refresh),
+        RIG_TEST(evict_inner_node_with_pinned_child_stays),
+        RIG_TEST(pool_close_zeroes_before_reuse_by_another_tenants_pool),
+        RIG_TEST(pool_close_sessions_of_it_are_gone),
+        RIG_TEST(pin_given_up_deep_in_the_tree_costs_as_near_the_root),
+        RIG_TEST(page_every_index_unique_and_never_zero),
+        RIG_TEST(page_handed_out_again_has_another_generation),
+        RIG_TEST(slab_moves_between_groups_of_unlike_page_size),
+    };
+
+    return RIG_RUN(tests);
+}
