@@ -84,19 +84,20 @@ static enum tern_err submit(struct tern *t, uint64_t body, uint32_t *ret_slot, u
 
     t->text[0] = '\0';
     if (t->conn.state != CONN_UP)
-        return fail(t, TERN_PEER_LOST, NULL);
+        return set_error(t, TERN_PEER_LOST, NULL);
     if (!t->pending_free)
-        return fail(t, TERN_BUSY, "TERN_INFLIGHT_MAX requests are under way: tern_poll first");
+        return set_error(t, TERN_BUSY, "TERN_INFLIGHT_MAX requests are under way: tern_poll first");
     err = conn_room(&t->conn, body, ret_frame);
     if (err == TERN_BUSY && conn_send(&t->conn) != TERN_PEER_LOST)
         err = conn_room(&t->conn, body, ret_frame);
     if (err == TERN_INVALID)
-        return fail(t, err,
-                    "larger than one request can be: split the step, or match a part and extend by "
-                    "the rest");
+        return set_error(
+            t, err,
+            "larger than one request can be: split the step, or match a part and extend by "
+            "the rest");
     if (err != TERN_OK)
-        return fail(t, err,
-                    "the socket is full: wait until tern_fd can be written, then tern_poll");
+        return set_error(t, err,
+                         "the socket is full: wait until tern_fd can be written, then tern_poll");
     *ret_slot = (uint32_t)__builtin_ctzll(t->pending_free);
     return TERN_OK;
 }
@@ -193,11 +194,11 @@ static enum tern_err hand_out(struct tern *t, uint32_t slot, const uint8_t *body
     }
     if (!ok) {
         conn_lose(&t->conn);
-        err =
-            fail(t, TERN_MALFORMED, "the daemon sent what is no answer: the connection is closed");
+        err = set_error(t, TERN_MALFORMED,
+                        "the daemon sent what is no answer: the connection is closed");
         done = 0;
     } else if (err != TERN_OK && !t->text[0]) {
-        fail(t, err, NULL);
+        set_error(t, err, NULL);
     }
     *ret = (struct tern_answer){.cookie = p->cookie, .err = err, .results = t->results, .n = done};
     slot_free(t, slot);
@@ -222,7 +223,7 @@ static enum tern_err hand_out_lost(struct tern *t, struct tern_answer *ret)
     uint64_t used = ~t->pending_free;
     uint32_t slot;
 
-    fail(t, TERN_PEER_LOST, NULL);
+    set_error(t, TERN_PEER_LOST, NULL);
     if (!used)
         return TERN_PEER_LOST;
     slot = (uint32_t)__builtin_ctzll(used);

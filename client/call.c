@@ -13,7 +13,7 @@ static const char lost_text[] =
     "connect again";
 static const char nonsense_text[] = "the daemon sent what is no answer: the connection is closed";
 
-enum tern_err fail(struct tern *t, enum tern_err err, const char *text)
+enum tern_err set_error(struct tern *t, enum tern_err err, const char *text)
 {
     if (!text && err == TERN_PEER_LOST)
         text = lost_text;
@@ -32,7 +32,7 @@ enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, st
 {
     t->text[0] = '\0';
     if (t->conn.state != CONN_UP)
-        return fail(t, TERN_PEER_LOST, NULL);
+        return set_error(t, TERN_PEER_LOST, NULL);
     ret->deadline_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
     ret->deadline_ns = conn_now_ns() + (uint64_t)ret->deadline_ms * 1000000u;
     ret->reply_type = (uint16_t)(type + 1);
@@ -53,7 +53,7 @@ static enum tern_err take_frames(struct tern *t, const struct call *call, const 
         if (h.request_id == call->id && ret_body) {
             if (h.type != call->reply_type) {
                 conn_lose(&t->conn);
-                return fail(t, TERN_MALFORMED, nonsense_text);
+                return set_error(t, TERN_MALFORMED, nonsense_text);
             }
             *ret_body = body;
             *ret_n = h.length;
@@ -62,8 +62,8 @@ static enum tern_err take_frames(struct tern *t, const struct call *call, const 
         async_take(t, &h, body);
     }
     if (err != TERN_BUSY)
-        return fail(t, err, nonsense_text);
-    return t->conn.state == CONN_UP ? TERN_BUSY : fail(t, TERN_PEER_LOST, NULL);
+        return set_error(t, err, nonsense_text);
+    return t->conn.state == CONN_UP ? TERN_BUSY : set_error(t, TERN_PEER_LOST, NULL);
 }
 
 /* One round of waiting and moving bytes both ways: a daemon that cannot write to us would not read
@@ -73,7 +73,7 @@ static enum tern_err move_bytes(struct tern *t, const struct call *call)
     enum tern_err err = conn_wait(&t->conn, call->deadline_ns);
 
     if (err != TERN_OK)
-        return fail(t, err, NULL);
+        return set_error(t, err, NULL);
     err = conn_recv(&t->conn, 0);
     if (err == TERN_OK || err == TERN_BUSY)
         err = conn_send(&t->conn);
@@ -89,12 +89,13 @@ enum tern_err call_room(struct tern *t, const struct call *call, uint64_t body, 
         if (err == TERN_OK)
             err = take_frames(t, call, NULL, NULL);
         if (err != TERN_OK && err != TERN_BUSY)
-            return err == TERN_PEER_LOST ? fail(t, err, NULL) : err;
+            return err == TERN_PEER_LOST ? set_error(t, err, NULL) : err;
     }
     if (err == TERN_INVALID)
-        fail(t, err,
-             "larger than one request can be: split the step, or match a part and extend by the "
-             "rest");
+        set_error(
+            t, err,
+            "larger than one request can be: split the step, or match a part and extend by the "
+            "rest");
     return err;
 }
 
@@ -129,7 +130,7 @@ enum tern_err call_put(struct tern *t, const struct call *call, uint64_t session
 
     TRY(call_room(t, call, room, &frame));
     if (wire_encode(&h, msg, t->conn.body_max, frame, FRAME_HEADER_BYTES + room, &n) != TERN_OK)
-        return fail(t, TERN_INVALID, "larger than one request can be");
+        return set_error(t, TERN_INVALID, "larger than one request can be");
     conn_queue(&t->conn, (uint32_t)n);
     return TERN_OK;
 }
@@ -144,14 +145,14 @@ enum tern_err call_wait(struct tern *t, const struct call *call, const uint8_t *
     if (err == TERN_OK && t->conn.in_head == t->conn.in_tail)
         err = conn_recv(&t->conn, call->deadline_ms);
     if (err == TERN_PEER_LOST)
-        return fail(t, err, NULL);
+        return set_error(t, err, NULL);
     for (;;) {
         err = take_frames(t, call, ret_body, ret_n);
         if (err != TERN_BUSY)
             return err;
         err = move_bytes(t, call);
         if (err != TERN_OK)
-            return err == TERN_PEER_LOST ? fail(t, err, NULL) : err;
+            return err == TERN_PEER_LOST ? set_error(t, err, NULL) : err;
     }
 }
 
@@ -166,7 +167,7 @@ static enum tern_err take_status(struct tern *t, const ProtobufCMessage *msg)
     if (!status || !status->err)
         return TERN_OK;
     err = status->err < TERN_ERR_COUNT ? (enum tern_err)status->err : TERN_INTERNAL;
-    return fail(t, err, status->text && status->text[0] ? status->text : NULL);
+    return set_error(t, err, status->text && status->text[0] ? status->text : NULL);
 }
 
 enum tern_err call_answer(struct tern *t, const struct call *call, const ProtobufCMessage **ret)
@@ -177,7 +178,7 @@ enum tern_err call_answer(struct tern *t, const struct call *call, const Protobu
     TRY(call_wait(t, call, &body, &n));
     if (wire_decode(&t->budget, call->reply_type, body, n, ret) != TERN_OK) {
         conn_lose(&t->conn);
-        return fail(t, TERN_MALFORMED, nonsense_text);
+        return set_error(t, TERN_MALFORMED, nonsense_text);
     }
     return take_status(t, *ret);
 }

@@ -82,7 +82,7 @@ struct call {
 };
 
 /* Sets the text and returns err. NULL: what the error table says. */
-enum tern_err fail(struct tern *t, enum tern_err err, const char *text);
+enum tern_err set_error(struct tern *t, enum tern_err err, const char *text);
 
 uint64_t new_id(struct tern *t, uint32_t slot);
 

@@ -60,10 +60,10 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
     struct layout_parts parts;
 
     if (!layout || !layout->groups || layout->ngroups == 0 || layout->ngroups > TERN_GROUPS_MAX)
-        return fail(t, TERN_INVALID, "a layout has 1 to TERN_GROUPS_MAX groups");
+        return set_error(t, TERN_INVALID, "a layout has 1 to TERN_GROUPS_MAX groups");
     for (uint32_t g = 0; g < layout->ngroups; g++) {
         if (!put_group(&layout->groups[g], &parts.groups[g], parts.axes[g], parts.axis_list[g]))
-            return fail(t, TERN_INVALID, "a group has at most 8 axes");
+            return set_error(t, TERN_INVALID, "a group has at most 8 axes");
         parts.group_list[g] = &parts.groups[g];
     }
     m.n_groups = layout->ngroups;
@@ -130,16 +130,17 @@ static enum tern_err map_both(struct tern *t, const int fds[2],
     enum tern_err err = map_shared(fds[0], reply->offset, reply->bytes, &pool->base);
 
     if (err != TERN_OK)
-        return fail(t, err,
-                    "the pool's region could not be mapped (address space, or a daemon that lies)");
+        return set_error(
+            t, err, "the pool's region could not be mapped (address space, or a daemon that lies)");
     pool->bytes = reply->bytes;
     err = map_shared(fds[1], 0, CONTROL_BYTES, &pool->control);
     if (err != TERN_OK) {
-        fail(t, err, "the control page could not be mapped");
+        set_error(t, err, "the control page could not be mapped");
         goto out_region;
     }
     if (control_load(pool->control, CONTROL_INCARNATION_AT) != t->incarnation) {
-        err = fail(t, TERN_GONE, "the control page belongs to another incarnation of the daemon");
+        err = set_error(t, TERN_GONE,
+                        "the control page belongs to another incarnation of the daemon");
         goto out_control;
     }
     return TERN_OK;
@@ -159,7 +160,7 @@ static enum tern_err map_answer(struct tern *t, const Tern__Wire__PoolMapReply *
     int fds[2];
 
     if (conn_take_fds(&t->conn, fds, 2) != TERN_OK)
-        return fail(t, TERN_MALFORMED, "the answer came without its two descriptors");
+        return set_error(t, TERN_MALFORMED, "the answer came without its two descriptors");
     err = map_both(t, fds, reply, pool);
     close(fds[0]);
     close(fds[1]);
@@ -192,7 +193,7 @@ enum tern_err tern_pool_map(struct tern *t, uint64_t handle, uint32_t deadline_m
     TRY(call_start(t, FRAME_POOL_MAP, deadline_ms, &call));
     pool = calloc(1, sizeof(*pool));
     if (!pool)
-        return fail(t, TERN_INTERNAL, "no memory");
+        return set_error(t, TERN_INTERNAL, "no memory");
     err = call_put(t, &call, 0, &m.base);
     if (err != TERN_OK)
         goto out_free;

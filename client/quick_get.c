@@ -66,6 +66,7 @@ static int get_field(struct cursor *c, struct field *f)
         return -1;
     f->number = (uint32_t)(tag >> 3);
     f->type = (enum field_type)(tag & 7);
+    f->bytes = c->p;
     switch (f->type) {
     case VARINT: ok = get_varint(c, &f->v); break;
     case FIXED64: ok = get_fixed(c, 8, &f->v); break;
@@ -82,9 +83,10 @@ static int get_field(struct cursor *c, struct field *f)
     return ok ? 1 : -1;
 }
 
+/* Empty for a field that is no message; who reads it refuses the type. */
 static struct cursor inside(const struct field *f)
 {
-    return (struct cursor){.p = f->bytes, .end = f->bytes + f->v};
+    return (struct cursor){.p = f->bytes, .end = f->bytes + (f->type == BYTES ? f->v : 0)};
 }
 
 static bool take_u32(const struct field *f, uint32_t *ret)

@@ -9,16 +9,16 @@
 enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens)
 {
     if (!tokens || (tokens->n && !tokens->v) || (tokens->nkeys && !tokens->keys))
-        return fail(t, TERN_INVALID, "a token list that points nowhere");
+        return set_error(t, TERN_INVALID, "a token list that points nowhere");
     if (tokens->nkeys > WIRE_KEYS_MAX)
-        return fail(t, TERN_INVALID, "more than TERN_KEYS_MAX extra keys in one request");
+        return set_error(t, TERN_INVALID, "more than TERN_KEYS_MAX extra keys in one request");
     return TERN_OK;
 }
 
 enum tern_err check_ops(struct tern *t, const struct tern_op *ops, uint32_t n)
 {
     if (n == 0 || n > TERN_STEP_OPS_MAX || !ops)
-        return fail(t, TERN_INVALID, "a step has 1 to TERN_STEP_OPS_MAX operations");
+        return set_error(t, TERN_INVALID, "a step has 1 to TERN_STEP_OPS_MAX operations");
     for (uint32_t i = 0; i < n; i++)
         TRY(check_tokens(t, &ops[i].tokens));
     return TERN_OK;
@@ -27,20 +27,21 @@ enum tern_err check_ops(struct tern *t, const struct tern_op *ops, uint32_t n)
 enum tern_err check_peer(struct tern *t, const char *peer)
 {
     if (!peer || strnlen(peer, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX)
-        return fail(t, TERN_INVALID, "a peer's name has at most 255 bytes");
+        return set_error(t, TERN_INVALID, "a peer's name has at most 255 bytes");
     return TERN_OK;
 }
 
 static enum tern_err not_an_answer(struct tern *t)
 {
     conn_lose(&t->conn);
-    return fail(t, TERN_MALFORMED, "the daemon sent what is no answer: the connection is closed");
+    return set_error(t, TERN_MALFORMED,
+                     "the daemon sent what is no answer: the connection is closed");
 }
 
 /* The daemon's own error, with its text or the table's. */
 static enum tern_err answered(struct tern *t, enum tern_err err)
 {
-    return err == TERN_OK || t->text[0] ? err : fail(t, err, NULL);
+    return err == TERN_OK || t->text[0] ? err : set_error(t, err, NULL);
 }
 
 enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_tokens *tokens,

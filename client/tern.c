@@ -78,7 +78,7 @@ static enum tern_err hello(struct tern *t, uint32_t deadline_ms)
     TRY(call_whole(t, FRAME_HELLO, 0, &m.base, deadline_ms, &msg));
     reply = (const Tern__Wire__HelloReply *)msg;
     if (reply->version < WIRE_VERSION_MIN || reply->version > WIRE_VERSION)
-        return fail(t, TERN_UNSUPPORTED, "daemon and library have no version in common");
+        return set_error(t, TERN_UNSUPPORTED, "daemon and library have no version in common");
     t->incarnation = reply->incarnation;
     return conn_set_body_max(&t->conn, reply->frame_body_max);
 }
@@ -158,9 +158,9 @@ enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role, u
     const ProtobufCMessage *msg;
 
     if (!name || !name[0] || strlen(name) > WIRE_STRING_MAX)
-        return fail(t, TERN_INVALID, "an engine needs a name of 1 to 255 bytes");
+        return set_error(t, TERN_INVALID, "an engine needs a name of 1 to 255 bytes");
     if (world == 0 || world > TERN_RANKS_MAX || (role != TERN_SCHEDULER && rank >= world))
-        return fail(t, TERN_INVALID, "rank < world <= TERN_RANKS_MAX");
+        return set_error(t, TERN_INVALID, "rank < world <= TERN_RANKS_MAX");
     m.name = (char *)(uintptr_t)name;
     m.has_role = m.has_rank = m.has_world = 1;
     m.role = (uint32_t)role;
@@ -189,7 +189,7 @@ static enum tern_err put_namespace(struct tern *t, const struct tern_namespace *
                                    Tern__Wire__Namespace *ret)
 {
     if (!ns || !ns_fits(ns))
-        return fail(t, TERN_INVALID, "a namespace's parts are strings of at most 255 bytes");
+        return set_error(t, TERN_INVALID, "a namespace's parts are strings of at most 255 bytes");
     tern__wire__namespace__init(ret);
     ret->model = (char *)(uintptr_t)ns->model;
     ret->revision = (char *)(uintptr_t)ns->revision;
@@ -255,13 +255,13 @@ static enum tern_err json_append(struct tern *t, size_t *used, const char *piece
     size_t n = piece ? strlen(piece) : 0;
 
     if (n > TERN_ADMIN_JSON_MAX - *used)
-        return fail(t, TERN_MALFORMED, "the daemon's answer does not end");
+        return set_error(t, TERN_MALFORMED, "the daemon's answer does not end");
     if (*used + n + 1 > t->json_cap) {
         size_t cap = 2 * (*used + n + 1);
         char *grown = realloc(t->json, cap);
 
         if (!grown)
-            return fail(t, TERN_INTERNAL, "no memory for the daemon's answer");
+            return set_error(t, TERN_INTERNAL, "no memory for the daemon's answer");
         t->json = grown;
         t->json_cap = cap;
     }
@@ -306,10 +306,10 @@ enum tern_err tern_admin(struct tern *t, const char *command, const char *const 
 
     if (!command || strnlen(command, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX ||
         nargs > WIRE_ARGS_MAX)
-        return fail(t, TERN_INVALID, "a command has a name and at most 16 arguments");
+        return set_error(t, TERN_INVALID, "a command has a name and at most 16 arguments");
     for (uint32_t i = 0; i < nargs; i++) {
         if (!args[i] || strnlen(args[i], WIRE_STRING_MAX + 1) > WIRE_STRING_MAX)
-            return fail(t, TERN_INVALID, "an argument has at most 255 bytes");
+            return set_error(t, TERN_INVALID, "an argument has at most 255 bytes");
         copies[i] = (char *)(uintptr_t)args[i];
     }
     m.command = (char *)(uintptr_t)command;

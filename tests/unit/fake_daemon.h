@@ -1,0 +1,189 @@
+/* A daemon for tests of the client: a thread that listens on a socket of its own, answers Hello by
+ * itself and then runs the test's script on the connection. The script reads requests and sends
+ * whatever bytes it likes, split where it likes. It uses check(): cmocka's assertions belong to the
+ * thread of the test. */
+#ifndef TEST_FAKE_DAEMON_H
+#define TEST_FAKE_DAEMON_H
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "proto/codec.h"
+
+#define FAKE_INCARNATION 0x1122334455667788u
+
+struct fake {
+    char path[64];
+    int listener, fd;
+    pthread_t thread;
+    void (*serve)(struct fake *f); /* after Hello; the connection is closed when it returns */
+    void *ctx;
+    uint32_t version, body_max, hello_err; /* what Hello is answered with */
+    struct frame_header h;                 /* the request read last */
+    uint8_t body[FRAME_BODY_MAX];
+    uint8_t budget_mem[BUDGET_BYTES(FRAME_BODY_MAX)] __attribute__((aligned(BUDGET_ALIGN)));
+    struct budget budget;
+};
+
+static inline bool fake_read_all(struct fake *f, void *to, size_t n)
+{
+    size_t have = 0;
+
+    while (have < n) {
+        ssize_t got = read(f->fd, (uint8_t *)to + have, n - have);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        have += (size_t)got;
+    }
+    return true;
+}
+
+/* The next request, or NULL when the client has closed. */
+static inline const ProtobufCMessage *fake_read(struct fake *f)
+{
+    uint8_t head[FRAME_HEADER_BYTES];
+    const ProtobufCMessage *msg;
+
+    if (!fake_read_all(f, head, sizeof(head)))
+        return NULL;
+    check(frame_decode(head, FRAME_BODY_MAX, &f->h) == TERN_OK);
+    if (!fake_read_all(f, f->body, f->h.length))
+        return NULL;
+    check(wire_decode(&f->budget, f->h.type, f->body, f->h.length, &msg) == TERN_OK);
+    return msg;
+}
+
+static inline void fake_write(struct fake *f, const void *bytes, size_t n)
+{
+    size_t sent = 0;
+
+    while (sent < n) {
+        ssize_t put = send(f->fd, (const uint8_t *)bytes + sent, n - sent, MSG_NOSIGNAL);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return; /* the client is gone: the test looks at its own side */
+        sent += (size_t)put;
+    }
+}
+
+/* Returns when the client has taken every byte out of its socket. */
+static inline void fake_drained(struct fake *f)
+{
+    int left = 1;
+
+    while (ioctl(f->fd, SIOCOUTQ, &left) == 0 && left > 0)
+        usleep(20);
+}
+
+/* Packs an answer to request `id` into buf; returns the bytes of the frame. */
+static inline size_t fake_pack(uint16_t type, uint64_t id, const void *msg, uint8_t *buf,
+                               size_t cap)
+{
+    struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = id};
+    size_t n;
+
+    check(wire_encode(&h, (const ProtobufCMessage *)msg, FRAME_BODY_MAX, buf, cap, &n) == TERN_OK);
+    return n;
+}
+
+/* Answers the request read last. */
+static inline void fake_reply(struct fake *f, const void *msg)
+{
+    static _Thread_local uint8_t buf[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
+    size_t n = fake_pack((uint16_t)(f->h.type + 1), f->h.request_id, msg, buf, sizeof(buf));
+
+    fake_write(f, buf, n);
+}
+
+static inline void fake_reply_empty(struct fake *f)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+
+    fake_reply(f, &m);
+}
+
+static inline void fake_reply_err(struct fake *f, uint32_t err, const char *text)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+    Tern__Wire__Status s = TERN__WIRE__STATUS__INIT;
+
+    s.has_err = 1;
+    s.err = err;
+    s.text = (char *)(uintptr_t)text;
+    m.status = &s;
+    fake_reply(f, &m); /* Status is field 1 of every answer */
+}
+
+static inline void fake_hello(struct fake *f)
+{
+    Tern__Wire__HelloReply m = TERN__WIRE__HELLO_REPLY__INIT;
+    Tern__Wire__Status s = TERN__WIRE__STATUS__INIT;
+
+    check(fake_read(f) != NULL && f->h.type == FRAME_HELLO);
+    s.has_err = 1;
+    s.err = f->hello_err;
+    m.status = &s;
+    m.has_version = m.has_incarnation = m.has_frame_body_max = 1;
+    m.version = f->version;
+    m.incarnation = FAKE_INCARNATION;
+    m.frame_body_max = f->body_max;
+    fake_reply(f, &m);
+}
+
+static inline void *fake_main(void *arg)
+{
+    struct fake *f = arg;
+
+    f->fd = accept(f->listener, NULL, NULL);
+    if (f->fd < 0)
+        return NULL;
+    fake_hello(f);
+    if (f->serve)
+        f->serve(f);
+    close(f->fd);
+    return NULL;
+}
+
+/* *f: zeroed but for what the test sets; version and body_max 0 mean what this build speaks. */
+static inline void fake_start(struct fake *f, void (*serve)(struct fake *f), void *ctx)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    static int number;
+
+    f->serve = serve;
+    f->ctx = ctx;
+    f->version = f->version ? f->version : WIRE_VERSION;
+    budget_init(&f->budget, f->budget_mem, sizeof(f->budget_mem));
+    snprintf(f->path, sizeof(f->path), "/tmp/tern-fake-%d-%d.sock", (int)getpid(), number++);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", f->path);
+    f->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    check(f->listener >= 0);
+    check(bind(f->listener, (const struct sockaddr *)&addr, sizeof(addr)) == 0);
+    check(listen(f->listener, 4) == 0);
+    check(pthread_create(&f->thread, NULL, fake_main, f) == 0);
+}
+
+/* After the client has closed, or the script has ended. */
+static inline void fake_stop(struct fake *f)
+{
+    shutdown(f->listener, SHUT_RDWR);
+    pthread_join(f->thread, NULL);
+    close(f->listener);
+    unlink(f->path);
+}
+
+#endif
