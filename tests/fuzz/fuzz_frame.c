@@ -1,0 +1,79 @@
+/* The splitter: a stream must give the same frames and the same end in pieces as in one. The first
+ * byte of the input seeds the sizes of the pieces, the rest is the stream. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/prng.h"
+#include "proto/frame.h"
+
+#define BODY_MAX  512u
+#define BUF_BYTES (FRAME_HEADER_BYTES + BODY_MAX)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+struct run {
+    struct splitter splitter;
+    uint8_t *buf; /* exactly as large as the splitter may use: the sanitizer sees a byte too far */
+    uint64_t digest, frames;
+    enum tern_err end; /* TERN_OK: the stream goes on */
+};
+
+static void run_init(struct run *r)
+{
+    *r = (struct run){.buf = malloc(BUF_BYTES)};
+    check(r->buf);
+    splitter_init(&r->splitter, r->buf, BUF_BYTES);
+}
+
+static void note(struct run *r, const struct frame_header *h, const uint8_t *body)
+{
+    check(h->length > 0 && h->length <= BODY_MAX);
+    r->frames++;
+    r->digest = r->digest * 31 + h->type + h->request_id * 7 + h->session * 3 + h->length;
+    for (uint32_t i = 0; i < h->length; i++)
+        r->digest = r->digest * 1099511628211u + body[i];
+}
+
+static void feed(struct run *r, const uint8_t *bytes, size_t n)
+{
+    uint8_t *piece = malloc(n ? n : 1);
+    const uint8_t *in = piece, *body;
+    struct frame_header h;
+    int rc;
+
+    check(piece);
+    memcpy(piece, bytes, n);
+    while (r->end == TERN_OK &&
+           (rc = splitter_next(&r->splitter, &in, &n, &h, &body, &r->end)) != 0)
+        if (rc == 1)
+            note(r, &h, body);
+    check(r->end != TERN_OK || n == 0);
+    free(piece);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct run whole, pieces;
+    struct prng p;
+
+    if (n < 1)
+        return 0;
+    prng_init(&p, data[0]);
+    run_init(&whole);
+    run_init(&pieces);
+    feed(&whole, data + 1, n - 1);
+    for (size_t at = 1; at < n;) {
+        size_t take = 1 + prng_below(&p, data[0] % 2 ? 8 : 700);
+
+        take = take < n - at ? take : n - at;
+        feed(&pieces, data + at, take);
+        at += take;
+    }
+    check(whole.frames == pieces.frames && whole.digest == pieces.digest);
+    check(whole.end == pieces.end);
+    free(whole.buf);
+    free(pieces.buf);
+    return 0;
+}
