@@ -1,10 +1,10 @@
-/* Asynchronous I/O: the one place that knows liburing. One owner thread posts operations and runs the
- * loop; completions come back as calls. Nothing here allocates after io_create.
+/* Asynchronous I/O: the one place that knows liburing. One owner thread posts operations and runs
+ * the loop; completions come back as calls. Nothing here allocates after io_create.
  *
- * An operation is the caller's struct io_op, embedded in whatever it belongs to. It must stay where it is
- * until `done` was called with IO_LAST in flags (for one-shot operations: the only call). The submission
- * queue never overflows from the caller's view: a full queue is submitted and, if that does not help, the
- * operation waits on an intrusive list (fault 13). */
+ * An operation is the caller's struct io_op, embedded in whatever it belongs to. It must stay where
+ * it is until `done` was called with IO_LAST in flags (for one-shot operations: the only call). The
+ * submission queue never overflows from the caller's view: a full queue is submitted and, if that
+ * does not help, the operation waits on an intrusive list (fault 13). */
 #ifndef SEAM_IO_H
 #define SEAM_IO_H
 
@@ -21,9 +21,10 @@ struct io;
 #define IO_BUFFER 2u /* a multishot receive brought a buffer: io_buffer / io_buffer_put */
 
 struct io_op {
-    /* res >= 0: bytes, a file descriptor or poll mask; < 0: -errno. EINTR and EAGAIN never get here. */
+    /* res >= 0: bytes, a file descriptor or poll mask; < 0: -errno. EINTR and EAGAIN never get
+     * here. */
     void (*done)(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
-    struct io_op *next; /* io's own */
+    struct io_op *next;  /* io's own */
     uint64_t pending[8]; /* io's own: a submission that waits for room */
 };
 
@@ -31,28 +32,40 @@ struct io_config {
     uint32_t entries;      /* submission queue */
     uint32_t buffers;      /* provided receive buffers, a power of two */
     uint32_t buffer_bytes; /* of one of them */
+    uint32_t
+        fault_sq_full; /* fault injection: every n-th submission finds the queue full; 0: none */
 };
 
-/* INTERNAL with *ret_why set (what is missing and what to do: io_uring denied by the container, kernel too
- * old, RLIMIT_MEMLOCK) if the ring cannot be made. */
+/* INTERNAL with *ret_why set (what is missing and what to do: io_uring denied by the container,
+ * kernel too old, RLIMIT_MEMLOCK) if the ring cannot be made. */
 enum tern_err io_create(const struct io_config *config, struct io **ret, const char **ret_why);
 void io_destroy(struct io *io);
 
-/* Submits, waits until at least one completion or until deadline_ns (CLOCK_MONOTONIC; UINT64_MAX: for
- * ever; 0: do not wait), and calls every completion that is there. Returns how many. */
+/* Sockets given to these calls are in blocking mode (no O_NONBLOCK): the ring itself waits for
+ * them.
+ *
+ * io_run submits, waits until at least one completion or until deadline_ns (CLOCK_MONOTONIC;
+ * UINT64_MAX: for ever; 0: do not wait), and calls every completion that is there. Returns how
+ * many. */
 uint32_t io_run(struct io *io, uint64_t deadline_ns);
 
 uint64_t io_now_ns(void); /* CLOCK_MONOTONIC */
 
 void io_accept(struct io *io, struct io_op *op, int fd); /* multishot */
-void io_recv_buffers(struct io *io, struct io_op *op, int fd); /* multishot, provided buffers; -ENOBUFS ends it: post again */
+void io_recv_buffers(struct io *io, struct io_op *op,
+                     int fd); /* multishot, provided buffers; -ENOBUFS ends it: post again */
 void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool wait_all);
 void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all);
-void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *msg); /* msg is borrowed until done */
+void io_sendmsg(
+    struct io *io, struct io_op *op, int fd,
+    const struct msghdr *msg); /* msg is borrowed until done; its msg_flags (MSG_WAITALL) hold for
+                                  the call, here and in io_recvmsg */
 void io_recvmsg(struct io *io, struct io_op *op, int fd, struct msghdr *msg);
-void io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr, socklen_t len);
+void io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr,
+                socklen_t len);
 void io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot);
-void io_cancel(struct io *io, struct io_op *op); /* `op` still completes, with -ECANCELED or its result */
+void io_cancel(struct io *io,
+               struct io_op *op); /* `op` still completes, with -ECANCELED or its result */
 
 const void *io_buffer(struct io *io, uint32_t buffer);
 void io_buffer_put(struct io *io, uint32_t buffer);

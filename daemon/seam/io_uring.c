@@ -42,6 +42,7 @@ struct io {
     uint8_t *buf_mem;                   /* owned mapping */
     uint32_t buffers, buffer_bytes;
     struct io_op *wait_head, *wait_tail;
+    uint32_t fault_sq_full, fault_count;
     bool running; /* inside io_run: a callback must not call it again */
     bool overflow_seen;
     struct io_stats stats;
@@ -114,7 +115,7 @@ static int restrict_ring(struct io_uring *ring)
     }
     res[OPCODES_USED].opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED;
     res[OPCODES_USED].sqe_flags = IOSQE_BUFFER_SELECT | IOSQE_CQE_SKIP_SUCCESS;
-    return io_uring_register_restrictions(ring, res, OPCODES_USED + 1);
+    return uring_restrict(ring, res, OPCODES_USED + 1);
 }
 
 static int setup_buffers(struct io *io, const struct io_config *config)
@@ -167,7 +168,7 @@ static enum tern_err setup_ring(struct io *io, const struct io_config *config, c
                        : "the kernel refused the ring of receive buffers: Linux 6.1 or newer";
         return TERN_INTERNAL;
     }
-    if (restrict_ring(&io->ring) < 0 || io_uring_enable_rings(&io->ring) < 0) {
+    if (restrict_ring(&io->ring) < 0 || uring_enable(&io->ring) < 0) {
         *ret_why = "the kernel refused to restrict the io_uring to the operations in use";
         return TERN_INTERNAL;
     }
@@ -191,6 +192,7 @@ enum tern_err io_create(const struct io_config *config, struct io **ret, const c
         return TERN_INTERNAL;
     }
     io->ring.ring_fd = -1;
+    io->fault_sq_full = config->fault_sq_full;
     err = setup_ring(io, config, ret_why);
     if (err != TERN_OK) {
         io_destroy(io);
@@ -229,8 +231,11 @@ static void op_set_state(struct io_op *op, enum op_state state)
  */
 static struct io_uring_sqe *sqe_take(struct io *io)
 {
-    struct io_uring_sqe *sqe = io_uring_get_sqe(&io->ring);
+    struct io_uring_sqe *sqe;
 
+    if (io->fault_sq_full && ++io->fault_count % io->fault_sq_full == 0)
+        return NULL;
+    sqe = io_uring_get_sqe(&io->ring);
     if (sqe)
         return sqe;
     io_uring_submit(&io->ring);

@@ -1,7 +1,8 @@
-/* Page memory: who owns the bytes. One region of memory a (tenant, region), reserved, populated and sealed
- * before anything is shared; pools are ranges of it. A pool of threads computes checksums and zeroes; it
- * reports to the owner thread through an eventfd. All functions are for the owner thread, none blocks after
- * mem_create, none allocates after it. Implementations: mem_host.c (memfd); mem_cuda.c comes later. */
+/* Page memory: who owns the bytes. One region of memory a (tenant, region), reserved, populated and
+ * sealed before anything is shared; pools are ranges of it. A pool of threads computes checksums
+ * and zeroes; it reports to the owner thread through an eventfd. All functions are for the owner
+ * thread, none blocks after mem_create, none allocates after it. Implementations: mem_host.c
+ * (memfd); mem_cuda.c comes later. */
 #ifndef SEAM_MEM_H
 #define SEAM_MEM_H
 
@@ -15,12 +16,14 @@
 struct mem;
 
 #define MEM_TENANTS_MAX 64
-#define CONTROL_BYTES   4096 /* one page an engine: u64 done_step of rank r at 64*r; u64 incarnation at 64*RANKS_MAX */
+#define CONTROL_BYTES                                                                              \
+    4096 /* one page an engine: u64 done_step of rank r at 64*r; u64 incarnation at 64*RANKS_MAX   \
+          */
 
 struct mem_config {
     uint32_t tenants;
     struct tenant_config tenant[MEM_TENANTS_MAX];
-    uint32_t engines;       /* control pages */
+    uint32_t engines; /* control pages */
     uint32_t pools;
     uint32_t page_records;  /* core_limits.pages */
     uint32_t sums_per_page; /* core_limits.sums_per_page */
@@ -35,31 +38,41 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
 void mem_destroy(struct mem *mem); /* joins the workers */
 
 int mem_event_fd(const struct mem *mem); /* readable when mem_poll has something */
-/* Hands over what the workers finished, as EV_SEALED and EV_ZEROED events (now_ns is the caller's to set). */
+/* Hands over what the workers finished, as EV_SEALED and EV_ZEROED events (now_ns is the caller's
+ * to set). */
 void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), void *ctx);
 
-/* Tells where a pool lies; before its first page is used. Again for each pool that opens in that slot. */
+/* Tells where a pool lies; before its first page is used. Again for each pool that opens in that
+ * slot. */
 void mem_pool_set(struct mem *mem, uint32_t pool, uint32_t tenant, uint64_t offset, uint64_t bytes,
                   uint32_t regions, uint32_t ngroups, const struct group_layout *groups);
 
-void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group, uint32_t index);
+void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
+               uint32_t index);
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
 uint32_t mem_pool_regions(const struct mem *mem, uint32_t pool);
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group);
+uint32_t mem_page_records(const struct mem *mem);  /* as configured */
+uint32_t mem_sums_per_page(const struct mem *mem); /* as configured */
 
-/* Checksums of a page, [region * units + unit]; the seam's own store, valid once the page was sealed or verified. */
+/* Checksums of a page, [region * units + unit]; the seam's own store, valid once the page was
+ * sealed or verified. */
 uint64_t *mem_sums(struct mem *mem, uint32_t record);
 
-void mem_seal(struct mem *mem, struct id job, uint32_t pool, const struct page_at *pages, uint32_t n);
+void mem_seal(struct mem *mem, struct id job, uint32_t pool, const struct page_at *pages,
+              uint32_t n);
 void mem_zero(struct mem *mem, struct id pool);
 
-int mem_region_fd(const struct mem *mem, uint32_t tenant, uint32_t region); /* borrowed; to send by SCM_RIGHTS */
-int mem_control_fd(const struct mem *mem, uint32_t engine);                 /* borrowed */
+int mem_region_fd(const struct mem *mem, uint32_t tenant,
+                  uint32_t region);                         /* borrowed; to send by SCM_RIGHTS */
+int mem_control_fd(const struct mem *mem, uint32_t engine); /* borrowed */
 uint64_t mem_done_step(const struct mem *mem, uint32_t engine, uint32_t rank);
 void mem_control_reset(struct mem *mem, uint32_t engine); /* zero the steps, keep the incarnation */
 
 struct mem_stats {
     uint64_t bytes, huge_page_bytes, sealed_pages, zeroed_bytes, queue_high_water;
+    uint64_t faults; /* pages whose backing was gone when the daemon touched them: a client did that
+                        (fault 40) */
 };
 void mem_stats(const struct mem *mem, struct mem_stats *ret);
 

@@ -7,6 +7,8 @@
 #include <liburing.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Flags of newer kernels that older headers do not name. */
 #ifndef IORING_SETUP_SINGLE_ISSUER
@@ -15,6 +17,25 @@
 #ifndef IORING_SETUP_DEFER_TASKRUN
 #define IORING_SETUP_DEFER_TASKRUN (1U << 13)
 #endif
+
+static inline int uring_register(const struct io_uring *ring, unsigned opcode, const void *arg,
+                                 unsigned n)
+{
+    long r = syscall(__NR_io_uring_register, ring->ring_fd, opcode, arg, n);
+
+    return r < 0 ? -errno : (int)r;
+}
+
+static inline int uring_restrict(const struct io_uring *ring,
+                                 const struct io_uring_restriction *res, unsigned n)
+{
+    return uring_register(ring, IORING_REGISTER_RESTRICTIONS, res, n);
+}
+
+static inline int uring_enable(const struct io_uring *ring)
+{
+    return uring_register(ring, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
+}
 
 /* The ring's memory is mapped rather than taken from the heap: it has to start on a page. 0 or
  * -errno. */

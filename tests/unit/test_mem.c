@@ -1,0 +1,396 @@
+/* mem over memfd: geometry, sealing, zeroing, checksums, control pages, and what a hostile mapper
+ * can do. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/prng.h"
+#include "seam/checksum.h"
+#include "seam/mem.h"
+
+#define MIB (1u << 20)
+
+struct rig {
+    struct mem *mem;
+    struct event got[64];
+    uint32_t ngot;
+};
+
+static const struct group_layout groups[2] = {
+    {.page_tokens = 64, .units = 2, .page_bytes = 16384},
+    {.page_tokens = 64, .units = 3, .page_bytes = 4096},
+};
+
+static struct mem_config config_small(void)
+{
+    struct mem_config c = {.tenants = 2,
+                           .engines = 3,
+                           .pools = 2,
+                           .page_records = 2048,
+                           .sums_per_page = 6,
+                           .workers = 2,
+                           .jobs = 8,
+                           .incarnation = 0x1234567890abcdefu};
+
+    c.tenant[0] = (struct tenant_config){.memory_bytes = 4 * MIB, .regions = 2, .sessions_max = 1};
+    c.tenant[1] = (struct tenant_config){.memory_bytes = 5 * MIB, .regions = 1, .sessions_max = 1};
+    return c;
+}
+
+static void rig_init(struct rig *rig)
+{
+    struct mem_config c = config_small();
+    const char *why = NULL;
+
+    memset(rig, 0, sizeof *rig);
+    assert_int_equal(mem_create(&c, &rig->mem, &why), TERN_OK);
+    mem_pool_set(rig->mem, 0, 0, MIB, 2 * MIB, 2, 2, groups);
+}
+
+static void take(void *ctx, struct event *event)
+{
+    struct rig *rig = ctx;
+
+    assert_true(rig->ngot < 64);
+    rig->got[rig->ngot++] = *event;
+}
+
+static void wait_events(struct rig *rig, uint32_t n)
+{
+    while (rig->ngot < n) {
+        struct pollfd p = {.fd = mem_event_fd(rig->mem), .events = POLLIN};
+
+        assert_int_equal(poll(&p, 1, 10000), 1);
+        mem_poll(rig->mem, take, rig);
+    }
+    assert_int_equal(rig->ngot, n);
+}
+
+static void mem_page_lies_where_the_layout_says(void **state)
+{
+    struct rig rig;
+    uint8_t *base, *other;
+
+    (void)state;
+    rig_init(&rig);
+    base = mem_page(rig.mem, 0, 0, 0, 0);
+    other = mem_page(rig.mem, 0, 1, 0, 0);
+    assert_ptr_equal(mem_page(rig.mem, 0, 0, 0, 3), base + 3 * 16384);
+    assert_ptr_equal(mem_page(rig.mem, 0, 1, 1, 5), other + 5 * 4096);
+    assert_int_equal(mem_page_bytes(rig.mem, 0, 1), 4096);
+    assert_int_equal(mem_units(rig.mem, 0, 1), 3);
+    assert_int_equal(mem_pool_regions(rig.mem, 0), 2);
+    mem_destroy(rig.mem);
+}
+
+static void mem_region_fd_maps_the_same_bytes(void **state)
+{
+    struct rig rig;
+    uint8_t *map;
+
+    (void)state;
+    rig_init(&rig);
+    map = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, mem_region_fd(rig.mem, 0, 1), 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    map[MIB + 2 * 16384] = 0x5a; /* the pool starts at 1 MiB */
+    assert_int_equal(*(uint8_t *)mem_page(rig.mem, 0, 1, 0, 2), 0x5a);
+    assert_int_equal(*(uint8_t *)mem_page(rig.mem, 0, 0, 0, 2), 0);
+    munmap(map, 4 * MIB);
+    mem_destroy(rig.mem);
+}
+
+static void mem_seal_computes_each_unit_of_each_region(void **state)
+{
+    struct rig rig;
+    struct prng p;
+    struct page_at pages[200];
+
+    (void)state;
+    rig_init(&rig);
+    prng_init(&p, 3);
+    for (uint32_t i = 0; i < 200; i++) {
+        pages[i] = (struct page_at){.group = i & 1, .index = 1 + i / 2, .gen = 1, .record = 10 + i};
+        if (pages[i].group == 1)
+            pages[i].index += 408; /* beyond group 0's bytes: 102 * 16384 / 4096 */
+        for (uint32_t r = 0; r < 2; r++) {
+            uint8_t *at = mem_page(rig.mem, 0, r, pages[i].group, pages[i].index);
+
+            for (uint32_t b = 0; b < groups[pages[i].group].page_bytes; b++)
+                at[b] = (uint8_t)prng_u64(&p);
+        }
+    }
+    mem_seal(rig.mem, (struct id){4, 9}, 0, pages, 200);
+    wait_events(&rig, 1);
+    assert_int_equal(rig.got[0].kind, EV_SEALED);
+    assert_true(id_equal(rig.got[0].sealed.job, (struct id){4, 9}));
+    for (uint32_t i = 0; i < 200; i++) {
+        const struct group_layout *g = &groups[pages[i].group];
+
+        for (uint32_t r = 0; r < 2; r++) {
+            for (uint32_t u = 0; u < g->units; u++) {
+                const uint8_t *at = mem_page(rig.mem, 0, r, pages[i].group, pages[i].index);
+                uint64_t from, to = checksum_unit_span(g->page_bytes, g->units, u, &from);
+
+                assert_int_equal(mem_sums(rig.mem, pages[i].record)[r * g->units + u],
+                                 checksum_unit(at + from, to - from));
+            }
+        }
+    }
+    assert_int_equal(mem_sums(rig.mem, 9)[0], 0);
+    assert_int_equal(mem_sums(rig.mem, 210)[0], 0);
+    mem_destroy(rig.mem);
+}
+
+static void mem_zero_touches_the_pool_and_nothing_else(void **state)
+{
+    struct rig rig;
+    uint8_t *map[2];
+
+    (void)state;
+    rig_init(&rig);
+    for (uint32_t r = 0; r < 2; r++) {
+        map[r] = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED,
+                      mem_region_fd(rig.mem, 0, r), 0);
+        assert_ptr_not_equal(map[r], MAP_FAILED);
+        memset(map[r], 0xee, 4 * MIB);
+    }
+    mem_zero(rig.mem, (struct id){0, 77});
+    wait_events(&rig, 1);
+    assert_int_equal(rig.got[0].kind, EV_ZEROED);
+    assert_true(id_equal(rig.got[0].zeroed.pool, (struct id){0, 77}));
+    for (uint32_t r = 0; r < 2; r++) {
+        for (uint32_t i = 0; i < 4 * MIB; i++)
+            assert_int_equal(map[r][i], i >= MIB && i < 3 * MIB ? 0 : 0xee);
+        munmap(map[r], 4 * MIB);
+    }
+    mem_destroy(rig.mem);
+}
+
+/* As many jobs as are allowed at once, and again from where they left; none lost, none twice. */
+static void mem_jobs_to_the_limit_all_come_back(void **state)
+{
+    struct rig rig;
+    struct page_at page = {.group = 0, .index = 1, .gen = 1, .record = 1};
+
+    (void)state;
+    rig_init(&rig);
+    for (uint32_t round = 0; round < 50; round++) {
+        uint64_t seen = 0;
+
+        rig.ngot = 0;
+        for (uint32_t j = 0; j < 7; j++)
+            mem_seal(rig.mem, (struct id){j, round}, 0, &page, j == 3 ? 0 : 1);
+        mem_zero(rig.mem, (struct id){0, round});
+        wait_events(&rig, 8);
+        for (uint32_t i = 0; i < 8; i++) {
+            bool zeroed = rig.got[i].kind == EV_ZEROED;
+            struct id id = zeroed ? rig.got[i].zeroed.pool : rig.got[i].sealed.job;
+
+            assert_int_equal(id.gen, round);
+            assert_false(seen & 1u << (zeroed ? 8 : id.slot));
+            seen |= 1u << (zeroed ? 8 : id.slot);
+        }
+        assert_int_equal(seen, 0x17f);
+    }
+    mem_destroy(rig.mem);
+}
+
+static void mem_destroy_with_jobs_running_joins_cleanly(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        rig_init(&rig);
+        for (uint32_t j = 0; j < 8; j++)
+            mem_zero(rig.mem, (struct id){0, j});
+        mem_destroy(rig.mem);
+    }
+}
+
+/* Fault 40. */
+static void mem_fault_40_truncation_is_refused_and_holes_are_survived(void **state)
+{
+    struct rig rig;
+    struct page_at page = {.group = 0, .index = 2, .gen = 1, .record = 1};
+    uint8_t zero[8192] = {0};
+    int fd;
+
+    (void)state;
+    rig_init(&rig);
+    fd = mem_region_fd(rig.mem, 0, 0);
+    assert_int_equal(ftruncate(fd, 0), -1);
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(ftruncate(fd, 64 * MIB), -1);
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(ftruncate(mem_control_fd(rig.mem, 1), 0), -1);
+    memset(mem_page(rig.mem, 0, 0, 0, 2), 0x77, 16384);
+    assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4 * MIB), 0);
+    assert_int_equal(
+        fallocate(mem_control_fd(rig.mem, 0), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
+        0);
+    mem_seal(rig.mem, (struct id){1, 1}, 0, &page, 1);
+    mem_zero(rig.mem, (struct id){0, 1});
+    wait_events(&rig, 2);
+    assert_int_equal(mem_sums(rig.mem, 1)[0], checksum_unit(zero, sizeof zero));
+    assert_int_equal(mem_done_step(rig.mem, 0, 3), 0);
+    printf("fault=40 runs=1 injected=5 violations=0 daemon_alive=1\n");
+    mem_destroy(rig.mem);
+}
+
+/* What a hole in huge pages that cannot be filled again does: made here by a mapping past the end
+ * of a file. */
+static void mem_sigbus_in_a_pool_leaves_the_daemon_alive(void **state)
+{
+    struct rig rig;
+    struct page_at page = {.group = 0, .index = 2, .gen = 1, .record = 1};
+    struct mem_stats stats;
+    int fd = memfd_create("short", MFD_CLOEXEC);
+    uint64_t before;
+    void *at;
+
+    (void)state;
+    rig_init(&rig);
+    mem_stats(rig.mem, &stats);
+    before = stats.faults;
+    at = mem_page(rig.mem, 0, 1, 0, 2);
+    assert_ptr_equal(mmap(at, 16384, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0), at);
+    mem_seal(rig.mem, (struct id){1, 1}, 0, &page, 1); /* on a worker */
+    wait_events(&rig, 1);
+    memset(at, 1, 16384); /* and here */
+    mem_stats(rig.mem, &stats);
+    assert_int_equal(stats.faults - before, 4);
+    close(fd);
+    mem_destroy(rig.mem);
+}
+
+static void mem_control_pages_carry_steps_and_incarnation(void **state)
+{
+    struct rig rig;
+    uint8_t *map;
+    uint64_t value = 41;
+
+    (void)state;
+    rig_init(&rig);
+    map = mmap(NULL, CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, mem_control_fd(rig.mem, 2),
+               0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    memcpy(map + 64 * 5, &value, sizeof value);
+    assert_int_equal(mem_done_step(rig.mem, 2, 5), 41);
+    assert_int_equal(mem_done_step(rig.mem, 2, 4), 0);
+    assert_int_equal(mem_done_step(rig.mem, 1, 5), 0);
+    memcpy(&value, map + 64 * RANKS_MAX, sizeof value);
+    assert_int_equal(value, 0x1234567890abcdefu);
+    mem_control_reset(rig.mem, 2);
+    assert_int_equal(mem_done_step(rig.mem, 2, 5), 0);
+    memcpy(&value, map + 64 * RANKS_MAX, sizeof value);
+    assert_int_equal(value, 0x1234567890abcdefu);
+    munmap(map, CONTROL_BYTES);
+    mem_destroy(rig.mem);
+}
+
+static void mem_create_with_too_little_memory_says_so(void **state)
+{
+    struct mem_config c = config_small();
+    struct mem *mem = NULL;
+    const char *why = NULL;
+
+    (void)state;
+    c.tenant[0].memory_bytes = 1ull << 45;
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_INTERNAL);
+    assert_null(mem);
+    assert_non_null(strstr(why, "too little memory"));
+    c = config_small();
+    c.tenant[1].regions = 0;
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_INVALID);
+}
+
+/* Every descriptor that mem_create opens is refused once; each time it says why and leaves none
+ * behind. */
+static void mem_create_without_descriptors_says_so(void **state)
+{
+    struct mem_config c = config_small();
+    struct rlimit old, few;
+    int first_free = dup(0), runs = 0;
+    const char *why;
+
+    (void)state;
+    close(first_free);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    for (rlim_t n = (rlim_t)first_free;; n++) {
+        struct mem *mem = NULL;
+        enum tern_err err;
+        int probe;
+
+        few = old;
+        few.rlim_cur = n;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        why = NULL;
+        err = mem_create(&c, &mem, &why);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+        if (err == TERN_OK) {
+            mem_destroy(mem);
+            break;
+        }
+        assert_non_null(why);
+        probe = dup(0);
+        assert_int_equal(probe, first_free);
+        close(probe);
+        runs++;
+    }
+    assert_true(runs >= 7);
+}
+
+static void mem_huge_pages_are_tried_and_reported(void **state)
+{
+    struct mem_config c = config_small();
+    struct mem *mem = NULL;
+    struct mem_stats stats;
+    const char *why = NULL;
+
+    (void)state;
+    c.huge_pages = true;
+    c.tenant[0].memory_bytes = 8 * MIB;
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_OK);
+    mem_stats(mem, &stats);
+    assert_true(stats.bytes >= 8 * MIB * 2 + 5 * MIB);
+    assert_true(stats.huge_page_bytes <= stats.bytes);
+    printf("mem: bytes=%llu huge_page_bytes=%llu\n", (unsigned long long)stats.bytes,
+           (unsigned long long)stats.huge_page_bytes);
+    mem_destroy(mem);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mem_page_lies_where_the_layout_says),
+        cmocka_unit_test(mem_region_fd_maps_the_same_bytes),
+        cmocka_unit_test(mem_seal_computes_each_unit_of_each_region),
+        cmocka_unit_test(mem_zero_touches_the_pool_and_nothing_else),
+        cmocka_unit_test(mem_jobs_to_the_limit_all_come_back),
+        cmocka_unit_test(mem_destroy_with_jobs_running_joins_cleanly),
+        cmocka_unit_test(mem_fault_40_truncation_is_refused_and_holes_are_survived),
+        cmocka_unit_test(mem_sigbus_in_a_pool_leaves_the_daemon_alive),
+        cmocka_unit_test(mem_control_pages_carry_steps_and_incarnation),
+        cmocka_unit_test(mem_create_with_too_little_memory_says_so),
+        cmocka_unit_test(mem_create_without_descriptors_says_so),
+        cmocka_unit_test(mem_huge_pages_are_tried_and_reported),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
