@@ -39,8 +39,8 @@ struct admin_ctx {
  *
  * Answers are one object. Lists are paged: args "from=SLOT" and "limit=ROWS"; an answer has "next":
  * the `from` of the following page, or null at the end, and ends early, whole, where `out` has no
- * room for another row. `tree` takes pool=SLOT as well. 64-bit ids and hashes are hexadecimal
- * strings; counts are numbers.
+ * room for another row. `tree` takes pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids
+ * and hashes are hexadecimal strings; counts are numbers.
  *
  * UNSUPPORTED: no such command. INVALID: an argument. DENIED: not for a tenant. BUSY: `out` is too
  * small for even one row (or for status). On an error `out` is as it was. */

@@ -1,0 +1,320 @@
+/* Admin answers: the commands and their arguments, and the paging of lists. The rows themselves are
+ * made in admin_rows.c. A row that does not fit is taken back whole, so that every answer is valid
+ * JSON. */
+#include "shell/admin.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "shell/admin_rows.h"
+
+#define TAIL_BYTES 48 /* what ends a list: `],"next":4294967295}` */
+#define SECOND_NS  1000000000u
+
+struct question {
+    uint32_t from, limit, pool, tenant;
+    bool core_hash;
+};
+
+/* ---- arguments ---- */
+
+static bool number(const char *text, uint32_t *ret)
+{
+    uint64_t v = 0;
+
+    if (*text == '\0')
+        return false;
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        v = v * 10 + (uint64_t)(*text - '0');
+        if (v > UINT32_MAX)
+            return false;
+    }
+    *ret = (uint32_t)v;
+    return true;
+}
+
+static enum tern_err argument(struct question *q, const char *arg)
+{
+    uint32_t v;
+    const struct {
+        const char *key;
+        uint32_t *field;
+    } keys[] = {{"from=", &q->from}, {"limit=", &q->limit}, {"pool=", &q->pool}, {"hash=", &v}};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        size_t n = strlen(keys[i].key);
+
+        if (strncmp(arg, keys[i].key, n) != 0)
+            continue;
+        if (!number(arg + n, keys[i].field))
+            return TERN_INVALID;
+        if (keys[i].field == &v)
+            q->core_hash = v != 0;
+        return TERN_OK;
+    }
+    return TERN_INVALID;
+}
+
+/* ---- lists ---- */
+
+struct list {
+    const char *command;
+    bool for_tenants;
+    uint32_t (*slots)(const struct admin_ctx *ctx);
+    admin_row *row;
+};
+
+static uint32_t pool_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->pools;
+}
+
+static uint32_t session_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->sessions;
+}
+
+static uint32_t engine_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->engines;
+}
+
+static uint32_t peer_slots(const struct admin_ctx *ctx)
+{
+    return ctx->config->npeers;
+}
+
+static uint32_t transfer_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->pulls + core_limits_of(ctx->core)->serves;
+}
+
+static uint32_t node_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->nodes;
+}
+
+static const struct list lists[] = {
+    {"pools", true, pool_slots, admin_pool_row},
+    {"sessions", true, session_slots, admin_session_row},
+    {"engines", true, engine_slots, admin_engine_row},
+    {"peers", false, peer_slots, admin_peer_row},
+    {"transfers", false, transfer_slots, admin_transfer_row},
+    {"tree", false, node_slots, admin_node_row},
+};
+
+/* One page of rows. *ret_next is the first slot that is not in it; `slots` at the end of the list.
+ */
+static enum tern_err rows(const struct admin_ctx *ctx, const struct list *list,
+                          const struct question *q, struct text_out *out, uint32_t *ret_next)
+{
+    uint32_t slots = list->slots(ctx), n = 0, slot = q->from;
+
+    for (; slot < slots && n < q->limit; slot++) {
+        struct text_out before = *out;
+
+        if (!list->row(ctx, slot, q->tenant, q->pool, out))
+            continue;
+        if (out->overflow || out->cap - out->len < TAIL_BYTES) {
+            *out = before;
+            out->buf[out->len] = '\0';
+            if (n == 0)
+                return TERN_BUSY;
+            break;
+        }
+        n++;
+    }
+    *ret_next = slot < slots ? slot : slots;
+    return TERN_OK;
+}
+
+static enum tern_err answer_list(const struct admin_ctx *ctx, const struct list *list,
+                                 const struct question *q, struct text_out *out)
+{
+    uint32_t next;
+
+    text_object(out, NULL);
+    text_u64(out, "slots", list->slots(ctx));
+    text_array(out, list->command);
+    TRY(rows(ctx, list, q, out, &next));
+    text_array_end(out);
+    if (next < list->slots(ctx))
+        text_u64(out, "next", next);
+    else
+        text_str(out, "next", NULL);
+    text_object_end(out);
+    return text_whole(out) ? TERN_OK : TERN_BUSY;
+}
+
+/* ---- status ---- */
+
+static void status_errors(const struct core_view *v, struct text_out *out)
+{
+    text_object(out, "errors");
+    for (uint32_t i = TERN_OK + 1; i < TERN_ERR_COUNT; i++)
+        text_u64(out, err_name((enum tern_err)i), v->errors[i]);
+    text_object_end(out);
+}
+
+static void status_pools(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
+{
+    text_array(out, "pools");
+    for (uint32_t i = 0; i < pool_slots(ctx); i++)
+        admin_pool_groups(ctx, i, tenant, out);
+    text_array_end(out);
+}
+
+/* A tenant's own number of sessions: counted, since the core keeps one number for all. */
+static uint32_t status_sessions(const struct admin_ctx *ctx, const struct core_view *v,
+                                uint32_t tenant)
+{
+    struct session_view s;
+    uint32_t n = 0;
+
+    if (tenant == NONE)
+        return v->sessions;
+    for (uint32_t i = 0; i < session_slots(ctx); i++)
+        n += core_session_view(ctx->core, i, &s) && admin_session_tenant(ctx, &s) == tenant;
+    return n;
+}
+
+static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
+{
+    text_object(out, "memory");
+    text_str(out, "kind", "memfd");
+    text_u64(out, "bytes", ctx->mem.bytes);
+    text_bool(out, "huge_pages_wanted", ctx->config->huge_pages);
+    text_u64(out, "huge_page_bytes", ctx->mem.huge_page_bytes);
+    text_u64(out, "sealed_pages", ctx->mem.sealed_pages);
+    text_u64(out, "zeroed_bytes", ctx->mem.zeroed_bytes);
+    text_u64(out, "queue_high_water", ctx->mem.queue_high_water);
+    text_u64(out, "workers", ctx->config->workers);
+    text_object_end(out);
+}
+
+static void status_data(const struct admin_ctx *ctx, struct text_out *out)
+{
+    const struct xfer_stats *x = &ctx->xfer;
+
+    text_object(out, "data");
+    text_u64(out, "port", ctx->data_port);
+    text_u64(out, "conns", x->conns);
+    text_u64(out, "pages_in", x->pages_in);
+    text_u64(out, "pages_out", x->pages_out);
+    text_u64(out, "payload_bytes_in", x->payload_bytes_in);
+    text_u64(out, "payload_bytes_out", x->payload_bytes_out);
+    text_u64(out, "socket_bytes_in", x->socket_bytes_in);
+    text_u64(out, "socket_bytes_out", x->socket_bytes_out);
+    text_u64(out, "corrupt_detected", x->corrupt_detected);
+    text_u64(out, "corrupt_injected", x->corrupt_injected);
+    text_u64(out, "gone_answers", x->gone_answers);
+    text_object_end(out);
+}
+
+static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
+{
+    text_u64(out, "conns", ctx->conns);
+    text_object(out, "io");
+    text_u64(out, "completions", ctx->io.completions);
+    text_u64(out, "cq_overflows", ctx->io.cq_overflows);
+    text_u64(out, "sq_waits", ctx->io.sq_waits);
+    text_u64(out, "buffers_empty", ctx->io.buffers_empty);
+    text_object_end(out);
+    text_object(out, "tape");
+    text_u64(out, "recorded", ctx->tape.recorded);
+    text_u64(out, "dropped", ctx->tape.dropped);
+    text_u64(out, "bytes_used", ctx->tape.bytes_used);
+    text_bool(out, "tokens_kept", ctx->config->tape_tokens);
+    text_object_end(out);
+    text_bool(out, "insecure_peers", ctx->config->insecure_peers);
+    text_object(out, "fault_injection");
+    text_u64(out, "corrupt_pages", ctx->config->fault_corrupt_pages);
+    text_object_end(out);
+}
+
+static void status_core(const struct core_view *v, struct text_out *out)
+{
+    uint64_t quarantine_ns = v->oldest_quarantine_ns == 0 ? 0 : v->now_ns - v->oldest_quarantine_ns;
+
+    text_u64(out, "evicted_nodes", v->evicted_nodes);
+    text_u64(out, "evicted_pages", v->evicted_pages);
+    text_u64(out, "corrupt_pages", v->corrupt_detected);
+    text_u64(out, "pages_pulled", v->pages_pulled);
+    text_u64(out, "pages_served", v->pages_served);
+    text_u64(out, "dup_chunks", v->dup_chunks);
+    text_u64(out, "token_blocks_free", v->token_blocks_free);
+    text_u64(out, "nodes_free", v->nodes_free);
+    text_u64(out, "retires_free", v->retires_free);
+    text_u64(out, "oldest_quarantine_s", quarantine_ns / SECOND_NS);
+}
+
+static enum tern_err answer_status(const struct admin_ctx *ctx, const struct question *q,
+                                   struct text_out *out)
+{
+    struct core_view v;
+
+    core_view(ctx->core, &v);
+    text_object(out, NULL);
+    text_str(out, "node", ctx->config->node);
+    text_hex(out, "incarnation", v.incarnation);
+    text_u64(out, "uptime_s", (ctx->now_ns - ctx->start_ns) / SECOND_NS);
+    text_bool(out, "draining", v.draining);
+    text_u64(out, "sessions", status_sessions(ctx, &v, q->tenant));
+    status_pools(ctx, q->tenant, out);
+    status_errors(&v, out);
+    if (q->tenant == NONE) {
+        text_u64(out, "engines", v.engines);
+        text_u64(out, "prefix_nodes", v.nodes);
+        text_u64(out, "peers", ctx->config->npeers);
+        text_u64(out, "peers_up", v.links_up);
+        text_u64(out, "listen_port", ctx->listen_port);
+        text_u64(out, "transfers_active", (uint64_t)v.pulls + v.serves);
+        status_core(&v, out);
+        status_memory(ctx, out);
+        status_data(ctx, out);
+        status_shell(ctx, out);
+    }
+    /* Over the whole arena, so only when asked: it takes milliseconds. */
+    if (q->core_hash && q->tenant == NONE)
+        text_hex(out, "core_hash", core_hash(ctx->core));
+    text_object_end(out);
+    return text_whole(out) ? TERN_OK : TERN_BUSY;
+}
+
+/* ---- the door ---- */
+
+static enum tern_err answer(const struct admin_ctx *ctx, const char *command,
+                            const struct question *q, struct text_out *out)
+{
+    if (strcmp(command, "status") == 0)
+        return answer_status(ctx, q, out);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        if (strcmp(lists[i].command, command) != 0)
+            continue;
+        if (q->tenant != NONE && !lists[i].for_tenants)
+            return TERN_DENIED;
+        return answer_list(ctx, &lists[i], q, out);
+    }
+    return TERN_UNSUPPORTED;
+}
+
+enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, char *const *args,
+                           size_t nargs, uint32_t tenant, struct text_out *out)
+{
+    struct question q = {.limit = ADMIN_ROWS_DEFAULT, .pool = NONE, .tenant = tenant};
+    struct text_out before = *out;
+    enum tern_err err;
+
+    for (size_t i = 0; i < nargs; i++)
+        TRY(argument(&q, args[i]));
+    if (q.limit == 0 || q.limit > ADMIN_ROWS_MAX)
+        return TERN_INVALID;
+    err = answer(ctx, command, &q, out);
+    if (err != TERN_OK) {
+        *out = before;
+        out->buf[out->len] = '\0';
+    }
+    return err;
+}

@@ -1,0 +1,262 @@
+/* See admin_rows.h. Ids are hexadecimal strings of (generation, slot) as on the wire; "slot" stands
+ * beside them where a command takes one as an argument. */
+#include "shell/admin_rows.h"
+
+#include <stdio.h>
+
+#define SECOND_NS 1000000000.0
+
+static const char *tenant_name(const struct admin_ctx *ctx, uint32_t tenant)
+{
+    return tenant < ctx->config->ntenants ? ctx->config->tenants[tenant].name : NULL;
+}
+
+static double age_s(const struct admin_ctx *ctx, uint64_t then_ns)
+{
+    return ctx->now_ns > then_ns ? (double)(ctx->now_ns - then_ns) / SECOND_NS : 0;
+}
+
+static void namespace(struct text_out *out, struct namespace_id ns)
+{
+    char text[40];
+
+    snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)ns.hi,
+             (unsigned long long)ns.lo);
+    text_str(out, "namespace", text);
+}
+
+/* ---- pools ---- */
+
+static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p, uint32_t slot,
+                         uint32_t group, struct text_out *out)
+{
+    const struct group_view *g = &p->group[group];
+    const char *name = ctx->group_name == NULL ? NULL : ctx->group_name(ctx->ctx, slot, group);
+    char numbered[16];
+
+    snprintf(numbered, sizeof numbered, "group%u", group);
+    text_str(out, "group", name != NULL ? name : numbered);
+    text_u64(out, "page_tokens", g->layout.page_tokens);
+    text_u64(out, "page_bytes", g->layout.page_bytes);
+    text_u64(out, "total", g->total);
+    text_u64(out, "free", g->free);
+    text_u64(out, "leased", g->leased);
+    text_u64(out, "session", g->session);
+    text_u64(out, "snapshot", g->snapshot);
+    text_u64(out, "reclaimable", g->reclaimable);
+    text_u64(out, "transfer", g->transfer);
+    text_u64(out, "ticket", g->ticket);
+    text_u64(out, "retiring", g->retiring);
+    text_u64(out, "zeroing", g->zeroing);
+    text_u64(out, "quarantine", g->quarantine);
+    text_u64(out, "peak_session", g->peak_session);
+    text_u64(out, "peak_snapshot", g->peak_snapshot);
+}
+
+void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
+                       struct text_out *out)
+{
+    struct pool_view p;
+
+    if (!core_pool_view(ctx->core, slot, &p) || (tenant != NONE && p.tenant != tenant))
+        return;
+    for (uint32_t i = 0; i < p.ngroups; i++) {
+        text_object(out, NULL);
+        text_hex(out, "pool", id_pack(p.id));
+        text_str(out, "tenant", tenant_name(ctx, p.tenant));
+        group_counts(ctx, &p, slot, i, out);
+        text_object_end(out);
+    }
+}
+
+bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                    struct text_out *out)
+{
+    struct engine_view engine;
+    struct pool_view p;
+
+    (void)pool;
+    if (!core_pool_view(ctx->core, slot, &p) || (tenant != NONE && p.tenant != tenant))
+        return false;
+    text_object(out, NULL);
+    text_hex(out, "pool", id_pack(p.id));
+    text_u64(out, "slot", slot);
+    text_str(out, "tenant", tenant_name(ctx, p.tenant));
+    text_str(out, "engine", core_engine_view(ctx->core, p.engine, &engine) ? engine.name : NULL);
+    text_str(out, "state", p.zeroing ? "zeroing" : p.closing ? "closing" : "open");
+    text_u64(out, "offset", p.offset);
+    text_u64(out, "bytes", p.bytes);
+    text_u64(out, "slab_bytes", p.slab_bytes);
+    text_u64(out, "slabs", p.slabs);
+    text_u64(out, "slabs_free", p.slabs_free);
+    text_u64(out, "nodes", p.nodes);
+    text_u64(out, "align_tokens", p.align_tokens);
+    text_array(out, "groups");
+    for (uint32_t i = 0; i < p.ngroups; i++) {
+        text_object(out, NULL);
+        group_counts(ctx, &p, slot, i, out);
+        text_u64(out, "units", p.group[i].layout.units);
+        text_u64(out, "cap_pages", p.group[i].layout.cap_pages);
+        text_object_end(out);
+    }
+    text_array_end(out);
+    text_object_end(out);
+    return true;
+}
+
+/* ---- sessions and engines ---- */
+
+uint32_t admin_session_tenant(const struct admin_ctx *ctx, const struct session_view *s)
+{
+    struct engine_view engine;
+
+    return core_engine_view(ctx->core, s->engine.slot, &engine) ? engine.tenant : NONE;
+}
+
+bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                       struct text_out *out)
+{
+    struct engine_view engine;
+    struct session_view s;
+    bool has_engine;
+
+    (void)pool;
+    if (!core_session_view(ctx->core, slot, &s))
+        return false;
+    has_engine = core_engine_view(ctx->core, s.engine.slot, &engine);
+    if (tenant != NONE && (!has_engine || engine.tenant != tenant))
+        return false;
+    text_object(out, NULL);
+    text_hex(out, "session", id_pack(s.id));
+    text_str(out, "tenant", has_engine ? tenant_name(ctx, engine.tenant) : NULL);
+    text_str(out, "engine", has_engine ? engine.name : NULL);
+    text_hex(out, "pool", id_pack(s.pool));
+    namespace(out, s.ns);
+    text_str(out, "state", s.state);
+    text_u64(out, "committed", s.lengths.committed);
+    text_u64(out, "written", s.lengths.written);
+    text_u64(out, "allocated", s.lengths.allocated);
+    text_u64(out, "tokens", s.tokens);
+    if (s.node == NONE)
+        text_str(out, "node", NULL);
+    else
+        text_u64(out, "node", s.node);
+    text_f64(out, "idle_s", age_s(ctx, s.last_use_ns));
+    text_object_end(out);
+    return true;
+}
+
+bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                      struct text_out *out)
+{
+    struct engine_view e;
+
+    (void)pool;
+    if (!core_engine_view(ctx->core, slot, &e) || (tenant != NONE && e.tenant != tenant))
+        return false;
+    text_object(out, NULL);
+    text_hex(out, "engine", id_pack(e.id));
+    text_str(out, "name", e.name);
+    text_str(out, "tenant", tenant_name(ctx, e.tenant));
+    text_str(out, "state", e.state);
+    text_u64(out, "world", e.world);
+    text_u64(out, "procs_alive", e.procs_alive);
+    text_u64(out, "sessions", e.sessions);
+    text_array(out, "done_step");
+    for (uint32_t i = 0; i < e.world && i < RANKS_MAX; i++)
+        text_u64(out, NULL, e.done_step[i]);
+    text_array_end(out);
+    text_u64(out, "retiring_until", e.retiring_until);
+    text_object_end(out);
+    return true;
+}
+
+/* ---- peers and transfers ---- */
+
+bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                    struct text_out *out)
+{
+    const struct config_peer *p = &ctx->config->peers[slot];
+    uint64_t incarnation = 0;
+    const char *state;
+
+    (void)tenant;
+    (void)pool;
+    state = ctx->peer_state == NULL ? NULL : ctx->peer_state(ctx->ctx, slot, &incarnation);
+    text_object(out, NULL);
+    text_str(out, "peer", p->name);
+    text_str(out, "host", p->address.host);
+    text_u64(out, "port", p->address.port);
+    text_str(out, "state", state);
+    text_hex(out, "incarnation", incarnation);
+    text_array(out, "tenants");
+    for (uint32_t i = 0; i < ctx->config->ntenants; i++)
+        if (p->tenants >> i & 1)
+            text_str(out, NULL, ctx->config->tenants[i].name);
+    text_array_end(out);
+    text_object_end(out);
+    return true;
+}
+
+/* Transfers in have the slots [0, pulls), transfers out those behind. */
+bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                        struct text_out *out)
+{
+    uint32_t pulls = core_limits_of(ctx->core)->pulls;
+    struct transfer_view t;
+
+    (void)tenant;
+    (void)pool;
+    if (!(slot < pulls ? core_pull_view(ctx->core, slot, &t)
+                       : core_serve_view(ctx->core, slot - pulls, &t)))
+        return false;
+    text_object(out, NULL);
+    text_hex(out, "transfer", id_pack(t.id));
+    text_str(out, "direction", t.outgoing ? "out" : "in");
+    text_str(out, "peer",
+             !t.outgoing && t.link < ctx->config->npeers ? ctx->config->peers[t.link].name : NULL);
+    text_u64(out, "link", t.link);
+    text_str(out, "state", t.state);
+    text_u64(out, "from", t.from);
+    text_u64(out, "to", t.to);
+    text_u64(out, "published", t.published);
+    text_u64(out, "pages", t.pages);
+    text_u64(out, "pages_done", t.pages_done);
+    text_f64(out, "age_s", age_s(ctx, t.started_ns));
+    text_f64(out, "left_s",
+             t.deadline_ns > ctx->now_ns ? (double)(t.deadline_ns - ctx->now_ns) / SECOND_NS : 0);
+    text_object_end(out);
+    return true;
+}
+
+/* ---- the prefix tree ---- */
+
+bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                    struct text_out *out)
+{
+    struct node_view n;
+
+    (void)tenant;
+    if (!core_node_view(ctx->core, slot, &n) || (pool != NONE && n.pool != pool))
+        return false;
+    text_object(out, NULL);
+    text_u64(out, "slot", n.slot);
+    if (n.parent == NONE)
+        text_str(out, "parent", NULL);
+    else
+        text_u64(out, "parent", n.parent);
+    text_u64(out, "pool", n.pool);
+    namespace(out, n.ns);
+    text_u64(out, "depth", n.depth);
+    text_u64(out, "children", n.children);
+    text_u64(out, "pages", n.pages);
+    text_object(out, "refs");
+    text_u64(out, "device", n.refs_device);
+    text_u64(out, "transfer", n.refs_transfer);
+    text_object_end(out);
+    text_f64(out, "age_s", age_s(ctx, n.last_use_ns));
+    text_bool(out, "visible", n.visible);
+    text_bool(out, "sealed", n.sealed);
+    text_object_end(out);
+    return true;
+}
