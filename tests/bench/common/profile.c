@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define SLABS_OF_POOL 1024 /* about as many as the daemon cuts a pool into */
+
 #define NO_STATE                                                                                   \
     "it has STATE groups, which this build has not got: use tiny, tiny-256, llama-70b or "         \
     "deepseek-v3"
@@ -51,8 +53,13 @@ static uint32_t make_axes(struct geometry *g)
     return 3;
 }
 
+uint64_t pool_bytes_for(uint64_t pages, uint64_t region_bytes)
+{
+    return (pages + 3 * (pages / SLABS_OF_POOL) + 16) * region_bytes;
+}
+
 const char *geometry_init(struct geometry *g, const struct profile *p, uint64_t page_bytes,
-                          uint32_t ranks, uint64_t pool_pages)
+                          uint32_t ranks, uint32_t pool_pages)
 {
     *g = (struct geometry){
         .profile = p, .page_bytes = page_bytes ? page_bytes : p->page_bytes, .ranks = ranks};
@@ -74,6 +81,7 @@ const char *geometry_init(struct geometry *g, const struct profile *p, uint64_t 
         .page_tokens = p->page_tokens,
         .page_bytes = g->region_bytes,
         .units = 1,
+        .cap_pages = pool_pages,
         .axes = g->axes,
     };
     g->group.naxes = make_axes(g);
@@ -83,7 +91,7 @@ const char *geometry_init(struct geometry *g, const struct profile *p, uint64_t 
         .groups = &g->group,
         .ngroups = 1,
         .shard = p->shard,
-        .bytes = (pool_pages + 1) * g->region_bytes, /* index 0 of a group is never handed out */
+        .bytes = pool_bytes_for(pool_pages, g->region_bytes),
     };
     return NULL;
 }

@@ -33,8 +33,13 @@ struct geometry {
 /* NULL and *ret_why (static) where there is no such profile or this build has not got it. */
 const struct profile *profile_find(const char *name, const char **ret_why);
 
-/* page_bytes 0: the profile's own. NULL, or why it does not work (static). */
+/* Bytes of a pool in which `pages` pages can be had: the daemon cuts it into slabs and never uses
+ * the first. */
+uint64_t pool_bytes_for(uint64_t pages, uint64_t region_bytes);
+
+/* The group is capped at pool_pages. page_bytes 0: the profile's own. NULL, or why it does not work
+ * (static). */
 const char *geometry_init(struct geometry *g, const struct profile *p, uint64_t page_bytes,
-                          uint32_t ranks, uint64_t pool_pages);
+                          uint32_t ranks, uint32_t pool_pages);
 
 #endif

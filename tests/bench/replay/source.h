@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PROMPT_TOKENS_MAX 250000 /* a Match of them fits the daemon's default frame of 1 MiB */
+#define PROMPT_TOKENS_MAX 245760 /* tokens that one Fetch can name */
 #define BLOCK_TOKENS_MAX  65536
 #define BLOCK_DEFAULT     512
 #define SOURCE_WHY_BYTES  512

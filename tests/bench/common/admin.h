@@ -1,0 +1,35 @@
+/* What the benchmarks ask of a daemon's admin socket: page counts, transfer counters, evictions. */
+#ifndef BENCH_ADMIN_H
+#define BENCH_ADMIN_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tern.h"
+
+/* Over all pools and groups of a daemon. */
+struct page_counts {
+    uint64_t total, free, session, snapshot, reclaimable, transfer, retiring, quarantine;
+};
+
+struct transfer_counts {
+    uint64_t payload_bytes_in, socket_bytes_in, corrupt_detected, pages_in;
+};
+
+struct daemon_status {
+    struct page_counts pages;
+    struct transfer_counts transfers;
+    uint64_t sessions, transfers_active;
+};
+
+/* One command and its answer, owned by the caller; NULL where there is none. `arg` may be NULL. */
+json_t *admin_ask(struct tern *admin, const char *command, const char *arg);
+
+bool admin_status(struct tern *admin, struct daemon_status *ret);
+
+/* Evicts all that can go and waits until nothing is left but free pages or the time is over; *ret
+ * is the last status. */
+bool admin_empty(struct tern *admin, uint32_t wait_ms, struct daemon_status *ret);
+
+#endif

@@ -1,0 +1,188 @@
+/* Daemons of a run: see spawn.h. The daemon's program is looked for beside the caller's own, or
+ * where TERND says. Its log goes to a file in the run's directory, and its end is shown when
+ * something fails. */
+#include "spawn.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proc.h"
+#include "stats.h"
+
+#define START_MS  120000 /* gigabytes of memory are written before it serves */
+#define STOP_MS   15000
+#define LOG_SHOWN 600
+
+uint16_t port_free(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint16_t port = 0;
+
+    if (fd < 0)
+        return 0;
+    if (bind(fd, (struct sockaddr *)&at, sizeof at) == 0 &&
+        getsockname(fd, (struct sockaddr *)&at, &len) == 0)
+        port = ntohs(at.sin_port);
+    close(fd);
+    return port;
+}
+
+static bool daemon_path(char *path, size_t cap)
+{
+    const char *named = getenv("TERND");
+    ssize_t n;
+    char *slash;
+
+    if (named && *named)
+        return (size_t)snprintf(path, cap, "%s", named) < cap;
+    n = readlink("/proc/self/exe", path, cap - 1);
+    if (n <= 0)
+        return false;
+    path[n] = 0;
+    slash = strrchr(path, '/');
+    if (!slash || (size_t)(slash - path) + sizeof "/ternd" > cap)
+        return false;
+    memcpy(slash, "/ternd", sizeof "/ternd");
+    return true;
+}
+
+static void write_limits(FILE *f, const struct daemon_options *o)
+{
+    fprintf(f, "limits:\n  pulls: 256\n");
+    if (o->token_blocks)
+        fprintf(f, "  token_blocks: %" PRIu64 "\n", o->token_blocks);
+    if (o->nodes)
+        fprintf(f, "  nodes: %" PRIu64 "\n", o->nodes);
+    if (o->bytes_in_flight)
+        fprintf(f, "  peer_bytes_in_flight: %" PRIu64 "\n  tenant_bytes_in_flight: %" PRIu64 "\n",
+                o->bytes_in_flight, o->bytes_in_flight);
+}
+
+static bool write_config(const char *path, const struct daemon *d, const struct daemon_options *o)
+{
+    FILE *f = fopen(path, "we");
+
+    if (!f)
+        return false;
+    fprintf(f, "node: %s\nlog_level: warn\npage_bytes_min: %" PRIu64 "\n", o->node,
+            o->page_bytes_min);
+    if (o->peer)
+        fprintf(f, "listen: 127.0.0.1:%u\ninsecure_peers: true\n", o->port);
+    fprintf(f, "admin:\n  socket: %s\n", d->admin);
+    fprintf(f, "deadlines:\n  transfer_ms: 60000\n");
+    fprintf(f, "tenants:\n  - name: %s\n    socket: %s\n    memory: %" PRIu64 "\n    regions: %u\n",
+            SPAWN_TENANT, d->socket, o->memory_bytes, o->regions);
+    if (o->peer)
+        fprintf(f, "peers:\n  - name: %s\n    address: 127.0.0.1:%u\n    tenants: [%s]\n", o->peer,
+                o->peer_port, SPAWN_TENANT);
+    write_limits(f, o);
+    if (o->corrupt_pages)
+        fprintf(f, "faults:\n  corrupt_pages: %" PRIu64 "\n", o->corrupt_pages);
+    return fclose(f) == 0;
+}
+
+static void run_daemon(const struct daemon *d, const char *config, int core)
+{
+    char path[4096];
+    int log = open(d->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    if (log < 0 || dup2(log, STDERR_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 || !proc_pin(core))
+        _exit(126);
+    if (daemon_path(path, sizeof path))
+        execl(path, "ternd", "--config", config, (char *)NULL);
+    fprintf(stderr, "cannot run %s: %s; build ternd beside this program or set TERND\n", path,
+            strerror(errno));
+    _exit(127);
+}
+
+static void add_log(const struct daemon *d, char *why)
+{
+    size_t used = strlen(why), n;
+    char text[LOG_SHOWN];
+    FILE *f = fopen(d->log, "re");
+
+    if (!f)
+        return;
+    if (fseek(f, -(LOG_SHOWN - 1), SEEK_END) != 0)
+        rewind(f);
+    n = fread(text, 1, sizeof text - 1, f);
+    text[n] = 0;
+    fclose(f);
+    snprintf(why + used, SPAWN_WHY_BYTES - used, "\n%s", text);
+}
+
+static bool wait_ready(struct daemon *d, char *why)
+{
+    uint64_t until = clock_ns() + (uint64_t)START_MS * 1000000u;
+    struct tern *t = NULL;
+    int status;
+
+    for (;;) {
+        if (tern_connect(d->socket, 1000, &t) == TERN_OK) {
+            tern_destroy(t);
+            return true;
+        }
+        if (proc_wait(&d->pid, 0, &status)) {
+            snprintf(why, SPAWN_WHY_BYTES, "daemon \"%s\" ended while it started", d->node);
+            return false;
+        }
+        if (clock_ns() >= until) {
+            snprintf(why, SPAWN_WHY_BYTES, "daemon \"%s\" did not serve within %u s", d->node,
+                     START_MS / 1000);
+            return false;
+        }
+        sleep_ms(5);
+    }
+}
+
+bool daemon_start(struct daemon *d, const char *dir, const struct daemon_options *o, char *why)
+{
+    char config[SPAWN_PATH_BYTES];
+
+    *d = (struct daemon){.pid = -1};
+    snprintf(d->node, sizeof d->node, "%s", o->node);
+    snprintf(d->dir, sizeof d->dir, "%s", dir);
+    snprintf(d->socket, sizeof d->socket, "%s/%s.sock", d->dir, d->node);
+    snprintf(d->admin, sizeof d->admin, "%s/%s.admin", d->dir, d->node);
+    snprintf(d->log, sizeof d->log, "%s/%s.log", d->dir, d->node);
+    snprintf(config, sizeof config, "%s/%s.yaml", d->dir, d->node);
+    if (!write_config(config, d, o)) {
+        snprintf(why, SPAWN_WHY_BYTES, "%s: %s", config, strerror(errno));
+        return false;
+    }
+    d->pid = proc_fork();
+    if (d->pid == 0)
+        run_daemon(d, config, o->core);
+    if (d->pid < 0) {
+        snprintf(why, SPAWN_WHY_BYTES, "fork: %s", strerror(errno));
+        return false;
+    }
+    if (wait_ready(d, why))
+        return true;
+    add_log(d, why);
+    proc_end(&d->pid);
+    return false;
+}
+
+bool daemon_stop(struct daemon *d)
+{
+    int status = 0;
+
+    if (d->pid <= 0)
+        return false;
+    kill(d->pid, SIGTERM);
+    if (proc_wait(&d->pid, STOP_MS, &status))
+        return status == 0;
+    proc_end(&d->pid);
+    return false;
+}

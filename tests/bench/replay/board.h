@@ -1,0 +1,56 @@
+/* What the engines count, in memory that they share with the parent: each field is written by one
+ * process and read by the parent, for the progress bar while they run and for the report at the
+ * end. */
+#ifndef REPLAY_BOARD_H
+#define REPLAY_BOARD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define BOARD_WHY_BYTES 512
+#define BOARD_TIMES_MAX (1u << 20) /* Match times kept; a longer run keeps the first ones */
+
+/* X(field, writer) */
+#define BOARD_PREFILL(X)                                                                           \
+    X(matched_tokens) /* found on the prefill side before computing */                             \
+    X(prefill_retries)                                                                             \
+    X(prefill_failed)                                                                              \
+    X(written_pages)                                                                               \
+    X(match_n)
+#define BOARD_DECODE(X)                                                                            \
+    X(finished) /* requests, those that failed here too */                                         \
+    X(prompt_pages)                                                                                \
+    X(decode_hit_pages)                                                                            \
+    X(transferred_pages)                                                                           \
+    X(unbalanced) /* requests whose hits and transferred pages are not their prompt pages */       \
+    X(verified_pages)                                                                              \
+    X(wrong_bytes)                                                                                 \
+    X(decode_retries)                                                                              \
+    X(decode_failed)                                                                               \
+    X(fetching_ns) /* time with at least one fetch under way */                                    \
+    X(fetched_kib)
+
+struct board {
+#define X(field) _Atomic uint64_t field;
+    BOARD_PREFILL(X)
+    BOARD_DECODE(X)
+#undef X
+    char prefill_why[BOARD_WHY_BYTES],
+        decode_why[BOARD_WHY_BYTES]; /* the first failure; written before its count */
+    uint32_t match_ns[BOARD_TIMES_MAX];
+};
+
+/* Relaxed is enough: one writer a field, and the parent reads the final values after the engine has
+ * said so over a socket. */
+static inline void count(_Atomic uint64_t *field, uint64_t n)
+{
+    atomic_store_explicit(field, atomic_load_explicit(field, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+static inline uint64_t counted(_Atomic uint64_t *field)
+{
+    return atomic_load_explicit(field, memory_order_relaxed);
+}
+
+#endif

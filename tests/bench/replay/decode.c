@@ -1,0 +1,320 @@
+/* The decode engine: takes over what the prefill engine hands it. Request: open, Match, Fetch what
+ * is missing, make every byte of every prompt page again and compare it, close. Fetches of several
+ * requests are under way at a time; comparing and closing go by steps, as on the prefill side. */
+#include "handover.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proc.h"
+#include "stats.h"
+
+struct decode {
+    struct engine e;
+    int peer;
+    bool peer_done; /* no further request comes */
+    uint32_t fetching;
+    uint64_t fetching_since_ns;
+};
+
+static void fetch_begins(struct decode *d)
+{
+    if (d->fetching++ == 0)
+        d->fetching_since_ns = clock_ns();
+}
+
+static void fetch_ends(struct decode *d)
+{
+    if (--d->fetching == 0)
+        count(&d->e.board->fetching_ns, clock_ns() - d->fetching_since_ns);
+}
+
+static void fail_turn(struct decode *d, struct turn *turn, enum tern_err err)
+{
+    if (turn_retry(&d->e, turn, err))
+        count(&d->e.board->decode_failed, 1);
+    else
+        count(&d->e.board->decode_retries, 1);
+}
+
+static bool take_request(struct decode *d)
+{
+    struct handover m;
+    struct turn *turn;
+
+    if (recv(d->peer, &m, 1, MSG_PEEK) == 0) {
+        d->peer_done = true;
+        return true;
+    }
+    if (!proc_recv(d->peer, &m, sizeof m) || m.turn >= d->e.nturns ||
+        d->e.turns[m.turn].state != TURN_IDLE)
+        return false;
+    turn = &d->e.turns[m.turn];
+    if (!prompt_reserve(&turn->prompt, m.nblocks) ||
+        !proc_recv(d->peer, turn->prompt.ids, m.nblocks * sizeof *turn->prompt.ids))
+        return false;
+    turn->prompt.index = m.index;
+    turn->prompt.timestamp_ms = m.timestamp_ms;
+    turn->prompt.input_length = m.input_length;
+    turn->prompt.output_length = m.output_length;
+    turn->prompt.block_size = m.block_size;
+    turn->prompt.nblocks = m.nblocks;
+    turn_load(&d->e, turn);
+    turn->not_before_ns = 0;
+    turn->state = TURN_WAITING;
+    return true;
+}
+
+/* The Match has been answered: fetch the rest, unless it is all there. */
+static void submit(struct decode *d, struct turn *turn)
+{
+    enum tern_err err;
+
+    if (turn->matched == turn->target) {
+        turn->state = TURN_ARRIVED;
+        return;
+    }
+    err = tern_submit_fetch(d->e.tern, turn->session, d->e.options->peer, turn->target,
+                            (uint64_t)(turn - d->e.turns));
+    if (err == TERN_BUSY)
+        return; /* as many requests as a connection may have: again when one was answered */
+    if (err != TERN_OK) {
+        fail_turn(d, turn, err);
+        return;
+    }
+    turn->state = TURN_FETCHING;
+    fetch_begins(d);
+}
+
+static void begin_turns(struct decode *d)
+{
+    uint64_t now = clock_ns(), ns;
+
+    for (uint32_t i = 0; i < d->e.nturns; i++) {
+        struct turn *turn = &d->e.turns[i];
+        enum tern_err err;
+
+        if (turn_may_begin(&d->e, turn, now)) {
+            err = turn_begin(&d->e, turn, &ns);
+            if (err != TERN_OK)
+                fail_turn(d, turn, err);
+        }
+        if (turn->state == TURN_MATCHED)
+            submit(d, turn);
+    }
+}
+
+static void take_fetched(struct decode *d, const struct tern_answer *a)
+{
+    struct turn *turn = &d->e.turns[a->cookie];
+    enum tern_err err = a->err;
+
+    fetch_ends(d);
+    if (err == TERN_OK && !turn_runs(turn, &a->results[0], &turn->arrived)) {
+        engine_says(&d->e, "request %llu: a Fetch named pages outside the prompt",
+                    (unsigned long long)turn->prompt.index);
+        err = TERN_INTERNAL;
+    }
+    if (err == TERN_OK && a->results[0].lengths.committed < turn->target)
+        err = TERN_BUSY; /* the source had less than it was said to have: again, from a new Match */
+    if (err != TERN_OK) {
+        fail_turn(d, turn, err);
+        return;
+    }
+    count(&d->e.board->fetched_kib, a->results[0].fetched_kib);
+    turn->state = TURN_ARRIVED;
+}
+
+static bool take_fetches(struct decode *d)
+{
+    struct tern_answer a;
+    enum tern_err err;
+
+    while ((err = tern_poll(d->e.tern, &a)) == TERN_OK) {
+        if (a.cookie < d->e.nturns && d->e.turns[a.cookie].state == TURN_FETCHING)
+            take_fetched(d, &a);
+    }
+    if (err != TERN_BUSY)
+        engine_says(&d->e, "the decode daemon: %s", tern_strerror(err));
+    return err == TERN_BUSY;
+}
+
+/* Every byte of every whole page of the prompt, found here and transferred alike. */
+static bool compare_pages(struct decode *d)
+{
+    struct engine *e = &d->e;
+    uint64_t wrong = 0;
+
+    e->njobs = 0;
+    for (uint32_t i = 0; i < e->nturns; i++) {
+        struct turn *turn = &e->turns[i];
+
+        for (uint32_t page = 0; turn->state == TURN_ARRIVED && page < turn->whole_pages; page++) {
+            if (!engine_add_job(e, turn, page))
+                return false;
+        }
+    }
+    if (e->njobs == 0)
+        return true;
+    if (!team_run(&e->team, RANK_COMPARE, e->jobs, e->njobs, e->step, &wrong)) {
+        engine_says(e, "a rank process is gone");
+        return false;
+    }
+    if (wrong)
+        engine_says(e, "%llu wrong bytes in step %llu", (unsigned long long)wrong,
+                    (unsigned long long)e->step);
+    count(&e->board->wrong_bytes, wrong);
+    count(&e->board->verified_pages, e->njobs);
+    return true;
+}
+
+static void account(struct decode *d, const struct turn *turn)
+{
+    struct board *b = d->e.board;
+
+    count(&b->finished, 1);
+    count(&b->prompt_pages, turn->whole_pages);
+    if (turn->outcome != TERN_OK)
+        return;
+    count(&b->decode_hit_pages, turn->hits);
+    count(&b->transferred_pages, turn->arrived);
+    if (turn->hits + turn->arrived != turn->whole_pages)
+        count(&b->unbalanced, 1);
+}
+
+static bool finish_turn(struct decode *d, struct turn *turn)
+{
+    struct handover_done m = {(uint32_t)(turn - d->e.turns), turn->outcome};
+
+    turn->session = 0;
+    if (turn->state == TURN_ABORTING) {
+        turn->state = TURN_WAITING;
+        return true;
+    }
+    account(d, turn);
+    turn->state = TURN_IDLE;
+    d->e.finished++;
+    return proc_send(d->peer, &m, sizeof m);
+}
+
+static bool close_turns(struct decode *d)
+{
+    struct engine *e = &d->e;
+
+    e->nops = 0;
+    for (uint32_t i = 0; i < e->nturns; i++) {
+        struct turn *turn = &e->turns[i];
+
+        if (turn->state == TURN_ARRIVED) {
+            turn->state = TURN_CLOSING;
+            turn->step = turn->whole_pages ? e->step : 0;
+        }
+        if (turn->state != TURN_CLOSING && turn->state != TURN_ABORTING)
+            continue;
+        if (turn->session)
+            engine_add_op(e, turn, (struct tern_op){.kind = TERN_CLOSE, .step = turn->step});
+        else if (!finish_turn(d, turn))
+            return false;
+    }
+    if (e->nops && !engine_step(e))
+        return false;
+    for (uint32_t i = 0; i < e->nops; i++) {
+        if (e->results[i].err != TERN_OK) {
+            engine_says(e, "closing a session: %s", tern_strerror(e->results[i].err));
+            return false;
+        }
+        if (!finish_turn(d, &e->turns[e->op_turn[i]]))
+            return false;
+    }
+    return true;
+}
+
+/* -1: only a message can bring something to do. */
+static int idle_ms(const struct decode *d)
+{
+    uint64_t now = clock_ns(), until = UINT64_MAX;
+
+    for (uint32_t i = 0; i < d->e.nturns; i++) {
+        const struct turn *turn = &d->e.turns[i];
+        uint64_t at = turn->not_before_ns > now ? turn->not_before_ns : now + 1000000;
+
+        if (turn->state == TURN_ARRIVED || turn->state == TURN_CLOSING ||
+            turn->state == TURN_ABORTING || turn_may_begin(&d->e, turn, now))
+            return 0;
+        if (turn->state == TURN_WAITING && at < until)
+            until = at;
+        if (turn->state == TURN_MATCHED && d->fetching == 0)
+            return 1;
+    }
+    return until == UINT64_MAX ? -1 : (int)((until - now) / 1000000 + 1);
+}
+
+static bool wait_for_work(struct decode *d)
+{
+    struct pollfd fd[2] = {
+        {.fd = d->peer_done ? -1 : d->peer, .events = POLLIN},
+        {.fd = tern_fd(d->e.tern),
+         .events = (short)(POLLIN | (tern_wants_write(d->e.tern) ? POLLOUT : 0))},
+    };
+
+    if (poll(fd, 2, idle_ms(d)) < 0)
+        return true;
+    while (fd[0].revents) {
+        if (!take_request(d)) {
+            engine_says(&d->e, "the prefill engine sent nonsense");
+            return false;
+        }
+        fd[0].revents = 0;
+        if (!d->peer_done)
+            poll(fd, 1, 0);
+    }
+    return true;
+}
+
+static bool all_done(const struct decode *d)
+{
+    for (uint32_t i = 0; i < d->e.nturns; i++) {
+        if (d->e.turns[i].state != TURN_IDLE)
+            return false;
+    }
+    return d->peer_done;
+}
+
+static bool play(struct decode *d)
+{
+    /* Synchronous calls keep answers to fetches that come meanwhile: they are taken before every
+     * wait. */
+    while (!all_done(d)) {
+        begin_turns(d);
+        d->e.step++;
+        if (!compare_pages(d) || !close_turns(d) || !take_fetches(d) || !wait_for_work(d) ||
+            !take_fetches(d))
+            return false;
+    }
+    return true;
+}
+
+int decode_main(const struct options *o, struct board *board, uint32_t pool_pages, int peer,
+                int parent)
+{
+    struct decode d = {.peer = peer};
+    bool ok = engine_start(&d.e, o, board, board->decode_why, o->decode_socket, "replay-decode",
+                           pool_pages);
+
+    ok = ok && play(&d);
+    if (ok)
+        engine_rest(parent);
+    engine_finish(&d.e);
+    return ok ? 0 : 1;
+}
+
+void engine_rest(int parent)
+{
+    char byte = 'd';
+
+    if (proc_send(parent, &byte, 1))
+        proc_recv(parent, &byte, 1);
+}

@@ -1,0 +1,97 @@
+/* What the prefill and the decode engine have in common: the connection, the pool, its ranks, and
+ * the requests in flight, which are called turns here. */
+#ifndef REPLAY_ENGINE_H
+#define REPLAY_ENGINE_H
+
+#include "board.h"
+#include "options.h"
+#include "ranks.h"
+#include "tern.h"
+
+#define CALL_MS  30000 /* a daemon that does not answer for that long is lost */
+#define FETCH_MS 60000
+
+enum turn_state {
+    TURN_IDLE = 0,
+    TURN_WAITING,  /* its request is to be begun again */
+    TURN_MATCHED,  /* the session is open and what was found is pinned */
+    TURN_EXTENDED, /* prefill: the pages are there, the bytes not */
+    TURN_WRITTEN,  /* prefill: the bytes are there and the step is done */
+    TURN_HANDED,   /* prefill: the decode side is at it */
+    TURN_FETCHING, /* decode */
+    TURN_ARRIVED,  /* decode: every page is in the table, none compared */
+    TURN_CLOSING,  /* its session is to be closed; then it is over */
+    TURN_ABORTING, /* the same; then it is WAITING */
+};
+
+/* A request in flight. */
+struct turn {
+    enum turn_state state;
+    struct prompt prompt;
+    uint32_t *tokens;            /* owned: PROMPT_TOKENS_MAX */
+    uint64_t *prefix;            /* owned: hash of the prefix that ends with page i */
+    uint32_t *table;             /* owned: index of page i */
+    uint32_t pages, whole_pages; /* of the prompt */
+    uint32_t target;             /* tokens in whole pages: what is committed and fetched */
+    uint32_t matched;            /* tokens */
+    uint32_t hits, arrived;      /* decode: pages that Match and Fetch named */
+    tern_session session;
+    uint64_t step; /* the last step that touched its pages; 0: none did */
+    uint32_t tries;
+    uint64_t seen_finished, not_before_ns; /* WAITING */
+    enum tern_err outcome;
+};
+
+struct engine {
+    const struct options *options;
+    struct board *board;
+    char *why; /* BOARD_WHY_BYTES: the first failure's */
+    struct geometry geometry;
+    uint32_t page_tokens;
+    struct tern *tern;     /* owned */
+    struct tern_pool *map; /* owned by tern */
+    uint64_t pool, step, root, finished;
+    struct tern_namespace ns;
+    struct team team;
+    struct turn *turns; /* owned: options->concurrency */
+    uint32_t nturns;
+    struct page_job *jobs; /* owned; of the present step */
+    uint32_t njobs, jobs_cap;
+    struct tern_op *ops; /* owned: two a turn */
+    struct tern_result *results;
+    uint32_t *op_turn, nops;
+};
+
+/* Connects, joins, opens and maps the pool. False with e->why set; engine_finish is still due. */
+bool engine_start(struct engine *e, const struct options *o, struct board *board, char *why,
+                  const char *socket, const char *name, uint32_t pool_pages);
+void engine_finish(struct engine *e);
+
+/* Tokens, prefix hashes and page counts of turn->prompt. */
+void turn_load(struct engine *e, struct turn *turn);
+
+/* Opens a session and matches the prompt; *ret_match_ns is what the Match took. The pages found are
+ * in the table. */
+enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_match_ns);
+
+/* Puts a run of group 0 into the table. False if it does not fit the prompt. */
+bool turn_runs(struct turn *turn, const struct tern_result *result, uint32_t *ret_pages);
+
+/* What may be begun: always if nothing else is under way, else only after something has ended since
+ * it gave up. */
+bool turn_may_begin(const struct engine *e, const struct turn *turn, uint64_t now_ns);
+
+/* Gives the request up for now, or for good after TRIES_MAX: returns true in that case. The
+ * session, if any, is closed by the next Step. */
+bool turn_retry(struct engine *e, struct turn *turn, enum tern_err err);
+
+bool engine_add_job(struct engine *e, const struct turn *turn, uint32_t page);
+void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op);
+
+/* Sends the operations gathered; false if the daemon is lost. */
+bool engine_step(struct engine *e);
+
+/* Keeps the text of the first failure. */
+__attribute__((format(printf, 2, 3))) void engine_says(struct engine *e, const char *format, ...);
+
+#endif

@@ -1,0 +1,211 @@
+/* Command line of tern-replay: see options.h. */
+#include "options.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum key {
+    KEY_TRACE = 256,
+    KEY_PROFILE,
+    KEY_PAGE_BYTES,
+    KEY_SEED,
+    KEY_SESSIONS,
+    KEY_TURNS,
+    KEY_SPEED,
+    KEY_LIMIT,
+    KEY_CONCURRENCY,
+    KEY_RANKS,
+    KEY_POOL_PAGES,
+    KEY_CORRUPT,
+    KEY_SPAWN,
+    KEY_PREFILL,
+    KEY_DECODE,
+    KEY_PEER,
+    KEY_JSON,
+};
+
+static const struct argp_option table[] = {
+    {0, 0, 0, 0, "What is played", 1},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "Mooncake JSONL; without it, multi-turn sessions made from a seed", 1},
+    {"limit", KEY_LIMIT, "N", 0, "Only the first N requests", 1},
+    {"speed", KEY_SPEED, "N|max", 0,
+     "N times the trace's own pace; default max: as fast as it goes", 1},
+    {"seed", KEY_SEED, "N", 0, "Of the generator (1)", 1},
+    {"sessions", KEY_SESSIONS, "N", 0, "Of the generator (16)", 1},
+    {"turns", KEY_TURNS, "N", 0, "Of each generated session (8)", 1},
+    {0, 0, 0, 0, "How", 2},
+    {"profile", KEY_PROFILE, "NAME", 0, "tiny, tiny-256, llama-70b or deepseek-v3 (tiny)", 2},
+    {"page-bytes", KEY_PAGE_BYTES, "N", 0, "Bytes of a page over all ranks; default: the profile's",
+     2},
+    {"concurrency", KEY_CONCURRENCY, "N", 0, "Requests in flight on each side (1)", 2},
+    {"ranks", KEY_RANKS, "P:D", 0,
+     "Rank processes of the prefill and the decode engine; equal (1:1)", 2},
+    {"pool-pages", KEY_POOL_PAGES, "N", 0,
+     "Pages of each group and daemon; default: enough for all", 2},
+    {"corrupt", KEY_CORRUPT, "N", 0,
+     "Flip a byte of N distinct pages as they arrive, once each; needs --spawn", 2},
+    {0, 0, 0, 0, "Against what", 3},
+    {"spawn", KEY_SPAWN, 0, 0, "Start both daemons for this run, and end them after it", 3},
+    {"prefill", KEY_PREFILL, "SOCKET[,ADMIN]", 0,
+     "The prefill daemon; its admin socket is admin.sock beside it", 3},
+    {"decode", KEY_DECODE, "SOCKET[,ADMIN]", 0, "The decode daemon", 3},
+    {"peer", KEY_PEER, "NAME", 0, "What the decode daemon calls the prefill daemon (prefill)", 3},
+    {"json", KEY_JSON, 0, 0, "One JSON object on standard output instead of the summary", 3},
+    {0},
+};
+
+static const char doc[] = "Plays a workload through a prefill daemon and a decode daemon as two "
+                          "engines would, each in processes of its "
+                          "own, and compares every byte that arrives with what it must be."
+                          "\vOne request is one session on each side. A request that meets a full "
+                          "pool is given up and begun again, up to "
+                          "200 times; then it has failed. Exit status: 0 if nothing was wrong, "
+                          "failed or leaked and every prompt page was "
+                          "compared; 1 if not; 2 if the run could not be made.";
+
+static uint64_t number(struct argp_state *state, const char *name, const char *text, uint64_t least,
+                       uint64_t most)
+{
+    char *end;
+    unsigned long long v;
+
+    errno = 0;
+    v = strtoull(text, &end, 10);
+    if (errno || end == text || *end || *text == '-' || v < least || v > most)
+        argp_error(state, "--%s takes a whole number from %llu to %llu", name,
+                   (unsigned long long)least, (unsigned long long)most);
+    return v;
+}
+
+static double speed(struct argp_state *state, const char *text)
+{
+    char *end;
+    double v;
+
+    if (strcmp(text, "max") == 0)
+        return 0;
+    v = strtod(text, &end);
+    if (end == text || *end || !(v > 0 && v < 1e9))
+        argp_error(state, "--speed takes a positive number or max");
+    return v;
+}
+
+static uint32_t ranks(struct argp_state *state, const char *text)
+{
+    unsigned p = 0, d = 0;
+    char rest;
+
+    if (sscanf(text, "%u:%u%c", &p, &d, &rest) != 2 || p == 0 || p > TERN_RANKS_MAX)
+        argp_error(state, "--ranks takes P:D, each from 1 to %u", TERN_RANKS_MAX);
+    if (p != d)
+        argp_error(state,
+                   "--ranks %s: both sides must have as many ranks; this build does not reshard",
+                   text);
+    return p;
+}
+
+static void address(struct argp_state *state, const char *name, const char *text, char socket[108],
+                    char admin[108])
+{
+    const char *comma = strchr(text, ','), *slash;
+    size_t n = comma ? (size_t)(comma - text) : strlen(text);
+    int got;
+
+    if (n == 0 || n >= 108)
+        argp_error(state, "--%s takes the path of a tenant's Unix socket", name);
+    memcpy(socket, text, n);
+    socket[n] = 0;
+    slash = strrchr(socket, '/');
+    if (comma)
+        got = snprintf(admin, 108, "%s", comma + 1);
+    else
+        got = snprintf(admin, 108, "%.*sadmin.sock", slash ? (int)(slash + 1 - socket) : 0, socket);
+    if (got < 0 || got >= 108)
+        argp_error(state, "--%s: the admin socket's path is too long", name);
+}
+
+static error_t read_source(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+
+    switch (key) {
+    case KEY_TRACE: o->source.trace = arg; return 0;
+    case KEY_LIMIT: o->source.limit = number(state, "limit", arg, 1, UINT32_MAX); return 0;
+    case KEY_SPEED: o->speed = speed(state, arg); return 0;
+    case KEY_SEED: o->source.seed = number(state, "seed", arg, 0, UINT64_MAX); return 0;
+    case KEY_SESSIONS:
+        o->source.sessions = (uint32_t)number(state, "sessions", arg, 1, 100000);
+        return 0;
+    case KEY_TURNS: o->source.turns = (uint32_t)number(state, "turns", arg, 1, 100000); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void check_all(struct argp_state *state, const struct options *o)
+{
+    struct geometry g;
+    const char *why = geometry_init(&g, o->profile, o->page_bytes, o->ranks, 1);
+
+    if (why)
+        argp_error(state, "--profile %s --ranks %u: %s", o->profile->name, o->ranks, why);
+    if (o->spawn == (o->prefill_socket[0] || o->decode_socket[0]))
+        argp_error(state, "either --spawn, or --prefill and --decode");
+    if (!o->spawn && !(o->prefill_socket[0] && o->decode_socket[0]))
+        argp_error(state, "--prefill and --decode go together");
+    if (o->corrupt && !o->spawn)
+        argp_error(state,
+                   "--corrupt needs --spawn: only a daemon of this run may be made to flip bytes");
+}
+
+static error_t read_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    const char *why;
+
+    switch (key) {
+    case KEY_PROFILE:
+        o->profile = profile_find(arg, &why);
+        if (!o->profile)
+            argp_error(state, "--profile %s: %s", arg, why);
+        return 0;
+    case KEY_PAGE_BYTES: o->page_bytes = number(state, "page-bytes", arg, 64, 1u << 30); return 0;
+    case KEY_CONCURRENCY:
+        o->concurrency = (uint32_t)number(state, "concurrency", arg, 1, CONCURRENCY_MAX);
+        return 0;
+    case KEY_RANKS: o->ranks = ranks(state, arg); return 0;
+    case KEY_POOL_PAGES:
+        o->pool_pages = (uint32_t)number(state, "pool-pages", arg, 1, 1u << 28);
+        return 0;
+    case KEY_CORRUPT: o->corrupt = (uint32_t)number(state, "corrupt", arg, 0, 1u << 28); return 0;
+    case KEY_SPAWN: o->spawn = true; return 0;
+    case KEY_PREFILL: address(state, "prefill", arg, o->prefill_socket, o->prefill_admin); return 0;
+    case KEY_DECODE: address(state, "decode", arg, o->decode_socket, o->decode_admin); return 0;
+    case KEY_PEER: o->peer = arg; return 0;
+    case KEY_JSON: o->json = true; return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "\"%s\" is no option; a trace is given by --trace", arg);
+        return 0;
+    case ARGP_KEY_END: check_all(state, o); return 0;
+    default: return read_source(key, arg, state);
+    }
+}
+
+void options_read(int argc, char **argv, struct options *ret)
+{
+    static const struct argp parser = {.options = table, .parser = read_option, .doc = doc};
+    const char *why;
+
+    *ret = (struct options){
+        .source = {.seed = 1, .sessions = 16, .turns = 8},
+        .profile = profile_find("tiny", &why),
+        .concurrency = 1,
+        .ranks = 1,
+        .peer = "prefill",
+    };
+    argp_err_exit_status = 2;
+    argp_parse(&parser, argc, argv, 0, NULL, ret);
+}

@@ -1,0 +1,32 @@
+/* The options of tern-replay, checked. */
+#ifndef REPLAY_OPTIONS_H
+#define REPLAY_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "profile.h"
+#include "source.h"
+
+#define CONCURRENCY_MAX 256
+#define TRIES_MAX       200 /* times that a request is begun before it has failed */
+
+struct options {
+    struct source_options source;
+    const struct profile *profile;
+    uint64_t page_bytes; /* 0: the profile's */
+    double speed;        /* trace time per real time; 0: as fast as it goes */
+    uint32_t concurrency, ranks;
+    uint32_t pool_pages; /* 0: enough for everything */
+    uint32_t corrupt;
+    bool spawn, json;
+    char prefill_socket[108],
+        prefill_admin[108]; /* empty with spawn, until the daemons are there */
+    char decode_socket[108], decode_admin[108];
+    const char *peer; /* the prefill daemon's name at the decode daemon */
+};
+
+/* Ends the program with a message where they make no sense. */
+void options_read(int argc, char **argv, struct options *ret);
+
+#endif

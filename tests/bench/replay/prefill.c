@@ -1,0 +1,334 @@
+/* The prefill engine: one loop, one Step an iteration with every extend, commit and close of that
+ * iteration, as a scheduler does it. Request: open, Match, extend, write bytes, step done, commit,
+ * hand over, wait for the decode side, close. The session stays open while the decode side fetches,
+ * so the source's pages are there. */
+#include "handover.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proc.h"
+#include "stats.h"
+
+struct prefill {
+    struct engine e;
+    struct source *source;
+    struct prompt next; /* read ahead */
+    enum { NEXT_NONE, NEXT_READY, NEXT_END } next_state;
+    uint64_t start_ns;
+    int peer;
+};
+
+static bool take_next(struct prefill *p)
+{
+    int got;
+
+    if (p->next_state != NEXT_NONE)
+        return true;
+    got = source_next(p->source, &p->next, p->e.why);
+    if (got >= 0)
+        p->next_state = got ? NEXT_READY : NEXT_END;
+    return got >= 0;
+}
+
+/* When the next request comes, by the trace's clock. */
+static uint64_t next_due_ns(const struct prefill *p)
+{
+    double speed = p->e.options->speed;
+
+    if (p->next_state != NEXT_READY)
+        return UINT64_MAX;
+    return speed > 0 ? p->start_ns + (uint64_t)((double)p->next.timestamp_ms * 1e6 / speed) : 0;
+}
+
+static void fail_turn(struct prefill *p, struct turn *turn, enum tern_err err)
+{
+    if (turn_retry(&p->e, turn, err)) {
+        count(&p->e.board->prefill_failed, 1);
+    } else {
+        count(&p->e.board->prefill_retries, 1);
+    }
+}
+
+static void begin(struct prefill *p, struct turn *turn)
+{
+    struct board *b = p->e.board;
+    uint64_t ns = 0, n = counted(&b->match_n);
+    enum tern_err err = turn_begin(&p->e, turn, &ns);
+
+    if (err != TERN_OK) {
+        fail_turn(p, turn, err);
+        return;
+    }
+    if (n < BOARD_TIMES_MAX)
+        b->match_ns[n] = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+    count(&b->match_n, 1);
+}
+
+/* Fills idle turns with new requests, but not while one waits to be begun again: it would starve.
+ */
+static bool admit(struct prefill *p)
+{
+    uint64_t now = clock_ns();
+    bool waiting = false;
+
+    for (uint32_t i = 0; i < p->e.nturns; i++) {
+        struct turn *turn = &p->e.turns[i];
+
+        if (turn_may_begin(&p->e, turn, now))
+            begin(p, turn);
+        waiting = waiting || turn->state == TURN_WAITING || turn->state == TURN_ABORTING;
+    }
+    for (uint32_t i = 0; i < p->e.nturns && !waiting; i++) {
+        struct turn *turn = &p->e.turns[i];
+        struct prompt old = turn->prompt;
+
+        if (turn->state != TURN_IDLE)
+            continue;
+        if (!take_next(p))
+            return false;
+        if (next_due_ns(p) > now)
+            return true;
+        turn->prompt = p->next; /* they change places, so that neither's memory is copied */
+        p->next = old;
+        p->next_state = NEXT_NONE;
+        turn_load(&p->e, turn);
+        begin(p, turn);
+        waiting = turn->state == TURN_WAITING || turn->state == TURN_ABORTING;
+    }
+    return true;
+}
+
+static bool hand_over(struct prefill *p, struct turn *turn)
+{
+    const struct prompt *r = &turn->prompt;
+    struct handover m = {
+        .index = r->index,
+        .timestamp_ms = r->timestamp_ms,
+        .turn = (uint32_t)(turn - p->e.turns),
+        .input_length = r->input_length,
+        .output_length = r->output_length,
+        .block_size = r->block_size,
+        .nblocks = r->nblocks,
+    };
+
+    turn->state = TURN_HANDED;
+    if (proc_send(p->peer, &m, sizeof m) && proc_send(p->peer, r->ids, r->nblocks * sizeof *r->ids))
+        return true;
+    engine_says(&p->e, "the decode engine is gone");
+    return false;
+}
+
+/* The operations that this turn needs next. */
+static bool plan(struct prefill *p, struct turn *turn)
+{
+    struct engine *e = &p->e;
+    uint32_t n = turn->prompt.input_length;
+
+    if (turn->state == TURN_MATCHED && n > turn->matched)
+        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .length = n});
+    else if (turn->state == TURN_MATCHED)
+        return hand_over(p, turn);
+    else if (turn->state == TURN_WRITTEN) {
+        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = n});
+        if (turn->target > turn->matched)
+            engine_add_op(
+                e, turn,
+                (struct tern_op){.kind = TERN_COMMIT, .length = turn->target, .step = turn->step});
+    } else if (turn->state == TURN_CLOSING || turn->state == TURN_ABORTING) {
+        if (turn->session)
+            engine_add_op(e, turn, (struct tern_op){.kind = TERN_CLOSE, .step = turn->step});
+    }
+    return true;
+}
+
+static void finish_turn(struct prefill *p, struct turn *turn)
+{
+    if (turn->state == TURN_ABORTING) {
+        turn->state = TURN_WAITING;
+    } else {
+        if (turn->outcome == TERN_OK)
+            count(&p->e.board->matched_tokens, turn->matched);
+        turn->state = TURN_IDLE;
+        p->e.finished++;
+    }
+    turn->session = 0;
+}
+
+/* The pages of an extend are ours to write: all behind what was matched. */
+static bool extended(struct prefill *p, struct turn *turn, const struct tern_result *r)
+{
+    struct engine *e = &p->e;
+    uint32_t got = 0, first = turn->matched / e->page_tokens;
+
+    if (!turn_runs(turn, r, &got) || got != turn->pages - first) {
+        engine_says(e, "request %llu: an extend by %u pages named %u",
+                    (unsigned long long)turn->prompt.index, turn->pages - first, got);
+        return false;
+    }
+    for (uint32_t i = first; i < turn->pages; i++) {
+        if (!engine_add_job(e, turn, i))
+            return false;
+    }
+    count(&e->board->written_pages, got);
+    turn->state = TURN_EXTENDED;
+    return true;
+}
+
+static bool take_result(struct prefill *p, uint32_t i)
+{
+    struct turn *turn = &p->e.turns[p->e.op_turn[i]];
+    const struct tern_result *r = &p->e.results[i];
+    const struct tern_op *op = &p->e.ops[i];
+    bool last = i + 1 == p->e.nops || p->e.op_turn[i + 1] != p->e.op_turn[i];
+
+    if (op->kind == TERN_CLOSE) {
+        if (r->err != TERN_OK)
+            engine_says(&p->e, "closing a session: %s", tern_strerror(r->err));
+        finish_turn(p, turn);
+        return r->err == TERN_OK;
+    }
+    if (turn->state != TURN_MATCHED && turn->state != TURN_WRITTEN)
+        return true; /* an operation before this one failed */
+    if (r->err != TERN_OK) {
+        fail_turn(p, turn, r->err);
+        return true;
+    }
+    if (op->kind == TERN_EXTEND && op->length)
+        return extended(p, turn, r);
+    if (!last)
+        return true;
+    if (r->lengths.committed != turn->target) {
+        engine_says(&p->e, "request %llu: %u tokens are committed where %u were asked for",
+                    (unsigned long long)turn->prompt.index, r->lengths.committed, turn->target);
+        return false;
+    }
+    return hand_over(p, turn);
+}
+
+/* Writes what this iteration's extends brought; then its step is done in every rank. */
+static bool write_pages(struct prefill *p)
+{
+    struct engine *e = &p->e;
+    uint64_t wrong = 0;
+
+    if (e->njobs == 0)
+        return true;
+    if (!team_run(&e->team, RANK_WRITE, e->jobs, e->njobs, e->step, &wrong) || wrong) {
+        engine_says(e,
+                    wrong ? "an extend named a page outside the pool" : "a rank process is gone");
+        return false;
+    }
+    e->njobs = 0;
+    for (uint32_t i = 0; i < e->nturns; i++) {
+        if (e->turns[i].state != TURN_EXTENDED)
+            continue;
+        e->turns[i].state = TURN_WRITTEN;
+        e->turns[i].step = e->step;
+    }
+    return true;
+}
+
+static bool iterate(struct prefill *p)
+{
+    struct engine *e = &p->e;
+
+    e->nops = 0;
+    e->step++;
+    for (uint32_t i = 0; i < e->nturns; i++) {
+        if (!plan(p, &e->turns[i]))
+            return false;
+        if ((e->turns[i].state == TURN_CLOSING || e->turns[i].state == TURN_ABORTING) &&
+            !e->turns[i].session)
+            finish_turn(p, &e->turns[i]);
+    }
+    if (e->nops && !engine_step(e))
+        return false;
+    for (uint32_t i = 0; i < e->nops; i++) {
+        if (!take_result(p, i))
+            return false;
+    }
+    return write_pages(p);
+}
+
+/* How long there is nothing to do but to wait for the decode side; 0: there is something. */
+static int idle_ms(const struct prefill *p)
+{
+    uint64_t now = clock_ns(), until = next_due_ns(p);
+    bool free_turn = false;
+
+    for (uint32_t i = 0; i < p->e.nturns; i++) {
+        const struct turn *turn = &p->e.turns[i];
+
+        free_turn = free_turn || turn->state == TURN_IDLE;
+        if (turn->state == TURN_WAITING)
+            until = turn->not_before_ns > now ? turn->not_before_ns : now + 1000000;
+        else if (turn->state != TURN_IDLE && turn->state != TURN_HANDED)
+            return 0;
+    }
+    if (!free_turn && p->next_state == NEXT_READY && until == next_due_ns(p))
+        return -1;
+    if (until <= now)
+        return 0;
+    return until == UINT64_MAX ? -1 : (int)((until - now) / 1000000 + 1);
+}
+
+static bool take_answers(struct prefill *p, int wait_ms)
+{
+    struct pollfd fd = {.fd = p->peer, .events = POLLIN};
+    struct handover_done m;
+
+    while (poll(&fd, 1, wait_ms) > 0) {
+        if (!proc_recv(p->peer, &m, sizeof m) || m.turn >= p->e.nturns ||
+            p->e.turns[m.turn].state != TURN_HANDED) {
+            engine_says(&p->e, "the decode engine is gone");
+            return false;
+        }
+        p->e.turns[m.turn].state = TURN_CLOSING;
+        wait_ms = 0;
+    }
+    return true;
+}
+
+static bool all_done(const struct prefill *p)
+{
+    if (p->next_state != NEXT_END)
+        return false;
+    for (uint32_t i = 0; i < p->e.nturns; i++) {
+        if (p->e.turns[i].state != TURN_IDLE)
+            return false;
+    }
+    return true;
+}
+
+static bool play(struct prefill *p)
+{
+    p->start_ns = clock_ns();
+    while (!all_done(p)) {
+        if (!admit(p) || !iterate(p) || !take_answers(p, idle_ms(p)))
+            return false;
+    }
+    return true;
+}
+
+int prefill_main(const struct options *o, struct board *board, uint32_t pool_pages, int peer,
+                 int parent)
+{
+    struct prefill p = {.peer = peer};
+    bool ok = engine_start(&p.e, o, board, board->prefill_why, o->prefill_socket, "replay-prefill",
+                           pool_pages);
+
+    if (ok)
+        p.source = source_open(&o->source, p.e.why);
+    ok = ok && p.source && prompt_init(&p.next) && play(&p);
+    if (ok) {
+        shutdown(peer, SHUT_WR); /* no request follows */
+        engine_rest(parent);
+    }
+    source_close(p.source);
+    prompt_finish(&p.next);
+    engine_finish(&p.e);
+    return ok ? 0 : 1;
+}

@@ -1,0 +1,189 @@
+/* Ranks: see ranks.h. The scheduler sends a rank process orders of at most ORDER_JOBS pages, works
+ * on its own share meanwhile and waits for all reports, so that a step is done in every rank before
+ * the next one begins. */
+#include "ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "proc.h"
+
+#define ORDER_JOBS 4096
+#define JOIN_MS    30000
+#define ORDER_MAP  100 /* beside enum rank_work: step is the pool's handle */
+
+struct order {
+    uint32_t work, n;
+    uint64_t step; /* 0: more orders of this step follow */
+};
+
+struct report {
+    uint64_t wrong;
+    uint64_t err; /* enum tern_err of ORDER_MAP and of publishing the step */
+};
+
+/* Bytes of one page that are wrong. An index that lies outside the pool makes the whole page wrong.
+ */
+static uint64_t do_page(const struct rank_place *at, enum rank_work work,
+                        const struct page_job *job)
+{
+    uint64_t offset = job->index * at->page_bytes,
+             seed = page_seed(job->prefix, job->page, at->rank);
+    uint8_t *base = tern_pool_base(at->map);
+
+    if (job->index == 0 || offset + at->page_bytes > tern_pool_bytes(at->map))
+        return at->page_bytes;
+    if (work == RANK_COMPARE)
+        return page_compare(base + offset, at->page_bytes, seed);
+    page_fill(base + offset, at->page_bytes, seed);
+    return 0;
+}
+
+static uint64_t do_pages(const struct rank_place *at, enum rank_work work,
+                         const struct page_job *jobs, uint32_t n)
+{
+    uint64_t wrong = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        wrong += do_page(at, work, &jobs[i]);
+    return wrong;
+}
+
+static struct report obey(struct tern *t, struct rank_place *at, const struct order *o,
+                          const struct page_job *jobs)
+{
+    struct report r = {0};
+
+    if (o->work == ORDER_MAP) {
+        r.err = tern_pool_map(t, o->step, JOIN_MS, &at->map);
+        return r;
+    }
+    r.wrong = do_pages(at, (enum rank_work)o->work, jobs, o->n);
+    if (o->step)
+        r.err = tern_done_step(at->map, o->step);
+    return r;
+}
+
+_Noreturn static void rank_main(int fd, const char *socket, const char *engine,
+                                const struct geometry *g, uint32_t rank)
+{
+    static struct page_job jobs[ORDER_JOBS];
+    struct rank_place at = {.rank = g->profile->shard == TERN_SHARD_REPLICATED ? 0 : rank,
+                            .page_bytes = g->region_bytes};
+    struct report r = {0};
+    struct tern *t = NULL;
+    struct order o;
+
+    r.err = tern_connect(socket, JOIN_MS, &t);
+    if (r.err == TERN_OK)
+        r.err = tern_join(t, engine, TERN_WORKER, rank, g->ranks, JOIN_MS);
+    while (proc_send(fd, &r, sizeof r) && proc_recv(fd, &o, sizeof o) && o.n <= ORDER_JOBS &&
+           proc_recv(fd, jobs, o.n * sizeof jobs[0]))
+        r = obey(t, &at, &o, jobs);
+    tern_destroy(t);
+    _exit(0);
+}
+
+const char *team_start(struct team *team, const char *socket, const char *engine,
+                       const struct geometry *g)
+{
+    struct report r;
+
+    *team = (struct team){.ranks = g->ranks, .own = {.rank = 0, .page_bytes = g->region_bytes}};
+    for (uint32_t i = 0; i < TERN_RANKS_MAX; i++)
+        team->fd[i] = team->pid[i] = -1;
+    for (uint32_t i = 1; i < g->ranks; i++) {
+        int pair[2];
+
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+            return "no socket for a rank process";
+        team->pid[i] = proc_fork();
+        if (team->pid[i] == 0) {
+            for (uint32_t j = 1; j < i; j++)
+                close(team->fd[j]);
+            close(pair[0]);
+            rank_main(pair[1], socket, engine, g, i);
+        }
+        close(pair[1]);
+        team->fd[i] = pair[0];
+        if (team->pid[i] < 0)
+            return "cannot fork a rank process";
+    }
+    for (uint32_t i = 1; i < g->ranks; i++) {
+        if (!proc_recv(team->fd[i], &r, sizeof r) || r.err != TERN_OK)
+            return "a rank process could not join";
+    }
+    return NULL;
+}
+
+static bool gather(struct team *team, uint64_t *wrong)
+{
+    struct report r;
+
+    for (uint32_t i = 1; i < team->ranks; i++) {
+        if (!proc_recv(team->fd[i], &r, sizeof r) || r.err != TERN_OK)
+            return false;
+        *wrong += r.wrong;
+    }
+    return true;
+}
+
+static bool send_order(struct team *team, struct order o, const struct page_job *jobs)
+{
+    for (uint32_t i = 1; i < team->ranks; i++) {
+        if (!proc_send(team->fd[i], &o, sizeof o) ||
+            !proc_send(team->fd[i], jobs, o.n * sizeof *jobs))
+            return false;
+    }
+    return true;
+}
+
+const char *team_map(struct team *team, uint64_t pool, struct tern_pool *own)
+{
+    uint64_t wrong = 0;
+
+    team->own.map = own;
+    if (!send_order(team, (struct order){.work = ORDER_MAP, .step = pool}, NULL) ||
+        !gather(team, &wrong))
+        return "a rank process could not map its region";
+    return NULL;
+}
+
+bool team_run(struct team *team, enum rank_work work, const struct page_job *jobs, uint32_t n,
+              uint64_t step, uint64_t *ret_wrong)
+{
+    uint32_t at = 0;
+
+    *ret_wrong = 0;
+    do {
+        struct order o = {.work = work, .n = n - at < ORDER_JOBS ? n - at : ORDER_JOBS};
+
+        o.step = at + o.n == n ? step : 0;
+        if (!send_order(team, o, jobs + at))
+            return false;
+        *ret_wrong += do_pages(&team->own, work, jobs + at, o.n);
+        if (o.step && tern_done_step(team->own.map, step) != TERN_OK)
+            return false;
+        if (!gather(team, ret_wrong))
+            return false;
+        at += o.n;
+    } while (at < n);
+    return true;
+}
+
+void team_end(struct team *team)
+{
+    int status;
+
+    for (uint32_t i = 1; i < team->ranks; i++) {
+        if (team->fd[i] >= 0)
+            close(team->fd[i]);
+        if (!proc_wait(&team->pid[i], 2000, &status))
+            proc_end(&team->pid[i]);
+        team->fd[i] = -1;
+    }
+}

@@ -1,0 +1,52 @@
+/* The ranks of one engine: rank 0 is the scheduler's own process, each other one a process of its
+ * own that maps its region, writes or compares its share of every page, and publishes its own
+ * done_step. */
+#ifndef REPLAY_RANKS_H
+#define REPLAY_RANKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "profile.h"
+#include "tern.h"
+
+/* One page to write or to compare: `page` of the prefix that hashes to `prefix`, at `index` of the
+ * pool. */
+struct page_job {
+    uint64_t prefix;
+    uint32_t page, index;
+};
+
+enum rank_work { RANK_WRITE = 1, RANK_COMPARE };
+
+/* Where a rank works. */
+struct rank_place {
+    uint32_t rank; /* as it enters the bytes: 0 for all ranks of a replicated group */
+    uint64_t page_bytes;
+    struct tern_pool *map; /* borrowed */
+};
+
+struct team {
+    uint32_t ranks;
+    struct rank_place own;
+    int fd[TERN_RANKS_MAX]; /* [1, ranks): to the rank processes; -1: none */
+    pid_t pid[TERN_RANKS_MAX];
+};
+
+/* Forks the rank processes, which connect and join. Before the caller has a connection. NULL, or
+ * why not (static). */
+const char *team_start(struct team *team, const char *socket, const char *engine,
+                       const struct geometry *g);
+
+/* Every rank maps the pool; `own` is the caller's mapping, borrowed. NULL, or why not. */
+const char *team_map(struct team *team, uint64_t pool, struct tern_pool *own);
+
+/* All ranks do these pages and then publish `step`. False if a rank process is gone. *ret_wrong:
+ * bytes that were not as they must be, over all ranks. */
+bool team_run(struct team *team, enum rank_work work, const struct page_job *jobs, uint32_t n,
+              uint64_t step, uint64_t *ret_wrong);
+
+void team_end(struct team *team);
+
+#endif

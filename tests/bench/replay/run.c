@@ -1,0 +1,259 @@
+/* A run: see run.h. The parent plays no part in the traffic: it starts everything, looks on, and
+ * counts pages through the daemons' admin sockets when both engines have closed all their sessions
+ * and before they leave. */
+#include "run.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "handover.h"
+#include "proc.h"
+#include "stats.h"
+
+#define LOOK_MS     50         /* between two looks at the engines */
+#define SAMPLE_NS   200000000u /* between two samples of page counts */
+#define EMPTY_MS    5000       /* for the last pages to become free */
+#define TOKEN_SPARE 65536      /* token blocks for what is fetched and retired meanwhile */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int sig)
+{
+    interrupted = sig;
+}
+
+/* Enough for every prefix of the workload, and for what each request in flight holds besides. */
+static uint32_t pages_needed(const struct run *r)
+{
+    const struct options *o = r->options;
+    uint64_t longest = r->survey.tokens_max / o->profile->page_tokens + 2;
+    uint64_t n = r->survey.unique_pages + 2 * o->concurrency * longest;
+
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static bool start_daemons(struct run *r)
+{
+    struct options *o = r->options;
+    struct geometry g;
+    uint64_t chunk = (o->profile->page_tokens + 63) / 64, sessions;
+    struct daemon_options d = {
+        .node = "prefill", .port = port_free(), .peer = "decode", .core = -1};
+
+    geometry_init(&g, o->profile, o->page_bytes, o->ranks, r->pool_pages);
+    sessions = (uint64_t)o->concurrency * 2 * (r->survey.tokens_max / 64 + 2 * chunk);
+    d.peer_port = port_free();
+    d.memory_bytes = (g.layout.bytes + (2u << 20)) & ~(uint64_t)4095;
+    d.regions = o->ranks;
+    d.page_bytes_min = g.region_bytes;
+    d.nodes = (uint64_t)r->pool_pages + 1024;
+    d.token_blocks = r->pool_pages * chunk + sessions + TOKEN_SPARE;
+    if (!tempdir_make(r->dir, sizeof r->dir, "tern-replay")) {
+        snprintf(r->why, sizeof r->why, "no temporary directory: %s", strerror(errno));
+        r->dir[0] = 0;
+        return false;
+    }
+    if (!daemon_start(&r->prefill, r->dir, &d, r->why))
+        return false;
+    d.node = "decode";
+    d.peer = "prefill";
+    d.corrupt_pages = o->corrupt;
+    d.peer_port = d.port;
+    d.port = port_free();
+    return daemon_start(&r->decode, r->dir, &d, r->why);
+}
+
+static bool open_admin(struct run *r, uint32_t side, const char *path)
+{
+    enum tern_err err = tern_connect(path, CALL_MS, &r->admin[side]);
+
+    if (err == TERN_OK)
+        return true;
+    snprintf(r->why, sizeof r->why, "%s: %s", path, tern_strerror(err));
+    return false;
+}
+
+static bool start_engines(struct run *r)
+{
+    int peer[2], control[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, peer) != 0)
+        return false;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0)
+            return false;
+        r->engine[i] = proc_fork();
+        if (r->engine[i] == 0) {
+            close(peer[1 - i]);
+            close(control[0]);
+            if (i == 1)
+                close(r->control[0]);
+            _exit(i == 0 ? prefill_main(r->options, r->board, r->pool_pages, peer[0], control[1])
+                         : decode_main(r->options, r->board, r->pool_pages, peer[1], control[1]));
+        }
+        close(control[1]);
+        r->control[i] = control[0];
+        if (r->engine[i] < 0)
+            return false;
+    }
+    close(peer[0]);
+    close(peer[1]);
+    return true;
+}
+
+bool run_start(struct run *r)
+{
+    struct options *o = r->options;
+    struct sigaction act = {.sa_handler = on_signal};
+
+    r->prefill.pid = r->decode.pid = r->engine[0] = r->engine[1] = -1;
+    r->control[0] = r->control[1] = -1;
+    r->daemons_ended = true;
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    if (!survey_run(&o->source, o->profile->page_tokens, &r->survey, r->why))
+        return false;
+    r->pool_pages = o->pool_pages ? o->pool_pages : pages_needed(r);
+    r->board = proc_shared(sizeof *r->board);
+    if (!r->board) {
+        snprintf(r->why, sizeof r->why, "no memory");
+        return false;
+    }
+    if (o->spawn) {
+        if (!start_daemons(r))
+            return false;
+        snprintf(o->prefill_socket, sizeof o->prefill_socket, "%s", r->prefill.socket);
+        snprintf(o->prefill_admin, sizeof o->prefill_admin, "%s", r->prefill.admin);
+        snprintf(o->decode_socket, sizeof o->decode_socket, "%s", r->decode.socket);
+        snprintf(o->decode_admin, sizeof o->decode_admin, "%s", r->decode.admin);
+    }
+    if (!start_engines(r)) { /* before we have connections of our own */
+        snprintf(r->why, sizeof r->why, "cannot start the engines: %s", strerror(errno));
+        return false;
+    }
+    if (!open_admin(r, 0, o->prefill_admin) || !open_admin(r, 1, o->decode_admin))
+        return false;
+    if (admin_status(r->admin[1], &r->before))
+        return true;
+    snprintf(r->why, sizeof r->why, "the decode daemon answers no status: %s",
+             tern_error_text(r->admin[1]));
+    return false;
+}
+
+static void sample_pages(struct run *r)
+{
+    struct daemon_status s;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t used;
+
+        if (!admin_status(r->admin[i], &s))
+            continue;
+        used = s.pages.session + s.pages.snapshot + s.pages.transfer;
+        if (used > r->peak_pages)
+            r->peak_pages = used;
+    }
+}
+
+static bool engine_lost(struct run *r, uint32_t i)
+{
+    static const char *const name[2] = {"prefill", "decode"};
+    const char *why = i == 0 ? r->board->prefill_why : r->board->decode_why;
+    int status = 0;
+
+    proc_wait(&r->engine[i], 2000, &status);
+    snprintf(r->why, sizeof r->why, "the %s engine ended: %s", name[i],
+             *why                  ? why
+             : WIFSIGNALED(status) ? strsignal(WTERMSIG(status))
+                                   : "it did not say why");
+    return false;
+}
+
+static void show(struct run *r)
+{
+    char note[64];
+    uint64_t done = counted(&r->board->finished) + counted(&r->board->prefill_failed);
+
+    snprintf(note, sizeof note, "%llu pages compared, %llu wrong bytes",
+             (unsigned long long)counted(&r->board->verified_pages),
+             (unsigned long long)counted(&r->board->wrong_bytes));
+    progress_show(&r->progress, done, note);
+}
+
+/* Until both engines have said that they are done. */
+static bool look_on(struct run *r)
+{
+    uint64_t sampled = 0;
+
+    while (!r->done[0] || !r->done[1]) {
+        struct pollfd fd[2];
+        char byte;
+
+        for (uint32_t i = 0; i < 2; i++)
+            fd[i] = (struct pollfd){.fd = r->done[i] ? -1 : r->control[i], .events = POLLIN};
+        if (interrupted) {
+            snprintf(r->why, sizeof r->why, "interrupted");
+            return false;
+        }
+        if (poll(fd, 2, LOOK_MS) < 0 && errno != EINTR)
+            return false;
+        for (uint32_t i = 0; i < 2; i++) {
+            if (!(fd[i].revents & (POLLIN | POLLHUP)))
+                continue;
+            if (!proc_recv(fd[i].fd, &byte, 1))
+                return engine_lost(r, i);
+            r->done[i] = true;
+        }
+        if (clock_ns() - sampled >= SAMPLE_NS) {
+            sampled = clock_ns();
+            sample_pages(r);
+        }
+        show(r);
+    }
+    return true;
+}
+
+bool run_play(struct run *r)
+{
+    uint64_t start = clock_ns();
+    bool ok;
+
+    progress_start(&r->progress, "requests", r->survey.requests);
+    ok = look_on(r);
+    r->elapsed_ns = clock_ns() - start;
+    progress_end(&r->progress);
+    sample_pages(r);
+    for (uint32_t i = 0; ok && i < 2; i++) {
+        ok = admin_empty(r->admin[i], EMPTY_MS, &r->after[i]);
+        if (!ok)
+            snprintf(r->why, sizeof r->why, "a daemon answers no evict: %s",
+                     tern_error_text(r->admin[i]));
+    }
+    return ok;
+}
+
+void run_finish(struct run *r)
+{
+    int status;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        if (r->control[i] >= 0)
+            close(r->control[i]); /* the engine's word to leave */
+        if (!proc_wait(&r->engine[i], r->done[i] ? 5000 : 0, &status))
+            proc_end(&r->engine[i]);
+        tern_destroy(r->admin[i]);
+    }
+    if (r->prefill.pid > 0)
+        r->daemons_ended = daemon_stop(&r->prefill) && r->daemons_ended;
+    if (r->decode.pid > 0)
+        r->daemons_ended = daemon_stop(&r->decode) && r->daemons_ended;
+    if (r->dir[0])
+        tempdir_remove(r->dir);
+}

@@ -1,0 +1,40 @@
+/* One run, seen from the parent: daemons, engines, the bar, the count at the end. */
+#ifndef REPLAY_RUN_H
+#define REPLAY_RUN_H
+
+#include "admin.h"
+#include "board.h"
+#include "options.h"
+#include "progress.h"
+#include "spawn.h"
+#include "survey.h"
+
+struct run {
+    struct options *options;
+    struct survey survey;
+    struct board *board; /* shared with the engines */
+    uint32_t pool_pages;
+    char dir[64]; /* of the daemons started here; "" for none */
+    struct daemon prefill, decode;
+    struct tern *admin[2]; /* prefill, decode; owned */
+    pid_t engine[2];
+    int control[2]; /* to the engines */
+    bool done[2];   /* the engine has finished its part and waits */
+    struct daemon_status before, after[2];
+    uint64_t peak_pages; /* in use on one daemon, as sampled */
+    uint64_t elapsed_ns;
+    struct progress progress;
+    bool daemons_ended; /* both by themselves with status 0, where they were started here */
+    char why[SPAWN_WHY_BYTES];
+};
+
+/* False with r->why: the run could not be made. run_finish is due in any case. */
+bool run_start(struct run *r);
+/* Plays it all and counts what is left. False with r->why. */
+bool run_play(struct run *r);
+void run_finish(struct run *r);
+
+/* The report on standard output; true if everything that was checked held. */
+bool report(struct run *r);
+
+#endif
