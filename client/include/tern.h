@@ -34,6 +34,7 @@ extern "C" {
 #define TERN_INFLIGHT_MAX        64 /* asynchronous requests of a connection that were not yet handed out by tern_poll */
 #define TERN_STEP_OPS_MAX        1024 /* operations of one tern_step */
 #define TERN_KEYS_MAX            1024 /* extra keys of one token list */
+#define TERN_ENGINE_NAME_MAX     47 /* bytes of an engine's name */
 #define TERN_ADMIN_JSON_MAX      (64u << 20) /* bytes of one admin answer */
 
 struct tern;      /* a connection; heap */
