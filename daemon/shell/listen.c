@@ -35,7 +35,8 @@ static bool is_socket(const char *path)
     return lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
 }
 
-enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why, size_t cap)
+enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,
+                          size_t cap)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     mode_t old;
@@ -48,7 +49,8 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
     }
     strcpy(addr.sun_path, path);
     if (answers(&addr)) {
-        snprintf(why, cap, "%s: another daemon answers there; stop it or choose another path", path);
+        snprintf(why, cap, "%s: another daemon answers there; stop it or choose another path",
+                 path);
         return TERN_CONFLICT;
     }
     if (is_socket(path))
@@ -58,7 +60,8 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
         snprintf(why, cap, "%s: %s", path, strerror(errno));
         return TERN_INTERNAL;
     }
-    /* The mode has to hold from the first instant: the file is made without any right for others. */
+    /* The mode has to hold from the first instant: the file is made without any right for others.
+     */
     old = umask(0177);
     bound = bind(l->fd, (struct sockaddr *)&addr, sizeof(addr));
     umask(old);
@@ -112,9 +115,8 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
         snprintf(why, cap, "listen %s:%s: %s", host ? host : "", service, strerror(errno));
         return TERN_INVALID;
     }
-    *ret_port = ntohs(got.ss_family == AF_INET6
-                          ? ((struct sockaddr_in6 *)(void *)&got)->sin6_port
-                          : ((struct sockaddr_in *)(void *)&got)->sin_port);
+    *ret_port = ntohs(got.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&got)->sin6_port
+                                                : ((struct sockaddr_in *)(void *)&got)->sin_port);
     return TERN_OK;
 }
 

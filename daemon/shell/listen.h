@@ -24,8 +24,10 @@ struct listener {
     uint32_t tag; /* the owner's: which tenant */
 };
 
-/* A stale socket file whose daemon is gone is replaced; one that still answers is CONFLICT. why: text. */
-enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why, size_t cap);
+/* A stale socket file whose daemon is gone is replaced; one that still answers is CONFLICT. why:
+ * text. */
+enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,
+                          size_t cap);
 /* host "" or NULL: all addresses. *ret_port: the port taken. */
 enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, uint16_t *ret_port,
                          char *why, size_t cap);

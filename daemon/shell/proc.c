@@ -24,7 +24,8 @@
 #define STAT_START_TIME 22   /* its field number */
 
 static const char why_namespace[] =
-    "the daemon cannot see this process (another pid namespace): run both in one, for instance with "
+    "the daemon cannot see this process (another pid namespace): run both in one, for instance "
+    "with "
     "--pid=host or hostPID: true, or with shareProcessNamespace in one pod";
 
 enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
@@ -92,8 +93,9 @@ static bool read_start_time(pid_t pid, uint64_t *ret)
     return parse_start_time(line, ret);
 }
 
-/* Without SO_PEERPIDFD: the pid may have been recycled between connect and now. If the connection is
- * still open after pidfd_open, the process that made it was there (or a child that took it over). */
+/* Without SO_PEERPIDFD: the pid may have been recycled between connect and now. If the connection
+ * is still open after pidfd_open, the process that made it was there (or a child that took it
+ * over). */
 static int pidfd_of(int sock, pid_t pid)
 {
     struct pollfd p = {.fd = sock, .events = POLLRDHUP};

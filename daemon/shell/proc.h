@@ -1,7 +1,7 @@
 /* The processes at the other end of our Unix sockets. One slot a process, however many connections
- * it has: known by pid and start time, held by a pidfd, so that a recycled pid is never mistaken for
- * it. A slot lives until the kernel has proved the exit; only then is the core told. Used by conn.c
- * and daemon.c, owner thread only, no allocation after proc_table_init. */
+ * it has: known by pid and start time, held by a pidfd, so that a recycled pid is never mistaken
+ * for it. A slot lives until the kernel has proved the exit; only then is the core told. Used by
+ * conn.c and daemon.c, owner thread only, no allocation after proc_table_init. */
 #ifndef SHELL_PROC_H
 #define SHELL_PROC_H
 
@@ -33,8 +33,8 @@ enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
                               void (*gone)(void *ctx, uint32_t slot), void *ctx);
 void proc_table_finish(struct proc_table *t);
 
-/* The process that connected `sock`. DENIED: it cannot be watched from here; BUSY: the table is full;
- * GONE: it has exited already. *ret_why: static, what to do about it. */
+/* The process that connected `sock`. DENIED: it cannot be watched from here; BUSY: the table is
+ * full; GONE: it has exited already. *ret_why: static, what to do about it. */
 enum tern_err proc_take(struct proc_table *t, int sock, uint32_t *ret_slot, const char **ret_why);
 
 /* The pid of a slot, for logs. */

@@ -21,7 +21,8 @@
 #define STREAM_IOV_MAX     32    /* chunks of one send */
 #define STREAM_FDS_MAX     2     /* descriptors beside one frame */
 #define STREAM_SMALL_BYTES 4096  /* a partial body up to this needs no borrowed buffer */
-#define STREAM_BIG_SHARE   8     /* big buffers that one share (a tenant, the admins, the peers) can hold */
+#define STREAM_BIG_SHARE                                                                           \
+    8 /* big buffers that one share (a tenant, the admins, the peers) can hold */
 
 struct stream;
 
@@ -58,11 +59,11 @@ struct stream {
     /* The frame that is arriving in pieces. */
     uint8_t head[FRAME_HEADER_BYTES];
     struct frame_header header;
-    uint32_t have;     /* of header and body */
-    uint32_t skip;     /* body bytes still to be thrown away */
-    uint32_t body_max; /* what this peer may send now; the owner sets it */
-    uint32_t share;    /* whose big buffers are counted */
-    uint8_t *body;     /* small, or a big one */
+    uint32_t have;       /* of header and body */
+    uint32_t skip;       /* body bytes still to be thrown away */
+    uint32_t body_max;   /* what this peer may send now; the owner sets it */
+    uint32_t share;      /* whose big buffers are counted */
+    uint8_t *body;       /* small, or a big one */
     uint64_t partial_ns; /* the frame has to be whole by then; 0: nothing is expected */
 
     /* What waits to be sent. */

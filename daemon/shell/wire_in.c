@@ -1,5 +1,5 @@
-/* Bodies to requests. See wire_in.h. What must stay true: nothing that came from a socket reaches the
- * core with a count above core/limits.h or an enum value outside its type. */
+/* Bodies to requests. See wire_in.h. What must stay true: nothing that came from a socket reaches
+ * the core with a count above core/limits.h or an enum value outside its type. */
 #include "shell/wire_in.h"
 
 #include <stdlib.h>
@@ -54,8 +54,8 @@ static void hash_field(XXH3_state_t *state, const char *text)
         XXH3_128bits_update(state, text, n);
 }
 
-/* Each field with its length before it, so that ("ab", "c") and ("a", "bc") differ. The same on every
- * daemon: peers name a namespace by this hash. */
+/* Each field with its length before it, so that ("ab", "c") and ("a", "bc") differ. The same on
+ * every daemon: peers name a namespace by this hash. */
 static struct namespace_id namespace_of(const Tern__Wire__Namespace *ns)
 {
     XXH3_state_t state;
@@ -71,7 +71,8 @@ static struct namespace_id namespace_of(const Tern__Wire__Namespace *ns)
     return (struct namespace_id){.hi = h.high64, .lo = h.low64};
 }
 
-static enum tern_err tokens_of(struct wire_in *w, const Tern__Wire__Tokens *t, struct req_tokens *ret)
+static enum tern_err tokens_of(struct wire_in *w, const Tern__Wire__Tokens *t,
+                               struct req_tokens *ret)
 {
     const void *tokens, *keys;
 
@@ -82,7 +83,7 @@ static enum tern_err tokens_of(struct wire_in *w, const Tern__Wire__Tokens *t, s
     TRY(wire_array(&w->budget, &t->keys, WIRE_KEY_BYTES, &keys, &ret->nkeys));
     ret->v = tokens;
     ret->keys = keys;
-    ret->base = t->base;
+    ret->base = t->kept;
     return TERN_OK;
 }
 
@@ -182,7 +183,8 @@ static enum tern_err step_of(struct wire_in *w, const Tern__Wire__Step *m, struc
 
 /* ---- the rest ---- */
 
-/* A name that is not in the configuration is the core's NONE: it answers INVALID with what to do. */
+/* A name that is not in the configuration is the core's NONE: it answers INVALID with what to do.
+ */
 static uint32_t peer_of(const struct wire_in *w, const char *name)
 {
     uint32_t slot = NONE;
@@ -222,9 +224,7 @@ enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, c
         return TERN_UNSUPPORTED;
     TRY(wire_decode(&w->budget, h->type, body, h->length, &msg));
     switch (h->type) {
-    case FRAME_ENGINE_JOIN:
-        ret->op = OP_ENGINE_JOIN;
-        return join_of(AS(EngineJoin), &ret->join);
+    case FRAME_ENGINE_JOIN: ret->op = OP_ENGINE_JOIN; return join_of(AS(EngineJoin), &ret->join);
     case FRAME_ENGINE_LEAVE:
         ret->op = OP_ENGINE_LEAVE;
         ret->trace_id = AS(EngineLeave)->trace_id;
@@ -269,7 +269,8 @@ enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, c
 
 /* ---- peer messages ---- */
 
-static enum tern_err peer_runs(struct wire_in *w, const Tern__Wire__PeerMsg *m, struct peer_msg *ret)
+static enum tern_err peer_runs(struct wire_in *w, const Tern__Wire__PeerMsg *m,
+                               struct peer_msg *ret)
 {
     if (m->n_runs > GROUPS_MAX)
         return TERN_MALFORMED;

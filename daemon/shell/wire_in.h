@@ -1,6 +1,7 @@
 /* Bodies to requests and peer messages: protobuf structs become the core's structs, token bytes are
- * used in place. Values that the core's types cannot hold (an unknown enum number, a name that is too
- * long) are refused here; everything else is the core's to judge. Called by request.c and link.c. */
+ * used in place. Values that the core's types cannot hold (an unknown enum number, a name that is
+ * too long) are refused here; everything else is the core's to judge. Called by request.c and
+ * link.c. */
 #ifndef SHELL_WIRE_IN_H
 #define SHELL_WIRE_IN_H
 
@@ -22,8 +23,9 @@ struct wire_in {
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);
 void wire_in_finish(struct wire_in *w);
 
-/* A request of an engine; its arrays live until the next call. conn and request_id are the caller's to
- * set. UNSUPPORTED: a frame type that no request has. MALFORMED: not such a message. INVALID: a value. */
+/* A request of an engine; its arrays live until the next call. conn and request_id are the caller's
+ * to set. UNSUPPORTED: a frame type that no request has. MALFORMED: not such a message. INVALID: a
+ * value. */
 enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
                               struct request *ret);
 

@@ -1,0 +1,494 @@
+/* Links between daemons. See link.h. What must stay true: the core hears LINK_UP once and LINK_DOWN
+ * once for each link that was up; no message reaches it from a node that is not configured, nor
+ * twice, nor out of order. */
+#include "shell/link.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/conn.h"
+#include "shell/daemon.h"
+#include "shell/log.h"
+#include "shell/wire_out.h"
+
+static struct link *link_of(struct stream *s)
+{
+    return (struct link *)(void *)((char *)s - offsetof(struct link, stream));
+}
+
+static bool outbound(const struct link *l)
+{
+    return l->slot < l->d->links.peers;
+}
+
+static const char *peer_name(const struct link *l)
+{
+    return l->peer == NONE ? "" : l->d->config->peers[l->peer].name;
+}
+
+const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation)
+{
+    static const char *const names[] = {"waiting", "dialling", "greeting", "up", "closing"};
+    const struct link *l = &d->links.v[peer];
+
+    *ret_incarnation = l->state == LINK_UP ? l->incarnation : 0;
+    return names[l->state];
+}
+
+/* ---- sending ---- */
+
+static bool send_message(struct link *l, uint16_t type, uint64_t request_id,
+                         const ProtobufCMessage *m)
+{
+    struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = request_id};
+    size_t n;
+
+    check(wire_encode(&h, m, HELLO_BODY_MAX, l->d->frame, FRAME_HEADER_BYTES + HELLO_BODY_MAX,
+                      &n) == TERN_OK);
+    return stream_put(&l->stream, l->d->frame, n, NULL, 0);
+}
+
+static void send_ping(struct link *l, uint16_t type, uint64_t request_id)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+
+    send_message(l, type, request_id, &m.base);
+}
+
+void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
+{
+    struct link *l = &d->links.v[slot];
+    const char *tenant = NULL;
+    size_t n;
+
+    if (l->state != LINK_UP)
+        return;
+    if (msg->kind == PEER_PULL_OPEN && msg->tenant < d->config->ntenants)
+        tenant = d->config->tenants[msg->tenant].name;
+    n = wire_out_peer_msg(msg, tenant, l->sent + 1, LINK_BODY_MAX, d->frame);
+    check(n > 0);
+    l->sent++;
+    stream_put(&l->stream, d->frame, n, NULL, 0);
+}
+
+/* ---- up and down ---- */
+
+static void pause_before_redial(struct link *l, uint64_t now_ns)
+{
+    uint64_t quarter;
+
+    if (l->pause_ns == 0 || (l->up_ns && now_ns - l->up_ns >= LINK_STEADY_NS))
+        l->pause_ns = LINK_REDIAL_MIN_NS;
+    else
+        l->pause_ns *= 2;
+    if (l->pause_ns > LINK_REDIAL_MAX_NS)
+        l->pause_ns = LINK_REDIAL_MAX_NS;
+    l->up_ns = 0;
+    quarter = l->pause_ns / 4;
+    l->redial_ns = now_ns + l->pause_ns - quarter + prng_u64(&l->d->links.prng) % (2 * quarter);
+}
+
+static void up(struct link *l, uint64_t incarnation, uint32_t data_port)
+{
+    struct event ev = {.kind = EV_LINK_UP, .link = {.link = l->slot, .incarnation = incarnation}};
+    struct daemon *d = l->d;
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof(addr);
+
+    if (outbound(l)) {
+        memset(&addr, 0, sizeof(addr));
+        if (data_port == 0 || data_port > UINT16_MAX ||
+            getpeername(l->stream.fd, (struct sockaddr *)&addr, &len) != 0) {
+            stream_close(&l->stream, "the peer names no data port");
+            return;
+        }
+        if (addr.ss_family == AF_INET6)
+            ((struct sockaddr_in6 *)(void *)&addr)->sin6_port = htons((uint16_t)data_port);
+        else
+            ((struct sockaddr_in *)(void *)&addr)->sin_port = htons((uint16_t)data_port);
+        if (xfer_link_up(d->xfer, l->slot, (struct sockaddr *)&addr, len, incarnation) != TERN_OK) {
+            stream_close(&l->stream, "the data path to the peer cannot be opened");
+            return;
+        }
+    }
+    l->state = LINK_UP;
+    l->incarnation = incarnation;
+    l->up_ns = l->heard_ns = l->pinged_ns = io_now_ns();
+    l->stream.body_max = LINK_BODY_MAX;
+    log_event(LEVEL_INFO, "link_up", "link=%u peer=%s dir=%s incarnation=%016" PRIx64, l->slot,
+              peer_name(l), outbound(l) ? "out" : "in", incarnation);
+    daemon_event(d, &ev);
+}
+
+static void on_closed(struct stream *s, const char *why)
+{
+    struct link *l = link_of(s);
+    struct daemon *d = l->d;
+    bool known = l->state == LINK_UP;
+    struct event ev = {.kind = EV_LINK_DOWN, .link = {.link = l->slot}};
+
+    l->state = LINK_CLOSED;
+    log_event(LEVEL_INFO, "link_down", "link=%u peer=%s dir=%s reason=%s", l->slot, peer_name(l),
+              outbound(l) ? "out" : "in", why);
+    if (!known)
+        return;
+    if (outbound(l))
+        xfer_link_down(d->xfer, l->slot);
+    if (d->stepping)
+        daemon_later(d, &ev);
+    else
+        daemon_event(d, &ev);
+}
+
+static void on_finished(struct stream *s)
+{
+    struct link *l = link_of(s);
+
+    l->state = LINK_IDLE;
+    if (outbound(l))
+        pause_before_redial(l, io_now_ns());
+    else
+        l->peer = NONE;
+}
+
+void link_close(struct daemon *d, uint32_t slot, const char *why)
+{
+    struct link *l = &d->links.v[slot];
+
+    if (l->state == LINK_GREETING || l->state == LINK_UP)
+        stream_close(&l->stream, why);
+}
+
+/* ---- greetings ---- */
+
+static void send_hello(struct link *l)
+{
+    struct daemon *d = l->d;
+    Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
+
+    m.has_version_min = m.has_version_max = m.has_incarnation = m.has_data_port = true;
+    m.version_min = WIRE_VERSION_MIN;
+    m.version_max = WIRE_VERSION;
+    m.node = (char *)(uintptr_t)d->config->node;
+    m.incarnation = d->incarnation;
+    m.data_port = d->data_port;
+    send_message(l, FRAME_PEER_HELLO, 1, &m.base);
+}
+
+static void answer_hello(struct link *l, uint64_t request_id, enum tern_err err, const char *text,
+                         uint32_t version)
+{
+    struct daemon *d = l->d;
+    Tern__Wire__PeerHelloReply m = TERN__WIRE__PEER_HELLO_REPLY__INIT;
+    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+
+    status.has_err = true;
+    status.err = err;
+    status.text = *text ? (char *)(uintptr_t)text : NULL;
+    m.status = err == TERN_OK ? NULL : &status;
+    if (err == TERN_OK) {
+        m.has_version = m.has_incarnation = m.has_data_port = true;
+        m.version = version;
+        m.node = (char *)(uintptr_t)d->config->node;
+        m.incarnation = d->incarnation;
+        m.data_port = d->data_port;
+    }
+    send_message(l, FRAME_PEER_HELLO_REPLY, request_id, &m.base);
+}
+
+/* A peer that was cut off dials again before we notice: what it had counts no more. */
+static void replace_older(struct link *l)
+{
+    struct links *ls = &l->d->links;
+
+    for (uint32_t i = ls->peers; i < ls->n; i++) {
+        struct link *other = &ls->v[i];
+
+        if (other != l && other->state == LINK_UP && other->peer == l->peer)
+            stream_close(&other->stream, "its node connected anew");
+    }
+}
+
+static void greeted(struct link *l, const struct frame_header *h, const uint8_t *body)
+{
+    const Tern__Wire__PeerHello *m;
+    const ProtobufCMessage *msg;
+    const char *text = "";
+    uint32_t version = 0, peer = NONE;
+    enum tern_err err;
+
+    if (h->type != FRAME_PEER_HELLO || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
+        stream_close(&l->stream, "a peer says hello first");
+        return;
+    }
+    m = (const Tern__Wire__PeerHello *)(const void *)msg;
+    err = wire_negotiate(m->version_min, m->version_max, &version);
+    if (err != TERN_OK) {
+        text = "no version in common: update the older daemon";
+    } else if (!m->node || config_peer_slot(l->d->config, m->node, &peer) != TERN_OK) {
+        err = TERN_DENIED;
+        text = "this node is not among the peers that are configured here";
+    }
+    answer_hello(l, h->request_id, err, text, version);
+    if (err != TERN_OK) {
+        stream_finish(&l->stream, text);
+        return;
+    }
+    l->peer = peer;
+    replace_older(l);
+    if (l->stream.state == STREAM_OPEN)
+        up(l, m->incarnation, m->data_port);
+}
+
+static void hello_answered(struct link *l, const struct frame_header *h, const uint8_t *body)
+{
+    const Tern__Wire__PeerHelloReply *m;
+    const ProtobufCMessage *msg;
+
+    if (h->type != FRAME_PEER_HELLO_REPLY || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
+        stream_close(&l->stream, "the peer does not answer hello");
+        return;
+    }
+    m = (const Tern__Wire__PeerHelloReply *)(const void *)msg;
+    if (m->status && m->status->err != TERN_OK) {
+        log_event(LEVEL_WARN, "peer_refused", "peer=%s err=%s text=%s", peer_name(l),
+                  err_name((enum tern_err)m->status->err), m->status->text ? m->status->text : "");
+        stream_close(&l->stream, "the peer refused us");
+    } else if (!m->node || strcmp(m->node, peer_name(l)) != 0) {
+        log_event(LEVEL_WARN, "peer_mismatch", "peer=%s node=%s", peer_name(l),
+                  m->node ? m->node : "");
+        stream_close(&l->stream, "another node answers at the peer's address");
+    } else {
+        up(l, m->incarnation, m->data_port);
+    }
+}
+
+/* ---- messages ---- */
+
+static void message(struct link *l, const struct frame_header *h, const uint8_t *body)
+{
+    struct daemon *d = l->d;
+    struct event ev = {.kind = EV_PEER_MSG};
+    uint64_t sequence;
+
+    if (wire_in_peer_msg(&d->in, h, body, d->config->peers[l->peer].tenants, &ev.peer.msg,
+                         &sequence) != TERN_OK) {
+        stream_close(&l->stream, "a message that cannot be read");
+        return;
+    }
+    if (sequence != l->received + 1) {
+        stream_close(&l->stream, "a message was repeated or skipped");
+        return;
+    }
+    l->received = sequence;
+    ev.peer.link = l->slot;
+    daemon_event(d, &ev);
+}
+
+static void on_frame(struct stream *s, const struct frame_header *h, const uint8_t *body)
+{
+    struct link *l = link_of(s);
+
+    if (l->state == LINK_GREETING) {
+        if (outbound(l))
+            hello_answered(l, h, body);
+        else
+            greeted(l, h, body);
+        return;
+    }
+    l->heard_ns = io_now_ns();
+    switch (h->type) {
+    case FRAME_PEER_MSG: message(l, h, body); break;
+    case FRAME_PING: send_ping(l, FRAME_PING_REPLY, h->request_id); break;
+    case FRAME_PING_REPLY: break;
+    default: stream_close(s, "a frame that no peer sends"); break;
+    }
+}
+
+static void on_refused(struct stream *s, const struct frame_header *h)
+{
+    (void)h;
+    stream_close(s, "as many large messages are arriving as peers may send at a time");
+}
+
+static const struct stream_ops link_stream_ops = {
+    .frame = on_frame, .refused = on_refused, .closed = on_closed, .finished = on_finished};
+
+static void open_stream(struct link *l, int fd)
+{
+    int one = 1;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    l->state = LINK_GREETING;
+    l->sent = l->received = l->pings = 0;
+    l->incarnation = 0;
+    stream_open(&l->stream, l->d->streams, &link_stream_ops, fd, l->d->config->ntenants + 1,
+                HELLO_BODY_MAX, LINK_CHUNKS_MAX);
+}
+
+/* ---- dialling ---- */
+
+static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct link *l = (struct link *)(void *)((char *)op - offsetof(struct link, dial));
+    int fd = l->dial_fd;
+
+    (void)flags;
+    (void)buffer;
+    l->dial_fd = -1;
+    if (res < 0) {
+        close(fd);
+        l->state = LINK_IDLE;
+        l->next_addr++;
+        pause_before_redial(l, io_now_ns());
+        log_event(LEVEL_DEBUG, "dial_failed", "peer=%s errno=%d pause_ms=%u", peer_name(l), -res,
+                  (unsigned)(l->pause_ns / 1000000));
+        return;
+    }
+    open_stream(l, fd);
+    send_hello(l);
+}
+
+static void dial(struct link *l, uint64_t now_ns)
+{
+    uint32_t i = l->next_addr % l->naddrs;
+
+    l->dial_fd = socket(l->addr[i].ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (l->dial_fd < 0) {
+        pause_before_redial(l, now_ns);
+        return;
+    }
+    l->state = LINK_DIALLING;
+    l->give_up_ns = now_ns + LINK_DIAL_NS;
+    l->dial.done = dial_done;
+    io_connect(l->d->io, &l->dial, l->dial_fd, (struct sockaddr *)&l->addr[i], l->addr_len[i]);
+}
+
+static void tick_up(struct link *l, uint64_t now_ns)
+{
+    if (now_ns - l->heard_ns >= LINK_SILENT_NS) {
+        stream_close(&l->stream, "silent for too long");
+    } else if (outbound(l) && now_ns - l->pinged_ns >= LINK_PING_NS) {
+        l->pinged_ns = now_ns;
+        send_ping(l, FRAME_PING, ++l->pings);
+    }
+}
+
+void links_tick(struct daemon *d, uint64_t now_ns)
+{
+    struct links *ls = &d->links;
+
+    listen_tick(&ls->listener, now_ns);
+    for (uint32_t i = 0; i < ls->n; i++) {
+        struct link *l = &ls->v[i];
+
+        if (l->state == LINK_UP)
+            tick_up(l, now_ns);
+        else if (l->state == LINK_IDLE && outbound(l) && now_ns >= l->redial_ns)
+            dial(l, now_ns);
+        else if (l->state == LINK_DIALLING && now_ns >= l->give_up_ns) {
+            l->give_up_ns = UINT64_MAX;
+            io_cancel(d->io, &l->dial);
+        }
+    }
+}
+
+/* ---- the beginning and the end ---- */
+
+static void accepted(struct listener *listener, int fd)
+{
+    struct daemon *d = listener->ctx;
+    struct links *ls = &d->links;
+
+    for (uint32_t i = ls->peers; i < ls->n; i++) {
+        if (ls->v[i].state == LINK_IDLE) {
+            open_stream(&ls->v[i], fd);
+            return;
+        }
+    }
+    log_event(LEVEL_WARN, "link_limit", "inbound=%u", ls->n - ls->peers);
+    close(fd);
+}
+
+/* Names are resolved once, at start: a resolver allocates, and may take its time. */
+static enum tern_err resolve(struct link *l, const struct config_peer *peer, char *why, size_t cap)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    char service[8];
+    int rc;
+
+    snprintf(service, sizeof(service), "%u", peer->address.port);
+    rc = getaddrinfo(peer->address.host, service, &hints, &list);
+    if (rc != 0) {
+        snprintf(why, cap, "peer %s: %s: %s", peer->name, peer->address.host, gai_strerror(rc));
+        return TERN_INVALID;
+    }
+    for (struct addrinfo *a = list; a && l->naddrs < LINK_ADDRS_MAX; a = a->ai_next) {
+        memcpy(&l->addr[l->naddrs], a->ai_addr, a->ai_addrlen);
+        l->addr_len[l->naddrs++] = a->ai_addrlen;
+    }
+    freeaddrinfo(list);
+    return TERN_OK;
+}
+
+enum tern_err links_init(struct daemon *d, char *why, size_t cap)
+{
+    struct links *ls = &d->links;
+
+    ls->listener.fd = -1;
+    ls->peers = d->config->npeers;
+    ls->n = d->limits.links;
+    check(d->limits.peers == ls->peers && ls->n >= ls->peers);
+    prng_init(&ls->prng, d->incarnation);
+    if (ls->n == 0)
+        return TERN_OK;
+    ls->v = calloc(ls->n, sizeof(*ls->v));
+    if (!ls->v) {
+        snprintf(why, cap, "no memory for %u links", ls->n);
+        return TERN_INTERNAL;
+    }
+    for (uint32_t i = 0; i < ls->n; i++) {
+        ls->v[i].d = d;
+        ls->v[i].slot = i;
+        ls->v[i].peer = i < ls->peers ? i : NONE;
+        ls->v[i].dial_fd = -1;
+        if (i < ls->peers)
+            TRY(resolve(&ls->v[i], &d->config->peers[i], why, cap));
+    }
+    return TERN_OK;
+}
+
+enum tern_err links_listen(struct daemon *d, char *why, size_t cap)
+{
+    const struct config_endpoint *at = &d->config->listen;
+
+    if (!at->host[0])
+        return TERN_OK;
+    TRY(listen_tcp(&d->links.listener, at->host, at->port, &d->control_port, why, cap));
+    listen_start(&d->links.listener, d->io, accepted, d, 0);
+    return TERN_OK;
+}
+
+void links_finish(struct daemon *d)
+{
+    struct links *ls = &d->links;
+
+    listen_stop(&ls->listener);
+    for (uint32_t i = 0; ls->v && i < ls->n; i++) {
+        if (ls->v[i].dial_fd >= 0)
+            close(ls->v[i].dial_fd);
+        if (ls->v[i].state >= LINK_GREETING)
+            close(ls->v[i].stream.fd);
+    }
+    free(ls->v);
+    ls->v = NULL;
+}

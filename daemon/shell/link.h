@@ -1,0 +1,74 @@
+/* Control connections between daemons, over TCP. Links [0, peers) are ours to the configured peers:
+ * we dial them, again and again with a capped, jittered pause. Links above are theirs to us: each
+ * names its node, which has to be one that is configured. A link's slot is its id in the core and
+ * in the transfer seam. Messages are numbered; one that is repeated or skipped ends the link. Owner
+ * thread only. */
+#ifndef SHELL_LINK_H
+#define SHELL_LINK_H
+
+#include <sys/socket.h>
+
+#include "base/prng.h"
+#include "core/core.h"
+#include "shell/listen.h"
+#include "shell/stream.h"
+
+#define LINK_BODY_MAX   (FRAME_BODY_MAX + (128u << 10)) /* a PULL_OPEN with its tokens and keys */
+#define LINK_CHUNKS_MAX 256 /* of 16 KiB: messages that wait for one peer */
+#define LINK_ADDRS_MAX  4   /* of one peer's name */
+#define LINK_REDIAL_MIN_NS                                                                         \
+    100000000u /* the first pause; doubled up to the cap, plus or minus a quarter */
+#define LINK_REDIAL_MAX_NS 5000000000u
+#define LINK_DIAL_NS       5000000000u /* a connect that takes longer is given up */
+#define LINK_PING_NS       1000000000u /* the dialling side asks that often */
+#define LINK_SILENT_NS     5000000000u /* a link that says nothing for so long is down */
+#define LINK_STEADY_NS     5000000000u /* up for so long: the next pause starts small again */
+
+struct daemon;
+
+enum link_state {
+    LINK_IDLE = 0, /* outbound: waits for redial_ns; inbound: free */
+    LINK_DIALLING,
+    LINK_GREETING, /* connected; a hello is due */
+    LINK_UP,       /* the core knows it */
+    LINK_CLOSED,   /* the ring still holds it */
+};
+
+struct link {
+    struct stream stream;
+    struct daemon *d;
+    enum link_state state;
+    uint32_t slot,
+        peer; /* peer: index in the configuration; NONE until an inbound link said its name */
+    uint64_t incarnation, sent, received; /* sent, received: sequence numbers */
+    uint64_t heard_ns, pinged_ns, up_ns;
+    uint64_t pings;
+
+    /* Outbound only. */
+    struct io_op dial;
+    int dial_fd;
+    uint64_t redial_ns, pause_ns, give_up_ns;
+    struct sockaddr_storage addr[LINK_ADDRS_MAX];
+    socklen_t addr_len[LINK_ADDRS_MAX];
+    uint32_t naddrs, next_addr;
+};
+
+struct links {
+    struct link *v; /* owned */
+    uint32_t n, peers;
+    struct listener listener;
+    struct prng prng;
+};
+
+enum tern_err links_init(struct daemon *d, char *why, size_t cap);
+enum tern_err links_listen(struct daemon *d, char *why, size_t cap);
+void links_tick(struct daemon *d, uint64_t now_ns);
+void links_finish(struct daemon *d);
+
+void link_send(struct daemon *d, uint32_t slot,
+               const struct peer_msg *msg); /* dropped unless it is up */
+void link_close(struct daemon *d, uint32_t slot, const char *why);
+/* Of the outbound link to that peer, for operators; ctx: the daemon. */
+const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
+
+#endif

@@ -1,0 +1,285 @@
+/* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
+ * made by admin.c; evict, drain and tape are here. What must stay true: a tenant is told about
+ * itself alone. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/admin.h"
+#include "shell/daemon.h"
+#include "shell/log.h"
+
+#define PIECE_BYTES    32768 /* of JSON in one frame */
+#define PIECE_OVERHEAD 64    /* of the message around it, at most */
+
+/* ---- answers ---- */
+
+/* Sends d->text, in as many frames as it needs. */
+static void send_text(struct daemon *d, struct conn *c, uint16_t type, uint64_t request_id,
+                      size_t n)
+{
+    uint32_t body_max = d->config->frame_body_max;
+    size_t piece =
+        PIECE_BYTES + PIECE_OVERHEAD <= body_max ? PIECE_BYTES : body_max - PIECE_OVERHEAD;
+    size_t at = 0;
+
+    do {
+        Tern__Wire__AdminReply m = TERN__WIRE__ADMIN_REPLY__INIT;
+        struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = request_id};
+        size_t len = n - at < piece ? n - at : piece, frame;
+        char kept = d->text[at + len];
+
+        d->text[at + len] = '\0';
+        m.json = d->text + at;
+        m.has_more = true;
+        m.more = at + len < n;
+        check(wire_encode(&h, &m.base, body_max, d->frame, FRAME_HEADER_BYTES + (size_t)body_max,
+                          &frame) == TERN_OK);
+        d->text[at + len] = kept;
+        at += len;
+        if (!conn_send(c, frame, NULL, 0))
+            return;
+    } while (at < n);
+}
+
+static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
+{
+    return link_state_name(ctx, peer, ret_incarnation);
+}
+
+static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
+{
+    struct daemon *d = ctx;
+    struct pool_view view;
+    const struct pool_watch *w;
+
+    if (pool >= d->limits.pools || group >= GROUPS_MAX)
+        return NULL;
+    w = &d->pools[pool];
+    if (!core_pool_view(d->core, pool, &view) || view.id.gen != w->gen || !w->names[group][0])
+        return NULL;
+    return w->names[group];
+}
+
+static enum tern_err describe(struct daemon *d, const char *command, char *const *args,
+                              size_t nargs, uint32_t tenant, size_t *ret_n)
+{
+    struct text_out out;
+    struct admin_ctx ctx = {
+        .core = d->core,
+        .config = d->config,
+        .start_ns = d->start_ns,
+        .now_ns = io_now_ns(),
+        .conns = d->conns.open,
+        .listen_port = d->control_port,
+        .data_port = d->data_port,
+        .peer_state = peer_state,
+        .group_name = group_name,
+        .ctx = d,
+    };
+
+    mem_stats(d->mem, &ctx.mem);
+    if (d->xfer)
+        xfer_stats(d->xfer, &ctx.xfer);
+    io_stats(d->io, &ctx.io);
+    if (d->tape)
+        tape_stats(d->tape, &ctx.tape);
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    TRY(admin_answer(&ctx, command, args, nargs, tenant, &out));
+    *ret_n = out.len;
+    return TERN_OK;
+}
+
+/* ---- arguments: key=value ---- */
+
+static const char *argument(const Tern__Wire__Admin *m, const char *key)
+{
+    size_t n = strlen(key);
+
+    for (size_t i = 0; i < m->n_args; i++) {
+        if (strncmp(m->args[i], key, n) == 0 && m->args[i][n] == '=')
+            return m->args[i] + n + 1;
+    }
+    return NULL;
+}
+
+/* An absent argument leaves *ret. */
+static enum tern_err number(const Tern__Wire__Admin *m, const char *key, uint32_t *ret)
+{
+    const char *text = argument(m, key);
+    unsigned long v;
+    char *end;
+
+    if (!text)
+        return TERN_OK;
+    v = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || v > UINT32_MAX)
+        return TERN_INVALID;
+    *ret = (uint32_t)v;
+    return TERN_OK;
+}
+
+/* ---- tape ---- */
+
+static enum tern_err write_tape(const struct daemon *d, const char *path, bool tokens)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    enum tern_err err;
+
+    if (fd < 0)
+        return TERN_DISK;
+    err = tape_dump(d->tape, fd, tokens);
+    if (close(fd) != 0 && err == TERN_OK)
+        err = TERN_DISK;
+    return err;
+}
+
+void operator_dump_tape(const struct daemon *d)
+{
+    if (d->tape && d->config->tape_file[0])
+        write_tape(d, d->config->tape_file, d->config->tape_tokens);
+}
+
+static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+                                  const char **ret_text)
+{
+    const char *path = argument(m, "path"), *tokens = argument(m, "tokens");
+    bool keep = d->config->tape_tokens || (tokens && strcmp(tokens, "1") == 0);
+    struct tape_stats stats;
+    struct text_out out;
+
+    if (!path)
+        path = d->config->tape_file;
+    *ret_text = "this daemon records no tape: set tape.bytes";
+    if (!d->tape)
+        return TERN_UNSUPPORTED;
+    *ret_text = "the tape file cannot be written: it is the daemon that writes it, give it a path "
+                "that it may";
+    TRY(write_tape(d, path, keep));
+    tape_stats(d->tape, &stats);
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&out, NULL);
+    text_str(&out, "path", path);
+    text_u64(&out, "recorded", stats.recorded);
+    text_u64(&out, "dropped", stats.dropped);
+    text_bool(&out, "complete", stats.dropped == 0);
+    text_bool(&out, "tokens_kept", keep);
+    text_object_end(&out);
+    *ret_n = out.len;
+    return TERN_OK;
+}
+
+/* ---- drain, evict ---- */
+
+static size_t drain_command(struct daemon *d)
+{
+    struct core_view view;
+    struct text_out out;
+
+    daemon_drain(d);
+    core_view(d->core, &view);
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&out, NULL);
+    text_bool(&out, "draining", true);
+    text_u64(&out, "sessions", view.sessions);
+    text_u64(&out, "drain_ms", d->config->deadlines.drain_ms);
+    text_object_end(&out);
+    return out.len;
+}
+
+/* The answer comes back through operator_reply. */
+static enum tern_err evict_command(struct daemon *d, struct conn *c, const struct frame_header *h,
+                                   const Tern__Wire__Admin *m, const char **ret_text)
+{
+    struct event ev = {.kind = EV_REQUEST};
+    uint32_t pool = NONE, nodes = 0;
+    struct pool_view view;
+
+    *ret_text = "evict [pool=SLOT] [nodes=COUNT]";
+    TRY(number(m, "pool", &pool));
+    TRY(number(m, "nodes", &nodes));
+    ev.request.op = OP_EVICT;
+    ev.request.conn = c->slot;
+    ev.request.request_id = h->request_id;
+    ev.request.evict.pool = (struct id){.slot = NONE};
+    ev.request.evict.nodes = nodes;
+    if (pool != NONE) {
+        *ret_text = "no pool is open in that slot";
+        if (pool >= d->limits.pools || !core_pool_view(d->core, pool, &view))
+            return TERN_GONE;
+        ev.request.evict.pool = view.id;
+    }
+    daemon_event(d, &ev);
+    return TERN_OK;
+}
+
+void operator_reply(struct daemon *d, struct conn *c, const struct reply *r)
+{
+    struct frame_header h = {.type = FRAME_ADMIN, .request_id = r->request_id};
+    struct text_out out;
+
+    if (r->err != TERN_OK || r->op != OP_EVICT) {
+        conn_send_status(c, &h, r->err, r->text);
+        return;
+    }
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&out, NULL);
+    text_u64(&out, "nodes", r->evict.nodes);
+    text_u64(&out, "pages", r->evict.pages);
+    text_object_end(&out);
+    send_text(d, c, FRAME_ADMIN_REPLY, r->request_id, out.len);
+}
+
+/* ---- requests ---- */
+
+static void answer(struct daemon *d, struct conn *c, const struct frame_header *h,
+                   enum tern_err err, const char *text, size_t n)
+{
+    if (err != TERN_OK)
+        conn_send_status(c, h, err, text);
+    else
+        send_text(d, c, (uint16_t)(h->type + 1), h->request_id, n);
+}
+
+static void admin_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+                          const Tern__Wire__Admin *m)
+{
+    const char *command = m->command ? m->command : "", *text = "";
+    enum tern_err err = TERN_OK;
+    size_t n = 0;
+
+    if (strcmp(command, "evict") == 0) {
+        err = evict_command(d, c, h, m, &text);
+        if (err != TERN_OK)
+            answer(d, c, h, err, text, 0);
+        return;
+    }
+    if (strcmp(command, "drain") == 0)
+        n = drain_command(d);
+    else if (strcmp(command, "tape") == 0)
+        err = tape_command(d, m, &n, &text);
+    else
+        err = describe(d, command, m->args, m->n_args, NONE, &n);
+    answer(d, c, h, err, text, n);
+}
+
+void operator_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+                      const uint8_t *body)
+{
+    const ProtobufCMessage *msg;
+    enum tern_err err = wire_in_message(&d->in, h, body, &msg);
+    size_t n = 0;
+
+    if (err != TERN_OK) {
+        conn_send_status(c, h, err, "");
+        stream_finish(&c->stream, "malformed body");
+    } else if (h->type == FRAME_ADMIN) {
+        admin_request(d, c, h, (const Tern__Wire__Admin *)(const void *)msg);
+    } else {
+        err = describe(d, "status", NULL, 0, c->tenant, &n);
+        answer(d, c, h, err, "", n);
+    }
+}
