@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/check.h"
 #include "base/hash.h"
 
 #define SAMPLE_BYTES (4u << 20)
+#define PAGE         4096u
 #define FIELD_BYTES  48u /* whole tokens, references and keys */
 
 const uint16_t rig_wire_types[] = {FRAME_HELLO,        FRAME_HELLO_REPLY,
@@ -182,4 +184,73 @@ void rig_put_nested(struct rig_bytes *b, uint32_t field, size_t depth)
         rig_put_varint(b, inner[d - 1]);
     }
     free(inner);
+}
+
+uint8_t *rig_guarded(size_t n)
+{
+    size_t whole = (n + PAGE - 1) / PAGE * PAGE;
+    uint8_t *p =
+        mmap(NULL, whole + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    check(p != MAP_FAILED);
+    check(mprotect(p + whole, PAGE, PROT_NONE) == 0);
+    return p + whole - n;
+}
+
+void rig_release(uint8_t *p, size_t n)
+{
+    size_t whole = (n + PAGE - 1) / PAGE * PAGE;
+
+    munmap(p + n - whole, whole + PAGE);
+}
+
+struct budget rig_budget;
+uint8_t *rig_frame;
+
+int rig_wire_set_up(void **state)
+{
+    size_t n = BUDGET_BYTES(FRAME_BODY_MAX);
+
+    (void)state;
+    budget_init(&rig_budget, rig_guarded(n), n);
+    rig_frame = rig_guarded(RIG_FRAME_CAP);
+    return 0;
+}
+
+size_t rig_wire_encode(uint16_t type, const ProtobufCMessage *msg)
+{
+    struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = 1}, back;
+    size_t n = 0;
+
+    check(wire_encode(&h, msg, FRAME_BODY_MAX, rig_frame, RIG_FRAME_CAP, &n) == TERN_OK);
+    check(frame_decode(rig_frame, FRAME_BODY_MAX, &back) == TERN_OK);
+    check(back.length + FRAME_HEADER_BYTES == n && back.type == type);
+    return back.length;
+}
+
+enum tern_err rig_wire_decode(uint16_t type, const void *bytes, size_t n,
+                              const ProtobufCMessage **ret)
+{
+    uint8_t *body = rig_guarded(n ? n : 1);
+    const ProtobufCMessage *msg = NULL;
+    enum tern_err err;
+
+    memcpy(body, bytes, n);
+    err = wire_decode(&rig_budget, type, body, n, &msg);
+    check(rig_budget.used <= BUDGET_BYTES(n));
+    rig_release(body, n ? n : 1);
+    check((msg != NULL) == (err == TERN_OK));
+    if (ret && msg)
+        *ret = msg;
+    return err;
+}
+
+enum tern_err rig_wire_decode_message(uint16_t type, const void *msg)
+{
+    return rig_wire_decode(type, rig_frame + FRAME_HEADER_BYTES, rig_wire_encode(type, msg), NULL);
+}
+
+enum tern_err rig_wire_decode_bytes(uint16_t type, const struct rig_bytes *b)
+{
+    return rig_wire_decode(type, b->v, b->n, NULL);
 }

@@ -15,6 +15,24 @@ extern const uint16_t rig_wire_types[];
  * field's place. */
 const ProtobufCMessage *rig_wire_sample(uint16_t type, uint64_t seed, size_t repeat);
 
+/* Memory of n bytes that ends where a page without access begins. */
+uint8_t *rig_guarded(size_t n);
+void rig_release(uint8_t *p, size_t n);
+
+/* For FRAME_BODY_MAX; ends at a guard page. Made by rig_wire_set_up (a cmocka group set-up). */
+extern struct budget rig_budget;
+extern uint8_t *rig_frame; /* RIG_FRAME_CAP bytes, filled by rig_wire_encode */
+#define RIG_FRAME_CAP (FRAME_HEADER_BYTES + FRAME_BODY_MAX)
+int rig_wire_set_up(void **state);
+
+/* Encodes into rig_frame; returns the body's bytes. */
+size_t rig_wire_encode(uint16_t type, const ProtobufCMessage *msg);
+/* Decodes from memory that ends at a guard page and is gone afterwards: a message never points into
+ * its body. Whatever the answer is, the budget must have held. */
+enum tern_err rig_wire_decode(uint16_t type, const void *bytes, size_t n,
+                              const ProtobufCMessage **ret);
+enum tern_err rig_wire_decode_message(uint16_t type, const void *msg);
+
 /* A growing byte string with protobuf's encodings. */
 struct rig_bytes {
     uint8_t *v; /* owned */
@@ -29,5 +47,6 @@ void rig_put_uint(struct rig_bytes *b, uint32_t field, uint64_t v);
 void rig_put_field(struct rig_bytes *b, uint32_t field, const void *bytes, size_t n);
 /* `depth` submessages of field `field`, each inside the one before. */
 void rig_put_nested(struct rig_bytes *b, uint32_t field, size_t depth);
+enum tern_err rig_wire_decode_bytes(uint16_t type, const struct rig_bytes *b);
 
 #endif

@@ -5,38 +5,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <cmocka.h>
 
 #include "base/prng.h"
 #include "proto/frame.h"
+#include "rig_wire.h"
 
 #define BODY_MAX   300u
 #define BUF_BYTES  (FRAME_HEADER_BYTES + BODY_MAX)
 #define FRAMES_MAX 64
-#define PAGE       4096u
-
-/* Memory of n bytes that ends where a page without access begins. */
-static uint8_t *guarded(size_t n)
-{
-    size_t whole = (n + PAGE - 1) / PAGE * PAGE;
-    uint8_t *p =
-        mmap(NULL, whole + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    assert_true(p != MAP_FAILED);
-    assert_int_equal(mprotect(p + whole, PAGE, PROT_NONE), 0);
-    return p + whole - n;
-}
-
-static void release(uint8_t *p, size_t n)
-{
-    size_t whole = (n + PAGE - 1) / PAGE * PAGE;
-
-    munmap(p + n - whole, whole + PAGE);
-}
 
 struct stream {
     uint8_t bytes[FRAMES_MAX * BUF_BYTES];
@@ -76,7 +55,7 @@ static void expect_frame(const struct stream *s, size_t i, const struct frame_he
 static size_t feed(const struct stream *s, struct splitter *sp, size_t from, size_t to, size_t seen)
 {
     size_t n = to - from, left = n;
-    uint8_t *piece = guarded(n ? n : 1);
+    uint8_t *piece = rig_guarded(n ? n : 1);
     const uint8_t *in = piece, *body;
     struct frame_header h;
     enum tern_err err;
@@ -88,7 +67,7 @@ static size_t feed(const struct stream *s, struct splitter *sp, size_t from, siz
     assert_int_equal(rc, 0);
     assert_int_equal(left, 0);
     assert_ptr_equal(in, piece + n);
-    release(piece, n ? n : 1);
+    rig_release(piece, n ? n : 1);
     return seen;
 }
 
@@ -169,7 +148,7 @@ static void splitter_every_split_in_two_gives_the_same_frames(void **state)
     (void)state;
     small_stream(&s);
     for (size_t cut = 0; cut <= s.n; cut++) {
-        uint8_t *buf = guarded(BUF_BYTES);
+        uint8_t *buf = rig_guarded(BUF_BYTES);
         struct splitter sp;
         size_t seen;
 
@@ -178,14 +157,14 @@ static void splitter_every_split_in_two_gives_the_same_frames(void **state)
         seen = feed(&s, &sp, cut, s.n, seen);
         assert_int_equal(seen, s.frames);
         assert_int_equal(sp.have, 0);
-        release(buf, BUF_BYTES);
+        rig_release(buf, BUF_BYTES);
     }
 }
 
 static void splitter_byte_by_byte_gives_the_same_frames(void **state)
 {
     static struct stream s;
-    uint8_t *buf = guarded(BUF_BYTES);
+    uint8_t *buf = rig_guarded(BUF_BYTES);
     struct splitter sp;
     size_t seen = 0;
 
@@ -195,7 +174,7 @@ static void splitter_byte_by_byte_gives_the_same_frames(void **state)
     for (size_t i = 0; i < s.n; i++)
         seen = feed(&s, &sp, i, i + 1, seen);
     assert_int_equal(seen, s.frames);
-    release(buf, BUF_BYTES);
+    rig_release(buf, BUF_BYTES);
 }
 
 static void splitter_random_pieces_give_the_same_frames(void **state)
@@ -206,7 +185,7 @@ static void splitter_random_pieces_give_the_same_frames(void **state)
     (void)state;
     prng_init(&p, 1);
     for (int round = 0; round < 200; round++) {
-        uint8_t *buf = guarded(BUF_BYTES);
+        uint8_t *buf = rig_guarded(BUF_BYTES);
         struct splitter sp;
         size_t at = 0, seen = 0;
 
@@ -222,7 +201,7 @@ static void splitter_random_pieces_give_the_same_frames(void **state)
             at += n;
         }
         assert_int_equal(seen, s.frames);
-        release(buf, BUF_BYTES);
+        rig_release(buf, BUF_BYTES);
     }
 }
 
@@ -253,7 +232,7 @@ static void bad_header(uint32_t length, uint16_t version, enum tern_err expected
 
     frame_encode(&(struct frame_header){.length = length, .version = version, .type = 1}, header);
     for (size_t cut = 0; cut <= FRAME_HEADER_BYTES; cut++) {
-        uint8_t *buf = guarded(BUF_BYTES);
+        uint8_t *buf = rig_guarded(BUF_BYTES);
         struct splitter sp;
         struct frame_header h;
         const uint8_t *in = header, *body;
@@ -267,7 +246,7 @@ static void bad_header(uint32_t length, uint16_t version, enum tern_err expected
         }
         assert_int_equal(splitter_next(&sp, &in, &n, &h, &body, &err), -1);
         assert_int_equal(err, expected);
-        release(buf, BUF_BYTES);
+        rig_release(buf, BUF_BYTES);
     }
 }
 
