@@ -126,8 +126,8 @@ struct actions {
     struct page_ref refs[REPLY_REFS_MAX];
     struct page_at pages[(PULL_BATCHES_MAX + 2) * PULL_BATCH_PAGES + SEAL_PAGES_MAX];
     struct op_result results[STEP_OPS_MAX];
-    uint32_t tokens[SESSION_TOKENS_MAX / 16]; /* PULL_OPEN carries the session's list */
-    struct extra_key keys[1024];
+    uint32_t tokens[FETCH_TOKENS_MAX]; /* PULL_OPEN carries the session's list */
+    struct extra_key keys[EXTRA_KEYS_MAX];
 };
 
 struct tenant_config {

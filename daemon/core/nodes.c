@@ -1,0 +1,291 @@
+/* The prefix tree. See nodes.h. */
+#include "core/nodes.h"
+
+#include "base/hash.h"
+
+/* --- namespaces --- */
+
+static uint32_t space_find(const struct core *c, const struct pool *p, struct namespace_id ns)
+{
+    uint32_t at = p->spaces;
+
+    while (at != NONE && (space_at(c, at)->ns.hi != ns.hi || space_at(c, at)->ns.lo != ns.lo))
+        at = space_at(c, at)->next;
+    return at;
+}
+
+static void space_free(struct core *c, uint32_t slot)
+{
+    struct space *s = space_at(c, slot);
+    struct pool *p = pool_at(c, s->pool);
+    uint32_t at = p->spaces;
+
+    if (at == slot) {
+        p->spaces = s->next;
+    } else {
+        while (space_at(c, at)->next != slot)
+            at = space_at(c, at)->next;
+        space_at(c, at)->next = s->next;
+    }
+    s->next = c->free_spaces.head;
+    c->free_spaces.head = slot;
+    c->free_spaces.n++;
+}
+
+static uint32_t record_take(struct core *c)
+{
+    uint32_t slot = c->free_nodes.head;
+    struct node *n = node_at(c, slot);
+
+    check(slot != NONE);
+    c->free_nodes.head = n->next;
+    c->free_nodes.n--;
+    n->gen++;
+    n->used = 1;
+    n->parent = n->first_child = n->next = n->prev = n->tokens = n->keys = n->hash_next = NONE;
+    n->heap_child = n->heap_next = n->heap_prev = n->seal_next = n->pending_engine = n->pending_next = NONE;
+    n->nchildren = n->depth = n->nrefs = n->in_heap = n->seal = n->mark = 0;
+    for (uint32_t k = 0; k < REF_KINDS; k++)
+        n->refs[k] = 0;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        n->pages[g] = NONE;
+    n->pending_step = n->hash = 0;
+    n->last_use = ++c->tick;
+    n->last_use_ns = c->now_ns;
+    n->seq = ++c->seq;
+    touch(c);
+    return slot;
+}
+
+static void record_put(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    n->used = 0;
+    n->next = c->free_nodes.head;
+    c->free_nodes.head = slot;
+    c->free_nodes.n++;
+    touch(c);
+}
+
+/* A free record, taken from the least recently used leaf of this pool and then of any if there is none left. */
+static bool record_ensure(struct core *c, struct pool *first)
+{
+    if (c->free_nodes.n > 0 || evict_one(c, first))
+        return true;
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        struct pool *p = pool_at(c, i);
+
+        if (p->state != POOL_EMPTY && evict_one(c, p))
+            return true;
+    }
+    return false;
+}
+
+uint32_t space_root(struct core *c, uint32_t pool, struct namespace_id ns, bool make)
+{
+    struct pool *p = pool_at(c, pool);
+    uint32_t at = space_find(c, p, ns);
+    struct space *s;
+
+    if (at != NONE)
+        return space_at(c, at)->root;
+    if (!make || c->free_spaces.n == 0 || !record_ensure(c, p) || c->free_spaces.n == 0)
+        return NONE;
+    at = c->free_spaces.head;
+    s = space_at(c, at);
+    c->free_spaces.head = s->next;
+    c->free_spaces.n--;
+    s->ns = ns;
+    s->pool = pool;
+    s->next = p->spaces;
+    p->spaces = at;
+    s->root = record_take(c);
+    node_at(c, s->root)->pool = pool;
+    node_at(c, s->root)->space = at;
+    return s->root;
+}
+
+/* A root that nothing needs any more goes with its namespace record. */
+static void root_release(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    if (n->depth > 0 || n->nrefs > 0 || n->nchildren > 0)
+        return;
+    space_free(c, n->space);
+    record_put(c, slot);
+}
+
+/* --- finding --- */
+
+static uint64_t chunk_hash(uint32_t parent, uint32_t depth, struct token_view *w)
+{
+    return view_hash_chunk(w, depth, hash_mix(parent, depth));
+}
+
+uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
+{
+    const struct node *p = node_at(c, parent);
+    uint32_t at = p->first_child;
+    uint64_t hash;
+
+    if (at == NONE || w->end - p->depth < w->align)
+        return NONE;
+    if (view_equals_chunk(w, p->depth, node_at(c, at)))
+        return at;
+    if (p->nchildren == 1 && !BUG(CORE_BUG_SPLIT_OFF_L))
+        return NONE;
+    hash = chunk_hash(parent, p->depth, w);
+    for (at = *hash_head(c, hash); at != NONE; at = node_at(c, at)->hash_next) {
+        const struct node *n = node_at(c, at);
+
+        if (n->hash == hash && n->parent == parent && view_equals_chunk(w, p->depth, n))
+            return at;
+    }
+    return NONE;
+}
+
+uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w)
+{
+    uint32_t at = root, child;
+
+    while (w->end - node_at(c, at)->depth >= w->align) {
+        child = node_child(c, at, w);
+        if (child == NONE || !node_visible(node_at(c, child)))
+            break;
+        at = child;
+    }
+    return at;
+}
+
+/* --- making and ending --- */
+
+uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
+{
+    uint32_t slot;
+    struct node *n, *p;
+
+    check(node_at(c, parent)->nrefs > 0);
+    if (!record_ensure(c, pool_at(c, node_at(c, parent)->pool)))
+        return NONE;
+    slot = record_take(c);
+    n = node_at(c, slot);
+    p = node_at(c, parent);
+    n->parent = parent;
+    n->pool = p->pool;
+    n->space = p->space;
+    n->depth = p->depth + w->align;
+    n->next = p->first_child;
+    if (n->next != NONE)
+        node_at(c, n->next)->prev = slot;
+    p->first_child = slot;
+    p->nchildren++;
+    n->hash = chunk_hash(parent, p->depth, w);
+    n->hash_next = *hash_head(c, n->hash);
+    *hash_head(c, n->hash) = slot;
+    pool_at(c, n->pool)->nodes++;
+    return slot;
+}
+
+static void unlink_from_parent(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot), *p = node_at(c, n->parent);
+
+    if (n->prev == NONE)
+        p->first_child = n->next;
+    else
+        node_at(c, n->prev)->next = n->next;
+    if (n->next != NONE)
+        node_at(c, n->next)->prev = n->prev;
+    p->nchildren--;
+    if (p->last_use < n->last_use) {
+        evict_forget(c, n->parent); /* its key grows; node_destroy offers it again */
+        p->last_use = n->last_use;
+        p->last_use_ns = n->last_use_ns;
+    }
+}
+
+static void unlink_from_hash(const struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    uint32_t *at = hash_head(c, n->hash);
+
+    while (*at != slot) {
+        check(*at != NONE);
+        at = &node_at(c, *at)->hash_next;
+    }
+    *at = n->hash_next;
+}
+
+void node_destroy(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    uint32_t parent = n->parent;
+
+    check(n->depth > 0 && n->nrefs == 0 && n->nchildren == 0);
+    evict_forget(c, slot);
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        for (uint32_t at = n->pages[g]; at != NONE;) {
+            uint32_t next = page_at(c, at)->next;
+
+            page_free(c, at);
+            at = next;
+        }
+    tokens_free_blocks(c, n->tokens);
+    tokens_free_keys(c, n->keys);
+    unlink_from_hash(c, slot);
+    unlink_from_parent(c, slot);
+    pool_at(c, n->pool)->nodes--;
+    record_put(c, slot);
+    node_offer(c, parent);
+    root_release(c, parent);
+}
+
+void node_destroy_subtree(struct core *c, uint32_t slot)
+{
+    for (uint32_t at = slot;;) {
+        uint32_t child = node_at(c, at)->first_child, parent = node_at(c, at)->parent;
+
+        if (child != NONE) {
+            at = child;
+            continue;
+        }
+        node_destroy(c, at);
+        if (at == slot)
+            return;
+        at = parent;
+    }
+}
+
+void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
+{
+    struct node *n = node_at(c, slot);
+
+    check(n->refs[kind] > 0);
+    n->refs[kind]--;
+    n->nrefs--;
+    touch(c);
+    if (n->nrefs > 0)
+        return;
+    if (n->depth == 0)
+        root_release(c, slot);
+    else
+        node_offer(c, slot);
+}
+
+void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t from, struct page_ref *refs)
+{
+    const struct node *n = node_at(c, slot);
+    uint32_t each = pool_at(c, n->pool)->align / pool_at(c, n->pool)->group[group].layout.page_tokens;
+    uint32_t end = n->depth / (pool_at(c, n->pool)->align / each);
+
+    /* From the deepest chunk upwards, filling from the back. */
+    for (; n->depth > 0 && end > from; end -= each, n = node_at(c, n->parent)) {
+        uint32_t at = n->pages[group];
+
+        for (uint32_t i = end - each; i < end; i++, at = page_at(c, at)->next)
+            if (i >= from)
+                refs[i - from] = (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+    }
+}

@@ -1,0 +1,55 @@
+/* The prefix tree. A node is exactly one L-chunk, so a split can only ever be at a multiple of L and there is no
+ * code that splits. A pin on a node holds its whole path, since a parent with children is no leaf: pin and unpin
+ * are O(1) at any depth. Children are found by comparing the newest child's raw tokens first and by a hash of the
+ * chunk after that; a hash alone is never believed. */
+#ifndef CORE_NODES_H
+#define CORE_NODES_H
+
+#include "core/pages.h"
+#include "core/tokens.h"
+
+/* The root of (pool, namespace), made if `make`; NONE if it is not there or no record is left. */
+uint32_t space_root(struct core *c, uint32_t pool, struct namespace_id ns, bool make);
+
+uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w);
+/* Deepest node whose whole path is visible and agrees with the view; the root for none. */
+uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
+
+/* Fresh child of `parent` without tokens and pages, hashed for the chunk at the parent's depth. Evicts if all records
+ * are used; NONE if even that brings none. The parent must be pinned. */
+uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w);
+/* A leaf without refs; its pages become FREE. */
+void node_destroy(struct core *c, uint32_t slot);
+void node_destroy_subtree(struct core *c, uint32_t slot);
+
+static inline bool node_visible(const struct node *n)
+{
+    return n->pending_engine == NONE;
+}
+
+/* O(1), also in depth. */
+static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
+{
+    struct node *n = node_at(c, slot);
+
+    n->refs[kind]++;
+    n->nrefs++;
+    touch(c);
+}
+
+void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind);
+/* Marks as used now. Ancestors need no mark: a child that goes hands its last use up. */
+void node_use(struct core *c, uint32_t slot);
+/* To be called when something that kept the node from being evicted has ended. */
+void node_offer(struct core *c, uint32_t slot);
+/* Removes the least recently used unpinned leaf of a pool (T13). False: there is none. */
+bool evict_one(struct core *c, struct pool *p);
+/* Takes a node that is to be destroyed out of the heap, if it is there. */
+void evict_forget(struct core *c, uint32_t slot);
+/* Pages of `group` that eviction could bring, looking at no more than EVICT_SCAN_MAX nodes. */
+uint32_t evict_count(struct core *c, struct pool *p, uint32_t group);
+
+/* The path's pages of one group as refs, logical pages [from, to) of the chain that ends at `slot`; to is its end. */
+void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t from, struct page_ref *refs);
+
+#endif

@@ -1,0 +1,228 @@
+/* Pools: checking a layout, carving a range of the tenant's memory and the records for it, and finding pools.
+ * Slab 0 of every pool is never handed out, so index 0 exists in no group. */
+#include "core/pages.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+#define MAP_ALIGN 4096u
+
+uint32_t pool_slot(const struct core *c, const struct pool *p)
+{
+    return (uint32_t)(p - pool_at(c, 0));
+}
+
+struct pool *pool_find(const struct core *c, struct id id)
+{
+    struct pool *p;
+
+    if (id.slot >= c->limits.pools)
+        return NULL;
+    p = pool_at(c, id.slot);
+    return p->gen == id.gen && (p->state == POOL_OPEN || p->state == POOL_CLOSING) ? p : NULL;
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t r = a % b;
+
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+static bool lcm_within(uint64_t a, uint64_t b, uint64_t max, uint64_t *ret)
+{
+    uint64_t f = a / gcd(a, b);
+
+    if (f > max / b)
+        return false;
+    *ret = f * b;
+    return true;
+}
+
+enum tern_err layout_check(const struct core *c, const struct req_pool_open *req, const char **ret_text)
+{
+    uint64_t align = 1, slab = 1, chunk = 0;
+
+    *ret_text = "a pool has 1 to 8 groups, each of family HISTORY";
+    if (req->ngroups == 0 || req->ngroups > GROUPS_MAX)
+        return TERN_INVALID;
+    for (uint32_t i = 0; i < req->ngroups; i++) {
+        const struct group_layout *g = &req->group[i];
+
+        *ret_text = "this build knows groups of family HISTORY alone";
+        if (g->family != FAMILY_HISTORY)
+            return TERN_UNSUPPORTED;
+        *ret_text = "page_tokens is 1 to 4096 and page_bytes is not 0";
+        if (g->page_tokens == 0 || g->page_tokens > PAGE_TOKENS_MAX || g->page_bytes == 0 || g->page_bytes % 8 != 0)
+            return TERN_INVALID;
+        *ret_text = "units divide page_bytes, and units x regions are within the configured checksums of a page";
+        if (g->units == 0 || g->page_bytes % g->units != 0 || g->units > c->limits.sums_per_page)
+            return TERN_INVALID;
+        *ret_text = "the groups' page_tokens have no common multiple up to 16384, or their page_bytes none that fits the pool twice";
+        if (!lcm_within(align, g->page_tokens, ALIGN_TOKENS_MAX, &align) ||
+            !lcm_within(slab, g->page_bytes, req->bytes / 2, &slab))
+            return TERN_INVALID;
+    }
+    *ret_text = "a chunk of L tokens has more than 256 pages: use larger pages";
+    for (uint32_t i = 0; i < req->ngroups; i++)
+        chunk += align / req->group[i].page_tokens;
+    if (chunk > SEAL_PAGES_MAX)
+        return TERN_INVALID;
+    *ret_text = "";
+    return TERN_OK;
+}
+
+uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions)
+{
+    uint64_t h = hash_mix(req->ngroups, req->shard);
+
+    h = hash_mix(h, (uint64_t)regions << 32 | req->axes_hash);
+    for (uint32_t i = 0; i < req->ngroups; i++) {
+        const struct group_layout *g = &req->group[i];
+
+        h = hash_mix(h, (uint64_t)g->family << 32 | g->page_tokens);
+        h = hash_mix(h, g->page_bytes);
+        h = hash_mix(h, g->units);
+    }
+    return h;
+}
+
+/* Ranges begin where a process can map them. */
+static uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + MAP_ALIGN - 1) / MAP_ALIGN * MAP_ALIGN;
+}
+
+enum range_of { RANGE_BYTES, RANGE_PAGES, RANGE_SLABS };
+
+static void pool_range(const struct pool *p, enum range_of of, uint64_t *ret_at, uint64_t *ret_n)
+{
+    *ret_at = of == RANGE_BYTES ? p->offset : of == RANGE_PAGES ? p->page_base : p->slab_base;
+    *ret_n = of == RANGE_BYTES   ? round_up(p->bytes)
+             : of == RANGE_PAGES ? (uint64_t)p->nslabs * p->pages_per_slab_max
+                                 : p->nslabs;
+}
+
+/* First fit among the pools that are there. Bytes are a tenant's own space, records are everyone's. */
+static bool range_find(const struct core *c, uint32_t tenant, enum range_of of, uint64_t n, uint64_t limit,
+                       uint64_t *ret_at)
+{
+    uint64_t at = 0, other, len;
+    bool moved = true;
+
+    while (moved) {
+        moved = false;
+        for (uint32_t i = 0; i < c->limits.pools; i++) {
+            const struct pool *p = pool_at(c, i);
+
+            if (p->state == POOL_EMPTY || (of == RANGE_BYTES && p->tenant != tenant))
+                continue;
+            pool_range(p, of, &other, &len);
+            if (at < other + len && other < at + n) {
+                at = other + len;
+                moved = true;
+            }
+        }
+    }
+    *ret_at = at;
+    return n <= limit && at <= limit - n;
+}
+
+static void pool_set_groups(struct pool *p, const struct req_pool_open *req)
+{
+    uint64_t align = 1, slab = 1, min_bytes = UINT64_MAX, scale;
+
+    for (uint32_t i = 0; i < req->ngroups; i++) {
+        lcm_within(align, req->group[i].page_tokens, ALIGN_TOKENS_MAX, &align);
+        lcm_within(slab, req->group[i].page_bytes, req->bytes / 2, &slab);
+        if (req->group[i].page_bytes < min_bytes)
+            min_bytes = req->group[i].page_bytes;
+    }
+    scale = req->bytes / slab / SLABS_PER_POOL;
+    slab *= scale ? scale : 1;
+    p->ngroups = req->ngroups;
+    p->align = (uint32_t)align;
+    p->slab_bytes = slab;
+    p->nslabs = (uint32_t)(req->bytes / slab);
+    p->bytes = p->nslabs * slab;
+    p->pages_per_slab_max = slab / min_bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)(slab / min_bytes);
+    for (uint32_t i = 0; i < req->ngroups; i++) {
+        struct group *g = &p->group[i];
+
+        g->layout = req->group[i];
+        g->pages_per_slab = (uint32_t)(slab / g->layout.page_bytes);
+        g->partial = NONE;
+    }
+}
+
+static void pool_set_slabs(const struct core *c, struct pool *p)
+{
+    p->free_slab = NONE;
+    for (uint32_t i = p->nslabs; i-- > 0;) {
+        struct slab *s = slab_at(c, p->slab_base + i);
+
+        memset(s, 0, sizeof *s);
+        s->group = s->next = s->prev = s->free_head = NONE;
+        if (i == 0)
+            continue;
+        s->next = p->free_slab;
+        if (p->free_slab != NONE)
+            slab_at(c, p->free_slab)->prev = p->slab_base + i;
+        p->free_slab = p->slab_base + i;
+        p->nfree_slabs++;
+    }
+}
+
+enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions, const struct req_pool_open *req,
+                         uint32_t *ret_pool, const char **ret_text)
+{
+    struct pool fresh, *p = NULL;
+    uint64_t offset, page_base, slab_base;
+    uint32_t slot;
+
+    for (slot = 0; slot < c->limits.pools && pool_at(c, slot)->state != POOL_EMPTY; slot++)
+        ;
+    *ret_text = "all pool slots are in use: close a pool, or raise limits.pools";
+    if (slot == c->limits.pools)
+        return TERN_BUSY;
+    memset(&fresh, 0, sizeof fresh);
+    pool_set_groups(&fresh, req);
+    *ret_text = "the tenant's memory has no room for a pool of that size: close a pool, or raise its memory";
+    if (!range_find(c, tenant, RANGE_BYTES, fresh.bytes, tenant_at(c, tenant)->config.memory_bytes, &offset))
+        return TERN_QUOTA;
+    *ret_text = "too few page or slab records: raise limits.pages or limits.slabs, or use larger pages";
+    if (fresh.pages_per_slab_max == UINT32_MAX ||
+        !range_find(c, tenant, RANGE_PAGES, (uint64_t)fresh.nslabs * fresh.pages_per_slab_max, c->limits.pages,
+                    &page_base) ||
+        !range_find(c, tenant, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
+        return TERN_BUSY;
+    p = pool_at(c, slot);
+    fresh.gen = p->gen + 1;
+    *p = fresh;
+    p->state = POOL_OPEN;
+    p->tenant = tenant;
+    p->opener = p->heap = p->spaces = NONE;
+    p->offset = offset;
+    p->page_base = (uint32_t)page_base;
+    p->slab_base = (uint32_t)slab_base;
+    p->regions = regions;
+    p->layout_hash = layout_hash(req, regions);
+    p->opened_seq = ++c->seq;
+    pool_set_slabs(c, p);
+    c->npools++;
+    touch(c);
+    *ret_pool = slot;
+    *ret_text = "";
+    return TERN_OK;
+}
+
+bool pool_all_free(const struct core *c, const struct pool *p)
+{
+    (void)c;
+    return p->nfree_slabs == p->nslabs - 1;
+}

@@ -1,0 +1,739 @@
+/* Transfers in: a session asks a peer for chunks (Fetch). ASKED: the source was asked. RUNNING: pages are RESERVED and
+ * arriving, batch by batch. STOPPING: over for the session; pages that were not published are in QUARANTINE until the
+ * data path proves that nothing can write them. Every way out goes through pull_end, once. */
+#include "core/machine.h"
+
+#include <string.h>
+
+struct pull *pull_find(const struct core *c, struct id id)
+{
+    struct pull *p;
+
+    if (id.slot >= c->limits.pulls)
+        return NULL;
+    p = pull_at(c, id.slot);
+    return p->state != PULL_EMPTY && p->gen == id.gen ? p : NULL;
+}
+
+static struct id pull_id(const struct core *c, const struct pull *p)
+{
+    return (struct id){.slot = (uint32_t)(p - pull_at(c, 0)), .gen = p->gen};
+}
+
+static struct pull *pull_create(struct core *c)
+{
+    uint32_t slot = c->free_pulls.head, gen;
+    struct pull *p = pull_at(c, slot);
+
+    c->free_pulls.head = p->next;
+    c->free_pulls.n--;
+    gen = p->gen + 1;
+    memset(p, 0, sizeof *p);
+    p->gen = gen;
+    p->prev = p->retry = NONE;
+    p->next = c->pulls_active;
+    if (p->next != NONE)
+        pull_at(c, p->next)->prev = slot;
+    c->pulls_active = slot;
+    c->npulls++;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
+        list_init(&p->pages[g]);
+        p->cursor[g] = NONE;
+    }
+    touch(c);
+    return p;
+}
+
+static void pull_free(struct core *c, struct pull *p)
+{
+    uint32_t slot = (uint32_t)(p - pull_at(c, 0));
+
+    if (p->prev == NONE)
+        c->pulls_active = p->next;
+    else
+        pull_at(c, p->prev)->next = p->next;
+    if (p->next != NONE)
+        pull_at(c, p->next)->prev = p->prev;
+    p->state = PULL_EMPTY;
+    p->next = c->free_pulls.head;
+    c->free_pulls.head = slot;
+    c->free_pulls.n++;
+    c->npulls--;
+    touch(c);
+}
+
+static struct peer_msg *msg_add(struct core *c, struct actions *out, const struct pull *p, enum peer_msg_kind kind)
+{
+    struct action *a = action_add(out, ACT_PEER_SEND);
+
+    a->peer.link = p->link;
+    a->peer.msg.kind = kind;
+    a->peer.msg.pull = pull_id(c, p);
+    a->peer.msg.serve = p->serve;
+    a->peer.msg.trace_id = p->trace_id;
+    return &a->peer.msg;
+}
+
+/* --- asking --- */
+
+static void copy_keys(const struct core *c, uint32_t head, struct extra_key *to, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++, head = key_at(c, head)->next) {
+        const struct key_record *k = key_at(c, head);
+
+        to[i].position = k->position;
+        to[i].zero = 0;
+        to[i].hi = k->hi;
+        to[i].lo = k->lo;
+    }
+}
+
+static uint32_t tail_keys(const struct core *c, const struct session *s, uint32_t to)
+{
+    uint32_t n = 0;
+
+    for (uint32_t k = s->tokens.keys; k != NONE && key_at(c, k)->position < to; k = key_at(c, k)->next)
+        n++;
+    return n;
+}
+
+static uint32_t path_keys(const struct core *c, uint32_t node)
+{
+    uint32_t n = 0;
+
+    for (; node_at(c, node)->depth > 0; node = node_at(c, node)->parent)
+        n += tokens_count_keys(c, node_at(c, node)->keys);
+    return n;
+}
+
+static void gather_chunk(const struct core *c, const struct node *n, uint32_t align, struct actions *out)
+{
+    uint32_t block = n->tokens;
+
+    for (uint32_t off = 0; off < align; off += TOKEN_BLOCK, block = *block_next(c, block))
+        memcpy(out->tokens + n->depth - align + off, block_at(c, block)->v,
+               (align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK) * sizeof(uint32_t));
+}
+
+/* The session's tokens and keys [0, to) in one piece. False: more keys than one message carries. */
+static bool gather(const struct core *c, const struct session *s, uint32_t to, struct actions *out, uint32_t *ret_nkeys)
+{
+    const uint32_t align = session_pool(c, s)->align, tail = tail_keys(c, s, to);
+    struct req_tokens none = {0};
+    struct token_view w = session_view(c, s, s->tokens.end, &none);
+    uint32_t scratch[TOKEN_BLOCK], at_key = path_keys(c, s->node);
+
+    if (at_key + tail > EXTRA_KEYS_MAX)
+        return false;
+    *ret_nkeys = at_key + tail;
+    for (uint32_t start = s->t; start < to; start += align)
+        for (uint32_t off = 0; off < align; off += TOKEN_BLOCK) {
+            uint32_t take = align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK;
+
+            memcpy(out->tokens + start + off, view_piece(&w, start + off, take, scratch), take * sizeof(uint32_t));
+        }
+    copy_keys(c, s->tokens.keys, out->keys + at_key, tail);
+    for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+        uint32_t n = tokens_count_keys(c, node_at(c, at)->keys);
+
+        gather_chunk(c, node_at(c, at), align, out);
+        at_key -= n;
+        copy_keys(c, node_at(c, at)->keys, out->keys + at_key, n);
+    }
+    return true;
+}
+
+static enum tern_err fetch_check(const struct core *c, const struct session *s, const struct req_fetch *r,
+                                 const char **ret_text)
+{
+    *ret_text = "a fetch is under way in this session already";
+    if (s->state == SESSION_FETCHING)
+        return TERN_BUSY;
+    *ret_text = "Match the session's tokens first, and hold nothing beyond what is committed (A == T)";
+    if (s->state == SESSION_OPEN || s->a != s->t)
+        return TERN_INVALID;
+    *ret_text = "no such peer is configured";
+    if (r->peer >= c->limits.peers)
+        return TERN_INVALID;
+    *ret_text = "the peer is not connected; the daemon keeps trying";
+    if (!link_at(c, r->peer)->up)
+        return TERN_PEER_LOST;
+    *ret_text = "all transfer slots are in use: come back when a fetch has ended, or raise limits.pulls";
+    if (c->free_pulls.n == 0)
+        return TERN_BUSY;
+    *ret_text = "";
+    return TERN_OK;
+}
+
+void pull_fetch(struct core *c, struct actions *out, const struct request *req, struct reply *ret, bool *ret_later)
+{
+    const struct req_fetch *r = &req->fetch;
+    struct engine *e;
+    struct session *s;
+    struct pull *p;
+    struct peer_msg *msg;
+    uint32_t to, nkeys;
+
+    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
+    if (ret->err == TERN_OK)
+        ret->err = session_for(c, e, r->session, &s, &ret->text);
+    if (ret->err == TERN_OK)
+        ret->err = fetch_check(c, s, r, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->fetch.lengths = session_lengths(s);
+    to = r->depth && r->depth < s->tokens.end ? r->depth : s->tokens.end;
+    to -= to % session_pool(c, s)->align;
+    if (to <= s->t)
+        return; /* it is all here */
+    ret->err = TERN_INVALID;
+    ret->text = "one fetch carries at most 245,760 tokens and 1,024 extra keys: fetch in pieces by `depth`";
+    if (to > FETCH_TOKENS_MAX || !gather(c, s, to, out, &nkeys))
+        return;
+    ret->err = TERN_OK;
+    ret->text = "";
+    p = pull_create(c);
+    p->state = PULL_ASKED;
+    p->session = session_slot(c, s);
+    p->pool = s->pool;
+    p->regions = session_pool(c, s)->regions;
+    p->engine = s->engine;
+    p->tenant = e->tenant;
+    p->link = r->peer;
+    p->conn = req->conn;
+    p->from = p->start = s->t;
+    p->to = to;
+    p->request_id = req->request_id;
+    p->trace_id = req->trace_id;
+    p->started_ns = c->now_ns;
+    p->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
+    s->pull = (uint32_t)(p - pull_at(c, 0));
+    s->state = SESSION_FETCHING;
+    msg = msg_add(c, out, p, PEER_PULL_OPEN);
+    msg->tenant = e->tenant;
+    msg->ns = space_at(c, s->space)->ns;
+    msg->layout_hash = session_pool(c, s)->layout_hash;
+    msg->from = p->from;
+    msg->to = to;
+    msg->tokens = out->tokens;
+    msg->keys = out->keys;
+    msg->nkeys = nkeys;
+    *ret_later = true;
+}
+
+/* --- ending --- */
+
+void pull_doom(struct core *c, struct pull *p, enum tern_err err)
+{
+    if (p->ending || p->state == PULL_STOPPING)
+        return; /* whoever came first has won (Y6) */
+    p->ending = 1;
+    p->err = err;
+    touch(c);
+}
+
+void pull_orphan(struct core *c, uint32_t slot)
+{
+    struct pull *p = pull_at(c, slot);
+
+    session_at(c, p->session)->pull = NONE;
+    p->session = NONE;
+    pull_doom(c, p, TERN_GONE);
+}
+
+void pull_cancel(struct core *c, const struct request *req, struct reply *ret)
+{
+    struct engine *e;
+    struct session *s;
+
+    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
+    if (ret->err == TERN_OK)
+        ret->err = session_for(c, e, req->fetch_cancel.session, &s, &ret->text);
+    if (ret->err == TERN_OK && s->pull != NONE)
+        pull_doom(c, pull_at(c, s->pull), TERN_GONE);
+}
+
+void pull_conn_closed(struct core *c, uint32_t conn)
+{
+    for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next)
+        if (pull_at(c, i)->conn == conn)
+            pull_at(c, i)->conn = NONE;
+}
+
+void pull_link_down(struct core *c, uint32_t link)
+{
+    for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next)
+        if (pull_at(c, i)->link == link)
+            pull_doom(c, pull_at(c, i), TERN_PEER_LOST);
+}
+
+void pull_broken(struct core *c, struct id id, enum tern_err err)
+{
+    struct pull *p = pull_find(c, id);
+
+    if (p && p->state == PULL_RUNNING)
+        pull_doom(c, p, err);
+}
+
+static const char *end_text(enum tern_err err)
+{
+    switch (err) {
+    case TERN_GONE: return "the fetch was cancelled; what was published before stays";
+    case TERN_PEER_LOST: return "the connection to the peer ended; what was published before stays: fetch again";
+    case TERN_TIMED_OUT: return "the transfer's deadline passed; what was published before stays: fetch again";
+    case TERN_CORRUPT: return "a page arrived twice with bytes that do not match its checksum; nothing of it was published";
+    default: return "";
+    }
+}
+
+/* What the session gained, as runs; empty if the answer is full (the lengths tell, and a Match repeats them). */
+static void gained_runs(const struct core *c, struct actions *out, const struct pull *p, const struct session *s)
+{
+    const struct pool *pool = session_pool(c, s);
+
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        uint32_t pt = pool->group[g].layout.page_tokens, first = p->start / pt, t = s->t / pt;
+        struct page_ref *refs;
+
+        if (t - first + s->owned[g].n == 0)
+            continue;
+        refs = run_add(out, g, first, t - first + s->owned[g].n);
+        check(refs); /* a step that ends a pull has room: pull_flush looked */
+        node_refs(c, s->node, g, first, refs);
+        refs += t - first;
+        for (uint32_t at = s->owned[g].head; at != NONE; at = page_at(c, at)->next, refs++) {
+            refs->index = page_at(c, at)->index;
+            refs->gen = page_at(c, at)->gen;
+        }
+    }
+}
+
+static void answer(struct core *c, struct actions *out, struct pull *p, const struct shortage *shortage)
+{
+    struct session *s = p->session == NONE ? NULL : session_at(c, p->session);
+    struct reply *r;
+    uint32_t first_run = out->nruns;
+
+    c->errors[p->err]++;
+    if (p->conn == NONE)
+        return;
+    r = &action_add(out, ACT_REPLY)->reply;
+    r->op = OP_FETCH;
+    r->err = p->err;
+    r->conn = p->conn;
+    r->request_id = p->request_id;
+    r->trace_id = p->trace_id;
+    r->text = end_text(p->err);
+    if (shortage)
+        r->shortage = *shortage;
+    if (!s)
+        return;
+    gained_runs(c, out, p, s);
+    r->runs = out->runs + first_run;
+    r->nruns = out->nruns - first_run;
+    r->fetch.lengths = session_lengths(s);
+}
+
+static void forget_batches(struct core *c, struct pull *p)
+{
+    for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++) {
+        struct batch *b = &p->batch[i];
+
+        if (!b->used)
+            continue;
+        link_at(c, p->link)->bytes_in_flight -= b->bytes;
+        tenant_at(c, p->tenant)->bytes_in_flight -= b->bytes;
+        b->used = 0;
+    }
+}
+
+static void quarantine(struct core *c, struct pull *p)
+{
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        for (uint32_t at = p->pages[g].head; at != NONE; at = page_at(c, at)->next) {
+            page_move(c, page_at(c, at), PAGE_QUARANTINE, (uint32_t)(p - pull_at(c, 0)));
+            p->quarantined_ns = c->now_ns;
+        }
+}
+
+/* Needs room for three actions and the answer's runs. */
+static void pull_end(struct core *c, struct actions *out, struct pull *p, const struct shortage *shortage)
+{
+    answer(c, out, p, shortage);
+    if (p->session != NONE) {
+        struct session *s = session_at(c, p->session);
+
+        s->pull = NONE;
+        s->state = SESSION_TURN;
+        p->session = NONE;
+    }
+    if (link_at(c, p->link)->up)
+        msg_add(c, out, p, PEER_PULL_DONE)->err = p->err;
+    p->ending = 0;
+    if (p->state == PULL_ASKED) { /* nothing was asked to write */
+        pull_free(c, p);
+        return;
+    }
+    forget_batches(c, p);
+    quarantine(c, p);
+    action_add(out, ACT_PULL_STOP)->pull_stop.pull = pull_id(c, p);
+    p->state = PULL_STOPPING;
+    touch(c);
+}
+
+void pull_quiet(struct core *c, struct id id)
+{
+    struct pull *p = pull_find(c, id);
+
+    if (!p || p->state != PULL_STOPPING)
+        return;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        pages_free(c, &p->pages[g]);
+    pull_free(c, p);
+}
+
+/* --- the source's answer --- */
+
+static bool offer_fits(const struct pool *pool, const struct pull *p, const struct peer_msg *msg)
+{
+    if (msg->from != p->from || msg->to < msg->from || msg->to > p->to || msg->to % pool->align != 0)
+        return false;
+    if (msg->to == msg->from)
+        return true;
+    if (msg->nruns != pool->ngroups || msg->serve.gen == 0)
+        return false;
+    for (uint32_t g = 0; g < msg->nruns; g++)
+        if (msg->runs[g].group != g ||
+            msg->runs[g].n != (msg->to - msg->from) / pool->group[g].layout.page_tokens)
+            return false;
+    return true;
+}
+
+static void reserve(struct core *c, struct pull *p, const struct peer_msg *msg)
+{
+    struct pool *pool = pool_at(c, p->pool);
+
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        for (uint32_t i = 0; i < msg->runs[g].n; i++) {
+            uint32_t record = page_take(c, pool, g, PAGE_RESERVED, (uint32_t)(p - pull_at(c, 0)));
+
+            page_at(c, record)->source = msg->runs[g].refs[i];
+            list_push(c, &p->pages[g], record);
+        }
+        p->cursor[g] = p->pages[g].head;
+        p->npages += msg->runs[g].n;
+    }
+    p->cursor_left = chunk_pages(pool, 0);
+    p->to = msg->to;
+    p->state = PULL_RUNNING;
+}
+
+static void offer_take(struct core *c, struct actions *out, struct pull *p, const struct peer_msg *msg)
+{
+    struct pool *pool = pool_at(c, p->pool);
+    uint32_t need[GROUPS_MAX] = {0};
+    struct shortage shortage = {0};
+    enum tern_err err;
+
+    p->serve = msg->serve;
+    if (msg->err != TERN_OK || msg->to == msg->from) {
+        pull_doom(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
+        return;
+    }
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        need[g] = msg->runs[g].n;
+    err = pages_make_room(c, engine_at(c, p->engine), pool, need, &shortage);
+    if (err == TERN_OK) {
+        reserve(c, p, msg);
+        return;
+    }
+    p->err = err;
+    pull_end(c, out, p, &shortage);
+}
+
+void pull_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)
+{
+    struct pull *p = pull_find(c, msg->pull);
+
+    if (p && p->link != link) {
+        action_add(out, ACT_LINK_CLOSE)->link.link = link;
+        return;
+    }
+    if (msg->kind == PEER_PULL_ABORT) {
+        if (p)
+            pull_doom(c, p, (unsigned)msg->err < TERN_ERR_COUNT && msg->err ? msg->err : TERN_PEER_LOST);
+        return;
+    }
+    if (!p || p->state != PULL_ASKED || p->ending) {
+        /* Too late: tell the source to let go. Where p is there, pull_end does. */
+        if (!p && msg->err == TERN_OK && msg->serve.gen != 0) {
+            struct action *a = action_add(out, ACT_PEER_SEND);
+
+            a->peer.link = link;
+            a->peer.msg.kind = PEER_PULL_DONE;
+            a->peer.msg.pull = msg->pull;
+            a->peer.msg.serve = msg->serve;
+        } else if (p && p->state == PULL_ASKED) {
+            p->serve = msg->serve;
+        }
+        return;
+    }
+    if (msg->err == TERN_OK && !offer_fits(pool_at(c, p->pool), p, msg)) {
+        action_add(out, ACT_LINK_CLOSE)->link.link = link;
+        pull_doom(c, p, TERN_PEER_LOST);
+        return;
+    }
+    offer_take(c, out, p, msg);
+}
+
+/* --- arriving and publishing --- */
+
+static bool chunk_verified(const struct core *c, const struct pull *p)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        uint32_t at = p->pages[g].head;
+
+        for (uint32_t i = 0; i < chunk_pages(pool, g); i++, at = page_at(c, at)->next)
+            if (at == NONE || page_at(c, at)->state != PAGE_VERIFIED)
+                return false;
+    }
+    return true;
+}
+
+/* Another engine is about to publish this very chunk: what arrived becomes the session's own, uncommitted. */
+static void chunk_own(struct core *c, struct pull *p, struct session *s)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        for (uint32_t i = 0; i < chunk_pages(pool, g); i++) {
+            uint32_t record = list_pop_head(c, &p->pages[g]);
+
+            page_move(c, page_at(c, record), PAGE_OWNED, session_slot(c, s));
+            list_push(c, &s->owned[g], record);
+        }
+    p->owning = 1;
+    s->c = s->a = s->a + pool->align;
+}
+
+static void publish(struct core *c, struct pull *p)
+{
+    struct session *s = session_at(c, p->session);
+    struct engine *e = engine_at(c, s->engine);
+
+    while (s->a < p->to && chunk_verified(c, p)) {
+        struct page_list duplicates;
+        uint32_t pending = NONE;
+        uint64_t step = 0;
+        struct chunk_source src = {p->pages, &duplicates, &pending, &step, true};
+        enum tern_err err = TERN_GONE;
+        bool adopted = false;
+
+        list_init(&duplicates);
+        if (c->free_retires.n == 0 && !node_visible(node_at(c, s->node))) {
+            pull_doom(c, p, TERN_BUSY);
+            return;
+        }
+        if (!p->owning)
+            err = chunk_attach(c, s, &src, &adopted);
+        if (err == TERN_GONE) {
+            chunk_own(c, p, s);
+            continue;
+        }
+        if (err != TERN_OK) {
+            pull_doom(c, p, err);
+            return;
+        }
+        s->c = s->a = s->t;
+        c->dup_chunks += adopted;
+        pages_free(c, &duplicates); /* verified copies that no engine has seen */
+        retire_publish(c, e, step, pending);
+    }
+    if (s->a == p->to)
+        pull_doom(c, p, TERN_OK);
+}
+
+static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool ok)
+{
+    struct page *pg = page_at(c, record);
+
+    if (ok || BUG(CORE_BUG_PUBLISH_UNVERIFIED)) {
+        page_move(c, pg, PAGE_VERIFIED, pg->owner);
+        p->done_pages++;
+        c->pages_pulled++;
+        return;
+    }
+    c->corrupt_detected++;
+    if (++pg->tries >= PULL_TRIES_MAX) {
+        pull_doom(c, p, TERN_CORRUPT);
+        return;
+    }
+    pg->chain = p->retry;
+    p->retry = record;
+}
+
+void pull_arrived(struct core *c, const struct event *ev)
+{
+    struct pull *p = pull_find(c, ev->pulled.pull);
+    struct batch *b = NULL;
+
+    if (!p || p->state != PULL_RUNNING || p->ending)
+        return;
+    for (uint32_t i = 0; i < PULL_BATCHES_MAX && !b; i++)
+        if (p->batch[i].used && p->batch[i].no == ev->pulled.batch)
+            b = &p->batch[i];
+    if (!b)
+        return;
+    for (uint32_t i = 0, at = b->head, next; i < b->n; i++, at = next) {
+        next = page_at(c, at)->chain;
+        page_at(c, at)->chain = NONE;
+        page_arrived(c, p, at, ev->pulled.ok[i / 64] >> (i % 64) & 1);
+    }
+    link_at(c, p->link)->bytes_in_flight -= b->bytes;
+    tenant_at(c, p->tenant)->bytes_in_flight -= b->bytes;
+    b->used = 0;
+    touch(c);
+    if (!p->ending)
+        publish(c, p);
+}
+
+/* --- asking for pages --- */
+
+/* Chunk by chunk, so that the first can be published while the last is on its way. */
+static uint32_t next_page(const struct core *c, struct pull *p)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+    uint32_t record = p->retry;
+
+    if (record != NONE) {
+        p->retry = page_at(c, record)->chain;
+        page_at(c, record)->chain = NONE;
+        return record;
+    }
+    if (p->cursor_left == 0) {
+        p->cursor_group = (p->cursor_group + 1) % pool->ngroups;
+        p->cursor_left = chunk_pages(pool, p->cursor_group);
+    }
+    record = p->cursor[p->cursor_group];
+    if (record == NONE)
+        return NONE;
+    p->cursor[p->cursor_group] = page_at(c, record)->next;
+    p->cursor_left--;
+    return record;
+}
+
+static bool more_pages(const struct pool *pool, const struct pull *p)
+{
+    uint32_t g = p->cursor_left ? p->cursor_group : (p->cursor_group + 1) % pool->ngroups;
+
+    return p->retry != NONE || p->cursor[g] != NONE;
+}
+
+static uint64_t bytes_allowed(const struct core *c, const struct pull *p)
+{
+    uint64_t peer = link_at(c, p->link)->bytes_in_flight, tenant = tenant_at(c, p->tenant)->bytes_in_flight;
+    uint64_t a = c->limits.peer_bytes_in_flight, b = c->limits.tenant_bytes_in_flight;
+
+    a = a > peer ? a - peer : 0;
+    b = b > tenant ? b - tenant : 0;
+    return a < b ? a : b;
+}
+
+/* True if the batch was emitted. A page larger than the limits goes alone. */
+static bool issue_batch(struct core *c, struct actions *out, struct pull *p, struct batch *b, uint64_t allowed)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+    struct action *a = action_add(out, ACT_PULL);
+    struct page_at *pages = out->pages + out->npages;
+    struct page_ref *refs = out->refs + out->nrefs;
+    uint32_t last = NONE, record;
+
+    b->n = 0;
+    b->bytes = 0;
+    b->head = NONE;
+    while (b->n < PULL_BATCH_PAGES && (b->n == 0 || b->bytes < allowed) && (record = next_page(c, p)) != NONE) {
+        struct page *pg = page_at(c, record);
+
+        if (last == NONE)
+            b->head = record;
+        else
+            page_at(c, last)->chain = record;
+        last = record;
+        pages[b->n] = (struct page_at){.group = pg->group, .index = pg->index, .gen = pg->gen, .record = record};
+        refs[b->n++] = pg->source;
+        b->bytes += pool->group[pg->group].layout.page_bytes * p->regions;
+    }
+    b->used = 1;
+    b->no = p->next_batch++;
+    out->npages += b->n;
+    out->nrefs += b->n;
+    link_at(c, p->link)->bytes_in_flight += b->bytes;
+    tenant_at(c, p->tenant)->bytes_in_flight += b->bytes;
+    a->pull.pull = pull_id(c, p);
+    a->pull.serve = p->serve;
+    a->pull.link = p->link;
+    a->pull.pool = p->pool;
+    a->pull.batch = b->no;
+    a->pull.n = b->n;
+    a->pull.pages = pages;
+    a->pull.refs = refs;
+    touch(c);
+    return true;
+}
+
+/* False: there is no room in `out` for what could be asked now. */
+static bool issue(struct core *c, struct actions *out, struct pull *p)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+
+    for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++) {
+        uint64_t allowed = bytes_allowed(c, p);
+
+        if (p->batch[i].used)
+            continue;
+        if (!more_pages(pool, p) || allowed == 0)
+            return true;
+        if (actions_room(out) == 0 || !refs_fit(out, 0, PULL_BATCH_PAGES) ||
+            out->npages + PULL_BATCH_PAGES > sizeof out->pages / sizeof out->pages[0])
+            return false;
+        issue_batch(c, out, p, &p->batch[i], allowed);
+    }
+    return true;
+}
+
+bool pull_flush(struct core *c, struct actions *out)
+{
+    bool all = true;
+
+    for (uint32_t i = c->pulls_active, next; i != NONE; i = next) {
+        struct pull *p = pull_at(c, i);
+
+        next = p->next;
+        if (p->state != PULL_STOPPING && c->now_ns >= p->deadline_ns)
+            pull_doom(c, p, TERN_TIMED_OUT);
+        if (p->ending) {
+            if (actions_room(out) < 3 || !refs_fit(out, GROUPS_MAX, session_table_refs(pool_at(c, p->pool), p->to)))
+                all = false;
+            else
+                pull_end(c, out, p, NULL);
+        } else if (p->state == PULL_RUNNING && !issue(c, out, p)) {
+            all = false;
+        }
+    }
+    return all;
+}
+
+uint64_t pull_deadline(const struct core *c)
+{
+    uint64_t first = UINT64_MAX;
+
+    for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next) {
+        const struct pull *p = pull_at(c, i);
+
+        if (p->state != PULL_STOPPING && p->deadline_ns < first)
+            first = p->deadline_ns;
+    }
+    return first;
+}

@@ -1,0 +1,210 @@
+/* Read-only views. See query.h. */
+#include "core/query.h"
+
+#include <string.h>
+
+#include "core/machine.h"
+
+static void group_fill(const struct core *c, const struct pool *p, uint32_t g, struct group_view *ret)
+{
+    const struct group *gr = &p->group[g];
+
+    ret->layout = gr->layout;
+    ret->total = group_total(c, p, g);
+    ret->free = group_free(c, p, g);
+    ret->session = gr->count[PAGE_OWNED];
+    ret->snapshot = gr->count[PAGE_COMMITTED];
+    ret->transfer = gr->count[PAGE_RESERVED] + gr->count[PAGE_VERIFIED];
+    ret->retiring = gr->count[PAGE_RETIRING];
+    ret->quarantine = gr->count[PAGE_QUARANTINE];
+    ret->peak_session = gr->peak_owned;
+    ret->peak_snapshot = gr->peak_committed;
+    if (p->state == POOL_ZEROING) {
+        ret->zeroing = ret->free;
+        ret->free = 0;
+    }
+}
+
+bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
+{
+    const struct pool *p;
+
+    if (slot >= c->limits.pools || pool_at(c, slot)->state == POOL_EMPTY)
+        return false;
+    p = pool_at(c, slot);
+    memset(ret, 0, sizeof *ret);
+    ret->id = (struct id){.slot = slot, .gen = p->gen};
+    ret->tenant = p->tenant;
+    ret->engine = p->opener;
+    ret->ngroups = p->ngroups;
+    ret->align_tokens = p->align;
+    ret->slabs = p->nslabs - 1;
+    ret->slabs_free = p->nfree_slabs;
+    ret->nodes = p->nodes;
+    ret->offset = p->offset;
+    ret->bytes = p->bytes;
+    ret->slab_bytes = p->slab_bytes;
+    ret->closing = p->state == POOL_CLOSING;
+    ret->zeroing = p->state == POOL_ZEROING;
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        group_fill(c, p, g, &ret->group[g]);
+    return true;
+}
+
+bool core_session_view(const struct core *c, uint32_t slot, struct session_view *ret)
+{
+    static const char *const names[] = {[SESSION_EMPTY] = "empty", [SESSION_OPEN] = "open", [SESSION_TURN] = "turn",
+                                        [SESSION_IDLE] = "idle", [SESSION_FETCHING] = "fetching"};
+    const struct session *s;
+
+    if (slot >= c->limits.sessions || session_at(c, slot)->state == SESSION_EMPTY)
+        return false;
+    s = session_at(c, slot);
+    memset(ret, 0, sizeof *ret);
+    ret->id = (struct id){.slot = slot, .gen = s->gen};
+    ret->engine = (struct id){.slot = s->engine, .gen = engine_at(c, s->engine)->gen};
+    ret->pool = (struct id){.slot = s->pool, .gen = pool_at(c, s->pool)->gen};
+    ret->ns = space_at(c, s->space)->ns;
+    ret->state = names[s->state];
+    ret->lengths = session_lengths(s);
+    ret->tokens = s->tokens.end;
+    ret->node = s->node;
+    ret->last_use_ns = s->last_use_ns;
+    return true;
+}
+
+bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *ret)
+{
+    static const char *const names[] = {[ENGINE_EMPTY] = "empty", [ENGINE_JOINING] = "joining", [ENGINE_LIVE] = "live",
+                                        [ENGINE_DYING] = "dying"};
+    const struct engine *e;
+
+    if (slot >= c->limits.engines || engine_at(c, slot)->state == ENGINE_EMPTY)
+        return false;
+    e = engine_at(c, slot);
+    memset(ret, 0, sizeof *ret);
+    ret->id = (struct id){.slot = slot, .gen = e->gen};
+    memcpy(ret->name, e->name, sizeof ret->name);
+    ret->state = names[e->state];
+    ret->tenant = e->tenant;
+    ret->world = e->world;
+    ret->procs_alive = e->alive;
+    ret->sessions = e->nsessions;
+    memcpy(ret->done_step, e->done, sizeof ret->done_step);
+    ret->retiring_until = e->retire_tail == NONE ? 0 : retire_at(c, e->retire_tail)->step;
+    return true;
+}
+
+static uint32_t pages_of(const struct core *c, uint32_t pool, uint32_t tokens)
+{
+    return session_table_refs(pool_at(c, pool), tokens);
+}
+
+bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *ret)
+{
+    static const char *const names[] = {[PULL_EMPTY] = "empty", [PULL_ASKED] = "asked", [PULL_RUNNING] = "running",
+                                        [PULL_STOPPING] = "stopping"};
+    const struct pull *p;
+
+    if (slot >= c->limits.pulls || pull_at(c, slot)->state == PULL_EMPTY)
+        return false;
+    p = pull_at(c, slot);
+    memset(ret, 0, sizeof *ret);
+    ret->id = (struct id){.slot = slot, .gen = p->gen};
+    ret->state = names[p->state];
+    ret->link = p->link;
+    ret->from = p->from;
+    ret->to = p->to;
+    ret->published = p->session == NONE ? p->from : session_at(c, p->session)->a;
+    ret->pages = p->npages;
+    ret->pages_done = p->done_pages;
+    ret->started_ns = p->started_ns;
+    ret->deadline_ns = p->deadline_ns;
+    return true;
+}
+
+bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *ret)
+{
+    static const char *const names[] = {[SERVE_EMPTY] = "empty", [SERVE_SEALING] = "sealing", [SERVE_OPEN] = "open",
+                                        [SERVE_STOPPING] = "stopping"};
+    const struct serve *s;
+
+    if (slot >= c->limits.serves || serve_at(c, slot)->state == SERVE_EMPTY)
+        return false;
+    s = serve_at(c, slot);
+    memset(ret, 0, sizeof *ret);
+    ret->id = (struct id){.slot = slot, .gen = s->gen};
+    ret->outgoing = true;
+    ret->state = names[s->state];
+    ret->link = s->link;
+    ret->from = s->from;
+    ret->to = s->to;
+    ret->pages = pages_of(c, s->pool, s->to - s->from);
+    ret->started_ns = s->started_ns;
+    ret->deadline_ns = s->deadline_ns;
+    return true;
+}
+
+bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
+{
+    const struct node *n;
+
+    if (slot >= c->limits.nodes || !node_at(c, slot)->used)
+        return false;
+    n = node_at(c, slot);
+    memset(ret, 0, sizeof *ret);
+    ret->slot = slot;
+    ret->parent = n->parent;
+    ret->depth = n->depth;
+    ret->children = n->nchildren;
+    ret->pages = n->depth ? pages_of(c, n->pool, pool_at(c, n->pool)->align) : 0;
+    ret->refs_device = n->refs[REF_DEVICE];
+    ret->refs_transfer = n->refs[REF_TRANSFER];
+    ret->pool = n->pool;
+    ret->ns = space_at(c, n->space)->ns;
+    ret->visible = node_visible(n);
+    ret->sealed = n->seal == SEAL_DONE;
+    ret->last_use_ns = n->last_use_ns;
+    return true;
+}
+
+static uint64_t oldest_quarantine(const struct core *c)
+{
+    uint64_t oldest = 0;
+
+    for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next) {
+        const struct pull *p = pull_at(c, i);
+
+        if (p->quarantined_ns && (!oldest || p->quarantined_ns < oldest))
+            oldest = p->quarantined_ns;
+    }
+    return oldest;
+}
+
+void core_view(const struct core *c, struct core_view *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    ret->incarnation = c->incarnation;
+    ret->now_ns = c->now_ns;
+    ret->pools = c->npools;
+    ret->engines = c->nengines;
+    ret->sessions = c->limits.sessions - c->free_sessions.n;
+    ret->nodes = c->limits.nodes - c->free_nodes.n;
+    ret->pulls = c->npulls;
+    ret->serves = c->nserves;
+    for (uint32_t i = 0; i < c->limits.links; i++)
+        ret->links_up += link_at(c, i)->up;
+    ret->token_blocks_free = c->free_blocks.n;
+    ret->nodes_free = c->free_nodes.n;
+    ret->retires_free = c->free_retires.n;
+    ret->draining = c->draining;
+    memcpy(ret->errors, c->errors, sizeof ret->errors);
+    ret->errors[TERN_OK] = 0;
+    ret->evicted_nodes = c->evicted_nodes;
+    ret->evicted_pages = c->evicted_pages;
+    ret->corrupt_detected = c->corrupt_detected;
+    ret->pages_pulled = c->pages_pulled;
+    ret->pages_served = c->pages_served;
+    ret->dup_chunks = c->dup_chunks;
+    ret->oldest_quarantine_ns = oldest_quarantine(c);
+}

@@ -1,0 +1,60 @@
+/* Making room: evicting until every group has what is needed, and saying what is missing where it cannot (T4, T11,
+ * E4). */
+#include "core/machine.h"
+
+static void shortage_fill(struct core *c, struct engine *e, struct pool *p, uint32_t group, uint32_t needed,
+                          struct shortage *ret)
+{
+    uint32_t missing;
+
+    ret->group = group;
+    ret->needed = needed;
+    ret->free = group_free(c, p, group);
+    ret->reclaimable = evict_count(c, p, group);
+    ret->retiring = p->group[group].count[PAGE_RETIRING];
+    missing = needed > ret->free + ret->reclaimable ? needed - ret->free - ret->reclaimable : 0;
+    ret->until_step = retire_until(c, e, pool_slot(c, p), group, missing);
+}
+
+/* What a group could have if every prefix were evicted: a request above it must not cost anyone a prefix (T11). */
+static uint32_t most_for_group(const struct pool *p, uint32_t group)
+{
+    const struct group *g = &p->group[group];
+    uint32_t most = (p->nslabs - 1) * g->pages_per_slab;
+    uint32_t kept = g->held * g->pages_per_slab - g->count[PAGE_FREE] - g->count[PAGE_COMMITTED];
+
+    if (g->layout.cap_pages && g->layout.cap_pages < most)
+        most = g->layout.cap_pages;
+    return most > kept ? most - kept : 0;
+}
+
+enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, const uint32_t *need,
+                              struct shortage *ret)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (need[g] > most_for_group(p, g)) {
+            shortage_fill(c, e, p, g, need[g], ret);
+            return TERN_POOL_EXHAUSTED;
+        }
+    for (;;) {
+        uint32_t g = 0, slabs = 0;
+
+        /* Groups share the free slabs: count what each would take of them. */
+        for (; g < p->ngroups; g++) {
+            uint32_t own = p->group[g].count[PAGE_FREE];
+
+            if (need[g] > group_free(c, p, g))
+                break;
+            if (need[g] > own)
+                slabs += div_up(need[g] - own, p->group[g].pages_per_slab);
+            if (slabs > p->nfree_slabs)
+                break;
+        }
+        if (g == p->ngroups)
+            return TERN_OK;
+        if (!evict_one(c, p)) {
+            shortage_fill(c, e, p, g, need[g], ret);
+            return TERN_POOL_EXHAUSTED;
+        }
+    }
+}
