@@ -123,7 +123,7 @@ void rig_bytes_finish(struct rig_bytes *b)
     *b = (struct rig_bytes){0};
 }
 
-void rig_put(struct rig_bytes *b, const void *bytes, size_t n)
+void rig_pb(struct rig_bytes *b, const void *bytes, size_t n)
 {
     if (n > b->cap - b->n) {
         b->cap = (b->n + n) * 2;
@@ -135,32 +135,32 @@ void rig_put(struct rig_bytes *b, const void *bytes, size_t n)
     b->n += n;
 }
 
-void rig_put_varint(struct rig_bytes *b, uint64_t v)
+void rig_pb_varint(struct rig_bytes *b, uint64_t v)
 {
     do {
         uint8_t byte = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
 
-        rig_put(b, &byte, 1);
+        rig_pb(b, &byte, 1);
         v >>= 7;
     } while (v);
 }
 
-void rig_put_tag(struct rig_bytes *b, uint32_t field, uint32_t wire_type)
+void rig_pb_tag(struct rig_bytes *b, uint32_t field, uint32_t wire_type)
 {
-    rig_put_varint(b, (uint64_t)field << 3 | wire_type);
+    rig_pb_varint(b, (uint64_t)field << 3 | wire_type);
 }
 
-void rig_put_uint(struct rig_bytes *b, uint32_t field, uint64_t v)
+void rig_pb_uint(struct rig_bytes *b, uint32_t field, uint64_t v)
 {
-    rig_put_tag(b, field, 0);
-    rig_put_varint(b, v);
+    rig_pb_tag(b, field, 0);
+    rig_pb_varint(b, v);
 }
 
-void rig_put_field(struct rig_bytes *b, uint32_t field, const void *bytes, size_t n)
+void rig_pb_field(struct rig_bytes *b, uint32_t field, const void *bytes, size_t n)
 {
-    rig_put_tag(b, field, 2);
-    rig_put_varint(b, n);
-    rig_put(b, bytes, n);
+    rig_pb_tag(b, field, 2);
+    rig_pb_varint(b, n);
+    rig_pb(b, bytes, n);
 }
 
 static size_t varint_bytes(uint64_t v)
@@ -172,7 +172,7 @@ static size_t varint_bytes(uint64_t v)
     return n;
 }
 
-void rig_put_nested(struct rig_bytes *b, uint32_t field, size_t depth)
+void rig_pb_nested(struct rig_bytes *b, uint32_t field, size_t depth)
 {
     size_t *inner = calloc(depth + 1, sizeof *inner), tag = varint_bytes((uint64_t)field << 3);
 
@@ -180,8 +180,8 @@ void rig_put_nested(struct rig_bytes *b, uint32_t field, size_t depth)
     for (size_t d = 1; d <= depth; d++) /* inner[d]: bytes of d levels */
         inner[d] = tag + varint_bytes(inner[d - 1]) + inner[d - 1];
     for (size_t d = depth; d > 0; d--) {
-        rig_put_tag(b, field, 2);
-        rig_put_varint(b, inner[d - 1]);
+        rig_pb_tag(b, field, 2);
+        rig_pb_varint(b, inner[d - 1]);
     }
     free(inner);
 }

@@ -40,13 +40,13 @@ struct rig_bytes {
 };
 
 void rig_bytes_finish(struct rig_bytes *b);
-void rig_put(struct rig_bytes *b, const void *bytes, size_t n);
-void rig_put_varint(struct rig_bytes *b, uint64_t v);
-void rig_put_tag(struct rig_bytes *b, uint32_t field, uint32_t wire_type);
-void rig_put_uint(struct rig_bytes *b, uint32_t field, uint64_t v);
-void rig_put_field(struct rig_bytes *b, uint32_t field, const void *bytes, size_t n);
+void rig_pb(struct rig_bytes *b, const void *bytes, size_t n);
+void rig_pb_varint(struct rig_bytes *b, uint64_t v);
+void rig_pb_tag(struct rig_bytes *b, uint32_t field, uint32_t wire_type);
+void rig_pb_uint(struct rig_bytes *b, uint32_t field, uint64_t v);
+void rig_pb_field(struct rig_bytes *b, uint32_t field, const void *bytes, size_t n);
 /* `depth` submessages of field `field`, each inside the one before. */
-void rig_put_nested(struct rig_bytes *b, uint32_t field, size_t depth);
+void rig_pb_nested(struct rig_bytes *b, uint32_t field, size_t depth);
 enum tern_err rig_wire_decode_bytes(uint16_t type, const struct rig_bytes *b);
 
 #endif

@@ -74,8 +74,8 @@ static void corpus_of_messages_is_current(void **state)
             char name[64];
 
             assert_true(*type <= UINT8_MAX);
-            rig_put(&b, &first, 1);
-            rig_put(&b, frame + FRAME_HEADER_BYTES, n - FRAME_HEADER_BYTES);
+            rig_pb(&b, &first, 1);
+            rig_pb(&b, frame + FRAME_HEADER_BYTES, n - FRAME_HEADER_BYTES);
             snprintf(name, sizeof name, "%s-%u-%zu", wire_descriptor(*type)->short_name, first,
                      repeats[i]);
             keep("wire", name, &b);
@@ -93,13 +93,13 @@ static void corpus_of_hostile_messages_is_current(void **state)
         struct rig_bytes nested = {0}, empty = {0};
         char name[64];
 
-        rig_put(&nested, &types[i], 1);
-        rig_put_nested(&nested, 1, 2000);
+        rig_pb(&nested, &types[i], 1);
+        rig_pb_nested(&nested, 1, 2000);
         snprintf(name, sizeof name, "nested-%u", types[i]);
         keep("wire", name, &nested);
-        rig_put(&empty, &types[i], 1);
+        rig_pb(&empty, &types[i], 1);
         for (int k = 0; k < 2000; k++)
-            rig_put_field(&empty, types[i] == FRAME_PEER_MSG ? 15 : 1, "", 0);
+            rig_pb_field(&empty, types[i] == FRAME_PEER_MSG ? 15 : 1, "", 0);
         snprintf(name, sizeof name, "empty-%u", types[i]);
         keep("wire", name, &empty);
         rig_bytes_finish(&nested);
@@ -114,15 +114,15 @@ static void corpus_of_streams_is_current(void **state)
         struct rig_bytes b = {0};
         char name[64];
 
-        rig_put(&b, &seed, 1);
+        rig_pb(&b, &seed, 1);
         for (const uint16_t *type = rig_wire_types; *type; type++) {
             size_t n = encode(*type, seed % 2);
 
             if (n <= FRAME_HEADER_BYTES + 512)
-                rig_put(&b, frame, n);
+                rig_pb(&b, frame, n);
         }
         if (seed == 3)
-            rig_put(&b, "\0\0\0\0\1\0\1\0", 8); /* the beginning of a header that is refused */
+            rig_pb(&b, "\0\0\0\0\1\0\1\0", 8); /* the beginning of a header that is refused */
         snprintf(name, sizeof name, "stream-%u", seed);
         keep("frame", name, &b);
         rig_bytes_finish(&b);

@@ -18,7 +18,7 @@ TABLE
 # Headers that are no library: what each word of the last column stands for.
 libc="assert.h ctype.h errno.h inttypes.h limits.h stdalign.h stdarg.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h"
 pure="assert.h limits.h stdalign.h stdbool.h stddef.h stdint.h string.h" # no stdio, stdlib, time: the core has no world
-system="arpa/* fcntl.h linux/* net/* netdb.h netinet/* poll.h pthread.h sched.h signal.h stdatomic.h sys/* time.h unistd.h"
+system="endian.h arpa/* fcntl.h linux/* net/* netdb.h netinet/* poll.h pthread.h sched.h signal.h stdatomic.h sys/* time.h unistd.h"
 
 matches() { # NAME PATTERN...
     local name=$1 pattern

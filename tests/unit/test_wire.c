@@ -83,9 +83,9 @@ static void wire_unknown_fields_are_ignored(void **state)
         size_t n = rig_wire_encode(*type, rig_wire_sample(*type, 3, 2));
         struct rig_bytes b = {0};
 
-        rig_put(&b, later, sizeof later); /* before and behind what is known */
-        rig_put(&b, rig_frame + FRAME_HEADER_BYTES, n);
-        rig_put(&b, later, sizeof later);
+        rig_pb(&b, later, sizeof later); /* before and behind what is known */
+        rig_pb(&b, rig_frame + FRAME_HEADER_BYTES, n);
+        rig_pb(&b, later, sizeof later);
         assert_int_equal(rig_wire_decode(*type, b.v, b.n, &msg), TERN_OK);
         known = (ProtobufCMessage *)(uintptr_t)msg;
         known->n_unknown_fields = 0;
@@ -105,7 +105,7 @@ static void wire_deep_nesting_is_skipped_not_followed(void **state)
             struct rig_bytes b = {0};
             enum tern_err err;
 
-            rig_put_nested(&b, field, NESTED);
+            rig_pb_nested(&b, field, NESTED);
             err = rig_wire_decode_bytes(*type, &b);
             assert_true(err == TERN_OK || err == TERN_MALFORMED);
             rig_bytes_finish(&b);
@@ -120,9 +120,9 @@ static void wire_deep_groups_are_malformed(void **state)
         struct rig_bytes b = {0};
 
         for (size_t i = 0; i < NESTED; i++)
-            rig_put_tag(&b, 200, 3);
+            rig_pb_tag(&b, 200, 3);
         for (size_t i = 0; i < NESTED; i++)
-            rig_put_tag(&b, 200, 4);
+            rig_pb_tag(&b, 200, 4);
         assert_int_equal(rig_wire_decode_bytes(*type, &b), TERN_MALFORMED);
         rig_bytes_finish(&b);
     }
@@ -135,7 +135,7 @@ static void empty_pieces(uint16_t type, uint32_t field)
     enum tern_err err;
 
     while (b.n + 4 <= FRAME_BODY_MAX)
-        rig_put_field(&b, field, "", 0);
+        rig_pb_field(&b, field, "", 0);
     rig_budget.high_water = 0;
     err = rig_wire_decode_bytes(type, &b);
     assert_true(err == TERN_MALFORMED || err == TERN_OK);
