@@ -118,6 +118,21 @@ static void thread_lists(struct core *c, const struct core_limits *l)
 #undef NEXT
 }
 
+/* X6: a handle from before a restart must be GONE, so every incarnation counts from elsewhere. */
+static void start_generations(struct core *c, const struct core_limits *l, uint32_t gen)
+{
+    for (uint32_t i = 0; i < l->engines; i++)
+        engine_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->pools; i++)
+        pool_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->sessions; i++)
+        session_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->pulls; i++)
+        pull_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->serves; i++)
+        serve_at(c, i)->gen = gen;
+}
+
 struct core *core_init(void *mem, const struct core_limits *limits, const struct tenant_config *tenants,
                        uint64_t incarnation)
 {
@@ -131,6 +146,7 @@ struct core *core_init(void *mem, const struct core_limits *limits, const struct
     c->hash_mask = pow2_at_least(limits->nodes) - 1;
     c->seal_head = c->seal_tail = c->pulls_active = c->serves_active = NONE;
     thread_lists(c, limits);
+    start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));
     for (uint32_t i = 0; i <= c->hash_mask; i++)
         *hash_head(c, i) = NONE;
     for (uint32_t i = 0; i < limits->tenants; i++)

@@ -246,6 +246,12 @@ static inline uint32_t *hash_head(const struct core *c, uint64_t hash)
     return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->hash_at * 64) + (hash & c->hash_mask);
 }
 
+/* Generation 0 names nothing. */
+static inline uint32_t gen_next(uint32_t gen)
+{
+    return gen + 1 ? gen + 1 : 1;
+}
+
 static inline void touch(struct core *c)
 {
     c->touched = 1;

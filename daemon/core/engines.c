@@ -61,7 +61,7 @@ static struct engine *engine_create(struct core *c, uint32_t tenant, const struc
             e = engine_at(c, i);
     if (!e)
         return NULL;
-    gen = e->gen + 1;
+    gen = gen_next(e->gen);
     memset(e, 0, sizeof *e);
     e->gen = gen;
     e->state = ENGINE_JOINING;
@@ -76,6 +76,19 @@ static struct engine *engine_create(struct core *c, uint32_t tenant, const struc
     return e;
 }
 
+static uint32_t seat_of(const struct req_join *j)
+{
+    return j->role == ROLE_SCHEDULER ? RANKS_MAX : j->rank;
+}
+
+/* The join that this connection made before, once more. */
+static bool same_seat(const struct core *c, const struct conn *cn, const struct req_join *j)
+{
+    const struct engine *e = engine_at(c, cn->engine);
+
+    return strncmp(e->name, j->name, ENGINE_NAME_MAX) == 0 && e->world == j->world && cn->seat == seat_of(j);
+}
+
 static enum tern_err join_check(const struct core *c, const struct conn *cn, const struct req_join *j,
                                 const char **ret_text)
 {
@@ -84,15 +97,15 @@ static enum tern_err join_check(const struct core *c, const struct conn *cn, con
         (j->role != ROLE_SCHEDULER && j->rank >= j->world) || j->role > ROLE_BOTH || j->name[0] == 0 ||
         memchr(j->name, 0, ENGINE_NAME_MAX) == NULL)
         return TERN_INVALID;
-    *ret_text = "this connection has joined an engine already: one connection, one engine";
-    return cn->engine != NONE ? TERN_CONFLICT : TERN_OK;
+    *ret_text = "this connection has joined as another engine or rank already: one connection, one seat";
+    return cn->engine == NONE || same_seat(c, cn, j) ? TERN_OK : TERN_CONFLICT;
 }
 
 static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn, const struct req_join *j,
                                const char **ret_text)
 {
     struct conn *cn = conn_at(c, conn);
-    uint32_t seat = j->role == ROLE_SCHEDULER ? RANKS_MAX : j->rank;
+    uint32_t seat = seat_of(j);
     struct proc_of *proc = &e->procs[seat];
 
     *ret_text = "a process of this engine died or left: wait until the others have exited, then join anew";
@@ -102,7 +115,7 @@ static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn, 
     if (e->world != j->world)
         return TERN_CONFLICT;
     *ret_text = "another process has that rank, or this one has it on another open connection";
-    if (proc->alive && (proc->proc != cn->proc || e->conns[seat] != NONE))
+    if (proc->alive && (proc->proc != cn->proc || (e->conns[seat] != NONE && e->conns[seat] != conn)))
         return TERN_CONFLICT;
     if (!proc->alive) {
         proc->proc = cn->proc;

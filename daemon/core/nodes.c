@@ -40,7 +40,7 @@ static uint32_t record_take(struct core *c)
     check(slot != NONE);
     c->free_nodes.head = n->next;
     c->free_nodes.n--;
-    n->gen++;
+    n->gen = gen_next(n->gen);
     n->used = 1;
     n->parent = n->first_child = n->next = n->prev = n->tokens = n->keys = n->hash_next = NONE;
     n->heap_child = n->heap_next = n->heap_prev = n->seal_next = n->pending_engine = n->pending_next = NONE;

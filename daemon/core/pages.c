@@ -188,7 +188,7 @@ void page_free(struct core *c, uint32_t record)
     struct slab *s = slab_at(c, slot);
 
     page_move(c, pg, PAGE_FREE, NONE);
-    pg->gen++;
+    pg->gen = gen_next(pg->gen);
     pg->prev = NONE;
     pg->next = s->free_head;
     s->free_head = record;

@@ -202,7 +202,7 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions, cons
         !range_find(c, tenant, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
         return TERN_BUSY;
     p = pool_at(c, slot);
-    fresh.gen = p->gen + 1;
+    fresh.gen = gen_next(p->gen);
     *p = fresh;
     p->state = POOL_OPEN;
     p->tenant = tenant;

@@ -27,7 +27,7 @@ static struct pull *pull_create(struct core *c)
 
     c->free_pulls.head = p->next;
     c->free_pulls.n--;
-    gen = p->gen + 1;
+    gen = gen_next(p->gen);
     memset(p, 0, sizeof *p);
     p->gen = gen;
     p->prev = p->retry = NONE;

@@ -104,7 +104,7 @@ static struct serve *serve_create(struct core *c, uint32_t link, const struct pe
 
     c->free_serves.head = s->next;
     c->free_serves.n--;
-    gen = s->gen + 1;
+    gen = gen_next(s->gen);
     memset(s, 0, sizeof *s);
     s->gen = gen;
     s->state = SERVE_SEALING;

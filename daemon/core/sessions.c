@@ -118,7 +118,7 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     s = session_at(c, slot);
     c->free_sessions.head = s->next;
     c->free_sessions.n--;
-    s->gen++;
+    s->gen = gen_next(s->gen);
     s->state = SESSION_OPEN;
     s->engine = engine_slot(c, e);
     s->pool = pool_slot(c, p);
@@ -251,18 +251,18 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
 {
     const struct pool *p = session_pool(c, s);
     uint32_t root = space_at(c, s->space)->root, node, depth, keep, blocks, keys, i = 0;
+    struct token_buf fresh;
     struct token_view w = session_view(c, s, t->base, t);
 
     node = node_walk(c, root, &w);
     depth = node_at(c, node)->depth;
     /* What the tree holds need not be kept: from `depth` on the tail is the session's own. */
-    if (depth > t->base) {
-        keep = depth - t->base;
-        blocks = div_up(t->n - keep, TOKEN_BLOCK) + tokens_blocks_per_chunk(p->align);
-    } else {
-        keep = 0;
-        blocks = tokens_blocks_needed(&s->tokens, p->align, t->n) + tokens_blocks_per_chunk(p->align);
-    }
+    keep = depth > t->base ? depth - t->base : 0;
+    fresh = s->tokens;
+    fresh.end = t->base;
+    if (depth > t->base)
+        tokens_init(&fresh, depth);
+    blocks = tokens_blocks_needed(&fresh, p->align, t->n - keep);
     ret->text = "the token store is full: close sessions, or raise limits.token_blocks or limits.extra_keys";
     if (blocks > c->free_blocks.n || t->nkeys > c->free_keys.n)
         return TERN_BUSY;
@@ -338,6 +338,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     struct engine *e = engine_at(c, s->engine);
     struct req_tokens t = m->tokens;
     struct page_list pages;
+    struct token_buf kept;
     uint32_t common, length;
 
     ret->text = "a session is append-only: the request has fewer tokens in common than are committed (S3)";
@@ -362,7 +363,9 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     if (!retire_ready(c, e, m->step))
         return TERN_BUSY;
     ret->text = "the token store is full: close sessions, or raise limits.token_blocks or limits.extra_keys";
-    if (div_up(t.n, TOKEN_BLOCK) + 2 * tokens_blocks_per_chunk(p->align) > c->free_blocks.n || t.nkeys > c->free_keys.n)
+    kept = s->tokens;
+    kept.end = common;
+    if (tokens_blocks_needed(&kept, p->align, t.base + t.n - common) > c->free_blocks.n || t.nkeys > c->free_keys.n)
         return TERN_BUSY;
     session_free_tail(c, s, length, &pages);
     retire_release(c, e, m->step, &pages, NONE);
