@@ -1,0 +1,110 @@
+/* The commands that do something: evict, drain, tape, ping. */
+#include "ctl.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int run_evict(struct ctl *ctl)
+{
+    const char *args[2], *pool = ctl_pool_arg(ctl);
+    char nodes[32];
+    uint32_t n = 0;
+    json_t *answer;
+
+    if (pool)
+        args[n++] = pool;
+    if (ctl->nodes) {
+        snprintf(nodes, sizeof(nodes), "nodes=%u", ctl->nodes);
+        args[n++] = nodes;
+    }
+    answer = ctl_ask(ctl, "evict", args, n);
+    if (!ctl_print_json(ctl, answer)) {
+        printf("evicted %s nodes: %s pages are free again\n", human_count(j_u64(answer, "nodes")),
+               human_count(j_u64(answer, "pages")));
+        if (j_u64(answer, "nodes") == 0)
+            printf(
+                "what is left is held by sessions or transfers: `ternctl tree` shows by which\n");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+int run_drain(struct ctl *ctl)
+{
+    json_t *answer = ctl_ask(ctl, "drain", NULL, 0);
+
+    if (!ctl_print_json(ctl, answer))
+        printf("draining: no new sessions, %s still open; `ternctl sessions` lists them\n",
+               human_count(j_u64(answer, "sessions")));
+    json_decref(answer);
+    return CTL_OK;
+}
+
+/* The daemon writes the file, so a relative path has to be made absolute with our own folder. */
+int run_tape(struct ctl *ctl)
+{
+    char cwd[PATH_MAX] = "", path[PATH_MAX + 8];
+    const char *args[2] = {path, "tokens=1"};
+    json_t *answer;
+
+    if (ctl->file[0] != '/' && !getcwd(cwd, sizeof(cwd)))
+        ctl_fail(CTL_FAILED, "the current folder has no name: give an absolute path");
+    if (snprintf(path, sizeof(path), "path=%s%s%s", cwd, cwd[0] ? "/" : "", ctl->file) > 255)
+        ctl_fail(CTL_USAGE, "%s: the daemon takes a path of at most 250 bytes", ctl->file);
+    answer = ctl_ask(ctl, "tape", args, ctl->tokens ? 2 : 1);
+    if (!ctl_print_json(ctl, answer)) {
+        printf("%s: %s events%s\n", j_str(answer, "path"), human_count(j_u64(answer, "recorded")),
+               j_bool(answer, "tokens_kept") ? ", with token ids" : "");
+        if (j_bool(answer, "complete"))
+            printf("whole since the start: tern-sim --tape %s plays it back\n",
+                   j_str(answer, "path"));
+        else
+            printf("the first %s events were overwritten: it can be read, not played back (raise "
+                   "tape.bytes)\n",
+                   human_count(j_u64(answer, "dropped")));
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+static double now_us(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec / 1e3;
+}
+
+int run_ping(struct ctl *ctl)
+{
+    double least = 0, most = 0, sum = 0;
+    char incarnation[24];
+    json_t *answer;
+
+    ctl_connect(ctl);
+    for (uint32_t i = 0; i < ctl->count; i++) {
+        double before = now_us(), took;
+
+        if (tern_ping(ctl->tern, CTL_DEADLINE_MS) != TERN_OK)
+            ctl_fail(CTL_FAILED, "ping: %s", tern_error_text(ctl->tern));
+        took = now_us() - before;
+        least = i == 0 || took < least ? took : least;
+        most = took > most ? took : most;
+        sum += took;
+    }
+    snprintf(incarnation, sizeof(incarnation), "%016llx",
+             (unsigned long long)tern_incarnation(ctl->tern));
+    answer =
+        json_pack("{s:s, s:i, s:f, s:f, s:f}", "incarnation", incarnation, "count", (int)ctl->count,
+                  "us_min", least, "us_mean", sum / ctl->count, "us_max", most);
+    if (!ctl_print_json(ctl, answer))
+        printf("%u answers from incarnation %s: %.1f us at best, %.1f us on average, %.1f us at "
+               "worst\n",
+               ctl->count, incarnation, least, sum / ctl->count, most);
+    json_decref(answer);
+    return CTL_OK;
+}

@@ -1,0 +1,167 @@
+/* Asking the daemon: connecting, one command, a paged list. A failure ends the program with a line
+ * that says what to do about it. */
+#include "ctl.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void ctl_fail(enum ctl_exit code, const char *format, ...)
+{
+    va_list args;
+
+    fflush(stdout);
+    fprintf(stderr, "ternctl: ");
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+    exit(code);
+}
+
+static const char *why_not(enum tern_err err, int number)
+{
+    if (err == TERN_TIMED_OUT)
+        return "the daemon does not answer: it is busy, stopped, or has too many operators "
+               "connected";
+    if (err == TERN_UNSUPPORTED)
+        return "the daemon is of another version: use the ternctl that came with it";
+    if (err == TERN_INVALID)
+        return "no socket has a path of that length: name another by --socket";
+    if (err != TERN_PEER_LOST)
+        return tern_strerror(err);
+    switch (number) {
+    case ENOENT:
+        return "there is no such socket: is ternd running? Name its admin.socket by --socket or "
+               "TERN_ADMIN_SOCKET";
+    case EACCES:
+    case EPERM:
+        return "you may not open it: run as the user that runs ternd, or change its admin.mode";
+    case ECONNREFUSED: return "nobody listens there any more: ternd has ended; its log says why";
+    case ECONNRESET:
+        return "the daemon closed the connection: too many operators (admin.conns_max), or it is "
+               "ending; its log says which";
+    default: return strerror(number);
+    }
+}
+
+void ctl_connect(struct ctl *ctl)
+{
+    enum tern_err err;
+
+    errno = 0;
+    err = tern_connect(ctl->socket, CTL_DEADLINE_MS, &ctl->tern);
+    if (err != TERN_OK)
+        ctl_fail(CTL_UNREACHABLE, "%s: %s", ctl->socket, why_not(err, errno));
+}
+
+json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs)
+{
+    const char *text;
+    enum tern_err err;
+    json_error_t where;
+    json_t *answer;
+
+    if (!ctl->tern)
+        ctl_connect(ctl);
+    err = tern_admin(ctl->tern, command, args, nargs, CTL_DEADLINE_MS, &text);
+    if (err == TERN_DENIED)
+        ctl_fail(CTL_FAILED, "%s is a tenant's socket: name the daemon's admin.socket",
+                 ctl->socket);
+    if (err == TERN_UNSUPPORTED && strcmp(command, "tape") != 0)
+        ctl_fail(CTL_FAILED, "this daemon does not know '%s': it is older than this ternctl",
+                 command);
+    if (err != TERN_OK)
+        ctl_fail(CTL_FAILED, "%s: %s", command, tern_error_text(ctl->tern));
+    answer = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    if (!json_is_object(answer))
+        ctl_fail(CTL_FAILED, "%s: the daemon's answer is no JSON object (%s): report it", command,
+                 where.text);
+    return answer;
+}
+
+json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg)
+{
+    json_t *whole = json_object(), *rows = json_array();
+    char from[32], limit[] = "limit=1024";
+    uint64_t next = 0;
+
+    json_object_set_new(whole, list, rows);
+    for (uint32_t page = 0; page < CTL_PAGES_MAX; page++) {
+        const char *args[] = {from, limit, arg};
+        json_t *answer, *value;
+
+        snprintf(from, sizeof(from), "from=%llu", (unsigned long long)next);
+        answer = ctl_ask(ctl, list, args, arg ? 3 : 2);
+        json_array_extend(rows, json_object_get(answer, list));
+        value = json_object_get(answer, "next");
+        if (!json_is_integer(value) || (uint64_t)json_integer_value(value) <= next) {
+            json_decref(answer);
+            return whole;
+        }
+        next = (uint64_t)json_integer_value(value);
+        json_decref(answer);
+    }
+    ctl_fail(CTL_FAILED, "%s: the daemon's list does not end: report it", list);
+}
+
+const char *ctl_pool_arg(struct ctl *ctl)
+{
+    static char arg[32];
+    json_t *pools, *row;
+    size_t i;
+
+    if (!ctl->pool)
+        return NULL;
+    pools = ctl_list(ctl, "pools", NULL);
+    json_array_foreach(json_object_get(pools, "pools"), i, row)
+    {
+        char slot[24];
+
+        snprintf(slot, sizeof(slot), "%llu", (unsigned long long)j_u64(row, "slot"));
+        if (strcmp(ctl->pool, slot) == 0 || strcasecmp(ctl->pool, j_str(row, "pool")) == 0) {
+            snprintf(arg, sizeof(arg), "pool=%s", slot);
+            json_decref(pools);
+            return arg;
+        }
+    }
+    ctl_fail(CTL_FAILED, "no open pool is called '%s': `ternctl pools` lists handles and slots",
+             ctl->pool);
+}
+
+bool ctl_print_json(const struct ctl *ctl, const json_t *answer)
+{
+    if (!ctl->json)
+        return false;
+    json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    printf("\n");
+    return true;
+}
+
+uint64_t j_u64(const json_t *object, const char *key)
+{
+    const json_t *v = json_object_get(object, key);
+
+    return json_is_integer(v) ? (uint64_t)json_integer_value(v) : 0;
+}
+
+double j_f64(const json_t *object, const char *key)
+{
+    const json_t *v = json_object_get(object, key);
+
+    return json_is_number(v) ? json_number_value(v) : 0;
+}
+
+const char *j_str(const json_t *object, const char *key)
+{
+    const json_t *v = json_object_get(object, key);
+
+    return json_is_string(v) ? json_string_value(v) : "-";
+}
+
+bool j_bool(const json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}

@@ -1,0 +1,120 @@
+/* What the files of ternctl share: the options of a command, asking the daemon, printing. One
+ * process runs one command, so what is allocated here lives until the exit. Answers are JSON made
+ * by the daemon; ternctl adds nothing to them, so --json and the tables never disagree. */
+#ifndef CTL_H
+#define CTL_H
+
+#include <argp.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tern.h"
+
+#define CTL_SOCKET_DEFAULT "/run/tern/admin.sock"
+#define CTL_DEADLINE_MS    10000
+#define CTL_PAGES_MAX      65536 /* pages of one paged list: a daemon that never ends is left */
+
+enum ctl_exit {
+    CTL_OK = 0,
+    CTL_FAILED = 1,      /* the daemon answered with an error, or a file could not be written */
+    CTL_USAGE = 2,       /* the command line */
+    CTL_UNREACHABLE = 3, /* no daemon at that socket */
+};
+
+struct ctl {
+    const char *socket;
+    bool json;               /* print one JSON object and nothing else */
+    bool colour;             /* standard output is a terminal that wants some */
+    const char *pool, *file; /* as on the command line; NULL: not given */
+    uint32_t nodes, count;
+    bool tokens;
+    struct tern *tern;
+};
+
+struct command {
+    const char *name, *args, *summary, *examples;
+    const struct argp_option *options; /* NULL: --socket and --json alone */
+    bool takes_file;
+    int (*run)(struct ctl *ctl);
+};
+
+extern const struct command commands[];
+extern const size_t commands_n;
+
+/* ---- asking; each ends the program with a message that says what to do ---- */
+
+void ctl_connect(struct ctl *ctl);
+/* One command, parsed. The caller owns the answer. */
+json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs);
+/* All pages of a list, joined: {"<list>": [...]}. */
+json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg);
+/* "pool=SLOT" of what --pool names: a handle as in the tables, or a slot. NULL if it was not given.
+ * Static. */
+const char *ctl_pool_arg(struct ctl *ctl);
+_Noreturn void ctl_fail(enum ctl_exit code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* With --json prints the object and returns true. */
+bool ctl_print_json(const struct ctl *ctl, const json_t *answer);
+
+/* ---- reading an answer; what is absent reads as 0 or "-" ---- */
+
+uint64_t j_u64(const json_t *object, const char *key);
+double j_f64(const json_t *object, const char *key);
+const char *j_str(const json_t *object, const char *key);
+bool j_bool(const json_t *object, const char *key);
+
+/* ---- printing ---- */
+
+enum colour {
+    PLAIN = 0,
+    BOLD,
+    DIM,
+    RED,
+    GREEN,
+    YELLOW,
+};
+
+#define TABLE_COLUMNS_MAX 24
+
+/* Columns are as wide as their widest cell. A title that begins with '<' is aligned to the left. */
+struct table {
+    const struct ctl *ctl;
+    const char *const *titles;
+    uint32_t columns, cells, cells_max;
+    struct cell {
+        char *text;
+        enum colour colour;
+    } * cell;
+};
+
+void table_init(struct table *t, const struct ctl *ctl, const char *const *titles,
+                uint32_t columns);
+void table_add(struct table *t, enum colour colour, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void table_print(struct table *t, const char *if_empty); /* and frees */
+
+void paint(const struct ctl *ctl, enum colour colour, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Short forms that a person reads; each call has a buffer of its own among the last eight. */
+const char *human_bytes(uint64_t bytes);
+const char *human_count(uint64_t n); /* 12,345 */
+const char *human_age(double seconds);
+
+/* ---- the commands ---- */
+
+int run_status(struct ctl *ctl);
+int run_pools(struct ctl *ctl);
+int run_sessions(struct ctl *ctl);
+int run_engines(struct ctl *ctl);
+int run_peers(struct ctl *ctl);
+int run_transfers(struct ctl *ctl);
+int run_tree(struct ctl *ctl);
+int run_evict(struct ctl *ctl);
+int run_drain(struct ctl *ctl);
+int run_tape(struct ctl *ctl);
+int run_ping(struct ctl *ctl);
+
+#endif

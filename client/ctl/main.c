@@ -1,0 +1,229 @@
+/* ternctl: the operator's program. Here: the command line. Each command has a parser of its own, so
+ * that `ternctl COMMAND --help` tells about that command alone. */
+#include "ctl.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const char *argp_program_version = "ternctl 0.1.0";
+
+enum {
+    OPT_POOL = 'p',
+    OPT_NODES = 'n',
+    OPT_COUNT = 'c',
+    OPT_TOKENS = 't',
+};
+
+static const struct argp_option tree_options[] = {
+    {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
+    {0},
+};
+
+static const struct argp_option evict_options[] = {
+    {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
+    {"nodes", OPT_NODES, "N", 0, "At most N nodes; default: all that nobody holds", 0},
+    {0},
+};
+
+static const struct argp_option tape_options[] = {
+    {"tokens", OPT_TOKENS, NULL, 0,
+     "Keep token ids, which are your users' text, instead of hashes of them", 0},
+    {0},
+};
+
+static const struct argp_option ping_options[] = {
+    {"count", OPT_COUNT, "N", 0, "So many times; default: 5", 0},
+    {0},
+};
+
+const struct command commands[] = {
+    {"status", "", "What the daemon is, holds and has refused",
+     "  ternctl status\n  ternctl status --json | jq '.pools[] | {group, free, total}'\n", NULL,
+     false, run_status},
+    {"pools", "", "Pools and where their pages are", "  ternctl pools\n", NULL, false, run_pools},
+    {"sessions", "", "Open sessions: committed, written and allocated tokens",
+     "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", NULL, false,
+     run_sessions},
+    {"engines", "", "Engines, their live processes and the steps that they have finished",
+     "  ternctl engines\n", NULL, false, run_engines},
+    {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", NULL, false,
+     run_peers},
+    {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n", NULL,
+     false, run_transfers},
+    {"tree", "",
+     "The prefix tree: depth, pages, who holds it, age. Nodes in a row without a branch, held by "
+     "equally many, are one "
+     "line",
+     "  ternctl tree\n  ternctl tree --pool 0\n", tree_options, false, run_tree},
+    {"evict", "", "Gives back prefixes that nobody holds, least recently used first",
+     "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n", evict_options, false, run_evict},
+    {"drain", "", "Takes no new sessions; lets the rest end",
+     "  ternctl drain && ternctl sessions\n", NULL, false, run_drain},
+    {"tape", "FILE",
+     "Has the daemon write its last events to FILE; tern-sim --tape FILE plays them back",
+     "  ternctl tape /tmp/tern.tape\n", tape_options, true, run_tape},
+    {"ping", "", "How long the daemon takes to answer",
+     "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, false, run_ping},
+};
+
+const size_t commands_n = sizeof(commands) / sizeof(commands[0]);
+
+static const struct argp_option common_options[] = {
+    {"socket", 's', "PATH", 0,
+     "The daemon's admin socket; default: $TERN_ADMIN_SOCKET, else " CTL_SOCKET_DEFAULT, 0},
+    {"json", 'j', NULL, 0, "Print one JSON object, for programs", 0},
+    {0},
+};
+
+static error_t parse_common(int key, char *arg, struct argp_state *state)
+{
+    struct ctl *ctl = state->input;
+
+    switch (key) {
+    case 's': ctl->socket = arg; return 0;
+    case 'j': ctl->json = true; return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp common = {.options = common_options, .parser = parse_common};
+
+/* ---- one command ---- */
+
+struct parse {
+    struct ctl *ctl;
+    const struct command *command;
+};
+
+static uint32_t number(struct argp_state *state, const char *option, const char *arg)
+{
+    char *end;
+    unsigned long v = strtoul(arg, &end, 10);
+
+    if (*arg < '0' || *arg > '9' || *end || v == 0 || v > UINT32_MAX)
+        argp_error(state, "%s takes a number from 1 on, not '%s'", option, arg);
+    return (uint32_t)v;
+}
+
+static error_t parse_command(int key, char *arg, struct argp_state *state)
+{
+    struct parse *p = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = p->ctl; return 0;
+    case OPT_POOL: p->ctl->pool = arg; return 0;
+    case OPT_NODES: p->ctl->nodes = number(state, "--nodes", arg); return 0;
+    case OPT_COUNT: p->ctl->count = number(state, "--count", arg); return 0;
+    case OPT_TOKENS: p->ctl->tokens = true; return 0;
+    case ARGP_KEY_ARG:
+        if (!p->command->takes_file || p->ctl->file)
+            argp_error(state, "'%s' is one argument too many", arg);
+        p->ctl->file = arg;
+        return 0;
+    case ARGP_KEY_END:
+        if (p->command->takes_file && !p->ctl->file)
+            argp_error(state, "%s is missing", p->command->args);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int run_command(const struct command *command, struct ctl *ctl, int argc, char **argv)
+{
+    struct argp_child children[] = {{&common, 0, "Common options:", 1}, {0}};
+    char name[64], doc[1024];
+    struct parse p = {.ctl = ctl, .command = command};
+    struct argp argp = {
+        .options = command->options,
+        .parser = parse_command,
+        .args_doc = command->args,
+        .doc = doc,
+        .children = children,
+    };
+
+    snprintf(name, sizeof(name), "ternctl %s", command->name);
+    snprintf(doc, sizeof(doc),
+             "%s.\vExamples:\n%s\nExit status: 0 done, 1 the daemon refused, 2 wrong command line, "
+             "3 no daemon there.",
+             command->summary, command->examples);
+    argv[0] = name;
+    argp_err_exit_status = CTL_USAGE;
+    argp_parse(&argp, argc, argv, 0, NULL, &p);
+    return command->run(ctl);
+}
+
+/* ---- ternctl itself ---- */
+
+struct top {
+    struct ctl *ctl;
+    const struct command *command;
+    int at; /* of the command in argv */
+};
+
+static char *help_filter(int key, const char *text, void *input)
+{
+    char *out = NULL;
+    size_t n = 0;
+    FILE *f;
+
+    (void)input;
+    if (key != ARGP_KEY_HELP_POST_DOC || !(f = open_memstream(&out, &n)))
+        return (char *)(uintptr_t)text;
+    fprintf(f, "Commands:\n");
+    for (size_t i = 0; i < commands_n; i++)
+        fprintf(f, "  %-9s %-5s %s\n", commands[i].name, commands[i].args, commands[i].summary);
+    fprintf(f,
+            "\n`ternctl COMMAND --help` tells more. Examples:\n  ternctl status\n"
+            "  ternctl --socket /run/tern/admin.sock tree\n  ternctl pools --json | jq .\n\n"
+            "Exit status: 0 done, 1 the daemon refused, 2 wrong command line, 3 no daemon there.");
+    fclose(f);
+    return out;
+}
+
+static error_t parse_top(int key, char *arg, struct argp_state *state)
+{
+    struct top *top = state->input;
+
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = top->ctl; return 0;
+    case ARGP_KEY_ARG:
+        for (size_t i = 0; i < commands_n; i++) {
+            if (strcmp(commands[i].name, arg) == 0)
+                top->command = &commands[i];
+        }
+        if (!top->command)
+            argp_error(state, "there is no command '%s'", arg);
+        top->at = state->next - 1;
+        state->next = state->argc; /* the rest is the command's own */
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_state_help(state, stderr, ARGP_HELP_STD_ERR); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct argp_child children[] = {{&common, 0, NULL, 0}, {0}};
+    const char *from_env = getenv("TERN_ADMIN_SOCKET"), *no_colour = getenv("NO_COLOR");
+    struct ctl ctl = {.socket = from_env && *from_env ? from_env : CTL_SOCKET_DEFAULT, .count = 5};
+    struct top top = {.ctl = &ctl};
+    struct argp argp = {
+        .parser = parse_top,
+        .args_doc = "COMMAND [OPTION...]",
+        .doc = "ternctl looks into a Tern daemon and tells it what to do.\v ",
+        .children = children,
+        .help_filter = help_filter,
+    };
+    int status;
+
+    ctl.colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
+    argp_err_exit_status = CTL_USAGE;
+    argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &top);
+    status = run_command(top.command, &ctl, argc - top.at, argv + top.at);
+    tern_destroy(ctl.tern);
+    /* A full disk or a closed pipe behind standard output is a failure of what was asked for. */
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return CTL_FAILED;
+    return status;
+}

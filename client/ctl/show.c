@@ -1,0 +1,316 @@
+/* The commands that show tables: status, pools, sessions, engines, peers, transfers. */
+#include "ctl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
+
+static const char *num(const json_t *row, const char *key)
+{
+    return human_count(j_u64(row, key));
+}
+
+/* A count that should be 0 stands out when it is not. */
+static enum colour alarm_if(uint64_t n)
+{
+    return n ? RED : DIM;
+}
+
+static enum colour dim_if_none(uint64_t n)
+{
+    return n ? PLAIN : DIM;
+}
+
+/* ---- where the pages of each group are: for status and pools ---- */
+
+static const char *const group_titles[] = {
+    "<POOL",       "<TENANT",  "<GROUP", "PAGE",   "TOTAL",    "FREE",    "SESSION",    "SNAPSHOT",
+    "RECLAIMABLE", "TRANSFER", "TICKET", "LEASED", "RETIRING", "ZEROING", "QUARANTINE", "USED",
+};
+
+static void add_group(struct table *t, const json_t *g, const char *pool, const char *tenant)
+{
+    static const char *const states[] = {"session", "snapshot", "reclaimable", "transfer",
+                                         "ticket",  "leased",   "retiring",    "zeroing"};
+    uint64_t total = j_u64(g, "total"), free_pages = j_u64(g, "free"),
+             quarantine = j_u64(g, "quarantine");
+    uint64_t used = total ? 100 * (total - free_pages) / total : 0;
+
+    table_add(t, PLAIN, "%s", pool);
+    table_add(t, PLAIN, "%s", tenant);
+    table_add(t, BOLD, "%s", j_str(g, "group"));
+    table_add(t, PLAIN, "%s", human_bytes(j_u64(g, "page_bytes")));
+    table_add(t, PLAIN, "%s", human_count(total));
+    table_add(t, free_pages ? GREEN : YELLOW, "%s", human_count(free_pages));
+    for (size_t i = 0; i < TITLES_N(states); i++)
+        table_add(t, dim_if_none(j_u64(g, states[i])), "%s", num(g, states[i]));
+    table_add(t, alarm_if(quarantine), "%s", human_count(quarantine));
+    table_add(t, used >= 95 ? YELLOW : PLAIN, "%llu %%", (unsigned long long)used);
+}
+
+/* ---- status ---- */
+
+static void show_daemon(const struct ctl *ctl, const json_t *s)
+{
+    const json_t *memory = json_object_get(s, "memory"), *data = json_object_get(s, "data");
+
+    paint(ctl, BOLD, "%s", j_str(s, "node"));
+    printf("  up %s  incarnation %s  ", human_age((double)j_u64(s, "uptime_s")),
+           j_str(s, "incarnation"));
+    if (j_bool(s, "draining"))
+        paint(ctl, YELLOW, "draining: takes no new sessions\n");
+    else
+        paint(ctl, GREEN, "serving\n");
+    printf("  sessions %s, engines %s, prefix nodes %s, connections %s\n", num(s, "sessions"),
+           num(s, "engines"), num(s, "prefix_nodes"), num(s, "conns"));
+    printf("  peers %s of %s up, transfers %s\n", num(s, "peers_up"), num(s, "peers"),
+           num(s, "transfers_active"));
+    printf("  memory %s (%s), huge pages %s, %s workers\n", human_bytes(j_u64(memory, "bytes")),
+           j_str(memory, "kind"), human_bytes(j_u64(memory, "huge_page_bytes")),
+           num(memory, "workers"));
+    printf("  pages in %s (%s), out %s (%s), corrupt %s\n", num(data, "pages_in"),
+           human_bytes(j_u64(data, "payload_bytes_in")), num(data, "pages_out"),
+           human_bytes(j_u64(data, "payload_bytes_out")), num(data, "corrupt_detected"));
+    printf("  evicted %s nodes, %s pages\n\n", num(s, "evicted_nodes"), num(s, "evicted_pages"));
+}
+
+static void show_errors(const struct ctl *ctl, const json_t *errors)
+{
+    const char *name, *before = "\nanswered errors: ";
+    json_t *count;
+
+    json_object_foreach((json_t *)(uintptr_t)errors, name, count)
+    {
+        if (json_integer_value(count) == 0)
+            continue;
+        printf("%s%s ", before, name);
+        paint(ctl, strcmp(name, "INTERNAL") == 0 ? RED : YELLOW, "%s",
+              human_count((uint64_t)json_integer_value(count)));
+        before = ", ";
+    }
+    if (before[0] == ',')
+        printf("\n");
+}
+
+/* What an operator should look at, with what to do. */
+static void show_alarms(const struct ctl *ctl, const json_t *s)
+{
+    if (j_u64(s, "oldest_quarantine_s") > 0)
+        paint(ctl, RED,
+              "\nalarm: pages wait in quarantine for %s: a peer's write may still arrive. `ternctl "
+              "transfers` "
+              "names the peer; they return when its connection has ended.\n",
+              human_age((double)j_u64(s, "oldest_quarantine_s")));
+    if (j_u64(json_object_get(s, "fault_injection"), "corrupt_pages") > 0)
+        paint(ctl, YELLOW,
+              "\nwarning: faults.corrupt_pages is set: this daemon damages what it receives, on "
+              "purpose.\n");
+    if (j_bool(s, "insecure_peers"))
+        paint(ctl, YELLOW, "\nwarning: peers talk in the clear (insecure_peers).\n");
+}
+
+int run_status(struct ctl *ctl)
+{
+    json_t *s = ctl_ask(ctl, "status", NULL, 0), *row;
+    struct table t;
+    size_t i;
+
+    if (!ctl_print_json(ctl, s)) {
+        show_daemon(ctl, s);
+        table_init(&t, ctl, group_titles, TITLES_N(group_titles));
+        json_array_foreach(json_object_get(s, "pools"), i, row)
+            add_group(&t, row, j_str(row, "pool"), j_str(row, "tenant"));
+        table_print(&t, "no pool is open");
+        show_errors(ctl, json_object_get(s, "errors"));
+        show_alarms(ctl, s);
+    }
+    json_decref(s);
+    return CTL_OK;
+}
+
+/* ---- lists ---- */
+
+int run_pools(struct ctl *ctl)
+{
+    static const char *const titles[] = {"<POOL", "SLOT",  "<TENANT", "<ENGINE", "<STATE",
+                                         "BYTES", "SLABS", "UNUSED",  "NODES",   "ALIGN"};
+    json_t *answer = ctl_list(ctl, "pools", NULL), *row, *group;
+    struct table pools, groups;
+    size_t i, k;
+
+    if (ctl_print_json(ctl, answer)) {
+        json_decref(answer);
+        return CTL_OK;
+    }
+    table_init(&pools, ctl, titles, TITLES_N(titles));
+    table_init(&groups, ctl, group_titles, TITLES_N(group_titles));
+    json_array_foreach(json_object_get(answer, "pools"), i, row)
+    {
+        const char *state = j_str(row, "state");
+
+        table_add(&pools, PLAIN, "%s", j_str(row, "pool"));
+        table_add(&pools, PLAIN, "%s", num(row, "slot"));
+        table_add(&pools, PLAIN, "%s", j_str(row, "tenant"));
+        table_add(&pools, BOLD, "%s", j_str(row, "engine"));
+        table_add(&pools, strcmp(state, "open") == 0 ? GREEN : YELLOW, "%s", state);
+        table_add(&pools, PLAIN, "%s", human_bytes(j_u64(row, "bytes")));
+        table_add(&pools, PLAIN, "%s", num(row, "slabs"));
+        table_add(&pools, PLAIN, "%s", num(row, "slabs_free"));
+        table_add(&pools, PLAIN, "%s", num(row, "nodes"));
+        table_add(&pools, PLAIN, "%s tokens", num(row, "align_tokens"));
+        json_array_foreach(json_object_get(row, "groups"), k, group)
+            add_group(&groups, group, j_str(row, "pool"), j_str(row, "tenant"));
+    }
+    table_print(&pools, "no pool is open");
+    if (groups.cells) {
+        printf("\n");
+        table_print(&groups, "");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+int run_sessions(struct ctl *ctl)
+{
+    static const char *const titles[] = {"<SESSION",   "<TENANT", "<ENGINE",   "<POOL",
+                                         "<NAMESPACE", "<STATE",  "COMMITTED", "WRITTEN",
+                                         "ALLOCATED",  "TOKENS",  "IDLE"};
+    json_t *answer = ctl_list(ctl, "sessions", NULL), *row;
+    struct table t;
+    size_t i;
+
+    if (!ctl_print_json(ctl, answer)) {
+        table_init(&t, ctl, titles, TITLES_N(titles));
+        json_array_foreach(json_object_get(answer, "sessions"), i, row)
+        {
+            table_add(&t, PLAIN, "%s", j_str(row, "session"));
+            table_add(&t, PLAIN, "%s", j_str(row, "tenant"));
+            table_add(&t, BOLD, "%s", j_str(row, "engine"));
+            table_add(&t, PLAIN, "%s", j_str(row, "pool"));
+            table_add(&t, DIM, "%.8s", j_str(row, "namespace"));
+            table_add(&t, PLAIN, "%s", j_str(row, "state"));
+            table_add(&t, PLAIN, "%s", num(row, "committed"));
+            table_add(&t, PLAIN, "%s", num(row, "written"));
+            table_add(&t, PLAIN, "%s", num(row, "allocated"));
+            table_add(&t, PLAIN, "%s", num(row, "tokens"));
+            table_add(&t, PLAIN, "%s", human_age(j_f64(row, "idle_s")));
+        }
+        table_print(&t, "no session is open");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+/* "7 7 6": one number a rank. */
+static void add_steps(struct table *t, const json_t *steps)
+{
+    char text[TERN_RANKS_MAX * 22] = "";
+    size_t at = 0, i;
+    json_t *v;
+
+    json_array_foreach(steps, i, v)
+    {
+        if (at + 22 < sizeof(text))
+            at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%llu", i ? " " : "",
+                                   (unsigned long long)json_integer_value(v));
+    }
+    table_add(t, PLAIN, "%s", text);
+}
+
+int run_engines(struct ctl *ctl)
+{
+    static const char *const titles[] = {
+        "<ENGINE", "<NAME",    "<TENANT",        "<STATE",
+        "ALIVE",   "SESSIONS", "RETIRING UNTIL", "<DONE STEP OF EACH RANK"};
+    json_t *answer = ctl_list(ctl, "engines", NULL), *row;
+    struct table t;
+    size_t i;
+
+    if (!ctl_print_json(ctl, answer)) {
+        table_init(&t, ctl, titles, TITLES_N(titles));
+        json_array_foreach(json_object_get(answer, "engines"), i, row)
+        {
+            uint64_t alive = j_u64(row, "procs_alive"), world = j_u64(row, "world");
+
+            table_add(&t, PLAIN, "%s", j_str(row, "engine"));
+            table_add(&t, BOLD, "%s", j_str(row, "name"));
+            table_add(&t, PLAIN, "%s", j_str(row, "tenant"));
+            table_add(&t, PLAIN, "%s", j_str(row, "state"));
+            table_add(&t, alive < world ? YELLOW : PLAIN, "%llu of %llu", (unsigned long long)alive,
+                      (unsigned long long)world);
+            table_add(&t, PLAIN, "%s", num(row, "sessions"));
+            table_add(&t, PLAIN, "%s", num(row, "retiring_until"));
+            add_steps(&t, json_object_get(row, "done_step"));
+        }
+        table_print(&t, "no engine has joined");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+int run_peers(struct ctl *ctl)
+{
+    static const char *const titles[] = {"<PEER", "<ADDRESS", "<STATE", "<INCARNATION", "<TENANTS"};
+    json_t *answer = ctl_list(ctl, "peers", NULL), *row, *tenant;
+    struct table t;
+    size_t i, k;
+
+    if (!ctl_print_json(ctl, answer)) {
+        table_init(&t, ctl, titles, TITLES_N(titles));
+        json_array_foreach(json_object_get(answer, "peers"), i, row)
+        {
+            const char *state = j_str(row, "state");
+            char names[256] = "";
+            size_t at = 0;
+
+            table_add(&t, BOLD, "%s", j_str(row, "peer"));
+            table_add(&t, PLAIN, "%s:%llu", j_str(row, "host"),
+                      (unsigned long long)j_u64(row, "port"));
+            table_add(&t, strcmp(state, "up") == 0 ? GREEN : YELLOW, "%s", state);
+            table_add(&t, PLAIN, "%s", j_str(row, "incarnation"));
+            json_array_foreach(json_object_get(row, "tenants"), k, tenant)
+            {
+                const char *name = json_string_value(tenant);
+
+                if (name && at + strlen(name) + 3 < sizeof(names))
+                    at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", k ? ", " : "",
+                                           name);
+            }
+            table_add(&t, PLAIN, "%s", names);
+        }
+        table_print(&t, "no peer is configured");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+int run_transfers(struct ctl *ctl)
+{
+    static const char *const titles[] = {"<TRANSFER", "<WAY",  "<PEER", "<STATE", "TOKENS",
+                                         "PUBLISHED", "PAGES", "AGE",   "LEFT"};
+    json_t *answer = ctl_list(ctl, "transfers", NULL), *row;
+    struct table t;
+    size_t i;
+
+    if (!ctl_print_json(ctl, answer)) {
+        table_init(&t, ctl, titles, TITLES_N(titles));
+        json_array_foreach(json_object_get(answer, "transfers"), i, row)
+        {
+            table_add(&t, PLAIN, "%s", j_str(row, "transfer"));
+            table_add(&t, PLAIN, "%s", j_str(row, "direction"));
+            table_add(&t, BOLD, "%s", j_str(row, "peer"));
+            table_add(&t, PLAIN, "%s", j_str(row, "state"));
+            table_add(&t, PLAIN, "%llu..%llu", (unsigned long long)j_u64(row, "from"),
+                      (unsigned long long)j_u64(row, "to"));
+            table_add(&t, PLAIN, "%s", num(row, "published"));
+            table_add(&t, PLAIN, "%s of %s", num(row, "pages_done"), num(row, "pages"));
+            table_add(&t, PLAIN, "%s", human_age(j_f64(row, "age_s")));
+            table_add(&t, j_f64(row, "left_s") < 1 ? YELLOW : PLAIN, "%s",
+                      human_age(j_f64(row, "left_s")));
+        }
+        table_print(&t, "no transfer is under way");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
