@@ -12,9 +12,9 @@ enum op {
     OP_NONE = 0,
     OP_ENGINE_JOIN,
     OP_ENGINE_LEAVE, /* this process has unmapped everything; the last one ends the engine */
-    OP_POOL_OPEN,
+    OP_POOL_OPEN,  /* attaches to a pool of the same layout that no engine has mapped any more; else carves one */
     OP_POOL_MAP,
-    OP_POOL_CLOSE,
+    OP_POOL_CLOSE, /* CONFLICT while sessions are open in it or another engine has mapped it */
     OP_SESSION_OPEN,
     OP_PEEK,
     OP_MATCH,
