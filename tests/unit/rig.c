@@ -470,6 +470,16 @@ void rig_complete(struct rig *rig, enum rig_job_kind kind)
     rig_settle(rig);
 }
 
+void rig_complete_nth(struct rig *rig, enum rig_job_kind kind, uint32_t nth)
+{
+    struct rig_job *job = rig_job(rig, kind, nth);
+
+    if (!job)
+        rig_fail("no job of kind %d waits in place %u", kind, nth);
+    complete_at(rig, (uint32_t)(job - rig->jobs));
+    rig_settle(rig);
+}
+
 void rig_settle(struct rig *rig)
 {
     uint32_t at;

@@ -124,6 +124,7 @@ void rig_settle(struct rig *rig);               /* completes what is automatic *
 uint32_t rig_jobs(const struct rig *rig, enum rig_job_kind kind);
 struct rig_job *rig_job(struct rig *rig, enum rig_job_kind kind, uint32_t nth);
 void rig_complete(struct rig *rig, enum rig_job_kind kind); /* the oldest of that kind */
+void rig_complete_nth(struct rig *rig, enum rig_job_kind kind, uint32_t nth);
 void rig_drop(struct rig *rig, enum rig_job_kind kind);     /* the oldest is forgotten */
 
 uint32_t rig_connect(struct rig *rig, uint32_t tenant, uint32_t *ret_proc);

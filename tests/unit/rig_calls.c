@@ -468,8 +468,8 @@ enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id)
 
     if (!reply)
         return TERN_BUSY;
-    if (reply->err == TERN_GONE)
-        return reply->err;
+    if (reply->fetch.lengths.allocated < s->len.allocated)
+        return reply->err; /* the session itself is gone: the answer tells no lengths */
     s->len = reply->fetch.lengths;
     take_runs(s, reply->runs, reply->nruns);
     return reply->err;
