@@ -228,7 +228,7 @@ static enum tern_err check_limits(struct loader *l)
 
 enum tern_err config_check(struct loader *l)
 {
+    TRY(check_peers(l));
     TRY(check_memory(l));
-    TRY(check_limits(l));
-    return check_peers(l);
+    return check_limits(l);
 }

@@ -71,7 +71,8 @@ static cyaml_schema_field_t text_field(const char *key, size_t offset)
 }
 
 static cyaml_schema_field_t list_field(const char *key, size_t offset, size_t count_offset,
-                                       const cyaml_schema_value_t *entry, uint32_t max)
+                                       const cyaml_schema_value_t *entry, size_t stride,
+                                       uint32_t max)
 {
     return (cyaml_schema_field_t){
         .key = key,
@@ -80,7 +81,7 @@ static cyaml_schema_field_t list_field(const char *key, size_t offset, size_t co
         .count_size = sizeof(uint32_t),
         .value = {.type = CYAML_SEQUENCE,
                   .flags = CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
-                  .data_size = entry->data_size,
+                  .data_size = (uint32_t)stride,
                   .sequence = {.entry = entry, .min = 0, .max = max}},
     };
 }
@@ -115,9 +116,9 @@ static void schema_lists(struct schema *s)
                                 offsetof(struct raw_peer, v) + i * sizeof(char *));
     s->name_value = text_value();
     s->name_value.flags = CYAML_FLAG_POINTER;
-    s->peer[PEER_FIELDS] =
-        list_field("tenants", offsetof(struct raw_peer, tenants),
-                   offsetof(struct raw_peer, ntenants), &s->name_value, CONFIG_TENANTS_MAX);
+    s->peer[PEER_FIELDS] = list_field("tenants", offsetof(struct raw_peer, tenants),
+                                      offsetof(struct raw_peer, ntenants), &s->name_value,
+                                      sizeof(char *), CONFIG_TENANTS_MAX);
     s->tenant_value = (cyaml_schema_value_t){.type = CYAML_MAPPING,
                                              .data_size = sizeof(struct raw_tenant),
                                              .mapping = {.fields = s->tenant}};
@@ -126,9 +127,10 @@ static void schema_lists(struct schema *s)
                                            .mapping = {.fields = s->peer}};
     s->top[s->ntop++] =
         list_field("tenants", offsetof(struct raw, tenants), offsetof(struct raw, ntenants),
-                   &s->tenant_value, CONFIG_TENANTS_MAX);
-    s->top[s->ntop++] = list_field("peers", offsetof(struct raw, peers),
-                                   offsetof(struct raw, npeers), &s->peer_value, CONFIG_PEERS_MAX);
+                   &s->tenant_value, sizeof(struct raw_tenant), CONFIG_TENANTS_MAX);
+    s->top[s->ntop++] =
+        list_field("peers", offsetof(struct raw, peers), offsetof(struct raw, npeers),
+                   &s->peer_value, sizeof(struct raw_peer), CONFIG_PEERS_MAX);
     s->root = (cyaml_schema_value_t){.type = CYAML_MAPPING,
                                      .flags = CYAML_FLAG_POINTER,
                                      .data_size = sizeof(struct raw),
@@ -208,33 +210,25 @@ static void collect(cyaml_log_t level, void *ctx, const char *format, va_list ar
     c->any = true;
 }
 
-/* Turns libcyaml's words into ours. The key that it names is the innermost part of the path. */
+/* Turns libcyaml's words into ours. Its path ends at the mapping of a key that it does not know,
+ * and at the key itself otherwise. */
 static enum tern_err explain(struct loader *l, struct complaint *c, cyaml_err_t err)
 {
-    static const char *const prefixes[] = {"Unexpected key: ", "Mapping field already seen: "};
-    static const char *const texts[] = {"unknown key", "given twice"};
+    static const char unknown[] = "Unexpected key: ", twice[] = "Mapping field already seen: ";
+    const char *text = c->text[0] != '\0' ? c->text : cyaml_strerror(err);
 
-    /* In a list libcyaml counts the entry that is being read from 1, and from 0 when it is one too
-     * many. */
+    /* In a list it counts the entry that is being read from 1, and from 0 when it is one too many.
+     */
     if (c->index >= 0 && err != CYAML_ERR_SEQUENCE_ENTRIES_MAX)
         c->index--;
-    for (size_t i = 0; i < 2; i++) {
-        if (strncmp(c->text, prefixes[i], strlen(prefixes[i])) != 0)
-            continue;
-        const char *name = c->text + strlen(prefixes[i]);
-
-        if (strcmp(c->key[0] != '\0' ? c->key : c->section, name) != 0) {
-            if (c->section[0] == '\0') {
-                snprintf(c->key, sizeof c->key, "%.*s", CONFIG_NAME_BYTES - 1, name);
-            } else if (c->key[0] == '\0') {
-                snprintf(c->key, sizeof c->key, "%.*s", CONFIG_NAME_BYTES - 1, name);
-            }
-        }
-        return loader_fail(l, ORIGIN_FILE, c->section, c->index, c->key[0] != '\0' ? c->key : NULL,
-                           "%s", texts[i]);
+    if (strncmp(c->text, unknown, strlen(unknown)) == 0) {
+        snprintf(c->key, sizeof c->key, "%.*s", CONFIG_NAME_BYTES - 1, c->text + strlen(unknown));
+        text = "unknown key";
+    } else if (strncmp(c->text, twice, strlen(twice)) == 0) {
+        text = "given twice";
     }
     return loader_fail(l, ORIGIN_FILE, c->section, c->index, c->key[0] != '\0' ? c->key : NULL,
-                       "%s", c->text[0] != '\0' ? c->text : cyaml_strerror(err));
+                       "%s", text);
 }
 
 /* ---- lines ---- */

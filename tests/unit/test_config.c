@@ -1,0 +1,458 @@
+/* Configuration: what is accepted, what is refused and where the refusal points. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "shell/config.h"
+
+#define TENANT "tenants:\n  - name: default\n    socket: /tmp/t.sock\n    memory: 64M\n"
+
+static enum tern_err load_text(const char *text, struct config **ret, char why[CONFIG_WHY_BYTES])
+{
+    why[0] = '\0';
+    return config_load_text("t.yaml", text, strlen(text), ret, why, CONFIG_WHY_BYTES);
+}
+
+/* Refused, with `why` starting like `at` and holding `words`. */
+static void refused(const char *text, const char *at, const char *words)
+{
+    char why[CONFIG_WHY_BYTES];
+    struct config *config = NULL;
+
+    assert_int_equal(load_text(text, &config, why), TERN_INVALID);
+    assert_null(config);
+    if (strncmp(why, at, strlen(at)) != 0 || strstr(why, words) == NULL)
+        fail_msg("wanted \"%s ... %s ...\", got \"%s\"", at, words, why);
+    assert_null(strchr(why, '\n'));
+}
+
+static struct config *accepted(const char *text)
+{
+    char why[CONFIG_WHY_BYTES];
+    struct config *config = NULL;
+
+    if (load_text(text, &config, why) != TERN_OK)
+        fail_msg("refused: %s", why);
+    return config;
+}
+
+/* ---- YAML ---- */
+
+static void config_smallest_file_is_completed(void **state)
+{
+    struct config *c = accepted(TENANT);
+    size_t arena;
+
+    (void)state;
+    assert_int_equal(c->ntenants, 1);
+    assert_string_equal(c->tenants[0].name, "default");
+    assert_int_equal(c->tenants[0].memory_bytes, 64u << 20);
+    assert_int_equal(c->tenants[0].mode, 0660);
+    assert_int_equal(c->tenants[0].regions, 1);
+    assert_int_equal(c->limits.pages, (64u << 20) / 4096);
+    assert_int_equal(c->limits.tenants, 1);
+    assert_int_equal(c->limits.peers, 0);
+    assert_int_equal(c->limits.links, 64);
+    assert_int_equal(c->limits.conns, 256 + 16);
+    assert_int_equal(c->limits.sums_per_page, 1);
+    assert_int_equal(c->limits.transfer_deadline_ns, 30000000000);
+    assert_true(c->workers >= 1 && c->workers <= 16);
+    assert_true(c->huge_pages);
+    assert_string_equal(c->tape_file, "/run/tern/admin.sock.tape");
+    assert_int_equal(core_size(&c->limits, &arena), TERN_OK);
+    config_destroy(c);
+}
+
+static void config_every_section_is_read(void **state)
+{
+    struct config *c = accepted(
+        "node: prefill-1\n"
+        "listen: \"[::1]:7001\"\n"
+        "data_port: 7002\n"
+        "insecure_peers: yes\n"
+        "huge_pages: off\n"
+        "log_level: debug\n"
+        "workers: 3\n"
+        "frame_body_max: 2M\n"
+        "admin: {socket: /tmp/a.sock, mode: 0640, conns_max: 3}\n"
+        "tape: {bytes: 1M, file: /tmp/t.tape, tokens: true}\n"
+        "deadlines:\n  partial_frame_ms: 11\n  slow_reader_ms: 12\n  transfer_ms: 13\n"
+        "  drain_ms: 14\n  data_idle_ms: 15\n"
+        "limits:\n  nodes: 1000\n  token_blocks: 2000\n  sums_per_page: 8\n  inbound_links: 5\n"
+        "  peer_bytes_in_flight: 1MiB\n"
+        "faults:\n  corrupt_pages: 9\n"
+        "peers:\n"
+        "  - {name: b, address: \"10.0.0.2:7001\", tenants: [two, default]}\n"
+        "  - name: c\n    address: host.example:7001\n    tenants:\n      - two\n"
+        "tenants:\n"
+        "  - {name: default, socket: /tmp/1.sock, memory: 1048576, regions: 2, conns_max: 7}\n"
+        "  - {name: two, socket: /tmp/2.sock, mode: \"0600\", memory: 2M, sessions_max: 8}\n");
+
+    (void)state;
+    assert_string_equal(c->node, "prefill-1");
+    assert_string_equal(c->listen.host, "::1");
+    assert_int_equal(c->listen.port, 7001);
+    assert_int_equal(c->data_port, 7002);
+    assert_true(c->insecure_peers);
+    assert_false(c->huge_pages);
+    assert_int_equal(c->log_level, LEVEL_DEBUG);
+    assert_int_equal(c->workers, 3);
+    assert_int_equal(c->frame_body_max, 2u << 20);
+    assert_int_equal(c->admin_mode, 0640);
+    assert_string_equal(c->tape_file, "/tmp/t.tape");
+    assert_true(c->tape_tokens);
+    assert_int_equal(c->deadlines.partial_frame_ms, 11);
+    assert_int_equal(c->deadlines.slow_reader_ms, 12);
+    assert_int_equal(c->limits.transfer_deadline_ns, 13000000);
+    assert_int_equal(c->deadlines.drain_ms, 14);
+    assert_int_equal(c->deadlines.data_idle_ms, 15);
+    assert_int_equal(c->limits.nodes, 1000);
+    assert_int_equal(c->limits.token_blocks, 2000);
+    assert_int_equal(c->limits.sums_per_page, 8);
+    assert_int_equal(c->limits.peer_bytes_in_flight, 1u << 20);
+    assert_int_equal(c->fault_corrupt_pages, 9);
+    assert_int_equal(c->npeers, 2);
+    assert_int_equal(c->peers[0].tenants, 3);
+    assert_int_equal(c->peers[1].tenants, 2);
+    assert_string_equal(c->peers[1].address.host, "host.example");
+    assert_int_equal(c->limits.links, 2 + 5);
+    assert_int_equal(c->limits.conns, 3 + 7 + 256);
+    assert_int_equal(c->tenants[1].mode, 0600);
+    assert_int_equal(c->tenants[1].sessions_max, 8);
+    config_destroy(c);
+}
+
+static void config_shape_errors_name_their_line(void **state)
+{
+    (void)state;
+    refused("node: a\nzork: 3\n" TENANT, "t.yaml:2: zork: ", "unknown key");
+    refused("node: a\nlimits:\n  nodes: 5\n  zork: 2\n" TENANT,
+            "t.yaml:4: limits.zork: ", "unknown key");
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 1M\n  - name: b\n    socket: "
+            "/tmp/b\n    mmory: 1M\n",
+            "t.yaml:7: tenants[1].mmory: ", "unknown key");
+    refused("node: a\nworkers: 1\nnode: b\n" TENANT, "t.yaml:3: node: ", "given twice");
+    refused("limits:\n  nodes: 5\n  pages: 2\n  nodes: 2\n" TENANT,
+            "t.yaml:4: limits.nodes: ", "given twice");
+    refused("node: [a, b]\n" TENANT, "t.yaml:1: node: ", "SEQUENCE");
+    refused("# text\n\nlimits: 3\n" TENANT, "t.yaml:3: limits: ", "MAPPING");
+    refused("node: a\ntenants: yes\n", "t.yaml:2: tenants: ", "SEQUENCE");
+    refused("node: a\ntenants:\n  - hello\n", "t.yaml:3: tenants[0]: ", "MAPPING");
+    refused("- 1\n", "t.yaml:", "MAPPING");
+    refused("node: a\n---\nnode: b\n", "t.yaml:", "documents");
+}
+
+static void config_text_that_is_no_yaml_names_its_line(void **state)
+{
+    (void)state;
+    refused("node: a\n\tworkers: 1\n", "t.yaml:2: ", "");
+    refused("node: a\nlimits: {\n", "t.yaml:3: ", "");
+    refused("node: \"a\n", "t.yaml:2: ", "");
+    refused("node: a\nworkers: *x\n", "t.yaml:2: workers: ", "alias");
+    refused("node: \x01\n", "t.yaml:", "control characters");
+    refused("node: a\nadmin:\n    mode: 0600\n  socket: /tmp/x\n", "t.yaml:4: ", "");
+}
+
+static void config_values_out_of_range_name_their_line(void **state)
+{
+    (void)state;
+    refused("node: a\nworkers: many\n" TENANT, "t.yaml:2: workers: ", "whole number, not \"many\"");
+    refused("workers: 0\n" TENANT, "t.yaml:1: workers: ", "from 1 to 256");
+    refused("workers: 257\n" TENANT, "t.yaml:1: workers: ", "from 1 to 256");
+    refused("workers: -1\n" TENANT, "t.yaml:1: workers: ", "whole number");
+    refused("workers: 1.5\n" TENANT, "t.yaml:1: workers: ", "whole number");
+    refused("workers: 99999999999999999999999\n" TENANT, "t.yaml:1: workers: ", "whole number");
+    refused("data_port: 65536\n" TENANT, "t.yaml:1: data_port: ", "from 0 to 65535");
+    refused("huge_pages: maybe\n" TENANT, "t.yaml:1: huge_pages: ", "true or false");
+    refused("log_level: loud\n" TENANT, "t.yaml:1: log_level: ", "debug");
+    refused("node: a b\n" TENANT, "t.yaml:1: node: ", "characters");
+    refused("node: \"\"\n" TENANT, "t.yaml:1: node: ", "characters");
+    refused("listen: nowhere\n" TENANT, "t.yaml:1: listen: ", "HOST:PORT");
+    refused("listen: \"::1:7\"\n" TENANT, "t.yaml:1: listen: ", "brackets");
+    refused("listen: \"a:70000\"\n" TENANT, "t.yaml:1: listen: ", "HOST:PORT");
+    refused("admin:\n  mode: 0999\n" TENANT, "t.yaml:2: admin.mode: ", "octal");
+    refused("admin:\n  socket: a.sock\n" TENANT, "t.yaml:2: admin.socket: ", "absolute");
+    refused("tape:\n  bytes: 1Q\n" TENANT, "t.yaml:2: tape.bytes: ", "K, M, G or T");
+    refused("limits:\n  sessions: 0\n" TENANT, "t.yaml:2: limits.sessions: ", "from 1");
+    refused("limits:\n  pools: 65\n" TENANT, "t.yaml:2: limits.pools: ", "from 1 to 64");
+    refused("deadlines:\n  drain_ms: 1\n" TENANT, "t.yaml:2: deadlines.drain_ms: ", "from 10");
+    refused("limits:\n  nodes:\n" TENANT, "t.yaml:2: limits.nodes: ", "whole number");
+}
+
+static void config_socket_path_longer_than_the_kernel_takes_is_refused(void **state)
+{
+    char text[512], path[CONFIG_PATH_BYTES + 2];
+    struct config *c;
+
+    (void)state;
+    memset(path, 'p', sizeof path);
+    path[0] = '/';
+    path[CONFIG_PATH_BYTES] = '\0';
+    snprintf(text, sizeof text, "tenants:\n  - {name: a, memory: 1M, socket: %s}\n", path);
+    refused(text, "t.yaml:2: tenants[0].socket: ", "shorter than 108");
+    path[CONFIG_PATH_BYTES - 1] = '\0';
+    snprintf(text, sizeof text, "tenants:\n  - {name: a, memory: 1M, socket: %s}\n", path);
+    c = accepted(text);
+    assert_int_equal(strlen(c->tenants[0].socket), CONFIG_PATH_BYTES - 1);
+    config_destroy(c);
+}
+
+static void config_tenants_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    refused("node: a\n", "t.yaml:", "no tenant");
+    refused("", "t.yaml:", "no tenant");
+    refused("tenants: []\n", "t.yaml:", "no tenant");
+    refused("tenants:\n  - socket: /tmp/a\n    memory: 1M\n", "t.yaml:2: tenants[0]: ", "name");
+    refused("tenants:\n  - name: a\n    memory: 1M\n", "t.yaml:2: tenants[0]: ", "socket");
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n", "t.yaml:2: tenants[0]: ", "memory");
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 0\n",
+            "t.yaml:4: tenants[0].memory: ", "from 4096");
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 1M\n    regions: 17\n",
+            "t.yaml:5: tenants[0].regions: ", "from 1 to 16");
+    refused(TENANT "  - name: default\n    socket: /tmp/b\n    memory: 1M\n",
+            "t.yaml:5: tenants[1].name: ", "another tenant is called default");
+    refused(TENANT "  - name: b\n    socket: /tmp/t.sock\n    memory: 1M\n",
+            "t.yaml:6: tenants[1].socket: ", "tenant default has that socket");
+    refused("admin:\n  socket: /tmp/t.sock\n" TENANT,
+            "t.yaml:5: tenants[0].socket: ", "admin socket");
+}
+
+static void config_memory_above_the_machine_is_refused(void **state)
+{
+    (void)state;
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 900T\n",
+            "t.yaml:4: tenants[0].memory: ", "this machine has");
+    refused("page_bytes_min: 1M\n" TENANT
+            "    regions: 16\n  - name: b\n    socket: /tmp/b\n    memory: 60T\n    regions: 16\n",
+            "t.yaml:9: tenants[1].memory: ", "in 16 regions");
+    refused("limits:\n  pages: 268435456\n  sums_per_page: 268435456\n" TENANT, "",
+            "raise page_bytes_min");
+}
+
+static void config_peers_that_do_not_fit_are_refused(void **state)
+{
+    static const char clear[] = "insecure_peers: true\n" TENANT "peers:\n";
+    char text[1024];
+
+    (void)state;
+#define PEERS(rest) (snprintf(text, sizeof text, "%s%s", clear, rest), text)
+    refused(PEERS("  - name: b\n    address: 10.0.0.2:7001\n    tenants: [default, other]\n"),
+            "t.yaml:9: peers[0].tenants: ", "there is no tenant other");
+    refused(PEERS("  - name: b\n    tenants: [default]\n"), "t.yaml:7: peers[0]: ", "address");
+    refused(PEERS("  - name: b\n    address: \"10.0.0.2:0\"\n    tenants: [default]\n"),
+            "t.yaml:7: peers[0]: ", "address");
+    refused(PEERS("  - name: b\n    address: 10.0.0.2:7001\n"), "t.yaml:7: peers[0]: ", "tenants");
+    refused(PEERS("  - address: 10.0.0.2:7001\n    tenants: [default]\n"),
+            "t.yaml:7: peers[0]: ", "name");
+    refused(PEERS("  - name: node\n    address: 10.0.0.2:7001\n    tenants: [default]\n"),
+            "t.yaml:7: peers[0].name: ", "itself");
+    refused(PEERS("  - {name: b, address: \"h:1\", tenants: [default]}\n  - {name: b, address: "
+                  "\"i:1\", tenants: [default]}\n"),
+            "t.yaml:8: peers[1].name: ", "another peer is called b");
+    refused(PEERS("  - {name: b, address: \"h:1\", tenants: [default], weight: 3}\n"),
+            "t.yaml:7: peers[0].weight: ", "unknown key");
+    refused(PEERS("  - {name: b, address: \"h:1\", tenants: [[default]]}\n"),
+            "t.yaml:7: peers[0].tenants: ", "");
+#undef PEERS
+}
+
+static void config_peers_in_the_clear_need_the_flag(void **state)
+{
+    struct config *c;
+
+    (void)state;
+    refused(TENANT "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n",
+            "t.yaml:6: peers[0]: ", "--insecure-peers");
+    refused("listen: 127.0.0.1:0\n" TENANT, "t.yaml:1: listen: ", "--insecure-peers");
+    c = accepted("listen: 127.0.0.1:0\ninsecure_peers: true\n" TENANT);
+    config_destroy(c);
+}
+
+static void config_what_is_printed_is_read_back_the_same(void **state)
+{
+    struct config
+        *c = accepted(
+            "insecure_peers: true\nlisten: \"[::1]:7\"\nadmin: {socket: '/tmp/a \"b\\c'}\n" TENANT
+            "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n"),
+        *again;
+    char *first, *second;
+    size_t n;
+    FILE *out;
+
+    (void)state;
+    out = open_memstream(&first, &n);
+    config_print(c, out);
+    fclose(out);
+    again = accepted(first);
+    out = open_memstream(&second, &n);
+    config_print(again, out);
+    fclose(out);
+    assert_string_equal(first, second);
+    assert_string_equal(again->admin_socket, "/tmp/a \"b\\c");
+    assert_memory_equal(c, again, sizeof *c);
+    config_destroy(c);
+    config_destroy(again);
+    free(first);
+    free(second);
+}
+
+/* ---- flags ---- */
+
+static enum tern_err load_flags(char **argv, struct config **ret, char why[CONFIG_WHY_BYTES])
+{
+    int argc = 0;
+
+    while (argv[argc] != NULL)
+        argc++;
+    why[0] = '\0';
+    return config_load(argc, argv, ret, why, CONFIG_WHY_BYTES);
+}
+
+#define ARGV(...) ((char *[]){(char *)"ternd", __VA_ARGS__, NULL})
+#define T         (char *)"--tenant=name=default,socket=/tmp/x.sock,memory=64M,regions=2"
+
+static void flags_refused(char **argv, const char *at, const char *words)
+{
+    char why[CONFIG_WHY_BYTES];
+    struct config *c = NULL;
+
+    assert_int_equal(load_flags(argv, &c, why), TERN_INVALID);
+    if (strncmp(why, at, strlen(at)) != 0 || strstr(why, words) == NULL)
+        fail_msg("wanted \"%s ... %s ...\", got \"%s\"", at, words, why);
+}
+
+static void config_flags_alone_are_enough(void **state)
+{
+    char why[CONFIG_WHY_BYTES];
+    struct config *c = NULL;
+
+    (void)state;
+    assert_int_equal(load_flags(ARGV(T, (char *)"--insecure-peers", (char *)"--peer",
+                                     (char *)"name=b,address=127.0.0.1:7001,tenants=default+two",
+                                     (char *)"--tenant=name=two,socket=/tmp/y.sock,memory=1M",
+                                     (char *)"--limit-nodes=77", (char *)"--fault-corrupt-pages",
+                                     (char *)"1000", (char *)"--huge-pages=no",
+                                     (char *)"--check-config", (char *)"--listen=127.0.0.1:0"),
+                                &c, why),
+                     TERN_OK);
+    assert_int_equal(c->ntenants, 2);
+    assert_int_equal(c->tenants[0].regions, 2);
+    assert_string_equal(c->tenants[1].socket, "/tmp/y.sock");
+    assert_int_equal(c->npeers, 1);
+    assert_int_equal(c->peers[0].tenants, 3);
+    assert_int_equal(c->limits.nodes, 77);
+    assert_int_equal(c->limits.sums_per_page, 2);
+    assert_int_equal(c->fault_corrupt_pages, 1000);
+    assert_false(c->huge_pages);
+    assert_true(c->insecure_peers && c->check_only);
+    config_destroy(c);
+}
+
+static void config_flags_that_are_wrong_are_named(void **state)
+{
+    (void)state;
+    flags_refused(ARGV(T, (char *)"--workers=0"), "--workers: ", "from 1 to 256");
+    flags_refused(ARGV(T, (char *)"--limit-sessions=x"), "--limit-sessions: ", "whole number");
+    flags_refused(ARGV((char *)"--tenant=name=a,socket"), "--tenant a: socket: ", "no value");
+    flags_refused(ARGV((char *)"--tenant=name=a,zork=1"), "--tenant a: zork: ", "unknown key");
+    flags_refused(ARGV((char *)"--tenant=name=a,socket=/tmp/a,memory=lots"),
+                  "--tenant a: memory: ", "bytes");
+    flags_refused(ARGV(T, T), "--tenant default: name: ", "another tenant");
+    flags_refused(
+        ARGV(T, (char *)"--peer=name=b,address=h:1,tenants=nobody", (char *)"--insecure-peers"),
+        "--peer b: tenants: ", "no tenant nobody");
+    flags_refused(ARGV(T, (char *)"--peer=name=b,address=h:1,tenants=default"),
+                  "--peer b: ", "--insecure-peers");
+    flags_refused(ARGV(T, (char *)"--peer=name=b,port=1"), "--peer b: port: ", "unknown key");
+    flags_refused(ARGV(T, (char *)"--listen=h:1"), "--listen: ", "--insecure-peers");
+    flags_refused(ARGV(T, (char *)"stray"), "", "stray");
+    flags_refused(ARGV(T, (char *)"--config=/nonexistent/t.yaml"),
+                  "/nonexistent/t.yaml: ", "No such file");
+}
+
+static void config_flags_override_the_file(void **state)
+{
+    static const char text[] = "workers: 2\nnode: fromfile\n" TENANT;
+    char path[] = "/tmp/tern-config-XXXXXX", why[CONFIG_WHY_BYTES], flag[64];
+    struct config *c = NULL;
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
+    snprintf(flag, sizeof flag, "--config=%s", path);
+    assert_int_equal(load_flags(ARGV((char *)"--workers=5", flag,
+                                     (char *)"--tenant=name=b,socket=/tmp/b,memory=1M"),
+                                &c, why),
+                     TERN_OK);
+    assert_int_equal(c->workers, 5);
+    assert_string_equal(c->node, "fromfile");
+    assert_int_equal(c->ntenants, 2);
+    assert_string_equal(c->file, path);
+    config_destroy(c);
+    flags_refused(ARGV(flag, (char *)"--tenant=name=b,socket=/tmp/t.sock,memory=1M"),
+                  "--tenant b: socket: ", "tenant default has that socket");
+    unlink(path);
+    close(fd);
+}
+
+static void config_file_larger_than_the_cap_is_refused(void **state)
+{
+    char path[] = "/tmp/tern-config-XXXXXX", flag[64];
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, CONFIG_FILE_MAX + 1), 0);
+    snprintf(flag, sizeof flag, "--config=%s", path);
+    flags_refused(ARGV(flag), path, "larger than");
+    unlink(path);
+    close(fd);
+}
+
+/* The example that is installed has to load, and to say what its own text says. */
+static void config_example_file_is_valid(void **state)
+{
+    const char *source = getenv("TERN_SOURCE");
+    char flag[4096 + 32], why[CONFIG_WHY_BYTES];
+    struct config *c = NULL;
+
+    (void)state;
+    snprintf(flag, sizeof flag, "--config=%s/deploy/ternd.yaml", source == NULL ? "." : source);
+    if (load_flags(ARGV(flag), &c, why) != TERN_OK)
+        fail_msg("refused: %s", why);
+    assert_int_equal(c->ntenants, 1);
+    config_destroy(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(config_smallest_file_is_completed),
+        cmocka_unit_test(config_every_section_is_read),
+        cmocka_unit_test(config_shape_errors_name_their_line),
+        cmocka_unit_test(config_text_that_is_no_yaml_names_its_line),
+        cmocka_unit_test(config_values_out_of_range_name_their_line),
+        cmocka_unit_test(config_socket_path_longer_than_the_kernel_takes_is_refused),
+        cmocka_unit_test(config_tenants_that_do_not_fit_are_refused),
+        cmocka_unit_test(config_memory_above_the_machine_is_refused),
+        cmocka_unit_test(config_peers_that_do_not_fit_are_refused),
+        cmocka_unit_test(config_peers_in_the_clear_need_the_flag),
+        cmocka_unit_test(config_what_is_printed_is_read_back_the_same),
+        cmocka_unit_test(config_flags_alone_are_enough),
+        cmocka_unit_test(config_flags_that_are_wrong_are_named),
+        cmocka_unit_test(config_flags_override_the_file),
+        cmocka_unit_test(config_file_larger_than_the_cap_is_refused),
+        cmocka_unit_test(config_example_file_is_valid),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
