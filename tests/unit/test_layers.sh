@@ -2,7 +2,7 @@
 # The layers: reads every #include edge of the sources and fails on one that the table below does not allow.
 # The table is architecture.md's, once, as data. --self-test proves that a forbidden edge is found.
 set -euo pipefail
-source_dir=${TERN_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
+source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../..}")
 
 # layer | folder | our headers it may include (patterns) | system and library headers that it may not
 read -r -d '' table <<'TABLE' || true
@@ -45,20 +45,22 @@ allowed_outside() { # NAME WORD...
     return 1
 }
 
-# The name that the table knows an include by: a file beside the including one, or from one of the roots.
+# Sets `found`: the name that the table knows an include by, if it is a file of ours: beside the including one, or
+# from one of the roots.
 our_name() { # INCLUDING-FILE NAME
     local dir=${1%/*} root
     for root in "$dir" "$tree/daemon" "$tree" "$tree/daemon/base" "$tree/client/include"; do
         if [[ -f $root/$2 ]]; then
             local path=$root/$2
-            path=$(realpath --relative-to="$tree" "$path")
-            path=${path#daemon/}
-            [[ $path == client/include/* ]] && path=${path##*/}
-            echo "$path"
+            [[ $path == *..* ]] && path=$(realpath "$path")
+            found=${path#"$tree"/}
+            found=${found#daemon/}
+            [[ $found == client/include/* ]] && found=${found##*/}
             return
         fi
     done
-    case $2 in proto/*.pb-c.h) echo "$2" ;; esac # made by the build
+    found=
+    case $2 in proto/*.pb-c.h) found=$2 ;; esac # made by the build
 }
 
 check_tree() { # TREE: prints each forbidden edge
@@ -67,8 +69,9 @@ check_tree() { # TREE: prints each forbidden edge
     while IFS='|' read -r layer folder ours outside; do
         layer=${layer// /} folder=${folder// /}
         while IFS=: read -r file line; do
-            name=$(sed -E 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]([^>"]+)[>"].*/\1/' <<<"$line")
-            found=$(our_name "$file" "$name")
+            [[ $line =~ include[[:space:]]*[\<\"]([^\>\"]+) ]] || { echo "forbidden: $layer: ${file#"$tree"/}: $line"; continue; }
+            name=${BASH_REMATCH[1]}
+            our_name "$file" "$name"
             edges=$((edges + 1))
             if [[ -n $found ]]; then
                 matches "$found" $ours || echo "forbidden: $layer: ${file#"$tree"/} includes $found"
@@ -83,7 +86,7 @@ check_tree() { # TREE: prints each forbidden edge
 
 self_test() { # each forbidden edge in a copy must be found, and nothing else
     local copy bad
-    copy=$(mktemp -d)
+    copy=$(realpath "$(mktemp -d)")
     trap 'rm -rf "$copy"' RETURN
     mkdir -p "$copy/daemon"/{base,core,seam,shell} "$copy/proto" "$copy/client/include" "$copy/kernels"
     touch "$copy/daemon/base/err.h" "$copy/daemon/core/core.h" "$copy/daemon/core/arena.h" "$copy/daemon/seam/io.h" \
