@@ -4,6 +4,8 @@
 #ifndef CORE_ARENA_H
 #define CORE_ARENA_H
 
+#include <assert.h>
+
 #include "base/check.h"
 #include "base/err.h"
 #include "core/bugs.h"
@@ -72,19 +74,25 @@ enum ref_kind { REF_DEVICE, REF_TRANSFER, REF_JOB, REF_KINDS };
 enum seal_state { SEAL_NO, SEAL_QUEUED, SEAL_RUNNING, SEAL_DONE };
 
 struct node { /* one L-chunk under its parent; a root has depth 0 and neither tokens nor pages */
-    uint32_t gen, parent, first_child, next, prev, nchildren;
-    uint32_t depth, pool, space;
-    uint32_t tokens, keys; /* heads in the token store and the extra-key store */
+    /* The first cache line is all that a match reads. */
+    uint32_t parent, first_child, depth, nchildren;
+    uint32_t tokens, keys;   /* heads in the token store and the extra-key store */
+    uint32_t pending_engine; /* NONE: its step has passed */
+    uint32_t pool;
+    uint32_t pages[GROUPS_MAX]; /* heads; page_tokens order; L / page_tokens each */
+    uint32_t gen, next, prev, space;
     uint32_t refs[REF_KINDS], nrefs;
     uint32_t hash_next;
     uint32_t heap_child, heap_next, heap_prev, in_heap;
     uint32_t seal, seal_next;
-    uint32_t pending_engine, pending_next; /* NONE: its step has passed */
-    uint32_t mark, used;
-    uint32_t pages[GROUPS_MAX]; /* heads; page_tokens order; L / page_tokens each */
+    uint32_t pending_next;
+    uint32_t mark, used, zero[2];
     uint64_t pending_step;
     uint64_t hash, last_use, seq, last_use_ns;
+    uint64_t pad;
 };
+
+static_assert(sizeof(struct node) % 64 == 0, "nodes begin at a cache line");
 
 struct token_block {
     uint32_t v[TOKEN_BLOCK];

@@ -624,11 +624,17 @@ static uint32_t next_page(const struct core *c, struct pull *p)
     return record;
 }
 
-static bool more_pages(const struct pool *pool, const struct pull *p)
+/* Bytes of the page that next_page would give; 0 for none. */
+static uint64_t next_bytes(const struct core *c, const struct pull *p)
 {
+    const struct pool *pool = pool_at(c, p->pool);
     uint32_t g = p->cursor_left ? p->cursor_group : (p->cursor_group + 1) % pool->ngroups;
 
-    return p->retry != NONE || p->cursor[g] != NONE;
+    if (p->retry != NONE)
+        g = page_at(c, p->retry)->group;
+    else if (p->cursor[g] == NONE)
+        return 0;
+    return pool->group[g].layout.page_bytes * p->regions;
 }
 
 static uint64_t bytes_allowed(const struct core *c, const struct pull *p)
