@@ -19,6 +19,11 @@ json_t *admin_ask(struct tern *admin, const char *command, const char *arg)
     return json_loads(text, 0, NULL);
 }
 
+static uint64_t max_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Adds up every object below `at` that has page counts, wherever the answer keeps its groups. */
 static void add_pages(const json_t *at, struct page_counts *sum)
 {
@@ -34,6 +39,8 @@ static void add_pages(const json_t *at, struct page_counts *sum)
         sum->reclaimable += json_get_u64(at, "reclaimable");
         sum->transfer += json_get_u64(at, "transfer");
         sum->retiring += json_get_u64(at, "retiring");
+        sum->peak = max_of(sum->peak, json_get_u64(at, "peak_session"));
+        sum->peak = max_of(sum->peak, json_get_u64(at, "peak_snapshot"));
         sum->quarantine += json_get_u64(at, "quarantine");
         return;
     }
@@ -41,49 +48,26 @@ static void add_pages(const json_t *at, struct page_counts *sum)
     json_object_foreach((json_t *)(uintptr_t)at, key, v) add_pages(v, sum);
 }
 
-/* The first number of that name, however deep. */
-static bool find_number(const json_t *at, const char *name, uint64_t *ret)
-{
-    const char *key;
-    json_t *v;
-    size_t i;
-
-    if (json_is_object(at) && json_is_integer(json_object_get(at, name))) {
-        *ret = json_get_u64(at, name);
-        return true;
-    }
-    json_array_foreach(at, i, v)
-    {
-        if (find_number(v, name, ret))
-            return true;
-    }
-    json_object_foreach((json_t *)(uintptr_t)at, key, v)
-    {
-        if (find_number(v, name, ret))
-            return true;
-    }
-    return false;
-}
-
 bool admin_status(struct tern *admin, struct daemon_status *ret)
 {
-    json_t *status = admin_ask(admin, "status", NULL);
+    json_t *status = admin_ask(admin, "status", NULL), *data = json_object_get(status, "data");
     struct daemon_status s = {0};
-    bool ok;
 
-    if (!status)
+    if (!json_is_object(data)) {
+        json_decref(status);
         return false;
+    }
     add_pages(json_object_get(status, "pools"), &s.pages);
     s.sessions = json_get_u64(status, "sessions");
     s.transfers_active = json_get_u64(status, "transfers_active");
-    ok = find_number(status, "payload_bytes_in", &s.transfers.payload_bytes_in) &&
-         find_number(status, "socket_bytes_in", &s.transfers.socket_bytes_in) &&
-         find_number(status, "pages_in", &s.transfers.pages_in) &&
-         find_number(status, "corrupt_detected", &s.transfers.corrupt_detected);
+    s.peers_up = json_get_u64(status, "peers_up");
+    s.transfers.payload_bytes_in = json_get_u64(data, "payload_bytes_in");
+    s.transfers.socket_bytes_in = json_get_u64(data, "socket_bytes_in");
+    s.transfers.pages_in = json_get_u64(data, "pages_in");
+    s.transfers.corrupt_detected = json_get_u64(data, "corrupt_detected");
     json_decref(status);
-    if (ok)
-        *ret = s;
-    return ok;
+    *ret = s;
+    return true;
 }
 
 bool admin_empty(struct tern *admin, uint32_t wait_ms, struct daemon_status *ret)

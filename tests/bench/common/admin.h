@@ -11,6 +11,7 @@
 /* Over all pools and groups of a daemon. */
 struct page_counts {
     uint64_t total, free, session, snapshot, reclaimable, transfer, retiring, quarantine;
+    uint64_t peak; /* the most that sessions, or snapshots, of one group ever held */
 };
 
 struct transfer_counts {
@@ -20,7 +21,7 @@ struct transfer_counts {
 struct daemon_status {
     struct page_counts pages;
     struct transfer_counts transfers;
-    uint64_t sessions, transfers_active;
+    uint64_t sessions, transfers_active, peers_up;
 };
 
 /* One command and its answer, owned by the caller; NULL where there is none. `arg` may be NULL. */

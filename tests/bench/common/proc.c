@@ -35,12 +35,26 @@ pid_t proc_fork(void)
     return 0;
 }
 
+/* The cores that we had when we were first asked: a process that was pinned can be let go again. */
+static const cpu_set_t *own_cores(void)
+{
+    static cpu_set_t set;
+    static bool known;
+
+    if (!known)
+        known = sched_getaffinity(0, sizeof set, &set) == 0;
+    return known ? &set : NULL;
+}
+
 bool proc_pin(int core)
 {
+    const cpu_set_t *own = own_cores();
     cpu_set_t set;
 
+    if (!own)
+        return false;
     if (core < 0)
-        return true;
+        return sched_setaffinity(0, sizeof *own, own) == 0;
     CPU_ZERO(&set);
     CPU_SET((size_t)core, &set);
     return sched_setaffinity(0, sizeof set, &set) == 0;
@@ -48,12 +62,10 @@ bool proc_pin(int core)
 
 int proc_core(uint32_t n)
 {
-    cpu_set_t set;
+    const cpu_set_t *own = own_cores();
 
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return -1;
-    for (int core = 0; core < CPU_SETSIZE; core++) {
-        if (CPU_ISSET((size_t)core, &set) && n-- == 0)
+    for (int core = 0; own && core < CPU_SETSIZE; core++) {
+        if (CPU_ISSET((size_t)core, own) && n-- == 0)
             return core;
     }
     return -1;

@@ -11,10 +11,11 @@
 /* As fork, but the child gets SIGKILL when its parent dies, and default signal handling. */
 pid_t proc_fork(void);
 
-/* Runs on that core alone; -1: as it is. False where the core is not ours. */
+/* Runs on that core alone; -1: on every core that the program was given. False where the core is
+ * not ours. */
 bool proc_pin(int core);
 
-/* The n-th core that this process may run on, or -1. */
+/* The n-th core that the program was given, or -1. */
 int proc_core(uint32_t n);
 
 /* SIGKILL if it still runs, then waits. *pid becomes -1; -1 is fine. */

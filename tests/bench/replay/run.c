@@ -157,6 +157,7 @@ static void sample_pages(struct run *r)
         if (!admin_status(r->admin[i], &s))
             continue;
         used = s.pages.session + s.pages.snapshot + s.pages.transfer;
+        used = used > s.pages.peak ? used : s.pages.peak;
         if (used > r->peak_pages)
             r->peak_pages = used;
     }

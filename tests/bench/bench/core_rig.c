@@ -1,0 +1,130 @@
+/* A core by itself: see core_rig.h. Called by index.c on one thread. The rig adds nothing to a
+ * measured step but the search for the reply among at most ACTIONS_MAX actions. */
+#include "core_rig.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_BYTES   4096
+#define SETTLE_LIMIT 100000
+
+static struct core_limits limits_for(uint32_t pages)
+{
+    return (struct core_limits){
+        .tenants = 1,
+        .conns = 4,
+        .procs = 4,
+        .engines = 2,
+        .pools = 2,
+        .sessions = 16,
+        .nodes = pages + 64,
+        .namespaces = 4,
+        .token_blocks = 4 * pages + 4096,
+        .extra_keys = 64,
+        .pages = pages,
+        .slabs = pages,
+        .retires = 1024,
+        .links = 2,
+        .peers = 1,
+        .pulls = 2,
+        .serves = 2,
+        .seal_jobs = 64,
+        .sums_per_page = 1,
+        .peer_bytes_in_flight = 1u << 20,
+        .tenant_bytes_in_flight = 1u << 20,
+        .transfer_deadline_ns = 1000000000u,
+        .busy_retry_ms = 1,
+    };
+}
+
+const struct reply *core_rig_ask(struct core_rig *rig, struct request *request)
+{
+    struct event event = {.kind = EV_REQUEST, .now_ns = ++rig->now_ns};
+
+    request->request_id = ++rig->request_id;
+    event.request = *request;
+    core_step(rig->core, &event, rig->out);
+    for (uint32_t i = 0; i < rig->out->n; i++) {
+        if (rig->out->v[i].kind == ACT_REPLY && rig->out->v[i].reply.request_id == rig->request_id)
+            return &rig->out->v[i].reply;
+    }
+    return NULL;
+}
+
+void core_rig_settle(struct core_rig *rig)
+{
+    for (uint32_t round = 0; round < SETTLE_LIMIT; round++) {
+        struct id jobs[ACTIONS_MAX];
+        uint32_t njobs = 0;
+
+        for (uint32_t i = 0; i < rig->out->n; i++) {
+            if (rig->out->v[i].kind == ACT_SEAL)
+                jobs[njobs++] = rig->out->v[i].seal.job;
+        }
+        if (njobs == 0 && core_deadline(rig->core) > rig->now_ns)
+            return;
+        for (uint32_t i = 0; i < njobs; i++) {
+            struct event sealed = {
+                .kind = EV_SEALED, .now_ns = ++rig->now_ns, .sealed.job = jobs[i]};
+
+            core_step(rig->core, &sealed, rig->out);
+        }
+        if (njobs == 0) {
+            struct event timer = {.kind = EV_TIMER, .now_ns = ++rig->now_ns};
+
+            core_step(rig->core, &timer, rig->out);
+        }
+    }
+}
+
+static bool set_up(struct core_rig *rig, uint32_t page_tokens, uint32_t pages)
+{
+    struct event opened = {.kind = EV_CONN_OPENED, .now_ns = ++rig->now_ns};
+    struct request join = {.op = OP_ENGINE_JOIN,
+                           .join = {.name = "bench", .role = ROLE_BOTH, .world = 1}};
+    struct request open = {
+        .op = OP_POOL_OPEN,
+        .pool_open = {.ngroups = 1,
+                      .group = {{.page_tokens = page_tokens, .units = 1, .page_bytes = PAGE_BYTES}},
+                      .bytes = (uint64_t)pages * PAGE_BYTES},
+    };
+    const struct reply *r;
+
+    core_step(rig->core, &opened, rig->out);
+    r = core_rig_ask(rig, &join);
+    if (!r || r->err != TERN_OK)
+        return false;
+    r = core_rig_ask(rig, &open);
+    if (!r || r->err != TERN_OK)
+        return false;
+    rig->pool = r->pool_open.pool;
+    core_rig_settle(rig);
+    return true;
+}
+
+bool core_rig_init(struct core_rig *rig, uint32_t page_tokens, uint32_t pages)
+{
+    struct core_limits limits = limits_for(pages);
+    struct tenant_config tenant = {.memory_bytes = (uint64_t)pages * PAGE_BYTES,
+                                   .regions = 1,
+                                   .sessions_max = limits.sessions};
+    size_t bytes;
+
+    *rig = (struct core_rig){.now_ns = 1};
+    if (core_size(&limits, &bytes) != TERN_OK)
+        return false;
+    bytes = (bytes + 63) & ~(size_t)63;
+    rig->mem = aligned_alloc(64, bytes);
+    rig->out = calloc(1, sizeof *rig->out);
+    if (!rig->mem || !rig->out)
+        return false;
+    memset(rig->mem, 0, bytes);
+    rig->core = core_init(rig->mem, &limits, &tenant, 1);
+    return set_up(rig, page_tokens, pages);
+}
+
+void core_rig_finish(struct core_rig *rig)
+{
+    free(rig->mem);
+    free(rig->out);
+}

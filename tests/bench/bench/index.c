@@ -1,0 +1,279 @@
+/* tern-bench index: a full hit of 49,152 tokens in a tree 50 turns deep, answered with all 768 page
+ * handles, against memcmp of the same bytes; and what it costs to pin and unpin a leaf near the
+ * root and one at the bottom. Both sides of a comparison alternate within one run, so that a change
+ * of clock speed hits both. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "bytes.h"
+#include "core/nodes.h"
+#include "core_rig.h"
+#include "json.h"
+#include "stats.h"
+
+#define PAGE_TOKENS 64
+#define PAGES       768
+#define TOKENS      (PAGES * PAGE_TOKENS)
+#define TURNS       50
+#define TOUCH_BYTES (64u << 20)
+#define PIN_PAIRS   4000 /* in one measured run */
+#define SAMPLES_MAX 4096
+
+static const struct namespace_id ns = {.hi = 1, .lo = 2};
+
+/* Through a pointer that the compiler must read, so that no comparison is left out. */
+static int (*volatile compare)(const void *, const void *, size_t) = memcmp;
+
+struct figures {
+    struct series match_warm, memcmp_warm, match_cold, memcmp_cold, insert, pin_shallow, pin_deep;
+};
+
+struct index_bench {
+    struct core_rig rig;
+    struct figures f;
+    uint32_t *tokens, *copy, *other; /* owned: the sequence, the same again, and another one */
+    uint8_t *touched;                /* owned: TOUCH_BYTES */
+};
+
+static bool open_session(struct index_bench *b, struct id *ret)
+{
+    struct request open = {.op = OP_SESSION_OPEN, .session_open = {.pool = b->rig.pool, .ns = ns}};
+    const struct reply *r = core_rig_ask(&b->rig, &open);
+
+    if (!r || r->err != TERN_OK)
+        return false;
+    *ret = r->session_open.session;
+    return true;
+}
+
+static bool close_session(struct index_bench *b, struct id session)
+{
+    struct step_op op = {.kind = STEP_CLOSE, .session = session};
+    struct request step = {.op = OP_STEP, .step = {.ops = &op, .n = 1}};
+    const struct reply *r = core_rig_ask(&b->rig, &step);
+    bool ok = r && r->err == TERN_OK && r->step.n == 1 && r->step.results[0].err == TERN_OK;
+
+    core_rig_settle(&b->rig);
+    return ok;
+}
+
+/* One turn: its tokens and pages are appended, written and committed in one Step. */
+static bool insert_turn(struct index_bench *b, struct id session, const uint32_t *tokens,
+                        uint32_t from, uint32_t to)
+{
+    struct req_tokens appended = {.v = tokens + from, .n = to - from, .base = from};
+    struct step_op ops[] = {
+        {.kind = STEP_EXTEND, .session = session, .length = to, .written = to, .tokens = appended},
+        {.kind = STEP_COMMIT, .session = session, .length = to},
+    };
+    struct request step = {.op = OP_STEP, .step = {.ops = ops, .n = 2}};
+    uint64_t start = clock_ns();
+    const struct reply *r = core_rig_ask(&b->rig, &step);
+
+    series_add(&b->f.insert, (double)(clock_ns() - start) / 1e3);
+    if (!r || r->err != TERN_OK || r->step.n != 2 || r->step.results[1].err != TERN_OK ||
+        r->step.results[1].lengths.committed != to)
+        return false;
+    core_rig_settle(&b->rig);
+    return true;
+}
+
+static bool grow_tree(struct index_bench *b)
+{
+    struct id session;
+    uint32_t from = 0;
+
+    if (!open_session(b, &session))
+        return false;
+    for (uint32_t turn = 1; turn <= TURNS; turn++) {
+        uint32_t to = PAGES * turn / TURNS * PAGE_TOKENS;
+
+        if (!insert_turn(b, session, b->tokens, from, to))
+            return false;
+        from = to;
+    }
+    if (!close_session(b, session) || !open_session(b, &session))
+        return false;
+    b->f.insert.n = TURNS; /* the leaf near the root is no turn */
+    if (!insert_turn(b, session, b->other, 0, PAGE_TOKENS))
+        return false;
+    b->f.insert.n = TURNS;
+    return close_session(b, session);
+}
+
+/* Reads and writes what the caches hold, so that both sides start from memory. */
+static void touch_memory(struct index_bench *b)
+{
+    for (size_t i = 0; i < TOUCH_BYTES; i += 64)
+        b->touched[i]++;
+}
+
+/* A Match in a session of its own. Fails unless every token is found and every handle is in the
+ * answer. */
+static bool match_once(struct index_bench *b, bool cold, double *ret_us)
+{
+    struct id session;
+    struct request match = {.op = OP_MATCH, .match.tokens = {.v = b->tokens, .n = TOKENS}};
+    const struct reply *r;
+    uint64_t start;
+    uint32_t handles = 0;
+
+    if (!open_session(b, &session))
+        return false;
+    match.match.session = session;
+    if (cold)
+        touch_memory(b);
+    start = clock_ns();
+    r = core_rig_ask(&b->rig, &match);
+    *ret_us = (double)(clock_ns() - start) / 1e3;
+    if (!r || r->err != TERN_OK || r->match.matched != TOKENS)
+        return false;
+    for (uint32_t i = 0; i < r->nruns; i++)
+        handles += r->runs[i].n;
+    return handles == PAGES && close_session(b, session);
+}
+
+static bool memcmp_once(struct index_bench *b, bool cold, double *ret_us)
+{
+    uint64_t start;
+    int differs;
+
+    if (cold)
+        touch_memory(b);
+    start = clock_ns();
+    differs = compare(b->tokens, b->copy, TOKENS * sizeof *b->tokens);
+    *ret_us = (double)(clock_ns() - start) / 1e3;
+    return differs == 0;
+}
+
+/* Warm is the second time in a row. */
+static bool measure_match(struct index_bench *b, uint32_t rounds, bool cold, struct series *match,
+                          struct series *raw)
+{
+    double us;
+
+    for (uint32_t i = 0; i < rounds; i++) {
+        if ((!cold && !match_once(b, cold, &us)) || !match_once(b, cold, &us))
+            return false;
+        series_add(match, us);
+        if ((!cold && !memcmp_once(b, cold, &us)) || !memcmp_once(b, cold, &us))
+            return false;
+        series_add(raw, us);
+    }
+    return true;
+}
+
+/* A leaf of that depth. */
+static uint32_t find_leaf(const struct index_bench *b, uint32_t depth)
+{
+    struct node_view v;
+
+    for (uint32_t slot = 0; slot < core_limits_of(b->rig.core)->nodes; slot++) {
+        if (core_node_view(b->rig.core, slot, &v) && v.depth == depth && v.children == 0)
+            return slot;
+    }
+    return NONE;
+}
+
+static double pin_pairs_ns(struct core *core, uint32_t node)
+{
+    uint64_t start = clock_ns();
+
+    for (uint32_t i = 0; i < PIN_PAIRS; i++) {
+        node_pin(core, node, REF_DEVICE);
+        node_unpin(core, node, REF_DEVICE);
+    }
+    return (double)(clock_ns() - start) / PIN_PAIRS;
+}
+
+static bool measure_pins(struct index_bench *b, uint32_t rounds)
+{
+    uint32_t shallow = find_leaf(b, PAGE_TOKENS), deep = find_leaf(b, TOKENS);
+
+    if (shallow == NONE || deep == NONE)
+        return false;
+    pin_pairs_ns(b->rig.core, shallow);
+    pin_pairs_ns(b->rig.core, deep);
+    for (uint32_t i = 0; i < rounds; i++) {
+        series_add(&b->f.pin_shallow, pin_pairs_ns(b->rig.core, shallow));
+        series_add(&b->f.pin_deep, pin_pairs_ns(b->rig.core, deep));
+    }
+    return true;
+}
+
+static bool set_up(struct index_bench *b)
+{
+    struct series *all[] = {&b->f.match_warm,  &b->f.memcmp_warm, &b->f.match_cold,
+                            &b->f.memcmp_cold, &b->f.insert,      &b->f.pin_shallow,
+                            &b->f.pin_deep};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (series_init(all[i], SAMPLES_MAX) != 0)
+            return false;
+    }
+    b->tokens = malloc(TOKENS * sizeof *b->tokens);
+    b->copy = malloc(TOKENS * sizeof *b->copy);
+    b->other = malloc(PAGE_TOKENS * sizeof *b->other);
+    b->touched = calloc(1, TOUCH_BYTES);
+    if (!b->tokens || !b->copy || !b->other || !b->touched)
+        return false;
+    block_tokens(1, 0, TOKENS, b->tokens);
+    memcpy(b->copy, b->tokens, TOKENS * sizeof *b->tokens);
+    block_tokens(2, 0, PAGE_TOKENS, b->other);
+    return core_rig_init(&b->rig, PAGE_TOKENS, 4 * PAGES) && grow_tree(b);
+}
+
+static int show(struct index_bench *b, const struct bench_args *args)
+{
+    double match_warm = series_median(&b->f.match_warm),
+           memcmp_warm = series_median(&b->f.memcmp_warm);
+    double match_cold = series_median(&b->f.match_cold),
+           memcmp_cold = series_median(&b->f.memcmp_cold);
+    double insert = series_median(&b->f.insert);
+    double shallow = series_median(&b->f.pin_shallow), deep = series_median(&b->f.pin_deep);
+    json_t *o = json_object();
+    bool ok;
+
+    json_put_f64(o, "match_warm_us", match_warm);
+    json_put_f64(o, "memcmp_warm_us", memcmp_warm);
+    json_put_f64(o, "match_cold_us", match_cold);
+    json_put_f64(o, "memcmp_cold_us", memcmp_cold);
+    json_put_f64(o, "insert_us", insert);
+    json_put_f64(o, "pin_shallow_ns", shallow);
+    json_put_f64(o, "pin_deep_ns", deep);
+    if (args->json) {
+        json_print(o);
+    } else {
+        puts("index: 49,152 tokens in 50 turns, 64 a page, full hit with 768 handles");
+        bench_row("match, warm", match_warm, "us", "at most 4 x memcmp");
+        bench_row("memcmp, warm", memcmp_warm, "us", "");
+        bench_row("match, cold", match_cold, "us", "at most 5 x memcmp");
+        bench_row("memcmp, cold", memcmp_cold, "us", "");
+        bench_row("insert, one turn", insert, "us", "");
+        bench_row("pin + unpin, depth 64", shallow, "ns", "");
+        bench_row("pin + unpin, depth 49,152", deep, "ns", "at most 3 ns more");
+    }
+    json_decref(o);
+    ok = bench_limit(match_warm <= 4 * memcmp_warm, "match_warm_us <= 4 x memcmp_warm_us");
+    ok = bench_limit(match_cold <= 5 * memcmp_cold, "match_cold_us <= 5 x memcmp_cold_us") && ok;
+    ok = bench_limit(deep - shallow <= 3, "pin_deep_ns - pin_shallow_ns <= 3") && ok;
+    return ok ? 0 : 1;
+}
+
+int bench_index(const struct bench_args *args)
+{
+    static struct index_bench b;
+    uint32_t warm = args->quick ? 20 : 1000, cold = args->quick ? 5 : 60,
+             pins = args->quick ? 20 : 400;
+    int status = 2;
+
+    if (set_up(&b) && measure_match(&b, warm, false, &b.f.match_warm, &b.f.memcmp_warm) &&
+        measure_match(&b, cold, true, &b.f.match_cold, &b.f.memcmp_cold) && measure_pins(&b, pins))
+        status = show(&b, args);
+    else
+        fprintf(stderr, "tern-bench index: the core did not answer as it must\n");
+    core_rig_finish(&b.rig);
+    return status;
+}

@@ -1,0 +1,91 @@
+/* tern-bench: measures Tern beside raw baselines. Each sub-command has a file of its own. */
+#include <argp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+enum key { KEY_JSON = 256, KEY_QUICK, KEY_TRACE };
+
+struct command {
+    const char *name;
+    int (*run)(const struct bench_args *args);
+};
+
+static const struct command commands[] = {
+    {"index", bench_index},
+    {"rpc", bench_rpc},
+    {"transfer", bench_transfer},
+};
+
+struct input {
+    struct bench_args args;
+    const struct command *command;
+};
+
+static const struct argp_option table[] = {
+    {"json", KEY_JSON, 0, 0, "One JSON object on standard output instead of a table", 0},
+    {"quick", KEY_QUICK, 0, 0, "Fewer rounds: to see that it works, not to measure", 0},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "rpc: what the replay beside it plays; default: generated sessions", 0},
+    {0},
+};
+
+static const char doc[] =
+    "Measures Tern beside a raw baseline in the same run.\v"
+    "index     Match of 49,152 tokens in a tree 50 turns deep against memcmp of the same bytes; "
+    "pin and unpin\n"
+    "rpc       round trips through the daemon against an io_uring echo of the same frames\n"
+    "transfer  a Fetch between two daemons against one plain TCP stream\n\n"
+    "Exit status: 0 if every figure is within its limit, 1 if one is not, 2 if it could not be "
+    "measured.";
+
+static error_t read_option(int key, char *arg, struct argp_state *state)
+{
+    struct input *in = state->input;
+
+    switch (key) {
+    case KEY_JSON: in->args.json = true; return 0;
+    case KEY_QUICK: in->args.quick = true; return 0;
+    case KEY_TRACE: in->args.trace = arg; return 0;
+    case ARGP_KEY_ARG:
+        for (size_t i = 0; i < sizeof commands / sizeof commands[0] && !in->command; i++) {
+            if (strcmp(commands[i].name, arg) == 0)
+                in->command = &commands[i];
+        }
+        if (!in->command || state->arg_num > 0)
+            argp_error(state, "\"%s\": there are index, rpc and transfer", arg);
+        return 0;
+    case ARGP_KEY_END:
+        if (!in->command)
+            argp_error(state, "what is to be measured: index, rpc or transfer");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+void bench_row(const char *name, double value, const char *unit, const char *limit)
+{
+    printf("  %-26s %12.4g %-10s %s\n", name, value, unit, limit);
+}
+
+bool bench_limit(bool ok, const char *text)
+{
+    if (!ok)
+        fprintf(stderr, "tern-bench: outside its limit: %s\n", text);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct argp parser = {
+        .options = table, .parser = read_option, .args_doc = "index|rpc|transfer", .doc = doc};
+    struct input in = {0};
+
+    argp_err_exit_status = 2;
+    argp_parse(&parser, argc, argv, 0, NULL, &in);
+    signal(SIGPIPE, SIG_IGN);
+    return in.command->run(&in.args);
+}

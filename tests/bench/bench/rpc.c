@@ -1,0 +1,426 @@
+/* tern-bench rpc: a Match of 64 new tokens on a session of 49,152, over libtern to a real daemon,
+ * beside an io_uring echo of as many bytes over the same kind of socket, alternating. First with
+ * client and server on one core, then on two. Then one Step for 256 sessions, Matches in a
+ * pipeline, and Matches while a replay keeps the same daemon busy. */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "bytes.h"
+#include "json.h"
+#include "member.h"
+#include "proc.h"
+#include "proto/frame.h"
+#include "proto/tern.pb-c.h"
+#include "raw_echo.h"
+#include "spawn.h"
+#include "stats.h"
+
+#define PAGE_TOKENS  64
+#define PAGE_BYTES   4096
+#define DEPTH_TOKENS 49152 /* of the session */
+#define NEW_TOKENS   64
+#define SESSIONS     256
+#define PIPELINE     32
+#define POOL_PAGES   40000
+#define REPLAY_PAGES 40000
+#define SAMPLES_MAX  200000
+#define BUSY_GAP_MS  1
+#define BUSY_MAX_S   20
+
+struct rpc {
+    const struct bench_args *args;
+    char dir[64];
+    struct daemon daemon[2]; /* the measured one, and the replay's decode side */
+    struct raw_echo raw;
+    struct member member;
+    tern_session session;
+    uint32_t *tokens; /* owned: DEPTH_TOKENS and NEW_TOKENS */
+    struct series match, raw_rtt, match2, raw2, step, busy;
+    double pipelined, raw_pipelined;
+    bool busy_clean; /* the replay beside it saw no wrong byte */
+};
+
+static struct tern_tokens new_tokens(const struct rpc *r)
+{
+    return (struct tern_tokens){
+        .v = r->tokens + DEPTH_TOKENS, .n = NEW_TOKENS, .base = DEPTH_TOKENS};
+}
+
+/* The measured call: a resume, so it can be repeated as it is. */
+static bool match_once(struct rpc *r)
+{
+    struct tern_tokens tokens = new_tokens(r);
+    struct tern_result result;
+    enum tern_err err = tern_match(r->member.tern, r->session, &tokens, 0, MEMBER_CALL_MS, &result);
+
+    if (err != TERN_OK)
+        return member_fails(&r->member, "a Match", err);
+    return result.tokens == DEPTH_TOKENS + NEW_TOKENS && result.lengths.written == DEPTH_TOKENS;
+}
+
+static bool make_session(struct rpc *r)
+{
+    struct tern_tokens all = {.v = r->tokens, .n = DEPTH_TOKENS};
+    struct tern_result result;
+    enum tern_err err;
+
+    block_tokens(7, 0, DEPTH_TOKENS + NEW_TOKENS, r->tokens);
+    if (!member_open(&r->member, &r->session))
+        return false;
+    err = tern_match(r->member.tern, r->session, &all, 0, MEMBER_CALL_MS, &result);
+    if (err != TERN_OK)
+        return member_fails(&r->member, "the first Match", err);
+    return member_do(&r->member,
+                     (struct tern_op){.kind = TERN_EXTEND,
+                                      .session = r->session,
+                                      .length = DEPTH_TOKENS,
+                                      .written = DEPTH_TOKENS},
+                     NULL) &&
+           member_do(
+               &r->member,
+               (struct tern_op){.kind = TERN_COMMIT, .session = r->session, .length = DEPTH_TOKENS},
+               NULL);
+}
+
+static bool wait_answer(struct rpc *r, struct tern_answer *ret)
+{
+    enum tern_err err;
+
+    while ((err = tern_poll(r->member.tern, ret)) == TERN_BUSY) {
+        struct pollfd fd = {.fd = tern_fd(r->member.tern), .events = POLLIN};
+
+        if (tern_wants_write(r->member.tern))
+            fd.events |= POLLOUT;
+        poll(&fd, 1, -1);
+    }
+    return err == TERN_OK && ret->err == TERN_OK;
+}
+
+/* What a Match and its answer are in bytes, frame headers included: the raw side sends as many. */
+static bool frame_sizes(struct rpc *r, uint32_t *ret_request, uint32_t *ret_reply)
+{
+    Tern__Wire__Tokens tokens = TERN__WIRE__TOKENS__INIT;
+    Tern__Wire__Match match = TERN__WIRE__MATCH__INIT;
+    struct tern_tokens v = new_tokens(r);
+    struct tern_answer answer;
+    int reply = 0;
+
+    tokens.has_base = tokens.has_tokens = 1;
+    tokens.base = DEPTH_TOKENS;
+    tokens.tokens.len = NEW_TOKENS * sizeof(uint32_t);
+    match.tokens = &tokens;
+    *ret_request = FRAME_HEADER_BYTES + (uint32_t)tern__wire__match__get_packed_size(&match);
+    if (tern_submit_match(r->member.tern, r->session, &v, 0, 1) != TERN_OK)
+        return false;
+    sleep_ms(100); /* until all of the answer lies in the socket */
+    if (ioctl(tern_fd(r->member.tern), FIONREAD, &reply) != 0 || reply <= 0)
+        return false;
+    *ret_reply = (uint32_t)reply;
+    return wait_answer(r, &answer);
+}
+
+static bool measure_rtt(struct rpc *r, uint32_t rounds, struct series *match, struct series *raw)
+{
+    for (uint32_t round = 0; round < rounds; round++) {
+        for (uint32_t i = 0; i < 500; i++) {
+            uint64_t start = clock_ns();
+
+            if (!match_once(r))
+                return false;
+            series_add(match, (double)(clock_ns() - start) / 1e3);
+        }
+        for (uint32_t i = 0; i < 500; i++) {
+            uint64_t start = clock_ns();
+
+            if (!raw_echo_ping(&r->raw))
+                return false;
+            series_add(raw, (double)(clock_ns() - start) / 1e3);
+        }
+    }
+    return true;
+}
+
+static bool pipeline(struct rpc *r, uint32_t n)
+{
+    struct tern_tokens tokens = new_tokens(r);
+    struct tern_answer answer;
+    uint32_t sent = 0, answered = 0;
+
+    while (answered < n) {
+        enum tern_err err;
+
+        while (sent < n && sent - answered < PIPELINE &&
+               tern_submit_match(r->member.tern, r->session, &tokens, 0, sent) == TERN_OK)
+            sent++;
+        if (!wait_answer(r, &answer))
+            return false;
+        answered++;
+        while ((err = tern_poll(r->member.tern, &answer)) == TERN_OK) {
+            if (answer.err != TERN_OK)
+                return false;
+            answered++;
+        }
+        if (err != TERN_BUSY)
+            return false;
+    }
+    return true;
+}
+
+static bool measure_pipeline(struct rpc *r, uint32_t rounds)
+{
+    const uint32_t n = 20000;
+    struct series real, raw;
+    bool ok = series_init(&real, rounds) == 0 && series_init(&raw, rounds) == 0;
+
+    for (uint32_t i = 0; ok && i < rounds; i++) {
+        uint64_t start = clock_ns();
+
+        ok = pipeline(r, n);
+        series_add(&real, n / ((double)(clock_ns() - start) / 1e9));
+        start = clock_ns();
+        ok = ok && raw_echo_pipeline(&r->raw, n, PIPELINE);
+        series_add(&raw, n / ((double)(clock_ns() - start) / 1e9));
+    }
+    r->pipelined = series_median(&real);
+    r->raw_pipelined = series_median(&raw);
+    series_finish(&real);
+    series_finish(&raw);
+    return ok;
+}
+
+/* A decode iteration: every session gets one token more. */
+static bool step_once(struct rpc *r, struct tern_op *ops, struct tern_result *results,
+                      uint32_t tokens)
+{
+    static const uint32_t token = 42;
+    uint64_t start;
+    uint32_t done;
+    enum tern_err err;
+
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        ops[i].length = ops[i].written = tokens + 1;
+        ops[i].tokens = (struct tern_tokens){.v = &token, .n = 1, .base = tokens};
+    }
+    start = clock_ns();
+    err = tern_step(r->member.tern, ops, SESSIONS, MEMBER_CALL_MS, results, &done);
+    series_add(&r->step, (double)(clock_ns() - start) / 1e3);
+    if (err != TERN_OK)
+        return member_fails(&r->member, "a Step", err);
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        if (done != SESSIONS || results[i].err != TERN_OK)
+            return member_fails(&r->member, "an extend in a Step", results[i].err);
+    }
+    return true;
+}
+
+static bool measure_steps(struct rpc *r, uint32_t rounds)
+{
+    static struct tern_op ops[SESSIONS];
+    static struct tern_result results[SESSIONS];
+    bool ok = true;
+
+    for (uint32_t i = 0; ok && i < SESSIONS; i++) {
+        ops[i] = (struct tern_op){.kind = TERN_EXTEND};
+        ok = member_open(&r->member, &ops[i].session);
+    }
+    for (uint32_t i = 0; ok && i < rounds; i++)
+        ok = step_once(r, ops, results, i);
+    for (uint32_t i = 0; ok && i < SESSIONS; i++)
+        ok = member_do(&r->member, (struct tern_op){.kind = TERN_CLOSE, .session = ops[i].session},
+                       NULL);
+    return ok;
+}
+
+static void run_replay(struct rpc *r, int out)
+{
+    char path[4096], prefill[256], decode[256], pages[32];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
+    char *slash;
+
+    if (n <= 0)
+        _exit(127);
+    path[n] = 0;
+    slash = strrchr(path, '/');
+    memcpy(slash, "/tern-replay", sizeof "/tern-replay");
+    snprintf(prefill, sizeof prefill, "%s,%s", r->daemon[0].socket, r->daemon[0].admin);
+    snprintf(decode, sizeof decode, "%s,%s", r->daemon[1].socket, r->daemon[1].admin);
+    snprintf(pages, sizeof pages, "%u", REPLAY_PAGES);
+    if (dup2(out, STDOUT_FILENO) < 0)
+        _exit(127);
+    execl(path, "tern-replay", "--json", "--prefill", prefill, "--decode", decode, "--concurrency",
+          "8", "--pool-pages", pages, r->args->trace ? "--trace" : "--sessions",
+          r->args->trace ? r->args->trace : "400", "--limit", "3000", "--turns", "8", (char *)NULL);
+    _exit(127);
+}
+
+/* The replay's own check of leaked pages counts ours too, so only what it says about bytes is
+ * looked at. */
+static bool replay_was_clean(int fd)
+{
+    FILE *f = fdopen(fd, "r");
+    json_t *o = f ? json_loadf(f, 0, NULL) : NULL;
+    bool ok = o && json_object_get(o, "wrong_bytes") && json_get_u64(o, "wrong_bytes") == 0 &&
+              json_get_u64(o, "verified_pages") > 0;
+
+    json_decref(o);
+    if (f)
+        fclose(f);
+    return ok;
+}
+
+static bool measure_busy(struct rpc *r)
+{
+    uint64_t until = clock_ns() + BUSY_MAX_S * UINT64_C(1000000000);
+    bool ok = true;
+    int out[2], status;
+    pid_t pid;
+
+    if (pipe2(out, O_CLOEXEC) != 0)
+        return false;
+    pid = proc_fork();
+    if (pid == 0)
+        run_replay(r, out[1]);
+    close(out[1]);
+    while (ok && !proc_wait(&pid, 0, &status) && clock_ns() < until) {
+        uint64_t start = clock_ns();
+
+        ok = match_once(r);
+        series_add(&r->busy, (double)(clock_ns() - start) / 1e3);
+        sleep_ms(BUSY_GAP_MS);
+    }
+    if (pid < 0) {
+        r->busy_clean = replay_was_clean(out[0]);
+        return ok && r->busy_clean;
+    }
+    proc_end(&pid); /* it would have gone on: enough was seen */
+    close(out[0]);
+    r->busy_clean = true;
+    return ok;
+}
+
+static bool start_daemons(struct rpc *r, int core)
+{
+    char why[SPAWN_WHY_BYTES] = "";
+    struct daemon_options d = {
+        .node = "prefill",
+        .port = port_free(),
+        .peer = "decode",
+        .memory_bytes = pool_bytes_for(POOL_PAGES + REPLAY_PAGES, PAGE_BYTES) + (4u << 20),
+        .regions = 1,
+        .page_bytes_min = PAGE_BYTES,
+        .core = core,
+    };
+
+    d.peer_port = port_free();
+    if (!tempdir_make(r->dir, sizeof r->dir, "tern-bench"))
+        return false;
+    if (!daemon_start(&r->daemon[0], r->dir, &d, why)) {
+        fprintf(stderr, "tern-bench: %s\n", why);
+        return false;
+    }
+    d.node = "decode";
+    d.peer = "prefill";
+    d.peer_port = d.port;
+    d.port = port_free();
+    d.core = -1;
+    if (daemon_start(&r->daemon[1], r->dir, &d, why))
+        return true;
+    fprintf(stderr, "tern-bench: %s\n", why);
+    return false;
+}
+
+static bool measure(struct rpc *r)
+{
+    uint32_t rounds = r->args->quick ? 2 : 40, steps = r->args->quick ? 50 : 1500,
+             pipes = r->args->quick ? 1 : 9;
+    int first = proc_core(0), second = proc_core(1);
+    uint32_t request = 0, reply = 0;
+    bool ok;
+
+    if (!start_daemons(r, first) || !member_start(&r->member, r->daemon[0].socket, "bench",
+                                                  PAGE_TOKENS, PAGE_BYTES, POOL_PAGES - 16))
+        return false;
+    ok = make_session(r) && frame_sizes(r, &request, &reply) &&
+         raw_echo_start(&r->raw, request, reply, first);
+    ok = ok && proc_pin(first) && measure_rtt(r, rounds, &r->match, &r->raw_rtt) &&
+         measure_pipeline(r, pipes) && measure_steps(r, steps);
+    if (ok && second >= 0)
+        ok = proc_pin(second) && measure_rtt(r, rounds, &r->match2, &r->raw2);
+    return ok && proc_pin(-1) && measure_busy(r);
+}
+
+static int show(struct rpc *r)
+{
+    double match = series_median(&r->match), raw = series_median(&r->raw_rtt),
+           step = series_median(&r->step);
+    json_t *o = json_object();
+    bool ok;
+
+    json_put_f64(o, "match_rtt_us_p50", match);
+    json_put_f64(o, "match_rtt_us_p99", series_quantile(&r->match, 0.99));
+    json_put_f64(o, "raw_rtt_us_p50", raw);
+    json_put_f64(o, "match_rtt_us_p50_2core", series_median(&r->match2));
+    json_put_f64(o, "match_rtt_us_p99_2core", series_quantile(&r->match2, 0.99));
+    json_put_f64(o, "raw_rtt_us_p50_2core", series_median(&r->raw2));
+    json_put_f64(o, "step_us_p50", step);
+    json_put_f64(o, "pipelined_per_s", r->pipelined);
+    json_put_f64(o, "raw_pipelined_per_s", r->raw_pipelined);
+    json_put_f64(o, "busy_match_rtt_us_p99", series_quantile(&r->busy, 0.99));
+    json_put_u64(o, "request_bytes", r->raw.request_bytes);
+    json_put_u64(o, "reply_bytes", r->raw.reply_bytes);
+    if (r->args->json) {
+        json_print(o);
+    } else {
+        printf("rpc: %u B there, %u B back; one core unless said\n", r->raw.request_bytes,
+               r->raw.reply_bytes);
+        bench_row("match, p50", match, "us", "at most 5 us over raw");
+        bench_row("match, p99", series_quantile(&r->match, 0.99), "us", "");
+        bench_row("raw, p50", raw, "us", "");
+        bench_row("match, p50, two cores", series_median(&r->match2), "us", "");
+        bench_row("raw, p50, two cores", series_median(&r->raw2), "us", "");
+        bench_row("step of 256, p50", step, "us", "at most 150 us");
+        bench_row("pipelined", r->pipelined, "a second", "at least half of raw");
+        bench_row("raw, pipelined", r->raw_pipelined, "a second", "");
+        bench_row("match, p99, busy", series_quantile(&r->busy, 0.99), "us", "");
+    }
+    json_decref(o);
+    ok = bench_limit(match - raw <= 5, "match_rtt_us_p50 - raw_rtt_us_p50 <= 5");
+    ok = bench_limit(r->pipelined * 2 >= r->raw_pipelined,
+                     "pipelined_per_s >= raw_pipelined_per_s / 2") &&
+         ok;
+    ok = bench_limit(step <= 150, "step_us_p50 <= 150") && ok;
+    return ok ? 0 : 1;
+}
+
+int bench_rpc(const struct bench_args *args)
+{
+    static struct rpc r;
+    struct series *all[] = {&r.match, &r.raw_rtt, &r.match2, &r.raw2, &r.step, &r.busy};
+    int status = 2;
+
+    r.args = args;
+    r.daemon[0].pid = r.daemon[1].pid = -1;
+    r.raw = (struct raw_echo){.pid = -1, .fd = -1};
+    r.tokens = malloc((DEPTH_TOKENS + NEW_TOKENS) * sizeof *r.tokens);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (series_init(all[i], SAMPLES_MAX) != 0 || !r.tokens)
+            return status;
+    }
+    if (measure(&r))
+        status = show(&r);
+    else
+        fprintf(stderr, "tern-bench rpc: it could not be measured\n");
+    member_finish(&r.member);
+    raw_echo_stop(&r.raw);
+    daemon_stop(&r.daemon[0]);
+    daemon_stop(&r.daemon[1]);
+    tempdir_remove(r.dir);
+    return status;
+}
