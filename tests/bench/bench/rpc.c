@@ -112,8 +112,8 @@ static bool frame_sizes(struct rpc *r, uint32_t *ret_request, uint32_t *ret_repl
     struct tern_answer answer;
     int reply = 0;
 
-    tokens.has_base = tokens.has_tokens = 1;
-    tokens.base = DEPTH_TOKENS;
+    tokens.has_kept = tokens.has_tokens = 1;
+    tokens.kept = DEPTH_TOKENS;
     tokens.tokens.len = NEW_TOKENS * sizeof(uint32_t);
     match.tokens = &tokens;
     *ret_request = FRAME_HEADER_BYTES + (uint32_t)tern__wire__match__get_packed_size(&match);
