@@ -637,6 +637,7 @@ static uint64_t next_bytes(const struct core *c, const struct pull *p)
     return pool->group[g].layout.page_bytes * p->regions;
 }
 
+/* X8, never exceeded but by one page that is larger than a limit: it goes alone. */
 static uint64_t bytes_allowed(const struct core *c, const struct pull *p)
 {
     uint64_t peer = link_at(c, p->link)->bytes_in_flight, tenant = tenant_at(c, p->tenant)->bytes_in_flight;
@@ -644,11 +645,11 @@ static uint64_t bytes_allowed(const struct core *c, const struct pull *p)
 
     a = a > peer ? a - peer : 0;
     b = b > tenant ? b - tenant : 0;
-    return a < b ? a : b;
+    a = a < b ? a : b;
+    return peer == 0 && tenant == 0 && a < next_bytes(c, p) ? next_bytes(c, p) : a;
 }
 
-/* True if the batch was emitted. A page larger than the limits goes alone. */
-static bool issue_batch(struct core *c, struct actions *out, struct pull *p, struct batch *b, uint64_t allowed)
+static void issue_batch(struct core *c, struct actions *out, struct pull *p, struct batch *b, uint64_t allowed)
 {
     const struct pool *pool = pool_at(c, p->pool);
     struct action *a = action_add(out, ACT_PULL);
@@ -659,7 +660,7 @@ static bool issue_batch(struct core *c, struct actions *out, struct pull *p, str
     b->n = 0;
     b->bytes = 0;
     b->head = NONE;
-    while (b->n < PULL_BATCH_PAGES && (b->n == 0 || b->bytes < allowed) && (record = next_page(c, p)) != NONE) {
+    while (b->n < PULL_BATCH_PAGES && b->bytes + next_bytes(c, p) <= allowed && (record = next_page(c, p)) != NONE) {
         struct page *pg = page_at(c, record);
 
         if (last == NONE)
@@ -686,20 +687,17 @@ static bool issue_batch(struct core *c, struct actions *out, struct pull *p, str
     a->pull.pages = pages;
     a->pull.refs = refs;
     touch(c);
-    return true;
 }
 
 /* False: there is no room in `out` for what could be asked now. */
 static bool issue(struct core *c, struct actions *out, struct pull *p)
 {
-    const struct pool *pool = pool_at(c, p->pool);
-
     for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++) {
-        uint64_t allowed = bytes_allowed(c, p);
+        uint64_t next = next_bytes(c, p), allowed = bytes_allowed(c, p);
 
         if (p->batch[i].used)
             continue;
-        if (!more_pages(pool, p) || allowed == 0)
+        if (next == 0 || next > allowed)
             return true;
         if (actions_room(out) == 0 || !refs_fit(out, 0, PULL_BATCH_PAGES) ||
             out->npages + PULL_BATCH_PAGES > sizeof out->pages / sizeof out->pages[0])
