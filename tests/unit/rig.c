@@ -60,7 +60,7 @@ struct rig_options rig_defaults(void)
                    .pulls = 8,
                    .serves = 8,
                    .seal_jobs = 8,
-                   .sums_per_page = 2,
+                   .sums_per_page = 4,
                    .peer_bytes_in_flight = 1u << 20,
                    .tenant_bytes_in_flight = 1u << 20,
                    .transfer_deadline_ns = 5000000000u,

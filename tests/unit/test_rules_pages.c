@@ -389,14 +389,14 @@ static void evict_inner_node_with_pinned_child_stays(void **state)
     bench_stop(&b);
 }
 
-/* T15: the pool's snapshots go before the pool; its range is zeroed before it belongs to anyone
- * else. */
-static void pool_close_zeroes_before_reuse_by_another_tenants_pool(void **state)
+/* T15: the pool's snapshots go before the pool; its range is zeroed before it is used for anything
+ * else, and not before everyone who mapped it is gone. */
+static void pool_close_zeroes_before_reuse_of_its_range(void **state)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
     struct rig_engine other;
-    struct group_layout group = rig_group(4, 512);
+    struct group_layout group = rig_group(8, 1024);
     struct id next;
     struct pool_view v;
 
@@ -405,38 +405,65 @@ static void pool_close_zeroes_before_reuse_by_another_tenants_pool(void **state)
     b = bench_with(&options, 4, 16);
     other = rig_engine(b.rig, 0, "o", 1);
     rig_put(b.rig, &b.e, b.pool, 1, 16);
+    assert_ok(rig_close(b.s, 0));
     v = rig_pool_view(b.rig, b.pool);
     b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_ZERO;
     assert_err(TERN_QUOTA, rig_pool_open(b.rig, other.conn[0], &group, 1, 1u << 20, &next));
     assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
     assert_int_equal(rig_jobs(b.rig, RIG_ZERO), 0); /* the engine still maps it */
+    assert_int_not_equal(rig_pool_open(b.rig, other.conn[0], &group, 1, 1u << 20, &next), TERN_OK);
     rig_engine_kill(b.rig, &b.e, 0);
     assert_int_equal(rig_jobs(b.rig, RIG_ZERO), 1);
-    assert_err(TERN_QUOTA, rig_pool_open(b.rig, other.conn[0], &group, 1, 1u << 20, &next));
+    assert_int_not_equal(rig_pool_open(b.rig, other.conn[0], &group, 1, 1u << 20, &next), TERN_OK);
     rig_complete(b.rig, RIG_ZERO);
     for (uint64_t i = 0; i < v.bytes; i++)
         assert_int_equal(b.rig->bytes[0][v.offset + i], 0);
     assert_ok(rig_pool_open(b.rig, other.conn[0], &group, 1, 1u << 20, &next));
+    assert_int_equal(rig_pool_view(b.rig, next).offset, v.offset);
     assert_false(id_equal(next, b.pool));
     bench_stop(&b);
 }
 
-static void pool_close_sessions_of_it_are_gone(void **state)
+static void pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone(void **state)
 {
     struct bench b = bench_start(4, 16);
     struct rig_session other;
 
     (void)state;
-    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
-    assert_int_not_equal(rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &other), TERN_OK);
-    assert_int_not_equal(rig_match(b.s, rig_tokens(1, 16), 16), TERN_OK);
+    rig_put(b.rig, &b.e, b.pool, 2, 16);
+    assert_err(TERN_CONFLICT, rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16)); /* and nothing has changed */
+    assert_ok(rig_close(b.s, 0));
     assert_err(TERN_GONE,
                rig_pool_close(b.rig, b.e.conn[0], (struct id){b.pool.slot, b.pool.gen + 1}));
+    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    assert_err(TERN_GONE, rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    assert_err(TERN_GONE, rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &other));
+    assert_int_equal(rig_view(b.rig).nodes, 0);
     rig_engine_kill(b.rig, &b.e, 0);
     assert_int_equal(rig_view(b.rig).pools, 0);
-    assert_int_equal(rig_view(b.rig).nodes, 0);
+    bench_stop(&b);
+}
+
+/* The prefixes of an engine that died serve the next one of its tenant that asks for the same
+ * layout (P4). */
+static void pool_of_a_dead_engine_keeps_its_prefixes_for_the_next(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_engine next;
+    struct rig_session *s;
+    struct id pool;
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 16);
+    rig_engine_kill(b.rig, &b.e, 0);
+    next = rig_engine(b.rig, 0, "next", 1);
+    pool = rig_pool_pages(b.rig, &next, 4, 16);
+    s = rig_session(b.rig, &next, pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 16), 16));
+    assert_int_equal(s->matched, 16);
+    assert_int_equal(rig_wrong(s, 16), 0);
+    rig_session_free(s);
     bench_stop(&b);
 }
 
@@ -599,8 +626,9 @@ int main(void)
         RIG_TEST(evict_oldest_use_first_and_deepest_of_a_path),
         RIG_TEST(evict_peek_does_not_refresh),
         RIG_TEST(evict_inner_node_with_pinned_child_stays),
-        RIG_TEST(pool_close_zeroes_before_reuse_by_another_tenants_pool),
-        RIG_TEST(pool_close_sessions_of_it_are_gone),
+        RIG_TEST(pool_close_zeroes_before_reuse_of_its_range),
+        RIG_TEST(pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone),
+        RIG_TEST(pool_of_a_dead_engine_keeps_its_prefixes_for_the_next),
         RIG_TEST(pin_given_up_deep_in_the_tree_costs_as_near_the_root),
         RIG_TEST(page_every_index_unique_and_never_zero),
         RIG_TEST(page_handed_out_again_has_another_generation),

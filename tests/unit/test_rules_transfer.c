@@ -651,7 +651,8 @@ static void fetch_wrong_state_refused(void **state)
     assert_ok(rig_extend(d, 8, 0, NULL, 0));
     fetch = rig_fetch(d, 0, 0);
     assert_err(TERN_INVALID, rig_reply_to(p.dest, fetch)->err); /* A > T */
-    assert_ok(rig_rewind(d, 0, 0));
+    assert_ok(rig_rewind(d, 0, 0)); /* and with it the tokens behind 0 */
+    assert_ok(rig_match(d, rig_tokens(1, TOKENS), TOKENS));
     hold_pulls(&p);
     rig_fetch(d, 0, 0);
     fetch = rig_fetch(d, 0, 0);
