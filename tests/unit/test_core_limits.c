@@ -1,0 +1,354 @@
+/* P6: every limit of the core, hit. The answer is a typed error, nothing is lost, and what was
+ * given back can be had again. The audit, which runs after every event, sees to the rest. */
+#include "rig_test.h"
+
+static void limits_sessions_of_a_tenant_quota(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *held[3], next;
+    struct bench b;
+
+    (void)state;
+    options.tenant[0].sessions_max = 4;
+    b = bench_with(&options, 4, 32);
+    for (uint32_t i = 0; i < 3; i++)
+        held[i] = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_err(TERN_QUOTA, rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
+    assert_int_equal(rig_view(b.rig).sessions, 4);
+    assert_ok(rig_close(held[0], 0));
+    assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
+    for (uint32_t i = 0; i < 3; i++)
+        rig_session_free(held[i]);
+    bench_stop(&b);
+}
+
+/* Fault 37: one tenant's quota is nobody else's business. */
+static void limits_quota_of_one_tenant_leaves_the_other_alone(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *mine, none;
+    struct rig_engine other;
+    struct id pool;
+    struct bench b;
+
+    (void)state;
+    options.tenant[0].sessions_max = 1;
+    b = bench_with(&options, 4, 32);
+    other = rig_engine(b.rig, 1, "other", 1);
+    pool = rig_pool_pages(b.rig, &other, 4, 32);
+    assert_err(TERN_QUOTA, rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &none));
+    mine = rig_session(b.rig, &other, pool, 1);
+    assert_ok(rig_match(mine, rig_tokens(1, 8), 8));
+    rig_session_free(mine);
+    bench_stop(&b);
+}
+
+static void limits_session_slots_full_busy(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session next;
+    struct bench b;
+
+    (void)state;
+    options.limits.sessions = 1;
+    b = bench_with(&options, 4, 32);
+    assert_err(TERN_BUSY, rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
+    bench_stop(&b);
+}
+
+/* Node records: an unpinned prefix makes way; pinned ones end a commit early, with what was
+ * reached. */
+static void limits_nodes_full_evicts_then_busy_keeps_earlier_targets(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+
+    (void)state;
+    options.limits.nodes = 6; /* a root and five chunks */
+    b = bench_with(&options, 4, 64);
+    rig_put(b.rig, &b.e, b.pool, 9, 8);
+    assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 32));
+    assert_err(TERN_BUSY, rig_commit(b.s, 32, 0));
+    assert_lengths(b.s, 20, 32, 32);
+    assert_int_equal(rig_depth(b.s, rig_tokens(9, 8), 8), 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 20);
+    assert_int_equal(rig_wrong(b.s, 32), 0);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 5);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 3);
+    assert_ok(rig_close(b.s, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 5);
+    assert_int_equal(rig_free(b.rig, b.pool), 64);
+    bench_stop(&b);
+}
+
+/* The token store counts whole blocks: with L = 4 a block holds four tokens. */
+static void limits_token_store_full_busy_and_nothing_lost(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *other;
+    struct bench b;
+    uint32_t n;
+
+    (void)state;
+    options.limits.token_blocks = 24;
+    b = bench_with(&options, 4, 64);
+    assert_err(TERN_BUSY, rig_match(b.s, rig_tokens(1, 400), 400));
+    assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
+    assert_ok(rig_match(b.s, rig_tokens(1, 40), 40));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 40), 40));
+    other = rig_session(b.rig, &b.e, b.pool, 1);
+    for (n = 4; rig_match(other, rig_tokens(2, n), n) == TERN_OK; n += 4) /* up to the brim */
+        assert_true(n < 24 * 4);
+    assert_err(TERN_BUSY, b.rig->last->err);
+    assert_err(TERN_BUSY, rig_match(b.s, rig_tokens(1, 200), 200)); /* a resume */
+    assert_lengths(b.s, 0, 40, 40);
+    assert_err(TERN_BUSY, rig_extend(b.s, 0, 0, rig_tokens(3, 200), 200));
+    assert_int_equal(b.s->ntokens, 40);
+    assert_ok(rig_commit(b.s, 40, 0)); /* takes no new block */
+    assert_lengths(b.s, 40, 40, 40);
+    assert_ok(rig_close(other, 0));
+    assert_ok(rig_close(b.s, 0));
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
+    rig_session_free(other);
+    bench_stop(&b);
+}
+
+static void limits_extra_keys_full_busy_and_nothing_lost(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct extra_key keys[4] = {
+        {.position = 1}, {.position = 5}, {.position = 6}, {.position = 13}};
+    struct req_tokens t = {.v = rig_tokens(1, 16), .n = 16, .keys = keys, .nkeys = 4};
+    struct bench b;
+
+    (void)state;
+    options.limits.extra_keys = 3;
+    b = bench_with(&options, 4, 64);
+    assert_err(TERN_BUSY, rig_match_full(b.s, &t, 0));
+    assert_int_equal(b.s->ntokens, 0);
+    t.nkeys = 3;
+    assert_ok(rig_match_full(b.s, &t, 0));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_commit(b.s, 16, 0));
+    assert_ok(rig_close(b.s, 0));
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    bench_stop(&b);
+}
+
+/* Retire records: whoever needs one and finds none is told so before anything changes; steps bring
+ * them back. */
+static void limits_retires_full_busy_until_a_step_passes(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct req_tokens shorter = {.n = 20};
+    struct bench b;
+
+    (void)state;
+    options.limits.retires = 2;
+    shorter.v = rig_tokens(1, 64);
+    b = bench_with(&options, 4, 64);
+    assert_ok(rig_match(b.s, rig_tokens(1, 64), 64));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 40));
+    assert_ok(rig_rewind(b.s, 36, 1));
+    assert_ok(rig_rewind(b.s, 32, 2));
+    assert_err(TERN_BUSY, rig_rewind(b.s, 28, 3));
+    assert_lengths(b.s, 0, 32, 32);
+    assert_err(TERN_BUSY, rig_match_full(b.s, &shorter, 3));
+    assert_err(TERN_BUSY, rig_finish(b.s, 0, 3));
+    assert_err(TERN_BUSY, rig_commit(b.s, 16, 3));
+    assert_err(TERN_BUSY, rig_abort(b.s, 3));
+    assert_err(TERN_BUSY, rig_close(b.s, 3));
+    assert_int_equal(rig_retiring(b.rig, b.pool), 2);
+    rig_engine_done(b.rig, &b.e, 2);
+    assert_int_equal(rig_retiring(b.rig, b.pool), 0);
+    assert_int_equal(rig_view(b.rig).retires_free, 2);
+    assert_ok(rig_close(b.s, 3));
+    rig_engine_done(b.rig, &b.e, 3);
+    assert_int_equal(rig_free(b.rig, b.pool), 64);
+    bench_stop(&b);
+}
+
+static void limits_namespaces_full_busy_until_one_is_empty(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session next;
+    struct bench b;
+
+    (void)state;
+    options.limits.namespaces = 1;
+    b = bench_with(&options, 4, 64);
+    assert_err(TERN_BUSY, rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next));
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next));
+    bench_stop(&b);
+}
+
+/* A namespace of which only unpinned prefixes are left never keeps a new one out for good. */
+static void limits_namespace_with_evictable_prefixes_makes_way(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session next;
+    struct bench b;
+
+    (void)state;
+    options.limits.namespaces = 1;
+    b = bench_with(&options, 4, 64);
+    rig_put(b.rig, &b.e, b.pool, 1, 8);
+    assert_ok(rig_close(b.s, 0));
+    assert_int_equal(rig_view(b.rig).nodes, 3);
+    if (rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next) != TERN_OK) {
+        assert_err(TERN_BUSY, b.rig->last->err);
+        rig_evict(b.rig, b.admin, b.pool, 0);
+        assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next));
+    }
+    assert_int_equal(rig_view(b.rig).sessions, 1);
+    bench_stop(&b);
+}
+
+static void limits_engines_full_busy(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig *rig;
+    struct rig_engine e;
+    uint32_t conn;
+
+    (void)state;
+    options.limits.engines = 1;
+    rig = rig_create(&options);
+    e = rig_engine(rig, 0, "a", 1);
+    conn = rig_connect(rig, 0, NULL);
+    assert_err(TERN_BUSY, rig_join(rig, conn, "b", ROLE_BOTH, 0, 1));
+    rig_engine_kill(rig, &e, 0);
+    assert_ok(rig_join(rig, conn, "b", ROLE_BOTH, 0, 1));
+    rig_destroy(rig);
+}
+
+static void limits_pools_full_busy_and_memory_quota(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout group = rig_group(4, 512);
+    struct bench b;
+    struct id pool;
+
+    (void)state;
+    options.limits.pools = 2;
+    b = bench_with(&options, 4, 16); /* 1 of 4 MiB */
+    assert_err(TERN_QUOTA, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 4 << 20, &pool));
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1 << 16, &pool));
+    assert_err(TERN_BUSY, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1 << 16, &pool));
+    bench_stop(&b);
+}
+
+static void limits_page_records_full_busy(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout group = rig_group(4, 512);
+    struct bench b;
+    struct id pool;
+
+    (void)state;
+    options.limits.pages = 3000;
+    b = bench_with(&options, 4, 16); /* 1 MiB is 2,048 records of 512 bytes */
+    assert_err(TERN_BUSY, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1 << 20, &pool));
+    group.page_bytes = 4096;
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1 << 20, &pool));
+    bench_stop(&b);
+}
+
+static void limits_transfers_in_full_busy(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *d[2];
+    uint64_t fetch[2];
+    struct pair p;
+
+    (void)state;
+    options.limits.pulls = 1;
+    p = pair_with(options, 4, 64, 64);
+    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
+    for (uint32_t i = 0; i < 2; i++) {
+        rig_put(p.source, &p.se, p.sp, 1 + i, 16);
+        d[i] = rig_session(p.dest, &p.de, p.dp, 1);
+        assert_ok(rig_match(d[i], rig_tokens(1 + i, 16), 16));
+        fetch[i] = rig_fetch(d[i], 0, 0);
+    }
+    assert_err(TERN_BUSY, rig_reply_to(p.dest, fetch[1])->err);
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(d[0], fetch[0]));
+    p.dest->automatic = RIG_ALL;
+    fetch[1] = rig_fetch(d[1], 0, 0);
+    assert_ok(rig_fetched(d[1], fetch[1]));
+    for (uint32_t i = 0; i < 2; i++)
+        rig_session_free(d[i]);
+    pair_stop(&p);
+}
+
+/* Checksum jobs: as many at a time as the limit says, and all of them in the end. */
+static void limits_seal_jobs_bounded_and_none_forgotten(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+    uint32_t jobs = 0;
+
+    (void)state;
+    options.limits.seal_jobs = 3;
+    b = bench_with(&options, 4, 64);
+    b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_SEAL;
+    rig_put(b.rig, &b.e, b.pool, 1, 80);
+    while (rig_jobs(b.rig, RIG_SEAL)) {
+        assert_true(rig_jobs(b.rig, RIG_SEAL) <= 3);
+        rig_complete(b.rig, RIG_SEAL);
+        jobs++;
+    }
+    assert_int_equal(jobs, 20);
+    for (uint32_t i = 0; i < options.limits.nodes; i++) {
+        struct node_view v;
+
+        if (core_node_view(b.rig->core, i, &v) && v.depth)
+            assert_true(v.sealed);
+    }
+    bench_stop(&b);
+}
+
+/* A chunk so large that one checksum job could not name its pages is refused when the pool is
+ * opened. */
+static void limits_chunk_of_more_pages_than_a_job_invalid(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct group_layout groups[2] = {rig_group(1, 64), rig_group(SEAL_PAGES_MAX * 2, 64)};
+    struct id pool;
+
+    (void)state;
+    assert_err(TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], groups, 2, 1 << 16, &pool));
+    groups[1] = rig_group(SEAL_PAGES_MAX / 2, 64);
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], groups, 2, 1 << 16, &pool));
+    bench_stop(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(limits_sessions_of_a_tenant_quota),
+        RIG_TEST(limits_quota_of_one_tenant_leaves_the_other_alone),
+        RIG_TEST(limits_session_slots_full_busy),
+        RIG_TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets),
+        RIG_TEST(limits_token_store_full_busy_and_nothing_lost),
+        RIG_TEST(limits_extra_keys_full_busy_and_nothing_lost),
+        RIG_TEST(limits_retires_full_busy_until_a_step_passes),
+        RIG_TEST(limits_namespaces_full_busy_until_one_is_empty),
+        RIG_TEST(limits_namespace_with_evictable_prefixes_makes_way),
+        RIG_TEST(limits_engines_full_busy),
+        RIG_TEST(limits_pools_full_busy_and_memory_quota),
+        RIG_TEST(limits_page_records_full_busy),
+        RIG_TEST(limits_transfers_in_full_busy),
+        RIG_TEST(limits_seal_jobs_bounded_and_none_forgotten),
+        RIG_TEST(limits_chunk_of_more_pages_than_a_job_invalid),
+    };
+
+    return RIG_RUN(tests);
+}
