@@ -1,18 +1,20 @@
 /* libtern: how a model server talks to the Tern daemon on its host.
  *
- * The daemon owns the KV pages; the engine maps them and its kernels read and write them in place. Requests
- * carry tokens, page indices and lengths only. One struct tern is one connection of one process. Each rank
- * process of an engine makes its own, joins under the same engine name, and maps its own region.
+ * The daemon owns the KV pages; the engine maps them and its kernels read and write them in place.
+ * Requests carry tokens, page indices and lengths only. One struct tern is one connection of one
+ * process. Each rank process of an engine makes its own, joins under the same engine name, and maps
+ * its own region.
  *
- * Threads: a struct tern and everything got from it belong to one thread at a time; different connections
- * are independent. The library starts no thread, installs no signal handler and never logs.
- * Blocking: every call with a deadline_ms blocks at most that long and then returns TERN_TIMED_OUT; the
- * request itself may still take effect (repeat it: requests that may be repeated say so). deadline_ms 0 is
- * TERN_DEADLINE_DEFAULT_MS. The asynchronous form (tern_submit_*, tern_poll) never blocks.
- * After TERN_PEER_LOST (or TERN_MALFORMED: the daemon sent nonsense) the connection is dead: every later call
- * answers TERN_PEER_LOST. Its pools stay mapped, so that kernels in flight touch valid memory, until
- * tern_destroy; then connect again if you wish. A daemon that was restarted has another incarnation, and every
- * handle from before is answered TERN_GONE. */
+ * Threads: a struct tern and everything got from it belong to one thread at a time; different
+ * connections are independent. The library starts no thread, installs no signal handler and never
+ * logs. Blocking: every call with a deadline_ms blocks at most that long and then returns
+ * TERN_TIMED_OUT; the request itself may still take effect (repeat it: requests that may be
+ * repeated say so). deadline_ms 0 is TERN_DEADLINE_DEFAULT_MS. The asynchronous form
+ * (tern_submit_*, tern_poll) never blocks. After TERN_PEER_LOST (or TERN_MALFORMED: the daemon sent
+ * nonsense) the connection is dead: every later call answers TERN_PEER_LOST. Its pools stay mapped,
+ * so that kernels in flight touch valid memory, until tern_destroy; then connect again if you wish.
+ * A daemon that was restarted has another incarnation, and every handle from before is answered
+ * TERN_GONE. */
 #ifndef TERN_H
 #define TERN_H
 
@@ -31,55 +33,65 @@ extern "C" {
 #define TERN_DEADLINE_DEFAULT_MS 5000
 #define TERN_GROUPS_MAX          8
 #define TERN_RANKS_MAX           16
-#define TERN_INFLIGHT_MAX        64 /* asynchronous requests of a connection that were not yet handed out by tern_poll */
-#define TERN_STEP_OPS_MAX        1024 /* operations of one tern_step */
-#define TERN_KEYS_MAX            1024 /* extra keys of one token list */
-#define TERN_ENGINE_NAME_MAX     47 /* bytes of an engine's name */
-#define TERN_ADMIN_JSON_MAX      (64u << 20) /* bytes of one admin answer */
+#define TERN_INFLIGHT_MAX                                                                          \
+    64 /* asynchronous requests of a connection that were not yet handed out by tern_poll */
+#define TERN_STEP_OPS_MAX    1024        /* operations of one tern_step */
+#define TERN_KEYS_MAX        1024        /* extra keys of one token list */
+#define TERN_ENGINE_NAME_MAX 47          /* bytes of an engine's name */
+#define TERN_ADMIN_JSON_MAX  (64u << 20) /* bytes of one admin answer */
 
 struct tern;      /* a connection; heap */
 struct tern_pool; /* a mapped pool; heap, owned by its connection */
 
-typedef uint64_t tern_session; /* handle of a session: belongs to the engine, valid on each of its connections */
+typedef uint64_t
+    tern_session; /* handle of a session: belongs to the engine, valid on each of its connections */
 
 /* Static texts; never NULL. */
 TERN_API const char *tern_strerror(enum tern_err err);
 TERN_API enum tern_err_category tern_category(enum tern_err err);
 TERN_API const char *tern_version(void);
 
-/* What went wrong last on this connection, in words that say what to do; "" after a success. Borrowed until
- * the next call. */
+/* What went wrong last on this connection, in words that say what to do; "" after a success.
+ * Borrowed until the next call. */
 TERN_API const char *tern_error_text(const struct tern *t);
 
-/* Connects to the tenant's socket and agrees on a version. PEER_LOST: nobody listens there, or the socket's mode
- * forbids it (errno says which). UNSUPPORTED: no common version. INVALID: the path is too long for a socket. */
-TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct tern **ret);
+/* Connects to the tenant's socket and agrees on a version. PEER_LOST: nobody listens there, or the
+ * socket's mode forbids it (errno says which). UNSUPPORTED: no common version. INVALID: the path is
+ * too long for a socket. */
+TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms,
+                                    struct tern **ret);
 /* Unmaps this connection's pools, leaves the engine and closes. NULL is fine. */
 TERN_API void tern_destroy(struct tern *t);
 TERN_API uint64_t tern_incarnation(const struct tern *t);
 
 enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
 
-/* Makes this process part of the engine `name`. TERN_BOTH is a process that is a rank and schedules too.
- * CONFLICT: another world size, or that rank is taken. May be repeated by the same process. */
-TERN_API enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role, uint32_t rank,
-                                 uint32_t world, uint32_t deadline_ms);
+/* Makes this process part of the engine `name`. TERN_BOTH is a process that is a rank and schedules
+ * too. CONFLICT: another world size, or that rank is taken. May be repeated by the same process. */
+TERN_API enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role,
+                                 uint32_t rank, uint32_t world, uint32_t deadline_ms);
 
 enum tern_family { TERN_HISTORY = 0 };
-enum tern_shard { TERN_SHARD_NONE = 0, TERN_SHARD_HEADS, TERN_SHARD_REPLICATED, TERN_SHARD_LAYERS, TERN_SHARD_TOKENS };
+enum tern_shard {
+    TERN_SHARD_NONE = 0,
+    TERN_SHARD_HEADS,
+    TERN_SHARD_REPLICATED,
+    TERN_SHARD_LAYERS,
+    TERN_SHARD_TOKENS
+};
 
 struct tern_axis {
-    const char *name;      /* "layer", "kv", "token", "head", "dim" */
+    const char *name; /* "layer", "kv", "token", "head", "dim" */
     uint64_t length, stride_bytes;
 };
 
 struct tern_group {
     const char *name;
     enum tern_family family;
-    uint32_t page_tokens;  /* tokens of a page */
-    uint64_t page_bytes;   /* bytes of a page in one region */
-    uint32_t units;        /* checksummed pieces of a page; 0 is 1 */
-    uint32_t cap_pages;    /* 0: no cap below the pool's bytes */
+    uint32_t page_tokens;         /* tokens of a page */
+    uint64_t page_bytes;          /* bytes of a page in one region */
+    uint32_t units;               /* checksummed pieces of a page; 0 is 1 */
+    uint32_t cap_pages;           /* 0: no cap below the pool's bytes */
     const struct tern_axis *axes; /* outermost first; may be NULL */
     uint32_t naxes;
 };
@@ -91,19 +103,24 @@ struct tern_layout {
     uint64_t bytes; /* of the pool in one region; rounded down to whole slabs */
 };
 
-/* Carves a pool from the tenant's memory. Scheduler (or BOTH) only. *ret_pool is the pool's handle, to be passed to
- * tern_pool_map here and in the other ranks. QUOTA: the tenant has not that much left. INVALID: the layout. */
-TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, uint32_t deadline_ms,
-                                      uint64_t *ret_pool, uint32_t *ret_align_tokens);
+/* Carves a pool from the tenant's memory. Scheduler (or BOTH) only. *ret_pool is the pool's handle,
+ * to be passed to tern_pool_map here and in the other ranks. QUOTA: the tenant has not that much
+ * left. INVALID: the layout. */
+TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout,
+                                      uint32_t deadline_ms, uint64_t *ret_pool,
+                                      uint32_t *ret_align_tokens);
 TERN_API enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms);
 /* Maps this rank's region of the pool (a pure scheduler maps region 0). */
-TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t deadline_ms, struct tern_pool **ret);
+TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t deadline_ms,
+                                     struct tern_pool **ret);
 TERN_API void tern_pool_unmap(struct tern_pool **pool);
-TERN_API uint8_t *tern_pool_base(const struct tern_pool *p); /* page i of a group: base + i * its page_bytes */
+TERN_API uint8_t *
+tern_pool_base(const struct tern_pool *p); /* page i of a group: base + i * its page_bytes */
 TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
 
-/* E2: the last step that this rank's device has finished. One release store into the control page; no system call.
- * INVALID: it would go back; nothing is stored. DENIED: a pure scheduler is no rank and has no step of its own. */
+/* E2: the last step that this rank's device has finished. One release store into the control page;
+ * no system call. INVALID: it would go back; nothing is stored. DENIED: a pure scheduler is no rank
+ * and has no step of its own. */
 TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
 
 struct tern_namespace {
@@ -119,7 +136,7 @@ struct tern_extra_key {
 struct tern_tokens {
     const uint32_t *v; /* borrowed for the call */
     uint32_t n;
-    uint32_t base;     /* the session's first `base` tokens stay, then v[0..n) */
+    uint32_t base; /* the session's first `base` tokens stay, then v[0..n) */
     const struct tern_extra_key *keys;
     uint32_t nkeys;
 };
@@ -143,37 +160,49 @@ struct tern_shortage {
     uint64_t until_step; /* wait for it, then repeat; 0: no step will bring more */
 };
 
-/* An answer's arrays are borrowed until the next call on the connection. It is filled in whenever the daemon answered,
- * also with an error (lengths are what holds then); a call that got no answer leaves it as it was. */
+/* An answer's arrays are borrowed until the next call on the connection. It is filled in whenever
+ * the daemon answered, also with an error (lengths are what holds then); a call that got no answer
+ * leaves it as it was. */
 struct tern_result {
     enum tern_err err;
     struct tern_lengths lengths;
-    uint32_t tokens;  /* in the session's list */
-    uint32_t matched; /* Match: tokens found in the tree by this call */
+    uint32_t tokens;      /* in the session's list */
+    uint32_t matched;     /* Match: tokens found in the tree by this call */
     uint32_t fetched_kib; /* Fetch: page bytes that came over the network */
     const struct tern_run *runs;
     uint32_t nruns;
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
 };
 
-TERN_API enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                                         uint32_t deadline_ms, tern_session *ret);
+TERN_API enum tern_err tern_session_open(struct tern *t, uint64_t pool,
+                                         const struct tern_namespace *ns, uint32_t deadline_ms,
+                                         tern_session *ret);
 
 /* How deep a prefix is in the tree, without any effect. */
 TERN_API enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                                 const struct tern_tokens *tokens, uint32_t deadline_ms, uint32_t *ret_depth);
+                                 const struct tern_tokens *tokens, uint32_t deadline_ms,
+                                 uint32_t *ret_depth);
 
-/* First on an empty session: finds and pins the longest committed prefix (T2, T3). On a session that has written
- * tokens: resumes it at min(C, common prefix) and gives the tail behind it back (S2-S4). May be repeated.
- * INVALID: less than T tokens in common. GONE: the session was closed, or is from before a restart. */
-TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_tokens *tokens, uint64_t step,
-                                  uint32_t deadline_ms, struct tern_result *ret);
+/* First on an empty session: finds and pins the longest committed prefix (T2, T3). On a session
+ * that has written tokens: resumes it at min(C, common prefix) and gives the tail behind it back
+ * (S2-S4). May be repeated. INVALID: less than T tokens in common. GONE: the session was closed, or
+ * is from before a restart. */
+TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_tokens *tokens,
+                                  uint64_t step, uint32_t deadline_ms, struct tern_result *ret);
 
-enum tern_op_kind { TERN_EXTEND = 1, TERN_REWIND, TERN_COMMIT, TERN_FINISH, TERN_ABORT, TERN_CLOSE };
+enum tern_op_kind {
+    TERN_EXTEND = 1,
+    TERN_REWIND,
+    TERN_COMMIT,
+    TERN_FINISH,
+    TERN_ABORT,
+    TERN_CLOSE
+};
 
-/* See semantics E6. EXTEND: length = new A (0: as it is), written = new C (0: as it is), tokens = appended (base must
- * be the number of tokens that the session has). REWIND: length = p. COMMIT: length = depth, step = the step that writes
- * the pages. FINISH: length = output tokens of this turn. `step` of the others: the last that may touch what they give back. */
+/* See semantics E6. EXTEND: length = new A (0: as it is), written = new C (0: as it is), tokens =
+ * appended (base must be the number of tokens that the session has). REWIND: length = p. COMMIT:
+ * length = depth, step = the step that writes the pages. FINISH: length = output tokens of this
+ * turn. `step` of the others: the last that may touch what they give back. */
 struct tern_op {
     enum tern_op_kind kind;
     bool barrier; /* if it fails, the rest is not done */
@@ -183,20 +212,25 @@ struct tern_op {
     struct tern_tokens tokens;
 };
 
-/* All operations of one scheduler step, in order. Returns OK when the daemon answered: look at each results[i].err.
- * results: caller's array of n; *ret_done how many were tried (the first *ret_done results are filled in).
- * INVALID: n is 0 or above TERN_STEP_OPS_MAX, or all of it is larger than one request can be. */
-TERN_API enum tern_err tern_step(struct tern *t, const struct tern_op *ops, uint32_t n, uint32_t deadline_ms,
-                                 struct tern_result *results, uint32_t *ret_done);
+/* All operations of one scheduler step, in order. Returns OK when the daemon answered: look at each
+ * results[i].err. results: caller's array of n; *ret_done how many were tried (the first *ret_done
+ * results are filled in). INVALID: n is 0 or above TERN_STEP_OPS_MAX, or all of it is larger than
+ * one request can be. */
+TERN_API enum tern_err tern_step(struct tern *t, const struct tern_op *ops, uint32_t n,
+                                 uint32_t deadline_ms, struct tern_result *results,
+                                 uint32_t *ret_done);
 /* A Step of one: returns that operation's error. */
-TERN_API enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_t deadline_ms, struct tern_result *ret);
+TERN_API enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_t deadline_ms,
+                               struct tern_result *ret);
 
-/* Brings whole L-chunks of the session's tokens, up to `depth` (0: all), from the named peer; on return T is how far it
- * got and the pages are in the table. The session must hold nothing beyond T. PEER_LOST, CORRUPT, TIMED_OUT: what came
- * before stays. BUSY: the source is full. When deadline_ms passes first, the fetch is cancelled. */
+/* Brings whole L-chunks of the session's tokens, up to `depth` (0: all), from the named peer; on
+ * return T is how far it got and the pages are in the table. The session must hold nothing beyond
+ * T. PEER_LOST, CORRUPT, TIMED_OUT: what came before stays. BUSY: the source is full. When
+ * deadline_ms passes first, the fetch is cancelled. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth,
                                   uint32_t deadline_ms, struct tern_result *ret);
-/* Ends a fetch that was submitted; the fetch itself answers (OK if it had won, else TERN_GONE). Harmless when repeated. */
+/* Ends a fetch that was submitted; the fetch itself answers (OK if it had won, else TERN_GONE).
+ * Harmless when repeated. */
 TERN_API enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms);
 
 /* The tenant's pools and error counters as one JSON object; borrowed until the next call. */
@@ -206,29 +240,37 @@ TERN_API enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms);
 /* ---- asynchronous form: submit, wait for tern_fd to be readable, tern_poll ---- */
 
 struct tern_answer {
-    uint64_t cookie;     /* as submitted */
-    enum tern_err err;   /* of the whole request */
-    const struct tern_result *results; /* one for match and fetch, one an operation for a step; borrowed until the next call */
+    uint64_t cookie;                   /* as submitted */
+    enum tern_err err;                 /* of the whole request */
+    const struct tern_result *results; /* one for match and fetch, one an operation for a step;
+                                          borrowed until the next call */
     uint32_t n;
 };
 
-/* BUSY: TERN_INFLIGHT_MAX requests are under way, or the socket is full: poll first. INVALID: as in the synchronous form. */
-TERN_API enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct tern_tokens *tokens, uint64_t step,
+/* BUSY: TERN_INFLIGHT_MAX requests are under way, or the socket is full: poll first. INVALID: as in
+ * the synchronous form. */
+TERN_API enum tern_err tern_submit_match(struct tern *t, tern_session s,
+                                         const struct tern_tokens *tokens, uint64_t step,
                                          uint64_t cookie);
-TERN_API enum tern_err tern_submit_step(struct tern *t, const struct tern_op *ops, uint32_t n, uint64_t cookie);
-TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth, uint64_t cookie);
-TERN_API int tern_fd(const struct tern *t); /* borrowed; poll it for POLLIN (and POLLOUT while tern_wants_write) */
+TERN_API enum tern_err tern_submit_step(struct tern *t, const struct tern_op *ops, uint32_t n,
+                                        uint64_t cookie);
+TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer,
+                                         uint32_t depth, uint64_t cookie);
+TERN_API int tern_fd(
+    const struct tern *t); /* borrowed; poll it for POLLIN (and POLLOUT while tern_wants_write) */
 TERN_API bool tern_wants_write(const struct tern *t);
-/* OK with an answer; BUSY: none is there yet. Call it until BUSY before waiting on tern_fd: one read may bring several
- * answers. Synchronous calls may be mixed in: answers to submitted requests that come meanwhile are kept. When the
- * connection is lost, each request under way is handed out with err PEER_LOST first; then tern_poll says PEER_LOST. */
+/* OK with an answer; BUSY: none is there yet. Call it until BUSY before waiting on tern_fd: one
+ * read may bring several answers. Synchronous calls may be mixed in: answers to submitted requests
+ * that come meanwhile are kept. When the connection is lost, each request under way is handed out
+ * with err PEER_LOST first; then tern_poll says PEER_LOST. */
 TERN_API enum tern_err tern_poll(struct tern *t, struct tern_answer *ret);
 
 /* ---- operators: on the daemon's admin socket only (elsewhere DENIED) ---- */
 
-/* One command of ternctl; args are "key=value". *ret_json is one JSON object, borrowed until the next call. */
-TERN_API enum tern_err tern_admin(struct tern *t, const char *command, const char *const *args, uint32_t nargs,
-                                  uint32_t deadline_ms, const char **ret_json);
+/* One command of ternctl; args are "key=value". *ret_json is one JSON object, borrowed until the
+ * next call. */
+TERN_API enum tern_err tern_admin(struct tern *t, const char *command, const char *const *args,
+                                  uint32_t nargs, uint32_t deadline_ms, const char **ret_json);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
-/* check(x): always on, for our own bugs and never for what a peer, a client or a device sent. A failed
- * check calls the hook (the daemon writes its tape of last events there), prints file:line and aborts. */
+/* check(x): always on, for our own bugs and never for what a peer, a client or a device sent. A
+ * failed check calls the hook (the daemon writes its tape of last events there), prints file:line
+ * and aborts. */
 #ifndef BASE_CHECK_H
 #define BASE_CHECK_H
 
@@ -7,7 +8,8 @@
 
 _Noreturn void check_failed(const char *expr, const char *file, int line);
 
-/* Called once before the abort, with the text of the failed check. NULL removes it. Not thread-safe: set at start. */
+/* Called once before the abort, with the text of the failed check. NULL removes it. Not
+ * thread-safe: set at start. */
 void check_set_hook(void (*hook)(const char *text));
 
 #endif

@@ -1,10 +1,12 @@
-/* Using the error table inside the daemon: names, texts, and TRY, the one macro that changes control flow. */
+/* Using the error table inside the daemon: names, texts, and TRY, the one macro that changes
+ * control flow. */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
 #include "base/tern_err.h"
 
-const char *err_name(enum tern_err err); /* "POOL_EXHAUSTED"; "UNKNOWN" for a number not in the table */
+const char *
+err_name(enum tern_err err); /* "POOL_EXHAUSTED"; "UNKNOWN" for a number not in the table */
 const char *err_text(enum tern_err err);
 enum tern_err_category err_category(enum tern_err err);
 

@@ -7,8 +7,8 @@
 
 uint64_t hash_words(uint64_t seed, const uint32_t *words, size_t n)
 {
-    static const uint64_t key[LANES] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu, 0x165667b19e3779f9u,
-                                        0x27d4eb2f165667c5u};
+    static const uint64_t key[LANES] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu,
+                                        0x165667b19e3779f9u, 0x27d4eb2f165667c5u};
     uint64_t acc[LANES] = {seed, seed ^ key[1], seed + key[2], ~seed};
     uint64_t h = hash_mix(seed, n);
     size_t i = 0;

@@ -1,5 +1,6 @@
-/* A 64-bit hash of 32-bit words for in-memory tables. Not stable across versions, not for checksums of
- * page bytes (those are XXH3), not for keys. Four independent lanes, so that the compiler may vectorise. */
+/* A 64-bit hash of 32-bit words for in-memory tables. Not stable across versions, not for checksums
+ * of page bytes (those are XXH3), not for keys. Four independent lanes, so that the compiler may
+ * vectorise. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 
@@ -17,8 +18,8 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b)
     return x ^ (x >> 32);
 }
 
-/* Words that follow one another may be hashed in pieces: pass the previous result as seed. The pieces
- * must be the same on both sides of a comparison. */
+/* Words that follow one another may be hashed in pieces: pass the previous result as seed. The
+ * pieces must be the same on both sides of a comparison. */
 uint64_t hash_words(uint64_t seed, const uint32_t *words, size_t n);
 
 #endif

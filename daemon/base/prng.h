@@ -1,5 +1,5 @@
-/* xoshiro256** by Blackman and Vigna (public domain algorithm), seeded by splitmix64. For tests, the
- * simulator and generators: never for keys. */
+/* xoshiro256** by Blackman and Vigna (public domain algorithm), seeded by splitmix64. For tests,
+ * the simulator and generators: never for keys. */
 #ifndef BASE_PRNG_H
 #define BASE_PRNG_H
 

@@ -1,6 +1,6 @@
-/* The error table: every error that Tern can answer, written once. It feeds the wire, tern_strerror,
- * the documentation and the test that provokes each. Installed beside tern.h, so it includes nothing.
- * Ids are on the wire: append, never renumber. */
+/* The error table: every error that Tern can answer, written once. It feeds the wire,
+ * tern_strerror, the documentation and the test that provokes each. Installed beside tern.h, so it
+ * includes nothing. Ids are on the wire: append, never renumber. */
 #ifndef TERN_ERR_H
 #define TERN_ERR_H
 

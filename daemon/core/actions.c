@@ -1,4 +1,5 @@
-/* Filling struct actions: bounded, never memset, since it is large and most steps use a line of it. */
+/* Filling struct actions: bounded, never memset, since it is large and most steps use a line of it.
+ */
 #include "core/machine.h"
 
 #include <string.h>
@@ -21,7 +22,8 @@ struct action *action_add(struct actions *out, enum action_kind kind)
 
 bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs)
 {
-    return out->nruns + runs <= REPLY_RUNS_MAX && refs <= REPLY_REFS_MAX && out->nrefs <= REPLY_REFS_MAX - refs;
+    return out->nruns + runs <= REPLY_RUNS_MAX && refs <= REPLY_REFS_MAX &&
+           out->nrefs <= REPLY_REFS_MAX - refs;
 }
 
 struct page_ref *run_add(struct actions *out, uint32_t group, uint32_t first, uint32_t n)

@@ -31,16 +31,17 @@ static uint32_t pow2_at_least(uint32_t n)
 
 static bool limits_sane(const struct core_limits *l)
 {
-    const uint32_t need[] = {l->tenants, l->conns,     l->procs,      l->engines, l->pools,
-                             l->sessions, l->nodes,    l->namespaces, l->token_blocks, l->extra_keys,
-                             l->pages,    l->slabs,    l->retires,    l->links,   l->pulls,
-                             l->serves,   l->seal_jobs, l->sums_per_page};
+    const uint32_t need[] = {
+        l->tenants, l->conns,      l->procs,        l->engines,    l->pools,     l->sessions,
+        l->nodes,   l->namespaces, l->token_blocks, l->extra_keys, l->pages,     l->slabs,
+        l->retires, l->links,      l->pulls,        l->serves,     l->seal_jobs, l->sums_per_page};
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         if (need[i] == 0 || need[i] > (1u << 30))
             return false;
-    return l->pools <= POOLS_LIMIT && l->engines <= ENGINES_LIMIT && l->peers <= l->links && l->nodes >= 2 && l->slabs >= 2 &&
-           l->peer_bytes_in_flight > 0 && l->tenant_bytes_in_flight > 0 && l->transfer_deadline_ns > 0;
+    return l->pools <= POOLS_LIMIT && l->engines <= ENGINES_LIMIT && l->peers <= l->links &&
+           l->nodes >= 2 && l->slabs >= 2 && l->peer_bytes_in_flight > 0 &&
+           l->tenant_bytes_in_flight > 0 && l->transfer_deadline_ns > 0;
 }
 
 static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t *ret_bytes)
@@ -82,12 +83,12 @@ enum tern_err core_size(const struct core_limits *limits, size_t *ret_bytes)
 }
 
 /* Slot 0 is handed out first: lists are threaded in ascending order. */
-#define THREAD(list, count, next_of)                                                                              \
-    do {                                                                                                          \
-        for (uint32_t i_ = 0; i_ < (count); i_++)                                                                 \
-            next_of(i_) = i_ + 1 < (count) ? i_ + 1 : NONE;                                                       \
-        (list).head = 0;                                                                                          \
-        (list).n = (count);                                                                                       \
+#define THREAD(list, count, next_of)                                                               \
+    do {                                                                                           \
+        for (uint32_t i_ = 0; i_ < (count); i_++)                                                  \
+            next_of(i_) = i_ + 1 < (count) ? i_ + 1 : NONE;                                        \
+        (list).head = 0;                                                                           \
+        (list).n = (count);                                                                        \
     } while (0)
 
 static void thread_lists(struct core *c, const struct core_limits *l)
@@ -133,8 +134,8 @@ static void start_generations(struct core *c, const struct core_limits *l, uint3
         serve_at(c, i)->gen = gen;
 }
 
-struct core *core_init(void *mem, const struct core_limits *limits, const struct tenant_config *tenants,
-                       uint64_t incarnation)
+struct core *core_init(void *mem, const struct core_limits *limits,
+                       const struct tenant_config *tenants, uint64_t incarnation)
 {
     struct core *c = mem;
     size_t bytes = 0;

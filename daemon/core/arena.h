@@ -1,6 +1,7 @@
-/* The inside of the core: every record of the arena. Used by daemon/core/ alone, and by tests that audit it.
- * Records refer to each other by index (NONE for none), never by address, and hold no implicit padding that
- * matters: they are written field by field in zeroed memory, so equal histories give equal bytes. */
+/* The inside of the core: every record of the arena. Used by daemon/core/ alone, and by tests that
+ * audit it. Records refer to each other by index (NONE for none), never by address, and hold no
+ * implicit padding that matters: they are written field by field in zeroed memory, so equal
+ * histories give equal bytes. */
 #ifndef CORE_ARENA_H
 #define CORE_ARENA_H
 
@@ -12,16 +13,17 @@
 #include "core/core.h"
 #include "core/page_states.h"
 
-#define POOLS_LIMIT    64   /* an engine's pools are one 64-bit set */
-#define ENGINES_LIMIT  48   /* one process may be in all of them, and its exit is one event with an action for each */
+#define POOLS_LIMIT 64 /* an engine's pools are one 64-bit set */
+#define ENGINES_LIMIT                                                                              \
+    48 /* one process may be in all of them, and its exit is one event with an action for each */
 #define SLABS_PER_POOL 1024 /* a pool aims at this many slabs or a little more */
 
 struct page {
     uint32_t gen;
-    uint32_t next, prev; /* in its owner's list */
-    uint32_t chain;      /* RESERVED: next page of the same pull batch, or of the retry list */
-    uint32_t index;      /* within its group */
-    uint32_t owner;      /* slot of the session, node, retire record or pull, by state */
+    uint32_t next, prev;    /* in its owner's list */
+    uint32_t chain;         /* RESERVED: next page of the same pull batch, or of the retry list */
+    uint32_t index;         /* within its group */
+    uint32_t owner;         /* slot of the session, node, retire record or pull, by state */
     struct page_ref source; /* RESERVED: what to ask the peer for */
     uint8_t state, group, tries, zero;
     uint32_t pool;
@@ -32,7 +34,8 @@ struct page_list {
 };
 
 struct slab {
-    uint32_t next, prev; /* FREE pages there: in its group's partial list; unassigned: in the pool's free list */
+    uint32_t next, prev; /* FREE pages there: in its group's partial list; unassigned: in the pool's
+                            free list */
     uint32_t free_head, nfree;
     uint32_t group;    /* whose pages its records are formatted for; NONE: never used */
     uint32_t assigned; /* 1 while the group holds it */
@@ -50,15 +53,15 @@ enum pool_state { POOL_EMPTY = 0, POOL_OPEN, POOL_CLOSING, POOL_ZEROING };
 
 struct pool {
     uint32_t gen, state, tenant, ngroups;
-    uint32_t align;             /* L */
-    uint32_t engines;           /* engines that opened or mapped it and are not gone */
-    uint32_t opener;            /* engine slot, for views */
+    uint32_t align;   /* L */
+    uint32_t engines; /* engines that opened or mapped it and are not gone */
+    uint32_t opener;  /* engine slot, for views */
     uint32_t sessions, nodes, serves;
     uint32_t page_base, pages_per_slab_max; /* records */
     uint32_t slab_base, nslabs, free_slab, nfree_slabs;
-    uint32_t heap;              /* evictable leaves */
-    uint32_t spaces;            /* namespaces */
-    uint32_t regions;           /* ranks of the engines that use it */
+    uint32_t heap;    /* evictable leaves */
+    uint32_t spaces;  /* namespaces */
+    uint32_t regions; /* ranks of the engines that use it */
     uint32_t zero;
     uint64_t offset, bytes, slab_bytes;
     uint64_t layout_hash, opened_seq;
@@ -109,12 +112,19 @@ struct token_buf {
     uint32_t keys, keys_tail;
 };
 
-enum session_state { SESSION_EMPTY = 0, SESSION_OPEN, SESSION_TURN, SESSION_IDLE, SESSION_FETCHING };
+enum session_state {
+    SESSION_EMPTY = 0,
+    SESSION_OPEN,
+    SESSION_TURN,
+    SESSION_IDLE,
+    SESSION_FETCHING
+};
 
 struct session {
     uint32_t gen, state, engine, pool, space;
     uint32_t next, prev; /* of its engine */
-    uint32_t node;       /* pinned DEVICE; the path to it is the borrowed part of the table. NONE: empty table */
+    uint32_t node; /* pinned DEVICE; the path to it is the borrowed part of the table. NONE: empty
+                      table */
     uint32_t t, c, a;
     uint32_t prompt, good; /* tokens of this turn's prompt; tokens at the last Finish */
     uint32_t pull;
@@ -126,8 +136,8 @@ struct session {
 struct retire { /* what waits until every rank of an engine has passed a step */
     uint64_t step;
     uint32_t next, prev;
-    uint32_t node;            /* a DEVICE pin that ends; NONE */
-    uint32_t pending;         /* nodes that become visible */
+    uint32_t node;    /* a DEVICE pin that ends; NONE */
+    uint32_t pending; /* nodes that become visible */
     struct page_list pages;
 };
 
@@ -169,18 +179,18 @@ enum pull_state { PULL_EMPTY = 0, PULL_ASKED, PULL_RUNNING, PULL_STOPPING };
 
 struct pull { /* a transfer in */
     uint32_t gen, state;
-    uint32_t next, prev;          /* active list */
+    uint32_t next, prev; /* active list */
     uint32_t session, pool, engine, tenant, link;
-    uint32_t conn;                /* NONE: nobody waits for the answer */
-    uint32_t from, to, start;     /* tokens offered; depth at the Fetch */
-    uint32_t ending, err;         /* 1: to be ended with `err` once there is room for the actions */
+    uint32_t conn;            /* NONE: nobody waits for the answer */
+    uint32_t from, to, start; /* tokens offered; depth at the Fetch */
+    uint32_t ending, err;     /* 1: to be ended with `err` once there is room for the actions */
     uint32_t regions;
     uint32_t retry, next_batch, done_pages, npages;
-    uint32_t cursor[GROUPS_MAX];  /* next page to ask for */
+    uint32_t cursor[GROUPS_MAX]; /* next page to ask for */
     uint32_t cursor_group, cursor_left;
     struct page_list pages[GROUPS_MAX]; /* not yet published, in logical order */
     struct batch batch[PULL_BATCHES_MAX];
-    uint32_t owning;              /* 1: chunks go to the session's own pages, not to the tree */
+    uint32_t owning; /* 1: chunks go to the session's own pages, not to the tree */
     uint32_t zero;
     struct id serve;
     uint64_t request_id, trace_id, deadline_ns, started_ns, quarantined_ns;
@@ -192,7 +202,8 @@ struct serve { /* a transfer out */
     uint32_t gen, state;
     uint32_t next, prev;
     uint32_t link, pool, node, wait_node, from, to;
-    uint32_t ending, err; /* 1: to be ended once there is room; err: what to tell the peer, 0 = nothing */
+    uint32_t ending,
+        err; /* 1: to be ended once there is room; err: what to tell the peer, 0 = nothing */
     struct id pull;
     uint64_t trace_id, deadline_ns, started_ns;
 };
@@ -211,10 +222,11 @@ struct core {
     struct core_limits limits;
     uint64_t incarnation, now_ns, changes, tick, seq, bytes;
     uint32_t touched, draining, mark, hash_mask, left_over, zero;
-    uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at, blocks_at, block_next_at,
-        keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at, serves_at, hash_at; /* offsets / 64 */
-    struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires, free_pulls,
-        free_serves;
+    uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
+        blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
+        serves_at, hash_at; /* offsets / 64 */
+    struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
+        free_pulls, free_serves;
     uint32_t seal_head, seal_tail, seal_running;
     uint32_t pulls_active, serves_active, npulls, nserves, nretires;
     uint32_t nengines, npools, nclosing;
@@ -222,10 +234,10 @@ struct core {
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
 };
 
-#define ARENA_RECORDS(type, name)                                                                                 \
-    static inline struct type *name##_at(const struct core *c, uint32_t i)                                        \
-    {                                                                                                             \
-        return (struct type *)((char *)(uintptr_t)c + (size_t)c->name##s_at * 64) + i;                            \
+#define ARENA_RECORDS(type, name)                                                                  \
+    static inline struct type *name##_at(const struct core *c, uint32_t i)                         \
+    {                                                                                              \
+        return (struct type *)((char *)(uintptr_t)c + (size_t)c->name##s_at * 64) + i;             \
     }
 
 ARENA_RECORDS(tenant, tenant)

@@ -1,6 +1,6 @@
 /* The planted bugs: each breaks one rule of the core, in one test build only, chosen at run time by
- * `tern-sim-bugs --bug N`. The simulator must find every one of them. Without TERN_BUGS the macro is a
- * constant 0 and nothing of this reaches the object code. */
+ * `tern-sim-bugs --bug N`. The simulator must find every one of them. Without TERN_BUGS the macro
+ * is a constant 0 and nothing of this reaches the object code. */
 #ifndef CORE_BUGS_H
 #define CORE_BUGS_H
 

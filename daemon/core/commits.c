@@ -1,5 +1,6 @@
-/* Commit-chunk (T6-T8): a session's next whole chunk becomes a prefix node, or the session adopts the node that is
- * there. Engines commit what they wrote; transfers publish what arrived; both go through chunk_attach. */
+/* Commit-chunk (T6-T8): a session's next whole chunk becomes a prefix node, or the session adopts
+ * the node that is there. Engines commit what they wrote; transfers publish what arrived; both go
+ * through chunk_attach. */
 #include "core/machine.h"
 
 uint32_t chunk_pages(const struct pool *p, uint32_t group)
@@ -7,7 +8,8 @@ uint32_t chunk_pages(const struct pool *p, uint32_t group)
     return p->align / p->group[group].layout.page_tokens;
 }
 
-static void node_take_pages(struct core *c, const struct pool *p, uint32_t slot, struct page_list *from)
+static void node_take_pages(struct core *c, const struct pool *p, uint32_t slot,
+                            struct page_list *from)
 {
     struct node *n = node_at(c, slot);
 
@@ -33,7 +35,8 @@ static void move_pin(struct core *c, struct session *s, uint32_t node)
     s->t += session_pool(c, s)->align;
 }
 
-static enum tern_err attach_new(struct core *c, struct session *s, struct token_view *w, struct chunk_source *src)
+static enum tern_err attach_new(struct core *c, struct session *s, struct token_view *w,
+                                struct chunk_source *src)
 {
     const struct pool *p = session_pool(c, s);
     const struct node *parent;
@@ -58,7 +61,8 @@ static enum tern_err attach_new(struct core *c, struct session *s, struct token_
     return TERN_OK;
 }
 
-enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src, bool *ret_adopted)
+enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src,
+                           bool *ret_adopted)
 {
     const struct pool *p = session_pool(c, s);
     struct req_tokens none = {0};
@@ -81,7 +85,8 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
 }
 
 /* The canonical pages of the chunk that ends at the session's T, one run a group. */
-static void adopted_runs(struct core *c, struct actions *out, const struct session *s, uint32_t first_run)
+static void adopted_runs(struct core *c, struct actions *out, const struct session *s,
+                         uint32_t first_run)
 {
     const struct pool *p = session_pool(c, s);
 
@@ -103,8 +108,8 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
     }
 }
 
-enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e, struct session *s,
-                             const struct step_op *op)
+enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
+                             struct session *s, const struct step_op *op)
 {
     const struct pool *p = session_pool(c, s);
     struct page_list duplicates;
@@ -123,7 +128,8 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
         return TERN_BUSY;
     while (err == TERN_OK && s->t + p->align <= op->length) {
         if (s->t + p->align > s->c)
-            err = TERN_INVALID; /* T6: what is not written cannot be committed; earlier targets stay */
+            err = TERN_INVALID; /* T6: what is not written cannot be committed; earlier targets stay
+                                 */
         else if (!refs_fit(out, p->ngroups, chunk))
             err = TERN_BUSY;
         else

@@ -1,6 +1,7 @@
-/* The core: every rule of Tern as a function over one arena. It makes no system call, reads no clock,
- * takes no lock and allocates nothing; whatever it needs comes in an event, whatever it wants done goes
- * out as an action. The shell, the simulator and the benchmarks drive it through this header alone. */
+/* The core: every rule of Tern as a function over one arena. It makes no system call, reads no
+ * clock, takes no lock and allocates nothing; whatever it needs comes in an event, whatever it
+ * wants done goes out as an action. The shell, the simulator and the benchmarks drive it through
+ * this header alone. */
 #ifndef CORE_CORE_H
 #define CORE_CORE_H
 
@@ -8,10 +9,11 @@
 
 #include "core/request.h"
 
-struct core; /* the arena: pointer-free, so a snapshot is a memcpy and the state hash a hash of the bytes */
+struct core; /* the arena: pointer-free, so a snapshot is a memcpy and the state hash a hash of the
+                bytes */
 
-/* Between daemons. A link is one connection: links [0, peers) are ours to the configured peers (we pull
- * over them), links [peers, links) are theirs to us (they pull from us). */
+/* Between daemons. A link is one connection: links [0, peers) are ours to the configured peers (we
+ * pull over them), links [peers, links) are theirs to us (they pull from us). */
 enum peer_msg_kind {
     PEER_PULL_OPEN = 1, /* puller -> source: match these tokens and pin what is there */
     PEER_PULL_OFFER,    /* source -> puller: depth and pages, or err */
@@ -22,16 +24,16 @@ enum peer_msg_kind {
 
 struct peer_msg {
     enum peer_msg_kind kind;
-    struct id pull;   /* the puller's id of the transfer */
-    struct id serve;  /* the source's; {0,0} in PULL_OPEN and in an offer that failed */
+    struct id pull;  /* the puller's id of the transfer */
+    struct id serve; /* the source's; {0,0} in PULL_OPEN and in an offer that failed */
     uint64_t trace_id;
-    enum tern_err err;       /* OFFER, ABORT */
-    uint32_t retry_ms;       /* OFFER with BUSY: when to come back */
-    uint32_t tenant;         /* OPEN: local slot, resolved by the shell from the name; NONE: not allowed */
-    struct namespace_id ns;  /* OPEN */
-    uint64_t layout_hash;    /* OPEN: geometry of the destination's pool */
-    uint32_t from, to;       /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */
-    const uint32_t *tokens;  /* OPEN: all of [0, to) */
+    enum tern_err err; /* OFFER, ABORT */
+    uint32_t retry_ms; /* OFFER with BUSY: when to come back */
+    uint32_t tenant; /* OPEN: local slot, resolved by the shell from the name; NONE: not allowed */
+    struct namespace_id ns; /* OPEN */
+    uint64_t layout_hash;   /* OPEN: geometry of the destination's pool */
+    uint32_t from, to; /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */
+    const uint32_t *tokens; /* OPEN: all of [0, to) */
     const struct extra_key *keys;
     uint32_t nkeys;
     const struct table_run *runs; /* OFFER: one run a group, source pages of [from, to) */
@@ -61,22 +63,53 @@ struct event {
     enum event_kind kind;
     uint64_t now_ns; /* monotonic, never decreasing */
     union {
-        struct { uint32_t conn, tenant, proc; bool admin; } conn;
-        struct { uint32_t proc; } proc;
-        struct { struct id engine; uint32_t rank; uint64_t step; } step_done;
+        struct {
+            uint32_t conn, tenant, proc;
+            bool admin;
+        } conn;
+        struct {
+            uint32_t proc;
+        } proc;
+        struct {
+            struct id engine;
+            uint32_t rank;
+            uint64_t step;
+        } step_done;
         struct request request;
-        struct { struct id job; } sealed;
-        struct { struct id pool; } zeroed;
-        struct { uint32_t link; uint64_t incarnation; } link;
-        struct { uint32_t link; struct peer_msg msg; } peer;
-        struct { struct id pull; uint32_t batch; uint64_t ok[PULL_BATCH_PAGES / 64]; } pulled; /* bit i: page i is right */
-        struct { struct id pull; enum tern_err err; } broken;
-        struct { struct id pull; } pull_quiet;
-        struct { struct id serve; } serve_quiet;
+        struct {
+            struct id job;
+        } sealed;
+        struct {
+            struct id pool;
+        } zeroed;
+        struct {
+            uint32_t link;
+            uint64_t incarnation;
+        } link;
+        struct {
+            uint32_t link;
+            struct peer_msg msg;
+        } peer;
+        struct {
+            struct id pull;
+            uint32_t batch;
+            uint64_t ok[PULL_BATCH_PAGES / 64];
+        } pulled; /* bit i: page i is right */
+        struct {
+            struct id pull;
+            enum tern_err err;
+        } broken;
+        struct {
+            struct id pull;
+        } pull_quiet;
+        struct {
+            struct id serve;
+        } serve_quiet;
     };
 };
 
-/* A page that a seam is to work on. Where it lies: region base + pool offset + index * page bytes. */
+/* A page that a seam is to work on. Where it lies: region base + pool offset + index * page bytes.
+ */
 struct page_at {
     uint32_t group, index, gen;
     uint32_t record; /* dense number over all pools: the seam's own per-page arrays use it */
@@ -91,30 +124,52 @@ enum action_kind {
     ACT_LINK_CLOSE,  /* link: the peer broke the protocol */
     ACT_PULL,        /* pull, batch, pages, refs: read them, verify, then EV_PULLED */
     ACT_PULL_STOP,   /* pull: stop, then EV_PULL_QUIET */
-    ACT_SERVE_START, /* serve, pool: data requests for this id may be answered (core_serve_page says which) */
+    ACT_SERVE_START, /* serve, pool: data requests for this id may be answered (core_serve_page says
+                        which) */
     ACT_SERVE_STOP,  /* serve: answer no more, then EV_SERVE_QUIET once nothing is in flight */
     ACT_ENGINE_GONE, /* engine: its control page may be zeroed and used again */
-    ACT_ENGINE_STUCK,/* engine: a process of it died, others live on: an alarm, nothing to do */
+    ACT_ENGINE_STUCK, /* engine: a process of it died, others live on: an alarm, nothing to do */
 };
 
 struct action {
     enum action_kind kind;
     union {
         struct reply reply;
-        struct { uint32_t conn; } conn;
-        struct { struct id job; uint32_t pool; const struct page_at *pages; uint32_t n; } seal;
-        struct { struct id pool; } zero;
-        struct { uint32_t link; struct peer_msg msg; } peer;
-        struct { uint32_t link; } link;
+        struct {
+            uint32_t conn;
+        } conn;
+        struct {
+            struct id job;
+            uint32_t pool;
+            const struct page_at *pages;
+            uint32_t n;
+        } seal;
+        struct {
+            struct id pool;
+        } zero;
+        struct {
+            uint32_t link;
+            struct peer_msg msg;
+        } peer;
+        struct {
+            uint32_t link;
+        } link;
         struct {
             struct id pull, serve; /* serve: the source's id */
             uint32_t link, pool, batch, n;
-            const struct page_at *pages;  /* ours, written by the receive */
-            const struct page_ref *refs;  /* the source's, same order and group */
+            const struct page_at *pages; /* ours, written by the receive */
+            const struct page_ref *refs; /* the source's, same order and group */
         } pull;
-        struct { struct id pull; } pull_stop;
-        struct { struct id serve; uint32_t link, pool; } serve;
-        struct { struct id engine; } engine;
+        struct {
+            struct id pull;
+        } pull_stop;
+        struct {
+            struct id serve;
+            uint32_t link, pool;
+        } serve;
+        struct {
+            struct id engine;
+        } engine;
     };
 };
 
@@ -139,14 +194,16 @@ struct tenant_config {
 /* Bytes that core_init needs for these limits. Fails with INVALID where a limit is 0 or absurd. */
 enum tern_err core_size(const struct core_limits *limits, size_t *ret_bytes);
 
-/* `mem` is zeroed, 64-byte aligned, of core_size bytes; the core lives in it until it is thrown away. */
-struct core *core_init(void *mem, const struct core_limits *limits, const struct tenant_config *tenants,
-                       uint64_t incarnation);
+/* `mem` is zeroed, 64-byte aligned, of core_size bytes; the core lives in it until it is thrown
+ * away. */
+struct core *core_init(void *mem, const struct core_limits *limits,
+                       const struct tenant_config *tenants, uint64_t incarnation);
 
 /* Empties `out`, applies the event, fills `out`. Never fails: bad input is answered by a reply. */
 void core_step(struct core *core, const struct event *event, struct actions *out);
 
-/* When the core wants an EV_TIMER at the latest: UINT64_MAX for never, 0 for now (work is left over). */
+/* When the core wants an EV_TIMER at the latest: UINT64_MAX for never, 0 for now (work is left
+ * over). */
 uint64_t core_deadline(const struct core *core);
 
 /* True while some release waits for an engine's step: the caller then looks at done_step often. */
@@ -157,8 +214,9 @@ uint64_t core_changes(const struct core *core);
 
 uint64_t core_hash(const struct core *core); /* of the arena's used bytes */
 
-/* For the source's data path: may this page leave now? GONE if the serve has ended or the generation passed. */
-enum tern_err core_serve_page(const struct core *core, struct id serve, uint32_t group, struct page_ref ref,
-                              uint32_t *ret_record);
+/* For the source's data path: may this page leave now? GONE if the serve has ended or the
+ * generation passed. */
+enum tern_err core_serve_page(const struct core *core, struct id serve, uint32_t group,
+                              struct page_ref ref, uint32_t *ret_record);
 
 #endif

@@ -1,6 +1,7 @@
-/* Engines: the processes that make one up, their connections and the steps that their ranks have finished. An engine
- * is gone when the exit of its last process was proven, or the last one said that it unmapped everything (E1). From the
- * first death on it gets nothing more done, and nothing of it is reused until then. */
+/* Engines: the processes that make one up, their connections and the steps that their ranks have
+ * finished. An engine is gone when the exit of its last process was proven, or the last one said
+ * that it unmapped everything (E1). From the first death on it gets nothing more done, and nothing
+ * of it is reused until then. */
 #include "core/machine.h"
 
 #include <string.h>
@@ -20,7 +21,8 @@ struct engine *engine_find(const struct core *c, struct id id)
     return e->state != ENGINE_EMPTY && e->gen == id.gen ? e : NULL;
 }
 
-enum tern_err engine_of_conn(const struct core *c, uint32_t conn, struct engine **ret, const char **ret_text)
+enum tern_err engine_of_conn(const struct core *c, uint32_t conn, struct engine **ret,
+                             const char **ret_text)
 {
     const struct conn *cn = conn_at(c, conn);
     struct engine *e;
@@ -29,7 +31,8 @@ enum tern_err engine_of_conn(const struct core *c, uint32_t conn, struct engine 
     if (cn->engine == NONE)
         return TERN_INVALID;
     e = engine_at(c, cn->engine);
-    *ret_text = "a process of this engine died or left: restart the engine, its pages come back when the last has gone";
+    *ret_text = "a process of this engine died or left: restart the engine, its pages come back "
+                "when the last has gone";
     if (e->state == ENGINE_DYING)
         return TERN_GONE;
     *ret_text = "not every rank of the engine has joined yet";
@@ -45,7 +48,8 @@ static struct engine *by_name(const struct core *c, uint32_t tenant, const char 
     for (uint32_t i = 0; i < c->limits.engines; i++) {
         struct engine *e = engine_at(c, i);
 
-        if (e->state != ENGINE_EMPTY && e->tenant == tenant && strncmp(e->name, name, ENGINE_NAME_MAX) == 0)
+        if (e->state != ENGINE_EMPTY && e->tenant == tenant &&
+            strncmp(e->name, name, ENGINE_NAME_MAX) == 0)
             return e;
     }
     return NULL;
@@ -86,36 +90,42 @@ static bool same_seat(const struct core *c, const struct conn *cn, const struct 
 {
     const struct engine *e = engine_at(c, cn->engine);
 
-    return strncmp(e->name, j->name, ENGINE_NAME_MAX) == 0 && e->world == j->world && cn->seat == seat_of(j);
+    return strncmp(e->name, j->name, ENGINE_NAME_MAX) == 0 && e->world == j->world &&
+           cn->seat == seat_of(j);
 }
 
-static enum tern_err join_check(const struct core *c, const struct conn *cn, const struct req_join *j,
-                                const char **ret_text)
+static enum tern_err join_check(const struct core *c, const struct conn *cn,
+                                const struct req_join *j, const char **ret_text)
 {
-    *ret_text = "world is 1 to 16 and within the tenant's regions; rank is below world; the name is not empty";
-    if (j->world == 0 || j->world > RANKS_MAX || j->world > tenant_at(c, cn->tenant)->config.regions ||
-        (j->role != ROLE_SCHEDULER && j->rank >= j->world) || j->role > ROLE_BOTH || j->name[0] == 0 ||
-        memchr(j->name, 0, ENGINE_NAME_MAX) == NULL)
+    *ret_text = "world is 1 to 16 and within the tenant's regions; rank is below world; the name "
+                "is not empty";
+    if (j->world == 0 || j->world > RANKS_MAX ||
+        j->world > tenant_at(c, cn->tenant)->config.regions ||
+        (j->role != ROLE_SCHEDULER && j->rank >= j->world) || j->role > ROLE_BOTH ||
+        j->name[0] == 0 || memchr(j->name, 0, ENGINE_NAME_MAX) == NULL)
         return TERN_INVALID;
-    *ret_text = "this connection has joined as another engine or rank already: one connection, one seat";
+    *ret_text =
+        "this connection has joined as another engine or rank already: one connection, one seat";
     return cn->engine == NONE || same_seat(c, cn, j) ? TERN_OK : TERN_CONFLICT;
 }
 
-static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn, const struct req_join *j,
-                               const char **ret_text)
+static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
+                               const struct req_join *j, const char **ret_text)
 {
     struct conn *cn = conn_at(c, conn);
     uint32_t seat = seat_of(j);
     struct proc_of *proc = &e->procs[seat];
 
-    *ret_text = "a process of this engine died or left: wait until the others have exited, then join anew";
+    *ret_text =
+        "a process of this engine died or left: wait until the others have exited, then join anew";
     if (e->state == ENGINE_DYING)
         return TERN_BUSY;
     *ret_text = "the engine was joined with another world size";
     if (e->world != j->world)
         return TERN_CONFLICT;
     *ret_text = "another process has that rank, or this one has it on another open connection";
-    if (proc->alive && (proc->proc != cn->proc || (e->conns[seat] != NONE && e->conns[seat] != conn)))
+    if (proc->alive &&
+        (proc->proc != cn->proc || (e->conns[seat] != NONE && e->conns[seat] != conn)))
         return TERN_CONFLICT;
     if (!proc->alive) {
         proc->proc = cn->proc;
@@ -174,7 +184,8 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
         if (e->conns[i] != NONE)
             conn_at(c, e->conns[i])->engine = NONE;
-    action_add(out, ACT_ENGINE_GONE)->engine.engine = (struct id){.slot = engine_slot(c, e), .gen = e->gen};
+    action_add(out, ACT_ENGINE_GONE)->engine.engine =
+        (struct id){.slot = engine_slot(c, e), .gen = e->gen};
     e->state = ENGINE_EMPTY;
     c->nengines--;
     touch(c);
@@ -194,7 +205,8 @@ static void seat_leave(struct core *c, struct actions *out, struct engine *e, ui
         return;
     }
     if (e->state != ENGINE_DYING)
-        action_add(out, ACT_ENGINE_STUCK)->engine.engine = (struct id){.slot = engine_slot(c, e), .gen = e->gen};
+        action_add(out, ACT_ENGINE_STUCK)->engine.engine =
+            (struct id){.slot = engine_slot(c, e), .gen = e->gen};
     e->state = ENGINE_DYING;
 }
 

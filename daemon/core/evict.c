@@ -1,6 +1,6 @@
-/* Which leaf goes next: a pairing heap a pool over (last use, sequence number), threaded through the nodes. A
- * node that is pinned or used while it waits there stays where it is; the heap's owner looks again when the node
- * comes to the top. Keys only grow, so a stale key is never too late. */
+/* Which leaf goes next: a pairing heap a pool over (last use, sequence number), threaded through
+ * the nodes. A node that is pinned or used while it waits there stays where it is; the heap's owner
+ * looks again when the node comes to the top. Keys only grow, so a stale key is never too late. */
 #include "core/nodes.h"
 
 static bool evictable(const struct node *n)
@@ -41,7 +41,8 @@ static uint32_t meld_children(const struct core *c, uint32_t first)
     uint32_t pairs = NONE, root = NONE;
 
     while (first != NONE) {
-        uint32_t a = first, b = node_at(c, a)->heap_next, rest = b == NONE ? NONE : node_at(c, b)->heap_next, m;
+        uint32_t a = first, b = node_at(c, a)->heap_next,
+                 rest = b == NONE ? NONE : node_at(c, b)->heap_next, m;
 
         node_at(c, a)->heap_next = NONE;
         if (b != NONE)
@@ -141,7 +142,8 @@ void evict_forget(struct core *c, uint32_t slot)
 
 uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
 {
-    uint32_t scan = c->limits.nodes < EVICT_SCAN_MAX ? c->limits.nodes : EVICT_SCAN_MAX, held = 0, seen = 0;
+    uint32_t scan = c->limits.nodes < EVICT_SCAN_MAX ? c->limits.nodes : EVICT_SCAN_MAX, held = 0,
+             seen = 0;
 
     c->mark++;
     for (uint32_t i = 0; i < scan; i++) {
@@ -152,7 +154,8 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
         seen++;
         if (n->nrefs == 0 && node_visible(n))
             continue;
-        for (uint32_t at = i; at != NONE && node_at(c, at)->mark != c->mark; at = node_at(c, at)->parent) {
+        for (uint32_t at = i; at != NONE && node_at(c, at)->mark != c->mark;
+             at = node_at(c, at)->parent) {
             node_at(c, at)->mark = c->mark;
             if (node_at(c, at)->depth > 0)
                 held++;

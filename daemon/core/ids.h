@@ -7,18 +7,21 @@
 
 #define NONE UINT32_MAX /* "no such slot" for every index in the arena */
 
-/* What a client or a peer holds: a slot and the generation that it had when it was handed out. A handle
- * whose generation has passed is answered GONE. On the wire: gen << 32 | slot. {0,0} names nothing. */
+/* What a client or a peer holds: a slot and the generation that it had when it was handed out. A
+ * handle whose generation has passed is answered GONE. On the wire: gen << 32 | slot. {0,0} names
+ * nothing. */
 struct id {
     uint32_t slot, gen;
 };
 
-/* A page within its group: the index is the engine's block id. Index 0 is reserved in every group. */
+/* A page within its group: the index is the engine's block id. Index 0 is reserved in every group.
+ */
 struct page_ref {
     uint32_t index, gen;
 };
 
-/* The identity of content, hashed by the shell from (model, weights revision, KV dtype, LoRA, salt). */
+/* The identity of content, hashed by the shell from (model, weights revision, KV dtype, LoRA,
+ * salt). */
 struct namespace_id {
     uint64_t hi, lo;
 };

@@ -4,23 +4,23 @@
 
 #include <stdint.h>
 
-#define GROUPS_MAX           8      /* groups of a pool */
-#define RANKS_MAX            16     /* rank processes (and regions) of an engine */
+#define GROUPS_MAX           8               /* groups of a pool */
+#define RANKS_MAX            16              /* rank processes (and regions) of an engine */
 #define PROCS_PER_ENGINE_MAX (RANKS_MAX + 1) /* the ranks and one scheduler */
-#define ENGINE_NAME_MAX      48     /* bytes with the NUL */
-#define PAGE_TOKENS_MAX      4096   /* tokens of a page */
-#define ALIGN_TOKENS_MAX     16384  /* the commit alignment L */
-#define TOKEN_BLOCK          64     /* tokens of a block of the token store */
+#define ENGINE_NAME_MAX      48              /* bytes with the NUL */
+#define PAGE_TOKENS_MAX      4096            /* tokens of a page */
+#define ALIGN_TOKENS_MAX     16384           /* the commit alignment L */
+#define TOKEN_BLOCK          64              /* tokens of a block of the token store */
 #define SESSION_TOKENS_MAX   (1u << 22)
-#define EXTRA_KEYS_MAX       1024   /* extra keys of one request */
-#define STEP_OPS_MAX         1024   /* operations of one Step */
-#define REPLY_REFS_MAX       65536  /* page refs that one answer can hold, all groups */
-#define REPLY_RUNS_MAX       4096   /* table runs that one answer can hold */
-#define ACTIONS_MAX          64     /* actions that one step of the core can emit */
-#define SEAL_PAGES_MAX       256    /* pages of one checksum job */
-#define PULL_BATCH_PAGES     256    /* pages of one pull batch: as many bits as struct pulled.ok has */
-#define PULL_BATCHES_MAX     8      /* batches of one transfer in flight */
-#define PULL_TRIES_MAX       2      /* times that a page is asked for before CORRUPT */
+#define EXTRA_KEYS_MAX       1024  /* extra keys of one request */
+#define STEP_OPS_MAX         1024  /* operations of one Step */
+#define REPLY_REFS_MAX       65536 /* page refs that one answer can hold, all groups */
+#define REPLY_RUNS_MAX       4096  /* table runs that one answer can hold */
+#define ACTIONS_MAX          64    /* actions that one step of the core can emit */
+#define SEAL_PAGES_MAX       256   /* pages of one checksum job */
+#define PULL_BATCH_PAGES     256 /* pages of one pull batch: as many bits as struct pulled.ok has */
+#define PULL_BATCHES_MAX     8   /* batches of one transfer in flight */
+#define PULL_TRIES_MAX       2   /* times that a page is asked for before CORRUPT */
 #define OFFER_PAGES_MAX      65536  /* pages that one offer can name, all groups */
 #define FETCH_TOKENS_MAX     245760 /* tokens of one Fetch: they fit one frame between daemons */
 #define EVICT_SCAN_MAX       65536  /* nodes looked at for one shortage answer */
@@ -33,13 +33,13 @@ struct core_limits {
     uint32_t retires;      /* releases that wait for a step */
     uint32_t links;        /* connections between daemons: outbound are [0, peers), inbound above */
     uint32_t peers;
-    uint32_t pulls, serves;         /* transfers in, transfers out */
-    uint32_t seal_jobs;             /* checksum jobs in flight */
-    uint32_t sums_per_page;         /* checksums kept for a page: its units times its regions */
-    uint32_t busy_retry_ms;         /* what a source that is full tells its peer */
-    uint64_t peer_bytes_in_flight;  /* X8: asked for and not yet here, per peer */
+    uint32_t pulls, serves;        /* transfers in, transfers out */
+    uint32_t seal_jobs;            /* checksum jobs in flight */
+    uint32_t sums_per_page;        /* checksums kept for a page: its units times its regions */
+    uint32_t busy_retry_ms;        /* what a source that is full tells its peer */
+    uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;
-    uint64_t transfer_deadline_ns;  /* from the start of a transfer to its terminal state */
+    uint64_t transfer_deadline_ns; /* from the start of a transfer to its terminal state */
 };
 
 #endif

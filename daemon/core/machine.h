@@ -1,5 +1,6 @@
-/* The machines of the core as they call each other: engines and steps, sessions, commits, transfers. step.c
- * feeds them events and requests; each answers by filling a reply or by emitting an action. */
+/* The machines of the core as they call each other: engines and steps, sessions, commits,
+ * transfers. step.c feeds them events and requests; each answers by filling a reply or by emitting
+ * an action. */
 #ifndef CORE_MACHINE_H
 #define CORE_MACHINE_H
 
@@ -18,9 +19,11 @@ bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs);
 struct engine *engine_find(const struct core *c, struct id id);
 uint32_t engine_slot(const struct core *c, const struct engine *e);
 /* The engine of a connection, if it may ask for things now. */
-enum tern_err engine_of_conn(const struct core *c, uint32_t conn, struct engine **ret, const char **ret_text);
+enum tern_err engine_of_conn(const struct core *c, uint32_t conn, struct engine **ret,
+                             const char **ret_text);
 void engine_join(struct core *c, const struct request *req, struct reply *ret);
-void engine_leave(struct core *c, struct actions *out, const struct request *req, struct reply *ret);
+void engine_leave(struct core *c, struct actions *out, const struct request *req,
+                  struct reply *ret);
 void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc);
 void engine_conn_closed(struct core *c, uint32_t conn);
 void engine_step_done(struct core *c, struct id engine, uint32_t rank, uint64_t step);
@@ -30,14 +33,17 @@ void engine_attach(struct core *c, struct engine *e, uint32_t pool);
 
 /* True if a release at `step` needs no record or there is one. */
 bool retire_ready(const struct core *c, const struct engine *e, uint64_t step);
-/* Gives back pages and at most one DEVICE pin when every rank has passed `step`; at once if they have.
- * retire_ready must hold. The list is emptied. node NONE: no pin. */
-void retire_release(struct core *c, struct engine *e, uint64_t step, struct page_list *pages, uint32_t node);
+/* Gives back pages and at most one DEVICE pin when every rank has passed `step`; at once if they
+ * have. retire_ready must hold. The list is emptied. node NONE: no pin. */
+void retire_release(struct core *c, struct engine *e, uint64_t step, struct page_list *pages,
+                    uint32_t node);
 /* Nodes chained by pending_next become visible when `step` has passed. */
 void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t nodes);
 void retire_advance(struct core *c, struct engine *e); /* applies what has passed */
-void retire_drop_all(struct core *c, struct engine *e); /* the engine is gone: pending nodes go, the rest is free */
-uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t pool, uint32_t group, uint32_t missing);
+void retire_drop_all(struct core *c,
+                     struct engine *e); /* the engine is gone: pending nodes go, the rest is free */
+uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t pool, uint32_t group,
+                      uint32_t missing);
 
 /* --- seals.c: checksums of published nodes --- */
 
@@ -51,17 +57,20 @@ struct session *session_find(const struct core *c, struct id id);
 uint32_t session_slot(const struct core *c, const struct session *s);
 void session_open(struct core *c, const struct request *req, struct reply *ret);
 void session_peek(struct core *c, const struct request *req, struct reply *ret);
-void session_match(struct core *c, struct actions *out, const struct request *req, struct reply *ret);
-void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op, struct op_result *ret);
+void session_match(struct core *c, struct actions *out, const struct request *req,
+                   struct reply *ret);
+void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,
+                struct op_result *ret);
 /* Gives everything back: at `step` for a live engine, at once for one that is gone. */
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone);
-/* S4, the only place: takes the pages of [ceil_page(p), A) into `list`, then A = p and C = min(C, p). */
+/* S4, the only place: takes the pages of [ceil_page(p), A) into `list`, then A = p and C = min(C,
+ * p). */
 void session_free_tail(struct core *c, struct session *s, uint32_t p, struct page_list *list);
 void session_use(struct core *c, struct session *s);
 uint32_t session_table_refs(const struct pool *p, uint32_t tokens);
 /* The session that a connection of engine `e` names. */
-enum tern_err session_for(const struct core *c, const struct engine *e, struct id id, struct session **ret,
-                          const char **ret_text);
+enum tern_err session_for(const struct core *c, const struct engine *e, struct id id,
+                          struct session **ret, const char **ret_text);
 struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
                                const struct req_tokens *req);
 struct pool *session_pool(const struct core *c, const struct session *s);
@@ -70,25 +79,27 @@ struct lengths session_lengths(const struct session *s);
 /* --- room.c --- */
 
 /* Makes `need[g]` pages of each group free, evicting; all or nothing but for what was evicted. */
-enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, const uint32_t *need,
-                              struct shortage *ret);
+enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
+                              const uint32_t *need, struct shortage *ret);
 
 /* --- commits.c --- */
 
 /* How many pages of each group a chunk has. */
 uint32_t chunk_pages(const struct pool *p, uint32_t group);
-/* Attaches or adopts [T, T+L) (T6-T8) with the first pages of `from`. `duplicates` collects pages that a canonical
- * one replaces; pending nodes are chained on *pending. GONE stands for "another engine is about to publish it". */
+/* Attaches or adopts [T, T+L) (T6-T8) with the first pages of `from`. `duplicates` collects pages
+ * that a canonical one replaces; pending nodes are chained on *pending. GONE stands for "another
+ * engine is about to publish it". */
 struct chunk_source {
     struct page_list *pages; /* one list a group; the first L / page_tokens of each */
     struct page_list *duplicates;
     uint32_t *pending;
-    uint64_t *step;          /* in: the commit's; out: not below that of the path */
-    bool sealed;             /* checksums are known already */
+    uint64_t *step; /* in: the commit's; out: not below that of the path */
+    bool sealed;    /* checksums are known already */
 };
-enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src, bool *ret_adopted);
-enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e, struct session *s,
-                             const struct step_op *op);
+enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src,
+                           bool *ret_adopted);
+enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
+                             struct session *s, const struct step_op *op);
 
 /* --- pool_requests.c --- */
 
@@ -96,15 +107,19 @@ void pool_open(struct core *c, const struct request *req, struct reply *ret);
 void pool_map(struct core *c, const struct request *req, struct reply *ret);
 void pool_close(struct core *c, const struct request *req, struct reply *ret);
 void pool_zeroed(struct core *c, struct id pool);
-/* Takes closing pools on: their prefixes go as pins end, then their range is zeroed and given back. */
+/* Takes closing pools on: their prefixes go as pins end, then their range is zeroed and given back.
+ */
 bool pool_flush(struct core *c, struct actions *out);
 
 /* --- pulls.c, serves.c --- */
 
-void pull_fetch(struct core *c, struct actions *out, const struct request *req, struct reply *ret, bool *ret_later);
+void pull_fetch(struct core *c, struct actions *out, const struct request *req, struct reply *ret,
+                bool *ret_later);
 void pull_cancel(struct core *c, const struct request *req, struct reply *ret);
 void pull_doom(struct core *c, struct pull *p, enum tern_err err);
-void pull_orphan(struct core *c, uint32_t slot); /* its session is about to go: ends it now, the pages stay with it */
+void pull_orphan(
+    struct core *c,
+    uint32_t slot); /* its session is about to go: ends it now, the pages stay with it */
 void pull_conn_closed(struct core *c, uint32_t conn);
 void pull_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
 void pull_arrived(struct core *c, const struct event *ev);
@@ -114,6 +129,9 @@ void pull_link_down(struct core *c, uint32_t link);
 bool pull_flush(struct core *c, struct actions *out);
 uint64_t pull_deadline(const struct core *c);
 struct pull *pull_find(const struct core *c, struct id id);
+struct id pull_id(const struct core *c, const struct pull *p);
+bool pull_issue(struct core *c, struct actions *out,
+                struct pull *p); /* pull_data.c. False: no room */
 
 void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
 void serve_quiet(struct core *c, struct id serve);

@@ -43,7 +43,8 @@ static uint32_t record_take(struct core *c)
     n->gen = gen_next(n->gen);
     n->used = 1;
     n->parent = n->first_child = n->next = n->prev = n->tokens = n->keys = n->hash_next = NONE;
-    n->heap_child = n->heap_next = n->heap_prev = n->seal_next = n->pending_engine = n->pending_next = NONE;
+    n->heap_child = n->heap_next = n->heap_prev = n->seal_next = n->pending_engine =
+        n->pending_next = NONE;
     n->nchildren = n->depth = n->nrefs = n->in_heap = n->seal = n->mark = 0;
     for (uint32_t k = 0; k < REF_KINDS; k++)
         n->refs[k] = 0;
@@ -68,7 +69,8 @@ static void record_put(struct core *c, uint32_t slot)
     touch(c);
 }
 
-/* A free record, taken from the least recently used leaf of this pool and then of any if there is none left. */
+/* A free record, taken from the least recently used leaf of this pool and then of any if there is
+ * none left. */
 static bool record_ensure(struct core *c, struct pool *first)
 {
     if (c->free_nodes.n > 0 || evict_one(c, first))
@@ -274,10 +276,12 @@ void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
         node_offer(c, slot);
 }
 
-void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t from, struct page_ref *refs)
+void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t from,
+               struct page_ref *refs)
 {
     const struct node *n = node_at(c, slot);
-    uint32_t each = pool_at(c, n->pool)->align / pool_at(c, n->pool)->group[group].layout.page_tokens;
+    uint32_t each =
+        pool_at(c, n->pool)->align / pool_at(c, n->pool)->group[group].layout.page_tokens;
     uint32_t end = n->depth / (pool_at(c, n->pool)->align / each);
 
     /* From the deepest chunk upwards, filling from the back. */
@@ -286,6 +290,7 @@ void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t fro
 
         for (uint32_t i = end - each; i < end; i++, at = page_at(c, at)->next)
             if (i >= from)
-                refs[i - from] = (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+                refs[i - from] =
+                    (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
     }
 }

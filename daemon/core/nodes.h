@@ -1,7 +1,8 @@
-/* The prefix tree. A node is exactly one L-chunk, so a split can only ever be at a multiple of L and there is no
- * code that splits. A pin on a node holds its whole path, since a parent with children is no leaf: pin and unpin
- * are O(1) at any depth. Children are found by comparing the newest child's raw tokens first and by a hash of the
- * chunk after that; a hash alone is never believed. */
+/* The prefix tree. A node is exactly one L-chunk, so a split can only ever be at a multiple of L
+ * and there is no code that splits. A pin on a node holds its whole path, since a parent with
+ * children is no leaf: pin and unpin are O(1) at any depth. Children are found by comparing the
+ * newest child's raw tokens first and by a hash of the chunk after that; a hash alone is never
+ * believed. */
 #ifndef CORE_NODES_H
 #define CORE_NODES_H
 
@@ -15,8 +16,8 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
 /* Deepest node whose whole path is visible and agrees with the view; the root for none. */
 uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
 
-/* Fresh child of `parent` without tokens and pages, hashed for the chunk at the parent's depth. Evicts if all records
- * are used; NONE if even that brings none. The parent must be pinned. */
+/* Fresh child of `parent` without tokens and pages, hashed for the chunk at the parent's depth.
+ * Evicts if all records are used; NONE if even that brings none. The parent must be pinned. */
 uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w);
 /* A leaf without refs; its pages become FREE. */
 void node_destroy(struct core *c, uint32_t slot);
@@ -49,7 +50,9 @@ void evict_forget(struct core *c, uint32_t slot);
 /* Pages of `group` that eviction could bring, looking at no more than EVICT_SCAN_MAX nodes. */
 uint32_t evict_count(struct core *c, struct pool *p, uint32_t group);
 
-/* The path's pages of one group as refs, logical pages [from, to) of the chain that ends at `slot`; to is its end. */
-void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t from, struct page_ref *refs);
+/* The path's pages of one group as refs, logical pages [from, to) of the chain that ends at `slot`;
+ * to is its end. */
+void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t from,
+               struct page_ref *refs);
 
 #endif

@@ -1,5 +1,6 @@
-/* Page states, page lists and slabs. See pages.h. A slab that loses its last used page goes back to its pool at
- * once, still formatted for its group, so giving it back and taking it again costs nothing. */
+/* Page states, page lists and slabs. See pages.h. A slab that loses its last used page goes back to
+ * its pool at once, still formatted for its group, so giving it back and taking it again costs
+ * nothing. */
 #include "core/pages.h"
 
 static const struct {
@@ -212,7 +213,8 @@ static uint32_t group_used(const struct group *g)
 uint32_t group_free(const struct core *c, const struct pool *p, uint32_t group)
 {
     const struct group *g = &p->group[group];
-    uint32_t n = g->count[PAGE_FREE] + p->nfree_slabs * g->pages_per_slab, cap = g->layout.cap_pages;
+    uint32_t n = g->count[PAGE_FREE] + p->nfree_slabs * g->pages_per_slab,
+             cap = g->layout.cap_pages;
 
     (void)c;
     if (cap && n > cap - group_used(g))
@@ -225,7 +227,8 @@ uint32_t group_total(const struct core *c, const struct pool *p, uint32_t group)
     return group_free(c, p, group) + group_used(&p->group[group]);
 }
 
-uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_state state, uint32_t owner)
+uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_state state,
+                   uint32_t owner)
 {
     struct group *g = &p->group[group];
     struct slab *s;
@@ -249,7 +252,8 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
     return record;
 }
 
-struct page *page_find(const struct core *c, const struct pool *p, uint32_t group, struct page_ref ref)
+struct page *page_find(const struct core *c, const struct pool *p, uint32_t group,
+                       struct page_ref ref)
 {
     const struct group *g;
     const struct slab *s;

@@ -1,15 +1,18 @@
-/* Opening, mapping and closing pools. A pool outlives the engine that opened it: what it knows is there for the next
- * engine of the tenant that asks for the same layout. A range of memory is used for something else only when every
- * engine that mapped it is gone, and after it was zeroed. */
+/* Opening, mapping and closing pools. A pool outlives the engine that opened it: what it knows is
+ * there for the next engine of the tenant that asks for the same layout. A range of memory is used
+ * for something else only when every engine that mapped it is gone, and after it was zeroed. */
 #include "core/machine.h"
 
-/* A pool that no engine has mapped, of exactly this layout and size: its prefixes are still good. */
-static struct pool *orphan_find(const struct core *c, const struct engine *e, const struct req_pool_open *r)
+/* A pool that no engine has mapped, of exactly this layout and size: its prefixes are still good.
+ */
+static struct pool *orphan_find(const struct core *c, const struct engine *e,
+                                const struct req_pool_open *r)
 {
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         struct pool *p = pool_at(c, i);
         bool same = p->state == POOL_OPEN && p->tenant == e->tenant && p->engines == 0 &&
-                    p->layout_hash == layout_hash(r, e->world) && p->bytes <= r->bytes && r->bytes - p->bytes < p->slab_bytes;
+                    p->layout_hash == layout_hash(r, e->world) && p->bytes <= r->bytes &&
+                    r->bytes - p->bytes < p->slab_bytes;
 
         for (uint32_t g = 0; same && g < r->ngroups; g++)
             same = p->group[g].layout.cap_pages == r->group[g].cap_pages;
@@ -51,14 +54,16 @@ static bool room_is_coming(const struct core *c, uint32_t tenant)
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         const struct pool *p = pool_at(c, i);
 
-        if (p->tenant == tenant && (p->state == POOL_ZEROING || (p->state == POOL_CLOSING && p->engines == 0)))
+        if (p->tenant == tenant &&
+            (p->state == POOL_ZEROING || (p->state == POOL_CLOSING && p->engines == 0)))
             return true;
     }
     return false;
 }
 
-static enum tern_err carve_or_wait(struct core *c, const struct engine *e, const struct req_pool_open *r,
-                                   uint32_t *ret_pool, const char **ret_text)
+static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
+                                   const struct req_pool_open *r, uint32_t *ret_pool,
+                                   const char **ret_text)
 {
     enum tern_err err = pool_carve(c, e->tenant, e->world, r, ret_pool, ret_text);
 
@@ -81,7 +86,8 @@ void pool_open(struct core *c, const struct request *req, struct reply *ret)
     if (ret->err != TERN_OK)
         return;
     ret->err = TERN_INVALID;
-    ret->text = "units x regions are more than the configured checksums of a page: raise limits.sums_per_page";
+    ret->text = "units x regions are more than the configured checksums of a page: raise "
+                "limits.sums_per_page";
     for (uint32_t g = 0; g < r->ngroups; g++)
         if ((uint64_t)r->group[g].units * e->world > c->limits.sums_per_page)
             return;
@@ -103,7 +109,8 @@ void pool_open(struct core *c, const struct request *req, struct reply *ret)
     ret->pool_open.bytes = p->bytes;
 }
 
-static struct pool *pool_of_request(const struct core *c, const struct engine *e, struct id id, struct reply *ret)
+static struct pool *pool_of_request(const struct core *c, const struct engine *e, struct id id,
+                                    struct reply *ret)
 {
     struct pool *p = pool_find(c, id);
 
@@ -171,7 +178,8 @@ bool pool_flush(struct core *c, struct actions *out)
             continue;
         while (evict_one(c, p))
             ;
-        if (p->engines > 0 || p->serves > 0 || p->nodes > 0 || p->spaces != NONE || !pool_all_free(c, p))
+        if (p->engines > 0 || p->serves > 0 || p->nodes > 0 || p->spaces != NONE ||
+            !pool_all_free(c, p))
             continue;
         if (actions_room(out) == 0)
             return false;

@@ -1,5 +1,5 @@
-/* Pools: checking a layout, carving a range of the tenant's memory and the records for it, and finding pools.
- * Slab 0 of every pool is never handed out, so index 0 exists in no group. */
+/* Pools: checking a layout, carving a range of the tenant's memory and the records for it, and
+ * finding pools. Slab 0 of every pool is never handed out, so index 0 exists in no group. */
 #include "core/pages.h"
 
 #include <string.h>
@@ -44,7 +44,8 @@ static bool lcm_within(uint64_t a, uint64_t b, uint64_t max, uint64_t *ret)
     return true;
 }
 
-enum tern_err layout_check(const struct core *c, const struct req_pool_open *req, const char **ret_text)
+enum tern_err layout_check(const struct core *c, const struct req_pool_open *req,
+                           const char **ret_text)
 {
     uint64_t align = 1, slab = 1, chunk = 0;
 
@@ -58,12 +59,15 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
         if (g->family != FAMILY_HISTORY)
             return TERN_UNSUPPORTED;
         *ret_text = "page_tokens is 1 to 4096 and page_bytes is not 0";
-        if (g->page_tokens == 0 || g->page_tokens > PAGE_TOKENS_MAX || g->page_bytes == 0 || g->page_bytes % 8 != 0)
+        if (g->page_tokens == 0 || g->page_tokens > PAGE_TOKENS_MAX || g->page_bytes == 0 ||
+            g->page_bytes % 8 != 0)
             return TERN_INVALID;
-        *ret_text = "units divide page_bytes, and units x regions are within the configured checksums of a page";
+        *ret_text = "units divide page_bytes, and units x regions are within the configured "
+                    "checksums of a page";
         if (g->units == 0 || g->page_bytes % g->units != 0 || g->units > c->limits.sums_per_page)
             return TERN_INVALID;
-        *ret_text = "the groups' page_tokens have no common multiple up to 16384, or their page_bytes none that fits the pool twice";
+        *ret_text = "the groups' page_tokens have no common multiple up to 16384, or their "
+                    "page_bytes none that fits the pool twice";
         if (!lcm_within(align, g->page_tokens, ALIGN_TOKENS_MAX, &align) ||
             !lcm_within(slab, g->page_bytes, req->bytes / 2, &slab))
             return TERN_INVALID;
@@ -108,9 +112,10 @@ static void pool_range(const struct pool *p, enum range_of of, uint64_t *ret_at,
                                  : p->nslabs;
 }
 
-/* First fit among the pools that are there. Bytes are a tenant's own space, records are everyone's. */
-static bool range_find(const struct core *c, uint32_t tenant, enum range_of of, uint64_t n, uint64_t limit,
-                       uint64_t *ret_at)
+/* First fit among the pools that are there. Bytes are a tenant's own space, records are everyone's.
+ */
+static bool range_find(const struct core *c, uint32_t tenant, enum range_of of, uint64_t n,
+                       uint64_t limit, uint64_t *ret_at)
 {
     uint64_t at = 0, other, len;
     bool moved = true;
@@ -150,7 +155,8 @@ static void pool_set_groups(struct pool *p, const struct req_pool_open *req)
     p->slab_bytes = slab;
     p->nslabs = (uint32_t)(req->bytes / slab);
     p->bytes = p->nslabs * slab;
-    p->pages_per_slab_max = slab / min_bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)(slab / min_bytes);
+    p->pages_per_slab_max =
+        slab / min_bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)(slab / min_bytes);
     for (uint32_t i = 0; i < req->ngroups; i++) {
         struct group *g = &p->group[i];
 
@@ -178,8 +184,8 @@ static void pool_set_slabs(const struct core *c, struct pool *p)
     }
 }
 
-enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions, const struct req_pool_open *req,
-                         uint32_t *ret_pool, const char **ret_text)
+enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
+                         const struct req_pool_open *req, uint32_t *ret_pool, const char **ret_text)
 {
     struct pool fresh, *p = NULL;
     uint64_t offset, page_base, slab_base;
@@ -192,13 +198,16 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions, cons
         return TERN_BUSY;
     memset(&fresh, 0, sizeof fresh);
     pool_set_groups(&fresh, req);
-    *ret_text = "the tenant's memory has no room for a pool of that size: close a pool, or raise its memory";
-    if (!range_find(c, tenant, RANGE_BYTES, fresh.bytes, tenant_at(c, tenant)->config.memory_bytes, &offset))
+    *ret_text = "the tenant's memory has no room for a pool of that size: close a pool, or raise "
+                "its memory";
+    if (!range_find(c, tenant, RANGE_BYTES, fresh.bytes, tenant_at(c, tenant)->config.memory_bytes,
+                    &offset))
         return TERN_QUOTA;
-    *ret_text = "too few page or slab records: raise limits.pages or limits.slabs, or use larger pages";
+    *ret_text =
+        "too few page or slab records: raise limits.pages or limits.slabs, or use larger pages";
     if (fresh.pages_per_slab_max == UINT32_MAX ||
-        !range_find(c, tenant, RANGE_PAGES, (uint64_t)fresh.nslabs * fresh.pages_per_slab_max, c->limits.pages,
-                    &page_base) ||
+        !range_find(c, tenant, RANGE_PAGES, (uint64_t)fresh.nslabs * fresh.pages_per_slab_max,
+                    c->limits.pages, &page_base) ||
         !range_find(c, tenant, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
         return TERN_BUSY;
     p = pool_at(c, slot);

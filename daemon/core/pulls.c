@@ -1,6 +1,7 @@
-/* Transfers in: a session asks a peer for chunks (Fetch). ASKED: the source was asked. RUNNING: pages are RESERVED and
- * arriving, batch by batch. STOPPING: over for the session; pages that were not published are in QUARANTINE until the
- * data path proves that nothing can write them. Every way out goes through pull_end, once. */
+/* Transfers in: a session asks a peer for chunks (Fetch). ASKED: the source was asked. RUNNING:
+ * pages are RESERVED and arriving, batch by batch. STOPPING: over for the session; pages that were
+ * not published are in QUARANTINE until the data path proves that nothing can write them. Every way
+ * out goes through pull_end, once. */
 #include "core/machine.h"
 
 #include <string.h>
@@ -15,7 +16,7 @@ struct pull *pull_find(const struct core *c, struct id id)
     return p->state != PULL_EMPTY && p->gen == id.gen ? p : NULL;
 }
 
-static struct id pull_id(const struct core *c, const struct pull *p)
+struct id pull_id(const struct core *c, const struct pull *p)
 {
     return (struct id){.slot = (uint32_t)(p - pull_at(c, 0)), .gen = p->gen};
 }
@@ -62,7 +63,8 @@ static void pull_free(struct core *c, struct pull *p)
     touch(c);
 }
 
-static struct peer_msg *msg_add(struct core *c, struct actions *out, const struct pull *p, enum peer_msg_kind kind)
+static struct peer_msg *msg_add(struct core *c, struct actions *out, const struct pull *p,
+                                enum peer_msg_kind kind)
 {
     struct action *a = action_add(out, ACT_PEER_SEND);
 
@@ -92,7 +94,8 @@ static uint32_t tail_keys(const struct core *c, const struct session *s, uint32_
 {
     uint32_t n = 0;
 
-    for (uint32_t k = s->tokens.keys; k != NONE && key_at(c, k)->position < to; k = key_at(c, k)->next)
+    for (uint32_t k = s->tokens.keys; k != NONE && key_at(c, k)->position < to;
+         k = key_at(c, k)->next)
         n++;
     return n;
 }
@@ -106,7 +109,8 @@ static uint32_t path_keys(const struct core *c, uint32_t node)
     return n;
 }
 
-static void gather_chunk(const struct core *c, const struct node *n, uint32_t align, struct actions *out)
+static void gather_chunk(const struct core *c, const struct node *n, uint32_t align,
+                         struct actions *out)
 {
     uint32_t block = n->tokens;
 
@@ -116,7 +120,8 @@ static void gather_chunk(const struct core *c, const struct node *n, uint32_t al
 }
 
 /* The session's tokens and keys [0, to) in one piece. False: more keys than one message carries. */
-static bool gather(const struct core *c, const struct session *s, uint32_t to, struct actions *out, uint32_t *ret_nkeys)
+static bool gather(const struct core *c, const struct session *s, uint32_t to, struct actions *out,
+                   uint32_t *ret_nkeys)
 {
     const uint32_t align = session_pool(c, s)->align, tail = tail_keys(c, s, to);
     struct req_tokens none = {0};
@@ -130,7 +135,8 @@ static bool gather(const struct core *c, const struct session *s, uint32_t to, s
         for (uint32_t off = 0; off < align; off += TOKEN_BLOCK) {
             uint32_t take = align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK;
 
-            memcpy(out->tokens + start + off, view_piece(&w, start + off, take, scratch), take * sizeof(uint32_t));
+            memcpy(out->tokens + start + off, view_piece(&w, start + off, take, scratch),
+                   take * sizeof(uint32_t));
         }
     copy_keys(c, s->tokens.keys, out->keys + at_key, tail);
     for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
@@ -143,13 +149,14 @@ static bool gather(const struct core *c, const struct session *s, uint32_t to, s
     return true;
 }
 
-static enum tern_err fetch_check(const struct core *c, const struct session *s, const struct req_fetch *r,
-                                 const char **ret_text)
+static enum tern_err fetch_check(const struct core *c, const struct session *s,
+                                 const struct req_fetch *r, const char **ret_text)
 {
     *ret_text = "a fetch is under way in this session already";
     if (s->state == SESSION_FETCHING)
         return TERN_BUSY;
-    *ret_text = "Match the session's tokens first, and hold nothing beyond what is committed (A == T)";
+    *ret_text =
+        "Match the session's tokens first, and hold nothing beyond what is committed (A == T)";
     if (s->state == SESSION_OPEN || s->a != s->t)
         return TERN_INVALID;
     *ret_text = "no such peer is configured";
@@ -158,14 +165,16 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s, 
     *ret_text = "the peer is not connected; the daemon keeps trying";
     if (!link_at(c, r->peer)->up)
         return TERN_PEER_LOST;
-    *ret_text = "all transfer slots are in use: come back when a fetch has ended, or raise limits.pulls";
+    *ret_text =
+        "all transfer slots are in use: come back when a fetch has ended, or raise limits.pulls";
     if (c->free_pulls.n == 0)
         return TERN_BUSY;
     *ret_text = "";
     return TERN_OK;
 }
 
-void pull_fetch(struct core *c, struct actions *out, const struct request *req, struct reply *ret, bool *ret_later)
+void pull_fetch(struct core *c, struct actions *out, const struct request *req, struct reply *ret,
+                bool *ret_later)
 {
     const struct req_fetch *r = &req->fetch;
     struct engine *e;
@@ -187,7 +196,8 @@ void pull_fetch(struct core *c, struct actions *out, const struct request *req, 
     if (to <= s->t)
         return; /* it is all here */
     ret->err = TERN_INVALID;
-    ret->text = "one fetch carries at most 245,760 tokens and 1,024 extra keys: fetch in pieces by `depth`";
+    ret->text =
+        "one fetch carries at most 245,760 tokens and 1,024 extra keys: fetch in pieces by `depth`";
     if (to > FETCH_TOKENS_MAX || !gather(c, s, to, out, &nkeys))
         return;
     ret->err = TERN_OK;
@@ -279,15 +289,21 @@ static const char *end_text(enum tern_err err)
 {
     switch (err) {
     case TERN_GONE: return "the fetch was cancelled; what was published before stays";
-    case TERN_PEER_LOST: return "the connection to the peer ended; what was published before stays: fetch again";
-    case TERN_TIMED_OUT: return "the transfer's deadline passed; what was published before stays: fetch again";
-    case TERN_CORRUPT: return "a page arrived twice with bytes that do not match its checksum; nothing of it was published";
+    case TERN_PEER_LOST:
+        return "the connection to the peer ended; what was published before stays: fetch again";
+    case TERN_TIMED_OUT:
+        return "the transfer's deadline passed; what was published before stays: fetch again";
+    case TERN_CORRUPT:
+        return "a page arrived twice with bytes that do not match its checksum; nothing of it was "
+               "published";
     default: return "";
     }
 }
 
-/* What the session gained, as runs; empty if the answer is full (the lengths tell, and a Match repeats them). */
-static void gained_runs(const struct core *c, struct actions *out, const struct pull *p, const struct session *s)
+/* What the session gained, as runs; empty if the answer is full (the lengths tell, and a Match
+ * repeats them). */
+static void gained_runs(const struct core *c, struct actions *out, const struct pull *p,
+                        const struct session *s)
 {
     const struct pool *pool = session_pool(c, s);
 
@@ -308,7 +324,8 @@ static void gained_runs(const struct core *c, struct actions *out, const struct 
     }
 }
 
-static void answer(struct core *c, struct actions *out, struct pull *p, const struct shortage *shortage)
+static void answer(struct core *c, struct actions *out, struct pull *p,
+                   const struct shortage *shortage)
 {
     struct session *s = p->session == NONE ? NULL : session_at(c, p->session);
     struct reply *r;
@@ -357,7 +374,8 @@ static void quarantine(struct core *c, struct pull *p)
 }
 
 /* Needs room for three actions and the answer's runs. */
-static void pull_end(struct core *c, struct actions *out, struct pull *p, const struct shortage *shortage)
+static void pull_end(struct core *c, struct actions *out, struct pull *p,
+                     const struct shortage *shortage)
 {
     answer(c, out, p, shortage);
     if (p->session != NONE) {
@@ -396,7 +414,8 @@ void pull_quiet(struct core *c, struct id id)
 
 static bool offer_fits(const struct pool *pool, const struct pull *p, const struct peer_msg *msg)
 {
-    if (msg->from != p->from || msg->to < msg->from || msg->to > p->to || msg->to % pool->align != 0)
+    if (msg->from != p->from || msg->to < msg->from || msg->to > p->to ||
+        msg->to % pool->align != 0)
         return false;
     if (msg->to == msg->from)
         return true;
@@ -428,7 +447,8 @@ static void reserve(struct core *c, struct pull *p, const struct peer_msg *msg)
     p->state = PULL_RUNNING;
 }
 
-static void offer_take(struct core *c, struct actions *out, struct pull *p, const struct peer_msg *msg)
+static void offer_take(struct core *c, struct actions *out, struct pull *p,
+                       const struct peer_msg *msg)
 {
     struct pool *pool = pool_at(c, p->pool);
     uint32_t need[GROUPS_MAX] = {0};
@@ -461,7 +481,8 @@ void pull_msg(struct core *c, struct actions *out, uint32_t link, const struct p
     }
     if (msg->kind == PEER_PULL_ABORT) {
         if (p)
-            pull_doom(c, p, (unsigned)msg->err < TERN_ERR_COUNT && msg->err ? msg->err : TERN_PEER_LOST);
+            pull_doom(c, p,
+                      (unsigned)msg->err < TERN_ERR_COUNT && msg->err ? msg->err : TERN_PEER_LOST);
         return;
     }
     if (!p || p->state != PULL_ASKED || p->ending) {
@@ -486,226 +507,7 @@ void pull_msg(struct core *c, struct actions *out, uint32_t link, const struct p
     offer_take(c, out, p, msg);
 }
 
-/* --- arriving and publishing --- */
-
-static bool chunk_verified(const struct core *c, const struct pull *p)
-{
-    const struct pool *pool = pool_at(c, p->pool);
-
-    for (uint32_t g = 0; g < pool->ngroups; g++) {
-        uint32_t at = p->pages[g].head;
-
-        for (uint32_t i = 0; i < chunk_pages(pool, g); i++, at = page_at(c, at)->next)
-            if (at == NONE || page_at(c, at)->state != PAGE_VERIFIED)
-                return false;
-    }
-    return true;
-}
-
-/* Another engine is about to publish this very chunk: what arrived becomes the session's own, uncommitted. */
-static void chunk_own(struct core *c, struct pull *p, struct session *s)
-{
-    const struct pool *pool = pool_at(c, p->pool);
-
-    for (uint32_t g = 0; g < pool->ngroups; g++)
-        for (uint32_t i = 0; i < chunk_pages(pool, g); i++) {
-            uint32_t record = list_pop_head(c, &p->pages[g]);
-
-            page_move(c, page_at(c, record), PAGE_OWNED, session_slot(c, s));
-            list_push(c, &s->owned[g], record);
-        }
-    p->owning = 1;
-    s->c = s->a = s->a + pool->align;
-}
-
-static void publish(struct core *c, struct pull *p)
-{
-    struct session *s = session_at(c, p->session);
-    struct engine *e = engine_at(c, s->engine);
-
-    while (s->a < p->to && chunk_verified(c, p)) {
-        struct page_list duplicates;
-        uint32_t pending = NONE;
-        uint64_t step = 0;
-        struct chunk_source src = {p->pages, &duplicates, &pending, &step, true};
-        enum tern_err err = TERN_GONE;
-        bool adopted = false;
-
-        list_init(&duplicates);
-        if (c->free_retires.n == 0 && !node_visible(node_at(c, s->node))) {
-            pull_doom(c, p, TERN_BUSY);
-            return;
-        }
-        if (!p->owning)
-            err = chunk_attach(c, s, &src, &adopted);
-        if (err == TERN_GONE) {
-            chunk_own(c, p, s);
-            continue;
-        }
-        if (err != TERN_OK) {
-            pull_doom(c, p, err);
-            return;
-        }
-        s->c = s->a = s->t;
-        c->dup_chunks += adopted;
-        pages_free(c, &duplicates); /* verified copies that no engine has seen */
-        retire_publish(c, e, step, pending);
-    }
-    if (s->a == p->to)
-        pull_doom(c, p, TERN_OK);
-}
-
-static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool ok)
-{
-    struct page *pg = page_at(c, record);
-
-    if (ok || BUG(CORE_BUG_PUBLISH_UNVERIFIED)) {
-        page_move(c, pg, PAGE_VERIFIED, pg->owner);
-        p->done_pages++;
-        c->pages_pulled++;
-        return;
-    }
-    c->corrupt_detected++;
-    if (++pg->tries >= PULL_TRIES_MAX) {
-        pull_doom(c, p, TERN_CORRUPT);
-        return;
-    }
-    pg->chain = p->retry;
-    p->retry = record;
-}
-
-void pull_arrived(struct core *c, const struct event *ev)
-{
-    struct pull *p = pull_find(c, ev->pulled.pull);
-    struct batch *b = NULL;
-
-    if (!p || p->state != PULL_RUNNING || p->ending)
-        return;
-    for (uint32_t i = 0; i < PULL_BATCHES_MAX && !b; i++)
-        if (p->batch[i].used && p->batch[i].no == ev->pulled.batch)
-            b = &p->batch[i];
-    if (!b)
-        return;
-    for (uint32_t i = 0, at = b->head, next; i < b->n; i++, at = next) {
-        next = page_at(c, at)->chain;
-        page_at(c, at)->chain = NONE;
-        page_arrived(c, p, at, ev->pulled.ok[i / 64] >> (i % 64) & 1);
-    }
-    link_at(c, p->link)->bytes_in_flight -= b->bytes;
-    tenant_at(c, p->tenant)->bytes_in_flight -= b->bytes;
-    b->used = 0;
-    touch(c);
-    if (!p->ending)
-        publish(c, p);
-}
-
-/* --- asking for pages --- */
-
-/* Chunk by chunk, so that the first can be published while the last is on its way. */
-static uint32_t next_page(const struct core *c, struct pull *p)
-{
-    const struct pool *pool = pool_at(c, p->pool);
-    uint32_t record = p->retry;
-
-    if (record != NONE) {
-        p->retry = page_at(c, record)->chain;
-        page_at(c, record)->chain = NONE;
-        return record;
-    }
-    if (p->cursor_left == 0) {
-        p->cursor_group = (p->cursor_group + 1) % pool->ngroups;
-        p->cursor_left = chunk_pages(pool, p->cursor_group);
-    }
-    record = p->cursor[p->cursor_group];
-    if (record == NONE)
-        return NONE;
-    p->cursor[p->cursor_group] = page_at(c, record)->next;
-    p->cursor_left--;
-    return record;
-}
-
-/* Bytes of the page that next_page would give; 0 for none. */
-static uint64_t next_bytes(const struct core *c, const struct pull *p)
-{
-    const struct pool *pool = pool_at(c, p->pool);
-    uint32_t g = p->cursor_left ? p->cursor_group : (p->cursor_group + 1) % pool->ngroups;
-
-    if (p->retry != NONE)
-        g = page_at(c, p->retry)->group;
-    else if (p->cursor[g] == NONE)
-        return 0;
-    return pool->group[g].layout.page_bytes * p->regions;
-}
-
-/* X8, never exceeded but by one page that is larger than a limit: it goes alone. */
-static uint64_t bytes_allowed(const struct core *c, const struct pull *p)
-{
-    uint64_t peer = link_at(c, p->link)->bytes_in_flight, tenant = tenant_at(c, p->tenant)->bytes_in_flight;
-    uint64_t a = c->limits.peer_bytes_in_flight, b = c->limits.tenant_bytes_in_flight;
-
-    a = a > peer ? a - peer : 0;
-    b = b > tenant ? b - tenant : 0;
-    a = a < b ? a : b;
-    return peer == 0 && tenant == 0 && a < next_bytes(c, p) ? next_bytes(c, p) : a;
-}
-
-static void issue_batch(struct core *c, struct actions *out, struct pull *p, struct batch *b, uint64_t allowed)
-{
-    const struct pool *pool = pool_at(c, p->pool);
-    struct action *a = action_add(out, ACT_PULL);
-    struct page_at *pages = out->pages + out->npages;
-    struct page_ref *refs = out->refs + out->nrefs;
-    uint32_t last = NONE, record;
-
-    b->n = 0;
-    b->bytes = 0;
-    b->head = NONE;
-    while (b->n < PULL_BATCH_PAGES && b->bytes + next_bytes(c, p) <= allowed && (record = next_page(c, p)) != NONE) {
-        struct page *pg = page_at(c, record);
-
-        if (last == NONE)
-            b->head = record;
-        else
-            page_at(c, last)->chain = record;
-        last = record;
-        pages[b->n] = (struct page_at){.group = pg->group, .index = pg->index, .gen = pg->gen, .record = record};
-        refs[b->n++] = pg->source;
-        b->bytes += pool->group[pg->group].layout.page_bytes * p->regions;
-    }
-    b->used = 1;
-    b->no = p->next_batch++;
-    out->npages += b->n;
-    out->nrefs += b->n;
-    link_at(c, p->link)->bytes_in_flight += b->bytes;
-    tenant_at(c, p->tenant)->bytes_in_flight += b->bytes;
-    a->pull.pull = pull_id(c, p);
-    a->pull.serve = p->serve;
-    a->pull.link = p->link;
-    a->pull.pool = p->pool;
-    a->pull.batch = b->no;
-    a->pull.n = b->n;
-    a->pull.pages = pages;
-    a->pull.refs = refs;
-    touch(c);
-}
-
-/* False: there is no room in `out` for what could be asked now. */
-static bool issue(struct core *c, struct actions *out, struct pull *p)
-{
-    for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++) {
-        uint64_t next = next_bytes(c, p), allowed = bytes_allowed(c, p);
-
-        if (p->batch[i].used)
-            continue;
-        if (next == 0 || next > allowed)
-            return true;
-        if (actions_room(out) == 0 || !refs_fit(out, 0, PULL_BATCH_PAGES) ||
-            out->npages + PULL_BATCH_PAGES > sizeof out->pages / sizeof out->pages[0])
-            return false;
-        issue_batch(c, out, p, &p->batch[i], allowed);
-    }
-    return true;
-}
+/* --- as there is room --- */
 
 bool pull_flush(struct core *c, struct actions *out)
 {
@@ -718,11 +520,12 @@ bool pull_flush(struct core *c, struct actions *out)
         if (p->state != PULL_STOPPING && c->now_ns >= p->deadline_ns)
             pull_doom(c, p, TERN_TIMED_OUT);
         if (p->ending) {
-            if (actions_room(out) < 3 || !refs_fit(out, GROUPS_MAX, session_table_refs(pool_at(c, p->pool), p->to)))
+            if (actions_room(out) < 3 ||
+                !refs_fit(out, GROUPS_MAX, session_table_refs(pool_at(c, p->pool), p->to)))
                 all = false;
             else
                 pull_end(c, out, p, NULL);
-        } else if (p->state == PULL_RUNNING && !issue(c, out, p)) {
+        } else if (p->state == PULL_RUNNING && !pull_issue(c, out, p)) {
             all = false;
         }
     }

@@ -5,7 +5,8 @@
 
 #include "core/machine.h"
 
-static void group_fill(const struct core *c, const struct pool *p, uint32_t g, struct group_view *ret)
+static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
+                       struct group_view *ret)
 {
     const struct group *gr = &p->group[g];
 
@@ -53,8 +54,11 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
 
 bool core_session_view(const struct core *c, uint32_t slot, struct session_view *ret)
 {
-    static const char *const names[] = {[SESSION_EMPTY] = "empty", [SESSION_OPEN] = "open", [SESSION_TURN] = "turn",
-                                        [SESSION_IDLE] = "idle", [SESSION_FETCHING] = "fetching"};
+    static const char *const names[] = {[SESSION_EMPTY] = "empty",
+                                        [SESSION_OPEN] = "open",
+                                        [SESSION_TURN] = "turn",
+                                        [SESSION_IDLE] = "idle",
+                                        [SESSION_FETCHING] = "fetching"};
     const struct session *s;
 
     if (slot >= c->limits.sessions || session_at(c, slot)->state == SESSION_EMPTY)
@@ -75,7 +79,9 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
 
 bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *ret)
 {
-    static const char *const names[] = {[ENGINE_EMPTY] = "empty", [ENGINE_JOINING] = "joining", [ENGINE_LIVE] = "live",
+    static const char *const names[] = {[ENGINE_EMPTY] = "empty",
+                                        [ENGINE_JOINING] = "joining",
+                                        [ENGINE_LIVE] = "live",
                                         [ENGINE_DYING] = "dying"};
     const struct engine *e;
 
@@ -102,7 +108,9 @@ static uint32_t pages_of(const struct core *c, uint32_t pool, uint32_t tokens)
 
 bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *ret)
 {
-    static const char *const names[] = {[PULL_EMPTY] = "empty", [PULL_ASKED] = "asked", [PULL_RUNNING] = "running",
+    static const char *const names[] = {[PULL_EMPTY] = "empty",
+                                        [PULL_ASKED] = "asked",
+                                        [PULL_RUNNING] = "running",
                                         [PULL_STOPPING] = "stopping"};
     const struct pull *p;
 
@@ -125,7 +133,9 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
 
 bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *ret)
 {
-    static const char *const names[] = {[SERVE_EMPTY] = "empty", [SERVE_SEALING] = "sealing", [SERVE_OPEN] = "open",
+    static const char *const names[] = {[SERVE_EMPTY] = "empty",
+                                        [SERVE_SEALING] = "sealing",
+                                        [SERVE_OPEN] = "open",
                                         [SERVE_STOPPING] = "stopping"};
     const struct serve *s;
 

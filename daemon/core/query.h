@@ -1,5 +1,6 @@
-/* Read-only views of the core for `ternctl`, metrics and tests. Each fills one struct for one slot and
- * returns false where that slot is empty; the caller walks the slots. Nothing here changes the core. */
+/* Read-only views of the core for `ternctl`, metrics and tests. Each fills one struct for one slot
+ * and returns false where that slot is empty; the caller walks the slots. Nothing here changes the
+ * core. */
 #ifndef CORE_QUERY_H
 #define CORE_QUERY_H
 
@@ -8,8 +9,8 @@
 /* Pages of one group by where they are: all but `peak_*` and `borrowed` add up to `total`. */
 struct group_view {
     struct group_layout layout;
-    uint32_t total, free, leased, session, snapshot, reclaimable, transfer, ticket, retiring, zeroing,
-        quarantine;
+    uint32_t total, free, leased, session, snapshot, reclaimable, transfer, ticket, retiring,
+        zeroing, quarantine;
     uint32_t peak_session, peak_snapshot;
 };
 

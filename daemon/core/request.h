@@ -1,6 +1,6 @@
-/* What engines ask and what they are told, as the core sees it: ids, lengths and tokens; never a pointer
- * into a page, a file descriptor or a byte of KV. Arrays in a request are borrowed for one core_step;
- * arrays in a reply lie in struct actions and live until its next use. */
+/* What engines ask and what they are told, as the core sees it: ids, lengths and tokens; never a
+ * pointer into a page, a file descriptor or a byte of KV. Arrays in a request are borrowed for one
+ * core_step; arrays in a reply lie in struct actions and live until its next use. */
 #ifndef CORE_REQUEST_H
 #define CORE_REQUEST_H
 
@@ -12,7 +12,8 @@ enum op {
     OP_NONE = 0,
     OP_ENGINE_JOIN,
     OP_ENGINE_LEAVE, /* this process has unmapped everything; the last one ends the engine */
-    OP_POOL_OPEN,  /* attaches to a pool of the same layout that no engine has mapped any more; else carves one */
+    OP_POOL_OPEN, /* attaches to a pool of the same layout that no engine has mapped any more; else
+                     carves one */
     OP_POOL_MAP,
     OP_POOL_CLOSE, /* CONFLICT while sessions are open in it or another engine has mapped it */
     OP_SESSION_OPEN,
@@ -26,7 +27,11 @@ enum op {
     OP_COUNT
 };
 
-enum role { ROLE_SCHEDULER = 0, ROLE_WORKER = 1, ROLE_BOTH = 2 }; /* BOTH: a single process that is rank and scheduler */
+enum role {
+    ROLE_SCHEDULER = 0,
+    ROLE_WORKER = 1,
+    ROLE_BOTH = 2
+}; /* BOTH: a single process that is rank and scheduler */
 enum family { FAMILY_HISTORY = 0 };
 enum shard_axis { SHARD_NONE = 0, SHARD_HEADS, SHARD_REPLICATED, SHARD_LAYERS, SHARD_TOKENS };
 
@@ -39,17 +44,17 @@ struct req_join {
 struct group_layout {
     enum family family;
     uint32_t page_tokens;
-    uint32_t units;       /* checksummed pieces of a page (X7), 1 or more */
-    uint32_t cap_pages;   /* 0: no cap */
-    uint64_t page_bytes;  /* in one region */
+    uint32_t units;      /* checksummed pieces of a page (X7), 1 or more */
+    uint32_t cap_pages;  /* 0: no cap */
+    uint64_t page_bytes; /* in one region */
 };
 
 struct req_pool_open {
     uint32_t ngroups;
     struct group_layout group[GROUPS_MAX];
     enum shard_axis shard;
-    uint32_t axes_hash;  /* names and order of the axes and their strides, hashed by the shell */
-    uint64_t bytes;      /* in one region; rounded down to whole slabs */
+    uint32_t axes_hash; /* names and order of the axes and their strides, hashed by the shell */
+    uint64_t bytes;     /* in one region; rounded down to whole slabs */
 };
 
 struct req_session_open {
@@ -57,7 +62,8 @@ struct req_session_open {
     struct namespace_id ns;
 };
 
-/* Token list = the first `base` tokens that the daemon already holds for this session, then v[0..n). */
+/* Token list = the first `base` tokens that the daemon already holds for this session, then
+ * v[0..n). */
 struct req_tokens {
     const uint32_t *v;
     uint32_t n, base;
@@ -74,21 +80,32 @@ struct req_peek {
 struct req_match {
     struct id session;
     struct req_tokens tokens;
-    uint64_t step; /* the last step that may touch pages that this gives back (a resume frees the tail) */
+    uint64_t step; /* the last step that may touch pages that this gives back (a resume frees the
+                      tail) */
 };
 
-enum step_op_kind { STEP_EXTEND = 1, STEP_REWIND, STEP_COMMIT, STEP_FINISH, STEP_ABORT, STEP_CLOSE };
+enum step_op_kind {
+    STEP_EXTEND = 1,
+    STEP_REWIND,
+    STEP_COMMIT,
+    STEP_FINISH,
+    STEP_ABORT,
+    STEP_CLOSE
+};
 
-/* One operation of a Step. All or nothing by itself; a failed one stops the rest only if `barrier`. */
+/* One operation of a Step. All or nothing by itself; a failed one stops the rest only if `barrier`.
+ */
 struct step_op {
     enum step_op_kind kind;
     bool barrier;
     struct id session;
-    uint64_t step;           /* REWIND, FINISH, ABORT, CLOSE: the last step that may touch what is given back.
-                                COMMIT: the step that writes the pages. 0: nothing is in flight */
-    uint32_t length;         /* EXTEND: new A, 0 = as it is. REWIND: p. COMMIT: depth. FINISH: output tokens */
-    uint32_t written;        /* EXTEND: new C, 0 = as it is */
-    struct req_tokens tokens; /* EXTEND: appended tokens (base = tokens the session has, else CONFLICT) */
+    uint64_t step; /* REWIND, FINISH, ABORT, CLOSE: the last step that may touch what is given back.
+                      COMMIT: the step that writes the pages. 0: nothing is in flight */
+    uint32_t
+        length; /* EXTEND: new A, 0 = as it is. REWIND: p. COMMIT: depth. FINISH: output tokens */
+    uint32_t written; /* EXTEND: new C, 0 = as it is */
+    struct req_tokens
+        tokens; /* EXTEND: appended tokens (base = tokens the session has, else CONFLICT) */
 };
 
 struct req_step {
@@ -98,8 +115,8 @@ struct req_step {
 
 struct req_fetch {
     struct id session; /* with A == T: nothing allocated beyond what is committed */
-    uint32_t peer;     /* index in the configured list; the shell resolves the name; NONE: unknown */
-    uint32_t depth;    /* bring at most this many tokens of the session's list; 0 = all of them */
+    uint32_t peer;  /* index in the configured list; the shell resolves the name; NONE: unknown */
+    uint32_t depth; /* bring at most this many tokens of the session's list; 0 = all of them */
 };
 
 struct req_fetch_cancel {
@@ -107,8 +124,8 @@ struct req_fetch_cancel {
 };
 
 struct req_evict {
-    struct id pool;   /* {NONE, 0}: every pool of every tenant */
-    uint32_t nodes;   /* at most this many; 0 = all that can go */
+    struct id pool; /* {NONE, 0}: every pool of every tenant */
+    uint32_t nodes; /* at most this many; 0 = all that can go */
 };
 
 struct request {
@@ -119,8 +136,12 @@ struct request {
     union {
         struct req_join join;
         struct req_pool_open pool_open;
-        struct { struct id pool; } pool_map; /* the rank is the connection's */
-        struct { struct id pool; } pool_close;
+        struct {
+            struct id pool;
+        } pool_map; /* the rank is the connection's */
+        struct {
+            struct id pool;
+        } pool_close;
         struct req_session_open session_open;
         struct req_peek peek;
         struct req_match match;
@@ -128,12 +149,14 @@ struct request {
         struct req_fetch fetch;
         struct req_fetch_cancel fetch_cancel;
         struct req_evict evict;
-        struct { bool on; } drain;
+        struct {
+            bool on;
+        } drain;
     };
 };
 
-/* "The session's table now has at [group][first ...] these pages." Extend: new pages. Match and Fetch:
- * borrowed ones. Commit: canonical pages that take the place of the session's duplicates. */
+/* "The session's table now has at [group][first ...] these pages." Extend: new pages. Match and
+ * Fetch: borrowed ones. Commit: canonical pages that take the place of the session's duplicates. */
 struct table_run {
     uint32_t group, first, n;
     const struct page_ref *refs;
@@ -167,16 +190,43 @@ struct reply {
     uint32_t nruns;
     struct shortage shortage; /* if err is POOL_EXHAUSTED */
     union {
-        struct { struct id engine; } join;
-        struct { struct id pool; uint32_t align_tokens; uint64_t bytes; } pool_open;
-        struct { uint32_t region; uint64_t offset, bytes; } pool_map; /* in the tenant's memory of that region */
-        struct { struct id session; } session_open;
-        struct { uint32_t depth; } peek;
-        struct { struct lengths lengths; uint32_t tokens; uint32_t matched; } match; /* matched: found in the tree now; 0 on a resume */
-        struct { const struct op_result *results; uint32_t n; } step; /* n < ops if a barrier stopped it */
-        struct { struct lengths lengths; uint32_t bytes_kib; } fetch;
-        struct { uint32_t nodes, pages; } evict;
-        struct { uint32_t sessions; } drain; /* sessions still open */
+        struct {
+            struct id engine;
+        } join;
+        struct {
+            struct id pool;
+            uint32_t align_tokens;
+            uint64_t bytes;
+        } pool_open;
+        struct {
+            uint32_t region;
+            uint64_t offset, bytes;
+        } pool_map; /* in the tenant's memory of that region */
+        struct {
+            struct id session;
+        } session_open;
+        struct {
+            uint32_t depth;
+        } peek;
+        struct {
+            struct lengths lengths;
+            uint32_t tokens;
+            uint32_t matched;
+        } match; /* matched: found in the tree now; 0 on a resume */
+        struct {
+            const struct op_result *results;
+            uint32_t n;
+        } step; /* n < ops if a barrier stopped it */
+        struct {
+            struct lengths lengths;
+            uint32_t bytes_kib;
+        } fetch;
+        struct {
+            uint32_t nodes, pages;
+        } evict;
+        struct {
+            uint32_t sessions;
+        } drain; /* sessions still open */
     };
 };
 

@@ -1,5 +1,5 @@
-/* What an engine gave back or published under a step, in ascending order of steps (E2, E3). A record holds pages
- * that become FREE, a pin that ends, nodes that become visible. */
+/* What an engine gave back or published under a step, in ascending order of steps (E2, E3). A
+ * record holds pages that become FREE, a pin that ends, nodes that become visible. */
 #include "core/machine.h"
 
 bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
@@ -45,7 +45,8 @@ static void record_put(struct core *c, struct engine *e, uint32_t slot)
     touch(c);
 }
 
-/* A record of the engine for `step`, in its place in the order; later ones of the same step come behind. */
+/* A record of the engine for `step`, in its place in the order; later ones of the same step come
+ * behind. */
 static struct retire *record_take(struct core *c, struct engine *e, uint64_t step)
 {
     uint32_t slot = c->free_retires.head, after = e->retire_tail;
@@ -74,7 +75,8 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
     return r;
 }
 
-void retire_release(struct core *c, struct engine *e, uint64_t step, struct page_list *pages, uint32_t node)
+void retire_release(struct core *c, struct engine *e, uint64_t step, struct page_list *pages,
+                    uint32_t node)
 {
     struct retire *r;
 
@@ -116,8 +118,9 @@ void retire_advance(struct core *c, struct engine *e)
     }
 }
 
-/* Pins first: they may hold pending nodes. Then those from the newest record to the oldest, each list deepest first:
- * a pending node has only pending children, committed after it, so each is a leaf when its turn comes. */
+/* Pins first: they may hold pending nodes. Then those from the newest record to the oldest, each
+ * list deepest first: a pending node has only pending children, committed after it, so each is a
+ * leaf when its turn comes. */
 void retire_drop_all(struct core *c, struct engine *e)
 {
     for (uint32_t at = e->retire_head; at != NONE; at = retire_at(c, at)->next) {
@@ -135,7 +138,8 @@ void retire_drop_all(struct core *c, struct engine *e)
         record_put(c, e, e->retire_head);
 }
 
-uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t pool, uint32_t group, uint32_t missing)
+uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t pool, uint32_t group,
+                      uint32_t missing)
 {
     uint32_t have = 0, scanned = 0;
     uint64_t last = 0;
@@ -143,7 +147,8 @@ uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t poo
     for (uint32_t at = e->retire_head; at != NONE; at = retire_at(c, at)->next) {
         const struct retire *r = retire_at(c, at);
 
-        for (uint32_t p = r->pages.head; p != NONE && scanned < EVICT_SCAN_MAX; p = page_at(c, p)->next, scanned++)
+        for (uint32_t p = r->pages.head; p != NONE && scanned < EVICT_SCAN_MAX;
+             p = page_at(c, p)->next, scanned++)
             have += page_at(c, p)->pool == pool && page_at(c, p)->group == group;
         if (have > 0 || r->node != NONE || r->pending != NONE)
             last = r->step;

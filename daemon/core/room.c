@@ -1,9 +1,9 @@
-/* Making room: evicting until every group has what is needed, and saying what is missing where it cannot (T4, T11,
- * E4). */
+/* Making room: evicting until every group has what is needed, and saying what is missing where it
+ * cannot (T4, T11, E4). */
 #include "core/machine.h"
 
-static void shortage_fill(struct core *c, struct engine *e, struct pool *p, uint32_t group, uint32_t needed,
-                          struct shortage *ret)
+static void shortage_fill(struct core *c, struct engine *e, struct pool *p, uint32_t group,
+                          uint32_t needed, struct shortage *ret)
 {
     uint32_t missing;
 
@@ -16,7 +16,8 @@ static void shortage_fill(struct core *c, struct engine *e, struct pool *p, uint
     ret->until_step = retire_until(c, e, pool_slot(c, p), group, missing);
 }
 
-/* What a group could have if every prefix were evicted: a request above it must not cost anyone a prefix (T11). */
+/* What a group could have if every prefix were evicted: a request above it must not cost anyone a
+ * prefix (T11). */
 static uint32_t most_for_group(const struct pool *p, uint32_t group)
 {
     const struct group *g = &p->group[group];
@@ -28,8 +29,8 @@ static uint32_t most_for_group(const struct pool *p, uint32_t group)
     return most > kept ? most - kept : 0;
 }
 
-enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p, const uint32_t *need,
-                              struct shortage *ret)
+enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
+                              const uint32_t *need, struct shortage *ret)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (need[g] > most_for_group(p, g)) {

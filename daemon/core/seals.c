@@ -1,6 +1,6 @@
-/* Checksums of published nodes, so that peers may read them: a queue of nodes, and jobs of one node each, as
- * many at a time as there are job slots. A job holds a reference, so its pages cannot be given to anyone else while a
- * worker reads them. */
+/* Checksums of published nodes, so that peers may read them: a queue of nodes, and jobs of one node
+ * each, as many at a time as there are job slots. A job holds a reference, so its pages cannot be
+ * given to anyone else while a worker reads them. */
 #include "core/machine.h"
 
 void seal_queue(struct core *c, uint32_t node)
@@ -57,7 +57,8 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
         for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next) {
             const struct page *pg = page_at(c, at);
 
-            to[a->seal.n++] = (struct page_at){.group = g, .index = pg->index, .gen = pg->gen, .record = at};
+            to[a->seal.n++] =
+                (struct page_at){.group = g, .index = pg->index, .gen = pg->gen, .record = at};
         }
     out->npages += a->seal.n;
 }

@@ -1,5 +1,6 @@
-/* Transfers out: a peer asked for a prefix. SEALING: its pages are pinned (X4), some checksums are still being computed.
- * OPEN: offered, the peer reads. STOPPING: over; the pin stays until the data path proves that nothing reads. */
+/* Transfers out: a peer asked for a prefix. SEALING: its pages are pinned (X4), some checksums are
+ * still being computed. OPEN: offered, the peer reads. STOPPING: over; the pin stays until the data
+ * path proves that nothing reads. */
 #include "core/machine.h"
 
 #include <string.h>
@@ -61,8 +62,13 @@ static void find_prefix(struct core *c, const struct peer_msg *m, struct found *
     ret->other_layout = false;
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         const struct pool *p = pool_at(c, i);
-        struct token_view w = {.c = c, .align = p->align, .end = m->to, .v = m->tokens, .keys = m->keys,
-                               .nkeys = m->nkeys, .cursor_block = NONE};
+        struct token_view w = {.c = c,
+                               .align = p->align,
+                               .end = m->to,
+                               .v = m->tokens,
+                               .keys = m->keys,
+                               .nkeys = m->nkeys,
+                               .cursor_block = NONE};
         uint32_t root, node;
 
         if (p->state != POOL_OPEN || p->tenant != m->tenant)
@@ -82,7 +88,8 @@ static void find_prefix(struct core *c, const struct peer_msg *m, struct found *
     }
 }
 
-static void refuse(struct actions *out, uint32_t link, const struct peer_msg *m, enum tern_err err, uint32_t retry_ms)
+static void refuse(struct actions *out, uint32_t link, const struct peer_msg *m, enum tern_err err,
+                   uint32_t retry_ms)
 {
     struct peer_msg *reply;
     struct action *a = action_add(out, ACT_PEER_SEND);
@@ -97,7 +104,8 @@ static void refuse(struct actions *out, uint32_t link, const struct peer_msg *m,
     reply->from = reply->to = m->from;
 }
 
-static struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m, const struct found *f)
+static struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m,
+                                  const struct found *f)
 {
     uint32_t slot = c->free_serves.head, gen;
     struct serve *s = serve_at(c, slot);
@@ -158,7 +166,8 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         refuse(out, link, m, TERN_DENIED, 0);
         return;
     }
-    if (m->from > m->to || m->to > FETCH_TOKENS_MAX || m->nkeys > EXTRA_KEYS_MAX || !keys_in_order(&t)) {
+    if (m->from > m->to || m->to > FETCH_TOKENS_MAX || m->nkeys > EXTRA_KEYS_MAX ||
+        !keys_in_order(&t)) {
         refuse(out, link, m, TERN_INVALID, 0);
         return;
     }
@@ -225,7 +234,8 @@ void serve_quiet(struct core *c, struct id id)
 
 /* --- offering and ending, as there is room --- */
 
-static struct peer_msg *msg_add(struct core *c, struct actions *out, const struct serve *s, enum peer_msg_kind kind)
+static struct peer_msg *msg_add(struct core *c, struct actions *out, const struct serve *s,
+                                enum peer_msg_kind kind)
 {
     struct action *a = action_add(out, ACT_PEER_SEND);
 
@@ -258,7 +268,8 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
     for (uint32_t g = 0; g < p->ngroups; g++) {
         uint32_t pt = p->group[g].layout.page_tokens;
 
-        node_refs(c, s->node, g, s->from / pt, run_add(out, g, s->from / pt, (s->to - s->from) / pt));
+        node_refs(c, s->node, g, s->from / pt,
+                  run_add(out, g, s->from / pt, (s->to - s->from) / pt));
     }
     s->state = SERVE_OPEN;
     c->pages_served += session_table_refs(p, s->to - s->from);
@@ -324,8 +335,8 @@ uint64_t serve_deadline(const struct core *c)
     return first;
 }
 
-enum tern_err core_serve_page(const struct core *c, struct id serve, uint32_t group, struct page_ref ref,
-                              uint32_t *ret_record)
+enum tern_err core_serve_page(const struct core *c, struct id serve, uint32_t group,
+                              struct page_ref ref, uint32_t *ret_record)
 {
     const struct serve *s = serve_find(c, serve);
     const struct page *pg;
@@ -333,8 +344,10 @@ enum tern_err core_serve_page(const struct core *c, struct id serve, uint32_t gr
     if (!s || s->state != SERVE_OPEN)
         return TERN_GONE;
     pg = page_find(c, pool_at(c, s->pool), group, ref);
-    /* Of the namespace that was asked for, and with its checksum known: a peer cannot reach beside its transfer. */
-    if (!pg || pg->state != PAGE_COMMITTED || node_at(c, pg->owner)->space != node_at(c, s->node)->space ||
+    /* Of the namespace that was asked for, and with its checksum known: a peer cannot reach beside
+     * its transfer. */
+    if (!pg || pg->state != PAGE_COMMITTED ||
+        node_at(c, pg->owner)->space != node_at(c, s->node)->space ||
         node_at(c, pg->owner)->seal != SEAL_DONE)
         return TERN_GONE;
     *ret_record = page_record(c, pg);

@@ -1,16 +1,18 @@
-/* The operations of a Step on one session (E6): extend, rewind, finish, abort, close; commit is in commits.c. Each is
- * all or nothing. */
+/* The operations of a Step on one session (E6): extend, rewind, finish, abort, close; commit is in
+ * commits.c. Each is all or nothing. */
 #include "core/machine.h"
 
-static enum tern_err extend_check(const struct core *c, const struct actions *out, const struct session *s,
-                                  const struct step_op *op, uint32_t a, uint32_t w, uint32_t pages)
+static enum tern_err extend_check(const struct core *c, const struct actions *out,
+                                  const struct session *s, const struct step_op *op, uint32_t a,
+                                  uint32_t w, uint32_t pages)
 {
     const struct pool *p = session_pool(c, s);
 
     if (op->tokens.n > 0 && op->tokens.base != s->tokens.end)
         return TERN_CONFLICT;
-    if (a < s->a || w < s->c || w > a || a > SESSION_TOKENS_MAX || op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end ||
-        w > s->tokens.end + op->tokens.n || op->tokens.nkeys > EXTRA_KEYS_MAX || !keys_in_order(&op->tokens) ||
+    if (a < s->a || w < s->c || w > a || a > SESSION_TOKENS_MAX ||
+        op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end || w > s->tokens.end + op->tokens.n ||
+        op->tokens.nkeys > EXTRA_KEYS_MAX || !keys_in_order(&op->tokens) ||
         session_table_refs(p, a) > REPLY_REFS_MAX)
         return TERN_INVALID;
     if (tokens_blocks_needed(&s->tokens, p->align, op->tokens.n) > c->free_blocks.n ||
@@ -19,7 +21,8 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
     return TERN_OK;
 }
 
-static void extend_take(struct core *c, struct actions *out, struct session *s, const uint32_t *need)
+static void extend_take(struct core *c, struct actions *out, struct session *s,
+                        const uint32_t *need)
 {
     struct pool *p = session_pool(c, s);
 
@@ -37,8 +40,8 @@ static void extend_take(struct core *c, struct actions *out, struct session *s, 
     }
 }
 
-static enum tern_err op_extend(struct core *c, struct actions *out, struct engine *e, struct session *s,
-                               const struct step_op *op, struct op_result *ret)
+static enum tern_err op_extend(struct core *c, struct actions *out, struct engine *e,
+                               struct session *s, const struct step_op *op, struct op_result *ret)
 {
     struct pool *p = session_pool(c, s);
     uint32_t a = op->length ? op->length : s->a, w = op->written ? op->written : s->c;
@@ -54,8 +57,8 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     if (total > 0)
         TRY(pages_make_room(c, e, p, need, &ret->shortage));
     extend_take(c, out, s, need);
-    check(tokens_append(c, &s->tokens, p->align, op->tokens.v, op->tokens.n, op->tokens.keys, op->tokens.nkeys) ==
-          TERN_OK);
+    check(tokens_append(c, &s->tokens, p->align, op->tokens.v, op->tokens.n, op->tokens.keys,
+                        op->tokens.nkeys) == TERN_OK);
     s->a = a;
     s->c = w;
     s->state = SESSION_TURN;
@@ -63,7 +66,8 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     return TERN_OK;
 }
 
-static enum tern_err op_rewind(struct core *c, struct engine *e, struct session *s, const struct step_op *op)
+static enum tern_err op_rewind(struct core *c, struct engine *e, struct session *s,
+                               const struct step_op *op)
 {
     struct page_list pages;
 
@@ -78,7 +82,8 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
     return TERN_OK;
 }
 
-static enum tern_err op_finish(struct core *c, struct engine *e, struct session *s, const struct step_op *op)
+static enum tern_err op_finish(struct core *c, struct engine *e, struct session *s,
+                               const struct step_op *op)
 {
     uint64_t target = (uint64_t)s->prompt + op->length;
     struct page_list pages;
@@ -91,15 +96,17 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     retire_release(c, e, op->step, &pages, NONE);
     if (target < s->tokens.end)
         tokens_truncate(c, &s->tokens, session_pool(c, s)->align, (uint32_t)target);
-    s->c = s->a < s->tokens.end ? s->a : s->tokens.end; /* S6: C = min(target, A), of tokens that are known */
-    s->good = s->prompt = s->tokens.end;                /* so a repeated Finish changes nothing */
+    s->c = s->a < s->tokens.end
+               ? s->a
+               : s->tokens.end;          /* S6: C = min(target, A), of tokens that are known */
+    s->good = s->prompt = s->tokens.end; /* so a repeated Finish changes nothing */
     s->state = SESSION_IDLE;
     session_use(c, s);
     return TERN_OK;
 }
 
-/* S7 keeps the last good token list: what of it is in the tree is copied before the pin goes. Where the token store has
- * no room, the list is given up, and the `tokens` of the answer says so. */
+/* S7 keeps the last good token list: what of it is in the tree is copied before the pin goes. Where
+ * the token store has no room, the list is given up, and the `tokens` of the answer says so. */
 static void keep_good_tokens(struct core *c, struct session *s)
 {
     const uint32_t align = session_pool(c, s)->align, in_tree = s->good < s->t ? s->good : s->t;
@@ -108,7 +115,8 @@ static void keep_good_tokens(struct core *c, struct session *s)
     tokens_truncate(c, &s->tokens, align, s->good > s->tokens.first ? s->good : s->tokens.first);
     for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
         keys += tokens_count_keys(c, node_at(c, at)->keys);
-    if (div_up(in_tree, align) * tokens_blocks_per_chunk(align) > c->free_blocks.n || keys > c->free_keys.n) {
+    if (div_up(in_tree, align) * tokens_blocks_per_chunk(align) > c->free_blocks.n ||
+        keys > c->free_keys.n) {
         tokens_truncate(c, &s->tokens, align, s->tokens.first);
         tokens_init(&s->tokens, 0);
         s->good = 0;
@@ -121,11 +129,13 @@ static void keep_good_tokens(struct core *c, struct session *s)
         uint32_t start = n->depth - align;
 
         if (start < in_tree)
-            tokens_prepend(c, &s->tokens, n, align, in_tree - start < align ? in_tree - start : align);
+            tokens_prepend(c, &s->tokens, n, align,
+                           in_tree - start < align ? in_tree - start : align);
     }
 }
 
-static enum tern_err op_abort(struct core *c, struct engine *e, struct session *s, const struct step_op *op)
+static enum tern_err op_abort(struct core *c, struct engine *e, struct session *s,
+                              const struct step_op *op)
 {
     struct page_list pages;
     uint32_t node = s->node;
@@ -149,7 +159,8 @@ static enum tern_err op_abort(struct core *c, struct engine *e, struct session *
     return TERN_OK;
 }
 
-static enum tern_err op_close(struct core *c, struct engine *e, struct session *s, const struct step_op *op)
+static enum tern_err op_close(struct core *c, struct engine *e, struct session *s,
+                              const struct step_op *op)
 {
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
@@ -173,7 +184,8 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
     return TERN_UNSUPPORTED;
 }
 
-void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op, struct op_result *ret)
+void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,
+                struct op_result *ret)
 {
     struct session *s;
     const char *text;

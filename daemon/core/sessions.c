@@ -1,5 +1,5 @@
-/* Sessions: tokens, lengths and the pages that a session owns (S1-S9, T2-T5). The borrowed part of a session's table
- * is the path to its pinned node and is never stored twice. */
+/* Sessions: tokens, lengths and the pages that a session owns (S1-S9, T2-T5). The borrowed part of
+ * a session's table is the path to its pinned node and is never stored twice. */
 #include "core/machine.h"
 
 #include <string.h>
@@ -46,7 +46,8 @@ struct token_view session_view(const struct core *c, const struct session *s, ui
 static enum tern_err tokens_check(const struct req_tokens *t, const char **ret_text)
 {
     *ret_text = "a session has at most 4,194,304 tokens, a request at most 1,024 extra keys";
-    if (t->n > SESSION_TOKENS_MAX || t->base > SESSION_TOKENS_MAX - t->n || t->nkeys > EXTRA_KEYS_MAX)
+    if (t->n > SESSION_TOKENS_MAX || t->base > SESSION_TOKENS_MAX - t->n ||
+        t->nkeys > EXTRA_KEYS_MAX)
         return TERN_INVALID;
     *ret_text = "extra keys have ascending positions among the request's own tokens";
     return keys_in_order(t) ? TERN_OK : TERN_INVALID;
@@ -55,8 +56,8 @@ static enum tern_err tokens_check(const struct req_tokens *t, const char **ret_t
 /* --- open, peek --- */
 
 /* A pool that this engine has opened or mapped. */
-static enum tern_err pool_for(const struct core *c, const struct engine *e, struct id id, struct pool **ret,
-                              const char **ret_text)
+static enum tern_err pool_for(const struct core *c, const struct engine *e, struct id id,
+                              struct pool **ret, const char **ret_text)
 {
     struct pool *p = pool_find(c, id);
 
@@ -110,7 +111,8 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     ret->text = "all session slots are in use: close some, or raise limits.sessions";
     if (c->free_sessions.n == 0)
         return;
-    ret->text = "no namespace or node record is left: close sessions, or raise limits.namespaces or limits.nodes";
+    ret->text = "no namespace or node record is left: close sessions, or raise limits.namespaces "
+                "or limits.nodes";
     root = space_root(c, pool_slot(c, p), req->session_open.ns, true);
     if (root == NONE)
         return;
@@ -130,7 +132,8 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     tokens_init(&s->tokens, 0);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         list_init(&s->owned[g]);
-    node_pin(c, root, REF_DEVICE); /* an empty table pins its root, which pins nothing but the namespace */
+    node_pin(c, root,
+             REF_DEVICE); /* an empty table pins its root, which pins nothing but the namespace */
     session_link(c, e, s);
     ret->err = TERN_OK;
     ret->text = "";
@@ -164,7 +167,8 @@ void session_peek(struct core *c, const struct request *req, struct reply *ret)
 
 /* --- giving back --- */
 
-/* S4, the only place: gives back the pages of [ceil_page(p), A) to `list`, then A = p and C = min(C, p). */
+/* S4, the only place: gives back the pages of [ceil_page(p), A) to `list`, then A = p and C =
+ * min(C, p). */
 void session_free_tail(struct core *c, struct session *s, uint32_t p, struct page_list *list)
 {
     const struct pool *pool = session_pool(c, s);
@@ -246,8 +250,8 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
     }
 }
 
-static enum tern_err match_import(struct core *c, struct actions *out, struct session *s, const struct req_tokens *t,
-                                  struct reply *ret)
+static enum tern_err match_import(struct core *c, struct actions *out, struct session *s,
+                                  const struct req_tokens *t, struct reply *ret)
 {
     const struct pool *p = session_pool(c, s);
     uint32_t root = space_at(c, s->space)->root, node, depth, keep, blocks, keys, i = 0;
@@ -263,7 +267,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     if (depth > t->base)
         tokens_init(&fresh, depth);
     blocks = tokens_blocks_needed(&fresh, p->align, t->n - keep);
-    ret->text = "the token store is full: close sessions, or raise limits.token_blocks or limits.extra_keys";
+    ret->text = "the token store is full: close sessions, or raise limits.token_blocks or "
+                "limits.extra_keys";
     if (blocks > c->free_blocks.n || t->nkeys > c->free_keys.n)
         return TERN_BUSY;
     if (depth > t->base) {
@@ -279,7 +284,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     }
     while (i < t->nkeys && t->keys[i].position < depth)
         i++;
-    check(tokens_append(c, &s->tokens, p->align, t->v + keep, t->n - keep, t->keys + i, t->nkeys - i) == TERN_OK);
+    check(tokens_append(c, &s->tokens, p->align, t->v + keep, t->n - keep, t->keys + i,
+                        t->nkeys - i) == TERN_OK);
     node_pin(c, node, REF_DEVICE);
     node_unpin(c, s->node, REF_DEVICE);
     s->node = node;
@@ -294,7 +300,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
 }
 
 /* Do the request's tokens from `base` on agree with the committed ones? (base < T) */
-static bool agrees_with_path(const struct core *c, const struct session *s, const struct req_tokens *t)
+static bool agrees_with_path(const struct core *c, const struct session *s,
+                             const struct req_tokens *t)
 {
     const uint32_t align = session_pool(c, s)->align;
     uint32_t key = t->nkeys, from = t->base;
@@ -303,11 +310,13 @@ static bool agrees_with_path(const struct core *c, const struct session *s, cons
         key--;
     for (uint32_t at = s->node; node_at(c, at)->depth > from; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
-        uint32_t start = n->depth - align, block = n->tokens, skip = start < from ? from - start : 0;
+        uint32_t start = n->depth - align, block = n->tokens,
+                 skip = start < from ? from - start : 0;
         uint32_t nkeys = 0;
 
         for (uint32_t off = 0; off < align; off += TOKEN_BLOCK, block = *block_next(c, block)) {
-            uint32_t lo = off > skip ? off : skip, hi = off + TOKEN_BLOCK < align ? off + TOKEN_BLOCK : align;
+            uint32_t lo = off > skip ? off : skip,
+                     hi = off + TOKEN_BLOCK < align ? off + TOKEN_BLOCK : align;
 
             if (lo < hi && memcmp(block_at(c, block)->v + (lo - off), t->v + (start + lo - from),
                                   (hi - lo) * sizeof(uint32_t)) != 0)
@@ -323,7 +332,8 @@ static bool agrees_with_path(const struct core *c, const struct session *s, cons
 
             if (r->position < from)
                 continue;
-            if (r->position != t->keys[i].position || r->hi != t->keys[i].hi || r->lo != t->keys[i].lo)
+            if (r->position != t->keys[i].position || r->hi != t->keys[i].hi ||
+                r->lo != t->keys[i].lo)
                 return false;
             i++;
         }
@@ -331,8 +341,8 @@ static bool agrees_with_path(const struct core *c, const struct session *s, cons
     return key == 0;
 }
 
-static enum tern_err match_resume(struct core *c, struct actions *out, struct session *s, const struct req_match *m,
-                                  struct reply *ret)
+static enum tern_err match_resume(struct core *c, struct actions *out, struct session *s,
+                                  const struct req_match *m, struct reply *ret)
 {
     const struct pool *p = session_pool(c, s);
     struct engine *e = engine_at(c, s->engine);
@@ -341,7 +351,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     struct token_buf kept;
     uint32_t common, length;
 
-    ret->text = "a session is append-only: the request has fewer tokens in common than are committed (S3)";
+    ret->text =
+        "a session is append-only: the request has fewer tokens in common than are committed (S3)";
     if (t.base + t.n < s->t || (t.base < s->t && !agrees_with_path(c, s, &t)))
         return TERN_INVALID;
     if (t.base < s->t) { /* what is committed was compared: go on from there */
@@ -362,10 +373,12 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     ret->text = "no retire record is left: wait until a step has passed, or raise limits.retires";
     if (!retire_ready(c, e, m->step))
         return TERN_BUSY;
-    ret->text = "the token store is full: close sessions, or raise limits.token_blocks or limits.extra_keys";
+    ret->text = "the token store is full: close sessions, or raise limits.token_blocks or "
+                "limits.extra_keys";
     kept = s->tokens;
     kept.end = common;
-    if (tokens_blocks_needed(&kept, p->align, t.base + t.n - common) > c->free_blocks.n || t.nkeys > c->free_keys.n)
+    if (tokens_blocks_needed(&kept, p->align, t.base + t.n - common) > c->free_blocks.n ||
+        t.nkeys > c->free_keys.n)
         return TERN_BUSY;
     session_free_tail(c, s, length, &pages);
     retire_release(c, e, m->step, &pages, NONE);
@@ -374,8 +387,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         t.keys++;
         t.nkeys--;
     }
-    check(tokens_append(c, &s->tokens, p->align, t.v + (common - t.base), t.n - (common - t.base), t.keys, t.nkeys) ==
-          TERN_OK);
+    check(tokens_append(c, &s->tokens, p->align, t.v + (common - t.base), t.n - (common - t.base),
+                        t.keys, t.nkeys) == TERN_OK);
     s->prompt = s->tokens.end;
     s->state = SESSION_TURN;
     session_use(c, s);
@@ -386,8 +399,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
 }
 
 /* The session a connection names; its engine must be the connection's. */
-enum tern_err session_for(const struct core *c, const struct engine *e, struct id id, struct session **ret,
-                          const char **ret_text)
+enum tern_err session_for(const struct core *c, const struct engine *e, struct id id,
+                          struct session **ret, const char **ret_text)
 {
     struct session *s = session_find(c, id);
 
@@ -399,7 +412,8 @@ enum tern_err session_for(const struct core *c, const struct engine *e, struct i
     return TERN_OK;
 }
 
-void session_match(struct core *c, struct actions *out, const struct request *req, struct reply *ret)
+void session_match(struct core *c, struct actions *out, const struct request *req,
+                   struct reply *ret)
 {
     const struct req_match *m = &req->match;
     struct engine *e;
@@ -425,7 +439,8 @@ void session_match(struct core *c, struct actions *out, const struct request *re
     if (session_table_refs(session_pool(c, s), m->tokens.base + m->tokens.n) > REPLY_REFS_MAX)
         return;
     /* T3: import only into an empty table, before anything is allocated. */
-    ret->err = s->a == 0 && s->owned[0].n == 0 ? match_import(c, out, s, &m->tokens, ret) : match_resume(c, out, s, m, ret);
+    ret->err = s->a == 0 && s->owned[0].n == 0 ? match_import(c, out, s, &m->tokens, ret)
+                                               : match_resume(c, out, s, m, ret);
     ret->match.lengths = session_lengths(s);
     ret->match.tokens = s->tokens.end;
 }

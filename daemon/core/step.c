@@ -1,8 +1,10 @@
-/* core_step: one event in, actions out. Each event goes to the machine that owns it; then whatever waits for room in
- * the actions is taken on, and core_deadline says "now" while something is left. */
+/* core_step: one event in, actions out. Each event goes to the machine that owns it; then whatever
+ * waits for room in the actions is taken on, and core_deadline says "now" while something is left.
+ */
 #include "core/machine.h"
 
-static void step_request(struct core *c, struct actions *out, const struct request *req, struct reply *ret)
+static void step_request(struct core *c, struct actions *out, const struct request *req,
+                         struct reply *ret)
 {
     struct engine *e;
 
@@ -62,7 +64,8 @@ static void drain_request(struct core *c, const struct request *req, struct repl
     ret->drain.sessions = c->limits.sessions - c->free_sessions.n;
 }
 
-static void dispatch(struct core *c, struct actions *out, const struct request *req, struct reply *ret, bool *ret_later)
+static void dispatch(struct core *c, struct actions *out, const struct request *req,
+                     struct reply *ret, bool *ret_later)
 {
     switch (req->op) {
     case OP_ENGINE_JOIN: engine_join(c, req, ret); return;
@@ -105,7 +108,8 @@ static void request(struct core *c, struct actions *out, const struct request *r
         c->errors[r->err]++;
         return;
     }
-    /* The answer comes when the transfer ends. The reply was the first action: what came after takes its place. */
+    /* The answer comes when the transfer ends. The reply was the first action: what came after
+     * takes its place. */
     out->n--;
     for (uint32_t i = 0; i < out->n; i++)
         out->v[i] = out->v[i + 1];
@@ -115,7 +119,8 @@ static void conn_opened(struct core *c, const struct event *ev)
 {
     struct conn *cn;
 
-    if (ev->conn.conn >= c->limits.conns || (!ev->conn.admin && ev->conn.tenant >= c->limits.tenants))
+    if (ev->conn.conn >= c->limits.conns ||
+        (!ev->conn.admin && ev->conn.tenant >= c->limits.tenants))
         return;
     cn = conn_at(c, ev->conn.conn);
     cn->open = 1;
@@ -178,7 +183,9 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     case EV_CONN_OPENED: conn_opened(c, ev); return;
     case EV_CONN_CLOSED: conn_closed(c, ev->conn.conn); return;
     case EV_PROC_GONE: engine_proc_gone(c, out, ev->proc.proc); return;
-    case EV_STEP_DONE: engine_step_done(c, ev->step_done.engine, ev->step_done.rank, ev->step_done.step); return;
+    case EV_STEP_DONE:
+        engine_step_done(c, ev->step_done.engine, ev->step_done.rank, ev->step_done.step);
+        return;
     case EV_REQUEST: request(c, out, &ev->request); return;
     case EV_SEALED: seal_done(c, ev->sealed.job); return;
     case EV_ZEROED: pool_zeroed(c, ev->zeroed.pool); return;

@@ -1,5 +1,5 @@
-/* The token store. See tokens.h. A chunk of L tokens is a chain of blocks, the last one partly filled when L
- * is no multiple of TOKEN_BLOCK; a session's buffer is a chain of such chunks. */
+/* The token store. See tokens.h. A chunk of L tokens is a chain of blocks, the last one partly
+ * filled when L is no multiple of TOKEN_BLOCK; a session's buffer is a chain of such chunks. */
 #include "core/tokens.h"
 
 #include <string.h>
@@ -96,8 +96,8 @@ static void key_append(struct core *c, struct token_buf *b, const struct extra_k
     b->keys_tail = i;
 }
 
-enum tern_err tokens_append(struct core *c, struct token_buf *b, uint32_t align, const uint32_t *v, uint32_t n,
-                            const struct extra_key *keys, uint32_t nkeys)
+enum tern_err tokens_append(struct core *c, struct token_buf *b, uint32_t align, const uint32_t *v,
+                            uint32_t n, const struct extra_key *keys, uint32_t nkeys)
 {
     if (tokens_blocks_needed(b, align, n) > c->free_blocks.n || nkeys > c->free_keys.n)
         return TERN_BUSY;
@@ -154,7 +154,8 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t align, uint32
     b->end = end;
 }
 
-void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t align, uint32_t *ret_blocks, uint32_t *ret_keys)
+void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t align, uint32_t *ret_blocks,
+                       uint32_t *ret_keys)
 {
     uint32_t last = b->head, key = b->keys, last_key = NONE;
 
@@ -188,15 +189,16 @@ uint32_t tokens_count_keys(const struct core *c, uint32_t head)
     return n;
 }
 
-void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t align, uint32_t take)
+void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t align,
+                    uint32_t take)
 {
     uint32_t start = n->depth - align, from = n->tokens;
     struct token_buf front;
 
     tokens_init(&front, start);
     for (uint32_t off = 0; off < take; off += TOKEN_BLOCK, from = *block_next(c, from))
-        check(tokens_append(c, &front, align, block_at(c, from)->v, min_u32(TOKEN_BLOCK, take - off), NULL, 0) ==
-              TERN_OK);
+        check(tokens_append(c, &front, align, block_at(c, from)->v,
+                            min_u32(TOKEN_BLOCK, take - off), NULL, 0) == TERN_OK);
     for (uint32_t k = n->keys; k != NONE; k = key_at(c, k)->next) {
         const struct key_record *r = key_at(c, k);
         const struct extra_key key = {.position = r->position, .hi = r->hi, .lo = r->lo};
@@ -219,10 +221,10 @@ void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, u
     *b = front;
 }
 
-/* The block of a buffer that holds offset `off`, from a cursor that only goes forward: reading a buffer in order is
- * linear in what is read. */
-static const uint32_t *buf_at(const struct core *c, const struct token_buf *b, uint32_t align, uint32_t off,
-                              uint32_t *cursor_block, uint32_t *cursor_at)
+/* The block of a buffer that holds offset `off`, from a cursor that only goes forward: reading a
+ * buffer in order is linear in what is read. */
+static const uint32_t *buf_at(const struct core *c, const struct token_buf *b, uint32_t align,
+                              uint32_t off, uint32_t *cursor_block, uint32_t *cursor_at)
 {
     uint32_t at = off / align * tokens_blocks_per_chunk(align) + off % align / TOKEN_BLOCK;
 
@@ -235,14 +237,16 @@ static const uint32_t *buf_at(const struct core *c, const struct token_buf *b, u
     return block_at(c, *cursor_block)->v + off % align % TOKEN_BLOCK;
 }
 
-const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t n, uint32_t scratch[TOKEN_BLOCK])
+const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t n,
+                           uint32_t scratch[TOKEN_BLOCK])
 {
     uint32_t have;
 
     if (pos >= w->base)
         return w->v + (pos - w->base);
     have = min_u32(n, w->base - pos);
-    memcpy(scratch, buf_at(w->c, w->buf, w->align, pos - w->buf->first, &w->cursor_block, &w->cursor_at),
+    memcpy(scratch,
+           buf_at(w->c, w->buf, w->align, pos - w->buf->first, &w->cursor_block, &w->cursor_at),
            have * sizeof *scratch);
     if (have < n)
         memcpy(scratch + have, w->v, (n - have) * sizeof *scratch);
@@ -317,7 +321,8 @@ bool view_equals_chunk(struct token_view *w, uint32_t start, const struct node *
 {
     /* The usual case, one block and all of it in the request, is worth a line of its own. */
     if (w->align == TOKEN_BLOCK && start >= w->base && !BUG(CORE_BUG_SPLIT_OFF_L)) {
-        if (memcmp(block_at(w->c, n->tokens)->v, w->v + (start - w->base), sizeof(struct token_block)) != 0)
+        if (memcmp(block_at(w->c, n->tokens)->v, w->v + (start - w->base),
+                   sizeof(struct token_block)) != 0)
             return false;
     } else if (!chunk_tokens_equal(w, start, n)) {
         return false;
@@ -354,7 +359,8 @@ static uint32_t first_key_difference(const struct core *c, const struct token_bu
         at = key_at(c, at)->next;
     for (;;) {
         const struct key_record *r = at == NONE ? NULL : key_at(c, at);
-        uint32_t mine = r ? r->position : UINT32_MAX, theirs = i < req->nkeys ? req->keys[i].position : UINT32_MAX;
+        uint32_t mine = r ? r->position : UINT32_MAX,
+                 theirs = i < req->nkeys ? req->keys[i].position : UINT32_MAX;
         uint32_t first = min_u32(mine, theirs);
 
         if (first >= limit)
@@ -366,8 +372,8 @@ static uint32_t first_key_difference(const struct core *c, const struct token_bu
     }
 }
 
-uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t align, uint32_t pos,
-                       const struct req_tokens *req)
+uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t align,
+                       uint32_t pos, const struct req_tokens *req)
 {
     uint32_t n = min_u32(req->n, b->end - pos), same = 0, cursor = b->head, cursor_at = 0;
 

@@ -1,5 +1,5 @@
-/* The table of page states is written once, in core/page_states.h: ARCHITECTURE.md must show exactly that, every state must
- * be reachable from FREE, and every one must lead back to it. */
+/* The table of page states is written once, in core/page_states.h: ARCHITECTURE.md must show
+ * exactly that, every state must be reachable from FREE, and every one must lead back to it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
