@@ -51,18 +51,22 @@ const struct command commands[] = {
      run_peers},
     {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n", NULL,
      false, run_transfers},
-    {"tree", "",
-     "The prefix tree: depth, pages, who holds it, age. Nodes in a row without a branch, held by "
-     "equally many, are one "
-     "line",
-     "  ternctl tree\n  ternctl tree --pool 0\n", tree_options, false, run_tree},
-    {"evict", "", "Gives back prefixes that nobody holds, least recently used first",
-     "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n", evict_options, false, run_evict},
+    {"tree", "", "The prefix tree: depth, pages, who holds it, age",
+     "  ternctl tree\n  ternctl tree --pool 0\n\nNodes in a row without a branch, held by equally "
+     "many, are one line "
+     "with the depths from..to.\n",
+     tree_options, false, run_tree},
+    {"evict", "", "Gives back prefixes that nobody holds",
+     "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n\nLeast recently used ones go "
+     "first.\n",
+     evict_options, false, run_evict},
     {"drain", "", "Takes no new sessions; lets the rest end",
      "  ternctl drain && ternctl sessions\n", NULL, false, run_drain},
-    {"tape", "FILE",
-     "Has the daemon write its last events to FILE; tern-sim --tape FILE plays them back",
-     "  ternctl tape /tmp/tern.tape\n", tape_options, true, run_tape},
+    {"tape", "FILE", "Writes the daemon's last events to FILE",
+     "  ternctl tape /tmp/tern.tape && tern-sim --tape /tmp/tern.tape\n\nIt is the daemon that "
+     "writes: FILE must be "
+     "where it may.\n",
+     tape_options, true, run_tape},
     {"ping", "", "How long the daemon takes to answer",
      "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, false, run_ping},
 };
@@ -197,7 +201,10 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
         top->at = state->next - 1;
         state->next = state->argc; /* the rest is the command's own */
         return 0;
-    case ARGP_KEY_NO_ARGS: argp_state_help(state, stderr, ARGP_HELP_STD_ERR); return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_state_help(state, stderr, ARGP_HELP_STD_HELP & ~ARGP_HELP_EXIT_OK);
+        exit(CTL_USAGE);
+        return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# ternctl against a real daemon: every command, its table and its JSON, what it says when something is wrong.
+source "$(dirname "$0")/with_ternd.sh"
+
+CTL=$TERN_BIN/ternctl
+command -v python3 >/dev/null || {
+    echo "skipped: python3 is needed to check the JSON"
+    exit 77
+}
+
+# json TEXT EXPRESSION: the text is exactly one JSON object j, and the Python expression holds
+json() {
+    python3 -c '
+import json, sys
+j = json.loads(sys.argv[1])
+assert isinstance(j, dict), "no object"
+value = eval(sys.argv[2])
+assert value, sys.argv[2]
+' "$1" "$2" || fail "JSON: $2 in $1"
+}
+
+# wrong STATUS PATTERN COMMAND...: it ends so, says so on standard error, and prints nothing on standard output
+wrong() {
+    local status=$1 pattern=$2 rc=0
+    shift 2
+    "$@" >"$DIR/stdout" 2>"$DIR/stderr" || rc=$?
+    [[ $rc == "$status" ]] || fail "$*: exit status $rc, not $status"
+    grep -qi -- "$pattern" "$DIR/stderr" || fail "$*: no '$pattern' in: $(cat "$DIR/stderr")"
+    [[ ! -s $DIR/stdout ]] || fail "$*: standard output is not empty"
+}
+
+ternd_start "peers:
+  - name: other
+    address: 127.0.0.1:1
+    tenants: [t0]
+insecure_peers: true" 16M 1
+
+# An engine that has something to show: it is held open by a fifo while ternctl looks.
+cat >"$DIR/holder.c" <<'C'
+#include <stdio.h>
+#include <tern.h>
+#define N 1024
+int main(int argc, char **argv)
+{
+    struct tern_group kv = {.name = "kv", .page_tokens = 64, .page_bytes = 4096};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 4u << 20};
+    struct tern_namespace ns = {.model = "m"};
+    struct tern *t;
+    struct tern_pool *p;
+    uint64_t pool;
+    if (argc < 2 || tern_connect(argv[1], 0, &t) || tern_join(t, "holder", TERN_BOTH, 0, 1, 0) ||
+        tern_pool_open(t, &layout, 0, &pool, 0) || tern_pool_map(t, pool, 0, &p))
+        return 1;
+    for (uint32_t k = 0; k < 3; k++) { /* 512 tokens in common, then each its own */
+        uint32_t tokens[N];
+        struct tern_tokens list = {.v = tokens, .n = N};
+        struct tern_op ops[2];
+        struct tern_result r[2];
+        tern_session s;
+        uint32_t done;
+        for (uint32_t i = 0; i < N; i++)
+            tokens[i] = i < 512 ? i : k * 10000 + i;
+        if (tern_session_open(t, pool, &ns, 0, &s) || tern_match(t, s, &list, 0, 0, r))
+            return 2;
+        ops[0] = (struct tern_op){.kind = TERN_EXTEND, .session = s, .length = N, .written = N};
+        ops[1] = (struct tern_op){.kind = TERN_COMMIT, .session = s, .step = k + 1, .length = N};
+        if (tern_done_step(p, k + 1) || tern_step(t, ops, 2, 0, r, &done) || r[0].err || r[1].err)
+            return 3;
+        if (k == 2 && tern_do(t, &(struct tern_op){.kind = TERN_CLOSE, .session = s, .step = k + 1}, 0, r))
+            return 4;
+    }
+    puts("ready");
+    fflush(stdout);
+    getchar();
+    tern_destroy(t);
+    return 0;
+}
+C
+$CC "${USER_FLAGS[@]}" -I"$TERN_SOURCE/client/include" -I"$TERN_SOURCE/daemon/base" "$DIR/holder.c" \
+    -L"$TERN_BUILD/client" -Wl,-rpath,"$TERN_BUILD/client" -ltern -o "$DIR/holder" || fail "holder.c"
+mkfifo "$DIR/hold"
+"$DIR/holder" "$SOCKET" <"$DIR/hold" >"$DIR/holder.out" &
+HOLDER=$!
+exec 9>"$DIR/hold"
+for _ in $(seq 100); do
+    grep -q ready "$DIR/holder.out" && break
+    sleep 0.05
+done
+grep -q ready "$DIR/holder.out" || fail "the engine did not start"
+
+# ---- status: the keys that are promised, and the counts add up
+S=$("$CTL" status --json)
+for key in incarnation uptime_s pools sessions prefix_nodes peers transfers_active errors; do
+    json "$S" "'$key' in j"
+done
+json "$S" "len(j['pools']) == 1 and all(sum(g[k] for k in ('free', 'leased', 'session', 'snapshot', 'reclaimable',
+ 'transfer', 'ticket', 'retiring', 'zeroing', 'quarantine')) == g['total'] and g['total'] > 0 for g in j['pools'])"
+json "$S" "j['sessions'] == 2 and j['peers'] == 1 and j['engines'] == 1"
+json "$S" "j['pools'][0]['snapshot'] == 8 + 3 * 8" # the shared 512 tokens once, 3 tails, 64 tokens a page
+json "$S" "set(j['errors']) >= {'INVALID', 'GONE', 'POOL_EXHAUSTED', 'BUSY', 'QUOTA', 'INTERNAL'}"
+T=$("$CTL" status)
+grep -q "kv" <<<"$T" || fail "status names no group: $T"
+grep -q "in the clear" <<<"$T" || fail "status does not warn: $T"
+
+# ---- lists
+json "$("$CTL" pools --json)" "len(j['pools']) == 1 and j['pools'][0]['groups'][0]['group'] == 'kv'"
+json "$("$CTL" sessions --json)" "len(j['sessions']) == 2 and all(s['committed'] == 1024 for s in j['sessions'])"
+json "$("$CTL" engines --json)" "j['engines'][0]['name'] == 'holder' and j['engines'][0]['done_step'] == [3]"
+json "$("$CTL" peers --json)" "j['peers'][0]['peer'] == 'other' and j['peers'][0]['state'] != 'up'"
+json "$("$CTL" transfers --json)" "j['transfers'] == []"
+json "$("$CTL" ping --count 3 --json)" "j['count'] == 3 and 0 < j['us_min'] <= j['us_mean'] <= j['us_max']"
+json "$("$CTL" tree --json)" "sum(n['pages'] for n in j['tree']) == 32"
+for command in pools sessions engines peers; do
+    [[ $("$CTL" $command | wc -l) -ge 2 ]] || fail "$command shows no table"
+done
+grep -q "no transfer" <<<"$("$CTL" transfers)" || fail "an empty list says so"
+
+# ---- tree: the shared part is one line, then a line for each of the three; only two are held
+TREE=$("$CTL" tree)
+echo "$TREE"
+[[ $(grep -c '0\.\.512 ' <<<"$TREE") == 1 ]] || fail "the shared prefix is not one line"
+[[ $(grep -c '512\.\.1024 ' <<<"$TREE") == 3 ]] || fail "not three branches"
+POOL=$("$CTL" pools --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pools"][0]["pool"])')
+[[ $("$CTL" tree --pool "$POOL") == *0..512* && $("$CTL" tree --pool 0) == *0..512* ]] || fail "tree --pool"
+
+# ---- no colour where nobody looks, colour on a terminal, none with NO_COLOR
+! grep -q $'\033' <<<"$T" || fail "colour in a pipe"
+if command -v script >/dev/null; then
+    script -qec "$CTL status" /dev/null </dev/null | grep -q $'\033' || fail "no colour on a terminal"
+    ! NO_COLOR=1 script -qec "$CTL status" /dev/null </dev/null | grep -q $'\033' || fail "NO_COLOR is ignored"
+fi
+
+# ---- evict: what nobody holds goes, what sessions hold stays
+json "$("$CTL" evict --pool "$POOL" --nodes 1 --json)" "j['nodes'] >= 1 and j['pages'] >= 1"
+json "$("$CTL" evict --json)" "j['pages'] >= 0"
+json "$("$CTL" status --json)" "j['pools'][0]['snapshot'] == 8 + 2 * 8"
+grep -q "evicted 0 nodes" <<<"$("$CTL" evict)" || fail "evict does not say that nothing was left"
+
+# ---- tape
+json "$("$CTL" tape "$DIR/a.tape" --json)" "j['recorded'] > 0"
+(cd "$DIR" && "$CTL" tape b.tape) | grep -q "$DIR/b.tape" || fail "a relative path"
+[[ -s $DIR/a.tape && -s $DIR/b.tape ]] || fail "no tape was written"
+wrong 1 "path" "$CTL" tape /nowhere/at/all.tape
+
+# ---- what is wrong is told, with what to do
+wrong 3 "is ternd running" "$CTL" --socket "$DIR/nobody.sock" status
+wrong 1 "tenant's socket" "$CTL" --socket "$SOCKET" status
+wrong 2 "no command" "$CTL" frobnicate
+wrong 2 "number" "$CTL" evict --nodes many
+wrong 2 "missing" "$CTL" tape
+wrong 2 "too many" "$CTL" status now
+wrong 1 "ternctl pools" "$CTL" evict --pool 77
+for command in status pools sessions engines peers transfers tree evict drain tape ping; do
+    HELP=$("$CTL" $command --help)
+    [[ $HELP == *"ternctl $command"* && $HELP == *Examples:* && $HELP == *--json* ]] || fail "$command --help"
+    grep -q "^  $command " <<<"$("$CTL" --help)" || fail "--help does not list $command"
+done
+
+# ---- drain, last: it is for good
+json "$("$CTL" drain --json)" "j['draining'] is True and j['sessions'] == 2"
+if kill -0 "$TERND_PID" 2>/dev/null; then
+    OUT=$("$CTL" status 2>&1) && { grep -q draining <<<"$OUT" || fail "status does not say that it drains"; }
+fi
+exec 9>&-
+wait "$HOLDER" || true
+echo "ternctl: ok"

@@ -1,0 +1,64 @@
+# Sourced by the scripts of this folder: a real ternd in a folder of its own, ended with the script.
+#   ternd_start EXTRA-YAML MEMORY REGIONS    sets DIR, SOCKET (of tenant t0), ADMIN
+#   fail TEXT                                ends the script
+# TERN_BIN, TERN_BUILD and TERN_SOURCE come from ctest; by hand the defaults do.
+set -euo pipefail
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+TERN_SOURCE=${TERN_SOURCE:-$(cd "$HERE/../.." && pwd)}
+TERN_BUILD=${TERN_BUILD:-$TERN_SOURCE/build}
+TERN_BIN=${TERN_BIN:-$TERN_BUILD/bin}
+DIR=$(mktemp -d /tmp/tern-e2e-XXXXXX)
+TERND_PID=
+
+ternd_stop() {
+    [[ -n $TERND_PID ]] || return 0
+    kill "$TERND_PID" 2>/dev/null || true
+    wait "$TERND_PID" 2>/dev/null || true
+    TERND_PID=
+}
+
+cleanup() {
+    ternd_stop
+    rm -rf "$DIR"
+}
+trap cleanup EXIT
+
+fail() {
+    echo "FAILED: $*" >&2
+    [[ -f $DIR/log ]] && tail -n 20 "$DIR/log" >&2
+    exit 1
+}
+
+ternd_start() {
+    SOCKET=$DIR/t0.sock ADMIN=$DIR/admin.sock
+    export TERN_ADMIN_SOCKET=$ADMIN
+    cat >"$DIR/config.yaml" <<EOF
+node: e2e
+workers: 1
+huge_pages: false
+admin:
+  socket: $ADMIN
+tenants:
+  - name: t0
+    socket: $SOCKET
+    memory: $2
+    regions: $3
+$1
+EOF
+    "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
+    TERND_PID=$!
+    for _ in $(seq 300); do
+        grep -q event=ready "$DIR/log" && return 0
+        kill -0 "$TERND_PID" 2>/dev/null || fail "ternd did not start"
+        sleep 0.1
+    done
+    fail "ternd was not ready after 30 s"
+}
+
+# What a program of the user needs beside the public header; a build with sanitizers needs the same for its users.
+CC=${CC:-gcc}
+USER_FLAGS=()
+case $(grep -s '^TERN_SANITIZE:' "$TERN_BUILD/CMakeCache.txt" | cut -d= -f2) in
+address) USER_FLAGS+=(-fsanitize=address,undefined) ;;
+thread) USER_FLAGS+=(-fsanitize=thread) ;;
+esac
