@@ -124,7 +124,7 @@ void pull_conn_closed(struct core *c, uint32_t conn);
 void pull_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
 void pull_arrived(struct core *c, const struct event *ev);
 void pull_broken(struct core *c, struct id pull, enum tern_err err);
-void pull_quiet(struct core *c, struct id pull);
+void pull_proved_quiet(struct core *c, struct id pull);
 void pull_link_down(struct core *c, uint32_t link);
 bool pull_flush(struct core *c, struct actions *out);
 uint64_t pull_deadline(const struct core *c);
@@ -134,7 +134,7 @@ bool pull_issue(struct core *c, struct actions *out,
                 struct pull *p); /* pull_data.c. False: no room */
 
 void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
-void serve_quiet(struct core *c, struct id serve);
+void serve_proved_quiet(struct core *c, struct id serve);
 void serve_sealed(struct core *c, uint32_t node);
 void serve_link_down(struct core *c, uint32_t link);
 void serve_end_pool(struct core *c, uint32_t pool);

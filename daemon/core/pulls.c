@@ -399,7 +399,7 @@ static void pull_end(struct core *c, struct actions *out, struct pull *p,
     touch(c);
 }
 
-void pull_quiet(struct core *c, struct id id)
+void pull_proved_quiet(struct core *c, struct id id)
 {
     struct pull *p = pull_find(c, id);
 

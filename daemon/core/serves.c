@@ -224,7 +224,7 @@ void serve_end_pool(struct core *c, uint32_t pool)
             serve_end(c, serve_at(c, i), TERN_GONE);
 }
 
-void serve_quiet(struct core *c, struct id id)
+void serve_proved_quiet(struct core *c, struct id id)
 {
     struct serve *s = serve_find(c, id);
 

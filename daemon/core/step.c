@@ -194,8 +194,8 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     case EV_PEER_MSG: peer_event(c, out, ev); return;
     case EV_PULLED: pull_arrived(c, ev); return;
     case EV_PULL_BROKEN: pull_broken(c, ev->broken.pull, ev->broken.err); return;
-    case EV_PULL_QUIET: pull_quiet(c, ev->pull_quiet.pull); return;
-    case EV_SERVE_QUIET: serve_quiet(c, ev->serve_quiet.serve); return;
+    case EV_PULL_QUIET: pull_proved_quiet(c, ev->pull_quiet.pull); return;
+    case EV_SERVE_QUIET: serve_proved_quiet(c, ev->serve_quiet.serve); return;
     case EV_COUNT: return;
     }
 }
