@@ -1,0 +1,319 @@
+/* Pulls over TCP: what both sides share. Connections are slots taken and put back; a connection
+ * that ends is shut down at once and its slot is free only when neither of its operations is in
+ * flight, because until then the kernel may still read or write the pages that they name. Called by
+ * the shell's owner thread. */
+#include "seam/xfer_tcp.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+#define DESTROY_WAIT_NS                                                                            \
+    2000000000u /* for operations that were cancelled: they end at once or something is wrong */
+
+/* ------------------------------------------------------------------ connections */
+
+void conn_options(int fd)
+{
+    int one = 1;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+}
+
+int conn_socket(int family)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0)
+        conn_options(fd);
+    return fd;
+}
+
+void conn_progress(struct xfer_conn *conn)
+{
+    conn->progress_ns = io_now_ns();
+}
+
+struct xfer_conn *conn_take(struct xfer *xfer, bool outbound, int fd)
+{
+    if (!outbound && xfer->conns_in == xfer->conns_in_max)
+        return NULL;
+    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
+        struct xfer_conn *conn = &xfer->conn[i];
+
+        if (conn->state != CONN_FREE)
+            continue;
+        conn->state = CONN_OPEN;
+        conn->outbound = outbound;
+        conn->fd = fd;
+        conn->receiving = conn->sending = false;
+        conn->recv_pull = conn->send_serve = NONE;
+        conn_progress(conn);
+        xfer->stats.conns++;
+        xfer->conns_in += outbound ? 0 : 1;
+        return conn;
+    }
+    return NULL;
+}
+
+void conn_fail(struct xfer_conn *conn)
+{
+    if (conn->state == CONN_CLOSING || conn->state == CONN_FREE)
+        return;
+    conn->state = CONN_CLOSING;
+    shutdown(conn->fd, SHUT_RDWR);
+    if (conn->receiving)
+        io_cancel(conn->xfer->config.io, &conn->recv_op);
+    if (conn->sending)
+        io_cancel(conn->xfer->config.io, &conn->send_op);
+    if (conn->outbound)
+        out_lost(conn);
+    conn_reap(conn);
+}
+
+void conn_reap(struct xfer_conn *conn)
+{
+    struct xfer *xfer = conn->xfer;
+
+    if (conn->state != CONN_CLOSING || conn->receiving || conn->sending)
+        return;
+    check(conn->recv_pull == NONE && conn->send_serve == NONE);
+    close(conn->fd);
+    conn->fd = -1;
+    conn->state = CONN_FREE;
+    xfer->stats.conns--;
+    xfer->conns_in -= conn->outbound ? 0 : 1;
+    for (uint32_t i = 0; i < xfer->config.links; i++)
+        if (xfer->link[i].waiting_ns != 0)
+            link_pump(xfer, i); /* waited for a slot */
+}
+
+/* ------------------------------------------------------------------ listening */
+
+static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct xfer *xfer = (struct xfer *)((char *)op - offsetof(struct xfer, accept_op));
+
+    (void)buffer;
+    if (flags & IO_LAST)
+        xfer->accepting = false; /* out of descriptors, say: xfer_tick asks again */
+    if (res >= 0) {
+        struct xfer_conn *conn = conn_take(xfer, false, res);
+
+        if (conn) {
+            conn_options(res);
+            in_start(conn);
+        } else {
+            close(res);
+        }
+    }
+}
+
+static void accept_start(struct xfer *xfer)
+{
+    if (xfer->listen_fd < 0 || xfer->accepting)
+        return;
+    xfer->accepting = true;
+    xfer->accept_op.done = accept_done;
+    io_accept(xfer->config.io, &xfer->accept_op, xfer->listen_fd);
+}
+
+static int listen_on(const struct addrinfo *ai)
+{
+    int one = 1, zero = 0, fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (ai->ai_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    if (bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, XFER_BACKLOG) < 0) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* For all addresses IPv6 comes first: its socket takes IPv4 too. */
+static int listen_any(const struct addrinfo *list, bool all)
+{
+    int fd = -1;
+
+    for (const struct addrinfo *ai = list; all && ai && fd < 0; ai = ai->ai_next)
+        if (ai->ai_family == AF_INET6)
+            fd = listen_on(ai);
+    for (const struct addrinfo *ai = list; ai && fd < 0; ai = ai->ai_next)
+        fd = listen_on(ai);
+    return fd;
+}
+
+enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, uint16_t *ret_port)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
+    struct sockaddr_storage at;
+    socklen_t len = sizeof at;
+    char service[8];
+
+    if (xfer->listen_fd >= 0)
+        return TERN_CONFLICT;
+    snprintf(service, sizeof service, "%u", port);
+    if (getaddrinfo(host, service, &hints, &list) != 0)
+        return TERN_INVALID;
+    xfer->listen_fd = listen_any(list, host == NULL);
+    freeaddrinfo(list);
+    if (xfer->listen_fd < 0)
+        return TERN_CONFLICT;
+    if (getsockname(xfer->listen_fd, (struct sockaddr *)&at, &len) == 0)
+        *ret_port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
+                                                   : ((struct sockaddr_in *)&at)->sin_port);
+    accept_start(xfer);
+    return TERN_OK;
+}
+
+/* ------------------------------------------------------------------ create */
+
+static bool create_conns(struct xfer *xfer)
+{
+    const struct xfer_config *c = &xfer->config;
+    uint32_t per_page = mem_sums_per_page(c->mem);
+    uint32_t sums = per_page > XFER_PIECE_SUMS ? per_page : XFER_PIECE_SUMS;
+
+    xfer->meta_bytes = XFER_TAIL_BYTES + XFER_ANSWER_HEAD_BYTES + (size_t)sums * sizeof(uint64_t);
+    xfer->conn = calloc(c->data_conns_max, sizeof *xfer->conn);
+    if (!xfer->conn)
+        return false;
+    for (uint32_t i = 0; i < c->data_conns_max; i++) {
+        struct xfer_conn *conn = &xfer->conn[i];
+
+        conn->xfer = xfer;
+        conn->fd = -1;
+        conn->iov = calloc(XFER_IOVS, sizeof *conn->iov);
+        conn->meta = calloc(1, xfer->meta_bytes);
+        if (!conn->iov || !conn->meta)
+            return false;
+    }
+    return true;
+}
+
+static bool create_tables(struct xfer *xfer)
+{
+    const struct xfer_config *c = &xfer->config;
+
+    xfer->link = calloc(c->links, sizeof *xfer->link);
+    xfer->pull = calloc(c->pulls, sizeof *xfer->pull);
+    xfer->batch = calloc((size_t)c->pulls * PULL_BATCHES_MAX, sizeof *xfer->batch);
+    xfer->serve = calloc(c->serves, sizeof *xfer->serve);
+    xfer->scratch = calloc(1, XFER_SCRATCH);
+    xfer->zeros = calloc(1, XFER_SCRATCH);
+    if (c->fault_corrupt_pages > 0)
+        xfer->injected = calloc(mem_page_records(c->mem), sizeof *xfer->injected);
+    if (!xfer->link || !xfer->pull || !xfer->batch || !xfer->serve || !xfer->scratch ||
+        !xfer->zeros || (c->fault_corrupt_pages > 0 && !xfer->injected))
+        return false;
+    for (uint32_t i = 0; i < c->links; i++)
+        xfer->link[i].conn = xfer->link[i].queue_head = xfer->link[i].queue_tail = NONE;
+    return true;
+}
+
+enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, const char **ret_why)
+{
+    struct xfer *xfer;
+
+    if (!config->io || !config->mem || config->links == 0 || config->pulls == 0 ||
+        config->serves == 0 || config->data_conns_max < 2 || config->idle_ns == 0) {
+        *ret_why = "transfers: a limit is 0, or data_conns_max is below 2";
+        return TERN_INVALID;
+    }
+    xfer = calloc(1, sizeof *xfer);
+    if (!xfer) {
+        *ret_why = "no memory for the tables of the transfers";
+        return TERN_INTERNAL;
+    }
+    xfer->config = *config;
+    xfer->listen_fd = -1;
+    xfer->conns_in_max =
+        config->data_conns_max / 2; /* peers that call us leave room for our own calls */
+    if (!create_tables(xfer) || !create_conns(xfer)) {
+        xfer_destroy(xfer);
+        *ret_why = "no memory for the tables of the transfers";
+        return TERN_INTERNAL;
+    }
+    *ret = xfer;
+    return TERN_OK;
+}
+
+/* Cancels all and runs the ring until nothing of ours is in flight: the kernel must not be left
+ * with our memory. */
+static void drain(struct xfer *xfer)
+{
+    uint64_t deadline = io_now_ns() + DESTROY_WAIT_NS;
+    bool busy = true;
+
+    for (uint32_t i = 0; i < xfer->config.links; i++)
+        xfer->link[i].waiting_ns = 0;
+    for (uint32_t i = 0; xfer->conn && i < xfer->config.data_conns_max; i++)
+        conn_fail(&xfer->conn[i]);
+    if (xfer->accepting)
+        io_cancel(xfer->config.io, &xfer->accept_op);
+    while (busy && io_now_ns() < deadline) {
+        busy = xfer->accepting;
+        for (uint32_t i = 0; xfer->conn && i < xfer->config.data_conns_max; i++)
+            busy = busy || xfer->conn[i].state != CONN_FREE;
+        if (busy)
+            io_run(xfer->config.io, deadline);
+    }
+    check(!busy);
+}
+
+void xfer_destroy(struct xfer *xfer)
+{
+    if (!xfer)
+        return;
+    drain(xfer);
+    if (xfer->listen_fd >= 0)
+        close(xfer->listen_fd);
+    for (uint32_t i = 0; xfer->conn && i < xfer->config.data_conns_max; i++) {
+        free(xfer->conn[i].iov);
+        free(xfer->conn[i].meta);
+    }
+    free(xfer->conn);
+    free(xfer->link);
+    free(xfer->pull);
+    free(xfer->batch);
+    free(xfer->serve);
+    free(xfer->injected);
+    free(xfer->scratch);
+    free(xfer->zeros);
+    free(xfer);
+}
+
+/* ------------------------------------------------------------------ time and figures */
+
+void xfer_tick(struct xfer *xfer, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
+        struct xfer_conn *conn = &xfer->conn[i];
+        bool busy;
+
+        if (conn->state != CONN_OPEN && conn->state != CONN_CONNECTING)
+            continue;
+        busy = conn->outbound ? out_busy(conn) : in_busy(conn, now_ns);
+        if (busy && now_ns > conn->progress_ns && now_ns - conn->progress_ns > xfer->config.idle_ns)
+            conn_fail(conn);
+    }
+    for (uint32_t i = 0; i < xfer->config.links; i++)
+        link_tick(xfer, i, now_ns);
+    accept_start(xfer);
+}
+
+void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret)
+{
+    *ret = xfer->stats;
+}

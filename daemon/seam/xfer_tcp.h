@@ -1,0 +1,212 @@
+/* What the four files of the TCP transport share: xfer_tcp.c (create, listen, connections, time),
+ * xfer_tcp_pull.c and xfer_tcp_recv.c (the destination's side) and xfer_tcp_serve.c (the source's
+ * side). Owner thread only.
+ *
+ * Promise P2 rests on one pair of fields: conn->recv_pull names the pull whose pages the receive in
+ * flight may write, and pull->receiving counts those receives. EV_PULL_QUIET is emitted in one
+ * place, with the count at 0. */
+#ifndef SEAM_XFER_TCP_H
+#define SEAM_XFER_TCP_H
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "seam/checksum.h"
+#include "seam/xfer.h"
+#include "seam/xfer_wire.h"
+
+#define XFER_PIECE_BYTES (1u << 20) /* page bytes asked for at once, unless one page is larger */
+#define XFER_PIECE_SUMS  8192u      /* checksums of a piece, unless one page has more */
+#define XFER_IO_BYTES                                                                              \
+    (1u << 20) /* of one send or receive: what was received is hashed while in cache */
+#define XFER_IOVS       1024u /* of one send or receive: the kernel's limit */
+#define XFER_IOVS_PAGES 1000u /* of those for pages; the rest for heads, sums and tails */
+#define XFER_ASKED_MAX                                                                             \
+    64u /* pieces asked for and not yet answered on a connection, a power of two */
+#define XFER_TX_BYTES 16384u /* requests sent at once */
+#define XFER_RX_BYTES                                                                              \
+    (2 * XFER_REQUEST_BYTES)     /* one request in work and the next one read ahead                \
+                                  */
+#define XFER_SCRATCH (64u << 10) /* where bytes go that nobody wants, and zeros come from */
+#define XFER_BACKLOG 64
+
+enum conn_state {
+    CONN_FREE = 0,
+    CONN_CONNECTING, /* outbound: connect in flight (on send_op) */
+    CONN_OPEN,
+    CONN_CLOSING, /* shut down; waits until neither operation is in flight */
+};
+
+/* A piece that was asked for. */
+struct asked {
+    uint32_t batch; /* NONE: its pull has ended, skip the answer */
+    uint32_t first, n, seq;
+    uint32_t sums_bytes_max;
+    uint64_t page_bytes_max;
+};
+
+enum answer_stage { ANSWER_HEAD = 0, ANSWER_BODY };
+
+/* Where in a piece's pages the stream is. */
+struct cursor {
+    uint32_t page, region; /* page: of the piece; n at the end */
+    uint64_t at;
+};
+
+/* The destination's side of a connection. */
+struct conn_out {
+    uint32_t link;
+    struct asked asked[XFER_ASKED_MAX];
+    uint32_t asked_at, nasked, seq; /* ring */
+    uint32_t tx_n, tx_at;
+    enum answer_stage stage;
+    uint32_t head_at; /* bytes of the head that are there */
+    uint64_t body_left;
+    uint32_t sums_bytes, sums_at, sum_next, tail_at;
+    struct cursor cursor;
+    uint64_t sent[XFER_MASK_WORDS];  /* pages of this piece whose bytes come */
+    uint64_t right[XFER_MASK_WORDS]; /* of those, the ones whose checksums agree */
+    struct checksum sum;
+    uint32_t unit;
+    uint64_t hashed; /* bytes of the current page and region */
+    bool page_wrong;
+    uint8_t head[XFER_ANSWER_HEAD_BYTES];
+    uint8_t tail[XFER_TAIL_BYTES];
+    uint8_t tx[XFER_TX_BYTES];
+};
+
+enum serve_stage { SERVE_HELLO = 0, SERVE_IDLE, SERVE_ANSWER, SERVE_TAIL };
+
+/* The source's side of a connection. */
+struct conn_in {
+    enum serve_stage stage;
+    uint32_t rx_n;
+    uint64_t frame_ns; /* when the frame at the front of rx began to come */
+    struct id serve;
+    bool serve_over; /* its pages are no longer ours to read: what was promised is sent as zeros */
+    uint32_t n, seq;
+    struct xfer_entry entry[XFER_PAGES_MAX];
+    uint64_t sent[XFER_MASK_WORDS];
+    uint32_t tx_n, tx_at; /* of conn->meta: tail of the last answer, head, sums */
+    uint64_t pages_left;  /* page bytes still to be sent */
+    struct cursor cursor;
+    uint8_t rx[XFER_RX_BYTES];
+};
+
+struct xfer_conn {
+    struct xfer *xfer;
+    enum conn_state state;
+    bool outbound;
+    int fd;
+    struct io_op recv_op, send_op;
+    bool receiving, sending; /* the operation is in flight */
+    uint32_t recv_pull;      /* whose pages the receive in flight may write; NONE */
+    uint32_t send_serve;     /* whose pages the send in flight may read; NONE */
+    uint64_t progress_ns;
+    struct msghdr msg; /* outbound: of the receive; inbound: of the send */
+    struct iovec *iov; /* owned, XFER_IOVS */
+    uint8_t
+        *meta; /* owned, xfer->meta_bytes: sums that come in; what precedes the pages that go out */
+    union {
+        struct conn_out out;
+        struct conn_in in;
+    };
+};
+
+struct xfer_link {
+    bool up;
+    uint32_t conn; /* NONE: none yet */
+    struct sockaddr_storage addr;
+    socklen_t addr_len;
+    uint64_t peer_incarnation;
+    uint32_t queue_head, queue_tail; /* batches not wholly asked for */
+    uint64_t waiting_ns;             /* since when the queue has no connection; 0: it has */
+};
+
+enum pull_state {
+    PULL_IDLE = 0,
+    PULL_ACTIVE,
+    PULL_BROKEN,   /* EV_PULL_BROKEN was emitted; nothing but QUIET follows */
+    PULL_STOPPING, /* asked to stop, a receive may still write */
+};
+
+struct xfer_pull_slot {
+    enum pull_state state;
+    uint32_t gen, link, receiving;
+};
+
+struct xfer_batch {
+    bool used, queued, gone; /* gone: the source gave a page up */
+    uint32_t pull, pool, number, n;
+    uint32_t asked, answered; /* pages */
+    uint32_t next;            /* link's queue */
+    struct id serve;
+    uint64_t ok[XFER_MASK_WORDS];
+    struct page_at page[PULL_BATCH_PAGES];
+    struct page_ref ref[PULL_BATCH_PAGES];
+};
+
+enum serve_state { SERVING_NONE = 0, SERVING, SERVING_STOPPING };
+
+struct xfer_serve_slot {
+    enum serve_state state;
+    uint32_t gen, pool, sending;
+};
+
+struct xfer {
+    struct xfer_config config;
+    struct xfer_conn *conn;        /* owned, config.data_conns_max */
+    struct xfer_link *link;        /* owned, config.links */
+    struct xfer_pull_slot *pull;   /* owned, config.pulls */
+    struct xfer_batch *batch;      /* owned, PULL_BATCHES_MAX a pull */
+    struct xfer_serve_slot *serve; /* owned, config.serves */
+    uint64_t *injected;       /* owned, a record's generation + 1 where a byte was flipped; NULL */
+    uint8_t *scratch, *zeros; /* owned, XFER_SCRATCH each */
+    size_t meta_bytes;
+    uint32_t conns_in, conns_in_max;
+    int listen_fd;
+    struct io_op accept_op;
+    bool accepting;
+    struct xfer_stats stats;
+};
+
+/* xfer_tcp.c */
+struct xfer_conn *conn_take(struct xfer *xfer, bool outbound, int fd);
+void conn_fail(struct xfer_conn *conn); /* ends it; safe to call twice */
+void conn_reap(struct xfer_conn *conn); /* frees it once nothing is in flight */
+int conn_socket(int family);            /* with the options of a data connection; -1 */
+void conn_options(int fd);
+void conn_progress(struct xfer_conn *conn);
+
+static inline struct xfer_conn *conn_of_send(struct io_op *op)
+{
+    return (struct xfer_conn *)(void *)((char *)op - offsetof(struct xfer_conn, send_op));
+}
+
+static inline struct xfer_conn *conn_of_recv(struct io_op *op)
+{
+    return (struct xfer_conn *)(void *)((char *)op - offsetof(struct xfer_conn, recv_op));
+}
+
+/* xfer_tcp_pull.c */
+void out_start(struct xfer_conn *conn, uint32_t link);
+void out_lost(struct xfer_conn *conn); /* the connection ended: breaks the pulls that it carried */
+bool out_busy(const struct xfer_conn *conn);
+void link_pump(struct xfer *xfer, uint32_t link); /* asks for what can be asked for now */
+void link_tick(struct xfer *xfer, uint32_t link, uint64_t now_ns);
+void pull_quiet(struct xfer *xfer, uint32_t pull); /* says QUIET if that is so */
+void batch_done(struct xfer *xfer, uint32_t batch);
+/* Of page i of a batch, over all regions. */
+uint64_t batch_page_bytes(const struct xfer *xfer, const struct xfer_batch *batch, uint32_t i);
+uint32_t batch_page_sums(const struct xfer *xfer, const struct xfer_batch *batch, uint32_t i);
+
+/* xfer_tcp_recv.c */
+void out_recv(struct xfer_conn *conn); /* posts the receive, if none is in flight */
+void out_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
+
+/* xfer_tcp_serve.c */
+void in_start(struct xfer_conn *conn);
+bool in_busy(const struct xfer_conn *conn, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,148 @@
+/* What travels on a data connection, all little-endian. The destination connects, says HELLO and
+ * asks; the source answers each REQUEST in order:
+ *
+ *   HELLO    head{n 0, a: incarnation of the daemon called, b: of the caller}
+ *   REQUEST  head{n pages, seq, a: serve, b: pull}  n x {group, index, generation}
+ *   ANSWER   head{n, seq, a: page bytes, b: bytes of sums}  n x status, padded to 8 bytes
+ *            sums of the pages whose status is 0, in order, [region][unit]
+ *            bytes of those pages, in order, region after region
+ *            tail{bit i: page i was given up while it was being sent}
+ *
+ * The destination chooses how much it asks for at once, so it knows the size of all that comes and
+ * can have it received in place. A head's size does not depend on a pool, so an answer can be
+ * skipped when its pull has ended. Only xfer_tcp*.c and its test include this. */
+#ifndef SEAM_XFER_WIRE_H
+#define SEAM_XFER_WIRE_H
+
+#include <assert.h>
+#include <endian.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "core/limits.h"
+
+#define XFER_MAGIC   0x586e7254u /* "TrnX" */
+#define XFER_VERSION 1u
+
+enum xfer_frame { XFER_HELLO = 1, XFER_REQUEST = 2, XFER_ANSWER = 3 };
+
+#define XFER_HEAD_BYTES        32u
+#define XFER_ENTRY_BYTES       12u
+#define XFER_TAIL_BYTES        40u
+#define XFER_PAGES_MAX         PULL_BATCH_PAGES
+#define XFER_REQUEST_BYTES     (XFER_HEAD_BYTES + XFER_PAGES_MAX * XFER_ENTRY_BYTES)
+#define XFER_STATUS_BYTES(n)   (((n)*4u + 7u) & ~7u)
+#define XFER_ANSWER_HEAD_BYTES (XFER_HEAD_BYTES + XFER_STATUS_BYTES(XFER_PAGES_MAX))
+#define XFER_MASK_WORDS        (XFER_PAGES_MAX / 64)
+
+static_assert(XFER_TAIL_BYTES == XFER_MASK_WORDS * 8 + 8,
+              "a bit for each page, a magic and a sequence number");
+
+struct xfer_head {
+    uint16_t type;
+    uint32_t n, seq;
+    uint64_t a, b;
+};
+
+struct xfer_entry {
+    uint32_t group, index, gen;
+};
+
+static inline void xfer_put32(uint8_t *p, uint32_t v)
+{
+    v = htole32(v);
+    memcpy(p, &v, sizeof v);
+}
+
+static inline void xfer_put64(uint8_t *p, uint64_t v)
+{
+    v = htole64(v);
+    memcpy(p, &v, sizeof v);
+}
+
+static inline uint32_t xfer_get32(const uint8_t *p)
+{
+    uint32_t v;
+
+    memcpy(&v, p, sizeof v);
+    return le32toh(v);
+}
+
+static inline uint64_t xfer_get64(const uint8_t *p)
+{
+    uint64_t v;
+
+    memcpy(&v, p, sizeof v);
+    return le64toh(v);
+}
+
+static inline void xfer_put_head(uint8_t *p, const struct xfer_head *h)
+{
+    xfer_put32(p, XFER_MAGIC);
+    xfer_put32(p + 4, XFER_VERSION | (uint32_t)h->type << 16);
+    xfer_put32(p + 8, h->n);
+    xfer_put32(p + 12, h->seq);
+    xfer_put64(p + 16, h->a);
+    xfer_put64(p + 24, h->b);
+}
+
+/* False: not a head of this protocol and version. */
+static inline bool xfer_get_head(const uint8_t *p, struct xfer_head *ret)
+{
+    uint32_t word = xfer_get32(p + 4);
+
+    if (xfer_get32(p) != XFER_MAGIC || (word & 0xffffu) != XFER_VERSION)
+        return false;
+    ret->type = (uint16_t)(word >> 16);
+    ret->n = xfer_get32(p + 8);
+    ret->seq = xfer_get32(p + 12);
+    ret->a = xfer_get64(p + 16);
+    ret->b = xfer_get64(p + 24);
+    return true;
+}
+
+static inline void xfer_put_entry(uint8_t *p, const struct xfer_entry *e)
+{
+    xfer_put32(p, e->group);
+    xfer_put32(p + 4, e->index);
+    xfer_put32(p + 8, e->gen);
+}
+
+static inline void xfer_get_entry(const uint8_t *p, struct xfer_entry *ret)
+{
+    ret->group = xfer_get32(p);
+    ret->index = xfer_get32(p + 4);
+    ret->gen = xfer_get32(p + 8);
+}
+
+static inline void xfer_put_tail(uint8_t *p, uint32_t seq, const uint64_t stale[XFER_MASK_WORDS])
+{
+    for (uint32_t i = 0; i < XFER_MASK_WORDS; i++)
+        xfer_put64(p + 8 * i, stale[i]);
+    xfer_put32(p + 8 * XFER_MASK_WORDS, XFER_MAGIC);
+    xfer_put32(p + 8 * XFER_MASK_WORDS + 4, seq);
+}
+
+static inline bool xfer_get_tail(const uint8_t *p, uint32_t seq,
+                                 uint64_t ret_stale[XFER_MASK_WORDS])
+{
+    if (xfer_get32(p + 8 * XFER_MASK_WORDS) != XFER_MAGIC ||
+        xfer_get32(p + 8 * XFER_MASK_WORDS + 4) != seq)
+        return false;
+    for (uint32_t i = 0; i < XFER_MASK_WORDS; i++)
+        ret_stale[i] = xfer_get64(p + 8 * i);
+    return true;
+}
+
+static inline bool xfer_bit(const uint64_t *mask, uint32_t i)
+{
+    return (mask[i / 64] >> (i % 64) & 1) != 0;
+}
+
+static inline void xfer_set_bit(uint64_t *mask, uint32_t i)
+{
+    mask[i / 64] |= 1ull << (i % 64);
+}
+
+#endif
