@@ -475,9 +475,13 @@ static void one_run(struct tern *admin, uint32_t run)
     snprintf(name, sizeof(name), "a-%u", run);
     for (uint32_t r = 0; r < RANKS; r++) {
         uint32_t seed = (uint32_t)random();
+        pid_t pid = fork();
 
-        sh->pid[r] = fork();
-        if (sh->pid[r] == 0) {
+        if (pid < 0) {
+            perror("ranks: fork");
+            exit(1);
+        }
+        if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             close(tern_fd(admin));
             srandom(seed);
@@ -485,6 +489,7 @@ static void one_run(struct tern *admin, uint32_t run)
                 leader(name);
             worker(name, r);
         }
+        sh->pid[r] = pid; /* by the parent alone: the child's answer is 0 */
     }
     usleep(rnd(KILL_US_MAX));
     kill(sh->pid[0], SIGKILL);

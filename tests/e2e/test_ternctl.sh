@@ -115,11 +115,12 @@ for command in pools sessions engines peers; do
 done
 grep -q "no transfer" <<<"$("$CTL" transfers)" || fail "an empty list says so"
 
-# ---- tree: the shared part is one line, then a line for each of the three; only two are held
+# ---- tree: the shared part is one line, then the three branches; the ends of two are held by a session each
 TREE=$("$CTL" tree)
-echo "$TREE"
-[[ $(grep -c '0\.\.512 ' <<<"$TREE") == 1 ]] || fail "the shared prefix is not one line"
-[[ $(grep -c '512\.\.1024 ' <<<"$TREE") == 3 ]] || fail "not three branches"
+[[ $(grep -c ' 0\.\.512 *8 *8 *0' <<<"$TREE") == 1 ]] || fail "the shared prefix is not one line: $TREE"
+[[ $(grep -c ' 512\.\.' <<<"$TREE") == 3 ]] || fail "not three branches: $TREE"
+[[ $(grep -c '\.\.1024 *1 *1 *1 ' <<<"$TREE") == 2 ]] || fail "not two held ends: $TREE"
+[[ $(grep -c ' 512\.\.1024 *8 *8 *0' <<<"$TREE") == 1 ]] || fail "the closed branch is not one line: $TREE"
 POOL=$("$CTL" pools --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pools"][0]["pool"])')
 [[ $("$CTL" tree --pool "$POOL") == *0..512* && $("$CTL" tree --pool 0) == *0..512* ]] || fail "tree --pool"
 

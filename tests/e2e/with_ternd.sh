@@ -36,6 +36,8 @@ ternd_start() {
 node: e2e
 workers: 1
 huge_pages: false
+deadlines:
+  drain_ms: 1000
 admin:
   socket: $ADMIN
 tenants:
