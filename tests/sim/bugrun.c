@@ -1,0 +1,135 @@
+/* See bugrun.h. Each bug is looked for five times, from first seeds far apart; the figure is the median. */
+#include "bugrun.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "core/bugs.h"
+#include "sim.h"
+
+#ifndef TERN_BUGS
+int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json)
+{
+    (void)which;
+    (void)seeds;
+    (void)first;
+    (void)json;
+    fprintf(stderr, "tern-sim: this build has no planted bugs; use tern-sim-bugs\n");
+    return 2;
+}
+#else
+
+unsigned core_bug;
+
+#define RUNS 5
+
+static const char *bug_text(unsigned n)
+{
+    switch (n) {
+#define X(number, name, what) case number: return what;
+        CORE_BUG_TABLE(X)
+#undef X
+    default: return NULL;
+    }
+}
+
+struct found {
+    uint64_t took[RUNS]; /* sorted; 0: not found */
+    uint64_t seed;
+    char what[48];
+};
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, uint64_t seeds)
+{
+    uint64_t hash;
+
+    for (uint64_t i = 0; i < seeds; i++) {
+        history_make(first + i, h);
+        if (!sim_run(w, h, &hash))
+            return i + 1;
+    }
+    return 0;
+}
+
+static void bug_find(struct sim *w, struct history *h, unsigned bug, uint64_t first, uint64_t seeds, struct found *ret)
+{
+    core_bug = bug;
+    ret->seed = 0;
+    ret->what[0] = 0;
+    for (unsigned r = 0; r < RUNS; r++) {
+        uint64_t from = first + r * 1000003u;
+
+        ret->took[r] = seeds_until(w, h, from, seeds);
+        if (ret->took[r] && !ret->seed) {
+            ret->seed = from + ret->took[r] - 1;
+            memcpy(ret->what, w->what, sizeof ret->what);
+        }
+    }
+    qsort(ret->took, RUNS, sizeof ret->took[0], by_value);
+    core_bug = 0;
+}
+
+static json_t *found_json(unsigned bug, const struct found *f)
+{
+    json_t *o = json_object(), *all = json_array();
+
+    for (unsigned r = 0; r < RUNS; r++)
+        json_array_append_new(all, json_integer((json_int_t)f->took[r]));
+    json_object_set_new(o, "bug", json_integer(bug));
+    json_object_set_new(o, "text", json_string(bug_text(bug)));
+    json_object_set_new(o, "found", json_boolean(f->took[0] != 0));
+    json_object_set_new(o, "seeds_median", json_integer((json_int_t)f->took[RUNS / 2]));
+    json_object_set_new(o, "seeds", all);
+    json_object_set_new(o, "failing_seed", json_integer((json_int_t)f->seed));
+    json_object_set_new(o, "violation", json_string(f->what));
+    return o;
+}
+
+int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json)
+{
+    static struct sim w;
+    static struct history h;
+    unsigned from = 1, to = CORE_BUG_END - 1;
+    json_t *rows = json_array();
+    int missed = 0;
+
+    if (strcmp(which, "all") != 0)
+        from = to = (unsigned)atoi(which);
+    if (from < 1 || to >= CORE_BUG_END) {
+        fprintf(stderr, "tern-sim: bugs are numbered 1 to %d\n", CORE_BUG_END - 1);
+        return 2;
+    }
+    sim_create(&w);
+    for (unsigned bug = from; bug <= to; bug++) {
+        struct found f;
+
+        bug_find(&w, &h, bug, first, seeds, &f);
+        missed += f.took[0] == 0;
+        json_array_append_new(rows, found_json(bug, &f));
+        if (!json)
+            printf("%2u  %-46s %s median %llu seeds, worst %llu  (%s)\n", bug, bug_text(bug),
+                   f.took[0] ? "found," : "MISSED,", (unsigned long long)f.took[RUNS / 2],
+                   (unsigned long long)f.took[RUNS - 1], f.what);
+    }
+    sim_destroy(&w);
+    if (json) {
+        json_t *root = json_object();
+
+        json_object_set_new(root, "bugs", rows);
+        json_object_set_new(root, "missed", json_integer(missed));
+        json_dumpf(root, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(root);
+    } else {
+        json_decref(rows);
+    }
+    return missed ? 1 : 0;
+}
+#endif

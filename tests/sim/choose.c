@@ -1,0 +1,280 @@
+/* Carries one choice out. What it has nothing to act on, it does not do: so any list of choices is a history. */
+#include "sim.h"
+
+#include "choices.h"
+
+static uint32_t pick_engine(struct sim *w, uint32_t d)
+{
+    uint32_t n = w->cfg.tenants == 2 ? ENGINES : 2, e = pick(w, n);
+
+    (void)d;
+    return e;
+}
+
+static uint32_t pick_session(struct sim *w, uint32_t d, uint32_t turns)
+{
+    uint32_t at = pick(w, SESSIONS);
+
+    for (uint32_t i = 0; i < SESSIONS; i++, at = (at + 1) % SESSIONS)
+        if (w->d[d].session[at].live && (turns >> w->d[d].session[at].turn & 1))
+            return at;
+    return NO;
+}
+
+#define TURNS_IDLE (1u << TURN_NEW | 1u << TURN_FINISHED)
+#define TURNS_ALL  0xffu
+
+static void do_match(struct sim *w, uint32_t d)
+{
+    uint32_t s = pick_session(w, d, chance(w, 75) ? TURNS_IDLE : TURNS_ALL);
+
+    if (s != NO)
+        ask_match(w, d, s);
+}
+
+static void do_fetch(struct sim *w, uint32_t d)
+{
+    uint32_t at = pick(w, SESSIONS), s = NO;
+
+    for (uint32_t i = 0; i < SESSIONS; i++, at = (at + 1) % SESSIONS) {
+        const struct session *x = &w->d[d].session[at];
+
+        if (!x->live || x->turn == TURN_FETCHING)
+            continue;
+        s = at;
+        if (x->turn != TURN_NEW && x->a == x->t && x->ntokens >= x->t + w->L)
+            break;
+    }
+    if (s != NO)
+        ask_fetch(w, d, s);
+}
+
+static void do_cancel(struct sim *w, uint32_t d)
+{
+    uint32_t s = pick_session(w, d, 1u << TURN_FETCHING);
+
+    if (s == NO)
+        s = pick_session(w, d, TURNS_ALL);
+    if (s != NO)
+        ask_cancel(w, d, s);
+}
+
+static void do_exec(struct sim *w, uint32_t d)
+{
+    uint32_t e = pick_engine(w, d), rank = pick(w, w->ranks), n = 1 + pick(w, 3);
+
+    while (n--)
+        engine_exec(w, d, e, rank);
+    if (chance(w, 55))
+        engine_publish(w, d, e, rank);
+}
+
+static void do_deliver(struct sim *w, uint32_t d)
+{
+    uint32_t dir = pick(w, 2), n = 1 + pick(w, 3);
+
+    if (w->link[d].n[dir] == 0) {
+        d = 1 - d;
+        if (w->link[d].n[dir] == 0)
+            dir = 1 - dir;
+    }
+    while (n--)
+        net_deliver(w, d, dir);
+}
+
+static void do_reap(struct sim *w, uint32_t d, uint32_t e)
+{
+    struct engine *g = &w->d[d].engine[e];
+    uint32_t seat = pick(w, PROCS);
+
+    /* An engine that lost a process is ended by its operator, one process after another. */
+    if (g->dying && chance(w, 60))
+        engine_kill(w, d, e, 1u << pick(w, PROCS));
+    for (uint32_t i = 0; i < PROCS && g->used; i++, seat = (seat + 1) % PROCS)
+        if (seat < g->nprocs && g->proc[seat].state == PROC_DEAD) {
+            engine_reap(w, d, e, seat);
+            return;
+        }
+}
+
+static void do_conn_close(struct sim *w, uint32_t d)
+{
+    uint32_t conn = 1 + pick(w, CONNS - 1);
+
+    if (!w->d[d].conn[conn].open)
+        return;
+    for (uint32_t s = 0; s < SESSIONS; s++) /* whoever waits for an answer keeps his connection */
+        if (w->d[d].session[s].live && w->d[d].session[s].turn == TURN_FETCHING && w->d[d].session[s].fetch_conn == conn)
+            return;
+    FAULT(connection_closed);
+    conn_close(w, d, conn);
+}
+
+static void do_step_back(struct sim *w, uint32_t d, uint32_t e)
+{
+    struct engine *g = &w->d[d].engine[e];
+    struct event ev = {.kind = EV_STEP_DONE};
+    uint32_t rank = pick(w, w->ranks);
+
+    if (!g->used || !g->seen || g->done[rank] == 0)
+        return;
+    FAULT(step_went_back);
+    ev.step_done.engine = g->id;
+    ev.step_done.rank = rank;
+    ev.step_done.step = pick(w, g->done[rank]);
+    sim_step(w, d, &ev);
+    MARK(step_back_refused);
+}
+
+/* Completions for what is no longer there must change nothing. */
+static void do_stale_completion(struct sim *w, uint32_t d)
+{
+    struct event ev = {.kind = EV_SEALED};
+    struct id id = {.slot = pick(w, 4), .gen = pick(w, 3)};
+    uint64_t before = core_changes(w->d[d].core);
+
+    switch (pick(w, 5)) {
+    case 0: ev.sealed.job = id; break;
+    case 1:
+        ev.kind = EV_PULL_QUIET;
+        ev.pull_quiet.pull = id;
+        break;
+    case 2:
+        ev.kind = EV_SERVE_QUIET;
+        ev.serve_quiet.serve = id;
+        break;
+    case 3:
+        ev.kind = EV_ZEROED;
+        ev.zeroed.pool = id;
+        break;
+    default:
+        ev.kind = EV_PULLED;
+        ev.pulled.pull = id;
+        ev.pulled.ok[0] = ~0ull;
+    }
+    for (uint32_t i = 0; i < PULLS * 2; i++) /* one that could be real */
+        if (w->d[d].pull[i].used && id_equal(w->d[d].pull[i].id, id))
+            return;
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        if (w->d[d].serve[i].used && id_equal(w->d[d].serve[i].id, id))
+            return;
+    for (uint32_t i = 0; i < w->d[d].njobs; i++)
+        if (id_equal(w->d[d].job[i].id, id))
+            return;
+    FAULT(stale_completion);
+    sim_step(w, d, &ev);
+    EXPECT(before == core_changes(w->d[d].core), "stale_completion_taken", "event %u for %u.%u changed the state", ev.kind,
+           id.slot, id.gen);
+}
+
+static void do_kill(struct sim *w, uint32_t d, uint32_t kind, uint32_t e)
+{
+    const struct engine *g = &w->d[d].engine[e];
+    uint32_t leader = g->nprocs > g->world ? g->world : 0;
+
+    if (!g->used || !g->seen || g->dying)
+        return;
+    if (kind == CHOICE_kill) {
+        FAULT(process_killed);
+        engine_kill(w, d, e, 1u << pick(w, g->nprocs));
+    } else if (kind == CHOICE_kill_leader) {
+        FAULT(leader_killed);
+        engine_kill(w, d, e, 1u << leader);
+    } else {
+        FAULT(engine_killed);
+        engine_kill(w, d, e, 0xff);
+    }
+}
+
+static void do_time(struct sim *w, uint64_t ns)
+{
+    w->now += ns;
+    sim_timers(w, 0);
+    sim_timers(w, 1);
+}
+
+static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
+{
+    uint32_t e = pick_engine(w, d);
+
+    switch (kind) {
+    case CHOICE_cancel: do_cancel(w, d); break;
+    case CHOICE_cut:
+        if (w->link[d].alive)
+            FAULT(link_cut);
+        net_cut(w, d);
+        break;
+    case CHOICE_one_way:
+        if (!w->link[d].alive)
+            break;
+        FAULT(link_one_way);
+        w->link[d].one_way |= (uint8_t)(1u << pick(w, 2));
+        break;
+    case CHOICE_corrupt: data_move(w, d, true); break;
+    case CHOICE_broken: data_break(w, d); break;
+    case CHOICE_stale_data: data_stale(w, d); break;
+    case CHOICE_kill:
+    case CHOICE_kill_leader:
+    case CHOICE_kill_engine: do_kill(w, d, kind, e); break;
+    case CHOICE_leave: engine_depart(w, d, e, pick(w, PROCS)); break;
+    case CHOICE_conn_close: do_conn_close(w, d); break;
+    case CHOICE_restart:
+        if (chance(w, 30))
+            daemon_restart(w, d);
+        break;
+    case CHOICE_stale: stale_request(w, d); break;
+    case CHOICE_bad: bad_request(w, d); break;
+    case CHOICE_step_back: do_step_back(w, d, e); break;
+    case CHOICE_stale_completion: do_stale_completion(w, d); break;
+    case CHOICE_pool_close: pool_shut(w, d, pick(w, POOLS)); break;
+    case CHOICE_drain: drain(w, d); break;
+    case CHOICE_jump:
+        FAULT(clock_jumped);
+        do_time(w, 60000 * MS);
+        break;
+    default: break;
+    }
+}
+
+void choose(struct sim *w, const struct choice *c)
+{
+    uint32_t d = c->daemon, e = pick_engine(w, d), conn;
+
+    if (__builtin_expect(w->verbose, 0)) {
+        static const char *const name[] = {
+#define X(n, weight, fault) #n,
+            CHOICES(X)
+#undef X
+        };
+
+        printf("%u: %s on daemon %u\n", w->at_choice, name[c->kind], d);
+    }
+    switch (c->kind) {
+    case CHOICE_join: engine_advance(w, d, e); break;
+    case CHOICE_open: ask_open(w, d, e); break;
+    case CHOICE_match: do_match(w, d); break;
+    case CHOICE_peek: ask_peek(w, d, e); break;
+    case CHOICE_step: step_request(w, d, e, WANT_AUTO); break;
+    case CHOICE_abort: step_request(w, d, e, WANT_ABORT); break;
+    case CHOICE_close: step_request(w, d, e, WANT_CLOSE); break;
+    case CHOICE_fetch: do_fetch(w, d); break;
+    case CHOICE_exec: do_exec(w, d); break;
+    case CHOICE_publish: engine_publish(w, d, e, pick(w, w->ranks)); break;
+    case CHOICE_deliver: do_deliver(w, d); break;
+    case CHOICE_data: data_move(w, d, false); break;
+    case CHOICE_job: job_finish(w, d, pick(w, JOBS)); break;
+    case CHOICE_quiet: data_quiet(w, d); break;
+    case CHOICE_time: do_time(w, (1 + pick(w, 30)) * MS); break;
+    case CHOICE_connect: net_connect(w, d); break;
+    case CHOICE_evict: evict(w, d, chance(w, 30)); break;
+    case CHOICE_notice:
+        conn = pick(w, DAEMONS);
+        if (!w->link[conn].alive || w->link[conn].one_way)
+            net_notice(w, conn, pick(w, 2));
+        break;
+    case CHOICE_reap: do_reap(w, d, e); break;
+    default: do_fault(w, d, c->kind); break;
+    }
+    if (core_deadline(w->d[d].core) <= w->now)
+        sim_timers(w, d);
+}

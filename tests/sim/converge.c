@@ -1,0 +1,166 @@
+/* The end of every history: faults stop, and everything must come to rest (P5). Only here are the core's own views
+ * read: nothing may be left in them. */
+#include "sim.h"
+
+#define ROUNDS 400
+
+static void heal(struct sim *w)
+{
+    for (uint32_t c = 0; c < DAEMONS; c++) {
+        struct link *l = &w->link[c];
+
+        if (l->one_way || !l->alive) {
+            net_notice(w, c, 0);
+            net_notice(w, c, 1);
+        }
+    }
+    net_connect(w, 0);
+    net_connect(w, 1);
+}
+
+/* An engine that lost a process, or never got its pool, ends; the others get their connections back. */
+static void settle_engine(struct sim *w, uint32_t d, uint32_t e)
+{
+    struct engine *g = &w->d[d].engine[e];
+    bool broken = g->dying;
+
+    if (!g->used)
+        return;
+    for (uint32_t s = 0; s < g->nprocs; s++)
+        broken |= g->proc[s].state != PROC_LIVE;
+    if (!broken)
+        engine_advance(w, d, e);
+    if (!broken)
+        return;
+    engine_kill(w, d, e, 0xff);
+    for (uint32_t s = 0; s < PROCS && g->used; s++)
+        if (g->proc[s].state == PROC_DEAD)
+            engine_reap(w, d, e, s);
+    EXPECT(!g->used, "sim_engine", "engine %u.%u has processes left", d, e);
+}
+
+static void run_devices(struct sim *w, uint32_t d)
+{
+    for (uint32_t e = 0; e < ENGINES; e++) {
+        struct engine *g = &w->d[d].engine[e];
+
+        for (uint32_t r = 0; g->used && r < g->world; r++) {
+            while (g->exec[r] < g->step)
+                engine_exec(w, d, e, r);
+            engine_publish(w, d, e, r);
+        }
+    }
+}
+
+static bool work_left(struct sim *w)
+{
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        if (w->d[d].njobs || data_pending(w, d) || w->link[d].n[0] || w->link[d].n[1])
+            return true;
+    return false;
+}
+
+static bool waiting(const struct sim *w)
+{
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        for (uint32_t s = 0; s < SESSIONS; s++)
+            if (w->d[d].session[s].live && w->d[d].session[s].turn == TURN_FETCHING)
+                return true;
+    return false;
+}
+
+static void quiesce(struct sim *w)
+{
+    for (uint32_t round = 0;; round++) {
+        EXPECT(round < ROUNDS, "no_rest", "work is left after %u rounds", ROUNDS);
+        for (uint32_t d = 0; d < DAEMONS; d++) {
+            while (w->d[d].njobs)
+                job_finish(w, d, 0);
+            while (w->link[d].n[0])
+                net_deliver(w, d, 0);
+            while (w->link[d].n[1])
+                net_deliver(w, d, 1);
+            data_move(w, d, false);
+            data_quiet(w, d);
+            data_quiet(w, d);
+            sim_timers(w, d);
+        }
+        if (work_left(w))
+            continue;
+        if (!waiting(w))
+            return;
+        w->now += w->limits.transfer_deadline_ns / 4; /* what was lost ends by its deadline */
+    }
+}
+
+static void close_sessions(struct sim *w, uint32_t d)
+{
+    for (uint32_t e = 0; e < ENGINES; e++)
+        for (uint32_t i = 0; i < SESSIONS * 2; i++) {
+            bool any = false;
+
+            for (uint32_t s = 0; s < SESSIONS; s++)
+                any |= w->d[d].session[s].live && w->d[d].session[s].engine == e;
+            if (!any)
+                break;
+            w->rng = i + 1;
+            step_request(w, d, e, WANT_CLOSE);
+        }
+    for (uint32_t s = 0; s < SESSIONS; s++)
+        EXPECT(!w->d[d].session[s].live, "session_left", "session %u of daemon %u cannot be closed", s, d);
+}
+
+static void check_group(struct sim *w, uint32_t d, uint32_t p, const struct group_view *v, uint32_t g)
+{
+    EXPECT(v->free == v->total, "pages_left",
+           "daemon %u pool %u group %u: %u of %u free (session %u, snapshot %u, transfer %u, retiring %u, zeroing %u, "
+           "quarantine %u)", d, p, g, v->free, v->total, v->session, v->snapshot, v->transfer, v->retiring, v->zeroing,
+           v->quarantine);
+    EXPECT(v->free + v->leased + v->session + v->snapshot + v->reclaimable + v->transfer + v->ticket + v->retiring +
+                   v->zeroing + v->quarantine == v->total, "view_sum", "group %u of pool %u does not add up", g, p);
+}
+
+static void check_rest(struct sim *w, uint32_t d)
+{
+    const struct core *core = w->d[d].core;
+    struct core_view v;
+    struct pool_view p;
+
+    core_view(core, &v);
+    EXPECT(v.sessions == 0 && v.pulls == 0 && v.serves == 0, "left_over", "daemon %u: %u sessions, %u pulls, %u serves", d,
+           v.sessions, v.pulls, v.serves);
+    EXPECT(v.nodes == 0 && v.nodes_free == w->limits.nodes, "nodes_left", "daemon %u: %u nodes, %u of %u records free", d,
+           v.nodes, v.nodes_free, w->limits.nodes);
+    EXPECT(v.token_blocks_free == w->limits.token_blocks, "tokens_left", "daemon %u: %u of %u blocks free", d,
+           v.token_blocks_free, w->limits.token_blocks);
+    EXPECT(v.retires_free == w->limits.retires, "retires_left", "daemon %u: %u of %u free", d, v.retires_free,
+           w->limits.retires);
+    EXPECT(v.oldest_quarantine_ns == 0, "quarantine_left", "daemon %u", d);
+    for (uint32_t i = 0; i < POOLS; i++)
+        if (core_pool_view(core, i, &p))
+            for (uint32_t g = 0; g < p.ngroups; g++)
+                check_group(w, d, i, &p.group[g], g);
+}
+
+void converge(struct sim *w)
+{
+    w->quiet_phase = 1;
+    w->rng = 12345;
+    TRACE("faults stop\n");
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        for (uint32_t e = 0; e < ENGINES; e++)
+            settle_engine(w, d, e);
+    heal(w);
+    quiesce(w);
+    for (uint32_t d = 0; d < DAEMONS; d++) {
+        run_devices(w, d);
+        close_sessions(w, d);
+        run_devices(w, d);
+    }
+    quiesce(w);
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        evict(w, d, true);
+    quiesce(w);
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        check_rest(w, d);
+}

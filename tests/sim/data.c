@@ -1,0 +1,556 @@
+/* The data path and the memory jobs: checksums, zeroing, pulls that write straight into the destination's pages, serves
+ * that read the source's. Bytes move at moments of the simulator's choosing; a receive that was posted may still land
+ * after a stop, until the proof that it is quiet. */
+#include "sim.h"
+
+static uint32_t tenant_of(const struct sim *w, uint32_t d, uint32_t pool)
+{
+    return w->d[d].pool[pool].tenant;
+}
+
+static uint32_t at_of(struct sim *w, uint32_t d, uint32_t pool, const struct granule *g)
+{
+    return (uint32_t)(g - w->d[d].granule[tenant_of(w, d, pool)]);
+}
+
+static uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot)
+{
+    for (uint32_t p = 0; p < POOLS; p++)
+        if (w->d[d].pool[p].open && w->d[d].pool[p].id.slot == slot)
+            return p;
+    violation(w, "unknown_pool", "daemon %u names pool slot %u", d, slot);
+}
+
+/* --- jobs --- */
+
+static struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id, uint32_t pool)
+{
+    struct daemon *m = &w->d[d];
+    struct job *j = &m->job[m->njobs];
+
+    EXPECT(m->njobs < JOBS, "too_many_jobs", "%u jobs", m->njobs);
+    m->njobs++;
+    j->kind = (uint8_t)kind;
+    j->pool = (uint8_t)pool;
+    j->id = id;
+    j->n = 0;
+    return j;
+}
+
+void take_seal(struct sim *w, uint32_t d, const struct action *act)
+{
+    uint32_t pool = pool_of_slot(w, d, act->seal.pool), running = 0;
+    struct job *j = job_add(w, d, JOB_SEAL, act->seal.job, pool);
+
+    for (uint32_t i = 0; i < w->d[d].njobs; i++)
+        running += w->d[d].job[i].kind == JOB_SEAL;
+    EXPECT(running <= w->cfg.lim_seals, "seal_jobs", "%u checksum jobs, the limit is %u", running, w->cfg.lim_seals);
+    EXPECT(act->seal.n <= BATCH_PAGES, "seal_pages", "%u pages", act->seal.n);
+    for (uint32_t i = 0; i < act->seal.n; i++) {
+        const struct page_at *p = &act->seal.pages[i];
+        struct granule *g = page_granule(w, d, pool, p->group, p->index);
+
+        EXPECT(p->record < RECORDS, "record", "record %u", p->record);
+        EXPECT(g->gen == p->gen, "seal_stale", "a checksum of group %u page %u of generation %u, which is %u", p->group,
+               p->index, p->gen, g->gen);
+        for (uint32_t k = 0; k < w->page_granules[p->group]; k++)
+            g[k].sealing++;
+        j->granule[j->n] = (uint16_t)at_of(w, d, pool, g);
+        j->record[j->n++] = (uint16_t)p->record;
+    }
+}
+
+void take_zero(struct sim *w, uint32_t d, const struct action *act)
+{
+    uint32_t pool = pool_of_slot(w, d, act->zero.pool.slot);
+    struct pool *p = &w->d[d].pool[pool];
+
+    EXPECT(id_equal(act->zero.pool, p->id), "zero_stale", "pool %u.%u", act->zero.pool.slot, act->zero.pool.gen);
+    EXPECT(p->closing, "zero_open_pool", "pool %u is zeroed, but nobody closed it", pool);
+    EXPECT(p->engines == 0, "zero_mapped_pool", "pool %u is zeroed, but engines %x may still write", pool, p->engines);
+    job_add(w, d, JOB_ZERO, act->zero.pool, pool);
+}
+
+static void finish_seal(struct sim *w, uint32_t d, const struct job *j, struct event *ev)
+{
+    struct daemon *m = &w->d[d];
+    uint32_t tenant = tenant_of(w, d, j->pool);
+
+    for (uint32_t i = 0; i < j->n; i++) {
+        struct granule *g = &m->granule[tenant][j->granule[i]];
+
+        for (uint32_t k = 0, n = w->page_granules[g->group]; k < n; k++)
+            g[k].sealing--;
+        for (uint32_t r = 0; r < w->ranks; r++)
+            m->sum[j->record[i]][r] = m->tag[tenant][r][j->granule[i]];
+        m->sum_known[j->record[i]] = 1;
+    }
+    ev->kind = EV_SEALED;
+    ev->sealed.job = j->id;
+}
+
+static void finish_zero(struct sim *w, uint32_t d, const struct job *j, struct event *ev)
+{
+    struct daemon *m = &w->d[d];
+    struct pool *p = &m->pool[j->pool];
+
+    for (uint32_t i = p->base; i < p->base + p->granules; i++) {
+        for (uint32_t r = 0; r < w->ranks; r++)
+            memset(&m->tag[p->tenant][r][i], 0, sizeof m->tag[p->tenant][r][i]);
+        memset(&m->granule[p->tenant][i], 0, sizeof m->granule[p->tenant][i]);
+    }
+    p->open = 0;
+    m->chunk_base[j->pool]++;
+    MARK(pool_closed_zeroed);
+    ev->kind = EV_ZEROED;
+    ev->zeroed.pool = j->id;
+}
+
+void job_finish(struct sim *w, uint32_t d, uint32_t i)
+{
+    struct daemon *m = &w->d[d];
+    struct event ev;
+    struct job j;
+
+    if (m->njobs == 0)
+        return;
+    i %= m->njobs;
+    j = m->job[i];
+    m->job[i] = m->job[--m->njobs];
+    TRACE("  daemon %u finishes job %u.%u of kind %u\n", d, j.id.slot, j.id.gen, j.kind);
+    if (j.kind == JOB_SEAL)
+        finish_seal(w, d, &j, &ev);
+    else
+        finish_zero(w, d, &j, &ev);
+    sim_step(w, d, &ev);
+}
+
+/* --- pulls --- */
+
+static struct pull *pull_by_id(struct sim *w, uint32_t d, struct id id)
+{
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        if (w->d[d].pull[i].used && id_equal(w->d[d].pull[i].id, id))
+            return &w->d[d].pull[i];
+    return NULL;
+}
+
+static struct pull *pull_slot(struct sim *w, uint32_t d, struct id id)
+{
+    struct daemon *m = &w->d[d];
+    struct pull *p = NULL;
+
+    for (uint32_t i = 0; i < PULLS * 2 && !p; i++)
+        if (!m->pull[i].used)
+            p = &m->pull[i];
+    EXPECT(p, "too_many_pulls", "more than %u", PULLS * 2);
+    memset(p, 0, offsetof(struct pull, batch));
+    for (uint32_t i = 0; i < BATCHES; i++)
+        p->batch[i].used = 0;
+    p->used = 1;
+    p->id = id;
+    return p;
+}
+
+static struct pull *pull_new(struct sim *w, uint32_t d, const struct action *act)
+{
+    struct daemon *m = &w->d[d];
+    struct pull *p = pull_slot(w, d, act->pull.pull);
+
+    p->serve = act->pull.serve;
+    p->pool = (uint8_t)pool_of_slot(w, d, act->pull.pool);
+    p->source_incarnation = w->d[1 - d].incarnation;
+    m->pool[p->pool].evictions++; /* making room may have evicted */
+    return p;
+}
+
+static void batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *b, const struct action *act, uint32_t i)
+{
+    const struct page_at *at = &act->pull.pages[i];
+    struct granule *g = page_granule(w, d, p->pool, at->group, at->index);
+    uint32_t slot = (uint32_t)(p - w->d[d].pull), granule = at_of(w, d, p->pool, g);
+    struct page_ref ref = {.index = at->index, .gen = at->gen};
+
+    EXPECT(at->record < RECORDS, "record", "record %u", at->record);
+    if (g->own == OWN_PULL && g->owner == slot && g->gen == at->gen && !g->verified && !g->writers)
+        MARK(fetch_corrupt_retry);
+    else
+        hand_out(w, d, p->pool, at->group, ref, OWN_PULL, slot);
+    for (uint32_t k = 0; k < w->page_granules[at->group]; k++)
+        g[k].writers = 1;
+    b->granule[i] = (uint16_t)granule;
+    b->record[i] = (uint16_t)at->record;
+    b->group[i] = (uint8_t)at->group;
+    b->ref[i] = act->pull.refs[i];
+    b->seen[i] = 0;
+}
+
+void take_pull(struct sim *w, uint32_t d, const struct action *act)
+{
+    struct pull *p = pull_by_id(w, d, act->pull.pull);
+    struct batch *b = NULL;
+
+    if (!p)
+        p = pull_new(w, d, act);
+    EXPECT(!p->stopping && !p->over, "pull_after_stop", "pages asked for by a transfer that is over");
+    EXPECT(act->pull.link == 0 && act->pull.n > 0 && act->pull.n <= BATCH_PAGES, "pull_shape", "link %u, %u pages",
+           act->pull.link, act->pull.n);
+    for (uint32_t i = 0; i < BATCHES && !b; i++)
+        if (!p->batch[i].used)
+            b = &p->batch[i];
+    EXPECT(b, "too_many_batches", "more than %u", BATCHES);
+    b->used = 1;
+    b->number = act->pull.batch;
+    b->n = (uint8_t)act->pull.n;
+    b->moved = 0;
+    b->ok = 0;
+    for (uint32_t i = 0; i < act->pull.n; i++)
+        batch_page(w, d, p, b, act, i);
+    TRACE("  daemon %u pulls %u pages, batch %u of %u.%u\n", d, act->pull.n, act->pull.batch, p->id.slot, p->id.gen);
+}
+
+void take_pull_stop(struct sim *w, uint32_t d, const struct action *act)
+{
+    struct pull *p = pull_by_id(w, d, act->pull_stop.pull);
+
+    if (!p) { /* it never asked for a page, but the core wants the proof all the same */
+        p = pull_slot(w, d, act->pull_stop.pull);
+        p->over = 1;
+    }
+    EXPECT(!p->stopping, "stopped_twice", "pull %u.%u", p->id.slot, p->id.gen);
+    p->stopping = 1;
+}
+
+static bool in_flight(const struct pull *p)
+{
+    for (uint32_t i = 0; i < BATCHES; i++)
+        if (p->batch[i].used)
+            return true;
+    return false;
+}
+
+static void pull_release(struct sim *w, uint32_t d, struct pull *p)
+{
+    if (p->over && !p->stopping && !in_flight(p))
+        p->used = 0;
+    (void)w;
+    (void)d;
+}
+
+/* Its answer came, or nobody waits for it. What was not published is the core's again once it is quiet. `orphaned`:
+ * the model was not told how much was published. */
+void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned)
+{
+    struct granule *g = w->d[d].granule[tenant_of(w, d, p->pool)];
+    uint32_t slot = (uint32_t)(p - w->d[d].pull);
+
+    for (uint32_t i = 0; i < w->cfg.granules; i++)
+        if (g[i].own == OWN_PULL && g[i].owner == slot) {
+            g[i].own = OWN_ORPHAN;
+            if (!orphaned)
+                g[i].verified = 0;
+        }
+    p->over = 1;
+    pull_release(w, d, p);
+}
+
+static const struct serve *serve_by_id(const struct sim *w, uint32_t d, struct id id)
+{
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        if (w->d[d].serve[i].used && id_equal(w->d[d].serve[i].id, id))
+            return &w->d[d].serve[i];
+    return NULL;
+}
+
+static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *b, bool tell)
+{
+    struct granule *g = w->d[d].granule[tenant_of(w, d, p->pool)];
+    struct event ev = {.kind = EV_PULLED};
+
+    for (uint32_t i = 0; i < b->n; i++)
+        for (uint32_t k = 0; k < w->page_granules[b->group[i]]; k++) {
+            struct granule *at = &g[b->granule[i] + k];
+
+            at->writers = 0;
+            if (tell && (b->ok >> i & 1))
+                at->verified = 1;
+        }
+    b->used = 0;
+    ev.pulled.pull = p->id;
+    ev.pulled.batch = b->number;
+    ev.pulled.ok[0] = b->ok;
+    pull_release(w, d, p);
+    if (tell)
+        sim_step(w, d, &ev);
+}
+
+static void pull_break(struct sim *w, uint32_t d, struct pull *p, enum tern_err err)
+{
+    struct event ev = {.kind = EV_PULL_BROKEN};
+
+    if (p->broken)
+        return;
+    p->broken = 1;
+    ev.broken.pull = p->id;
+    ev.broken.err = err;
+    TRACE("  daemon %u: the data path of pull %u.%u breaks\n", d, p->id.slot, p->id.gen);
+    sim_step(w, d, &ev);
+}
+
+/* What the source's data path sends for one page: only what is committed, sealed and of the generation asked for. */
+static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const struct batch *b, uint32_t i,
+                        uint32_t *ret_tenant, uint32_t *ret_granule, uint32_t *ret_record)
+{
+    const struct serve *serve = serve_by_id(w, s, p->serve);
+    enum tern_err err = core_serve_page(w->d[s].core, p->serve, b->group[i], b->ref[i], ret_record);
+    struct granule *g;
+
+    if (err != TERN_OK || p->source_incarnation != w->d[s].incarnation)
+        return false;
+    EXPECT(serve && serve->pool != NO, "served_unknown", "serve %u.%u was never started", p->serve.slot, p->serve.gen);
+    EXPECT(*ret_record < RECORDS && w->d[s].sum_known[*ret_record], "served_unsealed", "record %u", *ret_record);
+    g = page_granule(w, s, serve->pool, b->group[i], b->ref[i].index);
+    EXPECT((g->own == OWN_CHUNK || g->verified) && g->gen == b->ref[i].gen, "served_foreign_page",
+           "group %u index %u generation %u: that page is now of kind %u, generation %u", b->group[i], b->ref[i].index,
+           b->ref[i].gen, g->own, g->gen);
+    *ret_tenant = tenant_of(w, s, serve->pool);
+    *ret_granule = at_of(w, s, serve->pool, g);
+    for (uint32_t r = 0; r < w->ranks; r++)
+        EXPECT(memcmp(&w->d[s].sum[*ret_record][r], &w->d[s].tag[*ret_tenant][r][*ret_granule],
+                      w->page_tokens[b->group[i]] * sizeof(uint32_t)) == 0,
+               "served_torn", "record %u: the page is not what its checksum says", *ret_record);
+    return true;
+}
+
+/* One page arrives. False: the source refused it. */
+static bool page_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i, bool corrupt)
+{
+    uint32_t s = 1 - d, st, sg, record, t = tenant_of(w, d, p->pool), flip = corrupt ? pick(w, w->ranks) : NO;
+
+    if (!source_page(w, s, p, b, i, &st, &sg, &record))
+        return false;
+    for (uint32_t r = 0; r < w->ranks; r++) {
+        for (uint32_t k = 0; k < w->page_granules[b->group[i]]; k++)
+            w->d[d].tag[t][r][b->granule[i] + k] = w->d[s].tag[st][r][sg + k];
+        w->d[d].sum[b->record[i]][r] = w->d[s].sum[record][r];
+    }
+    w->d[d].sum_known[b->record[i]] = 1;
+    if (corrupt) {
+        w->d[d].tag[t][flip][b->granule[i]].v[pick(w, w->page_tokens[b->group[i]])] ^= 1u << pick(w, 32);
+        FAULT(page_corrupt);
+    } else {
+        b->ok |= 1ull << i;
+    }
+    b->seen[i] = 1;
+    b->moved++;
+    if (p->stopping)
+        FAULT(late_receive);
+    return true;
+}
+
+static struct pull *pull_choose(struct sim *w, uint32_t d, bool stopping)
+{
+    uint32_t at = pick(w, PULLS * 2);
+
+    for (uint32_t i = 0; i < PULLS * 2; i++, at = (at + 1) % (PULLS * 2)) {
+        struct pull *p = &w->d[d].pull[at];
+
+        if (p->used && (stopping ? p->stopping : in_flight(p)))
+            return p;
+    }
+    return NULL;
+}
+
+void data_move(struct sim *w, uint32_t d, bool corrupt)
+{
+    struct pull *p = pull_choose(w, d, false);
+    uint32_t at = pick(w, BATCHES), n;
+    struct batch *b;
+
+    if (!p)
+        return;
+    while (!p->batch[at].used)
+        at = (at + 1) % BATCHES;
+    b = &p->batch[at];
+    n = chance(w, 60) ? b->n : 1 + pick(w, b->n);
+    for (uint32_t i = 0; i < b->n && n > 0; i++) {
+        if (b->seen[i])
+            continue;
+        n--;
+        if (!page_move(w, d, p, b, i, corrupt && chance(w, 60))) {
+            if (p->stopping)
+                return;
+            pull_break(w, d, p, TERN_GONE);
+            return;
+        }
+    }
+    if (b->moved == b->n && !p->broken && (!p->stopping || chance(w, 30)))
+        batch_done(w, d, p, b, true);
+}
+
+void data_break(struct sim *w, uint32_t d)
+{
+    struct pull *p = pull_choose(w, d, false);
+
+    if (!p || p->stopping || p->broken)
+        return;
+    FAULT(pull_broken);
+    pull_break(w, d, p, TERN_PEER_LOST);
+}
+
+static void quiet_pull(struct sim *w, uint32_t d, struct pull *p)
+{
+    struct event ev = {.kind = EV_PULL_QUIET};
+    struct granule *g = w->d[d].granule[tenant_of(w, d, p->pool)];
+    uint32_t slot = (uint32_t)(p - w->d[d].pull);
+    bool held = in_flight(p);
+
+    for (uint32_t i = 0; i < BATCHES; i++)
+        if (p->batch[i].used)
+            batch_done(w, d, p, &p->batch[i], false);
+    for (uint32_t i = 0; i < w->cfg.granules; i++)
+        if (g[i].own == OWN_ORPHAN && g[i].owner == slot && !g[i].verified)
+            g[i].own = OWN_FREE;
+    if (held)
+        MARK(quarantine_then_quiet);
+    ev.pull_quiet.pull = p->id;
+    p->stopping = 0;
+    p->used = 0; /* over: the core stops a pull when it answers */
+    TRACE("  daemon %u: pull %u.%u is quiet\n", d, p->id.slot, p->id.gen);
+    sim_step(w, d, &ev);
+}
+
+/* --- serves --- */
+
+void take_serve_start(struct sim *w, uint32_t d, const struct action *act)
+{
+    struct daemon *m = &w->d[d];
+    struct serve *s = NULL;
+
+    for (uint32_t i = 0; i < SERVES * 2 && !s; i++)
+        if (!m->serve[i].used)
+            s = &m->serve[i];
+    EXPECT(s && !serve_by_id(w, d, act->serve.serve), "serve_start", "serve %u.%u", act->serve.serve.slot,
+           act->serve.serve.gen);
+    s->used = 1;
+    s->stopping = 0;
+    s->npages = 0;
+    s->id = act->serve.serve;
+    s->pool = (uint8_t)pool_of_slot(w, d, act->serve.pool);
+}
+
+/* X4 and E3: what is offered is committed, its step has passed, and it stays while the transfer lives. */
+void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_msg *msg)
+{
+    struct serve *s = NULL;
+
+    (void)link;
+    if (msg->err == TERN_BUSY)
+        MARK(source_busy);
+    if (msg->err == TERN_TIMED_OUT)
+        MARK(serve_deadline);
+    if (msg->err != TERN_OK || msg->nruns == 0)
+        return;
+    for (uint32_t i = 0; i < SERVES * 2 && !s; i++)
+        if (w->d[d].serve[i].used && id_equal(w->d[d].serve[i].id, msg->serve))
+            s = &w->d[d].serve[i];
+    EXPECT(s, "offer_before_start", "serve %u.%u", msg->serve.slot, msg->serve.gen);
+    for (uint32_t i = 0; i < msg->nruns; i++)
+        for (uint32_t k = 0; k < msg->runs[i].n; k++) {
+            struct page_ref ref = msg->runs[i].refs[k];
+            struct granule *g = page_granule(w, d, s->pool, msg->runs[i].group, ref.index);
+
+            if (g->verified && (g->own == OWN_PULL || g->own == OWN_ORPHAN)) { /* published by a fetch under way */
+                EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group, ref.index);
+            } else {
+                EXPECT(g->own == OWN_CHUNK && g->gen == ref.gen, "offer_foreign_page", "group %u index %u is of kind %u",
+                       msg->runs[i].group, ref.index, g->own);
+                EXPECT(chunk_visible(w, d, &w->d[d].chunk[g->pool][g->chunk]), "offer_pending",
+                       "group %u index %u: its step has not passed", msg->runs[i].group, ref.index);
+            }
+            for (uint32_t n = 0; n < w->page_granules[msg->runs[i].group]; n++)
+                g[n].serves++;
+            s->group[s->npages] = (uint8_t)msg->runs[i].group;
+            s->ref[s->npages++] = ref;
+        }
+}
+
+void take_serve_stop(struct sim *w, uint32_t d, const struct action *act)
+{
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        if (w->d[d].serve[i].used && id_equal(w->d[d].serve[i].id, act->serve.serve)) {
+            w->d[d].serve[i].stopping = 1;
+            return;
+        }
+    violation(w, "serve_stop_unknown", "serve %u.%u", act->serve.serve.slot, act->serve.serve.gen);
+}
+
+static void quiet_serve(struct sim *w, uint32_t d, struct serve *s)
+{
+    struct event ev = {.kind = EV_SERVE_QUIET};
+
+    for (uint32_t i = 0; i < s->npages; i++) {
+        struct granule *g = page_granule(w, d, s->pool, s->group[i], s->ref[i].index);
+
+        for (uint32_t n = 0; n < w->page_granules[s->group[i]]; n++)
+            g[n].serves--;
+    }
+    s->used = 0;
+    ev.serve_quiet.serve = s->id;
+    TRACE("  daemon %u: serve %u.%u is quiet\n", d, s->id.slot, s->id.gen);
+    sim_step(w, d, &ev);
+}
+
+void data_quiet(struct sim *w, uint32_t d)
+{
+    struct pull *p = pull_choose(w, d, true);
+    uint32_t at = pick(w, SERVES * 2);
+
+    if (p && chance(w, 60)) {
+        quiet_pull(w, d, p);
+        return;
+    }
+    for (uint32_t i = 0; i < SERVES * 2; i++, at = (at + 1) % (SERVES * 2))
+        if (w->d[d].serve[at].used && w->d[d].serve[at].stopping) {
+            quiet_serve(w, d, &w->d[d].serve[at]);
+            return;
+        }
+    if (p)
+        quiet_pull(w, d, p);
+}
+
+uint32_t data_pending(struct sim *w, uint32_t d)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        n += w->d[d].pull[i].used && (w->d[d].pull[i].stopping || (in_flight(&w->d[d].pull[i]) && !w->d[d].pull[i].broken));
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        n += w->d[d].serve[i].used && w->d[d].serve[i].stopping;
+    return n;
+}
+
+/* Asks the source for a page by a generation that has passed, or by a serve that has ended. */
+void data_stale(struct sim *w, uint32_t d)
+{
+    struct daemon *m = &w->d[d];
+    uint32_t at = pick(w, SERVES * 2), record;
+    const struct serve *s = &m->serve[at];
+    struct page_ref ref;
+    struct id id;
+
+    if (!s->npages)
+        return;
+    ref = s->ref[pick(w, s->npages)];
+    id = s->id;
+    if (s->used) {
+        if (chance(w, 50))
+            id.gen--;
+        else
+            ref.gen--;
+    }
+    FAULT(stale_page_asked);
+    EXPECT(core_serve_page(m->core, id, s->group[0], ref, &record) != TERN_OK, "stale_page_served",
+           "serve %u.%u group %u index %u generation %u", id.slot, id.gen, s->group[0], ref.index, ref.gen);
+    MARK(stale_page_refused);
+}

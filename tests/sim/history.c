@@ -1,0 +1,148 @@
+/* Makes a history from a seed: a configuration with small limits, and a list of choices whose weights the seed
+ * chooses too, so that some histories have many faults of one kind and none of another. */
+#include "sim.h"
+
+#include "base/prng.h"
+#include "choices.h"
+
+static uint32_t between(struct prng *p, uint32_t least, uint32_t most)
+{
+    return least + prng_below(p, most - least + 1);
+}
+
+static bool one_in(struct prng *p, uint32_t n)
+{
+    return prng_below(p, n) == 0;
+}
+
+static void make_groups(struct prng *p, struct config *c)
+{
+    static const uint8_t shape[][2] = {{2, 0}, {3, 0}, {4, 0}, {2, 0}, {4, 0}, {1, 2}, {2, 1},
+                                       {2, 4}, {4, 1}, {1, 3}, {3, 2}, {1, 4}, {2, 2}};
+    uint32_t i = prng_below(p, sizeof shape / sizeof shape[0]);
+
+    c->page_tokens0 = shape[i][0];
+    c->page_tokens1 = shape[i][1];
+    c->ngroups = shape[i][1] ? 2 : 1;
+    c->page_granules0 = one_in(p, 4) ? 2 : 1;
+    c->page_granules1 = c->ngroups == 2 && one_in(p, 3) ? 2 : 1;
+    c->cap0 = one_in(p, 8) ? between(p, 3, 10) : 0;
+}
+
+static void make_limits(struct prng *p, struct config *c, uint32_t align)
+{
+    c->tight = one_in(p, 4) ? 1 + prng_below(p, 4) : 0;
+    c->lim_sessions = c->tight == 4 ? between(p, 2, 4) : 8;
+    c->lim_nodes = c->tight == 1 ? between(p, 3, 8) : 60;
+    c->lim_blocks = c->tight == 2 ? between(p, 4, 12) : 56;
+    c->lim_retires = c->tight == 3 ? between(p, 1, 4) : 48;
+    c->lim_keys = c->tight == 2 ? between(p, 1, 6) : 32;
+    c->lim_pulls = between(p, 1, 3);
+    c->lim_serves = between(p, 1, 3);
+    c->lim_seals = between(p, 1, 4);
+    c->lim_spaces = one_in(p, 8) ? 1 : 6;
+    c->peer_pages = one_in(p, 2) ? between(p, 1, 6) : 64;
+    c->tenant_pages = one_in(p, 4) ? between(p, 1, 6) : 64;
+    c->deadline_ms = between(p, 20, 200);
+    c->sessions_max = one_in(p, 6) ? between(p, 1, 3) : 16;
+    c->tokens_max = align * between(p, 3, 8);
+    if (c->tokens_max > TOKENS - 4)
+        c->tokens_max = TOKENS - 4;
+}
+
+static uint32_t align_of(const struct config *c)
+{
+    uint32_t l = c->page_tokens0;
+
+    while (c->page_tokens1 && l % c->page_tokens1)
+        l += c->page_tokens0;
+    return l;
+}
+
+static uint32_t world_of(struct prng *p)
+{
+    static const uint8_t of[] = {1, 1, 1, 2, 2, 2, 3, 4};
+
+    return of[prng_below(p, sizeof of)];
+}
+
+static void make_config(struct prng *p, struct config *c)
+{
+    uint32_t per_chunk, pages;
+
+    memset(c, 0, sizeof *c);
+    make_groups(p, c);
+    make_limits(p, c, align_of(c));
+    c->tenants = one_in(p, 3) ? 2 : 1;
+    c->world0 = world_of(p);
+    c->world1 = world_of(p);
+    c->world2 = world_of(p);
+    c->scheduler = one_in(p, 2);
+    c->variants = between(p, 2, VARIANTS);
+    c->namespaces = one_in(p, 3) ? 2 : 1;
+    c->keys = one_in(p, 3);
+    c->seed_tokens = (uint32_t)prng_u64(p);
+    pages = between(p, 4, 16);
+    per_chunk = c->page_granules0 * (align_of(c) / c->page_tokens0);
+    if (c->ngroups == 2)
+        per_chunk += c->page_granules1 * (align_of(c) / c->page_tokens1);
+    /* `pages` of the finest group, and what the other group needs beside them */
+    c->granules = c->ngroups == 1 ? pages * c->page_granules0 : pages * per_chunk / 2;
+    if (c->granules < 2 * per_chunk)
+        c->granules = 2 * per_chunk;
+    c->granules += 2; /* slab 0 is never handed out */
+    if (c->granules > GRANULES)
+        c->granules = GRANULES;
+}
+
+/* A table of 256 kinds in proportion to their weights. */
+static void make_weights(struct prng *p, uint8_t table[256])
+{
+    static const struct {
+        uint16_t weight;
+        uint8_t fault;
+    } of[] = {
+#define X(name, weight, fault) {weight, fault},
+        CHOICES(X)
+#undef X
+    };
+    static const uint8_t scale[] = {0, 0, 0, 1, 2, 8};
+    uint32_t n = sizeof of / sizeof of[0], total = 0, at = 0, w[sizeof of / sizeof of[0]];
+    bool calm = one_in(p, 8);
+
+    for (uint32_t i = 0; i < n; i++) {
+        w[i] = of[i].weight * (of[i].fault ? (calm ? 0 : scale[prng_below(p, 6)]) : between(p, 3, 8));
+        total += w[i];
+    }
+    for (uint32_t i = 0, sum = 0; i < n; i++) {
+        uint32_t to;
+
+        sum += w[i];
+        to = (uint32_t)((uint64_t)sum * 256 / total);
+        while (at < to)
+            table[at++] = (uint8_t)i;
+    }
+}
+
+void history_make(uint64_t seed, struct history *h)
+{
+    struct prng p;
+    uint8_t table[256];
+
+    prng_init(&p, seed);
+    h->seed = seed;
+    make_config(&p, &h->cfg);
+    make_weights(&p, table);
+    h->n = between(&p, 300, 560);
+    for (uint32_t i = 0; i < h->n; i++) {
+        uint64_t r = prng_u64(&p);
+
+        h->choice[i] = (struct choice){.kind = table[r & 255],
+                                       .daemon = (uint8_t)(r >> 8 & 1),
+                                       .a = (uint16_t)(r >> 16),
+                                       .r = (uint32_t)(r >> 32)};
+        /* Most histories begin with engines that join. */
+        if (i < 8)
+            h->choice[i].kind = CHOICE_join;
+    }
+}

@@ -1,0 +1,56 @@
+/* The states that histories must reach: X(name, least count per 1,000 seeds). The simulator sees them in replies,
+ * actions and its own model; a mark below its least count fails a run of 1,000 seeds or more. */
+#ifndef SIM_MARKS_H
+#define SIM_MARKS_H
+
+#define MARKS(X)                                                                                   \
+    X(match_hit, 100)                                                                              \
+    X(match_miss, 100)                                                                             \
+    X(match_repeated, 10)                                                                          \
+    X(extend_evicts, 100)                                                                          \
+    X(extend_exhausted, 100)                                                                       \
+    X(exhausted_by_retiring, 20)                                                                   \
+    X(adopt_canonical, 20)                                                                         \
+    X(adopt_pending_same_engine, 5)                                                                \
+    X(pending_other_engine_keeps_own, 2)                                                           \
+    X(pending_dropped_engine_died, 2)                                                              \
+    X(retire_waits_rank, 100)                                                                      \
+    X(pin_retires_with_step, 50)                                                                   \
+    X(engine_stuck_then_gone, 20)                                                                  \
+    X(resume_shorter_than_written, 50)                                                             \
+    X(resume_refused, 10)                                                                          \
+    X(rewind_speculation, 50)                                                                      \
+    X(finish_trims, 50)                                                                            \
+    X(abort_with_tail, 20)                                                                         \
+    X(barrier_stops, 10)                                                                           \
+    X(fetch_publishes, 50)                                                                         \
+    X(fetch_adopts_existing, 5)                                                                    \
+    X(fetch_owns_unpublished, 1)                                                                   \
+    X(fetch_nothing_there, 20)                                                                     \
+    X(fetch_corrupt_retry, 10)                                                                     \
+    X(fetch_corrupt_fatal, 1)                                                                      \
+    X(fetch_cancel_wins, 5)                                                                        \
+    X(fetch_cancel_loses, 2)                                                                       \
+    X(fetch_peer_lost, 10)                                                                         \
+    X(fetch_timed_out, 5)                                                                          \
+    X(fetch_exhausted, 2)                                                                          \
+    X(quarantine_then_quiet, 10)                                                                   \
+    X(serve_deadline, 2)                                                                           \
+    X(source_busy, 2)                                                                              \
+    X(stale_page_refused, 2)                                                                       \
+    X(namespace_separates, 20)                                                                     \
+    X(extra_key_separates, 10)                                                                     \
+    X(gone_after_restart, 5)                                                                       \
+    X(gone_after_close, 20)                                                                        \
+    X(pool_closed_zeroed, 5)                                                                       \
+    X(slab_changes_group, 20)                                                                      \
+    X(page_changes_owner, 200)                                                                     \
+    X(token_blocks_full, 20)                                                                       \
+    X(nodes_full, 5)                                                                               \
+    X(retires_full, 5)                                                                             \
+    X(quota_sessions, 10)                                                                          \
+    X(drain_refuses, 5)                                                                            \
+    X(evict_on_demand, 50)                                                                         \
+    X(step_back_refused, 5)
+
+#endif

@@ -1,0 +1,491 @@
+/* What the model knows of pages and prefixes, and the rules that hold for every page that a core hands out (T1, P2),
+ * gives to read (P1) or says it lacks (E4). Nothing here is read from a core. */
+#include "sim.h"
+
+uint32_t tag_mix(uint32_t rank, uint32_t group)
+{
+    return rank * 0x9e3779b1u ^ (group + 1) * 0x85ebca6bu;
+}
+
+struct granule *page_granule(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t index)
+{
+    struct pool *p = &w->d[d].pool[pool];
+    uint32_t at = index * w->page_granules[group];
+
+    EXPECT(p->open && p->base != UINT32_MAX, "page_of_no_pool", "a page of pool %u", pool);
+    EXPECT(index != 0 && at + w->page_granules[group] <= p->granules, "page_index", "group %u index %u", group, index);
+    return &w->d[d].granule[p->tenant][p->base + at];
+}
+
+bool granule_busy(const struct sim *w, uint32_t d, uint32_t tenant, const struct granule *g)
+{
+    const struct engine *e = w->d[d].engine;
+
+    (void)tenant;
+    return g->busy[0] > e[0].min_done || g->busy[1] > e[1].min_done || g->busy[2] > e[2].min_done;
+}
+
+struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant, uint32_t k)
+{
+    uint32_t v = w->canon[variant][k];
+    struct chunk *c = &w->d[d].chunk[pool][(ns * VARIANTS + v) * CHUNKS + k - 1];
+
+    if (c->epoch != w->d[d].chunk_base[pool]) {
+        c->epoch = w->d[d].chunk_base[pool];
+        c->present = 0;
+        c->ns = (uint8_t)ns;
+        c->variant = (uint8_t)v;
+        c->depth = (uint8_t)k;
+    }
+    return c;
+}
+
+bool chunk_visible(const struct sim *w, uint32_t d, const struct chunk *c)
+{
+    return c->engine == NO || c->step <= w->d[d].engine[c->engine].min_done;
+}
+
+static struct granule *chunk_granule(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g,
+                                     uint32_t i)
+{
+    return &w->d[d].granule[w->d[d].pool[pool].tenant][c->granule[g][i]];
+}
+
+bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+{
+    const struct granule *g = chunk_granule(w, d, pool, c, 0, 0);
+
+    return g->borrows || granule_busy(w, d, w->d[d].pool[pool].tenant, g);
+}
+
+bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+{
+    return c->present && ((c->evictions == w->d[d].pool[pool].evictions && w->cfg.tight != 1) ||
+                          chunk_pinned(w, d, pool, c));
+}
+
+static void chunk_free_pages(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
+{
+    uint16_t self = (uint16_t)(c - w->d[d].chunk[pool]);
+
+    c->present = 0;
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        for (uint32_t i = 0; i < w->L / w->page_tokens[g]; i++) {
+            struct granule *p = chunk_granule(w, d, pool, c, g, i);
+
+            for (uint32_t k = 0; k < w->page_granules[g]; k++)
+                if (p[k].own == OWN_CHUNK && p[k].chunk == self && p[k].pool == pool)
+                    p[k].own = OWN_FREE;
+        }
+}
+
+/* A chunk is not there any more, so neither is anything below it. */
+void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
+{
+    uint32_t depth = c->depth, ns = c->ns, variant = c->variant;
+
+    chunk_free_pages(w, d, pool, c);
+    for (uint32_t v = variant; v < w->cfg.variants; v++) {
+        if (w->canon[v][depth] != variant)
+            continue;
+        for (uint32_t k = depth + 1; k <= CHUNKS && k * w->L <= TOKENS; k++) {
+            struct chunk *below = chunk_at(w, d, pool, ns, v, k);
+
+            if (below->present && below->variant == v)
+                chunk_free_pages(w, d, pool, below);
+        }
+    }
+}
+
+static bool chunk_reads(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+{
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        for (uint32_t i = 0; i < w->L / w->page_tokens[g]; i++) {
+            const struct granule *p = chunk_granule(w, d, pool, c, g, i);
+
+            if (p->borrows || p->serves || p->writers)
+                return true;
+        }
+    return false;
+}
+
+uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, struct page_ref ref, enum own own,
+                  uint32_t owner)
+{
+    struct granule *p = page_granule(w, d, pool, group, ref.index);
+    uint32_t tenant = w->d[d].pool[pool].tenant, n = w->page_granules[group];
+    uint32_t at = (uint32_t)(p - w->d[d].granule[tenant]);
+    uint32_t slab = w->page_granules[0] > w->page_granules[1] ? w->page_granules[0] : w->page_granules[1];
+
+    EXPECT(ref.gen != 0, "generation_zero", "group %u index %u", group, ref.index);
+    for (uint32_t k = 0; k < n; k++) {
+        struct granule *g = p + k;
+
+        if (g->own == OWN_CHUNK) {
+            struct chunk *c = &w->d[d].chunk[g->pool][g->chunk];
+
+            EXPECT(!chunk_reads(w, d, g->pool, c), "page_in_use", "granule %u: its prefix is pinned", at + k);
+            EXPECT(chunk_visible(w, d, c), "page_pending", "granule %u: its commit's step has not passed", at + k);
+            EXPECT(!g->sealing, "page_being_sealed", "granule %u: a checksum job reads it", at + k);
+            MARK(extend_evicts);
+            chunk_drop(w, d, g->pool, c);
+        }
+        /* A transfer's verified page may have been given up for one that was there, or be evicted already. */
+        EXPECT(g->own == OWN_FREE || (g->verified && (g->own == OWN_PULL || g->own == OWN_ORPHAN)), "page_owned_twice", "daemon %u granule %u is handed out, but has owner %u of kind %u",
+               d, at + k, g->owner, g->own);
+        EXPECT(!granule_busy(w, d, tenant, g), "page_may_be_written",
+               "daemon %u granule %u: engine steps %u/%u/%u are not done (done: %u/%u/%u)", d, at + k, g->busy[0],
+               g->busy[1], g->busy[2], w->d[d].engine[0].min_done, w->d[d].engine[1].min_done,
+               w->d[d].engine[2].min_done);
+        EXPECT(!g->writers, "page_may_be_received", "granule %u: a receive into it is not proven quiet", at + k);
+        EXPECT(!g->borrows && !g->serves, "page_read", "granule %u is read by someone", at + k);
+        if (g->gen && g->group == group && g->index == ref.index)
+            EXPECT(g->gen != ref.gen, "generation_reused", "group %u index %u gen %u", group, ref.index, ref.gen);
+        if (g->gen && g->group != group)
+            MARK(slab_changes_group);
+        if (g->gen)
+            MARK(page_changes_owner);
+        g->own = (uint8_t)own;
+        g->owner = (uint8_t)owner;
+        g->group = (uint8_t)group;
+        g->pool = (uint8_t)pool;
+        g->index = ref.index;
+        g->gen = ref.gen;
+        g->verified = 0;
+    }
+    /* The other granules of the slab must not hold pages of another group. */
+    for (uint32_t k = at - (at - w->d[d].pool[pool].base) % slab, end = k + slab; k < end; k++) {
+        const struct granule *g = &w->d[d].granule[tenant][k];
+
+        EXPECT(g->group == group || g->own == OWN_FREE || g->own == OWN_CHUNK, "slab_shared",
+               "granules %u and %u: two groups in one slab", at, k);
+    }
+    return at;
+}
+
+static const struct page_ref *run_page(const struct table_run *runs, uint32_t nruns, uint32_t group, uint32_t at)
+{
+    for (uint32_t i = 0; i < nruns; i++)
+        if (runs[i].group == group && at >= runs[i].first && at < runs[i].first + runs[i].n)
+            return &runs[i].refs[at - runs[i].first];
+    return NULL;
+}
+
+static bool same_pages(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, const struct table_run *runs,
+                       uint32_t nruns)
+{
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+            const struct page_ref *ref = run_page(runs, nruns, g, (c->depth - 1u) * per + i);
+
+            EXPECT(ref, "chunk_incomplete", "depth %u: group %u page %u is missing", c->depth * w->L, g, i);
+            if (ref->gen != c->gen[g][i] || page_granule(w, d, pool, g, ref->index) != chunk_granule(w, d, pool, c, g, i))
+                return false;
+        }
+    return true;
+}
+
+static void chunk_inherit(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
+{
+    const struct chunk *parent = c->depth > 1 ? chunk_at(w, d, pool, c->ns, c->variant, c->depth - 1u) : NULL;
+
+    if (!parent || !parent->present || chunk_visible(w, d, parent))
+        return;
+    if (c->engine == NO)
+        c->engine = parent->engine;
+    if (c->step < parent->step)
+        c->step = parent->step;
+}
+
+/* The core gives these pages as the canonical ones of a chunk: those that the model knows, or those of a transfer. */
+void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, const struct table_run *runs, uint32_t nruns)
+{
+    uint16_t self = (uint16_t)(c - w->d[d].chunk[pool]);
+
+    if (c->present && same_pages(w, d, pool, c, runs, nruns))
+        return;
+    EXPECT(!chunk_certain(w, d, pool, c), "other_pages", "depth %u: not the pages that were committed", c->depth * w->L);
+    if (c->present)
+        chunk_drop(w, d, pool, c);
+    c->engine = NO;
+    c->step = 0;
+    c->evictions = w->d[d].pool[pool].evictions;
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+            const struct page_ref *ref = run_page(runs, nruns, g, (c->depth - 1u) * per + i);
+            struct granule *p;
+
+            EXPECT(ref, "chunk_incomplete", "depth %u: group %u page %u is missing", c->depth * w->L, g, i);
+            p = page_granule(w, d, pool, g, ref->index);
+            EXPECT(p->gen == ref->gen && p->verified && !p->writers && (p->own == OWN_PULL || p->own == OWN_ORPHAN),
+                   "published_unknown", "depth %u group %u index %u generation %u: nobody committed it (it is of kind %u, "
+                   "generation %u, verified %u)", c->depth * w->L, g, ref->index, ref->gen, p->own, p->gen, p->verified);
+            for (uint32_t k = 0; k < w->page_granules[g]; k++) {
+                p[k].own = OWN_CHUNK;
+                p[k].chunk = self;
+                p[k].verified = 0;
+            }
+            c->granule[g][i] = (uint16_t)(p - w->d[d].granule[w->d[d].pool[pool].tenant]);
+            c->gen[g][i] = ref->gen;
+        }
+    c->present = 1;
+    chunk_inherit(w, d, pool, c);
+}
+
+/* T7: the session's pages of chunk k become the canonical ones. */
+void chunk_commit(struct sim *w, uint32_t d, struct session *s, uint32_t k, uint32_t step)
+{
+    struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
+    uint16_t self = (uint16_t)(c - w->d[d].chunk[s->pool]);
+
+    EXPECT(!chunk_certain(w, d, s->pool, c), "committed_twice", "depth %u is in the tree already, by the model", k * w->L);
+    if (c->present)
+        chunk_drop(w, d, s->pool, c);
+    c->present = 1;
+    c->engine = s->engine;
+    c->step = step;
+    c->evictions = w->d[d].pool[s->pool].evictions;
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+            const struct entry *e = &s->table[g][(k - 1) * per + i];
+            struct granule *p = &w->d[d].granule[s->tenant][e->granule];
+
+            for (uint32_t j = 0; j < w->page_granules[g]; j++) {
+                p[j].own = OWN_CHUNK;
+                p[j].chunk = self;
+                p[j].borrows++;
+            }
+            c->granule[g][i] = e->granule;
+            c->gen[g][i] = e->gen;
+        }
+    chunk_inherit(w, d, s->pool, c);
+}
+
+void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t at, const struct chunk *c,
+            uint32_t page)
+{
+    struct granule *g = &w->d[d].granule[s->tenant][c->granule[group][page]];
+
+    EXPECT(at < TABLE, "table", "page %u", at);
+    s->table[group][at] = (struct entry){.granule = c->granule[group][page], .gen = c->gen[group][page]};
+    for (uint32_t k = 0; k < w->page_granules[group]; k++)
+        g[k].borrows++;
+}
+
+/* Entries [from, to) leave the table; `step` is the last that may touch them. */
+void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from, uint32_t to, uint32_t step)
+{
+    uint32_t borrowed = s->t / w->page_tokens[group];
+
+    for (uint32_t i = from; i < to; i++) {
+        struct granule *g = &w->d[d].granule[s->tenant][s->table[group][i].granule];
+
+        for (uint32_t k = 0; k < w->page_granules[group]; k++) {
+            if (i < borrowed)
+                g[k].borrows--;
+            else
+                g[k].own = OWN_FREE;
+            if (step > g[k].busy[s->engine])
+                g[k].busy[s->engine] = step;
+        }
+    }
+}
+
+static uint32_t pages_of(const struct sim *w, const struct session *s, uint32_t group)
+{
+    return (s->a + w->page_tokens[group] - 1) / w->page_tokens[group];
+}
+
+void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
+{
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        give_back(w, d, s, g, 0, pages_of(w, s, g), step);
+    if (s->turn == TURN_FETCHING)
+        for (uint32_t i = 0; i < PULLS * 2; i++)
+            if (w->d[d].pull[i].used && !w->d[d].pull[i].over && id_equal(w->d[d].pull[i].id, s->fetch_pull))
+                pull_over(w, d, &w->d[d].pull[i], true);
+    s->live = 0;
+    s->t = s->c = s->a = 0;
+}
+
+/* --- E4 --- */
+
+enum fate { FATE_FREE, FATE_SURE, FATE_MAYBE, FATE_HELD };
+
+static enum fate fate_of(struct sim *w, uint32_t d, uint32_t pool, const struct granule *g, bool unsure)
+{
+    const struct chunk *c;
+
+    if (g->own == OWN_PULL || g->own == OWN_ORPHAN)
+        return g->verified || g->own == OWN_ORPHAN ? FATE_MAYBE : FATE_HELD;
+    if (g->writers || granule_busy(w, d, 0, g) || g->own == OWN_SESSION)
+        return FATE_HELD;
+    if (g->own == OWN_FREE)
+        return FATE_FREE;
+    c = &w->d[d].chunk[pool][g->chunk];
+    if (g->borrows || g->serves || g->sealing || !chunk_visible(w, d, c))
+        return FATE_HELD;
+    return unsure ? FATE_MAYBE : FATE_SURE;
+}
+
+/* A transfer in may have reserved pages that it has not asked for yet. */
+static bool pulls_active(const struct sim *w, uint32_t d)
+{
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        if (w->d[d].pull[i].used)
+            return true;
+    return false;
+}
+
+/* Something else than sessions and steps may hold prefixes: jobs and transfers pin whole paths. */
+static bool pool_unsure(const struct sim *w, uint32_t d, uint32_t pool)
+{
+    if (pulls_active(w, d))
+        return true;
+    for (uint32_t i = 0; i < w->d[d].njobs; i++)
+        if (w->d[d].job[i].pool == pool)
+            return true;
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        if (w->d[d].serve[i].used)
+            return true;
+    return false;
+}
+
+struct room {
+    uint32_t free[GROUPS], sure[GROUPS], most[GROUPS], retiring[GROUPS], used[GROUPS];
+    uint32_t slabs_free, slabs_sure, slabs_most;
+    uint32_t own_free[GROUPS], own_sure[GROUPS]; /* in slabs that the group must keep */
+};
+
+static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, uint32_t n, bool unsure, struct room *r)
+{
+    uint32_t used = 0, held = 0, maybe = 0, sure = 0, group = NO;
+    const struct granule *g = &w->d[d].granule[w->d[d].pool[pool].tenant][first];
+    uint32_t fates[2] = {0, 0};
+
+    for (uint32_t i = 0; i < n; i++) {
+        enum fate f = fate_of(w, d, pool, g + i, unsure);
+
+        fates[i] = f;
+        held += f == FATE_HELD;
+        maybe += f == FATE_MAYBE;
+        sure += f == FATE_SURE;
+        if (f != FATE_FREE) {
+            used++;
+            group = g[i].group;
+        }
+        if (f == FATE_HELD && g[i].own == OWN_FREE && !g[i].writers && i % w->page_granules[g[i].group] == 0)
+            r->retiring[g[i].group]++;
+    }
+    (void)sure;
+    r->slabs_free += used == 0;
+    r->slabs_sure += held == 0 && maybe == 0;
+    r->slabs_most += held == 0;
+    if (group == NO)
+        return;
+    for (uint32_t i = 0; i < n; i += w->page_granules[group]) {
+        r->free[group] += fates[i] == FATE_FREE;
+        r->used[group] += fates[i] == FATE_HELD;
+        r->own_free[group] += fates[i] == FATE_FREE;
+        if (held || maybe)
+            r->own_sure[group] += fates[i] == FATE_FREE || fates[i] == FATE_SURE;
+        if (held)
+            r->most[group] += fates[i] != FATE_HELD;
+    }
+}
+
+static void room_count(struct sim *w, uint32_t d, uint32_t pool, struct room *r)
+{
+    const struct pool *p = &w->d[d].pool[pool];
+    uint32_t slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0] ? w->page_granules[1]
+                                                                                      : w->page_granules[0];
+    bool unsure = pool_unsure(w, d, pool);
+
+    memset(r, 0, sizeof *r);
+    for (uint32_t at = slab; at + slab <= p->granules; at += slab) /* slab 0 is never handed out */
+        room_slab(w, d, pool, p->base + at, slab, unsure, r);
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
+        uint32_t per = slab / w->page_granules[g];
+
+        r->free[g] += r->slabs_free * per;
+        r->sure[g] = r->own_sure[g] + r->slabs_sure * per;
+        r->most[g] += r->slabs_most * per;
+    }
+}
+
+/* Would the model bet that these pages can be had? */
+static bool room_fits(const struct sim *w, const struct room *r, const uint32_t need[GROUPS])
+{
+    uint32_t slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0] ? w->page_granules[1]
+                                                                                      : w->page_granules[0];
+    uint32_t slabs = 0;
+
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
+        uint32_t per = slab / w->page_granules[g];
+
+        if (need[g] > r->own_sure[g])
+            slabs += (need[g] - r->own_sure[g] + per - 1) / per;
+    }
+    if (w->cfg.cap0 && need[0] + r->used[0] > w->cfg.cap0)
+        return false;
+    return slabs <= r->slabs_sure;
+}
+
+void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh, const uint32_t need[GROUPS])
+{
+    struct room r;
+
+    room_count(w, d, pool, &r);
+    EXPECT(sh->group < w->cfg.ngroups && sh->needed == need[sh->group] && sh->needed > 0, "shortage_needed",
+           "group %u needs %u, the answer says %u", sh->group, need[sh->group], sh->needed);
+    EXPECT(pulls_active(w, d) || !room_fits(w, &r, need), "false_shortage",
+           "needs %u/%u, there are %u/%u sure pages in its slabs and %u slabs that could be had", need[0], need[1],
+           r.own_sure[0], r.own_sure[1], r.slabs_sure);
+    EXPECT(sh->free <= r.most[sh->group], "shortage_free", "says %u free, at most %u", sh->free, r.most[sh->group]);
+    EXPECT(sh->retiring == r.retiring[sh->group], "shortage_retiring", "says %u, the model counts %u", sh->retiring,
+           r.retiring[sh->group]);
+    MARK(extend_exhausted);
+    if (sh->retiring && sh->until_step)
+        MARK(exhausted_by_retiring);
+}
+
+/* Called before pages of these numbers are handed out: did that need an eviction? */
+void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS])
+{
+    struct room r;
+    uint32_t slab, slabs = 0;
+    bool fits = true;
+
+    room_count(w, d, pool, &r);
+    slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0] ? w->page_granules[1] : w->page_granules[0];
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
+        uint32_t per = slab / w->page_granules[g];
+
+        if (need[g] > r.own_free[g])
+            slabs += (need[g] - r.own_free[g] + per - 1) / per;
+        if (g == 0 && w->cfg.cap0)
+            fits = false;
+    }
+    if (!fits || slabs > r.slabs_free)
+        w->d[d].pool[pool].evictions++;
+}
+
+/* --- P1 --- */
+
+void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group, uint32_t ns,
+                uint32_t variant, uint32_t pos, uint32_t n, const char *what)
+{
+    const uint32_t *want = w->prefix[tenant][ns][variant] + pos + 1;
+
+    for (uint32_t r = 0; r < w->ranks; r++) {
+        uint32_t mix = tag_mix(r, group);
+
+        for (uint32_t k = 0; k < w->page_granules[group]; k++) {
+            const struct tag *tag = &w->d[d].tag[tenant][r][granule + k];
+
+            for (uint32_t i = 0; i < n; i++)
+                EXPECT(tag->v[i] == (want[i] ^ mix), what,
+                       "daemon %u rank %u granule %u token %u: not the bytes of that prefix", d, r, granule + k, pos + i);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+/* The network: one connection from each daemon to the other, a queue of messages each way. Messages arrive in
+ * order or, once the connection has died, not at all; each side learns of the death in its own time. */
+#include "sim.h"
+
+static void link_event(struct sim *w, uint32_t d, uint32_t number, bool up)
+{
+    struct event ev = {.kind = up ? EV_LINK_UP : EV_LINK_DOWN};
+
+    ev.link.link = number;
+    ev.link.incarnation = w->d[1 - d].incarnation;
+    sim_step(w, d, &ev);
+}
+
+void net_connect(struct sim *w, uint32_t d)
+{
+    struct link *l = &w->link[d];
+    uint32_t n;
+
+    if (l->alive || l->up[0])
+        return;
+    for (n = 1; n < LINKS && w->d[1 - d].inbound_busy[n]; n++)
+        ;
+    if (n == LINKS || l->up[1]) /* this record still holds the old connection's other end */
+        return;
+    l->alive = 1;
+    l->one_way = 0;
+    l->number = (uint8_t)n;
+    l->head[0] = l->head[1] = l->n[0] = l->n[1] = 0;
+    l->up[0] = l->up[1] = 1;
+    w->d[1 - d].inbound_busy[n] = 1;
+    TRACE("  link %u up\n", d);
+    link_event(w, 1 - d, n, true);
+    link_event(w, d, 0, true);
+}
+
+static void copy_arrays(struct message *m, const struct peer_msg *msg)
+{
+    uint32_t at = 0;
+
+    m->msg = *msg;
+    if (msg->kind == PEER_PULL_OPEN) {
+        memcpy(m->tokens, msg->tokens, msg->to * sizeof m->tokens[0]);
+        memcpy(m->keys, msg->keys, msg->nkeys * sizeof m->keys[0]);
+        m->msg.tokens = m->tokens;
+        m->msg.keys = m->keys;
+        m->msg.nruns = 0;
+        return;
+    }
+    m->msg.tokens = NULL;
+    m->msg.keys = NULL;
+    m->msg.nkeys = 0;
+    if (msg->kind != PEER_PULL_OFFER)
+        m->msg.nruns = 0;
+    for (uint32_t i = 0; i < m->msg.nruns; i++) {
+        m->runs[i] = msg->runs[i];
+        memcpy(m->refs + at, msg->runs[i].refs, msg->runs[i].n * sizeof m->refs[0]);
+        m->runs[i].refs = m->refs + at;
+        at += msg->runs[i].n;
+    }
+    m->msg.runs = m->runs;
+}
+
+static void check_fits(struct sim *w, const struct peer_msg *msg)
+{
+    uint32_t refs = 0;
+
+    if (msg->kind == PEER_PULL_OPEN)
+        EXPECT(msg->to <= TOKENS && msg->nkeys <= 4, "open_too_long", "%u tokens, %u keys", msg->to, msg->nkeys);
+    if (msg->kind != PEER_PULL_OFFER)
+        return;
+    EXPECT(msg->nruns <= GROUPS, "offer_runs", "%u runs", msg->nruns);
+    for (uint32_t i = 0; i < msg->nruns; i++)
+        refs += msg->runs[i].n;
+    EXPECT(refs <= 64, "offer_pages", "%u pages", refs);
+}
+
+void net_send(struct sim *w, uint32_t d, const struct action *act)
+{
+    bool mine = act->peer.link == 0;
+    struct link *l = &w->link[mine ? d : 1 - d];
+    uint32_t dir = mine ? 0 : 1, at;
+    const struct peer_msg *msg = &act->peer.msg;
+
+    TRACE("  daemon %u sends %u on link %u, err %u, pull %u.%u\n", d, msg->kind, act->peer.link, msg->err,
+          msg->pull.slot, msg->pull.gen);
+    EXPECT(act->peer.link < LINKS, "link_number", "a message for link %u", act->peer.link);
+    EXPECT(l->up[dir] && (mine || l->number == act->peer.link), "send_on_dead_link",
+           "daemon %u sends %u on link %u, which it knows is down", d, msg->kind, act->peer.link);
+    check_fits(w, msg);
+    if (msg->kind == PEER_PULL_OFFER)
+        serve_offered(w, d, act->peer.link, msg);
+    if (!l->alive || (l->one_way >> dir & 1)) {
+        FAULT(message_lost);
+        return;
+    }
+    if (l->n[dir] == QUEUE) { /* a send buffer that is full for ever ends the connection */
+        net_cut(w, mine ? d : 1 - d);
+        return;
+    }
+    at = (l->head[dir] + l->n[dir]++) % QUEUE;
+    copy_arrays(&l->queue[dir][at], msg);
+}
+
+void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
+{
+    struct link *l = &w->link[conn];
+    struct event ev = {.kind = EV_PEER_MSG};
+    uint32_t to = dir == 0 ? 1 - conn : conn;
+    struct message *m;
+
+    if (!l->alive || l->n[dir] == 0 || !l->up[1 - dir])
+        return;
+    m = &l->queue[dir][l->head[dir]];
+    l->head[dir] = (uint8_t)((l->head[dir] + 1) % QUEUE);
+    l->n[dir]--;
+    ev.peer.link = dir == 0 ? l->number : 0;
+    ev.peer.msg = m->msg;
+    TRACE("  daemon %u receives %u\n", to, m->msg.kind);
+    sim_step(w, to, &ev);
+}
+
+void net_cut(struct sim *w, uint32_t conn)
+{
+    struct link *l = &w->link[conn];
+
+    if (!l->alive)
+        return;
+    TRACE("  link %u cut\n", conn);
+    l->alive = 0;
+    l->n[0] = l->n[1] = 0;
+}
+
+void net_notice(struct sim *w, uint32_t conn, uint32_t side)
+{
+    struct link *l = &w->link[conn];
+    uint32_t d = side == 0 ? conn : 1 - conn;
+
+    if (!l->up[side])
+        return;
+    net_cut(w, conn);
+    l->up[side] = 0;
+    TRACE("  daemon %u learns that link %u is down\n", d, conn);
+    if (side == 1)
+        w->d[d].inbound_busy[l->number] = 0;
+    link_event(w, d, side == 0 ? 0 : l->number, false);
+}
+
+void net_closed_by(struct sim *w, uint32_t d, uint32_t link)
+{
+    uint32_t conn = link == 0 ? d : 1 - d;
+
+    (void)link;
+    net_cut(w, conn);
+}

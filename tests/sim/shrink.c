@@ -1,0 +1,141 @@
+/* Shrinking a failing history, and the text files that keep it: the configuration by name, then one choice a line. */
+#include "sim.h"
+
+#include <errno.h>
+
+#include "choices.h"
+
+#define MAGIC  "tern-sim history 1"
+#define ROUNDS 6
+
+static const char *const choice_name[] = {
+#define X(name, weight, fault) #name,
+    CHOICES(X)
+#undef X
+};
+
+static bool fails_alike(struct sim *w, const struct history *h, const char *what)
+{
+    uint64_t hash;
+
+    return !sim_run(w, h, &hash) && strcmp(w->what, what) == 0;
+}
+
+/* Leaves out pieces of n choices while it still fails; true if any could go. */
+static bool drop_pieces(struct sim *w, struct history *h, const char *what, uint32_t n)
+{
+    static struct history less;
+    bool any = false;
+
+    for (uint32_t at = 0; at + n <= h->n;) {
+        less = *h;
+        memmove(&less.choice[at], &less.choice[at + n], (h->n - at - n) * sizeof less.choice[0]);
+        less.n -= n;
+        if (fails_alike(w, &less, what)) {
+            *h = less;
+            any = true;
+        } else {
+            at += n;
+        }
+    }
+    return any;
+}
+
+void history_shrink(struct sim *w, struct history *h)
+{
+    char what[sizeof w->what];
+    uint32_t verbose = w->verbose;
+
+    memcpy(what, w->what, sizeof what);
+    w->verbose = 0;
+    if (w->at_choice < h->n && h->n > w->at_choice + 1)
+        h->n = w->at_choice + 1; /* nothing behind the failure matters */
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        bool any = false;
+
+        for (uint32_t n = h->n / 2; n >= 1; n /= 2)
+            any |= drop_pieces(w, h, what, n);
+        if (!any)
+            break;
+    }
+    fails_alike(w, h, what); /* leaves the text of the shrunk one */
+    w->verbose = verbose;
+}
+
+bool history_write(const struct history *h, const char *path, const char *why)
+{
+    FILE *f = fopen(path, "w");
+    bool ok;
+
+    if (!f)
+        return false;
+    fprintf(f, MAGIC "\n# seed %llu: %s\n", (unsigned long long)h->seed, why);
+#define X(name) fprintf(f, "config " #name " %u\n", h->cfg.name);
+    CONFIG_FIELDS(X)
+#undef X
+    for (uint32_t i = 0; i < h->n; i++)
+        fprintf(f, "choice %s %u %u %u\n", choice_name[h->choice[i].kind], h->choice[i].daemon, h->choice[i].a,
+                h->choice[i].r);
+    ok = !ferror(f);
+    return fclose(f) == 0 && ok;
+}
+
+static bool read_config(struct history *h, const char *name, uint32_t value)
+{
+#define X(field)                                                                                   \
+    if (strcmp(name, #field) == 0) {                                                               \
+        h->cfg.field = value;                                                                      \
+        return true;                                                                               \
+    }
+    CONFIG_FIELDS(X)
+#undef X
+    return false;
+}
+
+static bool read_choice(struct history *h, const char *name, uint32_t daemon, uint32_t a, uint32_t r)
+{
+    for (uint32_t k = 0; k < CHOICE_COUNT; k++)
+        if (strcmp(name, choice_name[k]) == 0 && h->n < OPS_MAX && daemon < DAEMONS) {
+            h->choice[h->n++] = (struct choice){.kind = (uint8_t)k, .daemon = (uint8_t)daemon, .a = (uint16_t)a, .r = r};
+            return true;
+        }
+    return false;
+}
+
+/* What the arrays of the simulator can hold: a file is not trusted. */
+static bool config_fits(const struct config *c)
+{
+    return c->tenants >= 1 && c->tenants <= TENANTS && c->ngroups >= 1 && c->ngroups <= GROUPS && c->page_tokens0 >= 1 &&
+           c->page_tokens0 <= SLOTS && c->page_tokens1 <= SLOTS && (c->ngroups == 1) == (c->page_tokens1 == 0) &&
+           c->page_granules0 >= 1 && c->page_granules0 <= 2 && c->page_granules1 >= 1 && c->page_granules1 <= 2 &&
+           c->granules >= 6 && c->granules <= GRANULES && c->world0 >= 1 && c->world0 <= RANKS && c->variants >= 1 &&
+           c->variants <= VARIANTS && c->namespaces >= 1 && c->namespaces <= NAMESPACES && c->tokens_max >= 1 &&
+           c->tokens_max <= TOKENS - 4 && c->lim_pulls <= PULLS && c->lim_serves <= SERVES &&
+           c->lim_sessions < SESSIONS;
+}
+
+bool history_read(const char *path, struct history *h)
+{
+    FILE *f = fopen(path, "r");
+    char line[256], name[64];
+    uint32_t x, y, z;
+    bool ok = false;
+
+    if (!f)
+        return false;
+    memset(h, 0, sizeof *h);
+    if (fgets(line, sizeof line, f) && strncmp(line, MAGIC, strlen(MAGIC)) == 0)
+        ok = true;
+    while (ok && fgets(line, sizeof line, f)) {
+        if (line[0] == '#' || line[0] == '\n')
+            continue;
+        if (sscanf(line, "config %63s %u", name, &x) == 2)
+            ok = read_config(h, name, x);
+        else if (sscanf(line, "choice %63s %u %u %u", name, &x, &y, &z) == 4)
+            ok = read_choice(h, name, x, y, z);
+        else
+            ok = false;
+    }
+    fclose(f);
+    return ok && config_fits(&h->cfg);
+}

@@ -1,0 +1,455 @@
+/* The simulated world around two cores: clock, network, data path, memory jobs, engines of several rank
+ * processes with steps in flight, and the model that checks what the cores answer. One struct sim is one history;
+ * it is reused for the next, so nothing in it is allocated while histories run.
+ *
+ * A history is a struct config and a list of choices. Every choice is legal in every state (one that has
+ * nothing to act on does nothing), so a failing list can be shrunk by leaving choices out. The model takes from
+ * the core what an engine or a peer would be told (replies and actions) and nothing else; the views of query.h
+ * are read only when everything has come to rest. */
+#ifndef SIM_SIM_H
+#define SIM_SIM_H
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/core.h"
+#include "core/query.h"
+
+#include "marks.h"
+
+#define DAEMONS      2
+#define TENANTS      2
+#define ENGINES      3  /* engine names of a daemon: 0 and 1 belong to tenant 0, 2 to the last tenant */
+#define RANKS        4
+#define PROCS        (RANKS + 1) /* of an engine: its ranks and perhaps a scheduler of its own */
+#define POOLS        3  /* pool slots of a daemon */
+#define GROUPS       2
+#define SESSIONS     12 /* session records of a daemon, closed ones kept for stale handles */
+#define NAMESPACES   2
+#define VARIANTS     6  /* token sequences; each session's list is a prefix of one */
+#define TOKENS       80 /* of a sequence: a little more than a block of the token store */
+#define CHUNKS       40 /* L-chunks of a sequence */
+#define CHUNK_PAGES  8  /* pages of a group in a chunk */
+#define GRANULES     48 /* of a tenant's memory: the smallest page */
+#define GRANULE_BYTES 4096u
+#define SLOTS        4  /* tokens of a page at most */
+#define TABLE        32 /* pages of a group in a session's table */
+#define STEPS        8  /* dispatched steps that a rank has not run yet */
+#define TOUCHES      112 /* pages looked at or written by one step */
+#define CONNS        16
+#define QUEUE        16 /* messages under way in one direction */
+#define LINKS        4  /* 0: ours to the other daemon; others: theirs to us */
+#define JOBS         32
+#define PULLS        4
+#define BATCHES      PULL_BATCHES_MAX
+#define BATCH_PAGES  48
+#define SERVES       4
+#define OPS_MAX      1200
+#define RECORDS      128
+#define NO           0xffu
+
+#define MS 1000000ull
+
+/* X(name, letter, what it is) */
+#define FAULTS(X)                                                                                  \
+    X(link_cut)                                                                                    \
+    X(link_one_way)                                                                                \
+    X(message_lost)                                                                                \
+    X(page_corrupt)                                                                                \
+    X(pull_broken)                                                                                 \
+    X(late_receive)                                                                                \
+    X(stale_page_asked)                                                                            \
+    X(process_killed)                                                                              \
+    X(leader_killed)                                                                               \
+    X(engine_killed)                                                                               \
+    X(write_after_kill)                                                                            \
+    X(connection_closed)                                                                           \
+    X(daemon_restarted)                                                                            \
+    X(stale_handle)                                                                                \
+    X(malformed_request)                                                                           \
+    X(step_went_back)                                                                              \
+    X(clock_jumped)                                                                                \
+    X(stale_completion)                                                                            \
+    X(request_repeated)
+
+enum fault {
+#define X(name) FAULT_##name,
+    FAULTS(X)
+#undef X
+        FAULT_COUNT
+};
+
+enum mark {
+#define X(name, least) MARK_##name,
+    MARKS(X)
+#undef X
+        MARK_COUNT
+};
+
+/* What a history runs with besides its choices. Small numbers, written to tapes by name. */
+#define CONFIG_FIELDS(X)                                                                           \
+    X(tenants) X(ngroups) X(page_tokens0) X(page_tokens1) X(page_granules0) X(page_granules1)      \
+    X(cap0) X(granules) X(world0) X(world1) X(world2) X(scheduler) X(sessions_max) X(variants)     \
+    X(namespaces) X(tokens_max) X(keys) X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires)  \
+    X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages)\
+    X(deadline_ms) X(tight) X(faults_on) X(seed_tokens)
+
+struct config {
+#define X(name) uint32_t name;
+    CONFIG_FIELDS(X)
+#undef X
+};
+
+/* One choice. `r` seeds everything that the choice needs to decide. */
+struct choice {
+    uint8_t kind, daemon;
+    uint16_t a;
+    uint32_t r;
+};
+
+/* ---- memory: what the bytes are, and what the model knows about each granule ---- */
+
+struct tag { /* one per token of the page */
+    uint32_t v[SLOTS];
+};
+
+enum own { OWN_FREE = 0, OWN_SESSION, OWN_CHUNK, OWN_PULL, OWN_ORPHAN };
+
+struct granule {
+    uint8_t own;      /* who the page belongs to, as the model knows it */
+    uint8_t owner;    /* session or pull slot; for OWN_CHUNK see chunk */
+    uint8_t borrows;  /* live sessions whose table borrows it */
+    uint8_t serves;   /* transfers out that read it */
+    uint8_t writers;  /* receives under way into it */
+    uint8_t verified; /* OWN_PULL: arrived and agreed with its checksum, and the core was told */
+    uint8_t group, pool;
+    uint16_t chunk;
+    uint16_t sealing; /* checksum jobs that read it */
+    uint32_t index, gen;
+    uint32_t busy[ENGINES]; /* last step of that engine that may touch it; 0: none */
+};
+
+/* An L-chunk of a prefix, as committed. Valid only while `epoch` is this history's. */
+struct chunk {
+    uint32_t epoch;
+    uint32_t evictions; /* the pool's count when it was last known to be there */
+    uint8_t present, engine, ns, variant, depth, sealed;
+    uint32_t step; /* of the commit */
+    uint16_t granule[GROUPS][CHUNK_PAGES];
+    uint32_t gen[GROUPS][CHUNK_PAGES];
+};
+
+struct entry { /* of a session's table */
+    uint16_t granule;
+    uint32_t gen;
+};
+
+enum turn { TURN_NEW = 0, TURN_OPEN, TURN_FINISHED, TURN_FETCHING };
+
+struct session {
+    uint8_t used, live, engine, pool, ns, variant, turn, tenant;
+    uint8_t cancel_sent, fetch_before, fetch_bad_peer;
+    uint8_t ending; /* an abort or close of it is in the request under way */
+    struct id id;
+    uint32_t t, c, a, ntokens, prompt, good;
+    uint32_t filled;     /* bytes of [0, filled) are right once the dispatched steps have run; >= c */
+    uint32_t last_step;  /* last dispatched step that touches its pages */
+    uint32_t fetch_depth, fetch_conn;
+    uint64_t fetch_request;
+    struct id fetch_pull; /* {NONE, 0}: nothing was asked of the peer */
+    uint64_t fetch_since;
+    struct entry table[GROUPS][TABLE];
+};
+
+struct touch {
+    uint16_t granule;
+    uint8_t group, ns, variant, pos;    /* pos: token at slot 0 */
+    uint8_t read_to, write_from, write_to; /* slots */
+    uint8_t junk;                       /* writes tokens that no sequence has: rejected speculation */
+};
+
+struct work {
+    uint32_t n;
+    struct touch touch[TOUCHES]; 
+};
+
+enum proc_state { PROC_NONE = 0, PROC_LIVE, PROC_DEAD };
+
+struct proc {
+    uint8_t state, conn; /* conn NO: none */
+    uint8_t seat_conn_closing;
+    uint32_t number;     /* the shell's */
+};
+
+struct engine {
+    uint8_t used, tenant, world, nprocs, dying, known; /* known: the core has joined at least one process */
+    uint8_t pool;        /* NO: none yet */
+    uint8_t joined;      /* bit a seat: on an open connection */
+    uint8_t seen;        /* bit a seat: the core has known a process there */
+    uint8_t mapped;      /* bit a seat, of `pool` */
+    struct id id;
+    uint32_t step, exec[RANKS], done[RANKS], min_done;
+    struct proc proc[PROCS];
+    struct work work[STEPS];
+};
+
+struct pool {
+    uint8_t open, closing, tenant, engines; /* engines: bit each that opened or mapped it */
+    struct id id;
+    uint32_t granules, base; /* base: first granule in the tenant's memory */
+    uint32_t evictions;      /* times that something may have been evicted */
+};
+
+struct conn {
+    uint8_t open, engine, seat, admin, tenant, closing;
+};
+
+enum job_kind { JOB_SEAL = 1, JOB_ZERO };
+
+struct job {
+    uint8_t kind, pool, n;
+    struct id id;
+    uint16_t granule[BATCH_PAGES * 2];
+    uint16_t record[BATCH_PAGES * 2];
+};
+
+struct batch {
+    uint8_t used, n, moved, done; /* done: EV_PULLED was sent */
+    uint32_t number;
+    uint64_t ok;
+    uint16_t granule[BATCH_PAGES];
+    uint16_t record[BATCH_PAGES];
+    uint8_t group[BATCH_PAGES], seen[BATCH_PAGES];
+    struct page_ref ref[BATCH_PAGES];
+};
+
+struct pull {
+    uint8_t used, pool, session, stopping, broken, over, told_broken;
+    struct id id, serve;
+    uint64_t source_incarnation;
+    struct batch batch[BATCHES];
+};
+
+struct serve {
+    uint8_t used, stopping, pool, npages; /* pool NO: not started yet */
+    struct id id;
+    uint8_t group[64];
+    struct page_ref ref[64];
+};
+
+struct message {
+    struct peer_msg msg;
+    uint32_t tokens[TOKENS];
+    struct extra_key keys[4];
+    struct table_run runs[GROUPS * 2];
+    struct page_ref refs[64];
+};
+
+struct link { /* one connection from daemon d's outbound link */
+    uint8_t alive;         /* bytes get through */
+    uint8_t one_way;       /* bit 0: initiator's messages vanish, bit 1: the acceptor's */
+    uint8_t up[2];         /* that side was told it is up; [0] initiator */
+    uint8_t number;        /* the acceptor's link number */
+    uint8_t head[2], n[2];
+    struct message queue[2][QUEUE];
+};
+
+struct daemon {
+    struct core *core;
+    void *arena;
+    size_t arena_bytes;
+    uint64_t incarnation, changes_before;
+    uint32_t next_request;
+    uint32_t next_proc, procs_used;
+    uint8_t draining, restarts;
+    uint8_t inbound_busy[LINKS]; /* acceptor link numbers that were not reported down yet */
+    struct conn conn[CONNS];
+    struct engine engine[ENGINES];
+    struct session session[SESSIONS];
+    struct pool pool[POOLS];
+    struct job job[JOBS];
+    uint32_t njobs;
+    struct pull pull[PULLS * 2];
+    struct serve serve[SERVES * 2];
+    struct chunk chunk[POOLS][NAMESPACES * VARIANTS * CHUNKS];
+    uint32_t chunk_base[POOLS]; /* chunks of another epoch are none */
+    struct granule granule[TENANTS][GRANULES];
+    struct tag tag[TENANTS][RANKS][GRANULES];
+    struct tag sum[RECORDS][RANKS]; /* what the checksum of a record says its page holds */
+    uint8_t sum_known[RECORDS];
+    struct id old_session, old_pool, old_engine; /* handles from before the last restart */
+};
+
+struct sim {
+    struct config cfg;
+    struct core_limits limits;
+    uint32_t L, page_tokens[GROUPS], page_granules[GROUPS];
+    uint32_t world[ENGINES], ranks;
+    uint64_t now, rng;
+    uint32_t verbose, quiet_phase;
+    uint64_t events;
+    struct daemon d[DAEMONS];
+    struct link link[DAEMONS]; /* [d]: opened by d */
+    uint32_t tokens[VARIANTS][TOKENS];
+    struct extra_key keys[VARIANTS];         /* at most one each; position NONE: none */
+    uint8_t common[VARIANTS][VARIANTS];      /* tokens that two sequences share */
+    uint8_t canon[VARIANTS][CHUNKS + 1];     /* smallest sequence with the same first k chunks */
+    uint32_t prefix[TENANTS][NAMESPACES][VARIANTS][TOKENS + 1];
+    struct actions *out;
+    const struct reply *reply; /* to the request of this step; NULL if it comes later */
+    uint64_t faults[FAULT_COUNT];
+    uint64_t marks[MARK_COUNT];
+    uint32_t at_choice;
+    struct id opened; /* pull of the last PULL_OPEN that was sent */
+    jmp_buf failed;
+    char what[48], text[400];
+};
+
+/* ---- history.c ---- */
+struct history {
+    uint64_t seed;
+    struct config cfg;
+    uint32_t n;
+    struct choice choice[OPS_MAX];
+};
+void history_make(uint64_t seed, struct history *ret);
+
+/* ---- world.c ---- */
+void sim_create(struct sim *w); /* allocates; once */
+void sim_destroy(struct sim *w);
+/* Runs it whole. True: nothing was wrong; *ret_hash is the hash of both arenas at the end. */
+bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash);
+void sim_step(struct sim *w, uint32_t d, struct event *event);
+void sim_timers(struct sim *w, uint32_t d);
+void daemon_start(struct sim *w, uint32_t d);
+void daemon_restart(struct sim *w, uint32_t d);
+
+/* ---- choose.c ---- */
+void choose(struct sim *w, const struct choice *c);
+
+_Noreturn void violation(struct sim *w, const char *what, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define EXPECT(cond, what, ...)                                                                    \
+    do {                                                                                           \
+        if (__builtin_expect(!(cond), 0))                                                          \
+            violation(w, what, __VA_ARGS__);                                                       \
+    } while (0)
+#define TRACE(...)                                                                                 \
+    do {                                                                                           \
+        if (__builtin_expect(w->verbose, 0))                                                       \
+            printf(__VA_ARGS__);                                                                   \
+    } while (0)
+#define MARK(name)  (w->marks[MARK_##name]++)
+#define FAULT(name) (w->faults[FAULT_##name]++)
+
+static inline uint32_t pick(struct sim *w, uint32_t n)
+{
+    w->rng = w->rng * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(((w->rng >> 32) * n) >> 32);
+}
+
+static inline bool chance(struct sim *w, uint32_t percent)
+{
+    return pick(w, 100) < percent;
+}
+
+/* ---- engines.c ---- */
+void engine_advance(struct sim *w, uint32_t d, uint32_t e); /* the next process joins, opens or maps */
+void engine_exec(struct sim *w, uint32_t d, uint32_t e, uint32_t rank); /* the device runs one step */
+void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank);
+void engine_kill(struct sim *w, uint32_t d, uint32_t e, uint32_t seats);
+void engine_reap(struct sim *w, uint32_t d, uint32_t e, uint32_t seat);
+void engine_depart(struct sim *w, uint32_t d, uint32_t e, uint32_t seat);
+void conn_close(struct sim *w, uint32_t d, uint32_t conn);
+uint32_t engine_conn(struct sim *w, uint32_t d, uint32_t e); /* one that may schedule; NO: none */
+void engine_gone(struct sim *w, uint32_t d, uint32_t e);     /* the model's side of it */
+void pool_shut(struct sim *w, uint32_t d, uint32_t p);
+void engine_make_room(struct sim *w, uint32_t d, uint32_t e); /* runs steps until one more may be dispatched */
+struct work *engine_dispatch(struct sim *w, uint32_t d, uint32_t e);
+
+/* ---- sessions.c ---- */
+void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint32_t conn);
+struct req_tokens tokens_of(struct sim *w, uint32_t variant, uint32_t from, uint32_t to);
+uint32_t release_step(struct sim *w, uint32_t d, const struct session *s);
+void ask_open(struct sim *w, uint32_t d, uint32_t e);
+void ask_match(struct sim *w, uint32_t d, uint32_t s);
+void ask_peek(struct sim *w, uint32_t d, uint32_t e);
+void ask_fetch(struct sim *w, uint32_t d, uint32_t s);
+void ask_cancel(struct sim *w, uint32_t d, uint32_t s);
+void session_fetched(struct sim *w, uint32_t d, const struct reply *reply);
+void evict(struct sim *w, uint32_t d, bool all);
+void drain(struct sim *w, uint32_t d);
+void stale_request(struct sim *w, uint32_t d);
+void bad_request(struct sim *w, uint32_t d);
+
+/* ---- steps.c ---- */
+enum want { WANT_AUTO = 0, WANT_CLOSE, WANT_ABORT };
+void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want);
+
+/* ---- data.c ---- */
+void take_seal(struct sim *w, uint32_t d, const struct action *act);
+void take_zero(struct sim *w, uint32_t d, const struct action *act);
+void take_pull(struct sim *w, uint32_t d, const struct action *act);
+void take_pull_stop(struct sim *w, uint32_t d, const struct action *act);
+void take_serve_start(struct sim *w, uint32_t d, const struct action *act);
+void take_serve_stop(struct sim *w, uint32_t d, const struct action *act);
+void job_finish(struct sim *w, uint32_t d, uint32_t i);
+void data_move(struct sim *w, uint32_t d, bool corrupt); /* some pages of some pull, and its completion */
+void data_stale(struct sim *w, uint32_t d);
+void data_quiet(struct sim *w, uint32_t d); /* proof for a stopped pull or serve */
+void data_break(struct sim *w, uint32_t d);
+void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned);
+void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_msg *msg);
+uint32_t data_pending(struct sim *w, uint32_t d);
+
+/* ---- net.c ---- */
+void net_connect(struct sim *w, uint32_t d);
+void net_send(struct sim *w, uint32_t d, const struct action *act);
+void net_deliver(struct sim *w, uint32_t conn, uint32_t dir);
+void net_cut(struct sim *w, uint32_t conn);
+void net_notice(struct sim *w, uint32_t conn, uint32_t side); /* that side learns that it is down */
+void net_closed_by(struct sim *w, uint32_t d, uint32_t link);
+
+/* ---- model.c: pages, chunks, sessions ---- */
+struct granule *page_granule(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t index);
+bool granule_busy(const struct sim *w, uint32_t d, uint32_t tenant, const struct granule *g);
+/* T1, P2: the core hands this page out. Returns its granule, in state `own` of `owner`. */
+uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, struct page_ref ref, enum own own,
+                  uint32_t owner);
+struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant, uint32_t k);
+bool chunk_visible(const struct sim *w, uint32_t d, const struct chunk *c);
+bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
+bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
+void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
+void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from, uint32_t to,
+               uint32_t step);
+void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step);
+void chunk_commit(struct sim *w, uint32_t d, struct session *s, uint32_t k, uint32_t step);
+void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, const struct table_run *runs,
+                   uint32_t nruns);
+void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t at, const struct chunk *c,
+            uint32_t page);
+/* Free and evictable pages of a group as far as the model is sure, and at most. */
+void count_pages(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t *ret_free, uint32_t *ret_least,
+                 uint32_t *ret_most, uint32_t *ret_retiring);
+void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
+void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh, const uint32_t need[GROUPS]);
+void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group, uint32_t ns,
+                uint32_t variant, uint32_t pos, uint32_t n, const char *what);
+uint32_t tag_mix(uint32_t rank, uint32_t group);
+void model_audit(struct sim *w, uint32_t d);
+
+/* ---- converge.c ---- */
+void converge(struct sim *w);
+
+/* ---- shrink.c ---- */
+void history_shrink(struct sim *w, struct history *h); /* while it fails in the same way */
+bool history_write(const struct history *h, const char *path, const char *why);
+bool history_read(const char *path, struct history *ret);
+
+/* ---- replay.c ---- */
+bool tape_is_daemons(const char *path);
+int tape_replay(const char *path, bool json);
+
+#endif

@@ -1,0 +1,470 @@
+/* One Step request: an engine's operations on its sessions, what each must answer, and the dispatch of the step that
+ * writes what was allocated. Operations are predicted in order, each from the state that the one before left. */
+#include "sim.h"
+
+#define OPS 3
+
+struct plan {
+    struct step_op op[OPS];
+    uint8_t session[OPS], variant[OPS], wrote[OPS];
+    uint32_t n;
+};
+
+static uint32_t up(uint32_t n, uint32_t d)
+{
+    return (n + d - 1) / d;
+}
+
+/* --- what an engine would do next --- */
+
+static void plan_extend(struct sim *w, const struct session *s, struct step_op *op, uint8_t *ret_variant, uint8_t *ret_wrote)
+{
+    uint32_t n = s->ntokens, variant = s->variant, more = 0, a, spec;
+
+    if (s->a >= s->ntokens && chance(w, 70))
+        more = 1 + pick(w, 4);
+    if (s->filled > s->ntokens) /* speculation that was accepted */
+        more = s->filled - s->ntokens;
+    if (n + more > TOKENS)
+        more = TOKENS - n;
+    op->kind = STEP_EXTEND;
+    if (more) {
+        if (s->filled <= s->ntokens && chance(w, 20)) { /* the sequences part here */
+            uint32_t v = pick(w, w->cfg.variants);
+
+            if (w->common[v][variant] >= n)
+                variant = v;
+        }
+        op->tokens = tokens_of(w, variant, n, n + more);
+    }
+    spec = chance(w, 25) ? pick(w, 6) : 0;
+    a = s->a > n + more + spec ? s->a : n + more + spec;
+    if (chance(w, 15) && s->a < n) /* a prefill in pieces */
+        a = s->a + 1 + pick(w, n - s->a);
+    if (a > TOKENS + 8)
+        a = TOKENS + 8;
+    if (a < s->a)
+        a = s->a;
+    op->length = a == s->a && chance(w, 50) ? 0 : a;
+    /* C now, before the step that writes it is queued, or with the next step, after it was. */
+    *ret_wrote = (uint8_t)chance(w, 60);
+    op->written = a < n + more ? a : n + more;
+    if (!*ret_wrote)
+        op->written = s->filled < op->written ? s->filled : op->written;
+    if (op->written < s->c)
+        op->written = s->c;
+    if (op->written == s->c && chance(w, 50))
+        op->written = 0;
+    *ret_variant = (uint8_t)variant;
+}
+
+static void plan_rest(struct sim *w, uint32_t d, const struct session *s, struct step_op *op)
+{
+    uint32_t r = pick(w, 100);
+
+    op->step = release_step(w, d, s);
+    if (r < 45) {
+        op->kind = STEP_COMMIT;
+        op->step = s->last_step;
+        op->length = chance(w, 85) ? s->c : pick(w, s->c + 6);
+    } else if (r < 62) {
+        op->kind = STEP_REWIND;
+        op->length = s->c > s->t ? s->t + pick(w, s->c - s->t + 1) : s->t;
+        if (chance(w, 40))
+            op->length = s->c;
+        if (chance(w, 4))
+            op->length = pick(w, s->a + 3);
+    } else if (r < 84) {
+        uint32_t most = s->filled > s->prompt ? s->filled - s->prompt : 0;
+
+        op->kind = STEP_FINISH;
+        op->length = pick(w, most + 1);
+        if (s->prompt + op->length < s->t && chance(w, 90))
+            op->kind = STEP_COMMIT;
+        else if (s->prompt + op->length > s->filled && s->a > s->filled)
+            op->kind = STEP_ABORT; /* it would keep bytes that were never written */
+        if (op->kind == STEP_COMMIT) {
+            op->step = s->last_step;
+            op->length = s->c;
+        }
+    } else if (r < 89) {
+        op->kind = STEP_ABORT;
+    } else {
+        op->kind = STEP_CLOSE;
+    }
+}
+
+static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum want want)
+{
+    struct session *s = &w->d[d].session[i];
+    struct step_op *op = &p->op[p->n];
+
+    memset(op, 0, sizeof *op);
+    op->session = s->id;
+    op->barrier = chance(w, 5);
+    p->session[p->n] = (uint8_t)i;
+    p->variant[p->n] = s->variant;
+    p->wrote[p->n] = 0;
+    if (want != WANT_AUTO) {
+        op->kind = want == WANT_CLOSE ? STEP_CLOSE : STEP_ABORT;
+        op->step = release_step(w, d, s);
+    } else if (s->turn == TURN_NEW && chance(w, 80)) {
+        return;
+    } else if (s->turn == TURN_FINISHED && chance(w, 70)) {
+        return;
+    } else if (s->c < s->ntokens ? chance(w, 75) : chance(w, 35)) {
+        plan_extend(w, s, op, &p->variant[p->n], &p->wrote[p->n]);
+    } else {
+        plan_rest(w, d, s, op);
+    }
+    p->n++;
+}
+
+/* --- what each must answer, and what it leaves behind --- */
+
+static void same_lengths(struct sim *w, const struct session *s, const struct op_result *r, const char *what)
+{
+    EXPECT(r->lengths.committed == s->t && r->lengths.written == s->c && r->lengths.allocated == s->a, what,
+           "session %u.%u: T %u C %u A %u, the model has %u %u %u", s->id.slot, s->id.gen, r->lengths.committed,
+           r->lengths.written, r->lengths.allocated, s->t, s->c, s->a);
+    EXPECT(r->tokens == s->ntokens, what, "%u tokens, the model has %u", r->tokens, s->ntokens);
+}
+
+static void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step)
+{
+    if (p >= s->a)
+        return;
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        give_back(w, d, s, g, up(p, w->page_tokens[g]), up(s->a, w->page_tokens[g]), step);
+    s->a = p;
+    if (s->c > p)
+        s->c = p;
+    if (s->filled > p)
+        s->filled = p;
+}
+
+static void did_extend(struct sim *w, uint32_t d, struct session *s, const struct step_op *op, uint32_t variant,
+                       const struct op_result *r, const struct table_run *runs)
+{
+    uint32_t a = op->length ? op->length : s->a, c = op->written ? op->written : s->c, need[GROUPS] = {0};
+    uint32_t given[GROUPS] = {0};
+
+    if (op->tokens.n > 0 && op->tokens.base != s->ntokens) {
+        EXPECT(r->err == TERN_CONFLICT, "extend_base", "err %u", r->err);
+        return;
+    }
+    if (a < s->a || c < s->c || c > a || c > s->ntokens + op->tokens.n) {
+        EXPECT(r->err == TERN_INVALID, "extend_lengths", "err %u", r->err);
+        return;
+    }
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        need[g] = up(a, w->page_tokens[g]) - up(s->a, w->page_tokens[g]);
+    if (r->err == TERN_BUSY) {
+        EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens");
+        MARK(token_blocks_full);
+        return;
+    }
+    if (r->err == TERN_POOL_EXHAUSTED) {
+        check_shortage(w, d, s->pool, &r->shortage, need);
+        w->d[d].pool[s->pool].evictions++;
+        return;
+    }
+    EXPECT(r->err == TERN_OK, "extend_refused", "err %u", r->err);
+    if (need[0] || need[1])
+        note_need(w, d, s->pool, need);
+    for (uint32_t i = 0; i < r->nruns; i++) {
+        const struct table_run *run = &runs[r->first_run + i];
+        uint32_t first = up(s->a, w->page_tokens[run->group]);
+
+        EXPECT(run->group < w->cfg.ngroups && run->first == first + given[run->group], "extend_run",
+               "group %u starts at page %u", run->group, run->first);
+        for (uint32_t k = 0; k < run->n; k++) {
+            uint32_t at = hand_out(w, d, s->pool, run->group, run->refs[k], OWN_SESSION, (uint32_t)(s - w->d[d].session));
+
+            EXPECT(run->first + k < TABLE, "table", "page %u", run->first + k);
+            s->table[run->group][run->first + k] = (struct entry){.granule = (uint16_t)at, .gen = run->refs[k].gen};
+        }
+        given[run->group] += run->n;
+    }
+    EXPECT(given[0] == need[0] && given[1] == need[1], "extend_count", "%u/%u pages, needed %u/%u", given[0], given[1],
+           need[0], need[1]);
+    s->a = a;
+    s->c = c;
+    s->ntokens += op->tokens.n;
+    s->variant = (uint8_t)variant;
+    s->turn = TURN_OPEN;
+}
+
+static const struct page_ref *run_page(const struct op_result *r, const struct table_run *runs, uint32_t group, uint32_t at)
+{
+    for (uint32_t i = 0; i < r->nruns; i++) {
+        const struct table_run *run = &runs[r->first_run + i];
+
+        if (run->group == group && at >= run->first && at < run->first + run->n)
+            return &run->refs[at - run->first];
+    }
+    return NULL;
+}
+
+/* The session's pages of chunk k were replaced by the canonical ones: its own retire. */
+static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k, const struct step_op *op,
+                      const struct op_result *r, const struct table_run *runs)
+{
+    struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
+    bool visible;
+
+    chunk_publish(w, d, s->pool, c, runs + r->first_run, r->nruns);
+    visible = chunk_visible(w, d, c);
+    EXPECT(visible || c->engine == s->engine, "adopt_pending", "depth %u waits for a step of another engine", k * w->L);
+    if (visible)
+        MARK(adopt_canonical);
+    else
+        MARK(adopt_pending_same_engine);
+    c->evictions = w->d[d].pool[s->pool].evictions;
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+            uint32_t at = (k - 1) * per + i;
+            struct granule *own = &w->d[d].granule[s->tenant][s->table[g][at].granule];
+
+            for (uint32_t j = 0; j < w->page_granules[g]; j++) {
+                own[j].own = OWN_FREE;
+                if (op->step > own[j].busy[s->engine])
+                    own[j].busy[s->engine] = (uint32_t)op->step;
+            }
+            borrow(w, d, s, g, at, c, i);
+        }
+}
+
+static void did_commit(struct sim *w, uint32_t d, struct session *s, const struct step_op *op, const struct op_result *r,
+                       const struct table_run *runs)
+{
+    uint32_t k = s->t / w->L, to = r->lengths.committed / w->L;
+    bool nothing = op->length <= s->t || s->turn == TURN_NEW;
+    uint32_t goal = nothing ? s->t : (op->length < s->c ? op->length : s->c) / w->L * w->L;
+
+    EXPECT(r->lengths.committed >= s->t && r->lengths.committed <= (goal > s->t ? goal : s->t) &&
+               r->lengths.committed % w->L == 0,
+           "commit_depth", "T %u, was %u, C %u, asked %u", r->lengths.committed, s->t, s->c, op->length);
+    while (k < to) {
+        struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, ++k);
+
+        if (run_page(r, runs, 0, (k - 1) * (w->L / w->page_tokens[0])))
+            did_adopt(w, d, s, k, op, r, runs);
+        else
+            chunk_commit(w, d, s, k, (uint32_t)op->step);
+        (void)c;
+        s->t += w->L;
+    }
+    if (s->t == goal) {
+        EXPECT(r->err == (!nothing && op->length / w->L * w->L > goal ? TERN_INVALID : TERN_OK) || r->err == TERN_BUSY,
+               "commit_answer", "err %u at %u, asked %u", r->err, s->t, op->length);
+    } else if (r->err == TERN_BUSY) {
+        if (w->cfg.tight == 1)
+            MARK(nodes_full);
+    } else { /* only another engine's pending chunk stops it without an error (T8) */
+        struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L + 1);
+
+        EXPECT(r->err == TERN_OK && c->present && !chunk_visible(w, d, c) && c->engine != s->engine, "commit_stopped",
+               "stopped at %u of %u, err %u", s->t, goal, r->err);
+        MARK(pending_other_engine_keeps_own);
+    }
+}
+
+static void did_finish(struct sim *w, uint32_t d, struct session *s, const struct step_op *op, const struct op_result *r)
+{
+    uint32_t target = s->prompt + op->length, before = s->a;
+
+    if (target < s->t || s->turn == TURN_NEW) {
+        EXPECT(r->err == TERN_INVALID, "finish_below_t", "err %u", r->err);
+        return;
+    }
+    EXPECT(r->err == TERN_OK, "finish_refused", "err %u", r->err);
+    trim(w, d, s, target < s->a ? target : s->a, (uint32_t)op->step);
+    if (s->a < before)
+        MARK(finish_trims);
+    if (target < s->ntokens)
+        s->ntokens = target;
+    s->c = s->a < s->ntokens ? s->a : s->ntokens;
+    if (s->filled > s->ntokens)
+        s->filled = s->ntokens;
+    s->good = s->prompt = s->ntokens;
+    s->turn = TURN_FINISHED;
+}
+
+static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct step_op *op, const struct op_result *r)
+{
+    uint32_t pages = up(s->a, w->page_tokens[0]);
+
+    if (s->turn == TURN_FINISHED || s->turn == TURN_NEW) {
+        EXPECT(r->err == TERN_OK, "abort_refused", "err %u", r->err);
+        return;
+    }
+    EXPECT(r->err == TERN_OK, "abort_refused", "err %u", r->err);
+    if (s->a > s->t)
+        MARK(abort_with_tail);
+    if (pages && op->step > w->d[d].engine[s->engine].min_done && s->t)
+        MARK(pin_retires_with_step);
+    session_forget(w, d, s, (uint32_t)op->step);
+    s->live = 1;
+    s->filled = 0;
+    s->prompt = 0;
+    s->turn = TURN_NEW;
+    if (r->tokens == 0 && s->good > 0) /* given up for want of room in the token store */
+        s->good = 0;
+    s->ntokens = s->good;
+}
+
+static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i, const struct op_result *r,
+                    const struct table_run *runs)
+{
+    struct session *s = &w->d[d].session[p->session[i]];
+    const struct step_op *op = &p->op[i];
+    uint32_t min_done = w->d[d].engine[s->engine].min_done;
+
+    TRACE("    op %u on session %u: length %u written %u tokens %u step %llu -> err %u T %u C %u A %u\n", op->kind,
+          p->session[i], op->length, op->written, op->tokens.n, (unsigned long long)op->step, r->err,
+          r->lengths.committed, r->lengths.written, r->lengths.allocated);
+    if (!s->live) {
+        EXPECT(r->err == TERN_GONE, "closed_session_used", "err %u", r->err);
+        return;
+    }
+    if (s->turn == TURN_FETCHING && op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
+        EXPECT(r->err == TERN_BUSY, "op_while_fetching", "err %u", r->err);
+        return;
+    }
+    if (r->err == TERN_BUSY && op->kind != STEP_EXTEND && op->kind != STEP_COMMIT) {
+        EXPECT(op->step > min_done, "release_busy", "BUSY for a release at step %llu, all have done %u",
+               (unsigned long long)op->step, min_done);
+        MARK(retires_full);
+        same_lengths(w, s, r, "busy_lengths");
+        return;
+    }
+    switch (op->kind) {
+    case STEP_EXTEND: did_extend(w, d, s, op, p->variant[i], r, runs); break;
+    case STEP_COMMIT: did_commit(w, d, s, op, r, runs); break;
+    case STEP_FINISH: did_finish(w, d, s, op, r); break;
+    case STEP_ABORT: did_abort(w, d, s, op, r); break;
+    case STEP_REWIND:
+        if (op->length < s->t || op->length > s->a) {
+            EXPECT(r->err == TERN_INVALID, "rewind_range", "err %u", r->err);
+            break;
+        }
+        EXPECT(r->err == TERN_OK, "rewind_refused", "err %u", r->err);
+        if (s->a > op->length)
+            MARK(rewind_speculation);
+        trim(w, d, s, op->length, (uint32_t)op->step);
+        if (op->length < s->ntokens)
+            s->ntokens = op->length;
+        if (s->filled > s->ntokens)
+            s->filled = s->ntokens;
+        break;
+    case STEP_CLOSE:
+        EXPECT(r->err == TERN_OK, "close_refused", "err %u", r->err);
+        if (s->t && op->step > min_done)
+            MARK(pin_retires_with_step);
+        session_forget(w, d, s, (uint32_t)op->step);
+        return;
+    }
+    same_lengths(w, s, r, "op_lengths");
+}
+
+/* --- the dispatch --- */
+
+static void add_touch(struct sim *w, struct work *k, const struct session *s, uint32_t g, uint32_t page, uint32_t to,
+                      uint32_t junk_to)
+{
+    uint32_t pt = w->page_tokens[g], pos = page * pt, end = pos + pt;
+    struct touch *t;
+
+#define WITHIN(n) ((uint8_t)((n) <= pos ? 0 : (n) >= end ? pt : (n)-pos))
+    EXPECT(k->n + 2 <= TOUCHES, "sim_touches", "%u", k->n);
+    t = &k->touch[k->n++];
+    *t = (struct touch){.granule = s->table[g][page].granule,
+                        .group = (uint8_t)g,
+                        .ns = s->ns,
+                        .variant = s->variant,
+                        .pos = (uint8_t)pos,
+                        .read_to = WITHIN(s->filled),
+                        .write_from = WITHIN(s->filled),
+                        .write_to = WITHIN(to)};
+    if (junk_to <= to || WITHIN(junk_to) <= WITHIN(to))
+        return;
+    t = &k->touch[k->n++];
+    *t = k->touch[k->n - 2];
+    t->read_to = 0;
+    t->write_from = WITHIN(to);
+    t->write_to = WITHIN(junk_to);
+    t->junk = 1;
+#undef WITHIN
+}
+
+/* Reads all that the session has, writes [filled, to), and what was guessed behind it. */
+static void dispatch_session(struct sim *w, struct work *k, struct session *s, uint32_t step)
+{
+    uint32_t to = s->a < s->ntokens ? s->a : s->ntokens, ok = to;
+
+    if (s->a > s->ntokens && s->ntokens >= s->filled && to == s->ntokens) /* guesses: some of them right */
+        ok = s->ntokens + pick(w, s->a - s->ntokens + 1);
+    if (ok > TOKENS)
+        ok = TOKENS;
+    if (ok < s->filled)
+        ok = s->filled;
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        for (uint32_t i = 0, n = up(s->a, w->page_tokens[g]); i < n; i++)
+            add_touch(w, k, s, g, i, ok, s->a);
+    s->filled = ok;
+    s->last_step = step;
+}
+
+void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
+{
+    struct daemon *m = &w->d[d];
+    struct engine *g = &m->engine[e];
+    uint32_t conn = engine_conn(w, d, e), n = want != WANT_AUTO || chance(w, 65) ? 1 : 1 + pick(w, OPS), done;
+    struct plan p;
+    struct event ev;
+    struct work *k;
+    bool wrote = false;
+
+    if (conn == NO || g->dying)
+        return;
+    p.n = 0;
+    for (uint32_t i = 0, at = pick(w, SESSIONS); i < SESSIONS && p.n < n; i++, at = (at + 1) % SESSIONS)
+        if (m->session[at].live && m->session[at].engine == e &&
+            (m->session[at].turn != TURN_FETCHING || want != WANT_AUTO || chance(w, 5)))
+            plan_op(w, d, &p, at, want);
+    if (p.n == 0)
+        return;
+    for (uint32_t i = 0; i < p.n; i++)
+        wrote |= p.op[i].kind == STEP_EXTEND;
+    if (wrote)
+        engine_make_room(w, d, e);
+    for (uint32_t i = 0; i < p.n; i++)
+        m->session[p.session[i]].ending = p.op[i].kind == STEP_ABORT || p.op[i].kind == STEP_CLOSE;
+    request_init(w, d, &ev, OP_STEP, conn);
+    ev.request.step.ops = p.op;
+    ev.request.step.n = p.n;
+    TRACE("  daemon %u engine %u Step of %u\n", d, e, p.n);
+    sim_step(w, d, &ev);
+    EXPECT(w->reply && w->reply->err == TERN_OK, "step_refused", "err %u", w->reply ? w->reply->err : 0);
+    for (done = 0; done < w->reply->step.n; done++) {
+        did_one(w, d, &p, done, &w->reply->step.results[done], w->reply->runs);
+        if (p.op[done].barrier && w->reply->step.results[done].err != TERN_OK) {
+            EXPECT(done + 1 == w->reply->step.n, "barrier_ignored", "%u of %u operations were tried", w->reply->step.n, p.n);
+            if (done + 1 < p.n)
+                MARK(barrier_stops);
+        }
+    }
+    EXPECT(done == p.n || (done > 0 && p.op[done - 1].barrier), "step_short", "%u of %u operations", done, p.n);
+    for (uint32_t i = 0; i < p.n; i++)
+        m->session[p.session[i]].ending = 0;
+    if (!wrote)
+        return;
+    k = engine_dispatch(w, d, e);
+    for (uint32_t i = 0; i < done; i++) {
+        struct session *s = &m->session[p.session[i]];
+
+        if (p.op[i].kind == STEP_EXTEND && s->live && s->turn == TURN_OPEN && s->last_step != g->step)
+            dispatch_session(w, k, s, g->step);
+    }
+}

@@ -1,0 +1,338 @@
+/* One history: sets the world up, carries the choices out one after another, hands each event to a core and takes its
+ * actions in. */
+#include "sim.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/prng.h"
+#include "choices.h"
+
+static struct sim *running; /* for the hook of check() */
+
+void violation(struct sim *w, const char *what, const char *format, ...)
+{
+    va_list ap;
+
+    snprintf(w->what, sizeof w->what, "%s", what);
+    va_start(ap, format);
+    vsnprintf(w->text, sizeof w->text, format, ap);
+    va_end(ap);
+    longjmp(w->failed, 1);
+}
+
+static void on_check(const char *text)
+{
+    struct sim *w = running;
+
+    check_set_hook(on_check); /* the next history may fail, too */
+    if (w)
+        violation(w, "check", "%s", text);
+}
+
+/* --- set-up --- */
+
+static void *arena_take(size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+
+    if (!p) {
+        fprintf(stderr, "tern-sim: out of memory\n");
+        exit(2);
+    }
+    return p;
+}
+
+#define ARENA_MAX (512u << 10)
+
+void sim_create(struct sim *w)
+{
+    memset(w, 0, sizeof *w);
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        w->d[d].arena = arena_take(ARENA_MAX);
+    w->out = arena_take(sizeof *w->out);
+    check_set_hook(on_check);
+}
+
+void sim_destroy(struct sim *w)
+{
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        free(w->d[d].arena);
+    free(w->out);
+}
+
+static void set_limits(struct sim *w)
+{
+    const struct config *c = &w->cfg;
+
+    w->limits = (struct core_limits){
+        .tenants = TENANTS, .conns = CONNS, .procs = 32, .engines = ENGINES, .pools = POOLS,
+        .sessions = c->lim_sessions, .nodes = c->lim_nodes, .namespaces = c->lim_spaces,
+        .token_blocks = c->lim_blocks, .extra_keys = c->lim_keys, .pages = RECORDS, .slabs = RECORDS,
+        .retires = c->lim_retires, .links = LINKS, .peers = 1, .pulls = c->lim_pulls, .serves = c->lim_serves,
+        .seal_jobs = c->lim_seals, .sums_per_page = RANKS, .busy_retry_ms = 5,
+        .peer_bytes_in_flight = (uint64_t)c->peer_pages * GRANULE_BYTES,
+        .tenant_bytes_in_flight = (uint64_t)c->tenant_pages * GRANULE_BYTES,
+        .transfer_deadline_ns = c->deadline_ms * MS};
+}
+
+/* Sequences that begin alike: one parent each, and a token from which they differ. */
+static void make_tokens(struct sim *w)
+{
+    struct prng p;
+
+    prng_init(&p, w->cfg.seed_tokens);
+    for (uint32_t v = 0; v < w->cfg.variants; v++) {
+        uint32_t from = v ? prng_below(&p, v) : 0, at = prng_below(&p, w->cfg.tokens_max);
+        uint32_t common = v ? at : 0, key = NONE;
+
+        if (v)
+            memcpy(w->tokens[v], w->tokens[from], common * sizeof w->tokens[v][0]);
+        for (uint32_t i = common; i < TOKENS; i++)
+            w->tokens[v][i] = v ? w->tokens[from][i] : i + 1;
+        w->keys[v] = (struct extra_key){.position = NONE};
+        if (v && w->keys[from].position < at)
+            w->keys[v] = w->keys[from];
+        if (v && w->cfg.keys && w->keys[v].position == NONE && prng_below(&p, 2) == 0)
+            key = at; /* same tokens, another image */
+        if (key != NONE)
+            w->keys[v] = (struct extra_key){.position = key, .hi = v, .lo = 7};
+        else if (v)
+            w->tokens[v][at] = 1000 + v;
+        for (uint32_t u = 0; u < v; u++) {
+            uint32_t n = u == from ? at : w->common[from][u] < at ? w->common[from][u] : at;
+
+            w->common[u][v] = w->common[v][u] = (uint8_t)n;
+        }
+        w->common[v][v] = TOKENS;
+        for (uint32_t k = 0; k <= CHUNKS; k++) {
+            uint32_t u = 0;
+
+            while (u < v && w->common[u][v] < k * w->L)
+                u++;
+            w->canon[v][k] = (uint8_t)u;
+        }
+    }
+}
+
+static void make_prefixes(struct sim *w)
+{
+    uint32_t most = w->cfg.tokens_max + 8 < TOKENS ? w->cfg.tokens_max + 8 : TOKENS;
+
+    most = TOKENS;
+    for (uint32_t t = 0; t < w->cfg.tenants; t++)
+        for (uint32_t n = 0; n < w->cfg.namespaces; n++)
+            for (uint32_t v = 0; v < w->cfg.variants; v++) {
+                uint32_t *h = w->prefix[t][n][v], seed = (t * 2 + n) * 0x9e3779b1u + 12345;
+
+                for (uint32_t i = 0; i < most; i++) {
+                    seed = (seed ^ w->tokens[v][i]) * 0x85ebca6bu;
+                    if (w->keys[v].position == i)
+                        seed += (uint32_t)w->keys[v].hi * 0xc2b2ae35u + 1;
+                    seed ^= seed >> 15;
+                    h[i + 1] = seed | 1;
+                }
+            }
+}
+
+void daemon_start(struct sim *w, uint32_t d)
+{
+    struct daemon *m = &w->d[d];
+    struct tenant_config tenants[TENANTS];
+    struct event ev = {.kind = EV_CONN_OPENED};
+    size_t bytes;
+
+    for (uint32_t t = 0; t < TENANTS; t++)
+        tenants[t] = (struct tenant_config){.memory_bytes = (uint64_t)w->cfg.granules * GRANULE_BYTES,
+                                            .regions = w->ranks,
+                                            .sessions_max = w->cfg.sessions_max};
+    EXPECT(core_size(&w->limits, &bytes) == TERN_OK && bytes <= ARENA_MAX, "sim_limits", "limits refused, or %zu bytes", bytes);
+    memset(m->arena, 0, bytes);
+    m->arena_bytes = bytes;
+    m->incarnation = 0x1000 * (d + 1) + m->restarts + (uint64_t)w->cfg.seed_tokens * 0x100000;
+    m->core = core_init(m->arena, &w->limits, tenants, m->incarnation);
+    m->conn[0] = (struct conn){.open = 1, .admin = 1};
+    ev.conn.tenant = NONE;
+    ev.conn.proc = NONE;
+    ev.conn.admin = true;
+    sim_step(w, d, &ev);
+}
+
+static void daemon_clear(struct sim *w, uint32_t d)
+{
+    struct daemon *m = &w->d[d];
+    uint32_t n = w->cfg.granules;
+
+    memset(m->conn, 0, sizeof m->conn);
+    for (uint32_t e = 0; e < ENGINES; e++)
+        memset(&m->engine[e], 0, offsetof(struct engine, work));
+    for (uint32_t s = 0; s < SESSIONS; s++)
+        memset(&m->session[s], 0, offsetof(struct session, table));
+    memset(m->pool, 0, sizeof m->pool);
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        m->pull[i].used = 0;
+    for (uint32_t i = 0; i < SERVES * 2; i++)
+        m->serve[i].used = 0;
+    m->njobs = m->procs_used = 0;
+    m->draining = 0;
+    for (uint32_t t = 0; t < w->cfg.tenants; t++) {
+        memset(m->granule[t], 0, n * sizeof m->granule[t][0]);
+        for (uint32_t r = 0; r < w->ranks; r++)
+            memset(m->tag[t][r], 0, n * sizeof m->tag[t][r][0]);
+    }
+    memset(m->sum_known, 0, sizeof m->sum_known);
+    for (uint32_t p = 0; p < POOLS; p++)
+        m->chunk_base[p]++;
+}
+
+/* A new incarnation: new memory, no state. Its engines lost their connections and have to start again. */
+void daemon_restart(struct sim *w, uint32_t d)
+{
+    struct daemon *m = &w->d[d];
+
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (m->session[i].live)
+            m->old_session = m->session[i].id;
+    for (uint32_t i = 0; i < POOLS; i++)
+        if (m->pool[i].open)
+            m->old_pool = m->pool[i].id;
+    FAULT(daemon_restarted);
+    TRACE("  daemon %u restarts\n", d);
+    w->events += core_changes(m->core);
+    for (uint32_t c = 0; c < DAEMONS; c++) {
+        net_cut(w, c);
+        w->link[c].up[c == d ? 0 : 1] = 0; /* this side has forgotten it; the other will learn */
+    }
+    memset(m->inbound_busy, 0, sizeof m->inbound_busy);
+    m->restarts++;
+    daemon_clear(w, d);
+    daemon_start(w, d);
+}
+
+/* --- events --- */
+
+static void take_reply(struct sim *w, uint32_t d, const struct reply *r)
+{
+    if (r->op == OP_FETCH)
+        session_fetched(w, d, r);
+    else
+        w->reply = r;
+}
+
+static void take_gone(struct sim *w, uint32_t d, struct id id)
+{
+    for (uint32_t e = 0; e < ENGINES; e++)
+        EXPECT(!w->d[d].engine[e].used || !w->d[d].engine[e].seen || !id_equal(w->d[d].engine[e].id, id), "engine_gone_early",
+               "engine %u is said to be gone while processes of it may be alive", e);
+}
+
+static void take(struct sim *w, uint32_t d, const struct action *a)
+{
+    switch (a->kind) {
+    case ACT_REPLY: take_reply(w, d, &a->reply); break;
+    case ACT_CLOSE_CONN:
+    case ACT_LINK_CLOSE: violation(w, "closed_by_core", "daemon %u: action %u for what broke no protocol", d, a->kind);
+    case ACT_SEAL: take_seal(w, d, a); break;
+    case ACT_ZERO: take_zero(w, d, a); break;
+    case ACT_PEER_SEND: net_send(w, d, a); break;
+    case ACT_PULL: take_pull(w, d, a); break;
+    case ACT_PULL_STOP: take_pull_stop(w, d, a); break;
+    case ACT_SERVE_START: take_serve_start(w, d, a); break;
+    case ACT_SERVE_STOP: take_serve_stop(w, d, a); break;
+    case ACT_ENGINE_GONE: take_gone(w, d, a->engine.engine); break;
+    case ACT_ENGINE_STUCK: break;
+    }
+}
+
+static void step_once(struct sim *w, uint32_t d, struct event *event)
+{
+    event->now_ns = w->now;
+    core_step(w->d[d].core, event, w->out);
+    for (uint32_t i = 0; i < w->out->n; i++)
+        take(w, d, &w->out->v[i]);
+}
+
+void sim_step(struct sim *w, uint32_t d, struct event *event)
+{
+    w->now += 1000;
+    w->reply = NULL;
+    step_once(w, d, event);
+}
+
+/* The shell calls the core when its deadline has come: work that did not fit one step, or time that passed. */
+void sim_timers(struct sim *w, uint32_t d)
+{
+    struct event ev = {.kind = EV_TIMER};
+
+    for (uint32_t i = 0; core_deadline(w->d[d].core) <= w->now; i++) {
+        EXPECT(i < 64, "timer_livelock", "the core wants a timer at once, for ever");
+        step_once(w, d, &ev);
+    }
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        const struct session *s = &w->d[d].session[i];
+
+        EXPECT(!s->live || s->turn != TURN_FETCHING || w->now < s->fetch_since + w->limits.transfer_deadline_ns + MS,
+               "fetch_overdue", "session %u waits since %llu ns", i, (unsigned long long)(w->now - s->fetch_since));
+    }
+}
+
+/* --- the history --- */
+
+static void sim_begin(struct sim *w, const struct history *h)
+{
+    w->cfg = h->cfg;
+    w->page_tokens[0] = h->cfg.page_tokens0;
+    w->page_tokens[1] = h->cfg.page_tokens1 ? h->cfg.page_tokens1 : 1;
+    w->page_granules[0] = h->cfg.page_granules0;
+    w->page_granules[1] = h->cfg.ngroups == 2 ? h->cfg.page_granules1 : 1;
+    w->L = w->page_tokens[0];
+    while (w->L % w->page_tokens[1])
+        w->L += w->page_tokens[0];
+    for (uint32_t e = 0; e < ENGINES; e++)
+        w->world[e] = h->cfg.world0;
+    w->ranks = h->cfg.world0;
+    w->now = 1000 * MS;
+    w->at_choice = 0;
+    w->quiet_phase = 0;
+    w->what[0] = w->text[0] = 0;
+    memset(w->link, 0, offsetof(struct link, queue));
+    memset(&w->link[1], 0, offsetof(struct link, queue));
+    set_limits(w);
+    make_tokens(w);
+    make_prefixes(w);
+    for (uint32_t d = 0; d < DAEMONS; d++) {
+        w->d[d].restarts = 0;
+        w->d[d].next_request = 0;
+        w->d[d].old_session = w->d[d].old_pool = w->d[d].old_engine = (struct id){0, 0};
+        memset(w->d[d].inbound_busy, 0, sizeof w->d[d].inbound_busy);
+        daemon_clear(w, d);
+        daemon_start(w, d);
+    }
+    net_connect(w, 0);
+    net_connect(w, 1);
+}
+
+bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash)
+{
+    running = w;
+    if (setjmp(w->failed)) {
+        running = NULL;
+        return false;
+    }
+    sim_begin(w, h);
+    for (uint32_t i = 0; i < h->n; i++) {
+        const struct choice *c = &h->choice[i];
+
+        w->at_choice = i;
+        w->rng = ((uint64_t)c->r << 32 | c->r) ^ 0x9e3779b97f4a7c15u;
+        choose(w, c);
+    }
+    w->at_choice = h->n;
+    converge(w);
+    *ret_hash = hash_mix(core_hash(w->d[0].core), core_hash(w->d[1].core));
+    w->events += core_changes(w->d[0].core) + core_changes(w->d[1].core);
+    running = NULL;
+    return true;
+}
