@@ -131,6 +131,11 @@ void pool_map(struct core *c, const struct request *req, struct reply *ret)
     p = ret->err == TERN_OK ? pool_of_request(c, e, req->pool_map.pool, ret) : NULL;
     if (!p)
         return;
+    if (p->regions != e->world) {
+        ret->err = TERN_INVALID;
+        ret->text = "the pool was opened by an engine of another world size";
+        return;
+    }
     engine_attach(c, e, pool_slot(c, p));
     ret->pool_map.region = cn->seat < RANKS_MAX ? cn->seat : 0;
     ret->pool_map.offset = p->offset;

@@ -39,6 +39,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->engine = p->opener;
     ret->ngroups = p->ngroups;
     ret->align_tokens = p->align;
+    ret->regions = p->regions;
     ret->slabs = p->nslabs - 1;
     ret->slabs_free = p->nfree_slabs;
     ret->nodes = p->nodes;

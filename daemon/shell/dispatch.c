@@ -43,8 +43,8 @@ static void pool_known(struct daemon *d, uint32_t slot)
     memset(w->names, 0, sizeof(w->names));
     for (uint32_t g = 0; g < view.ngroups; g++)
         layouts[g] = view.group[g].layout;
-    mem_pool_set(d->mem, slot, view.tenant, view.offset, view.bytes,
-                 d->config->tenants[view.tenant].regions, view.ngroups, layouts);
+    mem_pool_set(d->mem, slot, view.tenant, view.offset, view.bytes, view.regions, view.ngroups,
+                 layouts);
 }
 
 /* What the shell has to know of an answer before the asker does. */
