@@ -110,9 +110,11 @@ static const struct list lists[] = {
 static enum tern_err rows(const struct admin_ctx *ctx, const struct list *list,
                           const struct question *q, struct text_out *out, uint32_t *ret_next)
 {
-    uint32_t slots = list->slots(ctx), n = 0, slot = q->from;
+    uint32_t slots = list->slots(ctx), n = 0, slot = q->from, end = slots;
 
-    for (; slot < slots && n < q->limit; slot++) {
+    if (slot < slots && slots - slot > ADMIN_SCAN_MAX)
+        end = slot + ADMIN_SCAN_MAX;
+    for (; slot < end && n < q->limit; slot++) {
         struct text_out before = *out;
 
         if (!list->row(ctx, slot, q->tenant, q->pool, out))

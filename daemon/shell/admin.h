@@ -15,6 +15,7 @@
 
 #define ADMIN_ROWS_DEFAULT 256 /* rows of one answer without limit= */
 #define ADMIN_ROWS_MAX     4096
+#define ADMIN_SCAN_MAX     65536 /* slots looked at for one answer: the owner thread has other work */
 
 struct admin_ctx {
     const struct core *core;
@@ -39,8 +40,9 @@ struct admin_ctx {
  *
  * Answers are one object. Lists are paged: args "from=SLOT" and "limit=ROWS"; an answer has "next":
  * the `from` of the following page, or null at the end, and ends early, whole, where `out` has no
- * room for another row. `tree` takes pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids
- * and hashes are hexadecimal strings; counts are numbers.
+ * room for another row or ADMIN_SCAN_MAX slots were looked at: a page without rows is no end.
+ * `tree` takes pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids and hashes are
+ * hexadecimal strings; counts are numbers.
  *
  * UNSUPPORTED: no such command. INVALID: an argument. DENIED: not for a tenant. BUSY: `out` is too
  * small for even one row (or for status). On an error `out` is as it was. */

@@ -677,6 +677,49 @@ static void tape_time_that_goes_back_is_malformed(void **state)
     tape_destroy(tape);
 }
 
+/* The core takes the shell's slots on trust, so the reader may not. The ring itself takes anything.
+ */
+static void tape_slots_outside_the_limits_are_malformed(void **state)
+{
+    static const uint32_t tokens[2];
+    const struct event bad[] = {
+        {.kind = EV_CONN_OPENED, .conn = {.conn = 16}},
+        {.kind = EV_CONN_OPENED, .conn = {.tenant = 3}},
+        {.kind = EV_CONN_OPENED, .conn = {.proc = 16}},
+        {.kind = EV_CONN_CLOSED, .conn = {.conn = 16}},
+        {.kind = EV_PROC_GONE, .proc = {.proc = 16}},
+        {.kind = EV_STEP_DONE, .step_done = {.rank = RANKS_MAX}},
+        {.kind = EV_LINK_UP, .link = {.link = 4}},
+        {.kind = EV_LINK_DOWN, .link = {.link = 4}},
+        {.kind = EV_PULLED, .pulled = {.batch = PULL_BATCHES_MAX}},
+        {.kind = EV_PULL_BROKEN, .broken = {.err = TERN_OK}},
+        {.kind = EV_REQUEST, .request = {.op = OP_ENGINE_LEAVE, .conn = 16}},
+        {.kind = EV_REQUEST, .request = {.op = OP_NONE}},
+        {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = 2}}},
+        {.kind = EV_PEER_MSG, .peer = {.link = 4, .msg = {.kind = PEER_PULL_DONE}}},
+        {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_PULL_DONE, .tenant = 3}}},
+        {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_PULL_OFFER, .from = 2, .to = 1}}},
+        {.kind = EV_PEER_MSG,
+         .peer = {.msg = {.kind = PEER_PULL_OPEN, .from = 3, .to = 2, .tokens = tokens}}},
+        {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_MSG_COUNT}}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tape *tape = make_tape(1 << 14);
+        enum tern_err err;
+        size_t n;
+        uint8_t *bytes;
+
+        tape_record(tape, &bad[i]);
+        bytes = dumped(tape, true, &n);
+        if (play(bytes, n, &err) != 0 || err != TERN_MALFORMED)
+            fail_msg("event %zu was read", i);
+        free(bytes);
+        tape_destroy(tape);
+    }
+}
+
 static void tape_of_no_bytes_records_nothing(void **state)
 {
     struct tape *tape = make_tape(0);
@@ -705,6 +748,7 @@ int main(void)
         cmocka_unit_test(tape_of_another_version_is_unsupported),
         cmocka_unit_test(tape_damaged_bytes_are_an_error_or_an_event),
         cmocka_unit_test(tape_time_that_goes_back_is_malformed),
+        cmocka_unit_test(tape_slots_outside_the_limits_are_malformed),
         cmocka_unit_test(tape_of_no_bytes_records_nothing),
     };
 

@@ -1,0 +1,466 @@
+/* Admin answers about a small core with two tenants: the keys that must exist, counts that add up,
+ * lists that come whole in pages of any size, and nothing of one tenant told to another. */
+#include "rig_test.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shell/admin.h"
+
+#define TEXT_BYTES (1u << 20)
+
+struct scene {
+    struct bench b;
+    struct rig_engine other; /* of tenant 1 */
+    struct id other_pool;
+    struct rig_session *other_session;
+    struct config *config;
+    struct admin_ctx ctx;
+    char *text;
+};
+
+static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
+{
+    (void)ctx;
+    *ret_incarnation = 0xf00dull << 48 | peer;
+    return "up";
+}
+
+static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
+{
+    (void)ctx;
+    return pool == 0 && group == 0 ? "kv" : NULL;
+}
+
+static struct scene *scene_start(void)
+{
+    static const char yaml[] =
+        "node: alpha\ninsecure_peers: true\nfaults: {corrupt_pages: 7}\n"
+        "tenants:\n  - {name: first, socket: /tmp/1, memory: 4M}\n"
+        "  - {name: second, socket: /tmp/2, memory: 4M}\n"
+        "peers:\n  - {name: beta, address: \"[::1]:7001\", tenants: [second]}\n";
+    struct scene *s = calloc(1, sizeof *s);
+    char why[CONFIG_WHY_BYTES];
+
+    s->b = bench_start(4, 32);
+    s->other = rig_engine(s->b.rig, 1, "o", 2);
+    s->other_pool = rig_pool_pages(s->b.rig, &s->other, 4, 16);
+    s->other_session = rig_session(s->b.rig, &s->other, s->other_pool, 1);
+    rig_put(s->b.rig, &s->b.e, s->b.pool, 5, 12);
+    rig_put(s->b.rig, &s->other, s->other_pool, 6, 8);
+    if (config_load_text("t", yaml, sizeof yaml - 1, &s->config, why, sizeof why) != TERN_OK)
+        fail_msg("%s", why);
+    s->text = malloc(TEXT_BYTES);
+    s->ctx = (struct admin_ctx){.core = s->b.rig->core,
+                                .config = s->config,
+                                .start_ns = s->b.rig->now_ns,
+                                .now_ns = s->b.rig->now_ns + 90000000000u,
+                                .conns = 6,
+                                .mem = {.bytes = 8 << 20, .huge_page_bytes = 2 << 20},
+                                .xfer = {.payload_bytes_in = UINT64_MAX / 4, .corrupt_detected = 3},
+                                .tape = {.recorded = 9},
+                                .listen_port = 7001,
+                                .peer_state = peer_state,
+                                .group_name = group_name};
+    return s;
+}
+
+static void scene_stop(struct scene *s)
+{
+    rig_session_free(s->other_session);
+    bench_stop(&s->b);
+    config_destroy(s->config);
+    free(s->text);
+    free(s);
+}
+
+static enum tern_err ask_sized(struct scene *s, const char *command, const char *a, const char *b,
+                               uint32_t tenant, size_t cap, json_t **ret)
+{
+    char *args[2] = {(char *)(uintptr_t)a, (char *)(uintptr_t)b};
+    struct text_out out;
+    enum tern_err err;
+
+    text_init(&out, s->text, cap);
+    err = admin_answer(&s->ctx, command, args, (size_t)(a != NULL) + (size_t)(b != NULL), tenant,
+                       &out);
+    if (err != TERN_OK) {
+        assert_int_equal(out.len, 0);
+        assert_int_equal(s->text[0], '\0');
+        return err;
+    }
+    assert_true(text_whole(&out));
+    *ret = json_loads(s->text, JSON_REJECT_DUPLICATES, NULL);
+    if (*ret == NULL)
+        fail_msg("not JSON: %s", s->text);
+    return err;
+}
+
+static json_t *ask(struct scene *s, const char *command, uint32_t tenant)
+{
+    json_t *json = NULL;
+
+    assert_int_equal(ask_sized(s, command, NULL, NULL, tenant, TEXT_BYTES, &json), TERN_OK);
+    return json;
+}
+
+static uint64_t number_of(const json_t *object, const char *key)
+{
+    const json_t *v = json_object_get(object, key);
+
+    if (!json_is_integer(v))
+        fail_msg("%s is no number", key);
+    return (uint64_t)json_integer_value(v);
+}
+
+static const char *string_of(const json_t *object, const char *key)
+{
+    const json_t *v = json_object_get(object, key);
+
+    if (!json_is_string(v))
+        fail_msg("%s is no string", key);
+    return json_string_value(v);
+}
+
+/* ---- status ---- */
+
+static void status_has_the_keys_and_its_pages_add_up(void **state)
+{
+    static const char *const parts[] = {"free",     "leased", "session",  "snapshot", "reclaimable",
+                                        "transfer", "ticket", "retiring", "zeroing",  "quarantine"};
+    struct scene *s = scene_start();
+    json_t *status = ask(s, "status", NONE), *pools = json_object_get(status, "pools");
+    const json_t *kv;
+
+    (void)state;
+    assert_string_equal(string_of(status, "incarnation"), "0000000000001001");
+    assert_int_equal(number_of(status, "uptime_s"), 90);
+    assert_int_equal(number_of(status, "sessions"), 2);
+    assert_int_equal(number_of(status, "prefix_nodes"), rig_view(s->b.rig).nodes);
+    assert_int_equal(number_of(status, "peers"), 1);
+    assert_int_equal(number_of(status, "transfers_active"), 0);
+    assert_true(json_is_object(json_object_get(status, "errors")));
+    assert_int_equal(json_object_size(json_object_get(status, "errors")), TERN_ERR_COUNT - 1);
+    assert_true(json_is_true(json_object_get(status, "insecure_peers")));
+    assert_int_equal(number_of(json_object_get(status, "fault_injection"), "corrupt_pages"), 7);
+    assert_int_equal(number_of(json_object_get(status, "memory"), "huge_page_bytes"), 2 << 20);
+    assert_int_equal(number_of(json_object_get(status, "data"), "corrupt_detected"), 3);
+    assert_null(json_object_get(status, "core_hash"));
+    assert_int_equal(json_array_size(pools), 2);
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t sum = 0;
+
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
+            sum += number_of(json_array_get(pools, i), parts[p]);
+        assert_int_equal(sum, number_of(json_array_get(pools, i), "total"));
+    }
+    kv = json_array_get(pools, 0);
+    assert_string_equal(string_of(kv, "group"), "kv");
+    assert_string_equal(string_of(kv, "tenant"), "first");
+    assert_int_equal(number_of(kv, "total"), 32);
+    assert_int_equal(number_of(kv, "snapshot"), 3);
+    assert_int_equal(number_of(kv, "free"), 29);
+    assert_string_equal(string_of(json_array_get(pools, 1), "group"), "group0");
+    json_decref(status);
+    scene_stop(s);
+}
+
+static void status_counts_errors_and_tells_the_hash_when_asked(void **state)
+{
+    struct scene *s = scene_start();
+    char wanted[32];
+    json_t *status;
+
+    (void)state;
+    rig_session_open(s->b.rig, s->b.e.conn[0], (struct id){77, 77}, 1, s->b.s);
+    status = NULL;
+    assert_int_equal(ask_sized(s, "status", "hash=1", NULL, NONE, TEXT_BYTES, &status), TERN_OK);
+    assert_int_equal(number_of(json_object_get(status, "errors"), "GONE"),
+                     rig_view(s->b.rig).errors[TERN_GONE]);
+    assert_true(number_of(json_object_get(status, "errors"), "GONE") > 0);
+    snprintf(wanted, sizeof wanted, "%016llx", (unsigned long long)core_hash(s->b.rig->core));
+    assert_string_equal(string_of(status, "core_hash"), wanted);
+    json_decref(status);
+    scene_stop(s);
+}
+
+/* ---- lists ---- */
+
+static void lists_tell_what_is_there(void **state)
+{
+    struct scene *s = scene_start();
+    json_t *json, *row;
+    char id[32];
+
+    (void)state;
+    json = ask(s, "sessions", NONE);
+    row = json_array_get(json_object_get(json, "sessions"), 0);
+    assert_int_equal(json_array_size(json_object_get(json, "sessions")), 2);
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)id_pack(s->b.s->id));
+    assert_string_equal(string_of(row, "session"), id);
+    assert_string_equal(string_of(row, "tenant"), "first");
+    assert_string_equal(string_of(row, "engine"), "e");
+    assert_int_equal(number_of(row, "committed"), 0);
+    json_decref(json);
+
+    json = ask(s, "engines", NONE);
+    row = json_array_get(json_object_get(json, "engines"), 1);
+    assert_string_equal(string_of(row, "name"), "o");
+    assert_int_equal(number_of(row, "world"), 2);
+    assert_int_equal(json_array_size(json_object_get(row, "done_step")), 2);
+    json_decref(json);
+
+    json = ask(s, "pools", NONE);
+    row = json_array_get(json_object_get(json, "pools"), 0);
+    assert_string_equal(string_of(row, "state"), "open");
+    assert_string_equal(string_of(row, "engine"), "e");
+    assert_int_equal(number_of(json_array_get(json_object_get(row, "groups"), 0), "total"), 32);
+    json_decref(json);
+
+    json = ask(s, "peers", NONE);
+    row = json_array_get(json_object_get(json, "peers"), 0);
+    assert_string_equal(string_of(row, "peer"), "beta");
+    assert_string_equal(string_of(row, "host"), "::1");
+    assert_string_equal(string_of(row, "incarnation"), "f00d000000000000");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(row, "tenants"), 0)),
+                        "second");
+    json_decref(json);
+
+    json = ask(s, "transfers", NONE);
+    assert_int_equal(json_array_size(json_object_get(json, "transfers")), 0);
+    assert_true(json_is_null(json_object_get(json, "next")));
+    json_decref(json);
+    scene_stop(s);
+}
+
+static void tree_tells_the_path_of_a_prefix(void **state)
+{
+    struct scene *s = scene_start();
+    json_t *json = ask(s, "tree", NONE), *rows = json_object_get(json, "tree"), *row;
+    uint32_t pages = 0, roots = 0, deepest = 0;
+    size_t i;
+
+    (void)state;
+    assert_int_equal(json_array_size(rows), rig_view(s->b.rig).nodes);
+    json_array_foreach(rows, i, row)
+    {
+        pages += (uint32_t)number_of(row, "pages");
+        roots += json_is_null(json_object_get(row, "parent"));
+        deepest = number_of(row, "depth") > deepest ? (uint32_t)number_of(row, "depth") : deepest;
+        assert_int_equal(
+            number_of(json_object_get(row, "refs"), "device"),
+            json_is_null(json_object_get(row, "parent"))); /* of an open session without tokens */
+        assert_true(json_is_true(json_object_get(row, "visible")));
+    }
+    assert_int_equal(pages, 3 + 2);
+    assert_int_equal(roots, 2);
+    assert_int_equal(deepest, 12);
+    json_decref(json);
+
+    assert_int_equal(ask_sized(s, "tree", "pool=1", NULL, NONE, TEXT_BYTES, &json), TERN_OK);
+    json_array_foreach(json_object_get(json, "tree"), i, row)
+        assert_int_equal(number_of(row, "pool"), 1);
+    assert_int_equal(json_array_size(json_object_get(json, "tree")), 3);
+    json_decref(json);
+    scene_stop(s);
+}
+
+/* A transfer that is under way, on both sides. */
+static void transfers_are_told_by_both_sides(void **state)
+{
+    struct pair p = pair_with(rig_defaults(), 4, 32, 32);
+    struct scene *s = scene_start();
+    struct rig_session *session;
+    json_t *json = NULL, *row;
+
+    (void)state;
+    rig_put(p.source, &p.se, p.sp, 9, 16);
+    session = rig_session(p.dest, &p.de, p.dp, 1);
+    rig_match(session, rig_tokens(9, 16), 16);
+    p.dest->automatic &= ~(uint32_t)RIG_PULL;
+    rig_fetch(session, 0, 0);
+    rig_settle(p.dest);
+
+    s->ctx.core = p.dest->core;
+    json = ask(s, "transfers", NONE);
+    assert_int_equal(json_array_size(json_object_get(json, "transfers")), 1);
+    row = json_array_get(json_object_get(json, "transfers"), 0);
+    assert_string_equal(string_of(row, "direction"), "in");
+    assert_string_equal(string_of(row, "peer"), "beta");
+    assert_int_equal(number_of(row, "to"), 16);
+    assert_int_equal(number_of(row, "pages"), 4);
+    assert_int_equal(number_of(row, "pages_done"), 0);
+    json_decref(json);
+
+    s->ctx.core = p.source->core;
+    json = ask(s, "transfers", NONE);
+    assert_int_equal(json_array_size(json_object_get(json, "transfers")), 1);
+    row = json_array_get(json_object_get(json, "transfers"), 0);
+    assert_string_equal(string_of(row, "direction"), "out");
+    json_decref(json);
+
+    s->ctx.core = s->b.rig->core;
+    rig_session_free(session);
+    rig_destroy(p.dest);
+    rig_destroy(p.source);
+    scene_stop(s);
+}
+
+/* ---- paging ---- */
+
+/* Puts the pages of a list together; every page at most `limit` rows in at most `cap` bytes. */
+static json_t *whole_list(struct scene *s, const char *command, const char *limit, size_t cap)
+{
+    json_t *all = json_array(), *json = NULL;
+    char from[32] = "from=0";
+
+    for (uint32_t page = 0; page < 1000; page++) {
+        enum tern_err err = ask_sized(s, command, from, limit, NONE, cap, &json);
+        const json_t *next;
+
+        if (err == TERN_BUSY) {
+            json_decref(all);
+            return NULL;
+        }
+        assert_int_equal(err, TERN_OK);
+        json_array_extend(all, json_object_get(json, command));
+        next = json_object_get(json, "next");
+        if (json_is_null(next)) {
+            json_decref(json);
+            return all;
+        }
+        snprintf(from, sizeof from, "from=%u", (uint32_t)json_integer_value(next));
+        json_decref(json);
+    }
+    fail_msg("the pages of %s do not end", command);
+    return all;
+}
+
+static void paged_lists_are_the_same_at_every_size(void **state)
+{
+    static const char *const commands[] = {"tree", "sessions", "pools", "engines"};
+    struct scene *s = scene_start();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        json_t *wanted = whole_list(s, commands[i], NULL, TEXT_BYTES), *got;
+        uint32_t answered = 0;
+
+        assert_true(json_array_size(wanted) >= 2);
+        got = whole_list(s, commands[i], "limit=1", TEXT_BYTES);
+        assert_true(json_equal(wanted, got));
+        json_decref(got);
+        for (size_t cap = 1; cap < 2000; cap += 7) {
+            got = whole_list(s, commands[i], "limit=4096", cap);
+            if (got == NULL)
+                continue;
+            answered++;
+            assert_true(json_equal(wanted, got));
+            json_decref(got);
+        }
+        assert_true(answered > 100);
+        json_decref(wanted);
+    }
+    scene_stop(s);
+}
+
+static void status_is_whole_or_busy_at_every_size(void **state)
+{
+    struct scene *s = scene_start();
+    uint32_t busy = 0, whole = 0;
+    json_t *json;
+
+    (void)state;
+    for (size_t cap = 1; cap < 4096; cap += 11) {
+        enum tern_err err = ask_sized(s, "status", NULL, NULL, NONE, cap, &json);
+
+        busy += err == TERN_BUSY;
+        whole += err == TERN_OK;
+        assert_true(err == TERN_BUSY || err == TERN_OK);
+        if (err == TERN_OK)
+            json_decref(json);
+    }
+    assert_true(busy > 0 && whole > 0);
+    scene_stop(s);
+}
+
+/* ---- tenants and bad questions ---- */
+
+static void tenants_are_told_about_themselves_alone(void **state)
+{
+    static const char *const commands[] = {"status", "pools", "sessions", "engines"};
+    struct scene *s = scene_start();
+    json_t *json;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        json = ask(s, commands[i], 1);
+        assert_null(strstr(s->text, "first"));
+        assert_null(strstr(s->text, "\"e\""));
+        assert_non_null(strstr(s->text, i == 0 ? "group0" : "second"));
+        json_decref(json);
+    }
+    json = ask(s, "status", 1);
+    assert_int_equal(number_of(json, "sessions"), 1);
+    assert_null(json_object_get(json, "prefix_nodes"));
+    assert_null(json_object_get(json, "data"));
+    json_decref(json);
+    assert_int_equal(ask_sized(s, "tree", NULL, NULL, 1, TEXT_BYTES, &json), TERN_DENIED);
+    assert_int_equal(ask_sized(s, "transfers", NULL, NULL, 1, TEXT_BYTES, &json), TERN_DENIED);
+    assert_int_equal(ask_sized(s, "peers", NULL, NULL, 1, TEXT_BYTES, &json), TERN_DENIED);
+    scene_stop(s);
+}
+
+static void questions_that_are_wrong_are_refused(void **state)
+{
+    static const char *const bad[] = {"from=",   "from=x",     "from=-1", "from=4294967296",
+                                      "limit=0", "limit=4097", "zork=1",  "from",
+                                      "",        "pool=1x"};
+    struct scene *s = scene_start();
+    json_t *json = NULL;
+
+    (void)state;
+    assert_int_equal(ask_sized(s, "zork", NULL, NULL, NONE, TEXT_BYTES, &json), TERN_UNSUPPORTED);
+    assert_int_equal(ask_sized(s, "", NULL, NULL, NONE, TEXT_BYTES, &json), TERN_UNSUPPORTED);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(ask_sized(s, "tree", bad[i], NULL, NONE, TEXT_BYTES, &json), TERN_INVALID);
+    assert_int_equal(ask_sized(s, "tree", "from=4294967295", NULL, NONE, TEXT_BYTES, &json),
+                     TERN_OK);
+    assert_int_equal(json_array_size(json_object_get(json, "tree")), 0);
+    json_decref(json);
+    scene_stop(s);
+}
+
+/* Asking must not change anything: the arena is the same after every question. */
+static void questions_change_nothing(void **state)
+{
+    static const char *const commands[] = {"status", "pools",     "sessions", "engines",
+                                           "peers",  "transfers", "tree"};
+    struct scene *s = scene_start();
+    uint64_t before = core_hash(s->b.rig->core);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        json_decref(ask(s, commands[i], NONE));
+    assert_true(core_hash(s->b.rig->core) == before);
+    scene_stop(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(status_has_the_keys_and_its_pages_add_up),
+        RIG_TEST(status_counts_errors_and_tells_the_hash_when_asked),
+        RIG_TEST(status_is_whole_or_busy_at_every_size),
+        RIG_TEST(lists_tell_what_is_there),
+        RIG_TEST(tree_tells_the_path_of_a_prefix),
+        RIG_TEST(transfers_are_told_by_both_sides),
+        RIG_TEST(paged_lists_are_the_same_at_every_size),
+        RIG_TEST(tenants_are_told_about_themselves_alone),
+        RIG_TEST(questions_that_are_wrong_are_refused),
+        RIG_TEST(questions_change_nothing),
+    };
+
+    return RIG_RUN(tests);
+}
