@@ -78,6 +78,8 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
     session_free_tail(c, s, op->length, &pages);
     retire_release(c, e, op->step, &pages, NONE);
     tokens_truncate(c, &s->tokens, session_pool(c, s)->align, op->length);
+    if (s->good > op->length)
+        s->good = op->length;
     session_use(c, s);
     return TERN_OK;
 }

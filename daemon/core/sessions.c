@@ -271,6 +271,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
                 "limits.extra_keys";
     if (blocks > c->free_blocks.n || t->nkeys > c->free_keys.n)
         return TERN_BUSY;
+    if (s->good > t->base)
+        s->good = t->base; /* what lies behind is replaced: an Abort must not take it for the good list */
     if (depth > t->base) {
         tokens_truncate(c, &s->tokens, p->align, s->tokens.first);
         tokens_init(&s->tokens, depth);
@@ -382,6 +384,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         return TERN_BUSY;
     session_free_tail(c, s, length, &pages);
     retire_release(c, e, m->step, &pages, NONE);
+    if (s->good > common)
+        s->good = common;
     tokens_truncate(c, &s->tokens, p->align, common);
     while (t.nkeys > 0 && t.keys[0].position < common) {
         t.keys++;
