@@ -167,6 +167,8 @@ static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, 
     text_u64(&out, "dropped", stats.dropped);
     text_bool(&out, "complete", stats.dropped == 0);
     text_bool(&out, "tokens_kept", keep);
+    /* What a replay of this tape must end in, if it is complete and its tokens were kept. */
+    text_hex(&out, "core_hash", core_hash(d->core));
     text_object_end(&out);
     *ret_n = out.len;
     return TERN_OK;
