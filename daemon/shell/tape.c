@@ -53,6 +53,8 @@ enum tern_err tape_create(const struct tape_config *config, struct tape **ret)
             tape_destroy(t);
             return TERN_INTERNAL;
         }
+        memset(t->words, 0,
+               t->nwords * sizeof *t->words); /* now, so that memory does not grow later */
     }
     t->head = (struct tape_file_head){.magic = TAPE_MAGIC,
                                       .version = TAPE_VERSION,

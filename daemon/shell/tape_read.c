@@ -129,7 +129,8 @@ static bool within_limits(const struct event *e, const struct core_limits *limit
 {
     switch (e->kind) {
     case EV_CONN_OPENED:
-        return e->conn.conn < limits->conns && e->conn.proc < limits->procs &&
+        return e->conn.conn < limits->conns &&
+               (e->conn.proc < limits->procs || e->conn.proc == NONE) &&
                (e->conn.admin || e->conn.tenant < limits->tenants);
     case EV_CONN_CLOSED: return e->conn.conn < limits->conns;
     case EV_PROC_GONE: return e->proc.proc < limits->procs;

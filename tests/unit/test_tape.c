@@ -244,7 +244,7 @@ static void fill_event(struct prng *p, struct event *e, enum event_kind kind, en
     case EV_CONN_CLOSED:
         e->conn.conn = prng_below(p, limits.conns);
         e->conn.tenant = prng_below(p, limits.tenants);
-        e->conn.proc = prng_below(p, limits.procs);
+        e->conn.proc = prng_below(p, 8) == 0 ? NONE : prng_below(p, limits.procs);
         e->conn.admin = prng_below(p, 2) != 0;
         break;
     case EV_PROC_GONE: e->proc.proc = prng_below(p, limits.procs); break;
