@@ -108,6 +108,14 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
     }
 }
 
+/* For the duplicates and for the new nodes, where either may have to wait. Asked for each chunk:
+ * one that is adopted may itself be pending, and then whatever follows it is. */
+static bool records_ready(const struct core *c, const struct engine *e, const struct session *s,
+                          uint64_t step)
+{
+    return c->free_retires.n >= 2 || (step <= e->done_min && node_visible(node_at(c, s->node)));
+}
+
 enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
                              struct session *s, const struct step_op *op)
 {
@@ -124,13 +132,11 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
         chunk += chunk_pages(p, g);
     if (op->length <= s->t || s->state == SESSION_OPEN)
         return TERN_OK; /* T6 has no target: nothing to do */
-    if (c->free_retires.n < 2 && (op->step > e->done_min || !node_visible(node_at(c, s->node))))
-        return TERN_BUSY;
     while (err == TERN_OK && s->t + p->align <= op->length) {
         if (s->t + p->align > s->c)
             err = TERN_INVALID; /* T6: what is not written cannot be committed; earlier targets stay
                                  */
-        else if (!refs_fit(out, p->ngroups, chunk))
+        else if (!refs_fit(out, p->ngroups, chunk) || !records_ready(c, e, s, op->step))
             err = TERN_BUSY;
         else
             err = chunk_attach(c, s, &src, &adopted);

@@ -172,6 +172,34 @@ static void limits_retires_full_busy_until_a_step_passes(void **state)
     bench_stop(&b);
 }
 
+/* A commit at step 0 needs no record, until it adopts a node of its engine that is pending: what
+ * follows waits with it. */
+static void limits_retires_full_commit_below_a_pending_node_stops_there(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *twin;
+    struct bench b;
+
+    (void)state;
+    options.limits.retires = 2;
+    b = bench_with(&options, 4, 64);
+    twin = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(twin, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(twin, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_commit(b.s, 8, 5));  /* one record */
+    assert_ok(rig_rewind(b.s, 12, 6)); /* and the other */
+    assert_err(TERN_BUSY, rig_commit(twin, 16, 0));
+    assert_lengths(twin, 4, 16, 16); /* adopted, and not beyond */
+    rig_engine_done(b.rig, &b.e, 6);
+    assert_ok(rig_commit(twin, 16, 0));
+    assert_lengths(twin, 16, 16, 16);
+    assert_int_equal(rig_wrong(twin, 16), 0);
+    rig_session_free(twin);
+    bench_stop(&b);
+}
+
 static void limits_namespaces_full_busy_until_one_is_empty(void **state)
 {
     struct rig_options options = rig_defaults();
@@ -340,6 +368,7 @@ int main(void)
         RIG_TEST(limits_token_store_full_busy_and_nothing_lost),
         RIG_TEST(limits_extra_keys_full_busy_and_nothing_lost),
         RIG_TEST(limits_retires_full_busy_until_a_step_passes),
+        RIG_TEST(limits_retires_full_commit_below_a_pending_node_stops_there),
         RIG_TEST(limits_namespaces_full_busy_until_one_is_empty),
         RIG_TEST(limits_namespace_with_evictable_prefixes_makes_way),
         RIG_TEST(limits_engines_full_busy),
