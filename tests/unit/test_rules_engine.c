@@ -120,7 +120,7 @@ static void engine_connection_lost_process_alive_keeps_pages(void **state)
 static void engine_gone_ends_its_retiring_pages(void **state)
 {
     struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 2), other = rig_engine(rig, 0, "o", 1);
+    struct rig_engine e = rig_engine(rig, 0, "e", 2), other = rig_engine(rig, 0, "o", 2);
     struct id pool = rig_pool_pages(rig, &e, 4, 8);
     struct request map = {.op = OP_POOL_MAP};
     struct rig_session *s = rig_session(rig, &e, pool, 1);

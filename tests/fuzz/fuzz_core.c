@@ -1,0 +1,524 @@
+/* Fuzz target of the core: bytes become a history of two small daemons, three engines, their
+ * sessions, fetches and faults. Engines write real bytes, also late ones: into every page that they
+ * gave back until its step is done, and into every page of a transfer until it is proven quiet.
+ * After it all faults stop and everything must be free again. A failure is an abort: of the rig, of
+ * the audit, or of a check of the core's own. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/rig.h"
+
+#define ACTORS     3
+#define SESSIONS   4 /* of an actor */
+#define LATE_MAX   256
+#define OPS_MAX    160
+#define SEQUENCE   40 /* tokens */
+#define RESPAWNS   4
+#define AUDIT_EACH 8 /* operations */
+#define expect(x)  ((x) ? (void)0 : rig_fail("%s:%d: %s", __FILE__, __LINE__, #x))
+
+/* A page that an engine may still write, or still reads, until each of its ranks has done `step`.
+ */
+struct late {
+    uint64_t step;
+    uint32_t group, index, ranks; /* ranks: bits of those that have not passed yet */
+    bool reads;
+    uint8_t bytes[64]; /* what it reads there */
+};
+
+struct actor {
+    struct rig *rig;
+    const char *name;
+    uint32_t world, shares; /* shares: the actor whose pool this one maps, or itself */
+    bool alive;
+    struct rig_engine e;
+    struct id pool;
+    uint64_t done[RANKS_MAX];
+    struct rig_session *s[SESSIONS];
+    bool open[SESSIONS];
+    uint64_t fetch[SESSIONS]; /* request id of a fetch that has no answer; 0: none */
+    struct late late[LATE_MAX];
+    uint32_t nlate;
+};
+
+struct world {
+    struct rig *rig[2];
+    struct actor actor[ACTORS];
+    const uint8_t *in;
+    size_t n;
+    uint32_t respawns, admin[2];
+};
+
+static uint32_t take(struct world *w)
+{
+    if (!w->n)
+        return 0;
+    w->n--;
+    return *w->in++;
+}
+
+static struct rig_options small_limits(void)
+{
+    struct rig_options o = rig_defaults();
+
+    o.limits.nodes = 24;
+    o.limits.token_blocks = 96;
+    o.limits.extra_keys = 8;
+    o.limits.namespaces = 3;
+    o.limits.sessions = 8;
+    o.limits.retires = 5;
+    o.limits.pages = 256;
+    o.limits.slabs = 64;
+    o.limits.pools = 3;
+    o.limits.engines = 3;
+    o.limits.pulls = o.limits.serves = 2;
+    o.limits.seal_jobs = 2;
+    o.limits.conns = o.limits.procs = 64;
+    o.limits.peer_bytes_in_flight = 700;
+    for (uint32_t t = 0; t < 2; t++) {
+        o.tenant[t].memory_bytes = 8192;
+        o.tenant[t].sessions_max = 7;
+    }
+    return o;
+}
+
+/* Eight sequences that part at 8, 16 and 20 tokens. */
+static const uint32_t *sequence(uint32_t k)
+{
+    static uint32_t tokens[SEQUENCE];
+
+    for (uint32_t i = 0; i < SEQUENCE; i++)
+        tokens[i] = i + (i >= 8 && k & 1 ? 1000 : 0) + (i >= 16 && k & 2 ? 2000 : 0) +
+                    (i >= 20 && k & 4 ? 4000 : 0);
+    return tokens;
+}
+
+/* --- what the device still does --- */
+
+static void remember(struct actor *a, uint64_t step, uint32_t group, struct page_ref ref,
+                     bool reads)
+{
+    struct late *l = &a->late[a->nlate];
+    uint64_t bytes;
+
+    if (a->nlate == LATE_MAX || !ref.index)
+        return;
+    *l = (struct late){.step = step, .group = group, .index = ref.index, .reads = reads};
+    for (uint32_t r = 0; r < a->world; r++)
+        if (a->done[r] < step)
+            l->ranks |= 1u << r;
+    if (!l->ranks)
+        return; /* it has passed: the page may be anyone's */
+    memcpy(l->bytes, rig_page(a->rig, a->pool.slot, group, ref.index, &bytes), sizeof l->bytes);
+    a->nlate++;
+}
+
+static void touch_late(struct actor *a, const struct late *l)
+{
+    uint64_t bytes;
+    uint8_t *page = rig_page(a->rig, a->pool.slot, l->group, l->index, &bytes);
+
+    if (!l->reads)
+        memset(page, 0xdd, bytes);
+    else if (memcmp(page, l->bytes, sizeof l->bytes) != 0)
+        rig_fail("P2: page %u of group %u changed under a reader until step %llu", l->index,
+                 l->group, (unsigned long long)l->step);
+}
+
+/* The last moment at which a rank may touch the pages of steps up to `step`. */
+static void rank_done(struct actor *a, uint32_t rank, uint64_t step)
+{
+    for (uint32_t i = 0; i < a->nlate; i++)
+        if (a->late[i].step <= step && a->late[i].ranks & 1u << rank) {
+            touch_late(a, &a->late[i]);
+            a->late[i].ranks &= ~(1u << rank);
+            if (!a->late[i].ranks)
+                a->late[i--] = a->late[--a->nlate];
+        }
+    if (step > a->done[rank])
+        a->done[rank] = step;
+    rig_step_done(a->rig, a->e.id, rank, step);
+}
+
+static uint64_t done_min(const struct actor *a)
+{
+    uint64_t min = a->done[0];
+
+    for (uint32_t r = 1; r < a->world; r++)
+        if (a->done[r] < min)
+            min = a->done[r];
+    return min;
+}
+
+/* --- sessions --- */
+
+static void verify(struct actor *a)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (a->open[i] && rig_wrong(a->s[i], a->s[i]->len.written))
+            rig_fail("P1: session %u of %s holds wrong bytes", i, a->name);
+}
+
+/* An operation that may give pages back: what the table loses is remembered as still in use until
+ * op.step. */
+static void giving(struct actor *a, uint32_t i, struct step_op op)
+{
+    static struct page_ref before[2][SEQUENCE];
+    static const uint32_t page_tokens[2] = {2, 4};
+    struct rig_session *s = a->s[i];
+    struct lengths len = s->len;
+    enum tern_err err;
+
+    for (uint32_t g = 0; g < 2; g++)
+        memcpy(before[g], s->table[g], sizeof before[g]);
+    err = rig_op(s, op);
+    if (err == TERN_GONE)
+        rig_fail("an open session is GONE");
+    if (op.kind == STEP_CLOSE && err == TERN_OK) {
+        a->open[i] = false;
+        memset(s->table, 0, sizeof s->table);
+    }
+    for (uint32_t g = 0; g < 2 && op.step; g++)
+        for (uint32_t p = 0; p < (len.allocated + page_tokens[g] - 1) / page_tokens[g]; p++)
+            if (memcmp(&before[g][p], &s->table[g][p], sizeof before[g][p]) != 0 &&
+                before[g][p].index)
+                remember(a, op.step, g, before[g][p], p < len.committed / page_tokens[g]);
+}
+
+static void match(struct world *w, struct actor *a, uint32_t i)
+{
+    static const struct extra_key key = {.position = 5, .lo = 42};
+    uint32_t what = take(w), n = SEQUENCE - take(w) % (what & 8 ? SEQUENCE : 4);
+    struct req_tokens t = {.v = sequence(what % 8), .n = n};
+
+    if (what & 64 && n > 5) {
+        t.keys = &key;
+        t.nkeys = 1;
+    }
+    if (what & 128) { /* only what is new travels */
+        t.base = a->s[i]->ntokens < n ? a->s[i]->ntokens : n;
+        t.v += t.base;
+        t.n -= t.base;
+        t.nkeys = t.base <= 5 ? t.nkeys : 0;
+    }
+    rig_match_full(a->s[i], &t, 0);
+}
+
+static void fetches(struct actor *a)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (a->fetch[i] && rig_reply_to(a->rig, a->fetch[i])) {
+            if (a->open[i])
+                rig_fetched(a->s[i], a->fetch[i]);
+            a->fetch[i] = 0;
+        }
+}
+
+/* Runs to `to` tokens of what the session has, and commits what it can. */
+static void run(struct actor *a, uint32_t i, uint32_t to, uint64_t step)
+{
+    struct rig_session *s = a->s[i];
+
+    to = to > s->ntokens ? s->ntokens : to;
+    if (s->ntokens > SEQUENCE || (to > s->len.written && rig_run_to(s, s->tokens, to) != TERN_OK))
+        return;
+    giving(a, i, (struct step_op){.kind = STEP_COMMIT, .length = to, .step = step});
+}
+
+static void session_op(struct world *w, struct actor *a, uint32_t kind)
+{
+    uint32_t which = take(w), i = which % SESSIONS, x = take(w);
+    uint64_t step = which & 128 ? 0 : done_min(a) + (which >> 4) % 4;
+    struct rig_session *s = a->s[i];
+
+    if (!a->alive)
+        return;
+    if (!a->open[i]) {
+        a->open[i] = rig_session_open(a->rig, a->e.conn[0], a->pool, 1 + x % 9 / 8, s) == TERN_OK;
+        if (a->open[i])
+            match(w, a, i);
+        return;
+    }
+    if (a->fetch[i] && kind != 7 && kind != 8 && kind != 10)
+        return;
+    switch (kind) {
+    case 0:
+    case 2: run(a, i, 1 + x % SEQUENCE, step); break;
+    case 1: match(w, a, i); break;
+    case 3: rig_extend(s, x % (SEQUENCE + 8), 0, sequence(x % 8) + s->ntokens % 8, x % 3); break;
+    case 4:
+        giving(a, i, (struct step_op){.kind = STEP_REWIND, .length = x % 48, .step = step});
+        break;
+    case 5:
+        giving(a, i, (struct step_op){.kind = STEP_COMMIT, .length = x % 48, .step = step});
+        break;
+    case 6:
+        giving(a, i, (struct step_op){.kind = STEP_FINISH, .length = x % 8, .step = step});
+        break;
+    case 7: giving(a, i, (struct step_op){.kind = STEP_ABORT, .step = step}); break;
+    case 8: giving(a, i, (struct step_op){.kind = STEP_CLOSE, .step = step}); break;
+    case 9: a->fetch[i] = rig_fetch(s, x % 8 == 7, x & 128 ? x % 48 : 0); break;
+    case 10: rig_fetch_cancel(s); break;
+    default: break;
+    }
+    /* A Finish may declare tokens as written that the engine has not written yet; it writes them
+     * now. */
+    if (kind == 6 && a->open[i])
+        rig_write(s, s->len.committed, s->len.written);
+}
+
+/* --- faults --- */
+
+static void scribble_pulls(struct rig *rig)
+{
+    struct rig_job *job;
+
+    for (uint32_t nth = 0; (job = rig_job(rig, RIG_PULL, nth)) != NULL; nth++)
+        for (uint32_t i = 0; i < job->n; i++) {
+            uint64_t bytes;
+            uint8_t *page =
+                rig_page(rig, job->pool, job->pages[i].group, job->pages[i].index, &bytes);
+
+            memset(page, 0xee, bytes);
+        }
+}
+
+static void complete(struct world *w, struct rig *rig)
+{
+    static const enum rig_job_kind kinds[] = {RIG_SEAL,       RIG_PULL, RIG_PULL_STOP,
+                                              RIG_SERVE_STOP, RIG_MSG,  RIG_ZERO};
+    enum rig_job_kind kind = kinds[take(w) % 6];
+    uint32_t n = rig_jobs(rig, kind),
+             nth = kind == RIG_MSG ? 0 : take(w); /* messages keep their order */
+
+    if (!n)
+        return;
+    if (kind == RIG_PULL_STOP)
+        scribble_pulls(rig);
+    rig_complete_nth(rig, kind, nth % n);
+}
+
+static void link_toggle(struct world *w)
+{
+    if (w->rig[0]->link[0].rig)
+        rig_link_down(w->rig[0], 0);
+    else
+        rig_link_up(w->rig[0], 0, w->rig[1], 2);
+    if (w->rig[1]->link[0].rig)
+        rig_link_down(w->rig[1], 0);
+    else
+        rig_link_up(w->rig[1], 0, w->rig[0], 2);
+}
+
+/* All its processes go, one by one; until the last is gone they write wherever they could. */
+static void kill_engine(struct actor *a)
+{
+    for (uint32_t r = 0; r < a->world; r++) {
+        for (uint32_t i = 0; i < a->nlate; i++)
+            touch_late(a, &a->late[i]);
+        for (uint32_t i = 0; i < SESSIONS; i++)
+            if (a->open[i] && !a->fetch[i])
+                rig_write(a->s[i], a->s[i]->len.committed, a->s[i]->len.written);
+        rig_engine_kill(a->rig, &a->e, r);
+    }
+    a->alive = false;
+    a->nlate = 0;
+    memset(a->open, 0, sizeof a->open);
+    memset(a->done, 0, sizeof a->done);
+    memset(a->fetch, 0, sizeof a->fetch);
+}
+
+static void spawn(struct world *w, uint32_t i)
+{
+    struct actor *a = &w->actor[i], *owner = &w->actor[a->shares];
+    struct group_layout groups[2] = {rig_group(2, 64), rig_group(4, 128)};
+    struct request map = {.op = OP_POOL_MAP};
+    struct pool_view v;
+
+    if (a->alive || w->respawns == RESPAWNS + ACTORS)
+        return;
+    w->respawns++;
+    a->e = rig_engine(a->rig, 0, a->name, a->world);
+    if (a->shares != i && core_pool_view(a->rig->core, owner->pool.slot, &v) &&
+        v.id.gen == owner->pool.gen) {
+        map.pool_map.pool = a->pool = owner->pool;
+        a->alive = rig_request(a->rig, a->e.conn[0], &map)->err == TERN_OK;
+    } else {
+        a->alive = rig_pool_open(a->rig, a->e.conn[0], groups, 2, 20 * 128, &a->pool) == TERN_OK;
+    }
+    if (!a->alive)
+        for (uint32_t r = 0; r < a->world; r++)
+            rig_engine_kill(a->rig, &a->e, r);
+}
+
+/* Numbers as they come, where a careful client would not put them. */
+static void garbage(struct world *w, struct actor *a)
+{
+    struct request r = {.op = (enum op)(take(w) % (OP_COUNT + 2))};
+    struct step_op op = {.kind = (enum step_op_kind)(take(w) % 9)};
+    uint32_t a_number = take(w) << 24 | take(w), another = take(w);
+
+    if (!a->alive || r.op == OP_ENGINE_LEAVE || r.op == OP_POOL_CLOSE || r.op == OP_POOL_OPEN ||
+        r.op == OP_DRAIN)
+        return;
+    op.session = (struct id){another % 10, a_number};
+    op.length = a_number;
+    op.written = another;
+    r.match.session = op.session;
+    r.match.tokens =
+        (struct req_tokens){.v = sequence(0), .n = another % SEQUENCE, .base = a_number};
+    if (r.op == OP_SESSION_OPEN)
+        r.session_open.pool = (struct id){another % 4, a_number};
+    if (r.op == OP_PEEK)
+        r.peek = (struct req_peek){.pool = a->pool,
+                                   .tokens = {.v = sequence(another % 8), .n = SEQUENCE}};
+    if (r.op == OP_STEP)
+        r.step = (struct req_step){.ops = &op, .n = 1};
+    if (r.op == OP_EVICT)
+        r.evict = (struct req_evict){.pool = {another % 4, a_number}};
+    rig_request(a->rig, a->e.conn[0], &r);
+}
+
+static void stale_event(struct world *w, struct rig *rig)
+{
+    static const enum event_kind kinds[] = {EV_SEALED, EV_ZEROED, EV_PULLED, EV_PULL_QUIET,
+                                            EV_SERVE_QUIET};
+    struct event event = {.kind = kinds[take(w) % 5]};
+
+    event.pulled.pull =
+        (struct id){take(w) % 8, 1u << 31 | take(w)}; /* never a generation that lives */
+    rig_event(rig, &event);
+}
+
+static void one_op(struct world *w)
+{
+    uint32_t b = take(w), op = b % 24;
+    struct actor *a = &w->actor[take(w) % ACTORS];
+
+    if (op <= 10)
+        session_op(w, a, op);
+    else if (op <= 12 && a->alive)
+        rank_done(a, take(w) % a->world, done_min(a) + take(w) % 4);
+    else if (op == 13)
+        rig_evict(a->rig, w->admin[a->rig == w->rig[1]], (struct id){NONE, 0}, 1 + take(w) % 3);
+    else if (op == 14)
+        a->rig->automatic = RIG_ALL & ~take(w);
+    else if (op <= 17)
+        complete(w, a->rig);
+    else if (op == 18)
+        rig_advance(a->rig, (uint64_t)take(w) * 50000000u);
+    else if (op == 19 && take(w) % 4 == 0)
+        link_toggle(w);
+    else if (op == 20 && take(w) % 4 == 0 && a->alive)
+        kill_engine(a);
+    else if (op == 21)
+        garbage(w, a);
+    else if (op == 22)
+        stale_event(w, a->rig);
+    else if (op == 23) {
+        spawn(w, (uint32_t)(a - w->actor));
+        a->rig->corrupt_pages = take(w) % 3;
+    }
+}
+
+/* P5: every fault has stopped, so everything is free or evictable. */
+static void converge(struct world *w)
+{
+    for (uint32_t d = 0; d < 2; d++)
+        w->rig[d]->automatic = RIG_ALL;
+    rig_settle(w->rig[0]);
+    rig_settle(w->rig[1]);
+    for (uint32_t i = 0; i < ACTORS; i++) {
+        struct actor *a = &w->actor[i];
+
+        fetches(a);
+        if (!a->alive)
+            continue;
+        verify(a);
+        for (uint32_t r = 0; r < a->world; r++)
+            rank_done(a, r, done_min(a) + 100);
+    }
+    for (uint32_t d = 0; d < 2; d++)
+        rig_advance(w->rig[d], 6000000000u);
+    for (uint32_t i = 0; i < ACTORS; i++) {
+        fetches(&w->actor[i]);
+        for (uint32_t k = 0; k < SESSIONS; k++)
+            if (w->actor[i].open[k])
+                expect(rig_close(w->actor[i].s[k], 0) == TERN_OK);
+    }
+    for (uint32_t d = 0; d < 2; d++) {
+        const struct core_limits *l = &w->rig[d]->options.limits;
+        struct core_view v;
+
+        rig_evict(w->rig[d], w->admin[d], (struct id){NONE, 0}, 0);
+        core_view(w->rig[d]->core, &v);
+        expect(v.sessions == 0 && v.nodes == 0 && v.pulls == 0 && v.serves == 0);
+        expect(v.token_blocks_free == l->token_blocks && v.retires_free == l->retires);
+        for (uint32_t p = 0; p < l->pools; p++) {
+            struct pool_view pool;
+
+            for (uint32_t g = 0; core_pool_view(w->rig[d]->core, p, &pool) && g < pool.ngroups; g++)
+                expect(pool.group[g].free + pool.group[g].zeroing == pool.group[g].total);
+        }
+        rig_audit(w->rig[d]->core);
+    }
+}
+
+static void set_up(struct world *w)
+{
+    static struct rig_session sessions[ACTORS][SESSIONS];
+    static const struct {
+        uint32_t rig, world, shares;
+        const char *name;
+    } cast[ACTORS] = {{0, 2, 0, "a"}, {0, 2, 0, "b"}, {1, 2, 2, "c"}};
+    struct rig_options options = small_limits();
+
+    for (uint32_t d = 0; d < 2; d++) {
+        options.incarnation++;
+        w->rig[d] = rig_create(&options);
+        w->rig[d]->no_audit = true; /* one_op decides when */
+        w->admin[d] = rig_connect_admin(w->rig[d]);
+    }
+    link_toggle(w);
+    for (uint32_t i = 0; i < ACTORS; i++) {
+        struct actor *a = &w->actor[i];
+
+        a->rig = w->rig[cast[i].rig];
+        a->world = cast[i].world;
+        a->shares = cast[i].shares;
+        a->name = cast[i].name;
+        for (uint32_t k = 0; k < SESSIONS; k++)
+            a->s[k] = &sessions[i][k];
+        spawn(w, i);
+        expect(a->alive);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static struct world w;
+
+    memset(&w, 0, sizeof w);
+    w.in = data;
+    w.n = n;
+    set_up(&w);
+    for (uint32_t i = 0; i < OPS_MAX && w.n; i++) {
+        one_op(&w);
+        for (uint32_t k = 0; k < ACTORS; k++) {
+            fetches(&w.actor[k]);
+            if (w.actor[k].alive)
+                verify(&w.actor[k]);
+        }
+        if (i % AUDIT_EACH == 0)
+            for (uint32_t d = 0; d < 2; d++)
+                rig_audit(w.rig[d]->core);
+    }
+    converge(&w);
+    rig_destroy(w.rig[0]);
+    rig_destroy(w.rig[1]);
+    return 0;
+}
