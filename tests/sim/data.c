@@ -66,7 +66,8 @@ void take_zero(struct sim *w, uint32_t d, const struct action *act)
     struct pool *p = &w->d[d].pool[pool];
 
     EXPECT(id_equal(act->zero.pool, p->id), "zero_stale", "pool %u.%u", act->zero.pool.slot, act->zero.pool.gen);
-    EXPECT(p->closing, "zero_open_pool", "pool %u is zeroed, but nobody closed it", pool);
+    EXPECT(p->closing || p->engines == 0, "zero_open_pool", "pool %u is zeroed, but nobody closed it", pool);
+    p->closing = 1; /* nobody maps it: it may make way */
     EXPECT(p->engines == 0, "zero_mapped_pool", "pool %u is zeroed, but engines %x may still write", pool, p->engines);
     job_add(w, d, JOB_ZERO, act->zero.pool, pool);
 }
@@ -245,12 +246,10 @@ void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned)
     uint32_t slot = (uint32_t)(p - w->d[d].pull);
 
     for (uint32_t i = 0; i < w->cfg.granules; i++)
-        if (g[i].own == OWN_PULL && g[i].owner == slot) {
+        if (g[i].own == OWN_PULL && g[i].owner == slot)
             g[i].own = OWN_ORPHAN;
-            if (!orphaned)
-                g[i].verified = 0;
-        }
     p->over = 1;
+    p->orphaned = orphaned;
     pull_release(w, d, p);
 }
 
@@ -409,7 +408,7 @@ static void quiet_pull(struct sim *w, uint32_t d, struct pull *p)
         if (p->batch[i].used)
             batch_done(w, d, p, &p->batch[i], false);
     for (uint32_t i = 0; i < w->cfg.granules; i++)
-        if (g[i].own == OWN_ORPHAN && g[i].owner == slot && !g[i].verified)
+        if (g[i].own == OWN_ORPHAN && g[i].owner == slot && !(g[i].verified && p->orphaned))
             g[i].own = OWN_FREE;
     if (held)
         MARK(quarantine_then_quiet);

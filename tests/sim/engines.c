@@ -173,7 +173,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
 
     for (slot = 0; slot < POOLS; slot++)
         if (m->pool[slot].open && !m->pool[slot].closing && m->pool[slot].tenant == g->tenant &&
-            m->pool[slot].base != UINT32_MAX) {
+            m->pool[slot].base != UINT32_MAX && (m->pool[slot].engines || chance(w, 50))) {
             g->pool = (uint8_t)slot;
             return;
         }
@@ -192,12 +192,24 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
 
         for (uint32_t i = 0; i < POOLS; i++)
             taken |= m->pool[i].open && m->pool[i].tenant == g->tenant;
+        for (uint32_t i = 0; i < POOLS; i++) /* one that nobody maps may have to make way */
+            if (m->pool[i].open && m->pool[i].tenant == g->tenant && m->pool[i].engines == 0)
+                m->pool[i].closing = 1;
         EXPECT(taken || g->dying || g->joined != (1u << g->nprocs) - 1, "pool_refused", "err %u %s", w->reply->err,
                w->reply->text);
         return;
     }
     EXPECT(!g->dying, "pool_dying", "a pool for a dying engine");
     EXPECT(w->reply->pool_open.align_tokens == w->L, "align", "L is %u", w->reply->pool_open.align_tokens);
+    for (uint32_t i = 0; i < POOLS; i++) /* one that no engine mapped any more */
+        if (m->pool[i].open && id_equal(m->pool[i].id, w->reply->pool_open.pool)) {
+            EXPECT(m->pool[i].engines == 0 && m->pool[i].tenant == g->tenant, "pool_shared", "pool %u has engines %x", i,
+                   m->pool[i].engines);
+            m->pool[i].engines = (uint8_t)(1u << e);
+            m->pool[i].closing = 0;
+            g->pool = (uint8_t)i;
+            return;
+        }
     p = &m->pool[slot];
     memset(p, 0, sizeof *p);
     p->open = 1;
@@ -373,8 +385,6 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
                 c->engine = NO; /* long visible; the name may come back with other steps */
             }
         }
-        if (pl->engines == 0)
-            pl->closing = 1;
     }
     for (uint32_t i = 0; i < w->cfg.granules; i++)
         m->granule[tenant][i].busy[e] = 0;

@@ -133,7 +133,7 @@ void history_make(uint64_t seed, struct history *h)
     h->seed = seed;
     make_config(&p, &h->cfg);
     make_weights(&p, table);
-    h->n = between(&p, 300, 560);
+    h->n = between(&p, 560, 1100);
     for (uint32_t i = 0; i < h->n; i++) {
         uint64_t r = prng_u64(&p);
 

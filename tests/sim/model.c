@@ -157,7 +157,7 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
     for (uint32_t k = at - (at - w->d[d].pool[pool].base) % slab, end = k + slab; k < end; k++) {
         const struct granule *g = &w->d[d].granule[tenant][k];
 
-        EXPECT(g->group == group || g->own == OWN_FREE || g->own == OWN_CHUNK, "slab_shared",
+        EXPECT(g->group == group || g->own == OWN_FREE || g->own == OWN_CHUNK || g->verified, "slab_shared",
                "granules %u and %u: two groups in one slab", at, k);
     }
     return at;
@@ -342,9 +342,9 @@ static bool pool_unsure(const struct sim *w, uint32_t d, uint32_t pool)
 {
     if (pulls_active(w, d))
         return true;
-    for (uint32_t i = 0; i < w->d[d].njobs; i++)
-        if (w->d[d].job[i].pool == pool)
-            return true;
+    if (w->d[d].njobs) /* others may wait in the queue behind these */
+        return true;
+    (void)pool;
     for (uint32_t i = 0; i < SERVES * 2; i++)
         if (w->d[d].serve[i].used)
             return true;
@@ -385,7 +385,7 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
         return;
     for (uint32_t i = 0; i < n; i += w->page_granules[group]) {
         r->free[group] += fates[i] == FATE_FREE;
-        r->used[group] += fates[i] == FATE_HELD;
+        r->used[group] += fates[i] == FATE_HELD || fates[i] == FATE_MAYBE;
         r->own_free[group] += fates[i] == FATE_FREE;
         if (held || maybe)
             r->own_sure[group] += fates[i] == FATE_FREE || fates[i] == FATE_SURE;

@@ -89,6 +89,8 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
     check_fits(w, msg);
     if (msg->kind == PEER_PULL_OFFER)
         serve_offered(w, d, act->peer.link, msg);
+    if (msg->kind == PEER_PULL_OPEN)
+        w->opened = msg->pull;
     if (!l->alive || (l->one_way >> dir & 1)) {
         FAULT(message_lost);
         return;

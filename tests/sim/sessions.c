@@ -155,7 +155,7 @@ static void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t
     }
 }
 
-static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n)
+static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, uint32_t base)
 {
     const struct reply *r = w->reply;
     uint32_t depth = r->match.matched;
@@ -168,6 +168,8 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n)
     take_borrowed(w, d, s, 0, depth, depth, r->runs, r->nruns);
     s->t = s->c = s->a = s->filled = depth;
     s->ntokens = s->prompt = n;
+    if (s->good > base)
+        s->good = base;
     s->turn = TURN_OPEN;
     if (depth)
         MARK(match_hit);
@@ -177,6 +179,26 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n)
         MARK(namespace_separates);
     if (depth <= w->keys[s->variant].position && separates(w, d, s->pool, s->ns, s->variant, n, true))
         MARK(extra_key_separates);
+}
+
+/* Where nothing but the borrowed part is left, its pages are told again: those that the session has. */
+static void check_repeated(struct sim *w, uint32_t d, const struct session *s, const struct reply *r)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->nruns; i++)
+        for (uint32_t k = 0; k < r->runs[i].n; k++, n++) {
+            const struct table_run *run = &r->runs[i];
+            const struct entry *e = &s->table[run->group][run->first + k];
+
+            EXPECT(run->first + k < s->t / w->page_tokens[run->group] && run->refs[k].gen == e->gen &&
+                       page_granule(w, d, s->pool, run->group, run->refs[k].index) ==
+                           &w->d[d].granule[s->tenant][e->granule],
+                   "resume_pages", "group %u page %u is not the session's", run->group, run->first + k);
+        }
+    if (s->a == s->t)
+        EXPECT(n == s->t / w->page_tokens[0] + (w->cfg.ngroups == 2 ? s->t / w->page_tokens[1] : 0), "resume_page_count",
+               "%u pages for T %u", n, s->t);
 }
 
 static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t variant, uint32_t n, uint32_t common,
@@ -198,12 +220,15 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
     s->filled = p;
     s->variant = (uint8_t)variant;
     s->ntokens = s->prompt = n;
+    if (s->good > common)
+        s->good = common;
     s->turn = TURN_OPEN;
     EXPECT(r->match.lengths.committed == s->t && r->match.lengths.written == p && r->match.lengths.allocated == p,
            "resume_lengths", "T %u C %u A %u, but p is %u and T %u", r->match.lengths.committed, r->match.lengths.written,
            r->match.lengths.allocated, p, s->t);
-    EXPECT(r->match.tokens == n && r->match.matched == 0 && r->nruns == 0, "resume_answer", "%u tokens, %u matched",
-           r->match.tokens, r->match.matched);
+    EXPECT(r->match.tokens == n && r->match.matched == 0, "resume_answer", "%u tokens, %u matched", r->match.tokens,
+           r->match.matched);
+    check_repeated(w, d, s, r);
 }
 
 uint32_t release_step(struct sim *w, uint32_t d, const struct session *s)
@@ -270,7 +295,7 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     EXPECT(w->reply->err == TERN_OK, "match_refused", "err %u %s", w->reply->err, w->reply->text);
     s->variant = (uint8_t)variant;
     if (fresh)
-        match_new(w, d, s, n);
+        match_new(w, d, s, n, base);
     else
         match_again(w, d, s, variant, n, common, step);
 }
@@ -479,6 +504,8 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
         return;
     }
     s->turn = TURN_OPEN;
+    if (r->err == TERN_POOL_EXHAUSTED)
+        m->pool[s->pool].evictions++; /* what was evicted stays evicted */
     fetch_marks(w, s, r, s->t);
     fetch_take(w, d, s, r);
     session_unfetch(w, d, s);

@@ -225,7 +225,7 @@ struct batch {
 };
 
 struct pull {
-    uint8_t used, pool, session, stopping, broken, over, told_broken;
+    uint8_t used, pool, stopping, broken, over, orphaned;
     struct id id, serve;
     uint64_t source_incarnation;
     struct batch batch[BATCHES];

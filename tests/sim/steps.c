@@ -355,6 +355,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         trim(w, d, s, op->length, (uint32_t)op->step);
         if (op->length < s->ntokens)
             s->ntokens = op->length;
+        if (s->good > op->length)
+            s->good = op->length;
         if (s->filled > s->ntokens)
             s->filled = s->ntokens;
         break;
