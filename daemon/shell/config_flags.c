@@ -167,7 +167,7 @@ static void options_build(struct options *o)
     static const struct argp_option lists[] = {
         {"config", KEY_CONFIG, "FILE", 0, "YAML file; flags override what it says", 1},
         {"check-config", KEY_CHECK, NULL, 0,
-         "Print what is in force and exit: 0 if it is valid, else 1", 1},
+         "Print what is in force and exit; status 0 only if it is valid", 1},
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,
          "One more tenant: name, socket, mode, memory, regions, sessions_max, conns_max", 1},
         {"peer", KEY_PEER, "KEY=VALUE,...", 0, "One more peer: name, address, tenants=NAME+NAME",
