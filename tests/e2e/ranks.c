@@ -312,12 +312,12 @@ static bool seen_alive(pid_t pid)
 static void b_round(struct engine *b)
 {
     static uint32_t pages[2][HELD_MAX];
-    static tern_session session[2];
+    static tern_session session[2]; /* 0: not open */
     static uint32_t n[2], salt;
     static uint64_t tag[2];
     uint32_t i = salt & 1;
 
-    if (n[i]) {
+    if (session[i]) {
         if (damaged(b, pages[i], n[i], tag[i]))
             violation("bytes of B were overwritten");
         atomic_fetch_add(&sh->b_checks, n[i]);
@@ -326,6 +326,7 @@ static void b_round(struct engine *b)
         close_session(b, session[i], rnd(n[i] + 1));
     }
     salt++;
+    session[i] = 0;
     n[i] = take_pages(b, 1000 + salt, 20 + rnd(200), pages[i],
                       &session[i]); /* two of these exceed the pool */
     tag[i] = (uint64_t)salt << 32 | 0xbb;

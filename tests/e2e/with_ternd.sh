@@ -50,7 +50,7 @@ EOF
     "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
     TERND_PID=$!
     for _ in $(seq 300); do
-        grep -q event=ready "$DIR/log" && return 0
+        grep -qs event=ready "$DIR/log" && return 0
         kill -0 "$TERND_PID" 2>/dev/null || fail "ternd did not start"
         sleep 0.1
     done
