@@ -17,9 +17,10 @@
 #include "proc.h"
 #include "stats.h"
 
-#define START_MS  120000 /* gigabytes of memory are written before it serves */
-#define STOP_MS   15000
-#define LOG_SHOWN 600
+#define START_MS    120000 /* gigabytes of memory are written before it serves */
+#define TRANSFER_MS 60000
+#define STOP_MS     15000
+#define LOG_SHOWN   600
 
 uint16_t port_free(void)
 {
@@ -79,7 +80,7 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
     if (o->peer)
         fprintf(f, "listen: 127.0.0.1:%u\ninsecure_peers: true\n", o->port);
     fprintf(f, "admin:\n  socket: %s\n", d->admin);
-    fprintf(f, "deadlines:\n  transfer_ms: 60000\n");
+    fprintf(f, "deadlines:\n  transfer_ms: %u\n", o->transfer_ms ? o->transfer_ms : TRANSFER_MS);
     fprintf(f, "tenants:\n  - name: %s\n    socket: %s\n    memory: %" PRIu64 "\n    regions: %u\n",
             SPAWN_TENANT, d->socket, o->memory_bytes, o->regions);
     if (o->peer)

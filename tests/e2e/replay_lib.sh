@@ -1,0 +1,43 @@
+# Shared by the replay scripts: run tern-replay, keep its JSON, and look into it. Sourced, never run.
+set -euo pipefail
+
+bin=${TERN_BIN:?"TERN_BIN names the folder of the programs"}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/tern-test.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+    echo "FAILED: $*" >&2
+    [ -s "$work/json" ] && cat "$work/json" >&2
+    [ -s "$work/err" ] && tail -n 20 "$work/err" >&2
+    exit 1
+}
+
+# replay ARGS...: must exit 0.
+replay() {
+    echo "tern-replay $*"
+    "$bin/tern-replay" "$@" --spawn --json >"$work/json" 2>"$work/err" || fail "exit status $?: tern-replay $*"
+}
+
+# field NAME: the number at that key; fails if it is not there.
+field() {
+    local v
+    v=$(grep -oE "\"$1\":[0-9.]+" "$work/json") || fail "no \"$1\" in the report"
+    echo "${v#*:}"
+}
+
+# is NAME WANT [NAME WANT ...]
+is() {
+    while [ $# -gt 0 ]; do
+        [ "$(field "$1")" = "$2" ] || fail "$1 is $(field "$1"), not $2"
+        shift 2
+    done
+}
+
+# What must hold in every run, whatever the load.
+sound() {
+    is wrong_bytes 0 failed_requests 0 leaked_pages 0
+    [ "$(field prompt_pages)" -eq $(($(field decode_hit_pages) + $(field transferred_pages))) ] ||
+        fail "prompt pages are not hits and transferred pages together"
+    is verified_pages "$(field prompt_pages)"
+}

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# tern-replay without a trace: generated sessions, each profile, ranks, what is refused and how, bad traces, and that a
+# run leaves no process and no folder behind, however it ends.
+. "$(dirname "$0")/replay_lib.sh"
+export TMPDIR=$work
+
+# refused STATUS TEXT ARGS...: ends with that status and says TEXT.
+refused() {
+    local status=$1 text=$2 got=0
+    shift 2
+    "$bin/tern-replay" "$@" >"$work/json" 2>"$work/err" || got=$?
+    [ "$got" -eq "$status" ] || fail "exit status $got, not $status: tern-replay $*"
+    grep -qF -- "$text" "$work/err" || fail "it does not say \"$text\": tern-replay $*"
+}
+
+nothing_left() {
+    [ -z "$(find "$work" -mindepth 1 -maxdepth 1 -name 'tern-*')" ] || fail "a folder was left behind"
+    ! pgrep -f "$work/tern-replay" >/dev/null || fail "a process was left behind"
+}
+
+# The same seed gives the same figures; another one others; and turns find what turns before them left.
+replay --seed 7 --sessions 12 --turns 6
+sound
+is requests 72
+first="$(field prompt_tokens) $(field matched_tokens)"
+[ "$(field matched_tokens)" -gt $(($(field prompt_tokens) / 2)) ] || fail "turns hardly share anything"
+replay --seed 7 --sessions 12 --turns 6
+[ "$first" = "$(field prompt_tokens) $(field matched_tokens)" ] || fail "the same seed gave other figures"
+replay --seed 8 --sessions 12 --turns 6
+[ "$first" != "$(field prompt_tokens) $(field matched_tokens)" ] || fail "another seed gave the same figures"
+
+replay --profile tiny-256 --sessions 8 --turns 5 --concurrency 6
+sound
+replay --profile tiny --ranks 4:4 --sessions 6 --turns 4 --concurrency 3
+sound
+replay --profile deepseek-v3 --ranks 2:2 --sessions 2 --turns 2 --page-bytes 65536
+sound
+replay --profile llama-70b --ranks 2:2 --sessions 1 --turns 1
+sound
+replay --sessions 24 --turns 10 --concurrency 12 --pool-pages 700 --seed 3
+sound
+nothing_left
+
+refused 2 "both sides must have as many ranks" --spawn --ranks 1:2
+refused 2 "STATE groups" --spawn --profile tiny-state
+refused 2 "no such profile" --spawn --profile large
+refused 2 "must divide" --spawn --ranks 3:3
+refused 2 "either --spawn" --sessions 2
+refused 2 "unrecognized option" --spawn --supersede eager
+refused 2 "No such file" --spawn --trace "$work/none.jsonl"
+
+good='{"timestamp": 0, "input_length": 100, "output_length": 1, "hash_ids": [1]}'
+bad() { # bad LINE TEXT: the second line is LINE
+    printf '%s\n%s\n' "$good" "$1" >"$work/trace.jsonl"
+    refused 2 "trace.jsonl:2: $2" --spawn --trace "$work/trace.jsonl"
+}
+bad '{"timestamp": 0, "input_length": 100' "not JSON"
+bad '[1]' "a line must be one JSON object"
+bad '{"output_length": 1, "hash_ids": []}' '"input_length" is missing'
+bad '{"input_length": 0, "output_length": 1, "hash_ids": []}' '"input_length" must be an integer from 1'
+bad '{"input_length": 99999999, "output_length": 1, "hash_ids": []}' '"input_length" must be'
+bad '{"input_length": 10, "output_length": 1, "hash_ids": [1, 2]}' '2 "hash_ids" are more'
+bad '{"input_length": 10, "output_length": 1, "hash_ids": ["a"]}' '"hash_ids"[0] must be an integer'
+bad '{"input_length": 10, "output_length": 1, "hash_ids": [-1]}' '"hash_ids"[0] must be an integer'
+bad '{"input_length": 10, "output_length": 1, "hash_ids": [1], "block_size": 0}' '"block_size" must be'
+nothing_left
+
+# A pool that can never hold the longest request: that fails, typed, and nothing else does.
+got=0
+"$bin/tern-replay" --spawn --json --sessions 2 --turns 3 --pool-pages 20 >"$work/json" 2>"$work/err" || got=$?
+[ "$got" -eq 1 ] || fail "exit status $got with a pool of 20 pages"
+[ "$(field failed_requests)" -gt 0 ] || fail "nothing failed with a pool of 20 pages"
+is wrong_bytes 0 leaked_pages 0
+grep -q "not enough pages" "$work/err" || fail "it does not say why requests failed"
+
+# Interrupted and killed in the middle.
+for signal in INT KILL; do
+    "$bin/tern-replay" --spawn --sessions 2000 --turns 50 >/dev/null 2>"$work/err" &
+    pid=$!
+    sleep 1.5
+    kill -"$signal" "$pid"
+    wait "$pid" || true
+    sleep 0.5
+    ! pgrep -f "$work/tern-replay" >/dev/null || fail "SIG$signal left a process behind"
+    [ "$signal" = KILL ] || nothing_left
+done
+echo "all passed"

@@ -1,0 +1,322 @@
+/* A peer daemon that dies, or hangs, in the middle of a transfer (fault 5). The destination's Fetch
+ * ends in a typed error within its deadline, and what had been published before is right; the
+ * source keeps its pages, unpins them, and serves on. Two real daemons; both engines live in this
+ * process. */
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bench/common/admin.h"
+#include "bench/common/bytes.h"
+#include "bench/common/proc.h"
+#include "bench/common/profile.h"
+#include "bench/common/spawn.h"
+#include "bench/common/stats.h"
+#include "tern.h"
+
+#define PAGE_TOKENS 64
+#define PAGE_BYTES  65536
+#define PAGES       2048
+#define TOKENS      (PAGES * PAGE_TOKENS)
+#define ALL_BYTES   ((uint64_t)PAGES * PAGE_BYTES)
+#define CALL_MS     20000
+#define TRANSFER_MS 4000
+#define SPARE_MS    2000 /* over the deadline, for a machine that does other things too */
+
+struct side {
+    struct daemon daemon;
+    struct tern *admin, *tern;
+    struct tern_pool *map;
+    uint64_t pool;
+};
+
+struct pair {
+    char dir[64];
+    struct side source, dest;
+    uint32_t tokens[TOKENS], table[PAGES];
+    uint64_t prefix[PAGES];
+    tern_session held; /* at the source, closed by the test */
+};
+
+static const struct profile profile = {.name = "test",
+                                       .group = "kv",
+                                       .page_tokens = PAGE_TOKENS,
+                                       .page_bytes = PAGE_BYTES,
+                                       .layers = 1,
+                                       .heads = 1};
+static const struct tern_namespace ns = {.model = "test"};
+
+static void side_open(struct side *s, const char *name)
+{
+    struct geometry g;
+    uint32_t align;
+
+    assert_null(geometry_init(&g, &profile, 0, 1, PAGES));
+    assert_int_equal(tern_connect(s->daemon.admin, CALL_MS, &s->admin), TERN_OK);
+    assert_int_equal(tern_connect(s->daemon.socket, CALL_MS, &s->tern), TERN_OK);
+    assert_int_equal(tern_join(s->tern, name, TERN_BOTH, 0, 1, CALL_MS), TERN_OK);
+    assert_int_equal(tern_pool_open(s->tern, &g.layout, CALL_MS, &s->pool, &align), TERN_OK);
+    assert_int_equal(tern_pool_map(s->tern, s->pool, CALL_MS, &s->map), TERN_OK);
+}
+
+static uint32_t take_runs(struct pair *p, const struct tern_result *r)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->nruns; i++) {
+        assert_true(r->runs[i].first + r->runs[i].n <= PAGES);
+        for (uint32_t k = 0; k < r->runs[i].n; k++, n++)
+            p->table[r->runs[i].first + k] = r->runs[i].pages[k].index;
+    }
+    return n;
+}
+
+static uint8_t *page_of(const struct side *s, const struct pair *p, uint32_t page)
+{
+    return tern_pool_base(s->map) + (uint64_t)p->table[page] * PAGE_BYTES;
+}
+
+static void assert_pages_right(const struct side *s, const struct pair *p, uint32_t pages)
+{
+    for (uint32_t i = 0; i < pages; i++)
+        assert_int_equal(page_compare(page_of(s, p, i), PAGE_BYTES, p->prefix[i]), 0);
+}
+
+/* A session that has matched all tokens; returns how many were found. */
+static uint32_t match_all(struct side *s, struct pair *p, tern_session *ret)
+{
+    struct tern_tokens tokens = {.v = p->tokens, .n = TOKENS};
+    struct tern_result r;
+
+    assert_int_equal(tern_session_open(s->tern, s->pool, &ns, CALL_MS, ret), TERN_OK);
+    assert_int_equal(tern_match(s->tern, *ret, &tokens, 0, CALL_MS, &r), TERN_OK);
+    assert_int_equal(take_runs(p, &r), r.matched / PAGE_TOKENS);
+    return r.matched;
+}
+
+static void close_session(struct side *s, tern_session session)
+{
+    struct tern_op op = {.kind = TERN_CLOSE, .session = session};
+    struct tern_result r;
+
+    assert_int_equal(tern_do(s->tern, &op, CALL_MS, &r), TERN_OK);
+}
+
+static void fill_source(struct pair *p)
+{
+    struct tern_op extend = {.kind = TERN_EXTEND, .length = TOKENS, .written = TOKENS};
+    struct tern_op commit = {.kind = TERN_COMMIT, .length = TOKENS};
+    struct tern_result r;
+    uint64_t h = 1;
+
+    block_tokens(5, 0, TOKENS, p->tokens);
+    for (uint32_t i = 0; i < PAGES; i++)
+        p->prefix[i] = h = content_chain(h, p->tokens + i * PAGE_TOKENS, PAGE_TOKENS);
+    assert_int_equal(match_all(&p->source, p, &p->held), 0);
+    extend.session = commit.session = p->held;
+    assert_int_equal(tern_do(p->source.tern, &extend, CALL_MS, &r), TERN_OK);
+    assert_int_equal(take_runs(p, &r), PAGES);
+    for (uint32_t i = 0; i < PAGES; i++)
+        page_fill(page_of(&p->source, p, i), PAGE_BYTES, p->prefix[i]);
+    assert_int_equal(tern_do(p->source.tern, &commit, CALL_MS, &r), TERN_OK);
+    assert_int_equal(r.lengths.committed, TOKENS);
+}
+
+static int set_up(void **state)
+{
+    char why[SPAWN_WHY_BYTES] = "";
+    struct pair *p = calloc(1, sizeof *p);
+    struct daemon_status s = {0};
+    struct daemon_options d = {
+        .node = "source",
+        .port = port_free(),
+        .peer = "dest",
+        .memory_bytes = pool_bytes_for(PAGES, PAGE_BYTES) + (2u << 20),
+        .regions = 1,
+        .page_bytes_min = PAGE_BYTES,
+        .bytes_in_flight = 1 << 20, /* slow enough to be caught in the middle */
+        .transfer_ms = TRANSFER_MS,
+        .core = -1,
+    };
+
+    assert_non_null(p);
+    *state = p;
+    p->source.daemon.pid = p->dest.daemon.pid = -1;
+    d.peer_port = port_free();
+    assert_true(tempdir_make(p->dir, sizeof p->dir, "tern-e2e"));
+    if (!daemon_start(&p->source.daemon, p->dir, &d, why))
+        fail_msg("%s", why);
+    d.node = "dest";
+    d.peer = "source";
+    d.peer_port = d.port;
+    d.port = port_free();
+    if (!daemon_start(&p->dest.daemon, p->dir, &d, why))
+        fail_msg("%s", why);
+    side_open(&p->source, "source-engine");
+    side_open(&p->dest, "dest-engine");
+    fill_source(p);
+    for (uint32_t i = 0; i < 1000 && s.peers_up == 0; i++, sleep_ms(10))
+        assert_true(admin_status(p->dest.admin, &s));
+    assert_int_equal(s.peers_up, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct pair *p = *state;
+
+    tern_destroy(p->source.tern);
+    tern_destroy(p->source.admin);
+    tern_destroy(p->dest.tern);
+    tern_destroy(p->dest.admin);
+    proc_end(&p->source.daemon.pid);
+    proc_end(&p->dest.daemon.pid);
+    tempdir_remove(p->dir);
+    free(p);
+    return 0;
+}
+
+/* Submits a Fetch of everything and stops `victim` while some of it, and not all, has arrived. */
+static void stop_in_the_middle(struct pair *p, pid_t victim, tern_session *ret)
+{
+    struct daemon_status s = {0};
+    struct tern_answer a;
+
+    assert_int_equal(match_all(&p->dest, p, ret), 0);
+    assert_int_equal(tern_submit_fetch(p->dest.tern, *ret, "source", 0, 77), TERN_OK);
+    while (s.transfers.payload_bytes_in == 0)
+        assert_true(admin_status(p->dest.admin, &s));
+    assert_int_equal(kill(victim, SIGSTOP), 0);
+    assert_true(s.transfers.payload_bytes_in < ALL_BYTES);
+    sleep_ms(50);
+    assert_int_equal(tern_poll(p->dest.tern, &a), TERN_BUSY); /* else it was not the middle */
+}
+
+static struct tern_answer wait_fetch(struct pair *p, uint32_t ms)
+{
+    uint64_t until = clock_ns() + ms * UINT64_C(1000000);
+    struct tern_answer a;
+    enum tern_err err;
+
+    while ((err = tern_poll(p->dest.tern, &a)) == TERN_BUSY && clock_ns() < until) {
+        struct pollfd fd = {.fd = tern_fd(p->dest.tern), .events = POLLIN};
+
+        poll(&fd, 1, 20);
+    }
+    assert_int_equal(err, TERN_OK);
+    assert_int_equal(a.cookie, 77);
+    assert_int_equal(a.n, 1);
+    return a;
+}
+
+static void assert_settled(struct side *s, uint64_t snapshot_pages)
+{
+    struct daemon_status st = {0};
+
+    for (uint32_t i = 0; i < (TRANSFER_MS + SPARE_MS) / 20; i++, sleep_ms(20)) {
+        assert_true(admin_status(s->admin, &st));
+        if (st.transfers_active == 0 && st.pages.quarantine == 0 && st.pages.transfer == 0)
+            break;
+    }
+    assert_int_equal(st.transfers_active, 0);
+    assert_int_equal(st.pages.quarantine, 0);
+    assert_int_equal(st.pages.transfer, 0);
+    assert_int_equal(st.pages.snapshot, snapshot_pages);
+}
+
+static void assert_no_leak(struct side *s)
+{
+    struct daemon_status st;
+
+    assert_true(admin_empty(s->admin, 3000, &st));
+    assert_int_equal(st.pages.total, PAGES);
+    assert_int_equal(st.pages.free, PAGES);
+}
+
+/* What a broken Fetch left at the destination: published chunks are right, the rest is given back.
+ */
+static void check_destination(struct pair *p, tern_session session, const struct tern_answer *a)
+{
+    uint32_t before = a->results[0].lengths.committed, again;
+    tern_session other;
+
+    assert_true(before < TOKENS);
+    assert_settled(&p->dest, before / PAGE_TOKENS);
+    again = match_all(&p->dest, p, &other);
+    assert_int_equal(again, before);
+    assert_pages_right(&p->dest, p, again / PAGE_TOKENS);
+    close_session(&p->dest, other);
+    close_session(&p->dest, session);
+    assert_no_leak(&p->dest);
+    printf("fault=5 runs=1 injected=1 violations=0 published_pages=%u\n", before / PAGE_TOKENS);
+}
+
+static void source_killed_fetch_ends_typed(void **state)
+{
+    struct pair *p = *state;
+    tern_session session;
+    struct tern_answer a;
+    uint64_t start;
+
+    stop_in_the_middle(p, p->source.daemon.pid, &session);
+    start = clock_ns();
+    proc_end(&p->source.daemon.pid);
+    a = wait_fetch(p, TRANSFER_MS + SPARE_MS);
+    assert_int_equal(a.err, TERN_PEER_LOST);
+    printf("the fetch ended after %.0f ms\n", (double)(clock_ns() - start) / 1e6);
+    check_destination(p, session, &a);
+}
+
+static void source_hangs_fetch_ends_at_deadline(void **state)
+{
+    struct pair *p = *state;
+    tern_session session;
+    struct tern_answer a;
+
+    stop_in_the_middle(p, p->source.daemon.pid, &session);
+    a = wait_fetch(p, TRANSFER_MS + SPARE_MS);
+    assert_true(a.err == TERN_TIMED_OUT || a.err == TERN_PEER_LOST);
+    check_destination(p, session, &a);
+    assert_int_equal(kill(p->source.daemon.pid, SIGCONT), 0);
+    assert_settled(&p->source, PAGES);
+}
+
+static void destination_killed_source_keeps_pages(void **state)
+{
+    struct pair *p = *state;
+    tern_session session;
+    struct daemon_status st;
+    struct tern_answer a;
+
+    stop_in_the_middle(p, p->dest.daemon.pid, &session);
+    assert_true(admin_status(p->source.admin, &st));
+    assert_int_equal(st.transfers_active, 1);
+    proc_end(&p->dest.daemon.pid);
+    a = wait_fetch(p, SPARE_MS);
+    assert_int_equal(a.err, TERN_PEER_LOST);
+    assert_settled(&p->source, PAGES);
+    assert_int_equal(match_all(&p->source, p, &session), TOKENS);
+    assert_pages_right(&p->source, p, PAGES);
+    close_session(&p->source, session);
+    close_session(&p->source, p->held);
+    assert_no_leak(&p->source); /* so nothing is pinned any more */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(source_killed_fetch_ends_typed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(source_hangs_fetch_ends_at_deadline, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(destination_killed_source_keeps_pages, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests_name("peer_killed", tests, NULL, NULL);
+}

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Real traces through two daemons. What is matched must be exactly what an oracle of its own finds, every byte is
+# compared, and pools that are too small, corrupted pages and several ranks change nothing about the bytes. The first
+# 2,000 requests of each trace; all of them with TERN_FULL=1. Needs the traces: exit 77 without.
+. "$(dirname "$0")/replay_lib.sh"
+
+traces=${TERN_TRACES:-}
+for f in conversation agentic; do
+    [ -r "$traces/$f.jsonl" ] || { echo "skipped: no $f.jsonl in TERN_TRACES (\"$traces\")"; exit 77; }
+done
+command -v python3 >/dev/null || { echo "skipped: the oracle needs python3"; exit 77; }
+
+limit=2000
+[ "${TERN_FULL:-0}" = 1 ] && limit=100000000
+
+# exact TRACE PROFILE L: an unlimited cache, one request at a time.
+exact() {
+    read -r matched pages tokens < <(python3 "$here/trace_oracle.py" "$traces/$1.jsonl" "$3" "$limit")
+    replay --trace "$traces/$1.jsonl" --limit "$limit" --profile "$2" --page-bytes 512 --concurrency 1
+    sound
+    is matched_tokens "$matched" prompt_pages "$pages" prompt_tokens "$tokens" retries 0
+    # Page bytes on the wire are those pages and no others, each once.
+    is transferred_bytes $(($(field transferred_pages) * 512))
+    echo "  matched_tokens $matched, $(field elapsed_s) s"
+}
+
+exact conversation tiny 64
+conversation_matched=$matched
+exact agentic tiny 64
+exact conversation tiny-256 256
+exact agentic tiny-256 256
+if [ "${TERN_FULL:-0}" = 1 ]; then # and the figures that are published with the traces
+    [ "$conversation_matched" = 54093952 ] || fail "conversation.jsonl is another file than the one described"
+fi
+
+# What Tern adds on the data connections.
+replay --trace "$traces/conversation.jsonl" --limit 400 --profile tiny --page-bytes 4096
+sound
+[ $(($(field socket_bytes) * 100)) -le $(($(field transferred_bytes) * 102)) ] || fail "more than 2 % on top of the pages"
+[ "$(field socket_bytes)" -gt "$(field transferred_bytes)" ] || fail "headers and checksums weigh nothing: they are not counted"
+
+# Pools too small: the first must evict, so it finds less than the oracle.
+replay --trace "$traces/conversation.jsonl" --limit "$limit" --profile tiny --page-bytes 512 --concurrency 16 \
+    --pool-pages 14000
+sound
+[ "$(field matched_tokens)" -lt "$conversation_matched" ] || fail "14,000 pages held everything: nothing was tried"
+replay --trace "$traces/agentic.jsonl" --limit "$limit" --profile tiny --page-bytes 512 --concurrency 8 --pool-pages 13000
+sound
+
+# Corrupted on the way: every page is found, none is seen.
+replay --trace "$traces/conversation.jsonl" --limit 300 --profile tiny --page-bytes 512 --concurrency 4 --corrupt 1000
+sound
+is corrupt_detected 1000
+
+# Two rank processes a side.
+replay --trace "$traces/agentic.jsonl" --limit 60 --profile tiny --concurrency 4 --ranks 2:2
+sound
+echo "all passed"
