@@ -1,0 +1,395 @@
+/* A daemon for a test, and raw sockets. See rig_daemon.h. */
+#include "rig_daemon.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define START_MS  30000
+#define LOG_BYTES (1u << 20) /* of a log that is searched */
+
+uint64_t rig_now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+/* ---- the daemon ---- */
+
+static void write_config(const struct rig_daemon *d, const char *extra)
+{
+    FILE *f = fopen(d->config, "w");
+
+    assert_non_null(f);
+    fprintf(f, "node: e2e\nlog_level: debug\nframe_body_max: %u\nworkers: 1\nhuge_pages: false\n",
+            RIG_BODY_MAX);
+    fprintf(f, "admin:\n  socket: %s\n", d->admin);
+    fprintf(f, "deadlines:\n  partial_frame_ms: %d\n  slow_reader_ms: %d\n  drain_ms: 1500\n",
+            RIG_PARTIAL_MS, RIG_SLOW_MS);
+    fprintf(f, "tenants:\n  - name: t0\n    socket: %s\n    memory: 16M\n    conns_max: %d\n%s",
+            d->socket, RIG_CONNS_MAX, extra ? extra : "");
+    assert_int_equal(fclose(f), 0);
+}
+
+static void program(char *path, size_t cap)
+{
+    const char *bin = getenv("TERN_BIN");
+
+    snprintf(path, cap, "%s/ternd", bin ? bin : "build/bin");
+}
+
+static void limit_files(rlim_t n)
+{
+    struct rlimit files = {.rlim_cur = n, .rlim_max = n};
+
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+        _exit(126);
+}
+
+static pid_t run(const struct rig_daemon *d, const char *env)
+{
+    char path[4096];
+    pid_t pid;
+    int log;
+
+    program(path, sizeof(path));
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    log = open(d->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dup2(log, 1);
+    dup2(log, 2);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no daemon behind */
+    if (env && strncmp(env, RIG_NOFILE, strlen(RIG_NOFILE)) == 0)
+        limit_files((rlim_t)atoi(env + strlen(RIG_NOFILE)));
+    else if (env)
+        putenv((char *)(uintptr_t)env);
+    execl(path, "ternd", "--config", d->config, (char *)NULL);
+    dprintf(2, "cannot run %s: %s\n", path, strerror(errno));
+    _exit(127);
+}
+
+static size_t read_log(const struct rig_daemon *d, char *text)
+{
+    FILE *f = fopen(d->log, "r");
+    size_t n = f ? fread(text, 1, LOG_BYTES - 1, f) : 0;
+
+    text[n] = '\0';
+    if (f)
+        fclose(f);
+    return n;
+}
+
+bool rig_log_has(const struct rig_daemon *d, const char *text, uint32_t ms)
+{
+    uint64_t end = rig_now_ms() + ms;
+    char *log = malloc(LOG_BYTES);
+    bool found;
+
+    assert_non_null(log);
+    for (;;) {
+        read_log(d, log);
+        found = strstr(log, text) != NULL;
+        if (found || rig_now_ms() >= end)
+            break;
+        usleep(5000);
+    }
+    free(log);
+    return found;
+}
+
+static uint16_t port_in_log(const struct rig_daemon *d, const char *key)
+{
+    char *log = malloc(LOG_BYTES), *at;
+    uint16_t port = 0;
+
+    assert_non_null(log);
+    read_log(d, log);
+    at = strstr(log, "event=ready");
+    at = at ? strstr(at, key) : NULL;
+    if (at)
+        port = (uint16_t)atoi(at + strlen(key));
+    free(log);
+    return port;
+}
+
+void rig_start(struct rig_daemon *d, const char *extra, const char *env)
+{
+    memset(d, 0, sizeof(*d));
+    strcpy(d->dir, "/tmp/tern-e2e-XXXXXX");
+    assert_non_null(mkdtemp(d->dir));
+    snprintf(d->socket, sizeof(d->socket), "%s/t0.sock", d->dir);
+    snprintf(d->admin, sizeof(d->admin), "%s/admin.sock", d->dir);
+    snprintf(d->log, sizeof(d->log), "%s/log", d->dir);
+    snprintf(d->config, sizeof(d->config), "%s/config.yaml", d->dir);
+    write_config(d, extra);
+    d->pid = run(d, env);
+    if (!rig_log_has(d, "event=ready", START_MS)) {
+        char *log = malloc(LOG_BYTES);
+
+        read_log(d, log);
+        print_error("the daemon did not start:\n%s\n", log);
+        free(log);
+        kill(d->pid, SIGKILL);
+        fail();
+    }
+    d->control_port = port_in_log(d, "control_port=");
+    d->data_port = port_in_log(d, "data_port=");
+}
+
+int rig_run_twin(struct rig_daemon *d)
+{
+    int status;
+    pid_t pid = run(d, NULL);
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+uint32_t rig_fds(const struct rig_daemon *d)
+{
+    char path[64];
+    uint32_t n = 0;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)d->pid);
+    dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir))
+        n += e->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+bool rig_alive(const struct rig_daemon *d)
+{
+    return waitpid(d->pid, NULL, WNOHANG) == 0;
+}
+
+int rig_stop(struct rig_daemon *d, uint32_t ms)
+{
+    uint64_t end = rig_now_ms() + ms;
+    char command[128];
+    int status = 0;
+    pid_t got;
+
+    kill(d->pid, SIGTERM);
+    while ((got = waitpid(d->pid, &status, WNOHANG)) == 0 && rig_now_ms() < end)
+        usleep(2000);
+    if (got == 0) {
+        kill(d->pid, SIGKILL);
+        waitpid(d->pid, &status, 0);
+    }
+    snprintf(command, sizeof(command), "rm -rf '%s'", d->dir);
+    assert_int_equal(system(command), 0);
+    return got > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+uint64_t rig_rss_kib(const struct rig_daemon *d)
+{
+    char path[64], line[256];
+    unsigned long kib = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)d->pid);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        if (sscanf(line, "VmRSS: %lu", &kib) == 1)
+            break;
+    }
+    fclose(f);
+    assert_true(kib > 0);
+    return kib;
+}
+
+/* ---- raw sockets ---- */
+
+int rig_connect(const char *path)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    return fd;
+}
+
+int rig_connect_tcp(uint16_t port)
+{
+    struct sockaddr_in addr = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    return fd;
+}
+
+bool rig_write(int fd, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+
+    while (n > 0) {
+        ssize_t put = send(fd, p, n, MSG_NOSIGNAL);
+
+        if (put <= 0)
+            return false;
+        p += put;
+        n -= (size_t)put;
+    }
+    return true;
+}
+
+bool rig_frame(int fd, uint16_t type, uint64_t id, const void *body, size_t n)
+{
+    struct frame_header h = {
+        .length = (uint32_t)n, .version = FRAME_VERSION, .type = type, .request_id = id};
+    uint8_t head[FRAME_HEADER_BYTES];
+
+    frame_encode(&h, head);
+    return rig_write(fd, head, sizeof(head)) && rig_write(fd, body, n);
+}
+
+bool rig_message(int fd, uint16_t type, uint64_t id, uint64_t session, const ProtobufCMessage *m)
+{
+    static uint8_t frame[FRAME_HEADER_BYTES + RIG_BODY_MAX];
+    struct frame_header h = {
+        .version = FRAME_VERSION, .type = type, .request_id = id, .session = session};
+    size_t n;
+
+    assert_int_equal(wire_encode(&h, m, RIG_BODY_MAX, frame, sizeof(frame), &n), TERN_OK);
+    return rig_write(fd, frame, n);
+}
+
+static void take_fds(struct msghdr *msg, struct rig_answer *ret)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+        size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+        assert_true(c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS);
+        assert_true(ret->nfds + n <= RIG_FDS_MAX);
+        memcpy(&ret->fds[ret->nfds], CMSG_DATA(c), n * sizeof(int));
+        ret->nfds += (uint32_t)n;
+    }
+}
+
+static enum rig_end read_bytes(int fd, uint64_t end_ms, void *buf, size_t n, struct rig_answer *ret)
+{
+    uint8_t *p = buf;
+
+    while (n > 0) {
+        _Alignas(struct cmsghdr) char control[CMSG_SPACE(RIG_FDS_MAX * sizeof(int))];
+        struct iovec iov = {p, n};
+        struct msghdr msg = {.msg_iov = &iov,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
+                             .msg_controllen = sizeof(control)};
+        struct pollfd pf = {.fd = fd, .events = POLLIN};
+        uint64_t now = rig_now_ms();
+        ssize_t got;
+
+        if (now >= end_ms || poll(&pf, 1, (int)(end_ms - now)) == 0)
+            return RIG_NOTHING;
+        got = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+        if (got <= 0)
+            return RIG_CLOSED;
+        take_fds(&msg, ret);
+        p += got;
+        n -= (size_t)got;
+    }
+    return RIG_FRAME;
+}
+
+enum rig_end rig_read(int fd, uint32_t ms, struct rig_answer *ret)
+{
+    uint64_t end = rig_now_ms() + ms;
+    uint8_t head[FRAME_HEADER_BYTES];
+    enum rig_end got;
+
+    ret->nfds = 0;
+    got = read_bytes(fd, end, head, sizeof(head), ret);
+    if (got != RIG_FRAME)
+        return got;
+    assert_int_equal(frame_decode(head, RIG_BODY_MAX, &ret->h), TERN_OK);
+    return read_bytes(fd, end, ret->body, ret->h.length, ret);
+}
+
+enum tern_err rig_status(const struct rig_answer *a)
+{
+    static uint8_t mem[BUDGET_BYTES(RIG_BODY_MAX)] __attribute__((aligned(64)));
+    const ProtobufCMessage *msg;
+    const Tern__Wire__Status *status;
+    struct budget budget;
+    bool answers = a->h.type % 2 == 0 && wire_descriptor(a->h.type);
+    uint16_t type = answers ? a->h.type : FRAME_PING_REPLY;
+
+    budget_init(&budget, mem, sizeof(mem));
+    assert_int_equal(wire_decode(&budget, type, a->body, a->h.length, &msg), TERN_OK);
+    /* Status is field 1 of every answer and the first member of every struct. */
+    status = ((const Tern__Wire__Empty *)(const void *)msg)->status;
+    return status ? (enum tern_err)status->err : TERN_OK;
+}
+
+int rig_greeted(const char *path)
+{
+    static struct rig_answer answer;
+    Tern__Wire__Hello hello = TERN__WIRE__HELLO__INIT;
+    int fd = rig_connect(path);
+
+    hello.has_version_min = hello.has_version_max = true;
+    hello.version_min = WIRE_VERSION_MIN;
+    hello.version_max = WIRE_VERSION;
+    assert_true(rig_message(fd, FRAME_HELLO, 1, 0, &hello.base));
+    assert_int_equal(rig_read(fd, 5000, &answer), RIG_FRAME);
+    assert_int_equal(answer.h.type, FRAME_HELLO_REPLY);
+    assert_int_equal(rig_status(&answer), TERN_OK);
+    return fd;
+}
+
+bool rig_ping(int fd, uint64_t id, uint32_t ms)
+{
+    static struct rig_answer answer;
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+
+    return rig_message(fd, FRAME_PING, id, 0, &m.base) && rig_read(fd, ms, &answer) == RIG_FRAME &&
+           answer.h.type == FRAME_PING_REPLY && answer.h.request_id == id &&
+           rig_status(&answer) == TERN_OK;
+}
+
+uint32_t rig_until_closed(int fd, uint32_t ms)
+{
+    uint64_t start = rig_now_ms();
+    char buf[4096];
+
+    for (;;) {
+        struct pollfd pf = {.fd = fd, .events = POLLIN};
+        uint64_t took = rig_now_ms() - start;
+
+        if (took >= ms || poll(&pf, 1, (int)(ms - took)) == 0)
+            return UINT32_MAX;
+        if (recv(fd, buf, sizeof(buf), 0) <= 0)
+            return (uint32_t)(rig_now_ms() - start);
+    }
+}

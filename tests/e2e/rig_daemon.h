@@ -1,0 +1,68 @@
+/* A real ternd of its own folder and configuration, and raw sockets to say wrong things to it. For
+ * end-to-end tests; everything fails the test by itself (cmocka), so callers need not look at
+ * errors. */
+#ifndef E2E_RIG_DAEMON_H
+#define E2E_RIG_DAEMON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "proto/codec.h"
+
+#define RIG_PARTIAL_MS 600 /* deadlines that rig_start sets: short enough to wait for */
+#define RIG_SLOW_MS    600
+#define RIG_CONNS_MAX  24 /* of the one tenant */
+#define RIG_BODY_MAX   (1u << 20)
+#define RIG_NOFILE     "RIG_NOFILE="
+#define RIG_FDS_MAX    4
+
+struct rig_daemon {
+    pid_t pid;
+    char dir[64], socket[96], admin[96], log[96], config[96];
+    uint16_t control_port, data_port; /* 0 without a listener */
+};
+
+/* `extra`: YAML at the top level. `env`: one NAME=VALUE for the daemon, or NULL; RIG_NOFILE with a
+ * number behind it is its limit of descriptors. */
+void rig_start(struct rig_daemon *d, const char *extra, const char *env);
+/* Runs a second daemon on the same configuration; its exit status. */
+int rig_run_twin(struct rig_daemon *d);
+/* SIGTERM; the exit status, -1 if it had to be killed after `ms`. Removes the folder. */
+int rig_stop(struct rig_daemon *d, uint32_t ms);
+uint32_t rig_fds(const struct rig_daemon *d); /* that it holds */
+bool rig_alive(const struct rig_daemon *d);
+uint64_t rig_rss_kib(const struct rig_daemon *d);
+/* Waits until the log holds that text. */
+bool rig_log_has(const struct rig_daemon *d, const char *text, uint32_t ms);
+
+/* ---- raw sockets ---- */
+
+struct rig_answer {
+    struct frame_header h;
+    uint8_t body[RIG_BODY_MAX];
+    int fds[RIG_FDS_MAX];
+    uint32_t nfds;
+};
+
+enum rig_end { RIG_FRAME = 1, RIG_CLOSED = 0, RIG_NOTHING = -1 };
+
+uint64_t rig_now_ms(void);
+int rig_connect(const char *path);
+int rig_connect_tcp(uint16_t port);
+/* False if the daemon had closed it. */
+bool rig_write(int fd, const void *bytes, size_t n);
+bool rig_frame(int fd, uint16_t type, uint64_t id, const void *body, size_t n);
+bool rig_message(int fd, uint16_t type, uint64_t id, uint64_t session, const ProtobufCMessage *m);
+enum rig_end rig_read(int fd, uint32_t ms, struct rig_answer *ret);
+/* The error in field 1 of any answer. */
+enum tern_err rig_status(const struct rig_answer *a);
+/* Connected and greeted, with request id 1. */
+int rig_greeted(const char *path);
+/* Ping is answered OK within `ms`. */
+bool rig_ping(int fd, uint64_t id, uint32_t ms);
+/* Reads and throws away until the daemon closes; milliseconds it took, or UINT32_MAX. */
+uint32_t rig_until_closed(int fd, uint32_t ms);
+
+#endif

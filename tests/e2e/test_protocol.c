@@ -1,0 +1,636 @@
+/* What a client can do wrong on a socket, and what the daemon does then: a typed error or the end
+ * of that connection, its memory flat, the others served. Faults 16, 17, 22 to 26 and 40 of the
+ * fault table. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "rig_daemon.h"
+
+#define ANSWER_MS    2000
+#define SLACK_MS     1200 /* of a deadline, on a busy machine */
+#define RSS_SLACK    4096 /* KiB that the daemon may grow by */
+#define WITNESS_MS   500  /* within which the other client is served */
+#define DEEP_LEVELS  100000
+#define FLOOD_ROUNDS 20
+
+static struct rig_daemon rig;
+static struct rig_answer answer;
+static int witness;
+static uint64_t witness_id = 1;
+
+static int start(void **state)
+{
+    (void)state;
+    rig_start(&rig, NULL, NULL);
+    witness = rig_greeted(rig.socket);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    close(witness);
+    assert_int_equal(rig_stop(&rig, 5000), 0);
+    return 0;
+}
+
+/* The other client: answered at once, whatever the rest do. */
+static void others_are_served(void)
+{
+    assert_true(rig_alive(&rig));
+    assert_true(rig_ping(witness, ++witness_id, WITNESS_MS));
+}
+
+static void expect_status(int fd, uint16_t type, uint64_t id, enum tern_err err)
+{
+    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+    assert_int_equal(answer.h.type, type);
+    assert_int_equal(answer.h.request_id, id);
+    assert_int_equal(rig_status(&answer), err);
+}
+
+static void protocol_request_before_hello_is_closed(void **state)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+    int fd = rig_connect(rig.socket);
+
+    (void)state;
+    assert_true(rig_message(fd, FRAME_PING, 1, 0, &m.base));
+    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_CLOSED);
+    close(fd);
+    others_are_served();
+}
+
+static void protocol_hello_without_common_version_is_unsupported(void **state)
+{
+    Tern__Wire__Hello hello = TERN__WIRE__HELLO__INIT;
+    int fd = rig_connect(rig.socket);
+
+    (void)state;
+    hello.has_version_min = hello.has_version_max = true;
+    hello.version_min = WIRE_VERSION + 1;
+    hello.version_max = WIRE_VERSION + 9;
+    assert_true(rig_message(fd, FRAME_HELLO, 7, 0, &hello.base));
+    expect_status(fd, FRAME_HELLO_REPLY, 7, TERN_UNSUPPORTED);
+    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_CLOSED);
+    close(fd);
+}
+
+/* A header with that length and version alone: the connection ends before any body could come. */
+static void closed_at_header(uint32_t length, uint16_t version, bool in_two)
+{
+    struct frame_header h = {
+        .length = length, .version = version, .type = FRAME_PING, .request_id = 2};
+    uint8_t head[FRAME_HEADER_BYTES];
+    int fd = rig_greeted(rig.socket);
+    uint32_t half = in_two ? 11 : FRAME_HEADER_BYTES;
+
+    frame_encode(&h, head);
+    assert_true(rig_write(fd, head, half));
+    if (in_two) {
+        usleep(20000);
+        assert_true(rig_write(fd, head + half, FRAME_HEADER_BYTES - half));
+    }
+    assert_int_equal(rig_read(fd, RIG_PARTIAL_MS / 2, &answer), RIG_CLOSED);
+    close(fd);
+}
+
+static void protocol_impossible_header_is_closed_at_once(void **state)
+{
+    uint64_t rss;
+
+    (void)state;
+    closed_at_header(0, FRAME_VERSION, false);
+    rss = rig_rss_kib(&rig);
+    for (int in_two = 0; in_two < 2; in_two++) {
+        closed_at_header(0, FRAME_VERSION, in_two);
+        closed_at_header(RIG_BODY_MAX + 1, FRAME_VERSION, in_two);
+        closed_at_header(UINT32_MAX, FRAME_VERSION, in_two);
+        closed_at_header(8, FRAME_VERSION + 1, in_two);
+        closed_at_header(8, 0, in_two);
+    }
+    assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK);
+    others_are_served();
+}
+
+static void protocol_largest_frame_is_read(void **state)
+{
+    uint8_t *body = calloc(1, RIG_BODY_MAX);
+    int fd = rig_greeted(rig.socket);
+    /* Field 100, bytes, up to the end of the body: every reader ignores it. */
+    const uint8_t head[] = {0xa2, 0x06, 0xfb, 0xff, 0x3f};
+
+    (void)state;
+    assert_non_null(body);
+    memcpy(body, head, sizeof(head));
+    assert_true(rig_frame(fd, FRAME_PING, 2, body, RIG_BODY_MAX));
+    expect_status(fd, FRAME_PING_REPLY, 2, TERN_OK);
+    assert_true(rig_ping(fd, 3, ANSWER_MS));
+    close(fd);
+    free(body);
+}
+
+static void protocol_unknown_request_is_unsupported_and_lives(void **state)
+{
+    static const uint16_t types[] = {0, 2, 29, 63, 67, 131, 200, 65535};
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+    int fd = rig_greeted(rig.socket);
+    uint64_t id = 1;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        assert_true(rig_message(fd, types[i], ++id, 0, &m.base));
+        expect_status(fd, (uint16_t)(types[i] + 1), id, TERN_UNSUPPORTED);
+    }
+    assert_true(rig_message(fd, FRAME_ADMIN, ++id, 0, &m.base));
+    expect_status(fd, FRAME_ADMIN_REPLY, id, TERN_DENIED);
+    assert_true(rig_ping(fd, ++id, ANSWER_MS));
+    close(fd);
+}
+
+static void protocol_admin_socket_refuses_engines(void **state)
+{
+    Tern__Wire__EngineJoin join = TERN__WIRE__ENGINE_JOIN__INIT;
+    int fd = rig_greeted(rig.admin);
+
+    (void)state;
+    assert_true(rig_message(fd, FRAME_ENGINE_JOIN, 2, 0, &join.base));
+    expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_DENIED);
+    assert_true(rig_ping(fd, 3, ANSWER_MS));
+    close(fd);
+}
+
+static void join(int fd, uint64_t id, const char *name)
+{
+    Tern__Wire__EngineJoin m = TERN__WIRE__ENGINE_JOIN__INIT;
+
+    m.name = (char *)(uintptr_t)name;
+    m.has_role = m.has_world = true;
+    m.role = 2; /* rank and scheduler in one */
+    m.world = 1;
+    assert_true(rig_message(fd, FRAME_ENGINE_JOIN, id, 0, &m.base));
+}
+
+static void protocol_duplicate_id_has_one_effect(void **state)
+{
+    int fd = rig_greeted(rig.socket);
+
+    (void)state;
+    join(fd, 5, "twice");
+    expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 5, TERN_OK);
+    for (uint64_t id = 0; id <= 5; id++) {
+        join(fd, id, "twice-again");
+        expect_status(fd, FRAME_ENGINE_JOIN_REPLY, id, TERN_CONFLICT);
+    }
+    assert_true(rig_ping(fd, 6, ANSWER_MS));
+    close(fd);
+}
+
+static void malformed(uint16_t type, const void *body, size_t n)
+{
+    int fd = rig_greeted(rig.socket);
+
+    assert_true(rig_frame(fd, type, 2, body, n));
+    expect_status(fd, (uint16_t)(type + 1), 2, TERN_MALFORMED);
+    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_CLOSED);
+    close(fd);
+    others_are_served();
+}
+
+static void protocol_malformed_body_is_answered_and_closed(void **state)
+{
+    static const uint8_t cut[] = {0x0a, 0x7f, 0x01}, group[] = {0x0b, 0x0c},
+                         tag[] = {0xff, 0xff, 0xff};
+    static const uint8_t tokens[] = {0x0a, 0x05, 0x12, 0x03, 1, 2, 3}; /* not a multiple of 4 */
+
+    (void)state;
+    malformed(FRAME_STEP, cut, sizeof(cut));
+    malformed(FRAME_ENGINE_JOIN, group, sizeof(group));
+    malformed(FRAME_PING, tag, sizeof(tag));
+    malformed(FRAME_MATCH, tokens, sizeof(tokens));
+}
+
+static void protocol_empty_submessages_keep_memory_flat(void **state)
+{
+    uint8_t *body = malloc(RIG_BODY_MAX);
+    uint64_t rss = 0;
+
+    (void)state;
+    assert_non_null(body);
+    for (size_t i = 0; i < RIG_BODY_MAX; i += 2) {
+        body[i] = 0x0a; /* field 1: a StepOp, a Group */
+        body[i + 1] = 0;
+    }
+    for (int i = 0; i < 6; i++) {
+        malformed(FRAME_STEP, body, RIG_BODY_MAX);
+        malformed(FRAME_POOL_OPEN, body, RIG_BODY_MAX);
+        if (i == 0)
+            rss = rig_rss_kib(&rig);
+    }
+    assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK);
+    free(body);
+}
+
+/* Field `field`, length-delimited, inside itself so many times. Built from the inside out. */
+static size_t nest(uint8_t *end, uint32_t field, uint32_t levels)
+{
+    uint8_t *p = end;
+
+    for (uint32_t i = 0; i < levels; i++) {
+        size_t n = (size_t)(end - p);
+        uint8_t varint[5];
+        size_t len = 0;
+
+        do {
+            varint[len++] = (uint8_t)(n & 0x7f);
+            n >>= 7;
+        } while (n);
+        for (size_t k = 0; k < len; k++)
+            *--p = (uint8_t)(varint[len - 1 - k] | (len - 1 - k == len - 1 ? 0 : 0x80));
+        *--p = (uint8_t)(field << 3 | 2);
+    }
+    return (size_t)(end - p);
+}
+
+static void protocol_deep_nesting_does_not_recurse(void **state)
+{
+    static const uint16_t types[] = {FRAME_STEP, FRAME_POOL_OPEN, FRAME_MATCH, FRAME_PEEK,
+                                     FRAME_PING};
+    uint8_t *body = malloc(RIG_BODY_MAX), *end = body + RIG_BODY_MAX;
+
+    (void)state;
+    assert_non_null(body);
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        for (uint32_t field = 1; field <= 7; field += 6) {
+            size_t n = nest(end, field, DEEP_LEVELS);
+            int fd = rig_greeted(rig.socket);
+
+            assert_true(rig_frame(fd, types[i], 2, end - n, n));
+            assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+            assert_int_equal(answer.h.type, types[i] + 1);
+            close(fd);
+            others_are_served();
+        }
+    }
+    free(body);
+}
+
+/* Whether a connection that is left alone there is closed at its deadline, and not before. */
+static void closed_at_deadline(int fd)
+{
+    uint32_t took = rig_until_closed(fd, RIG_PARTIAL_MS + SLACK_MS);
+
+    assert_true(took != UINT32_MAX);
+    assert_true(took >= RIG_PARTIAL_MS / 2);
+    close(fd);
+}
+
+static void protocol_half_frame_is_closed_at_its_deadline(void **state)
+{
+    static const uint32_t cuts[] = {1, FRAME_HEADER_BYTES - 1, FRAME_HEADER_BYTES, 200, 100000};
+    struct frame_header h = {
+        .length = 200000, .version = FRAME_VERSION, .type = FRAME_PING, .request_id = 2};
+    uint8_t *frame = calloc(1, 200000);
+    int fds[5];
+
+    (void)state;
+    assert_non_null(frame);
+    frame_encode(&h, frame);
+    for (int i = 0; i < 5; i++) {
+        fds[i] = rig_greeted(rig.socket);
+        assert_true(rig_write(fds[i], frame, cuts[i]));
+    }
+    others_are_served();
+    for (int i = 0; i < 5; i++) {
+        uint32_t took = rig_until_closed(fds[i], RIG_PARTIAL_MS + SLACK_MS);
+
+        assert_true(took != UINT32_MAX);
+        if (i == 0)
+            assert_true(took >= RIG_PARTIAL_MS / 2);
+        close(fds[i]);
+    }
+    closed_at_deadline(rig_connect(rig.socket)); /* says nothing at all */
+    free(frame);
+    others_are_served();
+}
+
+static void protocol_idle_client_stays(void **state)
+{
+    int fd = rig_greeted(rig.socket);
+
+    (void)state;
+    usleep((RIG_PARTIAL_MS + SLACK_MS) * 1000);
+    assert_true(rig_ping(fd, 2, ANSWER_MS));
+    close(fd);
+}
+
+static void protocol_one_byte_at_a_time_is_closed_at_its_deadline(void **state)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+    int fd = rig_greeted(rig.socket);
+    uint64_t start_ms = rig_now_ms();
+    uint8_t zero[FRAME_HEADER_BYTES] = {8, 0, 0, 0, 1};
+    bool open = true;
+
+    (void)state;
+    assert_true(rig_message(fd, FRAME_PING, 2, 0, &m.base));
+    expect_status(fd, FRAME_PING_REPLY, 2, TERN_OK);
+    for (uint32_t i = 0; open && rig_now_ms() < start_ms + 2 * RIG_PARTIAL_MS + SLACK_MS; i++) {
+        open = rig_write(fd, &zero[i % sizeof(zero)], 1);
+        usleep(100000);
+    }
+    assert_false(open);
+    assert_true(rig_now_ms() - start_ms >= RIG_PARTIAL_MS / 2);
+    close(fd);
+    others_are_served();
+}
+
+static void protocol_frames_in_every_split_are_whole(void **state)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+    int fd = rig_greeted(rig.socket);
+    uint8_t frame[2 * (FRAME_HEADER_BYTES + 16)];
+    size_t n = 0;
+    uint64_t id = 1;
+
+    (void)state;
+    m.has_trace_id = true;
+    m.trace_id = 12345;
+    for (size_t cut = 1; cut < 2 * (FRAME_HEADER_BYTES + 3); cut++) {
+        struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PING};
+
+        n = 0;
+        for (int i = 0; i < 2; i++) {
+            size_t one;
+
+            h.request_id = ++id;
+            assert_int_equal(wire_encode(&h, &m.base, 64, frame + n, sizeof(frame) - n, &one),
+                             TERN_OK);
+            n += one;
+        }
+        assert_true(cut < n);
+        assert_true(rig_write(fd, frame, cut));
+        usleep(1000);
+        assert_true(rig_write(fd, frame + cut, n - cut));
+        expect_status(fd, FRAME_PING_REPLY, id - 1, TERN_OK);
+        expect_status(fd, FRAME_PING_REPLY, id, TERN_OK);
+    }
+    close(fd);
+}
+
+/* Asks and asks and reads nothing: the daemon's socket fills, then its queue. */
+static void protocol_slow_reader_is_closed_and_others_are_served(void **state)
+{
+    static uint8_t frames[512 * (FRAME_HEADER_BYTES + 3)];
+    int fd = rig_greeted(rig.socket);
+    uint64_t rss, id = 1, start_ms = rig_now_ms();
+    bool open = true;
+
+    (void)state;
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    rss = rig_rss_kib(&rig);
+    while (open && rig_now_ms() < start_ms + RIG_SLOW_MS + 2 * SLACK_MS) {
+        struct frame_header h = {
+            .length = 3, .version = FRAME_VERSION, .type = FRAME_STATS, .request_id = 0};
+        static const uint8_t pad[] = {0xa0, 0x06, 0x00};
+        struct iovec iov = {frames, sizeof(frames)};
+
+        for (size_t i = 0; i < 512; i++) {
+            h.request_id = ++id;
+            frame_encode(&h, frames + i * (FRAME_HEADER_BYTES + 3));
+            memcpy(frames + i * (FRAME_HEADER_BYTES + 3) + FRAME_HEADER_BYTES, pad, 3);
+        }
+        if (send(fd, iov.iov_base, iov.iov_len, MSG_NOSIGNAL) < (ssize_t)iov.iov_len)
+            open = errno == EAGAIN || errno == 0;
+        others_are_served();
+        usleep(10000);
+    }
+    assert_false(open);
+    close(fd);
+    assert_true(rig_log_has(&rig, "reads too slowly", 1000));
+    assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK + 16384); /* the queues, which are limited */
+    others_are_served();
+}
+
+static void protocol_connections_above_the_limit_are_refused(void **state)
+{
+    int fds[RIG_CONNS_MAX];
+    uint64_t rss = 0;
+
+    (void)state;
+    for (int round = 0; round < FLOOD_ROUNDS; round++) {
+        int n = 0, extra;
+
+        while (n < RIG_CONNS_MAX - 1) /* the witness has one */
+            fds[n++] = rig_greeted(rig.socket);
+        extra = rig_connect(rig.socket);
+        assert_int_equal(rig_read(extra, ANSWER_MS, &answer), RIG_CLOSED);
+        close(extra);
+        for (int i = 0; i < n; i++)
+            assert_true(rig_ping(fds[i], 2, ANSWER_MS));
+        others_are_served();
+        while (n > 0)
+            close(fds[--n]);
+        usleep(20000);
+        if (round == 0)
+            rss = rig_rss_kib(&rig);
+    }
+    assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK);
+    close(rig_greeted(rig.socket));
+}
+
+/* Fault 17: no descriptor is left. Those who are there live on; who waits is served when one is
+ * free. */
+static void protocol_lack_of_descriptors_pauses_accept_only(void **state)
+{
+    static const char extra[] = "limits:\n  engines: 4\n";
+    Tern__Wire__Hello hello = TERN__WIRE__HELLO__INIT;
+    struct rig_daemon d;
+    char env[64];
+    int fds[16], n = 0, late;
+
+    (void)state;
+    hello.has_version_max = true;
+    hello.version_max = WIRE_VERSION;
+    rig_start(&d, extra, NULL);
+    snprintf(env, sizeof(env), RIG_NOFILE "%u", rig_fds(&d) + 10);
+    assert_int_equal(rig_stop(&d, 5000), 0);
+    rig_start(&d, extra, env);
+    while (n < 9) /* and one for the pidfd */
+        fds[n++] = rig_greeted(d.socket);
+    late = rig_connect(d.socket);
+    assert_true(rig_message(late, FRAME_HELLO, 1, 0, &hello.base));
+    assert_true(rig_log_has(&d, "event=accept_paused", ANSWER_MS));
+    assert_int_equal(rig_read(late, 300, &answer), RIG_NOTHING);
+    for (int i = 0; i < n; i++)
+        assert_true(rig_ping(fds[i], 2, ANSWER_MS));
+    close(fds[--n]);
+    expect_status(late, FRAME_HELLO_REPLY, 1, TERN_OK);
+    assert_true(rig_ping(late, 2, ANSWER_MS));
+    while (n > 0)
+        assert_true(rig_ping(fds[--n], 3, ANSWER_MS));
+    for (int i = 0; i < 8; i++)
+        close(fds[i]);
+    close(late);
+    assert_int_equal(rig_stop(&d, 5000), 0);
+}
+
+/* Large frames that stay half: those above the tenant's share of buffers are answered BUSY, and the
+ * connection goes on behind their bodies. */
+static void protocol_large_frames_above_the_share_are_busy(void **state)
+{
+    struct frame_header h = {
+        .length = 100000, .version = FRAME_VERSION, .type = FRAME_PING, .request_id = 2};
+    uint8_t *frame = calloc(1, FRAME_HEADER_BYTES + 100000);
+    int fds[8], fd;
+
+    (void)state;
+    assert_non_null(frame);
+    frame_encode(&h, frame);
+    for (int i = 0; i < 8; i++) {
+        fds[i] = rig_greeted(rig.socket);
+        assert_true(rig_write(fds[i], frame, 5000));
+        others_are_served();
+    }
+    fd = rig_greeted(rig.socket);
+    assert_true(rig_write(fd, frame, 50000));
+    expect_status(fd, FRAME_PING_REPLY, 2, TERN_BUSY);
+    assert_true(rig_write(fd, frame + 50000, FRAME_HEADER_BYTES + 50000));
+    assert_true(rig_ping(fd, 3, ANSWER_MS));
+    for (int i = 0; i < 8; i++)
+        close(fds[i]);
+    close(fd);
+    free(frame);
+    others_are_served();
+}
+
+static uint64_t open_pool(int fd, uint64_t id)
+{
+    static uint8_t mem[BUDGET_BYTES(65536)] __attribute__((aligned(64)));
+    Tern__Wire__Group group = TERN__WIRE__GROUP__INIT, *list[1] = {&group};
+    Tern__Wire__PoolOpen m = TERN__WIRE__POOL_OPEN__INIT;
+    const ProtobufCMessage *msg;
+    struct budget budget;
+
+    group.name = (char *)(uintptr_t) "kv";
+    group.has_page_tokens = group.has_page_bytes = true;
+    group.page_tokens = 64;
+    group.page_bytes = 4096;
+    m.n_groups = 1;
+    m.groups = list;
+    m.has_bytes = true;
+    m.bytes = 4 << 20;
+    assert_true(rig_message(fd, FRAME_POOL_OPEN, id, 0, &m.base));
+    expect_status(fd, FRAME_POOL_OPEN_REPLY, id, TERN_OK);
+    budget_init(&budget, mem, sizeof(mem));
+    assert_int_equal(wire_decode(&budget, answer.h.type, answer.body, answer.h.length, &msg),
+                     TERN_OK);
+    return ((const Tern__Wire__PoolOpenReply *)(const void *)msg)->pool;
+}
+
+/* Fault 40. */
+static void protocol_pool_cannot_be_truncated(void **state)
+{
+    Tern__Wire__PoolRef m = TERN__WIRE__POOL_REF__INIT;
+    int fd = rig_greeted(rig.socket);
+    struct stat st;
+
+    (void)state;
+    join(fd, 2, "truncator");
+    expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_OK);
+    m.has_pool = true;
+    m.pool = open_pool(fd, 3);
+    assert_true(rig_message(fd, FRAME_POOL_MAP, 4, 0, &m.base));
+    expect_status(fd, FRAME_POOL_MAP_REPLY, 4, TERN_OK);
+    assert_int_equal(answer.nfds, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(fstat(answer.fds[i], &st), 0);
+        assert_int_not_equal(ftruncate(answer.fds[i], 0), 0);
+        assert_int_equal(errno, EPERM);
+        assert_int_not_equal(ftruncate(answer.fds[i], st.st_size * 2), 0);
+        assert_int_equal(fcntl(answer.fds[i], F_ADD_SEALS, F_SEAL_WRITE), -1);
+        close(answer.fds[i]);
+    }
+    assert_true(rig_ping(fd, 5, ANSWER_MS));
+    close(fd);
+    others_are_served();
+}
+
+static void protocol_second_daemon_leaves_the_first_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_run_twin(&rig), 1);
+    others_are_served();
+    close(rig_greeted(rig.socket));
+}
+
+static void drain_waits_for_sessions_until_its_deadline(void **state)
+{
+    Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;
+    struct rig_daemon d;
+    uint64_t start_ms;
+    int fd, late;
+
+    (void)state;
+    rig_start(&d, NULL, NULL);
+    fd = rig_greeted(d.socket);
+    join(fd, 2, "drained");
+    expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_OK);
+    m.has_pool = true;
+    m.pool = open_pool(fd, 3);
+    assert_true(rig_message(fd, FRAME_SESSION_OPEN, 4, 0, &m.base));
+    expect_status(fd, FRAME_SESSION_OPEN_REPLY, 4, TERN_OK);
+    start_ms = rig_now_ms();
+    kill(d.pid, SIGTERM);
+    assert_true(rig_log_has(&d, "event=draining", ANSWER_MS));
+    assert_true(rig_message(fd, FRAME_SESSION_OPEN, 5, 0, &m.base));
+    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+    assert_int_not_equal(rig_status(&answer), TERN_OK);
+    late = rig_connect(d.socket);
+    close(late);
+    assert_int_equal(rig_until_closed(fd, 4000) == UINT32_MAX, 0);
+    assert_true(rig_now_ms() - start_ms >= 1000); /* drain_ms is 1500 */
+    close(fd);
+    assert_int_equal(rig_stop(&d, 2000), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(protocol_request_before_hello_is_closed),
+        cmocka_unit_test(protocol_hello_without_common_version_is_unsupported),
+        cmocka_unit_test(protocol_impossible_header_is_closed_at_once),
+        cmocka_unit_test(protocol_largest_frame_is_read),
+        cmocka_unit_test(protocol_unknown_request_is_unsupported_and_lives),
+        cmocka_unit_test(protocol_admin_socket_refuses_engines),
+        cmocka_unit_test(protocol_duplicate_id_has_one_effect),
+        cmocka_unit_test(protocol_malformed_body_is_answered_and_closed),
+        cmocka_unit_test(protocol_empty_submessages_keep_memory_flat),
+        cmocka_unit_test(protocol_deep_nesting_does_not_recurse),
+        cmocka_unit_test(protocol_half_frame_is_closed_at_its_deadline),
+        cmocka_unit_test(protocol_idle_client_stays),
+        cmocka_unit_test(protocol_one_byte_at_a_time_is_closed_at_its_deadline),
+        cmocka_unit_test(protocol_frames_in_every_split_are_whole),
+        cmocka_unit_test(protocol_slow_reader_is_closed_and_others_are_served),
+        cmocka_unit_test(protocol_connections_above_the_limit_are_refused),
+        cmocka_unit_test(protocol_lack_of_descriptors_pauses_accept_only),
+        cmocka_unit_test(protocol_large_frames_above_the_share_are_busy),
+        cmocka_unit_test(protocol_pool_cannot_be_truncated),
+        cmocka_unit_test(protocol_second_daemon_leaves_the_first_alone),
+        cmocka_unit_test(drain_waits_for_sessions_until_its_deadline),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}
