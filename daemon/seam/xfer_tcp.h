@@ -81,8 +81,8 @@ enum serve_stage { SERVE_HELLO = 0, SERVE_IDLE, SERVE_ANSWER, SERVE_TAIL };
 /* The source's side of a connection. */
 struct conn_in {
     enum serve_stage stage;
-    uint32_t rx_n;
-    uint64_t frame_ns; /* when the frame at the front of rx began to come */
+    uint32_t rx_at, rx_n; /* what was received and not yet understood: rx[rx_at .. rx_at + rx_n) */
+    uint64_t frame_ns;    /* when the frame at the front of rx began to come */
     struct id serve;
     bool serve_over; /* its pages are no longer ours to read: what was promised is sent as zeros */
     uint32_t n, seq;

@@ -348,7 +348,7 @@ static uint32_t frame_bytes(const struct conn_in *in, struct xfer_head *ret, boo
     *ret_bad = false;
     if (in->rx_n < XFER_HEAD_BYTES)
         return 0;
-    if (!xfer_get_head(in->rx, ret) ||
+    if (!xfer_get_head(in->rx + in->rx_at, ret) ||
         ret->type != (in->stage == SERVE_HELLO ? XFER_HELLO : XFER_REQUEST) ||
         (ret->type == XFER_HELLO ? ret->n != 0 : ret->n == 0 || ret->n > XFER_PAGES_MAX)) {
         *ret_bad = true;
@@ -358,10 +358,11 @@ static uint32_t frame_bytes(const struct conn_in *in, struct xfer_head *ret, boo
     return in->rx_n >= need ? need : 0;
 }
 
+/* Nothing moves here: a receive may be in flight behind these bytes. rx_post closes the gap. */
 static void rx_consume(struct conn_in *in, uint32_t n)
 {
+    in->rx_at += n;
     in->rx_n -= n;
-    memmove(in->rx, in->rx + n, in->rx_n);
     in->frame_ns = io_now_ns();
 }
 
@@ -390,7 +391,7 @@ static void next_request(struct xfer_conn *conn)
     in->seq = head.seq;
     in->serve = id_unpack(head.a);
     for (uint32_t i = 0; i < head.n; i++)
-        xfer_get_entry(in->rx + XFER_HEAD_BYTES + i * XFER_ENTRY_BYTES, &in->entry[i]);
+        xfer_get_entry(in->rx + in->rx_at + XFER_HEAD_BYTES + i * XFER_ENTRY_BYTES, &in->entry[i]);
     rx_consume(in, bytes);
     if (!answer_begin(conn))
         conn_fail(conn);
@@ -398,11 +399,15 @@ static void next_request(struct xfer_conn *conn)
 
 static void rx_post(struct xfer_conn *conn)
 {
-    if (conn->receiving || conn->in.rx_n == XFER_RX_BYTES)
-        return; /* the peer waits: it asked for more than we read ahead */
+    struct conn_in *in = &conn->in;
+
+    if (conn->receiving || in->rx_n == XFER_RX_BYTES)
+        return; /* in the latter case the peer waits: it asked for more than we read ahead */
+    memmove(in->rx, in->rx + in->rx_at, in->rx_n);
+    in->rx_at = 0;
     conn->receiving = true;
-    io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, conn->in.rx + conn->in.rx_n,
-            XFER_RX_BYTES - conn->in.rx_n, false);
+    io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, in->rx + in->rx_n,
+            XFER_RX_BYTES - in->rx_n, false);
 }
 
 static void rx_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
