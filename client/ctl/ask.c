@@ -18,7 +18,7 @@ void ctl_fail(enum ctl_exit code, const char *format, ...)
     vfprintf(stderr, format, args);
     va_end(args);
     fprintf(stderr, "\n");
-    exit(code);
+    exit((int)code);
 }
 
 static const char *why_not(enum tern_err err, int number)

@@ -343,7 +343,7 @@ static void err_internal(void **state)
         struct tern *t = joined(&rig, "small", &handle, &mapped);
 
         setrlimit(RLIMIT_AS, &none);
-        _exit(tern_pool_map(t, handle, 0, &mapped));
+        _exit((int)tern_pool_map(t, handle, 0, &mapped));
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
