@@ -5,26 +5,26 @@
 #define CHOICES(X)                                                                                 \
     X(join, 16, 0)                                                                                 \
     X(open, 20, 0)                                                                                 \
-    X(match, 26, 0)                                                                                \
+    X(match, 34, 0)                                                                                \
     X(peek, 6, 0)                                                                                  \
     X(step, 130, 0)                                                                                \
     X(abort, 4, 0)                                                                                 \
     X(close, 12, 0)                                                                                \
-    X(fetch, 16, 0)                                                                                \
-    X(exec, 100, 0)                                                                                \
+    X(fetch, 22, 0)                                                                                \
+    X(exec, 120, 0)                                                                                \
     X(publish, 24, 0)                                                                              \
     X(deliver, 50, 0)                                                                              \
-    X(data, 40, 0)                                                                                 \
+    X(data, 36, 0)                                                                                 \
     X(job, 44, 0)                                                                                  \
     X(quiet, 14, 0)                                                                                \
     X(time, 10, 0)                                                                                 \
     X(connect, 8, 0)                                                                               \
     X(evict, 2, 0)                                                                                 \
-    X(cancel, 2, 1)                                                                                \
+    X(cancel, 3, 1)                                                                                \
     X(cut, 1, 1)                                                                                   \
     X(one_way, 1, 1)                                                                               \
     X(notice, 8, 0)                                                                                \
-    X(corrupt, 2, 1)                                                                               \
+    X(corrupt, 9, 1)                                                                               \
     X(broken, 1, 1)                                                                                \
     X(stale_data, 2, 1)                                                                            \
     X(kill, 1, 1)                                                                                  \

@@ -230,14 +230,6 @@ static bool in_flight(const struct pull *p)
     return false;
 }
 
-static void pull_release(struct sim *w, uint32_t d, struct pull *p)
-{
-    if (p->over && !p->stopping && !in_flight(p))
-        p->used = 0;
-    (void)w;
-    (void)d;
-}
-
 /* Its answer came, or nobody waits for it. What was not published is the core's again once it is quiet. `orphaned`:
  * the model was not told how much was published. */
 void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned)
@@ -250,7 +242,6 @@ void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned)
             g[i].own = OWN_ORPHAN;
     p->over = 1;
     p->orphaned = orphaned;
-    pull_release(w, d, p);
 }
 
 static const struct serve *serve_by_id(const struct sim *w, uint32_t d, struct id id)
@@ -278,7 +269,6 @@ static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *
     ev.pulled.pull = p->id;
     ev.pulled.batch = b->number;
     ev.pulled.ok[0] = b->ok;
-    pull_release(w, d, p);
     if (tell)
         sim_step(w, d, &ev);
 }
@@ -408,8 +398,8 @@ static void quiet_pull(struct sim *w, uint32_t d, struct pull *p)
         if (p->batch[i].used)
             batch_done(w, d, p, &p->batch[i], false);
     for (uint32_t i = 0; i < w->cfg.granules; i++)
-        if (g[i].own == OWN_ORPHAN && g[i].owner == slot && !(g[i].verified && p->orphaned))
-            g[i].own = OWN_FREE;
+        if ((g[i].own == OWN_ORPHAN || g[i].own == OWN_PULL) && g[i].owner == slot)
+            g[i].own = g[i].verified && (p->orphaned || !p->over) ? OWN_ORPHAN : OWN_FREE;
     if (held)
         MARK(quarantine_then_quiet);
     ev.pull_quiet.pull = p->id;

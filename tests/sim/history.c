@@ -45,7 +45,9 @@ static void make_limits(struct prng *p, struct config *c, uint32_t align)
     c->tenant_pages = one_in(p, 4) ? between(p, 1, 6) : 64;
     c->deadline_ms = between(p, 20, 200);
     c->sessions_max = one_in(p, 6) ? between(p, 1, 3) : 16;
-    c->tokens_max = align * between(p, 3, 8);
+    c->tokens_max = align * between(p, 2, 6);
+    if (one_in(p, 12))
+        c->tokens_max = align * between(p, 8, 20); /* more than a block of the token store */
     if (c->tokens_max > TOKENS - 4)
         c->tokens_max = TOKENS - 4;
 }
@@ -78,11 +80,11 @@ static void make_config(struct prng *p, struct config *c)
     c->world1 = world_of(p);
     c->world2 = world_of(p);
     c->scheduler = one_in(p, 2);
-    c->variants = between(p, 2, VARIANTS);
+    c->variants = one_in(p, 2) ? 2 : between(p, 2, VARIANTS);
     c->namespaces = one_in(p, 3) ? 2 : 1;
     c->keys = one_in(p, 3);
     c->seed_tokens = (uint32_t)prng_u64(p);
-    pages = between(p, 4, 16);
+    pages = one_in(p, 3) ? between(p, 4, 8) : between(p, 8, 16);
     per_chunk = c->page_granules0 * (align_of(c) / c->page_tokens0);
     if (c->ngroups == 2)
         per_chunk += c->page_granules1 * (align_of(c) / c->page_tokens1);
@@ -106,12 +108,12 @@ static void make_weights(struct prng *p, uint8_t table[256])
         CHOICES(X)
 #undef X
     };
-    static const uint8_t scale[] = {0, 0, 0, 1, 2, 8};
+    static const uint8_t scale[] = {0, 0, 0, 0, 1, 1, 3, 12};
     uint32_t n = sizeof of / sizeof of[0], total = 0, at = 0, w[sizeof of / sizeof of[0]];
     bool calm = one_in(p, 8);
 
     for (uint32_t i = 0; i < n; i++) {
-        w[i] = of[i].weight * (of[i].fault ? (calm ? 0 : scale[prng_below(p, 6)]) : between(p, 3, 8));
+        w[i] = 4 * of[i].weight * (of[i].fault ? (calm ? 0 : scale[prng_below(p, sizeof scale)]) : between(p, 3, 8)) / 4;
         total += w[i];
     }
     for (uint32_t i = 0, sum = 0; i < n; i++) {
@@ -133,7 +135,7 @@ void history_make(uint64_t seed, struct history *h)
     h->seed = seed;
     make_config(&p, &h->cfg);
     make_weights(&p, table);
-    h->n = between(&p, 560, 1100);
+    h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {
         uint64_t r = prng_u64(&p);
 

@@ -70,7 +70,7 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     s->engine = (uint8_t)e;
     s->tenant = g->tenant;
     s->pool = g->pool;
-    s->variant = (uint8_t)pick(w, w->cfg.variants);
+    s->variant = (uint8_t)pick(w, 1 + pick(w, w->cfg.variants)); /* the first ones more often */
     s->turn = TURN_NEW;
     s->id = w->reply->session_open.session;
     TRACE("  daemon %u engine %u opens session %u = %u.%u ns %u variant %u\n", d, e, slot, s->id.slot, s->id.gen, s->ns,
@@ -105,11 +105,9 @@ static void check_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, u
     for (uint32_t k = 1; k * w->L <= depth; k++) {
         struct chunk *c = chunk_at(w, d, pool, ns, variant, k);
 
-        if (c->present) {
+        if (c->present)
             EXPECT(chunk_visible(w, d, c), "match_pending", "found %u, but depth %u waits for step %u of engine %u", depth,
                    k * w->L, c->step, c->engine);
-            c->evictions = w->d[d].pool[pool].evictions;
-        }
     }
 }
 
@@ -381,6 +379,8 @@ void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
     ev.request.fetch_cancel.session = s->id;
     if (s->turn == TURN_FETCHING)
         s->cancel_sent = 1;
+    else if (s->fetch_request)
+        MARK(fetch_cancel_loses);
     else if (!chance(w, 30))
         return;
     TRACE("  daemon %u cancels the fetch of session %u\n", d, i);
@@ -397,8 +397,6 @@ static void fetch_marks(struct sim *w, const struct session *s, const struct rep
             MARK(fetch_publishes);
         else
             MARK(fetch_nothing_there);
-        if (s->cancel_sent)
-            MARK(fetch_cancel_loses);
         break;
     case TERN_CORRUPT: MARK(fetch_corrupt_fatal); break;
     case TERN_PEER_LOST: MARK(fetch_peer_lost); break;

@@ -195,7 +195,8 @@ struct engine {
 };
 
 struct pool {
-    uint8_t open, closing, tenant, engines; /* engines: bit each that opened or mapped it */
+    uint8_t open, closing, tenant, pressure;
+    uint8_t engines; /* engines: bit each that opened or mapped it */
     struct id id;
     uint32_t granules, base; /* base: first granule in the tenant's memory */
     uint32_t evictions;      /* times that something may have been evicted */

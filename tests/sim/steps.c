@@ -58,6 +58,20 @@ static void plan_extend(struct sim *w, const struct session *s, struct step_op *
     *ret_variant = (uint8_t)variant;
 }
 
+/* A scheduler that ran out of pages ends a session, or waits. */
+static bool plan_relief(struct sim *w, uint32_t d, const struct session *s, struct step_op *op)
+{
+    struct pool *p = &w->d[d].pool[s->pool];
+
+    if (!p->pressure || s->a == 0 || !chance(w, 60))
+        return false;
+    p->pressure = 0;
+    op->kind = s->c >= s->t + w->L ? STEP_COMMIT : chance(w, 70) ? STEP_CLOSE : STEP_ABORT;
+    op->step = op->kind == STEP_COMMIT ? s->last_step : release_step(w, d, s);
+    op->length = op->kind == STEP_COMMIT ? s->c : 0;
+    return true;
+}
+
 static void plan_rest(struct sim *w, uint32_t d, const struct session *s, struct step_op *op)
 {
     uint32_t r = pick(w, 100);
@@ -111,6 +125,9 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
     } else if (s->turn == TURN_NEW && chance(w, 80)) {
         return;
     } else if (s->turn == TURN_FINISHED && chance(w, 70)) {
+        return;
+    } else if (plan_relief(w, d, s, op)) {
+        p->n++;
         return;
     } else if (s->c < s->ntokens ? chance(w, 75) : chance(w, 35)) {
         plan_extend(w, s, op, &p->variant[p->n], &p->wrote[p->n]);
@@ -166,6 +183,7 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
     }
     if (r->err == TERN_POOL_EXHAUSTED) {
         check_shortage(w, d, s->pool, &r->shortage, need);
+        w->d[d].pool[s->pool].pressure = 1;
         w->d[d].pool[s->pool].evictions++;
         return;
     }
