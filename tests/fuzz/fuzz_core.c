@@ -32,7 +32,7 @@ struct actor {
     struct rig *rig;
     const char *name;
     uint32_t world, shares; /* shares: the actor whose pool this one maps, or itself */
-    bool alive;
+    bool alive, dying; /* dying: some of its processes live on, and write wherever they could */
     struct rig_engine e;
     struct id pool;
     uint64_t done[RANKS_MAX];
@@ -187,11 +187,25 @@ static void giving(struct actor *a, uint32_t i, struct step_op op)
                 remember(a, op.step, g, before[g][p], p < len.committed / page_tokens[g]);
 }
 
+/* S2: what a resume must come back with, from what the engine knows itself. */
+static uint32_t resumed(const struct rig_session *s, const struct req_tokens *t)
+{
+    uint32_t same = t->base;
+    bool had = s->nkeys > 0 && t->base <= 5, has = t->nkeys > 0;
+
+    while (same < s->ntokens && same < t->base + t->n && s->tokens[same] == t->v[same - t->base])
+        same++;
+    if (had != has && same > 5)
+        same = 5;
+    return same < s->len.written ? same : s->len.written;
+}
+
 static void match(struct world *w, struct actor *a, uint32_t i)
 {
     static const struct extra_key key = {.position = 5, .lo = 42};
-    uint32_t what = take(w), n = SEQUENCE - take(w) % (what & 8 ? SEQUENCE : 4);
+    uint32_t what = take(w), n = SEQUENCE - take(w) % (what & 8 ? SEQUENCE : 4), want;
     struct req_tokens t = {.v = sequence(what % 8), .n = n};
+    bool resume = a->s[i]->len.written > 0;
 
     if (what & 64 && n > 5) {
         t.keys = &key;
@@ -203,7 +217,9 @@ static void match(struct world *w, struct actor *a, uint32_t i)
         t.n -= t.base;
         t.nkeys = t.base <= 5 ? t.nkeys : 0;
     }
-    rig_match_full(a->s[i], &t, 0);
+    want = resumed(a->s[i], &t);
+    if (rig_match_full(a->s[i], &t, 0) == TERN_OK && resume && a->s[i]->len.written != want)
+        rig_fail("S2: resumed at %u, not at %u", a->s[i]->len.written, want);
 }
 
 static void fetches(struct actor *a)
@@ -312,22 +328,37 @@ static void link_toggle(struct world *w)
         rig_link_up(w->rig[1], 0, w->rig[0], 2);
 }
 
-/* All its processes go, one by one; until the last is gone they write wherever they could. */
-static void kill_engine(struct actor *a)
+static void write_late(struct actor *a)
 {
-    for (uint32_t r = 0; r < a->world; r++) {
-        for (uint32_t i = 0; i < a->nlate; i++)
-            touch_late(a, &a->late[i]);
-        for (uint32_t i = 0; i < SESSIONS; i++)
-            if (a->open[i] && !a->fetch[i])
-                rig_write(a->s[i], a->s[i]->len.committed, a->s[i]->len.written);
+    for (uint32_t i = 0; i < a->nlate; i++)
+        touch_late(a, &a->late[i]);
+}
+
+/* The first of its processes is gone; until the last is, it writes wherever it could. */
+static void kill_leader(struct actor *a)
+{
+    static const uint32_t page_tokens[2] = {2, 4};
+
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        for (uint32_t g = 0; g < 2 && a->open[i] && !a->fetch[i]; g++)
+            for (uint32_t p = a->s[i]->len.committed / page_tokens[g]; p < SEQUENCE; p++)
+                remember(a, UINT64_MAX, g, a->s[i]->table[g][p], false);
+    rig_engine_kill(a->rig, &a->e, 0);
+    a->alive = false;
+    a->dying = true;
+    memset(a->open, 0, sizeof a->open);
+    memset(a->fetch, 0, sizeof a->fetch);
+}
+
+static void kill_rest(struct actor *a)
+{
+    for (uint32_t r = 1; r < a->world; r++) {
+        write_late(a);
         rig_engine_kill(a->rig, &a->e, r);
     }
-    a->alive = false;
+    a->dying = false;
     a->nlate = 0;
-    memset(a->open, 0, sizeof a->open);
     memset(a->done, 0, sizeof a->done);
-    memset(a->fetch, 0, sizeof a->fetch);
 }
 
 static void spawn(struct world *w, uint32_t i)
@@ -337,7 +368,7 @@ static void spawn(struct world *w, uint32_t i)
     struct request map = {.op = OP_POOL_MAP};
     struct pool_view v;
 
-    if (a->alive || w->respawns == RESPAWNS + ACTORS)
+    if (a->alive || a->dying || w->respawns == RESPAWNS + ACTORS)
         return;
     w->respawns++;
     a->e = rig_engine(a->rig, 0, a->name, a->world);
@@ -411,8 +442,10 @@ static void one_op(struct world *w)
         rig_advance(a->rig, (uint64_t)take(w) * 50000000u);
     else if (op == 19 && take(w) % 4 == 0)
         link_toggle(w);
-    else if (op == 20 && take(w) % 4 == 0 && a->alive)
-        kill_engine(a);
+    else if (op == 20 && a->dying)
+        kill_rest(a);
+    else if (op == 20 && a->alive && take(w) % 4 == 0)
+        kill_leader(a);
     else if (op == 21)
         garbage(w, a);
     else if (op == 22)
@@ -434,6 +467,8 @@ static void converge(struct world *w)
         struct actor *a = &w->actor[i];
 
         fetches(a);
+        if (a->dying)
+            kill_rest(a);
         if (!a->alive)
             continue;
         verify(a);
@@ -510,6 +545,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         one_op(&w);
         for (uint32_t k = 0; k < ACTORS; k++) {
             fetches(&w.actor[k]);
+            if (w.actor[k].dying)
+                write_late(&w.actor[k]);
+        }
+        for (uint32_t k = 0; k < ACTORS; k++) {
             if (w.actor[k].alive)
                 verify(&w.actor[k]);
         }
