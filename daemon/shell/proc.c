@@ -82,6 +82,7 @@ static bool read_start_time(pid_t pid, uint64_t *ret)
     int fd;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    errno = 0;
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
@@ -135,6 +136,23 @@ static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     p->pid = 0;
 }
 
+/* BUSY: descriptors have run out. GONE: that process has exited. */
+static enum tern_err identify(int sock, pid_t pid, int *ret_pidfd, uint64_t *ret_start_time)
+{
+    int fd = pidfd_of(sock, pid);
+    bool none_free = fd < 0 && (errno == EMFILE || errno == ENFILE);
+
+    if (fd >= 0 && read_start_time(pid, ret_start_time) && !has_exited(fd)) {
+        *ret_pidfd = fd;
+        return TERN_OK;
+    }
+    if (fd >= 0) {
+        none_free = errno == EMFILE || errno == ENFILE;
+        close(fd);
+    }
+    return none_free ? TERN_BUSY : TERN_GONE;
+}
+
 static uint32_t find(const struct proc_table *t, pid_t pid, uint64_t start_time)
 {
     for (uint32_t i = 0; i < t->n; i++) {
@@ -159,6 +177,7 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t *ret_slot, cons
     socklen_t len = sizeof(cred);
     uint64_t start_time;
     uint32_t slot;
+    enum tern_err err;
     struct proc *p;
     int pidfd;
 
@@ -166,16 +185,12 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t *ret_slot, cons
         *ret_why = why_namespace;
         return TERN_DENIED;
     }
-    pidfd = pidfd_of(sock, cred.pid);
-    if (pidfd < 0 && (errno == EMFILE || errno == ENFILE)) {
-        *ret_why = "no file descriptor is free to watch the process: raise RLIMIT_NOFILE";
-        return TERN_BUSY;
-    }
-    if (pidfd < 0 || !read_start_time(cred.pid, &start_time) || has_exited(pidfd)) {
-        if (pidfd >= 0)
-            close(pidfd);
-        *ret_why = "the process that connected has exited";
-        return TERN_GONE;
+    err = identify(sock, cred.pid, &pidfd, &start_time);
+    if (err != TERN_OK) {
+        *ret_why = err == TERN_BUSY
+                       ? "no descriptor is free to watch the process: raise RLIMIT_NOFILE"
+                       : "the process that connected has exited";
+        return err;
     }
     slot = find(t, cred.pid, start_time);
     if (slot < t->n) {
