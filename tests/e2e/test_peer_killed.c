@@ -133,6 +133,7 @@ static void fill_source(struct pair *p)
 static int set_up(void **state)
 {
     char why[SPAWN_WHY_BYTES] = "";
+    uint16_t port = port_free();
     struct pair *p = calloc(1, sizeof *p);
     struct daemon_status s = {0};
     struct daemon_options d = {
@@ -150,14 +151,14 @@ static int set_up(void **state)
     assert_non_null(p);
     *state = p;
     p->source.daemon.pid = p->dest.daemon.pid = -1;
-    d.peer_port = port_free();
+    d.peer_port = port;
     assert_true(tempdir_make(p->dir, sizeof p->dir, "tern-e2e"));
     if (!daemon_start(&p->source.daemon, p->dir, &d, why))
         fail_msg("%s", why);
     d.node = "dest";
     d.peer = "source";
     d.peer_port = d.port;
-    d.port = port_free();
+    d.port = port;
     if (!daemon_start(&p->dest.daemon, p->dir, &d, why))
         fail_msg("%s", why);
     side_open(&p->source, "source-engine");

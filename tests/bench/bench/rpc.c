@@ -308,6 +308,7 @@ static bool measure_busy(struct rpc *r)
 static bool start_daemons(struct rpc *r, int core)
 {
     char why[SPAWN_WHY_BYTES] = "";
+    uint16_t port = port_free();
     struct daemon_options d = {
         .node = "prefill",
         .port = port_free(),
@@ -318,7 +319,7 @@ static bool start_daemons(struct rpc *r, int core)
         .core = core,
     };
 
-    d.peer_port = port_free();
+    d.peer_port = port;
     if (!tempdir_make(r->dir, sizeof r->dir, "tern-bench"))
         return false;
     if (!daemon_start(&r->daemon[0], r->dir, &d, why)) {
@@ -328,7 +329,7 @@ static bool start_daemons(struct rpc *r, int core)
     d.node = "decode";
     d.peer = "prefill";
     d.peer_port = d.port;
-    d.port = port_free();
+    d.port = port;
     d.core = -1;
     if (daemon_start(&r->daemon[1], r->dir, &d, why))
         return true;

@@ -231,6 +231,7 @@ static bool tern_pass(struct transfer *x, double *ret_gb_s)
 static bool start_daemons(struct transfer *x, uint32_t corrupt)
 {
     char why[SPAWN_WHY_BYTES] = "";
+    uint16_t port = port_free();
     struct daemon_options d = {
         .node = "source",
         .port = port_free(),
@@ -242,14 +243,14 @@ static bool start_daemons(struct transfer *x, uint32_t corrupt)
         .core = -1,
     };
 
-    d.peer_port = port_free();
+    d.peer_port = port;
     if (!tempdir_make(x->dir, sizeof x->dir, "tern-bench"))
         return false;
     if (daemon_start(&x->source, x->dir, &d, why)) {
         d.node = "dest";
         d.peer = "source";
         d.peer_port = d.port;
-        d.port = port_free();
+        d.port = port;
         d.corrupt_pages = corrupt;
         if (daemon_start(&x->dest, x->dir, &d, why))
             return true;

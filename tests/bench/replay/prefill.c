@@ -256,20 +256,24 @@ static bool iterate(struct prefill *p)
 /* How long there is nothing to do but to wait for the decode side; 0: there is something. */
 static int idle_ms(const struct prefill *p)
 {
-    uint64_t now = clock_ns(), until = next_due_ns(p);
-    bool free_turn = false;
+    uint64_t now = clock_ns(), until = UINT64_MAX;
+    uint32_t idle = 0;
 
     for (uint32_t i = 0; i < p->e.nturns; i++) {
         const struct turn *turn = &p->e.turns[i];
+        uint64_t at = turn->not_before_ns > now ? turn->not_before_ns : now + 1000000;
 
-        free_turn = free_turn || turn->state == TURN_IDLE;
-        if (turn->state == TURN_WAITING)
-            until = turn->not_before_ns > now ? turn->not_before_ns : now + 1000000;
-        else if (turn->state != TURN_IDLE && turn->state != TURN_HANDED)
+        if (turn->state == TURN_IDLE)
+            idle++;
+        else if (turn->state == TURN_WAITING)
+            until = at < until ? at : until;
+        else if (turn->state != TURN_HANDED)
             return 0;
     }
-    if (!free_turn && p->next_state == NEXT_READY && until == next_due_ns(p))
-        return -1;
+    if (idle > 0 && p->next_state != NEXT_END && until == UINT64_MAX)
+        until = p->next_state == NEXT_NONE ? 0 : next_due_ns(p);
+    if (idle == p->e.nturns && p->next_state == NEXT_END)
+        return 0;
     if (until <= now)
         return 0;
     return until == UINT64_MAX ? -1 : (int)((until - now) / 1000000 + 1);

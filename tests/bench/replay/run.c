@@ -42,13 +42,14 @@ static bool start_daemons(struct run *r)
 {
     struct options *o = r->options;
     struct geometry g;
+    uint16_t port = port_free();
     uint64_t chunk = (o->profile->page_tokens + 63) / 64, sessions;
     struct daemon_options d = {
         .node = "prefill", .port = port_free(), .peer = "decode", .core = -1};
 
     geometry_init(&g, o->profile, o->page_bytes, o->ranks, r->pool_pages);
     sessions = (uint64_t)o->concurrency * 2 * (r->survey.tokens_max / 64 + 2 * chunk);
-    d.peer_port = port_free();
+    d.peer_port = port;
     d.memory_bytes = (g.layout.bytes + (2u << 20)) & ~(uint64_t)4095;
     d.regions = o->ranks;
     d.page_bytes_min = g.region_bytes;
@@ -65,7 +66,7 @@ static bool start_daemons(struct run *r)
     d.peer = "prefill";
     d.corrupt_pages = o->corrupt;
     d.peer_port = d.port;
-    d.port = port_free();
+    d.port = port;
     return daemon_start(&r->decode, r->dir, &d, r->why);
 }
 
