@@ -244,22 +244,6 @@ void node_destroy(struct core *c, uint32_t slot)
     root_release(c, parent);
 }
 
-void node_destroy_subtree(struct core *c, uint32_t slot)
-{
-    for (uint32_t at = slot;;) {
-        uint32_t child = node_at(c, at)->first_child, parent = node_at(c, at)->parent;
-
-        if (child != NONE) {
-            at = child;
-            continue;
-        }
-        node_destroy(c, at);
-        if (at == slot)
-            return;
-        at = parent;
-    }
-}
-
 void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
 {
     struct node *n = node_at(c, slot);

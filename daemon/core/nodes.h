@@ -21,7 +21,6 @@ uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
 uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w);
 /* A leaf without refs; its pages become FREE. */
 void node_destroy(struct core *c, uint32_t slot);
-void node_destroy_subtree(struct core *c, uint32_t slot);
 
 static inline bool node_visible(const struct node *n)
 {
