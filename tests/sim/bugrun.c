@@ -1,4 +1,5 @@
-/* See bugrun.h. Each bug is looked for five times, from first seeds far apart; the figure is the median. */
+/* See bugrun.h. Each bug is looked for five times, from first seeds far apart; the figure is the
+ * median. */
 #include "bugrun.h"
 
 #include <jansson.h>
@@ -26,7 +27,9 @@ unsigned core_bug;
 static const char *bug_text(unsigned n)
 {
     switch (n) {
-#define X(number, name, what) case number: return what;
+#define X(number, name, what)                                                                      \
+    case number:                                                                                   \
+        return what;
         CORE_BUG_TABLE(X)
 #undef X
     default: return NULL;
@@ -58,7 +61,8 @@ static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, ui
     return 0;
 }
 
-static void bug_find(struct sim *w, struct history *h, unsigned bug, uint64_t first, uint64_t seeds, struct found *ret)
+static void bug_find(struct sim *w, struct history *h, unsigned bug, uint64_t first, uint64_t seeds,
+                     struct found *ret)
 {
     core_bug = bug;
     ret->seed = 0;
@@ -111,7 +115,7 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json)
         struct found f;
 
         bug_find(&w, &h, bug, first, seeds, &f);
-        missed += f.took[0] == 0;
+        missed += f.took[0] == 0; /* sorted: a run that missed comes first */
         json_array_append_new(rows, found_json(bug, &f));
         if (!json)
             printf("%2u  %-46s %s median %llu seeds, worst %llu  (%s)\n", bug, bug_text(bug),

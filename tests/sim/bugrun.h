@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* which: a number of core/bugs.h or "all". 0 only if each was found within `seeds` in every repetition. */
+/* which: a number of core/bugs.h or "all". 0 only if each was found within `seeds` in every
+ * repetition. */
 int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json);
 
 #endif

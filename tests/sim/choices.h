@@ -1,24 +1,25 @@
-/* The kinds of choices a history is made of: X(name, weight, is a fault). choose.c carries them out. */
+/* The kinds of choices a history is made of: X(name, weight, is a fault). choose.c carries them
+ * out. */
 #ifndef SIM_CHOICES_H
 #define SIM_CHOICES_H
 
 #define CHOICES(X)                                                                                 \
     X(join, 16, 0)                                                                                 \
-    X(open, 20, 0)                                                                                 \
+    X(open, 26, 0)                                                                                 \
     X(match, 34, 0)                                                                                \
     X(peek, 6, 0)                                                                                  \
     X(step, 130, 0)                                                                                \
     X(abort, 4, 0)                                                                                 \
     X(close, 12, 0)                                                                                \
-    X(fetch, 22, 0)                                                                                \
+    X(fetch, 34, 0)                                                                                \
     X(exec, 120, 0)                                                                                \
     X(publish, 24, 0)                                                                              \
-    X(deliver, 50, 0)                                                                              \
+    X(deliver, 80, 0)                                                                              \
     X(data, 36, 0)                                                                                 \
     X(job, 44, 0)                                                                                  \
     X(quiet, 14, 0)                                                                                \
     X(time, 10, 0)                                                                                 \
-    X(connect, 8, 0)                                                                               \
+    X(connect, 14, 0)                                                                              \
     X(evict, 2, 0)                                                                                 \
     X(cancel, 3, 1)                                                                                \
     X(cut, 1, 1)                                                                                   \

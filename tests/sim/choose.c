@@ -1,4 +1,5 @@
-/* Carries one choice out. What it has nothing to act on, it does not do: so any list of choices is a history. */
+/* Carries one choice out. What it has nothing to act on, it does not do: so any list of choices is
+ * a history. */
 #include "sim.h"
 
 #include "choices.h"
@@ -104,7 +105,8 @@ static void do_conn_close(struct sim *w, uint32_t d)
     if (!w->d[d].conn[conn].open)
         return;
     for (uint32_t s = 0; s < SESSIONS; s++) /* whoever waits for an answer keeps his connection */
-        if (w->d[d].session[s].live && w->d[d].session[s].turn == TURN_FETCHING && w->d[d].session[s].fetch_conn == conn)
+        if (w->d[d].session[s].live && w->d[d].session[s].turn == TURN_FETCHING &&
+            w->d[d].session[s].fetch_conn == conn)
             return;
     FAULT(connection_closed);
     conn_close(w, d, conn);
@@ -163,8 +165,8 @@ static void do_stale_completion(struct sim *w, uint32_t d)
             return;
     FAULT(stale_completion);
     sim_step(w, d, &ev);
-    EXPECT(before == core_changes(w->d[d].core), "stale_completion_taken", "event %u for %u.%u changed the state", ev.kind,
-           id.slot, id.gen);
+    EXPECT(before == core_changes(w->d[d].core), "stale_completion_taken",
+           "event %u for %u.%u changed the state", ev.kind, id.slot, id.gen);
 }
 
 static void do_kill(struct sim *w, uint32_t d, uint32_t kind, uint32_t e)
@@ -229,6 +231,8 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
     case CHOICE_pool_close: pool_shut(w, d, pick(w, POOLS)); break;
     case CHOICE_drain: drain(w, d); break;
     case CHOICE_jump:
+        if (!chance(w, 25))
+            break;
         FAULT(clock_jumped);
         do_time(w, 60000 * MS);
         break;
@@ -261,10 +265,13 @@ void choose(struct sim *w, const struct choice *c)
     case CHOICE_exec: do_exec(w, d); break;
     case CHOICE_publish: engine_publish(w, d, e, pick(w, w->ranks)); break;
     case CHOICE_deliver: do_deliver(w, d); break;
-    case CHOICE_data: data_move(w, d, false); break;
+    case CHOICE_data:
+        for (uint32_t n = 1 + pick(w, 4); n > 0; n--)
+            data_move(w, d, false);
+        break;
     case CHOICE_job: job_finish(w, d, pick(w, JOBS)); break;
     case CHOICE_quiet: data_quiet(w, d); break;
-    case CHOICE_time: do_time(w, (1 + pick(w, 30)) * MS); break;
+    case CHOICE_time: do_time(w, (1 + pick(w, 12)) * MS); break;
     case CHOICE_connect: net_connect(w, d); break;
     case CHOICE_evict: evict(w, d, chance(w, 30)); break;
     case CHOICE_notice:

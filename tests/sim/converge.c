@@ -1,5 +1,5 @@
-/* The end of every history: faults stop, and everything must come to rest (P5). Only here are the core's own views
- * read: nothing may be left in them. */
+/* The end of every history: faults stop, and everything must come to rest (P5). Only here are the
+ * core's own views read: nothing may be left in them. */
 #include "sim.h"
 
 #define ROUNDS 400
@@ -18,7 +18,8 @@ static void heal(struct sim *w)
     net_connect(w, 1);
 }
 
-/* An engine that lost a process, or never got its pool, ends; the others get their connections back. */
+/* An engine that lost a process, or never got its pool, ends; the others get their connections
+ * back. */
 static void settle_engine(struct sim *w, uint32_t d, uint32_t e)
 {
     struct engine *g = &w->d[d].engine[e];
@@ -107,17 +108,23 @@ static void close_sessions(struct sim *w, uint32_t d)
             step_request(w, d, e, WANT_CLOSE);
         }
     for (uint32_t s = 0; s < SESSIONS; s++)
-        EXPECT(!w->d[d].session[s].live, "session_left", "session %u of daemon %u cannot be closed", s, d);
+        EXPECT(!w->d[d].session[s].live, "session_left", "session %u of daemon %u cannot be closed",
+               s, d);
 }
 
-static void check_group(struct sim *w, uint32_t d, uint32_t p, const struct group_view *v, uint32_t g)
+static void check_group(struct sim *w, uint32_t d, uint32_t p, const struct group_view *v,
+                        uint32_t g)
 {
     EXPECT(v->free == v->total, "pages_left",
-           "daemon %u pool %u group %u: %u of %u free (session %u, snapshot %u, transfer %u, retiring %u, zeroing %u, "
-           "quarantine %u)", d, p, g, v->free, v->total, v->session, v->snapshot, v->transfer, v->retiring, v->zeroing,
-           v->quarantine);
-    EXPECT(v->free + v->leased + v->session + v->snapshot + v->reclaimable + v->transfer + v->ticket + v->retiring +
-                   v->zeroing + v->quarantine == v->total, "view_sum", "group %u of pool %u does not add up", g, p);
+           "daemon %u pool %u group %u: %u of %u free (session %u, snapshot %u, transfer %u, "
+           "retiring %u, zeroing %u, "
+           "quarantine %u)",
+           d, p, g, v->free, v->total, v->session, v->snapshot, v->transfer, v->retiring,
+           v->zeroing, v->quarantine);
+    EXPECT(v->free + v->leased + v->session + v->snapshot + v->reclaimable + v->transfer +
+                   v->ticket + v->retiring + v->zeroing + v->quarantine ==
+               v->total,
+           "view_sum", "group %u of pool %u does not add up", g, p);
 }
 
 static void check_rest(struct sim *w, uint32_t d)
@@ -127,14 +134,14 @@ static void check_rest(struct sim *w, uint32_t d)
     struct pool_view p;
 
     core_view(core, &v);
-    EXPECT(v.sessions == 0 && v.pulls == 0 && v.serves == 0, "left_over", "daemon %u: %u sessions, %u pulls, %u serves", d,
-           v.sessions, v.pulls, v.serves);
-    EXPECT(v.nodes == 0 && v.nodes_free == w->limits.nodes, "nodes_left", "daemon %u: %u nodes, %u of %u records free", d,
-           v.nodes, v.nodes_free, w->limits.nodes);
-    EXPECT(v.token_blocks_free == w->limits.token_blocks, "tokens_left", "daemon %u: %u of %u blocks free", d,
-           v.token_blocks_free, w->limits.token_blocks);
-    EXPECT(v.retires_free == w->limits.retires, "retires_left", "daemon %u: %u of %u free", d, v.retires_free,
-           w->limits.retires);
+    EXPECT(v.sessions == 0 && v.pulls == 0 && v.serves == 0, "left_over",
+           "daemon %u: %u sessions, %u pulls, %u serves", d, v.sessions, v.pulls, v.serves);
+    EXPECT(v.nodes == 0 && v.nodes_free == w->limits.nodes, "nodes_left",
+           "daemon %u: %u nodes, %u of %u records free", d, v.nodes, v.nodes_free, w->limits.nodes);
+    EXPECT(v.token_blocks_free == w->limits.token_blocks, "tokens_left",
+           "daemon %u: %u of %u blocks free", d, v.token_blocks_free, w->limits.token_blocks);
+    EXPECT(v.retires_free == w->limits.retires, "retires_left", "daemon %u: %u of %u free", d,
+           v.retires_free, w->limits.retires);
     EXPECT(v.oldest_quarantine_ns == 0, "quarantine_left", "daemon %u", d);
     for (uint32_t i = 0; i < POOLS; i++)
         if (core_pool_view(core, i, &p))

@@ -1,6 +1,7 @@
-/* The data path and the memory jobs: checksums, zeroing, pulls that write straight into the destination's pages, serves
- * that read the source's. Bytes move at moments of the simulator's choosing; a receive that was posted may still land
- * after a stop, until the proof that it is quiet. */
+/* The data path and the memory jobs: checksums, zeroing, pulls that write straight into the
+ * destination's pages, serves that read the source's. Bytes move at moments of the simulator's
+ * choosing; a receive that was posted may still land after a stop, until the proof that it is
+ * quiet. */
 #include "sim.h"
 
 static uint32_t tenant_of(const struct sim *w, uint32_t d, uint32_t pool)
@@ -23,7 +24,8 @@ static uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot)
 
 /* --- jobs --- */
 
-static struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id, uint32_t pool)
+static struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id,
+                           uint32_t pool)
 {
     struct daemon *m = &w->d[d];
     struct job *j = &m->job[m->njobs];
@@ -44,15 +46,17 @@ void take_seal(struct sim *w, uint32_t d, const struct action *act)
 
     for (uint32_t i = 0; i < w->d[d].njobs; i++)
         running += w->d[d].job[i].kind == JOB_SEAL;
-    EXPECT(running <= w->cfg.lim_seals, "seal_jobs", "%u checksum jobs, the limit is %u", running, w->cfg.lim_seals);
+    EXPECT(running <= w->cfg.lim_seals, "seal_jobs", "%u checksum jobs, the limit is %u", running,
+           w->cfg.lim_seals);
     EXPECT(act->seal.n <= BATCH_PAGES, "seal_pages", "%u pages", act->seal.n);
     for (uint32_t i = 0; i < act->seal.n; i++) {
         const struct page_at *p = &act->seal.pages[i];
         struct granule *g = page_granule(w, d, pool, p->group, p->index);
 
         EXPECT(p->record < RECORDS, "record", "record %u", p->record);
-        EXPECT(g->gen == p->gen, "seal_stale", "a checksum of group %u page %u of generation %u, which is %u", p->group,
-               p->index, p->gen, g->gen);
+        EXPECT(g->gen == p->gen, "seal_stale",
+               "a checksum of group %u page %u of generation %u, which is %u", p->group, p->index,
+               p->gen, g->gen);
         for (uint32_t k = 0; k < w->page_granules[p->group]; k++)
             g[k].sealing++;
         j->granule[j->n] = (uint16_t)at_of(w, d, pool, g);
@@ -65,10 +69,13 @@ void take_zero(struct sim *w, uint32_t d, const struct action *act)
     uint32_t pool = pool_of_slot(w, d, act->zero.pool.slot);
     struct pool *p = &w->d[d].pool[pool];
 
-    EXPECT(id_equal(act->zero.pool, p->id), "zero_stale", "pool %u.%u", act->zero.pool.slot, act->zero.pool.gen);
-    EXPECT(p->closing || p->engines == 0, "zero_open_pool", "pool %u is zeroed, but nobody closed it", pool);
+    EXPECT(id_equal(act->zero.pool, p->id), "zero_stale", "pool %u.%u", act->zero.pool.slot,
+           act->zero.pool.gen);
+    EXPECT(p->closing || p->engines == 0, "zero_open_pool",
+           "pool %u is zeroed, but nobody closed it", pool);
     p->closing = 1; /* nobody maps it: it may make way */
-    EXPECT(p->engines == 0, "zero_mapped_pool", "pool %u is zeroed, but engines %x may still write", pool, p->engines);
+    EXPECT(p->engines == 0, "zero_mapped_pool", "pool %u is zeroed, but engines %x may still write",
+           pool, p->engines);
     job_add(w, d, JOB_ZERO, act->zero.pool, pool);
 }
 
@@ -165,7 +172,8 @@ static struct pull *pull_new(struct sim *w, uint32_t d, const struct action *act
     return p;
 }
 
-static void batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *b, const struct action *act, uint32_t i)
+static void batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *b,
+                       const struct action *act, uint32_t i)
 {
     const struct page_at *at = &act->pull.pages[i];
     struct granule *g = page_granule(w, d, p->pool, at->group, at->index);
@@ -193,9 +201,10 @@ void take_pull(struct sim *w, uint32_t d, const struct action *act)
 
     if (!p)
         p = pull_new(w, d, act);
-    EXPECT(!p->stopping && !p->over, "pull_after_stop", "pages asked for by a transfer that is over");
-    EXPECT(act->pull.link == 0 && act->pull.n > 0 && act->pull.n <= BATCH_PAGES, "pull_shape", "link %u, %u pages",
-           act->pull.link, act->pull.n);
+    EXPECT(!p->stopping && !p->over, "pull_after_stop",
+           "pages asked for by a transfer that is over");
+    EXPECT(act->pull.link == 0 && act->pull.n > 0 && act->pull.n <= BATCH_PAGES, "pull_shape",
+           "link %u, %u pages", act->pull.link, act->pull.n);
     for (uint32_t i = 0; i < BATCHES && !b; i++)
         if (!p->batch[i].used)
             b = &p->batch[i];
@@ -207,7 +216,8 @@ void take_pull(struct sim *w, uint32_t d, const struct action *act)
     b->ok = 0;
     for (uint32_t i = 0; i < act->pull.n; i++)
         batch_page(w, d, p, b, act, i);
-    TRACE("  daemon %u pulls %u pages, batch %u of %u.%u\n", d, act->pull.n, act->pull.batch, p->id.slot, p->id.gen);
+    TRACE("  daemon %u pulls %u pages, batch %u of %u.%u\n", d, act->pull.n, act->pull.batch,
+          p->id.slot, p->id.gen);
 }
 
 void take_pull_stop(struct sim *w, uint32_t d, const struct action *act)
@@ -230,8 +240,8 @@ static bool in_flight(const struct pull *p)
     return false;
 }
 
-/* Its answer came, or nobody waits for it. What was not published is the core's again once it is quiet. `orphaned`:
- * the model was not told how much was published. */
+/* Its answer came, or nobody waits for it. What was not published is the core's again once it is
+ * quiet. `orphaned`: the model was not told how much was published. */
 void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned)
 {
     struct granule *g = w->d[d].granule[tenant_of(w, d, p->pool)];
@@ -286,9 +296,11 @@ static void pull_break(struct sim *w, uint32_t d, struct pull *p, enum tern_err 
     sim_step(w, d, &ev);
 }
 
-/* What the source's data path sends for one page: only what is committed, sealed and of the generation asked for. */
-static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const struct batch *b, uint32_t i,
-                        uint32_t *ret_tenant, uint32_t *ret_granule, uint32_t *ret_record)
+/* What the source's data path sends for one page: only what is committed, sealed and of the
+ * generation asked for. */
+static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const struct batch *b,
+                        uint32_t i, uint32_t *ret_tenant, uint32_t *ret_granule,
+                        uint32_t *ret_record)
 {
     const struct serve *serve = serve_by_id(w, s, p->serve);
     enum tern_err err = core_serve_page(w->d[s].core, p->serve, b->group[i], b->ref[i], ret_record);
@@ -296,12 +308,14 @@ static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const s
 
     if (err != TERN_OK || p->source_incarnation != w->d[s].incarnation)
         return false;
-    EXPECT(serve && serve->pool != NO, "served_unknown", "serve %u.%u was never started", p->serve.slot, p->serve.gen);
-    EXPECT(*ret_record < RECORDS && w->d[s].sum_known[*ret_record], "served_unsealed", "record %u", *ret_record);
+    EXPECT(serve && serve->pool != NO, "served_unknown", "serve %u.%u was never started",
+           p->serve.slot, p->serve.gen);
+    EXPECT(*ret_record < RECORDS && w->d[s].sum_known[*ret_record], "served_unsealed", "record %u",
+           *ret_record);
     g = page_granule(w, s, serve->pool, b->group[i], b->ref[i].index);
     EXPECT((g->own == OWN_CHUNK || g->verified) && g->gen == b->ref[i].gen, "served_foreign_page",
-           "group %u index %u generation %u: that page is now of kind %u, generation %u", b->group[i], b->ref[i].index,
-           b->ref[i].gen, g->own, g->gen);
+           "group %u index %u generation %u: that page is now of kind %u, generation %u",
+           b->group[i], b->ref[i].index, b->ref[i].gen, g->own, g->gen);
     *ret_tenant = tenant_of(w, s, serve->pool);
     *ret_granule = at_of(w, s, serve->pool, g);
     for (uint32_t r = 0; r < w->ranks; r++)
@@ -312,9 +326,11 @@ static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const s
 }
 
 /* One page arrives. False: the source refused it. */
-static bool page_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i, bool corrupt)
+static bool page_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
+                      bool corrupt)
 {
-    uint32_t s = 1 - d, st, sg, record, t = tenant_of(w, d, p->pool), flip = corrupt ? pick(w, w->ranks) : NO;
+    uint32_t s = 1 - d, st, sg, record, t = tenant_of(w, d, p->pool),
+             flip = corrupt ? pick(w, w->ranks) : NO;
 
     if (!source_page(w, s, p, b, i, &st, &sg, &record))
         return false;
@@ -325,7 +341,8 @@ static bool page_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b
     }
     w->d[d].sum_known[b->record[i]] = 1;
     if (corrupt) {
-        w->d[d].tag[t][flip][b->granule[i]].v[pick(w, w->page_tokens[b->group[i]])] ^= 1u << pick(w, 32);
+        w->d[d].tag[t][flip][b->granule[i]].v[pick(w, w->page_tokens[b->group[i]])] ^=
+            1u << pick(w, 32);
         FAULT(page_corrupt);
     } else {
         b->ok |= 1ull << i;
@@ -419,8 +436,8 @@ void take_serve_start(struct sim *w, uint32_t d, const struct action *act)
     for (uint32_t i = 0; i < SERVES * 2 && !s; i++)
         if (!m->serve[i].used)
             s = &m->serve[i];
-    EXPECT(s && !serve_by_id(w, d, act->serve.serve), "serve_start", "serve %u.%u", act->serve.serve.slot,
-           act->serve.serve.gen);
+    EXPECT(s && !serve_by_id(w, d, act->serve.serve), "serve_start", "serve %u.%u",
+           act->serve.serve.slot, act->serve.serve.gen);
     s->used = 1;
     s->stopping = 0;
     s->npages = 0;
@@ -428,7 +445,8 @@ void take_serve_start(struct sim *w, uint32_t d, const struct action *act)
     s->pool = (uint8_t)pool_of_slot(w, d, act->serve.pool);
 }
 
-/* X4 and E3: what is offered is committed, its step has passed, and it stays while the transfer lives. */
+/* X4 and E3: what is offered is committed, its step has passed, and it stays while the transfer
+ * lives. */
 void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_msg *msg)
 {
     struct serve *s = NULL;
@@ -449,11 +467,13 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
             struct page_ref ref = msg->runs[i].refs[k];
             struct granule *g = page_granule(w, d, s->pool, msg->runs[i].group, ref.index);
 
-            if (g->verified && (g->own == OWN_PULL || g->own == OWN_ORPHAN)) { /* published by a fetch under way */
-                EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group, ref.index);
+            if (g->verified &&
+                (g->own == OWN_PULL || g->own == OWN_ORPHAN)) { /* published by a fetch under way */
+                EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group,
+                       ref.index);
             } else {
-                EXPECT(g->own == OWN_CHUNK && g->gen == ref.gen, "offer_foreign_page", "group %u index %u is of kind %u",
-                       msg->runs[i].group, ref.index, g->own);
+                EXPECT(g->own == OWN_CHUNK && g->gen == ref.gen, "offer_foreign_page",
+                       "group %u index %u is of kind %u", msg->runs[i].group, ref.index, g->own);
                 EXPECT(chunk_visible(w, d, &w->d[d].chunk[g->pool][g->chunk]), "offer_pending",
                        "group %u index %u: its step has not passed", msg->runs[i].group, ref.index);
             }
@@ -513,7 +533,8 @@ uint32_t data_pending(struct sim *w, uint32_t d)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < PULLS * 2; i++)
-        n += w->d[d].pull[i].used && (w->d[d].pull[i].stopping || (in_flight(&w->d[d].pull[i]) && !w->d[d].pull[i].broken));
+        n += w->d[d].pull[i].used &&
+             (w->d[d].pull[i].stopping || (in_flight(&w->d[d].pull[i]) && !w->d[d].pull[i].broken));
     for (uint32_t i = 0; i < SERVES * 2; i++)
         n += w->d[d].serve[i].used && w->d[d].serve[i].stopping;
     return n;
@@ -540,6 +561,7 @@ void data_stale(struct sim *w, uint32_t d)
     }
     FAULT(stale_page_asked);
     EXPECT(core_serve_page(m->core, id, s->group[0], ref, &record) != TERN_OK, "stale_page_served",
-           "serve %u.%u group %u index %u generation %u", id.slot, id.gen, s->group[0], ref.index, ref.gen);
+           "serve %u.%u group %u index %u generation %u", id.slot, id.gen, s->group[0], ref.index,
+           ref.gen);
     MARK(stale_page_refused);
 }

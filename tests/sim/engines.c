@@ -1,5 +1,6 @@
-/* Engines: processes that join, map, run steps on their devices out of phase, die, and are reaped. What a rank
- * writes lands when its device runs the step: some time after the dispatch and before the rank publishes done_step. */
+/* Engines: processes that join, map, run steps on their devices out of phase, die, and are reaped.
+ * What a rank writes lands when its device runs the step: some time after the dispatch and before
+ * the rank publishes done_step. */
 #include "sim.h"
 
 static uint32_t conn_find(const struct daemon *m)
@@ -58,7 +59,8 @@ static bool process_start(struct sim *w, uint32_t d, struct engine *g, uint32_t 
         p->number = number;
     }
     p->conn = (uint8_t)conn;
-    m->conn[conn] = (struct conn){.open = 1, .engine = (uint8_t)e, .seat = (uint8_t)seat, .tenant = g->tenant};
+    m->conn[conn] =
+        (struct conn){.open = 1, .engine = (uint8_t)e, .seat = (uint8_t)seat, .tenant = g->tenant};
     ev.conn.conn = conn;
     ev.conn.tenant = g->tenant;
     ev.conn.proc = p->number;
@@ -79,16 +81,22 @@ static void process_join(struct sim *w, uint32_t d, struct engine *g, uint32_t e
     j->name[7] = (char)('0' + e);
     j->world = g->world;
     j->rank = seat == g->world ? 0 : seat;
-    j->role = seat == g->world ? ROLE_SCHEDULER : g->nprocs > g->world ? ROLE_WORKER : seat == 0 ? ROLE_BOTH : ROLE_WORKER;
+    j->role = seat == g->world       ? ROLE_SCHEDULER
+              : g->nprocs > g->world ? ROLE_WORKER
+              : seat == 0            ? ROLE_BOTH
+                                     : ROLE_WORKER;
     sim_step(w, d, &ev);
     EXPECT(w->reply, "join_answer", "no answer to a join");
     if (g->dying) {
-        EXPECT(w->reply->err != TERN_OK, "join_dying", "a process joined an engine of which one has died");
+        EXPECT(w->reply->err != TERN_OK, "join_dying",
+               "a process joined an engine of which one has died");
         return;
     }
-    EXPECT(w->reply->err == TERN_OK, "join_refused", "join of seat %u: err %u %s", seat, w->reply->err, w->reply->text);
+    EXPECT(w->reply->err == TERN_OK, "join_refused", "join of seat %u: err %u %s", seat,
+           w->reply->err, w->reply->text);
     if (g->known)
-        EXPECT(id_equal(g->id, w->reply->join.engine), "join_other_engine", "one name, two engines");
+        EXPECT(id_equal(g->id, w->reply->join.engine), "join_other_engine",
+               "one name, two engines");
     g->known = 1;
     g->id = w->reply->join.engine;
     g->joined |= (uint8_t)(1u << seat);
@@ -100,8 +108,8 @@ static void pool_take_range(struct sim *w, uint32_t d, struct pool *p, uint64_t 
 {
     uint32_t base = (uint32_t)(offset / GRANULE_BYTES);
 
-    EXPECT(offset % GRANULE_BYTES == 0 && base + p->granules <= w->cfg.granules, "pool_range", "pool at %llu",
-           (unsigned long long)offset);
+    EXPECT(offset % GRANULE_BYTES == 0 && base + p->granules <= w->cfg.granules, "pool_range",
+           "pool at %llu", (unsigned long long)offset);
     for (uint32_t i = 0; i < POOLS; i++) {
         const struct pool *o = &w->d[d].pool[i];
 
@@ -113,11 +121,12 @@ static void pool_take_range(struct sim *w, uint32_t d, struct pool *p, uint64_t 
     for (uint32_t i = base; i < base + p->granules; i++) {
         struct granule *g = &w->d[d].granule[p->tenant][i];
 
-        EXPECT(g->own == OWN_FREE && !granule_busy(w, d, p->tenant, g) && !g->writers, "pool_range_used",
-               "granule %u of a new pool is still in use", i);
+        EXPECT(g->own == OWN_FREE && !granule_busy(w, d, p->tenant, g) && !g->writers,
+               "pool_range_used", "granule %u of a new pool is still in use", i);
         for (uint32_t r = 0; r < w->ranks; r++)
             for (uint32_t s = 0; s < SLOTS; s++)
-                EXPECT(w->d[d].tag[p->tenant][r][i].v[s] == 0, "pool_not_zero", "granule %u rank %u holds bytes", i, r);
+                EXPECT(w->d[d].tag[p->tenant][r][i].v[s] == 0, "pool_not_zero",
+                       "granule %u rank %u holds bytes", i, r);
         g->gen = g->index = 0;
     }
 }
@@ -133,16 +142,19 @@ static void pool_map_reply(struct sim *w, uint32_t d, struct engine *g, uint32_t
     sim_step(w, d, &ev);
     EXPECT(w->reply, "map_answer", "no answer to a map");
     if (g->dying || p->closing) {
-        EXPECT(w->reply->err != TERN_OK, "map_dying", "mapped a pool that closes, or for a dying engine");
+        EXPECT(w->reply->err != TERN_OK, "map_dying",
+               "mapped a pool that closes, or for a dying engine");
         g->pool = p->closing ? NO : g->pool;
         return;
     }
     EXPECT(w->reply->err == TERN_OK, "map_refused", "err %u %s", w->reply->err, w->reply->text);
     if (p->base == UINT32_MAX) {
         pool_take_range(w, d, p, w->reply->pool_map.offset);
-        EXPECT(w->reply->pool_map.bytes == (uint64_t)p->granules * GRANULE_BYTES, "map_bytes", "another size");
+        EXPECT(w->reply->pool_map.bytes == (uint64_t)p->granules * GRANULE_BYTES, "map_bytes",
+               "another size");
     }
-    EXPECT(w->reply->pool_map.offset == (uint64_t)p->base * GRANULE_BYTES, "map_moved", "the pool moved");
+    EXPECT(w->reply->pool_map.offset == (uint64_t)p->base * GRANULE_BYTES, "map_moved",
+           "the pool moved");
     EXPECT(w->reply->pool_map.region == (seat < g->world ? seat : 0), "map_region", "region %u",
            w->reply->pool_map.region);
     g->mapped |= (uint8_t)(1u << seat);
@@ -154,11 +166,12 @@ static void fill_layout(const struct sim *w, struct req_pool_open *o, uint32_t g
     memset(o, 0, sizeof *o);
     o->ngroups = w->cfg.ngroups;
     for (uint32_t i = 0; i < o->ngroups; i++)
-        o->group[i] = (struct group_layout){.family = FAMILY_HISTORY,
-                                            .page_tokens = w->page_tokens[i],
-                                            .units = 1,
-                                            .cap_pages = i == 0 ? w->cfg.cap0 : 0,
-                                            .page_bytes = (uint64_t)w->page_granules[i] * GRANULE_BYTES};
+        o->group[i] =
+            (struct group_layout){.family = FAMILY_HISTORY,
+                                  .page_tokens = w->page_tokens[i],
+                                  .units = 1,
+                                  .cap_pages = i == 0 ? w->cfg.cap0 : 0,
+                                  .page_bytes = (uint64_t)w->page_granules[i] * GRANULE_BYTES};
     o->shard = SHARD_HEADS;
     o->bytes = (uint64_t)granules * GRANULE_BYTES;
 }
@@ -195,16 +208,17 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
         for (uint32_t i = 0; i < POOLS; i++) /* one that nobody maps may have to make way */
             if (m->pool[i].open && m->pool[i].tenant == g->tenant && m->pool[i].engines == 0)
                 m->pool[i].closing = 1;
-        EXPECT(taken || g->dying || g->joined != (1u << g->nprocs) - 1, "pool_refused", "err %u %s", w->reply->err,
-               w->reply->text);
+        EXPECT(taken || g->dying || g->joined != (1u << g->nprocs) - 1, "pool_refused", "err %u %s",
+               w->reply->err, w->reply->text);
         return;
     }
     EXPECT(!g->dying, "pool_dying", "a pool for a dying engine");
-    EXPECT(w->reply->pool_open.align_tokens == w->L, "align", "L is %u", w->reply->pool_open.align_tokens);
+    EXPECT(w->reply->pool_open.align_tokens == w->L, "align", "L is %u",
+           w->reply->pool_open.align_tokens);
     for (uint32_t i = 0; i < POOLS; i++) /* one that no engine mapped any more */
         if (m->pool[i].open && id_equal(m->pool[i].id, w->reply->pool_open.pool)) {
-            EXPECT(m->pool[i].engines == 0 && m->pool[i].tenant == g->tenant, "pool_shared", "pool %u has engines %x", i,
-                   m->pool[i].engines);
+            EXPECT(m->pool[i].engines == 0 && m->pool[i].tenant == g->tenant, "pool_shared",
+                   "pool %u has engines %x", i, m->pool[i].engines);
             m->pool[i].engines = (uint8_t)(1u << e);
             m->pool[i].closing = 0;
             g->pool = (uint8_t)i;
@@ -218,7 +232,8 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
     p->granules = (uint32_t)(w->reply->pool_open.bytes / GRANULE_BYTES);
     p->base = UINT32_MAX;
     p->engines = (uint8_t)(1u << e);
-    EXPECT(p->granules <= granules && granules - p->granules < 2, "pool_bytes", "%u of %u granules", p->granules, granules);
+    EXPECT(p->granules <= granules && granules - p->granules < 2, "pool_bytes", "%u of %u granules",
+           p->granules, granules);
     g->pool = (uint8_t)slot;
 }
 
@@ -261,7 +276,8 @@ struct work *engine_dispatch(struct sim *w, uint32_t d, uint32_t e)
     return k;
 }
 
-static void run_touch(struct sim *w, uint32_t d, const struct engine *g, uint32_t rank, const struct touch *t)
+static void run_touch(struct sim *w, uint32_t d, const struct engine *g, uint32_t rank,
+                      const struct touch *t)
 {
     struct tag *tag = w->d[d].tag[g->tenant][rank] + t->granule;
     const uint32_t *want = w->prefix[g->tenant][t->ns][t->variant] + t->pos + 1;
@@ -270,8 +286,9 @@ static void run_touch(struct sim *w, uint32_t d, const struct engine *g, uint32_
     for (uint32_t k = 0; k < n; k++, tag++) {
         for (uint32_t i = 0; i < t->read_to; i++)
             EXPECT(tag->v[i] == (want[i] ^ mix), "wrong_bytes_read",
-                   "daemon %u rank %u reads granule %u slot %u (token %u): not what its session wrote or matched", d, rank,
-                   t->granule + k, i, t->pos + i);
+                   "daemon %u rank %u reads granule %u slot %u (token %u): not what its session "
+                   "wrote or matched",
+                   d, rank, t->granule + k, i, t->pos + i);
         for (uint32_t i = t->write_from; i < t->write_to; i++)
             tag->v[i] = t->junk ? 0x5eed5eed ^ i : want[i] ^ mix;
     }
@@ -339,7 +356,7 @@ void conn_close(struct sim *w, uint32_t d, uint32_t conn)
     if (!c->open || c->admin)
         return;
     c->open = 0;
-    g->joined &= (uint8_t)~(1u << c->seat);
+    g->joined &= (uint8_t) ~(1u << c->seat);
     g->proc[c->seat].conn = NO;
     ev.conn.conn = conn;
     TRACE("  connection %u.%u closed\n", d, conn);
@@ -372,13 +389,14 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
     for (uint32_t p = 0; p < POOLS; p++) {
         struct pool *pl = &m->pool[p];
 
-        pl->engines &= (uint8_t)~(1u << e);
+        pl->engines &= (uint8_t) ~(1u << e);
         if (!pl->open || pl->tenant != tenant)
             continue;
         for (uint32_t i = 0; i < NAMESPACES * VARIANTS * CHUNKS; i++) {
             struct chunk *c = &m->chunk[p][i];
 
-            if (c->epoch == m->chunk_base[p] && c->present && c->engine == e && !chunk_visible(w, d, c)) {
+            if (c->epoch == m->chunk_base[p] && c->present && c->engine == e &&
+                !chunk_visible(w, d, c)) {
                 MARK(pending_dropped_engine_died);
                 chunk_drop(w, d, p, c);
             } else if (c->epoch == m->chunk_base[p] && c->engine == e) {
@@ -407,7 +425,7 @@ static void seat_empty(struct sim *w, uint32_t d, uint32_t e, uint32_t seat)
     struct engine *g = &w->d[d].engine[e];
 
     g->proc[seat].state = PROC_NONE;
-    g->joined &= (uint8_t)~(1u << seat);
+    g->joined &= (uint8_t) ~(1u << seat);
     if (!(g->seen >> seat & 1)) /* the core never heard of it */
         return;
     g->dying = 1;
@@ -449,7 +467,8 @@ void engine_depart(struct sim *w, uint32_t d, uint32_t e, uint32_t seat)
     struct proc *p = &g->proc[seat];
     struct event ev;
 
-    if (!g->used || seat >= g->nprocs || p->state != PROC_LIVE || p->conn == NO || !(g->joined >> seat & 1))
+    if (!g->used || seat >= g->nprocs || p->state != PROC_LIVE || p->conn == NO ||
+        !(g->joined >> seat & 1))
         return;
     request_init(w, d, &ev, OP_ENGINE_LEAVE, p->conn);
     TRACE("  engine %u.%u seat %u leaves\n", d, e, seat);
@@ -493,11 +512,12 @@ void pool_shut(struct sim *w, uint32_t d, uint32_t p)
     sim_step(w, d, &ev);
     EXPECT(w->reply, "pool_close_answer", "no answer");
     if (sessions || pl->engines & (pl->engines - 1)) {
-        EXPECT(w->reply->err == TERN_CONFLICT, "pool_close_used", "err %u with %u sessions, engines %x", w->reply->err,
-               sessions, pl->engines);
+        EXPECT(w->reply->err == TERN_CONFLICT, "pool_close_used",
+               "err %u with %u sessions, engines %x", w->reply->err, sessions, pl->engines);
         return;
     }
-    EXPECT(w->reply->err == TERN_OK, "pool_close_refused", "err %u %s", w->reply->err, w->reply->text);
+    EXPECT(w->reply->err == TERN_OK, "pool_close_refused", "err %u %s", w->reply->err,
+           w->reply->text);
     pl->closing = 1;
     pl->evictions++;
     m->engine[e].pool = NO;

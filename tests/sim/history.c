@@ -1,5 +1,6 @@
-/* Makes a history from a seed: a configuration with small limits, and a list of choices whose weights the seed
- * chooses too, so that some histories have many faults of one kind and none of another. */
+/* Makes a history from a seed: a configuration with small limits, and a list of choices whose
+ * weights the seed chooses too, so that some histories have many faults of one kind and none of
+ * another. */
 #include "sim.h"
 
 #include "base/prng.h"
@@ -113,7 +114,9 @@ static void make_weights(struct prng *p, uint8_t table[256])
     bool calm = one_in(p, 8);
 
     for (uint32_t i = 0; i < n; i++) {
-        w[i] = 4 * of[i].weight * (of[i].fault ? (calm ? 0 : scale[prng_below(p, sizeof scale)]) : between(p, 3, 8)) / 4;
+        w[i] = 4 * of[i].weight *
+               (of[i].fault ? (calm ? 0 : scale[prng_below(p, sizeof scale)]) : between(p, 3, 8)) /
+               4;
         total += w[i];
     }
     for (uint32_t i = 0, sum = 0; i < n; i++) {

@@ -1,10 +1,12 @@
-/* tern-sim: seeds in, violations out. Also replays its own shrunk histories and the tapes of a daemon. */
+/* tern-sim: seeds in, violations out. Also replays its own shrunk histories and the tapes of a
+ * daemon. */
 #include <getopt.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "bugrun.h"
+#include "replay.h"
 #include "sim.h"
 
 #define FAILING_MAX 64
@@ -47,19 +49,21 @@ static void report_failure(struct sim *w, struct history *h, const struct option
 {
     char path[4096];
 
-    fprintf(stderr, "seed %llu: %s: %s (at choice %u of %u)\n", (unsigned long long)h->seed, w->what, w->text,
-            w->at_choice, h->n);
+    fprintf(stderr, "seed %llu: %s: %s (at choice %u of %u)\n", (unsigned long long)h->seed,
+            w->what, w->text, w->at_choice, h->n);
     if (!o->shrink_to)
         return;
     history_shrink(w, h);
-    snprintf(path, sizeof path, "%s/%s-%llu.tape", o->shrink_to, w->what, (unsigned long long)h->seed);
+    snprintf(path, sizeof path, "%s/%s-%llu.tape", o->shrink_to, w->what,
+             (unsigned long long)h->seed);
     if (history_write(h, path, w->text))
         fprintf(stderr, "  shrunk to %u choices: %s (%s)\n", h->n, path, w->text);
     else
         perror(path);
 }
 
-static bool run_seed(struct sim *w, struct history *h, const struct options *o, struct totals *t, uint64_t seed)
+static bool run_seed(struct sim *w, struct history *h, const struct options *o, struct totals *t,
+                     uint64_t seed)
 {
     uint64_t hash = 0, again = 0;
     bool ok;
@@ -69,7 +73,8 @@ static bool run_seed(struct sim *w, struct history *h, const struct options *o, 
     if (ok && o->twice && (!sim_run(w, h, &again) || again != hash)) {
         ok = false;
         snprintf(w->what, sizeof w->what, "not_deterministic");
-        snprintf(w->text, sizeof w->text, "hashes %016llx and %016llx", (unsigned long long)hash, (unsigned long long)again);
+        snprintf(w->text, sizeof w->text, "hashes %016llx and %016llx", (unsigned long long)hash,
+                 (unsigned long long)again);
     }
     t->histories++;
     if (ok) {
@@ -108,14 +113,16 @@ static uint32_t marks_missed(const struct sim *w, const struct totals *t, json_t
             if (list)
                 json_array_append_new(list, json_string(mark_table[i].name));
             else
-                printf("mark missed: %s %llu\n", mark_table[i].name, (unsigned long long)w->marks[i]);
+                printf("mark missed: %s %llu\n", mark_table[i].name,
+                       (unsigned long long)w->marks[i]);
         }
     return missed;
 }
 
 static int print_json(const struct sim *w, const struct totals *t, const struct options *o)
 {
-    json_t *root = json_object(), *seeds = json_array(), *faults = json_object(), *marks = json_object();
+    json_t *root = json_object(), *seeds = json_array(), *faults = json_object(),
+           *marks = json_object();
     json_t *missed = json_array();
     uint32_t n = marks_missed(w, t, missed);
 
@@ -131,7 +138,8 @@ static int print_json(const struct sim *w, const struct totals *t, const struct 
     json_object_set_new(root, "states", json_integer((json_int_t)t->states));
     json_object_set_new(root, "violations", json_integer((json_int_t)t->violations));
     json_object_set_new(root, "failing_seeds", seeds);
-    json_object_set_new(root, "histories_per_s", json_real((double)t->histories / (t->seconds > 0 ? t->seconds : 1e-9)));
+    json_object_set_new(root, "histories_per_s",
+                        json_real((double)t->histories / (t->seconds > 0 ? t->seconds : 1e-9)));
     json_object_set_new(root, "faults", faults);
     json_object_set_new(root, "marks", marks);
     json_object_set_new(root, "marks_missed", missed);
@@ -166,9 +174,11 @@ static int run_seeds(const struct options *o)
     sim_destroy(&w);
     if (o->json)
         return print_json(&w, &t, o);
-    printf("%llu histories from seed %llu, %llu events, %llu states, %llu violations, %.0f histories a second\n",
-           (unsigned long long)t.histories, (unsigned long long)o->first, (unsigned long long)w.events,
-           (unsigned long long)t.states, (unsigned long long)t.violations, (double)t.histories / (t.seconds + 1e-9));
+    printf("%llu histories from seed %llu, %llu events, %llu states, %llu violations, %.0f "
+           "histories a second\n",
+           (unsigned long long)t.histories, (unsigned long long)o->first,
+           (unsigned long long)w.events, (unsigned long long)t.states,
+           (unsigned long long)t.violations, (double)t.histories / (t.seconds + 1e-9));
     return marks_missed(&w, &t, NULL) || t.violations ? 1 : 0;
 }
 
@@ -188,7 +198,8 @@ static int run_history(const struct options *o)
     ok = sim_run(&w, &h, &hash);
     sim_destroy(&w);
     if (ok)
-        printf("%s: %u choices, no violation, state %016llx\n", o->tape, h.n, (unsigned long long)hash);
+        printf("%s: %u choices, no violation, state %016llx\n", o->tape, h.n,
+               (unsigned long long)hash);
     else
         printf("%s: %s: %s (at choice %u of %u)\n", o->tape, w.what, w.text, w.at_choice, h.n);
     return ok ? 0 : 1;
@@ -196,7 +207,8 @@ static int run_history(const struct options *o)
 
 static void usage(void)
 {
-    puts("tern-sim - plays histories of two Tern cores under faults and checks every promise after every event\n"
+    puts("tern-sim - plays histories of two Tern cores under faults and checks every promise after "
+         "every event\n"
          "\n"
          "  --seeds N      play N histories (default 1000)\n"
          "  --first SEED   the first seed (default 1); seed S is the same history everywhere\n"
@@ -206,17 +218,21 @@ static void usage(void)
          "  --tape FILE    replay a shrunk history, or a tape that a daemon recorded\n"
          "  --verbose      print every choice and what it did\n"
          "  --keep-going   do not stop after 8 failing seeds\n"
-         "  --bug N|all    with a planted bug (only in tern-sim-bugs): the seeds it took to find it\n"
+         "  --bug N|all    with a planted bug (only in tern-sim-bugs): the seeds it took to find "
+         "it\n"
          "\n"
-         "histories_per_s counts processor time of this process. Exit status: 0 no violation and no mark missed.");
+         "histories_per_s counts processor time of this process. Exit status: 0 no violation and "
+         "no mark missed.");
 }
 
 static bool parse(int argc, char **argv, struct options *o)
 {
-    static const struct option longs[] = {
-        {"seeds", 1, NULL, 'n'},   {"first", 1, NULL, 'f'},   {"json", 0, NULL, 'j'},       {"twice", 0, NULL, '2'},
-        {"shrink", 1, NULL, 's'},  {"tape", 1, NULL, 't'},    {"verbose", 0, NULL, 'v'},    {"keep-going", 0, NULL, 'k'},
-        {"bug", 1, NULL, 'b'},     {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"seeds", 1, NULL, 'n'},   {"first", 1, NULL, 'f'},
+                                          {"json", 0, NULL, 'j'},    {"twice", 0, NULL, '2'},
+                                          {"shrink", 1, NULL, 's'},  {"tape", 1, NULL, 't'},
+                                          {"verbose", 0, NULL, 'v'}, {"keep-going", 0, NULL, 'k'},
+                                          {"bug", 1, NULL, 'b'},     {"help", 0, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1)

@@ -1,5 +1,6 @@
-/* The states that histories must reach: X(name, least count per 1,000 seeds). The simulator sees them in replies,
- * actions and its own model; a mark below its least count fails a run of 1,000 seeds or more. */
+/* The states that histories must reach: X(name, least count per 1,000 seeds). The simulator sees
+ * them in replies, actions and its own model; a mark below its least count fails a run of 1,000
+ * seeds or more. */
 #ifndef SIM_MARKS_H
 #define SIM_MARKS_H
 

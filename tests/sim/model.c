@@ -1,5 +1,6 @@
-/* What the model knows of pages and prefixes, and the rules that hold for every page that a core hands out (T1, P2),
- * gives to read (P1) or says it lacks (E4). Nothing here is read from a core. */
+/* What the model knows of pages and prefixes, and the rules that hold for every page that a core
+ * hands out (T1, P2), gives to read (P1) or says it lacks (E4). Nothing here is read from a core.
+ */
 #include "sim.h"
 
 uint32_t tag_mix(uint32_t rank, uint32_t group)
@@ -7,13 +8,15 @@ uint32_t tag_mix(uint32_t rank, uint32_t group)
     return rank * 0x9e3779b1u ^ (group + 1) * 0x85ebca6bu;
 }
 
-struct granule *page_granule(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t index)
+struct granule *page_granule(struct sim *w, uint32_t d, uint32_t pool, uint32_t group,
+                             uint32_t index)
 {
     struct pool *p = &w->d[d].pool[pool];
     uint32_t at = index * w->page_granules[group];
 
     EXPECT(p->open && p->base != UINT32_MAX, "page_of_no_pool", "a page of pool %u", pool);
-    EXPECT(index != 0 && at + w->page_granules[group] <= p->granules, "page_index", "group %u index %u", group, index);
+    EXPECT(index != 0 && at + w->page_granules[group] <= p->granules, "page_index",
+           "group %u index %u", group, index);
     return &w->d[d].granule[p->tenant][p->base + at];
 }
 
@@ -25,7 +28,8 @@ bool granule_busy(const struct sim *w, uint32_t d, uint32_t tenant, const struct
     return g->busy[0] > e[0].min_done || g->busy[1] > e[1].min_done || g->busy[2] > e[2].min_done;
 }
 
-struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant, uint32_t k)
+struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
+                       uint32_t k)
 {
     uint32_t v = w->canon[variant][k];
     struct chunk *c = &w->d[d].chunk[pool][(ns * VARIANTS + v) * CHUNKS + k - 1];
@@ -45,8 +49,8 @@ bool chunk_visible(const struct sim *w, uint32_t d, const struct chunk *c)
     return c->engine == NO || c->step <= w->d[d].engine[c->engine].min_done;
 }
 
-static struct granule *chunk_granule(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g,
-                                     uint32_t i)
+static struct granule *chunk_granule(struct sim *w, uint32_t d, uint32_t pool,
+                                     const struct chunk *c, uint32_t g, uint32_t i)
 {
     return &w->d[d].granule[w->d[d].pool[pool].tenant][c->granule[g][i]];
 }
@@ -109,13 +113,14 @@ static bool chunk_reads(struct sim *w, uint32_t d, uint32_t pool, const struct c
     return false;
 }
 
-uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, struct page_ref ref, enum own own,
-                  uint32_t owner)
+uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, struct page_ref ref,
+                  enum own own, uint32_t owner)
 {
     struct granule *p = page_granule(w, d, pool, group, ref.index);
     uint32_t tenant = w->d[d].pool[pool].tenant, n = w->page_granules[group];
     uint32_t at = (uint32_t)(p - w->d[d].granule[tenant]);
-    uint32_t slab = w->page_granules[0] > w->page_granules[1] ? w->page_granules[0] : w->page_granules[1];
+    uint32_t slab =
+        w->page_granules[0] > w->page_granules[1] ? w->page_granules[0] : w->page_granules[1];
 
     EXPECT(ref.gen != 0, "generation_zero", "group %u index %u", group, ref.index);
     for (uint32_t k = 0; k < n; k++) {
@@ -124,23 +129,30 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
         if (g->own == OWN_CHUNK) {
             struct chunk *c = &w->d[d].chunk[g->pool][g->chunk];
 
-            EXPECT(!chunk_reads(w, d, g->pool, c), "page_in_use", "granule %u: its prefix is pinned", at + k);
-            EXPECT(chunk_visible(w, d, c), "page_pending", "granule %u: its commit's step has not passed", at + k);
+            EXPECT(!chunk_reads(w, d, g->pool, c), "page_in_use",
+                   "granule %u: its prefix is pinned", at + k);
+            EXPECT(chunk_visible(w, d, c), "page_pending",
+                   "granule %u: its commit's step has not passed", at + k);
             EXPECT(!g->sealing, "page_being_sealed", "granule %u: a checksum job reads it", at + k);
             MARK(extend_evicts);
             chunk_drop(w, d, g->pool, c);
         }
-        /* A transfer's verified page may have been given up for one that was there, or be evicted already. */
-        EXPECT(g->own == OWN_FREE || (g->verified && (g->own == OWN_PULL || g->own == OWN_ORPHAN)), "page_owned_twice", "daemon %u granule %u is handed out, but has owner %u of kind %u",
-               d, at + k, g->owner, g->own);
+        /* A transfer's verified page may have been given up for one that was there, or be evicted
+         * already. */
+        EXPECT(g->own == OWN_FREE || (g->verified && (g->own == OWN_PULL || g->own == OWN_ORPHAN)),
+               "page_owned_twice",
+               "daemon %u granule %u is handed out, but has owner %u of kind %u", d, at + k,
+               g->owner, g->own);
         EXPECT(!granule_busy(w, d, tenant, g), "page_may_be_written",
-               "daemon %u granule %u: engine steps %u/%u/%u are not done (done: %u/%u/%u)", d, at + k, g->busy[0],
-               g->busy[1], g->busy[2], w->d[d].engine[0].min_done, w->d[d].engine[1].min_done,
-               w->d[d].engine[2].min_done);
-        EXPECT(!g->writers, "page_may_be_received", "granule %u: a receive into it is not proven quiet", at + k);
+               "daemon %u granule %u: engine steps %u/%u/%u are not done (done: %u/%u/%u)", d,
+               at + k, g->busy[0], g->busy[1], g->busy[2], w->d[d].engine[0].min_done,
+               w->d[d].engine[1].min_done, w->d[d].engine[2].min_done);
+        EXPECT(!g->writers, "page_may_be_received",
+               "granule %u: a receive into it is not proven quiet", at + k);
         EXPECT(!g->borrows && !g->serves, "page_read", "granule %u is read by someone", at + k);
         if (g->gen && g->group == group && g->index == ref.index)
-            EXPECT(g->gen != ref.gen, "generation_reused", "group %u index %u gen %u", group, ref.index, ref.gen);
+            EXPECT(g->gen != ref.gen, "generation_reused", "group %u index %u gen %u", group,
+                   ref.index, ref.gen);
         if (g->gen && g->group != group)
             MARK(slab_changes_group);
         if (g->gen)
@@ -157,13 +169,14 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
     for (uint32_t k = at - (at - w->d[d].pool[pool].base) % slab, end = k + slab; k < end; k++) {
         const struct granule *g = &w->d[d].granule[tenant][k];
 
-        EXPECT(g->group == group || g->own == OWN_FREE || g->own == OWN_CHUNK || g->verified, "slab_shared",
-               "granules %u and %u: two groups in one slab", at, k);
+        EXPECT(g->group == group || g->own == OWN_FREE || g->own == OWN_CHUNK || g->verified,
+               "slab_shared", "granules %u and %u: two groups in one slab", at, k);
     }
     return at;
 }
 
-static const struct page_ref *run_page(const struct table_run *runs, uint32_t nruns, uint32_t group, uint32_t at)
+static const struct page_ref *run_page(const struct table_run *runs, uint32_t nruns, uint32_t group,
+                                       uint32_t at)
 {
     for (uint32_t i = 0; i < nruns; i++)
         if (runs[i].group == group && at >= runs[i].first && at < runs[i].first + runs[i].n)
@@ -171,15 +184,17 @@ static const struct page_ref *run_page(const struct table_run *runs, uint32_t nr
     return NULL;
 }
 
-static bool same_pages(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, const struct table_run *runs,
-                       uint32_t nruns)
+static bool same_pages(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c,
+                       const struct table_run *runs, uint32_t nruns)
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
             const struct page_ref *ref = run_page(runs, nruns, g, (c->depth - 1u) * per + i);
 
-            EXPECT(ref, "chunk_incomplete", "depth %u: group %u page %u is missing", c->depth * w->L, g, i);
-            if (ref->gen != c->gen[g][i] || page_granule(w, d, pool, g, ref->index) != chunk_granule(w, d, pool, c, g, i))
+            EXPECT(ref, "chunk_incomplete", "depth %u: group %u page %u is missing",
+                   c->depth * w->L, g, i);
+            if (ref->gen != c->gen[g][i] ||
+                page_granule(w, d, pool, g, ref->index) != chunk_granule(w, d, pool, c, g, i))
                 return false;
         }
     return true;
@@ -187,7 +202,8 @@ static bool same_pages(struct sim *w, uint32_t d, uint32_t pool, const struct ch
 
 static void chunk_inherit(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
 {
-    const struct chunk *parent = c->depth > 1 ? chunk_at(w, d, pool, c->ns, c->variant, c->depth - 1u) : NULL;
+    const struct chunk *parent =
+        c->depth > 1 ? chunk_at(w, d, pool, c->ns, c->variant, c->depth - 1u) : NULL;
 
     if (!parent || !parent->present || chunk_visible(w, d, parent))
         return;
@@ -197,8 +213,10 @@ static void chunk_inherit(struct sim *w, uint32_t d, uint32_t pool, struct chunk
         c->step = parent->step;
 }
 
-/* The core gives these pages as the canonical ones of a chunk: those that the model knows, or those of a transfer. */
-void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, const struct table_run *runs, uint32_t nruns)
+/* The core gives these pages as the canonical ones of a chunk: those that the model knows, or those
+ * of a transfer. */
+void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c,
+                   const struct table_run *runs, uint32_t nruns)
 {
     uint16_t self = (uint16_t)(c - w->d[d].chunk[pool]);
 
@@ -206,7 +224,8 @@ void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, co
         c->evictions = w->d[d].pool[pool].evictions;
         return;
     }
-    EXPECT(!chunk_certain(w, d, pool, c), "other_pages", "depth %u: not the pages that were committed", c->depth * w->L);
+    EXPECT(!chunk_certain(w, d, pool, c), "other_pages",
+           "depth %u: not the pages that were committed", c->depth * w->L);
     if (c->present)
         chunk_drop(w, d, pool, c);
     c->engine = NO;
@@ -217,11 +236,16 @@ void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, co
             const struct page_ref *ref = run_page(runs, nruns, g, (c->depth - 1u) * per + i);
             struct granule *p;
 
-            EXPECT(ref, "chunk_incomplete", "depth %u: group %u page %u is missing", c->depth * w->L, g, i);
+            EXPECT(ref, "chunk_incomplete", "depth %u: group %u page %u is missing",
+                   c->depth * w->L, g, i);
             p = page_granule(w, d, pool, g, ref->index);
-            EXPECT(p->gen == ref->gen && p->verified && !p->writers && (p->own == OWN_PULL || p->own == OWN_ORPHAN),
-                   "published_unknown", "depth %u group %u index %u generation %u: nobody committed it (it is of kind %u, "
-                   "generation %u, verified %u)", c->depth * w->L, g, ref->index, ref->gen, p->own, p->gen, p->verified);
+            EXPECT(
+                p->gen == ref->gen && p->verified && !p->writers &&
+                    (p->own == OWN_PULL || p->own == OWN_ORPHAN),
+                "published_unknown",
+                "depth %u group %u index %u generation %u: nobody committed it (it is of kind %u, "
+                "generation %u, verified %u)",
+                c->depth * w->L, g, ref->index, ref->gen, p->own, p->gen, p->verified);
             for (uint32_t k = 0; k < w->page_granules[g]; k++) {
                 p[k].own = OWN_CHUNK;
                 p[k].chunk = self;
@@ -240,7 +264,8 @@ void chunk_commit(struct sim *w, uint32_t d, struct session *s, uint32_t k, uint
     struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
     uint16_t self = (uint16_t)(c - w->d[d].chunk[s->pool]);
 
-    EXPECT(!chunk_certain(w, d, s->pool, c), "committed_twice", "depth %u is in the tree already, by the model", k * w->L);
+    EXPECT(!chunk_certain(w, d, s->pool, c), "committed_twice",
+           "depth %u is in the tree already, by the model", k * w->L);
     if (c->present)
         chunk_drop(w, d, s->pool, c);
     c->present = 1;
@@ -263,19 +288,21 @@ void chunk_commit(struct sim *w, uint32_t d, struct session *s, uint32_t k, uint
     chunk_inherit(w, d, s->pool, c);
 }
 
-void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t at, const struct chunk *c,
-            uint32_t page)
+void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t at,
+            const struct chunk *c, uint32_t page)
 {
     struct granule *g = &w->d[d].granule[s->tenant][c->granule[group][page]];
 
     EXPECT(at < TABLE, "table", "page %u", at);
-    s->table[group][at] = (struct entry){.granule = c->granule[group][page], .gen = c->gen[group][page]};
+    s->table[group][at] =
+        (struct entry){.granule = c->granule[group][page], .gen = c->gen[group][page]};
     for (uint32_t k = 0; k < w->page_granules[group]; k++)
         g[k].borrows++;
 }
 
 /* Entries [from, to) leave the table; `step` is the last that may touch them. */
-void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from, uint32_t to, uint32_t step)
+void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from,
+               uint32_t to, uint32_t step)
 {
     uint32_t borrowed = s->t / w->page_tokens[group];
 
@@ -304,7 +331,8 @@ void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
         give_back(w, d, s, g, 0, pages_of(w, s, g), step);
     if (s->turn == TURN_FETCHING)
         for (uint32_t i = 0; i < PULLS * 2; i++)
-            if (w->d[d].pull[i].used && !w->d[d].pull[i].over && id_equal(w->d[d].pull[i].id, s->fetch_pull))
+            if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
+                id_equal(w->d[d].pull[i].id, s->fetch_pull))
                 pull_over(w, d, &w->d[d].pull[i], true);
     s->live = 0;
     s->t = s->c = s->a = 0;
@@ -314,7 +342,8 @@ void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
 
 enum fate { FATE_FREE, FATE_MAYBE, FATE_SURE, FATE_HELD };
 
-static enum fate fate_of(struct sim *w, uint32_t d, uint32_t pool, const struct granule *g, bool unsure)
+static enum fate fate_of(struct sim *w, uint32_t d, uint32_t pool, const struct granule *g,
+                         bool unsure)
 {
     const struct chunk *c;
 
@@ -355,12 +384,14 @@ static bool pool_unsure(const struct sim *w, uint32_t d, uint32_t pool)
 
 struct room {
     uint32_t free[GROUPS], sure[GROUPS], most[GROUPS], retiring[GROUPS], used[GROUPS];
-    uint32_t orphans[GROUPS]; /* the model does not know whether they are free, published or retiring */
+    uint32_t
+        orphans[GROUPS]; /* the model does not know whether they are free, published or retiring */
     uint32_t slabs_free, slabs_sure, slabs_most;
     uint32_t own_free[GROUPS], own_sure[GROUPS]; /* in slabs that the group must keep */
 };
 
-static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, uint32_t n, bool unsure, struct room *r)
+static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, uint32_t n,
+                      bool unsure, struct room *r)
 {
     uint32_t used = 0, held = 0, maybe = 0, group = NO;
     const struct granule *g = &w->d[d].granule[w->d[d].pool[pool].tenant][first];
@@ -379,7 +410,8 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
         }
         if (g[i].own == OWN_ORPHAN && i % w->page_granules[g[i].group] == 0)
             r->orphans[g[i].group]++;
-        if (f == FATE_HELD && g[i].own == OWN_FREE && !g[i].writers && i % w->page_granules[g[i].group] == 0)
+        if (f == FATE_HELD && g[i].own == OWN_FREE && !g[i].writers &&
+            i % w->page_granules[g[i].group] == 0)
             r->retiring[g[i].group]++;
     }
     r->slabs_free += used == 0;
@@ -401,8 +433,9 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
 static void room_count(struct sim *w, uint32_t d, uint32_t pool, struct room *r)
 {
     const struct pool *p = &w->d[d].pool[pool];
-    uint32_t slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0] ? w->page_granules[1]
-                                                                                      : w->page_granules[0];
+    uint32_t slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0]
+                        ? w->page_granules[1]
+                        : w->page_granules[0];
     bool unsure = pool_unsure(w, d, pool);
 
     memset(r, 0, sizeof *r);
@@ -420,8 +453,9 @@ static void room_count(struct sim *w, uint32_t d, uint32_t pool, struct room *r)
 /* Would the model bet that these pages can be had? */
 static bool room_fits(const struct sim *w, const struct room *r, const uint32_t need[GROUPS])
 {
-    uint32_t slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0] ? w->page_granules[1]
-                                                                                      : w->page_granules[0];
+    uint32_t slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0]
+                        ? w->page_granules[1]
+                        : w->page_granules[0];
     uint32_t slabs = 0;
 
     for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
@@ -435,19 +469,24 @@ static bool room_fits(const struct sim *w, const struct room *r, const uint32_t 
     return slabs <= r->slabs_sure;
 }
 
-void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh, const uint32_t need[GROUPS])
+void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh,
+                    const uint32_t need[GROUPS])
 {
     struct room r;
 
     room_count(w, d, pool, &r);
-    EXPECT(sh->group < w->cfg.ngroups && sh->needed == need[sh->group] && sh->needed > 0, "shortage_needed",
-           "group %u needs %u, the answer says %u", sh->group, need[sh->group], sh->needed);
+    EXPECT(sh->group < w->cfg.ngroups && sh->needed == need[sh->group] && sh->needed > 0,
+           "shortage_needed", "group %u needs %u, the answer says %u", sh->group, need[sh->group],
+           sh->needed);
     EXPECT(pulls_active(w, d) || !room_fits(w, &r, need), "false_shortage",
-           "needs %u/%u, there are %u/%u sure pages in its slabs and %u slabs that could be had", need[0], need[1],
-           r.own_sure[0], r.own_sure[1], r.slabs_sure);
-    EXPECT(sh->free <= r.most[sh->group], "shortage_free", "says %u free, at most %u", sh->free, r.most[sh->group]);
-    EXPECT(sh->retiring >= r.retiring[sh->group] && sh->retiring <= r.retiring[sh->group] + r.orphans[sh->group],
-           "shortage_retiring", "says %u, the model counts %u", sh->retiring, r.retiring[sh->group]);
+           "needs %u/%u, there are %u/%u sure pages in its slabs and %u slabs that could be had",
+           need[0], need[1], r.own_sure[0], r.own_sure[1], r.slabs_sure);
+    EXPECT(sh->free <= r.most[sh->group], "shortage_free", "says %u free, at most %u", sh->free,
+           r.most[sh->group]);
+    EXPECT(sh->retiring >= r.retiring[sh->group] &&
+               sh->retiring <= r.retiring[sh->group] + r.orphans[sh->group],
+           "shortage_retiring", "says %u, the model counts %u", sh->retiring,
+           r.retiring[sh->group]);
     MARK(extend_exhausted);
     if (sh->retiring && sh->until_step)
         MARK(exhausted_by_retiring);
@@ -461,7 +500,8 @@ void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GRO
     bool fits = true;
 
     room_count(w, d, pool, &r);
-    slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0] ? w->page_granules[1] : w->page_granules[0];
+    slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0] ? w->page_granules[1]
+                                                                            : w->page_granules[0];
     for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
         uint32_t per = slab / w->page_granules[g];
 
@@ -476,8 +516,8 @@ void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GRO
 
 /* --- P1 --- */
 
-void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group, uint32_t ns,
-                uint32_t variant, uint32_t pos, uint32_t n, const char *what)
+void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group,
+                uint32_t ns, uint32_t variant, uint32_t pos, uint32_t n, const char *what)
 {
     const uint32_t *want = w->prefix[tenant][ns][variant] + pos + 1;
 
@@ -489,7 +529,8 @@ void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, ui
 
             for (uint32_t i = 0; i < n; i++)
                 EXPECT(tag->v[i] == (want[i] ^ mix), what,
-                       "daemon %u rank %u granule %u token %u: not the bytes of that prefix", d, r, granule + k, pos + i);
+                       "daemon %u rank %u granule %u token %u: not the bytes of that prefix", d, r,
+                       granule + k, pos + i);
         }
     }
 }

@@ -1,5 +1,6 @@
-/* The network: one connection from each daemon to the other, a queue of messages each way. Messages arrive in
- * order or, once the connection has died, not at all; each side learns of the death in its own time. */
+/* The network: one connection from each daemon to the other, a queue of messages each way. Messages
+ * arrive in order or, once the connection has died, not at all; each side learns of the death in
+ * its own time. */
 #include "sim.h"
 
 static void link_event(struct sim *w, uint32_t d, uint32_t number, bool up)
@@ -65,7 +66,8 @@ static void check_fits(struct sim *w, const struct peer_msg *msg)
     uint32_t refs = 0;
 
     if (msg->kind == PEER_PULL_OPEN)
-        EXPECT(msg->to <= TOKENS && msg->nkeys <= 4, "open_too_long", "%u tokens, %u keys", msg->to, msg->nkeys);
+        EXPECT(msg->to <= TOKENS && msg->nkeys <= 4, "open_too_long", "%u tokens, %u keys", msg->to,
+               msg->nkeys);
     if (msg->kind != PEER_PULL_OFFER)
         return;
     EXPECT(msg->nruns <= GROUPS, "offer_runs", "%u runs", msg->nruns);
@@ -81,8 +83,8 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
     uint32_t dir = mine ? 0 : 1, at;
     const struct peer_msg *msg = &act->peer.msg;
 
-    TRACE("  daemon %u sends %u on link %u, err %u, pull %u.%u\n", d, msg->kind, act->peer.link, msg->err,
-          msg->pull.slot, msg->pull.gen);
+    TRACE("  daemon %u sends %u on link %u, err %u, pull %u.%u\n", d, msg->kind, act->peer.link,
+          msg->err, msg->pull.slot, msg->pull.gen);
     EXPECT(act->peer.link < LINKS, "link_number", "a message for link %u", act->peer.link);
     EXPECT(l->up[dir] && (mine || l->number == act->peer.link), "send_on_dead_link",
            "daemon %u sends %u on link %u, which it knows is down", d, msg->kind, act->peer.link);

@@ -1,5 +1,5 @@
-/* What an engine asks for outside a Step, and what the answer must be: sessions, Peek, Match, Fetch, Evict; handles that
- * have passed and requests that make no sense. */
+/* What an engine asks for outside a Step, and what the answer must be: sessions, Peek, Match,
+ * Fetch, Evict; handles that have passed and requests that make no sense. */
 #include "sim.h"
 
 void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint32_t conn)
@@ -50,8 +50,9 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     sim_step(w, d, &ev);
     EXPECT(w->reply, "open_answer", "no answer to a session open");
     if (of_tenant >= w->cfg.sessions_max) {
-        EXPECT(w->reply->err == TERN_QUOTA || w->reply->err == TERN_BUSY || m->pool[g->pool].closing, "quota_ignored",
-               "session %u of %u", of_tenant + 1, w->cfg.sessions_max);
+        EXPECT(w->reply->err == TERN_QUOTA || w->reply->err == TERN_BUSY ||
+                   m->pool[g->pool].closing,
+               "quota_ignored", "session %u of %u", of_tenant + 1, w->cfg.sessions_max);
         MARK(quota_sessions);
     }
     if (m->draining) {
@@ -59,8 +60,9 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
         MARK(drain_refuses);
     }
     if (w->reply->err != TERN_OK) {
-        EXPECT(w->reply->err == TERN_BUSY ? live >= w->cfg.lim_sessions || m->draining || w->cfg.tight == 1 ||
-                                                w->cfg.lim_spaces < w->cfg.namespaces * 2u
+        EXPECT(w->reply->err == TERN_BUSY
+                   ? live >= w->cfg.lim_sessions || m->draining || w->cfg.tight == 1 ||
+                         w->cfg.lim_spaces < w->cfg.namespaces * 2u
                : w->reply->err == TERN_GONE ? m->pool[g->pool].closing
                                             : of_tenant >= w->cfg.sessions_max,
                "open_refused", "err %u %s", w->reply->err, w->reply->text);
@@ -73,15 +75,17 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     s->variant = (uint8_t)pick(w, 1 + pick(w, w->cfg.variants)); /* the first ones more often */
     s->turn = TURN_NEW;
     s->id = w->reply->session_open.session;
-    TRACE("  daemon %u engine %u opens session %u = %u.%u ns %u variant %u\n", d, e, slot, s->id.slot, s->id.gen, s->ns,
-          s->variant);
+    TRACE("  daemon %u engine %u opens session %u = %u.%u ns %u variant %u\n", d, e, slot,
+          s->id.slot, s->id.gen, s->ns, s->variant);
     for (uint32_t i = 0; i < SESSIONS; i++)
-        EXPECT(i == slot || !m->session[i].used || !id_equal(m->session[i].id, s->id), "handle_reused",
-               "session handle %u.%u was handed out before", s->id.slot, s->id.gen);
+        EXPECT(i == slot || !m->session[i].used || !id_equal(m->session[i].id, s->id),
+               "handle_reused", "session handle %u.%u was handed out before", s->id.slot,
+               s->id.gen);
 }
 
 /* The deepest prefix that must be found, as far as the model is sure. */
-static uint32_t least_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant, uint32_t n)
+static uint32_t least_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
+                            uint32_t n)
 {
     uint32_t k = 0;
 
@@ -95,23 +99,27 @@ static uint32_t least_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t n
     return k * w->L;
 }
 
-static void check_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant, uint32_t n,
-                        uint32_t depth)
+static void check_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
+                        uint32_t n, uint32_t depth)
 {
     uint32_t least = least_depth(w, d, pool, ns, variant, n);
 
-    EXPECT(depth % w->L == 0 && depth <= n, "match_boundary", "depth %u of %u tokens, L %u", depth, n, w->L);
-    EXPECT(depth >= least, "match_too_short", "found %u, but %u is committed, visible and cannot have gone", depth, least);
+    EXPECT(depth % w->L == 0 && depth <= n, "match_boundary", "depth %u of %u tokens, L %u", depth,
+           n, w->L);
+    EXPECT(depth >= least, "match_too_short",
+           "found %u, but %u is committed, visible and cannot have gone", depth, least);
     for (uint32_t k = 1; k * w->L <= depth; k++) {
         struct chunk *c = chunk_at(w, d, pool, ns, variant, k);
 
         if (c->present)
-            EXPECT(chunk_visible(w, d, c), "match_pending", "found %u, but depth %u waits for step %u of engine %u", depth,
-                   k * w->L, c->step, c->engine);
+            EXPECT(chunk_visible(w, d, c), "match_pending",
+                   "found %u, but depth %u waits for step %u of engine %u", depth, k * w->L,
+                   c->step, c->engine);
     }
 }
 
-static bool separates(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant, uint32_t n, bool by_key)
+static bool separates(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
+                      uint32_t n, bool by_key)
 {
     if (n < w->L)
         return false;
@@ -124,8 +132,8 @@ static bool separates(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uin
 }
 
 /* Borrowed pages of an answer: chunk by chunk those of the tree, with the bytes of this prefix. */
-static void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t to, uint32_t end,
-                          const struct table_run *runs, uint32_t nruns)
+static void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t to,
+                          uint32_t end, const struct table_run *runs, uint32_t nruns)
 {
     uint32_t given[GROUPS] = {0};
 
@@ -133,22 +141,25 @@ static void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t
         EXPECT(runs[i].group < w->cfg.ngroups, "run_group", "group %u", runs[i].group);
         EXPECT(runs[i].first >= from / w->page_tokens[runs[i].group] &&
                    runs[i].first + runs[i].n <= end / w->page_tokens[runs[i].group],
-               "run_range", "group %u pages %u + %u of [%u, %u)", runs[i].group, runs[i].first, runs[i].n, from, end);
+               "run_range", "group %u pages %u + %u of [%u, %u)", runs[i].group, runs[i].first,
+               runs[i].n, from, end);
         given[runs[i].group] += runs[i].n;
     }
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        EXPECT(given[g] == (end - from) / w->page_tokens[g], "run_count", "group %u: %u pages for [%u, %u)", g, given[g],
-               from, end);
+        EXPECT(given[g] == (end - from) / w->page_tokens[g], "run_count",
+               "group %u: %u pages for [%u, %u)", g, given[g], from, end);
     for (uint32_t k = from / w->L + 1; k * w->L <= to; k++) {
         struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
 
-        chunk_publish(w, d, s->pool, c, runs, nruns); /* what a transfer brought, the model may not know yet */
+        chunk_publish(w, d, s->pool, c, runs,
+                      nruns); /* what a transfer brought, the model may not know yet */
         for (uint32_t g = 0; g < w->cfg.ngroups; g++)
             for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
                 borrow(w, d, s, g, (k - 1) * per + i, c, i);
                 if (chunk_visible(w, d, c))
                     check_page(w, d, s->tenant, c->granule[g][i], g, s->ns, s->variant,
-                               (k - 1) * w->L + i * w->page_tokens[g], w->page_tokens[g], "match_wrong_bytes");
+                               (k - 1) * w->L + i * w->page_tokens[g], w->page_tokens[g],
+                               "match_wrong_bytes");
             }
     }
 }
@@ -159,9 +170,10 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
     uint32_t depth = r->match.matched;
 
     check_depth(w, d, s->pool, s->ns, s->variant, n, depth);
-    EXPECT(r->match.lengths.committed == depth && r->match.lengths.written == depth && r->match.lengths.allocated == depth,
-           "match_lengths", "T %u C %u A %u for a match of %u", r->match.lengths.committed, r->match.lengths.written,
-           r->match.lengths.allocated, depth);
+    EXPECT(r->match.lengths.committed == depth && r->match.lengths.written == depth &&
+               r->match.lengths.allocated == depth,
+           "match_lengths", "T %u C %u A %u for a match of %u", r->match.lengths.committed,
+           r->match.lengths.written, r->match.lengths.allocated, depth);
     EXPECT(r->match.tokens == n, "match_tokens", "%u of %u tokens", r->match.tokens, n);
     take_borrowed(w, d, s, 0, depth, depth, r->runs, r->nruns);
     s->t = s->c = s->a = s->filled = depth;
@@ -175,12 +187,15 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
         MARK(match_miss);
     if (depth == 0 && separates(w, d, s->pool, s->ns, s->variant, n, false))
         MARK(namespace_separates);
-    if (depth <= w->keys[s->variant].position && separates(w, d, s->pool, s->ns, s->variant, n, true))
+    if (depth <= w->keys[s->variant].position &&
+        separates(w, d, s->pool, s->ns, s->variant, n, true))
         MARK(extra_key_separates);
 }
 
-/* Where nothing but the borrowed part is left, its pages are told again: those that the session has. */
-static void check_repeated(struct sim *w, uint32_t d, const struct session *s, const struct reply *r)
+/* Where nothing but the borrowed part is left, its pages are told again: those that the session
+ * has. */
+static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
+                           const struct reply *r)
 {
     uint32_t n = 0;
 
@@ -189,18 +204,20 @@ static void check_repeated(struct sim *w, uint32_t d, const struct session *s, c
             const struct table_run *run = &r->runs[i];
             const struct entry *e = &s->table[run->group][run->first + k];
 
-            EXPECT(run->first + k < s->t / w->page_tokens[run->group] && run->refs[k].gen == e->gen &&
+            EXPECT(run->first + k < s->t / w->page_tokens[run->group] &&
+                       run->refs[k].gen == e->gen &&
                        page_granule(w, d, s->pool, run->group, run->refs[k].index) ==
                            &w->d[d].granule[s->tenant][e->granule],
-                   "resume_pages", "group %u page %u is not the session's", run->group, run->first + k);
+                   "resume_pages", "group %u page %u is not the session's", run->group,
+                   run->first + k);
         }
     if (s->a == s->t)
-        EXPECT(n == s->t / w->page_tokens[0] + (w->cfg.ngroups == 2 ? s->t / w->page_tokens[1] : 0), "resume_page_count",
-               "%u pages for T %u", n, s->t);
+        EXPECT(n == s->t / w->page_tokens[0] + (w->cfg.ngroups == 2 ? s->t / w->page_tokens[1] : 0),
+               "resume_page_count", "%u pages for T %u", n, s->t);
 }
 
-static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t variant, uint32_t n, uint32_t common,
-                        uint32_t step)
+static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t variant, uint32_t n,
+                        uint32_t common, uint32_t step)
 {
     const struct reply *r = w->reply;
     uint32_t p = s->c < common ? s->c : common;
@@ -221,11 +238,12 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
     if (s->good > common)
         s->good = common;
     s->turn = TURN_OPEN;
-    EXPECT(r->match.lengths.committed == s->t && r->match.lengths.written == p && r->match.lengths.allocated == p,
-           "resume_lengths", "T %u C %u A %u, but p is %u and T %u", r->match.lengths.committed, r->match.lengths.written,
-           r->match.lengths.allocated, p, s->t);
-    EXPECT(r->match.tokens == n && r->match.matched == 0, "resume_answer", "%u tokens, %u matched", r->match.tokens,
-           r->match.matched);
+    EXPECT(r->match.lengths.committed == s->t && r->match.lengths.written == p &&
+               r->match.lengths.allocated == p,
+           "resume_lengths", "T %u C %u A %u, but p is %u and T %u", r->match.lengths.committed,
+           r->match.lengths.written, r->match.lengths.allocated, p, s->t);
+    EXPECT(r->match.tokens == n && r->match.matched == 0, "resume_answer", "%u tokens, %u matched",
+           r->match.tokens, r->match.matched);
     check_repeated(w, d, s, r);
 }
 
@@ -268,8 +286,8 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     ev.request.match.session = s->id;
     ev.request.match.tokens = tokens_of(w, variant, base, n);
     ev.request.match.step = step;
-    TRACE("  daemon %u match session %u: variant %u, tokens %u from %u, step %u (T %u C %u A %u)\n", d, i, variant, n, base,
-          step, s->t, s->c, s->a);
+    TRACE("  daemon %u match session %u: variant %u, tokens %u from %u, step %u (T %u C %u A %u)\n",
+          d, i, variant, n, base, step, s->t, s->c, s->a);
     sim_step(w, d, &ev);
     EXPECT(w->reply, "match_answer", "no answer to a match");
     TRACE("    err %u T %u C %u A %u\n", w->reply->err, w->reply->match.lengths.committed,
@@ -285,8 +303,8 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
         return;
     }
     if (!fresh && common < s->t) {
-        EXPECT(w->reply->err == TERN_INVALID, "resume_below_t", "err %u for %u common tokens, T is %u", w->reply->err,
-               common, s->t);
+        EXPECT(w->reply->err == TERN_INVALID, "resume_below_t",
+               "err %u for %u common tokens, T is %u", w->reply->err, common, s->t);
         MARK(resume_refused);
         return;
     }
@@ -301,7 +319,8 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
 void ask_peek(struct sim *w, uint32_t d, uint32_t e)
 {
     struct engine *g = &w->d[d].engine[e];
-    uint32_t conn = engine_conn(w, d, e), ns = pick(w, w->cfg.namespaces), variant = pick(w, w->cfg.variants);
+    uint32_t conn = engine_conn(w, d, e), ns = pick(w, w->cfg.namespaces),
+             variant = pick(w, w->cfg.variants);
     uint32_t n = 1 + pick(w, w->cfg.tokens_max);
     uint64_t before = core_changes(w->d[d].core);
     struct event ev;
@@ -329,7 +348,8 @@ void ask_peek(struct sim *w, uint32_t d, uint32_t e)
 static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
 {
     for (uint32_t i = 0; i < PULLS * 2; i++)
-        if (w->d[d].pull[i].used && !w->d[d].pull[i].over && id_equal(w->d[d].pull[i].id, s->fetch_pull))
+        if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
+            id_equal(w->d[d].pull[i].id, s->fetch_pull))
             pull_over(w, d, &w->d[d].pull[i], s->ending);
 }
 
@@ -353,7 +373,8 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     ev.request.fetch.peer = s->fetch_bad_peer ? NONE : 0;
     ev.request.fetch.depth = depth;
     w->opened = (struct id){.slot = NONE};
-    TRACE("  daemon %u fetch session %u: depth %u of %u tokens (T %u A %u)\n", d, i, depth, s->ntokens, s->t, s->a);
+    TRACE("  daemon %u fetch session %u: depth %u of %u tokens (T %u A %u)\n", d, i, depth,
+          s->ntokens, s->t, s->a);
     s->fetch_request = ev.request.request_id;
     s->fetch_since = w->now;
     s->fetch_conn = conn;
@@ -389,7 +410,8 @@ void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
     EXPECT(w->reply->err == TERN_OK, "cancel_refused", "err %u", w->reply->err);
 }
 
-static void fetch_marks(struct sim *w, const struct session *s, const struct reply *r, uint32_t before)
+static void fetch_marks(struct sim *w, const struct session *s, const struct reply *r,
+                        uint32_t before)
 {
     switch (r->err) {
     case TERN_OK:
@@ -428,8 +450,9 @@ static void take_owned(struct sim *w, uint32_t d, struct session *s, const struc
             if (at < from / pt)
                 continue;
             g = page_granule(w, d, s->pool, run->group, run->refs[k].index);
-            EXPECT(g->own == OWN_PULL && g->verified && g->gen == run->refs[k].gen, "fetched_unverified",
-                   "group %u index %u is of kind %u, verified %u", run->group, run->refs[k].index, g->own, g->verified);
+            EXPECT(g->own == OWN_PULL && g->verified && g->gen == run->refs[k].gen,
+                   "fetched_unverified", "group %u index %u is of kind %u, verified %u", run->group,
+                   run->refs[k].index, g->own, g->verified);
             for (uint32_t n = 0; n < w->page_granules[run->group]; n++) {
                 g[n].own = OWN_SESSION;
                 g[n].owner = (uint8_t)(s - w->d[d].session);
@@ -437,8 +460,8 @@ static void take_owned(struct sim *w, uint32_t d, struct session *s, const struc
             }
             s->table[run->group][at].granule = (uint16_t)(g - w->d[d].granule[s->tenant]);
             s->table[run->group][at].gen = g->gen;
-            check_page(w, d, s->tenant, s->table[run->group][at].granule, run->group, s->ns, s->variant, at * pt, pt,
-                       "fetch_wrong_bytes");
+            check_page(w, d, s->tenant, s->table[run->group][at].granule, run->group, s->ns,
+                       s->variant, at * pt, pt, "fetch_wrong_bytes");
         }
     }
 }
@@ -450,8 +473,8 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
 
     EXPECT(l->committed >= before && l->allocated <= s->ntokens && l->committed <= l->allocated &&
                l->written == l->allocated && l->committed % w->L == 0 && l->allocated % w->L == 0,
-           "fetch_lengths", "T %u C %u A %u, T was %u, of %u tokens", l->committed, l->written, l->allocated, before,
-           s->ntokens);
+           "fetch_lengths", "T %u C %u A %u, T was %u, of %u tokens", l->committed, l->written,
+           l->allocated, before, s->ntokens);
     for (uint32_t k = before / w->L + 1; k * w->L <= l->committed; k++)
         if (chunk_at(w, d, s->pool, s->ns, s->variant, k)->present)
             MARK(fetch_adopts_existing);
@@ -474,7 +497,10 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
         MARK(fetch_peer_lost);
         return;
     case TERN_BUSY: return;
-    case TERN_OK: EXPECT(!idle && r->nruns == 0 && r->fetch.lengths.committed == s->t, "fetch_at_once", "T %u", s->t); return;
+    case TERN_OK:
+        EXPECT(!idle && r->nruns == 0 && r->fetch.lengths.committed == s->t, "fetch_at_once",
+               "T %u", s->t);
+        return;
     default: violation(w, "fetch_refused", "err %u %s", r->err, r->text);
     }
 }
@@ -485,11 +511,14 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
     struct session *s = NULL;
 
     for (uint32_t i = 0; i < SESSIONS && !s; i++)
-        if (m->session[i].used && m->session[i].turn == TURN_FETCHING && m->session[i].fetch_request == r->request_id)
+        if (m->session[i].used && m->session[i].turn == TURN_FETCHING &&
+            m->session[i].fetch_request == r->request_id)
             s = &m->session[i];
-    EXPECT(s, "fetch_answered_twice", "an answer to fetch %llu, which is not under way", (unsigned long long)r->request_id);
-    TRACE("  fetch of session %u answered: err %u T %u C %u A %u %s\n", (unsigned)(s - m->session), r->err,
-          r->fetch.lengths.committed, r->fetch.lengths.written, r->fetch.lengths.allocated, r->text);
+    EXPECT(s, "fetch_answered_twice", "an answer to fetch %llu, which is not under way",
+           (unsigned long long)r->request_id);
+    TRACE("  fetch of session %u answered: err %u T %u C %u A %u %s\n", (unsigned)(s - m->session),
+          r->err, r->fetch.lengths.committed, r->fetch.lengths.written, r->fetch.lengths.allocated,
+          r->text);
     if (!s->live || s->ending) { /* closed or aborted in mid-transfer */
         EXPECT(r->err != TERN_OK, "fetch_of_closed", "err %u", r->err);
         s->turn = TURN_OPEN;
@@ -522,8 +551,10 @@ void evict(struct sim *w, uint32_t d, bool all)
     for (uint32_t i = 0; i < POOLS; i++)
         m->pool[i].evictions++;
     sim_step(w, d, &ev);
-    EXPECT(w->reply && w->reply->err == TERN_OK, "evict_refused", "err %u", w->reply ? w->reply->err : 99);
-    EXPECT(all || w->reply->evict.nodes <= ev.request.evict.nodes, "evict_too_many", "%u nodes", w->reply->evict.nodes);
+    EXPECT(w->reply && w->reply->err == TERN_OK, "evict_refused", "err %u",
+           w->reply ? w->reply->err : 99);
+    EXPECT(all || w->reply->evict.nodes <= ev.request.evict.nodes, "evict_too_many", "%u nodes",
+           w->reply->evict.nodes);
     if (w->reply->evict.nodes)
         MARK(evict_on_demand);
 }
@@ -536,7 +567,8 @@ void drain(struct sim *w, uint32_t d)
     w->d[d].draining = !w->d[d].draining;
     ev.request.drain.on = w->d[d].draining;
     sim_step(w, d, &ev);
-    EXPECT(w->reply && w->reply->err == TERN_OK, "drain_refused", "err %u", w->reply ? w->reply->err : 99);
+    EXPECT(w->reply && w->reply->err == TERN_OK, "drain_refused", "err %u",
+           w->reply ? w->reply->err : 99);
 }
 
 static uint32_t any_conn(struct sim *w, uint32_t d, uint32_t *ret_engine)
@@ -555,7 +587,8 @@ static uint32_t any_conn(struct sim *w, uint32_t d, uint32_t *ret_engine)
     return NO;
 }
 
-static void ask_with_handle(struct sim *w, uint32_t d, uint32_t conn, struct id id, const char *what)
+static void ask_with_handle(struct sim *w, uint32_t d, uint32_t conn, struct id id,
+                            const char *what)
 {
     struct event ev;
     struct step_op op;
@@ -583,10 +616,11 @@ static void ask_with_handle(struct sim *w, uint32_t d, uint32_t conn, struct id 
     sim_step(w, d, &ev);
     EXPECT(w->reply, "stale_answer", "no answer");
     if (ev.request.op == OP_STEP)
-        EXPECT(w->reply->step.n == 1 && w->reply->step.results[0].err == TERN_GONE, what, "handle %u.%u: err %u", id.slot,
-               id.gen, w->reply->step.results[0].err);
+        EXPECT(w->reply->step.n == 1 && w->reply->step.results[0].err == TERN_GONE, what,
+               "handle %u.%u: err %u", id.slot, id.gen, w->reply->step.results[0].err);
     else
-        EXPECT(w->reply->err == TERN_GONE, what, "handle %u.%u: err %u", id.slot, id.gen, w->reply->err);
+        EXPECT(w->reply->err == TERN_GONE, what, "handle %u.%u: err %u", id.slot, id.gen,
+               w->reply->err);
 }
 
 void stale_request(struct sim *w, uint32_t d)
@@ -607,11 +641,13 @@ void stale_request(struct sim *w, uint32_t d)
         request_init(w, d, &ev, OP_POOL_MAP, conn);
         ev.request.pool_map.pool = m->old_pool;
         sim_step(w, d, &ev);
-        EXPECT(w->reply && w->reply->err == TERN_GONE, "old_pool_lives", "err %u", w->reply ? w->reply->err : 99);
+        EXPECT(w->reply && w->reply->err == TERN_GONE, "old_pool_lives", "err %u",
+               w->reply ? w->reply->err : 99);
         MARK(gone_after_restart);
     } else if (s->used && (!s->live || s->engine != e)) {
         FAULT(stale_handle);
-        ask_with_handle(w, d, conn, s->id, s->live ? "foreign_session_used" : "closed_session_used");
+        ask_with_handle(w, d, conn, s->id,
+                        s->live ? "foreign_session_used" : "closed_session_used");
         MARK(gone_after_close);
     }
 }
@@ -625,7 +661,8 @@ static void bad_op(struct sim *w, const struct session *s, struct step_op *op)
     case 0: op->length = 0x80000000u + pick(w, 100); break;
     case 1: op->written = s->a + 1 + pick(w, 9); break;
     case 2:
-        op->tokens = tokens_of(w, s->variant, s->ntokens > 3 ? s->ntokens - 3 : s->ntokens + 1, s->ntokens + 2);
+        op->tokens = tokens_of(w, s->variant, s->ntokens > 3 ? s->ntokens - 3 : s->ntokens + 1,
+                               s->ntokens + 2);
         break;
     case 3: op->kind = (enum step_op_kind)77; break;
     case 4:
@@ -654,7 +691,8 @@ void bad_request(struct sim *w, uint32_t d)
         ev.request.step.ops = &op;
         ev.request.step.n = 1;
         sim_step(w, d, &ev);
-        EXPECT(w->reply && w->reply->err == TERN_OK && w->reply->step.n == 1 && w->reply->step.results[0].err != TERN_OK,
+        EXPECT(w->reply && w->reply->err == TERN_OK && w->reply->step.n == 1 &&
+                   w->reply->step.results[0].err != TERN_OK,
                "bad_op_taken", "kind %u length %u written %u", op.kind, op.length, op.written);
         return;
     }
@@ -669,5 +707,6 @@ void bad_request(struct sim *w, uint32_t d)
         ev.request.match.tokens.nkeys = 2;
     }
     sim_step(w, d, &ev);
-    EXPECT(w->reply && w->reply->err != TERN_OK, "bad_match_taken", "session %u.%u", s->id.slot, s->id.gen);
+    EXPECT(w->reply && w->reply->err != TERN_OK, "bad_match_taken", "session %u.%u", s->id.slot,
+           s->id.gen);
 }

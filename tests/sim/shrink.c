@@ -1,4 +1,5 @@
-/* Shrinking a failing history, and the text files that keep it: the configuration by name, then one choice a line. */
+/* Shrinking a failing history, and the text files that keep it: the configuration by name, then one
+ * choice a line. */
 #include "sim.h"
 
 #include <errno.h>
@@ -74,8 +75,8 @@ bool history_write(const struct history *h, const char *path, const char *why)
     CONFIG_FIELDS(X)
 #undef X
     for (uint32_t i = 0; i < h->n; i++)
-        fprintf(f, "choice %s %u %u %u\n", choice_name[h->choice[i].kind], h->choice[i].daemon, h->choice[i].a,
-                h->choice[i].r);
+        fprintf(f, "choice %s %u %u %u\n", choice_name[h->choice[i].kind], h->choice[i].daemon,
+                h->choice[i].a, h->choice[i].r);
     ok = !ferror(f);
     return fclose(f) == 0 && ok;
 }
@@ -92,11 +93,13 @@ static bool read_config(struct history *h, const char *name, uint32_t value)
     return false;
 }
 
-static bool read_choice(struct history *h, const char *name, uint32_t daemon, uint32_t a, uint32_t r)
+static bool read_choice(struct history *h, const char *name, uint32_t daemon, uint32_t a,
+                        uint32_t r)
 {
     for (uint32_t k = 0; k < CHOICE_COUNT; k++)
         if (strcmp(name, choice_name[k]) == 0 && h->n < OPS_MAX && daemon < DAEMONS) {
-            h->choice[h->n++] = (struct choice){.kind = (uint8_t)k, .daemon = (uint8_t)daemon, .a = (uint16_t)a, .r = r};
+            h->choice[h->n++] = (struct choice){
+                .kind = (uint8_t)k, .daemon = (uint8_t)daemon, .a = (uint16_t)a, .r = r};
             return true;
         }
     return false;
@@ -105,13 +108,14 @@ static bool read_choice(struct history *h, const char *name, uint32_t daemon, ui
 /* What the arrays of the simulator can hold: a file is not trusted. */
 static bool config_fits(const struct config *c)
 {
-    return c->tenants >= 1 && c->tenants <= TENANTS && c->ngroups >= 1 && c->ngroups <= GROUPS && c->page_tokens0 >= 1 &&
-           c->page_tokens0 <= SLOTS && c->page_tokens1 <= SLOTS && (c->ngroups == 1) == (c->page_tokens1 == 0) &&
-           c->page_granules0 >= 1 && c->page_granules0 <= 2 && c->page_granules1 >= 1 && c->page_granules1 <= 2 &&
-           c->granules >= 6 && c->granules <= GRANULES && c->world0 >= 1 && c->world0 <= RANKS && c->variants >= 1 &&
-           c->variants <= VARIANTS && c->namespaces >= 1 && c->namespaces <= NAMESPACES && c->tokens_max >= 1 &&
-           c->tokens_max <= TOKENS - 4 && c->lim_pulls <= PULLS && c->lim_serves <= SERVES &&
-           c->lim_sessions < SESSIONS;
+    return c->tenants >= 1 && c->tenants <= TENANTS && c->ngroups >= 1 && c->ngroups <= GROUPS &&
+           c->page_tokens0 >= 1 && c->page_tokens0 <= SLOTS && c->page_tokens1 <= SLOTS &&
+           (c->ngroups == 1) == (c->page_tokens1 == 0) && c->page_granules0 >= 1 &&
+           c->page_granules0 <= 2 && c->page_granules1 >= 1 && c->page_granules1 <= 2 &&
+           c->granules >= 6 && c->granules <= GRANULES && c->world0 >= 1 && c->world0 <= RANKS &&
+           c->variants >= 1 && c->variants <= VARIANTS && c->namespaces >= 1 &&
+           c->namespaces <= NAMESPACES && c->tokens_max >= 1 && c->tokens_max <= TOKENS - 4 &&
+           c->lim_pulls <= PULLS && c->lim_serves <= SERVES && c->lim_sessions < SESSIONS;
 }
 
 bool history_read(const char *path, struct history *h)

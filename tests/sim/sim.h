@@ -1,11 +1,11 @@
-/* The simulated world around two cores: clock, network, data path, memory jobs, engines of several rank
- * processes with steps in flight, and the model that checks what the cores answer. One struct sim is one history;
- * it is reused for the next, so nothing in it is allocated while histories run.
+/* The simulated world around two cores: clock, network, data path, memory jobs, engines of several
+ * rank processes with steps in flight, and the model that checks what the cores answer. One struct
+ * sim is one history; it is reused for the next, so nothing in it is allocated while histories run.
  *
- * A history is a struct config and a list of choices. Every choice is legal in every state (one that has
- * nothing to act on does nothing), so a failing list can be shrunk by leaving choices out. The model takes from
- * the core what an engine or a peer would be told (replies and actions) and nothing else; the views of query.h
- * are read only when everything has come to rest. */
+ * A history is a struct config and a list of choices. Every choice is legal in every state (one
+ * that has nothing to act on does nothing), so a failing list can be shrunk by leaving choices out.
+ * The model takes from the core what an engine or a peer would be told (replies and actions) and
+ * nothing else; the views of query.h are read only when everything has come to rest. */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
 
@@ -18,36 +18,36 @@
 
 #include "marks.h"
 
-#define DAEMONS      2
-#define TENANTS      2
-#define ENGINES      3  /* engine names of a daemon: 0 and 1 belong to tenant 0, 2 to the last tenant */
-#define RANKS        4
-#define PROCS        (RANKS + 1) /* of an engine: its ranks and perhaps a scheduler of its own */
-#define POOLS        3  /* pool slots of a daemon */
-#define GROUPS       2
-#define SESSIONS     12 /* session records of a daemon, closed ones kept for stale handles */
-#define NAMESPACES   2
-#define VARIANTS     6  /* token sequences; each session's list is a prefix of one */
-#define TOKENS       80 /* of a sequence: a little more than a block of the token store */
-#define CHUNKS       40 /* L-chunks of a sequence */
-#define CHUNK_PAGES  8  /* pages of a group in a chunk */
-#define GRANULES     48 /* of a tenant's memory: the smallest page */
+#define DAEMONS       2
+#define TENANTS       2
+#define ENGINES       3 /* engine names of a daemon: 0 and 1 belong to tenant 0, 2 to the last tenant */
+#define RANKS         4
+#define PROCS         (RANKS + 1) /* of an engine: its ranks and perhaps a scheduler of its own */
+#define POOLS         3           /* pool slots of a daemon */
+#define GROUPS        2
+#define SESSIONS      12 /* session records of a daemon, closed ones kept for stale handles */
+#define NAMESPACES    2
+#define VARIANTS      6  /* token sequences; each session's list is a prefix of one */
+#define TOKENS        80 /* of a sequence: a little more than a block of the token store */
+#define CHUNKS        40 /* L-chunks of a sequence */
+#define CHUNK_PAGES   8  /* pages of a group in a chunk */
+#define GRANULES      48 /* of a tenant's memory: the smallest page */
 #define GRANULE_BYTES 4096u
-#define SLOTS        4  /* tokens of a page at most */
-#define TABLE        32 /* pages of a group in a session's table */
-#define STEPS        8  /* dispatched steps that a rank has not run yet */
-#define TOUCHES      112 /* pages looked at or written by one step */
-#define CONNS        16
-#define QUEUE        16 /* messages under way in one direction */
-#define LINKS        4  /* 0: ours to the other daemon; others: theirs to us */
-#define JOBS         32
-#define PULLS        4
-#define BATCHES      PULL_BATCHES_MAX
-#define BATCH_PAGES  48
-#define SERVES       4
-#define OPS_MAX      1200
-#define RECORDS      128
-#define NO           0xffu
+#define SLOTS         4   /* tokens of a page at most */
+#define TABLE         32  /* pages of a group in a session's table */
+#define STEPS         8   /* dispatched steps that a rank has not run yet */
+#define TOUCHES       112 /* pages looked at or written by one step */
+#define CONNS         16
+#define QUEUE         16 /* messages under way in one direction */
+#define LINKS         4  /* 0: ours to the other daemon; others: theirs to us */
+#define JOBS          32
+#define PULLS         4
+#define BATCHES       PULL_BATCHES_MAX
+#define BATCH_PAGES   48
+#define SERVES        4
+#define OPS_MAX       1200
+#define RECORDS       128
+#define NO            0xffu
 
 #define MS 1000000ull
 
@@ -89,11 +89,13 @@ enum mark {
 
 /* What a history runs with besides its choices. Small numbers, written to tapes by name. */
 #define CONFIG_FIELDS(X)                                                                           \
-    X(tenants) X(ngroups) X(page_tokens0) X(page_tokens1) X(page_granules0) X(page_granules1)      \
-    X(cap0) X(granules) X(world0) X(world1) X(world2) X(scheduler) X(sessions_max) X(variants)     \
-    X(namespaces) X(tokens_max) X(keys) X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires)  \
-    X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages)\
-    X(deadline_ms) X(tight) X(faults_on) X(seed_tokens)
+    X(tenants)                                                                                     \
+    X(ngroups) X(page_tokens0) X(page_tokens1) X(page_granules0) X(page_granules1) X(cap0)         \
+        X(granules) X(world0) X(world1) X(world2) X(scheduler) X(sessions_max) X(variants)         \
+            X(namespaces) X(tokens_max) X(keys) X(lim_sessions) X(lim_nodes) X(lim_blocks)         \
+                X(lim_retires) X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces)   \
+                    X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on)             \
+                        X(seed_tokens)
 
 struct config {
 #define X(name) uint32_t name;
@@ -153,8 +155,8 @@ struct session {
     uint8_t ending; /* an abort or close of it is in the request under way */
     struct id id;
     uint32_t t, c, a, ntokens, prompt, good;
-    uint32_t filled;     /* bytes of [0, filled) are right once the dispatched steps have run; >= c */
-    uint32_t last_step;  /* last dispatched step that touches its pages */
+    uint32_t filled; /* bytes of [0, filled) are right once the dispatched steps have run; >= c */
+    uint32_t last_step; /* last dispatched step that touches its pages */
     uint32_t fetch_depth, fetch_conn;
     uint64_t fetch_request;
     struct id fetch_pull; /* {NONE, 0}: nothing was asked of the peer */
@@ -164,14 +166,14 @@ struct session {
 
 struct touch {
     uint16_t granule;
-    uint8_t group, ns, variant, pos;    /* pos: token at slot 0 */
+    uint8_t group, ns, variant, pos;       /* pos: token at slot 0 */
     uint8_t read_to, write_from, write_to; /* slots */
-    uint8_t junk;                       /* writes tokens that no sequence has: rejected speculation */
+    uint8_t junk; /* writes tokens that no sequence has: rejected speculation */
 };
 
 struct work {
     uint32_t n;
-    struct touch touch[TOUCHES]; 
+    struct touch touch[TOUCHES];
 };
 
 enum proc_state { PROC_NONE = 0, PROC_LIVE, PROC_DEAD };
@@ -179,15 +181,16 @@ enum proc_state { PROC_NONE = 0, PROC_LIVE, PROC_DEAD };
 struct proc {
     uint8_t state, conn; /* conn NO: none */
     uint8_t seat_conn_closing;
-    uint32_t number;     /* the shell's */
+    uint32_t number; /* the shell's */
 };
 
 struct engine {
-    uint8_t used, tenant, world, nprocs, dying, known; /* known: the core has joined at least one process */
-    uint8_t pool;        /* NO: none yet */
-    uint8_t joined;      /* bit a seat: on an open connection */
-    uint8_t seen;        /* bit a seat: the core has known a process there */
-    uint8_t mapped;      /* bit a seat, of `pool` */
+    uint8_t used, tenant, world, nprocs, dying,
+        known;      /* known: the core has joined at least one process */
+    uint8_t pool;   /* NO: none yet */
+    uint8_t joined; /* bit a seat: on an open connection */
+    uint8_t seen;   /* bit a seat: the core has known a process there */
+    uint8_t mapped; /* bit a seat, of `pool` */
     struct id id;
     uint32_t step, exec[RANKS], done[RANKS], min_done;
     struct proc proc[PROCS];
@@ -247,11 +250,11 @@ struct message {
     struct page_ref refs[64];
 };
 
-struct link { /* one connection from daemon d's outbound link */
-    uint8_t alive;         /* bytes get through */
-    uint8_t one_way;       /* bit 0: initiator's messages vanish, bit 1: the acceptor's */
-    uint8_t up[2];         /* that side was told it is up; [0] initiator */
-    uint8_t number;        /* the acceptor's link number */
+struct link {        /* one connection from daemon d's outbound link */
+    uint8_t alive;   /* bytes get through */
+    uint8_t one_way; /* bit 0: initiator's messages vanish, bit 1: the acceptor's */
+    uint8_t up[2];   /* that side was told it is up; [0] initiator */
+    uint8_t number;  /* the acceptor's link number */
     uint8_t head[2], n[2];
     struct message queue[2][QUEUE];
 };
@@ -293,9 +296,9 @@ struct sim {
     struct daemon d[DAEMONS];
     struct link link[DAEMONS]; /* [d]: opened by d */
     uint32_t tokens[VARIANTS][TOKENS];
-    struct extra_key keys[VARIANTS];         /* at most one each; position NONE: none */
-    uint8_t common[VARIANTS][VARIANTS];      /* tokens that two sequences share */
-    uint8_t canon[VARIANTS][CHUNKS + 1];     /* smallest sequence with the same first k chunks */
+    struct extra_key keys[VARIANTS];     /* at most one each; position NONE: none */
+    uint8_t common[VARIANTS][VARIANTS];  /* tokens that two sequences share */
+    uint8_t canon[VARIANTS][CHUNKS + 1]; /* smallest sequence with the same first k chunks */
     uint32_t prefix[TENANTS][NAMESPACES][VARIANTS][TOKENS + 1];
     struct actions *out;
     const struct reply *reply; /* to the request of this step; NULL if it comes later */
@@ -356,8 +359,10 @@ static inline bool chance(struct sim *w, uint32_t percent)
 }
 
 /* ---- engines.c ---- */
-void engine_advance(struct sim *w, uint32_t d, uint32_t e); /* the next process joins, opens or maps */
-void engine_exec(struct sim *w, uint32_t d, uint32_t e, uint32_t rank); /* the device runs one step */
+void engine_advance(struct sim *w, uint32_t d,
+                    uint32_t e); /* the next process joins, opens or maps */
+void engine_exec(struct sim *w, uint32_t d, uint32_t e,
+                 uint32_t rank); /* the device runs one step */
 void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank);
 void engine_kill(struct sim *w, uint32_t d, uint32_t e, uint32_t seats);
 void engine_reap(struct sim *w, uint32_t d, uint32_t e, uint32_t seat);
@@ -366,7 +371,8 @@ void conn_close(struct sim *w, uint32_t d, uint32_t conn);
 uint32_t engine_conn(struct sim *w, uint32_t d, uint32_t e); /* one that may schedule; NO: none */
 void engine_gone(struct sim *w, uint32_t d, uint32_t e);     /* the model's side of it */
 void pool_shut(struct sim *w, uint32_t d, uint32_t p);
-void engine_make_room(struct sim *w, uint32_t d, uint32_t e); /* runs steps until one more may be dispatched */
+void engine_make_room(struct sim *w, uint32_t d,
+                      uint32_t e); /* runs steps until one more may be dispatched */
 struct work *engine_dispatch(struct sim *w, uint32_t d, uint32_t e);
 
 /* ---- sessions.c ---- */
@@ -396,7 +402,8 @@ void take_pull_stop(struct sim *w, uint32_t d, const struct action *act);
 void take_serve_start(struct sim *w, uint32_t d, const struct action *act);
 void take_serve_stop(struct sim *w, uint32_t d, const struct action *act);
 void job_finish(struct sim *w, uint32_t d, uint32_t i);
-void data_move(struct sim *w, uint32_t d, bool corrupt); /* some pages of some pull, and its completion */
+void data_move(struct sim *w, uint32_t d,
+               bool corrupt); /* some pages of some pull, and its completion */
 void data_stale(struct sim *w, uint32_t d);
 void data_quiet(struct sim *w, uint32_t d); /* proof for a stopped pull or serve */
 void data_break(struct sim *w, uint32_t d);
@@ -413,31 +420,34 @@ void net_notice(struct sim *w, uint32_t conn, uint32_t side); /* that side learn
 void net_closed_by(struct sim *w, uint32_t d, uint32_t link);
 
 /* ---- model.c: pages, chunks, sessions ---- */
-struct granule *page_granule(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t index);
+struct granule *page_granule(struct sim *w, uint32_t d, uint32_t pool, uint32_t group,
+                             uint32_t index);
 bool granule_busy(const struct sim *w, uint32_t d, uint32_t tenant, const struct granule *g);
 /* T1, P2: the core hands this page out. Returns its granule, in state `own` of `owner`. */
-uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, struct page_ref ref, enum own own,
-                  uint32_t owner);
-struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant, uint32_t k);
+uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, struct page_ref ref,
+                  enum own own, uint32_t owner);
+struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
+                       uint32_t k);
 bool chunk_visible(const struct sim *w, uint32_t d, const struct chunk *c);
 bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
-void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from, uint32_t to,
-               uint32_t step);
+void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from,
+               uint32_t to, uint32_t step);
 void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step);
 void chunk_commit(struct sim *w, uint32_t d, struct session *s, uint32_t k, uint32_t step);
-void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, const struct table_run *runs,
-                   uint32_t nruns);
-void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t at, const struct chunk *c,
-            uint32_t page);
+void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c,
+                   const struct table_run *runs, uint32_t nruns);
+void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t at,
+            const struct chunk *c, uint32_t page);
 /* Free and evictable pages of a group as far as the model is sure, and at most. */
-void count_pages(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t *ret_free, uint32_t *ret_least,
-                 uint32_t *ret_most, uint32_t *ret_retiring);
+void count_pages(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t *ret_free,
+                 uint32_t *ret_least, uint32_t *ret_most, uint32_t *ret_retiring);
 void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
-void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh, const uint32_t need[GROUPS]);
-void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group, uint32_t ns,
-                uint32_t variant, uint32_t pos, uint32_t n, const char *what);
+void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh,
+                    const uint32_t need[GROUPS]);
+void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group,
+                uint32_t ns, uint32_t variant, uint32_t pos, uint32_t n, const char *what);
 uint32_t tag_mix(uint32_t rank, uint32_t group);
 void model_audit(struct sim *w, uint32_t d);
 
@@ -448,9 +458,5 @@ void converge(struct sim *w);
 void history_shrink(struct sim *w, struct history *h); /* while it fails in the same way */
 bool history_write(const struct history *h, const char *path, const char *why);
 bool history_read(const char *path, struct history *ret);
-
-/* ---- replay.c ---- */
-bool tape_is_daemons(const char *path);
-int tape_replay(const char *path, bool json);
 
 #endif

@@ -1,5 +1,6 @@
-/* One Step request: an engine's operations on its sessions, what each must answer, and the dispatch of the step that
- * writes what was allocated. Operations are predicted in order, each from the state that the one before left. */
+/* One Step request: an engine's operations on its sessions, what each must answer, and the dispatch
+ * of the step that writes what was allocated. Operations are predicted in order, each from the
+ * state that the one before left. */
 #include "sim.h"
 
 #define OPS 3
@@ -17,7 +18,8 @@ static uint32_t up(uint32_t n, uint32_t d)
 
 /* --- what an engine would do next --- */
 
-static void plan_extend(struct sim *w, const struct session *s, struct step_op *op, uint8_t *ret_variant, uint8_t *ret_wrote)
+static void plan_extend(struct sim *w, const struct session *s, struct step_op *op,
+                        uint8_t *ret_variant, uint8_t *ret_wrote)
 {
     uint32_t n = s->ntokens, variant = s->variant, more = 0, a, spec;
 
@@ -139,11 +141,13 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
 
 /* --- what each must answer, and what it leaves behind --- */
 
-static void same_lengths(struct sim *w, const struct session *s, const struct op_result *r, const char *what)
+static void same_lengths(struct sim *w, const struct session *s, const struct op_result *r,
+                         const char *what)
 {
-    EXPECT(r->lengths.committed == s->t && r->lengths.written == s->c && r->lengths.allocated == s->a, what,
-           "session %u.%u: T %u C %u A %u, the model has %u %u %u", s->id.slot, s->id.gen, r->lengths.committed,
-           r->lengths.written, r->lengths.allocated, s->t, s->c, s->a);
+    EXPECT(r->lengths.committed == s->t && r->lengths.written == s->c &&
+               r->lengths.allocated == s->a,
+           what, "session %u.%u: T %u C %u A %u, the model has %u %u %u", s->id.slot, s->id.gen,
+           r->lengths.committed, r->lengths.written, r->lengths.allocated, s->t, s->c, s->a);
     EXPECT(r->tokens == s->ntokens, what, "%u tokens, the model has %u", r->tokens, s->ntokens);
 }
 
@@ -160,10 +164,11 @@ static void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint3
         s->filled = p;
 }
 
-static void did_extend(struct sim *w, uint32_t d, struct session *s, const struct step_op *op, uint32_t variant,
-                       const struct op_result *r, const struct table_run *runs)
+static void did_extend(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
+                       uint32_t variant, const struct op_result *r, const struct table_run *runs)
 {
-    uint32_t a = op->length ? op->length : s->a, c = op->written ? op->written : s->c, need[GROUPS] = {0};
+    uint32_t a = op->length ? op->length : s->a, c = op->written ? op->written : s->c,
+             need[GROUPS] = {0};
     uint32_t given[GROUPS] = {0};
 
     if (op->tokens.n > 0 && op->tokens.base != s->ntokens) {
@@ -197,15 +202,17 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         EXPECT(run->group < w->cfg.ngroups && run->first == first + given[run->group], "extend_run",
                "group %u starts at page %u", run->group, run->first);
         for (uint32_t k = 0; k < run->n; k++) {
-            uint32_t at = hand_out(w, d, s->pool, run->group, run->refs[k], OWN_SESSION, (uint32_t)(s - w->d[d].session));
+            uint32_t at = hand_out(w, d, s->pool, run->group, run->refs[k], OWN_SESSION,
+                                   (uint32_t)(s - w->d[d].session));
 
             EXPECT(run->first + k < TABLE, "table", "page %u", run->first + k);
-            s->table[run->group][run->first + k] = (struct entry){.granule = (uint16_t)at, .gen = run->refs[k].gen};
+            s->table[run->group][run->first + k] =
+                (struct entry){.granule = (uint16_t)at, .gen = run->refs[k].gen};
         }
         given[run->group] += run->n;
     }
-    EXPECT(given[0] == need[0] && given[1] == need[1], "extend_count", "%u/%u pages, needed %u/%u", given[0], given[1],
-           need[0], need[1]);
+    EXPECT(given[0] == need[0] && given[1] == need[1], "extend_count", "%u/%u pages, needed %u/%u",
+           given[0], given[1], need[0], need[1]);
     s->a = a;
     s->c = c;
     s->ntokens += op->tokens.n;
@@ -213,7 +220,8 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
     s->turn = TURN_OPEN;
 }
 
-static const struct page_ref *run_page(const struct op_result *r, const struct table_run *runs, uint32_t group, uint32_t at)
+static const struct page_ref *run_page(const struct op_result *r, const struct table_run *runs,
+                                       uint32_t group, uint32_t at)
 {
     for (uint32_t i = 0; i < r->nruns; i++) {
         const struct table_run *run = &runs[r->first_run + i];
@@ -225,15 +233,17 @@ static const struct page_ref *run_page(const struct op_result *r, const struct t
 }
 
 /* The session's pages of chunk k were replaced by the canonical ones: its own retire. */
-static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k, const struct step_op *op,
-                      const struct op_result *r, const struct table_run *runs)
+static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k,
+                      const struct step_op *op, const struct op_result *r,
+                      const struct table_run *runs)
 {
     struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
     bool visible;
 
     chunk_publish(w, d, s->pool, c, runs + r->first_run, r->nruns);
     visible = chunk_visible(w, d, c);
-    EXPECT(visible || c->engine == s->engine, "adopt_pending", "depth %u waits for a step of another engine", k * w->L);
+    EXPECT(visible || c->engine == s->engine, "adopt_pending",
+           "depth %u waits for a step of another engine", k * w->L);
     if (visible)
         MARK(adopt_canonical);
     else
@@ -253,8 +263,8 @@ static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k, 
         }
 }
 
-static void did_commit(struct sim *w, uint32_t d, struct session *s, const struct step_op *op, const struct op_result *r,
-                       const struct table_run *runs)
+static void did_commit(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
+                       const struct op_result *r, const struct table_run *runs)
 {
     uint32_t k = s->t / w->L, to = r->lengths.committed / w->L;
     bool nothing = op->length <= s->t || s->turn == TURN_NEW;
@@ -262,7 +272,8 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
 
     EXPECT(r->lengths.committed >= s->t && r->lengths.committed <= (goal > s->t ? goal : s->t) &&
                r->lengths.committed % w->L == 0,
-           "commit_depth", "T %u, was %u, C %u, asked %u", r->lengths.committed, s->t, s->c, op->length);
+           "commit_depth", "T %u, was %u, C %u, asked %u", r->lengths.committed, s->t, s->c,
+           op->length);
     while (k < to) {
         struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, ++k);
 
@@ -274,7 +285,8 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
         s->t += w->L;
     }
     if (s->t == goal) {
-        EXPECT(r->err == (!nothing && op->length / w->L * w->L > goal ? TERN_INVALID : TERN_OK) || r->err == TERN_BUSY,
+        EXPECT(r->err == (!nothing && op->length / w->L * w->L > goal ? TERN_INVALID : TERN_OK) ||
+                   r->err == TERN_BUSY,
                "commit_answer", "err %u at %u, asked %u", r->err, s->t, op->length);
     } else if (r->err == TERN_BUSY) {
         if (w->cfg.tight == 1)
@@ -282,13 +294,14 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
     } else { /* only another engine's pending chunk stops it without an error (T8) */
         struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L + 1);
 
-        EXPECT(r->err == TERN_OK && c->present && !chunk_visible(w, d, c) && c->engine != s->engine, "commit_stopped",
-               "stopped at %u of %u, err %u", s->t, goal, r->err);
+        EXPECT(r->err == TERN_OK && c->present && !chunk_visible(w, d, c) && c->engine != s->engine,
+               "commit_stopped", "stopped at %u of %u, err %u", s->t, goal, r->err);
         MARK(pending_other_engine_keeps_own);
     }
 }
 
-static void did_finish(struct sim *w, uint32_t d, struct session *s, const struct step_op *op, const struct op_result *r)
+static void did_finish(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
+                       const struct op_result *r)
 {
     uint32_t target = s->prompt + op->length, before = s->a;
 
@@ -309,7 +322,8 @@ static void did_finish(struct sim *w, uint32_t d, struct session *s, const struc
     s->turn = TURN_FINISHED;
 }
 
-static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct step_op *op, const struct op_result *r)
+static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
+                      const struct op_result *r)
 {
     uint32_t pages = up(s->a, w->page_tokens[0]);
 
@@ -332,16 +346,18 @@ static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct
     s->ntokens = s->good;
 }
 
-static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i, const struct op_result *r,
-                    const struct table_run *runs)
+static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
+                    const struct op_result *r, const struct table_run *runs)
 {
     struct session *s = &w->d[d].session[p->session[i]];
     const struct step_op *op = &p->op[i];
     uint32_t min_done = w->d[d].engine[s->engine].min_done;
 
-    TRACE("    op %u on session %u: length %u written %u tokens %u step %llu -> err %u T %u C %u A %u\n", op->kind,
-          p->session[i], op->length, op->written, op->tokens.n, (unsigned long long)op->step, r->err,
-          r->lengths.committed, r->lengths.written, r->lengths.allocated);
+    TRACE("    op %u on session %u: length %u written %u tokens %u step %llu -> err %u T %u C %u A "
+          "%u\n",
+          op->kind, p->session[i], op->length, op->written, op->tokens.n,
+          (unsigned long long)op->step, r->err, r->lengths.committed, r->lengths.written,
+          r->lengths.allocated);
     if (!s->live) {
         EXPECT(r->err == TERN_GONE, "closed_session_used", "err %u", r->err);
         return;
@@ -351,8 +367,9 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         return;
     }
     if (r->err == TERN_BUSY && op->kind != STEP_EXTEND && op->kind != STEP_COMMIT) {
-        EXPECT(op->step > min_done, "release_busy", "BUSY for a release at step %llu, all have done %u",
-               (unsigned long long)op->step, min_done);
+        EXPECT(op->step > min_done, "release_busy",
+               "BUSY for a release at step %llu, all have done %u", (unsigned long long)op->step,
+               min_done);
         MARK(retires_full);
         same_lengths(w, s, r, "busy_lengths");
         return;
@@ -390,8 +407,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
 
 /* --- the dispatch --- */
 
-static void add_touch(struct sim *w, struct work *k, const struct session *s, uint32_t g, uint32_t page, uint32_t to,
-                      uint32_t junk_to)
+static void add_touch(struct sim *w, struct work *k, const struct session *s, uint32_t g,
+                      uint32_t page, uint32_t to, uint32_t junk_to)
 {
     uint32_t pt = w->page_tokens[g], pos = page * pt, end = pos + pt;
     struct touch *t;
@@ -423,7 +440,8 @@ static void dispatch_session(struct sim *w, struct work *k, struct session *s, u
 {
     uint32_t to = s->a < s->ntokens ? s->a : s->ntokens, ok = to;
 
-    if (s->a > s->ntokens && s->ntokens >= s->filled && to == s->ntokens) /* guesses: some of them right */
+    if (s->a > s->ntokens && s->ntokens >= s->filled &&
+        to == s->ntokens) /* guesses: some of them right */
         ok = s->ntokens + pick(w, s->a - s->ntokens + 1);
     if (ok > TOKENS)
         ok = TOKENS;
@@ -440,7 +458,8 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
 {
     struct daemon *m = &w->d[d];
     struct engine *g = &m->engine[e];
-    uint32_t conn = engine_conn(w, d, e), n = want != WANT_AUTO || chance(w, 65) ? 1 : 1 + pick(w, OPS), done;
+    uint32_t conn = engine_conn(w, d, e),
+             n = want != WANT_AUTO || chance(w, 65) ? 1 : 1 + pick(w, OPS), done;
     struct plan p;
     struct event ev;
     struct work *k;
@@ -449,7 +468,8 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     if (conn == NO || g->dying)
         return;
     p.n = 0;
-    for (uint32_t i = 0, at = pick(w, SESSIONS); i < SESSIONS && p.n < n; i++, at = (at + 1) % SESSIONS)
+    for (uint32_t i = 0, at = pick(w, SESSIONS); i < SESSIONS && p.n < n;
+         i++, at = (at + 1) % SESSIONS)
         if (m->session[at].live && m->session[at].engine == e &&
             (m->session[at].turn != TURN_FETCHING || want != WANT_AUTO || chance(w, 5)))
             plan_op(w, d, &p, at, want);
@@ -466,16 +486,19 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     ev.request.step.n = p.n;
     TRACE("  daemon %u engine %u Step of %u\n", d, e, p.n);
     sim_step(w, d, &ev);
-    EXPECT(w->reply && w->reply->err == TERN_OK, "step_refused", "err %u", w->reply ? w->reply->err : 0);
+    EXPECT(w->reply && w->reply->err == TERN_OK, "step_refused", "err %u",
+           w->reply ? w->reply->err : 0);
     for (done = 0; done < w->reply->step.n; done++) {
         did_one(w, d, &p, done, &w->reply->step.results[done], w->reply->runs);
         if (p.op[done].barrier && w->reply->step.results[done].err != TERN_OK) {
-            EXPECT(done + 1 == w->reply->step.n, "barrier_ignored", "%u of %u operations were tried", w->reply->step.n, p.n);
+            EXPECT(done + 1 == w->reply->step.n, "barrier_ignored",
+                   "%u of %u operations were tried", w->reply->step.n, p.n);
             if (done + 1 < p.n)
                 MARK(barrier_stops);
         }
     }
-    EXPECT(done == p.n || (done > 0 && p.op[done - 1].barrier), "step_short", "%u of %u operations", done, p.n);
+    EXPECT(done == p.n || (done > 0 && p.op[done - 1].barrier), "step_short", "%u of %u operations",
+           done, p.n);
     for (uint32_t i = 0; i < p.n; i++)
         m->session[p.session[i]].ending = 0;
     if (!wrote)
@@ -484,7 +507,8 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     for (uint32_t i = 0; i < done; i++) {
         struct session *s = &m->session[p.session[i]];
 
-        if (p.op[i].kind == STEP_EXTEND && s->live && s->turn == TURN_OPEN && s->last_step != g->step)
+        if (p.op[i].kind == STEP_EXTEND && s->live && s->turn == TURN_OPEN &&
+            s->last_step != g->step)
             dispatch_session(w, k, s, g->step);
     }
 }

@@ -1,5 +1,5 @@
-/* One history: sets the world up, carries the choices out one after another, hands each event to a core and takes its
- * actions in. */
+/* One history: sets the world up, carries the choices out one after another, hands each event to a
+ * core and takes its actions in. */
 #include "sim.h"
 
 #include <stdarg.h>
@@ -67,15 +67,30 @@ static void set_limits(struct sim *w)
 {
     const struct config *c = &w->cfg;
 
-    w->limits = (struct core_limits){
-        .tenants = TENANTS, .conns = CONNS, .procs = 32, .engines = ENGINES, .pools = POOLS,
-        .sessions = c->lim_sessions, .nodes = c->lim_nodes, .namespaces = c->lim_spaces,
-        .token_blocks = c->lim_blocks, .extra_keys = c->lim_keys, .pages = RECORDS, .slabs = RECORDS,
-        .retires = c->lim_retires, .links = LINKS, .peers = 1, .pulls = c->lim_pulls, .serves = c->lim_serves,
-        .seal_jobs = c->lim_seals, .sums_per_page = RANKS, .busy_retry_ms = 5,
-        .peer_bytes_in_flight = (uint64_t)c->peer_pages * GRANULE_BYTES,
-        .tenant_bytes_in_flight = (uint64_t)c->tenant_pages * GRANULE_BYTES,
-        .transfer_deadline_ns = c->deadline_ms * MS};
+    w->limits =
+        (struct core_limits){.tenants = TENANTS,
+                             .conns = CONNS,
+                             .procs = 32,
+                             .engines = ENGINES,
+                             .pools = POOLS,
+                             .sessions = c->lim_sessions,
+                             .nodes = c->lim_nodes,
+                             .namespaces = c->lim_spaces,
+                             .token_blocks = c->lim_blocks,
+                             .extra_keys = c->lim_keys,
+                             .pages = RECORDS,
+                             .slabs = RECORDS,
+                             .retires = c->lim_retires,
+                             .links = LINKS,
+                             .peers = 1,
+                             .pulls = c->lim_pulls,
+                             .serves = c->lim_serves,
+                             .seal_jobs = c->lim_seals,
+                             .sums_per_page = RANKS,
+                             .busy_retry_ms = 5,
+                             .peer_bytes_in_flight = (uint64_t)c->peer_pages * GRANULE_BYTES,
+                             .tenant_bytes_in_flight = (uint64_t)c->tenant_pages * GRANULE_BYTES,
+                             .transfer_deadline_ns = c->deadline_ms * MS};
 }
 
 /* Sequences that begin alike: one parent each, and a token from which they differ. */
@@ -145,10 +160,12 @@ void daemon_start(struct sim *w, uint32_t d)
     size_t bytes;
 
     for (uint32_t t = 0; t < TENANTS; t++)
-        tenants[t] = (struct tenant_config){.memory_bytes = (uint64_t)w->cfg.granules * GRANULE_BYTES,
-                                            .regions = w->ranks,
-                                            .sessions_max = w->cfg.sessions_max};
-    EXPECT(core_size(&w->limits, &bytes) == TERN_OK && bytes <= ARENA_MAX, "sim_limits", "limits refused, or %zu bytes", bytes);
+        tenants[t] =
+            (struct tenant_config){.memory_bytes = (uint64_t)w->cfg.granules * GRANULE_BYTES,
+                                   .regions = w->ranks,
+                                   .sessions_max = w->cfg.sessions_max};
+    EXPECT(core_size(&w->limits, &bytes) == TERN_OK && bytes <= ARENA_MAX, "sim_limits",
+           "limits refused, or %zu bytes", bytes);
     memset(m->arena, 0, bytes);
     m->arena_bytes = bytes;
     m->incarnation = 0x1000 * (d + 1) + m->restarts + (uint64_t)w->cfg.seed_tokens * 0x100000;
@@ -187,7 +204,8 @@ static void daemon_clear(struct sim *w, uint32_t d)
         m->chunk_base[p]++;
 }
 
-/* A new incarnation: new memory, no state. Its engines lost their connections and have to start again. */
+/* A new incarnation: new memory, no state. Its engines lost their connections and have to start
+ * again. */
 void daemon_restart(struct sim *w, uint32_t d)
 {
     struct daemon *m = &w->d[d];
@@ -224,7 +242,9 @@ static void take_reply(struct sim *w, uint32_t d, const struct reply *r)
 static void take_gone(struct sim *w, uint32_t d, struct id id)
 {
     for (uint32_t e = 0; e < ENGINES; e++)
-        EXPECT(!w->d[d].engine[e].used || !w->d[d].engine[e].seen || !id_equal(w->d[d].engine[e].id, id), "engine_gone_early",
+        EXPECT(!w->d[d].engine[e].used || !w->d[d].engine[e].seen ||
+                   !id_equal(w->d[d].engine[e].id, id),
+               "engine_gone_early",
                "engine %u is said to be gone while processes of it may be alive", e);
 }
 
@@ -233,7 +253,9 @@ static void take(struct sim *w, uint32_t d, const struct action *a)
     switch (a->kind) {
     case ACT_REPLY: take_reply(w, d, &a->reply); break;
     case ACT_CLOSE_CONN:
-    case ACT_LINK_CLOSE: violation(w, "closed_by_core", "daemon %u: action %u for what broke no protocol", d, a->kind);
+    case ACT_LINK_CLOSE:
+        violation(w, "closed_by_core", "daemon %u: action %u for what broke no protocol", d,
+                  a->kind);
     case ACT_SEAL: take_seal(w, d, a); break;
     case ACT_ZERO: take_zero(w, d, a); break;
     case ACT_PEER_SEND: net_send(w, d, a); break;
@@ -261,7 +283,8 @@ void sim_step(struct sim *w, uint32_t d, struct event *event)
     step_once(w, d, event);
 }
 
-/* The shell calls the core when its deadline has come: work that did not fit one step, or time that passed. */
+/* The shell calls the core when its deadline has come: work that did not fit one step, or time that
+ * passed. */
 void sim_timers(struct sim *w, uint32_t d)
 {
     struct event ev = {.kind = EV_TIMER};
@@ -273,8 +296,10 @@ void sim_timers(struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < SESSIONS; i++) {
         const struct session *s = &w->d[d].session[i];
 
-        EXPECT(!s->live || s->turn != TURN_FETCHING || w->d[d].engine[s->engine].dying || w->now < s->fetch_since + w->limits.transfer_deadline_ns + MS,
-               "fetch_overdue", "session %u waits since %llu ns", i, (unsigned long long)(w->now - s->fetch_since));
+        EXPECT(!s->live || s->turn != TURN_FETCHING || w->d[d].engine[s->engine].dying ||
+                   w->now < s->fetch_since + w->limits.transfer_deadline_ns + MS,
+               "fetch_overdue", "session %u waits since %llu ns", i,
+               (unsigned long long)(w->now - s->fetch_since));
     }
 }
 

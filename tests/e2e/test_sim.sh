@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# The simulator from a fresh random start: 2,000 histories, 20,000 with TERN_FULL=1. The start is printed;
+# TERN_SIM_FIRST repeats it. Passes if no history broke a promise and every mark was reached.
+set -euo pipefail
+
+sim=${TERN_BIN:?}/tern-sim
+[ -x "$sim" ] || { echo "tern-sim was not built"; exit 77; }
+seeds=2000
+[ "${TERN_FULL:-0}" = 1 ] && seeds=20000
+first=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+echo "tern-sim: $seeds seeds from $first (repeat with TERN_SIM_FIRST=$first)"
+status=0
+"$sim" --seeds "$seeds" --first "$first" --shrink "$out" --json >"$out/result.json" || status=$?
+python3 - "$out/result.json" <<'PY'
+import json, sys
+r = json.load(open(sys.argv[1]))
+h = r["histories"]
+print(f"{h} histories, {r['events'] / h:.0f} events each, {r['states']} states, {r['violations']} violations, "
+      f"{r['histories_per_s']:.0f} histories a second")
+print("injected:", ", ".join(f"{k} {v}" for k, v in r["faults"].items()))
+if r["marks_missed"]:
+    print("marks missed:", ", ".join(r["marks_missed"]))
+assert r["violations"] == 0, r["failing_seeds"]
+assert not r["marks_missed"]
+assert r["events"] >= 200 * h, "fewer than 200 state-changing events a history"
+missing = [k for k, v in r["faults"].items() if v == 0]
+assert not missing, f"never injected: {missing}"
+PY
+if ls "$out"/*.tape >/dev/null 2>&1; then
+    head -50 "$out"/*.tape
+fi
+exit "$status"
