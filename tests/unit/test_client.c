@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/time.h>
@@ -443,6 +444,36 @@ static void admin_answer_in_pieces_joined(void **state)
     stop(t);
 }
 
+static void serve_fetch_never_answered(struct fake *f)
+{
+    Tern__Wire__FetchReply gone = TERN__WIRE__FETCH_REPLY__INIT;
+    struct frame_header fetch;
+
+    check(fake_read(f) != NULL && f->h.type == FRAME_FETCH);
+    fetch = f->h;
+    check(fake_read(f) != NULL && f->h.type == FRAME_FETCH_CANCEL && f->h.session == fetch.session);
+    atomic_store((atomic_int *)f->ctx, 1);
+    fake_reply_empty(f);
+    f->h = fetch;
+    fake_reply(f, &gone);
+    while (fake_read(f))
+        fake_reply_empty(f);
+}
+
+static void fetch_deadline_passes_cancelled_and_forgotten(void **state)
+{
+    atomic_int cancelled = 0;
+    struct tern *t = start(serve_fetch_never_answered, &cancelled);
+    struct tern_result r;
+
+    (void)state;
+    assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 30, &r));
+    assert_string_not_equal(tern_error_text(t), "");
+    assert_ok(tern_ping(t, 2000)); /* both late answers were dropped on the way */
+    assert_int_equal(atomic_load(&cancelled), 1);
+    stop(t);
+}
+
 static void call_arguments_wrong_invalid_without_a_request(void **state)
 {
     struct tern *t = start(serve_nothing, NULL);
@@ -703,6 +734,7 @@ int main(void)
         cmocka_unit_test(match_connection_ends_peer_lost_for_ever),
         cmocka_unit_test(call_error_answered_text_until_next_success),
         cmocka_unit_test(admin_answer_in_pieces_joined),
+        cmocka_unit_test(fetch_deadline_passes_cancelled_and_forgotten),
         cmocka_unit_test(call_arguments_wrong_invalid_without_a_request),
         cmocka_unit_test(async_answers_during_a_call_are_kept_in_order),
         cmocka_unit_test(async_inflight_max_busy_then_all_answered),

@@ -345,7 +345,11 @@ static void serve_nonsense(struct fake *f)
     case LENGTH_ABOVE_CAP: h.length = FRAME_BODY_MAX + 1; break;
     case LENGTH_ALL_ONES: h.length = UINT32_MAX; break;
     case VERSION_ZERO: h.version = 0; break;
-    case WRONG_TYPE: h.type = FRAME_PING_REPLY; break;
+    case WRONG_TYPE: /* the body is a whole MatchReply: tokens = 5 */
+        h.type = FRAME_PING_REPLY;
+        h.length = 2;
+        memcpy(frame + FRAME_HEADER_BYTES, "\x18\x05", 2);
+        break;
     case NEVER_ASKED: h.request_id += 1u << 20; break;
     case BODY_TRUNCATED: memcpy(frame + FRAME_HEADER_BYTES, "\x2a\x7f", 2); break;
     default: break;
