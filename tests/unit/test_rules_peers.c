@@ -1,0 +1,395 @@
+/* What a peer may send and what it gets for it: bad offers, requests and directions; extra keys and
+ * layouts on the way; fetches that meet another engine's pending chunk; more endings at once than
+ * one step has room for. */
+#include "rig_test.h"
+
+#define TOKENS 32 /* 8 pages of 4 tokens */
+
+static struct pair start(void)
+{
+    return pair_with(rig_defaults(), 4, 64, 64);
+}
+
+static struct rig_session *asking(struct pair *p, uint32_t seed)
+{
+    struct rig_session *d = rig_session(p->dest, &p->de, p->dp, 1);
+
+    assert_ok(rig_match(d, rig_tokens(seed, TOKENS), TOKENS));
+    return d;
+}
+
+/* Sends `msg` to the destination as the source would, in place of the offer that waits. */
+static void forge_offer(struct pair *p, const struct peer_msg *msg)
+{
+    struct event event = {.kind = EV_PEER_MSG};
+
+    event.peer.link = 0;
+    event.peer.msg = *msg;
+    rig_event(p->dest, &event);
+}
+
+static void offer_that_does_not_fit_closes_the_link(void **state)
+{
+    for (uint32_t wrong = 0; wrong < 7; wrong++) {
+        struct pair p = start();
+        struct rig_session *d = asking(&p, 1);
+        struct table_run run;
+        struct peer_msg msg;
+        uint64_t fetch;
+
+        (void)state;
+        rig_put(p.source, &p.se, p.sp, 1, TOKENS);
+        p.source->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
+        fetch = rig_fetch(d, 0, 0);
+        msg = rig_job(p.source, RIG_MSG, 0)->msg;
+        run = msg.runs[0];
+        msg.runs = &run;
+        switch (wrong) {
+        case 0: msg.from = 4; break;
+        case 1: msg.to = TOKENS + 4; break;
+        case 2: msg.to = TOKENS - 1; break;
+        case 3: msg.nruns = 0; break;
+        case 4: run.n--; break;
+        case 5: run.group = 1; break;
+        default: msg.serve = (struct id){0, 0}; break;
+        }
+        forge_offer(&p, &msg);
+        assert_int_equal(p.dest->link_closes, 1);
+        assert_err(TERN_PEER_LOST, rig_fetched(d, fetch));
+        assert_lengths(d, 0, 0, 0);
+        assert_int_equal(rig_group_view(p.dest, p.dp, 0).free, 64);
+        assert_int_equal(p.dest->pulled_pages, 0);
+        rig_session_free(d);
+        pair_stop(&p);
+    }
+}
+
+static void message_in_the_wrong_direction_closes_the_link(void **state)
+{
+    static const enum peer_msg_kind kinds[] = {PEER_PULL_OPEN, PEER_PULL_DONE, PEER_PULL_OFFER,
+                                               PEER_PULL_ABORT, PEER_MSG_COUNT};
+    struct pair p = start();
+    uint32_t closes = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++) {
+        struct event event = {.kind = EV_PEER_MSG};
+
+        event.peer.msg.kind = kinds[i];
+        event.peer.link = i < 2 ? 0 : p.source->options.limits.peers;
+        closes++;
+        if (i < 2)
+            rig_event(p.dest, &event);
+        else
+            rig_event(p.source, &event);
+        assert_int_equal(p.dest->link_closes + p.source->link_closes, closes);
+    }
+    pair_stop(&p);
+}
+
+static void message_of_a_pull_on_another_link_closes_that_link(void **state)
+{
+    struct pair p = start();
+    struct rig *third = rig_create(NULL);
+    struct rig_session *d = asking(&p, 1);
+    struct event event = {.kind = EV_PEER_MSG};
+    uint64_t fetch;
+
+    (void)state;
+    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
+    rig_link_up(p.dest, 1, third, 2);
+    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
+    fetch = rig_fetch(d, 0, 0);
+    event.peer.link = 1;
+    event.peer.msg.kind = PEER_PULL_ABORT;
+    event.peer.msg.pull = rig_job(p.dest, RIG_PULL, 0)->id;
+    event.peer.msg.err = TERN_GONE;
+    rig_event(p.dest, &event);
+    assert_int_equal(p.dest->link_closes, 1);
+    rig_complete(p.dest, RIG_PULL); /* the fetch itself goes on */
+    assert_ok(rig_fetched(d, fetch));
+    assert_lengths(d, TOKENS, TOKENS, TOKENS);
+    rig_session_free(d);
+    rig_destroy(third);
+    pair_stop(&p);
+}
+
+/* What a puller may send in an open: nothing of it may do more than be refused. */
+static void open_out_of_range_refused(void **state)
+{
+    struct extra_key down[2] = {{.position = 6}, {.position = 5}};
+    struct pair p = start();
+
+    (void)state;
+    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
+    p.source->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
+    for (uint32_t wrong = 0; wrong < 5; wrong++) {
+        struct event event = {.kind = EV_PEER_MSG};
+        struct peer_msg *m = &event.peer.msg;
+        struct pool_view v = rig_pool_view(p.source, p.sp);
+        struct rig_session *d = asking(&p, 1);
+
+        (void)v;
+        p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
+        rig_fetch(d, 0, 0);
+        *m = rig_job(p.dest, RIG_MSG, 0)->msg;
+        event.peer.link = p.source->options.limits.peers;
+        switch (wrong) {
+        case 0: m->from = TOKENS + 4; break;
+        case 1: m->from = 3; break;
+        case 2:
+            m->keys = down;
+            m->nkeys = 2;
+            break;
+        case 3: m->to = UINT32_MAX; break;
+        default: m->tenant = p.source->options.limits.tenants; break;
+        }
+        rig_event(p.source, &event);
+        assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
+        assert_err(wrong == 4 ? TERN_DENIED : TERN_INVALID, rig_job(p.source, RIG_MSG, 0)->msg.err);
+        assert_int_equal(rig_view(p.source).serves, 0);
+        rig_drop(p.source, RIG_MSG);
+        rig_drop(p.dest, RIG_MSG);
+        rig_fetch_cancel(d);
+        while (rig_jobs(p.dest, RIG_MSG))
+            rig_drop(p.dest, RIG_MSG);
+        rig_session_free(d);
+    }
+    pair_stop(&p);
+}
+
+/* An open that comes twice makes no second owner of anything: one done ends all of it. */
+static void open_replayed_one_done_ends_both(void **state)
+{
+    struct pair p = start();
+    struct rig_session *d = asking(&p, 1);
+    struct event event = {.kind = EV_PEER_MSG};
+    uint32_t admin = rig_connect_admin(p.source);
+    uint64_t fetch;
+
+    (void)state;
+    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
+    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
+    fetch = rig_fetch(d, 0, 0);
+    event.peer.link = p.source->options.limits.peers;
+    event.peer.msg = rig_job(p.dest, RIG_MSG, 0)->msg;
+    rig_event(p.source, &event);
+    p.dest->automatic = RIG_ALL;
+    rig_settle(p.dest);
+    assert_ok(rig_fetched(d, fetch));
+    assert_lengths(d, TOKENS, TOKENS, TOKENS);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 8);
+    rig_session_free(d);
+    pair_stop(&p);
+}
+
+/* N2 across hosts: the keys travel and are compared, and the pages carry them. */
+static void fetch_with_extra_keys_brings_the_right_branch(void **state)
+{
+    struct pair p = start();
+    struct extra_key cat[2] = {{.position = 3, .lo = 1}, {.position = 18, .lo = 1}};
+    struct extra_key dog[2] = {{.position = 3, .lo = 1}, {.position = 18, .lo = 2}};
+    struct req_tokens with_cat = {.v = rig_tokens(1, TOKENS), .n = TOKENS, .keys = cat, .nkeys = 2};
+    struct req_tokens with_dog = with_cat;
+    struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1), *d[2];
+    uint64_t fetch;
+
+    (void)state;
+    with_dog.keys = dog;
+    assert_ok(rig_match_full(s, &with_cat, 0));
+    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_commit(s, TOKENS, 0));
+    d[0] = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match_full(d[0], &with_dog, 0));
+    fetch = rig_fetch(d[0], 0, 0);
+    assert_ok(rig_fetched(d[0], fetch));
+    assert_lengths(d[0], 16, 16, 16); /* up to the chunk where they differ */
+    assert_int_equal(rig_wrong(d[0], 16), 0);
+    d[1] = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match_full(d[1], &with_cat, 0));
+    assert_int_equal(d[1]->matched, 16);
+    fetch = rig_fetch(d[1], 0, 0); /* the keys of what is committed travel too */
+    assert_ok(rig_fetched(d[1], fetch));
+    assert_lengths(d[1], TOKENS, TOKENS, TOKENS);
+    assert_int_equal(rig_wrong(d[1], TOKENS), 0);
+    for (uint32_t i = 0; i < 2; i++)
+        rig_session_free(d[i]);
+    rig_session_free(s);
+    pair_stop(&p);
+}
+
+static void fetch_from_a_pool_of_another_layout_unsupported(void **state)
+{
+    struct pair p = start();
+    struct group_layout other = rig_group(8, 512);
+    struct rig_session *s, *d = asking(&p, 1);
+    struct id pool;
+    uint64_t fetch;
+
+    (void)state;
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], &other, 1, 1 << 16, &pool));
+    rig_put(p.source, &p.se, pool, 1, TOKENS);
+    s = rig_session(p.source, &p.se, pool, 1);
+    fetch = rig_fetch(d, 0, 0);
+    assert_err(TERN_UNSUPPORTED, rig_fetched(d, fetch));
+    assert_lengths(d, 0, 0, 0);
+    rig_session_free(s);
+    rig_session_free(d);
+    pair_stop(&p);
+}
+
+/* T8 on arrival: another engine is about to publish the same chunk. What came stays with the
+ * session, uncommitted. */
+static void fetch_onto_another_engines_pending_chunk_keeps_its_own_pages(void **state)
+{
+    struct pair p = start();
+    struct rig_engine other = rig_engine(p.dest, 0, "other", 1);
+    struct request map = {.op = OP_POOL_MAP};
+    struct rig_session *d = asking(&p, 1), *s;
+    uint64_t fetch;
+
+    (void)state;
+    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
+    map.pool_map.pool = p.dp;
+    assert_ok(rig_request(p.dest, other.conn[0], &map)->err);
+    s = rig_session(p.dest, &other, p.dp, 1);
+    assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_commit(s, 8, 0));
+    assert_ok(rig_commit(s, 16, 4)); /* [8, 16) is pending */
+    fetch = rig_fetch(d, 0, 0);
+    assert_ok(rig_fetched(d, fetch));
+    assert_lengths(d, 8, TOKENS, TOKENS);
+    assert_int_equal(rig_wrong(d, TOKENS), 0);
+    rig_engine_kill(p.dest, &other, 0); /* its pending node goes, ours stays */
+    assert_int_equal(rig_wrong(d, TOKENS), 0);
+    assert_ok(rig_commit(d, TOKENS, 0));
+    assert_lengths(d, TOKENS, TOKENS, TOKENS);
+    assert_int_equal(rig_depth(d, rig_tokens(1, TOKENS), TOKENS), TOKENS);
+    rig_session_free(s);
+    rig_session_free(d);
+    pair_stop(&p);
+}
+
+/* Duplicates on arrival: the same chunk was committed here meanwhile. One copy stays, the other was
+ * never seen. */
+static void fetch_of_what_was_committed_meanwhile_adopts(void **state)
+{
+    struct pair p = start();
+    struct rig_session *d = asking(&p, 1);
+    uint64_t fetch;
+
+    (void)state;
+    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
+    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
+    fetch = rig_fetch(d, 0, 0);
+    rig_put(p.dest, &p.de, p.dp, 1, 20);
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(d, fetch));
+    assert_lengths(d, TOKENS, TOKENS, TOKENS);
+    assert_int_equal(rig_wrong(d, TOKENS), 0);
+    assert_int_equal(rig_group_view(p.dest, p.dp, 0).snapshot, 8);
+    assert_int_equal(rig_free(p.dest, p.dp), 64 - 8);
+    assert_int_equal(rig_view(p.dest).dup_chunks, 5);
+    rig_session_free(d);
+    pair_stop(&p);
+}
+
+/* The source's pool is closed under the transfer: the puller is told, at once and in words of the
+ * table. */
+static void serve_pool_closed_meanwhile_puller_told(void **state)
+{
+    struct pair p = start();
+    struct rig_session *d = asking(&p, 1);
+    uint64_t fetch;
+
+    (void)state;
+    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
+    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
+    fetch = rig_fetch(d, 0, 0);
+    p.source->automatic = RIG_ALL & ~(uint32_t)(RIG_SERVE_STOP | RIG_ZERO);
+    assert_ok(rig_pool_close(p.source, p.se.conn[0], p.sp));
+    assert_err(TERN_GONE, rig_fetched(d, fetch));
+    rig_engine_kill(p.source, &p.se, 0);
+    assert_int_equal(rig_jobs(p.source, RIG_ZERO), 0); /* not while something may read it */
+    rig_complete(p.source, RIG_SERVE_STOP);
+    assert_int_equal(rig_jobs(p.source, RIG_ZERO), 1);
+    assert_int_equal(rig_group_view(p.dest, p.dp, 0).quarantine, 0);
+    rig_session_free(d);
+    pair_stop(&p);
+}
+
+/* The asker's connection closes: the fetch ends without an answer and without a leak. */
+static void fetch_connection_closed_meanwhile_nobody_is_answered(void **state)
+{
+    struct pair p = start();
+    struct rig_session *d = asking(&p, 1);
+    uint64_t fetch;
+
+    (void)state;
+    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
+    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
+    fetch = rig_fetch(d, 0, 0);
+    rig_disconnect(p.dest, p.de.conn[0]);
+    rig_complete(p.dest, RIG_PULL);
+    assert_null(rig_reply_to(p.dest, fetch));
+    assert_int_equal(rig_view(p.dest).pulls, 0);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    rig_proc_gone(p.dest, p.de.proc[0]);
+    assert_int_equal(rig_free(p.dest, p.dp), 64 - 8); /* the prefix was published and stays */
+    rig_session_free(d);
+    pair_stop(&p);
+}
+
+/* More endings in one event than struct actions has room for: what is left over comes in the next
+ * steps, all of it. */
+static void link_lost_under_many_fetches_every_one_is_answered(void **state)
+{
+    enum { N = 40 };
+    struct rig_options options = rig_defaults();
+    struct rig_session *d[N];
+    uint64_t fetch[N];
+    struct pair p;
+
+    (void)state;
+    options.limits.pulls = options.limits.serves = N;
+    p = pair_with(options, 4, 128, 128);
+    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
+    for (uint32_t i = 0; i < N; i++) {
+        rig_put(p.source, &p.se, p.sp, 1 + i, 8);
+        d[i] = rig_session(p.dest, &p.de, p.dp, 1);
+        assert_ok(rig_match(d[i], rig_tokens(1 + i, 8), 8));
+        fetch[i] = rig_fetch(d[i], 0, 0);
+    }
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), N);
+    rig_link_down(p.dest, 0);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_err(TERN_PEER_LOST, rig_fetched(d[i], fetch[i]));
+        rig_session_free(d[i]);
+    }
+    assert_int_equal(rig_view(p.dest).pulls, 0);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    assert_int_equal(rig_free(p.dest, p.dp), 128);
+    pair_stop(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(offer_that_does_not_fit_closes_the_link),
+        RIG_TEST(message_in_the_wrong_direction_closes_the_link),
+        RIG_TEST(message_of_a_pull_on_another_link_closes_that_link),
+        RIG_TEST(open_out_of_range_refused),
+        RIG_TEST(open_replayed_one_done_ends_both),
+        RIG_TEST(fetch_with_extra_keys_brings_the_right_branch),
+        RIG_TEST(fetch_from_a_pool_of_another_layout_unsupported),
+        RIG_TEST(fetch_onto_another_engines_pending_chunk_keeps_its_own_pages),
+        RIG_TEST(fetch_of_what_was_committed_meanwhile_adopts),
+        RIG_TEST(serve_pool_closed_meanwhile_puller_told),
+        RIG_TEST(fetch_connection_closed_meanwhile_nobody_is_answered),
+        RIG_TEST(link_lost_under_many_fetches_every_one_is_answered),
+    };
+
+    return RIG_RUN(tests);
+}
