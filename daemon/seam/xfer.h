@@ -20,9 +20,11 @@ struct xfer_config {
     uint64_t idle_ns; /* a data connection that makes no progress with work outstanding is broken */
     uint32_t fault_corrupt_pages; /* fault injection: flip one byte at the receive in that many
                                      distinct pages, once each */
+    uint32_t socket_buffer_bytes; /* SO_SNDBUF and SO_RCVBUF; 0: the kernel tunes them itself */
     uint64_t incarnation;         /* ours: a data connection that names another is refused */
-    /* EV_PULLED, EV_PULL_BROKEN, EV_PULL_QUIET, EV_SERVE_QUIET; may be called from inside xfer_*
-     * calls: the shell queues. now_ns is the shell's to set. */
+    /* EV_PULLED, EV_PULL_BROKEN (PEER_LOST: the connection ended; GONE: the source gave a page or
+     * the serve up; BUSY: no data connection to be had), EV_PULL_QUIET, EV_SERVE_QUIET; may be
+     * called from inside xfer_* calls: the shell queues. now_ns is the shell's to set. */
     void (*emit)(void *ctx, struct event *event);
     /* core_serve_page on the live core. */
     enum tern_err (*serve_page)(void *ctx, struct id serve, uint32_t group, struct page_ref ref,
@@ -32,14 +34,14 @@ struct xfer_config {
 
 enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret,
                           const char **ret_why);
-void xfer_destroy(struct xfer *xfer);
+void xfer_destroy(
+    struct xfer *xfer); /* before io and mem: runs the ring until its operations ended */
 
-/* Listens for data connections; *ret_port is the port taken (for port 0). host NULL: all addresses.
- */
+/* Listens for data connections; *ret_port is the port taken (for port 0). host NULL: all. */
 enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, uint16_t *ret_port);
 
-/* An outbound link is up: its peer's data address and incarnation. xfer_link_down breaks its pulls.
- */
+/* An outbound link is up: its peer's data address, its incarnation. xfer_link_down breaks its
+ * pulls. */
 enum tern_err xfer_link_up(struct xfer *xfer, uint32_t link, const struct sockaddr *addr,
                            socklen_t len, uint64_t peer_incarnation);
 void xfer_link_down(struct xfer *xfer, uint32_t link);
@@ -52,8 +54,7 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ns); /* enforces idle_ns; call ab
 
 struct xfer_stats {
     uint64_t payload_bytes_in, payload_bytes_out; /* page bytes */
-    uint64_t socket_bytes_in,
-        socket_bytes_out; /* all bytes on data connections, headers included */
+    uint64_t socket_bytes_in, socket_bytes_out;   /* all on data connections, heads included */
     uint64_t pages_in, pages_out, corrupt_detected, corrupt_injected, gone_answers, conns;
 };
 void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);

@@ -20,20 +20,15 @@
 
 /* ------------------------------------------------------------------ connections */
 
-void conn_options(int fd)
+void conn_options(const struct xfer *xfer, int fd)
 {
-    int one = 1;
+    int one = 1, bytes = (int)xfer->config.socket_buffer_bytes;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-}
-
-int conn_socket(int family)
-{
-    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd >= 0)
-        conn_options(fd);
-    return fd;
+    if (bytes > 0) {
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    }
 }
 
 void conn_progress(struct xfer_conn *conn)
@@ -108,7 +103,7 @@ static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
         struct xfer_conn *conn = conn_take(xfer, false, res);
 
         if (conn) {
-            conn_options(res);
+            conn_options(xfer, res);
             in_start(conn);
         } else {
             close(res);

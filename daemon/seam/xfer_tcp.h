@@ -175,8 +175,7 @@ struct xfer {
 struct xfer_conn *conn_take(struct xfer *xfer, bool outbound, int fd);
 void conn_fail(struct xfer_conn *conn); /* ends it; safe to call twice */
 void conn_reap(struct xfer_conn *conn); /* frees it once nothing is in flight */
-int conn_socket(int family);            /* with the options of a data connection; -1 */
-void conn_options(int fd);
+void conn_options(const struct xfer *xfer, int fd);
 void conn_progress(struct xfer_conn *conn);
 
 static inline struct xfer_conn *conn_of_send(struct io_op *op)

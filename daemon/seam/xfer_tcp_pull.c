@@ -259,13 +259,14 @@ static bool evict_idle(struct xfer *xfer)
 static void link_connect(struct xfer *xfer, uint32_t number)
 {
     struct xfer_link *link = &xfer->link[number];
-    int fd = conn_socket(link->addr.ss_family);
+    int fd = socket(link->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct xfer_conn *conn;
 
     if (fd < 0) {
         link_break(xfer, number, TERN_BUSY); /* no descriptor: what holds them may let go */
         return;
     }
+    conn_options(xfer, fd);
     conn = conn_take(xfer, true, fd);
     if (conn) {
         link->waiting_ns = 0;

@@ -80,6 +80,16 @@ static void xfer_pages_larger_than_a_piece_arrive_right(void **state)
     pull_and_check(&o, 5, 3); /* more sums a page than a piece usually has */
 }
 
+/* The smallest buffers that the kernel gives: every send and receive is short. */
+static void xfer_tiny_socket_buffers_change_nothing(void **state)
+{
+    struct rig_options o = {
+        .page_bytes = {4096, 10000}, .units = 2, .regions = 2, .socket_buffer_bytes = 1};
+
+    (void)state;
+    pull_and_check(&o, 120, 50);
+}
+
 /* Fault 9: each flipped byte is seen, the page is asked for again and is right. */
 static void xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again(void **state)
 {
@@ -275,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(xfer_pages_of_every_geometry_arrive_right),
         cmocka_unit_test(xfer_pages_larger_than_a_piece_arrive_right),
+        cmocka_unit_test(xfer_tiny_socket_buffers_change_nothing),
         cmocka_unit_test(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again),
         cmocka_unit_test(xfer_fault_7_passed_generation_is_gone),
         cmocka_unit_test(xfer_generation_that_passes_while_sending_is_gone),

@@ -65,13 +65,14 @@ struct rig {
     uint32_t asked[2][RIG_PAGES]; /* how often serve_page was asked */
     uint32_t gone_after;          /* serve_page: this many answers OK, then GONE; 0: no limit */
     uint32_t answers;
+    uint32_t link; /* that rig_link and rig_pull use */
     uint16_t port;
     struct proxy proxy;
 };
 
 struct rig_options {
     uint64_t page_bytes[2], idle_ns, memory_bytes;
-    uint32_t units, regions, corrupt, conns;
+    uint32_t units, regions, corrupt, conns, socket_buffer_bytes;
     bool by_proxy;
 };
 
@@ -151,12 +152,13 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                            .jobs = 16,
                            .incarnation = incarnation};
     struct xfer_config x = {.io = rig->io,
-                            .links = 2,
+                            .links = 3,
                             .pulls = 8,
                             .serves = 8,
                             .data_conns_max = o->conns ? o->conns : 8,
                             .idle_ns = o->idle_ns ? o->idle_ns : 5000000000u,
                             .fault_corrupt_pages = corrupt,
+                            .socket_buffer_bytes = o->socket_buffer_bytes,
                             .incarnation = incarnation,
                             .emit = rig_emit,
                             .serve_page = rig_serve_page,
@@ -201,7 +203,7 @@ static inline void rig_link(struct rig *rig, uint16_t port, uint64_t incarnation
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
 
     assert_int_equal(
-        xfer_link_up(rig->dst.xfer, 0, (struct sockaddr *)&addr, sizeof addr, incarnation),
+        xfer_link_up(rig->dst.xfer, rig->link, (struct sockaddr *)&addr, sizeof addr, incarnation),
         TERN_OK);
 }
 
@@ -359,6 +361,7 @@ static inline void rig_pull(struct rig *rig, struct id pull, uint32_t serve, uin
     }
     act.pull.pull = pull;
     act.pull.serve = (struct id){serve, 7};
+    act.pull.link = rig->link;
     act.pull.batch = batch;
     act.pull.n = n;
     act.pull.pages = pages;
