@@ -193,6 +193,8 @@ int rig_stop(struct rig_daemon *d, uint32_t ms)
     int status = 0;
     pid_t got;
 
+    if (d->pid <= 0) /* never started: 0 would be this whole process group, ctest with it */
+        return -1;
     kill(d->pid, SIGTERM);
     while ((got = waitpid(d->pid, &status, WNOHANG)) == 0 && rig_now_ms() < end)
         usleep(2000);
