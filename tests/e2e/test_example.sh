@@ -21,8 +21,9 @@ fi
 ODD=$(nm -D --defined-only "$LIBDIR/libtern.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
     grep -v '^tern_[a-z_]*$' || true)
 [[ -z $ODD ]] || fail "libtern.so exports: $ODD"
+SYMBOLS=$(nm -D --defined-only "$LIBDIR/libtern.so")
 for name in $(grep -o '\btern_[a-z_]*(' "$DIR/usr/include/tern.h" | tr -d '(' | sort -u); do
-    nm -D --defined-only "$LIBDIR/libtern.so" | grep -q " T $name@@TERN_" || fail "$name is declared and not exported"
+    [[ $SYMBOLS == *" T $name@@TERN_"* ]] || fail "$name is declared and not exported"
 done
 
 $CC "${USER_FLAGS[@]}" -Wall -Wextra -Werror $(pkg-config --cflags tern) "$TERN_SOURCE/client/example/tiny_engine.c" \

@@ -127,8 +127,10 @@ POOL=$("$CTL" pools --json | python3 -c 'import json, sys; print(json.load(sys.s
 # ---- no colour where nobody looks, colour on a terminal, none with NO_COLOR
 ! grep -q $'\033' <<<"$T" || fail "colour in a pipe"
 if command -v script >/dev/null; then
-    script -qec "$CTL status" /dev/null </dev/null | grep -q $'\033' || fail "no colour on a terminal"
-    ! NO_COLOR=1 script -qec "$CTL status" /dev/null </dev/null | grep -q $'\033' || fail "NO_COLOR is ignored"
+    OUT=$(script -qec "$CTL status" /dev/null </dev/null)
+    [[ $OUT == *$'\033['* ]] || fail "no colour on a terminal"
+    OUT=$(NO_COLOR=1 script -qec "$CTL status" /dev/null </dev/null)
+    [[ $OUT != *$'\033['* ]] || fail "NO_COLOR is ignored"
 fi
 
 # ---- evict: what nobody holds goes, what sessions hold stays
@@ -139,7 +141,8 @@ grep -q "evicted 0 nodes" <<<"$("$CTL" evict)" || fail "evict does not say that 
 
 # ---- tape
 json "$("$CTL" tape "$DIR/a.tape" --json)" "j['recorded'] > 0"
-(cd "$DIR" && "$CTL" tape b.tape) | grep -q "$DIR/b.tape" || fail "a relative path"
+OUT=$(cd "$DIR" && "$CTL" tape b.tape)
+[[ $OUT == "$DIR/b.tape: "* ]] || fail "a relative path: $OUT"
 [[ -s $DIR/a.tape && -s $DIR/b.tape ]] || fail "no tape was written"
 wrong 1 "path" "$CTL" tape /nowhere/at/all.tape
 
