@@ -306,9 +306,12 @@ void daemon_destroy(struct daemon *d)
 
     if (!d)
         return;
+    /* xfer runs the ring until its own operations have ended, and completions of connections and
+     * links come with them: those must still be there, and must no longer step the core. */
+    d->phase = DAEMON_STOPPED;
+    xfer_destroy(d->xfer);
     conns_finish(d);
     links_finish(d);
-    xfer_destroy(d->xfer);
     io_destroy(d->io);
     stream_pool_destroy(d->streams);
     proc_table_finish(&d->procs);

@@ -161,6 +161,8 @@ static void step(struct daemon *d, struct event *ev)
 {
     uint64_t now = io_now_ns();
 
+    if (d->phase == DAEMON_STOPPED)
+        return;
     check(!d->stepping);
     ev->now_ns = now > d->last_ns ? now : d->last_ns;
     d->last_ns = ev->now_ns;
