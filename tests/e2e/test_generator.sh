@@ -79,7 +79,7 @@ for signal in INT KILL; do
     pid=$!
     sleep 1.5
     kill -"$signal" "$pid"
-    wait "$pid" || true
+    wait "$pid" 2>/dev/null || true
     sleep 0.5
     ! pgrep -f "$work/tern-replay" >/dev/null || fail "SIG$signal left a process behind"
     [ "$signal" = KILL ] || nothing_left

@@ -259,18 +259,6 @@ static bool start_daemons(struct transfer *x, uint32_t corrupt)
     return false;
 }
 
-static bool peers_up(struct transfer *x)
-{
-    struct daemon_status s = {0};
-
-    for (uint32_t i = 0; i < PEER_UP_MS / 10 && s.peers_up == 0; i++) {
-        if (!admin_status(x->admin, &s))
-            return false;
-        sleep_ms(10);
-    }
-    return s.peers_up > 0;
-}
-
 static bool set_up(struct transfer *x, uint32_t page_bytes, uint32_t corrupt)
 {
     const struct bench_args *args = x->args;
@@ -281,7 +269,8 @@ static bool set_up(struct transfer *x, uint32_t page_bytes, uint32_t corrupt)
     return allocate(x) && start_daemons(x, corrupt) && start_filler(x) &&
            member_start(&x->member, x->dest.socket, "dest", PAGE_TOKENS, page_bytes,
                         SESSIONS * x->pages) &&
-           tern_connect(x->dest.admin, MEMBER_CALL_MS, &x->admin) == TERN_OK && peers_up(x);
+           tern_connect(x->dest.admin, MEMBER_CALL_MS, &x->admin) == TERN_OK &&
+           admin_wait_peer(x->admin, "source", PEER_UP_MS);
 }
 
 static void tear_down(struct transfer *x)

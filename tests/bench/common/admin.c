@@ -60,13 +60,41 @@ bool admin_status(struct tern *admin, struct daemon_status *ret)
     add_pages(json_object_get(status, "pools"), &s.pages);
     s.sessions = json_get_u64(status, "sessions");
     s.transfers_active = json_get_u64(status, "transfers_active");
-    s.peers_up = json_get_u64(status, "peers_up");
     s.transfers.payload_bytes_in = json_get_u64(data, "payload_bytes_in");
     s.transfers.socket_bytes_in = json_get_u64(data, "socket_bytes_in");
     s.transfers.pages_in = json_get_u64(data, "pages_in");
     s.transfers.corrupt_detected = json_get_u64(data, "corrupt_detected");
     json_decref(status);
     *ret = s;
+    return true;
+}
+
+bool admin_peer_up(struct tern *admin, const char *peer)
+{
+    json_t *answer = admin_ask(admin, "peers", NULL), *row;
+    bool up = false;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "peers"), i, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "peer"));
+        const char *state = json_string_value(json_object_get(row, "state"));
+
+        up = up || (name && state && strcmp(name, peer) == 0 && strcmp(state, "up") == 0);
+    }
+    json_decref(answer);
+    return up;
+}
+
+bool admin_wait_peer(struct tern *admin, const char *peer, uint32_t wait_ms)
+{
+    uint64_t until = clock_ns() + (uint64_t)wait_ms * 1000000u;
+
+    while (!admin_peer_up(admin, peer)) {
+        if (clock_ns() >= until)
+            return false;
+        sleep_ms(10);
+    }
     return true;
 }
 

@@ -21,13 +21,17 @@ struct transfer_counts {
 struct daemon_status {
     struct page_counts pages;
     struct transfer_counts transfers;
-    uint64_t sessions, transfers_active, peers_up;
+    uint64_t sessions, transfers_active;
 };
 
 /* One command and its answer, owned by the caller; NULL where there is none. `arg` may be NULL. */
 json_t *admin_ask(struct tern *admin, const char *command, const char *arg);
 
 bool admin_status(struct tern *admin, struct daemon_status *ret);
+
+/* Whether the daemon's own connection to that peer is up: it can fetch from there. */
+bool admin_peer_up(struct tern *admin, const char *peer);
+bool admin_wait_peer(struct tern *admin, const char *peer, uint32_t wait_ms);
 
 /* Evicts all that can go and waits until nothing is left but free pages or the time is over; *ret
  * is the last status. */

@@ -11,7 +11,7 @@
 #include "spawn.h"
 #include "stats.h"
 
-#define BACKOFF_MAX_MS 20
+#define BACKOFF_MAX_MS 5
 
 void engine_says(struct engine *e, const char *format, ...)
 {
