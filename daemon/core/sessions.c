@@ -250,6 +250,20 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
     }
 }
 
+/* An empty array may be given as NULL, and C does not allow arithmetic on that, not even by 0. */
+static struct req_tokens anchored(const struct req_tokens *t)
+{
+    static const uint32_t no_token;
+    static const struct extra_key no_key;
+    struct req_tokens a = *t;
+
+    if (a.n == 0)
+        a.v = &no_token;
+    if (a.nkeys == 0)
+        a.keys = &no_key;
+    return a;
+}
+
 static enum tern_err match_import(struct core *c, struct actions *out, struct session *s,
                                   const struct req_tokens *t, struct reply *ret)
 {
@@ -272,7 +286,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     if (blocks > c->free_blocks.n || t->nkeys > c->free_keys.n)
         return TERN_BUSY;
     if (s->good > t->base)
-        s->good = t->base; /* what lies behind is replaced: an Abort must not take it for the good list */
+        s->good =
+            t->base; /* what lies behind is replaced: an Abort must not take it for the good list */
     if (depth > t->base) {
         tokens_truncate(c, &s->tokens, p->align, s->tokens.first);
         tokens_init(&s->tokens, depth);
@@ -348,7 +363,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
 {
     const struct pool *p = session_pool(c, s);
     struct engine *e = engine_at(c, s->engine);
-    struct req_tokens t = m->tokens;
+    struct req_tokens t = anchored(&m->tokens);
     struct page_list pages;
     struct token_buf kept;
     uint32_t common, length;
@@ -420,6 +435,7 @@ void session_match(struct core *c, struct actions *out, const struct request *re
                    struct reply *ret)
 {
     const struct req_match *m = &req->match;
+    const struct req_tokens t = anchored(&m->tokens);
     struct engine *e;
     struct session *s;
 
@@ -443,7 +459,7 @@ void session_match(struct core *c, struct actions *out, const struct request *re
     if (session_table_refs(session_pool(c, s), m->tokens.base + m->tokens.n) > REPLY_REFS_MAX)
         return;
     /* T3: import only into an empty table, before anything is allocated. */
-    ret->err = s->a == 0 && s->owned[0].n == 0 ? match_import(c, out, s, &m->tokens, ret)
+    ret->err = s->a == 0 && s->owned[0].n == 0 ? match_import(c, out, s, &t, ret)
                                                : match_resume(c, out, s, m, ret);
     ret->match.lengths = session_lengths(s);
     ret->match.tokens = s->tokens.end;
