@@ -343,7 +343,7 @@ void rig_take(struct rig_session *s, const struct reply *reply, const struct op_
     s->ntokens = result->tokens;
     if (s->len.committed > s->len.written || s->len.written > s->len.allocated)
         rig_fail("S1: T %u, C %u, A %u", s->len.committed, s->len.written, s->len.allocated);
-    take_runs(s, reply->runs + result->first_run, result->nruns);
+    take_runs(s, result->nruns ? reply->runs + result->first_run : NULL, result->nruns);
 }
 
 enum tern_err rig_op(struct rig_session *s, struct step_op op)
