@@ -252,6 +252,21 @@ static void status_core(const struct core_view *v, struct text_out *out)
     text_u64(out, "oldest_quarantine_s", quarantine_ns / SECOND_NS);
 }
 
+/* Peers that this daemon can fetch from; the core's count of links has those in the other direction
+ * too. */
+static uint32_t peers_up(const struct admin_ctx *ctx)
+{
+    uint64_t incarnation = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; ctx->peer_state != NULL && i < ctx->config->npeers; i++) {
+        const char *state = ctx->peer_state(ctx->ctx, i, &incarnation);
+
+        n += state != NULL && strcmp(state, "up") == 0;
+    }
+    return n;
+}
+
 static enum tern_err answer_status(const struct admin_ctx *ctx, const struct question *q,
                                    struct text_out *out)
 {
@@ -270,7 +285,8 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         text_u64(out, "engines", v.engines);
         text_u64(out, "prefix_nodes", v.nodes);
         text_u64(out, "peers", ctx->config->npeers);
-        text_u64(out, "peers_up", v.links_up);
+        text_u64(out, "peers_up", peers_up(ctx));
+        text_u64(out, "links_up", v.links_up);
         text_u64(out, "listen_port", ctx->listen_port);
         text_u64(out, "transfers_active", (uint64_t)v.pulls + v.serves);
         status_core(&v, out);

@@ -139,6 +139,8 @@ static void status_has_the_keys_and_its_pages_add_up(void **state)
     assert_int_equal(number_of(status, "sessions"), 2);
     assert_int_equal(number_of(status, "prefix_nodes"), rig_view(s->b.rig).nodes);
     assert_int_equal(number_of(status, "peers"), 1);
+    assert_int_equal(number_of(status, "peers_up"), 1);
+    assert_int_equal(number_of(status, "links_up"), 0);
     assert_int_equal(number_of(status, "transfers_active"), 0);
     assert_true(json_is_object(json_object_get(status, "errors")));
     assert_int_equal(json_object_size(json_object_get(status, "errors")), TERN_ERR_COUNT - 1);
