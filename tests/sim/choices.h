@@ -33,8 +33,9 @@
     X(kill_engine, 1, 1)                                                                           \
     X(reap, 8, 0)                                                                                  \
     X(leave, 1, 1)                                                                                 \
-    X(conn_close, 1, 1)                                                                            \
+    X(conn_close, 2, 1)                                                                            \
     X(restart, 1, 1)                                                                               \
+    X(repeat, 6, 1)                                                                                \
     X(stale, 2, 1)                                                                                 \
     X(bad, 2, 1)                                                                                   \
     X(step_back, 1, 1)                                                                             \

@@ -100,14 +100,13 @@ static void do_reap(struct sim *w, uint32_t d, uint32_t e)
 
 static void do_conn_close(struct sim *w, uint32_t d)
 {
-    uint32_t conn = 1 + pick(w, CONNS - 1);
+    uint32_t conn = 1 + pick(w, CONNS - 1), s = pick_session(w, d, 1u << TURN_FETCHING);
+
+    if (s != NO && chance(w, 60)) /* somebody waits there for an answer */
+        conn = w->d[d].session[s].fetch_conn;
 
     if (!w->d[d].conn[conn].open)
         return;
-    for (uint32_t s = 0; s < SESSIONS; s++) /* whoever waits for an answer keeps his connection */
-        if (w->d[d].session[s].live && w->d[d].session[s].turn == TURN_FETCHING &&
-            w->d[d].session[s].fetch_conn == conn)
-            return;
     FAULT(connection_closed);
     conn_close(w, d, conn);
 }
@@ -188,6 +187,18 @@ static void do_kill(struct sim *w, uint32_t d, uint32_t kind, uint32_t e)
     }
 }
 
+/* A client that lost an answer asks again: nothing happens twice (S8, fault 26). */
+static void do_repeat(struct sim *w, uint32_t d, uint32_t e)
+{
+    uint32_t s = pick_session(w, d, 1u << TURN_OPEN | 1u << TURN_FINISHED);
+
+    FAULT(request_repeated);
+    if (s != NO && chance(w, 70))
+        ask_again(w, d, s);
+    else
+        engine_repeat(w, d, e);
+}
+
 static void do_time(struct sim *w, uint64_t ns)
 {
     w->now += ns;
@@ -224,6 +235,7 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
         if (chance(w, 30))
             daemon_restart(w, d);
         break;
+    case CHOICE_repeat: do_repeat(w, d, e); break;
     case CHOICE_stale: stale_request(w, d); break;
     case CHOICE_bad: bad_request(w, d); break;
     case CHOICE_step_back: do_step_back(w, d, e); break;

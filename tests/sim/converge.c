@@ -65,7 +65,8 @@ static bool waiting(const struct sim *w)
 {
     for (uint32_t d = 0; d < DAEMONS; d++)
         for (uint32_t s = 0; s < SESSIONS; s++)
-            if (w->d[d].session[s].live && w->d[d].session[s].turn == TURN_FETCHING)
+            if (w->d[d].session[s].live && w->d[d].session[s].turn == TURN_FETCHING &&
+                !w->d[d].session[s].deaf)
                 return true;
     return false;
 }

@@ -89,7 +89,7 @@ static void finish_seal(struct sim *w, uint32_t d, const struct job *j, struct e
 
         for (uint32_t k = 0, n = w->page_granules[g->group]; k < n; k++)
             g[k].sealing--;
-        for (uint32_t r = 0; r < w->ranks; r++)
+        for (uint32_t r = 0; r < m->pool[j->pool].ranks; r++)
             m->sum[j->record[i]][r] = m->tag[tenant][r][j->granule[i]];
         m->sum_known[j->record[i]] = 1;
     }
@@ -316,9 +316,11 @@ static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const s
     EXPECT((g->own == OWN_CHUNK || g->verified) && g->gen == b->ref[i].gen, "served_foreign_page",
            "group %u index %u generation %u: that page is now of kind %u, generation %u",
            b->group[i], b->ref[i].index, b->ref[i].gen, g->own, g->gen);
+    EXPECT(w->d[s].pool[serve->pool].ranks == w->d[1 - s].pool[p->pool].ranks, "served_other_world",
+           "%u regions for %u", w->d[s].pool[serve->pool].ranks, w->d[1 - s].pool[p->pool].ranks);
     *ret_tenant = tenant_of(w, s, serve->pool);
     *ret_granule = at_of(w, s, serve->pool, g);
-    for (uint32_t r = 0; r < w->ranks; r++)
+    for (uint32_t r = 0; r < w->d[s].pool[serve->pool].ranks; r++)
         EXPECT(memcmp(&w->d[s].sum[*ret_record][r], &w->d[s].tag[*ret_tenant][r][*ret_granule],
                       w->page_tokens[b->group[i]] * sizeof(uint32_t)) == 0,
                "served_torn", "record %u: the page is not what its checksum says", *ret_record);
@@ -329,12 +331,12 @@ static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const s
 static bool page_move(struct sim *w, uint32_t d, struct pull *p, struct batch *b, uint32_t i,
                       bool corrupt)
 {
-    uint32_t s = 1 - d, st, sg, record, t = tenant_of(w, d, p->pool),
-             flip = corrupt ? pick(w, w->ranks) : NO;
+    uint32_t s = 1 - d, st, sg, record, t = tenant_of(w, d, p->pool);
+    uint32_t ranks = w->d[d].pool[p->pool].ranks, flip = corrupt ? pick(w, ranks) : NO;
 
     if (!source_page(w, s, p, b, i, &st, &sg, &record))
         return false;
-    for (uint32_t r = 0; r < w->ranks; r++) {
+    for (uint32_t r = 0; r < ranks; r++) {
         for (uint32_t k = 0; k < w->page_granules[b->group[i]]; k++)
             w->d[d].tag[t][r][b->granule[i] + k] = w->d[s].tag[st][r][sg + k];
         w->d[d].sum[b->record[i]][r] = w->d[s].sum[record][r];

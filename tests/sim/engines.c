@@ -147,6 +147,13 @@ static void pool_map_reply(struct sim *w, uint32_t d, struct engine *g, uint32_t
         g->pool = p->closing ? NO : g->pool;
         return;
     }
+    if (p->ranks != g->world) {
+        EXPECT(w->reply->err == TERN_INVALID, "map_other_world",
+               "err %u: %u ranks map a pool of %u", w->reply->err, g->world, p->ranks);
+        MARK(other_world_refused);
+        g->pool = NO;
+        return;
+    }
     EXPECT(w->reply->err == TERN_OK, "map_refused", "err %u %s", w->reply->err, w->reply->text);
     if (p->base == UINT32_MAX) {
         pool_take_range(w, d, p, w->reply->pool_map.offset);
@@ -186,7 +193,8 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
 
     for (slot = 0; slot < POOLS; slot++)
         if (m->pool[slot].open && !m->pool[slot].closing && m->pool[slot].tenant == g->tenant &&
-            m->pool[slot].base != UINT32_MAX && (m->pool[slot].engines || chance(w, 50))) {
+            m->pool[slot].base != UINT32_MAX && (m->pool[slot].engines || chance(w, 50)) &&
+            (m->pool[slot].ranks == g->world || chance(w, 20))) {
             g->pool = (uint8_t)slot;
             return;
         }
@@ -217,8 +225,9 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
            w->reply->pool_open.align_tokens);
     for (uint32_t i = 0; i < POOLS; i++) /* one that no engine mapped any more */
         if (m->pool[i].open && id_equal(m->pool[i].id, w->reply->pool_open.pool)) {
-            EXPECT(m->pool[i].engines == 0 && m->pool[i].tenant == g->tenant, "pool_shared",
-                   "pool %u has engines %x", i, m->pool[i].engines);
+            EXPECT(m->pool[i].engines == 0 && m->pool[i].tenant == g->tenant &&
+                       m->pool[i].ranks == g->world,
+                   "pool_shared", "pool %u has engines %x", i, m->pool[i].engines);
             m->pool[i].engines = (uint8_t)(1u << e);
             m->pool[i].closing = 0;
             g->pool = (uint8_t)i;
@@ -228,6 +237,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
     memset(p, 0, sizeof *p);
     p->open = 1;
     p->tenant = g->tenant;
+    p->ranks = g->world;
     p->id = w->reply->pool_open.pool;
     p->granules = (uint32_t)(w->reply->pool_open.bytes / GRANULE_BYTES);
     p->base = UINT32_MAX;
@@ -263,6 +273,19 @@ void engine_advance(struct sim *w, uint32_t d, uint32_t e)
     for (seat = 0; seat < g->nprocs && g->pool != NO; seat++)
         if (!(g->mapped >> seat & 1))
             pool_map_reply(w, d, g, e, seat);
+}
+
+/* Join and map once more, on the same connection. */
+void engine_repeat(struct sim *w, uint32_t d, uint32_t e)
+{
+    struct engine *g = &w->d[d].engine[e];
+    uint32_t seat = pick(w, PROCS);
+
+    if (!g->used || g->dying || seat >= g->nprocs || !(g->joined >> seat & 1))
+        return;
+    process_join(w, d, g, e, seat);
+    if (g->pool != NO && (g->mapped >> seat & 1))
+        pool_map_reply(w, d, g, e, seat);
 }
 
 /* --- steps --- */
@@ -358,6 +381,10 @@ void conn_close(struct sim *w, uint32_t d, uint32_t conn)
     c->open = 0;
     g->joined &= (uint8_t) ~(1u << c->seat);
     g->proc[c->seat].conn = NO;
+    for (uint32_t s = 0; s < SESSIONS; s++)
+        if (m->session[s].live && m->session[s].turn == TURN_FETCHING &&
+            m->session[s].fetch_conn == conn)
+            m->session[s].deaf = 1;
     ev.conn.conn = conn;
     TRACE("  connection %u.%u closed\n", d, conn);
     sim_step(w, d, &ev);

@@ -78,8 +78,8 @@ static void make_config(struct prng *p, struct config *c)
     make_limits(p, c, align_of(c));
     c->tenants = one_in(p, 3) ? 2 : 1;
     c->world0 = world_of(p);
-    c->world1 = world_of(p);
-    c->world2 = world_of(p);
+    c->world1 = one_in(p, 8) ? world_of(p) : c->world0;
+    c->world2 = one_in(p, 8) ? world_of(p) : c->world0;
     c->scheduler = one_in(p, 2);
     c->variants = one_in(p, 2) ? 2 : between(p, 2, VARIANTS);
     c->namespaces = one_in(p, 3) ? 2 : 1;

@@ -520,8 +520,9 @@ void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, ui
                 uint32_t ns, uint32_t variant, uint32_t pos, uint32_t n, const char *what)
 {
     const uint32_t *want = w->prefix[tenant][ns][variant] + pos + 1;
+    uint32_t ranks = w->d[d].pool[w->d[d].granule[tenant][granule].pool].ranks;
 
-    for (uint32_t r = 0; r < w->ranks; r++) {
+    for (uint32_t r = 0; r < ranks; r++) {
         uint32_t mix = tag_mix(r, group);
 
         for (uint32_t k = 0; k < w->page_granules[group]; k++) {

@@ -135,19 +135,19 @@ static bool separates(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uin
 static void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t to,
                           uint32_t end, const struct table_run *runs, uint32_t nruns)
 {
-    uint32_t given[GROUPS] = {0};
+    uint32_t given[GROUPS] = {0}, start = s->deaf ? 0 : from;
 
     for (uint32_t i = 0; i < nruns; i++) {
         EXPECT(runs[i].group < w->cfg.ngroups, "run_group", "group %u", runs[i].group);
-        EXPECT(runs[i].first >= from / w->page_tokens[runs[i].group] &&
+        EXPECT(runs[i].first >= start / w->page_tokens[runs[i].group] &&
                    runs[i].first + runs[i].n <= end / w->page_tokens[runs[i].group],
                "run_range", "group %u pages %u + %u of [%u, %u)", runs[i].group, runs[i].first,
-               runs[i].n, from, end);
+               runs[i].n, start, end);
         given[runs[i].group] += runs[i].n;
     }
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        EXPECT(given[g] == (end - from) / w->page_tokens[g], "run_count",
-               "group %u: %u pages for [%u, %u)", g, given[g], from, end);
+        EXPECT(given[g] == (end - start) / w->page_tokens[g], "run_count",
+               "group %u: %u pages for [%u, %u)", g, given[g], start, end);
     for (uint32_t k = from / w->L + 1; k * w->L <= to; k++) {
         struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
 
@@ -256,15 +256,118 @@ uint32_t release_step(struct sim *w, uint32_t d, const struct session *s)
     return chance(w, 70) ? s->last_step : g->step;
 }
 
+/* The transfer is over for this session. */
+static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
+{
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
+            id_equal(w->d[d].pull[i].id, s->fetch_pull))
+            pull_over(w, d, &w->d[d].pull[i], s->ending);
+}
+
+/* The token store may refuse only what does not fit: an upper bound of what is in it, and what was
+ * asked. */
+void check_store_full(struct sim *w, uint32_t d, const struct session *asking, uint32_t tokens)
+{
+    const struct daemon *m = &w->d[d];
+    uint32_t blocks = (tokens - asking->t + w->L - 1) / w->L, keys = 1;
+
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (m->session[i].live && &m->session[i] != asking) {
+            blocks += (m->session[i].ntokens - m->session[i].t + w->L - 1) / w->L;
+            keys++;
+        }
+    if (asking->ntokens > asking->t) /* old and new tokens may stand side by side for a moment */
+        blocks += (asking->ntokens - asking->t + w->L - 1) / w->L + 1;
+    for (uint32_t p = 0; p < POOLS; p++)
+        for (uint32_t i = 0; m->pool[p].open && i < NAMESPACES * VARIANTS * CHUNKS; i++)
+            if (m->chunk[p][i].epoch == m->chunk_base[p] && m->chunk[p][i].present) {
+                blocks++;
+                keys++;
+            }
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        if (m->pull[i].used) /* it may have published what the model has not seen yet */
+            return;
+    EXPECT(blocks > w->limits.token_blocks || keys > w->limits.extra_keys, "false_busy",
+           "daemon %u: at most %u of %u blocks and %u of %u keys would be in use", d, blocks,
+           w->limits.token_blocks, keys, w->limits.extra_keys);
+    MARK(token_blocks_full);
+}
+
+/* Nobody heard how a fetch ended: a Match tells. */
+static void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
+{
+    struct event ev;
+    uint32_t before = s->t;
+    const struct lengths *l;
+
+    request_init(w, d, &ev, OP_MATCH, conn);
+    ev.request.match.session = s->id;
+    ev.request.match.tokens = tokens_of(w, s->variant, 0, s->ntokens);
+    ev.request.match.step = 0;
+    TRACE("  daemon %u asks how the fetch of session %u ended\n", d,
+          (unsigned)(s - w->d[d].session));
+    sim_step(w, d, &ev);
+    EXPECT(w->reply && (w->reply->err == TERN_OK || w->reply->err == TERN_BUSY), "unheard_match",
+           "err %u", w->reply ? w->reply->err : 99);
+    if (w->reply->err == TERN_BUSY)
+        return;
+    l = &w->reply->match.lengths;
+    TRACE("    T %u C %u A %u\n", l->committed, l->written, l->allocated);
+    if (l->allocated != l->committed)
+        return; /* pages of its own that nobody told of: it can only abort */
+    EXPECT(l->committed >= before && l->committed <= s->ntokens, "unheard_lengths", "T %u, was %u",
+           l->committed, before);
+    MARK(fetch_answer_unheard);
+    if (l->committed > before)
+        take_borrowed(w, d, s, before, l->committed, l->committed, w->reply->runs, w->reply->nruns);
+    s->t = s->c = s->a = s->filled = l->committed;
+    s->prompt = s->ntokens;
+    if (w->reply->match.matched > 0 || l->committed == 0)
+        s->good = 0; /* it was an import, of a list that was sent anew */
+    s->turn = TURN_OPEN;
+    s->deaf = 0;
+    session_unfetch(w, d, s);
+}
+
+/* The same Match and the same Commit again change nothing. */
+void ask_again(struct sim *w, uint32_t d, uint32_t i)
+{
+    struct session *s = &w->d[d].session[i];
+    uint32_t conn = engine_conn(w, d, s->engine);
+    struct step_op op = {.kind = STEP_COMMIT, .session = s->id, .length = s->t};
+    struct event ev;
+    const struct op_result *r;
+
+    if (conn == NO || w->d[d].engine[s->engine].dying)
+        return;
+    op.step = s->last_step;
+    request_init(w, d, &ev, OP_STEP, conn);
+    ev.request.step.ops = &op;
+    ev.request.step.n = 1;
+    sim_step(w, d, &ev);
+    EXPECT(w->reply && w->reply->step.n == 1, "repeat_answer", "no answer");
+    r = &w->reply->step.results[0];
+    EXPECT(r->err == TERN_OK && r->nruns == 0 && r->lengths.committed == s->t &&
+               r->lengths.written == s->c && r->lengths.allocated == s->a &&
+               r->tokens == s->ntokens,
+           "commit_repeated", "err %u T %u C %u A %u", r->err, r->lengths.committed,
+           r->lengths.written, r->lengths.allocated);
+}
+
 void ask_match(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
     uint32_t conn = engine_conn(w, d, s->engine), variant = s->variant, n, base = 0, step, common;
-    bool fresh = s->a == 0, ok;
+    bool fresh = s->a == 0;
     struct event ev;
 
     if (!s->live || conn == NO || w->d[d].engine[s->engine].dying)
         return;
+    if (s->deaf) {
+        match_unheard(w, d, s, conn);
+        return;
+    }
     if (chance(w, 25))
         variant = pick(w, w->cfg.variants);
     n = 1 + pick(w, w->cfg.tokens_max);
@@ -297,9 +400,8 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
         return;
     }
     if (w->reply->err == TERN_BUSY) {
-        MARK(token_blocks_full);
-        ok = w->cfg.tight == 2 || w->cfg.tight == 3 || w->reply->text[0] != 0;
-        EXPECT(ok, "match_busy", "%s", w->reply->text);
+        if (fresh || step <= w->d[d].engine[s->engine].min_done)
+            check_store_full(w, d, s, n);
         return;
     }
     if (!fresh && common < s->t) {
@@ -343,15 +445,6 @@ void ask_peek(struct sim *w, uint32_t d, uint32_t e)
 }
 
 /* --- fetch --- */
-
-/* The transfer is over for this session. */
-static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
-{
-    for (uint32_t i = 0; i < PULLS * 2; i++)
-        if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
-            id_equal(w->d[d].pull[i].id, s->fetch_pull))
-            pull_over(w, d, &w->d[d].pull[i], s->ending);
-}
 
 void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
 {
@@ -682,7 +775,7 @@ void bad_request(struct sim *w, uint32_t d)
     struct event ev;
     struct step_op op;
 
-    if (conn == NO || m->engine[s->engine].dying || m->pool[s->pool].closing)
+    if (conn == NO || m->engine[s->engine].dying || m->pool[s->pool].closing || s->deaf)
         return;
     FAULT(malformed_request);
     if (chance(w, 70)) {

@@ -90,12 +90,12 @@ enum mark {
 /* What a history runs with besides its choices. Small numbers, written to tapes by name. */
 #define CONFIG_FIELDS(X)                                                                           \
     X(tenants)                                                                                     \
-    X(ngroups) X(page_tokens0) X(page_tokens1) X(page_granules0) X(page_granules1) X(cap0)         \
-        X(granules) X(world0) X(world1) X(world2) X(scheduler) X(sessions_max) X(variants)         \
-            X(namespaces) X(tokens_max) X(keys) X(lim_sessions) X(lim_nodes) X(lim_blocks)         \
-                X(lim_retires) X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces)   \
-                    X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on)             \
-                        X(seed_tokens)
+    X(ngroups)                                                                                     \
+    X(page_tokens0) X(page_tokens1) X(page_granules0) X(page_granules1) X(cap0) X(granules)        \
+        X(world0) X(world1) X(world2) X(scheduler) X(sessions_max) X(variants) X(namespaces)       \
+            X(tokens_max) X(keys) X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires)        \
+                X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages)    \
+                    X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens)
 
 struct config {
 #define X(name) uint32_t name;
@@ -152,6 +152,7 @@ enum turn { TURN_NEW = 0, TURN_OPEN, TURN_FINISHED, TURN_FETCHING };
 struct session {
     uint8_t used, live, engine, pool, ns, variant, turn, tenant;
     uint8_t cancel_sent, fetch_before, fetch_bad_peer;
+    uint8_t deaf;   /* the connection that waited for the fetch was closed */
     uint8_t ending; /* an abort or close of it is in the request under way */
     struct id id;
     uint32_t t, c, a, ntokens, prompt, good;
@@ -199,6 +200,7 @@ struct engine {
 
 struct pool {
     uint8_t open, closing, tenant, pressure;
+    uint8_t ranks;   /* regions that hold its bytes: the world of the engine that opened it */
     uint8_t engines; /* engines: bit each that opened or mapped it */
     struct id id;
     uint32_t granules, base; /* base: first granule in the tenant's memory */
@@ -361,6 +363,7 @@ static inline bool chance(struct sim *w, uint32_t percent)
 /* ---- engines.c ---- */
 void engine_advance(struct sim *w, uint32_t d,
                     uint32_t e); /* the next process joins, opens or maps */
+void engine_repeat(struct sim *w, uint32_t d, uint32_t e);
 void engine_exec(struct sim *w, uint32_t d, uint32_t e,
                  uint32_t rank); /* the device runs one step */
 void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank);
@@ -386,7 +389,9 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t s);
 void ask_cancel(struct sim *w, uint32_t d, uint32_t s);
 void session_fetched(struct sim *w, uint32_t d, const struct reply *reply);
 void evict(struct sim *w, uint32_t d, bool all);
+void ask_again(struct sim *w, uint32_t d, uint32_t s);
 void drain(struct sim *w, uint32_t d);
+void check_store_full(struct sim *w, uint32_t d, const struct session *asking, uint32_t tokens);
 void stale_request(struct sim *w, uint32_t d);
 void bad_request(struct sim *w, uint32_t d);
 

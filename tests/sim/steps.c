@@ -3,7 +3,7 @@
  * state that the one before left. */
 #include "sim.h"
 
-#define OPS 3
+#define OPS 4
 
 struct plan {
     struct step_op op[OPS];
@@ -110,6 +110,25 @@ static void plan_rest(struct sim *w, uint32_t d, const struct session *s, struct
     }
 }
 
+/* A scheduler may commit what the step it is about to dispatch will write. */
+static void plan_commit_behind(struct sim *w, uint32_t d, struct plan *p)
+{
+    const struct step_op *extend = &p->op[p->n - 1];
+    const struct session *s = &w->d[d].session[p->session[p->n - 1]];
+    struct step_op *op = &p->op[p->n];
+
+    if (extend->written < s->t + w->L || p->n == OPS || !chance(w, 25))
+        return;
+    memset(op, 0, sizeof *op);
+    op->kind = STEP_COMMIT;
+    op->session = s->id;
+    op->step = w->d[d].engine[s->engine].step + 1;
+    op->length = extend->written;
+    p->session[p->n] = p->session[p->n - 1];
+    p->variant[p->n] = p->variant[p->n - 1];
+    p->n++;
+}
+
 static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum want want)
 {
     struct session *s = &w->d[d].session[i];
@@ -121,7 +140,14 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
     p->session[p->n] = (uint8_t)i;
     p->variant[p->n] = s->variant;
     p->wrote[p->n] = 0;
-    if (want != WANT_AUTO) {
+    if (s->turn == TURN_FETCHING && (want != WANT_AUTO || s->deaf)) {
+        /* What the transfer has pinned by now the model cannot know: end it when no step is in the
+         * way. */
+        if (s->last_step > w->d[d].engine[s->engine].min_done)
+            return;
+        op->kind =
+            want == WANT_ABORT || (want == WANT_AUTO && chance(w, 50)) ? STEP_ABORT : STEP_CLOSE;
+    } else if (want != WANT_AUTO) {
         op->kind = want == WANT_CLOSE ? STEP_CLOSE : STEP_ABORT;
         op->step = release_step(w, d, s);
     } else if (s->turn == TURN_NEW && chance(w, 80)) {
@@ -133,6 +159,9 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
         return;
     } else if (s->c < s->ntokens ? chance(w, 75) : chance(w, 35)) {
         plan_extend(w, s, op, &p->variant[p->n], &p->wrote[p->n]);
+        p->n++;
+        plan_commit_behind(w, d, p);
+        return;
     } else {
         plan_rest(w, d, s, op);
     }
@@ -183,7 +212,7 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         need[g] = up(a, w->page_tokens[g]) - up(s->a, w->page_tokens[g]);
     if (r->err == TERN_BUSY) {
         EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens");
-        MARK(token_blocks_full);
+        check_store_full(w, d, s, s->ntokens + op->tokens.n);
         return;
     }
     if (r->err == TERN_POOL_EXHAUSTED) {
@@ -249,6 +278,8 @@ static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k,
     else
         MARK(adopt_pending_same_engine);
     c->evictions = w->d[d].pool[s->pool].evictions;
+    if (s->filled < k * w->L)
+        s->filled = k * w->L; /* nobody writes a page that others read */
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
             uint32_t at = (k - 1) * per + i;
@@ -281,6 +312,8 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
             did_adopt(w, d, s, k, op, r, runs);
         else
             chunk_commit(w, d, s, k, (uint32_t)op->step);
+        if (op->step > w->d[d].engine[s->engine].step)
+            MARK(commit_before_dispatch);
         (void)c;
         s->t += w->L;
     }
@@ -459,7 +492,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     struct daemon *m = &w->d[d];
     struct engine *g = &m->engine[e];
     uint32_t conn = engine_conn(w, d, e),
-             n = want != WANT_AUTO || chance(w, 65) ? 1 : 1 + pick(w, OPS), done;
+             n = want != WANT_AUTO || chance(w, 65) ? 1 : 1 + pick(w, OPS - 1), done;
     struct plan p;
     struct event ev;
     struct work *k;
@@ -471,7 +504,8 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     for (uint32_t i = 0, at = pick(w, SESSIONS); i < SESSIONS && p.n < n;
          i++, at = (at + 1) % SESSIONS)
         if (m->session[at].live && m->session[at].engine == e &&
-            (m->session[at].turn != TURN_FETCHING || want != WANT_AUTO || chance(w, 5)))
+            (m->session[at].turn != TURN_FETCHING || want != WANT_AUTO || chance(w, 5)) &&
+            p.n < OPS)
             plan_op(w, d, &p, at, want);
     if (p.n == 0)
         return;

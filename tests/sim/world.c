@@ -296,7 +296,7 @@ void sim_timers(struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < SESSIONS; i++) {
         const struct session *s = &w->d[d].session[i];
 
-        EXPECT(!s->live || s->turn != TURN_FETCHING || w->d[d].engine[s->engine].dying ||
+        EXPECT(!s->live || s->turn != TURN_FETCHING || s->deaf || w->d[d].engine[s->engine].dying ||
                    w->now < s->fetch_since + w->limits.transfer_deadline_ns + MS,
                "fetch_overdue", "session %u waits since %llu ns", i,
                (unsigned long long)(w->now - s->fetch_since));
@@ -315,9 +315,12 @@ static void sim_begin(struct sim *w, const struct history *h)
     w->L = w->page_tokens[0];
     while (w->L % w->page_tokens[1])
         w->L += w->page_tokens[0];
+    w->world[0] = h->cfg.world0;
+    w->world[1] = h->cfg.world1;
+    w->world[2] = h->cfg.world2;
+    w->ranks = 0;
     for (uint32_t e = 0; e < ENGINES; e++)
-        w->world[e] = h->cfg.world0;
-    w->ranks = h->cfg.world0;
+        w->ranks = w->world[e] > w->ranks ? w->world[e] : w->ranks;
     w->now = 1000 * MS;
     w->at_choice = 0;
     w->quiet_phase = 0;
