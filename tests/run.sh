@@ -86,15 +86,6 @@ build() { # FOLDER CMAKE-ARGUMENTS...
     cmake -S . -B "$dir" -G Ninja "$@" && cmake --build "$dir" -j "$jobs"
 }
 
-sim() { # PROGRAM SEEDS REMARK
-    if [[ ! -x $1 ]]; then
-        note "simulator" 0 0 0 1 "$1 was not built"
-        return
-    fi
-    stage "simulator ${1%%/*}" "$2 seeds from $first" "$1" --seeds "$2" --first "$first" --json
-    tail -n 1 "$logs/simulator-${1%%/*}.log" | cut -c -400
-}
-
 finish() {
     printf '\n%-28s %7s %7s %7s %7s\n' "what" "seconds" "passed" "failed" "skipped"
     printf '%s\n' "${table[@]}"
@@ -111,12 +102,13 @@ stage "build gcc" "" build build -DTERN_E2E_TIMEOUT=$timeout_s || finish
 grep 'left out' "$logs/build-gcc.log" | sed 's/^-- *//'
 [[ -r $TERN_TRACES/conversation.jsonl ]] || echo "no traces in $TERN_TRACES: their tests are skipped"
 
-first=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
-echo "simulator: first seed $first (repeat with TERN_SIM_FIRST=$first)"
+# The simulator and its planted bugs are among the end-to-end tests; all start from this seed.
+export TERN_SIM_FIRST=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
+echo "simulator: first seed $TERN_SIM_FIRST (repeat with TERN_SIM_FIRST=$TERN_SIM_FIRST)"
 
 tests build unit "$jobs"
+tests build sim "$jobs"
 tests build fuzz "$jobs"
-sim build/bin/tern-sim $((full ? 20000 : 2000))
 tests build e2e 1
 tests build gpu 1
 
@@ -126,7 +118,8 @@ CC=clang stage "build clang" "compiled, not run" build build-clang
 if stage "build asan" "" build build-asan -DTERN_SANITIZE=address; then
     tests build-asan unit "$jobs"
     tests build-asan fuzz "$jobs"
-    sim build-asan/bin/tern-sim $((full ? 2000 : 100))
+    seeds=$((full ? 2000 : 100))
+    stage "simulator asan" "$seeds seeds" build-asan/bin/tern-sim --seeds $seeds --first "$TERN_SIM_FIRST" --json
 fi
 
 if [[ $full -eq 1 ]]; then

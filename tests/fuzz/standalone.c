@@ -1,6 +1,11 @@
 /* Runs one fuzz target without libFuzzer: every file of a corpus folder as it is, then a number of
- * mutations of them, the same ones in each run.  usage: fuzz_x CORPUS-FOLDER [MUTATIONS] | fuzz_x
- * FILE The input that fails is left in fuzz-failure-<pid>.bin of the working folder. */
+ * mutations of them and of random bytes, the same ones in each run; SECONDS_MAX long at most, and
+ * it says how many it did.
+ *
+ *   fuzz_x CORPUS-FOLDER [MUTATIONS]
+ *   fuzz_x FILE
+ *
+ * The input that fails is left in fuzz-failure-<pid>.bin of the working folder. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdint.h>
@@ -8,12 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/prng.h"
 
 #define INPUTS_MAX      4096u
 #define INPUT_BYTES_MAX (1u << 20)
+#define RANDOM_BYTES    4096u /* at most, of an input made from nothing */
+#define SECONDS_MAX     20
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
@@ -148,6 +156,8 @@ static void mutate_once(struct prng *p)
         }
         break;
     default: /* put a piece of another input in */
+        if (ninputs == 0)
+            break;
         other = &inputs[prng_below(p, (uint32_t)ninputs)];
         n = prng_below(p, (uint32_t)other->n + 1);
         if (current_n + n <= INPUT_BYTES_MAX) {
@@ -158,17 +168,44 @@ static void mutate_once(struct prng *p)
     }
 }
 
+static void take_random(struct prng *p)
+{
+    current_n = prng_below(p, RANDOM_BYTES + 1);
+    for (size_t i = 0; i < current_n; i++)
+        current[i] = (uint8_t)prng_u64(p);
+}
+
+static long mutate_and_run(long mutations)
+{
+    time_t end = time(NULL) + SECONDS_MAX;
+    struct prng p;
+    long i;
+
+    prng_init(&p, 1);
+    for (i = 0; i < mutations && time(NULL) <= end; i++) {
+        if (ninputs == 0 || prng_below(&p, 8) == 0)
+            take_random(&p);
+        else
+            take(&inputs[prng_below(&p, (uint32_t)ninputs)]);
+        for (uint32_t k = 1 + prng_below(&p, 8); k > 0; k--)
+            mutate_once(&p);
+        run();
+    }
+    return i;
+}
+
 int main(int argc, char **argv)
 {
     long mutations = argc > 2 ? atol(argv[2]) : 0;
     struct stat st;
-    struct prng p;
 
-    if (argc < 2 || stat(argv[1], &st) != 0)
+    if (argc < 2)
         fail("usage: fuzz_x CORPUS-FOLDER [MUTATIONS] | fuzz_x FILE", argv[0]);
     signal(SIGABRT, on_abort);
     signal(SIGSEGV, on_abort);
-    if (S_ISDIR(st.st_mode))
+    if (stat(argv[1], &st) != 0)
+        printf("no corpus at %s: random bytes only\n", argv[1]);
+    else if (S_ISDIR(st.st_mode))
         load_folder(argv[1]);
     else
         load(argv[1]);
@@ -176,13 +213,7 @@ int main(int argc, char **argv)
         take(&inputs[i]);
         run();
     }
-    prng_init(&p, 1);
-    for (long i = 0; i < mutations; i++) {
-        take(&inputs[prng_below(&p, (uint32_t)ninputs)]);
-        for (uint32_t k = 1 + prng_below(&p, 8); k > 0; k--)
-            mutate_once(&p);
-        run();
-    }
+    mutations = mutate_and_run(mutations);
     printf("%zu inputs, %ld mutations\n", ninputs, mutations);
     return 0;
 }
