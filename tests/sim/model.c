@@ -365,6 +365,9 @@ static bool pulls_active(const struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < PULLS * 2; i++)
         if (w->d[d].pull[i].used)
             return true;
+    for (uint32_t i = 0; i < SESSIONS; i++) /* what a fetch pinned is known when its answer came */
+        if (w->d[d].session[i].live && w->d[d].session[i].turn == TURN_FETCHING)
+            return true;
     return false;
 }
 
@@ -475,6 +478,8 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
     struct room r;
 
     room_count(w, d, pool, &r);
+    TRACE("    short of group %u: needs %u, free %u, reclaimable %u, retiring %u until %llu\n", sh->group, sh->needed,
+          sh->free, sh->reclaimable, sh->retiring, (unsigned long long)sh->until_step);
     EXPECT(sh->group < w->cfg.ngroups && sh->needed == need[sh->group] && sh->needed > 0,
            "shortage_needed", "group %u needs %u, the answer says %u", sh->group, need[sh->group],
            sh->needed);
