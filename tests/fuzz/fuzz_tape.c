@@ -1,7 +1,7 @@
-/* Fuzz target: a tape's bytes through the reader into core_step on a small arena. Whatever the
- * reader lets through, the core has to take: its own checks are what this looks for. Limits come
- * from the target, not from the tape's head, so that an input cannot ask for a large arena; a tape
- * with other limits is only read. */
+/* Fuzz target: a tape's bytes through the reader into core_step. Whatever the reader lets through,
+ * the core has to take: its own checks are what this looks for. Limits and tenants come from the
+ * tape's head too; a head that asks for a large arena, or for tenants that no configuration can
+ * give, is only read. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,60 +12,40 @@
 #include "core/query.h"
 #include "shell/tape.h"
 
-#define TENANT_BYTES ((uint64_t)1 << 20)
-#define FLUSHES_MAX  64 /* timers after an event while the core has work left over */
+#define ARENA_BYTES_MAX ((size_t)1 << 19)
+#define FLUSHES_MAX     64 /* timers after an event while the core has work left over */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct core_limits limits = {
-    .tenants = 2,
-    .conns = 8,
-    .procs = 8,
-    .engines = 4,
-    .pools = 4,
-    .sessions = 16,
-    .nodes = 64,
-    .namespaces = 4,
-    .token_blocks = 256,
-    .extra_keys = 32,
-    .pages = 256,
-    .slabs = 64,
-    .retires = 32,
-    .links = 4,
-    .peers = 2,
-    .pulls = 4,
-    .serves = 4,
-    .seal_jobs = 4,
-    .sums_per_page = 2,
-    .busy_retry_ms = 5,
-    .peer_bytes_in_flight = 1 << 20,
-    .tenant_bytes_in_flight = 1 << 20,
-    .transfer_deadline_ns = 1000000000,
-};
-
 static struct actions *actions;
-static void *arena, *fresh;
-static size_t arena_bytes;
+static void *arena;
 
-static void start(uint64_t incarnation)
+static bool start(const struct tape_header *head)
 {
-    const struct tenant_config tenants[2] = {{TENANT_BYTES, 2, 8}, {TENANT_BYTES, 1, 8}};
+    size_t bytes;
 
+    if (core_size(&head->limits, &bytes) != TERN_OK || bytes > ARENA_BYTES_MAX ||
+        head->tenants != head->limits.tenants)
+        return false;
+    for (uint32_t i = 0; i < head->tenants; i++)
+        if (head->tenant[i].regions == 0 || head->tenant[i].regions > RANKS_MAX ||
+            head->tenant[i].sessions_max == 0 || head->tenant[i].memory_bytes > (uint64_t)1 << 50)
+            return false;
     if (arena == NULL) {
-        check(core_size(&limits, &arena_bytes) == TERN_OK);
-        arena = aligned_alloc(64, (arena_bytes + 63) / 64 * 64);
-        fresh = calloc(1, arena_bytes);
+        arena = aligned_alloc(64, ARENA_BYTES_MAX);
         actions = calloc(1, sizeof *actions);
-        check(arena != NULL && fresh != NULL && actions != NULL);
+        check(arena != NULL && actions != NULL);
     }
-    memcpy(arena, fresh, arena_bytes);
-    core_init(arena, &limits, tenants, incarnation);
+    memset(arena, 0, bytes);
+    core_init(arena, &head->limits, head->tenant, head->incarnation);
+    return true;
 }
 
 /* The shell promises that a list holds as many tokens as it says; the reader keeps that promise for
  * it. */
 static void play(struct tape_reader *reader)
 {
+    uint32_t pools = tape_header(reader)->limits.pools;
     struct core *core = arena;
     struct event e;
 
@@ -77,7 +57,7 @@ static void play(struct tape_reader *reader)
             core_step(core, &timer, actions);
         }
     }
-    for (uint32_t slot = 0; slot < limits.pools; slot++) {
+    for (uint32_t slot = 0; slot < pools; slot++) {
         struct pool_view v;
 
         if (!core_pool_view(core, slot, &v))
@@ -99,8 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (tape_open(data, size, &reader) != TERN_OK)
         return 0;
-    if (memcmp(&tape_header(reader)->limits, &limits, sizeof limits) == 0) {
-        start(tape_header(reader)->incarnation);
+    if (start(tape_header(reader))) {
         play(reader);
     } else {
         while (tape_next(reader, &e) == TERN_OK && e.kind != 0)

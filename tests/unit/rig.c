@@ -274,6 +274,8 @@ static void one_event(struct rig *rig, const struct event *event)
     struct event e = *event;
 
     e.now_ns = rig->now_ns;
+    if (rig->on_event)
+        rig->on_event(rig->on_event_ctx, &e);
     core_step(rig->core, &e, rig->out);
     if (rig->out->n > ACTIONS_MAX)
         rig_fail("%u actions in one step", rig->out->n);

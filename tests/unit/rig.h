@@ -55,6 +55,9 @@ struct rig_options {
 };
 
 struct rig {
+    void (*on_event)(void *ctx,
+                     const struct event *event); /* before each step; NULL: nobody listens */
+    void *on_event_ctx;
     struct core *core;
     void *mem;
     size_t mem_bytes;
@@ -125,7 +128,7 @@ uint32_t rig_jobs(const struct rig *rig, enum rig_job_kind kind);
 struct rig_job *rig_job(struct rig *rig, enum rig_job_kind kind, uint32_t nth);
 void rig_complete(struct rig *rig, enum rig_job_kind kind); /* the oldest of that kind */
 void rig_complete_nth(struct rig *rig, enum rig_job_kind kind, uint32_t nth);
-void rig_drop(struct rig *rig, enum rig_job_kind kind);     /* the oldest is forgotten */
+void rig_drop(struct rig *rig, enum rig_job_kind kind); /* the oldest is forgotten */
 
 uint32_t rig_connect(struct rig *rig, uint32_t tenant, uint32_t *ret_proc);
 uint32_t rig_connect_admin(struct rig *rig);
