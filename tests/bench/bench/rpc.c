@@ -27,7 +27,7 @@
 #define DEPTH_TOKENS 49152 /* of the session */
 #define NEW_TOKENS   64
 #define SESSIONS     256
-#define PIPELINE     32
+#define PIPELINE     16
 #define POOL_PAGES   40000
 #define REPLAY_PAGES 40000
 #define SAMPLES_MAX  200000

@@ -20,7 +20,8 @@
 #include "stats.h"
 
 #define PAGE_TOKENS   64
-#define SESSIONS      8 /* fetched at a time */
+#define SESSIONS      8
+#define FETCHES       4 /* under way at a time */
 #define REGION_BYTES  (256u << 20)
 #define QUICK_BYTES   (32u << 20)
 #define PAIRS         9 /* at least seven are asked for */
@@ -164,31 +165,36 @@ static bool begin_sessions(struct transfer *x, tern_session *sessions)
     return true;
 }
 
+static bool next_answer(struct transfer *x, struct tern_answer *ret)
+{
+    enum tern_err err;
+
+    while ((err = tern_poll(x->member.tern, ret)) == TERN_BUSY) {
+        struct pollfd fd = {.fd = tern_fd(x->member.tern), .events = POLLIN};
+
+        if (tern_wants_write(x->member.tern))
+            fd.events |= POLLOUT;
+        poll(&fd, 1, -1);
+    }
+    if (err == TERN_OK && ret->err == TERN_OK)
+        return true;
+    return member_fails(&x->member, "a Fetch", err != TERN_OK ? err : ret->err);
+}
+
 static bool fetch_all(struct transfer *x, const tern_session *sessions)
 {
-    uint32_t answered = 0;
+    uint32_t submitted = 0, answered = 0;
+    struct tern_answer a;
 
-    for (uint32_t s = 0; s < SESSIONS; s++) {
-        enum tern_err err = tern_submit_fetch(x->member.tern, sessions[s], "source", 0, s);
-
-        if (err != TERN_OK)
-            return member_fails(&x->member, "a Fetch", err);
-    }
     while (answered < SESSIONS) {
-        struct tern_answer a;
-        enum tern_err err = tern_poll(x->member.tern, &a);
+        for (; submitted < SESSIONS && submitted - answered < FETCHES; submitted++) {
+            enum tern_err err =
+                tern_submit_fetch(x->member.tern, sessions[submitted], "source", 0, submitted);
 
-        if (err == TERN_BUSY) {
-            struct pollfd fd = {.fd = tern_fd(x->member.tern), .events = POLLIN};
-
-            if (tern_wants_write(x->member.tern))
-                fd.events |= POLLOUT;
-            poll(&fd, 1, -1);
-            continue;
+            if (err != TERN_OK)
+                return member_fails(&x->member, "a Fetch", err);
         }
-        if (err != TERN_OK || a.err != TERN_OK)
-            return member_fails(&x->member, "a Fetch", err != TERN_OK ? err : a.err);
-        if (!take_runs(x, (uint32_t)a.cookie, &a.results[0]))
+        if (!next_answer(x, &a) || !take_runs(x, (uint32_t)a.cookie, &a.results[0]))
             return false;
         answered++;
     }

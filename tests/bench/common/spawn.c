@@ -75,12 +75,13 @@ static void write_limits(FILE *f, const struct daemon_options *o)
 
 static bool write_config(const char *path, const struct daemon *d, const struct daemon_options *o)
 {
+    const char *level = getenv("TERND_LOG_LEVEL"); /* to see more of what a daemon does */
     FILE *f = fopen(path, "we");
 
     if (!f)
         return false;
-    fprintf(f, "node: %s\nlog_level: warn\npage_bytes_min: %" PRIu64 "\n", o->node,
-            o->page_bytes_min);
+    fprintf(f, "node: %s\nlog_level: %s\npage_bytes_min: %" PRIu64 "\n", o->node,
+            level && *level ? level : "warn", o->page_bytes_min);
     if (o->peer)
         fprintf(f, "listen: 127.0.0.1:%u\ninsecure_peers: true\n", o->port);
     fprintf(f, "admin:\n  socket: %s\n", d->admin);
