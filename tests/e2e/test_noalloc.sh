@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Fault 19: after "ready" the daemon's owner thread allocates nothing, while a replay runs and while clients
+# misbehave. Real daemons under interpose_alloc.c; prints the fault line. Exit 77: cannot be done here.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+bin=${TERN_BIN:-$here/../../build/bin}
+build=${TERN_BUILD:-$here/../../build}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+mkdir "$dir/reports" "$dir/bin"
+
+if ldd "$bin/ternd" | grep -Eq 'asan|tsan'; then
+    echo "skipped: a sanitizer brings an allocator of its own"
+    exit 77
+fi
+"${CC:-cc}" -std=gnu17 -O1 -g -fno-builtin -shared -fPIC -o "$dir/interpose.so" "$here/interpose_alloc.c"
+cat >"$dir/bin/ternd" <<SH
+#!/bin/sh
+LD_PRELOAD=$dir/interpose.so INTERPOSE_REPORT=$dir/reports NOTIFY_SOCKET=$dir/nobody exec $bin/ternd "\$@"
+SH
+chmod +x "$dir/bin/ternd"
+
+TERND=$dir/bin/ternd "$bin/tern-replay" --spawn --sessions 8 --turns 6 --seed 7 --concurrency 4 --corrupt 5 \
+    --json >"$dir/replay.json"
+replayed=$(find "$dir/reports" -type f | wc -l)
+if [ "$replayed" -ne 2 ]; then
+    echo "the replay's two daemons left $replayed reports"
+    exit 1
+fi
+if [ -x "$build/tests/e2e_test_protocol" ]; then
+    TERN_BIN=$dir/bin "$build/tests/e2e_test_protocol" >"$dir/protocol.log" 2>&1 || {
+        grep -v ' OK \] \| RUN ' "$dir/protocol.log"
+        exit 1
+    }
+fi
+
+count=0
+runs=0
+for report in "$dir"/reports/*; do
+    read -r ready before counted _ <"$report"
+    if [ "$ready" != ready=1 ] || [ "$before" = before=0 ]; then
+        echo "this daemon was not watched: $ready $before"
+        exit 1
+    fi
+    if [ "$counted" != count=0 ]; then
+        cat "$report"
+        count=$((count + ${counted#count=}))
+    fi
+    runs=$((runs + 1))
+done
+echo "fault=19 runs=$runs injected=$runs violations=$count count=$count"
+[ "$count" -eq 0 ]
