@@ -194,6 +194,44 @@ static void batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *
     b->seen[i] = 0;
 }
 
+static uint64_t batch_bytes(const struct sim *w, uint32_t d, const struct pull *p,
+                            const struct batch *b)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < b->n; i++)
+        n += w->page_granules[b->group[i]];
+    return n * w->d[d].pool[p->pool].ranks * GRANULE_BYTES;
+}
+
+/* X8: no more bytes under way than the limits allow, but for one page that is larger than a limit.
+ */
+static void check_in_flight(struct sim *w, uint32_t d, uint32_t tenant)
+{
+    uint64_t peer = 0, of_tenant = 0, pages = 0;
+
+    for (uint32_t i = 0; i < PULLS * 2; i++) {
+        const struct pull *p = &w->d[d].pull[i];
+
+        if (!p->used || p->over || p->stopping)
+            continue;
+        for (uint32_t k = 0; k < BATCHES; k++)
+            if (p->batch[k].used) {
+                uint64_t bytes = batch_bytes(w, d, p, &p->batch[k]);
+
+                peer += bytes;
+                pages += p->batch[k].n;
+                of_tenant += tenant_of(w, d, p->pool) == tenant ? bytes : 0;
+            }
+    }
+    EXPECT(pages == 1 || (peer <= w->limits.peer_bytes_in_flight &&
+                          of_tenant <= w->limits.tenant_bytes_in_flight),
+           "bytes_in_flight",
+           "%llu bytes of the peer (limit %llu), %llu of the tenant (limit %llu)",
+           (unsigned long long)peer, (unsigned long long)w->limits.peer_bytes_in_flight,
+           (unsigned long long)of_tenant, (unsigned long long)w->limits.tenant_bytes_in_flight);
+}
+
 void take_pull(struct sim *w, uint32_t d, const struct action *act)
 {
     struct pull *p = pull_by_id(w, d, act->pull.pull);
@@ -216,6 +254,7 @@ void take_pull(struct sim *w, uint32_t d, const struct action *act)
     b->ok = 0;
     for (uint32_t i = 0; i < act->pull.n; i++)
         batch_page(w, d, p, b, act, i);
+    check_in_flight(w, d, tenant_of(w, d, p->pool));
     TRACE("  daemon %u pulls %u pages, batch %u of %u.%u\n", d, act->pull.n, act->pull.batch,
           p->id.slot, p->id.gen);
 }

@@ -387,8 +387,8 @@ static bool pool_unsure(const struct sim *w, uint32_t d, uint32_t pool)
 
 struct room {
     uint32_t free[GROUPS], sure[GROUPS], most[GROUPS], retiring[GROUPS], used[GROUPS];
-    uint32_t
-        orphans[GROUPS]; /* the model does not know whether they are free, published or retiring */
+    uint32_t held[GROUPS];    /* pages that cannot be free */
+    uint32_t orphans[GROUPS]; /* free, published or retiring: the model does not know */
     uint32_t slabs_free, slabs_sure, slabs_most;
     uint32_t own_free[GROUPS], own_sure[GROUPS]; /* in slabs that the group must keep */
 };
@@ -425,6 +425,7 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
     for (uint32_t i = 0; i < n; i += w->page_granules[group]) {
         r->free[group] += fates[i] == FATE_FREE;
         r->used[group] += fates[i] == FATE_HELD || fates[i] == FATE_MAYBE;
+        r->held[group] += fates[i] == FATE_HELD;
         r->own_free[group] += fates[i] == FATE_FREE;
         if (held || maybe)
             r->own_sure[group] += fates[i] == FATE_FREE || fates[i] == FATE_SURE;
@@ -478,8 +479,9 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
     struct room r;
 
     room_count(w, d, pool, &r);
-    TRACE("    short of group %u: needs %u, free %u, reclaimable %u, retiring %u until %llu\n", sh->group, sh->needed,
-          sh->free, sh->reclaimable, sh->retiring, (unsigned long long)sh->until_step);
+    TRACE("    short of group %u: needs %u, free %u, reclaimable %u, retiring %u until %llu\n",
+          sh->group, sh->needed, sh->free, sh->reclaimable, sh->retiring,
+          (unsigned long long)sh->until_step);
     EXPECT(sh->group < w->cfg.ngroups && sh->needed == need[sh->group] && sh->needed > 0,
            "shortage_needed", "group %u needs %u, the answer says %u", sh->group, need[sh->group],
            sh->needed);
@@ -495,6 +497,18 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
     MARK(extend_exhausted);
     if (sh->retiring && sh->until_step)
         MARK(exhausted_by_retiring);
+}
+
+/* A group's cap holds for whatever is not free. */
+void check_cap(struct sim *w, uint32_t d, uint32_t pool)
+{
+    struct room r;
+
+    if (!w->cfg.cap0)
+        return;
+    room_count(w, d, pool, &r);
+    EXPECT(r.held[0] <= w->cfg.cap0, "cap_passed", "%u pages of group 0 are in use, its cap is %u",
+           r.held[0], w->cfg.cap0);
 }
 
 /* Called before pages of these numbers are handed out: did that need an eviction? */

@@ -721,10 +721,20 @@ void stale_request(struct sim *w, uint32_t d)
     struct daemon *m = &w->d[d];
     uint32_t e, conn = any_conn(w, d, &e);
     const struct session *s = &m->session[pick(w, SESSIONS)];
+    const struct pool *p = &m->pool[pick(w, POOLS)];
     struct event ev;
 
     if (conn == NO)
         return;
+    if (p->open && p->tenant != m->engine[e].tenant && chance(w, 50)) { /* another tenant's */
+        FAULT(stale_handle);
+        request_init(w, d, &ev, chance(w, 50) ? OP_POOL_MAP : OP_POOL_CLOSE, conn);
+        ev.request.pool_map.pool = p->id;
+        sim_step(w, d, &ev);
+        EXPECT(w->reply && w->reply->err != TERN_OK, "foreign_pool_used", "op %u", ev.request.op);
+        MARK(tenant_separates);
+        return;
+    }
     if (m->restarts && m->old_session.gen && chance(w, 50)) {
         FAULT(stale_handle);
         ask_with_handle(w, d, conn, m->old_session, "old_session_lives");

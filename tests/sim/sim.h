@@ -91,11 +91,13 @@ enum mark {
 #define CONFIG_FIELDS(X)                                                                           \
     X(tenants)                                                                                     \
     X(ngroups)                                                                                     \
-    X(page_tokens0) X(page_tokens1) X(page_granules0) X(page_granules1) X(cap0) X(granules)        \
-        X(world0) X(world1) X(world2) X(scheduler) X(sessions_max) X(variants) X(namespaces)       \
-            X(tokens_max) X(keys) X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires)        \
-                X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages)    \
-                    X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens)
+    X(page_tokens0)                                                                                \
+    X(page_tokens1)                                                                                \
+    X(page_granules0) X(page_granules1) X(cap0) X(granules) X(world0) X(world1) X(world2)          \
+        X(scheduler) X(sessions_max) X(variants) X(namespaces) X(tokens_max) X(keys)               \
+            X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls)     \
+                X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages)             \
+                    X(deadline_ms) X(tight) X(faults_on) X(seed_tokens)
 
 struct config {
 #define X(name) uint32_t name;
@@ -449,6 +451,7 @@ void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32
 void count_pages(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t *ret_free,
                  uint32_t *ret_least, uint32_t *ret_most, uint32_t *ret_retiring);
 void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
+void check_cap(struct sim *w, uint32_t d, uint32_t pool);
 void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh,
                     const uint32_t need[GROUPS]);
 void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group,

@@ -242,6 +242,7 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
     }
     EXPECT(given[0] == need[0] && given[1] == need[1], "extend_count", "%u/%u pages, needed %u/%u",
            given[0], given[1], need[0], need[1]);
+    check_cap(w, d, s->pool);
     s->a = a;
     s->c = c;
     s->ntokens += op->tokens.n;
