@@ -238,15 +238,19 @@ uint32_t session_table_refs(const struct pool *p, uint32_t tokens)
     return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
-static void runs_of_path(const struct core *c, struct actions *out, const struct session *s)
+/* The borrowed pages from the one that holds token `from`. */
+static void runs_of_path(const struct core *c, struct actions *out, const struct session *s,
+                         uint32_t from)
 {
     const struct pool *p = session_pool(c, s);
 
-    for (uint32_t g = 0; g < p->ngroups && s->t > 0; g++) {
-        struct page_ref *refs = run_add(out, g, 0, s->t / p->group[g].layout.page_tokens);
+    for (uint32_t g = 0; g < p->ngroups && from < s->t; g++) {
+        uint32_t first = from / p->group[g].layout.page_tokens;
+        struct page_ref *refs =
+            run_add(out, g, first, s->t / p->group[g].layout.page_tokens - first);
 
         check(refs); /* tokens were limited by table_refs */
-        node_refs(c, s->node, g, 0, refs);
+        node_refs(c, s->node, g, first, refs);
     }
 }
 
@@ -285,9 +289,12 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
                 "limits.extra_keys";
     if (blocks > c->free_blocks.n || t->nkeys > c->free_keys.n)
         return TERN_BUSY;
-    if (s->good > t->base)
-        s->good =
-            t->base; /* what lies behind is replaced: an Abort must not take it for the good list */
+    if (s->good >
+        t->base) { /* what differs is replaced: an Abort must not take it for the good list */
+        uint32_t common = t->base + tokens_common(c, &s->tokens, p->align, t->base, t);
+
+        s->good = s->good < common ? s->good : common;
+    }
     if (depth > t->base) {
         tokens_truncate(c, &s->tokens, p->align, s->tokens.first);
         tokens_init(&s->tokens, depth);
@@ -310,7 +317,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     s->state = SESSION_TURN;
     s->prompt = t->base + t->n;
     session_use(c, s);
-    runs_of_path(c, out, s);
+    runs_of_path(c, out, s, 0);
     ret->match.matched = depth;
     ret->text = "";
     return TERN_OK;
@@ -411,8 +418,10 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     s->prompt = s->tokens.end;
     s->state = SESSION_TURN;
     session_use(c, s);
-    if (s->a == s->t) /* perhaps the answer to the import was lost: say it again */
-        runs_of_path(c, out, s);
+    /* Perhaps the answer to the import was lost, and the request is its repetition: from base 0. An
+     * asker that names what it has needs no more than what lies beyond. */
+    if (s->a == s->t)
+        runs_of_path(c, out, s, m->tokens.base);
     ret->text = "";
     return TERN_OK;
 }
