@@ -25,7 +25,8 @@ struct page {
     uint32_t index;         /* within its group */
     uint32_t owner;         /* slot of the session, node, retire record or pull, by state */
     struct page_ref source; /* RESERVED: what to ask the peer for */
-    uint8_t state, group, tries, zero;
+    uint8_t state, group, tries;
+    uint8_t sealed; /* enum seal_state of its checksum: NO, RUNNING, DONE */
     uint32_t pool;
 };
 
@@ -47,6 +48,16 @@ struct group {
     uint32_t partial;              /* slabs with free pages */
     uint32_t count[PAGE_STATES];   /* FREE counts pages in held slabs */
     uint32_t peak_owned, peak_committed;
+    uint32_t segment;     /* pages of a node's segment */
+    uint32_t reach;       /* STATE: nodes whose segments make a window. HISTORY: 0 */
+    uint32_t reclaimable; /* COMMITTED pages that no resume point needs any more (T10) */
+    uint32_t zero;
+};
+
+enum heap_kind { HEAP_LEAF, HEAP_STATE, HEAPS };
+
+struct heap_links {
+    uint32_t child, next, prev, in;
 };
 
 enum pool_state { POOL_EMPTY = 0, POOL_OPEN, POOL_CLOSING, POOL_ZEROING };
@@ -59,7 +70,11 @@ struct pool {
     uint32_t sessions, nodes, serves;
     uint32_t page_base, pages_per_slab_max; /* records */
     uint32_t slab_base, nslabs, free_slab, nfree_slabs;
-    uint32_t heap;    /* evictable leaves */
+    uint32_t
+        heap[HEAPS]; /* HEAP_LEAF: evictable leaves. HEAP_STATE: nodes whose STATE may be dropped */
+    uint32_t reclaim_head, reclaim_tail; /* nodes with superseded STATE, oldest first */
+    uint32_t nstate, reach, window_max;  /* STATE groups; the largest reach and window of them */
+    uint32_t supersede;
     uint32_t spaces;  /* namespaces */
     uint32_t regions; /* ranks of the engines that use it */
     uint32_t zero;
@@ -86,13 +101,19 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t gen, next, prev, space;
     uint32_t refs[REF_KINDS], nrefs;
     uint32_t hash_next;
-    uint32_t heap_child, heap_next, heap_prev, in_heap;
+    struct heap_links heap[HEAPS];
     uint32_t seal, seal_next;
     uint32_t pending_next;
-    uint32_t mark, used, zero[2];
+    uint32_t mark, used;
+    /* STATE. made: a terminal commit made it a resume point (T9). claims: it counts in `needed` of
+     * the nodes of its window. passed: a resume point below is out of reach of its segment. What
+     * can be resumed is derived, never stored. */
+    uint32_t made, claims, passed, needed, borrowers;
+    uint32_t reclaim, reclaim_next, reclaim_prev;
+    uint32_t state_pending; /* 1: its STATE was refilled under a step that has not passed */
     uint64_t pending_step;
     uint64_t hash, last_use, seq, last_use_ns;
-    uint64_t pad;
+    uint64_t pad[3];
 };
 
 static_assert(sizeof(struct node) % 64 == 0, "nodes begin at a cache line");
@@ -126,7 +147,9 @@ struct session {
     uint32_t node; /* pinned DEVICE; the path to it is the borrowed part of the table. NONE: empty
                       table */
     uint32_t t, c, a;
-    uint32_t prompt, good; /* tokens of this turn's prompt; tokens at the last Finish */
+    uint32_t low;              /* it borrows the STATE of the nodes of its path deeper than this */
+    uint32_t base[GROUPS_MAX]; /* first owned logical page; HISTORY: T / page_tokens */
+    uint32_t prompt, good;     /* tokens of this turn's prompt; tokens at the last Finish */
     uint32_t pull;
     struct token_buf tokens;
     struct page_list owned[GROUPS_MAX];
@@ -137,6 +160,7 @@ struct retire { /* what waits until every rank of an engine has passed a step */
     uint64_t step;
     uint32_t next, prev;
     uint32_t node;    /* a DEVICE pin that ends; NONE */
+    uint32_t low;     /* with the pin end its borrows of STATE on the path deeper than this */
     uint32_t pending; /* nodes that become visible */
     struct page_list pages;
 };
@@ -188,6 +212,9 @@ struct pull { /* a transfer in */
     uint32_t retry, next_batch, done_pages, npages;
     uint32_t cursor[GROUPS_MAX]; /* next page to ask for */
     uint32_t cursor_group, cursor_left;
+    uint32_t history; /* HISTORY is here already up to this depth: the node is pinned */
+    uint32_t history_node;
+    uint32_t base[GROUPS_MAX];          /* first logical page of each list */
     struct page_list pages[GROUPS_MAX]; /* not yet published, in logical order */
     struct batch batch[PULL_BATCHES_MAX];
     uint32_t owning; /* 1: chunks go to the session's own pages, not to the tree */
@@ -201,7 +228,7 @@ enum serve_state { SERVE_EMPTY = 0, SERVE_SEALING, SERVE_OPEN, SERVE_STOPPING };
 struct serve { /* a transfer out */
     uint32_t gen, state;
     uint32_t next, prev;
-    uint32_t link, pool, node, wait_node, from, to;
+    uint32_t link, pool, node, wait_node, from, to, history, asked_history, low;
     uint32_t ending,
         err; /* 1: to be ended once there is room; err: what to tell the peer, 0 = nothing */
     struct id pull;

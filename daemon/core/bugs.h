@@ -14,7 +14,8 @@
     X(6, UNPIN_UNFENCED, "give up a pin without waiting for its step")                             \
     X(7, ONE_PIDFD, "reuse on the pidfd of one rank")                                              \
     X(8, TAIL_UNALIGNED, "free the tail without page alignment")                                   \
-    X(9, RESUME_MINUS_ONE, "an extra -1 on resume")
+    X(9, RESUME_MINUS_ONE, "an extra -1 on resume")                                                \
+    X(10, SLIDE_BY_C, "slide by C alone")
 
 enum core_bug {
 #define X(number, name, what) CORE_BUG_##name = (number),

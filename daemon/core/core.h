@@ -32,6 +32,7 @@ struct peer_msg {
     uint32_t tenant; /* OPEN: local slot, resolved by the shell from the name; NONE: not allowed */
     struct namespace_id ns; /* OPEN */
     uint64_t layout_hash;   /* OPEN: geometry of the destination's pool */
+    uint32_t history;  /* OPEN: HISTORY pages below this depth are there already. OFFER: repeated */
     uint32_t from, to; /* OPEN: the tokens wanted, [from, to). OFFER: [from, to) that is offered */
     const uint32_t *tokens; /* OPEN: all of [0, to) */
     const struct extra_key *keys;

@@ -1,143 +1,183 @@
-/* Which leaf goes next: a pairing heap a pool over (last use, sequence number), threaded through
- * the nodes. A node that is pinned or used while it waits there stays where it is; the heap's owner
- * looks again when the node comes to the top. Keys only grow, so a stale key is never too late. */
-#include "core/nodes.h"
+/* Which leaf goes next, and whose STATE alone (T12, T13): two pairing heaps a pool over (last use,
+ * sequence number), threaded through the nodes. A node that is pinned or used while it waits there
+ * stays where it is; the heap's owner looks again when the node comes to the top. Keys only grow,
+ * so a stale key is never too late. */
+#include "core/state.h"
 
 static bool evictable(const struct node *n)
 {
     return n->nrefs == 0 && n->nchildren == 0 && n->depth > 0 && node_visible(n);
 }
 
-static bool before(const struct node *a, const struct node *b)
+static bool before(const struct node *a, const struct node *b, enum heap_kind k)
 {
-    return a->last_use != b->last_use ? a->last_use < b->last_use : a->seq < b->seq;
+    if (a->last_use != b->last_use)
+        return a->last_use < b->last_use;
+    if (k == HEAP_STATE && a->depth != b->depth)
+        return a->depth > b->depth;
+    return a->seq < b->seq;
 }
 
-static uint32_t meld(const struct core *c, uint32_t a, uint32_t b)
+static uint32_t meld(const struct core *c, enum heap_kind k, uint32_t a, uint32_t b)
 {
-    struct node *na, *nb;
+    struct heap_links *la, *lb;
 
     if (a == NONE || b == NONE)
         return a == NONE ? b : a;
-    if (before(node_at(c, b), node_at(c, a))) {
+    if (before(node_at(c, b), node_at(c, a), k)) {
         uint32_t t = a;
 
         a = b;
         b = t;
     }
-    na = node_at(c, a);
-    nb = node_at(c, b);
-    nb->heap_next = na->heap_child;
-    if (na->heap_child != NONE)
-        node_at(c, na->heap_child)->heap_prev = b;
-    nb->heap_prev = a;
-    na->heap_child = b;
+    la = &node_at(c, a)->heap[k];
+    lb = &node_at(c, b)->heap[k];
+    lb->next = la->child;
+    if (la->child != NONE)
+        node_at(c, la->child)->heap[k].prev = b;
+    lb->prev = a;
+    la->child = b;
     return a;
 }
 
 /* The two passes of a pairing heap, without recursion. */
-static uint32_t meld_children(const struct core *c, uint32_t first)
+static uint32_t meld_children(const struct core *c, enum heap_kind k, uint32_t first)
 {
     uint32_t pairs = NONE, root = NONE;
 
     while (first != NONE) {
-        uint32_t a = first, b = node_at(c, a)->heap_next,
-                 rest = b == NONE ? NONE : node_at(c, b)->heap_next, m;
+        uint32_t a = first, b = node_at(c, a)->heap[k].next,
+                 rest = b == NONE ? NONE : node_at(c, b)->heap[k].next, m;
 
-        node_at(c, a)->heap_next = NONE;
+        node_at(c, a)->heap[k].next = NONE;
         if (b != NONE)
-            node_at(c, b)->heap_next = NONE;
-        m = meld(c, a, b);
-        node_at(c, m)->heap_next = pairs;
+            node_at(c, b)->heap[k].next = NONE;
+        m = meld(c, k, a, b);
+        node_at(c, m)->heap[k].next = pairs;
         pairs = m;
         first = rest;
     }
     while (pairs != NONE) {
-        uint32_t next = node_at(c, pairs)->heap_next;
+        uint32_t next = node_at(c, pairs)->heap[k].next;
 
-        node_at(c, pairs)->heap_next = NONE;
-        root = meld(c, root, pairs);
+        node_at(c, pairs)->heap[k].next = NONE;
+        root = meld(c, k, root, pairs);
         pairs = next;
     }
     if (root != NONE)
-        node_at(c, root)->heap_prev = NONE;
+        node_at(c, root)->heap[k].prev = NONE;
     return root;
 }
 
-static void heap_remove(const struct core *c, struct pool *p, uint32_t slot)
+static void heap_remove(const struct core *c, struct pool *p, enum heap_kind k, uint32_t slot)
 {
-    struct node *n = node_at(c, slot);
-    uint32_t sub = meld_children(c, n->heap_child);
+    struct heap_links *l = &node_at(c, slot)->heap[k];
+    uint32_t sub = meld_children(c, k, l->child);
 
-    if (p->heap == slot) {
-        p->heap = sub;
+    if (p->heap[k] == slot) {
+        p->heap[k] = sub;
     } else {
-        struct node *prev = node_at(c, n->heap_prev);
+        struct heap_links *prev = &node_at(c, l->prev)->heap[k];
 
-        if (prev->heap_child == slot)
-            prev->heap_child = n->heap_next;
+        if (prev->child == slot)
+            prev->child = l->next;
         else
-            prev->heap_next = n->heap_next;
-        if (n->heap_next != NONE)
-            node_at(c, n->heap_next)->heap_prev = n->heap_prev;
-        p->heap = meld(c, p->heap, sub);
+            prev->next = l->next;
+        if (l->next != NONE)
+            node_at(c, l->next)->heap[k].prev = l->prev;
+        p->heap[k] = meld(c, k, p->heap[k], sub);
     }
-    n->heap_child = n->heap_next = n->heap_prev = NONE;
-    n->in_heap = 0;
+    l->child = l->next = l->prev = NONE;
+    l->in = 0;
+}
+
+static void heap_insert(const struct core *c, struct pool *p, enum heap_kind k, uint32_t slot)
+{
+    struct heap_links *l = &node_at(c, slot)->heap[k];
+
+    l->child = l->next = l->prev = NONE;
+    l->in = 1;
+    p->heap[k] = meld(c, k, p->heap[k], slot);
 }
 
 void node_offer(struct core *c, uint32_t slot)
 {
-    struct node *n = node_at(c, slot);
+    const struct node *n = node_at(c, slot);
     struct pool *p = pool_at(c, n->pool);
 
-    if (n->in_heap || !evictable(n))
-        return;
-    n->heap_child = n->heap_next = n->heap_prev = NONE;
-    n->in_heap = 1;
-    p->heap = meld(c, p->heap, slot);
+    if (!n->heap[HEAP_LEAF].in && evictable(n))
+        heap_insert(c, p, HEAP_LEAF, slot);
+    if (!n->heap[HEAP_STATE].in && state_droppable(c, n))
+        heap_insert(c, p, HEAP_STATE, slot);
+}
+
+void evict_forget(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+
+    for (uint32_t k = 0; k < HEAPS; k++)
+        if (n->heap[k].in)
+            heap_remove(c, pool_at(c, n->pool), k, slot);
 }
 
 void node_use(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
-    struct pool *p = pool_at(c, n->pool);
-    bool waiting = n->in_heap;
 
-    if (waiting) /* its key changes: out and in again */
-        heap_remove(c, p, slot);
+    evict_forget(c, slot); /* its key changes: out and in again */
     n->last_use = ++c->tick;
     n->last_use_ns = c->now_ns;
-    if (waiting)
-        node_offer(c, slot);
+    node_offer(c, slot);
     touch(c);
 }
 
 bool evict_one(struct core *c, struct pool *p)
 {
-    while (p->heap != NONE) {
-        uint32_t slot = p->heap;
-        struct node *n = node_at(c, slot);
+    while (p->heap[HEAP_LEAF] != NONE) {
+        uint32_t slot = p->heap[HEAP_LEAF];
 
-        if (!evictable(n)) {
-            heap_remove(c, p, slot);
+        if (!evictable(node_at(c, slot))) {
+            heap_remove(c, p, HEAP_LEAF, slot);
             continue;
         }
-        for (uint32_t g = 0; g < p->ngroups; g++)
-            c->evicted_pages += p->align / p->group[g].layout.page_tokens;
         c->evicted_nodes++;
-        node_destroy(c, slot);
+        c->evicted_pages += node_destroy(c, slot);
         return true;
     }
     return false;
 }
 
-void evict_forget(struct core *c, uint32_t slot)
+bool evict_state(struct core *c, struct pool *p)
 {
-    struct node *n = node_at(c, slot);
+    if (p->reclaim_head != NONE) {
+        c->evicted_pages += state_drop(c, p->reclaim_head);
+        return true;
+    }
+    while (p->heap[HEAP_STATE] != NONE) {
+        uint32_t slot = p->heap[HEAP_STATE];
 
-    if (n->in_heap)
-        heap_remove(c, pool_at(c, n->pool), slot);
+        heap_remove(c, p, HEAP_STATE, slot);
+        if (!state_droppable(c, node_at(c, slot)))
+            continue;
+        c->evicted_pages += state_drop(c, slot);
+        return true;
+    }
+    return false;
+}
+
+/* STATE can go without its node. */
+static uint32_t count_state(const struct core *c, const struct pool *p, uint32_t group,
+                            uint32_t scan)
+{
+    uint32_t pages = 0;
+
+    for (uint32_t i = 0; i < scan; i++) {
+        const struct node *n = node_at(c, i);
+
+        if (n->used && pool_at(c, n->pool) == p && n->pages[group] != NONE && state_droppable(c, n))
+            pages += p->group[group].segment;
+    }
+    return pages;
 }
 
 uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
@@ -145,6 +185,8 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
     uint32_t scan = c->limits.nodes < EVICT_SCAN_MAX ? c->limits.nodes : EVICT_SCAN_MAX, held = 0,
              seen = 0;
 
+    if (group_is_state(&p->group[group]))
+        return count_state(c, p, group, scan);
     c->mark++;
     for (uint32_t i = 0; i < scan; i++) {
         const struct node *n = node_at(c, i);
@@ -161,5 +203,5 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
                 held++;
         }
     }
-    return seen > held ? (seen - held) * (p->align / p->group[group].layout.page_tokens) : 0;
+    return seen > held ? (seen - held) * p->group[group].segment : 0;
 }

@@ -33,10 +33,11 @@ void engine_attach(struct core *c, struct engine *e, uint32_t pool);
 
 /* True if a release at `step` needs no record or there is one. */
 bool retire_ready(const struct core *c, const struct engine *e, uint64_t step);
-/* Gives back pages and at most one DEVICE pin when every rank has passed `step`; at once if they
- * have. retire_ready must hold. The list is emptied. node NONE: no pin. */
+/* Gives back pages and at most one DEVICE pin, with the borrowed STATE of the path to it deeper
+ * than `low`, when every rank has passed `step`; at once if they have. retire_ready must hold. The
+ * list is emptied. node NONE: no pin. */
 void retire_release(struct core *c, struct engine *e, uint64_t step, struct page_list *pages,
-                    uint32_t node);
+                    uint32_t node, uint32_t low);
 /* Nodes chained by pending_next become visible when `step` has passed. */
 void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t nodes);
 void retire_advance(struct core *c, struct engine *e); /* applies what has passed */
@@ -67,6 +68,12 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
  * p). */
 void session_free_tail(struct core *c, struct session *s, uint32_t p, struct page_list *list);
 void session_use(struct core *c, struct session *s);
+/* T5: takes STATE pages that are wholly below the window of min(C, next) into `list`. Returns the
+ * node, pinned for the caller's retire_release, up to which borrowed segments end (from the
+ * session's `low` before the call); NONE: none do. */
+uint32_t session_slide(struct core *c, struct session *s, uint32_t next, struct page_list *list);
+/* May the session go on from length p? Not where STATE that it would need has left its table. */
+bool session_can_return(const struct core *c, const struct session *s, uint32_t p);
 uint32_t session_table_refs(const struct pool *p, uint32_t tokens);
 /* The session that a connection of engine `e` names. */
 enum tern_err session_for(const struct core *c, const struct engine *e, struct id id,
@@ -84,17 +91,18 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
 
 /* --- commits.c --- */
 
-/* How many pages of each group a chunk has. */
-uint32_t chunk_pages(const struct pool *p, uint32_t group);
-/* Attaches or adopts [T, T+L) (T6-T8) with the first pages of `from`. `duplicates` collects pages
- * that a canonical one replaces; pending nodes are chained on *pending. GONE stands for "another
- * engine is about to publish it". */
+/* Attaches or adopts [T, T+L) (T6-T8, T18) with the first pages of `pages`. GONE stands for
+ * "another engine is about to publish it". */
 struct chunk_source {
-    struct page_list *pages; /* one list a group; the first L / page_tokens of each */
-    struct page_list *duplicates;
-    uint32_t *pending;
-    uint64_t *step; /* in: the commit's; out: not below that of the path */
-    bool sealed;    /* checksums are known already */
+    struct page_list *pages;      /* one list a group */
+    uint32_t *base;               /* first logical page of each list */
+    struct page_list *duplicates; /* collects what is to be given back */
+    uint32_t *pending;            /* nodes to be published, chained */
+    uint64_t *step;               /* in: the commit's; out: not below that of the path */
+    uint32_t state_at;            /* the depth whose state a RECURRENT page holds */
+    uint32_t handed;              /* out: RECURRENT groups whose page was handed over, as bits */
+    bool arriving; /* a transfer's: checksums are known, and the session gets no fresh RECURRENT
+                      page */
 };
 enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src,
                            bool *ret_adopted);

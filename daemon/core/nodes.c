@@ -1,5 +1,5 @@
 /* The prefix tree. See nodes.h. */
-#include "core/nodes.h"
+#include "core/state.h"
 
 #include "base/hash.h"
 
@@ -43,9 +43,11 @@ static uint32_t record_take(struct core *c)
     n->gen = gen_next(n->gen);
     n->used = 1;
     n->parent = n->first_child = n->next = n->prev = n->tokens = n->keys = n->hash_next = NONE;
-    n->heap_child = n->heap_next = n->heap_prev = n->seal_next = n->pending_engine =
-        n->pending_next = NONE;
-    n->nchildren = n->depth = n->nrefs = n->in_heap = n->seal = n->mark = 0;
+    n->seal_next = n->pending_engine = n->pending_next = n->reclaim_next = n->reclaim_prev = NONE;
+    n->nchildren = n->depth = n->nrefs = n->seal = n->mark = 0;
+    n->made = n->claims = n->passed = n->needed = n->borrowers = n->reclaim = n->state_pending = 0;
+    for (uint32_t k = 0; k < HEAPS; k++)
+        n->heap[k] = (struct heap_links){.child = NONE, .next = NONE, .prev = NONE};
     for (uint32_t k = 0; k < REF_KINDS; k++)
         n->refs[k] = 0;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
@@ -187,6 +189,7 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     n->hash_next = *hash_head(c, n->hash);
     *hash_head(c, n->hash) = slot;
     pool_at(c, n->pool)->nodes++;
+    state_settle(c, parent); /* perhaps it is a fork point now */
     return slot;
 }
 
@@ -220,19 +223,18 @@ static void unlink_from_hash(const struct core *c, uint32_t slot)
     *at = n->hash_next;
 }
 
-void node_destroy(struct core *c, uint32_t slot)
+uint32_t node_destroy(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
-    uint32_t parent = n->parent;
+    uint32_t parent = n->parent, freed = 0;
 
     check(n->depth > 0 && n->nrefs == 0 && n->nchildren == 0);
+    state_forget(c, slot);
     evict_forget(c, slot);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        for (uint32_t at = n->pages[g]; at != NONE;) {
-            uint32_t next = page_at(c, at)->next;
-
+        for (uint32_t at = n->pages[g], next; at != NONE; at = next, freed++) {
+            next = page_at(c, at)->next;
             page_free(c, at);
-            at = next;
         }
     tokens_free_blocks(c, n->tokens);
     tokens_free_keys(c, n->keys);
@@ -240,8 +242,10 @@ void node_destroy(struct core *c, uint32_t slot)
     unlink_from_parent(c, slot);
     pool_at(c, n->pool)->nodes--;
     record_put(c, slot);
+    state_settle(c, parent); /* perhaps it is no fork point any more */
     node_offer(c, parent);
     root_release(c, parent);
+    return freed;
 }
 
 void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
@@ -264,17 +268,18 @@ void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t fro
                struct page_ref *refs)
 {
     const struct node *n = node_at(c, slot);
-    uint32_t each =
-        pool_at(c, n->pool)->align / pool_at(c, n->pool)->group[group].layout.page_tokens;
-    uint32_t end = n->depth / (pool_at(c, n->pool)->align / each);
+    const struct pool *p = pool_at(c, n->pool);
+    uint32_t each = p->group[group].segment, end = segment_end(p, group, n->depth);
 
-    /* From the deepest chunk upwards, filling from the back. */
-    for (; n->depth > 0 && end > from; end -= each, n = node_at(c, n->parent)) {
-        uint32_t at = n->pages[group];
+    /* From the deepest segment upwards, filling from the back. */
+    for (; n->depth > 0 && end > from; n = node_at(c, n->parent)) {
+        uint32_t at = n->pages[group], start = end - each;
 
-        for (uint32_t i = end - each; i < end; i++, at = page_at(c, at)->next)
-            if (i >= from)
-                refs[i - from] =
-                    (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+        for (uint32_t i = start; i < end; i++, at = page_at(c, at)->next)
+            if (i >= from) {
+                refs[i - from].index = page_at(c, at)->index;
+                refs[i - from].gen = page_at(c, at)->gen;
+            }
+        end = start;
     }
 }

@@ -19,8 +19,8 @@ uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
 /* Fresh child of `parent` without tokens and pages, hashed for the chunk at the parent's depth.
  * Evicts if all records are used; NONE if even that brings none. The parent must be pinned. */
 uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w);
-/* A leaf without refs; its pages become FREE. */
-void node_destroy(struct core *c, uint32_t slot);
+/* A leaf without refs; its pages become FREE. Returns how many. */
+uint32_t node_destroy(struct core *c, uint32_t slot);
 
 static inline bool node_visible(const struct node *n)
 {
@@ -44,6 +44,9 @@ void node_use(struct core *c, uint32_t slot);
 void node_offer(struct core *c, uint32_t slot);
 /* Removes the least recently used unpinned leaf of a pool (T13). False: there is none. */
 bool evict_one(struct core *c, struct pool *p);
+/* Drops STATE alone: superseded first, oldest first, then that of the node used least recently
+ * (T12). */
+bool evict_state(struct core *c, struct pool *p);
 /* Takes a node that is to be destroyed out of the heap, if it is there. */
 void evict_forget(struct core *c, uint32_t slot);
 /* Pages of `group` that eviction could bring, looking at no more than EVICT_SCAN_MAX nodes. */

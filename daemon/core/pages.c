@@ -246,6 +246,7 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
         slab_unlink(c, &g->partial, slot);
     pg->next = pg->prev = pg->chain = NONE;
     pg->tries = 0;
+    pg->sealed = 0;
     if (pg->gen == 0)
         pg->gen = 1; /* a ref of generation 0 names nothing */
     page_move(c, pg, state, owner);

@@ -44,20 +44,69 @@ static bool lcm_within(uint64_t a, uint64_t b, uint64_t max, uint64_t *ret)
     return true;
 }
 
+static enum tern_err family_check(const struct group_layout *g, const char **ret_text)
+{
+    bool window = g->family == FAMILY_WINDOW;
+
+    *ret_text = "the family of a group is HISTORY, WINDOW or RECURRENT";
+    if (g->family > FAMILY_RECURRENT)
+        return TERN_UNSUPPORTED;
+    *ret_text =
+        "a WINDOW group has a window and a reserve of 1 to 4,194,304 tokens, others have none";
+    if (window != (g->window > 0) || window != (g->reserve > 0) || g->window > SESSION_TOKENS_MAX ||
+        g->reserve > SESSION_TOKENS_MAX)
+        return TERN_INVALID;
+    return TERN_OK;
+}
+
+/* L is the least common multiple of the HISTORY groups' page_tokens, and every STATE group's
+ * divides it. */
+static bool align_of(const struct req_pool_open *req, uint64_t *ret_align)
+{
+    *ret_align = 0;
+    for (uint32_t i = 0; i < req->ngroups; i++) {
+        if (req->group[i].family != FAMILY_HISTORY)
+            continue;
+        if (!lcm_within(*ret_align ? *ret_align : 1, req->group[i].page_tokens, ALIGN_TOKENS_MAX,
+                        ret_align))
+            return false;
+    }
+    for (uint32_t i = 0; i < req->ngroups; i++)
+        if (*ret_align == 0 || *ret_align % req->group[i].page_tokens != 0)
+            return false;
+    return true;
+}
+
+static bool slab_of(const struct req_pool_open *req, uint64_t *ret_slab)
+{
+    *ret_slab = 1;
+    for (uint32_t i = 0; i < req->ngroups; i++)
+        if (!lcm_within(*ret_slab, req->group[i].page_bytes, req->bytes / 2, ret_slab))
+            return false;
+    return true;
+}
+
+static uint32_t segment_of(const struct group_layout *g, uint32_t align)
+{
+    if (g->family == FAMILY_RECURRENT)
+        return 1;
+    if (g->family == FAMILY_WINDOW && g->window < align)
+        return div_up(g->window, g->page_tokens);
+    return align / g->page_tokens;
+}
+
 enum tern_err layout_check(const struct core *c, const struct req_pool_open *req,
                            const char **ret_text)
 {
-    uint64_t align = 1, slab = 1, chunk = 0;
+    uint64_t align, slab, chunk = 0;
 
-    *ret_text = "a pool has 1 to 8 groups, each of family HISTORY";
-    if (req->ngroups == 0 || req->ngroups > GROUPS_MAX)
+    *ret_text = "a pool has 1 to 8 groups";
+    if (req->ngroups == 0 || req->ngroups > GROUPS_MAX || req->supersede > SUPERSEDE_OFF)
         return TERN_INVALID;
     for (uint32_t i = 0; i < req->ngroups; i++) {
         const struct group_layout *g = &req->group[i];
 
-        *ret_text = "this build knows groups of family HISTORY alone";
-        if (g->family != FAMILY_HISTORY)
-            return TERN_UNSUPPORTED;
+        TRY(family_check(g, ret_text));
         *ret_text = "page_tokens is 1 to 4096 and page_bytes is not 0";
         if (g->page_tokens == 0 || g->page_tokens > PAGE_TOKENS_MAX || g->page_bytes == 0 ||
             g->page_bytes % 8 != 0)
@@ -66,15 +115,18 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
                     "checksums of a page";
         if (g->units == 0 || g->page_bytes % g->units != 0 || g->units > c->limits.sums_per_page)
             return TERN_INVALID;
-        *ret_text = "the groups' page_tokens have no common multiple up to 16384, or their "
-                    "page_bytes none that fits the pool twice";
-        if (!lcm_within(align, g->page_tokens, ALIGN_TOKENS_MAX, &align) ||
-            !lcm_within(slab, g->page_bytes, req->bytes / 2, &slab))
-            return TERN_INVALID;
     }
+    *ret_text = "there is a HISTORY group; the HISTORY groups' page_tokens have a common multiple "
+                "L up to 16384, and "
+                "the others' divide it";
+    if (!align_of(req, &align))
+        return TERN_INVALID;
+    *ret_text = "the groups' page_bytes have no common multiple that fits the pool twice";
+    if (!slab_of(req, &slab))
+        return TERN_INVALID;
     *ret_text = "a chunk of L tokens has more than 256 pages: use larger pages";
     for (uint32_t i = 0; i < req->ngroups; i++)
-        chunk += align / req->group[i].page_tokens;
+        chunk += segment_of(&req->group[i], (uint32_t)align);
     if (chunk > SEAL_PAGES_MAX)
         return TERN_INVALID;
     *ret_text = "";
@@ -92,6 +144,7 @@ uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions)
         h = hash_mix(h, (uint64_t)g->family << 32 | g->page_tokens);
         h = hash_mix(h, g->page_bytes);
         h = hash_mix(h, g->units);
+        h = hash_mix(h, (uint64_t)g->window << 32 | g->reserve);
     }
     return h;
 }
@@ -138,32 +191,43 @@ static bool range_find(const struct core *c, uint32_t tenant, enum range_of of, 
     return n <= limit && at <= limit - n;
 }
 
+static void group_set(struct pool *p, uint32_t i, const struct group_layout *layout)
+{
+    struct group *g = &p->group[i];
+    uint32_t window = layout->family == FAMILY_RECURRENT ? p->align : layout->window;
+
+    g->layout = *layout;
+    g->pages_per_slab = (uint32_t)(p->slab_bytes / layout->page_bytes);
+    g->partial = NONE;
+    g->segment = segment_of(layout, p->align);
+    g->reach = div_up(window, p->align);
+    p->nstate += layout->family != FAMILY_HISTORY;
+    if (g->reach > p->reach)
+        p->reach = g->reach;
+    if (window > p->window_max)
+        p->window_max = window;
+}
+
 static void pool_set_groups(struct pool *p, const struct req_pool_open *req)
 {
-    uint64_t align = 1, slab = 1, min_bytes = UINT64_MAX, scale;
+    uint64_t align, slab, min_bytes = UINT64_MAX, scale;
 
-    for (uint32_t i = 0; i < req->ngroups; i++) {
-        lcm_within(align, req->group[i].page_tokens, ALIGN_TOKENS_MAX, &align);
-        lcm_within(slab, req->group[i].page_bytes, req->bytes / 2, &slab);
+    check(align_of(req, &align) && slab_of(req, &slab));
+    for (uint32_t i = 0; i < req->ngroups; i++)
         if (req->group[i].page_bytes < min_bytes)
             min_bytes = req->group[i].page_bytes;
-    }
     scale = req->bytes / slab / SLABS_PER_POOL;
     slab *= scale ? scale : 1;
     p->ngroups = req->ngroups;
+    p->supersede = req->supersede;
     p->align = (uint32_t)align;
     p->slab_bytes = slab;
     p->nslabs = (uint32_t)(req->bytes / slab);
     p->bytes = p->nslabs * slab;
     p->pages_per_slab_max =
         slab / min_bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)(slab / min_bytes);
-    for (uint32_t i = 0; i < req->ngroups; i++) {
-        struct group *g = &p->group[i];
-
-        g->layout = req->group[i];
-        g->pages_per_slab = (uint32_t)(slab / g->layout.page_bytes);
-        g->partial = NONE;
-    }
+    for (uint32_t i = 0; i < req->ngroups; i++)
+        group_set(p, i, &req->group[i]);
 }
 
 static void pool_set_slabs(const struct core *c, struct pool *p)
@@ -215,7 +279,9 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
     *p = fresh;
     p->state = POOL_OPEN;
     p->tenant = tenant;
-    p->opener = p->heap = p->spaces = NONE;
+    p->opener = p->spaces = p->reclaim_head = p->reclaim_tail = NONE;
+    for (uint32_t k = 0; k < HEAPS; k++)
+        p->heap[k] = NONE;
     p->offset = offset;
     p->page_base = (uint32_t)page_base;
     p->slab_base = (uint32_t)slab_base;

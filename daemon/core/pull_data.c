@@ -1,17 +1,25 @@
 /* The pages of transfers in: asked for in batches within the limits of X8, checked in as they
  * arrive, published chunk by chunk in order (X3). Beginning and ending are in pulls.c. */
 #include "core/machine.h"
+#include "core/state.h"
 
 /* --- arriving and publishing --- */
 
-static bool chunk_verified(const struct core *c, const struct pull *p)
+static bool chunk_has(const struct pool *pool, const struct pull *p, uint32_t group, uint32_t depth)
+{
+    return depth > transfer_pages(pool, group, p->from, p->history, p->to).low;
+}
+
+/* Are all pages of the chunk that ends at `depth` here? */
+static bool chunk_verified(const struct core *c, const struct pull *p, uint32_t depth)
 {
     const struct pool *pool = pool_at(c, p->pool);
 
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         uint32_t at = p->pages[g].head;
 
-        for (uint32_t i = 0; i < chunk_pages(pool, g); i++, at = page_at(c, at)->next)
+        for (uint32_t i = 0; chunk_has(pool, p, g, depth) && i < pool->group[g].segment;
+             i++, at = page_at(c, at)->next)
             if (at == NONE || page_at(c, at)->state != PAGE_VERIFIED)
                 return false;
     }
@@ -24,13 +32,18 @@ static void chunk_own(struct core *c, struct pull *p, struct session *s)
 {
     const struct pool *pool = pool_at(c, p->pool);
 
-    for (uint32_t g = 0; g < pool->ngroups; g++)
-        for (uint32_t i = 0; i < chunk_pages(pool, g); i++) {
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        if (!chunk_has(pool, p, g, s->a + pool->align))
+            continue;
+        if (s->owned[g].n == 0)
+            s->base[g] = p->base[g];
+        for (uint32_t i = 0; i < pool->group[g].segment; i++) {
             uint32_t record = list_pop_head(c, &p->pages[g]);
 
             page_move(c, page_at(c, record), PAGE_OWNED, session_slot(c, s));
             list_push(c, &s->owned[g], record);
         }
+    }
     p->owning = 1;
     s->c = s->a = s->a + pool->align;
 }
@@ -40,11 +53,17 @@ static void publish(struct core *c, struct pull *p)
     struct session *s = session_at(c, p->session);
     struct engine *e = engine_at(c, s->engine);
 
-    while (s->a < p->to && chunk_verified(c, p)) {
+    while (s->a < p->to && chunk_verified(c, p, s->a + pool_at(c, p->pool)->align)) {
         struct page_list duplicates;
         uint32_t pending = NONE;
         uint64_t step = 0;
-        struct chunk_source src = {p->pages, &duplicates, &pending, &step, true};
+        struct chunk_source src = {.pages = p->pages,
+                                   .base = p->base,
+                                   .duplicates = &duplicates,
+                                   .pending = &pending,
+                                   .step = &step,
+                                   .state_at = p->to,
+                                   .arriving = true};
         enum tern_err err = TERN_GONE;
         bool adopted = false;
 
@@ -68,8 +87,11 @@ static void publish(struct core *c, struct pull *p)
         pages_free(c, &duplicates); /* verified copies that no engine has seen */
         retire_publish(c, e, step, pending);
     }
-    if (s->a == p->to)
-        pull_doom(c, p, TERN_OK);
+    if (s->a < p->to)
+        return;
+    if (s->t == p->to)
+        state_terminal(c, s->node);
+    pull_doom(c, p, TERN_OK);
 }
 
 static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool ok)
@@ -118,24 +140,37 @@ void pull_arrived(struct core *c, const struct event *ev)
 
 /* --- asking for pages --- */
 
+static uint32_t next_group(const struct pool *pool, const struct pull *p)
+{
+    if (p->cursor_left > 0 && p->cursor[p->cursor_group] != NONE)
+        return p->cursor_group;
+    for (uint32_t i = 1; i <= pool->ngroups; i++) {
+        uint32_t g = (p->cursor_group + i) % pool->ngroups;
+
+        if (p->cursor[g] != NONE)
+            return g;
+    }
+    return NONE;
+}
+
 /* Chunk by chunk, so that the first can be published while the last is on its way. */
 static uint32_t next_page(const struct core *c, struct pull *p)
 {
     const struct pool *pool = pool_at(c, p->pool);
-    uint32_t record = p->retry;
+    uint32_t record = p->retry, g;
 
     if (record != NONE) {
         p->retry = page_at(c, record)->chain;
         page_at(c, record)->chain = NONE;
         return record;
     }
-    if (p->cursor_left == 0) {
-        p->cursor_group = (p->cursor_group + 1) % pool->ngroups;
-        p->cursor_left = chunk_pages(pool, p->cursor_group);
-    }
-    record = p->cursor[p->cursor_group];
-    if (record == NONE)
+    g = next_group(pool, p);
+    if (g == NONE)
         return NONE;
+    if (p->cursor_left == 0 || g != p->cursor_group)
+        p->cursor_left = pool->group[g].segment;
+    p->cursor_group = g;
+    record = p->cursor[g];
     p->cursor[p->cursor_group] = page_at(c, record)->next;
     p->cursor_left--;
     return record;
@@ -145,11 +180,9 @@ static uint32_t next_page(const struct core *c, struct pull *p)
 static uint64_t next_bytes(const struct core *c, const struct pull *p)
 {
     const struct pool *pool = pool_at(c, p->pool);
-    uint32_t g = p->cursor_left ? p->cursor_group : (p->cursor_group + 1) % pool->ngroups;
+    uint32_t g = p->retry == NONE ? next_group(pool, p) : page_at(c, p->retry)->group;
 
-    if (p->retry != NONE)
-        g = page_at(c, p->retry)->group;
-    else if (p->cursor[g] == NONE)
+    if (g == NONE)
         return 0;
     return pool->group[g].layout.page_bytes * p->regions;
 }

@@ -3,6 +3,7 @@
  * not published are in QUARANTINE until the data path proves that nothing can write them. Every way
  * out goes through pull_end, once. */
 #include "core/machine.h"
+#include "core/state.h"
 
 #include <string.h>
 
@@ -55,6 +56,7 @@ static void pull_free(struct core *c, struct pull *p)
         pull_at(c, p->prev)->next = p->next;
     if (p->next != NONE)
         pull_at(c, p->next)->prev = p->prev;
+    node_unpin(c, p->history_node, REF_TRANSFER);
     p->state = PULL_EMPTY;
     p->next = c->free_pulls.head;
     c->free_pulls.head = slot;
@@ -173,6 +175,19 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
     return TERN_OK;
 }
 
+/* X5: HISTORY beyond T that is here without the STATE to go on from it is not moved again, and must
+ * stay. */
+static void history_pin(struct core *c, struct pull *p, const struct session *s)
+{
+    struct req_tokens none = {0};
+    struct token_view w = session_view(c, s, s->tokens.end, &none);
+
+    w.end = p->to;
+    p->history_node = node_walk(c, s->node, &w);
+    p->history = node_at(c, p->history_node)->depth;
+    node_pin(c, p->history_node, REF_TRANSFER);
+}
+
 void pull_fetch(struct core *c, struct actions *out, const struct request *req, struct reply *ret,
                 bool *ret_later)
 {
@@ -219,11 +234,13 @@ void pull_fetch(struct core *c, struct actions *out, const struct request *req, 
     p->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
     s->pull = (uint32_t)(p - pull_at(c, 0));
     s->state = SESSION_FETCHING;
+    history_pin(c, p, s);
     msg = msg_add(c, out, p, PEER_PULL_OPEN);
     msg->tenant = e->tenant;
     msg->ns = space_at(c, s->space)->ns;
     msg->layout_hash = session_pool(c, s)->layout_hash;
     msg->from = p->from;
+    msg->history = p->history;
     msg->to = to;
     msg->tokens = out->tokens;
     msg->keys = out->keys;
@@ -308,15 +325,25 @@ static void gained_runs(const struct core *c, struct actions *out, const struct 
     const struct pool *pool = session_pool(c, s);
 
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        uint32_t pt = pool->group[g].layout.page_tokens, first = p->start / pt, t = s->t / pt;
+        uint32_t pt = pool->group[g].layout.page_tokens, first = p->start / pt, t = s->t / pt,
+                 n = 0;
         struct page_ref *refs;
 
-        if (t - first + s->owned[g].n == 0)
+        if (pool->group[g].layout.family == FAMILY_RECURRENT)
+            continue; /* the first Extend brings its page */
+        if (first < window_first(pool, g, s->t))
+            first = window_first(pool, g, s->t);
+        if (t > first && state_resumable(c, s->node))
+            n = t - first;
+        if (n > 0) {
+            refs = run_add(out, g, first, n);
+            check(refs); /* a step that ends a pull has room: pull_flush looked */
+            node_refs(c, s->node, g, first, refs);
+        }
+        if (s->owned[g].n == 0)
             continue;
-        refs = run_add(out, g, first, t - first + s->owned[g].n);
-        check(refs); /* a step that ends a pull has room: pull_flush looked */
-        node_refs(c, s->node, g, first, refs);
-        refs += t - first;
+        refs = run_add(out, g, s->base[g], s->owned[g].n);
+        check(refs);
         for (uint32_t at = s->owned[g].head; at != NONE; at = page_at(c, at)->next, refs++) {
             refs->index = page_at(c, at)->index;
             refs->gen = page_at(c, at)->gen;
@@ -414,8 +441,8 @@ void pull_proved_quiet(struct core *c, struct id id)
 
 static bool offer_fits(const struct pool *pool, const struct pull *p, const struct peer_msg *msg)
 {
-    if (msg->from != p->from || msg->to < msg->from || msg->to > p->to ||
-        msg->to % pool->align != 0)
+    if (msg->from != p->from || msg->history != p->history || msg->to < msg->from ||
+        msg->to > p->to || msg->to % pool->align != 0)
         return false;
     if (msg->to == msg->from)
         return true;
@@ -423,7 +450,7 @@ static bool offer_fits(const struct pool *pool, const struct pull *p, const stru
         return false;
     for (uint32_t g = 0; g < msg->nruns; g++)
         if (msg->runs[g].group != g ||
-            msg->runs[g].n != (msg->to - msg->from) / pool->group[g].layout.page_tokens)
+            msg->runs[g].n != transfer_pages(pool, g, p->from, p->history, msg->to).n)
             return false;
     return true;
 }
@@ -440,9 +467,9 @@ static void reserve(struct core *c, struct pull *p, const struct peer_msg *msg)
             list_push(c, &p->pages[g], record);
         }
         p->cursor[g] = p->pages[g].head;
+        p->base[g] = transfer_pages(pool, g, p->from, p->history, msg->to).first;
         p->npages += msg->runs[g].n;
     }
-    p->cursor_left = chunk_pages(pool, 0);
     p->to = msg->to;
     p->state = PULL_RUNNING;
 }
@@ -521,7 +548,7 @@ bool pull_flush(struct core *c, struct actions *out)
             pull_doom(c, p, TERN_TIMED_OUT);
         if (p->ending) {
             if (actions_room(out) < 3 ||
-                !refs_fit(out, GROUPS_MAX, session_table_refs(pool_at(c, p->pool), p->to)))
+                !refs_fit(out, 2 * GROUPS_MAX, session_table_refs(pool_at(c, p->pool), p->to)))
                 all = false;
             else
                 pull_end(c, out, p, NULL);

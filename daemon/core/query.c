@@ -14,7 +14,8 @@ static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
     ret->total = group_total(c, p, g);
     ret->free = group_free(c, p, g);
     ret->session = gr->count[PAGE_OWNED];
-    ret->snapshot = gr->count[PAGE_COMMITTED];
+    ret->snapshot = gr->count[PAGE_COMMITTED] - gr->reclaimable;
+    ret->reclaimable = gr->reclaimable;
     ret->transfer = gr->count[PAGE_RESERVED] + gr->count[PAGE_VERIFIED];
     ret->retiring = gr->count[PAGE_RETIRING];
     ret->quarantine = gr->count[PAGE_QUARANTINE];

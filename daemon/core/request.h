@@ -32,7 +32,11 @@ enum role {
     ROLE_WORKER = 1,
     ROLE_BOTH = 2
 }; /* BOTH: a single process that is rank and scheduler */
-enum family { FAMILY_HISTORY = 0 };
+/* HISTORY: KV of every token. WINDOW, RECURRENT: STATE groups, what is needed to go on from a
+ * depth. */
+enum family { FAMILY_HISTORY = 0, FAMILY_WINDOW = 1, FAMILY_RECURRENT = 2 };
+/* What happens to STATE pages that a later resume point has made needless (T10). */
+enum supersede { SUPERSEDE_LAZY = 0, SUPERSEDE_EAGER = 1, SUPERSEDE_OFF = 2 };
 enum shard_axis { SHARD_NONE = 0, SHARD_HEADS, SHARD_REPLICATED, SHARD_LAYERS, SHARD_TOKENS };
 
 struct req_join {
@@ -44,6 +48,8 @@ struct req_join {
 struct group_layout {
     enum family family;
     uint32_t page_tokens;
+    uint32_t window;     /* WINDOW: W in tokens. Else 0 */
+    uint32_t reserve;    /* WINDOW: the largest rewind, at least 1 token. Else 0 */
     uint32_t units;      /* checksummed pieces of a page (X7), 1 or more */
     uint32_t cap_pages;  /* 0: no cap */
     uint64_t page_bytes; /* in one region */
@@ -53,6 +59,7 @@ struct req_pool_open {
     uint32_t ngroups;
     struct group_layout group[GROUPS_MAX];
     enum shard_axis shard;
+    enum supersede supersede;
     uint32_t axes_hash; /* names and order of the axes and their strides, hashed by the shell */
     uint64_t bytes;     /* in one region; rounded down to whole slabs */
 };
@@ -90,7 +97,11 @@ enum step_op_kind {
     STEP_COMMIT,
     STEP_FINISH,
     STEP_ABORT,
-    STEP_CLOSE
+    STEP_CLOSE,
+    STEP_SLIDE,  /* T5: STATE pages wholly below the window leave the table. `length`: the next
+                    commit target,  0 for T + L. A commit slides by itself */
+    STEP_RELEASE /* SnapshotRelease: nobody will come back to the resume point at T: its STATE may
+                    go first */
 };
 
 /* One operation of a Step. All or nothing by itself; a failed one stops the rest only if `barrier`.
@@ -156,10 +167,13 @@ struct request {
 };
 
 /* "The session's table now has at [group][first ...] these pages." Extend: new pages. Match and
- * Fetch: borrowed ones. Commit: canonical pages that take the place of the session's duplicates. */
+ * Fetch: borrowed ones. Commit: canonical pages that take the place of the session's duplicates. A
+ * RECURRENT group has one page, first is 0; where `from` is given (index not 0), the engine copies
+ * that page into it in stream order before it goes on (T21). */
 struct table_run {
     uint32_t group, first, n;
     const struct page_ref *refs;
+    struct page_ref from;
 };
 
 /* E4: why POOL_EXHAUSTED, and what waiting would bring. Pages of `group`. */
@@ -206,7 +220,8 @@ struct reply {
             struct id session;
         } session_open;
         struct {
-            uint32_t depth;
+            uint32_t depth,
+                history_depth; /* what a Match would find; HISTORY alone may go deeper */
         } peek;
         struct {
             struct lengths lengths;

@@ -1,17 +1,21 @@
 /* What an engine gave back or published under a step, in ascending order of steps (E2, E3). A
  * record holds pages that become FREE, a pin that ends, nodes that become visible. */
 #include "core/machine.h"
+#include "core/state.h"
 
 bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
 {
     return step <= e->done_min || c->free_retires.n > 0;
 }
 
-static void apply_pages(struct core *c, struct page_list *pages, uint32_t node)
+/* The borrows before the pin: it is what keeps the path there. */
+static void apply_pages(struct core *c, struct page_list *pages, uint32_t node, uint32_t low)
 {
     pages_free(c, pages);
-    if (node != NONE)
-        node_unpin(c, node, REF_DEVICE);
+    if (node == NONE)
+        return;
+    state_unhold(c, node, low);
+    node_unpin(c, node, REF_DEVICE);
 }
 
 static void publish_nodes(struct core *c, uint32_t at)
@@ -22,7 +26,11 @@ static void publish_nodes(struct core *c, uint32_t at)
 
         n->pending_engine = n->pending_next = NONE;
         n->pending_step = 0;
+        if (n->state_pending && n->seal == SEAL_DONE)
+            n->seal = SEAL_NO; /* what was refilled has no checksum yet */
+        n->state_pending = 0;
         seal_queue(c, at);
+        state_settle(c, at);
         node_offer(c, at);
         touch(c);
         at = next;
@@ -70,24 +78,26 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
     else
         retire_at(c, r->next)->prev = slot;
     r->node = r->pending = NONE;
+    r->low = 0;
     list_init(&r->pages);
     touch(c);
     return r;
 }
 
 void retire_release(struct core *c, struct engine *e, uint64_t step, struct page_list *pages,
-                    uint32_t node)
+                    uint32_t node, uint32_t low)
 {
     struct retire *r;
 
     if (BUG(CORE_BUG_UNPIN_UNFENCED) && node != NONE) {
+        state_unhold(c, node, low);
         node_unpin(c, node, REF_DEVICE);
         node = NONE;
     }
     if (pages->n == 0 && node == NONE)
         return;
     if (step <= e->done_min || BUG(CORE_BUG_FREE_UNFENCED)) {
-        apply_pages(c, pages, node);
+        apply_pages(c, pages, node, low);
         return;
     }
     r = record_take(c, e, step);
@@ -95,6 +105,7 @@ void retire_release(struct core *c, struct engine *e, uint64_t step, struct page
         page_move(c, page_at(c, at), PAGE_RETIRING, (uint32_t)(r - retire_at(c, 0)));
     list_concat(c, &r->pages, pages);
     r->node = node;
+    r->low = low;
 }
 
 void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t nodes)
@@ -113,7 +124,7 @@ void retire_advance(struct core *c, struct engine *e)
         struct retire *r = retire_at(c, e->retire_head);
 
         publish_nodes(c, r->pending);
-        apply_pages(c, &r->pages, r->node);
+        apply_pages(c, &r->pages, r->node, r->low);
         record_put(c, e, e->retire_head);
     }
 }
@@ -126,13 +137,16 @@ void retire_drop_all(struct core *c, struct engine *e)
     for (uint32_t at = e->retire_head; at != NONE; at = retire_at(c, at)->next) {
         struct retire *r = retire_at(c, at);
 
-        apply_pages(c, &r->pages, r->node);
+        apply_pages(c, &r->pages, r->node, r->low);
         r->node = NONE;
     }
     for (uint32_t at = e->retire_tail; at != NONE; at = retire_at(c, at)->prev)
         for (uint32_t n = retire_at(c, at)->pending, next; n != NONE; n = next) {
             next = node_at(c, n)->pending_next;
-            node_destroy(c, n);
+            if (node_visible(node_at(c, n)))
+                state_drop(c, n); /* a refill that nobody may read */
+            else
+                node_destroy(c, n);
         }
     while (e->retire_head != NONE)
         record_put(c, e, e->retire_head);

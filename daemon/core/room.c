@@ -1,6 +1,7 @@
 /* Making room: evicting until every group has what is needed, and saying what is missing where it
  * cannot (T4, T11, E4). */
 #include "core/machine.h"
+#include "core/state.h"
 
 static void shortage_fill(struct core *c, struct engine *e, struct pool *p, uint32_t group,
                           uint32_t needed, struct shortage *ret)
@@ -29,6 +30,19 @@ static uint32_t most_for_group(const struct pool *p, uint32_t group)
     return most > kept ? most - kept : 0;
 }
 
+/* T12: superseded STATE first, wherever its pages help; a group of STATE takes STATE alone before
+ * whole leaves. */
+static bool make_some(struct core *c, struct pool *p, uint32_t group, uint32_t need)
+{
+    const struct group *g = &p->group[group];
+    uint32_t used = g->held * g->pages_per_slab - g->count[PAGE_FREE];
+    bool capped = g->layout.cap_pages && used + need > g->layout.cap_pages;
+
+    if (group_is_state(g))
+        return evict_state(c, p) || evict_one(c, p);
+    return (p->reclaim_head != NONE && !capped && evict_state(c, p)) || evict_one(c, p);
+}
+
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
                               const uint32_t *need, struct shortage *ret)
 {
@@ -53,7 +67,7 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
         }
         if (g == p->ngroups)
             return TERN_OK;
-        if (!evict_one(c, p)) {
+        if (!make_some(c, p, g, need[g])) {
             shortage_fill(c, e, p, g, need[g], ret);
             return TERN_POOL_EXHAUSTED;
         }

@@ -2,6 +2,7 @@
  * each, as many at a time as there are job slots. A job holds a reference, so its pages cannot be
  * given to anyone else while a worker reads them. */
 #include "core/machine.h"
+#include "core/state.h"
 
 void seal_queue(struct core *c, uint32_t node)
 {
@@ -19,6 +20,23 @@ void seal_queue(struct core *c, uint32_t node)
     c->seal_tail = node;
 }
 
+/* A page of the node whose checksum nobody has asked for yet, and whose writer has passed. */
+static bool page_waits(const struct core *c, const struct node *n, uint32_t group,
+                       const struct page *pg)
+{
+    return pg->sealed == SEAL_NO &&
+           !(n->state_pending && group_is_state(&pool_at(c, n->pool)->group[group]));
+}
+
+static bool node_waits(const struct core *c, const struct node *n)
+{
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next)
+            if (page_waits(c, n, g, page_at(c, at)))
+                return true;
+    return false;
+}
+
 void seal_done(struct core *c, struct id job)
 {
     struct node *n;
@@ -28,9 +46,19 @@ void seal_done(struct core *c, struct id job)
     n = node_at(c, job.slot);
     if (!n->used || n->gen != job.gen || n->seal != SEAL_RUNNING)
         return;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next)
+            if (page_at(c, at)->sealed == SEAL_RUNNING)
+                page_at(c, at)->sealed = SEAL_DONE;
     n->seal = SEAL_DONE;
     c->seal_running--;
-    serve_sealed(c, job.slot);
+    if (node_waits(c, n)) { /* its STATE was refilled meanwhile */
+        n->seal = SEAL_NO;
+        seal_queue(c, job.slot);
+    } else {
+        serve_sealed(c, job.slot);
+    }
+    state_settle(c, job.slot);
     node_unpin(c, job.slot, REF_JOB);
 }
 
@@ -39,7 +67,7 @@ static uint32_t node_pages(const struct pool *p)
     uint32_t n = 0;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        n += chunk_pages(p, g);
+        n += p->group[g].segment;
     return n;
 }
 
@@ -55,8 +83,11 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
     a->seal.pages = to;
     for (uint32_t g = 0; g < p->ngroups; g++)
         for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next) {
-            const struct page *pg = page_at(c, at);
+            struct page *pg = page_at(c, at);
 
+            if (!page_waits(c, n, g, pg))
+                continue;
+            pg->sealed = SEAL_RUNNING;
             to[a->seal.n++] =
                 (struct page_at){.group = g, .index = pg->index, .gen = pg->gen, .record = at};
         }

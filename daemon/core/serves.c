@@ -2,6 +2,7 @@
  * still being computed. OPEN: offered, the peer reads. STOPPING: over; the pin stays until the data
  * path proves that nothing reads. */
 #include "core/machine.h"
+#include "core/state.h"
 
 #include <string.h>
 
@@ -24,6 +25,7 @@ static void serve_free(struct core *c, struct serve *s)
 {
     uint32_t slot = (uint32_t)(s - serve_at(c, 0));
 
+    state_unhold(c, s->node, s->low);
     node_unpin(c, s->node, REF_TRANSFER);
     pool_at(c, s->pool)->serves--;
     if (s->prev == NONE)
@@ -80,7 +82,7 @@ static void find_prefix(struct core *c, const struct peer_msg *m, struct found *
             ret->other_layout = true;
             continue;
         }
-        node = node_walk(c, root, &w);
+        node = state_walk(c, root, &w);
         if (ret->node == NONE || node_at(c, node)->depth > node_at(c, ret->node)->depth) {
             ret->pool = i;
             ret->node = node;
@@ -102,6 +104,7 @@ static void refuse(struct actions *out, uint32_t link, const struct peer_msg *m,
     reply->err = err;
     reply->retry_ms = retry_ms;
     reply->from = reply->to = m->from;
+    reply->history = m->history;
 }
 
 static struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m,
@@ -126,12 +129,16 @@ static struct serve *serve_create(struct core *c, uint32_t link, const struct pe
     s->pool = f->pool;
     s->node = s->wait_node = f->node;
     s->from = m->from;
+    s->asked_history = m->history;
+    s->history = m->history > m->from ? m->history : m->from;
     s->to = node_at(c, f->node)->depth;
     s->pull = m->pull;
     s->trace_id = m->trace_id;
     s->started_ns = c->now_ns;
     s->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
+    s->low = state_low(c, f->node) > m->from ? state_low(c, f->node) : m->from;
     node_pin(c, f->node, REF_TRANSFER);
+    state_hold(c, f->node, s->low);
     pool_at(c, f->pool)->serves++;
     return s;
 }
@@ -142,7 +149,7 @@ static void serve_advance(const struct core *c, struct serve *s)
     while (s->wait_node != NONE) {
         const struct node *n = node_at(c, s->wait_node);
 
-        if (n->depth <= s->from)
+        if (n->depth <= s->history && n->depth <= s->low)
             s->wait_node = NONE;
         else if (n->seal == SEAL_DONE)
             s->wait_node = n->parent;
@@ -153,7 +160,9 @@ static void serve_advance(const struct core *c, struct serve *s)
 
 static void clip_to_offer(const struct core *c, const struct pool *p, uint32_t from, uint32_t *node)
 {
-    while (session_table_refs(p, node_at(c, *node)->depth - from) > OFFER_PAGES_MAX)
+    while (node_at(c, *node)->depth > from &&
+           (session_table_refs(p, node_at(c, *node)->depth - from) > OFFER_PAGES_MAX ||
+            !state_resumable(c, *node)))
         *node = node_at(c, *node)->parent;
 }
 
@@ -166,8 +175,8 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         refuse(out, link, m, TERN_DENIED, 0);
         return;
     }
-    if (m->from > m->to || m->to > FETCH_TOKENS_MAX || m->nkeys > EXTRA_KEYS_MAX ||
-        !keys_in_order(&t)) {
+    if (m->from > m->to || m->history > m->to || m->to > FETCH_TOKENS_MAX ||
+        m->nkeys > EXTRA_KEYS_MAX || !keys_in_order(&t)) {
         refuse(out, link, m, TERN_INVALID, 0);
         return;
     }
@@ -176,7 +185,7 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         refuse(out, link, m, f.node == NONE && f.other_layout ? TERN_UNSUPPORTED : TERN_OK, 0);
         return;
     }
-    if (m->from % pool_at(c, f.pool)->align != 0) {
+    if (m->from % pool_at(c, f.pool)->align != 0 || m->history % pool_at(c, f.pool)->align != 0) {
         refuse(out, link, m, TERN_INVALID, 0);
         return;
     }
@@ -262,17 +271,17 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
     a->serve.pool = s->pool;
     m = msg_add(c, out, s, PEER_PULL_OFFER);
     m->from = s->from;
+    m->history = s->asked_history;
     m->to = s->to;
     m->runs = out->runs + out->nruns;
     m->nruns = p->ngroups;
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        uint32_t pt = p->group[g].layout.page_tokens;
+        struct moved mv = transfer_pages(p, g, s->from, s->asked_history, s->to);
 
-        node_refs(c, s->node, g, s->from / pt,
-                  run_add(out, g, s->from / pt, (s->to - s->from) / pt));
+        node_refs(c, s->node, g, mv.first, run_add(out, g, mv.first, mv.n));
+        c->pages_served += mv.n;
     }
     s->state = SERVE_OPEN;
-    c->pages_served += session_table_refs(p, s->to - s->from);
     touch(c);
     return true;
 }
@@ -347,8 +356,7 @@ enum tern_err core_serve_page(const struct core *c, struct id serve, uint32_t gr
     /* Of the namespace that was asked for, and with its checksum known: a peer cannot reach beside
      * its transfer. */
     if (!pg || pg->state != PAGE_COMMITTED ||
-        node_at(c, pg->owner)->space != node_at(c, s->node)->space ||
-        node_at(c, pg->owner)->seal != SEAL_DONE)
+        node_at(c, pg->owner)->space != node_at(c, s->node)->space || pg->sealed != SEAL_DONE)
         return TERN_GONE;
     *ret_record = page_record(c, pg);
     return TERN_OK;

@@ -1,6 +1,7 @@
 /* The operations of a Step on one session (E6): extend, rewind, finish, abort, close; commit is in
  * commits.c. Each is all or nothing. */
 #include "core/machine.h"
+#include "core/state.h"
 
 static enum tern_err extend_check(const struct core *c, const struct actions *out,
                                   const struct session *s, const struct step_op *op, uint32_t a,
@@ -21,15 +22,29 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
     return TERN_OK;
 }
 
+/* What the fresh page of a RECURRENT group starts from: the state of the resume point at T. */
+static struct page_ref recurrent_from(const struct core *c, const struct session *s, uint32_t group)
+{
+    uint32_t at = node_at(c, s->node)->pages[group];
+
+    if (session_pool(c, s)->group[group].layout.family != FAMILY_RECURRENT || s->t == 0 ||
+        at == NONE)
+        return (struct page_ref){0};
+    return (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+}
+
 static void extend_take(struct core *c, struct actions *out, struct session *s,
                         const uint32_t *need)
 {
     struct pool *p = session_pool(c, s);
 
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        uint32_t first = s->t / p->group[g].layout.page_tokens + s->owned[g].n;
+        bool recurrent = p->group[g].layout.family == FAMILY_RECURRENT;
+        uint32_t first = recurrent ? 0 : s->base[g] + s->owned[g].n;
         struct page_ref *refs = need[g] ? run_add(out, g, first, need[g]) : NULL;
 
+        if (refs)
+            out->runs[out->nruns - 1].from = recurrent_from(c, s, g);
         for (uint32_t i = 0; i < need[g]; i++) {
             uint32_t record = page_take(c, p, g, PAGE_OWNED, session_slot(c, s));
 
@@ -48,9 +63,12 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     uint32_t need[GROUPS_MAX] = {0}, total = 0;
 
     for (uint32_t g = 0; g < p->ngroups && a <= SESSION_TOKENS_MAX; g++) {
-        uint32_t pt = p->group[g].layout.page_tokens, have = s->t / pt + s->owned[g].n;
+        uint32_t pt = p->group[g].layout.page_tokens, have = s->base[g] + s->owned[g].n;
 
-        need[g] = div_up(a, pt) > have ? div_up(a, pt) - have : 0;
+        if (p->group[g].layout.family == FAMILY_RECURRENT)
+            need[g] = s->owned[g].n == 0 && a > 0;
+        else
+            need[g] = div_up(a, pt) > have ? div_up(a, pt) - have : 0;
         total += need[g];
     }
     TRY(extend_check(c, out, s, op, a, w, total));
@@ -71,12 +89,12 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
 {
     struct page_list pages;
 
-    if (op->length < s->t || op->length > s->a)
+    if (op->length < s->t || op->length > s->a || !session_can_return(c, s, op->length))
         return TERN_INVALID;
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
     session_free_tail(c, s, op->length, &pages);
-    retire_release(c, e, op->step, &pages, NONE);
+    retire_release(c, e, op->step, &pages, NONE, 0);
     tokens_truncate(c, &s->tokens, session_pool(c, s)->align, op->length);
     if (s->good > op->length)
         s->good = op->length;
@@ -95,7 +113,7 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
     session_free_tail(c, s, target < s->a ? (uint32_t)target : s->a, &pages);
-    retire_release(c, e, op->step, &pages, NONE);
+    retire_release(c, e, op->step, &pages, NONE, 0);
     if (target < s->tokens.end)
         tokens_truncate(c, &s->tokens, session_pool(c, s)->align, (uint32_t)target);
     s->c = s->a < s->tokens.end
@@ -140,7 +158,7 @@ static enum tern_err op_abort(struct core *c, struct engine *e, struct session *
                               const struct step_op *op)
 {
     struct page_list pages;
-    uint32_t node = s->node;
+    uint32_t node = s->node, low = s->low;
 
     if (s->state == SESSION_IDLE || s->state == SESSION_OPEN)
         return TERN_OK; /* nothing was admitted: the session is as it was */
@@ -154,8 +172,10 @@ static enum tern_err op_abort(struct core *c, struct engine *e, struct session *
         list_concat(c, &pages, &s->owned[g]);
     s->node = space_at(c, s->space)->root;
     node_pin(c, s->node, REF_DEVICE);
-    retire_release(c, e, op->step, &pages, node);
-    s->t = s->c = s->a = s->prompt = 0;
+    retire_release(c, e, op->step, &pages, node, low);
+    s->t = s->c = s->a = s->low = s->prompt = 0;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        s->base[g] = 0;
     s->state = SESSION_OPEN;
     touch(c);
     return TERN_OK;
@@ -167,6 +187,22 @@ static enum tern_err op_close(struct core *c, struct engine *e, struct session *
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
     session_close(c, s, op->step, false);
+    return TERN_OK;
+}
+
+static enum tern_err op_slide(struct core *c, struct engine *e, struct session *s,
+                              const struct step_op *op)
+{
+    struct page_list pages;
+    uint32_t low = s->low, node;
+
+    if (op->length && op->length <= s->t)
+        return TERN_INVALID;
+    if (!retire_ready(c, e, op->step))
+        return TERN_BUSY;
+    list_init(&pages);
+    node = session_slide(c, s, op->length ? op->length : s->t + session_pool(c, s)->align, &pages);
+    retire_release(c, e, op->step, &pages, node, low);
     return TERN_OK;
 }
 
@@ -182,6 +218,8 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
     case STEP_FINISH: return op_finish(c, e, s, op);
     case STEP_ABORT: return op_abort(c, e, s, op);
     case STEP_CLOSE: return op_close(c, e, s, op);
+    case STEP_SLIDE: return op_slide(c, e, s, op);
+    case STEP_RELEASE: state_release(c, s->node); return TERN_OK;
     }
     return TERN_UNSUPPORTED;
 }

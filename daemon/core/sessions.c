@@ -1,6 +1,7 @@
 /* Sessions: tokens, lengths and the pages that a session owns (S1-S9, T2-T5). The borrowed part of
  * a session's table is the path to its pinned node and is never stored twice. */
 #include "core/machine.h"
+#include "core/state.h"
 
 #include <string.h>
 
@@ -126,12 +127,14 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     s->pool = pool_slot(c, p);
     s->space = node_at(c, root)->space;
     s->node = root;
-    s->t = s->c = s->a = s->prompt = s->good = 0;
+    s->t = s->c = s->a = s->low = s->prompt = s->good = 0;
     s->pull = NONE;
     s->last_use_ns = c->now_ns;
     tokens_init(&s->tokens, 0);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         list_init(&s->owned[g]);
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        s->base[g] = 0;
     node_pin(c, root,
              REF_DEVICE); /* an empty table pins its root, which pins nothing but the namespace */
     session_link(c, e, s);
@@ -162,7 +165,10 @@ void session_peek(struct core *c, const struct request *req, struct reply *ret)
     ret->text = "";
     w.align = p->align;
     root = space_root(c, pool_slot(c, p), r->ns, false);
-    ret->peek.depth = root == NONE ? 0 : node_at(c, node_walk(c, root, &w))->depth;
+    if (root == NONE)
+        return;
+    ret->peek.history_depth = node_at(c, node_walk(c, root, &w))->depth;
+    ret->peek.depth = node_at(c, state_walk(c, root, &w))->depth;
 }
 
 /* --- giving back --- */
@@ -175,9 +181,13 @@ void session_free_tail(struct core *c, struct session *s, uint32_t p, struct pag
 
     list_init(list);
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        uint32_t pt = pool->group[g].layout.page_tokens;
-        uint32_t keep = (BUG(CORE_BUG_TAIL_UNALIGNED) ? p / pt : div_up(p, pt)) - s->t / pt;
+        const struct group_layout *l = &pool->group[g].layout;
+        uint32_t end =
+            BUG(CORE_BUG_TAIL_UNALIGNED) ? p / l->page_tokens : div_up(p, l->page_tokens);
+        uint32_t keep = end > s->base[g] ? end - s->base[g] : 0;
 
+        if (l->family == FAMILY_RECURRENT)
+            keep = p < s->c ? 0 : 1; /* the state of C is not that of p */
         while (s->owned[g].n > keep)
             list_push(c, list, list_pop_tail(c, &s->owned[g]));
     }
@@ -205,9 +215,10 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
         list_concat(c, &pages, &s->owned[g]);
     if (engine_gone) {
         pages_free(c, &pages);
+        state_unhold(c, s->node, s->low);
         node_unpin(c, s->node, REF_DEVICE);
     } else {
-        retire_release(c, e, step, &pages, s->node);
+        retire_release(c, e, step, &pages, s->node, s->low);
     }
     tokens_truncate(c, &s->tokens, session_pool(c, s)->align, s->tokens.first);
     if (s->prev == NONE)
@@ -234,7 +245,9 @@ uint32_t session_table_refs(const struct pool *p, uint32_t tokens)
     uint64_t n = 0;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        n += div_up(tokens, p->group[g].layout.page_tokens);
+        n += p->group[g].layout.family == FAMILY_RECURRENT
+                 ? 1
+                 : div_up(tokens, p->group[g].layout.page_tokens);
     return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
@@ -245,10 +258,14 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
     const struct pool *p = session_pool(c, s);
 
     for (uint32_t g = 0; g < p->ngroups && from < s->t; g++) {
-        uint32_t first = from / p->group[g].layout.page_tokens;
-        struct page_ref *refs =
-            run_add(out, g, first, s->t / p->group[g].layout.page_tokens - first);
+        uint32_t first = from / p->group[g].layout.page_tokens, end = segment_end(p, g, s->t);
+        struct page_ref *refs;
 
+        if (p->group[g].layout.family == FAMILY_RECURRENT)
+            continue; /* the first Extend brings its page, and what to copy into it */
+        if (first < window_first(p, g, s->t))
+            first = window_first(p, g, s->t);
+        refs = run_add(out, g, first, end - first);
         check(refs); /* tokens were limited by table_refs */
         node_refs(c, s->node, g, first, refs);
     }
@@ -276,7 +293,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     struct token_buf fresh;
     struct token_view w = session_view(c, s, t->base, t);
 
-    node = node_walk(c, root, &w);
+    node = state_walk(c, root, &w);
     depth = node_at(c, node)->depth;
     /* What the tree holds need not be kept: from `depth` on the tail is the session's own. */
     keep = depth > t->base ? depth - t->base : 0;
@@ -314,6 +331,10 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     node_unpin(c, s->node, REF_DEVICE);
     s->node = node;
     s->t = s->c = s->a = depth;
+    s->low = p->nstate ? state_low(c, node) : depth;
+    state_hold(c, node, s->low);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        s->base[g] = depth / p->group[g].layout.page_tokens;
     s->state = SESSION_TURN;
     s->prompt = t->base + t->n;
     session_use(c, s);
@@ -365,6 +386,14 @@ static bool agrees_with_path(const struct core *c, const struct session *s,
     return key == 0;
 }
 
+static bool has_recurrent(const struct pool *p)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].layout.family == FAMILY_RECURRENT)
+            return true;
+    return false;
+}
+
 static enum tern_err match_resume(struct core *c, struct actions *out, struct session *s,
                                   const struct req_match *m, struct reply *ret)
 {
@@ -394,6 +423,12 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     length = s->c < common ? s->c : common;
     if (BUG(CORE_BUG_RESUME_MINUS_ONE) && length > s->t)
         length--;
+    if (length < s->c && has_recurrent(p))
+        length = s->t; /* its one state is that of C: the resume point's is copied anew */
+    ret->text =
+        "the STATE that is needed there has left the table: abort the session and match anew";
+    if (!session_can_return(c, s, length))
+        return TERN_INVALID;
     ret->text = "no retire record is left: wait until a step has passed, or raise limits.retires";
     if (!retire_ready(c, e, m->step))
         return TERN_BUSY;
@@ -405,7 +440,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         t.nkeys > c->free_keys.n)
         return TERN_BUSY;
     session_free_tail(c, s, length, &pages);
-    retire_release(c, e, m->step, &pages, NONE);
+    retire_release(c, e, m->step, &pages, NONE, 0);
     if (s->good > common)
         s->good = common;
     tokens_truncate(c, &s->tokens, p->align, common);
