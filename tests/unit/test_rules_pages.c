@@ -229,6 +229,7 @@ static void commit_of_a_known_chunk_adopts_and_retires_duplicates(void **state)
     assert_ok(rig_commit(b.s, 16, 0));
     assert_ok(rig_commit(twin, 16, 4));
     assert_lengths(twin, 16, 16, 16);
+    assert_int_equal(b.rig->res.nruns, 1); /* four chunks, one run */
     assert_memory_equal(twin->table[0], b.s->table[0], sizeof old);
     assert_memory_not_equal(twin->table[0], old, sizeof old);
     assert_int_equal(rig_wrong(twin, 16), 0);
