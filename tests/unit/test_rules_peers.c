@@ -346,7 +346,7 @@ static void fetch_connection_closed_meanwhile_nobody_is_answered(void **state)
  * steps, all of it. */
 static void link_lost_under_many_fetches_every_one_is_answered(void **state)
 {
-    enum { N = 40 };
+    enum { N = 70 };
     struct rig_options options = rig_defaults();
     struct rig_session *d[N];
     uint64_t fetch[N];
@@ -354,7 +354,9 @@ static void link_lost_under_many_fetches_every_one_is_answered(void **state)
 
     (void)state;
     options.limits.pulls = options.limits.serves = N;
-    p = pair_with(options, 4, 128, 128);
+    options.limits.sessions = 2 * N;
+    options.tenant[0].sessions_max = 2 * N;
+    p = pair_with(options, 4, 256, 256);
     p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
     for (uint32_t i = 0; i < N; i++) {
         rig_put(p.source, &p.se, p.sp, 1 + i, 8);
@@ -377,7 +379,7 @@ static void link_lost_under_many_fetches_every_one_is_answered(void **state)
     rig_settle(p.source);
     assert_int_equal(rig_view(p.dest).pulls, 0);
     assert_int_equal(rig_view(p.source).serves, 0);
-    assert_int_equal(rig_free(p.dest, p.dp), 128);
+    assert_int_equal(rig_free(p.dest, p.dp), 256);
     pair_stop(&p);
 }
 
@@ -414,6 +416,32 @@ static void fetch_of_many_batches_completes_in_any_order(void **state)
         rig_session_free(d);
         pair_stop(&p);
     }
+}
+
+/* Chunks of more than one token block, of which the last is partly filled; over a link that is not
+ * the first. */
+static void fetch_of_long_chunks_over_another_link_brings_the_delta(void **state)
+{
+    struct pair p = pair_with(rig_defaults(), 100, 16, 16);
+    struct rig_session *d;
+    uint64_t fetch;
+
+    (void)state;
+    rig_link_down(p.dest, 0);
+    rig_link_up(p.dest, 1, p.source, p.source->options.limits.peers + 1);
+    rig_put(p.source, &p.se, p.sp, 1, 500);
+    rig_put(p.dest, &p.de, p.dp, 1, 200);
+    d = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(d, rig_tokens(1, 570), 570));
+    assert_int_equal(d->matched, 200);
+    fetch = rig_fetch(d, 1, 0);
+    assert_ok(rig_fetched(d, fetch));
+    assert_lengths(d, 500, 500, 500);
+    assert_int_equal(p.dest->pulled_pages, 3);
+    assert_int_equal(rig_wrong(d, 500), 0);
+    assert_int_equal(rig_depth(d, rig_tokens(1, 570), 570), 500);
+    rig_session_free(d);
+    pair_stop(&p);
 }
 
 /* A trace id goes through: to the peer, back, and into the answer. */
@@ -454,6 +482,7 @@ int main(void)
         RIG_TEST(serve_pool_closed_meanwhile_puller_told),
         RIG_TEST(fetch_connection_closed_meanwhile_nobody_is_answered),
         RIG_TEST(fetch_of_many_batches_completes_in_any_order),
+        RIG_TEST(fetch_of_long_chunks_over_another_link_brings_the_delta),
         RIG_TEST(fetch_trace_id_goes_through_both_daemons),
         RIG_TEST(link_lost_under_many_fetches_every_one_is_answered),
     };

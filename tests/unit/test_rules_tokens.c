@@ -70,6 +70,34 @@ static void abort_good_list_comes_back_from_the_tree_and_the_tail(void **state)
         }
 }
 
+/* The same with chunks of more than one token block, of which the last is partly filled. */
+static void abort_good_list_of_long_chunks_comes_back(void **state)
+{
+    static const uint32_t lengths[] = {1, 63, 64, 65, 99, 100, 101, 163, 164, 165, 199, 200, 250};
+
+    for (uint32_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        struct bench b = bench_start(100, 16);
+        const uint32_t good = lengths[i];
+        struct req_tokens more = {.v = rig_tokens(1, 400) + good, .n = 400 - good, .base = good};
+
+        (void)state;
+        assert_ok(rig_match(b.s, rig_tokens(1, good), good));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, good), good));
+        assert_ok(rig_finish(b.s, 0, 0));
+        assert_ok(rig_match(b.s, rig_tokens(1, 330), 330));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 330), 330));
+        assert_ok(rig_commit(b.s, 330, 0));
+        assert_ok(rig_abort(b.s, 0));
+        assert_int_equal(b.s->ntokens, good);
+        assert_ok(rig_match_full(b.s, &more, 0));
+        assert_int_equal(b.s->matched, 300);
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 400), 400));
+        assert_ok(rig_commit(b.s, 400, 0));
+        assert_int_equal(rig_depth(b.s, rig_tokens(1, 400), 400), 400);
+        bench_stop(&b);
+    }
+}
+
 /* The list survives a second aborted turn too, however its Match gave the tokens. */
 static void abort_twice_keeps_the_list_of_the_last_finish(void **state)
 {
@@ -235,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RIG_TEST(tokens_straddling_buffer_and_request_match_as_one),
         RIG_TEST(abort_good_list_comes_back_from_the_tree_and_the_tail),
+        RIG_TEST(abort_good_list_of_long_chunks_comes_back),
         RIG_TEST(abort_twice_keeps_the_list_of_the_last_finish),
         RIG_TEST(abort_after_replaced_tokens_keeps_what_agreed),
         RIG_TEST(keys_over_resumes_at_every_base),
