@@ -91,7 +91,8 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t pending_next;
     uint32_t mark, used, zero[2];
     uint64_t pending_step;
-    uint64_t hash, last_use, seq, last_use_ns;
+    uint64_t hash, last_use, seq,
+        last_use_ns; /* last_use: T13's tick, core.changes at that event */
     uint64_t pad;
 };
 
@@ -220,7 +221,7 @@ struct free_list {
 
 struct core {
     struct core_limits limits;
-    uint64_t incarnation, now_ns, changes, tick, seq, bytes;
+    uint64_t incarnation, now_ns, changes, seq, bytes;
     uint32_t touched, draining, mark, hash_mask, left_over, zero;
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,

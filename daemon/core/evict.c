@@ -106,7 +106,7 @@ void node_use(struct core *c, uint32_t slot)
 
     if (waiting) /* its key changes: out and in again */
         heap_remove(c, p, slot);
-    n->last_use = ++c->tick;
+    n->last_use = c->changes;
     n->last_use_ns = c->now_ns;
     if (waiting)
         node_offer(c, slot);

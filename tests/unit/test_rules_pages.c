@@ -134,6 +134,9 @@ static void extend_exhausted_others_go_on(void **state)
     (void)state;
     assert_ok(rig_match(b.s, rig_tokens(2, 64), 64));
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 20, 0, NULL, 0));
+    assert_int_equal(b.rig->res.shortage.needed, 5);
+    assert_int_equal(b.rig->res.shortage.free, 4);
+    assert_int_equal(b.rig->res.shortage.reclaimable, 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
     assert_int_equal(rig_wrong(pinned, 16), 0);
     assert_ok(rig_run_to(b.s, rig_tokens(2, 64), 16));
