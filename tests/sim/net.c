@@ -147,6 +147,12 @@ void net_notice(struct sim *w, uint32_t conn, uint32_t side)
     if (side == 1)
         w->d[d].inbound_busy[l->number] = 0;
     link_event(w, d, side == 0 ? 0 : l->number, false);
+    for (uint32_t i = 0; i < SESSIONS && side == 0; i++) {
+        const struct session *x = &w->d[d].session[i];
+
+        EXPECT(!x->live || x->turn != TURN_FETCHING || x->deaf, "fetch_outlives_link",
+               "session %u still waits for a peer that is known to be lost", i);
+    }
 }
 
 void net_closed_by(struct sim *w, uint32_t d, uint32_t link)
