@@ -91,8 +91,8 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t pending_next;
     uint32_t mark, used, zero[2];
     uint64_t pending_step;
-    uint64_t hash, last_use, seq,
-        last_use_ns; /* last_use: T13's tick, core.changes at that event */
+    uint64_t hash, seq;
+    uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
     uint64_t pad;
 };
 
