@@ -501,8 +501,6 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
     (void)link;
     if (msg->err == TERN_BUSY)
         MARK(source_busy);
-    if (msg->err == TERN_TIMED_OUT)
-        MARK(serve_deadline);
     if (msg->err != TERN_OK || msg->nruns == 0)
         return;
     for (uint32_t i = 0; i < SERVES * 2 && !s; i++)

@@ -98,8 +98,9 @@ enum mark {
     X(cap0)                                                                                        \
     X(granules)                                                                                    \
     X(world0)                                                                                      \
-    X(world1) X(world2) X(scheduler) X(sessions_max) X(variants) X(namespaces) X(tokens_max)       \
-        X(keys) X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls) \
+    X(world1)                                                                                      \
+    X(world2) X(scheduler) X(sessions_max) X(variants) X(namespaces) X(tokens_max) X(keys)         \
+        X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls)         \
             X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms)  \
                 X(tight) X(faults_on) X(seed_tokens)
 
