@@ -64,16 +64,18 @@ tests() {
     ctest --test-dir "$build" -L "^$label\$" -j "$n" --output-on-failure --no-tests=ignore \
         --output-junit "$xml" >"$log" 2>&1 || rc=$?
     grep -E '\*\*\*|^(FAILED|SKIP)|skipp?ed:' "$log" | head -n 60
-    if [[ ! -s $xml ]]; then
+    all=0
+    [[ -s $xml ]] && all=$(attribute "$xml" tests)
+    if [[ $all -eq 0 ]]; then
         if [[ $rc -eq 0 ]]; then
-            note "$build: $label" 0 0 0 1 "no test has this label"
+            note "$build: $label" 0 0 0 1 "no test has this label yet"
         else
             note "$build: $label" $((SECONDS - start)) 0 1 0 "$log"
             tail -n 40 "$log"
         fi
         return
     fi
-    all=$(attribute "$xml" tests) bad=$(attribute "$xml" failures) off=$(attribute "$xml" skipped)
+    bad=$(attribute "$xml" failures) off=$(attribute "$xml" skipped)
     off=$((off + $(attribute "$xml" disabled)))
     [[ $rc -ne 0 && $bad -eq 0 ]] && bad=1
     note "$build: $label" $((SECONDS - start)) $((all - bad - off)) "$bad" "$off" "$([[ $bad -gt 0 ]] && echo "$log")"

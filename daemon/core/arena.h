@@ -112,7 +112,8 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t reclaim, reclaim_next, reclaim_prev;
     uint32_t state_pending; /* 1: its STATE was refilled under a step that has not passed */
     uint64_t pending_step;
-    uint64_t hash, last_use, seq, last_use_ns;
+    uint64_t hash, seq;
+    uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
     uint64_t pad[3];
 };
 
@@ -247,7 +248,7 @@ struct free_list {
 
 struct core {
     struct core_limits limits;
-    uint64_t incarnation, now_ns, changes, tick, seq, bytes;
+    uint64_t incarnation, now_ns, changes, seq, bytes;
     uint32_t touched, draining, mark, hash_mask, left_over, zero;
     uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
         blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,

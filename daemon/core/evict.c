@@ -125,7 +125,7 @@ void node_use(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
 
     evict_forget(c, slot); /* its key changes: out and in again */
-    n->last_use = ++c->tick;
+    n->last_use = c->changes;
     n->last_use_ns = c->now_ns;
     node_offer(c, slot);
     touch(c);

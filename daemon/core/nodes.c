@@ -53,7 +53,7 @@ static uint32_t record_take(struct core *c)
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         n->pages[g] = NONE;
     n->pending_step = n->hash = 0;
-    n->last_use = ++c->tick;
+    n->last_use = c->changes;
     n->last_use_ns = c->now_ns;
     n->seq = ++c->seq;
     touch(c);

@@ -552,10 +552,12 @@ bool pull_flush(struct core *c, struct actions *out)
                 all = false;
             else
                 pull_end(c, out, p, NULL);
-        } else if (p->state == PULL_RUNNING && !pull_issue(c, out, p)) {
-            all = false;
         }
     }
+    /* Only now: one that ended gave its bytes in flight back, and no event may follow to tell. */
+    for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next)
+        if (pull_at(c, i)->state == PULL_RUNNING && !pull_at(c, i)->ending)
+            all = pull_issue(c, out, pull_at(c, i)) && all;
     return all;
 }
 

@@ -43,7 +43,11 @@ __attribute__((constructor)) static void choose_variant(void)
 
 const char *checksum_variant(void)
 {
-    return blocks == checksum_blocks_baseline ? "baseline" : "avx2";
+#if defined(__x86_64__)
+    if (blocks == checksum_blocks_avx2)
+        return "avx2";
+#endif
+    return "baseline";
 }
 
 static XXH3_state_t *state_of(struct checksum *c)

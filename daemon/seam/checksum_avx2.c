@@ -1,5 +1,6 @@
 /* checksum.c's inner loop for AVX2. The instruction set is asked for here, by function, and not by
- * a compiler flag: the same binary runs on a CPU without it, which never gets here. */
+ * a compiler flag: the same binary runs on a CPU without it, which never gets here. (AVX-512 was
+ * measured too: within a few percent of this.) */
 #if defined(__x86_64__)
 
 #if defined(__clang__)

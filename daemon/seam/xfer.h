@@ -20,7 +20,8 @@ struct xfer_config {
     uint64_t idle_ns; /* a data connection that makes no progress with work outstanding is broken */
     uint32_t fault_corrupt_pages; /* fault injection: flip one byte at the receive in that many
                                      distinct pages, once each */
-    uint32_t socket_buffer_bytes; /* SO_SNDBUF and SO_RCVBUF; 0: the kernel tunes them itself */
+    uint32_t socket_buffer_bytes; /* SO_SNDBUF and SO_RCVBUF; 0: 1 MiB, or what the kernel makes of
+                                     it where net.core.rmem_max and wmem_max are below that */
     uint64_t incarnation;         /* ours: a data connection that names another is refused */
     /* EV_PULLED, EV_PULL_BROKEN (PEER_LOST: the connection ended; GONE: the source gave a page or
      * the serve up; BUSY: no data connection to be had), EV_PULL_QUIET, EV_SERVE_QUIET; may be

@@ -22,7 +22,7 @@
 
 void conn_options(const struct xfer *xfer, int fd)
 {
-    int one = 1, bytes = (int)xfer->config.socket_buffer_bytes;
+    int one = 1, bytes = xfer->socket_bytes;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (bytes > 0) {
@@ -174,6 +174,30 @@ enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, ui
 
 /* ------------------------------------------------------------------ create */
 
+static long sysctl_number(const char *path)
+{
+    long value = 0;
+    FILE *f = fopen(path, "re");
+
+    if (!f)
+        return 0;
+    if (fscanf(f, "%ld", &value) != 1)
+        value = 0;
+    fclose(f);
+    return value;
+}
+
+/* A size that the system would cut down is not set at all: the kernel's own tuning goes further. */
+static int socket_bytes(const struct xfer_config *c)
+{
+    if (c->socket_buffer_bytes > 0)
+        return (int)c->socket_buffer_bytes;
+    if (sysctl_number("/proc/sys/net/core/rmem_max") < XFER_SOCKET_BYTES ||
+        sysctl_number("/proc/sys/net/core/wmem_max") < XFER_SOCKET_BYTES)
+        return 0;
+    return XFER_SOCKET_BYTES;
+}
+
 static bool create_conns(struct xfer *xfer)
 {
     const struct xfer_config *c = &xfer->config;
@@ -233,6 +257,7 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
     }
     xfer->config = *config;
     xfer->listen_fd = -1;
+    xfer->socket_bytes = socket_bytes(config);
     xfer->conns_in_max =
         config->data_conns_max / 2; /* peers that call us leave room for our own calls */
     if (!create_tables(xfer) || !create_conns(xfer)) {

@@ -30,7 +30,7 @@ static void cursor_skip_unsent(struct cursor *c, const uint64_t *sent, uint32_t 
         c->page++;
 }
 
-/* Collects where the next bytes go, at most XFER_IO_BYTES of them. */
+/* Collects where the next bytes go, at most XFER_RECV_BYTES of them. */
 struct target {
     struct iovec *iov;
     uint32_t n;
@@ -39,7 +39,7 @@ struct target {
 
 static uint64_t target_add(struct target *t, void *at, uint64_t n)
 {
-    uint64_t room = XFER_IO_BYTES - t->bytes;
+    uint64_t room = XFER_RECV_BYTES - t->bytes;
 
     n = n < room ? n : room;
     if (n == 0 || t->n == XFER_IOVS)
@@ -86,7 +86,7 @@ static bool target_body(struct xfer_conn *conn, const struct asked *asked, struc
         while (left > 0 && t->n < XFER_IOVS_PAGES) {
             uint64_t n = left < XFER_SCRATCH ? left : XFER_SCRATCH;
 
-            if (XFER_IO_BYTES - t->bytes < n)
+            if (XFER_RECV_BYTES - t->bytes < n)
                 return false;
             t->iov[t->n++] = (struct iovec){conn->xfer->scratch, n};
             t->bytes += n;

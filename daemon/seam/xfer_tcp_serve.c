@@ -173,7 +173,7 @@ struct gather {
 
 static uint64_t gather_add(struct gather *g, void *at, uint64_t n)
 {
-    uint64_t room = XFER_IO_BYTES - g->bytes;
+    uint64_t room = XFER_SEND_BYTES - g->bytes;
 
     n = n < room ? n : room;
     if (n == 0 || g->n == XFER_IOVS)
@@ -193,7 +193,7 @@ static void gather_zeros(struct xfer_conn *conn, struct gather *g)
     while (left > 0) {
         uint64_t n = left < XFER_SCRATCH ? left : XFER_SCRATCH;
 
-        if (g->n == XFER_IOVS_PAGES || XFER_IO_BYTES - g->bytes < n)
+        if (g->n == XFER_IOVS_PAGES || XFER_SEND_BYTES - g->bytes < n)
             return;
         g->iov[g->n++] = (struct iovec){conn->xfer->zeros, n};
         g->bytes += n;

@@ -69,6 +69,30 @@ static void note_reply(struct daemon *d, const struct reply *r, struct conn *c)
     }
 }
 
+static void log_failure(const struct reply *r)
+{
+    static const char *const ops[OP_COUNT] = {
+        [OP_ENGINE_JOIN] = "join",
+        [OP_ENGINE_LEAVE] = "leave",
+        [OP_POOL_OPEN] = "pool_open",
+        [OP_POOL_MAP] = "pool_map",
+        [OP_POOL_CLOSE] = "pool_close",
+        [OP_SESSION_OPEN] = "session_open",
+        [OP_PEEK] = "peek",
+        [OP_MATCH] = "match",
+        [OP_STEP] = "step",
+        [OP_FETCH] = "fetch",
+        [OP_FETCH_CANCEL] = "fetch_cancel",
+        [OP_EVICT] = "evict",
+        [OP_DRAIN] = "drain",
+    };
+    bool ours = err_category(r->err) == TERN_CAT_IO || err_category(r->err) == TERN_CAT_INTERNAL;
+
+    log_event(ours ? LEVEL_WARN : LEVEL_DEBUG, "request_failed", "conn=%u op=%s err=%s " LOG_TRACE,
+              r->conn, r->op < OP_COUNT && ops[r->op] ? ops[r->op] : "", err_name(r->err),
+              r->trace_id);
+}
+
 static void reply(struct daemon *d, const struct reply *r)
 {
     struct conn *c = conn_for_reply(d, r->conn);
@@ -78,6 +102,8 @@ static void reply(struct daemon *d, const struct reply *r)
     size_t n;
 
     note_reply(d, r, c);
+    if (r->err != TERN_OK)
+        log_failure(r);
     if (!c)
         return;
     if (conn_is_admin(c)) {

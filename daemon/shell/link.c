@@ -64,6 +64,17 @@ static void send_ping(struct link *l, uint16_t type, uint64_t request_id)
     send_message(l, type, request_id, &m.base);
 }
 
+/* One line a transfer on each side, so that a trace id can be followed from daemon to daemon. */
+static void log_transfer(const struct link *l, const struct peer_msg *msg, const char *dir)
+{
+    if (msg->kind == PEER_PULL_OPEN)
+        log_event(LEVEL_DEBUG, "pull_open", "peer=%s dir=%s from=%u to=%u " LOG_TRACE, peer_name(l),
+                  dir, msg->from, msg->to, msg->trace_id);
+    else if (msg->err != TERN_OK)
+        log_event(LEVEL_DEBUG, "pull_refused", "peer=%s dir=%s err=%s " LOG_TRACE, peer_name(l),
+                  dir, err_name(msg->err), msg->trace_id);
+}
+
 void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 {
     struct link *l = &d->links.v[slot];
@@ -76,6 +87,7 @@ void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
         tenant = d->config->tenants[msg->tenant].name;
     n = wire_out_peer_msg(msg, tenant, l->sent + 1, LINK_BODY_MAX, d->frame);
     check(n > 0);
+    log_transfer(l, msg, "out");
     l->sent++;
     stream_put(&l->stream, d->frame, n, NULL, 0);
 }
@@ -290,6 +302,7 @@ static void message(struct link *l, const struct frame_header *h, const uint8_t 
         return;
     }
     l->received = sequence;
+    log_transfer(l, &ev.peer.msg, "in");
     ev.peer.link = l->slot;
     daemon_event(d, &ev);
 }

@@ -21,10 +21,11 @@ static void on_failed_check(const char *text)
 
 static void on_crash(int number)
 {
-    /* SA_RESETHAND: when the handler returns, the fault comes again and ends the process. */
-    (void)number;
     if (running)
         operator_dump_tape(running);
+    /* SA_RESETHAND: the next one ends the process. A fault comes again by itself, a signal that was
+     * sent does not. */
+    raise(number);
 }
 
 static void watch_crashes(void)

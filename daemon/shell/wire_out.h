@@ -1,7 +1,7 @@
 /* Answers to frames. What the core answers is written straight into the caller's buffer, by hand: a
  * Step has up to a thousand results, and one pass without intermediate structs is what its latency
- * needs. The field numbers are those of proto/tern.proto; libtern decodes them with generated code
- * in every end-to-end test. What the shell answers itself goes through wire_encode. */
+ * needs. The field numbers are those of proto/tern.proto; tests/unit/test_shell_wire.c holds every
+ * field against the generated decoder. What the shell answers itself goes through wire_encode. */
 #ifndef SHELL_WIRE_OUT_H
 #define SHELL_WIRE_OUT_H
 

@@ -191,7 +191,7 @@ static void stop_in_the_middle(struct pair *p, pid_t victim, tern_session *ret)
     assert_int_equal(match_all(&p->dest, p, ret), 0);
     assert_int_equal(tern_submit_fetch(p->dest.tern, *ret, "source", 0, 77), TERN_OK);
     while (s.transfers.payload_bytes_in < ALL_BYTES / 4)
-        assert_true(admin_status(p->dest.admin, &s));
+        assert_true(admin_status(p->dest.admin, 0, &s));
     assert_int_equal(kill(victim, SIGSTOP), 0);
     assert_true(s.transfers.payload_bytes_in < ALL_BYTES);
     sleep_ms(50);
@@ -219,7 +219,7 @@ static void assert_settled(struct side *s, uint64_t snapshot_pages)
     struct daemon_status st = {0};
 
     for (uint32_t i = 0; i < (TRANSFER_MS + SPARE_MS) / 20; i++, sleep_ms(20)) {
-        assert_true(admin_status(s->admin, &st));
+        assert_true(admin_status(s->admin, 0, &st));
         if (st.transfers_active == 0 && st.pages.quarantine == 0 && st.pages.transfer == 0)
             break;
     }
@@ -233,7 +233,7 @@ static void assert_no_leak(struct side *s)
 {
     struct daemon_status st;
 
-    assert_true(admin_empty(s->admin, 3000, &st));
+    assert_true(admin_empty(s->admin, s->pool, 3000, &st));
     assert_int_equal(st.pages.total, PAGES);
     assert_int_equal(st.pages.free, PAGES);
 }
@@ -296,7 +296,7 @@ static void destination_killed_source_keeps_pages(void **state)
     struct tern_answer a;
 
     stop_in_the_middle(p, p->dest.daemon.pid, &session);
-    assert_true(admin_status(p->source.admin, &st));
+    assert_true(admin_status(p->source.admin, 0, &st));
     assert_int_equal(st.transfers_active, 1);
     proc_end(&p->dest.daemon.pid);
     a = wait_fetch(p, SPARE_MS);

@@ -9,12 +9,19 @@
 #include "sim.h"
 
 #ifndef TERN_BUGS
-int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json)
+bool bug_plant(const char *which)
+{
+    (void)which;
+    return false;
+}
+
+int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const char *shrink_to)
 {
     (void)which;
     (void)seeds;
     (void)first;
     (void)json;
+    (void)shrink_to;
     fprintf(stderr, "tern-sim: this build has no planted bugs; use tern-sim-bugs\n");
     return 2;
 }
@@ -23,6 +30,12 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json)
 unsigned core_bug;
 
 #define RUNS 5
+
+bool bug_plant(const char *which)
+{
+    core_bug = (unsigned)atoi(which);
+    return core_bug > 0 && core_bug < CORE_BUG_END;
+}
 
 static const char *bug_text(unsigned n)
 {
@@ -80,6 +93,24 @@ static void bug_find(struct sim *w, struct history *h, unsigned bug, uint64_t fi
     core_bug = 0;
 }
 
+/* A short history that fails with the bug and passes without it. */
+static void bug_keep(struct sim *w, struct history *h, unsigned bug, const struct found *f,
+                     const char *dir)
+{
+    char path[4096];
+    uint64_t hash;
+
+    core_bug = bug;
+    history_make(f->seed, h);
+    if (!sim_run(w, h, &hash)) {
+        history_shrink(w, h);
+        snprintf(path, sizeof path, "%s/bug-%u-%s.tape", dir, bug, w->what);
+        if (!history_write(h, path, bug_text(bug)))
+            perror(path);
+    }
+    core_bug = 0;
+}
+
 static json_t *found_json(unsigned bug, const struct found *f)
 {
     json_t *o = json_object(), *all = json_array();
@@ -96,7 +127,7 @@ static json_t *found_json(unsigned bug, const struct found *f)
     return o;
 }
 
-int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json)
+int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const char *shrink_to)
 {
     static struct sim w;
     static struct history h;
@@ -115,6 +146,8 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json)
         struct found f;
 
         bug_find(&w, &h, bug, first, seeds, &f);
+        if (shrink_to && f.seed)
+            bug_keep(&w, &h, bug, &f, shrink_to);
         missed += f.took[0] == 0; /* sorted: a run that missed comes first */
         json_array_append_new(rows, found_json(bug, &f));
         if (!json)

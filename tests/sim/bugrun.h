@@ -7,6 +7,8 @@
 
 /* which: a number of core/bugs.h or "all". 0 only if each was found within `seeds` in every
  * repetition. */
-int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json);
+int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const char *shrink_to);
+/* Plants one for what follows. False: this build has none, or no such number. */
+bool bug_plant(const char *which);
 
 #endif

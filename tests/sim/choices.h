@@ -25,9 +25,9 @@
     X(cut, 1, 1)                                                                                   \
     X(one_way, 1, 1)                                                                               \
     X(notice, 8, 0)                                                                                \
-    X(corrupt, 9, 1)                                                                               \
-    X(broken, 1, 1)                                                                                \
-    X(stale_data, 2, 1)                                                                            \
+    X(corrupt, 14, 1)                                                                              \
+    X(broken, 3, 1)                                                                                \
+    X(stale_data, 4, 1)                                                                            \
     X(kill, 1, 1)                                                                                  \
     X(kill_leader, 1, 1)                                                                           \
     X(kill_engine, 1, 1)                                                                           \
@@ -36,7 +36,7 @@
     X(conn_close, 2, 1)                                                                            \
     X(restart, 1, 1)                                                                               \
     X(repeat, 6, 1)                                                                                \
-    X(stale, 2, 1)                                                                                 \
+    X(stale, 4, 1)                                                                                 \
     X(bad, 2, 1)                                                                                   \
     X(step_back, 1, 1)                                                                             \
     X(stale_completion, 1, 1)                                                                      \

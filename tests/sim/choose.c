@@ -223,7 +223,10 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
         FAULT(link_one_way);
         w->link[d].one_way |= (uint8_t)(1u << pick(w, 2));
         break;
-    case CHOICE_corrupt: data_move(w, d, true); break;
+    case CHOICE_corrupt:
+        for (uint32_t n = 1 + pick(w, 4); n > 0; n--) /* the same pages again, perhaps */
+            data_move(w, d, true);
+        break;
     case CHOICE_broken: data_break(w, d); break;
     case CHOICE_stale_data: data_stale(w, d); break;
     case CHOICE_kill:
@@ -232,7 +235,7 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
     case CHOICE_leave: engine_depart(w, d, e, pick(w, PROCS)); break;
     case CHOICE_conn_close: do_conn_close(w, d); break;
     case CHOICE_restart:
-        if (chance(w, 30))
+        if (chance(w, 40))
             daemon_restart(w, d);
         break;
     case CHOICE_repeat: do_repeat(w, d, e); break;

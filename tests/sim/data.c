@@ -87,8 +87,10 @@ static void finish_seal(struct sim *w, uint32_t d, const struct job *j, struct e
     for (uint32_t i = 0; i < j->n; i++) {
         struct granule *g = &m->granule[tenant][j->granule[i]];
 
-        for (uint32_t k = 0, n = w->page_granules[g->group]; k < n; k++)
+        for (uint32_t k = 0, n = w->page_granules[g->group]; k < n; k++) {
             g[k].sealing--;
+            g[k].sealed = 1;
+        }
         for (uint32_t r = 0; r < m->pool[j->pool].ranks; r++)
             m->sum[j->record[i]][r] = m->tag[tenant][r][j->granule[i]];
         m->sum_known[j->record[i]] = 1;
@@ -181,10 +183,14 @@ static void batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *
     struct page_ref ref = {.index = at->index, .gen = at->gen};
 
     EXPECT(at->record < RECORDS, "record", "record %u", at->record);
-    if (g->own == OWN_PULL && g->owner == slot && g->gen == at->gen && !g->verified && !g->writers)
+    if (g->own == OWN_PULL && g->owner == slot && g->gen == at->gen && !g->verified &&
+        !g->writers) {
         MARK(fetch_corrupt_retry);
-    else
+        EXPECT(++g->tries < PULL_TRIES_MAX, "asked_too_often", "granule %u: %u times", granule,
+               g->tries + 1);
+    } else {
         hand_out(w, d, p->pool, at->group, ref, OWN_PULL, slot);
+    }
     for (uint32_t k = 0; k < w->page_granules[at->group]; k++)
         g[k].writers = 1;
     b->granule[i] = (uint16_t)granule;
@@ -312,7 +318,7 @@ static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *
 
             at->writers = 0;
             if (tell && (b->ok >> i & 1))
-                at->verified = 1;
+                at->verified = at->sealed = 1;
         }
     b->used = 0;
     ev.pulled.pull = p->id;
@@ -495,8 +501,6 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
     (void)link;
     if (msg->err == TERN_BUSY)
         MARK(source_busy);
-    if (msg->err == TERN_TIMED_OUT)
-        MARK(serve_deadline);
     if (msg->err != TERN_OK || msg->nruns == 0)
         return;
     for (uint32_t i = 0; i < SERVES * 2 && !s; i++)
@@ -518,6 +522,8 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
                 EXPECT(chunk_visible(w, d, &w->d[d].chunk[g->pool][g->chunk]), "offer_pending",
                        "group %u index %u: its step has not passed", msg->runs[i].group, ref.index);
             }
+            EXPECT(g->sealed, "offer_unsealed", "group %u index %u: its checksum is not known",
+                   msg->runs[i].group, ref.index);
             for (uint32_t n = 0; n < w->page_granules[msg->runs[i].group]; n++)
                 g[n].serves++;
             s->group[s->npages] = (uint8_t)msg->runs[i].group;
@@ -581,6 +587,25 @@ uint32_t data_pending(struct sim *w, uint32_t d)
     return n;
 }
 
+/* Asks by an open transfer for a page beside it, of another prefix, that has no checksum yet. */
+static void ask_unsealed(struct sim *w, uint32_t d, const struct serve *s)
+{
+    const struct pool *p = &w->d[d].pool[s->pool];
+    uint32_t record;
+
+    for (uint32_t i = p->base; i < p->base + p->granules; i++) {
+        const struct granule *g = &w->d[d].granule[p->tenant][i];
+
+        if (g->own != OWN_CHUNK || g->sealed)
+            continue;
+        EXPECT(core_serve_page(w->d[d].core, s->id, g->group, (struct page_ref){g->index, g->gen},
+                               &record) != TERN_OK,
+               "unsealed_page_served", "group %u index %u", g->group, g->index);
+        MARK(unsealed_page_refused);
+        return;
+    }
+}
+
 /* Asks the source for a page by a generation that has passed, or by a serve that has ended. */
 void data_stale(struct sim *w, uint32_t d)
 {
@@ -590,10 +615,19 @@ void data_stale(struct sim *w, uint32_t d)
     struct page_ref ref;
     struct id id;
 
+    for (uint32_t i = 0; i < SERVES * 2 && !s->npages; i++)
+        s = &m->serve[(at + i) % (SERVES * 2)];
+    for (uint32_t i = 0; i < SERVES * 2 && !s->used && chance(w, 50); i++)
+        if (m->serve[i].used && m->serve[i].npages)
+            s = &m->serve[i];
     if (!s->npages)
         return;
     ref = s->ref[pick(w, s->npages)];
     id = s->id;
+    if (s->used && chance(w, 50)) {
+        ask_unsealed(w, d, s);
+        return;
+    }
     if (s->used) {
         if (chance(w, 50))
             id.gen--;

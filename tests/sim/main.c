@@ -219,7 +219,8 @@ static void usage(void)
          "  --verbose      print every choice and what it did\n"
          "  --keep-going   do not stop after 8 failing seeds\n"
          "  --bug N|all    with a planted bug (only in tern-sim-bugs): the seeds it took to find "
-         "it\n"
+         "it;\n"
+         "                 --shrink DIR keeps a short history of each, --tape FILE replays one\n"
          "\n"
          "histories_per_s counts processor time of this process. Exit status: 0 no violation and "
          "no mark missed.");
@@ -260,8 +261,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "tern-sim: try --help\n");
         return 2;
     }
-    if (o.bug)
-        return bugs_run(o.bug, o.seeds, o.first, o.json);
+    if (o.bug && !o.tape)
+        return bugs_run(o.bug, o.seeds, o.first, o.json, o.shrink_to);
+    if (o.bug && !bug_plant(o.bug)) {
+        fprintf(stderr, "tern-sim: no such bug in this build\n");
+        return 2;
+    }
     if (o.tape)
         return tape_is_daemons(o.tape) ? tape_replay(o.tape, o.json) : run_history(&o);
     return run_seeds(&o);

@@ -42,6 +42,7 @@
     X(namespace_separates, 20)                                                                     \
     X(extra_key_separates, 10)                                                                     \
     X(tenant_separates, 5)                                                                         \
+    X(unsealed_page_refused, 2)                                                                    \
     X(other_world_refused, 10)                                                                     \
     X(commit_before_dispatch, 50)                                                                  \
     X(fetch_answer_unheard, 1)                                                                     \

@@ -163,7 +163,7 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
         g->pool = (uint8_t)pool;
         g->index = ref.index;
         g->gen = ref.gen;
-        g->verified = 0;
+        g->verified = g->sealed = g->tries = 0;
     }
     /* The other granules of the slab must not hold pages of another group. */
     for (uint32_t k = at - (at - w->d[d].pool[pool].base) % slab, end = k + slab; k < end; k++) {
@@ -334,7 +334,7 @@ void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
             if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
                 id_equal(w->d[d].pull[i].id, s->fetch_pull))
                 pull_over(w, d, &w->d[d].pull[i], true);
-    s->live = 0;
+    s->live = s->deaf = 0;
     s->t = s->c = s->a = 0;
 }
 
@@ -387,6 +387,8 @@ static bool pool_unsure(const struct sim *w, uint32_t d, uint32_t pool)
 
 struct room {
     uint32_t free[GROUPS], sure[GROUPS], most[GROUPS], retiring[GROUPS], used[GROUPS];
+    uint32_t reclaimable[GROUPS],
+        kept[GROUPS];         /* prefixes' pages that may go; pages that no eviction brings */
     uint32_t held[GROUPS];    /* pages that cannot be free */
     uint32_t orphans[GROUPS]; /* free, published or retiring: the model does not know */
     uint32_t slabs_free, slabs_sure, slabs_most;
@@ -425,6 +427,8 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
     for (uint32_t i = 0; i < n; i += w->page_granules[group]) {
         r->free[group] += fates[i] == FATE_FREE;
         r->used[group] += fates[i] == FATE_HELD || fates[i] == FATE_MAYBE;
+        r->reclaimable[group] += fates[i] == FATE_SURE || fates[i] == FATE_MAYBE;
+        r->kept[group] += fates[i] == FATE_HELD && g[i].own != OWN_CHUNK;
         r->held[group] += fates[i] == FATE_HELD;
         r->own_free[group] += fates[i] == FATE_FREE;
         if (held || maybe)
@@ -473,6 +477,28 @@ static bool room_fits(const struct sim *w, const struct room *r, const uint32_t 
     return slabs <= r->slabs_sure;
 }
 
+/* More than there could be if every prefix went, pinned or not: that must not cost anyone a prefix
+ * (T11). */
+static bool hopeless(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS])
+{
+    uint32_t slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0]
+                        ? w->page_granules[1]
+                        : w->page_granules[0];
+    uint32_t slabs = w->d[d].pool[pool].granules / slab - 1;
+    struct room r;
+
+    room_count(w, d, pool, &r);
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
+        uint32_t most = slabs * (slab / w->page_granules[g]);
+
+        if (g == 0 && w->cfg.cap0 && w->cfg.cap0 < most)
+            most = w->cfg.cap0;
+        if (need[g] + r.kept[g] > most && r.orphans[g] == 0 && !pulls_active(w, d))
+            return true;
+    }
+    return false;
+}
+
 void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh,
                     const uint32_t need[GROUPS])
 {
@@ -490,6 +516,10 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
            need[0], need[1], r.own_sure[0], r.own_sure[1], r.slabs_sure);
     EXPECT(sh->free <= r.most[sh->group], "shortage_free", "says %u free, at most %u", sh->free,
            r.most[sh->group]);
+    EXPECT(sh->reclaimable <= r.reclaimable[sh->group], "shortage_reclaimable",
+           "says %u, at most %u", sh->reclaimable, r.reclaimable[sh->group]);
+    if (w->d[d].pool[pool].granules == 0 || !hopeless(w, d, pool, need))
+        w->d[d].pool[pool].evictions++; /* it may evict and still fail */
     EXPECT(sh->retiring >= r.retiring[sh->group] &&
                sh->retiring <= r.retiring[sh->group] + r.orphans[sh->group],
            "shortage_retiring", "says %u, the model counts %u", sh->retiring,

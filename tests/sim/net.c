@@ -91,6 +91,8 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
     check_fits(w, msg);
     if (msg->kind == PEER_PULL_OFFER)
         serve_offered(w, d, act->peer.link, msg);
+    if (!mine && msg->err == TERN_TIMED_OUT)
+        MARK(serve_deadline);
     if (msg->kind == PEER_PULL_OPEN)
         w->opened = msg->pull;
     if (!l->alive || (l->one_way >> dir & 1)) {
@@ -120,6 +122,8 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
     ev.peer.link = dir == 0 ? l->number : 0;
     ev.peer.msg = m->msg;
     TRACE("  daemon %u receives %u\n", to, m->msg.kind);
+    for (uint32_t p = 0; p < POOLS && m->msg.kind == PEER_PULL_OFFER; p++)
+        w->d[to].pool[p].evictions++; /* room is made for all that is offered, at once */
     sim_step(w, to, &ev);
 }
 
@@ -147,6 +151,12 @@ void net_notice(struct sim *w, uint32_t conn, uint32_t side)
     if (side == 1)
         w->d[d].inbound_busy[l->number] = 0;
     link_event(w, d, side == 0 ? 0 : l->number, false);
+    for (uint32_t i = 0; i < SESSIONS && side == 0; i++) {
+        const struct session *x = &w->d[d].session[i];
+
+        EXPECT(!x->live || x->turn != TURN_FETCHING || x->deaf, "fetch_outlives_link",
+               "session %u still waits for a peer that is known to be lost", i);
+    }
 }
 
 void net_closed_by(struct sim *w, uint32_t d, uint32_t link)

@@ -11,9 +11,10 @@ void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint3
     ev->request.trace_id = w->d[d].next_request;
 }
 
-static struct namespace_id namespace_of(uint32_t ns)
+/* Either half of the id may be what tells two apart. */
+static struct namespace_id namespace_of(uint32_t ns, bool by_hi)
 {
-    return (struct namespace_id){.hi = 0x7e21 + ns, .lo = ns};
+    return (struct namespace_id){.hi = by_hi ? ns : 7, .lo = by_hi ? 7 : ns};
 }
 
 struct req_tokens tokens_of(struct sim *w, uint32_t variant, uint32_t from, uint32_t to)
@@ -46,7 +47,7 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     memset(s, 0, offsetof(struct session, table));
     s->ns = (uint8_t)pick(w, w->cfg.namespaces);
     ev.request.session_open.pool = m->pool[g->pool].id;
-    ev.request.session_open.ns = namespace_of(s->ns);
+    ev.request.session_open.ns = namespace_of(s->ns, w->cfg.seed_tokens & 1);
     sim_step(w, d, &ev);
     EXPECT(w->reply, "open_answer", "no answer to a session open");
     if (of_tenant >= w->cfg.sessions_max) {
@@ -164,7 +165,7 @@ static void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t
     }
 }
 
-static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, uint32_t base)
+static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, uint32_t common)
 {
     const struct reply *r = w->reply;
     uint32_t depth = r->match.matched;
@@ -178,8 +179,8 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
     take_borrowed(w, d, s, 0, depth, depth, r->runs, r->nruns);
     s->t = s->c = s->a = s->filled = depth;
     s->ntokens = s->prompt = n;
-    if (s->good > base)
-        s->good = base;
+    if (s->good > common)
+        s->good = common;
     s->turn = TURN_OPEN;
     if (depth)
         MARK(match_hit);
@@ -195,9 +196,9 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
 /* Where nothing but the borrowed part is left, its pages are told again: those that the session
  * has. */
 static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
-                           const struct reply *r)
+                           const struct reply *r, uint32_t base)
 {
-    uint32_t n = 0;
+    uint32_t n = 0, want = 0;
 
     for (uint32_t i = 0; i < r->nruns; i++)
         for (uint32_t k = 0; k < r->runs[i].n; k++, n++) {
@@ -211,13 +212,14 @@ static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
                    "resume_pages", "group %u page %u is not the session's", run->group,
                    run->first + k);
         }
-    if (s->a == s->t)
-        EXPECT(n == s->t / w->page_tokens[0] + (w->cfg.ngroups == 2 ? s->t / w->page_tokens[1] : 0),
-               "resume_page_count", "%u pages for T %u", n, s->t);
+    for (uint32_t g = 0; s->a == s->t && base < s->t && g < w->cfg.ngroups; g++)
+        want += s->t / w->page_tokens[g] - base / w->page_tokens[g];
+    EXPECT(n == want, "resume_page_count", "%u pages for T %u from token %u, not %u", n, s->t, base,
+           want);
 }
 
 static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t variant, uint32_t n,
-                        uint32_t common, uint32_t step)
+                        uint32_t common, uint32_t step, uint32_t base)
 {
     const struct reply *r = w->reply;
     uint32_t p = s->c < common ? s->c : common;
@@ -244,7 +246,7 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
            r->match.lengths.written, r->match.lengths.allocated, p, s->t);
     EXPECT(r->match.tokens == n && r->match.matched == 0, "resume_answer", "%u tokens, %u matched",
            r->match.tokens, r->match.matched);
-    check_repeated(w, d, s, r);
+    check_repeated(w, d, s, r, base);
 }
 
 uint32_t release_step(struct sim *w, uint32_t d, const struct session *s)
@@ -323,8 +325,6 @@ static void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t
         take_borrowed(w, d, s, before, l->committed, l->committed, w->reply->runs, w->reply->nruns);
     s->t = s->c = s->a = s->filled = l->committed;
     s->prompt = s->ntokens;
-    if (w->reply->match.matched > 0 || l->committed == 0)
-        s->good = 0; /* it was an import, of a list that was sent anew */
     s->turn = TURN_OPEN;
     s->deaf = 0;
     session_unfetch(w, d, s);
@@ -413,9 +413,9 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     EXPECT(w->reply->err == TERN_OK, "match_refused", "err %u %s", w->reply->err, w->reply->text);
     s->variant = (uint8_t)variant;
     if (fresh)
-        match_new(w, d, s, n, base);
+        match_new(w, d, s, n, common);
     else
-        match_again(w, d, s, variant, n, common, step);
+        match_again(w, d, s, variant, n, common, step, base);
 }
 
 void ask_peek(struct sim *w, uint32_t d, uint32_t e)
@@ -431,7 +431,7 @@ void ask_peek(struct sim *w, uint32_t d, uint32_t e)
         return;
     request_init(w, d, &ev, OP_PEEK, conn);
     ev.request.peek.pool = w->d[d].pool[g->pool].id;
-    ev.request.peek.ns = namespace_of(ns);
+    ev.request.peek.ns = namespace_of(ns, w->cfg.seed_tokens & 1);
     ev.request.peek.tokens = tokens_of(w, variant, 0, n);
     sim_step(w, d, &ev);
     EXPECT(w->reply, "peek_answer", "no answer to a peek");

@@ -93,11 +93,16 @@ enum mark {
     X(ngroups)                                                                                     \
     X(page_tokens0)                                                                                \
     X(page_tokens1)                                                                                \
-    X(page_granules0) X(page_granules1) X(cap0) X(granules) X(world0) X(world1) X(world2)          \
-        X(scheduler) X(sessions_max) X(variants) X(namespaces) X(tokens_max) X(keys)               \
-            X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls)     \
-                X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages)             \
-                    X(deadline_ms) X(tight) X(faults_on) X(seed_tokens)
+    X(page_granules0)                                                                              \
+    X(page_granules1)                                                                              \
+    X(cap0)                                                                                        \
+    X(granules)                                                                                    \
+    X(world0)                                                                                      \
+    X(world1)                                                                                      \
+    X(world2) X(scheduler) X(sessions_max) X(variants) X(namespaces) X(tokens_max) X(keys)         \
+        X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls)         \
+            X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms)  \
+                X(tight) X(faults_on) X(seed_tokens)
 
 struct config {
 #define X(name) uint32_t name;
@@ -128,6 +133,8 @@ struct granule {
     uint8_t writers;  /* receives under way into it */
     uint8_t verified; /* OWN_PULL: arrived and agreed with its checksum, and the core was told */
     uint8_t group, pool;
+    uint8_t sealed; /* its checksum is known, and the core was told */
+    uint8_t tries;  /* OWN_PULL: times that it was asked for */
     uint16_t chunk;
     uint16_t sealing; /* checksum jobs that read it */
     uint32_t index, gen;

@@ -218,7 +218,6 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
     if (r->err == TERN_POOL_EXHAUSTED) {
         check_shortage(w, d, s->pool, &r->shortage, need);
         w->d[d].pool[s->pool].pressure = 1;
-        w->d[d].pool[s->pool].evictions++;
         return;
     }
     EXPECT(r->err == TERN_OK, "extend_refused", "err %u", r->err);
@@ -317,6 +316,9 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
             MARK(commit_before_dispatch);
         (void)c;
         s->t += w->L;
+        if (op->step > s->last_step)
+            s->last_step =
+                (uint32_t)op->step; /* it named that step as one that writes these pages */
     }
     if (s->t == goal) {
         EXPECT(r->err == (!nothing && op->length / w->L * w->L > goal ? TERN_INVALID : TERN_OK) ||
@@ -375,8 +377,10 @@ static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct
     s->filled = 0;
     s->prompt = 0;
     s->turn = TURN_NEW;
-    if (r->tokens == 0 && s->good > 0) /* given up for want of room in the token store */
+    if (r->tokens == 0 && s->good > 0) { /* given up for want of room in the token store */
+        check_store_full(w, d, s, s->good);
         s->good = 0;
+    }
     s->ntokens = s->good;
 }
 
@@ -542,8 +546,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     for (uint32_t i = 0; i < done; i++) {
         struct session *s = &m->session[p.session[i]];
 
-        if (p.op[i].kind == STEP_EXTEND && s->live && s->turn == TURN_OPEN &&
-            s->last_step != g->step)
+        if (p.op[i].kind == STEP_EXTEND && s->live && s->turn == TURN_OPEN)
             dispatch_session(w, k, s, g->step);
     }
 }

@@ -15,12 +15,12 @@
 
 #define RIG_TENANTS_MAX 4
 #define RIG_JOBS_MAX    512
-#define RIG_REPLIES_MAX 64
+#define RIG_REPLIES_MAX 256
 #define RIG_LINKS_MAX   8
 #define RIG_TOKENS_MAX  8192
 #define RIG_TABLE_MAX   1024
 #define RIG_KEYS_MAX    16
-#define RIG_SERVES_MAX  64
+#define RIG_SERVES_MAX  128
 
 enum rig_job_kind {
     RIG_SEAL = 1,

@@ -331,12 +331,18 @@ void rig_audit(const struct core *core)
                       .key_seen = marks(l->extra_keys),
                       .node_seen = marks(l->nodes),
                       .slab_seen = marks(l->slabs)};
+    uint32_t closing = 0, pools = 0;
 
     for (uint32_t i = 0; i < l->pools; i++) {
         if (pool_at(core, i)->state != POOL_EMPTY)
             audit_slabs(&a, pool_at(core, i));
+        closing += pool_at(core, i)->state == POOL_CLOSING;
+        pools += pool_at(core, i)->state != POOL_EMPTY;
         audit_view(core, i);
     }
+    if (closing != core->nclosing || pools != core->npools)
+        rig_fail("audit: %u pools, %u of them closing; %u and %u counted", pools, closing,
+                 core->npools, core->nclosing);
     audit_sessions(&a);
     audit_retires(&a);
     audit_pulls(&a);

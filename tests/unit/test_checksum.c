@@ -43,6 +43,27 @@ static void checksum_unit_agrees_with_the_definition(void **state)
         assert_int_equal(checksum_unit(bytes, sizes[i]), by_definition(bytes, sizes[i]));
 }
 
+/* Whatever this machine chose: each variant that it can run says the same. */
+static void checksum_variants_agree(void **state)
+{
+    static uint64_t a[BYTES_MAX / CHECKSUM_BLOCK + 1], b[BYTES_MAX / CHECKSUM_BLOCK + 1];
+    static const size_t sizes[] = {1, 100, 240, 241, 4095, 4096, 4097, 262143, BYTES_MAX};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        size_t n = (sizes[i] + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK * sizeof a[0];
+
+        checksum_blocks_baseline(bytes, sizes[i], a);
+#if defined(__x86_64__)
+        if (__builtin_cpu_supports("avx2")) {
+            checksum_blocks_avx2(bytes, sizes[i], b);
+            assert_memory_equal(a, b, n);
+        }
+#endif
+    }
+    (void)b;
+}
+
 static void checksum_known_value_stays(void **state)
 {
     uint8_t zero[8192] = {0};
@@ -149,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checksum_unit_agrees_with_the_definition),
+        cmocka_unit_test(checksum_variants_agree),
         cmocka_unit_test(checksum_known_value_stays),
         cmocka_unit_test(checksum_fed_in_pieces_is_the_same),
         cmocka_unit_test(checksum_sees_every_flipped_bit_position),

@@ -287,6 +287,26 @@ static void errors_orphan_pool_makes_way_busy_then_ok(void **state)
     bench_stop(&b);
 }
 
+/* What another tenant closes is no room for this one. */
+static void errors_quota_is_not_eased_by_another_tenants_closing_pool(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct group_layout group = rig_group(4, 512);
+    struct rig_engine other = rig_engine(b.rig, 1, "other", 1);
+    struct id pool;
+
+    (void)state;
+    b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_ZERO;
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    rig_engine_kill(b.rig, &b.e, 0);
+    assert_int_equal(rig_jobs(b.rig, RIG_ZERO), 1);
+    assert_refused(b.rig, TERN_QUOTA,
+                   rig_pool_open(b.rig, other.conn[0], &group, 1, 5 << 20, &pool));
+    assert_ok(rig_pool_open(b.rig, other.conn[0], &group, 1, 1 << 20, &pool));
+    bench_stop(&b);
+}
+
 /* Every error that the core has answered is counted by kind; every number of the table has a name
  * and a text. */
 static void errors_are_counted_by_kind(void **state)
@@ -323,6 +343,7 @@ int main(void)
         RIG_TEST(errors_step_of_too_many_operations_invalid),
         RIG_TEST(errors_tokens_out_of_range_invalid),
         RIG_TEST(errors_orphan_pool_makes_way_busy_then_ok),
+        RIG_TEST(errors_quota_is_not_eased_by_another_tenants_closing_pool),
         RIG_TEST(errors_are_counted_by_kind),
     };
 

@@ -82,6 +82,10 @@ static void core_changes_counts_every_change_once(void **state)
     assert_true(core_changes(b.rig->core) == before + 2);
     rig_step_done(b.rig, b.e.id, 0, 1);
     assert_true(core_changes(b.rig->core) == before + 3);
+    before = core_changes(b.rig->core) - 3;
+    rig_disconnect(b.rig, b.admin);
+    assert_true(core_changes(b.rig->core) == before + 4);
+    before++;
     b.rig->automatic = 0;
     assert_ok(rig_commit(b.s, 16, 0));
     assert_true(core_changes(b.rig->core) == before + 4);

@@ -84,6 +84,27 @@ static void limits_nodes_full_evicts_then_busy_keeps_earlier_targets(void **stat
     bench_stop(&b);
 }
 
+/* A namespace needs a node record for its root: an unpinned prefix makes way, a pinned one does
+ * not. */
+static void limits_nodes_full_new_namespace_busy_or_evicts(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *holder, next;
+    struct bench b;
+
+    (void)state;
+    options.limits.nodes = 4;
+    b = bench_with(&options, 4, 64);
+    holder = rig_committed(b.rig, &b.e, b.pool, 1, 12);
+    assert_int_equal(rig_view(b.rig).nodes_free, 0);
+    assert_err(TERN_BUSY, rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next));
+    assert_ok(rig_close(holder, 0));
+    assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next));
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 8);
+    rig_session_free(holder);
+    bench_stop(&b);
+}
+
 /* The token store counts whole blocks: with L = 4 a block holds four tokens. */
 static void limits_token_store_full_busy_and_nothing_lost(void **state)
 {
@@ -163,6 +184,9 @@ static void limits_retires_full_busy_until_a_step_passes(void **state)
     assert_err(TERN_BUSY, rig_abort(b.s, 3));
     assert_err(TERN_BUSY, rig_close(b.s, 3));
     assert_int_equal(rig_retiring(b.rig, b.pool), 2);
+    rig_engine_done(b.rig, &b.e, 1);
+    assert_ok(rig_rewind(b.s, 28, 2)); /* one record came back */
+    assert_ok(rig_rewind(b.s, 24, 1)); /* and step 1 has passed: it needs none */
     rig_engine_done(b.rig, &b.e, 2);
     assert_int_equal(rig_retiring(b.rig, b.pool), 0);
     assert_int_equal(rig_view(b.rig).retires_free, 2);
@@ -365,6 +389,7 @@ int main(void)
         RIG_TEST(limits_quota_of_one_tenant_leaves_the_other_alone),
         RIG_TEST(limits_session_slots_full_busy),
         RIG_TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets),
+        RIG_TEST(limits_nodes_full_new_namespace_busy_or_evicts),
         RIG_TEST(limits_token_store_full_busy_and_nothing_lost),
         RIG_TEST(limits_extra_keys_full_busy_and_nothing_lost),
         RIG_TEST(limits_retires_full_busy_until_a_step_passes),

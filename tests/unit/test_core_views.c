@@ -108,12 +108,16 @@ static void views_nodes_show_depth_refs_and_visibility(void **state)
 
 static void views_transfers_show_both_ends(void **state)
 {
-    struct pair p = pair_with(rig_defaults(), 4, 64, 64);
-    struct rig_session *d = rig_session(p.dest, &p.de, p.dp, 1);
+    struct rig_options options = rig_defaults();
+    struct pair p;
+    struct rig_session *d;
     struct transfer_view in, out;
     struct id pull;
 
     (void)state;
+    options.limits.peer_bytes_in_flight = 3 * 512;
+    p = pair_with(options, 4, 64, 64);
+    d = rig_session(p.dest, &p.de, p.dp, 1);
     rig_put(p.source, &p.se, p.sp, 1, 32);
     assert_ok(rig_match(d, rig_tokens(1, 32), 32));
     p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
@@ -136,6 +140,10 @@ static void views_transfers_show_both_ends(void **state)
     assert_int_equal(rig_view(p.source).pages_served, 8);
     assert_int_equal(rig_group_view(p.dest, p.dp, 0).transfer, 8);
     assert_true(rig_view(p.dest).oldest_quarantine_ns == 0);
+    rig_complete(p.dest, RIG_PULL);
+    assert_true(core_pull_view(p.dest->core, pull.slot, &in));
+    assert_int_equal(in.pages_done, 3);
+    assert_int_equal(in.published, 12);
     assert_ok(rig_fetch_cancel(d));
     assert_true(core_pull_view(p.dest->core, pull.slot, &in));
     assert_string_equal(in.state, "stopping");

@@ -247,6 +247,31 @@ static void engine_shortage_counts_free_reclaimable_and_retiring(void **state)
     bench_stop(&b);
 }
 
+/* Reclaimable is what eviction could bring: not what is pinned, nor what a pinned node continues.
+ */
+static void engine_shortage_does_not_count_what_pins_hold(void **state)
+{
+    struct bench b = bench_start(4, 20);
+    struct rig_session *pins;
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 5, 12); /* 3 pages that can go */
+    rig_put(b.rig, &b.e, b.pool, 1, 32); /* 8 pages, of which the session below pins 5 */
+    pins = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(pins, rig_tokens(1, 20), 20));
+    assert_ok(rig_match(b.s, rig_tokens(2, 12), 12));
+    assert_ok(rig_run_to(b.s, rig_tokens(2, 12), 12));
+    assert_ok(rig_commit(b.s, 12, 9)); /* 3 pages that nobody sees yet, pinned */
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 12 + 4 * 30, 0, NULL, 0));
+    assert_int_equal(b.rig->res.shortage.free, 20 - 3 - 8 - 3);
+    assert_int_equal(b.rig->res.shortage.reclaimable, 3 + 3);
+    assert_int_equal(b.rig->res.shortage.needed, 30);
+    assert_int_equal(rig_view(b.rig).evicted_nodes,
+                     0); /* T11: nothing goes for what can never fit */
+    rig_session_free(pins);
+    bench_stop(&b);
+}
+
 /* E6: each operation is all or nothing with its own result; a failed one does not stop the rest. */
 static void step_failed_operation_does_not_stop_the_rest(void **state)
 {
@@ -360,6 +385,7 @@ int main(void)
         RIG_TEST(engine_step_zero_frees_at_once),
         RIG_TEST(engine_pin_given_up_at_a_step_ends_when_all_ranks_passed),
         RIG_TEST(engine_shortage_counts_free_reclaimable_and_retiring),
+        RIG_TEST(engine_shortage_does_not_count_what_pins_hold),
         RIG_TEST(step_failed_operation_does_not_stop_the_rest),
         RIG_TEST(step_failed_barrier_stops_the_rest),
         RIG_TEST(step_operations_apply_in_order),

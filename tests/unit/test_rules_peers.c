@@ -346,7 +346,7 @@ static void fetch_connection_closed_meanwhile_nobody_is_answered(void **state)
  * steps, all of it. */
 static void link_lost_under_many_fetches_every_one_is_answered(void **state)
 {
-    enum { N = 40 };
+    enum { N = 70 };
     struct rig_options options = rig_defaults();
     struct rig_session *d[N];
     uint64_t fetch[N];
@@ -354,7 +354,9 @@ static void link_lost_under_many_fetches_every_one_is_answered(void **state)
 
     (void)state;
     options.limits.pulls = options.limits.serves = N;
-    p = pair_with(options, 4, 128, 128);
+    options.limits.sessions = 2 * N;
+    options.tenant[0].sessions_max = 2 * N;
+    p = pair_with(options, 4, 256, 256);
     p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
     for (uint32_t i = 0; i < N; i++) {
         rig_put(p.source, &p.se, p.sp, 1 + i, 8);
@@ -363,14 +365,105 @@ static void link_lost_under_many_fetches_every_one_is_answered(void **state)
         fetch[i] = rig_fetch(d[i], 0, 0);
     }
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), N);
+    p.dest->automatic = p.source->automatic =
+        0; /* nothing else happens that could carry the rest along */
     rig_link_down(p.dest, 0);
     for (uint32_t i = 0; i < N; i++) {
         assert_err(TERN_PEER_LOST, rig_fetched(d[i], fetch[i]));
         rig_session_free(d[i]);
     }
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL_STOP), N);
+    assert_int_equal(rig_jobs(p.source, RIG_SERVE_STOP), N);
+    p.dest->automatic = p.source->automatic = RIG_ALL;
+    rig_settle(p.dest);
+    rig_settle(p.source);
     assert_int_equal(rig_view(p.dest).pulls, 0);
     assert_int_equal(rig_view(p.source).serves, 0);
-    assert_int_equal(rig_free(p.dest, p.dp), 128);
+    assert_int_equal(rig_free(p.dest, p.dp), 256);
+    pair_stop(&p);
+}
+
+/* More pages than one batch names: the batches are told apart by number, and come back in any
+ * order. */
+static void fetch_of_many_batches_completes_in_any_order(void **state)
+{
+    for (uint32_t order = 0; order < 3; order++) {
+        struct rig_options options = rig_defaults();
+        struct rig_session *d;
+        uint64_t fetch;
+        struct pair p;
+
+        (void)state;
+        options.limits.nodes = 1024;
+        options.limits.token_blocks = 2048;
+        p = pair_with(options, 1, 700, 700);
+        p.source->no_audit = p.dest->no_audit = true;
+        rig_put(p.source, &p.se, p.sp, 1, 600);
+        d = rig_session(p.dest, &p.de, p.dp, 1);
+        assert_ok(rig_match(d, rig_tokens(1, 600), 600));
+        p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
+        fetch = rig_fetch(d, 0, 0);
+        assert_int_equal(rig_jobs(p.dest, RIG_PULL), 3);
+        p.dest->corrupt_pages = 5;
+        while (rig_jobs(p.dest, RIG_PULL))
+            rig_complete_nth(p.dest, RIG_PULL, order % rig_jobs(p.dest, RIG_PULL));
+        p.source->no_audit = p.dest->no_audit = false;
+        assert_ok(rig_fetched(d, fetch));
+        assert_lengths(d, 600, 600, 600);
+        assert_int_equal(rig_wrong(d, 600), 0);
+        assert_int_equal(p.dest->pulled_pages, 605);
+        rig_audit(p.dest->core);
+        rig_session_free(d);
+        pair_stop(&p);
+    }
+}
+
+/* Chunks of more than one token block, of which the last is partly filled; over a link that is not
+ * the first. */
+static void fetch_of_long_chunks_over_another_link_brings_the_delta(void **state)
+{
+    struct pair p = pair_with(rig_defaults(), 100, 16, 16);
+    struct rig_session *d;
+    uint64_t fetch;
+
+    (void)state;
+    rig_link_down(p.dest, 0);
+    rig_link_up(p.dest, 1, p.source, p.source->options.limits.peers + 1);
+    rig_put(p.source, &p.se, p.sp, 1, 500);
+    rig_put(p.dest, &p.de, p.dp, 1, 200);
+    d = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(d, rig_tokens(1, 570), 570));
+    assert_int_equal(d->matched, 200);
+    fetch = rig_fetch(d, 1, 0);
+    assert_ok(rig_fetched(d, fetch));
+    assert_lengths(d, 500, 500, 500);
+    assert_int_equal(p.dest->pulled_pages, 3);
+    assert_int_equal(rig_wrong(d, 500), 0);
+    assert_int_equal(rig_depth(d, rig_tokens(1, 570), 570), 500);
+    rig_session_free(d);
+    pair_stop(&p);
+}
+
+/* A trace id goes through: to the peer, back, and into the answer. */
+static void fetch_trace_id_goes_through_both_daemons(void **state)
+{
+    struct pair p = start();
+    struct rig_session *d = asking(&p, 1);
+    struct request request = {.op = OP_FETCH, .trace_id = 0x7ace};
+
+    (void)state;
+    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
+    p.dest->automatic = p.source->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
+    request.fetch.session = d->id;
+    assert_null(rig_request(p.dest, d->conn, &request));
+    assert_true(rig_job(p.dest, RIG_MSG, 0)->msg.trace_id == 0x7ace);
+    rig_complete(p.dest, RIG_MSG);
+    assert_true(rig_job(p.source, RIG_MSG, 0)->msg.trace_id == 0x7ace);
+    rig_complete(p.source, RIG_MSG);
+    assert_ok(rig_fetched(d, request.request_id));
+    assert_true(rig_reply_to(p.dest, request.request_id)->trace_id == 0x7ace);
+    assert_true(rig_job(p.dest, RIG_MSG, 0)->msg.trace_id == 0x7ace);
+    rig_session_free(d);
     pair_stop(&p);
 }
 
@@ -388,6 +481,9 @@ int main(void)
         RIG_TEST(fetch_of_what_was_committed_meanwhile_adopts),
         RIG_TEST(serve_pool_closed_meanwhile_puller_told),
         RIG_TEST(fetch_connection_closed_meanwhile_nobody_is_answered),
+        RIG_TEST(fetch_of_many_batches_completes_in_any_order),
+        RIG_TEST(fetch_of_long_chunks_over_another_link_brings_the_delta),
+        RIG_TEST(fetch_trace_id_goes_through_both_daemons),
         RIG_TEST(link_lost_under_many_fetches_every_one_is_answered),
     };
 

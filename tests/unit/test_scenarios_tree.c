@@ -219,6 +219,30 @@ static void equal_last_use(bool reversed, uint32_t shuffle)
     rig_destroy(rig);
 }
 
+/* One Step uses both again, the one that was committed first last: within a Step all uses are
+ * equally old. */
+static void a14_used_again_in_one_step_the_smaller_sequence_number_goes_first(void **state)
+{
+    struct bench b = bench_start(4, 32);
+    struct rig_session *s[2];
+    struct step_op ops[2];
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++)
+        s[i] = rig_committed(b.rig, &b.e, b.pool, 1 + i, 4);
+    for (uint32_t i = 0; i < 2; i++)
+        ops[i] = (struct step_op){.kind = STEP_REWIND, .session = s[!i]->id, .length = 4};
+    assert_ok(rig_step_ops(b.rig, b.e.conn[0], ops, 2)->step.results[1].err);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_ok(rig_close(s[!i], 0));
+        rig_session_free(s[!i]);
+    }
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(2, 4), 4), 4);
+    bench_stop(&b);
+}
+
 static void a14_equal_last_use_the_smaller_sequence_number_goes_first(void **state)
 {
     (void)state;
@@ -279,6 +303,7 @@ int main(void)
         RIG_TEST(a11_speculation_accepted_in_part_commits_4),
         RIG_TEST(a12_evict_brings_every_group_back_to_its_start),
         RIG_TEST(a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin),
+        RIG_TEST(a14_used_again_in_one_step_the_smaller_sequence_number_goes_first),
         RIG_TEST(a14_equal_last_use_the_smaller_sequence_number_goes_first),
         RIG_TEST(a19_later_extend_is_refused_always_the_same_one),
     };

@@ -12,7 +12,7 @@
 #include "proc.h"
 
 #define BUFFER_BYTES 65536
-#define MESSAGE_MAX 16384
+#define MESSAGE_MAX  16384
 
 enum tag { TAG_RECV = 1, TAG_SEND };
 

@@ -260,8 +260,6 @@ static void run_replay(struct rpc *r, int out)
     _exit(127);
 }
 
-/* The replay's own check of leaked pages counts ours too, so only what it says about bytes is
- * looked at. */
 static bool replay_was_clean(int fd)
 {
     FILE *f = fdopen(fd, "r");

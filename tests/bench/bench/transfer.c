@@ -210,7 +210,8 @@ static bool end_sessions(struct transfer *x, const tern_session *sessions)
                        NULL))
             return false;
     }
-    return admin_empty(x->admin, 5000, &status) && status.pages.total == status.pages.free;
+    return admin_empty(x->admin, x->member.pool, 5000, &status) &&
+           status.pages.total == status.pages.free;
 }
 
 /* All sessions fetched once, compared, and evicted again. */
@@ -370,7 +371,7 @@ static bool measure_corrupt(struct transfer *x, uint64_t *ret_found, uint64_t *w
     struct daemon_status s = {0};
     double gb_s;
     bool ok =
-        set_up(x, 64 << 10, CORRUPT_PAGES) && tern_pass(x, &gb_s) && admin_status(x->admin, &s);
+        set_up(x, 64 << 10, CORRUPT_PAGES) && tern_pass(x, &gb_s) && admin_status(x->admin, 0, &s);
 
     *ret_found = s.transfers.corrupt_detected;
     *wrong += x->wrong;

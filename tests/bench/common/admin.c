@@ -2,6 +2,8 @@
  * run reports was counted by the side that did the work. */
 #include "admin.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "json.h"
@@ -24,31 +26,36 @@ static uint64_t max_of(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Adds up every object below `at` that has page counts, wherever the answer keeps its groups. */
-static void add_pages(const json_t *at, struct page_counts *sum)
+static void add_group(const json_t *g, struct page_counts *sum)
 {
-    const char *key;
-    json_t *v;
-    size_t i;
-
-    if (json_is_object(at) && json_object_get(at, "total") && json_object_get(at, "retiring")) {
-        sum->total += json_get_u64(at, "total");
-        sum->free += json_get_u64(at, "free");
-        sum->session += json_get_u64(at, "session");
-        sum->snapshot += json_get_u64(at, "snapshot");
-        sum->reclaimable += json_get_u64(at, "reclaimable");
-        sum->transfer += json_get_u64(at, "transfer");
-        sum->retiring += json_get_u64(at, "retiring");
-        sum->peak = max_of(sum->peak, json_get_u64(at, "peak_session"));
-        sum->peak = max_of(sum->peak, json_get_u64(at, "peak_snapshot"));
-        sum->quarantine += json_get_u64(at, "quarantine");
-        return;
-    }
-    json_array_foreach(at, i, v) add_pages(v, sum);
-    json_object_foreach((json_t *)(uintptr_t)at, key, v) add_pages(v, sum);
+    sum->total += json_get_u64(g, "total");
+    sum->free += json_get_u64(g, "free");
+    sum->session += json_get_u64(g, "session");
+    sum->snapshot += json_get_u64(g, "snapshot");
+    sum->reclaimable += json_get_u64(g, "reclaimable");
+    sum->transfer += json_get_u64(g, "transfer");
+    sum->retiring += json_get_u64(g, "retiring");
+    sum->quarantine += json_get_u64(g, "quarantine");
+    sum->peak = max_of(sum->peak, json_get_u64(g, "peak_session"));
+    sum->peak = max_of(sum->peak, json_get_u64(g, "peak_snapshot"));
 }
 
-bool admin_status(struct tern *admin, struct daemon_status *ret)
+/* `pools` of a status: one entry a group. */
+static void add_pools(const json_t *pools, uint64_t pool, struct page_counts *sum)
+{
+    json_t *g;
+    size_t i;
+
+    json_array_foreach(pools, i, g)
+    {
+        const char *id = json_string_value(json_object_get(g, "pool"));
+
+        if (pool == 0 || (id && strtoull(id, NULL, 16) == pool))
+            add_group(g, sum);
+    }
+}
+
+bool admin_status(struct tern *admin, uint64_t pool, struct daemon_status *ret)
 {
     json_t *status = admin_ask(admin, "status", NULL), *data = json_object_get(status, "data");
     struct daemon_status s = {0};
@@ -57,7 +64,7 @@ bool admin_status(struct tern *admin, struct daemon_status *ret)
         json_decref(status);
         return false;
     }
-    add_pages(json_object_get(status, "pools"), &s.pages);
+    add_pools(json_object_get(status, "pools"), pool, &s.pages);
     s.sessions = json_get_u64(status, "sessions");
     s.transfers_active = json_get_u64(status, "transfers_active");
     s.transfers.payload_bytes_in = json_get_u64(data, "payload_bytes_in");
@@ -98,17 +105,19 @@ bool admin_wait_peer(struct tern *admin, const char *peer, uint32_t wait_ms)
     return true;
 }
 
-bool admin_empty(struct tern *admin, uint32_t wait_ms, struct daemon_status *ret)
+bool admin_empty(struct tern *admin, uint64_t pool, uint32_t wait_ms, struct daemon_status *ret)
 {
     uint64_t until = clock_ns() + (uint64_t)wait_ms * 1000000u;
+    char arg[32];
 
+    snprintf(arg, sizeof arg, "pool=%u", (uint32_t)pool);
     for (;;) {
-        json_t *answer = admin_ask(admin, "evict", NULL);
+        json_t *answer = admin_ask(admin, "evict", pool ? arg : NULL);
 
         if (!answer)
             return false;
         json_decref(answer);
-        if (!admin_status(admin, ret))
+        if (!admin_status(admin, pool, ret))
             return false;
         if (ret->pages.total == ret->pages.free || clock_ns() >= until)
             return true;

@@ -8,7 +8,7 @@
 
 #include "tern.h"
 
-/* Over all pools and groups of a daemon. */
+/* Over the groups of one pool, or of all pools. */
 struct page_counts {
     uint64_t total, free, session, snapshot, reclaimable, transfer, retiring, quarantine;
     uint64_t peak; /* the most that sessions, or snapshots, of one group ever held */
@@ -27,14 +27,15 @@ struct daemon_status {
 /* One command and its answer, owned by the caller; NULL where there is none. `arg` may be NULL. */
 json_t *admin_ask(struct tern *admin, const char *command, const char *arg);
 
-bool admin_status(struct tern *admin, struct daemon_status *ret);
+/* pool: the handle that tern_pool_open gave; 0: page counts over all pools. */
+bool admin_status(struct tern *admin, uint64_t pool, struct daemon_status *ret);
 
 /* Whether the daemon's own connection to that peer is up: it can fetch from there. */
 bool admin_peer_up(struct tern *admin, const char *peer);
 bool admin_wait_peer(struct tern *admin, const char *peer, uint32_t wait_ms);
 
-/* Evicts all that can go and waits until nothing is left but free pages or the time is over; *ret
- * is the last status. */
-bool admin_empty(struct tern *admin, uint32_t wait_ms, struct daemon_status *ret);
+/* Evicts all that can go of that pool (0: of every pool) and waits until nothing is left but free
+ * pages or the time is over; *ret is the last status. */
+bool admin_empty(struct tern *admin, uint64_t pool, uint32_t wait_ms, struct daemon_status *ret);
 
 #endif

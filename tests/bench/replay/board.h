@@ -35,6 +35,7 @@ struct board {
     BOARD_PREFILL(X)
     BOARD_DECODE(X)
 #undef X
+    _Atomic uint64_t pool[2]; /* handles at the prefill and the decode daemon; 0 until opened */
     char prefill_why[BOARD_WHY_BYTES],
         decode_why[BOARD_WHY_BYTES]; /* the first failure; written before its count */
     uint32_t match_ns[BOARD_TIMES_MAX];

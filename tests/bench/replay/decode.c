@@ -1,6 +1,7 @@
 /* The decode engine: takes over what the prefill engine hands it. Request: open, Match, Fetch what
- * is missing, make every byte of every prompt page again and compare it, close. Fetches of several
- * requests are under way at a time; comparing and closing go by steps, as on the prefill side. */
+ * is missing, extend by the tokens behind the last whole page and write their page, make every byte
+ * of the whole pages again and compare it, close. Fetches of several requests are under way at a
+ * time; the rest goes by steps, as on the prefill side. */
 #include "handover.h"
 
 #include <poll.h>
@@ -142,8 +143,8 @@ static bool take_fetches(struct decode *d)
     return err == TERN_BUSY;
 }
 
-/* Every byte of every whole page of the prompt, found here and transferred alike. */
-static bool compare_pages(struct decode *d)
+/* The tokens behind the last whole page are computed here again: their page is ours to write. */
+static bool recompute_tails(struct decode *d)
 {
     struct engine *e = &d->e;
     uint64_t wrong = 0;
@@ -152,12 +153,40 @@ static bool compare_pages(struct decode *d)
     for (uint32_t i = 0; i < e->nturns; i++) {
         struct turn *turn = &e->turns[i];
 
-        for (uint32_t page = 0; turn->state == TURN_ARRIVED && page < turn->whole_pages; page++) {
+        if (turn->state == TURN_EXTENDED && turn->pages > turn->whole_pages &&
+            !engine_add_job(e, turn, turn->whole_pages))
+            return false;
+    }
+    if (e->njobs == 0)
+        return true;
+    if (team_run(&e->team, RANK_WRITE, e->jobs, e->njobs, 0, &wrong) && wrong == 0)
+        return true;
+    engine_says(e, wrong ? "an extend named a page outside the pool" : "a rank process is gone");
+    return false;
+}
+
+/* Every byte of every whole page of the prompt, found here and transferred alike. */
+static bool compare_pages(struct decode *d)
+{
+    struct engine *e = &d->e;
+    uint64_t wrong = 0;
+    bool any = false;
+
+    e->njobs = 0;
+    for (uint32_t i = 0; i < e->nturns; i++) {
+        struct turn *turn = &e->turns[i];
+
+        if (turn->state != TURN_EXTENDED)
+            continue;
+        any = true;
+        turn->state = TURN_CLOSING;
+        turn->step = e->step;
+        for (uint32_t page = 0; page < turn->whole_pages; page++) {
             if (!engine_add_job(e, turn, page))
                 return false;
         }
     }
-    if (e->njobs == 0)
+    if (!any)
         return true;
     if (!team_run(&e->team, RANK_COMPARE, e->jobs, e->njobs, e->step, &wrong)) {
         engine_says(e, "a rank process is gone");
@@ -200,36 +229,66 @@ static bool finish_turn(struct decode *d, struct turn *turn)
     return proc_send(d->peer, &m, sizeof m);
 }
 
-static bool close_turns(struct decode *d)
+/* The operation that this turn needs in this iteration's Step. */
+static bool plan(struct decode *d, struct turn *turn)
+{
+    uint32_t n = turn->prompt.input_length;
+
+    if (turn->state == TURN_ARRIVED && n > turn->target)
+        engine_add_op(&d->e, turn,
+                      (struct tern_op){.kind = TERN_EXTEND, .length = n, .written = n});
+    else if (turn->state == TURN_ARRIVED)
+        turn->state = TURN_EXTENDED;
+    else if ((turn->state == TURN_CLOSING || turn->state == TURN_ABORTING) && turn->session)
+        engine_add_op(&d->e, turn, (struct tern_op){.kind = TERN_CLOSE, .step = turn->step});
+    else if (turn->state == TURN_CLOSING || turn->state == TURN_ABORTING)
+        return finish_turn(d, turn);
+    return true;
+}
+
+static bool take_result(struct decode *d, uint32_t i)
+{
+    struct engine *e = &d->e;
+    struct turn *turn = &e->turns[e->op_turn[i]];
+    const struct tern_result *r = &e->results[i];
+    uint32_t got = 0;
+
+    if (e->ops[i].kind == TERN_CLOSE) {
+        if (r->err == TERN_OK)
+            return finish_turn(d, turn);
+        engine_says(e, "closing a session: %s", tern_strerror(r->err));
+        return false;
+    }
+    if (r->err != TERN_OK) {
+        fail_turn(d, turn, r->err);
+        return true;
+    }
+    if (!turn_runs(turn, r, &got) || got != 1) {
+        engine_says(e, "request %llu: an extend by a page named %u",
+                    (unsigned long long)turn->prompt.index, got);
+        return false;
+    }
+    turn->state = TURN_EXTENDED;
+    return true;
+}
+
+static bool iterate(struct decode *d)
 {
     struct engine *e = &d->e;
 
     e->nops = 0;
+    e->step++;
     for (uint32_t i = 0; i < e->nturns; i++) {
-        struct turn *turn = &e->turns[i];
-
-        if (turn->state == TURN_ARRIVED) {
-            turn->state = TURN_CLOSING;
-            turn->step = turn->whole_pages ? e->step : 0;
-        }
-        if (turn->state != TURN_CLOSING && turn->state != TURN_ABORTING)
-            continue;
-        if (turn->session)
-            engine_add_op(e, turn, (struct tern_op){.kind = TERN_CLOSE, .step = turn->step});
-        else if (!finish_turn(d, turn))
+        if (!plan(d, &e->turns[i]))
             return false;
     }
     if (e->nops && !engine_step(e))
         return false;
     for (uint32_t i = 0; i < e->nops; i++) {
-        if (e->results[i].err != TERN_OK) {
-            engine_says(e, "closing a session: %s", tern_strerror(e->results[i].err));
-            return false;
-        }
-        if (!finish_turn(d, &e->turns[e->op_turn[i]]))
+        if (!take_result(d, i))
             return false;
     }
-    return true;
+    return recompute_tails(d) && compare_pages(d);
 }
 
 /* -1: only a message can bring something to do. */
@@ -289,9 +348,7 @@ static bool play(struct decode *d)
      * wait. */
     while (!all_done(d)) {
         begin_turns(d);
-        d->e.step++;
-        if (!compare_pages(d) || !close_turns(d) || !take_fetches(d) || !wait_for_work(d) ||
-            !take_fetches(d))
+        if (!iterate(d) || !take_fetches(d) || !wait_for_work(d) || !take_fetches(d))
             return false;
     }
     return true;
@@ -304,6 +361,7 @@ int decode_main(const struct options *o, struct board *board, uint32_t pool_page
     bool ok = engine_start(&d.e, o, board, board->decode_why, o->decode_socket, "replay-decode",
                            pool_pages);
 
+    atomic_store(&board->pool[1], d.e.pool);
     ok = ok && play(&d);
     if (ok)
         engine_rest(parent);

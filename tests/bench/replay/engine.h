@@ -15,11 +15,11 @@ enum turn_state {
     TURN_IDLE = 0,
     TURN_WAITING,  /* its request is to be begun again */
     TURN_MATCHED,  /* the session is open and what was found is pinned */
-    TURN_EXTENDED, /* prefill: the pages are there, the bytes not */
+    TURN_EXTENDED, /* the pages are there, the bytes not (decode: not compared) */
     TURN_WRITTEN,  /* prefill: the bytes are there and the step is done */
     TURN_HANDED,   /* prefill: the decode side is at it */
     TURN_FETCHING, /* decode */
-    TURN_ARRIVED,  /* decode: every page is in the table, none compared */
+    TURN_ARRIVED,  /* decode: every whole page is in the table, none compared */
     TURN_CLOSING,  /* its session is to be closed; then it is over */
     TURN_ABORTING, /* the same; then it is WAITING */
 };

@@ -324,6 +324,7 @@ int prefill_main(const struct options *o, struct board *board, uint32_t pool_pag
     bool ok = engine_start(&p.e, o, board, board->prefill_why, o->prefill_socket, "replay-prefill",
                            pool_pages);
 
+    atomic_store(&board->pool[0], p.e.pool);
     if (ok)
         p.source = source_open(&o->source, p.e.why);
     ok = ok && p.source && prompt_init(&p.next) && play(&p);

@@ -59,6 +59,10 @@ static const char *fault(struct run *r, const struct figures *f)
         return "bytes were wrong";
     if (f->failed)
         return "requests failed";
+    for (uint32_t i = 0; i < 2; i++) {
+        if (r->after[i].pages.total != r->pool_pages)
+            return "a daemon does not count the pages of the run's pool";
+    }
     if (f->leaked)
         return "pages leaked";
     if (counted(&b->finished) != r->survey.requests)

@@ -141,7 +141,7 @@ bool run_start(struct run *r)
     }
     if (!open_admin(r, 0, o->prefill_admin) || !open_admin(r, 1, o->decode_admin))
         return false;
-    if (admin_status(r->admin[1], &r->before))
+    if (admin_status(r->admin[1], 0, &r->before))
         return true;
     snprintf(r->why, sizeof r->why, "the decode daemon answers no status: %s",
              tern_error_text(r->admin[1]));
@@ -155,7 +155,7 @@ static void sample_pages(struct run *r)
     for (uint32_t i = 0; i < 2; i++) {
         uint64_t used;
 
-        if (!admin_status(r->admin[i], &s))
+        if (!admin_status(r->admin[i], atomic_load(&r->board->pool[i]), &s))
             continue;
         used = s.pages.session + s.pages.snapshot + s.pages.transfer;
         used = used > s.pages.peak ? used : s.pages.peak;
@@ -233,7 +233,7 @@ bool run_play(struct run *r)
     progress_end(&r->progress);
     sample_pages(r);
     for (uint32_t i = 0; ok && i < 2; i++) {
-        ok = admin_empty(r->admin[i], EMPTY_MS, &r->after[i]);
+        ok = admin_empty(r->admin[i], atomic_load(&r->board->pool[i]), EMPTY_MS, &r->after[i]);
         if (!ok)
             snprintf(r->why, sizeof r->why, "a daemon answers no evict: %s",
                      tern_error_text(r->admin[i]));
