@@ -33,6 +33,10 @@ static bool put_group(const struct tern_group *from, Tern__Wire__Group *to, Tern
     to->name = (char *)(uintptr_t)from->name;
     to->has_family = to->has_page_tokens = to->has_page_bytes = to->has_units = to->has_cap_pages =
         1;
+    to->has_window = from->window != 0;
+    to->window = from->window;
+    to->has_reserve = from->reserve != 0;
+    to->reserve = from->reserve;
     to->family = (uint32_t)from->family;
     to->page_tokens = from->page_tokens;
     to->page_bytes = from->page_bytes;
@@ -71,6 +75,8 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
     m.has_shard = m.has_bytes = 1;
     m.shard = (uint32_t)layout->shard;
     m.bytes = layout->bytes;
+    m.has_supersede = layout->supersede != TERN_SUPERSEDE_LAZY;
+    m.supersede = (uint32_t)layout->supersede;
     TRY(call_whole(t, FRAME_POOL_OPEN, 0, &m.base, deadline_ms, &msg));
     reply = (const Tern__Wire__PoolOpenReply *)msg;
     *ret_pool = reply->pool;

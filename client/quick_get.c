@@ -157,7 +157,7 @@ static bool get_status(const struct field *status, struct quick_store *store,
     return rc == 0;
 }
 
-/* ---- Run {group 1, first 2, refs 3}, Lengths {committed 1, written 2, allocated 3} ---- */
+/* ---- Run {group 1, first 2, refs 3, from_index 4, from_generation 5}, Lengths {committed 1, written 2, allocated 3} ---- */
 
 static bool get_run(const struct field *run, struct quick_store *store)
 {
@@ -183,6 +183,12 @@ static bool get_run(const struct field *run, struct quick_store *store)
                 return false;
             out->n = (uint32_t)(f.v / sizeof(struct tern_page));
             memcpy(&store->pages[store->npages], f.bytes, f.v);
+        } else if (f.number == 4) {
+            if (!take_u32(&f, &out->from.index))
+                return false;
+        } else if (f.number == 5) {
+            if (!take_u32(&f, &out->from.generation))
+                return false;
         }
     }
     if (rc < 0 || out->n > UINT32_MAX - out->first)

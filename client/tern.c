@@ -215,8 +215,9 @@ enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern
     return TERN_OK;
 }
 
-enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                        const struct tern_tokens *tokens, uint32_t deadline_ms, uint32_t *ret_depth)
+enum tern_err tern_peek_history(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
+                                const struct tern_tokens *tokens, uint32_t deadline_ms,
+                                uint32_t *ret_depth, uint32_t *ret_history_depth)
 {
     Tern__Wire__Tokens list = TERN__WIRE__TOKENS__INIT;
     Tern__Wire__Peek m = TERN__WIRE__PEEK__INIT;
@@ -237,7 +238,16 @@ enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespa
     m.tokens = &list;
     TRY(call_whole(t, FRAME_PEEK, 0, &m.base, deadline_ms, &msg));
     *ret_depth = ((const Tern__Wire__PeekReply *)msg)->depth;
+    *ret_history_depth = ((const Tern__Wire__PeekReply *)msg)->history_depth;
     return TERN_OK;
+}
+
+enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
+                        const struct tern_tokens *tokens, uint32_t deadline_ms, uint32_t *ret_depth)
+{
+    uint32_t history;
+
+    return tern_peek_history(t, pool, ns, tokens, deadline_ms, ret_depth, &history);
 }
 
 enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms)

@@ -102,11 +102,15 @@ static bool alike(const struct node *a, const struct node *b)
     return j_u64(a->row, "depth") > 0 && refs(a, "device") == refs(b, "device") &&
            refs(a, "transfer") == refs(b, "transfer") &&
            j_bool(a->row, "visible") == j_bool(b->row, "visible") &&
-           j_bool(a->row, "sealed") == j_bool(b->row, "sealed");
+           j_bool(a->row, "sealed") == j_bool(b->row, "sealed") &&
+           j_bool(a->row, "resumable") == j_bool(b->row, "resumable") &&
+           j_bool(a->row, "reclaimable") == j_bool(b->row, "reclaimable") &&
+           j_u64(a->row, "borrowers") == j_u64(b->row, "borrowers") &&
+           (j_u64(a->row, "state_pages") > 0) == (j_u64(b->row, "state_pages") > 0);
 }
 
 struct line {
-    uint64_t from, to, pages, nodes;
+    uint64_t from, to, pages, state_pages, nodes;
     double youngest, oldest;
 };
 
@@ -115,6 +119,19 @@ static const char *state_of(const struct node *n)
     if (!j_bool(n->row, "visible"))
         return "writing"; /* its step has not passed on every rank */
     return j_bool(n->row, "sealed") ? "sealed" : "local"; /* peers may read it, or not yet */
+}
+
+/* STATE pages of the line: in use, or superseded and the first to go; and whether a session can go
+ * on from its nodes. */
+static void add_snapshot(struct table *t, const struct node *last, const struct line *l)
+{
+    uint64_t borrowers = j_u64(last->row, "borrowers");
+    bool reclaimable = j_bool(last->row, "reclaimable");
+
+    table_add(t, reclaimable ? DIM : PLAIN, "%s%s", human_count(l->state_pages),
+              reclaimable ? " reclaimable" : "");
+    table_add(t, borrowers ? GREEN : DIM, "%s", human_count(borrowers));
+    table_add(t, PLAIN, "%s", j_bool(last->row, "resumable") ? "yes" : l->to == 0 ? "" : "no");
 }
 
 static void add_line(struct table *t, const struct node *last, const struct line *l)
@@ -132,6 +149,7 @@ static void add_line(struct table *t, const struct node *last, const struct line
     table_add(t, PLAIN, "%s", human_count(l->pages));
     table_add(t, refs(last, "device") ? GREEN : DIM, "%s", human_count(refs(last, "device")));
     table_add(t, refs(last, "transfer") ? YELLOW : DIM, "%s", human_count(refs(last, "transfer")));
+    add_snapshot(t, last, l);
     if (l->nodes > 1 && l->oldest - l->youngest >= 1)
         snprintf(ages, sizeof(ages), "%s .. %s", human_age(l->youngest), human_age(l->oldest));
     else
@@ -154,6 +172,7 @@ static struct node *take_line(struct forest *f, struct node *n, struct line *ret
         n->shown = true;
         ret->nodes++;
         ret->pages += j_u64(n->row, "pages");
+        ret->state_pages += j_u64(n->row, "state_pages");
         ret->to = j_u64(n->row, "depth");
         age = j_f64(n->row, "age_s");
         ret->youngest = age < ret->youngest ? age : ret->youngest;
@@ -167,8 +186,9 @@ static struct node *take_line(struct forest *f, struct node *n, struct line *ret
 
 static void show(struct ctl *ctl, struct forest *f)
 {
-    static const char *const titles[] = {"<TOKENS",   "NODES",     "PAGES", "SESSIONS",
-                                         "TRANSFERS", "LAST USED", "<STATE"};
+    static const char *const titles[] = {"<TOKENS",      "NODES",     "PAGES",     "SESSIONS",
+                                         "TRANSFERS",    "STATE PAGES", "BORROWERS", "<RESUME",
+                                         "LAST USED", "<IS"};
     uint32_t *stack = calloc(f->n + 1u, sizeof(*stack)), depth = 0, shown = 0;
     struct table t;
 

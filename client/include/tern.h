@@ -71,7 +71,14 @@ enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
 TERN_API enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role,
                                  uint32_t rank, uint32_t world, uint32_t deadline_ms);
 
-enum tern_family { TERN_HISTORY = 0 };
+/* HISTORY: KV of every token. STATE groups hold what is needed to go on from a depth, and no more:
+ * WINDOW the pages of the last `window` tokens; RECURRENT one page that is the whole state at one
+ * depth, overwritten in place as the session runs. */
+enum tern_family { TERN_HISTORY = 0, TERN_WINDOW = 1, TERN_RECURRENT = 2 };
+/* What happens to STATE pages that a deeper resume point of the same conversation has made needless:
+ * they are the first to be taken by whoever needs pages (LAZY), freed at once (EAGER), or kept like
+ * any other (OFF). */
+enum tern_supersede { TERN_SUPERSEDE_LAZY = 0, TERN_SUPERSEDE_EAGER = 1, TERN_SUPERSEDE_OFF = 2 };
 enum tern_shard {
     TERN_SHARD_NONE = 0,
     TERN_SHARD_HEADS,
@@ -94,6 +101,8 @@ struct tern_group {
     uint32_t cap_pages;           /* 0: no cap below the pool's bytes */
     const struct tern_axis *axes; /* outermost first; may be NULL */
     uint32_t naxes;
+    uint32_t window;  /* WINDOW: tokens; else 0 */
+    uint32_t reserve; /* WINDOW: tokens of the largest rewind, at least 1; else 0 */
 };
 
 struct tern_layout {
@@ -101,6 +110,7 @@ struct tern_layout {
     uint32_t ngroups;
     enum tern_shard shard;
     uint64_t bytes; /* of the pool in one region; rounded down to whole slabs */
+    enum tern_supersede supersede;
 };
 
 /* Carves a pool from the tenant's memory. Scheduler (or BOTH) only. *ret_pool is the pool's handle,
@@ -149,10 +159,14 @@ struct tern_page {
     uint32_t index, generation;
 };
 
-/* The session's table has at [group][first ...] these pages. */
+/* The session's table has at [group][first ...] these pages. What a WINDOW group has before its
+ * window is not named. A RECURRENT group has one page, and first is 0; where from.index is not 0 the
+ * engine copies that page into it, in stream order, before it goes on: `from` is the state that the
+ * tree keeps, and is never written. */
 struct tern_run {
     uint32_t group, first, n;
     const struct tern_page *pages;
+    struct tern_page from;
 };
 
 struct tern_shortage {
@@ -182,6 +196,12 @@ TERN_API enum tern_err tern_session_open(struct tern *t, uint64_t pool,
 TERN_API enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
                                  const struct tern_tokens *tokens, uint32_t deadline_ms,
                                  uint32_t *ret_depth);
+/* The same, with the depth that HISTORY groups alone reach: an engine may prefer to compute the
+ * state of a short tail again. */
+TERN_API enum tern_err tern_peek_history(struct tern *t, uint64_t pool,
+                                         const struct tern_namespace *ns,
+                                         const struct tern_tokens *tokens, uint32_t deadline_ms,
+                                         uint32_t *ret_depth, uint32_t *ret_history_depth);
 
 /* First on an empty session: finds and pins the longest committed prefix (T2, T3). On a session
  * that has written tokens: resumes it at min(C, common prefix) and gives the tail behind it back
@@ -196,13 +216,18 @@ enum tern_op_kind {
     TERN_COMMIT,
     TERN_FINISH,
     TERN_ABORT,
-    TERN_CLOSE
+    TERN_CLOSE,
+    TERN_SLIDE,
+    TERN_SNAPSHOT_RELEASE
 };
 
 /* See semantics E6. EXTEND: length = new A (0: as it is), written = new C (0: as it is), tokens =
  * appended (base must be the number of tokens that the session has). REWIND: length = p. COMMIT:
  * length = depth, step = the step that writes the pages. FINISH: length = output tokens of this
- * turn. `step` of the others: the last that may touch what they give back. */
+ * turn. SLIDE: STATE pages that have left the window leave the table (a COMMIT does it by itself);
+ * length = the next commit's depth (0: T + L). SNAPSHOT_RELEASE: nobody will come back to what was
+ * committed at T, so its STATE may go first. `step` of the others: the last that may touch what they
+ * give back. */
 struct tern_op {
     enum tern_op_kind kind;
     bool barrier; /* if it fails, the rest is not done */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/machine.h"
+#include "core/state.h"
 
 static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
                        struct group_view *ret)
@@ -49,6 +50,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->slab_bytes = p->slab_bytes;
     ret->closing = p->state == POOL_CLOSING;
     ret->zeroing = p->state == POOL_ZEROING;
+    ret->supersede = p->supersede;
     for (uint32_t g = 0; g < p->ngroups; g++)
         group_fill(c, p, g, &ret->group[g]);
     return true;
@@ -157,6 +159,19 @@ bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *
     return true;
 }
 
+static void node_pages_fill(const struct core *c, const struct node *n, struct node_view *ret)
+{
+    const struct pool *p = pool_at(c, n->pool);
+
+    for (uint32_t g = 0; g < p->ngroups && n->depth > 0; g++) {
+        if (n->pages[g] == NONE)
+            continue;
+        ret->pages += p->group[g].segment;
+        if (group_is_state(&p->group[g]))
+            ret->state_pages += p->group[g].segment;
+    }
+}
+
 bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
 {
     const struct node *n;
@@ -169,7 +184,10 @@ bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
     ret->parent = n->parent;
     ret->depth = n->depth;
     ret->children = n->nchildren;
-    ret->pages = n->depth ? pages_of(c, n->pool, pool_at(c, n->pool)->align) : 0;
+    node_pages_fill(c, n, ret);
+    ret->borrowers = n->borrowers;
+    ret->reclaimable = n->reclaim != 0;
+    ret->resumable = n->depth > 0 && node_visible(n) && state_resumable(c, slot);
     ret->refs_device = n->refs[REF_DEVICE];
     ret->refs_transfer = n->refs[REF_TRANSFER];
     ret->pool = n->pool;

@@ -11,7 +11,7 @@ struct group_view {
     struct group_layout layout;
     uint32_t total, free, leased, session, snapshot, reclaimable, transfer, ticket, retiring,
         zeroing, quarantine;
-    uint32_t peak_session, peak_snapshot;
+    uint32_t peak_session, peak_snapshot; /* peak_snapshot: in use, reclaimable apart */
 };
 
 struct pool_view {
@@ -20,6 +20,7 @@ struct pool_view {
     uint32_t regions; /* ranks of the engines that use it */
     uint64_t offset, bytes, slab_bytes;
     bool closing, zeroing;
+    enum supersede supersede;
     struct group_view group[GROUPS_MAX];
 };
 
@@ -55,6 +56,11 @@ struct node_view {
     uint32_t pool;
     struct namespace_id ns;
     bool visible, sealed; /* visible: every rank has passed the step that wrote it */
+    /* STATE: pages of its segments (in `pages` too); superseded, so that whoever needs pages takes
+     * them first; a session could go on from here, derived now (false where there is nothing to
+     * resume: the root); who borrows it, sessions and transfers. */
+    uint32_t state_pages, borrowers;
+    bool reclaimable, resumable;
     uint64_t last_use_ns;
 };
 

@@ -31,13 +31,18 @@ static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p,
                          uint32_t group, struct text_out *out)
 {
     const struct group_view *g = &p->group[group];
+    static const char *const families[] = {[FAMILY_HISTORY] = "history",
+                                           [FAMILY_WINDOW] = "window",
+                                           [FAMILY_RECURRENT] = "recurrent"};
     const char *name = ctx->group_name == NULL ? NULL : ctx->group_name(ctx->ctx, slot, group);
     char numbered[16];
 
     snprintf(numbered, sizeof numbered, "group%u", group);
     text_str(out, "group", name != NULL ? name : numbered);
+    text_str(out, "family", families[g->layout.family]);
     text_u64(out, "page_tokens", g->layout.page_tokens);
     text_u64(out, "page_bytes", g->layout.page_bytes);
+    text_u64(out, "window", g->layout.window);
     text_u64(out, "total", g->total);
     text_u64(out, "free", g->free);
     text_u64(out, "leased", g->leased);
@@ -72,6 +77,9 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
 bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                     struct text_out *out)
 {
+    static const char *const modes[] = {[SUPERSEDE_LAZY] = "lazy",
+                                        [SUPERSEDE_EAGER] = "eager",
+                                        [SUPERSEDE_OFF] = "off"};
     struct engine_view engine;
     struct pool_view p;
 
@@ -91,11 +99,13 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_u64(out, "slabs_free", p.slabs_free);
     text_u64(out, "nodes", p.nodes);
     text_u64(out, "align_tokens", p.align_tokens);
+    text_str(out, "supersede", modes[p.supersede]);
     text_array(out, "groups");
     for (uint32_t i = 0; i < p.ngroups; i++) {
         text_object(out, NULL);
         group_counts(ctx, &p, slot, i, out);
         text_u64(out, "units", p.group[i].layout.units);
+        text_u64(out, "reserve", p.group[i].layout.reserve);
         text_u64(out, "cap_pages", p.group[i].layout.cap_pages);
         text_object_end(out);
     }
@@ -257,6 +267,10 @@ bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_f64(out, "age_s", age_s(ctx, n.last_use_ns));
     text_bool(out, "visible", n.visible);
     text_bool(out, "sealed", n.sealed);
+    text_u64(out, "state_pages", n.state_pages);
+    text_bool(out, "reclaimable", n.reclaimable);
+    text_bool(out, "resumable", n.resumable);
+    text_u64(out, "borrowers", n.borrowers);
     text_object_end(out);
     return true;
 }

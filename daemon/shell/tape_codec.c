@@ -95,20 +95,23 @@ static void pool_open(struct codec *c, struct req_pool_open *v)
     for (uint32_t i = 0; i < v->ngroups; i++) {
         struct group_layout *g = &v->group[i];
 
-        g->family = (enum family)within(c, g->family, 0, FAMILY_HISTORY + 1);
+        g->family = (enum family)within(c, g->family, 0, FAMILY_RECURRENT + 1);
         codec_u32(c, &g->page_tokens);
+        codec_u32(c, &g->window);
+        codec_u32(c, &g->reserve);
         codec_u32(c, &g->units);
         codec_u32(c, &g->cap_pages);
         codec_u64(c, &g->page_bytes);
     }
     v->shard = (enum shard_axis)within(c, v->shard, 0, SHARD_TOKENS + 1);
+    v->supersede = (enum supersede)within(c, v->supersede, 0, SUPERSEDE_OFF + 1);
     codec_u32(c, &v->axes_hash);
     codec_u64(c, &v->bytes);
 }
 
 static void operation(struct codec *c, struct step_op *v)
 {
-    v->kind = (enum step_op_kind)within(c, v->kind, STEP_EXTEND, STEP_CLOSE + 1);
+    v->kind = (enum step_op_kind)within(c, v->kind, STEP_EXTEND, STEP_RELEASE + 1);
     v->barrier = truth(c, v->barrier);
     id(c, &v->session);
     codec_u64(c, &v->step);
@@ -211,6 +214,7 @@ static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *roo
     codec_u32(c, &v->tenant);
     namespace(c, &v->ns);
     codec_u64(c, &v->layout_hash);
+    codec_u32(c, &v->history);
     codec_u32(c, &v->from);
     codec_u32(c, &v->to);
     if (c->reading && v->from > v->to)

@@ -120,11 +120,13 @@ static void hash_group(XXH3_state_t *state, const Tern__Wire__Group *g)
 
 static enum tern_err group_of(const Tern__Wire__Group *g, struct group_layout *ret)
 {
-    if (g->family != FAMILY_HISTORY)
+    if (g->family > FAMILY_RECURRENT)
         return TERN_INVALID;
     *ret = (struct group_layout){
         .family = (enum family)g->family,
         .page_tokens = g->page_tokens,
+        .window = g->window,
+        .reserve = g->reserve,
         .units = g->units ? g->units : 1,
         .cap_pages = g->cap_pages,
         .page_bytes = g->page_bytes,
@@ -139,7 +141,7 @@ static enum tern_err pool_open_of(struct wire_in *w, const Tern__Wire__PoolOpen 
 
     memset(ret, 0, sizeof(*ret));
     memset(w->group_names, 0, sizeof(w->group_names));
-    if (m->shard > SHARD_TOKENS)
+    if (m->shard > SHARD_TOKENS || m->supersede > SUPERSEDE_OFF)
         return TERN_INVALID;
     XXH3_128bits_reset(&state);
     for (size_t i = 0; i < m->n_groups; i++) {
@@ -152,6 +154,7 @@ static enum tern_err pool_open_of(struct wire_in *w, const Tern__Wire__PoolOpen 
     }
     ret->ngroups = (uint32_t)m->n_groups;
     ret->shard = (enum shard_axis)m->shard;
+    ret->supersede = (enum supersede)m->supersede;
     ret->axes_hash = (uint32_t)XXH3_128bits_digest(&state).low64;
     ret->bytes = m->bytes;
     return TERN_OK;
@@ -164,7 +167,7 @@ static enum tern_err step_of(struct wire_in *w, const Tern__Wire__Step *m, struc
     for (size_t i = 0; i < m->n_ops; i++) {
         const Tern__Wire__StepOp *o = m->ops[i];
 
-        if (o->kind < STEP_EXTEND || o->kind > STEP_CLOSE)
+        if (o->kind < STEP_EXTEND || o->kind > STEP_RELEASE)
             return TERN_INVALID;
         w->ops[i] = (struct step_op){
             .kind = (enum step_op_kind)o->kind,
@@ -281,6 +284,7 @@ static enum tern_err peer_runs(struct wire_in *w, const Tern__Wire__PeerMsg *m,
         w->runs[i].group = m->runs[i]->group;
         w->runs[i].first = m->runs[i]->first;
         w->runs[i].refs = refs;
+        w->runs[i].from = (struct page_ref){0}; /* nothing is copied between hosts */
     }
     ret->runs = w->runs;
     ret->nruns = (uint32_t)m->n_runs;
@@ -319,6 +323,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         .tenant = tenant_of(w, m->tenant, allowed),
         .ns = {.hi = m->ns_hi, .lo = m->ns_lo},
         .layout_hash = m->layout_hash,
+        .history = m->history,
         .from = m->from,
         .to = m->to,
     };

@@ -52,7 +52,8 @@ static size_t status_size(enum tern_err err, size_t text, const struct shortage 
 static size_t run_size(const struct table_run *r)
 {
     return number_size(r->group) + number_size(r->first) +
-           message_size((size_t)r->n * sizeof(struct page_ref));
+           message_size((size_t)r->n * sizeof(struct page_ref)) + number_size(r->from.index) +
+           number_size(r->from.gen);
 }
 
 static size_t lengths_size(const struct lengths *l)
@@ -158,6 +159,8 @@ static void put_run(struct writer *w, uint32_t field, const struct table_run *r)
     put_number(w, 1, r->group);
     put_number(w, 2, r->first);
     put_bytes(w, 3, r->refs, (size_t)r->n * sizeof(struct page_ref));
+    put_number(w, 4, r->from.index);
+    put_number(w, 5, r->from.gen);
 }
 
 static void put_runs(struct writer *w, uint32_t field, const struct reply *r)
@@ -223,7 +226,10 @@ static void put_answer(struct writer *w, const struct reply *r, uint64_t region_
         put_number(w, 5, region_bytes);
         break;
     case OP_SESSION_OPEN: put_fixed64(w, 2, id_pack(r->session_open.session)); break;
-    case OP_PEEK: put_number(w, 2, r->peek.depth); break;
+    case OP_PEEK:
+        put_number(w, 2, r->peek.depth);
+        put_number(w, 3, r->peek.history_depth);
+        break;
     case OP_MATCH:
         put_lengths(w, 2, &r->match.lengths);
         put_number(w, 3, r->match.tokens);
@@ -327,6 +333,8 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
     m.has_retry_ms = msg->retry_ms != 0;
     m.retry_ms = msg->retry_ms;
     m.has_from = m.has_to = true;
+    m.has_history = msg->history != 0;
+    m.history = msg->history;
     m.from = msg->from;
     m.to = msg->to;
     if (msg->kind == PEER_PULL_OPEN) {

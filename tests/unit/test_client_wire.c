@@ -183,6 +183,9 @@ static size_t pack_step_reply(void)
         run[i].has_group = run[i].has_first = run[i].has_refs = 1;
         run[i].group = i;
         run[i].first = 1000 + i;
+        run[i].has_from_index = run[i].has_from_generation = i == 1;
+        run[i].from_index = 77;
+        run[i].from_generation = UINT32_MAX;
         run[i].refs = wire_bytes(refs, (i + 1) * sizeof(refs[0]));
         run_list[i] = &run[i];
         op[i].n_runs = 1;
@@ -213,6 +216,8 @@ static void quick_step_get_reads_every_field(void **state)
         assert_int_equal(results[i].nruns, 1);
         assert_int_equal(results[i].runs->first, 1000 + i);
         assert_int_equal(results[i].runs->n, i + 1);
+        assert_int_equal(results[i].runs->from.index, i == 1 ? 77 : 0);
+        assert_int_equal(results[i].runs->from.generation, i == 1 ? UINT32_MAX : 0);
         assert_int_equal(results[i].runs->pages[i].index, 2 * i + 1);
         assert_int_equal(results[i].runs->pages[i].generation, 2 * i + 2);
     }

@@ -79,7 +79,8 @@ static uint32_t some_runs(uint32_t max, uint32_t from)
     for (uint32_t i = from; i < from + n; i++) {
         uint32_t len = prng_below(&prng, 2) ? prng_below(&prng, 40) : 0;
 
-        runs[i] = (struct table_run){number32(), number32(), len, refs + prng_below(&prng, 1000)};
+        runs[i] = (struct table_run){number32(), number32(), len, refs + prng_below(&prng, 1000),
+                                     {number32(), number32()}};
     }
     return n;
 }
@@ -134,6 +135,8 @@ static void same_runs(Tern__Wire__Run *const *m, size_t n, const struct table_ru
     for (uint32_t i = 0; i < nr; i++) {
         assert_int_equal(m[i]->group, r[i].group);
         assert_int_equal(m[i]->first, r[i].first);
+        assert_int_equal(m[i]->from_index, r[i].from.index);
+        assert_int_equal(m[i]->from_generation, r[i].from.gen);
         assert_int_equal(m[i]->refs.len, r[i].n * sizeof(struct page_ref));
         if (r[i].n)
             assert_memory_equal(m[i]->refs.data, r[i].refs, r[i].n * sizeof(struct page_ref));
@@ -209,8 +212,10 @@ static void wire_out_small_answers_decode_as_given(void **state)
 
         r.op = OP_PEEK;
         r.peek.depth = number32();
+        r.peek.history_depth = number32();
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_PEEK_REPLY, r.request_id);
         assert_int_equal(AS(PeekReply)->depth, r.peek.depth);
+        assert_int_equal(AS(PeekReply)->history_depth, r.peek.history_depth);
     }
 }
 
@@ -301,8 +306,8 @@ static void wire_out_too_small_a_limit_gives_nothing(void **state)
 
     (void)state;
     r.shortage = (struct shortage){1, 2000, 3, 4, 5, 1u << 30};
-    runs[0] = (struct table_run){0, 5, 20, refs};
-    runs[1] = (struct table_run){1, 300, 33, refs};
+    runs[0] = (struct table_run){0, 5, 20, refs, {7, 1u << 31}};
+    runs[1] = (struct table_run){1, 300, 33, refs, {0, 0}};
     r.match.lengths = (struct lengths){64, 128, 1u << 20};
     whole = wire_out_reply(&r, 0, BODY_MAX, frame) - FRAME_HEADER_BYTES;
     for (uint32_t max = 1; max < whole; max++) {
@@ -318,7 +323,7 @@ static void wire_out_largest_answer_fits_the_default_limit(void **state)
     struct reply r = {.op = OP_MATCH, .text = "", .runs = runs, .nruns = 1};
 
     (void)state;
-    runs[0] = (struct table_run){0, 0, REPLY_REFS_MAX, refs};
+    runs[0] = (struct table_run){0, 0, REPLY_REFS_MAX, refs, {0, 0}};
     assert_true(wire_out_reply(&r, 0, FRAME_BODY_MAX, frame) >
                 REPLY_REFS_MAX * sizeof(struct page_ref));
 }
@@ -391,8 +396,21 @@ static void wire_in_unknown_values_are_invalid(void **state)
     assert_int_equal(request(FRAME_POOL_OPEN, &pool.base, &r), TERN_OK);
     assert_int_equal(r.pool_open.group[0].units, 1);
     group.has_family = true;
-    group.family = 99;
+    group.family = FAMILY_RECURRENT + 1;
     assert_int_equal(request(FRAME_POOL_OPEN, &pool.base, &r), TERN_INVALID);
+    group.family = FAMILY_WINDOW;
+    group.has_window = group.has_reserve = pool.has_supersede = true;
+    group.window = 128;
+    group.reserve = 3;
+    pool.supersede = SUPERSEDE_OFF;
+    assert_int_equal(request(FRAME_POOL_OPEN, &pool.base, &r), TERN_OK);
+    assert_int_equal(r.pool_open.group[0].family, FAMILY_WINDOW);
+    assert_int_equal(r.pool_open.group[0].window, 128);
+    assert_int_equal(r.pool_open.group[0].reserve, 3);
+    assert_int_equal(r.pool_open.supersede, SUPERSEDE_OFF);
+    pool.supersede = SUPERSEDE_OFF + 1;
+    assert_int_equal(request(FRAME_POOL_OPEN, &pool.base, &r), TERN_INVALID);
+    pool.has_supersede = false;
     group.family = FAMILY_HISTORY;
     pool.has_shard = true;
     pool.shard = SHARD_TOKENS + 1;
@@ -401,8 +419,8 @@ static void wire_in_unknown_values_are_invalid(void **state)
     step.n_ops = 1;
     step.ops = ops;
     op.has_kind = true;
-    for (uint32_t kind = 0; kind < 9; kind++) {
-        bool known = kind >= STEP_EXTEND && kind <= STEP_CLOSE;
+    for (uint32_t kind = 0; kind < 12; kind++) {
+        bool known = kind >= STEP_EXTEND && kind <= STEP_RELEASE;
 
         op.kind = kind;
         assert_int_equal(request(FRAME_STEP, &step.base, &r), known ? TERN_OK : TERN_INVALID);
@@ -517,6 +535,7 @@ static void peer_open_comes_back_as_sent(void **state)
                            .trace_id = 9,
                            .ns = {10, 11},
                            .layout_hash = 12,
+                           .history = 96,
                            .from = 64,
                            .to = 128,
                            .tokens = tokens,
@@ -534,6 +553,7 @@ static void peer_open_comes_back_as_sent(void **state)
     assert_int_equal(got.tenant, 1);
     assert_true(ns_equal(got.ns, msg.ns));
     assert_int_equal(got.layout_hash, 12);
+    assert_int_equal(got.history, 96);
     assert_int_equal(got.from, 64);
     assert_int_equal(got.to, 128);
     assert_memory_equal(got.tokens, tokens, sizeof(tokens));
@@ -563,8 +583,8 @@ static void peer_offer_comes_back_as_sent(void **state)
     uint64_t sequence;
 
     (void)state;
-    runs[0] = (struct table_run){0, 0, 10, refs};
-    runs[1] = (struct table_run){1, 5, 3, refs + 100};
+    runs[0] = (struct table_run){0, 0, 10, refs, {0, 0}};
+    runs[1] = (struct table_run){1, 5, 3, refs + 100, {0, 0}};
     assert_int_equal(there_and_back(&msg, NULL, 3, &got, &sequence), TERN_OK);
     assert_true(id_equal(got.serve, msg.serve));
     assert_int_equal(got.err, TERN_BUSY);

@@ -131,7 +131,7 @@ static void fill_step(struct prng *p, struct req_step *step, struct lent *lent)
     step->n = prng_below(p, OPS_EACH + 1);
     for (uint32_t i = 0; i < step->n; i++) {
         memset(&lent->ops[i], 0, sizeof lent->ops[i]);
-        lent->ops[i].kind = (enum step_op_kind)(STEP_EXTEND + prng_below(p, STEP_CLOSE));
+        lent->ops[i].kind = (enum step_op_kind)(STEP_EXTEND + prng_below(p, STEP_RELEASE));
         lent->ops[i].barrier = prng_below(p, 2) != 0;
         lent->ops[i].session = some_id(p);
         lent->ops[i].step = prng_u64(p);
@@ -145,11 +145,15 @@ static void fill_pool_open(struct prng *p, struct req_pool_open *r)
 {
     r->ngroups = 1 + prng_below(p, GROUPS_MAX);
     for (uint32_t i = 0; i < r->ngroups; i++)
-        r->group[i] = (struct group_layout){.page_tokens = (uint32_t)prng_u64(p),
+        r->group[i] = (struct group_layout){.family = (enum family)prng_below(p, 3),
+                                            .page_tokens = (uint32_t)prng_u64(p),
+                                            .window = (uint32_t)prng_u64(p),
+                                            .reserve = (uint32_t)prng_u64(p),
                                             .units = (uint32_t)prng_u64(p),
                                             .cap_pages = (uint32_t)prng_u64(p),
                                             .page_bytes = prng_u64(p)};
     r->shard = (enum shard_axis)prng_below(p, SHARD_TOKENS + 1);
+    r->supersede = (enum supersede)prng_below(p, SUPERSEDE_OFF + 1);
     r->axes_hash = (uint32_t)prng_u64(p);
     r->bytes = prng_u64(p);
 }
@@ -211,6 +215,7 @@ static void fill_peer(struct prng *p, struct peer_msg *m, struct lent *lent)
     m->tenant = prng_below(p, 4) == 0 ? NONE : prng_below(p, limits.tenants);
     m->ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
     m->layout_hash = prng_u64(p);
+    m->history = (uint32_t)prng_u64(p);
     m->to = 100;
     m->from = prng_below(p, 100);
     if (m->kind == PEER_PULL_OPEN) {
