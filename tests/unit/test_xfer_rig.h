@@ -316,6 +316,7 @@ static inline void proxy_no_delay(int fd)
 static inline void proxy_step(struct rig *rig)
 {
     struct proxy *p = &rig->proxy;
+    int one = 1;
 
     if (p->listen_fd < 0)
         return;
@@ -324,6 +325,8 @@ static inline void proxy_step(struct rig *rig)
         if (p->client < 0)
             return;
         p->server = rig_dial(rig->port);
+        setsockopt(p->client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        setsockopt(p->server, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         proxy_no_delay(p->client);
         proxy_no_delay(p->server);
     }
