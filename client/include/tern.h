@@ -201,9 +201,9 @@ enum tern_op_kind {
 
 /* See semantics E6. EXTEND: length = new A (0: as it is), written = new C (0: as it is), tokens =
  * appended (base must be the number of tokens that the session has). REWIND: length = p. COMMIT:
- * length = depth, step = the step that writes the pages, or the last one that was dispatched on them
- * if that is later: pages that the answer replaces are given back behind it. FINISH: length = output
- * tokens of this turn. `step` of the others: the last that may touch what they give back. */
+ * length = depth, step = the step that writes the pages, or the last one that was dispatched on
+ * them if that is later: pages that the answer replaces are given back behind it. FINISH: length =
+ * output tokens of this turn. `step` of the others: the last that may touch what they give back. */
 struct tern_op {
     enum tern_op_kind kind;
     bool barrier; /* if it fails, the rest is not done */
