@@ -223,8 +223,9 @@ enum tern_op_kind {
 
 /* See semantics E6. EXTEND: length = new A (0: as it is), written = new C (0: as it is), tokens =
  * appended (base must be the number of tokens that the session has). REWIND: length = p. COMMIT:
- * length = depth, step = the step that writes the pages. FINISH: length = output tokens of this
- * turn. SLIDE: STATE pages that have left the window leave the table (a COMMIT does it by itself);
+ * length = depth, step = the step that writes the pages, or the last one that was dispatched on
+ * them if that is later: pages that the answer replaces are given back behind it. FINISH: length =
+ * output tokens of this turn. SLIDE: STATE pages that have left the window leave the table (a COMMIT does it by itself);
  * length = the next commit's depth (0: T + L). SNAPSHOT_RELEASE: nobody will come back to what was
  * committed at T, so its STATE may go first. `step` of the others: the last that may touch what they
  * give back. */

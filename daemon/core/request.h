@@ -111,7 +111,9 @@ struct step_op {
     bool barrier;
     struct id session;
     uint64_t step; /* REWIND, FINISH, ABORT, CLOSE: the last step that may touch what is given back.
-                      COMMIT: the step that writes the pages. 0: nothing is in flight */
+                      COMMIT: the step that writes the pages, or a later one that was dispatched on
+                      them: duplicates that a canonical page replaces retire behind it (T8).
+                      0: nothing is in flight */
     uint32_t
         length; /* EXTEND: new A, 0 = as it is. REWIND: p. COMMIT: depth. FINISH: output tokens */
     uint32_t written; /* EXTEND: new C, 0 = as it is */

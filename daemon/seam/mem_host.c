@@ -68,6 +68,29 @@ static void region_close(struct region *r)
     *r = (struct region){.fd = -1};
 }
 
+/* Huge pages need an address that is a multiple of theirs, which mmap does not give by itself. */
+static uint8_t *map_aligned(int fd, uint64_t bytes)
+{
+    uint64_t slack = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
+    uint8_t *room =
+        mmap(NULL, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *at = room;
+
+    if (room == MAP_FAILED)
+        return NULL;
+    if (slack) {
+        at += (HUGE_BYTES - (uintptr_t)room % HUGE_BYTES) % HUGE_BYTES;
+        if (at > room)
+            munmap(room, (size_t)(at - room));
+        munmap(at + bytes, (size_t)(room + slack - at));
+    }
+    if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+        munmap(at, bytes);
+        return NULL;
+    }
+    return at;
+}
+
 static bool region_open(struct region *r, const char *name, uint64_t bytes, bool hugetlb)
 {
     uint64_t unit = hugetlb ? HUGE_BYTES : PAGE_BYTES;
@@ -76,11 +99,9 @@ static bool region_open(struct region *r, const char *name, uint64_t bytes, bool
     r->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (hugetlb ? MFD_HUGETLB : 0));
     if (r->fd < 0 || ftruncate(r->fd, (off_t)r->bytes) < 0)
         return false;
-    r->base = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
-    if (r->base == MAP_FAILED) {
-        r->base = NULL;
+    r->base = map_aligned(r->fd, r->bytes);
+    if (!r->base)
         return false;
-    }
     madvise(r->base, r->bytes, MADV_DONTFORK);
     madvise(r->base, r->bytes, MADV_DONTDUMP); /* a crash dump holds no tenant's bytes */
     return true;

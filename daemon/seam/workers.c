@@ -26,6 +26,7 @@
 #define SEAL_PIECE_BYTES                                                                           \
     (128u << 10) /* what a thread takes at once, so that a job spreads over all */
 #define ZERO_PIECE_BYTES     (4u << 20) /* short enough that a seal never waits long behind zeroing */
+#define HUGE_BYTES           (2u << 20)
 #define POPULATE_PIECE_BYTES (16u << 20)
 
 enum job_kind { JOB_SEAL = 1, JOB_ZERO, JOB_POPULATE };
@@ -137,9 +138,11 @@ static uint64_t range_items(const struct job *job)
 static bool populate(uint8_t *at, uint64_t n, bool huge)
 {
     if (huge) {
-        /* Advice only: whether shared memory gets huge pages is the machine's setting, and mem
-         * reports it. */
+        /* Advice only: what does not become a huge page is populated with small ones, and mem
+         * reports it. A page must be there for its surroundings to be collapsed around it. */
         madvise(at, n, MADV_HUGEPAGE);
+        for (uint64_t i = 0; i + HUGE_BYTES <= n; i += HUGE_BYTES)
+            *(volatile uint8_t *)(at + i) = 0;
         madvise(at, n, MADV_COLLAPSE);
     }
     if (madvise(at, n, MADV_POPULATE_WRITE) == 0)

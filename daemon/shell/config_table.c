@@ -75,7 +75,8 @@ const struct setting config_settings[] = {
              "A data connection with work outstanding and no progress"),
 
     LIMIT(sessions, "limit-sessions", "4096", "Sessions over all tenants"),
-    COUNT("limits", "engines", "limit-engines", limits.engines, 1, 48, "32", "Engines over all tenants"),
+    COUNT("limits", "engines", "limit-engines", limits.engines, 1, 48, "32",
+          "Engines over all tenants"),
     COUNT("limits", "pools", "limit-pools", limits.pools, 1, 64, "32", "Pools over all tenants"),
     LIMIT(procs, "limit-procs", NULL, "Client processes; default: one a connection"),
     LIMIT(namespaces, "limit-namespaces", "1024", "Namespaces in use at a time"),

@@ -75,6 +75,22 @@ static void log_transfer(const struct link *l, const struct peer_msg *msg, const
                   dir, err_name(msg->err), msg->trace_id);
 }
 
+/* The peer has as many requests with their tokens to read as may wait for it: the fetch ends as the
+ * peer itself would end it, and the link lives. */
+static void refuse_open(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
+{
+    struct event ev = {.kind = EV_PEER_MSG};
+
+    log_event(LEVEL_WARN, "link_full", "link=%u " LOG_TRACE, slot, msg->trace_id);
+    ev.peer.link = slot;
+    ev.peer.msg.kind = PEER_PULL_OFFER;
+    ev.peer.msg.pull = msg->pull;
+    ev.peer.msg.trace_id = msg->trace_id;
+    ev.peer.msg.err = TERN_BUSY;
+    ev.peer.msg.retry_ms = d->config->limits.busy_retry_ms;
+    daemon_later(d, &ev);
+}
+
 void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 {
     struct link *l = &d->links.v[slot];
@@ -87,6 +103,10 @@ void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
         tenant = d->config->tenants[msg->tenant].name;
     n = wire_out_peer_msg(msg, tenant, l->sent + 1, LINK_BODY_MAX, d->frame);
     check(n > 0);
+    if (msg->kind == PEER_PULL_OPEN && !stream_fits(&l->stream, n)) {
+        refuse_open(d, slot, msg);
+        return;
+    }
     log_transfer(l, msg, "out");
     l->sent++;
     stream_put(&l->stream, d->frame, n, NULL, 0);

@@ -365,6 +365,14 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         stream_close(s, "refused");
 }
 
+bool stream_fits(const struct stream *s, size_t n)
+{
+    uint32_t own = s->chunks_max - s->chunks, shared = s->pool->chunks_shared + (s->chunks == 0);
+
+    /* The room left in the last chunk is not counted: a little less than there is. */
+    return n <= sizeof(s->last->data) * (size_t)(own < shared ? own : shared);
+}
+
 bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
 {
     if (s->state != STREAM_OPEN)

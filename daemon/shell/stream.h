@@ -101,6 +101,9 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
  * stream is closed now. fds are borrowed for as long as the frame is queued. */
 bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds);
 
+/* Would a frame of n bytes find room in the queue now? */
+bool stream_fits(const struct stream *s, size_t n);
+
 /* Reads no more, sends what is queued, then closes. */
 void stream_finish(struct stream *s, const char *why);
 void stream_close(struct stream *s, const char *why);

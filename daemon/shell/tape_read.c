@@ -16,7 +16,7 @@ struct tape_reader {
     uint32_t *words; /* the whole file, 8-byte aligned */
     size_t nwords, at;
     uint64_t given, now_ns;
-    bool broken;
+    bool broken, ragged; /* ragged: bytes behind the last whole word */
     struct tape_header header;
     struct codec_room room;
 };
@@ -32,7 +32,7 @@ static enum tern_err read_head(struct tape_reader *r, size_t bytes)
         return TERN_MALFORMED;
     if (head.version != TAPE_VERSION || head.limits_bytes != sizeof head.limits)
         return TERN_UNSUPPORTED;
-    if (head.tenants > TAPE_TENANTS_MAX || bytes % 8 != 0 ||
+    if (head.tenants > TAPE_TENANTS_MAX ||
         (bytes - sizeof head) / sizeof(struct tenant_config) < head.tenants ||
         (head.flags & ~(TAPE_COMPLETE | TAPE_TOKENS_KEPT)) != 0 ||
         ((head.flags & TAPE_COMPLETE) != 0) != (head.first == 0) ||
@@ -49,6 +49,7 @@ static enum tern_err read_head(struct tape_reader *r, size_t bytes)
            head.tenants * sizeof(struct tenant_config));
     r->at = (sizeof head + head.tenants * sizeof(struct tenant_config)) / sizeof(uint32_t);
     r->nwords = bytes / sizeof(uint32_t);
+    r->ragged = bytes % sizeof(uint32_t) != 0;
     return TERN_OK;
 }
 
@@ -199,7 +200,7 @@ enum tern_err tape_next(struct tape_reader *reader, struct event *ret)
 
     if (err == TERN_OK && reader->given < reader->header.events)
         err = read_record(reader, &e);
-    else if (err == TERN_OK && reader->at != reader->nwords)
+    else if (err == TERN_OK && (reader->at != reader->nwords || reader->ragged))
         err = TERN_MALFORMED; /* more bytes than the head announced */
     if (err != TERN_OK) {
         reader->broken = true;

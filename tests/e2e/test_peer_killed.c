@@ -29,6 +29,7 @@
 #define ALL_BYTES   ((uint64_t)PAGES * PAGE_BYTES)
 #define CALL_MS     20000
 #define TRANSFER_MS 4000
+#define FLOOD       24
 #define SPARE_MS    2000 /* over the deadline, for a machine that does other things too */
 
 struct side {
@@ -309,12 +310,48 @@ static void destination_killed_source_keeps_pages(void **state)
     assert_no_leak(&p->source); /* so nothing is pinned any more */
 }
 
+/* The source reads nothing for a moment while more requests with their tokens come than its link's
+ * queue takes: those that find no room are BUSY at once, the link lives, and the others end as if
+ * nothing had been. */
+static void source_pauses_fetches_beyond_the_queue_are_busy(void **state)
+{
+    struct pair *p = *state;
+    tern_session session[FLOOD];
+    uint32_t count[TERN_ERR_COUNT] = {0};
+
+    for (uint32_t i = 0; i < FLOOD; i++)
+        assert_int_equal(match_all(&p->dest, p, &session[i]), 0);
+    assert_int_equal(kill(p->source.daemon.pid, SIGSTOP), 0);
+    for (uint32_t i = 0; i < FLOOD; i++)
+        assert_int_equal(tern_submit_fetch(p->dest.tern, session[i], "source", 0, 77), TERN_OK);
+    for (uint32_t i = 0; i < FLOOD; i++) {
+        struct tern_answer a = wait_fetch(p, TRANSFER_MS + SPARE_MS);
+
+        count[a.err]++;
+        if (i > 0)
+            continue;
+        assert_int_equal(a.err,
+                         TERN_BUSY); /* the first to answer, while the source still stands still */
+        assert_int_equal(kill(p->source.daemon.pid, SIGCONT), 0);
+    }
+    printf("%u fetches: ok=%u busy=%u exhausted=%u\n", FLOOD, count[TERN_OK], count[TERN_BUSY],
+           count[TERN_POOL_EXHAUSTED]);
+    assert_int_equal(count[TERN_OK] + count[TERN_BUSY] + count[TERN_POOL_EXHAUSTED], FLOOD);
+    assert_true(count[TERN_OK] >= 1);
+    for (uint32_t i = 0; i < FLOOD; i++)
+        close_session(&p->dest, session[i]);
+    assert_settled(&p->dest, PAGES);
+    assert_no_leak(&p->dest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(source_killed_fetch_ends_typed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(source_hangs_fetch_ends_at_deadline, set_up, tear_down),
         cmocka_unit_test_setup_teardown(destination_killed_source_keeps_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(source_pauses_fetches_beyond_the_queue_are_busy, set_up,
+                                        tear_down),
     };
 
     return cmocka_run_group_tests_name("peer_killed", tests, NULL, NULL);

@@ -138,6 +138,7 @@ is complete false "$DIR/told"
 ternd_run crash --tape-file "$DIR/crash.tape"
 ready crash
 ctl crash status >/dev/null
+disown "${PIDS[-1]}" # its end is wanted, and no line of the shell's about it
 kill -SEGV "${PIDS[-1]}"
 for _ in $(seq 100); do
     kill -0 "${PIDS[-1]}" 2>/dev/null || break
@@ -147,5 +148,6 @@ kill -0 "${PIDS[-1]}" 2>/dev/null && fail "the daemon lives on after a crash"
 [[ -s $DIR/crash.tape ]] || fail "the crash left no tape"
 "$TERN_BIN/tern-sim" --tape "$DIR/crash.tape" --json >"$DIR/kept" || fail "the tape of a crash cannot be played"
 is complete true "$DIR/kept"
-[[ $(value events "$DIR/kept") -ge 3 ]] || fail "the tape of a crash is too short: $(cat "$DIR/kept")"
+# The daemon's own connection and ternctl's: whether that one's end came before the crash is chance.
+[[ $(value events "$DIR/kept") -ge 2 ]] || fail "the tape of a crash is too short: $(cat "$DIR/kept")"
 echo "test_tape: ok"

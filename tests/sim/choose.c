@@ -255,6 +255,18 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
     }
 }
 
+/* Whatever could be done was done with the event that made it possible: a timer that comes early
+ * finds nothing. */
+static void check_idle(struct sim *w, uint32_t d)
+{
+    struct event ev = {.kind = EV_TIMER};
+    uint64_t before = core_changes(w->d[d].core);
+
+    sim_step(w, d, &ev);
+    EXPECT(core_changes(w->d[d].core) == before && w->out->n == 0, "work_forgotten",
+           "a timer that nobody asked for made %u actions", w->out->n);
+}
+
 void choose(struct sim *w, const struct choice *c)
 {
     uint32_t d = c->daemon, e = pick_engine(w, d), conn;
@@ -299,4 +311,6 @@ void choose(struct sim *w, const struct choice *c)
     }
     if (core_deadline(w->d[d].core) <= w->now)
         sim_timers(w, d);
+    if ((c->r & 7) == 0)
+        check_idle(w, d);
 }

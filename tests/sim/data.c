@@ -462,8 +462,10 @@ static void quiet_pull(struct sim *w, uint32_t d, struct pull *p)
         if (p->batch[i].used)
             batch_done(w, d, p, &p->batch[i], false);
     for (uint32_t i = 0; i < w->cfg.granules; i++)
-        if ((g[i].own == OWN_ORPHAN || g[i].own == OWN_PULL) && g[i].owner == slot)
+        if ((g[i].own == OWN_ORPHAN || g[i].own == OWN_PULL) && g[i].owner == slot) {
             g[i].own = g[i].verified && (p->orphaned || !p->over) ? OWN_ORPHAN : OWN_FREE;
+            g[i].owner = NO; /* the next transfer in this slot is another one */
+        }
     if (held)
         MARK(quarantine_then_quiet);
     ev.pull_quiet.pull = p->id;

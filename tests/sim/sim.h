@@ -99,10 +99,11 @@ enum mark {
     X(granules)                                                                                    \
     X(world0)                                                                                      \
     X(world1)                                                                                      \
-    X(world2) X(scheduler) X(sessions_max) X(variants) X(namespaces) X(tokens_max) X(keys)         \
-        X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls)         \
-            X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms)  \
-                X(tight) X(faults_on) X(seed_tokens)
+    X(world2)                                                                                      \
+    X(scheduler) X(sessions_max) X(variants) X(namespaces) X(tokens_max) X(keys) X(lim_sessions)   \
+        X(lim_nodes) X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls) X(lim_serves)           \
+            X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight)       \
+                X(faults_on) X(seed_tokens)
 
 struct config {
 #define X(name) uint32_t name;
@@ -389,6 +390,9 @@ struct work *engine_dispatch(struct sim *w, uint32_t d, uint32_t e);
 
 /* ---- sessions.c ---- */
 void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint32_t conn);
+/* Borrowed pages [from, to) of an answer that speaks of [from, end). */
+void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t to,
+                   uint32_t end, const struct table_run *runs, uint32_t nruns);
 struct req_tokens tokens_of(struct sim *w, uint32_t variant, uint32_t from, uint32_t to);
 uint32_t release_step(struct sim *w, uint32_t d, const struct session *s);
 void ask_open(struct sim *w, uint32_t d, uint32_t e);
@@ -398,6 +402,8 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t s);
 void ask_cancel(struct sim *w, uint32_t d, uint32_t s);
 void session_fetched(struct sim *w, uint32_t d, const struct reply *reply);
 void evict(struct sim *w, uint32_t d, bool all);
+/* ---- fetches.c, nonsense.c ---- */
+void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn);
 void ask_again(struct sim *w, uint32_t d, uint32_t s);
 void drain(struct sim *w, uint32_t d);
 void check_store_full(struct sim *w, uint32_t d, const struct session *asking, uint32_t tokens);

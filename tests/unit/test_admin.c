@@ -355,8 +355,10 @@ static void paged_lists_are_the_same_at_every_size(void **state)
         json_decref(got);
         for (size_t cap = 1; cap < 2000; cap += 7) {
             got = whole_list(s, commands[i], "limit=4096", cap);
-            if (got == NULL)
+            if (got == NULL) {
+                assert_int_equal(answered, 0); /* only while the largest row does not fit */
                 continue;
+            }
             answered++;
             assert_true(json_equal(wanted, got));
             json_decref(got);

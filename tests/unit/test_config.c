@@ -156,6 +156,7 @@ static void config_text_that_is_no_yaml_names_its_line(void **state)
     refused("node: a\nlimits: {\n", "t.yaml:3: ", "");
     refused("node: \"a\n", "t.yaml:2: ", "");
     refused("node: a\nworkers: *x\n", "t.yaml:2: workers: ", "alias");
+    refused("node: &x a\nworkers: *x\n", "t.yaml:2: workers: ", "alias");
     refused("node: \x01\n", "t.yaml:", "control characters");
     refused("node: a\nadmin:\n    mode: 0600\n  socket: /tmp/x\n", "t.yaml:4: ", "");
 }
@@ -180,6 +181,7 @@ static void config_values_out_of_range_name_their_line(void **state)
     refused("admin:\n  mode: 0999\n" TENANT, "t.yaml:2: admin.mode: ", "octal");
     refused("admin:\n  socket: a.sock\n" TENANT, "t.yaml:2: admin.socket: ", "absolute");
     refused("tape:\n  bytes: 1Q\n" TENANT, "t.yaml:2: tape.bytes: ", "K, M, G or T");
+    refused("tape:\n  bytes: 17179869184G\n" TENANT, "t.yaml:2: tape.bytes: ", "K, M, G or T");
     refused("limits:\n  sessions: 0\n" TENANT, "t.yaml:2: limits.sessions: ", "from 1");
     refused("limits:\n  pools: 65\n" TENANT, "t.yaml:2: limits.pools: ", "from 1 to 64");
     refused("deadlines:\n  drain_ms: 1\n" TENANT, "t.yaml:2: deadlines.drain_ms: ", "from 10");

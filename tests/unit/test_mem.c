@@ -183,17 +183,21 @@ static void mem_zero_touches_the_pool_and_nothing_else(void **state)
 static void mem_jobs_to_the_limit_all_come_back(void **state)
 {
     struct rig rig;
-    struct page_at page = {.group = 0, .index = 1, .gen = 1, .record = 1};
 
     (void)state;
     rig_init(&rig);
+    mem_pool_set(rig.mem, 1, 1, 0, 2 * MIB, 1, 2,
+                 groups); /* as in life, none seals what another zeroes */
     for (uint32_t round = 0; round < 50; round++) {
         uint64_t seen = 0;
 
         rig.ngot = 0;
-        for (uint32_t j = 0; j < 7; j++)
+        for (uint32_t j = 0; j < 7; j++) {
+            struct page_at page = {.group = 0, .index = 1 + j, .gen = 1, .record = 1 + j};
+
             mem_seal(rig.mem, (struct id){j, round}, 0, &page, j == 3 ? 0 : 1);
-        mem_zero(rig.mem, (struct id){0, round});
+        }
+        mem_zero(rig.mem, (struct id){1, round});
         wait_events(&rig, 8);
         for (uint32_t i = 0; i < 8; i++) {
             bool zeroed = rig.got[i].kind == EV_ZEROED;

@@ -1,0 +1,232 @@
+/* Fetch and its cancel, as an engine asks for them, and what an answer gives the session: borrowed
+ * pages of published chunks, and perhaps pages of its own behind them. Also how to find out where
+ * nobody heard the answer. */
+#include "sim.h"
+
+/* The transfer is over for this session. */
+static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
+{
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
+            id_equal(w->d[d].pull[i].id, s->fetch_pull))
+            pull_over(w, d, &w->d[d].pull[i], s->ending);
+}
+
+/* Nobody heard how a fetch ended: a Match tells. */
+void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
+{
+    struct event ev;
+    uint32_t before = s->t;
+    const struct lengths *l;
+
+    request_init(w, d, &ev, OP_MATCH, conn);
+    ev.request.match.session = s->id;
+    ev.request.match.tokens = tokens_of(w, s->variant, 0, s->ntokens);
+    ev.request.match.step = 0;
+    TRACE("  daemon %u asks how the fetch of session %u ended\n", d,
+          (unsigned)(s - w->d[d].session));
+    sim_step(w, d, &ev);
+    EXPECT(w->reply && (w->reply->err == TERN_OK || w->reply->err == TERN_BUSY), "unheard_match",
+           "err %u", w->reply ? w->reply->err : 99);
+    if (w->reply->err == TERN_BUSY)
+        return;
+    l = &w->reply->match.lengths;
+    TRACE("    T %u C %u A %u\n", l->committed, l->written, l->allocated);
+    if (l->allocated != l->committed)
+        return; /* pages of its own that nobody told of: it can only abort */
+    EXPECT(l->committed >= before && l->committed <= s->ntokens, "unheard_lengths", "T %u, was %u",
+           l->committed, before);
+    MARK(fetch_answer_unheard);
+    if (l->committed > before)
+        take_borrowed(w, d, s, before, l->committed, l->committed, w->reply->runs, w->reply->nruns);
+    s->t = s->c = s->a = s->filled = l->committed;
+    s->prompt = s->ntokens;
+    s->turn = TURN_OPEN;
+    s->deaf = 0;
+    session_unfetch(w, d, s);
+}
+
+void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
+{
+    struct daemon *m = &w->d[d];
+    struct session *s = &m->session[i];
+    uint32_t conn = engine_conn(w, d, s->engine), depth;
+    struct event ev;
+
+    if (!s->live || conn == NO || m->engine[s->engine].dying || s->turn == TURN_FETCHING)
+        return;
+    if (s->turn == TURN_NEW || s->ntokens < s->t + w->L || s->a != s->t) {
+        if (!chance(w, 10))
+            return;
+    }
+    depth = chance(w, 60) ? 0 : pick(w, s->ntokens + 4);
+    request_init(w, d, &ev, OP_FETCH, conn);
+    ev.request.fetch.session = s->id;
+    s->fetch_bad_peer = (uint8_t)chance(w, 4);
+    ev.request.fetch.peer = s->fetch_bad_peer ? NONE : 0;
+    ev.request.fetch.depth = depth;
+    w->opened = (struct id){.slot = NONE};
+    TRACE("  daemon %u fetch session %u: depth %u of %u tokens (T %u A %u)\n", d, i, depth,
+          s->ntokens, s->t, s->a);
+    s->fetch_request = ev.request.request_id;
+    s->fetch_since = w->now;
+    s->fetch_conn = conn;
+    s->cancel_sent = 0;
+    s->fetch_before = s->turn;
+    s->fetch_pull = w->opened;
+    s->turn = TURN_FETCHING;
+    sim_step(w, d, &ev); /* an answer at once comes through session_fetched */
+    if (s->live && s->turn == TURN_FETCHING)
+        s->fetch_pull = w->opened;
+}
+
+void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
+{
+    struct daemon *m = &w->d[d];
+    struct session *s = &m->session[i];
+    uint32_t conn = engine_conn(w, d, s->engine);
+    struct event ev;
+
+    if (!s->live || conn == NO || m->engine[s->engine].dying)
+        return;
+    request_init(w, d, &ev, OP_FETCH_CANCEL, conn);
+    ev.request.fetch_cancel.session = s->id;
+    if (s->turn == TURN_FETCHING)
+        s->cancel_sent = 1;
+    else if (s->fetch_request)
+        MARK(fetch_cancel_loses);
+    else if (!chance(w, 30))
+        return;
+    TRACE("  daemon %u cancels the fetch of session %u\n", d, i);
+    sim_step(w, d, &ev);
+    EXPECT(w->reply, "cancel_answer", "no answer to a cancel");
+    EXPECT(w->reply->err == TERN_OK, "cancel_refused", "err %u", w->reply->err);
+}
+
+static void fetch_marks(struct sim *w, const struct session *s, const struct reply *r,
+                        uint32_t before)
+{
+    switch (r->err) {
+    case TERN_OK:
+        if (r->fetch.lengths.committed > before)
+            MARK(fetch_publishes);
+        else
+            MARK(fetch_nothing_there);
+        break;
+    case TERN_CORRUPT: MARK(fetch_corrupt_fatal); break;
+    case TERN_PEER_LOST: MARK(fetch_peer_lost); break;
+    case TERN_TIMED_OUT: MARK(fetch_timed_out); break;
+    case TERN_POOL_EXHAUSTED: MARK(fetch_exhausted); break;
+    case TERN_GONE:
+        if (s->cancel_sent)
+            MARK(fetch_cancel_wins);
+        break;
+    default: break;
+    }
+}
+
+/* Pages of its own behind T: another engine is about to publish the same chunks. */
+static void take_owned(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+{
+    uint32_t from = r->fetch.lengths.committed, to = r->fetch.lengths.allocated;
+
+    if (to > from)
+        MARK(fetch_owns_unpublished);
+    for (uint32_t i = 0; i < r->nruns; i++) {
+        const struct table_run *run = &r->runs[i];
+        uint32_t pt = w->page_tokens[run->group];
+
+        for (uint32_t k = 0; k < run->n; k++) {
+            uint32_t at = run->first + k;
+            struct granule *g;
+
+            if (at < from / pt)
+                continue;
+            g = page_granule(w, d, s->pool, run->group, run->refs[k].index);
+            EXPECT(g->own == OWN_PULL && g->verified && g->gen == run->refs[k].gen,
+                   "fetched_unverified", "group %u index %u is of kind %u, verified %u", run->group,
+                   run->refs[k].index, g->own, g->verified);
+            for (uint32_t n = 0; n < w->page_granules[run->group]; n++) {
+                g[n].own = OWN_SESSION;
+                g[n].owner = (uint8_t)(s - w->d[d].session);
+                g[n].verified = 0;
+            }
+            s->table[run->group][at].granule = (uint16_t)(g - w->d[d].granule[s->tenant]);
+            s->table[run->group][at].gen = g->gen;
+            check_page(w, d, s->tenant, s->table[run->group][at].granule, run->group, s->ns,
+                       s->variant, at * pt, pt, "fetch_wrong_bytes");
+        }
+    }
+}
+
+static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+{
+    const struct lengths *l = &r->fetch.lengths;
+    uint32_t before = s->t;
+
+    EXPECT(l->committed >= before && l->allocated <= s->ntokens && l->committed <= l->allocated &&
+               l->written == l->allocated && l->committed % w->L == 0 && l->allocated % w->L == 0,
+           "fetch_lengths", "T %u C %u A %u, T was %u, of %u tokens", l->committed, l->written,
+           l->allocated, before, s->ntokens);
+    for (uint32_t k = before / w->L + 1; k * w->L <= l->committed; k++)
+        if (chunk_at(w, d, s->pool, s->ns, s->variant, k)->present)
+            MARK(fetch_adopts_existing);
+    take_borrowed(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
+    take_owned(w, d, s, r);
+    s->t = l->committed;
+    s->c = s->a = s->filled = l->allocated;
+}
+
+/* A fetch ended before its peer was asked. */
+static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+{
+    bool idle = s->fetch_before == TURN_NEW || s->a != s->t;
+
+    s->turn = s->fetch_before;
+    switch (r->err) {
+    case TERN_INVALID: EXPECT(idle || s->fetch_bad_peer, "fetch_invalid", "%s", r->text); return;
+    case TERN_PEER_LOST:
+        EXPECT(!w->link[d].up[0], "fetch_peer", "%s", r->text);
+        MARK(fetch_peer_lost);
+        return;
+    case TERN_BUSY: return;
+    case TERN_OK:
+        EXPECT(!idle && r->nruns == 0 && r->fetch.lengths.committed == s->t, "fetch_at_once",
+               "T %u", s->t);
+        return;
+    default: violation(w, "fetch_refused", "err %u %s", r->err, r->text);
+    }
+}
+
+void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
+{
+    struct daemon *m = &w->d[d];
+    struct session *s = NULL;
+
+    for (uint32_t i = 0; i < SESSIONS && !s; i++)
+        if (m->session[i].used && m->session[i].turn == TURN_FETCHING &&
+            m->session[i].fetch_request == r->request_id)
+            s = &m->session[i];
+    EXPECT(s, "fetch_answered_twice", "an answer to fetch %llu, which is not under way",
+           (unsigned long long)r->request_id);
+    TRACE("  fetch of session %u answered: err %u T %u C %u A %u %s\n", (unsigned)(s - m->session),
+          r->err, r->fetch.lengths.committed, r->fetch.lengths.written, r->fetch.lengths.allocated,
+          r->text);
+    if (!s->live || s->ending) { /* closed or aborted in mid-transfer */
+        EXPECT(r->err != TERN_OK, "fetch_of_closed", "err %u", r->err);
+        s->turn = TURN_OPEN;
+        if (s->live)
+            session_unfetch(w, d, s);
+        return;
+    }
+    if (s->fetch_pull.slot == NONE) {
+        fetch_refused(w, d, s, r);
+        return;
+    }
+    s->turn = TURN_OPEN;
+    if (r->err == TERN_POOL_EXHAUSTED)
+        m->pool[s->pool].evictions++; /* what was evicted stays evicted */
+    fetch_marks(w, s, r, s->t);
+    fetch_take(w, d, s, r);
+    session_unfetch(w, d, s);
+}

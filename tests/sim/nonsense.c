@@ -1,0 +1,210 @@
+/* What is asked beside the ordinary: by the operator, twice, with handles that have passed, of
+ * another tenant, or without sense. Each has one right answer, and none changes what it must not.
+ */
+#include "sim.h"
+
+/* The same Match and the same Commit again change nothing. */
+void ask_again(struct sim *w, uint32_t d, uint32_t i)
+{
+    struct session *s = &w->d[d].session[i];
+    uint32_t conn = engine_conn(w, d, s->engine);
+    struct step_op op = {.kind = STEP_COMMIT, .session = s->id, .length = s->t};
+    struct event ev;
+    const struct op_result *r;
+
+    if (conn == NO || w->d[d].engine[s->engine].dying)
+        return;
+    op.step = s->last_step;
+    request_init(w, d, &ev, OP_STEP, conn);
+    ev.request.step.ops = &op;
+    ev.request.step.n = 1;
+    sim_step(w, d, &ev);
+    EXPECT(w->reply && w->reply->step.n == 1, "repeat_answer", "no answer");
+    r = &w->reply->step.results[0];
+    EXPECT(r->err == TERN_OK && r->nruns == 0 && r->lengths.committed == s->t &&
+               r->lengths.written == s->c && r->lengths.allocated == s->a &&
+               r->tokens == s->ntokens,
+           "commit_repeated", "err %u T %u C %u A %u", r->err, r->lengths.committed,
+           r->lengths.written, r->lengths.allocated);
+}
+
+void evict(struct sim *w, uint32_t d, bool all)
+{
+    struct daemon *m = &w->d[d];
+    struct event ev;
+
+    request_init(w, d, &ev, OP_EVICT, 0);
+    ev.request.evict.pool = (struct id){.slot = NONE};
+    ev.request.evict.nodes = all ? 0 : 1 + pick(w, 4);
+    for (uint32_t i = 0; i < POOLS; i++)
+        m->pool[i].evictions++;
+    sim_step(w, d, &ev);
+    EXPECT(w->reply && w->reply->err == TERN_OK, "evict_refused", "err %u",
+           w->reply ? w->reply->err : 99);
+    EXPECT(all || w->reply->evict.nodes <= ev.request.evict.nodes, "evict_too_many", "%u nodes",
+           w->reply->evict.nodes);
+    if (w->reply->evict.nodes)
+        MARK(evict_on_demand);
+}
+
+void drain(struct sim *w, uint32_t d)
+{
+    struct event ev;
+
+    request_init(w, d, &ev, OP_DRAIN, 0);
+    w->d[d].draining = !w->d[d].draining;
+    ev.request.drain.on = w->d[d].draining;
+    sim_step(w, d, &ev);
+    EXPECT(w->reply && w->reply->err == TERN_OK, "drain_refused", "err %u",
+           w->reply ? w->reply->err : 99);
+}
+
+static uint32_t any_conn(struct sim *w, uint32_t d, uint32_t *ret_engine)
+{
+    uint32_t e = pick(w, ENGINES);
+
+    for (uint32_t i = 0; i < ENGINES; i++, e = (e + 1) % ENGINES) {
+        const struct engine *g = &w->d[d].engine[e];
+        uint32_t conn = engine_conn(w, d, e);
+
+        if (conn != NO && !g->dying && g->seen == (1u << g->nprocs) - 1) {
+            *ret_engine = e;
+            return conn;
+        }
+    }
+    return NO;
+}
+
+static void ask_with_handle(struct sim *w, uint32_t d, uint32_t conn, struct id id,
+                            const char *what)
+{
+    struct event ev;
+    struct step_op op;
+
+    switch (pick(w, 4)) {
+    case 0:
+        request_init(w, d, &ev, OP_MATCH, conn);
+        ev.request.match.session = id;
+        ev.request.match.tokens = tokens_of(w, 0, 0, 1 + pick(w, 8));
+        ev.request.match.step = 0;
+        break;
+    case 1:
+        request_init(w, d, &ev, OP_FETCH_CANCEL, conn);
+        ev.request.fetch_cancel.session = id;
+        break;
+    default:
+        request_init(w, d, &ev, OP_STEP, conn);
+        memset(&op, 0, sizeof op);
+        op.kind = chance(w, 50) ? STEP_CLOSE : STEP_EXTEND;
+        op.session = id;
+        op.length = 4;
+        ev.request.step.ops = &op;
+        ev.request.step.n = 1;
+    }
+    sim_step(w, d, &ev);
+    EXPECT(w->reply, "stale_answer", "no answer");
+    if (ev.request.op == OP_STEP)
+        EXPECT(w->reply->step.n == 1 && w->reply->step.results[0].err == TERN_GONE, what,
+               "handle %u.%u: err %u", id.slot, id.gen, w->reply->step.results[0].err);
+    else
+        EXPECT(w->reply->err == TERN_GONE, what, "handle %u.%u: err %u", id.slot, id.gen,
+               w->reply->err);
+}
+
+void stale_request(struct sim *w, uint32_t d)
+{
+    struct daemon *m = &w->d[d];
+    uint32_t e, conn = any_conn(w, d, &e);
+    const struct session *s = &m->session[pick(w, SESSIONS)];
+    const struct pool *p = &m->pool[pick(w, POOLS)];
+    struct event ev;
+
+    if (conn == NO)
+        return;
+    if (p->open && p->tenant != m->engine[e].tenant && chance(w, 50)) { /* another tenant's */
+        FAULT(stale_handle);
+        request_init(w, d, &ev, chance(w, 50) ? OP_POOL_MAP : OP_POOL_CLOSE, conn);
+        ev.request.pool_map.pool = p->id;
+        sim_step(w, d, &ev);
+        EXPECT(w->reply && w->reply->err != TERN_OK, "foreign_pool_used", "op %u", ev.request.op);
+        MARK(tenant_separates);
+        return;
+    }
+    if (m->restarts && m->old_session.gen && chance(w, 50)) {
+        FAULT(stale_handle);
+        ask_with_handle(w, d, conn, m->old_session, "old_session_lives");
+        MARK(gone_after_restart);
+    } else if (m->restarts && m->old_pool.gen && chance(w, 50)) {
+        FAULT(stale_handle);
+        request_init(w, d, &ev, OP_POOL_MAP, conn);
+        ev.request.pool_map.pool = m->old_pool;
+        sim_step(w, d, &ev);
+        EXPECT(w->reply && w->reply->err == TERN_GONE, "old_pool_lives", "err %u",
+               w->reply ? w->reply->err : 99);
+        MARK(gone_after_restart);
+    } else if (s->used && (!s->live || s->engine != e)) {
+        FAULT(stale_handle);
+        ask_with_handle(w, d, conn, s->id,
+                        s->live ? "foreign_session_used" : "closed_session_used");
+        MARK(gone_after_close);
+    }
+}
+
+static void bad_op(struct sim *w, const struct session *s, struct step_op *op)
+{
+    memset(op, 0, sizeof *op);
+    op->session = s->id;
+    op->kind = STEP_EXTEND;
+    switch (pick(w, 6)) {
+    case 0: op->length = 0x80000000u + pick(w, 100); break;
+    case 1: op->written = s->a + 1 + pick(w, 9); break;
+    case 2:
+        op->tokens = tokens_of(w, s->variant, s->ntokens > 3 ? s->ntokens - 3 : s->ntokens + 1,
+                               s->ntokens + 2);
+        break;
+    case 3: op->kind = (enum step_op_kind)77; break;
+    case 4:
+        op->kind = STEP_REWIND;
+        op->length = s->a + 1 + pick(w, 3);
+        break;
+    default: op->written = 0xffffffffu; break;
+    }
+}
+
+void bad_request(struct sim *w, uint32_t d)
+{
+    struct daemon *m = &w->d[d];
+    const struct session *s = &m->session[pick(w, SESSIONS)];
+    uint32_t conn = s->live ? engine_conn(w, d, s->engine) : NO;
+    struct extra_key twice[2] = {{.position = 1}, {.position = 1}};
+    struct event ev;
+    struct step_op op;
+
+    if (conn == NO || m->engine[s->engine].dying || m->pool[s->pool].closing || s->deaf)
+        return;
+    FAULT(malformed_request);
+    if (chance(w, 70)) {
+        bad_op(w, s, &op);
+        request_init(w, d, &ev, OP_STEP, conn);
+        ev.request.step.ops = &op;
+        ev.request.step.n = 1;
+        sim_step(w, d, &ev);
+        EXPECT(w->reply && w->reply->err == TERN_OK && w->reply->step.n == 1 &&
+                   w->reply->step.results[0].err != TERN_OK,
+               "bad_op_taken", "kind %u length %u written %u", op.kind, op.length, op.written);
+        return;
+    }
+    request_init(w, d, &ev, OP_MATCH, conn);
+    ev.request.match.session = s->id;
+    ev.request.match.step = 0;
+    ev.request.match.tokens = tokens_of(w, s->variant, 0, 4);
+    if (chance(w, 50)) {
+        ev.request.match.tokens.base = s->ntokens + 1;
+    } else {
+        ev.request.match.tokens.keys = twice;
+        ev.request.match.tokens.nkeys = 2;
+    }
+    sim_step(w, d, &ev);
+    EXPECT(w->reply && w->reply->err != TERN_OK, "bad_match_taken", "session %u.%u", s->id.slot,
+           s->id.gen);
+}
