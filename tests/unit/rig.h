@@ -68,6 +68,7 @@ struct rig {
     uint32_t next_conn, next_proc;
     uint32_t automatic; /* kinds of jobs that complete by themselves */
     bool no_audit;
+    enum supersede supersede;        /* of the pools that rig_pool_open opens */
     uint8_t *bytes[RIG_TENANTS_MAX]; /* region 0 of each tenant */
     struct rig_job jobs[RIG_JOBS_MAX];
     uint32_t njobs;
@@ -109,6 +110,8 @@ struct rig_session {
     struct extra_key keys[RIG_KEYS_MAX];
     struct page_ref table[GROUPS_MAX][RIG_TABLE_MAX];
     uint32_t matched; /* by the last Match */
+    /* T5: first logical page of a WINDOW group that has not left the table. */
+    uint32_t slid[GROUPS_MAX];
 };
 
 /* Limits that fit small tests; change what the test is about. */
@@ -149,6 +152,10 @@ struct rig_engine rig_engine(struct rig *rig, uint32_t tenant, const char *name,
 void rig_engine_kill(struct rig *rig, const struct rig_engine *e, uint32_t rank);
 
 struct group_layout rig_group(uint32_t page_tokens, uint64_t page_bytes);
+/* A WINDOW group with a reserve of one token; a RECURRENT one (page_tokens only has to divide L).
+ */
+struct group_layout rig_window(uint32_t page_tokens, uint32_t window, uint64_t page_bytes);
+struct group_layout rig_recurrent(uint32_t page_tokens, uint64_t page_bytes);
 enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_layout *groups,
                             uint32_t n, uint64_t bytes, struct id *ret);
 enum tern_err rig_pool_close(struct rig *rig, uint32_t conn, struct id pool);
@@ -186,6 +193,8 @@ enum tern_err rig_commit(struct rig_session *s, uint32_t depth, uint64_t step);
 enum tern_err rig_finish(struct rig_session *s, uint32_t output_tokens, uint64_t step);
 enum tern_err rig_abort(struct rig_session *s, uint64_t step);
 enum tern_err rig_close(struct rig_session *s, uint64_t step);
+enum tern_err rig_slide(struct rig_session *s, uint32_t next, uint64_t step);
+enum tern_err rig_snapshot_release(struct rig_session *s);
 const struct reply *rig_step_ops(struct rig *rig, uint32_t conn, const struct step_op *ops,
                                  uint32_t n);
 /* Takes what an operation answered into the session's table. */
@@ -209,12 +218,14 @@ void rig_lose_messages(struct rig *rig, uint32_t link); /* that wait to be sent 
 /* The serve's pool as the source rig was told; NONE if it never started. */
 uint32_t rig_serve_pool(const struct rig *rig, struct id serve);
 
-/* Bytes. A whole page of a session holds a pattern of (namespace, tokens up to its end, group). */
+/* Bytes. A whole page of a session holds a pattern of (namespace, tokens up to its end, group); a
+ * RECURRENT page that of the length at which it is the state. */
 uint8_t *rig_page(struct rig *rig, uint32_t pool, uint32_t group, uint32_t index,
                   uint64_t *ret_bytes);
 void rig_write(struct rig_session *s, uint32_t from, uint32_t to);
-uint32_t rig_wrong(struct rig_session *s,
-                   uint32_t upto); /* whole pages of [0, upto) with other bytes */
+uint32_t
+rig_wrong(struct rig_session *s,
+          uint32_t upto); /* pages that are needed to go on from `upto`, with other bytes */
 
 struct pool_view rig_pool_view(struct rig *rig, struct id pool);
 struct group_view rig_group_view(struct rig *rig, struct id pool, uint32_t group);

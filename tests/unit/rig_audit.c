@@ -8,6 +8,15 @@
 
 #define BIT(state) (1u << PAGE_##state)
 
+static void *marks(uint32_t n)
+{
+    void *m = calloc(n, 1);
+
+    if (!m)
+        abort();
+    return m;
+}
+
 void audit_meet(uint8_t *seen, uint32_t i, uint32_t limit, const char *what, const char *where)
 {
     if (i >= limit)
@@ -143,6 +152,29 @@ static void audit_slabs(struct audit *a, const struct pool *p)
 
 /* --- owners of pages and tokens other than nodes --- */
 
+/* The owned part of a table: from base to A, without a gap (T5: what has left is below base). */
+static void audit_owned(const struct session *s, uint32_t slot, const struct pool *p, uint32_t g)
+{
+    const struct group_layout *l = &p->group[g].layout;
+    uint32_t n = s->owned[g].n, end = div_up(s->a, l->page_tokens);
+    bool right = true;
+
+    switch (l->family) {
+    case FAMILY_HISTORY:
+        right = s->base[g] == s->t / l->page_tokens && s->base[g] + n == end;
+        break;
+    case FAMILY_WINDOW:
+        right = s->base[g] + n == end || (s->state == SESSION_FETCHING && n == 0);
+        break;
+    case FAMILY_RECURRENT:
+        right = n == 1 || (n == 0 && (s->c == s->t || s->state == SESSION_FETCHING));
+        break;
+    }
+    if (!right)
+        rig_fail("audit: session %u owns [%u, +%u) of group %u for T %u, C %u, A %u", slot,
+                 s->base[g], n, g, s->t, s->c, s->a);
+}
+
 static void audit_session(struct audit *a, uint32_t slot)
 {
     const struct session *s = session_at(a->c, slot);
@@ -157,13 +189,11 @@ static void audit_session(struct audit *a, uint32_t slot)
         rig_fail("audit: session %u, T %u, pins node %u of depth %u", slot, s->t, s->node,
                  n->depth);
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        uint32_t pt = p->group[g].layout.page_tokens;
-
         audit_page_list(a, &s->owned[g], BIT(OWNED), slot, "a session's table");
-        if (s->owned[g].n != div_up(s->a, pt) - s->t / pt)
-            rig_fail("audit: session %u owns %u pages of group %u for T %u, A %u", slot,
-                     s->owned[g].n, g, s->t, s->a);
+        audit_owned(s, slot, p, g);
     }
+    if (s->low > s->t || s->low % p->align || (p->nstate == 0 && s->low != s->t))
+        rig_fail("audit: session %u, T %u, borrows the STATE deeper than %u", slot, s->t, s->low);
     if (b->first > b->end || (s->t > 0 && b->first != s->t) || b->end < s->c || b->first % p->align)
         rig_fail("audit: session %u holds tokens [%u, %u) with T %u, C %u", slot, b->first, b->end,
                  s->t, s->c);
@@ -177,6 +207,7 @@ static void audit_session(struct audit *a, uint32_t slot)
 static void audit_retires(struct audit *a)
 {
     const struct core *c = a->c;
+    uint8_t *pending = marks(c->limits.nodes);
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < c->limits.engines; i++) {
@@ -195,11 +226,21 @@ static void audit_retires(struct audit *a)
                          (unsigned long long)r->step);
             last = r->step;
             audit_page_list(a, &r->pages, BIT(RETIRING), at, "a retire record");
-            for (uint32_t p = r->pending; p != NONE; p = node_at(c, p)->pending_next)
-                if (node_at(c, p)->pending_engine != i || node_at(c, p)->pending_step > r->step)
+            for (uint32_t p = r->pending; p != NONE; p = node_at(c, p)->pending_next) {
+                const struct node *m = node_at(c, p);
+                bool new = m->pending_engine == i && m->pending_step <= r->step;
+
+                if (!new && !(node_visible(m) && m->state_pending))
                     rig_fail("audit: node %u is pending in a record that is not its", p);
+                audit_meet(pending, p, c->limits.nodes, "node", "the lists of pending ones");
+            }
         }
     }
+    for (uint32_t i = 0; i < c->limits.nodes; i++)
+        if (node_at(c, i)->used &&
+            pending[i] != (!node_visible(node_at(c, i)) || node_at(c, i)->state_pending))
+            rig_fail("audit: node %u waits for a step in %u records", i, pending[i]);
+    free(pending);
     if (n != c->nretires || n + c->free_retires.n != c->limits.retires)
         rig_fail("audit: %u retire records live, %u counted, %u free", n, c->nretires,
                  c->free_retires.n);
@@ -313,15 +354,6 @@ static void audit_view(const struct core *core, uint32_t slot)
     }
 }
 
-static void *marks(uint32_t n)
-{
-    void *m = calloc(n, 1);
-
-    if (!m)
-        abort();
-    return m;
-}
-
 void rig_audit(const struct core *core)
 {
     const struct core_limits *l = core_limits_of(core);
@@ -349,6 +381,7 @@ void rig_audit(const struct core *core)
     audit_nodes(&a);
     audit_heaps(&a);
     audit_refs(&a);
+    audit_state(&a);
     audit_stores(&a);
     audit_no_page_lost(&a);
     free(a.page_seen);

@@ -1,4 +1,4 @@
-/* The audit of an arena, from the inside: shared by its two files. Called by the rig after every
+/* The audit of an arena, from the inside: shared by its files. Called by the rig after every
  * event; callable for any core at rest (between two core_step calls). */
 #ifndef TEST_RIG_AUDIT_H
 #define TEST_RIG_AUDIT_H
@@ -17,6 +17,8 @@ struct audit {
 void audit_nodes(struct audit *a);
 void audit_heaps(struct audit *a);
 void audit_refs(struct audit *a);
+/* rig_audit_state.c */
+void audit_state(struct audit *a);
 
 /* Meets a record for the first and only time. */
 void audit_meet(uint8_t *seen, uint32_t i, uint32_t limit, const char *what, const char *where);

@@ -1,5 +1,5 @@
-/* The audit of the prefix tree: links, hash chains, the heap of evictable leaves, and that every
- * reference counter equals the number of its holders. See rig_audit.h. */
+/* The audit of the prefix tree: links, hash chains, the heaps of what can be evicted, and that
+ * every reference counter equals the number of its holders. See rig_audit.h. */
 #include "rig_audit.h"
 
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "core/nodes.h"
+#include "core/state.h"
 #include "core/tokens.h"
 
 /* The chunk's hash, from its own stored tokens and keys. */
@@ -47,7 +48,8 @@ static void audit_node_pages(struct audit *a, uint32_t slot)
                 rig_fail("audit: page %u of node %u has state %u, owner %u", at, slot, page->state,
                          page->owner);
         }
-        if (count != p->align / p->group[g].layout.page_tokens)
+        if (count != p->group[g].segment &&
+            (p->group[g].layout.family == FAMILY_HISTORY || count > 0))
             rig_fail("audit: node %u has %u pages of group %u", slot, count, g);
     }
 }
@@ -134,32 +136,37 @@ void audit_nodes(struct audit *a)
 
 /* --- the heap --- */
 
-static bool in_order(const struct node *a, const struct node *b)
+static bool in_order(const struct node *a, const struct node *b, uint32_t kind)
 {
-    return a->last_use != b->last_use ? a->last_use < b->last_use : a->seq < b->seq;
+    if (a->last_use != b->last_use)
+        return a->last_use < b->last_use;
+    if (kind == HEAP_STATE && a->depth != b->depth)
+        return a->depth > b->depth;
+    return a->seq < b->seq;
 }
 
-static void audit_heap(struct audit *a, const struct pool *p, uint8_t *seen)
+static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uint8_t *seen)
 {
     const struct core *c = a->c;
-    uint32_t *stack = malloc((c->limits.nodes + 1) * sizeof *stack), depth = 0;
+    uint32_t *stack = malloc((c->limits.nodes + 1) * sizeof *stack), depth = 0, top = p->heap[kind];
 
     if (!stack)
         abort();
-    if (p->heap != NONE) {
-        if (node_at(c, p->heap)->heap_next != NONE || node_at(c, p->heap)->heap_prev != NONE)
+    if (top != NONE) {
+        if (node_at(c, top)->heap[kind].next != NONE || node_at(c, top)->heap[kind].prev != NONE)
             rig_fail("audit: the top of a heap has neighbours");
-        stack[depth++] = p->heap;
+        stack[depth++] = top;
     }
     while (depth > 0) {
         uint32_t slot = stack[--depth], prev = slot;
         const struct node *n = node_at(c, slot);
 
         audit_meet(seen, slot, c->limits.nodes, "node", "a heap");
-        if (!n->in_heap || !n->used || pool_at(c, n->pool) != p)
+        if (!n->heap[kind].in || !n->used || pool_at(c, n->pool) != p)
             rig_fail("audit: node %u is in a heap that is not its", slot);
-        for (uint32_t at = n->heap_child; at != NONE; prev = at, at = node_at(c, at)->heap_next) {
-            if (node_at(c, at)->heap_prev != prev || in_order(node_at(c, at), n) ||
+        for (uint32_t at = n->heap[kind].child; at != NONE;
+             prev = at, at = node_at(c, at)->heap[kind].next) {
+            if (node_at(c, at)->heap[kind].prev != prev || in_order(node_at(c, at), n, kind) ||
                 depth > c->limits.nodes)
                 rig_fail("audit: node %u is out of order in its heap", at);
             stack[depth++] = at;
@@ -168,27 +175,37 @@ static void audit_heap(struct audit *a, const struct pool *p, uint8_t *seen)
     free(stack);
 }
 
+static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
+{
+    if (!n->used || n->depth == 0 || !node_visible(n))
+        return false;
+    if (kind == HEAP_LEAF)
+        return n->nrefs == 0 && n->nchildren == 0;
+    return n->borrowers == 0 && !n->state_pending && n->seal != SEAL_RUNNING && state_has(c, n);
+}
+
 void audit_heaps(struct audit *a)
 {
     const struct core *c = a->c;
-    uint8_t *seen = calloc(c->limits.nodes, 1);
 
-    if (!seen)
-        abort();
-    for (uint32_t i = 0; i < c->limits.pools; i++)
-        if (pool_at(c, i)->state != POOL_EMPTY)
-            audit_heap(a, pool_at(c, i), seen);
-    for (uint32_t i = 0; i < c->limits.nodes; i++) {
-        const struct node *n = node_at(c, i);
-        bool evictable =
-            n->used && n->depth > 0 && n->nrefs == 0 && n->nchildren == 0 && node_visible(n);
+    for (uint32_t kind = 0; kind < HEAPS; kind++) {
+        uint8_t *seen = calloc(c->limits.nodes, 1);
 
-        if (evictable && !seen[i])
-            rig_fail("audit: leaf %u could go and is in no heap", i);
-        if (n->used && n->in_heap != seen[i])
-            rig_fail("audit: node %u believes that it is in a heap", i);
+        if (!seen)
+            abort();
+        for (uint32_t i = 0; i < c->limits.pools; i++)
+            if (pool_at(c, i)->state != POOL_EMPTY)
+                audit_heap(a, pool_at(c, i), kind, seen);
+        for (uint32_t i = 0; i < c->limits.nodes; i++) {
+            const struct node *n = node_at(c, i);
+
+            if (can_go(c, n, kind) && !seen[i])
+                rig_fail("audit: node %u could go and is not in heap %u", i, kind);
+            if (n->used && n->heap[kind].in != seen[i])
+                rig_fail("audit: node %u believes that it is in heap %u", i, kind);
+        }
+        free(seen);
     }
-    free(seen);
 }
 
 /* --- references --- */
@@ -212,6 +229,9 @@ void audit_refs(struct audit *a)
     for (uint32_t i = 0; i < c->limits.serves; i++)
         if (serve_at(c, i)->state != SERVE_EMPTY && serve_at(c, i)->node != NONE)
             held[serve_at(c, i)->node][REF_TRANSFER]++;
+    for (uint32_t i = 0; i < c->limits.pulls; i++)
+        if (pull_at(c, i)->state != PULL_EMPTY)
+            held[pull_at(c, i)->history_node][REF_TRANSFER]++;
     for (uint32_t i = 0; i < c->limits.nodes; i++) {
         const struct node *n = node_at(c, i);
 

@@ -47,20 +47,69 @@ static bool holds(const uint8_t *page, uint64_t bytes, uint64_t word)
     return true;
 }
 
+static bool is_recurrent(const struct pool_view *v, uint32_t g)
+{
+    return v->group[g].layout.family == FAMILY_RECURRENT;
+}
+
+static uint8_t *table_page(struct rig_session *s, uint32_t g, uint32_t p, uint64_t *ret_bytes)
+{
+    return rig_page(s->rig, s->pool.slot, g, s->table[g][p].index, ret_bytes);
+}
+
+/* The steps that compute tokens [from, to): whole pages of each, and the state as it is at `to`. */
 void rig_write(struct rig_session *s, uint32_t from, uint32_t to)
 {
     struct pool_view v = rig_pool_view(s->rig, s->pool);
+    uint64_t bytes;
 
     for (uint32_t g = 0; g < v.ngroups; g++) {
-        uint32_t page_tokens = v.group[g].layout.page_tokens;
+        uint32_t page_tokens = v.group[g].layout.page_tokens, p = from / page_tokens;
 
-        for (uint32_t p = from / page_tokens; (p + 1) * page_tokens <= to; p++) {
-            uint64_t bytes;
-            uint8_t *page = rig_page(s->rig, s->pool.slot, g, s->table[g][p].index, &bytes);
+        if (is_recurrent(&v, g)) {
+            if (to > 0 && s->table[g][0].index) {
+                uint8_t *page = table_page(s, g, 0, &bytes);
+
+                fill(page, bytes, pattern(s, g, to));
+            }
+            continue;
+        }
+        if (v.group[g].layout.family == FAMILY_WINDOW && p < s->slid[g])
+            p = s->slid[g];
+        for (; (p + 1) * page_tokens <= to; p++) {
+            uint8_t *page = table_page(s, g, p, &bytes);
 
             fill(page, bytes, pattern(s, g, (p + 1) * page_tokens));
         }
     }
+}
+
+static uint32_t wrong_in_group(struct rig_session *s, const struct group_layout *l, uint32_t g,
+                               uint32_t upto)
+{
+    uint32_t wrong = 0, p = 0;
+    uint64_t bytes = 0;
+    const uint8_t *page;
+
+    if (l->family == FAMILY_RECURRENT) { /* a session that has no page yet gets it, with a copy */
+        if (!s->table[g][0].index)
+            return s->len.written > s->len.committed;
+        if (upto == 0 || upto != s->len.written)
+            return 0;
+        page = table_page(s, g, 0, &bytes);
+        return !holds(page, bytes, pattern(s, g, upto));
+    }
+    if (l->family == FAMILY_WINDOW && upto > l->window)
+        p = (upto - l->window) / l->page_tokens;
+    for (; (p + 1) * l->page_tokens <= upto; p++) {
+        if (!s->table[g][p].index) {
+            wrong++;
+            continue;
+        }
+        page = table_page(s, g, p, &bytes);
+        wrong += !holds(page, bytes, pattern(s, g, (p + 1) * l->page_tokens));
+    }
+    return wrong;
 }
 
 uint32_t rig_wrong(struct rig_session *s, uint32_t upto)
@@ -68,21 +117,8 @@ uint32_t rig_wrong(struct rig_session *s, uint32_t upto)
     struct pool_view v = rig_pool_view(s->rig, s->pool);
     uint32_t wrong = 0;
 
-    for (uint32_t g = 0; g < v.ngroups; g++) {
-        uint32_t page_tokens = v.group[g].layout.page_tokens;
-
-        for (uint32_t p = 0; (p + 1) * page_tokens <= upto; p++) {
-            uint64_t bytes;
-            uint8_t *page;
-
-            if (!s->table[g][p].index) {
-                wrong++;
-                continue;
-            }
-            page = rig_page(s->rig, s->pool.slot, g, s->table[g][p].index, &bytes);
-            wrong += !holds(page, bytes, pattern(s, g, (p + 1) * page_tokens));
-        }
-    }
+    for (uint32_t g = 0; g < v.ngroups; g++)
+        wrong += wrong_in_group(s, &v.group[g].layout, g, upto);
     return wrong;
 }
 

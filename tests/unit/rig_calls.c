@@ -141,6 +141,24 @@ struct group_layout rig_group(uint32_t page_tokens, uint64_t page_bytes)
         .family = FAMILY_HISTORY, .page_tokens = page_tokens, .units = 1, .page_bytes = page_bytes};
 }
 
+struct group_layout rig_window(uint32_t page_tokens, uint32_t window, uint64_t page_bytes)
+{
+    struct group_layout l = rig_group(page_tokens, page_bytes);
+
+    l.family = FAMILY_WINDOW;
+    l.window = window;
+    l.reserve = 1;
+    return l;
+}
+
+struct group_layout rig_recurrent(uint32_t page_tokens, uint64_t page_bytes)
+{
+    struct group_layout l = rig_group(page_tokens, page_bytes);
+
+    l.family = FAMILY_RECURRENT;
+    return l;
+}
+
 enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_layout *groups,
                             uint32_t n, uint64_t bytes, struct id *ret)
 {
@@ -151,6 +169,7 @@ enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_l
     memcpy(request.pool_open.group, groups, (n < GROUPS_MAX ? n : GROUPS_MAX) * sizeof *groups);
     request.pool_open.shard = SHARD_NONE;
     request.pool_open.axes_hash = 7;
+    request.pool_open.supersede = rig->supersede;
     request.pool_open.bytes = bytes;
     reply = must_answer(rig, conn, &request);
     if (reply->err == TERN_OK)
@@ -227,11 +246,60 @@ const uint32_t *rig_tokens(uint32_t seed, uint32_t n)
     return tokens;
 }
 
-/* The table follows the runs and ends with A. */
-static void take_runs(struct rig_session *s, const struct table_run *runs, uint32_t n)
+/* T21: the engine copies in stream order, before whatever comes next. */
+static void copy_state(struct rig_session *s, const struct table_run *run)
+{
+    uint64_t bytes;
+    const uint8_t *from = rig_page(s->rig, s->pool.slot, run->group, run->from.index, &bytes);
+
+    memmove(rig_page(s->rig, s->pool.slot, run->group, run->refs[0].index, &bytes), from, bytes);
+}
+
+/* What the rules say that the engine has no more: beyond A, and below the window. */
+static void trim_table(struct rig_session *s, const struct lengths *before)
 {
     struct pool_view v;
 
+    if (!core_pool_view(s->rig->core, s->pool.slot, &v))
+        return;
+    for (uint32_t g = 0; g < v.ngroups; g++) {
+        const struct group_layout *l = &v.group[g].layout;
+        uint32_t end = (s->len.allocated + l->page_tokens - 1) / l->page_tokens;
+
+        if (s->len.allocated == 0)
+            s->slid[g] = 0;
+        if (l->family == FAMILY_RECURRENT) {
+            if (s->len.written < before->written || s->len.allocated == 0)
+                s->table[g][0] = (struct page_ref){0, 0}; /* the state of C is of no use now */
+            continue;
+        }
+        for (uint32_t p = 0; p < RIG_TABLE_MAX; p++)
+            if (p < s->slid[g] || p >= end)
+                s->table[g][p] = (struct page_ref){0, 0};
+    }
+}
+
+/* T5: what is wholly below lower has left the table. */
+static void slide(struct rig_session *s, uint32_t next)
+{
+    struct pool_view v;
+    uint32_t at = s->len.written;
+
+    if (!core_pool_view(s->rig->core, s->pool.slot, &v))
+        return;
+    next = next ? next : s->len.committed + v.align_tokens;
+    at = at < next ? at : next;
+    for (uint32_t g = 0; g < v.ngroups; g++) {
+        const struct group_layout *l = &v.group[g].layout;
+        uint32_t keep = l->window + l->reserve, lower = at > keep ? at - keep : 0;
+
+        if (l->family == FAMILY_WINDOW && lower / l->page_tokens > s->slid[g])
+            s->slid[g] = lower / l->page_tokens;
+    }
+}
+
+static void take_runs(struct rig_session *s, const struct table_run *runs, uint32_t n)
+{
     for (uint32_t i = 0; i < n; i++) {
         if (runs[i].group >= GROUPS_MAX || runs[i].first + runs[i].n > RIG_TABLE_MAX)
             rig_fail("a run at [%u][%u, +%u)", runs[i].group, runs[i].first, runs[i].n);
@@ -240,14 +308,8 @@ static void take_runs(struct rig_session *s, const struct table_run *runs, uint3
                 rig_fail("index 0 was handed out");
         memcpy(&s->table[runs[i].group][runs[i].first], runs[i].refs,
                runs[i].n * sizeof(struct page_ref));
-    }
-    if (!core_pool_view(s->rig->core, s->pool.slot, &v))
-        return;
-    for (uint32_t g = 0; g < v.ngroups; g++) {
-        uint32_t page = v.group[g].layout.page_tokens;
-
-        for (uint32_t p = (s->len.allocated + page - 1) / page; p < RIG_TABLE_MAX; p++)
-            s->table[g][p] = (struct page_ref){0, 0};
+        if (runs[i].from.index)
+            copy_state(s, &runs[i]);
     }
 }
 
@@ -267,6 +329,7 @@ enum tern_err rig_match_full(struct rig_session *s, const struct req_tokens *tok
 {
     struct request request = {.op = OP_MATCH};
     const struct reply *reply;
+    struct lengths before;
 
     request.match.session = s->id;
     request.match.tokens = *tokens;
@@ -275,10 +338,12 @@ enum tern_err rig_match_full(struct rig_session *s, const struct req_tokens *tok
     if (reply->err != TERN_OK)
         return reply->err;
     append(s, tokens);
+    before = s->len;
     s->len = reply->match.lengths;
     s->ntokens = reply->match.tokens;
     s->matched = reply->match.matched;
     take_runs(s, reply->runs, reply->nruns);
+    trim_table(s, &before);
     return TERN_OK;
 }
 
@@ -334,6 +399,8 @@ const struct reply *rig_step_ops(struct rig *rig, uint32_t conn, const struct st
 
 void rig_take(struct rig_session *s, const struct reply *reply, const struct op_result *result)
 {
+    struct lengths before = s->len;
+
     if (result->first_run + result->nruns > reply->nruns)
         rig_fail("a result names runs [%u, +%u) of %u", result->first_run, result->nruns,
                  reply->nruns);
@@ -344,11 +411,13 @@ void rig_take(struct rig_session *s, const struct reply *reply, const struct op_
     if (s->len.committed > s->len.written || s->len.written > s->len.allocated)
         rig_fail("S1: T %u, C %u, A %u", s->len.committed, s->len.written, s->len.allocated);
     take_runs(s, result->nruns ? reply->runs + result->first_run : NULL, result->nruns);
+    trim_table(s, &before);
 }
 
 enum tern_err rig_op(struct rig_session *s, struct step_op op)
 {
     const struct reply *reply;
+    uint32_t t = s->len.committed;
 
     op.session = s->id;
     reply = rig_step_ops(s->rig, s->conn, &op, 1);
@@ -361,6 +430,11 @@ enum tern_err rig_op(struct rig_session *s, struct step_op op)
     if (s->rig->res.err == TERN_OK && op.kind == STEP_EXTEND && op.tokens.n)
         append(s, &op.tokens);
     rig_take(s, reply, &s->rig->res);
+    if ((op.kind == STEP_COMMIT && op.length > t && s->rig->res.err != TERN_BUSY) ||
+        (op.kind == STEP_SLIDE && s->rig->res.err == TERN_OK)) {
+        slide(s, op.kind == STEP_SLIDE ? op.length : 0);
+        trim_table(s, &s->len);
+    }
     return s->rig->res.err;
 }
 
@@ -409,6 +483,16 @@ enum tern_err rig_abort(struct rig_session *s, uint64_t step)
 enum tern_err rig_close(struct rig_session *s, uint64_t step)
 {
     return rig_op(s, (struct step_op){.kind = STEP_CLOSE, .step = step});
+}
+
+enum tern_err rig_slide(struct rig_session *s, uint32_t next, uint64_t step)
+{
+    return rig_op(s, (struct step_op){.kind = STEP_SLIDE, .length = next, .step = step});
+}
+
+enum tern_err rig_snapshot_release(struct rig_session *s)
+{
+    return rig_op(s, (struct step_op){.kind = STEP_RELEASE});
 }
 
 struct rig_session *rig_committed(struct rig *rig, const struct rig_engine *e, struct id pool,
@@ -465,13 +549,16 @@ uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth)
 enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id)
 {
     const struct reply *reply = rig_reply_to(s->rig, request_id);
+    struct lengths before;
 
     if (!reply)
         return TERN_BUSY;
     if (reply->fetch.lengths.allocated < s->len.allocated)
         return reply->err; /* the session itself is gone: the answer tells no lengths */
+    before = s->len;
     s->len = reply->fetch.lengths;
     take_runs(s, reply->runs, reply->nruns);
+    trim_table(s, &before);
     return reply->err;
 }
 
