@@ -42,11 +42,18 @@ sound
 nothing_left
 
 refused 2 "both sides must have as many ranks" --spawn --ranks 1:2
-refused 2 "STATE groups" --spawn --profile tiny-state
+replay --profile tiny-state --sessions 12 --turns 6 --concurrency 4
+sound
+replay --profile tiny-state --ranks 2:2 --sessions 6 --turns 4 --concurrency 3 --supersede eager
+sound
+replay --profile hybrid --sessions 8 --turns 5 --concurrency 4
+sound
+replay --profile deepseek-v4 --page-bytes 512 --sessions 6 --turns 6 --concurrency 3 --supersede off
+sound
 refused 2 "no such profile" --spawn --profile large
 refused 2 "must divide" --spawn --ranks 3:3
 refused 2 "either --spawn" --sessions 2
-refused 2 "unrecognized option" --spawn --supersede eager
+refused 2 "lazy, eager or off" --spawn --supersede never
 refused 2 "No such file" --spawn --trace "$work/none.jsonl"
 
 good='{"timestamp": 0, "input_length": 100, "output_length": 1, "hash_ids": [1]}'

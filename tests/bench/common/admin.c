@@ -28,6 +28,8 @@ static uint64_t max_of(uint64_t a, uint64_t b)
 
 static void add_group(const json_t *g, struct page_counts *sum)
 {
+    const char *family = json_string_value(json_object_get(g, "family"));
+
     sum->total += json_get_u64(g, "total");
     sum->free += json_get_u64(g, "free");
     sum->session += json_get_u64(g, "session");
@@ -36,8 +38,13 @@ static void add_group(const json_t *g, struct page_counts *sum)
     sum->transfer += json_get_u64(g, "transfer");
     sum->retiring += json_get_u64(g, "retiring");
     sum->quarantine += json_get_u64(g, "quarantine");
-    sum->peak = max_of(sum->peak, json_get_u64(g, "peak_session"));
-    sum->peak = max_of(sum->peak, json_get_u64(g, "peak_snapshot"));
+    if (family && strcmp(family, "history") != 0) {
+        sum->state_peak += json_get_u64(g, "peak_snapshot");
+        return;
+    }
+    sum->history_used +=
+        json_get_u64(g, "session") + json_get_u64(g, "snapshot") + json_get_u64(g, "transfer");
+    sum->peak += max_of(json_get_u64(g, "peak_session"), json_get_u64(g, "peak_snapshot"));
 }
 
 /* `pools` of a status: one entry a group. */

@@ -11,7 +11,9 @@
 /* Over the groups of one pool, or of all pools. */
 struct page_counts {
     uint64_t total, free, session, snapshot, reclaimable, transfer, retiring, quarantine;
-    uint64_t peak; /* the most that sessions, or snapshots, of one group ever held */
+    uint64_t history_used; /* of HISTORY groups: session, snapshot and transfer */
+    uint64_t peak;         /* the most that sessions, or snapshots, of HISTORY groups ever held */
+    uint64_t state_peak; /* the most that snapshots of STATE groups ever held, reclaimable apart */
 };
 
 struct transfer_counts {

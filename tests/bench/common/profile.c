@@ -7,32 +7,43 @@
 
 #define SLABS_OF_POOL 1024 /* about as many as the daemon cuts a pool into */
 
-#define NO_STATE                                                                                   \
-    "it has STATE groups, which this build has not got: use tiny, tiny-256, llama-70b or "         \
-    "deepseek-v3"
+#define NAMES "use tiny, tiny-256, tiny-state, hybrid, llama-70b, deepseek-v3 or deepseek-v4"
 
 static const struct profile profiles[] = {
-    {"tiny", "kv", 64, 4096, TERN_SHARD_HEADS, 2, 8, NULL},
-    {"tiny-256", "kv", 256, 4096, TERN_SHARD_HEADS, 2, 8, NULL},
-    {"llama-70b", "kv", 64, 64 * 327680u, TERN_SHARD_HEADS, 80, 8, NULL},
-    {"deepseek-v3", "mla", 64, 64 * 70272u, TERN_SHARD_REPLICATED, 61, 1, NULL},
-    {"tiny-state", "kv", 64, 4096, TERN_SHARD_HEADS, 2, 8, NO_STATE},
-    {"hybrid", "kv", 64, 16384, TERN_SHARD_HEADS, 2, 8, NO_STATE},
-    {"deepseek-v4", "c4a_kv", 256, 65536, TERN_SHARD_REPLICATED, 61, 1, NO_STATE},
+    {"tiny", "kv", 64, 4096, TERN_SHARD_HEADS, 2, 8, {{0}}, 0},
+    {"tiny-256", "kv", 256, 4096, TERN_SHARD_HEADS, 2, 8, {{0}}, 0},
+    {"llama-70b", "kv", 64, 64 * 327680u, TERN_SHARD_HEADS, 80, 8, {{0}}, 0},
+    {"deepseek-v3", "mla", 64, 64 * 70272u, TERN_SHARD_REPLICATED, 61, 1, {{0}}, 0},
+    {"tiny-state",
+     "kv",
+     64,
+     4096,
+     TERN_SHARD_HEADS,
+     2,
+     8,
+     {{"swa", TERN_WINDOW, 32, 128, 4096}},
+     1},
+    {"hybrid", "kv", 64, 16384, TERN_SHARD_HEADS, 2, 8, {{"ssm", TERN_RECURRENT, 64, 0, 65536}}, 1},
+    {"deepseek-v4",
+     "c4a_kv",
+     256,
+     65536,
+     TERN_SHARD_REPLICATED,
+     61,
+     1,
+     {{"c128a_kv", TERN_HISTORY, 256, 0, 8192},
+      {"c4a_state", TERN_WINDOW, 4, 8, 16384},
+      {"c128a_state", TERN_WINDOW, 8, 128, 16384}},
+     3},
 };
 
 const struct profile *profile_find(const char *name, const char **ret_why)
 {
     for (size_t i = 0; i < sizeof profiles / sizeof profiles[0]; i++) {
-        if (strcmp(profiles[i].name, name) != 0)
-            continue;
-        if (profiles[i].unsupported) {
-            *ret_why = profiles[i].unsupported;
-            return NULL;
-        }
-        return &profiles[i];
+        if (strcmp(profiles[i].name, name) == 0)
+            return &profiles[i];
     }
-    *ret_why = "there is no such profile: use tiny, tiny-256, llama-70b or deepseek-v3";
+    *ret_why = "there is no such profile: " NAMES;
     return NULL;
 }
 
@@ -58,40 +69,89 @@ uint64_t pool_bytes_for(uint64_t pages, uint64_t region_bytes)
     return (pages + 3 * (pages / SLABS_OF_POOL) + 16) * region_bytes;
 }
 
+/* Of a page in one region; 0 where the ranks do not divide it. */
+static uint64_t share(const struct geometry *g, uint64_t page_bytes)
+{
+    if (g->profile->shard != TERN_SHARD_HEADS)
+        return page_bytes;
+    return page_bytes % g->ranks ? 0 : page_bytes / g->ranks;
+}
+
+static const char *make_groups(struct geometry *g, uint64_t page_bytes)
+{
+    const struct profile *p = g->profile;
+
+    g->ngroups = 1 + p->nmore;
+    g->groups[0] = (struct tern_group){.name = p->group,
+                                       .family = TERN_HISTORY,
+                                       .page_tokens = p->page_tokens,
+                                       .page_bytes = share(g, g->page_bytes),
+                                       .units = 1};
+    for (uint32_t i = 0; i < p->nmore; i++) {
+        const struct profile_group *m = &p->more[i];
+
+        g->groups[1 + i] =
+            (struct tern_group){.name = m->name,
+                                .family = m->family,
+                                .page_tokens = m->page_tokens,
+                                .page_bytes = share(g, page_bytes ? page_bytes : m->page_bytes),
+                                .units = 1,
+                                .window = m->window,
+                                .reserve = m->family == TERN_WINDOW ? PROFILE_RESERVE : 0};
+    }
+    for (uint32_t i = 0; i < g->ngroups; i++) {
+        uint64_t bytes = g->groups[i].page_bytes;
+
+        if (bytes == 0)
+            return "the ranks must divide the page's bytes";
+        if (bytes % 8)
+            return "a rank's share of a page must be a multiple of 8 bytes";
+        if (i == 0 || bytes < g->region_bytes_min)
+            g->region_bytes_min = bytes;
+    }
+    return NULL;
+}
+
+void geometry_caps(struct geometry *g, const uint32_t *pages)
+{
+    uint64_t bytes = 0, largest = 0;
+
+    for (uint32_t i = 0; i < g->ngroups; i++) {
+        uint64_t b = g->groups[i].page_bytes;
+
+        g->groups[i].cap_pages = pages[i];
+        bytes += pages[i] * b;
+        largest = b > largest ? b : largest;
+    }
+    if (g->ngroups == 1)
+        g->layout.bytes = pool_bytes_for(pages[0], g->region_bytes);
+    else /* each group's last slab may be used in part */
+        g->layout.bytes =
+            (bytes + (g->ngroups + 2) * (bytes / SLABS_OF_POOL) + 32 * largest + 4095) &
+            ~UINT64_C(4095);
+}
+
 const char *geometry_init(struct geometry *g, const struct profile *p, uint64_t page_bytes,
                           uint32_t ranks, uint32_t pool_pages)
 {
+    uint32_t pages[PROFILE_GROUPS_MAX];
+    const char *why;
+
     *g = (struct geometry){
         .profile = p, .page_bytes = page_bytes ? page_bytes : p->page_bytes, .ranks = ranks};
     if (ranks == 0 || ranks > TERN_RANKS_MAX)
         return "an engine has 1 to 16 ranks";
-    g->region_bytes = g->page_bytes;
-    if (p->shard == TERN_SHARD_HEADS) {
-        if (p->heads % ranks)
-            return "the ranks must divide the profile's heads";
-        if (g->page_bytes % ranks)
-            return "the ranks must divide the page's bytes";
-        g->region_bytes /= ranks;
-    }
-    if (g->region_bytes == 0 || g->region_bytes % 8)
-        return "a rank's share of a page must be a multiple of 8 bytes";
-    g->group = (struct tern_group){
-        .name = p->group,
-        .family = TERN_HISTORY,
-        .page_tokens = p->page_tokens,
-        .page_bytes = g->region_bytes,
-        .units = 1,
-        .cap_pages = pool_pages,
-        .axes = g->axes,
-    };
-    g->group.naxes = make_axes(g);
-    if (g->group.naxes == 0)
-        g->group.axes = NULL;
-    g->layout = (struct tern_layout){
-        .groups = &g->group,
-        .ngroups = 1,
-        .shard = p->shard,
-        .bytes = pool_bytes_for(pool_pages, g->region_bytes),
-    };
+    if (p->shard == TERN_SHARD_HEADS && p->heads % ranks)
+        return "the ranks must divide the profile's heads";
+    why = make_groups(g, page_bytes);
+    if (why)
+        return why;
+    g->region_bytes = g->groups[0].page_bytes;
+    g->groups[0].naxes = make_axes(g);
+    g->groups[0].axes = g->groups[0].naxes ? g->axes : NULL;
+    g->layout = (struct tern_layout){.groups = g->groups, .ngroups = g->ngroups, .shard = p->shard};
+    for (uint32_t i = 0; i < PROFILE_GROUPS_MAX; i++)
+        pages[i] = pool_pages;
+    geometry_caps(g, pages);
     return NULL;
 }

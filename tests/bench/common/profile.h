@@ -1,5 +1,5 @@
-/* The profiles: page geometry by name, as in --profile. Only profiles of HISTORY groups exist; the
- * others are known by name and refused, so that a caller learns why. */
+/* The profiles: page geometry by name, as in --profile. Group 0 is a HISTORY group, and L is its
+ * page_tokens; a profile may have more HISTORY groups of the same page_tokens, and STATE groups. */
 #ifndef BENCH_PROFILE_H
 #define BENCH_PROFILE_H
 
@@ -7,7 +7,16 @@
 
 #include "tern.h"
 
-#define PROFILE_AXES_MAX 5
+#define PROFILE_AXES_MAX   5
+#define PROFILE_GROUPS_MAX 4
+#define PROFILE_RESERVE    1 /* tokens of the largest rewind of these engines */
+
+struct profile_group {
+    const char *name;
+    enum tern_family family;
+    uint32_t page_tokens, window;
+    uint64_t page_bytes; /* over all layers and ranks */
+};
 
 struct profile {
     const char *name, *group;
@@ -15,31 +24,36 @@ struct profile {
     uint64_t page_bytes; /* over all layers and ranks */
     enum tern_shard shard;
     uint32_t layers, heads;
-    const char *unsupported; /* why this build refuses it; NULL: it does not */
+    struct profile_group more[PROFILE_GROUPS_MAX - 1]; /* beside the first */
+    uint32_t nmore;
 };
 
 /* What one engine opens: the profile with the real byte size and its share of a rank. The layout's
  * pointers lead into this struct, so it stays where it is. */
 struct geometry {
     const struct profile *profile;
-    uint64_t page_bytes;   /* over all ranks; replicated groups count once */
-    uint64_t region_bytes; /* of a page in one rank's region */
-    uint32_t ranks;
+    uint64_t page_bytes;       /* over all ranks; replicated groups count once. The first group's */
+    uint64_t region_bytes;     /* of a page in one rank's region; the first group's */
+    uint64_t region_bytes_min; /* of all groups */
+    uint32_t ranks, ngroups;
     struct tern_axis axes[PROFILE_AXES_MAX];
-    struct tern_group group;
+    struct tern_group groups[PROFILE_GROUPS_MAX];
     struct tern_layout layout;
 };
 
-/* NULL and *ret_why (static) where there is no such profile or this build has not got it. */
+/* NULL and *ret_why (static) where there is no such profile. */
 const struct profile *profile_find(const char *name, const char **ret_why);
 
 /* Bytes of a pool in which `pages` pages can be had: the daemon cuts it into slabs and never uses
  * the first. */
 uint64_t pool_bytes_for(uint64_t pages, uint64_t region_bytes);
 
-/* The group is capped at pool_pages. page_bytes 0: the profile's own. NULL, or why it does not work
- * (static). */
+/* Each group is capped at pool_pages. page_bytes 0: the profile's own, else that of every group.
+ * NULL, or why it does not work (static). */
 const char *geometry_init(struct geometry *g, const struct profile *p, uint64_t page_bytes,
                           uint32_t ranks, uint32_t pool_pages);
+
+/* A cap for each group instead, and a pool that has room for them all. */
+void geometry_caps(struct geometry *g, const uint32_t *pages);
 
 #endif

@@ -14,6 +14,8 @@
 #define BOARD_PREFILL(X)                                                                           \
     X(matched_tokens) /* found on the prefill side before computing */                             \
     X(prefill_retries)                                                                             \
+    X(lost_resumable_tokens) /* more that could have been found, had nothing been dropped */       \
+    X(prefill_wrong_bytes)   /* of the state that it went on from */                               \
     X(prefill_failed)                                                                              \
     X(written_pages)                                                                               \
     X(match_n)
@@ -24,6 +26,7 @@
     X(transferred_pages)                                                                           \
     X(unbalanced) /* requests whose hits and transferred pages are not their prompt pages */       \
     X(verified_pages)                                                                              \
+    X(verified_state_pages)                                                                        \
     X(wrong_bytes)                                                                                 \
     X(decode_retries)                                                                              \
     X(decode_failed)                                                                               \

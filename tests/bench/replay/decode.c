@@ -111,10 +111,11 @@ static void begin_turns(struct decode *d)
 static void take_fetched(struct decode *d, const struct tern_answer *a)
 {
     struct turn *turn = &d->e.turns[a->cookie];
+    uint32_t got[PROFILE_GROUPS_MAX] = {0};
     enum tern_err err = a->err;
 
     fetch_ends(d);
-    if (err == TERN_OK && !turn_runs(turn, &a->results[0], &turn->arrived)) {
+    if (err == TERN_OK && !turn_runs(&d->e, turn, &a->results[0], got)) {
         engine_says(&d->e, "request %llu: a Fetch named pages outside the prompt",
                     (unsigned long long)turn->prompt.index);
         err = TERN_INTERNAL;
@@ -124,6 +125,10 @@ static void take_fetched(struct decode *d, const struct tern_answer *a)
     if (err != TERN_OK) {
         fail_turn(d, turn, err);
         return;
+    }
+    for (uint32_t g = 0; g < d->e.geometry.ngroups; g++) {
+        if (d->e.geometry.groups[g].family == TERN_HISTORY)
+            turn->arrived += got[g];
     }
     count(&d->e.board->fetched_kib, a->results[0].fetched_kib);
     turn->state = TURN_ARRIVED;
@@ -143,7 +148,8 @@ static bool take_fetches(struct decode *d)
     return err == TERN_BUSY;
 }
 
-/* The tokens behind the last whole page are computed here again: their page is ours to write. */
+/* The tokens behind the last whole chunk are computed here again: their pages are ours to write,
+ * beginning with the state that arrived. */
 static bool recompute_tails(struct decode *d)
 {
     struct engine *e = &d->e;
@@ -152,20 +158,48 @@ static bool recompute_tails(struct decode *d)
     e->njobs = 0;
     for (uint32_t i = 0; i < e->nturns; i++) {
         struct turn *turn = &e->turns[i];
+        uint32_t n = turn->prompt.input_length;
 
-        if (turn->state == TURN_EXTENDED && turn->pages > turn->whole_pages &&
-            !engine_add_job(e, turn, turn->whole_pages))
+        if (turn->state != TURN_EXTENDED || n == turn->target)
+            continue;
+        if (e->recurrent >= 0 && turn->target > 0)
+            count(&e->board->verified_state_pages, 1);
+        if (!engine_add_tail(e, turn, turn->target, n))
             return false;
     }
     if (e->njobs == 0)
         return true;
-    if (team_run(&e->team, RANK_WRITE, e->jobs, e->njobs, 0, &wrong) && wrong == 0)
-        return true;
-    engine_says(e, wrong ? "an extend named a page outside the pool" : "a rank process is gone");
-    return false;
+    if (!team_run(&e->team, e->jobs, e->njobs, 0, &wrong)) {
+        engine_says(e, "a rank process is gone");
+        return false;
+    }
+    if (wrong)
+        engine_says(e, "%llu wrong bytes in the state that step %llu was to go on from",
+                    (unsigned long long)wrong, (unsigned long long)e->step);
+    count(&e->board->wrong_bytes, wrong);
+    return true;
 }
 
-/* Every byte of every whole page of the prompt, found here and transferred alike. */
+/* Every whole HISTORY page of the prompt, found here and transferred alike, and of WINDOW groups
+ * the window that is needed to go on. */
+static bool add_compares(struct engine *e, const struct turn *turn)
+{
+    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
+        const struct tern_group *group = &e->geometry.groups[g];
+        uint32_t first = window_first(group, turn->target), end = turn->target / group->page_tokens;
+
+        if (group->family == TERN_RECURRENT)
+            continue;
+        if (!engine_add_jobs(e, turn, RANK_COMPARE, g, first, end))
+            return false;
+        count(group->family == TERN_HISTORY ? &e->board->verified_pages
+                                            : &e->board->verified_state_pages,
+              end - first);
+    }
+    return true;
+}
+
+/* Every byte of them. */
 static bool compare_pages(struct decode *d)
 {
     struct engine *e = &d->e;
@@ -181,14 +215,12 @@ static bool compare_pages(struct decode *d)
         any = true;
         turn->state = TURN_CLOSING;
         turn->step = e->step;
-        for (uint32_t page = 0; page < turn->whole_pages; page++) {
-            if (!engine_add_job(e, turn, page))
-                return false;
-        }
+        if (!add_compares(e, turn))
+            return false;
     }
     if (!any)
         return true;
-    if (!team_run(&e->team, RANK_COMPARE, e->jobs, e->njobs, e->step, &wrong)) {
+    if (!team_run(&e->team, e->jobs, e->njobs, e->step, &wrong)) {
         engine_says(e, "a rank process is gone");
         return false;
     }
@@ -196,7 +228,6 @@ static bool compare_pages(struct decode *d)
         engine_says(e, "%llu wrong bytes in step %llu", (unsigned long long)wrong,
                     (unsigned long long)e->step);
     count(&e->board->wrong_bytes, wrong);
-    count(&e->board->verified_pages, e->njobs);
     return true;
 }
 
@@ -251,7 +282,6 @@ static bool take_result(struct decode *d, uint32_t i)
     struct engine *e = &d->e;
     struct turn *turn = &e->turns[e->op_turn[i]];
     const struct tern_result *r = &e->results[i];
-    uint32_t got = 0;
 
     if (e->ops[i].kind == TERN_CLOSE) {
         if (r->err == TERN_OK)
@@ -263,11 +293,8 @@ static bool take_result(struct decode *d, uint32_t i)
         fail_turn(d, turn, r->err);
         return true;
     }
-    if (!turn_runs(turn, r, &got) || got != 1) {
-        engine_says(e, "request %llu: an extend by a page named %u",
-                    (unsigned long long)turn->prompt.index, got);
+    if (!turn_extended(e, turn, r, turn->target))
         return false;
-    }
     turn->state = TURN_EXTENDED;
     return true;
 }
@@ -354,12 +381,12 @@ static bool play(struct decode *d)
     return true;
 }
 
-int decode_main(const struct options *o, struct board *board, uint32_t pool_pages, int peer,
+int decode_main(const struct options *o, struct board *board, const uint32_t *group_pages, int peer,
                 int parent)
 {
     struct decode d = {.peer = peer};
     bool ok = engine_start(&d.e, o, board, board->decode_why, o->decode_socket, "replay-decode",
-                           pool_pages);
+                           group_pages);
 
     atomic_store(&board->pool[1], d.e.pool);
     ok = ok && play(&d);

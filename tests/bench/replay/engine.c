@@ -24,10 +24,26 @@ void engine_says(struct engine *e, const char *format, ...)
     va_end(args);
 }
 
+/* Tokens of one link of the group's chain of hashes. */
+static uint32_t granule(const struct engine *e, uint32_t group)
+{
+    const struct tern_group *g = &e->geometry.groups[group];
+
+    return g->family == TERN_RECURRENT ? e->page_tokens : g->page_tokens;
+}
+
+static bool make_group(const struct engine *e, struct turn *turn, uint32_t group)
+{
+    size_t n = PROMPT_TOKENS_MAX / granule(e, group) + 1;
+    struct turn_group *tg = &turn->group[group];
+
+    tg->prefix = malloc(n * sizeof *tg->prefix);
+    tg->table = malloc(n * sizeof *tg->table);
+    return tg->prefix && tg->table;
+}
+
 static bool make_turns(struct engine *e)
 {
-    uint32_t pages = PROMPT_TOKENS_MAX / e->page_tokens + 1;
-
     e->turns = calloc(e->nturns, sizeof *e->turns);
     e->ops = calloc(2 * (size_t)e->nturns, sizeof *e->ops);
     e->results = calloc(2 * (size_t)e->nturns, sizeof *e->results);
@@ -38,10 +54,12 @@ static bool make_turns(struct engine *e)
         struct turn *turn = &e->turns[i];
 
         turn->tokens = malloc(PROMPT_TOKENS_MAX * sizeof *turn->tokens);
-        turn->prefix = malloc(pages * sizeof *turn->prefix);
-        turn->table = malloc(pages * sizeof *turn->table);
-        if (!prompt_init(&turn->prompt) || !turn->tokens || !turn->prefix || !turn->table)
+        if (!prompt_init(&turn->prompt) || !turn->tokens)
             return false;
+        for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
+            if (!make_group(e, turn, g))
+                return false;
+        }
     }
     return true;
 }
@@ -78,16 +96,32 @@ static bool open_pool(struct engine *e, const char *socket, const char *name)
     return err == TERN_OK ? true : fail(e, "mapping the pool", err);
 }
 
+static void take_groups(struct engine *e, const uint32_t *group_pages)
+{
+    geometry_caps(&e->geometry, group_pages);
+    e->geometry.layout.supersede = e->options->supersede;
+    e->recurrent = -1;
+    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
+        const struct tern_group *group = &e->geometry.groups[g];
+
+        e->root[g] = content_root(SPAWN_TENANT, e->ns.model, e->ns.salt, group->name);
+        e->nhistory += group->family == TERN_HISTORY;
+        if (group->family == TERN_RECURRENT)
+            e->recurrent = (int)g;
+    }
+}
+
 bool engine_start(struct engine *e, const struct options *o, struct board *board, char *why,
-                  const char *socket, const char *name, uint32_t pool_pages)
+                  const char *socket, const char *name, const uint32_t *group_pages)
 {
     const char *reason;
 
     *e = (struct engine){.options = o, .board = board, .why = why, .nturns = o->concurrency};
     e->page_tokens = o->profile->page_tokens;
     e->ns = (struct tern_namespace){.model = o->profile->name, .revision = "1", .salt = "replay"};
-    e->root = content_root(SPAWN_TENANT, e->ns.model, e->ns.salt, o->profile->group);
-    reason = geometry_init(&e->geometry, o->profile, o->page_bytes, o->ranks, pool_pages);
+    reason = geometry_init(&e->geometry, o->profile, o->page_bytes, o->ranks, 1);
+    if (!reason)
+        take_groups(e, group_pages);
     if (!reason)
         reason = team_start(&e->team, socket, name, &e->geometry);
     if (!reason && !make_turns(e))
@@ -111,8 +145,10 @@ void engine_finish(struct engine *e)
     for (uint32_t i = 0; e->turns && i < e->nturns; i++) {
         prompt_finish(&e->turns[i].prompt);
         free(e->turns[i].tokens);
-        free(e->turns[i].prefix);
-        free(e->turns[i].table);
+        for (uint32_t g = 0; g < PROFILE_GROUPS_MAX; g++) {
+            free(e->turns[i].group[g].prefix);
+            free(e->turns[i].group[g].table);
+        }
     }
     free(e->turns);
     free(e->ops);
@@ -121,40 +157,103 @@ void engine_finish(struct engine *e)
     free(e->jobs);
 }
 
+static void load_group(const struct engine *e, struct turn *turn, uint32_t group)
+{
+    struct turn_group *tg = &turn->group[group];
+    uint32_t step = granule(e, group), n = turn->prompt.input_length;
+    uint64_t h = e->root[group];
+
+    tg->pages = 0;
+    for (uint32_t at = 0; at < n; at += step) {
+        h = content_chain(h, turn->tokens + at, n - at < step ? n - at : step);
+        tg->prefix[tg->pages++] = h;
+    }
+}
+
 void turn_load(struct engine *e, struct turn *turn)
 {
-    uint32_t pt = e->page_tokens, n = turn->prompt.input_length;
-    uint64_t h = e->root;
+    uint32_t chunks = turn->prompt.input_length / e->page_tokens;
 
     prompt_tokens(&turn->prompt, turn->tokens);
-    turn->whole_pages = n / pt;
-    turn->pages = (n + pt - 1) / pt;
-    turn->target = turn->whole_pages * pt;
-    for (uint32_t i = 0; i < turn->pages; i++) {
-        h = content_chain(h, turn->tokens + i * pt, i < turn->whole_pages ? pt : n - turn->target);
-        turn->prefix[i] = h;
-    }
+    for (uint32_t g = 0; g < e->geometry.ngroups; g++)
+        load_group(e, turn, g);
+    turn->whole_pages = chunks * e->nhistory;
+    turn->target = chunks * e->page_tokens;
     turn->tries = 0;
     turn->outcome = TERN_OK;
 }
 
-bool turn_runs(struct turn *turn, const struct tern_result *result, uint32_t *ret_pages)
+uint32_t window_first(const struct tern_group *g, uint32_t at)
+{
+    if (g->family != TERN_WINDOW || at <= g->window)
+        return 0;
+    return (at - g->window) / g->page_tokens;
+}
+
+bool turn_runs(const struct engine *e, struct turn *turn, const struct tern_result *result,
+               uint32_t *ret_pages)
 {
     for (uint32_t r = 0; r < result->nruns; r++) {
         const struct tern_run *run = &result->runs[r];
+        bool recurrent = (int)run->group == e->recurrent;
+        struct turn_group *tg;
 
-        if (run->group != 0 || run->first > turn->pages || run->n > turn->pages - run->first)
+        if (run->group >= e->geometry.ngroups)
+            return false;
+        tg = &turn->group[run->group];
+        if (run->first > tg->pages || run->n > tg->pages - run->first ||
+            (recurrent ? run->first != 0 || run->n != 1 : run->from.index != 0))
             return false;
         for (uint32_t i = 0; i < run->n; i++)
-            turn->table[run->first + i] = run->pages[i].index;
-        *ret_pages += run->n;
+            tg->table[run->first + i] = run->pages[i].index;
+        tg->from = run->from.index;
+        ret_pages[run->group] += run->n;
     }
     return true;
+}
+
+/* A Match, or a Fetch, names what is there of `at` tokens behind `from`; of a window no more than
+ * what is needed to go on. */
+static bool runs_cover(const struct engine *e, const uint32_t *got, uint32_t from, uint32_t at)
+{
+    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
+        const struct tern_group *group = &e->geometry.groups[g];
+        uint32_t first = from / group->page_tokens, window = window_first(group, at);
+
+        if (group->family == TERN_RECURRENT)
+            continue;
+        first = window > first ? window : first;
+        if (got[g] != at / group->page_tokens - first)
+            return false;
+    }
+    return true;
+}
+
+bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result *result,
+                   uint32_t from)
+{
+    uint32_t got[PROFILE_GROUPS_MAX] = {0};
+    bool right = turn_runs(e, turn, result, got);
+
+    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
+        const struct tern_group *group = &e->geometry.groups[g];
+        uint32_t want = turn->group[g].pages - from / group->page_tokens;
+
+        if (group->family == TERN_RECURRENT)
+            right = right && got[g] == 1 && (turn->group[g].from != 0) == (from > 0);
+        else
+            right = right && got[g] == want;
+    }
+    if (!right)
+        engine_says(e, "request %llu: an extend does not name what is missing behind %u tokens",
+                    (unsigned long long)turn->prompt.index, from);
+    return right;
 }
 
 enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_match_ns)
 {
     struct tern_tokens tokens = {.v = turn->tokens, .n = turn->prompt.input_length};
+    uint32_t got[PROFILE_GROUPS_MAX] = {0};
     struct tern_result result;
     uint64_t start;
     enum tern_err err;
@@ -162,8 +261,12 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
     turn->session = 0;
     turn->step = 0;
     turn->matched = turn->hits = turn->arrived = 0;
-    memset(turn->table, 0,
-           turn->pages * sizeof *turn->table); /* 0 is no page: a gap is seen when it is compared */
+    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
+        struct turn_group *tg = &turn->group[g];
+
+        tg->from = 0; /* 0 is no page: a gap is seen when it is compared */
+        memset(tg->table, 0, tg->pages * sizeof *tg->table);
+    }
     err = tern_session_open(e->tern, e->pool, &e->ns, CALL_MS, &turn->session);
     if (err != TERN_OK)
         return err;
@@ -175,11 +278,12 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
     turn->matched = result.matched;
     turn->state = TURN_MATCHED;
     if (result.matched > turn->target || result.matched % e->page_tokens ||
-        !turn_runs(turn, &result, &turn->hits) || turn->hits != result.matched / e->page_tokens) {
-        engine_says(e, "request %llu: the answer to a Match names %u pages for %u tokens",
-                    (unsigned long long)turn->prompt.index, turn->hits, result.matched);
+        !turn_runs(e, turn, &result, got) || !runs_cover(e, got, 0, result.matched)) {
+        engine_says(e, "request %llu: the answer to a Match does not name the pages of %u tokens",
+                    (unsigned long long)turn->prompt.index, result.matched);
         return TERN_INTERNAL;
     }
+    turn->hits = result.matched / e->page_tokens * e->nhistory;
     return TERN_OK;
 }
 
@@ -217,7 +321,7 @@ bool turn_retry(struct engine *e, struct turn *turn, enum tern_err err)
     return true;
 }
 
-bool engine_add_job(struct engine *e, const struct turn *turn, uint32_t page)
+static bool add_job(struct engine *e, struct page_job job)
 {
     if (e->njobs == e->jobs_cap) {
         uint32_t cap = e->jobs_cap ? e->jobs_cap * 2 : 4096;
@@ -230,8 +334,60 @@ bool engine_add_job(struct engine *e, const struct turn *turn, uint32_t page)
         e->jobs = jobs;
         e->jobs_cap = cap;
     }
-    e->jobs[e->njobs++] = (struct page_job){turn->prefix[page], page, turn->table[page]};
+    e->jobs[e->njobs++] = job;
     return true;
+}
+
+bool engine_add_jobs(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t group,
+                     uint32_t first, uint32_t end)
+{
+    const struct turn_group *tg = &turn->group[group];
+
+    for (uint32_t i = first; i < end; i++) {
+        if (!add_job(e, (struct page_job){.prefix = tg->prefix[i],
+                                          .page = i,
+                                          .index = tg->table[i],
+                                          .group = (uint16_t)group,
+                                          .work = (uint16_t)work}))
+            return false;
+    }
+    return true;
+}
+
+bool engine_add_state(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t at)
+{
+    const struct turn_group *tg;
+    uint32_t chunk;
+
+    if (e->recurrent < 0 || at == 0)
+        return true;
+    tg = &turn->group[e->recurrent];
+    chunk = (at - 1) / e->page_tokens;
+    return add_job(e, (struct page_job){.prefix = tg->prefix[chunk],
+                                        .page = chunk,
+                                        .index = tg->table[0],
+                                        .from = tg->from,
+                                        .group = (uint16_t)e->recurrent,
+                                        .work = (uint16_t)work});
+}
+
+bool engine_add_tail(struct engine *e, struct turn *turn, uint32_t from, uint32_t at)
+{
+    if (e->recurrent >= 0 && turn->group[e->recurrent].from != 0) {
+        if (!engine_add_state(e, turn, RANK_COPY, from) ||
+            !engine_add_state(e, turn, RANK_COMPARE, from))
+            return false;
+        turn->group[e->recurrent].from = 0;
+    }
+    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
+        const struct tern_group *group = &e->geometry.groups[g];
+
+        if (group->family != TERN_RECURRENT &&
+            !engine_add_jobs(e, turn, RANK_WRITE, g, from / group->page_tokens,
+                             turn->group[g].pages))
+            return false;
+    }
+    return engine_add_state(e, turn, RANK_WRITE, at);
 }
 
 void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op)

@@ -17,6 +17,7 @@ enum turn_state {
     TURN_MATCHED,  /* the session is open and what was found is pinned */
     TURN_EXTENDED, /* the pages are there, the bytes not (decode: not compared) */
     TURN_WRITTEN,  /* prefill: the bytes are there and the step is done */
+    TURN_COPYING,  /* prefill: committed; the state that the tree took is to be copied back */
     TURN_HANDED,   /* prefill: the decode side is at it */
     TURN_FETCHING, /* decode */
     TURN_ARRIVED,  /* decode: every whole page is in the table, none compared */
@@ -24,17 +25,27 @@ enum turn_state {
     TURN_ABORTING, /* the same; then it is WAITING */
 };
 
+/* A turn's part of one group. HISTORY, WINDOW: prefix[i] is the hash of the prefix that ends with
+ * page i, table[i] its index. RECURRENT: prefix[i] is that of the prefix that ends with chunk i,
+ * and table[0] the one page. */
+struct turn_group {
+    uint64_t *prefix; /* owned */
+    uint32_t *table;  /* owned */
+    uint32_t pages;   /* of the prompt */
+    uint32_t from;    /* RECURRENT: the page that is to be copied into table[0]; 0: none */
+};
+
 /* A request in flight. */
 struct turn {
     enum turn_state state;
     struct prompt prompt;
-    uint32_t *tokens;            /* owned: PROMPT_TOKENS_MAX */
-    uint64_t *prefix;            /* owned: hash of the prefix that ends with page i */
-    uint32_t *table;             /* owned: index of page i */
-    uint32_t pages, whole_pages; /* of the prompt */
-    uint32_t target;             /* tokens in whole pages: what is committed and fetched */
-    uint32_t matched;            /* tokens */
-    uint32_t hits, arrived;      /* decode: pages that Match and Fetch named */
+    uint32_t *tokens; /* owned: PROMPT_TOKENS_MAX */
+    struct turn_group group[PROFILE_GROUPS_MAX];
+    uint32_t whole_pages;   /* of the prompt in HISTORY groups, up to `target` */
+    uint32_t target;        /* tokens in whole chunks of L: what is committed and fetched */
+    uint32_t matched;       /* tokens */
+    uint32_t best;          /* prefill: tokens that an oracle would have matched */
+    uint32_t hits, arrived; /* decode: HISTORY pages that Match and Fetch named */
     tern_session session;
     uint64_t step; /* the last step that touched its pages; 0: none did */
     uint32_t tries;
@@ -47,10 +58,12 @@ struct engine {
     struct board *board;
     char *why; /* BOARD_WHY_BYTES: the first failure's */
     struct geometry geometry;
-    uint32_t page_tokens;
+    uint32_t page_tokens;  /* L: of the HISTORY groups */
+    uint32_t nhistory;     /* HISTORY groups */
+    int recurrent;         /* the RECURRENT group; -1: there is none */
     struct tern *tern;     /* owned */
     struct tern_pool *map; /* owned by tern */
-    uint64_t pool, step, root, finished;
+    uint64_t pool, step, root[PROFILE_GROUPS_MAX], finished;
     struct tern_namespace ns;
     struct team team;
     struct turn *turns; /* owned: options->concurrency */
@@ -64,7 +77,7 @@ struct engine {
 
 /* Connects, joins, opens and maps the pool. False with e->why set; engine_finish is still due. */
 bool engine_start(struct engine *e, const struct options *o, struct board *board, char *why,
-                  const char *socket, const char *name, uint32_t pool_pages);
+                  const char *socket, const char *name, const uint32_t *group_pages);
 void engine_finish(struct engine *e);
 
 /* Tokens, prefix hashes and page counts of turn->prompt. */
@@ -74,8 +87,17 @@ void turn_load(struct engine *e, struct turn *turn);
  * in the table. */
 enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_match_ns);
 
-/* Puts a run of group 0 into the table. False if it does not fit the prompt. */
-bool turn_runs(struct turn *turn, const struct tern_result *result, uint32_t *ret_pages);
+/* Puts the runs into the table and adds their pages to ret_pages[group]. False if they do not fit
+ * the prompt. */
+bool turn_runs(const struct engine *e, struct turn *turn, const struct tern_result *result,
+               uint32_t *ret_pages);
+/* Puts what an Extend named behind `from` tokens into the table; false unless it is exactly what is
+ * missing there. */
+bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result *result,
+                   uint32_t from);
+
+/* First page of a group that is needed to go on from `at`: 0, or where its window begins. */
+uint32_t window_first(const struct tern_group *g, uint32_t at);
 
 /* What may be begun: always if nothing else is under way, else only after something has ended since
  * it gave up. */
@@ -85,7 +107,14 @@ bool turn_may_begin(const struct engine *e, const struct turn *turn, uint64_t no
  * session, if any, is closed by the next Step. */
 bool turn_retry(struct engine *e, struct turn *turn, enum tern_err err);
 
-bool engine_add_job(struct engine *e, const struct turn *turn, uint32_t page);
+/* Jobs on the pages [first, end) of a HISTORY or WINDOW group. */
+bool engine_add_jobs(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t group,
+                     uint32_t first, uint32_t end);
+/* The RECURRENT page, if there is such a group, as the state at depth `at`. */
+bool engine_add_state(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t at);
+/* The tail behind `from` tokens is computed: the state to start from is copied and compared, and
+ * every page behind it is written, the RECURRENT one as it is at depth `at`. */
+bool engine_add_tail(struct engine *e, struct turn *turn, uint32_t from, uint32_t at);
 void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op);
 
 /* Sends the operations gathered; false if the daemon is lost. */

@@ -18,9 +18,9 @@ struct handover_done {
 /* The two engines, each the main function of a process. `peer` leads to the other engine, `parent`
  * to the parent: a byte is written there once everything is done, and what comes after that ends
  * the process. Return the exit status. */
-int prefill_main(const struct options *o, struct board *board, uint32_t pool_pages, int peer,
-                 int parent);
-int decode_main(const struct options *o, struct board *board, uint32_t pool_pages, int peer,
+int prefill_main(const struct options *o, struct board *board, const uint32_t *group_pages,
+                 int peer, int parent);
+int decode_main(const struct options *o, struct board *board, const uint32_t *group_pages, int peer,
                 int parent);
 
 /* Says that all is done and waits for the parent's word. */

@@ -19,6 +19,7 @@ enum key {
     KEY_CONCURRENCY,
     KEY_RANKS,
     KEY_POOL_PAGES,
+    KEY_SUPERSEDE,
     KEY_CORRUPT,
     KEY_SPAWN,
     KEY_PREFILL,
@@ -38,9 +39,12 @@ static const struct argp_option table[] = {
     {"sessions", KEY_SESSIONS, "N", 0, "Of the generator (16)", 1},
     {"turns", KEY_TURNS, "N", 0, "Of each generated session (8)", 1},
     {0, 0, 0, 0, "How", 2},
-    {"profile", KEY_PROFILE, "NAME", 0, "tiny, tiny-256, llama-70b or deepseek-v3 (tiny)", 2},
-    {"page-bytes", KEY_PAGE_BYTES, "N", 0, "Bytes of a page over all ranks; default: the profile's",
-     2},
+    {"profile", KEY_PROFILE, "NAME", 0,
+     "tiny, tiny-256, tiny-state, hybrid, llama-70b, deepseek-v3 or deepseek-v4 (tiny)", 2},
+    {"page-bytes", KEY_PAGE_BYTES, "N", 0,
+     "Bytes of every group's pages over all ranks; default: the profile's", 2},
+    {"supersede", KEY_SUPERSEDE, "lazy|eager|off", 0,
+     "What becomes of STATE pages that a deeper resume point has made needless (lazy)", 2},
     {"concurrency", KEY_CONCURRENCY, "N", 0, "Requests in flight on each side (1)", 2},
     {"ranks", KEY_RANKS, "P:D", 0,
      "Rank processes of the prefill and the decode engine; equal (1:1)", 2},
@@ -161,6 +165,17 @@ static void check_all(struct argp_state *state, const struct options *o)
                    "--corrupt needs --spawn: only a daemon of this run may be made to flip bytes");
 }
 
+static enum tern_supersede supersede(struct argp_state *state, const char *text)
+{
+    if (strcmp(text, "eager") == 0)
+        return TERN_SUPERSEDE_EAGER;
+    if (strcmp(text, "off") == 0)
+        return TERN_SUPERSEDE_OFF;
+    if (strcmp(text, "lazy") != 0)
+        argp_error(state, "--supersede takes lazy, eager or off");
+    return TERN_SUPERSEDE_LAZY;
+}
+
 static error_t read_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
@@ -176,6 +191,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_CONCURRENCY:
         o->concurrency = (uint32_t)number(state, "concurrency", arg, 1, CONCURRENCY_MAX);
         return 0;
+    case KEY_SUPERSEDE: o->supersede = supersede(state, arg); return 0;
     case KEY_RANKS: o->ranks = ranks(state, arg); return 0;
     case KEY_POOL_PAGES:
         o->pool_pages = (uint32_t)number(state, "pool-pages", arg, 1, 1u << 28);

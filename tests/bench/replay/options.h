@@ -17,7 +17,8 @@ struct options {
     uint64_t page_bytes; /* 0: the profile's */
     double speed;        /* trace time per real time; 0: as fast as it goes */
     uint32_t concurrency, ranks;
-    uint32_t pool_pages; /* 0: enough for everything */
+    uint32_t pool_pages; /* of each group; 0: enough for everything */
+    enum tern_supersede supersede;
     uint32_t corrupt;
     bool spawn, json;
     char prefill_socket[108],

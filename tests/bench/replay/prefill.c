@@ -1,7 +1,8 @@
 /* The prefill engine: one loop, one Step an iteration with every extend, commit and close of that
  * iteration, as a scheduler does it. Request: open, Match, extend, write bytes, step done, commit,
  * hand over, wait for the decode side, close. The session stays open while the decode side fetches,
- * so the source's pages are there. */
+ * so the source's pages are there. Where there is a RECURRENT group, the engine stops at the last
+ * whole chunk, commits, copies the state that the tree took back into its own page, and goes on. */
 #include "handover.h"
 
 #include <poll.h>
@@ -9,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "prefixes.h"
 #include "proc.h"
 #include "stats.h"
 
@@ -17,6 +19,8 @@ struct prefill {
     struct source *source;
     struct prompt next; /* read ahead */
     enum { NEXT_NONE, NEXT_READY, NEXT_END } next_state;
+    struct prefixes
+        seen; /* what was committed and could be resumed, if nothing were ever dropped */
     uint64_t start_ns;
     int peer;
 };
@@ -52,6 +56,31 @@ static void fail_turn(struct prefill *p, struct turn *turn, enum tern_err err)
     }
 }
 
+/* The oracle: tokens of the deepest boundary at which an earlier commit left what is needed to go
+ * on. Windows: at each of its chunks. RECURRENT: at its end alone. */
+static uint32_t best_match(const struct prefill *p, const struct turn *turn)
+{
+    uint32_t i = turn->target / p->e.page_tokens;
+
+    while (i > 0 && !prefixes_have(&p->seen, turn->group[0].prefix[i - 1]))
+        i--;
+    return i * p->e.page_tokens;
+}
+
+static bool remember(struct prefill *p, const struct turn *turn)
+{
+    uint32_t n = turn->target / p->e.page_tokens,
+             i = p->e.recurrent >= 0 ? n - (n > 0) : turn->matched / p->e.page_tokens;
+
+    for (; i < n; i++) {
+        if (!prefixes_add(&p->seen, turn->group[0].prefix[i], NULL)) {
+            engine_says(&p->e, "no memory");
+            return false;
+        }
+    }
+    return true;
+}
+
 static void begin(struct prefill *p, struct turn *turn)
 {
     struct board *b = p->e.board;
@@ -65,6 +94,7 @@ static void begin(struct prefill *p, struct turn *turn)
     if (n < BOARD_TIMES_MAX)
         b->match_ns[n] = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
     count(&b->match_n, 1);
+    turn->best = best_match(p, turn);
 }
 
 /* Fills idle turns with new requests, but not while one waits to be begun again: it would starve.
@@ -121,6 +151,14 @@ static bool hand_over(struct prefill *p, struct turn *turn)
     return false;
 }
 
+/* How far the bytes of a prompt are made before its commit. */
+static uint32_t computed(const struct engine *e, const struct turn *turn)
+{
+    bool stop = e->recurrent >= 0 && turn->target > turn->matched;
+
+    return stop ? turn->target : turn->prompt.input_length;
+}
+
 /* The operations that this turn needs next. */
 static bool plan(struct prefill *p, struct turn *turn)
 {
@@ -132,11 +170,13 @@ static bool plan(struct prefill *p, struct turn *turn)
     else if (turn->state == TURN_MATCHED)
         return hand_over(p, turn);
     else if (turn->state == TURN_WRITTEN) {
-        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = n});
+        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = computed(e, turn)});
         if (turn->target > turn->matched)
             engine_add_op(
                 e, turn,
                 (struct tern_op){.kind = TERN_COMMIT, .length = turn->target, .step = turn->step});
+    } else if (turn->state == TURN_COPYING) {
+        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = n});
     } else if (turn->state == TURN_CLOSING || turn->state == TURN_ABORTING) {
         if (turn->session)
             engine_add_op(e, turn, (struct tern_op){.kind = TERN_CLOSE, .step = turn->step});
@@ -149,32 +189,63 @@ static void finish_turn(struct prefill *p, struct turn *turn)
     if (turn->state == TURN_ABORTING) {
         turn->state = TURN_WAITING;
     } else {
-        if (turn->outcome == TERN_OK)
+        if (turn->outcome == TERN_OK) {
             count(&p->e.board->matched_tokens, turn->matched);
+            if (turn->best > turn->matched)
+                count(&p->e.board->lost_resumable_tokens, turn->best - turn->matched);
+        }
         turn->state = TURN_IDLE;
         p->e.finished++;
     }
     turn->session = 0;
 }
 
-/* The pages of an extend are ours to write: all behind what was matched. */
+/* The pages of an extend are ours to write: all behind what was matched. The windows that were
+ * matched are read, as kernels would do it. */
 static bool extended(struct prefill *p, struct turn *turn, const struct tern_result *r)
 {
     struct engine *e = &p->e;
-    uint32_t got = 0, first = turn->matched / e->page_tokens;
 
-    if (!turn_runs(turn, r, &got) || got != turn->pages - first) {
-        engine_says(e, "request %llu: an extend by %u pages named %u",
-                    (unsigned long long)turn->prompt.index, turn->pages - first, got);
+    if (!turn_extended(e, turn, r, turn->matched))
+        return false;
+    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
+        const struct tern_group *group = &e->geometry.groups[g];
+
+        if (group->family == TERN_WINDOW &&
+            !engine_add_jobs(e, turn, RANK_COMPARE, g, window_first(group, turn->matched),
+                             turn->matched / group->page_tokens))
+            return false;
+        if (group->family == TERN_HISTORY)
+            count(&e->board->written_pages,
+                  turn->group[g].pages - turn->matched / group->page_tokens);
+    }
+    turn->state = TURN_EXTENDED;
+    return engine_add_tail(e, turn, turn->matched, computed(e, turn));
+}
+
+/* The commit is done. A RECURRENT page that the tree took has a fresh one in its place. */
+static bool committed(struct prefill *p, struct turn *turn, const struct tern_result *r)
+{
+    struct engine *e = &p->e;
+    uint32_t got[PROFILE_GROUPS_MAX] = {0}, n = turn->prompt.input_length;
+
+    if (!remember(p, turn))
+        return false;
+    if (e->recurrent < 0)
+        return hand_over(p, turn);
+    if (!turn_runs(e, turn, r, got)) {
+        engine_says(e, "request %llu: a commit names pages outside the prompt",
+                    (unsigned long long)turn->prompt.index);
         return false;
     }
-    for (uint32_t i = first; i < turn->pages; i++) {
-        if (!engine_add_job(e, turn, i))
-            return false;
-    }
-    count(&e->board->written_pages, got);
-    turn->state = TURN_EXTENDED;
-    return true;
+    turn->state = TURN_COPYING;
+    turn->step = e->step;
+    if (turn->group[e->recurrent].from != 0 &&
+        (!engine_add_state(e, turn, RANK_COPY, turn->target) ||
+         !engine_add_state(e, turn, RANK_COMPARE, turn->target)))
+        return false;
+    turn->group[e->recurrent].from = 0;
+    return n == turn->target || engine_add_state(e, turn, RANK_WRITE, n);
 }
 
 static bool take_result(struct prefill *p, uint32_t i)
@@ -190,7 +261,7 @@ static bool take_result(struct prefill *p, uint32_t i)
         finish_turn(p, turn);
         return r->err == TERN_OK;
     }
-    if (turn->state != TURN_MATCHED && turn->state != TURN_WRITTEN)
+    if (turn->state != TURN_MATCHED && turn->state != TURN_WRITTEN && turn->state != TURN_COPYING)
         return true; /* an operation before this one failed */
     if (r->err != TERN_OK) {
         fail_turn(p, turn, r->err);
@@ -205,7 +276,7 @@ static bool take_result(struct prefill *p, uint32_t i)
                     (unsigned long long)turn->prompt.index, r->lengths.committed, turn->target);
         return false;
     }
-    return hand_over(p, turn);
+    return op->kind == TERN_COMMIT ? committed(p, turn, r) : hand_over(p, turn);
 }
 
 /* Writes what this iteration's extends brought; then its step is done in every rank. */
@@ -216,11 +287,14 @@ static bool write_pages(struct prefill *p)
 
     if (e->njobs == 0)
         return true;
-    if (!team_run(&e->team, RANK_WRITE, e->jobs, e->njobs, e->step, &wrong) || wrong) {
-        engine_says(e,
-                    wrong ? "an extend named a page outside the pool" : "a rank process is gone");
+    if (!team_run(&e->team, e->jobs, e->njobs, e->step, &wrong)) {
+        engine_says(e, "a rank process is gone");
         return false;
     }
+    if (wrong)
+        engine_says(e, "%llu wrong bytes in what prefill step %llu was to go on from",
+                    (unsigned long long)wrong, (unsigned long long)e->step);
+    count(&e->board->prefill_wrong_bytes, wrong);
     e->njobs = 0;
     for (uint32_t i = 0; i < e->nturns; i++) {
         if (e->turns[i].state != TURN_EXTENDED)
@@ -317,12 +391,12 @@ static bool play(struct prefill *p)
     return true;
 }
 
-int prefill_main(const struct options *o, struct board *board, uint32_t pool_pages, int peer,
-                 int parent)
+int prefill_main(const struct options *o, struct board *board, const uint32_t *group_pages,
+                 int peer, int parent)
 {
     struct prefill p = {.peer = peer};
     bool ok = engine_start(&p.e, o, board, board->prefill_why, o->prefill_socket, "replay-prefill",
-                           pool_pages);
+                           group_pages);
 
     atomic_store(&board->pool[0], p.e.pool);
     if (ok)
@@ -333,6 +407,7 @@ int prefill_main(const struct options *o, struct board *board, uint32_t pool_pag
         engine_rest(parent);
     }
     source_close(p.source);
+    prefixes_finish(&p.seen);
     prompt_finish(&p.next);
     engine_finish(&p.e);
     return ok ? 0 : 1;

@@ -14,7 +14,8 @@
 
 #define ORDER_JOBS 4096
 #define JOIN_MS    30000
-#define ORDER_MAP  100 /* beside enum rank_work: step is the pool's handle */
+
+enum order_work { ORDER_PAGES = 1, ORDER_MAP }; /* MAP: step is the pool's handle */
 
 struct order {
     uint32_t work, n;
@@ -26,30 +27,47 @@ struct report {
     uint64_t err; /* enum tern_err of ORDER_MAP and of publishing the step */
 };
 
-/* Bytes of one page that are wrong. An index that lies outside the pool makes the whole page wrong.
- */
-static uint64_t do_page(const struct rank_place *at, enum rank_work work,
-                        const struct page_job *job)
+/* NULL for an index that lies outside the pool. */
+static uint8_t *page_of(const struct rank_place *at, uint32_t group, uint32_t index)
 {
-    uint64_t offset = job->index * at->page_bytes,
-             seed = page_seed(job->prefix, job->page, at->rank);
-    uint8_t *base = tern_pool_base(at->map);
+    uint64_t bytes = at->page_bytes[group], offset = index * bytes;
 
-    if (job->index == 0 || offset + at->page_bytes > tern_pool_bytes(at->map))
-        return at->page_bytes;
-    if (work == RANK_COMPARE)
-        return page_compare(base + offset, at->page_bytes, seed);
-    page_fill(base + offset, at->page_bytes, seed);
-    return 0;
+    if (index == 0 || offset + bytes > tern_pool_bytes(at->map))
+        return NULL;
+    return tern_pool_base(at->map) + offset;
 }
 
-static uint64_t do_pages(const struct rank_place *at, enum rank_work work,
-                         const struct page_job *jobs, uint32_t n)
+/* Bytes of one page that are wrong; of one outside the pool, all. */
+static uint64_t do_page(const struct rank_place *at, const struct page_job *job)
+{
+    uint64_t seed = page_seed(job->prefix, job->page, at->rank), bytes;
+    uint8_t *page, *from;
+
+    if (job->group >= at->ngroups)
+        return 1;
+    bytes = at->page_bytes[job->group];
+    page = page_of(at, job->group, job->index);
+    if (!page)
+        return bytes;
+    switch ((enum rank_work)job->work) {
+    case RANK_WRITE: page_fill(page, bytes, seed); return 0;
+    case RANK_COMPARE: return page_compare(page, bytes, seed);
+    case RANK_COPY:
+        from = page_of(at, job->group, job->from);
+        if (!from || from == page)
+            return bytes;
+        memcpy(page, from, bytes);
+        return 0;
+    }
+    return bytes;
+}
+
+static uint64_t do_pages(const struct rank_place *at, const struct page_job *jobs, uint32_t n)
 {
     uint64_t wrong = 0;
 
     for (uint32_t i = 0; i < n; i++)
-        wrong += do_page(at, work, &jobs[i]);
+        wrong += do_page(at, &jobs[i]);
     return wrong;
 }
 
@@ -62,18 +80,26 @@ static struct report obey(struct tern *t, struct rank_place *at, const struct or
         r.err = tern_pool_map(t, o->step, JOIN_MS, &at->map);
         return r;
     }
-    r.wrong = do_pages(at, (enum rank_work)o->work, jobs, o->n);
+    r.wrong = do_pages(at, jobs, o->n);
     if (o->step)
         r.err = tern_done_step(at->map, o->step);
     return r;
+}
+
+static struct rank_place place_of(const struct geometry *g, uint32_t rank)
+{
+    struct rank_place at = {.rank = rank, .ngroups = g->ngroups};
+
+    for (uint32_t i = 0; i < g->ngroups; i++)
+        at.page_bytes[i] = g->groups[i].page_bytes;
+    return at;
 }
 
 _Noreturn static void rank_main(int fd, const char *socket, const char *engine,
                                 const struct geometry *g, uint32_t rank)
 {
     static struct page_job jobs[ORDER_JOBS];
-    struct rank_place at = {.rank = g->profile->shard == TERN_SHARD_REPLICATED ? 0 : rank,
-                            .page_bytes = g->region_bytes};
+    struct rank_place at = place_of(g, g->profile->shard == TERN_SHARD_REPLICATED ? 0 : rank);
     struct report r = {0};
     struct tern *t = NULL;
     struct order o;
@@ -93,7 +119,7 @@ const char *team_start(struct team *team, const char *socket, const char *engine
 {
     struct report r;
 
-    *team = (struct team){.ranks = g->ranks, .own = {.rank = 0, .page_bytes = g->region_bytes}};
+    *team = (struct team){.ranks = g->ranks, .own = place_of(g, 0)};
     for (uint32_t i = 0; i < TERN_RANKS_MAX; i++)
         team->fd[i] = team->pid[i] = -1;
     for (uint32_t i = 1; i < g->ranks; i++) {
@@ -153,19 +179,19 @@ const char *team_map(struct team *team, uint64_t pool, struct tern_pool *own)
     return NULL;
 }
 
-bool team_run(struct team *team, enum rank_work work, const struct page_job *jobs, uint32_t n,
-              uint64_t step, uint64_t *ret_wrong)
+bool team_run(struct team *team, const struct page_job *jobs, uint32_t n, uint64_t step,
+              uint64_t *ret_wrong)
 {
     uint32_t at = 0;
 
     *ret_wrong = 0;
     do {
-        struct order o = {.work = work, .n = n - at < ORDER_JOBS ? n - at : ORDER_JOBS};
+        struct order o = {.work = ORDER_PAGES, .n = n - at < ORDER_JOBS ? n - at : ORDER_JOBS};
 
         o.step = at + o.n == n ? step : 0;
         if (!send_order(team, o, jobs + at))
             return false;
-        *ret_wrong += do_pages(&team->own, work, jobs + at, o.n);
+        *ret_wrong += do_pages(&team->own, jobs + at, o.n);
         if (o.step && tern_done_step(team->own.map, step) != TERN_OK)
             return false;
         if (!gather(team, ret_wrong))

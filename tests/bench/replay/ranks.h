@@ -11,19 +11,21 @@
 #include "profile.h"
 #include "tern.h"
 
-/* One page to write or to compare: `page` of the prefix that hashes to `prefix`, at `index` of the
- * pool. */
+enum rank_work { RANK_WRITE = 1, RANK_COMPARE, RANK_COPY };
+
+/* One page to write or to compare: `page` of the prefix that hashes to `prefix`, at `index` of its
+ * group. Or to copy from the page `from` of the same group. */
 struct page_job {
     uint64_t prefix;
-    uint32_t page, index;
+    uint32_t page, index, from;
+    uint16_t group, work; /* enum rank_work */
 };
-
-enum rank_work { RANK_WRITE = 1, RANK_COMPARE };
 
 /* Where a rank works. */
 struct rank_place {
     uint32_t rank; /* as it enters the bytes: 0 for all ranks of a replicated group */
-    uint64_t page_bytes;
+    uint32_t ngroups;
+    uint64_t page_bytes[PROFILE_GROUPS_MAX];
     struct tern_pool *map; /* borrowed */
 };
 
@@ -42,10 +44,10 @@ const char *team_start(struct team *team, const char *socket, const char *engine
 /* Every rank maps the pool; `own` is the caller's mapping, borrowed. NULL, or why not. */
 const char *team_map(struct team *team, uint64_t pool, struct tern_pool *own);
 
-/* All ranks do these pages and then publish `step`. False if a rank process is gone. *ret_wrong:
- * bytes that were not as they must be, over all ranks. */
-bool team_run(struct team *team, enum rank_work work, const struct page_job *jobs, uint32_t n,
-              uint64_t step, uint64_t *ret_wrong);
+/* All ranks do these pages in their order and then publish `step`. False if a rank process is gone.
+ * *ret_wrong: bytes that were not as they must be, over all ranks. */
+bool team_run(struct team *team, const struct page_job *jobs, uint32_t n, uint64_t step,
+              uint64_t *ret_wrong);
 
 void team_end(struct team *team);
 

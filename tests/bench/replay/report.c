@@ -9,7 +9,7 @@
 #include "stats.h"
 
 struct figures {
-    uint64_t failed, leaked, transferred_bytes, socket_bytes, corrupt;
+    uint64_t wrong, failed, leaked, transferred_bytes, socket_bytes, corrupt;
     double match_p50_us, match_p99_us, transfer_gb_s, elapsed_s;
 };
 
@@ -33,6 +33,7 @@ static struct figures work_out(struct run *r)
     const struct transfer_counts *was = &r->before.transfers, *is = &r->after[1].transfers;
     uint64_t n = counted(&b->match_n), ns = counted(&b->fetching_ns);
     struct figures f = {
+        .wrong = counted(&b->wrong_bytes) + counted(&b->prefill_wrong_bytes),
         .failed = counted(&b->prefill_failed) + counted(&b->decode_failed),
         .transferred_bytes = is->payload_bytes_in - was->payload_bytes_in,
         .socket_bytes = is->socket_bytes_in - was->socket_bytes_in,
@@ -50,12 +51,21 @@ static struct figures work_out(struct run *r)
     return f;
 }
 
+static uint64_t history_groups(const struct run *r)
+{
+    uint64_t n = 1;
+
+    for (uint32_t i = 0; i < r->options->profile->nmore; i++)
+        n += r->options->profile->more[i].family == TERN_HISTORY;
+    return n;
+}
+
 /* NULL, or what did not hold. */
 static const char *fault(struct run *r, const struct figures *f)
 {
     struct board *b = r->board;
 
-    if (counted(&b->wrong_bytes))
+    if (f->wrong)
         return "bytes were wrong";
     if (f->failed)
         return "requests failed";
@@ -67,7 +77,7 @@ static const char *fault(struct run *r, const struct figures *f)
         return "pages leaked";
     if (counted(&b->finished) != r->survey.requests)
         return "requests were lost";
-    if (counted(&b->prompt_pages) != r->survey.pages)
+    if (counted(&b->prompt_pages) != r->survey.pages * history_groups(r))
         return "prompt pages were lost";
     if (counted(&b->unbalanced) ||
         counted(&b->prompt_pages) != counted(&b->decode_hit_pages) + counted(&b->transferred_pages))
@@ -89,18 +99,21 @@ static void print_json(struct run *r, const struct figures *f)
     json_put_u64(o, "requests", counted(&b->finished));
     json_put_u64(o, "prompt_tokens", r->survey.prompt_tokens);
     json_put_u64(o, "matched_tokens", counted(&b->matched_tokens));
+    json_put_u64(o, "lost_resumable_tokens", counted(&b->lost_resumable_tokens));
     json_put_u64(o, "prompt_pages", counted(&b->prompt_pages));
     json_put_u64(o, "decode_hit_pages", counted(&b->decode_hit_pages));
     json_put_u64(o, "transferred_pages", counted(&b->transferred_pages));
     json_put_u64(o, "transferred_bytes", f->transferred_bytes);
     json_put_u64(o, "socket_bytes", f->socket_bytes);
     json_put_u64(o, "verified_pages", counted(&b->verified_pages));
-    json_put_u64(o, "wrong_bytes", counted(&b->wrong_bytes));
+    json_put_u64(o, "verified_state_pages", counted(&b->verified_state_pages));
+    json_put_u64(o, "wrong_bytes", f->wrong);
     json_put_u64(o, "corrupt_detected", f->corrupt);
     json_put_u64(o, "failed_requests", f->failed);
     json_put_u64(o, "retries", counted(&b->prefill_retries) + counted(&b->decode_retries));
     json_put_u64(o, "leaked_pages", f->leaked);
-    json_put_u64(o, "state_pages_peak", 0);
+    json_put_u64(o, "state_pages_peak", r->peak_state);
+    json_put_u64(o, "state_reclaimable_peak", r->peak_reclaimable);
     json_put_u64(o, "history_pages_peak", r->peak_pages);
     json_put_u64(o, "pool_pages", r->pool_pages);
     json_put_f64(o, "match_us_p50", f->match_p50_us);
@@ -157,7 +170,13 @@ static void print_table(struct run *r, const struct figures *f)
     printf("  %-28s %13.2fs\n\nchecked\n", "elapsed", f->elapsed_s);
     line("pages compared", counted(&b->verified_pages), "%.2f %% of the prompt pages, every byte",
          percent(counted(&b->verified_pages), pages));
-    line("wrong bytes", counted(&b->wrong_bytes), NULL, 0);
+    if (r->options->profile->nmore > 0) {
+        line("lost resumable tokens", counted(&b->lost_resumable_tokens), NULL, 0);
+        line("STATE pages compared", counted(&b->verified_state_pages), NULL, 0);
+        line("STATE pages in use, at most", r->peak_state, "%.0f more reclaimable, at most",
+             (double)r->peak_reclaimable);
+    }
+    line("wrong bytes", f->wrong, NULL, 0);
     line("corrupt pages caught", f->corrupt, "of %.0f injected", r->options->corrupt);
     line("failed requests", f->failed, NULL, 0);
     line("leaked pages", f->leaked, NULL, 0);

@@ -28,33 +28,53 @@ static void on_signal(int sig)
     interrupted = sig;
 }
 
-/* Enough for every prefix of the workload, and for what each request in flight holds besides. */
-static uint32_t pages_needed(const struct run *r)
+/* Enough for every prefix of the workload, and for what each request in flight holds besides; of
+ * STATE groups, as if nothing were ever superseded. */
+static uint32_t pages_needed(const struct run *r, const struct tern_group *g, uint32_t align)
 {
     const struct options *o = r->options;
-    uint64_t longest = r->survey.tokens_max / o->profile->page_tokens + 2;
-    uint64_t n = r->survey.unique_pages + 2 * o->concurrency * longest;
+    uint64_t longest = r->survey.tokens_max / g->page_tokens + 2, chunk = align / g->page_tokens;
+    uint64_t unique = r->survey.unique_pages, n;
 
+    if (g->family == TERN_WINDOW && g->window < align)
+        chunk = (g->window + g->page_tokens - 1) / g->page_tokens;
+    if (g->family == TERN_RECURRENT) {
+        unique = unique < r->survey.requests ? unique : r->survey.requests;
+        longest = chunk = 1;
+    }
+    n = unique * chunk + 2 * o->concurrency * longest;
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
-static bool start_daemons(struct run *r)
+static void size_pool(struct run *r, struct geometry *g)
+{
+    const struct options *o = r->options;
+
+    geometry_init(g, o->profile, o->page_bytes, o->ranks, 1);
+    r->pool_pages = 0;
+    for (uint32_t i = 0; i < g->ngroups; i++) {
+        r->group_pages[i] =
+            o->pool_pages ? o->pool_pages : pages_needed(r, &g->groups[i], o->profile->page_tokens);
+        r->pool_pages += r->group_pages[i];
+    }
+    geometry_caps(g, r->group_pages);
+}
+
+static bool start_daemons(struct run *r, const struct geometry *g)
 {
     struct options *o = r->options;
-    struct geometry g;
     uint16_t port = port_free();
     uint64_t chunk = (o->profile->page_tokens + 63) / 64, sessions;
     struct daemon_options d = {
         .node = "prefill", .port = port_free(), .peer = "decode", .core = -1};
 
-    geometry_init(&g, o->profile, o->page_bytes, o->ranks, r->pool_pages);
     sessions = (uint64_t)o->concurrency * 2 * (r->survey.tokens_max / 64 + 2 * chunk);
     d.peer_port = port;
-    d.memory_bytes = (g.layout.bytes + (2u << 20)) & ~(uint64_t)4095;
+    d.memory_bytes = (g->layout.bytes + (2u << 20)) & ~(uint64_t)4095;
     d.regions = o->ranks;
-    d.page_bytes_min = g.region_bytes;
-    d.nodes = (uint64_t)r->pool_pages + 1024;
-    d.token_blocks = r->pool_pages * chunk + sessions + TOKEN_SPARE;
+    d.page_bytes_min = g->region_bytes_min;
+    d.nodes = (uint64_t)r->group_pages[0] + 1024;
+    d.token_blocks = r->group_pages[0] * chunk + sessions + TOKEN_SPARE;
     if (!tempdir_make(r->dir, sizeof r->dir, "tern-replay")) {
         snprintf(r->why, sizeof r->why, "no temporary directory: %s", strerror(errno));
         r->dir[0] = 0;
@@ -95,8 +115,8 @@ static bool start_engines(struct run *r)
             close(control[0]);
             if (i == 1)
                 close(r->control[0]);
-            _exit(i == 0 ? prefill_main(r->options, r->board, r->pool_pages, peer[0], control[1])
-                         : decode_main(r->options, r->board, r->pool_pages, peer[1], control[1]));
+            _exit(i == 0 ? prefill_main(r->options, r->board, r->group_pages, peer[0], control[1])
+                         : decode_main(r->options, r->board, r->group_pages, peer[1], control[1]));
         }
         close(control[1]);
         r->control[i] = control[0];
@@ -111,6 +131,7 @@ static bool start_engines(struct run *r)
 bool run_start(struct run *r)
 {
     struct options *o = r->options;
+    struct geometry g;
     struct sigaction act = {.sa_handler = on_signal};
 
     r->prefill.pid = r->decode.pid = r->engine[0] = r->engine[1] = -1;
@@ -121,14 +142,14 @@ bool run_start(struct run *r)
     signal(SIGPIPE, SIG_IGN);
     if (!survey_run(&o->source, o->profile->page_tokens, &r->survey, r->why))
         return false;
-    r->pool_pages = o->pool_pages ? o->pool_pages : pages_needed(r);
+    size_pool(r, &g);
     r->board = proc_shared(sizeof *r->board);
     if (!r->board) {
         snprintf(r->why, sizeof r->why, "no memory");
         return false;
     }
     if (o->spawn) {
-        if (!start_daemons(r))
+        if (!start_daemons(r, &g))
             return false;
         snprintf(o->prefill_socket, sizeof o->prefill_socket, "%s", r->prefill.socket);
         snprintf(o->prefill_admin, sizeof o->prefill_admin, "%s", r->prefill.admin);
@@ -157,10 +178,12 @@ static void sample_pages(struct run *r)
 
         if (!admin_status(r->admin[i], atomic_load(&r->board->pool[i]), &s))
             continue;
-        used = s.pages.session + s.pages.snapshot + s.pages.transfer;
-        used = used > s.pages.peak ? used : s.pages.peak;
-        if (used > r->peak_pages)
-            r->peak_pages = used;
+        used = s.pages.history_used > s.pages.peak ? s.pages.history_used : s.pages.peak;
+        r->peak_pages = used > r->peak_pages ? used : r->peak_pages;
+        used = s.pages.state_peak;
+        r->peak_state = used > r->peak_state ? used : r->peak_state;
+        used = s.pages.reclaimable;
+        r->peak_reclaimable = used > r->peak_reclaimable ? used : r->peak_reclaimable;
     }
 }
 

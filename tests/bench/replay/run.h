@@ -12,16 +12,19 @@
 struct run {
     struct options *options;
     struct survey survey;
-    struct board *board; /* shared with the engines */
-    uint32_t pool_pages;
-    char dir[64]; /* of the daemons started here; "" for none */
+    struct board *board;                      /* shared with the engines */
+    uint32_t group_pages[PROFILE_GROUPS_MAX]; /* the caps */
+    uint64_t pool_pages;                      /* all of them together */
+    char dir[64];                             /* of the daemons started here; "" for none */
     struct daemon prefill, decode;
     struct tern *admin[2]; /* prefill, decode; owned */
     pid_t engine[2];
     int control[2]; /* to the engines */
     bool done[2];   /* the engine has finished its part and waits */
     struct daemon_status before, after[2];
-    uint64_t peak_pages; /* in use on one daemon, as sampled */
+    /* The most in use on one daemon, as sampled: HISTORY pages; snapshot pages of STATE groups,
+     * without those that are reclaimable; and those. */
+    uint64_t peak_pages, peak_state, peak_reclaimable;
     uint64_t elapsed_ns;
     struct progress progress;
     bool daemons_ended; /* both by themselves with status 0, where they were started here */
