@@ -23,7 +23,8 @@ static void count_move(struct group *g, enum page_state from, enum page_state to
     g->count[to]++;
     if (g->count[PAGE_OWNED] > g->peak_owned)
         g->peak_owned = g->count[PAGE_OWNED];
-    if (g->count[PAGE_COMMITTED] > g->peak_committed)
+    /* Of STATE groups it is taken when a commit is done: see state.c. */
+    if (g->layout.family == FAMILY_HISTORY && g->count[PAGE_COMMITTED] > g->peak_committed)
         g->peak_committed = g->count[PAGE_COMMITTED];
 }
 

@@ -292,13 +292,32 @@ uint32_t state_drop(struct core *c, uint32_t slot)
     return freed;
 }
 
+/* Snapshot pages in use: what is reclaimable is not, and within a commit nothing is superseded yet.
+ */
+static void take_peaks(struct pool *p)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        struct group *gr = &p->group[g];
+        uint32_t used = gr->count[PAGE_COMMITTED] - gr->reclaimable;
+
+        if (group_is_state(gr) && used > gr->peak_committed)
+            gr->peak_committed = used;
+    }
+}
+
 void state_hold(struct core *c, uint32_t slot, uint32_t low)
 {
+    bool taken_back = false;
+
     for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
         node_at(c, at)->borrowers++;
-        if (node_at(c, at)->reclaim)
+        if (node_at(c, at)->reclaim) {
+            taken_back = true;
             state_settle(c, at);
+        }
     }
+    if (taken_back)
+        take_peaks(pool_at(c, node_at(c, slot)->pool));
 }
 
 void state_unhold(struct core *c, uint32_t slot, uint32_t low)
@@ -322,11 +341,15 @@ uint32_t state_low(const struct core *c, uint32_t slot)
 void state_terminal(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
-    const struct pool *p = pool_at(c, n->pool);
+    struct pool *p = pool_at(c, n->pool);
     uint32_t at = n->parent, t = n->depth;
 
-    if (p->nstate == 0 || t == 0 || !state_resumable(c, slot))
+    if (p->nstate == 0 || t == 0)
         return;
+    if (!state_resumable(c, slot)) {
+        take_peaks(p);
+        return;
+    }
     node_at(c, slot)->made = 1;
     claim(c, slot);
     /* From the deepest with depth + max(W) <= t up: where one is passed, those above are. */
@@ -336,6 +359,7 @@ void state_terminal(struct core *c, uint32_t slot)
         node_at(c, at)->passed = 1;
         state_settle(c, at);
     }
+    take_peaks(p);
 }
 
 void state_release(struct core *c, uint32_t slot)
