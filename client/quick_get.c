@@ -157,7 +157,8 @@ static bool get_status(const struct field *status, struct quick_store *store,
     return rc == 0;
 }
 
-/* ---- Run {group 1, first 2, refs 3, from_index 4, from_generation 5}, Lengths {committed 1, written 2, allocated 3} ---- */
+/* ---- Run {group 1, first 2, refs 3, from_index 4, from_generation 5}, Lengths {committed 1,
+ * written 2, allocated 3} ---- */
 
 static bool get_run(const struct field *run, struct quick_store *store)
 {

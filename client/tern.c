@@ -158,7 +158,8 @@ enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role, u
     const ProtobufCMessage *msg;
 
     if (!name || !name[0] || strlen(name) > TERN_ENGINE_NAME_MAX)
-        return set_error(t, TERN_INVALID, "an engine needs a name of 1 to TERN_ENGINE_NAME_MAX bytes");
+        return set_error(t, TERN_INVALID,
+                         "an engine needs a name of 1 to TERN_ENGINE_NAME_MAX bytes");
     if (world == 0 || world > TERN_RANKS_MAX || (role != TERN_SCHEDULER && rank >= world))
         return set_error(t, TERN_INVALID, "rank < world <= TERN_RANKS_MAX");
     m.name = (char *)(uintptr_t)name;

@@ -25,26 +25,25 @@ static enum colour dim_if_none(uint64_t n)
 /* ---- where the pages of each group are: for status and pools ---- */
 
 static const char *const group_titles[] = {
-    "<POOL",       "<TENANT",  "<GROUP", "<FAMILY", "PAGE",     "TOTAL",   "FREE",       "SESSION",
-    "SNAPSHOT",    "PEAK",     "RECLAIMABLE", "TRANSFER", "TICKET", "LEASED", "RETIRING", "ZEROING",
-    "QUARANTINE", "USED",
+    "<POOL",  "<TENANT", "<GROUP",   "<FAMILY", "PAGE",        "TOTAL",
+    "FREE",   "SESSION", "SNAPSHOT", "PEAK",    "RECLAIMABLE", "TRANSFER",
+    "TICKET", "LEASED",  "RETIRING", "ZEROING", "QUARANTINE",  "USED",
 };
 
 /* A window with its tokens. */
 static void add_family(struct table *t, const json_t *g)
 {
     if (j_u64(g, "window") > 0)
-        table_add(t, PLAIN, "%s %llu", j_str(g, "family"),
-                  (unsigned long long)j_u64(g, "window"));
+        table_add(t, PLAIN, "%s %llu", j_str(g, "family"), (unsigned long long)j_u64(g, "window"));
     else
         table_add(t, PLAIN, "%s", j_str(g, "family"));
 }
 
 static void add_group(struct table *t, const json_t *g, const char *pool, const char *tenant)
 {
-    static const char *const states[] = {"session",  "snapshot", "peak_snapshot",
+    static const char *const states[] = {"session",     "snapshot", "peak_snapshot",
                                          "reclaimable", "transfer", "ticket",
-                                         "leased",   "retiring", "zeroing"};
+                                         "leased",      "retiring", "zeroing"};
     uint64_t total = j_u64(g, "total"), free_pages = j_u64(g, "free"),
              quarantine = j_u64(g, "quarantine");
     uint64_t used = total ? 100 * (total - free_pages) / total : 0;
@@ -146,9 +145,9 @@ int run_status(struct ctl *ctl)
 
 int run_pools(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<POOL", "SLOT",  "<TENANT", "<ENGINE", "<STATE",
-                                         "BYTES", "SLABS", "UNUSED",  "NODES",   "ALIGN",
-                                         "<SUPERSEDE"};
+    static const char *const titles[] = {"<POOL",  "SLOT",  "<TENANT",   "<ENGINE",
+                                         "<STATE", "BYTES", "SLABS",     "UNUSED",
+                                         "NODES",  "ALIGN", "<SUPERSEDE"};
     json_t *answer = ctl_list(ctl, "pools", NULL), *row, *group;
     struct table pools, groups;
     size_t i, k;

@@ -186,8 +186,8 @@ static struct node *take_line(struct forest *f, struct node *n, struct line *ret
 
 static void show(struct ctl *ctl, struct forest *f)
 {
-    static const char *const titles[] = {"<TOKENS",      "NODES",     "PAGES",     "SESSIONS",
-                                         "TRANSFERS",    "STATE PAGES", "BORROWERS", "<RESUME",
+    static const char *const titles[] = {"<TOKENS",   "NODES",       "PAGES",     "SESSIONS",
+                                         "TRANSFERS", "STATE PAGES", "BORROWERS", "<RESUME",
                                          "LAST USED", "<IS"};
     uint32_t *stack = calloc(f->n + 1u, sizeof(*stack)), depth = 0, shown = 0;
     struct table t;

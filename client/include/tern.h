@@ -75,9 +75,9 @@ TERN_API enum tern_err tern_join(struct tern *t, const char *name, enum tern_rol
  * WINDOW the pages of the last `window` tokens; RECURRENT one page that is the whole state at one
  * depth, overwritten in place as the session runs. */
 enum tern_family { TERN_HISTORY = 0, TERN_WINDOW = 1, TERN_RECURRENT = 2 };
-/* What happens to STATE pages that a deeper resume point of the same conversation has made needless:
- * they are the first to be taken by whoever needs pages (LAZY), freed at once (EAGER), or kept like
- * any other (OFF). */
+/* What happens to STATE pages that a deeper resume point of the same conversation has made
+ * needless: they are the first to be taken by whoever needs pages (LAZY), freed at once (EAGER), or
+ * kept like any other (OFF). */
 enum tern_supersede { TERN_SUPERSEDE_LAZY = 0, TERN_SUPERSEDE_EAGER = 1, TERN_SUPERSEDE_OFF = 2 };
 enum tern_shard {
     TERN_SHARD_NONE = 0,
@@ -160,9 +160,9 @@ struct tern_page {
 };
 
 /* The session's table has at [group][first ...] these pages. What a WINDOW group has before its
- * window is not named. A RECURRENT group has one page, and first is 0; where from.index is not 0 the
- * engine copies that page into it, in stream order, before it goes on: `from` is the state that the
- * tree keeps, and is never written. */
+ * window is not named. A RECURRENT group has one page, and first is 0; where from.index is not 0
+ * the engine copies that page into it, in stream order, before it goes on: `from` is the state that
+ * the tree keeps, and is never written. */
 struct tern_run {
     uint32_t group, first, n;
     const struct tern_page *pages;
@@ -225,10 +225,10 @@ enum tern_op_kind {
  * appended (base must be the number of tokens that the session has). REWIND: length = p. COMMIT:
  * length = depth, step = the step that writes the pages, or the last one that was dispatched on
  * them if that is later: pages that the answer replaces are given back behind it. FINISH: length =
- * output tokens of this turn. SLIDE: STATE pages that have left the window leave the table (a COMMIT does it by itself);
- * length = the next commit's depth (0: T + L). SNAPSHOT_RELEASE: nobody will come back to what was
- * committed at T, so its STATE may go first. `step` of the others: the last that may touch what they
- * give back. */
+ * output tokens of this turn. SLIDE: STATE pages that have left the window leave the table (a
+ * COMMIT does it by itself); length = the next commit's depth (0: T + L). SNAPSHOT_RELEASE: nobody
+ * will come back to what was committed at T, so its STATE may go first. `step` of the others: the
+ * last that may touch what they give back. */
 struct tern_op {
     enum tern_op_kind kind;
     bool barrier; /* if it fails, the rest is not done */

@@ -31,9 +31,8 @@ static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p,
                          uint32_t group, struct text_out *out)
 {
     const struct group_view *g = &p->group[group];
-    static const char *const families[] = {[FAMILY_HISTORY] = "history",
-                                           [FAMILY_WINDOW] = "window",
-                                           [FAMILY_RECURRENT] = "recurrent"};
+    static const char *const families[] = {
+        [FAMILY_HISTORY] = "history", [FAMILY_WINDOW] = "window", [FAMILY_RECURRENT] = "recurrent"};
     const char *name = ctx->group_name == NULL ? NULL : ctx->group_name(ctx->ctx, slot, group);
     char numbered[16];
 
@@ -77,9 +76,8 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
 bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                     struct text_out *out)
 {
-    static const char *const modes[] = {[SUPERSEDE_LAZY] = "lazy",
-                                        [SUPERSEDE_EAGER] = "eager",
-                                        [SUPERSEDE_OFF] = "off"};
+    static const char *const modes[] = {
+        [SUPERSEDE_LAZY] = "lazy", [SUPERSEDE_EAGER] = "eager", [SUPERSEDE_OFF] = "off"};
     struct engine_view engine;
     struct pool_view p;
 
