@@ -37,6 +37,7 @@ struct page_ref *run_add(struct actions *out, uint32_t group, uint32_t first, ui
     run->first = first;
     run->n = n;
     run->refs = out->refs + out->nrefs;
+    run->from = (struct page_ref){0}; /* the buffer is used again and again */
     out->nrefs += n;
     return out->refs + (out->nrefs - n);
 }
