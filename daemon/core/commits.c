@@ -47,6 +47,17 @@ static bool refill_allowed(struct core *c, const struct engine *e, uint32_t slot
     return true;
 }
 
+/* What was added to a node that has its checksums has none yet. */
+static void refilled(struct core *c, uint32_t slot, const struct chunk_source *src)
+{
+    struct node *n = node_at(c, slot);
+
+    if (src->arriving || !node_visible(n) || n->state_pending || n->seal != SEAL_DONE)
+        return;
+    n->seal = SEAL_NO;
+    seal_queue(c, slot);
+}
+
 /* A RECURRENT page is the state at one depth. The session hands its own over and goes on with a
  * fresh one, into which the engine copies it (T21). */
 static void recurrent_hand_over(struct core *c, struct session *s, uint32_t slot, uint32_t group,
@@ -64,6 +75,7 @@ static void recurrent_hand_over(struct core *c, struct session *s, uint32_t slot
     if (!refill_allowed(c, engine_at(c, s->engine), slot, src))
         return;
     segment_fill(c, slot, group, &src->pages[group], 1, src->arriving);
+    refilled(c, slot, src);
     if (src->arriving)
         return;
     fresh = page_take(c, p, group, PAGE_OWNED, session_slot(c, s));
@@ -91,6 +103,7 @@ static void segment_attach(struct core *c, struct session *s, uint32_t slot, uin
     else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
              refill_allowed(c, engine_at(c, s->engine), slot, src)) {
         segment_fill(c, slot, g, &src->pages[g], end - first, src->arriving);
+        refilled(c, slot, src);
         src->base[g] = end;
     }
 }
@@ -244,7 +257,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
 {
     const struct pool *p = session_pool(c, s);
     struct page_list duplicates;
-    uint32_t pending = NONE, first_run = out->nruns, begin = s->t, low = s->low, node;
+    uint32_t pending = NONE, first_run = out->nruns, begin = s->t, low = s->low, node = NONE;
     uint64_t step = op->step;
     struct chunk_source src = {.pages = s->owned,
                                .base = s->base,
@@ -274,7 +287,8 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
     handed_runs(c, out, s, src.handed);
     if (s->t > begin)
         state_terminal(c, s->node);
-    node = session_slide(c, s, s->t + p->align, &duplicates);
+    if (records_ready(c, e, s, op->step)) /* else what has left the window leaves it later */
+        node = session_slide(c, s, s->t + p->align, &duplicates);
     if (BUG(CORE_BUG_ADOPT_FREES_DUPS))
         pages_free(c, &duplicates);
     retire_release(c, e, op->step, &duplicates, node, low);
