@@ -4,9 +4,11 @@
  * so a stale key is never too late. */
 #include "core/state.h"
 
+/* A retire record names a node that waits for its step, with all of its pages or with STATE. */
 static bool evictable(const struct node *n)
 {
-    return n->nrefs == 0 && n->nchildren == 0 && n->depth > 0 && node_visible(n);
+    return n->nrefs == 0 && n->nchildren == 0 && n->depth > 0 && node_visible(n) &&
+           !n->state_pending;
 }
 
 static bool before(const struct node *a, const struct node *b, enum heap_kind k)
@@ -194,7 +196,7 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
         if (!n->used || pool_at(c, n->pool) != p || n->depth == 0)
             continue;
         seen++;
-        if (n->nrefs == 0 && node_visible(n))
+        if (n->nrefs == 0 && node_visible(n) && !n->state_pending)
             continue;
         for (uint32_t at = i; at != NONE && node_at(c, at)->mark != c->mark;
              at = node_at(c, at)->parent) {

@@ -94,10 +94,11 @@ uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
     return at;
 }
 
-/* Its writer has passed, and no worker reads it. */
+/* Its writer has passed, and no worker reads it or is about to. */
 static bool settled(const struct node *n)
 {
-    return node_visible(n) && !n->state_pending && n->seal != SEAL_RUNNING;
+    return node_visible(n) && !n->state_pending && n->seal != SEAL_QUEUED &&
+           n->seal != SEAL_RUNNING;
 }
 
 bool state_droppable(const struct core *c, const struct node *n)
@@ -284,6 +285,7 @@ uint32_t state_drop(struct core *c, uint32_t slot)
 {
     uint32_t freed = drop(c, slot), at = slot;
 
+    node_offer(c, slot);
     for (uint32_t i = 0; i < pool_at(c, node_at(c, slot)->pool)->reach && node_at(c, at)->depth > 0;
          i++) {
         at = node_at(c, at)->parent;
