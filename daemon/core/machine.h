@@ -74,6 +74,7 @@ void session_use(struct core *c, struct session *s);
 uint32_t session_slide(struct core *c, struct session *s, uint32_t next, struct page_list *list);
 /* May the session go on from length p? Not where STATE that it would need has left its table. */
 bool session_can_return(const struct core *c, const struct session *s, uint32_t p);
+bool has_recurrent(const struct pool *p);
 uint32_t session_table_refs(const struct pool *p, uint32_t tokens);
 /* The session that a connection of engine `e` names. */
 enum tern_err session_for(const struct core *c, const struct engine *e, struct id id,

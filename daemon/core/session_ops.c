@@ -106,13 +106,18 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
                                const struct step_op *op)
 {
     uint64_t target = (uint64_t)s->prompt + op->length;
+    uint32_t keep = target < s->a ? (uint32_t)target : s->a;
     struct page_list pages;
 
     if (target < s->t || s->state == SESSION_OPEN)
         return TERN_INVALID;
+    if (keep < s->c && has_recurrent(session_pool(c, s)))
+        keep = s->t; /* its one state is that of C: the resume point's is copied anew */
+    if (!session_can_return(c, s, keep))
+        return TERN_INVALID;
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
-    session_free_tail(c, s, target < s->a ? (uint32_t)target : s->a, &pages);
+    session_free_tail(c, s, keep, &pages);
     retire_release(c, e, op->step, &pages, NONE, 0);
     if (target < s->tokens.end)
         tokens_truncate(c, &s->tokens, session_pool(c, s)->align, (uint32_t)target);

@@ -187,7 +187,7 @@ void session_free_tail(struct core *c, struct session *s, uint32_t p, struct pag
         uint32_t keep = end > s->base[g] ? end - s->base[g] : 0;
 
         if (l->family == FAMILY_RECURRENT)
-            keep = p < s->c ? 0 : 1; /* the state of C is not that of p */
+            keep = p < s->c || p == 0 ? 0 : 1; /* the state of C is not that of p */
         while (s->owned[g].n > keep)
             list_push(c, list, list_pop_tail(c, &s->owned[g]));
     }
@@ -384,14 +384,6 @@ static bool agrees_with_path(const struct core *c, const struct session *s,
         }
     }
     return key == 0;
-}
-
-static bool has_recurrent(const struct pool *p)
-{
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (p->group[g].layout.family == FAMILY_RECURRENT)
-            return true;
-    return false;
 }
 
 static enum tern_err match_resume(struct core *c, struct actions *out, struct session *s,

@@ -55,12 +55,20 @@ uint32_t session_slide(struct core *c, struct session *s, uint32_t next, struct 
     return node;
 }
 
+bool has_recurrent(const struct pool *p)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].layout.family == FAMILY_RECURRENT)
+            return true;
+    return false;
+}
+
 bool session_can_return(const struct core *c, const struct session *s, uint32_t p)
 {
     const struct pool *pool = session_pool(c, s);
 
-    if (p == s->c)
-        return true;
+    if (p >= s->c)
+        return true; /* only what was not written goes */
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         const struct group_layout *l = &pool->group[g].layout;
         uint32_t first = window_first(pool, g, p), t = s->t / l->page_tokens;
@@ -68,9 +76,7 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
         if (l->family == FAMILY_HISTORY)
             continue;
         if (l->family == FAMILY_RECURRENT) {
-            if (p > s->c ||
-                (p < s->c &&
-                 (p != s->t || (p > 0 && (s->low >= p || node_at(c, s->node)->pages[g] == NONE)))))
+            if (p != s->t || (p > 0 && (s->low >= p || node_at(c, s->node)->pages[g] == NONE)))
                 return false;
             continue;
         }
