@@ -83,6 +83,8 @@ static void publish(struct core *c, struct pull *p)
             return;
         }
         s->c = s->a = s->t;
+        for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++)
+            s->base[g] = s->t / pool_at(c, p->pool)->group[g].layout.page_tokens;
         c->dup_chunks += adopted;
         pages_free(c, &duplicates); /* verified copies that no engine has seen */
         retire_publish(c, e, step, pending);

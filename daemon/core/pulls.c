@@ -161,6 +161,12 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
         "Match the session's tokens first, and hold nothing beyond what is committed (A == T)";
     if (s->state == SESSION_OPEN || s->a != s->t)
         return TERN_INVALID;
+    *ret_text =
+        "the session has STATE pages of its own, which the fetch would make stale: Abort it "
+        "and Match anew";
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        if (s->owned[g].n > 0)
+            return TERN_INVALID;
     *ret_text = "no such peer is configured";
     if (r->peer >= c->limits.peers)
         return TERN_INVALID;
@@ -325,24 +331,20 @@ static void gained_runs(const struct core *c, struct actions *out, const struct 
     const struct pool *pool = session_pool(c, s);
 
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        uint32_t pt = pool->group[g].layout.page_tokens, first = p->start / pt, t = s->t / pt,
-                 n = 0;
+        uint32_t pt = pool->group[g].layout.page_tokens, first = p->start / pt, t = s->t / pt;
+        bool recurrent = pool->group[g].layout.family == FAMILY_RECURRENT;
         struct page_ref *refs;
 
-        if (pool->group[g].layout.family == FAMILY_RECURRENT)
-            continue; /* the first Extend brings its page */
-        if (first < window_first(pool, g, s->t))
-            first = window_first(pool, g, s->t);
-        if (t > first && state_resumable(c, s->node))
-            n = t - first;
-        if (n > 0) {
-            refs = run_add(out, g, first, n);
+        if (first < window_first(pool, g, s->a))
+            first = window_first(pool, g, s->a);
+        if (t > first && !recurrent) { /* of a RECURRENT group the first Extend brings the page */
+            refs = run_add(out, g, first, t - first);
             check(refs); /* a step that ends a pull has room: pull_flush looked */
             node_refs(c, s->node, g, first, refs);
         }
         if (s->owned[g].n == 0)
             continue;
-        refs = run_add(out, g, s->base[g], s->owned[g].n);
+        refs = run_add(out, g, recurrent ? 0 : s->base[g], s->owned[g].n);
         check(refs);
         for (uint32_t at = s->owned[g].head; at != NONE; at = page_at(c, at)->next, refs++) {
             refs->index = page_at(c, at)->index;
@@ -378,6 +380,48 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     r->fetch.lengths = session_lengths(s);
 }
 
+/* The tokens of a chunk that the session had taken from are its own again; where the store has no
+ * room for them its list ends there, and the next Extend or Match is told. */
+static void untake_chunk(struct core *c, struct session *s, const struct node *n)
+{
+    const uint32_t align = session_pool(c, s)->align;
+
+    if (tokens_blocks_per_chunk(align) <= c->free_blocks.n &&
+        tokens_count_keys(c, n->keys) <= c->free_keys.n) {
+        tokens_prepend(c, &s->tokens, n, align, align);
+        return;
+    }
+    tokens_truncate(c, &s->tokens, align, s->tokens.first);
+    tokens_init(&s->tokens, n->depth - align);
+}
+
+/* A transfer that ends early may have published HISTORY whose STATE never came. It stays in the
+ * tree; the session goes back to where it can go on from. */
+static void step_back(struct core *c, const struct pull *p, struct session *s)
+{
+    const struct pool *pool = session_pool(c, s);
+    struct page_list pages;
+
+    if (pool->nstate == 0 || p->state != PULL_RUNNING || s->a == p->to)
+        return;
+    session_free_tail(c, s, s->t, &pages);
+    pages_free(c, &pages); /* no engine has seen them */
+    while (s->t > p->start && !state_resumable(c, s->node)) {
+        uint32_t from = s->node, parent = node_at(c, from)->parent;
+
+        untake_chunk(c, s, node_at(c, from));
+        node_pin(c, parent, REF_DEVICE);
+        state_unhold(c, from, s->t - pool->align);
+        s->node = parent;
+        s->t = s->c = s->a = s->t - pool->align;
+        node_unpin(c, from, REF_DEVICE);
+    }
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        s->base[g] = s->t / pool->group[g].layout.page_tokens;
+    if (s->good > s->tokens.end)
+        s->good = s->tokens.end;
+}
+
 static void forget_batches(struct core *c, struct pull *p)
 {
     for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++) {
@@ -404,6 +448,8 @@ static void quarantine(struct core *c, struct pull *p)
 static void pull_end(struct core *c, struct actions *out, struct pull *p,
                      const struct shortage *shortage)
 {
+    if (p->session != NONE)
+        step_back(c, p, session_at(c, p->session));
     answer(c, out, p, shortage);
     if (p->session != NONE) {
         struct session *s = session_at(c, p->session);
