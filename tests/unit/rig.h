@@ -110,8 +110,9 @@ struct rig_session {
     struct extra_key keys[RIG_KEYS_MAX];
     struct page_ref table[GROUPS_MAX][RIG_TABLE_MAX];
     uint32_t matched; /* by the last Match */
-    /* T5: first logical page of a WINDOW group that has not left the table. */
-    uint32_t slid[GROUPS_MAX];
+    /* T5. Own pages of a WINDOW group below slid have left the table; borrowed ones below `low`
+     * tokens, since chunks are borrowed as a whole. */
+    uint32_t slid[GROUPS_MAX], low;
 };
 
 /* Limits that fit small tests; change what the test is about. */

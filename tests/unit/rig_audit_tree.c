@@ -177,11 +177,12 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
 
 static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
 {
-    if (!n->used || n->depth == 0 || !node_visible(n))
+    if (!n->used || n->depth == 0 || !node_visible(n) || n->state_pending)
         return false;
     if (kind == HEAP_LEAF)
         return n->nrefs == 0 && n->nchildren == 0;
-    return n->borrowers == 0 && !n->state_pending && n->seal != SEAL_RUNNING && state_has(c, n);
+    return n->borrowers == 0 && n->seal != SEAL_QUEUED && n->seal != SEAL_RUNNING &&
+           state_has(c, n);
 }
 
 void audit_heaps(struct audit *a)

@@ -255,6 +255,18 @@ static void copy_state(struct rig_session *s, const struct table_run *run)
     memmove(rig_page(s->rig, s->pool.slot, run->group, run->refs[0].index, &bytes), from, bytes);
 }
 
+/* Has a page of a WINDOW group left the table (T5), or was never kept by its chunk (T7)? */
+static bool has_left(const struct rig_session *s, uint32_t g, const struct group_layout *l,
+                     uint32_t align, uint32_t p)
+{
+    uint32_t at = p * l->page_tokens, depth = at / align * align + align;
+
+    if (at >= s->len.committed)
+        return p < s->slid[g];
+    return at + l->page_tokens <= s->low ||
+           (l->window < align && p < (depth - l->window) / l->page_tokens);
+}
+
 /* What the rules say that the engine has no more: beyond A, and below the window. */
 static void trim_table(struct rig_session *s, const struct lengths *before)
 {
@@ -267,14 +279,14 @@ static void trim_table(struct rig_session *s, const struct lengths *before)
         uint32_t end = (s->len.allocated + l->page_tokens - 1) / l->page_tokens;
 
         if (s->len.allocated == 0)
-            s->slid[g] = 0;
+            s->slid[g] = s->low = 0;
         if (l->family == FAMILY_RECURRENT) {
             if (s->len.written < before->written || s->len.allocated == 0)
                 s->table[g][0] = (struct page_ref){0, 0}; /* the state of C is of no use now */
             continue;
         }
         for (uint32_t p = 0; p < RIG_TABLE_MAX; p++)
-            if (p < s->slid[g] || p >= end)
+            if (p >= end || (l->family == FAMILY_WINDOW && has_left(s, g, l, v.align_tokens, p)))
                 s->table[g][p] = (struct page_ref){0, 0};
     }
 }
@@ -283,7 +295,7 @@ static void trim_table(struct rig_session *s, const struct lengths *before)
 static void slide(struct rig_session *s, uint32_t next)
 {
     struct pool_view v;
-    uint32_t at = s->len.written;
+    uint32_t at = s->len.written, low = s->len.committed;
 
     if (!core_pool_view(s->rig->core, s->pool.slot, &v))
         return;
@@ -291,11 +303,16 @@ static void slide(struct rig_session *s, uint32_t next)
     at = at < next ? at : next;
     for (uint32_t g = 0; g < v.ngroups; g++) {
         const struct group_layout *l = &v.group[g].layout;
-        uint32_t keep = l->window + l->reserve, lower = at > keep ? at - keep : 0;
+        uint32_t keep = l->family == FAMILY_WINDOW ? l->window + l->reserve : v.align_tokens;
+        uint32_t lower = at > keep ? at - keep : 0, chunk = lower / v.align_tokens * v.align_tokens;
 
+        if (l->family != FAMILY_HISTORY && chunk < low)
+            low = chunk;
         if (l->family == FAMILY_WINDOW && lower / l->page_tokens > s->slid[g])
             s->slid[g] = lower / l->page_tokens;
     }
+    if (low > s->low)
+        s->low = low;
 }
 
 static void take_runs(struct rig_session *s, const struct table_run *runs, uint32_t n)
