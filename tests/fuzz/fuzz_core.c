@@ -1,6 +1,7 @@
 /* Fuzz target of the core: bytes become a history of two small daemons, three engines, their
  * sessions, fetches and faults. Engines write real bytes, also late ones: into every page that they
- * gave back until its step is done, and into every page of a transfer until it is proven quiet.
+ * gave back until its step is done, and into every page of a transfer until it is proven quiet. The
+ * first byte chooses the pools' STATE groups.
  * After it all faults stop and everything must be free again. A failure is an abort: of the rig, of
  * the audit, or of a check of the core's own. */
 #include <stdint.h>
@@ -17,7 +18,10 @@
 #define SEQUENCE   40 /* tokens */
 #define RESPAWNS   4
 #define AUDIT_EACH 8 /* operations */
+#define GROUPS     4
 #define expect(x)  ((x) ? (void)0 : rig_fail("%s:%d: %s", __FILE__, __LINE__, #x))
+
+enum { SHAPE_SHORT = 1, SHAPE_LONG = 2, SHAPE_RECURRENT = 4, SHAPE_STATE = 7 };
 
 /* A page that an engine may still write, or still reads, until each of its ranks has done `step`.
  */
@@ -40,7 +44,8 @@ struct actor {
     bool open[SESSIONS];
     uint64_t fetch[SESSIONS]; /* request id of a fetch that has no answer; 0: none */
     struct late late[LATE_MAX];
-    uint32_t nlate;
+    uint32_t nlate, ngroups;
+    struct group_layout groups[GROUPS];
 };
 
 struct world {
@@ -48,7 +53,7 @@ struct world {
     struct actor actor[ACTORS];
     const uint8_t *in;
     size_t n;
-    uint32_t respawns, admin[2];
+    uint32_t respawns, admin[2], shape; /* shape: which groups the pools have */
 };
 
 static uint32_t take(struct world *w)
@@ -69,8 +74,8 @@ static struct rig_options small_limits(void)
     o.limits.namespaces = 3;
     o.limits.sessions = 8;
     o.limits.retires = 5;
-    o.limits.pages = 256;
-    o.limits.slabs = 64;
+    o.limits.pages = 512;
+    o.limits.slabs = 96;
     o.limits.pools = 3;
     o.limits.engines = 3;
     o.limits.pulls = o.limits.serves = 2;
@@ -161,17 +166,29 @@ static void verify(struct actor *a)
             rig_fail("P1: session %u of %s holds wrong bytes", i, a->name);
 }
 
+/* Does the engine only read a page that its table lost, until the step is done? What is committed
+ * is anyone's, and what a commit took may be. */
+static bool only_reads(const struct rig_session *s, const struct group_layout *l,
+                       const struct step_op *op, const struct lengths *before, uint32_t p,
+                       bool gone)
+{
+    if (l->family == FAMILY_RECURRENT)
+        return op->kind == STEP_COMMIT;
+    if (p < before->committed / l->page_tokens)
+        return true;
+    return op->kind == STEP_COMMIT && gone && p < s->len.committed / l->page_tokens;
+}
+
 /* An operation that may give pages back: what the table loses is remembered as still in use until
  * op.step. */
 static void giving(struct actor *a, uint32_t i, struct step_op op)
 {
-    static struct page_ref before[2][SEQUENCE];
-    static const uint32_t page_tokens[2] = {2, 4};
+    static struct page_ref before[GROUPS][SEQUENCE + 8];
     struct rig_session *s = a->s[i];
     struct lengths len = s->len;
     enum tern_err err;
 
-    for (uint32_t g = 0; g < 2; g++)
+    for (uint32_t g = 0; g < a->ngroups; g++)
         memcpy(before[g], s->table[g], sizeof before[g]);
     err = rig_op(s, op);
     if (err == TERN_GONE)
@@ -180,11 +197,14 @@ static void giving(struct actor *a, uint32_t i, struct step_op op)
         a->open[i] = false;
         memset(s->table, 0, sizeof s->table);
     }
-    for (uint32_t g = 0; g < 2 && op.step; g++)
-        for (uint32_t p = 0; p < (len.allocated + page_tokens[g] - 1) / page_tokens[g]; p++)
-            if (memcmp(&before[g][p], &s->table[g][p], sizeof before[g][p]) != 0 &&
-                before[g][p].index)
-                remember(a, op.step, g, before[g][p], p < len.committed / page_tokens[g]);
+    for (uint32_t g = 0; g < a->ngroups && op.step; g++)
+        for (uint32_t p = 0; p < SEQUENCE + 8; p++) {
+            const struct page_ref *now = &s->table[g][p];
+
+            if (before[g][p].index && memcmp(&before[g][p], now, sizeof *now) != 0)
+                remember(a, op.step, g, before[g][p],
+                         only_reads(s, &a->groups[g], &op, &len, p, now->index == 0));
+        }
 }
 
 /* S2: what a resume must come back with, from what the engine knows itself. */
@@ -218,7 +238,8 @@ static void match(struct world *w, struct actor *a, uint32_t i)
         t.nkeys = t.base <= 5 ? t.nkeys : 0;
     }
     want = resumed(a->s[i], &t);
-    if (rig_match_full(a->s[i], &t, 0) == TERN_OK && resume && a->s[i]->len.written != want)
+    if (rig_match_full(a->s[i], &t, 0) == TERN_OK && resume && a->s[i]->len.written != want &&
+        !(w->shape & SHAPE_RECURRENT && a->s[i]->len.written == a->s[i]->len.committed))
         rig_fail("S2: resumed at %u, not at %u", a->s[i]->len.written, want);
 }
 
@@ -277,6 +298,10 @@ static void session_op(struct world *w, struct actor *a, uint32_t kind)
     case 8: giving(a, i, (struct step_op){.kind = STEP_CLOSE, .step = step}); break;
     case 9: a->fetch[i] = rig_fetch(s, x % 8 == 7, x & 128 ? x % 48 : 0); break;
     case 10: rig_fetch_cancel(s); break;
+    case 11:
+        giving(a, i, (struct step_op){.kind = STEP_SLIDE, .length = x % 48, .step = step});
+        break;
+    case 12: rig_snapshot_release(s); break;
     default: break;
     }
     /* A Finish may declare tokens as written that the engine has not written yet; it writes them
@@ -337,11 +362,12 @@ static void write_late(struct actor *a)
 /* The first of its processes is gone; until the last is, it writes wherever it could. */
 static void kill_leader(struct actor *a)
 {
-    static const uint32_t page_tokens[2] = {2, 4};
-
     for (uint32_t i = 0; i < SESSIONS; i++)
-        for (uint32_t g = 0; g < 2 && a->open[i] && !a->fetch[i]; g++)
-            for (uint32_t p = a->s[i]->len.committed / page_tokens[g]; p < SEQUENCE; p++)
+        for (uint32_t g = 0; g < a->ngroups && a->open[i] && !a->fetch[i]; g++)
+            for (uint32_t p = a->groups[g].family == FAMILY_RECURRENT
+                                  ? 0
+                                  : a->s[i]->len.committed / a->groups[g].page_tokens;
+                 p < SEQUENCE; p++)
                 remember(a, UINT64_MAX, g, a->s[i]->table[g][p], false);
     rig_engine_kill(a->rig, &a->e, 0);
     a->alive = false;
@@ -364,7 +390,6 @@ static void kill_rest(struct actor *a)
 static void spawn(struct world *w, uint32_t i)
 {
     struct actor *a = &w->actor[i], *owner = &w->actor[a->shares];
-    struct group_layout groups[2] = {rig_group(2, 64), rig_group(4, 128)};
     struct request map = {.op = OP_POOL_MAP};
     struct pool_view v;
 
@@ -377,7 +402,8 @@ static void spawn(struct world *w, uint32_t i)
         map.pool_map.pool = a->pool = owner->pool;
         a->alive = rig_request(a->rig, a->e.conn[0], &map)->err == TERN_OK;
     } else {
-        a->alive = rig_pool_open(a->rig, a->e.conn[0], groups, 2, 20 * 128, &a->pool) == TERN_OK;
+        a->alive = rig_pool_open(a->rig, a->e.conn[0], a->groups, a->ngroups,
+                                 (w->shape & SHAPE_STATE ? 28 : 20) * 128, &a->pool) == TERN_OK;
     }
     if (!a->alive)
         for (uint32_t r = 0; r < a->world; r++)
@@ -388,7 +414,7 @@ static void spawn(struct world *w, uint32_t i)
 static void garbage(struct world *w, struct actor *a)
 {
     struct request r = {.op = (enum op)(take(w) % (OP_COUNT + 2))};
-    struct step_op op = {.kind = (enum step_op_kind)(take(w) % 9)};
+    struct step_op op = {.kind = (enum step_op_kind)(take(w) % 11)};
     uint32_t a_number = take(w) << 24 | take(w), another = take(w);
 
     if (!a->alive || r.op == OP_ENGINE_LEAVE || r.op == OP_POOL_CLOSE || r.op == OP_POOL_OPEN ||
@@ -428,7 +454,9 @@ static void one_op(struct world *w)
     uint32_t b = take(w), op = b % 24;
     struct actor *a = &w->actor[take(w) % ACTORS];
 
-    if (op <= 10)
+    if (op == 10 && b >= 24)
+        op = 10 + b / 24 % 3; /* 10: cancel, slide, release */
+    if (b % 24 <= 10)
         session_op(w, a, op);
     else if (op <= 12 && a->alive)
         rank_done(a, take(w) % a->world, done_min(a) + take(w) % 4);
@@ -495,10 +523,25 @@ static void converge(struct world *w)
             struct pool_view pool;
 
             for (uint32_t g = 0; core_pool_view(w->rig[d]->core, p, &pool) && g < pool.ngroups; g++)
-                expect(pool.group[g].free + pool.group[g].zeroing == pool.group[g].total);
+                expect(pool.group[g].free + pool.group[g].zeroing == pool.group[g].total &&
+                       pool.group[g].reclaimable == 0);
         }
         rig_audit(w->rig[d]->core);
     }
+}
+
+static void set_groups(struct world *w, struct actor *a)
+{
+    a->groups[a->ngroups++] = rig_group(2, 64);
+    a->groups[a->ngroups++] = rig_group(4, 128);
+    if (w->shape & SHAPE_SHORT) /* W < L */
+        a->groups[a->ngroups++] = rig_window(1, 3, 64);
+    if (w->shape & SHAPE_LONG) {
+        a->groups[a->ngroups++] = rig_window(2, 9, 64);
+        a->groups[a->ngroups - 1].reserve = 3;
+    }
+    if (w->shape & SHAPE_RECURRENT && a->ngroups < GROUPS)
+        a->groups[a->ngroups++] = rig_recurrent(4, 128);
 }
 
 static void set_up(struct world *w)
@@ -509,10 +552,13 @@ static void set_up(struct world *w)
         const char *name;
     } cast[ACTORS] = {{0, 2, 0, "a"}, {0, 2, 0, "b"}, {1, 2, 2, "c"}};
     struct rig_options options = small_limits();
+    uint32_t shape = take(w);
 
+    w->shape = shape & SHAPE_STATE;
     for (uint32_t d = 0; d < 2; d++) {
         options.incarnation++;
         w->rig[d] = rig_create(&options);
+        w->rig[d]->supersede = (enum supersede)(shape / 8 % 3);
         w->rig[d]->no_audit = true; /* one_op decides when */
         w->admin[d] = rig_connect_admin(w->rig[d]);
     }
@@ -526,6 +572,7 @@ static void set_up(struct world *w)
         a->name = cast[i].name;
         for (uint32_t k = 0; k < SESSIONS; k++)
             a->s[k] = &sessions[i][k];
+        set_groups(w, a);
         spawn(w, i);
         expect(a->alive);
     }
