@@ -12,6 +12,7 @@
 #include "stats.h"
 
 #define BACKOFF_MAX_MS 5
+#define OPS_OF_TURN    3 /* in one Step */
 
 void engine_says(struct engine *e, const char *format, ...)
 {
@@ -45,9 +46,9 @@ static bool make_group(const struct engine *e, struct turn *turn, uint32_t group
 static bool make_turns(struct engine *e)
 {
     e->turns = calloc(e->nturns, sizeof *e->turns);
-    e->ops = calloc(2 * (size_t)e->nturns, sizeof *e->ops);
-    e->results = calloc(2 * (size_t)e->nturns, sizeof *e->results);
-    e->op_turn = calloc(2 * (size_t)e->nturns, sizeof *e->op_turn);
+    e->ops = calloc(OPS_OF_TURN * (size_t)e->nturns, sizeof *e->ops);
+    e->results = calloc(OPS_OF_TURN * (size_t)e->nturns, sizeof *e->results);
+    e->op_turn = calloc(OPS_OF_TURN * (size_t)e->nturns, sizeof *e->op_turn);
     if (!e->turns || !e->ops || !e->results || !e->op_turn)
         return false;
     for (uint32_t i = 0; i < e->nturns; i++) {

@@ -70,7 +70,7 @@ struct engine {
     uint32_t nturns;
     struct page_job *jobs; /* owned; of the present step */
     uint32_t njobs, jobs_cap;
-    struct tern_op *ops; /* owned: two a turn */
+    struct tern_op *ops; /* owned: up to three a turn */
     struct tern_result *results;
     uint32_t *op_turn, nops;
 };

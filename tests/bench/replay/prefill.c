@@ -1,8 +1,10 @@
 /* The prefill engine: one loop, one Step an iteration with every extend, commit and close of that
  * iteration, as a scheduler does it. Request: open, Match, extend, write bytes, step done, commit,
  * hand over, wait for the decode side, close. The session stays open while the decode side fetches,
- * so the source's pages are there. Where there is a RECURRENT group, the engine stops at the last
- * whole chunk, commits, copies the state that the tree took back into its own page, and goes on. */
+ * so the source's pages are there. It commits as if it had stopped at the last whole chunk: its
+ * window is then the one that the decode side needs, and stays until the close. Where there is a
+ * RECURRENT group it really stops there, copies the state that the tree took back into its own
+ * page, and goes on. */
 #include "handover.h"
 
 #include <poll.h>
@@ -151,12 +153,10 @@ static bool hand_over(struct prefill *p, struct turn *turn)
     return false;
 }
 
-/* How far the bytes of a prompt are made before its commit. */
-static uint32_t computed(const struct engine *e, const struct turn *turn)
+/* What is said to be written at the commit. */
+static uint32_t computed(const struct turn *turn)
 {
-    bool stop = e->recurrent >= 0 && turn->target > turn->matched;
-
-    return stop ? turn->target : turn->prompt.input_length;
+    return turn->target > turn->matched ? turn->target : turn->prompt.input_length;
 }
 
 /* The operations that this turn needs next. */
@@ -170,11 +170,13 @@ static bool plan(struct prefill *p, struct turn *turn)
     else if (turn->state == TURN_MATCHED)
         return hand_over(p, turn);
     else if (turn->state == TURN_WRITTEN) {
-        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = computed(e, turn)});
+        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = computed(turn)});
         if (turn->target > turn->matched)
             engine_add_op(
                 e, turn,
                 (struct tern_op){.kind = TERN_COMMIT, .length = turn->target, .step = turn->step});
+        if (turn->target > turn->matched && n > turn->target && e->recurrent < 0)
+            engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = n});
     } else if (turn->state == TURN_COPYING) {
         engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = n});
     } else if (turn->state == TURN_CLOSING || turn->state == TURN_ABORTING) {
@@ -220,7 +222,7 @@ static bool extended(struct prefill *p, struct turn *turn, const struct tern_res
                   turn->group[g].pages - turn->matched / group->page_tokens);
     }
     turn->state = TURN_EXTENDED;
-    return engine_add_tail(e, turn, turn->matched, computed(e, turn));
+    return engine_add_tail(e, turn, turn->matched, computed(turn));
 }
 
 /* The commit is done. A RECURRENT page that the tree took has a fresh one in its place. */
@@ -253,7 +255,8 @@ static bool take_result(struct prefill *p, uint32_t i)
     struct turn *turn = &p->e.turns[p->e.op_turn[i]];
     const struct tern_result *r = &p->e.results[i];
     const struct tern_op *op = &p->e.ops[i];
-    bool last = i + 1 == p->e.nops || p->e.op_turn[i + 1] != p->e.op_turn[i];
+    bool last =
+        i + 1 == p->e.nops || p->e.op_turn[i + 1] != p->e.op_turn[i] || op->kind == TERN_COMMIT;
 
     if (op->kind == TERN_CLOSE) {
         if (r->err != TERN_OK)
