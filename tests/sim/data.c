@@ -358,7 +358,8 @@ static bool source_page(struct sim *w, uint32_t s, const struct pull *p, const s
     EXPECT(*ret_record < RECORDS && w->d[s].sum_known[*ret_record], "served_unsealed", "record %u",
            *ret_record);
     g = page_granule(w, s, serve->pool, b->group[i], b->ref[i].index);
-    EXPECT((g->own == OWN_CHUNK || g->verified) && g->gen == b->ref[i].gen, "served_foreign_page",
+    EXPECT((g->own == OWN_CHUNK || g->own == OWN_STATE || g->verified) && g->gen == b->ref[i].gen,
+           "served_foreign_page",
            "group %u index %u generation %u: that page is now of kind %u, generation %u",
            b->group[i], b->ref[i].index, b->ref[i].gen, g->own, g->gen);
     EXPECT(w->d[s].pool[serve->pool].ranks == w->d[1 - s].pool[p->pool].ranks, "served_other_world",
@@ -519,10 +520,14 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
                 EXPECT(g->gen == ref.gen, "offer_stale", "group %u index %u", msg->runs[i].group,
                        ref.index);
             } else {
-                EXPECT(g->own == OWN_CHUNK && g->gen == ref.gen, "offer_foreign_page",
-                       "group %u index %u is of kind %u", msg->runs[i].group, ref.index, g->own);
-                EXPECT(chunk_visible(w, d, &w->d[d].chunk[g->pool][g->chunk]), "offer_pending",
-                       "group %u index %u: its step has not passed", msg->runs[i].group, ref.index);
+                const struct chunk *c = &w->d[d].chunk[g->pool][g->chunk];
+
+                EXPECT((g->own == OWN_CHUNK || g->own == OWN_STATE) && g->gen == ref.gen,
+                       "offer_foreign_page", "group %u index %u is of kind %u", msg->runs[i].group,
+                       ref.index, g->own);
+                EXPECT(chunk_visible(w, d, c) && (g->own == OWN_CHUNK || state_visible(w, d, c)),
+                       "offer_pending", "group %u index %u: its step has not passed",
+                       msg->runs[i].group, ref.index);
             }
             EXPECT(g->sealed, "offer_unsealed", "group %u index %u: its checksum is not known",
                    msg->runs[i].group, ref.index);

@@ -171,11 +171,16 @@ static void pool_map_reply(struct sim *w, uint32_t d, struct engine *g, uint32_t
 static void fill_layout(const struct sim *w, struct req_pool_open *o, uint32_t granules)
 {
     memset(o, 0, sizeof *o);
-    o->ngroups = w->cfg.ngroups;
+    o->ngroups = w->ngroups;
+    o->supersede = (enum supersede)w->cfg.supersede;
     for (uint32_t i = 0; i < o->ngroups; i++)
         o->group[i] =
-            (struct group_layout){.family = FAMILY_HISTORY,
+            (struct group_layout){.family = i < w->cfg.ngroups ? FAMILY_HISTORY
+                                            : recurrent(w, i)  ? FAMILY_RECURRENT
+                                                               : FAMILY_WINDOW,
                                   .page_tokens = w->page_tokens[i],
+                                  .window = i < w->cfg.ngroups ? 0 : w->window[i],
+                                  .reserve = i < w->cfg.ngroups ? 0 : w->reserve[i],
                                   .units = 1,
                                   .cap_pages = i == 0 ? w->cfg.cap0 : 0,
                                   .page_bytes = (uint64_t)w->page_granules[i] * GRANULE_BYTES};
@@ -306,6 +311,12 @@ static void run_touch(struct sim *w, uint32_t d, const struct engine *g, uint32_
     const uint32_t *want = w->prefix[g->tenant][t->ns][t->variant] + t->pos + 1;
     uint32_t mix = tag_mix(rank, t->group), n = w->page_granules[t->group];
 
+    if (t->copy) {
+        for (uint32_t k = 0; k < n; k++)
+            tag[k] = w->d[d].tag[g->tenant][rank][t->from + k];
+        return;
+    }
+
     for (uint32_t k = 0; k < n; k++, tag++) {
         for (uint32_t i = 0; i < t->read_to; i++)
             EXPECT(tag->v[i] == (want[i] ^ mix), "wrong_bytes_read",
@@ -413,6 +424,8 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
     for (uint32_t s = 0; s < SESSIONS; s++)
         if (m->session[s].live && m->session[s].engine == e)
             session_forget(w, d, &m->session[s], 0);
+    for (uint32_t i = 0; i < w->cfg.granules; i++)
+        m->granule[tenant][i].busy[e] = 0;
     for (uint32_t p = 0; p < POOLS; p++) {
         struct pool *pl = &m->pool[p];
 
@@ -426,13 +439,17 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
                 !chunk_visible(w, d, c)) {
                 MARK(pending_dropped_engine_died);
                 chunk_drop(w, d, p, c);
-            } else if (c->epoch == m->chunk_base[p] && c->engine == e) {
+                continue;
+            }
+            if (c->epoch == m->chunk_base[p] && c->engine == e)
                 c->engine = NO; /* long visible; the name may come back with other steps */
+            if (c->epoch == m->chunk_base[p] && c->state_engine == e) {
+                if (c->present && !state_visible(w, d, c))
+                    state_gone(w, d, p, c); /* a refill that nobody may read */
+                c->state_engine = NO;
             }
         }
     }
-    for (uint32_t i = 0; i < w->cfg.granules; i++)
-        m->granule[tenant][i].busy[e] = 0;
     if (g->dying)
         MARK(engine_stuck_then_gone);
     g->used = 0;

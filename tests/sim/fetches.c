@@ -9,7 +9,7 @@ static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
     for (uint32_t i = 0; i < PULLS * 2; i++)
         if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
             id_equal(w->d[d].pull[i].id, s->fetch_pull))
-            pull_over(w, d, &w->d[d].pull[i], s->ending);
+            pull_over(w, d, &w->d[d].pull[i], s->ending || w->cfg.nstate);
 }
 
 /* Nobody heard how a fetch ended: a Match tells. */
@@ -39,6 +39,8 @@ void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
     MARK(fetch_answer_unheard);
     if (l->committed > before)
         take_borrowed(w, d, s, before, l->committed, l->committed, w->reply->runs, w->reply->nruns);
+    if (l->committed > before) /* its window is not told anew */
+        s->lame = w->cfg.nstate != 0;
     s->t = s->c = s->a = s->filled = l->committed;
     s->prompt = s->ntokens;
     s->turn = TURN_OPEN;
@@ -136,6 +138,8 @@ static void take_owned(struct sim *w, uint32_t d, struct session *s, const struc
         const struct table_run *run = &r->runs[i];
         uint32_t pt = w->page_tokens[run->group];
 
+        if (run->group >= w->cfg.ngroups)
+            continue; /* see take_state */
         for (uint32_t k = 0; k < run->n; k++) {
             uint32_t at = run->first + k;
             struct granule *g;
@@ -159,6 +163,26 @@ static void take_owned(struct sim *w, uint32_t d, struct session *s, const struc
     }
 }
 
+/* The window of the new T, if all of it is there; pages of its own behind it. A session that got
+ * HISTORY without the STATE to go on from it can only end. */
+static void take_state(struct sim *w, uint32_t d, struct session *s, uint32_t before, uint32_t t,
+                       uint32_t a, const struct table_run *runs, uint32_t nruns)
+{
+    bool whole = true;
+
+    if (!w->cfg.nstate || a == before)
+        return;
+    for (STATE_GROUPS(w, g))
+        if (!recurrent(w, g) && t > before && !find_page(runs, nruns, g, t / w->page_tokens[g] - 1))
+            whole = false;
+    if (a > t || !whole) {
+        s->lame = 1;
+        return;
+    }
+    MARK(fetch_with_state);
+    state_borrow(w, d, s, before, t, runs, nruns);
+}
+
 static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     const struct lengths *l = &r->fetch.lengths;
@@ -172,6 +196,7 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
         if (chunk_at(w, d, s->pool, s->ns, s->variant, k)->present)
             MARK(fetch_adopts_existing);
     take_borrowed(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
+    take_state(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
     take_owned(w, d, s, r);
     s->t = l->committed;
     s->c = s->a = s->filled = l->allocated;

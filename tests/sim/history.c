@@ -129,6 +129,38 @@ static void make_weights(struct prng *p, uint8_t table[256])
     }
 }
 
+/* Windows below, at and above L. */
+static void make_state(struct prng *p, struct config *c)
+{
+    uint32_t align = align_of(c), most = 0;
+    uint32_t *const tokens[] = {&c->page_tokens2, &c->page_tokens3},
+                    *const granules[] = {&c->page_granules2, &c->page_granules3},
+                    *const window[] = {&c->window2, &c->window3},
+                    *const reserve[] = {&c->reserve2, &c->reserve3};
+
+    c->nstate = one_in(p, 2) || c->tight == 2 ? 0 : between(p, 1, 2);
+    c->supersede = one_in(p, 8) ? 2 : between(p, 0, 1);
+    for (uint32_t i = 0; i < c->nstate; i++) {
+        uint32_t n = between(p, 1, SLOTS);
+
+        while (align % n)
+            n--;
+        *tokens[i] = n;
+        *granules[i] = one_in(p, 4) ? 2 : 1;
+        *window[i] = n * between(p, 1, 3 * align / n);
+        *reserve[i] = one_in(p, 3) ? between(p, 1, align) : 1;
+        most += *granules[i] * (*window[i] + align) / n;
+    }
+    if (c->nstate == 0)
+        return;
+    c->cap0 = 0;
+    c->granules += most;
+    if (one_in(p, 3))
+        c->granules += most;
+    if (c->granules > GRANULES)
+        c->granules = GRANULES;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -137,6 +169,7 @@ void history_make(uint64_t seed, struct history *h)
     prng_init(&p, seed);
     h->seed = seed;
     make_config(&p, &h->cfg);
+    make_state(&p, &h->cfg);
     make_weights(&p, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

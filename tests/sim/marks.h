@@ -57,6 +57,17 @@
     X(quota_sessions, 10)                                                                          \
     X(drain_refuses, 5)                                                                            \
     X(evict_on_demand, 50)                                                                         \
-    X(step_back_refused, 5)
+    X(step_back_refused, 5)                                                                        \
+    X(slide_borrowed, 0)                                                                           \
+    X(slide_owned, 0)                                                                              \
+    X(refill, 0)                                                                                   \
+    X(recurrent_copied, 0)                                                                         \
+    X(fork_kept, 0)                                                                                \
+    X(sibling_window_kept, 0)                                                                      \
+    X(state_superseded_lazy, 0)                                                                    \
+    X(state_superseded_eager, 0)                                                                   \
+    X(return_refused, 0)                                                                           \
+    X(match_shallower_for_state, 0)                                                                \
+    X(fetch_with_state, 0)
 
 #endif

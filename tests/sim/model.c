@@ -37,6 +37,7 @@ struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, ui
     if (c->epoch != w->d[d].chunk_base[pool]) {
         c->epoch = w->d[d].chunk_base[pool];
         c->present = 0;
+        memset(c->has, 0, sizeof c->has);
         c->ns = (uint8_t)ns;
         c->variant = (uint8_t)v;
         c->depth = (uint8_t)k;
@@ -72,6 +73,8 @@ static void chunk_free_pages(struct sim *w, uint32_t d, uint32_t pool, struct ch
 {
     uint16_t self = (uint16_t)(c - w->d[d].chunk[pool]);
 
+    if (w->cfg.nstate)
+        state_gone(w, d, pool, c);
     c->present = 0;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         for (uint32_t i = 0; i < w->L / w->page_tokens[g]; i++) {
@@ -119,8 +122,7 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
     struct granule *p = page_granule(w, d, pool, group, ref.index);
     uint32_t tenant = w->d[d].pool[pool].tenant, n = w->page_granules[group];
     uint32_t at = (uint32_t)(p - w->d[d].granule[tenant]);
-    uint32_t slab =
-        w->page_granules[0] > w->page_granules[1] ? w->page_granules[0] : w->page_granules[1];
+    uint32_t slab = w->slab;
 
     EXPECT(ref.gen != 0, "generation_zero", "group %u index %u", group, ref.index);
     for (uint32_t k = 0; k < n; k++) {
@@ -136,6 +138,14 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
             EXPECT(!g->sealing, "page_being_sealed", "granule %u: a checksum job reads it", at + k);
             MARK(extend_evicts);
             chunk_drop(w, d, g->pool, c);
+        }
+        if (g->own == OWN_STATE) {
+            struct chunk *c = &w->d[d].chunk[g->pool][g->chunk];
+
+            EXPECT(chunk_visible(w, d, c) && state_visible(w, d, c), "page_pending",
+                   "granule %u: STATE of depth %u whose step has not passed", at + k,
+                   c->depth * w->L);
+            state_gone(w, d, g->pool, c);
         }
         /* A transfer's verified page may have been given up for one that was there, or be evicted
          * already. */
@@ -169,14 +179,15 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
     for (uint32_t k = at - (at - w->d[d].pool[pool].base) % slab, end = k + slab; k < end; k++) {
         const struct granule *g = &w->d[d].granule[tenant][k];
 
-        EXPECT(g->group == group || g->own == OWN_FREE || g->own == OWN_CHUNK || g->verified,
+        EXPECT(g->group == group || g->own == OWN_FREE || g->own == OWN_CHUNK ||
+                   g->own == OWN_STATE || g->verified,
                "slab_shared", "granules %u and %u: two groups in one slab", at, k);
     }
     return at;
 }
 
-static const struct page_ref *run_page(const struct table_run *runs, uint32_t nruns, uint32_t group,
-                                       uint32_t at)
+const struct page_ref *find_page(const struct table_run *runs, uint32_t nruns, uint32_t group,
+                                 uint32_t at)
 {
     for (uint32_t i = 0; i < nruns; i++)
         if (runs[i].group == group && at >= runs[i].first && at < runs[i].first + runs[i].n)
@@ -189,7 +200,7 @@ static bool same_pages(struct sim *w, uint32_t d, uint32_t pool, const struct ch
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
-            const struct page_ref *ref = run_page(runs, nruns, g, (c->depth - 1u) * per + i);
+            const struct page_ref *ref = find_page(runs, nruns, g, (c->depth - 1u) * per + i);
 
             EXPECT(ref, "chunk_incomplete", "depth %u: group %u page %u is missing",
                    c->depth * w->L, g, i);
@@ -228,12 +239,13 @@ void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c,
            "depth %u: not the pages that were committed", c->depth * w->L);
     if (c->present)
         chunk_drop(w, d, pool, c);
+    c->made = c->passed = 0;
     c->engine = NO;
     c->step = 0;
     c->evictions = w->d[d].pool[pool].evictions;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
-            const struct page_ref *ref = run_page(runs, nruns, g, (c->depth - 1u) * per + i);
+            const struct page_ref *ref = find_page(runs, nruns, g, (c->depth - 1u) * per + i);
             struct granule *p;
 
             EXPECT(ref, "chunk_incomplete", "depth %u: group %u page %u is missing",
@@ -268,6 +280,7 @@ void chunk_commit(struct sim *w, uint32_t d, struct session *s, uint32_t k, uint
            "depth %u is in the tree already, by the model", k * w->L);
     if (c->present)
         chunk_drop(w, d, s->pool, c);
+    c->made = c->passed = 0;
     c->present = 1;
     c->engine = s->engine;
     c->step = step;
@@ -329,6 +342,7 @@ void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         give_back(w, d, s, g, 0, pages_of(w, s, g), step);
+    state_forget_session(w, d, s, step);
     if (s->turn == TURN_FETCHING)
         for (uint32_t i = 0; i < PULLS * 2; i++)
             if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
@@ -354,6 +368,8 @@ static enum fate fate_of(struct sim *w, uint32_t d, uint32_t pool, const struct 
     if (g->own == OWN_FREE)
         return FATE_FREE;
     c = &w->d[d].chunk[pool][g->chunk];
+    if (g->own == OWN_STATE) /* it may have been dropped long ago */
+        return g->borrows || g->serves ? FATE_HELD : FATE_MAYBE;
     if (g->borrows || g->serves || g->sealing || !chunk_visible(w, d, c))
         return FATE_HELD;
     return unsure ? FATE_MAYBE : FATE_SURE;
@@ -374,7 +390,7 @@ static bool pulls_active(const struct sim *w, uint32_t d)
 /* Something else than sessions and steps may hold prefixes: jobs and transfers pin whole paths. */
 static bool pool_unsure(const struct sim *w, uint32_t d, uint32_t pool)
 {
-    if (pulls_active(w, d))
+    if (pulls_active(w, d) || w->cfg.nstate) /* STATE is borrowed by whole nodes */
         return true;
     if (w->d[d].njobs) /* others may wait in the queue behind these */
         return true;
@@ -428,7 +444,7 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
         r->free[group] += fates[i] == FATE_FREE;
         r->used[group] += fates[i] == FATE_HELD || fates[i] == FATE_MAYBE;
         r->reclaimable[group] += fates[i] == FATE_SURE || fates[i] == FATE_MAYBE;
-        r->kept[group] += fates[i] == FATE_HELD && g[i].own != OWN_CHUNK;
+        r->kept[group] += fates[i] == FATE_HELD && g[i].own != OWN_CHUNK && g[i].own != OWN_STATE;
         r->held[group] += fates[i] == FATE_HELD;
         r->own_free[group] += fates[i] == FATE_FREE;
         if (held || maybe)
@@ -441,15 +457,13 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
 static void room_count(struct sim *w, uint32_t d, uint32_t pool, struct room *r)
 {
     const struct pool *p = &w->d[d].pool[pool];
-    uint32_t slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0]
-                        ? w->page_granules[1]
-                        : w->page_granules[0];
+    uint32_t slab = w->slab;
     bool unsure = pool_unsure(w, d, pool);
 
     memset(r, 0, sizeof *r);
     for (uint32_t at = slab; at + slab <= p->granules; at += slab) /* slab 0 is never handed out */
         room_slab(w, d, pool, p->base + at, slab, unsure, r);
-    for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
+    for (uint32_t g = 0; g < w->ngroups; g++) {
         uint32_t per = slab / w->page_granules[g];
 
         r->free[g] += r->slabs_free * per;
@@ -461,12 +475,10 @@ static void room_count(struct sim *w, uint32_t d, uint32_t pool, struct room *r)
 /* Would the model bet that these pages can be had? */
 static bool room_fits(const struct sim *w, const struct room *r, const uint32_t need[GROUPS])
 {
-    uint32_t slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0]
-                        ? w->page_granules[1]
-                        : w->page_granules[0];
+    uint32_t slab = w->slab;
     uint32_t slabs = 0;
 
-    for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
+    for (uint32_t g = 0; g < w->ngroups; g++) {
         uint32_t per = slab / w->page_granules[g];
 
         if (need[g] > r->own_sure[g])
@@ -481,14 +493,12 @@ static bool room_fits(const struct sim *w, const struct room *r, const uint32_t 
  * (T11). */
 static bool hopeless(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS])
 {
-    uint32_t slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0]
-                        ? w->page_granules[1]
-                        : w->page_granules[0];
+    uint32_t slab = w->slab;
     uint32_t slabs = w->d[d].pool[pool].granules / slab - 1;
     struct room r;
 
     room_count(w, d, pool, &r);
-    for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
+    for (uint32_t g = 0; g < w->ngroups; g++) {
         uint32_t most = slabs * (slab / w->page_granules[g]);
 
         if (g == 0 && w->cfg.cap0 && w->cfg.cap0 < most)
@@ -508,7 +518,7 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
     TRACE("    short of group %u: needs %u, free %u, reclaimable %u, retiring %u until %llu\n",
           sh->group, sh->needed, sh->free, sh->reclaimable, sh->retiring,
           (unsigned long long)sh->until_step);
-    EXPECT(sh->group < w->cfg.ngroups && sh->needed == need[sh->group] && sh->needed > 0,
+    EXPECT(sh->group < w->ngroups && sh->needed == need[sh->group] && sh->needed > 0,
            "shortage_needed", "group %u needs %u, the answer says %u", sh->group, need[sh->group],
            sh->needed);
     EXPECT(pulls_active(w, d) || !room_fits(w, &r, need), "false_shortage",
@@ -549,9 +559,8 @@ void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GRO
     bool fits = true;
 
     room_count(w, d, pool, &r);
-    slab = w->cfg.ngroups == 2 && w->page_granules[1] > w->page_granules[0] ? w->page_granules[1]
-                                                                            : w->page_granules[0];
-    for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
+    slab = w->slab;
+    for (uint32_t g = 0; g < w->ngroups; g++) {
         uint32_t per = slab / w->page_granules[g];
 
         if (need[g] > r.own_free[g])

@@ -73,7 +73,7 @@ static void check_fits(struct sim *w, const struct peer_msg *msg)
     EXPECT(msg->nruns <= GROUPS, "offer_runs", "%u runs", msg->nruns);
     for (uint32_t i = 0; i < msg->nruns; i++)
         refs += msg->runs[i].n;
-    EXPECT(refs <= 64, "offer_pages", "%u pages", refs);
+    EXPECT(refs <= 96, "offer_pages", "%u pages", refs);
 }
 
 void net_send(struct sim *w, uint32_t d, const struct action *act)

@@ -97,6 +97,8 @@ static uint32_t least_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t n
             break;
         k++;
     }
+    while (k > 0 && w->cfg.nstate && !state_resumes(w, d, pool, ns, variant, k))
+        k--;
     return k * w->L;
 }
 
@@ -139,7 +141,9 @@ void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, 
     uint32_t given[GROUPS] = {0}, start = s->deaf ? 0 : from;
 
     for (uint32_t i = 0; i < nruns; i++) {
-        EXPECT(runs[i].group < w->cfg.ngroups, "run_group", "group %u", runs[i].group);
+        EXPECT(runs[i].group < w->ngroups, "run_group", "group %u", runs[i].group);
+        if (runs[i].group >= w->cfg.ngroups)
+            continue; /* see state_borrow */
         EXPECT(runs[i].first >= start / w->page_tokens[runs[i].group] &&
                    runs[i].first + runs[i].n <= end / w->page_tokens[runs[i].group],
                "run_range", "group %u pages %u + %u of [%u, %u)", runs[i].group, runs[i].first,
@@ -177,6 +181,7 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
            r->match.lengths.written, r->match.lengths.allocated, depth);
     EXPECT(r->match.tokens == n, "match_tokens", "%u of %u tokens", r->match.tokens, n);
     take_borrowed(w, d, s, 0, depth, depth, r->runs, r->nruns);
+    state_borrow(w, d, s, 0, depth, r->runs, r->nruns);
     s->t = s->c = s->a = s->filled = depth;
     s->ntokens = s->prompt = n;
     if (s->good > common)
@@ -193,6 +198,17 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
         MARK(extra_key_separates);
 }
 
+static void check_repeated_page(struct sim *w, uint32_t d, const struct session *s,
+                                const struct table_run *run, uint32_t k)
+{
+    const struct entry *e = &s->table[run->group][run->first + k];
+
+    EXPECT(run->first + k < s->t / w->page_tokens[run->group] && run->refs[k].gen == e->gen &&
+               page_granule(w, d, s->pool, run->group, run->refs[k].index) ==
+                   &w->d[d].granule[s->tenant][e->granule],
+           "resume_pages", "group %u page %u is not the session's", run->group, run->first + k);
+}
+
 /* Where nothing but the borrowed part is left, its pages are told again: those that the session
  * has. */
 static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
@@ -203,14 +219,12 @@ static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
     for (uint32_t i = 0; i < r->nruns; i++)
         for (uint32_t k = 0; k < r->runs[i].n; k++, n++) {
             const struct table_run *run = &r->runs[i];
-            const struct entry *e = &s->table[run->group][run->first + k];
 
-            EXPECT(run->first + k < s->t / w->page_tokens[run->group] &&
-                       run->refs[k].gen == e->gen &&
-                       page_granule(w, d, s->pool, run->group, run->refs[k].index) ==
-                           &w->d[d].granule[s->tenant][e->granule],
-                   "resume_pages", "group %u page %u is not the session's", run->group,
-                   run->first + k);
+            if (run->group >= w->cfg.ngroups) { /* of STATE, those of the window that it has */
+                n--;
+                continue;
+            }
+            check_repeated_page(w, d, s, run, k);
         }
     for (uint32_t g = 0; s->a == s->t && base < s->t && g < w->cfg.ngroups; g++)
         want += s->t / w->page_tokens[g] - base / w->page_tokens[g];
@@ -218,17 +232,29 @@ static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
            want);
 }
 
+/* S2; a RECURRENT page is the state of C alone: shorter than that, it is that of T again (T21). */
+static uint32_t resume_length(const struct sim *w, const struct session *s, uint32_t common)
+{
+    if (common >= s->c)
+        return s->c;
+    for (STATE_GROUPS(w, g))
+        if (recurrent(w, g))
+            return s->t;
+    return common;
+}
+
 static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t variant, uint32_t n,
                         uint32_t common, uint32_t step, uint32_t base)
 {
     const struct reply *r = w->reply;
-    uint32_t p = s->c < common ? s->c : common;
+    uint32_t p = resume_length(w, s, common);
 
     for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
         uint32_t pt = w->page_tokens[g];
 
         give_back(w, d, s, g, (p + pt - 1) / pt, (s->a + pt - 1) / pt, step);
     }
+    state_trim(w, d, s, p, step);
     if (p < s->c)
         MARK(resume_shorter_than_written);
     if (s->ntokens == n && common == n)
@@ -354,8 +380,15 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
         MARK(resume_refused);
         return;
     }
+    if (!fresh && w->reply->err == TERN_INVALID && w->cfg.nstate &&
+        !state_window_whole(w, s, resume_length(w, s, common))) {
+        MARK(return_refused);
+        return;
+    }
     EXPECT(w->reply->err == TERN_OK, "match_refused", "err %u %s", w->reply->err, w->reply->text);
     s->variant = (uint8_t)variant;
+    if (!fresh && !state_window_whole(w, s, resume_length(w, s, common)))
+        s->lame = 1; /* it went back beyond its reserve */
     if (fresh)
         match_new(w, d, s, n, common);
     else
@@ -386,4 +419,10 @@ void ask_peek(struct sim *w, uint32_t d, uint32_t e)
     EXPECT(w->reply->err == TERN_OK, "peek_refused", "err %u %s", w->reply->err, w->reply->text);
     EXPECT(before == core_changes(w->d[d].core), "peek_changes", "a Peek changed the state");
     check_depth(w, d, g->pool, ns, variant, n, w->reply->peek.depth);
+    EXPECT(w->reply->peek.history_depth >= w->reply->peek.depth &&
+               (w->cfg.nstate || w->reply->peek.history_depth == w->reply->peek.depth),
+           "peek_history", "%u, but a match finds %u", w->reply->peek.history_depth,
+           w->reply->peek.depth);
+    if (w->reply->peek.history_depth > w->reply->peek.depth)
+        MARK(match_shallower_for_state);
 }

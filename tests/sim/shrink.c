@@ -115,7 +115,11 @@ static bool config_fits(const struct config *c)
            c->granules >= 6 && c->granules <= GRANULES && c->world0 >= 1 && c->world0 <= RANKS &&
            c->variants >= 1 && c->variants <= VARIANTS && c->namespaces >= 1 &&
            c->namespaces <= NAMESPACES && c->tokens_max >= 1 && c->tokens_max <= TOKENS - 4 &&
-           c->lim_pulls <= PULLS && c->lim_serves <= SERVES && c->lim_sessions < SESSIONS;
+           c->nstate <= 2 && c->supersede <= 2 && c->page_tokens2 <= SLOTS &&
+           c->page_tokens3 <= SLOTS && (c->nstate < 1 || (c->page_tokens2 && c->page_granules2)) &&
+           (c->nstate < 2 || (c->page_tokens3 && c->page_granules3)) && c->page_granules2 <= 2 &&
+           c->page_granules3 <= 2 && c->lim_pulls <= PULLS && c->lim_serves <= SERVES &&
+           c->lim_sessions < SESSIONS;
 }
 
 bool history_read(const char *path, struct history *h)

@@ -24,19 +24,19 @@
 #define RANKS         4
 #define PROCS         (RANKS + 1) /* of an engine: its ranks and perhaps a scheduler of its own */
 #define POOLS         3           /* pool slots of a daemon */
-#define GROUPS        2
+#define GROUPS        4           /* of a pool: those of HISTORY first, then those of STATE */
 #define SESSIONS      12 /* session records of a daemon, closed ones kept for stale handles */
 #define NAMESPACES    2
 #define VARIANTS      6  /* token sequences; each session's list is a prefix of one */
 #define TOKENS        80 /* of a sequence: a little more than a block of the token store */
 #define CHUNKS        40 /* L-chunks of a sequence */
 #define CHUNK_PAGES   8  /* pages of a group in a chunk */
-#define GRANULES      48 /* of a tenant's memory: the smallest page */
+#define GRANULES      64 /* of a tenant's memory: the smallest page */
 #define GRANULE_BYTES 4096u
 #define SLOTS         4   /* tokens of a page at most */
-#define TABLE         32  /* pages of a group in a session's table */
+#define TABLE         96  /* pages of a group in a session's table */
 #define STEPS         8   /* dispatched steps that a rank has not run yet */
-#define TOUCHES       112 /* pages looked at or written by one step */
+#define TOUCHES       256 /* pages looked at or written by one step */
 #define CONNS         16
 #define QUEUE         16 /* messages under way in one direction */
 #define LINKS         4  /* 0: ours to the other daemon; others: theirs to us */
@@ -48,6 +48,7 @@
 #define OPS_MAX       1200
 #define RECORDS       128
 #define NO            0xffu
+#define HOLE          0xffffu /* of a table: the session has no page there */
 
 #define MS 1000000ull
 
@@ -100,10 +101,13 @@ enum mark {
     X(world0)                                                                                      \
     X(world1)                                                                                      \
     X(world2)                                                                                      \
-    X(scheduler) X(sessions_max) X(variants) X(namespaces) X(tokens_max) X(keys) X(lim_sessions)   \
-        X(lim_nodes) X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls) X(lim_serves)           \
-            X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight)       \
-                X(faults_on) X(seed_tokens)
+    X(scheduler)                                                                                   \
+    X(sessions_max) X(variants) X(namespaces) X(tokens_max) X(keys) X(lim_sessions) X(lim_nodes)   \
+        X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals)           \
+            X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on)       \
+                X(seed_tokens) X(nstate) X(supersede) X(page_tokens2) X(page_tokens3)              \
+                    X(page_granules2) X(page_granules3) X(window2) /* 0: RECURRENT */              \
+        X(window3) X(reserve2) X(reserve3)
 
 struct config {
 #define X(name) uint32_t name;
@@ -124,7 +128,8 @@ struct tag { /* one per token of the page */
     uint32_t v[SLOTS];
 };
 
-enum own { OWN_FREE = 0, OWN_SESSION, OWN_CHUNK, OWN_PULL, OWN_ORPHAN };
+/* OWN_STATE: of a chunk's STATE, which may have been dropped since. */
+enum own { OWN_FREE = 0, OWN_SESSION, OWN_CHUNK, OWN_PULL, OWN_ORPHAN, OWN_STATE };
 
 struct granule {
     uint8_t own;      /* who the page belongs to, as the model knows it */
@@ -150,10 +155,14 @@ struct chunk {
     uint32_t step; /* of the commit */
     uint16_t granule[GROUPS][CHUNK_PAGES];
     uint32_t gen[GROUPS][CHUNK_PAGES];
+    /* STATE: its pages as last known, and whether the model would bet that they are still there. */
+    uint8_t has[GROUPS], state_engine, made, passed, state_lost;
+    uint32_t state_step, state_evictions;
 };
 
 struct entry { /* of a session's table */
     uint16_t granule;
+    uint8_t mine; /* STATE: owned, not borrowed */
     uint32_t gen;
 };
 
@@ -172,6 +181,12 @@ struct session {
     uint64_t fetch_request;
     struct id fetch_pull; /* {NONE, 0}: nothing was asked of the peer */
     uint64_t fetch_since;
+    uint8_t lame; /* it lacks STATE to go on from its T: all it can do is abort or close */
+    /* STATE of shape WINDOW: the table has logical pages [first, top); from base on they are owned.
+     * RECURRENT: top 1: it owns one page, at 0; `copy`: what has to be copied into it first. */
+    uint32_t first[GROUPS], base[GROUPS], top[GROUPS];
+    struct entry copy[GROUPS];
+    uint32_t state_at[GROUPS]; /* RECURRENT: tokens that the page is the state of */
     struct entry table[GROUPS][TABLE];
 };
 
@@ -180,6 +195,8 @@ struct touch {
     uint8_t group, ns, variant, pos;       /* pos: token at slot 0 */
     uint8_t read_to, write_from, write_to; /* slots */
     uint8_t junk; /* writes tokens that no sequence has: rejected speculation */
+    uint8_t copy; /* of the page `from`, whole */
+    uint16_t from;
 };
 
 struct work {
@@ -250,8 +267,8 @@ struct pull {
 struct serve {
     uint8_t used, stopping, pool, npages; /* pool NO: not started yet */
     struct id id;
-    uint8_t group[64];
-    struct page_ref ref[64];
+    uint8_t group[96];
+    struct page_ref ref[96];
 };
 
 struct message {
@@ -259,7 +276,7 @@ struct message {
     uint32_t tokens[TOKENS];
     struct extra_key keys[4];
     struct table_run runs[GROUPS * 2];
-    struct page_ref refs[64];
+    struct page_ref refs[96];
 };
 
 struct link {        /* one connection from daemon d's outbound link */
@@ -301,6 +318,7 @@ struct sim {
     struct config cfg;
     struct core_limits limits;
     uint32_t L, page_tokens[GROUPS], page_granules[GROUPS];
+    uint32_t ngroups, slab, window[GROUPS], reserve[GROUPS], reach, window_max; /* all groups */
     uint32_t world[ENGINES], ranks;
     uint64_t now, rng;
     uint32_t verbose, quiet_phase;
@@ -471,6 +489,41 @@ void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, ui
                 uint32_t ns, uint32_t variant, uint32_t pos, uint32_t n, const char *what);
 uint32_t tag_mix(uint32_t rank, uint32_t group);
 void model_audit(struct sim *w, uint32_t d);
+
+/* ---- state.c: STATE groups ---- */
+#define STATE_GROUPS(w, g)                                                                         \
+    uint32_t g = (w)->cfg.ngroups;                                                                 \
+    g < (w)->ngroups;                                                                              \
+    g++
+static inline bool recurrent(const struct sim *w, uint32_t g)
+{
+    return w->window[g] == 0;
+}
+uint32_t window_begin(const struct sim *w, uint32_t g, uint32_t at); /* first page read at `at` */
+void state_release_entry(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
+                         uint32_t step);
+void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step);
+void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t step);
+void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, uint32_t step);
+bool state_window_whole(const struct sim *w, const struct session *s, uint32_t p);
+/* The STATE of a chunk is gone: nobody may have been reading it. */
+void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
+bool state_visible(const struct sim *w, uint32_t d, const struct chunk *c);
+bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g);
+/* Would the model bet that a match can end there? */
+bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
+                   uint32_t k);
+/* An answer borrows the window of T for the session. */
+void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t depth,
+                  const struct table_run *runs, uint32_t nruns);
+void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t step,
+                  bool adopted, const struct table_run *runs, uint32_t nruns);
+void state_handed(struct sim *w, uint32_t d, struct session *s, const struct table_run *runs,
+                  uint32_t nruns);
+void state_ended(struct sim *w, uint32_t d, const struct session *s);
+void state_release_point(struct sim *w, uint32_t d, const struct session *s);
+const struct page_ref *find_page(const struct table_run *runs, uint32_t nruns, uint32_t group,
+                                 uint32_t at);
 
 /* ---- converge.c ---- */
 void converge(struct sim *w);

@@ -154,6 +154,13 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
         return;
     } else if (s->turn == TURN_FINISHED && chance(w, 70)) {
         return;
+    } else if (s->lame) {
+        op->kind = chance(w, 50) ? STEP_ABORT : STEP_CLOSE;
+        op->step = release_step(w, d, s);
+    } else if (w->cfg.nstate && s->turn != TURN_NEW && chance(w, 5)) {
+        op->kind = chance(w, 70) ? STEP_SLIDE : STEP_RELEASE;
+        op->step = s->last_step;
+        op->length = op->kind == STEP_SLIDE && chance(w, 40) ? s->t + pick(w, 2 * w->L) : 0;
     } else if (plan_relief(w, d, s, op)) {
         p->n++;
         return;
@@ -186,11 +193,35 @@ static void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint3
         return;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         give_back(w, d, s, g, up(p, w->page_tokens[g]), up(s->a, w->page_tokens[g]), step);
+    state_trim(w, d, s, p, step);
     s->a = p;
     if (s->c > p)
         s->c = p;
     if (s->filled > p)
         s->filled = p;
+}
+
+/* A fresh page of a RECURRENT group starts as a copy of the resume point's at T. */
+static void take_from(struct sim *w, uint32_t d, struct session *s, const struct table_run *run)
+{
+    uint32_t g = run->group;
+    const struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L);
+    struct granule *p;
+
+    s->copy[g].gen = 0;
+    s->state_at[g] = 0;
+    if (run->from.index == 0) {
+        EXPECT(s->t == 0, "recurrent_from_nothing", "T %u, but there is no state to copy", s->t);
+        return;
+    }
+    (void)c;
+    p = page_granule(w, d, s->pool, g, run->from.index);
+    EXPECT(p->gen == run->from.gen, "recurrent_from_stale", "index %u", run->from.index);
+    s->copy[g] =
+        (struct entry){.granule = (uint16_t)(p - w->d[d].granule[s->tenant]), .gen = p->gen};
+    for (uint32_t k = 0; k < w->page_granules[g]; k++)
+        p[k].borrows++;
+    s->state_at[g] = s->t;
 }
 
 static void did_extend(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
@@ -210,6 +241,12 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
     }
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         need[g] = up(a, w->page_tokens[g]) - up(s->a, w->page_tokens[g]);
+    for (STATE_GROUPS(w, g))
+        if (recurrent(w, g))
+            need[g] = a > 0 && !s->top[g];
+        else
+            need[g] =
+                up(a, w->page_tokens[g]) > s->top[g] ? up(a, w->page_tokens[g]) - s->top[g] : 0;
     if (r->err == TERN_BUSY) {
         EXPECT(op->tokens.n > 0, "extend_busy", "BUSY for an extend without tokens");
         check_store_full(w, d, s, s->ntokens + op->tokens.n);
@@ -221,13 +258,14 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         return;
     }
     EXPECT(r->err == TERN_OK, "extend_refused", "err %u", r->err);
-    if (need[0] || need[1])
+    if (need[0] || need[1] || need[2] || need[3])
         note_need(w, d, s->pool, need);
     for (uint32_t i = 0; i < r->nruns; i++) {
         const struct table_run *run = &runs[r->first_run + i];
-        uint32_t first = up(s->a, w->page_tokens[run->group]);
+        uint32_t first =
+            run->group < w->cfg.ngroups ? up(s->a, w->page_tokens[run->group]) : s->top[run->group];
 
-        EXPECT(run->group < w->cfg.ngroups && run->first == first + given[run->group], "extend_run",
+        EXPECT(run->group < w->ngroups && run->first == first + given[run->group], "extend_run",
                "group %u starts at page %u", run->group, run->first);
         for (uint32_t k = 0; k < run->n; k++) {
             uint32_t at = hand_out(w, d, s->pool, run->group, run->refs[k], OWN_SESSION,
@@ -235,12 +273,18 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
 
             EXPECT(run->first + k < TABLE, "table", "page %u", run->first + k);
             s->table[run->group][run->first + k] =
-                (struct entry){.granule = (uint16_t)at, .gen = run->refs[k].gen};
+                (struct entry){.granule = (uint16_t)at, .gen = run->refs[k].gen, .mine = 1};
         }
         given[run->group] += run->n;
+        if (run->group >= w->cfg.ngroups && recurrent(w, run->group))
+            take_from(w, d, s, run);
     }
-    EXPECT(given[0] == need[0] && given[1] == need[1], "extend_count", "%u/%u pages, needed %u/%u",
-           given[0], given[1], need[0], need[1]);
+    for (uint32_t g = 0; g < w->ngroups; g++) {
+        EXPECT(given[g] == need[g], "extend_count", "group %u: %u pages, needed %u", g, given[g],
+               need[g]);
+        if (g >= w->cfg.ngroups)
+            s->top[g] += given[g];
+    }
     check_cap(w, d, s->pool);
     s->a = a;
     s->c = c;
@@ -271,6 +315,7 @@ static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k,
 
     chunk_publish(w, d, s->pool, c, runs + r->first_run, r->nruns);
     visible = chunk_visible(w, d, c);
+    state_commit(w, d, s, c, (uint32_t)op->step, true, runs + r->first_run, r->nruns);
     EXPECT(visible || c->engine == s->engine, "adopt_pending",
            "depth %u waits for a step of another engine", k * w->L);
     if (visible)
@@ -305,13 +350,17 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
                r->lengths.committed % w->L == 0,
            "commit_depth", "T %u, was %u, C %u, asked %u", r->lengths.committed, s->t, s->c,
            op->length);
+    uint32_t begin = s->t;
+
     while (k < to) {
         struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, ++k);
 
         if (run_page(r, runs, 0, (k - 1) * (w->L / w->page_tokens[0])))
             did_adopt(w, d, s, k, op, r, runs);
-        else
+        else {
             chunk_commit(w, d, s, k, (uint32_t)op->step);
+            state_commit(w, d, s, c, c->step, false, NULL, 0);
+        }
         if (op->step > w->d[d].engine[s->engine].step)
             MARK(commit_before_dispatch);
         (void)c;
@@ -320,6 +369,12 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
             s->last_step =
                 (uint32_t)op->step; /* it named that step as one that writes these pages */
     }
+    if (s->t > begin) {
+        state_handed(w, d, s, runs + r->first_run, r->nruns);
+        state_ended(w, d, s);
+    }
+    if (op->length > begin && s->turn != TURN_NEW)
+        state_slide(w, d, s, s->t + w->L, (uint32_t)op->step);
     if (s->t == goal) {
         EXPECT(r->err == (!nothing && op->length / w->L * w->L > goal ? TERN_INVALID : TERN_OK) ||
                    r->err == TERN_BUSY,
@@ -343,6 +398,11 @@ static void did_finish(struct sim *w, uint32_t d, struct session *s, const struc
 
     if (target < s->t || s->turn == TURN_NEW) {
         EXPECT(r->err == TERN_INVALID, "finish_below_t", "err %u", r->err);
+        return;
+    }
+    if (r->err == TERN_INVALID && w->cfg.nstate &&
+        !state_window_whole(w, s, target < s->c ? target : s->c)) {
+        MARK(return_refused);
         return;
     }
     EXPECT(r->err == TERN_OK, "finish_refused", "err %u", r->err);
@@ -417,12 +477,30 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
     case STEP_COMMIT: did_commit(w, d, s, op, r, runs); break;
     case STEP_FINISH: did_finish(w, d, s, op, r); break;
     case STEP_ABORT: did_abort(w, d, s, op, r); break;
+    case STEP_RELEASE:
+        EXPECT(r->err == TERN_OK, "release_refused", "err %u", r->err);
+        state_release_point(w, d, s);
+        break;
+    case STEP_SLIDE:
+        if (op->length && op->length <= s->t) {
+            EXPECT(r->err == TERN_INVALID, "slide_range", "err %u", r->err);
+            break;
+        }
+        EXPECT(r->err == TERN_OK, "slide_refused", "err %u", r->err);
+        state_slide(w, d, s, op->length ? op->length : s->t + w->L, (uint32_t)op->step);
+        break;
     case STEP_REWIND:
+        if (r->err == TERN_INVALID && w->cfg.nstate && !state_window_whole(w, s, op->length)) {
+            MARK(return_refused);
+            break;
+        }
         if (op->length < s->t || op->length > s->a) {
             EXPECT(r->err == TERN_INVALID, "rewind_range", "err %u", r->err);
             break;
         }
         EXPECT(r->err == TERN_OK, "rewind_refused", "err %u", r->err);
+        if (!state_window_whole(w, s, op->length < s->c ? op->length : s->c))
+            s->lame = 1;
         if (s->a > op->length)
             MARK(rewind_speculation);
         trim(w, d, s, op->length, (uint32_t)op->step);
@@ -473,8 +551,32 @@ static void add_touch(struct sim *w, struct work *k, const struct session *s, ui
 #undef WITHIN
 }
 
+/* Of a window, what is needed to go on from `filled`, and what is written. */
+static void touch_window(struct sim *w, struct work *k, const struct session *s, uint32_t g,
+                         uint32_t to)
+{
+    for (uint32_t i = window_begin(w, g, s->filled), n = up(s->a, w->page_tokens[g]); i < n; i++) {
+        EXPECT(i >= s->first[g] && i < s->top[g] && s->table[g][i].granule != HOLE, "window_hole",
+               "session %u.%u goes on from %u, but group %u lacks page %u (T %u C %u)", s->id.slot,
+               s->id.gen, s->filled, g, i, s->t, s->c);
+        add_touch(w, k, s, g, i, to, s->a);
+    }
+}
+
+static void touch_recurrent(struct sim *w, uint32_t d, struct work *k, struct session *s,
+                            uint32_t g, uint32_t to)
+{
+    (void)w;
+    (void)d;
+    (void)k;
+    (void)s;
+    (void)g;
+    (void)to;
+}
+
 /* Reads all that the session has, writes [filled, to), and what was guessed behind it. */
-static void dispatch_session(struct sim *w, struct work *k, struct session *s, uint32_t step)
+static void dispatch_session(struct sim *w, uint32_t d, struct work *k, struct session *s,
+                             uint32_t step)
 {
     uint32_t to = s->a < s->ntokens ? s->a : s->ntokens, ok = to;
 
@@ -488,8 +590,21 @@ static void dispatch_session(struct sim *w, struct work *k, struct session *s, u
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
         for (uint32_t i = 0, n = up(s->a, w->page_tokens[g]); i < n; i++)
             add_touch(w, k, s, g, i, ok, s->a);
+    for (STATE_GROUPS(w, g))
+        if (recurrent(w, g))
+            touch_recurrent(w, d, k, s, g, ok);
+        else
+            touch_window(w, k, s, g, ok);
     s->filled = ok;
     s->last_step = step;
+}
+
+static void dispatch_op(struct sim *w, uint32_t d, struct work *k, const struct plan *p, uint32_t i)
+{
+    struct session *s = &w->d[d].session[p->session[i]];
+
+    if (s->live && s->turn == TURN_OPEN && !s->lame)
+        dispatch_session(w, d, k, s, w->d[d].engine[s->engine].step);
 }
 
 void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
@@ -500,7 +615,7 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
              n = want != WANT_AUTO || chance(w, 65) ? 1 : 1 + pick(w, OPS - 1), done;
     struct plan p;
     struct event ev;
-    struct work *k;
+    struct work *k = NULL;
     bool wrote = false;
 
     if (conn == NO || g->dying)
@@ -527,8 +642,12 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     sim_step(w, d, &ev);
     EXPECT(w->reply && w->reply->err == TERN_OK, "step_refused", "err %u",
            w->reply ? w->reply->err : 0);
+    if (wrote && w->cfg.nstate) /* a commit behind an extend slides what that step still reads */
+        k = engine_dispatch(w, d, e);
     for (done = 0; done < w->reply->step.n; done++) {
         did_one(w, d, &p, done, &w->reply->step.results[done], w->reply->runs);
+        if (k && p.op[done].kind == STEP_EXTEND)
+            dispatch_op(w, d, k, &p, done);
         if (p.op[done].barrier && w->reply->step.results[done].err != TERN_OK) {
             EXPECT(done + 1 == w->reply->step.n, "barrier_ignored",
                    "%u of %u operations were tried", w->reply->step.n, p.n);
@@ -540,13 +659,10 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
            done, p.n);
     for (uint32_t i = 0; i < p.n; i++)
         m->session[p.session[i]].ending = 0;
-    if (!wrote)
+    if (!wrote || k)
         return;
     k = engine_dispatch(w, d, e);
-    for (uint32_t i = 0; i < done; i++) {
-        struct session *s = &m->session[p.session[i]];
-
-        if (p.op[i].kind == STEP_EXTEND && s->live && s->turn == TURN_OPEN)
-            dispatch_session(w, k, s, g->step);
-    }
+    for (uint32_t i = 0; i < done; i++)
+        if (p.op[i].kind == STEP_EXTEND)
+            dispatch_op(w, d, k, &p, i);
 }

@@ -305,6 +305,32 @@ void sim_timers(struct sim *w, uint32_t d)
 
 /* --- the history --- */
 
+static void set_state(struct sim *w)
+{
+    const struct config *c = &w->cfg;
+    const uint32_t tokens[] = {c->page_tokens2, c->page_tokens3},
+                   granules[] = {c->page_granules2, c->page_granules3},
+                   window[] = {c->window2, c->window3}, reserve[] = {c->reserve2, c->reserve3};
+
+    w->ngroups = c->ngroups;
+    w->reach = w->window_max = 0;
+    for (uint32_t i = 0; i < c->nstate; i++) {
+        uint32_t g = w->ngroups++, span = window[i] ? window[i] : 1;
+
+        w->page_tokens[g] = tokens[i];
+        w->page_granules[g] = granules[i];
+        w->window[g] = window[i];
+        w->reserve[g] = reserve[i];
+        if ((span + w->L - 1) / w->L > w->reach)
+            w->reach = (span + w->L - 1) / w->L;
+        if (span > w->window_max)
+            w->window_max = span;
+    }
+    w->slab = 1;
+    for (uint32_t g = 0; g < w->ngroups; g++)
+        w->slab = w->page_granules[g] > w->slab ? w->page_granules[g] : w->slab;
+}
+
 static void sim_begin(struct sim *w, const struct history *h)
 {
     w->cfg = h->cfg;
@@ -315,6 +341,7 @@ static void sim_begin(struct sim *w, const struct history *h)
     w->L = w->page_tokens[0];
     while (w->L % w->page_tokens[1])
         w->L += w->page_tokens[0];
+    set_state(w);
     w->world[0] = h->cfg.world0;
     w->world[1] = h->cfg.world1;
     w->world[2] = h->cfg.world2;

@@ -1,0 +1,539 @@
+/* The model of STATE groups: which logical pages a session's table has, which pages a chunk's
+ * snapshot holds, and for how long the model would bet on them (T5, T7-T10, T17-T19, T21). A
+ * WINDOW page's bytes are those of its tokens, as in HISTORY; a RECURRENT page's are the prefix at
+ * its depth. What the core drops by itself the model learns when the page is handed out again:
+ * then nobody may have been reading it. */
+#include "sim.h"
+
+uint32_t window_begin(const struct sim *w, uint32_t g, uint32_t at)
+{
+    return recurrent(w, g) || at <= w->window[g] ? 0 : (at - w->window[g]) / w->page_tokens[g];
+}
+
+/* The segment of the chunk that ends at depth k * L. */
+static uint32_t seg_first(const struct sim *w, uint32_t g, uint32_t k)
+{
+    uint32_t span = w->window[g] < w->L ? w->window[g] : w->L;
+
+    return recurrent(w, g) ? 0 : (k * w->L - span) / w->page_tokens[g];
+}
+
+static uint32_t seg_end(const struct sim *w, uint32_t g, uint32_t k)
+{
+    return recurrent(w, g) ? 1 : k * w->L / w->page_tokens[g];
+}
+
+static uint32_t reach_of(const struct sim *w, uint32_t g)
+{
+    return recurrent(w, g) ? 1 : (w->window[g] + w->L - 1) / w->L;
+}
+
+static struct granule *at_granule(struct sim *w, uint32_t d, const struct session *s, uint32_t at)
+{
+    return &w->d[d].granule[s->tenant][at];
+}
+
+/* --- the session's table --- */
+
+void state_release_entry(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
+                         uint32_t step)
+{
+    struct entry *e = &s->table[g][at];
+    struct granule *p;
+
+    if (e->granule == HOLE)
+        return;
+    p = at_granule(w, d, s, e->granule);
+    for (uint32_t k = 0; k < w->page_granules[g]; k++) {
+        if (e->mine)
+            p[k].own = OWN_FREE;
+        else
+            p[k].borrows--;
+        if (step > p[k].busy[s->engine])
+            p[k].busy[s->engine] = step;
+    }
+    e->granule = HOLE;
+}
+
+static void release_copy(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t step)
+{
+    struct entry *e = &s->copy[g];
+    struct granule *p;
+
+    if (!e->gen)
+        return;
+    p = at_granule(w, d, s, e->granule);
+    for (uint32_t k = 0; k < w->page_granules[g]; k++) {
+        p[k].borrows--;
+        if (step > p[k].busy[s->engine])
+            p[k].busy[s->engine] = step;
+    }
+    e->gen = 0;
+}
+
+void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step)
+{
+    for (STATE_GROUPS(w, g)) {
+        uint32_t end = (p + w->page_tokens[g] - 1) / w->page_tokens[g];
+
+        if (recurrent(w, g)) {
+            if (p >= s->c || !s->top[g])
+                continue;
+            release_copy(w, d, s, g, step);
+            state_release_entry(w, d, s, g, 0, step);
+            s->top[g] = 0;
+            continue;
+        }
+        if (end < s->base[g])
+            end = s->base[g];
+        while (s->top[g] > end)
+            state_release_entry(w, d, s, g, --s->top[g], step);
+    }
+}
+
+void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t step)
+{
+    for (STATE_GROUPS(w, g)) {
+        for (uint32_t i = s->first[g]; i < s->top[g]; i++)
+            state_release_entry(w, d, s, g, i, step);
+        release_copy(w, d, s, g, step);
+        s->first[g] = s->base[g] = s->top[g] = 0;
+    }
+    s->lame = 0;
+}
+
+/* T5. What leaves the table here may still be read by steps up to `step`. */
+void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, uint32_t step)
+{
+    for (STATE_GROUPS(w, g)) {
+        uint32_t at = s->c < next ? s->c : next, keep = w->window[g] + w->reserve[g];
+        uint32_t lower = at > keep ? at - keep : 0;
+
+        if (recurrent(w, g))
+            continue;
+        while (s->first[g] < s->top[g] && (s->first[g] + 1) * w->page_tokens[g] <= lower) {
+            if (s->first[g] < s->base[g])
+                MARK(slide_borrowed);
+            else
+                MARK(slide_owned);
+            state_release_entry(w, d, s, g, s->first[g]++, step);
+        }
+        if (s->base[g] < s->first[g])
+            s->base[g] = s->first[g];
+    }
+}
+
+/* Does the table have the window of p? */
+bool state_window_whole(const struct sim *w, const struct session *s, uint32_t p)
+{
+    for (STATE_GROUPS(w, g)) {
+        if (recurrent(w, g)) {
+            if (p != s->c && p != s->t)
+                return false;
+            continue;
+        }
+        for (uint32_t i = window_begin(w, g, p); i * w->page_tokens[g] < p; i++)
+            if (i < s->first[g] || i >= s->top[g] || s->table[g][i].granule == HOLE)
+                return false;
+    }
+    return true;
+}
+
+/* --- the snapshot of a chunk --- */
+
+void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
+{
+    uint32_t tenant = w->d[d].pool[pool].tenant;
+    uint16_t self = (uint16_t)(c - w->d[d].chunk[pool]);
+
+    for (STATE_GROUPS(w, g)) {
+        for (uint32_t i = 0; c->has[g] && i < seg_end(w, g, c->depth) - seg_first(w, g, c->depth);
+             i++) {
+            struct granule *p = &w->d[d].granule[tenant][c->granule[g][i]];
+
+            if (p->own != OWN_STATE || p->chunk != self || p->pool != pool ||
+                p->gen != c->gen[g][i])
+                continue;
+            for (uint32_t k = 0; k < w->page_granules[g]; k++) {
+                EXPECT(!p[k].borrows && !p[k].serves, "state_in_use",
+                       "depth %u: its STATE went, but a session or a transfer reads it",
+                       c->depth * w->L);
+                EXPECT(!granule_busy(w, d, tenant, &p[k]), "state_may_be_read",
+                       "depth %u: its STATE went, but a step that reads it is not done",
+                       c->depth * w->L);
+                EXPECT(!p[k].sealing, "state_being_sealed", "granule %u", c->granule[g][i] + k);
+                p[k].own = OWN_FREE;
+            }
+        }
+        c->has[g] = 0;
+    }
+}
+
+bool state_visible(const struct sim *w, uint32_t d, const struct chunk *c)
+{
+    return c->state_engine == NO || c->state_step <= w->d[d].engine[c->state_engine].min_done;
+}
+
+static bool any_borrowed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+{
+    const struct granule *at = w->d[d].granule[w->d[d].pool[pool].tenant];
+
+    for (STATE_GROUPS(w, g))
+        for (uint32_t i = 0; c->has[g] && i < seg_end(w, g, c->depth) - seg_first(w, g, c->depth);
+             i++)
+            if (at[c->granule[g][i]].borrows)
+                return true;
+    return false;
+}
+
+bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g)
+{
+    if (!c->present || !c->has[g])
+        return false;
+    return any_borrowed(w, d, pool, c) ||
+           (!c->state_lost && c->state_evictions == w->d[d].pool[pool].evictions &&
+            w->cfg.tight != 1);
+}
+
+bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
+                   uint32_t k)
+{
+    for (STATE_GROUPS(w, g))
+        for (uint32_t i = 0; i < reach_of(w, g) && i < k; i++) {
+            const struct chunk *c = chunk_at(w, d, pool, ns, variant, k - i);
+
+            if (!state_certain(w, d, pool, c, g) || !state_visible(w, d, c))
+                return false;
+        }
+    return true;
+}
+
+static void set_state(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
+                      uint32_t i, uint32_t granule)
+{
+    struct granule *p = at_granule(w, d, s, granule);
+
+    for (uint32_t k = 0; k < w->page_granules[g]; k++) {
+        p[k].own = OWN_STATE;
+        p[k].chunk = (uint16_t)(c - w->d[d].chunk[s->pool]);
+        p[k].pool = s->pool;
+        p[k].verified = 0;
+    }
+    c->granule[g][i] = (uint16_t)granule;
+    c->gen[g][i] = p->gen;
+}
+
+static void first_seen(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t engine,
+                       uint32_t step)
+{
+    bool none = true;
+
+    for (STATE_GROUPS(w, g))
+        none &= !c->has[g];
+    if (!none)
+        return;
+    c->state_engine = (uint8_t)engine;
+    c->state_step = step;
+    c->state_lost = 0;
+    c->state_evictions = w->d[d].pool[pool].evictions;
+}
+
+/* The core names these as the chunk's pages of a group. Those that are known, those that a transfer
+ * brought, or the STATE was lost and is there anew. */
+static void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
+                      const struct table_run *runs, uint32_t nruns, uint32_t from)
+{
+    uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
+    bool same = c->has[g];
+
+    for (uint32_t at = first > from ? first : from; at < end; at++) {
+        const struct page_ref *ref = find_page(runs, nruns, g, at);
+        uint32_t i = at - first, granule;
+
+        EXPECT(ref, "window_incomplete", "depth %u group %u: page %u is missing", c->depth * w->L,
+               g, at);
+        granule = (uint32_t)(page_granule(w, d, s->pool, g, ref->index) - at_granule(w, d, s, 0));
+        if (same && c->granule[g][i] == granule && c->gen[g][i] == ref->gen)
+            continue;
+        EXPECT(!c->has[g] || !state_certain(w, d, s->pool, c, g), "state_replaced",
+               "depth %u group %u: not the STATE that is there", c->depth * w->L, g);
+        if (same)
+            state_gone(w, d, s->pool, c);
+        same = false;
+        EXPECT(at_granule(w, d, s, granule)->verified &&
+                   at_granule(w, d, s, granule)->gen == ref->gen &&
+                   !at_granule(w, d, s, granule)->writers,
+               "state_unknown", "depth %u group %u index %u: nobody committed it (kind %u)",
+               c->depth * w->L, g, ref->index, at_granule(w, d, s, granule)->own);
+        first_seen(w, d, s->pool, c, NO, 0);
+        set_state(w, d, s, c, g, i, granule);
+    }
+    if (!same && from <= first)
+        c->has[g] = 1;
+}
+
+static void borrow_page(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
+                        const struct chunk *c, uint32_t i)
+{
+    struct granule *p = at_granule(w, d, s, c->granule[g][i]);
+
+    EXPECT(at < TABLE, "table", "page %u", at);
+    s->table[g][at] = (struct entry){.granule = c->granule[g][i], .gen = c->gen[g][i]};
+    for (uint32_t k = 0; k < w->page_granules[g]; k++)
+        p[k].borrows++;
+}
+
+void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t depth,
+                  const struct table_run *runs, uint32_t nruns)
+{
+    for (STATE_GROUPS(w, g)) {
+        uint32_t pt = w->page_tokens[g], begin = window_begin(w, g, depth);
+
+        if (recurrent(w, g))
+            continue;
+        if (from == 0)
+            s->first[g] = begin;
+        for (uint32_t k = from / w->L + 1; k * w->L <= depth; k++) {
+            struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
+            uint32_t first = seg_first(w, g, k);
+
+            if (seg_end(w, g, k) <= begin)
+                continue;
+            if (begin <= first)
+                canonical(w, d, s, c, g, runs, nruns, 0);
+            else
+                canonical(w, d, s, c, g, runs, nruns, begin);
+            for (uint32_t at = first > begin ? first : begin; at < seg_end(w, g, k); at++) {
+                borrow_page(w, d, s, g, at, c, at - first);
+                if (chunk_visible(w, d, c))
+                    check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant,
+                               at * pt, pt, "match_wrong_state");
+            }
+        }
+        s->base[g] = s->top[g] = depth / pt;
+    }
+}
+
+/* --- commit --- */
+
+static void drop_head(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t below,
+                      uint32_t step)
+{
+    while (s->base[g] < s->top[g] && s->base[g] < below) {
+        state_release_entry(w, d, s, g, s->base[g], step);
+        s->base[g]++;
+    }
+    if (s->first[g] < below) {
+        for (uint32_t i = s->first[g]; i < below && i < s->base[g]; i++)
+            state_release_entry(w, d, s, g, i, step);
+        s->first[g] = below < s->base[g] ? below : s->base[g];
+    }
+}
+
+static void fill(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
+                 uint32_t step)
+{
+    uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
+
+    first_seen(w, d, s->pool, c, s->engine, step);
+    for (uint32_t at = first; at < end; at++) {
+        struct entry *e = &s->table[g][at];
+
+        set_state(w, d, s, c, g, at - first, e->granule);
+        for (uint32_t k = 0; k < w->page_granules[g]; k++)
+            at_granule(w, d, s, e->granule)[k].borrows++;
+        e->mine = 0;
+    }
+    c->has[g] = 1;
+    s->base[g] = end;
+}
+
+/* Are these the session's own pages? */
+static bool own_pages(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t first,
+                      uint32_t end, const struct table_run *runs, uint32_t nruns)
+{
+    for (uint32_t at = first; at < end; at++) {
+        const struct page_ref *ref = find_page(runs, nruns, g, at);
+
+        EXPECT(ref, "window_incomplete", "group %u: page %u is missing", g, at);
+        if (at < s->base[g] || at >= s->top[g] || s->table[g][at].gen != ref->gen ||
+            page_granule(w, d, s->pool, g, ref->index) !=
+                at_granule(w, d, s, s->table[g][at].granule))
+            return false;
+    }
+    return true;
+}
+
+static void commit_window(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
+                          uint32_t step, bool adopted, const struct table_run *runs, uint32_t nruns)
+{
+    uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
+    bool told = adopted && find_page(runs, nruns, g, end - 1);
+
+    drop_head(w, d, s, g, window_begin(w, g, c->depth * w->L), step);
+    if (!adopted) {
+        if (s->base[g] == first && s->top[g] >= end)
+            fill(w, d, s, c, g, step);
+        return;
+    }
+    EXPECT(told || !state_certain(w, d, s->pool, c, g), "state_lost",
+           "depth %u group %u: its STATE was there, and cannot have gone", c->depth * w->L, g);
+    if (!told) {
+        if (c->has[g])
+            state_gone(w, d, s->pool, c);
+        return;
+    }
+    if (own_pages(w, d, s, g, first, end, runs, nruns)) {
+        EXPECT(!state_certain(w, d, s->pool, c, g), "state_overwritten",
+               "depth %u group %u: a refill of what is there", c->depth * w->L, g);
+        if (c->has[g])
+            state_gone(w, d, s->pool, c);
+        fill(w, d, s, c, g, step);
+        MARK(refill);
+        return;
+    }
+    canonical(w, d, s, c, g, runs, nruns, 0);
+    for (uint32_t at = first; at < end; at++) {
+        if (at >= s->first[g] && at < s->top[g])
+            state_release_entry(w, d, s, g, at, step);
+        borrow_page(w, d, s, g, at, c, at - first);
+    }
+    if (s->base[g] < end)
+        s->base[g] = end;
+    if (s->top[g] < end)
+        s->top[g] = end;
+}
+
+void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t step,
+                  bool adopted, const struct table_run *runs, uint32_t nruns)
+{
+    if (!adopted) {
+        memset(&c->has[w->cfg.ngroups], 0, GROUPS - w->cfg.ngroups);
+        c->made = c->passed = 0;
+    }
+    for (STATE_GROUPS(w, g))
+        if (!recurrent(w, g))
+            commit_window(w, d, s, c, g, step, adopted, runs, nruns);
+}
+
+/* T21: the session's page is the snapshot's now, and it goes on with a copy. */
+void state_handed(struct sim *w, uint32_t d, struct session *s, const struct table_run *runs,
+                  uint32_t nruns)
+{
+    struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L);
+
+    for (uint32_t i = 0; i < nruns; i++) {
+        uint32_t g = runs[i].group, at;
+        struct granule *p;
+
+        if (g < w->cfg.ngroups || !recurrent(w, g))
+            continue;
+        EXPECT(runs[i].n == 1 && runs[i].first == 0 && runs[i].from.index && s->top[g],
+               "handed_shape", "group %u", g);
+        p = page_granule(w, d, s->pool, g, runs[i].from.index);
+        EXPECT(p == at_granule(w, d, s, s->table[g][0].granule) && p->gen == runs[i].from.gen,
+               "handed_other", "group %u: not the session's page", g);
+        EXPECT(s->c == s->t, "handed_depth", "group %u: the state is that of %u, not of %u", g,
+               s->c, s->t);
+        EXPECT(!state_certain(w, d, s->pool, c, g), "state_overwritten", "depth %u group %u", s->t,
+               g);
+        first_seen(w, d, s->pool, c, s->engine, s->last_step);
+        release_copy(w, d, s, g, s->last_step);
+        set_state(w, d, s, c, g, 0, s->table[g][0].granule);
+        c->has[g] = 1;
+        s->copy[g] = (struct entry){.granule = s->table[g][0].granule, .gen = p->gen};
+        for (uint32_t k = 0; k < w->page_granules[g]; k++)
+            p[k].borrows++;
+        at = hand_out(w, d, s->pool, g, runs[i].refs[0], OWN_SESSION,
+                      (uint32_t)(s - w->d[d].session));
+        s->table[g][0] =
+            (struct entry){.granule = (uint16_t)at, .gen = runs[i].refs[0].gen, .mine = 1};
+        MARK(recurrent_copied);
+    }
+}
+
+/* --- T10, as far as the model is sure --- */
+
+static uint32_t children(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+{
+    uint32_t n = 0;
+
+    for (uint32_t v = c->variant; v < w->cfg.variants; v++) {
+        const struct chunk *below;
+
+        if (w->canon[v][c->depth] != c->variant || w->canon[v][c->depth + 1] != v)
+            continue;
+        below = chunk_at(w, d, pool, c->ns, v, c->depth + 1u);
+        n += chunk_certain(w, d, pool, below);
+    }
+    return n;
+}
+
+/* Another resume point whose window is whole and reaches up to here. */
+static bool needed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+{
+    for (uint32_t v = c->variant; v < w->cfg.variants; v++) {
+        if (w->canon[v][c->depth] != c->variant)
+            continue;
+        for (uint32_t k = c->depth + 1u; k < c->depth + w->reach && k * w->L <= TOKENS; k++) {
+            const struct chunk *y = chunk_at(w, d, pool, c->ns, v, k);
+
+            if (y->present && y->made && y->variant == v && state_resumes(w, d, pool, c->ns, v, k))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Looks at the chunks of a path from the deepest up: those that may have been superseded are no
+ * longer bet on. */
+static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint32_t from)
+{
+    for (uint32_t k = from; k > 0; k--) {
+        struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
+
+        if (!c->present || !c->passed || c->state_lost || w->cfg.supersede == SUPERSEDE_OFF)
+            continue;
+        if (children(w, d, s->pool, c) >= 2) {
+            MARK(fork_kept);
+            continue;
+        }
+        if (needed(w, d, s->pool, c)) {
+            MARK(sibling_window_kept);
+            continue;
+        }
+        c->made = 0;
+        if (w->cfg.supersede == SUPERSEDE_EAGER) {
+            c->state_lost = 1;
+            MARK(state_superseded_eager);
+        } else {
+            MARK(state_superseded_lazy);
+        }
+    }
+}
+
+void state_ended(struct sim *w, uint32_t d, const struct session *s)
+{
+    uint32_t t = s->t / w->L;
+
+    if (!w->cfg.nstate || t == 0)
+        return;
+    if (state_resumes(w, d, s->pool, s->ns, s->variant, t))
+        chunk_at(w, d, s->pool, s->ns, s->variant, t)->made = 1;
+    for (uint32_t k = 1; k < t; k++)
+        if (k * w->L + w->window_max <= s->t)
+            chunk_at(w, d, s->pool, s->ns, s->variant, k)->passed = 1;
+    settle_path(w, d, s, t);
+}
+
+void state_release_point(struct sim *w, uint32_t d, const struct session *s)
+{
+    struct chunk *c;
+
+    if (!w->cfg.nstate || s->t == 0)
+        return;
+    c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L);
+    c->made = 0;
+    c->passed = 1;
+    settle_path(w, d, s, s->t / w->L);
+}
