@@ -46,6 +46,13 @@ static struct pull *pull_create(struct core *c)
     return p;
 }
 
+static void history_unpin(struct core *c, struct pull *p)
+{
+    if (p->history_node != NONE)
+        node_unpin(c, p->history_node, REF_TRANSFER);
+    p->history_node = NONE;
+}
+
 static void pull_free(struct core *c, struct pull *p)
 {
     uint32_t slot = (uint32_t)(p - pull_at(c, 0));
@@ -56,7 +63,7 @@ static void pull_free(struct core *c, struct pull *p)
         pull_at(c, p->prev)->next = p->next;
     if (p->next != NONE)
         pull_at(c, p->next)->prev = p->prev;
-    node_unpin(c, p->history_node, REF_TRANSFER);
+    history_unpin(c, p);
     p->state = PULL_EMPTY;
     p->next = c->free_pulls.head;
     c->free_pulls.head = slot;
@@ -271,6 +278,7 @@ void pull_orphan(struct core *c, uint32_t slot)
 
     session_at(c, p->session)->pull = NONE;
     p->session = NONE;
+    history_unpin(c, p); /* it publishes no more; a chunk that waits for a dying engine has to go */
     pull_doom(c, p, TERN_GONE);
 }
 

@@ -353,6 +353,7 @@ void state_terminal(struct core *c, uint32_t slot)
         return;
     }
     node_at(c, slot)->made = 1;
+    node_at(c, slot)->passed = 0; /* what had passed it may be gone; this one is made now */
     claim(c, slot);
     /* From the deepest with depth + max(W) <= t up: where one is passed, those above are. */
     while (node_at(c, at)->depth > 0 && node_at(c, at)->depth + p->window_max > t)
