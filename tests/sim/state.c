@@ -152,7 +152,7 @@ void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
             struct granule *p = &w->d[d].granule[tenant][c->granule[g][i]];
 
             if (p->own != OWN_STATE || p->chunk != self || p->pool != pool ||
-                p->gen != c->gen[g][i])
+                p->gen != c->gen[g][i] || !c->gen[g][i])
                 continue;
             for (uint32_t k = 0; k < w->page_granules[g]; k++) {
                 EXPECT(!p[k].borrows && !p[k].serves, "state_in_use",
@@ -181,7 +181,7 @@ static bool any_borrowed(struct sim *w, uint32_t d, uint32_t pool, const struct 
     for (STATE_GROUPS(w, g))
         for (uint32_t i = 0; c->has[g] && i < seg_end(w, g, c->depth) - seg_first(w, g, c->depth);
              i++)
-            if (at[c->granule[g][i]].borrows)
+            if (c->gen[g][i] && at[c->granule[g][i]].borrows)
                 return true;
     return false;
 }
@@ -246,6 +246,8 @@ static void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk
     uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
     bool same = c->has[g];
 
+    if (!same)
+        memset(c->gen[g], 0, sizeof c->gen[g]); /* what an answer leaves out is not known yet */
     for (uint32_t at = first > from ? first : from; at < end; at++) {
         const struct page_ref *ref = find_page(runs, nruns, g, at);
         uint32_t i = at - first, granule;
@@ -255,11 +257,13 @@ static void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk
         granule = (uint32_t)(page_granule(w, d, s->pool, g, ref->index) - at_granule(w, d, s, 0));
         if (same && c->granule[g][i] == granule && c->gen[g][i] == ref->gen)
             continue;
-        EXPECT(!c->has[g] || !state_certain(w, d, s->pool, c, g), "state_replaced",
-               "depth %u group %u: not the STATE that is there", c->depth * w->L, g);
-        if (same)
+        if (same && c->gen[g][i]) {
+            EXPECT(!state_certain(w, d, s->pool, c, g), "state_replaced",
+                   "depth %u group %u: not the STATE that is there", c->depth * w->L, g);
             state_gone(w, d, s->pool, c);
-        same = false;
+            memset(c->gen[g], 0, sizeof c->gen[g]);
+            same = false;
+        }
         EXPECT(at_granule(w, d, s, granule)->verified &&
                    at_granule(w, d, s, granule)->gen == ref->gen &&
                    !at_granule(w, d, s, granule)->writers,
@@ -268,8 +272,9 @@ static void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk
         first_seen(w, d, s->pool, c, NO, 0);
         set_state(w, d, s, c, g, i, granule);
     }
-    if (!same && from <= first)
-        c->has[g] = 1;
+    c->has[g] = 1;
+    EXPECT(state_visible(w, d, c) || c->state_engine == s->engine, "state_pending",
+           "depth %u: its STATE waits for a step of another engine", c->depth * w->L);
 }
 
 static void borrow_page(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
@@ -305,7 +310,7 @@ void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, u
                 canonical(w, d, s, c, g, runs, nruns, begin);
             for (uint32_t at = first > begin ? first : begin; at < seg_end(w, g, k); at++) {
                 borrow_page(w, d, s, g, at, c, at - first);
-                if (chunk_visible(w, d, c))
+                if (chunk_visible(w, d, c) && state_visible(w, d, c))
                     check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant,
                                at * pt, pt, "match_wrong_state");
             }

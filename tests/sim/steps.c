@@ -416,6 +416,7 @@ static void did_finish(struct sim *w, uint32_t d, struct session *s, const struc
         s->filled = s->ntokens;
     s->good = s->prompt = s->ntokens;
     s->turn = TURN_FINISHED;
+    s->lame |= w->cfg.nstate && !state_window_whole(w, s, s->c);
 }
 
 static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
