@@ -77,7 +77,7 @@ TERN_API enum tern_err tern_join(struct tern *t, const char *name, enum tern_rol
 enum tern_family { TERN_HISTORY = 0, TERN_WINDOW = 1, TERN_RECURRENT = 2 };
 /* What happens to STATE pages that a deeper resume point of the same conversation has made
  * needless: they are the first to be taken by whoever needs pages (LAZY), freed at once (EAGER), or
- * kept like any other (OFF). */
+ * kept for as long as the prefix that they belong to (OFF). */
 enum tern_supersede { TERN_SUPERSEDE_LAZY = 0, TERN_SUPERSEDE_EAGER = 1, TERN_SUPERSEDE_OFF = 2 };
 enum tern_shard {
     TERN_SHARD_NONE = 0,

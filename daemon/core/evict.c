@@ -155,6 +155,8 @@ bool evict_state(struct core *c, struct pool *p)
         c->evicted_pages += state_drop(c, p->reclaim_head);
         return true;
     }
+    if (p->supersede == SUPERSEDE_OFF)
+        return false; /* a snapshot is kept whole: its STATE goes with its node */
     while (p->heap[HEAP_STATE] != NONE) {
         uint32_t slot = p->heap[HEAP_STATE];
 
@@ -187,7 +189,7 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
     uint32_t scan = c->limits.nodes < EVICT_SCAN_MAX ? c->limits.nodes : EVICT_SCAN_MAX, held = 0,
              seen = 0;
 
-    if (group_is_state(&p->group[group]))
+    if (group_is_state(&p->group[group]) && p->supersede != SUPERSEDE_OFF)
         return count_state(c, p, group, scan);
     c->mark++;
     for (uint32_t i = 0; i < scan; i++) {
