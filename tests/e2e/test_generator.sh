@@ -41,6 +41,26 @@ replay --sessions 24 --turns 10 --concurrency 12 --pool-pages 700 --seed 3
 sound
 nothing_left
 
+# What supersession costs and saves, one request at a time: lazy loses nothing that could have been resumed, and in use
+# is what live resume points need; eager and off are the two ends.
+state=(--profile tiny-state --sessions 12 --turns 10 --concurrency 1 --seed 5)
+replay "${state[@]}" --supersede off
+sound
+is lost_resumable_tokens 0 state_reclaimable_peak 0
+off=$(field state_pages_peak)
+matched=$(field matched_tokens)
+replay "${state[@]}" --supersede lazy
+sound
+is lost_resumable_tokens 0 matched_tokens "$matched"
+[ "$(field state_pages_peak)" -lt $((off / 4)) ] || fail "lazy: $(field state_pages_peak) pages in use, off: $off"
+[ "$(field state_reclaimable_peak)" -gt 0 ] || fail "lazy: nothing was reclaimable"
+replay "${state[@]}" --supersede eager
+sound
+is state_reclaimable_peak 0
+[ "$(field lost_resumable_tokens)" -gt 0 ] || fail "eager lost nothing: the oracle sees nothing"
+[ $(($(field matched_tokens) + $(field lost_resumable_tokens))) -eq "$matched" ] || fail "matched and lost are not what was there"
+[ "$(field state_pages_peak)" -lt $((off / 4)) ] || fail "eager: $(field state_pages_peak) pages in use, off: $off"
+
 refused 2 "both sides must have as many ranks" --spawn --ranks 1:2
 replay --profile tiny-state --sessions 12 --turns 6 --concurrency 4
 sound
