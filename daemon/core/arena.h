@@ -110,7 +110,7 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
      * can be resumed is derived, never stored. */
     uint32_t made, claims, passed, needed, borrowers;
     uint32_t reclaim, reclaim_next, reclaim_prev;
-    uint32_t state_pending; /* 1: its STATE was refilled under a step that has not passed */
+    uint32_t state_pending; /* groups, as bits, whose refill waits for its step */
     uint64_t pending_step;
     uint64_t hash, seq;
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */

@@ -32,18 +32,22 @@ static void drop_head(struct core *c, struct chunk_source *src, uint32_t group, 
 
 /* May a segment that is written at the source's step be added to a node that is there already?
  * (T18) */
-static bool refill_allowed(struct core *c, const struct engine *e, uint32_t slot,
+static bool refill_allowed(struct core *c, const struct engine *e, uint32_t slot, uint32_t group,
                            struct chunk_source *src)
 {
     struct node *n = node_at(c, slot);
 
     if (!node_visible(n))
         return *src->step <= n->pending_step;
-    if (*src->step <= e->done_min || n->state_pending)
-        return !n->state_pending || slot == *src->pending;
-    n->state_pending = 1;
-    n->pending_next = *src->pending;
-    *src->pending = slot;
+    if (n->state_pending && slot != *src->pending)
+        return false; /* another commit's refill waits for its step */
+    if (*src->step <= e->done_min)
+        return true;
+    if (!n->state_pending) {
+        n->pending_next = *src->pending;
+        *src->pending = slot;
+    }
+    n->state_pending |= 1u << group;
     return true;
 }
 
@@ -72,7 +76,7 @@ static void recurrent_hand_over(struct core *c, struct session *s, uint32_t slot
         return;
     if (!src->arriving && pages_make_room(c, engine_at(c, s->engine), p, need, &unused) != TERN_OK)
         return; /* without STATE rather than without going on */
-    if (!refill_allowed(c, engine_at(c, s->engine), slot, src))
+    if (!refill_allowed(c, engine_at(c, s->engine), slot, group, src))
         return;
     segment_fill(c, slot, group, &src->pages[group], 1, src->arriving);
     refilled(c, slot, src);
@@ -98,10 +102,12 @@ static void segment_attach(struct core *c, struct session *s, uint32_t slot, uin
     drop_head(c, src, g, window_first(p, g, n->depth)); /* T7 */
     if (src->base[g] < first)
         return; /* pages that no node holds: the session still needs them, and keeps them */
+    if (n->state_pending & 1u << g)
+        return; /* nobody may read that refill yet: the session keeps its own pages */
     if (n->pages[g] != NONE)
         drop_head(c, src, g, end); /* the node's are canonical */
     else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
-             refill_allowed(c, engine_at(c, s->engine), slot, src)) {
+             refill_allowed(c, engine_at(c, s->engine), slot, g, src)) {
         segment_fill(c, slot, g, &src->pages[g], end - first, src->arriving);
         refilled(c, slot, src);
         src->base[g] = end;
@@ -200,8 +206,9 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
         struct table_run *last = out->nruns > first_run ? &out->runs[out->nruns - 1] : NULL;
         struct page_ref *refs;
 
-        if (p->group[g].layout.family == FAMILY_RECURRENT || node_at(c, s->node)->pages[g] == NONE)
-            continue;
+        if (p->group[g].layout.family == FAMILY_RECURRENT ||
+            node_at(c, s->node)->pages[g] == NONE || s->base[g] < first + n)
+            continue; /* none there, or the session goes on with its own */
         if (p->ngroups == 1 && last && last->group == g && last->first + last->n == first &&
             last->refs + last->n == out->refs + out->nrefs) {
             refs = out->refs + out->nrefs; /* goes on where the last chunk's run ended */

@@ -144,7 +144,7 @@ void retire_drop_all(struct core *c, struct engine *e)
         for (uint32_t n = retire_at(c, at)->pending, next; n != NONE; n = next) {
             next = node_at(c, n)->pending_next;
             if (node_visible(node_at(c, n)))
-                state_drop(c, n); /* a refill that nobody may read */
+                state_unfill(c, n);
             else
                 node_destroy(c, n);
         }

@@ -21,18 +21,16 @@ void seal_queue(struct core *c, uint32_t node)
 }
 
 /* A page of the node whose checksum nobody has asked for yet, and whose writer has passed. */
-static bool page_waits(const struct core *c, const struct node *n, uint32_t group,
-                       const struct page *pg)
+static bool page_waits(const struct node *n, uint32_t group, const struct page *pg)
 {
-    return pg->sealed == SEAL_NO &&
-           !(n->state_pending && group_is_state(&pool_at(c, n->pool)->group[group]));
+    return pg->sealed == SEAL_NO && !(n->state_pending & 1u << group);
 }
 
 static bool node_waits(const struct core *c, const struct node *n)
 {
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next)
-            if (page_waits(c, n, g, page_at(c, at)))
+            if (page_waits(n, g, page_at(c, at)))
                 return true;
     return false;
 }
@@ -85,7 +83,7 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
         for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next) {
             struct page *pg = page_at(c, at);
 
-            if (!page_waits(c, n, g, pg))
+            if (!page_waits(n, g, pg))
                 continue;
             pg->sealed = SEAL_RUNNING;
             to[a->seal.n++] =

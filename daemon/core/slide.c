@@ -76,7 +76,10 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
         if (l->family == FAMILY_HISTORY)
             continue;
         if (l->family == FAMILY_RECURRENT) {
-            if (p != s->t || (p > 0 && (s->low >= p || node_at(c, s->node)->pages[g] == NONE)))
+            const struct node *n = node_at(c, s->node);
+
+            if (p != s->t ||
+                (p > 0 && (s->low >= p || n->pages[g] == NONE || n->state_pending & 1u << g)))
                 return false;
             continue;
         }

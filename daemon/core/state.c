@@ -68,7 +68,7 @@ bool state_has(const struct core *c, const struct node *n)
 static bool group_complete(const struct core *c, const struct pool *p, uint32_t g, uint32_t slot)
 {
     for (uint32_t i = 0; i < p->group[g].reach && node_at(c, slot)->depth > 0; i++) {
-        if (node_at(c, slot)->pages[g] == NONE || node_at(c, slot)->state_pending)
+        if (node_at(c, slot)->pages[g] == NONE || node_at(c, slot)->state_pending & 1u << g)
             return false;
         slot = node_at(c, slot)->parent;
     }
@@ -213,23 +213,29 @@ static void unclaim_below(struct core *c, uint32_t slot)
 
 /* --- superseding --- */
 
+static uint32_t free_segment(struct core *c, struct node *n, uint32_t group)
+{
+    uint32_t freed = 0;
+
+    for (uint32_t at = n->pages[group], next; at != NONE; at = next, freed++) {
+        next = page_at(c, at)->next;
+        page_free(c, at);
+    }
+    n->pages[group] = NONE;
+    return freed;
+}
+
 static uint32_t drop(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
     const struct pool *p = pool_at(c, n->pool);
     uint32_t freed = 0;
 
+    check(n->state_pending == 0);
     reclaim_remove(c, slot);
-    for (uint32_t g = 0; g < p->ngroups; g++) {
-        if (!group_is_state(&p->group[g]))
-            continue;
-        for (uint32_t at = n->pages[g], next; at != NONE; at = next, freed++) {
-            next = page_at(c, at)->next;
-            page_free(c, at);
-        }
-        n->pages[g] = NONE;
-    }
-    n->state_pending = 0;
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (group_is_state(&p->group[g]))
+            freed += free_segment(c, n, g);
     unclaim_below(c, slot);
     return freed;
 }
@@ -285,7 +291,6 @@ uint32_t state_drop(struct core *c, uint32_t slot)
 {
     uint32_t freed = drop(c, slot), at = slot;
 
-    node_offer(c, slot);
     for (uint32_t i = 0; i < pool_at(c, node_at(c, slot)->pool)->reach && node_at(c, at)->depth > 0;
          i++) {
         at = node_at(c, at)->parent;
@@ -305,6 +310,19 @@ static void take_peaks(struct pool *p)
         if (group_is_state(gr) && used > gr->peak_committed)
             gr->peak_committed = used;
     }
+}
+
+void state_unfill(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        if (n->state_pending & 1u << g)
+            free_segment(c, n, g);
+    n->state_pending = 0;
+    n->pending_next = NONE;
+    state_settle(c, slot);
+    touch(c);
 }
 
 void state_hold(struct core *c, uint32_t slot, uint32_t low)

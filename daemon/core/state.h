@@ -38,6 +38,8 @@ uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w);
 bool state_droppable(const struct core *c, const struct node *n);
 /* Frees a node's STATE pages; returns how many. */
 uint32_t state_drop(struct core *c, uint32_t slot);
+/* Frees what a refill brought whose step will never pass; what was there before stays. */
+void state_unfill(struct core *c, uint32_t slot);
 
 /* A holder (session, transfer) of the STATE of the nodes of a path deeper than `low`, and its end.
  */

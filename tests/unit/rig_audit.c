@@ -238,7 +238,7 @@ static void audit_retires(struct audit *a)
     }
     for (uint32_t i = 0; i < c->limits.nodes; i++)
         if (node_at(c, i)->used &&
-            pending[i] != (!node_visible(node_at(c, i)) || node_at(c, i)->state_pending))
+            pending[i] != (!node_visible(node_at(c, i)) || node_at(c, i)->state_pending != 0))
             rig_fail("audit: node %u waits for a step in %u records", i, pending[i]);
     free(pending);
     if (n != c->nretires || n + c->free_retires.n != c->limits.retires)

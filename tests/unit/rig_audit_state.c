@@ -52,7 +52,7 @@ static bool resumable(const struct core *c, const struct pool *p, uint32_t slot)
         if (p->group[g].layout.family == FAMILY_HISTORY)
             continue;
         for (uint32_t i = 0; i < chunks_of(p, g) && node_at(c, at)->depth > 0; i++) {
-            if (node_at(c, at)->pages[g] == NONE || node_at(c, at)->state_pending)
+            if (node_at(c, at)->pages[g] == NONE || node_at(c, at)->state_pending & 1u << g)
                 return false;
             at = node_at(c, at)->parent;
         }
@@ -125,7 +125,7 @@ static void audit_sealed(const struct core *c, uint32_t slot)
     for (uint32_t g = 0; g < p->ngroups; g++)
         for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next) {
             uint32_t sealed = page_at(c, at)->sealed;
-            bool refilled = n->state_pending && p->group[g].layout.family != FAMILY_HISTORY;
+            bool refilled = n->state_pending & 1u << g;
 
             if ((sealed == SEAL_RUNNING && n->seal != SEAL_RUNNING) ||
                 (sealed != SEAL_DONE && n->seal == SEAL_DONE && !refilled))

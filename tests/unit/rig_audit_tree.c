@@ -231,7 +231,7 @@ void audit_refs(struct audit *a)
         if (serve_at(c, i)->state != SERVE_EMPTY && serve_at(c, i)->node != NONE)
             held[serve_at(c, i)->node][REF_TRANSFER]++;
     for (uint32_t i = 0; i < c->limits.pulls; i++)
-        if (pull_at(c, i)->state != PULL_EMPTY)
+        if (pull_at(c, i)->state != PULL_EMPTY && pull_at(c, i)->history_node != NONE)
             held[pull_at(c, i)->history_node][REF_TRANSFER]++;
     for (uint32_t i = 0; i < c->limits.nodes; i++) {
         const struct node *n = node_at(c, i);
