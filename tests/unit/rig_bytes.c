@@ -74,11 +74,12 @@ void rig_write(struct rig_session *s, uint32_t from, uint32_t to)
             }
             continue;
         }
-        if (v.group[g].layout.family == FAMILY_WINDOW && p < s->slid[g])
-            p = s->slid[g];
         for (; (p + 1) * page_tokens <= to; p++) {
-            uint8_t *page = table_page(s, g, p, &bytes);
+            uint8_t *page;
 
+            if (v.group[g].layout.family == FAMILY_WINDOW && !s->table[g][p].index)
+                continue; /* it has left the table, or a fetch did not bring it */
+            page = table_page(s, g, p, &bytes);
             fill(page, bytes, pattern(s, g, (p + 1) * page_tokens));
         }
     }
