@@ -443,11 +443,8 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
             }
             if (c->epoch == m->chunk_base[p] && c->engine == e)
                 c->engine = NO; /* long visible; the name may come back with other steps */
-            if (c->epoch == m->chunk_base[p] && c->state_engine == e) {
-                if (c->present && !state_visible(w, d, c))
-                    state_gone(w, d, p, c); /* a refill that nobody may read */
-                c->state_engine = NO;
-            }
+            if (c->epoch == m->chunk_base[p] && c->present)
+                state_engine_gone(w, d, p, c, e);
         }
     }
     if (g->dying)

@@ -207,6 +207,8 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
 {
     bool idle = s->fetch_before == TURN_NEW || s->a != s->t;
 
+    for (STATE_GROUPS(w, g)) /* which would be stale */
+        idle |= s->top[g] > s->base[g];
     s->turn = s->fetch_before;
     switch (r->err) {
     case TERN_INVALID: EXPECT(idle || s->fetch_bad_peer, "fetch_invalid", "%s", r->text); return;
@@ -216,8 +218,9 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
         return;
     case TERN_BUSY: return;
     case TERN_OK:
-        EXPECT(!idle && r->nruns == 0 && r->fetch.lengths.committed == s->t, "fetch_at_once",
-               "T %u", s->t);
+        EXPECT(s->a == s->t && s->turn != TURN_NEW && r->nruns == 0 &&
+                   r->fetch.lengths.committed == s->t,
+               "fetch_at_once", "T %u", s->t);
         return;
     default: violation(w, "fetch_refused", "err %u %s", r->err, r->text);
     }

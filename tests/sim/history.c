@@ -149,6 +149,8 @@ static void make_state(struct prng *p, struct config *c)
         *granules[i] = one_in(p, 4) ? 2 : 1;
         *window[i] = n * between(p, 1, 3 * align / n);
         *reserve[i] = one_in(p, 3) ? between(p, 1, align) : 1;
+        if (one_in(p, 4))
+            *tokens[i] = 1, *window[i] = *reserve[i] = 0;
         most += *granules[i] * (*window[i] + align) / n;
     }
     if (c->nstate == 0)

@@ -62,6 +62,7 @@
     X(slide_owned, 0)                                                                              \
     X(refill, 0)                                                                                   \
     X(recurrent_copied, 0)                                                                         \
+    X(recurrent_resumed, 0)                                                                        \
     X(fork_kept, 0)                                                                                \
     X(sibling_window_kept, 0)                                                                      \
     X(state_superseded_lazy, 0)                                                                    \

@@ -380,8 +380,8 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
         MARK(resume_refused);
         return;
     }
-    if (!fresh && w->reply->err == TERN_INVALID && w->cfg.nstate &&
-        !state_window_whole(w, s, resume_length(w, s, common))) {
+    if (!fresh && w->reply->err == TERN_INVALID &&
+        state_may_refuse(w, s, resume_length(w, s, common))) {
         MARK(return_refused);
         return;
     }

@@ -103,11 +103,14 @@ enum mark {
     X(world2)                                                                                      \
     X(scheduler)                                                                                   \
     X(sessions_max)                                                                                \
-    X(variants) X(namespaces) X(tokens_max) X(keys) X(lim_sessions) X(lim_nodes) X(lim_blocks)     \
-        X(lim_retires) X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces)           \
-            X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens)      \
-                X(nstate) X(supersede) X(page_tokens2) X(page_tokens3) X(page_granules2)           \
-                    X(page_granules3) X(window2) /* 0: RECURRENT */                                \
+    X(variants)                                                                                    \
+    X(namespaces)                                                                                  \
+    X(tokens_max)                                                                                  \
+    X(keys)                                                                                        \
+    X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls)             \
+        X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms)      \
+            X(tight) X(faults_on) X(seed_tokens) X(nstate) X(supersede) X(page_tokens2)            \
+                X(page_tokens3) X(page_granules2) X(page_granules3) X(window2) /* 0: RECURRENT */  \
         X(window3) X(reserve2) X(reserve3)
 
 struct config {
@@ -157,8 +160,8 @@ struct chunk {
     uint16_t granule[GROUPS][CHUNK_PAGES];
     uint32_t gen[GROUPS][CHUNK_PAGES];
     /* STATE: its pages as last known, and whether the model would bet that they are still there. */
-    uint8_t has[GROUPS], state_engine, made, passed, state_lost;
-    uint32_t state_step, state_evictions;
+    uint8_t has[GROUPS], lost[GROUPS], state_engine[GROUPS], made, passed;
+    uint32_t state_step[GROUPS], state_evictions[GROUPS];
 };
 
 struct entry { /* of a session's table */
@@ -187,7 +190,6 @@ struct session {
      * RECURRENT: top 1: it owns one page, at 0; `copy`: what has to be copied into it first. */
     uint32_t first[GROUPS], base[GROUPS], top[GROUPS];
     struct entry copy[GROUPS];
-    uint32_t state_at[GROUPS]; /* RECURRENT: tokens that the page is the state of */
     struct entry table[GROUPS][TABLE];
 };
 
@@ -500,16 +502,27 @@ static inline bool recurrent(const struct sim *w, uint32_t g)
 {
     return w->window[g] == 0;
 }
+static inline bool has_recurrent_state(const struct sim *w)
+{
+    for (STATE_GROUPS(w, g))
+        if (recurrent(w, g))
+            return true;
+    return false;
+}
 uint32_t window_begin(const struct sim *w, uint32_t g, uint32_t at); /* first page read at `at` */
 void state_release_entry(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
                          uint32_t step);
 void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step);
 void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t step);
 void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, uint32_t step);
+/* May the core refuse to let the session go on from p? */
+bool state_may_refuse(const struct sim *w, const struct session *s, uint32_t p);
 bool state_window_whole(const struct sim *w, const struct session *s, uint32_t p);
 /* The STATE of a chunk is gone: nobody may have been reading it. */
 void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
+bool state_visible_of(const struct sim *w, uint32_t d, const struct chunk *c, uint32_t g);
 bool state_visible(const struct sim *w, uint32_t d, const struct chunk *c);
+void state_engine_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t e);
 bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g);
 /* Would the model bet that a match can end there? */
 bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
@@ -521,6 +534,9 @@ void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c,
                   bool adopted, const struct table_run *runs, uint32_t nruns);
 void state_handed(struct sim *w, uint32_t d, struct session *s, const struct table_run *runs,
                   uint32_t nruns);
+void state_take_from(struct sim *w, uint32_t d, struct session *s, const struct table_run *run);
+void state_touch_recurrent(struct sim *w, uint32_t d, struct work *k, struct session *s, uint32_t g,
+                           uint32_t to, uint32_t step);
 void state_ended(struct sim *w, uint32_t d, const struct session *s);
 void state_release_point(struct sim *w, uint32_t d, const struct session *s);
 const struct page_ref *find_page(const struct table_run *runs, uint32_t nruns, uint32_t group,

@@ -44,6 +44,8 @@ void state_release_entry(struct sim *w, uint32_t d, struct session *s, uint32_t 
     if (e->granule == HOLE)
         return;
     p = at_granule(w, d, s, e->granule);
+    TRACE("    group %u page %u (granule %u) leaves the table of %u.%u, step %u%s\n", g, at,
+          e->granule, s->id.slot, s->id.gen, step, e->mine ? ", owned" : "");
     for (uint32_t k = 0; k < w->page_granules[g]; k++) {
         if (e->mine)
             p[k].own = OWN_FREE;
@@ -77,7 +79,7 @@ void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32
         uint32_t end = (p + w->page_tokens[g] - 1) / w->page_tokens[g];
 
         if (recurrent(w, g)) {
-            if (p >= s->c || !s->top[g])
+            if ((p >= s->c && p > 0) || !s->top[g])
                 continue;
             release_copy(w, d, s, g, step);
             state_release_entry(w, d, s, g, 0, step);
@@ -132,6 +134,8 @@ bool state_window_whole(const struct sim *w, const struct session *s, uint32_t p
                 return false;
             continue;
         }
+        if (s->first[g] > window_begin(w, g, p))
+            return false;
         for (uint32_t i = window_begin(w, g, p); i * w->page_tokens[g] < p; i++)
             if (i < s->first[g] || i >= s->top[g] || s->table[g][i].granule == HOLE)
                 return false;
@@ -139,39 +143,71 @@ bool state_window_whole(const struct sim *w, const struct session *s, uint32_t p
     return true;
 }
 
+bool state_may_refuse(const struct sim *w, const struct session *s, uint32_t p)
+{
+    return w->cfg.nstate && (!state_window_whole(w, s, p) || (has_recurrent_state(w) && p != s->c));
+}
+
 /* --- the snapshot of a chunk --- */
+
+static void group_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g)
+{
+    uint32_t tenant = w->d[d].pool[pool].tenant,
+             n = seg_end(w, g, c->depth) - seg_first(w, g, c->depth);
+    uint16_t self = (uint16_t)(c - w->d[d].chunk[pool]);
+
+    for (uint32_t i = 0; c->has[g] && i < n; i++) {
+        struct granule *p = &w->d[d].granule[tenant][c->granule[g][i]];
+
+        if (!c->gen[g][i] || p->own != OWN_STATE || p->chunk != self || p->pool != pool ||
+            p->gen != c->gen[g][i])
+            continue;
+        for (uint32_t k = 0; k < w->page_granules[g]; k++) {
+            EXPECT(!p[k].borrows && !p[k].serves, "state_in_use",
+                   "depth %u: its STATE (granule %u) went, but a session or a transfer reads it",
+                   c->depth * w->L, c->granule[g][i] + k);
+            EXPECT(!granule_busy(w, d, tenant, &p[k]), "state_may_be_read",
+                   "depth %u: its STATE went, but a step that reads it is not done",
+                   c->depth * w->L);
+            EXPECT(!p[k].sealing, "state_being_sealed", "granule %u", c->granule[g][i] + k);
+            p[k].own = OWN_FREE;
+        }
+    }
+    if (c->has[g])
+        TRACE("    depth %u group %u: its STATE is gone\n", c->depth * w->L, g);
+    c->has[g] = 0;
+}
 
 void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
 {
-    uint32_t tenant = w->d[d].pool[pool].tenant;
-    uint16_t self = (uint16_t)(c - w->d[d].chunk[pool]);
+    for (STATE_GROUPS(w, g))
+        group_gone(w, d, pool, c, g);
+}
 
-    for (STATE_GROUPS(w, g)) {
-        for (uint32_t i = 0; c->has[g] && i < seg_end(w, g, c->depth) - seg_first(w, g, c->depth);
-             i++) {
-            struct granule *p = &w->d[d].granule[tenant][c->granule[g][i]];
-
-            if (p->own != OWN_STATE || p->chunk != self || p->pool != pool ||
-                p->gen != c->gen[g][i] || !c->gen[g][i])
-                continue;
-            for (uint32_t k = 0; k < w->page_granules[g]; k++) {
-                EXPECT(!p[k].borrows && !p[k].serves, "state_in_use",
-                       "depth %u: its STATE went, but a session or a transfer reads it",
-                       c->depth * w->L);
-                EXPECT(!granule_busy(w, d, tenant, &p[k]), "state_may_be_read",
-                       "depth %u: its STATE went, but a step that reads it is not done",
-                       c->depth * w->L);
-                EXPECT(!p[k].sealing, "state_being_sealed", "granule %u", c->granule[g][i] + k);
-                p[k].own = OWN_FREE;
-            }
-        }
-        c->has[g] = 0;
-    }
+bool state_visible_of(const struct sim *w, uint32_t d, const struct chunk *c, uint32_t g)
+{
+    return !c->has[g] || c->state_engine[g] == NO ||
+           c->state_step[g] <= w->d[d].engine[c->state_engine[g]].min_done;
 }
 
 bool state_visible(const struct sim *w, uint32_t d, const struct chunk *c)
 {
-    return c->state_engine == NO || c->state_step <= w->d[d].engine[c->state_engine].min_done;
+    for (STATE_GROUPS(w, g))
+        if (!state_visible_of(w, d, c, g))
+            return false;
+    return true;
+}
+
+/* What it refilled and nobody may read goes with it. */
+void state_engine_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t e)
+{
+    for (STATE_GROUPS(w, g)) {
+        if (!c->has[g] || c->state_engine[g] != e)
+            continue;
+        if (!state_visible_of(w, d, c, g))
+            group_gone(w, d, pool, c, g);
+        c->state_engine[g] = NO;
+    }
 }
 
 static bool any_borrowed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
@@ -191,7 +227,7 @@ bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
     if (!c->present || !c->has[g])
         return false;
     return any_borrowed(w, d, pool, c) ||
-           (!c->state_lost && c->state_evictions == w->d[d].pool[pool].evictions &&
+           (!c->lost[g] && c->state_evictions[g] == w->d[d].pool[pool].evictions &&
             w->cfg.tight != 1);
 }
 
@@ -202,7 +238,7 @@ bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32
         for (uint32_t i = 0; i < reach_of(w, g) && i < k; i++) {
             const struct chunk *c = chunk_at(w, d, pool, ns, variant, k - i);
 
-            if (!state_certain(w, d, pool, c, g) || !state_visible(w, d, c))
+            if (!state_certain(w, d, pool, c, g) || !state_visible_of(w, d, c, g))
                 return false;
         }
     return true;
@@ -213,6 +249,7 @@ static void set_state(struct sim *w, uint32_t d, struct session *s, struct chunk
 {
     struct granule *p = at_granule(w, d, s, granule);
 
+    TRACE("    depth %u group %u: granule %u is its STATE\n", c->depth * w->L, g, granule);
     for (uint32_t k = 0; k < w->page_granules[g]; k++) {
         p[k].own = OWN_STATE;
         p[k].chunk = (uint16_t)(c - w->d[d].chunk[s->pool]);
@@ -223,19 +260,13 @@ static void set_state(struct sim *w, uint32_t d, struct session *s, struct chunk
     c->gen[g][i] = p->gen;
 }
 
-static void first_seen(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t engine,
-                       uint32_t step)
+static void first_seen(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g,
+                       uint32_t engine, uint32_t step)
 {
-    bool none = true;
-
-    for (STATE_GROUPS(w, g))
-        none &= !c->has[g];
-    if (!none)
-        return;
-    c->state_engine = (uint8_t)engine;
-    c->state_step = step;
-    c->state_lost = 0;
-    c->state_evictions = w->d[d].pool[pool].evictions;
+    c->state_engine[g] = (uint8_t)engine;
+    c->state_step[g] = step;
+    c->lost[g] = 0;
+    c->state_evictions[g] = w->d[d].pool[pool].evictions;
 }
 
 /* The core names these as the chunk's pages of a group. Those that are known, those that a transfer
@@ -260,7 +291,7 @@ static void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk
         if (same && c->gen[g][i]) {
             EXPECT(!state_certain(w, d, s->pool, c, g), "state_replaced",
                    "depth %u group %u: not the STATE that is there", c->depth * w->L, g);
-            state_gone(w, d, s->pool, c);
+            group_gone(w, d, s->pool, c, g);
             memset(c->gen[g], 0, sizeof c->gen[g]);
             same = false;
         }
@@ -269,11 +300,11 @@ static void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk
                    !at_granule(w, d, s, granule)->writers,
                "state_unknown", "depth %u group %u index %u: nobody committed it (kind %u)",
                c->depth * w->L, g, ref->index, at_granule(w, d, s, granule)->own);
-        first_seen(w, d, s->pool, c, NO, 0);
+        first_seen(w, d, s->pool, c, g, NO, 0);
         set_state(w, d, s, c, g, i, granule);
     }
     c->has[g] = 1;
-    EXPECT(state_visible(w, d, c) || c->state_engine == s->engine, "state_pending",
+    EXPECT(state_visible_of(w, d, c, g) || c->state_engine[g] == s->engine, "state_pending",
            "depth %u: its STATE waits for a step of another engine", c->depth * w->L);
 }
 
@@ -310,7 +341,7 @@ void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, u
                 canonical(w, d, s, c, g, runs, nruns, begin);
             for (uint32_t at = first > begin ? first : begin; at < seg_end(w, g, k); at++) {
                 borrow_page(w, d, s, g, at, c, at - first);
-                if (chunk_visible(w, d, c) && state_visible(w, d, c))
+                if (chunk_visible(w, d, c) && state_visible_of(w, d, c, g))
                     check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant,
                                at * pt, pt, "match_wrong_state");
             }
@@ -340,7 +371,7 @@ static void fill(struct sim *w, uint32_t d, struct session *s, struct chunk *c, 
 {
     uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
 
-    first_seen(w, d, s->pool, c, s->engine, step);
+    first_seen(w, d, s->pool, c, g, s->engine, step);
     for (uint32_t at = first; at < end; at++) {
         struct entry *e = &s->table[g][at];
 
@@ -381,18 +412,20 @@ static void commit_window(struct sim *w, uint32_t d, struct session *s, struct c
             fill(w, d, s, c, g, step);
         return;
     }
+    if (!told && !state_visible_of(w, d, c, g))
+        return; /* a refill that waits for its step: the session keeps its own */
     EXPECT(told || !state_certain(w, d, s->pool, c, g), "state_lost",
            "depth %u group %u: its STATE was there, and cannot have gone", c->depth * w->L, g);
     if (!told) {
         if (c->has[g])
-            state_gone(w, d, s->pool, c);
+            group_gone(w, d, s->pool, c, g);
         return;
     }
     if (own_pages(w, d, s, g, first, end, runs, nruns)) {
         EXPECT(!state_certain(w, d, s->pool, c, g), "state_overwritten",
                "depth %u group %u: a refill of what is there", c->depth * w->L, g);
         if (c->has[g])
-            state_gone(w, d, s->pool, c);
+            group_gone(w, d, s->pool, c, g);
         fill(w, d, s, c, g, step);
         MARK(refill);
         return;
@@ -427,6 +460,13 @@ void state_handed(struct sim *w, uint32_t d, struct session *s, const struct tab
 {
     struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L);
 
+    for (uint32_t i = 0; i < nruns;
+         i++) /* what was there before is free, or handed out anew here */
+        if (runs[i].group >= w->cfg.ngroups && recurrent(w, runs[i].group)) {
+            EXPECT(!state_certain(w, d, s->pool, c, runs[i].group), "state_overwritten",
+                   "depth %u group %u", s->t, runs[i].group);
+            group_gone(w, d, s->pool, c, runs[i].group);
+        }
     for (uint32_t i = 0; i < nruns; i++) {
         uint32_t g = runs[i].group, at;
         struct granule *p;
@@ -440,9 +480,7 @@ void state_handed(struct sim *w, uint32_t d, struct session *s, const struct tab
                "handed_other", "group %u: not the session's page", g);
         EXPECT(s->c == s->t, "handed_depth", "group %u: the state is that of %u, not of %u", g,
                s->c, s->t);
-        EXPECT(!state_certain(w, d, s->pool, c, g), "state_overwritten", "depth %u group %u", s->t,
-               g);
-        first_seen(w, d, s->pool, c, s->engine, s->last_step);
+        first_seen(w, d, s->pool, c, g, s->engine, s->last_step);
         release_copy(w, d, s, g, s->last_step);
         set_state(w, d, s, c, g, 0, s->table[g][0].granule);
         c->has[g] = 1;
@@ -497,7 +535,7 @@ static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint
     for (uint32_t k = from; k > 0; k--) {
         struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
 
-        if (!c->present || !c->passed || c->state_lost || w->cfg.supersede == SUPERSEDE_OFF)
+        if (!c->present || !c->passed || w->cfg.supersede == SUPERSEDE_OFF)
             continue;
         if (children(w, d, s->pool, c) >= 2) {
             MARK(fork_kept);
@@ -509,7 +547,7 @@ static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint
         }
         c->made = 0;
         if (w->cfg.supersede == SUPERSEDE_EAGER) {
-            c->state_lost = 1;
+            memset(c->lost, 1, sizeof c->lost);
             MARK(state_superseded_eager);
         } else {
             MARK(state_superseded_lazy);
@@ -541,4 +579,68 @@ void state_release_point(struct sim *w, uint32_t d, const struct session *s)
     c->made = 0;
     c->passed = 1;
     settle_path(w, d, s, s->t / w->L);
+}
+
+/* A fresh page of a RECURRENT group starts as a copy of the resume point's at T. */
+void state_take_from(struct sim *w, uint32_t d, struct session *s, const struct table_run *run)
+{
+    uint32_t g = run->group;
+    struct chunk *c;
+    struct granule *p;
+
+    s->copy[g].gen = 0;
+    if (s->t == 0) {
+        EXPECT(run->from.index == 0, "recurrent_from", "T is 0, but there is a state to copy");
+        return;
+    }
+    EXPECT(run->from.index, "recurrent_from_nothing", "T %u, but there is no state to copy", s->t);
+    c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L);
+    p = page_granule(w, d, s->pool, g, run->from.index);
+    EXPECT(p->gen == run->from.gen, "recurrent_from_stale", "index %u", run->from.index);
+    if (!c->has[g] || at_granule(w, d, s, c->granule[g][0]) != p || c->gen[g][0] != p->gen) {
+        EXPECT(!state_certain(w, d, s->pool, c, g), "state_replaced", "depth %u", s->t);
+        EXPECT(p->verified && !p->writers, "state_unknown",
+               "depth %u group %u index %u: nobody committed it (kind %u)", s->t, g,
+               run->from.index, p->own);
+        if (c->has[g])
+            group_gone(w, d, s->pool, c, g);
+        first_seen(w, d, s->pool, c, g, NO, 0);
+        set_state(w, d, s, c, g, 0, (uint32_t)(p - at_granule(w, d, s, 0)));
+        c->has[g] = 1;
+    }
+    s->copy[g] = (struct entry){.granule = c->granule[g][0], .gen = p->gen};
+    for (uint32_t k = 0; k < w->page_granules[g]; k++)
+        p[k].borrows++;
+    MARK(recurrent_resumed);
+}
+
+static struct touch *touch_page(struct sim *w, struct work *k, const struct session *s, uint32_t g,
+                                uint32_t depth)
+{
+    EXPECT(k->n < TOUCHES, "sim_touches", "%u", k->n);
+    k->touch[k->n] = (struct touch){.granule = s->table[g][0].granule,
+                                    .group = (uint8_t)g,
+                                    .ns = s->ns,
+                                    .variant = s->variant,
+                                    .pos = (uint8_t)(depth - 1)};
+    return &k->touch[k->n++];
+}
+
+/* The state of `filled` becomes that of `to`, in place. */
+void state_touch_recurrent(struct sim *w, uint32_t d, struct work *k, struct session *s, uint32_t g,
+                           uint32_t to, uint32_t step)
+{
+    if (!s->top[g])
+        return;
+    if (s->copy[g].gen) {
+        struct touch *t = touch_page(w, k, s, g, 1);
+
+        t->copy = 1;
+        t->from = s->copy[g].granule;
+        release_copy(w, d, s, g, step);
+    }
+    if (s->filled > 0)
+        touch_page(w, k, s, g, s->filled)->read_to = 1;
+    if (to > s->filled)
+        touch_page(w, k, s, g, to)->write_to = 1;
 }

@@ -40,6 +40,8 @@ static void plan_extend(struct sim *w, const struct session *s, struct step_op *
         op->tokens = tokens_of(w, variant, n, n + more);
     }
     spec = chance(w, 25) ? pick(w, 6) : 0;
+    if (has_recurrent_state(w)) /* it would overwrite the one state there is */
+        spec = 0;
     a = s->a > n + more + spec ? s->a : n + more + spec;
     if (chance(w, 15) && s->a < n) /* a prefill in pieces */
         a = s->a + 1 + pick(w, n - s->a);
@@ -49,7 +51,7 @@ static void plan_extend(struct sim *w, const struct session *s, struct step_op *
         a = s->a;
     op->length = a == s->a && chance(w, 50) ? 0 : a;
     /* C now, before the step that writes it is queued, or with the next step, after it was. */
-    *ret_wrote = (uint8_t)chance(w, 60);
+    *ret_wrote = (uint8_t)(chance(w, 60) || has_recurrent_state(w));
     op->written = a < n + more ? a : n + more;
     if (!*ret_wrote)
         op->written = s->filled < op->written ? s->filled : op->written;
@@ -201,29 +203,6 @@ static void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint3
         s->filled = p;
 }
 
-/* A fresh page of a RECURRENT group starts as a copy of the resume point's at T. */
-static void take_from(struct sim *w, uint32_t d, struct session *s, const struct table_run *run)
-{
-    uint32_t g = run->group;
-    const struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L);
-    struct granule *p;
-
-    s->copy[g].gen = 0;
-    s->state_at[g] = 0;
-    if (run->from.index == 0) {
-        EXPECT(s->t == 0, "recurrent_from_nothing", "T %u, but there is no state to copy", s->t);
-        return;
-    }
-    (void)c;
-    p = page_granule(w, d, s->pool, g, run->from.index);
-    EXPECT(p->gen == run->from.gen, "recurrent_from_stale", "index %u", run->from.index);
-    s->copy[g] =
-        (struct entry){.granule = (uint16_t)(p - w->d[d].granule[s->tenant]), .gen = p->gen};
-    for (uint32_t k = 0; k < w->page_granules[g]; k++)
-        p[k].borrows++;
-    s->state_at[g] = s->t;
-}
-
 static void did_extend(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                        uint32_t variant, const struct op_result *r, const struct table_run *runs)
 {
@@ -277,7 +256,7 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         }
         given[run->group] += run->n;
         if (run->group >= w->cfg.ngroups && recurrent(w, run->group))
-            take_from(w, d, s, run);
+            state_take_from(w, d, s, run);
     }
     for (uint32_t g = 0; g < w->ngroups; g++) {
         EXPECT(given[g] == need[g], "extend_count", "group %u: %u pages, needed %u", g, given[g],
@@ -359,7 +338,7 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
             did_adopt(w, d, s, k, op, r, runs);
         else {
             chunk_commit(w, d, s, k, (uint32_t)op->step);
-            state_commit(w, d, s, c, c->step, false, NULL, 0);
+            state_commit(w, d, s, c, (uint32_t)op->step, false, NULL, 0);
         }
         if (op->step > w->d[d].engine[s->engine].step)
             MARK(commit_before_dispatch);
@@ -369,11 +348,13 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
             s->last_step =
                 (uint32_t)op->step; /* it named that step as one that writes these pages */
     }
+    if (has_recurrent_state(w)) /* a fresh page for what is handed over may cost another its */
+        w->d[d].pool[s->pool].evictions++;
     if (s->t > begin) {
         state_handed(w, d, s, runs + r->first_run, r->nruns);
         state_ended(w, d, s);
     }
-    if (op->length > begin && s->turn != TURN_NEW)
+    if (op->length > begin && s->turn != TURN_NEW && !(r->err == TERN_BUSY && w->cfg.tight == 3))
         state_slide(w, d, s, s->t + w->L, (uint32_t)op->step);
     if (s->t == goal) {
         EXPECT(r->err == (!nothing && op->length / w->L * w->L > goal ? TERN_INVALID : TERN_OK) ||
@@ -394,19 +375,20 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
 static void did_finish(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                        const struct op_result *r)
 {
-    uint32_t target = s->prompt + op->length, before = s->a;
+    uint32_t target = s->prompt + op->length, before = s->a, keep = target < s->a ? target : s->a;
 
     if (target < s->t || s->turn == TURN_NEW) {
         EXPECT(r->err == TERN_INVALID, "finish_below_t", "err %u", r->err);
         return;
     }
-    if (r->err == TERN_INVALID && w->cfg.nstate &&
-        !state_window_whole(w, s, target < s->c ? target : s->c)) {
+    if (keep < s->c && has_recurrent_state(w))
+        keep = s->t;
+    if (r->err == TERN_INVALID && state_may_refuse(w, s, keep)) {
         MARK(return_refused);
         return;
     }
     EXPECT(r->err == TERN_OK, "finish_refused", "err %u", r->err);
-    trim(w, d, s, target < s->a ? target : s->a, (uint32_t)op->step);
+    trim(w, d, s, keep, (uint32_t)op->step);
     if (s->a < before)
         MARK(finish_trims);
     if (target < s->ntokens)
@@ -491,7 +473,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         state_slide(w, d, s, op->length ? op->length : s->t + w->L, (uint32_t)op->step);
         break;
     case STEP_REWIND:
-        if (r->err == TERN_INVALID && w->cfg.nstate && !state_window_whole(w, s, op->length)) {
+        if (r->err == TERN_INVALID && state_may_refuse(w, s, op->length)) {
             MARK(return_refused);
             break;
         }
@@ -564,17 +546,6 @@ static void touch_window(struct sim *w, struct work *k, const struct session *s,
     }
 }
 
-static void touch_recurrent(struct sim *w, uint32_t d, struct work *k, struct session *s,
-                            uint32_t g, uint32_t to)
-{
-    (void)w;
-    (void)d;
-    (void)k;
-    (void)s;
-    (void)g;
-    (void)to;
-}
-
 /* Reads all that the session has, writes [filled, to), and what was guessed behind it. */
 static void dispatch_session(struct sim *w, uint32_t d, struct work *k, struct session *s,
                              uint32_t step)
@@ -593,7 +564,7 @@ static void dispatch_session(struct sim *w, uint32_t d, struct work *k, struct s
             add_touch(w, k, s, g, i, ok, s->a);
     for (STATE_GROUPS(w, g))
         if (recurrent(w, g))
-            touch_recurrent(w, d, k, s, g, ok);
+            state_touch_recurrent(w, d, k, s, g, ok, step);
         else
             touch_window(w, k, s, g, ok);
     s->filled = ok;
