@@ -186,8 +186,7 @@ static uint32_t count_state(const struct core *c, const struct pool *p, uint32_t
 
 uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
 {
-    uint32_t scan = c->limits.nodes < EVICT_SCAN_MAX ? c->limits.nodes : EVICT_SCAN_MAX, held = 0,
-             seen = 0;
+    uint32_t scan = c->limits.nodes < EVICT_SCAN_MAX ? c->limits.nodes : EVICT_SCAN_MAX, pages = 0;
 
     if (group_is_state(&p->group[group]) && p->supersede != SUPERSEDE_OFF)
         return count_state(c, p, group, scan);
@@ -195,17 +194,19 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
     for (uint32_t i = 0; i < scan; i++) {
         const struct node *n = node_at(c, i);
 
-        if (!n->used || pool_at(c, n->pool) != p || n->depth == 0)
-            continue;
-        seen++;
-        if (n->nrefs == 0 && node_visible(n) && !n->state_pending)
+        if (!n->used || pool_at(c, n->pool) != p || n->depth == 0 ||
+            (n->nrefs == 0 && node_visible(n) && !n->state_pending))
             continue;
         for (uint32_t at = i; at != NONE && node_at(c, at)->mark != c->mark;
-             at = node_at(c, at)->parent) {
+             at = node_at(c, at)->parent)
             node_at(c, at)->mark = c->mark;
-            if (node_at(c, at)->depth > 0)
-                held++;
-        }
     }
-    return seen > held ? (seen - held) * p->group[group].segment : 0;
+    for (uint32_t i = 0; i < scan; i++) { /* what nothing holds, itself or below it */
+        const struct node *n = node_at(c, i);
+
+        if (n->used && pool_at(c, n->pool) == p && n->depth > 0 && n->mark != c->mark &&
+            n->pages[group] != NONE)
+            pages += p->group[group].segment;
+    }
+    return pages;
 }
