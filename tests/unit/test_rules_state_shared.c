@@ -1,0 +1,341 @@
+/* Rules about STATE that several hold or bring: T17 borrowers, T18 refill, T19 no false claim, the
+ * numbers of a shortage (E4), transfers that carry STATE (X5). */
+#include "rig_state.h"
+
+static struct stage stage_64(enum supersede supersede, uint32_t window, uint32_t cap)
+{
+    struct group_layout l = rig_window(16, window, 64);
+
+    l.cap_pages = cap;
+    return stage_with(supersede, 64, l);
+}
+
+static void commit_to(struct rig_session *s, const uint32_t *tokens, uint32_t depth, uint64_t step)
+{
+    assert_ok(rig_run_to(s, tokens, depth));
+    assert_ok(rig_commit(s, depth, step));
+    assert_int_equal(s->len.committed, depth);
+}
+
+/* Superseded first, the last borrower leaves later; and the other way round. */
+static void t17_superseded_and_without_borrower_in_either_order(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
+    struct rig_session *a = stage_session(&st), *b = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 192);
+
+    (void)state;
+    assert_ok(rig_match(a, tokens, 192));
+    commit_to(a, tokens, 64, 0);
+    assert_ok(rig_match(b, tokens, 192));
+    assert_int_equal(node_in(&st, tokens, 64)->borrowers, 2);
+    commit_to(a, tokens, 128, 0);
+    commit_to(a, tokens, 192, 0);
+    assert_int_equal(node_in(&st, tokens, 64)->passed, 1);
+    assert_false(is_reclaimable(&st, tokens, 64)); /* b */
+    assert_ok(rig_close(b, 0));
+    assert_true(is_reclaimable(&st, tokens, 64));
+    stage_put(&st, 2, 64);
+    tokens = rig_tokens(2, 192);
+    assert_false(is_reclaimable(&st, tokens, 64)); /* no borrower, and not superseded yet */
+    rig_session_free(a);
+    a = stage_session(&st);
+    assert_ok(rig_match(a, tokens, 192));
+    commit_to(a, tokens, 128, 0);
+    assert_ok(rig_close(a, 0));
+    assert_true(is_reclaimable(&st, tokens, 64));
+    rig_session_free(a);
+    rig_session_free(b);
+    stage_stop(&st);
+}
+
+static void t17_a_released_resume_point_goes_first_once_nobody_borrows_it(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
+    struct rig_session *s = stage_committed(&st, 1, 64);
+    const uint32_t *tokens = rig_tokens(1, 64);
+
+    (void)state;
+    assert_ok(rig_snapshot_release(s));
+    assert_false(is_reclaimable(&st, tokens, 64));
+    assert_ok(rig_close(s, 0));
+    assert_true(is_reclaimable(&st, tokens, 64));
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+/* HISTORY to 64 is there, its STATE was lost: `s` computes it again and commits at step 5. */
+static struct rig_session *refiller(struct stage *st, const struct rig_engine *e)
+{
+    struct rig_session *s = rig_session(st->rig, e, st->pool, 1);
+    const uint32_t *tokens = rig_tokens(1, 64);
+
+    lose_state(st, tokens, 64);
+    assert_ok(rig_match(s, tokens, 64));
+    assert_int_equal(s->matched, 0);
+    commit_to(s, tokens, 64, 5);
+    assert_int_equal(rig_wrong(s, 64), 0);
+    return s;
+}
+
+static void t18_a_refill_is_seen_when_its_step_has_passed(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
+    const uint32_t *tokens = rig_tokens(1, 64);
+    struct rig_session *s;
+    uint32_t nodes;
+
+    (void)state;
+    stage_put(&st, 1, 64);
+    nodes = rig_pool_view(st.rig, st.pool).nodes;
+    s = refiller(&st, &st.e);
+    assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, nodes); /* adopted */
+    assert_true(has_state(&st, tokens, 64));
+    assert_int_equal(match_depth(&st, tokens, 64), 0);
+    rig_engine_done(st.rig, &st.e, 4);
+    assert_int_equal(match_depth(&st, tokens, 64), 0);
+    rig_engine_done(st.rig, &st.e, 5);
+    assert_int_equal(match_depth(&st, tokens, 64), 64);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+static void t18_a_refill_goes_with_the_engine_that_never_passed_its_step(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
+    const uint32_t *tokens = rig_tokens(1, 64);
+    struct rig_engine other = rig_engine(st.rig, 0, "other", 1);
+    struct request map = {.op = OP_POOL_MAP};
+    struct rig_session *s;
+
+    (void)state;
+    map.pool_map.pool = st.pool;
+    assert_ok(rig_request(st.rig, other.conn[0], &map)->err);
+    stage_put(&st, 1, 64);
+    s = refiller(&st, &other);
+    rig_engine_kill(st.rig, &other, 0);
+    assert_false(has_state(&st, tokens, 64));
+    assert_int_equal(match_depth(&st, tokens, 64), 0);
+    stage_put(&st, 1, 64); /* and can be refilled again */
+    assert_int_equal(match_depth(&st, tokens, 64), 64);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+static void t18_a_present_segment_is_not_overwritten(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
+    struct rig_session *a = stage_session(&st), *b = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 64);
+    uint32_t first;
+
+    (void)state;
+    assert_ok(rig_match(a, tokens, 64));
+    assert_ok(rig_match(b, tokens, 64));
+    commit_to(a, tokens, 64, 0);
+    first = node_in(&st, tokens, 64)->pages[1];
+    commit_to(b, tokens, 64, 0);
+    assert_int_equal(node_in(&st, tokens, 64)->pages[1], first);
+    assert_memory_equal(a->table[1], b->table[1], 4 * sizeof a->table[1][0]); /* adopted */
+    assert_int_equal(rig_wrong(b, 64), 0);
+    rig_session_free(a);
+    rig_session_free(b);
+    stage_stop(&st);
+}
+
+/* W = 3 L: the segment at 64 is in the windows of 64, 128 and 192. */
+static void t19_a_lost_segment_ends_what_needs_it_and_no_more(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_OFF, 192, 0);
+    const uint32_t *tokens = rig_tokens(1, 320);
+
+    (void)state;
+    for (uint32_t depth = 64; depth <= 320; depth += 64)
+        stage_put(&st, 1, depth);
+    lose_state(&st, tokens, 64);
+    for (uint32_t depth = 64; depth <= 320; depth += 64) {
+        bool keeps = depth >= 64 + 192;
+
+        assert_int_equal(node_in(&st, tokens, depth)->claims, keeps);
+        assert_int_equal(match_depth(&st, tokens, depth), keeps ? depth : 0);
+    }
+    stage_stop(&st);
+}
+
+static void e4_a_shortage_of_state_says_what_there_is(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 12);
+    struct rig_session *held = stage_committed(&st, 1, 64), *s = stage_session(&st);
+    const struct shortage *sh = &st.rig->res.shortage;
+
+    (void)state;
+    stage_put(&st, 2, 64); /* 4 borrowed, 4 that can go, 4 free */
+    assert_ok(rig_match(s, rig_tokens(3, 64), 64));
+    assert_ok(rig_extend(s, 32, 0, NULL, 0)); /* 2 of the free ones */
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 144, 0, NULL, 0));
+    assert_int_equal(sh->group, 1);
+    assert_int_equal(sh->needed, 7);
+    assert_int_equal(sh->free + sh->reclaimable, 6);
+    assert_int_equal(sh->until_step, 0);
+    assert_ok(rig_close(held, 9));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 144, 0, NULL, 0));
+    assert_int_equal(sh->until_step, 9);
+    rig_engine_done(st.rig, &st.e, 9);
+    assert_ok(rig_extend(s, 144, 0, NULL, 0));
+    rig_session_free(held);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+/* --- transfers --- */
+
+struct hosts {
+    struct stage source, dest;
+};
+
+static struct hosts hosts_with(struct group_layout state_group)
+{
+    struct rig_options o = rig_defaults();
+    struct group_layout groups[2] = {rig_group(64, 512), state_group};
+    struct hosts h;
+    struct stage *st[2] = {&h.dest, &h.source};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        o.incarnation += i;
+        st[i]->rig = rig_create(&o);
+        st[i]->e = rig_engine(st[i]->rig, 0, "e", 1);
+        assert_ok(rig_pool_open(st[i]->rig, st[i]->e.conn[0], groups, 2, 1u << 20, &st[i]->pool));
+    }
+    rig_link_up(h.dest.rig, 0, h.source.rig, o.limits.peers);
+    return h;
+}
+
+static void hosts_stop(struct hosts *h)
+{
+    stage_stop(&h->dest);
+    stage_stop(&h->source);
+}
+
+/* Fetches sequence 1 to 320, of `state_pages` STATE pages; then goes on with right bytes. */
+static void fetch_320(struct group_layout state_group, uint32_t state_pages)
+{
+    struct hosts h = hosts_with(state_group);
+    struct rig_session *s = stage_session(&h.dest);
+    const uint32_t *tokens;
+
+    for (uint32_t depth = 64; depth <= 320; depth += 64)
+        stage_put(&h.source, 1, depth);
+    tokens = rig_tokens(1, 400);
+    assert_ok(rig_match(s, tokens, 400));
+    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
+    assert_lengths(s, 320, 320, 320);
+    assert_int_equal(h.dest.rig->pulled_pages, 5 + state_pages);
+    assert_int_equal(rig_wrong(s, 320), 0);
+    assert_int_equal(match_depth(&h.dest, tokens, 400), 320);
+    assert_ok(rig_run_to(s, tokens, 390));
+    assert_int_equal(rig_wrong(s, 390), 0);
+    assert_ok(rig_commit(s, 384, 0));
+    assert_int_equal(rig_wrong(s, 390), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    hosts_stop(&h);
+}
+
+static void x5_a_transfer_brings_only_the_final_window(void **state)
+{
+    (void)state;
+    fetch_320(rig_window(16, 40, 64), 3);   /* W < L: its own segment */
+    fetch_320(rig_window(16, 64, 64), 4);   /* W = L */
+    fetch_320(rig_window(16, 150, 64), 12); /* W > L: those of three chunks */
+    fetch_320(rig_recurrent(64, 128), 1);
+}
+
+static void x5_history_that_is_there_is_not_moved_again(void **state)
+{
+    struct hosts h = hosts_with(rig_window(16, 64, 64));
+    struct rig_session *s = stage_session(&h.dest);
+    const uint32_t *tokens;
+
+    (void)state;
+    stage_put(&h.source, 1, 256);
+    stage_put(&h.dest, 1, 192);
+    tokens = rig_tokens(1, 256);
+    for (uint32_t depth = 64; depth <= 192; depth += 64)
+        lose_state(&h.dest, tokens, depth);
+    assert_ok(rig_match(s, tokens, 256));
+    assert_int_equal(s->matched, 0);
+    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
+    assert_lengths(s, 256, 256, 256);
+    assert_int_equal(h.dest.rig->pulled_pages, 1 + 4); /* HISTORY of [192, 256), one window */
+    assert_int_equal(rig_wrong(s, 256), 0);
+    assert_int_equal(match_depth(&h.dest, tokens, 256), 256);
+    rig_session_free(s);
+    hosts_stop(&h);
+}
+
+/* What was published has no STATE yet: the session is not left at a length it cannot go on from. */
+static void x3_a_transfer_that_breaks_off_leaves_the_session_where_it_was(void **state)
+{
+    struct hosts h = hosts_with(rig_window(16, 64, 64));
+    struct rig_session *s = stage_session(&h.dest);
+    const uint32_t *tokens;
+    uint64_t request;
+
+    (void)state;
+    h.dest.rig->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
+    stage_put(&h.source, 1, 256);
+    tokens = rig_tokens(1, 256);
+    assert_ok(rig_match(s, tokens, 256));
+    h.dest.rig->corrupt_pages = 100;
+    h.dest.rig->corrupt_group_index = 0;
+    request = rig_fetch(s, 0, 0);
+    while (rig_jobs(h.dest.rig, RIG_PULL) > 0)
+        rig_complete(h.dest.rig, RIG_PULL);
+    assert_err(TERN_CORRUPT, rig_fetched(s, request));
+    assert_lengths(s, 0, 0, 0);
+    h.dest.rig->corrupt_pages = 0;
+    h.dest.rig->automatic = RIG_ALL;
+    rig_settle(h.dest.rig);
+    assert_ok(rig_match(s, tokens, 256));
+    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
+    assert_lengths(s, 256, 256, 256);
+    assert_int_equal(rig_wrong(s, 256), 0);
+    rig_session_free(s);
+    hosts_stop(&h);
+}
+
+static void x5_a_session_with_pages_of_its_own_does_not_fetch(void **state)
+{
+    struct hosts h = hosts_with(rig_recurrent(64, 128));
+    struct rig_session *s = stage_session(&h.dest);
+    const uint32_t *tokens = rig_tokens(1, 128);
+    uint64_t request;
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 128));
+    assert_ok(rig_run_to(s, tokens, 64));
+    assert_ok(rig_commit(s, 64, 0));
+    request = rig_fetch(s, 0, 0);
+    assert_err(TERN_INVALID, rig_fetched(s, request));
+    rig_session_free(s);
+    hosts_stop(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(t17_superseded_and_without_borrower_in_either_order),
+        RIG_TEST(t17_a_released_resume_point_goes_first_once_nobody_borrows_it),
+        RIG_TEST(t18_a_refill_is_seen_when_its_step_has_passed),
+        RIG_TEST(t18_a_refill_goes_with_the_engine_that_never_passed_its_step),
+        RIG_TEST(t18_a_present_segment_is_not_overwritten),
+        RIG_TEST(t19_a_lost_segment_ends_what_needs_it_and_no_more),
+        RIG_TEST(e4_a_shortage_of_state_says_what_there_is),
+        RIG_TEST(x5_a_transfer_brings_only_the_final_window),
+        RIG_TEST(x5_history_that_is_there_is_not_moved_again),
+        RIG_TEST(x3_a_transfer_that_breaks_off_leaves_the_session_where_it_was),
+        RIG_TEST(x5_a_session_with_pages_of_its_own_does_not_fetch),
+    };
+
+    return RIG_RUN(tests);
+}
