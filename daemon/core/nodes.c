@@ -227,6 +227,7 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
     uint32_t parent = n->parent, freed = 0;
+    uint32_t lost = n->claims ? pool_at(c, n->pool)->reach : 1; /* ancestors that it kept in use */
 
     check(n->depth > 0 && n->nrefs == 0 && n->nchildren == 0);
     state_forget(c, slot);
@@ -242,7 +243,10 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     unlink_from_parent(c, slot);
     pool_at(c, n->pool)->nodes--;
     record_put(c, slot);
-    state_settle(c, parent); /* perhaps it is no fork point any more */
+    /* The parent is perhaps no fork point any more, and nobody needs what its window needed. */
+    for (uint32_t at = parent; lost > 0 && node_at(c, at)->depth > 0;
+         lost--, at = node_at(c, at)->parent)
+        state_settle(c, at);
     node_offer(c, parent);
     root_release(c, parent);
     return freed;
