@@ -15,7 +15,12 @@
     X(7, ONE_PIDFD, "reuse on the pidfd of one rank")                                              \
     X(8, TAIL_UNALIGNED, "free the tail without page alignment")                                   \
     X(9, RESUME_MINUS_ONE, "an extra -1 on resume")                                                \
-    X(10, SLIDE_BY_C, "slide by C alone")
+    X(10, SLIDE_BY_C, "slide by C alone")                                                          \
+    X(11, STORED_CLAIM, "store the claim of resumability")                                         \
+    X(12, SUPERSEDE_NEEDED, "supersede a segment that a sibling's window needs")                   \
+    X(13, SUPERSEDE_FORK, "supersede a fork point")                                                \
+    X(14, TRUST_REFCOUNT, "reclaim STATE that is borrowed")                                        \
+    X(15, NO_REFILL, "break when adoption fails")
 
 enum core_bug {
 #define X(number, name, what) CORE_BUG_##name = (number),

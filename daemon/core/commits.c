@@ -185,6 +185,8 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
         return attach_new(c, s, &w, src);
     if (!node_visible(node_at(c, child)) && node_at(c, child)->pending_engine != s->engine)
         return TERN_GONE; /* T8: it may still vanish with the engine that wrote it */
+    if (BUG(CORE_BUG_NO_REFILL) && p->nstate > 0 && !state_resumable(c, child))
+        return TERN_GONE;
     tokens_take_chunk(c, &s->tokens, p->align, &blocks, &keys);
     tokens_free_blocks(c, blocks);
     tokens_free_keys(c, keys);

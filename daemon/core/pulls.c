@@ -345,7 +345,7 @@ static void gained_runs(const struct core *c, struct actions *out, const struct 
 
         if (first < window_first(pool, g, s->a))
             first = window_first(pool, g, s->a);
-        if (t > first && !recurrent) { /* of a RECURRENT group the first Extend brings the page */
+        if (t > first && !recurrent && state_path_has(c, s->node, g, first)) { /* of a RECURRENT group the first Extend brings the page */
             refs = run_add(out, g, first, t - first);
             check(refs); /* a step that ends a pull has room: pull_flush looked */
             node_refs(c, s->node, g, first, refs);
@@ -410,8 +410,8 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
     const struct pool *pool = session_pool(c, s);
     struct page_list pages;
 
-    if (pool->nstate == 0 || p->state != PULL_RUNNING || s->a == p->to)
-        return;
+    if (pool->nstate == 0 || p->state != PULL_RUNNING || (p->owning && s->a == p->to))
+        return; /* what it owns, it can go on from */
     session_free_tail(c, s, s->t, &pages);
     pages_free(c, &pages); /* no engine has seen them */
     while (s->t > p->start && !state_resumable(c, s->node)) {

@@ -265,6 +265,8 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
             continue; /* the first Extend brings its page, and what to copy into it */
         if (first < window_first(p, g, s->t))
             first = window_first(p, g, s->t);
+        if (!state_path_has(c, s->node, g, first))
+            continue; /* the session has pages of its own there (T18), and knows them */
         refs = run_add(out, g, first, end - first);
         check(refs); /* tokens were limited by table_refs */
         node_refs(c, s->node, g, first, refs);

@@ -55,6 +55,19 @@ struct moved transfer_pages(const struct pool *p, uint32_t group, uint32_t from,
     return m;
 }
 
+bool state_path_has(const struct core *c, uint32_t slot, uint32_t group, uint32_t from)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    uint32_t end = segment_end(p, group, node_at(c, slot)->depth);
+
+    for (; node_at(c, slot)->depth > 0 && end > from; slot = node_at(c, slot)->parent) {
+        if (node_at(c, slot)->pages[group] == NONE)
+            return false;
+        end -= p->group[group].segment;
+    }
+    return true;
+}
+
 bool state_has(const struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);
@@ -79,6 +92,8 @@ bool state_resumable(const struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
 
+    if (BUG(CORE_BUG_STORED_CLAIM) && node_at(c, slot)->made)
+        return true;
     for (uint32_t g = 0; g < p->ngroups && p->nstate > 0; g++)
         if (!group_complete(c, p, g, slot))
             return false;
@@ -103,7 +118,8 @@ static bool settled(const struct node *n)
 
 bool state_droppable(const struct core *c, const struct node *n)
 {
-    return n->borrowers == 0 && n->depth > 0 && settled(n) && state_has(c, n);
+    return (n->borrowers == 0 || BUG(CORE_BUG_TRUST_REFCOUNT)) && n->depth > 0 && settled(n) &&
+           state_has(c, n);
 }
 
 /* --- the reclaim list --- */
@@ -244,8 +260,11 @@ static bool superseded(const struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);
 
-    return p->supersede != SUPERSEDE_OFF && n->passed && n->nchildren < 2 && n->borrowers == 0 &&
-           n->needed == n->claims && settled(n) && state_has(c, n);
+    return p->supersede != SUPERSEDE_OFF && n->passed &&
+           (n->nchildren < 2 || BUG(CORE_BUG_SUPERSEDE_FORK)) &&
+           (n->borrowers == 0 || BUG(CORE_BUG_TRUST_REFCOUNT)) &&
+           (n->needed == n->claims || BUG(CORE_BUG_SUPERSEDE_NEEDED)) && settled(n) &&
+           state_has(c, n);
 }
 
 /* True if claims were given up, so that the ancestors must be looked at. */

@@ -28,6 +28,8 @@ struct moved {
 struct moved transfer_pages(const struct pool *p, uint32_t group, uint32_t from, uint32_t history,
                             uint32_t to);
 
+/* Has every node of the path its pages of this group, from logical page `from` on? */
+bool state_path_has(const struct core *c, uint32_t slot, uint32_t group, uint32_t from);
 bool state_has(const struct core *c, const struct node *n); /* of any STATE group */
 /* Derived from the chain, each time it is asked (T19). True for every node of a pool without STATE
  * groups. */
