@@ -22,6 +22,7 @@
 #define WINDOW_PAGES 16 /* of c128a_state: 128 tokens, 8 a page */
 #define STATE_CAP    2385
 #define SESSIONS_MAX 8
+#define PEEK_TURNS   30
 #define PAGE_BYTES   512
 #define CALL_MS      10000
 #define SETTLE_MS    1000
@@ -210,6 +211,23 @@ static bool settle(struct bench *b, uint32_t most, struct sample *ret)
     return fails("status", tern_error_text(b->admin));
 }
 
+/* What another session would find of session 0's first PEEK_TURNS turns: HISTORY always; what it
+ * takes to go on from there only where nothing has been given back yet. */
+static bool peek_back(struct bench *b, enum tern_supersede mode, struct curve *ret)
+{
+    static const struct tern_namespace ns = {.model = "a23"};
+    static uint32_t tokens[PEEK_TURNS * TURN_TOKENS];
+    const struct tern_tokens list = {.v = tokens, .n = PEEK_TURNS * TURN_TOKENS};
+    uint32_t depth = 0, history = 0;
+
+    for (uint32_t t = 0; t < PEEK_TURNS; t++)
+        block_tokens(t, 0, TURN_TOKENS, tokens + t * TURN_TOKENS);
+    if (tern_peek_history(b->tern, b->pool, &ns, &list, CALL_MS, &depth, &history) != TERN_OK)
+        return fails("a Peek", tern_error_text(b->tern));
+    ret->failures += history != list.n || depth != (mode == TERN_SUPERSEDE_EAGER ? 0 : list.n);
+    return true;
+}
+
 static bool leaves_nothing(struct bench *b, uint32_t sessions, struct curve *ret)
 {
     struct daemon_status s;
@@ -240,6 +258,8 @@ static bool play(enum tern_supersede mode, uint32_t sessions, struct curve *ret)
             ok = settle(&b, mode == TERN_SUPERSEDE_OFF ? UINT32_MAX : sessions * WINDOW_PAGES,
                         &ret->at[ret->turns++]);
     }
+    if (sessions == 1)
+        ok = ok && peek_back(&b, mode, ret);
     ok = ok && leaves_nothing(&b, sessions, ret);
     close_all(&b);
     return ok;
@@ -296,7 +316,8 @@ static bool as_expected(const struct curve *s, enum tern_supersede mode, uint32_
     uint32_t full = mode == TERN_SUPERSEDE_OFF ? off_turn(sessions) : TURNS + 1;
     bool ok;
 
-    ok = expect(s->failures == 0, name, sessions, "a window or a commit was wrong", s->failures);
+    ok = expect(s->failures == 0, name, sessions, "a window, a commit or a Peek was wrong",
+                s->failures);
     ok &= expect(s->leaked == 0, name, sessions, "pages leaked", s->leaked);
     if (full <= TURNS) {
         ok &= expect(s->why == TERN_POOL_EXHAUSTED && s->short_group == C128A_STATE, name, sessions,
