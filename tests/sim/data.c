@@ -525,7 +525,8 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
                 EXPECT((g->own == OWN_CHUNK || g->own == OWN_STATE) && g->gen == ref.gen,
                        "offer_foreign_page", "group %u index %u is of kind %u", msg->runs[i].group,
                        ref.index, g->own);
-                EXPECT(chunk_visible(w, d, c) && (g->own == OWN_CHUNK || state_visible(w, d, c)),
+                EXPECT(chunk_visible(w, d, c) &&
+                           (g->own == OWN_CHUNK || state_visible_of(w, d, c, msg->runs[i].group)),
                        "offer_pending", "group %u index %u: its step has not passed",
                        msg->runs[i].group, ref.index);
             }

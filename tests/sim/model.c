@@ -529,7 +529,7 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
            r.most[sh->group]);
     EXPECT(sh->reclaimable <= r.reclaimable[sh->group], "shortage_reclaimable",
            "says %u, at most %u", sh->reclaimable, r.reclaimable[sh->group]);
-    if (w->d[d].pool[pool].granules == 0 || !hopeless(w, d, pool, need))
+    if (w->cfg.nstate || !hopeless(w, d, pool, need))
         w->d[d].pool[pool].evictions++; /* it may evict and still fail */
     EXPECT((w->cfg.nstate && w->cfg.tight == 3) ||
                (sh->retiring >= r.retiring[sh->group] &&

@@ -210,15 +210,13 @@ void state_engine_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c
     }
 }
 
-static bool any_borrowed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+static bool borrowed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g)
 {
     const struct granule *at = w->d[d].granule[w->d[d].pool[pool].tenant];
 
-    for (STATE_GROUPS(w, g))
-        for (uint32_t i = 0; c->has[g] && i < seg_end(w, g, c->depth) - seg_first(w, g, c->depth);
-             i++)
-            if (c->gen[g][i] && at[c->granule[g][i]].borrows)
-                return true;
+    for (uint32_t i = 0; i < seg_end(w, g, c->depth) - seg_first(w, g, c->depth); i++)
+        if (c->gen[g][i] && at[c->granule[g][i]].borrows)
+            return true;
     return false;
 }
 
@@ -226,7 +224,7 @@ bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
 {
     if (!c->present || !c->has[g])
         return false;
-    return any_borrowed(w, d, pool, c) ||
+    return borrowed(w, d, pool, c, g) ||
            (!c->lost[g] && c->state_evictions[g] == w->d[d].pool[pool].evictions &&
             w->cfg.tight != 1);
 }
@@ -242,6 +240,16 @@ bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32
                 return false;
         }
     return true;
+}
+
+/* A group's pages turn out to be gone: a node loses all of its STATE at once, so the others may be
+ * gone too. */
+static void group_lost(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g)
+{
+    if (!c->has[g])
+        return;
+    group_gone(w, d, pool, c, g);
+    memset(c->lost, 1, sizeof c->lost);
 }
 
 static void set_state(struct sim *w, uint32_t d, struct session *s, struct chunk *c, uint32_t g,
@@ -291,7 +299,7 @@ static void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk
         if (same && c->gen[g][i]) {
             EXPECT(!state_certain(w, d, s->pool, c, g), "state_replaced",
                    "depth %u group %u: not the STATE that is there", c->depth * w->L, g);
-            group_gone(w, d, s->pool, c, g);
+            group_lost(w, d, s->pool, c, g);
             memset(c->gen[g], 0, sizeof c->gen[g]);
             same = false;
         }
@@ -329,6 +337,8 @@ void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, u
             continue;
         if (from == 0)
             s->first[g] = begin;
+        for (uint32_t i = s->top[g]; i < depth / pt; i++) /* what lies between is in no window */
+            s->table[g][i].granule = HOLE;
         for (uint32_t k = from / w->L + 1; k * w->L <= depth; k++) {
             struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
             uint32_t first = seg_first(w, g, k);
@@ -418,14 +428,14 @@ static void commit_window(struct sim *w, uint32_t d, struct session *s, struct c
            "depth %u group %u: its STATE was there, and cannot have gone", c->depth * w->L, g);
     if (!told) {
         if (c->has[g])
-            group_gone(w, d, s->pool, c, g);
+            group_lost(w, d, s->pool, c, g);
         return;
     }
     if (own_pages(w, d, s, g, first, end, runs, nruns)) {
         EXPECT(!state_certain(w, d, s->pool, c, g), "state_overwritten",
                "depth %u group %u: a refill of what is there", c->depth * w->L, g);
         if (c->has[g])
-            group_gone(w, d, s->pool, c, g);
+            group_lost(w, d, s->pool, c, g);
         fill(w, d, s, c, g, step);
         MARK(refill);
         return;
@@ -465,7 +475,7 @@ void state_handed(struct sim *w, uint32_t d, struct session *s, const struct tab
         if (runs[i].group >= w->cfg.ngroups && recurrent(w, runs[i].group)) {
             EXPECT(!state_certain(w, d, s->pool, c, runs[i].group), "state_overwritten",
                    "depth %u group %u", s->t, runs[i].group);
-            group_gone(w, d, s->pool, c, runs[i].group);
+            group_lost(w, d, s->pool, c, runs[i].group);
         }
     for (uint32_t i = 0; i < nruns; i++) {
         uint32_t g = runs[i].group, at;
@@ -603,7 +613,7 @@ void state_take_from(struct sim *w, uint32_t d, struct session *s, const struct 
                "depth %u group %u index %u: nobody committed it (kind %u)", s->t, g,
                run->from.index, p->own);
         if (c->has[g])
-            group_gone(w, d, s->pool, c, g);
+            group_lost(w, d, s->pool, c, g);
         first_seen(w, d, s->pool, c, g, NO, 0);
         set_state(w, d, s, c, g, 0, (uint32_t)(p - at_granule(w, d, s, 0)));
         c->has[g] = 1;
