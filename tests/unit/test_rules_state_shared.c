@@ -143,6 +143,29 @@ static void t18_a_present_segment_is_not_overwritten(void **state)
     stage_stop(&st);
 }
 
+static void t18_a_present_recurrent_state_is_not_overwritten(void **state)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
+    struct rig_session *a = stage_session(&st), *b = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 64);
+    uint32_t first, own;
+
+    (void)state;
+    assert_ok(rig_match(a, tokens, 64));
+    assert_ok(rig_match(b, tokens, 64));
+    commit_to(a, tokens, 64, 0);
+    first = node_in(&st, tokens, 64)->pages[1];
+    assert_ok(rig_run_to(b, tokens, 64));
+    own = b->table[1][0].index;
+    assert_ok(rig_commit(b, 64, 0));
+    assert_int_equal(node_in(&st, tokens, 64)->pages[1], first);
+    assert_int_equal(b->table[1][0].index, own);
+    assert_int_equal(rig_wrong(b, 64), 0);
+    rig_session_free(a);
+    rig_session_free(b);
+    stage_stop(&st);
+}
+
 /* W = 3 L: the segment at 64 is in the windows of 64, 128 and 192. */
 static void t19_a_lost_segment_ends_what_needs_it_and_no_more(void **state)
 {
@@ -193,13 +216,14 @@ struct hosts {
     struct stage source, dest;
 };
 
-static struct hosts hosts_with(struct group_layout state_group)
+static struct hosts hosts_with(struct group_layout state_group, uint64_t bytes_in_flight)
 {
     struct rig_options o = rig_defaults();
     struct group_layout groups[2] = {rig_group(64, 512), state_group};
     struct hosts h;
     struct stage *st[2] = {&h.dest, &h.source};
 
+    o.limits.peer_bytes_in_flight = bytes_in_flight;
     for (uint32_t i = 0; i < 2; i++) {
         o.incarnation += i;
         st[i]->rig = rig_create(&o);
@@ -219,7 +243,7 @@ static void hosts_stop(struct hosts *h)
 /* Fetches sequence 1 to 320, of `state_pages` STATE pages; then goes on with right bytes. */
 static void fetch_320(struct group_layout state_group, uint32_t state_pages)
 {
-    struct hosts h = hosts_with(state_group);
+    struct hosts h = hosts_with(state_group, 1u << 20);
     struct rig_session *s = stage_session(&h.dest);
     const uint32_t *tokens;
 
@@ -252,7 +276,7 @@ static void x5_a_transfer_brings_only_the_final_window(void **state)
 
 static void x5_history_that_is_there_is_not_moved_again(void **state)
 {
-    struct hosts h = hosts_with(rig_window(16, 64, 64));
+    struct hosts h = hosts_with(rig_window(16, 64, 64), 1u << 20);
     struct rig_session *s = stage_session(&h.dest);
     const uint32_t *tokens;
 
@@ -276,29 +300,31 @@ static void x5_history_that_is_there_is_not_moved_again(void **state)
 /* What was published has no STATE yet: the session is not left at a length it cannot go on from. */
 static void x3_a_transfer_that_breaks_off_leaves_the_session_where_it_was(void **state)
 {
-    struct hosts h = hosts_with(rig_window(16, 64, 64));
+    struct hosts h = hosts_with(rig_window(16, 64, 64), 1100);
     struct rig_session *s = stage_session(&h.dest);
     const uint32_t *tokens;
     uint64_t request;
 
     (void)state;
-    h.dest.rig->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
     stage_put(&h.source, 1, 256);
     tokens = rig_tokens(1, 256);
     assert_ok(rig_match(s, tokens, 256));
-    h.dest.rig->corrupt_pages = 100;
-    h.dest.rig->corrupt_group_index = 0;
+    h.dest.rig->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
     request = rig_fetch(s, 0, 0);
-    while (rig_jobs(h.dest.rig, RIG_PULL) > 0)
-        rig_complete(h.dest.rig, RIG_PULL);
-    assert_err(TERN_CORRUPT, rig_fetched(s, request));
+    rig_complete(h.dest.rig, RIG_PULL); /* HISTORY of the first chunk, and STATE of the last */
+    assert_int_equal(rig_pool_view(h.dest.rig, h.dest.pool).nodes, 1);
+    assert_err(TERN_BUSY, rig_fetched(s, request));
+    assert_ok(rig_fetch_cancel(s));
+    assert_err(TERN_GONE, rig_fetched(s, request));
     assert_lengths(s, 0, 0, 0);
-    h.dest.rig->corrupt_pages = 0;
     h.dest.rig->automatic = RIG_ALL;
     rig_settle(h.dest.rig);
+    assert_int_equal(rig_pool_view(h.dest.rig, h.dest.pool).nodes, 1); /* it stays in the tree */
     assert_ok(rig_match(s, tokens, 256));
+    h.dest.rig->pulled_pages = 0;
     assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
     assert_lengths(s, 256, 256, 256);
+    assert_int_equal(h.dest.rig->pulled_pages, 3 + 4);
     assert_int_equal(rig_wrong(s, 256), 0);
     rig_session_free(s);
     hosts_stop(&h);
@@ -306,7 +332,7 @@ static void x3_a_transfer_that_breaks_off_leaves_the_session_where_it_was(void *
 
 static void x5_a_session_with_pages_of_its_own_does_not_fetch(void **state)
 {
-    struct hosts h = hosts_with(rig_recurrent(64, 128));
+    struct hosts h = hosts_with(rig_recurrent(64, 128), 1u << 20);
     struct rig_session *s = stage_session(&h.dest);
     const uint32_t *tokens = rig_tokens(1, 128);
     uint64_t request;
@@ -329,6 +355,7 @@ int main(void)
         RIG_TEST(t18_a_refill_is_seen_when_its_step_has_passed),
         RIG_TEST(t18_a_refill_goes_with_the_engine_that_never_passed_its_step),
         RIG_TEST(t18_a_present_segment_is_not_overwritten),
+        RIG_TEST(t18_a_present_recurrent_state_is_not_overwritten),
         RIG_TEST(t19_a_lost_segment_ends_what_needs_it_and_no_more),
         RIG_TEST(e4_a_shortage_of_state_says_what_there_is),
         RIG_TEST(x5_a_transfer_brings_only_the_final_window),
