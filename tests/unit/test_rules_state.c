@@ -168,6 +168,45 @@ static void t10_a_borrower_keeps_what_is_passed(void **state)
     stage_stop(&st);
 }
 
+static void t10_a_fork_point_keeps_its_state(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_EAGER, 64, 0);
+    struct rig_session *a = stage_committed(&st, 1, 128), *b = stage_session(&st);
+    uint32_t tokens[192];
+
+    (void)state;
+    memcpy(tokens, rig_tokens(1, 128), 128 * sizeof tokens[0]);
+    for (uint32_t i = 128; i < 192; i++)
+        tokens[i] = 5000 + i;
+    assert_ok(rig_match(b, tokens, 192));
+    assert_int_equal(b->matched, 128);
+    commit_each(a, rig_tokens(1, 192), 192);
+    commit_each(b, tokens, 192);
+    assert_ok(rig_close(a, 0));
+    assert_ok(rig_close(b, 0));
+    assert_int_equal(node_in(&st, tokens, 128)->passed, 1);
+    assert_int_equal(node_in(&st, tokens, 128)->nchildren, 2);
+    assert_int_equal(match_depth(&st, tokens, 130), 128);
+    assert_int_equal(rig_evict(st.rig, rig_connect_admin(st.rig), st.pool, 1), 1);
+    assert_false(has_state(&st, tokens, 128)); /* one child went: it is no fork point any more */
+    rig_session_free(a);
+    rig_session_free(b);
+    stage_stop(&st);
+}
+
+/* depth + W > t: 64 is in reach of 128, and no later one has passed it. */
+static void t10_what_is_in_reach_is_not_passed(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_EAGER, 128, 0);
+    const uint32_t *tokens = rig_tokens(1, 128);
+
+    (void)state;
+    stage_put(&st, 1, 128);
+    lose_state(&st, tokens, 128);
+    assert_int_equal(match_depth(&st, tokens, 128), 64);
+    stage_stop(&st);
+}
+
 /* W > L: 64 is in the window of the sibling that ends at 192, and no fork point itself. */
 static void t10_a_siblings_window_needs_the_segment(void **state)
 {
@@ -351,6 +390,8 @@ int main(void)
         RIG_TEST(t7_a_node_takes_the_window_and_the_rest_goes_back),
         RIG_TEST(t9_only_the_last_target_is_a_resume_point),
         RIG_TEST(t10_a_borrower_keeps_what_is_passed),
+        RIG_TEST(t10_a_fork_point_keeps_its_state),
+        RIG_TEST(t10_what_is_in_reach_is_not_passed),
         RIG_TEST(t10_a_siblings_window_needs_the_segment),
         RIG_TEST(t10_reclaimed_oldest_first_and_taken_back_by_a_match),
         RIG_TEST(t12_starved_of_state_drops_state_alone),
