@@ -159,6 +159,11 @@ static void make_state(struct prng *p, struct config *c)
     c->granules += most;
     if (one_in(p, 3))
         c->granules += most;
+    if (one_in(p, 4)) { /* room for all of it: what is superseded shows, not what is evicted */
+        c->granules = GRANULES;
+        if (c->tokens_max > 5 * align)
+            c->tokens_max = 5 * align;
+    }
     if (c->granules > GRANULES)
         c->granules = GRANULES;
 }

@@ -142,10 +142,11 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
         if (g->own == OWN_STATE) {
             struct chunk *c = &w->d[d].chunk[g->pool][g->chunk];
 
-            EXPECT(chunk_visible(w, d, c) && state_visible(w, d, c), "page_pending",
-                   "granule %u: STATE of depth %u whose step has not passed", at + k,
-                   c->depth * w->L);
-            state_gone(w, d, g->pool, c);
+            EXPECT(c->lost[g->group] ||
+                       (chunk_visible(w, d, c) && state_visible_of(w, d, c, g->group)),
+                   "page_pending", "granule %u: STATE of depth %u whose step has not passed",
+                   at + k, c->depth * w->L);
+            state_handed_on(w, d, g->pool, c, g->group);
         }
         /* A transfer's verified page may have been given up for one that was there, or be evicted
          * already. */

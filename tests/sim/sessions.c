@@ -395,12 +395,10 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
         match_again(w, d, s, variant, n, common, step, base);
 }
 
-void ask_peek(struct sim *w, uint32_t d, uint32_t e)
+void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant, uint32_t n)
 {
     struct engine *g = &w->d[d].engine[e];
-    uint32_t conn = engine_conn(w, d, e), ns = pick(w, w->cfg.namespaces),
-             variant = pick(w, w->cfg.variants);
-    uint32_t n = 1 + pick(w, w->cfg.tokens_max);
+    uint32_t conn = engine_conn(w, d, e);
     uint64_t before = core_changes(w->d[d].core);
     struct event ev;
 
@@ -425,4 +423,11 @@ void ask_peek(struct sim *w, uint32_t d, uint32_t e)
            w->reply->peek.depth);
     if (w->reply->peek.history_depth > w->reply->peek.depth)
         MARK(match_shallower_for_state);
+}
+
+void ask_peek(struct sim *w, uint32_t d, uint32_t e)
+{
+    uint32_t ns = pick(w, w->cfg.namespaces), variant = pick(w, w->cfg.variants);
+
+    peek_at(w, d, e, ns, variant, 1 + pick(w, w->cfg.tokens_max));
 }

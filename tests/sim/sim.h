@@ -107,10 +107,12 @@ enum mark {
     X(namespaces)                                                                                  \
     X(tokens_max)                                                                                  \
     X(keys)                                                                                        \
-    X(lim_sessions) X(lim_nodes) X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls)             \
-        X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms)      \
-            X(tight) X(faults_on) X(seed_tokens) X(nstate) X(supersede) X(page_tokens2)            \
-                X(page_tokens3) X(page_granules2) X(page_granules3) X(window2) /* 0: RECURRENT */  \
+    X(lim_sessions)                                                                                \
+    X(lim_nodes)                                                                                   \
+    X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces) \
+        X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens)          \
+            X(nstate) X(supersede) X(page_tokens2) X(page_tokens3) X(page_granules2)               \
+                X(page_granules3) X(window2) /* 0: RECURRENT */                                    \
         X(window3) X(reserve2) X(reserve3)
 
 struct config {
@@ -419,6 +421,7 @@ uint32_t release_step(struct sim *w, uint32_t d, const struct session *s);
 void ask_open(struct sim *w, uint32_t d, uint32_t e);
 void ask_match(struct sim *w, uint32_t d, uint32_t s);
 void ask_peek(struct sim *w, uint32_t d, uint32_t e);
+void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t variant, uint32_t n);
 void ask_fetch(struct sim *w, uint32_t d, uint32_t s);
 void ask_cancel(struct sim *w, uint32_t d, uint32_t s);
 void session_fetched(struct sim *w, uint32_t d, const struct reply *reply);
@@ -520,6 +523,8 @@ bool state_may_refuse(const struct sim *w, const struct session *s, uint32_t p);
 bool state_window_whole(const struct sim *w, const struct session *s, uint32_t p);
 /* The STATE of a chunk is gone: nobody may have been reading it. */
 void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c);
+/* A page of it is handed out: it went, with all of the node's, or by itself long ago. */
+void state_handed_on(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g);
 bool state_visible_of(const struct sim *w, uint32_t d, const struct chunk *c, uint32_t g);
 bool state_visible(const struct sim *w, uint32_t d, const struct chunk *c);
 void state_engine_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t e);

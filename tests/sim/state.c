@@ -184,6 +184,14 @@ void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
         group_gone(w, d, pool, c, g);
 }
 
+void state_handed_on(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g)
+{
+    if (c->lost[g])
+        group_gone(w, d, pool, c, g);
+    else
+        state_gone(w, d, pool, c);
+}
+
 bool state_visible_of(const struct sim *w, uint32_t d, const struct chunk *c, uint32_t g)
 {
     return !c->has[g] || c->state_engine[g] == NO ||

@@ -579,6 +579,19 @@ static void dispatch_op(struct sim *w, uint32_t d, struct work *k, const struct 
         dispatch_session(w, d, k, s, w->d[d].engine[s->engine].step);
 }
 
+/* What a commit made needless is superseded at once, and nothing else: the resume points around it
+ * are still there. */
+static void look_around(struct sim *w, uint32_t d, uint32_t e, const struct plan *p, uint32_t i)
+{
+    const struct session *s = &w->d[d].session[p->session[i]];
+
+    if ((p->op[i].kind != STEP_COMMIT && p->op[i].kind != STEP_CLOSE) || !s->used)
+        return;
+    if (!chance(w, 40) || w->d[d].engine[e].pool != s->pool)
+        return;
+    peek_at(w, d, e, s->ns, s->variant, w->L * (1 + pick(w, 6)));
+}
+
 void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
 {
     struct daemon *m = &w->d[d];
@@ -631,6 +644,8 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
            done, p.n);
     for (uint32_t i = 0; i < p.n; i++)
         m->session[p.session[i]].ending = 0;
+    for (uint32_t i = 0; i < done && w->cfg.nstate; i++)
+        look_around(w, d, e, &p, i);
     if (!wrote || k)
         return;
     k = engine_dispatch(w, d, e);
