@@ -92,8 +92,6 @@ bool state_resumable(const struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
 
-    if (BUG(CORE_BUG_STORED_CLAIM) && node_at(c, slot)->made)
-        return true;
     for (uint32_t g = 0; g < p->ngroups && p->nstate > 0; g++)
         if (!group_complete(c, p, g, slot))
             return false;
@@ -104,7 +102,8 @@ uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
 {
     uint32_t at = node_walk(c, root, w);
 
-    while (node_at(c, at)->depth > 0 && !state_resumable(c, at))
+    while (node_at(c, at)->depth > 0 && !state_resumable(c, at) &&
+           !(BUG(CORE_BUG_STORED_CLAIM) && node_at(c, at)->made))
         at = node_at(c, at)->parent;
     return at;
 }
