@@ -109,10 +109,11 @@ enum mark {
     X(keys)                                                                                        \
     X(lim_sessions)                                                                                \
     X(lim_nodes)                                                                                   \
-    X(lim_blocks) X(lim_retires) X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces) \
-        X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens)          \
-            X(nstate) X(supersede) X(page_tokens2) X(page_tokens3) X(page_granules2)               \
-                X(page_granules3) X(window2) /* 0: RECURRENT */                                    \
+    X(lim_blocks)                                                                                  \
+    X(lim_retires) X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) \
+        X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens) X(nstate) X(supersede) \
+            X(page_tokens2) X(page_tokens3) X(page_granules2) X(page_granules3)                    \
+                X(window2) /* 0: RECURRENT */                                                      \
         X(window3) X(reserve2) X(reserve3)
 
 struct config {
@@ -293,7 +294,13 @@ struct link {        /* one connection from daemon d's outbound link */
     struct message queue[2][QUEUE];
 };
 
+/* STATE that was passed and must stay: a fork point's, or what another window needs. */
+struct kept {
+    uint8_t used, engine, pool, ns, variant, depth;
+};
+
 struct daemon {
+    struct kept kept;
     struct core *core;
     void *arena;
     size_t arena_bytes;
@@ -542,6 +549,7 @@ void state_handed(struct sim *w, uint32_t d, struct session *s, const struct tab
 void state_take_from(struct sim *w, uint32_t d, struct session *s, const struct table_run *run);
 void state_touch_recurrent(struct sim *w, uint32_t d, struct work *k, struct session *s, uint32_t g,
                            uint32_t to, uint32_t step);
+void state_look(struct sim *w, uint32_t d);
 void state_ended(struct sim *w, uint32_t d, const struct session *s);
 void state_release_point(struct sim *w, uint32_t d, const struct session *s);
 const struct page_ref *find_page(const struct table_run *runs, uint32_t nruns, uint32_t group,

@@ -430,8 +430,9 @@ static void commit_window(struct sim *w, uint32_t d, struct session *s, struct c
             fill(w, d, s, c, g, step);
         return;
     }
-    if (!told && !state_visible_of(w, d, c, g))
-        return; /* a refill that waits for its step: the session keeps its own */
+    if (!told && (s->base[g] < first || !state_visible_of(w, d, c, g)))
+        return; /* it has pages of its own that no node took, or a refill that waits for its step:
+                   the session keeps its own */
     EXPECT(told || !state_certain(w, d, s->pool, c, g), "state_lost",
            "depth %u group %u: its STATE was there, and cannot have gone", c->depth * w->L, g);
     if (!told) {
@@ -546,6 +547,30 @@ static bool needed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
     return false;
 }
 
+/* This one was passed and must stay: a Peek will ask for it, or for the resume point behind it. */
+static void keep_looking(struct sim *w, uint32_t d, const struct session *s, uint32_t k)
+{
+    w->d[d].kept = (struct kept){.used = 1,
+                                 .engine = s->engine,
+                                 .pool = s->pool,
+                                 .ns = s->ns,
+                                 .variant = s->variant,
+                                 .depth = (uint8_t)k};
+}
+
+void state_look(struct sim *w, uint32_t d)
+{
+    const struct kept *k = &w->d[d].kept;
+
+    if (!w->cfg.nstate || !k->used || !w->d[d].pool[k->pool].open ||
+        w->d[d].engine[k->engine].pool != k->pool)
+        return;
+    for (uint32_t v = 0; v < w->cfg.variants; v++)
+        if (w->canon[v][k->depth] == w->canon[k->variant][k->depth])
+            for (uint32_t i = 0; i < w->reach; i++)
+                peek_at(w, d, k->engine, k->ns, v, w->L * (k->depth + i));
+}
+
 /* Looks at the chunks of a path from the deepest up: those that may have been superseded are no
  * longer bet on. */
 static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint32_t from)
@@ -557,10 +582,12 @@ static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint
             continue;
         if (children(w, d, s->pool, c) >= 2) {
             MARK(fork_kept);
+            keep_looking(w, d, s, k);
             continue;
         }
         if (needed(w, d, s->pool, c)) {
             MARK(sibling_window_kept);
+            keep_looking(w, d, s, k);
             continue;
         }
         c->made = 0;

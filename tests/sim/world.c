@@ -193,6 +193,7 @@ static void daemon_clear(struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < SERVES * 2; i++)
         m->serve[i].used = 0;
     m->njobs = m->procs_used = 0;
+    memset(&m->kept, 0, sizeof m->kept);
     m->draining = 0;
     for (uint32_t t = 0; t < w->cfg.tenants; t++) {
         memset(m->granule[t], 0, n * sizeof m->granule[t][0]);
