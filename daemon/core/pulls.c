@@ -345,7 +345,9 @@ static void gained_runs(const struct core *c, struct actions *out, const struct 
 
         if (first < window_first(pool, g, s->a))
             first = window_first(pool, g, s->a);
-        if (t > first && !recurrent && state_path_has(c, s->node, g, first)) { /* of a RECURRENT group the first Extend brings the page */
+        if (t > first && !recurrent &&
+            state_path_has(c, s->node, g,
+                           first)) { /* of a RECURRENT group the first Extend brings the page */
             refs = run_add(out, g, first, t - first);
             check(refs); /* a step that ends a pull has room: pull_flush looked */
             node_refs(c, s->node, g, first, refs);
