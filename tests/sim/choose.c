@@ -313,6 +313,6 @@ void choose(struct sim *w, const struct choice *c)
         sim_timers(w, d);
     if ((c->r & 7) == 0)
         check_idle(w, d);
-    if ((c->r & 0x38) == 0)
+    if ((c->r & 0x18) == 0)
         state_look(w, d);
 }

@@ -159,8 +159,12 @@ static void make_state(struct prng *p, struct config *c)
     c->granules += most;
     if (one_in(p, 3))
         c->granules += most;
-    if (one_in(p, 4)) { /* room for all of it: what is superseded shows, not what is evicted */
+    if (c->tight == 0 &&
+        one_in(p, 2)) { /* room for all of it: what is superseded shows, not what is evicted */
         c->granules = GRANULES;
+        c->supersede = one_in(p, 4) ? 0 : 1;
+        c->variants = between(p, 2, 3);
+        c->namespaces = 1;
         if (c->tokens_max > 5 * align)
             c->tokens_max = 5 * align;
     }

@@ -58,17 +58,17 @@
     X(drain_refuses, 5)                                                                            \
     X(evict_on_demand, 50)                                                                         \
     X(step_back_refused, 5)                                                                        \
-    X(slide_borrowed, 0)                                                                           \
-    X(slide_owned, 0)                                                                              \
-    X(refill, 0)                                                                                   \
-    X(recurrent_copied, 0)                                                                         \
-    X(recurrent_resumed, 0)                                                                        \
-    X(fork_kept, 0)                                                                                \
-    X(sibling_window_kept, 0)                                                                      \
-    X(state_superseded_lazy, 0)                                                                    \
-    X(state_superseded_eager, 0)                                                                   \
-    X(return_refused, 0)                                                                           \
-    X(match_shallower_for_state, 0)                                                                \
-    X(fetch_with_state, 0)
+    X(slide_borrowed, 20)                                                                          \
+    X(slide_owned, 2)                                                                              \
+    X(refill, 20)                                                                                  \
+    X(recurrent_copied, 50)                                                                        \
+    X(recurrent_resumed, 20)                                                                       \
+    X(fork_kept, 5)                                                                                \
+    X(sibling_window_kept, 3)                                                                      \
+    X(state_superseded_lazy, 50)                                                                   \
+    X(state_superseded_eager, 50)                                                                  \
+    X(return_refused, 20)                                                                          \
+    X(match_shallower_for_state, 20)                                                               \
+    X(fetch_with_state, 20)
 
 #endif

@@ -110,10 +110,12 @@ enum mark {
     X(lim_sessions)                                                                                \
     X(lim_nodes)                                                                                   \
     X(lim_blocks)                                                                                  \
-    X(lim_retires) X(lim_keys) X(lim_pulls) X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) \
-        X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens) X(nstate) X(supersede) \
-            X(page_tokens2) X(page_tokens3) X(page_granules2) X(page_granules3)                    \
-                X(window2) /* 0: RECURRENT */                                                      \
+    X(lim_retires)                                                                                 \
+    X(lim_keys)                                                                                    \
+    X(lim_pulls)                                                                                   \
+    X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) \
+        X(faults_on) X(seed_tokens) X(nstate) X(supersede) X(page_tokens2) X(page_tokens3)         \
+            X(page_granules2) X(page_granules3) X(window2) /* 0: RECURRENT */                      \
         X(window3) X(reserve2) X(reserve3)
 
 struct config {

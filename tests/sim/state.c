@@ -451,7 +451,9 @@ static void commit_window(struct sim *w, uint32_t d, struct session *s, struct c
     }
     canonical(w, d, s, c, g, runs, nruns, 0);
     for (uint32_t at = first; at < end; at++) {
-        if (at >= s->first[g] && at < s->top[g])
+        if (at < s->first[g])
+            continue; /* has left the table already */
+        if (at < s->top[g])
             state_release_entry(w, d, s, g, at, step);
         borrow_page(w, d, s, g, at, c, at - first);
     }

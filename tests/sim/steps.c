@@ -348,8 +348,13 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
             s->last_step =
                 (uint32_t)op->step; /* it named that step as one that writes these pages */
     }
-    if (has_recurrent_state(w)) /* a fresh page for what is handed over may cost another its */
-        w->d[d].pool[s->pool].evictions++;
+    if (has_recurrent_state(w) && !nothing) { /* a fresh page may cost another its STATE */
+        uint32_t need[GROUPS] = {0};
+
+        for (STATE_GROUPS(w, g))
+            need[g] = recurrent(w, g);
+        note_need(w, d, s->pool, need);
+    }
     if (s->t > begin) {
         state_handed(w, d, s, runs + r->first_run, r->nruns);
         state_ended(w, d, s);
