@@ -60,7 +60,7 @@ const struct command commands[] = {
      "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n\nLeast recently used ones go "
      "first.\n",
      evict_options, false, run_evict},
-    {"drain", "", "Takes no new sessions; lets the rest end",
+    {"drain", "", "Takes no new sessions; ends the daemon when the rest has ended",
      "  ternctl drain && ternctl sessions\n", NULL, false, run_drain},
     {"tape", "FILE", "Writes the daemon's last events to FILE",
      "  ternctl tape /tmp/tern.tape && tern-sim --tape /tmp/tern.tape\n\nIt is the daemon that "

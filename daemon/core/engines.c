@@ -191,7 +191,8 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
     touch(c);
 }
 
-static void seat_leave(struct core *c, struct actions *out, struct engine *e, uint32_t seat)
+static void seat_leave(struct core *c, struct actions *out, struct engine *e, uint32_t seat,
+                       bool died)
 {
     struct proc_of *proc = &e->procs[seat];
 
@@ -204,7 +205,7 @@ static void seat_leave(struct core *c, struct actions *out, struct engine *e, ui
         engine_end(c, out, e);
         return;
     }
-    if (e->state != ENGINE_DYING)
+    if (died && e->state != ENGINE_DYING) /* an orderly shutdown of several ranks is no alarm */
         action_add(out, ACT_ENGINE_STUCK)->engine.engine =
             (struct id){.slot = engine_slot(c, e), .gen = e->gen};
     e->state = ENGINE_DYING;
@@ -217,7 +218,7 @@ void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc)
 
         for (uint32_t s = 0; s < PROCS_PER_ENGINE_MAX && e->state != ENGINE_EMPTY; s++)
             if (e->procs[s].alive && e->procs[s].proc == proc)
-                seat_leave(c, out, e, s);
+                seat_leave(c, out, e, s, true);
     }
 }
 
@@ -234,7 +235,7 @@ void engine_leave(struct core *c, struct actions *out, const struct request *req
     e = engine_at(c, cn->engine);
     e->conns[cn->seat] = NONE;
     cn->engine = NONE;
-    seat_leave(c, out, e, cn->seat);
+    seat_leave(c, out, e, cn->seat, false);
 }
 
 void engine_conn_closed(struct core *c, uint32_t conn)

@@ -490,6 +490,13 @@ static void submit_and_wait(struct io *io, uint64_t deadline_ns)
     struct __kernel_timespec ts;
     uint64_t now;
 
+    if (io_uring_cq_ready(&io->ring) > 0) {
+        /* Something to hand over already: no wait, no clock, and no system call but to submit. That
+         * one runs deferred work too, or a stream of completions at submission would starve it. */
+        if (io_uring_sq_ready(&io->ring) > 0)
+            io_uring_submit_and_get_events(&io->ring);
+        return;
+    }
     if (deadline_ns == UINT64_MAX) {
         io_uring_submit_and_wait_timeout(&io->ring, &cqe, 1, NULL, NULL);
         return;

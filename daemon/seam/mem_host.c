@@ -126,7 +126,7 @@ static enum tern_err why_errno(const char *what, const char **ret_why)
     if (err == EMFILE || err == ENFILE)
         hint = "raise RLIMIT_NOFILE (ulimit -n, LimitNOFILE=)";
     else if (err == ENOMEM || err == ENOSPC || err == EFAULT)
-        hint = "lower memory_bytes or give the machine or its cgroup more memory";
+        hint = "lower the tenants' memory or give the machine or its cgroup more memory";
     else if (err == ENOSYS || err == EPERM || err == EACCES)
         hint = "memfd_create is denied: allow it in the container's seccomp profile";
     snprintf(why_text, sizeof why_text, "%s: %s: %s", what, strerror(err), hint);
@@ -192,7 +192,7 @@ static enum tern_err memory_suffices(uint64_t need, const char **ret_why)
         return TERN_OK;
     snprintf(why_text, sizeof why_text,
              "too little memory: %llu MiB of pages are configured, %llu MiB are available: lower "
-             "memory_bytes or give the machine or its cgroup more",
+             "the tenants' memory or give the machine or its cgroup more",
              (unsigned long long)(need >> 20), (unsigned long long)(have >> 20));
     *ret_why = why_text;
     return TERN_INTERNAL;

@@ -99,7 +99,7 @@ const struct setting config_settings[] = {
           "regions"),
     COUNT("limits", "inbound_links", "limit-inbound-links", inbound_links, 1, 1024, "64",
           "Control connections from peers at a time"),
-    COUNT("limits", "data_conns_max", "limit-data-conns", data_conns_max, 1, 4096, "128",
+    COUNT("limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 4096, "128",
           "Data connections at a time, both ways together"),
     BYTES("limits", "peer_bytes_in_flight", "limit-peer-bytes", limits.peer_bytes_in_flight, 4096,
           MEMORY_MAX, "256M", "Bytes asked for and not yet here, per peer"),

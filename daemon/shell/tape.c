@@ -93,6 +93,16 @@ static size_t words_at_most(const struct event *e)
     return words;
 }
 
+#define PREFETCH_WORDS 128 /* of 16 a cache line: a usual record */
+
+/* A full ring is larger than the caches: what the next event will read and overwrite is called for
+ * now. */
+static void prefetch_oldest(const struct tape *t)
+{
+    for (size_t at = t->first; at < t->first + PREFETCH_WORDS && at < t->nwords; at += 16)
+        __builtin_prefetch(&t->words[at], 1);
+}
+
 static void drop_oldest(struct tape *t)
 {
     size_t n = t->words[t->first] / sizeof(uint32_t);
@@ -101,6 +111,7 @@ static void drop_oldest(struct tape *t)
     t->first = (t->first + n) % t->nwords;
     t->used -= n;
     t->dropped++;
+    prefetch_oldest(t);
 }
 
 static uint32_t pad_even(struct codec *c, uint32_t words)

@@ -39,7 +39,7 @@ function(tern_left_out part why)
 endfunction()
 tern_left_out(VERBS "no RDMA transport in this version, pages travel over TCP")
 tern_left_out(CUDA "no device memory in this version, pools are host memory")
-tern_left_out(SYSTEMD "no service manager notification in this version, ternd runs in the foreground")
+tern_left_out(SYSTEMD "no libsystemd: readiness is told by NOTIFY_SOCKET without it, sockets are not taken over")
 
 function(tern_print_summary)
     message(STATUS "")
