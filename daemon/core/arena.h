@@ -221,7 +221,7 @@ struct pull { /* a transfer in */
     uint32_t owning; /* 1: chunks go to the session's own pages, not to the tree */
     uint32_t zero;
     struct id serve;
-    uint64_t request_id, trace_id, deadline_ns, started_ns, quarantined_ns;
+    uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;
 };
 
 enum serve_state { SERVE_EMPTY = 0, SERVE_SEALING, SERVE_OPEN, SERVE_STOPPING };

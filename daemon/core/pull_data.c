@@ -103,6 +103,7 @@ static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool o
     if (ok || BUG(CORE_BUG_PUBLISH_UNVERIFIED)) {
         page_move(c, pg, PAGE_VERIFIED, pg->owner);
         p->done_pages++;
+        p->arrived_bytes += pool_at(c, p->pool)->group[pg->group].layout.page_bytes * p->regions;
         c->pages_pulled++;
         return;
     }
