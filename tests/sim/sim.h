@@ -46,7 +46,7 @@
 #define BATCH_PAGES   48
 #define SERVES        4
 #define OPS_MAX       1200
-#define RECORDS       128
+#define RECORDS       192
 #define NO            0xffu
 #define HOLE          0xffffu /* of a table: the session has no page there */
 
@@ -113,9 +113,10 @@ enum mark {
     X(lim_retires)                                                                                 \
     X(lim_keys)                                                                                    \
     X(lim_pulls)                                                                                   \
-    X(lim_serves) X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) \
-        X(faults_on) X(seed_tokens) X(nstate) X(supersede) X(page_tokens2) X(page_tokens3)         \
-            X(page_granules2) X(page_granules3) X(window2) /* 0: RECURRENT */                      \
+    X(lim_serves)                                                                                  \
+    X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on)  \
+        X(seed_tokens) X(nstate) X(supersede) X(page_tokens2) X(page_tokens3) X(page_granules2)    \
+            X(page_granules3) X(window2) /* 0: RECURRENT */                                        \
         X(window3) X(reserve2) X(reserve3)
 
 struct config {
