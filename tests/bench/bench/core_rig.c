@@ -1,12 +1,17 @@
-/* A core by itself: see core_rig.h. Called by index.c on one thread. The rig adds nothing to a
- * measured step but the search for the reply among at most ACTIONS_MAX actions. */
+/* A core by itself: see core_rig.h. Called by index.c and supersede.c on one thread. The rig adds
+ * nothing to a measured step but the search for the reply among at most ACTIONS_MAX actions. */
 #include "core_rig.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "stats.h"
+
 #define PAGE_BYTES   4096
 #define SETTLE_LIMIT 100000
+#define ADMIN_CONN   1
+
+static const struct namespace_id ns = {.hi = 1, .lo = 2};
 
 static struct core_limits limits_for(uint32_t pages)
 {
@@ -77,20 +82,75 @@ void core_rig_settle(struct core_rig *rig)
     }
 }
 
-static bool set_up(struct core_rig *rig, uint32_t page_tokens, uint32_t pages)
+bool core_rig_open(struct core_rig *rig, struct id *ret_session)
+{
+    struct request open = {.op = OP_SESSION_OPEN, .session_open = {.pool = rig->pool, .ns = ns}};
+    const struct reply *r = core_rig_ask(rig, &open);
+
+    if (!r || r->err != TERN_OK)
+        return false;
+    *ret_session = r->session_open.session;
+    return true;
+}
+
+bool core_rig_close(struct core_rig *rig, struct id session)
+{
+    struct step_op op = {.kind = STEP_CLOSE, .session = session};
+    struct request step = {.op = OP_STEP, .step = {.ops = &op, .n = 1}};
+    const struct reply *r = core_rig_ask(rig, &step);
+    bool ok = r && r->err == TERN_OK && r->step.n == 1 && r->step.results[0].err == TERN_OK;
+
+    core_rig_settle(rig);
+    return ok;
+}
+
+bool core_rig_turn(struct core_rig *rig, struct id session, const uint32_t *tokens, uint32_t from,
+                   uint32_t to, double *ret_us)
+{
+    struct req_tokens appended = {.v = tokens + from, .n = to - from, .base = from};
+    struct step_op ops[] = {
+        {.kind = STEP_EXTEND, .session = session, .length = to, .written = to, .tokens = appended},
+        {.kind = STEP_COMMIT, .session = session, .length = to},
+    };
+    struct request step = {.op = OP_STEP, .step = {.ops = ops, .n = 2}};
+    uint64_t start = clock_ns();
+    const struct reply *r = core_rig_ask(rig, &step);
+
+    *ret_us = (double)(clock_ns() - start) / 1e3;
+    return r && r->err == TERN_OK && r->step.n == 2 && r->step.results[1].err == TERN_OK &&
+           r->step.results[1].lengths.committed == to;
+}
+
+bool core_rig_evict(struct core_rig *rig)
+{
+    struct request evict = {.op = OP_EVICT, .conn = ADMIN_CONN, .evict.pool.slot = NONE};
+    const struct reply *r = core_rig_ask(rig, &evict);
+    struct pool_view pool;
+
+    if (!r || r->err != TERN_OK)
+        return false;
+    core_rig_settle(rig);
+    return core_pool_view(rig->core, rig->pool.slot, &pool) && pool.nodes == 0;
+}
+
+static bool set_up(struct core_rig *rig, const struct req_pool_open *layout, uint32_t pages)
 {
     struct event opened = {.kind = EV_CONN_OPENED, .now_ns = ++rig->now_ns};
+    struct event admin = {.kind = EV_CONN_OPENED,
+                          .now_ns = ++rig->now_ns,
+                          .conn = {.conn = ADMIN_CONN, .proc = 1, .admin = true}};
     struct request join = {.op = OP_ENGINE_JOIN,
                            .join = {.name = "bench", .role = ROLE_BOTH, .world = 1}};
-    struct request open = {
-        .op = OP_POOL_OPEN,
-        .pool_open = {.ngroups = 1,
-                      .group = {{.page_tokens = page_tokens, .units = 1, .page_bytes = PAGE_BYTES}},
-                      .bytes = (uint64_t)pages * PAGE_BYTES},
-    };
+    struct request open = {.op = OP_POOL_OPEN, .pool_open = *layout};
     const struct reply *r;
 
+    open.pool_open.bytes = (uint64_t)pages * PAGE_BYTES;
+    for (uint32_t g = 0; g < layout->ngroups; g++) {
+        open.pool_open.group[g].units = 1;
+        open.pool_open.group[g].page_bytes = PAGE_BYTES;
+    }
     core_step(rig->core, &opened, rig->out);
+    core_step(rig->core, &admin, rig->out);
     r = core_rig_ask(rig, &join);
     if (!r || r->err != TERN_OK)
         return false;
@@ -102,7 +162,7 @@ static bool set_up(struct core_rig *rig, uint32_t page_tokens, uint32_t pages)
     return true;
 }
 
-bool core_rig_init(struct core_rig *rig, uint32_t page_tokens, uint32_t pages)
+bool core_rig_init(struct core_rig *rig, const struct req_pool_open *open, uint32_t pages)
 {
     struct core_limits limits = limits_for(pages);
     struct tenant_config tenant = {.memory_bytes = (uint64_t)pages * PAGE_BYTES,
@@ -120,7 +180,7 @@ bool core_rig_init(struct core_rig *rig, uint32_t page_tokens, uint32_t pages)
         return false;
     memset(rig->mem, 0, bytes);
     rig->core = core_init(rig->mem, &limits, &tenant, 1);
-    return set_up(rig, page_tokens, pages);
+    return set_up(rig, open, pages);
 }
 
 void core_rig_finish(struct core_rig *rig)

@@ -1,6 +1,7 @@
 /* tern-bench index: a full hit of 49,152 tokens in a tree 50 turns deep, answered with all 768 page
  * handles, against memcmp of the same bytes; and what it costs to pin and unpin a leaf near the
- * root and one at the bottom. Both sides of a comparison alternate within one run, so that a change
+ * root and one at the bottom; and one more commit of a session with a window, at three depths
+ * (supersede.h). Both sides of a comparison alternate within one run, so that a change
  * of clock speed hits both. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "core_rig.h"
 #include "json.h"
 #include "stats.h"
+#include "supersede.h"
 
 #define PAGE_TOKENS 64
 #define PAGES       768
@@ -21,13 +23,12 @@
 #define PIN_PAIRS   4000 /* in one measured run */
 #define SAMPLES_MAX 4096
 
-static const struct namespace_id ns = {.hi = 1, .lo = 2};
-
 /* Through a pointer that the compiler must read, so that no comparison is left out. */
 static int (*volatile compare)(const void *, const void *, size_t) = memcmp;
 
 struct figures {
     struct series match_warm, memcmp_warm, match_cold, memcmp_cold, insert, pin_shallow, pin_deep;
+    struct supersede_figures supersede;
 };
 
 struct index_bench {
@@ -37,45 +38,14 @@ struct index_bench {
     uint8_t *touched;                /* owned: TOUCH_BYTES */
 };
 
-static bool open_session(struct index_bench *b, struct id *ret)
-{
-    struct request open = {.op = OP_SESSION_OPEN, .session_open = {.pool = b->rig.pool, .ns = ns}};
-    const struct reply *r = core_rig_ask(&b->rig, &open);
-
-    if (!r || r->err != TERN_OK)
-        return false;
-    *ret = r->session_open.session;
-    return true;
-}
-
-static bool close_session(struct index_bench *b, struct id session)
-{
-    struct step_op op = {.kind = STEP_CLOSE, .session = session};
-    struct request step = {.op = OP_STEP, .step = {.ops = &op, .n = 1}};
-    const struct reply *r = core_rig_ask(&b->rig, &step);
-    bool ok = r && r->err == TERN_OK && r->step.n == 1 && r->step.results[0].err == TERN_OK;
-
-    core_rig_settle(&b->rig);
-    return ok;
-}
-
-/* One turn: its tokens and pages are appended, written and committed in one Step. */
 static bool insert_turn(struct index_bench *b, struct id session, const uint32_t *tokens,
                         uint32_t from, uint32_t to)
 {
-    struct req_tokens appended = {.v = tokens + from, .n = to - from, .base = from};
-    struct step_op ops[] = {
-        {.kind = STEP_EXTEND, .session = session, .length = to, .written = to, .tokens = appended},
-        {.kind = STEP_COMMIT, .session = session, .length = to},
-    };
-    struct request step = {.op = OP_STEP, .step = {.ops = ops, .n = 2}};
-    uint64_t start = clock_ns();
-    const struct reply *r = core_rig_ask(&b->rig, &step);
+    double us;
 
-    series_add(&b->f.insert, (double)(clock_ns() - start) / 1e3);
-    if (!r || r->err != TERN_OK || r->step.n != 2 || r->step.results[1].err != TERN_OK ||
-        r->step.results[1].lengths.committed != to)
+    if (!core_rig_turn(&b->rig, session, tokens, from, to, &us))
         return false;
+    series_add(&b->f.insert, us);
     core_rig_settle(&b->rig);
     return true;
 }
@@ -85,7 +55,7 @@ static bool grow_tree(struct index_bench *b)
     struct id session;
     uint32_t from = 0;
 
-    if (!open_session(b, &session))
+    if (!core_rig_open(&b->rig, &session))
         return false;
     for (uint32_t turn = 1; turn <= TURNS; turn++) {
         uint32_t to = PAGES * turn / TURNS * PAGE_TOKENS;
@@ -94,13 +64,13 @@ static bool grow_tree(struct index_bench *b)
             return false;
         from = to;
     }
-    if (!close_session(b, session) || !open_session(b, &session))
+    if (!core_rig_close(&b->rig, session) || !core_rig_open(&b->rig, &session))
         return false;
     b->f.insert.n = TURNS; /* the leaf near the root is no turn */
     if (!insert_turn(b, session, b->other, 0, PAGE_TOKENS))
         return false;
     b->f.insert.n = TURNS;
-    return close_session(b, session);
+    return core_rig_close(&b->rig, session);
 }
 
 /* Reads and writes what the caches hold, so that both sides start from memory. */
@@ -120,7 +90,7 @@ static bool match_once(struct index_bench *b, bool cold, double *ret_us)
     uint64_t start;
     uint32_t handles = 0;
 
-    if (!open_session(b, &session))
+    if (!core_rig_open(&b->rig, &session))
         return false;
     match.match.session = session;
     if (cold)
@@ -132,7 +102,7 @@ static bool match_once(struct index_bench *b, bool cold, double *ret_us)
         return false;
     for (uint32_t i = 0; i < r->nruns; i++)
         handles += r->runs[i].n;
-    return handles == PAGES && close_session(b, session);
+    return handles == PAGES && core_rig_close(&b->rig, session);
 }
 
 static bool memcmp_once(struct index_bench *b, bool cold, double *ret_us)
@@ -205,6 +175,8 @@ static bool measure_pins(struct index_bench *b, uint32_t rounds)
 
 static bool set_up(struct index_bench *b)
 {
+    static const struct req_pool_open layout = {.ngroups = 1,
+                                                .group = {{.page_tokens = PAGE_TOKENS}}};
     struct series *all[] = {&b->f.match_warm,  &b->f.memcmp_warm, &b->f.match_cold,
                             &b->f.memcmp_cold, &b->f.insert,      &b->f.pin_shallow,
                             &b->f.pin_deep};
@@ -222,7 +194,7 @@ static bool set_up(struct index_bench *b)
     block_tokens(1, 0, TOKENS, b->tokens);
     memcpy(b->copy, b->tokens, TOKENS * sizeof *b->tokens);
     block_tokens(2, 0, PAGE_TOKENS, b->other);
-    return core_rig_init(&b->rig, PAGE_TOKENS, 4 * PAGES) && grow_tree(b);
+    return core_rig_init(&b->rig, &layout, 4 * PAGES) && grow_tree(b);
 }
 
 static int show(struct index_bench *b, const struct bench_args *args)
@@ -243,6 +215,7 @@ static int show(struct index_bench *b, const struct bench_args *args)
     json_put_f64(o, "insert_us", insert);
     json_put_f64(o, "pin_shallow_ns", shallow);
     json_put_f64(o, "pin_deep_ns", deep);
+    supersede_json(&b->f.supersede, o);
     if (args->json) {
         json_print(o);
     } else {
@@ -254,11 +227,13 @@ static int show(struct index_bench *b, const struct bench_args *args)
         bench_row("insert, one turn", insert, "us", "");
         bench_row("pin + unpin, depth 64", shallow, "ns", "");
         bench_row("pin + unpin, depth 49,152", deep, "ns", "at most 3 ns more");
+        supersede_rows(&b->f.supersede);
     }
     json_decref(o);
     ok = bench_limit(match_warm <= 4 * memcmp_warm, "match_warm_us <= 4 x memcmp_warm_us");
     ok = bench_limit(match_cold <= 5 * memcmp_cold, "match_cold_us <= 5 x memcmp_cold_us") && ok;
     ok = bench_limit(deep - shallow <= 3, "pin_deep_ns - pin_shallow_ns <= 3") && ok;
+    ok = supersede_limit(&b->f.supersede) && ok;
     return ok ? 0 : 1;
 }
 
@@ -266,11 +241,12 @@ int bench_index(const struct bench_args *args)
 {
     static struct index_bench b;
     uint32_t warm = args->quick ? 20 : 1000, cold = args->quick ? 5 : 60,
-             pins = args->quick ? 20 : 400;
+             pins = args->quick ? 20 : 400, sessions = args->quick ? 3 : 100;
     int status = 2;
 
     if (set_up(&b) && measure_match(&b, warm, false, &b.f.match_warm, &b.f.memcmp_warm) &&
-        measure_match(&b, cold, true, &b.f.match_cold, &b.f.memcmp_cold) && measure_pins(&b, pins))
+        measure_match(&b, cold, true, &b.f.match_cold, &b.f.memcmp_cold) &&
+        measure_pins(&b, pins) && supersede_measure(&b.f.supersede, sessions))
         status = show(&b, args);
     else
         fprintf(stderr, "tern-bench index: the core did not answer as it must\n");

@@ -1,0 +1,24 @@
+/* What one more turn costs on a session that is 10, 100 and 1,000 turns deep, where each commit
+ * supersedes exactly one earlier segment of a window (T10). Part of `tern-bench index`. */
+#ifndef BENCH_SUPERSEDE_H
+#define BENCH_SUPERSEDE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SUPERSEDE_DEPTHS 3
+
+struct supersede_figures {
+    double us[SUPERSEDE_DEPTHS]; /* medians */
+};
+
+/* That many sessions, each of its own tokens, each through all depths. False, with a line on
+ * standard error, if the core refused or a measured commit did not supersede one segment. */
+bool supersede_measure(struct supersede_figures *f, uint32_t sessions);
+
+void supersede_json(const struct supersede_figures *f, json_t *o);
+void supersede_rows(const struct supersede_figures *f);
+bool supersede_limit(const struct supersede_figures *f);
+
+#endif
