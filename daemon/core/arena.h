@@ -73,7 +73,8 @@ struct pool {
     uint32_t
         heap[HEAPS]; /* HEAP_LEAF: evictable leaves. HEAP_STATE: nodes whose STATE may be dropped */
     uint32_t reclaim_head, reclaim_tail; /* nodes with superseded STATE, oldest first */
-    uint32_t nstate, reach, window_max;  /* STATE groups; the largest reach and window of them */
+    uint32_t nstate, reach, window_max,
+        remade; /* STATE groups; the largest reach and window of them */
     uint32_t supersede;
     uint32_t spaces;  /* namespaces */
     uint32_t regions; /* ranks of the engines that use it */
@@ -109,12 +110,14 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
      * the nodes of its window. passed: a resume point below is out of reach of its segment. What
      * can be resumed is derived, never stored. */
     uint32_t made, claims, passed, needed, borrowers;
+    uint32_t remade;   /* passed once, then made anew: those below may be passed while it is not */
+    uint32_t released; /* SnapshotRelease: as if passed, whatever its ancestors are */
     uint32_t reclaim, reclaim_next, reclaim_prev;
     uint32_t state_pending; /* groups, as bits, whose refill waits for its step */
     uint64_t pending_step;
     uint64_t hash, seq;
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
-    uint64_t pad[3];
+    uint64_t pad[2];
 };
 
 static_assert(sizeof(struct node) % 64 == 0, "nodes begin at a cache line");

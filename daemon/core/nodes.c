@@ -45,7 +45,8 @@ static uint32_t record_take(struct core *c)
     n->parent = n->first_child = n->next = n->prev = n->tokens = n->keys = n->hash_next = NONE;
     n->seal_next = n->pending_engine = n->pending_next = n->reclaim_next = n->reclaim_prev = NONE;
     n->nchildren = n->depth = n->nrefs = n->seal = n->mark = 0;
-    n->made = n->claims = n->passed = n->needed = n->borrowers = n->reclaim = n->state_pending = 0;
+    n->made = n->claims = n->remade = n->released = n->passed = n->needed = n->borrowers =
+        n->reclaim = n->state_pending = 0;
     for (uint32_t k = 0; k < HEAPS; k++)
         n->heap[k] = (struct heap_links){.child = NONE, .next = NONE, .prev = NONE};
     for (uint32_t k = 0; k < REF_KINDS; k++)
@@ -279,11 +280,13 @@ void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t fro
     for (; n->depth > 0 && end > from; n = node_at(c, n->parent)) {
         uint32_t at = n->pages[group], start = end - each;
 
-        for (uint32_t i = start; i < end; i++, at = page_at(c, at)->next)
+        for (uint32_t i = start; i < end; i++, at = page_at(c, at)->next) {
+            check(at != NONE); /* who asks knows that the path has it */
             if (i >= from) {
                 refs[i - from].index = page_at(c, at)->index;
                 refs[i - from].gen = page_at(c, at)->gen;
             }
+        }
         end = start;
     }
 }

@@ -30,7 +30,7 @@ static void publish_nodes(struct core *c, uint32_t at)
             n->seal = SEAL_NO; /* what was refilled has no checksum yet */
         n->state_pending = 0;
         seal_queue(c, at);
-        state_settle(c, at);
+        state_arrived(c, at);
         node_offer(c, at);
         touch(c);
         at = next;

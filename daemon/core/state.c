@@ -259,7 +259,7 @@ static bool superseded(const struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);
 
-    return p->supersede != SUPERSEDE_OFF && n->passed &&
+    return p->supersede != SUPERSEDE_OFF && (n->passed || n->released) &&
            (n->nchildren < 2 || BUG(CORE_BUG_SUPERSEDE_FORK)) &&
            (n->borrowers == 0 || BUG(CORE_BUG_TRUST_REFCOUNT)) &&
            (n->needed == n->claims || BUG(CORE_BUG_SUPERSEDE_NEEDED)) && settled(n) &&
@@ -376,6 +376,30 @@ uint32_t state_low(const struct core *c, uint32_t slot)
     return span < n->depth ? n->depth - (uint32_t)span : 0;
 }
 
+/* A commit ends here, for the first time or once more: what had passed it may be gone. */
+static void make(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    n->made = 1;
+    if (n->passed && !n->remade) {
+        n->remade = 1;
+        pool_at(c, n->pool)->remade++;
+    }
+    n->passed = n->released = 0;
+}
+
+static void pass(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    n->passed = 1;
+    if (n->remade)
+        pool_at(c, n->pool)->remade--;
+    n->remade = 0;
+    state_settle(c, slot);
+}
+
 void state_terminal(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
@@ -385,20 +409,32 @@ void state_terminal(struct core *c, uint32_t slot)
     if (p->nstate == 0 || t == 0)
         return;
     if (!state_resumable(c, slot)) {
+        if (n->state_pending)
+            make(c, slot); /* its own STATE waits for a step: state_arrived looks again */
         take_peaks(p);
         return;
     }
-    node_at(c, slot)->made = 1;
-    node_at(c, slot)->passed = 0; /* what had passed it may be gone; this one is made now */
+    make(c, slot);
     claim(c, slot);
-    /* From the deepest with depth + max(W) <= t up: where one is passed, those above are. */
+    /* From the deepest with depth + max(W) <= t up: where one is passed those above are, but for
+     * nodes that were made anew. */
     while (node_at(c, at)->depth > 0 && node_at(c, at)->depth + p->window_max > t)
         at = node_at(c, at)->parent;
-    for (; node_at(c, at)->depth > 0 && !node_at(c, at)->passed; at = node_at(c, at)->parent) {
-        node_at(c, at)->passed = 1;
-        state_settle(c, at);
-    }
+    for (; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
+        if (!node_at(c, at)->passed)
+            pass(c, at);
+        else if (p->remade == 0)
+            break;
     take_peaks(p);
+}
+
+void state_arrived(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+
+    if (n->made && !n->claims && !n->passed)
+        state_terminal(c, slot);
+    state_settle(c, slot);
 }
 
 void state_release(struct core *c, uint32_t slot)
@@ -408,7 +444,7 @@ void state_release(struct core *c, uint32_t slot)
     if (n->depth == 0)
         return;
     n->made = 0;
-    n->passed = 1;
+    n->released = 1;
     unclaim(c, slot);
     touch(c);
     for (uint32_t at = slot, i = 0; i <= pool_at(c, n->pool)->reach && node_at(c, at)->depth > 0;
@@ -423,6 +459,8 @@ void state_forget(struct core *c, uint32_t slot)
     if (p->nstate == 0)
         return;
     reclaim_remove(c, slot);
+    if (node_at(c, slot)->remade)
+        pool_at(c, node_at(c, slot)->pool)->remade--;
     unclaim(c, slot);
     check(node_at(c, slot)->needed == 0 && node_at(c, slot)->borrowers == 0);
 }

@@ -53,6 +53,8 @@ uint32_t state_low(const struct core *c, uint32_t slot);
 /* A commit ended here: if it can be resumed it is a resume point (T9), and what it makes needless
  * is superseded (T10). */
 void state_terminal(struct core *c, uint32_t slot);
+/* The step that wrote this node, or refilled its STATE, has passed. */
+void state_arrived(struct core *c, uint32_t slot);
 /* SnapshotRelease: this resume point claims nothing any more. */
 void state_release(struct core *c, uint32_t slot);
 /* Something that kept this node's STATE in use has changed: looks again, at its ancestors too where

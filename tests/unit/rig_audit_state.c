@@ -87,10 +87,10 @@ static void count_claims(const struct audit *a, struct counts *n)
 /* T10, T17: superseded is what a resume point has passed, and nobody needs in any way. */
 static bool superseded(const struct core *c, const struct node *n)
 {
-    return pool_at(c, n->pool)->supersede != SUPERSEDE_OFF && n->depth > 0 && n->passed &&
-           n->nchildren < 2 && n->borrowers == 0 && n->needed == n->claims && node_visible(n) &&
-           !n->state_pending && n->seal != SEAL_QUEUED && n->seal != SEAL_RUNNING &&
-           state_has(c, n);
+    return pool_at(c, n->pool)->supersede != SUPERSEDE_OFF && n->depth > 0 &&
+           (n->passed || n->released) && n->nchildren < 2 && n->borrowers == 0 &&
+           n->needed == n->claims && node_visible(n) && !n->state_pending &&
+           n->seal != SEAL_QUEUED && n->seal != SEAL_RUNNING && state_has(c, n);
 }
 
 static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n)
