@@ -109,7 +109,7 @@ void node_offer(struct core *c, uint32_t slot)
 
     if (!n->heap[HEAP_LEAF].in && evictable(n))
         heap_insert(c, p, HEAP_LEAF, slot);
-    if (!n->heap[HEAP_STATE].in && state_droppable(c, n))
+    if (p->nstate > 0 && !n->heap[HEAP_STATE].in && state_droppable(c, n))
         heap_insert(c, p, HEAP_STATE, slot);
 }
 

@@ -60,6 +60,8 @@ bool state_path_has(const struct core *c, uint32_t slot, uint32_t group, uint32_
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
     uint32_t end = segment_end(p, group, node_at(c, slot)->depth);
 
+    if (!group_is_state(&p->group[group]))
+        return true; /* every node has its HISTORY */
     for (; node_at(c, slot)->depth > 0 && end > from; slot = node_at(c, slot)->parent) {
         if (node_at(c, slot)->pages[group] == NONE)
             return false;
