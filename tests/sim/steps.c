@@ -432,6 +432,31 @@ static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct
     s->ntokens = s->good;
 }
 
+static void did_rewind(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
+                       const struct op_result *r)
+{
+    if (r->err == TERN_INVALID && state_may_refuse(w, s, op->length)) {
+        MARK(return_refused);
+        return;
+    }
+    if (op->length < s->t || op->length > s->a) {
+        EXPECT(r->err == TERN_INVALID, "rewind_range", "err %u", r->err);
+        return;
+    }
+    EXPECT(r->err == TERN_OK, "rewind_refused", "err %u", r->err);
+    if (!state_window_whole(w, s, op->length < s->c ? op->length : s->c))
+        s->lame = 1;
+    if (s->a > op->length)
+        MARK(rewind_speculation);
+    trim(w, d, s, op->length, (uint32_t)op->step);
+    if (op->length < s->ntokens)
+        s->ntokens = op->length;
+    if (s->good > op->length)
+        s->good = op->length;
+    if (s->filled > s->ntokens)
+        s->filled = s->ntokens;
+}
+
 static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
                     const struct op_result *r, const struct table_run *runs)
 {
@@ -477,28 +502,7 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         EXPECT(r->err == TERN_OK, "slide_refused", "err %u", r->err);
         state_slide(w, d, s, op->length ? op->length : s->t + w->L, (uint32_t)op->step);
         break;
-    case STEP_REWIND:
-        if (r->err == TERN_INVALID && state_may_refuse(w, s, op->length)) {
-            MARK(return_refused);
-            break;
-        }
-        if (op->length < s->t || op->length > s->a) {
-            EXPECT(r->err == TERN_INVALID, "rewind_range", "err %u", r->err);
-            break;
-        }
-        EXPECT(r->err == TERN_OK, "rewind_refused", "err %u", r->err);
-        if (!state_window_whole(w, s, op->length < s->c ? op->length : s->c))
-            s->lame = 1;
-        if (s->a > op->length)
-            MARK(rewind_speculation);
-        trim(w, d, s, op->length, (uint32_t)op->step);
-        if (op->length < s->ntokens)
-            s->ntokens = op->length;
-        if (s->good > op->length)
-            s->good = op->length;
-        if (s->filled > s->ntokens)
-            s->filled = s->ntokens;
-        break;
+    case STEP_REWIND: did_rewind(w, d, s, op, r); break;
     case STEP_CLOSE:
         EXPECT(r->err == TERN_OK, "close_refused", "err %u", r->err);
         if (s->t && op->step > min_done)
