@@ -98,6 +98,7 @@ bool raw_stream_start(struct raw_stream *s, size_t page_bytes, uint32_t pages)
     s->pid = proc_fork();
     if (s->pid == 0) {
         close(pair[0]);
+        proc_pin(proc_core(0));
         send_pages(pair[1], page_bytes, pages);
     }
     close(pair[1]);
@@ -134,14 +135,12 @@ static bool read_page(struct raw_stream *s, uint8_t *at, size_t read_bytes)
 
 bool raw_stream_pass(struct raw_stream *s, size_t read_bytes, double *ret_gb_s)
 {
+    bool ok = proc_pin(proc_core(1)); /* sender and receiver on a core each, as the two daemons */
     uint64_t start = clock_ns();
 
-    if (!proc_send(s->fd, "g", 1))
-        return false;
-    for (uint32_t i = 0; i < s->pages; i++) {
-        if (!read_page(s, s->region + s->order[i] * s->page_bytes, read_bytes))
-            return false;
-    }
+    ok = ok && proc_send(s->fd, "g", 1);
+    for (uint32_t i = 0; ok && i < s->pages; i++)
+        ok = read_page(s, s->region + s->order[i] * s->page_bytes, read_bytes);
     *ret_gb_s = (double)s->page_bytes * s->pages / (double)(clock_ns() - start);
-    return true;
+    return proc_pin(-1) && ok;
 }

@@ -247,7 +247,7 @@ static bool start_daemons(struct transfer *x, uint32_t corrupt)
         .regions = 1,
         .page_bytes_min = x->page_bytes,
         .token_blocks = 3u * SESSIONS * x->pages + 65536,
-        .core = -1,
+        .core = proc_core(0), /* a host of its own would have its own; raw_stream does likewise */
     };
 
     d.peer_port = port;
@@ -259,6 +259,7 @@ static bool start_daemons(struct transfer *x, uint32_t corrupt)
         d.peer_port = d.port;
         d.port = port;
         d.corrupt_pages = corrupt;
+        d.core = proc_core(1);
         if (daemon_start(&x->dest, x->dir, &d, why))
             return true;
     }
