@@ -21,7 +21,7 @@
 /* Of one send and of one receive. The window opens when a receive returns, and what came in is
  * hashed while it is in cache: at 1 MiB both ends were idle a third of the time, waiting for each
  * other. */
-#define XFER_RECV_BYTES (256u << 10)
+#define XFER_RECV_BYTES (512u << 10)
 #define XFER_SEND_BYTES (256u << 10)
 #define XFER_SOCKET_BYTES                                                                          \
     (1 << 20)                 /* of a data connection's buffers, where the system allows so much */
