@@ -176,7 +176,7 @@ struct action {
 
 /* Where one step puts what it wants done. Owned by the caller, about 2.5 MiB, reused. */
 struct actions {
-    uint32_t n, nruns, nrefs, npages, nresults;
+    uint32_t n, nruns, nrefs, npages;
     struct action v[ACTIONS_MAX];
     struct table_run runs[REPLY_RUNS_MAX];
     struct page_ref refs[REPLY_REFS_MAX];
