@@ -354,20 +354,41 @@ enum tern_err rig_status(const struct rig_answer *a)
     return status ? (enum tern_err)status->err : TERN_OK;
 }
 
-int rig_greeted(const char *path)
+/* What the daemon says to a Hello on fd. */
+static enum tern_err hello(int fd)
 {
     static struct rig_answer answer;
-    Tern__Wire__Hello hello = TERN__WIRE__HELLO__INIT;
-    int fd = rig_connect(path);
+    Tern__Wire__Hello m = TERN__WIRE__HELLO__INIT;
 
-    hello.has_version_min = hello.has_version_max = true;
-    hello.version_min = WIRE_VERSION_MIN;
-    hello.version_max = WIRE_VERSION;
-    assert_true(rig_message(fd, FRAME_HELLO, 1, 0, &hello.base));
+    m.has_version_min = m.has_version_max = true;
+    m.version_min = WIRE_VERSION_MIN;
+    m.version_max = WIRE_VERSION;
+    assert_true(rig_message(fd, FRAME_HELLO, 1, 0, &m.base));
     assert_int_equal(rig_read(fd, 5000, &answer), RIG_FRAME);
     assert_int_equal(answer.h.type, FRAME_HELLO_REPLY);
-    assert_int_equal(rig_status(&answer), TERN_OK);
+    return rig_status(&answer);
+}
+
+int rig_greeted(const char *path)
+{
+    int fd = rig_connect(path);
+
+    assert_int_equal(hello(fd), TERN_OK);
     return fd;
+}
+
+int rig_greeted_within(const char *path, uint32_t ms)
+{
+    for (uint64_t end = rig_now_ms() + ms;; usleep(10000)) {
+        int fd = rig_connect(path);
+        enum tern_err err = hello(fd);
+
+        if (err == TERN_OK)
+            return fd;
+        assert_int_equal(err, TERN_BUSY);
+        assert_true(rig_now_ms() < end);
+        close(fd);
+    }
 }
 
 bool rig_ping(int fd, uint64_t id, uint32_t ms)

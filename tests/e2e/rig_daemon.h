@@ -60,6 +60,8 @@ enum rig_end rig_read(int fd, uint32_t ms, struct rig_answer *ret);
 enum tern_err rig_status(const struct rig_answer *a);
 /* Connected and greeted, with request id 1. */
 int rig_greeted(const char *path);
+/* The same, asked again while the daemon is BUSY. */
+int rig_greeted_within(const char *path, uint32_t ms);
 /* Ping is answered OK within `ms`. */
 bool rig_ping(int fd, uint64_t id, uint32_t ms);
 /* Reads and throws away until the daemon closes; milliseconds it took, or UINT32_MAX. */
