@@ -21,22 +21,21 @@ static_assert(sizeof(XXH3_state_t) + STATE_ALIGN <= CHECKSUM_FOLD_BYTES,
 
 void checksum_blocks_baseline(const void *bytes, size_t n, uint64_t *out)
 {
-    const uint8_t *p = bytes;
-
-    for (; n >= CHECKSUM_BLOCK; n -= CHECKSUM_BLOCK, p += CHECKSUM_BLOCK)
-        *out++ = XXH3_64bits(p, CHECKSUM_BLOCK);
-    if (n > 0)
-        *out = XXH3_64bits(p, n);
+    checksum_blocks_loop(bytes, n, out);
 }
 
 static checksum_blocks_fn *blocks = checksum_blocks_baseline;
 
-/* Before main, so that no thread ever sees it change. */
+/* Before main, so that no thread ever sees it change. AVX-512 only with VBMI2, which came with Ice
+ * Lake and Zen 4: on older CPUs it slows the whole core down. */
 __attribute__((constructor)) static void choose_variant(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2"))
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vbmi2"))
+        blocks = checksum_blocks_avx512;
+    else if (__builtin_cpu_supports("avx2"))
         blocks = checksum_blocks_avx2;
 #endif
 }
@@ -44,6 +43,8 @@ __attribute__((constructor)) static void choose_variant(void)
 const char *checksum_variant(void)
 {
 #if defined(__x86_64__)
+    if (blocks == checksum_blocks_avx512)
+        return "avx512";
     if (blocks == checksum_blocks_avx2)
         return "avx2";
 #endif

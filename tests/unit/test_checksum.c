@@ -59,6 +59,11 @@ static void checksum_variants_agree(void **state)
             checksum_blocks_avx2(bytes, sizes[i], b);
             assert_memory_equal(a, b, n);
         }
+        if (__builtin_cpu_supports("avx512vbmi2")) {
+            memset(b, 0, sizeof b);
+            checksum_blocks_avx512(bytes, sizes[i], b);
+            assert_memory_equal(a, b, n);
+        }
 #endif
     }
     (void)b;
@@ -162,6 +167,8 @@ static void checksum_speed_is_printed(void **state)
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2"))
         printf(" avx2_gb_s=%.1f", gb_s(checksum_blocks_avx2));
+    if (__builtin_cpu_supports("avx512vbmi2"))
+        printf(" avx512_gb_s=%.1f", gb_s(checksum_blocks_avx512));
 #endif
     printf("\n");
 }
