@@ -31,10 +31,11 @@ static uint32_t pow2_at_least(uint32_t n)
 
 static bool limits_sane(const struct core_limits *l)
 {
-    const uint32_t need[] = {
-        l->tenants, l->conns,      l->procs,        l->engines,    l->pools,     l->sessions,
-        l->nodes,   l->namespaces, l->token_blocks, l->extra_keys, l->pages,     l->slabs,
-        l->retires, l->links,      l->pulls,        l->serves,     l->seal_jobs, l->sums_per_page};
+    const uint32_t need[] = {l->tenants,      l->conns,         l->procs,     l->engines,
+                             l->pools,        l->sessions,      l->nodes,     l->namespaces,
+                             l->token_blocks, l->extra_keys,    l->pages,     l->slabs,
+                             l->retires,      l->links,         l->pulls,     l->serves,
+                             l->seal_jobs,    l->sums_per_page, l->copy_jobs, l->events};
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         if (need[i] == 0 || need[i] > (1u << 30))
@@ -67,6 +68,7 @@ static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t
     c->links_at = place(&at, l->links, sizeof(struct link));
     c->pulls_at = place(&at, l->pulls, sizeof(struct pull));
     c->serves_at = place(&at, l->serves, sizeof(struct serve));
+    c->events_at = place(&at, l->events, sizeof(struct tree_event));
     c->hash_at = place(&at, pow2_at_least(l->nodes), sizeof(uint32_t));
     if (at.overflow)
         return TERN_INVALID;
@@ -145,7 +147,9 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->incarnation = incarnation;
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;
-    c->seal_head = c->seal_tail = c->pulls_active = c->serves_active = NONE;
+    c->seal_head = c->seal_tail = c->copy_head = c->copy_tail = c->away = c->pulls_active =
+        c->serves_active = NONE;
+    c->event_next = 1;
     thread_lists(c, limits);
     start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));
     for (uint32_t i = 0; i <= c->hash_mask; i++)

@@ -12,6 +12,7 @@
 #include "core/bugs.h"
 #include "core/core.h"
 #include "core/page_states.h"
+#include "core/query.h"
 
 #define POOLS_LIMIT 64 /* an engine's pools are one 64-bit set */
 #define ENGINES_LIMIT                                                                              \
@@ -54,7 +55,9 @@ struct group {
     uint32_t zero;
 };
 
-enum heap_kind { HEAP_LEAF, HEAP_STATE, HEAPS };
+/* LEAF: leaves of the device tier that may go. STATE: nodes whose STATE may go alone. HOST: leaves
+ * of the host tier. */
+enum heap_kind { HEAP_LEAF, HEAP_STATE, HEAP_HOST, HEAPS };
 
 struct heap_links {
     uint32_t child, next, prev, in;
@@ -78,6 +81,9 @@ struct pool {
     uint32_t supersede;
     uint32_t spaces;  /* namespaces */
     uint32_t regions; /* ranks of the engines that use it */
+    uint32_t tier;
+    uint32_t
+        other; /* its host tier, a pool of its own; of that one: the pool that it serves. NONE */
     uint32_t zero;
     uint64_t offset, bytes, slab_bytes;
     uint64_t layout_hash, opened_seq;
@@ -86,10 +92,23 @@ struct pool {
 
 struct space { /* a namespace within a pool */
     struct namespace_id ns;
-    uint32_t pool, root, next, zero;
+    uint32_t pool, root, next;
+    uint32_t reset; /* N1: never found again; its nodes go as their pins end */
+    uint32_t sweep; /* the next node to look at; NONE: all were */
+    uint32_t zero;
 };
 
-enum ref_kind { REF_DEVICE, REF_TRANSFER, REF_JOB, REF_KINDS };
+/* Of a node's copy to the other tier. WAITING: for the checksums. */
+enum copy_state {
+    COPY_NONE,
+    COPY_BACK_WAITING,
+    COPY_BACK_QUEUED,
+    COPY_BACK_RUNNING,
+    COPY_BACK_DONE, /* acknowledged; its parent's is not */
+    COPY_LOAD_QUEUED,
+    COPY_LOAD_RUNNING,
+    COPY_LOAD_DONE
+};
 enum seal_state { SEAL_NO, SEAL_QUEUED, SEAL_RUNNING, SEAL_DONE };
 
 struct node { /* one L-chunk under its parent; a root has depth 0 and neither tokens nor pages */
@@ -117,7 +136,19 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint64_t pending_step;
     uint64_t hash, seq;
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
-    uint64_t pad[2];
+    uint64_t chain;                 /* of all tokens up to here; no slot or address in it */
+    uint64_t admin_ns;
+    /* The host tier. Residency is prefix-closed on each tier. */
+    uint32_t host[GROUPS_MAX];   /* heads of acknowledged host pages */
+    uint32_t moving[GROUPS_MAX]; /* COPYING pages: of the host for BACK, of the device for LOAD */
+    uint32_t ndevice, nhost;     /* children that are, or are about to be, on that tier */
+    uint32_t copy, copy_gen, copy_next;
+    uint32_t loaders;        /* loads that need this node on the device */
+    uint32_t host_borrowers; /* of `borrowers`, those that are content with the host's copy */
+    uint32_t host_bad;       /* its host pages do not agree with their checksums */
+    uint32_t stored;         /* subscribers know it */
+    uint32_t load_cancelled; /* nobody waits for the load that is running */
+    uint64_t pad[8];
 };
 
 static_assert(sizeof(struct node) % 64 == 0, "nodes begin at a cache line");
@@ -142,7 +173,10 @@ enum session_state {
     SESSION_OPEN,
     SESSION_TURN,
     SESSION_IDLE,
-    SESSION_FETCHING
+    SESSION_FETCHING,
+    SESSION_RETRACTING, /* running still: it waits for its host copies and for its step */
+    SESSION_RETRACTED,
+    SESSION_LOADING /* waits for pages of the host tier: a Recover or a Fetch */
 };
 
 struct session {
@@ -158,6 +192,16 @@ struct session {
     struct token_buf tokens;
     struct page_list owned[GROUPS_MAX];
     uint64_t last_use_ns;
+    uint64_t ref_since_ns;
+    /* RETRACTING, RETRACTED, LOADING; in one list over all engines. */
+    uint32_t away_next, away_prev, away; /* away: it is in that list */
+    uint32_t held;                       /* enum ref_kind by which it holds `node` */
+    uint32_t back_to;                    /* the state that it had */
+    uint32_t target, load_low;           /* LOADING: the node to be reached, and those deeper than
+                                            this on the path to it have it among their loaders */
+    uint32_t load_op, load_conn;         /* whom to answer: OP_RECOVER or OP_FETCH */
+    uint32_t load_pages, load_err;
+    uint64_t load_request, load_trace, away_step;
 };
 
 struct retire { /* what waits until every rank of an engine has passed a step */
@@ -239,6 +283,13 @@ struct serve { /* a transfer out */
     uint64_t trace_id, deadline_ns, started_ns;
 };
 
+struct tree_event { /* see events.h */
+    uint64_t seq;
+    struct namespace_id ns;
+    uint64_t chain, parent_chain;
+    uint32_t kind, tenant, pool, depth, on_device, on_host;
+};
+
 struct tenant {
     struct tenant_config config;
     uint32_t sessions, zero;
@@ -259,10 +310,16 @@ struct core {
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves;
     uint32_t seal_head, seal_tail, seal_running;
+    uint32_t copy_head, copy_tail, copy_running, copy_acked; /* acked: look at those away */
+    uint32_t away;                                           /* sessions; head */
+    uint32_t resets;                                         /* namespaces that are being swept */
+    uint32_t events_at;                                      /* offset / 64 */
+    uint64_t event_next;
     uint32_t pulls_active, serves_active, npulls, nserves, nretires;
     uint32_t nengines, npools, nclosing;
     uint64_t errors[TERN_ERR_COUNT];
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
+    uint64_t host_copies, host_copies_failed, host_loads, retracts, recovers;
 };
 
 #define ARENA_RECORDS(type, name)                                                                  \
@@ -286,6 +343,7 @@ ARENA_RECORDS(retire, retire)
 ARENA_RECORDS(link, link)
 ARENA_RECORDS(pull, pull)
 ARENA_RECORDS(serve, serve)
+ARENA_RECORDS(tree_event, event)
 
 static inline uint32_t *block_next(const struct core *c, uint32_t i)
 {

@@ -50,6 +50,7 @@ enum event_kind {
     EV_REQUEST,
     EV_SEALED,      /* job: the checksums of its pages are known */
     EV_ZEROED,      /* pool */
+    EV_COPIED,      /* job, err: CORRUPT where the bytes do not agree with their checksums */
     EV_LINK_UP,     /* link, incarnation of the peer */
     EV_LINK_DOWN,   /* link */
     EV_PEER_MSG,    /* link, msg */
@@ -83,6 +84,10 @@ struct event {
         struct {
             struct id pool;
         } zeroed;
+        struct {
+            struct id job;
+            enum tern_err err;
+        } copied;
         struct {
             uint32_t link;
             uint64_t incarnation;
@@ -121,6 +126,8 @@ enum action_kind {
     ACT_CLOSE_CONN,  /* conn: the connection broke the protocol */
     ACT_SEAL,        /* job, pool, pages: compute the checksums, then EV_SEALED */
     ACT_ZERO,        /* pool: zero its whole range in every region, then EV_ZEROED */
+    ACT_COPY,        /* job, pools, pages: copy bytes and checksums from one tier to the other, hash
+                        what was written, then EV_COPIED. Never cancelled */
     ACT_PEER_SEND,   /* link, msg */
     ACT_LINK_CLOSE,  /* link: the peer broke the protocol */
     ACT_PULL,        /* pull, batch, pages, refs: read them, verify, then EV_PULLED */
@@ -148,6 +155,12 @@ struct action {
         struct {
             struct id pool;
         } zero;
+        struct {
+            struct id job;
+            uint32_t from_pool, to_pool;     /* one of them of TIER_HOST */
+            const struct page_at *from, *to; /* same order and groups */
+            uint32_t n;
+        } copy;
         struct {
             uint32_t link;
             struct peer_msg msg;
@@ -180,7 +193,7 @@ struct actions {
     struct action v[ACTIONS_MAX];
     struct table_run runs[REPLY_RUNS_MAX];
     struct page_ref refs[REPLY_REFS_MAX];
-    struct page_at pages[(PULL_BATCHES_MAX + 2) * PULL_BATCH_PAGES + SEAL_PAGES_MAX];
+    struct page_at pages[(PULL_BATCHES_MAX + 4) * PULL_BATCH_PAGES + SEAL_PAGES_MAX];
     struct op_result results[STEP_OPS_MAX];
     uint32_t tokens[FETCH_TOKENS_MAX]; /* PULL_OPEN carries the session's list */
     struct extra_key keys[EXTRA_KEYS_MAX];
@@ -188,6 +201,7 @@ struct actions {
 
 struct tenant_config {
     uint64_t memory_bytes; /* of one region */
+    uint64_t host_bytes;   /* of one region's host tier; 0: none */
     uint32_t regions;
     uint32_t sessions_max; /* QUOTA above it */
 };

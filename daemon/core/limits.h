@@ -24,6 +24,7 @@
 #define OFFER_PAGES_MAX      65536  /* pages that one offer can name, all groups */
 #define FETCH_TOKENS_MAX     245760 /* tokens of one Fetch: they fit one frame between daemons */
 #define EVICT_SCAN_MAX       65536  /* nodes looked at for one shortage answer */
+#define RESET_NODES_MAX      1024   /* nodes of a namespace that was reset, freed in one step */
 
 struct core_limits {
     uint32_t tenants, conns, procs, engines, pools, sessions, nodes, namespaces;
@@ -33,10 +34,12 @@ struct core_limits {
     uint32_t retires;      /* releases that wait for a step */
     uint32_t links;        /* connections between daemons: outbound are [0, peers), inbound above */
     uint32_t peers;
-    uint32_t pulls, serves;        /* transfers in, transfers out */
-    uint32_t seal_jobs;            /* checksum jobs in flight */
-    uint32_t sums_per_page;        /* checksums kept for a page: its units times its regions */
-    uint32_t busy_retry_ms;        /* what a source that is full tells its peer */
+    uint32_t pulls, serves; /* transfers in, transfers out */
+    uint32_t seal_jobs;     /* checksum jobs in flight */
+    uint32_t copy_jobs;     /* copies between device and host memory in flight, a node each */
+    uint32_t events;        /* changes of the prefix tree kept for subscribers */
+    uint32_t sums_per_page; /* checksums kept for a page: its units times its regions */
+    uint32_t busy_retry_ms; /* what a source that is full tells its peer */
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;
     uint64_t transfer_deadline_ns; /* from the start of a transfer to its terminal state */

@@ -9,7 +9,8 @@
 
 /* X(name, legal next, comment) */
 #define PAGE_STATE_TABLE(X)                                                                        \
-    X(FREE, TO(OWNED) | TO(RESERVED), "in its slab's free list; nobody can write it")              \
+    X(FREE, TO(OWNED) | TO(RESERVED) | TO(COPYING),                                                \
+      "in its slab's free list; nobody can write it")                                              \
     X(OWNED, TO(COMMITTED) | TO(RETIRING) | TO(FREE),                                              \
       "in one session's table; its engine writes it")                                              \
     X(COMMITTED, TO(FREE), "in one prefix node's snapshot; written no more; sessions borrow it")   \
@@ -18,7 +19,9 @@
     X(VERIFIED, TO(COMMITTED) | TO(OWNED) | TO(QUARANTINE) | TO(FREE),                             \
       "arrived, checksum agrees, not published")                                                   \
     X(RETIRING, TO(FREE), "given back; a step of its engine that is not done may still touch it")  \
-    X(QUARANTINE, TO(FREE), "transfer aborted; free only on the proof that nothing can write it")
+    X(QUARANTINE, TO(FREE), "transfer aborted; free only on the proof that nothing can write it")  \
+    X(COPYING, TO(COMMITTED) | TO(FREE),                                                           \
+      "of one prefix node, on either tier: a copy from the other one writes it, or is about to")
 
 enum page_state {
 #define X(name, next, comment) PAGE_##name,

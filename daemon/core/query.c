@@ -180,6 +180,7 @@ bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
         return false;
     n = node_at(c, slot);
     memset(ret, 0, sizeof *ret);
+    ret->id = (struct id){.slot = slot, .gen = n->gen};
     ret->slot = slot;
     ret->parent = n->parent;
     ret->depth = n->depth;
@@ -188,8 +189,7 @@ bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
     ret->borrowers = n->borrowers;
     ret->reclaimable = n->reclaim != 0;
     ret->resumable = n->depth > 0 && node_visible(n) && state_resumable(c, slot);
-    ret->refs_device = n->refs[REF_DEVICE];
-    ret->refs_transfer = n->refs[REF_TRANSFER];
+    memcpy(ret->refs, n->refs, sizeof ret->refs);
     ret->pool = n->pool;
     ret->ns = space_at(c, n->space)->ns;
     ret->visible = node_visible(n);

@@ -12,6 +12,7 @@ struct group_view {
     uint32_t total, free, leased, session, snapshot, reclaimable, transfer, ticket, retiring,
         zeroing, quarantine;
     uint32_t peak_session, peak_snapshot; /* peak_snapshot: in use, reclaimable apart */
+    uint32_t borrowed; /* snapshot pages in a running session's table, each counted once */
 };
 
 struct pool_view {
@@ -20,9 +21,15 @@ struct pool_view {
     uint32_t regions; /* ranks of the engines that use it */
     uint64_t offset, bytes, slab_bytes;
     bool closing, zeroing;
+    enum tier tier;
+    uint32_t other; /* slot of the pool that is its host tier, or whose host tier it is; NONE */
     enum supersede supersede;
     struct group_view group[GROUPS_MAX];
 };
+
+/* Why a node is held. Each kind pins it, and with it the path to the root, on one tier: HOST on the
+ * host, the others on the device. */
+enum ref_kind { REF_DEVICE, REF_TRANSFER, REF_JOB, REF_RETRACTED, REF_ADMIN, REF_HOST, REF_KINDS };
 
 struct session_view {
     struct id id, engine, pool;
@@ -30,6 +37,8 @@ struct session_view {
     const char *state; /* static */
     struct lengths lengths;
     uint32_t tokens, node;
+    enum ref_kind ref; /* by which it holds `node`: DEVICE, RETRACTED or HOST */
+    uint64_t ref_since_ns;
     uint64_t last_use_ns;
 };
 
@@ -52,7 +61,11 @@ struct transfer_view {
 };
 
 struct node_view {
-    uint32_t slot, parent, depth, children, pages, refs_device, refs_transfer;
+    struct id id;
+    uint32_t slot, parent, depth, children, pages;
+    uint32_t refs[REF_KINDS]; /* by kind */
+    uint64_t admin_since_ns;  /* the first ADMIN ref, if there is one */
+    uint64_t chain; /* hash of namespace and all tokens of the prefix: the same everywhere */
     uint32_t pool;
     struct namespace_id ns;
     bool visible, sealed; /* visible: every rank has passed the step that wrote it */
@@ -61,7 +74,21 @@ struct node_view {
      * resume: the root); who borrows it, sessions and transfers. */
     uint32_t state_pages, borrowers;
     bool reclaimable, resumable;
+    bool on_device, on_host; /* all HISTORY pages are there, and a copy is acknowledged */
+    bool copying;            /* from one tier to the other, now or when its turn comes */
+    uint32_t host_pages;     /* of the host tier, not in `pages` */
     uint64_t last_use_ns;
+};
+
+enum tree_event_kind { TREE_STORED = 1, TREE_TIER, TREE_REMOVED };
+
+struct tree_event_view {
+    uint64_t seq; /* 1 is the first; no number is left out */
+    enum tree_event_kind kind;
+    uint32_t tenant, pool, depth;
+    struct namespace_id ns;
+    uint64_t chain, parent_chain; /* as in node_view; the parent's, 0 at the first chunk */
+    bool on_device, on_host;      /* after the change */
 };
 
 struct core_view {
@@ -71,7 +98,11 @@ struct core_view {
     bool draining;
     uint64_t errors[TERN_ERR_COUNT]; /* replies by error */
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
-    uint64_t oldest_quarantine_ns; /* 0: none */
+    uint64_t oldest_quarantine_ns;                        /* 0: none */
+    uint64_t host_copies, host_copies_failed, host_loads; /* nodes copied to host memory, back */
+    uint64_t retracts, recovers;
+    uint32_t copies;                  /* under way now, a node each */
+    uint64_t event_first, event_next; /* numbers of the oldest change kept, of the next to come */
 };
 
 void core_view(const struct core *core, struct core_view *ret);
@@ -81,6 +112,8 @@ bool core_engine_view(const struct core *core, uint32_t slot, struct engine_view
 bool core_pull_view(const struct core *core, uint32_t slot, struct transfer_view *ret);
 bool core_serve_view(const struct core *core, uint32_t slot, struct transfer_view *ret);
 bool core_node_view(const struct core *core, uint32_t slot, struct node_view *ret);
+/* False: that one has been lost, or has not happened. */
+bool core_event_view(const struct core *core, uint64_t seq, struct tree_event_view *ret);
 const struct core_limits *core_limits_of(const struct core *core);
 
 #endif

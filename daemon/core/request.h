@@ -22,8 +22,12 @@ enum op {
     OP_STEP,
     OP_FETCH,
     OP_FETCH_CANCEL,
-    OP_EVICT, /* admin */
-    OP_DRAIN, /* admin */
+    OP_EVICT,           /* admin */
+    OP_DRAIN,           /* admin */
+    OP_RETRACT,         /* T14: a running session gives its device pages up, to come back later */
+    OP_RECOVER,         /* ... and comes back. Answered when its pages are on the device again */
+    OP_NAMESPACE_RESET, /* N1: nothing of this namespace is matched any more */
+    OP_PIN,             /* admin */
     OP_COUNT
 };
 
@@ -37,6 +41,11 @@ enum role {
 enum family { FAMILY_HISTORY = 0, FAMILY_WINDOW = 1, FAMILY_RECURRENT = 2 };
 /* What happens to STATE pages that a later resume point has made needless (T10). */
 enum supersede { SUPERSEDE_LAZY = 0, SUPERSEDE_EAGER = 1, SUPERSEDE_OFF = 2 };
+/* Where a page lies. */
+enum tier { TIER_DEVICE = 0, TIER_HOST = 1 };
+/* HOST: the committed prefix is copied to host memory, and pinned there. DROP: it stays on the
+ * device, pinned; what was not committed is given back. */
+enum retract_mode { RETRACT_HOST = 0, RETRACT_DROP = 1 };
 enum shard_axis { SHARD_NONE = 0, SHARD_HEADS, SHARD_REPLICATED, SHARD_LAYERS, SHARD_TOKENS };
 
 struct req_join {
@@ -60,8 +69,9 @@ struct req_pool_open {
     struct group_layout group[GROUPS_MAX];
     enum shard_axis shard;
     enum supersede supersede;
-    uint32_t axes_hash; /* names and order of the axes and their strides, hashed by the shell */
-    uint64_t bytes;     /* in one region; rounded down to whole slabs */
+    uint32_t axes_hash;  /* names and order of the axes and their strides, hashed by the shell */
+    uint64_t bytes;      /* in one region; rounded down to whole slabs */
+    uint64_t host_bytes; /* likewise, of its host tier; 0: it has none */
 };
 
 struct req_session_open {
@@ -126,14 +136,36 @@ struct req_step {
     uint32_t n;
 };
 
+#define PEER_HOST 0xfffffffeu
+
 struct req_fetch {
     struct id session; /* with A == T: nothing allocated beyond what is committed */
-    uint32_t peer;  /* index in the configured list; the shell resolves the name; NONE: unknown */
-    uint32_t depth; /* bring at most this many tokens of the session's list; 0 = all of them */
+    uint32_t peer;     /* index in the configured list; the shell resolves the name; NONE: unknown.
+                          PEER_HOST: this daemon's own host tier */
+    uint32_t depth;    /* bring at most this many tokens of the session's list; 0 = all of them */
 };
 
 struct req_fetch_cancel {
     struct id session;
+};
+
+struct req_retract {
+    struct id session;
+    enum retract_mode mode;
+    uint64_t step; /* the last step that may touch the session's pages; 0: nothing is in flight */
+};
+
+struct req_recover {
+    struct id session;
+};
+
+struct req_namespace_reset {
+    struct namespace_id ns; /* in every pool of the engine's tenant */
+};
+
+struct req_pin {
+    struct id node; /* as ternctl tree shows it */
+    bool on;
 };
 
 struct req_evict {
@@ -162,6 +194,10 @@ struct request {
         struct req_fetch fetch;
         struct req_fetch_cancel fetch_cancel;
         struct req_evict evict;
+        struct req_retract retract;
+        struct req_recover recover;
+        struct req_namespace_reset namespace_reset;
+        struct req_pin pin;
         struct {
             bool on;
         } drain;
@@ -223,13 +259,15 @@ struct reply {
         } session_open;
         struct {
             uint32_t depth,
-                history_depth; /* what a Match would find; HISTORY alone may go deeper */
+                history_depth;   /* what a Match would find; HISTORY alone may go deeper */
+            uint32_t host_depth; /* with what a Fetch from PEER_HOST would bring; >= depth */
         } peek;
         struct {
             struct lengths lengths;
             uint32_t tokens;
             uint32_t matched;
-        } match; /* matched: found in the tree now; 0 on a resume */
+            uint32_t host_depth; /* a Fetch from PEER_HOST would bring it to this; 0 on a resume */
+        } match;                 /* matched: found in the tree now; 0 on a resume */
         struct {
             const struct op_result *results;
             uint32_t n;
@@ -238,6 +276,23 @@ struct reply {
             struct lengths lengths;
             uint32_t bytes_kib;
         } fetch;
+        struct {
+            struct lengths lengths;
+            uint32_t free_now, free_at_step; /* device pages that are free now, that will be when
+                                                `step` has passed. Those of the committed prefix
+                                                are neither: RETRACT_HOST makes them evictable
+                                                when the copies are there */
+        } retract;
+        struct {
+            struct lengths lengths; /* the length that came back */
+            uint32_t tokens, bytes_kib;
+        } recover; /* runs: the whole table, as after a Match */
+        struct {
+            uint32_t nodes; /* prefix nodes that are still pinned, and go as their pins end */
+        } namespace_reset;
+        struct {
+            uint32_t refs; /* ADMIN refs that the node has now */
+        } pin;
         struct {
             uint32_t nodes, pages;
         } evict;

@@ -81,6 +81,10 @@ static void dispatch(struct core *c, struct actions *out, const struct request *
     case OP_FETCH_CANCEL: pull_cancel(c, req, ret); return;
     case OP_EVICT: evict_request(c, req, ret); return;
     case OP_DRAIN: drain_request(c, req, ret); return;
+    case OP_RETRACT:
+    case OP_RECOVER:
+    case OP_NAMESPACE_RESET:
+    case OP_PIN:
     case OP_NONE:
     case OP_COUNT: break;
     }
@@ -196,6 +200,7 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     case EV_PULL_BROKEN: pull_broken(c, ev->broken.pull, ev->broken.err); return;
     case EV_PULL_QUIET: pull_proved_quiet(c, ev->pull_quiet.pull); return;
     case EV_SERVE_QUIET: serve_proved_quiet(c, ev->serve_quiet.serve); return;
+    case EV_COPIED:
     case EV_COUNT: return;
     }
 }

@@ -28,7 +28,7 @@ struct mem_config {
     uint32_t page_records;  /* core_limits.pages */
     uint32_t sums_per_page; /* core_limits.sums_per_page */
     uint32_t workers;       /* threads; M13's default is min(16, cores) */
-    uint32_t jobs;          /* seal and zero jobs queued at most: core_limits.seal_jobs + pools */
+    uint32_t jobs;          /* queued at most: core_limits.seal_jobs + copy_jobs + pools */
     uint64_t incarnation;   /* written to each control page */
     bool huge_pages;        /* try; what was got is in mem_stats */
 };
@@ -38,14 +38,15 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
 void mem_destroy(struct mem *mem); /* joins the workers */
 
 int mem_event_fd(const struct mem *mem); /* readable when mem_poll has something */
-/* Hands over what the workers finished, as EV_SEALED and EV_ZEROED events (now_ns is the caller's
- * to set). */
+/* Hands over what the workers finished, as EV_SEALED, EV_ZEROED and EV_COPIED events (now_ns is the
+ * caller's to set). */
 void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), void *ctx);
 
 /* Tells where a pool lies; before its first page is used. Again for each pool that opens in that
  * slot. */
-void mem_pool_set(struct mem *mem, uint32_t pool, uint32_t tenant, uint64_t offset, uint64_t bytes,
-                  uint32_t regions, uint32_t ngroups, const struct group_layout *groups);
+void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenant, uint64_t offset,
+                  uint64_t bytes, uint32_t regions, uint32_t ngroups,
+                  const struct group_layout *groups);
 
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
                uint32_t index);
@@ -62,6 +63,11 @@ uint64_t *mem_sums(struct mem *mem, uint32_t record);
 void mem_seal(struct mem *mem, struct id job, uint32_t pool, const struct page_at *pages,
               uint32_t n);
 void mem_zero(struct mem *mem, struct id pool);
+/* Copies pages between the tiers, bytes and checksums, in every region, and hashes what it wrote:
+ * EV_COPIED says CORRUPT if that does not agree with the checksums of `from`. Both pools have the
+ * same groups. The page lists are copied. */
+void mem_copy(struct mem *mem, struct id job, uint32_t from_pool, uint32_t to_pool,
+              const struct page_at *from, const struct page_at *to, uint32_t n);
 
 int mem_region_fd(const struct mem *mem, uint32_t tenant,
                   uint32_t region);                         /* borrowed; to send by SCM_RIGHTS */

@@ -351,12 +351,13 @@ void mem_destroy(struct mem *mem)
 
 /* ------------------------------------------------------------------ pools and pages */
 
-void mem_pool_set(struct mem *mem, uint32_t pool, uint32_t tenant, uint64_t offset, uint64_t bytes,
-                  uint32_t regions, uint32_t ngroups, const struct group_layout *groups)
+void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenant, uint64_t offset,
+                  uint64_t bytes, uint32_t regions, uint32_t ngroups,
+                  const struct group_layout *groups)
 {
     struct pool_place *place;
 
-    check(pool < mem->config.pools && tenant < mem->config.tenants);
+    check(pool < mem->config.pools && tenant < mem->config.tenants && tier == TIER_DEVICE);
     check(regions >= 1 && regions <= mem->config.tenant[tenant].regions);
     check(ngroups >= 1 && ngroups <= GROUPS_MAX);
     check(offset <= mem->config.tenant[tenant].memory_bytes &&
@@ -509,4 +510,10 @@ void mem_stats(const struct mem *mem, struct mem_stats *ret)
     ret->zeroed_bytes = w.zeroed_bytes;
     ret->queue_high_water = w.queue_high_water;
     ret->faults = mem_fault_count();
+}
+
+void mem_copy(struct mem *mem, struct id job, uint32_t from_pool, uint32_t to_pool,
+              const struct page_at *from, const struct page_at *to, uint32_t n)
+{
+    (void)mem, (void)job, (void)from_pool, (void)to_pool, (void)from, (void)to, (void)n;
 }

@@ -259,8 +259,8 @@ bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_u64(out, "children", n.children);
     text_u64(out, "pages", n.pages);
     text_object(out, "refs");
-    text_u64(out, "device", n.refs_device);
-    text_u64(out, "transfer", n.refs_transfer);
+    text_u64(out, "device", n.refs[REF_DEVICE]);
+    text_u64(out, "transfer", n.refs[REF_TRANSFER]);
     text_object_end(out);
     text_f64(out, "age_s", age_s(ctx, n.last_use_ns));
     text_bool(out, "visible", n.visible);

@@ -94,6 +94,8 @@ const struct setting config_settings[] = {
     LIMIT(pulls, "limit-pulls", "256", "Transfers in at a time"),
     LIMIT(serves, "limit-serves", "256", "Transfers out at a time"),
     LIMIT(seal_jobs, "limit-seal-jobs", "256", "Checksum jobs in flight"),
+    LIMIT(copy_jobs, "limit-copy-jobs", "64", "Copies between device and host memory in flight"),
+    LIMIT(events, "limit-events", "4096", "Changes of the prefix tree kept for subscribers"),
     LIMIT(sums_per_page, "limit-sums-per-page", NULL,
           "Checksums kept for a page: its units times its regions; default: the largest number of "
           "regions"),

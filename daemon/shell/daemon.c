@@ -167,7 +167,7 @@ static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
         .page_records = d->limits.pages,
         .sums_per_page = d->limits.sums_per_page,
         .workers = config->workers,
-        .jobs = d->limits.seal_jobs + d->limits.pools,
+        .jobs = d->limits.seal_jobs + d->limits.copy_jobs + d->limits.pools,
         .incarnation = d->incarnation,
         .huge_pages = config->huge_pages,
     };

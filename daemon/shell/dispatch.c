@@ -43,8 +43,8 @@ static void pool_known(struct daemon *d, uint32_t slot)
     memset(w->names, 0, sizeof(w->names));
     for (uint32_t g = 0; g < view.ngroups; g++)
         layouts[g] = view.group[g].layout;
-    mem_pool_set(d->mem, slot, view.tenant, view.offset, view.bytes, view.regions, view.ngroups,
-                 layouts);
+    mem_pool_set(d->mem, slot, view.tier, view.tenant, view.offset, view.bytes, view.regions,
+                 view.ngroups, layouts);
 }
 
 /* What the shell has to know of an answer before the asker does. */
@@ -169,6 +169,12 @@ static void carry_out(struct daemon *d, const struct action *a)
     case ACT_ZERO:
         pool_known(d, a->zero.pool.slot);
         mem_zero(d->mem, a->zero.pool);
+        break;
+    case ACT_COPY:
+        pool_known(d, a->copy.from_pool);
+        pool_known(d, a->copy.to_pool);
+        mem_copy(d->mem, a->copy.job, a->copy.from_pool, a->copy.to_pool, a->copy.from, a->copy.to,
+                 a->copy.n);
         break;
     case ACT_PEER_SEND: link_send(d, a->peer.link, &a->peer.msg); break;
     case ACT_LINK_CLOSE: link_close(d, a->link.link, "broke the protocol"); break;

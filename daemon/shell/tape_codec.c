@@ -107,6 +107,7 @@ static void pool_open(struct codec *c, struct req_pool_open *v)
     v->supersede = (enum supersede)within(c, v->supersede, 0, SUPERSEDE_OFF + 1);
     codec_u32(c, &v->axes_hash);
     codec_u64(c, &v->bytes);
+    codec_u64(c, &v->host_bytes);
 }
 
 static void operation(struct codec *c, struct step_op *v)
@@ -174,6 +175,20 @@ static void request(struct codec *c, struct request *v, struct codec_room *room)
         codec_u32(c, &v->evict.nodes);
         break;
     case OP_DRAIN: v->drain.on = truth(c, v->drain.on); break;
+    case OP_RETRACT:
+        id(c, &v->retract.session);
+        v->retract.mode = (enum retract_mode)within(c, v->retract.mode, 0, RETRACT_DROP + 1);
+        codec_u64(c, &v->retract.step);
+        break;
+    case OP_RECOVER: id(c, &v->recover.session); break;
+    case OP_NAMESPACE_RESET:
+        namespace
+        (c, &v->namespace_reset.ns);
+        break;
+    case OP_PIN:
+        id(c, &v->pin.node);
+        v->pin.on = truth(c, v->pin.on);
+        break;
     }
 }
 

@@ -86,6 +86,8 @@ static void set_limits(struct sim *w)
                              .pulls = c->lim_pulls,
                              .serves = c->lim_serves,
                              .seal_jobs = c->lim_seals,
+                             .copy_jobs = c->lim_seals,
+                             .events = 16,
                              .sums_per_page = RANKS,
                              .busy_retry_ms = 5,
                              .peer_bytes_in_flight = (uint64_t)c->peer_pages * GRANULE_BYTES,
@@ -259,6 +261,7 @@ static void take(struct sim *w, uint32_t d, const struct action *a)
                   a->kind);
     case ACT_SEAL: take_seal(w, d, a); break;
     case ACT_ZERO: take_zero(w, d, a); break;
+    case ACT_COPY: break;
     case ACT_PEER_SEND: net_send(w, d, a); break;
     case ACT_PULL: take_pull(w, d, a); break;
     case ACT_PULL_STOP: take_pull_stop(w, d, a); break;

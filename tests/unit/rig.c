@@ -60,6 +60,8 @@ struct rig_options rig_defaults(void)
                    .pulls = 8,
                    .serves = 8,
                    .seal_jobs = 8,
+                   .copy_jobs = 4,
+                   .events = 64,
                    .sums_per_page = 4,
                    .peer_bytes_in_flight = 1u << 20,
                    .tenant_bytes_in_flight = 1u << 20,

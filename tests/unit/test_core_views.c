@@ -92,12 +92,12 @@ static void views_nodes_show_depth_refs_and_visibility(void **state)
         assert_int_equal(v.children, v.depth == 12 ? 0 : 1);
         assert_true(v.ns.lo == 1 && v.pool == b.pool.slot);
         assert_false(v.sealed);
-        pinned += v.refs_device;
+        pinned += v.refs[REF_DEVICE];
         hidden += !v.visible;
         if (v.depth)
             assert_true(v.parent < b.rig->options.limits.nodes);
         if (v.depth == 12)
-            assert_true(v.refs_device == 1 && !v.visible);
+            assert_true(v.refs[REF_DEVICE] == 1 && !v.visible);
     }
     assert_int_equal(seen, 4); /* the root and three chunks */
     assert_int_equal(pinned, 1);

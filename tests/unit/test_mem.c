@@ -57,7 +57,7 @@ static void rig_init(struct rig *rig)
 
     memset(rig, 0, sizeof *rig);
     assert_int_equal(mem_create(&c, &rig->mem, &why), TERN_OK);
-    mem_pool_set(rig->mem, 0, 0, MIB, 2 * MIB, 2, 2, groups);
+    mem_pool_set(rig->mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, 2, groups);
 }
 
 static void take(void *ctx, struct event *event)
@@ -186,7 +186,7 @@ static void mem_jobs_to_the_limit_all_come_back(void **state)
 
     (void)state;
     rig_init(&rig);
-    mem_pool_set(rig.mem, 1, 1, 0, 2 * MIB, 1, 2,
+    mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 2 * MIB, 1, 2,
                  groups); /* as in life, none seals what another zeroes */
     for (uint32_t round = 0; round < 50; round++) {
         uint64_t seen = 0;

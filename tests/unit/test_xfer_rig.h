@@ -170,7 +170,8 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
     m.tenant[0] = (struct tenant_config){.memory_bytes = o->memory_bytes, .regions = o->regions};
     if (mem_create(&m, &side->mem, &why) != TERN_OK)
         fail_msg("%s", why);
-    mem_pool_set(side->mem, 0, 0, 0, o->memory_bytes, o->regions, rig->ngroups, rig->group);
+    mem_pool_set(side->mem, 0, TIER_DEVICE, 0, 0, o->memory_bytes, o->regions, rig->ngroups,
+                 rig->group);
     x.mem = side->mem;
     assert_int_equal(xfer_create(&x, &side->xfer, &why), TERN_OK);
 }

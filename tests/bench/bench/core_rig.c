@@ -34,6 +34,8 @@ static struct core_limits limits_for(uint32_t pages)
         .pulls = 2,
         .serves = 2,
         .seal_jobs = 64,
+        .copy_jobs = 16,
+        .events = 64,
         .sums_per_page = 1,
         .peer_bytes_in_flight = 1u << 20,
         .tenant_bytes_in_flight = 1u << 20,
