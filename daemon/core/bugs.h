@@ -20,7 +20,12 @@
     X(12, SUPERSEDE_NEEDED, "supersede a segment that a sibling's window needs")                   \
     X(13, SUPERSEDE_FORK, "supersede a fork point")                                                \
     X(14, TRUST_REFCOUNT, "reclaim STATE that is borrowed")                                        \
-    X(15, NO_REFILL, "break when adoption fails")
+    X(15, NO_REFILL, "break when adoption fails")                                                  \
+    X(16, PIN_ONE_TIER, "pin on one tier only")                                                    \
+    X(17, UNPIN_DEVICE_FIRST, "unpin the device before pinning the host")                          \
+    X(18, HOST_FREE_EARLY, "free a host copy before its acknowledgement")                          \
+    X(19, COUNT_BORROWED, "count a borrowed page as owned")                                        \
+    X(20, FREE_AT_LAST_COMMIT, "free only when the last commit comes")
 
 enum core_bug {
 #define X(number, name, what) CORE_BUG_##name = (number),
