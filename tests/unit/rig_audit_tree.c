@@ -175,10 +175,21 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
     free(stack);
 }
 
+/* The host tier of a pool; NULL: it has none. */
+static const struct pool *host_of(const struct core *c, const struct pool *p)
+{
+    const struct pool *other = p->other == NONE ? NULL : pool_at(c, p->other);
+
+    return other && other->tier == TIER_HOST ? other : NULL;
+}
+
 static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
 {
     if (!n->used || n->depth == 0 || !node_visible(n) || n->state_pending)
         return false;
+    if (kind == HEAP_HOST)
+        return host_of(c, pool_at(c, n->pool)) && n->host[0] != NONE && n->nhost == 0 &&
+               n->refs[REF_HOST] == 0 && n->copy == COPY_NONE;
     if (kind == HEAP_LEAF)
         return n->nrefs == 0 && n->nchildren == 0;
     return n->borrowers == 0 && n->seal != SEAL_QUEUED && n->seal != SEAL_RUNNING &&
