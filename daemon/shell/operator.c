@@ -1,5 +1,5 @@
 /* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
- * made by admin.c; evict, drain and tape are here. What must stay true: a tenant is told about
+ * made by admin.c; evict, pin, drain and tape are here. What must stay true: a tenant is told about
  * itself alone. */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -58,8 +58,13 @@ static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
 
     if (pool >= d->limits.pools || group >= GROUPS_MAX)
         return NULL;
-    w = &d->pools[pool];
-    if (!core_pool_view(d->core, pool, &view) || view.id.gen != w->gen || !w->names[group][0])
+    if (!core_pool_view(d->core, pool, &view))
+        return NULL;
+    /* A host tier has the groups of the pool that it serves: their names were given there. */
+    if (view.tier == TIER_HOST && !core_pool_view(d->core, view.other, &view))
+        return NULL;
+    w = &d->pools[view.id.slot];
+    if (view.id.gen != w->gen || !w->names[group][0])
         return NULL;
     return w->names[group];
 }
@@ -174,7 +179,7 @@ static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, 
     return TERN_OK;
 }
 
-/* ---- drain, evict ---- */
+/* ---- drain, evict, pin ---- */
 
 static size_t drain_command(struct daemon *d)
 {
@@ -218,19 +223,55 @@ static enum tern_err evict_command(struct daemon *d, struct conn *c, const struc
     return TERN_OK;
 }
 
+/* An id as lists show it: hexadecimal digits, at most 16. */
+static enum tern_err node_id(const Tern__Wire__Admin *m, struct id *ret)
+{
+    const char *text = argument(m, "node");
+    size_t n = text ? strlen(text) : 0;
+
+    if (n == 0 || n > 16 || strspn(text, "0123456789abcdefABCDEF") != n)
+        return TERN_INVALID;
+    *ret = id_unpack(strtoull(text, NULL, 16));
+    return TERN_OK;
+}
+
+/* The answer comes back through operator_reply. */
+static enum tern_err pin_command(struct daemon *d, struct conn *c, const struct frame_header *h,
+                                 const Tern__Wire__Admin *m, const char **ret_text)
+{
+    struct event ev = {.kind = EV_REQUEST};
+    uint32_t on = 1;
+
+    *ret_text = "pin node=ID [on=0|1]; ternctl tree shows the ids";
+    TRY(node_id(m, &ev.request.pin.node));
+    TRY(number(m, "on", &on));
+    if (on > 1)
+        return TERN_INVALID;
+    ev.request.op = OP_PIN;
+    ev.request.conn = c->slot;
+    ev.request.request_id = h->request_id;
+    ev.request.pin.on = on == 1;
+    daemon_event(d, &ev);
+    return TERN_OK;
+}
+
 void operator_reply(struct daemon *d, struct conn *c, const struct reply *r)
 {
     struct frame_header h = {.type = FRAME_ADMIN, .request_id = r->request_id};
     struct text_out out;
 
-    if (r->err != TERN_OK || r->op != OP_EVICT) {
+    if (r->err != TERN_OK || (r->op != OP_EVICT && r->op != OP_PIN)) {
         conn_send_status(c, &h, r->err, r->text);
         return;
     }
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
     text_object(&out, NULL);
-    text_u64(&out, "nodes", r->evict.nodes);
-    text_u64(&out, "pages", r->evict.pages);
+    if (r->op == OP_PIN) {
+        text_u64(&out, "refs", r->pin.refs);
+    } else {
+        text_u64(&out, "nodes", r->evict.nodes);
+        text_u64(&out, "pages", r->evict.pages);
+    }
     text_object_end(&out);
     send_text(d, c, FRAME_ADMIN_REPLY, r->request_id, out.len);
 }
@@ -253,8 +294,8 @@ static void admin_request(struct daemon *d, struct conn *c, const struct frame_h
     enum tern_err err = TERN_OK;
     size_t n = 0;
 
-    if (strcmp(command, "evict") == 0) {
-        err = evict_command(d, c, h, m, &text);
+    if (strcmp(command, "evict") == 0 || strcmp(command, "pin") == 0) {
+        err = command[0] == 'e' ? evict_command(d, c, h, m, &text) : pin_command(d, c, h, m, &text);
         if (err != TERN_OK)
             answer(d, c, h, err, text, 0);
         return;
