@@ -38,6 +38,12 @@ const ProtobufCMessageDescriptor *wire_descriptor(uint16_t type)
     case FRAME_FETCH: return &tern__wire__fetch__descriptor;
     case FRAME_FETCH_REPLY: return &tern__wire__fetch_reply__descriptor;
     case FRAME_FETCH_CANCEL: return &tern__wire__fetch_cancel__descriptor;
+    case FRAME_RETRACT: return &tern__wire__retract__descriptor;
+    case FRAME_RETRACT_REPLY: return &tern__wire__retract_reply__descriptor;
+    case FRAME_RECOVER: return &tern__wire__recover__descriptor;
+    case FRAME_RECOVER_REPLY: return &tern__wire__recover_reply__descriptor;
+    case FRAME_NAMESPACE_RESET: return &tern__wire__namespace_reset__descriptor;
+    case FRAME_NAMESPACE_RESET_REPLY: return &tern__wire__namespace_reset_reply__descriptor;
     case FRAME_ENGINE_LEAVE_REPLY:
     case FRAME_POOL_CLOSE_REPLY:
     case FRAME_FETCH_CANCEL_REPLY:
@@ -158,6 +164,12 @@ static enum tern_err check_fetch_reply(const Tern__Wire__FetchReply *m)
     return check_runs(&(struct totals){0}, m->n_runs, m->runs);
 }
 
+static enum tern_err check_recover_reply(const Tern__Wire__RecoverReply *m)
+{
+    TRY(check_status(m->status));
+    return check_runs(&(struct totals){0}, m->n_runs, m->runs);
+}
+
 static enum tern_err check_peek(const Tern__Wire__Peek *m)
 {
     TRY(check_namespace(m->ns));
@@ -215,6 +227,10 @@ static enum tern_err check_limits(uint16_t type, const ProtobufCMessage *msg)
     case FRAME_STEP_REPLY: return check_step_reply(AS(StepReply));
     case FRAME_FETCH: return check_string(AS(Fetch)->peer, WIRE_STRING_MAX);
     case FRAME_FETCH_REPLY: return check_fetch_reply(AS(FetchReply));
+    case FRAME_RETRACT_REPLY: return check_status(AS(RetractReply)->status);
+    case FRAME_RECOVER_REPLY: return check_recover_reply(AS(RecoverReply));
+    case FRAME_NAMESPACE_RESET: return check_namespace(AS(NamespaceReset)->ns);
+    case FRAME_NAMESPACE_RESET_REPLY: return check_status(AS(NamespaceResetReply)->status);
     case FRAME_ENGINE_LEAVE_REPLY:
     case FRAME_POOL_CLOSE_REPLY:
     case FRAME_FETCH_CANCEL_REPLY:
@@ -227,7 +243,7 @@ static enum tern_err check_limits(uint16_t type, const ProtobufCMessage *msg)
     case FRAME_PEER_HELLO: return check_string(AS(PeerHello)->node, WIRE_STRING_MAX);
     case FRAME_PEER_HELLO_REPLY: return check_peer_hello_reply(AS(PeerHelloReply));
     case FRAME_PEER_MSG: return check_peer_msg(AS(PeerMsg));
-    default: return TERN_OK; /* PoolRef, EngineLeave, FetchCancel: numbers only */
+    default: return TERN_OK; /* PoolRef, EngineLeave, FetchCancel, Retract, Recover: numbers only */
     }
 }
 

@@ -54,6 +54,12 @@ enum frame_type {
     FRAME_PING_REPLY = 26,
     FRAME_STATS = 27,
     FRAME_STATS_REPLY = 28, /* what a tenant may see: its own pools and the error counters */
+    FRAME_RETRACT = 29,
+    FRAME_RETRACT_REPLY = 30,
+    FRAME_RECOVER = 31,
+    FRAME_RECOVER_REPLY = 32, /* comes late, as FETCH_REPLY does */
+    FRAME_NAMESPACE_RESET = 33,
+    FRAME_NAMESPACE_RESET_REPLY = 34,
     FRAME_ADMIN = 65,
     FRAME_ADMIN_REPLY = 66, /* on the admin socket only */
     FRAME_PEER_HELLO = 129,

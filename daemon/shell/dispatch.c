@@ -85,6 +85,10 @@ static void log_failure(const struct reply *r)
         [OP_FETCH_CANCEL] = "fetch_cancel",
         [OP_EVICT] = "evict",
         [OP_DRAIN] = "drain",
+        [OP_RETRACT] = "retract",
+        [OP_RECOVER] = "recover",
+        [OP_NAMESPACE_RESET] = "namespace_reset",
+        [OP_PIN] = "pin",
     };
     bool ours = err_category(r->err) == TERN_CAT_IO || err_category(r->err) == TERN_CAT_INTERNAL;
 

@@ -18,10 +18,15 @@ static void ping(struct conn *c, const struct frame_header *h, const uint8_t *bo
         stream_finish(&c->stream, "malformed body");
 }
 
+static bool is_engines(uint16_t type)
+{
+    return type < FRAME_PING || (type >= FRAME_RETRACT && type <= FRAME_NAMESPACE_RESET_REPLY);
+}
+
 /* What an operator's connection may not ask for, and a tenant's may not. */
 static bool allowed(struct conn *c, const struct frame_header *h)
 {
-    if (conn_is_admin(c) && h->type < FRAME_PING) {
+    if (conn_is_admin(c) && is_engines(h->type)) {
         conn_send_status(c, h, TERN_DENIED,
                          "this is the admin socket: engines connect to a tenant's");
         return false;

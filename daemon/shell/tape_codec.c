@@ -251,6 +251,10 @@ static void small_event(struct codec *c, struct event *e)
         break;
     case EV_SEALED: id(c, &e->sealed.job); break;
     case EV_ZEROED: id(c, &e->zeroed.pool); break;
+    case EV_COPIED:
+        id(c, &e->copied.job);
+        e->copied.err = (enum tern_err)within(c, e->copied.err, TERN_OK, TERN_ERR_COUNT);
+        break;
     case EV_LINK_UP:
     case EV_LINK_DOWN:
         codec_u32(c, &e->link.link);

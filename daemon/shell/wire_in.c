@@ -157,6 +157,7 @@ static enum tern_err pool_open_of(struct wire_in *w, const Tern__Wire__PoolOpen 
     ret->supersede = (enum supersede)m->supersede;
     ret->axes_hash = (uint32_t)XXH3_128bits_digest(&state).low64;
     ret->bytes = m->bytes;
+    ret->host_bytes = m->host_bytes;
     return TERN_OK;
 }
 
@@ -186,12 +187,14 @@ static enum tern_err step_of(struct wire_in *w, const Tern__Wire__Step *m, struc
 
 /* ---- the rest ---- */
 
-/* A name that is not in the configuration is the core's NONE: it answers INVALID with what to do.
- */
+/* No name at all, or one that is not in the configuration, is the core's NONE: it answers INVALID
+ * with what to do. A name without a letter is the host tier. */
 static uint32_t peer_of(const struct wire_in *w, const char *name)
 {
     uint32_t slot = NONE;
 
+    if (name && !name[0])
+        return PEER_HOST;
     return name && config_peer_slot(w->config, name, &slot) == TERN_OK ? slot : NONE;
 }
 
@@ -214,7 +217,60 @@ static enum tern_err peek_of(struct wire_in *w, const Tern__Wire__Peek *m, struc
     return ret->peek.tokens.base == 0 ? TERN_OK : TERN_INVALID;
 }
 
+static enum tern_err retract_of(const struct frame_header *h, const Tern__Wire__Retract *m,
+                                struct request *ret)
+{
+    if (m->mode > RETRACT_DROP)
+        return TERN_INVALID;
+    ret->op = OP_RETRACT;
+    ret->trace_id = m->trace_id;
+    ret->retract.session = id_unpack(h->session);
+    ret->retract.mode = (enum retract_mode)m->mode;
+    ret->retract.step = m->step;
+    return TERN_OK;
+}
+
+/* The types of frame that are an engine's requests. Even ones are answers. */
+static bool is_request(uint16_t type)
+{
+    return type % 2 == 1 && ((type > FRAME_HELLO && type <= FRAME_FETCH_CANCEL) ||
+                             (type >= FRAME_RETRACT && type <= FRAME_NAMESPACE_RESET));
+}
+
 #define AS(name) ((const Tern__Wire__##name *)(const void *)msg)
+
+/* Requests that name a session or tokens. */
+static enum tern_err session_request(struct wire_in *w, const struct frame_header *h,
+                                     const ProtobufCMessage *msg, struct request *ret)
+{
+    switch (h->type) {
+    case FRAME_PEEK: return peek_of(w, AS(Peek), ret);
+    case FRAME_MATCH: return match_of(w, h, AS(Match), ret);
+    case FRAME_STEP:
+        ret->op = OP_STEP;
+        ret->trace_id = AS(Step)->trace_id;
+        return step_of(w, AS(Step), &ret->step);
+    case FRAME_FETCH:
+        ret->op = OP_FETCH;
+        ret->trace_id = AS(Fetch)->trace_id;
+        ret->fetch.session = id_unpack(h->session);
+        ret->fetch.peer = peer_of(w, AS(Fetch)->peer);
+        ret->fetch.depth = AS(Fetch)->depth;
+        return TERN_OK;
+    case FRAME_RETRACT: return retract_of(h, AS(Retract), ret);
+    case FRAME_RECOVER:
+        ret->op = OP_RECOVER;
+        ret->trace_id = AS(Recover)->trace_id;
+        ret->recover.session = id_unpack(h->session);
+        return TERN_OK;
+    default:
+        check(h->type == FRAME_FETCH_CANCEL);
+        ret->op = OP_FETCH_CANCEL;
+        ret->trace_id = AS(FetchCancel)->trace_id;
+        ret->fetch_cancel.session = id_unpack(h->session);
+        return TERN_OK;
+    }
+}
 
 enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
                               struct request *ret)
@@ -223,7 +279,7 @@ enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, c
 
     ret->op = OP_NONE;
     ret->trace_id = 0;
-    if (h->type % 2 == 0 || h->type > FRAME_FETCH_CANCEL || h->type == FRAME_HELLO)
+    if (!is_request(h->type))
         return TERN_UNSUPPORTED;
     TRY(wire_decode(&w->budget, h->type, body, h->length, &msg));
     switch (h->type) {
@@ -248,25 +304,12 @@ enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, c
         ret->session_open.pool = id_unpack(AS(SessionOpen)->pool);
         ret->session_open.ns = namespace_of(AS(SessionOpen)->ns);
         return TERN_OK;
-    case FRAME_PEEK: return peek_of(w, AS(Peek), ret);
-    case FRAME_MATCH: return match_of(w, h, AS(Match), ret);
-    case FRAME_STEP:
-        ret->op = OP_STEP;
-        ret->trace_id = AS(Step)->trace_id;
-        return step_of(w, AS(Step), &ret->step);
-    case FRAME_FETCH:
-        ret->op = OP_FETCH;
-        ret->trace_id = AS(Fetch)->trace_id;
-        ret->fetch.session = id_unpack(h->session);
-        ret->fetch.peer = peer_of(w, AS(Fetch)->peer);
-        ret->fetch.depth = AS(Fetch)->depth;
+    case FRAME_NAMESPACE_RESET:
+        ret->op = OP_NAMESPACE_RESET;
+        ret->trace_id = AS(NamespaceReset)->trace_id;
+        ret->namespace_reset.ns = namespace_of(AS(NamespaceReset)->ns);
         return TERN_OK;
-    default:
-        check(h->type == FRAME_FETCH_CANCEL);
-        ret->op = OP_FETCH_CANCEL;
-        ret->trace_id = AS(FetchCancel)->trace_id;
-        ret->fetch_cancel.session = id_unpack(h->session);
-        return TERN_OK;
+    default: return session_request(w, h, msg, ret);
     }
 }
 

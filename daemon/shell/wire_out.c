@@ -205,6 +205,9 @@ static uint16_t reply_type(enum op op)
     case OP_MATCH: return FRAME_MATCH_REPLY;
     case OP_STEP: return FRAME_STEP_REPLY;
     case OP_FETCH: return FRAME_FETCH_REPLY;
+    case OP_RETRACT: return FRAME_RETRACT_REPLY;
+    case OP_RECOVER: return FRAME_RECOVER_REPLY;
+    case OP_NAMESPACE_RESET: return FRAME_NAMESPACE_RESET_REPLY;
     default: check(op == OP_FETCH_CANCEL); return FRAME_FETCH_CANCEL_REPLY;
     }
 }
@@ -229,12 +232,14 @@ static void put_answer(struct writer *w, const struct reply *r, uint64_t region_
     case OP_PEEK:
         put_number(w, 2, r->peek.depth);
         put_number(w, 3, r->peek.history_depth);
+        put_number(w, 4, r->peek.host_depth);
         break;
     case OP_MATCH:
         put_lengths(w, 2, &r->match.lengths);
         put_number(w, 3, r->match.tokens);
         put_number(w, 4, r->match.matched);
         put_runs(w, 5, r);
+        put_number(w, 6, r->match.host_depth);
         break;
     case OP_STEP:
         for (uint32_t i = 0; i < r->step.n; i++)
@@ -245,6 +250,18 @@ static void put_answer(struct writer *w, const struct reply *r, uint64_t region_
         put_runs(w, 3, r);
         put_number(w, 4, r->fetch.bytes_kib);
         break;
+    case OP_RETRACT:
+        put_lengths(w, 2, &r->retract.lengths);
+        put_number(w, 3, r->retract.free_now);
+        put_number(w, 4, r->retract.free_at_step);
+        break;
+    case OP_RECOVER:
+        put_lengths(w, 2, &r->recover.lengths);
+        put_number(w, 3, r->recover.tokens);
+        put_runs(w, 4, r);
+        put_number(w, 5, r->recover.bytes_kib);
+        break;
+    case OP_NAMESPACE_RESET: put_number(w, 2, r->namespace_reset.nodes); break;
     default: break; /* only a status */
     }
 }
