@@ -287,7 +287,7 @@ struct tree_event { /* see events.h */
     uint64_t seq;
     struct namespace_id ns;
     uint64_t chain, parent_chain;
-    uint32_t kind, tenant, pool, depth, on_device, on_host;
+    uint32_t kind, tenant, pool, pool_gen, depth, tiers; /* tiers: a bit each, after the change */
 };
 
 struct tenant {

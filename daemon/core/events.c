@@ -1,13 +1,96 @@
-/* See events.h. */
+/* See events.h. What must stay true: numbers go up by one, and the ring holds exactly the last
+ * limits.events of them. */
 #include "core/events.h"
+
+#include "base/hash.h"
+
+uint64_t tree_root_chain(struct namespace_id ns)
+{
+    return hash_mix(ns.hi, ns.lo);
+}
+
+uint64_t tree_chain(const struct core *c, uint32_t parent, struct token_view *w)
+{
+    const struct node *p = node_at(c, parent);
+    uint64_t seed = p->depth > 0 ? p->chain : tree_root_chain(space_at(c, p->space)->ns);
+
+    return view_hash_chunk(w, p->depth, seed);
+}
+
+/* All HISTORY of the node is there: every node has it, STATE comes and goes. */
+static uint32_t history_there(const struct pool *p, const uint32_t heads[GROUPS_MAX])
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].layout.family == FAMILY_HISTORY && heads[g] == NONE)
+            return 0;
+    return 1;
+}
+
+/* Whether the node's subscribers are to be told. */
+static bool is_news(struct node *n, enum tree_event_kind kind)
+{
+    bool first = kind == TREE_STORED;
+
+    if ((n->stored != 0) == first)
+        return false;
+    n->stored = kind != TREE_REMOVED;
+    return true;
+}
 
 void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind)
 {
-    (void)c, (void)node, (void)kind;
+    struct node *n = node_at(c, node);
+    const struct pool *p = pool_at(c, n->pool);
+    const struct node *parent;
+    bool removed = kind == TREE_REMOVED;
+
+    check(n->used && n->depth > 0);
+    if (!is_news(n, kind))
+        return;
+    parent = node_at(c, n->parent);
+    *event_at(c, (uint32_t)(c->event_next % c->limits.events)) = (struct tree_event){
+        .seq = c->event_next,
+        .ns = space_at(c, n->space)->ns,
+        .chain = n->chain,
+        .parent_chain = parent->depth > 0 ? parent->chain : 0,
+        .kind = kind,
+        .tenant = p->tenant,
+        .pool = n->pool,
+        .pool_gen = p->gen,
+        .depth = n->depth,
+        .tiers = removed ? 0
+                         : history_there(p, n->pages) << TIER_DEVICE | history_there(p, n->host)
+                                                                           << TIER_HOST,
+    };
+    c->event_next++;
+    touch(c);
+}
+
+void core_event_range(const struct core *c, uint64_t *ret_first, uint64_t *ret_next)
+{
+    *ret_next = c->event_next;
+    *ret_first = c->event_next > c->limits.events ? c->event_next - c->limits.events : 1;
 }
 
 bool core_event_view(const struct core *c, uint64_t seq, struct tree_event_view *ret)
 {
-    (void)c, (void)seq, (void)ret;
-    return false;
+    const struct tree_event *e = event_at(c, (uint32_t)(seq % c->limits.events));
+
+    /* A slot that was never written has the number 0, and one that was used again a later one. */
+    if (seq == 0 || e->seq != seq)
+        return false;
+    *ret = (struct tree_event_view){
+        .seq = e->seq,
+        .kind = (enum tree_event_kind)e->kind,
+        .tenant = e->tenant,
+        .pool = e->pool,
+        .pool_gen = e->pool_gen,
+        .depth = e->depth,
+        .ns = e->ns,
+        .chain = e->chain,
+        .parent_chain = e->parent_chain,
+        .on_device = e->tiers >> TIER_DEVICE & 1,
+        .on_host = e->tiers >> TIER_HOST & 1,
+    };
+    return true;
 }

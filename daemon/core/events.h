@@ -7,10 +7,19 @@
 
 #include "core/arena.h"
 #include "core/query.h"
+#include "core/tokens.h"
 
 /* To be called after the change: STORED when a node can be matched on the device for the first
  * time, TIER when it came to or left a tier and is still on one, REMOVED before its record is given
- * back. A node that was never stored is not removed. */
+ * back. A node that was never stored is not removed: until STORED the other two are no event, and
+ * a second STORED is none either. */
 void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind);
+
+/* Identity of a prefix: its namespace, all its tokens and extra keys up to the node's end. Nothing
+ * of this daemon is in it, so equal prefixes have equal chains in every pool of equal L and on
+ * every daemon of the same version. It names; it is never believed to find. */
+uint64_t tree_root_chain(struct namespace_id ns);
+/* Of the chunk at the parent's depth under `parent`. */
+uint64_t tree_chain(const struct core *c, uint32_t parent, struct token_view *w);
 
 #endif

@@ -85,7 +85,7 @@ enum tree_event_kind { TREE_STORED = 1, TREE_TIER, TREE_REMOVED };
 struct tree_event_view {
     uint64_t seq; /* 1 is the first; no number is left out */
     enum tree_event_kind kind;
-    uint32_t tenant, pool, depth;
+    uint32_t tenant, pool, pool_gen, depth; /* the pool's handle is {pool, pool_gen} */
     struct namespace_id ns;
     uint64_t chain, parent_chain; /* as in node_view; the parent's, 0 at the first chunk */
     bool on_device, on_host;      /* after the change */
@@ -112,6 +112,8 @@ bool core_engine_view(const struct core *core, uint32_t slot, struct engine_view
 bool core_pull_view(const struct core *core, uint32_t slot, struct transfer_view *ret);
 bool core_serve_view(const struct core *core, uint32_t slot, struct transfer_view *ret);
 bool core_node_view(const struct core *core, uint32_t slot, struct node_view *ret);
+/* Numbers of the oldest change kept and of the next to come; equal where there is none. */
+void core_event_range(const struct core *core, uint64_t *ret_first, uint64_t *ret_next);
 /* False: that one has been lost, or has not happened. */
 bool core_event_view(const struct core *core, uint64_t seq, struct tree_event_view *ret);
 const struct core_limits *core_limits_of(const struct core *core);
