@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #define SETTLE_ROUNDS_MAX 100000
 #define TIMER_ROUNDS_MAX  10000
 
@@ -71,8 +73,8 @@ struct rig_options rig_defaults(void)
     };
 
     for (uint32_t t = 0; t < 2; t++)
-        o.tenant[t] =
-            (struct tenant_config){.memory_bytes = 4u << 20, .regions = 4, .sessions_max = 64};
+        o.tenant[t] = (struct tenant_config){
+            .memory_bytes = 4u << 20, .host_bytes = 1u << 20, .regions = 4, .sessions_max = 64};
     return o;
 }
 
@@ -98,8 +100,11 @@ struct rig *rig_create(const struct rig_options *options)
     memset(rig->mem, 0, rig->mem_bytes);
     rig->core =
         core_init(rig->mem, &rig->options.limits, rig->options.tenant, rig->options.incarnation);
-    for (uint32_t t = 0; t < rig->options.limits.tenants; t++)
+    for (uint32_t t = 0; t < rig->options.limits.tenants; t++) {
         rig->bytes[t] = calloc(1, rig->options.tenant[t].memory_bytes);
+        rig->host[t] = calloc(1, rig->options.tenant[t].host_bytes + 1);
+    }
+    rig->sums = calloc(rig->options.limits.pages, sizeof *rig->sums);
     return rig;
 }
 
@@ -107,6 +112,7 @@ static void free_job(struct rig_job *job)
 {
     free(job->pages);
     free(job->refs);
+    free(job->to);
     if (job->kind == RIG_MSG) {
         for (uint32_t i = 0; i < job->msg.nruns; i++)
             free((void *)(uintptr_t)job->msg.runs[i].refs);
@@ -139,8 +145,11 @@ void rig_destroy(struct rig *rig)
     for (uint32_t l = 0; l < RIG_LINKS_MAX; l++)
         if (rig->link[l].rig)
             rig->link[l].rig->link[rig->link[l].link].rig = NULL;
-    for (uint32_t t = 0; t < RIG_TENANTS_MAX; t++)
+    for (uint32_t t = 0; t < RIG_TENANTS_MAX; t++) {
         free(rig->bytes[t]);
+        free(rig->host[t]);
+    }
+    free(rig->sums);
     free(rig->mem);
     free(rig->out);
     free(rig);
@@ -223,6 +232,20 @@ static void keep_pull(struct rig *rig, const struct action *act)
         rig->max_pages_in_flight = rig->pages_in_flight;
 }
 
+static void keep_copy(struct rig *rig, const struct action *act)
+{
+    struct rig_job *job = add_job(rig, RIG_COPY);
+
+    job->id = act->copy.job;
+    job->pool = act->copy.from_pool;
+    job->to_pool = act->copy.to_pool;
+    job->n = act->copy.n;
+    if (!job->n || job->n > SEAL_PAGES_MAX)
+        rig_fail("a copy job of %u pages", job->n);
+    job->pages = must_copy(act->copy.from, job->n * sizeof *job->pages);
+    job->to = must_copy(act->copy.to, job->n * sizeof *job->to);
+}
+
 static void start_serve(struct rig *rig, const struct action *act)
 {
     uint32_t slot = act->serve.serve.slot % RIG_SERVES_MAX;
@@ -256,6 +279,7 @@ static void take_action(struct rig *rig, const struct action *act)
         break;
     }
     case ACT_ZERO: add_job(rig, RIG_ZERO)->id = act->zero.pool; break;
+    case ACT_COPY: keep_copy(rig, act); break;
     case ACT_PEER_SEND: keep_msg(rig, act->peer.link, &act->peer.msg); break;
     case ACT_LINK_CLOSE: rig->link_closes++; break;
     case ACT_PULL: keep_pull(rig, act); break;
@@ -378,7 +402,54 @@ static void zero_pool(struct rig *rig, struct id pool)
 
     if (!core_pool_view(rig->core, pool.slot, &v))
         rig_fail("zeroing a pool that is not there");
-    memset(rig->bytes[v.tenant] + v.offset, 0, v.bytes);
+    memset((v.tier == TIER_HOST ? rig->host : rig->bytes)[v.tenant] + v.offset, 0, v.bytes);
+}
+
+static uint64_t sum_of(struct rig *rig, uint32_t pool, const struct page_at *p)
+{
+    uint64_t bytes;
+    const uint8_t *page = rig_page(rig, pool, p->group, p->index, &bytes);
+
+    return hash_words(1, (const uint32_t *)(const void *)page, bytes / sizeof(uint32_t));
+}
+
+static void seal_pages(struct rig *rig, const struct rig_job *job)
+{
+    for (uint32_t i = 0; i < job->n; i++)
+        rig->sums[job->pages[i].record] = sum_of(rig, job->pool, &job->pages[i]);
+}
+
+/* The seam's work of one copy: bytes and checksums, and a look at what was written. A copy that
+ * fails leaves the destination with bytes that are nobody's. */
+static enum tern_err do_copy(struct rig *rig, const struct rig_job *job)
+{
+    enum tern_err err = TERN_OK;
+    bool fails = rig->copies_to_fail > 0;
+    struct pool_view to;
+
+    rig_audit_copy(rig->core, job->pages, job->to, job->n);
+    for (uint32_t i = 0; i < job->n; i++) {
+        uint64_t bytes, other;
+        const uint8_t *source =
+            rig_page(rig, job->pool, job->pages[i].group, job->pages[i].index, &bytes);
+        uint8_t *page = rig_page(rig, job->to_pool, job->to[i].group, job->to[i].index, &other);
+
+        if (bytes != other || job->to[i].group != job->pages[i].group)
+            rig_fail("a copy between unlike pages");
+        memcpy(page, source, bytes);
+        if (fails)
+            memset(page, 0xee, bytes);
+        if (sum_of(rig, job->to_pool, &job->to[i]) != rig->sums[job->pages[i].record])
+            err = TERN_CORRUPT;
+        rig->sums[job->to[i].record] = rig->sums[job->pages[i].record];
+    }
+    if (!core_pool_view(rig->core, job->to_pool, &to))
+        rig_fail("a copy into a pool that is not there");
+    *(to.tier == TIER_HOST ? &rig->copies_back : &rig->copies_up) += 1;
+    if (!fails)
+        return err;
+    rig->copies_to_fail--;
+    return rig->copy_err;
 }
 
 /* The seam's work of one batch: which pages arrived and are right. */
@@ -409,6 +480,7 @@ static void do_pull(struct rig *rig, const struct rig_job *job, struct event *ev
             to[0] ^= 1;
             continue;
         }
+        rig->sums[job->pages[i].record] = sum_of(rig, job->pool, &job->pages[i]);
         event->pulled.ok[i / 64] |= (uint64_t)1 << (i % 64);
     }
 }
@@ -421,6 +493,7 @@ static void complete_at(struct rig *rig, uint32_t at)
 
     switch (job.kind) {
     case RIG_SEAL:
+        seal_pages(rig, &job);
         event.kind = EV_SEALED;
         event.sealed.job = job.id;
         break;
@@ -428,6 +501,11 @@ static void complete_at(struct rig *rig, uint32_t at)
         zero_pool(rig, job.id);
         event.kind = EV_ZEROED;
         event.zeroed.pool = job.id;
+        break;
+    case RIG_COPY:
+        event.kind = EV_COPIED;
+        event.copied.job = job.id;
+        event.copied.err = do_copy(rig, &job);
         break;
     case RIG_PULL:
         event.kind = EV_PULLED;

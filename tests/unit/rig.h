@@ -29,7 +29,8 @@ enum rig_job_kind {
     RIG_PULL_STOP = 8,
     RIG_SERVE_STOP = 16,
     RIG_MSG = 32, /* a message to the other rig of a link */
-    RIG_ALL = 63
+    RIG_COPY = 64,
+    RIG_ALL = 127
 };
 
 struct rig;
@@ -39,6 +40,8 @@ struct rig_job {
     struct id id, serve; /* job, pool, pull or serve */
     uint32_t link, pool, batch, n;
     struct page_at *pages; /* owned */
+    uint32_t to_pool;      /* COPY: `pages` are read, `to` is written */
+    struct page_at *to;    /* owned */
     struct page_ref *refs; /* owned */
     struct peer_msg msg;   /* its arrays owned */
 };
@@ -69,12 +72,18 @@ struct rig {
     uint32_t automatic; /* kinds of jobs that complete by themselves */
     bool no_audit;
     enum supersede supersede;        /* of the pools that rig_pool_open opens */
+    uint64_t host_bytes;             /* likewise; 0: no host tier */
     uint8_t *bytes[RIG_TENANTS_MAX]; /* region 0 of each tenant */
+    uint8_t *host[RIG_TENANTS_MAX];  /* and of its host tier */
+    uint64_t *sums;                  /* of each page record, once its checksum is known */
+    enum tern_err copy_err;          /* of the next `copies_to_fail` copies that complete */
+    uint32_t copies_to_fail, copies_back, copies_up;
     struct rig_job jobs[RIG_JOBS_MAX];
     uint32_t njobs;
     struct rig_reply replies[RIG_REPLIES_MAX]; /* by request id modulo */
     struct reply *last;                        /* the newest reply, NULL before the first */
     struct op_result res;                      /* result of the last rig_op */
+    uint32_t free_now, free_at_step;           /* of the last rig_retract */
     struct {
         struct rig *rig; /* the other end; NULL: down */
         uint32_t link;
@@ -209,6 +218,15 @@ void rig_put(struct rig *rig, const struct rig_engine *e, struct id pool, uint32
 
 uint32_t rig_evict(struct rig *rig, uint32_t admin_conn, struct id pool, uint32_t nodes);
 
+/* The engine forgets the session's table; Recover tells it anew. */
+enum tern_err rig_retract(struct rig_session *s, enum retract_mode mode, uint64_t step);
+uint64_t rig_recover(struct rig_session *s); /* the request id */
+/* Takes the answer to a Recover into the session; its error, BUSY while there is none. */
+enum tern_err rig_recovered(struct rig_session *s, uint64_t request_id);
+enum tern_err rig_recover_now(struct rig_session *s); /* that must be answered by now */
+enum tern_err rig_reset(struct rig *rig, uint32_t conn, uint64_t ns, uint32_t *ret_nodes);
+enum tern_err rig_pin(struct rig *rig, uint32_t admin_conn, struct id node, bool on);
+
 uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth); /* the request id */
 /* Takes the answer to a fetch into the session; its error, BUSY while there is none. */
 enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id);
@@ -229,6 +247,7 @@ rig_wrong(struct rig_session *s,
           uint32_t upto); /* pages that are needed to go on from `upto`, with other bytes */
 
 struct pool_view rig_pool_view(struct rig *rig, struct id pool);
+struct pool_view rig_host_view(struct rig *rig, struct id pool); /* of its host tier */
 struct group_view rig_group_view(struct rig *rig, struct id pool, uint32_t group);
 uint32_t rig_free(struct rig *rig, struct id pool);     /* of group 0 */
 uint32_t rig_retiring(struct rig *rig, struct id pool); /* of group 0 */
@@ -240,5 +259,9 @@ extern void (*rig_fail_hook)(const char *text); /* may longjmp; NULL: abort */
 
 /* rig_audit.c: fails the test if the arena contradicts itself. */
 void rig_audit(const struct core *core);
+/* A copy job that is under way has both of its ends still: no page of either is used for anything
+ * else (T16). */
+void rig_audit_copy(const struct core *core, const struct page_at *from, const struct page_at *to,
+                    uint32_t n);
 
 #endif

@@ -354,6 +354,25 @@ static void audit_view(const struct core *core, uint32_t slot)
     }
 }
 
+static void must_be(const struct core *core, const struct page_at *at, uint32_t state,
+                    const char *end)
+{
+    const struct page *p = page_at(core, at->record);
+
+    if (p->gen != at->gen || p->index != at->index || p->group != at->group || p->state != state)
+        rig_fail("audit: T16: page %u, the %s of a copy, has state %u, generation %u and not %u",
+                 at->record, end, p->state, p->gen, at->gen);
+}
+
+void rig_audit_copy(const struct core *core, const struct page_at *from, const struct page_at *to,
+                    uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        must_be(core, &from[i], PAGE_COMMITTED, "source");
+        must_be(core, &to[i], PAGE_COPYING, "destination");
+    }
+}
+
 void rig_audit(const struct core *core)
 {
     const struct core_limits *l = core_limits_of(core);

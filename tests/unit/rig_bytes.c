@@ -20,7 +20,7 @@ uint8_t *rig_page(struct rig *rig, uint32_t pool, uint32_t group, uint32_t index
     if (!index || (index + 1) * bytes > v.bytes)
         rig_fail("page index %u lies outside its pool", index);
     *ret_bytes = bytes;
-    return rig->bytes[v.tenant] + v.offset + index * bytes;
+    return (v.tier == TIER_HOST ? rig->host : rig->bytes)[v.tenant] + v.offset + index * bytes;
 }
 
 static uint64_t pattern(const struct rig_session *s, uint32_t group, uint32_t end)
@@ -130,6 +130,15 @@ struct pool_view rig_pool_view(struct rig *rig, struct id pool)
     if (!core_pool_view(rig->core, pool.slot, &v) || v.id.gen != pool.gen)
         rig_fail("pool %u is not there", pool.slot);
     return v;
+}
+
+struct pool_view rig_host_view(struct rig *rig, struct id pool)
+{
+    struct pool_view v = rig_pool_view(rig, pool), host;
+
+    if (v.other == NONE || !core_pool_view(rig->core, v.other, &host) || host.tier != TIER_HOST)
+        rig_fail("pool %u has no host tier", pool.slot);
+    return host;
 }
 
 struct group_view rig_group_view(struct rig *rig, struct id pool, uint32_t group)

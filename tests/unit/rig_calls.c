@@ -171,6 +171,7 @@ enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_l
     request.pool_open.axes_hash = 7;
     request.pool_open.supersede = rig->supersede;
     request.pool_open.bytes = bytes;
+    request.pool_open.host_bytes = rig->host_bytes;
     reply = must_answer(rig, conn, &request);
     if (reply->err == TERN_OK)
         *ret = reply->pool_open.pool;
@@ -585,6 +586,92 @@ enum tern_err rig_fetch_cancel(struct rig_session *s)
 
     request.fetch_cancel.session = s->id;
     return must_answer(s->rig, s->conn, &request)->err;
+}
+
+/* --- retract, recover, reset, pins --- */
+
+static void forget_table(struct rig_session *s)
+{
+    memset(s->table, 0, sizeof s->table);
+}
+
+enum tern_err rig_retract(struct rig_session *s, enum retract_mode mode, uint64_t step)
+{
+    struct request request = {.op = OP_RETRACT};
+    const struct reply *reply;
+
+    request.retract.session = s->id;
+    request.retract.mode = mode;
+    request.retract.step = step;
+    reply = must_answer(s->rig, s->conn, &request);
+    if (reply->err != TERN_OK)
+        return reply->err;
+    s->len = reply->retract.lengths;
+    s->rig->free_now = reply->retract.free_now;
+    s->rig->free_at_step = reply->retract.free_at_step;
+    if (s->len.committed > s->len.written || s->len.written > s->len.allocated)
+        rig_fail("S1: T %u, C %u, A %u", s->len.committed, s->len.written, s->len.allocated);
+    forget_table(s);
+    return TERN_OK;
+}
+
+uint64_t rig_recover(struct rig_session *s)
+{
+    struct request request = {.op = OP_RECOVER};
+
+    request.recover.session = s->id;
+    if (rig_request(s->rig, s->conn, &request))
+        rig_recovered(s, request.request_id);
+    return request.request_id;
+}
+
+enum tern_err rig_recovered(struct rig_session *s, uint64_t request_id)
+{
+    const struct reply *reply = rig_reply_to(s->rig, request_id);
+    struct lengths before = s->len;
+
+    if (!reply)
+        return TERN_BUSY;
+    if (reply->err != TERN_OK)
+        return reply->err;
+    s->len = reply->recover.lengths;
+    s->ntokens = reply->recover.tokens;
+    if (s->len.committed > before.committed)
+        rig_fail("S10: T was %u and came back as %u", before.committed, s->len.committed);
+    forget_table(s);
+    take_runs(s, reply->runs, reply->nruns);
+    trim_table(s, &before);
+    return TERN_OK;
+}
+
+enum tern_err rig_recover_now(struct rig_session *s)
+{
+    uint64_t request_id = rig_recover(s);
+
+    if (!rig_reply_to(s->rig, request_id))
+        rig_fail("Recover got no answer");
+    return rig_recovered(s, request_id);
+}
+
+enum tern_err rig_reset(struct rig *rig, uint32_t conn, uint64_t ns, uint32_t *ret_nodes)
+{
+    struct request request = {.op = OP_NAMESPACE_RESET};
+    const struct reply *reply;
+
+    request.namespace_reset.ns = (struct namespace_id){.hi = 1, .lo = ns};
+    reply = must_answer(rig, conn, &request);
+    if (reply->err == TERN_OK && ret_nodes)
+        *ret_nodes = reply->namespace_reset.nodes;
+    return reply->err;
+}
+
+enum tern_err rig_pin(struct rig *rig, uint32_t admin_conn, struct id node, bool on)
+{
+    struct request request = {.op = OP_PIN};
+
+    request.pin.node = node;
+    request.pin.on = on;
+    return must_answer(rig, admin_conn, &request)->err;
 }
 
 void rig_link_up(struct rig *a, uint32_t link_a, struct rig *b, uint32_t link_b)
