@@ -3,6 +3,7 @@
  * groups, so nesting in unknown fields is skipped or refused, never followed. */
 #include "proto/codec.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -10,6 +11,7 @@
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "arrays travel as little-endian bytes and are used in place: port wire_array first"
 #endif
+static_assert(sizeof(struct wire_event) == WIRE_EVENT_BYTES, "an event is copied as it is");
 
 /* Field 100, a varint of 0: no message has it. */
 static const uint8_t pad_field[] = {0xa0, 0x06, 0x00};
@@ -44,6 +46,8 @@ const ProtobufCMessageDescriptor *wire_descriptor(uint16_t type)
     case FRAME_RECOVER_REPLY: return &tern__wire__recover_reply__descriptor;
     case FRAME_NAMESPACE_RESET: return &tern__wire__namespace_reset__descriptor;
     case FRAME_NAMESPACE_RESET_REPLY: return &tern__wire__namespace_reset_reply__descriptor;
+    case FRAME_SUBSCRIBE: return &tern__wire__subscribe__descriptor;
+    case FRAME_SUBSCRIBE_REPLY: return &tern__wire__subscribe_reply__descriptor;
     case FRAME_ENGINE_LEAVE_REPLY:
     case FRAME_POOL_CLOSE_REPLY:
     case FRAME_FETCH_CANCEL_REPLY:
@@ -185,6 +189,17 @@ static enum tern_err check_admin(const Tern__Wire__Admin *m)
     return TERN_OK;
 }
 
+static enum tern_err check_subscribe_reply(const Tern__Wire__SubscribeReply *m)
+{
+    TRY(check_status(m->status));
+    TRY(limit(m->events.len % WIRE_EVENT_BYTES == 0));
+    TRY(limit(m->events.len / WIRE_EVENT_BYTES <= WIRE_EVENTS_MAX));
+    TRY(limit(m->n_tenants <= WIRE_NAMES_MAX));
+    for (size_t i = 0; i < m->n_tenants; i++)
+        TRY(check_string(m->tenants[i], WIRE_STRING_MAX));
+    return TERN_OK;
+}
+
 static enum tern_err check_hello_reply(const Tern__Wire__HelloReply *m)
 {
     TRY(check_status(m->status));
@@ -231,6 +246,8 @@ static enum tern_err check_limits(uint16_t type, const ProtobufCMessage *msg)
     case FRAME_RECOVER_REPLY: return check_recover_reply(AS(RecoverReply));
     case FRAME_NAMESPACE_RESET: return check_namespace(AS(NamespaceReset)->ns);
     case FRAME_NAMESPACE_RESET_REPLY: return check_status(AS(NamespaceResetReply)->status);
+    case FRAME_SUBSCRIBE: return check_namespace(AS(Subscribe)->ns);
+    case FRAME_SUBSCRIBE_REPLY: return check_subscribe_reply(AS(SubscribeReply));
     case FRAME_ENGINE_LEAVE_REPLY:
     case FRAME_POOL_CLOSE_REPLY:
     case FRAME_FETCH_CANCEL_REPLY:

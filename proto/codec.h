@@ -29,6 +29,8 @@
 #define WIRE_REFS_MAX   65536u /* page references of one message, all its runs together */
 #define WIRE_KEYS_MAX   1024u  /* extra keys of one token list */
 #define WIRE_ARGS_MAX   16u    /* of an Admin */
+#define WIRE_EVENTS_MAX 4096u  /* of a SubscribeReply */
+#define WIRE_NAMES_MAX  64u    /* of tenants in a SubscribeReply */
 #define WIRE_STRING_MAX 255u   /* bytes of every string but the two below */
 #define WIRE_TEXT_MAX                                                                              \
     1023u /* bytes of Status.text; AdminReply.json is bounded by the frame alone */
@@ -37,6 +39,18 @@
 #define WIRE_TOKEN_BYTES 4u  /* Tokens.tokens, PeerMsg.tokens: u32 */
 #define WIRE_REF_BYTES   8u  /* Run.refs: u32 index, u32 generation */
 #define WIRE_KEY_BYTES   24u /* Tokens.keys, PeerMsg.keys: u32 position, u32 zero, u64 hi, u64 lo */
+#define WIRE_EVENT_BYTES 56u /* SubscribeReply.events: struct wire_event */
+
+/* A change of the prefix tree. */
+struct wire_event {
+    uint64_t number;
+    uint64_t prefix, parent; /* chains; parent 0: the first chunk of its namespace */
+    uint64_t ns_hi, ns_lo;
+    uint64_t pool; /* handle */
+    uint32_t depth;
+    uint16_t tenant;     /* index; 0 on a tenant's socket */
+    uint8_t kind, tiers; /* core/query.h's tree_event_kind; bits 1 << enum tier */
+};
 
 /* The message that a frame type carries: NULL for a type that this build does not know.
  *   POOL_MAP, POOL_CLOSE                             PoolRef

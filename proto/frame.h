@@ -60,6 +60,8 @@ enum frame_type {
     FRAME_RECOVER_REPLY = 32, /* comes late, as FETCH_REPLY does */
     FRAME_NAMESPACE_RESET = 33,
     FRAME_NAMESPACE_RESET_REPLY = 34,
+    FRAME_SUBSCRIBE = 35,
+    FRAME_SUBSCRIBE_REPLY = 36, /* a stream: further ones with the same request id follow */
     FRAME_ADMIN = 65,
     FRAME_ADMIN_REPLY = 66, /* on the admin socket only */
     FRAME_PEER_HELLO = 129,

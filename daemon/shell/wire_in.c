@@ -56,7 +56,7 @@ static void hash_field(XXH3_state_t *state, const char *text)
 
 /* Each field with its length before it, so that ("ab", "c") and ("a", "bc") differ. The same on
  * every daemon: peers name a namespace by this hash. */
-static struct namespace_id namespace_of(const Tern__Wire__Namespace *ns)
+struct namespace_id wire_in_namespace(const Tern__Wire__Namespace *ns)
 {
     XXH3_state_t state;
     XXH128_hash_t h;
@@ -212,7 +212,7 @@ static enum tern_err peek_of(struct wire_in *w, const Tern__Wire__Peek *m, struc
 {
     ret->op = OP_PEEK;
     ret->peek.pool = id_unpack(m->pool);
-    ret->peek.ns = namespace_of(m->ns);
+    ret->peek.ns = wire_in_namespace(m->ns);
     TRY(tokens_of(w, m->tokens, &ret->peek.tokens));
     return ret->peek.tokens.base == 0 ? TERN_OK : TERN_INVALID;
 }
@@ -302,12 +302,12 @@ enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, c
     case FRAME_SESSION_OPEN:
         ret->op = OP_SESSION_OPEN;
         ret->session_open.pool = id_unpack(AS(SessionOpen)->pool);
-        ret->session_open.ns = namespace_of(AS(SessionOpen)->ns);
+        ret->session_open.ns = wire_in_namespace(AS(SessionOpen)->ns);
         return TERN_OK;
     case FRAME_NAMESPACE_RESET:
         ret->op = OP_NAMESPACE_RESET;
         ret->trace_id = AS(NamespaceReset)->trace_id;
-        ret->namespace_reset.ns = namespace_of(AS(NamespaceReset)->ns);
+        ret->namespace_reset.ns = wire_in_namespace(AS(NamespaceReset)->ns);
         return TERN_OK;
     default: return session_request(w, h, msg, ret);
     }

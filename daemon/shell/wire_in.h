@@ -33,6 +33,10 @@ enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, c
 enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
                                uint64_t allowed, struct peer_msg *ret, uint64_t *ret_sequence);
 
+/* The id that stands for a namespace in the core and between daemons; NULL is one of empty names.
+ */
+struct namespace_id wire_in_namespace(const Tern__Wire__Namespace *ns);
+
 /* For messages that the shell answers itself: Hello, Ping, Stats, Admin, PeerHello. */
 enum tern_err wire_in_message(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
                               const ProtobufCMessage **ret);
