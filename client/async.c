@@ -165,6 +165,17 @@ enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer
     return submitted(t, slot, frame, FRAME_FETCH, s, body, 1, cookie);
 }
 
+enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie)
+{
+    uint64_t body = quick_recover_size();
+    uint8_t *frame;
+    uint32_t slot;
+
+    TRY(submit(t, body, &slot, &frame));
+    quick_recover_put(frame + FRAME_HEADER_BYTES);
+    return submitted(t, slot, frame, FRAME_RECOVER, s, body, 1, cookie);
+}
+
 int tern_fd(const struct tern *t)
 {
     return t->conn.fd;
@@ -173,6 +184,17 @@ int tern_fd(const struct tern *t)
 bool tern_wants_write(const struct tern *t)
 {
     return conn_wants_write(&t->conn);
+}
+
+/* Answers that have one result. */
+static bool get_one(struct tern *t, uint16_t type, const uint8_t *body, uint32_t n)
+{
+    if (type == FRAME_MATCH_REPLY)
+        return quick_match_get(body, n, &t->store, t->results);
+    if (type == FRAME_FETCH_REPLY)
+        return quick_fetch_get(body, n, &t->store, t->results);
+    check(type == FRAME_RECOVER_REPLY);
+    return quick_recover_get(body, n, &t->store, t->results);
 }
 
 /* Decodes an answer into the connection's arrays and frees its slot. */
@@ -188,8 +210,7 @@ static enum tern_err hand_out(struct tern *t, uint32_t slot, const uint8_t *body
     if (p->type == FRAME_STEP_REPLY) {
         ok = quick_step_get(body, n, &t->store, t->results, p->nops, &done, &err);
     } else {
-        ok = p->type == FRAME_MATCH_REPLY ? quick_match_get(body, n, &t->store, t->results)
-                                          : quick_fetch_get(body, n, &t->store, t->results);
+        ok = get_one(t, p->type, body, n);
         err = t->results[0].err;
     }
     if (!ok) {

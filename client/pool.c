@@ -77,6 +77,8 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
     m.bytes = layout->bytes;
     m.has_supersede = layout->supersede != TERN_SUPERSEDE_LAZY;
     m.supersede = (uint32_t)layout->supersede;
+    m.has_host_bytes = layout->host_bytes != 0;
+    m.host_bytes = layout->host_bytes;
     TRY(call_whole(t, FRAME_POOL_OPEN, 0, &m.base, deadline_ms, &msg));
     reply = (const Tern__Wire__PoolOpenReply *)msg;
     *ret_pool = reply->pool;

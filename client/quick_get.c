@@ -1,7 +1,7 @@
-/* Reading the answers to Match, Step and Fetch: one bounded cursor for all parsing. Nothing is
- * believed before it was checked: a length that leaves its message, a varint that does not end, a
- * field of the wrong type, a group number that an engine could not index, more runs than fit: the
- * answer is no message. */
+/* Reading the answers to Match, Step, Fetch and Recover: one bounded cursor for all parsing.
+ * Nothing is believed before it was checked: a length that leaves its message, a varint that does
+ * not end, a field of the wrong type, a group number that an engine could not index, more runs than
+ * fit: the answer is no message. */
 #include "quick.h"
 
 #include <string.h>
@@ -232,7 +232,7 @@ static bool add_run(const struct field *f, struct quick_store *store, struct ter
     return true;
 }
 
-/* ---- MatchReply {status 1, lengths 2, tokens 3, matched 4, runs 5} ---- */
+/* ---- MatchReply {status 1, lengths 2, tokens 3, matched 4, runs 5, host_depth 6} ---- */
 
 bool quick_match_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                      struct tern_result *ret)
@@ -252,6 +252,7 @@ bool quick_match_get(const uint8_t *body, uint32_t n, struct quick_store *store,
         case 3: ok = take_u32(&f, &ret->tokens); break;
         case 4: ok = take_u32(&f, &ret->matched); break;
         case 5: ok = add_run(&f, store, ret); break;
+        case 6: ok = take_u32(&f, &ret->host_depth); break;
         default: break;
         }
         if (!ok)
@@ -279,6 +280,34 @@ bool quick_fetch_get(const uint8_t *body, uint32_t n, struct quick_store *store,
         case 2: ok = get_lengths(&f, &ret->lengths); break;
         case 3: ok = add_run(&f, store, ret); break;
         case 4: ok = take_u32(&f, &ret->fetched_kib); break;
+        default: break;
+        }
+        if (!ok)
+            return false;
+    }
+    return rc == 0;
+}
+
+/* ---- RecoverReply {status 1, lengths 2, tokens 3, runs 4, kib 5} ---- */
+
+bool quick_recover_get(const uint8_t *body, uint32_t n, struct quick_store *store,
+                       struct tern_result *ret)
+{
+    struct cursor c = {.p = body, .end = body + n};
+    struct field f;
+    int rc;
+
+    store->nruns = store->npages = 0;
+    *ret = (struct tern_result){.err = TERN_OK};
+    while ((rc = get_field(&c, &f)) > 0) {
+        bool ok = true;
+
+        switch (f.number) {
+        case 1: ok = get_status(&f, store, &ret->err, &ret->shortage); break;
+        case 2: ok = get_lengths(&f, &ret->lengths); break;
+        case 3: ok = take_u32(&f, &ret->tokens); break;
+        case 4: ok = add_run(&f, store, ret); break;
+        case 5: ok = take_u32(&f, &ret->fetched_kib); break;
         default: break;
         }
         if (!ok)

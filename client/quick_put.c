@@ -1,6 +1,6 @@
-/* Writing Match, Step and Fetch. Sizes first, so that nested lengths are known and the body is
- * written once, straight into the socket's buffer; tokens are copied from the caller's array and
- * nowhere else. */
+/* Writing Match, Step, Fetch and Recover. Sizes first, so that nested lengths are known and the
+ * body is written once, straight into the socket's buffer; tokens are copied from the caller's
+ * array and nowhere else. */
 #include "quick.h"
 
 #include <string.h>
@@ -147,15 +147,31 @@ uint8_t *quick_step_put(uint8_t *p, const struct tern_op *ops, uint32_t n)
     return p;
 }
 
-/* ---- Fetch {peer 1, depth 2} ---- */
+/* ---- Fetch {peer 1, depth 2}. A peer of no bytes, which is not the same as none, is the host
+ * tier.
+ * ---- */
 
 uint64_t quick_fetch_size(const char *peer, uint32_t depth)
 {
-    return bytes_size(strlen(peer)) + uint_size(depth);
+    return bytes_size(peer ? strlen(peer) : 0) + uint_size(depth);
 }
 
 uint8_t *quick_fetch_put(uint8_t *p, const char *peer, uint32_t depth)
 {
-    p = put_bytes(p, 1, peer, strlen(peer));
+    const char *name = peer ? peer : "";
+
+    p = put_bytes(p, 1, name, strlen(name));
     return put_uint(p, 2, depth);
+}
+
+/* ---- Recover {reserved_one 2}: a body is never empty ---- */
+
+uint64_t quick_recover_size(void)
+{
+    return uint_size(1);
+}
+
+uint8_t *quick_recover_put(uint8_t *p)
+{
+    return put_uint(p, 2, 1);
 }

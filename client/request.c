@@ -1,5 +1,6 @@
-/* The hot path, synchronous: match, step, fetch. A request is written straight into the socket's
- * buffer and its answer read straight out of it; nothing is allocated. */
+/* The hot path, synchronous: match, step, fetch, recover; and retract beside its counterpart. A
+ * request is written straight into the socket's buffer and its answer read straight out of it;
+ * nothing is allocated. */
 #include "internal.h"
 
 #include <string.h>
@@ -26,8 +27,9 @@ enum tern_err check_ops(struct tern *t, const struct tern_op *ops, uint32_t n)
 
 enum tern_err check_peer(struct tern *t, const char *peer)
 {
-    if (!peer || strnlen(peer, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX)
-        return set_error(t, TERN_INVALID, "a peer's name has at most 255 bytes");
+    if (peer && (!peer[0] || strnlen(peer, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX))
+        return set_error(t, TERN_INVALID,
+                         "a peer's name has 1 to 255 bytes; NULL is the pool's own host tier");
     return TERN_OK;
 }
 
@@ -100,8 +102,8 @@ enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_t deadlin
     return answered(t, result.err);
 }
 
-/* Nobody will take this fetch's result: the daemon should not go on bringing it. Its answer is
- * dropped. */
+/* Nobody will take the result of this fetch or recover: the daemon should not go on bringing it.
+ * Its answer is dropped. */
 static void cancel_unheard(struct tern *t, tern_session s)
 {
     Tern__Wire__FetchCancel m = TERN__WIRE__FETCH_CANCEL__INIT;
@@ -150,4 +152,57 @@ enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadlin
     m.has_reserved_one = 1;
     m.reserved_one = 1;
     return call_whole(t, FRAME_FETCH_CANCEL, s, &m.base, deadline_ms, &msg);
+}
+
+enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t deadline_ms,
+                           struct tern_result *ret)
+{
+    uint64_t size = quick_recover_size();
+    const uint8_t *body;
+    enum tern_err err;
+    struct call call;
+    uint8_t *frame;
+    uint32_t n;
+
+    TRY(call_start(t, FRAME_RECOVER, deadline_ms, &call));
+    TRY(call_room(t, &call, size, &frame));
+    quick_recover_put(frame + FRAME_HEADER_BYTES);
+    call_queue(t, frame, FRAME_RECOVER, call.id, s, size);
+    err = call_wait(t, &call, &body, &n);
+    if (err == TERN_TIMED_OUT)
+        cancel_unheard(t, s);
+    TRY(err);
+    if (!quick_recover_get(body, n, &t->store, ret))
+        return not_an_answer(t);
+    return answered(t, ret->err);
+}
+
+static void take_retracted(const Tern__Wire__RetractReply *reply, struct tern_retracted *ret)
+{
+    const Tern__Wire__Lengths *l = reply->lengths;
+    const Tern__Wire__Shortage *s = reply->status ? reply->status->shortage : NULL;
+
+    *ret =
+        (struct tern_retracted){.free_now = reply->free_now, .free_at_step = reply->free_at_step};
+    if (l)
+        ret->lengths = (struct tern_lengths){l->committed, l->written, l->allocated};
+    if (s)
+        ret->shortage = (struct tern_shortage){s->group,       s->needed,   s->free,
+                                               s->reclaimable, s->retiring, s->until_step};
+}
+
+enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_retract_mode mode,
+                           uint64_t step, uint32_t deadline_ms, struct tern_retracted *ret)
+{
+    Tern__Wire__Retract m = TERN__WIRE__RETRACT__INIT;
+    const ProtobufCMessage *msg = NULL;
+    enum tern_err err;
+
+    m.has_mode = m.has_step = 1;
+    m.mode = (uint32_t)mode;
+    m.step = step;
+    err = call_whole(t, FRAME_RETRACT, s, &m.base, deadline_ms, &msg);
+    if (msg)
+        take_retracted((const Tern__Wire__RetractReply *)msg, ret);
+    return err;
 }

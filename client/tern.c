@@ -216,12 +216,13 @@ enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern
     return TERN_OK;
 }
 
-enum tern_err tern_peek_history(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                                const struct tern_tokens *tokens, uint32_t deadline_ms,
-                                uint32_t *ret_depth, uint32_t *ret_history_depth)
+enum tern_err tern_peek_depths(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
+                               const struct tern_tokens *tokens, uint32_t deadline_ms,
+                               struct tern_depths *ret)
 {
     Tern__Wire__Tokens list = TERN__WIRE__TOKENS__INIT;
     Tern__Wire__Peek m = TERN__WIRE__PEEK__INIT;
+    const Tern__Wire__PeekReply *reply;
     Tern__Wire__Namespace wire_ns;
     const ProtobufCMessage *msg;
 
@@ -238,17 +239,47 @@ enum tern_err tern_peek_history(struct tern *t, uint64_t pool, const struct tern
     m.ns = &wire_ns;
     m.tokens = &list;
     TRY(call_whole(t, FRAME_PEEK, 0, &m.base, deadline_ms, &msg));
-    *ret_depth = ((const Tern__Wire__PeekReply *)msg)->depth;
-    *ret_history_depth = ((const Tern__Wire__PeekReply *)msg)->history_depth;
+    reply = (const Tern__Wire__PeekReply *)msg;
+    *ret = (struct tern_depths){
+        .resumable = reply->depth, .history = reply->history_depth, .host = reply->host_depth};
+    return TERN_OK;
+}
+
+enum tern_err tern_peek_history(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
+                                const struct tern_tokens *tokens, uint32_t deadline_ms,
+                                uint32_t *ret_depth, uint32_t *ret_history_depth)
+{
+    struct tern_depths depths;
+
+    TRY(tern_peek_depths(t, pool, ns, tokens, deadline_ms, &depths));
+    *ret_depth = depths.resumable;
+    *ret_history_depth = depths.history;
     return TERN_OK;
 }
 
 enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
                         const struct tern_tokens *tokens, uint32_t deadline_ms, uint32_t *ret_depth)
 {
-    uint32_t history;
+    struct tern_depths depths;
 
-    return tern_peek_history(t, pool, ns, tokens, deadline_ms, ret_depth, &history);
+    TRY(tern_peek_depths(t, pool, ns, tokens, deadline_ms, &depths));
+    *ret_depth = depths.resumable;
+    return TERN_OK;
+}
+
+enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
+                                   uint32_t deadline_ms, uint32_t *ret_nodes)
+{
+    Tern__Wire__NamespaceReset m = TERN__WIRE__NAMESPACE_RESET__INIT;
+    Tern__Wire__Namespace wire_ns;
+    const ProtobufCMessage *msg;
+
+    TRY(put_namespace(t, ns, &wire_ns));
+    m.ns = &wire_ns;
+    TRY(call_whole(t, FRAME_NAMESPACE_RESET, 0, &m.base, deadline_ms, &msg));
+    if (ret_nodes)
+        *ret_nodes = ((const Tern__Wire__NamespaceResetReply *)msg)->nodes;
+    return TERN_OK;
 }
 
 enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms)

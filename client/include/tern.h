@@ -111,11 +111,16 @@ struct tern_layout {
     enum tern_shard shard;
     uint64_t bytes; /* of the pool in one region; rounded down to whole slabs */
     enum tern_supersede supersede;
+    uint64_t host_bytes; /* of the pool's host tier in one region; rounded down likewise. 0: none */
 };
 
 /* Carves a pool from the tenant's memory. Scheduler (or BOTH) only. *ret_pool is the pool's handle,
  * to be passed to tern_pool_map here and in the other ranks. QUOTA: the tenant has not that much
- * left. INVALID: the layout. */
+ * left. INVALID: the layout.
+ *
+ * With host_bytes the pool has a host tier: host memory of the daemon that no engine maps.
+ * Committed prefixes are copied there behind the engine's back and outlive their device pages;
+ * tern_fetch with peer NULL brings them back, and TERN_RETRACT_HOST puts running sessions there. */
 TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout,
                                       uint32_t deadline_ms, uint64_t *ret_pool,
                                       uint32_t *ret_align_tokens);
@@ -182,7 +187,10 @@ struct tern_result {
     struct tern_lengths lengths;
     uint32_t tokens;      /* in the session's list */
     uint32_t matched;     /* Match: tokens found in the tree by this call */
-    uint32_t fetched_kib; /* Fetch: page bytes that came over the network */
+    uint32_t fetched_kib; /* Fetch: page bytes that came over the network, or from the host tier.
+                             Recover: from the host tier */
+    uint32_t host_depth;  /* Match: what tern_fetch from the host tier would bring T to; 0 on a
+                             resume */
     const struct tern_run *runs;
     uint32_t nruns;
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
@@ -202,6 +210,16 @@ TERN_API enum tern_err tern_peek_history(struct tern *t, uint64_t pool,
                                          const struct tern_namespace *ns,
                                          const struct tern_tokens *tokens, uint32_t deadline_ms,
                                          uint32_t *ret_depth, uint32_t *ret_history_depth);
+
+/* All of it: what a Match would find, what HISTORY groups alone reach, and what a Match followed by
+ * a tern_fetch from the host tier would find. In tokens; resumable is the least. */
+struct tern_depths {
+    uint32_t resumable, history, host;
+};
+TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
+                                        const struct tern_namespace *ns,
+                                        const struct tern_tokens *tokens, uint32_t deadline_ms,
+                                        struct tern_depths *ret);
 
 /* First on an empty session: finds and pins the longest committed prefix (T2, T3). On a session
  * that has written tokens: resumes it at min(C, common prefix) and gives the tail behind it back
@@ -252,12 +270,60 @@ TERN_API enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_
 /* Brings whole L-chunks of the session's tokens, up to `depth` (0: all), from the named peer; on
  * return T is how far it got and the pages are in the table. The session must hold nothing beyond
  * T. PEER_LOST, CORRUPT, TIMED_OUT: what came before stays. BUSY: the source is full. When
- * deadline_ms passes first, the fetch is cancelled. */
+ * deadline_ms passes first, the fetch is cancelled.
+ *
+ * peer NULL: from the pool's own host tier. It pays when the session's Match said host_depth >
+ * matched. UNSUPPORTED: the pool has none. POOL_EXHAUSTED: no room on the device. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth,
                                   uint32_t deadline_ms, struct tern_result *ret);
-/* Ends a fetch that was submitted; the fetch itself answers (OK if it had won, else TERN_GONE).
- * Harmless when repeated. */
+/* Ends a fetch or a recover that was submitted; that one itself answers (OK if it had won, else
+ * TERN_GONE). Harmless when repeated. */
 TERN_API enum tern_err tern_fetch_cancel(struct tern *t, tern_session s, uint32_t deadline_ms);
+
+/* ---- giving way: a running session gives its device pages up and comes back later ---- */
+
+/* HOST: what the session has committed is copied to the pool's host tier and pinned there; when the
+ * copies are there, its device pages can be taken by whoever needs some. For a session that will
+ * not run for a while. DROP: nothing is copied; what is committed stays on the device, pinned, and
+ * only what is not is given back (C = A = T). For a session that comes back within steps, and for
+ * pools without a host tier. */
+enum tern_retract_mode { TERN_RETRACT_HOST = 0, TERN_RETRACT_DROP = 1 };
+
+/* Filled in whenever the daemon answered, also with an error. Numbers of device pages, all groups
+ * together: free at once, and free when `step` has passed. What HOST makes evictable is in neither.
+ */
+struct tern_retracted {
+    struct tern_lengths lengths; /* as they are when `step` has passed */
+    uint32_t free_now, free_at_step;
+    struct tern_shortage shortage; /* if POOL_EXHAUSTED: pages of the host tier */
+};
+
+/* Does not wait for copies or for the step. `step`: the last that may touch the session's pages; 0:
+ * nothing is in flight. From now on only tern_recover, tern_retract, tern_fetch_cancel, TERN_ABORT
+ * and TERN_CLOSE are for this session; everything else is INVALID until it is back. Its table is to
+ * be forgotten: tern_recover says it anew. May be repeated: a retracted session stays as it is.
+ * POOL_EXHAUSTED: the host tier has no room for the session's prefix; it runs on, untouched.
+ * UNSUPPORTED: HOST, and the pool has no host tier. BUSY: the session is being fetched or
+ * recovered. GONE: closed. */
+TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_retract_mode mode,
+                                    uint64_t step, uint32_t deadline_ms,
+                                    struct tern_retracted *ret);
+
+/* Brings a retracted session back: ret->lengths is what came back (T never moves; C may be less
+ * than it was, so write again what is missing), ret->runs the whole table: what a WINDOW group has
+ * before its window is not named, and a RECURRENT page is to be copied where `from` says so.
+ * Answered when the pages are on the device again, at once where they never left it.
+ * POOL_EXHAUSTED: no room on the device, ret->shortage says what to wait for; CORRUPT: the host's
+ * copy is damaged; TIMED_OUT: deadline_ms passed first, the way back is cancelled. After each of
+ * them the session is retracted as before, and the call may be repeated. */
+TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t deadline_ms,
+                                    struct tern_result *ret);
+
+/* New weights under an old name: nothing that was committed under `ns`, in any pool of the tenant,
+ * is found any more. Sessions that run on it finish. *ret_nodes (may be NULL): prefix nodes that
+ * are still held, and go when nobody holds them. May be repeated. */
+TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
+                                            uint32_t deadline_ms, uint32_t *ret_nodes);
 
 /* The tenant's pools and error counters as one JSON object; borrowed until the next call. */
 TERN_API enum tern_err tern_stats(struct tern *t, uint32_t deadline_ms, const char **ret_json);
@@ -268,8 +334,8 @@ TERN_API enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms);
 struct tern_answer {
     uint64_t cookie;                   /* as submitted */
     enum tern_err err;                 /* of the whole request */
-    const struct tern_result *results; /* one for match and fetch, one an operation for a step;
-                                          borrowed until the next call */
+    const struct tern_result *results; /* one for match, fetch and recover, one an operation
+                                          for a step; borrowed until the next call */
     uint32_t n;
 };
 
@@ -282,6 +348,7 @@ TERN_API enum tern_err tern_submit_step(struct tern *t, const struct tern_op *op
                                         uint64_t cookie);
 TERN_API enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer,
                                          uint32_t depth, uint64_t cookie);
+TERN_API enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie);
 TERN_API int tern_fd(
     const struct tern *t); /* borrowed; poll it for POLLIN (and POLLOUT while tern_wants_write) */
 TERN_API bool tern_wants_write(const struct tern *t);

@@ -497,7 +497,7 @@ static void call_arguments_wrong_invalid_without_a_request(void **state)
     assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 1, 1, 100));
     assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 0, TERN_RANKS_MAX + 1, 100));
     assert_err(TERN_INVALID, tern_pool_open(t, &layout, 100, &pool, NULL));
-    assert_err(TERN_INVALID, tern_fetch(t, 1, NULL, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 100, &r));
     assert_err(TERN_INVALID, tern_peek(t, 1, NULL, &none, 100, &done));
     stop(t);
 }
