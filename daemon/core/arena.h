@@ -56,8 +56,8 @@ struct group {
 };
 
 /* LEAF: leaves of the device tier that may go. STATE: nodes whose STATE may go alone. HOST: leaves
- * of the host tier. */
-enum heap_kind { HEAP_LEAF, HEAP_STATE, HEAP_HOST, HEAPS };
+ * of the host tier. RESET: leaves on both of a namespace that was reset. */
+enum heap_kind { HEAP_LEAF, HEAP_STATE, HEAP_HOST, HEAP_RESET, HEAPS };
 
 struct heap_links {
     uint32_t child, next, prev, in;
@@ -95,7 +95,7 @@ struct space { /* a namespace within a pool */
     uint32_t pool, root, next;
     uint32_t reset; /* N1: never found again; its nodes go as their pins end */
     uint32_t sweep; /* the next node to look at; NONE: all were */
-    uint32_t zero;
+    uint32_t nodes; /* without the root */
 };
 
 /* Of a node's copy to the other tier. WAITING: for the checksums. */
@@ -141,14 +141,16 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     /* The host tier. Residency is prefix-closed on each tier. */
     uint32_t host[GROUPS_MAX];   /* heads of acknowledged host pages */
     uint32_t moving[GROUPS_MAX]; /* COPYING pages: of the host for BACK, of the device for LOAD */
-    uint32_t ndevice, nhost;     /* children that are, or are about to be, on that tier */
-    uint32_t copy, copy_gen, copy_next;
+    uint32_t on_device, on_host; /* all HISTORY is there; on the host: acknowledged */
+    uint32_t ndevice;            /* children on the device */
+    uint32_t nhost;              /* children on the host, or about to be */
+    uint32_t copy, copy_gen, copy_next, copy_prev;
     uint32_t loaders;        /* loads that need this node on the device */
     uint32_t host_borrowers; /* of `borrowers`, those that are content with the host's copy */
     uint32_t host_bad;       /* its host pages do not agree with their checksums */
     uint32_t stored;         /* subscribers know it */
     uint32_t load_cancelled; /* nobody waits for the load that is running */
-    uint64_t pad[8];
+    uint64_t pad[4];
 };
 
 static_assert(sizeof(struct node) % 64 == 0, "nodes begin at a cache line");
@@ -197,9 +199,10 @@ struct session {
     uint32_t away_next, away_prev, away; /* away: it is in that list */
     uint32_t held;                       /* enum ref_kind by which it holds `node` */
     uint32_t back_to;                    /* the state that it had */
-    uint32_t target, load_low;           /* LOADING: the node to be reached, and those deeper than
-                                            this on the path to it have it among their loaders */
-    uint32_t load_op, load_conn;         /* whom to answer: OP_RECOVER or OP_FETCH */
+    uint32_t load_pin;           /* LOADING: what is on the device already, pinned TRANSFER */
+    uint32_t target, load_low;   /* LOADING: the node to be reached, and those deeper than
+                                    this on the path to it have it among their loaders */
+    uint32_t load_op, load_conn; /* whom to answer: OP_RECOVER or OP_FETCH */
     uint32_t load_pages, load_err;
     uint64_t load_request, load_trace, away_step;
 };
@@ -310,10 +313,11 @@ struct core {
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves;
     uint32_t seal_head, seal_tail, seal_running;
-    uint32_t copy_head, copy_tail, copy_running, copy_acked; /* acked: look at those away */
-    uint32_t away;                                           /* sessions; head */
-    uint32_t resets;                                         /* namespaces that are being swept */
-    uint32_t events_at;                                      /* offset / 64 */
+    uint32_t copy_head, copy_tail, copy_running;
+    uint32_t copy_failed; /* 1: look whether those away wait for something that will not come */
+    uint32_t away;        /* sessions; head */
+    uint32_t resets;      /* namespaces that are being swept */
+    uint32_t events_at;   /* offset / 64 */
     uint64_t event_next;
     uint32_t pulls_active, serves_active, npulls, nserves, nretires;
     uint32_t nengines, npools, nclosing;

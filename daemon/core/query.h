@@ -12,7 +12,6 @@ struct group_view {
     uint32_t total, free, leased, session, snapshot, reclaimable, transfer, ticket, retiring,
         zeroing, quarantine;
     uint32_t peak_session, peak_snapshot; /* peak_snapshot: in use, reclaimable apart */
-    uint32_t borrowed; /* snapshot pages in a running session's table, each counted once */
 };
 
 struct pool_view {
@@ -114,6 +113,10 @@ bool core_serve_view(const struct core *core, uint32_t slot, struct transfer_vie
 bool core_node_view(const struct core *core, uint32_t slot, struct node_view *ret);
 /* Numbers of the oldest change kept and of the next to come; equal where there is none. */
 void core_event_range(const struct core *core, uint64_t *ret_first, uint64_t *ret_next);
+/* Snapshot pages in running sessions' tables, each counted once. `bits`: scratch of one bit a node,
+ * (limits.nodes + 63) / 64 words. */
+void core_pool_borrowed(const struct core *core, uint32_t pool, uint64_t *bits,
+                        uint32_t ret[GROUPS_MAX]);
 /* False: that one has been lost, or has not happened. */
 bool core_event_view(const struct core *core, uint64_t seq, struct tree_event_view *ret);
 const struct core_limits *core_limits_of(const struct core *core);

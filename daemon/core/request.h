@@ -288,7 +288,7 @@ struct reply {
             uint32_t tokens, bytes_kib;
         } recover; /* runs: the whole table, as after a Match */
         struct {
-            uint32_t nodes; /* prefix nodes that are still pinned, and go as their pins end */
+            uint32_t nodes; /* that the namespace had; pinned ones go as their pins end */
         } namespace_reset;
         struct {
             uint32_t refs; /* ADMIN refs that the node has now */
