@@ -75,6 +75,7 @@ static void on_closed(struct stream *s, const char *why)
               (int)proc_pid(&d->procs, c->proc), why);
     c->state = CONN_CLOSED;
     count_open(c, -1);
+    subscribe_forget(d, c->slot);
     if (!known)
         return;
     if (d->stepping)

@@ -142,7 +142,8 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
     d->queue.v = calloc(d->queue.cap, sizeof(*d->queue.v));
     d->engines = calloc(d->limits.engines, sizeof(*d->engines));
     d->pools = calloc(d->limits.pools, sizeof(*d->pools));
-    if (!d->arena || !d->actions || !d->queue.v || !d->engines || !d->pools) {
+    d->node_bits = calloc((d->limits.nodes + 63u) / 64, sizeof(*d->node_bits));
+    if (!d->arena || !d->actions || !d->queue.v || !d->engines || !d->pools || !d->node_bits) {
         snprintf(why, cap,
                  "no memory for the core: %zu bytes; lower the limits or raise page_bytes_min",
                  bytes);
@@ -237,7 +238,8 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
     d->text = pages_take(ADMIN_TEXT_BYTES);
     if (!d->frame || !d->text || stream_pool_create(&streams, &d->streams) != TERN_OK ||
         wire_in_init(&d->in, config, largest_body(config)) != TERN_OK ||
-        proc_table_init(&d->procs, d->io, d->limits.procs, proc_gone, d) != TERN_OK)
+        proc_table_init(&d->procs, d->io, d->limits.procs, proc_gone, d) != TERN_OK ||
+        subscribe_init(d) != TERN_OK)
         return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
     TRY(links_init(d, why, cap));
     TRY(conns_listen(d, why, cap));
@@ -311,6 +313,7 @@ void daemon_destroy(struct daemon *d)
     d->phase = DAEMON_STOPPED;
     xfer_destroy(d->xfer);
     conns_finish(d);
+    subscribe_finish(d);
     links_finish(d);
     io_destroy(d->io);
     stream_pool_destroy(d->streams);
@@ -326,6 +329,7 @@ void daemon_destroy(struct daemon *d)
     free(d->queue.v);
     free(d->engines);
     free(d->pools);
+    free(d->node_bits);
     if (d->signal_fd >= 0)
         close(d->signal_fd);
     free(d);
@@ -369,7 +373,7 @@ static void drain_tick(struct daemon *d, uint64_t now_ns)
 
 static uint64_t next_deadline(const struct daemon *d)
 {
-    uint64_t at = core_deadline(d->core);
+    uint64_t at = d->subs.more ? 0 : core_deadline(d->core);
 
     if (core_waits_for_steps(d->core) && d->step_poll_ns < at)
         at = d->step_poll_ns;
@@ -404,6 +408,7 @@ static void turn(struct daemon *d)
     if (now_ns >= d->tick_ns)
         tick(d, now_ns);
     daemon_run_queue(d);
+    subscribe_pump(d);
     stream_pool_flush(d->streams);
 }
 

@@ -1,7 +1,8 @@
 /* The running daemon: one owner thread, one ring, one core. main.c creates it, runs it and destroys
  * it; conn.c, link.c and proc.c bring events in, dispatch.c steps the core and carries its actions
- * out. What must stay true: the actions of one step are all carried out before the next step; what
- * a seam reports meanwhile waits in `queue`; after "ready" nothing here allocates. */
+ * out, subscribe.c tells what changed. What must stay true: the actions of one step are all carried
+ * out before the next step; what a seam reports meanwhile waits in `queue`; after "ready" nothing
+ * here allocates. */
 #ifndef SHELL_DAEMON_H
 #define SHELL_DAEMON_H
 
@@ -15,6 +16,7 @@
 #include "shell/listen.h"
 #include "shell/proc.h"
 #include "shell/stream.h"
+#include "shell/subscribe.h"
 #include "shell/tape.h"
 #include "shell/wire_in.h"
 
@@ -67,10 +69,12 @@ struct daemon {
     struct stream_pool *streams;
     struct conns conns;
     struct links links;
+    struct subscriptions subs;
     struct proc_table procs;
     struct wire_in in;
-    uint8_t *frame; /* the answer being encoded: FRAME_HEADER_BYTES + the largest body */
-    char *text;     /* the admin answer being written: ADMIN_TEXT_BYTES */
+    uint8_t *frame;      /* the answer being encoded: FRAME_HEADER_BYTES + the largest body */
+    char *text;          /* the admin answer being written: ADMIN_TEXT_BYTES */
+    uint64_t *node_bits; /* for admin answers: a bit a node */
 
     struct engine_watch *engines;
     struct pool_watch *pools;

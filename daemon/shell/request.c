@@ -72,6 +72,7 @@ void request_frame(struct conn *c, const struct frame_header *h, const uint8_t *
     case FRAME_PING: ping(c, h, body); break;
     case FRAME_STATS:
     case FRAME_ADMIN: operator_request(c->d, c, h, body); break;
+    case FRAME_SUBSCRIBE: subscribe_request(c->d, c, h, body); break;
     default: engine_request(c, h, body); break;
     }
 }

@@ -136,6 +136,14 @@ static void chunk_put_first(struct stream *s)
         pool->chunks_shared++;
 }
 
+/* What is queued has to leave: from now on progress is watched. */
+static void hurry(struct stream *s)
+{
+    s->due = s->put;
+    if (!s->send_ns)
+        s->send_ns = io_now_ns() + s->pool->config.slow_ns;
+}
+
 /* ---- closing ---- */
 
 static void finish_if_quiet(struct stream *s)
@@ -178,6 +186,7 @@ void stream_finish(struct stream *s, const char *why)
         return;
     }
     s->state = STREAM_FLUSHING;
+    hurry(s);
     body_put(s);
     s->partial_ns = 0;
 }
@@ -344,6 +353,7 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         stream_close(s, "send failed");
         return;
     }
+    s->gone += (uint32_t)res;
     for (uint32_t left = (uint32_t)res; left > 0;) {
         struct chunk *c = s->first;
         uint32_t n = c->used - c->sent < left ? c->used - c->sent : left;
@@ -356,11 +366,12 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         chunk_put_first(s);
         s->send_ns = io_now_ns() + slow_ns;
     }
+    if (s->gone >= s->due)
+        s->send_ns = 0;
     if (s->first) {
         send_start(s);
         return;
     }
-    s->send_ns = 0;
     if (s->state == STREAM_FLUSHING)
         stream_close(s, "refused");
 }
@@ -373,12 +384,10 @@ bool stream_fits(const struct stream *s, size_t n)
     return n <= sizeof(s->last->data) * (size_t)(own < shared ? own : shared);
 }
 
-bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
+static bool put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
 {
     if (s->state != STREAM_OPEN)
         return false;
-    if (!s->first)
-        s->send_ns = io_now_ns() + s->pool->config.slow_ns;
     while (n > 0) {
         struct chunk *c = s->last;
         uint32_t room;
@@ -396,6 +405,7 @@ bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds
             room = (uint32_t)n;
         memcpy(c->data + c->used, frame, room);
         c->used += room;
+        s->put += room;
         frame += room;
         n -= room;
     }
@@ -404,6 +414,19 @@ bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds
         s->pool->dirty[s->pool->ndirty++] = s;
     }
     return true;
+}
+
+bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
+{
+    if (!put(s, frame, n, fds, nfds))
+        return false;
+    hurry(s);
+    return true;
+}
+
+bool stream_put_patient(struct stream *s, const uint8_t *frame, size_t n)
+{
+    return put(s, frame, n, NULL, 0);
 }
 
 void stream_pool_flush(struct stream_pool *pool)
@@ -434,7 +457,7 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     s->chunks_max = chunks_max;
     s->have = s->skip = 0;
     s->body = NULL;
-    s->send_ns = 0;
+    s->send_ns = s->put = s->gone = s->due = 0;
     s->partial_ns = io_now_ns() + pool->config.partial_ns;
     s->prev = NULL;
     s->next = pool->open;

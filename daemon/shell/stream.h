@@ -69,8 +69,10 @@ struct stream {
     /* What waits to be sent. */
     struct chunk *first, *last;
     uint32_t chunks, chunks_max;
-    uint64_t send_ns; /* progress has to be made by then; 0: nothing is queued */
-    bool dirty;       /* stands in pool->dirty */
+    uint64_t put, gone; /* bytes queued, and taken by the kernel, since it was opened */
+    uint64_t due;       /* of `put`, up to the last byte that is in a hurry */
+    uint64_t send_ns;   /* progress has to be made by then; 0: nothing queued is in a hurry */
+    bool dirty;         /* stands in pool->dirty */
     struct msghdr msg;
     struct iovec iov[STREAM_IOV_MAX];
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(STREAM_FDS_MAX * sizeof(int))];
@@ -100,6 +102,16 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
 /* Queues one whole frame; it leaves at the next stream_pool_flush. False: there was no room and the
  * stream is closed now. fds are borrowed for as long as the frame is queued. */
 bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds);
+
+/* The same for what the other side may leave unread as long as it likes. The caller keeps it to one
+ * such frame at a time. */
+bool stream_put_patient(struct stream *s, const uint8_t *frame, size_t n);
+
+/* Has the kernel taken everything up to that value of `put`? */
+static inline bool stream_sent(const struct stream *s, uint64_t put)
+{
+    return s->gone >= put;
+}
 
 /* Would a frame of n bytes find room in the queue now? */
 bool stream_fits(const struct stream *s, size_t n);
