@@ -1,6 +1,7 @@
 /* Page memory: who owns the bytes. One region of memory a (tenant, region), reserved, populated and
- * sealed before anything is shared; pools are ranges of it. A pool of threads computes checksums
- * and zeroes; it reports to the owner thread through an eventfd. All functions are for the owner
+ * sealed before anything is shared, and beside it one for the host tier, which no process can map;
+ * pools are ranges of them. A pool of threads computes checksums, copies between the tiers and
+ * zeroes; it reports to the owner thread through an eventfd. All functions are for the owner
  * thread, none blocks after mem_create, none allocates after it. Implementations: mem_host.c
  * (memfd); mem_cuda.c comes later. */
 #ifndef SEAM_MEM_H
@@ -31,6 +32,8 @@ struct mem_config {
     uint32_t jobs;          /* queued at most: core_limits.seal_jobs + copy_jobs + pools */
     uint64_t incarnation;   /* written to each control page */
     bool huge_pages;        /* try; what was got is in mem_stats */
+    uint32_t fault_copy_corrupt_every; /* fault injection: flip one byte in what every so-many-th
+                                          copy job writes, before it is hashed; 0: never */
 };
 
 /* *ret_why says what failed and what to do (too little memory, RLIMIT, no memfd). */
@@ -76,7 +79,12 @@ uint64_t mem_done_step(const struct mem *mem, uint32_t engine, uint32_t rank);
 void mem_control_reset(struct mem *mem, uint32_t engine); /* zero the steps, keep the incarnation */
 
 struct mem_stats {
-    uint64_t bytes, huge_page_bytes, sealed_pages, zeroed_bytes, queue_high_water;
+    uint64_t bytes;      /* of all tenants' regions */
+    uint64_t host_bytes; /* of their host tiers */
+    uint64_t huge_page_bytes, sealed_pages, zeroed_bytes, queue_high_water;
+    uint64_t copied_pages, copied_bytes; /* between the tiers, by jobs that went well */
+    uint64_t copies_corrupt;             /* jobs whose bytes did not agree with their checksums */
+    uint64_t copies_spoilt;              /* jobs that fault_copy_corrupt_every has hit */
     uint64_t faults; /* pages whose backing was gone when the daemon touched them: a client did that
                         (fault 40) */
 };

@@ -9,40 +9,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/check.h"
-#include "seam/checksum.h"
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
-
-#define SEAL_PIECE_BYTES                                                                           \
-    (128u << 10) /* what a thread takes at once, so that a job spreads over all */
-#define ZERO_PIECE_BYTES     (4u << 20) /* short enough that a seal never waits long behind zeroing */
-#define HUGE_BYTES           (2u << 20)
-#define POPULATE_PIECE_BYTES (16u << 20)
-
-enum job_kind { JOB_SEAL = 1, JOB_ZERO, JOB_POPULATE };
-
-struct job {
-    enum job_kind kind;
-    struct id id; /* SEAL: the job; ZERO: the pool */
-    struct pool_place place;
-    struct page_at page[SEAL_PAGES_MAX]; /* SEAL */
-    uint32_t npages;
-    uint64_t *sums;
-    uint32_t sums_per_page;
-    bool huge, failed;           /* POPULATE */
-    uint64_t items, taken, done; /* SEAL: units; else pieces of the range */
-    struct job *next;
-};
+#include "seam/workers_job.h"
 
 struct job_list {
     struct job *head, *tail;
@@ -57,7 +28,8 @@ struct workers {
     int event_fd;
     struct job *jobs; /* owned: njobs of them */
     uint32_t njobs, queued;
-    struct job_list unused, seals, ranges, finished; /* ranges: zero and populate */
+    struct job_list unused, finished;
+    struct job_list seals, copies, ranges; /* in this order; ranges: zero and populate */
     struct workers_stats stats;
 };
 
@@ -83,117 +55,30 @@ static struct job *list_pop(struct job_list *list)
     return job;
 }
 
-/* ------------------------------------------------------------------ pieces */
-
-/* Items of a seal job count (page, region, unit), unit fastest; groups may differ in units, so an
- * item is found by walking the pages, of which there are at most SEAL_PAGES_MAX. */
-static uint64_t seal_items(const struct job *job)
-{
-    uint64_t items = 0;
-
-    for (uint32_t i = 0; i < job->npages; i++)
-        items += (uint64_t)job->place.group[job->page[i].group].units * job->place.regions;
-    return items;
-}
-
-static void seal_unit(const struct job *job, const struct page_at *page, uint32_t region,
-                      uint32_t unit)
-{
-    const struct group_layout *g = &job->place.group[page->group];
-    const uint8_t *bytes = job->place.base[region] + page->index * g->page_bytes;
-    uint64_t from, to = checksum_unit_span(g->page_bytes, g->units, unit, &from);
-
-    job->sums[(size_t)page->record * job->sums_per_page + region * g->units + unit] =
-        checksum_unit(bytes + from, to - from);
-}
-
-static void seal_run(const struct job *job, uint64_t first, uint64_t n)
-{
-    for (uint32_t i = 0; i < job->npages && n > 0; i++) {
-        uint32_t units = job->place.group[job->page[i].group].units;
-        uint64_t here = (uint64_t)units * job->place.regions;
-
-        if (first >= here) {
-            first -= here;
-            continue;
-        }
-        for (; first < here && n > 0; first++, n--)
-            seal_unit(job, &job->page[i], (uint32_t)(first / units), (uint32_t)(first % units));
-        first = 0;
-    }
-}
-
-static uint64_t range_piece_bytes(const struct job *job)
-{
-    return job->kind == JOB_ZERO ? ZERO_PIECE_BYTES : POPULATE_PIECE_BYTES;
-}
-
-static uint64_t range_items(const struct job *job)
-{
-    uint64_t piece = range_piece_bytes(job);
-
-    return (job->place.bytes + piece - 1) / piece * job->place.regions;
-}
-
-static bool populate(uint8_t *at, uint64_t n, bool huge)
-{
-    if (huge) {
-        /* Advice only: what does not become a huge page is populated with small ones, and mem
-         * reports it. A page must be there for its surroundings to be collapsed around it. */
-        madvise(at, n, MADV_HUGEPAGE);
-        for (uint64_t i = 0; i + HUGE_BYTES <= n; i += HUGE_BYTES)
-            *(volatile uint8_t *)(at + i) = 0;
-        madvise(at, n, MADV_COLLAPSE);
-    }
-    if (madvise(at, n, MADV_POPULATE_WRITE) == 0)
-        return true;
-    if (errno != EINVAL)
-        return false;
-    for (uint64_t i = 0; i < n; i += 4096) /* before Linux 5.14: touch each page */
-        *(volatile uint8_t *)(at + i) = 0;
-    return true;
-}
-
-static bool range_run(const struct job *job, uint64_t item)
-{
-    uint64_t piece = range_piece_bytes(job);
-    uint64_t per_region = (job->place.bytes + piece - 1) / piece;
-    uint64_t from = item % per_region * piece;
-    uint64_t n = job->place.bytes - from < piece ? job->place.bytes - from : piece;
-    uint8_t *at = job->place.base[item / per_region] + from;
-
-    if (job->kind == JOB_POPULATE)
-        return populate(at, n, job->huge);
-    memset(at, 0, n);
-    return true;
-}
-
-/* How many items a thread takes at once. */
-static uint64_t run_length(const struct job *job)
-{
-    uint64_t left = job->items - job->taken, n = 1;
-
-    if (job->kind == JOB_SEAL) {
-        const struct group_layout *g = &job->place.group[job->page[0].group];
-        uint64_t unit_bytes = g->page_bytes / g->units;
-
-        n = unit_bytes < SEAL_PIECE_BYTES ? SEAL_PIECE_BYTES / unit_bytes : 1;
-    }
-    return n < left ? n : left;
-}
-
 /* ------------------------------------------------------------------ threads */
+
+/* Transfers wait for seals, sessions that come back for copies, nobody for zeroed memory. */
+static struct job_list *list_of(struct workers *w, enum job_kind kind)
+{
+    switch (kind) {
+    case JOB_SEAL: return &w->seals;
+    case JOB_COPY: return &w->copies;
+    case JOB_ZERO:
+    case JOB_POPULATE: break;
+    }
+    return &w->ranges;
+}
 
 /* With the lock held: the job that is next, and which of its items the caller does. */
 static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *ret_n)
 {
-    struct job_list *list = w->seals.head ? &w->seals : &w->ranges;
+    struct job_list *list = w->seals.head ? &w->seals : w->copies.head ? &w->copies : &w->ranges;
     struct job *job = list->head;
 
     if (!job)
         return NULL;
     *ret_first = job->taken;
-    *ret_n = run_length(job);
+    *ret_n = job_run_length(job);
     job->taken += *ret_n;
     if (job->taken == job->items)
         list_pop(list);
@@ -235,17 +120,14 @@ static void *worker_main(void *arg)
     while (!w->stop) {
         uint64_t first = 0, n = 0;
         struct job *job = take_run(w, &first, &n);
-        bool ok = true;
+        bool ok;
 
         if (!job) {
             pthread_cond_wait(&w->wake, &w->lock);
             continue;
         }
         pthread_mutex_unlock(&w->lock);
-        if (job->kind == JOB_SEAL)
-            seal_run(job, first, n);
-        else
-            ok = range_run(job, first);
+        ok = job_run(job, first, n);
         pthread_mutex_lock(&w->lock);
         finish_run(w, job, n, ok);
     }
@@ -329,7 +211,7 @@ static struct job *job_take(struct workers *w, enum job_kind kind, struct id id)
     job->kind = kind;
     job->id = id;
     job->taken = job->done = job->items = 0;
-    job->huge = job->failed = false;
+    job->huge = job->spoil = job->failed = false;
     w->queued++;
     if (w->queued > w->stats.queue_high_water)
         w->stats.queue_high_water = w->queued;
@@ -338,13 +220,14 @@ static struct job *job_take(struct workers *w, enum job_kind kind, struct id id)
 
 static void job_start(struct workers *w, struct job *job)
 {
+    job->items = job_items(job);
     if (job->items == 0) { /* nothing to do is done at once */
         job->items = 1;
         job->taken = 1;
         finish_run(w, job, 1, true);
         return;
     }
-    list_push(job->kind == JOB_SEAL ? &w->seals : &w->ranges, job);
+    list_push(list_of(w, job->kind), job);
     pthread_cond_broadcast(&w->wake);
 }
 
@@ -361,7 +244,28 @@ void workers_seal(struct workers *w, struct id id, const struct pool_place *plac
     job->npages = n;
     job->sums = sums;
     job->sums_per_page = sums_per_page;
-    job->items = seal_items(job);
+    job_start(w, job);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void workers_copy(struct workers *w, struct id id, const struct pool_place *from_place,
+                  const struct pool_place *to_place, const struct page_at *from,
+                  const struct page_at *to, uint32_t n, uint64_t *sums, uint32_t sums_per_page,
+                  bool spoil)
+{
+    struct job *job;
+
+    check(n <= SEAL_PAGES_MAX);
+    pthread_mutex_lock(&w->lock);
+    job = job_take(w, JOB_COPY, id);
+    job->place = *from_place;
+    job->target = *to_place;
+    memcpy(job->page, from, n * sizeof *from);
+    memcpy(job->to, to, n * sizeof *to);
+    job->npages = n;
+    job->sums = sums;
+    job->sums_per_page = sums_per_page;
+    job->spoil = spoil;
     job_start(w, job);
     pthread_mutex_unlock(&w->lock);
 }
@@ -373,7 +277,6 @@ void workers_zero(struct workers *w, struct id pool, const struct pool_place *pl
     pthread_mutex_lock(&w->lock);
     job = job_take(w, JOB_ZERO, pool);
     job->place = *place;
-    job->items = range_items(job);
     job_start(w, job);
     pthread_mutex_unlock(&w->lock);
 }
@@ -389,7 +292,6 @@ bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool hug
     job = job_take(w, JOB_POPULATE, (struct id){0});
     job->place = (struct pool_place){.base = {base}, .bytes = bytes, .regions = 1};
     job->huge = huge;
-    job->items = range_items(job);
     job_start(w, job);
     while (job->done < job->items)
         pthread_cond_wait(&w->populated, &w->lock);
@@ -400,6 +302,17 @@ bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool hug
     return ok;
 }
 
+static void count_copy(struct workers_stats *stats, const struct job *job)
+{
+    if (job->failed) {
+        stats->copies_corrupt++;
+        return;
+    }
+    stats->copied_pages += job->npages;
+    for (uint32_t i = 0; i < job->npages; i++)
+        stats->copied_bytes += job->place.group[job->page[i].group].page_bytes * job->place.regions;
+}
+
 static void job_event(struct workers *w, const struct job *job, struct event *ret)
 {
     memset(ret, 0, sizeof *ret);
@@ -407,6 +320,11 @@ static void job_event(struct workers *w, const struct job *job, struct event *re
         ret->kind = EV_SEALED;
         ret->sealed.job = job->id;
         w->stats.sealed_pages += job->npages;
+    } else if (job->kind == JOB_COPY) {
+        ret->kind = EV_COPIED;
+        ret->copied.job = job->id;
+        ret->copied.err = job->failed ? TERN_CORRUPT : TERN_OK;
+        count_copy(&w->stats, job);
     } else {
         ret->kind = EV_ZEROED;
         ret->zeroed.pool = job->id;

@@ -1,6 +1,7 @@
-/* The threads behind mem: they hash and zero ranges of page memory, nothing else. A job is cut into
- * pieces that the threads take in turn; seals go before zeroing, because a transfer waits for them.
- * The owner thread submits and polls; neither blocks nor allocates. Only mem_host.c uses this. */
+/* The threads behind mem: they hash, copy and zero ranges of page memory, nothing else. A job is
+ * cut into pieces that the threads take in turn; seals go before copies and these before zeroing,
+ * because a transfer waits for the first and a session for the second. The owner thread submits and
+ * polls; neither blocks nor allocates. Only mem_host.c uses this. */
 #ifndef SEAM_WORKERS_H
 #define SEAM_WORKERS_H
 
@@ -29,6 +30,12 @@ void workers_destroy(
 /* `sums` is the store of mem_sums: sums_per_page values a record. */
 void workers_seal(struct workers *w, struct id job, const struct pool_place *place,
                   const struct page_at *pages, uint32_t n, uint64_t *sums, uint32_t sums_per_page);
+/* `sums` likewise, of both lists' records. `spoil`: fault injection, one byte of the copy goes
+ * wrong. */
+void workers_copy(struct workers *w, struct id job, const struct pool_place *from_place,
+                  const struct pool_place *to_place, const struct page_at *from,
+                  const struct page_at *to, uint32_t n, uint64_t *sums, uint32_t sums_per_page,
+                  bool spoil);
 void workers_zero(struct workers *w, struct id pool, const struct pool_place *place);
 
 /* Populates memory with the threads' help before anything is shared; blocks until done. False: no
@@ -40,6 +47,7 @@ void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event
 
 struct workers_stats {
     uint64_t sealed_pages, zeroed_bytes, queue_high_water;
+    uint64_t copied_pages, copied_bytes, copies_corrupt;
 };
 void workers_stats(struct workers *w, struct workers_stats *ret);
 
