@@ -12,25 +12,50 @@
 
 #define SAMPLE_BYTES (4u << 20)
 #define PAGE         4096u
-#define FIELD_BYTES  48u /* whole tokens, references and keys */
+#define FIELD_BYTES  48u /* whole tokens, references and keys; `events` are longer */
 
-const uint16_t rig_wire_types[] = {FRAME_HELLO,        FRAME_HELLO_REPLY,
-                                   FRAME_ENGINE_JOIN,  FRAME_ENGINE_JOIN_REPLY,
-                                   FRAME_ENGINE_LEAVE, FRAME_ENGINE_LEAVE_REPLY,
-                                   FRAME_POOL_OPEN,    FRAME_POOL_OPEN_REPLY,
-                                   FRAME_POOL_MAP,     FRAME_POOL_MAP_REPLY,
-                                   FRAME_POOL_CLOSE,   FRAME_POOL_CLOSE_REPLY,
-                                   FRAME_SESSION_OPEN, FRAME_SESSION_OPEN_REPLY,
-                                   FRAME_PEEK,         FRAME_PEEK_REPLY,
-                                   FRAME_MATCH,        FRAME_MATCH_REPLY,
-                                   FRAME_STEP,         FRAME_STEP_REPLY,
-                                   FRAME_FETCH,        FRAME_FETCH_REPLY,
-                                   FRAME_FETCH_CANCEL, FRAME_FETCH_CANCEL_REPLY,
-                                   FRAME_PING,         FRAME_PING_REPLY,
-                                   FRAME_STATS,        FRAME_STATS_REPLY,
-                                   FRAME_ADMIN,        FRAME_ADMIN_REPLY,
-                                   FRAME_PEER_HELLO,   FRAME_PEER_HELLO_REPLY,
-                                   FRAME_PEER_MSG,     0};
+const uint16_t rig_wire_types[] = {FRAME_HELLO,
+                                   FRAME_HELLO_REPLY,
+                                   FRAME_ENGINE_JOIN,
+                                   FRAME_ENGINE_JOIN_REPLY,
+                                   FRAME_ENGINE_LEAVE,
+                                   FRAME_ENGINE_LEAVE_REPLY,
+                                   FRAME_POOL_OPEN,
+                                   FRAME_POOL_OPEN_REPLY,
+                                   FRAME_POOL_MAP,
+                                   FRAME_POOL_MAP_REPLY,
+                                   FRAME_POOL_CLOSE,
+                                   FRAME_POOL_CLOSE_REPLY,
+                                   FRAME_SESSION_OPEN,
+                                   FRAME_SESSION_OPEN_REPLY,
+                                   FRAME_PEEK,
+                                   FRAME_PEEK_REPLY,
+                                   FRAME_MATCH,
+                                   FRAME_MATCH_REPLY,
+                                   FRAME_STEP,
+                                   FRAME_STEP_REPLY,
+                                   FRAME_FETCH,
+                                   FRAME_FETCH_REPLY,
+                                   FRAME_FETCH_CANCEL,
+                                   FRAME_FETCH_CANCEL_REPLY,
+                                   FRAME_PING,
+                                   FRAME_PING_REPLY,
+                                   FRAME_STATS,
+                                   FRAME_STATS_REPLY,
+                                   FRAME_RETRACT,
+                                   FRAME_RETRACT_REPLY,
+                                   FRAME_RECOVER,
+                                   FRAME_RECOVER_REPLY,
+                                   FRAME_NAMESPACE_RESET,
+                                   FRAME_NAMESPACE_RESET_REPLY,
+                                   FRAME_SUBSCRIBE,
+                                   FRAME_SUBSCRIBE_REPLY,
+                                   FRAME_ADMIN,
+                                   FRAME_ADMIN_REPLY,
+                                   FRAME_PEER_HELLO,
+                                   FRAME_PEER_HELLO_REPLY,
+                                   FRAME_PEER_MSG,
+                                   0};
 
 static _Alignas(16) uint8_t sample_memory[SAMPLE_BYTES];
 static size_t sample_used;
@@ -55,6 +80,11 @@ static char *make_string(const ProtobufCFieldDescriptor *f, uint64_t seed)
     return s;
 }
 
+static size_t bytes_of(const ProtobufCFieldDescriptor *f)
+{
+    return strcmp(f->name, "events") == 0 ? 2 * (size_t)WIRE_EVENT_BYTES : FIELD_BYTES;
+}
+
 static void make_value(const ProtobufCFieldDescriptor *f, void *member, uint64_t seed,
                        size_t repeat)
 {
@@ -67,9 +97,9 @@ static void make_value(const ProtobufCFieldDescriptor *f, void *member, uint64_t
     case PROTOBUF_C_TYPE_BOOL: *(protobuf_c_boolean *)member = 1; break;
     case PROTOBUF_C_TYPE_STRING: *(char **)member = make_string(f, seed); break;
     case PROTOBUF_C_TYPE_BYTES:
-        bytes->len = FIELD_BYTES;
-        bytes->data = take(FIELD_BYTES);
-        for (size_t i = 0; i < FIELD_BYTES; i++)
+        bytes->len = bytes_of(f);
+        bytes->data = take(bytes->len);
+        for (size_t i = 0; i < bytes->len; i++)
             bytes->data[i] = (uint8_t)(seed + i);
         break;
     case PROTOBUF_C_TYPE_MESSAGE:

@@ -147,6 +147,28 @@ static void quick_fetch_put_same_as_generated(void **state)
     assert_string_equal(m->peer, "decode-7");
     assert_int_equal(m->depth, 300);
     tern__wire__fetch__free_unpacked(m, NULL);
+    /* The host tier: a name that is there and has no letter. */
+    size = quick_fetch_size(NULL, 0);
+    assert_ptr_equal(quick_fetch_put(body, NULL, 0), body + size);
+    m = tern__wire__fetch__unpack(NULL, size, body);
+    assert_non_null(m);
+    assert_non_null(m->peer);
+    assert_string_equal(m->peer, "");
+    tern__wire__fetch__free_unpacked(m, NULL);
+}
+
+static void quick_recover_put_same_as_generated(void **state)
+{
+    uint64_t size = quick_recover_size();
+    Tern__Wire__Recover *m;
+
+    (void)state;
+    assert_true(size > 0);
+    assert_ptr_equal(quick_recover_put(body), body + size);
+    m = tern__wire__recover__unpack(NULL, size, body);
+    assert_non_null(m);
+    assert_int_equal(m->base.n_unknown_fields, 0);
+    tern__wire__recover__free_unpacked(m, NULL);
 }
 
 /* ---- readers ---- */
@@ -228,6 +250,92 @@ static void quick_step_get_reads_every_field(void **state)
     assert_string_equal(text, "wait for step 9");
     /* One result more than was asked for is no answer. */
     assert_false(quick_step_get(packed, (uint32_t)n, store(), results, 2, &done, &err));
+}
+
+static void quick_match_get_reads_the_host_depth(void **state)
+{
+    Tern__Wire__MatchReply m = TERN__WIRE__MATCH_REPLY__INIT;
+
+    (void)state;
+    m.has_matched = m.has_host_depth = 1;
+    m.matched = 64;
+    m.host_depth = 1u << 20;
+    assert_true(quick_match_get(packed, (uint32_t)tern__wire__match_reply__pack(&m, packed),
+                                store(), results));
+    assert_int_equal(results[0].matched, 64);
+    assert_int_equal(results[0].host_depth, 1u << 20);
+    m.has_host_depth = 0; /* an older daemon */
+    assert_true(quick_match_get(packed, (uint32_t)tern__wire__match_reply__pack(&m, packed),
+                                store(), results));
+    assert_int_equal(results[0].host_depth, 0);
+}
+
+static size_t pack_recover_reply(void)
+{
+    static const struct tern_page refs[] = {{1, 2}, {3, 4}};
+    Tern__Wire__RecoverReply m = TERN__WIRE__RECOVER_REPLY__INIT;
+    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+    Tern__Wire__Shortage shortage = TERN__WIRE__SHORTAGE__INIT;
+    Tern__Wire__Lengths lengths = TERN__WIRE__LENGTHS__INIT;
+    Tern__Wire__Run run[2], *runs_of[2];
+
+    status.has_err = 1;
+    status.err = TERN_POOL_EXHAUSTED;
+    status.text = (char *)(uintptr_t) "not yet";
+    status.shortage = &shortage;
+    shortage.has_needed = 1;
+    shortage.needed = 300;
+    lengths.has_committed = lengths.has_written = lengths.has_allocated = 1;
+    lengths.committed = 64;
+    lengths.written = 70;
+    lengths.allocated = 80;
+    for (uint32_t i = 0; i < 2; i++) {
+        tern__wire__run__init(&run[i]);
+        run[i].has_group = run[i].has_first = run[i].has_refs = run[i].has_from_index = 1;
+        run[i].group = i;
+        run[i].first = 5 * i;
+        run[i].refs = wire_bytes(refs, (i + 1) * sizeof(refs[0]));
+        run[i].from_index = 9 * i;
+        runs_of[i] = &run[i];
+    }
+    m.status = &status;
+    m.lengths = &lengths;
+    m.has_tokens = m.has_kib = 1;
+    m.tokens = 75;
+    m.kib = 4000;
+    m.n_runs = 2;
+    m.runs = runs_of;
+    return tern__wire__recover_reply__pack(&m, packed);
+}
+
+static void quick_recover_get_reads_every_field(void **state)
+{
+    size_t n = pack_recover_reply();
+    const struct tern_result *r = &results[0];
+
+    (void)state;
+    assert_true(quick_recover_get(packed, (uint32_t)n, store(), results));
+    assert_err(TERN_POOL_EXHAUSTED, r->err);
+    assert_int_equal(r->shortage.needed, 300);
+    assert_string_equal(text, "not yet");
+    assert_int_equal(r->lengths.committed, 64);
+    assert_int_equal(r->lengths.written, 70);
+    assert_int_equal(r->lengths.allocated, 80);
+    assert_int_equal(r->tokens, 75);
+    assert_int_equal(r->fetched_kib, 4000);
+    assert_int_equal(r->nruns, 2);
+    assert_int_equal(r->runs[1].group, 1);
+    assert_int_equal(r->runs[1].first, 5);
+    assert_int_equal(r->runs[1].n, 2);
+    assert_int_equal(r->runs[1].from.index, 9);
+    assert_int_equal(r->runs[1].pages[1].generation, 4);
+    for (size_t cut = 0; cut < n; cut++) { /* ASan looks */
+        uint8_t *exact = malloc(cut ? cut : 1);
+
+        memcpy(exact, packed, cut);
+        (void)quick_recover_get(exact, (uint32_t)cut, store(), results);
+        free(exact);
+    }
 }
 
 /* Every truncation and every single changed byte: refused or read, never beyond the arrays (ASan
@@ -405,6 +513,9 @@ int main(void)
         cmocka_unit_test(quick_match_put_same_as_generated),
         cmocka_unit_test(quick_step_put_same_as_generated),
         cmocka_unit_test(quick_fetch_put_same_as_generated),
+        cmocka_unit_test(quick_recover_put_same_as_generated),
+        cmocka_unit_test(quick_match_get_reads_the_host_depth),
+        cmocka_unit_test(quick_recover_get_reads_every_field),
         cmocka_unit_test(quick_step_get_reads_every_field),
         cmocka_unit_test(quick_get_damaged_never_out_of_bounds),
         cmocka_unit_test(quick_get_each_rule_refused),

@@ -213,9 +213,48 @@ static void wire_out_small_answers_decode_as_given(void **state)
         r.op = OP_PEEK;
         r.peek.depth = number32();
         r.peek.history_depth = number32();
+        r.peek.host_depth = number32();
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_PEEK_REPLY, r.request_id);
         assert_int_equal(AS(PeekReply)->depth, r.peek.depth);
         assert_int_equal(AS(PeekReply)->history_depth, r.peek.history_depth);
+        assert_int_equal(AS(PeekReply)->host_depth, r.peek.host_depth);
+
+        r.op = OP_NAMESPACE_RESET;
+        r.namespace_reset.nodes = number32();
+        msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_NAMESPACE_RESET_REPLY,
+                      r.request_id);
+        same_status(AS(NamespaceResetReply)->status, r.err, r.text, &r.shortage);
+        assert_int_equal(AS(NamespaceResetReply)->nodes, r.namespace_reset.nodes);
+    }
+}
+
+static void wire_out_retract_and_recover_decode_as_given(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        struct reply r = some_reply(OP_RETRACT);
+        const ProtobufCMessage *msg;
+
+        r.retract.lengths = some_lengths();
+        r.retract.free_now = number32();
+        r.retract.free_at_step = number32();
+        msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_RETRACT_REPLY, r.request_id);
+        same_status(AS(RetractReply)->status, r.err, r.text, &r.shortage);
+        same_lengths(AS(RetractReply)->lengths, &r.retract.lengths);
+        assert_int_equal(AS(RetractReply)->free_now, r.retract.free_now);
+        assert_int_equal(AS(RetractReply)->free_at_step, r.retract.free_at_step);
+
+        r.op = OP_RECOVER;
+        r.nruns = some_runs(8, 0);
+        r.recover.lengths = some_lengths();
+        r.recover.tokens = number32();
+        r.recover.bytes_kib = number32();
+        msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_RECOVER_REPLY, r.request_id);
+        same_status(AS(RecoverReply)->status, r.err, r.text, &r.shortage);
+        same_lengths(AS(RecoverReply)->lengths, &r.recover.lengths);
+        assert_int_equal(AS(RecoverReply)->tokens, r.recover.tokens);
+        assert_int_equal(AS(RecoverReply)->kib, r.recover.bytes_kib);
+        same_runs(AS(RecoverReply)->runs, AS(RecoverReply)->n_runs, runs, r.nruns);
     }
 }
 
@@ -246,11 +285,13 @@ static void wire_out_match_and_fetch_decode_as_given(void **state)
         r.match.lengths = some_lengths();
         r.match.tokens = number32();
         r.match.matched = number32();
+        r.match.host_depth = number32();
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_MATCH_REPLY, r.request_id);
         same_status(AS(MatchReply)->status, r.err, r.text, &r.shortage);
         same_lengths(AS(MatchReply)->lengths, &r.match.lengths);
         assert_int_equal(AS(MatchReply)->tokens, r.match.tokens);
         assert_int_equal(AS(MatchReply)->matched, r.match.matched);
+        assert_int_equal(AS(MatchReply)->host_depth, r.match.host_depth);
         same_runs(AS(MatchReply)->runs, AS(MatchReply)->n_runs, runs, r.nruns);
 
         r.op = OP_FETCH;
@@ -395,6 +436,11 @@ static void wire_in_unknown_values_are_invalid(void **state)
     pool.groups = groups;
     assert_int_equal(request(FRAME_POOL_OPEN, &pool.base, &r), TERN_OK);
     assert_int_equal(r.pool_open.group[0].units, 1);
+    assert_int_equal(r.pool_open.host_bytes, 0);
+    pool.has_host_bytes = true;
+    pool.host_bytes = 1ull << 40;
+    assert_int_equal(request(FRAME_POOL_OPEN, &pool.base, &r), TERN_OK);
+    assert_true(r.pool_open.host_bytes == 1ull << 40);
     group.has_family = true;
     group.family = FAMILY_RECURRENT + 1;
     assert_int_equal(request(FRAME_POOL_OPEN, &pool.base, &r), TERN_INVALID);
@@ -511,6 +557,80 @@ static void wire_in_fetch_names_a_configured_peer(void **state)
     m.peer = NULL;
     assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
     assert_int_equal(r.fetch.peer, NONE);
+    m.peer = (char *)(uintptr_t) "";
+    assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
+    assert_int_equal(r.fetch.peer, PEER_HOST);
+}
+
+static void wire_in_retract_and_recover_name_the_headers_session(void **state)
+{
+    Tern__Wire__Retract retract = TERN__WIRE__RETRACT__INIT;
+    Tern__Wire__Recover recover = TERN__WIRE__RECOVER__INIT;
+    struct request r;
+
+    (void)state;
+    assert_int_equal(request(FRAME_RETRACT, &retract.base, &r), TERN_OK);
+    assert_int_equal(r.op, OP_RETRACT);
+    assert_int_equal(r.retract.mode, RETRACT_HOST);
+    assert_int_equal(r.retract.step, 0);
+    retract.has_mode = retract.has_step = retract.has_trace_id = true;
+    retract.mode = RETRACT_DROP;
+    retract.step = 1ull << 60;
+    retract.trace_id = 77;
+    assert_int_equal(request(FRAME_RETRACT, &retract.base, &r), TERN_OK);
+    assert_int_equal(r.retract.mode, RETRACT_DROP);
+    assert_true(r.retract.step == 1ull << 60);
+    assert_int_equal(r.trace_id, 77);
+    assert_int_equal(id_pack(r.retract.session), 0x300000004);
+    retract.mode = RETRACT_DROP + 1;
+    assert_int_equal(request(FRAME_RETRACT, &retract.base, &r), TERN_INVALID);
+
+    recover.has_trace_id = true;
+    recover.trace_id = 78;
+    assert_int_equal(request(FRAME_RECOVER, &recover.base, &r), TERN_OK);
+    assert_int_equal(r.op, OP_RECOVER);
+    assert_int_equal(r.trace_id, 78);
+    assert_int_equal(id_pack(r.recover.session), 0x300000004);
+}
+
+static void wire_in_namespace_reset_names_what_sessions_are_opened_in(void **state)
+{
+    Tern__Wire__NamespaceReset m = TERN__WIRE__NAMESPACE_RESET__INIT;
+    Tern__Wire__Namespace ns = TERN__WIRE__NAMESPACE__INIT;
+    struct request r;
+
+    (void)state;
+    ns.model = (char *)(uintptr_t) "m";
+    ns.revision = (char *)(uintptr_t) "7";
+    m.ns = &ns;
+    m.has_trace_id = true;
+    m.trace_id = 79;
+    assert_int_equal(request(FRAME_NAMESPACE_RESET, &m.base, &r), TERN_OK);
+    assert_int_equal(r.op, OP_NAMESPACE_RESET);
+    assert_int_equal(r.trace_id, 79);
+    assert_true(ns_equal(r.namespace_reset.ns, ns_of("m", "7", "")));
+    assert_false(ns_equal(r.namespace_reset.ns, ns_of("m", "8", "")));
+}
+
+/* Requests of engines are the odd types up to FETCH_CANCEL and from RETRACT to NAMESPACE_RESET. */
+static void wire_in_takes_no_other_type_for_a_request(void **state)
+{
+    static const uint8_t pad[] = {0xa0, 0x06, 0x00};
+    uint32_t taken = 0;
+
+    (void)state;
+    for (uint32_t type = 0; type < 300; type++) {
+        struct frame_header h = {
+            .length = sizeof pad, .version = FRAME_VERSION, .type = (uint16_t)type};
+        struct request r;
+        bool asked = type % 2 == 1 && type >= FRAME_ENGINE_JOIN && type <= FRAME_NAMESPACE_RESET &&
+                     type != FRAME_PING && type != FRAME_STATS;
+        enum tern_err err = wire_in_request(&in, &h, pad, &r);
+
+        assert_int_equal(err == TERN_UNSUPPORTED, !asked);
+        taken += err != TERN_UNSUPPORTED;
+    }
+    assert_int_equal(taken, 14);
 }
 
 /* ---- peers ---- */
@@ -638,6 +758,7 @@ int main(void)
         cmocka_unit_test(wire_out_small_answers_decode_as_given),
         cmocka_unit_test(wire_out_bare_answers_are_never_empty),
         cmocka_unit_test(wire_out_match_and_fetch_decode_as_given),
+        cmocka_unit_test(wire_out_retract_and_recover_decode_as_given),
         cmocka_unit_test(wire_out_step_results_decode_as_given),
         cmocka_unit_test(wire_out_too_small_a_limit_gives_nothing),
         cmocka_unit_test(wire_out_largest_answer_fits_the_default_limit),
@@ -646,6 +767,9 @@ int main(void)
         cmocka_unit_test(wire_in_layout_axes_make_another_hash),
         cmocka_unit_test(wire_in_tokens_are_aligned_wherever_they_lie),
         cmocka_unit_test(wire_in_fetch_names_a_configured_peer),
+        cmocka_unit_test(wire_in_retract_and_recover_name_the_headers_session),
+        cmocka_unit_test(wire_in_namespace_reset_names_what_sessions_are_opened_in),
+        cmocka_unit_test(wire_in_takes_no_other_type_for_a_request),
         cmocka_unit_test(peer_open_comes_back_as_sent),
         cmocka_unit_test(peer_offer_comes_back_as_sent),
         cmocka_unit_test(peer_message_that_lies_is_malformed),

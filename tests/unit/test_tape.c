@@ -158,6 +158,15 @@ static void fill_pool_open(struct prng *p, struct req_pool_open *r)
     r->supersede = (enum supersede)prng_below(p, SUPERSEDE_OFF + 1);
     r->axes_hash = (uint32_t)prng_u64(p);
     r->bytes = prng_u64(p);
+    r->host_bytes = prng_u64(p);
+}
+
+/* NONE, the host tier, or one that is configured. */
+static uint32_t some_peer(struct prng *p)
+{
+    uint32_t which = prng_below(p, 4);
+
+    return which == 0 ? NONE : which == 1 ? PEER_HOST : prng_below(p, limits.peers);
 }
 
 static void fill_request(struct prng *p, struct request *r, enum op op, struct lent *lent)
@@ -193,7 +202,7 @@ static void fill_request(struct prng *p, struct request *r, enum op op, struct l
     case OP_STEP: fill_step(p, &r->step, lent); break;
     case OP_FETCH:
         r->fetch.session = some_id(p);
-        r->fetch.peer = prng_below(p, 2) == 0 ? NONE : prng_below(p, limits.peers);
+        r->fetch.peer = some_peer(p);
         r->fetch.depth = (uint32_t)prng_u64(p);
         break;
     case OP_FETCH_CANCEL: r->fetch_cancel.session = some_id(p); break;
@@ -202,6 +211,19 @@ static void fill_request(struct prng *p, struct request *r, enum op op, struct l
         r->evict.nodes = (uint32_t)prng_u64(p);
         break;
     case OP_DRAIN: r->drain.on = prng_below(p, 2) != 0; break;
+    case OP_RETRACT:
+        r->retract.session = some_id(p);
+        r->retract.mode = (enum retract_mode)prng_below(p, RETRACT_DROP + 1);
+        r->retract.step = prng_u64(p);
+        break;
+    case OP_RECOVER: r->recover.session = some_id(p); break;
+    case OP_NAMESPACE_RESET:
+        r->namespace_reset.ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
+        break;
+    case OP_PIN:
+        r->pin.node = some_id(p);
+        r->pin.on = prng_below(p, 2) != 0;
+        break;
     default: break;
     }
 }
@@ -263,6 +285,10 @@ static void fill_event(struct prng *p, struct event *e, enum event_kind kind, en
     case EV_REQUEST: fill_request(p, &e->request, op, lent); break;
     case EV_SEALED: e->sealed.job = some_id(p); break;
     case EV_ZEROED: e->zeroed.pool = some_id(p); break;
+    case EV_COPIED:
+        e->copied.job = some_id(p);
+        e->copied.err = (enum tern_err)prng_below(p, TERN_ERR_COUNT);
+        break;
     case EV_LINK_UP:
     case EV_LINK_DOWN:
         e->link.link = prng_below(p, limits.links);
@@ -705,6 +731,10 @@ static void tape_slots_outside_the_limits_are_malformed(void **state)
         {.kind = EV_REQUEST, .request = {.op = OP_ENGINE_LEAVE, .conn = 16}},
         {.kind = EV_REQUEST, .request = {.op = OP_NONE}},
         {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = 2}}},
+        {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = PEER_HOST - 1}}},
+        {.kind = EV_REQUEST,
+         .request = {.op = OP_RETRACT, .retract = {.mode = (enum retract_mode)2}}},
+        {.kind = EV_COPIED, .copied = {.err = TERN_ERR_COUNT}},
         {.kind = EV_PEER_MSG, .peer = {.link = 4, .msg = {.kind = PEER_PULL_DONE}}},
         {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_PULL_DONE, .tenant = 3}}},
         {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_PULL_OFFER, .from = 2, .to = 1}}},
