@@ -33,6 +33,7 @@ struct config_tenant {
     char socket[CONFIG_PATH_BYTES];
     uint32_t mode;         /* of the socket file */
     uint64_t memory_bytes; /* of one region */
+    uint64_t host_bytes;   /* of one region's host tier; 0: none */
     uint32_t regions;
     uint32_t sessions_max;
     uint32_t conns_max;
@@ -82,8 +83,9 @@ struct config {
     char tape_file[4096]; /* where a crash or a failed check leaves the tape */
     bool tape_tokens;     /* tapes keep token ids instead of hashes */
 
-    uint32_t fault_corrupt_pages; /* fault injection, see xfer_config */
-    bool check_only;              /* --check-config: print what is in force and exit */
+    uint32_t fault_corrupt_pages;      /* fault injection, see xfer_config */
+    uint32_t fault_copy_corrupt_every; /* the same, see mem_config */
+    bool check_only;                   /* --check-config: print what is in force and exit */
 };
 
 /* On failure `why` says what is wrong and what to do, with "FILE:LINE: " in front where YAML gives

@@ -128,7 +128,8 @@ void config_derive(struct loader *l)
     uint32_t regions = 1;
 
     for (uint32_t i = 0; i < c->ntenants; i++) {
-        pages += c->tenants[i].memory_bytes / c->page_bytes_min;
+        pages += c->tenants[i].memory_bytes / c->page_bytes_min +
+                 c->tenants[i].host_bytes / c->page_bytes_min;
         conns += c->tenants[i].conns_max;
         regions = c->tenants[i].regions > regions ? c->tenants[i].regions : regions;
     }
@@ -168,6 +169,16 @@ static uint64_t machine_bytes(void)
     return bytes;
 }
 
+static enum tern_err too_much(struct loader *l, uint32_t i, const char *key, uint64_t bytes,
+                              uint64_t total, uint64_t has)
+{
+    return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, key,
+                       "with this tenant's %" PRIu64
+                       " bytes in %u regions the tenants ask for %" PRIu64
+                       " bytes; this machine has %" PRIu64,
+                       bytes, l->config->tenants[i].regions, total, has);
+}
+
 static enum tern_err check_memory(struct loader *l)
 {
     uint64_t total = 0, has = machine_bytes();
@@ -177,11 +188,10 @@ static enum tern_err check_memory(struct loader *l)
 
         total += t->memory_bytes * t->regions;
         if (total > has)
-            return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, "memory",
-                               "with this tenant's %" PRIu64
-                               " bytes in %u regions the tenants ask for %" PRIu64
-                               " bytes; this machine has %" PRIu64,
-                               t->memory_bytes, t->regions, total, has);
+            return too_much(l, i, "memory", t->memory_bytes, total, has);
+        total += t->host_bytes * t->regions;
+        if (total > has)
+            return too_much(l, i, "host_memory", t->host_bytes, total, has);
     }
     return TERN_OK;
 }

@@ -169,7 +169,9 @@ static void options_build(struct options *o)
         {"check-config", KEY_CHECK, NULL, 0,
          "Print what is in force and exit; status 0 only if it is valid", 1},
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,
-         "One more tenant: name, socket, mode, memory, regions, sessions_max, conns_max", 1},
+         "One more tenant: name, socket, mode, memory, host_memory, regions, sessions_max, "
+         "conns_max",
+         1},
         {"peer", KEY_PEER, "KEY=VALUE,...", 0, "One more peer: name, address, tenants=NAME+NAME",
          1},
     };

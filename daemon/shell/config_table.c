@@ -77,7 +77,8 @@ const struct setting config_settings[] = {
     LIMIT(sessions, "limit-sessions", "4096", "Sessions over all tenants"),
     COUNT("limits", "engines", "limit-engines", limits.engines, 1, 48, "32",
           "Engines over all tenants"),
-    COUNT("limits", "pools", "limit-pools", limits.pools, 1, 64, "32", "Pools over all tenants"),
+    COUNT("limits", "pools", "limit-pools", limits.pools, 1, 64, "32",
+          "Pools over all tenants; the host tier of one is another"),
     LIMIT(procs, "limit-procs", NULL, "Client processes; default: one a connection"),
     LIMIT(namespaces, "limit-namespaces", "1024", "Namespaces in use at a time"),
     LIMIT(nodes, "limit-nodes", NULL,
@@ -87,7 +88,7 @@ const struct setting config_settings[] = {
         "Blocks of 64 tokens for prefixes and sessions; default: 4 a page record and 64 a session"),
     LIMIT(extra_keys, "limit-extra-keys", "65536", "Extra keys (image hashes and the like) held"),
     LIMIT(pages, "limit-pages", NULL,
-          "Page records; default: all tenants' memory by page_bytes_min"),
+          "Page records; default: all tenants' memory and host_memory by page_bytes_min"),
     LIMIT(slabs, "limit-slabs", NULL,
           "Slab records; default: 2048 a pool, at most one a page record"),
     LIMIT(retires, "limit-retires", "65536", "Releases that wait for a step"),
@@ -112,6 +113,9 @@ const struct setting config_settings[] = {
 
     COUNT("faults", "corrupt_pages", "fault-corrupt-pages", fault_corrupt_pages, 0, COUNT_MAX, "0",
           "Fault injection: flip one byte at the receive in that many pages, once each"),
+    COUNT("faults", "copy_corrupt_every", "fault-copy-corrupt-every", fault_copy_corrupt_every, 0,
+          COUNT_MAX, "0",
+          "Fault injection: flip one byte in every so-many-th copy between the tiers; 0: never"),
 };
 
 const size_t config_settings_n = sizeof config_settings / sizeof *config_settings;
@@ -127,6 +131,8 @@ const struct setting config_tenant_fields[TENANT_FIELDS] = {
      "Octal mode of the socket"},
     {"tenants", "memory", NULL, VALUE_BYTES, TENANT_FIELD(memory_bytes), 4096, MEMORY_MAX, NULL,
      "Bytes for pages, in each region"},
+    {"tenants", "host_memory", NULL, VALUE_BYTES, TENANT_FIELD(host_bytes), 0, MEMORY_MAX, "0",
+     "Bytes of the host tier, in each region; 0: none"},
     {"tenants", "regions", NULL, VALUE_COUNT, TENANT_FIELD(regions), 1, RANKS_MAX, "1",
      "Regions: one a rank of its largest engine"},
     {"tenants", "sessions_max", NULL, VALUE_COUNT, TENANT_FIELD(sessions_max), 1, COUNT_MAX, "4096",

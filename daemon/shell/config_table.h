@@ -28,7 +28,7 @@ struct setting {
 };
 
 #define SETTINGS_MAX  64
-#define TENANT_FIELDS 7
+#define TENANT_FIELDS 8
 #define PEER_FIELDS   2 /* and the list of tenants */
 #define COUNT_MAX     (1u << 28)
 #define MEMORY_MAX    ((uint64_t)1 << 50)

@@ -115,6 +115,7 @@ static void tenants_of(const struct config *config, struct tenant_config *ret)
 {
     for (uint32_t i = 0; i < config->ntenants; i++) {
         ret[i].memory_bytes = config->tenants[i].memory_bytes;
+        ret[i].host_bytes = config->tenants[i].host_bytes;
         ret[i].regions = config->tenants[i].regions;
         ret[i].sessions_max = config->tenants[i].sessions_max;
     }
@@ -171,6 +172,7 @@ static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
         .jobs = d->limits.seal_jobs + d->limits.copy_jobs + d->limits.pools,
         .incarnation = d->incarnation,
         .huge_pages = config->huge_pages,
+        .fault_copy_corrupt_every = config->fault_copy_corrupt_every,
     };
     const char *text = "";
     enum tern_err err;

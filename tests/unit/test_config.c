@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "shell/config.h"
+#include "shell/config_table.h"
 
 #define TENANT "tenants:\n  - name: default\n    socket: /tmp/t.sock\n    memory: 64M\n"
 
@@ -56,6 +56,8 @@ static void config_smallest_file_is_completed(void **state)
     assert_int_equal(c->tenants[0].memory_bytes, 64u << 20);
     assert_int_equal(c->tenants[0].mode, 0660);
     assert_int_equal(c->tenants[0].regions, 1);
+    assert_int_equal(c->tenants[0].host_bytes, 0);
+    assert_int_equal(c->fault_copy_corrupt_every, 0);
     assert_int_equal(c->limits.pages, (64u << 20) / 4096);
     assert_int_equal(c->limits.tenants, 1);
     assert_int_equal(c->limits.peers, 0);
@@ -87,13 +89,14 @@ static void config_every_section_is_read(void **state)
         "  drain_ms: 14\n  data_idle_ms: 15\n"
         "limits:\n  nodes: 1000\n  token_blocks: 2000\n  sums_per_page: 8\n  inbound_links: 5\n"
         "  peer_bytes_in_flight: 1MiB\n"
-        "faults:\n  corrupt_pages: 9\n"
+        "faults:\n  corrupt_pages: 9\n  copy_corrupt_every: 4\n"
         "peers:\n"
         "  - {name: b, address: \"10.0.0.2:7001\", tenants: [two, default]}\n"
         "  - name: c\n    address: host.example:7001\n    tenants:\n      - two\n"
         "tenants:\n"
         "  - {name: default, socket: /tmp/1.sock, memory: 1048576, regions: 2, conns_max: 7}\n"
-        "  - {name: two, socket: /tmp/2.sock, mode: \"0600\", memory: 2M, sessions_max: 8}\n");
+        "  - {name: two, socket: /tmp/2.sock, mode: \"0600\", memory: 2M, host_memory: 3M, "
+        "sessions_max: 8}\n");
 
     (void)state;
     assert_string_equal(c->node, "prefill-1");
@@ -118,6 +121,9 @@ static void config_every_section_is_read(void **state)
     assert_int_equal(c->limits.sums_per_page, 8);
     assert_int_equal(c->limits.peer_bytes_in_flight, 1u << 20);
     assert_int_equal(c->fault_corrupt_pages, 9);
+    assert_int_equal(c->fault_copy_corrupt_every, 4);
+    assert_int_equal(c->tenants[0].host_bytes, 0);
+    assert_int_equal(c->tenants[1].host_bytes, 3u << 20);
     assert_int_equal(c->npeers, 2);
     assert_int_equal(c->peers[0].tenants, 3);
     assert_int_equal(c->peers[1].tenants, 2);
@@ -127,6 +133,30 @@ static void config_every_section_is_read(void **state)
     assert_int_equal(c->tenants[1].mode, 0600);
     assert_int_equal(c->tenants[1].sessions_max, 8);
     config_destroy(c);
+}
+
+/* Host pages have records like any other, and their memory counts against the machine's. */
+static void config_host_memory_is_counted_with_memory(void **state)
+{
+    struct config *c = accepted(TENANT), *more;
+    size_t arena;
+
+    (void)state;
+    more = accepted(TENANT "    host_memory: 64M\n  - name: b\n    socket: /tmp/b\n"
+                           "    memory: 1M\n    host_memory: 8191\n");
+    assert_int_equal(more->limits.pages, (128u << 20) / 4096 + 256 + 1);
+    assert_int_equal(more->limits.nodes, more->limits.pages);
+    assert_int_equal(more->limits.slabs, c->limits.slabs * 2 + 257);
+    assert_int_equal(more->limits.token_blocks - c->limits.token_blocks,
+                     4 * (more->limits.pages - c->limits.pages));
+    assert_int_equal(core_size(&more->limits, &arena), TERN_OK);
+    config_destroy(c);
+    config_destroy(more);
+    refused(TENANT "    host_memory: lots\n", "t.yaml:5: tenants[0].host_memory: ", "bytes");
+    refused(TENANT "    host_memory: 900T\n",
+            "t.yaml:5: tenants[0].host_memory: ", "this machine has");
+    refused(TENANT "    host_memory: 1M\n    host_memory: 1M\n",
+            "t.yaml:6: tenants[0].host_memory: ", "given twice");
 }
 
 static void config_shape_errors_name_their_line(void **state)
@@ -283,6 +313,7 @@ static void config_what_is_printed_is_read_back_the_same(void **state)
     struct config
         *c = accepted(
             "insecure_peers: true\nlisten: \"[::1]:7\"\nadmin: {socket: '/tmp/a \"b\\c'}\n" TENANT
+            "    host_memory: 5M\n"
             "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n"),
         *again;
     char *first, *second;
@@ -337,14 +368,16 @@ static void config_flags_alone_are_enough(void **state)
     struct config *c = NULL;
 
     (void)state;
-    assert_int_equal(load_flags(ARGV(T, (char *)"--insecure-peers", (char *)"--peer",
-                                     (char *)"name=b,address=127.0.0.1:7001,tenants=default+two",
-                                     (char *)"--tenant=name=two,socket=/tmp/y.sock,memory=1M",
-                                     (char *)"--limit-nodes=77", (char *)"--fault-corrupt-pages",
-                                     (char *)"1000", (char *)"--huge-pages=no",
-                                     (char *)"--check-config", (char *)"--listen=127.0.0.1:0"),
-                                &c, why),
-                     TERN_OK);
+    assert_int_equal(
+        load_flags(ARGV(T, (char *)"--insecure-peers", (char *)"--peer",
+                        (char *)"name=b,address=127.0.0.1:7001,tenants=default+two",
+                        (char *)"--tenant=name=two,socket=/tmp/y.sock,memory=1M,"
+                                "host_memory=2M",
+                        (char *)"--fault-copy-corrupt-every=5", (char *)"--limit-nodes=77",
+                        (char *)"--fault-corrupt-pages", (char *)"1000", (char *)"--huge-pages=no",
+                        (char *)"--check-config", (char *)"--listen=127.0.0.1:0"),
+                   &c, why),
+        TERN_OK);
     assert_int_equal(c->ntenants, 2);
     assert_int_equal(c->tenants[0].regions, 2);
     assert_string_equal(c->tenants[1].socket, "/tmp/y.sock");
@@ -353,6 +386,8 @@ static void config_flags_alone_are_enough(void **state)
     assert_int_equal(c->limits.nodes, 77);
     assert_int_equal(c->limits.sums_per_page, 2);
     assert_int_equal(c->fault_corrupt_pages, 1000);
+    assert_int_equal(c->tenants[1].host_bytes, 2u << 20);
+    assert_int_equal(c->fault_copy_corrupt_every, 5);
     assert_false(c->huge_pages);
     assert_true(c->insecure_peers && c->check_only);
     config_destroy(c);
@@ -435,11 +470,37 @@ static void config_example_file_is_valid(void **state)
     config_destroy(c);
 }
 
+/* "Every setting is shown", it says. */
+static void config_example_file_shows_every_setting(void **state)
+{
+    const char *source = getenv("TERN_SOURCE");
+    char path[4096 + 32], text[16384], key[64];
+    FILE *f;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/deploy/ternd.yaml", source == NULL ? "." : source);
+    f = fopen(path, "re");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    for (size_t i = 0; i < config_settings_n; i++) {
+        snprintf(key, sizeof key, " %s:", config_settings[i].key);
+        if (strstr(text, key) == NULL && strstr(text, key + 1) == NULL)
+            fail_msg("%s is not shown", config_settings[i].key);
+    }
+    for (size_t i = 0; i < TENANT_FIELDS; i++) {
+        snprintf(key, sizeof key, " %s: ", config_tenant_fields[i].key);
+        if (strstr(text, key) == NULL)
+            fail_msg("tenants[].%s is not shown", config_tenant_fields[i].key);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(config_smallest_file_is_completed),
         cmocka_unit_test(config_every_section_is_read),
+        cmocka_unit_test(config_host_memory_is_counted_with_memory),
         cmocka_unit_test(config_shape_errors_name_their_line),
         cmocka_unit_test(config_text_that_is_no_yaml_names_its_line),
         cmocka_unit_test(config_values_out_of_range_name_their_line),
@@ -454,6 +515,7 @@ int main(void)
         cmocka_unit_test(config_flags_override_the_file),
         cmocka_unit_test(config_file_larger_than_the_cap_is_refused),
         cmocka_unit_test(config_example_file_is_valid),
+        cmocka_unit_test(config_example_file_shows_every_setting),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

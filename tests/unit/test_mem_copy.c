@@ -369,7 +369,7 @@ static void mem_copy_jobs_to_the_limit_all_come_back(void **state)
             else
                 mem_copy(rig.mem, job, DEVICE, HOST, &rig.device[j], &rig.host[j], n);
         }
-        mem_copy(rig.mem, (struct id){22, round}, DEVICE, HOST, NULL, NULL, 0);
+        mem_copy(rig.mem, (struct id){22, round}, DEVICE, HOST, rig.device, rig.host, 0);
         mem_zero(rig.mem, (struct id){SPARE, round});
         wait_events(&rig, 24);
         for (uint32_t i = 0; i < 24; i++) {
