@@ -9,17 +9,22 @@
 #include "base/check.h"
 #include "base/err.h"
 
+static const char nonsense_text[] = "the daemon sent what is no answer: the connection is closed";
+
 static void slot_free(struct tern *t, uint32_t slot)
 {
     free(t->pending[slot].body);
+    subscription_free(t->pending[slot].sub);
     t->pending[slot] = (struct pending){.state = PENDING_FREE};
     t->pending_free |= 1ull << slot;
 }
 
 void async_finish(struct tern *t)
 {
-    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++)
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) {
         free(t->pending[i].body);
+        subscription_free(t->pending[i].sub);
+    }
 }
 
 /* The submitted request that this frame answers, or NULL. */
@@ -31,7 +36,9 @@ static struct pending *find(struct tern *t, const struct frame_header *h)
     if (slot >= TERN_INFLIGHT_MAX)
         return NULL;
     p = &t->pending[slot];
-    return p->state == PENDING_WAITING && p->id == h->request_id && p->type == h->type ? p : NULL;
+    if (p->state != PENDING_WAITING && p->state != PENDING_STREAM)
+        return NULL;
+    return p->id == h->request_id && p->type == h->type ? p : NULL;
 }
 
 /* The answer to a call that ran into its deadline is dropped; what was never asked for ends the
@@ -51,25 +58,21 @@ static void drop(struct tern *t, const struct frame_header *h)
     }
 }
 
-void async_take(struct tern *t, const struct frame_header *h, const uint8_t *body)
+/* A subscription is there once, whatever has come for it. */
+static bool is_kept(const struct tern *t, uint32_t slot)
 {
-    struct pending *p = find(t, h);
-    uint32_t slot;
+    uint32_t at = t->kept_head;
 
-    if (!p) {
-        drop(t, h);
+    while (at != NO_SLOT && at != slot)
+        at = t->pending[at].next;
+    return at == slot;
+}
+
+static void keep(struct tern *t, uint32_t slot)
+{
+    if (is_kept(t, slot))
         return;
-    }
-    p->body = malloc(h->length);
-    if (!p->body) {
-        conn_lose(&t->conn);
-        return;
-    }
-    memcpy(p->body, body, h->length);
-    p->body_bytes = h->length;
-    p->state = PENDING_KEPT;
-    p->next = NO_SLOT;
-    slot = (uint32_t)(p - t->pending);
+    t->pending[slot].next = NO_SLOT;
     if (t->kept_head == NO_SLOT)
         t->kept_head = (uint8_t)slot;
     else
@@ -77,8 +80,51 @@ void async_take(struct tern *t, const struct frame_header *h, const uint8_t *bod
     t->kept_tail = (uint8_t)slot;
 }
 
-/* Takes a slot and room for the body. BUSY: neither may be waited for here. */
-static enum tern_err submit(struct tern *t, uint64_t body, uint32_t *ret_slot, uint8_t **ret_frame)
+static void keep_no_more(struct tern *t, uint32_t slot)
+{
+    uint8_t head = t->kept_head;
+
+    t->kept_head = t->kept_tail = NO_SLOT;
+    for (uint32_t at = head, next; at != NO_SLOT; at = next) {
+        next = t->pending[at].next;
+        if (at != slot)
+            keep(t, at);
+    }
+}
+
+void async_end(struct tern *t, uint32_t slot)
+{
+    keep_no_more(t, slot);
+    slot_free(t, slot);
+}
+
+void async_take(struct tern *t, const struct frame_header *h, const uint8_t *body)
+{
+    struct pending *p = find(t, h);
+
+    if (!p) {
+        drop(t, h);
+        return;
+    }
+    if (p->sub) {
+        if (!subscription_take(t, p, body, h->length)) {
+            conn_lose(&t->conn);
+            return;
+        }
+    } else {
+        p->body = malloc(h->length);
+        if (!p->body) {
+            conn_lose(&t->conn);
+            return;
+        }
+        memcpy(p->body, body, h->length);
+        p->body_bytes = h->length;
+        p->state = PENDING_KEPT;
+    }
+    keep(t, (uint32_t)(p - t->pending));
+}
+
+enum tern_err async_submit(struct tern *t, uint64_t body, uint32_t *ret_slot, uint8_t **ret_frame)
 {
     enum tern_err err;
 
@@ -102,10 +148,8 @@ static enum tern_err submit(struct tern *t, uint64_t body, uint32_t *ret_slot, u
     return TERN_OK;
 }
 
-/* The body is in place: from now on the request is under way. A connection that is lost here is
- * told by tern_poll. */
-static enum tern_err submitted(struct tern *t, uint32_t slot, uint8_t *frame, uint16_t type,
-                               uint64_t session, uint64_t body, uint32_t nops, uint64_t cookie)
+void async_submitted(struct tern *t, uint32_t slot, uint8_t *frame, uint16_t type, uint64_t session,
+                     uint64_t body, uint32_t nops, uint64_t cookie)
 {
     struct pending *p = &t->pending[slot];
 
@@ -120,7 +164,6 @@ static enum tern_err submitted(struct tern *t, uint32_t slot, uint8_t *frame, ui
     t->pending_free &= ~(1ull << slot);
     call_queue(t, frame, type, p->id, session, body);
     (void)conn_send(&t->conn);
-    return TERN_OK;
 }
 
 enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct tern_tokens *tokens,
@@ -132,9 +175,10 @@ enum tern_err tern_submit_match(struct tern *t, tern_session s, const struct ter
 
     TRY(check_tokens(t, tokens));
     body = quick_match_size(tokens, step);
-    TRY(submit(t, body, &slot, &frame));
+    TRY(async_submit(t, body, &slot, &frame));
     quick_match_put(frame + FRAME_HEADER_BYTES, tokens, step);
-    return submitted(t, slot, frame, FRAME_MATCH, s, body, 1, cookie);
+    async_submitted(t, slot, frame, FRAME_MATCH, s, body, 1, cookie);
+    return TERN_OK;
 }
 
 enum tern_err tern_submit_step(struct tern *t, const struct tern_op *ops, uint32_t n,
@@ -146,9 +190,10 @@ enum tern_err tern_submit_step(struct tern *t, const struct tern_op *ops, uint32
 
     TRY(check_ops(t, ops, n));
     body = quick_step_size(ops, n);
-    TRY(submit(t, body, &slot, &frame));
+    TRY(async_submit(t, body, &slot, &frame));
     quick_step_put(frame + FRAME_HEADER_BYTES, ops, n);
-    return submitted(t, slot, frame, FRAME_STEP, 0, body, n, cookie);
+    async_submitted(t, slot, frame, FRAME_STEP, 0, body, n, cookie);
+    return TERN_OK;
 }
 
 enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth,
@@ -160,9 +205,10 @@ enum tern_err tern_submit_fetch(struct tern *t, tern_session s, const char *peer
 
     TRY(check_peer(t, peer));
     body = quick_fetch_size(peer, depth);
-    TRY(submit(t, body, &slot, &frame));
+    TRY(async_submit(t, body, &slot, &frame));
     quick_fetch_put(frame + FRAME_HEADER_BYTES, peer, depth);
-    return submitted(t, slot, frame, FRAME_FETCH, s, body, 1, cookie);
+    async_submitted(t, slot, frame, FRAME_FETCH, s, body, 1, cookie);
+    return TERN_OK;
 }
 
 enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cookie)
@@ -171,9 +217,10 @@ enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cooki
     uint8_t *frame;
     uint32_t slot;
 
-    TRY(submit(t, body, &slot, &frame));
+    TRY(async_submit(t, body, &slot, &frame));
     quick_recover_put(frame + FRAME_HEADER_BYTES);
-    return submitted(t, slot, frame, FRAME_RECOVER, s, body, 1, cookie);
+    async_submitted(t, slot, frame, FRAME_RECOVER, s, body, 1, cookie);
+    return TERN_OK;
 }
 
 int tern_fd(const struct tern *t)
@@ -197,6 +244,28 @@ static bool get_one(struct tern *t, uint16_t type, const uint8_t *body, uint32_t
     return quick_recover_get(body, n, &t->store, t->results);
 }
 
+/* What has come for a subscription, which stays in the table unless that was its end. */
+static enum tern_err hand_out_stream(struct tern *t, uint32_t slot, struct tern_answer *ret)
+{
+    if (subscription_give(t, &t->pending[slot], ret) != TERN_OK)
+        slot_free(t, slot);
+    return TERN_OK;
+}
+
+static enum tern_err hand_out_frame(struct tern *t, uint32_t slot, const uint8_t *body, uint32_t n,
+                                    struct tern_answer *ret)
+{
+    struct pending *p = &t->pending[slot];
+
+    if (subscription_take(t, p, body, n))
+        return hand_out_stream(t, slot, ret);
+    conn_lose(&t->conn);
+    *ret = (struct tern_answer){.cookie = p->cookie,
+                                .err = set_error(t, TERN_MALFORMED, nonsense_text)};
+    slot_free(t, slot);
+    return TERN_OK;
+}
+
 /* Decodes an answer into the connection's arrays and frees its slot. */
 static enum tern_err hand_out(struct tern *t, uint32_t slot, const uint8_t *body, uint32_t n,
                               struct tern_answer *ret)
@@ -215,8 +284,7 @@ static enum tern_err hand_out(struct tern *t, uint32_t slot, const uint8_t *body
     }
     if (!ok) {
         conn_lose(&t->conn);
-        err = set_error(t, TERN_MALFORMED,
-                        "the daemon sent what is no answer: the connection is closed");
+        err = set_error(t, TERN_MALFORMED, nonsense_text);
         done = 0;
     } else if (err != TERN_OK && !t->text[0]) {
         set_error(t, err, NULL);
@@ -234,6 +302,8 @@ static enum tern_err hand_out_kept(struct tern *t, struct tern_answer *ret)
     t->kept_head = p->next;
     if (t->kept_head == NO_SLOT)
         t->kept_tail = NO_SLOT;
+    if (p->sub)
+        return hand_out_stream(t, slot, ret);
     return hand_out(t, slot, p->body, p->body_bytes, ret);
 }
 
@@ -271,6 +341,8 @@ enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
         if (err == TERN_OK) {
             struct pending *p = find(t, &h);
 
+            if (p && p->sub)
+                return hand_out_frame(t, (uint32_t)(p - t->pending), body, h.length, ret);
             if (p)
                 return hand_out(t, (uint32_t)(p - t->pending), body, h.length, ret);
             drop(t, &h);

@@ -34,7 +34,10 @@ enum pending_state {
     PENDING_FREE = 0,
     PENDING_WAITING, /* submitted, no answer yet */
     PENDING_KEPT,    /* its answer came while a synchronous call waited; body is owned */
+    PENDING_STREAM,  /* a subscription: answers come until it ends; `sub` is owned */
 };
+
+struct subscription; /* subscribe.c */
 
 struct pending {
     enum pending_state state;
@@ -44,6 +47,7 @@ struct pending {
     uint64_t id, cookie;
     uint8_t *body;
     uint32_t body_bytes;
+    struct subscription *sub;
 };
 
 struct tern {
@@ -112,8 +116,27 @@ enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
  * of a call that gave up, ends the connection for anything else. */
 void async_take(struct tern *t, const struct frame_header *h, const uint8_t *body);
 void async_finish(struct tern *t); /* frees what was kept */
+/* Takes a slot and room for the body. BUSY: neither may be waited for here. */
+enum tern_err async_submit(struct tern *t, uint64_t body, uint32_t *ret_slot, uint8_t **ret_frame);
+/* The body is in place: from now on the request is under way. A connection that is lost here is
+ * told by tern_poll. */
+void async_submitted(struct tern *t, uint32_t slot, uint8_t *frame, uint16_t type, uint64_t session,
+                     uint64_t body, uint32_t nops, uint64_t cookie);
+/* Ends a subscription's part in the table. */
+void async_end(struct tern *t, uint32_t slot);
+
+/* An answer of a subscription: kept with what is there already. False: it is no such answer. */
+bool subscription_take(struct tern *t, struct pending *p, const uint8_t *body, uint32_t n);
+/* What is kept, as an answer; borrowed until the next one is taken. Returns its err: not OK is the
+ * end. */
+enum tern_err subscription_give(struct tern *t, struct pending *p, struct tern_answer *ret);
+void subscription_free(struct subscription *sub);
 
 void pool_unmap_all(struct tern *t);
+
+/* A namespace as a message that borrows its strings. INVALID with a text. */
+enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
+                            Tern__Wire__Namespace *ret);
 
 /* INVALID with a text: lists that point nowhere or are longer than a request may be. */
 enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens);

@@ -186,7 +186,7 @@ static bool ns_fits(const struct tern_namespace *ns)
     return true;
 }
 
-static enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
+enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
                                    Tern__Wire__Namespace *ret)
 {
     if (!ns || !ns_fits(ns))

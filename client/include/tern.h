@@ -37,6 +37,7 @@ extern "C" {
     64 /* asynchronous requests of a connection that were not yet handed out by tern_poll */
 #define TERN_STEP_OPS_MAX    1024        /* operations of one tern_step */
 #define TERN_KEYS_MAX        1024        /* extra keys of one token list */
+#define TERN_EVENTS_KEPT     1024        /* changes of a subscription that wait for tern_poll */
 #define TERN_ENGINE_NAME_MAX 47          /* bytes of an engine's name */
 #define TERN_ADMIN_JSON_MAX  (64u << 20) /* bytes of one admin answer */
 
@@ -331,12 +332,15 @@ TERN_API enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms);
 
 /* ---- asynchronous form: submit, wait for tern_fd to be readable, tern_poll ---- */
 
+struct tern_events; /* below */
+
 struct tern_answer {
     uint64_t cookie;                   /* as submitted */
     enum tern_err err;                 /* of the whole request */
     const struct tern_result *results; /* one for match, fetch and recover, one an operation
                                           for a step; borrowed until the next call */
     uint32_t n;
+    const struct tern_events *events; /* of a subscription, else NULL; borrowed likewise */
 };
 
 /* BUSY: TERN_INFLIGHT_MAX requests are under way, or the socket is full: poll first. INVALID: as in
@@ -357,6 +361,51 @@ TERN_API bool tern_wants_write(const struct tern *t);
  * that come meanwhile are kept. When the connection is lost, each request under way is handed out
  * with err PEER_LOST first; then tern_poll says PEER_LOST. */
 TERN_API enum tern_err tern_poll(struct tern *t, struct tern_answer *ret);
+
+/* ---- what changes in the prefix tree: for routers and whoever else wants to know ---- */
+
+/* STORED: a prefix can be matched for the first time. TIER: it came to device or host memory or
+ * left one of them, and is still in the other. REMOVED: it is in neither any more. */
+enum tern_event_kind { TERN_STORED = 1, TERN_TIER = 2, TERN_REMOVED = 3 };
+
+/* One chunk of L tokens that ends at `depth`. `prefix` stands for its namespace and for all tokens
+ * and extra keys from the first to there: equal prefixes have equal numbers in all pools of equal L
+ * and on all daemons of one version. */
+struct tern_event {
+    uint64_t number; /* ascending, from 1 at the daemon's start; those of other tenants and
+                        namespaces are left out */
+    enum tern_event_kind kind;
+    uint32_t depth;
+    uint64_t prefix, parent; /* parent: of the chunk before it; 0 for the first */
+    uint64_t ns_hi, ns_lo;   /* hash of the namespace, as ternctl shows it */
+    uint64_t pool;
+    bool on_device, on_host; /* after the change */
+    const char *tenant;      /* on the admin socket; else NULL, and where it has no name to tell */
+};
+
+struct tern_events {
+    const struct tern_event *v;
+    uint32_t n;    /* may be 0 */
+    uint64_t lost; /* not 0: so many changes (of whatever namespace) were missed between the last
+                      answer and v[0]. Forget what you know, or subscribe from a number anew */
+    uint64_t next; /* `from` for going on behind this answer, with the same daemon incarnation */
+};
+
+/* Asks for the changes of one namespace, or of the whole tenant (NULL; on the admin socket: of all
+ * tenants), from number `from` on; 0: from now. Needs no engine. Like a submitted request: the
+ * first answer with this cookie says that it has begun, each later one brings changes; tern_poll
+ * hands them out until one has an err, which is the last. Takes one of TERN_INFLIGHT_MAX.
+ *
+ * The daemon never waits for a subscriber: it keeps the last changes (limits.events in its
+ * configuration) and what was overwritten before it could be sent is `lost`. So is what comes
+ * beyond TERN_EVENTS_KEPT while tern_poll is not called.
+ *
+ * As an answer, INVALID: no change has the number `from` yet (the daemon was started anew); QUOTA:
+ * too many subscriptions. Returned, BUSY: as for tern_submit_match; INTERNAL: no memory. */
+TERN_API enum tern_err tern_subscribe(struct tern *t, const struct tern_namespace *ns,
+                                      uint64_t from, uint64_t cookie);
+/* Ends it: nothing with this cookie comes any more. GONE: there is no such subscription. */
+TERN_API enum tern_err tern_unsubscribe(struct tern *t, uint64_t cookie, uint32_t deadline_ms);
 
 /* ---- operators: on the daemon's admin socket only (elsewhere DENIED) ---- */
 
