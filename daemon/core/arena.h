@@ -203,7 +203,7 @@ struct session {
     uint32_t target, load_low;   /* LOADING: the node to be reached, and those deeper than
                                     this on the path to it have it among their loaders */
     uint32_t load_op, load_conn; /* whom to answer: OP_RECOVER or OP_FETCH */
-    uint32_t load_pages, load_err;
+    uint32_t load_kib;
     uint64_t load_request, load_trace, away_step;
 };
 
@@ -323,7 +323,7 @@ struct core {
     uint32_t nengines, npools, nclosing;
     uint64_t errors[TERN_ERR_COUNT];
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
-    uint64_t host_copies, host_copies_failed, host_loads, retracts, recovers;
+    uint64_t host_copies, host_copies_failed, host_loads, evicted_host, retracts, recovers;
 };
 
 #define ARENA_RECORDS(type, name)                                                                  \

@@ -172,6 +172,33 @@ static enum tern_err attach_new(struct core *c, struct session *s, struct token_
     return TERN_OK;
 }
 
+/* The chunk is known and on the host alone: what the session has brings it to the device again. */
+static enum tern_err attach_again(struct core *c, struct session *s, uint32_t slot,
+                                  struct chunk_source *src)
+{
+    const struct pool *p = session_pool(c, s);
+    struct node *n = node_at(c, slot);
+    uint32_t blocks, keys;
+
+    if (n->copy != COPY_NONE)
+        return TERN_GONE; /* it is being loaded */
+    tokens_take_chunk(c, &s->tokens, p->align, &blocks, &keys);
+    tokens_free_blocks(c, blocks);
+    tokens_free_keys(c, keys);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (!group_is_state(&p->group[g])) {
+            segment_fill(c, slot, g, &src->pages[g], p->group[g].segment, src->arriving);
+            src->base[g] += p->group[g].segment;
+        }
+    node_arrive(c, slot);
+    n->seal = src->arriving ? SEAL_DONE : SEAL_NO;
+    set_pending(c, s, slot, src);
+    move_on(c, s, slot, src);
+    if (n->host_bad && n->nhost == 0 && n->refs[REF_HOST] == 0 && n->copy == COPY_NONE)
+        node_leave_host(c, slot);
+    return TERN_OK;
+}
+
 enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src,
                            bool *ret_adopted)
 {
@@ -183,6 +210,10 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
     *ret_adopted = child != NONE;
     if (child == NONE)
         return attach_new(c, s, &w, src);
+    if (!node_at(c, child)->on_device) {
+        *ret_adopted = false;
+        return attach_again(c, s, child, src);
+    }
     if (!node_visible(node_at(c, child)) && node_at(c, child)->pending_engine != s->engine)
         return TERN_GONE; /* T8: it may still vanish with the engine that wrote it */
     if (BUG(CORE_BUG_NO_REFILL) && p->nstate > 0 && !state_resumable(c, child))

@@ -7,8 +7,21 @@
 /* A retire record names a node that waits for its step, with all of its pages or with STATE. */
 static bool evictable(const struct node *n)
 {
-    return n->nrefs == 0 && n->nchildren == 0 && n->depth > 0 && node_visible(n) &&
-           !n->state_pending;
+    return n->nrefs == 0 && n->ndevice == 0 && n->on_device && n->depth > 0 && node_visible(n) &&
+           !n->state_pending && n->copy == COPY_NONE && n->loaders == 0;
+}
+
+static bool host_evictable(const struct node *n)
+{
+    return n->on_host && n->nhost == 0 && n->refs[REF_HOST] == 0 && n->copy == COPY_NONE &&
+           n->loaders == 0;
+}
+
+/* Of a namespace that was reset: it goes with all that it has. */
+static bool useless(const struct node *n)
+{
+    return n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->nchildren == 0 && n->depth > 0 &&
+           node_visible(n) && !n->state_pending && n->copy == COPY_NONE && n->loaders == 0;
 }
 
 static bool before(const struct node *a, const struct node *b, enum heap_kind k)
@@ -111,6 +124,10 @@ void node_offer(struct core *c, uint32_t slot)
         heap_insert(c, p, HEAP_LEAF, slot);
     if (p->nstate > 0 && !n->heap[HEAP_STATE].in && state_droppable(c, n))
         heap_insert(c, p, HEAP_STATE, slot);
+    if (p->other != NONE && !n->heap[HEAP_HOST].in && host_evictable(n))
+        heap_insert(c, p, HEAP_HOST, slot);
+    if (space_at(c, n->space)->reset && !n->heap[HEAP_RESET].in && useless(n))
+        heap_insert(c, p, HEAP_RESET, slot);
 }
 
 void evict_forget(struct core *c, uint32_t slot)
@@ -143,10 +160,66 @@ bool evict_one(struct core *c, struct pool *p)
             continue;
         }
         c->evicted_nodes++;
-        c->evicted_pages += node_destroy(c, slot);
+        c->evicted_pages +=
+            node_at(c, slot)->on_host ? node_demote(c, slot) : node_destroy(c, slot);
         return true;
     }
     return false;
+}
+
+bool host_evict_one(struct core *c, struct pool *p)
+{
+    while (p->heap[HEAP_HOST] != NONE) {
+        uint32_t slot = p->heap[HEAP_HOST];
+
+        heap_remove(c, p, HEAP_HOST, slot);
+        if (!host_evictable(node_at(c, slot)))
+            continue;
+        node_leave_host(c, slot);
+        return true;
+    }
+    return false;
+}
+
+/* One pass over all nodes puts the leaves into the heap; whoever loses its last child or pin later
+ * is offered then. */
+static bool sweep_piece(struct core *c, struct space *s, uint32_t *budget)
+{
+    while (s->sweep != NONE && *budget > 0) {
+        uint32_t slot = s->sweep;
+
+        s->sweep = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
+        *budget -= 1;
+        if (node_at(c, slot)->used && space_at(c, node_at(c, slot)->space) == s)
+            node_offer(c, slot);
+        touch(c);
+    }
+    return s->sweep == NONE;
+}
+
+bool reset_flush(struct core *c)
+{
+    uint32_t budget = RESET_NODES_MAX;
+
+    for (uint32_t i = 0; i < c->limits.pools && c->resets > 0; i++) {
+        struct pool *p = pool_at(c, i);
+
+        if (p->state == POOL_EMPTY || p->tier != TIER_DEVICE)
+            continue;
+        for (uint32_t at = p->spaces; at != NONE; at = space_at(c, at)->next)
+            if (space_at(c, at)->reset && !sweep_piece(c, space_at(c, at), &budget))
+                return false;
+        while (p->heap[HEAP_RESET] != NONE) {
+            uint32_t slot = p->heap[HEAP_RESET];
+
+            if (budget-- == 0)
+                return false;
+            heap_remove(c, p, HEAP_RESET, slot);
+            if (useless(node_at(c, slot)))
+                node_destroy(c, slot);
+        }
+    }
+    return true;
 }
 
 bool evict_state(struct core *c, struct pool *p)

@@ -68,6 +68,9 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
  * p). */
 void session_free_tail(struct core *c, struct session *s, uint32_t p, struct page_list *list);
 void session_use(struct core *c, struct session *s);
+/* The whole table as runs: what it borrows from token `from` on, then what it owns. */
+void session_runs(const struct core *c, struct actions *out, const struct session *s,
+                  uint32_t from);
 /* T5: takes STATE pages that are wholly below the window of min(C, next) into `list`. Returns the
  * node, pinned for the caller's retire_release, up to which borrowed segments end (from the
  * session's `low` before the call); NONE: none do. */
@@ -89,6 +92,29 @@ struct lengths session_lengths(const struct session *s);
 /* Makes `need[g]` pages of each group free, evicting; all or nothing but for what was evicted. */
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
                               const uint32_t *need, struct shortage *ret);
+
+/* Are need[g] pages of each group free? Else *ret_short is a group that lacks some. */
+bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
+               uint32_t *ret_short);
+
+/* --- retract.c: sessions that are away, or wait for the host tier --- */
+
+void session_retract(struct core *c, const struct request *req, struct reply *ret);
+void session_recover(struct core *c, struct actions *out, const struct request *req,
+                     struct reply *ret, bool *ret_later);
+void session_fetch_host(struct core *c, const struct request *req, struct reply *ret,
+                        bool *ret_later);
+/* Ends the load of a session that has one; the asker is told `err`. There must be room for that. */
+void load_end(struct core *c, struct actions *out, struct session *s, enum tern_err err);
+void load_conn_closed(struct core *c, uint32_t conn);
+bool session_away(const struct session *s);
+/* The step at which what the session gives back may be reused: not below that of its Retract. */
+uint64_t session_step(const struct session *s, uint64_t step);
+/* Gives back `pages` and whatever holds the session's prefix: at `step`, or at once for an engine
+ * that is gone. */
+void session_let_go(struct core *c, struct session *s, uint64_t step, struct page_list *pages,
+                    bool engine_gone);
+bool away_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
 
 /* --- commits.c --- */
 
@@ -124,7 +150,9 @@ bool pool_flush(struct core *c, struct actions *out);
 
 void pull_fetch(struct core *c, struct actions *out, const struct request *req, struct reply *ret,
                 bool *ret_later);
-void pull_cancel(struct core *c, const struct request *req, struct reply *ret);
+void pull_cancel(struct core *c, struct actions *out, const struct request *req, struct reply *ret);
+/* May the session fetch now, wherever from? */
+enum tern_err fetch_ready(const struct session *s, const char **ret_text);
 void pull_doom(struct core *c, struct pull *p, enum tern_err err);
 void pull_orphan(
     struct core *c,

@@ -1,4 +1,6 @@
 /* The prefix tree. See nodes.h. */
+#include "core/events.h"
+#include "core/host.h"
 #include "core/state.h"
 
 #include "base/hash.h"
@@ -9,7 +11,8 @@ static uint32_t space_find(const struct core *c, const struct pool *p, struct na
 {
     uint32_t at = p->spaces;
 
-    while (at != NONE && (space_at(c, at)->ns.hi != ns.hi || space_at(c, at)->ns.lo != ns.lo))
+    while (at != NONE && (space_at(c, at)->reset || space_at(c, at)->ns.hi != ns.hi ||
+                          space_at(c, at)->ns.lo != ns.lo))
         at = space_at(c, at)->next;
     return at;
 }
@@ -27,6 +30,7 @@ static void space_free(struct core *c, uint32_t slot)
             at = space_at(c, at)->next;
         space_at(c, at)->next = s->next;
     }
+    c->resets -= s->reset;
     s->next = c->free_spaces.head;
     c->free_spaces.head = slot;
     c->free_spaces.n++;
@@ -53,7 +57,12 @@ static uint32_t record_take(struct core *c)
         n->refs[k] = 0;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         n->pages[g] = NONE;
-    n->pending_step = n->hash = 0;
+    n->on_device = n->on_host = n->ndevice = n->nhost = n->copy = n->loaders = n->host_borrowers =
+        n->host_bad = n->stored = n->load_cancelled = 0;
+    n->copy_next = n->copy_prev = NONE;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        n->host[g] = n->moving[g] = NONE;
+    n->pending_step = n->hash = n->chain = n->admin_ns = 0;
     n->last_use = c->changes;
     n->last_use_ns = c->now_ns;
     n->seq = ++c->seq;
@@ -72,16 +81,24 @@ static void record_put(struct core *c, uint32_t slot)
     touch(c);
 }
 
+static bool evict_record(struct core *c, struct pool *p)
+{
+    while (c->free_nodes.n == 0)
+        if (!evict_one(c, p) && !host_evict_one(c, p))
+            return false;
+    return true;
+}
+
 /* A free record, taken from the least recently used leaf of this pool and then of any if there is
- * none left. */
+ * none left. What is on the host too loses its device pages first. */
 static bool record_ensure(struct core *c, struct pool *first)
 {
-    if (c->free_nodes.n > 0 || evict_one(c, first))
+    if (evict_record(c, first))
         return true;
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         struct pool *p = pool_at(c, i);
 
-        if (p->state != POOL_EMPTY && evict_one(c, p))
+        if (p->state != POOL_EMPTY && evict_record(c, p))
             return true;
     }
     return false;
@@ -103,11 +120,16 @@ uint32_t space_root(struct core *c, uint32_t pool, struct namespace_id ns, bool 
     c->free_spaces.n--;
     s->ns = ns;
     s->pool = pool;
+    s->reset = s->nodes = 0;
+    s->sweep = NONE;
     s->next = p->spaces;
     p->spaces = at;
     s->root = record_take(c);
     node_at(c, s->root)->pool = pool;
     node_at(c, s->root)->space = at;
+    node_at(c, s->root)->on_device = 1;
+    node_at(c, s->root)->on_host = 1;
+    node_at(c, s->root)->chain = tree_root_chain(ns);
     return s->root;
 }
 
@@ -116,10 +138,31 @@ static void root_release(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    if (n->depth > 0 || n->nrefs > 0 || n->nchildren > 0)
+    if (n->depth > 0 || n->nrefs > 0 || n->refs[REF_HOST] > 0 || n->nchildren > 0)
         return;
     space_free(c, n->space);
     record_put(c, slot);
+}
+
+uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
+{
+    uint32_t nodes = 0;
+
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        struct pool *p = pool_at(c, i);
+        uint32_t at = NONE;
+
+        if (p->state != POOL_EMPTY && p->tier == TIER_DEVICE && p->tenant == tenant)
+            at = space_find(c, p, ns);
+        if (at == NONE)
+            continue;
+        nodes += space_at(c, at)->nodes;
+        space_at(c, at)->reset = 1;
+        space_at(c, at)->sweep = 0;
+        c->resets++;
+        touch(c);
+    }
+    return nodes;
 }
 
 /* --- finding --- */
@@ -155,9 +198,11 @@ uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w)
 {
     uint32_t at = root, child;
 
+    if (space_at(c, node_at(c, root)->space)->reset)
+        return root;
     while (w->end - node_at(c, at)->depth >= w->align) {
         child = node_child(c, at, w);
-        if (child == NONE || !node_visible(node_at(c, child)))
+        if (child == NONE || !node_visible(node_at(c, child)) || !node_at(c, child)->on_device)
             break;
         at = child;
     }
@@ -186,9 +231,13 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
         node_at(c, n->next)->prev = slot;
     p->first_child = slot;
     p->nchildren++;
+    p->ndevice++;
+    n->on_device = 1;
+    space_at(c, n->space)->nodes++;
     n->hash = chunk_hash(parent, p->depth, w);
     n->hash_next = *hash_head(c, n->hash);
     *hash_head(c, n->hash) = slot;
+    n->chain = tree_chain(c, parent, w);
     pool_at(c, n->pool)->nodes++;
     state_settle(c, parent); /* perhaps it is a fork point now */
     return slot;
@@ -205,11 +254,6 @@ static void unlink_from_parent(struct core *c, uint32_t slot)
     if (n->next != NONE)
         node_at(c, n->next)->prev = n->prev;
     p->nchildren--;
-    if (p->last_use < n->last_use) {
-        evict_forget(c, n->parent); /* its key grows; node_destroy offers it again */
-        p->last_use = n->last_use;
-        p->last_use_ns = n->last_use_ns;
-    }
 }
 
 static void unlink_from_hash(const struct core *c, uint32_t slot)
@@ -224,33 +268,122 @@ static void unlink_from_hash(const struct core *c, uint32_t slot)
     *at = n->hash_next;
 }
 
-uint32_t node_destroy(struct core *c, uint32_t slot)
+/* Ancestors need no mark of use of their own: a child that goes hands its last use up. */
+static void hand_use_up(struct core *c, uint32_t slot)
 {
-    struct node *n = node_at(c, slot);
-    uint32_t parent = n->parent, freed = 0;
-    uint32_t lost = n->claims ? pool_at(c, n->pool)->reach : 1; /* ancestors that it kept in use */
+    const struct node *n = node_at(c, slot);
+    struct node *p = node_at(c, n->parent);
 
-    check(n->depth > 0 && n->nrefs == 0 && n->nchildren == 0);
-    state_forget(c, slot);
-    evict_forget(c, slot);
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        for (uint32_t at = n->pages[g], next; at != NONE; at = next, freed++) {
+    if (p->last_use >= n->last_use)
+        return;
+    evict_forget(c, n->parent); /* its key grows; it is offered again */
+    p->last_use = n->last_use;
+    p->last_use_ns = n->last_use_ns;
+}
+
+static uint32_t free_pages(struct core *c, uint32_t heads[GROUPS_MAX])
+{
+    uint32_t freed = 0;
+
+    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
+        for (uint32_t at = heads[g], next; at != NONE; at = next, freed++) {
             next = page_at(c, at)->next;
             page_free(c, at);
         }
-    tokens_free_blocks(c, n->tokens);
-    tokens_free_keys(c, n->keys);
-    unlink_from_hash(c, slot);
-    unlink_from_parent(c, slot);
-    pool_at(c, n->pool)->nodes--;
-    record_put(c, slot);
-    /* The parent is perhaps no fork point any more, and nobody needs what its window needed. */
+        heads[g] = NONE;
+    }
+    return freed;
+}
+
+/* The node is on the device no more, or is gone: its parent is perhaps a leaf now, no fork point
+ * any more, and nobody needs what its window needed. */
+static void left(struct core *c, uint32_t parent, uint32_t lost)
+{
     for (uint32_t at = parent; lost > 0 && node_at(c, at)->depth > 0;
          lost--, at = node_at(c, at)->parent)
         state_settle(c, at);
     node_offer(c, parent);
     root_release(c, parent);
+}
+
+uint32_t node_destroy(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot), *p = node_at(c, n->parent);
+    uint32_t parent = n->parent, freed;
+    uint32_t lost = n->claims ? pool_at(c, n->pool)->reach : 1; /* ancestors that it kept in use */
+
+    check(n->depth > 0 && n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->nchildren == 0);
+    check(n->loaders == 0 && n->host_borrowers == 0);
+    copy_forget(c, slot);
+    state_forget(c, slot);
+    evict_forget(c, slot);
+    hand_use_up(c, slot);
+    p->ndevice -= n->on_device;
+    p->nhost -= n->on_host;
+    freed = free_pages(c, n->pages);
+    free_pages(c, n->host);
+    n->on_device = n->on_host = 0;
+    tree_event(c, slot, TREE_REMOVED);
+    tokens_free_blocks(c, n->tokens);
+    tokens_free_keys(c, n->keys);
+    unlink_from_hash(c, slot);
+    unlink_from_parent(c, slot);
+    pool_at(c, n->pool)->nodes--;
+    space_at(c, n->space)->nodes--;
+    record_put(c, slot);
+    left(c, parent, lost);
     return freed;
+}
+
+uint32_t node_demote(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    uint32_t freed, lost = n->claims ? pool_at(c, n->pool)->reach : 1;
+
+    check(n->on_host && n->nrefs == 0 && n->ndevice == 0);
+    copy_forget(c, slot);
+    state_leave(c, slot);
+    evict_forget(c, slot);
+    hand_use_up(c, slot);
+    freed = free_pages(c, n->pages);
+    n->on_device = 0;
+    n->pending_engine = NONE;
+    n->seal = SEAL_NO;
+    node_at(c, n->parent)->ndevice--;
+    touch(c);
+    tree_event(c, slot, TREE_TIER);
+    node_offer(c, slot);
+    left(c, n->parent, lost);
+    return freed;
+}
+
+void node_leave_host(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    uint32_t parent = n->parent;
+
+    check(n->on_host && n->nhost == 0 && n->refs[REF_HOST] == 0 && n->copy == COPY_NONE);
+    c->evicted_host++;
+    if (!n->on_device) {
+        node_destroy(c, slot);
+        return;
+    }
+    free_pages(c, n->host);
+    n->on_host = n->host_bad = 0;
+    node_at(c, parent)->nhost--;
+    touch(c);
+    tree_event(c, slot, TREE_TIER);
+    node_offer(c, slot);
+    node_offer(c, parent);
+}
+
+void node_arrive(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    n->on_device = 1;
+    node_at(c, n->parent)->ndevice++;
+    touch(c);
 }
 
 void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
@@ -259,9 +392,9 @@ void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
 
     check(n->refs[kind] > 0);
     n->refs[kind]--;
-    n->nrefs--;
+    n->nrefs -= kind != REF_HOST;
     touch(c);
-    if (n->nrefs > 0)
+    if (n->nrefs > 0 && n->refs[REF_HOST] > 0)
         return;
     if (n->depth == 0)
         root_release(c, slot);

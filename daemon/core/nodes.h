@@ -19,8 +19,18 @@ uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
 /* Fresh child of `parent` without tokens and pages, hashed for the chunk at the parent's depth.
  * Evicts if all records are used; NONE if even that brings none. The parent must be pinned. */
 uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w);
-/* A leaf without refs; its pages become FREE. Returns how many. */
+/* A leaf without refs; its pages on both tiers become FREE. Returns how many of the device. */
 uint32_t node_destroy(struct core *c, uint32_t slot);
+/* A leaf of the device tier, without refs there, that is on the host: its device pages become FREE.
+ * Returns how many. */
+uint32_t node_demote(struct core *c, uint32_t slot);
+/* A leaf of the host tier, without refs there: its host pages become FREE, and it goes if it is not
+ * on the device either. */
+void node_leave_host(struct core *c, uint32_t slot);
+/* HISTORY was attached to a node that was on the host alone. */
+void node_arrive(struct core *c, uint32_t slot);
+/* N1. Returns how many nodes the namespaces had. */
+uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns);
 
 static inline bool node_visible(const struct node *n)
 {
@@ -33,7 +43,7 @@ static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
     struct node *n = node_at(c, slot);
 
     n->refs[kind]++;
-    n->nrefs++;
+    n->nrefs += kind != REF_HOST; /* of the device tier */
     touch(c);
 }
 
@@ -44,6 +54,10 @@ void node_use(struct core *c, uint32_t slot);
 void node_offer(struct core *c, uint32_t slot);
 /* Removes the least recently used unpinned leaf of a pool (T13). False: there is none. */
 bool evict_one(struct core *c, struct pool *p);
+/* The same of the host tier: one that is not on the device goes altogether. */
+bool host_evict_one(struct core *c, struct pool *p);
+/* Takes the nodes of namespaces that were reset on. False: there are more. */
+bool reset_flush(struct core *c);
 /* Drops STATE alone: superseded first, oldest first, then that of the node used least recently
  * (T12). */
 bool evict_state(struct core *c, struct pool *p);

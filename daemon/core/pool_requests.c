@@ -3,6 +3,11 @@
  * for something else only when every engine that mapped it is gone, and after it was zeroed. */
 #include "core/machine.h"
 
+static bool size_agrees(const struct pool *p, uint64_t bytes)
+{
+    return p->bytes <= bytes && bytes - p->bytes < p->slab_bytes;
+}
+
 /* A pool that no engine has mapped, of exactly this layout and size: its prefixes are still good.
  */
 static struct pool *orphan_find(const struct core *c, const struct engine *e,
@@ -10,9 +15,12 @@ static struct pool *orphan_find(const struct core *c, const struct engine *e,
 {
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         struct pool *p = pool_at(c, i);
-        bool same = p->state == POOL_OPEN && p->tenant == e->tenant && p->engines == 0 &&
-                    p->layout_hash == layout_hash(r, e->world) && p->bytes <= r->bytes &&
-                    r->bytes - p->bytes < p->slab_bytes;
+        bool same = p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == e->tenant &&
+                    p->engines == 0 && p->layout_hash == layout_hash(r, e->world) &&
+                    size_agrees(p, r->bytes) && (p->other != NONE) == (r->host_bytes > 0);
+
+        if (same && p->other != NONE)
+            same = size_agrees(pool_at(c, p->other), r->host_bytes);
 
         for (uint32_t g = 0; same && g < r->ngroups; g++)
             same = p->group[g].layout.cap_pages == r->group[g].cap_pages;
@@ -26,6 +34,10 @@ static void pool_begin_close(struct core *c, struct pool *p)
 {
     p->state = POOL_CLOSING;
     c->nclosing++;
+    for (uint32_t i = 0; i < c->limits.nodes; i++) /* an operator's pin does not outlast its pool */
+        while (node_at(c, i)->used && node_at(c, i)->pool == pool_slot(c, p) &&
+               node_at(c, i)->refs[REF_ADMIN] > 0)
+            node_unpin(c, i, REF_ADMIN);
     serve_end_pool(c, pool_slot(c, p));
     touch(c);
 }
@@ -38,8 +50,8 @@ static bool orphan_close(struct core *c, uint32_t tenant)
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         struct pool *p = pool_at(c, i);
 
-        if (p->state == POOL_OPEN && p->tenant == tenant && p->engines == 0 &&
-            (!oldest || p->opened_seq < oldest->opened_seq))
+        if (p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == tenant &&
+            p->engines == 0 && (!oldest || p->opened_seq < oldest->opened_seq))
             oldest = p;
     }
     if (!oldest)
@@ -181,13 +193,17 @@ bool pool_flush(struct core *c, struct actions *out)
 
         if (p->state != POOL_CLOSING)
             continue;
-        while (evict_one(c, p))
+        while (evict_one(c, p) || host_evict_one(c, p))
             ;
         if (p->engines > 0 || p->serves > 0 || p->nodes > 0 || p->spaces != NONE ||
-            !pool_all_free(c, p))
+            !pool_all_free(c, p) || (p->other != NONE && !pool_all_free(c, pool_at(c, p->other))))
             continue;
         if (actions_room(out) == 0)
             return false;
+        if (p->other != NONE) { /* no engine has ever seen it */
+            pool_at(c, p->other)->state = POOL_EMPTY;
+            p->other = NONE;
+        }
         p->state = POOL_ZEROING;
         c->nclosing--;
         action_add(out, ACT_ZERO)->zero.pool = (struct id){.slot = i, .gen = p->gen};

@@ -20,7 +20,10 @@ struct pool *pool_find(const struct core *c, struct id id)
     if (id.slot >= c->limits.pools)
         return NULL;
     p = pool_at(c, id.slot);
-    return p->gen == id.gen && (p->state == POOL_OPEN || p->state == POOL_CLOSING) ? p : NULL;
+    return p->gen == id.gen && p->tier == TIER_DEVICE &&
+                   (p->state == POOL_OPEN || p->state == POOL_CLOSING)
+               ? p
+               : NULL;
 }
 
 static uint64_t gcd(uint64_t a, uint64_t b)
@@ -77,11 +80,11 @@ static bool align_of(const struct req_pool_open *req, uint64_t *ret_align)
     return true;
 }
 
-static bool slab_of(const struct req_pool_open *req, uint64_t *ret_slab)
+static bool slab_of(const struct req_pool_open *req, uint64_t bytes, uint64_t *ret_slab)
 {
     *ret_slab = 1;
     for (uint32_t i = 0; i < req->ngroups; i++)
-        if (!lcm_within(*ret_slab, req->group[i].page_bytes, req->bytes / 2, ret_slab))
+        if (!lcm_within(*ret_slab, req->group[i].page_bytes, bytes / 2, ret_slab))
             return false;
     return true;
 }
@@ -122,7 +125,10 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
     if (!align_of(req, &align))
         return TERN_INVALID;
     *ret_text = "the groups' page_bytes have no common multiple that fits the pool twice";
-    if (!slab_of(req, &slab))
+    if (!slab_of(req, req->bytes, &slab))
+        return TERN_INVALID;
+    *ret_text = "the groups' page_bytes have no common multiple that fits the host tier twice";
+    if (req->host_bytes && !slab_of(req, req->host_bytes, &slab))
         return TERN_INVALID;
     *ret_text = "a chunk of L tokens has more than 256 pages: use larger pages";
     for (uint32_t i = 0; i < req->ngroups; i++)
@@ -165,10 +171,10 @@ static void pool_range(const struct pool *p, enum range_of of, uint64_t *ret_at,
                                  : p->nslabs;
 }
 
-/* First fit among the pools that are there. Bytes are a tenant's own space, records are everyone's.
- */
-static bool range_find(const struct core *c, uint32_t tenant, enum range_of of, uint64_t n,
-                       uint64_t limit, uint64_t *ret_at)
+/* First fit among the pools that are there. Bytes are a tenant's own space, one a tier; records are
+ * everyone's. */
+static bool range_find(const struct core *c, uint32_t tenant, enum tier tier, enum range_of of,
+                       uint64_t n, uint64_t limit, uint64_t *ret_at)
 {
     uint64_t at = 0, other, len;
     bool moved = true;
@@ -178,7 +184,8 @@ static bool range_find(const struct core *c, uint32_t tenant, enum range_of of, 
         for (uint32_t i = 0; i < c->limits.pools; i++) {
             const struct pool *p = pool_at(c, i);
 
-            if (p->state == POOL_EMPTY || (of == RANGE_BYTES && p->tenant != tenant))
+            if (p->state == POOL_EMPTY ||
+                (of == RANGE_BYTES && (p->tenant != tenant || p->tier != tier)))
                 continue;
             pool_range(p, of, &other, &len);
             if (at < other + len && other < at + n) {
@@ -208,26 +215,31 @@ static void group_set(struct pool *p, uint32_t i, const struct group_layout *lay
         p->window_max = window;
 }
 
-static void pool_set_groups(struct pool *p, const struct req_pool_open *req)
+static void pool_set_groups(struct pool *p, const struct req_pool_open *req, enum tier tier)
 {
+    uint64_t bytes = tier == TIER_HOST ? req->host_bytes : req->bytes;
     uint64_t align, slab, min_bytes = UINT64_MAX, scale;
 
-    check(align_of(req, &align) && slab_of(req, &slab));
+    check(align_of(req, &align) && slab_of(req, bytes, &slab));
     for (uint32_t i = 0; i < req->ngroups; i++)
         if (req->group[i].page_bytes < min_bytes)
             min_bytes = req->group[i].page_bytes;
-    scale = req->bytes / slab / SLABS_PER_POOL;
+    scale = bytes / slab / SLABS_PER_POOL;
     slab *= scale ? scale : 1;
     p->ngroups = req->ngroups;
     p->supersede = req->supersede;
     p->align = (uint32_t)align;
     p->slab_bytes = slab;
-    p->nslabs = (uint32_t)(req->bytes / slab);
+    p->tier = tier;
+    p->nslabs = (uint32_t)(bytes / slab);
     p->bytes = p->nslabs * slab;
     p->pages_per_slab_max =
         slab / min_bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)(slab / min_bytes);
-    for (uint32_t i = 0; i < req->ngroups; i++)
+    for (uint32_t i = 0; i < req->ngroups; i++) {
         group_set(p, i, &req->group[i]);
+        if (tier == TIER_HOST)
+            p->group[i].layout.cap_pages = 0;
+    }
 }
 
 static void pool_set_slabs(const struct core *c, struct pool *p)
@@ -248,38 +260,44 @@ static void pool_set_slabs(const struct core *c, struct pool *p)
     }
 }
 
-enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
-                         const struct req_pool_open *req, uint32_t *ret_pool, const char **ret_text)
+static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, enum tier tier,
+                           const struct req_pool_open *req, uint32_t *ret_pool,
+                           const char **ret_text)
 {
+    const struct tenant_config *config = &tenant_at(c, tenant)->config;
+    uint64_t memory = tier == TIER_HOST ? config->host_bytes : config->memory_bytes;
     struct pool fresh, *p = NULL;
     uint64_t offset, page_base, slab_base;
     uint32_t slot;
 
     for (slot = 0; slot < c->limits.pools && pool_at(c, slot)->state != POOL_EMPTY; slot++)
         ;
-    *ret_text = "all pool slots are in use: close a pool, or raise limits.pools";
+    *ret_text = "all pool slots are in use (a host tier takes one too): close a pool, or raise "
+                "limits.pools";
     if (slot == c->limits.pools)
         return TERN_BUSY;
     memset(&fresh, 0, sizeof fresh);
-    pool_set_groups(&fresh, req);
-    *ret_text = "the tenant's memory has no room for a pool of that size: close a pool, or raise "
-                "its memory";
-    if (!range_find(c, tenant, RANGE_BYTES, fresh.bytes, tenant_at(c, tenant)->config.memory_bytes,
-                    &offset))
+    pool_set_groups(&fresh, req, tier);
+    *ret_text = tier == TIER_HOST
+                    ? "the tenant's host memory has no room for a host tier of that size: close a "
+                      "pool, or raise its host_memory"
+                    : "the tenant's memory has no room for a pool of that size: close a pool, or "
+                      "raise its memory";
+    if (!range_find(c, tenant, tier, RANGE_BYTES, fresh.bytes, memory, &offset))
         return TERN_QUOTA;
     *ret_text =
         "too few page or slab records: raise limits.pages or limits.slabs, or use larger pages";
     if (fresh.pages_per_slab_max == UINT32_MAX ||
-        !range_find(c, tenant, RANGE_PAGES, (uint64_t)fresh.nslabs * fresh.pages_per_slab_max,
+        !range_find(c, tenant, tier, RANGE_PAGES, (uint64_t)fresh.nslabs * fresh.pages_per_slab_max,
                     c->limits.pages, &page_base) ||
-        !range_find(c, tenant, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
+        !range_find(c, tenant, tier, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
         return TERN_BUSY;
     p = pool_at(c, slot);
     fresh.gen = gen_next(p->gen);
     *p = fresh;
     p->state = POOL_OPEN;
     p->tenant = tenant;
-    p->opener = p->spaces = p->reclaim_head = p->reclaim_tail = NONE;
+    p->opener = p->spaces = p->reclaim_head = p->reclaim_tail = p->other = NONE;
     for (uint32_t k = 0; k < HEAPS; k++)
         p->heap[k] = NONE;
     p->offset = offset;
@@ -289,10 +307,31 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
     p->layout_hash = layout_hash(req, regions);
     p->opened_seq = ++c->seq;
     pool_set_slabs(c, p);
-    c->npools++;
-    touch(c);
     *ret_pool = slot;
     *ret_text = "";
+    return TERN_OK;
+}
+
+enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
+                         const struct req_pool_open *req, uint32_t *ret_pool, const char **ret_text)
+{
+    uint32_t device, host;
+    enum tern_err err = carve(c, tenant, regions, TIER_DEVICE, req, &device, ret_text);
+
+    if (err == TERN_OK && req->host_bytes) {
+        err = carve(c, tenant, regions, TIER_HOST, req, &host, ret_text);
+        if (err != TERN_OK) {
+            pool_at(c, device)->state = POOL_EMPTY;
+        } else {
+            pool_at(c, device)->other = host;
+            pool_at(c, host)->other = device;
+        }
+    }
+    if (err != TERN_OK)
+        return err;
+    c->npools++; /* with its host tier it is one */
+    touch(c);
+    *ret_pool = device;
     return TERN_OK;
 }
 

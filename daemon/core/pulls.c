@@ -158,12 +158,14 @@ static bool gather(const struct core *c, const struct session *s, uint32_t to, s
     return true;
 }
 
-static enum tern_err fetch_check(const struct core *c, const struct session *s,
-                                 const struct req_fetch *r, const char **ret_text)
+enum tern_err fetch_ready(const struct session *s, const char **ret_text)
 {
-    *ret_text = "a fetch is under way in this session already";
-    if (s->state == SESSION_FETCHING)
+    *ret_text = "a fetch or a recovery is under way in this session already";
+    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
         return TERN_BUSY;
+    *ret_text = "the session is retracted: Recover it first";
+    if (session_away(s))
+        return TERN_INVALID;
     *ret_text =
         "Match the session's tokens first, and hold nothing beyond what is committed (A == T)";
     if (s->state == SESSION_OPEN || s->a != s->t)
@@ -174,6 +176,13 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         if (s->owned[g].n > 0)
             return TERN_INVALID;
+    return TERN_OK;
+}
+
+static enum tern_err fetch_check(const struct core *c, const struct session *s,
+                                 const struct req_fetch *r, const char **ret_text)
+{
+    TRY(fetch_ready(s, ret_text));
     *ret_text = "no such peer is configured";
     if (r->peer >= c->limits.peers)
         return TERN_INVALID;
@@ -282,7 +291,7 @@ void pull_orphan(struct core *c, uint32_t slot)
     pull_doom(c, p, TERN_GONE);
 }
 
-void pull_cancel(struct core *c, const struct request *req, struct reply *ret)
+void pull_cancel(struct core *c, struct actions *out, const struct request *req, struct reply *ret)
 {
     struct engine *e;
     struct session *s;
@@ -292,6 +301,8 @@ void pull_cancel(struct core *c, const struct request *req, struct reply *ret)
         ret->err = session_for(c, e, req->fetch_cancel.session, &s, &ret->text);
     if (ret->err == TERN_OK && s->pull != NONE)
         pull_doom(c, pull_at(c, s->pull), TERN_GONE);
+    if (ret->err == TERN_OK)
+        load_end(c, out, s, TERN_GONE);
 }
 
 void pull_conn_closed(struct core *c, uint32_t conn)

@@ -17,7 +17,7 @@ static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
     ret->session = gr->count[PAGE_OWNED];
     ret->snapshot = gr->count[PAGE_COMMITTED] - gr->reclaimable;
     ret->reclaimable = gr->reclaimable;
-    ret->transfer = gr->count[PAGE_RESERVED] + gr->count[PAGE_VERIFIED];
+    ret->transfer = gr->count[PAGE_RESERVED] + gr->count[PAGE_VERIFIED] + gr->count[PAGE_COPYING];
     ret->retiring = gr->count[PAGE_RETIRING];
     ret->quarantine = gr->count[PAGE_QUARANTINE];
     ret->peak_session = gr->peak_owned;
@@ -51,6 +51,8 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->closing = p->state == POOL_CLOSING;
     ret->zeroing = p->state == POOL_ZEROING;
     ret->supersede = p->supersede;
+    ret->tier = (enum tier)p->tier;
+    ret->other = p->other;
     for (uint32_t g = 0; g < p->ngroups; g++)
         group_fill(c, p, g, &ret->group[g]);
     return true;
@@ -58,11 +60,11 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
 
 bool core_session_view(const struct core *c, uint32_t slot, struct session_view *ret)
 {
-    static const char *const names[] = {[SESSION_EMPTY] = "empty",
-                                        [SESSION_OPEN] = "open",
-                                        [SESSION_TURN] = "turn",
-                                        [SESSION_IDLE] = "idle",
-                                        [SESSION_FETCHING] = "fetching"};
+    static const char *const names[] = {
+        [SESSION_EMPTY] = "empty",         [SESSION_OPEN] = "open",
+        [SESSION_TURN] = "turn",           [SESSION_IDLE] = "idle",
+        [SESSION_FETCHING] = "fetching",   [SESSION_RETRACTING] = "retracting",
+        [SESSION_RETRACTED] = "retracted", [SESSION_LOADING] = "loading"};
     const struct session *s;
 
     if (slot >= c->limits.sessions || session_at(c, slot)->state == SESSION_EMPTY)
@@ -77,6 +79,8 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
     ret->lengths = session_lengths(s);
     ret->tokens = s->tokens.end;
     ret->node = s->node;
+    ret->ref = (enum ref_kind)s->held;
+    ret->ref_since_ns = s->ref_since_ns;
     ret->last_use_ns = s->last_use_ns;
     return true;
 }
@@ -164,6 +168,7 @@ static void node_pages_fill(const struct core *c, const struct node *n, struct n
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < p->ngroups && n->depth > 0; g++) {
+        ret->host_pages += n->host[g] == NONE ? 0 : p->group[g].segment;
         if (n->pages[g] == NONE)
             continue;
         ret->pages += p->group[g].segment;
@@ -188,8 +193,13 @@ bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
     node_pages_fill(c, n, ret);
     ret->borrowers = n->borrowers;
     ret->reclaimable = n->reclaim != 0;
-    ret->resumable = n->depth > 0 && node_visible(n) && state_resumable(c, slot);
+    ret->resumable = n->depth > 0 && node_visible(n) && n->on_device && state_resumable(c, slot);
     memcpy(ret->refs, n->refs, sizeof ret->refs);
+    ret->on_device = n->on_device != 0;
+    ret->on_host = n->on_host != 0;
+    ret->copying = n->copy != COPY_NONE;
+    ret->admin_since_ns = n->refs[REF_ADMIN] ? n->admin_ns : 0;
+    ret->chain = n->chain;
     ret->pool = n->pool;
     ret->ns = space_at(c, n->space)->ns;
     ret->visible = node_visible(n);
@@ -237,4 +247,35 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->pages_served = c->pages_served;
     ret->dup_chunks = c->dup_chunks;
     ret->oldest_quarantine_ns = oldest_quarantine(c);
+    ret->host_copies = c->host_copies;
+    ret->host_copies_failed = c->host_copies_failed;
+    ret->host_loads = c->host_loads;
+    ret->retracts = c->retracts;
+    ret->recovers = c->recovers;
+    ret->copies = c->copy_running;
+}
+
+void core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits,
+                        uint32_t ret[GROUPS_MAX])
+{
+    const struct pool *p = pool_at(c, pool);
+
+    memset(bits, 0, (c->limits.nodes + 63) / 64 * sizeof *bits);
+    memset(ret, 0, GROUPS_MAX * sizeof *ret);
+    for (uint32_t i = 0; i < c->limits.sessions; i++) {
+        const struct session *s = session_at(c, i);
+
+        if (s->state == SESSION_EMPTY || s->pool != pool || s->held != REF_DEVICE)
+            continue;
+        for (uint32_t at = s->node; node_at(c, at)->depth > 0 && !(bits[at / 64] >> at % 64 & 1);
+             at = node_at(c, at)->parent) {
+            const struct node *n = node_at(c, at);
+
+            bits[at / 64] |= 1ull << at % 64;
+            for (uint32_t g = 0; g < p->ngroups; g++)
+                if (n->pages[g] != NONE &&
+                    (!group_is_state(&p->group[g]) || n->borrowers > n->host_borrowers))
+                    ret[g] += p->group[g].segment;
+        }
+    }
 }

@@ -1,5 +1,7 @@
 /* What an engine gave back or published under a step, in ascending order of steps (E2, E3). A
  * record holds pages that become FREE, a pin that ends, nodes that become visible. */
+#include "core/events.h"
+#include "core/host.h"
 #include "core/machine.h"
 #include "core/state.h"
 
@@ -30,7 +32,10 @@ static void publish_nodes(struct core *c, uint32_t at)
             n->seal = SEAL_NO; /* what was refilled has no checksum yet */
         n->state_pending = 0;
         seal_queue(c, at);
+        tree_event(c, at, n->stored ? TREE_TIER : TREE_STORED);
         state_arrived(c, at);
+        if (n->seal == SEAL_DONE)
+            host_sealed(c, at);
         node_offer(c, at);
         touch(c);
         at = next;
@@ -145,6 +150,8 @@ void retire_drop_all(struct core *c, struct engine *e)
             next = node_at(c, n)->pending_next;
             if (node_visible(node_at(c, n)))
                 state_unfill(c, n);
+            else if (node_at(c, n)->on_host)
+                node_demote(c, n);
             else
                 node_destroy(c, n);
         }

@@ -43,33 +43,39 @@ static bool make_some(struct core *c, struct pool *p, uint32_t group, uint32_t n
     return (p->reclaim_head != NONE && !capped && evict_state(c, p)) || evict_one(c, p);
 }
 
+bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
+               uint32_t *ret_short)
+{
+    uint32_t slabs = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        uint32_t own = p->group[g].count[PAGE_FREE];
+
+        *ret_short = g;
+        if (need[g] > group_free(c, p, g))
+            return false;
+        if (need[g] > own) /* groups share the free slabs: count what each would take of them */
+            slabs += div_up(need[g] - own, p->group[g].pages_per_slab);
+        if (slabs > p->nfree_slabs)
+            return false;
+    }
+    return true;
+}
+
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
                               const uint32_t *need, struct shortage *ret)
 {
+    uint32_t short_of;
+
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (need[g] > most_for_group(p, g)) {
             shortage_fill(c, e, p, g, need[g], ret);
             return TERN_POOL_EXHAUSTED;
         }
-    for (;;) {
-        uint32_t g = 0, slabs = 0;
-
-        /* Groups share the free slabs: count what each would take of them. */
-        for (; g < p->ngroups; g++) {
-            uint32_t own = p->group[g].count[PAGE_FREE];
-
-            if (need[g] > group_free(c, p, g))
-                break;
-            if (need[g] > own)
-                slabs += div_up(need[g] - own, p->group[g].pages_per_slab);
-            if (slabs > p->nfree_slabs)
-                break;
-        }
-        if (g == p->ngroups)
-            return TERN_OK;
-        if (!make_some(c, p, g, need[g])) {
-            shortage_fill(c, e, p, g, need[g], ret);
+    while (!pages_fit(c, p, need, &short_of))
+        if (!make_some(c, p, short_of, need[short_of])) {
+            shortage_fill(c, e, p, short_of, need[short_of], ret);
             return TERN_POOL_EXHAUSTED;
         }
-    }
+    return TERN_OK;
 }

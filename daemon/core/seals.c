@@ -1,6 +1,7 @@
 /* Checksums of published nodes, so that peers may read them: a queue of nodes, and jobs of one node
  * each, as many at a time as there are job slots. A job holds a reference, so its pages cannot be
  * given to anyone else while a worker reads them. */
+#include "core/host.h"
 #include "core/machine.h"
 #include "core/state.h"
 
@@ -55,6 +56,7 @@ void seal_done(struct core *c, struct id job)
         seal_queue(c, job.slot);
     } else {
         serve_sealed(c, job.slot);
+        host_sealed(c, job.slot);
     }
     state_settle(c, job.slot);
     node_unpin(c, job.slot, REF_JOB);

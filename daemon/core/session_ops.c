@@ -159,25 +159,35 @@ static void keep_good_tokens(struct core *c, struct session *s)
     }
 }
 
-static enum tern_err op_abort(struct core *c, struct engine *e, struct session *s,
-                              const struct step_op *op)
+/* Room for what waits for the step, and for the answer to a load that ends here. */
+static bool give_back_ready(const struct core *c, const struct actions *out, const struct engine *e,
+                            const struct session *s, const struct step_op *op)
+{
+    return retire_ready(c, e, session_step(s, op->step)) &&
+           (s->state != SESSION_LOADING || actions_room(out) > 0);
+}
+
+static enum tern_err op_abort(struct core *c, struct actions *out, struct engine *e,
+                              struct session *s, const struct step_op *op)
 {
     struct page_list pages;
-    uint32_t node = s->node, low = s->low;
+    uint32_t root;
 
     if (s->state == SESSION_IDLE || s->state == SESSION_OPEN)
         return TERN_OK; /* nothing was admitted: the session is as it was */
-    if (!retire_ready(c, e, op->step))
+    if (!give_back_ready(c, out, e, s, op))
         return TERN_BUSY;
     if (s->pull != NONE)
         pull_orphan(c, s->pull);
+    load_end(c, out, s, TERN_GONE);
     keep_good_tokens(c, s);
     list_init(&pages);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         list_concat(c, &pages, &s->owned[g]);
-    s->node = space_at(c, s->space)->root;
-    node_pin(c, s->node, REF_DEVICE);
-    retire_release(c, e, op->step, &pages, node, low);
+    root = space_at(c, s->space)->root;
+    node_pin(c, root, REF_DEVICE);
+    session_let_go(c, s, op->step, &pages, false);
+    s->node = root;
     s->t = s->c = s->a = s->low = s->prompt = 0;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         s->base[g] = 0;
@@ -186,11 +196,12 @@ static enum tern_err op_abort(struct core *c, struct engine *e, struct session *
     return TERN_OK;
 }
 
-static enum tern_err op_close(struct core *c, struct engine *e, struct session *s,
-                              const struct step_op *op)
+static enum tern_err op_close(struct core *c, struct actions *out, struct engine *e,
+                              struct session *s, const struct step_op *op)
 {
-    if (!retire_ready(c, e, op->step))
+    if (!give_back_ready(c, out, e, s, op))
         return TERN_BUSY;
+    load_end(c, out, s, TERN_GONE);
     session_close(c, s, op->step, false);
     return TERN_OK;
 }
@@ -214,15 +225,19 @@ static enum tern_err op_slide(struct core *c, struct engine *e, struct session *
 static enum tern_err apply(struct core *c, struct actions *out, struct engine *e, struct session *s,
                            const struct step_op *op, struct op_result *ret)
 {
-    if (s->state == SESSION_FETCHING && op->kind != STEP_ABORT && op->kind != STEP_CLOSE)
-        return TERN_BUSY;
+    if (op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
+        if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
+            return TERN_BUSY;
+        if (session_away(s))
+            return TERN_INVALID; /* retracted: Recover it first */
+    }
     switch (op->kind) {
     case STEP_EXTEND: return op_extend(c, out, e, s, op, ret);
     case STEP_REWIND: return op_rewind(c, e, s, op);
     case STEP_COMMIT: return session_commit(c, out, e, s, op);
     case STEP_FINISH: return op_finish(c, e, s, op);
-    case STEP_ABORT: return op_abort(c, e, s, op);
-    case STEP_CLOSE: return op_close(c, e, s, op);
+    case STEP_ABORT: return op_abort(c, out, e, s, op);
+    case STEP_CLOSE: return op_close(c, out, e, s, op);
     case STEP_SLIDE: return op_slide(c, e, s, op);
     case STEP_RELEASE: state_release(c, s->node); return TERN_OK;
     }

@@ -1,5 +1,6 @@
 /* Sessions: tokens, lengths and the pages that a session owns (S1-S9, T2-T5). The borrowed part of
  * a session's table is the path to its pinned node and is never stored twice. */
+#include "core/host.h"
 #include "core/machine.h"
 #include "core/state.h"
 
@@ -128,8 +129,11 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     s->space = node_at(c, root)->space;
     s->node = root;
     s->t = s->c = s->a = s->low = s->prompt = s->good = 0;
-    s->pull = NONE;
-    s->last_use_ns = c->now_ns;
+    s->pull = s->load_pin = s->target = NONE;
+    s->held = REF_DEVICE;
+    s->away = 0;
+    s->away_step = 0;
+    s->last_use_ns = s->ref_since_ns = c->now_ns;
     tokens_init(&s->tokens, 0);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         list_init(&s->owned[g]);
@@ -149,7 +153,7 @@ void session_peek(struct core *c, const struct request *req, struct reply *ret)
     struct token_view w = session_view(c, NULL, 0, &r->tokens);
     struct engine *e;
     struct pool *p;
-    uint32_t root;
+    uint32_t root, at;
 
     ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
     if (ret->err == TERN_OK)
@@ -168,7 +172,9 @@ void session_peek(struct core *c, const struct request *req, struct reply *ret)
     if (root == NONE)
         return;
     ret->peek.history_depth = node_at(c, node_walk(c, root, &w))->depth;
-    ret->peek.depth = node_at(c, state_walk(c, root, &w))->depth;
+    at = state_walk(c, root, &w);
+    ret->peek.depth = node_at(c, at)->depth;
+    ret->peek.host_depth = node_at(c, host_walk(c, at, &w))->depth;
 }
 
 /* --- giving back --- */
@@ -213,13 +219,7 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     list_init(&pages);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         list_concat(c, &pages, &s->owned[g]);
-    if (engine_gone) {
-        pages_free(c, &pages);
-        state_unhold(c, s->node, s->low);
-        node_unpin(c, s->node, REF_DEVICE);
-    } else {
-        retire_release(c, e, step, &pages, s->node, s->low);
-    }
+    session_let_go(c, s, step, &pages, engine_gone);
     tokens_truncate(c, &s->tokens, session_pool(c, s)->align, s->tokens.first);
     if (s->prev == NONE)
         e->sessions = s->next;
@@ -273,6 +273,26 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
     }
 }
 
+void session_runs(const struct core *c, struct actions *out, const struct session *s, uint32_t from)
+{
+    const struct pool *p = session_pool(c, s);
+
+    runs_of_path(c, out, s, from);
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        bool recurrent = p->group[g].layout.family == FAMILY_RECURRENT;
+        struct page_ref *refs;
+
+        if (s->owned[g].n == 0)
+            continue;
+        refs = run_add(out, g, recurrent ? 0 : s->base[g], s->owned[g].n);
+        check(refs);
+        for (uint32_t at = s->owned[g].head; at != NONE; at = page_at(c, at)->next, refs++) {
+            refs->index = page_at(c, at)->index;
+            refs->gen = page_at(c, at)->gen;
+        }
+    }
+}
+
 /* An empty array may be given as NULL, and C does not allow arithmetic on that, not even by 0. */
 static struct req_tokens anchored(const struct req_tokens *t)
 {
@@ -297,6 +317,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
 
     node = state_walk(c, root, &w);
     depth = node_at(c, node)->depth;
+    ret->match.host_depth = node_at(c, host_walk(c, node, &w))->depth;
     /* What the tree holds need not be kept: from `depth` on the tail is the session's own. */
     keep = depth > t->base ? depth - t->base : 0;
     fresh = s->tokens;
@@ -486,7 +507,11 @@ void session_match(struct core *c, struct actions *out, const struct request *re
         return;
     ret->err = TERN_BUSY;
     ret->text = "a fetch is under way in this session: wait for it, or cancel it";
-    if (s->state == SESSION_FETCHING)
+    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
+        return;
+    ret->err = TERN_INVALID;
+    ret->text = "the session is retracted: Recover it first";
+    if (session_away(s))
         return;
     ret->err = TERN_CONFLICT;
     ret->text = "base is beyond the tokens that the session has: give them again from there";

@@ -110,17 +110,17 @@ uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
     return at;
 }
 
-/* Its writer has passed, and no worker reads it or is about to. */
+/* Its writer has passed, no worker reads or writes it or is about to, and no load needs it. */
 static bool settled(const struct node *n)
 {
     return node_visible(n) && !n->state_pending && n->seal != SEAL_QUEUED &&
-           n->seal != SEAL_RUNNING;
+           n->seal != SEAL_RUNNING && n->copy == COPY_NONE && n->loaders == 0;
 }
 
 bool state_droppable(const struct core *c, const struct node *n)
 {
-    return (n->borrowers == 0 || BUG(CORE_BUG_TRUST_REFCOUNT)) && n->depth > 0 && settled(n) &&
-           state_has(c, n);
+    return (n->borrowers == n->host_borrowers || BUG(CORE_BUG_TRUST_REFCOUNT)) && n->depth > 0 &&
+           settled(n) && state_has(c, n);
 }
 
 /* --- the reclaim list --- */
@@ -230,19 +230,20 @@ static void unclaim_below(struct core *c, uint32_t slot)
 
 /* --- superseding --- */
 
-static uint32_t free_segment(struct core *c, struct node *n, uint32_t group)
+static uint32_t free_segment(struct core *c, uint32_t *head)
 {
     uint32_t freed = 0;
 
-    for (uint32_t at = n->pages[group], next; at != NONE; at = next, freed++) {
+    for (uint32_t at = *head, next; at != NONE; at = next, freed++) {
         next = page_at(c, at)->next;
         page_free(c, at);
     }
-    n->pages[group] = NONE;
+    *head = NONE;
     return freed;
 }
 
-static uint32_t drop(struct core *c, uint32_t slot)
+/* `host` too: nobody needs it any more. */
+static uint32_t drop(struct core *c, uint32_t slot, bool host)
 {
     struct node *n = node_at(c, slot);
     const struct pool *p = pool_at(c, n->pool);
@@ -251,8 +252,11 @@ static uint32_t drop(struct core *c, uint32_t slot)
     check(n->state_pending == 0);
     reclaim_remove(c, slot);
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (group_is_state(&p->group[g]))
-            freed += free_segment(c, n, g);
+        if (group_is_state(&p->group[g])) {
+            freed += free_segment(c, &n->pages[g]);
+            if (host)
+                free_segment(c, &n->host[g]);
+        }
     unclaim_below(c, slot);
     return freed;
 }
@@ -286,7 +290,7 @@ static bool settle_one(struct core *c, uint32_t slot)
         return false;
     unclaim(c, slot);
     if (pool_at(c, n->pool)->supersede == SUPERSEDE_EAGER)
-        drop(c, slot);
+        drop(c, slot, true);
     else
         reclaim_add(c, slot);
     return claimed;
@@ -309,7 +313,7 @@ void state_settle(struct core *c, uint32_t slot)
 
 uint32_t state_drop(struct core *c, uint32_t slot)
 {
-    uint32_t freed = drop(c, slot), at = slot;
+    uint32_t freed = drop(c, slot, node_at(c, slot)->reclaim != 0), at = slot;
 
     for (uint32_t i = 0; i < pool_at(c, node_at(c, slot)->pool)->reach && node_at(c, at)->depth > 0;
          i++) {
@@ -338,7 +342,7 @@ void state_unfill(struct core *c, uint32_t slot)
 
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         if (n->state_pending & 1u << g)
-            free_segment(c, n, g);
+            free_segment(c, &n->pages[g]);
     n->state_pending = 0;
     n->pending_next = NONE;
     state_settle(c, slot);
@@ -364,7 +368,8 @@ void state_unhold(struct core *c, uint32_t slot, uint32_t low)
 {
     for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
         check(node_at(c, at)->borrowers > 0);
-        if (--node_at(c, at)->borrowers == 0)
+        if (--node_at(c, at)->borrowers == node_at(c, at)->host_borrowers &&
+            !BUG(CORE_BUG_FREE_AT_LAST_COMMIT))
             state_settle(c, at);
     }
 }
@@ -460,9 +465,30 @@ void state_forget(struct core *c, uint32_t slot)
 
     if (p->nstate == 0)
         return;
-    reclaim_remove(c, slot);
+    state_leave(c, slot);
     if (node_at(c, slot)->remade)
         pool_at(c, node_at(c, slot)->pool)->remade--;
+    check(node_at(c, slot)->borrowers == 0);
+}
+
+void state_leave(struct core *c, uint32_t slot)
+{
+    reclaim_remove(c, slot);
     unclaim(c, slot);
-    check(node_at(c, slot)->needed == 0 && node_at(c, slot)->borrowers == 0);
+    check(node_at(c, slot)->needed == 0);
+    check(node_at(c, slot)->borrowers == node_at(c, slot)->host_borrowers);
+}
+
+void state_lend_host(struct core *c, uint32_t slot, uint32_t low, bool host)
+{
+    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
+        struct node *n = node_at(c, at);
+
+        if (host)
+            n->host_borrowers++;
+        else
+            n->host_borrowers--;
+        check(n->host_borrowers <= n->borrowers);
+        state_settle(c, at);
+    }
 }

@@ -62,5 +62,10 @@ void state_release(struct core *c, uint32_t slot);
 void state_settle(struct core *c, uint32_t slot);
 /* The node is about to be destroyed. */
 void state_forget(struct core *c, uint32_t slot);
+/* The node is about to leave the device: its window is no resume point's there any more. */
+void state_leave(struct core *c, uint32_t slot);
+/* Of what is borrowed on the path deeper than `low`, one borrower is content with the host's copies
+ * from now on, or is so no longer. */
+void state_lend_host(struct core *c, uint32_t slot, uint32_t low, bool host);
 
 #endif

@@ -1,6 +1,7 @@
 /* core_step: one event in, actions out. Each event goes to the machine that owns it; then whatever
  * waits for room in the actions is taken on, and core_deadline says "now" while something is left.
  */
+#include "core/host.h"
 #include "core/machine.h"
 
 static void step_request(struct core *c, struct actions *out, const struct request *req,
@@ -45,7 +46,8 @@ static void evict_request(struct core *c, const struct request *req, struct repl
 
         if (p->state == POOL_EMPTY || (only && p != only))
             continue;
-        while ((r->nodes == 0 || ret->evict.nodes < r->nodes) && evict_one(c, p))
+        while ((r->nodes == 0 || ret->evict.nodes < r->nodes) &&
+               (evict_one(c, p) || host_evict_one(c, p)))
             ret->evict.nodes++;
     }
     ret->evict.pages = (uint32_t)(c->evicted_pages - pages);
@@ -64,6 +66,56 @@ static void drain_request(struct core *c, const struct request *req, struct repl
     ret->drain.sessions = c->limits.sessions - c->free_sessions.n;
 }
 
+static void reset_request(struct core *c, const struct request *req, struct reply *ret)
+{
+    struct engine *e;
+
+    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
+    if (ret->err == TERN_OK)
+        ret->namespace_reset.nodes = spaces_reset(c, e->tenant, req->namespace_reset.ns);
+}
+
+static enum tern_err pin_check(const struct core *c, const struct request *req,
+                               const char **ret_text)
+{
+    const struct req_pin *r = &req->pin;
+    const struct node *n;
+
+    *ret_text = "pinning is for the admin socket";
+    if (!conn_at(c, req->conn)->admin)
+        return TERN_DENIED;
+    *ret_text = "no such node: it is gone, look at the tree again";
+    if (r->node.slot >= c->limits.nodes)
+        return TERN_GONE;
+    n = node_at(c, r->node.slot);
+    if (!n->used || n->gen != r->node.gen || n->depth == 0)
+        return TERN_GONE;
+    *ret_text = "the node has no pin of an operator";
+    if (!r->on)
+        return n->refs[REF_ADMIN] > 0 ? TERN_OK : TERN_CONFLICT;
+    *ret_text = "the node is not on the device now: what is on the host alone is not pinned";
+    return n->on_device && node_visible(n) ? TERN_OK : TERN_INVALID;
+}
+
+static void pin_request(struct core *c, const struct request *req, struct reply *ret)
+{
+    const struct req_pin *r = &req->pin;
+    struct node *n;
+
+    ret->err = pin_check(c, req, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->text = "";
+    n = node_at(c, r->node.slot);
+    if (r->on && n->refs[REF_ADMIN] == 0)
+        n->admin_ns = c->now_ns;
+    if (r->on)
+        node_pin(c, r->node.slot, REF_ADMIN);
+    ret->pin.refs = n->refs[REF_ADMIN] - !r->on;
+    if (!r->on)
+        node_unpin(c, r->node.slot, REF_ADMIN);
+}
+
 static void dispatch(struct core *c, struct actions *out, const struct request *req,
                      struct reply *ret, bool *ret_later)
 {
@@ -77,14 +129,19 @@ static void dispatch(struct core *c, struct actions *out, const struct request *
     case OP_PEEK: session_peek(c, req, ret); return;
     case OP_MATCH: session_match(c, out, req, ret); return;
     case OP_STEP: step_request(c, out, req, ret); return;
-    case OP_FETCH: pull_fetch(c, out, req, ret, ret_later); return;
-    case OP_FETCH_CANCEL: pull_cancel(c, req, ret); return;
+    case OP_FETCH:
+        if (req->fetch.peer == PEER_HOST)
+            session_fetch_host(c, req, ret, ret_later);
+        else
+            pull_fetch(c, out, req, ret, ret_later);
+        return;
+    case OP_FETCH_CANCEL: pull_cancel(c, out, req, ret); return;
     case OP_EVICT: evict_request(c, req, ret); return;
     case OP_DRAIN: drain_request(c, req, ret); return;
-    case OP_RETRACT:
-    case OP_RECOVER:
-    case OP_NAMESPACE_RESET:
-    case OP_PIN:
+    case OP_RETRACT: session_retract(c, req, ret); return;
+    case OP_RECOVER: session_recover(c, out, req, ret, ret_later); return;
+    case OP_NAMESPACE_RESET: reset_request(c, req, ret); return;
+    case OP_PIN: pin_request(c, req, ret); return;
     case OP_NONE:
     case OP_COUNT: break;
     }
@@ -141,6 +198,7 @@ static void conn_closed(struct core *c, uint32_t conn)
         return;
     engine_conn_closed(c, conn);
     pull_conn_closed(c, conn);
+    load_conn_closed(c, conn);
 }
 
 static void link_event(struct core *c, const struct event *ev)
@@ -200,7 +258,7 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     case EV_PULL_BROKEN: pull_broken(c, ev->broken.pull, ev->broken.err); return;
     case EV_PULL_QUIET: pull_proved_quiet(c, ev->pull_quiet.pull); return;
     case EV_SERVE_QUIET: serve_proved_quiet(c, ev->serve_quiet.serve); return;
-    case EV_COPIED:
+    case EV_COPIED: copy_done(c, ev->copied.job, ev->copied.err); return;
     case EV_COUNT: return;
     }
 }
@@ -214,10 +272,13 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     c->now_ns = ev->now_ns;
     c->touched = 0;
     apply(c, out, ev);
-    all = pool_flush(c, out);
+    all = reset_flush(c);
+    all = pool_flush(c, out) && all;
     all = serve_flush(c, out) && all;
     all = pull_flush(c, out) && all;
     all = seal_flush(c, out) && all;
+    all = away_flush(c, out) && all;
+    all = copy_flush(c, out) && all;
     c->left_over = !all;
     c->changes += c->touched;
 }
@@ -235,5 +296,5 @@ uint64_t core_deadline(const struct core *c)
 
 bool core_waits_for_steps(const struct core *c)
 {
-    return c->nretires > 0;
+    return c->nretires > 0 || c->away != NONE;
 }
