@@ -1,4 +1,4 @@
-/* The commands that do something: evict, drain, tape, ping. */
+/* The commands that do something: evict, pin, drain, tape, ping. */
 #include "ctl.h"
 
 #include <limits.h>
@@ -33,6 +33,33 @@ int run_evict(struct ctl *ctl)
     return CTL_OK;
 }
 
+static int pin(struct ctl *ctl, bool on)
+{
+    char node[64];
+    const char *args[] = {node, on ? "on=1" : "on=0"};
+    json_t *answer;
+
+    if (snprintf(node, sizeof(node), "node=%s", ctl->operand) >= (int)sizeof(node))
+        ctl_fail(CTL_USAGE, "'%.40s...' is no node: `ternctl tree` shows their ids", ctl->operand);
+    answer = ctl_ask(ctl, "pin", args, 2);
+    if (!ctl_print_json(ctl, answer)) {
+        printf("%s: %s; operators hold %s pins of it\n", ctl->operand, on ? "pinned" : "unpinned",
+               human_count(j_u64(answer, "refs")));
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+int run_pin(struct ctl *ctl)
+{
+    return pin(ctl, true);
+}
+
+int run_unpin(struct ctl *ctl)
+{
+    return pin(ctl, false);
+}
+
 int run_drain(struct ctl *ctl)
 {
     json_t *answer = ctl_ask(ctl, "drain", NULL, 0);
@@ -51,10 +78,10 @@ int run_tape(struct ctl *ctl)
     const char *args[2] = {path, "tokens=1"};
     json_t *answer;
 
-    if (ctl->file[0] != '/' && !getcwd(cwd, sizeof(cwd)))
+    if (ctl->operand[0] != '/' && !getcwd(cwd, sizeof(cwd)))
         ctl_fail(CTL_FAILED, "the current folder has no name: give an absolute path");
-    if (snprintf(path, sizeof(path), "path=%s%s%s", cwd, cwd[0] ? "/" : "", ctl->file) > 255)
-        ctl_fail(CTL_USAGE, "%s: the daemon takes a path of at most 250 bytes", ctl->file);
+    if (snprintf(path, sizeof(path), "path=%s%s%s", cwd, cwd[0] ? "/" : "", ctl->operand) > 255)
+        ctl_fail(CTL_USAGE, "%s: the daemon takes a path of at most 250 bytes", ctl->operand);
     answer = ctl_ask(ctl, "tape", args, ctl->tokens ? 2 : 1);
     if (!ctl_print_json(ctl, answer)) {
         printf("%s: %s events%s\n", j_str(answer, "path"), human_count(j_u64(answer, "recorded")),

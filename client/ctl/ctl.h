@@ -1,6 +1,7 @@
 /* What the files of ternctl share: the options of a command, asking the daemon, printing. One
  * process runs one command, so what is allocated here lives until the exit. Answers are JSON made
- * by the daemon; ternctl adds nothing to them, so --json and the tables never disagree. */
+ * by the daemon, and the tables are made from what --json prints, so the two never disagree. The
+ * one thing that ternctl adds is who holds a node of the tree (forest.h). */
 #ifndef CTL_H
 #define CTL_H
 
@@ -24,9 +25,9 @@ enum ctl_exit {
 
 struct ctl {
     const char *socket;
-    bool json;               /* print one JSON object and nothing else */
-    bool colour;             /* standard output is a terminal that wants some */
-    const char *pool, *file; /* as on the command line; NULL: not given */
+    bool json;                        /* print one JSON object and nothing else */
+    bool colour;                      /* standard output is a terminal that wants some */
+    const char *pool, *operand, *svg; /* as on the command line; NULL: not given */
     uint32_t nodes, count;
     bool tokens;
     struct tern *tern;
@@ -35,7 +36,7 @@ struct ctl {
 struct command {
     const char *name, *args, *summary, *examples;
     const struct argp_option *options; /* NULL: --socket and --json alone */
-    bool takes_file;
+    bool takes_operand;                /* the one that `args` names */
     int (*run)(struct ctl *ctl);
 };
 
@@ -113,6 +114,8 @@ int run_peers(struct ctl *ctl);
 int run_transfers(struct ctl *ctl);
 int run_tree(struct ctl *ctl);
 int run_evict(struct ctl *ctl);
+int run_pin(struct ctl *ctl);
+int run_unpin(struct ctl *ctl);
 int run_drain(struct ctl *ctl);
 int run_tape(struct ctl *ctl);
 int run_ping(struct ctl *ctl);

@@ -13,10 +13,13 @@ enum {
     OPT_NODES = 'n',
     OPT_COUNT = 'c',
     OPT_TOKENS = 't',
+    OPT_SVG = 'g',
 };
 
 static const struct argp_option tree_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
+    {"svg", OPT_SVG, "FILE", 0,
+     "Draws the tree into FILE instead: an icicle, one pool above the next", 0},
     {0},
 };
 
@@ -51,15 +54,22 @@ const struct command commands[] = {
      run_peers},
     {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n", NULL,
      false, run_transfers},
-    {"tree", "", "The prefix tree: depth, pages, who holds it, age",
-     "  ternctl tree\n  ternctl tree --pool 0\n\nNodes in a row without a branch, held by equally "
-     "many, are one line "
-     "with the depths from..to.\n",
+    {"tree", "", "The prefix tree: pages, tier, who holds it and for how long",
+     "  ternctl tree\n  ternctl tree --pool 0 --svg /tmp/tree.svg\n\nNodes in a row without a "
+     "branch, alike and held by nobody, are one line with the depths from..to; NODE is the last of "
+     "them, for `ternctl pin`. TIER: device, host, both, or on its way (device>host).\nIn the "
+     "drawing width is pages, colour is the tier, a dot a point to resume from.\n",
      tree_options, false, run_tree},
     {"evict", "", "Gives back prefixes that nobody holds",
      "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n\nLeast recently used ones go "
      "first.\n",
      evict_options, false, run_evict},
+    {"pin", "NODE", "Keeps a prefix on the device until it is unpinned",
+     "  ternctl pin 0000000100000002\n\nNODE as `ternctl tree` shows it. The whole path to it "
+     "stays. Pins of one node are counted.\n",
+     NULL, true, run_pin},
+    {"unpin", "NODE", "Takes one pin of a prefix back", "  ternctl unpin 0000000100000002\n", NULL,
+     true, run_unpin},
     {"drain", "", "Takes no new sessions; ends the daemon when the rest has ended",
      "  ternctl drain && ternctl sessions\n", NULL, false, run_drain},
     {"tape", "FILE", "Writes the daemon's last events to FILE",
@@ -119,14 +129,15 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
     case OPT_POOL: p->ctl->pool = arg; return 0;
     case OPT_NODES: p->ctl->nodes = number(state, "--nodes", arg); return 0;
     case OPT_COUNT: p->ctl->count = number(state, "--count", arg); return 0;
+    case OPT_SVG: p->ctl->svg = arg; return 0;
     case OPT_TOKENS: p->ctl->tokens = true; return 0;
     case ARGP_KEY_ARG:
-        if (!p->command->takes_file || p->ctl->file)
+        if (!p->command->takes_operand || p->ctl->operand)
             argp_error(state, "'%s' is one argument too many", arg);
-        p->ctl->file = arg;
+        p->ctl->operand = arg;
         return 0;
     case ARGP_KEY_END:
-        if (p->command->takes_file && !p->ctl->file)
+        if (p->command->takes_operand && !p->ctl->operand)
             argp_error(state, "%s is missing", p->command->args);
         return 0;
     default: return ARGP_ERR_UNKNOWN;

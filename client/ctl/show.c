@@ -22,12 +22,16 @@ static enum colour dim_if_none(uint64_t n)
     return n ? PLAIN : DIM;
 }
 
-/* ---- where the pages of each group are: for status and pools ---- */
+/* ---- where the pages of each group are: in short for status, in full for pools ---- */
 
+static const char *const short_titles[] = {
+    "<POOL",    "<TENANT",  "<TIER",    "<GROUP",      "TOTAL",      "FREE", "SESSION",
+    "SNAPSHOT", "TRANSFER", "RETIRING", "RECLAIMABLE", "QUARANTINE", "USED"};
+/* PEAK is of the column before it. OTHER: on a ticket, or being zeroed. */
 static const char *const group_titles[] = {
-    "<POOL",  "<TENANT", "<GROUP",   "<FAMILY", "PAGE",        "TOTAL",
-    "FREE",   "SESSION", "SNAPSHOT", "PEAK",    "RECLAIMABLE", "TRANSFER",
-    "TICKET", "LEASED",  "RETIRING", "ZEROING", "QUARANTINE",  "USED",
+    "<POOL",    "<TIER",    "<GROUP",     "<FAMILY",  "PAGE", "TOTAL",       "FREE",
+    "LEASED",   "SESSION",  "PEAK",       "SNAPSHOT", "PEAK", "RECLAIMABLE", "BORROWED",
+    "TRANSFER", "RETIRING", "QUARANTINE", "OTHER",    "USED",
 };
 
 /* A window with its tokens. */
@@ -39,29 +43,83 @@ static void add_family(struct table *t, const json_t *g)
         table_add(t, PLAIN, "%s", j_str(g, "family"));
 }
 
-static void add_group(struct table *t, const json_t *g, const char *pool, const char *tenant)
+static void add_tier(struct table *t, const json_t *row)
 {
-    static const char *const states[] = {"session",     "snapshot", "peak_snapshot",
-                                         "reclaimable", "transfer", "ticket",
-                                         "leased",      "retiring", "zeroing"};
-    uint64_t total = j_u64(g, "total"), free_pages = j_u64(g, "free"),
-             quarantine = j_u64(g, "quarantine");
-    uint64_t used = total ? 100 * (total - free_pages) / total : 0;
+    const char *tier = j_str(row, "tier");
 
-    table_add(t, PLAIN, "%s", pool);
-    table_add(t, PLAIN, "%s", tenant);
+    table_add(t, strcmp(tier, "host") == 0 ? DIM : PLAIN, "%s", tier);
+}
+
+static void add_count(struct table *t, const json_t *g, const char *key)
+{
+    uint64_t n = j_u64(g, key);
+
+    table_add(t, strcmp(key, "quarantine") == 0 ? alarm_if(n) : dim_if_none(n), "%s",
+              human_count(n));
+}
+
+static void add_total(struct table *t, const json_t *g)
+{
+    uint64_t free_pages = j_u64(g, "free");
+
+    table_add(t, PLAIN, "%s", num(g, "total"));
+    table_add(t, free_pages ? GREEN : YELLOW, "%s", human_count(free_pages));
+}
+
+static void add_used(struct table *t, const json_t *g)
+{
+    uint64_t total = j_u64(g, "total"), used = total - j_u64(g, "free");
+    uint64_t percent = total ? 100 * used / total : 0;
+
+    table_add(t, percent >= 95 ? YELLOW : PLAIN, "%llu %%", (unsigned long long)percent);
+}
+
+static void add_group_short(struct table *t, const json_t *g)
+{
+    static const char *const states[] = {"session",  "snapshot",    "transfer",
+                                         "retiring", "reclaimable", "quarantine"};
+
+    table_add(t, PLAIN, "%s", j_str(g, "pool"));
+    table_add(t, PLAIN, "%s", j_str(g, "tenant"));
+    add_tier(t, g);
+    table_add(t, BOLD, "%s", j_str(g, "group"));
+    add_total(t, g);
+    for (size_t i = 0; i < TITLES_N(states); i++)
+        add_count(t, g, states[i]);
+    add_used(t, g);
+}
+
+static void add_group(struct table *t, const json_t *g, const json_t *pool)
+{
+    static const char *const states[] = {"leased",        "session",     "peak_session", "snapshot",
+                                         "peak_snapshot", "reclaimable", "borrowed",     "transfer",
+                                         "retiring",      "quarantine"};
+    uint64_t other = j_u64(g, "ticket") + j_u64(g, "zeroing");
+
+    table_add(t, PLAIN, "%s", j_str(pool, "pool"));
+    add_tier(t, pool);
     table_add(t, BOLD, "%s", j_str(g, "group"));
     add_family(t, g);
     table_add(t, PLAIN, "%s", human_bytes(j_u64(g, "page_bytes")));
-    table_add(t, PLAIN, "%s", human_count(total));
-    table_add(t, free_pages ? GREEN : YELLOW, "%s", human_count(free_pages));
+    add_total(t, g);
     for (size_t i = 0; i < TITLES_N(states); i++)
-        table_add(t, dim_if_none(j_u64(g, states[i])), "%s", num(g, states[i]));
-    table_add(t, alarm_if(quarantine), "%s", human_count(quarantine));
-    table_add(t, used >= 95 ? YELLOW : PLAIN, "%llu %%", (unsigned long long)used);
+        add_count(t, g, states[i]);
+    table_add(t, dim_if_none(other), "%s", human_count(other));
+    add_used(t, g);
 }
 
 /* ---- status ---- */
+
+static void show_host(const json_t *host)
+{
+    if (j_u64(host, "bytes") == 0)
+        printf("  no host tier");
+    else
+        printf("  host tier %s: %s nodes copied there, %s failed, %s loaded back, %s on the way",
+               human_bytes(j_u64(host, "bytes")), num(host, "host_copies"),
+               num(host, "host_copies_failed"), num(host, "host_loads"), num(host, "copies"));
+    printf("; retracts %s, recovers %s\n", num(host, "retracts"), num(host, "recovers"));
+}
 
 static void show_daemon(const struct ctl *ctl, const json_t *s)
 {
@@ -84,6 +142,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     printf("  pages in %s (%s), out %s (%s), corrupt %s\n", num(data, "pages_in"),
            human_bytes(j_u64(data, "payload_bytes_in")), num(data, "pages_out"),
            human_bytes(j_u64(data, "payload_bytes_out")), num(data, "corrupt_detected"));
+    show_host(json_object_get(s, "host_tier"));
     printf("  evicted %s nodes, %s pages\n\n", num(s, "evicted_nodes"), num(s, "evicted_pages"));
 }
 
@@ -130,9 +189,8 @@ int run_status(struct ctl *ctl)
 
     if (!ctl_print_json(ctl, s)) {
         show_daemon(ctl, s);
-        table_init(&t, ctl, group_titles, TITLES_N(group_titles));
-        json_array_foreach(json_object_get(s, "pools"), i, row)
-            add_group(&t, row, j_str(row, "pool"), j_str(row, "tenant"));
+        table_init(&t, ctl, short_titles, TITLES_N(short_titles));
+        json_array_foreach(json_object_get(s, "pools"), i, row) add_group_short(&t, row);
         table_print(&t, "no pool is open");
         show_errors(ctl, json_object_get(s, "errors"));
         show_alarms(ctl, s);
@@ -145,9 +203,9 @@ int run_status(struct ctl *ctl)
 
 int run_pools(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<POOL",  "SLOT",  "<TENANT",   "<ENGINE",
-                                         "<STATE", "BYTES", "SLABS",     "UNUSED",
-                                         "NODES",  "ALIGN", "<SUPERSEDE"};
+    static const char *const titles[] = {"<POOL",  "SLOT",       "<TENANT",    "<ENGINE", "<TIER",
+                                         "<STATE", "BYTES",      "SLABS",      "UNUSED",  "NODES",
+                                         "ALIGN",  "<SUPERSEDE", "<OTHER TIER"};
     json_t *answer = ctl_list(ctl, "pools", NULL), *row, *group;
     struct table pools, groups;
     size_t i, k;
@@ -166,6 +224,7 @@ int run_pools(struct ctl *ctl)
         table_add(&pools, PLAIN, "%s", num(row, "slot"));
         table_add(&pools, PLAIN, "%s", j_str(row, "tenant"));
         table_add(&pools, BOLD, "%s", j_str(row, "engine"));
+        add_tier(&pools, row);
         table_add(&pools, strcmp(state, "open") == 0 ? GREEN : YELLOW, "%s", state);
         table_add(&pools, PLAIN, "%s", human_bytes(j_u64(row, "bytes")));
         table_add(&pools, PLAIN, "%s", num(row, "slabs"));
@@ -173,8 +232,8 @@ int run_pools(struct ctl *ctl)
         table_add(&pools, PLAIN, "%s", num(row, "nodes"));
         table_add(&pools, PLAIN, "%s tokens", num(row, "align_tokens"));
         table_add(&pools, PLAIN, "%s", j_str(row, "supersede"));
-        json_array_foreach(json_object_get(row, "groups"), k, group)
-            add_group(&groups, group, j_str(row, "pool"), j_str(row, "tenant"));
+        table_add(&pools, PLAIN, "%s", j_str(row, "other_tier"));
+        json_array_foreach(json_object_get(row, "groups"), k, group) add_group(&groups, group, row);
     }
     table_print(&pools, "no pool is open");
     if (groups.cells) {
@@ -185,11 +244,30 @@ int run_pools(struct ctl *ctl)
     return CTL_OK;
 }
 
+/* Those that are away from the device, or on their way, stand out. */
+static void add_session_state(struct table *t, const char *state)
+{
+    bool away = strcmp(state, "retracting") == 0 || strcmp(state, "retracted") == 0 ||
+                strcmp(state, "loading") == 0;
+
+    table_add(t, away ? YELLOW : PLAIN, "%s", state);
+}
+
+/* By which kind of ref it pins which node, and for how long. */
+static void add_hold(struct table *t, const json_t *row)
+{
+    bool holds = json_is_string(json_object_get(row, "ref"));
+
+    table_add(t, PLAIN, "%s", j_str(row, "ref"));
+    table_add(t, PLAIN, "%s", holds ? human_age(j_f64(row, "ref_s")) : "-");
+    table_add(t, DIM, "%s", j_str(row, "node_id"));
+}
+
 int run_sessions(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<SESSION",   "<TENANT", "<ENGINE",   "<POOL",
-                                         "<NAMESPACE", "<STATE",  "COMMITTED", "WRITTEN",
-                                         "ALLOCATED",  "TOKENS",  "IDLE"};
+    static const char *const titles[] = {
+        "<SESSION", "<TENANT",   "<ENGINE", "<POOL", "<NAMESPACE", "<STATE", "COMMITTED",
+        "WRITTEN",  "ALLOCATED", "TOKENS",  "IDLE",  "<HOLDS",     "SINCE",  "<NODE"};
     json_t *answer = ctl_list(ctl, "sessions", NULL), *row;
     struct table t;
     size_t i;
@@ -203,12 +281,13 @@ int run_sessions(struct ctl *ctl)
             table_add(&t, BOLD, "%s", j_str(row, "engine"));
             table_add(&t, PLAIN, "%s", j_str(row, "pool"));
             table_add(&t, DIM, "%.8s", j_str(row, "namespace"));
-            table_add(&t, PLAIN, "%s", j_str(row, "state"));
+            add_session_state(&t, j_str(row, "state"));
             table_add(&t, PLAIN, "%s", num(row, "committed"));
             table_add(&t, PLAIN, "%s", num(row, "written"));
             table_add(&t, PLAIN, "%s", num(row, "allocated"));
             table_add(&t, PLAIN, "%s", num(row, "tokens"));
             table_add(&t, PLAIN, "%s", human_age(j_f64(row, "idle_s")));
+            add_hold(&t, row);
         }
         table_print(&t, "no session is open");
     }

@@ -1,9 +1,6 @@
-/* `ternctl tree`: the prefix tree as indented lines. A node has whole chunks of L tokens; nodes in
- * a row that have one child each, and are held and seen alike, are one line with the depths
- * from..to. The list comes in pages while the daemon goes on, so a node may be there without its
- * parent: it is then shown as the start of a tree of its own, and one that a moved parent has
- * hidden is counted, never followed for ever. */
-#include "ctl.h"
+/* `ternctl tree`: the prefix tree as indented lines, or as a drawing (svg.c). */
+#include "forest.h"
+#include "svg.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,133 +8,39 @@
 
 #define INDENT_MAX 40 /* levels; deeper branches are not moved further to the right */
 
-struct node {
-    uint64_t slot, parent;    /* NO_PARENT: a root */
-    uint32_t first, children; /* places in `order` of its children */
-    uint32_t level;
-    bool shown;
-    const json_t *row;
-};
-
-#define NO_PARENT UINT64_MAX
-
-struct forest {
-    struct node *nodes; /* ascending slots */
-    uint32_t *order;    /* nodes, grouped by parent; roots first */
-    uint32_t n, roots;
-};
-
-static int by_slot(const void *a, const void *b)
-{
-    const struct node *x = a, *y = b;
-
-    return x->slot < y->slot ? -1 : x->slot > y->slot;
-}
-
-static struct node *find(const struct forest *f, uint64_t slot)
-{
-    struct node key = {.slot = slot};
-
-    return f->n ? bsearch(&key, f->nodes, f->n, sizeof(key), by_slot) : NULL;
-}
-
-static void load(struct forest *f, const json_t *rows)
-{
-    uint32_t room = (uint32_t)json_array_size(rows);
-    json_t *row;
-    size_t i;
-
-    f->nodes = calloc(room + 1u, sizeof(*f->nodes));
-    f->order = calloc(room + 1u, sizeof(*f->order));
-    if (!f->nodes || !f->order)
-        ctl_fail(CTL_FAILED, "no memory for a tree of that size: use --pool or --json");
-    json_array_foreach(rows, i, row)
-    {
-        const json_t *parent = json_object_get(row, "parent");
-
-        f->nodes[f->n++] = (struct node){
-            .slot = j_u64(row, "slot"),
-            .parent = json_is_integer(parent) ? (uint64_t)json_integer_value(parent) : NO_PARENT,
-            .row = row,
-        };
-    }
-    qsort(f->nodes, f->n, sizeof(*f->nodes), by_slot);
-}
-
-/* Counting sort by parent: first how many children each has, then their places. */
-static void group(struct forest *f)
-{
-    uint32_t at = 0;
-
-    for (uint32_t i = 0; i < f->n; i++) {
-        struct node *parent = find(f, f->nodes[i].parent);
-
-        if (parent)
-            parent->children++;
-        else
-            f->order[at++] = i;
-    }
-    f->roots = at;
-    for (uint32_t i = 0; i < f->n; i++) {
-        f->nodes[i].first = at;
-        at += f->nodes[i].children;
-        f->nodes[i].children = 0;
-    }
-    for (uint32_t i = 0; i < f->n; i++) {
-        struct node *parent = find(f, f->nodes[i].parent);
-
-        if (parent)
-            f->order[parent->first + parent->children++] = i;
-    }
-}
-
-static uint64_t refs(const struct node *n, const char *kind)
-{
-    return j_u64(json_object_get(n->row, "refs"), kind);
-}
-
-/* May the only child stand on its parent's line? */
-static bool alike(const struct node *a, const struct node *b)
-{
-    return j_u64(a->row, "depth") > 0 && refs(a, "device") == refs(b, "device") &&
-           refs(a, "transfer") == refs(b, "transfer") &&
-           j_bool(a->row, "visible") == j_bool(b->row, "visible") &&
-           j_bool(a->row, "sealed") == j_bool(b->row, "sealed") &&
-           j_bool(a->row, "resumable") == j_bool(b->row, "resumable") &&
-           j_bool(a->row, "reclaimable") == j_bool(b->row, "reclaimable") &&
-           j_u64(a->row, "borrowers") == j_u64(b->row, "borrowers") &&
-           (j_u64(a->row, "state_pages") > 0) == (j_u64(b->row, "state_pages") > 0);
-}
-
-struct line {
-    uint64_t from, to, pages, state_pages, nodes;
-    double youngest, oldest;
-};
-
-static const char *state_of(const struct node *n)
+static const char *state_of(const struct forest_node *n)
 {
     if (!j_bool(n->row, "visible"))
         return "writing"; /* its step has not passed on every rank */
     return j_bool(n->row, "sealed") ? "sealed" : "local"; /* peers may read it, or not yet */
 }
 
+static enum colour tier_colour(const char *tier)
+{
+    if (strchr(tier, '>'))
+        return YELLOW;
+    return strcmp(tier, "host") == 0 ? DIM : PLAIN;
+}
+
 /* STATE pages of the line: in use, or superseded and the first to go; and whether a session can go
  * on from its nodes. */
-static void add_snapshot(struct table *t, const struct node *last, const struct line *l)
+static void add_snapshot(struct table *t, const struct forest_line *l)
 {
-    uint64_t borrowers = j_u64(last->row, "borrowers");
-    bool reclaimable = j_bool(last->row, "reclaimable");
+    uint64_t borrowers = j_u64(l->last->row, "borrowers");
+    bool reclaimable = j_bool(l->last->row, "reclaimable");
 
     table_add(t, reclaimable ? DIM : PLAIN, "%s%s", human_count(l->state_pages),
               reclaimable ? " reclaimable" : "");
     table_add(t, borrowers ? GREEN : DIM, "%s", human_count(borrowers));
-    table_add(t, PLAIN, "%s", j_bool(last->row, "resumable") ? "yes" : l->to == 0 ? "" : "no");
+    table_add(t, PLAIN, "%s", j_bool(l->last->row, "resumable") ? "yes" : l->to == 0 ? "" : "no");
 }
 
-static void add_line(struct table *t, const struct node *last, const struct line *l)
+static void add_line(struct table *t, const struct forest_line *l)
 {
+    const struct forest_node *last = l->last;
     uint32_t indent = last->level > INDENT_MAX ? INDENT_MAX : last->level;
-    char ages[64];
+    const char *tier = forest_tier(last);
+    char ages[64], *holders = forest_holders(last);
 
     if (l->to == 0)
         table_add(t, BOLD, "pool %llu, namespace %.8s",
@@ -146,88 +49,66 @@ static void add_line(struct table *t, const struct node *last, const struct line
         table_add(t, PLAIN, "%*s%llu..%llu", (int)(2 * indent), "", (unsigned long long)l->from,
                   (unsigned long long)l->to);
     table_add(t, PLAIN, "%s", human_count(l->nodes));
-    table_add(t, PLAIN, "%s", human_count(l->pages));
-    table_add(t, refs(last, "device") ? GREEN : DIM, "%s", human_count(refs(last, "device")));
-    table_add(t, refs(last, "transfer") ? YELLOW : DIM, "%s", human_count(refs(last, "transfer")));
-    add_snapshot(t, last, l);
+    table_add(t, l->pages ? PLAIN : DIM, "%s", human_count(l->pages));
+    table_add(t, l->host_pages ? PLAIN : DIM, "%s", human_count(l->host_pages));
+    table_add(t, tier_colour(tier), "%s", tier);
+    add_snapshot(t, l);
     if (l->nodes > 1 && l->oldest - l->youngest >= 1)
         snprintf(ages, sizeof(ages), "%s .. %s", human_age(l->youngest), human_age(l->oldest));
     else
         snprintf(ages, sizeof(ages), "%s", human_age(l->youngest));
     table_add(t, PLAIN, "%s", ages);
     table_add(t, PLAIN, "%s", l->to == 0 ? "" : state_of(last));
+    table_add(t, DIM, "%s", j_str(last->row, "id"));
+    table_add(t, GREEN, "%s", holders);
+    free(holders);
 }
 
-/* Takes the node and all that may stand with it on one line; returns the last of them. */
-static struct node *take_line(struct forest *f, struct node *n, struct line *ret)
+static void show(const struct ctl *ctl, const struct forest *f)
 {
-    const struct node *parent = find(f, n->parent);
-    double age = j_f64(n->row, "age_s");
-
-    *ret = (struct line){
-        .from = parent ? j_u64(parent->row, "depth") : 0, .youngest = age, .oldest = age};
-    for (;;) {
-        struct node *child = n->children == 1 ? &f->nodes[f->order[n->first]] : NULL;
-
-        n->shown = true;
-        ret->nodes++;
-        ret->pages += j_u64(n->row, "pages");
-        ret->state_pages += j_u64(n->row, "state_pages");
-        ret->to = j_u64(n->row, "depth");
-        age = j_f64(n->row, "age_s");
-        ret->youngest = age < ret->youngest ? age : ret->youngest;
-        ret->oldest = age > ret->oldest ? age : ret->oldest;
-        if (!child || child->shown || !alike(n, child))
-            return n;
-        child->level = n->level;
-        n = child;
-    }
-}
-
-static void show(struct ctl *ctl, struct forest *f)
-{
-    static const char *const titles[] = {"<TOKENS",   "NODES",       "PAGES",     "SESSIONS",
-                                         "TRANSFERS", "STATE PAGES", "BORROWERS", "<RESUME",
-                                         "LAST USED", "<IS"};
-    uint32_t *stack = calloc(f->n + 1u, sizeof(*stack)), depth = 0, shown = 0;
+    static const char *const titles[] = {"<TOKENS",   "NODES",       "PAGES",     "HOST PAGES",
+                                         "<TIER",     "STATE PAGES", "BORROWERS", "<RESUME",
+                                         "LAST USED", "<IS",         "<NODE",     "<HELD BY"};
     struct table t;
 
-    if (!stack)
-        ctl_fail(CTL_FAILED, "no memory for a tree of that size");
     table_init(&t, ctl, titles, sizeof(titles) / sizeof(titles[0]));
-    for (uint32_t i = f->roots; i-- > 0;)
-        stack[depth++] = f->order[i];
-    while (depth > 0) {
-        struct node *n = &f->nodes[stack[--depth]];
-        struct line line;
-
-        n = take_line(f, n, &line);
-        shown += (uint32_t)line.nodes;
-        add_line(&t, n, &line);
-        for (uint32_t i = n->children; i-- > 0;) {
-            uint32_t child = f->order[n->first + i];
-
-            f->nodes[child].level = n->level + 1;
-            stack[depth++] = child;
-        }
-    }
+    for (uint32_t i = 0; i < f->nlines; i++)
+        add_line(&t, &f->lines[i]);
     table_print(&t, "the prefix tree is empty");
-    if (shown < f->n)
-        printf("%u nodes moved while the list was read and are left out\n", f->n - shown);
-    free(stack);
+    if (f->hidden)
+        printf("%u nodes moved while the list was read and are left out\n", f->hidden);
+}
+
+/* What was drawn, as an answer of our own. */
+static void draw(struct ctl *ctl, const struct forest *f)
+{
+    json_t *status = ctl_ask(ctl, "status", NULL, 0), *told;
+    struct svg_drawn drawn = svg_write(f, j_str(status, "node"), ctl->svg);
+
+    told = json_pack("{s:s, s:I, s:I, s:I}", "svg", ctl->svg, "nodes", (json_int_t)f->n, "cells",
+                     (json_int_t)drawn.cells, "folded_nodes", (json_int_t)drawn.folded);
+    if (!ctl_print_json(ctl, told)) {
+        printf("%s: %s nodes in %s cells\n", ctl->svg, human_count(f->n), human_count(drawn.cells));
+        if (drawn.folded)
+            printf("%s nodes of small branches are drawn together: --pool shows one pool's alone\n",
+                   human_count(drawn.folded));
+    }
+    json_decref(told);
+    json_decref(status);
 }
 
 int run_tree(struct ctl *ctl)
 {
-    json_t *answer = ctl_list(ctl, "tree", ctl_pool_arg(ctl));
-    struct forest f = {0};
+    json_t *answer = forest_ask(ctl);
+    struct forest f;
 
-    if (!ctl_print_json(ctl, answer)) {
-        load(&f, json_object_get(answer, "tree"));
-        group(&f);
-        show(ctl, &f);
-        free(f.nodes);
-        free(f.order);
+    if (ctl->svg || !ctl_print_json(ctl, answer)) {
+        forest_load(&f, answer);
+        if (ctl->svg)
+            draw(ctl, &f);
+        else
+            show(ctl, &f);
+        forest_free(&f);
     }
     json_decref(answer);
     return CTL_OK;

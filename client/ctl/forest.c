@@ -1,0 +1,347 @@
+/* See forest.h. A node has whole chunks of L tokens. The list of nodes comes in pages while the
+ * daemon goes on, so a node may be there without its parent: it is then shown as the start of a
+ * tree of its own, and one that a moved parent has hidden is counted, never followed for ever. */
+#include "forest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_PARENT         UINT64_MAX
+#define HOLDERS_SHOWN_MAX 4 /* names of holders of one kind; the rest is counted */
+
+static const char *const kinds[] = {"device", "retracted", "host", "transfer", "admin", "job"};
+
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+/* ---- the daemon's lists ---- */
+
+static int by_slot(const void *a, const void *b)
+{
+    const struct forest_node *x = a, *y = b;
+
+    return x->slot < y->slot ? -1 : x->slot > y->slot;
+}
+
+static struct forest_node *find(const struct forest *f, uint64_t slot)
+{
+    struct forest_node key = {.slot = slot};
+
+    return f->n ? bsearch(&key, f->nodes, f->n, sizeof(key), by_slot) : NULL;
+}
+
+static void load_nodes(struct forest *f, const json_t *rows)
+{
+    uint32_t room = (uint32_t)json_array_size(rows);
+    json_t *row;
+    size_t i;
+
+    f->nodes = calloc(room + 1u, sizeof(*f->nodes));
+    f->order = calloc(room + 1u, sizeof(*f->order));
+    f->lines = calloc(room + 1u, sizeof(*f->lines));
+    if (!f->nodes || !f->order || !f->lines)
+        ctl_fail(CTL_FAILED, "no memory for a tree of that size: use --pool");
+    json_array_foreach(rows, i, row)
+    {
+        const json_t *parent = json_object_get(row, "parent");
+
+        f->nodes[f->n++] = (struct forest_node){
+            .slot = j_u64(row, "slot"),
+            .parent = json_is_integer(parent) ? (uint64_t)json_integer_value(parent) : NO_PARENT,
+            .line = NO_LINE,
+            .row = row,
+        };
+    }
+    qsort(f->nodes, f->n, sizeof(*f->nodes), by_slot);
+}
+
+static void add_holder(json_t *row, const char *kind, const char *who, const char *id, double since)
+{
+    json_array_append_new(
+        json_object_get(row, "holders"),
+        json_pack("{s:s, s:s, s:s*, s:f}", "kind", kind, "who", who, "id", id, "since_s", since));
+}
+
+/* The node that a row of another list names, if it is still the same one. */
+static json_t *held_by(const struct forest *f, const json_t *row)
+{
+    const char *id = j_str(row, "node_id");
+    const struct forest_node *n = find(f, strtoull(id, NULL, 16) & UINT32_MAX);
+
+    return n && strcmp(j_str(n->row, "id"), id) == 0 ? n->row : NULL;
+}
+
+static void join_sessions(struct ctl *ctl, const struct forest *f)
+{
+    json_t *answer = ctl_list(ctl, "sessions", NULL), *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "sessions"), i, row)
+    {
+        json_t *node = held_by(f, row);
+
+        if (node)
+            add_holder(node, j_str(row, "ref"), j_str(row, "engine"), j_str(row, "session"),
+                       j_f64(row, "ref_s"));
+    }
+    json_decref(answer);
+}
+
+static void join_transfers(struct ctl *ctl, const struct forest *f)
+{
+    json_t *answer = ctl_list(ctl, "transfers", NULL), *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "transfers"), i, row)
+    {
+        json_t *node = held_by(f, row);
+
+        if (node)
+            add_holder(node, "transfer",
+                       strcmp(j_str(row, "direction"), "in") == 0 ? j_str(row, "peer") : "out",
+                       j_str(row, "transfer"), j_f64(row, "age_s"));
+    }
+    json_decref(answer);
+}
+
+json_t *forest_ask(struct ctl *ctl)
+{
+    json_t *answer = ctl_list(ctl, "tree", ctl_pool_arg(ctl));
+    struct forest f = {0};
+
+    load_nodes(&f, json_object_get(answer, "tree"));
+    for (uint32_t i = 0; i < f.n; i++)
+        json_object_set_new(f.nodes[i].row, "holders", json_array());
+    if (f.n > 0) {
+        join_sessions(ctl, &f);
+        join_transfers(ctl, &f);
+    }
+    for (uint32_t i = 0; i < f.n; i++) {
+        if (forest_refs(&f.nodes[i], "admin") > 0)
+            add_holder(f.nodes[i].row, "admin", "", NULL, j_f64(f.nodes[i].row, "admin_s"));
+    }
+    forest_free(&f);
+    return answer;
+}
+
+/* ---- what a node is ---- */
+
+uint64_t forest_refs(const struct forest_node *n, const char *kind)
+{
+    return j_u64(json_object_get(n->row, "refs"), kind);
+}
+
+bool forest_held(const struct forest_node *n)
+{
+    for (size_t i = 0; i < KINDS; i++) {
+        if (forest_refs(n, kinds[i]) > 0)
+            return true;
+    }
+    return false;
+}
+
+const char *forest_tier(const struct forest_node *n)
+{
+    const char *tier = j_str(n->row, "tier");
+
+    if (j_u64(n->row, "depth") == 0)
+        return "";
+    if (j_bool(n->row, "copying"))
+        return strcmp(tier, "host") == 0 ? "host>device" : "device>host";
+    return tier;
+}
+
+static void add_text(FILE *f, const char *kind, const char *who, uint64_t count, double since)
+{
+    fprintf(f, "%s%s%s", ftell(f) > 0 ? ", " : "", kind, who[0] ? " " : "");
+    fputs(who, f);
+    if (count > 1)
+        fprintf(f, " x%llu", (unsigned long long)count);
+    if (since >= 0)
+        fprintf(f, " %s", human_age(since));
+}
+
+/* Holders of one kind, those of one name together: who is in the text, the others in *more. Returns
+ * how many there are. */
+static uint64_t add_kind(FILE *f, const json_t *holders, const char *kind, uint64_t *more)
+{
+    struct {
+        const char *who;
+        uint64_t count;
+        double since;
+    } crowd[HOLDERS_SHOWN_MAX];
+    uint64_t of_kind = 0;
+    uint32_t n = 0;
+    const json_t *h;
+    size_t i;
+
+    json_array_foreach(holders, i, h)
+    {
+        const char *who = j_str(h, "who");
+        double since = j_f64(h, "since_s");
+        uint32_t at = 0;
+
+        if (strcmp(j_str(h, "kind"), kind) != 0)
+            continue;
+        of_kind++;
+        while (at < n && strcmp(crowd[at].who, who) != 0)
+            at++;
+        if (at == HOLDERS_SHOWN_MAX) {
+            *more += 1;
+            continue;
+        }
+        if (at == n)
+            crowd[n++].count = 0;
+        crowd[at].who = who;
+        crowd[at].since =
+            crowd[at].count++ == 0 || since > crowd[at].since ? since : crowd[at].since;
+    }
+    for (uint32_t k = 0; k < n; k++)
+        add_text(f, kind, crowd[k].who, crowd[k].count, crowd[k].since);
+    return of_kind;
+}
+
+char *forest_holders(const struct forest_node *n)
+{
+    const json_t *holders = json_object_get(n->row, "holders");
+    uint64_t more = 0, admin = forest_refs(n, "admin");
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+
+    if (!f)
+        ctl_fail(CTL_FAILED, "no memory");
+    if (admin > 0)
+        add_text(f, "admin", "", admin, j_f64(n->row, "admin_s"));
+    for (size_t i = 0; i < KINDS; i++) {
+        uint64_t refs = forest_refs(n, kinds[i]), known;
+
+        if (strcmp(kinds[i], "admin") == 0)
+            continue;
+        known = add_kind(f, holders, kinds[i], &more);
+        /* Held by what no list shows, or shows no more: jobs, sessions that were closed meanwhile.
+         */
+        if (refs > known)
+            add_text(f, kinds[i], "", refs - known, -1);
+    }
+    if (more > 0)
+        fprintf(f, ", %llu more", (unsigned long long)more);
+    if (fclose(f) != 0)
+        ctl_fail(CTL_FAILED, "no memory");
+    return text;
+}
+
+/* ---- lines ---- */
+
+/* Counting sort by parent: first how many children each has, then their places. */
+static void group(struct forest *f)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < f->n; i++) {
+        struct forest_node *parent = find(f, f->nodes[i].parent);
+
+        if (parent)
+            parent->children++;
+        else
+            f->order[at++] = i;
+    }
+    f->roots = at;
+    for (uint32_t i = 0; i < f->n; i++) {
+        f->nodes[i].first = at;
+        at += f->nodes[i].children;
+        f->nodes[i].children = 0;
+    }
+    for (uint32_t i = 0; i < f->n; i++) {
+        struct forest_node *parent = find(f, f->nodes[i].parent);
+
+        if (parent)
+            f->order[parent->first + parent->children++] = i;
+    }
+}
+
+/* May the only child stand on its parent's line? */
+static bool alike(const struct forest_node *a, const struct forest_node *b)
+{
+    return j_u64(a->row, "depth") > 0 && !forest_held(a) && !forest_held(b) &&
+           strcmp(forest_tier(a), forest_tier(b)) == 0 &&
+           j_bool(a->row, "visible") == j_bool(b->row, "visible") &&
+           j_bool(a->row, "sealed") == j_bool(b->row, "sealed") &&
+           j_bool(a->row, "resumable") == j_bool(b->row, "resumable") &&
+           j_bool(a->row, "reclaimable") == j_bool(b->row, "reclaimable") &&
+           j_u64(a->row, "borrowers") == j_u64(b->row, "borrowers") &&
+           (j_u64(a->row, "state_pages") > 0) == (j_u64(b->row, "state_pages") > 0);
+}
+
+static void line_take(struct forest_line *l, const json_t *row)
+{
+    uint64_t pages = j_u64(row, "pages"), host = j_u64(row, "host_pages");
+    double age = j_f64(row, "age_s");
+
+    l->youngest = l->nodes == 0 || age < l->youngest ? age : l->youngest;
+    l->oldest = age > l->oldest ? age : l->oldest;
+    l->nodes++;
+    l->pages += pages;
+    l->host_pages += host;
+    l->width += pages > host ? pages : host;
+    l->state_pages += j_u64(row, "state_pages");
+    l->to = j_u64(row, "depth");
+}
+
+/* Makes a line of the node and all that may stand with it; returns the last of them. */
+static struct forest_node *take_line(struct forest *f, struct forest_node *n)
+{
+    const struct forest_node *parent = find(f, n->parent);
+    struct forest_line *l = &f->lines[f->nlines];
+
+    *l = (struct forest_line){.from = parent ? j_u64(parent->row, "depth") : 0,
+                              .parent = parent ? parent->line : NO_LINE};
+    for (;;) {
+        struct forest_node *child = n->children == 1 ? &f->nodes[f->order[n->first]] : NULL;
+
+        n->line = f->nlines;
+        line_take(l, n->row);
+        if (!child || child->line != NO_LINE || !alike(n, child))
+            break;
+        child->level = n->level;
+        n = child;
+    }
+    l->last = n;
+    f->nlines++;
+    return n;
+}
+
+void forest_load(struct forest *f, const json_t *answer)
+{
+    uint32_t *stack, depth = 0;
+    uint64_t shown = 0;
+
+    *f = (struct forest){0};
+    load_nodes(f, json_object_get(answer, "tree"));
+    group(f);
+    stack = calloc(f->n + 1u, sizeof(*stack));
+    if (!stack)
+        ctl_fail(CTL_FAILED, "no memory for a tree of that size: use --pool");
+    for (uint32_t i = f->roots; i-- > 0;)
+        stack[depth++] = f->order[i];
+    while (depth > 0) {
+        const struct forest_node *n = take_line(f, &f->nodes[stack[--depth]]);
+
+        shown += f->lines[f->nlines - 1].nodes;
+        for (uint32_t i = n->children; i-- > 0;) {
+            uint32_t child = f->order[n->first + i];
+
+            f->nodes[child].level = n->level + 1;
+            stack[depth++] = child;
+        }
+    }
+    f->hidden = f->n - (uint32_t)shown;
+    free(stack);
+}
+
+void forest_free(struct forest *f)
+{
+    free(f->nodes);
+    free(f->order);
+    free(f->lines);
+}

@@ -1,0 +1,50 @@
+/* The prefix tree as ternctl draws it: the daemon's list of nodes put together to trees, with who
+ * holds each node, and its lines: nodes in a row that have one child each, that nobody holds and
+ * that are alike. Used by the table (tree.c) and the drawing (svg.c). */
+#ifndef CTL_FOREST_H
+#define CTL_FOREST_H
+
+#include "ctl.h"
+
+#define NO_LINE UINT32_MAX
+
+struct forest_node {
+    uint64_t slot, parent;    /* NO_PARENT: a root */
+    uint32_t first, children; /* places in `order` of its children */
+    uint32_t level, line;     /* level: of indentation. line: NO_LINE before it is part of one */
+    json_t *row;              /* borrowed */
+};
+
+/* One line: `nodes` nodes down to `last`, the tokens from..to. */
+struct forest_line {
+    uint64_t from, to, nodes, pages, host_pages, state_pages;
+    uint64_t width; /* pages of each node where it has more of them: on the device or the host */
+    double youngest, oldest;
+    uint32_t parent; /* the line that it hangs from; NO_LINE: none */
+    const struct forest_node *last;
+};
+
+struct forest {
+    struct forest_node *nodes; /* ascending slots */
+    uint32_t *order;           /* nodes, grouped by parent; roots first */
+    uint32_t n, roots;
+    struct forest_line *lines; /* a line comes before those that hang from it */
+    uint32_t nlines, hidden;   /* hidden: nodes whose parent moved while the list was read */
+};
+
+/* Asks for the tree, and for sessions and transfers to write "holders" into each row of it:
+ * [{kind, who, id, since_s}]. The lists come one after the other while the daemon goes on: a holder
+ * that has come or gone meanwhile is missing. The caller owns the answer. */
+json_t *forest_ask(struct ctl *ctl);
+
+void forest_load(struct forest *ret, const json_t *answer); /* borrows the answer */
+void forest_free(struct forest *f);
+
+uint64_t forest_refs(const struct forest_node *n, const char *kind);
+bool forest_held(const struct forest_node *n);
+/* "device", "host", "both"; "device>host", "host>device": being copied; "" for a root. */
+const char *forest_tier(const struct forest_node *n);
+/* "device decode-0 x2 1.5 s, admin 3 min": kind, who, how many, the longest of them. Heap. */
+char *forest_holders(const struct forest_node *n);
+
+#endif

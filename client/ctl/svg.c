@@ -1,0 +1,455 @@
+/* `ternctl tree --svg`: an icicle that grows to the right. A cell is a line of the forest: its
+ * width is its pages, it begins where its parent ends, and it is as high as the branches that hang
+ * from it. Branches too many for the sheet are folded, the smallest first, into one grey cell at
+ * their parent; nothing is left out in silence. What must stay true: names come from clients, so
+ * every text is escaped, and the file's size is bounded by ROWS_MAX and CELLS_MAX. */
+#include "svg.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS_MAX     400
+#define CELLS_MAX    8000
+#define SHEET_WIDTH  1280
+#define MARGIN       24
+#define NAMES_WIDTH  150 /* right of the longest branch: who holds it */
+#define PLOT_WIDTH   (SHEET_WIDTH - 2 * MARGIN - NAMES_WIDTH)
+#define PLOT_TOP     112
+#define HEADER_ROOM  24  /* above each root */
+#define LETTER_WIDTH 6.3 /* of a text of 11 px, on average */
+#define TEXT_ROOM    13  /* a lower cell has no text */
+#define TICK_ROOM    5   /* chunks closer than this are not told apart */
+
+#define COLOUR_DEVICE "#2f6db3"
+#define COLOUR_HOST   "#e0962a"
+#define COLOUR_BOTH   "#2a9078"
+#define COLOUR_FOLDED "#c4c9d0"
+#define COLOUR_HELD   "#14181d"
+#define COLOUR_PINNED "#c2185b"
+
+struct box {
+    uint32_t rows, folded_children; /* rows of the sheet that it takes */
+    uint64_t total, nodes, reach;   /* with all that hangs from it: pages, nodes; pages of the
+                                       longest way down */
+    uint64_t folded_nodes, folded_pages, folded_reach;
+    double x, y;
+    double free_y; /* where its next child goes */
+    bool folded;   /* into its parent's grey cell */
+};
+
+struct sheet {
+    const struct forest *f;
+    FILE *out;
+    struct box *box; /* of each line, and one of the sheet: its children are the roots */
+    uint32_t rows, cells;
+    double row_height, page_width, height;
+};
+
+/* ---- layout ---- */
+
+static uint32_t parent_of(const struct forest *f, uint32_t line)
+{
+    return f->lines[line].parent == NO_LINE ? f->nlines : f->lines[line].parent;
+}
+
+static void sum_up(struct sheet *s)
+{
+    const struct forest *f = s->f;
+
+    for (uint32_t i = 0; i < f->nlines; i++) {
+        s->box[i].total = s->box[i].reach = f->lines[i].width;
+        s->box[i].nodes = f->lines[i].nodes;
+    }
+    for (uint32_t i = f->nlines; i-- > 0;) {
+        struct box *c = &s->box[i], *p = &s->box[parent_of(f, i)];
+        uint64_t above = parent_of(f, i) == f->nlines ? 0 : f->lines[parent_of(f, i)].width;
+
+        p->total += c->total;
+        p->nodes += c->nodes;
+        p->reach = above + c->reach > p->reach ? above + c->reach : p->reach;
+    }
+}
+
+/* Folds what has fewer pages than `least` with all that hangs from it. A child never has more than
+ * its parent, so what hangs from a folded line is folded too. */
+static void fold(struct sheet *s, uint64_t least)
+{
+    const struct forest *f = s->f;
+
+    s->cells = 0;
+    for (uint32_t i = 0; i <= f->nlines; i++) {
+        struct box *c = &s->box[i];
+
+        c->rows = c->folded_children = 0;
+        c->folded_nodes = c->folded_pages = c->folded_reach = 0;
+        c->folded = i < f->nlines && c->total < least;
+        s->cells += !c->folded;
+    }
+    for (uint32_t i = f->nlines; i-- > 0;) {
+        struct box *c = &s->box[i], *p = &s->box[parent_of(f, i)];
+
+        if (!c->folded) {
+            c->rows += c->folded_children > 0;
+            c->rows += c->rows == 0;
+            p->rows += c->rows;
+            continue;
+        }
+        p->folded_children++;
+        p->folded_nodes += c->nodes;
+        p->folded_pages += c->total;
+        p->folded_reach = c->reach > p->folded_reach ? c->reach : p->folded_reach;
+    }
+    s->box[f->nlines].rows += s->box[f->nlines].folded_children > 0;
+    s->rows = s->box[f->nlines].rows;
+}
+
+static void place(struct sheet *s)
+{
+    const struct forest *f = s->f;
+    struct box *sheet = &s->box[f->nlines];
+
+    s->row_height = s->rows <= 24 ? 28 : s->rows <= 80 ? 18 : 10;
+    s->page_width = sheet->reach ? (double)PLOT_WIDTH / (double)sheet->reach : 0;
+    sheet->free_y = PLOT_TOP;
+    for (uint32_t i = 0; i < f->nlines; i++) {
+        struct box *c = &s->box[i], *p = &s->box[parent_of(f, i)];
+
+        if (c->folded)
+            continue;
+        if (p == sheet) {
+            c->x = MARGIN;
+            c->y = p->free_y + HEADER_ROOM;
+            p->free_y = c->y + c->rows * s->row_height + 8;
+        } else {
+            c->x = p->x + (double)f->lines[parent_of(f, i)].width * s->page_width;
+            c->y = p->free_y;
+            p->free_y += c->rows * s->row_height;
+        }
+        c->free_y = c->y;
+    }
+    s->height = sheet->free_y + (sheet->folded_children ? s->row_height : 0) + MARGIN;
+}
+
+/* ---- writing ---- */
+
+/* XML allows no control characters, escaped or not. */
+static void put_text(FILE *out, const char *text)
+{
+    for (; *text; text++) {
+        switch (*text) {
+        case '&': fputs("&amp;", out); break;
+        case '<': fputs("&lt;", out); break;
+        case '>': fputs("&gt;", out); break;
+        case '"': fputs("&quot;", out); break;
+        default: fputc((unsigned char)*text < ' ' || *text == 127 ? '?' : *text, out);
+        }
+    }
+}
+
+static void put_label(const struct sheet *s, double x, double y, const char *attributes,
+                      const char *text)
+{
+    fprintf(s->out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
+    put_text(s->out, text);
+    fprintf(s->out, "</text>\n");
+}
+
+static const char *fill_of(const char *tier)
+{
+    if (strchr(tier, '>'))
+        return "url(#copying)";
+    return strcmp(tier, "both") == 0   ? COLOUR_BOTH
+           : strcmp(tier, "host") == 0 ? COLOUR_HOST
+                                       : COLOUR_DEVICE;
+}
+
+/* What a viewer shows for the cell under the pointer. */
+static void put_hint(const struct sheet *s, const struct forest_line *l, const char *holders)
+{
+    const struct forest_node *n = l->last;
+
+    fprintf(s->out, "<title>");
+    fprintf(s->out, "tokens %llu..%llu, %s nodes, %s pages, %s host pages",
+            (unsigned long long)l->from, (unsigned long long)l->to, human_count(l->nodes),
+            human_count(l->pages), human_count(l->host_pages));
+    fprintf(s->out, "\ntier ");
+    put_text(s->out, forest_tier(n));
+    fprintf(s->out, "%s\nnode ", j_bool(n->row, "resumable") ? ", resume point" : "");
+    put_text(s->out, j_str(n->row, "id"));
+    if (holders[0])
+        fprintf(s->out, "\nheld by ");
+    put_text(s->out, holders);
+    fprintf(s->out, "</title>");
+}
+
+/* White lines where one chunk ends and the next begins. */
+static void put_ticks(const struct sheet *s, const struct forest_line *l, const struct box *c,
+                      double width, double height)
+{
+    double step = width / (double)l->nodes;
+
+    if (l->nodes < 2 || step < TICK_ROOM)
+        return;
+    fprintf(s->out, "<path class=\"k\" d=\"");
+    for (uint64_t i = 1; i < l->nodes; i++)
+        fprintf(s->out, "M%.1f %.1fv%.1f", c->x + step * (double)i, c->y, height);
+    fprintf(s->out, "\"/>\n");
+}
+
+/* Shortens the text to so many bytes, never within a letter of several. */
+static void cut(char *text, size_t max)
+{
+    if (strlen(text) <= max || max < 2)
+        return;
+    max -= 2;
+    while (max > 0 && ((unsigned char)text[max] & 0xc0) == 0x80)
+        max--;
+    memcpy(text + max, "..", 3);
+}
+
+static bool resumable(const struct forest_line *l)
+{
+    return l->to > 0 && j_bool(l->last->row, "resumable");
+}
+
+/* The tokens, where the cell has room for them, and right of a branch's end who holds it. */
+static void put_names(const struct sheet *s, const struct forest_line *l, const struct box *c,
+                      double width, char *holders)
+{
+    double height = c->rows * s->row_height, middle = c->y + height / 2 + 4;
+    double from = l->parent != NO_LINE && resumable(&s->f->lines[l->parent]) ? 9 : 5; /* a mark */
+    double end = c->x + width + 12, room = width - from - 7;
+    bool dark = strcmp(forest_tier(l->last), "host") == 0 || !j_bool(l->last->row, "visible");
+    char text[96];
+    int n;
+
+    if (height < TEXT_ROOM)
+        return;
+    n = snprintf(text, sizeof(text), "%llu..%llu, %s pages", (unsigned long long)l->from,
+                 (unsigned long long)l->to, human_count(l->width));
+    if (n * LETTER_WIDTH > room)
+        n = snprintf(text, sizeof(text), "%llu", (unsigned long long)l->to);
+    if (n * LETTER_WIDTH <= room)
+        put_label(s, c->x + from, middle, dark ? "class=\"d\"" : "class=\"w\"", text);
+    if (holders[0] && l->last->children == 0) {
+        cut(holders, (size_t)((SHEET_WIDTH - MARGIN - end) / LETTER_WIDTH));
+        put_label(s, end, middle, "class=\"g\"", holders);
+    }
+}
+
+static void put_cell(const struct sheet *s, uint32_t line)
+{
+    const struct forest_line *l = &s->f->lines[line];
+    const struct box *c = &s->box[line];
+    double width = (double)l->width * s->page_width, height = c->rows * s->row_height - 1;
+    char *holders = forest_holders(l->last);
+
+    fprintf(s->out,
+            "<rect class=\"c\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"%s>",
+            c->x, c->y, width, height, fill_of(forest_tier(l->last)),
+            j_bool(l->last->row, "visible") ? "" : " fill-opacity=\".45\"");
+    put_hint(s, l, holders);
+    fprintf(s->out, "</rect>\n");
+    put_ticks(s, l, c, width, height);
+    put_names(s, l, c, width, holders);
+    free(holders);
+}
+
+/* Over all cells, so that no neighbour hides it: the outline of what is held, the resume points. */
+static void put_mark(const struct sheet *s, uint32_t line)
+{
+    const struct forest_line *l = &s->f->lines[line];
+    const struct box *c = &s->box[line];
+    double width = (double)l->width * s->page_width, height = c->rows * s->row_height - 1;
+
+    if (l->to > 0 && forest_held(l->last))
+        fprintf(s->out,
+                "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
+                forest_refs(l->last, "admin") > 0 ? "p" : "h", c->x, c->y, width, height);
+    if (resumable(l))
+        fprintf(s->out, "<circle class=\"m\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"/>\n", c->x + width,
+                c->y + height / 2, s->row_height >= 18 ? 4.5 : 3.0);
+}
+
+static void put_folded(const struct sheet *s, const struct box *c, double x)
+{
+    double width = (double)c->folded_reach * s->page_width;
+    char text[96];
+
+    fprintf(s->out,
+            "<rect class=\"c\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
+            "fill=\"" COLOUR_FOLDED "\"><title>%u branches: %s nodes, %s pages</title></rect>\n",
+            x, c->free_y, width, s->row_height - 1, c->folded_children,
+            human_count(c->folded_nodes), human_count(c->folded_pages));
+    snprintf(text, sizeof(text), "%u branches", c->folded_children);
+    if (s->row_height >= TEXT_ROOM)
+        put_label(s, x + width + 6, c->free_y + s->row_height / 2 + 4, "class=\"g\"", text);
+}
+
+static void put_header(const struct sheet *s, uint32_t line)
+{
+    const struct forest_line *l = &s->f->lines[line];
+    const struct box *c = &s->box[line];
+    const json_t *row = l->last->row;
+    char text[160];
+
+    if (l->from > 0 || (l->to > 0 && !json_is_null(json_object_get(row, "parent"))))
+        snprintf(text, sizeof(text), "a branch whose parent moved while the list was read");
+    else
+        snprintf(text, sizeof(text), "pool %llu, namespace %.8s: %s nodes, %s pages",
+                 (unsigned long long)j_u64(row, "pool"), j_str(row, "namespace"),
+                 human_count(c->nodes), human_count(c->total));
+    put_label(s, MARGIN, c->y - 7, "class=\"b\"", text);
+}
+
+/* ---- the sheet ---- */
+
+static void put_style(const struct sheet *s)
+{
+    fprintf(
+        s->out,
+        "<style>text{font:11px system-ui,Helvetica,Arial,sans-serif;fill:#3b424b}"
+        ".t{font-size:19px;font-weight:600;fill:#14181d}.b{font-weight:600;font-size:12px}"
+        ".w{fill:#fff}.d{fill:#14181d}.g{fill:#5b6470}"
+        ".c{stroke:#fff;stroke-width:.8}.k{stroke:#fff;stroke-opacity:.35;fill:none}"
+        ".h,.p{fill:none;pointer-events:none}.h{stroke:" COLOUR_HELD
+        ";stroke-width:1.8}.p{stroke:" COLOUR_PINNED ";stroke-width:2.6}"
+        ".m{fill:#fff;stroke:#14181d;stroke-width:1.4}.a{stroke:#d5d9de}</style>\n"
+        "<defs><pattern id=\"copying\" width=\"8\" height=\"8\" patternUnits=\"userSpaceOnUse\" "
+        "patternTransform=\"rotate(45)\"><rect width=\"8\" height=\"8\" fill=\"" COLOUR_DEVICE
+        "\"/><rect width=\"4\" height=\"8\" fill=\"" COLOUR_HOST "\"/></pattern></defs>\n");
+}
+
+static double put_legend_text(const struct sheet *s, double x, const char *text)
+{
+    put_label(s, x, 83, "class=\"l\"", text);
+    return x + (double)strlen(text) * LETTER_WIDTH + 18;
+}
+
+static void put_legend(const struct sheet *s)
+{
+    static const struct {
+        const char *class, *fill, *opacity, *text;
+    } boxes[] = {{"c", COLOUR_DEVICE, "1", "on the device"},
+                 {"c", COLOUR_HOST, "1", "on the host"},
+                 {"c", COLOUR_BOTH, "1", "on both"},
+                 {"c", "url(#copying)", "1", "being copied"},
+                 {"c", COLOUR_DEVICE, ".45", "step not passed"},
+                 {"h", "none", "1", "held"},
+                 {"p", "none", "1", "pinned by an operator"},
+                 {"c", COLOUR_FOLDED, "1", "folded branches"}};
+    double x = MARGIN;
+
+    for (size_t i = 0; i < sizeof(boxes) / sizeof(boxes[0]); i++) {
+        fprintf(s->out,
+                "<rect class=\"%s\" x=\"%.1f\" y=\"73\" width=\"16\" height=\"12\" fill=\"%s\" "
+                "fill-opacity=\"%s\"/>",
+                boxes[i].class, x, boxes[i].fill, boxes[i].opacity);
+        x = put_legend_text(s, x + 22, boxes[i].text);
+    }
+    fprintf(s->out, "<circle class=\"m\" cx=\"%.1f\" cy=\"79\" r=\"4.5\"/>", x + 6);
+    put_legend_text(s, x + 16, "resume point");
+}
+
+/* Lines at round numbers of pages. */
+static void put_axis(const struct sheet *s)
+{
+    uint64_t reach = s->box[s->f->nlines].reach, step = 1;
+    char text[48];
+
+    for (uint32_t i = 0; reach / step >= 10; i++)
+        step = i % 3 == 1 ? step / 2 * 5 : step * 2; /* 1, 2, 5, 10 */
+    for (uint64_t at = 0; at <= reach; at += step) {
+        double x = MARGIN + (double)at * s->page_width;
+
+        fprintf(s->out, "<path class=\"a\" d=\"M%.1f %dV%.1f\"/>", x, PLOT_TOP,
+                s->height - MARGIN / 2);
+        snprintf(text, sizeof(text), at == 0 ? "%s pages from the root" : "%s", human_count(at));
+        put_label(s, x, PLOT_TOP - 5, "class=\"g\"", text);
+    }
+}
+
+static void put_head(const struct sheet *s, const char *node)
+{
+    const struct box *all = &s->box[s->f->nlines];
+    char title[160], about[200];
+
+    fprintf(s->out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"%d\" height=\"%.0f\" "
+            "viewBox=\"0 0 %d %.0f\">\n",
+            SHEET_WIDTH, s->height, SHEET_WIDTH, s->height);
+    snprintf(title, sizeof(title), "Prefix tree of %.120s", node);
+    snprintf(about, sizeof(about),
+             "%s nodes, %s pages. Width: pages, from the root to the right. Height: the branches "
+             "that hang from a prefix. Numbers in cells: tokens.",
+             human_count(all->nodes), human_count(all->total));
+    fprintf(s->out, "<title>");
+    put_text(s->out, title);
+    fprintf(s->out, "</title>\n");
+    put_style(s);
+    fprintf(s->out, "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n");
+    put_label(s, MARGIN, 36, "class=\"t\"", title);
+    put_label(s, MARGIN, 56, "class=\"g\"", about);
+    put_legend(s);
+}
+
+static void put_sheet(struct sheet *s, const char *node)
+{
+    const struct forest *f = s->f;
+    const struct box *sheet = &s->box[f->nlines];
+
+    put_head(s, node);
+    if (f->nlines == 0)
+        put_label(s, MARGIN, PLOT_TOP + 20, "class=\"b\"", "The prefix tree is empty.");
+    else
+        put_axis(s);
+    for (uint32_t i = 0; i < f->nlines; i++) {
+        const struct box *c = &s->box[i];
+
+        if (c->folded)
+            continue;
+        if (parent_of(f, i) == f->nlines)
+            put_header(s, i);
+        put_cell(s, i);
+        if (c->folded_children > 0)
+            put_folded(s, c, c->x + (double)f->lines[i].width * s->page_width);
+    }
+    for (uint32_t i = 0; i < f->nlines; i++) {
+        if (!s->box[i].folded)
+            put_mark(s, i);
+    }
+    if (sheet->folded_children > 0)
+        put_folded(s, sheet, MARGIN);
+    fprintf(s->out, "</svg>\n");
+}
+
+struct svg_drawn svg_write(const struct forest *f, const char *node, const char *path)
+{
+    struct sheet s = {.f = f, .box = calloc(f->nlines + 1u, sizeof(*s.box))};
+    struct svg_drawn drawn = {0};
+    bool failed;
+
+    if (!s.box)
+        ctl_fail(CTL_FAILED, "no memory for a drawing of that size: use --pool");
+    sum_up(&s);
+    fold(&s, 0);
+    for (uint64_t least = 1; s.rows > ROWS_MAX || s.cells > CELLS_MAX; least *= 2)
+        fold(&s, least);
+    place(&s);
+    s.out = fopen(path, "we");
+    if (!s.out)
+        ctl_fail(CTL_FAILED, "%s: %s", path, strerror(errno));
+    put_sheet(&s, node);
+    failed = ferror(s.out) != 0;
+    if (fclose(s.out) != 0 || failed)
+        ctl_fail(CTL_FAILED, "%s: it could not be written whole: is the disk full?", path);
+    drawn.cells = s.cells - 1; /* without the sheet itself */
+    for (uint32_t i = 0; i <= f->nlines; i++) {
+        if (!s.box[i].folded)
+            drawn.folded += (uint32_t)s.box[i].folded_nodes;
+    }
+    free(s.box);
+    return drawn;
+}

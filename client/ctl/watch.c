@@ -1,0 +1,128 @@
+/* `ternctl watch`: the changes of the prefix tree as they happen, a line each; with --json an
+ * object each. Runs until it is interrupted, the daemon ends or it has shown --changes of them. */
+#include "ctl.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WATCH_COOKIE 1
+
+static const char *kind_name(enum tern_event_kind kind)
+{
+    switch (kind) {
+    case TERN_STORED: return "stored";
+    case TERN_TIER: return "tier";
+    case TERN_REMOVED: return "removed";
+    default: return "unknown";
+    }
+}
+
+static const char *tier_name(const struct tern_event *e)
+{
+    if (e->on_device)
+        return e->on_host ? "both" : "device";
+    return e->on_host ? "host" : "gone";
+}
+
+static enum colour kind_colour(enum tern_event_kind kind)
+{
+    return kind == TERN_STORED ? GREEN : kind == TERN_REMOVED ? RED : YELLOW;
+}
+
+static void line_json(json_t *object)
+{
+    json_dumpf(object, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    printf("\n");
+    json_decref(object);
+}
+
+static json_t *hex(uint64_t v)
+{
+    return json_sprintf("%016llx", (unsigned long long)v);
+}
+
+static void show(const struct ctl *ctl, const struct tern_event *e)
+{
+    if (ctl->json) {
+        line_json(json_pack(
+            "{s:s, s:I, s:s?, s:o, s:o, s:I, s:b, s:b, s:o, s:o}", "event", kind_name(e->kind),
+            "number", (json_int_t)e->number, "tenant", e->tenant, "pool", hex(e->pool), "namespace",
+            json_sprintf("%016llx%016llx", (unsigned long long)e->ns_hi,
+                         (unsigned long long)e->ns_lo),
+            "depth", (json_int_t)e->depth, "device", e->on_device, "host", e->on_host, "chain",
+            hex(e->chain), "parent_chain", hex(e->parent_chain)));
+        return;
+    }
+    printf("%10llu  ", (unsigned long long)e->number);
+    paint(ctl, kind_colour(e->kind), "%-7s", kind_name(e->kind));
+    printf("  %-6s  %-12s  %016llx  %9u  %016llx  %016llx\n", tier_name(e),
+           e->tenant ? e->tenant : "-", (unsigned long long)e->ns_hi, e->depth,
+           (unsigned long long)e->chain, (unsigned long long)e->parent_chain);
+}
+
+static void show_lost(const struct ctl *ctl, uint64_t lost)
+{
+    if (ctl->json)
+        line_json(json_pack("{s:s, s:I}", "event", "lost", "changes", (json_int_t)lost));
+    else
+        paint(ctl, RED, "%10s  %s changes were overwritten before they could be sent\n", "lost",
+              human_count(lost));
+}
+
+static void show_begin(const struct ctl *ctl, uint64_t next)
+{
+    if (ctl->json) {
+        line_json(json_pack("{s:s, s:I, s:o}", "event", "begin", "next", (json_int_t)next,
+                            "incarnation", hex(tern_incarnation(ctl->tern))));
+        return;
+    }
+    paint(ctl, BOLD, "%10s  %-7s  %-6s  %-12s  %-16s  %9s  %-16s  %-16s\n", "NUMBER", "CHANGE",
+          "TIER", "TENANT", "NAMESPACE", "DEPTH", "CHAIN", "PARENT");
+    fprintf(stderr, "waiting for changes from number %llu on; interrupt to end\n",
+            (unsigned long long)next);
+}
+
+/* False: as many as were asked for have been shown. */
+static bool show_batch(struct ctl *ctl, const struct tern_events *events)
+{
+    if (events->lost)
+        show_lost(ctl, events->lost);
+    for (uint32_t i = 0; i < events->n; i++) {
+        show(ctl, &events->v[i]);
+        if (ctl->changes && --ctl->changes == 0)
+            return false;
+    }
+    return true;
+}
+
+/* The next answer; waits for it. */
+static void next_answer(struct ctl *ctl, struct tern_answer *ret)
+{
+    struct pollfd p = {.fd = tern_fd(ctl->tern)};
+    enum tern_err err;
+
+    while ((err = tern_poll(ctl->tern, ret)) == TERN_BUSY) {
+        p.events = tern_wants_write(ctl->tern) ? POLLIN | POLLOUT : POLLIN;
+        poll(&p, 1, -1);
+    }
+    if (err != TERN_OK || ret->err == TERN_PEER_LOST)
+        ctl_fail(CTL_UNREACHABLE, "watch: %s", tern_error_text(ctl->tern));
+    if (ret->err != TERN_OK)
+        ctl_fail(CTL_FAILED, "watch: %s", tern_error_text(ctl->tern));
+}
+
+int run_watch(struct ctl *ctl)
+{
+    struct tern_answer answer;
+
+    ctl_connect(ctl);
+    if (tern_subscribe(ctl->tern, NULL, ctl->from, WATCH_COOKIE) != TERN_OK)
+        ctl_fail(CTL_FAILED, "watch: %s", tern_error_text(ctl->tern));
+    next_answer(ctl, &answer);
+    show_begin(ctl, answer.events->next - answer.events->n);
+    /* A closed pipe or a full disk ends it: nobody sees what comes then. */
+    while (show_batch(ctl, answer.events) && fflush(stdout) == 0 && !ferror(stdout))
+        next_answer(ctl, &answer);
+    return CTL_OK;
+}
