@@ -182,6 +182,29 @@ static uint32_t status_sessions(const struct admin_ctx *ctx, const struct core_v
     return n;
 }
 
+/* What the host tier holds and did: all 0 where there is none. Pages of a pool lie in each of its
+ * regions. */
+static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
+                        struct text_out *out)
+{
+    uint64_t bytes = 0;
+    struct pool_view p;
+
+    for (uint32_t i = 0; i < pool_slots(ctx); i++) {
+        if (core_pool_view(ctx->core, i, &p) && p.tier == TIER_HOST)
+            bytes += p.bytes * p.regions;
+    }
+    text_object(out, "host_tier");
+    text_u64(out, "bytes", bytes);
+    text_u64(out, "host_copies", v->host_copies);
+    text_u64(out, "host_copies_failed", v->host_copies_failed);
+    text_u64(out, "host_loads", v->host_loads);
+    text_u64(out, "copies", v->copies);
+    text_u64(out, "retracts", v->retracts);
+    text_u64(out, "recovers", v->recovers);
+    text_object_end(out);
+}
+
 static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
 {
     text_object(out, "memory");
@@ -290,6 +313,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         text_u64(out, "listen_port", ctx->listen_port);
         text_u64(out, "transfers_active", (uint64_t)v.pulls + v.serves);
         status_core(&v, out);
+        status_host(ctx, &v, out);
         status_memory(ctx, out);
         status_data(ctx, out);
         status_shell(ctx, out);

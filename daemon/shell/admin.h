@@ -32,6 +32,7 @@ struct admin_ctx {
     /* Name of a group of the pool in that slot; NULL function or answer: "group0", "group1", ... */
     const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);
     void *ctx;
+    uint64_t *node_bits; /* scratch: a bit a node of the core, (limits.nodes + 63) / 64 words */
 };
 
 /* Commands: status, pools, sessions, engines, peers, transfers, tree. `tenant` NONE for the admin
@@ -42,7 +43,8 @@ struct admin_ctx {
  * the `from` of the following page, or null at the end, and ends early, whole, where `out` has no
  * room for another row or ADMIN_SCAN_MAX slots were looked at: a page without rows is no end.
  * `tree` takes pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids and hashes are
- * hexadecimal strings; counts are numbers.
+ * hexadecimal strings; counts are numbers. A node, a session's hold on one and a transfer's are
+ * told by "id" and "node_id"; "slot", "parent" and "node" are places that are used again.
  *
  * UNSUPPORTED: no such command. INVALID: an argument. DENIED: not for a tenant. BUSY: `out` is too
  * small for even one row (or for status). On an error `out` is as it was. */

@@ -2,6 +2,7 @@
  * beside them where a command takes one as an argument. */
 #include "shell/admin_rows.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #define SECOND_NS 1000000000.0
@@ -25,10 +26,35 @@ static void namespace(struct text_out *out, struct namespace_id ns)
     text_str(out, "namespace", text);
 }
 
+/* An id, or null where there is nothing. */
+static void id_or_null(struct text_out *out, const char *key, bool there, struct id id)
+{
+    if (there)
+        text_hex(out, key, id_pack(id));
+    else
+        text_str(out, key, NULL);
+}
+
+static void node_or_null(struct text_out *out, const char *key, uint32_t node)
+{
+    if (node == NONE)
+        text_str(out, key, NULL);
+    else
+        text_u64(out, key, node);
+}
+
+static const char *const ref_names[] = {
+    [REF_DEVICE] = "device",       [REF_TRANSFER] = "transfer", [REF_JOB] = "job",
+    [REF_RETRACTED] = "retracted", [REF_ADMIN] = "admin",       [REF_HOST] = "host"};
+
+static_assert(sizeof ref_names / sizeof *ref_names == REF_KINDS, "each kind has a name");
+
 /* ---- pools ---- */
 
+static const char *const tier_names[] = {[TIER_DEVICE] = "device", [TIER_HOST] = "host"};
+
 static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p, uint32_t slot,
-                         uint32_t group, struct text_out *out)
+                         uint32_t group, uint32_t borrowed, struct text_out *out)
 {
     const struct group_view *g = &p->group[group];
     static const char *const families[] = {
@@ -48,6 +74,7 @@ static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p,
     text_u64(out, "session", g->session);
     text_u64(out, "snapshot", g->snapshot);
     text_u64(out, "reclaimable", g->reclaimable);
+    text_u64(out, "borrowed", borrowed);
     text_u64(out, "transfer", g->transfer);
     text_u64(out, "ticket", g->ticket);
     text_u64(out, "retiring", g->retiring);
@@ -60,15 +87,18 @@ static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p,
 void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
                        struct text_out *out)
 {
+    uint32_t borrowed[GROUPS_MAX] = {0};
     struct pool_view p;
 
     if (!core_pool_view(ctx->core, slot, &p) || (tenant != NONE && p.tenant != tenant))
         return;
+    core_pool_borrowed(ctx->core, slot, ctx->node_bits, borrowed);
     for (uint32_t i = 0; i < p.ngroups; i++) {
         text_object(out, NULL);
         text_hex(out, "pool", id_pack(p.id));
         text_str(out, "tenant", tenant_name(ctx, p.tenant));
-        group_counts(ctx, &p, slot, i, out);
+        text_str(out, "tier", tier_names[p.tier]);
+        group_counts(ctx, &p, slot, i, borrowed[i], out);
         text_object_end(out);
     }
 }
@@ -79,17 +109,23 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     static const char *const modes[] = {
         [SUPERSEDE_LAZY] = "lazy", [SUPERSEDE_EAGER] = "eager", [SUPERSEDE_OFF] = "off"};
     struct engine_view engine;
-    struct pool_view p;
+    struct pool_view p, other = {0};
+    uint32_t borrowed[GROUPS_MAX] = {0};
+    bool has_other;
 
     (void)pool;
     if (!core_pool_view(ctx->core, slot, &p) || (tenant != NONE && p.tenant != tenant))
         return false;
+    core_pool_borrowed(ctx->core, slot, ctx->node_bits, borrowed);
     text_object(out, NULL);
     text_hex(out, "pool", id_pack(p.id));
     text_u64(out, "slot", slot);
     text_str(out, "tenant", tenant_name(ctx, p.tenant));
     text_str(out, "engine", core_engine_view(ctx->core, p.engine, &engine) ? engine.name : NULL);
     text_str(out, "state", p.zeroing ? "zeroing" : p.closing ? "closing" : "open");
+    text_str(out, "tier", tier_names[p.tier]);
+    has_other = core_pool_view(ctx->core, p.other, &other);
+    id_or_null(out, "other_tier", has_other, other.id);
     text_u64(out, "offset", p.offset);
     text_u64(out, "bytes", p.bytes);
     text_u64(out, "slab_bytes", p.slab_bytes);
@@ -101,7 +137,7 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_array(out, "groups");
     for (uint32_t i = 0; i < p.ngroups; i++) {
         text_object(out, NULL);
-        group_counts(ctx, &p, slot, i, out);
+        group_counts(ctx, &p, slot, i, borrowed[i], out);
         text_u64(out, "units", p.group[i].layout.units);
         text_u64(out, "reserve", p.group[i].layout.reserve);
         text_u64(out, "cap_pages", p.group[i].layout.cap_pages);
@@ -119,6 +155,22 @@ uint32_t admin_session_tenant(const struct admin_ctx *ctx, const struct session_
     struct engine_view engine;
 
     return core_engine_view(ctx->core, s->engine.slot, &engine) ? engine.tenant : NONE;
+}
+
+/* The node that it pins, by which kind of ref and for how long. */
+static void session_hold(const struct admin_ctx *ctx, const struct session_view *s,
+                         struct text_out *out)
+{
+    struct node_view node = {0};
+    bool there = core_node_view(ctx->core, s->node, &node);
+
+    node_or_null(out, "node", s->node);
+    id_or_null(out, "node_id", there, node.id);
+    text_str(out, "ref", there ? ref_names[s->ref] : NULL);
+    if (there)
+        text_f64(out, "ref_s", age_s(ctx, s->ref_since_ns));
+    else
+        text_str(out, "ref_s", NULL);
 }
 
 bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
@@ -145,10 +197,7 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     text_u64(out, "written", s.lengths.written);
     text_u64(out, "allocated", s.lengths.allocated);
     text_u64(out, "tokens", s.tokens);
-    if (s.node == NONE)
-        text_str(out, "node", NULL);
-    else
-        text_u64(out, "node", s.node);
+    session_hold(ctx, &s, out);
     text_f64(out, "idle_s", age_s(ctx, s.last_use_ns));
     text_object_end(out);
     return true;
@@ -239,6 +288,28 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t ten
 
 /* ---- the prefix tree ---- */
 
+static const char *tier_of(const struct node_view *n)
+{
+    if (n->on_device)
+        return n->on_host ? "both" : "device";
+    return n->on_host ? "host" : NULL;
+}
+
+static void node_place(const struct admin_ctx *ctx, const struct node_view *n, struct text_out *out)
+{
+    text_str(out, "tier", tier_of(n));
+    text_bool(out, "copying", n->copying);
+    text_u64(out, "host_pages", n->host_pages);
+    text_object(out, "refs");
+    for (uint32_t i = 0; i < REF_KINDS; i++)
+        text_u64(out, ref_names[i], n->refs[i]);
+    text_object_end(out);
+    if (n->refs[REF_ADMIN] > 0)
+        text_f64(out, "admin_s", age_s(ctx, n->admin_since_ns));
+    else
+        text_str(out, "admin_s", NULL);
+}
+
 bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                     struct text_out *out)
 {
@@ -249,19 +320,15 @@ bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
         return false;
     text_object(out, NULL);
     text_u64(out, "slot", n.slot);
-    if (n.parent == NONE)
-        text_str(out, "parent", NULL);
-    else
-        text_u64(out, "parent", n.parent);
+    text_hex(out, "id", id_pack(n.id));
+    node_or_null(out, "parent", n.parent);
     text_u64(out, "pool", n.pool);
     namespace(out, n.ns);
+    text_hex(out, "chain", n.chain);
     text_u64(out, "depth", n.depth);
     text_u64(out, "children", n.children);
     text_u64(out, "pages", n.pages);
-    text_object(out, "refs");
-    text_u64(out, "device", n.refs[REF_DEVICE]);
-    text_u64(out, "transfer", n.refs[REF_TRANSFER]);
-    text_object_end(out);
+    node_place(ctx, &n, out);
     text_f64(out, "age_s", age_s(ctx, n.last_use_ns));
     text_bool(out, "visible", n.visible);
     text_bool(out, "sealed", n.sealed);

@@ -83,6 +83,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .data_port = d->data_port,
         .peer_state = peer_state,
         .group_name = group_name,
+        .node_bits = d->node_bits,
         .ctx = d,
     };
 

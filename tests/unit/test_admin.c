@@ -18,6 +18,7 @@ struct scene {
     struct config *config;
     struct admin_ctx ctx;
     char *text;
+    uint64_t *bits;
 };
 
 static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
@@ -52,6 +53,7 @@ static struct scene *scene_start(void)
     if (config_load_text("t", yaml, sizeof yaml - 1, &s->config, why, sizeof why) != TERN_OK)
         fail_msg("%s", why);
     s->text = malloc(TEXT_BYTES);
+    s->bits = calloc((s->b.rig->options.limits.nodes + 63) / 64, sizeof *s->bits);
     s->ctx = (struct admin_ctx){.core = s->b.rig->core,
                                 .config = s->config,
                                 .start_ns = s->b.rig->now_ns,
@@ -62,7 +64,8 @@ static struct scene *scene_start(void)
                                 .tape = {.recorded = 9},
                                 .listen_port = 7001,
                                 .peer_state = peer_state,
-                                .group_name = group_name};
+                                .group_name = group_name,
+                                .node_bits = s->bits};
     return s;
 }
 
@@ -72,6 +75,7 @@ static void scene_stop(struct scene *s)
     bench_stop(&s->b);
     config_destroy(s->config);
     free(s->text);
+    free(s->bits);
     free(s);
 }
 
