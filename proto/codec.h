@@ -44,7 +44,7 @@
 /* A change of the prefix tree. */
 struct wire_event {
     uint64_t number;
-    uint64_t prefix, parent; /* chains; parent 0: the first chunk of its namespace */
+    uint64_t chain, parent_chain; /* parent 0: the first chunk of its namespace */
     uint64_t ns_hi, ns_lo;
     uint64_t pool; /* handle */
     uint32_t depth;

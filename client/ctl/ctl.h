@@ -30,6 +30,8 @@ struct ctl {
     const char *pool, *operand, *svg; /* as on the command line; NULL: not given */
     uint32_t nodes, count;
     bool tokens;
+    uint64_t from;    /* watch: a number */
+    uint32_t changes; /* watch: end after so many; 0: never */
     struct tern *tern;
 };
 
@@ -116,6 +118,7 @@ int run_tree(struct ctl *ctl);
 int run_evict(struct ctl *ctl);
 int run_pin(struct ctl *ctl);
 int run_unpin(struct ctl *ctl);
+int run_watch(struct ctl *ctl);
 int run_drain(struct ctl *ctl);
 int run_tape(struct ctl *ctl);
 int run_ping(struct ctl *ctl);

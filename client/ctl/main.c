@@ -13,6 +13,8 @@ enum {
     OPT_NODES = 'n',
     OPT_COUNT = 'c',
     OPT_TOKENS = 't',
+    OPT_FROM = 'f',
+    OPT_CHANGES = 'm',
     OPT_SVG = 'g',
 };
 
@@ -26,6 +28,13 @@ static const struct argp_option tree_options[] = {
 static const struct argp_option evict_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
     {"nodes", OPT_NODES, "N", 0, "At most N nodes; default: all that nobody holds", 0},
+    {0},
+};
+
+static const struct argp_option watch_options[] = {
+    {"from", OPT_FROM, "NUMBER", 0,
+     "Begin with that change, if it is still kept; default: the next to come", 0},
+    {"changes", OPT_CHANGES, "N", 0, "End after N changes", 0},
     {0},
 };
 
@@ -70,6 +79,12 @@ const struct command commands[] = {
      NULL, true, run_pin},
     {"unpin", "NODE", "Takes one pin of a prefix back", "  ternctl unpin 0000000100000002\n", NULL,
      true, run_unpin},
+    {"watch", "", "What changes in the prefix tree, as it happens",
+     "  ternctl watch\n  ternctl watch --from 1 --json | jq -c 'select(.event == "
+     "\"removed\")'\n\nThe daemon keeps the last limits.events changes; one that watches too "
+     "slowly is told how many it lost. With --json one object a line: the first is the number to "
+     "begin at, and with which incarnation of the daemon.\n",
+     watch_options, false, run_watch},
     {"drain", "", "Takes no new sessions; ends the daemon when the rest has ended",
      "  ternctl drain && ternctl sessions\n", NULL, false, run_drain},
     {"tape", "FILE", "Writes the daemon's last events to FILE",
@@ -130,6 +145,8 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
     case OPT_NODES: p->ctl->nodes = number(state, "--nodes", arg); return 0;
     case OPT_COUNT: p->ctl->count = number(state, "--count", arg); return 0;
     case OPT_SVG: p->ctl->svg = arg; return 0;
+    case OPT_FROM: p->ctl->from = number(state, "--from", arg); return 0;
+    case OPT_CHANGES: p->ctl->changes = number(state, "--changes", arg); return 0;
     case OPT_TOKENS: p->ctl->tokens = true; return 0;
     case ARGP_KEY_ARG:
         if (!p->command->takes_operand || p->ctl->operand)

@@ -120,7 +120,7 @@ int run_watch(struct ctl *ctl)
     if (tern_subscribe(ctl->tern, NULL, ctl->from, WATCH_COOKIE) != TERN_OK)
         ctl_fail(CTL_FAILED, "watch: %s", tern_error_text(ctl->tern));
     next_answer(ctl, &answer);
-    show_begin(ctl, answer.events->next - answer.events->n);
+    show_begin(ctl, answer.events->next);
     /* A closed pipe or a full disk ends it: nobody sees what comes then. */
     while (show_batch(ctl, answer.events) && fflush(stdout) == 0 && !ferror(stdout))
         next_answer(ctl, &answer);

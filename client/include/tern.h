@@ -368,7 +368,7 @@ TERN_API enum tern_err tern_poll(struct tern *t, struct tern_answer *ret);
  * left one of them, and is still in the other. REMOVED: it is in neither any more. */
 enum tern_event_kind { TERN_STORED = 1, TERN_TIER = 2, TERN_REMOVED = 3 };
 
-/* One chunk of L tokens that ends at `depth`. `prefix` stands for its namespace and for all tokens
+/* One chunk of L tokens that ends at `depth`. `chain` stands for its namespace and for all tokens
  * and extra keys from the first to there: equal prefixes have equal numbers in all pools of equal L
  * and on all daemons of one version. */
 struct tern_event {
@@ -376,8 +376,8 @@ struct tern_event {
                         namespaces are left out */
     enum tern_event_kind kind;
     uint32_t depth;
-    uint64_t prefix, parent; /* parent: of the chunk before it; 0 for the first */
-    uint64_t ns_hi, ns_lo;   /* hash of the namespace, as ternctl shows it */
+    uint64_t chain, parent_chain; /* parent: of the chunk before it; 0 for the first */
+    uint64_t ns_hi, ns_lo;        /* hash of the namespace, as ternctl shows it */
     uint64_t pool;
     bool on_device, on_host; /* after the change */
     const char *tenant;      /* on the admin socket; else NULL, and where it has no name to tell */

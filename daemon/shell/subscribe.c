@@ -29,8 +29,8 @@ static void fill(const struct event_reader *r, const struct tree_event_view *e,
 {
     *ret = (struct wire_event){
         .number = e->seq,
-        .prefix = e->chain,
-        .parent = e->parent_chain,
+        .chain = e->chain,
+        .parent_chain = e->parent_chain,
         .ns_hi = e->ns.hi,
         .ns_lo = e->ns.lo,
         .pool = id_pack((struct id){.slot = e->pool, .gen = e->pool_gen}),
