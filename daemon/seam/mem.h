@@ -86,7 +86,7 @@ struct mem_stats {
     uint64_t copies_corrupt;             /* jobs whose bytes did not agree with their checksums */
     uint64_t copies_spoilt;              /* jobs that fault_copy_corrupt_every has hit */
     uint64_t faults; /* pages whose backing was gone when the daemon touched them: a client did that
-                        (fault 40) */
+                        (fault 40), or the machine has lost the memory */
 };
 void mem_stats(const struct mem *mem, struct mem_stats *ret);
 

@@ -43,7 +43,7 @@ const struct setting config_settings[] = {
     BYTES("", "frame_body_max", "frame-body-max", frame_body_max, 4096, 1u << 28, "1M",
           "Largest message body that is accepted"),
     COUNT("", "workers", "workers", workers, 1, 256, NULL,
-          "Threads for checksums and zeroing; default: one a core, at most 16"),
+          "Threads for checksums, copies and zeroing; default: one a core, at most 16"),
     PLAIN("", "huge_pages", "huge-pages", VALUE_BOOL, huge_pages, "true",
           "Try huge pages for tenants' memory; `ternctl status` says what was got"),
     PLAIN("", "log_level", "log-level", VALUE_LEVEL, log_level, "info",
