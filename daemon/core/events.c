@@ -17,23 +17,21 @@ uint64_t tree_chain(const struct core *c, uint32_t parent, struct token_view *w)
     return view_hash_chunk(w, p->depth, seed);
 }
 
-/* All HISTORY of the node is there: every node has it, STATE comes and goes. */
-static uint32_t history_there(const struct pool *p, const uint32_t heads[GROUPS_MAX])
+#define STORED 0x80u /* in node.stored, beside the tiers that subscribers believe it to be on */
+
+static uint32_t tiers_of(const struct node *n)
 {
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (p->group[g].layout.family == FAMILY_HISTORY && heads[g] == NONE)
-            return 0;
-    return 1;
+    return (n->on_device != 0) << TIER_DEVICE | (n->on_host != 0) << TIER_HOST;
 }
 
-/* Whether the node's subscribers are to be told. */
-static bool is_news(struct node *n, enum tree_event_kind kind)
+/* Whether subscribers are to be told; notes that they were. */
+static bool is_news(struct node *n, enum tree_event_kind kind, uint32_t tiers)
 {
-    bool first = kind == TREE_STORED;
+    bool first = kind == TREE_STORED, known = n->stored != 0;
 
-    if ((n->stored != 0) == first)
+    if (known == first || (kind == TREE_TIER && n->stored == (STORED | tiers)))
         return false;
-    n->stored = kind != TREE_REMOVED;
+    n->stored = kind == TREE_REMOVED ? 0 : STORED | tiers;
     return true;
 }
 
@@ -41,11 +39,11 @@ void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind)
 {
     struct node *n = node_at(c, node);
     const struct pool *p = pool_at(c, n->pool);
+    uint32_t tiers = kind == TREE_REMOVED ? 0 : tiers_of(n);
     const struct node *parent;
-    bool removed = kind == TREE_REMOVED;
 
     check(n->used && n->depth > 0);
-    if (!is_news(n, kind))
+    if (!is_news(n, kind, tiers))
         return;
     parent = node_at(c, n->parent);
     *event_at(c, (uint32_t)(c->event_next % c->limits.events)) = (struct tree_event){
@@ -58,9 +56,7 @@ void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind)
         .pool = n->pool,
         .pool_gen = p->gen,
         .depth = n->depth,
-        .tiers = removed ? 0
-                         : history_there(p, n->pages) << TIER_DEVICE | history_there(p, n->host)
-                                                                           << TIER_HOST,
+        .tiers = tiers,
     };
     c->event_next++;
     touch(c);

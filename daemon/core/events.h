@@ -11,8 +11,8 @@
 
 /* To be called after the change: STORED when a node can be matched on the device for the first
  * time, TIER when it came to or left a tier and is still on one, REMOVED before its record is given
- * back. A node that was never stored is not removed: until STORED the other two are no event, and
- * a second STORED is none either. */
+ * back. A node that was never stored is not removed: until STORED the other two are no event. Nor
+ * are a second STORED, and a TIER without a change. */
 void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind);
 
 /* Identity of a prefix: its namespace, all its tokens and extra keys up to the node's end. Nothing
