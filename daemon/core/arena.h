@@ -148,7 +148,7 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t loaders;        /* loads that need this node on the device */
     uint32_t host_borrowers; /* of `borrowers`, those that are content with the host's copy */
     uint32_t host_bad;       /* its host pages do not agree with their checksums */
-    uint32_t stored;         /* subscribers know it */
+    uint32_t stored;         /* what subscribers know of it: 0 nothing, see events.c */
     uint32_t load_cancelled; /* nobody waits for the load that is running */
     uint64_t pad[4];
 };
@@ -313,7 +313,7 @@ struct core {
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves;
     uint32_t seal_head, seal_tail, seal_running;
-    uint32_t copy_head, copy_tail, copy_running;
+    uint32_t copy_head, copy_tail, copy_queued, copy_running;
     uint32_t copy_failed; /* 1: look whether those away wait for something that will not come */
     uint32_t away;        /* sessions; head */
     uint32_t resets;      /* namespaces that are being swept */

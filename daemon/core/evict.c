@@ -13,8 +13,8 @@ static bool evictable(const struct node *n)
 
 static bool host_evictable(const struct node *n)
 {
-    return n->on_host && n->nhost == 0 && n->refs[REF_HOST] == 0 && n->copy == COPY_NONE &&
-           n->loaders == 0;
+    return n->on_host && n->depth > 0 && n->nhost == 0 && n->refs[REF_HOST] == 0 &&
+           n->copy == COPY_NONE && n->loaders == 0;
 }
 
 /* Of a namespace that was reset: it goes with all that it has. */

@@ -31,6 +31,7 @@ static void queue_push(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
+    c->copy_queued++;
     n->copy_next = NONE;
     n->copy_prev = c->copy_tail;
     if (c->copy_tail == NONE)
@@ -44,6 +45,7 @@ static void queue_push_before(struct core *c, uint32_t slot, uint32_t next)
 {
     struct node *n = node_at(c, slot);
 
+    c->copy_queued++;
     n->copy_next = next;
     n->copy_prev = node_at(c, next)->copy_prev;
     node_at(c, next)->copy_prev = slot;
@@ -57,6 +59,7 @@ static void queue_remove(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
+    c->copy_queued--;
     if (n->copy_prev == NONE)
         c->copy_head = n->copy_next;
     else

@@ -132,6 +132,7 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
     ret->from = p->from;
     ret->to = p->to;
     ret->published = p->session == NONE ? p->from : session_at(c, p->session)->a;
+    ret->node = p->history_node;
     ret->pages = p->npages;
     ret->pages_done = p->done_pages;
     ret->started_ns = p->started_ns;
@@ -152,6 +153,7 @@ bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *
     s = serve_at(c, slot);
     memset(ret, 0, sizeof *ret);
     ret->id = (struct id){.slot = slot, .gen = s->gen};
+    ret->node = s->node;
     ret->outgoing = true;
     ret->state = names[s->state];
     ret->link = s->link;
@@ -252,7 +254,8 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->host_loads = c->host_loads;
     ret->retracts = c->retracts;
     ret->recovers = c->recovers;
-    ret->copies = c->copy_running;
+    ret->copies = c->copy_queued + c->copy_running;
+    core_event_range(c, &ret->event_first, &ret->event_next);
 }
 
 void core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits,

@@ -55,6 +55,7 @@ struct transfer_view {
     bool outgoing;
     const char *state;
     uint32_t link, from, to, published;
+    uint32_t node; /* that it holds by a TRANSFER ref; NONE */
     uint32_t pages, pages_done;
     uint64_t started_ns, deadline_ns;
 };
