@@ -171,27 +171,49 @@ static void back_begin(struct core *c, uint32_t slot)
     touch(c);
 }
 
-void host_sealed(struct core *c, uint32_t slot)
+/* A node that is ready, and has its parent on the host or on the way there. */
+static bool back_wanted(const struct core *c, const struct node *n)
+{
+    const struct pool *p = pool_of(c, n);
+    const struct node *parent = node_at(c, n->parent);
+
+    return p->other != NONE && p->state == POOL_OPEN && n->seal == SEAL_DONE &&
+           n->copy == COPY_NONE && !n->on_host && n->on_device && node_visible(n) &&
+           !space_at(c, n->space)->reset && (parent->on_host || is_back(parent));
+}
+
+static bool back_if_room(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
     struct pool *p = pool_of(c, n);
-    const struct node *parent = node_at(c, n->parent);
     uint32_t need[GROUPS_MAX] = {0}, group;
+    bool room;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        need[g] = lacks(p, n, g) ? p->group[g].segment : 0;
+    node_pin(c, n->parent, REF_HOST); /* making room must not take what it hangs on */
+    room = host_room(c, p, need, &group);
+    if (room)
+        back_begin(c, slot);
+    node_unpin(c, n->parent, REF_HOST);
+    return room;
+}
+
+void host_sealed(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
 
     if (n->copy == COPY_BACK_WAITING && checksums_known(c, n)) {
         back_queue(c, slot);
         return;
     }
-    if (p->other == NONE || p->state != POOL_OPEN || n->copy != COPY_NONE || n->on_host ||
-        !n->on_device || !node_visible(n) || space_at(c, n->space)->reset ||
-        !(parent->on_host || is_back(parent)))
-        return;
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        need[g] = lacks(p, n, g) ? p->group[g].segment : 0;
-    node_pin(c, n->parent, REF_HOST); /* making room must not take what it hangs on */
-    if (host_room(c, p, need, &group))
-        back_begin(c, slot);
-    node_unpin(c, n->parent, REF_HOST);
+    /* A commit of several chunks is sealed from its end up: with the first the rest goes. Siblings
+     * come when their parent's copy is acknowledged. */
+    while (slot != NONE && back_wanted(c, node_at(c, slot)) && back_if_room(c, slot)) {
+        slot = node_at(c, slot)->first_child;
+        while (slot != NONE && !back_wanted(c, node_at(c, slot)))
+            slot = node_at(c, slot)->next;
+    }
 }
 
 /* What a session at `slot` that borrows STATE deeper than `low` has to find on the host. */
@@ -290,7 +312,7 @@ static void back_settle(struct core *c, uint32_t slot)
         state_settle(c, at);
         /* Those that were ready before their parent was. Making room may end their siblings. */
         for (uint32_t kid = n->first_child; kid != NONE && n->on_host; kid = node_at(c, kid)->next)
-            if (node_at(c, kid)->on_device && node_at(c, kid)->seal == SEAL_DONE)
+            if (back_wanted(c, node_at(c, kid)))
                 host_sealed(c, kid);
         node_unpin(c, at, REF_JOB);
     }
