@@ -12,6 +12,9 @@
     X(abort, 4, 0)                                                                                 \
     X(close, 12, 0)                                                                                \
     X(fetch, 34, 0)                                                                                \
+    X(retract, 12, 0)                                                                              \
+    X(recover, 14, 0)                                                                              \
+    X(pin, 3, 0)                                                                                   \
     X(exec, 120, 0)                                                                                \
     X(publish, 24, 0)                                                                              \
     X(deliver, 80, 0)                                                                              \
@@ -41,6 +44,7 @@
     X(step_back, 1, 1)                                                                             \
     X(stale_completion, 1, 1)                                                                      \
     X(pool_close, 1, 1)                                                                            \
+    X(reset, 1, 1)                                                                                 \
     X(drain, 1, 1)                                                                                 \
     X(jump, 1, 1)
 

@@ -40,7 +40,7 @@ static void do_fetch(struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < SESSIONS; i++, at = (at + 1) % SESSIONS) {
         const struct session *x = &w->d[d].session[at];
 
-        if (!x->live || x->turn == TURN_FETCHING)
+        if (!x->live || x->turn == TURN_FETCHING || x->turn >= TURN_AWAY)
             continue;
         s = at;
         if (x->turn != TURN_NEW && x->a == x->t && x->ntokens >= x->t + w->L)
@@ -52,12 +52,33 @@ static void do_fetch(struct sim *w, uint32_t d)
 
 static void do_cancel(struct sim *w, uint32_t d)
 {
-    uint32_t s = pick_session(w, d, 1u << TURN_FETCHING);
+    uint32_t s = pick_session(w, d, 1u << TURN_FETCHING | 1u << TURN_LOADING);
 
     if (s == NO)
         s = pick_session(w, d, TURNS_ALL);
     if (s != NO)
         ask_cancel(w, d, s);
+}
+
+static void do_retract(struct sim *w, uint32_t d)
+{
+    uint32_t turns = chance(w, 85) ? 1u << TURN_OPEN | 1u << TURN_FINISHED : TURNS_ALL,
+             s = pick_session(w, d, turns);
+
+    if (s != NO && w->d[d].session[s].t == 0 && chance(w, 80))
+        s = pick_session(w, d, turns);
+    if (s != NO)
+        ask_retract(w, d, s);
+}
+
+static void do_recover(struct sim *w, uint32_t d)
+{
+    uint32_t s = pick_session(w, d, 1u << TURN_AWAY);
+
+    if (s == NO && chance(w, 20))
+        s = pick_session(w, d, TURNS_ALL);
+    if (s != NO)
+        ask_recover(w, d, s);
 }
 
 static void do_exec(struct sim *w, uint32_t d)
@@ -134,7 +155,11 @@ static void do_stale_completion(struct sim *w, uint32_t d)
     struct id id = {.slot = pick(w, 4), .gen = pick(w, 3)};
     uint64_t before = core_changes(w->d[d].core);
 
-    switch (pick(w, 5)) {
+    switch (pick(w, 6)) {
+    case 5:
+        ev.kind = EV_COPIED;
+        ev.copied.job = id = chance(w, 50) && w->d[d].last_copy.gen ? w->d[d].last_copy : id;
+        break;
     case 0: ev.sealed.job = id; break;
     case 1:
         ev.kind = EV_PULL_QUIET;
@@ -245,6 +270,10 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
     case CHOICE_stale_completion: do_stale_completion(w, d); break;
     case CHOICE_pool_close: pool_shut(w, d, pick(w, POOLS)); break;
     case CHOICE_drain: drain(w, d); break;
+    case CHOICE_reset:
+        if (chance(w, 40))
+            ask_reset(w, d, e);
+        break;
     case CHOICE_jump:
         if (!chance(w, 25))
             break;
@@ -289,6 +318,14 @@ void choose(struct sim *w, const struct choice *c)
     case CHOICE_abort: step_request(w, d, e, WANT_ABORT); break;
     case CHOICE_close: step_request(w, d, e, WANT_CLOSE); break;
     case CHOICE_fetch: do_fetch(w, d); break;
+    case CHOICE_retract: do_retract(w, d); break;
+    case CHOICE_recover: do_recover(w, d); break;
+    case CHOICE_pin:
+        if (chance(w, 50))
+            ask_pin(w, d);
+        else
+            ask_unpin(w, d, pick(w, PINS));
+        break;
     case CHOICE_exec: do_exec(w, d); break;
     case CHOICE_publish: engine_publish(w, d, e, pick(w, w->ranks)); break;
     case CHOICE_deliver: do_deliver(w, d); break;

@@ -65,7 +65,9 @@ static bool waiting(const struct sim *w)
 {
     for (uint32_t d = 0; d < DAEMONS; d++)
         for (uint32_t s = 0; s < SESSIONS; s++)
-            if (w->d[d].session[s].live && w->d[d].session[s].turn == TURN_FETCHING &&
+            if (w->d[d].session[s].live &&
+                (w->d[d].session[s].turn == TURN_FETCHING ||
+                 w->d[d].session[s].turn == TURN_LOADING) &&
                 !w->d[d].session[s].deaf)
                 return true;
     return false;
@@ -144,7 +146,7 @@ static void check_rest(struct sim *w, uint32_t d)
     EXPECT(v.retires_free == w->limits.retires, "retires_left", "daemon %u: %u of %u free", d,
            v.retires_free, w->limits.retires);
     EXPECT(v.oldest_quarantine_ns == 0, "quarantine_left", "daemon %u", d);
-    for (uint32_t i = 0; i < POOLS; i++)
+    for (uint32_t i = 0; i < w->limits.pools; i++)
         if (core_pool_view(core, i, &p))
             for (uint32_t g = 0; g < p.ngroups; g++)
                 check_group(w, d, i, &p.group[g], g);
@@ -166,8 +168,10 @@ void converge(struct sim *w)
         run_devices(w, d);
     }
     quiesce(w);
-    for (uint32_t d = 0; d < DAEMONS; d++)
+    for (uint32_t d = 0; d < DAEMONS; d++) {
+        unpin_all(w, d);
         evict(w, d, true);
+    }
     quiesce(w);
     for (uint32_t d = 0; d < DAEMONS; d++)
         check_rest(w, d);

@@ -24,7 +24,7 @@ static uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot)
 
 /* --- jobs --- */
 
-static struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id,
+struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id,
                            uint32_t pool)
 {
     struct daemon *m = &w->d[d];
@@ -76,6 +76,7 @@ void take_zero(struct sim *w, uint32_t d, const struct action *act)
     p->closing = 1; /* nobody maps it: it may make way */
     EXPECT(p->engines == 0, "zero_mapped_pool", "pool %u is zeroed, but engines %x may still write",
            pool, p->engines);
+    host_close(w, d, pool);
     job_add(w, d, JOB_ZERO, act->zero.pool, pool);
 }
 
@@ -110,6 +111,7 @@ static void finish_zero(struct sim *w, uint32_t d, const struct job *j, struct e
         memset(&m->granule[p->tenant][i], 0, sizeof m->granule[p->tenant][i]);
     }
     p->open = 0;
+    pins_forget(w, d, j->pool);
     m->chunk_base[j->pool]++;
     MARK(pool_closed_zeroed);
     ev->kind = EV_ZEROED;
@@ -121,6 +123,7 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     struct daemon *m = &w->d[d];
     struct event ev;
     struct job j;
+    uint64_t before;
 
     if (m->njobs == 0)
         return;
@@ -130,9 +133,21 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     TRACE("  daemon %u finishes job %u.%u of kind %u\n", d, j.id.slot, j.id.gen, j.kind);
     if (j.kind == JOB_SEAL)
         finish_seal(w, d, &j, &ev);
-    else
+    else if (j.kind == JOB_ZERO)
         finish_zero(w, d, &j, &ev);
+    else
+        finish_copy(w, d, &j, &ev, !w->quiet_phase && w->cfg.spoil && chance(w, w->cfg.spoil));
     sim_step(w, d, &ev);
+    if (j.kind != JOB_COPY)
+        return;
+    m->last_copy = j.id;
+    if (w->quiet_phase || !w->cfg.spoil || !chance(w, 10))
+        return;
+    before = core_changes(m->core); /* T16: once more */
+    sim_step(w, d, &ev);
+    EXPECT(core_changes(m->core) == before, "second_ack_taken", "job %u.%u", j.id.slot, j.id.gen);
+    FAULT(copy_acked_twice);
+    MARK(copy_acked_twice);
 }
 
 /* --- pulls --- */
@@ -525,6 +540,8 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
                 EXPECT((g->own == OWN_CHUNK || g->own == OWN_STATE) && g->gen == ref.gen,
                        "offer_foreign_page", "group %u index %u is of kind %u", msg->runs[i].group,
                        ref.index, g->own);
+                EXPECT(space_current(w, d, w->d[d].pool[s->pool].tenant, c->space), "offer_of_reset",
+                       "group %u index %u: its namespace was reset", msg->runs[i].group, ref.index);
                 EXPECT(chunk_visible(w, d, c) &&
                            (g->own == OWN_CHUNK || state_visible_of(w, d, c, msg->runs[i].group)),
                        "offer_pending", "group %u index %u: its step has not passed",

@@ -168,7 +168,8 @@ static void pool_map_reply(struct sim *w, uint32_t d, struct engine *g, uint32_t
     p->engines |= (uint8_t)(1u << e);
 }
 
-static void fill_layout(const struct sim *w, struct req_pool_open *o, uint32_t granules)
+static void fill_layout(const struct sim *w, struct req_pool_open *o, uint32_t granules,
+                        uint32_t host)
 {
     memset(o, 0, sizeof *o);
     o->ngroups = w->ngroups;
@@ -186,13 +187,14 @@ static void fill_layout(const struct sim *w, struct req_pool_open *o, uint32_t g
                                   .page_bytes = (uint64_t)w->page_granules[i] * GRANULE_BYTES};
     o->shard = SHARD_HEADS;
     o->bytes = (uint64_t)granules * GRANULE_BYTES;
+    o->host_bytes = (uint64_t)host * GRANULE_BYTES;
 }
 
 /* One's own pool, or another engine's of the tenant if there is one. */
 static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
 {
     struct daemon *m = &w->d[d];
-    uint32_t slot, granules = w->cfg.granules, seat = leader_seat(g);
+    uint32_t slot, granules = w->cfg.granules, host = w->cfg.host, seat = leader_seat(g);
     struct event ev;
     struct pool *p;
 
@@ -207,10 +209,12 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
         ;
     if (slot == POOLS)
         return;
-    if (chance(w, 15)) /* half of the tenant's memory, if that holds two chunks */
+    if (chance(w, 15)) { /* half of the tenant's memory, if that holds two chunks */
         granules = granules / 2 > 10 ? granules / 2 : granules;
+        host = host / 2 >= 2 * w->slab ? host / 2 : host;
+    }
     request_init(w, d, &ev, OP_POOL_OPEN, g->proc[seat].conn);
-    fill_layout(w, &ev.request.pool_open, granules);
+    fill_layout(w, &ev.request.pool_open, granules, host);
     sim_step(w, d, &ev);
     EXPECT(w->reply, "pool_answer", "no answer to a pool open");
     if (w->reply->err != TERN_OK) {
@@ -247,6 +251,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
     p->granules = (uint32_t)(w->reply->pool_open.bytes / GRANULE_BYTES);
     p->base = UINT32_MAX;
     p->engines = (uint8_t)(1u << e);
+    host_open(w, d, p, host);
     EXPECT(p->granules <= granules && granules - p->granules < 2, "pool_bytes", "%u of %u granules",
            p->granules, granules);
     g->pool = (uint8_t)slot;
@@ -371,6 +376,7 @@ void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank)
     if (least == g->min_done && g->world > 1)
         MARK(retire_waits_rank);
     g->min_done = least;
+    away_settle(w, d);
     ev.step_done.engine = g->id;
     ev.step_done.rank = rank;
     ev.step_done.step = g->done[rank];
@@ -393,7 +399,8 @@ void conn_close(struct sim *w, uint32_t d, uint32_t conn)
     g->joined &= (uint8_t) ~(1u << c->seat);
     g->proc[c->seat].conn = NO;
     for (uint32_t s = 0; s < SESSIONS; s++)
-        if (m->session[s].live && m->session[s].turn == TURN_FETCHING &&
+        if (m->session[s].live &&
+            (m->session[s].turn == TURN_FETCHING || m->session[s].turn == TURN_LOADING) &&
             m->session[s].fetch_conn == conn)
             m->session[s].deaf = 1;
     ev.conn.conn = conn;
@@ -432,7 +439,7 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
         pl->engines &= (uint8_t) ~(1u << e);
         if (!pl->open || pl->tenant != tenant)
             continue;
-        for (uint32_t i = 0; i < NAMESPACES * VARIANTS * CHUNKS; i++) {
+        for (uint32_t i = 0; i < SPACES * VARIANTS * CHUNKS; i++) {
             struct chunk *c = &m->chunk[p][i];
 
             if (c->epoch == m->chunk_base[p] && c->present && c->engine == e &&

@@ -55,8 +55,12 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     uint32_t conn = engine_conn(w, d, s->engine), depth;
     struct event ev;
 
-    if (!s->live || conn == NO || m->engine[s->engine].dying || s->turn == TURN_FETCHING)
+    if (!s->live || conn == NO || m->engine[s->engine].dying || s->turn == TURN_FETCHING ||
+        s->turn == TURN_LOADING || s->undone)
         return;
+    s->fetch_host = m->pool[s->pool].hgranules ? chance(w, 50) : chance(w, 2);
+    if (!s->fetch_host && !space_current(w, d, s->tenant, s->space))
+        return; /* the peer knows this name only as it is now */
     if (s->turn == TURN_NEW || s->ntokens < s->t + w->L || s->a != s->t) {
         if (!chance(w, 10))
             return;
@@ -65,18 +69,21 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     request_init(w, d, &ev, OP_FETCH, conn);
     ev.request.fetch.session = s->id;
     s->fetch_bad_peer = (uint8_t)chance(w, 4);
-    ev.request.fetch.peer = s->fetch_bad_peer ? NONE : 0;
+    ev.request.fetch.peer = s->fetch_bad_peer ? NONE : s->fetch_host ? PEER_HOST : 0;
     ev.request.fetch.depth = depth;
     w->opened = (struct id){.slot = NONE};
     TRACE("  daemon %u fetch session %u: depth %u of %u tokens (T %u A %u)\n", d, i, depth,
           s->ntokens, s->t, s->a);
     s->fetch_request = ev.request.request_id;
     s->fetch_since = w->now;
+    s->fetch_depth = depth && depth < s->ntokens ? depth : s->ntokens;
     s->fetch_conn = conn;
     s->cancel_sent = 0;
     s->fetch_before = s->turn;
     s->fetch_pull = w->opened;
     s->turn = TURN_FETCHING;
+    if (s->fetch_host)
+        m->pool[s->pool].evictions++;
     sim_step(w, d, &ev); /* an answer at once comes through session_fetched */
     if (s->live && s->turn == TURN_FETCHING)
         s->fetch_pull = w->opened;
@@ -93,7 +100,7 @@ void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
         return;
     request_init(w, d, &ev, OP_FETCH_CANCEL, conn);
     ev.request.fetch_cancel.session = s->id;
-    if (s->turn == TURN_FETCHING)
+    if (s->turn == TURN_FETCHING || s->turn == TURN_LOADING)
         s->cancel_sent = 1;
     else if (s->fetch_request)
         MARK(fetch_cancel_loses);
@@ -193,7 +200,7 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
            "fetch_lengths", "T %u C %u A %u, T was %u, of %u tokens", l->committed, l->written,
            l->allocated, before, s->ntokens);
     for (uint32_t k = before / w->L + 1; k * w->L <= l->committed; k++)
-        if (chunk_at(w, d, s->pool, s->ns, s->variant, k)->present)
+        if (chunk_at(w, d, s->pool, s->space, s->variant, k)->present)
             MARK(fetch_adopts_existing);
     take_borrowed(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
     take_state(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
@@ -226,6 +233,40 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
     }
 }
 
+/* From this daemon's own host tier. Its bytes are checked as those of any match. */
+static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+{
+    const struct lengths *l = &r->fetch.lengths;
+    bool idle = s->fetch_before == TURN_NEW || s->fetch_before == TURN_AWAY || s->a != s->t;
+
+    for (STATE_GROUPS(w, g))
+        idle |= s->top[g] > s->base[g];
+    s->turn = s->fetch_before;
+    switch (r->err) {
+    case TERN_OK: break;
+    case TERN_INVALID: EXPECT(idle, "host_fetch_invalid", "%s", r->text); return;
+    case TERN_UNSUPPORTED:
+        EXPECT(!w->d[d].pool[s->pool].hgranules, "host_fetch_unsupported", "%s", r->text);
+        return;
+    case TERN_GONE: EXPECT(s->cancel_sent, "host_fetch_gone", "%s", r->text); return;
+    case TERN_POOL_EXHAUSTED: MARK(host_fetch_no_room); return;
+    case TERN_CORRUPT: EXPECT(w->d[d].spoilt, "host_fetch_corrupt", "%s", r->text); return;
+    case TERN_BUSY: return;
+    default: violation(w, "host_fetch_refused", "err %u %s", r->err, r->text);
+    }
+    EXPECT(!idle, "host_fetch_taken", "T %u A %u", s->t, s->a);
+    EXPECT(l->committed >= s->t && l->committed <= s->ntokens && l->written == l->committed &&
+               l->allocated == l->committed && l->committed % w->L == 0,
+           "host_fetch_lengths", "T %u C %u A %u, T was %u", l->committed, l->written,
+           l->allocated, s->t);
+    if (l->committed == s->t)
+        return;
+    s->turn = TURN_OPEN;
+    check_host_depth(w, d, s->pool, s->space, s->variant, s->fetch_depth, s->t, l->committed);
+    fetch_take(w, d, s, r);
+    MARK(host_fetch);
+}
+
 void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
 {
     struct daemon *m = &w->d[d];
@@ -243,8 +284,14 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
     if (!s->live || s->ending) { /* closed or aborted in mid-transfer */
         EXPECT(r->err != TERN_OK, "fetch_of_closed", "err %u", r->err);
         s->turn = TURN_OPEN;
-        if (s->live)
+        if (s->fetch_host)
+            MARK(load_aborted);
+        else if (s->live)
             session_unfetch(w, d, s);
+        return;
+    }
+    if (s->fetch_host && !s->fetch_bad_peer) {
+        fetched_from_host(w, d, s, r);
         return;
     }
     if (s->fetch_pull.slot == NONE) {

@@ -172,6 +172,33 @@ static void make_state(struct prng *p, struct config *c)
         c->granules = GRANULES;
 }
 
+/* A host tier of some chunks, most often fewer than the device has. */
+static void make_host(struct prng *p, struct config *c)
+{
+    uint32_t align = align_of(c), chunk = c->page_granules0 * (align / c->page_tokens0);
+    uint32_t slab = c->page_granules0 > c->page_granules1 ? c->page_granules0 : c->page_granules1;
+    uint32_t span2 = c->window2 < align ? c->window2 : align,
+             span3 = c->window3 < align ? c->window3 : align;
+
+    c->lim_copies = between(p, 1, 3);
+    c->spoil = one_in(p, 2) ? 0 : between(p, 2, 25);
+    if (one_in(p, 2))
+        return;
+    if (c->ngroups == 2)
+        chunk += c->page_granules1 * (align / c->page_tokens1);
+    if (c->nstate > 0) {
+        chunk += c->page_granules2 * (c->window2 ? span2 / c->page_tokens2 : 1);
+        slab = c->page_granules2 > slab ? c->page_granules2 : slab;
+    }
+    if (c->nstate > 1) {
+        chunk += c->page_granules3 * (c->window3 ? span3 / c->page_tokens3 : 1);
+        slab = c->page_granules3 > slab ? c->page_granules3 : slab;
+    }
+    c->host = chunk * (one_in(p, 3) ? between(p, 1, 3) : between(p, 3, 8)) + 2 * slab;
+    if (c->host > HOSTS)
+        c->host = HOSTS;
+}
+
 void history_make(uint64_t seed, struct history *h)
 {
     struct prng p;
@@ -181,6 +208,7 @@ void history_make(uint64_t seed, struct history *h)
     h->seed = seed;
     make_config(&p, &h->cfg);
     make_state(&p, &h->cfg);
+    make_host(&p, &h->cfg);
     make_weights(&p, table);
     h->n = between(&p, 700, 1200);
     for (uint32_t i = 0; i < h->n; i++) {

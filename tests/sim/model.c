@@ -28,17 +28,18 @@ bool granule_busy(const struct sim *w, uint32_t d, uint32_t tenant, const struct
     return g->busy[0] > e[0].min_done || g->busy[1] > e[1].min_done || g->busy[2] > e[2].min_done;
 }
 
-struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
-                       uint32_t k)
+struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
+                       uint32_t variant, uint32_t k)
 {
     uint32_t v = w->canon[variant][k];
-    struct chunk *c = &w->d[d].chunk[pool][(ns * VARIANTS + v) * CHUNKS + k - 1];
+    struct chunk *c = &w->d[d].chunk[pool][(space * VARIANTS + v) * CHUNKS + k - 1];
 
     if (c->epoch != w->d[d].chunk_base[pool]) {
         c->epoch = w->d[d].chunk_base[pool];
         c->present = 0;
         memset(c->has, 0, sizeof c->has);
-        c->ns = (uint8_t)ns;
+        memset(c->hhas, 0, sizeof c->hhas);
+        c->space = (uint8_t)space;
         c->variant = (uint8_t)v;
         c->depth = (uint8_t)k;
     }
@@ -65,7 +66,8 @@ bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *
 
 bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
 {
-    return c->present && ((c->evictions == w->d[d].pool[pool].evictions && w->cfg.tight != 1) ||
+    return c->present && ((c->evictions == w->d[d].pool[pool].evictions && w->cfg.tight != 1 &&
+                           space_current(w, d, w->d[d].pool[pool].tenant, c->space)) ||
                           chunk_pinned(w, d, pool, c));
 }
 
@@ -89,14 +91,14 @@ static void chunk_free_pages(struct sim *w, uint32_t d, uint32_t pool, struct ch
 /* A chunk is not there any more, so neither is anything below it. */
 void chunk_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
 {
-    uint32_t depth = c->depth, ns = c->ns, variant = c->variant;
+    uint32_t depth = c->depth, space = c->space, variant = c->variant;
 
     chunk_free_pages(w, d, pool, c);
     for (uint32_t v = variant; v < w->cfg.variants; v++) {
         if (w->canon[v][depth] != variant)
             continue;
         for (uint32_t k = depth + 1; k <= CHUNKS && k * w->L <= TOKENS; k++) {
-            struct chunk *below = chunk_at(w, d, pool, ns, v, k);
+            struct chunk *below = chunk_at(w, d, pool, space, v, k);
 
             if (below->present && below->variant == v)
                 chunk_free_pages(w, d, pool, below);
@@ -150,7 +152,7 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
         }
         /* A transfer's verified page may have been given up for one that was there, or be evicted
          * already. */
-        EXPECT(g->own == OWN_FREE || (g->verified && (g->own == OWN_PULL || g->own == OWN_ORPHAN)),
+        EXPECT(g->own == OWN_FREE || (g->own == OWN_RESET && !g->sealing) || (g->verified && !g->sealing && (g->own == OWN_PULL || g->own == OWN_ORPHAN)),
                "page_owned_twice",
                "daemon %u granule %u is handed out, but has owner %u of kind %u", d, at + k,
                g->owner, g->own);
@@ -175,14 +177,14 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
         g->pool = (uint8_t)pool;
         g->index = ref.index;
         g->gen = ref.gen;
-        g->verified = g->sealed = g->tries = 0;
+        g->verified = g->sealed = g->tries = g->loaded = 0;
     }
     /* The other granules of the slab must not hold pages of another group. */
     for (uint32_t k = at - (at - w->d[d].pool[pool].base) % slab, end = k + slab; k < end; k++) {
         const struct granule *g = &w->d[d].granule[tenant][k];
 
         EXPECT(g->group == group || g->own == OWN_FREE || g->own == OWN_CHUNK ||
-                   g->own == OWN_STATE || g->verified,
+                   g->own == OWN_STATE || g->own == OWN_RESET || g->verified,
                "slab_shared", "granules %u and %u: two groups in one slab", at, k);
     }
     return at;
@@ -216,7 +218,7 @@ static bool same_pages(struct sim *w, uint32_t d, uint32_t pool, const struct ch
 static void chunk_inherit(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
 {
     const struct chunk *parent =
-        c->depth > 1 ? chunk_at(w, d, pool, c->ns, c->variant, c->depth - 1u) : NULL;
+        c->depth > 1 ? chunk_at(w, d, pool, c->space, c->variant, c->depth - 1u) : NULL;
 
     if (!parent || !parent->present || chunk_visible(w, d, parent))
         return;
@@ -275,7 +277,7 @@ void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c,
 /* T7: the session's pages of chunk k become the canonical ones. */
 void chunk_commit(struct sim *w, uint32_t d, struct session *s, uint32_t k, uint32_t step)
 {
-    struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
+    struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
     uint16_t self = (uint16_t)(c - w->d[d].chunk[s->pool]);
 
     EXPECT(!chunk_certain(w, d, s->pool, c), "committed_twice",
@@ -343,14 +345,14 @@ static uint32_t pages_of(const struct sim *w, const struct session *s, uint32_t 
 void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        give_back(w, d, s, g, 0, pages_of(w, s, g), step);
+        give_back(w, d, s, g, s->unpinned ? s->t / w->page_tokens[g] : 0, pages_of(w, s, g), step);
     state_forget_session(w, d, s, step);
     if (s->turn == TURN_FETCHING)
         for (uint32_t i = 0; i < PULLS * 2; i++)
             if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
                 id_equal(w->d[d].pull[i].id, s->fetch_pull))
                 pull_over(w, d, &w->d[d].pull[i], true);
-    s->live = s->deaf = 0;
+    s->live = s->deaf = s->away = s->unpinned = s->undone = s->lost = 0;
     s->t = s->c = s->a = 0;
 }
 
@@ -369,6 +371,8 @@ static enum fate fate_of(struct sim *w, uint32_t d, uint32_t pool, const struct 
         return FATE_HELD;
     if (g->own == OWN_FREE)
         return FATE_FREE;
+    if (g->own == OWN_RESET)
+        return g->sealing || g->borrows || g->serves ? FATE_HELD : FATE_MAYBE;
     c = &w->d[d].chunk[pool][g->chunk];
     if (g->own == OWN_STATE) /* it may have been dropped long ago */
         return g->borrows || g->serves ? FATE_HELD : FATE_MAYBE;
@@ -384,7 +388,8 @@ static bool pulls_active(const struct sim *w, uint32_t d)
         if (w->d[d].pull[i].used)
             return true;
     for (uint32_t i = 0; i < SESSIONS; i++) /* what a fetch pinned is known when its answer came */
-        if (w->d[d].session[i].live && w->d[d].session[i].turn == TURN_FETCHING)
+        if (w->d[d].session[i].live && (w->d[d].session[i].turn == TURN_FETCHING ||
+                                        w->d[d].session[i].turn == TURN_LOADING))
             return true;
     return false;
 }
@@ -396,6 +401,9 @@ static bool pool_unsure(const struct sim *w, uint32_t d, uint32_t pool)
         return true;
     if (w->d[d].njobs) /* others may wait in the queue behind these */
         return true;
+    for (uint32_t i = 0; i < SESSIONS; i++) /* when it lets go of the device is the core's affair */
+        if (w->d[d].session[i].live && w->d[d].session[i].away)
+            return true;
     (void)pool;
     for (uint32_t i = 0; i < SERVES * 2; i++)
         if (w->d[d].serve[i].used)
@@ -542,6 +550,20 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
     MARK(extend_exhausted);
     if (sh->retiring && sh->until_step)
         MARK(exhausted_by_retiring);
+}
+
+/* Would all that a session has to get back fit, whatever of it is there already? */
+bool recover_fits(struct sim *w, uint32_t d, const struct session *s)
+{
+    uint32_t need[GROUPS] = {0};
+    struct room r;
+
+    for (uint32_t k = 1; k * w->L <= s->t; k++)
+        for (uint32_t g = 0; g < w->ngroups; g++)
+            if (g < w->cfg.ngroups || in_window(w, g, k, s->t))
+                need[g] += chunk_pages(w, g, chunk_at(w, d, s->pool, s->space, s->variant, k));
+    room_count(w, d, s->pool, &r);
+    return !pulls_active(w, d) && room_fits(w, &r, need);
 }
 
 /* A group's cap holds for whatever is not free. */

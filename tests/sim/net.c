@@ -154,7 +154,7 @@ void net_notice(struct sim *w, uint32_t conn, uint32_t side)
     for (uint32_t i = 0; i < SESSIONS && side == 0; i++) {
         const struct session *x = &w->d[d].session[i];
 
-        EXPECT(!x->live || x->turn != TURN_FETCHING || x->deaf, "fetch_outlives_link",
+        EXPECT(!x->live || x->turn != TURN_FETCHING || x->fetch_host || x->deaf, "fetch_outlives_link",
                "session %u still waits for a peer that is known to be lost", i);
     }
 }

@@ -12,7 +12,7 @@ void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint3
 }
 
 /* Either half of the id may be what tells two apart. */
-static struct namespace_id namespace_of(uint32_t ns, bool by_hi)
+struct namespace_id namespace_of(uint32_t ns, bool by_hi)
 {
     return (struct namespace_id){.hi = by_hi ? ns : 7, .lo = by_hi ? 7 : ns};
 }
@@ -63,7 +63,7 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     if (w->reply->err != TERN_OK) {
         EXPECT(w->reply->err == TERN_BUSY
                    ? live >= w->cfg.lim_sessions || m->draining || w->cfg.tight == 1 ||
-                         w->cfg.lim_spaces < w->cfg.namespaces * 2u
+                         w->cfg.lim_spaces < w->cfg.namespaces * 2u || m->resets > 0
                : w->reply->err == TERN_GONE ? m->pool[g->pool].closing
                                             : of_tenant >= w->cfg.sessions_max,
                "open_refused", "err %u %s", w->reply->err, w->reply->text);
@@ -72,6 +72,7 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     s->used = s->live = 1;
     s->engine = (uint8_t)e;
     s->tenant = g->tenant;
+    s->space = m->space_of[g->tenant][s->ns];
     s->pool = g->pool;
     s->variant = (uint8_t)pick(w, 1 + pick(w, w->cfg.variants)); /* the first ones more often */
     s->turn = TURN_NEW;
@@ -85,34 +86,34 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
 }
 
 /* The deepest prefix that must be found, as far as the model is sure. */
-static uint32_t least_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
-                            uint32_t n)
+static uint32_t least_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
+                            uint32_t variant, uint32_t n)
 {
     uint32_t k = 0;
 
     while ((k + 1) * w->L <= n) {
-        struct chunk *c = chunk_at(w, d, pool, ns, variant, k + 1);
+        struct chunk *c = chunk_at(w, d, pool, space, variant, k + 1);
 
         if (!chunk_certain(w, d, pool, c) || !chunk_visible(w, d, c))
             break;
         k++;
     }
-    while (k > 0 && w->cfg.nstate && !state_resumes(w, d, pool, ns, variant, k))
+    while (k > 0 && w->cfg.nstate && !state_resumes(w, d, pool, space, variant, k))
         k--;
     return k * w->L;
 }
 
-static void check_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
-                        uint32_t n, uint32_t depth)
+static void check_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
+                        uint32_t variant, uint32_t n, uint32_t depth)
 {
-    uint32_t least = least_depth(w, d, pool, ns, variant, n);
+    uint32_t least = least_depth(w, d, pool, space, variant, n);
 
     EXPECT(depth % w->L == 0 && depth <= n, "match_boundary", "depth %u of %u tokens, L %u", depth,
            n, w->L);
     EXPECT(depth >= least, "match_too_short",
            "found %u, but %u is committed, visible and cannot have gone", depth, least);
     for (uint32_t k = 1; k * w->L <= depth; k++) {
-        struct chunk *c = chunk_at(w, d, pool, ns, variant, k);
+        struct chunk *c = chunk_at(w, d, pool, space, variant, k);
 
         if (c->present)
             EXPECT(chunk_visible(w, d, c), "match_pending",
@@ -127,7 +128,8 @@ static bool separates(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uin
     if (n < w->L)
         return false;
     if (!by_key) {
-        struct chunk *c = chunk_at(w, d, pool, (ns + 1) % NAMESPACES, variant, 1);
+        const struct chunk *c = chunk_at(
+            w, d, pool, w->d[d].space_of[w->d[d].pool[pool].tenant][(ns + 1) % NAMESPACES], variant, 1);
 
         return w->cfg.namespaces > 1 && c->present && chunk_visible(w, d, c);
     }
@@ -154,7 +156,7 @@ void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, 
         EXPECT(given[g] == (end - start) / w->page_tokens[g], "run_count",
                "group %u: %u pages for [%u, %u)", g, given[g], start, end);
     for (uint32_t k = from / w->L + 1; k * w->L <= to; k++) {
-        struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
+        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
 
         chunk_publish(w, d, s->pool, c, runs,
                       nruns); /* what a transfer brought, the model may not know yet */
@@ -174,12 +176,17 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
     const struct reply *r = w->reply;
     uint32_t depth = r->match.matched;
 
-    check_depth(w, d, s->pool, s->ns, s->variant, n, depth);
+    EXPECT(depth == 0 || space_current(w, d, s->tenant, s->space), "reset_matched",
+           "depth %u of a namespace that was reset", depth);
+    if (space_current(w, d, s->tenant, s->space))
+        check_depth(w, d, s->pool, s->space, s->variant, n, depth);
     EXPECT(r->match.lengths.committed == depth && r->match.lengths.written == depth &&
                r->match.lengths.allocated == depth,
            "match_lengths", "T %u C %u A %u for a match of %u", r->match.lengths.committed,
            r->match.lengths.written, r->match.lengths.allocated, depth);
     EXPECT(r->match.tokens == n, "match_tokens", "%u of %u tokens", r->match.tokens, n);
+    if (space_current(w, d, s->tenant, s->space))
+        check_host_depth(w, d, s->pool, s->space, s->variant, n, depth, r->match.host_depth);
     take_borrowed(w, d, s, 0, depth, depth, r->runs, r->nruns);
     state_borrow(w, d, s, 0, depth, r->runs, r->nruns);
     s->t = s->c = s->a = s->filled = depth;
@@ -290,6 +297,8 @@ static bool unseen_chunks(const struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < PULLS * 2; i++)
         if (w->d[d].pull[i].used)
             return true;
+    if (w->d[d].resets) /* what was reset may still lie there */
+        return true;
     for (uint32_t t = 0; t < w->cfg.tenants; t++)
         for (uint32_t i = 0; i < w->cfg.granules; i++)
             if (w->d[d].granule[t][i].own == OWN_ORPHAN)
@@ -312,8 +321,9 @@ void check_store_full(struct sim *w, uint32_t d, const struct session *asking, u
     if (asking->ntokens > asking->t) /* old and new tokens may stand side by side for a moment */
         blocks += (asking->ntokens - asking->t + w->L - 1) / w->L + 1, keys++;
     for (uint32_t p = 0; p < POOLS; p++)
-        for (uint32_t i = 0; m->pool[p].open && i < NAMESPACES * VARIANTS * CHUNKS; i++)
-            if (m->chunk[p][i].epoch == m->chunk_base[p] && m->chunk[p][i].present) {
+        for (uint32_t i = 0; m->pool[p].open && i < SPACES * VARIANTS * CHUNKS; i++)
+            if (m->chunk[p][i].epoch == m->chunk_base[p] &&
+                (m->chunk[p][i].present || host_has(&m->chunk[p][i]))) {
                 blocks++;
                 keys++;
             }
@@ -332,7 +342,9 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     bool fresh = s->a == 0;
     struct event ev;
 
-    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying)
+    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->undone)
+        return;
+    if (s->deaf && (s->fetch_host || s->turn == TURN_LOADING))
         return;
     if (s->deaf) {
         match_unheard(w, d, s, conn);
@@ -366,7 +378,13 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     TRACE("    err %u T %u C %u A %u\n", w->reply->err, w->reply->match.lengths.committed,
           w->reply->match.lengths.written, w->reply->match.lengths.allocated);
     if (s->turn == TURN_FETCHING) {
-        EXPECT(w->reply->err == TERN_BUSY, "match_while_fetching", "err %u", w->reply->err);
+        EXPECT(w->reply->err == TERN_BUSY || (s->fetch_host && w->reply->err == TERN_INVALID),
+               "match_while_fetching", "err %u", w->reply->err);
+        return;
+    }
+    if (s->turn == TURN_AWAY || s->turn == TURN_LOADING) {
+        EXPECT(w->reply->err == (s->turn == TURN_LOADING ? TERN_BUSY : TERN_INVALID),
+               "match_while_away", "err %u", w->reply->err);
         return;
     }
     if (w->reply->err == TERN_BUSY) {
@@ -400,6 +418,7 @@ void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
     struct engine *g = &w->d[d].engine[e];
     uint32_t conn = engine_conn(w, d, e);
     uint64_t before = core_changes(w->d[d].core);
+    const struct daemon *m = &w->d[d];
     struct event ev;
 
     if (conn == NO || g->dying || g->pool == NO || g->mapped != (1u << g->nprocs) - 1)
@@ -416,11 +435,13 @@ void peek_at(struct sim *w, uint32_t d, uint32_t e, uint32_t ns, uint32_t varian
     }
     EXPECT(w->reply->err == TERN_OK, "peek_refused", "err %u %s", w->reply->err, w->reply->text);
     EXPECT(before == core_changes(w->d[d].core), "peek_changes", "a Peek changed the state");
-    check_depth(w, d, g->pool, ns, variant, n, w->reply->peek.depth);
+    check_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n, w->reply->peek.depth);
     EXPECT(w->reply->peek.history_depth >= w->reply->peek.depth &&
                (w->cfg.nstate || w->reply->peek.history_depth == w->reply->peek.depth),
            "peek_history", "%u, but a match finds %u", w->reply->peek.history_depth,
            w->reply->peek.depth);
+    check_host_depth(w, d, g->pool, m->space_of[g->tenant][ns], variant, n, w->reply->peek.depth,
+                     w->reply->peek.host_depth);
     if (w->reply->peek.history_depth > w->reply->peek.depth)
         MARK(match_shallower_for_state);
 }

@@ -119,7 +119,8 @@ static bool config_fits(const struct config *c)
            c->page_tokens3 <= SLOTS && (c->nstate < 1 || (c->page_tokens2 && c->page_granules2)) &&
            (c->nstate < 2 || (c->page_tokens3 && c->page_granules3)) && c->page_granules2 <= 2 &&
            c->page_granules3 <= 2 && c->lim_pulls <= PULLS && c->lim_serves <= SERVES &&
-           c->lim_sessions < SESSIONS;
+           c->lim_sessions < SESSIONS && c->host <= HOSTS && c->spoil <= 100 &&
+           c->lim_copies <= JOBS / 2;
 }
 
 bool history_read(const char *path, struct history *h)

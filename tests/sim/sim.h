@@ -27,11 +27,13 @@
 #define GROUPS        4           /* of a pool: those of HISTORY first, then those of STATE */
 #define SESSIONS      12 /* session records of a daemon, closed ones kept for stale handles */
 #define NAMESPACES    2
+#define SPACES        4 /* of a pool: a namespace that was reset is another one from then on */
 #define VARIANTS      6  /* token sequences; each session's list is a prefix of one */
 #define TOKENS        80 /* of a sequence: a little more than a block of the token store */
 #define CHUNKS        40 /* L-chunks of a sequence */
 #define CHUNK_PAGES   8  /* pages of a group in a chunk */
 #define GRANULES      64 /* of a tenant's memory: the smallest page */
+#define HOSTS         48 /* of a tenant's host memory */
 #define GRANULE_BYTES 4096u
 #define SLOTS         4   /* tokens of a page at most */
 #define TABLE         96  /* pages of a group in a session's table */
@@ -46,9 +48,11 @@
 #define BATCH_PAGES   48
 #define SERVES        4
 #define OPS_MAX       1200
-#define RECORDS       192
+#define RECORDS       256
 #define NO            0xffu
 #define HOLE          0xffffu /* of a table: the session has no page there */
+#define LOAD_OWNER    0xfeu   /* of a page that a copy from the host writes */
+#define PINS          4
 
 #define MS 1000000ull
 
@@ -72,7 +76,9 @@
     X(step_went_back)                                                                              \
     X(clock_jumped)                                                                                \
     X(stale_completion)                                                                            \
-    X(request_repeated)
+    X(request_repeated)                                                                            \
+    X(copy_spoilt)                                                                                 \
+    X(copy_acked_twice)
 
 enum fault {
 #define X(name) FAULT_##name,
@@ -117,7 +123,7 @@ enum mark {
     X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on)  \
         X(seed_tokens) X(nstate) X(supersede) X(page_tokens2) X(page_tokens3) X(page_granules2)    \
             X(page_granules3) X(window2) /* 0: RECURRENT */                                        \
-        X(window3) X(reserve2) X(reserve3)
+        X(window3) X(reserve2) X(reserve3) X(host) X(lim_copies) X(spoil)
 
 struct config {
 #define X(name) uint32_t name;
@@ -138,8 +144,9 @@ struct tag { /* one per token of the page */
     uint32_t v[SLOTS];
 };
 
-/* OWN_STATE: of a chunk's STATE, which may have been dropped since. */
-enum own { OWN_FREE = 0, OWN_SESSION, OWN_CHUNK, OWN_PULL, OWN_ORPHAN, OWN_STATE };
+/* OWN_STATE: of a chunk's STATE, which may have been dropped since. OWN_RESET: of a namespace that
+ * was reset long ago: nobody holds it, nobody may be told of it. */
+enum own { OWN_FREE = 0, OWN_SESSION, OWN_CHUNK, OWN_PULL, OWN_ORPHAN, OWN_STATE, OWN_RESET };
 
 struct granule {
     uint8_t own;      /* who the page belongs to, as the model knows it */
@@ -151,6 +158,7 @@ struct granule {
     uint8_t group, pool;
     uint8_t sealed; /* its checksum is known, and the core was told */
     uint8_t tries;  /* OWN_PULL: times that it was asked for */
+    uint8_t loaded; /* OWN_ORPHAN: it came from the host, a page of `chunk` */
     uint16_t chunk;
     uint16_t sealing; /* checksum jobs that read it */
     uint32_t index, gen;
@@ -161,13 +169,23 @@ struct granule {
 struct chunk {
     uint32_t epoch;
     uint32_t evictions; /* the pool's count when it was last known to be there */
-    uint8_t present, engine, ns, variant, depth, sealed;
+    uint8_t present, engine, space, variant, depth, sealed;
     uint32_t step; /* of the commit */
     uint16_t granule[GROUPS][CHUNK_PAGES];
     uint32_t gen[GROUPS][CHUNK_PAGES];
     /* STATE: its pages as last known, and whether the model would bet that they are still there. */
     uint8_t has[GROUPS], lost[GROUPS], state_engine[GROUPS], made, passed;
     uint32_t state_step[GROUPS], state_evictions[GROUPS];
+    uint8_t hhas[GROUPS]; /* acknowledged on the host, as last known */
+    uint8_t hgranule[GROUPS][CHUNK_PAGES];
+};
+
+enum host_own { HOST_FREE = 0, HOST_MOVING, HOST_NODE };
+
+struct hpage { /* of a granule of host memory */
+    uint8_t own, pool, group, readers;
+    uint16_t chunk;
+    uint32_t index, gen;
 };
 
 struct entry { /* of a session's table */
@@ -176,12 +194,20 @@ struct entry { /* of a session's table */
     uint32_t gen;
 };
 
-enum turn { TURN_NEW = 0, TURN_OPEN, TURN_FINISHED, TURN_FETCHING };
+/* AWAY: retracted, or about to be. LOADING: a recovery is under way. */
+enum turn { TURN_NEW = 0, TURN_OPEN, TURN_FINISHED, TURN_FETCHING, TURN_AWAY, TURN_LOADING };
+enum away { AWAY_NO = 0, AWAY_DROP, AWAY_HOST };
 
 struct session {
-    uint8_t used, live, engine, pool, ns, variant, turn, tenant;
+    uint8_t used, live, engine, pool, ns, space, variant, turn, tenant;
     uint8_t cancel_sent, fetch_before, fetch_bad_peer;
     uint8_t deaf;   /* the connection that waited for the fetch was closed */
+    uint8_t fetch_host; /* from the host tier */
+    uint8_t away, back_turn;
+    uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
+    uint8_t undone;   /* a copy failed: the core may have let it run on */
+    uint8_t lost;     /* the host's copy is known to be bad */
+    uint32_t away_step;
     uint8_t ending; /* an abort or close of it is in the request under way */
     struct id id;
     uint32_t t, c, a, ntokens, prompt, good;
@@ -241,19 +267,24 @@ struct pool {
     struct id id;
     uint32_t granules, base; /* base: first granule in the tenant's memory */
     uint32_t evictions;      /* times that something may have been evicted */
+    uint32_t host_slot, hgranules, hbase; /* its host tier: NONE, 0: it has none */
 };
 
 struct conn {
     uint8_t open, engine, seat, admin, tenant, closing;
 };
 
-enum job_kind { JOB_SEAL = 1, JOB_ZERO };
+enum job_kind { JOB_SEAL = 1, JOB_ZERO, JOB_COPY };
 
 struct job {
     uint8_t kind, pool, n;
+    uint8_t back;   /* COPY: to the host */
+    uint16_t chunk; /* COPY */
     struct id id;
     uint16_t granule[BATCH_PAGES * 2];
     uint16_t record[BATCH_PAGES * 2];
+    uint16_t hgranule[BATCH_PAGES * 2], hrecord[BATCH_PAGES * 2];
+    uint8_t group[BATCH_PAGES * 2];
 };
 
 struct batch {
@@ -302,8 +333,15 @@ struct kept {
     uint8_t used, engine, pool, ns, variant, depth;
 };
 
+/* An operator's. */
+struct pin {
+    uint8_t used, pool, tenant, space, variant, depth;
+    struct id node;
+};
+
 struct daemon {
     struct kept kept;
+    uint8_t space_of[TENANTS][NAMESPACES]; /* what a name means now */
     struct core *core;
     void *arena;
     size_t arena_bytes;
@@ -320,10 +358,15 @@ struct daemon {
     uint32_t njobs;
     struct pull pull[PULLS * 2];
     struct serve serve[SERVES * 2];
-    struct chunk chunk[POOLS][NAMESPACES * VARIANTS * CHUNKS];
+    struct chunk chunk[POOLS][SPACES * VARIANTS * CHUNKS];
     uint32_t chunk_base[POOLS]; /* chunks of another epoch are none */
     struct granule granule[TENANTS][GRANULES];
+    struct hpage host[TENANTS][HOSTS];
+    struct pin pin[PINS];
+    struct id last_copy; /* acknowledged */
+    uint32_t resets, spoilt;
     struct tag tag[TENANTS][RANKS][GRANULES];
+    struct tag htag[TENANTS][RANKS][HOSTS];
     struct tag sum[RECORDS][RANKS]; /* what the checksum of a record says its page holds */
     uint8_t sum_known[RECORDS];
     struct id old_session, old_pool, old_engine; /* handles from before the last restart */
@@ -426,6 +469,7 @@ void request_init(struct sim *w, uint32_t d, struct event *ev, enum op op, uint3
 /* Borrowed pages [from, to) of an answer that speaks of [from, end). */
 void take_borrowed(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t to,
                    uint32_t end, const struct table_run *runs, uint32_t nruns);
+struct namespace_id namespace_of(uint32_t ns, bool by_hi);
 struct req_tokens tokens_of(struct sim *w, uint32_t variant, uint32_t from, uint32_t to);
 uint32_t release_step(struct sim *w, uint32_t d, const struct session *s);
 void ask_open(struct sim *w, uint32_t d, uint32_t e);
@@ -436,7 +480,7 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t s);
 void ask_cancel(struct sim *w, uint32_t d, uint32_t s);
 void session_fetched(struct sim *w, uint32_t d, const struct reply *reply);
 void evict(struct sim *w, uint32_t d, bool all);
-/* ---- fetches.c, nonsense.c ---- */
+/* ---- fetches.c, nonsense.c, operator.c ---- */
 void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn);
 void ask_again(struct sim *w, uint32_t d, uint32_t s);
 void drain(struct sim *w, uint32_t d);
@@ -444,11 +488,39 @@ void check_store_full(struct sim *w, uint32_t d, const struct session *asking, u
 void stale_request(struct sim *w, uint32_t d);
 void bad_request(struct sim *w, uint32_t d);
 
+void check_host_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
+                      uint32_t n, uint32_t depth, uint32_t host_depth);
+void ask_reset(struct sim *w, uint32_t d, uint32_t e);
+void ask_pin(struct sim *w, uint32_t d);
+void ask_unpin(struct sim *w, uint32_t d, uint32_t i);
+void unpin_all(struct sim *w, uint32_t d);
+void pins_forget(struct sim *w, uint32_t d, uint32_t pool);
+bool space_current(const struct sim *w, uint32_t d, uint32_t tenant, uint32_t space);
+
+/* ---- host.c: the host tier ---- */
+void take_copy(struct sim *w, uint32_t d, const struct action *act);
+void finish_copy(struct sim *w, uint32_t d, const struct job *j, struct event *ev, bool spoil);
+void host_open(struct sim *w, uint32_t d, struct pool *p, uint32_t asked);
+void host_close(struct sim *w, uint32_t d, uint32_t pool);
+bool host_fits(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
+bool host_has(const struct chunk *c);
+void host_sync(struct sim *w, uint32_t d, const struct session *s);
+bool host_pinned(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g);
+uint32_t chunk_pages(const struct sim *w, uint32_t g, const struct chunk *c);
+
+/* ---- away.c: retract, recover ---- */
+void ask_retract(struct sim *w, uint32_t d, uint32_t s);
+void ask_recover(struct sim *w, uint32_t d, uint32_t s);
+bool session_recovered(struct sim *w, uint32_t d, const struct reply *reply);
+void away_settle(struct sim *w, uint32_t d); /* who may leave the device by now? */
+
 /* ---- steps.c ---- */
+void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step);
 enum want { WANT_AUTO = 0, WANT_CLOSE, WANT_ABORT };
 void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want);
 
 /* ---- data.c ---- */
+struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id, uint32_t pool);
 void take_seal(struct sim *w, uint32_t d, const struct action *act);
 void take_zero(struct sim *w, uint32_t d, const struct action *act);
 void take_pull(struct sim *w, uint32_t d, const struct action *act);
@@ -480,8 +552,8 @@ bool granule_busy(const struct sim *w, uint32_t d, uint32_t tenant, const struct
 /* T1, P2: the core hands this page out. Returns its granule, in state `own` of `owner`. */
 uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, struct page_ref ref,
                   enum own own, uint32_t owner);
-struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
-                       uint32_t k);
+struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
+                       uint32_t variant, uint32_t k);
 bool chunk_visible(const struct sim *w, uint32_t d, const struct chunk *c);
 bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
@@ -498,6 +570,7 @@ void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32
 void count_pages(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t *ret_free,
                  uint32_t *ret_least, uint32_t *ret_most, uint32_t *ret_retiring);
 void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
+bool recover_fits(struct sim *w, uint32_t d, const struct session *s);
 void check_cap(struct sim *w, uint32_t d, uint32_t pool);
 void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh,
                     const uint32_t need[GROUPS]);
@@ -523,6 +596,12 @@ static inline bool has_recurrent_state(const struct sim *w)
     return false;
 }
 uint32_t window_begin(const struct sim *w, uint32_t g, uint32_t at); /* first page read at `at` */
+uint32_t seg_pages(const struct sim *w, uint32_t g, uint32_t k);
+/* Is a page of chunk k needed to go on from t? */
+bool in_window(const struct sim *w, uint32_t g, uint32_t k, uint32_t t);
+void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g);
+void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
+                     const struct table_run *runs, uint32_t nruns);
 void state_release_entry(struct sim *w, uint32_t d, struct session *s, uint32_t g, uint32_t at,
                          uint32_t step);
 void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step);
@@ -540,7 +619,7 @@ bool state_visible(const struct sim *w, uint32_t d, const struct chunk *c);
 void state_engine_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t e);
 bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g);
 /* Would the model bet that a match can end there? */
-bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
+bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
                    uint32_t k);
 /* An answer borrows the window of T for the session. */
 void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, uint32_t depth,

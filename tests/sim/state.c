@@ -23,6 +23,18 @@ static uint32_t seg_end(const struct sim *w, uint32_t g, uint32_t k)
     return recurrent(w, g) ? 1 : k * w->L / w->page_tokens[g];
 }
 
+uint32_t seg_pages(const struct sim *w, uint32_t g, uint32_t k)
+{
+    return seg_end(w, g, k) - seg_first(w, g, k);
+}
+
+bool in_window(const struct sim *w, uint32_t g, uint32_t k, uint32_t t)
+{
+    if (recurrent(w, g))
+        return k * w->L == t;
+    return k * w->L <= t && seg_end(w, g, k) > window_begin(w, g, t);
+}
+
 static uint32_t reach_of(const struct sim *w, uint32_t g)
 {
     return recurrent(w, g) ? 1 : (w->window[g] + w->L - 1) / w->L;
@@ -233,16 +245,17 @@ bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
     if (!c->present || !c->has[g])
         return false;
     return borrowed(w, d, pool, c, g) ||
-           (!c->lost[g] && c->state_evictions[g] == w->d[d].pool[pool].evictions &&
+           (!c->lost[g] && space_current(w, d, w->d[d].pool[pool].tenant, c->space) &&
+            c->state_evictions[g] == w->d[d].pool[pool].evictions &&
             w->cfg.tight != 1);
 }
 
-bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uint32_t variant,
+bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
                    uint32_t k)
 {
     for (STATE_GROUPS(w, g))
         for (uint32_t i = 0; i < reach_of(w, g) && i < k; i++) {
-            const struct chunk *c = chunk_at(w, d, pool, ns, variant, k - i);
+            const struct chunk *c = chunk_at(w, d, pool, space, variant, k - i);
 
             if (!state_certain(w, d, pool, c, g) || !state_visible_of(w, d, c, g))
                 return false;
@@ -348,7 +361,7 @@ void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, u
         for (uint32_t i = s->top[g]; i < depth / pt; i++) /* what lies between is in no window */
             s->table[g][i].granule = HOLE;
         for (uint32_t k = from / w->L + 1; k * w->L <= depth; k++) {
-            struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
+            struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
             uint32_t first = seg_first(w, g, k);
 
             if (seg_end(w, g, k) <= begin)
@@ -479,7 +492,7 @@ void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c,
 void state_handed(struct sim *w, uint32_t d, struct session *s, const struct table_run *runs,
                   uint32_t nruns)
 {
-    struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L);
+    struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, s->t / w->L);
 
     for (uint32_t i = 0; i < nruns;
          i++) /* what was there before is free, or handed out anew here */
@@ -527,7 +540,7 @@ static uint32_t children(struct sim *w, uint32_t d, uint32_t pool, const struct 
 
         if (w->canon[v][c->depth] != c->variant || w->canon[v][c->depth + 1] != v)
             continue;
-        below = chunk_at(w, d, pool, c->ns, v, c->depth + 1u);
+        below = chunk_at(w, d, pool, c->space, v, c->depth + 1u);
         n += chunk_certain(w, d, pool, below);
     }
     return n;
@@ -540,9 +553,9 @@ static bool needed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
         if (w->canon[v][c->depth] != c->variant)
             continue;
         for (uint32_t k = c->depth + 1u; k < c->depth + w->reach && k * w->L <= TOKENS; k++) {
-            const struct chunk *y = chunk_at(w, d, pool, c->ns, v, k);
+            const struct chunk *y = chunk_at(w, d, pool, c->space, v, k);
 
-            if (y->present && y->made && y->variant == v && state_resumes(w, d, pool, c->ns, v, k))
+            if (y->present && y->made && y->variant == v && state_resumes(w, d, pool, c->space, v, k))
                 return true;
         }
     }
@@ -578,7 +591,7 @@ void state_look(struct sim *w, uint32_t d)
 static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint32_t from)
 {
     for (uint32_t k = from; k > 0; k--) {
-        struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
+        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
 
         if (!c->present || !c->passed || w->cfg.supersede == SUPERSEDE_OFF)
             continue;
@@ -608,11 +621,11 @@ void state_ended(struct sim *w, uint32_t d, const struct session *s)
 
     if (!w->cfg.nstate || t == 0)
         return;
-    if (state_resumes(w, d, s->pool, s->ns, s->variant, t))
-        chunk_at(w, d, s->pool, s->ns, s->variant, t)->made = 1;
+    if (state_resumes(w, d, s->pool, s->space, s->variant, t))
+        chunk_at(w, d, s->pool, s->space, s->variant, t)->made = 1;
     for (uint32_t k = 1; k < t; k++)
         if (k * w->L + w->window_max <= s->t)
-            chunk_at(w, d, s->pool, s->ns, s->variant, k)->passed = 1;
+            chunk_at(w, d, s->pool, s->space, s->variant, k)->passed = 1;
     settle_path(w, d, s, t);
 }
 
@@ -622,7 +635,7 @@ void state_release_point(struct sim *w, uint32_t d, const struct session *s)
 
     if (!w->cfg.nstate || s->t == 0)
         return;
-    c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L);
+    c = chunk_at(w, d, s->pool, s->space, s->variant, s->t / w->L);
     c->made = 0;
     c->passed = 1;
     settle_path(w, d, s, s->t / w->L);
@@ -641,7 +654,7 @@ void state_take_from(struct sim *w, uint32_t d, struct session *s, const struct 
         return;
     }
     EXPECT(run->from.index, "recurrent_from_nothing", "T %u, but there is no state to copy", s->t);
-    c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L);
+    c = chunk_at(w, d, s->pool, s->space, s->variant, s->t / w->L);
     p = page_granule(w, d, s->pool, g, run->from.index);
     EXPECT(p->gen == run->from.gen, "recurrent_from_stale", "index %u", run->from.index);
     if (!c->has[g] || at_granule(w, d, s, c->granule[g][0]) != p || c->gen[g][0] != p->gen) {
@@ -690,4 +703,51 @@ void state_touch_recurrent(struct sim *w, uint32_t d, struct work *k, struct ses
         touch_page(w, k, s, g, s->filled)->read_to = 1;
     if (to > s->filled)
         touch_page(w, k, s, g, to)->write_to = 1;
+}
+
+/* --- a session that is retracted to the host --- */
+
+static struct chunk *chunk_of_entry(struct sim *w, uint32_t d, const struct session *s, uint32_t g,
+                                    uint32_t at)
+{
+    return chunk_at(w, d, s->pool, s->space, s->variant, at * w->page_tokens[g] / w->L + 1);
+}
+
+/* What it borrows may leave the device, if the host has it or nobody comes back for it. */
+void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g)
+{
+    uint32_t begin = window_begin(w, g, s->t);
+
+    for (uint32_t i = s->first[g]; i < s->base[g]; i++) {
+        if (s->table[g][i].granule == HOLE || s->table[g][i].mine)
+            continue;
+        if (i >= begin && !chunk_of_entry(w, d, s, g, i)->hhas[g])
+            continue;
+        state_release_entry(w, d, s, g, i, 0);
+    }
+}
+
+/* What had left the device is borrowed again: the pages that the answer names. */
+void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
+                     const struct table_run *runs, uint32_t nruns)
+{
+    uint32_t pt = w->page_tokens[g], begin = window_begin(w, g, s->t);
+
+    if (begin < s->first[g])
+        begin = s->first[g];
+    for (uint32_t at = begin; at < s->t / pt && at < s->base[g]; at++) {
+        struct chunk *c = chunk_of_entry(w, d, s, g, at);
+        uint32_t first = seg_first(w, g, c->depth);
+
+        if (s->table[g][at].granule != HOLE)
+            continue;
+        if (at < first) {
+            begin = at + 1; /* in no segment: it never came from there */
+            continue;
+        }
+        canonical(w, d, s, c, g, runs, nruns, at);
+        borrow_page(w, d, s, g, at, c, at - first);
+        check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant, at * pt, pt,
+                   "recover_wrong_state");
+    }
 }

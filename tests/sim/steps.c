@@ -142,7 +142,7 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
     p->session[p->n] = (uint8_t)i;
     p->variant[p->n] = s->variant;
     p->wrote[p->n] = 0;
-    if (s->turn == TURN_FETCHING && (want != WANT_AUTO || s->deaf)) {
+    if ((s->turn == TURN_FETCHING || s->turn == TURN_LOADING) && (want != WANT_AUTO || s->deaf)) {
         /* What the transfer has pinned by now the model cannot know: end it when no step is in the
          * way. */
         if (s->last_step > w->d[d].engine[s->engine].min_done)
@@ -151,6 +151,11 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
             want == WANT_ABORT || (want == WANT_AUTO && chance(w, 50)) ? STEP_ABORT : STEP_CLOSE;
     } else if (want != WANT_AUTO) {
         op->kind = want == WANT_CLOSE ? STEP_CLOSE : STEP_ABORT;
+        op->step = release_step(w, d, s);
+    } else if (s->turn >= TURN_AWAY && (s->undone || chance(w, 92))) {
+        if (s->turn == TURN_LOADING || !(s->undone || s->lost) || !chance(w, 30))
+            return;
+        op->kind = chance(w, 50) ? STEP_ABORT : STEP_CLOSE;
         op->step = release_step(w, d, s);
     } else if (s->turn == TURN_NEW && chance(w, 80)) {
         return;
@@ -189,7 +194,7 @@ static void same_lengths(struct sim *w, const struct session *s, const struct op
     EXPECT(r->tokens == s->ntokens, what, "%u tokens, the model has %u", r->tokens, s->ntokens);
 }
 
-static void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step)
+void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step)
 {
     if (p >= s->a)
         return;
@@ -289,7 +294,7 @@ static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k,
                       const struct step_op *op, const struct op_result *r,
                       const struct table_run *runs)
 {
-    struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, k);
+    struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
     bool visible;
 
     chunk_publish(w, d, s->pool, c, runs + r->first_run, r->nruns);
@@ -332,7 +337,7 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
     uint32_t begin = s->t;
 
     while (k < to) {
-        struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, ++k);
+        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, ++k);
 
         if (run_page(r, runs, 0, (k - 1) * (w->L / w->page_tokens[0])))
             did_adopt(w, d, s, k, op, r, runs);
@@ -369,7 +374,7 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
         if (w->cfg.tight == 1)
             MARK(nodes_full);
     } else { /* only another engine's pending chunk stops it without an error (T8) */
-        struct chunk *c = chunk_at(w, d, s->pool, s->ns, s->variant, s->t / w->L + 1);
+        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, s->t / w->L + 1);
 
         EXPECT(r->err == TERN_OK && c->present && !chunk_visible(w, d, c) && c->engine != s->engine,
                "commit_stopped", "stopped at %u of %u, err %u", s->t, goal, r->err);
@@ -474,7 +479,13 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         return;
     }
     if (s->turn == TURN_FETCHING && op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
-        EXPECT(r->err == TERN_BUSY, "op_while_fetching", "err %u", r->err);
+        EXPECT(r->err == TERN_BUSY || (s->fetch_host && r->err == TERN_INVALID),
+               "op_while_fetching", "err %u", r->err);
+        return;
+    }
+    if (s->turn >= TURN_AWAY && op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
+        EXPECT(r->err == (s->turn == TURN_LOADING ? TERN_BUSY : TERN_INVALID), "op_while_away", "op %u: err %u", op->kind, r->err);
+        MARK(away_refused);
         return;
     }
     if (r->err == TERN_BUSY && op->kind != STEP_EXTEND && op->kind != STEP_COMMIT) {

@@ -72,21 +72,21 @@ static void set_limits(struct sim *w)
                              .conns = CONNS,
                              .procs = 32,
                              .engines = ENGINES,
-                             .pools = POOLS,
+                             .pools = POOLS * (c->host ? 2 : 1),
                              .sessions = c->lim_sessions,
                              .nodes = c->lim_nodes,
                              .namespaces = c->lim_spaces,
                              .token_blocks = c->lim_blocks,
                              .extra_keys = c->lim_keys,
-                             .pages = RECORDS,
-                             .slabs = RECORDS,
+                             .pages = c->host ? RECORDS : 192,
+                             .slabs = c->host ? RECORDS : 192,
                              .retires = c->lim_retires,
                              .links = LINKS,
                              .peers = 1,
                              .pulls = c->lim_pulls,
                              .serves = c->lim_serves,
                              .seal_jobs = c->lim_seals,
-                             .copy_jobs = c->lim_seals,
+                             .copy_jobs = c->lim_copies ? c->lim_copies : 1,
                              .events = 16,
                              .sums_per_page = RANKS,
                              .busy_retry_ms = 5,
@@ -164,6 +164,7 @@ void daemon_start(struct sim *w, uint32_t d)
     for (uint32_t t = 0; t < TENANTS; t++)
         tenants[t] =
             (struct tenant_config){.memory_bytes = (uint64_t)w->cfg.granules * GRANULE_BYTES,
+                                   .host_bytes = (uint64_t)w->cfg.host * GRANULE_BYTES,
                                    .regions = w->ranks,
                                    .sessions_max = w->cfg.sessions_max};
     EXPECT(core_size(&w->limits, &bytes) == TERN_OK && bytes <= ARENA_MAX, "sim_limits",
@@ -194,13 +195,19 @@ static void daemon_clear(struct sim *w, uint32_t d)
         m->pull[i].used = 0;
     for (uint32_t i = 0; i < SERVES * 2; i++)
         m->serve[i].used = 0;
-    m->njobs = m->procs_used = 0;
+    m->njobs = m->procs_used = m->resets = m->spoilt = 0;
+    m->last_copy = (struct id){0, 0};
+    memset(m->pin, 0, sizeof m->pin);
     memset(&m->kept, 0, sizeof m->kept);
     m->draining = 0;
+    for (uint32_t t = 0; t < TENANTS; t++)
+        for (uint32_t i = 0; i < NAMESPACES; i++)
+            m->space_of[t][i] = (uint8_t)i;
     for (uint32_t t = 0; t < w->cfg.tenants; t++) {
         memset(m->granule[t], 0, n * sizeof m->granule[t][0]);
         for (uint32_t r = 0; r < w->ranks; r++)
             memset(m->tag[t][r], 0, n * sizeof m->tag[t][r][0]);
+        memset(m->host[t], 0, w->cfg.host * sizeof m->host[t][0]);
     }
     memset(m->sum_known, 0, sizeof m->sum_known);
     for (uint32_t p = 0; p < POOLS; p++)
@@ -238,7 +245,7 @@ static void take_reply(struct sim *w, uint32_t d, const struct reply *r)
 {
     if (r->op == OP_FETCH)
         session_fetched(w, d, r);
-    else
+    else if (r->op != OP_RECOVER || !session_recovered(w, d, r))
         w->reply = r;
 }
 
@@ -261,7 +268,7 @@ static void take(struct sim *w, uint32_t d, const struct action *a)
                   a->kind);
     case ACT_SEAL: take_seal(w, d, a); break;
     case ACT_ZERO: take_zero(w, d, a); break;
-    case ACT_COPY: break;
+    case ACT_COPY: take_copy(w, d, a); break;
     case ACT_PEER_SEND: net_send(w, d, a); break;
     case ACT_PULL: take_pull(w, d, a); break;
     case ACT_PULL_STOP: take_pull_stop(w, d, a); break;
@@ -300,7 +307,7 @@ void sim_timers(struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < SESSIONS; i++) {
         const struct session *s = &w->d[d].session[i];
 
-        EXPECT(!s->live || s->turn != TURN_FETCHING || s->deaf || w->d[d].engine[s->engine].dying ||
+        EXPECT(!s->live || s->turn != TURN_FETCHING || s->fetch_host || s->deaf || w->d[d].engine[s->engine].dying ||
                    w->now < s->fetch_since + w->limits.transfer_deadline_ns + MS,
                "fetch_overdue", "session %u waits since %llu ns", i,
                (unsigned long long)(w->now - s->fetch_since));

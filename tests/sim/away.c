@@ -1,0 +1,368 @@
+/* Sessions that go away and come back (T14, S8, S10): what an engine asks for, what each answer must
+ * be, and what the session has when it runs again: its own bytes, up to the length that came back.
+ * Until every copy is acknowledged and the step has passed it holds the device as before. */
+#include "sim.h"
+
+/* --- leaving --- */
+
+/* The state page's copy is queued before the engine gives its pages up. */
+static void queue_copies(struct sim *w, uint32_t d, struct session *s)
+{
+    struct work *k = NULL;
+
+    for (STATE_GROUPS(w, g)) {
+        if (!recurrent(w, g) || !s->top[g] || !s->copy[g].gen)
+            continue;
+        if (!k) {
+            engine_make_room(w, d, s->engine);
+            k = engine_dispatch(w, d, s->engine);
+            s->last_step = w->d[d].engine[s->engine].step;
+        }
+        state_touch_recurrent(w, d, k, s, g, s->filled, s->last_step);
+    }
+}
+
+/* Is all of the path on the host, as far as the model was told? */
+static bool path_copied(struct sim *w, uint32_t d, const struct session *s)
+{
+    for (uint32_t k = 1; k * w->L <= s->t; k++) {
+        const struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
+
+        for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+            if (!c->hhas[g])
+                return false;
+    }
+    return true;
+}
+
+static struct granule *entry_granule(struct sim *w, uint32_t d, const struct session *s, uint32_t g,
+                                     uint32_t at)
+{
+    return &w->d[d].granule[s->tenant][s->table[g][at].granule];
+}
+
+/* Its device pages may go: the host has them, and no step reads them any more. STATE that the host
+ * lacks stays. */
+static void unpin_device(struct sim *w, uint32_t d, struct session *s)
+{
+    TRACE("    session %u.%u is retracted: its path may leave the device\n", s->id.slot,
+          s->id.gen);
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        for (uint32_t i = 0; i < s->t / w->page_tokens[g]; i++)
+            for (uint32_t k = 0; k < w->page_granules[g]; k++)
+                entry_granule(w, d, s, g, i)[k].borrows--;
+    for (STATE_GROUPS(w, g))
+        if (!recurrent(w, g))
+            state_leave_device(w, d, s, g);
+    s->unpinned = 1;
+    MARK(retracted_host);
+}
+
+void away_settle(struct sim *w, uint32_t d)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        struct session *s = &w->d[d].session[i];
+
+        if (s->live && s->away == AWAY_HOST && !s->unpinned &&
+            s->away_step <= w->d[d].engine[s->engine].min_done && path_copied(w, d, s))
+            unpin_device(w, d, s);
+    }
+}
+
+static uint32_t up(uint32_t n, uint32_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Pages that a trim to p gives back. */
+static uint32_t tail_pages(const struct sim *w, const struct session *s, uint32_t p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; p < s->a && g < w->cfg.ngroups; g++)
+        n += up(s->a, w->page_tokens[g]) - up(p, w->page_tokens[g]);
+    for (STATE_GROUPS(w, g)) {
+        uint32_t end = up(p, w->page_tokens[g]);
+
+        if (recurrent(w, g)) {
+            n += s->top[g] && !(p >= s->c && p > 0);
+            continue;
+        }
+        if (end < s->base[g])
+            end = s->base[g];
+        n += s->top[g] > end ? s->top[g] - end : 0;
+    }
+    return p < s->a ? n : 0;
+}
+
+static void check_no_host_room(struct sim *w, uint32_t d, const struct session *s,
+                               const struct shortage *sh)
+{
+    uint32_t need[GROUPS] = {0};
+
+    for (uint32_t k = 1; k * w->L <= s->t; k++) {
+        const struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
+
+        for (uint32_t g = 0; g < w->ngroups; g++)
+            need[g] += host_has(c) ? 0 : chunk_pages(w, g, c);
+    }
+    EXPECT(sh->group < w->ngroups && sh->needed > 0, "host_shortage", "group %u needs %u",
+           sh->group, sh->needed);
+    EXPECT(w->d[d].njobs || !host_fits(w, d, s->pool, need), "false_host_shortage",
+           "session %u.%u: T %u fits the host's free slabs", s->id.slot, s->id.gen, s->t);
+    MARK(retract_host_no_room);
+}
+
+/* Retract of a session that cannot, or need not, be retracted. True: nothing more to do. */
+static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum retract_mode mode,
+                            uint32_t step)
+{
+    const struct reply *r = w->reply;
+    const struct lengths *l = &r->retract.lengths;
+
+    if (s->turn == TURN_FETCHING || s->turn == TURN_LOADING) {
+        EXPECT(r->err == TERN_BUSY, "retract_while_fetching", "err %u", r->err);
+        return true;
+    }
+    if (r->err == TERN_BUSY) {
+        EXPECT(step > w->d[d].engine[s->engine].min_done, "retract_busy", "step %u has passed",
+               step);
+        return true;
+    }
+    if (s->turn == TURN_AWAY) {
+        EXPECT(r->err == TERN_OK && l->committed == s->t && l->written == s->c &&
+                   l->allocated == s->a && r->retract.free_now == 0 &&
+                   r->retract.free_at_step == 0,
+               "retract_repeated", "err %u T %u C %u A %u", r->err, l->committed, l->written,
+               l->allocated);
+        MARK(retract_repeated);
+        return true;
+    }
+    if (mode == RETRACT_HOST && !w->d[d].pool[s->pool].hgranules) {
+        EXPECT(r->err == TERN_UNSUPPORTED, "retract_no_tier", "err %u", r->err);
+        return true;
+    }
+    if (r->err == TERN_POOL_EXHAUSTED && mode == RETRACT_HOST) {
+        check_no_host_room(w, d, s, &r->shortage);
+        return true;
+    }
+    if (r->err == TERN_INVALID &&
+        (s->turn == TURN_NEW || s->lame ||
+         state_may_refuse(w, s, mode == RETRACT_HOST ? s->c : s->t)))
+        return true;
+    EXPECT(r->err == TERN_OK, "retract_refused", "err %u %s", r->err, r->text);
+    return false;
+}
+
+/* STATE to go on from p: in the table, or the resume point's. */
+static bool can_return(struct sim *w, uint32_t d, const struct session *s, uint32_t p)
+{
+    if (!state_window_whole(w, s, p))
+        return false;
+    for (STATE_GROUPS(w, g))
+        if (recurrent(w, g) && p > 0 && p != s->c &&
+            !state_certain(w, d, s->pool, chunk_at(w, d, s->pool, s->space, s->variant, p / w->L),
+                           g))
+            return false;
+    return true;
+}
+
+void ask_retract(struct sim *w, uint32_t d, uint32_t i)
+{
+    struct session *s = &w->d[d].session[i];
+    uint32_t conn = engine_conn(w, d, s->engine), step, pages, p;
+    bool tier = w->d[d].pool[s->pool].hgranules > 0;
+    enum retract_mode mode = chance(w, tier ? 75 : 5) ? RETRACT_HOST : RETRACT_DROP;
+    struct event ev;
+
+    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->deaf)
+        return;
+    queue_copies(w, d, s);
+    step = release_step(w, d, s);
+    request_init(w, d, &ev, OP_RETRACT, conn);
+    ev.request.retract.session = s->id;
+    ev.request.retract.mode = mode;
+    ev.request.retract.step = step;
+    TRACE("  daemon %u retracts session %u to %s, step %u (T %u C %u A %u)\n", d, i,
+          mode == RETRACT_HOST ? "the host" : "its prefix", step, s->t, s->c, s->a);
+    sim_step(w, d, &ev);
+    EXPECT(w->reply, "retract_answer", "no answer to a retract");
+    TRACE("    err %u %s\n", w->reply->err, w->reply->text);
+    if (retract_refused(w, d, s, mode, step))
+        return;
+    p = mode == RETRACT_HOST ? s->c : s->t;
+    pages = tail_pages(w, s, p);
+    s->lame |= !can_return(w, d, s, p);
+    EXPECT(w->reply->retract.free_now + w->reply->retract.free_at_step == pages &&
+               (step <= w->d[d].engine[s->engine].min_done ? w->reply->retract.free_at_step
+                                                           : w->reply->retract.free_now) == 0,
+           "retract_frees", "%u now, %u at step %u; the table gives %u pages back",
+           w->reply->retract.free_now, w->reply->retract.free_at_step, step, pages);
+    trim(w, d, s, p, step);
+    EXPECT(w->reply->retract.lengths.committed == s->t &&
+               w->reply->retract.lengths.written == s->c &&
+               w->reply->retract.lengths.allocated == s->a,
+           "retract_lengths", "T %u C %u A %u, the model has %u %u %u",
+           w->reply->retract.lengths.committed, w->reply->retract.lengths.written,
+           w->reply->retract.lengths.allocated, s->t, s->c, s->a);
+    s->away = mode == RETRACT_HOST ? AWAY_HOST : AWAY_DROP;
+    s->away_step = step;
+    s->unpinned = 0;
+    s->back_turn = s->turn;
+    s->turn = TURN_AWAY;
+    if (mode == RETRACT_HOST)
+        host_sync(w, d, s);
+    if (mode == RETRACT_HOST)
+        MARK(retract_host);
+    else
+        MARK(retract_drop);
+    away_settle(w, d);
+}
+
+/* --- coming back --- */
+
+void ask_recover(struct sim *w, uint32_t d, uint32_t i)
+{
+    struct session *s = &w->d[d].session[i];
+    uint32_t conn = engine_conn(w, d, s->engine);
+    struct event ev;
+
+    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->deaf)
+        return;
+    request_init(w, d, &ev, OP_RECOVER, conn);
+    ev.request.recover.session = s->id;
+    TRACE("  daemon %u recovers session %u (T %u C %u A %u)\n", d, i, s->t, s->c, s->a);
+    if (s->turn != TURN_AWAY) { /* it is here, or on its way */
+        sim_step(w, d, &ev);
+        EXPECT(w->reply && (w->reply->err == TERN_OK || w->reply->err == TERN_BUSY ||
+                            w->reply->err == TERN_INVALID),
+               "recover_repeated", "err %u", w->reply ? w->reply->err : 99);
+        return;
+    }
+    s->fetch_request = ev.request.request_id;
+    s->fetch_since = w->now;
+    s->fetch_conn = conn;
+    s->cancel_sent = 0;
+    s->turn = TURN_LOADING;
+    w->d[d].pool[s->pool].evictions++;
+    sim_step(w, d, &ev);
+    EXPECT(w->reply == NULL, "recover_unknown", "an answer to another request");
+    if (s->live && s->turn == TURN_LOADING)
+        TRACE("    it is being loaded\n");
+}
+
+/* The table that came back is the one that the session had. */
+static void check_table(struct sim *w, uint32_t d, const struct session *s, const struct reply *r)
+{
+    uint32_t n[GROUPS] = {0};
+
+    for (uint32_t i = 0; i < r->nruns; i++)
+        for (uint32_t k = 0; k < r->runs[i].n; k++) {
+            const struct table_run *run = &r->runs[i];
+            const struct entry *e = &s->table[run->group][run->first + k];
+
+            if (run->group >= w->cfg.ngroups && e->granule == HOLE)
+                continue; /* of a segment that is in the table in part */
+            EXPECT(run->group < w->ngroups && run->first + k < TABLE &&
+                       run->refs[k].gen == e->gen &&
+                       page_granule(w, d, s->pool, run->group, run->refs[k].index) ==
+                           &w->d[d].granule[s->tenant][e->granule],
+                   "recover_pages", "group %u page %u is not the session's", run->group,
+                   run->first + k);
+            n[run->group]++;
+        }
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        EXPECT(n[g] == up(s->a, w->page_tokens[g]), "recover_page_count",
+               "group %u: %u pages for A %u", g, n[g], s->a);
+}
+
+/* Loaded back: the borrowed part is the tree's, with the bytes of this prefix; what it owns has
+ * never been away. */
+static void rebuild_table(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+{
+    for (uint32_t k = 1; k * w->L <= s->t; k++) {
+        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
+
+        chunk_publish(w, d, s->pool, c, r->runs, r->nruns);
+        for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+            for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
+                borrow(w, d, s, g, (k - 1) * per + i, c, i);
+                check_page(w, d, s->tenant, c->granule[g][i], g, s->ns, s->variant,
+                           (k - 1) * w->L + i * w->page_tokens[g], w->page_tokens[g],
+                           "recover_wrong_bytes");
+            }
+    }
+    for (STATE_GROUPS(w, g))
+        if (!recurrent(w, g))
+            state_come_back(w, d, s, g, r->runs, r->nruns);
+}
+
+static void recover_failed(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
+{
+    s->turn = TURN_AWAY;
+    switch (r->err) {
+    case TERN_POOL_EXHAUSTED:
+        EXPECT(s->unpinned, "recover_no_room_held", "its pages are on the device");
+        EXPECT(!recover_fits(w, d, s), "false_recover_shortage",
+               "session %u.%u: T %u fits the free pages", s->id.slot, s->id.gen, s->t);
+        MARK(recover_no_room);
+        break;
+    case TERN_CORRUPT: /* the copy is bad: there is nothing to come back to */
+        EXPECT(s->unpinned, "recover_corrupt_held", "its pages are on the device");
+        s->lost = 1;
+        MARK(recover_corrupt);
+        break;
+    case TERN_GONE:
+        EXPECT(s->cancel_sent, "recover_gone", "%s", r->text);
+        MARK(load_cancelled);
+        break;
+    case TERN_BUSY: break;
+    default: violation(w, "recover_refused", "err %u %s", r->err, r->text);
+    }
+}
+
+bool session_recovered(struct sim *w, uint32_t d, const struct reply *r)
+{
+    struct session *s = NULL;
+    const struct lengths *l = &r->recover.lengths;
+
+    for (uint32_t i = 0; i < SESSIONS && !s; i++)
+        if (w->d[d].session[i].used && w->d[d].session[i].turn == TURN_LOADING &&
+            w->d[d].session[i].fetch_request == r->request_id)
+            s = &w->d[d].session[i];
+    if (!s)
+        return false;
+    TRACE("  recover of session %u answered: err %u T %u C %u A %u %s\n",
+          (unsigned)(s - w->d[d].session), r->err, l->committed, l->written, l->allocated, r->text);
+    if (!s->live || s->ending) { /* aborted or closed in the middle of it */
+        EXPECT(r->err != TERN_OK, "recover_of_closed", "err %u", r->err);
+        s->turn = TURN_AWAY;
+        MARK(load_aborted);
+        return true;
+    }
+    if (r->err != TERN_OK) {
+        recover_failed(w, d, s, r);
+        return true;
+    }
+    EXPECT(l->committed == s->t && l->written == s->c && l->allocated == s->a &&
+               r->recover.tokens == s->ntokens,
+           "recover_lengths", "T %u C %u A %u tokens %u, the model has %u %u %u %u", l->committed,
+           l->written, l->allocated, r->recover.tokens, s->t, s->c, s->a, s->ntokens);
+    if (!s->unpinned) {
+        check_table(w, d, s, r);
+        if (s->away == AWAY_HOST)
+            MARK(recover_cancelled);
+        else
+            MARK(recover_at_once);
+    } else {
+        rebuild_table(w, d, s, r);
+        if (s->fetch_since == w->now - 1000)
+            MARK(recover_at_once);
+        else
+            MARK(recover_loaded);
+    }
+    s->turn = s->back_turn;
+    s->away = AWAY_NO;
+    s->unpinned = s->lost = 0;
+    return true;
+}
