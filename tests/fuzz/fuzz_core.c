@@ -1,9 +1,9 @@
 /* Fuzz target of the core: bytes become a history of two small daemons, three engines, their
- * sessions, fetches and faults. Engines write real bytes, also late ones: into every page that they
- * gave back until its step is done, and into every page of a transfer until it is proven quiet. The
- * first byte chooses the pools' STATE groups.
- * After it all faults stop and everything must be free again. A failure is an abort: of the rig, of
- * the audit, or of a check of the core's own. */
+ * sessions, fetches, retractions and faults. Engines write real bytes, also late ones: into every
+ * page that they gave back until its step is done, and into every page of a transfer or of a copy
+ * between the tiers until it is proven quiet. The first byte chooses the pools' STATE groups and
+ * how much host memory they have. After it all faults stop and everything must be free again. A
+ * failure is an abort: of the rig, of the audit, or of a check of the core's own. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,8 @@
 #define RESPAWNS   4
 #define AUDIT_EACH 8 /* operations */
 #define GROUPS     4
+#define PINS_MAX   8
+#define EVICTS_MAX 8 /* in a row, until nothing is left */
 #define expect(x)  ((x) ? (void)0 : rig_fail("%s:%d: %s", __FILE__, __LINE__, #x))
 
 enum { SHAPE_SHORT = 1, SHAPE_LONG = 2, SHAPE_RECURRENT = 4, SHAPE_STATE = 7 };
@@ -28,6 +30,7 @@ enum { SHAPE_SHORT = 1, SHAPE_LONG = 2, SHAPE_RECURRENT = 4, SHAPE_STATE = 7 };
 struct late {
     uint64_t step;
     uint32_t group, index, ranks; /* ranks: bits of those that have not passed yet */
+    const struct rig_session *of; /* RETRACT: a Recover gives the page back to it. Else NULL */
     bool reads;
     uint8_t bytes[64]; /* what it reads there */
 };
@@ -42,7 +45,9 @@ struct actor {
     uint64_t done[RANKS_MAX];
     struct rig_session *s[SESSIONS];
     bool open[SESSIONS];
-    uint64_t fetch[SESSIONS]; /* request id of a fetch that has no answer; 0: none */
+    uint64_t fetch[SESSIONS];   /* request id of a fetch that has no answer; 0: none */
+    bool away[SESSIONS];        /* retracted, and not back */
+    uint64_t recover[SESSIONS]; /* as fetch */
     struct late late[LATE_MAX];
     uint32_t nlate, ngroups;
     struct group_layout groups[GROUPS];
@@ -54,6 +59,9 @@ struct world {
     const uint8_t *in;
     size_t n;
     uint32_t respawns, admin[2], shape; /* shape: which groups the pools have */
+    struct event copied[2];             /* the last acknowledgement of a copy */
+    struct id pin[2][PINS_MAX];
+    uint32_t npins[2];
 };
 
 static uint32_t take(struct world *w)
@@ -75,15 +83,17 @@ static struct rig_options small_limits(void)
     o.limits.sessions = 8;
     o.limits.retires = 5;
     o.limits.pages = 512;
-    o.limits.slabs = 96;
-    o.limits.pools = 3;
+    o.limits.slabs = 160;
+    o.limits.pools = 6;
     o.limits.engines = 3;
     o.limits.pulls = o.limits.serves = 2;
     o.limits.seal_jobs = 2;
+    o.limits.copy_jobs = 2;
+    o.limits.events = 8;
     o.limits.conns = o.limits.procs = 64;
     o.limits.peer_bytes_in_flight = 700;
     for (uint32_t t = 0; t < 2; t++) {
-        o.tenant[t].memory_bytes = 8192;
+        o.tenant[t].memory_bytes = o.tenant[t].host_bytes = 8192;
         o.tenant[t].sessions_max = 7;
     }
     return o;
@@ -162,7 +172,7 @@ static uint64_t done_min(const struct actor *a)
 static void verify(struct actor *a)
 {
     for (uint32_t i = 0; i < SESSIONS; i++)
-        if (a->open[i] && rig_wrong(a->s[i], a->s[i]->len.written))
+        if (a->open[i] && !a->away[i] && rig_wrong(a->s[i], a->s[i]->len.written))
             rig_fail("P1: session %u of %s holds wrong bytes", i, a->name);
 }
 
@@ -196,6 +206,10 @@ static void giving(struct actor *a, uint32_t i, struct step_op op)
     if (op.kind == STEP_CLOSE && err == TERN_OK) {
         a->open[i] = false;
         memset(s->table, 0, sizeof s->table);
+    }
+    if (a->away[i] && err == TERN_OK) { /* closed, or aborted */
+        a->away[i] = false;
+        a->recover[i] = 0;
     }
     for (uint32_t g = 0; g < a->ngroups && op.step; g++)
         for (uint32_t p = 0; p < SEQUENCE + 8; p++) {
@@ -243,8 +257,98 @@ static void match(struct world *w, struct actor *a, uint32_t i)
         rig_fail("S2: resumed at %u, not at %u", a->s[i]->len.written, want);
 }
 
+/* --- giving way --- */
+
+/* Its table is forgotten; the steps under way go on reading what stays and writing what goes. */
+static void retract(struct actor *a, uint32_t i, enum retract_mode mode, uint64_t step)
+{
+    static struct page_ref before[GROUPS][SEQUENCE + 8];
+    struct rig_session *s = a->s[i];
+    struct lengths len = s->len;
+    uint32_t first = a->nlate;
+
+    for (uint32_t g = 0; g < a->ngroups; g++)
+        memcpy(before[g], s->table[g], sizeof before[g]);
+    if (rig_retract(s, mode, step) != TERN_OK)
+        return;
+    if (s->len.committed != len.committed)
+        rig_fail("S10: Retract moved T from %u to %u", len.committed, s->len.committed);
+    if (a->away[i])
+        return; /* once more: nothing changes (S8) */
+    a->away[i] = true;
+    for (uint32_t g = 0; g < a->ngroups && step; g++)
+        for (uint32_t p = 0; p < SEQUENCE + 8; p++) {
+            uint32_t from = p * a->groups[g].page_tokens;
+            bool goes = a->groups[g].family != FAMILY_RECURRENT && from >= s->len.written;
+
+            remember(a, step, g, before[g][p], !goes);
+        }
+    while (first < a->nlate)
+        a->late[first++].of = s;
+}
+
+/* What is in the table again is the session's to read and write. */
+static void back(struct actor *a, uint32_t i)
+{
+    const struct rig_session *s = a->s[i];
+
+    a->away[i] = false;
+    for (uint32_t k = 0; k < a->nlate; k++) {
+        bool again = false;
+
+        for (uint32_t p = 0; p < SEQUENCE + 8 && a->late[k].of == s; p++)
+            again |= s->table[a->late[k].group][p].index == a->late[k].index;
+        if (again)
+            a->late[k--] = a->late[--a->nlate];
+    }
+    if (rig_wrong(a->s[i], s->len.written))
+        rig_fail("P1: session %u of %s came back with wrong bytes", i, a->name);
+}
+
+static void recovers(struct actor *a)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (a->recover[i] && rig_reply_to(a->rig, a->recover[i])) {
+            if (a->open[i] && rig_recovered(a->s[i], a->recover[i]) == TERN_OK)
+                back(a, i);
+            a->recover[i] = 0;
+        }
+}
+
+static void recover(struct actor *a, uint32_t i)
+{
+    struct request request = {.op = OP_RECOVER, .recover.session = a->s[i]->id};
+    struct lengths before = a->s[i]->len;
+
+    rig_request(a->rig, a->e.conn[0], &request);
+    a->recover[i] = request.request_id;
+    recovers(a);
+    if (!a->away[i] && a->s[i]->len.committed != before.committed)
+        rig_fail("S10: Recover moved T from %u to %u", before.committed, a->s[i]->len.committed);
+}
+
+/* Of a session that is away, what is not among Retract, Recover, cancel, Abort and Close must be
+ * refused and change nothing. */
+static void refused(struct actor *a, uint32_t i, uint32_t x)
+{
+    struct rig_session *s = a->s[i];
+    struct lengths before = s->len;
+    struct session_view v;
+    enum tern_err err;
+
+    expect(core_session_view(a->rig->core, s->id.slot, &v));
+    if (strcmp(v.state, "retracting") != 0 && strcmp(v.state, "retracted") != 0 &&
+        strcmp(v.state, "loading") != 0)
+        return; /* its copies failed: it runs again, which a Recover will tell */
+    err = x % 2 ? rig_extend(s, x % SEQUENCE, 0, sequence(0), 0)
+                : rig_match(s, sequence(x % 8), SEQUENCE);
+    if (err != TERN_INVALID || memcmp(&before, &s->len, sizeof before) != 0)
+        rig_fail("a session that is away answered %d", err);
+}
+
 static void fetches(struct actor *a)
 {
+    recovers(a);
     for (uint32_t i = 0; i < SESSIONS; i++)
         if (a->fetch[i] && rig_reply_to(a->rig, a->fetch[i])) {
             if (a->open[i])
@@ -264,6 +368,27 @@ static void run(struct actor *a, uint32_t i, uint32_t to, uint64_t step)
     giving(a, i, (struct step_op){.kind = STEP_COMMIT, .length = to, .step = step});
 }
 
+enum { GIVE_WAY = 13, COME_BACK, FETCH_HOST };
+
+static void away_op(struct actor *a, uint32_t i, uint32_t kind, uint32_t x, uint64_t step)
+{
+    switch (kind) {
+    case 7: giving(a, i, (struct step_op){.kind = STEP_ABORT, .step = step}); break;
+    case 8: giving(a, i, (struct step_op){.kind = STEP_CLOSE, .step = step}); break;
+    case 10: rig_fetch_cancel(a->s[i]); break;
+    case GIVE_WAY: retract(a, i, x % 4 ? RETRACT_HOST : RETRACT_DROP, step); break;
+    case 0:
+    case 2:
+    case COME_BACK:
+        if (!a->recover[i])
+            recover(a, i);
+        break;
+    default:
+        if (!a->recover[i])
+            refused(a, i, x);
+    }
+}
+
 static void session_op(struct world *w, struct actor *a, uint32_t kind)
 {
     uint32_t which = take(w), i = which % SESSIONS, x = take(w);
@@ -276,6 +401,10 @@ static void session_op(struct world *w, struct actor *a, uint32_t kind)
         a->open[i] = rig_session_open(a->rig, a->e.conn[0], a->pool, 1 + x % 9 / 8, s) == TERN_OK;
         if (a->open[i])
             match(w, a, i);
+        return;
+    }
+    if (a->away[i]) {
+        away_op(a, i, kind, x, step);
         return;
     }
     if (a->fetch[i] && kind != 7 && kind != 8 && kind != 10)
@@ -302,6 +431,9 @@ static void session_op(struct world *w, struct actor *a, uint32_t kind)
         giving(a, i, (struct step_op){.kind = STEP_SLIDE, .length = x % 48, .step = step});
         break;
     case 12: rig_snapshot_release(s); break;
+    case GIVE_WAY: retract(a, i, x % 4 ? RETRACT_HOST : RETRACT_DROP, step); break;
+    case COME_BACK: recover(a, i); break;
+    case FETCH_HOST: a->fetch[i] = rig_fetch(s, PEER_HOST, x & 128 ? x % 48 : 0); break;
     default: break;
     }
     /* A Finish may declare tokens as written that the engine has not written yet; it writes them
@@ -326,11 +458,25 @@ static void scribble_pulls(struct rig *rig)
         }
 }
 
+/* A copy that is not acknowledged may write its destination at any time. */
+static void scribble_copies(struct rig *rig)
+{
+    struct rig_job *job;
+
+    for (uint32_t nth = 0; (job = rig_job(rig, RIG_COPY, nth)) != NULL; nth++)
+        for (uint32_t i = 0; i < job->n; i++) {
+            uint64_t bytes;
+            uint8_t *page = rig_page(rig, job->to_pool, job->to[i].group, job->to[i].index, &bytes);
+
+            memset(page, 0xcc, bytes);
+        }
+}
+
 static void complete(struct world *w, struct rig *rig)
 {
-    static const enum rig_job_kind kinds[] = {RIG_SEAL,       RIG_PULL, RIG_PULL_STOP,
-                                              RIG_SERVE_STOP, RIG_MSG,  RIG_ZERO};
-    enum rig_job_kind kind = kinds[take(w) % 6];
+    static const enum rig_job_kind kinds[] = {RIG_SEAL, RIG_PULL, RIG_PULL_STOP, RIG_SERVE_STOP,
+                                              RIG_MSG,  RIG_ZERO, RIG_COPY};
+    enum rig_job_kind kind = kinds[take(w) % 7];
     uint32_t n = rig_jobs(rig, kind),
              nth = kind == RIG_MSG ? 0 : take(w); /* messages keep their order */
 
@@ -373,7 +519,9 @@ static void kill_leader(struct actor *a)
     a->alive = false;
     a->dying = true;
     memset(a->open, 0, sizeof a->open);
+    memset(a->away, 0, sizeof a->away);
     memset(a->fetch, 0, sizeof a->fetch);
+    memset(a->recover, 0, sizeof a->recover);
 }
 
 static void kill_rest(struct actor *a)
@@ -435,18 +583,111 @@ static void garbage(struct world *w, struct actor *a)
         r.step = (struct req_step){.ops = &op, .n = 1};
     if (r.op == OP_EVICT)
         r.evict = (struct req_evict){.pool = {another % 4, a_number}};
+    if (r.op == OP_RETRACT)
+        r.retract.mode = (enum retract_mode)(another & 1);
+    if (r.op == OP_NAMESPACE_RESET)
+        r.namespace_reset.ns = (struct namespace_id){.hi = 1, .lo = 3 + another};
     rig_request(a->rig, a->e.conn[0], &r);
 }
 
 static void stale_event(struct world *w, struct rig *rig)
 {
-    static const enum event_kind kinds[] = {EV_SEALED, EV_ZEROED, EV_PULLED, EV_PULL_QUIET,
-                                            EV_SERVE_QUIET};
-    struct event event = {.kind = kinds[take(w) % 5]};
+    static const enum event_kind kinds[] = {EV_SEALED,     EV_ZEROED,      EV_PULLED,
+                                            EV_PULL_QUIET, EV_SERVE_QUIET, EV_COPIED};
+    struct event event = {.kind = kinds[take(w) % 6]};
 
     event.pulled.pull =
         (struct id){take(w) % 8, 1u << 31 | take(w)}; /* never a generation that lives */
     rig_event(rig, &event);
+}
+
+/* --- the host tier's faults; resets; pins --- */
+
+static uint32_t daemon_of(const struct world *w, const struct actor *a)
+{
+    return a->rig == w->rig[1];
+}
+
+/* The same acknowledgement once more (T16): whatever has become of its node. */
+static void copied_again(struct world *w, uint32_t d)
+{
+    struct event event = w->copied[d];
+
+    if (event.kind == EV_COPIED)
+        rig_event(w->rig[d], &event);
+}
+
+static void note_copied(void *ctx, const struct event *event)
+{
+    if (event->kind == EV_COPIED)
+        *(struct event *)ctx = *event;
+}
+
+/* N1: nothing of it is found any more, on either tier. */
+static void reset(struct world *w, struct actor *a)
+{
+    uint64_t ns = 1 + take(w) % 2;
+
+    if (!a->alive || rig_reset(a->rig, a->e.conn[0], ns, NULL) != TERN_OK)
+        return;
+    for (uint32_t k = 0; k < 8; k++) {
+        struct request r = {.op = OP_PEEK};
+        const struct reply *reply;
+
+        r.peek = (struct req_peek){
+            .pool = a->pool, .ns = {1, ns}, .tokens = {.v = sequence(k), .n = SEQUENCE}};
+        reply = rig_request(a->rig, a->e.conn[0], &r);
+        if (reply->err != TERN_OK || reply->peek.depth || reply->peek.history_depth ||
+            reply->peek.host_depth)
+            rig_fail("N1: a namespace that was reset is found at %u", reply->peek.depth);
+    }
+}
+
+static void pin(struct world *w, uint32_t d)
+{
+    const struct core_limits *l = &w->rig[d]->options.limits;
+    uint32_t slot = take(w) % l->nodes;
+    struct node_view v;
+
+    if (w->npins[d] == PINS_MAX || !core_node_view(w->rig[d]->core, slot, &v) || v.depth == 0)
+        return;
+    if (rig_pin(w->rig[d], w->admin[d], v.id, true) == TERN_OK)
+        w->pin[d][w->npins[d]++] = v.id;
+}
+
+/* A pin holds its node: it must be there. */
+static void unpin(struct world *w, uint32_t d)
+{
+    if (w->npins[d])
+        expect(rig_pin(w->rig[d], w->admin[d], w->pin[d][--w->npins[d]], false) == TERN_OK);
+}
+
+static void host_op(struct world *w, struct actor *a, uint32_t which)
+{
+    static const enum tern_err errs[] = {TERN_CORRUPT, TERN_INTERNAL};
+    uint32_t d = daemon_of(w, a), x = take(w);
+
+    switch (which) {
+    case 1: pin(w, d); break;
+    case 2: unpin(w, d); break;
+    case 3:
+        if (x % 4 == 0)
+            reset(w, a);
+        break;
+    case 4: copied_again(w, d); break;
+    default: a->rig->copies_to_fail = x % 3; a->rig->copy_err = errs[x / 4 % 2];
+    }
+}
+
+/* Several kinds of operation share the numbers of fetch (9), cancel (10) and evict (13). */
+static uint32_t session_kind(uint32_t b)
+{
+    static const uint32_t nine[] = {9, GIVE_WAY, COME_BACK, FETCH_HOST};
+    static const uint32_t ten[] = {10, 11, 12, GIVE_WAY, COME_BACK};
+
+    if (b % 24 == 9)
+        return nine[b / 24 % 4];
+    return b % 24 == 10 ? ten[b / 24 % 5] : b % 24;
 }
 
 static void one_op(struct world *w)
@@ -454,12 +695,12 @@ static void one_op(struct world *w)
     uint32_t b = take(w), op = b % 24;
     struct actor *a = &w->actor[take(w) % ACTORS];
 
-    if (op == 10 && b >= 24)
-        op = 10 + b / 24 % 3; /* 10: cancel, slide, release */
     if (b % 24 <= 10)
-        session_op(w, a, op);
+        session_op(w, a, session_kind(b));
     else if (op <= 12 && a->alive)
         rank_done(a, take(w) % a->world, done_min(a) + take(w) % 4);
+    else if (op == 13 && b / 24 % 6)
+        host_op(w, a, b / 24 % 6);
     else if (op == 13)
         rig_evict(a->rig, w->admin[a->rig == w->rig[1]], (struct id){NONE, 0}, 1 + take(w) % 3);
     else if (op == 14)
@@ -484,11 +725,49 @@ static void one_op(struct world *w)
     }
 }
 
+/* With the room of everybody who has left, who is away comes back, unless the host's copy of what
+ * it needs was spoilt. */
+static void come_back(struct actor *a)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        struct request request = {.op = OP_RECOVER, .recover.session = a->s[i]->id};
+
+        if (!a->open[i] || !a->away[i])
+            continue;
+        rig_request(a->rig, a->e.conn[0], &request);
+        a->recover[i] = request.request_id;
+        rig_settle(a->rig);
+        expect(rig_reply_to(a->rig, request.request_id));
+        recovers(a);
+    }
+}
+
+static void all_evicted(struct world *w, uint32_t d)
+{
+    struct core_view v;
+
+    while (w->npins[d])
+        unpin(w, d);
+    for (uint32_t i = 0; i < EVICTS_MAX;
+         i++) { /* what leaves the device may still be on the host */
+        rig_evict(w->rig[d], w->admin[d], (struct id){NONE, 0}, 0);
+        rig_settle(w->rig[d]);
+        core_view(w->rig[d]->core, &v);
+        if (!v.nodes)
+            break;
+    }
+    expect(v.sessions == 0 && v.nodes == 0 && v.pulls == 0 && v.serves == 0 && v.copies == 0);
+    expect(v.token_blocks_free == w->rig[d]->options.limits.token_blocks);
+    expect(v.retires_free == w->rig[d]->options.limits.retires);
+}
+
 /* P5: every fault has stopped, so everything is free or evictable. */
 static void converge(struct world *w)
 {
-    for (uint32_t d = 0; d < 2; d++)
+    for (uint32_t d = 0; d < 2; d++) {
         w->rig[d]->automatic = RIG_ALL;
+        w->rig[d]->copies_to_fail = 0;
+    }
     rig_settle(w->rig[0]);
     rig_settle(w->rig[1]);
     for (uint32_t i = 0; i < ACTORS; i++) {
@@ -507,19 +786,14 @@ static void converge(struct world *w)
         rig_advance(w->rig[d], 6000000000u);
     for (uint32_t i = 0; i < ACTORS; i++) {
         fetches(&w->actor[i]);
+        come_back(&w->actor[i]);
         for (uint32_t k = 0; k < SESSIONS; k++)
             if (w->actor[i].open[k])
                 expect(rig_close(w->actor[i].s[k], 0) == TERN_OK);
     }
     for (uint32_t d = 0; d < 2; d++) {
-        const struct core_limits *l = &w->rig[d]->options.limits;
-        struct core_view v;
-
-        rig_evict(w->rig[d], w->admin[d], (struct id){NONE, 0}, 0);
-        core_view(w->rig[d]->core, &v);
-        expect(v.sessions == 0 && v.nodes == 0 && v.pulls == 0 && v.serves == 0);
-        expect(v.token_blocks_free == l->token_blocks && v.retires_free == l->retires);
-        for (uint32_t p = 0; p < l->pools; p++) {
+        all_evicted(w, d);
+        for (uint32_t p = 0; p < w->rig[d]->options.limits.pools; p++) {
             struct pool_view pool;
 
             for (uint32_t g = 0; core_pool_view(w->rig[d]->core, p, &pool) && g < pool.ngroups; g++)
@@ -551,6 +825,7 @@ static void set_up(struct world *w)
         uint32_t rig, world, shares;
         const char *name;
     } cast[ACTORS] = {{0, 2, 0, "a"}, {0, 2, 0, "b"}, {1, 2, 2, "c"}};
+    static const uint64_t host_slabs[] = {24, 6, 12, 0};
     struct rig_options options = small_limits();
     uint32_t shape = take(w);
 
@@ -559,6 +834,9 @@ static void set_up(struct world *w)
         options.incarnation++;
         w->rig[d] = rig_create(&options);
         w->rig[d]->supersede = (enum supersede)(shape / 8 % 3);
+        w->rig[d]->host_bytes = host_slabs[shape / 24 % 4] * 128;
+        w->rig[d]->on_event = note_copied;
+        w->rig[d]->on_event_ctx = &w->copied[d];
         w->rig[d]->no_audit = true; /* one_op decides when */
         w->admin[d] = rig_connect_admin(w->rig[d]);
     }
@@ -590,6 +868,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     set_up(&w);
     for (uint32_t i = 0; i < OPS_MAX && w.n; i++) {
         one_op(&w);
+        scribble_copies(w.rig[0]);
+        scribble_copies(w.rig[1]);
         for (uint32_t k = 0; k < ACTORS; k++) {
             fetches(&w.actor[k]);
             if (w.actor[k].dying)
