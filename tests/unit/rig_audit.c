@@ -388,7 +388,7 @@ void rig_audit(const struct core *core)
         if (pool_at(core, i)->state != POOL_EMPTY)
             audit_slabs(&a, pool_at(core, i));
         closing += pool_at(core, i)->state == POOL_CLOSING;
-        pools += pool_at(core, i)->state != POOL_EMPTY;
+        pools += pool_at(core, i)->state != POOL_EMPTY && pool_at(core, i)->tier == TIER_DEVICE;
         audit_view(core, i);
     }
     if (closing != core->nclosing || pools != core->npools)
@@ -399,6 +399,7 @@ void rig_audit(const struct core *core)
     audit_pulls(&a);
     audit_nodes(&a);
     audit_heaps(&a);
+    audit_host(&a);
     audit_refs(&a);
     audit_state(&a);
     audit_stores(&a);

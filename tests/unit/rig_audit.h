@@ -17,6 +17,9 @@ struct audit {
 void audit_nodes(struct audit *a);
 void audit_heaps(struct audit *a);
 void audit_refs(struct audit *a);
+/* rig_audit_host.c */
+void audit_node_pages(struct audit *a, uint32_t slot);
+void audit_host(struct audit *a);
 /* rig_audit_state.c */
 void audit_state(struct audit *a);
 

@@ -90,7 +90,8 @@ static bool superseded(const struct core *c, const struct node *n)
     return pool_at(c, n->pool)->supersede != SUPERSEDE_OFF && n->depth > 0 &&
            (n->passed || n->released) && n->nchildren < 2 && n->borrowers == 0 &&
            n->needed == n->claims && node_visible(n) && !n->state_pending &&
-           n->seal != SEAL_QUEUED && n->seal != SEAL_RUNNING && state_has(c, n);
+           n->seal != SEAL_QUEUED && n->seal != SEAL_RUNNING && n->copy == COPY_NONE &&
+           n->loaders == 0 && state_has(c, n);
 }
 
 static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n)

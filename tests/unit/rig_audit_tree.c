@@ -30,30 +30,6 @@ static uint64_t rehash(const struct core *c, const struct node *n)
     return view_hash_chunk(&w, start, hash_mix(n->parent, start));
 }
 
-static void audit_node_pages(struct audit *a, uint32_t slot)
-{
-    const struct node *n = node_at(a->c, slot);
-    const struct pool *p = pool_at(a->c, n->pool);
-
-    for (uint32_t g = 0; g < p->ngroups; g++) {
-        uint32_t count = 0;
-
-        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(a->c, at)->next, count++) {
-            const struct page *page;
-
-            audit_meet(a->page_seen, at, a->c->limits.pages, "page", "a prefix node");
-            page = page_at(a->c, at);
-            if (page->state != PAGE_COMMITTED || page->owner != slot || page->group != g ||
-                page->pool != n->pool)
-                rig_fail("audit: page %u of node %u has state %u, owner %u", at, slot, page->state,
-                         page->owner);
-        }
-        if (count != p->group[g].segment &&
-            (p->group[g].layout.family == FAMILY_HISTORY || count > 0))
-            rig_fail("audit: node %u has %u pages of group %u", slot, count, g);
-    }
-}
-
 static void audit_children(struct audit *a, uint32_t slot)
 {
     const struct node *n = node_at(a->c, slot);
@@ -66,7 +42,7 @@ static void audit_children(struct audit *a, uint32_t slot)
         if (!k->used || k->parent != slot || k->prev != prev || k->pool != n->pool ||
             k->space != n->space || k->depth != n->depth + pool_at(a->c, n->pool)->align)
             rig_fail("audit: node %u is no proper child of %u", at, slot);
-        if (node_visible(k) && !node_visible(n))
+        if (node_visible(k) && !node_visible(n) && k->on_device)
             rig_fail("audit: node %u is visible below %u, which is not", at, slot);
         prev = at;
     }
@@ -175,24 +151,26 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
     free(stack);
 }
 
-/* The host tier of a pool; NULL: it has none. */
-static const struct pool *host_of(const struct core *c, const struct pool *p)
+/* Nothing waits for it or works on it, on either tier. */
+static bool at_rest(const struct node *n)
 {
-    const struct pool *other = p->other == NONE ? NULL : pool_at(c, p->other);
-
-    return other && other->tier == TIER_HOST ? other : NULL;
+    return n->depth > 0 && node_visible(n) && !n->state_pending && n->copy == COPY_NONE &&
+           n->loaders == 0;
 }
 
 static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
 {
-    if (!n->used || n->depth == 0 || !node_visible(n) || n->state_pending)
+    if (!n->used || !at_rest(n))
         return false;
-    if (kind == HEAP_HOST)
-        return host_of(c, pool_at(c, n->pool)) && n->host[0] != NONE && n->nhost == 0 &&
-               n->refs[REF_HOST] == 0 && n->copy == COPY_NONE;
-    if (kind == HEAP_LEAF)
-        return n->nrefs == 0 && n->nchildren == 0;
-    return n->borrowers == 0 && n->seal != SEAL_QUEUED && n->seal != SEAL_RUNNING &&
+    switch (kind) {
+    case HEAP_LEAF: return n->on_device && n->nrefs == 0 && n->ndevice == 0;
+    case HEAP_HOST: return n->on_host && n->refs[REF_HOST] == 0 && n->nhost == 0;
+    case HEAP_RESET:
+        return space_at(c, n->space)->reset && n->nrefs == 0 && n->refs[REF_HOST] == 0 &&
+               n->nchildren == 0 && space_at(c, n->space)->sweep == NONE && !c->left_over;
+    default: break;
+    }
+    return n->borrowers == n->host_borrowers && n->seal != SEAL_QUEUED && n->seal != SEAL_RUNNING &&
            state_has(c, n);
 }
 
@@ -222,39 +200,80 @@ void audit_heaps(struct audit *a)
 
 /* --- references --- */
 
-void audit_refs(struct audit *a)
-{
-    const struct core *c = a->c;
-    uint32_t(*held)[REF_KINDS] = calloc(c->limits.nodes, sizeof *held), running = 0;
+typedef uint32_t ref_counts[REF_KINDS];
 
-    if (!held)
-        abort();
-    for (uint32_t i = 0; i < c->limits.sessions; i++)
-        if (session_at(c, i)->state != SESSION_EMPTY)
-            held[session_at(c, i)->node][REF_DEVICE]++;
+static void hold_sessions(const struct core *c, ref_counts *held)
+{
+    for (uint32_t i = 0; i < c->limits.sessions; i++) {
+        const struct session *s = session_at(c, i);
+
+        if (s->state == SESSION_EMPTY)
+            continue;
+        if (s->held >= REF_KINDS)
+            rig_fail("audit: session %u holds its node by a ref of kind %u", i, s->held);
+        held[s->node][s->held]++;
+        if (s->state == SESSION_LOADING && s->load_pin != NONE)
+            held[s->load_pin][REF_TRANSFER]++;
+        held[s->node][REF_HOST] += s->state == SESSION_RETRACTING;
+        if (s->state == SESSION_LOADING && s->load_op == OP_FETCH)
+            held[s->target][REF_HOST]++;
+    }
     for (uint32_t i = 0; i < c->limits.engines; i++)
         for (uint32_t at = engine_at(c, i)->state == ENGINE_EMPTY ? NONE
                                                                   : engine_at(c, i)->retire_head;
              at != NONE; at = retire_at(c, at)->next)
             if (retire_at(c, at)->node != NONE)
                 held[retire_at(c, at)->node][REF_DEVICE]++;
+}
+
+static void hold_transfers(const struct core *c, ref_counts *held)
+{
     for (uint32_t i = 0; i < c->limits.serves; i++)
         if (serve_at(c, i)->state != SERVE_EMPTY && serve_at(c, i)->node != NONE)
             held[serve_at(c, i)->node][REF_TRANSFER]++;
     for (uint32_t i = 0; i < c->limits.pulls; i++)
         if (pull_at(c, i)->state != PULL_EMPTY && pull_at(c, i)->history_node != NONE)
             held[pull_at(c, i)->history_node][REF_TRANSFER]++;
+}
+
+/* What an operator pinned is known to nobody else: it is only in the node. */
+static void compare_refs(uint32_t slot, const struct node *n, uint32_t *held)
+{
+    uint32_t device = 0;
+
+    held[REF_ADMIN] = n->refs[REF_ADMIN];
+    for (uint32_t k = 0; k < REF_KINDS; k++) {
+        device += k == REF_HOST ? 0 : held[k];
+        if (held[k] != n->refs[k])
+            rig_fail("audit: node %u counts %u refs of kind %u and has %u holders", slot,
+                     n->refs[k], k, held[k]);
+    }
+    if (n->nrefs != device)
+        rig_fail("audit: node %u counts %u refs on the device and has %u", slot, n->nrefs, device);
+    if (n->refs[REF_ADMIN] && !n->admin_ns)
+        rig_fail("audit: node %u was pinned at no time", slot);
+}
+
+void audit_refs(struct audit *a)
+{
+    const struct core *c = a->c;
+    ref_counts *held = calloc(c->limits.nodes, sizeof *held);
+    uint32_t running = 0;
+
+    if (!held)
+        abort();
+    hold_sessions(c, held);
+    hold_transfers(c, held);
     for (uint32_t i = 0; i < c->limits.nodes; i++) {
         const struct node *n = node_at(c, i);
 
         if (!n->used)
             continue;
         held[i][REF_JOB] += n->seal == SEAL_QUEUED || n->seal == SEAL_RUNNING;
+        held[i][REF_JOB] += n->copy == COPY_BACK_QUEUED || n->copy == COPY_BACK_RUNNING ||
+                            n->copy == COPY_BACK_DONE;
         running += n->seal == SEAL_RUNNING;
-        if (memcmp(held[i], n->refs, sizeof held[i]) != 0 ||
-            n->nrefs != n->refs[0] + n->refs[1] + n->refs[2])
-            rig_fail("audit: node %u counts refs %u/%u/%u and has holders %u/%u/%u", i, n->refs[0],
-                     n->refs[1], n->refs[2], held[i][0], held[i][1], held[i][2]);
+        compare_refs(i, n, held[i]);
     }
     if (running != c->seal_running || running > c->limits.seal_jobs)
         rig_fail("audit: %u seal jobs run, %u counted", running, c->seal_running);

@@ -1,0 +1,744 @@
+/* Rules about the host tier: T16 writeback, T17 with holders on the host, what brings a prefix back
+ * to the device (Recover apart), which copy goes first, and pools with a host tier. Pages of 4
+ * tokens and L = 4 where nothing else is said. */
+#include "rig_host.h"
+
+static void put(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    rig_put(b->rig, &b->e, b->pool, seed, depth);
+}
+
+/* Chunk by chunk, so that each has its copy queued before the next is there. */
+static void put_slowly(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(seed, depth), depth));
+    for (uint32_t at = s->matched + 4; at <= depth; at += 4) {
+        assert_ok(rig_run_to(s, rig_tokens(seed, depth), at));
+        assert_ok(rig_commit(s, at, 0));
+    }
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+}
+
+static bool on_device(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).on_device;
+}
+
+static bool on_host(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).on_host;
+}
+
+static bool is_there(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    return anywhere(b->rig, b->pool, rig_tokens(seed, depth), depth) != NONE;
+}
+
+/* Every device page that can go goes: somebody needs them all, for a moment. */
+static void demote_all(struct bench *b)
+{
+    struct rig_session *hog = rig_session(b->rig, &b->e, b->pool, 77);
+    uint32_t n = rig_group_view(b->rig, b->pool, 0).total;
+
+    assert_ok(rig_match(hog, rig_tokens(77, 4), 4));
+    while (n > 0 && rig_extend(hog, n * 4, 0, NULL, 0) != TERN_OK)
+        n--;
+    assert_ok(rig_close(hog, 0));
+    rig_session_free(hog);
+}
+
+static void ends_clean(struct bench *b)
+{
+    b->rig->automatic = RIG_ALL;
+    rig_settle(b->rig);
+    rig_engine_done(b->rig, &b->e, 100);
+    if (session_at(b->rig->core, b->s->id.slot)->gen == b->s->id.gen &&
+        session_at(b->rig->core, b->s->id.slot)->state != SESSION_EMPTY)
+        assert_ok(rig_close(b->s, 0));
+    evict_all(b->rig, b->admin, b->pool);
+    assert_all_free(b->rig, b->pool);
+    bench_stop(b);
+}
+
+/* --- T16 --- */
+
+static void t16_acknowledged_before_its_parent_it_waits_for_it(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+    uint32_t seen;
+
+    (void)state;
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    put_slowly(&b, 1, 12);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
+    rig_complete_nth(b.rig, RIG_COPY, 2);
+    rig_complete_nth(b.rig, RIG_COPY, 1);
+    seen = (uint32_t)rig_view(b.rig).host_copies;
+    assert_int_equal(seen, 0);
+    assert_false(on_host(&b, 1, 8) || on_host(&b, 1, 12));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
+    rig_complete(b.rig, RIG_COPY);
+    assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8) && on_host(&b, 1, 12));
+    assert_int_equal(rig_view(b.rig).host_copies, 3);
+    ends_clean(&b);
+}
+
+/* The parent's copy fails after the children's were acknowledged: theirs go too. */
+static void t16_a_failed_parent_takes_what_hangs_on_it(void **state)
+{
+    (void)state;
+    for (uint32_t order = 0; order < 3; order++) {
+        struct bench b = host_bench(4, 16, 3);
+
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        put_slowly(&b, 1, 12);
+        if (order >= 1)
+            rig_complete_nth(b.rig, RIG_COPY, 1);
+        if (order >= 2)
+            rig_complete_nth(b.rig, RIG_COPY, 1);
+        b.rig->copies_to_fail = 1;
+        b.rig->copy_err = TERN_CORRUPT;
+        rig_complete(b.rig, RIG_COPY);
+        while (rig_jobs(b.rig, RIG_COPY) > 0 && rig_view(b.rig).host_copies == 0)
+            rig_complete(b.rig, RIG_COPY);
+        assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12),
+                         12); /* the device's are untouched */
+        assert_int_equal(rig_view(b.rig).host_copies_failed, 1);
+        b.rig->automatic = RIG_ALL;
+        rig_settle(b.rig);
+        put(&b, 2, 12); /* nothing of it is in the way of others */
+        assert_true(on_host(&b, 2, 12));
+        ends_clean(&b);
+    }
+}
+
+static void t16_a_second_acknowledgement_is_ignored(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+    struct event again = {.kind = EV_COPIED};
+    uint64_t changes;
+
+    (void)state;
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    put(&b, 1, 4);
+    again.copied.job = rig_job(b.rig, RIG_COPY, 0)->id;
+    rig_complete(b.rig, RIG_COPY);
+    changes = core_changes(b.rig->core);
+    for (int err = 0; err < 2; err++) {
+        again.copied.err = err ? TERN_CORRUPT : TERN_OK;
+        rig_event(b.rig, &again);
+        assert_true(core_changes(b.rig->core) == changes);
+        assert_true(on_host(&b, 1, 4));
+        assert_int_equal(rig_view(b.rig).host_copies, 1);
+        assert_int_equal(rig_view(b.rig).host_copies_failed, 0);
+    }
+    again.copied.job.slot = 1u << 20; /* and one of nothing */
+    rig_event(b.rig, &again);
+    assert_true(core_changes(b.rig->core) == changes);
+    /* an old one, while the node is copied anew the other way */
+    demote_all(&b);
+    assert_false(on_device(&b, 1, 4));
+    again.copied.job = (struct id){0};
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    rig_fetch(b.s, PEER_HOST, 0);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 1);
+    again.copied.job = rig_job(b.rig, RIG_COPY, 0)->id;
+    again.copied.job.gen--;
+    again.copied.err = TERN_OK;
+    changes = core_changes(b.rig->core);
+    rig_event(b.rig, &again);
+    assert_true(core_changes(b.rig->core) == changes);
+    assert_false(on_device(&b, 1, 4));
+    ends_clean(&b);
+}
+
+/* The session aborts or closes while its prefix is copied: both ends stay until it is through. */
+static void t16_an_abort_during_the_copy_keeps_both_ends(void **state)
+{
+    (void)state;
+    for (uint32_t closes = 0; closes < 2; closes++) {
+        struct bench b = host_bench(4, 16, 16);
+
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 8), 8));
+        assert_ok(rig_commit(b.s, 8, 0));
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+        assert_ok(closes ? rig_close(b.s, 0) : rig_abort(b.s, 0));
+        assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+        assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
+        assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
+        assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 2);
+        demote_all(&b); /* nor under pressure */
+        assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
+        rig_complete(b.rig, RIG_COPY); /* rig_audit_copy looks at both ends */
+        rig_complete(b.rig, RIG_COPY);
+        assert_true(on_host(&b, 1, 8));
+        ends_clean(&b);
+    }
+}
+
+/* The namespace is reset, the pool's last session closes: what a worker reads or writes stays. */
+static void t16_a_reset_during_the_copy_keeps_both_ends(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+
+    (void)state;
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    put_slowly(&b, 1, 8);
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 1, NULL));
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
+    rig_complete_nth(b.rig, RIG_COPY, 1);
+    rig_complete(b.rig, RIG_COPY);
+    assert_int_equal(rig_free(b.rig, b.pool), 16); /* and then it goes */
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16);
+    ends_clean(&b);
+}
+
+/* No checksum, no copy; a copy limit that is small leaves none out. */
+static void t16_writeback_waits_for_checksums_and_for_a_job(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+
+    (void)state;
+    o.limits.copy_jobs = 2;
+    b = host_bench_with(&o, 4, 16, 16);
+    b.rig->automatic = BY_HAND(RIG_COPY | RIG_SEAL);
+    put_slowly(&b, 1, 20);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16);
+    while (rig_jobs(b.rig, RIG_SEAL) > 0)
+        rig_complete(b.rig, RIG_SEAL);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    assert_int_equal(rig_view(b.rig).copies, 5);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_true(rig_jobs(b.rig, RIG_COPY) <= 2);
+        rig_complete(b.rig, RIG_COPY);
+    }
+    assert_true(on_host(&b, 1, 20));
+    assert_int_equal(b.rig->copies_back, 5);
+    ends_clean(&b);
+}
+
+/* --- which copy goes first --- */
+
+static void host_room_is_made_of_the_least_recently_used_leaves(void **state)
+{
+    struct bench b = host_bench(4, 16, 4);
+
+    (void)state;
+    put(&b, 1, 8);
+    put(&b, 2, 4);
+    put(&b, 3, 4);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 0);
+    put(&b, 1, 8); /* used again: 2 is the oldest now */
+    put(&b, 4, 4);
+    assert_false(on_host(&b, 2, 4));
+    assert_true(on_device(&b, 2, 4)); /* the device's copy stays */
+    assert_true(on_host(&b, 4, 4) && on_host(&b, 3, 4) && on_host(&b, 1, 8));
+    put(&b, 5, 4);
+    assert_false(on_host(&b, 3, 4));
+    put(&b, 6, 4); /* the leaf of 1 before its parent */
+    assert_true(on_host(&b, 1, 4));
+    assert_false(on_host(&b, 1, 8));
+    put(&b, 7, 12); /* a path never makes room by what it hangs on itself */
+    assert_true(on_host(&b, 7, 12));
+    put(&b, 7, 20);
+    assert_true(on_host(&b, 7, 16));
+    assert_false(on_host(&b, 7, 20));
+    ends_clean(&b);
+}
+
+static void what_is_on_the_host_alone_is_demoted_leaf_first_then_gone(void **state)
+{
+    struct bench b = host_bench(4, 64, 6);
+    uint32_t nodes;
+
+    (void)state;
+    put(&b, 1, 12);
+    put(&b, 2, 8);
+    nodes = rig_pool_view(b.rig, b.pool).nodes;
+    assert_int_equal(rig_free(b.rig, b.pool), 64 - 5);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+    assert_false(on_device(&b, 1, 12)); /* oldest, leaf first */
+    assert_true(on_device(&b, 1, 8));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
+    assert_false(on_device(&b, 1, 4));
+    assert_true(on_device(&b, 2, 8));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
+    assert_false(on_device(&b, 2, 4));
+    assert_int_equal(rig_free(b.rig, b.pool), 64);
+    assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, nodes); /* all in the tree still */
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 12);
+    assert_int_equal(host_depth(b.s, rig_tokens(2, 8), 8), 8);
+    put(&b, 3, 8); /* one is free, one more is needed: the leaf of 1 is destroyed */
+    assert_false(is_there(&b, 1, 12));
+    assert_true(is_there(&b, 1, 8));
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
+    ends_clean(&b);
+}
+
+/* The device's copy of a leaf that is not on the host is destroyed, of one that is, demoted. */
+static void device_pressure_demotes_what_has_a_copy_and_destroys_the_rest(void **state)
+{
+    struct bench b = host_bench(4, 8, 2);
+
+    (void)state;
+    put(&b, 1, 8);
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    put(&b, 2, 8);
+    while (rig_jobs(b.rig, RIG_SEAL) > 0)
+        rig_drop(b.rig, RIG_SEAL); /* its checksums never come: it is pinned */
+    b.rig->automatic = RIG_ALL;
+    assert_ok(rig_match(b.s, rig_tokens(3, 64), 24));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 28, 0, NULL, 0));
+    assert_ok(rig_extend(b.s, 24, 0, NULL, 0));
+    assert_true(is_there(&b, 1, 8) && is_there(&b, 2, 8));
+    assert_false(on_device(&b, 1, 4));
+    assert_true(on_device(&b, 2, 8));
+    bench_stop(&b);
+}
+
+/* --- back to the device --- */
+
+static void restored_by_a_commit_of_the_same_tokens(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    const uint32_t *tokens = rig_tokens(1, 24);
+    struct rig_session *other;
+
+    (void)state;
+    put(&b, 1, 12);
+    demote_all(&b);
+    tokens = rig_tokens(1, 24);
+    assert_false(on_device(&b, 1, 4));
+    tokens = rig_tokens(1, 24);
+    assert_ok(rig_match(b.s, tokens, 24));
+    assert_int_equal(b.s->matched, 0);
+    assert_int_equal(b.rig->last->match.host_depth, 12);
+    assert_ok(rig_run_to(b.s, tokens, 18));
+    assert_ok(rig_commit(b.s, 8, 7));
+    assert_int_equal(rig_wrong(b.s, 18), 0);
+    other = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_int_equal(rig_depth(other, tokens, 24), 0); /* E3: its step has not passed */
+    rig_engine_done(b.rig, &b.e, 7);
+    assert_int_equal(rig_depth(other, tokens, 24), 8);
+    assert_int_equal(host_depth(other, tokens, 24), 12);
+    assert_true(on_device(&b, 1, 8) && on_host(&b, 1, 8));
+    assert_false(on_device(&b, 1, 12));
+    assert_ok(rig_match(other, rig_tokens(1, 24), 24));
+    assert_int_equal(rig_wrong(other, 8), 0);
+    assert_ok(rig_commit(b.s, 16, 8));
+    rig_engine_done(b.rig, &b.e, 8);
+    assert_true(on_device(&b, 1, 16) && on_host(&b, 1, 16));
+    assert_int_equal(b.rig->copies_up, 0);
+    assert_ok(rig_close(other, 0));
+    rig_session_free(other);
+    ends_clean(&b);
+}
+
+static void restored_by_a_commit_whose_engine_dies_it_stays_on_the_host(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct rig_engine two = rig_engine(b.rig, 0, "two", 1);
+    struct request map = {.op = OP_POOL_MAP};
+    struct rig_session *s;
+
+    (void)state;
+    map.pool_map.pool = b.pool;
+    assert_ok(rig_request(b.rig, two.conn[0], &map)->err);
+    put(&b, 1, 8);
+    demote_all(&b);
+    s = rig_session(b.rig, &two, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 12), 12));
+    assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
+    assert_ok(rig_commit(s, 12, 9));
+    rig_engine_kill(b.rig, &two, 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 0);
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
+    assert_int_equal(rig_free(b.rig, b.pool), 64);
+    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
+    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
+    assert_lengths(b.s, 8, 8, 8);
+    assert_int_equal(rig_wrong(b.s, 8), 0);
+    rig_session_free(s);
+    ends_clean(&b);
+}
+
+static void fetch_from_the_host_tier_brings_the_deeper_prefix(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    uint64_t request;
+
+    (void)state;
+    put(&b, 1, 20);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 3),
+                     3); /* 12, 16, 20 are on the host alone */
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_int_equal(b.s->matched, 8);
+    assert_int_equal(b.rig->last->match.host_depth, 20);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_err(TERN_BUSY, rig_fetched(b.s, request));
+    assert_string_equal(state_of(b.s), "loading");
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
+    rig_complete(b.rig, RIG_COPY);
+    rig_complete(b.rig, RIG_COPY);
+    assert_err(TERN_BUSY, rig_fetched(b.s, request));
+    rig_complete(b.rig, RIG_COPY);
+    assert_ok(rig_fetched(b.s, request));
+    assert_lengths(b.s, 20, 20, 20);
+    assert_int_equal(rig_wrong(b.s, 20), 0);
+    assert_int_equal(rig_reply_to(b.rig, request)->fetch.bytes_kib, 2); /* 3 pages of 512 bytes */
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
+    b.rig->automatic = RIG_ALL;
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_commit(b.s, 28, 0));
+    assert_int_equal(rig_wrong(b.s, 30), 0);
+    ends_clean(&b);
+}
+
+static void fetch_from_the_host_tier_up_to_a_depth(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+
+    (void)state;
+    put(&b, 1, 20);
+    demote_all(&b);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 15)));
+    assert_lengths(b.s, 12, 12, 12);
+    assert_int_equal(rig_wrong(b.s, 12), 0);
+    assert_false(on_device(&b, 1, 16));
+    assert_int_equal(b.rig->copies_up, 3);
+    ends_clean(&b);
+}
+
+/* Nothing deeper there, no host tier, something allocated, no room. */
+static void fetch_from_the_host_tier_that_brings_nothing(void **state)
+{
+    struct bench b = host_bench(4, 8, 16);
+    uint64_t request;
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_non_null(rig_reply_to(b.rig, request));
+    assert_lengths(b.s, 0, 0, 0);
+    assert_ok(rig_abort(b.s, 0));
+    put(&b, 1, 20);
+    demote_all(&b);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_extend(b.s, 4, 0, NULL, 0));
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_err(TERN_INVALID, rig_reply_to(b.rig, request)->err);
+    assert_ok(rig_abort(b.s, 0));
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    {
+        struct rig_session *hog = rig_session(b.rig, &b.e, b.pool, 1);
+
+        assert_ok(rig_match(hog, rig_tokens(9, 30), 30));
+        assert_ok(rig_extend(hog, 16, 0, NULL, 0));
+        request = rig_fetch(b.s, PEER_HOST, 0); /* 5 needed, 4 free */
+        assert_err(TERN_POOL_EXHAUSTED, rig_reply_to(b.rig, request)->err);
+        assert_int_equal(rig_reply_to(b.rig, request)->shortage.needed, 5);
+        assert_int_equal(rig_reply_to(b.rig, request)->shortage.free, 4);
+        assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
+        assert_lengths(b.s, 0, 0, 0);
+        assert_ok(rig_close(hog, 0));
+        rig_session_free(hog);
+    }
+    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
+    assert_lengths(b.s, 20, 20, 20);
+    ends_clean(&b);
+    b = bench_start(4, 8);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_non_null(rig_reply_to(b.rig, request));
+    assert_lengths(b.s, 0, 0, 0);
+    bench_stop(&b);
+}
+
+static void fetch_from_the_host_tier_cancelled(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    uint64_t request;
+
+    (void)state;
+    put(&b, 1, 20);
+    demote_all(&b);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    rig_complete(b.rig, RIG_COPY);
+    assert_ok(rig_fetch_cancel(b.s));
+    assert_non_null(rig_reply_to(b.rig, request));
+    assert_string_equal(state_of(b.s), "turn");
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_true(rig_depth(b.s, rig_tokens(1, 20), 20) <= 4);
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20);
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30)); /* it computes them then */
+    assert_ok(rig_commit(b.s, 28, 0));
+    assert_int_equal(rig_wrong(b.s, 30), 0);
+    ends_clean(&b);
+}
+
+/* A page of the host tier rots. */
+static void spoil_host(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    uint32_t at = anywhere(b->rig, b->pool, rig_tokens(seed, depth), depth);
+    const struct core *c = b->rig->core;
+    uint64_t bytes;
+    uint8_t *page = rig_page(b->rig, rig_host_view(b->rig, b->pool).id.slot, 0,
+                             page_at(c, node_at(c, at)->host[0])->index, &bytes);
+
+    page[5] = (uint8_t)~page[5];
+}
+
+static void a_rotten_host_page_is_corrupt_and_never_matched(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    uint64_t request;
+
+    (void)state;
+    put(&b, 1, 20);
+    demote_all(&b);
+    spoil_host(&b, 1, 12);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_err(TERN_CORRUPT, rig_reply_to(b.rig, request)->err);
+    assert_int_equal(rig_view(b.rig).corrupt_detected, 1);
+    assert_true(rig_depth(b.s, rig_tokens(1, 30), 30) <= 8);
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 8); /* no more is offered */
+    assert_string_equal(state_of(b.s), "turn");
+    if (b.s->len.allocated == b.s->len.committed)
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_commit(b.s, 28, 0)); /* computed anew, it is good again */
+    assert_int_equal(rig_wrong(b.s, 28), 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 28);
+    assert_ok(rig_close(b.s, 0));
+    demote_all(&b);
+    rig_session_free(b.s);
+    b.s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_non_null(rig_reply_to(b.rig, request));
+    rig_fetched(b.s, request);
+    assert_int_equal(rig_wrong(b.s, b.s->len.written), 0); /* whatever came is right */
+    ends_clean(&b);
+}
+
+static void a_rotten_host_page_and_a_retracted_session(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 22));
+    assert_ok(rig_commit(b.s, 20, 0));
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 5);
+    spoil_host(&b, 1, 12);
+    assert_err(TERN_CORRUPT, rig_recover_now(b.s));
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_err(TERN_CORRUPT, rig_recover_now(b.s)); /* and it stays so */
+    assert_ok(rig_abort(b.s, 0));
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_true(b.s->matched <= 8);
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_commit(b.s, 28, 0));
+    assert_int_equal(rig_wrong(b.s, 28), 0);
+    ends_clean(&b);
+}
+
+/* A pull brings what is on the host alone, from a peer. */
+static void a_pull_restores_what_is_on_the_host_alone(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct pair p;
+    struct rig_session *s;
+    uint32_t admin;
+
+    (void)state;
+    p.dest = rig_create(&o);
+    o.incarnation = 0x2002;
+    p.source = rig_create(&o);
+    p.dest->host_bytes = 64 * 512;
+    p.source->host_bytes = 64 * 512;
+    p.se = rig_engine(p.source, 0, "prefill", 1);
+    p.de = rig_engine(p.dest, 0, "decode", 1);
+    p.sp = rig_pool_pages(p.source, &p.se, 4, 32);
+    p.dp = rig_pool_pages(p.dest, &p.de, 4, 32);
+    rig_link_up(p.dest, 0, p.source, o.limits.peers);
+    admin = rig_connect_admin(p.dest);
+    rig_put(p.source, &p.se, p.sp, 1, 20);
+    rig_put(p.dest, &p.de, p.dp, 1, 12);
+    assert_int_equal(rig_evict(p.dest, admin, p.dp, 2), 2); /* 8 and 12 are on the host alone */
+    s = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 24), 24));
+    assert_int_equal(s->matched, 4);
+    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
+    assert_lengths(s, 20, 20, 20);
+    assert_int_equal(rig_wrong(s, 20), 0);
+    assert_int_equal(p.dest->copies_up, 0);
+    assert_int_equal(rig_depth(s, rig_tokens(1, 24), 24), 20);
+    assert_true(node_seen(p.dest, p.dp, rig_tokens(1, 8), 8).on_device);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    evict_all(p.dest, admin, p.dp);
+    assert_all_free(p.dest, p.dp);
+    pair_stop(&p);
+}
+
+/* The source offers what its device has: its host tier is its own business. */
+static void a_peer_never_reads_host_pages(void **state)
+{
+    struct pair p = pair_with(rig_defaults(), 4, 32, 32);
+    struct rig_session *s = rig_session(p.dest, &p.de, p.dp, 1);
+    uint32_t admin = rig_connect_admin(p.source);
+    struct id pool = {0, 0};
+    struct group_layout group = rig_group(4, 512);
+
+    (void)state;
+    group.cap_pages = 31;
+    p.source->host_bytes = 64 * 512;
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], &group, 1, 1u << 20, &pool));
+    rig_put(p.source, &p.se, pool, 1, 12);
+    assert_int_equal(rig_evict(p.source, admin, pool, 2), 2);
+    assert_ok(rig_match(s, rig_tokens(1, 24), 24));
+    rig_fetched(s, rig_fetch(s, 0, 0));
+    assert_true(s->len.committed <= 4);
+    assert_int_equal(rig_wrong(s, s->len.committed), 0);
+    rig_session_free(s);
+    pair_stop(&p);
+}
+
+/* --- pools --- */
+
+static void a_pool_with_a_host_tier_opens_closes_and_is_had_again(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+    struct id again;
+    struct group_layout group = rig_group(4, 512);
+
+    (void)state;
+    put(&b, 1, 8);
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    assert_int_equal(rig_view(b.rig).pools, 1); /* closing, until its engine is gone */
+    rig_engine_kill(b.rig, &b.e, 0);
+    assert_int_equal(rig_view(b.rig).pools, 0);
+    assert_int_equal(rig_view(b.rig).nodes, 0);
+    b.e = rig_engine(b.rig, 0, "e2", 1);
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1u << 20, &again));
+    b.rig->host_bytes = 2u << 20; /* more than the tenant's */
+    assert_err(TERN_QUOTA, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1u << 20, &again));
+    assert_int_equal(rig_view(b.rig).pools, 1);
+    b.rig->host_bytes = 512; /* less than two pages */
+    assert_err(TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1u << 20, &again));
+    bench_stop(&b);
+}
+
+static void a_pool_closes_while_copies_run(void **state)
+{
+    (void)state;
+    for (uint32_t loads = 0; loads < 2; loads++) {
+        struct bench b = host_bench(4, 64, 16);
+
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        if (loads) {
+            b.rig->automatic = RIG_ALL;
+            put_slowly(&b, 1, 8);
+            demote_all(&b);
+            b.rig->automatic = BY_HAND(RIG_COPY);
+            assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+            rig_fetch(b.s, PEER_HOST, 0);
+        } else {
+            put_slowly(&b, 1, 8);
+        }
+        assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+        assert_ok(rig_close(b.s, 0));
+        assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+        rig_engine_kill(b.rig, &b.e, 0);
+        assert_int_equal(rig_view(b.rig).pools, 1); /* a worker is still at it */
+        rig_complete_nth(b.rig, RIG_COPY, 1);
+        assert_int_equal(rig_view(b.rig).pools, 1);
+        rig_complete(b.rig, RIG_COPY);
+        assert_int_equal(rig_view(b.rig).pools, 0);
+        bench_stop(&b);
+    }
+}
+
+static void a_new_engine_finds_what_the_host_has(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct rig_session *s;
+
+    (void)state;
+    put(&b, 1, 8);
+    demote_all(&b);
+    rig_engine_kill(b.rig, &b.e, 0);
+    b.e = rig_engine(b.rig, 0, "again", 1);
+    b.pool = rig_pool_pages(b.rig, &b.e, 4, 64);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 12), 12));
+    assert_ok(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
+    assert_lengths(s, 8, 8, 8);
+    assert_int_equal(rig_wrong(s, 8), 0);
+    rig_session_free(s);
+    bench_stop(&b);
+}
+
+/* Node records run out: what is on the host goes after what is on the device. */
+static void node_records_come_from_the_host_tier_too(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+
+    (void)state;
+    o.limits.nodes = 8;
+    b = host_bench_with(&o, 4, 64, 64);
+    for (uint32_t seed = 1; seed <= 40; seed++) {
+        put(&b, seed, 12);
+        assert_int_equal(rig_depth(b.s, rig_tokens(seed, 12), 12), 12);
+    }
+    ends_clean(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(t16_acknowledged_before_its_parent_it_waits_for_it),
+        RIG_TEST(t16_a_failed_parent_takes_what_hangs_on_it),
+        RIG_TEST(t16_a_second_acknowledgement_is_ignored),
+        RIG_TEST(t16_an_abort_during_the_copy_keeps_both_ends),
+        RIG_TEST(t16_a_reset_during_the_copy_keeps_both_ends),
+        RIG_TEST(t16_writeback_waits_for_checksums_and_for_a_job),
+        RIG_TEST(host_room_is_made_of_the_least_recently_used_leaves),
+        RIG_TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone),
+        RIG_TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest),
+        RIG_TEST(restored_by_a_commit_of_the_same_tokens),
+        RIG_TEST(restored_by_a_commit_whose_engine_dies_it_stays_on_the_host),
+        RIG_TEST(fetch_from_the_host_tier_brings_the_deeper_prefix),
+        RIG_TEST(fetch_from_the_host_tier_up_to_a_depth),
+        RIG_TEST(fetch_from_the_host_tier_that_brings_nothing),
+        RIG_TEST(fetch_from_the_host_tier_cancelled),
+        RIG_TEST(a_rotten_host_page_is_corrupt_and_never_matched),
+        RIG_TEST(a_rotten_host_page_and_a_retracted_session),
+        RIG_TEST(a_pull_restores_what_is_on_the_host_alone),
+        RIG_TEST(a_peer_never_reads_host_pages),
+        RIG_TEST(a_pool_with_a_host_tier_opens_closes_and_is_had_again),
+        RIG_TEST(a_pool_closes_while_copies_run),
+        RIG_TEST(a_new_engine_finds_what_the_host_has),
+        RIG_TEST(node_records_come_from_the_host_tier_too),
+    };
+
+    return RIG_RUN(tests);
+}
