@@ -270,6 +270,18 @@ bool host_has_path(const struct core *c, uint32_t slot, uint32_t low)
     return true;
 }
 
+bool host_path_lacks(const struct core *c, uint32_t slot, uint32_t low)
+{
+    const struct pool *p = pool_of(c, node_at(c, slot));
+
+    if (!node_at(c, slot)->on_host)
+        return false;
+    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent)
+        if (node_at(c, at)->copy == COPY_NONE && lacks_any(p, node_at(c, at)))
+            return true;
+    return false;
+}
+
 bool host_path_comes(const struct core *c, uint32_t slot)
 {
     for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)

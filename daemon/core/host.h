@@ -15,6 +15,8 @@ void host_sealed(struct core *c, uint32_t slot);
 enum tern_err host_back_path(struct core *c, uint32_t slot, uint32_t low, struct shortage *ret);
 /* Is all of that acknowledged? */
 bool host_has_path(const struct core *c, uint32_t slot, uint32_t low);
+/* Is HISTORY all there, but STATE that came to the device later is not, nor on its way? */
+bool host_path_lacks(const struct core *c, uint32_t slot, uint32_t low);
 /* Or on its way? */
 bool host_path_comes(const struct core *c, uint32_t slot);
 

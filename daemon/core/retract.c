@@ -73,9 +73,6 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
 {
     struct page_list pages;
 
-    ret->text = "this pool has no host tier: open it with host_bytes, or retract with DROP";
-    if (session_pool(c, s)->other == NONE)
-        return TERN_UNSUPPORTED;
     ret->text = "the host tier has not that much room: the session runs on; wait for others to "
                 "recover or close, or retract with DROP";
     if (!BUG(CORE_BUG_PIN_ONE_TIER))
@@ -114,6 +111,16 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
     *ret_text = "a fetch or a recovery is under way in this session: wait for it, or cancel it";
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
         return TERN_BUSY;
+    *ret_text = "";
+    if (session_away(s))
+        return TERN_OK; /* a repetition changes nothing (S8) */
+    *ret_text = "this pool has no host tier: open it with host_bytes, or retract with DROP";
+    if (r->mode == RETRACT_HOST && session_pool(c, s)->other == NONE)
+        return TERN_UNSUPPORTED;
+    *ret_text = "the STATE of what is committed has left the table, so nothing could go on from "
+                "there: retract to the HOST, or Abort";
+    if (r->mode == RETRACT_DROP && !session_can_return(c, s, s->t))
+        return TERN_INVALID;
     *ret_text = "no retire record is left: wait until a step has passed, or raise limits.retires";
     return retire_ready(c, e, r->step) ? TERN_OK : TERN_BUSY;
 }
@@ -136,7 +143,7 @@ void session_retract(struct core *c, const struct request *req, struct reply *re
     state = s->state;
     ret->retract.lengths = session_lengths(s);
     if (session_away(s))
-        return; /* a repetition changes nothing (S8) */
+        return;
     if (r->mode == RETRACT_DROP)
         drop(c, e, s, r->step, &freed);
     else
@@ -300,7 +307,7 @@ void session_fetch_host(struct core *c, const struct request *req, struct reply 
     ret->text = "";
     w = session_view(c, s, s->tokens.end, &none);
     if (r->depth && r->depth < w.end)
-        w.end = r->depth;
+        w.end = r->depth > s->t ? r->depth : s->t;
     target = host_walk(c, s->node, &w);
     ret->fetch.lengths = session_lengths(s);
     if (target == s->node)
@@ -418,6 +425,7 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct pag
     struct engine *e = engine_at(c, s->engine);
     bool host = s->held == REF_HOST;
 
+    step = session_step(s, step);
     if (s->state == SESSION_LOADING)
         load_release(c, s); /* the asker has gone with its engine */
     if (s->state == SESSION_RETRACTING)
@@ -436,7 +444,7 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct pag
     if (engine_gone)
         pages_free(c, pages);
     else
-        retire_release(c, e, session_step(s, step), pages, host ? NONE : s->node, s->low);
+        retire_release(c, e, step, pages, host ? NONE : s->node, s->low);
     s->held = REF_DEVICE;
     s->away_step = 0;
     s->ref_since_ns = c->now_ns;
@@ -470,7 +478,7 @@ static void retract_step(struct core *c, struct session *s, bool failed)
             retracted(c, s);
     } else if (failed && !host_path_comes(c, s->node)) {
         retract_undo(c, s);
-    } else if (node_at(c, s->node)->on_host &&
+    } else if (host_path_lacks(c, s->node, s->low) &&
                host_back_path(c, s->node, s->low, &unused) != TERN_OK) {
         retract_undo(c, s); /* what a refill brought meanwhile has no room there */
     }
