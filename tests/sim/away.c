@@ -108,7 +108,11 @@ static void check_no_host_room(struct sim *w, uint32_t d, const struct session *
     }
     EXPECT(sh->group < w->ngroups && sh->needed > 0, "host_shortage", "group %u needs %u",
            sh->group, sh->needed);
-    EXPECT(w->d[d].njobs || !host_fits(w, d, s->pool, need), "false_host_shortage",
+    for (uint32_t i = 0; i < SESSIONS; i++) /* others have room on the way */
+        if (w->d[d].session[i].live && w->d[d].session[i].away == AWAY_HOST &&
+            !w->d[d].session[i].unpinned)
+            return;
+    EXPECT(w->d[d].njobs || w->d[d].host_unsure || !host_fits(w, d, s->pool, need), "false_host_shortage",
            "session %u.%u: T %u fits the host's free slabs", s->id.slot, s->id.gen, s->t);
     MARK(retract_host_no_room);
 }
@@ -207,7 +211,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
            w->reply->retract.lengths.allocated, s->t, s->c, s->a);
     s->away = mode == RETRACT_HOST ? AWAY_HOST : AWAY_DROP;
     s->away_step = step;
-    s->unpinned = 0;
+    s->unpinned = s->foggy = 0;
     s->back_turn = s->turn;
     s->turn = TURN_AWAY;
     if (mode == RETRACT_HOST)
@@ -261,8 +265,9 @@ static void check_table(struct sim *w, uint32_t d, const struct session *s, cons
             const struct table_run *run = &r->runs[i];
             const struct entry *e = &s->table[run->group][run->first + k];
 
-            if (run->group >= w->cfg.ngroups && e->granule == HOLE)
-                continue; /* of a segment that is in the table in part */
+            /* Of a segment that is in the table in part, or where it has a page of its own. */
+            if (run->group >= w->cfg.ngroups && (e->granule == HOLE || e->mine))
+                continue;
             EXPECT(run->group < w->ngroups && run->first + k < TABLE &&
                        run->refs[k].gen == e->gen &&
                        page_granule(w, d, s->pool, run->group, run->refs[k].index) ==
@@ -284,10 +289,13 @@ static void rebuild_table(struct sim *w, uint32_t d, struct session *s, const st
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
 
         chunk_publish(w, d, s->pool, c, r->runs, r->nruns);
+        EXPECT(chunk_visible(w, d, c) || c->engine == s->engine, "recover_pending",
+               "depth %u waits for a step of another engine", k * w->L);
         for (uint32_t g = 0; g < w->cfg.ngroups; g++)
             for (uint32_t i = 0, per = w->L / w->page_tokens[g]; i < per; i++) {
                 borrow(w, d, s, g, (k - 1) * per + i, c, i);
-                check_page(w, d, s->tenant, c->granule[g][i], g, s->ns, s->variant,
+                if (chunk_visible(w, d, c))
+                    check_page(w, d, s->tenant, c->granule[g][i], g, s->ns, s->variant,
                            (k - 1) * w->L + i * w->page_tokens[g], w->page_tokens[g],
                            "recover_wrong_bytes");
             }
@@ -350,6 +358,7 @@ bool session_recovered(struct sim *w, uint32_t d, const struct reply *r)
            l->written, l->allocated, r->recover.tokens, s->t, s->c, s->a, s->ntokens);
     if (!s->unpinned) {
         check_table(w, d, s, r);
+        w->d[d].host_unsure |= s->away == AWAY_HOST;
         if (s->away == AWAY_HOST)
             MARK(recover_cancelled);
         else
@@ -363,6 +372,6 @@ bool session_recovered(struct sim *w, uint32_t d, const struct reply *r)
     }
     s->turn = s->back_turn;
     s->away = AWAY_NO;
-    s->unpinned = s->lost = 0;
+    s->unpinned = s->lost = s->undone = 0;
     return true;
 }

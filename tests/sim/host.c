@@ -35,7 +35,7 @@ static bool counts_on(const struct sim *w, const struct session *s, uint32_t poo
 {
     uint32_t k = c->depth;
 
-    if (!s->live || s->away != AWAY_HOST || s->undone || s->pool != pool || s->space != c->space ||
+    if (!s->live || s->away != AWAY_HOST || s->undone || s->foggy || s->pool != pool || s->space != c->space ||
         k * w->L > s->t || w->canon[s->variant][k] != c->variant)
         return false;
     return g < w->cfg.ngroups || in_window(w, g, k, s->t);
@@ -54,21 +54,25 @@ bool host_has(const struct chunk *c)
     return c->hhas[0] | c->hhas[1] | c->hhas[2] | c->hhas[3];
 }
 
-static void host_free_pages(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
+static void host_free_group(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g)
 {
     struct hpage *host = w->d[d].host[pool_of(w, d, pool)->tenant];
     uint16_t self = (uint16_t)(c - w->d[d].chunk[pool]);
 
-    for (uint32_t g = 0; g < w->ngroups; g++) {
-        for (uint32_t i = 0; c->hhas[g] && i < chunk_pages(w, g, c); i++)
-            for (uint32_t k = 0; k < w->page_granules[g]; k++) {
-                struct hpage *h = &host[c->hgranule[g][i] + k];
+    for (uint32_t i = 0; c->hhas[g] && i < chunk_pages(w, g, c); i++)
+        for (uint32_t k = 0; k < w->page_granules[g]; k++) {
+            struct hpage *h = &host[c->hgranule[g][i] + k];
 
-                if (h->own == HOST_NODE && h->chunk == self && h->pool == pool)
-                    h->own = HOST_FREE;
-            }
-        c->hhas[g] = 0;
-    }
+            if (h->own == HOST_NODE && h->chunk == self && h->pool == pool)
+                h->own = HOST_FREE;
+        }
+    c->hhas[g] = 0;
+}
+
+static void host_free_pages(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
+{
+    for (uint32_t g = 0; g < w->ngroups; g++)
+        host_free_group(w, d, pool, c, g);
 }
 
 /* A chunk has left the host, so everything below it has. */
@@ -110,8 +114,12 @@ static uint32_t host_hand_out(struct sim *w, uint32_t d, uint32_t pool, const st
                    first + k, c->depth * w->L);
             EXPECT(!h->readers, "host_page_read", "daemon %u host granule %u: a copy reads it", d,
                    first + k);
-            host_drop(w, d, h->pool, c);
-            MARK(host_evicted);
+            if (h->group < w->cfg.ngroups) {
+                host_drop(w, d, h->pool, c);
+                MARK(host_evicted);
+            } else {
+                host_free_group(w, d, h->pool, c, h->group); /* STATE may go alone */
+            }
         }
         EXPECT(!h->readers, "host_page_read", "daemon %u host granule %u: a copy reads it", d,
                first + k);
@@ -130,7 +138,7 @@ static uint32_t host_hand_out(struct sim *w, uint32_t d, uint32_t pool, const st
 
 /* What the core dropped from the host before this session counted on it was never said: the tree
  * tells. From now on it must stay. */
-void host_sync(struct sim *w, uint32_t d, const struct session *s)
+void host_sync(struct sim *w, uint32_t d, struct session *s)
 {
     struct session_view sv;
     struct node_view nv;
@@ -141,7 +149,9 @@ void host_sync(struct sim *w, uint32_t d, const struct session *s)
     for (uint32_t k = s->t / w->L; k > 0; k--, at = nv.parent) {
         EXPECT(core_node_view(w->d[d].core, at, &nv) && nv.depth == k * w->L, "view_path",
                "depth %u", k * w->L);
-        if (!nv.on_host)
+        if (!nv.on_host && nv.copying && chunk_at(w, d, s->pool, s->space, s->variant, k)->hhas[0])
+            s->foggy = 1; /* acknowledged, and waits for its parent; or had gone, and comes anew */
+        else if (!nv.on_host)
             host_free_pages(w, d, s->pool, chunk_at(w, d, s->pool, s->space, s->variant, k));
     }
 }
@@ -284,7 +294,10 @@ void take_copy(struct sim *w, uint32_t d, const struct action *act)
                 EXPECT(!host_pinned(w, d, pool, c, act->copy.from[i].group), "host_copy_lost",
                        "depth %u is copied again, but a retracted session counts on its copy",
                        c->depth * w->L);
-                host_drop(w, d, pool, c);
+                if (act->copy.from[i].group < w->cfg.ngroups)
+                    host_drop(w, d, pool, c);
+                else
+                    host_free_group(w, d, pool, c, act->copy.from[i].group);
             }
     }
     for (uint32_t i = 0; i < act->copy.n; i++) {

@@ -246,6 +246,8 @@ void check_host_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, 
     for (uint32_t k = 1; k * w->L <= n; k++) {
         struct chunk *c = chunk_at(w, d, pool, space, variant, k);
 
+        if (c->present && !chunk_visible(w, d, c))
+            break;
         if (!(c->hhas[0] && host_pinned(w, d, pool, c, 0)) &&
             !(chunk_certain(w, d, pool, c) && chunk_visible(w, d, c)))
             break;

@@ -206,6 +206,7 @@ struct session {
     uint8_t away, back_turn;
     uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
     uint8_t undone;   /* a copy failed: the core may have let it run on */
+    uint8_t foggy;    /* which copies it counts on, the model cannot tell */
     uint8_t lost;     /* the host's copy is known to be bad */
     uint32_t away_step;
     uint8_t ending; /* an abort or close of it is in the request under way */
@@ -306,6 +307,7 @@ struct pull {
 
 struct serve {
     uint8_t used, stopping, pool, npages; /* pool NO: not started yet */
+    uint32_t resets; /* of the daemon, when the peer asked */
     struct id id;
     uint8_t group[96];
     struct page_ref ref[96];
@@ -364,7 +366,8 @@ struct daemon {
     struct hpage host[TENANTS][HOSTS];
     struct pin pin[PINS];
     struct id last_copy; /* acknowledged */
-    uint32_t resets, spoilt;
+    uint32_t resets, open_resets[LINKS], spoilt;
+    uint8_t host_unsure; /* somebody gave up copies that were on their way */
     struct tag tag[TENANTS][RANKS][GRANULES];
     struct tag htag[TENANTS][RANKS][HOSTS];
     struct tag sum[RECORDS][RANKS]; /* what the checksum of a record says its page holds */
@@ -504,7 +507,7 @@ void host_open(struct sim *w, uint32_t d, struct pool *p, uint32_t asked);
 void host_close(struct sim *w, uint32_t d, uint32_t pool);
 bool host_fits(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
 bool host_has(const struct chunk *c);
-void host_sync(struct sim *w, uint32_t d, const struct session *s);
+void host_sync(struct sim *w, uint32_t d, struct session *s);
 bool host_pinned(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g);
 uint32_t chunk_pages(const struct sim *w, uint32_t g, const struct chunk *c);
 

@@ -747,7 +747,8 @@ void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
         }
         canonical(w, d, s, c, g, runs, nruns, at);
         borrow_page(w, d, s, g, at, c, at - first);
-        check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant, at * pt, pt,
-                   "recover_wrong_state");
+        if (chunk_visible(w, d, c) && state_visible_of(w, d, c, g))
+            check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant, at * pt,
+                       pt, "recover_wrong_state");
     }
 }

@@ -421,6 +421,11 @@ static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct
         return;
     }
     EXPECT(r->err == TERN_OK, "abort_refused", "err %u", r->err);
+    if (s->undone && s->back_turn != TURN_OPEN && r->lengths.allocated == s->a) {
+        s->turn = s->back_turn; /* it had not gone, and nothing was admitted */
+        s->away = s->undone = 0;
+        return;
+    }
     if (s->a > s->t)
         MARK(abort_with_tail);
     if (pages && op->step > w->d[d].engine[s->engine].min_done && s->t)
@@ -466,7 +471,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
                     const struct op_result *r, const struct table_run *runs)
 {
     struct session *s = &w->d[d].session[p->session[i]];
-    const struct step_op *op = &p->op[i];
+    struct step_op late = p->op[i];
+    const struct step_op *op = &late;
     uint32_t min_done = w->d[d].engine[s->engine].min_done;
 
     TRACE("    op %u on session %u: length %u written %u tokens %u step %llu -> err %u T %u C %u A "
@@ -474,6 +480,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
           op->kind, p->session[i], op->length, op->written, op->tokens.n,
           (unsigned long long)op->step, r->err, r->lengths.committed, r->lengths.written,
           r->lengths.allocated);
+    if (s->away && late.step < s->away_step)
+        late.step = s->away_step; /* what a Retract named still holds */
     if (!s->live) {
         EXPECT(r->err == TERN_GONE, "closed_session_used", "err %u", r->err);
         return;

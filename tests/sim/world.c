@@ -196,6 +196,8 @@ static void daemon_clear(struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < SERVES * 2; i++)
         m->serve[i].used = 0;
     m->njobs = m->procs_used = m->resets = m->spoilt = 0;
+    m->host_unsure = 0;
+    memset(m->open_resets, 0, sizeof m->open_resets);
     m->last_copy = (struct id){0, 0};
     memset(m->pin, 0, sizeof m->pin);
     memset(&m->kept, 0, sizeof m->kept);
