@@ -1,0 +1,476 @@
+/* Subscriptions to the prefix tree of a real daemon: what is told to whom, from where on, and that
+ * a subscriber that does not read loses changes and nothing else: not its connection, not the
+ * daemon's time, not another subscriber's changes. */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "rig_daemon.h"
+#include "shell/subscribe.h"
+#include "tern.h"
+
+#define L         64
+#define CHUNKS    16
+#define KEPT      256 /* limits.events */
+#define CHURN_MAX 4000
+#define ANSWER_MS 3000
+#define SERVED_MS 200 /* within which the others are served */
+
+static struct rig_daemon rig;
+static struct tern *engine, *other, *admin;
+static uint64_t pool, other_pool;
+static const struct tern_namespace ns1 = {.model = "m"}, ns2 = {.model = "n"};
+
+#define assert_ok(t, expr)                                                                         \
+    do {                                                                                           \
+        enum tern_err err_ = (expr);                                                               \
+        if (err_ != TERN_OK)                                                                       \
+            fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t));                     \
+    } while (0)
+#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
+
+static struct tern *connected(const char *path)
+{
+    struct tern *t;
+
+    assert_err(TERN_OK, tern_connect(path, 0, &t));
+    return t;
+}
+
+static struct tern *joined(const char *path, uint64_t *ret_pool)
+{
+    struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = 4096};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 2u << 20};
+    struct tern *t = connected(path);
+
+    assert_ok(t, tern_join(t, "e", TERN_BOTH, 0, 1, 0));
+    assert_ok(t, tern_pool_open(t, &layout, 0, ret_pool, NULL));
+    return t;
+}
+
+static int start(void **state)
+{
+    char extra[256];
+
+    (void)state;
+    /* The first line goes on with the rig's list of tenants. */
+    snprintf(extra, sizeof(extra),
+             "  - name: t1\n    socket: /tmp/tern-subscribe-%d.sock\n    memory: 16M\nlimits:\n"
+             "  events: %d\n",
+             (int)getpid(), KEPT);
+    rig_start(&rig, extra, NULL);
+    snprintf(extra, sizeof(extra), "/tmp/tern-subscribe-%d.sock", (int)getpid());
+    engine = joined(rig.socket, &pool);
+    other = joined(extra, &other_pool);
+    admin = connected(rig.admin);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    tern_destroy(engine);
+    tern_destroy(other);
+    tern_destroy(admin);
+    assert_int_equal(rig_stop(&rig, 5000), 0);
+    return 0;
+}
+
+/* ---- making changes ---- */
+
+/* The first n chunks of a sequence get into the tree. */
+static void put(struct tern *t, uint64_t in, const struct tern_namespace *ns, uint32_t seed,
+                uint32_t n)
+{
+    uint32_t v[CHUNKS * L], len = n * L, done;
+    struct tern_tokens tokens = {.v = v, .n = len};
+    struct tern_result match, r[3];
+    tern_session s;
+
+    for (uint32_t i = 0; i < len; i++)
+        v[i] = seed * 65536 + i;
+    assert_ok(t, tern_session_open(t, in, ns, 0, &s));
+    assert_ok(t, tern_match(t, s, &tokens, 0, 0, &match));
+    struct tern_op ops[] = {
+        {.kind = TERN_EXTEND, .session = s, .length = len, .written = len},
+        {.kind = TERN_COMMIT, .session = s, .length = len},
+        {.kind = TERN_CLOSE, .session = s},
+    };
+    assert_ok(t, tern_step(t, ops, 3, 0, r, &done));
+    for (uint32_t i = 0; i < 3; i++)
+        assert_err(TERN_OK, r[i].err);
+}
+
+/* So many chunks leave it: all that are there. Those whose checksums are being computed go later.
+ */
+static void evict(uint64_t n)
+{
+    uint64_t end = rig_now_ms() + ANSWER_MS;
+    const char *json, *at;
+
+    for (;;) {
+        assert_ok(admin, tern_admin(admin, "evict", NULL, 0, 0, &json));
+        at = strstr(json, "\"nodes\":");
+        assert_non_null(at);
+        n -= strtoul(at + strlen("\"nodes\":"), NULL, 10);
+        if (n == 0)
+            return;
+        assert_true(rig_now_ms() < end);
+        usleep(500);
+    }
+}
+
+/* ---- listening ---- */
+
+/* The next answer of a subscription, waited for; BUSY when none comes. */
+static enum tern_err next(struct tern *t, struct tern_answer *ret, uint32_t ms)
+{
+    uint64_t end = rig_now_ms() + ms;
+    enum tern_err err;
+
+    while ((err = tern_poll(t, ret)) == TERN_BUSY && rig_now_ms() < end) {
+        struct pollfd p = {.fd = tern_fd(t), .events = POLLIN};
+
+        poll(&p, 1, 10);
+    }
+    return err;
+}
+
+static uint64_t subscribed(struct tern *t, const struct tern_namespace *ns, uint64_t from,
+                           uint64_t cookie)
+{
+    struct tern_answer a;
+
+    assert_ok(t, tern_subscribe(t, ns, from, cookie));
+    assert_ok(t, next(t, &a, ANSWER_MS));
+    assert_int_equal(a.cookie, cookie);
+    assert_ok(t, a.err);
+    assert_int_equal(a.events->n, 0);
+    return a.events->next;
+}
+
+static void refused(struct tern *t, enum tern_err want, uint64_t from, uint64_t cookie)
+{
+    struct tern_answer a;
+
+    assert_ok(t, tern_subscribe(t, NULL, from, cookie));
+    assert_ok(t, next(t, &a, ANSWER_MS));
+    assert_int_equal(a.cookie, cookie);
+    assert_err(want, a.err);
+    assert_null(a.events);
+    assert_string_not_equal(tern_error_text(t), "");
+}
+
+/* The next n changes, heard or lost, in order. */
+struct heard {
+    uint64_t events, lost, last;
+    struct tern_event v[CHURN_MAX];
+};
+
+static struct heard heard;
+
+static void hear(struct tern *t, uint64_t n)
+{
+    struct tern_answer a;
+
+    heard.events = heard.lost = heard.last = 0;
+    while (heard.events + heard.lost < n) {
+        assert_ok(t, next(t, &a, ANSWER_MS));
+        assert_ok(t, a.err);
+        heard.lost += a.events->lost;
+        for (uint32_t i = 0; i < a.events->n; i++) {
+            assert_true(a.events->v[i].number > heard.last);
+            heard.last = a.events->v[i].number;
+            if (heard.events < CHURN_MAX)
+                heard.v[heard.events] = a.events->v[i];
+            heard.events++;
+        }
+    }
+    assert_int_equal(heard.events + heard.lost, n);
+}
+
+static uint64_t now_at(void)
+{
+    struct tern *t = connected(rig.admin);
+    uint64_t at = subscribed(t, NULL, 0, 1);
+
+    tern_destroy(t);
+    return at;
+}
+
+static void nothing_more(struct tern *t)
+{
+    struct tern_answer a;
+
+    assert_err(TERN_BUSY, next(t, &a, 100));
+}
+
+/* ---- tests ---- */
+
+static void subscriber_hears_each_change_of_its_namespace(void **state)
+{
+    struct tern *t = connected(rig.socket), *all = connected(rig.socket);
+    uint64_t from = subscribed(t, &ns1, 0, 7);
+
+    (void)state;
+    assert_int_equal(subscribed(all, NULL, 0, 8), from);
+    put(engine, pool, &ns1, 1, 3);
+    put(engine, pool, &ns2, 1, 2);
+    evict(5);
+    hear(t, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(heard.v[i].kind, TERN_STORED);
+        assert_int_equal(heard.v[i].depth, (i + 1) * L);
+        assert_int_equal(heard.v[i].number, from + i);
+        assert_true(heard.v[i].pool == pool && heard.v[i].on_device && !heard.v[i].on_host);
+        assert_true(heard.v[i].parent_chain == (i ? heard.v[i - 1].chain : 0));
+        assert_null(heard.v[i].tenant);
+    }
+    hear(t, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(heard.v[i].kind, TERN_REMOVED);
+        assert_true(!heard.v[i].on_device && !heard.v[i].on_host);
+    }
+    nothing_more(t);
+    hear(all, 10);
+    assert_int_equal(heard.lost, 0);
+    tern_destroy(t);
+    tern_destroy(all);
+}
+
+static void tenant_hears_nothing_of_another(void **state)
+{
+    struct tern *mine = connected(rig.socket), *everything = connected(rig.admin);
+    uint64_t from = subscribed(mine, NULL, 0, 1);
+
+    (void)state;
+    subscribed(everything, NULL, 0, 2);
+    put(other, other_pool, &ns1, 1, 4);
+    put(engine, pool, &ns1, 1, 1);
+    hear(mine, 1);
+    assert_int_equal(heard.v[0].number, from + 4);
+    hear(everything, 5);
+    assert_string_equal(heard.v[0].tenant, "t1");
+    assert_string_equal(heard.v[4].tenant, "t0");
+    assert_true(heard.v[0].chain == heard.v[4].chain); /* the same prefix, in each its own pages */
+    evict(5);
+    tern_destroy(mine);
+    tern_destroy(everything);
+}
+
+static void subscriber_goes_on_where_it_was(void **state)
+{
+    struct tern *t = connected(rig.socket);
+    uint64_t from = subscribed(t, NULL, 0, 1), at;
+
+    (void)state;
+    put(engine, pool, &ns1, 2, 5);
+    hear(t, 5);
+    tern_destroy(t);
+    put(engine, pool, &ns1, 3, 5);
+    t = connected(rig.socket);
+    assert_int_equal(subscribed(t, NULL, from + 5, 1), from + 5);
+    hear(t, 5);
+    assert_int_equal(heard.v[0].number, from + 5);
+    evict(10);
+    /* From a number that was overwritten: as much as is kept, and how much is not. */
+    for (uint32_t i = 0; i < KEPT / 16 + 1; i++) {
+        put(engine, pool, &ns1, 100 + i, 8);
+        evict(8);
+    }
+    at = now_at();
+    hear(t, at - from - 10);
+    assert_int_equal(subscribed(t, NULL, from, 2), from);
+    assert_ok(t, tern_unsubscribe(t, 1, 0));
+    hear(t, at - from);
+    assert_int_equal(heard.events, KEPT);
+    assert_int_equal(heard.v[0].number, at - KEPT);
+    refused(t, TERN_INVALID, at + 1, 3);
+    assert_ok(t, tern_ping(t, 0));
+    tern_destroy(t);
+}
+
+static void slow_subscriber_loses_changes_and_nothing_else(void **state)
+{
+    struct tern *slow = connected(rig.socket), *quick = connected(rig.socket);
+    uint64_t from = subscribed(slow, NULL, 0, 1), at = from, began, worst = 0, total;
+    uint64_t quick_events = 0;
+
+    (void)state;
+    subscribed(quick, NULL, 0, 2);
+    /* More than the socket takes and the ring keeps, and longer than a slow reader may take. */
+    for (uint32_t i = 0; i < 600; i++) {
+        put(engine, pool, &ns1, i, CHUNKS);
+        evict(CHUNKS);
+        hear(quick, 2 * CHUNKS);
+        at += 2 * CHUNKS;
+        quick_events += heard.events;
+        assert_int_equal(heard.lost, 0);
+        began = rig_now_ms();
+        assert_ok(other, tern_ping(other, SERVED_MS));
+        worst = rig_now_ms() - began > worst ? rig_now_ms() - began : worst;
+        if (i % 100 == 0)
+            usleep(RIG_SLOW_MS * 1000 / 3);
+    }
+    total = at - from;
+    assert_int_equal(now_at(), at);
+    assert_int_equal(quick_events, total);
+    assert_false(rig_log_has(&rig, "too slowly", 0));
+    hear(slow, total);
+    assert_true(heard.lost > 0);
+    assert_true(heard.events >= KEPT);
+    assert_int_equal(heard.last, at - 1);
+    print_message("%llu changes: the slow one heard %llu and lost %llu; a ping took %llu ms at "
+                  "most meanwhile\n",
+                  (unsigned long long)total, (unsigned long long)heard.events,
+                  (unsigned long long)heard.lost, (unsigned long long)worst);
+    /* It is as good as new. */
+    put(engine, pool, &ns1, 1, 2);
+    hear(slow, 2);
+    assert_int_equal(heard.lost, 0);
+    evict(2);
+    tern_destroy(slow);
+    tern_destroy(quick);
+}
+
+/* An answer that is due has its deadline, whatever lies unread before it. */
+static void subscriber_that_leaves_answers_unread_is_closed(void **state)
+{
+    Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
+    int fd = rig_greeted(rig.socket);
+    Tern__Wire__Empty ping = TERN__WIRE__EMPTY__INIT;
+
+    (void)state;
+    m.has_from = true;
+    assert_true(rig_message(fd, FRAME_SUBSCRIBE, 2, 0, &m.base));
+    for (uint32_t i = 0; i < 400; i++) { /* until the socket is full */
+        put(engine, pool, &ns1, i, CHUNKS);
+        evict(CHUNKS);
+    }
+    usleep((RIG_SLOW_MS + 300) * 1000);
+    assert_false(rig_log_has(&rig, "too slowly", 0));
+    assert_true(rig_message(fd, FRAME_PING, 3, 0, &ping.base));
+    assert_true(rig_log_has(&rig, "too slowly", RIG_SLOW_MS + 1000));
+    close(fd);
+}
+
+/* What a synchronous call reads past is kept, up to a bound. */
+static void subscriber_may_call_meanwhile(void **state)
+{
+    struct tern *t = connected(rig.socket);
+    uint64_t from = subscribed(t, &ns1, 0, 1);
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        put(engine, pool, &ns1, 50 + i, 4);
+        assert_ok(t, tern_ping(t, 0));
+    }
+    hear(t, 12);
+    assert_int_equal(heard.lost, 0);
+    evict(12);
+    hear(t, 12);
+    for (uint32_t i = 0; i < TERN_EVENTS_KEPT / CHUNKS; i++) {
+        put(engine, pool, &ns1, 200 + i, CHUNKS);
+        evict(CHUNKS);
+        assert_ok(t, tern_ping(t, 0));
+    }
+    hear(t, 2 * TERN_EVENTS_KEPT);
+    assert_true(heard.lost > 0 && heard.events >= TERN_EVENTS_KEPT);
+    assert_int_equal(heard.last, from + 24 + 2 * TERN_EVENTS_KEPT - 1);
+    tern_destroy(t);
+}
+
+static void unsubscribed_hears_no_more(void **state)
+{
+    struct tern *t = connected(rig.socket);
+    uint64_t from = subscribed(t, &ns1, 0, 1);
+
+    (void)state;
+    assert_int_equal(subscribed(t, &ns2, 0, 2), from);
+    put(engine, pool, &ns1, 1, 2); /* on its way, perhaps kept, when the end is asked for */
+    assert_ok(t, tern_ping(t, 0));
+    assert_ok(t, tern_unsubscribe(t, 1, 0));
+    put(engine, pool, &ns1, 2, 2);
+    nothing_more(t);
+    put(engine, pool, &ns2, 2, 2);
+    hear(t, 2);
+    assert_err(TERN_GONE, tern_unsubscribe(t, 1, 0));
+    assert_ok(t, tern_unsubscribe(t, 2, 0));
+    evict(6);
+    nothing_more(t);
+    tern_destroy(t);
+}
+
+static void subscriptions_are_limited_and_given_back(void **state)
+{
+    struct tern *t = connected(rig.socket), *u = connected(rig.socket);
+    struct tern *op = connected(rig.admin);
+
+    (void)state;
+    for (uint32_t i = 1; i <= SUBSCRIPTIONS_SHARE_MAX; i++)
+        subscribed(i % 2 ? t : u, NULL, 0, i);
+    refused(t, TERN_QUOTA, 0, 99);
+    subscribed(op, NULL, 0, 1); /* the operators have their own */
+    assert_ok(u, tern_unsubscribe(u, 2, 0));
+    subscribed(t, NULL, 0, 100);
+    refused(u, TERN_QUOTA, 0, 99);
+    tern_destroy(t);
+    for (uint32_t i = 0; i < SUBSCRIPTIONS_SHARE_MAX / 2; i++)
+        subscribed(u, NULL, 0, 200 + i);
+    tern_destroy(u);
+    tern_destroy(op);
+}
+
+static void subscriber_is_told_of_the_end(void **state)
+{
+    struct tern *t = connected(rig.socket);
+    struct tern_answer a;
+
+    (void)state;
+    subscribed(t, NULL, 0, 5);
+    assert_int_equal(kill(rig.pid, SIGKILL), 0);
+    assert_ok(t, next(t, &a, ANSWER_MS));
+    assert_int_equal(a.cookie, 5);
+    assert_err(TERN_PEER_LOST, a.err);
+    assert_null(a.events);
+    assert_err(TERN_PEER_LOST, tern_poll(t, &a));
+    tern_destroy(t);
+}
+
+static int stop_killed(void **state)
+{
+    (void)state;
+    tern_destroy(engine);
+    tern_destroy(other);
+    tern_destroy(admin);
+    rig_stop(&rig, 1000);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(subscriber_hears_each_change_of_its_namespace),
+        cmocka_unit_test(tenant_hears_nothing_of_another),
+        cmocka_unit_test(subscriber_goes_on_where_it_was),
+        cmocka_unit_test(subscriber_may_call_meanwhile),
+        cmocka_unit_test(unsubscribed_hears_no_more),
+        cmocka_unit_test(subscriptions_are_limited_and_given_back),
+        cmocka_unit_test(slow_subscriber_loses_changes_and_nothing_else),
+        cmocka_unit_test(subscriber_that_leaves_answers_unread_is_closed),
+    };
+    const struct CMUnitTest ends[] = {cmocka_unit_test(subscriber_is_told_of_the_end)};
+    int failed = cmocka_run_group_tests(tests, start, stop);
+
+    return failed + cmocka_run_group_tests(ends, start, stop_killed);
+}
