@@ -161,8 +161,10 @@ void audit_state(struct audit *a)
         if (m->reclaim != n[i].listed)
             rig_fail("audit: node %u believes that it is in the reclaim list", i);
         if (superseded(c, m) != (m->reclaim == 1))
-            rig_fail("audit: T10: node %u, depth %u, %s superseded and %s listed", i, m->depth,
-                     superseded(c, m) ? "is" : "is not", m->reclaim ? "is" : "is not");
+            rig_fail(
+                "audit: T10: node %u, depth %u, %s superseded and %s listed; copy %u, %u loaders",
+                i, m->depth, superseded(c, m) ? "is" : "is not", m->reclaim ? "is" : "is not",
+                m->copy, m->loaders);
     }
     free(n);
 }

@@ -38,7 +38,7 @@ static inline struct stage host_stage(enum supersede supersede, uint32_t align,
     st.rig->supersede = supersede;
     st.rig->host_bytes = host_kib * 1024ull;
     st.e = rig_engine(st.rig, 0, "e", 1);
-    if (rig_pool_open(st.rig, st.e.conn[0], groups, 2, 1u << 20, &st.pool) != TERN_OK)
+    if (rig_pool_open(st.rig, st.e.conn[0], groups, 2, 64u << 10, &st.pool) != TERN_OK)
         rig_fail("no pool: %s", st.rig->last->text);
     return st;
 }
