@@ -135,7 +135,7 @@ bool ctl_print_json(const struct ctl *ctl, const json_t *answer)
 {
     if (!ctl->json)
         return false;
-    json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    json_dumpf(answer, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(12));
     printf("\n");
     return true;
 }

@@ -412,7 +412,8 @@ static void put_sheet(struct sheet *s, const char *node)
             continue;
         if (parent_of(f, i) == f->nlines)
             put_header(s, i);
-        put_cell(s, i);
+        if (f->lines[i].to > 0) /* a root has no pages: its header stands for it */
+            put_cell(s, i);
         if (c->folded_children > 0)
             put_folded(s, c, c->x + (double)f->lines[i].width * s->page_width);
     }
@@ -445,10 +446,11 @@ struct svg_drawn svg_write(const struct forest *f, const char *node, const char 
     failed = ferror(s.out) != 0;
     if (fclose(s.out) != 0 || failed)
         ctl_fail(CTL_FAILED, "%s: it could not be written whole: is the disk full?", path);
-    drawn.cells = s.cells - 1; /* without the sheet itself */
     for (uint32_t i = 0; i <= f->nlines; i++) {
-        if (!s.box[i].folded)
-            drawn.folded += (uint32_t)s.box[i].folded_nodes;
+        if (s.box[i].folded)
+            continue;
+        drawn.cells += i < f->nlines && f->lines[i].to > 0;
+        drawn.folded += (uint32_t)s.box[i].folded_nodes;
     }
     free(s.box);
     return drawn;

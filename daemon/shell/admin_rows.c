@@ -260,7 +260,9 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t ten
                         struct text_out *out)
 {
     uint32_t pulls = core_limits_of(ctx->core)->pulls;
+    struct node_view node = {0};
     struct transfer_view t;
+    bool holds;
 
     (void)tenant;
     (void)pool;
@@ -279,6 +281,8 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t ten
     text_u64(out, "published", t.published);
     text_u64(out, "pages", t.pages);
     text_u64(out, "pages_done", t.pages_done);
+    holds = core_node_view(ctx->core, t.node, &node);
+    id_or_null(out, "node_id", holds, node.id);
     text_f64(out, "age_s", age_s(ctx, t.started_ns));
     text_f64(out, "left_s",
              t.deadline_ns > ctx->now_ns ? (double)(t.deadline_ns - ctx->now_ns) / SECOND_NS : 0);

@@ -16,7 +16,15 @@ j = json.loads(sys.argv[1])
 assert isinstance(j, dict), "no object"
 value = eval(sys.argv[2])
 assert value, sys.argv[2]
-' "$1" "$2" || fail "JSON: $2 in $1"
+' "$1" "$2" || fail "JSON: $2 in ${1:0:2000}"
+}
+
+# the same, without an end: json_holds TEXT EXPRESSION; value EXPRESSION <TEXT prints it
+json_holds() {
+    python3 -c 'import json, sys; j = json.loads(sys.argv[1]); sys.exit(not eval(sys.argv[2]))' "$1" "$2"
+}
+value() {
+    python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"
 }
 
 # wrong STATUS PATTERN COMMAND...: it ends so, says so on standard error, and prints nothing on standard output
@@ -29,7 +37,8 @@ wrong() {
     [[ ! -s $DIR/stdout ]] || fail "$*: standard output is not empty"
 }
 
-ternd_start "peers:
+ternd_start "    host_memory: 16M
+peers:
   - name: other
     address: 127.0.0.1:1
     tenants: [t0]
@@ -43,12 +52,16 @@ cat >"$DIR/holder.c" <<'C'
 int main(int argc, char **argv)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = 64, .page_bytes = 4096};
-    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 4u << 20};
+    int host = argc > 2; /* with a host tier, and two sessions that go away and come back */
+    struct tern_layout layout = {
+        .groups = &kv, .ngroups = 1, .bytes = 4u << 20, .host_bytes = host ? 4u << 20 : 0};
     struct tern_namespace ns = {.model = "m"};
     struct tern *t;
     struct tern_pool *p;
     uint64_t pool;
-    if (argc < 2 || tern_connect(argv[1], 0, &t) || tern_join(t, "holder", TERN_BOTH, 0, 1, 0) ||
+    tern_session kept[3];
+    if (argc < 2 || tern_connect(argv[1], 0, &t) ||
+        tern_join(t, host ? "away <&>" : "holder", TERN_BOTH, 0, 1, 0) ||
         tern_pool_open(t, &layout, 0, &pool, 0) || tern_pool_map(t, pool, 0, &p))
         return 1;
     for (uint32_t k = 0; k < 3; k++) { /* 512 tokens in common, then each its own */
@@ -57,6 +70,7 @@ int main(int argc, char **argv)
         struct tern_op ops[2];
         struct tern_result r[2];
         tern_session s;
+        struct tern_retracted gone;
         uint32_t done;
         for (uint32_t i = 0; i < N; i++)
             tokens[i] = i < 512 ? i : k * 10000 + i;
@@ -68,8 +82,19 @@ int main(int argc, char **argv)
             return 3;
         if (k == 2 && tern_do(t, &(struct tern_op){.kind = TERN_CLOSE, .session = s, .step = k + 1}, 0, r))
             return 4;
+        kept[k] = s;
+        if (host && k < 2 && tern_retract(t, s, k ? TERN_RETRACT_DROP : TERN_RETRACT_HOST, k + 1, 0, &gone))
+            return 5;
     }
     puts("ready");
+    fflush(stdout);
+    getchar();
+    for (uint32_t k = 0; host && k < 2; k++) {
+        struct tern_result r;
+        if (tern_recover(t, kept[k], 5000, &r) || r.lengths.committed != N)
+            return 6;
+    }
+    puts("back");
     fflush(stdout);
     getchar();
     tern_destroy(t);
@@ -119,7 +144,7 @@ grep -q "no transfer" <<<"$("$CTL" transfers)" || fail "an empty list says so"
 TREE=$("$CTL" tree)
 [[ $(grep -c ' 0\.\.512 *8 *8 *0' <<<"$TREE") == 1 ]] || fail "the shared prefix is not one line: $TREE"
 [[ $(grep -c ' 512\.\.' <<<"$TREE") == 3 ]] || fail "not three branches: $TREE"
-[[ $(grep -c '\.\.1024 *1 *1 *1 ' <<<"$TREE") == 2 ]] || fail "not two held ends: $TREE"
+[[ $(grep -c '\.\.1024 *1 *1 *0 .* device holder [0-9]' <<<"$TREE") == 2 ]] || fail "not two held ends: $TREE"
 [[ $(grep -c ' 512\.\.1024 *8 *8 *0' <<<"$TREE") == 1 ]] || fail "the closed branch is not one line: $TREE"
 POOL=$("$CTL" pools --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pools"][0]["pool"])')
 [[ $("$CTL" tree --pool "$POOL") == *0..512* && $("$CTL" tree --pool 0) == *0..512* ]] || fail "tree --pool"
@@ -146,15 +171,100 @@ OUT=$(cd "$DIR" && "$CTL" tape b.tape)
 [[ -s $DIR/a.tape && -s $DIR/b.tape ]] || fail "no tape was written"
 wrong 1 "path" "$CTL" tape /nowhere/at/all.tape
 
+# ---- a host tier: sessions that are away, prefixes on both tiers, pins
+mkfifo "$DIR/away"
+"$DIR/holder" "$SOCKET" host <"$DIR/away" >"$DIR/away.out" &
+AWAY=$!
+exec 8>"$DIR/away"
+HOST=[]
+for _ in $(seq 100); do # until the copies are there
+    HOST=$("$CTL" status --json)
+    grep -q ready "$DIR/away.out" && json_holds "$HOST" "j['host_tier']['host_copies'] == 32 and j['host_tier']['copies'] == 0" && break
+    sleep 0.05
+done
+json "$HOST" "j['host_tier']['host_copies'] == 32 and j['host_tier']['retracts'] == 2 and j['host_tier']['bytes'] > 0"
+json "$HOST" "sorted((g['tier'], g['group'], g['snapshot']) for g in j['pools']) == [('device', 'kv', 24), ('device', 'kv', 32), ('host', 'kv', 32)]"
+json "$HOST" "all(sum(g[k] for k in ('free', 'leased', 'session', 'snapshot', 'reclaimable',
+ 'transfer', 'ticket', 'retiring', 'zeroing', 'quarantine')) == g['total'] for g in j['pools'])"
+json "$("$CTL" pools --json)" "sorted(g['borrowed'] for p in j['pools'] for g in p['groups']) == [0, 0, 24]"
+json "$("$CTL" pools --json)" "all(p['other_tier'] in [q['pool'] for q in j['pools']] for p in j['pools'] if p['slot'] > 0)"
+S=$("$CTL" sessions --json)
+json "$S" "sorted(s['ref'] for s in j['sessions'] if s['state'] == 'retracted') == ['host', 'retracted']"
+json "$S" "all(s['ref'] == 'device' for s in j['sessions'] if s['engine'] == 'holder')"
+T=$("$CTL" sessions)
+grep -q "retracted .*host  *[0-9]" <<<"$T" || fail "sessions does not say by what it holds, and since when: $T"
+DEVICE=$("$CTL" pools --json | value "[p['pool'] for p in j['pools'] if (p['engine'] or '').startswith('away') and p['tier'] == 'device'][0]")
+TREE=$("$CTL" tree --pool "$DEVICE" --json)
+json "$TREE" "sum(n['tier'] == 'both' for n in j['tree']) == 33 and sum(n['host_pages'] for n in j['tree']) == 32"
+json "$TREE" "sorted((h['kind'], h['who']) for n in j['tree'] for h in n['holders']) == [('host', 'away <&>'), ('retracted', 'away <&>')]"
+json "$TREE" "all(len(n['chain']) == 16 for n in j['tree']) and len(set(n['chain'] for n in j['tree'])) == 33"
+AWAY_NODE=$(value "[n['id'] for n in j['tree'] if n['refs']['host'] == 1][0]" <<<"$TREE")
+FREE_NODE=$(value "[n['id'] for n in j['tree'] if n['depth'] == 1024 and not n['holders']][0]" <<<"$TREE")
+T=$("$CTL" tree --pool "$DEVICE")
+grep -q "$AWAY_NODE  *host away <&> [0-9]" <<<"$T" || fail "tree does not say who holds: $T"
+
+json "$("$CTL" pin "$FREE_NODE" --json)" "j['refs'] == 1"
+grep -q "2 pins" <<<"$("$CTL" pin "$FREE_NODE")" || fail "pins are not counted"
+json "$("$CTL" evict --pool "$DEVICE" --nodes 8 --json)" "j['nodes'] == 8" # from the device; without a number the host copies go too
+TREE=$("$CTL" tree --pool "$DEVICE" --json)
+# What was held on the device alone is there; the branch of the session whose pages are on the host is there only.
+json "$TREE" "sorted(set((n['tier'], n['depth'] > 512) for n in j['tree'])) == [('both', False), ('both', True), ('host', True)]"
+json "$TREE" "sum(n['tier'] == 'host' for n in j['tree']) == 8 and sum(n['pages'] for n in j['tree']) == 24"
+json "$TREE" "[(h['kind'], n['refs']['admin']) for n in j['tree'] for h in n['holders'] if n['id'] == '$FREE_NODE'] == [('admin', 2)]"
+grep -q "admin x2 [0-9]" <<<"$("$CTL" tree)" || fail "tree does not show the pins"
+wrong 1 "not on the device\|device" "$CTL" pin "$AWAY_NODE"
+wrong 1 "gone\|stale" "$CTL" pin 7777777700000001
+wrong 1 "pin node" "$CTL" pin zork
+"$CTL" unpin "$FREE_NODE" >/dev/null
+json "$("$CTL" unpin "$FREE_NODE" --json)" "j['refs'] == 0"
+wrong 1 "." "$CTL" unpin "$FREE_NODE"
+
+# ---- the drawing: well-formed, escaped, a cell a line of the table, each tier's colour, a mark where one can resume
+json "$("$CTL" tree --svg "$DIR/tree.svg" --json)" "j['cells'] > 0 and j['folded_nodes'] == 0"
+python3 - "$DIR/tree.svg" "$("$CTL" tree --json)" <<'PY' || fail "the drawing: $(cat "$DIR/tree.svg")"
+import json, sys
+import xml.etree.ElementTree as et
+root, tree = et.parse(sys.argv[1]).getroot(), json.loads(sys.argv[2])["tree"]
+ns = "{http://www.w3.org/2000/svg}"
+cells = [r for r in root.iter(ns + "rect") if r.find(ns + "title") is not None]
+legend = {t.text: r.get("fill") for r, t in zip([r for r in root.iter(ns + "rect") if r.get("y") == "73"],
+                                                 [t for t in root.iter(ns + "text") if t.get("class") == "l"])}
+tiers = {c.get("fill"): c.find(ns + "title").text.split("tier ")[1].split("\n")[0].split(",")[0] for c in cells}
+assert {tiers[legend[k]] for k in ("on the device", "on the host", "on both")} == {"device", "host", "both"}, tiers
+ids = [c.find(ns + "title").text.split("node ")[1].split("\n")[0] for c in cells]
+assert len(set(ids)) == len(ids) and set(ids) <= {n["id"] for n in tree}
+assert any("host away <&>" in (t.text or "") for t in root.iter(ns + "text")), "nobody is named"
+marks = [c for c in root.iter(ns + "circle")]
+assert len(marks) - 1 == sum("resume point" in c.find(ns + "title").text for c in cells) > 0
+def pages(c):
+    words = c.find(ns + "title").text.replace(",", "").split()
+    return max(int(words[words.index("pages") - 1]), int(words[words.index("host") - 1]))
+scale = {float(c.get("width")) / pages(c) for c in cells}
+assert max(scale) - min(scale) < 0.2, scale # widths are in the ratio of the pages
+PY
+wrong 1 "nowhere" "$CTL" tree --svg /nowhere/tree.svg
+echo >&8
+for _ in $(seq 100); do
+    grep -q back "$DIR/away.out" && break
+    kill -0 "$AWAY" 2>/dev/null || fail "the sessions did not come back: $(wait "$AWAY"; echo $?)"
+    sleep 0.05
+done
+json "$("$CTL" sessions --json)" "all(s['ref'] == 'device' and s['state'] != 'retracted' for s in j['sessions'])"
+json "$("$CTL" status --json)" "j['host_tier']['host_loads'] == 8 and j['host_tier']['recovers'] == 2"
+grep -q "host tier .*32 nodes copied" <<<"$("$CTL" status)" || fail "status says nothing of the host tier"
+exec 8>&-
+wait "$AWAY" || fail "the second engine: $?"
+
 # ---- what is wrong is told, with what to do
 wrong 3 "is ternd running" "$CTL" --socket "$DIR/nobody.sock" status
 wrong 1 "tenant's socket" "$CTL" --socket "$SOCKET" status
 wrong 2 "no command" "$CTL" frobnicate
 wrong 2 "number" "$CTL" evict --nodes many
 wrong 2 "missing" "$CTL" tape
+wrong 2 "missing" "$CTL" pin
 wrong 2 "too many" "$CTL" status now
 wrong 1 "ternctl pools" "$CTL" evict --pool 77
-for command in status pools sessions engines peers transfers tree evict drain tape ping; do
+for command in status pools sessions engines peers transfers tree evict pin unpin drain tape ping; do
     HELP=$("$CTL" $command --help)
     [[ $HELP == *"ternctl $command"* && $HELP == *Examples:* && $HELP == *--json* ]] || fail "$command --help"
     grep -q "^  $command " <<<"$("$CTL" --help)" || fail "--help does not list $command"
