@@ -32,6 +32,9 @@ static bool path_copied(struct sim *w, uint32_t d, const struct session *s)
             if (!c->hhas[g])
                 return false;
     }
+    for (STATE_GROUPS(w, g))
+        if (!recurrent(w, g) && !state_copied(w, d, s, g))
+            return false;
     return true;
 }
 
@@ -41,8 +44,7 @@ static struct granule *entry_granule(struct sim *w, uint32_t d, const struct ses
     return &w->d[d].granule[s->tenant][s->table[g][at].granule];
 }
 
-/* Its device pages may go: the host has them, and no step reads them any more. STATE that the host
- * lacks stays. */
+/* Its device pages may go: the host has them, and no step reads them any more. */
 static void unpin_device(struct sim *w, uint32_t d, struct session *s)
 {
     TRACE("    session %u.%u is retracted: its path may leave the device\n", s->id.slot,
@@ -112,7 +114,7 @@ static void check_no_host_room(struct sim *w, uint32_t d, const struct session *
         if (w->d[d].session[i].live && w->d[d].session[i].away == AWAY_HOST &&
             !w->d[d].session[i].unpinned)
             return;
-    EXPECT(w->d[d].njobs || w->d[d].host_unsure || !host_fits(w, d, s->pool, need), "false_host_shortage",
+    EXPECT(w->cfg.nstate || w->d[d].njobs || w->d[d].host_unsure || !host_fits(w, d, s->pool, need), "false_host_shortage",
            "session %u.%u: T %u fits the host's free slabs", s->id.slot, s->id.gen, s->t);
     MARK(retract_host_no_room);
 }
@@ -158,6 +160,19 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
     return false;
 }
 
+/* Steps up to that one may read its prefix, whatever it does meanwhile. */
+static void hold_until(struct sim *w, uint32_t d, const struct session *s, uint32_t step)
+{
+    for (uint32_t g = 0; g < w->cfg.ngroups; g++)
+        for (uint32_t i = 0; i < s->t / w->page_tokens[g]; i++)
+            for (uint32_t k = 0; k < w->page_granules[g]; k++) {
+                struct granule *p = entry_granule(w, d, s, g, i) + k;
+
+                if (step > p->busy[s->engine])
+                    p->busy[s->engine] = step;
+            }
+}
+
 /* STATE to go on from p: in the table, or the resume point's. */
 static bool can_return(struct sim *w, uint32_t d, const struct session *s, uint32_t p)
 {
@@ -179,7 +194,8 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
     enum retract_mode mode = chance(w, tier ? 75 : 5) ? RETRACT_HOST : RETRACT_DROP;
     struct event ev;
 
-    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->deaf)
+    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->deaf ||
+        may_be_undone(w, d, s))
         return;
     queue_copies(w, d, s);
     step = release_step(w, d, s);
@@ -216,6 +232,8 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
     s->turn = TURN_AWAY;
     if (mode == RETRACT_HOST)
         host_sync(w, d, s);
+    else
+        hold_until(w, d, s, step);
     if (mode == RETRACT_HOST)
         MARK(retract_host);
     else

@@ -56,7 +56,7 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     struct event ev;
 
     if (!s->live || conn == NO || m->engine[s->engine].dying || s->turn == TURN_FETCHING ||
-        s->turn == TURN_LOADING || s->undone)
+        s->turn == TURN_LOADING || may_be_undone(w, d, s))
         return;
     s->fetch_host = m->pool[s->pool].hgranules ? chance(w, 50) : chance(w, 2);
     if (!s->fetch_host && !space_current(w, d, s->tenant, s->space))

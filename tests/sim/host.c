@@ -41,10 +41,21 @@ static bool counts_on(const struct sim *w, const struct session *s, uint32_t poo
     return g < w->cfg.ngroups || in_window(w, g, k, s->t);
 }
 
+/* A retraction that cannot be finished, for a copy that failed or STATE that was refilled meanwhile,
+ * is undone without a word: the session finds out when it comes back. */
+static bool still_away(const struct sim *w, uint32_t d, const struct session *s)
+{
+    struct session_view v;
+
+    return !may_be_undone(w, d, s) ||
+           (core_session_view(w->d[d].core, s->id.slot, &v) && v.ref == REF_HOST);
+}
+
 bool host_pinned(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g)
 {
     for (uint32_t i = 0; i < SESSIONS; i++)
-        if (counts_on(w, &w->d[d].session[i], pool, c, g))
+        if (counts_on(w, &w->d[d].session[i], pool, c, g) &&
+            still_away(w, d, &w->d[d].session[i]))
             return true;
     return false;
 }
@@ -136,12 +147,22 @@ static uint32_t host_hand_out(struct sim *w, uint32_t d, uint32_t pool, const st
     return first;
 }
 
+static uint32_t known_pages(const struct sim *w, const struct chunk *c)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < w->ngroups; g++)
+        n += c->hhas[g] ? chunk_pages(w, g, c) : 0;
+    return n;
+}
+
 /* What the core dropped from the host before this session counted on it was never said: the tree
  * tells. From now on it must stay. */
 void host_sync(struct sim *w, uint32_t d, struct session *s)
 {
     struct session_view sv;
     struct node_view nv;
+    struct chunk *c;
     uint32_t at;
 
     EXPECT(core_session_view(w->d[d].core, s->id.slot, &sv), "view_session", "slot %u", s->id.slot);
@@ -149,10 +170,14 @@ void host_sync(struct sim *w, uint32_t d, struct session *s)
     for (uint32_t k = s->t / w->L; k > 0; k--, at = nv.parent) {
         EXPECT(core_node_view(w->d[d].core, at, &nv) && nv.depth == k * w->L, "view_path",
                "depth %u", k * w->L);
-        if (!nv.on_host && nv.copying && chunk_at(w, d, s->pool, s->space, s->variant, k)->hhas[0])
+        c = chunk_at(w, d, s->pool, s->space, s->variant, k);
+        if (!nv.on_host && nv.copying && c->hhas[0])
             s->foggy = 1; /* acknowledged, and waits for its parent; or had gone, and comes anew */
         else if (!nv.on_host)
-            host_free_pages(w, d, s->pool, chunk_at(w, d, s->pool, s->space, s->variant, k));
+            host_free_pages(w, d, s->pool, c);
+        else if (nv.host_pages != known_pages(w, c))
+            for (STATE_GROUPS(w, g))
+                host_free_group(w, d, s->pool, c, g);
     }
 }
 
@@ -348,9 +373,13 @@ static bool move_page(struct sim *w, uint32_t d, const struct job *j, uint32_t i
 static void undo(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
 {
     MARK(copy_failed);
-    for (uint32_t i = 0; i < SESSIONS; i++)
-        if (counts_on(w, &w->d[d].session[i], pool, c, 0) && !w->d[d].session[i].unpinned)
-            w->d[d].session[i].undone = 1;
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        struct session *s = &w->d[d].session[i];
+
+        if (s->live && s->away == AWAY_HOST && s->pool == pool && s->space == c->space &&
+            !s->unpinned)
+            s->undone = 1;
+    }
 }
 
 static void end_back(struct sim *w, uint32_t d, const struct job *j, bool good)
@@ -496,4 +525,21 @@ bool host_fits(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GRO
         wanted += (need[g] + per - 1) / per;
     }
     return wanted <= slabs;
+}
+
+/* Is its device copy on its way back, or about to be? */
+bool chunk_loading(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+{
+    const struct daemon *m = &w->d[d];
+
+    for (uint32_t i = 0; i < m->njobs; i++)
+        if (m->job[i].kind == JOB_COPY && !m->job[i].back && m->job[i].pool == pool &&
+            &m->chunk[pool][m->job[i].chunk] == c)
+            return true;
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (m->session[i].live && m->session[i].pool == pool && m->session[i].space == c->space &&
+            (m->session[i].turn == TURN_LOADING ||
+             (m->session[i].turn == TURN_FETCHING && m->session[i].fetch_host)))
+            return true;
+    return false;
 }

@@ -87,6 +87,7 @@
     X(host_evicted, 20)                                                                        \
     X(host_fetch, 10)                                                                          \
     X(host_fetch_no_room, 1)                                                                   \
+    X(commit_stopped_by_load, 1)                                                                   \
     X(away_refused, 20)                                                                        \
     X(reset, 20)                                                                               \
     X(reset_with_running_session, 10)                                                          \

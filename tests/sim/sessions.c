@@ -342,7 +342,7 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     bool fresh = s->a == 0;
     struct event ev;
 
-    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || s->undone)
+    if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || may_be_undone(w, d, s))
         return;
     if (s->deaf && (s->fetch_host || s->turn == TURN_LOADING))
         return;

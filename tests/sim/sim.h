@@ -507,6 +507,12 @@ void host_open(struct sim *w, uint32_t d, struct pool *p, uint32_t asked);
 void host_close(struct sim *w, uint32_t d, uint32_t pool);
 bool host_fits(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
 bool host_has(const struct chunk *c);
+/* Perhaps the core lets it run on, or its copies are not those that the model thinks they are. */
+static inline bool may_be_undone(const struct sim *w, uint32_t d, const struct session *s)
+{
+    return s->away == AWAY_HOST && (w->cfg.nstate || w->d[d].spoilt || s->foggy || s->undone);
+}
+bool chunk_loading(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 void host_sync(struct sim *w, uint32_t d, struct session *s);
 bool host_pinned(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g);
 uint32_t chunk_pages(const struct sim *w, uint32_t g, const struct chunk *c);
@@ -602,6 +608,7 @@ uint32_t window_begin(const struct sim *w, uint32_t g, uint32_t at); /* first pa
 uint32_t seg_pages(const struct sim *w, uint32_t g, uint32_t k);
 /* Is a page of chunk k needed to go on from t? */
 bool in_window(const struct sim *w, uint32_t g, uint32_t k, uint32_t t);
+bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g);
 void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g);
 void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
                      const struct table_run *runs, uint32_t nruns);

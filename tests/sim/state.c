@@ -713,18 +713,24 @@ static struct chunk *chunk_of_entry(struct sim *w, uint32_t d, const struct sess
     return chunk_at(w, d, s->pool, s->space, s->variant, at * w->page_tokens[g] / w->L + 1);
 }
 
-/* What it borrows may leave the device, if the host has it or nobody comes back for it. */
-void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g)
+/* Is all that it borrows of its window on the host? */
+bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g)
 {
     uint32_t begin = window_begin(w, g, s->t);
 
-    for (uint32_t i = s->first[g]; i < s->base[g]; i++) {
-        if (s->table[g][i].granule == HOLE || s->table[g][i].mine)
-            continue;
-        if (i >= begin && !chunk_of_entry(w, d, s, g, i)->hhas[g])
-            continue;
-        state_release_entry(w, d, s, g, i, 0);
-    }
+    for (uint32_t i = begin > s->first[g] ? begin : s->first[g]; i < s->base[g]; i++)
+        if (s->table[g][i].granule != HOLE && !s->table[g][i].mine &&
+            !chunk_of_entry(w, d, s, g, i)->hhas[g])
+            return false;
+    return true;
+}
+
+/* What it borrows may leave the device: the host has it, or nobody comes back for it. */
+void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g)
+{
+    for (uint32_t i = s->first[g]; i < s->base[g]; i++)
+        if (!s->table[g][i].mine)
+            state_release_entry(w, d, s, g, i, 0);
 }
 
 /* What had left the device is borrowed again: the pages that the answer names. */

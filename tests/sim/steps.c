@@ -152,8 +152,8 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
     } else if (want != WANT_AUTO) {
         op->kind = want == WANT_CLOSE ? STEP_CLOSE : STEP_ABORT;
         op->step = release_step(w, d, s);
-    } else if (s->turn >= TURN_AWAY && (s->undone || chance(w, 92))) {
-        if (s->turn == TURN_LOADING || !(s->undone || s->lost) || !chance(w, 30))
+    } else if (s->turn >= TURN_AWAY && (may_be_undone(w, d, s) || chance(w, 92))) {
+        if (s->turn == TURN_LOADING || !chance(w, s->lost ? 30 : 2))
             return;
         op->kind = chance(w, 50) ? STEP_ABORT : STEP_CLOSE;
         op->step = release_step(w, d, s);
@@ -179,6 +179,8 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
     } else {
         plan_rest(w, d, s, op);
     }
+    if (op->kind == STEP_ABORT && may_be_undone(w, d, s) && s->back_turn != TURN_OPEN)
+        op->kind = STEP_CLOSE; /* what an Abort does depends on whether it is away */
     p->n++;
 }
 
@@ -373,9 +375,13 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
     } else if (r->err == TERN_BUSY) {
         if (w->cfg.tight == 1)
             MARK(nodes_full);
-    } else { /* only another engine's pending chunk stops it without an error (T8) */
+    } else { /* only another engine's pending chunk stops it without an error (T8), or a load */
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, s->t / w->L + 1);
 
+        if (r->err == TERN_OK && chunk_loading(w, d, s->pool, c)) {
+            MARK(commit_stopped_by_load);
+            return;
+        }
         EXPECT(r->err == TERN_OK && c->present && !chunk_visible(w, d, c) && c->engine != s->engine,
                "commit_stopped", "stopped at %u of %u, err %u", s->t, goal, r->err);
         MARK(pending_other_engine_keeps_own);
@@ -421,11 +427,6 @@ static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct
         return;
     }
     EXPECT(r->err == TERN_OK, "abort_refused", "err %u", r->err);
-    if (s->undone && s->back_turn != TURN_OPEN && r->lengths.allocated == s->a) {
-        s->turn = s->back_turn; /* it had not gone, and nothing was admitted */
-        s->away = s->undone = 0;
-        return;
-    }
     if (s->a > s->t)
         MARK(abort_with_tail);
     if (pages && op->step > w->d[d].engine[s->engine].min_done && s->t)
