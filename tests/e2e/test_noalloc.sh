@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fault 19: after "ready" the daemon's owner thread allocates nothing, while a replay runs and while clients
-# misbehave. Real daemons under interpose_alloc.c; prints the fault line. Exit 77: cannot be done here.
+# Fault 19: after "ready" the daemon's owner thread allocates nothing, while a replay runs, while clients
+# misbehave and while some subscribe. Real daemons under interpose_alloc.c; prints the fault line. Exit 77: cannot be done here.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=${TERN_BIN:-$here/../../build/bin}
@@ -27,12 +27,13 @@ if [ "$replayed" -ne 2 ]; then
     echo "the replay's two daemons left $replayed reports"
     exit 1
 fi
-if [ -x "$build/tests/e2e_test_protocol" ]; then
-    TERN_BIN=$dir/bin "$build/tests/e2e_test_protocol" >"$dir/protocol.log" 2>&1 || {
-        grep -v ' OK \] \| RUN ' "$dir/protocol.log"
+for name in protocol subscribe; do
+    [ -x "$build/tests/e2e_test_$name" ] || continue
+    TERN_BIN=$dir/bin "$build/tests/e2e_test_$name" >"$dir/$name.log" 2>&1 || {
+        grep -v ' OK \] \| RUN ' "$dir/$name.log"
         exit 1
     }
-fi
+done
 
 count=0
 runs=0
