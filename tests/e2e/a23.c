@@ -78,7 +78,7 @@ static bool open_all(struct bench *b, enum tern_supersede mode, uint32_t session
     text = geometry_init(&g, profile_find("deepseek-v4", &text), PAGE_BYTES, 1, 1);
     if (text)
         return fails("the profile", text);
-    geometry_caps(&g, caps);
+    geometry_caps(&g, caps, 0);
     g.layout.supersede = mode;
     d.memory_bytes = (g.layout.bytes + (2u << 20)) & ~(uint64_t)4095;
     d.port = port_free();

@@ -47,18 +47,42 @@ static void add_group(const json_t *g, struct page_counts *sum)
     sum->peak += max_of(json_get_u64(g, "peak_session"), json_get_u64(g, "peak_snapshot"));
 }
 
-/* `pools` of a status: one entry a group. */
-static void add_pools(const json_t *pools, uint64_t pool, struct page_counts *sum)
+static uint64_t id_at(const json_t *row, const char *key)
+{
+    const char *text = json_string_value(json_object_get(row, key));
+
+    return text ? strtoull(text, NULL, 16) : 0;
+}
+
+/* The pool that is the host tier of this one; 0: it has none. */
+static uint64_t host_tier_of(struct tern *admin, uint64_t pool)
+{
+    json_t *answer = pool ? admin_ask(admin, "pools", NULL) : NULL, *row;
+    uint64_t host = 0;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "pools"), i, row)
+    {
+        if (id_at(row, "pool") == pool)
+            host = id_at(row, "other_tier");
+    }
+    json_decref(answer);
+    return host;
+}
+
+/* `pools` of a status: one entry a group. 0: all of them. */
+static void add_pools(const json_t *pools, uint64_t pool, uint64_t host, struct daemon_status *sum)
 {
     json_t *g;
     size_t i;
 
     json_array_foreach(pools, i, g)
     {
-        const char *id = json_string_value(json_object_get(g, "pool"));
+        const char *tier = json_string_value(json_object_get(g, "tier"));
+        bool of_host = tier && strcmp(tier, "host") == 0;
 
-        if (pool == 0 || (id && strtoull(id, NULL, 16) == pool))
-            add_group(g, sum);
+        if (pool == 0 || id_at(g, "pool") == (of_host ? host : pool))
+            add_group(g, of_host ? &sum->host : &sum->pages);
     }
 }
 
@@ -71,7 +95,7 @@ bool admin_status(struct tern *admin, uint64_t pool, struct daemon_status *ret)
         json_decref(status);
         return false;
     }
-    add_pools(json_object_get(status, "pools"), pool, &s.pages);
+    add_pools(json_object_get(status, "pools"), pool, host_tier_of(admin, pool), &s);
     s.sessions = json_get_u64(status, "sessions");
     s.transfers_active = json_get_u64(status, "transfers_active");
     s.transfers.payload_bytes_in = json_get_u64(data, "payload_bytes_in");
@@ -126,7 +150,8 @@ bool admin_empty(struct tern *admin, uint64_t pool, uint32_t wait_ms, struct dae
         json_decref(answer);
         if (!admin_status(admin, pool, ret))
             return false;
-        if (ret->pages.total == ret->pages.free || clock_ns() >= until)
+        if ((ret->pages.total == ret->pages.free && ret->host.total == ret->host.free) ||
+            clock_ns() >= until)
             return true;
         sleep_ms(20);
     }

@@ -21,7 +21,8 @@ struct transfer_counts {
 };
 
 struct daemon_status {
-    struct page_counts pages;
+    struct page_counts pages; /* of the device */
+    struct page_counts host;  /* of the host tier; zeroes where there is none */
     struct transfer_counts transfers;
     uint64_t sessions, transfers_active;
 };
@@ -36,8 +37,8 @@ bool admin_status(struct tern *admin, uint64_t pool, struct daemon_status *ret);
 bool admin_peer_up(struct tern *admin, const char *peer);
 bool admin_wait_peer(struct tern *admin, const char *peer, uint32_t wait_ms);
 
-/* Evicts all that can go of that pool (0: of every pool) and waits until nothing is left but free
- * pages or the time is over; *ret is the last status. */
+/* Evicts all that can go of that pool (0: of every pool), of both tiers, and waits until nothing is
+ * left but free pages or the time is over; *ret is the last status. */
 bool admin_empty(struct tern *admin, uint64_t pool, uint32_t wait_ms, struct daemon_status *ret);
 
 #endif

@@ -112,23 +112,32 @@ static const char *make_groups(struct geometry *g, uint64_t page_bytes)
     return NULL;
 }
 
-void geometry_caps(struct geometry *g, const uint32_t *pages)
+/* Where a pool has several groups, each one's last slab may be used in part. */
+static uint64_t shared_bytes(const struct geometry *g, uint64_t bytes, uint64_t largest)
 {
-    uint64_t bytes = 0, largest = 0;
+    return (bytes + (g->ngroups + 2) * (bytes / SLABS_OF_POOL) + 32 * largest + 4095) &
+           ~UINT64_C(4095);
+}
+
+void geometry_caps(struct geometry *g, const uint32_t *pages, uint32_t host_pages)
+{
+    uint64_t bytes = 0, all = 0, largest = 0;
 
     for (uint32_t i = 0; i < g->ngroups; i++) {
         uint64_t b = g->groups[i].page_bytes;
 
         g->groups[i].cap_pages = pages[i];
         bytes += pages[i] * b;
+        all += b;
         largest = b > largest ? b : largest;
     }
     if (g->ngroups == 1)
         g->layout.bytes = pool_bytes_for(pages[0], g->region_bytes);
-    else /* each group's last slab may be used in part */
-        g->layout.bytes =
-            (bytes + (g->ngroups + 2) * (bytes / SLABS_OF_POOL) + 32 * largest + 4095) &
-            ~UINT64_C(4095);
+    else
+        g->layout.bytes = shared_bytes(g, bytes, largest);
+    if (host_pages > 0)
+        g->layout.host_bytes = g->ngroups == 1 ? pool_bytes_for(host_pages, g->region_bytes)
+                                               : shared_bytes(g, host_pages * all, largest);
 }
 
 const char *geometry_init(struct geometry *g, const struct profile *p, uint64_t page_bytes,
@@ -152,6 +161,6 @@ const char *geometry_init(struct geometry *g, const struct profile *p, uint64_t 
     g->layout = (struct tern_layout){.groups = g->groups, .ngroups = g->ngroups, .shard = p->shard};
     for (uint32_t i = 0; i < PROFILE_GROUPS_MAX; i++)
         pages[i] = pool_pages;
-    geometry_caps(g, pages);
+    geometry_caps(g, pages, 0);
     return NULL;
 }

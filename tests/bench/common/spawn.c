@@ -88,6 +88,8 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
     fprintf(f, "deadlines:\n  transfer_ms: %u\n", o->transfer_ms ? o->transfer_ms : TRANSFER_MS);
     fprintf(f, "tenants:\n  - name: %s\n    socket: %s\n    memory: %" PRIu64 "\n    regions: %u\n",
             SPAWN_TENANT, d->socket, o->memory_bytes, o->regions);
+    if (o->host_bytes)
+        fprintf(f, "    host_memory: %" PRIu64 "\n", o->host_bytes);
     if (o->peer)
         fprintf(f, "peers:\n  - name: %s\n    address: 127.0.0.1:%u\n    tenants: [%s]\n", o->peer,
                 o->peer_port, SPAWN_TENANT);

@@ -19,6 +19,7 @@ struct daemon_options {
     const char *peer; /* the other daemon's name; NULL: it has none */
     uint16_t peer_port;
     uint64_t memory_bytes; /* of one region */
+    uint64_t host_bytes;   /* of its host tier, likewise; 0: none */
     uint32_t regions;
     uint64_t page_bytes_min;
     uint64_t token_blocks; /* 0: the daemon's own default, as for nodes */

@@ -18,6 +18,10 @@
     X(prefill_wrong_bytes)   /* of the state that it went on from */                               \
     X(prefill_failed)                                                                              \
     X(written_pages)                                                                               \
+    X(prefill_retracts)                                                                            \
+    X(prefill_recovers)                                                                            \
+    X(prefill_recovered_pages) /* compared after a Recover */                                      \
+    X(prefill_host_hit_tokens) /* of matched_tokens, those that came from the host tier */         \
     X(match_n)
 #define BOARD_DECODE(X)                                                                            \
     X(finished) /* requests, those that failed here too */                                         \
@@ -29,6 +33,10 @@
     X(verified_state_pages)                                                                        \
     X(wrong_bytes)                                                                                 \
     X(decode_retries)                                                                              \
+    X(decode_retracts)                                                                             \
+    X(decode_recovers)                                                                             \
+    X(decode_recovered_pages)                                                                      \
+    X(decode_host_hit_tokens)                                                                      \
     X(decode_failed)                                                                               \
     X(fetching_ns) /* time with at least one fetch under way */                                    \
     X(fetched_kib)

@@ -10,8 +10,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "pressure.h"
 #include "proc.h"
 #include "stats.h"
+
+#define SOURCE_AWAY_MS 20 /* before a Match of a request whose session there has given way */
 
 struct decode {
     struct engine e;
@@ -31,14 +34,6 @@ static void fetch_ends(struct decode *d)
 {
     if (--d->fetching == 0)
         count(&d->e.board->fetching_ns, clock_ns() - d->fetching_since_ns);
-}
-
-static void fail_turn(struct decode *d, struct turn *turn, enum tern_err err)
-{
-    if (turn_retry(&d->e, turn, err))
-        count(&d->e.board->decode_failed, 1);
-    else
-        count(&d->e.board->decode_retries, 1);
 }
 
 static bool take_request(struct decode *d)
@@ -74,6 +69,8 @@ static void submit(struct decode *d, struct turn *turn)
 {
     enum tern_err err;
 
+    if (pressure_rests(turn, clock_ns()) || turn_load_host(&d->e, turn))
+        return;
     if (turn->matched == turn->target) {
         turn->state = TURN_ARRIVED;
         return;
@@ -83,7 +80,7 @@ static void submit(struct decode *d, struct turn *turn)
     if (err == TERN_BUSY)
         return; /* as many requests as a connection may have: again when one was answered */
     if (err != TERN_OK) {
-        fail_turn(d, turn, err);
+        turn_give_up(&d->e, turn, err);
         return;
     }
     turn->state = TURN_FETCHING;
@@ -101,7 +98,7 @@ static void begin_turns(struct decode *d)
         if (turn_may_begin(&d->e, turn, now)) {
             err = turn_begin(&d->e, turn, &ns);
             if (err != TERN_OK)
-                fail_turn(d, turn, err);
+                turn_give_up(&d->e, turn, err);
         }
         if (turn->state == TURN_MATCHED)
             submit(d, turn);
@@ -120,12 +117,24 @@ static void take_fetched(struct decode *d, const struct tern_answer *a)
                     (unsigned long long)turn->prompt.index);
         err = TERN_INTERNAL;
     }
-    if (err == TERN_OK && a->results[0].lengths.committed < turn->target)
-        err = TERN_BUSY; /* the source had less than it was said to have: again, from a new Match */
-    if (err != TERN_OK) {
-        fail_turn(d, turn, err);
+    if (err == TERN_POOL_EXHAUSTED && a->n == 1 &&
+        a->results[0].lengths.committed == turn->committed) {
+        turn->state = TURN_MATCHED;
+        pressure_note(&d->e, turn, &a->results[0].shortage);
         return;
     }
+    if (err == TERN_OK && a->results[0].lengths.committed < turn->target)
+        err = TERN_BUSY; /* the source has less than it was said to have: again, from a new Match */
+    if (err != TERN_OK) {
+        bool gave_way = err == TERN_BUSY && a->err == TERN_OK;
+
+        turn_give_up(&d->e, turn, err);
+        if (gave_way) /* its session there has, and comes back */
+            turn->not_before_ns += SOURCE_AWAY_MS * UINT64_C(1000000);
+        return;
+    }
+    pressure_over(turn);
+    turn->committed = turn->room = turn->ready = turn->target;
     for (uint32_t g = 0; g < d->e.geometry.ngroups; g++) {
         if (d->e.geometry.groups[g].family == TERN_HISTORY)
             turn->arrived += got[g];
@@ -140,8 +149,13 @@ static bool take_fetches(struct decode *d)
     enum tern_err err;
 
     while ((err = tern_poll(d->e.tern, &a)) == TERN_OK) {
-        if (a.cookie < d->e.nturns && d->e.turns[a.cookie].state == TURN_FETCHING)
+        struct turn *turn = a.cookie < d->e.nturns ? &d->e.turns[a.cookie] : NULL;
+
+        if (turn && turn->state == TURN_FETCHING)
             take_fetched(d, &a);
+        else if (turn && ((turn->state == TURN_LOADING && !turn_loaded(&d->e, turn, &a)) ||
+                          (turn->state == TURN_RECOVERING && !pressure_recovered(&d->e, turn, &a))))
+            return false;
     }
     if (err != TERN_BUSY)
         engine_says(&d->e, "the decode daemon: %s", tern_strerror(err));
@@ -153,9 +167,7 @@ static bool take_fetches(struct decode *d)
 static bool recompute_tails(struct decode *d)
 {
     struct engine *e = &d->e;
-    uint64_t wrong = 0;
 
-    e->njobs = 0;
     for (uint32_t i = 0; i < e->nturns; i++) {
         struct turn *turn = &e->turns[i];
         uint32_t n = turn->prompt.input_length;
@@ -164,20 +176,10 @@ static bool recompute_tails(struct decode *d)
             continue;
         if (e->recurrent >= 0 && turn->target > 0)
             count(&e->board->verified_state_pages, 1);
-        if (!engine_add_tail(e, turn, turn->target, n))
+        if (!engine_add_tail(e, turn, turn->target, n, n))
             return false;
     }
-    if (e->njobs == 0)
-        return true;
-    if (!team_run(&e->team, e->jobs, e->njobs, 0, &wrong)) {
-        engine_says(e, "a rank process is gone");
-        return false;
-    }
-    if (wrong)
-        engine_says(e, "%llu wrong bytes in the state that step %llu was to go on from",
-                    (unsigned long long)wrong, (unsigned long long)e->step);
-    count(&e->board->wrong_bytes, wrong);
-    return true;
+    return engine_run_now(e, "the state to go on from");
 }
 
 /* Every whole HISTORY page of the prompt, found here and transferred alike, and of WINDOW groups
@@ -206,7 +208,6 @@ static bool compare_pages(struct decode *d)
     uint64_t wrong = 0;
     bool any = false;
 
-    e->njobs = 0;
     for (uint32_t i = 0; i < e->nturns; i++) {
         struct turn *turn = &e->turns[i];
 
@@ -228,6 +229,8 @@ static bool compare_pages(struct decode *d)
         engine_says(e, "%llu wrong bytes in step %llu", (unsigned long long)wrong,
                     (unsigned long long)e->step);
     count(&e->board->wrong_bytes, wrong);
+    e->njobs = 0;
+    e->published = e->step;
     return true;
 }
 
@@ -265,6 +268,8 @@ static bool plan(struct decode *d, struct turn *turn)
 {
     uint32_t n = turn->prompt.input_length;
 
+    if (pressure_rests(turn, clock_ns()))
+        return true;
     if (turn->state == TURN_ARRIVED && n > turn->target)
         engine_add_op(&d->e, turn,
                       (struct tern_op){.kind = TERN_EXTEND, .length = n, .written = n});
@@ -289,11 +294,16 @@ static bool take_result(struct decode *d, uint32_t i)
         engine_says(e, "closing a session: %s", tern_strerror(r->err));
         return false;
     }
-    if (r->err != TERN_OK) {
-        fail_turn(d, turn, r->err);
+    if (r->err == TERN_POOL_EXHAUSTED) {
+        pressure_note(e, turn, &r->shortage);
         return true;
     }
-    if (!turn_extended(e, turn, r, turn->target))
+    if (r->err != TERN_OK) {
+        turn_give_up(e, turn, r->err);
+        return true;
+    }
+    pressure_over(turn);
+    if (!turn_extended(e, turn, r, turn->target, turn->prompt.input_length))
         return false;
     turn->state = TURN_EXTENDED;
     return true;
@@ -315,7 +325,7 @@ static bool iterate(struct decode *d)
         if (!take_result(d, i))
             return false;
     }
-    return recompute_tails(d) && compare_pages(d);
+    return recompute_tails(d) && compare_pages(d) && pressure_act(e);
 }
 
 /* -1: only a message can bring something to do. */
@@ -327,14 +337,20 @@ static int idle_ms(const struct decode *d)
         const struct turn *turn = &d->e.turns[i];
         uint64_t at = turn->not_before_ns > now ? turn->not_before_ns : now + 1000000;
 
+        if (pressure_rests(turn, now))
+            continue;
         if (turn->state == TURN_ARRIVED || turn->state == TURN_CLOSING ||
             turn->state == TURN_ABORTING || turn_may_begin(&d->e, turn, now))
             return 0;
         if (turn->state == TURN_WAITING && at < until)
             until = at;
-        if (turn->state == TURN_MATCHED && d->fetching == 0)
+        if (turn->state == TURN_MATCHED && (d->fetching == 0 || turn->waits > 0))
             return 1;
     }
+    if (pressure_due_ns(&d->e, now) < until)
+        until = pressure_due_ns(&d->e, now);
+    if (until <= now)
+        return 0;
     return until == UINT64_MAX ? -1 : (int)((until - now) / 1000000 + 1);
 }
 
@@ -388,6 +404,10 @@ int decode_main(const struct options *o, struct board *board, const uint32_t *gr
     bool ok = engine_start(&d.e, o, board, board->decode_why, o->decode_socket, "replay-decode",
                            group_pages);
 
+    d.e.counts = (struct engine_counts){
+        &board->decode_retries,  &board->decode_failed,          &board->decode_retracts,
+        &board->decode_recovers, &board->decode_recovered_pages, &board->decode_host_hit_tokens,
+        &board->wrong_bytes};
     atomic_store(&board->pool[1], d.e.pool);
     ok = ok && play(&d);
     if (ok)

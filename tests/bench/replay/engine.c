@@ -99,7 +99,7 @@ static bool open_pool(struct engine *e, const char *socket, const char *name)
 
 static void take_groups(struct engine *e, const uint32_t *group_pages)
 {
-    geometry_caps(&e->geometry, group_pages);
+    geometry_caps(&e->geometry, group_pages, e->options->host_pages);
     e->geometry.layout.supersede = e->options->supersede;
     e->recurrent = -1;
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
@@ -181,7 +181,26 @@ void turn_load(struct engine *e, struct turn *turn)
     turn->whole_pages = chunks * e->nhistory;
     turn->target = chunks * e->page_tokens;
     turn->tries = 0;
+    turn->handed = HANDED_NO;
+    turn->order = ++e->orders;
     turn->outcome = TERN_OK;
+}
+
+void turn_forget(const struct engine *e, struct turn *turn)
+{
+    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
+        struct turn_group *tg = &turn->group[g];
+
+        tg->from = 0; /* 0 is no page: a gap is seen when it is compared */
+        memset(tg->table, 0, tg->pages * sizeof *tg->table);
+    }
+}
+
+/* So much is in the tree and pinned. */
+static void turn_found(const struct engine *e, struct turn *turn, uint32_t depth)
+{
+    turn->matched = turn->committed = turn->room = turn->ready = depth;
+    turn->hits = depth / e->page_tokens * e->nhistory;
 }
 
 uint32_t window_first(const struct tern_group *g, uint32_t at)
@@ -213,42 +232,66 @@ bool turn_runs(const struct engine *e, struct turn *turn, const struct tern_resu
     return true;
 }
 
-/* A Match, or a Fetch, names what is there of `at` tokens behind `from`; of a window no more than
- * what is needed to go on. */
-static bool runs_cover(const struct engine *e, const uint32_t *got, uint32_t from, uint32_t at)
+/* A Match names what is there of `at` tokens; of a window no more than what is needed to go on. */
+static bool runs_cover(const struct engine *e, const uint32_t *got, uint32_t at)
 {
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
         const struct tern_group *group = &e->geometry.groups[g];
-        uint32_t first = from / group->page_tokens, window = window_first(group, at);
 
-        if (group->family == TERN_RECURRENT)
-            continue;
-        first = window > first ? window : first;
-        if (got[g] != at / group->page_tokens - first)
+        if (group->family != TERN_RECURRENT &&
+            got[g] != at / group->page_tokens - window_first(group, at))
             return false;
     }
     return true;
 }
 
-bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result *result,
-                   uint32_t from)
+bool turn_covered(const struct engine *e, const struct turn *turn, uint32_t at)
 {
+    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
+        const struct tern_group *group = &e->geometry.groups[g];
+
+        if ((int)g == e->recurrent)
+            continue;
+        for (uint32_t i = window_first(group, at); i < div_up(at, group->page_tokens); i++) {
+            if (turn->group[g].table[i] == 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result *result,
+                   uint32_t from, uint32_t to)
+{
+    bool stateless = e->recurrent >= 0 && turn->group[e->recurrent].table[0] == 0;
     uint32_t got[PROFILE_GROUPS_MAX] = {0};
     bool right = turn_runs(e, turn, result, got);
 
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
         const struct tern_group *group = &e->geometry.groups[g];
-        uint32_t want = turn->group[g].pages - from / group->page_tokens;
+        uint32_t want = div_up(to, group->page_tokens) - from / group->page_tokens;
 
-        if (group->family == TERN_RECURRENT)
-            right = right && got[g] == 1 && (turn->group[g].from != 0) == (from > 0);
-        else
+        if (group->family != TERN_RECURRENT)
             right = right && got[g] == want;
+        else /* the first one brings the page, with the state that is to be copied into it */
+            right = right && got[g] == stateless &&
+                    (!stateless || (turn->group[g].from != 0) == (from > 0));
     }
     if (!right)
         engine_says(e, "request %llu: an extend does not name what is missing behind %u tokens",
                     (unsigned long long)turn->prompt.index, from);
     return right;
+}
+
+/* An empty table, and nothing found. */
+static void turn_clear(const struct engine *e, struct turn *turn)
+{
+    turn->session = 0;
+    turn->step = 0;
+    turn->matched = turn->host_depth = turn->committed = turn->room = turn->ready = 0;
+    turn->hits = turn->arrived = turn->waits = 0;
+    turn->not_before_ns = 0;
+    turn_forget(e, turn);
 }
 
 enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_match_ns)
@@ -259,15 +302,7 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
     uint64_t start;
     enum tern_err err;
 
-    turn->session = 0;
-    turn->step = 0;
-    turn->matched = turn->hits = turn->arrived = 0;
-    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
-        struct turn_group *tg = &turn->group[g];
-
-        tg->from = 0; /* 0 is no page: a gap is seen when it is compared */
-        memset(tg->table, 0, tg->pages * sizeof *tg->table);
-    }
+    turn_clear(e, turn);
     err = tern_session_open(e->tern, e->pool, &e->ns, CALL_MS, &turn->session);
     if (err != TERN_OK)
         return err;
@@ -276,16 +311,51 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
     *ret_match_ns = clock_ns() - start;
     if (err != TERN_OK)
         return err;
-    turn->matched = result.matched;
     turn->state = TURN_MATCHED;
     if (result.matched > turn->target || result.matched % e->page_tokens ||
-        !turn_runs(e, turn, &result, got) || !runs_cover(e, got, 0, result.matched)) {
+        !turn_runs(e, turn, &result, got) || !runs_cover(e, got, result.matched)) {
         engine_says(e, "request %llu: the answer to a Match does not name the pages of %u tokens",
                     (unsigned long long)turn->prompt.index, result.matched);
         return TERN_INTERNAL;
     }
-    turn->hits = result.matched / e->page_tokens * e->nhistory;
+    turn_found(e, turn, result.matched);
+    if (result.host_depth > result.matched)
+        turn->host_depth = result.host_depth < turn->target ? result.host_depth : turn->target;
     return TERN_OK;
+}
+
+bool turn_load_host(struct engine *e, struct turn *turn)
+{
+    uint32_t depth = turn->host_depth;
+
+    turn->host_depth = 0;
+    if (depth <= turn->matched || tern_submit_fetch(e->tern, turn->session, NULL, depth,
+                                                    (uint64_t)(turn - e->turns)) != TERN_OK)
+        return false;
+    turn->state = TURN_LOADING;
+    return true;
+}
+
+bool turn_loaded(struct engine *e, struct turn *turn, const struct tern_answer *a)
+{
+    uint32_t got[PROFILE_GROUPS_MAX] = {0}, was = turn->matched, now;
+    const struct tern_result *r = a->results;
+
+    turn->state = TURN_MATCHED;
+    if (a->n == 0)
+        return true;
+    now = r->lengths.committed;
+    if (now == was)
+        return true; /* no room, or gone meanwhile: it is computed instead */
+    if (now < was || now > turn->target || !turn_runs(e, turn, r, got) ||
+        !turn_covered(e, turn, now)) {
+        engine_says(e, "request %llu: the host tier brought %u tokens, and does not name them",
+                    (unsigned long long)turn->prompt.index, now);
+        return false;
+    }
+    turn_found(e, turn, now);
+    count(e->counts.host_hit_tokens, now - was);
+    return engine_add_table(e, turn, was, now) && engine_run_now(e, "pages of the host tier");
 }
 
 bool turn_may_begin(const struct engine *e, const struct turn *turn, uint64_t now_ns)
@@ -299,7 +369,7 @@ bool turn_may_begin(const struct engine *e, const struct turn *turn, uint64_t no
     return alone || turn->tries == 0 || e->finished != turn->seen_finished;
 }
 
-bool turn_retry(struct engine *e, struct turn *turn, enum tern_err err)
+void turn_give_up(struct engine *e, struct turn *turn, enum tern_err err)
 {
     enum tern_err_category cat = tern_category(err);
     uint32_t ms = turn->tries < BACKOFF_MAX_MS ? turn->tries + 1 : BACKOFF_MAX_MS;
@@ -309,86 +379,18 @@ bool turn_retry(struct engine *e, struct turn *turn, enum tern_err err)
     if (again && err == TERN_PEER_LOST)
         ms = 50;
     turn->seen_finished = e->finished;
+    turn->waits = 0;
     turn->not_before_ns = clock_ns() + ms * UINT64_C(1000000);
     if (turn->session)
         turn->state = again ? TURN_ABORTING : TURN_CLOSING;
     else
         turn->state = again ? TURN_WAITING : TURN_CLOSING;
+    count(again ? e->counts.retries : e->counts.failed, 1);
     if (again)
-        return false;
+        return;
     engine_says(e, "request %llu failed after %u tries: %s", (unsigned long long)turn->prompt.index,
                 turn->tries, tern_strerror(err));
     turn->outcome = err;
-    return true;
-}
-
-static bool add_job(struct engine *e, struct page_job job)
-{
-    if (e->njobs == e->jobs_cap) {
-        uint32_t cap = e->jobs_cap ? e->jobs_cap * 2 : 4096;
-        struct page_job *jobs = realloc(e->jobs, cap * sizeof *jobs);
-
-        if (!jobs) {
-            engine_says(e, "no memory");
-            return false;
-        }
-        e->jobs = jobs;
-        e->jobs_cap = cap;
-    }
-    e->jobs[e->njobs++] = job;
-    return true;
-}
-
-bool engine_add_jobs(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t group,
-                     uint32_t first, uint32_t end)
-{
-    const struct turn_group *tg = &turn->group[group];
-
-    for (uint32_t i = first; i < end; i++) {
-        if (!add_job(e, (struct page_job){.prefix = tg->prefix[i],
-                                          .page = i,
-                                          .index = tg->table[i],
-                                          .group = (uint16_t)group,
-                                          .work = (uint16_t)work}))
-            return false;
-    }
-    return true;
-}
-
-bool engine_add_state(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t at)
-{
-    const struct turn_group *tg;
-    uint32_t chunk;
-
-    if (e->recurrent < 0 || at == 0)
-        return true;
-    tg = &turn->group[e->recurrent];
-    chunk = (at - 1) / e->page_tokens;
-    return add_job(e, (struct page_job){.prefix = tg->prefix[chunk],
-                                        .page = chunk,
-                                        .index = tg->table[0],
-                                        .from = tg->from,
-                                        .group = (uint16_t)e->recurrent,
-                                        .work = (uint16_t)work});
-}
-
-bool engine_add_tail(struct engine *e, struct turn *turn, uint32_t from, uint32_t at)
-{
-    if (e->recurrent >= 0 && turn->group[e->recurrent].from != 0) {
-        if (!engine_add_state(e, turn, RANK_COPY, from) ||
-            !engine_add_state(e, turn, RANK_COMPARE, from))
-            return false;
-        turn->group[e->recurrent].from = 0;
-    }
-    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
-        const struct tern_group *group = &e->geometry.groups[g];
-
-        if (group->family != TERN_RECURRENT &&
-            !engine_add_jobs(e, turn, RANK_WRITE, g, from / group->page_tokens,
-                             turn->group[g].pages))
-            return false;
-    }
-    return engine_add_state(e, turn, RANK_WRITE, at);
 }
 
 void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op)

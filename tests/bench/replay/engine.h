@@ -8,21 +8,29 @@
 #include "ranks.h"
 #include "tern.h"
 
+static inline uint32_t div_up(uint32_t n, uint32_t d)
+{
+    return n / d + (n % d != 0);
+}
+
 #define CALL_MS  30000 /* a daemon that does not answer for that long is lost */
 #define FETCH_MS 60000
 
 enum turn_state {
     TURN_IDLE = 0,
-    TURN_WAITING,  /* its request is to be begun again */
-    TURN_MATCHED,  /* the session is open and what was found is pinned */
-    TURN_EXTENDED, /* the pages are there, the bytes not (decode: not compared) */
-    TURN_WRITTEN,  /* prefill: the bytes are there and the step is done */
-    TURN_COPYING,  /* prefill: committed; the state that the tree took is to be copied back */
-    TURN_HANDED,   /* prefill: the decode side is at it */
-    TURN_FETCHING, /* decode */
-    TURN_ARRIVED,  /* decode: every whole page is in the table, none compared */
-    TURN_CLOSING,  /* its session is to be closed; then it is over */
-    TURN_ABORTING, /* the same; then it is WAITING */
+    TURN_WAITING,   /* its request is to be begun again */
+    TURN_MATCHED,   /* the session is open and what was found is pinned */
+    TURN_EXTENDED,  /* the pages are there, the bytes not (decode: not compared) */
+    TURN_WRITTEN,   /* prefill: the bytes are there and the step is done */
+    TURN_COPYING,   /* prefill: committed; the state that the tree took is to be copied back */
+    TURN_HANDED,    /* prefill: the decode side is at it */
+    TURN_LOADING,   /* more of what it matched comes from the host tier; then it is MATCHED */
+    TURN_FETCHING,  /* decode */
+    TURN_ARRIVED,   /* decode: every whole page is in the table, none compared */
+    TURN_CLOSING,   /* its session is to be closed; then it is over */
+    TURN_ABORTING,  /* the same; then it is WAITING */
+    TURN_RETRACTED, /* its session has given way; it goes on as `back` */
+    TURN_RECOVERING,
 };
 
 /* A turn's part of one group. HISTORY, WINDOW: prefix[i] is the hash of the prefix that ends with
@@ -35,22 +43,39 @@ struct turn_group {
     uint32_t from;    /* RECURRENT: the page that is to be copied into table[0]; 0: none */
 };
 
+/* Prefill: what the decode side knows of a request. It may have to be computed again after that. */
+enum turn_handed { HANDED_NO = 0, HANDED_SENT, HANDED_ANSWERED };
+
 /* A request in flight. */
 struct turn {
     enum turn_state state;
     struct prompt prompt;
     uint32_t *tokens; /* owned: PROMPT_TOKENS_MAX */
     struct turn_group group[PROFILE_GROUPS_MAX];
-    uint32_t whole_pages;   /* of the prompt in HISTORY groups, up to `target` */
-    uint32_t target;        /* tokens in whole chunks of L: what is committed and fetched */
-    uint32_t matched;       /* tokens */
-    uint32_t best;          /* prefill: tokens that an oracle would have matched */
-    uint32_t hits, arrived; /* decode: HISTORY pages that Match and Fetch named */
+    uint32_t whole_pages; /* of the prompt in HISTORY groups, up to `target` */
+    uint32_t target;      /* tokens in whole chunks of L: what is committed and fetched */
+    uint32_t matched;     /* tokens; those from the host tier too */
+    uint32_t host_depth;  /* what the host tier could bring it to; 0: no more than what is here */
+    uint32_t committed, room; /* T and A of its session */
+    uint32_t ready;           /* prefill: tokens whose pages hold their bytes */
+    uint32_t best;            /* prefill: tokens that an oracle would have matched */
+    uint32_t hits, arrived;   /* decode: HISTORY pages that Match and Fetch named */
     tern_session session;
     uint64_t step; /* the last step that touched its pages; 0: none did */
     uint32_t tries;
-    uint64_t seen_finished, not_before_ns; /* WAITING */
+    uint64_t order;                        /* of its arrival: larger is younger */
+    uint64_t seen_finished, not_before_ns; /* WAITING, RETRACTED, and while it is short of pages */
+    uint32_t waits;                        /* in a row, since it is short of pages; 0: it is not */
+    uint64_t away;                         /* RETRACTED: in this order they come back */
+    enum turn_state back;
+    enum turn_handed handed;
     enum tern_err outcome;
+};
+
+/* Where an engine counts what both have. */
+struct engine_counts {
+    _Atomic uint64_t *retries, *failed, *retracts, *recovers, *recovered_pages, *host_hit_tokens,
+        *wrong;
 };
 
 struct engine {
@@ -64,6 +89,12 @@ struct engine {
     struct tern *tern;     /* owned */
     struct tern_pool *map; /* owned by tern */
     uint64_t pool, step, root[PROFILE_GROUPS_MAX], finished;
+    uint64_t published; /* the last step that every rank has said to be done */
+    struct engine_counts counts;
+    /* See pressure.h: the oldest request that found the pool full in this iteration. */
+    struct turn *pressed;
+    struct tern_shortage shortage;
+    uint64_t orders, aways, calm_until_ns;
     struct tern_namespace ns;
     struct team team;
     struct turn *turns; /* owned: options->concurrency */
@@ -91,10 +122,20 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
  * the prompt. */
 bool turn_runs(const struct engine *e, struct turn *turn, const struct tern_result *result,
                uint32_t *ret_pages);
-/* Puts what an Extend named behind `from` tokens into the table; false unless it is exactly what is
- * missing there. */
+/* Puts what an Extend from `from` to `to` tokens named into the table; false unless it is exactly
+ * what is missing there. */
 bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result *result,
-                   uint32_t from);
+                   uint32_t from, uint32_t to);
+
+/* The table is empty again. */
+void turn_forget(const struct engine *e, struct turn *turn);
+/* The table has what is needed to go on from `at`. */
+bool turn_covered(const struct engine *e, const struct turn *turn, uint32_t at);
+
+/* Asks the host tier for what it has beyond the match. False: it has nothing, or is not asked. */
+bool turn_load_host(struct engine *e, struct turn *turn);
+/* Its answer: the turn is MATCHED, whatever came. False if pages are missing in it. */
+bool turn_loaded(struct engine *e, struct turn *turn, const struct tern_answer *a);
 
 /* First page of a group that is needed to go on from `at`: 0, or where its window begins. */
 uint32_t window_first(const struct tern_group *g, uint32_t at);
@@ -103,18 +144,23 @@ uint32_t window_first(const struct tern_group *g, uint32_t at);
  * it gave up. */
 bool turn_may_begin(const struct engine *e, const struct turn *turn, uint64_t now_ns);
 
-/* Gives the request up for now, or for good after TRIES_MAX: returns true in that case. The
- * session, if any, is closed by the next Step. */
-bool turn_retry(struct engine *e, struct turn *turn, enum tern_err err);
+/* Gives the request up for now, or for good after TRIES_MAX, and counts it. The session, if any, is
+ * closed by the next Step. */
+void turn_give_up(struct engine *e, struct turn *turn, enum tern_err err);
 
 /* Jobs on the pages [first, end) of a HISTORY or WINDOW group. */
 bool engine_add_jobs(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t group,
                      uint32_t first, uint32_t end);
 /* The RECURRENT page, if there is such a group, as the state at depth `at`. */
 bool engine_add_state(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t at);
-/* The tail behind `from` tokens is computed: the state to start from is copied and compared, and
- * every page behind it is written, the RECURRENT one as it is at depth `at`. */
-bool engine_add_tail(struct engine *e, struct turn *turn, uint32_t from, uint32_t at);
+/* The tokens from `from` to `to` are computed: the state to start from is copied and compared, and
+ * every page of theirs is written, the RECURRENT one as it is at depth `at`. */
+bool engine_add_tail(struct engine *e, struct turn *turn, uint32_t from, uint32_t to, uint32_t at);
+/* Copies the RECURRENT page if that is due, and adds a comparison of every page in the table that
+ * holds something of [from, at). */
+bool engine_add_table(struct engine *e, struct turn *turn, uint32_t from, uint32_t at);
+/* Does the jobs at once, outside of any step, and counts what was wrong. */
+bool engine_run_now(struct engine *e, const char *what);
 void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op);
 
 /* Sends the operations gathered; false if the daemon is lost. */

@@ -19,6 +19,8 @@ enum key {
     KEY_CONCURRENCY,
     KEY_RANKS,
     KEY_POOL_PAGES,
+    KEY_HOST_PAGES,
+    KEY_PREFILL_TOKENS,
     KEY_SUPERSEDE,
     KEY_CORRUPT,
     KEY_SPAWN,
@@ -50,6 +52,12 @@ static const struct argp_option table[] = {
      "Rank processes of the prefill and the decode engine; equal (1:1)", 2},
     {"pool-pages", KEY_POOL_PAGES, "N", 0,
      "Pages of each group and daemon; default: enough for all", 2},
+    {"host-pages", KEY_HOST_PAGES, "N", 0,
+     "Room for N pages of each group in a host tier on each daemon; default 0: there is none", 2},
+    {"prefill-tokens", KEY_PREFILL_TOKENS, "N", 0,
+     "Tokens of a request that one step of the prefill engine computes, in whole pages; default: "
+     "all",
+     2},
     {"corrupt", KEY_CORRUPT, "N", 0,
      "Flip a byte of N distinct pages as they arrive, once each; needs --spawn", 2},
     {0, 0, 0, 0, "Against what", 3},
@@ -62,14 +70,16 @@ static const struct argp_option table[] = {
     {0},
 };
 
-static const char doc[] = "Plays a workload through a prefill daemon and a decode daemon as two "
-                          "engines would, each in processes of its "
-                          "own, and compares every byte that arrives with what it must be."
-                          "\vOne request is one session on each side. A request that meets a full "
-                          "pool is given up and begun again, up to "
-                          "200 times; then it has failed. Exit status: 0 if nothing was wrong, "
-                          "failed or leaked and every prompt page was "
-                          "compared; 1 if not; 2 if the run could not be made.";
+static const char doc[] =
+    "Plays a workload through a prefill daemon and a decode daemon as two "
+    "engines would, each in processes of its "
+    "own, and compares every byte that arrives with what it must be."
+    "\vOne request is one session on each side. Where a pool is full, sessions "
+    "are retracted, to the host tier if there is one, and recovered later; "
+    "where that does not help, a request is given up and begun again, up to "
+    "200 times; then it has failed. Exit status: 0 if nothing was wrong, "
+    "failed or leaked and every prompt page was "
+    "compared; 1 if not; 2 if the run could not be made.";
 
 static uint64_t number(struct argp_state *state, const char *name, const char *text, uint64_t least,
                        uint64_t most)
@@ -195,6 +205,12 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     case KEY_RANKS: o->ranks = ranks(state, arg); return 0;
     case KEY_POOL_PAGES:
         o->pool_pages = (uint32_t)number(state, "pool-pages", arg, 1, 1u << 28);
+        return 0;
+    case KEY_HOST_PAGES:
+        o->host_pages = (uint32_t)number(state, "host-pages", arg, 0, 1u << 28);
+        return 0;
+    case KEY_PREFILL_TOKENS:
+        o->prefill_tokens = (uint32_t)number(state, "prefill-tokens", arg, 1, PROMPT_TOKENS_MAX);
         return 0;
     case KEY_CORRUPT: o->corrupt = (uint32_t)number(state, "corrupt", arg, 0, 1u << 28); return 0;
     case KEY_SPAWN: o->spawn = true; return 0;

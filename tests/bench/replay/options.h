@@ -17,7 +17,9 @@ struct options {
     uint64_t page_bytes; /* 0: the profile's */
     double speed;        /* trace time per real time; 0: as fast as it goes */
     uint32_t concurrency, ranks;
-    uint32_t pool_pages; /* of each group; 0: enough for everything */
+    uint32_t pool_pages;     /* of each group; 0: enough for everything */
+    uint32_t host_pages;     /* likewise of the host tier; 0: there is none */
+    uint32_t prefill_tokens; /* that one step computes of a request; 0: all */
     enum tern_supersede supersede;
     uint32_t corrupt;
     bool spawn, json;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "prefixes.h"
+#include "pressure.h"
 #include "proc.h"
 #include "stats.h"
 
@@ -49,15 +50,6 @@ static uint64_t next_due_ns(const struct prefill *p)
     return speed > 0 ? p->start_ns + (uint64_t)((double)p->next.timestamp_ms * 1e6 / speed) : 0;
 }
 
-static void fail_turn(struct prefill *p, struct turn *turn, enum tern_err err)
-{
-    if (turn_retry(&p->e, turn, err)) {
-        count(&p->e.board->prefill_failed, 1);
-    } else {
-        count(&p->e.board->prefill_retries, 1);
-    }
-}
-
 /* The oracle: tokens of the deepest boundary at which an earlier commit left what is needed to go
  * on. Windows: at each of its chunks. RECURRENT: at its end alone. */
 static uint32_t best_match(const struct prefill *p, const struct turn *turn)
@@ -90,16 +82,18 @@ static void begin(struct prefill *p, struct turn *turn)
     enum tern_err err = turn_begin(&p->e, turn, &ns);
 
     if (err != TERN_OK) {
-        fail_turn(p, turn, err);
+        turn_give_up(&p->e, turn, err);
         return;
     }
     if (n < BOARD_TIMES_MAX)
         b->match_ns[n] = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
     count(&b->match_n, 1);
     turn->best = best_match(p, turn);
+    turn_load_host(&p->e, turn);
 }
 
-/* Fills idle turns with new requests, but not while one waits to be begun again: it would starve.
+/* Fills idle turns with new requests, but not while one waits to be begun again, or to come back:
+ * it would starve.
  */
 static bool admit(struct prefill *p)
 {
@@ -111,7 +105,8 @@ static bool admit(struct prefill *p)
 
         if (turn_may_begin(&p->e, turn, now))
             begin(p, turn);
-        waiting = waiting || turn->state == TURN_WAITING || turn->state == TURN_ABORTING;
+        waiting = waiting || turn->state == TURN_WAITING || turn->state == TURN_ABORTING ||
+                  turn->state == TURN_RETRACTED || turn->state == TURN_RECOVERING;
     }
     for (uint32_t i = 0; i < p->e.nturns && !waiting; i++) {
         struct turn *turn = &p->e.turns[i];
@@ -146,7 +141,10 @@ static bool hand_over(struct prefill *p, struct turn *turn)
         .nblocks = r->nblocks,
     };
 
-    turn->state = TURN_HANDED;
+    turn->state = turn->handed == HANDED_ANSWERED ? TURN_CLOSING : TURN_HANDED;
+    if (turn->handed != HANDED_NO)
+        return true; /* computed again */
+    turn->handed = HANDED_SENT;
     if (proc_send(p->peer, &m, sizeof m) && proc_send(p->peer, r->ids, r->nblocks * sizeof *r->ids))
         return true;
     engine_says(&p->e, "the decode engine is gone");
@@ -159,14 +157,28 @@ static uint32_t computed(const struct turn *turn)
     return turn->target > turn->matched ? turn->target : turn->prompt.input_length;
 }
 
+/* Up to here the next step computes. */
+static uint32_t next_end(const struct engine *e, const struct turn *turn)
+{
+    uint32_t n = turn->prompt.input_length,
+             piece = div_up(e->options->prefill_tokens, e->page_tokens) * e->page_tokens;
+
+    return piece == 0 || n - turn->ready <= piece ? n : turn->ready + piece;
+}
+
 /* The operations that this turn needs next. */
 static bool plan(struct prefill *p, struct turn *turn)
 {
     struct engine *e = &p->e;
     uint32_t n = turn->prompt.input_length;
 
-    if (turn->state == TURN_MATCHED && n > turn->matched)
-        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .length = n});
+    if (pressure_rests(turn, clock_ns()))
+        return true;
+    if (turn->state == TURN_MATCHED && n > turn->ready)
+        engine_add_op(e, turn,
+                      (struct tern_op){.kind = TERN_EXTEND,
+                                       .length = next_end(e, turn),
+                                       .written = turn->ready > turn->committed ? turn->ready : 0});
     else if (turn->state == TURN_MATCHED)
         return hand_over(p, turn);
     else if (turn->state == TURN_WRITTEN) {
@@ -208,21 +220,25 @@ static bool extended(struct prefill *p, struct turn *turn, const struct tern_res
 {
     struct engine *e = &p->e;
 
-    if (!turn_extended(e, turn, r, turn->matched))
+    uint32_t end = r->lengths.allocated;
+
+    if (end > turn->prompt.input_length || !turn_extended(e, turn, r, turn->ready, end))
         return false;
+    turn->room = end;
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
         const struct tern_group *group = &e->geometry.groups[g];
 
-        if (group->family == TERN_WINDOW &&
+        if (group->family == TERN_WINDOW && turn->ready == turn->matched &&
             !engine_add_jobs(e, turn, RANK_COMPARE, g, window_first(group, turn->matched),
                              turn->matched / group->page_tokens))
             return false;
         if (group->family == TERN_HISTORY)
             count(&e->board->written_pages,
-                  turn->group[g].pages - turn->matched / group->page_tokens);
+                  div_up(end, group->page_tokens) - turn->ready / group->page_tokens);
     }
     turn->state = TURN_EXTENDED;
-    return engine_add_tail(e, turn, turn->matched, computed(turn));
+    return engine_add_tail(e, turn, turn->ready, end,
+                           end < turn->prompt.input_length ? end : computed(turn));
 }
 
 /* The commit is done. A RECURRENT page that the tree took has a fresh one in its place. */
@@ -266,10 +282,16 @@ static bool take_result(struct prefill *p, uint32_t i)
     }
     if (turn->state != TURN_MATCHED && turn->state != TURN_WRITTEN && turn->state != TURN_COPYING)
         return true; /* an operation before this one failed */
-    if (r->err != TERN_OK) {
-        fail_turn(p, turn, r->err);
+    turn->committed = r->lengths.committed;
+    if (r->err == TERN_POOL_EXHAUSTED) {
+        pressure_note(&p->e, turn, &r->shortage);
         return true;
     }
+    if (r->err != TERN_OK) {
+        turn_give_up(&p->e, turn, r->err);
+        return true;
+    }
+    pressure_over(turn);
     if (op->kind == TERN_EXTEND && op->length)
         return extended(p, turn, r);
     if (!last)
@@ -302,9 +324,12 @@ static bool write_pages(struct prefill *p)
     for (uint32_t i = 0; i < e->nturns; i++) {
         if (e->turns[i].state != TURN_EXTENDED)
             continue;
-        e->turns[i].state = TURN_WRITTEN;
+        e->turns[i].ready = e->turns[i].room;
+        e->turns[i].state =
+            e->turns[i].ready < e->turns[i].prompt.input_length ? TURN_MATCHED : TURN_WRITTEN;
         e->turns[i].step = e->step;
     }
+    e->published = e->step;
     return true;
 }
 
@@ -327,7 +352,7 @@ static bool iterate(struct prefill *p)
         if (!take_result(p, i))
             return false;
     }
-    return write_pages(p);
+    return write_pages(p) && pressure_act(&p->e);
 }
 
 /* How long there is nothing to do but to wait for the decode side; 0: there is something. */
@@ -344,9 +369,13 @@ static int idle_ms(const struct prefill *p)
             idle++;
         else if (turn->state == TURN_WAITING)
             until = at < until ? at : until;
-        else if (turn->state != TURN_HANDED)
+        else if (turn->state != TURN_HANDED && turn->state != TURN_LOADING &&
+                 turn->state != TURN_RECOVERING && turn->state != TURN_RETRACTED &&
+                 !pressure_rests(turn, now))
             return 0;
     }
+    if (pressure_due_ns(&p->e, now) < until)
+        until = pressure_due_ns(&p->e, now);
     if (idle > 0 && p->next_state != NEXT_END && until == UINT64_MAX)
         until = p->next_state == NEXT_NONE ? 0 : next_due_ns(p);
     if (idle == p->e.nturns && p->next_state == NEXT_END)
@@ -356,21 +385,67 @@ static int idle_ms(const struct prefill *p)
     return until == UINT64_MAX ? -1 : (int)((until - now) / 1000000 + 1);
 }
 
-static bool take_answers(struct prefill *p, int wait_ms)
+/* The decode side is done with this one. */
+static bool take_done(struct prefill *p)
 {
-    struct pollfd fd = {.fd = p->peer, .events = POLLIN};
     struct handover_done m;
+    struct turn *turn;
 
-    while (poll(&fd, 1, wait_ms) > 0) {
-        if (!proc_recv(p->peer, &m, sizeof m) || m.turn >= p->e.nturns ||
-            p->e.turns[m.turn].state != TURN_HANDED) {
-            engine_says(&p->e, "the decode engine is gone");
-            return false;
-        }
-        p->e.turns[m.turn].state = TURN_CLOSING;
-        wait_ms = 0;
+    if (!proc_recv(p->peer, &m, sizeof m) || m.turn >= p->e.nturns ||
+        p->e.turns[m.turn].handed != HANDED_SENT) {
+        engine_says(&p->e, "the decode engine is gone");
+        return false;
     }
+    turn = &p->e.turns[m.turn];
+    turn->handed = HANDED_ANSWERED;
+    if (turn->state == TURN_HANDED || (turn->state == TURN_RETRACTED && turn->back == TURN_HANDED))
+        turn->state = TURN_CLOSING;
     return true;
+}
+
+/* The daemon's answers to what was submitted. */
+static bool take_submitted(struct prefill *p)
+{
+    struct engine *e = &p->e;
+    struct tern_answer a;
+    enum tern_err err;
+    bool ok = true;
+
+    while (ok && (err = tern_poll(e->tern, &a)) == TERN_OK) {
+        struct turn *turn = a.cookie < e->nturns ? &e->turns[a.cookie] : NULL;
+
+        if (turn && turn->state == TURN_LOADING) {
+            ok = turn_loaded(e, turn, &a);
+        } else if (turn && turn->state == TURN_RECOVERING) {
+            ok = pressure_recovered(e, turn, &a);
+            if (turn->state == TURN_HANDED && turn->handed == HANDED_ANSWERED)
+                turn->state = TURN_CLOSING;
+        }
+    }
+    if (ok && err != TERN_BUSY)
+        engine_says(e, "the prefill daemon: %s", tern_strerror(err));
+    return ok && err == TERN_BUSY;
+}
+
+/* Synchronous calls keep answers that come meanwhile: they are taken before the wait too. */
+static bool take_answers(struct prefill *p)
+{
+    struct pollfd fd[2] = {{.fd = p->peer, .events = POLLIN},
+                           {.fd = tern_fd(p->e.tern), .events = POLLIN}};
+
+    if (!take_submitted(p))
+        return false;
+    if (tern_wants_write(p->e.tern))
+        fd[1].events |= POLLOUT;
+    if (poll(fd, 2, idle_ms(p)) < 0)
+        return true;
+    while (fd[0].revents) {
+        if (!take_done(p))
+            return false;
+        fd[0].revents = 0;
+        poll(fd, 1, 0);
+    }
+    return take_submitted(p);
 }
 
 static bool all_done(const struct prefill *p)
@@ -388,7 +463,7 @@ static bool play(struct prefill *p)
 {
     p->start_ns = clock_ns();
     while (!all_done(p)) {
-        if (!admit(p) || !iterate(p) || !take_answers(p, idle_ms(p)))
+        if (!admit(p) || !iterate(p) || !take_answers(p))
             return false;
     }
     return true;
@@ -401,6 +476,11 @@ int prefill_main(const struct options *o, struct board *board, const uint32_t *g
     bool ok = engine_start(&p.e, o, board, board->prefill_why, o->prefill_socket, "replay-prefill",
                            group_pages);
 
+    p.e.counts =
+        (struct engine_counts){&board->prefill_retries,         &board->prefill_failed,
+                               &board->prefill_retracts,        &board->prefill_recovers,
+                               &board->prefill_recovered_pages, &board->prefill_host_hit_tokens,
+                               &board->prefill_wrong_bytes};
     atomic_store(&board->pool[0], p.e.pool);
     if (ok)
         p.source = source_open(&o->source, p.e.why);

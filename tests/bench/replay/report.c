@@ -42,7 +42,8 @@ static struct figures work_out(struct run *r)
     };
 
     for (uint32_t i = 0; i < 2; i++)
-        f.leaked += r->after[i].pages.total - r->after[i].pages.free;
+        f.leaked += r->after[i].pages.total - r->after[i].pages.free + r->after[i].host.total -
+                    r->after[i].host.free;
     n = n < BOARD_TIMES_MAX ? n : BOARD_TIMES_MAX;
     qsort(b->match_ns, n, sizeof b->match_ns[0], by_value);
     f.match_p50_us = quantile_us(b->match_ns, n, 0.5);
@@ -72,6 +73,8 @@ static const char *fault(struct run *r, const struct figures *f)
     for (uint32_t i = 0; i < 2; i++) {
         if (r->after[i].pages.total != r->pool_pages)
             return "a daemon does not count the pages of the run's pool";
+        if ((r->after[i].host.total > 0) != (r->options->host_pages > 0))
+            return "a daemon does not count the pages of the run's host tier";
     }
     if (f->leaked)
         return "pages leaked";
@@ -111,6 +114,12 @@ static void print_json(struct run *r, const struct figures *f)
     json_put_u64(o, "corrupt_detected", f->corrupt);
     json_put_u64(o, "failed_requests", f->failed);
     json_put_u64(o, "retries", counted(&b->prefill_retries) + counted(&b->decode_retries));
+    json_put_u64(o, "retracts", counted(&b->prefill_retracts) + counted(&b->decode_retracts));
+    json_put_u64(o, "recovers", counted(&b->prefill_recovers) + counted(&b->decode_recovers));
+    json_put_u64(o, "recovered_pages",
+                 counted(&b->prefill_recovered_pages) + counted(&b->decode_recovered_pages));
+    json_put_u64(o, "host_hit_tokens",
+                 counted(&b->prefill_host_hit_tokens) + counted(&b->decode_host_hit_tokens));
     json_put_u64(o, "leaked_pages", f->leaked);
     json_put_u64(o, "state_pages_peak", r->peak_state);
     json_put_u64(o, "state_reclaimable_peak", r->peak_reclaimable);
@@ -165,6 +174,12 @@ static void print_table(struct run *r, const struct figures *f)
     line("most pages in use", r->peak_pages, NULL, 0);
     line("begun again (full pools etc.)",
          counted(&b->prefill_retries) + counted(&b->decode_retries), NULL, 0);
+    line("sessions retracted", counted(&b->prefill_retracts) + counted(&b->decode_retracts),
+         "%.0f of them came back, every byte compared",
+         (double)(counted(&b->prefill_recovers) + counted(&b->decode_recovers)));
+    if (r->options->host_pages > 0)
+        line("tokens from the host tier",
+             counted(&b->prefill_host_hit_tokens) + counted(&b->decode_host_hit_tokens), NULL, 0);
     printf("  %-28s %14s  p50 %.1f us, p99 %.1f us\n", "Match", "", f->match_p50_us,
            f->match_p99_us);
     printf("  %-28s %13.2fs\n\nchecked\n", "elapsed", f->elapsed_s);

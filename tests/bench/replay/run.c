@@ -57,7 +57,7 @@ static void size_pool(struct run *r, struct geometry *g)
             o->pool_pages ? o->pool_pages : pages_needed(r, &g->groups[i], o->profile->page_tokens);
         r->pool_pages += r->group_pages[i];
     }
-    geometry_caps(g, r->group_pages);
+    geometry_caps(g, r->group_pages, o->host_pages);
 }
 
 static bool start_daemons(struct run *r, const struct geometry *g)
@@ -73,8 +73,9 @@ static bool start_daemons(struct run *r, const struct geometry *g)
     d.memory_bytes = (g->layout.bytes + (2u << 20)) & ~(uint64_t)4095;
     d.regions = o->ranks;
     d.page_bytes_min = g->region_bytes_min;
-    d.nodes = (uint64_t)r->group_pages[0] + 1024;
-    d.token_blocks = r->group_pages[0] * chunk + sessions + TOKEN_SPARE;
+    d.host_bytes = g->layout.host_bytes ? (g->layout.host_bytes + (2u << 20)) & ~(uint64_t)4095 : 0;
+    d.nodes = (uint64_t)r->group_pages[0] + o->host_pages + 1024;
+    d.token_blocks = ((uint64_t)r->group_pages[0] + o->host_pages) * chunk + sessions + TOKEN_SPARE;
     if (!tempdir_make(r->dir, sizeof r->dir, "tern-replay")) {
         snprintf(r->why, sizeof r->why, "no temporary directory: %s", strerror(errno));
         r->dir[0] = 0;
