@@ -77,8 +77,17 @@ static void do_recover(struct sim *w, uint32_t d)
 
     if (s == NO && chance(w, 20))
         s = pick_session(w, d, TURNS_ALL);
-    if (s != NO)
-        ask_recover(w, d, s);
+    if (s == NO)
+        return;
+    if (chance(w, 25)) /* what it left on the device was needed meanwhile */
+        evict(w, d, chance(w, 70));
+    ask_recover(w, d, s);
+    if (w->d[d].session[s].turn != TURN_LOADING || !w->d[d].session[s].live)
+        return;
+    if (chance(w, 12))
+        ask_cancel(w, d, s);
+    else if (chance(w, 12))
+        step_request(w, d, w->d[d].session[s].engine, chance(w, 50) ? WANT_ABORT : WANT_CLOSE);
 }
 
 static void do_exec(struct sim *w, uint32_t d)

@@ -24,8 +24,7 @@ static uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot)
 
 /* --- jobs --- */
 
-struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id,
-                           uint32_t pool)
+struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id, uint32_t pool)
 {
     struct daemon *m = &w->d[d];
     struct job *j = &m->job[m->njobs];
@@ -542,8 +541,9 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
                        "offer_foreign_page", "group %u index %u is of kind %u", msg->runs[i].group,
                        ref.index, g->own);
                 EXPECT(s->resets != w->d[d].resets ||
-                           space_current(w, d, w->d[d].pool[s->pool].tenant, c->space), "offer_of_reset",
-                       "group %u index %u: its namespace was reset", msg->runs[i].group, ref.index);
+                           space_current(w, d, w->d[d].pool[s->pool].tenant, c->space),
+                       "offer_of_reset", "group %u index %u: its namespace was reset",
+                       msg->runs[i].group, ref.index);
                 EXPECT(chunk_visible(w, d, c) &&
                            (g->own == OWN_CHUNK || state_visible_of(w, d, c, msg->runs[i].group)),
                        "offer_pending", "group %u index %u: its step has not passed",

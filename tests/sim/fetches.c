@@ -257,8 +257,8 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
     EXPECT(!idle, "host_fetch_taken", "T %u A %u", s->t, s->a);
     EXPECT(l->committed >= s->t && l->committed <= s->ntokens && l->written == l->committed &&
                l->allocated == l->committed && l->committed % w->L == 0,
-           "host_fetch_lengths", "T %u C %u A %u, T was %u", l->committed, l->written,
-           l->allocated, s->t);
+           "host_fetch_lengths", "T %u C %u A %u, T was %u", l->committed, l->written, l->allocated,
+           s->t);
     if (l->committed == s->t)
         return;
     s->turn = TURN_OPEN;

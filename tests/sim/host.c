@@ -35,14 +35,14 @@ static bool counts_on(const struct sim *w, const struct session *s, uint32_t poo
 {
     uint32_t k = c->depth;
 
-    if (!s->live || s->away != AWAY_HOST || s->undone || s->foggy || s->pool != pool || s->space != c->space ||
-        k * w->L > s->t || w->canon[s->variant][k] != c->variant)
+    if (!s->live || s->away != AWAY_HOST || s->undone || s->foggy || s->pool != pool ||
+        s->space != c->space || k * w->L > s->t || w->canon[s->variant][k] != c->variant)
         return false;
     return g < w->cfg.ngroups || in_window(w, g, k, s->t);
 }
 
-/* A retraction that cannot be finished, for a copy that failed or STATE that was refilled meanwhile,
- * is undone without a word: the session finds out when it comes back. */
+/* A retraction that cannot be finished, for a copy that failed or STATE that was refilled
+ * meanwhile, is undone without a word: the session finds out when it comes back. */
 static bool still_away(const struct sim *w, uint32_t d, const struct session *s)
 {
     struct session_view v;
@@ -54,8 +54,7 @@ static bool still_away(const struct sim *w, uint32_t d, const struct session *s)
 bool host_pinned(const struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c, uint32_t g)
 {
     for (uint32_t i = 0; i < SESSIONS; i++)
-        if (counts_on(w, &w->d[d].session[i], pool, c, g) &&
-            still_away(w, d, &w->d[d].session[i]))
+        if (counts_on(w, &w->d[d].session[i], pool, c, g) && still_away(w, d, &w->d[d].session[i]))
             return true;
     return false;
 }
@@ -257,8 +256,7 @@ static void load_page(struct sim *w, uint32_t d, struct job *j, const struct act
     struct page_ref ref = {.index = to->index, .gen = to->gen};
     struct granule *p;
 
-    EXPECT(h->own == HOST_NODE && h->gen == from->gen && h->pool == j->pool &&
-               h->chunk == j->chunk,
+    EXPECT(h->own == HOST_NODE && h->gen == from->gen && h->pool == j->pool && h->chunk == j->chunk,
            "load_unknown",
            "host granule %u is of kind %u, generation %u, not %u: it was never acknowledged, or "
            "has gone",

@@ -69,29 +69,34 @@
     X(state_superseded_eager, 50)                                                                  \
     X(return_refused, 20)                                                                          \
     X(match_shallower_for_state, 20)                                                               \
-    X(retract_host, 100)                                                                       \
-    X(retract_host_no_room, 5)                                                                 \
-    X(retract_drop, 50)                                                                        \
-    X(retract_repeated, 20)                                                                    \
-    X(retracted_host, 50)                                                                      \
-    X(recover_cancelled, 20)                                                                   \
-    X(recover_at_once, 50)                                                                     \
-    X(recover_loaded, 10)                                                                      \
-    X(recover_no_room, 2)                                                                      \
-    X(recover_corrupt, 1)                                                                      \
-    X(load_aborted, 2)                                                                         \
-    X(load_cancelled, 1)                                                                       \
-    X(load_corrupt, 2)                                                                         \
-    X(copy_failed, 5)                                                                          \
-    X(copy_acked_twice, 10)                                                                    \
-    X(host_evicted, 20)                                                                        \
-    X(host_fetch, 10)                                                                          \
-    X(host_fetch_no_room, 1)                                                                   \
+    X(retract_host, 100)                                                                           \
+    X(retract_host_no_room, 5)                                                                     \
+    X(retract_drop, 50)                                                                            \
+    X(retract_repeated, 20)                                                                        \
+    X(retracted_host, 50)                                                                          \
+    X(recover_cancelled, 20)                                                                       \
+    X(recover_at_once, 50)                                                                         \
+    X(recover_loaded, 10)                                                                          \
+    X(recover_no_room, 2)                                                                          \
+    X(recover_corrupt, 1)                                                                          \
+    X(load_aborted, 2)                                                                             \
+    X(load_cancelled, 1)                                                                           \
+    X(load_corrupt, 2)                                                                             \
+    X(copy_failed, 5)                                                                              \
+    X(copy_acked_twice, 10)                                                                        \
+    X(host_evicted, 20)                                                                            \
+    X(host_fetch, 10)                                                                              \
+    X(host_fetch_no_room, 1)                                                                       \
     X(commit_stopped_by_load, 1)                                                                   \
-    X(away_refused, 20)                                                                        \
-    X(reset, 20)                                                                               \
-    X(reset_with_running_session, 10)                                                          \
-    X(pinned, 20)                                                                              \
+    X(state_taken_back, 2)                                                                         \
+    X(state_reclaimed_by_need, 5)                                                                  \
+    X(state_dropped_under_need, 5)                                                                 \
+    X(fetch_history_reused, 2)                                                                     \
+    X(demoted, 10)                                                                                 \
+    X(away_refused, 20)                                                                            \
+    X(reset, 20)                                                                                   \
+    X(reset_with_running_session, 10)                                                              \
+    X(pinned, 20)                                                                                  \
     X(fetch_with_state, 20)
 
 #endif

@@ -28,8 +28,8 @@ bool granule_busy(const struct sim *w, uint32_t d, uint32_t tenant, const struct
     return g->busy[0] > e[0].min_done || g->busy[1] > e[1].min_done || g->busy[2] > e[2].min_done;
 }
 
-struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
-                       uint32_t variant, uint32_t k)
+struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
+                       uint32_t k)
 {
     uint32_t v = w->canon[variant][k];
     struct chunk *c = &w->d[d].chunk[pool][(space * VARIANTS + v) * CHUNKS + k - 1];
@@ -139,6 +139,8 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
                    "granule %u: its commit's step has not passed", at + k);
             EXPECT(!g->sealing, "page_being_sealed", "granule %u: a checksum job reads it", at + k);
             MARK(extend_evicts);
+            if (host_has(c))
+                MARK(demoted);
             chunk_drop(w, d, g->pool, c);
         }
         if (g->own == OWN_STATE) {
@@ -152,7 +154,8 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
         }
         /* A transfer's verified page may have been given up for one that was there, or be evicted
          * already. */
-        EXPECT(g->own == OWN_FREE || (g->own == OWN_RESET && !g->sealing) || (g->verified && !g->sealing && (g->own == OWN_PULL || g->own == OWN_ORPHAN)),
+        EXPECT(g->own == OWN_FREE || (g->own == OWN_RESET && !g->sealing) ||
+                   (g->verified && !g->sealing && (g->own == OWN_PULL || g->own == OWN_ORPHAN)),
                "page_owned_twice",
                "daemon %u granule %u is handed out, but has owner %u of kind %u", d, at + k,
                g->owner, g->own);
@@ -389,8 +392,8 @@ static bool pulls_active(const struct sim *w, uint32_t d)
         if (w->d[d].pull[i].used)
             return true;
     for (uint32_t i = 0; i < SESSIONS; i++) /* what a fetch pinned is known when its answer came */
-        if (w->d[d].session[i].live && (w->d[d].session[i].turn == TURN_FETCHING ||
-                                        w->d[d].session[i].turn == TURN_LOADING))
+        if (w->d[d].session[i].live &&
+            (w->d[d].session[i].turn == TURN_FETCHING || w->d[d].session[i].turn == TURN_LOADING))
             return true;
     return false;
 }

@@ -93,6 +93,8 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
         serve_offered(w, d, act->peer.link, msg);
     if (!mine && msg->err == TERN_TIMED_OUT)
         MARK(serve_deadline);
+    if (msg->kind == PEER_PULL_OPEN && msg->history > msg->from)
+        MARK(fetch_history_reused);
     if (msg->kind == PEER_PULL_OPEN)
         w->opened = msg->pull;
     if (!l->alive || (l->one_way >> dir & 1)) {
@@ -156,8 +158,9 @@ void net_notice(struct sim *w, uint32_t conn, uint32_t side)
     for (uint32_t i = 0; i < SESSIONS && side == 0; i++) {
         const struct session *x = &w->d[d].session[i];
 
-        EXPECT(!x->live || x->turn != TURN_FETCHING || x->fetch_host || x->deaf, "fetch_outlives_link",
-               "session %u still waits for a peer that is known to be lost", i);
+        EXPECT(!x->live || x->turn != TURN_FETCHING || x->fetch_host || x->deaf,
+               "fetch_outlives_link", "session %u still waits for a peer that is known to be lost",
+               i);
     }
 }
 

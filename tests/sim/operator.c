@@ -1,6 +1,7 @@
-/* What is asked of whole namespaces and of nodes: NamespaceReset (N1), an operator's pins, and what a
- * Peek or a Match says of the host tier. A namespace that was reset is another space from then on:
- * what it held before stays with the sessions that run in it, and nobody else may be told of it. */
+/* What is asked of whole namespaces and of nodes: NamespaceReset (N1), an operator's pins, and what
+ * a Peek or a Match says of the host tier. A namespace that was reset is another space from then
+ * on: what it held before stays with the sessions that run in it, and nobody else may be told of
+ * it. */
 #include "sim.h"
 
 #define SPACE_CHUNKS (VARIANTS * CHUNKS)
@@ -36,8 +37,7 @@ static bool space_unused(const struct sim *w, uint32_t d, uint32_t tenant, uint3
 
         if ((g->own == OWN_CHUNK || g->own == OWN_STATE || g->loaded) &&
             of_space(w, d, tenant, g->pool, space, g->chunk) &&
-            (g->borrows || g->serves || g->sealing || g->writers ||
-             granule_busy(w, d, tenant, g)))
+            (g->borrows || g->serves || g->sealing || g->writers || granule_busy(w, d, tenant, g)))
             return false;
     }
     for (uint32_t i = 0; i < w->cfg.host; i++) {
@@ -48,8 +48,8 @@ static bool space_unused(const struct sim *w, uint32_t d, uint32_t tenant, uint3
             return false;
     }
     for (uint32_t i = 0; i < m->njobs; i++)
-        if (m->job[i].kind == JOB_COPY && of_space(w, d, tenant, m->job[i].pool, space,
-                                                   m->job[i].chunk))
+        if (m->job[i].kind == JOB_COPY &&
+            of_space(w, d, tenant, m->job[i].pool, space, m->job[i].chunk))
             return false;
     return true;
 }

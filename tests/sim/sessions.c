@@ -103,8 +103,8 @@ static uint32_t least_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t s
     return k * w->L;
 }
 
-static void check_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
-                        uint32_t variant, uint32_t n, uint32_t depth)
+static void check_depth(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
+                        uint32_t n, uint32_t depth)
 {
     uint32_t least = least_depth(w, d, pool, space, variant, n);
 
@@ -128,8 +128,9 @@ static bool separates(struct sim *w, uint32_t d, uint32_t pool, uint32_t ns, uin
     if (n < w->L)
         return false;
     if (!by_key) {
-        const struct chunk *c = chunk_at(
-            w, d, pool, w->d[d].space_of[w->d[d].pool[pool].tenant][(ns + 1) % NAMESPACES], variant, 1);
+        const struct chunk *c =
+            chunk_at(w, d, pool, w->d[d].space_of[w->d[d].pool[pool].tenant][(ns + 1) % NAMESPACES],
+                     variant, 1);
 
         return w->cfg.namespaces > 1 && c->present && chunk_visible(w, d, c);
     }

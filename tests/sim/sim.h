@@ -27,7 +27,7 @@
 #define GROUPS        4           /* of a pool: those of HISTORY first, then those of STATE */
 #define SESSIONS      12 /* session records of a daemon, closed ones kept for stale handles */
 #define NAMESPACES    2
-#define SPACES        4 /* of a pool: a namespace that was reset is another one from then on */
+#define SPACES        4  /* of a pool: a namespace that was reset is another one from then on */
 #define VARIANTS      6  /* token sequences; each session's list is a prefix of one */
 #define TOKENS        80 /* of a sequence: a little more than a block of the token store */
 #define CHUNKS        40 /* L-chunks of a sequence */
@@ -120,7 +120,8 @@ enum mark {
     X(lim_keys)                                                                                    \
     X(lim_pulls)                                                                                   \
     X(lim_serves)                                                                                  \
-    X(lim_seals) X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on)  \
+    X(lim_seals)                                                                                   \
+    X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on)               \
         X(seed_tokens) X(nstate) X(supersede) X(page_tokens2) X(page_tokens3) X(page_granules2)    \
             X(page_granules3) X(window2) /* 0: RECURRENT */                                        \
         X(window3) X(reserve2) X(reserve3) X(host) X(lim_copies) X(spoil)
@@ -174,7 +175,7 @@ struct chunk {
     uint16_t granule[GROUPS][CHUNK_PAGES];
     uint32_t gen[GROUPS][CHUNK_PAGES];
     /* STATE: its pages as last known, and whether the model would bet that they are still there. */
-    uint8_t has[GROUPS], lost[GROUPS], state_engine[GROUPS], made, passed;
+    uint8_t has[GROUPS], lost[GROUPS], state_engine[GROUPS], made, passed, listed;
     uint32_t state_step[GROUPS], state_evictions[GROUPS];
     uint8_t hhas[GROUPS]; /* acknowledged on the host, as last known */
     uint8_t hgranule[GROUPS][CHUNK_PAGES];
@@ -201,7 +202,7 @@ enum away { AWAY_NO = 0, AWAY_DROP, AWAY_HOST };
 struct session {
     uint8_t used, live, engine, pool, ns, space, variant, turn, tenant;
     uint8_t cancel_sent, fetch_before, fetch_bad_peer;
-    uint8_t deaf;   /* the connection that waited for the fetch was closed */
+    uint8_t deaf;       /* the connection that waited for the fetch was closed */
     uint8_t fetch_host; /* from the host tier */
     uint8_t away, back_turn;
     uint8_t unpinned; /* the host has all that it needs: the device may lose its path */
@@ -266,8 +267,8 @@ struct pool {
     uint8_t ranks;   /* regions that hold its bytes: the world of the engine that opened it */
     uint8_t engines; /* engines: bit each that opened or mapped it */
     struct id id;
-    uint32_t granules, base; /* base: first granule in the tenant's memory */
-    uint32_t evictions;      /* times that something may have been evicted */
+    uint32_t granules, base;              /* base: first granule in the tenant's memory */
+    uint32_t evictions;                   /* times that something may have been evicted */
     uint32_t host_slot, hgranules, hbase; /* its host tier: NONE, 0: it has none */
 };
 
@@ -307,7 +308,7 @@ struct pull {
 
 struct serve {
     uint8_t used, stopping, pool, npages; /* pool NO: not started yet */
-    uint32_t resets; /* of the daemon, when the peer asked */
+    uint32_t resets;                      /* of the daemon, when the peer asked */
     struct id id;
     uint8_t group[96];
     struct page_ref ref[96];
@@ -561,8 +562,8 @@ bool granule_busy(const struct sim *w, uint32_t d, uint32_t tenant, const struct
 /* T1, P2: the core hands this page out. Returns its granule, in state `own` of `owner`. */
 uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, struct page_ref ref,
                   enum own own, uint32_t owner);
-struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
-                       uint32_t variant, uint32_t k);
+struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
+                       uint32_t k);
 bool chunk_visible(const struct sim *w, uint32_t d, const struct chunk *c);
 bool chunk_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);
 bool chunk_pinned(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c);

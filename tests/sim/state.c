@@ -198,6 +198,11 @@ void state_gone(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
 
 void state_handed_on(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g)
 {
+    if (c->listed)
+        MARK(state_reclaimed_by_need);
+    else if (!c->lost[g])
+        MARK(state_dropped_under_need);
+    c->listed = 0;
     if (c->lost[g])
         group_gone(w, d, pool, c, g);
     else
@@ -246,8 +251,7 @@ bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
         return false;
     return borrowed(w, d, pool, c, g) ||
            (!c->lost[g] && space_current(w, d, w->d[d].pool[pool].tenant, c->space) &&
-            c->state_evictions[g] == w->d[d].pool[pool].evictions &&
-            w->cfg.tight != 1);
+            c->state_evictions[g] == w->d[d].pool[pool].evictions && w->cfg.tight != 1);
 }
 
 bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
@@ -294,7 +298,7 @@ static void first_seen(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c
 {
     c->state_engine[g] = (uint8_t)engine;
     c->state_step[g] = step;
-    c->lost[g] = 0;
+    c->lost[g] = c->listed = 0;
     c->state_evictions[g] = w->d[d].pool[pool].evictions;
 }
 
@@ -366,6 +370,9 @@ void state_borrow(struct sim *w, uint32_t d, struct session *s, uint32_t from, u
 
             if (seg_end(w, g, k) <= begin)
                 continue;
+            if (c->listed && c->has[g])
+                MARK(state_taken_back);
+            c->listed = 0;
             if (begin <= first)
                 canonical(w, d, s, c, g, runs, nruns, 0);
             else
@@ -555,7 +562,8 @@ static bool needed(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
         for (uint32_t k = c->depth + 1u; k < c->depth + w->reach && k * w->L <= TOKENS; k++) {
             const struct chunk *y = chunk_at(w, d, pool, c->space, v, k);
 
-            if (y->present && y->made && y->variant == v && state_resumes(w, d, pool, c->space, v, k))
+            if (y->present && y->made && y->variant == v &&
+                state_resumes(w, d, pool, c->space, v, k))
                 return true;
         }
     }
@@ -610,6 +618,7 @@ static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint
             memset(c->lost, 1, sizeof c->lost);
             MARK(state_superseded_eager);
         } else {
+            c->listed = 1;
             MARK(state_superseded_lazy);
         }
     }
@@ -754,7 +763,7 @@ void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
         canonical(w, d, s, c, g, runs, nruns, at);
         borrow_page(w, d, s, g, at, c, at - first);
         if (chunk_visible(w, d, c) && state_visible_of(w, d, c, g))
-            check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant, at * pt,
-                       pt, "recover_wrong_state");
+            check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant, at * pt, pt,
+                       "recover_wrong_state");
     }
 }

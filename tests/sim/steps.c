@@ -493,7 +493,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         return;
     }
     if (s->turn >= TURN_AWAY && op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
-        EXPECT(r->err == (s->turn == TURN_LOADING ? TERN_BUSY : TERN_INVALID), "op_while_away", "op %u: err %u", op->kind, r->err);
+        EXPECT(r->err == (s->turn == TURN_LOADING ? TERN_BUSY : TERN_INVALID), "op_while_away",
+               "op %u: err %u", op->kind, r->err);
         MARK(away_refused);
         return;
     }

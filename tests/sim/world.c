@@ -309,7 +309,8 @@ void sim_timers(struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < SESSIONS; i++) {
         const struct session *s = &w->d[d].session[i];
 
-        EXPECT(!s->live || s->turn != TURN_FETCHING || s->fetch_host || s->deaf || w->d[d].engine[s->engine].dying ||
+        EXPECT(!s->live || s->turn != TURN_FETCHING || s->fetch_host || s->deaf ||
+                   w->d[d].engine[s->engine].dying ||
                    w->now < s->fetch_since + w->limits.transfer_deadline_ns + MS,
                "fetch_overdue", "session %u waits since %llu ns", i,
                (unsigned long long)(w->now - s->fetch_since));
