@@ -314,6 +314,7 @@ struct core {
         free_pulls, free_serves;
     uint32_t seal_head, seal_tail, seal_running;
     uint32_t copy_head, copy_tail, copy_queued, copy_running;
+    uint32_t rotten;      /* nodes whose host pages do not agree with their checksums */
     uint32_t copy_failed; /* 1: look whether those away wait for something that will not come */
     uint32_t away;        /* sessions; head */
     uint32_t resets;      /* namespaces that are being swept */

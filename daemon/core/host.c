@@ -117,7 +117,7 @@ static void attach_moving(struct core *c, uint32_t slot, uint32_t *heads)
 /* What of the node the host lacks and could be given now. */
 static bool lacks(const struct pool *p, const struct node *n, uint32_t g)
 {
-    return n->pages[g] != NONE && n->host[g] == NONE &&
+    return n->pages[g] != NONE && (n->host[g] == NONE || n->host_bad) &&
            !(group_is_state(&p->group[g]) && (n->reclaim || n->state_pending & 1u << g));
 }
 
@@ -168,6 +168,7 @@ static void back_begin(struct core *c, uint32_t slot)
     n->copy = COPY_BACK_WAITING;
     if (checksums_known(c, n))
         back_queue(c, slot);
+    state_settle(c, slot);
     touch(c);
 }
 
@@ -178,8 +179,8 @@ static bool back_wanted(const struct core *c, const struct node *n)
     const struct node *parent = node_at(c, n->parent);
 
     return p->other != NONE && p->state == POOL_OPEN && n->seal == SEAL_DONE &&
-           n->copy == COPY_NONE && !n->on_host && n->on_device && node_visible(n) &&
-           !space_at(c, n->space)->reset && (parent->on_host || is_back(parent));
+           n->copy == COPY_NONE && (!n->on_host || n->host_bad) && n->on_device &&
+           node_visible(n) && !space_at(c, n->space)->reset && (parent->on_host || is_back(parent));
 }
 
 static bool back_if_room(struct core *c, uint32_t slot)
@@ -219,7 +220,7 @@ void host_sealed(struct core *c, uint32_t slot)
 /* What a session at `slot` that borrows STATE deeper than `low` has to find on the host. */
 static bool must_have(const struct pool *p, const struct node *n, uint32_t low)
 {
-    if (!n->on_host)
+    if (!n->on_host || n->host_bad)
         return true;
     for (uint32_t g = 0; g < p->ngroups && n->depth > low; g++)
         if (lacks(p, n, g))
@@ -264,7 +265,8 @@ bool host_has_path(const struct core *c, uint32_t slot, uint32_t low)
 
     if (!node_at(c, slot)->on_host)
         return false;
-    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent)
+    for (uint32_t at = slot; node_at(c, at)->depth > (c->rotten ? 0 : low);
+         at = node_at(c, at)->parent)
         if (is_back(node_at(c, at)) || must_have(p, node_at(c, at), low))
             return false;
     return true;
@@ -276,9 +278,13 @@ bool host_path_lacks(const struct core *c, uint32_t slot, uint32_t low)
 
     if (!node_at(c, slot)->on_host)
         return false;
-    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent)
-        if (node_at(c, at)->copy == COPY_NONE && lacks_any(p, node_at(c, at)))
+    for (uint32_t at = slot; node_at(c, at)->depth > (c->rotten ? 0 : low);
+         at = node_at(c, at)->parent) {
+        const struct node *n = node_at(c, at);
+
+        if (n->copy == COPY_NONE && must_have(p, n, low) && lacks_any(p, n))
             return true;
+    }
     return false;
 }
 
@@ -288,6 +294,22 @@ bool host_path_comes(const struct core *c, uint32_t slot)
         if (!node_at(c, at)->on_host && !is_back(node_at(c, at)))
             return false;
     return true;
+}
+
+/* What did not agree with its checksums makes way for a copy that was made anew. */
+static void host_heal(struct core *c, struct node *n)
+{
+    if (!n->host_bad)
+        return;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
+        for (uint32_t at = n->host[g], next; at != NONE; at = next) {
+            next = page_at(c, at)->next;
+            page_free(c, at);
+        }
+        n->host[g] = NONE;
+    }
+    n->host_bad = 0;
+    c->rotten--;
 }
 
 /* Takes acknowledged copies in, or gives them up, from the top down: `slot` is BACK_DONE. The
@@ -303,6 +325,7 @@ static void back_settle(struct core *c, uint32_t slot)
         if (!parent->on_host && is_back(parent))
             continue; /* its turn comes with its parent's */
         if (parent->on_host) {
+            host_heal(c, n);
             attach_moving(c, at, n->host);
             n->on_host = 1;
             c->host_copies++;
@@ -369,6 +392,7 @@ void load_hold(struct core *c, uint32_t slot, uint32_t low)
 
         n->loaders++;
         n->load_cancelled = 0;
+        state_settle(c, at);
     }
     touch(c);
 }
@@ -460,6 +484,7 @@ uint32_t load_begin(struct core *c, uint32_t slot, uint32_t low)
                 pages += p->group[g].segment;
             }
         n->copy = COPY_LOAD_QUEUED;
+        state_settle(c, at);
         if (below == NONE)
             queue_push(c, at);
         else
@@ -581,7 +606,9 @@ static void load_acked(struct core *c, uint32_t slot, enum tern_err err)
     if (err != TERN_OK) {
         c->copy_failed = 1;
         c->corrupt_detected += err == TERN_CORRUPT;
-        n->host_bad = err == TERN_CORRUPT;
+        if (err == TERN_CORRUPT && !n->host_bad)
+            c->rotten++;
+        n->host_bad |= err == TERN_CORRUPT;
     }
     state_settle(c, slot);
     node_offer(c, slot);

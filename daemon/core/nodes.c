@@ -322,7 +322,8 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     p->nhost -= n->on_host;
     freed = free_pages(c, n->pages);
     free_pages(c, n->host);
-    n->on_device = n->on_host = 0;
+    c->rotten -= n->host_bad;
+    n->on_device = n->on_host = n->host_bad = 0;
     tree_event(c, slot, TREE_REMOVED);
     tokens_free_blocks(c, n->tokens);
     tokens_free_keys(c, n->keys);
@@ -369,6 +370,7 @@ void node_leave_host(struct core *c, uint32_t slot)
         return;
     }
     free_pages(c, n->host);
+    c->rotten -= n->host_bad;
     n->on_host = n->host_bad = 0;
     node_at(c, parent)->nhost--;
     touch(c);

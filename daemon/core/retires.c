@@ -20,8 +20,22 @@ static void apply_pages(struct core *c, struct page_list *pages, uint32_t node, 
     node_unpin(c, node, REF_DEVICE);
 }
 
+/* The list is built from the end of the commit: parents are to be seen first. */
+static uint32_t reversed(const struct core *c, uint32_t at)
+{
+    uint32_t before = NONE;
+
+    for (uint32_t next; at != NONE; at = next) {
+        next = node_at(c, at)->pending_next;
+        node_at(c, at)->pending_next = before;
+        before = at;
+    }
+    return before;
+}
+
 static void publish_nodes(struct core *c, uint32_t at)
 {
+    at = reversed(c, at);
     while (at != NONE) {
         struct node *n = node_at(c, at);
         uint32_t next = n->pending_next;

@@ -204,6 +204,20 @@ static uint32_t load_kib(const struct pool *p, const uint32_t *need)
     return (uint32_t)((bytes + 1023) / 1024);
 }
 
+/* Is the path on the device, as far as it is, written by steps that have passed, or by the
+ * session's own engine? */
+static bool path_written(const struct core *c, const struct session *s, uint32_t device, bool all)
+{
+    const struct node *n = node_at(c, device);
+
+    if (!node_visible(n) && (!all || n->pending_engine != s->engine))
+        return false;
+    for (uint32_t at = device; node_at(c, at)->depth > s->low; at = node_at(c, at)->parent)
+        if (node_at(c, at)->state_pending)
+            return false;
+    return true;
+}
+
 /* What the load needs that is on the device already stays there; then the pages are taken. */
 static enum tern_err load_start(struct core *c, struct engine *e, struct session *s,
                                 uint32_t target, uint32_t low, const struct request *req,
@@ -217,8 +231,8 @@ static enum tern_err load_start(struct core *c, struct engine *e, struct session
     s->target = target;
     s->load_pin = device;
     s->load_low = low < node_at(c, device)->depth ? low : node_at(c, device)->depth;
-    ret->text = "a copy of that prefix is under way: repeat in a moment";
-    ret->err = load_need(c, target, low, need);
+    ret->text = "a commit or a copy of that prefix is under way: repeat in a moment";
+    ret->err = path_written(c, s, device, false) ? load_need(c, target, low, need) : TERN_BUSY;
     if (ret->err == TERN_CORRUPT)
         ret->text = "the host's copy does not agree with its checksums: Abort, and compute it anew";
     if (ret->err != TERN_OK)
@@ -274,7 +288,8 @@ void session_recover(struct core *c, struct actions *out, const struct request *
     if (s->state == SESSION_RETRACTING)
         retract_undo(c, s);
     if (s->state == SESSION_RETRACTED) {
-        if (s->held == REF_RETRACTED || load_done(c, s->node, s->low))
+        if (s->held == REF_RETRACTED ||
+            (load_done(c, s->node, s->low) && path_written(c, s, s->node, true)))
             back_on_device(c, s);
         else if (load_start(c, e, s, s->node, s->low, req, ret) == TERN_OK)
             *ret_later = true;
@@ -450,6 +465,18 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct pag
     s->ref_since_ns = c->now_ns;
 }
 
+/* Something that the load needs was not in a copy that it found under way: begins another. */
+static enum tern_err load_more(struct core *c, struct session *s, uint32_t low)
+{
+    uint32_t need[GROUPS_MAX] = {0};
+    struct shortage unused;
+
+    TRY(load_need(c, s->target, low, need));
+    TRY(pages_make_room(c, engine_at(c, s->engine), session_pool(c, s), need, &unused));
+    load_begin(c, s->target, low);
+    return TERN_OK;
+}
+
 /* False: the answer has no room. */
 static bool load_step(struct core *c, struct actions *out, struct session *s, bool failed)
 {
@@ -459,6 +486,8 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
     if (!load_done(c, s->target, low)) {
         if (failed)
             err = load_failed(c, s->target, low);
+        else if (node_at(c, s->target)->on_device && load_failed(c, s->target, low) != TERN_OK)
+            err = load_more(c, s, low);
         if (err == TERN_OK)
             return true;
     }

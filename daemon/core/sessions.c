@@ -265,6 +265,12 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
             continue; /* the first Extend brings its page, and what to copy into it */
         if (first < window_first(p, g, s->t))
             first = window_first(p, g, s->t);
+        if (group_is_state(&p->group[g])) { /* what the session has slid over is not its any more */
+            if (s->low >= s->t)
+                continue;
+            if (first < segment_first(p, g, s->low + p->align))
+                first = segment_first(p, g, s->low + p->align);
+        }
         if (!state_path_has(c, s->node, g, first))
             continue; /* the session has pages of its own there (T18), and knows them */
         refs = run_add(out, g, first, end - first);

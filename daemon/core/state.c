@@ -110,17 +110,28 @@ uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
     return at;
 }
 
-/* Its writer has passed, no worker reads or writes it or is about to, and no load needs it. */
-static bool settled(const struct node *n)
+/* A copy between the tiers reads or writes it, or a load needs it. */
+static bool in_copy(const struct core *c, const struct node *n)
+{
+    const struct pool *p = pool_at(c, n->pool);
+
+    for (uint32_t g = 0; g < p->ngroups && n->copy != COPY_NONE; g++)
+        if (group_is_state(&p->group[g]) && n->moving[g] != NONE)
+            return true;
+    return n->loaders > 0;
+}
+
+/* Its writer has passed, and nobody but matches can be reading it. */
+static bool settled(const struct core *c, const struct node *n)
 {
     return node_visible(n) && !n->state_pending && n->seal != SEAL_QUEUED &&
-           n->seal != SEAL_RUNNING && n->copy == COPY_NONE && n->loaders == 0;
+           n->seal != SEAL_RUNNING && !in_copy(c, n);
 }
 
 bool state_droppable(const struct core *c, const struct node *n)
 {
     return (n->borrowers == n->host_borrowers || BUG(CORE_BUG_TRUST_REFCOUNT)) && n->depth > 0 &&
-           settled(n) && state_has(c, n);
+           settled(c, n) && state_has(c, n);
 }
 
 /* --- the reclaim list --- */
@@ -268,11 +279,11 @@ static bool superseded(const struct core *c, const struct node *n)
     return p->supersede != SUPERSEDE_OFF && (n->passed || n->released) &&
            (n->nchildren < 2 || BUG(CORE_BUG_SUPERSEDE_FORK)) &&
            (n->borrowers == 0 || BUG(CORE_BUG_TRUST_REFCOUNT)) &&
-           (n->needed == n->claims || BUG(CORE_BUG_SUPERSEDE_NEEDED)) && settled(n) &&
+           (n->needed == n->claims || BUG(CORE_BUG_SUPERSEDE_NEEDED)) && settled(c, n) &&
            state_has(c, n);
 }
 
-/* True if claims were given up, so that the ancestors must be looked at. */
+/* True if claims were given up or made, so that the ancestors must be looked at. */
 static bool settle_one(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -281,8 +292,10 @@ static bool settle_one(struct core *c, uint32_t slot)
     if (!superseded(c, n)) {
         if (n->reclaim) {
             reclaim_remove(c, slot); /* taken back */
-            if (n->made && state_resumable(c, slot))
+            if (n->made && state_resumable(c, slot)) {
                 claim(c, slot);
+                return true;
+            }
         }
         return false;
     }
