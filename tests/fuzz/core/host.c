@@ -1,0 +1,80 @@
+/* Faults of the host tier, resets of namespaces, operators' pins. See world.h. */
+#include "fuzz/core/world.h"
+
+static uint32_t daemon_of(const struct world *w, const struct actor *a)
+{
+    return a->rig == w->rig[1];
+}
+
+/* The same acknowledgement once more (T16): whatever has become of its node. */
+static void copied_again(struct world *w, uint32_t d)
+{
+    struct event event = w->copied[d];
+
+    if (event.kind == EV_COPIED)
+        rig_event(w->rig[d], &event);
+}
+
+void note_copied(void *ctx, const struct event *event)
+{
+    if (event->kind == EV_COPIED)
+        *(struct event *)ctx = *event;
+}
+
+/* N1: nothing of it is found any more, on either tier. */
+static void reset(struct world *w, struct actor *a)
+{
+    uint64_t ns = 1 + take(w) % 2;
+
+    if (!a->alive || rig_reset(a->rig, a->e.conn[0], ns, NULL) != TERN_OK)
+        return;
+    for (uint32_t k = 0; k < 8; k++) {
+        struct request r = {.op = OP_PEEK};
+        const struct reply *reply;
+
+        r.peek = (struct req_peek){
+            .pool = a->pool, .ns = {1, ns}, .tokens = {.v = sequence(k), .n = SEQUENCE}};
+        reply = rig_request(a->rig, a->e.conn[0], &r);
+        if (reply->err != TERN_OK || reply->peek.depth || reply->peek.history_depth ||
+            reply->peek.host_depth)
+            rig_fail("N1: a namespace that was reset is found at %u", reply->peek.depth);
+    }
+}
+
+static void pin(struct world *w, uint32_t d)
+{
+    const struct core_limits *l = &w->rig[d]->options.limits;
+    uint32_t slot = take(w) % l->nodes;
+    struct node_view v;
+
+    if (w->npins[d] == PINS_MAX || !core_node_view(w->rig[d]->core, slot, &v) || v.depth == 0)
+        return;
+    if (rig_pin(w->rig[d], w->admin[d], v.id, true) == TERN_OK)
+        w->pin[d][w->npins[d]++] = v.id;
+}
+
+/* A pin holds its node: it must be there. */
+void unpin(struct world *w, uint32_t d)
+{
+    if (w->npins[d])
+        expect(rig_pin(w->rig[d], w->admin[d], w->pin[d][--w->npins[d]], false) == TERN_OK);
+}
+
+void host_op(struct world *w, struct actor *a, uint32_t which)
+{
+    static const enum tern_err errs[] = {TERN_CORRUPT, TERN_INTERNAL};
+    uint32_t d = daemon_of(w, a), x = take(w);
+
+    switch (which) {
+    case 1: pin(w, d); break;
+    case 2: unpin(w, d); break;
+    case 3:
+        if (x % 4 == 0)
+            reset(w, a);
+        break;
+    case 4: copied_again(w, d); break;
+    default: a->rig->copies_to_fail = x % 3; a->rig->copy_err = errs[x / 4 % 2];
+    }
+}
+
+/* Several kinds of operation share the numbers of fetch (9), cancel (10) and evict (13). */

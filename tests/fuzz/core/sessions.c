@@ -1,0 +1,278 @@
+/* Engines and their sessions: every operation of a Step, fetches, giving way and coming back. What
+ * an engine knows by itself is compared with what it is told. See world.h. */
+#include "fuzz/core/world.h"
+
+void verify(struct actor *a)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (a->open[i] && !a->away[i] && rig_wrong(a->s[i], a->s[i]->len.written))
+            rig_fail("P1: session %u of %s holds wrong bytes", i, a->name);
+}
+
+/* Does the engine only read a page that its table lost, until the step is done? What is committed
+ * is anyone's, and what a commit took may be. */
+static bool only_reads(const struct rig_session *s, const struct group_layout *l,
+                       const struct step_op *op, const struct lengths *before, uint32_t p,
+                       bool gone)
+{
+    if (l->family == FAMILY_RECURRENT)
+        return op->kind == STEP_COMMIT;
+    if (p < before->committed / l->page_tokens)
+        return true;
+    return op->kind == STEP_COMMIT && gone && p < s->len.committed / l->page_tokens;
+}
+
+/* An operation that may give pages back: what the table loses is remembered as still in use until
+ * op.step. */
+static void giving(struct actor *a, uint32_t i, struct step_op op)
+{
+    static struct page_ref before[GROUPS][SEQUENCE + 8];
+    struct rig_session *s = a->s[i];
+    struct lengths len = s->len;
+    enum tern_err err;
+
+    for (uint32_t g = 0; g < a->ngroups; g++)
+        memcpy(before[g], s->table[g], sizeof before[g]);
+    err = rig_op(s, op);
+    if (err == TERN_GONE)
+        rig_fail("an open session is GONE");
+    if (op.kind == STEP_CLOSE && err == TERN_OK) {
+        a->open[i] = false;
+        memset(s->table, 0, sizeof s->table);
+    }
+    if (a->away[i] && err == TERN_OK) { /* closed, or aborted */
+        a->away[i] = false;
+        a->recover[i] = 0;
+    }
+    for (uint32_t g = 0; g < a->ngroups && op.step; g++)
+        for (uint32_t p = 0; p < SEQUENCE + 8; p++) {
+            const struct page_ref *now = &s->table[g][p];
+
+            if (before[g][p].index && memcmp(&before[g][p], now, sizeof *now) != 0)
+                remember(a, op.step, g, before[g][p],
+                         only_reads(s, &a->groups[g], &op, &len, p, now->index == 0));
+        }
+}
+
+/* S2: what a resume must come back with, from what the engine knows itself. */
+static uint32_t resumed(const struct rig_session *s, const struct req_tokens *t)
+{
+    uint32_t same = t->base;
+    bool had = s->nkeys > 0 && t->base <= 5, has = t->nkeys > 0;
+
+    while (same < s->ntokens && same < t->base + t->n && s->tokens[same] == t->v[same - t->base])
+        same++;
+    if (had != has && same > 5)
+        same = 5;
+    return same < s->len.written ? same : s->len.written;
+}
+
+static void match(struct world *w, struct actor *a, uint32_t i)
+{
+    static const struct extra_key key = {.position = 5, .lo = 42};
+    uint32_t what = take(w), n = SEQUENCE - take(w) % (what & 8 ? SEQUENCE : 4), want;
+    struct req_tokens t = {.v = sequence(what % 8), .n = n};
+    bool resume = a->s[i]->len.written > 0;
+
+    if (what & 64 && n > 5) {
+        t.keys = &key;
+        t.nkeys = 1;
+    }
+    if (what & 128) { /* only what is new travels */
+        t.base = a->s[i]->ntokens < n ? a->s[i]->ntokens : n;
+        t.v += t.base;
+        t.n -= t.base;
+        t.nkeys = t.base <= 5 ? t.nkeys : 0;
+    }
+    want = resumed(a->s[i], &t);
+    if (rig_match_full(a->s[i], &t, 0) == TERN_OK && resume && a->s[i]->len.written != want &&
+        !(w->shape & SHAPE_RECURRENT && a->s[i]->len.written == a->s[i]->len.committed))
+        rig_fail("S2: resumed at %u, not at %u", a->s[i]->len.written, want);
+}
+
+/* --- giving way --- */
+
+/* Its table is forgotten; the steps under way go on reading what stays and writing what goes. */
+static void retract(struct actor *a, uint32_t i, enum retract_mode mode, uint64_t step)
+{
+    static struct page_ref before[GROUPS][SEQUENCE + 8];
+    struct rig_session *s = a->s[i];
+    struct lengths len = s->len;
+    uint32_t first = a->nlate;
+
+    for (uint32_t g = 0; g < a->ngroups; g++)
+        memcpy(before[g], s->table[g], sizeof before[g]);
+    if (rig_retract(s, mode, step) != TERN_OK)
+        return;
+    if (s->len.committed != len.committed)
+        rig_fail("S10: Retract moved T from %u to %u", len.committed, s->len.committed);
+    if (a->away[i])
+        return; /* once more: nothing changes (S8) */
+    a->away[i] = true;
+    a->left[i] = step;
+    for (uint32_t g = 0; g < a->ngroups && step; g++)
+        for (uint32_t p = 0; p < SEQUENCE + 8; p++) {
+            uint32_t from = p * a->groups[g].page_tokens;
+            bool goes = a->groups[g].family != FAMILY_RECURRENT && from >= s->len.written;
+
+            remember(a, step, g, before[g][p], !goes);
+        }
+    while (first < a->nlate)
+        a->late[first++].of = s;
+}
+
+/* What is in the table again is the session's to read and write. */
+static void back(struct actor *a, uint32_t i)
+{
+    const struct rig_session *s = a->s[i];
+
+    a->away[i] = false;
+    for (uint32_t k = 0; k < a->nlate; k++) {
+        bool again = false;
+
+        for (uint32_t p = 0; p < SEQUENCE + 8 && a->late[k].of == s; p++)
+            again |= s->table[a->late[k].group][p].index == a->late[k].index;
+        if (again)
+            a->late[k--] = a->late[--a->nlate];
+    }
+    if (rig_wrong(a->s[i], s->len.written))
+        rig_fail("P1: session %u of %s came back with wrong bytes", i, a->name);
+}
+
+void recovers(struct actor *a)
+{
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (a->recover[i] && rig_reply_to(a->rig, a->recover[i])) {
+            if (a->open[i] && rig_recovered(a->s[i], a->recover[i]) == TERN_OK)
+                back(a, i);
+            a->recover[i] = 0;
+        }
+}
+
+static void recover(struct actor *a, uint32_t i)
+{
+    struct request request = {.op = OP_RECOVER, .recover.session = a->s[i]->id};
+    struct lengths before = a->s[i]->len;
+
+    rig_request(a->rig, a->e.conn[0], &request);
+    a->recover[i] = request.request_id;
+    recovers(a);
+    if (!a->away[i] && a->s[i]->len.committed != before.committed)
+        rig_fail("S10: Recover moved T from %u to %u", before.committed, a->s[i]->len.committed);
+}
+
+/* Of a session that is away, what is not among Retract, Recover, cancel, Abort and Close must be
+ * refused and change nothing. */
+static void refused(struct actor *a, uint32_t i, uint32_t x)
+{
+    struct rig_session *s = a->s[i];
+    struct lengths before = s->len;
+    struct session_view v;
+    enum tern_err err;
+
+    expect(core_session_view(a->rig->core, s->id.slot, &v));
+    if (strcmp(v.state, "retracting") != 0 && strcmp(v.state, "retracted") != 0 &&
+        strcmp(v.state, "loading") != 0)
+        return; /* its copies failed: it runs again, which a Recover will tell */
+    err = x % 2 ? rig_extend(s, x % SEQUENCE, 0, sequence(0), 0)
+                : rig_match(s, sequence(x % 8), SEQUENCE);
+    if (err != TERN_INVALID || memcmp(&before, &s->len, sizeof before) != 0)
+        rig_fail("a session that is away answered %d", err);
+}
+
+void fetches(struct actor *a)
+{
+    recovers(a);
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (a->fetch[i] && rig_reply_to(a->rig, a->fetch[i])) {
+            if (a->open[i])
+                rig_fetched(a->s[i], a->fetch[i]);
+            a->fetch[i] = 0;
+        }
+}
+
+/* Runs to `to` tokens of what the session has, and commits what it can. */
+static void run(struct actor *a, uint32_t i, uint32_t to, uint64_t step)
+{
+    struct rig_session *s = a->s[i];
+
+    to = to > s->ntokens ? s->ntokens : to;
+    if (s->ntokens > SEQUENCE || (to > s->len.written && rig_run_to(s, s->tokens, to) != TERN_OK))
+        return;
+    giving(a, i, (struct step_op){.kind = STEP_COMMIT, .length = to, .step = step});
+}
+
+static void away_op(struct actor *a, uint32_t i, uint32_t kind, uint32_t x, uint64_t step)
+{
+    switch (kind) {
+    case 7: giving(a, i, (struct step_op){.kind = STEP_ABORT, .step = step}); break;
+    case 8: giving(a, i, (struct step_op){.kind = STEP_CLOSE, .step = step}); break;
+    case 10: rig_fetch_cancel(a->s[i]); break;
+    case GIVE_WAY: retract(a, i, x % 4 ? RETRACT_HOST : RETRACT_DROP, step); break;
+    case 0:
+    case 2:
+    case COME_BACK:
+        if (!a->recover[i])
+            recover(a, i);
+        break;
+    default:
+        if (!a->recover[i])
+            refused(a, i, x);
+    }
+}
+
+void play_session(struct world *w, struct actor *a, uint32_t kind)
+{
+    uint32_t which = take(w), i = which % SESSIONS, x = take(w);
+    uint64_t step = which & 128 ? 0 : done_min(a) + (which >> 4) % 4;
+    struct rig_session *s = a->s[i];
+
+    if (!a->alive)
+        return;
+    if (!a->open[i]) {
+        a->open[i] = rig_session_open(a->rig, a->e.conn[0], a->pool, 1 + x % 9 / 8, s) == TERN_OK;
+        a->left[i] = 0;
+        if (a->open[i])
+            match(w, a, i);
+        return;
+    }
+    if (a->away[i]) {
+        away_op(a, i, kind, x, step);
+        return;
+    }
+    if (step < a->left[i]) /* of a session that is away the daemon knows that by itself */
+        step = a->left[i];
+    if (a->fetch[i] && kind != 7 && kind != 8 && kind != 10)
+        return;
+    switch (kind) {
+    case 0:
+    case 2: run(a, i, 1 + x % SEQUENCE, step); break;
+    case 1: match(w, a, i); break;
+    case 3: rig_extend(s, x % (SEQUENCE + 8), 0, sequence(x % 8) + s->ntokens % 8, x % 3); break;
+    case 4:
+        giving(a, i, (struct step_op){.kind = STEP_REWIND, .length = x % 48, .step = step});
+        break;
+    case 5:
+        giving(a, i, (struct step_op){.kind = STEP_COMMIT, .length = x % 48, .step = step});
+        break;
+    case 6:
+        giving(a, i, (struct step_op){.kind = STEP_FINISH, .length = x % 8, .step = step});
+        break;
+    case 7: giving(a, i, (struct step_op){.kind = STEP_ABORT, .step = step}); break;
+    case 8: giving(a, i, (struct step_op){.kind = STEP_CLOSE, .step = step}); break;
+    case 9: a->fetch[i] = rig_fetch(s, x % 8 == 7, x & 128 ? x % 48 : 0); break;
+    case 10: rig_fetch_cancel(s); break;
+    case 11:
+        giving(a, i, (struct step_op){.kind = STEP_SLIDE, .length = x % 48, .step = step});
+        break;
+    case 12: rig_snapshot_release(s); break;
+    case GIVE_WAY: retract(a, i, x % 4 ? RETRACT_HOST : RETRACT_DROP, step); break;
+    case COME_BACK: recover(a, i); break;
+    case FETCH_HOST: a->fetch[i] = rig_fetch(s, PEER_HOST, x & 128 ? x % 48 : 0); break;
+    default: break;
+    }
+    /* A Finish may declare tokens as written that the engine has not written yet; it writes them
+     * now. */
+    if (kind == 6 && a->open[i])
+        rig_write(s, s->len.committed, s->len.written);
+}

@@ -1,0 +1,97 @@
+/* The world of fuzz_core: two daemons, three engines, what their devices still do. The files of
+ * this folder are the engines' side of it; fuzz_core.c takes the bytes apart, makes the faults and
+ * says what must hold in the end. */
+#ifndef FUZZ_CORE_WORLD_H
+#define FUZZ_CORE_WORLD_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit/rig.h"
+
+#define ACTORS    3
+#define SESSIONS  4 /* of an actor */
+#define LATE_MAX  256
+#define SEQUENCE  40 /* tokens */
+#define GROUPS    4
+#define PINS_MAX  8
+#define expect(x) ((x) ? (void)0 : rig_fail("%s:%d: %s", __FILE__, __LINE__, #x))
+
+enum { SHAPE_SHORT = 1, SHAPE_LONG = 2, SHAPE_RECURRENT = 4, SHAPE_STATE = 7 };
+
+/* A page that an engine may still write, or still reads, until each of its ranks has done `step`.
+ */
+struct late {
+    uint64_t step;
+    uint32_t group, index, ranks; /* ranks: bits of those that have not passed yet */
+    const struct rig_session *of; /* RETRACT: a Recover gives the page back to it. Else NULL */
+    bool reads;
+    uint8_t bytes[64]; /* what it reads there */
+};
+
+struct actor {
+    struct rig *rig;
+    const char *name;
+    uint32_t world, shares; /* shares: the actor whose pool this one maps, or itself */
+    bool alive, dying; /* dying: some of its processes live on, and write wherever they could */
+    struct rig_engine e;
+    struct id pool;
+    uint64_t done[RANKS_MAX];
+    struct rig_session *s[SESSIONS];
+    bool open[SESSIONS];
+    uint64_t fetch[SESSIONS];   /* request id of a fetch that has no answer; 0: none */
+    bool away[SESSIONS];        /* retracted, and not back */
+    uint64_t recover[SESSIONS]; /* as fetch */
+    uint64_t left[SESSIONS];    /* the step until which a Retract's pages are in use */
+    struct late late[LATE_MAX];
+    uint32_t nlate, ngroups;
+    struct group_layout groups[GROUPS];
+};
+
+struct world {
+    struct rig *rig[2];
+    struct actor actor[ACTORS];
+    const uint8_t *in;
+    size_t n;
+    uint32_t respawns, admin[2], shape; /* shape: which groups the pools have */
+    struct event copied[2];             /* the last acknowledgement of a copy */
+    struct id pin[2][PINS_MAX];
+    uint32_t npins[2];
+};
+/* The next byte; 0 at the end. */
+uint32_t take(struct world *w);
+/* Eight sequences that part at 8, 16 and 20 tokens. */
+const uint32_t *sequence(uint32_t k);
+
+/* ---- device.c: what steps under way still read and write ---- */
+
+/* Until every rank has passed `step`: page `ref`, which the table has lost. */
+void remember(struct actor *a, uint64_t step, uint32_t group, struct page_ref ref, bool reads);
+void rank_done(struct actor *a, uint32_t rank, uint64_t step);
+uint64_t done_min(const struct actor *a);
+void write_late(struct actor *a);
+/* What a transfer or a copy that is not done may write at any time. */
+void scribble_pulls(struct rig *rig);
+void scribble_copies(struct rig *rig);
+
+/* ---- sessions.c ---- */
+
+/* Operations on a session, by number: 0 to 12, and these. */
+enum { GIVE_WAY = 13, COME_BACK, FETCH_HOST };
+
+void play_session(struct world *w, struct actor *a, uint32_t kind);
+/* P1: every session that runs has its own bytes. */
+void verify(struct actor *a);
+/* Takes answers that came late. */
+void fetches(struct actor *a);
+void recovers(struct actor *a);
+
+/* ---- host.c: faults of the host tier, resets, pins ---- */
+
+void host_op(struct world *w, struct actor *a, uint32_t which);
+void unpin(struct world *w, uint32_t d);
+void note_copied(void *ctx, const struct event *event);
+
+#endif
