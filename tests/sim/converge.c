@@ -152,6 +152,29 @@ static void check_rest(struct sim *w, uint32_t d)
                 check_group(w, d, i, &p.group[g], g);
 }
 
+/* Only where the model knows every node, and each has its window for itself. */
+static void check_superseded(struct sim *w, uint32_t d)
+{
+    struct pool_view v;
+
+    if (!w->cfg.nstate || w->reach > 1 || w->cfg.tight || w->cfg.supersede == SUPERSEDE_OFF ||
+        w->d[d].resets)
+        return;
+    for (uint32_t t = 0; t < w->cfg.tenants; t++)
+        for (uint32_t i = 0; i < w->cfg.granules; i++)
+            if (w->d[d].granule[t][i].own == OWN_ORPHAN || w->d[d].granule[t][i].own == OWN_PULL)
+                return;
+    for (uint32_t p = 0; p < POOLS; p++) {
+        if (!w->d[d].pool[p].open || w->d[d].pool[p].closing ||
+            !core_pool_view(w->d[d].core, w->d[d].pool[p].id.slot, &v))
+            continue;
+        for (STATE_GROUPS(w, g))
+            EXPECT(v.group[g].snapshot <= state_most(w, d, p, g), "state_kept",
+                   "pool %u group %u: %u pages in use, at most %u are needed", p, g,
+                   v.group[g].snapshot, state_most(w, d, p, g));
+    }
+}
+
 void converge(struct sim *w)
 {
     w->quiet_phase = 1;
@@ -169,6 +192,7 @@ void converge(struct sim *w)
     }
     quiesce(w);
     for (uint32_t d = 0; d < DAEMONS; d++) {
+        check_superseded(w, d);
         unpin_all(w, d);
         evict(w, d, true);
     }

@@ -286,6 +286,26 @@ static uint16_t load_chunk(struct sim *w, uint32_t d, uint32_t pool, const struc
     return w->d[d].host[pool_of(w, d, pool)->tenant][host_at(w, d, pool, from)].chunk;
 }
 
+/* What was there had gone, or is bad and makes way. */
+static void copied_again(struct sim *w, uint32_t d, const struct job *j, const struct action *act)
+{
+    struct chunk *c = &w->d[d].chunk[j->pool][j->chunk];
+
+    for (uint32_t i = 0; i < act->copy.n; i++) {
+        uint32_t g = act->copy.from[i].group;
+
+        if (!c->hhas[g])
+            continue;
+        EXPECT(c->hbad || !host_pinned(w, d, j->pool, c, g), "host_copy_lost",
+               "depth %u is copied again, but a retracted session counts on its copy",
+               c->depth * w->L);
+        if (g < w->cfg.ngroups && !c->hbad)
+            host_drop(w, d, j->pool, c);
+        else
+            host_free_group(w, d, j->pool, c, g);
+    }
+}
+
 void take_copy(struct sim *w, uint32_t d, const struct action *act)
 {
     uint32_t pool = pool_by_slots(w, d, act->copy.from_pool, act->copy.to_pool), running = 0;
@@ -309,20 +329,8 @@ void take_copy(struct sim *w, uint32_t d, const struct action *act)
     TRACE("  daemon %u copies depth %u %s: %u pages, job %u.%u\n", d,
           w->d[d].chunk[pool][j->chunk].depth * w->L, back ? "to the host" : "back", act->copy.n,
           j->id.slot, j->id.gen);
-    if (back) { /* once more: what was there had gone */
-        struct chunk *c = &w->d[d].chunk[pool][j->chunk];
-
-        for (uint32_t i = 0; i < act->copy.n; i++)
-            if (c->hhas[act->copy.from[i].group]) {
-                EXPECT(!host_pinned(w, d, pool, c, act->copy.from[i].group), "host_copy_lost",
-                       "depth %u is copied again, but a retracted session counts on its copy",
-                       c->depth * w->L);
-                if (act->copy.from[i].group < w->cfg.ngroups)
-                    host_drop(w, d, pool, c);
-                else
-                    host_free_group(w, d, pool, c, act->copy.from[i].group);
-            }
-    }
+    if (back)
+        copied_again(w, d, j, act);
     for (uint32_t i = 0; i < act->copy.n; i++) {
         EXPECT(act->copy.from[i].group == act->copy.to[i].group, "copy_groups", "page %u", i);
         j->group[i] = (uint8_t)act->copy.from[i].group;
@@ -386,6 +394,8 @@ static void end_back(struct sim *w, uint32_t d, const struct job *j, bool good)
     uint32_t tenant = pool_of(w, d, j->pool)->tenant, at[GROUPS] = {0};
     struct chunk *c = &m->chunk[j->pool][j->chunk];
 
+    if (good)
+        c->hbad = 0;
     for (uint32_t i = 0; i < j->n; i++) {
         uint32_t g = j->group[i];
 
@@ -421,8 +431,10 @@ static void end_load(struct sim *w, uint32_t d, const struct job *j, bool good)
             p->owner = NO;
             p->verified = p->sealed = p->loaded = good;
         }
-    if (!good)
+    if (!good) {
+        m->chunk[j->pool][j->chunk].hbad = 1;
         MARK(load_corrupt);
+    }
 }
 
 void finish_copy(struct sim *w, uint32_t d, const struct job *j, struct event *ev, bool spoil)

@@ -39,6 +39,7 @@ struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space,
         c->present = 0;
         memset(c->has, 0, sizeof c->has);
         memset(c->hhas, 0, sizeof c->hhas);
+        c->hbad = 0;
         c->space = (uint8_t)space;
         c->variant = (uint8_t)v;
         c->depth = (uint8_t)k;
@@ -246,7 +247,7 @@ void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c,
            "depth %u: not the pages that were committed", c->depth * w->L);
     if (c->present)
         chunk_drop(w, d, pool, c);
-    c->made = c->passed = 0;
+    c->made = c->passed = c->must = 0;
     c->engine = NO;
     c->step = 0;
     c->evictions = w->d[d].pool[pool].evictions;
@@ -287,7 +288,7 @@ void chunk_commit(struct sim *w, uint32_t d, struct session *s, uint32_t k, uint
            "depth %u is in the tree already, by the model", k * w->L);
     if (c->present)
         chunk_drop(w, d, s->pool, c);
-    c->made = c->passed = 0;
+    c->made = c->passed = c->must = 0;
     c->present = 1;
     c->engine = s->engine;
     c->step = step;

@@ -175,8 +175,9 @@ struct chunk {
     uint16_t granule[GROUPS][CHUNK_PAGES];
     uint32_t gen[GROUPS][CHUNK_PAGES];
     /* STATE: its pages as last known, and whether the model would bet that they are still there. */
-    uint8_t has[GROUPS], lost[GROUPS], state_engine[GROUPS], made, passed, listed;
+    uint8_t has[GROUPS], lost[GROUPS], state_engine[GROUPS], made, passed, listed, must;
     uint32_t state_step[GROUPS], state_evictions[GROUPS];
+    uint8_t hbad;         /* the host's copy did not agree with its checksums */
     uint8_t hhas[GROUPS]; /* acknowledged on the host, as last known */
     uint8_t hgranule[GROUPS][CHUNK_PAGES];
 };
@@ -609,6 +610,7 @@ uint32_t window_begin(const struct sim *w, uint32_t g, uint32_t at); /* first pa
 uint32_t seg_pages(const struct sim *w, uint32_t g, uint32_t k);
 /* Is a page of chunk k needed to go on from t? */
 bool in_window(const struct sim *w, uint32_t g, uint32_t k, uint32_t t);
+uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g);
 bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g);
 void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g);
 void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,

@@ -334,6 +334,7 @@ static void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk
                "state_unknown", "depth %u group %u index %u: nobody committed it (kind %u)",
                c->depth * w->L, g, ref->index, at_granule(w, d, s, granule)->own);
         first_seen(w, d, s->pool, c, g, NO, 0);
+        c->lost[g] = c->passed; /* it is superseded again when its last borrower goes */
         set_state(w, d, s, c, g, i, granule);
     }
     c->has[g] = 1;
@@ -488,7 +489,7 @@ void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c,
 {
     if (!adopted) {
         memset(&c->has[w->cfg.ngroups], 0, GROUPS - w->cfg.ngroups);
-        c->made = c->passed = 0;
+        c->made = c->passed = c->must = 0;
     }
     for (STATE_GROUPS(w, g))
         if (!recurrent(w, g))
@@ -550,6 +551,16 @@ static uint32_t children(struct sim *w, uint32_t d, uint32_t pool, const struct 
         below = chunk_at(w, d, pool, c->space, v, c->depth + 1u);
         n += chunk_certain(w, d, pool, below);
     }
+    return n;
+}
+
+static uint32_t children_most(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
+{
+    uint32_t n = 0;
+
+    for (uint32_t v = c->variant; v < w->cfg.variants; v++)
+        if (w->canon[v][c->depth] == c->variant && w->canon[v][c->depth + 1] == v)
+            n += chunk_at(w, d, pool, c->space, v, c->depth + 1u)->present;
     return n;
 }
 
@@ -627,14 +638,20 @@ static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint
 void state_ended(struct sim *w, uint32_t d, const struct session *s)
 {
     uint32_t t = s->t / w->L;
+    bool whole;
 
     if (!w->cfg.nstate || t == 0)
         return;
+    whole = state_resumes(w, d, s->pool, s->space, s->variant, t) &&
+            chunk_visible(w, d, chunk_at(w, d, s->pool, s->space, s->variant, t));
     if (state_resumes(w, d, s->pool, s->space, s->variant, t))
         chunk_at(w, d, s->pool, s->space, s->variant, t)->made = 1;
+    chunk_at(w, d, s->pool, s->space, s->variant, t)->must = 0;
     for (uint32_t k = 1; k < t; k++)
-        if (k * w->L + w->window_max <= s->t)
+        if (k * w->L + w->window_max <= s->t) {
             chunk_at(w, d, s->pool, s->space, s->variant, k)->passed = 1;
+            chunk_at(w, d, s->pool, s->space, s->variant, k)->must |= whole;
+        }
     settle_path(w, d, s, t);
 }
 
@@ -766,4 +783,21 @@ void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
             check_page(w, d, s->tenant, s->table[g][at].granule, g, s->ns, s->variant, at * pt, pt,
                        "recover_wrong_state");
     }
+}
+
+/* T10, T17: nobody runs any more, so what was passed, is no fork point and is in no other window is
+ * in use no longer, in whichever order that came about. Pages of a group that may be in use. */
+uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < SPACES * VARIANTS * CHUNKS; i++) {
+        struct chunk *c = &w->d[d].chunk[pool][i];
+
+        if (c->epoch != w->d[d].chunk_base[pool] || !c->present)
+            continue;
+        if (!c->must || children_most(w, d, pool, c) >= 2)
+            n += seg_pages(w, g, c->depth);
+    }
+    return n;
 }
