@@ -133,8 +133,8 @@ static void take_fetched(struct decode *d, const struct tern_answer *a)
             turn->not_before_ns += SOURCE_AWAY_MS * UINT64_C(1000000);
         return;
     }
-    pressure_over(turn);
-    turn->committed = turn->room = turn->ready = turn->target;
+    pressure_over(&d->e, turn);
+    turn->committed = turn->written = turn->room = turn->ready = turn->target;
     for (uint32_t g = 0; g < d->e.geometry.ngroups; g++) {
         if (d->e.geometry.groups[g].family == TERN_HISTORY)
             turn->arrived += got[g];
@@ -302,7 +302,7 @@ static bool take_result(struct decode *d, uint32_t i)
         turn_give_up(e, turn, r->err);
         return true;
     }
-    pressure_over(turn);
+    pressure_over(e, turn);
     if (!turn_extended(e, turn, r, turn->target, turn->prompt.input_length))
         return false;
     turn->state = TURN_EXTENDED;

@@ -199,7 +199,7 @@ void turn_forget(const struct engine *e, struct turn *turn)
 /* So much is in the tree and pinned. */
 static void turn_found(const struct engine *e, struct turn *turn, uint32_t depth)
 {
-    turn->matched = turn->committed = turn->room = turn->ready = depth;
+    turn->matched = turn->committed = turn->written = turn->room = turn->ready = depth;
     turn->hits = depth / e->page_tokens * e->nhistory;
 }
 
@@ -288,7 +288,8 @@ static void turn_clear(const struct engine *e, struct turn *turn)
 {
     turn->session = 0;
     turn->step = 0;
-    turn->matched = turn->host_depth = turn->committed = turn->room = turn->ready = 0;
+    turn->matched = turn->host_depth = turn->committed = turn->written = turn->room = turn->ready =
+        0;
     turn->hits = turn->arrived = turn->waits = 0;
     turn->not_before_ns = 0;
     turn_forget(e, turn);

@@ -56,10 +56,10 @@ struct turn {
     uint32_t target;      /* tokens in whole chunks of L: what is committed and fetched */
     uint32_t matched;     /* tokens; those from the host tier too */
     uint32_t host_depth;  /* what the host tier could bring it to; 0: no more than what is here */
-    uint32_t committed, room; /* T and A of its session */
-    uint32_t ready;           /* prefill: tokens whose pages hold their bytes */
-    uint32_t best;            /* prefill: tokens that an oracle would have matched */
-    uint32_t hits, arrived;   /* decode: HISTORY pages that Match and Fetch named */
+    uint32_t committed, written, room; /* T, C and A of its session */
+    uint32_t ready;                    /* prefill: tokens whose pages hold their bytes */
+    uint32_t best;                     /* prefill: tokens that an oracle would have matched */
+    uint32_t hits, arrived;            /* decode: HISTORY pages that Match and Fetch named */
     tern_session session;
     uint64_t step; /* the last step that touched its pages; 0: none did */
     uint32_t tries;

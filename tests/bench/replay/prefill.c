@@ -154,7 +154,7 @@ static bool hand_over(struct prefill *p, struct turn *turn)
 /* What is said to be written at the commit. */
 static uint32_t computed(const struct turn *turn)
 {
-    return turn->target > turn->matched ? turn->target : turn->prompt.input_length;
+    return turn->target > turn->committed ? turn->target : turn->prompt.input_length;
 }
 
 /* Up to here the next step computes. */
@@ -166,6 +166,38 @@ static uint32_t next_end(const struct engine *e, const struct turn *turn)
     return piece == 0 || n - turn->ready <= piece ? n : turn->ready + piece;
 }
 
+/* What is computed is committed, and there is to be room for more. */
+static void plan_piece(struct engine *e, struct turn *turn)
+{
+    if (turn->ready > turn->committed) {
+        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = turn->ready});
+        engine_add_op(
+            e, turn,
+            (struct tern_op){.kind = TERN_COMMIT, .length = turn->ready, .step = turn->step});
+    }
+    engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .length = next_end(e, turn)});
+}
+
+/* All is computed: the rest is committed, up to the last whole chunk. */
+static bool plan_commit(struct prefill *p, struct turn *turn)
+{
+    struct engine *e = &p->e;
+    uint32_t n = turn->prompt.input_length, said = computed(turn);
+    bool commit = turn->target > turn->committed;
+
+    if (!commit && turn->written == n)
+        return hand_over(p, turn);
+    if (said > turn->written)
+        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = said});
+    if (commit)
+        engine_add_op(
+            e, turn,
+            (struct tern_op){.kind = TERN_COMMIT, .length = turn->target, .step = turn->step});
+    if (commit && n > said && n > turn->written && e->recurrent < 0)
+        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = n});
+    return true;
+}
+
 /* The operations that this turn needs next. */
 static bool plan(struct prefill *p, struct turn *turn)
 {
@@ -175,20 +207,11 @@ static bool plan(struct prefill *p, struct turn *turn)
     if (pressure_rests(turn, clock_ns()))
         return true;
     if (turn->state == TURN_MATCHED && n > turn->ready)
-        engine_add_op(e, turn,
-                      (struct tern_op){.kind = TERN_EXTEND,
-                                       .length = next_end(e, turn),
-                                       .written = turn->ready > turn->committed ? turn->ready : 0});
+        plan_piece(e, turn);
     else if (turn->state == TURN_MATCHED)
         return hand_over(p, turn);
     else if (turn->state == TURN_WRITTEN) {
-        engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = computed(turn)});
-        if (turn->target > turn->matched)
-            engine_add_op(
-                e, turn,
-                (struct tern_op){.kind = TERN_COMMIT, .length = turn->target, .step = turn->step});
-        if (turn->target > turn->matched && n > turn->target && e->recurrent < 0)
-            engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = n});
+        return plan_commit(p, turn);
     } else if (turn->state == TURN_COPYING) {
         engine_add_op(e, turn, (struct tern_op){.kind = TERN_EXTEND, .written = n});
     } else if (turn->state == TURN_CLOSING || turn->state == TURN_ABORTING) {
@@ -241,7 +264,20 @@ static bool extended(struct prefill *p, struct turn *turn, const struct tern_res
                            end < turn->prompt.input_length ? end : computed(turn));
 }
 
-/* The commit is done. A RECURRENT page that the tree took has a fresh one in its place. */
+/* A RECURRENT page that the tree took has a fresh one in its place, which is filled in this step:
+ * from now on the daemon takes it for the state of this session. */
+static bool fill_state(struct engine *e, struct turn *turn, uint32_t at)
+{
+    turn->step = e->step;
+    if (e->recurrent < 0 || turn->group[e->recurrent].from == 0)
+        return true;
+    if (!engine_add_state(e, turn, RANK_COPY, at) || !engine_add_state(e, turn, RANK_COMPARE, at))
+        return false;
+    turn->group[e->recurrent].from = 0;
+    return true;
+}
+
+/* The last commit is done. */
 static bool committed(struct prefill *p, struct turn *turn, const struct tern_result *r)
 {
     struct engine *e = &p->e;
@@ -257,13 +293,22 @@ static bool committed(struct prefill *p, struct turn *turn, const struct tern_re
         return false;
     }
     turn->state = TURN_COPYING;
-    turn->step = e->step;
-    if (turn->group[e->recurrent].from != 0 &&
-        (!engine_add_state(e, turn, RANK_COPY, turn->target) ||
-         !engine_add_state(e, turn, RANK_COMPARE, turn->target)))
+    if (!fill_state(e, turn, turn->target))
         return false;
-    turn->group[e->recurrent].from = 0;
     return n == turn->target || engine_add_state(e, turn, RANK_WRITE, n);
+}
+
+/* The table has the tree's pages now where others were faster. The commit ends early where a chunk
+ * is on its way from the host tier for another session: the next one goes on from there. */
+static bool piece_committed(struct engine *e, struct turn *turn, const struct tern_result *r)
+{
+    uint32_t got[PROFILE_GROUPS_MAX] = {0};
+
+    if (r->lengths.committed <= turn->ready && turn_runs(e, turn, r, got))
+        return fill_state(e, turn, r->lengths.committed);
+    engine_says(e, "request %llu: a commit of %u tokens reached %u, or names pages outside",
+                (unsigned long long)turn->prompt.index, turn->ready, r->lengths.committed);
+    return false;
 }
 
 static bool take_result(struct prefill *p, uint32_t i)
@@ -283,6 +328,7 @@ static bool take_result(struct prefill *p, uint32_t i)
     if (turn->state != TURN_MATCHED && turn->state != TURN_WRITTEN && turn->state != TURN_COPYING)
         return true; /* an operation before this one failed */
     turn->committed = r->lengths.committed;
+    turn->written = r->lengths.written;
     if (r->err == TERN_POOL_EXHAUSTED) {
         pressure_note(&p->e, turn, &r->shortage);
         return true;
@@ -291,16 +337,19 @@ static bool take_result(struct prefill *p, uint32_t i)
         turn_give_up(&p->e, turn, r->err);
         return true;
     }
-    pressure_over(turn);
-    if (op->kind == TERN_EXTEND && op->length)
-        return extended(p, turn, r);
-    if (!last)
-        return true;
-    if (r->lengths.committed != turn->target) {
-        engine_says(&p->e, "request %llu: %u tokens are committed where %u were asked for",
-                    (unsigned long long)turn->prompt.index, r->lengths.committed, turn->target);
-        return false;
+    if (turn->state == TURN_MATCHED && op->kind == TERN_COMMIT)
+        return piece_committed(&p->e, turn, r);
+    if (op->length)
+        pressure_over(&p->e, turn);
+    if (turn->state == TURN_MATCHED)
+        return op->length == 0 || extended(p, turn, r);
+    if (op->kind == TERN_COMMIT && turn->committed < turn->target) {
+        pressure_wait(&p->e, turn);
+        return piece_committed(&p->e, turn, r);
     }
+    if (!last || turn->committed < turn->target)
+        return true;
+    pressure_over(&p->e, turn);
     return op->kind == TERN_COMMIT ? committed(p, turn, r) : hand_over(p, turn);
 }
 

@@ -18,8 +18,18 @@ void pressure_note(struct engine *e, struct turn *turn, const struct tern_shorta
     e->shortage = *shortage;
 }
 
-void pressure_over(struct turn *turn)
+void pressure_wait(struct engine *e, struct turn *turn)
 {
+    turn->waits++;
+    turn->not_before_ns = clock_ns() + MS;
+    if (turn->waits >= WAITS_MAX)
+        turn_give_up(e, turn, TERN_BUSY);
+}
+
+void pressure_over(struct engine *e, struct turn *turn)
+{
+    if (e->pressed == turn)
+        e->pressed = NULL;
     turn->waits = 0;
     turn->not_before_ns = 0;
 }
@@ -111,7 +121,7 @@ static struct turn *youngest_stuck(struct engine *e, const struct turn *spared)
 
 /* What may be called written now: a prefix is committed at its last whole chunk, so no more than
  * that before the commit. */
-static bool say_written(struct engine *e, const struct turn *turn)
+static bool say_written(struct engine *e, struct turn *turn)
 {
     uint32_t n = turn->ready;
     struct tern_op op = {.kind = TERN_EXTEND, .session = turn->session};
@@ -120,12 +130,13 @@ static bool say_written(struct engine *e, const struct turn *turn)
 
     if (turn->committed < turn->target && n > turn->target)
         n = turn->target;
-    if (n <= turn->committed || turn->state == TURN_HANDED)
+    if (n <= turn->written)
         return true;
     op.written = n;
     err = tern_do(e->tern, &op, CALL_MS, &r);
     if (err != TERN_OK)
         engine_says(e, "saying that %u tokens are written: %s", n, tern_error_text(e->tern));
+    turn->written = n;
     return err == TERN_OK;
 }
 
@@ -283,8 +294,7 @@ static bool check_back(struct engine *e, struct turn *turn, const struct tern_re
     }
     for (uint32_t g = 0; g < e->geometry.ngroups; g++)
         count(e->counts.recovered_pages, got[g]);
-    turn->room = n;
-    turn->ready = n;
+    turn->room = turn->ready = turn->written = n;
     return engine_add_table(e, turn, 0, n) && engine_run_now(e, "what a recover brought back");
 }
 
@@ -301,7 +311,7 @@ bool pressure_recovered(struct engine *e, struct turn *turn, const struct tern_a
     if (!check_back(e, turn, a->results))
         return false;
     count(e->counts.recovers, 1);
-    pressure_over(turn);
+    pressure_over(e, turn);
     turn->state = turn->back;
     if (turn->back == TURN_WRITTEN && turn->ready < turn->prompt.input_length)
         turn->state = TURN_MATCHED; /* its last tokens are to be computed again */

@@ -10,8 +10,10 @@
 
 /* An operation of this turn found the pool full: it is to be repeated, in a while. */
 void pressure_note(struct engine *e, struct turn *turn, const struct tern_shortage *shortage);
+/* It was told to come again, pages or not. */
+void pressure_wait(struct engine *e, struct turn *turn);
 /* ... and now it was not. */
-void pressure_over(struct turn *turn);
+void pressure_over(struct engine *e, struct turn *turn);
 
 /* Whether the turn may try again. */
 bool pressure_rests(const struct turn *turn, uint64_t now_ns);
