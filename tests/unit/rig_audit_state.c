@@ -9,7 +9,7 @@
 #include "core/state.h"
 
 struct counts {
-    uint32_t borrowers, needed, listed;
+    uint32_t borrowers, host_borrowers, needed, listed;
 };
 
 static void hold(const struct audit *a, struct counts *n, uint32_t slot, uint32_t low)
@@ -18,13 +18,22 @@ static void hold(const struct audit *a, struct counts *n, uint32_t slot, uint32_
         n[slot].borrowers++;
 }
 
+static void hold_session(const struct audit *a, struct counts *n, const struct session *s)
+{
+    if (s->state == SESSION_EMPTY)
+        return;
+    hold(a, n, s->node, s->low);
+    for (uint32_t at = s->node; s->held == REF_HOST && node_at(a->c, at)->depth > s->low;
+         at = node_at(a->c, at)->parent)
+        n[at].host_borrowers++;
+}
+
 static void count_holders(const struct audit *a, struct counts *n)
 {
     const struct core *c = a->c;
 
     for (uint32_t i = 0; i < c->limits.sessions; i++)
-        if (session_at(c, i)->state != SESSION_EMPTY)
-            hold(a, n, session_at(c, i)->node, session_at(c, i)->low);
+        hold_session(a, n, session_at(c, i));
     for (uint32_t i = 0; i < c->limits.engines; i++)
         for (uint32_t at = engine_at(c, i)->state == ENGINE_EMPTY ? NONE
                                                                   : engine_at(c, i)->retire_head;
@@ -158,6 +167,9 @@ void audit_state(struct audit *a)
         if (m->borrowers != n[i].borrowers || m->needed != n[i].needed)
             rig_fail("audit: T17: node %u, depth %u, counts %u borrowers, %u claims; has %u and %u",
                      i, m->depth, m->borrowers, m->needed, n[i].borrowers, n[i].needed);
+        if (m->host_borrowers != n[i].host_borrowers)
+            rig_fail("audit: T17: node %u counts %u borrowers on the host and has %u", i,
+                     m->host_borrowers, n[i].host_borrowers);
         if (m->reclaim != n[i].listed)
             rig_fail("audit: node %u believes that it is in the reclaim list", i);
         if (superseded(c, m) != (m->reclaim == 1))
