@@ -38,7 +38,7 @@ static bool counts_on(const struct sim *w, const struct session *s, uint32_t poo
     if (!s->live || s->away != AWAY_HOST || s->undone || s->foggy || s->pool != pool ||
         s->space != c->space || k * w->L > s->t || w->canon[s->variant][k] != c->variant)
         return false;
-    return g < w->cfg.ngroups || in_window(w, g, k, s->t);
+    return g < w->cfg.ngroups || (!recurrent(w, g) && state_counts(w, s, g, k));
 }
 
 /* A retraction that cannot be finished, for a copy that failed or STATE that was refilled

@@ -247,7 +247,8 @@ void chunk_publish(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c,
            "depth %u: not the pages that were committed", c->depth * w->L);
     if (c->present)
         chunk_drop(w, d, pool, c);
-    c->made = c->passed = c->must = 0;
+    c->made = c->must = 0;
+    c->passed &= host_has(c); /* a node that is on the host lives on */
     c->engine = NO;
     c->step = 0;
     c->evictions = w->d[d].pool[pool].evictions;
@@ -288,7 +289,8 @@ void chunk_commit(struct sim *w, uint32_t d, struct session *s, uint32_t k, uint
            "depth %u is in the tree already, by the model", k * w->L);
     if (c->present)
         chunk_drop(w, d, s->pool, c);
-    c->made = c->passed = c->must = 0;
+    c->made = c->must = 0;
+    c->passed &= host_has(c); /* a node that is on the host lives on */
     c->present = 1;
     c->engine = s->engine;
     c->step = step;

@@ -609,6 +609,7 @@ static inline bool has_recurrent_state(const struct sim *w)
 uint32_t window_begin(const struct sim *w, uint32_t g, uint32_t at); /* first page read at `at` */
 uint32_t seg_pages(const struct sim *w, uint32_t g, uint32_t k);
 /* Is a page of chunk k needed to go on from t? */
+bool state_counts(const struct sim *w, const struct session *s, uint32_t g, uint32_t k);
 bool in_window(const struct sim *w, uint32_t g, uint32_t k, uint32_t t);
 uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g);
 bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g);

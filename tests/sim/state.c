@@ -35,6 +35,13 @@ bool in_window(const struct sim *w, uint32_t g, uint32_t k, uint32_t t)
     return k * w->L <= t && seg_end(w, g, k) > window_begin(w, g, t);
 }
 
+/* Is a page of it in the table, or will it be when the session comes back? */
+bool state_counts(const struct sim *w, const struct session *s, uint32_t g, uint32_t k)
+{
+    return in_window(w, g, k, s->t) && seg_end(w, g, k) > s->first[g] &&
+           s->base[g] >= seg_end(w, g, k);
+}
+
 static uint32_t reach_of(const struct sim *w, uint32_t g)
 {
     return recurrent(w, g) ? 1 : (w->window[g] + w->L - 1) / w->L;
