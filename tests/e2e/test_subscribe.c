@@ -24,6 +24,8 @@
 #define KEPT      256 /* limits.events */
 #define CHURN_MAX 4000
 #define ANSWER_MS 3000
+#define ANSWERS   400 /* that nobody reads: more than what is read of them */
+#define LITTLE    65536
 #define SERVED_MS 200 /* within which the others are served */
 
 static struct rig_daemon rig;
@@ -348,7 +350,8 @@ static void subscriber_that_leaves_answers_unread_is_closed(void **state)
 {
     Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
     int fd = rig_greeted(rig.socket);
-    Tern__Wire__Empty ping = TERN__WIRE__EMPTY__INIT;
+    Tern__Wire__Empty empty = TERN__WIRE__EMPTY__INIT;
+    static uint8_t little[4096];
 
     (void)state;
     m.has_from = true;
@@ -359,7 +362,15 @@ static void subscriber_that_leaves_answers_unread_is_closed(void **state)
     }
     usleep((RIG_SLOW_MS + 300) * 1000);
     assert_false(rig_log_has(&rig, "too slowly", 0));
-    assert_true(rig_message(fd, FRAME_PING, 3, 0, &ping.base));
+    for (uint64_t id = 3; id < 3 + ANSWERS; id++)
+        assert_true(rig_message(fd, FRAME_STATS, id, 0, &empty.base));
+    usleep(RIG_SLOW_MS * 1000 / 4);
+    for (size_t got = 0; got < LITTLE;) { /* a reader that stops again is no better */
+        ssize_t n = read(fd, little, sizeof(little));
+
+        assert_true(n > 0);
+        got += (size_t)n;
+    }
     assert_true(rig_log_has(&rig, "too slowly", RIG_SLOW_MS + 1000));
     close(fd);
 }
