@@ -21,7 +21,7 @@ uint64_t tree_chain(const struct core *c, uint32_t parent, struct token_view *w)
 
 static uint32_t tiers_of(const struct node *n)
 {
-    return (n->on_device != 0) << TIER_DEVICE | (n->on_host != 0) << TIER_HOST;
+    return (n->on_device ? 1u << TIER_DEVICE : 0) | (n->on_host ? 1u << TIER_HOST : 0);
 }
 
 /* Whether subscribers are to be told; notes that they were. */
