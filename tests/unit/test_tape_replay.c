@@ -1,6 +1,7 @@
-/* Replay: two cores live through a workload with transfers, evictions, refused requests and a
- * broken link; each one's tape, played into a fresh core, ends in the same bytes. The tapes of
- * shorter workloads are the seeds of fuzz_tape: TERN_WRITE_CORPUS=1 writes them anew. */
+/* Replay: two cores live through a workload with transfers, evictions, sessions that give way to
+ * the host tier and come back, refused requests and a broken link; each one's tape, played into a
+ * fresh core, ends in the same bytes. The tapes of shorter workloads are the seeds of fuzz_tape:
+ * TERN_WRITE_CORPUS=1 writes them anew. */
 #include "rig_test.h"
 
 #include <stdio.h>
@@ -13,6 +14,7 @@
 
 #define PAGE_TOKENS 4
 #define PAGES       24
+#define HOST_BYTES  4096
 
 struct host {
     struct rig *rig;
@@ -35,20 +37,20 @@ static struct rig_options small_options(void)
 
     o.limits.conns = o.limits.procs = 8;
     o.limits.engines = 2;
-    o.limits.pools = 2;
+    o.limits.pools = 4;
     o.limits.sessions = 8;
     o.limits.nodes = 48;
     o.limits.namespaces = 4;
     o.limits.token_blocks = 96;
     o.limits.extra_keys = 16;
-    o.limits.pages = 2048;
-    o.limits.slabs = 1024;
+    o.limits.pages = 2560;
+    o.limits.slabs = 1280;
     o.limits.retires = 16;
     o.limits.pulls = o.limits.serves = 2;
     o.limits.seal_jobs = 2;
     for (uint32_t i = 0; i < 2; i++)
-        o.tenant[i] =
-            (struct tenant_config){.memory_bytes = 1 << 20, .regions = 1, .sessions_max = 6};
+        o.tenant[i] = (struct tenant_config){
+            .memory_bytes = 1 << 20, .host_bytes = HOST_BYTES, .regions = 1, .sessions_max = 6};
     return o;
 }
 
@@ -66,6 +68,7 @@ static struct host host_start(uint64_t incarnation)
     o.incarnation = incarnation;
     h.rig = rig_create(&o);
     assert_int_equal(tape_create(&config, &h.tape), TERN_OK);
+    h.rig->host_bytes = HOST_BYTES;
     h.rig->on_event = record;
     h.rig->on_event_ctx = h.tape;
     h.engine = rig_engine(h.rig, 0, "e", 1);
@@ -82,6 +85,20 @@ static void host_stop(struct host *h)
 
 /* ---- a workload ---- */
 
+/* Whether it comes back or not: what follows is refused then. */
+static void give_way(struct prng *p, struct host *h, struct rig_session *s, uint64_t step)
+{
+    enum retract_mode mode = prng_below(p, 3) == 0 ? RETRACT_DROP : RETRACT_HOST;
+
+    if (rig_retract(s, mode, step) != TERN_OK)
+        return;
+    if (prng_below(p, 4) != 0)
+        rig_engine_done(h->rig, &h->engine, h->step - 1);
+    if (prng_below(p, 4) != 0)
+        rig_evict(h->rig, h->admin, h->pool, 1 + prng_below(p, 8));
+    rig_recover(s);
+}
+
 /* One request: match, run, commit, speculate, finish; refusals are part of it. */
 static void run_session(struct prng *p, struct host *h, bool fetch)
 {
@@ -92,7 +109,8 @@ static void run_session(struct prng *p, struct host *h, bool fetch)
     uint64_t step = prng_below(p, 3) == 0 ? 0 : h->step++;
 
     if (rig_match(s, tokens, n) == TERN_OK && fetch && s->len.committed == s->len.allocated) {
-        uint64_t request = rig_fetch(s, prng_below(p, 5) == 0 ? NONE : 0, 0);
+        static const uint32_t peers[] = {NONE, 0, 0, 0, PEER_HOST, PEER_HOST};
+        uint64_t request = rig_fetch(s, peers[prng_below(p, 6)], 0);
 
         rig_advance(h->rig, 1000000);
         rig_fetched(s, request);
@@ -100,6 +118,8 @@ static void run_session(struct prng *p, struct host *h, bool fetch)
     if (rig_extend(s, n, n, NULL, 0) == TERN_OK)
         rig_commit(s, n - n % PAGE_TOKENS, step);
     rig_extend(s, n + prng_below(p, 8), 0, NULL, 0);
+    if (prng_below(p, 3) == 0)
+        give_way(p, h, s, step);
     if (prng_below(p, 2) == 0)
         rig_rewind(s, n, step);
     if (prng_below(p, 3) == 0)
@@ -125,6 +145,8 @@ static void workload(struct host *a, struct host *b, uint64_t seed, uint32_t rou
             rig_engine_done(h->rig, &h->engine, h->step - 1);
         if (prng_below(&p, 8) == 0)
             rig_evict(h->rig, h->admin, h->pool, prng_below(&p, 3));
+        if (prng_below(&p, 16) == 0)
+            rig_reset(h->rig, h->engine.conn[0], 1 + prng_below(&p, 2), NULL);
         if (prng_below(&p, 16) == 0) {
             rig_link_down(b->rig, 0);
             rig_link_up(b->rig, 0, a->rig, 2);
@@ -182,7 +204,7 @@ static struct core *replayed(const uint8_t *bytes, size_t n, uint64_t *ret_event
 
 static void tape_replay_ends_in_the_same_bytes(void **state)
 {
-    uint64_t pulled = 0;
+    uint64_t pulled = 0, back = 0, up = 0;
 
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -199,6 +221,8 @@ static void tape_replay_ends_in_the_same_bytes(void **state)
             assert_true(events > 200);
             assert_true(core_hash(core) == wanted);
             assert_true(core_changes(core) == core_changes(hosts[i].rig->core));
+            back += hosts[i].rig->copies_back;
+            up += hosts[i].rig->copies_up;
             free(core);
             free(bytes);
         }
@@ -206,6 +230,7 @@ static void tape_replay_ends_in_the_same_bytes(void **state)
         host_stop(&hosts[1]);
     }
     assert_true(pulled > 20); /* or nothing of a transfer was in it */
+    assert_true(back > 100 && up > 20);
 }
 
 /* Without the tokens the bytes differ, and nothing else does: every count comes out the same. */
