@@ -124,6 +124,7 @@ static void show_host(const json_t *host)
 static void show_daemon(const struct ctl *ctl, const json_t *s)
 {
     const json_t *memory = json_object_get(s, "memory"), *data = json_object_get(s, "data");
+    const json_t *events = json_object_get(s, "events");
 
     paint(ctl, BOLD, "%s", j_str(s, "node"));
     printf("  up %s  incarnation %s  ", human_age((double)j_u64(s, "uptime_s")),
@@ -143,7 +144,9 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
            human_bytes(j_u64(data, "payload_bytes_in")), num(data, "pages_out"),
            human_bytes(j_u64(data, "payload_bytes_out")), num(data, "corrupt_detected"));
     show_host(json_object_get(s, "host_tier"));
-    printf("  evicted %s nodes, %s pages\n\n", num(s, "evicted_nodes"), num(s, "evicted_pages"));
+    printf("  evicted %s nodes, %s pages\n", num(s, "evicted_nodes"), num(s, "evicted_pages"));
+    printf("  subscriptions %s: told %s changes of the tree, lost %s\n\n",
+           num(events, "subscriptions"), num(events, "told"), num(events, "lost"));
 }
 
 static void show_errors(const struct ctl *ctl, const json_t *errors)

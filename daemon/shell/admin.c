@@ -275,6 +275,19 @@ static void status_core(const struct core_view *v, struct text_out *out)
     text_u64(out, "oldest_quarantine_s", quarantine_ns / SECOND_NS);
 }
 
+/* Changes of the tree: those that are kept are [first, next). */
+static void status_events(const struct admin_ctx *ctx, const struct core_view *v,
+                          struct text_out *out)
+{
+    text_object(out, "events");
+    text_u64(out, "first", v->event_first);
+    text_u64(out, "next", v->event_next);
+    text_u64(out, "subscriptions", ctx->subscriptions);
+    text_u64(out, "told", ctx->events_told);
+    text_u64(out, "lost", ctx->events_lost);
+    text_object_end(out);
+}
+
 /* Peers that this daemon can fetch from; the core's count of links has those in the other direction
  * too. */
 static uint32_t peers_up(const struct admin_ctx *ctx)
@@ -316,6 +329,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_host(ctx, &v, out);
         status_memory(ctx, out);
         status_data(ctx, out);
+        status_events(ctx, &v, out);
         status_shell(ctx, out);
     }
     /* Over the whole arena, so only when asked: it takes milliseconds. */

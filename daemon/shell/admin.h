@@ -22,6 +22,8 @@ struct admin_ctx {
     const struct config *config;
     uint64_t start_ns, now_ns; /* CLOCK_MONOTONIC */
     uint64_t conns;            /* open now */
+    uint64_t subscriptions;    /* likewise */
+    uint64_t events_told, events_lost;
     struct mem_stats mem;
     struct xfer_stats xfer;
     struct io_stats io;

@@ -142,6 +142,8 @@ static bool send_changes(struct daemon *d, struct subscription *s)
     }
     if (s->reader.lost > 0)
         log_event(LEVEL_DEBUG, "subscriber_slow", "conn=%u lost=%" PRIu64, s->conn, s->reader.lost);
+    d->subs.told += n;
+    d->subs.lost += s->reader.lost;
     s->reader.lost = 0;
     s->mark = c->stream.put;
     return false;

@@ -98,6 +98,13 @@ grep -q "24 changes were overwritten" <<<"$T" || fail "the table does not say wh
 grep -Eq "^ +25  stored +device +t0" <<<"$T" || fail "the table: $T"
 [[ $(wc -l <<<"$T") == 6 ]] || fail "a title, what was lost, four changes: $T"
 
+S=$("$CTL" status --json)
+python3 -c '
+import json, sys
+e = json.loads(sys.argv[1])["events"]
+assert e["next"] == 57 and e["first"] == 25 and e["lost"] == 48 and e["told"] >= 41 and e["subscriptions"] <= 1, e
+' "$S" || fail "status: $S"
+
 # ---- wrong and over
 rc=0
 "$CTL" watch --from 1000 >/dev/null 2>"$DIR/stderr" || rc=$?
