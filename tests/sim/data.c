@@ -503,7 +503,6 @@ void take_serve_start(struct sim *w, uint32_t d, const struct action *act)
     EXPECT(s && !serve_by_id(w, d, act->serve.serve), "serve_start", "serve %u.%u",
            act->serve.serve.slot, act->serve.serve.gen);
     s->used = 1;
-    s->resets = w->d[d].open_resets[act->serve.link % LINKS];
     s->stopping = 0;
     s->npages = 0;
     s->id = act->serve.serve;
@@ -540,7 +539,7 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
                 EXPECT((g->own == OWN_CHUNK || g->own == OWN_STATE) && g->gen == ref.gen,
                        "offer_foreign_page", "group %u index %u is of kind %u", msg->runs[i].group,
                        ref.index, g->own);
-                EXPECT(s->resets != w->d[d].resets ||
+                EXPECT(w->d[d].open_resets[msg->pull.slot % OPENS] != w->d[d].resets ||
                            space_current(w, d, w->d[d].pool[s->pool].tenant, c->space),
                        "offer_of_reset", "group %u index %u: its namespace was reset",
                        msg->runs[i].group, ref.index);

@@ -85,23 +85,6 @@ static void host_free_pages(struct sim *w, uint32_t d, uint32_t pool, struct chu
         host_free_group(w, d, pool, c, g);
 }
 
-/* A chunk has left the host, so everything below it has. */
-static void host_drop(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c)
-{
-    TRACE("    depth %u has left the host\n", c->depth * w->L);
-    host_free_pages(w, d, pool, c);
-    for (uint32_t v = c->variant; v < w->cfg.variants; v++) {
-        if (w->canon[v][c->depth] != c->variant)
-            continue;
-        for (uint32_t k = c->depth + 1u; k <= CHUNKS && k * w->L <= TOKENS; k++) {
-            struct chunk *below = chunk_at(w, d, pool, c->space, v, k);
-
-            if (host_has(below) && below->variant == v)
-                host_free_pages(w, d, pool, below);
-        }
-    }
-}
-
 /* T1 on the host: a page is handed out there, for a copy to be written into it. */
 static uint32_t host_hand_out(struct sim *w, uint32_t d, uint32_t pool, const struct page_at *at,
                               uint16_t chunk)
@@ -125,7 +108,8 @@ static uint32_t host_hand_out(struct sim *w, uint32_t d, uint32_t pool, const st
             EXPECT(!h->readers, "host_page_read", "daemon %u host granule %u: a copy reads it", d,
                    first + k);
             if (h->group < w->cfg.ngroups) {
-                host_drop(w, d, h->pool, c);
+                TRACE("    depth %u has left the host\n", c->depth * w->L);
+                host_free_pages(w, d, h->pool, c);
                 MARK(host_evicted);
             } else {
                 host_free_group(w, d, h->pool, c, h->group); /* STATE may go alone */
@@ -299,11 +283,21 @@ static void copied_again(struct sim *w, uint32_t d, const struct job *j, const s
         EXPECT(c->hbad || !host_pinned(w, d, j->pool, c, g), "host_copy_lost",
                "depth %u is copied again, but a retracted session counts on its copy",
                c->depth * w->L);
-        if (g < w->cfg.ngroups && !c->hbad)
-            host_drop(w, d, j->pool, c);
-        else
-            host_free_group(w, d, j->pool, c, g);
+        host_free_group(w, d, j->pool, c, g);
     }
+}
+
+/* Residency is prefix-closed: what comes back hangs on something. */
+static void check_parent(struct sim *w, uint32_t d, const struct job *j)
+{
+    const struct chunk *c = &w->d[d].chunk[j->pool][j->chunk], *up;
+
+    if (c->depth == 1)
+        return;
+    up = chunk_at(w, d, j->pool, c->space, c->variant, c->depth - 1u);
+    EXPECT(up->present || host_has(up) || chunk_loading(w, d, j->pool, up), "load_without_parent",
+           "depth %u comes back, but nothing is known of depth %u", c->depth * w->L,
+           up->depth * w->L);
 }
 
 void take_copy(struct sim *w, uint32_t d, const struct action *act)
@@ -331,6 +325,8 @@ void take_copy(struct sim *w, uint32_t d, const struct action *act)
           j->id.slot, j->id.gen);
     if (back)
         copied_again(w, d, j, act);
+    if (!back)
+        check_parent(w, d, j);
     for (uint32_t i = 0; i < act->copy.n; i++) {
         EXPECT(act->copy.from[i].group == act->copy.to[i].group, "copy_groups", "page %u", i);
         j->group[i] = (uint8_t)act->copy.from[i].group;

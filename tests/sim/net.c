@@ -125,7 +125,7 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
     ev.peer.msg = m->msg;
     TRACE("  daemon %u receives %u\n", to, m->msg.kind);
     if (m->msg.kind == PEER_PULL_OPEN)
-        w->d[to].open_resets[l->number % LINKS] = w->d[to].resets;
+        w->d[to].open_resets[m->msg.pull.slot % OPENS] = w->d[to].resets;
     for (uint32_t p = 0; p < POOLS && m->msg.kind == PEER_PULL_OFFER; p++)
         w->d[to].pool[p].evictions++; /* room is made for all that is offered, at once */
     sim_step(w, to, &ev);

@@ -53,6 +53,7 @@
 #define HOLE          0xffffu /* of a table: the session has no page there */
 #define LOAD_OWNER    0xfeu   /* of a page that a copy from the host writes */
 #define PINS          4
+#define OPENS         8 /* transfers that a peer asked for, by its own number */
 
 #define MS 1000000ull
 
@@ -121,9 +122,10 @@ enum mark {
     X(lim_pulls)                                                                                   \
     X(lim_serves)                                                                                  \
     X(lim_seals)                                                                                   \
-    X(lim_spaces) X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on)               \
-        X(seed_tokens) X(nstate) X(supersede) X(page_tokens2) X(page_tokens3) X(page_granules2)    \
-            X(page_granules3) X(window2) /* 0: RECURRENT */                                        \
+    X(lim_spaces)                                                                                  \
+    X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens) X(nstate)    \
+        X(supersede) X(page_tokens2) X(page_tokens3) X(page_granules2) X(page_granules3)           \
+            X(window2) /* 0: RECURRENT */                                                          \
         X(window3) X(reserve2) X(reserve3) X(host) X(lim_copies) X(spoil)
 
 struct config {
@@ -368,7 +370,7 @@ struct daemon {
     struct hpage host[TENANTS][HOSTS];
     struct pin pin[PINS];
     struct id last_copy; /* acknowledged */
-    uint32_t resets, open_resets[LINKS], spoilt;
+    uint32_t resets, open_resets[OPENS], spoilt;
     uint8_t host_unsure; /* somebody gave up copies that were on their way */
     struct tag tag[TENANTS][RANKS][GRANULES];
     struct tag htag[TENANTS][RANKS][HOSTS];

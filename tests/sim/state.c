@@ -561,13 +561,18 @@ static uint32_t children(struct sim *w, uint32_t d, uint32_t pool, const struct 
     return n;
 }
 
+static uint32_t node_perhaps(const struct chunk *c)
+{
+    return c->present || host_has(c);
+}
+
 static uint32_t children_most(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c)
 {
     uint32_t n = 0;
 
     for (uint32_t v = c->variant; v < w->cfg.variants; v++)
         if (w->canon[v][c->depth] == c->variant && w->canon[v][c->depth + 1] == v)
-            n += chunk_at(w, d, pool, c->space, v, c->depth + 1u)->present;
+            n += node_perhaps(chunk_at(w, d, pool, c->space, v, c->depth + 1u));
     return n;
 }
 
@@ -698,6 +703,7 @@ void state_take_from(struct sim *w, uint32_t d, struct session *s, const struct 
         if (c->has[g])
             group_lost(w, d, s->pool, c, g);
         first_seen(w, d, s->pool, c, g, NO, 0);
+        c->lost[g] = c->passed;
         set_state(w, d, s, c, g, 0, (uint32_t)(p - at_granule(w, d, s, 0)));
         c->has[g] = 1;
     }

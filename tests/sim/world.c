@@ -23,6 +23,23 @@ void violation(struct sim *w, const char *what, const char *format, ...)
     longjmp(w->failed, 1);
 }
 
+/* What the cores' trees look like. */
+static void print_trees(const struct sim *w)
+{
+    struct node_view v;
+
+    for (uint32_t d = 0; d < DAEMONS; d++)
+        for (uint32_t i = 0; i < w->limits.nodes; i++)
+            if (core_node_view(w->d[d].core, i, &v) && v.depth)
+                printf("  daemon %u node %u.%u under %u: depth %u pages %u (%u of STATE) host %u, "
+                       "device %d host %d copying %d visible %d sealed %d reclaimable %d "
+                       "resumable %d, refs %u/%u/%u/%u/%u/%u borrowers %u\n",
+                       d, i, v.id.gen, v.parent, v.depth, v.pages, v.state_pages, v.host_pages,
+                       v.on_device, v.on_host, v.copying, v.visible, v.sealed, v.reclaimable,
+                       v.resumable, v.refs[0], v.refs[1], v.refs[2], v.refs[3], v.refs[4],
+                       v.refs[5], v.borrowers);
+}
+
 static void on_check(const char *text)
 {
     struct sim *w = running;
@@ -388,6 +405,8 @@ bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash)
     running = w;
     if (setjmp(w->failed)) {
         running = NULL;
+        if (w->verbose)
+            print_trees(w);
         return false;
     }
     sim_begin(w, h);
