@@ -268,9 +268,9 @@ static bool extended(struct prefill *p, struct turn *turn, const struct tern_res
  * from now on the daemon takes it for the state of this session. */
 static bool fill_state(struct engine *e, struct turn *turn, uint32_t at)
 {
-    turn->step = e->step;
     if (e->recurrent < 0 || turn->group[e->recurrent].from == 0)
         return true;
+    turn->step = e->step;
     if (!engine_add_state(e, turn, RANK_COPY, at) || !engine_add_state(e, turn, RANK_COMPARE, at))
         return false;
     turn->group[e->recurrent].from = 0;
@@ -295,7 +295,10 @@ static bool committed(struct prefill *p, struct turn *turn, const struct tern_re
     turn->state = TURN_COPYING;
     if (!fill_state(e, turn, turn->target))
         return false;
-    return n == turn->target || engine_add_state(e, turn, RANK_WRITE, n);
+    if (n == turn->target)
+        return true;
+    turn->step = e->step;
+    return engine_add_state(e, turn, RANK_WRITE, n);
 }
 
 /* The table has the tree's pages now where others were faster. The commit ends early where a chunk
