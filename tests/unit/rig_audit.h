@@ -22,6 +22,7 @@ void audit_node_pages(struct audit *a, uint32_t slot);
 void audit_host(struct audit *a);
 /* rig_audit_state.c */
 void audit_state(struct audit *a);
+bool audit_state_at_rest(const struct core *c, const struct node *n);
 
 /* Meets a record for the first and only time. */
 void audit_meet(uint8_t *seen, uint32_t i, uint32_t limit, const char *what, const char *where);

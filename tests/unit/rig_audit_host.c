@@ -228,16 +228,23 @@ static void audit_spaces(const struct core *c)
 
 void audit_host(struct audit *a)
 {
+    uint32_t rotten = 0;
+
     for (uint32_t i = 0; i < a->c->limits.nodes; i++) {
         const struct node *n = node_at(a->c, i);
 
         if (!n->used)
             continue;
         audit_kids(a->c, i);
+        rotten += n->host_bad != 0;
+        if (n->host_bad && !n->on_host)
+            rig_fail("audit: node %u has rotten pages on a tier where it is not", i);
         if (n->depth == 0 && (!n->on_device || !n->on_host || n->copy != COPY_NONE))
             rig_fail("audit: root %u is on %u/%u, copy state %u", i, n->on_device, n->on_host,
                      n->copy);
     }
+    if (rotten != a->c->rotten)
+        rig_fail("audit: %u nodes are rotten, %u counted", rotten, a->c->rotten);
     audit_queue(a->c);
     audit_loaders(a->c);
     audit_away(a->c);

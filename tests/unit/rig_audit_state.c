@@ -93,14 +93,24 @@ static void count_claims(const struct audit *a, struct counts *n)
     }
 }
 
+/* No copy between the tiers reads or writes its STATE, and no load needs it. */
+bool audit_state_at_rest(const struct core *c, const struct node *n)
+{
+    const struct pool *p = pool_at(c, n->pool);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].layout.family != FAMILY_HISTORY && n->moving[g] != NONE)
+            return false;
+    return n->loaders == 0 && node_visible(n) && !n->state_pending && n->seal != SEAL_QUEUED &&
+           n->seal != SEAL_RUNNING;
+}
+
 /* T10, T17: superseded is what a resume point has passed, and nobody needs in any way. */
 static bool superseded(const struct core *c, const struct node *n)
 {
     return pool_at(c, n->pool)->supersede != SUPERSEDE_OFF && n->depth > 0 &&
            (n->passed || n->released) && n->nchildren < 2 && n->borrowers == 0 &&
-           n->needed == n->claims && node_visible(n) && !n->state_pending &&
-           n->seal != SEAL_QUEUED && n->seal != SEAL_RUNNING && n->copy == COPY_NONE &&
-           n->loaders == 0 && state_has(c, n);
+           n->needed == n->claims && audit_state_at_rest(c, n) && state_has(c, n);
 }
 
 static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n)

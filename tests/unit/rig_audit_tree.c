@@ -154,13 +154,16 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
 /* Nothing waits for it or works on it, on either tier. */
 static bool at_rest(const struct node *n)
 {
-    return n->depth > 0 && node_visible(n) && !n->state_pending && n->copy == COPY_NONE &&
-           n->loaders == 0;
+    return node_visible(n) && !n->state_pending && n->copy == COPY_NONE && n->loaders == 0;
 }
 
 static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
 {
-    if (!n->used || !at_rest(n))
+    if (!n->used || n->depth == 0)
+        return false;
+    if (kind == HEAP_STATE)
+        return n->borrowers == n->host_borrowers && audit_state_at_rest(c, n) && state_has(c, n);
+    if (!at_rest(n))
         return false;
     switch (kind) {
     case HEAP_LEAF: return n->on_device && n->nrefs == 0 && n->ndevice == 0;
@@ -168,10 +171,8 @@ static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
     case HEAP_RESET:
         return space_at(c, n->space)->reset && n->nrefs == 0 && n->refs[REF_HOST] == 0 &&
                n->nchildren == 0 && space_at(c, n->space)->sweep == NONE && !c->left_over;
-    default: break;
+    default: return false;
     }
-    return n->borrowers == n->host_borrowers && n->seal != SEAL_QUEUED && n->seal != SEAL_RUNNING &&
-           state_has(c, n);
 }
 
 void audit_heaps(struct audit *a)

@@ -388,8 +388,9 @@ static void fetch_from_the_host_tier_brings_the_deeper_prefix(void **state)
     assert_string_equal(state_of(b.s), "loading");
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
-    rig_complete(b.rig, RIG_COPY);
-    rig_complete(b.rig, RIG_COPY);
+    rig_complete_nth(b.rig, RIG_COPY, 2); /* from the end: none is seen before its parent */
+    rig_complete_nth(b.rig, RIG_COPY, 1);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
     assert_err(TERN_BUSY, rig_fetched(b.s, request));
     rig_complete(b.rig, RIG_COPY);
     assert_ok(rig_fetched(b.s, request));
@@ -597,6 +598,110 @@ static void a_pull_restores_what_is_on_the_host_alone(void **state)
     pair_stop(&p);
 }
 
+/* What came back from the host has its checksums, and is served like anything else. */
+static void a_peer_reads_what_was_loaded(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct pair p;
+    struct rig_session *s;
+    uint32_t admin;
+
+    (void)state;
+    p.dest = rig_create(&o);
+    o.incarnation = 0x2002;
+    p.source = rig_create(&o);
+    p.source->host_bytes = 64 * 512;
+    p.se = rig_engine(p.source, 0, "prefill", 1);
+    p.de = rig_engine(p.dest, 0, "decode", 1);
+    p.sp = rig_pool_pages(p.source, &p.se, 4, 32);
+    p.dp = rig_pool_pages(p.dest, &p.de, 4, 32);
+    rig_link_up(p.dest, 0, p.source, o.limits.peers);
+    admin = rig_connect_admin(p.source);
+    rig_put(p.source, &p.se, p.sp, 1, 20);
+    assert_int_equal(rig_evict(p.source, admin, p.sp, 5), 5);
+    p.source->automatic = BY_HAND(RIG_SEAL); /* none is computed again */
+    s = rig_session(p.source, &p.se, p.sp, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 20), 20));
+    assert_ok(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
+    assert_lengths(s, 20, 20, 20);
+    assert_true(node_seen(p.source, p.sp, rig_tokens(1, 20), 20).sealed);
+    rig_session_free(s);
+    s = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 20), 20));
+    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
+    assert_lengths(s, 20, 20, 20);
+    assert_int_equal(rig_wrong(s, 20), 0);
+    rig_session_free(s);
+    pair_stop(&p);
+}
+
+/* What subscribers are told of one prefix that goes to the host, leaves the device, comes back. */
+static void changes_of_tier_are_told(void **state)
+{
+    static const struct {
+        enum tree_event_kind kind;
+        bool device, host;
+    } want[] = {{TREE_STORED, true, false}, {TREE_TIER, true, true},  {TREE_TIER, false, true},
+                {TREE_TIER, true, true},    {TREE_TIER, false, true}, {TREE_REMOVED, false, false}};
+    struct bench b = host_bench(4, 16, 16);
+    struct tree_event_view v;
+
+    (void)state;
+    put(&b, 1, 4);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
+    assert_ok(rig_abort(b.s, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_true(core_event_view(b.rig->core, i + 1, &v));
+        assert_int_equal(v.kind, want[i].kind);
+        assert_int_equal(v.on_device, want[i].device);
+        assert_int_equal(v.on_host, want[i].host);
+        assert_int_equal(v.depth, 4);
+    }
+    assert_false(core_event_view(b.rig->core, 7, &v));
+    ends_clean(&b);
+}
+
+/* A chunk that another engine is computing again is not fetched from the host in the meantime, nor
+ * what hangs on it. */
+static void fetch_from_the_host_stops_at_what_is_not_written_yet(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct rig_engine two = rig_engine(b.rig, 0, "two", 1);
+    struct request map = {.op = OP_POOL_MAP};
+    struct rig_session *s;
+
+    (void)state;
+    map.pool_map.pool = b.pool;
+    assert_ok(rig_request(b.rig, two.conn[0], &map)->err);
+    put(&b, 1, 20);
+    demote_all(&b);
+    s = rig_session(b.rig, &two, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 30), 30));
+    assert_ok(rig_extend(s, 12, 0, NULL, 0));
+    assert_ok(rig_extend(s, 0, 12, NULL, 0));
+    assert_ok(rig_commit(s, 12, 9));
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_int_equal(b.rig->last->match.host_depth, 0);
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 0);
+    assert_non_null(rig_reply_to(b.rig, rig_fetch(b.s, PEER_HOST, 0)));
+    assert_lengths(b.s, 0, 0, 0);
+    rig_write(s, 0, 12);
+    rig_engine_done(b.rig, &two, 9);
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 20);
+    assert_ok(rig_abort(b.s, 0));
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_int_equal(b.s->matched, 12);
+    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
+    assert_lengths(b.s, 20, 20, 20);
+    assert_int_equal(rig_wrong(b.s, 20), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    ends_clean(&b);
+}
+
 /* The source offers what its device has: its host tier is its own business. */
 static void a_peer_never_reads_host_pages(void **state)
 {
@@ -733,6 +838,9 @@ int main(void)
         RIG_TEST(a_rotten_host_page_is_corrupt_and_never_matched),
         RIG_TEST(a_rotten_host_page_and_a_retracted_session),
         RIG_TEST(a_pull_restores_what_is_on_the_host_alone),
+        RIG_TEST(a_peer_reads_what_was_loaded),
+        RIG_TEST(changes_of_tier_are_told),
+        RIG_TEST(fetch_from_the_host_stops_at_what_is_not_written_yet),
         RIG_TEST(a_peer_never_reads_host_pages),
         RIG_TEST(a_pool_with_a_host_tier_opens_closes_and_is_had_again),
         RIG_TEST(a_pool_closes_while_copies_run),

@@ -210,6 +210,8 @@ static void t14_host_room_is_taken_at_once(void **state)
     assert_int_equal(host_free(b.rig, b.pool, 0), 3); /* no checksums yet */
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(host_free(b.rig, b.pool, 0), 1);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0); /* no checksum, no copy */
+    assert_string_equal(state_of(b.s), "retracting");
     other = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(other, rig_tokens(2, 16), 8));
     assert_ok(rig_run_to(other, rig_tokens(2, 16), 8));
@@ -550,14 +552,28 @@ static void t14_a_fresh_session_can_go_and_come_back(void **state)
 static void t14_an_idle_session_comes_back_idle(void **state)
 {
     (void)state;
-    for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
+    for (uint32_t i = 0; i < 3; i++) {
+        enum retract_mode mode = i == 2 ? RETRACT_DROP : RETRACT_HOST;
+        bool evicts = i == 1;
         struct bench b = running(32);
 
         assert_ok(rig_finish(b.s, 0, 0));
         assert_string_equal(state_of(b.s), "idle");
-        assert_ok(rig_retract(b.s, mode, 0));
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 5)); /* cancelled */
+        assert_string_equal(state_of(b.s), "retracting");
         assert_ok(rig_recover_now(b.s));
         assert_string_equal(state_of(b.s), "idle");
+        b.rig->now_ns += 1000;
+        assert_ok(rig_retract(b.s, mode, 0));
+        assert_true(session_seen(b.s).ref_since_ns == b.rig->now_ns);
+        b.rig->now_ns += 1000;
+        if (evicts)
+            rig_evict(b.rig, b.admin, b.pool, 0);
+        assert_ok(rig_recover_now(b.s));
+        assert_string_equal(state_of(b.s), "idle");
+        assert_true(session_seen(b.s).last_use_ns == b.rig->now_ns);
+        assert_true(session_seen(b.s).ref_since_ns == b.rig->now_ns);
+        assert_true(node_seen(b.rig, b.pool, rig_tokens(1, 8), 8).last_use_ns == b.rig->now_ns);
         assert_int_equal(b.s->ntokens, 14);
         assert_ok(rig_match(b.s, rig_tokens(1, 64), 20));
         goes_on(&b);
@@ -585,6 +601,67 @@ static void t14_host_waits_for_a_commit_that_is_pending(void **state)
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
     assert_ok(rig_recover_now(b.s));
     goes_on(&b);
+    ends_clean(&b);
+}
+
+/* What a Retract said of steps ends with it. */
+static void t14_the_step_of_a_retract_ends_with_it(void **state)
+{
+    (void)state;
+    for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
+        struct bench b = running(32);
+
+        assert_ok(rig_retract(b.s, mode, 5));
+        assert_ok(rig_abort(b.s, 0)); /* its pages are named by step 5 */
+        assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
+        assert_int_equal(rig_retiring(b.rig, b.pool), 3);
+        rig_evict(b.rig, b.admin, b.pool, 0); /* and so is what it borrowed */
+        assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
+        assert_ok(rig_match(b.s, rig_tokens(5, 64), 14));
+        assert_ok(rig_run_to(b.s, rig_tokens(5, 64), 14));
+        assert_ok(rig_abort(b.s, 0));
+        assert_int_equal(rig_retiring(b.rig, b.pool), 3); /* these are not */
+        rig_engine_done(b.rig, &b.e, 5);
+        assert_int_equal(rig_retiring(b.rig, b.pool), 0);
+        ends_clean(&b);
+    }
+    for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
+        struct bench b = running(32);
+
+        assert_ok(rig_retract(b.s, mode, 5));
+        assert_ok(rig_recover_now(b.s));
+        rig_engine_done(b.rig, &b.e, 5);
+        assert_ok(rig_retract(b.s, mode, 0)); /* at once, not when 5 has passed again */
+        assert_string_equal(state_of(b.s), "retracted");
+        assert_ok(rig_recover_now(b.s));
+        goes_on(&b);
+        ends_clean(&b);
+    }
+}
+
+/* More than the retire records can name: BUSY, and nothing has changed. */
+static void t14_without_a_retire_record_it_is_busy(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+    uint64_t changes;
+
+    (void)state;
+    o.limits.retires = 2;
+    b = running_with(host_bench_with(&o, 4, 32, 32));
+    assert_ok(rig_rewind(b.s, 16, 3));
+    assert_ok(rig_rewind(b.s, 12, 4));
+    assert_ok(rig_extend(b.s, 16, 0, NULL, 0));
+    changes = core_changes(b.rig->core);
+    assert_err(TERN_BUSY, rig_retract(b.s, RETRACT_DROP, 5));
+    assert_err(TERN_BUSY, rig_retract(b.s, RETRACT_HOST, 5));
+    assert_true(core_changes(b.rig->core) == changes);
+    assert_string_equal(state_of(b.s), "turn");
+    assert_err(TERN_INVALID, rig_retract(b.s, 2, 0)); /* no such mode */
+    rig_engine_done(b.rig, &b.e, 3);
+    assert_ok(rig_retract(b.s, RETRACT_DROP, 5));
+    assert_int_equal(rig_view(b.rig).retires_free, 0);
+    assert_ok(rig_retract(b.s, RETRACT_DROP, 6)); /* repeated, without a record */
     ends_clean(&b);
 }
 
@@ -648,6 +725,8 @@ int main(void)
         RIG_TEST(t14_a_fresh_session_can_go_and_come_back),
         RIG_TEST(t14_an_idle_session_comes_back_idle),
         RIG_TEST(t14_host_waits_for_a_commit_that_is_pending),
+        RIG_TEST(t14_the_step_of_a_retract_ends_with_it),
+        RIG_TEST(t14_without_a_retire_record_it_is_busy),
         RIG_TEST(t14_two_sessions_of_one_prefix_go_and_come_back),
     };
 
