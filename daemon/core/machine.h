@@ -104,8 +104,9 @@ void session_recover(struct core *c, struct actions *out, const struct request *
                      struct reply *ret, bool *ret_later);
 void session_fetch_host(struct core *c, const struct request *req, struct reply *ret,
                         bool *ret_later);
-/* Ends the load of a session that has one; the asker is told `err`. There must be room for that. */
-void load_end(struct core *c, struct actions *out, struct session *s, enum tern_err err);
+/* Ends the load of a session that has one; the asker is told GONE. There must be room for that.
+ * `stays`: it was cancelled, the session is not aborted or closed. */
+void load_end(struct core *c, struct actions *out, struct session *s, bool stays);
 void load_conn_closed(struct core *c, uint32_t conn);
 bool session_away(const struct session *s);
 /* The step at which what the session gives back may be reused: not below that of its Retract. */
@@ -160,6 +161,8 @@ void pull_orphan(
 void pull_conn_closed(struct core *c, uint32_t conn);
 void pull_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
 void pull_arrived(struct core *c, const struct event *ev);
+/* pull_data.c: takes in what is there, chunk by chunk; ends the pull when that is all. */
+void pull_publish(struct core *c, struct pull *p);
 void pull_broken(struct core *c, struct id pull, enum tern_err err);
 void pull_proved_quiet(struct core *c, struct id pull);
 void pull_link_down(struct core *c, uint32_t link);

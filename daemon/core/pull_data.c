@@ -48,7 +48,7 @@ static void chunk_own(struct core *c, struct pull *p, struct session *s)
     s->c = s->a = s->a + pool->align;
 }
 
-static void publish(struct core *c, struct pull *p)
+void pull_publish(struct core *c, struct pull *p)
 {
     struct session *s = session_at(c, p->session);
     struct engine *e = engine_at(c, s->engine);
@@ -138,7 +138,7 @@ void pull_arrived(struct core *c, const struct event *ev)
     b->used = 0;
     touch(c);
     if (!p->ending)
-        publish(c, p);
+        pull_publish(c, p);
 }
 
 /* --- asking for pages --- */

@@ -302,7 +302,7 @@ void pull_cancel(struct core *c, struct actions *out, const struct request *req,
     if (ret->err == TERN_OK && s->pull != NONE)
         pull_doom(c, pull_at(c, s->pull), TERN_GONE);
     if (ret->err == TERN_OK)
-        load_end(c, out, s, TERN_GONE);
+        load_end(c, out, s, true);
 }
 
 void pull_conn_closed(struct core *c, uint32_t conn)
@@ -560,6 +560,8 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
     err = pages_make_room(c, engine_at(c, p->engine), pool, need, &shortage);
     if (err == TERN_OK) {
         reserve(c, p, msg);
+        if (p->npages == 0)
+            pull_publish(c, p); /* it was all committed here since the Match */
         return;
     }
     p->err = err;

@@ -373,8 +373,10 @@ static const char *load_text(enum tern_err err)
     }
 }
 
+/* `stays`: the session is as it was; else it is about to be aborted or closed, and its lengths are
+ * not for this answer to tell. */
 static void load_answer(struct core *c, struct actions *out, struct session *s, enum tern_err err,
-                        uint32_t from)
+                        uint32_t from, bool stays)
 {
     uint32_t first_run = out->nruns;
     struct reply *r;
@@ -393,17 +395,18 @@ static void load_answer(struct core *c, struct actions *out, struct session *s, 
         session_runs(c, out, s, from);
     r->runs = out->runs + first_run;
     r->nruns = out->nruns - first_run;
-    if (s->load_op == OP_RECOVER) {
+    if (stays && s->load_op == OP_RECOVER) {
         r->recover.lengths = session_lengths(s);
         r->recover.tokens = s->tokens.end;
-        r->recover.bytes_kib = s->load_kib;
-    } else {
+        r->recover.bytes_kib = err == TERN_OK ? s->load_kib : 0;
+    } else if (stays) {
         r->fetch.lengths = session_lengths(s);
-        r->fetch.bytes_kib = s->load_kib;
+        r->fetch.bytes_kib = err == TERN_OK ? s->load_kib : 0;
     }
 }
 
-static void load_finish(struct core *c, struct actions *out, struct session *s, enum tern_err err)
+static void load_finish(struct core *c, struct actions *out, struct session *s, enum tern_err err,
+                        bool stays)
 {
     uint32_t from = 0;
     bool recover = s->load_op == OP_RECOVER;
@@ -418,13 +421,13 @@ static void load_finish(struct core *c, struct actions *out, struct session *s, 
     s->state = err != TERN_OK && recover ? SESSION_RETRACTED : s->back_to;
     if (err == TERN_OK)
         session_use(c, s);
-    load_answer(c, out, s, err, from);
+    load_answer(c, out, s, err, from, stays);
 }
 
-void load_end(struct core *c, struct actions *out, struct session *s, enum tern_err err)
+void load_end(struct core *c, struct actions *out, struct session *s, bool stays)
 {
     if (s->state == SESSION_LOADING)
-        load_finish(c, out, s, err);
+        load_finish(c, out, s, TERN_GONE, stays);
 }
 
 void load_conn_closed(struct core *c, uint32_t conn)
@@ -494,7 +497,7 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
     if (actions_room(out) == 0 ||
         !refs_fit(out, 2 * GROUPS_MAX, session_table_refs(session_pool(c, s), s->tokens.end)))
         return false;
-    load_finish(c, out, s, err);
+    load_finish(c, out, s, err, true);
     return true;
 }
 

@@ -179,7 +179,7 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
         return TERN_BUSY;
     if (s->pull != NONE)
         pull_orphan(c, s->pull);
-    load_end(c, out, s, TERN_GONE);
+    load_end(c, out, s, false);
     keep_good_tokens(c, s);
     list_init(&pages);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
@@ -201,7 +201,7 @@ static enum tern_err op_close(struct core *c, struct actions *out, struct engine
 {
     if (!give_back_ready(c, out, e, s, op))
         return TERN_BUSY;
-    load_end(c, out, s, TERN_GONE);
+    load_end(c, out, s, false);
     session_close(c, s, op->step, false);
     return TERN_OK;
 }
