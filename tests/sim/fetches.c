@@ -205,8 +205,8 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
     take_borrowed(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
     take_state(w, d, s, before, l->committed, l->allocated, r->runs, r->nruns);
     take_owned(w, d, s, r);
-    if (l->committed > before) /* it is a resume point now (T9) */
-        chunk_at(w, d, s->pool, s->space, s->variant, l->committed / w->L)->must = 0;
+    if (l->committed > before)
+        state_fetched(w, d, s, l->committed / w->L);
     s->t = l->committed;
     s->c = s->a = s->filled = l->allocated;
 }

@@ -123,8 +123,9 @@ enum mark {
     X(lim_serves)                                                                                  \
     X(lim_seals)                                                                                   \
     X(lim_spaces)                                                                                  \
-    X(peer_pages) X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens) X(nstate)    \
-        X(supersede) X(page_tokens2) X(page_tokens3) X(page_granules2) X(page_granules3)           \
+    X(peer_pages)                                                                                  \
+    X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens) X(nstate) X(supersede)     \
+        X(page_tokens2) X(page_tokens3) X(page_granules2) X(page_granules3)                        \
             X(window2) /* 0: RECURRENT */                                                          \
         X(window3) X(reserve2) X(reserve3) X(host) X(lim_copies) X(spoil)
 
@@ -614,6 +615,7 @@ uint32_t seg_pages(const struct sim *w, uint32_t g, uint32_t k);
 bool state_counts(const struct sim *w, const struct session *s, uint32_t g, uint32_t k);
 bool in_window(const struct sim *w, uint32_t g, uint32_t k, uint32_t t);
 uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g);
+void state_fetched(struct sim *w, uint32_t d, const struct session *s, uint32_t t);
 bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g);
 void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g);
 void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,

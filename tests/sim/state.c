@@ -667,6 +667,20 @@ void state_ended(struct sim *w, uint32_t d, const struct session *s)
     settle_path(w, d, s, t);
 }
 
+/* What a fetch ends with is a resume point, too (T9), and passes what is above it. */
+void state_fetched(struct sim *w, uint32_t d, const struct session *s, uint32_t t)
+{
+    for (uint32_t k = 1; k <= t && w->cfg.nstate; k++) {
+        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
+
+        c->must = 0;
+        if (k * w->L + w->window_max > t * w->L)
+            continue;
+        c->passed = 1;
+        memset(c->lost, 1, sizeof c->lost);
+    }
+}
+
 void state_release_point(struct sim *w, uint32_t d, const struct session *s)
 {
     struct chunk *c;
