@@ -9,12 +9,12 @@ uint64_t tree_root_chain(struct namespace_id ns)
     return hash_mix(ns.hi, ns.lo);
 }
 
-uint64_t tree_chain(const struct core *c, uint32_t parent, struct token_view *w)
+uint64_t tree_chain(const struct core *c, uint32_t parent, uint64_t content)
 {
     const struct node *p = node_at(c, parent);
-    uint64_t seed = p->depth > 0 ? p->chain : tree_root_chain(space_at(c, p->space)->ns);
+    uint64_t before = p->depth > 0 ? p->chain : tree_root_chain(space_at(c, p->space)->ns);
 
-    return view_hash_chunk(w, p->depth, seed);
+    return hash_mix(before, content);
 }
 
 #define STORED 0x80u /* in node.stored, beside the tiers that subscribers believe it to be on */

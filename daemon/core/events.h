@@ -7,7 +7,6 @@
 
 #include "core/arena.h"
 #include "core/query.h"
-#include "core/tokens.h"
 
 /* To be called after the change: STORED when a node can be matched on the device for the first
  * time, TIER when it came to or left a tier and is still on one, REMOVED before its record is given
@@ -19,7 +18,7 @@ void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind);
  * of this daemon is in it, so equal prefixes have equal chains in every pool of equal L and on
  * every daemon of the same version. It names; it is never believed to find. */
 uint64_t tree_root_chain(struct namespace_id ns);
-/* Of the chunk at the parent's depth under `parent`. */
-uint64_t tree_chain(const struct core *c, uint32_t parent, struct token_view *w);
+/* Of a chunk under `parent`; content: view_hash_chunk of it with seed 0. */
+uint64_t tree_chain(const struct core *c, uint32_t parent, uint64_t content);
 
 #endif

@@ -167,9 +167,9 @@ uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 
 /* --- finding --- */
 
-static uint64_t chunk_hash(uint32_t parent, uint32_t depth, struct token_view *w)
+static uint64_t chunk_hash(uint32_t parent, uint32_t depth, uint64_t content)
 {
-    return view_hash_chunk(w, depth, hash_mix(parent, depth));
+    return hash_mix(hash_mix(parent, depth), content);
 }
 
 uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
@@ -184,7 +184,7 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
         return at;
     if (p->nchildren == 1 && !BUG(CORE_BUG_SPLIT_OFF_L))
         return NONE;
-    hash = chunk_hash(parent, p->depth, w);
+    hash = chunk_hash(parent, p->depth, view_hash_chunk(w, p->depth, 0));
     for (at = *hash_head(c, hash); at != NONE; at = node_at(c, at)->hash_next) {
         const struct node *n = node_at(c, at);
 
@@ -214,6 +214,7 @@ uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w)
 uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
 {
     uint32_t slot;
+    uint64_t content;
     struct node *n, *p;
 
     check(node_at(c, parent)->nrefs > 0);
@@ -234,10 +235,11 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     p->ndevice++;
     n->on_device = 1;
     space_at(c, n->space)->nodes++;
-    n->hash = chunk_hash(parent, p->depth, w);
+    content = view_hash_chunk(w, p->depth, 0);
+    n->hash = chunk_hash(parent, p->depth, content);
     n->hash_next = *hash_head(c, n->hash);
     *hash_head(c, n->hash) = slot;
-    n->chain = tree_chain(c, parent, w);
+    n->chain = tree_chain(c, parent, content);
     pool_at(c, n->pool)->nodes++;
     state_settle(c, parent); /* perhaps it is a fork point now */
     return slot;

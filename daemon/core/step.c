@@ -272,13 +272,13 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     c->now_ns = ev->now_ns;
     c->touched = 0;
     apply(c, out, ev);
-    all = reset_flush(c);
-    all = pool_flush(c, out) && all;
-    all = serve_flush(c, out) && all;
+    all = serve_flush(c, out);
     all = pull_flush(c, out) && all;
     all = seal_flush(c, out) && all;
     all = away_flush(c, out) && all;
     all = copy_flush(c, out) && all;
+    all = reset_flush(c) && all; /* these two wait for what the others let go */
+    all = pool_flush(c, out) && all;
     c->left_over = !all;
     c->changes += c->touched;
 }
