@@ -654,6 +654,42 @@ static void t14_retract_does_not_trust_a_rotten_copy(void **state)
     bench_stop(&b);
 }
 
+/* A rotten page of HISTORY is copied anew, from a commit that has no STATE to give: what the
+ * retracted session comes back for must not be lost behind its back. */
+static void t14_healing_a_copy_does_not_lose_state(void **state)
+{
+    struct stage st = stage_64(64, 64);
+    struct rig_session *kept = stage_committed(&st, 1, 64), *other = stage_session(&st);
+    const struct core *c = st.rig->core;
+    uint32_t at, host = rig_host_view(st.rig, st.pool).id.slot;
+    uint64_t bytes;
+    uint8_t *page;
+    enum tern_err err;
+
+    (void)state;
+    assert_ok(rig_retract(kept, RETRACT_HOST, 0));
+    demote_all(&st);
+    at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
+    page = rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->host[0])->index, &bytes);
+    page[7] = (uint8_t)~page[7];
+    assert_err(TERN_CORRUPT, rig_recover_now(kept));
+    assert_ok(rig_match(other, rig_tokens(1, 320), 320));
+    assert_ok(rig_run_to(other, rig_tokens(1, 320), 320));
+    assert_ok(rig_slide(other, 320, 0));
+    assert_ok(rig_commit(other, 64, 0)); /* HISTORY alone */
+    assert_int_equal(rig_wrong(other, 320), 0);
+    err = rig_recover_now(kept);
+    if (err == TERN_OK)
+        assert_int_equal(rig_wrong(kept, 64), 0);
+    else
+        assert_err(TERN_CORRUPT, err);
+    assert_ok(rig_close(kept, 0));
+    assert_ok(rig_close(other, 0));
+    rig_session_free(kept);
+    rig_session_free(other);
+    stage_ends(&st);
+}
+
 /* Many retract and come back in turns, on a small device and a small host, with copies that fail.
  */
 static void t14_many_sessions_in_little_room(void **state)
@@ -727,6 +763,7 @@ int main(void)
         RIG_TEST(t14_recover_onto_what_another_engine_is_writing),
         RIG_TEST(t16_a_copy_that_waits_for_a_step_that_never_passes),
         RIG_TEST(t14_retract_does_not_trust_a_rotten_copy),
+        RIG_TEST(t14_healing_a_copy_does_not_lose_state),
         RIG_TEST(t14_many_sessions_in_little_room),
     };
 
