@@ -1,0 +1,496 @@
+/* Sessions that give way and come back, through ternd and libtern: to host memory and back with the
+ * same bytes, dropped and back at once, no room there, copies that fail, fetches from the host
+ * tier, namespaces that are reset. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "base/err.h"
+#include "rig_daemon.h"
+#include "tern.h"
+
+#define L       64 /* tokens of a page of either group, and of a chunk */
+#define PAGE    4096
+#define WINDOW  128
+#define TOKENS  1000 /* of a session: its last page is not full */
+#define CHUNKS  (TOKENS / L)
+#define WAIT_MS 5000
+
+static struct rig_daemon rig;
+static struct tern *engine, *admin;
+static struct tern_pool *mapped;
+static uint64_t pool, step;
+static const struct tern_namespace ns = {.model = "m", .revision = "1"};
+
+#define assert_ok(expr)                                                                            \
+    do {                                                                                           \
+        enum tern_err err_ = (expr);                                                               \
+        if (err_ != TERN_OK)                                                                       \
+            fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(engine));                \
+    } while (0)
+#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
+
+/* What the engine keeps of a session: the pages of its table, by group. */
+struct session {
+    tern_session id;
+    struct tern_lengths len;
+    uint32_t seed, table[2][CHUNKS + 1];
+};
+
+static void start_with(const char *extra, uint64_t host_bytes)
+{
+    struct tern_group groups[] = {
+        {.name = "kv", .page_tokens = L, .page_bytes = PAGE},
+        {.name = "swa",
+         .family = TERN_WINDOW,
+         .page_tokens = L,
+         .page_bytes = PAGE,
+         .window = WINDOW,
+         .reserve = 1},
+    };
+    struct tern_layout layout = {
+        .groups = groups, .ngroups = 2, .bytes = 4u << 20, .host_bytes = host_bytes};
+
+    rig_start(&rig, extra, NULL);
+    assert_err(TERN_OK, tern_connect(rig.socket, 0, &engine));
+    assert_err(TERN_OK, tern_connect(rig.admin, 0, &admin));
+    assert_ok(tern_join(engine, "e", TERN_BOTH, 0, 1, 0));
+    assert_ok(tern_pool_open(engine, &layout, 0, &pool, NULL));
+    assert_ok(tern_pool_map(engine, pool, 0, &mapped));
+    step = 1;
+}
+
+static void stop_all(void)
+{
+    tern_destroy(engine);
+    tern_destroy(admin);
+    assert_int_equal(rig_stop(&rig, WAIT_MS), 0);
+}
+
+static int start(void **state)
+{
+    (void)state;
+    start_with("    host_memory: 16M\n", 2u << 20);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    stop_all();
+    return 0;
+}
+
+/* ---- a session and its bytes ---- */
+
+static const uint32_t *tokens_of(uint32_t seed)
+{
+    static uint32_t v[TOKENS];
+
+    for (uint32_t i = 0; i < TOKENS; i++)
+        v[i] = seed * 65536 + i;
+    return v;
+}
+
+static uint8_t *page_at(const struct session *s, uint32_t group, uint32_t p)
+{
+    return tern_pool_base(mapped) + (size_t)s->table[group][p] * PAGE;
+}
+
+static uint32_t word_of(const struct session *s, uint32_t group, uint32_t p, uint32_t i)
+{
+    return s->seed * 1000003u + group * 7919 + p * 131 + i;
+}
+
+static void take(struct session *s, const struct tern_result *r)
+{
+    s->len = r->lengths;
+    for (uint32_t i = 0; i < r->nruns; i++)
+        for (uint32_t k = 0; k < r->runs[i].n; k++)
+            s->table[r->runs[i].group][r->runs[i].first + k] = r->runs[i].pages[k].index;
+}
+
+static void write_all(const struct session *s)
+{
+    for (uint32_t g = 0; g < 2; g++)
+        for (uint32_t p = 0; p * L < s->len.written; p++)
+            for (uint32_t i = 0; i < PAGE / 4 && s->table[g][p]; i++)
+                memcpy(page_at(s, g, p) + 4 * i, &(uint32_t){word_of(s, g, p, i)}, 4);
+}
+
+/* HISTORY from the beginning, STATE of the window before `upto`. */
+static void assert_bytes(const struct session *s, uint32_t upto)
+{
+    for (uint32_t g = 0; g < 2; g++)
+        for (uint32_t p = g && upto > WINDOW ? (upto - WINDOW) / L : 0; p * L < upto; p++) {
+            assert_int_not_equal(s->table[g][p], 0);
+            for (uint32_t i = 0; i < PAGE / 4; i++) {
+                uint32_t word;
+
+                memcpy(&word, page_at(s, g, p) + 4 * i, 4);
+                if (word != word_of(s, g, p, i))
+                    fail_msg("group %u, page %u, word %u: %u", g, p, i, word);
+            }
+        }
+}
+
+static enum tern_err op(struct session *s, struct tern_op op)
+{
+    struct tern_result r;
+    enum tern_err err;
+
+    op.session = s->id;
+    err = tern_do(engine, &op, 0, &r);
+    if (err == TERN_OK)
+        take(s, &r);
+    return err;
+}
+
+static void open_session(struct session *s, uint32_t seed, struct tern_result *ret)
+{
+    struct tern_tokens list = {.v = tokens_of(seed), .n = TOKENS};
+
+    *s = (struct session){.seed = seed};
+    assert_ok(tern_session_open(engine, pool, &ns, 0, &s->id));
+    assert_ok(tern_match(engine, s->id, &list, 0, 0, ret));
+    take(s, ret);
+}
+
+/* Run to the end of its tokens, and all whole chunks of it committed. */
+static void run_session(struct session *s, uint32_t seed)
+{
+    struct tern_result r;
+
+    open_session(s, seed, &r);
+    assert_ok(op(s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS, .written = TOKENS}));
+    write_all(s);
+    assert_ok(op(s, (struct tern_op){.kind = TERN_COMMIT, .length = TOKENS, .step = step}));
+    assert_ok(tern_done_step(mapped, step++));
+    assert_int_equal(s->len.committed, CHUNKS * L);
+    assert_int_equal(s->len.written, TOKENS);
+}
+
+static void close_session(struct session *s)
+{
+    assert_ok(op(s, (struct tern_op){.kind = TERN_CLOSE}));
+}
+
+static json_t *asked(const char *command, const char *arg)
+{
+    const char *json;
+    json_t *root;
+
+    assert_err(TERN_OK, tern_admin(admin, command, &arg, arg ? 1 : 0, 0, &json));
+    root = json_loads(json, 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+static void evict(uint32_t nodes)
+{
+    char arg[32];
+
+    snprintf(arg, sizeof arg, "nodes=%u", nodes);
+    json_decref(asked("evict", arg));
+}
+
+/* The one session that is open. */
+static void wait_for_state(const char *want)
+{
+    uint64_t end = rig_now_ms() + WAIT_MS;
+    char state[32] = "";
+
+    while (strcmp(state, want) != 0) {
+        json_t *root = asked("sessions", NULL), *rows = json_object_get(root, "sessions");
+
+        assert_int_equal(json_array_size(rows), 1);
+        snprintf(state, sizeof state, "%s",
+                 json_string_value(json_object_get(json_array_get(rows, 0), "state")));
+        json_decref(root);
+        if (rig_now_ms() > end)
+            fail_msg("the session is %s", state);
+        usleep(1000);
+    }
+}
+
+/* Until every node of the tree is on both tiers. */
+static void wait_for_copies(void)
+{
+    uint64_t end = rig_now_ms() + WAIT_MS;
+    uint32_t missing = 1;
+
+    while (missing > 0) {
+        json_t *root = asked("tree", NULL), *rows = json_object_get(root, "tree"), *row;
+        size_t i;
+
+        missing = json_array_size(rows) < CHUNKS;
+        json_array_foreach(rows, i, row) missing +=
+            strcmp(json_string_value(json_object_get(row, "tier")), "both") != 0;
+        json_decref(root);
+        if (rig_now_ms() > end)
+            fail_msg("%u nodes are not on both tiers", missing);
+        usleep(1000);
+    }
+}
+
+/* Closed, and everything free again on both tiers. */
+static void end_session(struct session *s)
+{
+    uint64_t end = rig_now_ms() + WAIT_MS;
+    uint32_t nodes;
+
+    close_session(s);
+    assert_ok(tern_done_step(mapped, ++step));
+    do {
+        json_t *root;
+
+        evict(0);
+        root = asked("tree", NULL);
+        nodes = (uint32_t)json_array_size(json_object_get(root, "tree"));
+        json_decref(root);
+        if (rig_now_ms() > end)
+            fail_msg("%u prefix nodes stay", nodes);
+    } while (nodes > 0);
+}
+
+/* ---- the tests ---- */
+
+static void retract_host_comes_back_with_the_same_bytes(void **state)
+{
+    struct tern_retracted gone;
+    struct tern_result r;
+    struct session s;
+
+    (void)state;
+    run_session(&s, 1);
+    assert_ok(op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + 2 * L}));
+    step += 2;
+    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, step, 0, &gone));
+    assert_int_equal(gone.lengths.committed, CHUNKS * L);
+    assert_int_equal(gone.lengths.written, TOKENS);
+    assert_int_equal(gone.free_now, 0);
+    assert_in_range(gone.free_at_step, 2, 6); /* what lay beyond the written tokens, both groups */
+    wait_for_state("retracting");
+    assert_ok(tern_done_step(mapped, step));
+    wait_for_state("retracted");
+    evict(0); /* its prefix leaves the device; the host's copy is pinned */
+    memset(s.table, 0, sizeof s.table);
+    assert_ok(tern_recover(engine, s.id, 0, &r));
+    assert_true(r.fetched_kib >= CHUNKS * PAGE / 1024);
+    take(&s, &r);
+    assert_int_equal(s.len.committed, CHUNKS * L);
+    assert_int_equal(s.len.written, TOKENS);
+    assert_int_equal(r.tokens, TOKENS);
+    assert_bytes(&s, TOKENS);
+    assert_ok(op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + L}));
+    end_session(&s);
+}
+
+static void retract_drop_comes_back_at_once(void **state)
+{
+    struct tern_retracted gone;
+    struct tern_result r;
+    struct session s;
+
+    (void)state;
+    run_session(&s, 2);
+    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_DROP, 0, 0, &gone));
+    assert_int_equal(gone.lengths.allocated, CHUNKS * L);
+    assert_true(gone.free_now >= 1);
+    assert_int_equal(gone.free_at_step, 0);
+    evict(0);
+    memset(s.table, 0, sizeof s.table);
+    assert_ok(tern_recover(engine, s.id, 0, &r));
+    assert_int_equal(r.fetched_kib, 0);
+    take(&s, &r);
+    assert_int_equal(s.len.written, CHUNKS * L);
+    assert_bytes(&s, CHUNKS * L);
+    end_session(&s);
+}
+
+static void a_session_that_is_away_takes_few_requests(void **state)
+{
+    struct tern_tokens list = {.v = tokens_of(3), .n = TOKENS};
+    struct tern_retracted gone;
+    struct tern_result r;
+    struct session s;
+
+    (void)state;
+    run_session(&s, 3);
+    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    wait_for_state("retracted");
+    assert_err(TERN_INVALID, op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = 2 * TOKENS}));
+    assert_err(TERN_INVALID, tern_match(engine, s.id, &list, 0, 0, &r));
+    assert_string_not_equal(tern_error_text(engine), "");
+    assert_err(TERN_INVALID, tern_fetch(engine, s.id, NULL, 0, 0, &r));
+    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_DROP, 0, 0, &gone)); /* S8 */
+    assert_int_equal(gone.free_now, 0);
+    wait_for_state("retracted");
+    assert_ok(tern_fetch_cancel(engine, s.id, 0));
+    assert_ok(tern_recover(engine, s.id, 0, &r));
+    assert_ok(tern_recover(engine, s.id, 0, &r)); /* repeated: the table once more */
+    take(&s, &r);
+    assert_bytes(&s, TOKENS);
+    end_session(&s);
+}
+
+/* Whoever wins, the session is whole afterwards. */
+static void recover_and_cancel_race_and_one_wins(void **state)
+{
+    struct tern_retracted gone;
+    struct session s;
+    uint32_t won = 0;
+
+    (void)state;
+    run_session(&s, 4);
+    for (uint32_t i = 0; i < 20; i++) {
+        struct tern_answer answer;
+        struct tern_result r;
+        enum tern_err err;
+
+        assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+        wait_for_state("retracted");
+        evict(0);
+        assert_ok(tern_submit_recover(engine, s.id, i));
+        assert_ok(tern_fetch_cancel(engine, s.id, 0));
+        while ((err = tern_poll(engine, &answer)) == TERN_BUSY)
+            usleep(100);
+        assert_ok(err);
+        assert_int_equal(answer.cookie, i);
+        assert_true(answer.err == TERN_OK || answer.err == TERN_GONE);
+        won += answer.err == TERN_OK;
+        memset(s.table, 0, sizeof s.table);
+        while ((err = tern_recover(engine, s.id, 0, &r)) == TERN_BUSY)
+            usleep(100); /* a cancelled copy is still under way */
+        assert_ok(err);
+        take(&s, &r);
+        assert_bytes(&s, TOKENS);
+    }
+    assert_true(won <= 20);
+    end_session(&s);
+}
+
+static void fetch_from_the_host_tier_brings_the_same_bytes(void **state)
+{
+    struct tern_depths depths;
+    struct tern_tokens list;
+    struct tern_result r;
+    struct session s;
+
+    (void)state;
+    run_session(&s, 5);
+    close_session(&s);
+    wait_for_copies();
+    list = (struct tern_tokens){.v = tokens_of(5), .n = TOKENS};
+    assert_ok(tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_int_equal(depths.resumable, CHUNKS * L);
+    evict(CHUNKS); /* as many nodes as there are: from the device */
+    assert_ok(tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_int_equal(depths.resumable, 0);
+    assert_int_equal(depths.host, CHUNKS * L);
+    open_session(&s, 5, &r);
+    assert_int_equal(r.matched, 0);
+    assert_int_equal(r.host_depth, CHUNKS * L);
+    assert_ok(tern_fetch(engine, s.id, NULL, 5 * L, 0, &r));
+    take(&s, &r);
+    assert_int_equal(s.len.committed, 5 * L);
+    assert_bytes(&s, 5 * L);
+    assert_ok(tern_fetch(engine, s.id, NULL, 0, 0, &r));
+    take(&s, &r);
+    assert_int_equal(s.len.committed, CHUNKS * L);
+    assert_bytes(&s, CHUNKS * L);
+    end_session(&s);
+}
+
+static void namespace_reset_hides_everything_at_once(void **state)
+{
+    struct tern_namespace others = {.model = "m", .revision = "2"};
+    struct tern_tokens list = {.v = tokens_of(6), .n = TOKENS};
+    struct tern_depths depths;
+    struct session s, again;
+    struct tern_result r;
+    uint32_t nodes = 0;
+
+    (void)state;
+    run_session(&s, 6);
+    assert_ok(tern_namespace_reset(engine, &others, 0, &nodes));
+    assert_int_equal(nodes, 0);
+    assert_ok(tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_int_equal(depths.resumable, CHUNKS * L);
+    assert_ok(tern_namespace_reset(engine, &ns, 0, &nodes));
+    assert_true(nodes > 0); /* the session holds them */
+    assert_ok(tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_int_equal(depths.history, 0);
+    assert_int_equal(depths.host, 0);
+    open_session(&again, 6, &r);
+    assert_int_equal(r.matched, 0);
+    close_session(&again);
+    assert_bytes(&s, TOKENS);
+    end_session(&s);
+}
+
+static void no_host_tier_or_too_small_a_one(void **state)
+{
+    struct tern_retracted gone;
+    struct session s;
+
+    (void)state;
+    start_with("", 0);
+    run_session(&s, 1);
+    assert_err(TERN_UNSUPPORTED, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_string_not_equal(tern_error_text(engine), "");
+    stop_all();
+
+    start_with("    host_memory: 16M\n", 8 * PAGE);
+    run_session(&s, 2);
+    assert_err(TERN_POOL_EXHAUSTED, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_true(gone.shortage.needed > gone.shortage.free);
+    assert_int_equal(gone.lengths.written, TOKENS);
+    assert_ok(op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + L})); /* it runs on */
+    assert_bytes(&s, TOKENS);
+    stop_all();
+}
+
+/* Every copy is spoilt: the session runs on, and Recover says so. */
+static void copies_that_fail_leave_the_session_running(void **state)
+{
+    struct tern_retracted gone;
+    struct tern_result r;
+    struct session s;
+
+    (void)state;
+    start_with("    host_memory: 16M\nfaults:\n  copy_corrupt_every: 1\n", 2u << 20);
+    run_session(&s, 1);
+    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    wait_for_state("turn");
+    assert_ok(tern_recover(engine, s.id, 0, &r));
+    take(&s, &r);
+    assert_int_equal(s.len.written, TOKENS);
+    assert_bytes(&s, TOKENS);
+    stop_all();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(retract_host_comes_back_with_the_same_bytes, start, stop),
+        cmocka_unit_test_setup_teardown(retract_drop_comes_back_at_once, start, stop),
+        cmocka_unit_test_setup_teardown(a_session_that_is_away_takes_few_requests, start, stop),
+        cmocka_unit_test_setup_teardown(recover_and_cancel_race_and_one_wins, start, stop),
+        cmocka_unit_test_setup_teardown(fetch_from_the_host_tier_brings_the_same_bytes, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(namespace_reset_hides_everything_at_once, start, stop),
+        cmocka_unit_test(no_host_tier_or_too_small_a_one),
+        cmocka_unit_test(copies_that_fail_leave_the_session_running),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
