@@ -27,7 +27,7 @@ static uint64_t rehash(const struct core *c, const struct node *n)
         keys[nkeys++] = (struct extra_key){
             .position = key_at(c, k)->position, .hi = key_at(c, k)->hi, .lo = key_at(c, k)->lo};
     w.nkeys = nkeys;
-    return view_hash_chunk(&w, start, hash_mix(n->parent, start));
+    return hash_mix(hash_mix(n->parent, start), view_hash_chunk(&w, start, 0));
 }
 
 static void audit_children(struct audit *a, uint32_t slot)
