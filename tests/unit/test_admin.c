@@ -1,5 +1,6 @@
 /* Admin answers about a small core with two tenants: the keys that must exist, counts that add up,
  * lists that come whole in pages of any size, and nothing of one tenant told to another. */
+#include "rig_host.h"
 #include "rig_test.h"
 
 #include <jansson.h>
@@ -279,6 +280,7 @@ static void transfers_are_told_by_both_sides(void **state)
     struct scene *s = scene_start();
     struct rig_session *session;
     json_t *json = NULL, *row;
+    struct node_view node;
 
     (void)state;
     rig_put(p.source, &p.se, p.sp, 9, 16);
@@ -297,6 +299,9 @@ static void transfers_are_told_by_both_sides(void **state)
     assert_int_equal(number_of(row, "to"), 16);
     assert_int_equal(number_of(row, "pages"), 4);
     assert_int_equal(number_of(row, "pages_done"), 0);
+    /* It holds what it builds upon: here the root. */
+    assert_int_equal(strtoull(string_of(row, "node_id"), NULL, 16) & UINT32_MAX,
+                     session_seen(session).node);
     json_decref(json);
 
     s->ctx.core = p.source->core;
@@ -304,6 +309,8 @@ static void transfers_are_told_by_both_sides(void **state)
     assert_int_equal(json_array_size(json_object_get(json, "transfers")), 1);
     row = json_array_get(json_object_get(json, "transfers"), 0);
     assert_string_equal(string_of(row, "direction"), "out");
+    node = node_seen(p.source, p.sp, rig_tokens(9, 16), 16);
+    assert_int_equal(strtoull(string_of(row, "node_id"), NULL, 16), id_pack(node.id));
     json_decref(json);
 
     s->ctx.core = s->b.rig->core;
@@ -311,6 +318,182 @@ static void transfers_are_told_by_both_sides(void **state)
     rig_destroy(p.dest);
     rig_destroy(p.source);
     scene_stop(s);
+}
+
+/* ---- tiers and refs ---- */
+
+static json_t *node_row(const json_t *tree, struct id id)
+{
+    char wanted[32];
+    json_t *row;
+    size_t i;
+
+    snprintf(wanted, sizeof wanted, "%016llx", (unsigned long long)id_pack(id));
+    json_array_foreach(json_object_get(tree, "tree"), i, row)
+    {
+        if (strcmp(string_of(row, "id"), wanted) == 0)
+            return row;
+    }
+    fail_msg("node %s is not told", wanted);
+    return NULL;
+}
+
+static uint64_t refs_of(const json_t *row, const char *kind)
+{
+    return number_of(json_object_get(row, "refs"), kind);
+}
+
+static json_t *session_row(const json_t *answer, const struct rig_session *s)
+{
+    json_t *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "sessions"), i, row)
+    {
+        if (strtoull(string_of(row, "session"), NULL, 16) == id_pack(s->id))
+            return row;
+    }
+    fail_msg("the session is not told");
+    return NULL;
+}
+
+/* Rows of another core than the scene's own. */
+static struct scene *scene_of(struct bench *host)
+{
+    struct scene *s = scene_start();
+
+    s->ctx.core = host->rig->core;
+    s->ctx.now_ns = host->rig->now_ns;
+    return s;
+}
+
+static void scene_of_stop(struct scene *s, struct bench *host)
+{
+    s->ctx.core = s->b.rig->core;
+    scene_stop(s);
+    bench_stop(host);
+}
+
+/* A session goes away to the host: what its row, its node's and the pools' say before, and after.
+ */
+static void a_retracted_session_is_told_with_its_ref_and_since_when(void **state)
+{
+    struct bench host = host_bench(4, 16, 16);
+    const uint32_t *tokens = rig_tokens(3, 12);
+    struct scene *s = scene_of(&host);
+    json_t *json, *row;
+
+    (void)state;
+    rig_match(host.s, tokens, 12);
+    rig_run_to(host.s, tokens, 12);
+    rig_commit(host.s, 12, 1);
+    rig_engine_done(host.rig, &host.e, 1);
+    rig_advance(host.rig, 5000000000u);
+    s->ctx.now_ns = host.rig->now_ns;
+    json = ask(s, "sessions", NONE);
+    assert_string_equal(string_of(session_row(json, host.s), "ref"), "device");
+    json_decref(json);
+
+    assert_ok(rig_retract(host.s, RETRACT_HOST, 0));
+    rig_settle(host.rig);
+    s->ctx.now_ns = host.rig->now_ns + 7000000000u;
+    json = ask(s, "sessions", NONE);
+    row = session_row(json, host.s);
+    assert_string_equal(string_of(row, "state"), "retracted");
+    assert_string_equal(string_of(row, "ref"), "host");
+    assert_true(json_real_value(json_object_get(row, "ref_s")) == 7.0);
+    assert_int_equal(strtoull(string_of(row, "node_id"), NULL, 16),
+                     id_pack(node_seen(host.rig, host.pool, tokens, 12).id));
+    json_decref(json);
+
+    json = ask(s, "tree", NONE);
+    row = node_row(json, node_seen(host.rig, host.pool, tokens, 12).id);
+    assert_string_equal(string_of(row, "tier"), "both");
+    assert_int_equal(number_of(row, "pages"), 1);
+    assert_int_equal(number_of(row, "host_pages"), 1);
+    assert_int_equal(refs_of(row, "host"), 1);
+    assert_int_equal(refs_of(row, "device"), 0);
+    json_decref(json);
+
+    assert_int_equal(rig_evict(host.rig, host.admin, host.pool, 0), 3); /* the host's are pinned */
+    json = ask(s, "tree", NONE);
+    row = node_row(json, node_seen(host.rig, host.pool, tokens, 12).id);
+    assert_string_equal(string_of(row, "tier"), "host");
+    assert_int_equal(number_of(row, "pages"), 0);
+    json_decref(json);
+    scene_of_stop(s, &host);
+}
+
+/* Pools: the host tier is a row of its own, the two name each other; status adds it up. */
+static void host_tiers_are_pools_of_their_own(void **state)
+{
+    struct bench host = host_bench(4, 16, 12);
+    struct scene *s = scene_of(&host);
+    json_t *json, *row, *tier;
+    uint64_t device, other;
+
+    (void)state;
+    rig_put(host.rig, &host.e, host.pool, 3, 12);
+    json = ask(s, "pools", NONE);
+    assert_int_equal(json_array_size(json_object_get(json, "pools")), 2);
+    row = json_array_get(json_object_get(json, "pools"), 0);
+    tier = json_array_get(json_object_get(json, "pools"), 1);
+    assert_string_equal(string_of(row, "tier"), "device");
+    assert_string_equal(string_of(tier, "tier"), "host");
+    assert_string_equal(string_of(row, "other_tier"), string_of(tier, "pool"));
+    assert_string_equal(string_of(tier, "other_tier"), string_of(row, "pool"));
+    json_decref(json);
+
+    s->ctx.mem.copied_bytes = 1536;
+    json = ask(s, "status", NONE);
+    row = json_object_get(json, "host_tier");
+    assert_int_equal(number_of(row, "host_copies"), 3);
+    assert_int_equal(number_of(row, "host_copies_failed"), 0);
+    assert_int_equal(number_of(row, "copied_bytes"), 1536);
+    assert_int_equal(number_of(row, "bytes"), 512 * 13);
+    device = number_of(json_array_get(json_object_get(json, "pools"), 0), "snapshot");
+    other = number_of(json_array_get(json_object_get(json, "pools"), 1), "snapshot");
+    assert_true(device == 3 && other == 3);
+    json_decref(json);
+    scene_of_stop(s, &host);
+}
+
+/* Borrowed pages are counted once, however many sessions have them in their tables. */
+static void borrowed_pages_and_pins_are_told(void **state)
+{
+    struct bench host = host_bench(4, 16, 0);
+    const uint32_t *tokens = rig_tokens(3, 12);
+    struct scene *s = scene_of(&host);
+    struct rig_session *second;
+    json_t *json, *row;
+    struct id node;
+
+    (void)state;
+    rig_put(host.rig, &host.e, host.pool, 3, 12);
+    rig_match(host.s, tokens, 12);
+    second = rig_session(host.rig, &host.e, host.pool, 1);
+    rig_match(second, tokens, 8);
+    json = ask(s, "pools", NONE);
+    row = json_array_get(json_object_get(json, "pools"), 0);
+    assert_true(json_is_null(json_object_get(row, "other_tier")));
+    row = json_array_get(json_object_get(row, "groups"), 0);
+    assert_int_equal(number_of(row, "borrowed"), 3);
+    assert_int_equal(number_of(row, "snapshot"), 3);
+    json_decref(json);
+
+    node = node_seen(host.rig, host.pool, tokens, 8).id;
+    assert_ok(rig_pin(host.rig, host.admin, node, true));
+    s->ctx.now_ns = host.rig->now_ns + 2000000000u;
+    json = ask(s, "tree", NONE);
+    row = node_row(json, node);
+    assert_int_equal(refs_of(row, "admin"), 1);
+    assert_int_equal(refs_of(row, "device"), 1);
+    assert_true(json_real_value(json_object_get(row, "admin_s")) == 2.0);
+    row = node_row(json, node_seen(host.rig, host.pool, tokens, 4).id);
+    assert_true(json_is_null(json_object_get(row, "admin_s")));
+    json_decref(json);
+    rig_session_free(second);
+    scene_of_stop(s, &host);
 }
 
 /* ---- paging ---- */
@@ -464,6 +647,9 @@ int main(void)
         RIG_TEST(lists_tell_what_is_there),
         RIG_TEST(tree_tells_the_path_of_a_prefix),
         RIG_TEST(transfers_are_told_by_both_sides),
+        RIG_TEST(a_retracted_session_is_told_with_its_ref_and_since_when),
+        RIG_TEST(host_tiers_are_pools_of_their_own),
+        RIG_TEST(borrowed_pages_and_pins_are_told),
         RIG_TEST(paged_lists_are_the_same_at_every_size),
         RIG_TEST(tenants_are_told_about_themselves_alone),
         RIG_TEST(questions_that_are_wrong_are_refused),
