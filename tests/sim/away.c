@@ -287,7 +287,9 @@ static void check_table(struct sim *w, uint32_t d, const struct session *s, cons
             const struct entry *e = &s->table[run->group][run->first + k];
 
             /* Of a segment that is in the table in part, or where it has a page of its own. */
-            if (run->group >= w->cfg.ngroups && (e->granule == HOLE || e->mine))
+            if (run->group >= w->cfg.ngroups &&
+                (run->first + k < s->first[run->group] || run->first + k >= s->top[run->group] ||
+                 e->granule == HOLE || e->mine))
                 continue;
             EXPECT(run->group < w->ngroups && run->first + k < TABLE &&
                        run->refs[k].gen == e->gen &&

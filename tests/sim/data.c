@@ -184,6 +184,10 @@ static struct pull *pull_new(struct sim *w, uint32_t d, const struct action *act
     p->serve = act->pull.serve;
     p->pool = (uint8_t)pool_of_slot(w, d, act->pull.pool);
     p->source_incarnation = w->d[1 - d].incarnation;
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (m->session[i].live && m->session[i].turn == TURN_FETCHING &&
+            id_equal(m->session[i].fetch_pull, p->id))
+            p->space = m->session[i].space;
     m->pool[p->pool].evictions++; /* making room may have evicted */
     return p;
 }
@@ -205,8 +209,10 @@ static void batch_page(struct sim *w, uint32_t d, struct pull *p, struct batch *
     } else {
         hand_out(w, d, p->pool, at->group, ref, OWN_PULL, slot);
     }
-    for (uint32_t k = 0; k < w->page_granules[at->group]; k++)
+    for (uint32_t k = 0; k < w->page_granules[at->group]; k++) {
         g[k].writers = 1;
+        g[k].space = p->space;
+    }
     b->granule[i] = (uint16_t)granule;
     b->record[i] = (uint16_t)at->record;
     b->group[i] = (uint8_t)at->group;

@@ -32,12 +32,15 @@ static bool space_unused(const struct sim *w, uint32_t d, uint32_t tenant, uint3
     for (uint32_t i = 0; i < SESSIONS; i++)
         if (m->session[i].live && m->session[i].tenant == tenant && m->session[i].space == space)
             return false;
+    if (m->njobs) /* copies of it may wait in the queue behind these */
+        return false;
     for (uint32_t i = 0; i < w->cfg.granules; i++) {
         const struct granule *g = &m->granule[tenant][i];
 
         if ((g->own == OWN_CHUNK || g->own == OWN_STATE || g->loaded) &&
             of_space(w, d, tenant, g->pool, space, g->chunk) &&
-            (g->borrows || g->serves || g->sealing || g->writers || granule_busy(w, d, tenant, g)))
+            (!g->sealed || g->borrows || g->serves || g->sealing || g->writers ||
+             granule_busy(w, d, tenant, g)))
             return false;
     }
     for (uint32_t i = 0; i < w->cfg.host; i++) {
@@ -47,10 +50,6 @@ static bool space_unused(const struct sim *w, uint32_t d, uint32_t tenant, uint3
             of_space(w, d, tenant, h->pool, space, h->chunk))
             return false;
     }
-    for (uint32_t i = 0; i < m->njobs; i++)
-        if (m->job[i].kind == JOB_COPY &&
-            of_space(w, d, tenant, m->job[i].pool, space, m->job[i].chunk))
-            return false;
     return true;
 }
 

@@ -124,9 +124,10 @@ enum mark {
     X(lim_seals)                                                                                   \
     X(lim_spaces)                                                                                  \
     X(peer_pages)                                                                                  \
-    X(tenant_pages) X(deadline_ms) X(tight) X(faults_on) X(seed_tokens) X(nstate) X(supersede)     \
-        X(page_tokens2) X(page_tokens3) X(page_granules2) X(page_granules3)                        \
-            X(window2) /* 0: RECURRENT */                                                          \
+    X(tenant_pages)                                                                                \
+    X(deadline_ms)                                                                                 \
+    X(tight) X(faults_on) X(seed_tokens) X(nstate) X(supersede) X(page_tokens2) X(page_tokens3)    \
+        X(page_granules2) X(page_granules3) X(window2) /* 0: RECURRENT */                          \
         X(window3) X(reserve2) X(reserve3) X(host) X(lim_copies) X(spoil)
 
 struct config {
@@ -162,6 +163,7 @@ struct granule {
     uint8_t group, pool;
     uint8_t sealed; /* its checksum is known, and the core was told */
     uint8_t tries;  /* OWN_PULL: times that it was asked for */
+    uint8_t space;  /* OWN_PULL: that of the session which fetches it */
     uint8_t loaded; /* OWN_ORPHAN: it came from the host, a page of `chunk` */
     uint16_t chunk;
     uint16_t sealing; /* checksum jobs that read it */
@@ -304,7 +306,7 @@ struct batch {
 };
 
 struct pull {
-    uint8_t used, pool, stopping, broken, over, orphaned;
+    uint8_t used, pool, space, stopping, broken, over, orphaned;
     struct id id, serve;
     uint64_t source_incarnation;
     struct batch batch[BATCHES];
