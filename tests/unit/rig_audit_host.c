@@ -72,7 +72,9 @@ void audit_node_pages(struct audit *a, uint32_t slot)
         if ((host && !n->on_host) || (history && host != (n->on_host == 1)))
             rig_fail("audit: node %u, on the host %u, has %u pages of group %u there", slot,
                      n->on_host, host, g);
-        if (moving && (is_back(n) ? !device || (host && !n->host_bad) : device || !host))
+        /* STATE that is loaded may be filled by a commit meanwhile. */
+        if (moving &&
+            (is_back(n) ? !device || (host && !n->host_bad) : !host || (history && device)))
             rig_fail("audit: T16: node %u copies group %u, which is on the device %u, the host %u",
                      slot, g, device, host);
     }

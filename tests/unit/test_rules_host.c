@@ -225,6 +225,35 @@ static void t16_writeback_waits_for_checksums_and_for_a_job(void **state)
     ends_clean(&b);
 }
 
+/* Two chunks whose checksums were known before their parent's: both follow it. */
+static void t16_siblings_follow_their_parent(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+    uint32_t tokens[8], at;
+    struct rig_session *s;
+
+    (void)state;
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    put_slowly(&b, 1, 8);
+    memcpy(tokens, rig_tokens(1, 8), sizeof tokens);
+    tokens[6] = 777;
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, tokens, 8));
+    assert_ok(rig_run_to(s, tokens, 8));
+    assert_ok(rig_commit(s, 8, 0));
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    assert_int_equal(rig_jobs(b.rig, RIG_SEAL), 3);
+    rig_complete_nth(b.rig, RIG_SEAL, 2);
+    rig_complete_nth(b.rig, RIG_SEAL, 1);
+    assert_int_equal(b.rig->copies_back, 0);
+    rig_complete(b.rig, RIG_SEAL);
+    assert_int_equal(b.rig->copies_back, 3);
+    at = anywhere(b.rig, b.pool, tokens, 8);
+    assert_true(on_host(&b, 1, 8) && node_at(b.rig->core, at)->on_host);
+    ends_clean(&b);
+}
+
 /* --- which copy goes first --- */
 
 static void host_room_is_made_of_the_least_recently_used_leaves(void **state)
@@ -539,6 +568,7 @@ static void a_rotten_host_page_is_corrupt_and_never_matched(void **state)
 static void a_rotten_host_page_and_a_retracted_session(void **state)
 {
     struct bench b = host_bench(4, 64, 16);
+    uint32_t copies;
 
     (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
@@ -549,7 +579,9 @@ static void a_rotten_host_page_and_a_retracted_session(void **state)
     spoil_host(&b, 1, 12);
     assert_err(TERN_CORRUPT, rig_recover_now(b.s));
     assert_string_equal(state_of(b.s), "retracted");
-    assert_err(TERN_CORRUPT, rig_recover_now(b.s)); /* and it stays so */
+    copies = b.rig->copies_up;
+    assert_err(TERN_CORRUPT, rig_recover_now(b.s)); /* and it stays so: nothing is copied for it */
+    assert_int_equal(b.rig->copies_up, copies);
     assert_ok(rig_abort(b.s, 0));
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_true(b.s->matched <= 8);
@@ -826,6 +858,7 @@ int main(void)
         RIG_TEST(t16_an_abort_during_the_copy_keeps_both_ends),
         RIG_TEST(t16_a_reset_during_the_copy_keeps_both_ends),
         RIG_TEST(t16_writeback_waits_for_checksums_and_for_a_job),
+        RIG_TEST(t16_siblings_follow_their_parent),
         RIG_TEST(host_room_is_made_of_the_least_recently_used_leaves),
         RIG_TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone),
         RIG_TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest),

@@ -487,6 +487,44 @@ static void two_loads_of_one_path_that_need_different_state(void **state)
     }
 }
 
+/* A load brings STATE alone; a commit fills that segment first. What it brought stays. */
+static void a_load_and_a_refill_of_one_segment(void **state)
+{
+    struct stage st = stage_64(128, 64);
+    struct rig_session *s = stage_session(&st), *other = stage_session(&st);
+    uint64_t request;
+    uint32_t first;
+
+    (void)state;
+    put_all(&st, 1, 192);
+    lose_state(&st, rig_tokens(1, 192), 64);
+    lose_state(&st, rig_tokens(1, 192), 128);
+    lose_state(&st, rig_tokens(1, 192), 192);
+    assert_ok(rig_match(s, rig_tokens(1, 192), 192));
+    assert_int_equal(s->matched, 0);
+    st.rig->automatic = BY_HAND(RIG_COPY);
+    request = rig_fetch(s, PEER_HOST, 0);
+    assert_int_equal(rig_jobs(st.rig, RIG_COPY), 2);
+    assert_ok(rig_match(other, rig_tokens(1, 192), 192));
+    assert_ok(rig_run_to(other, rig_tokens(1, 192), 192));
+    assert_ok(rig_commit(other, 192, 0));
+    assert_int_equal(rig_wrong(other, 192), 0);
+    first = node_in(&st, rig_tokens(1, 192), 192)->pages[1];
+    assert_int_not_equal(first, NONE);
+    st.rig->automatic = RIG_ALL;
+    rig_settle(st.rig);
+    assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->pages[1], first);
+    assert_ok(rig_fetched(s, request));
+    assert_lengths(s, 192, 192, 192);
+    assert_int_equal(rig_wrong(s, 192), 0);
+    assert_int_equal(rig_wrong(other, 192), 0);
+    assert_ok(rig_close(other, 0));
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    rig_session_free(other);
+    stage_ends(&st);
+}
+
 /* The first gives up while its copies run; another comes for the same before they are through. */
 static void a_cancelled_load_is_taken_up_again(void **state)
 {
@@ -759,6 +797,7 @@ int main(void)
         RIG_TEST(t14_superseded_state_is_not_copied),
         RIG_TEST(t16_a_refill_under_way_is_not_copied),
         RIG_TEST(two_loads_of_one_path_that_need_different_state),
+        RIG_TEST(a_load_and_a_refill_of_one_segment),
         RIG_TEST(a_cancelled_load_is_taken_up_again),
         RIG_TEST(t14_recover_onto_what_another_engine_is_writing),
         RIG_TEST(t16_a_copy_that_waits_for_a_step_that_never_passes),
