@@ -14,7 +14,7 @@
 #define CELLS_MAX    8000
 #define SHEET_WIDTH  1280
 #define MARGIN       24
-#define NAMES_WIDTH  150 /* right of the longest branch: who holds it */
+#define NAMES_WIDTH  190 /* right of the longest branch: who holds it */
 #define PLOT_WIDTH   (SHEET_WIDTH - 2 * MARGIN - NAMES_WIDTH)
 #define PLOT_TOP     112
 #define HEADER_ROOM  24  /* above each root */
@@ -257,20 +257,28 @@ static void put_cell(const struct sheet *s, uint32_t line)
     free(holders);
 }
 
-/* Over all cells, so that no neighbour hides it: the outline of what is held, the resume points. */
-static void put_mark(const struct sheet *s, uint32_t line)
+/* Over all cells, so that no neighbour hides it. */
+static void put_outline(const struct sheet *s, uint32_t line)
 {
     const struct forest_line *l = &s->f->lines[line];
     const struct box *c = &s->box[line];
-    double width = (double)l->width * s->page_width, height = c->rows * s->row_height - 1;
 
     if (l->to > 0 && forest_held(l->last))
         fprintf(s->out,
                 "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n",
-                forest_refs(l->last, "admin") > 0 ? "p" : "h", c->x, c->y, width, height);
+                forest_refs(l->last, "admin") > 0 ? "p" : "h", c->x, c->y,
+                (double)l->width * s->page_width, c->rows * s->row_height - 1);
+}
+
+static void put_mark(const struct sheet *s, uint32_t line)
+{
+    const struct forest_line *l = &s->f->lines[line];
+    const struct box *c = &s->box[line];
+
     if (resumable(l))
-        fprintf(s->out, "<circle class=\"m\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"/>\n", c->x + width,
-                c->y + height / 2, s->row_height >= 18 ? 4.5 : 3.0);
+        fprintf(s->out, "<circle class=\"m\" cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\"/>\n",
+                c->x + (double)l->width * s->page_width, c->y + (c->rows * s->row_height - 1) / 2,
+                s->row_height >= 18 ? 4.5 : 3.0);
 }
 
 static void put_folded(const struct sheet *s, const struct box *c, double x)
@@ -416,6 +424,10 @@ static void put_sheet(struct sheet *s, const char *node)
             put_cell(s, i);
         if (c->folded_children > 0)
             put_folded(s, c, c->x + (double)f->lines[i].width * s->page_width);
+    }
+    for (uint32_t i = 0; i < f->nlines; i++) {
+        if (!s->box[i].folded)
+            put_outline(s, i);
     }
     for (uint32_t i = 0; i < f->nlines; i++) {
         if (!s->box[i].folded)

@@ -60,7 +60,7 @@ static void add_line(struct table *t, const struct forest_line *l)
     table_add(t, PLAIN, "%s", ages);
     table_add(t, PLAIN, "%s", l->to == 0 ? "" : state_of(last));
     table_add(t, DIM, "%s", j_str(last->row, "id"));
-    table_add(t, GREEN, "%s", holders);
+    table_add(t, GREEN, "%s", holders[0] ? holders : "-");
     free(holders);
 }
 
