@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Real traces through two daemons. What is matched must be exactly what an oracle of its own finds, every byte is
-# compared, and pools that are too small, corrupted pages and several ranks change nothing about the bytes. The first
-# 2,000 requests of each trace; all of them with TERN_FULL=1. Needs the traces: exit 77 without.
+# compared, and pools that are too small, host tiers, retraction, corrupted pages and several ranks change nothing about
+# the bytes. The first 2,000 requests of each trace; all of them with TERN_FULL=1. Needs the traces: exit 77 without.
 . "$(dirname "$0")/replay_lib.sh"
 
 traces=${TERN_TRACES:-}
@@ -49,6 +49,34 @@ sound
 [ "$(field matched_tokens)" -lt "$conversation_matched" ] || fail "14,000 pages held everything: nothing was tried"
 replay --trace "$traces/agentic.jsonl" --limit "$limit" --profile tiny --page-bytes 512 --concurrency 8 --pool-pages 13000
 sound
+
+# So small that running sessions must give way, half computed or handed over, and come back: to the host tier, or with
+# their prefix pinned where there is none. What came back is compared before anything goes on from it.
+# gives_way RETRACTS RECOVERS HOST_HITS ARGS...: at least so many.
+gives_way() {
+    local retracts=$1 recovers=$2 hits=$3
+    shift 3
+    replay --trace "$traces/agentic.jsonl" --page-bytes 512 --concurrency 8 --prefill-tokens 2048 "$@"
+    sound
+    echo "  retracts $(field retracts), recovers $(field recovers), pages compared then $(field recovered_pages)," \
+        "host_hit_tokens $(field host_hit_tokens), retries $(field retries), $(field elapsed_s) s"
+    [ "$(field retracts)" -ge "$retracts" ] || fail "fewer than $retracts retracts: nothing was tried"
+    [ "$(field recovers)" -ge "$recovers" ] || fail "fewer than $recovers recovers"
+    [ "$(field recovers)" -le "$(field retracts)" ] || fail "more came back than went"
+    [ "$(field recovered_pages)" -gt "$(field recovers)" ] || fail "nothing was compared after the recovers"
+    [ "$(field host_hit_tokens)" -ge "$hits" ] || fail "the host tier gave fewer than $hits tokens"
+}
+gives_way 100 80 1000000 --limit "$limit" --profile deepseek-v4 --pool-pages 1200 --host-pages 20000
+gives_way 50 30 1000000 --limit 500 --profile hybrid --pool-pages 3000 --host-pages 8000
+gives_way 50 30 100000 --limit 500 --profile tiny --pool-pages 2500 --host-pages 2000
+gives_way 20 10 1000000 --limit 300 --profile tiny --pool-pages 2500 --host-pages 30000 --ranks 2:2
+gives_way 30 15 0 --limit 500 --profile tiny-state --pool-pages 3000
+is host_hit_tokens 0
+if [ "${TERN_FULL:-0}" = 1 ]; then
+    gives_way 100 50 1000000 --profile tiny-state --pool-pages 3000 --host-pages 30000
+    gives_way 100 50 1000000 --profile hybrid --pool-pages 3000 --host-pages 30000
+    gives_way 100 50 0 --profile deepseek-v4 --pool-pages 1000 --supersede eager
+fi
 
 # Corrupted on the way: every page is found, none is seen.
 replay --trace "$traces/conversation.jsonl" --limit 300 --profile tiny --page-bytes 512 --concurrency 4 --corrupt 1000
