@@ -682,10 +682,22 @@ static void t14_retract_does_not_trust_a_rotten_copy(void **state)
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_err(TERN_CORRUPT, rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 14));
+    b.rig->automatic = BY_HAND(RIG_COPY);
     assert_ok(rig_commit(b.s, 8, 0));
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_string_equal(state_of(b.s), "retracting"); /* until it is made anew */
+    b.rig->copies_to_fail = 1;
+    b.rig->copy_err = TERN_INTERNAL;
+    rig_complete(b.rig, RIG_COPY);
+    if (strcmp(state_of(b.s), "turn") == 0)
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_string_equal(state_of(b.s), "retracting");
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_string_equal(state_of(b.s), "retracted");
     rig_evict(b.rig, b.admin, b.pool, 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
     assert_ok(rig_recover_now(b.s)); /* its device pages were right */
     assert_lengths(b.s, 8, 14, 14);
     assert_int_equal(rig_wrong(b.s, 14), 0);
