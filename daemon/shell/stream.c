@@ -424,6 +424,14 @@ bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds
     return true;
 }
 
+bool stream_spare(const struct stream *s)
+{
+    const struct stream_pool *pool = s->pool;
+
+    return s->chunks == 0 ||
+           (s->chunks < s->chunks_max && pool->chunks_shared > pool->config.chunks_extra / 2);
+}
+
 bool stream_put_patient(struct stream *s, const uint8_t *frame, size_t n)
 {
     return put(s, frame, n, NULL, 0);

@@ -103,9 +103,12 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
  * stream is closed now. fds are borrowed for as long as the frame is queued. */
 bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds);
 
-/* The same for what the other side may leave unread as long as it likes. The caller keeps it to one
- * such frame at a time. */
+/* The same for what the other side may leave unread as long as it likes: at most a chunk, and only
+ * where stream_spare says so. */
 bool stream_put_patient(struct stream *s, const uint8_t *frame, size_t n);
+/* Is there a chunk that may be held for ever? The stream's own, or one of those that all share
+ * while half of them are left for answers. */
+bool stream_spare(const struct stream *s);
 
 /* Has the kernel taken everything up to that value of `put`? */
 static inline bool stream_sent(const struct stream *s, uint64_t put)

@@ -122,8 +122,7 @@ static bool send_changes(struct daemon *d, struct subscription *s)
     uint32_t n;
     size_t frame;
 
-    if (c->state != CONN_OPEN || !stream_sent(&c->stream, s->mark) ||
-        !stream_fits(&c->stream, STREAM_CHUNK_BYTES))
+    if (c->state != CONN_OPEN || !stream_sent(&c->stream, s->mark) || !stream_spare(&c->stream))
         return false; /* the end of the send wakes us */
     n = subscribe_read(d->core, &s->reader, d->subs.events, events_max(d));
     core_event_range(d->core, &first, &next);
