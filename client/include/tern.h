@@ -274,7 +274,9 @@ TERN_API enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_
  * deadline_ms passes first, the fetch is cancelled.
  *
  * peer NULL: from the pool's own host tier. It pays when the session's Match said host_depth >
- * matched. UNSUPPORTED: the pool has none. POOL_EXHAUSTED: no room on the device. */
+ * matched; where the host knows no more than the device it brings nothing, and is OK.
+ * POOL_EXHAUSTED: no room on the device. BUSY: another copy of that prefix is under way. CORRUPT:
+ * the host's copy is damaged; compute it again. */
 TERN_API enum tern_err tern_fetch(struct tern *t, tern_session s, const char *peer, uint32_t depth,
                                   uint32_t deadline_ms, struct tern_result *ret);
 /* Ends a fetch or a recover that was submitted; that one itself answers (OK if it had won, else
@@ -302,10 +304,13 @@ struct tern_retracted {
 /* Does not wait for copies or for the step. `step`: the last that may touch the session's pages; 0:
  * nothing is in flight. From now on only tern_recover, tern_retract, tern_fetch_cancel, TERN_ABORT
  * and TERN_CLOSE are for this session; everything else is INVALID until it is back. Its table is to
- * be forgotten: tern_recover says it anew. May be repeated: a retracted session stays as it is.
+ * be forgotten: tern_recover says it anew. Where the copies cannot be made after all, the session
+ * runs on by itself, and tern_recover answers at once. May be repeated: a session that is away
+ * stays as it is.
  * POOL_EXHAUSTED: the host tier has no room for the session's prefix; it runs on, untouched.
- * UNSUPPORTED: HOST, and the pool has no host tier. BUSY: the session is being fetched or
- * recovered. GONE: closed. */
+ * UNSUPPORTED: HOST, and the pool has no host tier. INVALID: DROP, and the session has run so far
+ * beyond T that the STATE of T has left its table. BUSY: it is being fetched or recovered. GONE:
+ * closed. */
 TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_retract_mode mode,
                                     uint64_t step, uint32_t deadline_ms,
                                     struct tern_retracted *ret);
@@ -313,10 +318,12 @@ TERN_API enum tern_err tern_retract(struct tern *t, tern_session s, enum tern_re
 /* Brings a retracted session back: ret->lengths is what came back (T never moves; C may be less
  * than it was, so write again what is missing), ret->runs the whole table: what a WINDOW group has
  * before its window is not named, and a RECURRENT page is to be copied where `from` says so.
- * Answered when the pages are on the device again, at once where they never left it.
- * POOL_EXHAUSTED: no room on the device, ret->shortage says what to wait for; CORRUPT: the host's
- * copy is damaged; TIMED_OUT: deadline_ms passed first, the way back is cancelled. After each of
- * them the session is retracted as before, and the call may be repeated. */
+ * Answered when the pages are on the device again, at once where they never left it; a session that
+ * was not away is told its table once more, so the call may be repeated.
+ * After an error the session is retracted as before. POOL_EXHAUSTED: no room on the device,
+ * ret->shortage says what to wait for. BUSY: another copy or commit of that prefix is under way,
+ * repeat in a moment. TIMED_OUT: deadline_ms passed first, and the way back is cancelled. CORRUPT:
+ * the host's copy is damaged: TERN_ABORT, and compute it again. */
 TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t deadline_ms,
                                     struct tern_result *ret);
 
