@@ -121,4 +121,34 @@ static inline void evict_all(struct rig *rig, uint32_t admin, struct id pool)
     rig_evict(rig, admin, pool, 0);
 }
 
+/* Every device page that can go goes: somebody needs them all, for a moment. What has a copy stays
+ * on the host. */
+static inline void demote_pool(struct rig *rig, const struct rig_engine *e, struct id pool)
+{
+    struct rig_session *hog = rig_session(rig, e, pool, 77);
+    struct group_view g = rig_group_view(rig, pool, 0);
+    uint32_t n = g.total;
+
+    assert_ok(rig_match(hog, rig_tokens(77, 4), 4));
+    while (n > 0 && rig_extend(hog, n * g.layout.page_tokens, 0, NULL, 0) != TERN_OK)
+        n--;
+    assert_ok(rig_close(hog, 0));
+    rig_session_free(hog);
+}
+
+/* Everything comes to its end, and nothing is lost. */
+static inline void bench_ends_clean(struct bench *b)
+{
+    const struct session *s = session_at(b->rig->core, b->s->id.slot);
+
+    b->rig->automatic = RIG_ALL;
+    rig_settle(b->rig);
+    rig_engine_done(b->rig, &b->e, 100);
+    if (s->gen == b->s->id.gen && s->state != SESSION_EMPTY)
+        assert_ok(rig_close(b->s, 0));
+    evict_all(b->rig, b->admin, b->pool);
+    assert_all_free(b->rig, b->pool);
+    bench_stop(b);
+}
+
 #endif

@@ -1,6 +1,5 @@
-/* Rules about the host tier: T16 writeback, T17 with holders on the host, what brings a prefix back
- * to the device (Recover apart), which copy goes first, and pools with a host tier. Pages of 4
- * tokens and L = 4 where nothing else is said. */
+/* Rules about the host tier: T16 writeback, which copy goes first, what subscribers are told of it,
+ * and pools with a host tier. Pages of 4 tokens and L = 4 where nothing else is said. */
 #include "rig_host.h"
 
 static void put(struct bench *b, uint32_t seed, uint32_t depth)
@@ -37,32 +36,6 @@ static bool is_there(struct bench *b, uint32_t seed, uint32_t depth)
     return anywhere(b->rig, b->pool, rig_tokens(seed, depth), depth) != NONE;
 }
 
-/* Every device page that can go goes: somebody needs them all, for a moment. */
-static void demote_all(struct bench *b)
-{
-    struct rig_session *hog = rig_session(b->rig, &b->e, b->pool, 77);
-    uint32_t n = rig_group_view(b->rig, b->pool, 0).total;
-
-    assert_ok(rig_match(hog, rig_tokens(77, 4), 4));
-    while (n > 0 && rig_extend(hog, n * 4, 0, NULL, 0) != TERN_OK)
-        n--;
-    assert_ok(rig_close(hog, 0));
-    rig_session_free(hog);
-}
-
-static void ends_clean(struct bench *b)
-{
-    b->rig->automatic = RIG_ALL;
-    rig_settle(b->rig);
-    rig_engine_done(b->rig, &b->e, 100);
-    if (session_at(b->rig->core, b->s->id.slot)->gen == b->s->id.gen &&
-        session_at(b->rig->core, b->s->id.slot)->state != SESSION_EMPTY)
-        assert_ok(rig_close(b->s, 0));
-    evict_all(b->rig, b->admin, b->pool);
-    assert_all_free(b->rig, b->pool);
-    bench_stop(b);
-}
-
 /* --- T16 --- */
 
 static void t16_acknowledged_before_its_parent_it_waits_for_it(void **state)
@@ -83,7 +56,7 @@ static void t16_acknowledged_before_its_parent_it_waits_for_it(void **state)
     rig_complete(b.rig, RIG_COPY);
     assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8) && on_host(&b, 1, 12));
     assert_int_equal(rig_view(b.rig).host_copies, 3);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* The parent's copy fails after the children's were acknowledged: theirs go too. */
@@ -111,7 +84,7 @@ static void t16_a_failed_parent_takes_what_hangs_on_it(void **state)
         rig_settle(b.rig);
         put(&b, 2, 12); /* nothing of it is in the way of others */
         assert_true(on_host(&b, 2, 12));
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
 }
 
@@ -139,7 +112,7 @@ static void t16_a_second_acknowledgement_is_ignored(void **state)
     rig_event(b.rig, &again);
     assert_true(core_changes(b.rig->core) == changes);
     /* an old one, while the node is copied anew the other way */
-    demote_all(&b);
+    demote_pool(b.rig, &b.e, b.pool);
     assert_false(on_device(&b, 1, 4));
     again.copied.job = (struct id){0};
     assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
@@ -152,7 +125,7 @@ static void t16_a_second_acknowledgement_is_ignored(void **state)
     rig_event(b.rig, &again);
     assert_true(core_changes(b.rig->core) == changes);
     assert_false(on_device(&b, 1, 4));
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* The session aborts or closes while its prefix is copied: both ends stay until it is through. */
@@ -172,12 +145,12 @@ static void t16_an_abort_during_the_copy_keeps_both_ends(void **state)
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
         assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
         assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 2);
-        demote_all(&b); /* nor under pressure */
+        demote_pool(b.rig, &b.e, b.pool); /* nor under pressure */
         assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
         rig_complete(b.rig, RIG_COPY); /* rig_audit_copy looks at both ends */
         rig_complete(b.rig, RIG_COPY);
         assert_true(on_host(&b, 1, 8));
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
 }
 
@@ -196,7 +169,7 @@ static void t16_a_reset_during_the_copy_keeps_both_ends(void **state)
     rig_complete(b.rig, RIG_COPY);
     assert_int_equal(rig_free(b.rig, b.pool), 16); /* and then it goes */
     assert_int_equal(host_free(b.rig, b.pool, 0), 16);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* No checksum, no copy; a copy limit that is small leaves none out. */
@@ -222,7 +195,7 @@ static void t16_writeback_waits_for_checksums_and_for_a_job(void **state)
     }
     assert_true(on_host(&b, 1, 20));
     assert_int_equal(b.rig->copies_back, 5);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* Two chunks whose checksums were known before their parent's: both follow it. */
@@ -251,7 +224,7 @@ static void t16_siblings_follow_their_parent(void **state)
     assert_int_equal(b.rig->copies_back, 3);
     at = anywhere(b.rig, b.pool, tokens, 8);
     assert_true(on_host(&b, 1, 8) && node_at(b.rig->core, at)->on_host);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* --- which copy goes first --- */
@@ -280,7 +253,7 @@ static void host_room_is_made_of_the_least_recently_used_leaves(void **state)
     put(&b, 7, 20);
     assert_true(on_host(&b, 7, 16));
     assert_false(on_host(&b, 7, 20));
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void what_is_on_the_host_alone_is_demoted_leaf_first_then_gone(void **state)
@@ -309,7 +282,7 @@ static void what_is_on_the_host_alone_is_demoted_leaf_first_then_gone(void **sta
     assert_false(is_there(&b, 1, 12));
     assert_true(is_there(&b, 1, 8));
     assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* The device's copy of a leaf that is not on the host is destroyed, of one that is, demoted. */
@@ -331,340 +304,6 @@ static void device_pressure_demotes_what_has_a_copy_and_destroys_the_rest(void *
     assert_false(on_device(&b, 1, 4));
     assert_true(on_device(&b, 2, 8));
     bench_stop(&b);
-}
-
-/* --- back to the device --- */
-
-static void restored_by_a_commit_of_the_same_tokens(void **state)
-{
-    struct bench b = host_bench(4, 64, 16);
-    const uint32_t *tokens = rig_tokens(1, 24);
-    struct rig_session *other;
-
-    (void)state;
-    put(&b, 1, 12);
-    demote_all(&b);
-    tokens = rig_tokens(1, 24);
-    assert_false(on_device(&b, 1, 4));
-    tokens = rig_tokens(1, 24);
-    assert_ok(rig_match(b.s, tokens, 24));
-    assert_int_equal(b.s->matched, 0);
-    assert_int_equal(b.rig->last->match.host_depth, 12);
-    assert_ok(rig_run_to(b.s, tokens, 18));
-    assert_ok(rig_commit(b.s, 8, 7));
-    assert_int_equal(rig_wrong(b.s, 18), 0);
-    other = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_int_equal(rig_depth(other, tokens, 24), 0); /* E3: its step has not passed */
-    rig_engine_done(b.rig, &b.e, 7);
-    assert_int_equal(rig_depth(other, tokens, 24), 8);
-    assert_int_equal(host_depth(other, tokens, 24), 12);
-    assert_true(on_device(&b, 1, 8) && on_host(&b, 1, 8));
-    assert_false(on_device(&b, 1, 12));
-    assert_ok(rig_match(other, rig_tokens(1, 24), 24));
-    assert_int_equal(rig_wrong(other, 8), 0);
-    assert_ok(rig_commit(b.s, 16, 8));
-    rig_engine_done(b.rig, &b.e, 8);
-    assert_true(on_device(&b, 1, 16) && on_host(&b, 1, 16));
-    assert_int_equal(b.rig->copies_up, 0);
-    assert_ok(rig_close(other, 0));
-    rig_session_free(other);
-    ends_clean(&b);
-}
-
-static void restored_by_a_commit_whose_engine_dies_it_stays_on_the_host(void **state)
-{
-    struct bench b = host_bench(4, 64, 16);
-    struct rig_engine two = rig_engine(b.rig, 0, "two", 1);
-    struct request map = {.op = OP_POOL_MAP};
-    struct rig_session *s;
-
-    (void)state;
-    map.pool_map.pool = b.pool;
-    assert_ok(rig_request(b.rig, two.conn[0], &map)->err);
-    put(&b, 1, 8);
-    demote_all(&b);
-    s = rig_session(b.rig, &two, b.pool, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 12), 12));
-    assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
-    assert_ok(rig_commit(s, 12, 9));
-    rig_engine_kill(b.rig, &two, 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 0);
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
-    assert_int_equal(rig_free(b.rig, b.pool), 64);
-    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
-    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
-    assert_lengths(b.s, 8, 8, 8);
-    assert_int_equal(rig_wrong(b.s, 8), 0);
-    rig_session_free(s);
-    ends_clean(&b);
-}
-
-static void fetch_from_the_host_tier_brings_the_deeper_prefix(void **state)
-{
-    struct bench b = host_bench(4, 64, 16);
-    uint64_t request;
-
-    (void)state;
-    put(&b, 1, 20);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 3),
-                     3); /* 12, 16, 20 are on the host alone */
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_int_equal(b.s->matched, 8);
-    assert_int_equal(b.rig->last->match.host_depth, 20);
-    b.rig->automatic = BY_HAND(RIG_COPY);
-    request = rig_fetch(b.s, PEER_HOST, 0);
-    assert_err(TERN_BUSY, rig_fetched(b.s, request));
-    assert_string_equal(state_of(b.s), "loading");
-    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
-    rig_complete_nth(b.rig, RIG_COPY, 2); /* from the end: none is seen before its parent */
-    rig_complete_nth(b.rig, RIG_COPY, 1);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
-    assert_err(TERN_BUSY, rig_fetched(b.s, request));
-    rig_complete(b.rig, RIG_COPY);
-    assert_ok(rig_fetched(b.s, request));
-    assert_lengths(b.s, 20, 20, 20);
-    assert_int_equal(rig_wrong(b.s, 20), 0);
-    assert_int_equal(rig_reply_to(b.rig, request)->fetch.bytes_kib, 2); /* 3 pages of 512 bytes */
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
-    b.rig->automatic = RIG_ALL;
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_commit(b.s, 28, 0));
-    assert_int_equal(rig_wrong(b.s, 30), 0);
-    ends_clean(&b);
-}
-
-static void fetch_from_the_host_tier_up_to_a_depth(void **state)
-{
-    struct bench b = host_bench(4, 64, 16);
-
-    (void)state;
-    put(&b, 1, 20);
-    demote_all(&b);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 15)));
-    assert_lengths(b.s, 12, 12, 12);
-    assert_int_equal(rig_wrong(b.s, 12), 0);
-    assert_false(on_device(&b, 1, 16));
-    assert_int_equal(b.rig->copies_up, 3);
-    ends_clean(&b);
-}
-
-/* Nothing deeper there, no host tier, something allocated, no room. */
-static void fetch_from_the_host_tier_that_brings_nothing(void **state)
-{
-    struct bench b = host_bench(4, 8, 16);
-    uint64_t request;
-
-    (void)state;
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    request = rig_fetch(b.s, PEER_HOST, 0);
-    assert_non_null(rig_reply_to(b.rig, request));
-    assert_lengths(b.s, 0, 0, 0);
-    assert_ok(rig_abort(b.s, 0));
-    put(&b, 1, 20);
-    demote_all(&b);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_extend(b.s, 4, 0, NULL, 0));
-    request = rig_fetch(b.s, PEER_HOST, 0);
-    assert_err(TERN_INVALID, rig_reply_to(b.rig, request)->err);
-    assert_ok(rig_abort(b.s, 0));
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    {
-        struct rig_session *hog = rig_session(b.rig, &b.e, b.pool, 1);
-
-        assert_ok(rig_match(hog, rig_tokens(9, 30), 30));
-        assert_ok(rig_extend(hog, 16, 0, NULL, 0));
-        request = rig_fetch(b.s, PEER_HOST, 0); /* 5 needed, 4 free */
-        assert_err(TERN_POOL_EXHAUSTED, rig_reply_to(b.rig, request)->err);
-        assert_int_equal(rig_reply_to(b.rig, request)->shortage.needed, 5);
-        assert_int_equal(rig_reply_to(b.rig, request)->shortage.free, 4);
-        assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
-        assert_lengths(b.s, 0, 0, 0);
-        assert_ok(rig_close(hog, 0));
-        rig_session_free(hog);
-    }
-    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
-    assert_lengths(b.s, 20, 20, 20);
-    ends_clean(&b);
-    b = bench_start(4, 8);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    request = rig_fetch(b.s, PEER_HOST, 0);
-    assert_non_null(rig_reply_to(b.rig, request));
-    assert_lengths(b.s, 0, 0, 0);
-    bench_stop(&b);
-}
-
-static void fetch_from_the_host_tier_cancelled(void **state)
-{
-    struct bench b = host_bench(4, 64, 16);
-    uint64_t request;
-
-    (void)state;
-    put(&b, 1, 20);
-    demote_all(&b);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    b.rig->automatic = BY_HAND(RIG_COPY);
-    request = rig_fetch(b.s, PEER_HOST, 0);
-    rig_complete(b.rig, RIG_COPY);
-    assert_ok(rig_fetch_cancel(b.s));
-    assert_non_null(rig_reply_to(b.rig, request));
-    assert_string_equal(state_of(b.s), "turn");
-    b.rig->automatic = RIG_ALL;
-    rig_settle(b.rig);
-    assert_true(rig_depth(b.s, rig_tokens(1, 20), 20) <= 4);
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20);
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30)); /* it computes them then */
-    assert_ok(rig_commit(b.s, 28, 0));
-    assert_int_equal(rig_wrong(b.s, 30), 0);
-    ends_clean(&b);
-}
-
-/* A page of the host tier rots. */
-static void spoil_host(struct bench *b, uint32_t seed, uint32_t depth)
-{
-    uint32_t at = anywhere(b->rig, b->pool, rig_tokens(seed, depth), depth);
-    const struct core *c = b->rig->core;
-    uint64_t bytes;
-    uint8_t *page = rig_page(b->rig, rig_host_view(b->rig, b->pool).id.slot, 0,
-                             page_at(c, node_at(c, at)->host[0])->index, &bytes);
-
-    page[5] = (uint8_t)~page[5];
-}
-
-static void a_rotten_host_page_is_corrupt_and_never_matched(void **state)
-{
-    struct bench b = host_bench(4, 64, 16);
-    uint64_t request;
-
-    (void)state;
-    put(&b, 1, 20);
-    demote_all(&b);
-    spoil_host(&b, 1, 12);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    request = rig_fetch(b.s, PEER_HOST, 0);
-    assert_err(TERN_CORRUPT, rig_reply_to(b.rig, request)->err);
-    assert_int_equal(rig_view(b.rig).corrupt_detected, 1);
-    assert_true(rig_depth(b.s, rig_tokens(1, 30), 30) <= 8);
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 8); /* no more is offered */
-    assert_string_equal(state_of(b.s), "turn");
-    if (b.s->len.allocated == b.s->len.committed)
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_commit(b.s, 28, 0)); /* computed anew, it is good again */
-    assert_int_equal(rig_wrong(b.s, 28), 0);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 28);
-    assert_ok(rig_close(b.s, 0));
-    demote_all(&b);
-    rig_session_free(b.s);
-    b.s = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    request = rig_fetch(b.s, PEER_HOST, 0);
-    assert_non_null(rig_reply_to(b.rig, request));
-    rig_fetched(b.s, request);
-    assert_int_equal(rig_wrong(b.s, b.s->len.written), 0); /* whatever came is right */
-    ends_clean(&b);
-}
-
-static void a_rotten_host_page_and_a_retracted_session(void **state)
-{
-    struct bench b = host_bench(4, 64, 16);
-    uint32_t copies;
-
-    (void)state;
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 22));
-    assert_ok(rig_commit(b.s, 20, 0));
-    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 5);
-    spoil_host(&b, 1, 12);
-    assert_err(TERN_CORRUPT, rig_recover_now(b.s));
-    assert_string_equal(state_of(b.s), "retracted");
-    copies = b.rig->copies_up;
-    assert_err(TERN_CORRUPT, rig_recover_now(b.s)); /* and it stays so: nothing is copied for it */
-    assert_int_equal(b.rig->copies_up, copies);
-    assert_ok(rig_abort(b.s, 0));
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_true(b.s->matched <= 8);
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
-    assert_ok(rig_commit(b.s, 28, 0));
-    assert_int_equal(rig_wrong(b.s, 28), 0);
-    ends_clean(&b);
-}
-
-/* A pull brings what is on the host alone, from a peer. */
-static void a_pull_restores_what_is_on_the_host_alone(void **state)
-{
-    struct rig_options o = rig_defaults();
-    struct pair p;
-    struct rig_session *s;
-    uint32_t admin;
-
-    (void)state;
-    p.dest = rig_create(&o);
-    o.incarnation = 0x2002;
-    p.source = rig_create(&o);
-    p.dest->host_bytes = 64 * 512;
-    p.source->host_bytes = 64 * 512;
-    p.se = rig_engine(p.source, 0, "prefill", 1);
-    p.de = rig_engine(p.dest, 0, "decode", 1);
-    p.sp = rig_pool_pages(p.source, &p.se, 4, 32);
-    p.dp = rig_pool_pages(p.dest, &p.de, 4, 32);
-    rig_link_up(p.dest, 0, p.source, o.limits.peers);
-    admin = rig_connect_admin(p.dest);
-    rig_put(p.source, &p.se, p.sp, 1, 20);
-    rig_put(p.dest, &p.de, p.dp, 1, 12);
-    assert_int_equal(rig_evict(p.dest, admin, p.dp, 2), 2); /* 8 and 12 are on the host alone */
-    s = rig_session(p.dest, &p.de, p.dp, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 24), 24));
-    assert_int_equal(s->matched, 4);
-    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
-    assert_lengths(s, 20, 20, 20);
-    assert_int_equal(rig_wrong(s, 20), 0);
-    assert_int_equal(p.dest->copies_up, 0);
-    assert_int_equal(rig_depth(s, rig_tokens(1, 24), 24), 20);
-    assert_true(node_seen(p.dest, p.dp, rig_tokens(1, 8), 8).on_device);
-    assert_ok(rig_close(s, 0));
-    rig_session_free(s);
-    evict_all(p.dest, admin, p.dp);
-    assert_all_free(p.dest, p.dp);
-    pair_stop(&p);
-}
-
-/* What came back from the host has its checksums, and is served like anything else. */
-static void a_peer_reads_what_was_loaded(void **state)
-{
-    struct rig_options o = rig_defaults();
-    struct pair p;
-    struct rig_session *s;
-    uint32_t admin;
-
-    (void)state;
-    p.dest = rig_create(&o);
-    o.incarnation = 0x2002;
-    p.source = rig_create(&o);
-    p.source->host_bytes = 64 * 512;
-    p.se = rig_engine(p.source, 0, "prefill", 1);
-    p.de = rig_engine(p.dest, 0, "decode", 1);
-    p.sp = rig_pool_pages(p.source, &p.se, 4, 32);
-    p.dp = rig_pool_pages(p.dest, &p.de, 4, 32);
-    rig_link_up(p.dest, 0, p.source, o.limits.peers);
-    admin = rig_connect_admin(p.source);
-    rig_put(p.source, &p.se, p.sp, 1, 20);
-    assert_int_equal(rig_evict(p.source, admin, p.sp, 5), 5);
-    p.source->automatic = BY_HAND(RIG_SEAL); /* none is computed again */
-    s = rig_session(p.source, &p.se, p.sp, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 20), 20));
-    assert_ok(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
-    assert_lengths(s, 20, 20, 20);
-    assert_true(node_seen(p.source, p.sp, rig_tokens(1, 20), 20).sealed);
-    rig_session_free(s);
-    s = rig_session(p.dest, &p.de, p.dp, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 20), 20));
-    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
-    assert_lengths(s, 20, 20, 20);
-    assert_int_equal(rig_wrong(s, 20), 0);
-    rig_session_free(s);
-    pair_stop(&p);
 }
 
 /* What subscribers are told of one prefix that goes to the host, leaves the device, comes back. */
@@ -693,68 +332,7 @@ static void changes_of_tier_are_told(void **state)
         assert_int_equal(v.depth, 4);
     }
     assert_false(core_event_view(b.rig->core, 7, &v));
-    ends_clean(&b);
-}
-
-/* A chunk that another engine is computing again is not fetched from the host in the meantime, nor
- * what hangs on it. */
-static void fetch_from_the_host_stops_at_what_is_not_written_yet(void **state)
-{
-    struct bench b = host_bench(4, 64, 16);
-    struct rig_engine two = rig_engine(b.rig, 0, "two", 1);
-    struct request map = {.op = OP_POOL_MAP};
-    struct rig_session *s;
-
-    (void)state;
-    map.pool_map.pool = b.pool;
-    assert_ok(rig_request(b.rig, two.conn[0], &map)->err);
-    put(&b, 1, 20);
-    demote_all(&b);
-    s = rig_session(b.rig, &two, b.pool, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 30), 30));
-    assert_ok(rig_extend(s, 12, 0, NULL, 0));
-    assert_ok(rig_extend(s, 0, 12, NULL, 0));
-    assert_ok(rig_commit(s, 12, 9));
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_int_equal(b.rig->last->match.host_depth, 0);
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 0);
-    assert_non_null(rig_reply_to(b.rig, rig_fetch(b.s, PEER_HOST, 0)));
-    assert_lengths(b.s, 0, 0, 0);
-    rig_write(s, 0, 12);
-    rig_engine_done(b.rig, &two, 9);
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 20);
-    assert_ok(rig_abort(b.s, 0));
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_int_equal(b.s->matched, 12);
-    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
-    assert_lengths(b.s, 20, 20, 20);
-    assert_int_equal(rig_wrong(b.s, 20), 0);
-    assert_ok(rig_close(s, 0));
-    rig_session_free(s);
-    ends_clean(&b);
-}
-
-/* The source offers what its device has: its host tier is its own business. */
-static void a_peer_never_reads_host_pages(void **state)
-{
-    struct pair p = pair_with(rig_defaults(), 4, 32, 32);
-    struct rig_session *s = rig_session(p.dest, &p.de, p.dp, 1);
-    uint32_t admin = rig_connect_admin(p.source);
-    struct id pool = {0, 0};
-    struct group_layout group = rig_group(4, 512);
-
-    (void)state;
-    group.cap_pages = 31;
-    p.source->host_bytes = 64 * 512;
-    assert_ok(rig_pool_open(p.source, p.se.conn[0], &group, 1, 1u << 20, &pool));
-    rig_put(p.source, &p.se, pool, 1, 12);
-    assert_int_equal(rig_evict(p.source, admin, pool, 2), 2);
-    assert_ok(rig_match(s, rig_tokens(1, 24), 24));
-    rig_fetched(s, rig_fetch(s, 0, 0));
-    assert_true(s->len.committed <= 4);
-    assert_int_equal(rig_wrong(s, s->len.committed), 0);
-    rig_session_free(s);
-    pair_stop(&p);
+    bench_ends_clean(&b);
 }
 
 /* --- pools --- */
@@ -793,7 +371,7 @@ static void a_pool_closes_while_copies_run(void **state)
         if (loads) {
             b.rig->automatic = RIG_ALL;
             put_slowly(&b, 1, 8);
-            demote_all(&b);
+            demote_pool(b.rig, &b.e, b.pool);
             b.rig->automatic = BY_HAND(RIG_COPY);
             assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
             rig_fetch(b.s, PEER_HOST, 0);
@@ -813,26 +391,6 @@ static void a_pool_closes_while_copies_run(void **state)
     }
 }
 
-static void a_new_engine_finds_what_the_host_has(void **state)
-{
-    struct bench b = host_bench(4, 64, 16);
-    struct rig_session *s;
-
-    (void)state;
-    put(&b, 1, 8);
-    demote_all(&b);
-    rig_engine_kill(b.rig, &b.e, 0);
-    b.e = rig_engine(b.rig, 0, "again", 1);
-    b.pool = rig_pool_pages(b.rig, &b.e, 4, 64);
-    s = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 12), 12));
-    assert_ok(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
-    assert_lengths(s, 8, 8, 8);
-    assert_int_equal(rig_wrong(s, 8), 0);
-    rig_session_free(s);
-    bench_stop(&b);
-}
-
 /* Node records run out: what is on the host goes after what is on the device. */
 static void node_records_come_from_the_host_tier_too(void **state)
 {
@@ -846,7 +404,7 @@ static void node_records_come_from_the_host_tier_too(void **state)
         put(&b, seed, 12);
         assert_int_equal(rig_depth(b.s, rig_tokens(seed, 12), 12), 12);
     }
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 int main(void)
@@ -862,22 +420,9 @@ int main(void)
         RIG_TEST(host_room_is_made_of_the_least_recently_used_leaves),
         RIG_TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone),
         RIG_TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest),
-        RIG_TEST(restored_by_a_commit_of_the_same_tokens),
-        RIG_TEST(restored_by_a_commit_whose_engine_dies_it_stays_on_the_host),
-        RIG_TEST(fetch_from_the_host_tier_brings_the_deeper_prefix),
-        RIG_TEST(fetch_from_the_host_tier_up_to_a_depth),
-        RIG_TEST(fetch_from_the_host_tier_that_brings_nothing),
-        RIG_TEST(fetch_from_the_host_tier_cancelled),
-        RIG_TEST(a_rotten_host_page_is_corrupt_and_never_matched),
-        RIG_TEST(a_rotten_host_page_and_a_retracted_session),
-        RIG_TEST(a_pull_restores_what_is_on_the_host_alone),
-        RIG_TEST(a_peer_reads_what_was_loaded),
         RIG_TEST(changes_of_tier_are_told),
-        RIG_TEST(fetch_from_the_host_stops_at_what_is_not_written_yet),
-        RIG_TEST(a_peer_never_reads_host_pages),
         RIG_TEST(a_pool_with_a_host_tier_opens_closes_and_is_had_again),
         RIG_TEST(a_pool_closes_while_copies_run),
-        RIG_TEST(a_new_engine_finds_what_the_host_has),
         RIG_TEST(node_records_come_from_the_host_tier_too),
     };
 

@@ -12,17 +12,6 @@ static void reset(struct bench *b)
     assert_ok(rig_reset(b->rig, b->e.conn[0], 1, NULL));
 }
 
-static void ends_clean(struct bench *b)
-{
-    b->rig->automatic = RIG_ALL;
-    rig_settle(b->rig);
-    rig_engine_done(b->rig, &b->e, 100);
-    assert_ok(rig_close(b->s, 0));
-    evict_all(b->rig, b->admin, b->pool);
-    assert_all_free(b->rig, b->pool);
-    bench_stop(b);
-}
-
 /* --- resets --- */
 
 static void n1_only_that_namespace_and_that_tenant(void **state)
@@ -53,7 +42,7 @@ static void n1_only_that_namespace_and_that_tenant(void **state)
     assert_ok(rig_close(other, 0));
     rig_session_free(other);
     rig_session_free(foreign);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* In every pool of the tenant. */
@@ -74,7 +63,7 @@ static void n1_in_every_pool(void **state)
     assert_int_equal(rig_free(b.rig, second), 32);
     assert_ok(rig_close(s, 0));
     rig_session_free(s);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* More nodes than one step frees. */
@@ -102,7 +91,7 @@ static void n1_more_nodes_than_one_step_frees(void **state)
     assert_int_equal(rig_free(b.rig, b.pool), 1800);
     assert_int_equal(host_free(b.rig, b.pool, 0), 1200);
     rig_session_free(old);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void n1_while_a_commit_is_pending(void **state)
@@ -135,7 +124,7 @@ static void n1_while_a_commit_is_pending(void **state)
         assert_ok(rig_commit(b.s, 12, 0));
         assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 0);
         assert_int_equal(rig_wrong(b.s, 12), 0);
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
 }
 
@@ -178,7 +167,7 @@ static void n1_while_sessions_are_away(void **state)
     }
     assert_int_equal(rig_free(b.rig, b.pool), 64);
     assert_int_equal(host_free(b.rig, b.pool, 0), 32);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void n1_while_a_load_runs(void **state)
@@ -207,7 +196,7 @@ static void n1_while_a_load_runs(void **state)
     assert_int_equal(host_free(b.rig, b.pool, 0), 32);
     rig_session_free(b.s);
     b.s = rig_session(b.rig, &b.e, b.pool, 1);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* A transfer in: what arrives is of a revision that is no more. */
@@ -328,7 +317,7 @@ static void n1_again_and_again(void **state)
         rig_session_free(s);
         assert_int_equal(rig_free(b.rig, b.pool), 64);
     }
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* --- pins --- */
@@ -370,7 +359,7 @@ static void a_pin_keeps_its_path_on_the_device(void **state)
     assert_int_equal(b.rig->last->pin.refs, 0);
     rig_evict(b.rig, b.admin, b.pool, 0);
     assert_int_equal(rig_free(b.rig, b.pool), 16);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void pins_that_cannot_be(void **state)
@@ -401,7 +390,7 @@ static void pins_that_cannot_be(void **state)
     assert_ok(rig_pin(b.rig, b.admin, id_at(&b, 1, 4), false));
     rig_evict(b.rig, b.admin, b.pool, 0);
     assert_err(TERN_GONE, rig_pin(b.rig, b.admin, id, true)); /* gone altogether */
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* A pin of a node whose step has not passed would outlive the node, if its engine died. */
@@ -419,7 +408,7 @@ static void a_node_that_waits_for_its_step_is_not_pinned(void **state)
     rig_engine_done(b.rig, &b.e, 5);
     assert_ok(rig_pin(b.rig, b.admin, id, true));
     assert_ok(rig_pin(b.rig, b.admin, id, false));
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void a_pin_and_a_reset(void **state)
@@ -438,7 +427,7 @@ static void a_pin_and_a_reset(void **state)
     assert_ok(rig_pin(b.rig, b.admin, id, false));
     assert_int_equal(rig_free(b.rig, b.pool), 16);
     assert_int_equal(host_free(b.rig, b.pool, 0), 16);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 int main(void)

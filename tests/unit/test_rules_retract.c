@@ -19,19 +19,6 @@ static struct bench running(uint32_t host_pages)
     return running_with(host_bench(4, 32, host_pages));
 }
 
-static void ends_clean(struct bench *b)
-{
-    b->rig->automatic = RIG_ALL;
-    rig_settle(b->rig);
-    rig_engine_done(b->rig, &b->e, 100);
-    if (session_at(b->rig->core, b->s->id.slot)->gen == b->s->id.gen &&
-        session_at(b->rig->core, b->s->id.slot)->state != SESSION_EMPTY)
-        assert_ok(rig_close(b->s, 0));
-    evict_all(b->rig, b->admin, b->pool);
-    assert_all_free(b->rig, b->pool);
-    bench_stop(b);
-}
-
 static void goes_on(struct bench *b)
 {
     const uint32_t *tokens = rig_tokens(1, 64);
@@ -93,7 +80,7 @@ static void retract_host_waits_for(bool copies_first)
     assert_int_equal(b.rig->last->recover.bytes_kib, 1);
     assert_string_equal(state_of(b.s), "turn");
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void t14_host_waits_for_its_copies_and_for_its_step(void **state)
@@ -121,7 +108,7 @@ static void t14_host_with_the_copies_there_already_is_away_at_once(void **state)
     assert_int_equal(b.rig->copies_up, 0);
     assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void t14_drop_gives_back_what_was_not_committed(void **state)
@@ -147,7 +134,7 @@ static void t14_drop_gives_back_what_was_not_committed(void **state)
     assert_lengths(b.s, 8, 8, 8);
     assert_int_equal(b.s->ntokens, 14); /* the tokens are known still */
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void t14_drop_at_step_0_frees_now(void **state)
@@ -162,7 +149,7 @@ static void t14_drop_at_step_0_frees_now(void **state)
     assert_string_equal(state_of(b.s), "retracted");
     assert_ok(rig_recover_now(b.s));
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void t14_host_without_a_host_tier_is_unsupported_and_the_session_runs_on(void **state)
@@ -175,7 +162,7 @@ static void t14_host_without_a_host_tier_is_unsupported_and_the_session_runs_on(
     assert_true(core_changes(b.rig->core) == changes);
     assert_lengths(b.s, 8, 14, 20);
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void t14_too_little_host_room_fails_cleanly_and_the_session_runs_on(void **state)
@@ -195,7 +182,7 @@ static void t14_too_little_host_room_fails_cleanly_and_the_session_runs_on(void 
     assert_int_equal(rig_retiring(b.rig, b.pool), 0);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* Room is taken for the whole path at once: nobody else can take it while the copies run. */
@@ -225,7 +212,7 @@ static void t14_host_room_is_taken_at_once(void **state)
     assert_ok(rig_close(other, 0));
     rig_session_free(other);
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void t14_repeated_retract_changes_nothing(void **state)
@@ -249,7 +236,7 @@ static void t14_repeated_retract_changes_nothing(void **state)
             assert_int_equal(b.rig->free_at_step, 0);
             assert_ok(rig_recover_now(b.s));
             goes_on(&b);
-            ends_clean(&b);
+            bench_ends_clean(&b);
         }
 }
 
@@ -265,7 +252,7 @@ static void t14_recover_of_a_running_session_changes_nothing_of_it(void **state)
     }
     assert_string_equal(state_of(b.s), "turn");
     assert_int_equal(session_seen(b.s).lengths.allocated, 20);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* Recover before the copies are there, or before the step has passed: it runs at once. */
@@ -291,7 +278,7 @@ static void t14_recover_cancels_a_retract_that_is_not_through(void **state)
         rig_settle(b.rig);
         assert_string_equal(state_of(b.s), "turn"); /* it was cancelled for good */
         assert_int_equal(rig_wrong(b.s, 24), 0);
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
 }
 
@@ -317,7 +304,7 @@ static void t14_a_failed_copy_leaves_the_prefix_where_it_is(void **state)
         assert_ok(rig_recover_now(b.s));
         assert_lengths(b.s, 8, 14, 14);
         goes_on(&b);
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
 }
 
@@ -370,7 +357,7 @@ static void t14_a_session_that_is_away_may_only_come_back_or_end(void **state)
     rig_settle(b.rig);
     assert_ok(rig_recovered(b.s, recover));
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void t14_stale_and_foreign_sessions(void **state)
@@ -387,7 +374,7 @@ static void t14_stale_and_foreign_sessions(void **state)
     assert_int_not_equal(rig_retract(&foreign, RETRACT_DROP, 0), TERN_OK);
     assert_int_not_equal(rig_recover_now(&foreign), TERN_OK);
     assert_string_equal(state_of(b.s), "turn");
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* Every state in which a session can be away. */
@@ -430,7 +417,7 @@ static void t14_abort_of_a_session_that_is_away(void **state)
         assert_ok(rig_run_to(b.s, tokens, 14));
         assert_int_equal(rig_wrong(b.s, 12), 0);
         goes_on(&b);
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
 }
 
@@ -444,7 +431,7 @@ static void t14_close_of_a_session_that_is_away(void **state)
         assert_err(TERN_GONE, rig_recover_now(b.s));
         rig_engine_done(b.rig, &b.e, 3);
         assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
 }
 
@@ -510,7 +497,7 @@ static void t14_load_back_without_device_room_leaves_it_retracted(void **state)
     assert_ok(rig_recover_now(b.s));
     assert_lengths(b.s, 8, 14, 14);
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* Nothing committed: there is nothing to copy, and all of [0, C) stays the session's own. */
@@ -529,7 +516,7 @@ static void t14_host_with_nothing_committed(void **state)
     assert_ok(rig_recover_now(b.s));
     assert_lengths(b.s, 0, 10, 10);
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 static void t14_a_fresh_session_can_go_and_come_back(void **state)
@@ -544,7 +531,7 @@ static void t14_a_fresh_session_can_go_and_come_back(void **state)
         assert_string_equal(state_of(b.s), "open");
         assert_ok(rig_match(b.s, rig_tokens(1, 64), 14));
         goes_on(&b);
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
 }
 
@@ -577,7 +564,7 @@ static void t14_an_idle_session_comes_back_idle(void **state)
         assert_int_equal(b.s->ntokens, 14);
         assert_ok(rig_match(b.s, rig_tokens(1, 64), 20));
         goes_on(&b);
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
 }
 
@@ -601,7 +588,7 @@ static void t14_host_waits_for_a_commit_that_is_pending(void **state)
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
     assert_ok(rig_recover_now(b.s));
     goes_on(&b);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* What a Retract said of steps ends with it. */
@@ -623,7 +610,7 @@ static void t14_the_step_of_a_retract_ends_with_it(void **state)
         assert_int_equal(rig_retiring(b.rig, b.pool), 3); /* these are not */
         rig_engine_done(b.rig, &b.e, 5);
         assert_int_equal(rig_retiring(b.rig, b.pool), 0);
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
         struct bench b = running(32);
@@ -635,7 +622,7 @@ static void t14_the_step_of_a_retract_ends_with_it(void **state)
         assert_string_equal(state_of(b.s), "retracted");
         assert_ok(rig_recover_now(b.s));
         goes_on(&b);
-        ends_clean(&b);
+        bench_ends_clean(&b);
     }
 }
 
@@ -662,7 +649,7 @@ static void t14_without_a_retire_record_it_is_busy(void **state)
     assert_ok(rig_retract(b.s, RETRACT_DROP, 5));
     assert_int_equal(rig_view(b.rig).retires_free, 0);
     assert_ok(rig_retract(b.s, RETRACT_DROP, 6)); /* repeated, without a record */
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 /* Two sessions of one path: each has its ref, and what one loads the other finds. */
@@ -697,7 +684,7 @@ static void t14_two_sessions_of_one_prefix_go_and_come_back(void **state)
     b.rig->automatic = RIG_ALL;
     assert_ok(rig_close(two, 0));
     rig_session_free(two);
-    ends_clean(&b);
+    bench_ends_clean(&b);
 }
 
 int main(void)
