@@ -43,7 +43,7 @@ static int pin(struct ctl *ctl, bool on)
         ctl_fail(CTL_USAGE, "'%.40s...' is no node: `ternctl tree` shows their ids", ctl->operand);
     answer = ctl_ask(ctl, "pin", args, 2);
     if (!ctl_print_json(ctl, answer)) {
-        printf("%s: %s; operators hold %s pins of it\n", ctl->operand, on ? "pinned" : "unpinned",
+        printf("%s: %s; pins of operators: %s\n", ctl->operand, on ? "pinned" : "unpinned",
                human_count(j_u64(answer, "refs")));
     }
     json_decref(answer);

@@ -204,7 +204,7 @@ T=$("$CTL" tree --pool "$DEVICE")
 grep -q "$AWAY_NODE  *host away <&> [0-9]" <<<"$T" || fail "tree does not say who holds: $T"
 
 json "$("$CTL" pin "$FREE_NODE" --json)" "j['refs'] == 1"
-grep -q "2 pins" <<<"$("$CTL" pin "$FREE_NODE")" || fail "pins are not counted"
+grep -q "operators: 2" <<<"$("$CTL" pin "$FREE_NODE")" || fail "pins are not counted"
 json "$("$CTL" evict --pool "$DEVICE" --nodes 8 --json)" "j['nodes'] == 8" # from the device; without a number the host copies go too
 TREE=$("$CTL" tree --pool "$DEVICE" --json)
 # What was held on the device alone is there; the branch of the session whose pages are on the host is there only.
