@@ -303,7 +303,8 @@ static void check_parent(struct sim *w, uint32_t d, const struct job *j)
 
 void take_copy(struct sim *w, uint32_t d, const struct action *act)
 {
-    uint32_t pool = pool_by_slots(w, d, act->copy.from_pool, act->copy.to_pool), running = 0;
+    uint32_t pool = pool_by_slots(w, d, act->copy.from_pool, act->copy.to_pool), running = 0,
+             last = 0;
     bool back = pool != NO;
     struct job *j;
 
@@ -319,7 +320,9 @@ void take_copy(struct sim *w, uint32_t d, const struct action *act)
     EXPECT(running <= w->limits.copy_jobs, "copy_jobs", "%u copies, the limit is %u", running,
            w->limits.copy_jobs);
     j->back = back;
-    j->chunk = back ? (uint16_t)chunk_of_page(w, d, pool, &act->copy.from[0])
+    while (last + 1 < act->copy.n && act->copy.from[last + 1].group == act->copy.from[0].group)
+        last++; /* the end of a chunk tells it from others that begin alike */
+    j->chunk = back ? (uint16_t)chunk_of_page(w, d, pool, &act->copy.from[last])
                     : load_chunk(w, d, pool, &act->copy.from[0]);
     TRACE("  daemon %u copies depth %u %s: %u pages, job %u.%u\n", d,
           w->d[d].chunk[pool][j->chunk].depth * w->L, back ? "to the host" : "back", act->copy.n,

@@ -406,7 +406,7 @@ static bool pool_unsure(const struct sim *w, uint32_t d, uint32_t pool)
 {
     if (pulls_active(w, d) || w->cfg.nstate) /* STATE is borrowed by whole nodes */
         return true;
-    if (w->d[d].njobs) /* others may wait in the queue behind these */
+    if (w->d[d].njobs || w->d[d].spoilt) /* others may wait behind these; who is away is unsure */
         return true;
     for (uint32_t i = 0; i < SESSIONS; i++) /* when it lets go of the device is the core's affair */
         if (w->d[d].session[i].live && w->d[d].session[i].away)
@@ -567,7 +567,7 @@ bool recover_fits(struct sim *w, uint32_t d, const struct session *s)
 
     for (uint32_t k = 1; k * w->L <= s->t; k++)
         for (uint32_t g = 0; g < w->ngroups; g++)
-            if (g < w->cfg.ngroups || in_window(w, g, k, s->t))
+            if (g < w->cfg.ngroups || !recurrent(w, g) || k * w->L == s->t)
                 need[g] += chunk_pages(w, g, chunk_at(w, d, s->pool, s->space, s->variant, k));
     room_count(w, d, s->pool, &r);
     return !pulls_active(w, d) && room_fits(w, &r, need);

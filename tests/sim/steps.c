@@ -179,7 +179,8 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
     } else {
         plan_rest(w, d, s, op);
     }
-    if (op->kind == STEP_ABORT && may_be_undone(w, d, s) && s->back_turn != TURN_OPEN)
+    if (op->kind == STEP_ABORT && s->away && s->back_turn != TURN_OPEN &&
+        (s->deaf || may_be_undone(w, d, s)))
         op->kind = STEP_CLOSE; /* what an Abort does depends on whether it is away */
     p->n++;
 }
