@@ -216,6 +216,11 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "huge_page_bytes", ctx->mem.huge_page_bytes);
     text_u64(out, "sealed_pages", ctx->mem.sealed_pages);
     text_u64(out, "zeroed_bytes", ctx->mem.zeroed_bytes);
+    text_u64(out, "host_bytes", ctx->mem.host_bytes);
+    text_u64(out, "copied_pages", ctx->mem.copied_pages);
+    text_u64(out, "copied_bytes", ctx->mem.copied_bytes);
+    text_u64(out, "copies_corrupt", ctx->mem.copies_corrupt);
+    text_u64(out, "copies_spoilt", ctx->mem.copies_spoilt);
     text_u64(out, "queue_high_water", ctx->mem.queue_high_water);
     text_u64(out, "workers", ctx->config->workers);
     text_object_end(out);
@@ -258,6 +263,7 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
     text_bool(out, "insecure_peers", ctx->config->insecure_peers);
     text_object(out, "fault_injection");
     text_u64(out, "corrupt_pages", ctx->config->fault_corrupt_pages);
+    text_u64(out, "copy_corrupt_every", ctx->config->fault_copy_corrupt_every);
     text_object_end(out);
 }
 

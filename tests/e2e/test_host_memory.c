@@ -73,7 +73,7 @@ static void stop(void)
     assert_int_equal(rig_stop(&rig, 5000), 0);
 }
 
-static uint64_t figure(const char *key)
+static uint64_t figure_of(const char *part, const char *key)
 {
     const char *text;
     json_t *json;
@@ -82,9 +82,14 @@ static uint64_t figure(const char *key)
     assert_ok(admin, tern_admin(admin, "status", NULL, 0, 0, &text));
     json = json_loads(text, 0, NULL);
     assert_non_null(json);
-    n = (uint64_t)json_integer_value(json_object_get(json_object_get(json, "host_tier"), key));
+    n = (uint64_t)json_integer_value(json_object_get(json_object_get(json, part), key));
     json_decref(json);
     return n;
+}
+
+static uint64_t figure(const char *key)
+{
+    return figure_of("host_tier", key);
 }
 
 /* Until every copy has ended, well or not. The daemon sees a step within a millisecond or so, and
@@ -320,6 +325,8 @@ static void host_memory_with_spoilt_copies_gives_back_nothing_wrong(void **state
     assert_true(right_pages > CONVERSATIONS * PAGES / 2);
     assert_true(figure("host_copies_failed") > 0);
     assert_true(corrupt_answers > 0);
+    copies_settle();
+    assert_int_equal(figure_of("memory", "copies_corrupt"), figure_of("memory", "copies_spoilt"));
     printf("host_memory: fault=copy_corrupt failed=%llu corrupt_answers=%u pages_compared=%u "
            "wrong=0 daemon_alive=%d\n",
            (unsigned long long)figure("host_copies_failed"), corrupt_answers, right_pages,
