@@ -180,6 +180,10 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
         paint(ctl, YELLOW,
               "\nwarning: faults.corrupt_pages is set: this daemon damages what it receives, on "
               "purpose.\n");
+    if (j_u64(json_object_get(s, "fault_injection"), "copy_corrupt_every") > 0)
+        paint(ctl, YELLOW,
+              "\nwarning: faults.copy_corrupt_every is set: this daemon damages copies between the "
+              "tiers, on purpose.\n");
     if (j_bool(s, "insecure_peers"))
         paint(ctl, YELLOW, "\nwarning: peers talk in the clear (insecure_peers).\n");
 }
