@@ -8,7 +8,9 @@
 static bool evictable(const struct node *n)
 {
     return n->nrefs == 0 && n->ndevice == 0 && n->on_device && n->depth > 0 && node_visible(n) &&
-           !n->state_pending && n->copy == COPY_NONE && n->loaders == 0;
+           !n->state_pending && n->loaders == 0 &&
+           (n->copy == COPY_NONE || n->copy == COPY_BACK_WAITING || n->copy == COPY_BACK_QUEUED ||
+            n->copy == COPY_BACK_DONE);
 }
 
 static bool host_evictable(const struct node *n)
@@ -268,8 +270,8 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
         const struct node *n = node_at(c, i);
 
         if (!n->used || pool_at(c, n->pool) != p || n->depth == 0 ||
-            (n->nrefs == 0 && node_visible(n) && !n->state_pending))
-            continue;
+            (n->nrefs == n->refs[REF_JOB] && node_visible(n) && !n->state_pending))
+            continue; /* a worker's ref ends by itself: waiting brings those pages */
         for (uint32_t at = i; at != NONE && node_at(c, at)->mark != c->mark;
              at = node_at(c, at)->parent)
             node_at(c, at)->mark = c->mark;

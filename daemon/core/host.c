@@ -150,7 +150,6 @@ static bool checksums_known(const struct core *c, const struct node *n)
 static void back_queue(struct core *c, uint32_t slot)
 {
     node_at(c, slot)->copy = COPY_BACK_QUEUED;
-    node_pin(c, slot, REF_JOB);
     queue_push(c, slot);
 }
 
@@ -296,12 +295,15 @@ bool host_path_comes(const struct core *c, uint32_t slot)
     return true;
 }
 
-/* What did not agree with its checksums makes way for a copy that was made anew. */
+/* What did not agree with its checksums makes way for what was copied anew. STATE that was not
+ * stays, and is found out again when somebody loads it: it must not be lost in silence. */
 static void host_heal(struct core *c, struct node *n)
 {
     if (!n->host_bad)
         return;
     for (uint32_t g = 0; g < GROUPS_MAX; g++) {
+        if (n->moving[g] == NONE)
+            continue;
         for (uint32_t at = n->host[g], next; at != NONE; at = next) {
             next = page_at(c, at)->next;
             page_free(c, at);
@@ -349,7 +351,7 @@ static void back_settle(struct core *c, uint32_t slot)
         for (uint32_t kid = n->first_child; kid != NONE && n->on_host; kid = node_at(c, kid)->next)
             if (back_wanted(c, node_at(c, kid)))
                 host_sealed(c, kid);
-        node_unpin(c, at, REF_JOB);
+        node_offer(c, at);
     }
 }
 
@@ -560,7 +562,9 @@ void copy_forget(struct core *c, uint32_t slot)
 
     if (n->copy == COPY_NONE)
         return;
-    check(n->copy == COPY_BACK_WAITING);
+    check(n->copy == COPY_BACK_WAITING || n->copy == COPY_BACK_QUEUED || n->copy == COPY_BACK_DONE);
+    if (n->copy == COPY_BACK_QUEUED)
+        queue_remove(c, slot);
     free_moving(c, n);
     n->copy = COPY_NONE;
     if (!n->on_host)
@@ -568,15 +572,10 @@ void copy_forget(struct core *c, uint32_t slot)
     c->copy_failed = 1;
 }
 
-static void back_done(struct core *c, uint32_t slot, enum tern_err err)
+static void back_fail(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    n->copy = COPY_BACK_DONE;
-    if (err == TERN_OK) {
-        back_settle(c, slot);
-        return;
-    }
     c->host_copies_failed++;
     c->copy_failed = 1;
     free_moving(c, n);
@@ -588,6 +587,15 @@ static void back_done(struct core *c, uint32_t slot, enum tern_err err)
             back_settle(c, kid); /* gives up what hangs on it */
     state_settle(c, slot);
     node_offer(c, n->parent);
+}
+
+static void back_done(struct core *c, uint32_t slot, enum tern_err err)
+{
+    node_at(c, slot)->copy = COPY_BACK_DONE;
+    if (err == TERN_OK)
+        back_settle(c, slot);
+    else
+        back_fail(c, slot);
     node_unpin(c, slot, REF_JOB);
 }
 
@@ -666,6 +674,8 @@ static void emit_copy(struct core *c, struct actions *out, uint32_t slot, uint32
         from += list_at(c, from, g, source[g]);
         to += list_at(c, to, g, n->moving[g]);
     }
+    if (is_back(n))
+        node_pin(c, slot, REF_JOB);
     n->copy = is_back(n) ? COPY_BACK_RUNNING : COPY_LOAD_RUNNING;
 }
 

@@ -487,6 +487,7 @@ static void pull_end(struct core *c, struct actions *out, struct pull *p,
         pull_free(c, p);
         return;
     }
+    history_unpin(c, p); /* it publishes no more */
     forget_batches(c, p);
     quarantine(c, p);
     action_add(out, ACT_PULL_STOP)->pull_stop.pull = pull_id(c, p);

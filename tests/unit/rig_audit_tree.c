@@ -271,8 +271,7 @@ void audit_refs(struct audit *a)
         if (!n->used)
             continue;
         held[i][REF_JOB] += n->seal == SEAL_QUEUED || n->seal == SEAL_RUNNING;
-        held[i][REF_JOB] += n->copy == COPY_BACK_QUEUED || n->copy == COPY_BACK_RUNNING ||
-                            n->copy == COPY_BACK_DONE;
+        held[i][REF_JOB] += n->copy == COPY_BACK_RUNNING;
         running += n->seal == SEAL_RUNNING;
         compare_refs(i, n, held[i]);
     }

@@ -52,10 +52,31 @@ static void t16_acknowledged_before_its_parent_it_waits_for_it(void **state)
     seen = (uint32_t)rig_view(b.rig).host_copies;
     assert_int_equal(seen, 0);
     assert_false(on_host(&b, 1, 8) || on_host(&b, 1, 12));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
     rig_complete(b.rig, RIG_COPY);
     assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8) && on_host(&b, 1, 12));
     assert_int_equal(rig_view(b.rig).host_copies, 3);
+    bench_ends_clean(&b);
+}
+
+/* Copies that have not begun, or wait for their parent's, keep nothing on a device that is full. */
+static void t16_a_copy_that_is_not_running_holds_nothing(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+
+    (void)state;
+    o.limits.copy_jobs = 2;
+    b = host_bench_with(&o, 4, 16, 16);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    put_slowly(&b, 1, 16);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2); /* 16 and 12 were queued */
+    assert_int_equal(rig_view(b.rig).copies, 2);
+    rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 waits for that of 4 */
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 1);
+    rig_complete(b.rig, RIG_COPY);
+    assert_true(on_host(&b, 1, 4));
+    assert_int_equal(rig_view(b.rig).host_copies, 1);
     bench_ends_clean(&b);
 }
 
@@ -411,6 +432,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RIG_TEST(t16_acknowledged_before_its_parent_it_waits_for_it),
+        RIG_TEST(t16_a_copy_that_is_not_running_holds_nothing),
         RIG_TEST(t16_a_failed_parent_takes_what_hangs_on_it),
         RIG_TEST(t16_a_second_acknowledgement_is_ignored),
         RIG_TEST(t16_an_abort_during_the_copy_keeps_both_ends),
