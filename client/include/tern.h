@@ -411,6 +411,11 @@ struct tern_events {
  * too many subscriptions. Returned, BUSY: as for tern_submit_match; INTERNAL: no memory. */
 TERN_API enum tern_err tern_subscribe(struct tern *t, const struct tern_namespace *ns,
                                       uint64_t from, uint64_t cookie);
+/* The chains of a token list's whole chunks, shallowest first: tern_event.chain of the prefixes
+ * that it runs through. align_tokens: L of the pools, as tern_pool_open tells it. `tokens` is whole
+ * (base 0). Returns how many were written to ret, at most max. Asks nobody; any thread. */
+TERN_API uint32_t tern_chains(const struct tern_namespace *ns, const struct tern_tokens *tokens,
+                              uint32_t align_tokens, uint64_t *ret, uint32_t max);
 /* Ends it: nothing with this cookie comes any more. GONE: there is no such subscription. */
 TERN_API enum tern_err tern_unsubscribe(struct tern *t, uint64_t cookie, uint32_t deadline_ms);
 

@@ -10,8 +10,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
-
-#define NS_FIELDS 5
+#include "proto/namespace.h"
 
 static_assert(WIRE_OPS_MAX <= STEP_OPS_MAX, "a decoded Step fits");
 static_assert(WIRE_GROUPS_MAX <= GROUPS_MAX, "a decoded PoolOpen fits");
@@ -45,6 +44,7 @@ enum tern_err wire_in_message(struct wire_in *w, const struct frame_header *h, c
 
 /* ---- pieces ---- */
 
+/* With its length before it, so that ("ab", "c") and ("a", "bc") differ. */
 static void hash_field(XXH3_state_t *state, const char *text)
 {
     uint32_t n = text ? (uint32_t)strlen(text) : 0;
@@ -54,21 +54,15 @@ static void hash_field(XXH3_state_t *state, const char *text)
         XXH3_128bits_update(state, text, n);
 }
 
-/* Each field with its length before it, so that ("ab", "c") and ("a", "bc") differ. The same on
- * every daemon: peers name a namespace by this hash. */
 struct namespace_id wire_in_namespace(const Tern__Wire__Namespace *ns)
 {
-    XXH3_state_t state;
-    XXH128_hash_t h;
+    const Tern__Wire__Namespace none = TERN__WIRE__NAMESPACE__INIT, *of = ns ? ns : &none;
+    const char *const parts[] = {of->model, of->revision, of->kv_dtype, of->lora, of->salt};
+    struct namespace_id id;
 
-    XXH3_128bits_reset(&state);
-    hash_field(&state, ns ? ns->model : NULL);
-    hash_field(&state, ns ? ns->revision : NULL);
-    hash_field(&state, ns ? ns->kv_dtype : NULL);
-    hash_field(&state, ns ? ns->lora : NULL);
-    hash_field(&state, ns ? ns->salt : NULL);
-    h = XXH3_128bits_digest(&state);
-    return (struct namespace_id){.hi = h.high64, .lo = h.low64};
+    static_assert(sizeof(parts) / sizeof(parts[0]) == WIRE_NAMESPACE_PARTS, "all of them");
+    wire_namespace(parts, &id.hi, &id.lo);
+    return id;
 }
 
 static enum tern_err tokens_of(struct wire_in *w, const Tern__Wire__Tokens *t,

@@ -1,0 +1,40 @@
+/* The names of prefixes, computed without a daemon: what a router holds its prompts against. The
+ * daemon's own are made in daemon/core (events.c, tokens.c); tests/unit/test_chain.c holds the two
+ * together. */
+#include "base/hash.h"
+#include "internal.h"
+#include "proto/namespace.h"
+
+#define PIECE 64 /* words that are hashed at a time */
+
+static uint64_t hash_chunk(const uint32_t *v, uint32_t n)
+{
+    uint64_t h = 0;
+
+    for (uint32_t at = 0; at < n; at += PIECE)
+        h = hash_words(h, v + at, n - at < PIECE ? n - at : PIECE);
+    return h;
+}
+
+uint32_t tern_chains(const struct tern_namespace *ns, const struct tern_tokens *tokens,
+                     uint32_t align_tokens, uint64_t *ret, uint32_t max)
+{
+    const char *const parts[] = {ns->model, ns->revision, ns->kv_dtype, ns->lora, ns->salt};
+    uint64_t hi, lo, chain;
+    uint32_t n = 0, key = 0;
+
+    if (align_tokens == 0)
+        return 0;
+    wire_namespace(parts, &hi, &lo);
+    chain = hash_mix(hi, lo);
+    for (uint32_t at = 0; n < max && tokens->n - at >= align_tokens; at += align_tokens) {
+        uint64_t h = hash_chunk(tokens->v + at, align_tokens);
+
+        for (; key < tokens->nkeys && tokens->keys[key].position < at + align_tokens; key++)
+            h = hash_mix(hash_mix(h, tokens->keys[key].position - at),
+                         hash_mix(tokens->keys[key].hi, tokens->keys[key].lo));
+        chain = hash_mix(chain, h);
+        ret[n++] = chain;
+    }
+    return n;
+}
