@@ -151,10 +151,15 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
     free(stack);
 }
 
-/* Nothing waits for it or works on it, on either tier. */
-static bool at_rest(const struct node *n)
+/* Nothing waits for it or works on it. A writeback that does not run gives way to who needs the
+ * device's pages. */
+static bool at_rest(const struct node *n, bool device)
 {
-    return node_visible(n) && !n->state_pending && n->copy == COPY_NONE && n->loaders == 0;
+    bool idle = n->copy == COPY_NONE ||
+                (device && (n->copy == COPY_BACK_WAITING || n->copy == COPY_BACK_QUEUED ||
+                            n->copy == COPY_BACK_DONE));
+
+    return node_visible(n) && !n->state_pending && idle && n->loaders == 0;
 }
 
 static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
@@ -163,7 +168,7 @@ static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
         return false;
     if (kind == HEAP_STATE)
         return n->borrowers == n->host_borrowers && audit_state_at_rest(c, n) && state_has(c, n);
-    if (!at_rest(n))
+    if (!at_rest(n, kind == HEAP_LEAF))
         return false;
     switch (kind) {
     case HEAP_LEAF: return n->on_device && n->nrefs == 0 && n->ndevice == 0;

@@ -219,6 +219,60 @@ static void t16_writeback_waits_for_checksums_and_for_a_job(void **state)
     bench_ends_clean(&b);
 }
 
+/* What waits for its turn, or for its parent's copy, gives way to who needs the device's pages;
+ * what runs does not. */
+static void t16_a_copy_that_does_not_run_gives_way(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+
+    (void)state;
+    o.limits.copy_jobs = 2;
+    b = host_bench_with(&o, 4, 16, 16);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    put_slowly(&b, 1, 20);
+    assert_int_equal(rig_view(b.rig).copies, 5);
+    rig_complete_nth(b.rig, RIG_COPY, 1); /* 8 is through and waits for 4; 12 runs in its place */
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 5);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2); /* 20 and 16 */
+    assert_false(is_there(&b, 1, 16));
+    assert_true(is_there(&b, 1, 12));
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 3);
+    rig_complete_nth(b.rig, RIG_COPY, 1);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2); /* 12 and 8 */
+    assert_false(is_there(&b, 1, 8));
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 1);
+    rig_complete(b.rig, RIG_COPY);
+    assert_true(on_host(&b, 1, 4));
+    bench_ends_clean(&b);
+}
+
+/* But not what a session retracts for. */
+static void t16_a_copy_that_a_retract_waits_for_does_not_give_way(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+
+    (void)state;
+    o.limits.copy_jobs = 1;
+    b = host_bench_with(&o, 4, 16, 16);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 20), 20));
+    assert_ok(rig_commit(b.s, 20, 0));
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    rig_complete(b.rig, RIG_COPY);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_string_equal(state_of(b.s), "retracted");
+    demote_pool(b.rig, &b.e, b.pool);
+    assert_ok(rig_recover_now(b.s));
+    assert_int_equal(rig_wrong(b.s, 20), 0);
+    bench_ends_clean(&b);
+}
+
 /* Two chunks whose checksums were known before their parent's: both follow it. */
 static void t16_siblings_follow_their_parent(void **state)
 {
@@ -438,6 +492,8 @@ int main(void)
         RIG_TEST(t16_an_abort_during_the_copy_keeps_both_ends),
         RIG_TEST(t16_a_reset_during_the_copy_keeps_both_ends),
         RIG_TEST(t16_writeback_waits_for_checksums_and_for_a_job),
+        RIG_TEST(t16_a_copy_that_does_not_run_gives_way),
+        RIG_TEST(t16_a_copy_that_a_retract_waits_for_does_not_give_way),
         RIG_TEST(t16_siblings_follow_their_parent),
         RIG_TEST(host_room_is_made_of_the_least_recently_used_leaves),
         RIG_TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone),

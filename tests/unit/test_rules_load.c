@@ -133,6 +133,60 @@ static void fetch_from_the_host_tier_up_to_a_depth(void **state)
     bench_ends_clean(&b);
 }
 
+/* A depth that is here already brings nothing, and is no error. */
+static void fetch_from_the_host_tier_below_what_is_here(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+
+    (void)state;
+    put(&b, 1, 20);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 3), 3);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_int_equal(b.s->matched, 8);
+    for (uint32_t depth = 1; depth <= 11; depth++) {
+        assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, depth)));
+        assert_lengths(b.s, 8, 8, 8);
+    }
+    assert_int_equal(b.rig->copies_up, 0);
+    bench_ends_clean(&b);
+}
+
+/* A session computes what another is having loaded: it keeps its own pages, and commits them when
+ * the load is through. */
+static void a_load_and_a_commit_of_one_chunk(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct rig_session *s;
+    uint64_t request;
+
+    (void)state;
+    put(&b, 1, 12);
+    demote_pool(b.rig, &b.e, b.pool);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 30), 30));
+    assert_int_equal(s->matched, 0);
+    assert_ok(rig_run_to(s, rig_tokens(1, 30), 16));
+    rig_commit(s, 16, 0);
+    assert_int_equal(s->len.committed, 0);
+    assert_int_equal(s->len.written, 16);
+    assert_int_equal(rig_wrong(s, 16), 0);
+    rig_complete(b.rig, RIG_COPY);
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_ok(rig_fetched(b.s, request));
+    assert_lengths(b.s, 12, 12, 12);
+    assert_ok(rig_commit(s, 16, 0));
+    assert_lengths(s, 16, 16, 16);
+    assert_memory_equal(s->table[0], b.s->table[0], 3 * sizeof s->table[0][0]); /* adopted */
+    assert_int_equal(rig_wrong(s, 16), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    bench_ends_clean(&b);
+}
+
 /* Nothing deeper there, no host tier, something allocated, no room. */
 static void fetch_from_the_host_tier_that_brings_nothing(void **state)
 {
@@ -438,6 +492,8 @@ int main(void)
         RIG_TEST(restored_by_a_commit_whose_engine_dies_it_stays_on_the_host),
         RIG_TEST(fetch_from_the_host_tier_brings_the_deeper_prefix),
         RIG_TEST(fetch_from_the_host_tier_up_to_a_depth),
+        RIG_TEST(fetch_from_the_host_tier_below_what_is_here),
+        RIG_TEST(a_load_and_a_commit_of_one_chunk),
         RIG_TEST(fetch_from_the_host_tier_that_brings_nothing),
         RIG_TEST(fetch_from_the_host_tier_cancelled),
         RIG_TEST(a_rotten_host_page_is_corrupt_and_never_matched),

@@ -626,6 +626,25 @@ static void t14_the_step_of_a_retract_ends_with_it(void **state)
     }
 }
 
+/* A session that came back names its steps itself, whatever its Retract had said. */
+static void t14_after_a_recover_the_step_is_the_engines_again(void **state)
+{
+    (void)state;
+    for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
+        struct bench b = running(32);
+        uint32_t retiring;
+
+        assert_ok(rig_retract(b.s, mode, 5));
+        assert_ok(rig_recover_now(b.s));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 30));
+        retiring = rig_retiring(b.rig, b.pool);
+        assert_ok(rig_abort(b.s, 0));
+        assert_int_equal(rig_retiring(b.rig, b.pool), retiring);
+        rig_engine_done(b.rig, &b.e, 5);
+        bench_ends_clean(&b);
+    }
+}
+
 /* More than the retire records can name: BUSY, and nothing has changed. */
 static void t14_without_a_retire_record_it_is_busy(void **state)
 {
@@ -713,6 +732,7 @@ int main(void)
         RIG_TEST(t14_an_idle_session_comes_back_idle),
         RIG_TEST(t14_host_waits_for_a_commit_that_is_pending),
         RIG_TEST(t14_the_step_of_a_retract_ends_with_it),
+        RIG_TEST(t14_after_a_recover_the_step_is_the_engines_again),
         RIG_TEST(t14_without_a_retire_record_it_is_busy),
         RIG_TEST(t14_two_sessions_of_one_prefix_go_and_come_back),
     };

@@ -236,6 +236,29 @@ static void t17_a_retracted_holder_keeps_its_borrow(void **state)
     t17_a_retracted_holder(RETRACT_HOST, SUPERSEDE_EAGER);
 }
 
+/* A session that ends while it is away gives its borrow back. */
+static void t17_a_holder_that_ends_while_it_is_away(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        struct stage st = stage_64(128, 64);
+        struct rig_session *kept = stage_committed(&st, 1, 192);
+
+        assert_ok(rig_retract(kept, i < 3 ? RETRACT_HOST : RETRACT_DROP, 0));
+        assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->borrowers, 1);
+        if (i % 3 == 2)
+            demote_pool(st.rig, &st.e, st.pool);
+        assert_ok(i % 3 ? rig_close(kept, 0) : rig_abort(kept, 0));
+        assert_int_equal(
+            node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 192), 192))->borrowers,
+            0);
+        if (i % 3 == 0)
+            assert_ok(rig_close(kept, 0));
+        rig_session_free(kept);
+        stage_ends(&st);
+    }
+}
+
 /* The device's STATE of a HOST holder may go, since the host has it; the host's may not. */
 static void t17_a_host_holder_keeps_the_host_copy_alone(void **state)
 {
@@ -266,12 +289,11 @@ static void t17_a_host_holder_keeps_the_host_copy_alone(void **state)
 /* --- Fetch from the host tier, with STATE --- */
 
 /* HISTORY all, STATE of the window alone. */
-static void fetch_from_the_host_brings_the_window_alone(void **state)
+static void window_alone(enum supersede supersede)
 {
-    struct stage st = stage_64(64, 64);
+    struct stage st = host_stage(supersede, 64, rig_window(16, 64, 64), 64);
     struct rig_session *s = stage_session(&st);
 
-    (void)state;
     put_all(&st, 1, 256);
     demote_pool(st.rig, &st.e, st.pool);
     assert_ok(rig_match(s, rig_tokens(1, 300), 300));
@@ -291,6 +313,14 @@ static void fetch_from_the_host_brings_the_window_alone(void **state)
     assert_ok(rig_close(s, 0));
     rig_session_free(s);
     stage_ends(&st);
+}
+
+static void fetch_from_the_host_brings_the_window_alone(void **state)
+{
+    (void)state;
+    window_alone(SUPERSEDE_LAZY);
+    window_alone(SUPERSEDE_EAGER);
+    window_alone(SUPERSEDE_OFF);
 }
 
 /* HISTORY is on the device, STATE at the depth on the host. */
@@ -406,6 +436,7 @@ int main(void)
         RIG_TEST(t14_drop_does_not_go_where_the_state_is_gone),
         RIG_TEST(t14_a_recurrent_state_comes_back),
         RIG_TEST(t17_a_retracted_holder_keeps_its_borrow),
+        RIG_TEST(t17_a_holder_that_ends_while_it_is_away),
         RIG_TEST(t17_a_host_holder_keeps_the_host_copy_alone),
         RIG_TEST(fetch_from_the_host_brings_the_window_alone),
         RIG_TEST(fetch_from_the_host_brings_state_alone),

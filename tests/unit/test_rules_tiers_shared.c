@@ -242,6 +242,32 @@ static void t14_recover_onto_what_another_engine_is_writing(void **state)
     }
 }
 
+/* The session's own engine is writing it: its next steps come after that one, so it need not wait.
+ */
+static void t14_recover_onto_what_its_own_engine_is_writing(void **state)
+{
+    struct bench b = host_bench(4, 32, 32);
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 10));
+    assert_ok(rig_commit(b.s, 8, 0));
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+    assert_ok(rig_match(s, rig_tokens(1, 30), 30));
+    assert_ok(rig_run_to(s, rig_tokens(1, 30), 12));
+    assert_ok(rig_commit(s, 12, 9));
+    assert_ok(rig_recover_now(b.s));
+    assert_lengths(b.s, 8, 10, 10);
+    assert_int_equal(rig_wrong(b.s, 10), 0);
+    assert_int_equal(b.rig->copies_up, 0);
+    rig_engine_kill(b.rig, &b.e, 0); /* both with it, in whatever order */
+    assert_int_equal(rig_free(b.rig, b.pool), 32);
+    rig_session_free(s);
+    bench_stop(&b);
+}
+
 /* A node whose host copy lacks STATE is computed again, retracted from, and its engine dies before
  * the step: the copy that waits for it goes as well. */
 static void t16_a_copy_that_waits_for_a_step_that_never_passes(void **state)
@@ -428,6 +454,7 @@ int main(void)
         RIG_TEST(a_load_and_a_refill_of_one_segment),
         RIG_TEST(a_cancelled_load_is_taken_up_again),
         RIG_TEST(t14_recover_onto_what_another_engine_is_writing),
+        RIG_TEST(t14_recover_onto_what_its_own_engine_is_writing),
         RIG_TEST(t16_a_copy_that_waits_for_a_step_that_never_passes),
         RIG_TEST(t14_retract_does_not_trust_a_rotten_copy),
         RIG_TEST(t14_healing_a_copy_does_not_lose_state),
