@@ -639,6 +639,8 @@ enum tern_err rig_recovered(struct rig_session *s, uint64_t request_id)
     if (s->len.committed > before.committed)
         rig_fail("S10: T was %u and came back as %u", before.committed, s->len.committed);
     forget_table(s);
+    memset(s->slid, 0, sizeof s->slid); /* the answer names the whole table, whatever had left it */
+    s->low = 0;
     take_runs(s, reply->runs, reply->nruns);
     trim_table(s, &before);
     return TERN_OK;
