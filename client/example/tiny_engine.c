@@ -120,6 +120,27 @@ static void start(struct engine *e, const char *socket)
            e->align);
 }
 
+/* Somebody else needs pages more urgently: the session gives back what is not committed, and comes
+ * back later. A pool with host_bytes in its layout could take the rest too, with
+ * TERN_RETRACT_HOST. Returns the tokens whose KV is there again; the rest would be computed anew.
+ */
+static uint32_t give_way(struct engine *e, const char *name, tern_session session,
+                         struct block_table *table)
+{
+    struct tern_retracted gone;
+    struct tern_result r;
+
+    /* `step` as always: the last that may touch the pages. They are free when it has passed. */
+    must(e, tern_retract(e->tern, session, TERN_RETRACT_DROP, e->step, 0, &gone), "retracting");
+    table->n = 0; /* what it had is no longer to be used */
+
+    must(e, tern_recover(e->tern, session, 0, &r), "recovering");
+    table_update(table, &r); /* the whole table, as after a Match */
+    printf("%s: gave %u pages back, came back with %u tokens in %u pages\n", name,
+           gone.free_now + gone.free_at_step, r.lengths.written, table->n);
+    return r.lengths.written;
+}
+
 /* One request: prompt in, KV in pages, prefix left for others. Returns the tokens that need not be
  * computed. */
 static uint32_t conversation(struct engine *e, const char *name, const uint32_t *prompt, uint32_t n)
@@ -168,6 +189,8 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
     wrong = wrong_bytes(e, &table, prompt, n); /* while we still hold them */
     printf("%s: committed %u tokens, %u bytes of KV differ from what they should be\n", name,
            r.lengths.committed, wrong);
+
+    wrong += wrong_bytes(e, &table, prompt, give_way(e, name, session, &table));
 
     /* The turn ends, the conversation could go on; here it ends as well. `step`: the last that may
      * touch the pages. */
