@@ -7,7 +7,7 @@ source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../..}")
 # layer | folder | our headers it may include (patterns) | system and library headers that it may not
 read -r -d '' table <<'TABLE' || true
 base    | daemon/base  | base/*                                                             | +libc
-wire    | proto        | base/* proto/*                                                     | +libc protobuf-c/*
+wire    | proto        | base/* proto/*                                                     | +libc protobuf-c/* xxhash.h
 core    | daemon/core  | base/* core/*                                                      | +pure
 seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/request.h core/ids.h core/limits.h | +libc +system liburing.h xxhash.h xxh_x86dispatch.h immintrin.h
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/*                               | +any
