@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Sets Tern up, builds it, and plays a multi-turn workload through a prefill daemon and a decode daemon:
-# every page that moves between them is compared byte by byte. Under a minute after the build.
+# every page that moves between them is compared byte by byte. Then again with a host tier, and pools too small for it
+# all. Under a minute after the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,4 +15,8 @@ if ! { cmake -S . -B build -G Ninja && cmake --build build -j "$(nproc)" --targe
 fi
 echo "8 conversations of 6 turns through two daemons, seed 1:"
 rm -f "$log"
-exec build/bin/tern-replay --spawn --sessions 8 --turns 6 --seed 1 --profile tiny
+build/bin/tern-replay --spawn --sessions 8 --turns 6 --seed 1 --profile tiny
+echo
+echo "the same, all at once, in pools that hold a fraction of it: prefixes and whole sessions go to host memory and come back:"
+exec build/bin/tern-replay --spawn --sessions 8 --turns 6 --seed 1 --profile tiny --concurrency 8 --prefill-tokens 512 \
+    --pool-pages 100 --host-pages 600
