@@ -30,6 +30,7 @@
 
 static struct rig_daemon rig;
 static struct tern *engine, *other, *admin;
+static char other_path[64]; /* of tenant t1 */
 static uint64_t pool, other_pool;
 static const struct tern_namespace ns1 = {.model = "m"}, ns2 = {.model = "n"};
 
@@ -65,15 +66,14 @@ static int start(void **state)
     char extra[256];
 
     (void)state;
+    snprintf(other_path, sizeof(other_path), "/tmp/tern-subscribe-%d.sock", (int)getpid());
     /* The first line goes on with the rig's list of tenants. */
     snprintf(extra, sizeof(extra),
-             "  - name: t1\n    socket: /tmp/tern-subscribe-%d.sock\n    memory: 16M\nlimits:\n"
-             "  events: %d\n",
-             (int)getpid(), KEPT);
+             "  - name: t1\n    socket: %s\n    memory: 16M\nlimits:\n  events: %d\n", other_path,
+             KEPT);
     rig_start(&rig, extra, NULL);
-    snprintf(extra, sizeof(extra), "/tmp/tern-subscribe-%d.sock", (int)getpid());
     engine = joined(rig.socket, &pool);
-    other = joined(extra, &other_pool);
+    other = joined(other_path, &other_pool);
     admin = connected(rig.admin);
     return 0;
 }
@@ -465,6 +465,7 @@ static int stop_killed(void **state)
     tern_destroy(other);
     tern_destroy(admin);
     rig_stop(&rig, 1000);
+    unlink(other_path); /* a daemon that is killed leaves its sockets */
     return 0;
 }
 
