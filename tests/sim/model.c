@@ -428,6 +428,14 @@ struct room {
     uint32_t own_free[GROUPS], own_sure[GROUPS]; /* in slabs that the group must keep */
 };
 
+/* By a worker alone: it ends by itself, so waiting brings it. */
+static bool held_by_job(const struct sim *w, uint32_t d, uint32_t pool, const struct granule *g)
+{
+    return g->sealing && (g->own == OWN_CHUNK || g->own == OWN_STATE) && !g->borrows &&
+           !g->serves && !g->writers && !granule_busy(w, d, 0, g) &&
+           chunk_visible(w, d, &w->d[d].chunk[pool][g->chunk]);
+}
+
 static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, uint32_t n,
                       bool unsure, struct room *r)
 {
@@ -460,7 +468,8 @@ static void room_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t first, 
     for (uint32_t i = 0; i < n; i += w->page_granules[group]) {
         r->free[group] += fates[i] == FATE_FREE;
         r->used[group] += fates[i] == FATE_HELD || fates[i] == FATE_MAYBE;
-        r->reclaimable[group] += fates[i] == FATE_SURE || fates[i] == FATE_MAYBE;
+        r->reclaimable[group] +=
+            fates[i] == FATE_SURE || fates[i] == FATE_MAYBE || held_by_job(w, d, pool, g + i);
         r->kept[group] += fates[i] == FATE_HELD && g[i].own != OWN_CHUNK && g[i].own != OWN_STATE;
         r->held[group] += fates[i] == FATE_HELD;
         r->own_free[group] += fates[i] == FATE_FREE;

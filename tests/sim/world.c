@@ -2,6 +2,7 @@
  * core and takes its actions in. */
 #include "sim.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -49,6 +50,19 @@ static void on_check(const char *text)
         violation(w, "check", "%s", text);
 }
 
+/* A core that reads where nothing is has failed like any other: the history can be shrunk. */
+static void on_crash(int sig)
+{
+    struct sim *w = running;
+
+    if (!w) {
+        signal(sig, SIG_DFL);
+        raise(sig);
+        return;
+    }
+    violation(w, "crash", "signal %d inside a core", sig);
+}
+
 /* --- set-up --- */
 
 static void *arena_take(size_t bytes)
@@ -71,6 +85,7 @@ void sim_create(struct sim *w)
         w->d[d].arena = arena_take(ARENA_MAX);
     w->out = arena_take(sizeof *w->out);
     check_set_hook(on_check);
+    sigaction(SIGSEGV, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
 }
 
 void sim_destroy(struct sim *w)
