@@ -72,6 +72,15 @@ gives_way 50 30 100000 --limit 500 --profile tiny --pool-pages 2500 --host-pages
 gives_way 20 10 1000000 --limit 300 --profile tiny --pool-pages 2500 --host-pages 30000 --ranks 2:2
 gives_way 30 15 0 --limit 500 --profile tiny-state --pool-pages 3000
 is host_hit_tokens 0
+
+# Every 40th copy between the tiers arrives damaged: it is found, none is seen, and what cannot come back is computed anew.
+cat >"$work/ternd" <<END
+#!/bin/sh
+exec "$bin/ternd" "\$@" --fault-copy-corrupt-every 40
+END
+chmod +x "$work/ternd"
+TERND=$work/ternd gives_way 50 30 1 --limit 500 --profile tiny --pool-pages 2500 --host-pages 30000
+
 if [ "${TERN_FULL:-0}" = 1 ]; then
     gives_way 100 50 1000000 --profile tiny-state --pool-pages 3000 --host-pages 30000
     gives_way 100 50 1000000 --profile hybrid --pool-pages 3000 --host-pages 30000
