@@ -22,6 +22,13 @@ static bool only_reads(const struct rig_session *s, const struct group_layout *l
     return op->kind == STEP_COMMIT && gone && p < s->len.committed / l->page_tokens;
 }
 
+/* T5: the window has passed it. If it was the session's own it has left the table already; the rig
+ * takes all below T for borrowed, which leave by whole chunks. */
+static bool slid(const struct actor *a, const uint32_t *below, uint32_t g, uint32_t p)
+{
+    return a->groups[g].family == FAMILY_WINDOW && p < below[g];
+}
+
 /* An operation that may give pages back: what the table loses is remembered as still in use until
  * op.step. */
 static void giving(struct actor *a, uint32_t i, struct step_op op)
@@ -29,8 +36,10 @@ static void giving(struct actor *a, uint32_t i, struct step_op op)
     static struct page_ref before[GROUPS][SEQUENCE + 8];
     struct rig_session *s = a->s[i];
     struct lengths len = s->len;
+    uint32_t below[GROUPS_MAX];
     enum tern_err err;
 
+    memcpy(below, s->slid, sizeof below);
     for (uint32_t g = 0; g < a->ngroups; g++)
         memcpy(before[g], s->table[g], sizeof before[g]);
     err = rig_op(s, op);
@@ -48,7 +57,8 @@ static void giving(struct actor *a, uint32_t i, struct step_op op)
         for (uint32_t p = 0; p < SEQUENCE + 8; p++) {
             const struct page_ref *now = &s->table[g][p];
 
-            if (before[g][p].index && memcmp(&before[g][p], now, sizeof *now) != 0)
+            if (before[g][p].index && memcmp(&before[g][p], now, sizeof *now) != 0 &&
+                !slid(a, below, g, p))
                 remember(a, op.step, g, before[g][p],
                          only_reads(s, &a->groups[g], &op, &len, p, now->index == 0));
         }
@@ -115,7 +125,8 @@ static void retract(struct actor *a, uint32_t i, enum retract_mode mode, uint64_
             uint32_t from = p * a->groups[g].page_tokens;
             bool goes = a->groups[g].family != FAMILY_RECURRENT && from >= s->len.written;
 
-            remember(a, step, g, before[g][p], !goes);
+            if (!slid(a, s->slid, g, p))
+                remember(a, step, g, before[g][p], !goes);
         }
     while (first < a->nlate)
         a->late[first++].of = s;
