@@ -266,7 +266,8 @@ bool host_has_path(const struct core *c, uint32_t slot, uint32_t low)
         return false;
     for (uint32_t at = slot; node_at(c, at)->depth > (c->rotten ? 0 : low);
          at = node_at(c, at)->parent)
-        if (is_back(node_at(c, at)) || must_have(p, node_at(c, at), low))
+        if (is_back(node_at(c, at)) || must_have(p, node_at(c, at), low) ||
+            node_at(c, at)->state_pending) /* a refill will have to be copied */
             return false;
     return true;
 }
