@@ -45,6 +45,25 @@ static void n1_only_that_namespace_and_that_tenant(void **state)
     bench_ends_clean(&b);
 }
 
+/* Nor by a session of the old revision, while another one still holds it. */
+static void n1_an_old_session_matches_nothing_new(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct rig_session *holder = rig_committed(b.rig, &b.e, b.pool, 1, 8);
+
+    (void)state;
+    reset(&b);
+    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
+    assert_int_equal(b.s->matched, 0);
+    assert_int_equal(b.rig->last->match.host_depth, 0);
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 12), 12));
+    assert_ok(rig_commit(b.s, 8, 0)); /* the same content: that may be shared */
+    assert_int_equal(rig_wrong(b.s, 12), 0);
+    assert_ok(rig_close(holder, 0));
+    rig_session_free(holder);
+    bench_ends_clean(&b);
+}
+
 /* In every pool of the tenant. */
 static void n1_in_every_pool(void **state)
 {
@@ -434,6 +453,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RIG_TEST(n1_only_that_namespace_and_that_tenant),
+        RIG_TEST(n1_an_old_session_matches_nothing_new),
         RIG_TEST(n1_in_every_pool),
         RIG_TEST(n1_more_nodes_than_one_step_frees),
         RIG_TEST(n1_while_a_commit_is_pending),
