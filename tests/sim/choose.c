@@ -79,7 +79,8 @@ static void do_recover(struct sim *w, uint32_t d)
         s = pick_session(w, d, TURNS_ALL);
     if (s == NO)
         return;
-    if (chance(w, 25)) /* what it left on the device was needed meanwhile */
+    if (w->d[d].session[s].unpinned &&
+        chance(w, 40)) /* what it left on the device was needed meanwhile */
         evict(w, d, chance(w, 70));
     ask_recover(w, d, s);
     if (w->d[d].session[s].turn != TURN_LOADING || !w->d[d].session[s].live)

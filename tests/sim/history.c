@@ -182,8 +182,8 @@ static void make_host(struct prng *p, struct config *c)
 
     c->lim_copies = between(p, 1, 3);
     c->spoil = one_in(p, 2) ? 0 : between(p, 2, 25);
-    if (one_in(p, 2))
-        return;
+    if (one_in(p, 2) || (c->nstate && c->granules == GRANULES && !one_in(p, 5)))
+        return; /* where there is room for all of it, what is superseded shows best without */
     if (c->ngroups == 2)
         chunk += c->page_granules1 * (align / c->page_tokens1);
     if (c->nstate > 0) {
