@@ -41,6 +41,8 @@ static bool refill_allowed(struct core *c, const struct engine *e, uint32_t slot
         return *src->step <= n->pending_step;
     if (n->state_pending && slot != *src->pending)
         return false; /* another commit's refill waits for its step */
+    if (n->moving[group] != NONE)
+        return false; /* it is coming from the host, and somebody waits for that */
     if (*src->step <= e->done_min)
         return true;
     if (!n->state_pending) {
