@@ -65,6 +65,8 @@ static void do_retract(struct sim *w, uint32_t d)
     uint32_t turns = chance(w, 85) ? 1u << TURN_OPEN | 1u << TURN_FINISHED : TURNS_ALL,
              s = pick_session(w, d, turns);
 
+    if (s != NO && !w->d[d].pool[w->d[d].session[s].pool].hgranules && !chance(w, 30))
+        return; /* without a host tier there is less to see */
     if (s != NO && w->d[d].session[s].t == 0 && chance(w, 80))
         s = pick_session(w, d, turns);
     if (s != NO)

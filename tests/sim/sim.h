@@ -130,7 +130,8 @@ enum mark {
     X(faults_on)                                                                                   \
     X(seed_tokens)                                                                                 \
     X(nstate)                                                                                      \
-    X(supersede) X(page_tokens2) X(page_tokens3) X(page_granules2) X(page_granules3)               \
+    X(supersede)                                                                                   \
+    X(page_tokens2) X(page_tokens3) X(page_granules2) X(page_granules3)                            \
         X(window2) /* 0: RECURRENT */                                                              \
         X(window3) X(reserve2) X(reserve3) X(host) X(lim_copies) X(spoil)
 
