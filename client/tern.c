@@ -187,7 +187,7 @@ static bool ns_fits(const struct tern_namespace *ns)
 }
 
 enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
-                                   Tern__Wire__Namespace *ret)
+                            Tern__Wire__Namespace *ret)
 {
     if (!ns || !ns_fits(ns))
         return set_error(t, TERN_INVALID, "a namespace's parts are strings of at most 255 bytes");
