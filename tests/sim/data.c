@@ -642,7 +642,7 @@ static void ask_unsealed(struct sim *w, uint32_t d, const struct serve *s)
 void data_stale(struct sim *w, uint32_t d)
 {
     struct daemon *m = &w->d[d];
-    uint32_t at = pick(w, SERVES * 2), record;
+    uint32_t at = pick(w, SERVES * 2), record, one;
     const struct serve *s = &m->serve[at];
     struct page_ref ref;
     struct id id;
@@ -654,7 +654,8 @@ void data_stale(struct sim *w, uint32_t d)
             s = &m->serve[i];
     if (!s->npages)
         return;
-    ref = s->ref[pick(w, s->npages)];
+    one = pick(w, s->npages);
+    ref = s->ref[one];
     id = s->id;
     if (s->used && chance(w, 50)) {
         ask_unsealed(w, d, s);
@@ -667,7 +668,7 @@ void data_stale(struct sim *w, uint32_t d)
             ref.gen--;
     }
     FAULT(stale_page_asked);
-    EXPECT(core_serve_page(m->core, id, s->group[0], ref, &record) != TERN_OK, "stale_page_served",
+    EXPECT(core_serve_page(m->core, id, s->group[one], ref, &record) != TERN_OK, "stale_page_served",
            "serve %u.%u group %u index %u generation %u", id.slot, id.gen, s->group[0], ref.index,
            ref.gen);
     MARK(stale_page_refused);
