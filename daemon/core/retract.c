@@ -151,7 +151,7 @@ void session_retract(struct core *c, const struct request *req, struct reply *re
     if (ret->err != TERN_OK)
         return;
     s->back_to = state;
-    s->away_step = r->step;
+    s->away_step = session_step(s, r->step);
     c->retracts++;
     if (BUG(CORE_BUG_COUNT_BORROWED))
         freed += session_table_refs(session_pool(c, s), s->t);
@@ -171,7 +171,6 @@ static void retract_undo(struct core *c, struct session *s)
     if (!BUG(CORE_BUG_PIN_ONE_TIER))
         node_unpin(c, s->node, REF_HOST);
     s->state = s->back_to;
-    s->away_step = 0;
     touch(c);
 }
 
@@ -190,7 +189,6 @@ static void back_on_device(struct core *c, struct session *s)
     }
     held_by(c, s, REF_DEVICE);
     s->state = s->back_to;
-    s->away_step = 0;
     c->recovers++;
     session_use(c, s);
 }
@@ -464,7 +462,6 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct pag
     else
         retire_release(c, e, step, pages, host ? NONE : s->node, s->low);
     s->held = REF_DEVICE;
-    s->away_step = 0;
     s->ref_since_ns = c->now_ns;
 }
 

@@ -436,6 +436,10 @@ void state_terminal(struct core *c, uint32_t slot)
     }
     make(c, slot);
     claim(c, slot);
+    for (uint32_t i = 0, up = n->parent; i < p->reach && node_at(c, up)->depth > 0;
+         i++, up = node_at(c, up)->parent)
+        if (node_at(c, up)->reclaim)
+            state_settle(c, up);
     /* From the deepest with depth + max(W) <= t up: where one is passed those above are, but for
      * nodes that were made anew. */
     while (node_at(c, at)->depth > 0 && node_at(c, at)->depth + p->window_max > t)

@@ -668,8 +668,8 @@ void data_stale(struct sim *w, uint32_t d)
             ref.gen--;
     }
     FAULT(stale_page_asked);
-    EXPECT(core_serve_page(m->core, id, s->group[one], ref, &record) != TERN_OK, "stale_page_served",
-           "serve %u.%u group %u index %u generation %u", id.slot, id.gen, s->group[0], ref.index,
-           ref.gen);
+    EXPECT(core_serve_page(m->core, id, s->group[one], ref, &record) != TERN_OK,
+           "stale_page_served", "serve %u.%u group %u index %u generation %u", id.slot, id.gen,
+           s->group[one], ref.index, ref.gen);
     MARK(stale_page_refused);
 }
