@@ -164,7 +164,8 @@ void session_retract(struct core *c, const struct request *req, struct reply *re
     ret->retract.lengths = session_lengths(s);
 }
 
-/* It cannot be done: the session runs on. */
+/* It cannot be done: the session runs on. Its engine does not know that yet: the step that it named
+ * holds until it has recovered. */
 static void retract_undo(struct core *c, struct session *s)
 {
     away_remove(c, s);
@@ -189,6 +190,7 @@ static void back_on_device(struct core *c, struct session *s)
     }
     held_by(c, s, REF_DEVICE);
     s->state = s->back_to;
+    s->away_step = 0;
     c->recovers++;
     session_use(c, s);
 }
@@ -285,6 +287,8 @@ void session_recover(struct core *c, struct actions *out, const struct request *
     ret->text = "";
     if (s->state == SESSION_RETRACTING)
         retract_undo(c, s);
+    if (!session_away(s))
+        s->away_step = 0;
     if (s->state == SESSION_RETRACTED) {
         if (s->held == REF_RETRACTED ||
             (load_done(c, s->node, s->low) && path_written(c, s, s->node, true)))
@@ -462,6 +466,7 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct pag
     else
         retire_release(c, e, step, pages, host ? NONE : s->node, s->low);
     s->held = REF_DEVICE;
+    s->away_step = 0;
     s->ref_since_ns = c->now_ns;
 }
 
