@@ -420,6 +420,22 @@ static void pass(struct core *c, uint32_t slot)
     state_settle(c, slot);
 }
 
+/* Nothing of its window is missing, but a refill in it waits for its step. */
+static bool window_waits(const struct core *c, uint32_t slot)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    bool waits = false;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        for (uint32_t i = 0, at = slot; i < p->group[g].reach && node_at(c, at)->depth > 0;
+             i++, at = node_at(c, at)->parent) {
+            if (node_at(c, at)->pages[g] == NONE)
+                return false;
+            waits = waits || node_at(c, at)->state_pending & 1u << g;
+        }
+    return waits;
+}
+
 void state_terminal(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
@@ -429,8 +445,8 @@ void state_terminal(struct core *c, uint32_t slot)
     if (p->nstate == 0 || t == 0)
         return;
     if (!state_resumable(c, slot)) {
-        if (n->state_pending)
-            make(c, slot); /* its own STATE waits for a step: state_arrived looks again */
+        if (window_waits(c, slot))
+            make(c, slot); /* state_arrived looks again */
         take_peaks(p);
         return;
     }
@@ -452,12 +468,39 @@ void state_terminal(struct core *c, uint32_t slot)
     take_peaks(p);
 }
 
-void state_arrived(struct core *c, uint32_t slot)
+static void arrived(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
 
-    if (n->made && !n->claims && !n->passed)
+    if (n->made && !n->claims && !n->passed && n->on_device && node_visible(n))
         state_terminal(c, slot);
+}
+
+/* Those whose window this segment is in are within reach below. */
+void state_arrived(struct core *c, uint32_t slot)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    uint32_t level = 0, at = slot;
+
+    arrived(c, slot);
+    while (p->reach > 1) {
+        const struct node *n = node_at(c, at);
+
+        if (level + 1 < p->reach && n->first_child != NONE) {
+            at = n->first_child;
+            level++;
+            arrived(c, at);
+            continue;
+        }
+        while (at != slot && node_at(c, at)->next == NONE) {
+            at = node_at(c, at)->parent;
+            level--;
+        }
+        if (at == slot)
+            break;
+        at = node_at(c, at)->next;
+        arrived(c, at);
+    }
     state_settle(c, slot);
 }
 
