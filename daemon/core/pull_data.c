@@ -91,7 +91,7 @@ void pull_publish(struct core *c, struct pull *p)
     }
     if (s->a < p->to)
         return;
-    if (s->t == p->to)
+    if (s->t == p->to && state_resumable(c, s->node)) /* else it steps back from there */
         state_terminal(c, s->node);
     pull_doom(c, p, TERN_OK);
 }
