@@ -157,7 +157,7 @@ static void expect_closed(struct rig *rig, int fd, uint64_t within_ns)
 
 static void hello(uint8_t *p)
 {
-    xfer_put_head(p, &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = 1});
+    xfer_put_head(p, &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = RIG_TOKEN});
 }
 
 /* Faults 24 and 25 on the data port: each closed, the others served. */

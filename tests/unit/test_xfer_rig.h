@@ -34,6 +34,7 @@
 #define RIG_EVENTS       512
 #define RIG_WAIT_NS      10000000000u
 #define RIG_SRC_INC      0xabcdef0123456789u
+#define RIG_TOKEN        0x746f6b656eull /* of the link that admits */
 #define RIG_DST_INC      0x1111111111111111u
 
 struct rig;
@@ -174,6 +175,7 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                  rig->group);
     x.mem = side->mem;
     assert_int_equal(xfer_create(&x, &side->xfer, &why), TERN_OK);
+    xfer_admit(side->xfer, 0, RIG_TOKEN);
 }
 
 static inline int rig_listen(uint16_t *ret_port)
@@ -205,7 +207,8 @@ static inline void rig_link(struct rig *rig, uint16_t port, uint64_t incarnation
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
 
     assert_int_equal(
-        xfer_link_up(rig->dst.xfer, rig->link, (struct sockaddr *)&addr, sizeof addr, incarnation),
+        xfer_link_up(rig->dst.xfer, rig->link, (struct sockaddr *)&addr, sizeof addr, incarnation,
+                     RIG_TOKEN),
         TERN_OK);
 }
 
