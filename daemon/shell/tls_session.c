@@ -204,7 +204,8 @@ static bool attach(struct tls_session *s)
         return false;
     BIO_set_data(bio, s);
     SSL_set_bio(s->ssl, bio, bio);
-    SSL_set_app_data(s->ssl, s);
+    if (SSL_set_app_data(s->ssl, s) != 1)
+        return false;
     if (s->peer)
         SSL_set_connect_state(s->ssl);
     else
