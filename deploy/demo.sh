@@ -12,6 +12,8 @@ if ! { cmake -S . -B build -G Ninja && cmake --build build -j "$(nproc)" --targe
     tail -n 40 "$log"
     exit 1
 fi
-echo "8 conversations of 6 turns through two daemons, seed 1:"
-rm -f "$log"
-exec build/bin/tern-replay --spawn --sessions 8 --turns 6 --seed 1 --profile tiny
+certs=$(mktemp -d)
+trap 'rm -rf "$log" "$certs"' EXIT
+bash deploy/make-certs.sh "$certs" prefill decode
+echo "8 conversations of 6 turns through two daemons that prove by certificates who they are, seed 1:"
+build/bin/tern-replay --spawn --tls "$certs" --sessions 8 --turns 6 --seed 1 --profile tiny
