@@ -67,7 +67,8 @@ struct rig {
     uint32_t asked[2][RIG_PAGES]; /* how often serve_page was asked */
     uint32_t gone_after;          /* serve_page: this many answers OK, then GONE; 0: no limit */
     uint32_t answers;
-    uint32_t link; /* that rig_link and rig_pull use */
+    bool other_link; /* serve_allowed: every serve is another link's */
+    uint32_t link;   /* that rig_link and rig_pull use */
     uint16_t port;
     struct proxy proxy;
 };
@@ -102,6 +103,13 @@ static inline enum tern_err rig_serve_page(void *ctx, struct id serve, uint32_t 
         return TERN_GONE;
     *ret_record = group * RIG_PAGES + ref.index;
     return TERN_OK;
+}
+
+static inline bool rig_serve_allowed(void *ctx, struct id serve, uint32_t link)
+{
+    (void)serve;
+    assert_int_equal(link, 0); /* the one that rig_side admitted */
+    return !((struct side *)ctx)->rig->other_link;
 }
 
 static inline uint8_t rig_byte(uint32_t region, uint32_t group, uint32_t index, uint64_t at)
@@ -164,6 +172,7 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                             .incarnation = incarnation,
                             .emit = rig_emit,
                             .serve_page = rig_serve_page,
+                            .serve_allowed = rig_serve_allowed,
                             .ctx = side};
     const char *why = "";
 
@@ -206,10 +215,9 @@ static inline void rig_link(struct rig *rig, uint16_t port, uint64_t incarnation
     struct sockaddr_in addr = {
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
 
-    assert_int_equal(
-        xfer_link_up(rig->dst.xfer, rig->link, (struct sockaddr *)&addr, sizeof addr, incarnation,
-                     RIG_TOKEN),
-        TERN_OK);
+    assert_int_equal(xfer_link_up(rig->dst.xfer, rig->link, (struct sockaddr *)&addr, sizeof addr,
+                                  incarnation, RIG_TOKEN),
+                     TERN_OK);
 }
 
 static inline void rig_serve(struct rig *rig, uint32_t slot)
