@@ -471,9 +471,24 @@ static void tick_up(struct link *l, uint64_t now_ns)
     }
 }
 
+/* Whoever knows the data port and nothing else. */
+static void log_data_refused(struct daemon *d)
+{
+    struct xfer_stats stats;
+
+    xfer_stats(d->xfer, &stats);
+    if (stats.refused == d->links.data_refused)
+        return;
+    d->links.data_refused = stats.refused;
+    log_event(LEVEL_WARN, "data_refused", "connections=%" PRIu64 " reason=%s", stats.refused,
+              "no token of a link that is up, or pages of another link's transfer");
+}
+
 void links_tick(struct daemon *d, uint64_t now_ns)
 {
     struct links *ls = &d->links;
+
+    log_data_refused(d);
 
     listen_tick(&ls->listener, now_ns);
     for (uint32_t i = 0; i < ls->n; i++) {

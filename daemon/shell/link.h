@@ -65,6 +65,7 @@ struct links {
     /* Connections that were refused, by the peer where it is known who it was to be; the last row
      * is of those who dialled us and did not come so far. */
     uint64_t refused[CONFIG_PEERS_MAX + 1][TLS_REFUSALS];
+    uint64_t data_refused; /* data connections without a token, as far as it was logged */
     struct listener listener;
     struct prng prng;
 };

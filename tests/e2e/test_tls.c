@@ -17,9 +17,9 @@
 #include <jansson.h>
 
 #include "bench/common/admin.h"
+#include "bench/common/spawn.h"
 #include "rig_daemon.h"
 #include "seam/xfer_wire.h"
-#include "bench/common/spawn.h"
 #include "tern.h"
 
 #define ANSWER_MS   3000
@@ -472,6 +472,7 @@ static void tls_data_port_needs_the_token_of_a_link_that_is_up(void **state)
     assert_false(data_hello(incarnation, token ^ 2));
     assert_false(data_hello(incarnation, INCARNATION));
     assert_false(data_hello(incarnation ^ 1, token));
+    assert_true(rig_log_has(&rig, "event=data_refused", ANSWER_MS));
     shutdown(r.fd, SHUT_RDWR);
     raw_close(&r);
     usleep(300000);
