@@ -154,7 +154,7 @@ wrong 2 "number" "$CTL" evict --nodes many
 wrong 2 "missing" "$CTL" tape
 wrong 2 "too many" "$CTL" status now
 wrong 1 "ternctl pools" "$CTL" evict --pool 77
-for command in status pools sessions engines peers transfers tree evict drain tape ping; do
+for command in status pools sessions engines peers transfers tree evict drain reload tape ping; do
     HELP=$("$CTL" $command --help)
     [[ $HELP == *"ternctl $command"* && $HELP == *Examples:* && $HELP == *--json* ]] || fail "$command --help"
     grep -q "^  $command " <<<"$("$CTL" --help)" || fail "--help does not list $command"
