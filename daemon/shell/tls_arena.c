@@ -11,7 +11,17 @@
 
 #include "base/check.h"
 
-#define CLASSES    25 /* of 32, 48, 64, 96, ... TLS_ARENA_BLOCK_MAX bytes, heads included */
+#define CLASSES 25 /* of 32, 48, 64, 96, ... TLS_ARENA_BLOCK_MAX bytes, heads included */
+/* A sanitizer build sees what is touched behind a block's end or after it was given back. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define HIDE(p, n) ASAN_POISON_MEMORY_REGION(p, n)
+#define SHOW(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
+#else
+#define HIDE(p, n) ((void)(p), (void)(n))
+#define SHOW(p, n) ((void)(p), (void)(n))
+#endif
+
 #define BLOCK_USED 0x75736564u
 #define BLOCK_FREE 0x66726565u
 
@@ -73,18 +83,19 @@ static struct block *cut(uint32_t class)
         return NULL;
     b = (struct block *)(void *)(arena.base + arena.stats.cut);
     arena.stats.cut += n;
+    HIDE(b + 1, n - sizeof(*b));
     b->class = class;
     return b;
 }
 
-/* A block of that size, or of the next larger ones that lie about once the mapping is used up. */
+/* A block of that size, or a larger one that lies about once the mapping is used up. */
 static struct block *find(uint32_t class)
 {
     struct block *b = arena.free[class];
 
     if (!b)
         b = cut(class);
-    for (uint32_t c = class; !b && c < CLASSES && c <= class + 2; c++)
+    for (uint32_t c = class; !b && c < CLASSES; c++)
         b = arena.free[c];
     if (b && arena.free[b->class] == b)
         arena.free[b->class] = b->next;
@@ -112,6 +123,7 @@ void *tls_arena_take(size_t n)
     if (b) {
         b->state = BLOCK_USED;
         b->size = n;
+        SHOW(b + 1, n);
         arena.stats.used += class_bytes(b->class);
         if (arena.stats.used > arena.stats.used_max)
             arena.stats.used_max = arena.stats.used;
@@ -135,6 +147,7 @@ void tls_arena_put(void *p)
     b->state = BLOCK_FREE;
     b->next = arena.free[b->class];
     arena.free[b->class] = b;
+    HIDE(p, class_bytes(b->class) - sizeof(*b));
     pthread_mutex_unlock(&arena.lock);
 }
 
@@ -153,6 +166,8 @@ void *tls_arena_resize(void *p, size_t n)
     if (n <= class_bytes(b->class) - sizeof(*b)) {
         if (n < b->size)
             explicit_bzero((uint8_t *)p + n, b->size - n);
+        HIDE(p, class_bytes(b->class) - sizeof(*b));
+        SHOW(p, n);
         b->size = n;
         return p;
     }

@@ -396,6 +396,24 @@ static void tls_server_that_is_not_the_peer_is_refused(void **state)
     both_close();
 }
 
+/* Where OpenSSL's defaults would look for CAs there is one that made the stranger's certificate. */
+static void tls_cas_of_the_system_are_not_trusted(void **state)
+{
+    struct tls *tls;
+    char path[160];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/other/ca.pem", tls_dir);
+    assert_int_equal(setenv("SSL_CERT_FILE", path, 1), 0);
+    tls = tls_rig_daemon("b", "b", "ca");
+    end_bare(&client, true, "other/a", TLS1_3_VERSION, &to_client, &to_server);
+    end_ours(&server, tls, NULL, &to_server, &to_client);
+    ends_run(&client, &server, SIZE_MAX);
+    server_refused(TLS_WRONG_CA);
+    tls_destroy(tls);
+    assert_int_equal(unsetenv("SSL_CERT_FILE"), 0);
+}
+
 /* The side that is refused hears it, and says whose doing it was. */
 static void tls_refused_side_is_told(void **state)
 {
@@ -643,6 +661,44 @@ static void tls_bytes_of_a_handshake_are_limited(void **state)
     server_refused(TLS_NO_ROOM);
 }
 
+/* As many sessions as were said, and as many again, after strangers have made OpenSSL take large
+ * buffers as often as they may: the arena is large enough for them all. */
+static void tls_arena_holds_all_sessions(void **state)
+{
+    static struct end many[2][64];
+    static const uint8_t head[] = {0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x01, 0xff, 0x00};
+    struct tls_arena_stats stats;
+
+    (void)state;
+    for (uint32_t i = 0; i < TLS_HANDSHAKES_MAX; i++) {
+        end_ours(&many[0][i], daemon_b, NULL, &to_server, &to_client);
+        memset(to_server.bytes, 0, RECORD_HEAD + 16384);
+        memcpy(to_server.bytes, head, sizeof(head));
+        for (uint32_t k = 0; k < 3; k++) {
+            to_server.got = 0;
+            to_server.put = RECORD_HEAD + 16384;
+            assert_true(end_step(&many[0][i], SIZE_MAX));
+            memset(to_server.bytes + RECORD_HEAD, 0, sizeof(head) - RECORD_HEAD);
+        }
+    }
+    for (uint32_t i = 0; i < TLS_HANDSHAKES_MAX; i++)
+        end_close(&many[0][i]);
+    for (uint32_t i = 0; i < 64; i++) {
+        end_ours(&many[1][i], daemon_a, "b", &to_client, &to_server);
+        end_ours(&many[0][i], daemon_b, NULL, &to_server, &to_client);
+        ends_run(&many[1][i], &many[0][i], SIZE_MAX);
+        assert_true(many[0][i].secured && many[1][i].secured);
+    }
+    tls_arena_stats(&stats);
+    printf("arena: 128 sessions and what was before: %llu of %llu bytes\n",
+           (unsigned long long)stats.used, (unsigned long long)stats.cap);
+    assert_int_equal(stats.cap, TLS_ARENA_BASE_BYTES + 64 * TLS_ARENA_SESSION_BYTES);
+    for (uint32_t i = 0; i < 64; i++) {
+        end_close(&many[0][i]);
+        end_close(&many[1][i]);
+    }
+}
+
 static void tls_queue_without_room_ends_the_session(void **state)
 {
     (void)state;
@@ -847,6 +903,7 @@ int main(void)
         cmocka_unit_test(tls_names_are_exact),
         cmocka_unit_test(tls_client_that_may_not_come_is_refused),
         cmocka_unit_test(tls_server_that_is_not_the_peer_is_refused),
+        cmocka_unit_test(tls_cas_of_the_system_are_not_trusted),
         cmocka_unit_test(tls_refused_side_is_told),
         cmocka_unit_test(tls_garbage_is_refused),
         cmocka_unit_test(tls_changed_handshake_is_refused),
@@ -857,6 +914,7 @@ int main(void)
         cmocka_unit_test(tls_replayed_connection_is_refused),
         cmocka_unit_test(tls_handshakes_at_a_time_are_limited),
         cmocka_unit_test(tls_bytes_of_a_handshake_are_limited),
+        cmocka_unit_test(tls_arena_holds_all_sessions),
         cmocka_unit_test(tls_queue_without_room_ends_the_session),
         cmocka_unit_test(tls_memory_that_runs_out_fails_one_handshake),
         cmocka_unit_test(tls_arena_gives_back_and_is_bounded),
