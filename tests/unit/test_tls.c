@@ -353,6 +353,7 @@ static void tls_client_that_may_not_come_is_refused(void **state)
     (void)state;
     bare_client("a", TLS1_3_VERSION); /* else the others prove nothing */
     assert_true(server.secured);
+    assert_int_equal(SSL_SESSION_is_resumable(SSL_get_session(client.ssl)), 0); /* no ticket */
     both_close();
     bare_client(NULL, TLS1_3_VERSION);
     server_refused(TLS_NO_CERTIFICATE);
