@@ -77,7 +77,7 @@ struct config {
     uint32_t frame_body_max;
     uint32_t workers;
     bool huge_pages;
-    bool insecure_peers; /* peers talk in the clear */
+    bool insecure_peers;                              /* peers talk in the clear */
     char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files; all or none */
     enum log_level log_level;
 

@@ -31,6 +31,8 @@ struct end {
 extern char
     tls_dir[64]; /* holds ca.pem, a, b, c, cn, old, server.pem ..., and other/ of another CA */
 
+extern const char *const tls_rig_peers[2];
+
 void tls_rig_certs(void);
 void tls_rig_remove(void);
 
@@ -39,6 +41,8 @@ struct tls *tls_rig_daemon(const char *node, const char *cert, const char *ca);
 enum tern_err tls_rig_create(const char *node, const char *cert, const char *key, const char *ca,
                              struct tls **ret, char *why, size_t cap);
 
+bool wire_put(void *end, const uint8_t *bytes, size_t n); /* a tls_send */
+void end_init(struct end *e, struct wire *in, struct wire *out);
 /* name NULL: it waits for the other side to begin. */
 void end_ours(struct end *e, struct tls *tls, const char *name, struct wire *in, struct wire *out);
 /* cert NULL: none. */
