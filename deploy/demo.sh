@@ -13,10 +13,12 @@ if ! { cmake -S . -B build -G Ninja && cmake --build build -j "$(nproc)" --targe
     tail -n 40 "$log"
     exit 1
 fi
-echo "8 conversations of 6 turns through two daemons, seed 1:"
-rm -f "$log"
-build/bin/tern-replay --spawn --sessions 8 --turns 6 --seed 1 --profile tiny
+certs=$(mktemp -d)
+trap 'rm -rf "$log" "$certs"' EXIT
+bash deploy/make-certs.sh "$certs" prefill decode
+echo "8 conversations of 6 turns through two daemons that prove by certificates who they are, seed 1:"
+build/bin/tern-replay --spawn --tls "$certs" --sessions 8 --turns 6 --seed 1 --profile tiny
 echo
 echo "the same, all at once, in pools that hold a fraction of it: prefixes and whole sessions go to host memory and come back:"
-exec build/bin/tern-replay --spawn --sessions 8 --turns 6 --seed 1 --profile tiny --concurrency 8 --prefill-tokens 512 \
-    --pool-pages 100 --host-pages 600
+build/bin/tern-replay --spawn --tls "$certs" --sessions 8 --turns 6 --seed 1 --profile tiny --concurrency 8 \
+    --prefill-tokens 512 --pool-pages 100 --host-pages 600

@@ -88,6 +88,14 @@ build() { # FOLDER CMAKE-ARGUMENTS...
     cmake -S . -B "$dir" -G Ninja "$@" && cmake --build "$dir" -j "$jobs"
 }
 
+# What is left of a daemon where OpenSSL is not: all but TLS, and it says so.
+without_openssl() {
+    cmake -S . -B build-bare -G Ninja -DTERN_TLS=OFF | tee build-bare.log && grep -q 'left out: TLS' build-bare.log &&
+        rm build-bare.log && cmake --build build-bare -j "$jobs" --target ternd tern-replay test_config &&
+        ! ldd build-bare/bin/ternd | grep -Eq 'libssl|libcrypto' && TERN_SOURCE=$PWD build-bare/tests/test_config &&
+        build-bare/bin/tern-replay --spawn --sessions 2 --turns 2
+}
+
 # A quick run shows that the benchmark works; its figures are judged with --full alone, on a machine at rest.
 quick_bench() {
     local rc=0
@@ -136,6 +144,8 @@ done
 
 # The second compiler builds everything; its programs are not run.
 CC=clang stage "build clang" "compiled, not run" build build-clang
+
+stage "without OpenSSL" "built, and a replay in the clear" without_openssl
 
 if stage "build asan" "" build build-asan -DTERN_SANITIZE=address; then
     tests build-asan unit "$jobs"

@@ -1,4 +1,4 @@
-/* The commands that do something: evict, pin, drain, tape, ping. */
+/* The commands that do something: evict, pin, drain, reload, tape, ping. */
 #include "ctl.h"
 
 #include <limits.h>
@@ -67,6 +67,17 @@ int run_drain(struct ctl *ctl)
     if (!ctl_print_json(ctl, answer))
         printf("draining: no new sessions, %s still open; `ternctl sessions` lists them\n",
                human_count(j_u64(answer, "sessions")));
+    json_decref(answer);
+    return CTL_OK;
+}
+
+int run_reload(struct ctl *ctl)
+{
+    json_t *answer = ctl_ask(ctl, "reload", NULL, 0);
+
+    if (!ctl_print_json(ctl, answer))
+        printf("the certificates were read anew; this node's is valid until %s\n",
+               j_str(answer, "not_after"));
     json_decref(answer);
     return CTL_OK;
 }

@@ -96,6 +96,11 @@ json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg)
         snprintf(from, sizeof(from), "from=%llu", (unsigned long long)next);
         answer = ctl_ask(ctl, list, args, arg ? 3 : 2);
         json_array_extend(rows, json_object_get(answer, list));
+        if (page == 0) { /* what the list has beside its rows */
+            json_object_update_missing(whole, answer);
+            json_object_del(whole, "slots");
+            json_object_del(whole, "next");
+        }
         value = json_object_get(answer, "next");
         if (!json_is_integer(value) || (uint64_t)json_integer_value(value) <= next) {
             json_decref(answer);

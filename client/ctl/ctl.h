@@ -120,6 +120,7 @@ int run_pin(struct ctl *ctl);
 int run_unpin(struct ctl *ctl);
 int run_watch(struct ctl *ctl);
 int run_drain(struct ctl *ctl);
+int run_reload(struct ctl *ctl);
 int run_tape(struct ctl *ctl);
 int run_ping(struct ctl *ctl);
 

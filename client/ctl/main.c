@@ -87,6 +87,11 @@ const struct command commands[] = {
      watch_options, false, run_watch},
     {"drain", "", "Takes no new sessions; ends the daemon when the rest has ended",
      "  ternctl drain && ternctl sessions\n", NULL, false, run_drain},
+    {"reload", "", "Reads the certificates anew; connections that are there go on",
+     "  ternctl reload\n\nSo does SIGHUP. New connections use the new files. If one of them is "
+     "wrong, "
+     "what was in force stays, and the reason is told.\n",
+     NULL, false, run_reload},
     {"tape", "FILE", "Writes the daemon's last events to FILE",
      "  ternctl tape /tmp/tern.tape && tern-sim --tape /tmp/tern.tape\n\nIt is the daemon that "
      "writes: FILE must be "

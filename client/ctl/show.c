@@ -349,9 +349,28 @@ int run_engines(struct ctl *ctl)
     return CTL_OK;
 }
 
+/* The version; `none` in the clear; with refusals the first reason of them. */
+static const char *tls_of(json_t *row)
+{
+    json_t *tls = json_object_get(row, "tls"), *n;
+    const char *version = json_string_value(json_object_get(tls, "version")), *reason;
+
+    if (!json_is_object(tls))
+        return "none";
+    if (version)
+        return version;
+    json_object_foreach(json_object_get(tls, "refused"), reason, n)
+    {
+        if (json_integer_value(n) > 0)
+            return reason;
+    }
+    return "";
+}
+
 int run_peers(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<PEER", "<ADDRESS", "<STATE", "<INCARNATION", "<TENANTS"};
+    static const char *const titles[] = {"<PEER", "<ADDRESS",     "<STATE",
+                                         "<TLS",  "<INCARNATION", "<TENANTS"};
     json_t *answer = ctl_list(ctl, "peers", NULL), *row, *tenant;
     struct table t;
     size_t i, k;
@@ -368,6 +387,7 @@ int run_peers(struct ctl *ctl)
             table_add(&t, PLAIN, "%s:%llu", j_str(row, "host"),
                       (unsigned long long)j_u64(row, "port"));
             table_add(&t, strcmp(state, "up") == 0 ? GREEN : YELLOW, "%s", state);
+            table_add(&t, PLAIN, "%s", tls_of(row));
             table_add(&t, PLAIN, "%s", j_str(row, "incarnation"));
             json_array_foreach(json_object_get(row, "tenants"), k, tenant)
             {

@@ -30,6 +30,9 @@ struct xfer_config {
     /* core_serve_page on the live core. */
     enum tern_err (*serve_page)(void *ctx, struct id serve, uint32_t group, struct page_ref ref,
                                 uint32_t *ret_record);
+    /* May who was admitted by that link ask for pages of that serve? False only for one that lives
+     * and is another link's. NULL: each may ask for all. */
+    bool (*serve_allowed)(void *ctx, struct id serve, uint32_t link);
     void *ctx;
 };
 
@@ -41,11 +44,16 @@ void xfer_destroy(
 /* Listens for data connections; *ret_port is the port taken (for port 0). host NULL: all. */
 enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, uint16_t *ret_port);
 
-/* An outbound link is up: its peer's data address, its incarnation. xfer_link_down breaks its
- * pulls. */
+/* An outbound link is up: its peer's data address, its incarnation, and the token that the peer
+ * gave out on it. xfer_link_down breaks its pulls. */
 enum tern_err xfer_link_up(struct xfer *xfer, uint32_t link, const struct sockaddr *addr,
-                           socklen_t len, uint64_t peer_incarnation);
+                           socklen_t len, uint64_t peer_incarnation, uint64_t token);
 void xfer_link_down(struct xfer *xfer, uint32_t link);
+
+/* An inbound link gave that token out (not 0): data connections that say it are that link's, until
+ * xfer_dismiss, which ends them. Nobody else may ask for a page. */
+void xfer_admit(struct xfer *xfer, uint32_t link, uint64_t token);
+void xfer_dismiss(struct xfer *xfer, uint32_t link);
 
 void xfer_pull(struct xfer *xfer, const struct action *act); /* ACT_PULL; copies what it needs */
 void xfer_pull_stop(struct xfer *xfer, const struct action *act);   /* ACT_PULL_STOP */
@@ -57,6 +65,7 @@ struct xfer_stats {
     uint64_t payload_bytes_in, payload_bytes_out; /* page bytes */
     uint64_t socket_bytes_in, socket_bytes_out;   /* all on data connections, heads included */
     uint64_t pages_in, pages_out, corrupt_detected, corrupt_injected, gone_answers, conns;
+    uint64_t refused; /* data connections with no token of a link that is up, or another's serve */
 };
 void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
 

@@ -88,6 +88,7 @@ enum serve_stage { SERVE_HELLO = 0, SERVE_IDLE, SERVE_ANSWER, SERVE_TAIL };
 /* The source's side of a connection. */
 struct conn_in {
     enum serve_stage stage;
+    uint32_t link;        /* whose token it said; NONE before HELLO */
     uint32_t rx_at, rx_n; /* what was received and not yet understood: rx[rx_at .. rx_at + rx_n) */
     uint64_t frame_ns;    /* when the frame at the front of rx began to come */
     struct id serve;
@@ -127,6 +128,8 @@ struct xfer_link {
     struct sockaddr_storage addr;
     socklen_t addr_len;
     uint64_t peer_incarnation;
+    uint64_t token;    /* outbound: what we say */
+    uint64_t admitted; /* inbound: what its data connections have to say; 0: nothing does */
     uint32_t queue_head, queue_tail; /* batches not wholly asked for */
     uint64_t waiting_ns;             /* since when the queue has no connection; 0: it has */
 };

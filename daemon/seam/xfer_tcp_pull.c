@@ -206,7 +206,7 @@ void batch_done(struct xfer *xfer, uint32_t number)
 /* ------------------------------------------------------------------ links */
 
 enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sockaddr *addr,
-                           socklen_t len, uint64_t peer_incarnation)
+                           socklen_t len, uint64_t peer_incarnation, uint64_t token)
 {
     struct xfer_link *link;
 
@@ -218,6 +218,7 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sock
     memcpy(&link->addr, addr, len);
     link->addr_len = len;
     link->peer_incarnation = peer_incarnation;
+    link->token = token;
     link->up = true;
     return TERN_OK;
 }
@@ -441,7 +442,7 @@ static void connect_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t
     }
     conn->state = CONN_OPEN;
     conn_progress(conn);
-    hello.b = conn->xfer->config.incarnation;
+    hello.b = link->token;
     xfer_put_head(conn->out.tx, &hello);
     conn->out.tx_n = XFER_HEAD_BYTES;
     tx_fill(conn, link);

@@ -366,6 +366,31 @@ static void rx_consume(struct conn_in *in, uint32_t n)
     in->frame_ns = io_now_ns();
 }
 
+/* Who is it? False: nobody that may be here; HELLO was meant for a daemon that was here before, or
+ * its token is of no link that is up. */
+static bool hello(struct xfer_conn *conn, const struct xfer_head *head)
+{
+    struct xfer *xfer = conn->xfer;
+
+    for (uint32_t i = 0; head->b && i < xfer->config.links; i++)
+        if (xfer->link[i].admitted == head->b)
+            conn->in.link = i;
+    if (head->a == xfer->config.incarnation && conn->in.link != NONE)
+        return true;
+    xfer->stats.refused++;
+    return false;
+}
+
+static bool may_ask(struct xfer_conn *conn)
+{
+    const struct xfer_config *config = &conn->xfer->config;
+
+    if (!config->serve_allowed || config->serve_allowed(config->ctx, conn->in.serve, conn->in.link))
+        return true;
+    conn->xfer->stats.refused++;
+    return false;
+}
+
 static void next_request(struct xfer_conn *conn)
 {
     struct conn_in *in = &conn->in;
@@ -374,8 +399,7 @@ static void next_request(struct xfer_conn *conn)
     uint32_t bytes = frame_bytes(in, &head, &bad);
 
     if (!bad && bytes > 0 && in->stage == SERVE_HELLO) {
-        bad =
-            head.a != conn->xfer->config.incarnation; /* meant for a daemon that was here before */
+        bad = !hello(conn, &head);
         in->stage = SERVE_IDLE;
         rx_consume(in, bytes);
         if (!bad)
@@ -393,7 +417,7 @@ static void next_request(struct xfer_conn *conn)
     for (uint32_t i = 0; i < head.n; i++)
         xfer_get_entry(in->rx + in->rx_at + XFER_HEAD_BYTES + i * XFER_ENTRY_BYTES, &in->entry[i]);
     rx_consume(in, bytes);
-    if (!answer_begin(conn))
+    if (!may_ask(conn) || !answer_begin(conn))
         conn_fail(conn);
 }
 
@@ -441,6 +465,7 @@ static void rx_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
 void in_start(struct xfer_conn *conn)
 {
     memset(&conn->in, 0, offsetof(struct conn_in, rx));
+    conn->in.link = NONE;
     conn->in.frame_ns = io_now_ns();
     conn->recv_op.done = rx_done;
     conn->send_op.done = send_done;
@@ -458,4 +483,27 @@ bool in_busy(const struct xfer_conn *conn, uint64_t now_ns)
     if (in->stage != SERVE_HELLO && in->rx_n == 0)
         return false;
     return now_ns > in->frame_ns && now_ns - in->frame_ns > conn->xfer->config.idle_ns;
+}
+
+/* ------------------------------------------------------------------ who may ask */
+
+void xfer_admit(struct xfer *xfer, uint32_t number, uint64_t token)
+{
+    check(number < xfer->config.links && token != 0);
+    xfer_dismiss(xfer, number);
+    xfer->link[number].admitted = token;
+}
+
+void xfer_dismiss(struct xfer *xfer, uint32_t number)
+{
+    check(number < xfer->config.links);
+    if (!xfer->link[number].admitted)
+        return;
+    xfer->link[number].admitted = 0;
+    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
+        struct xfer_conn *conn = &xfer->conn[i];
+
+        if (conn->state == CONN_OPEN && !conn->outbound && conn->in.link == number)
+            conn_fail(conn);
+    }
 }

@@ -1,7 +1,7 @@
 /* What travels on a data connection, all little-endian. The destination connects, says HELLO and
  * asks; the source answers each REQUEST in order:
  *
- *   HELLO    head{n 0, a: incarnation of the daemon called, b: of the caller}
+ *   HELLO    head{n 0, a: incarnation of the daemon called, b: token that it gave out on the link}
  *   REQUEST  head{n pages, seq, a: serve, b: pull}  n x {group, index, generation}
  *   ANSWER   head{n, seq, a: page bytes, b: bytes of sums}  n x status, padded to 8 bytes
  *            sums of the pages whose status is 0, in order, [region][unit]
@@ -23,7 +23,7 @@
 #include "core/limits.h"
 
 #define XFER_MAGIC   0x586e7254u /* "TrnX" */
-#define XFER_VERSION 1u
+#define XFER_VERSION 2u
 
 enum xfer_frame { XFER_HELLO = 1, XFER_REQUEST = 2, XFER_ANSWER = 3 };
 

@@ -64,6 +64,8 @@ struct list {
     bool for_tenants;
     uint32_t (*slots)(const struct admin_ctx *ctx);
     admin_row *row;
+    /* What stands before the rows; NULL: nothing. */
+    void (*head)(const struct admin_ctx *ctx, struct text_out *out);
 };
 
 static uint32_t pool_slots(const struct admin_ctx *ctx)
@@ -97,12 +99,12 @@ static uint32_t node_slots(const struct admin_ctx *ctx)
 }
 
 static const struct list lists[] = {
-    {"pools", true, pool_slots, admin_pool_row},
-    {"sessions", true, session_slots, admin_session_row},
-    {"engines", true, engine_slots, admin_engine_row},
-    {"peers", false, peer_slots, admin_peer_row},
-    {"transfers", false, transfer_slots, admin_transfer_row},
-    {"tree", false, node_slots, admin_node_row},
+    {"pools", true, pool_slots, admin_pool_row, NULL},
+    {"sessions", true, session_slots, admin_session_row, NULL},
+    {"engines", true, engine_slots, admin_engine_row, NULL},
+    {"peers", false, peer_slots, admin_peer_row, admin_peers_head},
+    {"transfers", false, transfer_slots, admin_transfer_row, NULL},
+    {"tree", false, node_slots, admin_node_row, NULL},
 };
 
 /* One page of rows. *ret_next is the first slot that is not in it; `slots` at the end of the list.
@@ -139,6 +141,8 @@ static enum tern_err answer_list(const struct admin_ctx *ctx, const struct list 
 
     text_object(out, NULL);
     text_u64(out, "slots", list->slots(ctx));
+    if (list->head)
+        list->head(ctx, out);
     text_array(out, list->command);
     TRY(rows(ctx, list, q, out, &next));
     text_array_end(out);
@@ -242,6 +246,7 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "corrupt_detected", x->corrupt_detected);
     text_u64(out, "corrupt_injected", x->corrupt_injected);
     text_u64(out, "gone_answers", x->gone_answers);
+    text_u64(out, "refused", x->refused);
     text_object_end(out);
 }
 

@@ -12,6 +12,7 @@
 #include "shell/config.h"
 #include "shell/tape.h"
 #include "shell/text_out.h"
+#include "shell/tls.h"
 
 #define ADMIN_ROWS_DEFAULT 256 /* rows of one answer without limit= */
 #define ADMIN_ROWS_MAX     4096
@@ -31,6 +32,11 @@ struct admin_ctx {
     uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
     /* State of the outbound link to configured peer `peer`; static texts. NULL: not known. */
     const char *(*peer_state)(void *ctx, uint32_t peer, uint64_t *ret_incarnation);
+    /* TLS of that link. False: not up, or in the clear. NULL: none has any. */
+    bool (*peer_tls)(void *ctx, uint32_t peer, struct tls_peer *ret);
+    /* [TLS_REFUSALS]: connections refused; peer NONE: of those whose name was not known yet. */
+    const uint64_t *(*peer_refused)(void *ctx, uint32_t peer);
+    const struct tls_stats *tls; /* NULL: peers talk in the clear */
     /* Name of a group of the pool in that slot; NULL function or answer: "group0", "group1", ... */
     const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);
     void *ctx;

@@ -230,6 +230,54 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenan
 
 /* ---- peers and transfers ---- */
 
+static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
+                    struct text_out *out)
+{
+    const uint64_t *n = ctx->peer_refused(ctx->ctx, peer);
+
+    text_object(out, key);
+    for (uint32_t i = 0; i < TLS_REFUSALS; i++)
+        text_u64(out, tls_refusal_name((enum tls_refusal)i), n[i]);
+    text_object_end(out);
+}
+
+void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out)
+{
+    if (ctx->tls == NULL) {
+        text_str(out, "tls", NULL);
+        return;
+    }
+    text_object(out, "tls");
+    text_str(out, "not_after", ctx->tls->not_after);
+    text_u64(out, "reloads", ctx->tls->reloads);
+    text_u64(out, "reloads_failed", ctx->tls->reloads_failed);
+    text_u64(out, "handshakes", ctx->tls->handshakes);
+    text_u64(out, "memory_bytes", ctx->tls->memory_bytes);
+    text_u64(out, "memory_used_max", ctx->tls->memory_used_max);
+    text_u64(out, "memory_refused", ctx->tls->memory_refused);
+    refused(ctx, "refused_unnamed", NONE, out);
+    text_object_end(out);
+}
+
+/* Null in the clear. Version and what follows are of the link as it is now. */
+static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
+{
+    struct tls_peer p = {.version = NULL};
+    bool up = ctx->tls != NULL && ctx->peer_tls(ctx->ctx, slot, &p);
+
+    if (ctx->tls == NULL) {
+        text_str(out, "tls", NULL);
+        return;
+    }
+    text_object(out, "tls");
+    text_str(out, "version", p.version);
+    text_str(out, "cipher", p.cipher);
+    text_str(out, "peer_name", up ? ctx->config->peers[slot].name : NULL);
+    text_str(out, "not_after", up ? p.not_after : NULL);
+    refused(ctx, "refused", slot, out);
+    text_object_end(out);
+}
+
 bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                     struct text_out *out)
 {
@@ -251,6 +299,7 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
         if (p->tenants >> i & 1)
             text_str(out, NULL, ctx->config->tenants[i].name);
     text_array_end(out);
+    peer_tls(ctx, slot, out);
     text_object_end(out);
     return true;
 }

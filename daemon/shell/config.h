@@ -51,6 +51,7 @@ struct config_deadlines {
     uint32_t transfer_ms;      /* from the start of a transfer to its terminal state */
     uint32_t drain_ms;         /* from SIGTERM to the exit, whatever is left */
     uint32_t data_idle_ms;     /* a data connection with work outstanding and no progress */
+    uint32_t tls_handshake_ms; /* from a connection between daemons to the end of its handshake */
 };
 
 struct config {
@@ -76,7 +77,8 @@ struct config {
     uint32_t frame_body_max;
     uint32_t workers;
     bool huge_pages;
-    bool insecure_peers; /* peers talk in the clear */
+    bool insecure_peers;                              /* peers talk in the clear */
+    char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files; all or none */
     enum log_level log_level;
 
     uint64_t tape_bytes;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "shell/tls.h"
 
 #define WORKERS_MAX        16u /* M13: min(16, cores) */
 #define NODES_INITIAL_MAX  (1u << 23)
@@ -196,24 +197,64 @@ static enum tern_err check_memory(struct loader *l)
     return TERN_OK;
 }
 
+static enum origin origin_of(const struct loader *l, const char *section, const char *key)
+{
+    for (size_t i = 0; i < config_settings_n; i++)
+        if (strcmp(config_settings[i].section, section) == 0 &&
+            strcmp(config_settings[i].key, key) == 0)
+            return l->origin[i];
+    return ORIGIN_DEFAULT;
+}
+
+/* All three files or none, and not beside the consent to do without. */
+static enum tern_err check_tls(struct loader *l)
+{
+    const struct config *c = l->config;
+    const struct {
+        const char *key, *value;
+    } files[] = {{"ca", c->tls_ca}, {"cert", c->tls_cert}, {"key", c->tls_key}};
+    uint32_t given = 0, at = 0;
+    enum origin origin;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        if (files[i].value[0] == '\0')
+            continue;
+        given++;
+        at = i;
+    }
+    if (given == 0)
+        return TERN_OK;
+    origin = origin_of(l, "tls", files[at].key);
+    if (given < 3)
+        return loader_fail(l, origin, "tls", -1, files[at].key,
+                           "tls needs ca, cert and key: all three files");
+    if (c->insecure_peers)
+        return loader_fail(l, origin_of(l, "", "insecure_peers"), "", -1, "insecure_peers",
+                           "peers talk by TLS or in the clear, not both: leave out one of "
+                           "tls and insecure_peers");
+    if (!tls_built())
+        return loader_fail(l, origin, "tls", -1, files[at].key,
+                           "this ternd was built without OpenSSL: peers need insecure_peers");
+    return TERN_OK;
+}
+
 static enum tern_err check_peers(struct loader *l)
 {
-    static const char text[] =
-        "daemons of this version talk in the clear, and TLS comes with a later one: where the "
-        "network "
+    static const char with[] =
+        "daemons prove who they are by certificates: name them under `tls` (ca, cert, key); or, "
+        "where the network between them is trusted, say --insecure-peers (insecure_peers: true)";
+    static const char without[] =
+        "this ternd was built without OpenSSL, so daemons talk in the clear: where the network "
         "between them is trusted say --insecure-peers (insecure_peers: true)";
-    enum origin origin = ORIGIN_DEFAULT;
+    const char *text = tls_built() ? with : without;
 
-    if (l->config->insecure_peers)
+    if (l->config->insecure_peers || l->config->tls_cert[0] != '\0')
         return TERN_OK;
     if (l->config->npeers > 0)
         return loader_fail(l, l->peer_origin[0], "peers", 0, NULL, "%s", text);
     if (l->config->listen.host[0] == '\0')
         return TERN_OK;
-    for (size_t i = 0; i < config_settings_n; i++)
-        if (strcmp(config_settings[i].key, "listen") == 0)
-            origin = l->origin[i];
-    return loader_fail(l, origin, "", -1, "listen", "%s", text);
+    return loader_fail(l, origin_of(l, "", "listen"), "", -1, "listen", "%s", text);
 }
 
 /* The core's own records and the checksums beside the pages are memory too. */
@@ -238,6 +279,7 @@ static enum tern_err check_limits(struct loader *l)
 
 enum tern_err config_check(struct loader *l)
 {
+    TRY(check_tls(l));
     TRY(check_peers(l));
     TRY(check_memory(l));
     return check_limits(l);

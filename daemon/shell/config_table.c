@@ -49,6 +49,13 @@ const struct setting config_settings[] = {
     PLAIN("", "log_level", "log-level", VALUE_LEVEL, log_level, "info",
           "error, warn, info or debug"),
 
+    PLAIN("tls", "ca", "tls-ca", VALUE_PATH, tls_ca, NULL,
+          "PEM file of the CA that every peer's certificate must come from; no other is trusted"),
+    PLAIN(
+        "tls", "cert", "tls-cert", VALUE_PATH, tls_cert, NULL,
+        "PEM file of this node's certificate, with `node` as a DNS name, and what leads to the CA"),
+    PLAIN("tls", "key", "tls-key", VALUE_PATH, tls_key, NULL, "PEM file of its private key"),
+
     PLAIN("admin", "socket", "admin-socket", VALUE_PATH, admin_socket, "/run/tern/admin.sock",
           "Unix socket of ternctl"),
     PLAIN("admin", "mode", "admin-mode", VALUE_MODE, admin_mode, "0600",
@@ -73,6 +80,8 @@ const struct setting config_settings[] = {
     DEADLINE(drain_ms, "drain-ms", "10000", "From SIGTERM to the exit, whatever is left"),
     DEADLINE(data_idle_ms, "data-idle-ms", "5000",
              "A data connection with work outstanding and no progress"),
+    DEADLINE(tls_handshake_ms, "tls-handshake-ms", "5000",
+             "From a connection between daemons to the end of its TLS handshake"),
 
     LIMIT(sessions, "limit-sessions", "4096", "Sessions over all tenants"),
     COUNT("limits", "engines", "limit-engines", limits.engines, 1, 48, "32",

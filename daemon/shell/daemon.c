@@ -35,6 +35,15 @@ static enum tern_err serve_page(void *ctx, struct id serve, uint32_t group, stru
     return core_serve_page(d->core, serve, group, ref, ret_record);
 }
 
+static bool serve_allowed(void *ctx, struct id serve, uint32_t link)
+{
+    const struct daemon *d = ctx;
+    struct transfer_view view;
+
+    return !core_serve_view(d->core, serve.slot, &view) || view.id.gen != serve.gen ||
+           view.link == link;
+}
+
 static void proc_gone(void *ctx, uint32_t slot)
 {
     struct daemon *d = ctx;
@@ -60,12 +69,15 @@ static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 {
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, signal_op));
     struct signalfd_siginfo info;
+    char why[CONFIG_WHY_BYTES];
 
     (void)res;
     (void)buffer;
     if (read(d->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         log_event(LEVEL_INFO, "signal", "signal=%u phase=%d", info.ssi_signo, (int)d->phase);
-        if (d->phase == DAEMON_SERVING)
+        if (info.ssi_signo == SIGHUP)
+            links_reload(d, why, sizeof(why));
+        else if (d->phase == DAEMON_SERVING)
             daemon_drain(d);
         else
             d->phase = DAEMON_STOPPED; /* asked twice: at once */
@@ -100,6 +112,7 @@ static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
     if (d->signal_fd < 0)
@@ -202,6 +215,7 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
         .incarnation = d->incarnation,
         .emit = later,
         .serve_page = serve_page,
+        .serve_allowed = serve_allowed,
         .ctx = d,
     };
     const char *text = "";
@@ -234,6 +248,7 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
         .big_bytes = largest_body(config),
         .partial_ns = (uint64_t)config->deadlines.partial_frame_ms * 1000000,
         .slow_ns = (uint64_t)config->deadlines.slow_reader_ms * 1000000,
+        .handshake_ns = (uint64_t)config->deadlines.tls_handshake_ms * 1000000,
     };
 
     d->frame = pages_take(FRAME_HEADER_BYTES + (size_t)largest_body(config));

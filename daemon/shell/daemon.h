@@ -85,7 +85,7 @@ struct daemon {
 
 /* ---- daemon.c ---- */
 
-/* why: text of what failed and what to do. Blocks SIGTERM, SIGINT and SIGPIPE in this thread first,
+/* why: text of what failed and what to do. Blocks SIGTERM, SIGINT and SIGHUP in this thread first,
  * so that the workers inherit it. */
 enum tern_err daemon_create(const struct config *config, struct daemon **ret, char *why,
                             size_t cap);

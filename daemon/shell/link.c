@@ -3,6 +3,7 @@
  * twice, nor out of order. */
 #include "shell/link.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -19,6 +21,9 @@
 #include "shell/daemon.h"
 #include "shell/log.h"
 #include "shell/wire_out.h"
+
+static_assert(LINK_SECURING < LINK_GREETING && LINK_GREETING < LINK_UP && LINK_UP < LINK_CLOSED,
+              "from LINK_SECURING on a stream is open");
 
 static struct link *link_of(struct stream *s)
 {
@@ -37,7 +42,8 @@ static const char *peer_name(const struct link *l)
 
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation)
 {
-    static const char *const names[] = {"waiting", "dialling", "greeting", "up", "closing"};
+    static const char *const names[] = {"waiting",  "dialling", "securing",
+                                        "greeting", "up",       "closing"};
     const struct link *l = &d->links.v[peer];
 
     *ret_incarnation = l->state == LINK_UP ? l->incarnation : 0;
@@ -129,6 +135,16 @@ static void pause_before_redial(struct link *l, uint64_t now_ns)
     l->redial_ns = now_ns + l->pause_ns - quarter + prng_u64(&l->d->links.prng) % (2 * quarter);
 }
 
+/* Inbound: whoever says that token on a data connection is the one whom this link gave it to. */
+static bool admit(struct link *l)
+{
+    if (getrandom(&l->data_token, sizeof(l->data_token), 0) != (ssize_t)sizeof(l->data_token))
+        return false;
+    l->data_token |= 1; /* 0 means none */
+    xfer_admit(l->d->xfer, l->slot, l->data_token);
+    return true;
+}
+
 static void up(struct link *l, uint64_t incarnation, uint32_t data_port)
 {
     struct event ev = {.kind = EV_LINK_UP, .link = {.link = l->slot, .incarnation = incarnation}};
@@ -147,7 +163,8 @@ static void up(struct link *l, uint64_t incarnation, uint32_t data_port)
             ((struct sockaddr_in6 *)(void *)&addr)->sin6_port = htons((uint16_t)data_port);
         else
             ((struct sockaddr_in *)(void *)&addr)->sin_port = htons((uint16_t)data_port);
-        if (xfer_link_up(d->xfer, l->slot, (struct sockaddr *)&addr, len, incarnation) != TERN_OK) {
+        if (xfer_link_up(d->xfer, l->slot, (struct sockaddr *)&addr, len, incarnation,
+                         l->data_token) != TERN_OK) {
             stream_close(&l->stream, "the data path to the peer cannot be opened");
             return;
         }
@@ -171,6 +188,8 @@ static void on_closed(struct stream *s, const char *why)
     l->state = LINK_CLOSED;
     log_event(LEVEL_INFO, "link_down", "link=%u peer=%s dir=%s reason=%s", l->slot, peer_name(l),
               outbound(l) ? "out" : "in", why);
+    if (!outbound(l))
+        xfer_dismiss(d->xfer, l->slot);
     if (!known)
         return;
     if (outbound(l))
@@ -186,6 +205,8 @@ static void on_finished(struct stream *s)
     struct link *l = link_of(s);
 
     l->state = LINK_IDLE;
+    tls_close(l->tls);
+    l->tls = NULL;
     if (outbound(l))
         pause_before_redial(l, io_now_ns());
     else
@@ -196,7 +217,7 @@ void link_close(struct daemon *d, uint32_t slot, const char *why)
 {
     struct link *l = &d->links.v[slot];
 
-    if (l->state == LINK_GREETING || l->state == LINK_UP)
+    if (l->state >= LINK_SECURING && l->state <= LINK_UP)
         stream_close(&l->stream, why);
 }
 
@@ -228,7 +249,8 @@ static void answer_hello(struct link *l, uint64_t request_id, enum tern_err err,
     status.text = *text ? (char *)(uintptr_t)text : NULL;
     m.status = err == TERN_OK ? NULL : &status;
     if (err == TERN_OK) {
-        m.has_version = m.has_incarnation = m.has_data_port = true;
+        m.has_version = m.has_incarnation = m.has_data_port = m.has_data_token = true;
+        m.data_token = l->data_token;
         m.version = version;
         m.node = (char *)(uintptr_t)d->config->node;
         m.incarnation = d->incarnation;
@@ -269,6 +291,13 @@ static void greeted(struct link *l, const struct frame_header *h, const uint8_t 
     } else if (!m->node || config_peer_slot(l->d->config, m->node, &peer) != TERN_OK) {
         err = TERN_DENIED;
         text = "this node is not among the peers that are configured here";
+    } else if (l->tls && !tls_names(l->tls, m->node)) {
+        err = TERN_DENIED;
+        text = "this node is not the one that its certificate names";
+        link_distrust(l, TLS_WRONG_NAME, text);
+    } else if (!admit(l)) {
+        err = TERN_BUSY;
+        text = "no random numbers are to be had";
     }
     answer_hello(l, h->request_id, err, text, version);
     if (err != TERN_OK) {
@@ -300,6 +329,7 @@ static void hello_answered(struct link *l, const struct frame_header *h, const u
                   m->node ? m->node : "");
         stream_close(&l->stream, "another node answers at the peer's address");
     } else {
+        l->data_token = m->data_token;
         up(l, m->incarnation, m->data_port);
     }
 }
@@ -353,19 +383,45 @@ static void on_refused(struct stream *s, const struct frame_header *h)
     stream_close(s, "as many large messages are arriving as peers may send at a time");
 }
 
-static const struct stream_ops link_stream_ops = {
-    .frame = on_frame, .refused = on_refused, .closed = on_closed, .finished = on_finished};
+static void begin(struct link *l)
+{
+    l->state = LINK_GREETING;
+    if (outbound(l))
+        send_hello(l);
+}
+
+static void on_secured(struct stream *s)
+{
+    begin(link_of(s));
+}
+
+static void on_distrusted(struct stream *s, enum tls_refusal why, const char *detail)
+{
+    link_distrust(link_of(s), why, detail);
+}
+
+static const struct stream_ops link_stream_ops = {.frame = on_frame,
+                                                  .refused = on_refused,
+                                                  .closed = on_closed,
+                                                  .finished = on_finished,
+                                                  .secured = on_secured,
+                                                  .distrusted = on_distrusted};
 
 static void open_stream(struct link *l, int fd)
 {
     int one = 1;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    l->state = LINK_GREETING;
+    l->state = LINK_SECURING;
+    l->data_token = 0;
     l->sent = l->received = l->pings = 0;
     l->incarnation = 0;
     stream_open(&l->stream, l->d->streams, &link_stream_ops, fd, l->d->config->ntenants + 1,
                 HELLO_BODY_MAX, LINK_CHUNKS_MAX);
+    if (l->d->links.tls)
+        link_secure(l);
+    else
+        begin(l);
 }
 
 /* ---- dialling ---- */
@@ -388,7 +444,6 @@ static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         return;
     }
     open_stream(l, fd);
-    send_hello(l);
 }
 
 static void dial(struct link *l, uint64_t now_ns)
@@ -416,9 +471,24 @@ static void tick_up(struct link *l, uint64_t now_ns)
     }
 }
 
+/* Whoever knows the data port and nothing else. */
+static void log_data_refused(struct daemon *d)
+{
+    struct xfer_stats stats;
+
+    xfer_stats(d->xfer, &stats);
+    if (stats.refused == d->links.data_refused)
+        return;
+    d->links.data_refused = stats.refused;
+    log_event(LEVEL_WARN, "data_refused", "connections=%" PRIu64 " reason=%s", stats.refused,
+              "no token of a link that is up, or pages of another link's transfer");
+}
+
 void links_tick(struct daemon *d, uint64_t now_ns)
 {
     struct links *ls = &d->links;
+
+    log_data_refused(d);
 
     listen_tick(&ls->listener, now_ns);
     for (uint32_t i = 0; i < ls->n; i++) {
@@ -497,7 +567,7 @@ enum tern_err links_init(struct daemon *d, char *why, size_t cap)
         if (i < ls->peers)
             TRY(resolve(&ls->v[i], &d->config->peers[i], why, cap));
     }
-    return TERN_OK;
+    return links_tls_init(d, why, cap);
 }
 
 enum tern_err links_listen(struct daemon *d, char *why, size_t cap)
@@ -519,9 +589,11 @@ void links_finish(struct daemon *d)
     for (uint32_t i = 0; ls->v && i < ls->n; i++) {
         if (ls->v[i].dial_fd >= 0)
             close(ls->v[i].dial_fd);
-        if (ls->v[i].state >= LINK_GREETING)
+        if (ls->v[i].state >= LINK_SECURING)
             close(ls->v[i].stream.fd);
     }
+    tls_destroy(ls->tls);
+    ls->tls = NULL;
     free(ls->v);
     ls->v = NULL;
 }

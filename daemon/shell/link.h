@@ -1,8 +1,8 @@
 /* Control connections between daemons, over TCP. Links [0, peers) are ours to the configured peers:
  * we dial them, again and again with a capped, jittered pause. Links above are theirs to us: each
- * names its node, which has to be one that is configured. A link's slot is its id in the core and
- * in the transfer seam. Messages are numbered; one that is repeated or skipped ends the link. Owner
- * thread only. */
+ * names its node, which has to be one that is configured, and with TLS one that its certificate
+ * names. A link's slot is its id in the core and in the transfer seam. Messages are numbered; one
+ * that is repeated or skipped ends the link. Owner thread only. */
 #ifndef SHELL_LINK_H
 #define SHELL_LINK_H
 
@@ -10,6 +10,7 @@
 
 #include "base/prng.h"
 #include "core/core.h"
+#include "shell/config.h"
 #include "shell/listen.h"
 #include "shell/stream.h"
 
@@ -29,7 +30,8 @@ struct daemon;
 enum link_state {
     LINK_IDLE = 0, /* outbound: waits for redial_ns; inbound: free */
     LINK_DIALLING,
-    LINK_GREETING, /* connected; a hello is due */
+    LINK_SECURING, /* connected; the TLS handshake is under way */
+    LINK_GREETING, /* a hello is due */
     LINK_UP,       /* the core knows it */
     LINK_CLOSED,   /* the ring still holds it */
 };
@@ -43,6 +45,8 @@ struct link {
     uint64_t incarnation, sent, received; /* sent, received: sequence numbers */
     uint64_t heard_ns, pinged_ns, up_ns;
     uint64_t pings;
+    struct tls_session *tls; /* NULL: in the clear, or not connected */
+    uint64_t data_token;     /* what the dialling side's data connections have to say */
 
     /* Outbound only. */
     struct io_op dial;
@@ -56,6 +60,12 @@ struct link {
 struct links {
     struct link *v; /* owned */
     uint32_t n, peers;
+    struct tls *tls; /* owned; NULL: in the clear */
+    const char *names[CONFIG_PEERS_MAX];
+    /* Connections that were refused, by the peer where it is known who it was to be; the last row
+     * is of those who dialled us and did not come so far. */
+    uint64_t refused[CONFIG_PEERS_MAX + 1][TLS_REFUSALS];
+    uint64_t data_refused; /* data connections without a token, as far as it was logged */
     struct listener listener;
     struct prng prng;
 };
@@ -70,5 +80,19 @@ void link_send(struct daemon *d, uint32_t slot,
 void link_close(struct daemon *d, uint32_t slot, const char *why);
 /* Of the outbound link to that peer, for operators; ctx: the daemon. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
+
+/* ---- link_tls.c ---- */
+
+/* Nothing without a certificate in the configuration. */
+enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap);
+/* Certificates anew; links that are up stay. UNSUPPORTED: peers talk in the clear. Logs either. */
+enum tern_err links_reload(struct daemon *d, char *why, size_t cap);
+/* Puts TLS under a stream that was just opened. False: refused, counted, and closed. */
+bool link_secure(struct link *l);
+void link_distrust(struct link *l, enum tls_refusal why, const char *detail);
+/* Of the outbound link to that peer. False: not up, or in the clear. */
+bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret);
+/* [TLS_REFUSALS]; peer NONE: of those who dialled us and were not known yet. */
+const uint64_t *links_refused(const struct daemon *d, uint32_t peer);
 
 #endif

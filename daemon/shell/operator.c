@@ -1,6 +1,6 @@
 /* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
- * made by admin.c; evict, pin, drain and tape are here. What must stay true: a tenant is told about
- * itself alone. */
+ * made by admin.c; evict, pin, drain, reload and tape are here. What must stay true: a tenant is
+ * told about itself alone. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +50,16 @@ static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnatio
     return link_state_name(ctx, peer, ret_incarnation);
 }
 
+static bool peer_tls(void *ctx, uint32_t peer, struct tls_peer *ret)
+{
+    return link_tls_peer(ctx, peer, ret);
+}
+
+static const uint64_t *peer_refused(void *ctx, uint32_t peer)
+{
+    return links_refused(ctx, peer);
+}
+
 static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
 {
     struct daemon *d = ctx;
@@ -73,6 +83,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
                               size_t nargs, uint32_t tenant, size_t *ret_n)
 {
     struct text_out out;
+    struct tls_stats tls;
     struct admin_ctx ctx = {
         .core = d->core,
         .config = d->config,
@@ -85,11 +96,17 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .listen_port = d->control_port,
         .data_port = d->data_port,
         .peer_state = peer_state,
+        .peer_tls = peer_tls,
+        .peer_refused = peer_refused,
         .group_name = group_name,
         .node_bits = d->node_bits,
         .ctx = d,
     };
 
+    if (d->links.tls) {
+        tls_stats(d->links.tls, &tls);
+        ctx.tls = &tls;
+    }
     mem_stats(d->mem, &ctx.mem);
     if (d->xfer)
         xfer_stats(d->xfer, &ctx.xfer);
@@ -201,6 +218,25 @@ static size_t drain_command(struct daemon *d)
     return out.len;
 }
 
+/* Certificates anew. The text of a failure is the caller's to borrow for this one answer. */
+static enum tern_err reload_command(struct daemon *d, size_t *ret_n, const char **ret_text)
+{
+    static char why[CONFIG_WHY_BYTES];
+    struct tls_stats stats;
+    struct text_out out;
+
+    *ret_text = why;
+    TRY(links_reload(d, why, sizeof(why)));
+    tls_stats(d->links.tls, &stats);
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&out, NULL);
+    text_bool(&out, "reloaded", true);
+    text_str(&out, "not_after", stats.not_after);
+    text_object_end(&out);
+    *ret_n = out.len;
+    return TERN_OK;
+}
+
 /* The answer comes back through operator_reply. */
 static enum tern_err evict_command(struct daemon *d, struct conn *c, const struct frame_header *h,
                                    const Tern__Wire__Admin *m, const char **ret_text)
@@ -306,6 +342,8 @@ static void admin_request(struct daemon *d, struct conn *c, const struct frame_h
     }
     if (strcmp(command, "drain") == 0)
         n = drain_command(d);
+    else if (strcmp(command, "reload") == 0)
+        err = reload_command(d, &n, &text);
     else if (strcmp(command, "tape") == 0)
         err = tape_command(d, m, &n, &text);
     else

@@ -284,12 +284,48 @@ static void feed(struct stream *s, const uint8_t *in, size_t n)
     }
 }
 
+/* ---- TLS ---- */
+
+static void distrust(struct stream *s, enum tls_refusal why, const char *detail)
+{
+    s->ops->distrusted(s, why, detail);
+}
+
+/* What was said last, an alert that names the reason, still leaves. */
+static void tls_failed(struct stream *s)
+{
+    distrust(s, tls_refusal_of(s->tls), tls_detail(s->tls));
+    stream_finish(s, "TLS failed");
+}
+
+/* Records in, frames out. */
+static void feed_records(struct stream *s, const uint8_t *in, size_t n)
+{
+    while (s->state == STREAM_OPEN) {
+        const uint8_t *plain = NULL;
+        size_t plain_n = 0;
+
+        switch (tls_take(s->tls, &in, &n, &plain, &plain_n)) {
+        case TLS_WANTS: return;
+        case TLS_SECURED:
+            s->partial_ns = io_now_ns() + s->pool->config.partial_ns;
+            s->ops->secured(s);
+            break;
+        case TLS_BYTES: feed(s, plain, plain_n); break;
+        case TLS_ENDED: stream_close(s, "closed by the other side"); break;
+        case TLS_FAILED: tls_failed(s); break;
+        }
+    }
+}
+
 static void recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct stream *s = stream_of(op, recv);
 
     if (flags & IO_BUFFER) {
-        if (res > 0)
+        if (res > 0 && s->tls)
+            feed_records(s, io_buffer(s->pool->config.io, buffer), (size_t)res);
+        else if (res > 0)
             feed(s, io_buffer(s->pool->config.io, buffer), (size_t)res);
         io_buffer_put(s->pool->config.io, buffer);
     }
@@ -381,23 +417,22 @@ bool stream_fits(const struct stream *s, size_t n)
     uint32_t own = s->chunks_max - s->chunks, shared = s->pool->chunks_shared + (s->chunks == 0);
 
     /* The room left in the last chunk is not counted: a little less than there is. */
+    if (s->tls)
+        n += (n / TLS_PLAIN_BYTES + 1) * TLS_RECORD_OVERHEAD;
     return n <= sizeof(s->last->data) * (size_t)(own < shared ? own : shared);
 }
 
-static bool put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
+/* Bytes as they go to the socket. False: no room for all of them; the stream is to be closed. */
+static bool enqueue(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
 {
-    if (s->state != STREAM_OPEN)
-        return false;
     while (n > 0) {
         struct chunk *c = s->last;
         uint32_t room;
 
         if (!c || c->used == sizeof(c->data) || nfds > 0)
             c = chunk_take(s);
-        if (!c) {
-            stream_close(s, "reads too slowly: its send queue is full");
+        if (!c)
             return false;
-        }
         for (; nfds > 0; nfds--)
             c->fds[c->nfds++] = *fds++;
         room = (uint32_t)sizeof(c->data) - c->used;
@@ -414,6 +449,27 @@ static bool put(struct stream *s, const uint8_t *frame, size_t n, const int *fds
         s->pool->dirty[s->pool->ndirty++] = s;
     }
     return true;
+}
+
+bool stream_tls_send(void *stream, const uint8_t *bytes, size_t n)
+{
+    struct stream *s = stream;
+
+    if (s->state != STREAM_OPEN || !enqueue(s, bytes, n, NULL, 0))
+        return false;
+    hurry(s);
+    return true;
+}
+
+static bool put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
+{
+    if (s->state != STREAM_OPEN)
+        return false;
+    check(!s->tls || (nfds == 0 && tls_secured(s->tls)));
+    if (s->tls ? tls_put(s->tls, frame, n) : enqueue(s, frame, n, fds, nfds))
+        return true;
+    stream_close(s, "reads too slowly: its send queue is full");
+    return false;
 }
 
 bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
@@ -463,6 +519,7 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     s->share = share;
     s->body_max = body_max;
     s->chunks_max = chunks_max;
+    s->tls = NULL;
     s->have = s->skip = 0;
     s->body = NULL;
     s->send_ns = s->put = s->gone = s->due = 0;
@@ -478,6 +535,24 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     io_recv_buffers(pool->config.io, &s->recv, fd);
 }
 
+void stream_secure(struct stream *s, struct tls_session *tls)
+{
+    check(s->state == STREAM_OPEN && s->put == 0);
+    s->tls = tls;
+    s->partial_ns = io_now_ns() + s->pool->config.handshake_ns;
+    feed_records(s, NULL, 0); /* the one that begins says something first */
+}
+
+static void overdue(struct stream *s)
+{
+    if (s->tls && !tls_secured(s->tls)) {
+        distrust(s, TLS_TIMEOUT, "");
+        stream_close(s, "no TLS handshake within the deadline");
+    } else {
+        stream_close(s, "no whole frame within the deadline");
+    }
+}
+
 void stream_pool_sweep(struct stream_pool *pool, uint64_t now_ns)
 {
     struct stream *next;
@@ -485,7 +560,7 @@ void stream_pool_sweep(struct stream_pool *pool, uint64_t now_ns)
     for (struct stream *s = pool->open; s; s = next) {
         next = s->next;
         if (s->partial_ns && now_ns >= s->partial_ns)
-            stream_close(s, "no whole frame within the deadline");
+            overdue(s);
         else if (s->send_ns && now_ns >= s->send_ns)
             stream_close(s, "reads too slowly");
     }

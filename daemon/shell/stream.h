@@ -2,8 +2,9 @@
  * stream receives into the ring's shared buffers and hands whole frames out in place; only a frame
  * that came in pieces is gathered, in a small buffer of the stream's own or in a big one that it
  * borrows meanwhile. It sends from a bounded queue of chunks, one send in flight, and closes a
- * reader that makes no progress. Owner thread only; nothing here allocates after
- * stream_pool_create. */
+ * reader that makes no progress. With stream_secure the bytes on the socket are TLS records and the
+ * frames are what they hold; nothing else changes for the owner. Owner thread only; nothing here
+ * allocates after stream_pool_create. */
 #ifndef SHELL_STREAM_H
 #define SHELL_STREAM_H
 
@@ -16,6 +17,7 @@
 #include "base/tern_err.h"
 #include "proto/frame.h"
 #include "seam/io.h"
+#include "shell/tls.h"
 
 #define STREAM_CHUNK_BYTES 16384 /* of the send queue */
 #define STREAM_IOV_MAX     32    /* chunks of one send */
@@ -35,6 +37,10 @@ struct stream_ops {
     void (*closed)(struct stream *s, const char *why);
     /* Once, after `closed`: the ring is done with it and the descriptor is closed. */
     void (*finished)(struct stream *s);
+    /* Of streams with TLS only. Secured: once, before the first frame: the other side is who it
+     * must be, and frames may be put. Distrusted: at most once, before `closed`. */
+    void (*secured)(struct stream *s);
+    void (*distrusted)(struct stream *s, enum tls_refusal why, const char *detail);
 };
 
 enum stream_state { STREAM_UNUSED = 0, STREAM_OPEN, STREAM_FLUSHING, STREAM_CLOSED };
@@ -55,6 +61,7 @@ struct stream {
     struct io_op recv, send;
     bool recv_posted, send_posted; /* the ring still holds that operation */
     struct stream *prev, *next;    /* those that are open, for the deadlines */
+    struct tls_session *tls;       /* borrowed until `finished`; NULL: in the clear */
 
     /* The frame that is arriving in pieces. */
     uint8_t head[FRAME_HEADER_BYTES];
@@ -86,7 +93,7 @@ struct stream_config {
     uint32_t chunks_extra; /* what they share beyond that */
     uint32_t shares;
     uint32_t big_bytes; /* the largest body of any stream */
-    uint64_t partial_ns, slow_ns;
+    uint64_t partial_ns, slow_ns, handshake_ns;
 };
 
 struct stream_pool;
@@ -98,6 +105,10 @@ void stream_pool_destroy(struct stream_pool *pool); /* after io_destroy */
  * caller's, zeroed before its first use and otherwise as `finished` left it. */
 void stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops, int fd,
                  uint32_t share, uint32_t body_max, uint32_t chunks_max);
+/* At once after stream_open: a session that was made with stream_tls_send and this stream. The
+ * handshake has a deadline of its own; that of the first frame begins behind it. */
+void stream_secure(struct stream *s, struct tls_session *tls);
+bool stream_tls_send(void *stream, const uint8_t *bytes, size_t n);
 
 /* Queues one whole frame; it leaves at the next stream_pool_flush. False: there was no room and the
  * stream is closed now. fds are borrowed for as long as the frame is queued. */

@@ -18,7 +18,12 @@ pkg_check_modules(cyaml REQUIRED IMPORTED_TARGET libcyaml)
 pkg_check_modules(yaml REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
-pkg_check_modules(crypto REQUIRED IMPORTED_TARGET libcrypto)
+if(NOT TERN_TLS STREQUAL "OFF")
+    pkg_check_modules(openssl IMPORTED_TARGET openssl>=3.0)
+endif()
+if(NOT openssl_FOUND)
+    tern_left_out(TLS "OpenSSL 3 was not found or not wanted: peers need insecure_peers")
+endif()
 find_program(PROTOC_C protoc-c REQUIRED)
 
 # Every target of ours has these; generated code has only the include paths and the instrumentation.

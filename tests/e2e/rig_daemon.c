@@ -35,16 +35,17 @@ uint64_t rig_now_ms(void)
 
 /* ---- the daemon ---- */
 
-static void write_config(const struct rig_daemon *d, const char *extra)
+static void write_config(const struct rig_daemon *d, const char *node, const char *extra)
 {
     FILE *f = fopen(d->config, "w");
 
     assert_non_null(f);
-    fprintf(f, "node: e2e\nlog_level: debug\nframe_body_max: %u\nworkers: 1\nhuge_pages: false\n",
-            RIG_BODY_MAX);
+    fprintf(f, "node: %s\nlog_level: debug\nframe_body_max: %u\nworkers: 1\nhuge_pages: false\n",
+            node, RIG_BODY_MAX);
     fprintf(f, "admin:\n  socket: %s\n", d->admin);
     fprintf(f, "deadlines:\n  partial_frame_ms: %d\n  slow_reader_ms: %d\n  drain_ms: 1500\n",
             RIG_PARTIAL_MS, RIG_SLOW_MS);
+    fprintf(f, "  tls_handshake_ms: %d\n", RIG_PARTIAL_MS);
     fprintf(f, "tenants:\n  - name: t0\n    socket: %s\n    memory: 16M\n    conns_max: %d\n%s",
             d->socket, RIG_CONNS_MAX, extra ? extra : "");
     assert_int_equal(fclose(f), 0);
@@ -135,6 +136,11 @@ static uint16_t port_in_log(const struct rig_daemon *d, const char *key)
 
 void rig_start(struct rig_daemon *d, const char *extra, const char *env)
 {
+    rig_start_node(d, "e2e", extra, env);
+}
+
+void rig_start_node(struct rig_daemon *d, const char *node, const char *extra, const char *env)
+{
     memset(d, 0, sizeof(*d));
     strcpy(d->dir, "/tmp/tern-e2e-XXXXXX");
     assert_non_null(mkdtemp(d->dir));
@@ -142,7 +148,7 @@ void rig_start(struct rig_daemon *d, const char *extra, const char *env)
     snprintf(d->admin, sizeof(d->admin), "%s/admin.sock", d->dir);
     snprintf(d->log, sizeof(d->log), "%s/log", d->dir);
     snprintf(d->config, sizeof(d->config), "%s/config.yaml", d->dir);
-    write_config(d, extra);
+    write_config(d, node, extra);
     d->pid = run(d, env);
     if (!rig_log_has(d, "event=ready", START_MS)) {
         char *log = malloc(LOG_BYTES);

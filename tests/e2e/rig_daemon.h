@@ -27,6 +27,8 @@ struct rig_daemon {
 /* `extra`: YAML at the top level. `env`: one NAME=VALUE for the daemon, or NULL; RIG_NOFILE with a
  * number behind it is its limit of descriptors. */
 void rig_start(struct rig_daemon *d, const char *extra, const char *env);
+/* The same with another name than "e2e". */
+void rig_start_node(struct rig_daemon *d, const char *node, const char *extra, const char *env);
 /* Runs a second daemon on the same configuration; its exit status. */
 int rig_run_twin(struct rig_daemon *d);
 /* SIGTERM; the exit status, -1 if it had to be killed after `ms`. Removes the folder. */

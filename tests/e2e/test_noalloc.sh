@@ -27,6 +27,21 @@ if [ "$replayed" -ne 2 ]; then
     echo "the replay's two daemons left $replayed reports"
     exit 1
 fi
+# The same with TLS: handshakes, records and the end, from an arena that was made at start.
+if "$bin/ternd" --tls-ca=/x --tls-cert=/x --tls-key=/x --tenant name=x,socket=/x,memory=1M \
+    --check-config 2>&1 | grep -q 'built without OpenSSL'; then
+    echo "TLS is not in this build: not watched"
+else
+    bash "$here/../../deploy/make-certs.sh" "$dir/certs" prefill decode e2e other
+    TERND=$dir/bin/ternd "$bin/tern-replay" --spawn --tls "$dir/certs" --sessions 8 --turns 6 --seed 8 \
+        --concurrency 4 --json >"$dir/replay.json"
+    if [ -x "$build/tests/e2e_test_tls" ]; then
+        TERN_BIN=$dir/bin "$build/tests/e2e_test_tls" >"$dir/tls.log" 2>&1 || {
+            grep -v ' OK \] \| RUN ' "$dir/tls.log"
+            exit 1
+        }
+    fi
+fi
 for name in protocol subscribe; do
     [ -x "$build/tests/e2e_test_$name" ] || continue
     TERN_BIN=$dir/bin "$build/tests/e2e_test_$name" >"$dir/$name.log" 2>&1 || {

@@ -264,7 +264,7 @@ wrong 2 "missing" "$CTL" tape
 wrong 2 "missing" "$CTL" pin
 wrong 2 "too many" "$CTL" status now
 wrong 1 "ternctl pools" "$CTL" evict --pool 77
-for command in status pools sessions engines peers transfers tree evict pin unpin drain tape ping; do
+for command in status pools sessions engines peers transfers tree evict pin unpin drain reload tape ping; do
     HELP=$("$CTL" $command --help)
     [[ $HELP == *"ternctl $command"* && $HELP == *Examples:* && $HELP == *--json* ]] || fail "$command --help"
     grep -q "^  $command " <<<"$("$CTL" --help)" || fail "--help does not list $command"

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "shell/config_table.h"
+#include "shell/tls.h"
 
 #define TENANT "tenants:\n  - name: default\n    socket: /tmp/t.sock\n    memory: 64M\n"
 
@@ -308,6 +309,39 @@ static void config_peers_in_the_clear_need_the_flag(void **state)
     config_destroy(c);
 }
 
+#define TLS_FILES "tls:\n  ca: /t/ca.pem\n  cert: /t/a.pem\n  key: /t/a.key\n"
+
+static void config_tls_is_whole_and_instead_of_the_clear(void **state)
+{
+    struct config *c, *again;
+    char *text;
+    size_t n;
+    FILE *out;
+
+    (void)state;
+    refused("tls:\n  ca: /t/ca.pem\n  cert: /t/a.pem\n" TENANT, "t.yaml:3: tls.cert: ", "key");
+    refused("tls: {key: /t/a.key}\n" TENANT, "t.yaml:1: tls.key: ", "ca, cert and key");
+    refused("tls: {key: a.key}\n" TENANT, "t.yaml:1: tls.key: ", "absolute");
+    refused("tls: {crt: /t/a.pem}\n" TENANT, "t.yaml:1: tls.crt: ", "unknown key");
+    refused("insecure_peers: true\n" TLS_FILES TENANT, "t.yaml:1: insecure_peers: ", "not both");
+    if (!tls_built()) {
+        refused(TLS_FILES TENANT, "t.yaml:4: tls.key: ", "without OpenSSL");
+        return;
+    }
+    c = accepted(TLS_FILES "listen: 127.0.0.1:0\n" TENANT
+                           "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n");
+    assert_false(c->insecure_peers);
+    assert_string_equal(c->tls_cert, "/t/a.pem");
+    out = open_memstream(&text, &n);
+    config_print(c, out);
+    fclose(out);
+    again = accepted(text);
+    assert_memory_equal(c, again, sizeof *c);
+    config_destroy(c);
+    config_destroy(again);
+    free(text);
+}
+
 static void config_what_is_printed_is_read_back_the_same(void **state)
 {
     struct config
@@ -509,6 +543,7 @@ int main(void)
         cmocka_unit_test(config_memory_above_the_machine_is_refused),
         cmocka_unit_test(config_peers_that_do_not_fit_are_refused),
         cmocka_unit_test(config_peers_in_the_clear_need_the_flag),
+        cmocka_unit_test(config_tls_is_whole_and_instead_of_the_clear),
         cmocka_unit_test(config_what_is_printed_is_read_back_the_same),
         cmocka_unit_test(config_flags_alone_are_enough),
         cmocka_unit_test(config_flags_that_are_wrong_are_named),

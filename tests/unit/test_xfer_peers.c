@@ -157,7 +157,69 @@ static void expect_closed(struct rig *rig, int fd, uint64_t within_ns)
 
 static void hello(uint8_t *p)
 {
-    xfer_put_head(p, &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = 1});
+    xfer_put_head(p, &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = RIG_TOKEN});
+}
+
+/* Who knows the port and the incarnation alone gets nothing; who was let in goes with its link. */
+static void xfer_only_the_token_of_a_link_that_is_up_lets_in(void **state)
+{
+    static const uint64_t wrong[] = {0, RIG_TOKEN ^ 1, RIG_SRC_INC, UINT64_MAX};
+    static struct rig rig;
+    struct xfer_stats stats;
+    uint8_t head[32];
+    int fd;
+
+    (void)state;
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 40);
+    for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        fd = rig_dial(rig.port);
+        xfer_put_head(head,
+                      &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = wrong[i]});
+        assert_int_equal(send(fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+        expect_closed(&rig, fd, IDLE_NS / 2);
+    }
+    pull_works(&rig, 0);
+    fd = rig_dial(rig.port);
+    hello(head);
+    assert_int_equal(send(fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+    for (uint32_t i = 0; i < 5; i++)
+        rig_turn(&rig);
+    assert_int_equal(recv(fd, head, 1, MSG_DONTWAIT), -1); /* it stays */
+    xfer_dismiss(rig.src.xfer, 0);
+    expect_closed(&rig, fd, IDLE_NS / 2);
+    for (uint32_t i = 0; i < 20; i++)
+        rig_turn(&rig); /* the destination's own connection has gone too, and it sees that */
+    xfer_admit(rig.src.xfer, 0, RIG_TOKEN);
+    pull_works(&rig, 0);
+    xfer_stats(rig.src.xfer, &stats);
+    assert_int_equal(stats.refused, sizeof wrong / sizeof wrong[0]);
+    rig_close(&rig);
+}
+
+static void xfer_serve_of_another_link_is_not_given(void **state)
+{
+    static struct rig rig;
+    uint8_t buf[64 + XFER_ENTRY_BYTES];
+    uint32_t answers;
+    int fd;
+
+    (void)state;
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 40);
+    pull_works(&rig, 0);
+    answers = rig.answers;
+    rig.other_link = true;
+    fd = rig_dial(rig.port);
+    hello(buf);
+    xfer_put_head(buf + 32, &(struct xfer_head){.type = XFER_REQUEST, .n = 1});
+    xfer_put_entry(buf + 64, &(struct xfer_entry){.group = 0});
+    assert_int_equal(send(fd, buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
+    expect_closed(&rig, fd, IDLE_NS / 2);
+    assert_int_equal(rig.answers, answers); /* no page was even asked about */
+    rig.other_link = false;
+    pull_works(&rig, 0);
+    rig_close(&rig);
 }
 
 /* Faults 24 and 25 on the data port: each closed, the others served. */
@@ -324,6 +386,8 @@ int main(void)
         cmocka_unit_test(xfer_silent_source_is_given_up_after_idle),
         cmocka_unit_test(xfer_link_down_breaks_its_pulls_and_no_others),
         cmocka_unit_test(xfer_idle_connection_makes_room_for_another_link),
+        cmocka_unit_test(xfer_only_the_token_of_a_link_that_is_up_lets_in),
+        cmocka_unit_test(xfer_serve_of_another_link_is_not_given),
         cmocka_unit_test(xfer_malformed_frames_close_the_connection),
         cmocka_unit_test(xfer_half_frames_are_closed_at_the_deadline),
         cmocka_unit_test(xfer_callers_beyond_the_limit_are_turned_away),

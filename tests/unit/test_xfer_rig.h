@@ -34,6 +34,7 @@
 #define RIG_EVENTS       512
 #define RIG_WAIT_NS      10000000000u
 #define RIG_SRC_INC      0xabcdef0123456789u
+#define RIG_TOKEN        0x746f6b656eull /* of the link that admits */
 #define RIG_DST_INC      0x1111111111111111u
 
 struct rig;
@@ -66,7 +67,8 @@ struct rig {
     uint32_t asked[2][RIG_PAGES]; /* how often serve_page was asked */
     uint32_t gone_after;          /* serve_page: this many answers OK, then GONE; 0: no limit */
     uint32_t answers;
-    uint32_t link; /* that rig_link and rig_pull use */
+    bool other_link; /* serve_allowed: every serve is another link's */
+    uint32_t link;   /* that rig_link and rig_pull use */
     uint16_t port;
     struct proxy proxy;
 };
@@ -101,6 +103,13 @@ static inline enum tern_err rig_serve_page(void *ctx, struct id serve, uint32_t 
         return TERN_GONE;
     *ret_record = group * RIG_PAGES + ref.index;
     return TERN_OK;
+}
+
+static inline bool rig_serve_allowed(void *ctx, struct id serve, uint32_t link)
+{
+    (void)serve;
+    assert_int_equal(link, 0); /* the one that rig_side admitted */
+    return !((struct side *)ctx)->rig->other_link;
 }
 
 static inline uint8_t rig_byte(uint32_t region, uint32_t group, uint32_t index, uint64_t at)
@@ -163,6 +172,7 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                             .incarnation = incarnation,
                             .emit = rig_emit,
                             .serve_page = rig_serve_page,
+                            .serve_allowed = rig_serve_allowed,
                             .ctx = side};
     const char *why = "";
 
@@ -174,6 +184,7 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                  rig->group);
     x.mem = side->mem;
     assert_int_equal(xfer_create(&x, &side->xfer, &why), TERN_OK);
+    xfer_admit(side->xfer, 0, RIG_TOKEN);
 }
 
 static inline int rig_listen(uint16_t *ret_port)
@@ -204,9 +215,9 @@ static inline void rig_link(struct rig *rig, uint16_t port, uint64_t incarnation
     struct sockaddr_in addr = {
         .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
 
-    assert_int_equal(
-        xfer_link_up(rig->dst.xfer, rig->link, (struct sockaddr *)&addr, sizeof addr, incarnation),
-        TERN_OK);
+    assert_int_equal(xfer_link_up(rig->dst.xfer, rig->link, (struct sockaddr *)&addr, sizeof addr,
+                                  incarnation, RIG_TOKEN),
+                     TERN_OK);
 }
 
 static inline void rig_serve(struct rig *rig, uint32_t slot)

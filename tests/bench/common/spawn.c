@@ -83,7 +83,12 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
     fprintf(f, "node: %s\nlog_level: %s\npage_bytes_min: %" PRIu64 "\n", o->node,
             level && *level ? level : "warn", o->page_bytes_min);
     if (o->peer)
-        fprintf(f, "listen: 127.0.0.1:%u\ninsecure_peers: true\n", o->port);
+        fprintf(f, "listen: 127.0.0.1:%u\n", o->port);
+    if (o->peer && o->tls)
+        fprintf(f, "tls:\n  ca: %s/ca.pem\n  cert: %s/%s.pem\n  key: %s/%s.key\n", o->tls, o->tls,
+                o->node, o->tls, o->node);
+    else if (o->peer)
+        fprintf(f, "insecure_peers: true\n");
     fprintf(f, "admin:\n  socket: %s\n", d->admin);
     fprintf(f, "deadlines:\n  transfer_ms: %u\n", o->transfer_ms ? o->transfer_ms : TRANSFER_MS);
     fprintf(f, "tenants:\n  - name: %s\n    socket: %s\n    memory: %" PRIu64 "\n    regions: %u\n",

@@ -18,6 +18,7 @@ struct daemon_options {
     uint16_t port;    /* of its control listener on 127.0.0.1 */
     const char *peer; /* the other daemon's name; NULL: it has none */
     uint16_t peer_port;
+    const char *tls;       /* folder of deploy/make-certs.sh with this node's; NULL: in the clear */
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of its host tier, likewise; 0: none */
     uint32_t regions;

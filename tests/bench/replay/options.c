@@ -24,6 +24,7 @@ enum key {
     KEY_SUPERSEDE,
     KEY_CORRUPT,
     KEY_SPAWN,
+    KEY_TLS,
     KEY_PREFILL,
     KEY_DECODE,
     KEY_PEER,
@@ -62,6 +63,8 @@ static const struct argp_option table[] = {
      "Flip a byte of N distinct pages as they arrive, once each; needs --spawn", 2},
     {0, 0, 0, 0, "Against what", 3},
     {"spawn", KEY_SPAWN, 0, 0, "Start both daemons for this run, and end them after it", 3},
+    {"tls", KEY_TLS, "DIR", 0,
+     "They talk TLS, with what `deploy/make-certs.sh DIR prefill decode` made", 3},
     {"prefill", KEY_PREFILL, "SOCKET[,ADMIN]", 0,
      "The prefill daemon; its admin socket is admin.sock beside it", 3},
     {"decode", KEY_DECODE, "SOCKET[,ADMIN]", 0, "The decode daemon", 3},
@@ -170,6 +173,8 @@ static void check_all(struct argp_state *state, const struct options *o)
         argp_error(state, "either --spawn, or --prefill and --decode");
     if (!o->spawn && !(o->prefill_socket[0] && o->decode_socket[0]))
         argp_error(state, "--prefill and --decode go together");
+    if (o->tls && !o->spawn)
+        argp_error(state, "--tls needs --spawn: other daemons have their own configuration");
     if (o->corrupt && !o->spawn)
         argp_error(state,
                    "--corrupt needs --spawn: only a daemon of this run may be made to flip bytes");
@@ -214,6 +219,11 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_CORRUPT: o->corrupt = (uint32_t)number(state, "corrupt", arg, 0, 1u << 28); return 0;
     case KEY_SPAWN: o->spawn = true; return 0;
+    case KEY_TLS:
+        o->tls = realpath(arg, NULL); /* for the life of the program */
+        if (!o->tls)
+            argp_error(state, "--tls %s: %s", arg, strerror(errno));
+        return 0;
     case KEY_PREFILL: address(state, "prefill", arg, o->prefill_socket, o->prefill_admin); return 0;
     case KEY_DECODE: address(state, "decode", arg, o->decode_socket, o->decode_admin); return 0;
     case KEY_PEER: o->peer = arg; return 0;

@@ -23,6 +23,7 @@ struct options {
     enum tern_supersede supersede;
     uint32_t corrupt;
     bool spawn, json;
+    const char *tls; /* absolute; NULL: in the clear */
     char prefill_socket[108],
         prefill_admin[108]; /* empty with spawn, until the daemons are there */
     char decode_socket[108], decode_admin[108];

@@ -66,7 +66,7 @@ static bool start_daemons(struct run *r, const struct geometry *g)
     uint16_t port = port_free();
     uint64_t chunk = (o->profile->page_tokens + 63) / 64, sessions;
     struct daemon_options d = {
-        .node = "prefill", .port = port_free(), .peer = "decode", .core = -1};
+        .node = "prefill", .port = port_free(), .peer = "decode", .tls = o->tls, .core = -1};
 
     sessions = (uint64_t)o->concurrency * 2 * (r->survey.tokens_max / 64 + 2 * chunk);
     d.peer_port = port;

@@ -1,0 +1,584 @@
+/* TLS between daemons: two real ones that find each other, and a bare socket with OpenSSL that
+ * plays everyone who must not come in: without a certificate, of another CA, of another name, too
+ * old, in the clear, silent, and with bytes that were said before. Each is refused, logged and
+ * counted. The certificates are made by deploy/make-certs.sh. */
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "bench/common/admin.h"
+#include "bench/common/spawn.h"
+#include "rig_daemon.h"
+#include "seam/xfer_wire.h"
+#include "tern.h"
+
+#define ANSWER_MS   3000
+#define UP_MS       8000
+#define INCARNATION 77u
+#define SAID_BYTES  65536
+
+static char certs[64];
+static struct rig_daemon rig, other; /* rig: node e2e, the one under test; other: its real peer */
+static struct tern *admin;
+
+/* ---- certificates and daemons ---- */
+
+static void shell(const char *format, ...)
+{
+    char command[2048];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(command, sizeof(command), format, args);
+    va_end(args);
+    assert_int_equal(system(command), 0);
+}
+
+static void make_certs(void)
+{
+    const char *source = getenv("TERN_SOURCE");
+    char script[512];
+
+    snprintf(script, sizeof(script), "%s/deploy/make-certs.sh", source ? source : ".");
+    if (access(script, R_OK) != 0)
+        snprintf(script, sizeof(script), "%s/deploy/make-certs.sh", TERN_SOURCE_DIR);
+    strcpy(certs, "/tmp/tern-certs-XXXXXX");
+    assert_non_null(mkdtemp(certs));
+    shell("set -e; bash %s %s e2e other raw stranger; bash %s %s/evil e2e other raw; "
+          "DAYS=-1 SAN=subjectAltName=DNS:raw bash %s %s late",
+          script, certs, script, certs, script, certs);
+    shell("cp %s/ca.pem %s/live-ca.pem; cp %s/e2e.pem %s/live.pem; cp %s/e2e.key %s/live.key",
+          certs, certs, certs, certs, certs, certs);
+}
+
+static void start_other(uint16_t port, uint16_t rig_port, const char *from)
+{
+    char extra[2048];
+
+    snprintf(extra, sizeof(extra),
+             "listen: 127.0.0.1:%u\ntls:\n  ca: %s/ca.pem\n  cert: %s/other.pem\n  key: "
+             "%s/other.key\npeers:\n  - {name: e2e, address: \"127.0.0.1:%u\", tenants: [t0]}\n",
+             port, certs, from, from, rig_port);
+    rig_start_node(&other, "other", extra, NULL);
+}
+
+static int start(void **state)
+{
+    uint16_t port = port_free(), other_port = port_free();
+    char extra[2048];
+
+    (void)state;
+    make_certs();
+    snprintf(extra, sizeof(extra),
+             "listen: 127.0.0.1:%u\ntls:\n  ca: %s/live-ca.pem\n  cert: %s/live.pem\n  key: "
+             "%s/live.key\npeers:\n"
+             "  - {name: other, address: \"127.0.0.1:%u\", tenants: [t0]}\n"
+             "  - {name: raw, address: \"127.0.0.1:1\", tenants: [t0]}\n",
+             port, certs, certs, certs, other_port);
+    rig_start(&rig, extra, NULL);
+    start_other(other_port, port, certs);
+    assert_int_equal(tern_connect(rig.admin, 2000, &admin), TERN_OK);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    tern_destroy(admin);
+    assert_int_equal(rig_stop(&rig, 5000), 0);
+    assert_int_equal(rig_stop(&other, 5000), 0);
+    shell("rm -rf '%s'", certs);
+    return 0;
+}
+
+/* ---- what the daemon tells ---- */
+
+/* peer NULL: of those whose name was not known. */
+static uint64_t refused(const char *peer, const char *reason)
+{
+    json_t *answer = admin_ask(admin, "peers", NULL), *row, *n = NULL;
+    uint64_t count;
+    size_t i;
+
+    assert_non_null(answer);
+    if (!peer)
+        n = json_object_get(json_object_get(answer, "tls"), "refused_unnamed");
+    json_array_foreach(json_object_get(answer, "peers"), i, row)
+    {
+        if (peer && strcmp(json_string_value(json_object_get(row, "peer")), peer) == 0)
+            n = json_object_get(json_object_get(row, "tls"), "refused");
+    }
+    assert_true(json_is_integer(json_object_get(n, reason)));
+    count = (uint64_t)json_integer_value(json_object_get(n, reason));
+    json_decref(answer);
+    return count;
+}
+
+static bool counted(const char *peer, const char *reason, uint64_t more_than)
+{
+    for (uint64_t end = rig_now_ms() + ANSWER_MS; rig_now_ms() < end; usleep(10000))
+        if (refused(peer, reason) > more_than)
+            return true;
+    return false;
+}
+
+static bool logged(const char *reason)
+{
+    char line[128];
+
+    snprintf(line, sizeof(line), "reason=%s ", reason);
+    return rig_log_has(&rig, "event=tls_refused", ANSWER_MS) && rig_log_has(&rig, line, ANSWER_MS);
+}
+
+/* ---- a peer that is none ---- */
+
+struct raw {
+    int fd;
+    SSL_CTX *ctx;
+    SSL *ssl;
+    uint8_t said[SAID_BYTES]; /* all that it sent */
+    size_t nsaid;
+};
+
+static bool raw_flush(struct raw *r)
+{
+    uint8_t *at = r->said + r->nsaid;
+    int n;
+
+    while ((n = BIO_read(SSL_get_wbio(r->ssl), at, (int)(SAID_BYTES - r->nsaid))) > 0) {
+        r->nsaid += (size_t)n;
+        if (!rig_write(r->fd, at, (size_t)n))
+            return false;
+        at += n;
+    }
+    return true;
+}
+
+/* Waits for bytes of the daemon's; false: it closed, or said nothing in time. */
+static bool raw_fill(struct raw *r, uint32_t ms)
+{
+    struct pollfd pf = {.fd = r->fd, .events = POLLIN};
+    uint8_t buf[4096];
+    ssize_t n;
+
+    if (poll(&pf, 1, (int)ms) <= 0)
+        return false;
+    n = recv(r->fd, buf, sizeof(buf), 0);
+    return n > 0 && BIO_write(SSL_get_rbio(r->ssl), buf, (int)n) == (int)n;
+}
+
+/* cert: a path without its ending; NULL: none. */
+static void raw_open(struct raw *r, const char *cert, int version_max)
+{
+    char path[256];
+
+    memset(r, 0, sizeof(*r));
+    r->fd = rig_connect_tcp(rig.control_port);
+    r->ctx = SSL_CTX_new(TLS_client_method());
+    SSL_CTX_set_max_proto_version(r->ctx, version_max);
+    if (cert) {
+        snprintf(path, sizeof(path), "%s/%s.pem", certs, cert);
+        assert_int_equal(SSL_CTX_use_certificate_file(r->ctx, path, SSL_FILETYPE_PEM), 1);
+        snprintf(path, sizeof(path), "%s/%s.key", certs, cert);
+        assert_int_equal(SSL_CTX_use_PrivateKey_file(r->ctx, path, SSL_FILETYPE_PEM), 1);
+    }
+    r->ssl = SSL_new(r->ctx);
+    SSL_set_bio(r->ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    SSL_set_connect_state(r->ssl);
+}
+
+static void raw_close(struct raw *r)
+{
+    SSL_free(r->ssl);
+    SSL_CTX_free(r->ctx);
+    close(r->fd);
+}
+
+static bool raw_handshake(struct raw *r)
+{
+    int rc;
+
+    while ((rc = SSL_do_handshake(r->ssl)) != 1) {
+        bool more = SSL_get_error(r->ssl, rc) == SSL_ERROR_WANT_READ;
+
+        if (!raw_flush(r) || !more || !raw_fill(r, ANSWER_MS))
+            return false;
+    }
+    return raw_flush(r);
+}
+
+static bool raw_put(struct raw *r, const void *bytes, size_t n)
+{
+    return SSL_write(r->ssl, bytes, (int)n) == (int)n && raw_flush(r);
+}
+
+static bool raw_get(struct raw *r, void *bytes, size_t n)
+{
+    uint8_t *at = bytes;
+
+    while (n > 0) {
+        int rc = SSL_read(r->ssl, at, (int)n);
+
+        if (rc > 0) {
+            at += rc;
+            n -= (size_t)rc;
+        } else if (SSL_get_error(r->ssl, rc) != SSL_ERROR_WANT_READ || !raw_fill(r, ANSWER_MS)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool raw_message(struct raw *r, uint16_t type, uint64_t id, const ProtobufCMessage *m)
+{
+    static uint8_t frame[FRAME_HEADER_BYTES + 4096];
+    struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = id};
+    size_t n;
+
+    assert_int_equal(wire_encode(&h, m, 4096, frame, sizeof(frame), &n), TERN_OK);
+    return raw_put(r, frame, n);
+}
+
+static bool raw_hello(struct raw *r, const char *node)
+{
+    Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
+
+    m.has_version_min = m.has_version_max = m.has_incarnation = m.has_data_port = true;
+    m.version_min = WIRE_VERSION_MIN;
+    m.version_max = WIRE_VERSION;
+    m.node = (char *)(uintptr_t)node;
+    m.incarnation = INCARNATION;
+    m.data_port = 1;
+    return raw_message(r, FRAME_PEER_HELLO, 1, &m.base);
+}
+
+/* What the daemon answered; the token and the incarnation where it is OK. */
+static enum tern_err raw_greeted(struct raw *r, uint64_t *ret_token, uint64_t *ret_incarnation)
+{
+    static uint8_t mem[BUDGET_BYTES(RIG_BODY_MAX)] __attribute__((aligned(64)));
+    static struct rig_answer a;
+    const Tern__Wire__PeerHelloReply *m;
+    const ProtobufCMessage *msg;
+    struct budget budget;
+    uint8_t head[FRAME_HEADER_BYTES];
+
+    assert_true(raw_get(r, head, sizeof(head)));
+    assert_int_equal(frame_decode(head, RIG_BODY_MAX, &a.h), TERN_OK);
+    assert_int_equal(a.h.type, FRAME_PEER_HELLO_REPLY);
+    assert_true(raw_get(r, a.body, a.h.length));
+    budget_init(&budget, mem, sizeof(mem));
+    assert_int_equal(wire_decode(&budget, a.h.type, a.body, a.h.length, &msg), TERN_OK);
+    m = (const Tern__Wire__PeerHelloReply *)(const void *)msg;
+    *ret_token = m->data_token;
+    *ret_incarnation = m->incarnation;
+    return m->status ? (enum tern_err)m->status->err : TERN_OK;
+}
+
+static void raw_up(struct raw *r)
+{
+    uint64_t token, incarnation;
+
+    raw_open(r, "raw", TLS1_3_VERSION);
+    assert_true(raw_handshake(r));
+    assert_true(raw_hello(r, "raw"));
+    assert_int_equal(raw_greeted(r, &token, &incarnation), TERN_OK);
+}
+
+static bool raw_closed(struct raw *r)
+{
+    return rig_until_closed(r->fd, ANSWER_MS) != UINT32_MAX;
+}
+
+/* ---- the tests ---- */
+
+static void tls_two_daemons_find_each_other(void **state)
+{
+    json_t *answer, *tls;
+
+    (void)state;
+    assert_true(admin_wait_peer(admin, "other", UP_MS));
+    answer = admin_ask(admin, "peers", NULL);
+    tls = json_object_get(json_array_get(json_object_get(answer, "peers"), 0), "tls");
+    assert_string_equal(json_string_value(json_object_get(tls, "version")), "TLSv1.3");
+    assert_non_null(json_string_value(json_object_get(tls, "cipher")));
+    assert_string_equal(json_string_value(json_object_get(tls, "peer_name")), "other");
+    assert_int_equal(strlen(json_string_value(json_object_get(tls, "not_after"))), 20);
+    tls = json_object_get(json_array_get(json_object_get(answer, "peers"), 1), "tls");
+    assert_true(json_is_null(json_object_get(tls, "version"))); /* nobody is there */
+    json_decref(answer);
+    assert_true(rig_log_has(&other, "event=link_up", UP_MS));
+    assert_true(rig_log_has(&rig, "dir=in", UP_MS)); /* and it dialled too */
+}
+
+static void comes_in_vain(const char *cert, int version, const char *reason)
+{
+    uint64_t before = refused(NULL, reason);
+    static struct raw r;
+
+    raw_open(&r, cert, version);
+    if (raw_handshake(&r)) /* ours is over before the daemon has looked at the certificate */
+        raw_hello(&r, "raw");
+    assert_true(raw_closed(&r));
+    raw_close(&r);
+    if (!counted(NULL, reason, before) || !logged(reason))
+        fail_msg("%s: %s was not counted or not logged", cert ? cert : "none", reason);
+}
+
+static void tls_peers_that_prove_nothing_are_refused(void **state)
+{
+    static struct raw r;
+
+    (void)state;
+    raw_up(&r); /* a good one comes in, else the others prove nothing */
+    raw_close(&r);
+    comes_in_vain(NULL, TLS1_3_VERSION, "no_certificate");
+    comes_in_vain("evil/raw", TLS1_3_VERSION, "wrong_ca");
+    comes_in_vain("stranger", TLS1_3_VERSION, "wrong_name");
+    comes_in_vain("late", TLS1_3_VERSION, "expired");
+    comes_in_vain("raw", TLS1_2_VERSION, "old_version");
+    assert_true(rig_alive(&rig));
+}
+
+/* A certificate of one peer, the name of another. */
+static void tls_hello_has_to_be_of_the_name_in_the_certificate(void **state)
+{
+    uint64_t before = refused(NULL, "wrong_name"), token, incarnation;
+    static struct raw r;
+
+    (void)state;
+    raw_open(&r, "raw", TLS1_3_VERSION);
+    assert_true(raw_handshake(&r));
+    assert_true(raw_hello(&r, "other"));
+    assert_int_equal(raw_greeted(&r, &token, &incarnation), TERN_DENIED);
+    assert_int_equal(token, 0);
+    assert_true(raw_closed(&r));
+    raw_close(&r);
+    assert_true(counted(NULL, "wrong_name", before));
+}
+
+static void tls_peer_in_the_clear_is_refused(void **state)
+{
+    Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
+    uint64_t before = refused(NULL, "bad_record");
+    int fd = rig_connect_tcp(rig.control_port);
+
+    (void)state;
+    m.node = (char *)(uintptr_t) "raw";
+    assert_true(rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base));
+    assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+    close(fd);
+    assert_true(counted(NULL, "bad_record", before) && logged("bad_record"));
+}
+
+static void tls_peer_that_says_nothing_is_given_up(void **state)
+{
+    uint64_t before = refused(NULL, "timeout");
+    int fd = rig_connect_tcp(rig.control_port);
+    uint32_t took = rig_until_closed(fd, ANSWER_MS);
+
+    (void)state;
+    assert_true(took != UINT32_MAX && took >= RIG_PARTIAL_MS / 2);
+    close(fd);
+    assert_true(counted(NULL, "timeout", before) && logged("timeout"));
+}
+
+/* Fault 27: all that a good peer said, from its first byte on, said again by someone who has only
+ * that. */
+static void tls_recorded_connection_said_again_is_refused(void **state)
+{
+    static struct raw r;
+    uint32_t runs = 0;
+    uint64_t before;
+
+    (void)state;
+    raw_up(&r);
+    close(r.fd);
+    before = refused(NULL, "bad_record");
+    for (; runs < 3; runs++) {
+        int fd = rig_connect_tcp(rig.control_port);
+
+        rig_write(fd, r.said, r.nsaid);
+        assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+        close(fd);
+        assert_true(counted(NULL, "bad_record", before + runs));
+    }
+    r.fd = -1;
+    raw_close(&r);
+    printf("fault=27 runs=%u injected=%u violations=0 applied=0\n", runs, runs);
+}
+
+/* One record twice on a link that is up: someone in between. */
+static void tls_record_said_again_ends_the_link(void **state)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+    uint64_t before = refused("raw", "bad_record");
+    uint8_t head[FRAME_HEADER_BYTES];
+    struct frame_header h;
+    static struct raw r;
+    size_t at;
+
+    (void)state;
+    raw_up(&r);
+    at = r.nsaid;
+    assert_true(raw_message(&r, FRAME_PING, 9, &m.base));
+    assert_true(raw_get(&r, head, sizeof(head)));
+    assert_int_equal(frame_decode(head, RIG_BODY_MAX, &h), TERN_OK);
+    assert_int_equal(h.type, FRAME_PING_REPLY);
+    assert_true(rig_write(r.fd, r.said + at, r.nsaid - at));
+    assert_true(raw_closed(&r));
+    raw_close(&r);
+    assert_true(counted("raw", "bad_record", before));
+}
+
+/* ---- the data port ---- */
+
+/* Is a connection that says that on the data port let in? */
+static bool data_hello(uint64_t incarnation, uint64_t token)
+{
+    uint8_t head[XFER_HEAD_BYTES];
+    int fd = rig_connect_tcp(rig.data_port);
+    bool open;
+
+    xfer_put_head(head, &(struct xfer_head){.type = XFER_HELLO, .a = incarnation, .b = token});
+    assert_true(rig_write(fd, head, sizeof(head)));
+    open = rig_until_closed(fd, 300) == UINT32_MAX;
+    close(fd);
+    return open;
+}
+
+static void tls_data_port_needs_the_token_of_a_link_that_is_up(void **state)
+{
+    uint64_t token, incarnation;
+    static struct raw r;
+
+    (void)state;
+    raw_open(&r, "raw", TLS1_3_VERSION);
+    assert_true(raw_handshake(&r));
+    assert_true(raw_hello(&r, "raw"));
+    assert_int_equal(raw_greeted(&r, &token, &incarnation), TERN_OK);
+    assert_true(token != 0);
+    assert_true(data_hello(incarnation, token));
+    assert_false(data_hello(incarnation, 0));
+    assert_false(data_hello(incarnation, token ^ 2));
+    assert_false(data_hello(incarnation, INCARNATION));
+    assert_false(data_hello(incarnation ^ 1, token));
+    assert_true(rig_log_has(&rig, "event=data_refused", ANSWER_MS));
+    shutdown(r.fd, SHUT_RDWR);
+    raw_close(&r);
+    usleep(300000);
+    assert_false(data_hello(incarnation, token)); /* it ended with the link */
+}
+
+/* ---- other files ---- */
+
+static void live(const char *from)
+{
+    shell("cp %s/%s/e2e.pem %s/live.pem; cp %s/%s/e2e.key %s/live.key", certs, from, certs, certs,
+          from, certs);
+}
+
+static uint64_t link_downs(void)
+{
+    char command[256];
+    uint64_t n = 0;
+    FILE *f;
+
+    snprintf(command, sizeof(command), "grep -c 'event=link_down.*peer=other' %s", rig.log);
+    f = popen(command, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%lu", &n), 1);
+    pclose(f);
+    return n;
+}
+
+static bool server_is_of(const char *ca)
+{
+    static struct raw r;
+    char path[256];
+    bool yes;
+
+    raw_open(&r, "raw", TLS1_3_VERSION);
+    snprintf(path, sizeof(path), "%s/%s", certs, ca);
+    SSL_CTX_load_verify_locations(r.ctx, path, NULL);
+    SSL_free(r.ssl);
+    r.ssl = SSL_new(r.ctx);
+    SSL_set_bio(r.ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    SSL_set_connect_state(r.ssl);
+    assert_true(raw_handshake(&r));
+    yes = SSL_get_verify_result(r.ssl) == X509_V_OK;
+    raw_close(&r);
+    return yes;
+}
+
+static void tls_reload_keeps_links_and_bad_files_change_nothing(void **state)
+{
+    uint64_t downs;
+
+    (void)state;
+    assert_true(admin_wait_peer(admin, "other", UP_MS));
+    downs = link_downs();
+    shell("echo nonsense > %s/live.pem", certs);
+    kill(rig.pid, SIGHUP);
+    assert_true(rig_log_has(&rig, "event=reload_failed", ANSWER_MS));
+    assert_null(admin_ask(admin, "reload", NULL)); /* and the operator hears why */
+    assert_non_null(strstr(tern_error_text(admin), "live.pem"));
+    assert_true(server_is_of("ca.pem"));
+    live("evil"); /* of another CA: good enough for us, as it has our name */
+    kill(rig.pid, SIGHUP);
+    assert_true(rig_log_has(&rig, "event=reloaded", ANSWER_MS));
+    assert_false(server_is_of("ca.pem"));
+    assert_true(server_is_of("evil/ca.pem"));
+    live(".");
+    json_decref(admin_ask(admin, "reload", NULL));
+    assert_true(server_is_of("ca.pem"));
+    usleep(300000);
+    assert_int_equal(link_downs(), downs);
+    assert_true(admin_peer_up(admin, "other"));
+}
+
+/* The peer comes back with a certificate of another CA: it is at the right address, and has the
+ * right name. */
+static void tls_real_peer_of_another_ca_is_refused_both_ways(void **state)
+{
+    uint16_t port = other.control_port;
+    char evil[128];
+
+    (void)state;
+    assert_int_equal(rig_stop(&other, 5000), 0);
+    snprintf(evil, sizeof(evil), "%s/evil", certs);
+    start_other(port, rig.control_port, evil);
+    assert_true(counted("other", "wrong_ca", 0)); /* we dialled it */
+    assert_true(rig_log_has(&other, "reason=refused_by_peer", UP_MS));
+    assert_false(admin_peer_up(admin, "other"));
+    assert_int_equal(rig_stop(&other, 5000), 0);
+    start_other(port, rig.control_port, certs);
+    assert_true(admin_wait_peer(admin, "other", UP_MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tls_two_daemons_find_each_other),
+        cmocka_unit_test(tls_peers_that_prove_nothing_are_refused),
+        cmocka_unit_test(tls_hello_has_to_be_of_the_name_in_the_certificate),
+        cmocka_unit_test(tls_peer_in_the_clear_is_refused),
+        cmocka_unit_test(tls_peer_that_says_nothing_is_given_up),
+        cmocka_unit_test(tls_recorded_connection_said_again_is_refused),
+        cmocka_unit_test(tls_record_said_again_ends_the_link),
+        cmocka_unit_test(tls_data_port_needs_the_token_of_a_link_that_is_up),
+        cmocka_unit_test(tls_reload_keeps_links_and_bad_files_change_nothing),
+        cmocka_unit_test(tls_real_peer_of_another_ca_is_refused_both_ways),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}
