@@ -113,7 +113,8 @@ enum seal_state { SEAL_NO, SEAL_QUEUED, SEAL_RUNNING, SEAL_DONE };
 
 struct node { /* one L-chunk under its parent; a root has depth 0 and neither tokens nor pages */
     /* The first cache line is all that a match reads. */
-    uint32_t parent, first_child, depth, nchildren;
+    uint32_t parent, first_child, depth;
+    uint32_t on_device;      /* all HISTORY is there */
     uint32_t tokens, keys;   /* heads in the token store and the extra-key store */
     uint32_t pending_engine; /* NONE: its step has passed */
     uint32_t pool;
@@ -141,9 +142,10 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     /* The host tier. Residency is prefix-closed on each tier. */
     uint32_t host[GROUPS_MAX];   /* heads of acknowledged host pages */
     uint32_t moving[GROUPS_MAX]; /* COPYING pages: of the host for BACK, of the device for LOAD */
-    uint32_t on_device, on_host; /* all HISTORY is there; on the host: acknowledged */
-    uint32_t ndevice;            /* children on the device */
-    uint32_t nhost;              /* children on the host, or about to be */
+    uint32_t nchildren;
+    uint32_t on_host; /* all HISTORY is there, and acknowledged */
+    uint32_t ndevice; /* children on the device */
+    uint32_t nhost;   /* children on the host, or about to be */
     uint32_t copy, copy_gen, copy_next, copy_prev;
     uint32_t loaders;        /* loads that need this node on the device */
     uint32_t host_borrowers; /* of `borrowers`, those that are content with the host's copy */
