@@ -165,7 +165,7 @@ static void check_superseded(struct sim *w, uint32_t d)
             if (w->d[d].granule[t][i].own == OWN_ORPHAN || w->d[d].granule[t][i].own == OWN_PULL)
                 return;
     for (uint32_t p = 0; p < POOLS; p++) {
-        if (!w->d[d].pool[p].open || w->d[d].pool[p].closing ||
+        if (!w->d[d].pool[p].open || w->d[d].pool[p].closing || w->d[d].pool[p].unheard ||
             !core_pool_view(w->d[d].core, w->d[d].pool[p].id.slot, &v))
             continue;
         for (STATE_GROUPS(w, g))

@@ -401,8 +401,10 @@ void conn_close(struct sim *w, uint32_t d, uint32_t conn)
     for (uint32_t s = 0; s < SESSIONS; s++)
         if (m->session[s].live &&
             (m->session[s].turn == TURN_FETCHING || m->session[s].turn == TURN_LOADING) &&
-            m->session[s].fetch_conn == conn)
+            m->session[s].fetch_conn == conn) {
             m->session[s].deaf = 1;
+            m->pool[m->session[s].pool].unheard = 1;
+        }
     ev.conn.conn = conn;
     TRACE("  connection %u.%u closed\n", d, conn);
     sim_step(w, d, &ev);

@@ -131,8 +131,8 @@ enum mark {
     X(seed_tokens)                                                                                 \
     X(nstate)                                                                                      \
     X(supersede)                                                                                   \
-    X(page_tokens2) X(page_tokens3) X(page_granules2) X(page_granules3)                            \
-        X(window2) /* 0: RECURRENT */                                                              \
+    X(page_tokens2)                                                                                \
+    X(page_tokens3) X(page_granules2) X(page_granules3) X(window2) /* 0: RECURRENT */              \
         X(window3) X(reserve2) X(reserve3) X(host) X(lim_copies) X(spoil)
 
 struct config {
@@ -275,6 +275,7 @@ struct engine {
 
 struct pool {
     uint8_t open, closing, tenant, pressure;
+    uint8_t unheard; /* a fetch went on whose answer nobody hears: where it ends is not known */
     uint8_t ranks;   /* regions that hold its bytes: the world of the engine that opened it */
     uint8_t engines; /* engines: bit each that opened or mapped it */
     struct id id;
