@@ -12,7 +12,7 @@
 #   --kill GUEST:TEXT    when either guest prints a line that contains TEXT, GUEST's QEMU is killed (power lost). It is an
 #                        error if that never happens. A killed guest's status counts for nothing.
 #   --restart GUEST:CMD  boot the killed guest again (its disk is new) and run CMD there; the cable is plugged in again
-#   --keep               leave the run's folder, which is named, behind
+#   --keep               leave the run's folder behind (console and output of each boot, the share); so after a failure
 #
 # What a command finds in the guest:
 #   - It is a bash command line, run as root, in the folder that lab.sh was called in. The guest sees this machine's whole
@@ -24,6 +24,8 @@
 #     LAB_RESULTS=FOLDER, into which it is copied at the end). No mmap for writing there: put pages and sockets in /tmp.
 #   - The functions lab_signal NAME and lab_wait NAME [SECONDS], which work across guests.
 #   - Packet loss: tc qdisc add dev $LAB_IF root netem loss 5% (in a pair: in one guest rxe's packets don't leave it).
+#   - rxe takes retry_cnt 7 for "for ever", as rnr_retry 7: a QP to a dead host never completes with it (seen: 60 s without).
+#     With 3 it ends in RETRY_EXC_ERR (12) within seconds. Its counters: /sys/class/infiniband/rxe0/ports/1/hw_counters/.
 #
 # Examples: a unit test; two daemons in one guest; a source that dies in mid-transfer and comes back:
 #   lab.sh one '"$TERN_BUILD"/tests/unit_test_xfer_verbs'
@@ -62,7 +64,7 @@ usage() {
 . "$lab_here/lab_build.sh"
 
 # One guest's state: boot -> run -> off -> gone; killed from any. `gone` and `killed` have no QEMU.
-declare -A state=() pid=() boot=() folder=() since=() out=() part=() rc=() command=()
+declare -A state=() pid=() boot=() folder=() since=() out=() part=()
 guests=() result=0 run=''
 
 now_ms() { now=$((${EPOCHREALTIME/[.,]/} / 1000)); }
@@ -84,15 +86,17 @@ cleanup() {
     fi
     cd "$lab_pwd" || true
     if [[ $keep -eq 1 ]]; then
-        say "the run's folder is $run"
+        mv "$run" "${run/run./kept.}"
+        say "the run's folder, for an hour: ${run/run./kept.}"
     else
         rm -rf "$run"
     fi
 }
 
-# Folders of runs whose lab was killed and could not clean up.
+# Folders of runs whose lab was killed and could not clean up, and kept ones that are old.
 sweep() {
     local old
+    find "$cache" -maxdepth 1 -name 'kept.*' -mmin +60 -exec rm -rf {} +
     for old in "$cache"/run.*; do
         [[ -d $old ]] && ! kill -0 "${old##*.}" 2>/dev/null && rm -rf "$old"
     done
@@ -127,7 +131,7 @@ start() { # GUEST COMMAND
     write_environment "$dir/env"
     : >"$dir/out"
     exec {out[$g]}<"$dir/out"
-    folder[$g]=$dir part[$g]='' rc[$g]='' command[$g]=$2
+    folder[$g]=$dir part[$g]=''
     [[ $g == one ]] || read -r -a arguments < <(cable "$g")
     # The kernel kills QEMU when this shell dies, also when it is killed.
     setpriv --pdeathsig KILL qemu-system-x86_64 -name "lab-$g" -nodefaults -display none -no-reboot -no-user-config \
@@ -139,6 +143,7 @@ start() { # GUEST COMMAND
         -virtfs local,path="$run",mount_tag=lab,security_model=none,multidevs=remap \
         "${arguments[@]}" >"$dir/qemu.log" 2>&1 </dev/null &
     pid[$g]=$!
+    echo "$!" >"$dir/pid"
     state[$g]=boot
     now_ms
     since[$g]=$now
@@ -151,7 +156,7 @@ wait_for_cable() {
         [[ -S $run/cable ]] && return
         nap
     done
-    fail 125 "QEMU did not make its end of the cable: $(cat "$run"/*/qemu.log)"
+    say "QEMU did not make its end of the cable: $(cat "$run"/*/qemu.log)"
     exit 125
 }
 
@@ -161,14 +166,19 @@ power_off() { # GUEST NEXT-STATE
     state[$1]=$2
 }
 
+# A guest whose command has ended is not killed: the test that asked for it has not happened.
 pull_plug() {
-    local g=$kill_guest
-    say "$g: killed at \"$kill_text\""
+    local g=$kill_guest text=$kill_text
     kill_text=''
+    if [[ ${state[$g]} != boot && ${state[$g]} != run ]]; then
+        fail 125 "$g: \"$text\" came when its command had ended: not killed"
+        return
+    fi
+    say "$g: killed at \"$text\""
     power_off "$g" killed
+    last_output "$g"
     [[ -n $restart_guest ]] || return
     say "$g: starting again"
-    read_output "$g"
     start "$g" "$restart_command"
 }
 
@@ -185,6 +195,12 @@ read_output() { # GUEST
         line "$1" "$text"
     done
     part[$1]+=$text
+}
+
+last_output() { # GUEST: also a line that has no end
+    read_output "$1"
+    [[ -z ${part[$1]} ]] || line "$1" "${part[$1]}"
+    part[$1]=''
 }
 
 tell_console() { # GUEST
@@ -207,12 +223,11 @@ enter() { # GUEST STATE TEXT
 }
 
 command_ended() { # GUEST
-    rc[$1]=$(<"${folder[$1]}/rc")
-    read_output "$1"
-    [[ -z ${part[$1]} ]] || line "$1" "${part[$1]}"
-    part[$1]=''
-    enter "$1" off "exit status ${rc[$1]}"
-    [[ ${rc[$1]} -eq 0 || $result -ne 0 ]] || result=${rc[$1]}
+    local status
+    status=$(<"${folder[$1]}/rc")
+    enter "$1" off "exit status $status"
+    [[ $status -eq 0 || $result -ne 0 ]] || result=$status
+    last_output "$1"
 }
 
 watch_guest() { # GUEST
