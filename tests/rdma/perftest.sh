@@ -11,11 +11,11 @@ shift
 bytes=65536 iterations=${LAB_ITERATIONS:-200}
 run_s=60
 port=18515
-options=(-d "$LAB_DEV" -x "$LAB_GID" -s "$bytes" -n "$iterations" -F --report_gbits)
+options=(-d "$LAB_DEV" -x "$LAB_GID" -s "$bytes" -n "$iterations" -F)
 
 serve() { timeout "$run_s" "$1" "${options[@]}" -p "$2" >"/tmp/server.$1" 2>&1; }
 
-# The line of results begins with the size: bytes, iterations, peak, average in Gb/s, messages in millions.
+# The line of results begins with the size: bytes, iterations, peak and average in MiB/s, messages in millions.
 client() { # PROGRAM PORT WHERE ADDRESS
     local log=/tmp/client.$1 rc=1
     for _ in {1..50}; do
@@ -25,7 +25,7 @@ client() { # PROGRAM PORT WHERE ADDRESS
         sleep 0.2
     done
     if [[ $rc -ne 0 ]] || ! awk -v name="$1" -v where="$3" '$1 == "65536" {
-            printf "perftest %s %s bytes=%d iterations=%d mb_per_s=%.1f\n", name, where, $1, $2, $4 * 1000 / 8; found = 1 }
+            printf "perftest %s %s bytes=%d iterations=%d mb_per_s=%.1f\n", name, where, $1, $2, $4 * 1.048576; found = 1 }
             END { exit !found }' "$log"; then
         echo "perftest $1 $3: exit $rc, no figure"
         cat "$log"
