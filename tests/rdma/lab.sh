@@ -23,7 +23,8 @@
 #   - LAB_SHARE, a folder that both guests and this machine see: what is to outlast the guest goes there (with --keep, or
 #     LAB_RESULTS=FOLDER, into which it is copied at the end). No mmap for writing there: put pages and sockets in /tmp.
 #   - The functions lab_signal NAME and lab_wait NAME [SECONDS], which work across guests.
-#   - Packet loss: tc qdisc add dev $LAB_IF root netem loss 5% (in a pair: in one guest rxe's packets don't leave it).
+#   - Packet loss: tc qdisc add dev $LAB_IF root netem loss 5% (in a pair: in one guest rxe's packets don't leave it); a
+#     host that falls silent and stays alive: loss 100%. Without either the cable of a pair loses nothing.
 #   - rxe takes retry_cnt 7 for "for ever", as rnr_retry 7: a QP to a dead host never completes with it (seen: 60 s without).
 #     With 3 it ends in RETRY_EXC_ERR (12) within seconds. Its counters: /sys/class/infiniband/rxe0/ports/1/hw_counters/.
 #
@@ -98,7 +99,7 @@ sweep() {
     local old
     find "$cache" -maxdepth 1 -name 'kept.*' -mmin +60 -exec rm -rf {} +
     for old in "$cache"/run.*; do
-        [[ -d $old ]] && ! kill -0 "${old##*.}" 2>/dev/null && rm -rf "$old"
+        [[ -d $old && ! -d /proc/${old##*.} ]] && rm -rf "$old"
     done
 }
 
