@@ -50,6 +50,16 @@ static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnatio
     return link_state_name(ctx, peer, ret_incarnation);
 }
 
+static const char *peer_transport(void *ctx, uint32_t peer, const char **ret_reason)
+{
+    const struct daemon *d = ctx;
+    struct xfer_link_view view;
+
+    xfer_link_view(d->xfer, peer, &view);
+    *ret_reason = view.reason;
+    return view.transport;
+}
+
 static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
 {
     struct daemon *d = ctx;
@@ -85,6 +95,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .listen_port = d->control_port,
         .data_port = d->data_port,
         .peer_state = peer_state,
+        .peer_transport = peer_transport,
         .group_name = group_name,
         .node_bits = d->node_bits,
         .ctx = d,
@@ -93,6 +104,8 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
     mem_stats(d->mem, &ctx.mem);
     if (d->xfer)
         xfer_stats(d->xfer, &ctx.xfer);
+    if (d->xfer)
+        xfer_rdma_view(d->xfer, &ctx.rdma);
     io_stats(d->io, &ctx.io);
     if (d->tape)
         tape_stats(d->tape, &ctx.tape);
