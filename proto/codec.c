@@ -60,6 +60,7 @@ const ProtobufCMessageDescriptor *wire_descriptor(uint16_t type)
     case FRAME_PEER_HELLO: return &tern__wire__peer_hello__descriptor;
     case FRAME_PEER_HELLO_REPLY: return &tern__wire__peer_hello_reply__descriptor;
     case FRAME_PEER_MSG: return &tern__wire__peer_msg__descriptor;
+    case FRAME_PEER_PATH: return &tern__wire__peer_path__descriptor;
     default: return NULL;
     }
 }
@@ -219,6 +220,15 @@ static enum tern_err check_peer_msg(const Tern__Wire__PeerMsg *m)
     return check_runs(&(struct totals){0}, m->n_runs, m->runs);
 }
 
+static enum tern_err check_peer_path(const Tern__Wire__PeerPath *m)
+{
+    TRY(check_string(m->tenant, WIRE_STRING_MAX));
+    TRY(check_string(m->text, WIRE_TEXT_MAX));
+    TRY(limit(!m->has_gid || m->gid.len == WIRE_GID_BYTES));
+    TRY(limit(m->chunks.len % WIRE_CHUNK_BYTES == 0));
+    return limit(m->chunks.len / WIRE_CHUNK_BYTES <= WIRE_CHUNKS_MAX);
+}
+
 /* The cast is sound: unpack made *msg from wire_descriptor(type). */
 #define AS(name) ((const Tern__Wire__##name *)msg)
 
@@ -260,6 +270,7 @@ static enum tern_err check_limits(uint16_t type, const ProtobufCMessage *msg)
     case FRAME_PEER_HELLO: return check_string(AS(PeerHello)->node, WIRE_STRING_MAX);
     case FRAME_PEER_HELLO_REPLY: return check_peer_hello_reply(AS(PeerHelloReply));
     case FRAME_PEER_MSG: return check_peer_msg(AS(PeerMsg));
+    case FRAME_PEER_PATH: return check_peer_path(AS(PeerPath));
     default: return TERN_OK; /* PoolRef, EngineLeave, FetchCancel, Retract, Recover: numbers only */
     }
 }

@@ -66,7 +66,8 @@ enum frame_type {
     FRAME_ADMIN_REPLY = 66, /* on the admin socket only */
     FRAME_PEER_HELLO = 129,
     FRAME_PEER_HELLO_REPLY = 130,
-    FRAME_PEER_MSG = 131, /* no answer type: both sides send it */
+    FRAME_PEER_MSG = 131,  /* no answer type: both sides send it */
+    FRAME_PEER_PATH = 133, /* likewise; only to a peer that said rdma in its hello */
 };
 
 void frame_encode(const struct frame_header *h, uint8_t out[FRAME_HEADER_BYTES]);

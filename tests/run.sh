@@ -138,6 +138,7 @@ tests build sim "$jobs"
 tests build fuzz "$jobs"
 tests build e2e 1
 tests build gpu 1
+tests build rdma 1
 for mode in index rpc transfer; do
     bench $mode
 done

@@ -113,6 +113,7 @@ int run_pools(struct ctl *ctl);
 int run_sessions(struct ctl *ctl);
 int run_engines(struct ctl *ctl);
 int run_peers(struct ctl *ctl);
+int run_doctor(struct ctl *ctl);
 int run_transfers(struct ctl *ctl);
 int run_tree(struct ctl *ctl);
 int run_evict(struct ctl *ctl);

@@ -61,6 +61,8 @@ const struct command commands[] = {
      "  ternctl engines\n", NULL, false, run_engines},
     {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", NULL, false,
      run_peers},
+    {"doctor", "", "What this host has of RDMA, what is used of it and why not more",
+     "  ternctl doctor\n", NULL, false, run_doctor},
     {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n", NULL,
      false, run_transfers},
     {"tree", "", "The prefix tree: pages, tier, who holds it and for how long",

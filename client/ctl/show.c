@@ -369,8 +369,8 @@ static const char *tls_of(json_t *row)
 
 int run_peers(struct ctl *ctl)
 {
-    static const char *const titles[] = {"<PEER", "<ADDRESS",     "<STATE",
-                                         "<TLS",  "<INCARNATION", "<TENANTS"};
+    static const char *const titles[] = {"<PEER",        "<ADDRESS", "<STATE",   "<TLS",
+                                         "<INCARNATION", "<PAGES",   "<TENANTS", "<REASON"};
     json_t *answer = ctl_list(ctl, "peers", NULL), *row, *tenant;
     struct table t;
     size_t i, k;
@@ -389,6 +389,7 @@ int run_peers(struct ctl *ctl)
             table_add(&t, strcmp(state, "up") == 0 ? GREEN : YELLOW, "%s", state);
             table_add(&t, PLAIN, "%s", tls_of(row));
             table_add(&t, PLAIN, "%s", j_str(row, "incarnation"));
+            table_add(&t, PLAIN, "%s", j_str(row, "transport"));
             json_array_foreach(json_object_get(row, "tenants"), k, tenant)
             {
                 const char *name = json_string_value(tenant);
@@ -398,8 +399,37 @@ int run_peers(struct ctl *ctl)
                                            name);
             }
             table_add(&t, PLAIN, "%s", names);
+            table_add(&t, PLAIN, "%s", j_str(row, "transport_reason"));
         }
         table_print(&t, "no peer is configured");
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
+int run_doctor(struct ctl *ctl)
+{
+    json_t *answer = ctl_ask(ctl, "doctor", NULL, 0), *rdma, *row;
+    size_t i;
+
+    rdma = json_object_get(answer, "rdma");
+    if (!ctl_print_json(ctl, answer)) {
+        bool in_use = json_is_true(json_object_get(rdma, "in_use"));
+
+        printf("RDMA: %s (%s)\n", in_use ? "in use" : "not in use", j_str(rdma, "reason"));
+        json_array_foreach(json_object_get(rdma, "devices"), i, row)
+            printf("  device %s: %s\n", j_str(row, "device"), j_str(row, "state"));
+        if (in_use)
+            printf("  port %s, gid %s, mtu %s, %s reads at a time; %s bytes in %s registrations\n",
+                   num(rdma, "port"), num(rdma, "gid_index"), num(rdma, "mtu"),
+                   num(rdma, "rd_atomic"), num(rdma, "registered_bytes"),
+                   num(rdma, "registrations"));
+        if (json_is_true(json_object_get(rdma, "memlock_exempt")))
+            printf("  locked memory: no limit applies (CAP_IPC_LOCK)\n");
+        else if (json_is_null(json_object_get(rdma, "memlock_bytes")))
+            printf("  locked memory: unlimited\n");
+        else
+            printf("  locked memory: RLIMIT_MEMLOCK is %s bytes\n", num(rdma, "memlock_bytes"));
     }
     json_decref(answer);
     return CTL_OK;

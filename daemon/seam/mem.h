@@ -56,7 +56,14 @@ void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t g
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
 uint32_t mem_pool_regions(const struct mem *mem, uint32_t pool);
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group);
-uint32_t mem_page_records(const struct mem *mem);  /* as configured */
+uint32_t mem_page_records(const struct mem *mem); /* as configured */
+/* A whole region of a tenant's device tier, for registration with a device. */
+uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region,
+                         uint64_t *ret_bytes);
+uint32_t mem_region_count(const struct mem *mem, uint32_t tenant);
+/* Where in its tenant's regions the pool begins. False: it lies in the host tier. */
+bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
+                    uint64_t *ret_offset);
 uint32_t mem_sums_per_page(const struct mem *mem); /* as configured */
 
 /* Checksums of a page, [region * units + unit]; the seam's own store, valid once the page was

@@ -242,6 +242,34 @@ uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group)
     return place->group[group].units;
 }
 
+uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region,
+                         uint64_t *ret_bytes)
+{
+    check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
+    *ret_bytes = mem->config.tenant[tenant].memory_bytes;
+    return mem->region[TIER_DEVICE][tenant][region].base;
+}
+
+uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
+{
+    check(tenant < mem->config.tenants);
+    return mem->config.tenant[tenant].regions;
+}
+
+bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
+                    uint64_t *ret_offset)
+{
+    const struct pool_place *place = place_of(mem, pool);
+    const struct region *r = &mem->region[TIER_DEVICE][place->tenant][0];
+    uintptr_t at = (uintptr_t)place->base[0], base = (uintptr_t)r->base;
+
+    *ret_tenant = place->tenant;
+    if (!r->base || at < base || at - base >= r->bytes)
+        return false;
+    *ret_offset = at - base;
+    return true;
+}
+
 uint32_t mem_page_records(const struct mem *mem)
 {
     return mem->config.page_records;

@@ -2,7 +2,7 @@
  * index, generation) and receives straight into its own pages; the source asks the core whether
  * each page may leave, and sends from the page. Checksums travel beside the bytes and are verified
  * here, before the core hears of a page. Owner thread only; no allocation after create.
- * Implementation: xfer_tcp.c; verbs later. */
+ * Implementation: xfer_tcp*.c; xfer_verbs*.c where both ends have RDMA. */
 #ifndef SEAM_XFER_H
 #define SEAM_XFER_H
 
@@ -11,6 +11,47 @@
 #include "seam/mem.h"
 
 struct xfer;
+
+/* How the pages of a peer come to us. AUTO: by RDMA where both ends can, else over TCP. */
+enum xfer_transport { XFER_AUTO = 0, XFER_VERBS, XFER_TCP };
+
+/* What the two ends of an RDMA path say to each other, on the peer's control connection and nowhere
+ * else: there is one path a (link, tenant), because a key is good for one tenant's memory alone.
+ * The destination offers, the source answers or refuses. */
+#define XFER_CHUNKS_MAX     64 /* registrations of one tenant's memory */
+#define XFER_PATH_TEXT      160
+#define XFER_DEVICE_BYTES   64
+#define XFER_PATH_GID_BYTES 16
+
+enum xfer_path_kind { XFER_PATH_OFFER = 1, XFER_PATH_ANSWER, XFER_PATH_REFUSE, XFER_PATH_KINDS };
+
+struct xfer_chunk {
+    uint64_t addr, bytes;
+    uint64_t offset; /* in its region */
+    uint32_t rkey, region;
+};
+
+struct xfer_path_msg {
+    enum xfer_path_kind kind;
+    uint32_t tenant; /* one that this peer may ask for: the shell refuses others */
+    uint32_t epoch;  /* the destination's; an answer repeats it */
+    uint32_t qpn, psn, mtu, lid, rd_atomic;
+    uint8_t gid[XFER_PATH_GID_BYTES];
+    uint32_t nchunks; /* of an answer */
+    struct xfer_chunk chunk[XFER_CHUNKS_MAX];
+    char text[XFER_PATH_TEXT]; /* why it was refused */
+};
+
+struct xfer_rdma_config {
+    uint32_t pulls;                 /* we read from the peers of links [0, pulls) */
+    bool serves;                    /* peers read from us */
+    char device[XFER_DEVICE_BYTES]; /* "": the first with an active port */
+    uint64_t mr_bytes_max;          /* of one registration; 0: what the device takes */
+    uint32_t tenants;
+    void (*path_send)(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
+    /* What a link's pulls of a tenant go over from now on, and why; for the log. */
+    void (*path_note)(void *ctx, uint32_t link, uint32_t tenant, bool verbs, const char *reason);
+};
 
 struct xfer_config {
     struct io *io;
@@ -23,6 +64,7 @@ struct xfer_config {
     uint32_t socket_buffer_bytes; /* SO_SNDBUF and SO_RCVBUF; 0: 1 MiB, or what the kernel makes of
                                      it where net.core.rmem_max and wmem_max are below that */
     uint64_t incarnation;         /* ours: a data connection that names another is refused */
+    struct xfer_rdma_config rdma; /* all zero: TCP alone */
     /* EV_PULLED, EV_PULL_BROKEN (PEER_LOST: the connection ended; GONE: the source gave a page or
      * the serve up; BUSY: no data connection to be had), EV_PULL_QUIET, EV_SERVE_QUIET; may be
      * called from inside xfer_* calls: the shell queues. now_ns is the shell's to set. */
@@ -49,6 +91,36 @@ enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, ui
 enum tern_err xfer_link_up(struct xfer *xfer, uint32_t link, const struct sockaddr *addr,
                            socklen_t len, uint64_t peer_incarnation, uint64_t token);
 void xfer_link_down(struct xfer *xfer, uint32_t link);
+/* After xfer_link_up: how its pages are to come, and of which tenants (a bit each). Without this
+ * call they come over TCP. peer_rdma: the peer understands paths. */
+void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
+                         uint64_t tenants, bool peer_rdma);
+/* What the peer's end of a path says. */
+void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg);
+/* An inbound link ended: what its peer could read of us, it can no longer. */
+void xfer_peer_down(struct xfer *xfer, uint32_t link);
+
+struct xfer_link_view {
+    const char *transport; /* "verbs", "tcp", "setting up" or "none" */
+    const char *reason;    /* borrowed until the next call into xfer */
+};
+void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret);
+
+#define XFER_DEVICES_MAX 8
+struct xfer_rdma_view {
+    bool built, open;
+    char why[256]; /* how the device was chosen, or why there is none */
+    char device[XFER_DEVICE_BYTES];
+    uint32_t port, gid_index, ndevices;
+    struct {
+        char name[XFER_DEVICE_BYTES], state[96];
+    } found[XFER_DEVICES_MAX];
+    uint64_t memlock_bytes; /* RLIMIT_MEMLOCK; UINT64_MAX: none */
+    bool memlock_exempt;    /* CAP_IPC_LOCK */
+    uint64_t registered_bytes, registrations, max_mr_bytes;
+    uint32_t rd_atomic, mtu, send_queue, completion_queue;
+};
+void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);
 
 /* An inbound link gave that token out (not 0): data connections that say it are that link's, until
  * xfer_dismiss, which ends them. Nobody else may ask for a page. */
@@ -66,6 +138,10 @@ struct xfer_stats {
     uint64_t socket_bytes_in, socket_bytes_out;   /* all on data connections, heads included */
     uint64_t pages_in, pages_out, corrupt_detected, corrupt_injected, gone_answers, conns;
     uint64_t refused; /* data connections with no token of a link that is up, or another's serve */
+    /* Of those, by RDMA; what the queue pairs did. */
+    uint64_t verbs_pages_in, verbs_bytes_in, verbs_pages_out;
+    uint64_t reads_posted, read_errors, stale_completions, late_reads, cq_high_water;
+    uint64_t paths_up, paths_made, paths_failed;
 };
 void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
 

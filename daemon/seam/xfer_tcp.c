@@ -47,6 +47,7 @@ struct xfer_conn *conn_take(struct xfer *xfer, bool outbound, int fd)
             continue;
         conn->state = CONN_OPEN;
         conn->outbound = outbound;
+        conn->reads = false;
         conn->fd = fd;
         conn->receiving = conn->sending = false;
         conn->recv_pull = conn->send_serve = NONE;
@@ -68,7 +69,9 @@ void conn_fail(struct xfer_conn *conn)
         io_cancel(conn->xfer->config.io, &conn->recv_op);
     if (conn->sending)
         io_cancel(conn->xfer->config.io, &conn->send_op);
-    if (conn->outbound)
+    if (conn->reads)
+        verbs_conn_lost(conn);
+    else if (conn->outbound)
         out_lost(conn);
     conn_reap(conn);
 }
@@ -237,7 +240,8 @@ static bool create_tables(struct xfer *xfer)
         !xfer->zeros || (c->fault_corrupt_pages > 0 && !xfer->injected))
         return false;
     for (uint32_t i = 0; i < c->links; i++)
-        xfer->link[i].conn = xfer->link[i].queue_head = xfer->link[i].queue_tail = NONE;
+        xfer->link[i] = (struct xfer_link){
+            .conn = NONE, .read_conn = NONE, .queue = {NONE, NONE}, .reads = {NONE, NONE}};
     return true;
 }
 
@@ -263,6 +267,11 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
     if (!create_tables(xfer) || !create_conns(xfer)) {
         xfer_destroy(xfer);
         *ret_why = "no memory for the tables of the transfers";
+        return TERN_INTERNAL;
+    }
+    if (verbs_create(xfer) != TERN_OK) {
+        xfer_destroy(xfer);
+        *ret_why = "no memory for the tables of the RDMA paths";
         return TERN_INTERNAL;
     }
     *ret = xfer;
@@ -297,6 +306,7 @@ void xfer_destroy(struct xfer *xfer)
     if (!xfer)
         return;
     drain(xfer);
+    verbs_destroy(xfer);
     if (xfer->listen_fd >= 0)
         close(xfer->listen_fd);
     for (uint32_t i = 0; xfer->conn && i < xfer->config.data_conns_max; i++) {
@@ -324,12 +334,15 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ns)
 
         if (conn->state != CONN_OPEN && conn->state != CONN_CONNECTING)
             continue;
-        busy = conn->outbound ? out_busy(conn) : in_busy(conn, now_ns);
+        busy = conn->reads      ? verbs_conn_busy(conn)
+               : conn->outbound ? out_busy(conn)
+                                : in_busy(conn, now_ns);
         if (busy && now_ns > conn->progress_ns && now_ns - conn->progress_ns > xfer->config.idle_ns)
             conn_fail(conn);
     }
     for (uint32_t i = 0; i < xfer->config.links; i++)
         link_tick(xfer, i, now_ns);
+    verbs_tick(xfer, now_ns);
     accept_start(xfer);
 }
 

@@ -1,6 +1,6 @@
-/* What the four files of the TCP transport share: xfer_tcp.c (create, listen, connections, time),
- * xfer_tcp_pull.c and xfer_tcp_recv.c (the destination's side) and xfer_tcp_serve.c (the source's
- * side). Owner thread only.
+/* What the files of the TCP transport share, and the few places where RDMA meets it: xfer_tcp.c
+ * (create, listen, connections, time), xfer_tcp_pull.c and xfer_tcp_recv.c (the destination's side)
+ * and xfer_tcp_serve.c (the source's side). Owner thread only.
  *
  * Promise P2 rests on one pair of fields: conn->recv_pull names the pull whose pages the receive in
  * flight may write, and pull->receiving counts those receives. EV_PULL_QUIET is emitted in one
@@ -83,6 +83,16 @@ struct conn_out {
     uint8_t tx[XFER_TX_BYTES];
 };
 
+#define READ_TX_BYTES 16384u
+
+/* The destination's side of the connection beside an RDMA path. What comes in is collected in
+ * conn->meta until a frame is whole. */
+struct conn_read {
+    uint32_t link, rx_n;
+    uint32_t tx_n, tx_at;
+    uint8_t tx[READ_TX_BYTES];
+};
+
 enum serve_stage { SERVE_HELLO = 0, SERVE_IDLE, SERVE_ANSWER, SERVE_TAIL };
 
 /* The source's side of a connection. */
@@ -91,6 +101,7 @@ struct conn_in {
     uint32_t link;        /* whose token it said; NONE before HELLO */
     uint32_t rx_at, rx_n; /* what was received and not yet understood: rx[rx_at .. rx_at + rx_n) */
     uint64_t frame_ns;    /* when the frame at the front of rx began to come */
+    uint16_t kind;        /* enum xfer_frame of the request in work */
     struct id serve;
     bool serve_over; /* its pages are no longer ours to read: what was promised is sent as zeros */
     uint32_t n, seq;
@@ -106,6 +117,7 @@ struct xfer_conn {
     struct xfer *xfer;
     enum conn_state state;
     bool outbound;
+    bool reads; /* outbound: conn_read, else conn_out */
     int fd;
     struct io_op recv_op, send_op;
     bool receiving, sending; /* the operation is in flight */
@@ -118,8 +130,13 @@ struct xfer_conn {
         *meta; /* owned, xfer->meta_bytes: sums that come in; what precedes the pages that go out */
     union {
         struct conn_out out;
+        struct conn_read read;
         struct conn_in in;
     };
+};
+
+struct xfer_queue {
+    uint32_t head, tail; /* batches not wholly asked for */
 };
 
 struct xfer_link {
@@ -130,8 +147,10 @@ struct xfer_link {
     uint64_t peer_incarnation;
     uint64_t token;    /* outbound: what we say */
     uint64_t admitted; /* inbound: what its data connections have to say; 0: nothing does */
-    uint32_t queue_head, queue_tail; /* batches not wholly asked for */
-    uint64_t waiting_ns;             /* since when the queue has no connection; 0: it has */
+    enum xfer_transport transport;
+    struct xfer_queue queue, reads; /* for TCP; for RDMA */
+    uint32_t read_conn;             /* NONE: none yet */
+    uint64_t waiting_ns;            /* since when the queue has no connection; 0: it has */
 };
 
 enum pull_state {
@@ -144,10 +163,12 @@ enum pull_state {
 struct xfer_pull_slot {
     enum pull_state state;
     uint32_t gen, link, receiving;
+    uint32_t reading; /* pieces with reads in flight */
 };
 
 struct xfer_batch {
     bool used, queued, gone; /* gone: the source gave a page up */
+    bool reads;              /* by RDMA */
     uint32_t pull, pool, number, n;
     uint32_t asked, answered; /* pages */
     uint32_t next;            /* link's queue */
@@ -180,6 +201,7 @@ struct xfer {
     struct io_op accept_op;
     bool accepting;
     struct xfer_stats stats;
+    struct verbs *verbs; /* owned; NULL: TCP alone */
 };
 
 /* xfer_tcp.c */
@@ -199,6 +221,21 @@ static inline struct xfer_conn *conn_of_recv(struct io_op *op)
     return (struct xfer_conn *)(void *)((char *)op - offsetof(struct xfer_conn, recv_op));
 }
 
+/* xfer_verbs*.c, or xfer_verbs_off.c in a build without libibverbs. */
+enum tern_err
+verbs_create(struct xfer *xfer); /* TERN_OK without a device, too: xfer_rdma_view says why */
+void verbs_destroy(struct xfer *xfer);
+void verbs_link_down(struct xfer *xfer, uint32_t link);
+/* True: the batch is, or will be, RDMA's. *ret_err: it can go over neither. */
+bool verbs_takes(struct xfer *xfer, uint32_t link, uint32_t pool, enum tern_err *ret_err);
+void verbs_pump(struct xfer *xfer, uint32_t link);
+void verbs_drop(struct xfer *xfer, uint32_t pull);        /* forgets what the pull asked for */
+bool verbs_reads(const struct xfer *xfer, uint32_t pull); /* a read of its may be in flight */
+void verbs_conn_lost(struct xfer_conn *conn);
+bool verbs_conn_busy(const struct xfer_conn *conn);
+void verbs_tick(struct xfer *xfer, uint64_t now_ns);
+bool verbs_exposes(const struct xfer *xfer, uint32_t pool, uint64_t *ret_offset);
+
 /* xfer_tcp_pull.c */
 void out_start(struct xfer_conn *conn, uint32_t link);
 void out_lost(struct xfer_conn *conn); /* the connection ended: breaks the pulls that it carried */
@@ -207,12 +244,19 @@ void link_pump(struct xfer *xfer, uint32_t link); /* asks for what can be asked 
 void link_tick(struct xfer *xfer, uint32_t link, uint64_t now_ns);
 void pull_quiet(struct xfer *xfer, uint32_t pull); /* says QUIET if that is so */
 void batch_done(struct xfer *xfer, uint32_t batch);
+void pull_break(struct xfer *xfer, uint32_t pull, enum tern_err err);
+void queue_push(struct xfer *xfer, struct xfer_queue *queue, uint32_t batch);
+void queue_remove(struct xfer *xfer, struct xfer_queue *queue, uint32_t batch);
+/* How many of the batch's next pages go into one piece of at most so many checksums. */
+struct asked piece_cut(const struct xfer *xfer, uint32_t batch, uint32_t sums_max);
 /* Of page i of a batch, over all regions. */
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct xfer_batch *batch, uint32_t i);
 uint32_t batch_page_sums(const struct xfer *xfer, const struct xfer_batch *batch, uint32_t i);
 
 /* xfer_tcp_recv.c */
 void out_recv(struct xfer_conn *conn); /* posts the receive, if none is in flight */
+void page_inject(struct xfer *xfer, const struct page_at *page, uint32_t regions, uint32_t region,
+                 uint8_t *base, uint64_t page_bytes, uint64_t from, uint64_t to);
 void out_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
 
 /* xfer_tcp_serve.c */

@@ -35,8 +35,9 @@ void pull_quiet(struct xfer *xfer, uint32_t slot)
 {
     struct xfer_pull_slot *pull = &xfer->pull[slot];
 
-    if (pull->state != PULL_STOPPING || pull->receiving > 0)
+    if (pull->state != PULL_STOPPING || pull->receiving > 0 || pull->reading > 0)
         return;
+    check(!verbs_reads(xfer, slot));
     for (uint32_t i = 0; i < xfer->config.data_conns_max; i++)
         check(xfer->conn[i].state == CONN_FREE || !xfer->conn[i].outbound ||
               xfer->conn[i].recv_pull != slot);
@@ -44,20 +45,20 @@ void pull_quiet(struct xfer *xfer, uint32_t slot)
     emit_pull(xfer, EV_PULL_QUIET, slot, TERN_OK);
 }
 
-static void queue_push(struct xfer *xfer, struct xfer_link *link, uint32_t batch)
+void queue_push(struct xfer *xfer, struct xfer_queue *queue, uint32_t batch)
 {
     xfer->batch[batch].next = NONE;
     xfer->batch[batch].queued = true;
-    if (link->queue_tail == NONE)
-        link->queue_head = batch;
+    if (queue->tail == NONE)
+        queue->head = batch;
     else
-        xfer->batch[link->queue_tail].next = batch;
-    link->queue_tail = batch;
+        xfer->batch[queue->tail].next = batch;
+    queue->tail = batch;
 }
 
-static void queue_remove(struct xfer *xfer, struct xfer_link *link, uint32_t batch)
+void queue_remove(struct xfer *xfer, struct xfer_queue *queue, uint32_t batch)
 {
-    uint32_t prev = NONE, at = link->queue_head;
+    uint32_t prev = NONE, at = queue->head;
 
     while (at != batch) {
         check(at != NONE);
@@ -65,13 +66,18 @@ static void queue_remove(struct xfer *xfer, struct xfer_link *link, uint32_t bat
         at = xfer->batch[at].next;
     }
     if (prev == NONE)
-        link->queue_head = xfer->batch[batch].next;
+        queue->head = xfer->batch[batch].next;
     else
         xfer->batch[prev].next = xfer->batch[batch].next;
-    if (link->queue_tail == batch)
-        link->queue_tail = prev;
+    if (queue->tail == batch)
+        queue->tail = prev;
     xfer->batch[batch].queued = false;
-    if (link->queue_head == NONE)
+}
+
+static void tcp_queue_remove(struct xfer *xfer, struct xfer_link *link, uint32_t batch)
+{
+    queue_remove(xfer, &link->queue, batch);
+    if (link->queue.head == NONE)
         link->waiting_ns = 0;
 }
 
@@ -89,10 +95,13 @@ static void pull_drop(struct xfer *xfer, uint32_t slot)
             asked->batch = NONE;
     }
     for (uint32_t b = first; b < first + PULL_BATCHES_MAX; b++) {
-        if (xfer->batch[b].used && xfer->batch[b].queued)
-            queue_remove(xfer, link, b);
+        if (xfer->batch[b].used && xfer->batch[b].queued && xfer->batch[b].reads)
+            queue_remove(xfer, &link->reads, b);
+        else if (xfer->batch[b].used && xfer->batch[b].queued)
+            tcp_queue_remove(xfer, link, b);
         xfer->batch[b].used = false;
     }
+    verbs_drop(xfer, slot);
     if (conn && conn->recv_pull == slot)
         io_cancel(xfer->config.io, &conn->recv_op);
 }
@@ -107,7 +116,7 @@ static bool pull_has_batches(const struct xfer *xfer, uint32_t slot)
     return false;
 }
 
-static void pull_break(struct xfer *xfer, uint32_t slot, enum tern_err err)
+void pull_break(struct xfer *xfer, uint32_t slot, enum tern_err err)
 {
     if (xfer->pull[slot].state != PULL_ACTIVE)
         return;
@@ -136,12 +145,13 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
 {
     struct xfer_pull_slot *pull = pull_slot(xfer, act->pull.pull);
     uint32_t slot = act->pull.pull.slot, number;
+    enum tern_err err = TERN_OK;
     struct xfer_batch *batch;
 
     check(act->pull.link < xfer->config.links);
     check(act->pull.n >= 1 && act->pull.n <= PULL_BATCH_PAGES);
     if (pull->gen != act->pull.pull.gen || pull->state == PULL_IDLE) {
-        check(pull->state != PULL_STOPPING && pull->receiving == 0);
+        check(pull->state != PULL_STOPPING && pull->receiving == 0 && pull->reading == 0);
         *pull = (struct xfer_pull_slot){
             .state = PULL_ACTIVE, .gen = act->pull.pull.gen, .link = act->pull.link};
     }
@@ -164,8 +174,16 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
     memset(batch->ok, 0, sizeof batch->ok);
     memcpy(batch->page, act->pull.pages, act->pull.n * sizeof *batch->page);
     memcpy(batch->ref, act->pull.refs, act->pull.n * sizeof *batch->ref);
-    queue_push(xfer, &xfer->link[act->pull.link], number);
-    link_pump(xfer, act->pull.link);
+    batch->reads = verbs_takes(xfer, act->pull.link, batch->pool, &err);
+    if (err != TERN_OK) {
+        pull_break(xfer, slot, err);
+    } else if (batch->reads) {
+        queue_push(xfer, &xfer->link[act->pull.link].reads, number);
+        verbs_pump(xfer, act->pull.link);
+    } else {
+        queue_push(xfer, &xfer->link[act->pull.link].queue, number);
+        link_pump(xfer, act->pull.link);
+    }
 }
 
 void xfer_pull_stop(struct xfer *xfer, const struct action *act)
@@ -174,8 +192,9 @@ void xfer_pull_stop(struct xfer *xfer, const struct action *act)
     uint32_t slot = act->pull_stop.pull.slot;
 
     if (pull->gen != act->pull_stop.pull.gen || pull->state == PULL_IDLE) {
-        check(pull->receiving ==
-              0); /* nothing was asked for, or all of it was answered and handed over */
+        check(pull->receiving == 0 &&
+              pull->reading ==
+                  0); /* nothing was asked for, or all of it was answered and handed over */
         pull->gen = act->pull_stop.pull.gen;
         pull->state = PULL_STOPPING;
     } else if (pull->state != PULL_STOPPING) {
@@ -240,7 +259,10 @@ void xfer_link_down(struct xfer *xfer, uint32_t number)
     link->up = false;
     if (link->conn != NONE)
         conn_fail(&xfer->conn[link->conn]);
+    if (link->read_conn != NONE)
+        conn_fail(&xfer->conn[link->read_conn]);
     link_break(xfer, number, TERN_PEER_LOST);
+    verbs_link_down(xfer, number);
 }
 
 /* Nothing asked for, nothing queued: its slot may go to a link that needs one. */
@@ -249,7 +271,7 @@ static bool evict_idle(struct xfer *xfer)
     for (uint32_t i = 0; i < xfer->config.links; i++) {
         struct xfer_link *link = &xfer->link[i];
 
-        if (link->conn == NONE || link->queue_head != NONE || out_busy(&xfer->conn[link->conn]))
+        if (link->conn == NONE || link->queue.head != NONE || out_busy(&xfer->conn[link->conn]))
             continue;
         conn_fail(&xfer->conn[link->conn]);
         return true;
@@ -309,8 +331,7 @@ uint32_t batch_page_sums(const struct xfer *xfer, const struct xfer_batch *batch
            mem_pool_regions(xfer->config.mem, batch->pool);
 }
 
-/* How many of the batch's next pages go into one piece. */
-static struct asked piece_cut(const struct xfer *xfer, uint32_t number)
+struct asked piece_cut(const struct xfer *xfer, uint32_t number, uint32_t sums_max)
 {
     const struct xfer_batch *batch = &xfer->batch[number];
     uint32_t regions = mem_pool_regions(xfer->config.mem, batch->pool), sums = 0;
@@ -320,9 +341,8 @@ static struct asked piece_cut(const struct xfer *xfer, uint32_t number)
         uint64_t bytes = batch_page_bytes(xfer, batch, i);
         uint32_t more = batch_page_sums(xfer, batch, i);
 
-        if (piece.n > 0 &&
-            (piece.page_bytes_max + bytes > XFER_PIECE_BYTES || sums + more > XFER_PIECE_SUMS ||
-             (piece.n + 1) * regions > XFER_IOVS_PAGES))
+        if (piece.n > 0 && (piece.page_bytes_max + bytes > XFER_PIECE_BYTES ||
+                            sums + more > sums_max || (piece.n + 1) * regions > XFER_IOVS_PAGES))
             break;
         piece.n++;
         piece.page_bytes_max += bytes;
@@ -336,7 +356,7 @@ static void piece_ask(struct xfer_conn *conn, uint32_t number)
 {
     struct conn_out *out = &conn->out;
     struct xfer_batch *batch = &conn->xfer->batch[number];
-    struct asked piece = piece_cut(conn->xfer, number);
+    struct asked piece = piece_cut(conn->xfer, number, XFER_PIECE_SUMS);
     struct xfer_head head = {.type = XFER_REQUEST,
                              .n = piece.n,
                              .seq = out->seq,
@@ -369,13 +389,13 @@ static void tx_fill(struct xfer_conn *conn, struct xfer_link *link)
     struct xfer *xfer = conn->xfer;
     bool was_idle = conn->out.nasked == 0;
 
-    while (link->queue_head != NONE && conn->out.nasked < XFER_ASKED_MAX &&
+    while (link->queue.head != NONE && conn->out.nasked < XFER_ASKED_MAX &&
            conn->out.tx_n + XFER_REQUEST_BYTES <= XFER_TX_BYTES) {
-        uint32_t number = link->queue_head;
+        uint32_t number = link->queue.head;
 
         piece_ask(conn, number);
         if (xfer->batch[number].asked == xfer->batch[number].n)
-            queue_remove(xfer, link, number);
+            tcp_queue_remove(xfer, link, number);
     }
     if (was_idle)
         conn_progress(conn); /* the peer's time to answer starts now */
@@ -386,7 +406,7 @@ void link_pump(struct xfer *xfer, uint32_t number)
     struct xfer_link *link = &xfer->link[number];
     struct xfer_conn *conn;
 
-    if (link->queue_head == NONE)
+    if (link->queue.head == NONE)
         return;
     if (link->conn == NONE) {
         link_connect(xfer, number);

@@ -131,8 +131,8 @@ void out_recv(struct xfer_conn *conn)
 /* ------------------------------------------------------------------ receiving: what the bytes say
  */
 
-static void inject(struct xfer *xfer, const struct page_at *page, uint32_t regions, uint32_t region,
-                   uint8_t *base, uint64_t page_bytes, uint64_t from, uint64_t to)
+void page_inject(struct xfer *xfer, const struct page_at *page, uint32_t regions, uint32_t region,
+                 uint8_t *base, uint64_t page_bytes, uint64_t from, uint64_t to)
 {
     uint64_t where = (page->record * 2654435761u) % page_bytes;
 
@@ -168,8 +168,8 @@ static void hash_to(struct xfer_conn *conn, const struct xfer_batch *batch,
         if (n == 0)
             return;
         if (xfer->injected)
-            inject(xfer, page, mem_pool_regions(mem, batch->pool), region, base, page_bytes,
-                   out->hashed, out->hashed + n);
+            page_inject(xfer, page, mem_pool_regions(mem, batch->pool), region, base, page_bytes,
+                        out->hashed, out->hashed + n);
         checksum_feed(&out->sum, base + out->hashed, n);
         out->hashed += n;
         if (out->hashed < unit_to)

@@ -86,6 +86,18 @@ static bool page_may_leave(struct xfer *xfer, struct id id, const struct xfer_en
                                    (struct page_ref){e->index, e->gen}, ret_record) == TERN_OK;
 }
 
+/* Where the pool of a serve that lives begins in its tenant's regions, if those can be read. */
+static bool serve_readable(const struct xfer *xfer, struct id id, uint64_t *ret_offset)
+{
+    const struct xfer_serve_slot *serve;
+
+    if (id.slot >= xfer->config.serves)
+        return false;
+    serve = &xfer->serve[id.slot];
+    return serve->state == SERVING && serve->gen == id.gen &&
+           verbs_exposes(xfer, serve->pool, ret_offset);
+}
+
 static uint32_t serve_pool(const struct xfer_conn *conn)
 {
     return conn->xfer->serve[conn->in.serve.slot].pool;
@@ -119,14 +131,19 @@ static bool answer_begin(struct xfer_conn *conn)
     struct conn_in *in = &conn->in;
     uint32_t head_at = in->tx_n, record = 0;
     struct xfer_head head = {.type = XFER_ANSWER, .n = in->n, .seq = in->seq};
+    bool reads = in->kind == XFER_REQUEST_READ, leaves = true;
 
+    if (reads) {
+        head.type = XFER_ANSWER_READ;
+        leaves = serve_readable(conn->xfer, in->serve, &head.a);
+    }
     memset(conn->meta + head_at, 0, XFER_HEAD_BYTES + XFER_STATUS_BYTES(in->n));
     in->tx_n += XFER_HEAD_BYTES + XFER_STATUS_BYTES(in->n);
     memset(in->sent, 0, sizeof in->sent);
     in->pages_left = 0;
     in->serve_over = false;
     for (uint32_t i = 0; i < in->n; i++) {
-        if (page_may_leave(conn->xfer, in->serve, &in->entry[i], &record)) {
+        if (leaves && page_may_leave(conn->xfer, in->serve, &in->entry[i], &record)) {
             if (!answer_page(conn, i, record, &head.b))
                 return false;
             continue;
@@ -134,11 +151,43 @@ static bool answer_begin(struct xfer_conn *conn)
         xfer_put32(conn->meta + head_at + XFER_HEAD_BYTES + 4 * i, TERN_GONE);
         conn->xfer->stats.gone_answers++;
     }
-    head.a = in->pages_left;
+    if (reads)
+        in->pages_left = 0; /* the peer fetches them itself */
+    else
+        head.a = in->pages_left;
     xfer_put_head(conn->meta + head_at, &head);
     in->cursor = (struct cursor){0};
-    in->stage = SERVE_ANSWER;
+    in->stage = reads ? SERVE_TAIL : SERVE_ANSWER;
     return true;
+}
+
+/* The peer has read these pages: whose generation passed meanwhile? Nothing is kept from the
+ * request to here: a page that may leave now is the one that might leave then, for generations do
+ * not come back. */
+static void confirm(struct xfer_conn *conn)
+{
+    struct conn_in *in = &conn->in;
+    struct xfer_head head = {.type = XFER_CONFIRMED, .n = in->n, .seq = in->seq};
+    uint64_t stale[XFER_MASK_WORDS] = {0};
+    uint32_t record;
+
+    for (uint32_t i = 0; i < in->n; i++) {
+        if (page_may_leave(conn->xfer, in->serve, &in->entry[i], &record)) {
+            conn->xfer->stats.pages_out++;
+            conn->xfer->stats.verbs_pages_out++;
+        } else {
+            xfer_set_bit(stale, i);
+        }
+    }
+    xfer_put_head(conn->meta + in->tx_n, &head);
+    xfer_put_tail(conn->meta + in->tx_n + XFER_HEAD_BYTES, in->seq, stale);
+    in->tx_n += XFER_HEAD_BYTES + XFER_TAIL_BYTES;
+    in->stage = SERVE_TAIL;
+}
+
+static bool has_to_send(const struct conn_in *in)
+{
+    return in->stage == SERVE_ANSWER || in->stage == SERVE_TAIL;
 }
 
 /* Every byte is with the kernel: whose generation passed meanwhile? The tail goes out with the next
@@ -304,7 +353,7 @@ static void sent_bytes(struct xfer_conn *conn, uint64_t n)
     in->stage = SERVE_IDLE;
     in->tx_n = in->tx_at = 0;
     next_request(conn);
-    if (conn->state == CONN_OPEN && in->stage == SERVE_ANSWER)
+    if (conn->state == CONN_OPEN && has_to_send(in))
         send_post(conn);
 }
 
@@ -339,6 +388,11 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 
 /* ------------------------------------------------------------------ requests */
 
+static bool is_request(uint16_t type)
+{
+    return type == XFER_REQUEST || type == XFER_REQUEST_READ || type == XFER_CONFIRM;
+}
+
 /* Bytes of the frame at the front of rx; 0: not all of it is there. *ret_bad: it is none of ours.
  */
 static uint32_t frame_bytes(const struct conn_in *in, struct xfer_head *ret, bool *ret_bad)
@@ -349,7 +403,7 @@ static uint32_t frame_bytes(const struct conn_in *in, struct xfer_head *ret, boo
     if (in->rx_n < XFER_HEAD_BYTES)
         return 0;
     if (!xfer_get_head(in->rx + in->rx_at, ret) ||
-        ret->type != (in->stage == SERVE_HELLO ? XFER_HELLO : XFER_REQUEST) ||
+        (in->stage == SERVE_HELLO ? ret->type != XFER_HELLO : !is_request(ret->type)) ||
         (ret->type == XFER_HELLO ? ret->n != 0 : ret->n == 0 || ret->n > XFER_PAGES_MAX)) {
         *ret_bad = true;
         return 0;
@@ -411,13 +465,18 @@ static void next_request(struct xfer_conn *conn)
     }
     if (bytes == 0)
         return;
+    in->kind = head.type;
     in->n = head.n;
     in->seq = head.seq;
     in->serve = id_unpack(head.a);
     for (uint32_t i = 0; i < head.n; i++)
         xfer_get_entry(in->rx + in->rx_at + XFER_HEAD_BYTES + i * XFER_ENTRY_BYTES, &in->entry[i]);
     rx_consume(in, bytes);
-    if (!may_ask(conn) || !answer_begin(conn))
+    if (!may_ask(conn))
+        conn_fail(conn);
+    else if (head.type == XFER_CONFIRM)
+        confirm(conn);
+    else if (!answer_begin(conn))
         conn_fail(conn);
 }
 
@@ -450,7 +509,7 @@ static void rx_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
         conn->xfer->stats.socket_bytes_in += (uint64_t)res;
         if (!conn->sending) {
             next_request(conn);
-            if (conn->state == CONN_OPEN && in->stage == SERVE_ANSWER)
+            if (conn->state == CONN_OPEN && has_to_send(in))
                 send_post(conn);
         }
     }

@@ -8,6 +8,14 @@
  *            bytes of those pages, in order, region after region
  *            tail{bit i: page i was given up while it was being sent}
  *
+ * Where the pages are read by RDMA, a connection beside it carries what else is to be said:
+ *
+ *   REQUEST_READ  as REQUEST
+ *   ANSWER_READ   head{n, seq, a: where the pool begins in its tenant's regions, b: bytes of sums}
+ *                 statuses and sums as in ANSWER
+ *   CONFIRM       as REQUEST, with the pages whose reads have completed
+ *   CONFIRMED     head{n, seq}  tail{bit i: page i was given up before this was written}
+ *
  * The destination chooses how much it asks for at once, so it knows the size of all that comes and
  * can have it received in place. A head's size does not depend on a pool, so an answer can be
  * skipped when its pull has ended. Only xfer_tcp*.c and its test include this. */
@@ -25,7 +33,15 @@
 #define XFER_MAGIC   0x586e7254u /* "TrnX" */
 #define XFER_VERSION 2u
 
-enum xfer_frame { XFER_HELLO = 1, XFER_REQUEST = 2, XFER_ANSWER = 3 };
+enum xfer_frame {
+    XFER_HELLO = 1,
+    XFER_REQUEST = 2,
+    XFER_ANSWER = 3,
+    XFER_REQUEST_READ = 4,
+    XFER_ANSWER_READ = 5,
+    XFER_CONFIRM = 6,
+    XFER_CONFIRMED = 7,
+};
 
 #define XFER_HEAD_BYTES        32u
 #define XFER_ENTRY_BYTES       12u

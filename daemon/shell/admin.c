@@ -247,6 +247,19 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "corrupt_injected", x->corrupt_injected);
     text_u64(out, "gone_answers", x->gone_answers);
     text_u64(out, "refused", x->refused);
+    text_object(out, "verbs");
+    text_u64(out, "paths_up", x->paths_up);
+    text_u64(out, "paths_made", x->paths_made);
+    text_u64(out, "paths_failed", x->paths_failed);
+    text_u64(out, "pages_in", x->verbs_pages_in);
+    text_u64(out, "pages_out", x->verbs_pages_out);
+    text_u64(out, "bytes_in", x->verbs_bytes_in);
+    text_u64(out, "reads_posted", x->reads_posted);
+    text_u64(out, "read_errors", x->read_errors);
+    text_u64(out, "late_reads", x->late_reads);
+    text_u64(out, "stale_completions", x->stale_completions);
+    text_u64(out, "cq_high_water", x->cq_high_water);
+    text_object_end(out);
     text_object_end(out);
 }
 
@@ -359,6 +372,8 @@ static enum tern_err answer(const struct admin_ctx *ctx, const char *command,
 {
     if (strcmp(command, "status") == 0)
         return answer_status(ctx, q, out);
+    if (strcmp(command, "doctor") == 0)
+        return q->tenant == NONE ? admin_doctor(ctx, out) : TERN_DENIED;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         if (strcmp(lists[i].command, command) != 0)
             continue;

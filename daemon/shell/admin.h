@@ -37,14 +37,17 @@ struct admin_ctx {
     /* [TLS_REFUSALS]: connections refused; peer NONE: of those whose name was not known yet. */
     const uint64_t *(*peer_refused)(void *ctx, uint32_t peer);
     const struct tls_stats *tls; /* NULL: peers talk in the clear */
+    /* What pulls from that peer go over, and why; static or borrowed texts. NULL: not known. */
+    const char *(*peer_transport)(void *ctx, uint32_t peer, const char **ret_reason);
+    struct xfer_rdma_view rdma;
     /* Name of a group of the pool in that slot; NULL function or answer: "group0", "group1", ... */
     const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);
     void *ctx;
     uint64_t *node_bits; /* scratch: a bit a node of the core, (limits.nodes + 63) / 64 words */
 };
 
-/* Commands: status, pools, sessions, engines, peers, transfers, tree. `tenant` NONE for the admin
- * socket, else only what belongs to that tenant is told (status, pools, sessions and engines
+/* Commands: status, doctor, pools, sessions, engines, peers, transfers, tree. `tenant` NONE for the
+ * admin socket, else only what belongs to that tenant is told (status, pools, sessions and engines
  * alone).
  *
  * Answers are one object. Lists are paged: args "from=SLOT" and "limit=ROWS"; an answer has "next":

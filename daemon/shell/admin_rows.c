@@ -283,10 +283,12 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
 {
     const struct config_peer *p = &ctx->config->peers[slot];
     uint64_t incarnation = 0;
-    const char *state;
+    const char *state, *reason = "", *transport = NULL;
 
     (void)tenant;
     (void)pool;
+    if (ctx->peer_transport != NULL)
+        transport = ctx->peer_transport(ctx->ctx, slot, &reason);
     state = ctx->peer_state == NULL ? NULL : ctx->peer_state(ctx->ctx, slot, &incarnation);
     text_object(out, NULL);
     text_str(out, "peer", p->name);
@@ -294,6 +296,8 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_u64(out, "port", p->address.port);
     text_str(out, "state", state);
     text_hex(out, "incarnation", incarnation);
+    text_str(out, "transport", transport);
+    text_str(out, "transport_reason", reason);
     text_array(out, "tenants");
     for (uint32_t i = 0; i < ctx->config->ntenants; i++)
         if (p->tenants >> i & 1)

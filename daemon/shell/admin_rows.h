@@ -23,4 +23,7 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
 uint32_t admin_session_tenant(const struct admin_ctx *ctx,
                               const struct session_view *s); /* NONE: its engine is gone */
 
+/* What there is of RDMA, what of it is used, and why not more. */
+enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out);
+
 #endif

@@ -12,6 +12,7 @@
 
 #include "base/tern_err.h"
 #include "core/core.h"
+#include "seam/xfer.h"
 #include "shell/log.h"
 
 #define CONFIG_TENANTS_MAX 64
@@ -43,6 +44,7 @@ struct config_peer {
     char name[CONFIG_NAME_BYTES];
     struct config_endpoint address; /* of its control listener */
     uint64_t tenants;               /* bit i: it may ask for tenant i, and we ask it for tenant i */
+    enum xfer_transport transport;  /* of the pages that it sends us; TCP: none go out by RDMA */
 };
 
 struct config_deadlines {
@@ -79,6 +81,8 @@ struct config {
     bool huge_pages;
     bool insecure_peers;                              /* peers talk in the clear */
     char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files; all or none */
+    char rdma_device[CONFIG_NAME_BYTES];              /* "auto": the first with an active port */
+    uint64_t rdma_mr_bytes;                           /* of one registration */
     enum log_level log_level;
 
     uint64_t tape_bytes;

@@ -139,6 +139,7 @@ static const char *arg_name(enum value_kind kind)
         [VALUE_PATH] = "PATH",
         [VALUE_ENDPOINT] = "HOST:PORT",
         [VALUE_LEVEL] = "LEVEL",
+        [VALUE_TRANSPORT] = "TRANSPORT",
     };
 
     return names[kind];

@@ -38,6 +38,10 @@ const struct setting config_settings[] = {
           "Port for pages, on the host of `listen`; 0: the kernel chooses"),
     PLAIN("", "insecure_peers", "insecure-peers", VALUE_BOOL, insecure_peers, "false",
           "Peers talk in the clear: only where the network between them is trusted"),
+    PLAIN("", "rdma_device", "rdma-device", VALUE_NAME, rdma_device, "auto",
+          "RDMA device for pages; auto: the first with an active port"),
+    BYTES("", "rdma_mr_bytes", "rdma-mr-bytes", rdma_mr_bytes, 2u << 20, MEMORY_MAX, "1T",
+          "Largest piece of memory registered at once, if the device takes as much"),
     BYTES("", "page_bytes_min", "page-bytes-min", page_bytes_min, 64, (uint64_t)1 << 30, "4096",
           "Smallest page that tenants use, in one region: memory for page records follows from it"),
     BYTES("", "frame_body_max", "frame-body-max", frame_body_max, 4096, 1u << 28, "1M",
@@ -154,4 +158,6 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
     {"peers", "name", NULL, VALUE_NAME, PEER_FIELD(name), 0, 0, NULL, "Name of the peer's node"},
     {"peers", "address", NULL, VALUE_ENDPOINT, PEER_FIELD(address), 0, 0, NULL,
      "HOST:PORT of its `listen`"},
+    {"peers", "transport", NULL, VALUE_TRANSPORT, PEER_FIELD(transport), 0, 0, "auto",
+     "How its pages come: auto (RDMA, else TCP), verbs (RDMA or not at all) or tcp"},
 };

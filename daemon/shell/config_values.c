@@ -177,6 +177,20 @@ static enum tern_err parse_endpoint(const struct setting *s, const char *text, v
     return TERN_OK;
 }
 
+static const char *const transports[] = {
+    [XFER_AUTO] = "auto", [XFER_VERBS] = "verbs", [XFER_TCP] = "tcp"};
+
+static enum tern_err parse_transport(const char *text, void *field, char reason[REASON_BYTES])
+{
+    for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
+        if (strcmp(text, transports[i]) == 0) {
+            *(enum xfer_transport *)field = (enum xfer_transport)i;
+            return TERN_OK;
+        }
+    }
+    return fail(reason, "must be auto, verbs or tcp");
+}
+
 enum tern_err value_parse(const struct setting *s, const char *text, void *base,
                           char ret_reason[REASON_BYTES])
 {
@@ -194,6 +208,7 @@ enum tern_err value_parse(const struct setting *s, const char *text, void *base,
         if (log_level_parse(text, field))
             return TERN_OK;
         return fail(ret_reason, "must be error, warn, info or debug");
+    case VALUE_TRANSPORT: return parse_transport(text, field, ret_reason);
     }
     return fail(ret_reason, "has a kind that nobody reads");
 }
@@ -233,5 +248,6 @@ void value_print(const struct setting *s, const void *base, FILE *out)
     case VALUE_PATH: print_quoted(field, out); break;
     case VALUE_ENDPOINT: print_endpoint(field, out); break;
     case VALUE_LEVEL: fputs(log_level_name(*(const enum log_level *)field), out); break;
+    case VALUE_TRANSPORT: fputs(transports[*(const enum xfer_transport *)field], out); break;
     }
 }

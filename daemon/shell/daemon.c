@@ -200,6 +200,24 @@ static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
     return TERN_OK;
 }
 
+/* Memory is registered only if some peer may come for it, or we may go to one, by RDMA. */
+static struct xfer_rdma_config rdma_of(const struct config *config)
+{
+    struct xfer_rdma_config rdma = {.tenants = config->ntenants,
+                                    .mr_bytes_max = config->rdma_mr_bytes,
+                                    .path_send = link_path_send,
+                                    .path_note = link_path_note};
+    bool wanted = false;
+
+    for (uint32_t i = 0; i < config->npeers; i++)
+        wanted = wanted || config->peers[i].transport != XFER_TCP;
+    rdma.pulls = wanted ? config->npeers : 0;
+    rdma.serves = wanted && config->listen.host[0];
+    if (strcmp(config->rdma_device, "auto") != 0)
+        snprintf(rdma.device, sizeof(rdma.device), "%s", config->rdma_device);
+    return rdma;
+}
+
 static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
 {
     const struct config *config = d->config;
@@ -213,16 +231,23 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
         .idle_ns = (uint64_t)config->deadlines.data_idle_ms * 1000000,
         .fault_corrupt_pages = config->fault_corrupt_pages,
         .incarnation = d->incarnation,
+        .rdma = rdma_of(config),
         .emit = later,
         .serve_page = serve_page,
         .serve_allowed = serve_allowed,
         .ctx = d,
     };
+    struct xfer_rdma_view view;
     const char *text = "";
     enum tern_err err = xfer_create(&xfer, &d->xfer, &text);
 
     if (err != TERN_OK)
         return fail(why, cap, err, text);
+    xfer_rdma_view(d->xfer, &view);
+    d->rdma = view.open;
+    if (xfer.rdma.pulls > 0 || xfer.rdma.serves)
+        log_event(LEVEL_INFO, "rdma", "device=%s registered_bytes=%" PRIu64 " reason=%s",
+                  view.device, view.registered_bytes, view.why);
     if (!config->listen.host[0])
         return TERN_OK;
     err = xfer_listen(d->xfer, config->listen.host, config->data_port, &d->data_port);

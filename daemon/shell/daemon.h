@@ -81,6 +81,7 @@ struct daemon {
     struct io_op mem_op, signal_op;
     int signal_fd;
     uint16_t control_port, data_port;
+    bool rdma; /* there is a device in use */
 };
 
 /* ---- daemon.c ---- */

@@ -50,6 +50,16 @@ const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incar
     return names[l->state];
 }
 
+uint64_t link_next_sequence(struct link *l)
+{
+    return ++l->sent;
+}
+
+bool link_up(const struct link *l)
+{
+    return l->state == LINK_UP;
+}
+
 /* ---- sending ---- */
 
 static bool send_message(struct link *l, uint16_t type, uint64_t request_id,
@@ -175,6 +185,9 @@ static void up(struct link *l, uint64_t incarnation, uint32_t data_port)
     l->stream.body_max = LINK_BODY_MAX;
     log_event(LEVEL_INFO, "link_up", "link=%u peer=%s dir=%s incarnation=%016" PRIx64, l->slot,
               peer_name(l), outbound(l) ? "out" : "in", incarnation);
+    if (outbound(l))
+        xfer_link_transport(d->xfer, l->slot, d->config->peers[l->peer].transport,
+                            d->config->peers[l->peer].tenants, l->rdma);
     daemon_event(d, &ev);
 }
 
@@ -194,6 +207,8 @@ static void on_closed(struct stream *s, const char *why)
         return;
     if (outbound(l))
         xfer_link_down(d->xfer, l->slot);
+    else
+        xfer_peer_down(d->xfer, l->slot);
     if (d->stepping)
         daemon_later(d, &ev);
     else
@@ -229,6 +244,8 @@ static void send_hello(struct link *l)
     Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
 
     m.has_version_min = m.has_version_max = m.has_incarnation = m.has_data_port = true;
+    m.has_rdma = true;
+    m.rdma = d->rdma;
     m.version_min = WIRE_VERSION_MIN;
     m.version_max = WIRE_VERSION;
     m.node = (char *)(uintptr_t)d->config->node;
@@ -249,8 +266,9 @@ static void answer_hello(struct link *l, uint64_t request_id, enum tern_err err,
     status.text = *text ? (char *)(uintptr_t)text : NULL;
     m.status = err == TERN_OK ? NULL : &status;
     if (err == TERN_OK) {
-        m.has_version = m.has_incarnation = m.has_data_port = m.has_data_token = true;
+        m.has_version = m.has_incarnation = m.has_data_port = m.has_data_token = m.has_rdma = true;
         m.data_token = l->data_token;
+        m.rdma = d->rdma;
         m.version = version;
         m.node = (char *)(uintptr_t)d->config->node;
         m.incarnation = d->incarnation;
@@ -330,6 +348,7 @@ static void hello_answered(struct link *l, const struct frame_header *h, const u
         stream_close(&l->stream, "another node answers at the peer's address");
     } else {
         l->data_token = m->data_token;
+        l->rdma = m->rdma;
         up(l, m->incarnation, m->data_port);
     }
 }
@@ -357,6 +376,16 @@ static void message(struct link *l, const struct frame_header *h, const uint8_t 
     daemon_event(d, &ev);
 }
 
+static void path(struct link *l, const struct frame_header *h, const uint8_t *body)
+{
+    uint64_t sequence = l->received + 1;
+
+    if (link_path_read(l, h, body, &sequence) != TERN_OK)
+        stream_close(&l->stream, "a message that cannot be read, or not in its turn");
+    else
+        l->received = sequence;
+}
+
 static void on_frame(struct stream *s, const struct frame_header *h, const uint8_t *body)
 {
     struct link *l = link_of(s);
@@ -371,6 +400,7 @@ static void on_frame(struct stream *s, const struct frame_header *h, const uint8
     l->heard_ns = io_now_ns();
     switch (h->type) {
     case FRAME_PEER_MSG: message(l, h, body); break;
+    case FRAME_PEER_PATH: path(l, h, body); break;
     case FRAME_PING: send_ping(l, FRAME_PING_REPLY, h->request_id); break;
     case FRAME_PING_REPLY: break;
     default: stream_close(s, "a frame that no peer sends"); break;

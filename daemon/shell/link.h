@@ -10,6 +10,7 @@
 
 #include "base/prng.h"
 #include "core/core.h"
+#include "seam/xfer.h"
 #include "shell/config.h"
 #include "shell/listen.h"
 #include "shell/stream.h"
@@ -41,7 +42,8 @@ struct link {
     struct daemon *d;
     enum link_state state;
     uint32_t slot,
-        peer; /* peer: index in the configuration; NONE until an inbound link said its name */
+        peer;  /* peer: index in the configuration; NONE until an inbound link said its name */
+    bool rdma; /* the peer has a device */
     uint64_t incarnation, sent, received; /* sent, received: sequence numbers */
     uint64_t heard_ns, pinged_ns, up_ns;
     uint64_t pings;
@@ -79,6 +81,14 @@ void link_send(struct daemon *d, uint32_t slot,
                const struct peer_msg *msg); /* dropped unless it is up */
 void link_close(struct daemon *d, uint32_t slot, const char *why);
 /* Of the outbound link to that peer, for operators; ctx: the daemon. */
+/* A message of ours, of whatever kind, with the next number. */
+uint64_t link_next_sequence(struct link *l);
+bool link_up(const struct link *l);
+/* link_path.c: what xfer and the peer's xfer say to each other. */
+void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
+void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const char *reason);
+enum tern_err link_path_read(struct link *l, const struct frame_header *h, const uint8_t *body,
+                             uint64_t *ret_sequence);
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
 
 /* ---- link_tls.c ---- */

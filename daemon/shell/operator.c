@@ -60,6 +60,16 @@ static const uint64_t *peer_refused(void *ctx, uint32_t peer)
     return links_refused(ctx, peer);
 }
 
+static const char *peer_transport(void *ctx, uint32_t peer, const char **ret_reason)
+{
+    const struct daemon *d = ctx;
+    struct xfer_link_view view;
+
+    xfer_link_view(d->xfer, peer, &view);
+    *ret_reason = view.reason;
+    return view.transport;
+}
+
 static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
 {
     struct daemon *d = ctx;
@@ -98,6 +108,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_state = peer_state,
         .peer_tls = peer_tls,
         .peer_refused = peer_refused,
+        .peer_transport = peer_transport,
         .group_name = group_name,
         .node_bits = d->node_bits,
         .ctx = d,
@@ -110,6 +121,8 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
     mem_stats(d->mem, &ctx.mem);
     if (d->xfer)
         xfer_stats(d->xfer, &ctx.xfer);
+    if (d->xfer)
+        xfer_rdma_view(d->xfer, &ctx.rdma);
     io_stats(d->io, &ctx.io);
     if (d->tape)
         tape_stats(d->tape, &ctx.tape);

@@ -37,7 +37,6 @@ function(tern_left_out part why)
     endif()
     set(TERN_LEFT_OUT "${TERN_LEFT_OUT};${part}: ${why}" CACHE INTERNAL "")
 endfunction()
-tern_left_out(VERBS "no RDMA transport in this version, pages travel over TCP")
 tern_left_out(CUDA "no device memory in this version, pools are host memory")
 tern_left_out(SYSTEMD "no libsystemd: readiness is told by NOTIFY_SOCKET without it, sockets are not taken over")
 

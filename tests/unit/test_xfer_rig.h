@@ -71,12 +71,15 @@ struct rig {
     uint32_t link;   /* that rig_link and rig_pull use */
     uint16_t port;
     struct proxy proxy;
+    uint32_t rkey_xor; /* what is done to the keys that the source names */
 };
 
 struct rig_options {
     uint64_t page_bytes[2], idle_ns, memory_bytes;
     uint32_t units, regions, corrupt, conns, socket_buffer_bytes;
     bool by_proxy;
+    bool rdma; /* both ends have it, if this machine has */
+    uint64_t mr_bytes_max;
 };
 
 static inline void rig_emit(void *ctx, struct event *event)
@@ -150,6 +153,18 @@ static inline void rig_fill_source(struct rig *rig, uint32_t pages)
     rig->src.nevents = 0;
 }
 
+/* The control connection, in one process. */
+static inline void rig_path_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg)
+{
+    struct side *side = ctx;
+    struct rig *rig = side->rig;
+    struct xfer_path_msg copy = *msg;
+
+    for (uint32_t i = 0; i < copy.nchunks; i++)
+        copy.chunk[i].rkey ^= rig->rkey_xor;
+    xfer_path_msg(side == &rig->src ? rig->dst.xfer : rig->src.xfer, link, &copy);
+}
+
 static inline void rig_side(struct rig *rig, struct side *side, const struct rig_options *o,
                             uint64_t incarnation, uint32_t corrupt)
 {
@@ -176,6 +191,12 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                             .ctx = side};
     const char *why = "";
 
+    if (o->rdma)
+        x.rdma = (struct xfer_rdma_config){.pulls = side == &rig->dst ? 3 : 0,
+                                           .serves = side == &rig->src,
+                                           .tenants = 1,
+                                           .mr_bytes_max = o->mr_bytes_max,
+                                           .path_send = rig_path_send};
     side->rig = rig;
     m.tenant[0] = (struct tenant_config){.memory_bytes = o->memory_bytes, .regions = o->regions};
     if (mem_create(&m, &side->mem, &why) != TERN_OK)

@@ -1,0 +1,365 @@
+/* Paths: from the offer to a queue pair that can be used, and from an error to one that is gone. A
+ * pair that ends is moved to the error state, its requests are flushed, and then it is destroyed;
+ * it is destroyed, too, if the flushed completions do not come in time, and either is the proof
+ * that the device writes no page for it any more. Made again after a pause that doubles up to a
+ * cap. Called by xfer_verbs*.c. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "base/check.h"
+#include "seam/xfer_verbs.h"
+
+static const struct xfer_rdma_config *rdma(const struct verbs *v)
+{
+    return &v->xfer->config.rdma;
+}
+
+static void send_to_peer(struct verbs *v, const struct verbs_path *p,
+                         const struct xfer_path_msg *msg)
+{
+    rdma(v)->path_send(v->xfer->config.ctx, p->link, msg);
+}
+
+/* ------------------------------------------------------------------ what is said */
+
+static void fill_end(const struct verbs_path *p, struct xfer_path_msg *msg)
+{
+    msg->tenant = p->tenant;
+    msg->qpn = p->ours.qpn;
+    msg->psn = p->ours.psn;
+    msg->mtu = p->ours.mtu;
+    msg->lid = p->ours.lid;
+    msg->rd_atomic = p->ours.rd_atomic;
+    memcpy(msg->gid, p->ours.gid.raw, sizeof msg->gid);
+}
+
+static void offer(struct verbs *v, const struct verbs_path *p)
+{
+    struct xfer_path_msg msg = {.kind = XFER_PATH_OFFER, .epoch = p->epoch};
+
+    fill_end(p, &msg);
+    send_to_peer(v, p, &msg);
+}
+
+static void answer(struct verbs *v, const struct verbs_path *p)
+{
+    const struct verbs_domain *d = &v->domain[p->tenant];
+    struct xfer_path_msg msg = {.kind = XFER_PATH_ANSWER, .epoch = p->their_epoch};
+
+    fill_end(p, &msg);
+    msg.nchunks = d->n;
+    for (uint32_t i = 0; i < d->n; i++)
+        msg.chunk[i] = (struct xfer_chunk){.addr = (uintptr_t)d->mr[i].base,
+                                           .bytes = d->mr[i].bytes,
+                                           .offset = d->mr[i].offset,
+                                           .rkey = d->mr[i].mr->rkey,
+                                           .region = d->mr[i].region};
+    send_to_peer(v, p, &msg);
+}
+
+static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, const char *text)
+{
+    struct xfer_path_msg msg = {.kind = XFER_PATH_REFUSE, .tenant = p->tenant, .epoch = epoch};
+
+    snprintf(msg.text, sizeof msg.text, "%s", text);
+    send_to_peer(v, p, &msg);
+}
+
+/* ------------------------------------------------------------------ making */
+
+static bool our_end(struct verbs *v, struct verbs_path *p)
+{
+    uint32_t psn;
+
+    if (getrandom(&psn, sizeof psn, GRND_NONBLOCK) != (ssize_t)sizeof psn)
+        return false;
+    p->ours = (struct path_end){.psn = psn & 0xffffffu,
+                                .mtu = v->mtu,
+                                .lid = v->lid,
+                                .rd_atomic = p->source ? v->rd_resp : v->rd_init,
+                                .gid = v->gid};
+    p->epoch = ++v->epoch & 0xffffffu;
+    p->posted = p->done = 0;
+    p->since_ns = io_now_ns();
+    v->xfer->stats.paths_made++;
+    return true;
+}
+
+static void path_make(struct verbs *v, struct verbs_path *p)
+{
+    check(!p->qp && !p->source);
+    if (!our_end(v, p))
+        return; /* as it is: comes again with the tick */
+    p->state = PATH_MAKING;
+    setup_give(v, p, JOB_MAKE);
+}
+
+static struct path_end their_end(const struct xfer_path_msg *msg)
+{
+    struct path_end end = {.qpn = msg->qpn & 0xffffffu,
+                           .psn = msg->psn & 0xffffffu,
+                           .mtu = msg->mtu,
+                           .lid = msg->lid,
+                           .rd_atomic = msg->rd_atomic};
+
+    memcpy(end.gid.raw, msg->gid, sizeof msg->gid);
+    return end;
+}
+
+/* p->next and p->next_epoch are what the peer offered. */
+static void path_accept(struct verbs *v, struct verbs_path *p)
+{
+    check(!p->qp && p->source);
+    if (!our_end(v, p)) {
+        refuse(v, p, p->next_epoch, "no random number for it");
+        return;
+    }
+    p->their_epoch = p->next_epoch;
+    p->theirs = p->next;
+    p->wanted = true;
+    p->state = PATH_MAKING;
+    setup_give(v, p, JOB_ACCEPT);
+}
+
+/* ------------------------------------------------------------------ ending */
+
+static void path_rest(struct verbs *v, struct verbs_path *p)
+{
+    p->state = PATH_NONE;
+    if (p->source && p->again) {
+        p->again = false;
+        path_accept(v, p);
+    } else if (!p->source && p->wanted) {
+        p->state = PATH_PAUSED;
+        if (p->pause_ns == 0)
+            p->retry_ns = 0; /* ended because the link came up anew */
+    }
+}
+
+static void path_stop(struct verbs *v, struct verbs_path *p)
+{
+    if (p->state == PATH_READY)
+        v->xfer->stats.paths_up--;
+    p->since_ns = io_now_ns();
+    if (!p->qp) {
+        path_rest(v, p);
+        return;
+    }
+    p->state = PATH_STOPPING;
+    setup_give(v, p, JOB_STOP);
+}
+
+void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
+{
+    bool was_ready = p->state == PATH_READY;
+    uint64_t now = io_now_ns();
+    va_list args;
+
+    check(!p->working);
+    va_start(args, format);
+    vsnprintf(p->reason, sizeof p->reason, format, args);
+    va_end(args);
+    v->xfer->stats.paths_failed++;
+    if (was_ready && now - p->ready_ns > VERBS_RETRY_MAX_NS)
+        p->pause_ns = 0; /* it held for a while */
+    p->pause_ns = p->pause_ns == 0 ? VERBS_RETRY_MIN_NS : p->pause_ns * 2;
+    if (p->pause_ns > VERBS_RETRY_MAX_NS)
+        p->pause_ns = VERBS_RETRY_MAX_NS;
+    p->retry_ns = now + p->pause_ns;
+    path_stop(v, p);
+    if (!p->source) {
+        path_lost(v, p);
+        path_usable(v, p);
+    }
+}
+
+void path_close(struct verbs *v, struct verbs_path *p, const char *why)
+{
+    p->wanted = p->again = false;
+    snprintf(p->reason, sizeof p->reason, "%s", why);
+    if (p->state == PATH_PAUSED)
+        p->state = PATH_NONE;
+    if (!p->working && (p->state == PATH_READY || p->state == PATH_OFFERED))
+        path_stop(v, p);
+}
+
+void path_advance(struct verbs *v, struct verbs_path *p)
+{
+    if (p->state != PATH_DRAINING || p->working)
+        return;
+    if (p->posted != p->done && io_now_ns() - p->since_ns < VERBS_DRAIN_NS)
+        return;
+    p->state = PATH_ENDING;
+    setup_give(v, p, JOB_END);
+}
+
+/* ------------------------------------------------------------------ what the thread has done */
+
+static void made(struct verbs *v, struct verbs_path *p)
+{
+    if (p->job_errno && p->source)
+        refuse(v, p, p->their_epoch, "its daemon could not make or connect a queue pair");
+    if (p->job_errno) {
+        path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
+    } else if (!p->wanted || (p->source && p->again)) {
+        path_stop(v, p);
+    } else if (p->source) {
+        p->state = PATH_READY;
+        p->ready_ns = io_now_ns();
+        v->xfer->stats.paths_up++;
+        answer(v, p);
+    } else {
+        p->state = PATH_OFFERED;
+        p->since_ns = io_now_ns();
+        offer(v, p);
+    }
+}
+
+static void connected(struct verbs *v, struct verbs_path *p)
+{
+    if (p->job_errno) {
+        path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
+        return;
+    }
+    if (!p->wanted) {
+        path_stop(v, p);
+        return;
+    }
+    p->state = PATH_READY;
+    p->ready_ns = io_now_ns();
+    v->xfer->stats.paths_up++;
+    snprintf(p->reason, sizeof p->reason, "%s port %u, gid %u, mtu %u, %u reads at a time",
+             v->view.device, v->view.port, v->view.gid_index,
+             128u << (p->ours.mtu < p->theirs.mtu ? p->ours.mtu : p->theirs.mtu),
+             v->rd_init < p->theirs.rd_atomic ? v->rd_init : p->theirs.rd_atomic);
+    path_usable(v, p);
+}
+
+static void ended(struct verbs *v, struct verbs_path *p)
+{
+    cq_drain(v); /* what is there was counted; what is not there cannot come */
+    v->cq_used -= p->posted - p->done;
+    p->done = p->posted;
+    pieces_done(v, p);
+    path_rest(v, p);
+}
+
+void paths_finished(struct verbs *v)
+{
+    struct verbs_path *p;
+
+    while (!v->closing && (p = setup_take(v)) != NULL) {
+        switch (p->state) {
+        case PATH_MAKING: made(v, p); break;
+        case PATH_CONNECTING: connected(v, p); break;
+        case PATH_STOPPING:
+            p->state = PATH_DRAINING;
+            p->since_ns = io_now_ns();
+            path_advance(v, p);
+            break;
+        case PATH_ENDING: ended(v, p); break;
+        default: check_failed("a path that the thread had", __FILE__, __LINE__);
+        }
+    }
+}
+
+static void path_tick(struct verbs *v, struct verbs_path *p, uint64_t now_ns)
+{
+    if (p->state == PATH_PAUSED && now_ns >= p->retry_ns)
+        path_make(v, p);
+    else if (p->state == PATH_OFFERED && now_ns - p->since_ns > VERBS_SETUP_NS)
+        path_failed(v, p, "the peer does not answer the offer of a path");
+    else
+        path_advance(v, p);
+}
+
+void paths_tick(struct verbs *v, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < v->npaths; i++)
+        if (v->path[i].state != PATH_NONE && !v->path[i].working)
+            path_tick(v, &v->path[i], now_ns);
+}
+
+/* ------------------------------------------------------------------ what the peer says */
+
+static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
+{
+    if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
+        msg->mtu > IBV_MTU_4096) {
+        refuse(v, p, msg->epoch, "this daemon gives nothing by RDMA, or not with that offer");
+        return;
+    }
+    p->source = true;
+    p->next = their_end(msg);
+    p->next_epoch = msg->epoch;
+    if (p->state == PATH_NONE) {
+        path_accept(v, p);
+        return;
+    }
+    p->again = true; /* the peer made its end anew: the old one goes first */
+    if (!p->working && p->state == PATH_READY)
+        path_stop(v, p);
+}
+
+static bool chunks_sound(const struct xfer_path_msg *msg)
+{
+    if (msg->nchunks == 0 || msg->nchunks > XFER_CHUNKS_MAX)
+        return false;
+    for (uint32_t i = 0; i < msg->nchunks; i++) {
+        const struct xfer_chunk *c = &msg->chunk[i];
+
+        if (c->bytes == 0 || c->addr + c->bytes < c->addr || c->offset + c->bytes < c->offset ||
+            c->region >= RANKS_MAX)
+            return false;
+    }
+    return true;
+}
+
+static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
+{
+    if (p->source || p->working || p->state != PATH_OFFERED || msg->epoch != p->epoch)
+        return; /* to an offer that was given up */
+    if (msg->kind == XFER_PATH_REFUSE) {
+        path_failed(v, p, "the peer: %s", msg->text);
+        return;
+    }
+    if (!chunks_sound(msg) || msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {
+        path_failed(v, p, "the peer's answer makes no sense");
+        return;
+    }
+    p->theirs = their_end(msg);
+    p->nchunks = msg->nchunks;
+    memcpy(p->chunk, msg->chunk, sizeof p->chunk);
+    p->state = PATH_CONNECTING;
+    setup_give(v, p, JOB_CONNECT);
+}
+
+void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg)
+{
+    struct verbs *v = xfer->verbs;
+
+    check(link < xfer->config.links);
+    if (!v || !v->ctx || msg->tenant >= v->tenants) {
+        struct xfer_path_msg no = {
+            .kind = XFER_PATH_REFUSE, .tenant = msg->tenant, .epoch = msg->epoch};
+
+        snprintf(no.text, sizeof no.text, "its daemon has no RDMA device");
+        if (msg->kind == XFER_PATH_OFFER && xfer->config.rdma.path_send)
+            xfer->config.rdma.path_send(xfer->config.ctx, link, &no);
+        return;
+    }
+    if (msg->kind == XFER_PATH_OFFER)
+        offered(v, path_of(v, link, msg->tenant), msg);
+    else
+        answered(v, path_of(v, link, msg->tenant), msg);
+}
+
+void xfer_peer_down(struct xfer *xfer, uint32_t link)
+{
+    struct verbs *v = xfer->verbs;
+
+    check(link < xfer->config.links);
+    for (uint32_t t = 0; v && v->path && t < v->tenants; t++)
+        path_close(v, path_of(v, link, t), "the link ended");
+}

@@ -1,0 +1,203 @@
+/* The thread that makes, connects and destroys queue pairs: those calls allocate, and connecting
+ * one may sleep for seconds while the kernel looks for the peer's address. The owner thread gives a
+ * path and gets it back through an eventfd; meanwhile the path is the thread's. Called by
+ * xfer_verbs*.c. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "seam/xfer_verbs.h"
+
+/* ------------------------------------------------------------------ what the thread does */
+
+static int make(struct verbs *v, struct verbs_path *p)
+{
+    struct ibv_qp_init_attr init = {.send_cq = v->cq,
+                                    .recv_cq = v->cq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .sq_sig_all = 0,
+                                    .cap = {.max_send_wr = p->source ? 1 : VERBS_SEND_QUEUE,
+                                            .max_recv_wr = 1,
+                                            .max_send_sge = 1,
+                                            .max_recv_sge = 1}};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .port_num = (uint8_t)v->view.port,
+                               .qp_access_flags = p->source ? IBV_ACCESS_REMOTE_READ : 0};
+
+    p->job_what = "ibv_create_qp";
+    p->qp = ibv_create_qp(v->domain[p->tenant].pd, &init);
+    if (!p->qp)
+        return errno ? errno : EIO;
+    p->ours.qpn = p->qp->qp_num;
+    p->job_what = "a queue pair to INIT";
+    return ibv_modify_qp(p->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+static uint8_t smaller(uint32_t a, uint32_t b)
+{
+    return (uint8_t)(a < b ? a : b);
+}
+
+static int to_receive(struct verbs *v, struct verbs_path *p)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+                               .path_mtu = (enum ibv_mtu)smaller(p->ours.mtu, p->theirs.mtu),
+                               .dest_qp_num = p->theirs.qpn,
+                               .rq_psn = p->theirs.psn,
+                               .max_dest_rd_atomic =
+                                   p->source ? smaller(v->rd_resp, p->theirs.rd_atomic) : 0,
+                               .min_rnr_timer = 12,
+                               .ah_attr = {.is_global = 1,
+                                           .dlid = (uint16_t)p->theirs.lid,
+                                           .port_num = (uint8_t)v->view.port,
+                                           .grh = {.dgid = p->theirs.gid,
+                                                   .sgid_index = (uint8_t)v->view.gid_index,
+                                                   .hop_limit = 64}}};
+
+    p->job_what = "a queue pair to RTR";
+    return ibv_modify_qp(p->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int connect_both(struct verbs *v, struct verbs_path *p)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
+                               .timeout = VERBS_TIMEOUT,
+                               .retry_cnt = VERBS_RETRIES,
+                               .rnr_retry = 7,
+                               .sq_psn = p->ours.psn,
+                               .max_rd_atomic =
+                                   p->source ? 1 : smaller(v->rd_init, p->theirs.rd_atomic)};
+    int rc = to_receive(v, p);
+
+    if (rc)
+        return rc;
+    p->job_what = "a queue pair to RTS";
+    return ibv_modify_qp(p->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int stop(struct verbs_path *p)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    p->job_what = "a queue pair to ERR";
+    return p->qp ? ibv_modify_qp(p->qp, &attr, IBV_QP_STATE) : 0;
+}
+
+void setup_end_now(struct verbs_path *p)
+{
+    if (p->qp)
+        check(ibv_destroy_qp(p->qp) == 0); /* else there is no proof that it is quiet */
+    p->qp = NULL;
+}
+
+static int work(struct verbs *v, struct verbs_path *p)
+{
+    int rc = 0;
+
+    switch (p->job) {
+    case JOB_MAKE: return make(v, p);
+    case JOB_ACCEPT: rc = make(v, p); return rc ? rc : connect_both(v, p);
+    case JOB_CONNECT: return connect_both(v, p);
+    case JOB_STOP: return stop(p);
+    case JOB_END: setup_end_now(p); break;
+    }
+    return rc;
+}
+
+static void *run(void *ctx)
+{
+    struct verbs *v = ctx;
+    uint64_t one = 1;
+
+    pthread_mutex_lock(&v->lock);
+    while (!v->stop) {
+        uint32_t number;
+
+        if (v->todo_n == 0) {
+            pthread_cond_wait(&v->wake, &v->lock);
+            continue;
+        }
+        number = v->todo[v->todo_at];
+        v->todo_at = (v->todo_at + 1) % v->npaths;
+        v->todo_n--;
+        pthread_mutex_unlock(&v->lock);
+        v->path[number].job_errno = work(v, &v->path[number]);
+        pthread_mutex_lock(&v->lock);
+        v->finished[(v->finished_at + v->finished_n++) % v->npaths] = number;
+        (void)!write(v->event_fd, &one, sizeof one); /* a full counter is readable, too */
+    }
+    pthread_mutex_unlock(&v->lock);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ the owner's side */
+
+enum tern_err setup_start(struct verbs *v)
+{
+    sigset_t all, before;
+    int rc;
+
+    v->todo = calloc(v->npaths, sizeof *v->todo);
+    v->finished = calloc(v->npaths, sizeof *v->finished);
+    v->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!v->todo || !v->finished || v->event_fd < 0)
+        return TERN_INTERNAL;
+    pthread_mutex_init(&v->lock, NULL);
+    pthread_cond_init(&v->wake, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&v->thread, NULL, run, v);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    v->started = rc == 0;
+    return rc == 0 ? TERN_OK : TERN_INTERNAL;
+}
+
+void setup_stop(struct verbs *v)
+{
+    if (!v->started)
+        return;
+    pthread_mutex_lock(&v->lock);
+    v->stop = true;
+    pthread_cond_signal(&v->wake);
+    pthread_mutex_unlock(&v->lock);
+    pthread_join(v->thread, NULL);
+    pthread_cond_destroy(&v->wake);
+    pthread_mutex_destroy(&v->lock);
+    v->started = false;
+}
+
+void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job)
+{
+    check(!p->working);
+    p->working = true;
+    p->job = job;
+    pthread_mutex_lock(&v->lock);
+    check(v->todo_n < v->npaths);
+    v->todo[(v->todo_at + v->todo_n++) % v->npaths] = (uint32_t)(p - v->path);
+    pthread_cond_signal(&v->wake);
+    pthread_mutex_unlock(&v->lock);
+}
+
+struct verbs_path *setup_take(struct verbs *v)
+{
+    struct verbs_path *p = NULL;
+
+    pthread_mutex_lock(&v->lock);
+    if (v->finished_n > 0) {
+        p = &v->path[v->finished[v->finished_at]];
+        v->finished_at = (v->finished_at + 1) % v->npaths;
+        v->finished_n--;
+    }
+    pthread_mutex_unlock(&v->lock);
+    if (p)
+        p->working = false;
+    return p;
+}

@@ -1,0 +1,395 @@
+/* The connection beside a path: what is asked of the source, and what it answers. Its frames carry
+ * everything but the pages. That it ends breaks the pulls it spoke for and no read: those end by
+ * themselves, and their pieces stay until then. Called by xfer_verbs*.c and xfer_tcp.c. */
+#include <unistd.h>
+
+#include "base/check.h"
+#include "seam/xfer_verbs.h"
+
+/* ------------------------------------------------------------------ what is asked */
+
+static void put_frame(struct xfer_conn *conn, uint16_t type, const struct verbs_piece *piece,
+                      const uint64_t *mask)
+{
+    struct conn_read *r = &conn->read;
+    struct xfer_head head = {
+        .type = type, .seq = piece->seq, .a = id_pack(piece->serve), .b = piece->pull};
+    uint32_t head_at = r->tx_n;
+
+    r->tx_n += XFER_HEAD_BYTES;
+    for (uint32_t i = 0; i < piece->n; i++) {
+        if (mask && !xfer_bit(mask, i))
+            continue;
+        xfer_put_entry(r->tx + r->tx_n, &piece->entry[i]);
+        r->tx_n += XFER_ENTRY_BYTES;
+        head.n++;
+    }
+    xfer_put_head(r->tx + head_at, &head);
+}
+
+static bool room_to_say(const struct xfer_conn *conn)
+{
+    return conn->read.tx_n + XFER_REQUEST_BYTES <= READ_TX_BYTES;
+}
+
+static void say_confirms(struct verbs *v, struct xfer_conn *conn)
+{
+    for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn); i++) {
+        struct verbs_piece *piece = piece_of(v, conn->read.link, i);
+
+        if (piece->state != PIECE_READ)
+            continue;
+        put_frame(conn, XFER_CONFIRM, piece, piece->sent);
+        piece->state = PIECE_CONFIRMING;
+        piece->heard = false;
+    }
+}
+
+static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t link,
+                           uint32_t number)
+{
+    struct xfer_batch *batch = &v->xfer->batch[number];
+    struct asked cut = piece_cut(v->xfer, number, v->piece_sums);
+    uint64_t *sums = piece->sums;
+
+    *piece = (struct verbs_piece){.state = PIECE_ASKED,
+                                  .batch = number,
+                                  .pull = batch->pull,
+                                  .seq = v->link[link].seq++,
+                                  .first = cut.first,
+                                  .n = cut.n,
+                                  .path = (uint32_t)(path_of_batch(v, link, number) - v->path),
+                                  .serve = batch->serve,
+                                  .sums = sums};
+    for (uint32_t i = 0; i < cut.n; i++)
+        piece->entry[i] =
+            (struct xfer_entry){batch->page[cut.first + i].group, batch->ref[cut.first + i].index,
+                                batch->ref[cut.first + i].gen};
+    batch->asked += cut.n;
+    if (batch->asked == batch->n)
+        queue_remove(v->xfer, &v->xfer->link[link].reads, number);
+}
+
+static uint32_t next_batch(struct verbs *v, uint32_t link)
+{
+    uint32_t b = v->xfer->link[link].reads.head;
+
+    while (b != NONE && path_of_batch(v, link, b)->state != PATH_READY)
+        b = v->xfer->batch[b].next;
+    return b;
+}
+
+static void say_requests(struct verbs *v, struct xfer_conn *conn)
+{
+    uint32_t link = conn->read.link;
+
+    for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn); i++) {
+        struct verbs_piece *piece = piece_of(v, link, i);
+        uint32_t number = next_batch(v, link);
+
+        if (number == NONE)
+            return;
+        if (piece->state != PIECE_FREE)
+            continue;
+        piece_cut_from(v, piece, link, number);
+        put_frame(conn, XFER_REQUEST_READ, piece, NULL);
+    }
+}
+
+static void read_send(struct xfer_conn *conn)
+{
+    conn->sending = true;
+    io_send(conn->xfer->config.io, &conn->send_op, conn->fd, conn->read.tx + conn->read.tx_at,
+            conn->read.tx_n - conn->read.tx_at, true);
+}
+
+static bool read_connect(struct verbs *v, uint32_t number)
+{
+    struct xfer *xfer = v->xfer;
+    struct xfer_link *link = &xfer->link[number];
+    int fd = socket(link->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct xfer_conn *conn = fd < 0 ? NULL : conn_take(xfer, true, fd);
+
+    if (!conn) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    conn_options(xfer, fd);
+    link->read_conn = (uint32_t)(conn - xfer->conn);
+    read_start(conn, number);
+    return true;
+}
+
+/* No connection is to be had: as over TCP, that is BUSY. */
+static void break_queued(struct xfer *xfer, struct xfer_link *link, enum tern_err err)
+{
+    while (link->reads.head != NONE) {
+        uint32_t head = link->reads.head;
+
+        pull_break(xfer, xfer->batch[head].pull, err);
+        check(link->reads.head != head); /* a queued batch is one of an active pull */
+    }
+}
+
+void verbs_pump(struct xfer *xfer, uint32_t number)
+{
+    struct verbs *v = xfer->verbs;
+    struct xfer_link *link = &xfer->link[number];
+    struct xfer_conn *conn;
+
+    if (!link->up || !v->link[number].piece)
+        return;
+    if (link->read_conn == NONE) {
+        if (next_batch(v, number) != NONE && !read_connect(v, number))
+            break_queued(xfer, link, TERN_BUSY);
+        return;
+    }
+    conn = &xfer->conn[link->read_conn];
+    if (conn->state != CONN_OPEN || conn->sending)
+        return;
+    conn->read.tx_n = conn->read.tx_at = 0;
+    say_confirms(v, conn);
+    say_requests(v, conn);
+    if (conn->read.tx_n > 0)
+        read_send(conn);
+}
+
+/* ------------------------------------------------------------------ what is answered */
+
+static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t seq,
+                                        enum piece_state state)
+{
+    for (uint32_t i = 0; i < VERBS_PIECES; i++)
+        if (piece_of(v, link, i)->state == state && piece_of(v, link, i)->seq == seq)
+            return piece_of(v, link, i);
+    return NULL;
+}
+
+/* False: this is not our protocol. */
+static bool answer_read(struct verbs *v, struct xfer_conn *conn, const struct xfer_head *head)
+{
+    struct verbs_piece *piece = piece_by_seq(v, conn->read.link, head->seq, PIECE_ASKED);
+    const uint8_t *status = conn->meta + XFER_HEAD_BYTES;
+    uint32_t nsums = 0, given = 0;
+    struct xfer_batch *batch;
+
+    if (!piece || head->n != piece->n)
+        return false;
+    piece->heard = true;
+    piece_free(piece);
+    if (piece->state == PIECE_FREE)
+        return true;
+    batch = &v->xfer->batch[piece->batch];
+    for (uint32_t i = 0; i < piece->n; i++) {
+        if (xfer_get32(status + 4 * i) != TERN_OK) {
+            batch->gone = true;
+            v->xfer->stats.gone_answers++;
+            continue;
+        }
+        xfer_set_bit(piece->sent, i);
+        nsums += batch_page_sums(v->xfer, batch, piece->first + i);
+        given++;
+    }
+    if (head->b != nsums * sizeof(uint64_t) || nsums > v->piece_sums)
+        return false;
+    for (uint32_t i = 0; i < nsums; i++)
+        piece->sums[i] = xfer_get64(status + XFER_STATUS_BYTES(piece->n) + 8 * i);
+    piece->offset = head->a;
+    piece->state = PIECE_READING;
+    if (given == 0)
+        piece_end(v, piece);
+    else
+        piece_post(v, piece);
+    return true;
+}
+
+static bool confirmed(struct verbs *v, struct xfer_conn *conn, const struct xfer_head *head)
+{
+    struct verbs_piece *piece = piece_by_seq(v, conn->read.link, head->seq, PIECE_CONFIRMING);
+    uint64_t stale[XFER_MASK_WORDS];
+
+    if (!piece || !xfer_get_tail(conn->meta + XFER_HEAD_BYTES, head->seq, stale))
+        return false;
+    piece->heard = true;
+    piece_free(piece);
+    if (piece->state == PIECE_FREE)
+        return true;
+    piece_verify(v, piece, stale);
+    piece_end(v, piece);
+    return true;
+}
+
+/* Bytes of the frame that conn->meta begins with; 0: not all of it is there. */
+static uint32_t frame_bytes(const struct xfer_conn *conn, struct xfer_head *ret, bool *ret_bad)
+{
+    uint64_t need;
+
+    *ret_bad = false;
+    if (conn->read.rx_n < XFER_HEAD_BYTES)
+        return 0;
+    *ret_bad = !xfer_get_head(conn->meta, ret) || ret->n > XFER_PAGES_MAX ||
+               (ret->type != XFER_ANSWER_READ && ret->type != XFER_CONFIRMED) ||
+               ret->b > conn->xfer->meta_bytes;
+    if (*ret_bad)
+        return 0;
+    need = ret->type == XFER_CONFIRMED ? XFER_HEAD_BYTES + XFER_TAIL_BYTES
+                                       : XFER_HEAD_BYTES + XFER_STATUS_BYTES(ret->n) + ret->b;
+    *ret_bad = need > conn->xfer->meta_bytes;
+    return *ret_bad || conn->read.rx_n < need ? 0 : (uint32_t)need;
+}
+
+static void read_recv(struct xfer_conn *conn)
+{
+    conn->receiving = true;
+    io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, conn->meta + conn->read.rx_n,
+            conn->xfer->meta_bytes - conn->read.rx_n, false);
+}
+
+static void take_frames(struct verbs *v, struct xfer_conn *conn)
+{
+    struct conn_read *r = &conn->read;
+    struct xfer_head head;
+    uint32_t n;
+    bool bad;
+
+    while (conn->state == CONN_OPEN && (n = frame_bytes(conn, &head, &bad)) > 0) {
+        if (!(head.type == XFER_ANSWER_READ ? answer_read : confirmed)(v, conn, &head)) {
+            conn_fail(conn);
+            return;
+        }
+        if (conn->state != CONN_OPEN)
+            return;
+        memmove(conn->meta, conn->meta + n, r->rx_n - n);
+        r->rx_n -= n;
+    }
+    if (conn->state == CONN_OPEN && bad)
+        conn_fail(conn);
+}
+
+static void read_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct xfer_conn *conn = conn_of_recv(op);
+    struct xfer *xfer = conn->xfer;
+
+    (void)flags, (void)buffer;
+    conn->receiving = false;
+    if (conn->state == CONN_OPEN) {
+        if (res > 0) {
+            conn_progress(conn);
+            xfer->stats.socket_bytes_in += (uint64_t)res;
+            conn->read.rx_n += (uint32_t)res;
+            take_frames(xfer->verbs, conn);
+        } else {
+            conn_fail(conn);
+        }
+    }
+    if (conn->state != CONN_OPEN) {
+        conn_reap(conn);
+        return;
+    }
+    read_recv(conn);
+    verbs_pump(xfer, conn->read.link);
+}
+
+static void read_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct xfer_conn *conn = conn_of_send(op);
+    struct xfer *xfer = conn->xfer;
+
+    (void)flags, (void)buffer;
+    conn->sending = false;
+    if (conn->state == CONN_CLOSING) {
+        conn_reap(conn);
+        return;
+    }
+    if (res <= 0) {
+        conn_fail(conn);
+        return;
+    }
+    conn_progress(conn);
+    xfer->stats.socket_bytes_out += (uint64_t)res;
+    conn->read.tx_at += (uint32_t)res;
+    if (conn->read.tx_at < conn->read.tx_n)
+        read_send(conn);
+    else
+        verbs_pump(xfer, conn->read.link);
+}
+
+static void read_connect_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct xfer_conn *conn = conn_of_send(op);
+    struct xfer *xfer = conn->xfer;
+    struct xfer_head hello = {.type = XFER_HELLO, .b = xfer->config.incarnation};
+
+    (void)flags, (void)buffer;
+    conn->sending = false;
+    if (conn->state == CONN_CLOSING) {
+        conn_reap(conn);
+        return;
+    }
+    if (res < 0) {
+        conn_fail(conn);
+        return;
+    }
+    conn->state = CONN_OPEN;
+    conn_progress(conn);
+    hello.a = xfer->link[conn->read.link].peer_incarnation;
+    xfer_put_head(conn->read.tx, &hello);
+    conn->read.tx_n = XFER_HEAD_BYTES;
+    conn->send_op.done = read_send_done;
+    read_send(conn);
+    read_recv(conn);
+}
+
+/* ------------------------------------------------------------------ life of the connection */
+
+void read_start(struct xfer_conn *conn, uint32_t link)
+{
+    conn->reads = true;
+    conn->state = CONN_CONNECTING;
+    conn->read.link = link;
+    conn->read.rx_n = conn->read.tx_n = conn->read.tx_at = 0;
+    conn->recv_op.done = read_recv_done;
+    conn->send_op.done = read_connect_done;
+    conn->sending = true;
+    io_connect(conn->xfer->config.io, &conn->send_op, conn->fd,
+               (struct sockaddr *)&conn->xfer->link[link].addr, conn->xfer->link[link].addr_len);
+}
+
+bool verbs_conn_busy(const struct xfer_conn *conn)
+{
+    struct verbs *v = conn->xfer->verbs;
+
+    if (conn->sending)
+        return true;
+    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
+        const struct verbs_piece *piece = piece_of(v, conn->read.link, i);
+
+        if (piece->state == PIECE_ASKED || piece->state == PIECE_CONFIRMING)
+            return true;
+    }
+    return false;
+}
+
+/* The pulls that it spoke for break; reads that are in flight end by themselves. */
+void verbs_conn_lost(struct xfer_conn *conn)
+{
+    struct xfer *xfer = conn->xfer;
+    struct verbs *v = xfer->verbs;
+    uint32_t number = conn->read.link;
+
+    xfer->link[number].read_conn = NONE;
+    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, number, i);
+
+        if (piece->state == PIECE_FREE)
+            continue;
+        piece->heard = true;
+        if (piece->batch != NONE)
+            pull_break(xfer, piece->pull, TERN_PEER_LOST);
+        if (piece->state != PIECE_FREE)
+            piece_drop(piece);
+    }
+    break_queued(xfer, &xfer->link[number], TERN_PEER_LOST);
+}

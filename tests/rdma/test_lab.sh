@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# The lab itself: figures of perftest in one guest and between two, a host that loses power in the middle of RDMA READs
+# and comes back, a named timeout, and no QEMU left behind by a lab that was killed. Run by ctest, label rdma.
+# The printed figures are emulated: they are there for other figures of the same machine to stand beside.
+set -uo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+lab=$here/lab.sh
+cache=${TERN_BUILD:-$here/../../build}/rdma-lab
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+programs="ib_read_bw ib_write_bw"
+failed=0
+if ! command -v ib_read_bw >/dev/null; then
+    echo "skipped: the lab's test needs ib_read_bw (package perftest)"
+    exit 77
+fi
+
+# expect STATUS TEXT...: the lab's last run ended so, and printed each text
+expect() {
+    local want=$1 text
+    shift
+    if [[ $status -ne $want ]]; then
+        echo "FAILED: exit status $status, expected $want"
+        failed=1
+    fi
+    for text in "$@"; do
+        grep -q -- "$text" "$log" || { echo "FAILED: not printed: $text" && failed=1; }
+    done
+}
+
+try() { # NAME LAB-ARGUMENTS...
+    local start=$SECONDS
+    echo "-- $1"
+    shift
+    status=0
+    "$lab" "$@" >"$log" 2>&1 || status=$?
+    cat "$log"
+    echo "   $((SECONDS - start)) s"
+    if [[ $status -eq 77 ]]; then
+        tail -n 1 "$log"
+        exit 77
+    fi
+}
+
+try "one guest" one "ibv_devinfo -d rxe0 | grep -E 'hca_id|state|active_mtu'; bash '$here/perftest.sh' one $programs && exit 3"
+expect 3 'PORT_ACTIVE' 'ib_read_bw one .* mb_per_s=[1-9]' 'ib_write_bw one .* mb_per_s=[1-9]'
+
+try "two guests" pair "bash '$here/perftest.sh' server $programs" "bash '$here/perftest.sh' client $programs"
+expect 0 'b| .*ib_read_bw pair .* mb_per_s=[1-9]' 'b| .*ib_write_bw pair .* mb_per_s=[1-9]'
+
+# Guest a reads from b without end; b loses power; a's QP ends in "transport retry counter exceeded" (12).
+read_all='ib_read_bw -R --retry_count=3 -d rxe0 -s 65536 -n 500000 -F'
+try "a host loses power and comes back" --kill b:reading --restart b:"bash '$here/perftest.sh' server ib_read_bw" pair \
+    "lab_wait ready; sleep 1; (sleep 2; echo reading) & timeout 60 $read_all \$LAB_PEER_IP 2>&1 | grep status
+     wait; bash '$here/perftest.sh' client ib_read_bw" \
+    "lab_signal ready; $read_all >/dev/null 2>&1; echo 'source: ended by itself'"
+expect 0 'lab: b: killed at "reading"' 'a| .*Failed status 12' 'a| .*ib_read_bw pair .* mb_per_s=[1-9]'
+grep -q 'ended by itself' "$log" && echo "FAILED: the source was not killed in the middle" && failed=1
+
+try "a timeout" --timeout 2 one 'echo begun; sleep 60; echo ended'
+expect 124 'begun' 'one: timeout: the command took more than 2 s'
+grep -q '^ended' "$log" && echo "FAILED: the command was not stopped" && failed=1
+
+echo "-- a lab that is killed"
+"$lab" one 'sleep 60' >"$log" 2>&1 &
+run=$cache/run.$!
+for ((i = 0; i < 300; i++)); do
+    [[ -s $run/one.1/pid ]] && break
+    sleep 0.1
+done
+qemu=$(cat "$run/one.1/pid")
+sleep 1
+kill -0 "$qemu" || { echo "FAILED: QEMU was not running" && failed=1; }
+kill -KILL "${run##*.}"
+wait 2>/dev/null
+for ((i = 0; i < 50; i++)); do
+    [[ ! -e /proc/$qemu || $(awk '{print $3}' "/proc/$qemu/stat") == Z ]] && break
+    sleep 0.1
+done
+if [[ $i -eq 50 ]]; then
+    echo "FAILED: QEMU outlived its lab"
+    failed=1
+else
+    echo "   QEMU went with it"
+fi
+[[ $failed -eq 0 ]] && echo "the lab does what it says"
+exit "$failed"
