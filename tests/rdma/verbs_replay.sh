@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# In one lab guest: two daemons with transport verbs, and tern-replay between them. Fails unless every page that moved
+# moved by RDMA and no byte is wrong.
+. "$(dirname "${BASH_SOURCE[0]}")/verbs_lib.sh"
+
+daemon prefill 7701 decode "$LAB_IP:7702"
+daemon decode 7702 prefill "$LAB_IP:7701" "$@"
+wait_for 30 "a path" goes_by decode verbs
+ctl decode doctor || fail "doctor"
+ctl decode peers
+"$TERN_BIN/tern-replay" --prefill "$DIR/prefill/default.sock,$DIR/prefill/admin.sock" \
+    --decode "$DIR/decode/default.sock,$DIR/decode/admin.sock" --profile "${PROFILE:-tiny-state}" \
+    --sessions "${SESSIONS:-8}" --turns "${TURNS:-4}" --concurrency 2 --json >"$DIR/replay.json" 2>"$DIR/replay.err" ||
+    fail "tern-replay: $(cat "$DIR/replay.json" "$DIR/replay.err")"
+figures "$DIR/replay.json" requests transferred_pages verified_pages wrong_bytes failed_requests leaked_pages transfer_gb_s elapsed_s
+by_verbs=$(told decode data verbs pages_in)
+echo "pages by verbs: $by_verbs of $(told decode data pages_in)"
+ctl decode status --json | python3 -c 'import json, sys; print("verbs", json.load(sys.stdin)["data"]["verbs"])'
+[[ $by_verbs -gt 0 && $by_verbs == $(told decode data pages_in) ]] || fail "pages did not move by verbs"
+grep -h event=transport "$DIR"/*/log
+stop_daemons
+echo "verbs_replay: ok"
