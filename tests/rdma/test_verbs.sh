@@ -4,20 +4,26 @@
 # at 64 KiB beside that of ib_read_bw. Run by ctest, label rdma. Emulated: the ratio says something, the figures nothing.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+export TERN_BUILD=${TERN_BUILD:-$here/../../build}
+export TERN_BIN=${TERN_BIN:-$TERN_BUILD/bin}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if ! command -v ib_read_bw >/dev/null; then
     echo "skipped: needs ib_read_bw (package perftest)"
     exit 77
 fi
-if ! ldd "$TERN_BIN/ternd" | grep -q libibverbs; then
+if ! libraries=$(ldd "$TERN_BIN/ternd"); then
+    echo "FAILED: no ternd in $TERN_BIN"
+    exit 1
+fi
+if [[ $libraries != *libibverbs* ]]; then
     echo "skipped: this build has no RDMA (TERN_VERBS)"
     exit 77
 fi
 
 status=0
-"$here/lab.sh" --timeout 240 one "\"\$TERN_BUILD/tests/test_xfer_verbs\" && TERN_PEER_TRANSPORT=verbs \"\$TERN_BUILD/tests/e2e_test_peer_killed\" &&
-    bash '$here/verbs_replay.sh' && bash '$here/perftest.sh' one ib_read_bw" >"$log" 2>&1 || status=$?
+"$here/lab.sh" --timeout 240 one "\"\$TERN_BUILD/tests/test_xfer_verbs\" &&
+    TERN_PEER_TRANSPORT=verbs \"\$TERN_BUILD/tests/e2e_test_peer_killed\" && bash '$here/verbs_replay.sh' && bash '$here/perftest.sh' one ib_read_bw" >"$log" 2>&1 || status=$?
 cat "$log"
 [[ $status -eq 77 ]] && exit 77
 failed=0

@@ -55,6 +55,7 @@ const uint16_t rig_wire_types[] = {FRAME_HELLO,
                                    FRAME_PEER_HELLO,
                                    FRAME_PEER_HELLO_REPLY,
                                    FRAME_PEER_MSG,
+                                   FRAME_PEER_PATH,
                                    0};
 
 static _Alignas(16) uint8_t sample_memory[SAMPLE_BYTES];
@@ -82,7 +83,11 @@ static char *make_string(const ProtobufCFieldDescriptor *f, uint64_t seed)
 
 static size_t bytes_of(const ProtobufCFieldDescriptor *f)
 {
-    return strcmp(f->name, "events") == 0 ? 2 * (size_t)WIRE_EVENT_BYTES : FIELD_BYTES;
+    if (strcmp(f->name, "events") == 0)
+        return 2 * (size_t)WIRE_EVENT_BYTES;
+    if (strcmp(f->name, "chunks") == 0)
+        return 2 * (size_t)WIRE_CHUNK_BYTES;
+    return strcmp(f->name, "gid") == 0 ? WIRE_GID_BYTES : FIELD_BYTES;
 }
 
 static void make_value(const ProtobufCFieldDescriptor *f, void *member, uint64_t seed,

@@ -77,6 +77,7 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
 {
     const char *level = getenv("TERND_LOG_LEVEL"); /* to see more of what a daemon does */
     FILE *f = fopen(path, "we");
+    const char *transport = getenv("TERN_PEER_TRANSPORT");
 
     if (!f)
         return false;
@@ -98,6 +99,8 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
     if (o->peer)
         fprintf(f, "peers:\n  - name: %s\n    address: 127.0.0.1:%u\n    tenants: [%s]\n", o->peer,
                 o->peer_port, SPAWN_TENANT);
+    if (o->peer && transport) /* tests that must not fall back */
+        fprintf(f, "    transport: %s\n", transport);
     write_limits(f, o);
     if (o->corrupt_pages)
         fprintf(f, "faults:\n  corrupt_pages: %" PRIu64 "\n", o->corrupt_pages);
