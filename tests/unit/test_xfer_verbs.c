@@ -165,6 +165,7 @@ static void xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended(void **s
     struct prng prng;
     struct rig rig;
     uint32_t runs = 60, injected = 0;
+    uint64_t at_quiet;
 
     (void)state;
     prng_init(&prng, 7);
@@ -180,10 +181,12 @@ static void xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended(void **s
         rig_stop(&rig, (struct id){2, run});
         rig_until(&rig, &rig.dst, before + 1);
         assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
+        at_quiet = stats_of(&rig.dst).late_reads;
         poison(&rig, 1, 200);
         for (uint32_t turns = 0; turns < 15; turns++)
             rig_turn(&rig);
         assert_true(poisoned(&rig, 1, 200));
+        assert_int_equal(stats_of(&rig.dst).late_reads, at_quiet); /* none ends after it */
         assert_int_equal(rig.dst.nevents, before + 1);
         injected += (uint32_t)stats_of(&rig.dst).late_reads > late;
     }
