@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the packages of deploy/packages.txt that are missing. The only script that installs anything.
-# Does nothing, and needs no network, where all are there.
+# Does nothing, and needs no network, where all are there. Lines that end in `full` are for `tests/run.sh --full`.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -10,8 +10,9 @@ if ! command -v dpkg-query >/dev/null; then
 fi
 
 missing=()
-while read -r package _; do
+while read -r package when _; do
     [[ -z $package || $package == \#* ]] && continue
+    [[ $when == full && ${TERN_FULL:-0} != 1 ]] && continue
     state=$(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null || true)
     [[ $state == ii* ]] || missing+=("$package")
 done <packages.txt

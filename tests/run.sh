@@ -138,7 +138,11 @@ tests build sim "$jobs"
 tests build fuzz "$jobs"
 tests build e2e 1
 tests build gpu 1
-tests build rdma 1
+if [[ $full -eq 1 ]]; then
+    tests build rdma 1
+else
+    note "build: rdma" 0 0 0 1 "emulated guests: only with --full"
+fi
 for mode in index rpc transfer; do
     bench $mode
 done

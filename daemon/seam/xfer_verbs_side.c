@@ -320,7 +320,7 @@ static void read_connect_done(struct io_op *op, int32_t res, uint32_t flags, uin
 {
     struct xfer_conn *conn = conn_of_send(op);
     struct xfer *xfer = conn->xfer;
-    struct xfer_head hello = {.type = XFER_HELLO, .b = xfer->config.incarnation};
+    struct xfer_head hello = {.type = XFER_HELLO};
 
     (void)flags, (void)buffer;
     conn->sending = false;
@@ -335,6 +335,7 @@ static void read_connect_done(struct io_op *op, int32_t res, uint32_t flags, uin
     conn->state = CONN_OPEN;
     conn_progress(conn);
     hello.a = xfer->link[conn->read.link].peer_incarnation;
+    hello.b = xfer->link[conn->read.link].token;
     xfer_put_head(conn->read.tx, &hello);
     conn->read.tx_n = XFER_HEAD_BYTES;
     conn->send_op.done = read_send_done;

@@ -158,6 +158,6 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
     {"peers", "name", NULL, VALUE_NAME, PEER_FIELD(name), 0, 0, NULL, "Name of the peer's node"},
     {"peers", "address", NULL, VALUE_ENDPOINT, PEER_FIELD(address), 0, 0, NULL,
      "HOST:PORT of its `listen`"},
-    {"peers", "transport", NULL, VALUE_TRANSPORT, PEER_FIELD(transport), 0, 0, "auto",
+    {"peers", "transport", NULL, VALUE_TRANSPORT, PEER_FIELD(transport), 0, 0, "tcp",
      "How its pages come: auto (RDMA, else TCP), verbs (RDMA or not at all) or tcp"},
 };
