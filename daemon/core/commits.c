@@ -151,6 +151,16 @@ static void set_pending(struct core *c, struct session *s, uint32_t slot, struct
     *src->pending = slot;
 }
 
+static void history_fill(struct core *c, const struct pool *p, uint32_t slot,
+                         struct chunk_source *src)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (!group_is_state(&p->group[g])) {
+            segment_fill(c, slot, g, &src->pages[g], p->group[g].segment, src->arriving);
+            src->base[g] += p->group[g].segment;
+        }
+}
+
 static enum tern_err attach_new(struct core *c, struct session *s, struct token_view *w,
                                 struct chunk_source *src)
 {
@@ -162,11 +172,7 @@ static enum tern_err attach_new(struct core *c, struct session *s, struct token_
         return TERN_BUSY;
     n = node_at(c, slot);
     tokens_take_chunk(c, &s->tokens, p->align, &n->tokens, &n->keys);
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (!group_is_state(&p->group[g])) {
-            segment_fill(c, slot, g, &src->pages[g], p->group[g].segment, src->arriving);
-            src->base[g] += p->group[g].segment;
-        }
+    history_fill(c, p, slot, src);
     if (src->arriving)
         n->seal = SEAL_DONE;
     set_pending(c, s, slot, src);
@@ -180,18 +186,11 @@ static enum tern_err attach_again(struct core *c, struct session *s, uint32_t sl
 {
     const struct pool *p = session_pool(c, s);
     struct node *n = node_at(c, slot);
-    uint32_t blocks, keys;
 
     if (n->copy != COPY_NONE)
         return TERN_GONE; /* it is being loaded */
-    tokens_take_chunk(c, &s->tokens, p->align, &blocks, &keys);
-    tokens_free_blocks(c, blocks);
-    tokens_free_keys(c, keys);
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (!group_is_state(&p->group[g])) {
-            segment_fill(c, slot, g, &src->pages[g], p->group[g].segment, src->arriving);
-            src->base[g] += p->group[g].segment;
-        }
+    tokens_drop_chunk(c, &s->tokens, p->align);
+    history_fill(c, p, slot, src);
     node_arrive(c, slot);
     n->seal = src->arriving ? SEAL_DONE : SEAL_NO;
     set_pending(c, s, slot, src);
@@ -207,7 +206,7 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
     const struct pool *p = session_pool(c, s);
     struct req_tokens none = {0};
     struct token_view w = session_view(c, s, s->tokens.end, &none);
-    uint32_t child = node_child(c, s->node, &w), blocks, keys;
+    uint32_t child = node_child(c, s->node, &w);
 
     *ret_adopted = child != NONE;
     if (child == NONE)
@@ -220,9 +219,7 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
         return TERN_GONE; /* T8: it may still vanish with the engine that wrote it */
     if (BUG(CORE_BUG_NO_REFILL) && p->nstate > 0 && !state_resumable(c, child))
         return TERN_GONE;
-    tokens_take_chunk(c, &s->tokens, p->align, &blocks, &keys);
-    tokens_free_blocks(c, blocks);
-    tokens_free_keys(c, keys);
+    tokens_drop_chunk(c, &s->tokens, p->align);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_is_state(&p->group[g]))
             drop_head(c, src, g, segment_end(p, g, s->t + p->align));

@@ -85,13 +85,8 @@ static void take_moving(struct core *c, struct pool *p, uint32_t slot, uint32_t 
 
 static void free_moving(struct core *c, struct node *n)
 {
-    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
-        for (uint32_t at = n->moving[g], next; at != NONE; at = next) {
-            next = page_at(c, at)->next;
-            page_free(c, at);
-        }
-        n->moving[g] = NONE;
-    }
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        chain_free(c, &n->moving[g]);
 }
 
 static void attach_moving(struct core *c, uint32_t slot, uint32_t *heads)
@@ -301,15 +296,9 @@ static void host_heal(struct core *c, struct node *n)
 {
     if (!n->host_bad)
         return;
-    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
-        if (n->moving[g] == NONE)
-            continue;
-        for (uint32_t at = n->host[g], next; at != NONE; at = next) {
-            next = page_at(c, at)->next;
-            page_free(c, at);
-        }
-        n->host[g] = NONE;
-    }
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        if (n->moving[g] != NONE)
+            chain_free(c, &n->host[g]);
     n->host_bad = 0;
     c->rotten--;
 }

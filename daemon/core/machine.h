@@ -68,6 +68,9 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
  * p). */
 void session_free_tail(struct core *c, struct session *s, uint32_t p, struct page_list *list);
 void session_use(struct core *c, struct session *s);
+/* What it owns of a group, as one run; none if that is nothing. */
+void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
+                       uint32_t group);
 /* The whole table as runs: what it borrows from token `from` on, then what it owns. */
 void session_runs(const struct core *c, struct actions *out, const struct session *s,
                   uint32_t from);

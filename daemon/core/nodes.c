@@ -287,13 +287,8 @@ static uint32_t free_pages(struct core *c, uint32_t heads[GROUPS_MAX])
 {
     uint32_t freed = 0;
 
-    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
-        for (uint32_t at = heads[g], next; at != NONE; at = next, freed++) {
-            next = page_at(c, at)->next;
-            page_free(c, at);
-        }
-        heads[g] = NONE;
-    }
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        freed += chain_free(c, &heads[g]);
     return freed;
 }
 

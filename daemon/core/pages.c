@@ -206,6 +206,18 @@ void pages_free(struct core *c, struct page_list *list)
         page_free(c, list_pop_head(c, list));
 }
 
+uint32_t chain_free(struct core *c, uint32_t *head)
+{
+    uint32_t freed = 0;
+
+    for (uint32_t at = *head, next; at != NONE; at = next, freed++) {
+        next = page_at(c, at)->next;
+        page_free(c, at);
+    }
+    *head = NONE;
+    return freed;
+}
+
 static uint32_t group_used(const struct group *g)
 {
     return g->held * g->pages_per_slab - g->count[PAGE_FREE];

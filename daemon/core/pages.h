@@ -11,6 +11,8 @@ void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owne
 /* Back to its slab; the generation passes. */
 void page_free(struct core *c, uint32_t record);
 void pages_free(struct core *c, struct page_list *list); /* and empties the list */
+/* The same of a chain that hangs on a node: *head becomes NONE. Returns how many. */
+uint32_t chain_free(struct core *c, uint32_t *head);
 
 uint32_t page_record(const struct core *c, const struct page *p);
 /* The record that a handle names, or NULL where index or generation is not current. */

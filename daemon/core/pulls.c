@@ -363,14 +363,7 @@ static void gained_runs(const struct core *c, struct actions *out, const struct 
             check(refs); /* a step that ends a pull has room: pull_flush looked */
             node_refs(c, s->node, g, first, refs);
         }
-        if (s->owned[g].n == 0)
-            continue;
-        refs = run_add(out, g, recurrent ? 0 : s->base[g], s->owned[g].n);
-        check(refs);
-        for (uint32_t at = s->owned[g].head; at != NONE; at = page_at(c, at)->next, refs++) {
-            refs->index = page_at(c, at)->index;
-            refs->gen = page_at(c, at)->gen;
-        }
+        session_owned_run(c, out, s, g);
     }
 }
 

@@ -342,12 +342,10 @@ void session_fetch_host(struct core *c, const struct request *req, struct reply 
 static void adopt(struct core *c, struct session *s)
 {
     const struct pool *p = session_pool(c, s);
-    uint32_t blocks, keys, from = s->node, t = s->t;
+    uint32_t from = s->node, t = s->t;
 
     while (s->t < node_at(c, s->target)->depth) {
-        tokens_take_chunk(c, &s->tokens, p->align, &blocks, &keys);
-        tokens_free_blocks(c, blocks);
-        tokens_free_keys(c, keys);
+        tokens_drop_chunk(c, &s->tokens, p->align);
         s->t += p->align;
     }
     s->c = s->a = s->t;

@@ -279,24 +279,27 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
     }
 }
 
+void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
+                       uint32_t group)
+{
+    bool recurrent = session_pool(c, s)->group[group].layout.family == FAMILY_RECURRENT;
+    struct page_ref *refs;
+
+    if (s->owned[group].n == 0)
+        return;
+    refs = run_add(out, group, recurrent ? 0 : s->base[group], s->owned[group].n);
+    check(refs); /* who asks has looked that there is room */
+    for (uint32_t at = s->owned[group].head; at != NONE; at = page_at(c, at)->next, refs++) {
+        refs->index = page_at(c, at)->index;
+        refs->gen = page_at(c, at)->gen;
+    }
+}
+
 void session_runs(const struct core *c, struct actions *out, const struct session *s, uint32_t from)
 {
-    const struct pool *p = session_pool(c, s);
-
     runs_of_path(c, out, s, from);
-    for (uint32_t g = 0; g < p->ngroups; g++) {
-        bool recurrent = p->group[g].layout.family == FAMILY_RECURRENT;
-        struct page_ref *refs;
-
-        if (s->owned[g].n == 0)
-            continue;
-        refs = run_add(out, g, recurrent ? 0 : s->base[g], s->owned[g].n);
-        check(refs);
-        for (uint32_t at = s->owned[g].head; at != NONE; at = page_at(c, at)->next, refs++) {
-            refs->index = page_at(c, at)->index;
-            refs->gen = page_at(c, at)->gen;
-        }
-    }
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
+        session_owned_run(c, out, s, g);
 }
 
 /* An empty array may be given as NULL, and C does not allow arithmetic on that, not even by 0. */
@@ -317,7 +320,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
                                   const struct req_tokens *t, struct reply *ret)
 {
     const struct pool *p = session_pool(c, s);
-    uint32_t root = space_at(c, s->space)->root, node, depth, keep, blocks, keys, i = 0;
+    uint32_t root = space_at(c, s->space)->root, node, depth, keep, blocks, i = 0;
     struct token_buf fresh;
     struct token_view w = session_view(c, s, t->base, t);
 
@@ -347,9 +350,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     } else {
         tokens_truncate(c, &s->tokens, p->align, t->base);
         while (s->tokens.first < depth) {
-            tokens_take_chunk(c, &s->tokens, p->align, &blocks, &keys);
-            tokens_free_blocks(c, blocks);
-            tokens_free_keys(c, keys);
+            tokens_drop_chunk(c, &s->tokens, p->align);
         }
     }
     while (i < t->nkeys && t->keys[i].position < depth)

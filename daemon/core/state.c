@@ -241,18 +241,6 @@ static void unclaim_below(struct core *c, uint32_t slot)
 
 /* --- superseding --- */
 
-static uint32_t free_segment(struct core *c, uint32_t *head)
-{
-    uint32_t freed = 0;
-
-    for (uint32_t at = *head, next; at != NONE; at = next, freed++) {
-        next = page_at(c, at)->next;
-        page_free(c, at);
-    }
-    *head = NONE;
-    return freed;
-}
-
 /* `host` too: nobody needs it any more. */
 static uint32_t drop(struct core *c, uint32_t slot, bool host)
 {
@@ -264,9 +252,9 @@ static uint32_t drop(struct core *c, uint32_t slot, bool host)
     reclaim_remove(c, slot);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (group_is_state(&p->group[g])) {
-            freed += free_segment(c, &n->pages[g]);
+            freed += chain_free(c, &n->pages[g]);
             if (host)
-                free_segment(c, &n->host[g]);
+                chain_free(c, &n->host[g]);
         }
     unclaim_below(c, slot);
     return freed;
@@ -355,7 +343,7 @@ void state_unfill(struct core *c, uint32_t slot)
 
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         if (n->state_pending & 1u << g)
-            free_segment(c, &n->pages[g]);
+            chain_free(c, &n->pages[g]);
     n->state_pending = 0;
     n->pending_next = NONE;
     state_settle(c, slot);

@@ -189,6 +189,15 @@ uint32_t tokens_count_keys(const struct core *c, uint32_t head)
     return n;
 }
 
+void tokens_drop_chunk(struct core *c, struct token_buf *b, uint32_t align)
+{
+    uint32_t blocks, keys;
+
+    tokens_take_chunk(c, b, align, &blocks, &keys);
+    tokens_free_blocks(c, blocks);
+    tokens_free_keys(c, keys);
+}
+
 void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t align,
                     uint32_t take)
 {

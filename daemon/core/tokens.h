@@ -30,6 +30,8 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t align, uint32
 /* Takes the first whole chunk out of the buffer: heads of its blocks and keys. */
 void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t align, uint32_t *ret_blocks,
                        uint32_t *ret_keys);
+/* The same, and frees it. */
+void tokens_drop_chunk(struct core *c, struct token_buf *b, uint32_t align);
 /* Puts a copy of the node's first `take` tokens in front of the buffer, which is empty or begins
  * where they end. There must be room: node_blocks and node_keys of it. */
 void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t align,

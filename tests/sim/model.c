@@ -119,13 +119,27 @@ static bool chunk_reads(struct sim *w, uint32_t d, uint32_t pool, const struct c
     return false;
 }
 
+/* The other granules of the slab must not hold pages of another group. */
+static void check_slab(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint32_t at)
+{
+    uint32_t tenant = w->d[d].pool[pool].tenant;
+
+    for (uint32_t k = at - (at - w->d[d].pool[pool].base) % w->slab, end = k + w->slab; k < end;
+         k++) {
+        const struct granule *g = &w->d[d].granule[tenant][k];
+
+        EXPECT(g->group == group || g->own == OWN_FREE || g->own == OWN_CHUNK ||
+                   g->own == OWN_STATE || g->own == OWN_RESET || g->verified,
+               "slab_shared", "granules %u and %u: two groups in one slab", at, k);
+    }
+}
+
 uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, struct page_ref ref,
                   enum own own, uint32_t owner)
 {
     struct granule *p = page_granule(w, d, pool, group, ref.index);
     uint32_t tenant = w->d[d].pool[pool].tenant, n = w->page_granules[group];
     uint32_t at = (uint32_t)(p - w->d[d].granule[tenant]);
-    uint32_t slab = w->slab;
 
     EXPECT(ref.gen != 0, "generation_zero", "group %u index %u", group, ref.index);
     for (uint32_t k = 0; k < n; k++) {
@@ -183,14 +197,7 @@ uint32_t hand_out(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, stru
         g->gen = ref.gen;
         g->verified = g->sealed = g->tries = g->loaded = 0;
     }
-    /* The other granules of the slab must not hold pages of another group. */
-    for (uint32_t k = at - (at - w->d[d].pool[pool].base) % slab, end = k + slab; k < end; k++) {
-        const struct granule *g = &w->d[d].granule[tenant][k];
-
-        EXPECT(g->group == group || g->own == OWN_FREE || g->own == OWN_CHUNK ||
-                   g->own == OWN_STATE || g->own == OWN_RESET || g->verified,
-               "slab_shared", "granules %u and %u: two groups in one slab", at, k);
-    }
+    check_slab(w, d, pool, group, at);
     return at;
 }
 

@@ -336,6 +336,18 @@ void check_store_full(struct sim *w, uint32_t d, const struct session *asking, u
     MARK(token_blocks_full);
 }
 
+/* A session that fetches or is away matches nothing, and says which of the two it is. */
+static bool match_must_wait(struct sim *w, const struct session *s)
+{
+    if (s->turn == TURN_FETCHING)
+        EXPECT(w->reply->err == TERN_BUSY || (s->fetch_host && w->reply->err == TERN_INVALID),
+               "match_while_fetching", "err %u", w->reply->err);
+    if (s->turn == TURN_AWAY || s->turn == TURN_LOADING)
+        EXPECT(w->reply->err == (s->turn == TURN_LOADING ? TERN_BUSY : TERN_INVALID),
+               "match_while_away", "err %u", w->reply->err);
+    return s->turn == TURN_FETCHING || s->turn == TURN_AWAY || s->turn == TURN_LOADING;
+}
+
 void ask_match(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
@@ -378,16 +390,8 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     EXPECT(w->reply, "match_answer", "no answer to a match");
     TRACE("    err %u T %u C %u A %u\n", w->reply->err, w->reply->match.lengths.committed,
           w->reply->match.lengths.written, w->reply->match.lengths.allocated);
-    if (s->turn == TURN_FETCHING) {
-        EXPECT(w->reply->err == TERN_BUSY || (s->fetch_host && w->reply->err == TERN_INVALID),
-               "match_while_fetching", "err %u", w->reply->err);
+    if (match_must_wait(w, s))
         return;
-    }
-    if (s->turn == TURN_AWAY || s->turn == TURN_LOADING) {
-        EXPECT(w->reply->err == (s->turn == TURN_LOADING ? TERN_BUSY : TERN_INVALID),
-               "match_while_away", "err %u", w->reply->err);
-        return;
-    }
     if (w->reply->err == TERN_BUSY) {
         if (fresh || step <= w->d[d].engine[s->engine].min_done)
             check_store_full(w, d, s, n);

@@ -1,43 +1,7 @@
 /* Retraction and fetches from the host tier where there is STATE: windows and recurrent states that
  * come back, borrowers that are away, what is copied and what is not (T14, T16, T17, T18). L = 64
  * and windows of 16-token pages where nothing else is said. */
-#include "rig_host.h"
-
-static struct stage stage_64(uint32_t window, uint32_t host_kib)
-{
-    return host_stage(SUPERSEDE_LAZY, 64, rig_window(16, window, 64), host_kib);
-}
-
-static void commit_to(struct rig_session *s, const uint32_t *tokens, uint32_t depth, uint64_t step)
-{
-    assert_ok(rig_run_to(s, tokens, depth));
-    assert_ok(rig_commit(s, depth, step));
-    assert_int_equal(s->len.committed, depth);
-}
-
-/* One after the other, so that each depth is a resume point. */
-static void put_all(struct stage *st, uint32_t seed, uint32_t depth)
-{
-    for (uint32_t d = 64; d <= depth; d += 64)
-        stage_put(st, seed, d);
-}
-
-static void stage_ends(struct stage *st)
-{
-    uint32_t admin = rig_connect_admin(st->rig);
-
-    st->rig->automatic = RIG_ALL;
-    rig_settle(st->rig);
-    rig_engine_done(st->rig, &st->e, 1000);
-    evict_all(st->rig, admin, st->pool);
-    assert_all_free(st->rig, st->pool);
-    stage_stop(st);
-}
-
-static struct node_view seen(struct stage *st, uint32_t seed, uint32_t depth)
-{
-    return node_seen(st->rig, st->pool, rig_tokens(seed, depth), depth);
-}
+#include "rig_tiers.h"
 
 /* --- T14 with STATE --- */
 
