@@ -6,115 +6,26 @@
 
 #include <string.h>
 
-struct cursor {
-    const uint8_t *p, *end;
-};
-
-enum field_type {
-    VARINT = 0,
-    FIXED64 = 1,
-    BYTES = 2,
-    FIXED32 = 5,
-};
-
-struct field {
-    uint32_t number;
-    enum field_type type;
-    uint64_t v;           /* VARINT, FIXED64, FIXED32: the value. BYTES: their number */
-    const uint8_t *bytes; /* BYTES: borrowed from the body */
-};
-
-static bool get_varint(struct cursor *c, uint64_t *ret)
-{
-    uint64_t v = 0;
-
-    if (c->p < c->end && *c->p < 0x80) {
-        *ret = *c->p++;
-        return true;
-    }
-    for (uint32_t shift = 0; shift < 64 && c->p < c->end; shift += 7) {
-        uint8_t b = *c->p++;
-
-        v |= (uint64_t)(b & 0x7f) << shift;
-        if (b < 0x80) {
-            *ret = v;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool get_fixed(struct cursor *c, size_t n, uint64_t *ret)
-{
-    if ((size_t)(c->end - c->p) < n)
-        return false;
-    *ret = 0;
-    memcpy(ret, c->p, n);
-    c->p += n;
-    return true;
-}
-
-/* 1: a field; 0: the message ended; -1: it is none. */
-static int get_field(struct cursor *c, struct field *f)
-{
-    uint64_t tag;
-    bool ok;
-
-    if (c->p == c->end)
-        return 0;
-    if (!get_varint(c, &tag) || tag >> 3 == 0 || tag > UINT32_MAX)
-        return -1;
-    f->number = (uint32_t)(tag >> 3);
-    f->type = (enum field_type)(tag & 7);
-    f->bytes = c->p;
-    switch (f->type) {
-    case VARINT: ok = get_varint(c, &f->v); break;
-    case FIXED64: ok = get_fixed(c, 8, &f->v); break;
-    case FIXED32: ok = get_fixed(c, 4, &f->v); break;
-    case BYTES:
-        ok = get_varint(c, &f->v) && f->v <= (uint64_t)(c->end - c->p);
-        if (ok) {
-            f->bytes = c->p;
-            c->p += f->v;
-        }
-        break;
-    default: ok = false; break;
-    }
-    return ok ? 1 : -1;
-}
-
-/* Empty for a field that is no message; who reads it refuses the type. */
-static struct cursor inside(const struct field *f)
-{
-    return (struct cursor){.p = f->bytes, .end = f->bytes + (f->type == BYTES ? f->v : 0)};
-}
-
-static bool take_u32(const struct field *f, uint32_t *ret)
-{
-    if (f->type != VARINT || f->v > UINT32_MAX)
-        return false;
-    *ret = (uint32_t)f->v;
-    return true;
-}
+#include "proto/fields.h"
 
 /* ---- Status {err 1, text 2, shortage 3} ---- */
 
-static bool get_shortage(struct cursor c, struct tern_shortage *ret)
+static bool get_shortage(struct fields c, struct tern_shortage *ret)
 {
     struct field f;
     int rc;
 
-    while ((rc = get_field(&c, &f)) > 0) {
+    while ((rc = fields_next(&c, &f)) > 0) {
         bool ok = true;
 
         switch (f.number) {
-        case 1: ok = take_u32(&f, &ret->group); break;
-        case 2: ok = take_u32(&f, &ret->needed); break;
-        case 3: ok = take_u32(&f, &ret->free); break;
-        case 4: ok = take_u32(&f, &ret->reclaimable); break;
-        case 5: ok = take_u32(&f, &ret->retiring); break;
+        case 1: ok = field_u32(&f, &ret->group); break;
+        case 2: ok = field_u32(&f, &ret->needed); break;
+        case 3: ok = field_u32(&f, &ret->free); break;
+        case 4: ok = field_u32(&f, &ret->reclaimable); break;
+        case 5: ok = field_u32(&f, &ret->retiring); break;
         case 6:
-            ok = f.type == VARINT;
+            ok = f.type == FIELD_VARINT;
             ret->until_step = f.v;
             break;
         default: break; /* a newer daemon may say more */
@@ -128,26 +39,26 @@ static bool get_shortage(struct cursor c, struct tern_shortage *ret)
 static bool get_status(const struct field *status, struct quick_store *store,
                        enum tern_err *ret_err, struct tern_shortage *ret_shortage)
 {
-    struct cursor c = inside(status);
+    struct fields c = fields_inside(status);
     uint32_t err = TERN_OK;
     struct field f;
     int rc;
 
-    if (status->type != BYTES)
+    if (status->type != FIELD_BYTES)
         return false;
-    while ((rc = get_field(&c, &f)) > 0) {
+    while ((rc = fields_next(&c, &f)) > 0) {
         if (f.number == 1) {
-            if (!take_u32(&f, &err))
+            if (!field_u32(&f, &err))
                 return false;
         } else if (f.number == 2) {
             size_t n = f.v < QUICK_TEXT_MAX - 1 ? (size_t)f.v : QUICK_TEXT_MAX - 1;
 
-            if (f.type != BYTES)
+            if (f.type != FIELD_BYTES)
                 return false;
             memcpy(store->text, f.bytes, n);
             store->text[n] = '\0';
         } else if (f.number == 3) {
-            if (f.type != BYTES || !get_shortage(inside(&f), ret_shortage))
+            if (f.type != FIELD_BYTES || !get_shortage(fields_inside(&f), ret_shortage))
                 return false;
         }
     }
@@ -162,33 +73,33 @@ static bool get_status(const struct field *status, struct quick_store *store,
 
 static bool get_run(const struct field *run, struct quick_store *store)
 {
-    struct cursor c = inside(run);
+    struct fields c = fields_inside(run);
     struct tern_run *out;
     struct field f;
     int rc;
 
-    if (run->type != BYTES || store->nruns == QUICK_RUNS_MAX)
+    if (run->type != FIELD_BYTES || store->nruns == QUICK_RUNS_MAX)
         return false;
     out = &store->runs[store->nruns];
     *out = (struct tern_run){.pages = &store->pages[store->npages]};
-    while ((rc = get_field(&c, &f)) > 0) {
+    while ((rc = fields_next(&c, &f)) > 0) {
         if (f.number == 1) {
-            if (!take_u32(&f, &out->group) || out->group >= TERN_GROUPS_MAX)
+            if (!field_u32(&f, &out->group) || out->group >= TERN_GROUPS_MAX)
                 return false;
         } else if (f.number == 2) {
-            if (!take_u32(&f, &out->first))
+            if (!field_u32(&f, &out->first))
                 return false;
         } else if (f.number == 3) {
-            if (f.type != BYTES || f.v % sizeof(struct tern_page) || out->n ||
+            if (f.type != FIELD_BYTES || f.v % sizeof(struct tern_page) || out->n ||
                 f.v / sizeof(struct tern_page) > store->pages_max - store->npages)
                 return false;
             out->n = (uint32_t)(f.v / sizeof(struct tern_page));
             memcpy(&store->pages[store->npages], f.bytes, f.v);
         } else if (f.number == 4) {
-            if (!take_u32(&f, &out->from.index))
+            if (!field_u32(&f, &out->from.index))
                 return false;
         } else if (f.number == 5) {
-            if (!take_u32(&f, &out->from.generation))
+            if (!field_u32(&f, &out->from.generation))
                 return false;
         }
     }
@@ -201,19 +112,19 @@ static bool get_run(const struct field *run, struct quick_store *store)
 
 static bool get_lengths(const struct field *lengths, struct tern_lengths *ret)
 {
-    struct cursor c = inside(lengths);
+    struct fields c = fields_inside(lengths);
     struct field f;
     int rc;
 
-    if (lengths->type != BYTES)
+    if (lengths->type != FIELD_BYTES)
         return false;
-    while ((rc = get_field(&c, &f)) > 0) {
+    while ((rc = fields_next(&c, &f)) > 0) {
         bool ok = true;
 
         switch (f.number) {
-        case 1: ok = take_u32(&f, &ret->committed); break;
-        case 2: ok = take_u32(&f, &ret->written); break;
-        case 3: ok = take_u32(&f, &ret->allocated); break;
+        case 1: ok = field_u32(&f, &ret->committed); break;
+        case 2: ok = field_u32(&f, &ret->written); break;
+        case 3: ok = field_u32(&f, &ret->allocated); break;
         default: break;
         }
         if (!ok)
@@ -232,88 +143,63 @@ static bool add_run(const struct field *f, struct quick_store *store, struct ter
     return true;
 }
 
-/* ---- MatchReply {status 1, lengths 2, tokens 3, matched 4, runs 5, host_depth 6} ---- */
+/* ---- MatchReply, FetchReply and RecoverReply differ in their numbers alone ---- */
+
+enum part { PART_NONE = 0, STATUS, LENGTHS, TOKENS, MATCHED, RUN, HOST_DEPTH, KIB };
+#define PARTS 8 /* field numbers below it */
+
+static bool get_part(enum part part, const struct field *f, struct quick_store *store,
+                     struct tern_result *ret)
+{
+    switch (part) {
+    case STATUS: return get_status(f, store, &ret->err, &ret->shortage);
+    case LENGTHS: return get_lengths(f, &ret->lengths);
+    case TOKENS: return field_u32(f, &ret->tokens);
+    case MATCHED: return field_u32(f, &ret->matched);
+    case RUN: return add_run(f, store, ret);
+    case HOST_DEPTH: return field_u32(f, &ret->host_depth);
+    case KIB: return field_u32(f, &ret->fetched_kib);
+    default: return true; /* a newer daemon may say more */
+    }
+}
+
+static bool get_answer(const enum part parts[PARTS], const uint8_t *body, uint32_t n,
+                       struct quick_store *store, struct tern_result *ret)
+{
+    struct fields c = {.p = body, .end = body + n};
+    struct field f;
+    int rc;
+
+    store->nruns = store->npages = 0;
+    *ret = (struct tern_result){.err = TERN_OK};
+    while ((rc = fields_next(&c, &f)) > 0)
+        if (f.number < PARTS && !get_part(parts[f.number], &f, store, ret))
+            return false;
+    return rc == 0;
+}
 
 bool quick_match_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                      struct tern_result *ret)
 {
-    struct cursor c = {.p = body, .end = body + n};
-    struct field f;
-    int rc;
+    static const enum part parts[PARTS] = {0, STATUS, LENGTHS, TOKENS, MATCHED, RUN, HOST_DEPTH};
 
-    store->nruns = store->npages = 0;
-    *ret = (struct tern_result){.err = TERN_OK};
-    while ((rc = get_field(&c, &f)) > 0) {
-        bool ok = true;
-
-        switch (f.number) {
-        case 1: ok = get_status(&f, store, &ret->err, &ret->shortage); break;
-        case 2: ok = get_lengths(&f, &ret->lengths); break;
-        case 3: ok = take_u32(&f, &ret->tokens); break;
-        case 4: ok = take_u32(&f, &ret->matched); break;
-        case 5: ok = add_run(&f, store, ret); break;
-        case 6: ok = take_u32(&f, &ret->host_depth); break;
-        default: break;
-        }
-        if (!ok)
-            return false;
-    }
-    return rc == 0;
+    return get_answer(parts, body, n, store, ret);
 }
-
-/* ---- FetchReply {status 1, lengths 2, runs 3, kib 4} ---- */
 
 bool quick_fetch_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                      struct tern_result *ret)
 {
-    struct cursor c = {.p = body, .end = body + n};
-    struct field f;
-    int rc;
+    static const enum part parts[PARTS] = {0, STATUS, LENGTHS, RUN, KIB};
 
-    store->nruns = store->npages = 0;
-    *ret = (struct tern_result){.err = TERN_OK};
-    while ((rc = get_field(&c, &f)) > 0) {
-        bool ok = true;
-
-        switch (f.number) {
-        case 1: ok = get_status(&f, store, &ret->err, &ret->shortage); break;
-        case 2: ok = get_lengths(&f, &ret->lengths); break;
-        case 3: ok = add_run(&f, store, ret); break;
-        case 4: ok = take_u32(&f, &ret->fetched_kib); break;
-        default: break;
-        }
-        if (!ok)
-            return false;
-    }
-    return rc == 0;
+    return get_answer(parts, body, n, store, ret);
 }
-
-/* ---- RecoverReply {status 1, lengths 2, tokens 3, runs 4, kib 5} ---- */
 
 bool quick_recover_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                        struct tern_result *ret)
 {
-    struct cursor c = {.p = body, .end = body + n};
-    struct field f;
-    int rc;
+    static const enum part parts[PARTS] = {0, STATUS, LENGTHS, TOKENS, RUN, KIB};
 
-    store->nruns = store->npages = 0;
-    *ret = (struct tern_result){.err = TERN_OK};
-    while ((rc = get_field(&c, &f)) > 0) {
-        bool ok = true;
-
-        switch (f.number) {
-        case 1: ok = get_status(&f, store, &ret->err, &ret->shortage); break;
-        case 2: ok = get_lengths(&f, &ret->lengths); break;
-        case 3: ok = take_u32(&f, &ret->tokens); break;
-        case 4: ok = add_run(&f, store, ret); break;
-        case 5: ok = take_u32(&f, &ret->fetched_kib); break;
-        default: break;
-        }
-        if (!ok)
-            return false;
-    }
-    return rc == 0;
+    return get_answer(parts, body, n, store, ret);
 }
 
 /* ---- StepReply {status 1, results 2: {status 1, committed 2, written 3, allocated 4, tokens 5,
@@ -322,22 +208,22 @@ bool quick_recover_get(const uint8_t *body, uint32_t n, struct quick_store *stor
 static bool get_result(const struct field *result, struct quick_store *store,
                        struct tern_result *ret)
 {
-    struct cursor c = inside(result);
+    struct fields c = fields_inside(result);
     struct field f;
     int rc;
 
-    if (result->type != BYTES)
+    if (result->type != FIELD_BYTES)
         return false;
     *ret = (struct tern_result){.err = TERN_OK};
-    while ((rc = get_field(&c, &f)) > 0) {
+    while ((rc = fields_next(&c, &f)) > 0) {
         bool ok = true;
 
         switch (f.number) {
         case 1: ok = get_status(&f, store, &ret->err, &ret->shortage); break;
-        case 2: ok = take_u32(&f, &ret->lengths.committed); break;
-        case 3: ok = take_u32(&f, &ret->lengths.written); break;
-        case 4: ok = take_u32(&f, &ret->lengths.allocated); break;
-        case 5: ok = take_u32(&f, &ret->tokens); break;
+        case 2: ok = field_u32(&f, &ret->lengths.committed); break;
+        case 3: ok = field_u32(&f, &ret->lengths.written); break;
+        case 4: ok = field_u32(&f, &ret->lengths.allocated); break;
+        case 5: ok = field_u32(&f, &ret->tokens); break;
         case 6: ok = add_run(&f, store, ret); break;
         default: break;
         }
@@ -351,7 +237,7 @@ bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                     struct tern_result *ret, uint32_t max, uint32_t *ret_done,
                     enum tern_err *ret_err)
 {
-    struct cursor c = {.p = body, .end = body + n};
+    struct fields c = {.p = body, .end = body + n};
     struct tern_shortage ignored = {0};
     enum tern_err err = TERN_OK;
     uint32_t done = 0;
@@ -359,7 +245,7 @@ bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
     int rc;
 
     store->nruns = store->npages = 0;
-    while ((rc = get_field(&c, &f)) > 0) {
+    while ((rc = fields_next(&c, &f)) > 0) {
         if (f.number == 1 && !get_status(&f, store, &err, &ignored))
             return false;
         if (f.number == 2) {

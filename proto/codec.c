@@ -226,7 +226,9 @@ static enum tern_err check_peer_path(const Tern__Wire__PeerPath *m)
     TRY(check_string(m->text, WIRE_TEXT_MAX));
     TRY(limit(!m->has_gid || m->gid.len == WIRE_GID_BYTES));
     TRY(limit(m->chunks.len % WIRE_CHUNK_BYTES == 0));
-    return limit(m->chunks.len / WIRE_CHUNK_BYTES <= WIRE_CHUNKS_MAX);
+    TRY(limit(m->chunks.len / WIRE_CHUNK_BYTES <= WIRE_CHUNKS_MAX));
+    TRY(limit(m->windows.len % WIRE_WINDOW_BYTES == 0));
+    return limit(m->windows.len / WIRE_WINDOW_BYTES <= WIRE_WINDOWS_MAX);
 }
 
 /* The cast is sound: unpack made *msg from wire_descriptor(type). */

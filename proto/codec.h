@@ -36,13 +36,15 @@
     1023u /* bytes of Status.text; AdminReply.json is bounded by the frame alone */
 
 /* Elements of the byte arrays. */
-#define WIRE_TOKEN_BYTES 4u /* Tokens.tokens, PeerMsg.tokens: u32 */
-#define WIRE_REF_BYTES   8u /* Run.refs: u32 index, u32 generation */
-#define WIRE_GID_BYTES   16
-#define WIRE_CHUNK_BYTES 32
-#define WIRE_CHUNKS_MAX  64
-#define WIRE_KEY_BYTES   24u /* Tokens.keys, PeerMsg.keys: u32 position, u32 zero, u64 hi, u64 lo */
-#define WIRE_EVENT_BYTES 56u /* SubscribeReply.events: struct wire_event */
+#define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */
+#define WIRE_REF_BYTES    8u /* Run.refs: u32 index, u32 generation */
+#define WIRE_GID_BYTES    16
+#define WIRE_CHUNK_BYTES  32
+#define WIRE_CHUNKS_MAX   64
+#define WIRE_WINDOW_BYTES 4
+#define WIRE_WINDOWS_MAX  64
+#define WIRE_KEY_BYTES    24u /* Tokens.keys, PeerMsg.keys: u32 position, u32 zero, u64 hi, u64 lo */
+#define WIRE_EVENT_BYTES  56u /* SubscribeReply.events: struct wire_event */
 
 /* A change of the prefix tree. */
 struct wire_event {

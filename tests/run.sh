@@ -138,11 +138,7 @@ tests build sim "$jobs"
 tests build fuzz "$jobs"
 tests build e2e 1
 tests build gpu 1
-if [[ $full -eq 1 ]]; then
-    tests build rdma 1
-else
-    note "build: rdma" 0 0 0 1 "emulated guests: only with --full"
-fi
+tests build rdma 1
 for mode in index rpc transfer; do
     bench $mode
 done
@@ -155,8 +151,11 @@ stage "without OpenSSL" "built, and a replay in the clear" without_openssl
 if stage "build asan" "" build build-asan -DTERN_SANITIZE=address; then
     tests build-asan unit "$jobs"
     tests build-asan fuzz "$jobs"
+    [[ $full -eq 1 ]] && tests build-asan rdma 1
     seeds=$((full ? 5000 : 500))
     stage "simulator asan" "$seeds seeds" build-asan/bin/tern-sim --seeds $seeds --first "$TERN_SIM_FIRST" --json
+    stage "simulator of RDMA asan" "$seeds seeds" \
+        build-asan/bin/tern-sim --rdma --seeds $seeds --first "$TERN_SIM_FIRST" --json
 fi
 
 if [[ $full -eq 1 ]]; then

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TITLES_N(titles) (sizeof(titles) / sizeof((titles)[0]))
+#define TITLES_N(titles)    (sizeof(titles) / sizeof((titles)[0]))
+#define QUARANTINE_ALARM_MS 1000
 
 static const char *num(const json_t *row, const char *key)
 {
@@ -167,15 +168,30 @@ static void show_errors(const struct ctl *ctl, const json_t *errors)
         printf("\n");
 }
 
+/* A fetch that ended a moment ago has pages there: an alarm only once that lasts. */
+static void show_quarantine(const struct ctl *ctl, const json_t *s)
+{
+    const json_t *holder = json_object_get(s, "quarantine_holder");
+    uint64_t ms = j_u64(s, "quarantine_oldest_ms");
+
+    if (ms == 0)
+        return;
+    paint(ctl, ms < QUARANTINE_ALARM_MS ? YELLOW : RED,
+          "\n%s: %s pages wait in quarantine for %s, transfer %s from peer %s: a write may still "
+          "arrive.\n",
+          ms < QUARANTINE_ALARM_MS ? "note" : "alarm", num(holder, "pages"),
+          human_age((double)ms / 1000), j_str(holder, "transfer"), j_str(holder, "peer"));
+    if (ms >= QUARANTINE_ALARM_MS)
+        paint(
+            ctl, RED,
+            "Look at the peer in `ternctl peers`; if the pages never come back, drain and restart "
+            "this daemon.\n");
+}
+
 /* What an operator should look at, with what to do. */
 static void show_alarms(const struct ctl *ctl, const json_t *s)
 {
-    if (j_u64(s, "oldest_quarantine_s") > 0)
-        paint(ctl, RED,
-              "\nalarm: pages wait in quarantine for %s: a peer's write may still arrive. `ternctl "
-              "transfers` "
-              "names the peer; they return when its connection has ended.\n",
-              human_age((double)j_u64(s, "oldest_quarantine_s")));
+    show_quarantine(ctl, s);
     if (j_u64(json_object_get(s, "fault_injection"), "corrupt_pages") > 0)
         paint(ctl, YELLOW,
               "\nwarning: faults.corrupt_pages is set: this daemon damages what it receives, on "
@@ -367,6 +383,28 @@ static const char *tls_of(json_t *row)
     return "";
 }
 
+/* A row each beneath its peer's, where there are several or one that is not ready. */
+static void peer_paths(struct table *t, json_t *peer)
+{
+    json_t *paths = json_object_get(peer, "paths"), *path;
+    size_t i;
+
+    json_array_foreach(paths, i, path)
+    {
+        bool ready = strcmp(j_str(path, "state"), "ready") == 0;
+
+        if (ready && json_array_size(paths) == 1)
+            return;
+        table_add(t, DIM, "  path");
+        table_add(t, PLAIN, "%s", j_str(path, "device"));
+        table_add(t, ready ? GREEN : YELLOW, "%s", j_str(path, "state"));
+        for (int blank = 0; blank < 3; blank++)
+            table_add(t, PLAIN, "%s", "");
+        table_add(t, PLAIN, "%s", j_str(path, "tenant"));
+        table_add(t, PLAIN, "%s", j_str(path, "reason"));
+    }
+}
+
 int run_peers(struct ctl *ctl)
 {
     static const char *const titles[] = {"<PEER",        "<ADDRESS", "<STATE",   "<TLS",
@@ -389,7 +427,8 @@ int run_peers(struct ctl *ctl)
             table_add(&t, strcmp(state, "up") == 0 ? GREEN : YELLOW, "%s", state);
             table_add(&t, PLAIN, "%s", tls_of(row));
             table_add(&t, PLAIN, "%s", j_str(row, "incarnation"));
-            table_add(&t, PLAIN, "%s", j_str(row, "transport"));
+            table_add(&t, PLAIN, "%s%s", j_str(row, "transport"),
+                      strcmp(j_str(row, "moves"), "push") == 0 ? " push" : "");
             json_array_foreach(json_object_get(row, "tenants"), k, tenant)
             {
                 const char *name = json_string_value(tenant);
@@ -400,6 +439,7 @@ int run_peers(struct ctl *ctl)
             }
             table_add(&t, PLAIN, "%s", names);
             table_add(&t, PLAIN, "%s", j_str(row, "transport_reason"));
+            peer_paths(&t, row);
         }
         table_print(&t, "no peer is configured");
     }
@@ -419,11 +459,16 @@ int run_doctor(struct ctl *ctl)
         printf("RDMA: %s (%s)\n", in_use ? "in use" : "not in use", j_str(rdma, "reason"));
         json_array_foreach(json_object_get(rdma, "devices"), i, row)
             printf("  device %s: %s\n", j_str(row, "device"), j_str(row, "state"));
-        if (in_use)
-            printf("  port %s, gid %s, mtu %s, %s reads at a time; %s bytes in %s registrations\n",
-                   num(rdma, "port"), num(rdma, "gid_index"), num(rdma, "mtu"),
-                   num(rdma, "rd_atomic"), num(rdma, "registered_bytes"),
-                   num(rdma, "registrations"));
+        json_array_foreach(json_object_get(rdma, "rails"), i, row)
+            printf("  rail %zu: %s port %s, gid %s, mtu %s, %s reads at a time, %s; %s bytes in %s "
+                   "registrations\n",
+                   i, j_str(row, "device"), num(row, "port"), num(row, "gid_index"),
+                   num(row, "mtu"), num(row, "rd_atomic"),
+                   json_is_true(json_object_get(row, "windows")) ? "windows of type 2B"
+                                                                 : "no windows of type 2B: no push",
+                   num(row, "registered_bytes"), num(row, "registrations"));
+        json_array_foreach(json_object_get(json_object_get(rdma, "numa"), "warnings"), i, row)
+            printf("  NUMA: %s\n", json_string_value(row));
         if (json_is_true(json_object_get(rdma, "memlock_exempt")))
             printf("  locked memory: no limit applies (CAP_IPC_LOCK)\n");
         else if (json_is_null(json_object_get(rdma, "memlock_bytes")))

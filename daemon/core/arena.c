@@ -84,41 +84,27 @@ enum tern_err core_size(const struct core_limits *limits, size_t *ret_bytes)
     return lay_out(&probe, limits, ret_bytes);
 }
 
-/* Slot 0 is handed out first: lists are threaded in ascending order. */
-#define THREAD(list, count, next_of)                                                               \
+/* Slot 0 is handed out first: lists are threaded in ascending order. `next` is the link of record
+ * i.
+ */
+#define THREAD(list, count, next)                                                                  \
     do {                                                                                           \
-        for (uint32_t i_ = 0; i_ < (count); i_++)                                                  \
-            next_of(i_) = i_ + 1 < (count) ? i_ + 1 : NONE;                                        \
+        for (uint32_t i = 0; i < (count); i++)                                                     \
+            (next) = i + 1 < (count) ? i + 1 : NONE;                                               \
         (list).head = 0;                                                                           \
         (list).n = (count);                                                                        \
     } while (0)
 
 static void thread_lists(struct core *c, const struct core_limits *l)
 {
-#define NEXT(i) session_at(c, i)->next
-    THREAD(c->free_sessions, l->sessions, NEXT);
-#undef NEXT
-#define NEXT(i) node_at(c, i)->next
-    THREAD(c->free_nodes, l->nodes, NEXT);
-#undef NEXT
-#define NEXT(i) space_at(c, i)->next
-    THREAD(c->free_spaces, l->namespaces, NEXT);
-#undef NEXT
-#define NEXT(i) (*block_next(c, i))
-    THREAD(c->free_blocks, l->token_blocks, NEXT);
-#undef NEXT
-#define NEXT(i) key_at(c, i)->next
-    THREAD(c->free_keys, l->extra_keys, NEXT);
-#undef NEXT
-#define NEXT(i) retire_at(c, i)->next
-    THREAD(c->free_retires, l->retires, NEXT);
-#undef NEXT
-#define NEXT(i) pull_at(c, i)->next
-    THREAD(c->free_pulls, l->pulls, NEXT);
-#undef NEXT
-#define NEXT(i) serve_at(c, i)->next
-    THREAD(c->free_serves, l->serves, NEXT);
-#undef NEXT
+    THREAD(c->free_sessions, l->sessions, session_at(c, i)->next);
+    THREAD(c->free_nodes, l->nodes, node_at(c, i)->next);
+    THREAD(c->free_spaces, l->namespaces, space_at(c, i)->next);
+    THREAD(c->free_blocks, l->token_blocks, *block_next(c, i));
+    THREAD(c->free_keys, l->extra_keys, key_at(c, i)->next);
+    THREAD(c->free_retires, l->retires, retire_at(c, i)->next);
+    THREAD(c->free_pulls, l->pulls, pull_at(c, i)->next);
+    THREAD(c->free_serves, l->serves, serve_at(c, i)->next);
 }
 
 /* X6: a handle from before a restart must be GONE, so every incarnation counts from elsewhere. */

@@ -189,9 +189,10 @@ struct session {
     uint32_t node; /* pinned DEVICE; the path to it is the borrowed part of the table. NONE: empty
                       table */
     uint32_t t, c, a;
-    uint32_t low;              /* it borrows the STATE of the nodes of its path deeper than this */
-    uint32_t base[GROUPS_MAX]; /* first owned logical page; HISTORY: T / page_tokens */
-    uint32_t prompt, good;     /* tokens of this turn's prompt; tokens at the last Finish */
+    uint32_t low;               /* it borrows the STATE of the nodes of its path deeper than this */
+    uint32_t base[GROUPS_MAX];  /* first owned logical page; HISTORY: T / page_tokens */
+    uint32_t first[GROUPS_MAX]; /* WINDOW: the first that has not left the table (T5, T7) */
+    uint32_t prompt, good;      /* tokens of this turn's prompt; tokens at the last Finish */
     uint32_t pull;
     struct token_buf tokens;
     struct page_list owned[GROUPS_MAX];
@@ -207,6 +208,8 @@ struct session {
     uint32_t load_op, load_conn; /* whom to answer: OP_RECOVER or OP_FETCH */
     uint32_t load_kib;
     uint64_t load_request, load_trace, away_step;
+    uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
+                           borrows of their nodes does not end before that */
 };
 
 struct retire { /* what waits until every rank of an engine has passed a step */

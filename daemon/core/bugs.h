@@ -1,6 +1,6 @@
-/* The planted bugs: each breaks one rule of the core, in one test build only, chosen at run time by
- * `tern-sim-bugs --bug N`. The simulator must find every one of them. Without TERN_BUGS the macro
- * is a constant 0 and nothing of this reaches the object code. */
+/* The planted bugs: each breaks one rule of the core, or of the seam's transfers, in one test build
+ * only, chosen at run time by `tern-sim-bugs --bug N`. The simulator must find every one of them.
+ * Without TERN_BUGS the macro is a constant 0 and nothing of this reaches the object code. */
 #ifndef CORE_BUGS_H
 #define CORE_BUGS_H
 
@@ -25,7 +25,15 @@
     X(17, UNPIN_DEVICE_FIRST, "unpin the device before pinning the host")                          \
     X(18, HOST_FREE_EARLY, "free a host copy before its acknowledgement")                          \
     X(19, COUNT_BORROWED, "count a borrowed page as owned")                                        \
-    X(20, FREE_AT_LAST_COMMIT, "free only when the last commit comes")
+    X(20, FREE_AT_LAST_COMMIT, "free only when the last commit comes")                             \
+    X(21, QUIET_ON_ACK, "recycle on the peer's abort acknowledgement")                             \
+    X(22, UNREVOKED, "skip the wait for revocation")                                               \
+    X(23, FLUSH_IS_DONE, "count flush errors as success")                                          \
+    X(24, NO_END_CHECK, "no generation check at the end of a pull")                                \
+    X(25, CREDIT_EARLY, "credit returned before the completion is consumed")                       \
+    X(26, PUBLISH_ON_SENT, "publish on the sender's completion")
+
+#define CORE_BUG_SEAM 21 /* from here on they are the seam's: `tern-sim --rdma` finds them */
 
 enum core_bug {
 #define X(number, name, what) CORE_BUG_##name = (number),

@@ -53,12 +53,16 @@ static bool refill_allowed(struct core *c, const struct engine *e, uint32_t slot
     return true;
 }
 
-/* What was added to a node that has its checksums has none yet. */
+/* Where the step has passed already, a resume point below may have its window again. What was added
+ * to a node that has its checksums has none yet. */
 static void refilled(struct core *c, uint32_t slot, const struct chunk_source *src)
 {
     struct node *n = node_at(c, slot);
 
-    if (src->arriving || !node_visible(n) || n->state_pending || n->seal != SEAL_DONE)
+    if (!node_visible(n) || n->state_pending)
+        return;
+    state_arrived(c, slot);
+    if (src->arriving || n->seal != SEAL_DONE)
         return;
     n->seal = SEAL_NO;
     seal_queue(c, slot);
@@ -104,8 +108,10 @@ static void segment_attach(struct core *c, struct session *s, uint32_t slot, uin
     drop_head(c, src, g, window_first(p, g, n->depth)); /* T7 */
     if (src->base[g] < first)
         return; /* pages that no node holds: the session still needs them, and keeps them */
-    if (n->state_pending & 1u << g)
+    if (n->state_pending & 1u << g) {
+        src->unread |= 1u << g;
         return; /* nobody may read that refill yet: the session keeps its own pages */
+    }
     if (n->pages[g] != NONE)
         drop_head(c, src, g, end); /* the node's are canonical */
     else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
@@ -132,6 +138,7 @@ static void move_on(struct core *c, struct session *s, uint32_t slot, struct chu
         s->low = s->t;
         return;
     }
+    src->unread = 0;
     state_hold(c, slot, s->t - p->align);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (group_is_state(&p->group[g]))
@@ -159,6 +166,16 @@ static void history_fill(struct core *c, const struct pool *p, uint32_t slot,
             segment_fill(c, slot, g, &src->pages[g], p->group[g].segment, src->arriving);
             src->base[g] += p->group[g].segment;
         }
+}
+
+/* T7: nothing below the window of the last target is in the table any more. */
+static void leave_below(const struct core *c, struct session *s, uint64_t step)
+{
+    const struct pool *p = session_pool(c, s);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].layout.family == FAMILY_WINDOW)
+            session_slid_to(s, g, window_first(p, g, s->t), step);
 }
 
 static enum tern_err attach_new(struct core *c, struct session *s, struct token_view *w,
@@ -229,7 +246,7 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
 
 /* The canonical pages of the chunk that ends at the session's T, one run a group. */
 static void adopted_runs(struct core *c, struct actions *out, const struct session *s,
-                         uint32_t first_run)
+                         const struct chunk_source *src, uint32_t first_run)
 {
     const struct pool *p = session_pool(c, s);
 
@@ -239,8 +256,9 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
         struct page_ref *refs;
 
         if (p->group[g].layout.family == FAMILY_RECURRENT ||
-            node_at(c, s->node)->pages[g] == NONE || s->base[g] < first + n)
-            continue; /* none there, or the session goes on with its own */
+            node_at(c, s->node)->pages[g] == NONE || s->base[g] < first + n ||
+            src->unread & 1u << g)
+            continue; /* none there that it may read, or the session goes on with its own */
         if (p->ngroups == 1 && last && last->group == g && last->first + last->n == first &&
             last->refs + last->n == out->refs + out->nrefs) {
             refs = out->refs + out->nrefs; /* goes on where the last chunk's run ended */
@@ -319,15 +337,17 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
         else
             err = chunk_attach(c, s, &src, &adopted);
         if (err == TERN_OK && adopted)
-            adopted_runs(c, out, s, first_run);
+            adopted_runs(c, out, s, &src, first_run);
     }
     if (err == TERN_GONE)
         err = TERN_OK; /* the answer's lengths tell the depth reached */
     handed_runs(c, out, s, src.handed);
-    if (s->t > begin)
+    if (s->t > begin) {
         state_terminal(c, s->node);
+        leave_below(c, s, op->step);
+    }
     if (records_ready(c, e, s, op->step)) /* else what has left the window leaves it later */
-        node = session_slide(c, s, s->t + p->align, &duplicates);
+        node = session_slide(c, s, op->step, s->t + p->align, &duplicates);
     if (BUG(CORE_BUG_ADOPT_FREES_DUPS))
         pages_free(c, &duplicates);
     retire_release(c, e, op->step, &duplicates, node, low);

@@ -77,7 +77,10 @@ void session_runs(const struct core *c, struct actions *out, const struct sessio
 /* T5: takes STATE pages that are wholly below the window of min(C, next) into `list`. Returns the
  * node, pinned for the caller's retire_release, up to which borrowed segments end (from the
  * session's `low` before the call); NONE: none do. */
-uint32_t session_slide(struct core *c, struct session *s, uint32_t next, struct page_list *list);
+uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
+                       struct page_list *list);
+/* Pages of a WINDOW group below `first` leave the table; steps up to `step` may still read them. */
+void session_slid_to(struct session *s, uint32_t group, uint32_t first, uint64_t step);
 /* May the session go on from length p? Not where STATE that it would need has left its table. */
 bool session_can_return(const struct core *c, const struct session *s, uint32_t p);
 bool has_recurrent(const struct pool *p);
@@ -112,7 +115,8 @@ void session_fetch_host(struct core *c, const struct request *req, struct reply 
 void load_end(struct core *c, struct actions *out, struct session *s, bool stays);
 void load_conn_closed(struct core *c, uint32_t conn);
 bool session_away(const struct session *s);
-/* The step at which what the session gives back may be reused: not below that of its Retract. */
+/* The step at which what the session gives back may be reused: not below that of its Retract,
+ * nor of what it slid over. */
 uint64_t session_step(const struct session *s, uint64_t step);
 /* Gives back `pages` and whatever holds the session's prefix: at `step`, or at once for an engine
  * that is gone. */
@@ -132,8 +136,9 @@ struct chunk_source {
     uint64_t *step;               /* in: the commit's; out: not below that of the path */
     uint32_t state_at;            /* the depth whose state a RECURRENT page holds */
     uint32_t handed;              /* out: RECURRENT groups whose page was handed over, as bits */
-    bool arriving; /* a transfer's: checksums are known, and the session gets no fresh RECURRENT
-                      page */
+    uint32_t unread; /* out: groups, as bits, whose STATE in the last chunk waits for a step */
+    bool arriving;   /* a transfer's: checksums are known, and the session gets no fresh RECURRENT
+                        page */
 };
 enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src,
                            bool *ret_adopted);

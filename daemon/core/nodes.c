@@ -3,6 +3,8 @@
 #include "core/host.h"
 #include "core/state.h"
 
+#include <string.h>
+
 #include "base/hash.h"
 
 /* --- namespaces --- */
@@ -194,19 +196,42 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
     return NONE;
 }
 
+/* The usual steps of a walk: a chunk is one block of tokens, without extra keys, and its node is
+ * the first child. What is otherwise is node_child's. */
+static uint32_t walk_plain(const struct core *c, uint32_t at, const struct token_view *w)
+{
+    const struct node *n = node_at(c, at);
+    uint32_t depth = n->depth;
+
+    if (w->align != TOKEN_BLOCK || depth < w->base || w->nkeys > 0 ||
+        (w->buf && w->buf->keys != NONE) || BUG(CORE_BUG_SPLIT_OFF_L))
+        return at;
+    for (; w->end - depth >= TOKEN_BLOCK && n->first_child != NONE; depth += TOKEN_BLOCK) {
+        const struct node *child = node_at(c, n->first_child);
+
+        if (child->keys != NONE || !node_visible(child) || !child->on_device ||
+            memcmp(block_at(c, child->tokens)->v, w->v + (depth - w->base),
+                   sizeof(struct token_block)) != 0)
+            break;
+        at = n->first_child;
+        n = child;
+    }
+    return at;
+}
+
 uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w)
 {
     uint32_t at = root, child;
 
     if (space_at(c, node_at(c, root)->space)->reset)
         return root;
-    while (w->end - node_at(c, at)->depth >= w->align) {
+    for (;;) {
+        at = walk_plain(c, at, w);
         child = node_child(c, at, w);
         if (child == NONE || !node_visible(node_at(c, child)) || !node_at(c, child)->on_device)
-            break;
+            return at;
         at = child;
     }
-    return at;
 }
 
 /* --- making and ending --- */

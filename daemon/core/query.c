@@ -135,6 +135,9 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
     ret->node = p->history_node;
     ret->pages = p->npages;
     ret->pages_done = p->done_pages;
+    ret->quarantined_ns = p->quarantined_ns;
+    for (uint32_t g = 0; p->quarantined_ns && g < GROUPS_MAX; g++)
+        ret->quarantined += p->pages[g].n;
     ret->started_ns = p->started_ns;
     ret->deadline_ns = p->deadline_ns;
     return true;
@@ -210,17 +213,17 @@ bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
     return true;
 }
 
-static uint64_t oldest_quarantine(const struct core *c)
+static void oldest_quarantine(const struct core *c, struct core_view *ret)
 {
-    uint64_t oldest = 0;
-
     for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next) {
         const struct pull *p = pull_at(c, i);
 
-        if (p->quarantined_ns && (!oldest || p->quarantined_ns < oldest))
-            oldest = p->quarantined_ns;
+        if (!p->quarantined_ns ||
+            (ret->oldest_quarantine_ns && ret->oldest_quarantine_ns <= p->quarantined_ns))
+            continue;
+        ret->oldest_quarantine_ns = p->quarantined_ns;
+        ret->oldest_quarantine = (struct id){.slot = i, .gen = p->gen};
     }
-    return oldest;
 }
 
 void core_view(const struct core *c, struct core_view *ret)
@@ -248,7 +251,7 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->pages_pulled = c->pages_pulled;
     ret->pages_served = c->pages_served;
     ret->dup_chunks = c->dup_chunks;
-    ret->oldest_quarantine_ns = oldest_quarantine(c);
+    oldest_quarantine(c, ret);
     ret->host_copies = c->host_copies;
     ret->host_copies_failed = c->host_copies_failed;
     ret->host_loads = c->host_loads;

@@ -57,7 +57,9 @@ struct transfer_view {
     uint32_t link, from, to, published;
     uint32_t node; /* that it holds by a TRANSFER ref; NONE */
     uint32_t pages, pages_done;
+    uint32_t quarantined; /* pages of it that wait for the proof; 0 until it is stopping */
     uint64_t started_ns, deadline_ns;
+    uint64_t quarantined_ns; /* since when; 0: none */
 };
 
 struct node_view {
@@ -98,7 +100,8 @@ struct core_view {
     bool draining;
     uint64_t errors[TERN_ERR_COUNT]; /* replies by error */
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
-    uint64_t oldest_quarantine_ns;                        /* 0: none */
+    uint64_t oldest_quarantine_ns; /* since when its pages wait; 0: none */
+    struct id oldest_quarantine;   /* the pull that holds them; gen 0: none */
     uint64_t host_copies, host_copies_failed, host_loads; /* nodes copied to host memory, back */
     uint64_t retracts, recovers;
     uint32_t copies;                  /* under way now, a node each */

@@ -17,7 +17,9 @@ bool session_away(const struct session *s)
 
 uint64_t session_step(const struct session *s, uint64_t step)
 {
-    return step < s->away_step ? s->away_step : step;
+    uint64_t held = s->away_step > s->slid_step ? s->away_step : s->slid_step;
+
+    return step < held ? held : step;
 }
 
 static void away_add(struct core *c, struct session *s)
@@ -464,7 +466,7 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct pag
     else
         retire_release(c, e, step, pages, host ? NONE : s->node, s->low);
     s->held = REF_DEVICE;
-    s->away_step = 0;
+    s->away_step = s->slid_step = 0;
     s->ref_since_ns = c->now_ns;
 }
 
@@ -487,9 +489,9 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
     enum tern_err err = TERN_OK;
 
     if (!load_done(c, s->target, low)) {
-        if (failed)
+        if (failed || node_at(c, s->target)->on_device)
             err = load_failed(c, s->target, low);
-        else if (node_at(c, s->target)->on_device && load_failed(c, s->target, low) != TERN_OK)
+        if (err != TERN_OK && !failed)
             err = load_more(c, s, low);
         if (err == TERN_OK)
             return true;

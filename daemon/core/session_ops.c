@@ -190,7 +190,7 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
     s->node = root;
     s->t = s->c = s->a = s->low = s->prompt = 0;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        s->base[g] = 0;
+        s->base[g] = s->first[g] = 0;
     s->state = SESSION_OPEN;
     touch(c);
     return TERN_OK;
@@ -217,7 +217,8 @@ static enum tern_err op_slide(struct core *c, struct engine *e, struct session *
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
     list_init(&pages);
-    node = session_slide(c, s, op->length ? op->length : s->t + session_pool(c, s)->align, &pages);
+    node = session_slide(c, s, op->step, op->length ? op->length : s->t + session_pool(c, s)->align,
+                         &pages);
     retire_release(c, e, op->step, &pages, node, low);
     return TERN_OK;
 }

@@ -132,13 +132,13 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     s->pull = s->load_pin = s->target = NONE;
     s->held = REF_DEVICE;
     s->away = 0;
-    s->away_step = 0;
+    s->away_step = s->slid_step = 0;
     s->last_use_ns = s->ref_since_ns = c->now_ns;
     tokens_init(&s->tokens, 0);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         list_init(&s->owned[g]);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        s->base[g] = 0;
+        s->base[g] = s->first[g] = 0;
     node_pin(c, root,
              REF_DEVICE); /* an empty table pins its root, which pins nothing but the namespace */
     session_link(c, e, s);
@@ -180,7 +180,8 @@ void session_peek(struct core *c, const struct request *req, struct reply *ret)
 /* --- giving back --- */
 
 /* S4, the only place: gives back the pages of [ceil_page(p), A) to `list`, then A = p and C =
- * min(C, p). */
+ * min(C, p). Where a fetch left a gap between T and the window that it owns, the next page is that
+ * of p again. */
 void session_free_tail(struct core *c, struct session *s, uint32_t p, struct page_list *list)
 {
     const struct pool *pool = session_pool(c, s);
@@ -196,6 +197,8 @@ void session_free_tail(struct core *c, struct session *s, uint32_t p, struct pag
             keep = p < s->c || p == 0 ? 0 : 1; /* the state of C is not that of p */
         while (s->owned[g].n > keep)
             list_push(c, list, list_pop_tail(c, &s->owned[g]));
+        if (l->family == FAMILY_WINDOW && s->base[g] > end)
+            s->base[g] = end;
     }
     s->a = p < s->a ? p : s->a;
     s->c = s->c < s->a ? s->c : s->a;
@@ -251,6 +254,17 @@ uint32_t session_table_refs(const struct pool *p, uint32_t tokens)
     return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
+/* The deepest node of the session's path whose pages of this group it borrows: further on it has
+ * pages of its own, which no node took (T18). */
+static uint32_t borrowed_to(const struct core *c, const struct session *s, uint32_t group)
+{
+    uint32_t at = s->node;
+
+    while (segment_end(session_pool(c, s), group, node_at(c, at)->depth) > s->base[group])
+        at = node_at(c, at)->parent;
+    return at;
+}
+
 /* The borrowed pages from the one that holds token `from`. */
 static void runs_of_path(const struct core *c, struct actions *out, const struct session *s,
                          uint32_t from)
@@ -258,11 +272,13 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
     const struct pool *p = session_pool(c, s);
 
     for (uint32_t g = 0; g < p->ngroups && from < s->t; g++) {
-        uint32_t first = from / p->group[g].layout.page_tokens, end = segment_end(p, g, s->t);
+        uint32_t first = from / p->group[g].layout.page_tokens, at, end;
         struct page_ref *refs;
 
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             continue; /* the first Extend brings its page, and what to copy into it */
+        at = borrowed_to(c, s, g);
+        end = segment_end(p, g, node_at(c, at)->depth);
         if (first < window_first(p, g, s->t))
             first = window_first(p, g, s->t);
         if (group_is_state(&p->group[g])) { /* what the session has slid over is not its any more */
@@ -271,11 +287,11 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
             if (first < segment_first(p, g, s->low + p->align))
                 first = segment_first(p, g, s->low + p->align);
         }
-        if (!state_path_has(c, s->node, g, first))
-            continue; /* the session has pages of its own there (T18), and knows them */
+        if (first >= end || !state_path_has(c, at, g, first))
+            continue;
         refs = run_add(out, g, first, end - first);
         check(refs); /* tokens were limited by table_refs */
-        node_refs(c, s->node, g, first, refs);
+        node_refs(c, at, g, first, refs);
     }
 }
 
@@ -363,8 +379,10 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     s->t = s->c = s->a = depth;
     s->low = p->nstate ? state_low(c, node) : depth;
     state_hold(c, node, s->low);
-    for (uint32_t g = 0; g < p->ngroups; g++)
+    for (uint32_t g = 0; g < p->ngroups; g++) {
         s->base[g] = depth / p->group[g].layout.page_tokens;
+        s->first[g] = window_first(p, g, depth);
+    }
     s->state = SESSION_TURN;
     s->prompt = t->base + t->n;
     session_use(c, s);
@@ -416,6 +434,21 @@ static bool agrees_with_path(const struct core *c, const struct session *s,
     return key == 0;
 }
 
+/* What is left of the tokens, and of the keys, from there on. */
+static void tokens_skip_to(struct req_tokens *t, uint32_t at)
+{
+    uint32_t skip = at - t->base;
+
+    check(at >= t->base && skip <= t->n);
+    t->v += skip;
+    t->n -= skip;
+    t->base = at;
+    while (t->nkeys > 0 && t->keys[0].position < at) {
+        t->keys++;
+        t->nkeys--;
+    }
+}
+
 static enum tern_err match_resume(struct core *c, struct actions *out, struct session *s,
                                   const struct req_match *m, struct reply *ret)
 {
@@ -430,17 +463,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         "a session is append-only: the request has fewer tokens in common than are committed (S3)";
     if (t.base + t.n < s->t || (t.base < s->t && !agrees_with_path(c, s, &t)))
         return TERN_INVALID;
-    if (t.base < s->t) { /* what is committed was compared: go on from there */
-        uint32_t skip = s->t - t.base;
-
-        t.v += skip;
-        t.n -= skip;
-        t.base = s->t;
-        while (t.nkeys > 0 && t.keys[0].position < s->t) {
-            t.keys++;
-            t.nkeys--;
-        }
-    }
+    if (t.base < s->t)
+        tokens_skip_to(&t, s->t); /* what is committed was compared: go on from there */
     common = t.base + tokens_common(c, &s->tokens, p->align, t.base, &t);
     length = s->c < common ? s->c : common;
     if (BUG(CORE_BUG_RESUME_MINUS_ONE) && length > s->t)
@@ -466,12 +490,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     if (s->good > common)
         s->good = common;
     tokens_truncate(c, &s->tokens, p->align, common);
-    while (t.nkeys > 0 && t.keys[0].position < common) {
-        t.keys++;
-        t.nkeys--;
-    }
-    check(tokens_append(c, &s->tokens, p->align, t.v + (common - t.base), t.n - (common - t.base),
-                        t.keys, t.nkeys) == TERN_OK);
+    tokens_skip_to(&t, common);
+    check(tokens_append(c, &s->tokens, p->align, t.v, t.n, t.keys, t.nkeys) == TERN_OK);
     s->prompt = s->tokens.end;
     s->state = SESSION_TURN;
     session_use(c, s);

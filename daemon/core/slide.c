@@ -24,9 +24,21 @@ static uint32_t path_node(const struct core *c, uint32_t node, uint32_t depth)
     return node;
 }
 
-uint32_t session_slide(struct core *c, struct session *s, uint32_t next, struct page_list *list)
+/* Borrows are counted by node, so a page's may outlast it in the table; then its step holds. */
+void session_slid_to(struct session *s, uint32_t group, uint32_t first, uint64_t step)
+{
+    if (s->first[group] >= first)
+        return;
+    if (s->first[group] < s->base[group] && s->slid_step < step)
+        s->slid_step = step;
+    s->first[group] = first;
+}
+
+uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
+                       struct page_list *list)
 {
     const struct pool *p = session_pool(c, s);
+    uint64_t held = s->slid_step;
     uint32_t low = s->t, node;
 
     if (p->nstate == 0)
@@ -41,13 +53,14 @@ uint32_t session_slide(struct core *c, struct session *s, uint32_t next, struct 
             low = lower / p->align * p->align;
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             continue;
-        while (s->owned[g].n > 0 && (uint64_t)(s->base[g] + 1) * pt <= lower) {
+        session_slid_to(s, g, lower / pt, step);
+        while (s->owned[g].n > 0 && s->base[g] < lower / pt) {
             list_push(c, list, list_pop_head(c, &s->owned[g]));
             s->base[g]++;
         }
     }
-    if (low <= s->low)
-        return NONE;
+    if (low <= s->low || (held > step && held > engine_at(c, s->engine)->done_min))
+        return NONE; /* what it slid over before is still read: a later slide ends the borrows */
     node = path_node(c, s->node, low);
     node_pin(c, node, REF_DEVICE);
     s->low = low;
@@ -83,11 +96,11 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
                 return false;
             continue;
         }
-        if (s->base[g] > (first > t ? first : t)) /* of what it owned */
+        if (s->first[g] > first)
             return false;
-        if (first < t && s->base[g] > first &&
-            s->low > first * l->page_tokens / pool->align * pool->align)
-            return false; /* of what it borrowed */
+        /* What it would own: a fetch may have left some of that out. Back at T that is nothing. */
+        if (div_up(p, l->page_tokens) > t && s->base[g] > (first > t ? first : t))
+            return false;
     }
     return true;
 }

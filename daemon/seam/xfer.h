@@ -16,12 +16,15 @@ struct xfer;
 enum xfer_transport { XFER_AUTO = 0, XFER_VERBS, XFER_TCP };
 
 /* What the two ends of an RDMA path say to each other, on the peer's control connection and nowhere
- * else: there is one path a (link, tenant), because a key is good for one tenant's memory alone.
- * The destination offers, the source answers or refuses. */
+ * else: a path is of one link, one tenant, because a key is good for one tenant's memory alone, and
+ * one rail, a device of the destination's. The destination offers, the source answers or refuses;
+ * its end is at its device of that number, modulo as many as it has. */
 #define XFER_CHUNKS_MAX     64 /* registrations of one tenant's memory */
 #define XFER_PATH_TEXT      160
 #define XFER_DEVICE_BYTES   64
 #define XFER_PATH_GID_BYTES 16
+#define XFER_RAILS_MAX      4  /* local devices in use; a path of each, at most, a (link, tenant) */
+#define XFER_WINDOWS_MAX    64 /* memory windows of a path that is written to */
 
 enum xfer_path_kind { XFER_PATH_OFFER = 1, XFER_PATH_ANSWER, XFER_PATH_REFUSE, XFER_PATH_KINDS };
 
@@ -34,23 +37,45 @@ struct xfer_chunk {
 struct xfer_path_msg {
     enum xfer_path_kind kind;
     uint32_t tenant; /* one that this peer may ask for: the shell refuses others */
+    uint32_t rail;   /* the destination's */
     uint32_t epoch;  /* the destination's; an answer repeats it */
     uint32_t qpn, psn, mtu, lid, rd_atomic;
     uint8_t gid[XFER_PATH_GID_BYTES];
-    uint32_t nchunks; /* of an answer */
+    /* The source writes, so the offer says where: chunks without keys, and the keys of windows. An
+     * answer that repeats it agrees; else the destination reads, and the answer names chunks. */
+    bool push;
+    uint32_t nchunks;
     struct xfer_chunk chunk[XFER_CHUNKS_MAX];
-    char text[XFER_PATH_TEXT]; /* why it was refused */
+    uint32_t nwindows;
+    uint32_t window[XFER_WINDOWS_MAX]; /* the part of a key that stays; the rest is 0 */
+    char text[XFER_PATH_TEXT];         /* why it was refused */
+};
+
+/* One end of a path; texts are static, or borrowed until the next call into xfer. */
+struct xfer_path_view {
+    uint32_t tenant;
+    const char *device, *state, *reason;
+    bool ready, reads; /* reads: we do; else the peer does */
 };
 
 struct xfer_rdma_config {
-    uint32_t pulls;                 /* we read from the peers of links [0, pulls) */
-    bool serves;                    /* peers read from us */
-    char device[XFER_DEVICE_BYTES]; /* "": the first with an active port */
-    uint64_t mr_bytes_max;          /* of one registration; 0: what the device takes */
+    uint32_t pulls; /* we read from the peers of links [0, pulls) */
+    bool serves;    /* peers read from us */
+    bool push;      /* some of those that we pull from are to write */
+    /* By name, each a rail, in this order; none: one rail, with an active port and nearest to
+     * the memory. */
+    char device[XFER_RAILS_MAX][XFER_DEVICE_BYTES];
+    uint32_t ndevices;
+    uint64_t mr_bytes_max; /* of one registration; 0: what the device takes */
     uint32_t tenants;
     void (*path_send)(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
     /* What a link's pulls of a tenant go over from now on, and why; for the log. */
     void (*path_note)(void *ctx, uint32_t link, uint32_t tenant, bool verbs, const char *reason);
+    /* While a device registers memory, and when it has: of so many bytes, since so long. */
+    void (*progress)(void *ctx, const char *device, uint64_t done, uint64_t all, uint32_t threads,
+                     uint64_t ns);
+    /* A path of a link became ready, or failed; for the log. */
+    void (*path_state)(void *ctx, uint32_t link, const struct xfer_path_view *path);
 };
 
 struct xfer_config {
@@ -95,6 +120,9 @@ void xfer_link_down(struct xfer *xfer, uint32_t link);
  * call they come over TCP. peer_rdma: the peer understands paths. */
 void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
                          uint64_t tenants, bool peer_rdma);
+/* Before xfer_link_transport: pages that come by RDMA are written by the peer, where both can, and
+ * not read by us. Until it is called again. */
+void xfer_link_push(struct xfer *xfer, uint32_t link, bool push);
 /* What the peer's end of a path says. */
 void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg);
 /* An inbound link ended: what its peer could read of us, it can no longer. */
@@ -103,22 +131,35 @@ void xfer_peer_down(struct xfer *xfer, uint32_t link);
 struct xfer_link_view {
     const char *transport; /* "verbs", "tcp", "setting up" or "none" */
     const char *reason;    /* borrowed until the next call into xfer */
+    bool push;             /* the peer writes; else we read */
 };
 void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret);
+/* The i-th path of a link. False: it has no more. */
+bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct xfer_path_view *ret);
 
 #define XFER_DEVICES_MAX 8
+struct xfer_rail_view {
+    char device[XFER_DEVICE_BYTES];
+    int node; /* NUMA; -1: not known */
+    uint32_t port, gid_index, mtu, rd_atomic, completion_queue;
+    uint64_t registered_bytes, registrations, max_mr_bytes;
+    bool windows;         /* of type 2B, bound to a queue pair: pages can be pushed to us */
+    uint64_t bytes_asked; /* of the device so far, whatever became of them */
+};
+
 struct xfer_rdma_view {
     bool built, open;
-    char why[256]; /* how the device was chosen, or why there is none */
-    char device[XFER_DEVICE_BYTES];
-    uint32_t port, gid_index, ndevices;
+    char why[256]; /* how the devices were chosen, or why there is none */
+    uint32_t nrails, ndevices;
+    struct xfer_rail_view rail[XFER_RAILS_MAX]; /* in use */
     struct {
-        char name[XFER_DEVICE_BYTES], state[96];
+        char name[XFER_DEVICE_BYTES], state[160]; /* in use as which rail, or why not */
+        int node, distance;                       /* to the memory's nearest node; -1: not known */
     } found[XFER_DEVICES_MAX];
-    uint64_t memlock_bytes; /* RLIMIT_MEMLOCK; UINT64_MAX: none */
-    bool memlock_exempt;    /* CAP_IPC_LOCK */
-    uint64_t registered_bytes, registrations, max_mr_bytes;
-    uint32_t rd_atomic, mtu, send_queue, completion_queue;
+    uint64_t memory_nodes, cpu_nodes; /* NUMA: of the tenants' memory, and where we may run */
+    uint64_t memlock_bytes;           /* RLIMIT_MEMLOCK; UINT64_MAX: none */
+    bool memlock_exempt;              /* CAP_IPC_LOCK */
+    uint32_t send_queue;
 };
 void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);
 
@@ -131,6 +172,9 @@ void xfer_pull(struct xfer *xfer, const struct action *act); /* ACT_PULL; copies
 void xfer_pull_stop(struct xfer *xfer, const struct action *act);   /* ACT_PULL_STOP */
 void xfer_serve_start(struct xfer *xfer, const struct action *act); /* ACT_SERVE_START */
 void xfer_serve_stop(struct xfer *xfer, const struct action *act);  /* ACT_SERVE_STOP */
+/* Before each io_run: true where it should not wait, as reads are in flight that may well be done
+ * in a moment. Who never calls this hears of each completion by the ring. */
+bool xfer_poll(struct xfer *xfer);
 void xfer_tick(struct xfer *xfer, uint64_t now_ns); /* enforces idle_ns; call about every 100 ms */
 
 struct xfer_stats {
@@ -141,7 +185,14 @@ struct xfer_stats {
     /* Of those, by RDMA; what the queue pairs did. */
     uint64_t verbs_pages_in, verbs_bytes_in, verbs_pages_out;
     uint64_t reads_posted, read_errors, stale_completions, late_reads, cq_high_water;
+    uint64_t stale_answers; /* of paths: to an offer that is none any more */
+    uint64_t cq_events;     /* how often a completion queue had to wake us */
     uint64_t paths_up, paths_made, paths_failed;
+    /* Writes: posted by us; of grants that their pull's end took back from a peer that was slow;
+     * and what it wrote, or tried to, for a pull that had ended. */
+    uint64_t writes_posted, grants_revoked, late_writes;
+    uint64_t pieces_again;   /* read once more, over another path than the one that was lost */
+    uint64_t batches_to_tcp; /* asked for anew, as no path was left */
 };
 void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
 

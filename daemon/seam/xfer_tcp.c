@@ -93,6 +93,42 @@ void conn_reap(struct xfer_conn *conn)
             link_pump(xfer, i); /* waited for a slot */
 }
 
+void conn_connect(struct xfer_conn *conn, uint32_t number,
+                  void (*done)(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer))
+{
+    struct xfer_link *link = &conn->xfer->link[number];
+
+    conn->state = CONN_CONNECTING;
+    conn->send_op.done = done;
+    conn->sending = true;
+    io_connect(conn->xfer->config.io, &conn->send_op, conn->fd, (struct sockaddr *)&link->addr,
+               link->addr_len);
+}
+
+uint32_t conn_hello(const struct xfer *xfer, uint32_t number, uint8_t *tx)
+{
+    const struct xfer_link *link = &xfer->link[number];
+
+    xfer_put_head(
+        tx, &(struct xfer_head){.type = XFER_HELLO, .a = link->peer_incarnation, .b = link->token});
+    return XFER_HEAD_BYTES;
+}
+
+bool conn_sent(struct xfer_conn *conn, bool well)
+{
+    conn->sending = false;
+    if (conn->state == CONN_CLOSING) {
+        conn_reap(conn);
+        return false;
+    }
+    if (!well) {
+        conn_fail(conn);
+        return false;
+    }
+    conn_progress(conn);
+    return true;
+}
+
 /* ------------------------------------------------------------------ listening */
 
 static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
@@ -287,14 +323,14 @@ static void drain(struct xfer *xfer)
 
     for (uint32_t i = 0; i < xfer->config.links; i++)
         xfer->link[i].waiting_ns = 0;
-    for (uint32_t i = 0; xfer->conn && i < xfer->config.data_conns_max; i++)
-        conn_fail(&xfer->conn[i]);
     if (xfer->accepting)
         io_cancel(xfer->config.io, &xfer->accept_op);
     while (busy && io_now_ns() < deadline) {
         busy = xfer->accepting;
-        for (uint32_t i = 0; xfer->conn && i < xfer->config.data_conns_max; i++)
+        for (uint32_t i = 0; xfer->conn && i < xfer->config.data_conns_max; i++) {
+            conn_fail(&xfer->conn[i]); /* one may still have been accepted */
             busy = busy || xfer->conn[i].state != CONN_FREE;
+        }
         if (busy)
             io_run(xfer->config.io, deadline);
     }

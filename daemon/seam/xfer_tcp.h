@@ -16,8 +16,12 @@
 #include "seam/xfer.h"
 #include "seam/xfer_wire.h"
 
-#define XFER_PIECE_BYTES (1u << 20) /* page bytes asked for at once, unless one page is larger */
-#define XFER_PIECE_SUMS  8192u      /* checksums of a piece, unless one page has more */
+/* Page bytes asked for at once, unless one page is larger. Less in the simulator. */
+#ifndef XFER_PIECE_BYTES
+#define XFER_PIECE_BYTES (1u << 20)
+#endif
+
+#define XFER_PIECE_SUMS 8192u /* checksums of a piece, unless one page has more */
 /* Of one send and of one receive. The window opens when a receive returns, and what came in is
  * hashed while it is in cache: at 1 MiB both ends were idle a third of the time, waiting for each
  * other; at 128 KiB the calls cost more than they save. */
@@ -31,12 +35,10 @@
 #define XFER_IOVS_PAGES   1000u /* of those for pages; the rest for heads, sums and tails */
 #define XFER_ASKED_MAX                                                                             \
     64u /* pieces asked for and not yet answered on a connection, a power of two */
-#define XFER_TX_BYTES 16384u /* requests sent at once */
-#define XFER_RX_BYTES                                                                              \
-    (2 * XFER_REQUEST_BYTES)     /* one request in work and the next one read ahead                \
-                                  */
-#define XFER_SCRATCH (64u << 10) /* where bytes go that nobody wants, and zeros come from */
-#define XFER_BACKLOG 64
+#define XFER_TX_BYTES 16384u                 /* requests sent at once */
+#define XFER_RX_BYTES (2 * XFER_WRITE_BYTES) /* a request in work and the next one read ahead */
+#define XFER_SCRATCH  (64u << 10) /* where bytes go that nobody wants, and zeros come from */
+#define XFER_BACKLOG  64
 
 enum conn_state {
     CONN_FREE = 0,
@@ -93,7 +95,13 @@ struct conn_read {
     uint8_t tx[READ_TX_BYTES];
 };
 
-enum serve_stage { SERVE_HELLO = 0, SERVE_IDLE, SERVE_ANSWER, SERVE_TAIL };
+enum serve_stage {
+    SERVE_HELLO = 0,
+    SERVE_IDLE,
+    SERVE_ANSWER,
+    SERVE_TAIL,
+    SERVE_WRITE, /* some of what was asked for is not posted: it goes on when the path has credit */
+};
 
 /* The source's side of a connection. */
 struct conn_in {
@@ -110,6 +118,9 @@ struct conn_in {
     uint32_t tx_n, tx_at; /* of conn->meta: tail of the last answer, head, sums */
     uint64_t pages_left;  /* page bytes still to be sent */
     struct cursor cursor;
+    uint32_t path, epoch, nruns, run; /* of REQUEST_WRITE; run: where in the runs the cursor is */
+    uint64_t run_at;
+    struct xfer_run runs[XFER_RUNS_MAX];
     uint8_t rx[XFER_RX_BYTES];
 };
 
@@ -183,6 +194,7 @@ enum serve_state { SERVING_NONE = 0, SERVING, SERVING_STOPPING };
 struct xfer_serve_slot {
     enum serve_state state;
     uint32_t gen, pool, sending;
+    uint32_t writing; /* lists of writes from its pages that a device may still work on */
 };
 
 struct xfer {
@@ -210,6 +222,13 @@ void conn_fail(struct xfer_conn *conn); /* ends it; safe to call twice */
 void conn_reap(struct xfer_conn *conn); /* frees it once nothing is in flight */
 void conn_options(const struct xfer *xfer, int fd);
 void conn_progress(struct xfer_conn *conn);
+/* Outbound: `done` comes on send_op when it is there; conn_hello is what is to be said first, its
+ * bytes. */
+void conn_connect(struct xfer_conn *conn, uint32_t link,
+                  void (*done)(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer));
+uint32_t conn_hello(const struct xfer *xfer, uint32_t link, uint8_t *tx);
+/* Outbound: what was in flight on send_op has ended, well or not. False: so has the connection. */
+bool conn_sent(struct xfer_conn *conn, bool well);
 
 static inline struct xfer_conn *conn_of_send(struct io_op *op)
 {
@@ -236,6 +255,17 @@ bool verbs_conn_busy(const struct xfer_conn *conn);
 void verbs_tick(struct xfer *xfer, uint64_t now_ns);
 bool verbs_exposes(const struct xfer *xfer, uint32_t pool, uint64_t *ret_offset);
 
+enum verbs_written {
+    WRITTEN_ALL = 0,
+    WRITTEN_SOME, /* no credit for the rest: in_write will be called */
+    WRITTEN_LOST, /* the path went, or is not the one that was asked for */
+    WRITTEN_NOT,  /* the request makes no sense */
+};
+
+/* REQUEST_WRITE's runs and cursor are in conn->in; all its pages may leave. Posts what it can. */
+enum verbs_written verbs_write_begin(struct xfer_conn *conn);
+enum verbs_written verbs_write(struct xfer_conn *conn);
+
 /* xfer_tcp_pull.c */
 void out_start(struct xfer_conn *conn, uint32_t link);
 void out_lost(struct xfer_conn *conn); /* the connection ended: breaks the pulls that it carried */
@@ -261,6 +291,8 @@ void out_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffe
 
 /* xfer_tcp_serve.c */
 void in_start(struct xfer_conn *conn);
+void in_write(struct xfer_conn *conn); /* of stage SERVE_WRITE: its path has credit, or went */
+void serve_quiet(struct xfer *xfer, uint32_t slot); /* says QUIET if that is so */
 bool in_busy(const struct xfer_conn *conn, uint64_t now_ns);
 
 #endif

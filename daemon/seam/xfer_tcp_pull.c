@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "core/bugs.h"
 #include "seam/xfer_tcp.h"
 
 /* ------------------------------------------------------------------ pulls and batches */
@@ -35,9 +36,10 @@ void pull_quiet(struct xfer *xfer, uint32_t slot)
 {
     struct xfer_pull_slot *pull = &xfer->pull[slot];
 
-    if (pull->state != PULL_STOPPING || pull->receiving > 0 || pull->reading > 0)
+    if (pull->state != PULL_STOPPING || pull->receiving > 0 ||
+        (pull->reading > 0 && !BUG(CORE_BUG_QUIET_ON_ACK)))
         return;
-    check(!verbs_reads(xfer, slot));
+    check(!verbs_reads(xfer, slot) || BUG(CORE_BUG_QUIET_ON_ACK));
     for (uint32_t i = 0; i < xfer->config.data_conns_max; i++)
         check(xfer->conn[i].state == CONN_FREE || !xfer->conn[i].outbound ||
               xfer->conn[i].recv_pull != slot);
@@ -151,7 +153,8 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
     check(act->pull.link < xfer->config.links);
     check(act->pull.n >= 1 && act->pull.n <= PULL_BATCH_PAGES);
     if (pull->gen != act->pull.pull.gen || pull->state == PULL_IDLE) {
-        check(pull->state != PULL_STOPPING && pull->receiving == 0 && pull->reading == 0);
+        check(pull->state != PULL_STOPPING && pull->receiving == 0 &&
+              (pull->reading == 0 || BUG(CORE_BUG_QUIET_ON_ACK)));
         *pull = (struct xfer_pull_slot){
             .state = PULL_ACTIVE, .gen = act->pull.pull.gen, .link = act->pull.link};
     }
@@ -426,16 +429,8 @@ static void tx_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
     struct xfer_conn *conn = conn_of_send(op);
 
     (void)flags, (void)buffer;
-    conn->sending = false;
-    if (conn->state == CONN_CLOSING) {
-        conn_reap(conn);
+    if (!conn_sent(conn, res > 0))
         return;
-    }
-    if (res <= 0) {
-        conn_fail(conn);
-        return;
-    }
-    conn_progress(conn);
     conn->xfer->stats.socket_bytes_out += (uint64_t)res;
     conn->out.tx_at += (uint32_t)res;
     if (conn->out.tx_at < conn->out.tx_n)
@@ -447,25 +442,13 @@ static void tx_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
 static void connect_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct xfer_conn *conn = conn_of_send(op);
-    struct xfer_link *link = &conn->xfer->link[conn->out.link];
-    struct xfer_head hello = {.type = XFER_HELLO, .a = link->peer_incarnation};
 
     (void)flags, (void)buffer;
-    conn->sending = false;
-    if (conn->state == CONN_CLOSING) {
-        conn_reap(conn);
+    if (!conn_sent(conn, res >= 0))
         return;
-    }
-    if (res < 0) {
-        conn_fail(conn);
-        return;
-    }
     conn->state = CONN_OPEN;
-    conn_progress(conn);
-    hello.b = link->token;
-    xfer_put_head(conn->out.tx, &hello);
-    conn->out.tx_n = XFER_HEAD_BYTES;
-    tx_fill(conn, link);
+    conn->out.tx_n = conn_hello(conn->xfer, conn->out.link, conn->out.tx);
+    tx_fill(conn, &conn->xfer->link[conn->out.link]);
     conn->send_op.done = tx_done;
     tx_send(conn);
     out_recv(conn);
@@ -475,16 +458,10 @@ static void connect_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t
 
 void out_start(struct xfer_conn *conn, uint32_t number)
 {
-    struct xfer_link *link = &conn->xfer->link[number];
-
-    conn->state = CONN_CONNECTING;
     memset(&conn->out, 0, offsetof(struct conn_out, head));
     conn->out.link = number;
     conn->recv_op.done = out_recv_done;
-    conn->send_op.done = connect_done;
-    conn->sending = true;
-    io_connect(conn->xfer->config.io, &conn->send_op, conn->fd, (struct sockaddr *)&link->addr,
-               link->addr_len);
+    conn_connect(conn, number, connect_done);
 }
 
 bool out_busy(const struct xfer_conn *conn)

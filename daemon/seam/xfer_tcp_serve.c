@@ -5,7 +5,8 @@
  *
  * Stopping a serve cancels the send in flight that reads its pages; what had been promised and not
  * sent goes out as zeros, with every page named in the tail. So the stream stays in step, the
- * connection serves on, and nothing reads the pages once EV_SERVE_QUIET was emitted. */
+ * connection serves on, and nothing reads the pages once EV_SERVE_QUIET was emitted. What a device
+ * was told to write from them is waited for (xfer_verbs_write.c). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -23,12 +24,12 @@ static struct xfer_serve_slot *serve_slot(struct xfer *xfer, struct id id)
     return &xfer->serve[id.slot];
 }
 
-static void serve_quiet(struct xfer *xfer, uint32_t slot)
+void serve_quiet(struct xfer *xfer, uint32_t slot)
 {
     struct xfer_serve_slot *serve = &xfer->serve[slot];
     struct event event;
 
-    if (serve->state != SERVING_STOPPING || serve->sending > 0)
+    if (serve->state != SERVING_STOPPING || serve->sending > 0 || serve->writing > 0)
         return;
     for (uint32_t i = 0; i < xfer->config.data_conns_max; i++)
         check(xfer->conn[i].state == CONN_FREE || xfer->conn[i].outbound ||
@@ -44,7 +45,7 @@ void xfer_serve_start(struct xfer *xfer, const struct action *act)
 {
     struct xfer_serve_slot *serve = serve_slot(xfer, act->serve.serve);
 
-    check(serve->sending == 0);
+    check(serve->sending == 0 && serve->writing == 0);
     *serve = (struct xfer_serve_slot){
         .state = SERVING, .gen = act->serve.serve.gen, .pool = act->serve.pool};
 }
@@ -63,6 +64,9 @@ void xfer_serve_stop(struct xfer *xfer, const struct action *act)
             continue;
         if (conn->in.stage == SERVE_ANSWER && id_equal(conn->in.serve, act->serve.serve))
             conn->in.serve_over = true;
+        if (conn->state == CONN_OPEN && conn->in.stage == SERVE_WRITE &&
+            id_equal(conn->in.serve, act->serve.serve))
+            in_write(conn);
         if (conn->send_serve == slot)
             io_cancel(xfer->config.io, &conn->send_op);
     }
@@ -131,9 +135,9 @@ static bool answer_begin(struct xfer_conn *conn)
     struct conn_in *in = &conn->in;
     uint32_t head_at = in->tx_n, record = 0;
     struct xfer_head head = {.type = XFER_ANSWER, .n = in->n, .seq = in->seq};
-    bool reads = in->kind == XFER_REQUEST_READ, leaves = true;
+    bool by_rdma = in->kind != XFER_REQUEST, leaves = true;
 
-    if (reads) {
+    if (by_rdma) {
         head.type = XFER_ANSWER_READ;
         leaves = serve_readable(conn->xfer, in->serve, &head.a);
     }
@@ -151,13 +155,13 @@ static bool answer_begin(struct xfer_conn *conn)
         xfer_put32(conn->meta + head_at + XFER_HEAD_BYTES + 4 * i, TERN_GONE);
         conn->xfer->stats.gone_answers++;
     }
-    if (reads)
-        in->pages_left = 0; /* the peer fetches them itself */
+    if (by_rdma)
+        in->pages_left = 0; /* they don't go over this connection */
     else
         head.a = in->pages_left;
     xfer_put_head(conn->meta + head_at, &head);
     in->cursor = (struct cursor){0};
-    in->stage = reads ? SERVE_TAIL : SERVE_ANSWER;
+    in->stage = by_rdma ? SERVE_TAIL : SERVE_ANSWER;
     return true;
 }
 
@@ -326,6 +330,12 @@ static void pages_sent(struct xfer_conn *conn, uint64_t n)
     }
 }
 
+static void send_what_is_there(struct xfer_conn *conn)
+{
+    if (conn->state == CONN_OPEN && !conn->sending && has_to_send(&conn->in))
+        send_post(conn);
+}
+
 /* The next request, if a whole one has come. */
 static void next_request(struct xfer_conn *conn);
 
@@ -353,8 +363,7 @@ static void sent_bytes(struct xfer_conn *conn, uint64_t n)
     in->stage = SERVE_IDLE;
     in->tx_n = in->tx_at = 0;
     next_request(conn);
-    if (conn->state == CONN_OPEN && has_to_send(in))
-        send_post(conn);
+    send_what_is_there(conn);
 }
 
 static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
@@ -386,11 +395,78 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         rx_post(conn);
 }
 
+/* ------------------------------------------------------------------ writing by RDMA */
+
+/* The answer that was begun says that no page comes, and why. */
+static void answer_none(struct xfer_conn *conn, enum tern_err err)
+{
+    struct conn_in *in = &conn->in;
+    struct xfer_head head = {.type = XFER_ANSWER_READ, .n = in->n, .seq = in->seq};
+
+    xfer_put_head(conn->meta, &head);
+    in->tx_n = XFER_HEAD_BYTES + XFER_STATUS_BYTES(in->n);
+    for (uint32_t i = 0; i < in->n; i++)
+        xfer_put32(conn->meta + XFER_HEAD_BYTES + 4 * i, err);
+    in->stage = SERVE_TAIL;
+}
+
+static bool serve_lives(const struct xfer_conn *conn)
+{
+    const struct xfer_serve_slot *serve = &conn->xfer->serve[conn->in.serve.slot];
+
+    return serve->state == SERVING && serve->gen == conn->in.serve.gen;
+}
+
+/* False: the request breaks the protocol. */
+static bool write_settle(struct xfer_conn *conn, enum verbs_written written)
+{
+    switch (written) {
+    case WRITTEN_ALL: conn->in.stage = SERVE_TAIL; return true;
+    case WRITTEN_SOME: conn->in.stage = SERVE_WRITE; return true;
+    case WRITTEN_LOST: answer_none(conn, TERN_PEER_LOST); return true;
+    case WRITTEN_NOT: break;
+    }
+    return false;
+}
+
+/* All pages of the request or none. False: it breaks the protocol. */
+static bool write_begin(struct xfer_conn *conn)
+{
+    struct conn_in *in = &conn->in;
+
+    if (in->tx_n > 0 || !answer_begin(conn))
+        return false; /* the answer to something else is not out: nobody asks so */
+    for (uint32_t i = 0; i < in->n; i++) {
+        if (xfer_bit(in->sent, i))
+            continue;
+        answer_none(conn, TERN_GONE);
+        return true;
+    }
+    return write_settle(conn, verbs_write_begin(conn));
+}
+
+void in_write(struct xfer_conn *conn)
+{
+    check(conn->in.stage == SERVE_WRITE);
+    conn->in.stage = SERVE_IDLE; /* a path that fails while this posts does not call again */
+    if (!serve_lives(conn))
+        answer_none(conn, TERN_GONE);
+    else if (!write_settle(conn, verbs_write(conn)))
+        conn_fail(conn);
+    send_what_is_there(conn);
+}
+
 /* ------------------------------------------------------------------ requests */
 
 static bool is_request(uint16_t type)
 {
-    return type == XFER_REQUEST || type == XFER_REQUEST_READ || type == XFER_CONFIRM;
+    return type == XFER_REQUEST || type == XFER_REQUEST_READ || type == XFER_REQUEST_WRITE ||
+           type == XFER_CONFIRM;
+}
+
+static uint32_t runs_of(const struct xfer_head *head)
+{
+    return (uint32_t)head->b;
 }
 
 /* Bytes of the frame at the front of rx; 0: not all of it is there. *ret_bad: it is none of ours.
@@ -404,11 +480,14 @@ static uint32_t frame_bytes(const struct conn_in *in, struct xfer_head *ret, boo
         return 0;
     if (!xfer_get_head(in->rx + in->rx_at, ret) ||
         (in->stage == SERVE_HELLO ? ret->type != XFER_HELLO : !is_request(ret->type)) ||
-        (ret->type == XFER_HELLO ? ret->n != 0 : ret->n == 0 || ret->n > XFER_PAGES_MAX)) {
+        (ret->type == XFER_HELLO ? ret->n != 0 : ret->n == 0 || ret->n > XFER_PAGES_MAX) ||
+        (ret->type == XFER_REQUEST_WRITE && runs_of(ret) > XFER_RUNS_MAX)) {
         *ret_bad = true;
         return 0;
     }
     need = XFER_HEAD_BYTES + ret->n * XFER_ENTRY_BYTES;
+    if (ret->type == XFER_REQUEST_WRITE)
+        need += runs_of(ret) * XFER_RUN_BYTES;
     return in->rx_n >= need ? need : 0;
 }
 
@@ -445,13 +524,34 @@ static bool may_ask(struct xfer_conn *conn)
     return false;
 }
 
+static void take_request(struct conn_in *in, const struct xfer_head *head)
+{
+    const uint8_t *at = in->rx + in->rx_at + XFER_HEAD_BYTES;
+
+    in->kind = head->type;
+    in->n = head->n;
+    in->seq = head->seq;
+    in->serve = id_unpack(head->a);
+    for (uint32_t i = 0; i < head->n; i++, at += XFER_ENTRY_BYTES)
+        xfer_get_entry(at, &in->entry[i]);
+    if (head->type != XFER_REQUEST_WRITE)
+        return;
+    in->nruns = runs_of(head);
+    in->epoch = (uint32_t)(head->b >> 32);
+    for (uint32_t i = 0; i < in->nruns; i++, at += XFER_RUN_BYTES)
+        xfer_get_run(at, &in->runs[i]);
+}
+
 static void next_request(struct xfer_conn *conn)
 {
     struct conn_in *in = &conn->in;
     struct xfer_head head;
+    uint32_t bytes;
     bool bad;
-    uint32_t bytes = frame_bytes(in, &head, &bad);
 
+    if (in->stage == SERVE_WRITE)
+        return; /* comes again when that was answered */
+    bytes = frame_bytes(in, &head, &bad);
     if (!bad && bytes > 0 && in->stage == SERVE_HELLO) {
         bad = !hello(conn, &head);
         in->stage = SERVE_IDLE;
@@ -465,18 +565,14 @@ static void next_request(struct xfer_conn *conn)
     }
     if (bytes == 0)
         return;
-    in->kind = head.type;
-    in->n = head.n;
-    in->seq = head.seq;
-    in->serve = id_unpack(head.a);
-    for (uint32_t i = 0; i < head.n; i++)
-        xfer_get_entry(in->rx + in->rx_at + XFER_HEAD_BYTES + i * XFER_ENTRY_BYTES, &in->entry[i]);
+    take_request(in, &head);
     rx_consume(in, bytes);
+    conn_progress(conn); /* our time to answer starts now */
     if (!may_ask(conn))
         conn_fail(conn);
     else if (head.type == XFER_CONFIRM)
         confirm(conn);
-    else if (!answer_begin(conn))
+    else if (!(head.type == XFER_REQUEST_WRITE ? write_begin : answer_begin)(conn))
         conn_fail(conn);
 }
 
@@ -509,8 +605,7 @@ static void rx_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buff
         conn->xfer->stats.socket_bytes_in += (uint64_t)res;
         if (!conn->sending) {
             next_request(conn);
-            if (conn->state == CONN_OPEN && has_to_send(in))
-                send_post(conn);
+            send_what_is_there(conn);
         }
     }
     if (conn->state == CONN_OPEN)

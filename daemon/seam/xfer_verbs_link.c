@@ -18,62 +18,112 @@ bool link_pieces(struct verbs *v, uint32_t link)
     return l->piece != NULL;
 }
 
-struct verbs_path *path_of_batch(struct verbs *v, uint32_t link, uint32_t batch)
+uint32_t batch_tenant(const struct verbs *v, uint32_t batch)
 {
     uint32_t tenant;
     uint64_t offset;
 
     check(mem_pool_place(v->xfer->config.mem, v->xfer->batch[batch].pool, &tenant, &offset));
-    return path_of(v, link, tenant);
+    return tenant;
+}
+
+/* With as much credit, the one that was used less. */
+static bool freer(struct verbs *v, const struct verbs_path *a, const struct verbs_path *b)
+{
+    uint32_t more = path_credit(v, a), less = path_credit(v, b);
+
+    return more > less || (more == less && a->posted < b->posted);
+}
+
+struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant)
+{
+    struct verbs_path *best = NULL;
+
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        struct verbs_path *p = path_of(v, link, tenant, i);
+
+        if (p->state == PATH_READY && (!best || freer(v, p, best)))
+            best = p;
+    }
+    return best;
 }
 
 /* ------------------------------------------------------------------ which way */
 
-static bool path_coming(const struct verbs *v, const struct verbs_path *p, uint64_t now_ns)
+/* One that has not failed yet is worth waiting for, for a while. */
+bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns)
 {
-    return p->wanted && p->state != PATH_READY && p->pause_ns == 0 &&
-           now_ns - v->link[p->link].up_ns < VERBS_SETUP_NS;
+    if (now_ns - v->link[link].up_ns >= VERBS_SETUP_NS)
+        return false;
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        const struct verbs_path *p = path_of(v, link, tenant, i);
+
+        if (p->wanted && p->state != PATH_READY && p->pause_ns == 0)
+            return true;
+    }
+    return false;
 }
 
 bool verbs_takes(struct xfer *xfer, uint32_t link, uint32_t pool, enum tern_err *ret_err)
 {
     struct verbs *v = xfer->verbs;
-    const struct verbs_path *p;
     uint32_t tenant;
     uint64_t offset;
 
     if (!v || !v->link[link].piece || v->link[link].transport == XFER_TCP)
         return false;
-    if (mem_pool_place(xfer->config.mem, pool, &tenant, &offset)) {
-        p = path_of(v, link, tenant);
-        if (p->state == PATH_READY || path_coming(v, p, io_now_ns()))
-            return true;
-    }
+    if (mem_pool_place(xfer->config.mem, pool, &tenant, &offset) &&
+        (path_best(v, link, tenant) || path_coming(v, link, tenant, io_now_ns())))
+        return true;
     if (v->link[link].transport == XFER_VERBS)
         *ret_err = TERN_PEER_LOST;
     return false;
 }
 
-static void note(struct verbs *v, const struct verbs_path *p, bool verbs, const char *reason)
+void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs, const char *reason)
 {
-    struct verbs_link *l = &v->link[p->link];
-    uint64_t bit = (uint64_t)1 << p->tenant;
+    struct verbs_link *l = &v->link[link];
+    uint64_t bit = (uint64_t)1 << tenant;
 
     if ((l->told & bit) && ((l->told_verbs & bit) != 0) == verbs)
         return;
     l->told |= bit;
     l->told_verbs = verbs ? l->told_verbs | bit : l->told_verbs & ~bit;
     if (v->xfer->config.rdma.path_note)
-        v->xfer->config.rdma.path_note(v->xfer->config.ctx, p->link, p->tenant, verbs, reason);
+        v->xfer->config.rdma.path_note(v->xfer->config.ctx, link, tenant, verbs, reason);
 }
 
 static const char *why_not(const struct verbs *v, const struct verbs_link *l)
 {
     if (l->transport == XFER_TCP)
         return "transport: tcp is configured";
-    if (!v->ctx)
+    if (v->nrails == 0)
         return v->view.why;
     return l->peer_rdma ? "" : "the peer knows no RDMA, or has no device";
+}
+
+void xfer_link_push(struct xfer *xfer, uint32_t link, bool push)
+{
+    check(link < xfer->config.links);
+    if (xfer->verbs)
+        xfer->verbs->link[link].push = push;
+}
+
+/* On all rails or on none: a piece goes over whichever is free. */
+bool link_pushes(const struct verbs *v, uint32_t link)
+{
+    for (uint32_t i = 0; i < v->nrails; i++)
+        if (!v->rail[i].view.windows)
+            return false;
+    return v->link[link].push && v->xfer->config.rdma.push;
+}
+
+static void path_want(struct verbs_path *p)
+{
+    p->wanted = true;
+    p->pause_ns = p->retry_ns = 0;
+    if (p->state == PATH_NONE && !p->working)
+        p->state = PATH_PAUSED; /* with no pause: the tick makes it */
 }
 
 void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
@@ -92,69 +142,17 @@ void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport t
     l->up_ns = io_now_ns();
     l->told = 0;
     for (uint32_t t = 0; t < v->tenants; t++) {
-        struct verbs_path *p = path_of(v, link, t);
-
         if (!(tenants >> t & 1))
             continue;
-        if (*why_not(v, l)) {
-            note(v, p, false, why_not(v, l));
-            continue;
-        }
-        p->wanted = true;
-        p->pause_ns = p->retry_ns = 0;
-        if (p->state == PATH_NONE && !p->working)
-            p->state = PATH_PAUSED; /* with no pause: the tick makes it */
+        if (*why_not(v, l))
+            transport_note(v, link, t, false, why_not(v, l));
+        for (uint32_t i = 0; !*why_not(v, l) && i < v->nrails; i++)
+            path_want(path_of(v, link, t, i));
     }
     paths_tick(v, l->up_ns);
 }
 
-/* ------------------------------------------------------------------ paths that come and go */
-
-/* What was asked for by this path is lost with it. */
-void path_lost(struct verbs *v, struct verbs_path *p)
-{
-    struct xfer *xfer = v->xfer;
-
-    for (uint32_t b = 0; b < xfer->config.pulls * PULL_BATCHES_MAX; b++) {
-        struct xfer_batch *batch = &xfer->batch[b];
-
-        if (batch->used && batch->reads && batch->asked > 0 &&
-            xfer->pull[batch->pull].link == p->link && path_of_batch(v, p->link, b) == p)
-            pull_break(xfer, batch->pull, TERN_PEER_LOST);
-    }
-}
-
-void path_usable(struct verbs *v, struct verbs_path *p)
-{
-    struct xfer *xfer = v->xfer;
-    struct xfer_link *link = &xfer->link[p->link];
-    uint32_t next;
-
-    if (!link->up)
-        return;
-    if (p->state == PATH_READY) {
-        note(v, p, true, p->reason);
-        verbs_pump(xfer, p->link);
-        return;
-    }
-    note(v, p, false, p->reason);
-    for (uint32_t b = link->reads.head; b != NONE; b = next) {
-        struct xfer_batch *batch = &xfer->batch[b];
-
-        next = batch->next;
-        if (path_of_batch(v, p->link, b) != p)
-            continue;
-        if (v->link[p->link].transport == XFER_VERBS) {
-            pull_break(xfer, batch->pull, TERN_PEER_LOST);
-            next = link->reads.head; /* others of that pull went with it */
-            continue;
-        }
-        queue_remove(xfer, &link->reads, b);
-        batch->reads = false;
-        queue_push(xfer, &link->queue, b);
-    }
-    link_pump(xfer, p->link);
-}
+/* ------------------------------------------------------------------ links that come and go */
 
 void verbs_link_down(struct xfer *xfer, uint32_t link)
 {
@@ -168,16 +166,18 @@ void verbs_tick(struct xfer *xfer, uint64_t now_ns)
 {
     struct verbs *v = xfer->verbs;
 
-    if (!v || !v->ctx)
+    if (!v || v->nrails == 0)
         return;
     paths_tick(v, now_ns);
-    for (uint32_t i = 0; i < xfer->config.rdma.pulls && i < xfer->config.links; i++)
+    for (uint32_t i = 0; i < xfer->config.rdma.pulls && i < xfer->config.links; i++) {
         pieces_tick(v, i, now_ns);
+        pieces_start(v, i); /* those that waited for a path that does not come */
+    }
     for (uint32_t i = 0; i < v->npaths; i++) {
         struct verbs_path *p = &v->path[i];
 
         if (!p->source && p->wanted && p->state != PATH_READY && xfer->link[p->link].up &&
-            xfer->link[p->link].reads.head != NONE && !path_coming(v, p, now_ns))
+            xfer->link[p->link].reads.head != NONE)
             path_usable(v, p);
     }
 }
@@ -190,7 +190,7 @@ void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_vie
     const struct verbs_link *l;
 
     check(link < xfer->config.links);
-    *ret = (struct xfer_link_view){xfer->link[link].up ? "tcp" : "none", ""};
+    *ret = (struct xfer_link_view){.transport = xfer->link[link].up ? "tcp" : "none", .reason = ""};
     if (!xfer->link[link].up)
         return;
     if (!v || !v->link[link].piece) {
@@ -200,21 +200,53 @@ void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_vie
     l = &v->link[link];
     ret->reason = why_not(v, l);
     for (uint32_t t = 0; !*ret->reason && t < v->tenants; t++) {
-        const struct verbs_path *p = path_of(v, link, t);
+        const struct verbs_path *p = path_best(xfer->verbs, link, t);
 
         if (!(l->tenants >> t & 1))
             continue;
-        ret->transport = p->state == PATH_READY           ? "verbs"
-                         : path_coming(v, p, io_now_ns()) ? "setting up"
-                         : l->transport == XFER_VERBS     ? "none"
-                                                          : "tcp";
-        if (p->state != PATH_READY) {
-            ret->reason = p->reason;
-            return;
-        }
-        ret->reason = p->reason;
+        ret->transport = p                                      ? "verbs"
+                         : path_coming(v, link, t, io_now_ns()) ? "setting up"
+                         : l->transport == XFER_VERBS           ? "none"
+                                                                : "tcp";
+        ret->push = p && p->push;
+        ret->reason = p ? p->reason : path_of(v, link, t, 0)->reason;
         return;
     }
     if (l->transport == XFER_VERBS)
         ret->transport = "none";
+}
+
+void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_path_view *ret)
+{
+    static const char *const states[] = {
+        [PATH_NONE] = "ended",        [PATH_MAKING] = "making",
+        [PATH_OFFERED] = "offered",   [PATH_CONNECTING] = "connecting",
+        [PATH_READY] = "ready",       [PATH_STOPPING] = "stopping",
+        [PATH_DRAINING] = "draining", [PATH_ENDING] = "ending",
+        [PATH_PAUSED] = "paused"};
+
+    *ret = (struct xfer_path_view){.tenant = p->tenant,
+                                   .device = v->rail[p->rail % v->nrails].view.device,
+                                   .state = states[p->state],
+                                   .reason = p->reason,
+                                   .ready = p->state == PATH_READY,
+                                   .reads = !p->source};
+}
+
+bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct xfer_path_view *ret)
+{
+    const struct verbs *v = xfer->verbs;
+
+    check(link < xfer->config.links);
+    for (uint32_t k = 0; v && v->nrails > 0 && k < v->tenants * XFER_RAILS_MAX; k++) {
+        const struct verbs_path *p = path_of(v, link, 0, 0) + k;
+
+        if (p->state == PATH_NONE && !p->wanted)
+            continue;
+        if (i-- == 0) {
+            path_view(v, p, ret);
+            return true;
+        }
+    }
+    return false;
 }

@@ -60,6 +60,12 @@ bool verbs_conn_busy(const struct xfer_conn *conn)
     return false;
 }
 
+bool xfer_poll(struct xfer *xfer)
+{
+    (void)xfer;
+    return false;
+}
+
 void verbs_tick(struct xfer *xfer, uint64_t now_ns)
 {
     (void)xfer, (void)now_ns;
@@ -82,10 +88,27 @@ void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport t
             xfer->config.rdma.path_note(xfer->config.ctx, link, t, false, why);
 }
 
+void xfer_link_push(struct xfer *xfer, uint32_t link, bool push)
+{
+    (void)xfer, (void)link, (void)push;
+}
+
+enum verbs_written verbs_write_begin(struct xfer_conn *conn)
+{
+    (void)conn;
+    return WRITTEN_LOST;
+}
+
+enum verbs_written verbs_write(struct xfer_conn *conn)
+{
+    (void)conn;
+    return WRITTEN_LOST;
+}
+
 void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg)
 {
     struct xfer_path_msg no = {
-        .kind = XFER_PATH_REFUSE, .tenant = msg->tenant, .epoch = msg->epoch};
+        .kind = XFER_PATH_REFUSE, .tenant = msg->tenant, .rail = msg->rail, .epoch = msg->epoch};
 
     snprintf(no.text, sizeof no.text, "its %s", why + 5);
     if (msg->kind == XFER_PATH_OFFER && xfer->config.rdma.path_send)
@@ -100,7 +123,8 @@ void xfer_peer_down(struct xfer *xfer, uint32_t link)
 void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret)
 {
     check(link < xfer->config.links);
-    *ret = (struct xfer_link_view){xfer->link[link].up ? "tcp" : "none", why};
+    *ret =
+        (struct xfer_link_view){.transport = xfer->link[link].up ? "tcp" : "none", .reason = why};
     if (xfer->link[link].transport == XFER_VERBS)
         ret->transport = "none";
 }
@@ -110,4 +134,10 @@ void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
     (void)xfer;
     memset(ret, 0, sizeof *ret);
     snprintf(ret->why, sizeof ret->why, "%s", why);
+}
+
+bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct xfer_path_view *ret)
+{
+    (void)xfer, (void)link, (void)i, (void)ret;
+    return false;
 }

@@ -8,11 +8,24 @@
 #include <sys/random.h>
 
 #include "base/check.h"
+#include "core/bugs.h"
 #include "seam/xfer_verbs.h"
 
 static const struct xfer_rdma_config *rdma(const struct verbs *v)
 {
     return &v->xfer->config.rdma;
+}
+
+/* Before the state changes that a failure brings. */
+static void tell(struct verbs *v, const struct verbs_path *p, bool ready)
+{
+    struct xfer_path_view view;
+
+    if (!rdma(v)->path_state)
+        return;
+    path_view(v, p, &view);
+    view.ready = ready;
+    rdma(v)->path_state(v->xfer->config.ctx, p->link, &view);
 }
 
 static void send_to_peer(struct verbs *v, const struct verbs_path *p,
@@ -23,14 +36,30 @@ static void send_to_peer(struct verbs *v, const struct verbs_path *p,
 
 /* ------------------------------------------------------------------ what is said */
 
+static void fill_chunks(struct verbs *v, const struct verbs_path *p, struct xfer_path_msg *msg,
+                        bool keys)
+{
+    const struct verbs_domain *d = &rail_of(v, p)->domain[p->tenant];
+
+    msg->nchunks = d->n;
+    for (uint32_t i = 0; i < d->n; i++)
+        msg->chunk[i] = (struct xfer_chunk){.addr = (uintptr_t)d->mr[i].base,
+                                            .bytes = d->mr[i].bytes,
+                                            .offset = d->mr[i].offset,
+                                            .rkey = keys ? d->mr[i].mr->rkey : 0,
+                                            .region = d->mr[i].region};
+}
+
 static void fill_end(const struct verbs_path *p, struct xfer_path_msg *msg)
 {
     msg->tenant = p->tenant;
+    msg->rail = p->rail;
     msg->qpn = p->ours.qpn;
     msg->psn = p->ours.psn;
     msg->mtu = p->ours.mtu;
     msg->lid = p->ours.lid;
     msg->rd_atomic = p->ours.rd_atomic;
+    msg->push = p->push;
     memcpy(msg->gid, p->ours.gid.raw, sizeof msg->gid);
 }
 
@@ -39,28 +68,29 @@ static void offer(struct verbs *v, const struct verbs_path *p)
     struct xfer_path_msg msg = {.kind = XFER_PATH_OFFER, .epoch = p->epoch};
 
     fill_end(p, &msg);
+    if (p->push) {
+        fill_chunks(v, p, &msg, false);
+        msg.nwindows = VERBS_WINDOWS;
+        for (uint32_t i = 0; i < VERBS_WINDOWS; i++)
+            msg.window[i] = p->window[i]->rkey & ~0xffu;
+    }
     send_to_peer(v, p, &msg);
 }
 
 static void answer(struct verbs *v, const struct verbs_path *p)
 {
-    const struct verbs_domain *d = &v->domain[p->tenant];
     struct xfer_path_msg msg = {.kind = XFER_PATH_ANSWER, .epoch = p->their_epoch};
 
     fill_end(p, &msg);
-    msg.nchunks = d->n;
-    for (uint32_t i = 0; i < d->n; i++)
-        msg.chunk[i] = (struct xfer_chunk){.addr = (uintptr_t)d->mr[i].base,
-                                           .bytes = d->mr[i].bytes,
-                                           .offset = d->mr[i].offset,
-                                           .rkey = d->mr[i].mr->rkey,
-                                           .region = d->mr[i].region};
+    if (!p->push)
+        fill_chunks(v, p, &msg, true);
     send_to_peer(v, p, &msg);
 }
 
 static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, const char *text)
 {
-    struct xfer_path_msg msg = {.kind = XFER_PATH_REFUSE, .tenant = p->tenant, .epoch = epoch};
+    struct xfer_path_msg msg = {
+        .kind = XFER_PATH_REFUSE, .tenant = p->tenant, .rail = p->rail, .epoch = epoch};
 
     snprintf(msg.text, sizeof msg.text, "%s", text);
     send_to_peer(v, p, &msg);
@@ -70,17 +100,20 @@ static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, 
 
 static bool our_end(struct verbs *v, struct verbs_path *p)
 {
+    const struct verbs_rail *rail = rail_of(v, p);
     uint32_t psn;
 
     if (getrandom(&psn, sizeof psn, GRND_NONBLOCK) != (ssize_t)sizeof psn)
         return false;
     p->ours = (struct path_end){.psn = psn & 0xffffffu,
-                                .mtu = v->mtu,
-                                .lid = v->lid,
-                                .rd_atomic = p->source ? v->rd_resp : v->rd_init,
-                                .gid = v->gid};
+                                .mtu = rail->mtu,
+                                .lid = rail->lid,
+                                .rd_atomic = p->source ? rail->rd_resp : rail->rd_init,
+                                .gid = rail->gid};
     p->epoch = ++v->epoch & 0xffffffu;
+    p->over = false;
     p->posted = p->done = 0;
+    check(p->writes_n == 0 && p->held == 0);
     p->since_ns = io_now_ns();
     v->xfer->stats.paths_made++;
     return true;
@@ -91,6 +124,11 @@ static void path_make(struct verbs *v, struct verbs_path *p)
     check(!p->qp && !p->source);
     if (!our_end(v, p))
         return; /* as it is: comes again with the tick */
+    p->push = link_pushes(v, p->link);
+    if (p->push && !push_hold(v, p)) {
+        path_failed(v, p, "the completion queue has no room for another path");
+        return;
+    }
     p->state = PATH_MAKING;
     setup_give(v, p, JOB_MAKE);
 }
@@ -117,6 +155,7 @@ static void path_accept(struct verbs *v, struct verbs_path *p)
     }
     p->their_epoch = p->next_epoch;
     p->theirs = p->next;
+    p->push = p->next_push;
     p->wanted = true;
     p->state = PATH_MAKING;
     setup_give(v, p, JOB_ACCEPT);
@@ -126,6 +165,7 @@ static void path_accept(struct verbs *v, struct verbs_path *p)
 
 static void path_rest(struct verbs *v, struct verbs_path *p)
 {
+    push_unhold(v, p);
     p->state = PATH_NONE;
     if (p->source && p->again) {
         p->again = false;
@@ -137,17 +177,27 @@ static void path_rest(struct verbs *v, struct verbs_path *p)
     }
 }
 
+/* The destination of a push posts nothing that would fail, so it is told. */
 static void path_stop(struct verbs *v, struct verbs_path *p)
 {
-    if (p->state == PATH_READY)
+    bool was_ready = p->state == PATH_READY;
+
+    if (was_ready)
         v->xfer->stats.paths_up--;
     p->since_ns = io_now_ns();
     if (!p->qp) {
         path_rest(v, p);
         return;
     }
+    if (BUG(CORE_BUG_CREDIT_EARLY))
+        rail_of(v, p)->cq_used -= p->posted - p->done;
     p->state = PATH_STOPPING;
     setup_give(v, p, JOB_STOP);
+    if (!was_ready || !p->source || !p->push)
+        return;
+    if (!p->again)
+        refuse(v, p, p->their_epoch, p->reason);
+    writes_go_on(v, p);
 }
 
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
@@ -161,6 +211,7 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     vsnprintf(p->reason, sizeof p->reason, format, args);
     va_end(args);
     v->xfer->stats.paths_failed++;
+    tell(v, p, false);
     if (was_ready && now - p->ready_ns > VERBS_RETRY_MAX_NS)
         p->pause_ns = 0; /* it held for a while */
     p->pause_ns = p->pause_ns == 0 ? VERBS_RETRY_MIN_NS : p->pause_ns * 2;
@@ -168,15 +219,14 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
         p->pause_ns = VERBS_RETRY_MAX_NS;
     p->retry_ns = now + p->pause_ns;
     path_stop(v, p);
-    if (!p->source) {
+    if (!p->source)
         path_lost(v, p);
-        path_usable(v, p);
-    }
 }
 
 void path_close(struct verbs *v, struct verbs_path *p, const char *why)
 {
     p->wanted = p->again = false;
+    p->over = p->working;
     snprintf(p->reason, sizeof p->reason, "%s", why);
     if (p->state == PATH_PAUSED)
         p->state = PATH_NONE;
@@ -202,7 +252,7 @@ static void made(struct verbs *v, struct verbs_path *p)
         refuse(v, p, p->their_epoch, "its daemon could not make or connect a queue pair");
     if (p->job_errno) {
         path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
-    } else if (!p->wanted || (p->source && p->again)) {
+    } else if (!p->wanted || p->over || (p->source && p->again)) {
         path_stop(v, p);
     } else if (p->source) {
         p->state = PATH_READY;
@@ -218,31 +268,48 @@ static void made(struct verbs *v, struct verbs_path *p)
 
 static void connected(struct verbs *v, struct verbs_path *p)
 {
+    const struct verbs_rail *rail = rail_of(v, p);
+    int n;
+
     if (p->job_errno) {
         path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
         return;
     }
-    if (!p->wanted) {
+    if (!p->wanted || p->over) {
         path_stop(v, p);
         return;
     }
     p->state = PATH_READY;
     p->ready_ns = io_now_ns();
     v->xfer->stats.paths_up++;
-    snprintf(p->reason, sizeof p->reason, "%s port %u, gid %u, mtu %u, %u reads at a time",
-             v->view.device, v->view.port, v->view.gid_index,
-             128u << (p->ours.mtu < p->theirs.mtu ? p->ours.mtu : p->theirs.mtu),
-             v->rd_init < p->theirs.rd_atomic ? v->rd_init : p->theirs.rd_atomic);
+    n = snprintf(p->reason, sizeof p->reason, "%s port %u, gid %u, mtu %u, ", rail->view.device,
+                 rail->view.port, rail->view.gid_index,
+                 128u << (p->ours.mtu < p->theirs.mtu ? p->ours.mtu : p->theirs.mtu));
+    if (p->push)
+        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u windows to push into",
+                 VERBS_WINDOWS);
+    else
+        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u reads at a time%s%s",
+                 rail->rd_init < p->theirs.rd_atomic ? rail->rd_init : p->theirs.rd_atomic,
+                 v->link[p->link].push ? "; no push: " : "",
+                 !v->link[p->link].push    ? ""
+                 : link_pushes(v, p->link) ? "the peer knows none"
+                                           : "a device here has no windows of type 2B");
+    tell(v, p, true);
     path_usable(v, p);
 }
 
 static void ended(struct verbs *v, struct verbs_path *p)
 {
-    cq_drain(v); /* what is there was counted; what is not there cannot come */
-    v->cq_used -= p->posted - p->done;
+    cq_drain(rail_of(v, p)); /* what is there was counted; what is not there cannot come */
+    if (!BUG(CORE_BUG_CREDIT_EARLY))
+        rail_of(v, p)->cq_used -= p->posted - p->done;
     p->done = p->posted;
     pieces_done(v, p);
+    if (p->push && !p->source)
+        pushes_ended(v, p);
     path_rest(v, p);
+    paths_go_on(rail_of(v, p));
 }
 
 void paths_finished(struct verbs *v)
@@ -256,6 +323,8 @@ void paths_finished(struct verbs *v)
         case PATH_STOPPING:
             p->state = PATH_DRAINING;
             p->since_ns = io_now_ns();
+            if (BUG(CORE_BUG_UNREVOKED))
+                pieces_done(v, p);
             path_advance(v, p);
             break;
         case PATH_ENDING: ended(v, p); break;
@@ -270,6 +339,9 @@ static void path_tick(struct verbs *v, struct verbs_path *p, uint64_t now_ns)
         path_make(v, p);
     else if (p->state == PATH_OFFERED && now_ns - p->since_ns > VERBS_SETUP_NS)
         path_failed(v, p, "the peer does not answer the offer of a path");
+    else if (p->state == PATH_READY && p->posted != p->done && now_ns > p->progress_ns &&
+             now_ns - p->progress_ns > v->xfer->config.idle_ns)
+        path_failed(v, p, "requests were neither completed nor given up in time");
     else
         path_advance(v, p);
 }
@@ -282,25 +354,6 @@ void paths_tick(struct verbs *v, uint64_t now_ns)
 }
 
 /* ------------------------------------------------------------------ what the peer says */
-
-static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
-{
-    if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
-        msg->mtu > IBV_MTU_4096) {
-        refuse(v, p, msg->epoch, "this daemon gives nothing by RDMA, or not with that offer");
-        return;
-    }
-    p->source = true;
-    p->next = their_end(msg);
-    p->next_epoch = msg->epoch;
-    if (p->state == PATH_NONE) {
-        path_accept(v, p);
-        return;
-    }
-    p->again = true; /* the peer made its end anew: the old one goes first */
-    if (!p->working && p->state == PATH_READY)
-        path_stop(v, p);
-}
 
 static bool chunks_sound(const struct xfer_path_msg *msg)
 {
@@ -316,15 +369,53 @@ static bool chunks_sound(const struct xfer_path_msg *msg)
     return true;
 }
 
-static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
+static bool windows_sound(const struct xfer_path_msg *msg)
 {
-    if (p->source || p->working || p->state != PATH_OFFERED || msg->epoch != p->epoch)
-        return; /* to an offer that was given up */
-    if (msg->kind == XFER_PATH_REFUSE) {
-        path_failed(v, p, "the peer: %s", msg->text);
+    return chunks_sound(msg) && msg->nwindows > 0 && msg->nwindows <= XFER_WINDOWS_MAX;
+}
+
+static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
+{
+    if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
+        msg->mtu > IBV_MTU_4096 || (msg->push && !windows_sound(msg))) {
+        refuse(v, p, msg->epoch, "this daemon gives nothing by RDMA, or not with that offer");
         return;
     }
-    if (!chunks_sound(msg) || msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {
+    p->source = true;
+    p->next = their_end(msg);
+    p->next_epoch = msg->epoch;
+    p->next_push = msg->push;
+    if (msg->push) { /* nothing is written by the path that goes from here on */
+        p->nchunks = msg->nchunks;
+        memcpy(p->chunk, msg->chunk, sizeof p->chunk);
+        p->nwindows = msg->nwindows;
+        memcpy(p->window_key, msg->window, sizeof p->window_key);
+    }
+    if (p->state == PATH_NONE) {
+        path_accept(v, p);
+        return;
+    }
+    p->again = true; /* the peer made its end anew: the old one goes first */
+    if (!p->working && p->state == PATH_READY)
+        path_stop(v, p);
+}
+
+static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
+{
+    bool refused = msg->kind == XFER_PATH_REFUSE;
+
+    if (p->source || msg->epoch != p->epoch) {
+        v->xfer->stats.stale_answers++; /* to an offer that was given up, or to none */
+        return;
+    }
+    if (p->working)
+        return;
+    if (refused && (p->state == PATH_OFFERED || (p->push && p->state == PATH_READY)))
+        path_failed(v, p, "the peer: %s", msg->text);
+    if (refused || p->state != PATH_OFFERED)
+        return;
+    p->push = p->push && msg->push; /* else it knows no pushes */
+    if ((!p->push && !chunks_sound(msg)) || msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {
         path_failed(v, p, "the peer's answer makes no sense");
         return;
     }
@@ -340,19 +431,22 @@ void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg 
     struct verbs *v = xfer->verbs;
 
     check(link < xfer->config.links);
-    if (!v || !v->ctx || msg->tenant >= v->tenants) {
-        struct xfer_path_msg no = {
-            .kind = XFER_PATH_REFUSE, .tenant = msg->tenant, .epoch = msg->epoch};
+    if (!v || v->nrails == 0 || msg->tenant >= v->tenants || msg->rail >= XFER_RAILS_MAX) {
+        struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE,
+                                   .tenant = msg->tenant,
+                                   .rail = msg->rail,
+                                   .epoch = msg->epoch};
 
-        snprintf(no.text, sizeof no.text, "its daemon has no RDMA device");
+        snprintf(no.text, sizeof no.text, "its daemon has no RDMA device%s",
+                 v && v->nrails > 0 ? " of that number" : "");
         if (msg->kind == XFER_PATH_OFFER && xfer->config.rdma.path_send)
             xfer->config.rdma.path_send(xfer->config.ctx, link, &no);
         return;
     }
     if (msg->kind == XFER_PATH_OFFER)
-        offered(v, path_of(v, link, msg->tenant), msg);
+        offered(v, path_of(v, link, msg->tenant, msg->rail), msg);
     else
-        answered(v, path_of(v, link, msg->tenant), msg);
+        answered(v, path_of(v, link, msg->tenant, msg->rail), msg);
 }
 
 void xfer_peer_down(struct xfer *xfer, uint32_t link)
@@ -360,6 +454,6 @@ void xfer_peer_down(struct xfer *xfer, uint32_t link)
     struct verbs *v = xfer->verbs;
 
     check(link < xfer->config.links);
-    for (uint32_t t = 0; v && v->path && t < v->tenants; t++)
-        path_close(v, path_of(v, link, t), "the link ended");
+    for (uint32_t i = 0; v && v->path && i < v->tenants * XFER_RAILS_MAX; i++)
+        path_close(v, path_of(v, link, 0, 0) + i, "the link ended");
 }

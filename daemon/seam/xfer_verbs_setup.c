@@ -13,28 +13,41 @@
 
 /* ------------------------------------------------------------------ what the thread does */
 
+/* What the peer may do. The destination allows writes only where it is pushed to, and then no
+ * registration does, but what a window opens. */
+static unsigned access_of(const struct verbs_path *p)
+{
+    if (p->source)
+        return p->push ? 0 : IBV_ACCESS_REMOTE_READ;
+    return p->push ? IBV_ACCESS_REMOTE_WRITE : 0;
+}
+
 static int make(struct verbs *v, struct verbs_path *p)
 {
-    struct ibv_qp_init_attr init = {.send_cq = v->cq,
-                                    .recv_cq = v->cq,
+    struct verbs_rail *rail = rail_of(v, p);
+    bool posts = !p->source || p->push;
+    struct ibv_qp_init_attr init = {.send_cq = rail->cq,
+                                    .recv_cq = rail->cq,
                                     .qp_type = IBV_QPT_RC,
                                     .sq_sig_all = 0,
-                                    .cap = {.max_send_wr = p->source ? 1 : VERBS_SEND_QUEUE,
-                                            .max_recv_wr = 1,
+                                    .cap = {.max_send_wr = posts ? VERBS_SEND_QUEUE : 1,
+                                            .max_recv_wr = VERBS_PIECES,
                                             .max_send_sge = 1,
                                             .max_recv_sge = 1}};
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .port_num = (uint8_t)v->view.port,
-                               .qp_access_flags = p->source ? IBV_ACCESS_REMOTE_READ : 0};
+                               .port_num = (uint8_t)rail->view.port,
+                               .qp_access_flags = access_of(p)};
+    int rc;
 
     p->job_what = "ibv_create_qp";
-    p->qp = ibv_create_qp(v->domain[p->tenant].pd, &init);
+    p->qp = ibv_create_qp(rail->domain[p->tenant].pd, &init);
     if (!p->qp)
         return errno ? errno : EIO;
     p->ours.qpn = p->qp->qp_num;
     p->job_what = "a queue pair to INIT";
-    return ibv_modify_qp(p->qp, &attr,
-                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    rc = ibv_modify_qp(p->qp, &attr,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return rc == 0 && p->push && !p->source ? push_make(v, p) : rc;
 }
 
 static uint8_t smaller(uint32_t a, uint32_t b)
@@ -44,18 +57,19 @@ static uint8_t smaller(uint32_t a, uint32_t b)
 
 static int to_receive(struct verbs *v, struct verbs_path *p)
 {
+    const struct verbs_rail *rail = rail_of(v, p);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
                                .path_mtu = (enum ibv_mtu)smaller(p->ours.mtu, p->theirs.mtu),
                                .dest_qp_num = p->theirs.qpn,
                                .rq_psn = p->theirs.psn,
                                .max_dest_rd_atomic =
-                                   p->source ? smaller(v->rd_resp, p->theirs.rd_atomic) : 0,
+                                   p->source ? smaller(rail->rd_resp, p->theirs.rd_atomic) : 0,
                                .min_rnr_timer = 12,
                                .ah_attr = {.is_global = 1,
                                            .dlid = (uint16_t)p->theirs.lid,
-                                           .port_num = (uint8_t)v->view.port,
+                                           .port_num = (uint8_t)rail->view.port,
                                            .grh = {.dgid = p->theirs.gid,
-                                                   .sgid_index = (uint8_t)v->view.gid_index,
+                                                   .sgid_index = (uint8_t)rail->view.gid_index,
                                                    .hop_limit = 64}}};
 
     p->job_what = "a queue pair to RTR";
@@ -66,13 +80,13 @@ static int to_receive(struct verbs *v, struct verbs_path *p)
 
 static int connect_both(struct verbs *v, struct verbs_path *p)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
-                               .timeout = VERBS_TIMEOUT,
-                               .retry_cnt = VERBS_RETRIES,
-                               .rnr_retry = 7,
-                               .sq_psn = p->ours.psn,
-                               .max_rd_atomic =
-                                   p->source ? 1 : smaller(v->rd_init, p->theirs.rd_atomic)};
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTS,
+        .timeout = VERBS_TIMEOUT,
+        .retry_cnt = VERBS_RETRIES,
+        .rnr_retry = VERBS_RETRIES, /* a receive is always posted */
+        .sq_psn = p->ours.psn,
+        .max_rd_atomic = p->source ? 1 : smaller(rail_of(v, p)->rd_init, p->theirs.rd_atomic)};
     int rc = to_receive(v, p);
 
     if (rc)
@@ -93,6 +107,7 @@ static int stop(struct verbs_path *p)
 
 void setup_end_now(struct verbs_path *p)
 {
+    push_unmake(p);
     if (p->qp)
         check(ibv_destroy_qp(p->qp) == 0); /* else there is no proof that it is quiet */
     p->qp = NULL;

@@ -29,7 +29,43 @@ static void put_frame(struct xfer_conn *conn, uint16_t type, const struct verbs_
 
 static bool room_to_say(const struct xfer_conn *conn)
 {
-    return conn->read.tx_n + XFER_REQUEST_BYTES <= READ_TX_BYTES;
+    return conn->read.tx_n + XFER_WRITE_BYTES <= READ_TX_BYTES;
+}
+
+static void put_request_write(const struct verbs *v, struct xfer_conn *conn,
+                              const struct verbs_piece *piece)
+{
+    const struct verbs_path *p = &v->path[piece->path];
+    struct conn_read *r = &conn->read;
+    struct xfer_head head = {.type = XFER_REQUEST_WRITE,
+                             .n = piece->n,
+                             .seq = piece->seq,
+                             .a = id_pack(piece->serve),
+                             .b = piece->nruns | (uint64_t)p->epoch << 32};
+    uint32_t head_at = r->tx_n;
+
+    put_frame(conn, XFER_REQUEST_WRITE, piece, NULL);
+    xfer_put_head(r->tx + head_at, &head);
+    for (uint32_t i = 0; i < piece->nruns; i++, r->tx_n += XFER_RUN_BYTES) {
+        const struct verbs_run *run = &piece->run[i];
+
+        xfer_put_run(r->tx + r->tx_n, &(struct xfer_run){.window = push_window_name(p, run),
+                                                         .region = run->mr->region,
+                                                         .offset = run->offset,
+                                                         .bytes = run->bytes});
+    }
+}
+
+static void say_grants(struct verbs *v, struct xfer_conn *conn)
+{
+    for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn); i++) {
+        struct verbs_piece *piece = piece_of(v, conn->read.link, i);
+
+        if (piece->state != PIECE_BOUND)
+            continue;
+        put_request_write(v, conn, piece);
+        push_asked(piece);
+    }
 }
 
 static void say_confirms(struct verbs *v, struct xfer_conn *conn)
@@ -46,21 +82,24 @@ static void say_confirms(struct verbs *v, struct xfer_conn *conn)
 }
 
 static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t link,
-                           uint32_t number)
+                           const struct asked *from)
 {
+    struct asked cut = *from;
+    uint32_t number = cut.batch;
     struct xfer_batch *batch = &v->xfer->batch[number];
-    struct asked cut = piece_cut(v->xfer, number, v->piece_sums);
-    uint64_t *sums = piece->sums;
 
-    *piece = (struct verbs_piece){.state = PIECE_ASKED,
-                                  .batch = number,
-                                  .pull = batch->pull,
-                                  .seq = v->link[link].seq++,
-                                  .first = cut.first,
-                                  .n = cut.n,
-                                  .path = (uint32_t)(path_of_batch(v, link, number) - v->path),
-                                  .serve = batch->serve,
-                                  .sums = sums};
+    piece->state = PIECE_ASKED;
+    piece->counted = piece->heard = piece->revoked = false;
+    piece->batch = number;
+    piece->pull = batch->pull;
+    piece->seq = v->link[link].seq++;
+    piece->first = cut.first;
+    piece->n = cut.n;
+    piece->path = NONE;
+    piece->tries = 0;
+    piece->serve = batch->serve;
+    piece->cursor = (struct cursor){0};
+    memset(piece->sent, 0, sizeof piece->sent);
     for (uint32_t i = 0; i < cut.n; i++)
         piece->entry[i] =
             (struct xfer_entry){batch->page[cut.first + i].group, batch->ref[cut.first + i].index,
@@ -74,9 +113,34 @@ static uint32_t next_batch(struct verbs *v, uint32_t link)
 {
     uint32_t b = v->xfer->link[link].reads.head;
 
-    while (b != NONE && path_of_batch(v, link, b)->state != PATH_READY)
+    while (b != NONE && !path_best(v, link, batch_tenant(v, b)))
         b = v->xfer->batch[b].next;
     return b;
+}
+
+/* False: no more can be begun now. */
+static bool piece_begin(struct verbs *v, struct xfer_conn *conn, struct verbs_piece *piece,
+                        uint32_t number)
+{
+    uint32_t link = conn->read.link;
+    struct verbs_path *p = path_best(v, link, batch_tenant(v, number));
+    struct asked cut = piece_cut(v->xfer, number, v->piece_sums);
+    bool never;
+
+    check(p); /* as next_batch has seen */
+    if (!p->push) {
+        piece_cut_from(v, piece, link, &cut);
+        put_frame(conn, XFER_REQUEST_READ, piece, NULL);
+        return true;
+    }
+    cut.n = push_fit(v, p, number, cut.first, cut.n, piece, &never);
+    if (never)
+        batch_other_way(v, link, number);
+    if (cut.n == 0)
+        return false; /* goes on when windows are free */
+    piece_cut_from(v, piece, link, &cut);
+    piece->tries = 1;
+    return push_bind(v, p, piece);
 }
 
 static void say_requests(struct verbs *v, struct xfer_conn *conn)
@@ -89,10 +153,8 @@ static void say_requests(struct verbs *v, struct xfer_conn *conn)
 
         if (number == NONE)
             return;
-        if (piece->state != PIECE_FREE)
-            continue;
-        piece_cut_from(v, piece, link, number);
-        put_frame(conn, XFER_REQUEST_READ, piece, NULL);
+        if (piece->state == PIECE_FREE && !piece_begin(v, conn, piece, number))
+            return;
     }
 }
 
@@ -149,38 +211,51 @@ void verbs_pump(struct xfer *xfer, uint32_t number)
     if (conn->state != CONN_OPEN || conn->sending)
         return;
     conn->read.tx_n = conn->read.tx_at = 0;
+    if (!verbs_conn_busy(conn))
+        conn_progress(conn); /* the peer's time to answer starts now */
     say_confirms(v, conn);
+    say_grants(v, conn);
     say_requests(v, conn);
-    if (conn->read.tx_n > 0)
+    if (conn->state == CONN_OPEN && !conn->sending && conn->read.tx_n > 0)
         read_send(conn);
 }
 
 /* ------------------------------------------------------------------ what is answered */
 
-static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t seq,
-                                        enum piece_state state)
+/* The one whose answer is due, of that number; it answers a CONFIRM or what was asked before. */
+static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t seq, bool confirms)
 {
-    for (uint32_t i = 0; i < VERBS_PIECES; i++)
-        if (piece_of(v, link, i)->state == state && piece_of(v, link, i)->seq == seq)
-            return piece_of(v, link, i);
+    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, link, i);
+
+        if (piece->state != PIECE_FREE && !piece->heard && piece->seq == seq &&
+            (piece->state == PIECE_CONFIRMING) == confirms)
+            return piece;
+    }
     return NULL;
 }
 
-/* False: this is not our protocol. */
-static bool answer_read(struct verbs *v, struct xfer_conn *conn, const struct xfer_head *head)
+/* The statuses: how many pages are given. *ret_lost: none, because the source's end of the path is
+ * gone. */
+static uint32_t count_given(const uint8_t *status, uint32_t n, bool *ret_lost)
 {
-    struct verbs_piece *piece = piece_by_seq(v, conn->read.link, head->seq, PIECE_ASKED);
-    const uint8_t *status = conn->meta + XFER_HEAD_BYTES;
-    uint32_t nsums = 0, given = 0;
-    struct xfer_batch *batch;
+    uint32_t given = 0;
 
-    if (!piece || head->n != piece->n)
-        return false;
-    piece->heard = true;
-    piece_free(piece);
-    if (piece->state == PIECE_FREE)
-        return true;
-    batch = &v->xfer->batch[piece->batch];
+    *ret_lost = false;
+    for (uint32_t i = 0; i < n; i++) {
+        given += xfer_get32(status + 4 * i) == TERN_OK;
+        *ret_lost = *ret_lost || xfer_get32(status + 4 * i) == TERN_PEER_LOST;
+    }
+    return given;
+}
+
+/* What the answer says of the pages. False: this is not our protocol. */
+static bool take_answer(struct verbs *v, struct verbs_piece *piece, const struct xfer_head *head,
+                        const uint8_t *status)
+{
+    struct xfer_batch *batch = &v->xfer->batch[piece->batch];
+    uint32_t nsums = 0;
+
     for (uint32_t i = 0; i < piece->n; i++) {
         if (xfer_get32(status + 4 * i) != TERN_OK) {
             batch->gone = true;
@@ -189,24 +264,52 @@ static bool answer_read(struct verbs *v, struct xfer_conn *conn, const struct xf
         }
         xfer_set_bit(piece->sent, i);
         nsums += batch_page_sums(v->xfer, batch, piece->first + i);
-        given++;
     }
     if (head->b != nsums * sizeof(uint64_t) || nsums > v->piece_sums)
         return false;
     for (uint32_t i = 0; i < nsums; i++)
         piece->sums[i] = xfer_get64(status + XFER_STATUS_BYTES(piece->n) + 8 * i);
     piece->offset = head->a;
-    piece->state = PIECE_READING;
-    if (given == 0)
+    return true;
+}
+
+/* A piece that counts before its answer was granted. False: this is not our protocol. */
+static bool answered(struct verbs *v, struct xfer_conn *conn, const struct xfer_head *head)
+{
+    struct verbs_piece *piece = piece_by_seq(v, conn->read.link, head->seq, false);
+    const uint8_t *status = conn->meta + XFER_HEAD_BYTES;
+    bool lost, granted = piece && piece->counted;
+    uint32_t given;
+
+    if (!piece || head->n != piece->n)
+        return false;
+    given = count_given(status, head->n, &lost);
+    if (granted && given != 0 && given != piece->n)
+        return false;
+    piece->heard = true;
+    if (granted && lost)
+        push_lost(v, piece);
+    if (piece->state == PIECE_WAITING || (granted && lost)) {
+        piece_free(piece);
+        pieces_start(v, conn->read.link); /* it is asked for again */
+        return true;
+    }
+    if (piece->batch != NONE && !take_answer(v, piece, head, status))
+        return false;
+    if (granted)
+        push_answered(v, piece, given > 0);
+    else if (piece->batch != NONE)
+        piece->state = PIECE_WAITING;
+    if (piece->batch != NONE && given == 0)
         piece_end(v, piece);
-    else
-        piece_post(v, piece);
+    piece_free(piece);
+    pieces_start(v, conn->read.link);
     return true;
 }
 
 static bool confirmed(struct verbs *v, struct xfer_conn *conn, const struct xfer_head *head)
 {
-    struct verbs_piece *piece = piece_by_seq(v, conn->read.link, head->seq, PIECE_CONFIRMING);
+    struct verbs_piece *piece = piece_by_seq(v, conn->read.link, head->seq, true);
     uint64_t stale[XFER_MASK_WORDS];
 
     if (!piece || !xfer_get_tail(conn->meta + XFER_HEAD_BYTES, head->seq, stale))
@@ -254,7 +357,7 @@ static void take_frames(struct verbs *v, struct xfer_conn *conn)
     bool bad;
 
     while (conn->state == CONN_OPEN && (n = frame_bytes(conn, &head, &bad)) > 0) {
-        if (!(head.type == XFER_ANSWER_READ ? answer_read : confirmed)(v, conn, &head)) {
+        if (!(head.type == XFER_ANSWER_READ ? answered : confirmed)(v, conn, &head)) {
             conn_fail(conn);
             return;
         }
@@ -298,16 +401,8 @@ static void read_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32
     struct xfer *xfer = conn->xfer;
 
     (void)flags, (void)buffer;
-    conn->sending = false;
-    if (conn->state == CONN_CLOSING) {
-        conn_reap(conn);
+    if (!conn_sent(conn, res > 0))
         return;
-    }
-    if (res <= 0) {
-        conn_fail(conn);
-        return;
-    }
-    conn_progress(conn);
     xfer->stats.socket_bytes_out += (uint64_t)res;
     conn->read.tx_at += (uint32_t)res;
     if (conn->read.tx_at < conn->read.tx_n)
@@ -319,25 +414,12 @@ static void read_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32
 static void read_connect_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct xfer_conn *conn = conn_of_send(op);
-    struct xfer *xfer = conn->xfer;
-    struct xfer_head hello = {.type = XFER_HELLO};
 
     (void)flags, (void)buffer;
-    conn->sending = false;
-    if (conn->state == CONN_CLOSING) {
-        conn_reap(conn);
+    if (!conn_sent(conn, res >= 0))
         return;
-    }
-    if (res < 0) {
-        conn_fail(conn);
-        return;
-    }
     conn->state = CONN_OPEN;
-    conn_progress(conn);
-    hello.a = xfer->link[conn->read.link].peer_incarnation;
-    hello.b = xfer->link[conn->read.link].token;
-    xfer_put_head(conn->read.tx, &hello);
-    conn->read.tx_n = XFER_HEAD_BYTES;
+    conn->read.tx_n = conn_hello(conn->xfer, conn->read.link, conn->read.tx);
     conn->send_op.done = read_send_done;
     read_send(conn);
     read_recv(conn);
@@ -348,14 +430,10 @@ static void read_connect_done(struct io_op *op, int32_t res, uint32_t flags, uin
 void read_start(struct xfer_conn *conn, uint32_t link)
 {
     conn->reads = true;
-    conn->state = CONN_CONNECTING;
     conn->read.link = link;
     conn->read.rx_n = conn->read.tx_n = conn->read.tx_at = 0;
     conn->recv_op.done = read_recv_done;
-    conn->send_op.done = read_connect_done;
-    conn->sending = true;
-    io_connect(conn->xfer->config.io, &conn->send_op, conn->fd,
-               (struct sockaddr *)&conn->xfer->link[link].addr, conn->xfer->link[link].addr_len);
+    conn_connect(conn, link, read_connect_done);
 }
 
 bool verbs_conn_busy(const struct xfer_conn *conn)
@@ -367,7 +445,7 @@ bool verbs_conn_busy(const struct xfer_conn *conn)
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
         const struct verbs_piece *piece = piece_of(v, conn->read.link, i);
 
-        if (piece->state == PIECE_ASKED || piece->state == PIECE_CONFIRMING)
+        if (piece->state != PIECE_FREE && !piece->heard)
             return true;
     }
     return false;
@@ -389,8 +467,9 @@ void verbs_conn_lost(struct xfer_conn *conn)
         piece->heard = true;
         if (piece->batch != NONE)
             pull_break(xfer, piece->pull, TERN_PEER_LOST);
-        if (piece->state != PIECE_FREE)
-            piece_drop(piece);
+        if (piece->state != PIECE_FREE && piece->batch != NONE)
+            piece_drop(v, piece);
+        piece_free(piece);
     }
     break_queued(xfer, &xfer->link[number], TERN_PEER_LOST);
 }

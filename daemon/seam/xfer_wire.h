@@ -16,6 +16,16 @@
  *   CONFIRM       as REQUEST, with the pages whose reads have completed
  *   CONFIRMED     head{n, seq}  tail{bit i: page i was given up before this was written}
  *
+ * Where the source writes them by RDMA, that connection carries, in place of REQUEST_READ:
+ *
+ *   REQUEST_WRITE head{n, seq, a: serve, b: runs | epoch of the path << 32}  n x {group, index,
+ *                 generation}  runs x {window and the key bound to it, region, offset, bytes}
+ *
+ * and the same answer, once all its writes were posted. The runs hold the bytes of the pages asked
+ * for, region after region and in each page after page; the last write carries seq as its
+ * immediate. All pages of such a piece are written or none. Neither an address nor a key travels
+ * here: the offer of the path named both, under TLS where that is on.
+ *
  * The destination chooses how much it asks for at once, so it knows the size of all that comes and
  * can have it received in place. A head's size does not depend on a pool, so an answer can be
  * skipped when its pull has ended. Only xfer_tcp*.c and its test include this. */
@@ -41,6 +51,7 @@ enum xfer_frame {
     XFER_ANSWER_READ = 5,
     XFER_CONFIRM = 6,
     XFER_CONFIRMED = 7,
+    XFER_REQUEST_WRITE = 8,
 };
 
 #define XFER_HEAD_BYTES        32u
@@ -48,6 +59,9 @@ enum xfer_frame {
 #define XFER_TAIL_BYTES        40u
 #define XFER_PAGES_MAX         PULL_BATCH_PAGES
 #define XFER_REQUEST_BYTES     (XFER_HEAD_BYTES + XFER_PAGES_MAX * XFER_ENTRY_BYTES)
+#define XFER_RUN_BYTES         24u
+#define XFER_RUNS_MAX          32u /* of a piece: a page in every region, each at a border */
+#define XFER_WRITE_BYTES       (XFER_REQUEST_BYTES + XFER_RUNS_MAX * XFER_RUN_BYTES)
 #define XFER_STATUS_BYTES(n)   (((n)*4u + 7u) & ~7u)
 #define XFER_ANSWER_HEAD_BYTES (XFER_HEAD_BYTES + XFER_STATUS_BYTES(XFER_PAGES_MAX))
 #define XFER_MASK_WORDS        (XFER_PAGES_MAX / 64)
@@ -63,6 +77,13 @@ struct xfer_head {
 
 struct xfer_entry {
     uint32_t group, index, gen;
+};
+
+/* A stretch of the destination's memory that one window opens. */
+struct xfer_run {
+    uint32_t window; /* its number << 8 | the part of its key that changes with each binding */
+    uint32_t region;
+    uint64_t offset, bytes; /* in that region */
 };
 
 static inline void xfer_put32(uint8_t *p, uint32_t v)
@@ -130,6 +151,22 @@ static inline void xfer_get_entry(const uint8_t *p, struct xfer_entry *ret)
     ret->group = xfer_get32(p);
     ret->index = xfer_get32(p + 4);
     ret->gen = xfer_get32(p + 8);
+}
+
+static inline void xfer_put_run(uint8_t *p, const struct xfer_run *r)
+{
+    xfer_put32(p, r->window);
+    xfer_put32(p + 4, r->region);
+    xfer_put64(p + 8, r->offset);
+    xfer_put64(p + 16, r->bytes);
+}
+
+static inline void xfer_get_run(const uint8_t *p, struct xfer_run *ret)
+{
+    ret->window = xfer_get32(p);
+    ret->region = xfer_get32(p + 4);
+    ret->offset = xfer_get64(p + 8);
+    ret->bytes = xfer_get64(p + 16);
 }
 
 static inline void xfer_put_tail(uint8_t *p, uint32_t seq, const uint64_t stale[XFER_MASK_WORDS])

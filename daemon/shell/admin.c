@@ -10,6 +10,7 @@
 
 #define TAIL_BYTES 48 /* what ends a list: `],"next":4294967295}` */
 #define SECOND_NS  1000000000u
+#define MS_NS      1000000u
 
 struct question {
     uint32_t from, limit, pool, tenant;
@@ -251,14 +252,21 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "paths_up", x->paths_up);
     text_u64(out, "paths_made", x->paths_made);
     text_u64(out, "paths_failed", x->paths_failed);
+    text_u64(out, "pieces_again", x->pieces_again);
+    text_u64(out, "batches_to_tcp", x->batches_to_tcp);
     text_u64(out, "pages_in", x->verbs_pages_in);
     text_u64(out, "pages_out", x->verbs_pages_out);
     text_u64(out, "bytes_in", x->verbs_bytes_in);
     text_u64(out, "reads_posted", x->reads_posted);
     text_u64(out, "read_errors", x->read_errors);
     text_u64(out, "late_reads", x->late_reads);
+    text_u64(out, "writes_posted", x->writes_posted);
+    text_u64(out, "grants_revoked", x->grants_revoked);
+    text_u64(out, "late_writes", x->late_writes);
     text_u64(out, "stale_completions", x->stale_completions);
+    text_u64(out, "stale_answers", x->stale_answers);
     text_u64(out, "cq_high_water", x->cq_high_water);
+    text_u64(out, "cq_events", x->cq_events);
     text_object_end(out);
     text_object_end(out);
 }
@@ -287,8 +295,6 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
 
 static void status_core(const struct core_view *v, struct text_out *out)
 {
-    uint64_t quarantine_ns = v->oldest_quarantine_ns == 0 ? 0 : v->now_ns - v->oldest_quarantine_ns;
-
     text_u64(out, "evicted_nodes", v->evicted_nodes);
     text_u64(out, "evicted_pages", v->evicted_pages);
     text_u64(out, "corrupt_pages", v->corrupt_detected);
@@ -298,7 +304,24 @@ static void status_core(const struct core_view *v, struct text_out *out)
     text_u64(out, "token_blocks_free", v->token_blocks_free);
     text_u64(out, "nodes_free", v->nodes_free);
     text_u64(out, "retires_free", v->retires_free);
-    text_u64(out, "oldest_quarantine_s", quarantine_ns / SECOND_NS);
+}
+
+/* How long, and for whom: what an operator needs to end it. By the clock, not by the core's last
+ * step: while nothing happens it is the older for it. */
+static void status_quarantine(const struct admin_ctx *ctx, const struct core_view *v,
+                              struct text_out *out)
+{
+    uint64_t since_ns = v->oldest_quarantine_ns;
+    struct transfer_view t = {.link = NONE};
+
+    core_pull_view(ctx->core, since_ns ? v->oldest_quarantine.slot : NONE, &t);
+    text_u64(out, "quarantine_oldest_ms",
+             since_ns && ctx->now_ns > since_ns ? (ctx->now_ns - since_ns) / MS_NS : 0);
+    text_object(out, "quarantine_holder");
+    text_str(out, "peer", t.link < ctx->config->npeers ? ctx->config->peers[t.link].name : "");
+    text_hex(out, "transfer", id_pack(t.id));
+    text_u64(out, "pages", t.quarantined);
+    text_object_end(out);
 }
 
 /* Changes of the tree: those that are kept are [first, next). */
@@ -352,6 +375,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         text_u64(out, "listen_port", ctx->listen_port);
         text_u64(out, "transfers_active", (uint64_t)v.pulls + v.serves);
         status_core(&v, out);
+        status_quarantine(ctx, &v, out);
         status_host(ctx, &v, out);
         status_memory(ctx, out);
         status_data(ctx, out);

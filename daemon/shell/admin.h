@@ -38,7 +38,10 @@ struct admin_ctx {
     const uint64_t *(*peer_refused)(void *ctx, uint32_t peer);
     const struct tls_stats *tls; /* NULL: peers talk in the clear */
     /* What pulls from that peer go over, and why; static or borrowed texts. NULL: not known. */
-    const char *(*peer_transport)(void *ctx, uint32_t peer, const char **ret_reason);
+    const char *(*peer_transport)(void *ctx, uint32_t peer, bool *ret_push,
+                                  const char **ret_reason);
+    /* The i-th RDMA path to that peer; false: there are no more. NULL: none is known. */
+    bool (*peer_path)(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret);
     struct xfer_rdma_view rdma;
     /* Name of a group of the pool in that slot; NULL function or answer: "group0", "group1", ... */
     const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);

@@ -5,7 +5,8 @@
 #include <assert.h>
 #include <stdio.h>
 
-#define SECOND_NS 1000000000.0
+#define PEER_PATHS_MAX 16
+#define SECOND_NS      1000000000.0
 
 static const char *tenant_name(const struct admin_ctx *ctx, uint32_t tenant)
 {
@@ -278,17 +279,37 @@ static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out
     text_object_end(out);
 }
 
+/* The first of them: a row has to fit. */
+static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
+{
+    struct xfer_path_view path;
+
+    text_array(out, "paths");
+    for (uint32_t i = 0; ctx->peer_path != NULL && i < PEER_PATHS_MAX; i++) {
+        if (!ctx->peer_path(ctx->ctx, slot, i, &path))
+            break;
+        text_object(out, NULL);
+        text_str(out, "device", path.device);
+        text_str(out, "tenant", ctx->config->tenants[path.tenant].name);
+        text_str(out, "state", path.state);
+        text_str(out, "reason", path.reason);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
 bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                     struct text_out *out)
 {
     const struct config_peer *p = &ctx->config->peers[slot];
     uint64_t incarnation = 0;
     const char *state, *reason = "", *transport = NULL;
+    bool push = false;
 
     (void)tenant;
     (void)pool;
     if (ctx->peer_transport != NULL)
-        transport = ctx->peer_transport(ctx->ctx, slot, &reason);
+        transport = ctx->peer_transport(ctx->ctx, slot, &push, &reason);
     state = ctx->peer_state == NULL ? NULL : ctx->peer_state(ctx->ctx, slot, &incarnation);
     text_object(out, NULL);
     text_str(out, "peer", p->name);
@@ -297,12 +318,14 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_str(out, "state", state);
     text_hex(out, "incarnation", incarnation);
     text_str(out, "transport", transport);
+    text_str(out, "moves", push ? "push" : "pull");
     text_str(out, "transport_reason", reason);
     text_array(out, "tenants");
     for (uint32_t i = 0; i < ctx->config->ntenants; i++)
         if (p->tenants >> i & 1)
             text_str(out, NULL, ctx->config->tenants[i].name);
     text_array_end(out);
+    peer_paths(ctx, slot, out);
     peer_tls(ctx, slot, out);
     text_object_end(out);
     return true;

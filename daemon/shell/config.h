@@ -40,11 +40,17 @@ struct config_tenant {
     uint32_t conns_max;
 };
 
+struct config_devices {
+    uint32_t n;
+    char name[XFER_RAILS_MAX][CONFIG_NAME_BYTES];
+};
+
 struct config_peer {
     char name[CONFIG_NAME_BYTES];
     struct config_endpoint address; /* of its control listener */
     uint64_t tenants;               /* bit i: it may ask for tenant i, and we ask it for tenant i */
     enum xfer_transport transport;  /* of the pages that it sends us; TCP: none go out by RDMA */
+    bool push;                      /* it writes those that go by RDMA; else we read them */
 };
 
 struct config_deadlines {
@@ -81,7 +87,7 @@ struct config {
     bool huge_pages;
     bool insecure_peers;                              /* peers talk in the clear */
     char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files; all or none */
-    char rdma_device[CONFIG_NAME_BYTES];              /* "auto": the first with an active port */
+    struct config_devices rdma_device;                /* none: "auto" */
     uint64_t rdma_mr_bytes;                           /* of one registration */
     enum log_level log_level;
 

@@ -130,19 +130,19 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state)
 
 static const char *arg_name(enum value_kind kind)
 {
-    static const char *const names[] = {
-        [VALUE_COUNT] = "N",
-        [VALUE_BYTES] = "BYTES",
-        [VALUE_MODE] = "MODE",
-        [VALUE_BOOL] = "BOOL",
-        [VALUE_NAME] = "NAME",
-        [VALUE_PATH] = "PATH",
-        [VALUE_ENDPOINT] = "HOST:PORT",
-        [VALUE_LEVEL] = "LEVEL",
-        [VALUE_TRANSPORT] = "TRANSPORT",
-    };
-
-    return names[kind];
+    switch (kind) {
+    case VALUE_COUNT: return "N";
+    case VALUE_BYTES: return "BYTES";
+    case VALUE_MODE: return "MODE";
+    case VALUE_BOOL: return "BOOL";
+    case VALUE_NAME: return "NAME";
+    case VALUE_PATH: return "PATH";
+    case VALUE_ENDPOINT: return "HOST:PORT";
+    case VALUE_LEVEL: return "LEVEL";
+    case VALUE_TRANSPORT: return "TRANSPORT";
+    case VALUE_DEVICES: return "NAME+NAME";
+    }
+    return "";
 }
 
 /* Groups of --help in the order of the table's sections. */

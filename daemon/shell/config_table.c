@@ -38,8 +38,9 @@ const struct setting config_settings[] = {
           "Port for pages, on the host of `listen`; 0: the kernel chooses"),
     PLAIN("", "insecure_peers", "insecure-peers", VALUE_BOOL, insecure_peers, "false",
           "Peers talk in the clear: only where the network between them is trusted"),
-    PLAIN("", "rdma_device", "rdma-device", VALUE_NAME, rdma_device, "auto",
-          "RDMA device for pages; auto: the first with an active port"),
+    PLAIN("", "rdma_device", "rdma-device", VALUE_DEVICES, rdma_device, "auto",
+          "RDMA device for pages, or several at a time, NAME+NAME; auto: the one with an active "
+          "port that is nearest to the memory"),
     BYTES("", "rdma_mr_bytes", "rdma-mr-bytes", rdma_mr_bytes, 2u << 20, MEMORY_MAX, "1T",
           "Largest piece of memory registered at once, if the device takes as much"),
     BYTES("", "page_bytes_min", "page-bytes-min", page_bytes_min, 64, (uint64_t)1 << 30, "4096",
@@ -160,4 +161,6 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
      "HOST:PORT of its `listen`"},
     {"peers", "transport", NULL, VALUE_TRANSPORT, PEER_FIELD(transport), 0, 0, "tcp",
      "How its pages come: auto (RDMA, else TCP), verbs (RDMA or not at all) or tcp"},
+    {"peers", "push", NULL, VALUE_BOOL, PEER_FIELD(push), 0, 0, "false",
+     "By RDMA the peer writes them (WRITE), in place of being read (READ)"},
 };

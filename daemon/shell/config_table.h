@@ -16,6 +16,7 @@ enum value_kind {
     VALUE_ENDPOINT, /* host:port, [v6]:port */
     VALUE_LEVEL,
     VALUE_TRANSPORT,
+    VALUE_DEVICES, /* names joined by '+', or auto */
 };
 
 struct setting {
@@ -30,7 +31,7 @@ struct setting {
 
 #define SETTINGS_MAX  64
 #define TENANT_FIELDS 8
-#define PEER_FIELDS   3 /* and the list of tenants */
+#define PEER_FIELDS   4 /* and the list of tenants */
 #define COUNT_MAX     (1u << 28)
 #define MEMORY_MAX    ((uint64_t)1 << 50)
 #define DEADLINE_MIN  10

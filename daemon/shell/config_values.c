@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "shell/config_table.h"
 
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
@@ -191,6 +192,37 @@ static enum tern_err parse_transport(const char *text, void *field, char reason[
     return fail(reason, "must be auto, verbs or tcp");
 }
 
+static enum tern_err parse_devices(const char *text, struct config_devices *field,
+                                   char reason[REASON_BYTES])
+{
+    const struct setting name = {.size = CONFIG_NAME_BYTES};
+    struct config_devices d = {.n = 0};
+    char names[XFER_RAILS_MAX * CONFIG_NAME_BYTES + 1];
+
+    if (strlen(text) >= sizeof names)
+        return fail(reason, "is too long");
+    strcpy(names, text);
+    for (char *rest = names, *one; strcmp(text, "auto") != 0 && (one = strsep(&rest, "+"));) {
+        if (d.n == XFER_RAILS_MAX)
+            return fail(reason, "must be at most 4 devices");
+        TRY(parse_name(&name, one, d.name[d.n], reason));
+        for (uint32_t i = 0; i < d.n; i++)
+            if (strcmp(d.name[i], one) == 0)
+                return fail(reason, "names a device twice");
+        d.n++;
+    }
+    *field = d;
+    return TERN_OK;
+}
+
+static void print_devices(const struct config_devices *d, FILE *out)
+{
+    fputs(d->n == 0 ? "\"auto" : "\"", out);
+    for (uint32_t i = 0; i < d->n; i++)
+        fprintf(out, "%s%s", i ? "+" : "", d->name[i]);
+    fputc('"', out);
+}
+
 enum tern_err value_parse(const struct setting *s, const char *text, void *base,
                           char ret_reason[REASON_BYTES])
 {
@@ -209,6 +241,7 @@ enum tern_err value_parse(const struct setting *s, const char *text, void *base,
             return TERN_OK;
         return fail(ret_reason, "must be error, warn, info or debug");
     case VALUE_TRANSPORT: return parse_transport(text, field, ret_reason);
+    case VALUE_DEVICES: return parse_devices(text, field, ret_reason);
     }
     return fail(ret_reason, "has a kind that nobody reads");
 }
@@ -249,5 +282,6 @@ void value_print(const struct setting *s, const void *base, FILE *out)
     case VALUE_ENDPOINT: print_endpoint(field, out); break;
     case VALUE_LEVEL: fputs(log_level_name(*(const enum log_level *)field), out); break;
     case VALUE_TRANSPORT: fputs(transports[*(const enum xfer_transport *)field], out); break;
+    case VALUE_DEVICES: print_devices(field, out); break;
     }
 }

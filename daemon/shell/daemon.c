@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "shell/log.h"
 #include "shell/notify.h"
+#include "shell/quarantine.h"
 
 #define DRAIN_GRACE_NS 50000000u /* for the last answers to leave */
 
@@ -200,21 +201,36 @@ static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
     return TERN_OK;
 }
 
+static void register_progress(void *ctx, const char *device, uint64_t done, uint64_t all,
+                              uint32_t threads, uint64_t ns)
+{
+    (void)ctx;
+    log_event(LEVEL_INFO, done == all ? "registered" : "registering",
+              "device=%s gib=%.2f of=%.2f seconds=%.1f threads=%u", device,
+              (double)done / (double)(1u << 30), (double)all / (double)(1u << 30), (double)ns / 1e9,
+              threads);
+}
+
 /* Memory is registered only if some peer may come for it, or we may go to one, by RDMA. */
 static struct xfer_rdma_config rdma_of(const struct config *config)
 {
     struct xfer_rdma_config rdma = {.tenants = config->ntenants,
                                     .mr_bytes_max = config->rdma_mr_bytes,
                                     .path_send = link_path_send,
-                                    .path_note = link_path_note};
+                                    .path_note = link_path_note,
+                                    .path_state = link_path_state,
+                                    .progress = register_progress};
     bool wanted = false;
 
-    for (uint32_t i = 0; i < config->npeers; i++)
+    for (uint32_t i = 0; i < config->npeers; i++) {
         wanted = wanted || config->peers[i].transport != XFER_TCP;
+        rdma.push = rdma.push || (config->peers[i].transport != XFER_TCP && config->peers[i].push);
+    }
     rdma.pulls = wanted ? config->npeers : 0;
     rdma.serves = wanted && config->listen.host[0];
-    if (strcmp(config->rdma_device, "auto") != 0)
-        snprintf(rdma.device, sizeof(rdma.device), "%s", config->rdma_device);
+    for (; rdma.ndevices < config->rdma_device.n; rdma.ndevices++)
+        snprintf(rdma.device[rdma.ndevices], sizeof(rdma.device[0]), "%s",
+                 config->rdma_device.name[rdma.ndevices]);
     return rdma;
 }
 
@@ -246,8 +262,11 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     xfer_rdma_view(d->xfer, &view);
     d->rdma = view.open;
     if (xfer.rdma.pulls > 0 || xfer.rdma.serves)
-        log_event(LEVEL_INFO, "rdma", "device=%s registered_bytes=%" PRIu64 " reason=%s",
-                  view.device, view.registered_bytes, view.why);
+        log_event(LEVEL_INFO, "rdma", "rails=%u reason=%s", view.nrails, view.why);
+    for (uint32_t i = 0; i < view.nrails; i++)
+        log_event(LEVEL_INFO, "rail", "device=%s port=%u gid=%u registered_bytes=%" PRIu64,
+                  view.rail[i].device, view.rail[i].port, view.rail[i].gid_index,
+                  view.rail[i].registered_bytes);
     if (!config->listen.host[0])
         return TERN_OK;
     err = xfer_listen(d->xfer, config->listen.host, config->data_port, &d->data_port);
@@ -429,6 +448,7 @@ static void tick(struct daemon *d, uint64_t now_ns)
     xfer_tick(d->xfer, now_ns);
     conns_tick(d, now_ns);
     links_tick(d, now_ns);
+    d->quarantine_seen_ns = quarantine_warn(d->core, d->config, d->quarantine_seen_ns, now_ns);
     if (d->phase == DAEMON_DRAINING)
         drain_tick(d, now_ns);
 }
@@ -438,7 +458,7 @@ static void turn(struct daemon *d)
     struct event timer = {.kind = EV_TIMER};
     uint64_t now_ns;
 
-    io_run(d->io, next_deadline(d));
+    io_run(d->io, xfer_poll(d->xfer) ? 0 : next_deadline(d));
     daemon_run_queue(d);
     now_ns = io_now_ns();
     if (now_ns >= d->step_poll_ns && core_waits_for_steps(d->core)) {

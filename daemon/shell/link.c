@@ -185,9 +185,12 @@ static void up(struct link *l, uint64_t incarnation, uint32_t data_port)
     l->stream.body_max = LINK_BODY_MAX;
     log_event(LEVEL_INFO, "link_up", "link=%u peer=%s dir=%s incarnation=%016" PRIx64, l->slot,
               peer_name(l), outbound(l) ? "out" : "in", incarnation);
-    if (outbound(l))
-        xfer_link_transport(d->xfer, l->slot, d->config->peers[l->peer].transport,
-                            d->config->peers[l->peer].tenants, l->rdma);
+    if (outbound(l)) {
+        const struct config_peer *peer = &d->config->peers[l->peer];
+
+        xfer_link_push(d->xfer, l->slot, peer->push);
+        xfer_link_transport(d->xfer, l->slot, peer->transport, peer->tenants, l->rdma);
+    }
     daemon_event(d, &ev);
 }
 
@@ -380,7 +383,7 @@ static void path(struct link *l, const struct frame_header *h, const uint8_t *bo
 {
     uint64_t sequence = l->received + 1;
 
-    if (link_path_read(l, h, body, &sequence) != TERN_OK)
+    if (link_path_read(l, h, body, sequence) != TERN_OK)
         stream_close(&l->stream, "a message that cannot be read, or not in its turn");
     else
         l->received = sequence;

@@ -80,15 +80,16 @@ void links_finish(struct daemon *d);
 void link_send(struct daemon *d, uint32_t slot,
                const struct peer_msg *msg); /* dropped unless it is up */
 void link_close(struct daemon *d, uint32_t slot, const char *why);
-/* Of the outbound link to that peer, for operators; ctx: the daemon. */
 /* A message of ours, of whatever kind, with the next number. */
 uint64_t link_next_sequence(struct link *l);
 bool link_up(const struct link *l);
 /* link_path.c: what xfer and the peer's xfer say to each other. */
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
 void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const char *reason);
+void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path);
 enum tern_err link_path_read(struct link *l, const struct frame_header *h, const uint8_t *body,
-                             uint64_t *ret_sequence);
+                             uint64_t sequence);
+/* Of the outbound link to that peer, for operators; ctx: the daemon. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
 
 /* ---- link_tls.c ---- */

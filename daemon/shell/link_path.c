@@ -13,6 +13,8 @@
 
 static_assert(WIRE_CHUNK_BYTES == sizeof(struct xfer_chunk), "chunks travel as they are");
 static_assert(WIRE_CHUNKS_MAX == XFER_CHUNKS_MAX, "as many as fit");
+static_assert(WIRE_WINDOW_BYTES == sizeof(uint32_t) && WIRE_WINDOWS_MAX == XFER_WINDOWS_MAX,
+              "so do windows");
 static_assert(WIRE_GID_BYTES == XFER_PATH_GID_BYTES, "a GID");
 
 static void send_message(struct link *l, const struct xfer_path_msg *msg, const char *tenant)
@@ -22,9 +24,10 @@ static void send_message(struct link *l, const struct xfer_path_msg *msg, const 
     struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PEER_PATH};
     size_t n;
 
-    m.has_kind = m.has_epoch = m.has_sequence = true;
+    m.has_kind = m.has_epoch = m.has_rail = m.has_sequence = true;
     m.kind = msg->kind;
     m.epoch = msg->epoch;
+    m.rail = msg->rail;
     m.tenant = (char *)(uintptr_t)tenant;
     m.sequence = link_next_sequence(l);
     if (msg->kind == XFER_PATH_REFUSE) {
@@ -39,6 +42,10 @@ static void send_message(struct link *l, const struct xfer_path_msg *msg, const 
         m.gid = wire_bytes(msg->gid, sizeof msg->gid);
         m.has_chunks = true;
         m.chunks = wire_bytes(msg->chunk, msg->nchunks * sizeof *msg->chunk);
+        m.has_push = msg->push;
+        m.push = msg->push;
+        m.has_windows = msg->nwindows > 0;
+        m.windows = wire_bytes(msg->window, msg->nwindows * sizeof *msg->window);
     }
     check(wire_encode(&h, &m.base, FRAME_BODY_MAX, d->frame, FRAME_HEADER_BYTES + FRAME_BODY_MAX,
                       &n) == TERN_OK);
@@ -70,42 +77,61 @@ void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const
               reason);
 }
 
+void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path)
+{
+    struct daemon *d = ctx;
+    const struct link *l = &d->links.v[slot];
+
+    if (!link_up(l))
+        return; /* it went with its link, whose end is told */
+    log_event(path->ready ? LEVEL_INFO : LEVEL_WARN, path->ready ? "path_ready" : "path_failed",
+              "peer=%s tenant=%s device=%s way=%s reason=%s", d->config->peers[l->peer].name,
+              d->config->tenants[path->tenant].name, path->device, path->reads ? "in" : "out",
+              path->reason);
+}
+
 static void refuse(struct link *l, const Tern__Wire__PeerPath *m)
 {
-    struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE, .epoch = m->epoch};
+    struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE, .rail = m->rail, .epoch = m->epoch};
 
     snprintf(no.text, sizeof no.text, "not a tenant that this peer may ask for");
     if (m->tenant)
         send_message(l, &no, m->tenant);
 }
 
-/* As it was sent, but for who it is about. */
-static enum tern_err decode(struct daemon *d, const Tern__Wire__PeerPath *m,
-                            struct xfer_path_msg *ret)
+/* The elements of a field, which the codec held to the room there is for them. */
+static uint32_t copy_elements(const ProtobufCBinaryData *bytes, uint32_t element_bytes, void *ret)
 {
-    const void *chunks;
+    if (bytes->len > 0)
+        memcpy(ret, bytes->data, bytes->len);
+    return (uint32_t)(bytes->len / element_bytes);
+}
 
+/* As it was sent, but for who it is about. */
+static void decode(const Tern__Wire__PeerPath *m, struct xfer_path_msg *ret)
+{
     *ret = (struct xfer_path_msg){.kind = (enum xfer_path_kind)m->kind,
+                                  .rail = m->rail,
                                   .epoch = m->epoch,
                                   .qpn = m->qpn,
                                   .psn = m->psn,
                                   .mtu = m->mtu,
                                   .lid = m->lid,
-                                  .rd_atomic = m->rd_atomic};
+                                  .rd_atomic = m->rd_atomic,
+                                  .push = m->push};
     if (m->has_gid)
         memcpy(ret->gid, m->gid.data, sizeof ret->gid);
-    TRY(wire_array(&d->in.budget, &m->chunks, WIRE_CHUNK_BYTES, &chunks, &ret->nchunks));
-    memcpy(ret->chunk, chunks, ret->nchunks * sizeof *ret->chunk);
+    ret->nchunks = copy_elements(&m->chunks, WIRE_CHUNK_BYTES, ret->chunk);
+    ret->nwindows = copy_elements(&m->windows, WIRE_WINDOW_BYTES, ret->window);
     if (m->text)
         snprintf(ret->text, sizeof ret->text, "%s", m->text);
     for (char *c = ret->text; *c; c++)
         if (*c < ' ' || *c > '~')
             *c = '?'; /* it goes to logs and terminals */
-    return TERN_OK;
 }
 
 enum tern_err link_path_read(struct link *l, const struct frame_header *h, const uint8_t *body,
-                             uint64_t *ret_sequence)
+                             uint64_t sequence)
 {
     struct daemon *d = l->d;
     const Tern__Wire__PeerPath *m;
@@ -115,7 +141,7 @@ enum tern_err link_path_read(struct link *l, const struct frame_header *h, const
 
     TRY(wire_in_message(&d->in, h, body, &msg));
     m = (const Tern__Wire__PeerPath *)(const void *)msg;
-    if (m->kind < XFER_PATH_OFFER || m->kind >= XFER_PATH_KINDS || m->sequence != *ret_sequence)
+    if (m->kind < XFER_PATH_OFFER || m->kind >= XFER_PATH_KINDS || m->sequence != sequence)
         return TERN_MALFORMED;
     if (m->tenant)
         (void)config_tenant_slot(d->config, m->tenant, &tenant);
@@ -126,7 +152,7 @@ enum tern_err link_path_read(struct link *l, const struct frame_header *h, const
             refuse(l, m);
         return TERN_OK;
     }
-    TRY(decode(d, m, &got));
+    decode(m, &got);
     got.tenant = tenant;
     xfer_path_msg(d->xfer, l->slot, &got);
     return TERN_OK;

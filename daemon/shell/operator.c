@@ -60,14 +60,22 @@ static const uint64_t *peer_refused(void *ctx, uint32_t peer)
     return links_refused(ctx, peer);
 }
 
-static const char *peer_transport(void *ctx, uint32_t peer, const char **ret_reason)
+static const char *peer_transport(void *ctx, uint32_t peer, bool *ret_push, const char **ret_reason)
 {
     const struct daemon *d = ctx;
     struct xfer_link_view view;
 
     xfer_link_view(d->xfer, peer, &view);
+    *ret_push = view.push;
     *ret_reason = view.reason;
     return view.transport;
+}
+
+static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
+{
+    const struct daemon *d = ctx;
+
+    return xfer_path_view(d->xfer, peer, i, ret);
 }
 
 static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
@@ -109,6 +117,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_tls = peer_tls,
         .peer_refused = peer_refused,
         .peer_transport = peer_transport,
+        .peer_path = peer_path,
         .group_name = group_name,
         .node_bits = d->node_bits,
         .ctx = d,

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "proto/match.h"
 #include "proto/namespace.h"
 
 static_assert(WIRE_OPS_MAX <= STEP_OPS_MAX, "a decoded Step fits");
@@ -192,14 +193,19 @@ static uint32_t peer_of(const struct wire_in *w, const char *name)
     return name && config_peer_slot(w->config, name, &slot) == TERN_OK ? slot : NONE;
 }
 
-static enum tern_err match_of(struct wire_in *w, const struct frame_header *h,
-                              const Tern__Wire__Match *m, struct request *ret)
+static enum tern_err match_of(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
+                              struct request *ret)
 {
+    struct wire_match m;
+
+    TRY(wire_match(&w->budget, body, h->length, &m));
     ret->op = OP_MATCH;
-    ret->trace_id = m->trace_id;
+    ret->trace_id = m.trace_id;
     ret->match.session = id_unpack(h->session);
-    ret->match.step = m->step;
-    return tokens_of(w, m->tokens, &ret->match.tokens);
+    ret->match.step = m.step;
+    ret->match.tokens = (struct req_tokens){
+        .v = m.tokens, .n = m.ntokens, .base = m.kept, .keys = m.keys, .nkeys = m.nkeys};
+    return TERN_OK;
 }
 
 static enum tern_err peek_of(struct wire_in *w, const Tern__Wire__Peek *m, struct request *ret)
@@ -239,7 +245,6 @@ static enum tern_err session_request(struct wire_in *w, const struct frame_heade
 {
     switch (h->type) {
     case FRAME_PEEK: return peek_of(w, AS(Peek), ret);
-    case FRAME_MATCH: return match_of(w, h, AS(Match), ret);
     case FRAME_STEP:
         ret->op = OP_STEP;
         ret->trace_id = AS(Step)->trace_id;
@@ -275,6 +280,8 @@ enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, c
     ret->trace_id = 0;
     if (!is_request(h->type))
         return TERN_UNSUPPORTED;
+    if (h->type == FRAME_MATCH)
+        return match_of(w, h, body, ret);
     TRY(wire_decode(&w->budget, h->type, body, h->length, &msg));
     switch (h->type) {
     case FRAME_ENGINE_JOIN: ret->op = OP_ENGINE_JOIN; return join_of(AS(EngineJoin), &ret->join);

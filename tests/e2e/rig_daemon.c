@@ -360,6 +360,66 @@ enum tern_err rig_status(const struct rig_answer *a)
     return status ? (enum tern_err)status->err : TERN_OK;
 }
 
+const ProtobufCMessage *rig_decoded(const struct rig_answer *a, uint16_t type)
+{
+    static uint8_t mem[BUDGET_BYTES(RIG_BODY_MAX)] __attribute__((aligned(64)));
+    const ProtobufCMessage *msg;
+    struct budget budget;
+
+    assert_int_equal(a->h.type, type);
+    budget_init(&budget, mem, sizeof(mem));
+    assert_int_equal(wire_decode(&budget, type, a->body, a->h.length, &msg), TERN_OK);
+    return msg;
+}
+
+int rig_listen(uint16_t *ret_port)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(addr);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    assert_int_equal(listen(fd, 16), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
+    *ret_port = ntohs(addr.sin_port);
+    return fd;
+}
+
+int rig_accept(int listener, uint32_t ms)
+{
+    struct pollfd pf = {.fd = listener, .events = POLLIN};
+
+    return poll(&pf, 1, (int)ms) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
+}
+
+void rig_answer_hello(int fd, const char *node, uint16_t data_port)
+{
+    static struct rig_answer answer;
+    Tern__Wire__PeerHelloReply m = TERN__WIRE__PEER_HELLO_REPLY__INIT;
+
+    assert_int_equal(rig_read(fd, 5000, &answer), RIG_FRAME);
+    assert_int_equal(answer.h.type, FRAME_PEER_HELLO);
+    m.has_version = m.has_incarnation = m.has_data_port = true;
+    m.version = WIRE_VERSION;
+    m.node = (char *)(uintptr_t)node;
+    m.incarnation = RIG_PEER;
+    m.data_port = data_port;
+    assert_true(rig_message(fd, FRAME_PEER_HELLO_REPLY, answer.h.request_id, 0, &m.base));
+}
+
+Tern__Wire__PeerHello rig_peer_hello(const char *node)
+{
+    Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
+
+    m.has_version_min = m.has_version_max = m.has_incarnation = m.has_data_port = true;
+    m.version_min = WIRE_VERSION_MIN;
+    m.version_max = WIRE_VERSION;
+    m.node = (char *)(uintptr_t)node;
+    m.incarnation = RIG_PEER;
+    m.data_port = 1;
+    return m;
+}
+
 /* What the daemon says to a Hello on fd. */
 static enum tern_err hello(int fd)
 {

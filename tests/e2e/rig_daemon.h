@@ -17,6 +17,7 @@
 #define RIG_BODY_MAX   (1u << 20)
 #define RIG_NOFILE     "RIG_NOFILE="
 #define RIG_FDS_MAX    4
+#define RIG_PEER       77u /* the incarnation of peers that tests play */
 
 struct rig_daemon {
     pid_t pid;
@@ -60,6 +61,16 @@ bool rig_message(int fd, uint16_t type, uint64_t id, uint64_t session, const Pro
 enum rig_end rig_read(int fd, uint32_t ms, struct rig_answer *ret);
 /* The error in field 1 of any answer. */
 enum tern_err rig_status(const struct rig_answer *a);
+/* The message in a frame, which has to be of that type. Valid until the next call. */
+const ProtobufCMessage *rig_decoded(const struct rig_answer *a, uint16_t type);
+/* A socket that daemons can dial, on a port of its own. */
+int rig_listen(uint16_t *ret_port);
+/* Who dials it within `ms`; -1: nobody. */
+int rig_accept(int listener, uint32_t ms);
+/* Reads the hello of the daemon that dialled, and answers as that node. */
+void rig_answer_hello(int fd, const char *node, uint16_t data_port);
+/* What a peer of that name says first; borrows it. */
+Tern__Wire__PeerHello rig_peer_hello(const char *node);
 /* Connected and greeted, with request id 1. */
 int rig_greeted(const char *path);
 /* The same, asked again while the daemon is BUSY. */

@@ -1,8 +1,5 @@
 /* What a peer can do wrong on the control connection: a raw socket plays the other daemon. Faults
  * 11 and 27 of the fault table. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,7 +17,6 @@
 #define STORM_DIALS 8 /* pauses of 100, 200, 400, 800, 1600 ms, each a quarter shorter at most */
 #define SILENT_MS                                                                                  \
     8000 /* within which a peer that went silent is given up; the daemon's limit is 5 s */
-#define INCARNATION 77u
 
 static struct rig_daemon rig;
 static struct rig_answer answer;
@@ -29,16 +25,10 @@ static uint16_t listener_port;
 
 static int start(void **state)
 {
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(addr);
     char extra[512];
 
     (void)state;
-    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
-    assert_int_equal(listen(listener, 16), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &len), 0);
-    listener_port = ntohs(addr.sin_port);
+    listener = rig_listen(&listener_port);
     snprintf(extra, sizeof(extra),
              "listen: 127.0.0.1:0\ninsecure_peers: true\npeers:\n  - name: other\n"
              "    address: 127.0.0.1:%u\n    tenants: [t0]\n",
@@ -58,14 +48,8 @@ static int stop(void **state)
 
 static bool say_hello(int fd, const char *node)
 {
-    Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
+    Tern__Wire__PeerHello m = rig_peer_hello(node);
 
-    m.has_version_min = m.has_version_max = m.has_incarnation = m.has_data_port = true;
-    m.version_min = WIRE_VERSION_MIN;
-    m.version_max = WIRE_VERSION;
-    m.node = (char *)(uintptr_t)node;
-    m.incarnation = INCARNATION;
-    m.data_port = 1;
     return rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base);
 }
 
@@ -191,11 +175,8 @@ static void peer_message_of_the_wrong_side_ends_the_link(void **state)
 
 static const Tern__Wire__PeerMsg *open_pull(int fd, const char *tenant)
 {
-    static uint8_t mem[BUDGET_BYTES(RIG_BODY_MAX)] __attribute__((aligned(64)));
     static const uint32_t tokens[64] = {1, 2, 3};
     Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
-    const ProtobufCMessage *msg;
-    struct budget budget;
 
     m.has_kind = m.has_pull = m.has_sequence = m.has_to = m.has_tokens = true;
     m.kind = PEER_PULL_OPEN;
@@ -206,11 +187,7 @@ static const Tern__Wire__PeerMsg *open_pull(int fd, const char *tenant)
     m.tokens = wire_bytes(tokens, sizeof(tokens));
     assert_true(rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base));
     assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
-    assert_int_equal(answer.h.type, FRAME_PEER_MSG);
-    budget_init(&budget, mem, sizeof(mem));
-    assert_int_equal(wire_decode(&budget, FRAME_PEER_MSG, answer.body, answer.h.length, &msg),
-                     TERN_OK);
-    return (const Tern__Wire__PeerMsg *)(const void *)msg;
+    return (const Tern__Wire__PeerMsg *)(const void *)rig_decoded(&answer, FRAME_PEER_MSG);
 }
 
 static void peer_gets_no_tenant_that_is_not_allowed(void **state)
@@ -232,13 +209,6 @@ static void peer_gets_no_tenant_that_is_not_allowed(void **state)
     close(fd);
 }
 
-static int accept_within(uint32_t ms)
-{
-    struct pollfd pf = {.fd = listener, .events = POLLIN};
-
-    return poll(&pf, 1, (int)ms) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
-}
-
 /* Fault 11: a peer that hangs up at once. */
 static void dials_of_a_peer_that_hangs_up_are_few(void **state)
 {
@@ -246,12 +216,12 @@ static void dials_of_a_peer_that_hangs_up_are_few(void **state)
     int dials = 0, fd;
 
     (void)state;
-    fd = accept_within(6000); /* whatever the pause was until now */
+    fd = rig_accept(listener, 6000); /* whatever the pause was until now */
     assert_true(fd >= 0);
     close(fd);
     end = rig_now_ms() + STORM_MS;
     while (rig_now_ms() < end) {
-        fd = accept_within(50);
+        fd = rig_accept(listener, 50);
         if (fd < 0)
             continue;
         dials++;
@@ -262,21 +232,13 @@ static void dials_of_a_peer_that_hangs_up_are_few(void **state)
     assert_true(dials <= STORM_DIALS);
 }
 
-/* Reads the daemon's hello and answers as `node`. */
+/* Lets the daemon dial and answers as `node`. */
 static int answer_dial(const char *node)
 {
-    Tern__Wire__PeerHelloReply m = TERN__WIRE__PEER_HELLO_REPLY__INIT;
-    int fd = accept_within(8000);
+    int fd = rig_accept(listener, 8000);
 
     assert_true(fd >= 0);
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
-    assert_int_equal(answer.h.type, FRAME_PEER_HELLO);
-    m.has_version = m.has_incarnation = m.has_data_port = true;
-    m.version = WIRE_VERSION;
-    m.node = (char *)(uintptr_t)node;
-    m.incarnation = INCARNATION;
-    m.data_port = listener_port;
-    assert_true(rig_message(fd, FRAME_PEER_HELLO_REPLY, answer.h.request_id, 0, &m.base));
+    rig_answer_hello(fd, node, listener_port);
     return fd;
 }
 

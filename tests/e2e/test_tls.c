@@ -22,10 +22,9 @@
 #include "seam/xfer_wire.h"
 #include "tern.h"
 
-#define ANSWER_MS   3000
-#define UP_MS       8000
-#define INCARNATION 77u
-#define SAID_BYTES  65536
+#define ANSWER_MS  3000
+#define UP_MS      8000
+#define SAID_BYTES 65536
 
 static char certs[64];
 static struct rig_daemon rig, other; /* rig: node e2e, the one under test; other: its real peer */
@@ -61,14 +60,23 @@ static void make_certs(void)
           certs, certs, certs, certs, certs, certs);
 }
 
+/* TERN_PEER_TRANSPORT: the same over RDMA, in a guest that has a device. */
+static const char *transport(void)
+{
+    const char *name = getenv("TERN_PEER_TRANSPORT");
+
+    return name && *name ? name : "tcp";
+}
+
 static void start_other(uint16_t port, uint16_t rig_port, const char *from)
 {
     char extra[2048];
 
     snprintf(extra, sizeof(extra),
              "listen: 127.0.0.1:%u\ntls:\n  ca: %s/ca.pem\n  cert: %s/other.pem\n  key: "
-             "%s/other.key\npeers:\n  - {name: e2e, address: \"127.0.0.1:%u\", tenants: [t0]}\n",
-             port, certs, from, from, rig_port);
+             "%s/other.key\npeers:\n  - {name: e2e, address: \"127.0.0.1:%u\", tenants: [t0], "
+             "transport: %s}\n",
+             port, certs, from, from, rig_port, transport());
     rig_start_node(&other, "other", extra, NULL);
 }
 
@@ -82,9 +90,9 @@ static int start(void **state)
     snprintf(extra, sizeof(extra),
              "listen: 127.0.0.1:%u\ntls:\n  ca: %s/live-ca.pem\n  cert: %s/live.pem\n  key: "
              "%s/live.key\npeers:\n"
-             "  - {name: other, address: \"127.0.0.1:%u\", tenants: [t0]}\n"
-             "  - {name: raw, address: \"127.0.0.1:1\", tenants: [t0]}\n",
-             port, certs, certs, certs, other_port);
+             "  - {name: other, address: \"127.0.0.1:%u\", tenants: [t0], transport: %s}\n"
+             "  - {name: raw, address: \"127.0.0.1:1\", tenants: [t0], transport: %s}\n",
+             port, certs, certs, certs, other_port, transport(), transport());
     rig_start(&rig, extra, NULL);
     start_other(other_port, port, certs);
     assert_int_equal(tern_connect(rig.admin, 2000, &admin), TERN_OK);
@@ -251,34 +259,22 @@ static bool raw_message(struct raw *r, uint16_t type, uint64_t id, const Protobu
 
 static bool raw_hello(struct raw *r, const char *node)
 {
-    Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
+    Tern__Wire__PeerHello m = rig_peer_hello(node);
 
-    m.has_version_min = m.has_version_max = m.has_incarnation = m.has_data_port = true;
-    m.version_min = WIRE_VERSION_MIN;
-    m.version_max = WIRE_VERSION;
-    m.node = (char *)(uintptr_t)node;
-    m.incarnation = INCARNATION;
-    m.data_port = 1;
     return raw_message(r, FRAME_PEER_HELLO, 1, &m.base);
 }
 
 /* What the daemon answered; the token and the incarnation where it is OK. */
 static enum tern_err raw_greeted(struct raw *r, uint64_t *ret_token, uint64_t *ret_incarnation)
 {
-    static uint8_t mem[BUDGET_BYTES(RIG_BODY_MAX)] __attribute__((aligned(64)));
     static struct rig_answer a;
     const Tern__Wire__PeerHelloReply *m;
-    const ProtobufCMessage *msg;
-    struct budget budget;
     uint8_t head[FRAME_HEADER_BYTES];
 
     assert_true(raw_get(r, head, sizeof(head)));
     assert_int_equal(frame_decode(head, RIG_BODY_MAX, &a.h), TERN_OK);
-    assert_int_equal(a.h.type, FRAME_PEER_HELLO_REPLY);
     assert_true(raw_get(r, a.body, a.h.length));
-    budget_init(&budget, mem, sizeof(mem));
-    assert_int_equal(wire_decode(&budget, a.h.type, a.body, a.h.length, &msg), TERN_OK);
-    m = (const Tern__Wire__PeerHelloReply *)(const void *)msg;
+    m = (const Tern__Wire__PeerHelloReply *)(const void *)rig_decoded(&a, FRAME_PEER_HELLO_REPLY);
     *ret_token = m->data_token;
     *ret_incarnation = m->incarnation;
     return m->status ? (enum tern_err)m->status->err : TERN_OK;
@@ -470,7 +466,7 @@ static void tls_data_port_needs_the_token_of_a_link_that_is_up(void **state)
     assert_true(data_hello(incarnation, token));
     assert_false(data_hello(incarnation, 0));
     assert_false(data_hello(incarnation, token ^ 2));
-    assert_false(data_hello(incarnation, INCARNATION));
+    assert_false(data_hello(incarnation, RIG_PEER));
     assert_false(data_hello(incarnation ^ 1, token));
     assert_true(rig_log_has(&rig, "event=data_refused", ANSWER_MS));
     shutdown(r.fd, SHUT_RDWR);

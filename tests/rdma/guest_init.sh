@@ -34,6 +34,7 @@ mkdir -p /new/lab /new/proc /new/sys /new/dev /new/run
 mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144,cache=none lab /new/lab || die "no folder of the run"
 mount -t devtmpfs dev /new/dev
 mkdir -p /new/dev/pts /new/dev/shm
+ln -s /proc/self/fd /new/dev/fd
 mount -t devpts devpts /new/dev/pts
 mount -t tmpfs -o mode=1777 shm /new/dev/shm
 mount -t tmpfs -o mode=755 run /new/run

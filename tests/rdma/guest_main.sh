@@ -12,11 +12,16 @@ die() {
     exit 1
 }
 
-# lab_signal NAME, lab_wait NAME [SECONDS]: one guest tells the other, or itself, that it has come so far.
+# lab_signal NAME, lab_wait NAME [SECONDS]: one guest tells the other, or itself, that it has come so far. Who signals
+# `failed` ends every wait.
 lab_signal() { : >"$LAB_SHARE/$1"; }
 lab_wait() {
     local until=$((SECONDS + ${2:-60}))
     while [[ ! -e $LAB_SHARE/$1 ]]; do
+        if [[ -e $LAB_SHARE/failed ]]; then
+            echo "lab_wait: the other side failed before $1" >&2
+            return 1
+        fi
         if ((SECONDS >= until)); then
             echo "lab_wait: $1 did not come in ${2:-60} s" >&2
             return 1

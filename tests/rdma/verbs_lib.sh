@@ -1,5 +1,8 @@
 # Sourced by the scripts that run in a lab guest: daemons whose pages go by RDMA, and what they say of themselves.
+# TRANSPORT, MEMORY, LEVEL: of the daemons; TLS: the folder of deploy/make-certs.sh's certificates, else in the clear;
+# LISTEN: the address (LAB_IP); PUSH=1: the source writes.
 #   daemon NODE PORT PEER PEER-ADDR:PORT [FLAG...]   starts a ternd in $DIR/NODE and waits until it is ready
+#   half NODE COMMAND [OPTION...]                    rdma_half on its sockets
 #   told NODE KEY...                                 a figure of `ternctl status`, e.g. `told decode data verbs pages_in`
 set -u
 DIR=${DIR:-$(mktemp -d /tmp/verbs-XXXXXX)}
@@ -8,6 +11,7 @@ declare -A PIDS
 
 fail() {
     echo "FAILED: $*"
+    lab_signal failed
     for log in "$DIR"/*/log; do
         echo "-- $log"
         tail -n 25 "$log"
@@ -29,15 +33,22 @@ wait_for() { # SECONDS WHAT COMMAND...
 }
 
 daemon() {
-    local node=$1 port=$2 peer=$3 at=$4
+    local node=$1 port=$2 peer=$3 at=$4 how=(--insecure-peers) push=
     shift 4
     mkdir -p "$DIR/$node"
+    [[ -n ${TLS:-} ]] && how=(--tls-ca "$TLS/ca.pem" --tls-cert "$TLS/$node.pem" --tls-key "$TLS/$node.key")
+    [[ ${PUSH:-0} == 1 ]] && push=,push=true
     "$TERN_BIN/ternd" --node "$node" --admin-socket "$DIR/$node/admin.sock" --huge-pages=false --workers 1 \
         --tenant "name=default,socket=$DIR/$node/default.sock,memory=${MEMORY:-64M}" \
-        --listen "$LAB_IP:$port" --insecure-peers --peer "name=$peer,address=$at,tenants=default,transport=$TRANSPORT" \
+        --listen "${LISTEN:-$LAB_IP}:$port" "${how[@]}" --peer "name=$peer,address=$at,tenants=default,transport=$TRANSPORT$push" \
         --log-level "${LEVEL:-info}" "$@" >>"$DIR/$node/log" 2>&1 &
     PIDS[$node]=$!
     wait_for 30 "$node" grep -q event=ready "$DIR/$node/log"
+}
+
+# half NODE COMMAND [OPTION...]: rdma_half on that node's daemon
+half() {
+    "$TERN_BUILD/tests/rdma_half" "$2" "$DIR/$1/default.sock" "$DIR/$1/admin.sock" "${@:3}"
 }
 
 told() {

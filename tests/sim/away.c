@@ -29,7 +29,7 @@ static bool path_copied(struct sim *w, uint32_t d, const struct session *s)
         const struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
 
         for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-            if (!c->hhas[g])
+            if (!c->hhas[g] || c->hbad)
                 return false;
     }
     for (STATE_GROUPS(w, g))
@@ -113,6 +113,8 @@ static void check_no_host_room(struct sim *w, uint32_t d, const struct session *
         if (w->d[d].session[i].live && w->d[d].session[i].away == AWAY_HOST &&
             !w->d[d].session[i].unpinned)
             return;
+    if (w->d[d].spoilt) /* a rotten copy holds its room until it is replaced */
+        return;
     EXPECT(w->cfg.nstate || w->d[d].njobs || w->d[d].host_unsure || !host_fits(w, d, s->pool, need),
            "false_host_shortage", "session %u.%u: T %u fits the host's free slabs", s->id.slot,
            s->id.gen, s->t);
@@ -229,7 +231,7 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
            w->reply->retract.lengths.committed, w->reply->retract.lengths.written,
            w->reply->retract.lengths.allocated, s->t, s->c, s->a);
     s->away = mode == RETRACT_HOST ? AWAY_HOST : AWAY_DROP;
-    s->away_step = step;
+    s->away_step = step > s->slid_step ? step : s->slid_step;
     s->unpinned = s->foggy = 0;
     s->back_turn = s->turn;
     s->turn = TURN_AWAY;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/bugs.h"
+#include "rdma/run.h"
 #include "sim.h"
 
 #ifndef TERN_BUGS
@@ -62,12 +63,19 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, uint64_t seeds)
+static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, uint64_t seeds,
+                            const char **what)
 {
     uint64_t hash;
 
     for (uint64_t i = 0; i < seeds; i++) {
+        if (core_bug >= CORE_BUG_SEAM) {
+            if (!rdma_seed(first + i, what))
+                return i + 1;
+            continue;
+        }
         history_make(first + i, h);
+        *what = w->what;
         if (!sim_run(w, h, &hash))
             return i + 1;
     }
@@ -82,11 +90,12 @@ static void bug_find(struct sim *w, struct history *h, unsigned bug, uint64_t fi
     ret->what[0] = 0;
     for (unsigned r = 0; r < RUNS; r++) {
         uint64_t from = first + r * 1000003u;
+        const char *what = "";
 
-        ret->took[r] = seeds_until(w, h, from, seeds);
+        ret->took[r] = seeds_until(w, h, from, seeds, &what);
         if (ret->took[r] && !ret->seed) {
             ret->seed = from + ret->took[r] - 1;
-            memcpy(ret->what, w->what, sizeof ret->what);
+            snprintf(ret->what, sizeof ret->what, "%s", what);
         }
     }
     qsort(ret->took, RUNS, sizeof ret->took[0], by_value);
@@ -146,7 +155,7 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
         struct found f;
 
         bug_find(&w, &h, bug, first, seeds, &f);
-        if (shrink_to && f.seed)
+        if (shrink_to && f.seed && bug < CORE_BUG_SEAM)
             bug_keep(&w, &h, bug, &f, shrink_to);
         missed += f.took[0] == 0; /* sorted: a run that missed comes first */
         json_array_append_new(rows, found_json(bug, &f));

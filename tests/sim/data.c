@@ -4,6 +4,8 @@
  * quiet. */
 #include "sim.h"
 
+#define LOAD_LINGERS 70 /* of a hundred times that a load could end */
+
 static uint32_t tenant_of(const struct sim *w, uint32_t d, uint32_t pool)
 {
     return w->d[d].pool[pool].tenant;
@@ -117,6 +119,14 @@ static void finish_zero(struct sim *w, uint32_t d, const struct job *j, struct e
     ev->zeroed.pool = j->id;
 }
 
+/* Of a hundred: there are many copies to the host, and few loads. */
+static bool spoils(struct sim *w, const struct job *j)
+{
+    uint32_t chances = j->back ? w->cfg.spoil : 4 * w->cfg.spoil;
+
+    return !w->quiet_phase && w->cfg.spoil && chance(w, chances);
+}
+
 void job_finish(struct sim *w, uint32_t d, uint32_t i)
 {
     struct daemon *m = &w->d[d];
@@ -128,6 +138,8 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
         return;
     i %= m->njobs;
     j = m->job[i];
+    if (j.kind == JOB_COPY && !j.back && !w->quiet_phase && chance(w, LOAD_LINGERS))
+        return; /* so that others meet it */
     m->job[i] = m->job[--m->njobs];
     TRACE("  daemon %u finishes job %u.%u of kind %u\n", d, j.id.slot, j.id.gen, j.kind);
     if (j.kind == JOB_SEAL)
@@ -135,7 +147,7 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     else if (j.kind == JOB_ZERO)
         finish_zero(w, d, &j, &ev);
     else
-        finish_copy(w, d, &j, &ev, !w->quiet_phase && w->cfg.spoil && chance(w, w->cfg.spoil));
+        finish_copy(w, d, &j, &ev, spoils(w, &j));
     sim_step(w, d, &ev);
     if (j.kind != JOB_COPY)
         return;

@@ -386,6 +386,16 @@ void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank)
 
 /* --- ends --- */
 
+/* At most so deep what comes back makes resume points, which pass what is above them (T10). */
+static void unheard_to(struct daemon *m, const struct session *s)
+{
+    uint32_t depth = s->turn == TURN_LOADING ? s->t : s->fetch_depth;
+    struct pool *p = &m->pool[s->pool];
+
+    if (p->unheard < depth || p->unheard == 0)
+        p->unheard = (uint8_t)(depth ? depth : 1);
+}
+
 void conn_close(struct sim *w, uint32_t d, uint32_t conn)
 {
     struct daemon *m = &w->d[d];
@@ -403,7 +413,7 @@ void conn_close(struct sim *w, uint32_t d, uint32_t conn)
             (m->session[s].turn == TURN_FETCHING || m->session[s].turn == TURN_LOADING) &&
             m->session[s].fetch_conn == conn) {
             m->session[s].deaf = 1;
-            m->pool[m->session[s].pool].unheard = 1;
+            unheard_to(m, &m->session[s]);
         }
     ev.conn.conn = conn;
     TRACE("  connection %u.%u closed\n", d, conn);

@@ -85,8 +85,11 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     if (s->fetch_host)
         m->pool[s->pool].evictions++;
     sim_step(w, d, &ev); /* an answer at once comes through session_fetched */
-    if (s->live && s->turn == TURN_FETCHING)
+    if (s->live && s->turn == TURN_FETCHING) {
         s->fetch_pull = w->opened;
+        s->fetch_before =
+            TURN_OPEN; /* it was admitted: whatever comes of it, a turn is under way */
+    }
 }
 
 void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
@@ -211,6 +214,24 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
     s->c = s->a = s->filled = l->allocated;
 }
 
+/* One that broke off gave chunks back whose STATE never came. Where the token store has no room for
+ * their tokens, the session's list ends with its T; the answer to its next request tells. */
+static void list_cut(struct sim *w, uint32_t d, struct session *s)
+{
+    uint32_t had = s->ntokens;
+    struct session_view v;
+
+    EXPECT(core_session_view(w->d[d].core, s->id.slot, &v), "view_session", "slot %u", s->id.slot);
+    if (v.tokens == had)
+        return;
+    EXPECT(v.tokens >= s->t && v.tokens < had && v.tokens % w->L == 0, "fetch_tokens",
+           "%u tokens of %u, T %u", v.tokens, had, s->t);
+    s->ntokens = v.tokens;
+    if (s->good > s->ntokens)
+        s->good = s->ntokens;
+    check_store_full(w, d, s, had);
+}
+
 /* A fetch ended before its peer was asked. */
 static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
@@ -305,5 +326,7 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
         m->pool[s->pool].evictions++; /* what was evicted stays evicted */
     fetch_marks(w, s, r, s->t);
     fetch_take(w, d, s, r);
+    if (r->err != TERN_OK && w->cfg.nstate)
+        list_cut(w, d, s);
     session_unfetch(w, d, s);
 }

@@ -42,12 +42,15 @@ static bool counts_on(const struct sim *w, const struct session *s, uint32_t poo
 }
 
 /* A retraction that cannot be finished, for a copy that failed or STATE that was refilled
- * meanwhile, is undone without a word: the session finds out when it comes back. */
+ * meanwhile, is undone without a word: the session finds out when it comes back. A recovery whose
+ * connection was closed ends without a word too: then the session holds the device, and the host's
+ * copy may go. */
 static bool still_away(const struct sim *w, uint32_t d, const struct session *s)
 {
     struct session_view v;
+    bool unheard = s->deaf && s->turn == TURN_LOADING;
 
-    return !may_be_undone(w, d, s) ||
+    return (!may_be_undone(w, d, s) && !unheard) ||
            (core_session_view(w->d[d].core, s->id.slot, &v) && v.ref == REF_HOST);
 }
 
@@ -271,17 +274,21 @@ static uint16_t load_chunk(struct sim *w, uint32_t d, uint32_t pool, const struc
     return w->d[d].host[pool_of(w, d, pool)->tenant][host_at(w, d, pool, from)].chunk;
 }
 
-/* What was there had gone, or is bad and makes way. */
+/* What was there had gone, unless it is known to be bad: that makes way when the new one is
+ * acknowledged. Where HISTORY had gone, so had all STATE. */
 static void copied_again(struct sim *w, uint32_t d, const struct job *j, const struct action *act)
 {
     struct chunk *c = &w->d[d].chunk[j->pool][j->chunk];
+    bool gone[GROUPS] = {false}, all = false;
 
     for (uint32_t i = 0; i < act->copy.n; i++) {
-        uint32_t g = act->copy.from[i].group;
-
-        if (!c->hhas[g])
+        gone[act->copy.from[i].group] = true;
+        all |= act->copy.from[i].group < w->cfg.ngroups;
+    }
+    for (uint32_t g = 0; g < w->ngroups; g++) {
+        if (!c->hhas[g] || c->hbad || !(all || gone[g]))
             continue;
-        EXPECT(c->hbad || !host_pinned(w, d, j->pool, c, g), "host_copy_lost",
+        EXPECT(!host_pinned(w, d, j->pool, c, g), "host_copy_lost",
                "depth %u is copied again, but a retracted session counts on its copy",
                c->depth * w->L);
         host_free_group(w, d, j->pool, c, g);
@@ -396,6 +403,8 @@ static void end_back(struct sim *w, uint32_t d, const struct job *j, bool good)
 
     if (good)
         c->hbad = 0;
+    for (uint32_t i = 0; good && i < j->n; i++)
+        host_free_group(w, d, j->pool, c, j->group[i]);
     for (uint32_t i = 0; i < j->n; i++) {
         uint32_t g = j->group[i];
 

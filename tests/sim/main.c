@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include "bugrun.h"
+#include "enough.h"
+#include "rdma/run.h"
 #include "replay.h"
 #include "sim.h"
 
@@ -14,7 +16,7 @@
 struct options {
     uint64_t seeds, first;
     const char *tape, *shrink_to, *bug;
-    bool json, twice, verbose, keep_going;
+    bool json, twice, verbose, keep_going, rdma;
 };
 
 struct totals {
@@ -107,8 +109,8 @@ static uint32_t marks_missed(const struct sim *w, const struct totals *t, json_t
 {
     uint32_t missed = 0;
 
-    for (uint32_t i = 0; i < MARK_COUNT && t->histories >= 1000; i++)
-        if (w->marks[i] * 1000 < (uint64_t)mark_table[i].least * t->histories) {
+    for (uint32_t i = 0; i < MARK_COUNT; i++)
+        if (mark_missed(w->marks[i], mark_table[i].least, t->histories)) {
             missed++;
             if (list)
                 json_array_append_new(list, json_string(mark_table[i].name));
@@ -218,6 +220,10 @@ static void usage(void)
          "  --tape FILE    replay a shrunk history, or a tape that a daemon recorded\n"
          "  --verbose      print every choice and what it did\n"
          "  --keep-going   do not stop after 8 failing seeds\n"
+         "  --rdma         histories of the transfers alone, over modelled NICs and sockets; takes "
+         "--seeds,\n"
+         "                 --first, --json, --twice, --verbose, --keep-going, and --bug N for one "
+         "seam's bug\n"
          "  --bug N|all    with a planted bug (only in tern-sim-bugs): the seeds it took to find "
          "it;\n"
          "                 --shrink DIR keeps a short history of each, --tape FILE replays one\n"
@@ -228,12 +234,11 @@ static void usage(void)
 
 static bool parse(int argc, char **argv, struct options *o)
 {
-    static const struct option longs[] = {{"seeds", 1, NULL, 'n'},   {"first", 1, NULL, 'f'},
-                                          {"json", 0, NULL, 'j'},    {"twice", 0, NULL, '2'},
-                                          {"shrink", 1, NULL, 's'},  {"tape", 1, NULL, 't'},
-                                          {"verbose", 0, NULL, 'v'}, {"keep-going", 0, NULL, 'k'},
-                                          {"bug", 1, NULL, 'b'},     {"help", 0, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"seeds", 1, NULL, 'n'},   {"first", 1, NULL, 'f'},      {"json", 0, NULL, 'j'},
+        {"twice", 0, NULL, '2'},   {"shrink", 1, NULL, 's'},     {"tape", 1, NULL, 't'},
+        {"verbose", 0, NULL, 'v'}, {"keep-going", 0, NULL, 'k'}, {"bug", 1, NULL, 'b'},
+        {"rdma", 0, NULL, 'r'},    {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1)
@@ -247,6 +252,7 @@ static bool parse(int argc, char **argv, struct options *o)
         case 'v': o->verbose = true; break;
         case 'k': o->keep_going = true; break;
         case 'b': o->bug = optarg; break;
+        case 'r': o->rdma = true; break;
         case 'h': usage(); exit(0);
         default: return false;
         }
@@ -261,12 +267,19 @@ int main(int argc, char **argv)
         fprintf(stderr, "tern-sim: try --help\n");
         return 2;
     }
-    if (o.bug && !o.tape)
+    if (o.bug && !o.tape && !o.rdma)
         return bugs_run(o.bug, o.seeds, o.first, o.json, o.shrink_to);
     if (o.bug && !bug_plant(o.bug)) {
         fprintf(stderr, "tern-sim: no such bug in this build\n");
         return 2;
     }
+    if (o.rdma)
+        return rdma_run(&(struct rdma_options){.seeds = o.seeds,
+                                               .first = o.first,
+                                               .json = o.json,
+                                               .twice = o.twice,
+                                               .verbose = o.verbose,
+                                               .keep_going = o.keep_going});
     if (o.tape)
         return tape_is_daemons(o.tape) ? tape_replay(o.tape, o.json) : run_history(&o);
     return run_seeds(&o);

@@ -1,6 +1,6 @@
 /* The states that histories must reach: X(name, least count per 1,000 seeds). The simulator sees
- * them in replies, actions and its own model; a mark below its least count fails a run of 1,000
- * seeds or more. */
+ * them in replies, actions and its own model; a mark below its least count fails a run
+ * (enough.h). */
 #ifndef SIM_MARKS_H
 #define SIM_MARKS_H
 
@@ -76,7 +76,7 @@
     X(retracted_host, 50)                                                                          \
     X(recover_cancelled, 20)                                                                       \
     X(recover_at_once, 50)                                                                         \
-    X(recover_loaded, 10)                                                                          \
+    X(recover_loaded, 5)                                                                           \
     X(recover_no_room, 2)                                                                          \
     X(recover_corrupt, 1)                                                                          \
     X(load_aborted, 2)                                                                             \

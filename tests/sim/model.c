@@ -367,6 +367,7 @@ void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
                 pull_over(w, d, &w->d[d].pull[i], true);
     w->d[d].host_unsure |= s->away == AWAY_HOST && !s->unpinned;
     s->foggy = s->live = s->deaf = s->away = s->unpinned = s->undone = s->lost = 0;
+    s->slid_step = 0;
     s->t = s->c = s->a = 0;
 }
 
@@ -396,7 +397,7 @@ static enum fate fate_of(struct sim *w, uint32_t d, uint32_t pool, const struct 
 }
 
 /* A transfer in may have reserved pages that it has not asked for yet. */
-static bool pulls_active(const struct sim *w, uint32_t d)
+static bool pulls_now(const struct sim *w, uint32_t d)
 {
     for (uint32_t i = 0; i < PULLS * 2; i++)
         if (w->d[d].pull[i].used)
@@ -406,6 +407,17 @@ static bool pulls_active(const struct sim *w, uint32_t d)
             (w->d[d].session[i].turn == TURN_FETCHING || w->d[d].session[i].turn == TURN_LOADING))
             return true;
     return false;
+}
+
+void model_before_step(struct sim *w, uint32_t d)
+{
+    w->d[d].pulled = pulls_now(w, d);
+}
+
+/* One that a Step cancels is answered before the Step's own operations are looked at. */
+static bool pulls_active(const struct sim *w, uint32_t d)
+{
+    return w->d[d].pulled || pulls_now(w, d);
 }
 
 /* Something else than sessions and steps may hold prefixes: jobs and transfers pin whole paths. */

@@ -281,6 +281,8 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
     EXPECT(r->match.tokens == n && r->match.matched == 0, "resume_answer", "%u tokens, %u matched",
            r->match.tokens, r->match.matched);
     check_repeated(w, d, s, r, base);
+    if (s->lame && p == s->t && state_window_whole(w, s, p))
+        s->lame = 0; /* what it could not go on from was given back */
 }
 
 uint32_t release_step(struct sim *w, uint32_t d, const struct session *s)

@@ -132,7 +132,9 @@ enum mark {
     X(nstate)                                                                                      \
     X(supersede)                                                                                   \
     X(page_tokens2)                                                                                \
-    X(page_tokens3) X(page_granules2) X(page_granules3) X(window2) /* 0: RECURRENT */              \
+    X(page_tokens3)                                                                                \
+    X(page_granules2)                                                                              \
+    X(page_granules3) X(window2) /* 0: RECURRENT */                                                \
         X(window3) X(reserve2) X(reserve3) X(host) X(lim_copies) X(spoil)
 
 struct config {
@@ -221,7 +223,8 @@ struct session {
     uint8_t foggy;    /* which copies it counts on, the model cannot tell */
     uint8_t lost;     /* the host's copy is known to be bad */
     uint32_t away_step;
-    uint8_t ending; /* an abort or close of it is in the request under way */
+    uint32_t slid_step; /* named for borrowed pages that left the table alone: it holds the rest */
+    uint8_t ending;     /* an abort or close of it is in the request under way */
     struct id id;
     uint32_t t, c, a, ntokens, prompt, good;
     uint32_t filled; /* bytes of [0, filled) are right once the dispatched steps have run; >= c */
@@ -275,7 +278,8 @@ struct engine {
 
 struct pool {
     uint8_t open, closing, tenant, pressure;
-    uint8_t unheard; /* a fetch went on whose answer nobody hears: where it ends is not known */
+    uint8_t unheard; /* a fetch went on whose answer nobody hears: it ends at this depth or above;
+                        0: none did */
     uint8_t ranks;   /* regions that hold its bytes: the world of the engine that opened it */
     uint8_t engines; /* engines: bit each that opened or mapped it */
     struct id id;
@@ -380,6 +384,7 @@ struct daemon {
     struct pin pin[PINS];
     struct id last_copy; /* acknowledged */
     uint32_t resets, open_resets[OPENS], spoilt;
+    uint8_t pulled;      /* a transfer was active when the event began */
     uint8_t host_unsure; /* somebody gave up copies that were on their way */
     struct tag tag[TENANTS][RANKS][GRANULES];
     struct tag htag[TENANTS][RANKS][HOSTS];
@@ -594,6 +599,7 @@ void count_pages(struct sim *w, uint32_t d, uint32_t pool, uint32_t group, uint3
 void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
 bool recover_fits(struct sim *w, uint32_t d, const struct session *s);
 void check_cap(struct sim *w, uint32_t d, uint32_t pool);
+void model_before_step(struct sim *w, uint32_t d);
 void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct shortage *sh,
                     const uint32_t need[GROUPS]);
 void check_page(struct sim *w, uint32_t d, uint32_t tenant, uint32_t granule, uint32_t group,

@@ -132,6 +132,9 @@ void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, ui
 
         if (recurrent(w, g))
             continue;
+        if (s->first[g] < s->base[g] && s->first[g] < lower / w->page_tokens[g] &&
+            s->slid_step < step)
+            s->slid_step = step;
         while (s->first[g] < s->top[g] && (s->first[g] + 1) * w->page_tokens[g] <= lower) {
             if (s->first[g] < s->base[g])
                 MARK(slide_borrowed);
@@ -256,9 +259,12 @@ bool state_certain(struct sim *w, uint32_t d, uint32_t pool, const struct chunk 
 {
     if (!c->present || !c->has[g])
         return false;
-    return borrowed(w, d, pool, c, g) ||
-           (!c->lost[g] && space_current(w, d, w->d[d].pool[pool].tenant, c->space) &&
-            c->state_evictions[g] == w->d[d].pool[pool].evictions && w->cfg.tight != 1);
+    if (borrowed(w, d, pool, c, g))
+        return true;
+    if (c->depth * w->L + w->window_max <= w->d[d].pool[pool].unheard)
+        return false; /* a fetch that nobody heard of may have passed it */
+    return !c->lost[g] && space_current(w, d, w->d[d].pool[pool].tenant, c->space) &&
+           c->state_evictions[g] == w->d[d].pool[pool].evictions && w->cfg.tight != 1;
 }
 
 bool state_resumes(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
@@ -300,13 +306,38 @@ static void set_state(struct sim *w, uint32_t d, struct session *s, struct chunk
     c->gen[g][i] = p->gen;
 }
 
+/* A group's pages are known that were not before. Perhaps the node had lost all that it had, and no
+ * answer spoke of that: what the model would not bet on went before these came, not with them. */
 static void first_seen(struct sim *w, uint32_t d, uint32_t pool, struct chunk *c, uint32_t g,
                        uint32_t engine, uint32_t step)
 {
+    for (STATE_GROUPS(w, o))
+        if (o != g && !c->has[g] && c->has[o] && state_visible_of(w, d, c, o) &&
+            !state_certain(w, d, pool, c, o))
+            c->lost[o] = 1;
     c->state_engine[g] = (uint8_t)engine;
     c->state_step[g] = step;
     c->lost[g] = c->listed = 0;
     c->state_evictions[g] = w->d[d].pool[pool].evictions;
+}
+
+/* Are the pages that the core names the known ones, as far as they are known? */
+static bool named_as_known(struct sim *w, uint32_t d, const struct session *s,
+                           const struct chunk *c, uint32_t g, const struct table_run *runs,
+                           uint32_t nruns, uint32_t from)
+{
+    uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
+
+    for (uint32_t at = first > from ? first : from; at < end; at++) {
+        const struct page_ref *ref = find_page(runs, nruns, g, at);
+        uint32_t i = at - first;
+
+        if (ref && c->gen[g][i] &&
+            (c->gen[g][i] != ref->gen ||
+             at_granule(w, d, s, c->granule[g][i]) != page_granule(w, d, s->pool, g, ref->index)))
+            return false;
+    }
+    return true;
 }
 
 /* The core names these as the chunk's pages of a group. Those that are known, those that a transfer
@@ -315,34 +346,30 @@ static void canonical(struct sim *w, uint32_t d, struct session *s, struct chunk
                       const struct table_run *runs, uint32_t nruns, uint32_t from)
 {
     uint32_t first = seg_first(w, g, c->depth), end = seg_end(w, g, c->depth);
-    bool same = c->has[g];
 
-    if (!same)
+    if (c->has[g] && !named_as_known(w, d, s, c, g, runs, nruns, from)) {
+        EXPECT(!state_certain(w, d, s->pool, c, g), "state_replaced",
+               "depth %u group %u: not the STATE that is there", c->depth * w->L, g);
+        group_lost(w, d, s->pool, c, g);
+    }
+    if (!c->has[g])
         memset(c->gen[g], 0, sizeof c->gen[g]); /* what an answer leaves out is not known yet */
     for (uint32_t at = first > from ? first : from; at < end; at++) {
         const struct page_ref *ref = find_page(runs, nruns, g, at);
-        uint32_t i = at - first, granule;
+        uint32_t i = at - first;
+        struct granule *p;
 
         EXPECT(ref, "window_incomplete", "depth %u group %u: page %u is missing", c->depth * w->L,
                g, at);
-        granule = (uint32_t)(page_granule(w, d, s->pool, g, ref->index) - at_granule(w, d, s, 0));
-        if (same && c->granule[g][i] == granule && c->gen[g][i] == ref->gen)
+        if (c->gen[g][i])
             continue;
-        if (same && c->gen[g][i]) {
-            EXPECT(!state_certain(w, d, s->pool, c, g), "state_replaced",
-                   "depth %u group %u: not the STATE that is there", c->depth * w->L, g);
-            group_lost(w, d, s->pool, c, g);
-            memset(c->gen[g], 0, sizeof c->gen[g]);
-            same = false;
-        }
-        EXPECT(at_granule(w, d, s, granule)->verified &&
-                   at_granule(w, d, s, granule)->gen == ref->gen &&
-                   !at_granule(w, d, s, granule)->writers,
-               "state_unknown", "depth %u group %u index %u: nobody committed it (kind %u)",
-               c->depth * w->L, g, ref->index, at_granule(w, d, s, granule)->own);
+        p = page_granule(w, d, s->pool, g, ref->index);
+        EXPECT(p->verified && p->gen == ref->gen && !p->writers, "state_unknown",
+               "depth %u group %u index %u: nobody committed it (kind %u)", c->depth * w->L, g,
+               ref->index, p->own);
         first_seen(w, d, s->pool, c, g, NO, 0);
         c->lost[g] = c->passed; /* it is superseded again when its last borrower goes */
-        set_state(w, d, s, c, g, i, granule);
+        set_state(w, d, s, c, g, i, (uint32_t)(p - at_granule(w, d, s, 0)));
     }
     c->has[g] = 1;
     EXPECT(state_visible_of(w, d, c, g) || c->state_engine[g] == s->engine, "state_pending",
@@ -406,6 +433,8 @@ static void drop_head(struct sim *w, uint32_t d, struct session *s, uint32_t g, 
         s->base[g]++;
     }
     if (s->first[g] < below) {
+        if (s->first[g] < s->base[g] && s->slid_step < step)
+            s->slid_step = step;
         for (uint32_t i = s->first[g]; i < below && i < s->base[g]; i++)
             state_release_entry(w, d, s, g, i, step);
         s->first[g] = below < s->base[g] ? below : s->base[g];
@@ -496,7 +525,7 @@ void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c,
 {
     if (!adopted) {
         memset(&c->has[w->cfg.ngroups], 0, GROUPS - w->cfg.ngroups);
-        c->made = c->passed = c->must = 0;
+        c->made = c->must = 0; /* that it was passed, a node on the host has not forgotten */
     }
     for (STATE_GROUPS(w, g))
         if (!recurrent(w, g))
@@ -771,10 +800,12 @@ bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g
 {
     uint32_t begin = window_begin(w, g, s->t);
 
-    for (uint32_t i = begin > s->first[g] ? begin : s->first[g]; i < s->base[g]; i++)
-        if (s->table[g][i].granule != HOLE && !s->table[g][i].mine &&
-            !chunk_of_entry(w, d, s, g, i)->hhas[g])
+    for (uint32_t i = begin > s->first[g] ? begin : s->first[g]; i < s->base[g]; i++) {
+        const struct chunk *c = chunk_of_entry(w, d, s, g, i);
+
+        if (s->table[g][i].granule != HOLE && !s->table[g][i].mine && (!c->hhas[g] || c->hbad))
             return false;
+    }
     return true;
 }
 

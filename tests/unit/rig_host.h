@@ -6,8 +6,6 @@
 
 #include "rig_state.h"
 
-#define BY_HAND(kinds) (RIG_ALL & ~(uint32_t)(kinds))
-
 /* One HISTORY group of 512-byte pages: `usable` on the device, `host_pages` on the host. */
 static inline struct bench host_bench_with(const struct rig_options *options, uint32_t page_tokens,
                                            uint32_t usable, uint32_t host_pages)
@@ -95,6 +93,27 @@ static inline uint32_t host_free(struct rig *rig, struct id pool, uint32_t group
     return rig_host_view(rig, pool).group[group].free;
 }
 
+/* Tokens [0, depth) of sequence `seed` are committed, and wherever the jobs left them. */
+static inline void put(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    rig_put(b->rig, &b->e, b->pool, seed, depth);
+}
+
+static inline bool on_device(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).on_device;
+}
+
+static inline bool on_host(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).on_host;
+}
+
+static inline bool is_there(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    return anywhere(b->rig, b->pool, rig_tokens(seed, depth), depth) != NONE;
+}
+
 /* What Peek says of the host tier. */
 static inline uint32_t host_depth(struct rig_session *like, const uint32_t *tokens, uint32_t n)
 {
@@ -134,6 +153,25 @@ static inline void demote_pool(struct rig *rig, const struct rig_engine *e, stru
         n--;
     assert_ok(rig_close(hog, 0));
     rig_session_free(hog);
+}
+
+/* So many nodes at the most, 0: all that can go; how many went. */
+static inline uint32_t evicts(struct bench *b, uint32_t nodes)
+{
+    return rig_evict(b->rig, b->admin, b->pool, nodes);
+}
+
+/* Tokens [0, depth) of sequence `seed` are on the host alone. */
+static inline void put_away(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    put(b, seed, depth);
+    demote_pool(b->rig, &b->e, b->pool);
+}
+
+/* Fetches all that the host tier has; the answer has to be there at once. */
+static inline enum tern_err fetch_back(struct rig_session *s)
+{
+    return rig_fetched(s, rig_fetch(s, PEER_HOST, 0));
 }
 
 /* Everything comes to its end, and nothing is lost. */

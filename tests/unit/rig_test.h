@@ -32,6 +32,9 @@ static inline int rig_test_setup(void **state)
 #define RIG_TEST(f)    cmocka_unit_test_setup(f, rig_test_setup)
 #define RIG_RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
 
+/* For rig->automatic: all but these kinds of jobs complete by themselves. */
+#define BY_HAND(kinds) (RIG_ALL & ~(uint32_t)(kinds))
+
 /* The usual set-up: one engine of one process, one pool of one group, one session. */
 struct bench {
     struct rig *rig;
@@ -70,16 +73,20 @@ struct pair {
     struct rig *source, *dest;
     struct rig_engine se, de;
     struct id sp, dp;
+    struct rig_session *d; /* at the destination, for the test to open; freed by pair_stop */
 };
 
-static inline struct pair pair_with(struct rig_options options, uint32_t page_tokens,
-                                    uint32_t source_pages, uint32_t dest_pages)
+/* The pools have host tiers of so many bytes; 0: none. */
+static inline struct pair pair_with_host(struct rig_options options, uint32_t page_tokens,
+                                         uint32_t source_pages, uint32_t dest_pages,
+                                         uint64_t source_host, uint64_t dest_host)
 {
-    struct pair p;
+    struct pair p = {.dest = rig_create(&options)};
 
-    p.dest = rig_create(&options);
     options.incarnation = 0x2002;
     p.source = rig_create(&options);
+    p.source->host_bytes = source_host;
+    p.dest->host_bytes = dest_host;
     p.se = rig_engine(p.source, 0, "prefill", 1);
     p.de = rig_engine(p.dest, 0, "decode", 1);
     p.sp = rig_pool_pages(p.source, &p.se, page_tokens, source_pages);
@@ -88,8 +95,15 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
     return p;
 }
 
+static inline struct pair pair_with(struct rig_options options, uint32_t page_tokens,
+                                    uint32_t source_pages, uint32_t dest_pages)
+{
+    return pair_with_host(options, page_tokens, source_pages, dest_pages, 0, 0);
+}
+
 static inline void pair_stop(struct pair *p)
 {
+    rig_session_free(p->d);
     rig_destroy(p->dest);
     rig_destroy(p->source);
 }
@@ -103,5 +117,38 @@ static inline void pair_stop(struct pair *p)
         assert_int_equal((s)->len.written, (C));                                                   \
         assert_int_equal((s)->len.allocated, (A));                                                 \
     } while (0)
+
+/* T = C = A = n, and every byte is right. */
+static inline void assert_whole(struct rig_session *s, uint32_t n)
+{
+    assert_lengths(s, n, n, n);
+    assert_int_equal(rig_wrong(s, n), 0);
+}
+
+/* The session, a fresh one, gets the tokens of sequence `seed` up to n, computes and commits them.
+ */
+static inline void commits(struct rig_session *s, uint32_t seed, uint32_t n)
+{
+    assert_ok(rig_match(s, rig_tokens(seed, n), n));
+    assert_ok(rig_run_to(s, rig_tokens(seed, n), n));
+    assert_ok(rig_commit(s, n, 0));
+}
+
+/* Another engine, which uses that pool too. */
+static inline struct rig_engine second_engine(struct rig *rig, struct id pool)
+{
+    struct rig_engine two = rig_engine(rig, 0, "two", 1);
+    struct request map = {.op = OP_POOL_MAP};
+
+    map.pool_map.pool = pool;
+    assert_ok(rig_request(rig, two.conn[0], &map)->err);
+    return two;
+}
+
+static inline void complete_all(struct rig *rig, enum rig_job_kind kind)
+{
+    while (rig_jobs(rig, kind) > 0)
+        rig_complete(rig, kind);
+}
 
 #endif

@@ -87,6 +87,8 @@ static size_t bytes_of(const ProtobufCFieldDescriptor *f)
         return 2 * (size_t)WIRE_EVENT_BYTES;
     if (strcmp(f->name, "chunks") == 0)
         return 2 * (size_t)WIRE_CHUNK_BYTES;
+    if (strcmp(f->name, "windows") == 0)
+        return 3 * (size_t)WIRE_WINDOW_BYTES;
     return strcmp(f->name, "gid") == 0 ? WIRE_GID_BYTES : FIELD_BYTES;
 }
 

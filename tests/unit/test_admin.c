@@ -1,6 +1,7 @@
 /* Admin answers about a small core with two tenants: the keys that must exist, counts that add up,
  * lists that come whole in pages of any size, and nothing of one tenant told to another. */
 #include "rig_host.h"
+#include "rig_pair.h"
 #include "rig_test.h"
 
 #include <jansson.h>
@@ -315,6 +316,47 @@ static void transfers_are_told_by_both_sides(void **state)
 
     s->ctx.core = s->b.rig->core;
     rig_session_free(session);
+    rig_destroy(p.dest);
+    rig_destroy(p.source);
+    scene_stop(s);
+}
+
+static void assert_quarantine(struct scene *s, uint64_t oldest_ms, const char *peer, uint64_t pull,
+                              uint64_t pages)
+{
+    json_t *json = ask(s, "status", NONE);
+    const json_t *holder = json_object_get(json, "quarantine_holder");
+
+    assert_int_equal(number_of(json, "quarantine_oldest_ms"), oldest_ms);
+    assert_string_equal(string_of(holder, "peer"), peer);
+    assert_int_equal(strtoull(string_of(holder, "transfer"), NULL, 16), pull);
+    assert_int_equal(number_of(holder, "pages"), pages);
+    json_decref(json);
+}
+
+/* The age grows by the clock alone: nothing needs to happen in the core for it. */
+static void status_tells_how_long_quarantine_lasts_and_for_whom(void **state)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct scene *s = scene_start();
+    struct id pull;
+
+    (void)state;
+    pair_offer(&p, 16);
+    fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
+    pull = rig_job(p.dest, RIG_PULL, 0)->id;
+    s->ctx.core = p.dest->core;
+    s->ctx.now_ns = p.dest->now_ns + 5000000;
+    assert_quarantine(s, 0, "", 0, 0);
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_quarantine(s, 5, "beta", id_pack(pull), 4);
+    s->ctx.now_ns = p.dest->now_ns + 12345678901;
+    assert_quarantine(s, 12345, "beta", id_pack(pull), 4);
+    rig_complete(p.dest, RIG_PULL_STOP);
+    assert_quarantine(s, 0, "", 0, 0);
+
+    s->ctx.core = s->b.rig->core;
+    rig_session_free(p.d);
     rig_destroy(p.dest);
     rig_destroy(p.source);
     scene_stop(s);
@@ -647,6 +689,7 @@ int main(void)
         RIG_TEST(lists_tell_what_is_there),
         RIG_TEST(tree_tells_the_path_of_a_prefix),
         RIG_TEST(transfers_are_told_by_both_sides),
+        RIG_TEST(status_tells_how_long_quarantine_lasts_and_for_whom),
         RIG_TEST(a_retracted_session_is_told_with_its_ref_and_since_when),
         RIG_TEST(host_tiers_are_pools_of_their_own),
         RIG_TEST(borrowed_pages_and_pins_are_told),

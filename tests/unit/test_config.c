@@ -342,14 +342,50 @@ static void config_tls_is_whole_and_instead_of_the_clear(void **state)
     free(text);
 }
 
+#define PEER_OF(more)                                                                              \
+    "insecure_peers: true\n" TENANT                                                                \
+    "peers:\n  - {name: b, address: \"h:1\", tenants: [default]" more "}\n"
+
+static void config_rdma_of_a_peer_and_of_the_host_is_read(void **state)
+{
+    struct config *c = accepted(PEER_OF(""));
+
+    (void)state;
+    assert_int_equal(c->rdma_device.n, 0);
+    assert_int_equal(c->peers[0].transport, XFER_TCP);
+    assert_false(c->peers[0].push);
+    config_destroy(c);
+    c = accepted("rdma_device: auto\n" PEER_OF(", transport: auto"));
+    assert_int_equal(c->rdma_device.n, 0);
+    assert_int_equal(c->peers[0].transport, XFER_AUTO);
+    config_destroy(c);
+    c = accepted("rdma_device: mlx5_1+mlx5_0\n" PEER_OF(", transport: verbs, push: true"));
+    assert_int_equal(c->rdma_device.n, 2);
+    assert_string_equal(c->rdma_device.name[0], "mlx5_1");
+    assert_string_equal(c->rdma_device.name[1], "mlx5_0");
+    assert_int_equal(c->peers[0].transport, XFER_VERBS);
+    assert_true(c->peers[0].push);
+    config_destroy(c);
+}
+
+static void config_rdma_that_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    refused("rdma_device: a+b+a\n" TENANT, "t.yaml:1: rdma_device: ", "twice");
+    refused("rdma_device: a+b+c+d+e\n" TENANT, "t.yaml:1: rdma_device: ", "at most 4");
+    refused("rdma_device: a+\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
+    refused("rdma_device: a/b\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
+    refused(PEER_OF(", transport: rdma"), "t.yaml:", "must be auto, verbs or tcp");
+    refused(PEER_OF(", push: 2"), "t.yaml:", "must be true or false");
+}
+
 static void config_what_is_printed_is_read_back_the_same(void **state)
 {
-    struct config
-        *c = accepted(
-            "insecure_peers: true\nlisten: \"[::1]:7\"\nadmin: {socket: '/tmp/a \"b\\c'}\n" TENANT
-            "    host_memory: 5M\n"
-            "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n"),
-        *again;
+    struct config *c = accepted("rdma_device: a+b\ninsecure_peers: true\nlisten: "
+                                "\"[::1]:7\"\nadmin: {socket: '/tmp/a \"b\\c'}\n" TENANT
+                                "    host_memory: 5M\n"
+                                "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n"),
+                  *again;
     char *first, *second;
     size_t n;
     FILE *out;
@@ -544,6 +580,8 @@ int main(void)
         cmocka_unit_test(config_peers_that_do_not_fit_are_refused),
         cmocka_unit_test(config_peers_in_the_clear_need_the_flag),
         cmocka_unit_test(config_tls_is_whole_and_instead_of_the_clear),
+        cmocka_unit_test(config_rdma_of_a_peer_and_of_the_host_is_read),
+        cmocka_unit_test(config_rdma_that_makes_no_sense_is_refused),
         cmocka_unit_test(config_what_is_printed_is_read_back_the_same),
         cmocka_unit_test(config_flags_alone_are_enough),
         cmocka_unit_test(config_flags_that_are_wrong_are_named),

@@ -1,11 +1,42 @@
 /* P6: every limit of the core, hit. The answer is a typed error, nothing is lost, and what was
  * given back can be had again. The audit, which runs after every event, sees to the rest. */
-#include "rig_test.h"
+#include "rig_pair.h"
+
+/* One more session of the bench's engine in that namespace. */
+static enum tern_err opens(struct bench *b, uint64_t ns)
+{
+    struct rig_session s;
+
+    return rig_session_open(b->rig, b->e.conn[0], b->pool, ns, &s);
+}
+
+/* One more pool of `bytes` with one group. */
+static enum tern_err opens_pool(struct bench *b, uint64_t page_bytes, uint64_t bytes)
+{
+    struct group_layout group = rig_group(4, page_bytes);
+    struct id pool;
+
+    return rig_pool_open(b->rig, b->e.conn[0], &group, 1, bytes, &pool);
+}
+
+/* Has the tokens of sequence 1 up to n, and their pages written; nothing is committed. */
+static void writes(struct rig_session *s, uint32_t n)
+{
+    assert_ok(rig_match(s, rig_tokens(1, n), n));
+    assert_ok(rig_run_to(s, rig_tokens(1, n), n));
+}
+
+/* The bench's session closes, and every prefix goes; their number. */
+static uint32_t lets_go(struct bench *b)
+{
+    assert_ok(rig_close(b->s, 0));
+    return rig_evict(b->rig, b->admin, b->pool, 0);
+}
 
 static void limits_sessions_of_a_tenant_quota(void **state)
 {
     struct rig_options options = rig_defaults();
-    struct rig_session *held[3], next;
+    struct rig_session *held[3];
     struct bench b;
 
     (void)state;
@@ -13,12 +44,11 @@ static void limits_sessions_of_a_tenant_quota(void **state)
     b = bench_with(&options, 4, 32);
     for (uint32_t i = 0; i < 3; i++)
         held[i] = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_err(TERN_QUOTA, rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
+    assert_err(TERN_QUOTA, opens(&b, 1));
     assert_int_equal(rig_view(b.rig).sessions, 4);
     assert_ok(rig_close(held[0], 0));
-    assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
-    for (uint32_t i = 0; i < 3; i++)
-        rig_session_free(held[i]);
+    assert_ok(opens(&b, 1));
+    free_many(3, held);
     bench_stop(&b);
 }
 
@@ -26,7 +56,7 @@ static void limits_sessions_of_a_tenant_quota(void **state)
 static void limits_quota_of_one_tenant_leaves_the_other_alone(void **state)
 {
     struct rig_options options = rig_defaults();
-    struct rig_session *mine, none;
+    struct rig_session *mine;
     struct rig_engine other;
     struct id pool;
     struct bench b;
@@ -36,7 +66,7 @@ static void limits_quota_of_one_tenant_leaves_the_other_alone(void **state)
     b = bench_with(&options, 4, 32);
     other = rig_engine(b.rig, 1, "other", 1);
     pool = rig_pool_pages(b.rig, &other, 4, 32);
-    assert_err(TERN_QUOTA, rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &none));
+    assert_err(TERN_QUOTA, opens(&b, 1));
     mine = rig_session(b.rig, &other, pool, 1);
     assert_ok(rig_match(mine, rig_tokens(1, 8), 8));
     rig_session_free(mine);
@@ -46,15 +76,14 @@ static void limits_quota_of_one_tenant_leaves_the_other_alone(void **state)
 static void limits_session_slots_full_busy(void **state)
 {
     struct rig_options options = rig_defaults();
-    struct rig_session next;
     struct bench b;
 
     (void)state;
     options.limits.sessions = 1;
     b = bench_with(&options, 4, 32);
-    assert_err(TERN_BUSY, rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
+    assert_err(TERN_BUSY, opens(&b, 1));
     assert_ok(rig_close(b.s, 0));
-    assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
+    assert_ok(opens(&b, 1));
     bench_stop(&b);
 }
 
@@ -69,8 +98,7 @@ static void limits_nodes_full_evicts_then_busy_keeps_earlier_targets(void **stat
     options.limits.nodes = 6; /* a root and five chunks */
     b = bench_with(&options, 4, 64);
     rig_put(b.rig, &b.e, b.pool, 9, 8);
-    assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 32));
+    writes(b.s, 32);
     assert_err(TERN_BUSY, rig_commit(b.s, 32, 0));
     assert_lengths(b.s, 20, 32, 32);
     assert_int_equal(rig_depth(b.s, rig_tokens(9, 8), 8), 0);
@@ -78,8 +106,7 @@ static void limits_nodes_full_evicts_then_busy_keeps_earlier_targets(void **stat
     assert_int_equal(rig_wrong(b.s, 32), 0);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 5);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 3);
-    assert_ok(rig_close(b.s, 0));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 5);
+    assert_int_equal(lets_go(&b), 5);
     assert_int_equal(rig_free(b.rig, b.pool), 64);
     bench_stop(&b);
 }
@@ -89,7 +116,7 @@ static void limits_nodes_full_evicts_then_busy_keeps_earlier_targets(void **stat
 static void limits_nodes_full_new_namespace_busy_or_evicts(void **state)
 {
     struct rig_options options = rig_defaults();
-    struct rig_session *holder, next;
+    struct rig_session *holder;
     struct bench b;
 
     (void)state;
@@ -97,9 +124,9 @@ static void limits_nodes_full_new_namespace_busy_or_evicts(void **state)
     b = bench_with(&options, 4, 64);
     holder = rig_committed(b.rig, &b.e, b.pool, 1, 12);
     assert_int_equal(rig_view(b.rig).nodes_free, 0);
-    assert_err(TERN_BUSY, rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next));
+    assert_err(TERN_BUSY, opens(&b, 2));
     assert_ok(rig_close(holder, 0));
-    assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next));
+    assert_ok(opens(&b, 2));
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 8);
     rig_session_free(holder);
     bench_stop(&b);
@@ -118,8 +145,7 @@ static void limits_token_store_full_busy_and_nothing_lost(void **state)
     b = bench_with(&options, 4, 64);
     assert_err(TERN_BUSY, rig_match(b.s, rig_tokens(1, 400), 400));
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
-    assert_ok(rig_match(b.s, rig_tokens(1, 40), 40));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 40), 40));
+    writes(b.s, 40);
     other = rig_session(b.rig, &b.e, b.pool, 1);
     for (n = 4; rig_match(other, rig_tokens(2, n), n) == TERN_OK; n += 4) /* up to the brim */
         assert_true(n < 24 * 4);
@@ -131,8 +157,7 @@ static void limits_token_store_full_busy_and_nothing_lost(void **state)
     assert_ok(rig_commit(b.s, 40, 0)); /* takes no new block */
     assert_lengths(b.s, 40, 40, 40);
     assert_ok(rig_close(other, 0));
-    assert_ok(rig_close(b.s, 0));
-    rig_evict(b.rig, b.admin, b.pool, 0);
+    lets_go(&b);
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
     rig_session_free(other);
     bench_stop(&b);
@@ -155,8 +180,7 @@ static void limits_extra_keys_full_busy_and_nothing_lost(void **state)
     assert_ok(rig_match_full(b.s, &t, 0));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
     assert_ok(rig_commit(b.s, 16, 0));
-    assert_ok(rig_close(b.s, 0));
-    rig_evict(b.rig, b.admin, b.pool, 0);
+    lets_go(&b);
     bench_stop(&b);
 }
 
@@ -208,10 +232,8 @@ static void limits_retires_full_commit_below_a_pending_node_stops_there(void **s
     options.limits.retires = 2;
     b = bench_with(&options, 4, 64);
     twin = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_ok(rig_match(twin, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(twin, rig_tokens(1, 16), 16));
-    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    writes(twin, 16);
+    writes(b.s, 16);
     assert_ok(rig_commit(b.s, 8, 5));  /* one record */
     assert_ok(rig_rewind(b.s, 12, 6)); /* and the other */
     assert_err(TERN_BUSY, rig_commit(twin, 16, 0));
@@ -227,16 +249,15 @@ static void limits_retires_full_commit_below_a_pending_node_stops_there(void **s
 static void limits_namespaces_full_busy_until_one_is_empty(void **state)
 {
     struct rig_options options = rig_defaults();
-    struct rig_session next;
     struct bench b;
 
     (void)state;
     options.limits.namespaces = 1;
     b = bench_with(&options, 4, 64);
-    assert_err(TERN_BUSY, rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next));
+    assert_err(TERN_BUSY, opens(&b, 2));
     assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
     assert_ok(rig_close(b.s, 0));
-    assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next));
+    assert_ok(opens(&b, 2));
     bench_stop(&b);
 }
 
@@ -244,7 +265,6 @@ static void limits_namespaces_full_busy_until_one_is_empty(void **state)
 static void limits_namespace_with_evictable_prefixes_makes_way(void **state)
 {
     struct rig_options options = rig_defaults();
-    struct rig_session next;
     struct bench b;
 
     (void)state;
@@ -253,10 +273,10 @@ static void limits_namespace_with_evictable_prefixes_makes_way(void **state)
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     assert_ok(rig_close(b.s, 0));
     assert_int_equal(rig_view(b.rig).nodes, 3);
-    if (rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next) != TERN_OK) {
+    if (opens(&b, 2) != TERN_OK) {
         assert_err(TERN_BUSY, b.rig->last->err);
         rig_evict(b.rig, b.admin, b.pool, 0);
-        assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 2, &next));
+        assert_ok(opens(&b, 2));
     }
     assert_int_equal(rig_view(b.rig).sessions, 1);
     bench_stop(&b);
@@ -283,32 +303,27 @@ static void limits_engines_full_busy(void **state)
 static void limits_pools_full_busy_and_memory_quota(void **state)
 {
     struct rig_options options = rig_defaults();
-    struct group_layout group = rig_group(4, 512);
     struct bench b;
-    struct id pool;
 
     (void)state;
     options.limits.pools = 2;
     b = bench_with(&options, 4, 16); /* 1 of 4 MiB */
-    assert_err(TERN_QUOTA, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 4 << 20, &pool));
-    assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1 << 16, &pool));
-    assert_err(TERN_BUSY, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1 << 16, &pool));
+    assert_err(TERN_QUOTA, opens_pool(&b, 512, 4 << 20));
+    assert_ok(opens_pool(&b, 512, 1 << 16));
+    assert_err(TERN_BUSY, opens_pool(&b, 512, 1 << 16));
     bench_stop(&b);
 }
 
 static void limits_page_records_full_busy(void **state)
 {
     struct rig_options options = rig_defaults();
-    struct group_layout group = rig_group(4, 512);
     struct bench b;
-    struct id pool;
 
     (void)state;
     options.limits.pages = 3000;
     b = bench_with(&options, 4, 16); /* 1 MiB is 2,048 records of 512 bytes */
-    assert_err(TERN_BUSY, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1 << 20, &pool));
-    group.page_bytes = 4096;
-    assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1 << 20, &pool));
+    assert_err(TERN_BUSY, opens_pool(&b, 512, 1 << 20));
+    assert_ok(opens_pool(&b, 4096, 1 << 20));
     bench_stop(&b);
 }
 
@@ -322,21 +337,14 @@ static void limits_transfers_in_full_busy(void **state)
     (void)state;
     options.limits.pulls = 1;
     p = pair_with(options, 4, 64, 64);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
-    for (uint32_t i = 0; i < 2; i++) {
-        rig_put(p.source, &p.se, p.sp, 1 + i, 16);
-        d[i] = rig_session(p.dest, &p.de, p.dp, 1);
-        assert_ok(rig_match(d[i], rig_tokens(1 + i, 16), 16));
-        fetch[i] = rig_fetch(d[i], 0, 0);
-    }
-    assert_err(TERN_BUSY, rig_reply_to(p.dest, fetch[1])->err);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    fetch_many(&p, 2, 16, d, fetch);
+    assert_err(TERN_BUSY, answered(&p, fetch[1]));
     rig_complete(p.dest, RIG_PULL);
     assert_ok(rig_fetched(d[0], fetch[0]));
     p.dest->automatic = RIG_ALL;
-    fetch[1] = rig_fetch(d[1], 0, 0);
-    assert_ok(rig_fetched(d[1], fetch[1]));
-    for (uint32_t i = 0; i < 2; i++)
-        rig_session_free(d[i]);
+    assert_ok(fetch_all(d[1]));
+    free_many(2, d);
     pair_stop(&p);
 }
 
@@ -350,7 +358,7 @@ static void limits_seal_jobs_bounded_and_none_forgotten(void **state)
     (void)state;
     options.limits.seal_jobs = 3;
     b = bench_with(&options, 4, 64);
-    b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_SEAL;
+    b.rig->automatic = BY_HAND(RIG_SEAL);
     rig_put(b.rig, &b.e, b.pool, 1, 80);
     while (rig_jobs(b.rig, RIG_SEAL)) {
         assert_true(rig_jobs(b.rig, RIG_SEAL) <= 3);

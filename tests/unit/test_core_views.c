@@ -1,6 +1,6 @@
 /* The read-only views: what ternctl shows is what is there, empty slots are told apart, and looking
  * changes nothing. */
-#include "rig_test.h"
+#include "rig_pair.h"
 
 static void views_empty_slots_are_false(void **state)
 {
@@ -156,6 +156,55 @@ static void views_transfers_show_both_ends(void **state)
     pair_stop(&p);
 }
 
+static void assert_oldest(struct pair *p, struct id pull, uint64_t since_ns, uint32_t pages)
+{
+    struct core_view view = rig_view(p->dest);
+    struct transfer_view t;
+
+    assert_true(id_equal(view.oldest_quarantine, pull));
+    assert_true(view.oldest_quarantine_ns == since_ns);
+    assert_true(core_pull_view(p->dest->core, pull.slot, &t));
+    assert_true(t.quarantined_ns == since_ns);
+    assert_int_equal(t.quarantined, pages);
+}
+
+/* The pull that waits longest, which is neither the first that began nor the last; as each is
+ * proved quiet the next one is told. */
+static void views_name_the_oldest_in_quarantine(void **state)
+{
+    static const uint32_t order[] = {1, 2, 0};
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *d[3];
+    struct transfer_view t;
+    uint64_t fetch[3], since_ns[3];
+    struct id pull[3];
+
+    (void)state;
+    p.dest->automatic = BY_HAND(RIG_PULL | RIG_PULL_STOP);
+    fetch_many(&p, 3, 16, d, fetch);
+    for (uint32_t i = 0; i < 3; i++)
+        pull[i] = rig_job(p.dest, RIG_PULL, i)->id;
+    assert_true(core_pull_view(p.dest->core, pull[1].slot, &t));
+    assert_true(t.quarantined_ns == 0);
+    assert_int_equal(t.quarantined, 0); /* arriving */
+    assert_int_equal(rig_view(p.dest).oldest_quarantine.gen, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        rig_advance(p.dest, 1000000);
+        assert_ok(rig_fetch_cancel(d[order[i]]));
+        since_ns[i] = p.dest->now_ns;
+        assert_oldest(&p, pull[1], since_ns[0], 4);
+    }
+    assert_int_equal(quarantined(&p), 12);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_oldest(&p, pull[order[i]], since_ns[i], 4);
+        rig_complete(p.dest, RIG_PULL_STOP);
+    }
+    assert_true(rig_view(p.dest).oldest_quarantine_ns == 0);
+    assert_int_equal(rig_view(p.dest).oldest_quarantine.gen, 0);
+    free_many(3, d);
+    pair_stop(&p);
+}
+
 static void views_peaks_stay_when_pages_go(void **state)
 {
     struct bench b = bench_start(4, 16);
@@ -198,6 +247,7 @@ int main(void)
         RIG_TEST(views_session_and_engine_say_what_they_are),
         RIG_TEST(views_nodes_show_depth_refs_and_visibility),
         RIG_TEST(views_transfers_show_both_ends),
+        RIG_TEST(views_name_the_oldest_in_quarantine),
         RIG_TEST(views_peaks_stay_when_pages_go),
         RIG_TEST(views_looking_changes_nothing),
     };

@@ -146,15 +146,13 @@ static void engine_gone_ends_its_retiring_pages(void **state)
 static void engine_gone_takes_its_pending_nodes(void **state)
 {
     struct rig *rig = rig_create(NULL);
-    struct rig_engine e = rig_engine(rig, 0, "e", 1), other = rig_engine(rig, 0, "o", 1);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
     struct id pool = rig_pool_pages(rig, &e, 4, 8);
-    struct request map = {.op = OP_POOL_MAP};
-    struct rig_session *s = rig_session(rig, &e, pool, 1), *like;
+    struct rig_engine other = second_engine(rig, pool);
+    struct rig_session *s = rig_session(rig, &e, pool, 1);
+    struct rig_session *like = rig_session(rig, &other, pool, 1);
 
     (void)state;
-    map.pool_map.pool = pool;
-    assert_ok(rig_request(rig, other.conn[0], &map)->err);
-    like = rig_session(rig, &other, pool, 1);
     assert_ok(rig_match(s, rig_tokens(1, 16), 16));
     assert_ok(rig_run_to(s, rig_tokens(1, 16), 16));
     assert_ok(rig_commit(s, 8, 0));

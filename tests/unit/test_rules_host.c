@@ -2,11 +2,6 @@
  * and pools with a host tier. Pages of 4 tokens and L = 4 where nothing else is said. */
 #include "rig_host.h"
 
-static void put(struct bench *b, uint32_t seed, uint32_t depth)
-{
-    rig_put(b->rig, &b->e, b->pool, seed, depth);
-}
-
 /* Chunk by chunk, so that each has its copy queued before the next is there. */
 static void put_slowly(struct bench *b, uint32_t seed, uint32_t depth)
 {
@@ -21,30 +16,35 @@ static void put_slowly(struct bench *b, uint32_t seed, uint32_t depth)
     rig_session_free(s);
 }
 
-static bool on_device(struct bench *b, uint32_t seed, uint32_t depth)
+/* 16 pages on each tier; copies wait for the test. */
+static struct bench copies_held(void)
 {
-    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).on_device;
+    struct bench b = host_bench(4, 16, 16);
+
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    return b;
 }
 
-static bool on_host(struct bench *b, uint32_t seed, uint32_t depth)
+/* And no more than `jobs` of them run at a time. */
+static struct bench copies_held_at(uint32_t jobs)
 {
-    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).on_host;
-}
+    struct rig_options o = rig_defaults();
+    struct bench b;
 
-static bool is_there(struct bench *b, uint32_t seed, uint32_t depth)
-{
-    return anywhere(b->rig, b->pool, rig_tokens(seed, depth), depth) != NONE;
+    o.limits.copy_jobs = jobs;
+    b = host_bench_with(&o, 4, 16, 16);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    return b;
 }
 
 /* --- T16 --- */
 
 static void t16_acknowledged_before_its_parent_it_waits_for_it(void **state)
 {
-    struct bench b = host_bench(4, 16, 16);
+    struct bench b = copies_held();
     uint32_t seen;
 
     (void)state;
-    b.rig->automatic = BY_HAND(RIG_COPY);
     put_slowly(&b, 1, 12);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
     rig_complete_nth(b.rig, RIG_COPY, 2);
@@ -61,19 +61,15 @@ static void t16_acknowledged_before_its_parent_it_waits_for_it(void **state)
 /* Copies that have not begun, or wait for their parent's, keep nothing on a device that is full. */
 static void t16_a_copy_that_is_not_running_holds_nothing(void **state)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = copies_held_at(2);
 
     (void)state;
-    o.limits.copy_jobs = 2;
-    b = host_bench_with(&o, 4, 16, 16);
-    b.rig->automatic = BY_HAND(RIG_COPY);
     put_slowly(&b, 1, 16);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2); /* 16 and 12 were queued */
+    assert_int_equal(evicts(&b, 0), 2); /* 16 and 12 were queued */
     assert_int_equal(rig_view(b.rig).copies, 2);
     rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 waits for that of 4 */
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 1);
+    assert_int_equal(evicts(&b, 0), 1);
     rig_complete(b.rig, RIG_COPY);
     assert_true(on_host(&b, 1, 4));
     assert_int_equal(rig_view(b.rig).host_copies, 1);
@@ -111,12 +107,11 @@ static void t16_a_failed_parent_takes_what_hangs_on_it(void **state)
 
 static void t16_a_second_acknowledgement_is_ignored(void **state)
 {
-    struct bench b = host_bench(4, 16, 16);
+    struct bench b = copies_held();
     struct event again = {.kind = EV_COPIED};
     uint64_t changes;
 
     (void)state;
-    b.rig->automatic = BY_HAND(RIG_COPY);
     put(&b, 1, 4);
     again.copied.job = rig_job(b.rig, RIG_COPY, 0)->id;
     rig_complete(b.rig, RIG_COPY);
@@ -154,16 +149,13 @@ static void t16_an_abort_during_the_copy_keeps_both_ends(void **state)
 {
     (void)state;
     for (uint32_t closes = 0; closes < 2; closes++) {
-        struct bench b = host_bench(4, 16, 16);
+        struct bench b = copies_held();
 
-        b.rig->automatic = BY_HAND(RIG_COPY);
-        assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 8), 8));
-        assert_ok(rig_commit(b.s, 8, 0));
+        commits(b.s, 1, 8);
         assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
         assert_ok(closes ? rig_close(b.s, 0) : rig_abort(b.s, 0));
         assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
-        assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
+        assert_int_equal(evicts(&b, 0), 0);
         assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
         assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 2);
         demote_pool(b.rig, &b.e, b.pool); /* nor under pressure */
@@ -178,10 +170,9 @@ static void t16_an_abort_during_the_copy_keeps_both_ends(void **state)
 /* The namespace is reset, the pool's last session closes: what a worker reads or writes stays. */
 static void t16_a_reset_during_the_copy_keeps_both_ends(void **state)
 {
-    struct bench b = host_bench(4, 16, 16);
+    struct bench b = copies_held();
 
     (void)state;
-    b.rig->automatic = BY_HAND(RIG_COPY);
     put_slowly(&b, 1, 8);
     assert_ok(rig_reset(b.rig, b.e.conn[0], 1, NULL));
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
@@ -196,18 +187,14 @@ static void t16_a_reset_during_the_copy_keeps_both_ends(void **state)
 /* No checksum, no copy; a copy limit that is small leaves none out. */
 static void t16_writeback_waits_for_checksums_and_for_a_job(void **state)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = copies_held_at(2);
 
     (void)state;
-    o.limits.copy_jobs = 2;
-    b = host_bench_with(&o, 4, 16, 16);
     b.rig->automatic = BY_HAND(RIG_COPY | RIG_SEAL);
     put_slowly(&b, 1, 20);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
     assert_int_equal(host_free(b.rig, b.pool, 0), 16);
-    while (rig_jobs(b.rig, RIG_SEAL) > 0)
-        rig_complete(b.rig, RIG_SEAL);
+    complete_all(b.rig, RIG_SEAL);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
     assert_int_equal(rig_view(b.rig).copies, 5);
     for (uint32_t i = 0; i < 5; i++) {
@@ -223,24 +210,20 @@ static void t16_writeback_waits_for_checksums_and_for_a_job(void **state)
  * what runs does not. */
 static void t16_a_copy_that_does_not_run_gives_way(void **state)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = copies_held_at(2);
 
     (void)state;
-    o.limits.copy_jobs = 2;
-    b = host_bench_with(&o, 4, 16, 16);
-    b.rig->automatic = BY_HAND(RIG_COPY);
     put_slowly(&b, 1, 20);
     assert_int_equal(rig_view(b.rig).copies, 5);
     rig_complete_nth(b.rig, RIG_COPY, 1); /* 8 is through and waits for 4; 12 runs in its place */
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
     assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 5);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2); /* 20 and 16 */
+    assert_int_equal(evicts(&b, 0), 2); /* 20 and 16 */
     assert_false(is_there(&b, 1, 16));
     assert_true(is_there(&b, 1, 12));
     assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 3);
     rig_complete_nth(b.rig, RIG_COPY, 1);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2); /* 12 and 8 */
+    assert_int_equal(evicts(&b, 0), 2); /* 12 and 8 */
     assert_false(is_there(&b, 1, 8));
     assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 1);
     rig_complete(b.rig, RIG_COPY);
@@ -251,19 +234,13 @@ static void t16_a_copy_that_does_not_run_gives_way(void **state)
 /* But not what a session retracts for. */
 static void t16_a_copy_that_a_retract_waits_for_does_not_give_way(void **state)
 {
-    struct rig_options o = rig_defaults();
-    struct bench b;
+    struct bench b = copies_held_at(1);
 
     (void)state;
-    o.limits.copy_jobs = 1;
-    b = host_bench_with(&o, 4, 16, 16);
-    b.rig->automatic = BY_HAND(RIG_COPY);
-    assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 20), 20));
-    assert_ok(rig_commit(b.s, 20, 0));
+    commits(b.s, 1, 20);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     rig_complete(b.rig, RIG_COPY);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
+    assert_int_equal(evicts(&b, 0), 0);
     b.rig->automatic = RIG_ALL;
     rig_settle(b.rig);
     assert_string_equal(state_of(b.s), "retracted");
@@ -341,13 +318,13 @@ static void what_is_on_the_host_alone_is_demoted_leaf_first_then_gone(void **sta
     put(&b, 2, 8);
     nodes = rig_pool_view(b.rig, b.pool).nodes;
     assert_int_equal(rig_free(b.rig, b.pool), 64 - 5);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+    assert_int_equal(evicts(&b, 1), 1);
     assert_false(on_device(&b, 1, 12)); /* oldest, leaf first */
     assert_true(on_device(&b, 1, 8));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
+    assert_int_equal(evicts(&b, 2), 2);
     assert_false(on_device(&b, 1, 4));
     assert_true(on_device(&b, 2, 8));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
+    assert_int_equal(evicts(&b, 2), 2);
     assert_false(on_device(&b, 2, 4));
     assert_int_equal(rig_free(b.rig, b.pool), 64);
     assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, nodes); /* all in the tree still */
@@ -394,11 +371,11 @@ static void changes_of_tier_are_told(void **state)
 
     (void)state;
     put(&b, 1, 4);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+    assert_int_equal(evicts(&b, 1), 1);
     assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
-    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
+    assert_ok(fetch_back(b.s));
     assert_ok(rig_abort(b.s, 0));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+    assert_int_equal(evicts(&b, 0), 2);
     for (uint32_t i = 0; i < 6; i++) {
         assert_true(core_event_view(b.rig->core, i + 1, &v));
         assert_int_equal(v.kind, want[i].kind);
@@ -442,15 +419,13 @@ static void a_pool_closes_while_copies_run(void **state)
     for (uint32_t loads = 0; loads < 2; loads++) {
         struct bench b = host_bench(4, 64, 16);
 
-        b.rig->automatic = BY_HAND(RIG_COPY);
         if (loads) {
-            b.rig->automatic = RIG_ALL;
-            put_slowly(&b, 1, 8);
-            demote_pool(b.rig, &b.e, b.pool);
+            put_away(&b, 1, 8);
             b.rig->automatic = BY_HAND(RIG_COPY);
             assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
             rig_fetch(b.s, PEER_HOST, 0);
         } else {
+            b.rig->automatic = BY_HAND(RIG_COPY);
             put_slowly(&b, 1, 8);
         }
         assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);

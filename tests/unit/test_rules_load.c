@@ -2,32 +2,16 @@
  * tokens, a fetch from the host or from a peer, a new engine; and copies that have rotten. Pages of
  * 4 tokens and L = 4 where nothing else is said. */
 #include "rig_host.h"
-
-static void put(struct bench *b, uint32_t seed, uint32_t depth)
-{
-    rig_put(b->rig, &b->e, b->pool, seed, depth);
-}
-
-static bool on_device(struct bench *b, uint32_t seed, uint32_t depth)
-{
-    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).on_device;
-}
-
-static bool on_host(struct bench *b, uint32_t seed, uint32_t depth)
-{
-    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).on_host;
-}
+#include "rig_pair.h"
 
 static void restored_by_a_commit_of_the_same_tokens(void **state)
 {
     struct bench b = host_bench(4, 64, 16);
-    const uint32_t *tokens = rig_tokens(1, 24);
+    const uint32_t *tokens;
     struct rig_session *other;
 
     (void)state;
-    put(&b, 1, 12);
-    demote_pool(b.rig, &b.e, b.pool);
-    tokens = rig_tokens(1, 24);
+    put_away(&b, 1, 12);
     assert_false(on_device(&b, 1, 4));
     tokens = rig_tokens(1, 24);
     assert_ok(rig_match(b.s, tokens, 24));
@@ -57,15 +41,11 @@ static void restored_by_a_commit_of_the_same_tokens(void **state)
 static void restored_by_a_commit_whose_engine_dies_it_stays_on_the_host(void **state)
 {
     struct bench b = host_bench(4, 64, 16);
-    struct rig_engine two = rig_engine(b.rig, 0, "two", 1);
-    struct request map = {.op = OP_POOL_MAP};
+    struct rig_engine two = second_engine(b.rig, b.pool);
     struct rig_session *s;
 
     (void)state;
-    map.pool_map.pool = b.pool;
-    assert_ok(rig_request(b.rig, two.conn[0], &map)->err);
-    put(&b, 1, 8);
-    demote_pool(b.rig, &b.e, b.pool);
+    put_away(&b, 1, 8);
     s = rig_session(b.rig, &two, b.pool, 1);
     assert_ok(rig_match(s, rig_tokens(1, 12), 12));
     assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
@@ -75,9 +55,8 @@ static void restored_by_a_commit_whose_engine_dies_it_stays_on_the_host(void **s
     assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
     assert_int_equal(rig_free(b.rig, b.pool), 64);
     assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
-    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
-    assert_lengths(b.s, 8, 8, 8);
-    assert_int_equal(rig_wrong(b.s, 8), 0);
+    assert_ok(fetch_back(b.s));
+    assert_whole(b.s, 8);
     rig_session_free(s);
     bench_ends_clean(&b);
 }
@@ -89,8 +68,7 @@ static void fetch_from_the_host_tier_brings_the_deeper_prefix(void **state)
 
     (void)state;
     put(&b, 1, 20);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 3),
-                     3); /* 12, 16, 20 are on the host alone */
+    assert_int_equal(evicts(&b, 3), 3); /* 12, 16, 20 are on the host alone */
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_int_equal(b.s->matched, 8);
     assert_int_equal(b.rig->last->match.host_depth, 20);
@@ -106,8 +84,7 @@ static void fetch_from_the_host_tier_brings_the_deeper_prefix(void **state)
     assert_err(TERN_BUSY, rig_fetched(b.s, request));
     rig_complete(b.rig, RIG_COPY);
     assert_ok(rig_fetched(b.s, request));
-    assert_lengths(b.s, 20, 20, 20);
-    assert_int_equal(rig_wrong(b.s, 20), 0);
+    assert_whole(b.s, 20);
     assert_int_equal(rig_reply_to(b.rig, request)->fetch.bytes_kib, 2); /* 3 pages of 512 bytes */
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
     b.rig->automatic = RIG_ALL;
@@ -122,12 +99,10 @@ static void fetch_from_the_host_tier_up_to_a_depth(void **state)
     struct bench b = host_bench(4, 64, 16);
 
     (void)state;
-    put(&b, 1, 20);
-    demote_pool(b.rig, &b.e, b.pool);
+    put_away(&b, 1, 20);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 15)));
-    assert_lengths(b.s, 12, 12, 12);
-    assert_int_equal(rig_wrong(b.s, 12), 0);
+    assert_whole(b.s, 12);
     assert_false(on_device(&b, 1, 16));
     assert_int_equal(b.rig->copies_up, 3);
     bench_ends_clean(&b);
@@ -140,7 +115,7 @@ static void fetch_from_the_host_tier_below_what_is_here(void **state)
 
     (void)state;
     put(&b, 1, 20);
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 3), 3);
+    assert_int_equal(evicts(&b, 3), 3);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_int_equal(b.s->matched, 8);
     for (uint32_t depth = 1; depth <= 11; depth++) {
@@ -160,8 +135,7 @@ static void a_load_and_a_commit_of_one_chunk(void **state)
     uint64_t request;
 
     (void)state;
-    put(&b, 1, 12);
-    demote_pool(b.rig, &b.e, b.pool);
+    put_away(&b, 1, 12);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     b.rig->automatic = BY_HAND(RIG_COPY);
     request = rig_fetch(b.s, PEER_HOST, 0);
@@ -199,8 +173,7 @@ static void fetch_from_the_host_tier_that_brings_nothing(void **state)
     assert_non_null(rig_reply_to(b.rig, request));
     assert_lengths(b.s, 0, 0, 0);
     assert_ok(rig_abort(b.s, 0));
-    put(&b, 1, 20);
-    demote_pool(b.rig, &b.e, b.pool);
+    put_away(&b, 1, 20);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_ok(rig_extend(b.s, 4, 0, NULL, 0));
     request = rig_fetch(b.s, PEER_HOST, 0);
@@ -221,7 +194,7 @@ static void fetch_from_the_host_tier_that_brings_nothing(void **state)
         assert_ok(rig_close(hog, 0));
         rig_session_free(hog);
     }
-    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
+    assert_ok(fetch_back(b.s));
     assert_lengths(b.s, 20, 20, 20);
     bench_ends_clean(&b);
     b = bench_start(4, 8);
@@ -238,8 +211,7 @@ static void fetch_from_the_host_tier_cancelled(void **state)
     uint64_t request;
 
     (void)state;
-    put(&b, 1, 20);
-    demote_pool(b.rig, &b.e, b.pool);
+    put_away(&b, 1, 20);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     b.rig->automatic = BY_HAND(RIG_COPY);
     request = rig_fetch(b.s, PEER_HOST, 0);
@@ -255,6 +227,37 @@ static void fetch_from_the_host_tier_cancelled(void **state)
     assert_ok(rig_commit(b.s, 28, 0));
     assert_int_equal(rig_wrong(b.s, 30), 0);
     bench_ends_clean(&b);
+}
+
+/* A copy that fails for no fault of its bytes: the asker hears of it and may ask again; it is not
+ * tried for ever behind its back. */
+static void fetch_from_the_host_tier_whose_copy_fails_is_busy(void **state)
+{
+    (void)state;
+    for (uint32_t good = 0; good < 5; good++) {
+        struct bench b = host_bench(4, 64, 16);
+        uint64_t request;
+
+        put_away(&b, 1, 20);
+        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        request = rig_fetch(b.s, PEER_HOST, 0);
+        for (uint32_t i = 0; i < good; i++)
+            rig_complete(b.rig, RIG_COPY);
+        assert_err(TERN_BUSY, rig_fetched(b.s, request)); /* there is no answer yet */
+        b.rig->copies_to_fail = 1;
+        b.rig->copy_err = TERN_INTERNAL;
+        rig_complete(b.rig, RIG_COPY);
+        assert_non_null(rig_reply_to(b.rig, request));
+        assert_err(TERN_BUSY, rig_reply_to(b.rig, request)->err);
+        assert_string_equal(state_of(b.s), "turn");
+        b.rig->automatic = RIG_ALL;
+        rig_settle(b.rig);
+        assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20); /* the copies are good */
+        assert_ok(fetch_back(b.s));
+        assert_whole(b.s, 20);
+        bench_ends_clean(&b);
+    }
 }
 
 /* A page of the host tier rots. */
@@ -275,8 +278,7 @@ static void a_rotten_host_page_is_corrupt_and_never_matched(void **state)
     uint64_t request;
 
     (void)state;
-    put(&b, 1, 20);
-    demote_pool(b.rig, &b.e, b.pool);
+    put_away(&b, 1, 20);
     spoil_host(&b, 1, 12);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     request = rig_fetch(b.s, PEER_HOST, 0);
@@ -312,7 +314,7 @@ static void a_rotten_host_page_and_a_retracted_session(void **state)
     assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 22));
     assert_ok(rig_commit(b.s, 20, 0));
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 5);
+    assert_int_equal(evicts(&b, 0), 5);
     spoil_host(&b, 1, 12);
     assert_err(TERN_CORRUPT, rig_recover_now(b.s));
     assert_string_equal(state_of(b.s), "retracted");
@@ -331,37 +333,21 @@ static void a_rotten_host_page_and_a_retracted_session(void **state)
 /* A pull brings what is on the host alone, from a peer. */
 static void a_pull_restores_what_is_on_the_host_alone(void **state)
 {
-    struct rig_options o = rig_defaults();
-    struct pair p;
-    struct rig_session *s;
-    uint32_t admin;
+    struct pair p = pair_with_host(rig_defaults(), 4, 32, 32, 64 * 512, 64 * 512);
+    uint32_t admin = rig_connect_admin(p.dest);
 
     (void)state;
-    p.dest = rig_create(&o);
-    o.incarnation = 0x2002;
-    p.source = rig_create(&o);
-    p.dest->host_bytes = 64 * 512;
-    p.source->host_bytes = 64 * 512;
-    p.se = rig_engine(p.source, 0, "prefill", 1);
-    p.de = rig_engine(p.dest, 0, "decode", 1);
-    p.sp = rig_pool_pages(p.source, &p.se, 4, 32);
-    p.dp = rig_pool_pages(p.dest, &p.de, 4, 32);
-    rig_link_up(p.dest, 0, p.source, o.limits.peers);
-    admin = rig_connect_admin(p.dest);
-    rig_put(p.source, &p.se, p.sp, 1, 20);
-    rig_put(p.dest, &p.de, p.dp, 1, 12);
+    source_has(&p, 1, 20);
+    dest_has(&p, 1, 12);
     assert_int_equal(rig_evict(p.dest, admin, p.dp, 2), 2); /* 8 and 12 are on the host alone */
-    s = rig_session(p.dest, &p.de, p.dp, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 24), 24));
-    assert_int_equal(s->matched, 4);
-    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
-    assert_lengths(s, 20, 20, 20);
-    assert_int_equal(rig_wrong(s, 20), 0);
+    p.d = asking(&p, 1, 24);
+    assert_int_equal(p.d->matched, 4);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, 20);
     assert_int_equal(p.dest->copies_up, 0);
-    assert_int_equal(rig_depth(s, rig_tokens(1, 24), 24), 20);
+    assert_int_equal(rig_depth(p.d, rig_tokens(1, 24), 24), 20);
     assert_true(node_seen(p.dest, p.dp, rig_tokens(1, 8), 8).on_device);
-    assert_ok(rig_close(s, 0));
-    rig_session_free(s);
+    assert_ok(rig_close(p.d, 0));
     evict_all(p.dest, admin, p.dp);
     assert_all_free(p.dest, p.dp);
     pair_stop(&p);
@@ -370,37 +356,23 @@ static void a_pull_restores_what_is_on_the_host_alone(void **state)
 /* What came back from the host has its checksums, and is served like anything else. */
 static void a_peer_reads_what_was_loaded(void **state)
 {
-    struct rig_options o = rig_defaults();
-    struct pair p;
+    struct pair p = pair_with_host(rig_defaults(), 4, 32, 32, 64 * 512, 0);
+    uint32_t admin = rig_connect_admin(p.source);
     struct rig_session *s;
-    uint32_t admin;
 
     (void)state;
-    p.dest = rig_create(&o);
-    o.incarnation = 0x2002;
-    p.source = rig_create(&o);
-    p.source->host_bytes = 64 * 512;
-    p.se = rig_engine(p.source, 0, "prefill", 1);
-    p.de = rig_engine(p.dest, 0, "decode", 1);
-    p.sp = rig_pool_pages(p.source, &p.se, 4, 32);
-    p.dp = rig_pool_pages(p.dest, &p.de, 4, 32);
-    rig_link_up(p.dest, 0, p.source, o.limits.peers);
-    admin = rig_connect_admin(p.source);
-    rig_put(p.source, &p.se, p.sp, 1, 20);
+    source_has(&p, 1, 20);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 5), 5);
     p.source->automatic = BY_HAND(RIG_SEAL); /* none is computed again */
     s = rig_session(p.source, &p.se, p.sp, 1);
     assert_ok(rig_match(s, rig_tokens(1, 20), 20));
-    assert_ok(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
-    assert_lengths(s, 20, 20, 20);
+    assert_ok(fetch_back(s));
+    assert_whole(s, 20);
     assert_true(node_seen(p.source, p.sp, rig_tokens(1, 20), 20).sealed);
     rig_session_free(s);
-    s = rig_session(p.dest, &p.de, p.dp, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 20), 20));
-    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
-    assert_lengths(s, 20, 20, 20);
-    assert_int_equal(rig_wrong(s, 20), 0);
-    rig_session_free(s);
+    p.d = asking(&p, 1, 20);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, 20);
     pair_stop(&p);
 }
 
@@ -409,15 +381,11 @@ static void a_peer_reads_what_was_loaded(void **state)
 static void fetch_from_the_host_stops_at_what_is_not_written_yet(void **state)
 {
     struct bench b = host_bench(4, 64, 16);
-    struct rig_engine two = rig_engine(b.rig, 0, "two", 1);
-    struct request map = {.op = OP_POOL_MAP};
+    struct rig_engine two = second_engine(b.rig, b.pool);
     struct rig_session *s;
 
     (void)state;
-    map.pool_map.pool = b.pool;
-    assert_ok(rig_request(b.rig, two.conn[0], &map)->err);
-    put(&b, 1, 20);
-    demote_pool(b.rig, &b.e, b.pool);
+    put_away(&b, 1, 20);
     s = rig_session(b.rig, &two, b.pool, 1);
     assert_ok(rig_match(s, rig_tokens(1, 30), 30));
     assert_ok(rig_extend(s, 12, 0, NULL, 0));
@@ -434,9 +402,8 @@ static void fetch_from_the_host_stops_at_what_is_not_written_yet(void **state)
     assert_ok(rig_abort(b.s, 0));
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_int_equal(b.s->matched, 12);
-    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
-    assert_lengths(b.s, 20, 20, 20);
-    assert_int_equal(rig_wrong(b.s, 20), 0);
+    assert_ok(fetch_back(b.s));
+    assert_whole(b.s, 20);
     assert_ok(rig_close(s, 0));
     rig_session_free(s);
     bench_ends_clean(&b);
@@ -446,7 +413,6 @@ static void fetch_from_the_host_stops_at_what_is_not_written_yet(void **state)
 static void a_peer_never_reads_host_pages(void **state)
 {
     struct pair p = pair_with(rig_defaults(), 4, 32, 32);
-    struct rig_session *s = rig_session(p.dest, &p.de, p.dp, 1);
     uint32_t admin = rig_connect_admin(p.source);
     struct id pool = {0, 0};
     struct group_layout group = rig_group(4, 512);
@@ -457,11 +423,10 @@ static void a_peer_never_reads_host_pages(void **state)
     assert_ok(rig_pool_open(p.source, p.se.conn[0], &group, 1, 1u << 20, &pool));
     rig_put(p.source, &p.se, pool, 1, 12);
     assert_int_equal(rig_evict(p.source, admin, pool, 2), 2);
-    assert_ok(rig_match(s, rig_tokens(1, 24), 24));
-    rig_fetched(s, rig_fetch(s, 0, 0));
-    assert_true(s->len.committed <= 4);
-    assert_int_equal(rig_wrong(s, s->len.committed), 0);
-    rig_session_free(s);
+    p.d = asking(&p, 1, 24);
+    fetch_all(p.d);
+    assert_true(p.d->len.committed <= 4);
+    assert_int_equal(rig_wrong(p.d, p.d->len.committed), 0);
     pair_stop(&p);
 }
 
@@ -471,16 +436,14 @@ static void a_new_engine_finds_what_the_host_has(void **state)
     struct rig_session *s;
 
     (void)state;
-    put(&b, 1, 8);
-    demote_pool(b.rig, &b.e, b.pool);
+    put_away(&b, 1, 8);
     rig_engine_kill(b.rig, &b.e, 0);
     b.e = rig_engine(b.rig, 0, "again", 1);
     b.pool = rig_pool_pages(b.rig, &b.e, 4, 64);
     s = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(s, rig_tokens(1, 12), 12));
-    assert_ok(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
-    assert_lengths(s, 8, 8, 8);
-    assert_int_equal(rig_wrong(s, 8), 0);
+    assert_ok(fetch_back(s));
+    assert_whole(s, 8);
     rig_session_free(s);
     bench_stop(&b);
 }
@@ -496,6 +459,7 @@ int main(void)
         RIG_TEST(a_load_and_a_commit_of_one_chunk),
         RIG_TEST(fetch_from_the_host_tier_that_brings_nothing),
         RIG_TEST(fetch_from_the_host_tier_cancelled),
+        RIG_TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy),
         RIG_TEST(a_rotten_host_page_is_corrupt_and_never_matched),
         RIG_TEST(a_rotten_host_page_and_a_retracted_session),
         RIG_TEST(a_pull_restores_what_is_on_the_host_alone),

@@ -226,14 +226,11 @@ struct two_engines {
 static struct two_engines two_engines_start(void)
 {
     struct two_engines t;
-    struct request map = {.op = OP_POOL_MAP};
 
     t.rig = rig_create(NULL);
     t.a = rig_engine(t.rig, 0, "a", 1);
-    t.b = rig_engine(t.rig, 0, "b", 1);
     t.pool = rig_pool_pages(t.rig, &t.a, 4, 16);
-    map.pool_map.pool = t.pool;
-    assert_ok(rig_request(t.rig, t.b.conn[0], &map)->err);
+    t.b = second_engine(t.rig, t.pool);
     t.sa = rig_session(t.rig, &t.a, t.pool, 1);
     t.sb = rig_session(t.rig, &t.b, t.pool, 1);
     assert_ok(rig_match(t.sa, rig_tokens(1, 16), 16));

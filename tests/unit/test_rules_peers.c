@@ -1,7 +1,7 @@
 /* What a peer may send and what it gets for it: bad offers, requests and directions; extra keys and
  * layouts on the way; fetches that meet another engine's pending chunk; more endings at once than
  * one step has room for. */
-#include "rig_test.h"
+#include "rig_pair.h"
 
 #define TOKENS 32 /* 8 pages of 4 tokens */
 
@@ -10,37 +10,46 @@ static struct pair start(void)
     return pair_with(rig_defaults(), 4, 64, 64);
 }
 
-static struct rig_session *asking(struct pair *p, uint32_t seed)
+/* Besides, p.d asks for sequence 1, which the source has. */
+static struct pair offered(void)
 {
-    struct rig_session *d = rig_session(p->dest, &p->de, p->dp, 1);
+    struct pair p = start();
 
-    assert_ok(rig_match(d, rig_tokens(seed, TOKENS), TOKENS));
-    return d;
+    pair_offer(&p, TOKENS);
+    return p;
 }
 
-/* Sends `msg` to the destination as the source would, in place of the offer that waits. */
-static void forge_offer(struct pair *p, const struct peer_msg *msg)
+/* As if the other side had sent it. */
+static void says(struct rig *to, uint32_t link, const struct peer_msg *msg)
 {
     struct event event = {.kind = EV_PEER_MSG};
 
-    event.peer.link = 0;
+    event.peer.link = link;
     event.peer.msg = *msg;
-    rig_event(p->dest, &event);
+    rig_event(to, &event);
+}
+
+static void source_says(struct pair *p, const struct peer_msg *msg)
+{
+    says(p->dest, 0, msg);
+}
+
+static void dest_says(struct pair *p, const struct peer_msg *msg)
+{
+    says(p->source, p->source->options.limits.peers, msg);
 }
 
 static void offer_that_does_not_fit_closes_the_link(void **state)
 {
     for (uint32_t wrong = 0; wrong < 7; wrong++) {
-        struct pair p = start();
-        struct rig_session *d = asking(&p, 1);
+        struct pair p = offered();
         struct table_run run;
         struct peer_msg msg;
         uint64_t fetch;
 
         (void)state;
-        rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-        p.source->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
-        fetch = rig_fetch(d, 0, 0);
+        p.source->automatic = BY_HAND(RIG_MSG);
+        fetch = rig_fetch(p.d, 0, 0);
         msg = rig_job(p.source, RIG_MSG, 0)->msg;
         run = msg.runs[0];
         msg.runs = &run;
@@ -53,13 +62,12 @@ static void offer_that_does_not_fit_closes_the_link(void **state)
         case 5: run.group = 1; break;
         default: msg.serve = (struct id){0, 0}; break;
         }
-        forge_offer(&p, &msg);
+        source_says(&p, &msg); /* in place of the offer that waits */
         assert_int_equal(p.dest->link_closes, 1);
-        assert_err(TERN_PEER_LOST, rig_fetched(d, fetch));
-        assert_lengths(d, 0, 0, 0);
+        assert_err(TERN_PEER_LOST, rig_fetched(p.d, fetch));
+        assert_lengths(p.d, 0, 0, 0);
         assert_int_equal(rig_group_view(p.dest, p.dp, 0).free, 64);
         assert_int_equal(p.dest->pulled_pages, 0);
-        rig_session_free(d);
         pair_stop(&p);
     }
 }
@@ -73,15 +81,13 @@ static void message_in_the_wrong_direction_closes_the_link(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 5; i++) {
-        struct event event = {.kind = EV_PEER_MSG};
+        struct peer_msg msg = {.kind = kinds[i]};
 
-        event.peer.msg.kind = kinds[i];
-        event.peer.link = i < 2 ? 0 : p.source->options.limits.peers;
         closes++;
         if (i < 2)
-            rig_event(p.dest, &event);
+            source_says(&p, &msg);
         else
-            rig_event(p.source, &event);
+            dest_says(&p, &msg);
         assert_int_equal(p.dest->link_closes + p.source->link_closes, closes);
     }
     pair_stop(&p);
@@ -89,27 +95,20 @@ static void message_in_the_wrong_direction_closes_the_link(void **state)
 
 static void message_of_a_pull_on_another_link_closes_that_link(void **state)
 {
-    struct pair p = start();
+    struct pair p = offered();
     struct rig *third = rig_create(NULL);
-    struct rig_session *d = asking(&p, 1);
-    struct event event = {.kind = EV_PEER_MSG};
+    struct peer_msg abort = {.kind = PEER_PULL_ABORT, .err = TERN_GONE};
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
     rig_link_up(p.dest, 1, third, 2);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
-    fetch = rig_fetch(d, 0, 0);
-    event.peer.link = 1;
-    event.peer.msg.kind = PEER_PULL_ABORT;
-    event.peer.msg.pull = rig_job(p.dest, RIG_PULL, 0)->id;
-    event.peer.msg.err = TERN_GONE;
-    rig_event(p.dest, &event);
+    fetch = fetch_held(&p, RIG_PULL);
+    abort.pull = rig_job(p.dest, RIG_PULL, 0)->id;
+    says(p.dest, 1, &abort);
     assert_int_equal(p.dest->link_closes, 1);
     rig_complete(p.dest, RIG_PULL); /* the fetch itself goes on */
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    rig_session_free(d);
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_whole(p.d, TOKENS);
     rig_destroy(third);
     pair_stop(&p);
 }
@@ -121,30 +120,26 @@ static void open_out_of_range_refused(void **state)
     struct pair p = start();
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.source->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
+    source_has(&p, 1, TOKENS);
+    p.source->automatic = BY_HAND(RIG_MSG);
     for (uint32_t wrong = 0; wrong < 5; wrong++) {
-        struct event event = {.kind = EV_PEER_MSG};
-        struct peer_msg *m = &event.peer.msg;
-        struct pool_view v = rig_pool_view(p.source, p.sp);
-        struct rig_session *d = asking(&p, 1);
+        struct rig_session *d = asking(&p, 1, TOKENS);
+        struct peer_msg open;
 
-        (void)v;
-        p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
+        p.dest->automatic = BY_HAND(RIG_MSG);
         rig_fetch(d, 0, 0);
-        *m = rig_job(p.dest, RIG_MSG, 0)->msg;
-        event.peer.link = p.source->options.limits.peers;
+        open = rig_job(p.dest, RIG_MSG, 0)->msg;
         switch (wrong) {
-        case 0: m->from = TOKENS + 4; break;
-        case 1: m->from = 3; break;
+        case 0: open.from = TOKENS + 4; break;
+        case 1: open.from = 3; break;
         case 2:
-            m->keys = down;
-            m->nkeys = 2;
+            open.keys = down;
+            open.nkeys = 2;
             break;
-        case 3: m->to = UINT32_MAX; break;
-        default: m->tenant = p.source->options.limits.tenants; break;
+        case 3: open.to = UINT32_MAX; break;
+        default: open.tenant = p.source->options.limits.tenants; break;
         }
-        rig_event(p.source, &event);
+        dest_says(&p, &open);
         assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
         assert_err(wrong == 4 ? TERN_DENIED : TERN_INVALID, rig_job(p.source, RIG_MSG, 0)->msg.err);
         assert_int_equal(rig_view(p.source).serves, 0);
@@ -161,26 +156,19 @@ static void open_out_of_range_refused(void **state)
 /* An open that comes twice makes no second owner of anything: one done ends all of it. */
 static void open_replayed_one_done_ends_both(void **state)
 {
-    struct pair p = start();
-    struct rig_session *d = asking(&p, 1);
-    struct event event = {.kind = EV_PEER_MSG};
+    struct pair p = offered();
     uint32_t admin = rig_connect_admin(p.source);
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
-    fetch = rig_fetch(d, 0, 0);
-    event.peer.link = p.source->options.limits.peers;
-    event.peer.msg = rig_job(p.dest, RIG_MSG, 0)->msg;
-    rig_event(p.source, &event);
+    fetch = fetch_held(&p, RIG_MSG);
+    dest_says(&p, &rig_job(p.dest, RIG_MSG, 0)->msg);
     p.dest->automatic = RIG_ALL;
     rig_settle(p.dest);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_whole(p.d, TOKENS);
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 8);
-    rig_session_free(d);
     pair_stop(&p);
 }
 
@@ -193,7 +181,6 @@ static void fetch_with_extra_keys_brings_the_right_branch(void **state)
     struct req_tokens with_cat = {.v = rig_tokens(1, TOKENS), .n = TOKENS, .keys = cat, .nkeys = 2};
     struct req_tokens with_dog = with_cat;
     struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1), *d[2];
-    uint64_t fetch;
 
     (void)state;
     with_dog.keys = dog;
@@ -202,19 +189,14 @@ static void fetch_with_extra_keys_brings_the_right_branch(void **state)
     assert_ok(rig_commit(s, TOKENS, 0));
     d[0] = rig_session(p.dest, &p.de, p.dp, 1);
     assert_ok(rig_match_full(d[0], &with_dog, 0));
-    fetch = rig_fetch(d[0], 0, 0);
-    assert_ok(rig_fetched(d[0], fetch));
-    assert_lengths(d[0], 16, 16, 16); /* up to the chunk where they differ */
-    assert_int_equal(rig_wrong(d[0], 16), 0);
+    assert_ok(fetch_all(d[0]));
+    assert_whole(d[0], 16); /* up to the chunk where they differ */
     d[1] = rig_session(p.dest, &p.de, p.dp, 1);
     assert_ok(rig_match_full(d[1], &with_cat, 0));
     assert_int_equal(d[1]->matched, 16);
-    fetch = rig_fetch(d[1], 0, 0); /* the keys of what is committed travel too */
-    assert_ok(rig_fetched(d[1], fetch));
-    assert_lengths(d[1], TOKENS, TOKENS, TOKENS);
-    assert_int_equal(rig_wrong(d[1], TOKENS), 0);
-    for (uint32_t i = 0; i < 2; i++)
-        rig_session_free(d[i]);
+    assert_ok(fetch_all(d[1])); /* the keys of what is committed travel too */
+    assert_whole(d[1], TOKENS);
+    free_many(2, d);
     rig_session_free(s);
     pair_stop(&p);
 }
@@ -223,19 +205,14 @@ static void fetch_from_a_pool_of_another_layout_unsupported(void **state)
 {
     struct pair p = start();
     struct group_layout other = rig_group(8, 512);
-    struct rig_session *s, *d = asking(&p, 1);
     struct id pool;
-    uint64_t fetch;
 
     (void)state;
     assert_ok(rig_pool_open(p.source, p.se.conn[0], &other, 1, 1 << 16, &pool));
     rig_put(p.source, &p.se, pool, 1, TOKENS);
-    s = rig_session(p.source, &p.se, pool, 1);
-    fetch = rig_fetch(d, 0, 0);
-    assert_err(TERN_UNSUPPORTED, rig_fetched(d, fetch));
-    assert_lengths(d, 0, 0, 0);
-    rig_session_free(s);
-    rig_session_free(d);
+    p.d = asking(&p, 1, TOKENS);
+    assert_err(TERN_UNSUPPORTED, fetch_all(p.d));
+    assert_lengths(p.d, 0, 0, 0);
     pair_stop(&p);
 }
 
@@ -243,32 +220,24 @@ static void fetch_from_a_pool_of_another_layout_unsupported(void **state)
  * session, uncommitted. */
 static void fetch_onto_another_engines_pending_chunk_keeps_its_own_pages(void **state)
 {
-    struct pair p = start();
-    struct rig_engine other = rig_engine(p.dest, 0, "other", 1);
-    struct request map = {.op = OP_POOL_MAP};
-    struct rig_session *d = asking(&p, 1), *s;
-    uint64_t fetch;
+    struct pair p = offered();
+    struct rig_engine other = second_engine(p.dest, p.dp);
+    struct rig_session *s = rig_session(p.dest, &other, p.dp, 1);
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    map.pool_map.pool = p.dp;
-    assert_ok(rig_request(p.dest, other.conn[0], &map)->err);
-    s = rig_session(p.dest, &other, p.dp, 1);
     assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
     assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
     assert_ok(rig_commit(s, 8, 0));
     assert_ok(rig_commit(s, 16, 4)); /* [8, 16) is pending */
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, 8, TOKENS, TOKENS);
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
+    assert_ok(fetch_all(p.d));
+    assert_lengths(p.d, 8, TOKENS, TOKENS);
+    assert_int_equal(rig_wrong(p.d, TOKENS), 0);
     rig_engine_kill(p.dest, &other, 0); /* its pending node goes, ours stays */
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
-    assert_ok(rig_commit(d, TOKENS, 0));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    assert_int_equal(rig_depth(d, rig_tokens(1, TOKENS), TOKENS), TOKENS);
+    assert_int_equal(rig_wrong(p.d, TOKENS), 0);
+    assert_ok(rig_commit(p.d, TOKENS, 0));
+    assert_whole(p.d, TOKENS);
+    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), TOKENS);
     rig_session_free(s);
-    rig_session_free(d);
     pair_stop(&p);
 }
 
@@ -276,23 +245,18 @@ static void fetch_onto_another_engines_pending_chunk_keeps_its_own_pages(void **
  * never seen. */
 static void fetch_of_what_was_committed_meanwhile_adopts(void **state)
 {
-    struct pair p = start();
-    struct rig_session *d = asking(&p, 1);
+    struct pair p = offered();
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
-    fetch = rig_fetch(d, 0, 0);
-    rig_put(p.dest, &p.de, p.dp, 1, 20);
+    fetch = fetch_held(&p, RIG_PULL);
+    dest_has(&p, 1, 20);
     rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_whole(p.d, TOKENS);
     assert_int_equal(rig_group_view(p.dest, p.dp, 0).snapshot, 8);
     assert_int_equal(rig_free(p.dest, p.dp), 64 - 8);
     assert_int_equal(rig_view(p.dest).dup_chunks, 5);
-    rig_session_free(d);
     pair_stop(&p);
 }
 
@@ -300,37 +264,30 @@ static void fetch_of_what_was_committed_meanwhile_adopts(void **state)
  * table. */
 static void serve_pool_closed_meanwhile_puller_told(void **state)
 {
-    struct pair p = start();
-    struct rig_session *d = asking(&p, 1);
+    struct pair p = offered();
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
-    fetch = rig_fetch(d, 0, 0);
-    p.source->automatic = RIG_ALL & ~(uint32_t)(RIG_SERVE_STOP | RIG_ZERO);
+    fetch = fetch_held(&p, RIG_PULL);
+    p.source->automatic = BY_HAND(RIG_SERVE_STOP | RIG_ZERO);
     assert_ok(rig_pool_close(p.source, p.se.conn[0], p.sp));
-    assert_err(TERN_GONE, rig_fetched(d, fetch));
+    assert_err(TERN_GONE, rig_fetched(p.d, fetch));
     rig_engine_kill(p.source, &p.se, 0);
     assert_int_equal(rig_jobs(p.source, RIG_ZERO), 0); /* not while something may read it */
     rig_complete(p.source, RIG_SERVE_STOP);
     assert_int_equal(rig_jobs(p.source, RIG_ZERO), 1);
-    assert_int_equal(rig_group_view(p.dest, p.dp, 0).quarantine, 0);
-    rig_session_free(d);
+    assert_int_equal(quarantined(&p), 0);
     pair_stop(&p);
 }
 
 /* The asker's connection closes: the fetch ends without an answer and without a leak. */
 static void fetch_connection_closed_meanwhile_nobody_is_answered(void **state)
 {
-    struct pair p = start();
-    struct rig_session *d = asking(&p, 1);
+    struct pair p = offered();
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
-    fetch = rig_fetch(d, 0, 0);
+    fetch = fetch_held(&p, RIG_PULL);
     rig_disconnect(p.dest, p.de.conn[0]);
     rig_complete(p.dest, RIG_PULL);
     assert_null(rig_reply_to(p.dest, fetch));
@@ -338,7 +295,6 @@ static void fetch_connection_closed_meanwhile_nobody_is_answered(void **state)
     assert_int_equal(rig_view(p.source).serves, 0);
     rig_proc_gone(p.dest, p.de.proc[0]);
     assert_int_equal(rig_free(p.dest, p.dp), 64 - 8); /* the prefix was published and stays */
-    rig_session_free(d);
     pair_stop(&p);
 }
 
@@ -357,21 +313,15 @@ static void link_lost_under_many_fetches_every_one_is_answered(void **state)
     options.limits.sessions = 2 * N;
     options.tenant[0].sessions_max = 2 * N;
     p = pair_with(options, 4, 256, 256);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
-    for (uint32_t i = 0; i < N; i++) {
-        rig_put(p.source, &p.se, p.sp, 1 + i, 8);
-        d[i] = rig_session(p.dest, &p.de, p.dp, 1);
-        assert_ok(rig_match(d[i], rig_tokens(1 + i, 8), 8));
-        fetch[i] = rig_fetch(d[i], 0, 0);
-    }
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    fetch_many(&p, N, 8, d, fetch);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL), N);
     p.dest->automatic = p.source->automatic =
         0; /* nothing else happens that could carry the rest along */
     rig_link_down(p.dest, 0);
-    for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t i = 0; i < N; i++)
         assert_err(TERN_PEER_LOST, rig_fetched(d[i], fetch[i]));
-        rig_session_free(d[i]);
-    }
+    free_many(N, d);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL_STOP), N);
     assert_int_equal(rig_jobs(p.source, RIG_SERVE_STOP), N);
     p.dest->automatic = p.source->automatic = RIG_ALL;
@@ -389,7 +339,6 @@ static void fetch_of_many_batches_completes_in_any_order(void **state)
 {
     for (uint32_t order = 0; order < 3; order++) {
         struct rig_options options = rig_defaults();
-        struct rig_session *d;
         uint64_t fetch;
         struct pair p;
 
@@ -398,22 +347,17 @@ static void fetch_of_many_batches_completes_in_any_order(void **state)
         options.limits.token_blocks = 2048;
         p = pair_with(options, 1, 700, 700);
         p.source->no_audit = p.dest->no_audit = true;
-        rig_put(p.source, &p.se, p.sp, 1, 600);
-        d = rig_session(p.dest, &p.de, p.dp, 1);
-        assert_ok(rig_match(d, rig_tokens(1, 600), 600));
-        p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
-        fetch = rig_fetch(d, 0, 0);
+        pair_offer(&p, 600);
+        fetch = fetch_held(&p, RIG_PULL);
         assert_int_equal(rig_jobs(p.dest, RIG_PULL), 3);
         p.dest->corrupt_pages = 5;
         while (rig_jobs(p.dest, RIG_PULL))
             rig_complete_nth(p.dest, RIG_PULL, order % rig_jobs(p.dest, RIG_PULL));
         p.source->no_audit = p.dest->no_audit = false;
-        assert_ok(rig_fetched(d, fetch));
-        assert_lengths(d, 600, 600, 600);
-        assert_int_equal(rig_wrong(d, 600), 0);
+        assert_ok(rig_fetched(p.d, fetch));
+        assert_whole(p.d, 600);
         assert_int_equal(p.dest->pulled_pages, 605);
         rig_audit(p.dest->core);
-        rig_session_free(d);
         pair_stop(&p);
     }
 }
@@ -423,47 +367,38 @@ static void fetch_of_many_batches_completes_in_any_order(void **state)
 static void fetch_of_long_chunks_over_another_link_brings_the_delta(void **state)
 {
     struct pair p = pair_with(rig_defaults(), 100, 16, 16);
-    struct rig_session *d;
-    uint64_t fetch;
 
     (void)state;
     rig_link_down(p.dest, 0);
     rig_link_up(p.dest, 1, p.source, p.source->options.limits.peers + 1);
-    rig_put(p.source, &p.se, p.sp, 1, 500);
-    rig_put(p.dest, &p.de, p.dp, 1, 200);
-    d = rig_session(p.dest, &p.de, p.dp, 1);
-    assert_ok(rig_match(d, rig_tokens(1, 570), 570));
-    assert_int_equal(d->matched, 200);
-    fetch = rig_fetch(d, 1, 0);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, 500, 500, 500);
+    source_has(&p, 1, 500);
+    dest_has(&p, 1, 200);
+    p.d = asking(&p, 1, 570);
+    assert_int_equal(p.d->matched, 200);
+    assert_ok(rig_fetched(p.d, rig_fetch(p.d, 1, 0)));
+    assert_whole(p.d, 500);
     assert_int_equal(p.dest->pulled_pages, 3);
-    assert_int_equal(rig_wrong(d, 500), 0);
-    assert_int_equal(rig_depth(d, rig_tokens(1, 570), 570), 500);
-    rig_session_free(d);
+    assert_int_equal(rig_depth(p.d, rig_tokens(1, 570), 570), 500);
     pair_stop(&p);
 }
 
 /* A trace id goes through: to the peer, back, and into the answer. */
 static void fetch_trace_id_goes_through_both_daemons(void **state)
 {
-    struct pair p = start();
-    struct rig_session *d = asking(&p, 1);
+    struct pair p = offered();
     struct request request = {.op = OP_FETCH, .trace_id = 0x7ace};
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.dest->automatic = p.source->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
-    request.fetch.session = d->id;
-    assert_null(rig_request(p.dest, d->conn, &request));
+    p.dest->automatic = p.source->automatic = BY_HAND(RIG_MSG);
+    request.fetch.session = p.d->id;
+    assert_null(rig_request(p.dest, p.d->conn, &request));
     assert_true(rig_job(p.dest, RIG_MSG, 0)->msg.trace_id == 0x7ace);
     rig_complete(p.dest, RIG_MSG);
     assert_true(rig_job(p.source, RIG_MSG, 0)->msg.trace_id == 0x7ace);
     rig_complete(p.source, RIG_MSG);
-    assert_ok(rig_fetched(d, request.request_id));
+    assert_ok(rig_fetched(p.d, request.request_id));
     assert_true(rig_reply_to(p.dest, request.request_id)->trace_id == 0x7ace);
     assert_true(rig_job(p.dest, RIG_MSG, 0)->msg.trace_id == 0x7ace);
-    rig_session_free(d);
     pair_stop(&p);
 }
 

@@ -2,11 +2,6 @@
  * are under way, and an operator's pins. Pages of 4 tokens and L = 4. */
 #include "rig_host.h"
 
-static void put(struct bench *b, uint32_t seed, uint32_t depth)
-{
-    rig_put(b->rig, &b->e, b->pool, seed, depth);
-}
-
 static void reset(struct bench *b)
 {
     assert_ok(rig_reset(b->rig, b->e.conn[0], 1, NULL));

@@ -109,6 +109,42 @@ static void t5_borrowed_pages_only_lose_the_index(void **state)
     stage_stop(&st);
 }
 
+/* Borrows are counted by node: one page of it leaves the table at step 9, the others at step 3. */
+static void t5_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it(void **state)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 8, 64));
+    const uint32_t *tokens = rig_tokens(1, 64);
+    struct rig_session *s;
+    const struct node *n;
+
+    (void)state;
+    stage_put(&st, 1, 32);
+    s = stage_session(&st);
+    assert_ok(rig_match(s, tokens, 64)); /* borrows [24, 32) */
+    n = node_in(&st, tokens, 32);
+    assert_ok(rig_run_to(s, tokens, 36));
+    assert_ok(rig_slide(s, 36, 9)); /* 36 - 9 = 27: one page */
+    assert_int_equal(n->borrowers, 1);
+    assert_ok(rig_close(s, 3));
+    rig_engine_done(st.rig, &st.e, 8);
+    assert_int_equal(n->borrowers, 1);
+    rig_engine_done(st.rig, &st.e, 9);
+    assert_int_equal(n->borrowers, 0);
+    rig_session_free(s);
+    s = stage_session(&st);
+    assert_ok(rig_match(s, tokens, 64));
+    assert_ok(rig_run_to(s, tokens, 60));
+    assert_ok(rig_slide(s, 36, 19));
+    assert_ok(rig_slide(s, 60, 13)); /* the rest, at an earlier step */
+    rig_engine_done(st.rig, &st.e, 18);
+    assert_int_equal(n->borrowers, 1);
+    assert_ok(rig_close(s, 13));
+    rig_engine_done(st.rig, &st.e, 19);
+    assert_int_equal(n->borrowers, 0);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
 static void t7_a_node_takes_the_window_and_the_rest_goes_back(void **state)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 6, 64));
@@ -387,6 +423,7 @@ int main(void)
         RIG_TEST(t2_peek_tells_the_deeper_history_and_match_the_window),
         RIG_TEST(t5_own_pages_below_the_window_go_back_with_the_step),
         RIG_TEST(t5_borrowed_pages_only_lose_the_index),
+        RIG_TEST(t5_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it),
         RIG_TEST(t7_a_node_takes_the_window_and_the_rest_goes_back),
         RIG_TEST(t9_only_the_last_target_is_a_resume_point),
         RIG_TEST(t10_a_borrower_keeps_what_is_passed),

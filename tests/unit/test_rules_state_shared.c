@@ -104,13 +104,10 @@ static void t18_a_refill_goes_with_the_engine_that_never_passed_its_step(void **
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
     const uint32_t *tokens = rig_tokens(1, 64);
-    struct rig_engine other = rig_engine(st.rig, 0, "other", 1);
-    struct request map = {.op = OP_POOL_MAP};
+    struct rig_engine other = second_engine(st.rig, st.pool);
     struct rig_session *s;
 
     (void)state;
-    map.pool_map.pool = st.pool;
-    assert_ok(rig_request(st.rig, other.conn[0], &map)->err);
     stage_put(&st, 1, 64);
     s = refiller(&st, &other);
     rig_engine_kill(st.rig, &other, 0);
@@ -182,6 +179,28 @@ static void t19_a_lost_segment_ends_what_needs_it_and_no_more(void **state)
         assert_int_equal(node_in(&st, tokens, depth)->claims, keeps);
         assert_int_equal(match_depth(&st, tokens, depth), keeps ? depth : 0);
     }
+    stage_stop(&st);
+}
+
+/* W = 2 L: 192 has passed 64, which 128 needs in its window. What brings that segment back, with a
+ * step that has passed, brings the resume point back. */
+static void t18_a_refill_makes_a_resume_point_live_again(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_EAGER, 128, 0);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 192);
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 192)); /* nothing is there yet */
+    stage_put(&st, 1, 128);
+    stage_put(&st, 1, 192);
+    lose_state(&st, tokens, 64);
+    assert_int_equal(node_in(&st, tokens, 128)->claims, 0);
+    commit_to(s, tokens, 192, 0);
+    assert_int_equal(node_in(&st, tokens, 128)->claims, 1);
+    assert_ok(rig_close(s, 0));
+    assert_int_equal(match_depth(&st, tokens, 128), 128);
+    rig_session_free(s);
     stage_stop(&st);
 }
 
@@ -357,6 +376,7 @@ int main(void)
         RIG_TEST(t18_a_present_segment_is_not_overwritten),
         RIG_TEST(t18_a_present_recurrent_state_is_not_overwritten),
         RIG_TEST(t19_a_lost_segment_ends_what_needs_it_and_no_more),
+        RIG_TEST(t18_a_refill_makes_a_resume_point_live_again),
         RIG_TEST(e4_a_shortage_of_state_says_what_there_is),
         RIG_TEST(x5_a_transfer_brings_only_the_final_window),
         RIG_TEST(x5_history_that_is_there_is_not_moved_again),

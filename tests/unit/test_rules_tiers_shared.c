@@ -150,16 +150,6 @@ static void a_cancelled_load_is_taken_up_again(void **state)
     }
 }
 
-static struct rig_engine second_engine(struct rig *rig, struct id pool)
-{
-    struct rig_engine two = rig_engine(rig, 0, "two", 1);
-    struct request map = {.op = OP_POOL_MAP};
-
-    map.pool_map.pool = pool;
-    assert_ok(rig_request(rig, two.conn[0], &map)->err);
-    return two;
-}
-
 /* Another engine computes the retracted prefix again, and its step has not passed: its pages are
  * nobody else's (E3, T8). */
 static void t14_recover_onto_what_another_engine_is_writing(void **state)

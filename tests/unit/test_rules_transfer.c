@@ -1,140 +1,88 @@
 /* Rules X1 to X8 on two cores: what a Fetch brings, when it publishes, what it leaves when it ends
  * in any other way. */
-#include "rig_test.h"
+#include "rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens */
 
-static struct pair start_limit(uint64_t peer_bytes)
+/* Besides, p.d asks for sequence 1, which the source has. */
+static struct pair offered(uint64_t peer_bytes)
 {
-    struct rig_options options = rig_defaults();
+    struct pair p = pair_limited(peer_bytes);
 
-    options.limits.peer_bytes_in_flight = peer_bytes;
-    return pair_with(options, 4, 128, 64);
-}
-
-/* The destination's session with the tokens of sequence `seed`, nothing fetched yet. */
-static struct rig_session *asking(struct pair *p, uint32_t seed, uint32_t n)
-{
-    struct rig_session *d = rig_session(p->dest, &p->de, p->dp, 1);
-
-    assert_ok(rig_match(d, rig_tokens(seed, n), n));
-    return d;
-}
-
-static void hold_pulls(struct pair *p)
-{
-    p->dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
-}
-
-static void assert_nothing_left(struct pair *p, uint32_t source_nodes, uint32_t dest_nodes)
-{
-    uint32_t admin = rig_connect_admin(p->source);
-
-    assert_int_equal(rig_view(p->dest).pulls, 0);
-    assert_int_equal(rig_view(p->source).serves, 0);
-    assert_int_equal(rig_group_view(p->dest, p->dp, 0).quarantine, 0);
-    assert_int_equal(rig_group_view(p->dest, p->dp, 0).transfer, 0);
-    assert_int_equal(rig_evict(p->source, admin, p->sp, 0), source_nodes);
-    admin = rig_connect_admin(p->dest);
-    assert_int_equal(rig_evict(p->dest, admin, p->dp, 0), dest_nodes);
+    pair_offer(&p, TOKENS);
+    return p;
 }
 
 static void fetch_brings_whole_chunks_and_every_byte(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS + 3);
-    uint64_t fetch;
+    struct pair p = pair_limited(1 << 20);
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
+    source_has(&p, 1, TOKENS);
+    p.d = asking(&p, 1, TOKENS + 3);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 16);
-    assert_int_equal(rig_depth(d, rig_tokens(1, TOKENS), TOKENS), TOKENS); /* others may match it */
-    assert_ok(rig_run_to(d, rig_tokens(1, TOKENS + 3), TOKENS + 3)); /* and the session goes on */
-    assert_ok(rig_close(d, 0));
-    assert_nothing_left(&p, 16, 16);
-    rig_session_free(d);
-    pair_stop(&p);
+    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), TOKENS); /* for others too */
+    assert_ok(rig_run_to(p.d, rig_tokens(1, TOKENS + 3), TOKENS + 3)); /* and the session goes on */
+    pair_ends_clean(&p, 16, 16);
 }
 
 /* X5: the destination's own longest match is subtracted first. */
 static void fetch_moves_only_the_delta(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d;
-    uint64_t fetch;
+    struct pair p = pair_limited(1 << 20);
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    rig_put(p.dest, &p.de, p.dp, 1, 40);
-    d = asking(&p, 1, TOKENS);
-    assert_int_equal(d->matched, 40);
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
+    dest_has(&p, 1, 40);
+    pair_offer(&p, TOKENS);
+    assert_int_equal(p.d->matched, 40);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 6);
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
-    rig_session_free(d);
     pair_stop(&p);
 }
 
 static void fetch_of_what_is_here_asks_nobody(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d;
-    uint64_t fetch;
+    struct pair p = pair_limited(1 << 20);
 
     (void)state;
-    rig_put(p.dest, &p.de, p.dp, 1, TOKENS);
-    d = asking(&p, 1, TOKENS);
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch));
+    dest_has(&p, 1, TOKENS);
+    p.d = asking(&p, 1, TOKENS);
+    assert_ok(fetch_all(p.d));
     assert_int_equal(p.dest->pulled_pages, 0);
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    rig_session_free(d);
+    assert_whole(p.d, TOKENS);
     pair_stop(&p);
 }
 
 static void fetch_source_has_less_brings_what_there_is(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS), *none = asking(&p, 2, TOKENS);
-    uint64_t fetch;
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *none = asking(&p, 2, TOKENS);
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, 24);
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, 24, 24, 24);
-    fetch = rig_fetch(none, 0, 0);
-    assert_ok(rig_fetched(none, fetch));
+    source_has(&p, 1, 24);
+    p.d = asking(&p, 1, TOKENS);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, 24);
+    assert_ok(fetch_all(none));
     assert_lengths(none, 0, 0, 0);
     assert_int_equal(rig_view(p.source).serves, 0);
-    rig_session_free(d);
     rig_session_free(none);
     pair_stop(&p);
 }
 
 static void fetch_to_a_depth_stops_there(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS);
-    uint64_t fetch;
+    struct pair p = offered(1 << 20);
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    fetch = rig_fetch(d, 0, 22);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, 20, 20, 20);
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
+    assert_ok(fetch_to(p.d, 22));
+    assert_whole(p.d, 20);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 16);
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
-    rig_session_free(d);
     pair_stop(&p);
 }
 
@@ -142,15 +90,13 @@ static void fetch_to_a_depth_stops_there(void **state)
  * that it continues. */
 static void fetch_batches_out_of_order_publish_in_order(void **state)
 {
-    struct pair p = start_limit(4 * 512);
-    struct rig_session *d = asking(&p, 1, TOKENS), *other = rig_session(p.dest, &p.de, p.dp, 1);
+    struct pair p = offered(4 * 512);
+    struct rig_session *other = rig_session(p.dest, &p.de, p.dp, 1);
     uint32_t first;
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    hold_pulls(&p);
-    fetch = rig_fetch(d, 0, 0);
+    fetch = fetch_held(&p, RIG_PULL);
     first = rig_job(p.dest, RIG_PULL, 0)->n;
     if (rig_jobs(p.dest, RIG_PULL) > 1) {
         rig_complete_nth(p.dest, RIG_PULL, 1);
@@ -159,12 +105,10 @@ static void fetch_batches_out_of_order_publish_in_order(void **state)
     rig_complete(p.dest, RIG_PULL);
     assert_true(rig_depth(other, rig_tokens(1, TOKENS), TOKENS) >= first * 4);
     assert_true(rig_depth(other, rig_tokens(1, TOKENS), TOKENS) < TOKENS);
-    assert_err(TERN_BUSY, rig_fetched(d, fetch));
-    while (rig_jobs(p.dest, RIG_PULL))
-        rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_fetched(d, fetch));
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
-    rig_session_free(d);
+    assert_err(TERN_BUSY, rig_fetched(p.d, fetch));
+    complete_all(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_int_equal(rig_wrong(p.d, TOKENS), 0);
     rig_session_free(other);
     pair_stop(&p);
 }
@@ -176,7 +120,6 @@ static void fetch_two_groups_publish_together(void **state)
     struct group_layout groups[2] = {rig_group(4, 512), rig_group(8, 1024)};
     struct pair p;
     struct id sp, dp;
-    struct rig_session *d;
     uint64_t fetch;
 
     (void)state;
@@ -185,234 +128,183 @@ static void fetch_two_groups_publish_together(void **state)
     assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 128 << 10, &sp));
     assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 128 << 10, &dp));
     rig_put(p.source, &p.se, sp, 1, TOKENS);
-    d = rig_session(p.dest, &p.de, dp, 1);
-    assert_ok(rig_match(d, rig_tokens(1, TOKENS), TOKENS));
-    hold_pulls(&p);
-    fetch = rig_fetch(d, 0, 0);
+    p.d = rig_session(p.dest, &p.de, dp, 1);
+    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    fetch = fetch_held(&p, RIG_PULL);
     for (uint32_t pages = 0; rig_jobs(p.dest, RIG_PULL);) {
         pages += rig_job(p.dest, RIG_PULL, 0)->n;
         rig_complete(p.dest, RIG_PULL);
-        assert_true(rig_depth(d, rig_tokens(1, TOKENS), TOKENS) <=
+        assert_true(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS) <=
                     pages / 3 * 8); /* 3 pages a chunk of 8 */
     }
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
-    rig_session_free(d);
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_whole(p.d, TOKENS);
     pair_stop(&p);
 }
 
 static void fetch_corrupt_page_asked_again_once_then_right(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS);
-    uint64_t fetch;
+    struct pair p = offered(1 << 20);
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
     p.dest->corrupt_pages = 3; /* distinct pages of the first batch */
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
     assert_int_equal(rig_view(p.dest).corrupt_detected, 3);
     assert_int_equal(p.dest->pulled_pages, 16 + 3);
-    rig_session_free(d);
     pair_stop(&p);
 }
 
 static void fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it(void **state)
 {
-    struct pair p = start_limit(2 * 512);
-    struct rig_session *d = asking(&p, 1, TOKENS);
+    struct pair p = offered(2 * 512);
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    hold_pulls(&p);
-    fetch = rig_fetch(d, 0, 0);
+    fetch = fetch_held(&p, RIG_PULL);
     rig_complete(p.dest, RIG_PULL); /* the first arrives */
     p.dest->corrupt_group_index = rig_job(p.dest, RIG_PULL, 0)->pages[0].index;
     p.dest->corrupt_pages = 2;
-    while (rig_jobs(p.dest, RIG_PULL))
-        rig_complete(p.dest, RIG_PULL);
-    assert_err(TERN_CORRUPT, rig_fetched(d, fetch));
+    complete_all(p.dest, RIG_PULL);
+    assert_err(TERN_CORRUPT, rig_fetched(p.d, fetch));
     assert_int_equal(rig_view(p.dest).corrupt_detected, 2);
-    assert_true(d->len.committed < TOKENS);
-    assert_int_equal(rig_wrong(d, d->len.committed), 0);
-    assert_int_equal(rig_depth(d, rig_tokens(1, TOKENS), TOKENS), d->len.committed);
+    assert_true(p.d->len.committed < TOKENS);
+    assert_int_equal(rig_wrong(p.d, p.d->len.committed), 0);
+    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), p.d->len.committed);
     p.dest->automatic = RIG_ALL;
-    fetch = rig_fetch(d, 0, 0); /* what came before stays: go on from there */
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
-    assert_ok(rig_close(d, 0));
-    assert_nothing_left(&p, 16, 16);
-    rig_session_free(d);
-    pair_stop(&p);
+    assert_ok(fetch_all(p.d)); /* what came before stays: go on from there */
+    assert_whole(p.d, TOKENS);
+    pair_ends_clean(&p, 16, 16);
 }
 
 /* Y6 as far as it exists: exactly one of cancel and completion wins, and repeating either is
  * harmless. */
 static void fetch_cancel_after_completion_changes_nothing(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS);
+    struct pair p = offered(1 << 20);
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch));
-    assert_ok(rig_fetch_cancel(d));
-    assert_ok(rig_fetch_cancel(d));
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    rig_session_free(d);
+    fetch = rig_fetch(p.d, 0, 0);
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_lengths(p.d, TOKENS, TOKENS, TOKENS);
     pair_stop(&p);
 }
 
 static void fetch_completion_after_cancel_changes_nothing(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS);
+    struct pair p = offered(1 << 20);
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetch_cancel(d));
-    assert_err(TERN_GONE, rig_fetched(d, fetch));
-    assert_ok(rig_fetch_cancel(d));
-    while (rig_jobs(p.dest, RIG_PULL)) /* it was on its way already */
-        rig_complete(p.dest, RIG_PULL);
-    assert_int_equal(rig_depth(d, rig_tokens(1, TOKENS), TOKENS), 0);
-    assert_int_equal(rig_group_view(p.dest, p.dp, 0).quarantine, 16);
+    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_err(TERN_GONE, rig_fetched(p.d, fetch));
+    assert_ok(rig_fetch_cancel(p.d));
+    complete_all(p.dest, RIG_PULL); /* it was on its way already */
+    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), 0);
+    assert_int_equal(quarantined(&p), 16);
     rig_complete(p.dest, RIG_PULL_STOP);
-    assert_ok(rig_close(d, 0));
-    assert_nothing_left(&p, 16, 0);
-    rig_session_free(d);
-    pair_stop(&p);
+    pair_ends_clean(&p, 16, 0);
 }
 
 /* Cancel before the source has answered: its late offer must not leave a pin behind. */
 static void fetch_cancel_before_the_offer_the_source_lets_go(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS);
+    struct pair p = offered(1 << 20);
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.source->automatic = RIG_ALL & ~(uint32_t)RIG_MSG; /* the offer waits */
-    fetch = rig_fetch(d, 0, 0);
+    p.source->automatic = BY_HAND(RIG_MSG); /* the offer waits */
+    fetch = rig_fetch(p.d, 0, 0);
     assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
-    assert_ok(rig_fetch_cancel(d));
-    assert_err(TERN_GONE, rig_fetched(d, fetch));
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_err(TERN_GONE, rig_fetched(p.d, fetch));
     p.source->automatic = RIG_ALL;
     rig_settle(p.source);
-    assert_ok(rig_close(d, 0));
-    assert_nothing_left(&p, 16, 0);
-    rig_session_free(d);
-    pair_stop(&p);
+    pair_ends_clean(&p, 16, 0);
 }
 
 /* X2: told at once or not, both sides end within the transfer's deadline. */
 static void fetch_silent_both_sides_end_by_the_deadline(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS);
+    struct pair p = offered(1 << 20);
     const uint64_t deadline = p.dest->options.limits.transfer_deadline_ns;
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
-    fetch = rig_fetch(d, 0, 0);
+    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     assert_true(core_deadline(p.dest->core) <= p.dest->now_ns + deadline);
     p.dest->automatic &= ~(uint32_t)RIG_MSG; /* the last message is lost */
     rig_advance(p.dest, deadline - 1);
-    assert_err(TERN_BUSY, rig_fetched(d, fetch));
+    assert_err(TERN_BUSY, rig_fetched(p.d, fetch));
     rig_advance(p.dest, 1);
-    assert_err(TERN_TIMED_OUT, rig_fetched(d, fetch));
-    assert_int_equal(rig_group_view(p.dest, p.dp, 0).quarantine, 16);
+    assert_err(TERN_TIMED_OUT, rig_fetched(p.d, fetch));
+    assert_int_equal(quarantined(&p), 16);
     assert_int_equal(rig_view(p.source).serves, 1);
     rig_advance(p.source, deadline);
     assert_int_equal(rig_view(p.source).serves, 0);
     rig_complete(p.dest, RIG_PULL_STOP);
     while (rig_jobs(p.dest, RIG_MSG))
         rig_drop(p.dest, RIG_MSG);
-    assert_ok(rig_close(d, 0));
-    assert_nothing_left(&p, 16, 0);
-    rig_session_free(d);
-    pair_stop(&p);
+    pair_ends_clean(&p, 16, 0);
 }
 
 static void fetch_data_path_broken_answers_its_error_and_quarantines(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS);
+    struct pair p = offered(1 << 20);
     struct event event = {.kind = EV_PULL_BROKEN};
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
-    fetch = rig_fetch(d, 0, 0);
+    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     event.broken.pull = rig_job(p.dest, RIG_PULL, 0)->id;
     event.broken.err = TERN_PEER_LOST;
     rig_event(p.dest, &event);
-    assert_err(TERN_PEER_LOST, rig_fetched(d, fetch));
-    assert_int_equal(rig_group_view(p.dest, p.dp, 0).quarantine, 16);
+    assert_err(TERN_PEER_LOST, rig_fetched(p.d, fetch));
+    assert_int_equal(quarantined(&p), 16);
     rig_complete(p.dest, RIG_PULL_STOP);
-    assert_ok(rig_close(d, 0));
-    assert_nothing_left(&p, 16, 0);
-    rig_session_free(d);
-    pair_stop(&p);
+    pair_ends_clean(&p, 16, 0);
 }
 
 /* X4: a dead peer's pins end with its connection's fence, not before. */
 static void serve_puller_dies_pins_end_with_the_fence(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS);
+    struct pair p = offered(1 << 20);
     uint32_t admin = rig_connect_admin(p.source);
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    hold_pulls(&p);
-    rig_fetch(d, 0, 0);
-    p.source->automatic = RIG_ALL & ~(uint32_t)RIG_SERVE_STOP;
+    fetch_held(&p, RIG_PULL);
+    p.source->automatic = BY_HAND(RIG_SERVE_STOP);
     rig_link_down(p.dest, 0);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 0);
     assert_int_equal(rig_jobs(p.source, RIG_SERVE_STOP), 1);
     rig_complete(p.source, RIG_SERVE_STOP);
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
-    rig_session_free(d);
     pair_stop(&p);
 }
 
 /* The data path asks before bytes leave: only pages of a live serve, only in their generation. */
 static void serve_page_checks_serve_and_generation(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS), *other;
+    struct pair p = offered(1 << 20);
+    struct rig_session *other;
     struct rig_job *job;
     struct page_ref ref, stale, foreign;
     struct id serve;
     uint32_t record;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
     other = rig_session(p.source, &p.se, p.sp, 2); /* of another namespace */
     assert_ok(rig_match(other, rig_tokens(1, 8), 8));
     assert_ok(rig_run_to(other, rig_tokens(1, 8), 8));
     assert_ok(rig_commit(other, 8, 0));
     foreign = other->table[0][0];
-    hold_pulls(&p);
-    rig_fetch(d, 0, 0);
+    fetch_held(&p, RIG_PULL);
     job = rig_job(p.dest, RIG_PULL, 0);
     serve = job->serve;
     ref = stale = job->refs[0];
@@ -429,9 +321,8 @@ static void serve_page_checks_serve_and_generation(void **state)
     serve.gen++;
     assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, ref, &record));
     serve.gen--;
-    assert_ok(rig_fetch_cancel(d));
+    assert_ok(rig_fetch_cancel(p.d));
     assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, ref, &record));
-    rig_session_free(d);
     rig_session_free(other);
     pair_stop(&p);
 }
@@ -439,31 +330,26 @@ static void serve_page_checks_serve_and_generation(void **state)
 /* E3: peers read a node when every rank has passed its step and its checksums are there. */
 static void serve_pending_or_unsealed_is_not_offered(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS), *s = rig_session(p.source, &p.se, p.sp, 1);
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1);
     uint64_t fetch;
 
     (void)state;
-    p.source->automatic = RIG_ALL & ~(uint32_t)RIG_SEAL;
+    p.d = asking(&p, 1, TOKENS);
+    p.source->automatic = BY_HAND(RIG_SEAL);
     assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
     assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
     assert_ok(rig_commit(s, TOKENS, 3));
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch)); /* its step is pending: there is nothing to offer */
-    assert_lengths(d, 0, 0, 0);
+    assert_ok(fetch_all(p.d)); /* its step is pending: there is nothing to offer */
+    assert_lengths(p.d, 0, 0, 0);
     rig_engine_done(p.source, &p.se, 3);
-    fetch = rig_fetch(d, 0, 0);
+    fetch = rig_fetch(p.d, 0, 0);
     assert_int_equal(p.dest->pulled_pages, 0); /* no checksums yet: nothing leaves */
-    while (rig_jobs(p.source, RIG_SEAL))
-        rig_complete(p.source, RIG_SEAL);
-    assert_ok(rig_fetched(d, fetch));
-    if (d->len.committed == 0) { /* a source may also have answered "nothing yet" */
-        fetch = rig_fetch(d, 0, 0);
-        assert_ok(rig_fetched(d, fetch));
-    }
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
-    rig_session_free(d);
+    complete_all(p.source, RIG_SEAL);
+    assert_ok(rig_fetched(p.d, fetch));
+    if (p.d->len.committed == 0) /* a source may also have answered "nothing yet" */
+        assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
     rig_session_free(s);
     pair_stop(&p);
 }
@@ -471,19 +357,16 @@ static void serve_pending_or_unsealed_is_not_offered(void **state)
 /* X6: what was said on a connection of another incarnation reaches nobody. */
 static void transfer_message_from_before_a_restart_has_no_effect(void **state)
 {
-    struct pair p = start_limit(1 << 20);
-    struct rig_session *d = asking(&p, 1, TOKENS);
+    struct pair p = offered(1 << 20);
     struct event event = {.kind = EV_PEER_MSG};
     struct id old;
     uint64_t fetch, hash;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    hold_pulls(&p);
-    fetch = rig_fetch(d, 0, 0);
+    fetch = fetch_held(&p, RIG_PULL);
     old = rig_job(p.dest, RIG_PULL, 0)->id;
     rig_link_down(p.dest, 0);
-    assert_err(TERN_PEER_LOST, rig_fetched(d, fetch));
+    assert_err(TERN_PEER_LOST, rig_fetched(p.d, fetch));
     p.source->options.incarnation++;
     rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
     hash = core_changes(p.dest->core);
@@ -497,66 +380,53 @@ static void transfer_message_from_before_a_restart_has_no_effect(void **state)
     rig_event(p.dest, &event);
     assert_true(core_changes(p.dest->core) == hash);
     p.dest->automatic = RIG_ALL;
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, TOKENS, TOKENS, TOKENS);
-    assert_int_equal(rig_wrong(d, TOKENS), 0);
-    rig_session_free(d);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
     pair_stop(&p);
 }
 
 /* The session ends under the fetch: its pages stay in quarantine until proof, then come back. */
 static void fetch_session_closed_meanwhile_pages_return_after_proof(void **state)
 {
-    struct pair p = start_limit(4 * 512);
-    struct rig_session *d = asking(&p, 1, TOKENS);
+    struct pair p = offered(4 * 512);
     uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
-    fetch = rig_fetch(d, 0, 0);
+    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     rig_complete(p.dest, RIG_PULL);
-    assert_ok(rig_close(d, 0));
-    assert_err(TERN_GONE, rig_fetched(d, fetch));
-    assert_true(rig_group_view(p.dest, p.dp, 0).quarantine > 0);
+    assert_ok(rig_close(p.d, 0));
+    assert_err(TERN_GONE, rig_fetched(p.d, fetch));
+    assert_true(quarantined(&p) > 0);
     rig_complete(p.dest, RIG_PULL_STOP);
     assert_nothing_left(&p, 16, 4);
-    rig_session_free(d);
     pair_stop(&p);
 }
 
 static void fetch_engine_gone_meanwhile_pages_return_after_proof(void **state)
 {
-    struct pair p = start_limit(4 * 512);
-    struct rig_session *d = asking(&p, 1, TOKENS);
+    struct pair p = offered(4 * 512);
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
-    rig_fetch(d, 0, 0);
+    fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     rig_engine_kill(p.dest, &p.de, 0);
     assert_int_equal(p.dest->engines_gone, 1);
-    assert_int_equal(rig_group_view(p.dest, p.dp, 0).quarantine, 16);
+    assert_int_equal(quarantined(&p), 16);
     rig_complete(p.dest, RIG_PULL_STOP);
-    assert_int_equal(rig_group_view(p.dest, p.dp, 0).quarantine, 0);
+    assert_int_equal(quarantined(&p), 0);
     assert_int_equal(rig_view(p.source).serves, 0);
-    rig_session_free(d);
     pair_stop(&p);
 }
 
 /* A tenant that the peer's entry does not list, and namespaces that are not the same. */
 static void serve_tenant_not_allowed_denied_and_other_namespace_nothing(void **state)
 {
-    struct pair p = start_limit(1 << 20);
+    struct pair p = pair_limited(1 << 20);
     struct event event = {.kind = EV_PEER_MSG};
-    struct rig_session *d = rig_session(p.dest, &p.de, p.dp, 2);
     struct rig_job *job;
-    uint64_t fetch;
 
     (void)state;
-    rig_put(p.source, &p.se, p.sp, 1, TOKENS);
-    p.source->automatic = RIG_ALL & ~(uint32_t)RIG_MSG;
+    source_has(&p, 1, TOKENS);
+    p.source->automatic = BY_HAND(RIG_MSG);
     event.peer.link = p.source->options.limits.peers;
     event.peer.msg =
         (struct peer_msg){.kind = PEER_PULL_OPEN, .pull = {0, 77}, .tenant = NONE, .to = TOKENS};
@@ -570,11 +440,10 @@ static void serve_tenant_not_allowed_denied_and_other_namespace_nothing(void **s
     assert_int_equal(rig_view(p.source).serves, 0);
     rig_drop(p.source, RIG_MSG);
     p.source->automatic = RIG_ALL;
-    assert_ok(rig_match(d, rig_tokens(1, TOKENS), TOKENS));
-    fetch = rig_fetch(d, 0, 0);
-    assert_ok(rig_fetched(d, fetch));
-    assert_lengths(d, 0, 0, 0);
-    rig_session_free(d);
+    p.d = rig_session(p.dest, &p.de, p.dp, 2);
+    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(fetch_all(p.d));
+    assert_lengths(p.d, 0, 0, 0);
     pair_stop(&p);
 }
 

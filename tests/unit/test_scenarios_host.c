@@ -270,26 +270,40 @@ static uint32_t aliased(const struct rig_session *a, const struct rig_session *b
     return n;
 }
 
-/* Page 2, L=4, W=8: the retracted session shares [0, 8) with one that commits past it. */
-static void a20(enum retract_mode mode, enum supersede supersede)
+/* HISTORY of 2 and of 4 tokens a page make L 4; there are few pages of the others. */
+static struct stage a20_stage(enum supersede supersede)
 {
-    struct group_layout groups[2] = {rig_group(2, 512), rig_window(2, 8, 64)};
-    struct group_layout three[3];
-    struct stage st;
-    struct rig_session *kept, *runner, *third;
-    uint32_t tokens[32], admin, last;
+    struct group_layout groups[3] = {rig_group(2, 512), rig_window(2, 8, 64), rig_group(4, 512)};
+    struct stage st = {.rig = rig_create(NULL)};
 
-    groups[0].cap_pages = 40;
-    groups[1].cap_pages = 40;
-    st.rig = rig_create(NULL);
+    groups[0].cap_pages = groups[1].cap_pages = 40;
     st.rig->supersede = supersede;
     st.rig->host_bytes = 64 * 1024;
     st.e = rig_engine(st.rig, 0, "e", 1);
-    three[0] = groups[0];
-    three[1] = groups[1];
-    three[2] = rig_group(4, 512); /* HISTORY of 2 and of 4 tokens a page make L 4 */
-    assert_ok(rig_pool_open(st.rig, st.e.conn[0], three, 3, 1u << 17, &st.pool));
-    admin = rig_connect_admin(st.rig);
+    assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 3, 1u << 17, &st.pool));
+    return st;
+}
+
+/* A third session takes, and commits, what it can get; nothing of the runner's is in it. */
+static void a20_presses(struct stage *st, struct rig_session *runner)
+{
+    struct rig_session *third = stage_session(st);
+
+    assert_ok(rig_match(third, rig_tokens(3, 64), 64));
+    for (uint32_t to = 4; to <= 64 && rig_run_to(third, rig_tokens(3, 64), to) == TERN_OK; to += 4)
+        rig_commit(third, to, 0);
+    assert_int_equal(rig_wrong(runner, runner->len.written), 0);
+    assert_ok(rig_close(third, 0));
+    rig_session_free(third);
+}
+
+/* Page 2, L=4, W=8: the retracted session shares [0, 8) with one that commits past it. */
+static void a20(enum retract_mode mode, enum supersede supersede)
+{
+    struct stage st = a20_stage(supersede);
+    struct rig_session *kept, *runner;
+    uint32_t tokens[32], admin = rig_connect_admin(st.rig), last;
+
     memcpy(tokens, rig_tokens(1, 8), 8 * sizeof tokens[0]);
     for (uint32_t i = 8; i < 32; i++)
         tokens[i] = 7000 + i;
@@ -307,12 +321,7 @@ static void a20(enum retract_mode mode, enum supersede supersede)
     assert_ok(rig_commit(runner, 16, 0)); /* 4 and 8 are passed now */
     assert_ok(rig_run_to(runner, tokens, 32));
     assert_ok(rig_commit(runner, 32, 0));
-    third = stage_session(&st); /* takes what it can get */
-    assert_ok(rig_match(third, rig_tokens(3, 64), 64));
-    for (uint32_t to = 4; to <= 64 && rig_run_to(third, rig_tokens(3, 64), to) == TERN_OK; to += 4)
-        rig_commit(third, to, 0);
-    assert_int_equal(rig_wrong(runner, runner->len.written), 0);
-    assert_ok(rig_close(third, 0));
+    a20_presses(&st, runner);
     rig_evict(st.rig, admin, st.pool, 0);
 
     assert_ok(rig_recover_now(kept));
@@ -330,7 +339,6 @@ static void a20(enum retract_mode mode, enum supersede supersede)
     assert_all_free(st.rig, st.pool);
     rig_session_free(kept);
     rig_session_free(runner);
-    rig_session_free(third);
     stage_stop(&st);
 }
 

@@ -436,10 +436,11 @@ static void tls_handshakes_at_a_time_are_limited(void **state)
     both_close();
 }
 
-/* A first message that is allowed to be large, and comes for ever: not more than so many bytes. */
+/* A first message that is allowed to be large (64 KiB: not every OpenSSL takes twice that), and
+ * comes for ever: not more than so many bytes. */
 static void tls_bytes_of_a_handshake_are_limited(void **state)
 {
-    static const uint8_t head[] = {0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x01, 0xff, 0x00};
+    static const uint8_t head[] = {0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x01, 0x00, 0x00};
     size_t fed = 0;
 
     (void)state;
@@ -461,7 +462,7 @@ static void tls_bytes_of_a_handshake_are_limited(void **state)
 static void tls_arena_holds_all_sessions(void **state)
 {
     static struct end many[2][64];
-    static const uint8_t head[] = {0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x01, 0xff, 0x00};
+    static const uint8_t head[] = {0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x01, 0x00, 0x00};
     struct tls_arena_stats stats;
 
     (void)state;

@@ -231,6 +231,8 @@ static void xfer_malformed_frames_close_the_connection(void **state)
         {.type = XFER_REQUEST, .n = 0},
         {.type = XFER_REQUEST, .n = 257},
         {.type = XFER_REQUEST, .n = UINT32_MAX},
+        {.type = XFER_REQUEST_WRITE, .n = 1, .b = XFER_RUNS_MAX + 1},
+        {.type = XFER_REQUEST_WRITE, .n = 1, .b = UINT32_MAX},
         {.type = 9, .n = 1},
     };
     static struct rig rig;
@@ -264,6 +266,50 @@ static void xfer_malformed_frames_close_the_connection(void **state)
     }
     pull_works(&rig, 0);
     printf("fault=25 runs=%u injected=%u violations=0 crashes=0\n", runs, runs);
+    rig_close(&rig);
+}
+
+/* A source without a device answers that nothing comes this way, and serves on. */
+static void xfer_write_asked_of_a_source_without_rdma_gives_nothing(void **state)
+{
+    static struct rig rig;
+    uint8_t buf[XFER_WRITE_BYTES];
+    struct xfer_head head = {.type = XFER_REQUEST_WRITE,
+                             .n = 1,
+                             .seq = 7,
+                             .a = id_pack((struct id){0, 7}),
+                             .b = 1 | (uint64_t)5 << 32};
+    uint32_t n = 2 * XFER_HEAD_BYTES, got = 0;
+    uint64_t deadline;
+    int fd;
+
+    (void)state;
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 40);
+    deadline = io_now_ns() + RIG_WAIT_NS;
+    fd = rig_dial(rig.port);
+    hello(buf);
+    xfer_put_head(buf + XFER_HEAD_BYTES, &head);
+    xfer_put_entry(buf + n, &(struct xfer_entry){0, 1, 101});
+    n += XFER_ENTRY_BYTES;
+    xfer_put_run(buf + n, &(struct xfer_run){.bytes = 4096});
+    n += XFER_RUN_BYTES;
+    assert_int_equal(send(fd, buf, n, MSG_NOSIGNAL), n);
+    while (got < XFER_HEAD_BYTES + XFER_STATUS_BYTES(1)) {
+        ssize_t r = recv(fd, buf + got, sizeof buf - got, MSG_DONTWAIT);
+
+        assert_true(r > 0 || errno == EAGAIN);
+        assert_true(io_now_ns() < deadline);
+        got += r > 0 ? (uint32_t)r : 0;
+        rig_turn(&rig);
+    }
+    assert_true(xfer_get_head(buf, &head));
+    assert_int_equal(head.type, XFER_ANSWER_READ);
+    assert_int_equal(head.seq, 7);
+    assert_int_equal(head.b, 0);
+    assert_int_not_equal(xfer_get32(buf + XFER_HEAD_BYTES), TERN_OK);
+    close(fd);
+    pull_works(&rig, 0);
     rig_close(&rig);
 }
 
@@ -389,6 +435,7 @@ int main(void)
         cmocka_unit_test(xfer_only_the_token_of_a_link_that_is_up_lets_in),
         cmocka_unit_test(xfer_serve_of_another_link_is_not_given),
         cmocka_unit_test(xfer_malformed_frames_close_the_connection),
+        cmocka_unit_test(xfer_write_asked_of_a_source_without_rdma_gives_nothing),
         cmocka_unit_test(xfer_half_frames_are_closed_at_the_deadline),
         cmocka_unit_test(xfer_callers_beyond_the_limit_are_turned_away),
         cmocka_unit_test(xfer_unasked_bytes_from_a_source_close_the_connection),

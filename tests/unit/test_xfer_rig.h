@@ -71,7 +71,10 @@ struct rig {
     uint32_t link;   /* that rig_link and rig_pull use */
     uint16_t port;
     struct proxy proxy;
-    uint32_t rkey_xor; /* what is done to the keys that the source names */
+    uint32_t rkey_xor; /* what is done to the keys that either side names */
+    bool refuses;      /* the source answers no offer of a path but with a refusal */
+    uint32_t refused;  /* so many */
+    struct xfer_path_msg offer[XFER_RAILS_MAX]; /* the last of each rail */
 };
 
 struct rig_options {
@@ -79,7 +82,9 @@ struct rig_options {
     uint32_t units, regions, corrupt, conns, socket_buffer_bytes;
     bool by_proxy;
     bool rdma; /* both ends have it, if this machine has */
+    bool push; /* and the source writes */
     uint64_t mr_bytes_max;
+    const char *device[XFER_RAILS_MAX]; /* rails of both ends; none: as the machine has */
 };
 
 static inline void rig_emit(void *ctx, struct event *event)
@@ -162,6 +167,16 @@ static inline void rig_path_send(void *ctx, uint32_t link, const struct xfer_pat
 
     for (uint32_t i = 0; i < copy.nchunks; i++)
         copy.chunk[i].rkey ^= rig->rkey_xor;
+    for (uint32_t i = 0; i < copy.nwindows; i++)
+        copy.window[i] ^= rig->rkey_xor;
+    if (copy.kind == XFER_PATH_OFFER)
+        rig->offer[copy.rail] = copy;
+    if (copy.kind == XFER_PATH_OFFER && rig->refuses) {
+        rig->refused++;
+        copy.kind = XFER_PATH_REFUSE;
+        xfer_path_msg(side->xfer, link, &copy);
+        return;
+    }
     xfer_path_msg(side == &rig->src ? rig->dst.xfer : rig->src.xfer, link, &copy);
 }
 
@@ -194,9 +209,14 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
     if (o->rdma)
         x.rdma = (struct xfer_rdma_config){.pulls = side == &rig->dst ? 3 : 0,
                                            .serves = side == &rig->src,
+                                           .push = o->push,
                                            .tenants = 1,
                                            .mr_bytes_max = o->mr_bytes_max,
                                            .path_send = rig_path_send};
+    for (; o->rdma && x.rdma.ndevices < XFER_RAILS_MAX && o->device[x.rdma.ndevices];
+         x.rdma.ndevices++)
+        snprintf(x.rdma.device[x.rdma.ndevices], XFER_DEVICE_BYTES, "%s",
+                 o->device[x.rdma.ndevices]);
     side->rig = rig;
     m.tenant[0] = (struct tenant_config){.memory_bytes = o->memory_bytes, .regions = o->regions};
     if (mem_create(&m, &side->mem, &why) != TERN_OK)
@@ -369,10 +389,12 @@ static inline void proxy_step(struct rig *rig)
 
 static inline void rig_turn(struct rig *rig)
 {
-    bool proxied = rig->proxy.listen_fd >= 0;
+    bool proxied = rig->proxy.listen_fd >= 0, spin;
 
     proxy_step(rig);
-    io_run(rig->io, proxied ? 0 : io_now_ns() + 1000000u);
+    spin = xfer_poll(rig->src.xfer);
+    spin = xfer_poll(rig->dst.xfer) || spin;
+    io_run(rig->io, proxied || spin ? 0 : io_now_ns() + 1000000u);
     xfer_tick(rig->src.xfer, io_now_ns());
     xfer_tick(rig->dst.xfer, io_now_ns());
 }

@@ -1,78 +1,7 @@
 /* Pulls by RDMA READ between two transfer sides of one process, over whatever device there is. On a
  * machine without one only what needs none runs, and the rest says that it was skipped; the lab
  * (tests/rdma) runs all of it over soft-RoCE. */
-#include "test_xfer_rig.h"
-
-#define WAIT_NS      8000000000u
-#define TEST_SKIPPED 77 /* what ctest counts as skipped */
-
-static bool no_device; /* some tests could not run */
-
-static bool has_device(struct rig *rig)
-{
-    struct xfer_rdma_view view;
-
-    xfer_rdma_view(rig->dst.xfer, &view);
-    return view.open;
-}
-
-static bool verbs_up(const struct rig *rig)
-{
-    struct xfer_link_view view;
-
-    xfer_link_view(rig->dst.xfer, rig->link, &view);
-    return strcmp(view.transport, "verbs") == 0;
-}
-
-static void wait_verbs(struct rig *rig)
-{
-    uint64_t deadline = io_now_ns() + WAIT_NS;
-
-    while (!verbs_up(rig)) {
-        if (io_now_ns() > deadline)
-            fail_msg("no path after 8 s");
-        rig_turn(rig);
-    }
-}
-
-static struct xfer_stats stats_of(const struct side *side)
-{
-    struct xfer_stats s;
-
-    xfer_stats(side->xfer, &s);
-    return s;
-}
-
-/* False: there is no device, the rig is closed. */
-static bool open_verbs(struct rig *rig, struct rig_options o, uint32_t pages)
-{
-    o.rdma = true;
-    rig_open(rig, &o);
-    if (!has_device(rig)) {
-        no_device = true;
-        rig_close(rig);
-        return false;
-    }
-    rig_fill_source(rig, pages);
-    xfer_link_transport(rig->dst.xfer, rig->link, XFER_VERBS, 1, true);
-    wait_verbs(rig);
-    return true;
-}
-
-static const struct event *last(const struct side *side)
-{
-    assert_true(side->nevents > 0);
-    return &side->event[side->nevents - 1];
-}
-
-static void pull_whole(struct rig *rig, uint32_t gen, uint32_t first, uint32_t n)
-{
-    rig->dst.nevents = 0;
-    rig_pull(rig, (struct id){1, gen}, 0, 3, first, n);
-    rig_until(rig, &rig->dst, 1);
-    assert_int_equal(last(&rig->dst)->pulled.batch, 3);
-    assert_int_equal(rig_check_pulled(rig, last(&rig->dst), first, n), n);
-}
+#include "test_xfer_verbs_rig.h"
 
 /* ------------------------------------------------------------------ cases */
 
@@ -98,69 +27,20 @@ static void xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones(void **sta
 
 static void xfer_verbs_pages_across_registrations_are_split(void **state)
 {
-    struct rig rig;
-
     (void)state;
-    if (!open_verbs(&rig, (struct rig_options){.page_bytes = {100 << 10}, .mr_bytes_max = 2u << 20},
-                    201))
-        skip();
-    pull_whole(&rig, 1, 1, 200);
-    assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 200);
-    rig_close(&rig);
+    across_registrations(false);
 }
 
 static void xfer_verbs_page_recycled_before_confirm_is_gone(void **state)
 {
-    struct rig rig;
-
     (void)state;
-    if (!open_verbs(&rig, (struct rig_options){.page_bytes = {4096}}, 65))
-        skip();
-    rig.gone_after = 64 + 40; /* all may leave; the 41st to be confirmed was recycled */
-    rig.answers = 0;
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 64);
-    rig_until(&rig, &rig.dst, 1);
-    assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
-    assert_int_equal(last(&rig.dst)->broken.err, TERN_GONE);
-    assert_int_equal(stats_of(&rig.dst).gone_answers, 24);
-    rig_stop(&rig, (struct id){1, 1});
-    rig_until(&rig, &rig.dst, 2);
-    assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
-    rig_close(&rig);
+    recycled_is_gone(false);
 }
 
 static void xfer_verbs_damaged_page_is_found_by_its_checksum(void **state)
 {
-    struct rig rig;
-
     (void)state;
-    if (!open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .corrupt = 5}, 129))
-        skip();
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 128);
-    rig_until(&rig, &rig.dst, 1);
-    assert_int_equal(rig_check_pulled(&rig, last(&rig.dst), 1, 128), 123);
-    assert_int_equal(stats_of(&rig.dst).corrupt_detected, 5);
-    pull_whole(&rig, 2, 1, 128);
-    printf("fault=9 runs=1 injected=5 violations=0\n");
-    rig_close(&rig);
-}
-
-static void poison(struct rig *rig, uint32_t first, uint32_t n)
-{
-    for (uint32_t i = first; i < first + n; i++)
-        memset(mem_page(rig->dst.mem, 0, 0, 0, i), 0xee, rig->group[0].page_bytes);
-}
-
-static bool poisoned(struct rig *rig, uint32_t first, uint32_t n)
-{
-    for (uint32_t i = first; i < first + n; i++) {
-        const uint8_t *page = mem_page(rig->dst.mem, 0, 0, 0, i);
-
-        for (uint64_t b = 0; b < rig->group[0].page_bytes; b++)
-            if (page[b] != 0xee)
-                return false;
-    }
-    return true;
+    damaged_is_found(false);
 }
 
 /* Fault 6: once QUIET was said no byte of the pull lands, however far its reads were. */
@@ -230,6 +110,141 @@ static void xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again(voi
     rig_close(&rig);
 }
 
+/* Fault 10, where TCP is allowed: what was under way goes on over it, from its beginning. */
+static void xfer_verbs_fault_10_lost_path_goes_on_over_tcp(void **state)
+{
+    uint64_t deadline;
+    struct rig rig;
+
+    (void)state;
+    if (!open_verbs(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201))
+        skip();
+    xfer_link_transport(rig.dst.xfer, rig.link, XFER_AUTO, 1, true);
+    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 100);
+    rig_pull(&rig, (struct id){1, 1}, 0, 1, 101, 100);
+    deadline = io_now_ns() + WAIT_NS;
+    while (stats_of(&rig.dst).reads_posted == 0 && io_now_ns() < deadline)
+        rig_turn(&rig);
+    xfer_peer_down(rig.src.xfer, rig.link);
+    rig_until(&rig, &rig.dst, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct event *e = &rig.dst.event[i];
+
+        assert_int_equal(e->kind, EV_PULLED);
+        assert_int_equal(rig_check_pulled(&rig, e, 1 + 100 * e->pulled.batch, 100), 100);
+    }
+    assert_true(stats_of(&rig.dst).batches_to_tcp >= 1);
+    assert_int_equal(stats_of(&rig.dst).corrupt_detected, 0);
+    printf("fault=10 runs=1 injected=1 violations=0 batches_to_tcp=%u\n",
+           (unsigned)stats_of(&rig.dst).batches_to_tcp);
+    rig_close(&rig);
+}
+
+/* Fault 11: a peer that refuses every path is asked less and less often. */
+static void xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause(void **state)
+{
+    uint64_t start, now, pause = 200000000u, sum = 0;
+    uint32_t cap = 1;
+    struct rig rig;
+
+    (void)state;
+    if (!open_verbs(&rig, (struct rig_options){.page_bytes = {4096}}, 65))
+        skip();
+    rig.refuses = true;
+    xfer_link_down(rig.dst.xfer, rig.link);
+    rig_link(&rig, rig.port, RIG_SRC_INC);
+    xfer_link_transport(rig.dst.xfer, rig.link, XFER_VERBS, 1, true);
+    for (start = now = io_now_ns(); now - start < 4000000000u; now = io_now_ns()) {
+        rig_turn(&rig);
+        while (sum + pause <= now - start) {
+            sum += pause;
+            pause *= 2;
+            cap++;
+        }
+        assert_true(rig.refused <= cap);
+    }
+    assert_true(rig.refused >= 3);
+    printf("fault=11 runs=1 injected=%u violations=0 attempts=%u limit=%u seconds=4\n", rig.refused,
+           rig.refused, cap);
+    rig.refuses = false;
+    wait_verbs(&rig);
+    pull_whole(&rig, 2, 1, 64);
+    rig_close(&rig);
+}
+
+/* False: there are no two devices, or none. */
+static bool open_two_rails(struct rig *rig, struct rig_options o, uint32_t pages)
+{
+    struct xfer_rdma_view view;
+    static char name[2][XFER_DEVICE_BYTES];
+    uint64_t deadline;
+
+    o.rdma = true;
+    rig_open(rig, &o);
+    xfer_rdma_view(rig->dst.xfer, &view);
+    rig_close(rig);
+    if (view.ndevices < 2) {
+        no_device = true;
+        return false;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        snprintf(name[i], sizeof name[i], "%s", view.found[i].name);
+        o.device[i] = name[i];
+    }
+    rig_open(rig, &o);
+    xfer_rdma_view(rig->dst.xfer, &view);
+    assert_int_equal(view.nrails, 2);
+    rig_fill_source(rig, pages);
+    xfer_link_transport(rig->dst.xfer, rig->link, XFER_VERBS, 1, true);
+    deadline = io_now_ns() + WAIT_NS;
+    while (stats_of(&rig->dst).paths_up < 2 && io_now_ns() < deadline)
+        rig_turn(rig);
+    assert_int_equal(stats_of(&rig->dst).paths_up, 2);
+    return true;
+}
+
+/* Both carry; when one is lost the other takes over. More is pulled than is asked for at once. */
+static void xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on(void **state)
+{
+    struct xfer_path_msg again;
+    struct xfer_path_view path;
+    struct xfer_rdma_view view;
+    uint64_t deadline;
+    struct rig rig;
+
+    (void)state;
+    if (!open_two_rails(
+            &rig, (struct rig_options){.page_bytes = {64 << 10}, .memory_bytes = 64u << 20}, 801))
+        skip();
+    for (uint32_t i = 0; i < 4; i++)
+        rig_pull(&rig, (struct id){1 + i / 2, 1}, 0, i, 1 + 200 * i, 200);
+    deadline = io_now_ns() + WAIT_NS;
+    while (stats_of(&rig.dst).reads_posted < 4 && io_now_ns() < deadline)
+        rig_turn(&rig);
+    again = rig.offer[1]; /* one that it never made: the source gives the queue pair up */
+    again.epoch += 1000;
+    xfer_path_msg(rig.src.xfer, rig.link, &again);
+    rig_until(&rig, &rig.dst, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct event *e = &rig.dst.event[i];
+
+        assert_int_equal(e->kind, EV_PULLED);
+        assert_int_equal(rig_check_pulled(&rig, e, 1 + 200 * e->pulled.batch, 200), 200);
+    }
+    assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 800);
+    assert_int_equal(stats_of(&rig.dst).paths_failed, 1);
+    assert_true(stats_of(&rig.dst).pieces_again > 0);
+    xfer_rdma_view(rig.dst.xfer, &view);
+    assert_true(view.rail[0].bytes_asked > 0 && view.rail[1].bytes_asked > 0);
+    assert_true(xfer_path_view(rig.dst.xfer, rig.link, 0, &path));
+    assert_true(path.ready);
+    assert_true(xfer_path_view(rig.dst.xfer, rig.link, 1, &path));
+    assert_false(xfer_path_view(rig.dst.xfer, rig.link, 2, &path));
+    printf("fault=10 runs=1 injected=1 violations=0 pieces_again=%u\n",
+           (unsigned)stats_of(&rig.dst).pieces_again);
+    rig_close(&rig);
+}
+
 static void xfer_verbs_forged_key_reads_nothing_and_ends_typed(void **state)
 {
     struct rig rig;
@@ -287,23 +302,13 @@ static void xfer_verbs_fallback_is_only_what_was_asked_for(void **state)
 
 static void xfer_verbs_throughput_at_64_kib(void **state)
 {
-    uint64_t start, bytes = 0;
     struct rig rig;
 
     (void)state;
     if (!open_verbs(&rig, (struct rig_options){.page_bytes = {64 << 10}, .memory_bytes = 64u << 20},
                     401))
         skip();
-    start = io_now_ns();
-    for (uint32_t run = 1; run <= 4; run++) {
-        rig.dst.nevents = 0;
-        rig_pull(&rig, (struct id){1, run}, 0, 0, 1, 200);
-        rig_pull(&rig, (struct id){1, run}, 0, 1, 201, 200);
-        rig_until(&rig, &rig.dst, 2);
-        bytes += 400u * (64u << 10);
-    }
-    printf("verbs_pull bytes=65536 mb_per_s=%.1f\n",
-           (double)bytes * 1000.0 / (double)(io_now_ns() - start));
+    throughput(&rig, "verbs_pull", "ib_read_bw");
     rig_close(&rig);
 }
 
@@ -317,6 +322,9 @@ int main(void)
         cmocka_unit_test(xfer_verbs_damaged_page_is_found_by_its_checksum),
         cmocka_unit_test(xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended),
         cmocka_unit_test(xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again),
+        cmocka_unit_test(xfer_verbs_fault_10_lost_path_goes_on_over_tcp),
+        cmocka_unit_test(xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause),
+        cmocka_unit_test(xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on),
         cmocka_unit_test(xfer_verbs_forged_key_reads_nothing_and_ends_typed),
         cmocka_unit_test(xfer_verbs_throughput_at_64_kib),
     };

@@ -136,6 +136,48 @@ bool admin_wait_peer(struct tern *admin, const char *peer, uint32_t wait_ms)
     return true;
 }
 
+static bool is(const json_t *row, const char *key, const char *value)
+{
+    const char *text = json_string_value(json_object_get(row, key));
+
+    return text && strcmp(text, value) == 0;
+}
+
+static bool peer_pushes(struct tern *admin, const char *peer, char *ret_why, size_t cap)
+{
+    json_t *answer = admin_ask(admin, "peers", NULL), *row;
+    bool pushes = false;
+    size_t i;
+
+    snprintf(ret_why, cap, "no peer %s is configured", peer);
+    json_array_foreach(json_object_get(answer, "peers"), i, row)
+    {
+        const char *transport = json_string_value(json_object_get(row, "transport"));
+        const char *reason = json_string_value(json_object_get(row, "transport_reason"));
+
+        if (!is(row, "peer", peer))
+            continue;
+        pushes = is(row, "transport", "verbs") && is(row, "moves", "push");
+        snprintf(ret_why, cap, "pages of %s go by %s, not by push: %s", peer,
+                 transport ? transport : "none", reason ? reason : "");
+    }
+    json_decref(answer);
+    return pushes;
+}
+
+bool admin_wait_push(struct tern *admin, const char *peer, uint32_t wait_ms, char *ret_why,
+                     size_t cap)
+{
+    uint64_t until = clock_ns() + (uint64_t)wait_ms * 1000000u;
+
+    while (!peer_pushes(admin, peer, ret_why, cap)) {
+        if (clock_ns() >= until)
+            return false;
+        sleep_ms(10);
+    }
+    return true;
+}
+
 bool admin_empty(struct tern *admin, uint64_t pool, uint32_t wait_ms, struct daemon_status *ret)
 {
     uint64_t until = clock_ns() + (uint64_t)wait_ms * 1000000u;

@@ -36,6 +36,9 @@ bool admin_status(struct tern *admin, uint64_t pool, struct daemon_status *ret);
 /* Whether the daemon's own connection to that peer is up: it can fetch from there. */
 bool admin_peer_up(struct tern *admin, const char *peer);
 bool admin_wait_peer(struct tern *admin, const char *peer, uint32_t wait_ms);
+/* Until that peer pushes its pages. False: it does not, and why. */
+bool admin_wait_push(struct tern *admin, const char *peer, uint32_t wait_ms, char *ret_why,
+                     size_t cap);
 
 /* Evicts all that can go of that pool (0: of every pool), of both tiers, and waits until nothing is
  * left but free pages or the time is over; *ret is the last status. */

@@ -73,11 +73,28 @@ static void write_limits(FILE *f, const struct daemon_options *o)
                 o->bytes_in_flight, o->bytes_in_flight);
 }
 
+/* For tests: what the environment says of how pages travel. TERN_PEER_TRANSPORT: no falling back to
+ * another; TERN_PEER_PUSH=1: the source writes; TERN_RDMA_DEVICE_NODE: each node's own device. */
+static void write_transport(FILE *f, const struct daemon_options *o)
+{
+    const char *transport = getenv("TERN_PEER_TRANSPORT"), *push = getenv("TERN_PEER_PUSH"),
+               *device;
+    char name[64];
+
+    if (transport)
+        fprintf(f, "    transport: %s\n", transport);
+    if (push && strcmp(push, "1") == 0)
+        fprintf(f, "    push: true\n");
+    snprintf(name, sizeof name, "TERN_RDMA_DEVICE_%s", o->node);
+    device = getenv(name);
+    if (device)
+        fprintf(f, "rdma_device: %s\n", device);
+}
+
 static bool write_config(const char *path, const struct daemon *d, const struct daemon_options *o)
 {
     const char *level = getenv("TERND_LOG_LEVEL"); /* to see more of what a daemon does */
     FILE *f = fopen(path, "we");
-    const char *transport = getenv("TERN_PEER_TRANSPORT");
 
     if (!f)
         return false;
@@ -99,8 +116,8 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
     if (o->peer)
         fprintf(f, "peers:\n  - name: %s\n    address: 127.0.0.1:%u\n    tenants: [%s]\n", o->peer,
                 o->peer_port, SPAWN_TENANT);
-    if (o->peer && transport) /* tests that must not fall back */
-        fprintf(f, "    transport: %s\n", transport);
+    if (o->peer)
+        write_transport(f, o);
     write_limits(f, o);
     if (o->corrupt_pages)
         fprintf(f, "faults:\n  corrupt_pages: %" PRIu64 "\n", o->corrupt_pages);

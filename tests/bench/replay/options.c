@@ -25,6 +25,7 @@ enum key {
     KEY_CORRUPT,
     KEY_SPAWN,
     KEY_TLS,
+    KEY_PUSH,
     KEY_PREFILL,
     KEY_DECODE,
     KEY_PEER,
@@ -65,6 +66,10 @@ static const struct argp_option table[] = {
     {"spawn", KEY_SPAWN, 0, 0, "Start both daemons for this run, and end them after it", 3},
     {"tls", KEY_TLS, "DIR", 0,
      "They talk TLS, with what `deploy/make-certs.sh DIR prefill decode` made", 3},
+    {"push", KEY_PUSH, 0, 0,
+     "The prefill daemon writes the pages by RDMA, or nothing is played: with --spawn both get "
+     "`transport: verbs` and `push: true`, others must have them",
+     3},
     {"prefill", KEY_PREFILL, "SOCKET[,ADMIN]", 0,
      "The prefill daemon; its admin socket is admin.sock beside it", 3},
     {"decode", KEY_DECODE, "SOCKET[,ADMIN]", 0, "The decode daemon", 3},
@@ -219,6 +224,7 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_CORRUPT: o->corrupt = (uint32_t)number(state, "corrupt", arg, 0, 1u << 28); return 0;
     case KEY_SPAWN: o->spawn = true; return 0;
+    case KEY_PUSH: o->push = true; return 0;
     case KEY_TLS:
         o->tls = realpath(arg, NULL); /* for the life of the program */
         if (!o->tls)

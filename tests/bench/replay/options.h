@@ -23,6 +23,7 @@ struct options {
     enum tern_supersede supersede;
     uint32_t corrupt;
     bool spawn, json;
+    bool push; /* the prefill daemon writes the pages; else the decode daemon's reads, or TCP */
     const char *tls; /* absolute; NULL: in the clear */
     char prefill_socket[108],
         prefill_admin[108]; /* empty with spawn, until the daemons are there */

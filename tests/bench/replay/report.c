@@ -169,8 +169,8 @@ static void print_table(struct run *r, const struct figures *f)
          percent(counted(&b->transferred_pages), pages));
     line("transferred bytes", f->transferred_bytes, "%.2f GB/s while a fetch was under way",
          f->transfer_gb_s);
-    line("bytes on the data sockets", f->socket_bytes, "%.2f %% more",
-         percent(f->socket_bytes - f->transferred_bytes, f->transferred_bytes));
+    line("bytes on the data sockets", f->socket_bytes, "%.2f %% of them",
+         percent(f->socket_bytes, f->transferred_bytes));
     line("most pages in use", r->peak_pages, NULL, 0);
     line("begun again (full pools etc.)",
          counted(&b->prefill_retries) + counted(&b->decode_retries), NULL, 0);

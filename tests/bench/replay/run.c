@@ -20,6 +20,7 @@
 #define SAMPLE_NS   200000000u /* between two samples of page counts */
 #define EMPTY_MS    5000       /* for the last pages to become free */
 #define TOKEN_SPARE 65536      /* token blocks for what is fetched and retired meanwhile */
+#define PUSH_MS     10000      /* until a path is there */
 
 static volatile sig_atomic_t interrupted;
 
@@ -150,6 +151,10 @@ bool run_start(struct run *r)
         return false;
     }
     if (o->spawn) {
+        if (o->push) { /* as spawn.c has it from the environment of tests */
+            setenv("TERN_PEER_TRANSPORT", "verbs", 1);
+            setenv("TERN_PEER_PUSH", "1", 1);
+        }
         if (!start_daemons(r, &g))
             return false;
         snprintf(o->prefill_socket, sizeof o->prefill_socket, "%s", r->prefill.socket);
@@ -162,6 +167,8 @@ bool run_start(struct run *r)
         return false;
     }
     if (!open_admin(r, 0, o->prefill_admin) || !open_admin(r, 1, o->decode_admin))
+        return false;
+    if (o->push && !admin_wait_push(r->admin[1], o->peer, PUSH_MS, r->why, sizeof r->why))
         return false;
     if (admin_status(r->admin[1], 0, &r->before))
         return true;

@@ -1,0 +1,20 @@
+/* Which NUMA node things are on: memory, the CPUs that we may run on, devices. Nodes are bits of a
+ * mask; 0 and -1 mean not known (one node, an old kernel, a container that hides it), and never an
+ * error. Called at start by mem_host.c and xfer_verbs_rail.c. */
+#ifndef SEAM_NUMA_H
+#define SEAM_NUMA_H
+
+#include <stdint.h>
+
+#define NUMA_NODES_MAX 64
+#define NUMA_SYS       "/sys" /* `sys` below, unless a test has another */
+
+uint64_t numa_of_memory(const uint8_t *base, uint64_t bytes); /* samples of it */
+uint64_t numa_of_cpus(const char *sys);
+int numa_of_rdma_device(const char *sys, const char *device);
+/* As the firmware tells, 10 for the same node. -1: not known. */
+int numa_distance(const char *sys, int from, int to);
+/* To the nearest of some nodes. */
+int numa_nearest(const char *sys, int from, uint64_t nodes);
+
+#endif

@@ -1,0 +1,270 @@
+/* Pages belong to the link that was offered them: two peers, played by raw sockets, are let in by
+ * the daemon and both may ask for the tenant, yet neither gets a page of the other's transfer on
+ * its own data connection. */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "bench/common/admin.h"
+#include "bench/common/bytes.h"
+#include "core/core.h"
+#include "rig_daemon.h"
+#include "seam/xfer_wire.h"
+#include "tern.h"
+
+#define ANSWER_MS 3000
+#define DIALS_MS  8000
+#define L         64
+#define PAGE      4096
+#define PAGES     4
+#define TOKENS    (PAGES * L)
+#define SEED      7u                    /* of page i: SEED + i */
+#define SUMS_AT   (XFER_HEAD_BYTES + 8) /* the status of one page is padded to 8 bytes */
+#define PAGE_AT   (SUMS_AT + 8)
+#define ANSWERED  (PAGE_AT + PAGE + XFER_TAIL_BYTES)
+
+static struct rig_daemon rig;
+static struct rig_answer answer;
+static struct tern *engine, *admin;
+static struct tern_pool *mapped;
+static int listener; /* where the daemon dials the peer "one" */
+
+/* What the daemon asked of "one" when the engine fetched from there: the tenant, the namespace, the
+ * layout and the tokens are right, so said back to it that asks for the same prefix. */
+static struct rig_answer asked;
+
+/* A peer that is in. */
+struct peer {
+    int fd;
+    uint64_t incarnation, token; /* the daemon's, for a data connection */
+};
+
+/* ---- the daemon, its engine and what that commits ---- */
+
+/* Greets the daemon that dialled, lets it ask, and goes away. */
+static void note_question(tern_session s)
+{
+    struct tern_answer a;
+    uint64_t end;
+    int fd = rig_accept(listener, DIALS_MS);
+
+    assert_true(fd >= 0);
+    rig_answer_hello(fd, "one", 1);
+    assert_true(admin_wait_peer(admin, "one", ANSWER_MS));
+    assert_int_equal(tern_submit_fetch(engine, s, "one", 0, 1), TERN_OK);
+    do
+        assert_int_equal(rig_read(fd, ANSWER_MS, &asked), RIG_FRAME);
+    while (asked.h.type == FRAME_PING);
+    close(fd);
+    end = rig_now_ms() + ANSWER_MS;
+    while (tern_poll(engine, &a) == TERN_BUSY) {
+        assert_true(rig_now_ms() < end);
+        usleep(1000);
+    }
+    assert_int_equal(a.err, TERN_PEER_LOST);
+}
+
+static void commit_pages(void)
+{
+    static const struct tern_namespace ns = {.model = "m"};
+    struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 256 * PAGE};
+    struct tern_op op = {.kind = TERN_EXTEND, .length = TOKENS, .written = TOKENS};
+    uint32_t v[TOKENS], page = 0;
+    struct tern_tokens tokens = {.v = v, .n = TOKENS};
+    struct tern_result r;
+    uint64_t pool;
+
+    for (uint32_t i = 0; i < TOKENS; i++)
+        v[i] = i;
+    assert_int_equal(tern_join(engine, "e", TERN_BOTH, 0, 1, 0), TERN_OK);
+    assert_int_equal(tern_pool_open(engine, &layout, 0, &pool, NULL), TERN_OK);
+    assert_int_equal(tern_pool_map(engine, pool, 0, &mapped), TERN_OK);
+    assert_int_equal(tern_session_open(engine, pool, &ns, 0, &op.session), TERN_OK);
+    assert_int_equal(tern_match(engine, op.session, &tokens, 0, 0, &r), TERN_OK);
+    note_question(op.session);
+    assert_int_equal(tern_do(engine, &op, 0, &r), TERN_OK);
+    for (uint32_t i = 0; i < r.nruns; i++)
+        for (uint32_t k = 0; k < r.runs[i].n; k++, page++)
+            page_fill(tern_pool_base(mapped) + (size_t)r.runs[i].pages[k].index * PAGE, PAGE,
+                      SEED + page);
+    assert_int_equal(page, PAGES);
+    op.kind = TERN_COMMIT;
+    assert_int_equal(tern_do(engine, &op, 0, &r), TERN_OK);
+    assert_int_equal(r.lengths.committed, TOKENS);
+}
+
+static int start(void **state)
+{
+    char extra[512];
+    uint16_t port;
+
+    (void)state;
+    listener = rig_listen(&port);
+    snprintf(extra, sizeof(extra),
+             "listen: 127.0.0.1:0\ninsecure_peers: true\npeers:\n"
+             "  - {name: one, address: \"127.0.0.1:%u\", tenants: [t0]}\n"
+             "  - {name: two, address: \"127.0.0.1:1\", tenants: [t0]}\n",
+             port);
+    rig_start(&rig, extra, NULL);
+    assert_int_equal(tern_connect(rig.socket, ANSWER_MS, &engine), TERN_OK);
+    assert_int_equal(tern_connect(rig.admin, ANSWER_MS, &admin), TERN_OK);
+    commit_pages();
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    tern_destroy(engine);
+    tern_destroy(admin);
+    close(listener);
+    assert_int_equal(rig_stop(&rig, 5000), 0);
+    return 0;
+}
+
+/* ---- what a peer does ---- */
+
+static struct peer comes_in(const char *node)
+{
+    Tern__Wire__PeerHello hello = rig_peer_hello(node);
+    const Tern__Wire__PeerHelloReply *m;
+    struct peer p = {.fd = rig_connect_tcp(rig.control_port)};
+
+    assert_true(rig_message(p.fd, FRAME_PEER_HELLO, 1, 0, &hello.base));
+    assert_int_equal(rig_read(p.fd, ANSWER_MS, &answer), RIG_FRAME);
+    m = (const Tern__Wire__PeerHelloReply *)(const void *)rig_decoded(&answer,
+                                                                      FRAME_PEER_HELLO_REPLY);
+    assert_null(m->status);
+    p.incarnation = m->incarnation;
+    p.token = m->data_token;
+    assert_true(p.token != 0);
+    return p;
+}
+
+/* Asks for the prefix that the engine committed; its pages are offered. */
+static uint64_t opens_pull(const struct peer *p, struct page_ref ret_ref[PAGES])
+{
+    Tern__Wire__PeerMsg question =
+        *(const Tern__Wire__PeerMsg *)(const void *)rig_decoded(&asked, FRAME_PEER_MSG);
+    const Tern__Wire__PeerMsg *offer;
+
+    assert_int_equal(question.kind, PEER_PULL_OPEN);
+    question.sequence = 1;
+    assert_true(rig_message(p->fd, FRAME_PEER_MSG, 0, 0, &question.base));
+    assert_int_equal(rig_read(p->fd, ANSWER_MS, &answer), RIG_FRAME);
+    offer = (const Tern__Wire__PeerMsg *)(const void *)rig_decoded(&answer, FRAME_PEER_MSG);
+    assert_int_equal(offer->kind, PEER_PULL_OFFER);
+    assert_int_equal(offer->err, TERN_OK);
+    assert_int_equal(offer->to, TOKENS);
+    assert_int_equal(offer->n_runs, 1);
+    assert_int_equal(offer->runs[0]->refs.len, PAGES * WIRE_REF_BYTES);
+    memcpy(ret_ref, offer->runs[0]->refs.data, PAGES * WIRE_REF_BYTES);
+    return offer->serve;
+}
+
+/* Asks for one page of that serve on a data connection of its own. Returns how many bytes came
+ * before it was closed, or before the answer was whole. */
+static size_t asks_for_page(const struct peer *p, uint64_t serve, struct page_ref ref,
+                            uint8_t ret_bytes[ANSWERED])
+{
+    uint8_t said[2 * XFER_HEAD_BYTES + XFER_ENTRY_BYTES];
+    int fd = rig_connect_tcp(rig.data_port);
+    struct pollfd pf = {.fd = fd, .events = POLLIN};
+    size_t n = 0;
+
+    xfer_put_head(said,
+                  &(struct xfer_head){.type = XFER_HELLO, .a = p->incarnation, .b = p->token});
+    xfer_put_head(said + XFER_HEAD_BYTES,
+                  &(struct xfer_head){.type = XFER_REQUEST, .n = 1, .seq = 1, .a = serve, .b = 1});
+    xfer_put_entry(said + 2 * XFER_HEAD_BYTES,
+                   &(struct xfer_entry){.group = 0, .index = ref.index, .gen = ref.gen});
+    assert_true(rig_write(fd, said, sizeof(said)));
+    while (n < ANSWERED) {
+        ssize_t got;
+
+        assert_int_equal(poll(&pf, 1, ANSWER_MS), 1); /* an answer or the end: never silence */
+        got = recv(fd, ret_bytes + n, ANSWERED - n, 0);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    close(fd);
+    return n;
+}
+
+static void gets_page(const struct peer *p, uint64_t serve, const struct page_ref *ref, uint32_t i)
+{
+    static uint8_t bytes[ANSWERED] __attribute__((aligned(8)));
+    uint64_t stale[XFER_MASK_WORDS];
+    struct xfer_head head;
+
+    assert_int_equal(asks_for_page(p, serve, ref[i], bytes), ANSWERED);
+    assert_true(xfer_get_head(bytes, &head));
+    assert_int_equal(head.type, XFER_ANSWER);
+    assert_int_equal(head.a, PAGE);
+    assert_int_equal(xfer_get32(bytes + XFER_HEAD_BYTES), TERN_OK);
+    assert_int_equal(page_compare(bytes + PAGE_AT, PAGE, SEED + i), 0);
+    assert_true(xfer_get_tail(bytes + PAGE_AT + PAGE, 1, stale));
+    assert_int_equal(stale[0], 0);
+}
+
+static uint64_t figure(const char *key)
+{
+    json_t *status = admin_ask(admin, "status", NULL), *n;
+    uint64_t v;
+
+    assert_non_null(status);
+    n = json_object_get(json_object_get(status, "data"), key);
+    assert_true(json_is_integer(n));
+    v = (uint64_t)json_integer_value(n);
+    json_decref(status);
+    return v;
+}
+
+/* ---- the test ---- */
+
+static void pages_of_another_peers_transfer_are_refused(void **state)
+{
+    static uint8_t bytes[ANSWERED] __attribute__((aligned(8)));
+    struct page_ref of_one[PAGES], of_two[PAGES];
+    struct peer one = comes_in("one"), two = comes_in("two");
+    uint64_t serve_one = opens_pull(&one, of_one), serve_two = opens_pull(&two, of_two);
+
+    (void)state;
+    assert_true(serve_one != serve_two);
+    gets_page(&two, serve_two, of_two, 0); /* it is let in, and served what it was offered */
+    assert_int_equal(figure("refused"), 0);
+    assert_int_equal(figure("pages_out"), 1);
+    for (uint32_t i = 0; i < PAGES; i++) {
+        assert_int_equal(asks_for_page(&two, serve_one, of_one[i], bytes), 0);
+        assert_int_equal(figure("refused"), i + 1);
+    }
+    assert_int_equal(asks_for_page(&one, serve_two, of_two[0], bytes), 0);
+    assert_int_equal(figure("refused"), PAGES + 1);
+    assert_int_equal(figure("pages_out"), 1);
+    assert_int_equal(figure("payload_bytes_out"), PAGE);
+    assert_true(rig_log_has(&rig, "event=data_refused", ANSWER_MS));
+    for (uint32_t i = 0; i < PAGES; i++)
+        gets_page(&one, serve_one, of_one, i); /* whose transfer it is gets all of it */
+    gets_page(&two, serve_two, of_two, 1);
+    assert_int_equal(figure("refused"), PAGES + 1);
+    close(one.fd);
+    close(two.fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_of_another_peers_transfer_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,814 @@
+/* X-a: transfers that are aborted at random points while their pages are on the way, in pools so
+ * small that what is given back is written again at once (fault 6). Two real daemons. The source's
+ * engine, a process of its own, commits prefixes, aborts sessions, closes its pool, and drives what
+ * is old out; its daemon is drained or killed now and then. The destination fetches, cancels,
+ * aborts, closes, and between two fetches writes sessions of its own into the pages that have just
+ * become free. Each page that an engine writes bears a tag {who, what} in all of its bytes: a page
+ * of a session or of a prefix that has other bytes was written by somebody else.
+ *
+ * It runs over TCP, and over whatever TERN_PEER_TRANSPORT (and TERN_PEER_PUSH=1) says. Over RDMA
+ * it fails unless reads, or writes, were in flight when their transfer ended. TERN_XA_S: how long,
+ * in seconds; TERN_XA_SEED: to repeat what was chosen (what the daemons do meanwhile is their own).
+ */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "base/prng.h"
+#include "bench/common/admin.h"
+#include "bench/common/bytes.h"
+#include "bench/common/json.h"
+#include "bench/common/proc.h"
+#include "bench/common/profile.h"
+#include "bench/common/spawn.h"
+#include "bench/common/stats.h"
+#include "tern.h"
+
+#define PAGE_TOKENS  64
+#define PAGE_BYTES   65536
+#define PREFIX_PAGES 32
+#define TOKENS_MAX   (PREFIX_PAGES * PAGE_TOKENS)
+#define SOURCE_PAGES (5 * PREFIX_PAGES)
+#define DEST_PAGES   (4 * PREFIX_PAGES + PREFIX_PAGES / 2)
+#define FETCHES      3
+#define WRITERS      3
+#define MARK_STRIDE  4096 /* one word of a tag every so many bytes */
+#define RECENT       3    /* prefixes that the source has probably got still */
+#define CALL_MS      30000
+#define TRANSFER_MS  5000
+#define SETTLE_MS    (TRANSFER_MS + 10000)
+#define OPEN_TRIES   2000
+#define RUN_S        8
+#define RUN_FULL_S   60
+#define FAULT_RUNS   100 /* fetches from one fault of the source to the next */
+#define MS           UINT64_C(1000000)
+
+enum who { WHO_PREFIX = 1, WHO_SOURCE, WHO_DEST };
+
+static const struct profile profile = {.name = "test",
+                                       .group = "kv",
+                                       .page_tokens = PAGE_TOKENS,
+                                       .page_bytes = PAGE_BYTES,
+                                       .layers = 1,
+                                       .heads = 1};
+static const struct tern_namespace ns = {.model = "xa"};
+
+/* What the source's engine and the test tell each other. */
+struct shared {
+    _Atomic uint64_t recent[RECENT]; /* numbers of prefixes to be fetched; 0: make another */
+    _Atomic uint64_t committed, aborted, exhausted, wrong_bytes;
+    _Atomic bool close_pool, stop;
+};
+
+/* An engine: its connection and the table of the session that it looks at. */
+struct engine {
+    struct daemon *daemon;
+    struct tern *tern;
+    struct tern_pool *map;
+    uint64_t pool;
+    uint32_t tries; /* to open it, in a row */
+    uint32_t tokens[TOKENS_MAX], table[PREFIX_PAGES];
+};
+
+enum act { ACT_NOTHING = 0, ACT_CANCEL, ACT_ABORT, ACT_CLOSE, ACTS };
+
+enum fetch_state { FETCH_NONE = 0, FETCH_UNDER_WAY, FETCH_ANSWERED };
+
+struct fetch {
+    enum fetch_state state;
+    enum act act; /* what becomes of it at due_ns */
+    bool acted;   /* it did, before the answer */
+    bool closed;  /* the session is gone */
+    enum tern_err err;
+    uint32_t pages;  /* that its session had at the answer */
+    uint64_t number; /* of the prefix */
+    uint64_t due_ns, begun_ns;
+    tern_session session;
+};
+
+/* A session of the destination's own. It is opened beforehand, so that pages which come free by an
+ * abort are its own, and marked, one call later. */
+enum writer_state { WRITER_CLOSED = 0, WRITER_OPEN, WRITER_HOLDS };
+
+struct writer {
+    enum writer_state state;
+    uint64_t number, due_ns;
+    tern_session session;
+    uint32_t pages, table[PREFIX_PAGES];
+};
+
+struct xa {
+    char dir[64];
+    struct daemon source, dest;
+    struct daemon_options source_options;
+    struct tern *admin; /* of the destination */
+    struct shared *shared;
+    pid_t engine; /* the source's */
+    struct engine e;
+    struct fetch fetch[FETCHES];
+    struct writer writer[WRITERS];
+    struct prng prng;
+    uint64_t writes;
+    uint32_t fetch_us; /* of the quicker ones of those that ended by themselves */
+    uint64_t runs, injected, by_act[ACTS], by_err[TERN_ERR_COUNT];
+    bool down;        /* no link to the source */
+    uint64_t down_ns; /* when its daemon was last taken away */
+    uint64_t hits, whole, faults, written_over, wrong_bytes, quarantine_seen;
+};
+
+/* ---- tags ---- */
+
+static uint64_t tag(enum who who, uint64_t number, uint32_t page)
+{
+    return hash_mix(hash_mix((uint64_t)who, number), page);
+}
+
+static void tokens_of(struct engine *e, enum who who, uint64_t number)
+{
+    block_tokens(tag(who, number, 0), 0, TOKENS_MAX, e->tokens);
+}
+
+static uint8_t *page_at(const struct engine *e, uint32_t index)
+{
+    return tern_pool_base(e->map) + (uint64_t)index * PAGE_BYTES;
+}
+
+static uint64_t wrong_in(const struct engine *e, const uint32_t *table, uint32_t pages,
+                         size_t of_page, enum who who, uint64_t number)
+{
+    uint64_t wrong = 0;
+
+    for (uint32_t i = 0; i < pages; i++)
+        wrong += page_compare(page_at(e, table[i]), of_page, tag(who, number, i));
+    return wrong;
+}
+
+/* A tag that takes no time: a word here and there. */
+static void mark(const struct engine *e, const struct writer *w)
+{
+    for (uint32_t i = 0; i < w->pages; i++)
+        for (uint32_t at = 0; at < PAGE_BYTES; at += MARK_STRIDE)
+            *(uint64_t *)(void *)(page_at(e, w->table[i]) + at) = tag(WHO_DEST, w->number, i) + at;
+}
+
+static uint64_t marks_gone(const struct engine *e, const struct writer *w)
+{
+    uint64_t gone = 0;
+
+    for (uint32_t i = 0; i < w->pages; i++)
+        for (uint32_t at = 0; at < PAGE_BYTES; at += MARK_STRIDE)
+            gone += *(const uint64_t *)(const void *)(page_at(e, w->table[i]) + at) !=
+                    tag(WHO_DEST, w->number, i) + at;
+    return gone;
+}
+
+/* ---- an engine's calls: PEER_LOST is its daemon's death, anything else the caller's to judge ----
+ */
+
+static enum tern_err engine_open(struct engine *e, const char *name)
+{
+    enum tern_err err;
+    struct geometry g;
+    uint32_t align;
+
+    geometry_init(&g, &profile, 0, 1, e->daemon->node[0] == 's' ? SOURCE_PAGES : DEST_PAGES);
+    err = tern_connect(e->daemon->socket, CALL_MS, &e->tern);
+    if (err == TERN_OK)
+        err = tern_join(e->tern, name, TERN_BOTH, 0, 1, CALL_MS);
+    if (err == TERN_OK)
+        err = tern_pool_open(e->tern, &g.layout, CALL_MS, &e->pool, &align);
+    if (err == TERN_OK)
+        err = tern_pool_map(e->tern, e->pool, CALL_MS, &e->map);
+    return err;
+}
+
+static uint32_t take_runs(uint32_t *table, const struct tern_result *r)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->nruns; i++)
+        for (uint32_t k = 0; k < r->runs[i].n; k++, n++)
+            table[r->runs[i].first + k] = r->runs[i].pages[k].index;
+    return n;
+}
+
+static enum tern_err op(struct engine *e, tern_session s, enum tern_op_kind kind, uint32_t pages,
+                        uint32_t *table)
+{
+    struct tern_op o = {.kind = kind, .session = s, .length = pages * PAGE_TOKENS};
+    enum tern_err err;
+    struct tern_result r;
+
+    if (kind == TERN_EXTEND)
+        o.written = o.length;
+    err = tern_do(e->tern, &o, CALL_MS, &r);
+    if (err == TERN_OK && table)
+        take_runs(table, &r);
+    return err;
+}
+
+/* A session of e->tokens; *ret_pages are found, and in e->table. */
+static enum tern_err begin(struct engine *e, tern_session *ret, uint32_t *ret_pages)
+{
+    struct tern_tokens tokens = {.v = e->tokens, .n = TOKENS_MAX};
+    enum tern_err err = tern_session_open(e->tern, e->pool, &ns, CALL_MS, ret);
+    struct tern_result r;
+
+    if (err == TERN_OK)
+        err = tern_match(e->tern, *ret, &tokens, 0, CALL_MS, &r);
+    if (err == TERN_OK)
+        *ret_pages = take_runs(e->table, &r);
+    return err;
+}
+
+/* ---- the source's engine, a process ---- */
+
+/* That prefix is not to be fetched any more; 0: none is. */
+static void forget_recent(struct shared *sh, uint64_t number)
+{
+    for (uint32_t i = 0; i < RECENT; i++) {
+        uint64_t is = atomic_load(&sh->recent[i]);
+
+        if (number == 0 || is == number)
+            atomic_compare_exchange_strong(&sh->recent[i], &is, 0);
+    }
+}
+
+/* Where one is missing, else in the place of the oldest. */
+static void put_recent(struct shared *sh, uint64_t number)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 1; i < RECENT; i++)
+        if (atomic_load(&sh->recent[i]) < atomic_load(&sh->recent[at]))
+            at = i;
+    atomic_store(&sh->recent[at], number);
+    atomic_fetch_add(&sh->committed, 1);
+}
+
+static bool is_wanted(const struct shared *sh)
+{
+    for (uint32_t i = 0; i < RECENT; i++)
+        if (atomic_load(&sh->recent[i]) == 0)
+            return true;
+    return false;
+}
+
+/* One prefix, or a session that comes to nothing. */
+static enum tern_err source_turn(struct engine *e, struct shared *sh, struct prng *prng,
+                                 uint64_t number)
+{
+    bool abort = prng_below(prng, 4) == 0;
+    enum who who = abort ? WHO_SOURCE : WHO_PREFIX;
+    uint32_t have;
+    tern_session s;
+    enum tern_err err;
+
+    tokens_of(e, who, number);
+    err = begin(e, &s, &have);
+    if (err == TERN_OK)
+        err = op(e, s, TERN_EXTEND, PREFIX_PAGES, e->table);
+    if (err == TERN_POOL_EXHAUSTED) { /* transfers pin the rest */
+        atomic_fetch_add(&sh->exhausted, 1);
+        sleep_ms(2);
+        return op(e, s, TERN_CLOSE, 0, NULL);
+    }
+    for (uint32_t i = 0; i < PREFIX_PAGES && err == TERN_OK; i++)
+        page_fill(page_at(e, e->table[i]), PAGE_BYTES, tag(who, number, i));
+    if (err == TERN_OK && !abort)
+        err = op(e, s, TERN_COMMIT, PREFIX_PAGES, NULL);
+    if (!is_wanted(sh))
+        sleep_ms((uint32_t)prng_below(prng, 50));
+    if (err == TERN_OK)
+        atomic_fetch_add(&sh->wrong_bytes,
+                         wrong_in(e, e->table, PREFIX_PAGES, MARK_STRIDE, who, number));
+    if (err == TERN_OK)
+        err = op(e, s, abort ? TERN_ABORT : TERN_CLOSE, 0, NULL);
+    if (err == TERN_OK && abort)
+        err = op(e, s, TERN_CLOSE, 0, NULL);
+    if (err == TERN_OK && !abort)
+        put_recent(sh, number);
+    if (err == TERN_OK && abort)
+        atomic_fetch_add(&sh->aborted, 1);
+    return err;
+}
+
+/* The engine begins anew, with a daemon that was killed, or with its own pool closed. */
+static void source_leave(struct engine *e, struct shared *sh)
+{
+    forget_recent(sh, 0);
+    tern_destroy(e->tern);
+    e->tern = NULL;
+    e->map = NULL;
+}
+
+/* False: it cannot go on. */
+static bool source_goes_on(struct engine *e, struct shared *sh, enum tern_err err)
+{
+    if (err == TERN_OK)
+        return true;
+    sleep_ms(10);
+    if (!e->map && e->tries++ < OPEN_TRIES) { /* its daemon starts, or zeroes the old pool */
+        source_leave(e, sh);
+        return true;
+    }
+    if (err == TERN_BUSY) /* it drains, and opens no session */
+        return true;
+    if (err == TERN_PEER_LOST) {
+        source_leave(e, sh);
+        return true;
+    }
+    fprintf(stderr, "the source's engine: %s: %s\n", tern_strerror(err),
+            e->tern ? tern_error_text(e->tern) : "");
+    return false;
+}
+
+static int source_main(struct daemon *daemon, struct shared *sh, uint64_t seed)
+{
+    static struct engine e;
+    struct prng prng;
+    enum tern_err err = TERN_OK;
+
+    prng_init(&prng, seed);
+    e.daemon = daemon;
+    for (uint64_t number = 1; !atomic_load(&sh->stop); number++) {
+        if (!e.map) {
+            err = engine_open(&e, "source-engine");
+        } else if (atomic_exchange(&sh->close_pool, false)) {
+            /* It goes with all that is read from it; its memory is zeroed, and written anew. */
+            err = tern_pool_close(e.tern, e.pool, CALL_MS);
+            source_leave(&e, sh);
+        } else {
+            e.tries = 0;
+            err = source_turn(&e, sh, &prng, number);
+        }
+        if (!source_goes_on(&e, sh, err))
+            return 1;
+    }
+    tern_destroy(e.tern);
+    return 0;
+}
+
+static void start_source_engine(struct xa *x)
+{
+    uint64_t seed = prng_u64(&x->prng);
+
+    x->engine = proc_fork();
+    assert_true(x->engine >= 0);
+    if (x->engine == 0) /* cmocka's handler would go on with the tests */
+        signal(SIGSEGV, SIG_DFL);
+    if (x->engine == 0)
+        _exit(source_main(&x->source, x->shared, seed));
+}
+
+/* ---- the destination ---- */
+
+static void must(struct xa *x, const char *what, enum tern_err err)
+{
+    if (err != TERN_OK)
+        fail_msg("%s: %s: %s", what, tern_strerror(err), tern_error_text(x->e.tern));
+}
+
+/* What the tree has of that prefix: every byte. Returns its pages. */
+static uint32_t check_tree(struct xa *x, enum who who, uint64_t number)
+{
+    tern_session s;
+    uint32_t pages;
+
+    tokens_of(&x->e, who, number);
+    must(x, "match", begin(&x->e, &s, &pages));
+    x->wrong_bytes += wrong_in(&x->e, x->e.table, pages, PAGE_BYTES, who, number);
+    must(x, "close", op(&x->e, s, TERN_CLOSE, 0, NULL));
+    return pages;
+}
+
+/* A moment in [0, us], in nanoseconds. */
+static uint64_t within_us(struct xa *x, uint32_t us)
+{
+    return (uint64_t)prng_below(&x->prng, us + 1) * 1000;
+}
+
+/* ---- the destination: what is written into the pages that came free ---- */
+
+static void writer_open(struct xa *x, struct writer *w)
+{
+    uint32_t found;
+
+    w->number = ++x->writes;
+    tokens_of(&x->e, WHO_DEST, w->number);
+    must(x, "match", begin(&x->e, &w->session, &found));
+    w->state = WRITER_OPEN;
+}
+
+/* As many pages as there are; none is fine. */
+static void writer_take(struct xa *x, struct writer *w)
+{
+    enum tern_err err = TERN_POOL_EXHAUSTED;
+
+    for (uint32_t n = PREFIX_PAGES; err == TERN_POOL_EXHAUSTED && n >= 4; n /= 2) {
+        w->pages = n;
+        err = op(&x->e, w->session, TERN_EXTEND, n, w->table);
+    }
+    if (err == TERN_POOL_EXHAUSTED)
+        return;
+    must(x, "extend", err);
+    mark(&x->e, w);
+    w->due_ns = clock_ns() + within_us(x, 2 * x->fetch_us);
+    w->state = WRITER_HOLDS;
+}
+
+/* Half of them are committed, and found again in the tree. */
+static void writer_end(struct xa *x, struct writer *w)
+{
+    if (w->state == WRITER_OPEN)
+        w->pages = 0;
+    x->written_over += marks_gone(&x->e, w);
+    if (w->pages > 0 && prng_below(&x->prng, 2) == 0) {
+        for (uint32_t i = 0; i < w->pages; i++)
+            page_fill(page_at(&x->e, w->table[i]), PAGE_BYTES, tag(WHO_DEST, w->number, i));
+        must(x, "commit", op(&x->e, w->session, TERN_COMMIT, w->pages, NULL));
+        check_tree(x, WHO_DEST, w->number);
+    }
+    must(x, "close", op(&x->e, w->session, TERN_CLOSE, 0, NULL));
+    w->state = WRITER_CLOSED;
+}
+
+static void write_what_came_free(struct xa *x)
+{
+    for (uint32_t i = 0; i < WRITERS; i++)
+        if (x->writer[i].state == WRITER_OPEN) {
+            writer_take(x, &x->writer[i]);
+            return;
+        }
+}
+
+/* ---- the destination: fetches ---- */
+
+static void begin_fetch(struct xa *x, struct fetch *f)
+{
+    uint64_t number = atomic_load(&x->shared->recent[prng_below(&x->prng, RECENT)]);
+    uint32_t pages;
+
+    if (number == 0)
+        return;
+    *f = (struct fetch){.number = number, .begun_ns = clock_ns()};
+    tokens_of(&x->e, WHO_PREFIX, number);
+    must(x, "match", begin(&x->e, &f->session, &pages));
+    if (pages == PREFIX_PAGES) {
+        x->hits++;
+        forget_recent(x->shared, number);
+        must(x, "close", op(&x->e, f->session, TERN_CLOSE, 0, NULL));
+        return;
+    }
+    must(x, "fetch",
+         tern_submit_fetch(x->e.tern, f->session, "source", 0, (uint64_t)(f - x->fetch)));
+    f->act = (enum act)prng_below(&x->prng, ACTS);
+    f->due_ns = f->begun_ns + within_us(x, x->fetch_us);
+    f->state = FETCH_UNDER_WAY;
+    x->runs++;
+}
+
+/* The abort that was planned, in whatever state the fetch is by now. */
+static void act(struct xa *x, struct fetch *f)
+{
+    enum act what = f->act;
+    struct daemon_status st;
+
+    f->act = ACT_NOTHING;
+    if (what == ACT_NOTHING)
+        return;
+    f->acted = true;
+    x->by_act[what]++;
+    if (what == ACT_CANCEL) {
+        must(x, "cancel", tern_fetch_cancel(x->e.tern, f->session, CALL_MS));
+    } else {
+        f->closed = what == ACT_CLOSE;
+        must(x, "abort", op(&x->e, f->session, f->closed ? TERN_CLOSE : TERN_ABORT, 0, NULL));
+    }
+    write_what_came_free(x);
+    assert_true(admin_status(x->admin, 0, &st));
+    x->quarantine_seen += st.pages.quarantine > 0;
+}
+
+static void note_time(struct xa *x, uint32_t us)
+{
+    x->fetch_us += x->fetch_us / 16;
+    if (us < x->fetch_us)
+        x->fetch_us = us;
+}
+
+/* Only noted: what takes time comes when nothing is under way. */
+static void fetched(struct xa *x, const struct tern_answer *a)
+{
+    struct fetch *f = &x->fetch[a->cookie];
+
+    assert_true(a->cookie < FETCHES && f->state == FETCH_UNDER_WAY);
+    f->state = FETCH_ANSWERED;
+    f->act = ACT_NOTHING;
+    f->err = a->err;
+    f->pages = a->n == 1 ? a->results[0].lengths.committed / PAGE_TOKENS : 0;
+    x->by_err[a->err]++;
+    x->injected += a->err == TERN_GONE || (a->err == TERN_PEER_LOST && f->begun_ns < x->down_ns);
+    x->down = x->down || a->err == TERN_PEER_LOST;
+    if (a->err == TERN_OK)
+        forget_recent(x->shared, f->number);
+    if (a->err != TERN_OK || f->pages < PREFIX_PAGES)
+        return;
+    x->whole++;
+    if (!f->acted)
+        note_time(x, (uint32_t)((clock_ns() - f->begun_ns) / 1000));
+}
+
+/* Whatever came of it: each byte that can be found is right, and what its session has is there. */
+static void end_fetch(struct xa *x, struct fetch *f)
+{
+    uint32_t pages = check_tree(x, WHO_PREFIX, f->number);
+
+    f->state = FETCH_NONE;
+    if (!f->acted)
+        assert_true(pages >= f->pages);
+    if (!f->closed)
+        must(x, "close", op(&x->e, f->session, TERN_CLOSE, 0, NULL));
+}
+
+static void take_answers(struct xa *x, uint64_t wait_ns)
+{
+    struct timespec wait = {.tv_nsec = (long)wait_ns};
+    struct pollfd fd = {.fd = tern_fd(x->e.tern), .events = POLLIN};
+    struct tern_answer a;
+    enum tern_err err;
+
+    if (tern_wants_write(x->e.tern))
+        fd.events |= POLLOUT;
+    ppoll(&fd, 1, &wait, NULL);
+    while ((err = tern_poll(x->e.tern, &a)) == TERN_OK)
+        fetched(x, &a);
+    assert_int_equal(err, TERN_BUSY);
+}
+
+/* ---- faults of the source, and the run ---- */
+
+static void restart_source(struct xa *x, bool drained)
+{
+    char why[SPAWN_WHY_BYTES] = "";
+
+    x->down_ns = clock_ns();
+    if (drained)
+        assert_true(daemon_stop(&x->source));
+    else
+        proc_end(&x->source.pid);
+    if (!daemon_start(&x->source, x->dir, &x->source_options, why))
+        fail_msg("%s", why);
+}
+
+static void fault(struct xa *x)
+{
+    int status;
+
+    switch (x->faults++ % 3) {
+    case 0: atomic_store(&x->shared->close_pool, true); break;
+    case 1: restart_source(x, false); break;
+    default: restart_source(x, true); break;
+    }
+    if (proc_wait(&x->engine, 0, &status))
+        fail_msg("the source's engine ended");
+}
+
+static bool under_way(const struct xa *x)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < FETCHES; i++)
+        n += x->fetch[i].state == FETCH_UNDER_WAY;
+    return n > 0;
+}
+
+/* Until the next abort, or a moment. */
+static uint64_t until_next(const struct xa *x)
+{
+    uint64_t now = clock_ns(), wait = 2 * MS;
+
+    for (uint32_t i = 0; i < FETCHES; i++)
+        if (x->fetch[i].act != ACT_NOTHING && x->fetch[i].due_ns < now + wait)
+            wait = x->fetch[i].due_ns > now ? x->fetch[i].due_ns - now : 0;
+    return wait;
+}
+
+/* Fetches side by side, and what was planned for each; then all that takes time. */
+static void step(struct xa *x)
+{
+    for (uint32_t i = 0; i < FETCHES && !x->down; i++)
+        begin_fetch(x, &x->fetch[i]);
+    if (under_way(x) && x->runs >= (x->faults + 1) * FAULT_RUNS)
+        fault(x);
+    while (under_way(x)) {
+        take_answers(x, until_next(x));
+        for (uint32_t i = 0; i < FETCHES; i++)
+            if (x->fetch[i].act != ACT_NOTHING && clock_ns() >= x->fetch[i].due_ns)
+                act(x, &x->fetch[i]);
+    }
+    for (uint32_t i = 0; i < FETCHES; i++)
+        if (x->fetch[i].state == FETCH_ANSWERED)
+            end_fetch(x, &x->fetch[i]);
+    for (uint32_t i = 0; i < WRITERS; i++) {
+        struct writer *w = &x->writer[i];
+
+        if (w->state == WRITER_HOLDS && clock_ns() >= w->due_ns)
+            writer_end(x, w);
+        if (w->state == WRITER_CLOSED)
+            writer_open(x, w);
+    }
+    if (prng_below(&x->prng, 8) == 0)
+        write_what_came_free(x);
+}
+
+static void play(struct xa *x, uint64_t run_ns)
+{
+    uint64_t end = clock_ns() + run_ns;
+
+    while (clock_ns() < end) {
+        step(x);
+        if (x->down) {
+            sleep_ms(10);
+            x->down = !admin_peer_up(x->admin, "source");
+        }
+    }
+}
+
+/* Quarantine has emptied, and no page is lost. */
+static void assert_no_leak(struct tern *admin, uint64_t pages)
+{
+    struct daemon_status st;
+
+    assert_true(admin_empty(admin, 0, SETTLE_MS, &st));
+    assert_int_equal(st.transfers_active, 0);
+    assert_int_equal(st.pages.quarantine, 0);
+    assert_int_equal(st.pages.free, st.pages.total);
+    assert_int_equal(st.pages.total, pages);
+}
+
+/* ---- set-up, and what is said at the end ---- */
+
+static void start_daemons(struct xa *x)
+{
+    uint16_t port = port_free(), dest_port = port_free();
+    char why[SPAWN_WHY_BYTES] = "";
+    struct daemon_options d = {
+        .node = "source",
+        .port = port,
+        .peer = "dest",
+        .peer_port = dest_port,
+        .memory_bytes = pool_bytes_for(SOURCE_PAGES, PAGE_BYTES) + (2u << 20),
+        .regions = 1,
+        .page_bytes_min = PAGE_BYTES,
+        .transfer_ms = TRANSFER_MS,
+        .core = -1,
+    };
+
+    x->source_options = d;
+    if (!daemon_start(&x->source, x->dir, &d, why))
+        fail_msg("%s", why);
+    d.node = "dest";
+    d.port = dest_port;
+    d.peer = "source";
+    d.peer_port = port;
+    d.memory_bytes = pool_bytes_for(DEST_PAGES, PAGE_BYTES) + (2u << 20);
+    if (!daemon_start(&x->dest, x->dir, &d, why))
+        fail_msg("%s", why);
+}
+
+static uint64_t number_in(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static int set_up(void **state)
+{
+    struct xa *x = calloc(1, sizeof *x);
+    uint64_t seed = 1;
+
+    assert_non_null(x);
+    *state = x;
+    x->source.pid = x->dest.pid = x->engine = -1;
+    x->fetch_us = 100000;
+    x->shared = proc_shared(sizeof *x->shared);
+    assert_non_null(x->shared);
+    assert_int_equal(getrandom(&seed, 4, 0), 4);
+    seed = number_in("TERN_XA_SEED", seed);
+    printf("TERN_XA_SEED=%llu\n", (unsigned long long)seed);
+    prng_init(&x->prng, seed);
+    assert_true(tempdir_make(x->dir, sizeof x->dir, "tern-e2e"));
+    start_daemons(x);
+    x->e.daemon = &x->dest;
+    assert_int_equal(engine_open(&x->e, "dest-engine"), TERN_OK);
+    assert_int_equal(tern_connect(x->dest.admin, CALL_MS, &x->admin), TERN_OK);
+    assert_true(admin_wait_peer(x->admin, "source", 20000));
+    start_source_engine(x);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct xa *x = *state;
+
+    tern_destroy(x->e.tern);
+    tern_destroy(x->admin);
+    proc_end(&x->engine);
+    proc_end(&x->source.pid);
+    proc_end(&x->dest.pid);
+    tempdir_remove(x->dir);
+    free(x);
+    return 0;
+}
+
+/* Over RDMA a run in which nothing was in flight at an abort has shown nothing. */
+static void judge_verbs(struct xa *x)
+{
+    const char *transport = getenv("TERN_PEER_TRANSPORT");
+    json_t *status = admin_ask(x->admin, "status", NULL);
+    const json_t *v = json_object_get(json_object_get(status, "data"), "verbs");
+    uint64_t reads = json_get_u64(v, "late_reads"), writes = json_get_u64(v, "late_writes");
+    uint64_t pages = json_get_u64(v, "pages_in");
+
+    printf("pages by RDMA: %llu, late_reads=%llu late_writes=%llu paths_made=%llu "
+           "paths_failed=%llu\n",
+           (unsigned long long)pages, (unsigned long long)reads, (unsigned long long)writes,
+           (unsigned long long)json_get_u64(v, "paths_made"),
+           (unsigned long long)json_get_u64(v, "paths_failed"));
+    json_decref(status);
+    if (!transport || strcmp(transport, "verbs") != 0)
+        return;
+    assert_true(pages > 0);
+    assert_true((number_in("TERN_PEER_PUSH", 0) ? writes : reads) > 0);
+}
+
+static void report(const struct xa *x)
+{
+    for (uint32_t i = 0; i < TERN_ERR_COUNT; i++)
+        if (x->by_err[i] > 0)
+            printf("%s: %llu, ", tern_strerror((enum tern_err)i), (unsigned long long)x->by_err[i]);
+    printf("whole: %llu, found here: %llu\n", (unsigned long long)x->whole,
+           (unsigned long long)x->hits);
+    printf("cancelled %llu, aborted %llu, closed %llu, source: faults %llu, prefixes %llu, "
+           "aborted %llu, full %llu; written here %llu; quarantine seen %llu times\n",
+           (unsigned long long)x->by_act[ACT_CANCEL], (unsigned long long)x->by_act[ACT_ABORT],
+           (unsigned long long)x->by_act[ACT_CLOSE], (unsigned long long)x->faults,
+           (unsigned long long)x->shared->committed, (unsigned long long)x->shared->aborted,
+           (unsigned long long)x->shared->exhausted, (unsigned long long)x->writes,
+           (unsigned long long)x->quarantine_seen);
+    printf("fault=6 runs=%llu injected=%llu violations=%llu wrong_bytes=%llu landed_in_live=%llu\n",
+           (unsigned long long)x->runs, (unsigned long long)x->injected,
+           (unsigned long long)((x->wrong_bytes > 0) + (x->written_over > 0)),
+           (unsigned long long)x->wrong_bytes, (unsigned long long)x->written_over);
+}
+
+static void xa_abort_while_pages_are_on_the_way(void **state)
+{
+    struct xa *x = *state;
+    struct tern *source_admin;
+    bool full = getenv("TERN_FULL") != NULL;
+    int status = -1;
+
+    play(x, number_in("TERN_XA_S", full ? RUN_FULL_S : RUN_S) * 1000 * MS);
+    for (uint32_t i = 0; i < WRITERS; i++)
+        if (x->writer[i].state != WRITER_CLOSED)
+            writer_end(x, &x->writer[i]);
+    atomic_store(&x->shared->stop, true);
+    assert_true(proc_wait(&x->engine, SETTLE_MS, &status));
+    assert_int_equal(status, 0);
+    report(x);
+    assert_int_equal(x->wrong_bytes, 0);
+    assert_int_equal(x->written_over, 0);
+    assert_int_equal(atomic_load(&x->shared->wrong_bytes), 0);
+    assert_true(x->injected > 0);
+    assert_true(x->whole > 0);
+    assert_no_leak(x->admin, DEST_PAGES);
+    assert_int_equal(tern_connect(x->source.admin, CALL_MS, &source_admin), TERN_OK);
+    assert_no_leak(source_admin, SOURCE_PAGES);
+    tern_destroy(source_admin);
+    judge_verbs(x);
+    assert_true(daemon_stop(&x->dest)); /* by itself, and with status 0 */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(xa_abort_while_pages_are_on_the_way, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests_name("xa", tests, NULL, NULL);
+}

@@ -1,0 +1,513 @@
+/* One half of a transfer between two machines: an engine that commits prefixes, or one that fetches
+ * them. Both make the same tokens and bytes from the same seed, so that nothing but the daemons
+ * need pass between the machines, and every byte that arrives is compared. A pool outlives its
+ * engine: what `commit` leaves behind is there for the daemon's peers, and for `check`.
+ *
+ *   rdma_half commit SOCKET ADMIN [OPTION...]   commits the prefixes
+ *   rdma_half check SOCKET ADMIN [OPTION...]    they are all there, right, and held by nobody
+ *   rdma_half fetch SOCKET ADMIN [OPTION...]    fetches them from --peer and compares every byte
+ *   rdma_half gone SOCKET ADMIN --handles FILE  what `commit --handles FILE` had is GONE
+ *
+ * Exit status: 0 if all was as it should be. Run by the scripts of this folder. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "bench/common/admin.h"
+#include "bench/common/bytes.h"
+#include "bench/common/proc.h"
+#include "bench/common/profile.h"
+#include "bench/common/stats.h"
+#include "tern.h"
+
+#define CALL_MS       60000 /* emulated machines are slow */
+#define IN_FLIGHT_MAX 16
+#define CHUNKS_MAX    1024 /* of a prefix */
+#define PAGES_MAX     (CHUNKS_MAX * 4)
+#define AGAIN_MS      300
+#define MS            UINT64_C(1000000)
+
+struct options {
+    const char *profile, *peer, *handles;
+    uint64_t page_bytes, seed;
+    uint32_t prefixes, chunks, pool_pages;
+    uint32_t in_flight;  /* fetches at a time */
+    uint32_t settle_ms;  /* until nothing is in quarantine or pinned any more */
+    uint32_t ends_ms;    /* each fetch has to have ended by then; 0: it is not judged */
+    uint64_t tell_bytes; /* say "in the middle" when so much more has arrived; 0: never */
+    uint32_t tries;      /* of a fetch whose source or path was lost: 1 or more */
+    bool may_fail;       /* a fetch may end with an error that says: come again */
+};
+
+struct fetch {
+    bool busy;
+    uint32_t number;
+    tern_session session;
+    uint32_t tries;
+    uint64_t begun_ns, again_ns; /* again_ns: it is asked again then; 0: it is under way */
+};
+
+struct half {
+    struct options o;
+    struct tern *tern, *admin;
+    struct tern_pool *map;
+    uint64_t pool;
+    struct geometry geometry;
+    uint32_t tokens[CHUNKS_MAX * 256];
+    uint32_t table[PROFILE_GROUPS_MAX][PAGES_MAX]; /* of the session that is looked at; 0: none */
+    struct fetch fetch[IN_FLIGHT_MAX];
+    uint64_t pages, wrong_bytes, whole, again, by_err[TERN_ERR_COUNT], longest_ns;
+};
+
+static const struct tern_namespace ns = {.model = "half"};
+
+static void die(const struct half *h, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
+
+static void die(const struct half *h, const char *format, ...)
+{
+    va_list args;
+
+    printf("FAILED: ");
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("%s%s\n", h->tern ? ": " : "", h->tern ? tern_error_text(h->tern) : "");
+    exit(1);
+}
+
+static void must(const struct half *h, const char *what, enum tern_err err)
+{
+    if (err != TERN_OK)
+        die(h, "%s: %s", what, tern_strerror(err));
+}
+
+/* ---- what prefix `number` is ---- */
+
+static uint32_t align_of(const struct half *h)
+{
+    return h->geometry.groups[0].page_tokens;
+}
+
+static uint32_t length_of(const struct half *h, uint32_t number)
+{
+    return (1 + (uint32_t)(hash_mix(h->o.seed, number) % h->o.chunks)) * align_of(h);
+}
+
+static struct tern_tokens tokens_of(struct half *h, uint32_t number)
+{
+    struct tern_tokens t = {.v = h->tokens, .n = length_of(h, number)};
+
+    block_tokens(hash_mix(hash_mix(h->o.seed, 0x68616c66), number), 0, t.n, h->tokens);
+    return t;
+}
+
+/* Fills (`write`) or compares each page that the table names, of the tokens in h->tokens. */
+static void touch_pages(struct half *h, uint32_t n, bool write)
+{
+    for (uint32_t g = 0; g < h->geometry.ngroups; g++) {
+        const struct tern_group *group = &h->geometry.groups[g];
+        uint64_t hash = content_root("half", ns.model, h->o.profile, group->name);
+
+        for (uint32_t i = 0; i < n / group->page_tokens; i++) {
+            uint8_t *page = tern_pool_base(h->map) + h->table[g][i] * group->page_bytes;
+
+            hash = content_chain(hash, h->tokens + i * group->page_tokens, group->page_tokens);
+            if (h->table[g][i] == 0)
+                continue;
+            h->pages++;
+            if (write)
+                page_fill(page, group->page_bytes, page_seed(hash, i, 0));
+            else
+                h->wrong_bytes += page_compare(page, group->page_bytes, page_seed(hash, i, 0));
+        }
+    }
+}
+
+static void take_runs(struct half *h, const struct tern_result *r)
+{
+    for (uint32_t i = 0; i < r->nruns; i++) {
+        const struct tern_run *run = &r->runs[i];
+
+        if (run->group >= h->geometry.ngroups || run->first + run->n > PAGES_MAX)
+            die(h, "a run of pages that makes no sense");
+        for (uint32_t k = 0; k < run->n; k++)
+            h->table[run->group][run->first + k] = run->pages[k].index;
+    }
+}
+
+/* All that an engine needs to go on from n tokens is in the table. */
+static void must_cover(const struct half *h, uint32_t n)
+{
+    for (uint32_t g = 0; g < h->geometry.ngroups; g++) {
+        const struct tern_group *group = &h->geometry.groups[g];
+        uint32_t from = group->family == TERN_WINDOW && n > group->window ? n - group->window : 0;
+
+        for (uint32_t i = from / group->page_tokens; i < n / group->page_tokens; i++)
+            if (h->table[g][i] == 0)
+                die(h, "page %u of group %s is missing at %u tokens", i, group->name, n);
+    }
+}
+
+/* ---- the engine ---- */
+
+static void open_engine(struct half *h, const char *socket, const char *admin)
+{
+    const char *why;
+    const struct profile *profile = profile_find(h->o.profile, &why);
+    uint32_t align;
+
+    if (!profile)
+        die(h, "%s", why);
+    why = geometry_init(&h->geometry, profile, h->o.page_bytes, 1, h->o.pool_pages);
+    if (why || h->o.chunks > CHUNKS_MAX || profile->page_tokens > 256)
+        die(h, "%s", why ? why : "that is too long");
+    must(h, "connecting", tern_connect(socket, CALL_MS, &h->tern));
+    must(h, "connecting to the admin socket", tern_connect(admin, CALL_MS, &h->admin));
+    must(h, "joining", tern_join(h->tern, "half", TERN_BOTH, 0, 1, CALL_MS));
+    must(h, "opening a pool",
+         tern_pool_open(h->tern, &h->geometry.layout, CALL_MS, &h->pool, &align));
+    must(h, "mapping", tern_pool_map(h->tern, h->pool, CALL_MS, &h->map));
+}
+
+static tern_session begin(struct half *h, const struct tern_tokens *tokens, uint32_t *ret_matched)
+{
+    struct tern_result r;
+    tern_session s;
+
+    memset(h->table, 0, sizeof h->table);
+    must(h, "opening a session", tern_session_open(h->tern, h->pool, &ns, CALL_MS, &s));
+    must(h, "match", tern_match(h->tern, s, tokens, 0, CALL_MS, &r));
+    take_runs(h, &r);
+    *ret_matched = r.matched;
+    return s;
+}
+
+static void op(struct half *h, tern_session s, enum tern_op_kind kind, uint32_t n)
+{
+    struct tern_op o = {
+        .kind = kind, .session = s, .length = n, .written = kind == TERN_EXTEND ? n : 0};
+    struct tern_result r;
+
+    must(h, "an operation", tern_do(h->tern, &o, CALL_MS, &r));
+    if (kind == TERN_EXTEND)
+        take_runs(h, &r);
+}
+
+/* ---- commit, check, gone ---- */
+
+static void write_handles(const struct half *h, tern_session s)
+{
+    FILE *f = fopen(h->o.handles, "we");
+
+    if (!f || fprintf(f, "%" PRIu64 " %" PRIu64 "\n", s, h->pool) < 0 || fclose(f) != 0)
+        die(h, "%s cannot be written", h->o.handles);
+}
+
+static void commit_all(struct half *h)
+{
+    for (uint32_t i = 0; i < h->o.prefixes; i++) {
+        struct tern_tokens t = tokens_of(h, i);
+        uint32_t matched;
+        tern_session s = begin(h, &t, &matched);
+
+        if (matched > 0)
+            die(h, "prefix %u is there already", i);
+        op(h, s, TERN_EXTEND, t.n);
+        touch_pages(h, t.n, true);
+        op(h, s, TERN_COMMIT, t.n);
+        if (h->o.handles && i == 0)
+            write_handles(h, s);
+        else
+            op(h, s, TERN_CLOSE, 0);
+    }
+    printf("committed: prefixes=%u pages=%" PRIu64 "\n", h->o.prefixes, h->pages);
+}
+
+/* Nothing is pinned for a transfer, or waits for a proof, any more. */
+static void must_settle(struct half *h)
+{
+    uint64_t start = clock_ns(), until = start + h->o.settle_ms * MS;
+    struct daemon_status s;
+
+    do {
+        if (!admin_status(h->admin, 0, &s))
+            die(h, "no status");
+        if (s.transfers_active == 0 && s.pages.quarantine == 0 && s.pages.transfer == 0) {
+            printf("settled: transfers_active=0 quarantine=0 after_ms=%" PRIu64 "\n",
+                   (clock_ns() - start) / MS);
+            return;
+        }
+        sleep_ms(50);
+    } while (clock_ns() < until);
+    die(h, "not settled: transfers_active=%" PRIu64 " quarantine=%" PRIu64 " transfer=%" PRIu64,
+        s.transfers_active, s.pages.quarantine, s.pages.transfer);
+}
+
+static void check_all(struct half *h)
+{
+    struct daemon_status s;
+
+    must_settle(h);
+    for (uint32_t i = 0; i < h->o.prefixes; i++) {
+        struct tern_tokens t = tokens_of(h, i);
+        uint32_t matched;
+        tern_session session = begin(h, &t, &matched);
+
+        if (matched != t.n)
+            die(h, "prefix %u: %u tokens of %u are there", i, matched, t.n);
+        must_cover(h, t.n);
+        touch_pages(h, t.n, false);
+        op(h, session, TERN_CLOSE, 0);
+    }
+    printf("checked: prefixes=%u pages=%" PRIu64 " wrong_bytes=%" PRIu64 "\n", h->o.prefixes,
+           h->pages, h->wrong_bytes);
+    if (!admin_empty(h->admin, 0, h->o.settle_ms, &s) || s.pages.free != s.pages.total)
+        die(h, "something is pinned still: %" PRIu64 " pages of %" PRIu64 " are free", s.pages.free,
+            s.pages.total);
+    printf("emptied: nothing was pinned\n");
+}
+
+static void check_gone(struct half *h)
+{
+    struct tern_tokens t = tokens_of(h, 0);
+    struct tern_pool *map = NULL;
+    struct tern_result r;
+    tern_session s;
+    uint64_t pool;
+    FILE *f = h->o.handles ? fopen(h->o.handles, "re") : NULL;
+
+    if (!f || fscanf(f, "%" SCNu64 " %" SCNu64, &s, &pool) != 2)
+        die(h, "no handles in %s", h->o.handles ? h->o.handles : "--handles");
+    fclose(f);
+    if (tern_match(h->tern, s, &t, 0, CALL_MS, &r) != TERN_GONE)
+        die(h, "a session's handle from before the restart is not GONE");
+    if (tern_pool_map(h->tern, pool, CALL_MS, &map) != TERN_GONE)
+        die(h, "a pool's handle from before the restart is not GONE");
+    printf("gone: both handles from before the restart\n");
+}
+
+/* ---- fetch ---- */
+
+static void submit(struct half *h, struct fetch *f)
+{
+    f->again_ns = 0;
+    f->tries++;
+    must(h, "fetch",
+         tern_submit_fetch(h->tern, f->session, h->o.peer, 0, (uint64_t)(f - h->fetch)));
+}
+
+static void begin_fetch(struct half *h, struct fetch *f, uint32_t number)
+{
+    struct tern_tokens t = tokens_of(h, number);
+    uint32_t matched;
+
+    *f = (struct fetch){.busy = true, .number = number, .begun_ns = clock_ns()};
+    f->session = begin(h, &t, &matched);
+    submit(h, f);
+}
+
+/* Whatever came is compared, in a session of its own; all of it is there, or the error says why. */
+static void end_fetch(struct half *h, const struct tern_answer *a)
+{
+    struct fetch *f = &h->fetch[a->cookie];
+    struct tern_tokens t;
+    uint64_t took = clock_ns() - f->begun_ns;
+    enum tern_err err = a->err;
+    uint32_t matched;
+    tern_session s;
+
+    if (err == TERN_PEER_LOST && f->tries < h->o.tries) {
+        f->again_ns = clock_ns() + AGAIN_MS * MS;
+        h->again++;
+        return;
+    }
+    f->busy = false;
+    h->by_err[err]++;
+    t = tokens_of(h, f->number);
+    h->longest_ns = took > h->longest_ns ? took : h->longest_ns;
+    if (err != TERN_OK && !h->o.may_fail)
+        die(h, "fetch of prefix %u: %s", f->number, tern_strerror(err));
+    if (tern_category(err) == TERN_CAT_INTERNAL || tern_category(err) == TERN_CAT_BAD_REQUEST)
+        die(h, "fetch of prefix %u: %s", f->number, tern_strerror(err));
+    s = begin(h, &t, &matched);
+    if (err == TERN_OK && !h->o.may_fail && matched != t.n)
+        die(h, "prefix %u: %u tokens of %u came", f->number, matched, t.n);
+    must_cover(h, matched);
+    touch_pages(h, matched, false);
+    h->whole += matched == t.n;
+    op(h, s, TERN_CLOSE, 0);
+    op(h, f->session, TERN_CLOSE, 0);
+}
+
+static void tell_middle(struct half *h)
+{
+    struct daemon_status s;
+
+    if (h->o.tell_bytes == 0 || !admin_status(h->admin, 0, &s) ||
+        s.transfers.payload_bytes_in < h->o.tell_bytes)
+        return;
+    h->o.tell_bytes = 0;
+    printf("in the middle: %" PRIu64 " bytes are here\n", s.transfers.payload_bytes_in);
+}
+
+static void take_answers(struct half *h)
+{
+    struct pollfd fd = {.fd = tern_fd(h->tern), .events = POLLIN};
+    struct tern_answer a;
+    enum tern_err err;
+
+    if (tern_wants_write(h->tern))
+        fd.events |= POLLOUT;
+    poll(&fd, 1, 5);
+    while ((err = tern_poll(h->tern, &a)) == TERN_OK)
+        end_fetch(h, &a);
+    if (err != TERN_BUSY)
+        die(h, "the daemon: %s", tern_strerror(err));
+    tell_middle(h);
+}
+
+static void fetch_all(struct half *h)
+{
+    uint32_t next = 0, busy = 1;
+    uint64_t start = clock_ns();
+    struct daemon_status s;
+
+    if (!admin_wait_peer(h->admin, h->o.peer, CALL_MS))
+        die(h, "peer %s does not come up", h->o.peer);
+    if (!admin_status(h->admin, 0, &s))
+        die(h, "no status");
+    h->o.tell_bytes += h->o.tell_bytes > 0 ? s.transfers.payload_bytes_in : 0;
+    while (busy > 0) {
+        busy = 0;
+        for (uint32_t i = 0; i < h->o.in_flight; i++) {
+            if (!h->fetch[i].busy && next < h->o.prefixes)
+                begin_fetch(h, &h->fetch[i], next++);
+            else if (h->fetch[i].again_ns > 0 && clock_ns() >= h->fetch[i].again_ns)
+                submit(h, &h->fetch[i]);
+            busy += h->fetch[i].busy;
+        }
+        take_answers(h);
+    }
+    printf("fetched: prefixes=%u whole=%" PRIu64 " again=%" PRIu64 " pages=%" PRIu64
+           " wrong_bytes=%" PRIu64 " longest_ms=%" PRIu64 " elapsed_ms=%" PRIu64 "\n",
+           h->o.prefixes, h->whole, h->again, h->pages, h->wrong_bytes, h->longest_ns / MS,
+           (clock_ns() - start) / MS);
+    for (uint32_t i = 0; i < TERN_ERR_COUNT; i++)
+        if (h->by_err[i] > 0)
+            printf("fetches that ended so: %" PRIu64 ": %s\n", h->by_err[i],
+                   tern_strerror((enum tern_err)i));
+    if (h->o.ends_ms > 0 && h->longest_ns > h->o.ends_ms * MS)
+        die(h, "a fetch took longer than %u ms", h->o.ends_ms);
+    must_settle(h);
+}
+
+/* ---- the command line ---- */
+
+enum {
+    OPT_PROFILE = 256,
+    OPT_PAGE_BYTES,
+    OPT_SEED,
+    OPT_PREFIXES,
+    OPT_CHUNKS,
+    OPT_POOL_PAGES,
+    OPT_PEER,
+    OPT_IN_FLIGHT,
+    OPT_SETTLE,
+    OPT_ENDS,
+    OPT_TELL,
+    OPT_MAY_FAIL,
+    OPT_HANDLES,
+    OPT_TRIES
+};
+
+static const struct option table[] = {
+    {"profile", 1, 0, OPT_PROFILE},
+    {"page-bytes", 1, 0, OPT_PAGE_BYTES},
+    {"seed", 1, 0, OPT_SEED},
+    {"prefixes", 1, 0, OPT_PREFIXES},
+    {"chunks", 1, 0, OPT_CHUNKS},
+    {"pool-pages", 1, 0, OPT_POOL_PAGES},
+    {"peer", 1, 0, OPT_PEER},
+    {"in-flight", 1, 0, OPT_IN_FLIGHT},
+    {"settle-ms", 1, 0, OPT_SETTLE},
+    {"ends-ms", 1, 0, OPT_ENDS},
+    {"tell-bytes", 1, 0, OPT_TELL},
+    {"may-fail", 0, 0, OPT_MAY_FAIL},
+    {"handles", 1, 0, OPT_HANDLES},
+    {"tries", 1, 0, OPT_TRIES},
+    {0},
+};
+
+static uint32_t count(const char *text)
+{
+    return (uint32_t)strtoul(text, NULL, 10);
+}
+
+static bool read_options(int argc, char **argv, struct options *o)
+{
+    int c;
+
+    while ((c = getopt_long(argc, argv, "", table, NULL)) >= 0) {
+        switch (c) {
+        case OPT_PROFILE: o->profile = optarg; break;
+        case OPT_PAGE_BYTES: o->page_bytes = strtoull(optarg, NULL, 10); break;
+        case OPT_SEED: o->seed = strtoull(optarg, NULL, 10); break;
+        case OPT_PREFIXES: o->prefixes = count(optarg); break;
+        case OPT_CHUNKS: o->chunks = count(optarg); break;
+        case OPT_POOL_PAGES: o->pool_pages = count(optarg); break;
+        case OPT_PEER: o->peer = optarg; break;
+        case OPT_IN_FLIGHT: o->in_flight = count(optarg); break;
+        case OPT_SETTLE: o->settle_ms = count(optarg); break;
+        case OPT_ENDS: o->ends_ms = count(optarg); break;
+        case OPT_TELL: o->tell_bytes = strtoull(optarg, NULL, 10); break;
+        case OPT_MAY_FAIL: o->may_fail = true; break;
+        case OPT_TRIES: o->tries = count(optarg); break;
+        case OPT_HANDLES: o->handles = optarg; break;
+        default: return false;
+        }
+    }
+    return argc - optind == 3 && o->chunks > 0 && o->in_flight > 0 && o->in_flight <= IN_FLIGHT_MAX;
+}
+
+int main(int argc, char **argv)
+{
+    static struct half h = {.o = {.profile = "tiny-state",
+                                  .peer = "source",
+                                  .seed = 1,
+                                  .prefixes = 100,
+                                  .chunks = 6,
+                                  .pool_pages = 1000,
+                                  .in_flight = 4,
+                                  .tries = 1,
+                                  .settle_ms = 10000}};
+    static const struct {
+        const char *name;
+        void (*run)(struct half *h);
+    } commands[] = {
+        {"commit", commit_all}, {"check", check_all}, {"gone", check_gone}, {"fetch", fetch_all}};
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!read_options(argc, argv, &h.o)) {
+        fprintf(stderr, "usage: rdma_half commit|check|fetch|gone SOCKET ADMIN [OPTION...]\n");
+        return 2;
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(argv[optind], commands[i].name) != 0)
+            continue;
+        open_engine(&h, argv[optind + 1], argv[optind + 2]);
+        commands[i].run(&h);
+        tern_destroy(h.tern);
+        tern_destroy(h.admin);
+        if (h.wrong_bytes > 0)
+            die(&(struct half){0}, "%" PRIu64 " wrong bytes", h.wrong_bytes);
+        return 0;
+    }
+    fprintf(stderr, "rdma_half: no such command\n");
+    return 2;
+}

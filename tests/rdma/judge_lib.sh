@@ -1,0 +1,69 @@
+# Sourced by the tests of this folder: runs the lab, and looks at what it printed.
+#   try NAME LAB-ARGUMENT...   runs lab.sh; its output in $log, its exit status in $status. Skips where it cannot run.
+#   expect STATUS PATTERN...   the last run ended so, and printed a line that matches each
+#   unexpected PATTERN...      it printed none that matches
+#   judge                      ends the test
+#   need_build, need PROGRAM PACKAGE
+log=$(mktemp)
+failed=0 status=0
+export TERN_BUILD=${TERN_BUILD:-$here/../../build}
+export TERN_BIN=${TERN_BIN:-$TERN_BUILD/bin}
+trap 'rm -f "$log"' EXIT
+
+wrong() {
+    echo "FAILED: $*"
+    failed=1
+}
+
+need() {
+    command -v "$1" >/dev/null && return
+    echo "skipped: needs $1 (package $2)"
+    exit 77
+}
+
+need_build() {
+    local libraries
+    if ! libraries=$(ldd "$TERN_BIN/ternd"); then
+        echo "FAILED: no ternd in $TERN_BIN"
+        exit 1
+    fi
+    if [[ $libraries != *libibverbs* ]]; then
+        echo "skipped: this build has no RDMA (TERN_VERBS)"
+        exit 77
+    fi
+}
+
+try() {
+    local start=$SECONDS
+    echo "-- $1"
+    shift
+    status=0
+    "$here/lab.sh" "$@" >"$log" 2>&1 || status=$?
+    cat "$log"
+    echo "   $((SECONDS - start)) s"
+    if [[ $status -eq 77 ]]; then
+        tail -n 1 "$log"
+        exit 77
+    fi
+}
+
+expect() {
+    local want=$1 pattern
+    shift
+    [[ $status -eq $want ]] || wrong "exit status $status, expected $want"
+    for pattern in "$@"; do
+        grep -q -- "$pattern" "$log" || wrong "not printed: $pattern"
+    done
+}
+
+unexpected() {
+    local pattern
+    for pattern in "$@"; do
+        grep -q -- "$pattern" "$log" && wrong "printed: $pattern"
+    done
+}
+
+judge() {
+    [[ $failed -eq 0 ]] && echo "ok: all in $SECONDS s"
+    exit "$failed"
+}

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# One side of two daemons on two machines, joined by TLS and RDMA; run by test_pair.sh in the guests of `lab.sh pair`.
+#   pair.sh source        commits; is killed while the other fetches
+#   pair.sh source-again  the same machine, started anew: what it gave out before is GONE, and it gives again
+#   pair.sh dest          fetches: all of it; at 5 % packet loss; while the source dies; from the source that is back
+#   pair.sh source-kept   commits; the other is killed while it fetches; keeps its pages, and nothing stays pinned
+#   pair.sh dest-killed   fetches, and is killed
+#   pair.sh dest-again    the same machine, started anew: fetches all of both
+# TLS: folder of certificates. PUSH=1: the source writes. PREFIXES: of tiny-state (2000). LOST: of those at packet loss (60).
+. "$(dirname "${BASH_SOURCE[0]}")/verbs_lib.sh"
+MEMORY=320M
+state=(--prefixes "${PREFIXES:-2000}" --pool-pages 10000)
+lossy=(--seed 2 --prefixes "${LOST:-60}" --pool-pages 1000)
+# A path may be lost on a machine that stands still for seconds: then a fetch is asked again, as engines would.
+# Some 80 MB: a second or two, long enough to be caught in the middle. A transfer's deadline is 15 s.
+large=(--profile tiny --page-bytes 65536 --prefixes 4 --chunks 512 --pool-pages 2048 --seed 3)
+deadlines=(--transfer-ms 15000 --data-idle-ms 4000)
+ends_ms=17000
+
+source_daemon() { daemon source 7701 dest "$LAB_PEER_IP:7702" "${deadlines[@]}"; }
+dest_daemon() { daemon dest 7702 source "$LAB_PEER_IP:7701" "${deadlines[@]}"; }
+path_up() { wait_for 60 "a path to the source" goes_by dest verbs; }
+
+losing() { tc qdisc add dev "$LAB_IF" root netem loss 5% || fail "netem"; }
+
+all_by_verbs() {
+    local by_verbs
+    by_verbs=$(told dest data verbs pages_in)
+    echo "pages by RDMA: $by_verbs of $(told dest data pages_in)"
+    [[ $by_verbs -gt 0 && $by_verbs == $(told dest data pages_in) ]] || fail "pages did not move by verbs"
+}
+
+# fetch WHAT OPTION...
+fetch() {
+    echo "-- $1"
+    half dest fetch "${@:2}" 2>&1 | tee "$DIR/fetch"
+    local rc=${PIPESTATUS[0]}
+    [[ $rc -eq 0 ]] || fail "$1: exit status $rc"
+}
+
+case $1 in
+source)
+    source_daemon
+    half source commit "${state[@]}" --handles "$LAB_SHARE/handles" || fail commit
+    half source commit "${lossy[@]}" || fail commit
+    half source commit "${large[@]}" || fail commit
+    lab_signal committed
+    lab_wait lossy 200 && losing
+    lab_signal losing
+    lab_wait lossless 100 && tc qdisc del dev "$LAB_IF" root
+    lab_wait killed 120
+    fail "nobody killed this machine"
+    ;;
+source-again)
+    source_daemon
+    half source gone "${state[@]}" --handles "$LAB_SHARE/handles" || fail "old handles"
+    half source commit "${large[@]}" || fail commit
+    lab_signal again
+    lab_wait done 120 || fail "the destination does not end"
+    ;;
+dest)
+    dest_daemon
+    lab_wait committed 120 || fail "the source does not commit"
+    path_up
+    ctl dest peers
+    fetch "all, between two machines" "${state[@]}" --tries 20
+    all_by_verbs
+    losing
+    lab_signal lossy
+    lab_wait losing || fail "the source loses no packets"
+    fetch "at 5 % packet loss" "${lossy[@]}" --may-fail --ends-ms $ends_ms --settle-ms 20000
+    lab_signal lossless
+    tc qdisc del dev "$LAB_IF" root
+    path_up
+    fetch "the source dies" "${large[@]}" --may-fail --ends-ms $ends_ms --settle-ms 20000 --tell-bytes 8000000
+    grep -Eq 'fetches that ended so: [0-9]+: the (connection|deadline)' "$DIR/fetch" || fail "no fetch was broken"
+    lab_wait again 120 || fail "the source does not come back"
+    path_up
+    fetch "from the source that is back" "${large[@]}" --tries 20
+    all_by_verbs
+    grep -h event=transport "$DIR"/dest/log
+    lab_signal done
+    ;;
+source-kept)
+    source_daemon
+    half source commit "${large[@]}" || fail commit
+    lab_signal committed
+    wait_for 60 "a transfer" eval '[[ $(told source transfers_active) -gt 0 ]]'
+    lab_wait killed 60 || fail "the destination was not killed"
+    half source check "${large[@]}" --settle-ms 30000 || fail "pages, or pins"
+    half source commit "${large[@]}" || fail commit
+    half source commit "${state[@]}" || fail commit
+    lab_signal again
+    lab_wait done 120 || fail "the destination does not end"
+    ;;
+dest-killed)
+    dest_daemon
+    lab_wait committed 120 || fail "the source does not commit"
+    path_up
+    fetch "and is killed" "${large[@]}" --tell-bytes 8000000
+    sleep 60
+    fail "nobody killed this machine"
+    ;;
+dest-again)
+    lab_signal killed
+    dest_daemon
+    lab_wait again 120 || fail "the source has nothing"
+    path_up
+    ctl dest peers
+    fetch "all, after it came back" "${state[@]}" --tries 20
+    fetch "and what was broken off" "${large[@]}" --tries 20
+    all_by_verbs
+    lab_signal done
+    ;;
+esac
+[[ $1 == source-again || $1 == dest* || $1 == source-kept ]] && stop_daemons
+echo "pair $1: ok"

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Everything that is tested in one lab guest, step by step; run by test_verbs.sh. Each step says how long it took; the
+# first that fails ends it.
+#   INTERPOSE   tests/e2e/interpose_alloc.c, compiled
+#   CERTS       certificates of prefill and decode
+#   SESSIONS    of four requests each, for the two daemons with tern-replay
+#   XA_S        seconds of X-a
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/two_devices.sh"
+export TERN_PEER_TRANSPORT=verbs
+
+step() { # NAME COMMAND...
+    local name=$1 start=$SECONDS
+    shift
+    echo "== $name"
+    if ! "$@"; then
+        echo "FAILED: $name"
+        exit 1
+    fi
+    echo "== $name: $((SECONDS - start)) s"
+}
+
+watched() { bash "$here/verbs_noalloc.sh" "$INTERPOSE" "$@"; }
+
+replay() {
+    "$TERN_BIN/tern-replay" --spawn --tls "$CERTS" --profile tiny-state --sessions "$SESSIONS" --turns 4 --concurrency 4 "$@"
+}
+
+export TERN_PERFTEST="bash $here/perftest.sh one" LAB_ITERATIONS=400
+
+cable() {
+    two_devices && two_devices_netem rate 200mbit delay 2ms
+}
+
+xa() {
+    TERN_XA_S=$XA_S TERN_RDMA_DEVICE_source=rxe0 TERN_RDMA_DEVICE_dest=rxe1 "$TERN_BUILD/tests/e2e_test_xa"
+}
+
+step "a second device" second_device
+step "pull" "$TERN_BUILD/tests/test_xfer_verbs"
+step "push" "$TERN_BUILD/tests/test_xfer_push"
+step "a peer that dies or hangs" "$TERN_BUILD/tests/e2e_test_peer_killed"
+step "strangers" "$TERN_BUILD/tests/e2e_test_tls"
+export -f replay xa
+SESSIONS=4 step "what doctor says" bash "$here/verbs_replay.sh"
+step "two daemons, pull, no allocation" watched bash -c replay
+step "two daemons, push, no allocation" watched bash -c "replay --push"
+step "the cable" cable
+step "aborts at random points (X-a), pull, no allocation either" watched bash -c xa
+TERN_PEER_PUSH=1 step "aborts at random points (X-a), push, no allocation either" watched bash -c xa

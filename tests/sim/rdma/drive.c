@@ -1,0 +1,420 @@
+/* The driver: nodes that start and are killed, what their cores choose, and the end of a history,
+ * at which everything must converge. */
+#include "world.h"
+
+#include <stdio.h>
+
+#include "base/check.h"
+
+#define TICK_NS  (100 * MS)
+#define PORT     7000u
+#define PROBE_NS CONVERGE_NS
+#define SLICE_NS (50 * MS)
+
+/* ------------------------------------------------------------------ nodes */
+
+void drive_emit(void *ctx, struct event *event)
+{
+    struct rnode *node = ctx;
+
+    model_said(node, event);
+    check(node->nemitted < EMITTED);
+    node->emitted[node->nemitted++] = *event;
+    if (!node->core_due)
+        rw_post(rw_one_in(4) ? rw_soon() : 0, T_CORE, node->number, 0);
+    node->core_due = true;
+}
+
+void drive_core(uint32_t number)
+{
+    struct rnode *node = &rw.node[number];
+    struct event said[EMITTED];
+    uint32_t n = node->nemitted;
+
+    node->core_due = false;
+    memcpy(said, node->emitted, n * sizeof said[0]);
+    node->nemitted = 0;
+    for (uint32_t i = 0; i < n && node->alive; i++)
+        pulls_heard(node, &said[i]);
+}
+
+void drive_tick(uint32_t number, uint32_t life)
+{
+    struct rnode *node = &rw.node[number];
+
+    if (!node->alive || node->life != life)
+        return;
+    rw.current = number;
+    xfer_tick(node->xfer, rw.now_ns);
+    rw_post(TICK_NS, T_TICK, number, life);
+}
+
+void drive_turned(uint32_t number)
+{
+    struct rnode *node = &rw.node[number];
+
+    if (!node->alive || !node->polls || node->poll_due)
+        return;
+    node->poll_due = true;
+    rw_post(rw_soon(), T_POLL, number, node->life);
+}
+
+void drive_poll(uint32_t number, uint32_t life)
+{
+    struct rnode *node = &rw.node[number];
+
+    if (!node->alive || node->life != life)
+        return;
+    rw.current = number;
+    node->poll_due = xfer_poll(node->xfer);
+    if (node->poll_due)
+        rw_post(rw_soon(), T_POLL, number, life);
+}
+
+void drive_node_start(uint32_t number)
+{
+    struct rnode *node = &rw.node[number];
+    const char *why = "";
+    struct xfer_config config = {.io = rnet_io(number),
+                                 .mem = rmem_of(number),
+                                 .links = LINKS,
+                                 .pulls = PULLS,
+                                 .serves = SERVES,
+                                 .data_conns_max = 12,
+                                 .idle_ns = rw.cfg.idle_ns,
+                                 .socket_buffer_bytes = 4096,
+                                 .rdma = {.pulls = NODES - 1,
+                                          .serves = true,
+                                          .push = true,
+                                          .mr_bytes_max = rw.cfg.mr_bytes,
+                                          .tenants = rw.cfg.tenants,
+                                          .path_send = links_path_send,
+                                          .path_note = links_path_note},
+                                 .emit = drive_emit,
+                                 .serve_page = serves_page,
+                                 .serve_allowed = serves_allowed,
+                                 .ctx = node};
+
+    check(!node->alive);
+    node->number = number;
+    node->life++;
+    node->alive = true;
+    node->incarnation = prng_u64(&rw.prng) | 1;
+    node->nemitted = 0;
+    node->strays = 0;
+    node->polls = rw_one_in(3);
+    node->poll_due = false;
+    for (uint32_t t = 0; t < rw.cfg.tenants; t++)
+        node->pool[t].offset = 64 * rw_below(32);
+    rmem_start(number);
+    config.incarnation = node->incarnation;
+    config.rdma.ndevices = rw.cfg.rails[number];
+    for (uint32_t i = 0; i < rw.cfg.rails[number]; i++)
+        snprintf(config.rdma.device[i], sizeof config.rdma.device[i], "sim%u", i);
+    rw.current = number;
+    check(xfer_create(&config, &node->xfer, &why) == TERN_OK);
+    check(xfer_listen(node->xfer, NULL, (uint16_t)(PORT + number), &node->port) == TERN_OK);
+    rw_post(TICK_NS / 2, T_TICK, number, node->life);
+    links_node(number, true);
+}
+
+static void kill_node(uint32_t number)
+{
+    struct rnode *node = &rw.node[number];
+
+    if (!node->alive)
+        return;
+    rw.fault[RF_node_killed]++;
+    pulls_node_gone(number);
+    node->alive = false;
+    threads_kill(number);
+    rnet_kill(number);
+    rnic_kill(number);
+    links_node(number, false);
+    rw_post(MS * rw_between(50, 1500), T_NODE, number, 0);
+}
+
+/* ------------------------------------------------------------------ choices */
+
+static uint32_t some_node(void)
+{
+    return rw_below(rw.cfg.nodes);
+}
+
+static uint32_t other_node(uint32_t node)
+{
+    return (node + 1 + rw_below(rw.cfg.nodes - 1)) % rw.cfg.nodes;
+}
+
+static void stop_some_pull(void)
+{
+    struct rnode *node = &rw.node[some_node()];
+    struct rpull *pull = &node->pull[rw_below(PULLS)];
+
+    if (!node->alive || pull->phase != PULL_RUNS)
+        return;
+    rw.fault[RF_pull_stopped]++;
+    pulls_stop(node, pull);
+}
+
+static void give_up_some_serve(void)
+{
+    struct rnode *node = &rw.node[some_node()];
+    struct rserve *serve = &node->serve[rw_below(SERVES)];
+
+    if (!node->alive || !serve->used || !serve->live)
+        return;
+    rw.fault[RF_serve_given_up]++;
+    serves_stop(node, serve);
+}
+
+static void recycle_some(void)
+{
+    uint32_t node = some_node();
+
+    if (rw.node[node].alive)
+        pulls_recycle(node, rw_below(rw.cfg.tenants), rw_below(rmem_places()));
+}
+
+static void cut_some(void)
+{
+    uint32_t a = some_node(), b = other_node(a);
+    uint64_t ns = MS * rw_between(1, rw_one_in(2) ? 50 : 3000);
+
+    rw.cut_until[a][b] = rw.now_ns + ns;
+    if (rw_one_in(2))
+        rw.cut_until[b][a] = rw.now_ns + ns;
+}
+
+static bool strikes(enum rfault f)
+{
+    return rw.cfg.rate[f] > 0 && rw_one_in(rw.cfg.rate[f]);
+}
+
+void drive_choice(void)
+{
+    uint32_t node = some_node(), source = other_node(node);
+
+    if (!rw_one_in(3))
+        pulls_start(node, source, rw_below(rw.cfg.tenants), rw_between(1, PULL_PAGES));
+    else
+        recycle_some();
+    if (strikes(RF_page_recycled)) {
+        rw.fault[RF_page_recycled]++;
+        recycle_some();
+    }
+    if (strikes(RF_pull_stopped))
+        stop_some_pull();
+    if (strikes(RF_serve_given_up))
+        give_up_some_serve();
+    if (strikes(RF_conn_reset))
+        rnet_reset_random();
+    if (strikes(RF_qp_error))
+        rnic_spoil();
+    if (rw_fault(RF_cut))
+        cut_some();
+    if (rw_fault(RF_link_down))
+        links_down(node, source);
+    if (strikes(RF_node_killed))
+        kill_node(some_node());
+    if (--rw.choices_left > 0)
+        rw_post(rw_between(1, 2000) * rw.cfg.pause_ns / 1000, T_CHOICE, 0, 0);
+}
+
+void drive_start(void)
+{
+    for (uint32_t i = 0; i < rw.cfg.nodes; i++)
+        drive_node_start(i);
+    rw.choices_left = rw.cfg.choices;
+    rw_post(100 * MS, T_CHOICE, 0, 0);
+}
+
+/* ------------------------------------------------------------------ the end */
+
+static void run_for(uint64_t ns)
+{
+    uint64_t until = rw.now_ns + ns;
+
+    while (rw_step(until))
+        ;
+}
+
+/* What is not at rest; NULL: everything is. */
+static const char *unrest(uint32_t *ret_node)
+{
+    for (uint32_t n = 0; n < rw.cfg.nodes; n++) {
+        const struct rnode *node = &rw.node[n];
+
+        *ret_node = n;
+        if (!node->alive || node->nemitted > 0)
+            return "is not there";
+        for (uint32_t i = 0; i < PULLS; i++)
+            if (node->pull[i].phase != PULL_NOT)
+                return node->pull[i].phase == PULL_RUNS ? "has a pull that runs"
+                                                        : "has a pull that is not quiet";
+        for (uint32_t i = 0; i < SERVES; i++)
+            if (node->serve[i].used)
+                return node->serve[i].live ? "has a serve that nobody ended"
+                                           : "has a serve that is not quiet";
+        if (rnic_outstanding(n) > 0)
+            return "has requests outstanding";
+        for (uint32_t k = 0; k < rw.cfg.nodes; k++)
+            if (k != n && (!rw.link[n][k].up_here || rw.link[n][k].changing > 0))
+                return "has a link that is not up";
+    }
+    return NULL;
+}
+
+static void settle(uint64_t limit_ns, const char *what)
+{
+    uint64_t from = rw.now_ns;
+    const char *why;
+    uint32_t node;
+
+    while ((why = unrest(&node)) != NULL) {
+        if (rw.now_ns - from > limit_ns)
+            rw_fail(what, "node %u %s", node, why);
+        run_for(SLICE_NS);
+    }
+}
+
+static bool expects_verbs(uint32_t puller, uint32_t source)
+{
+    return rw.cfg.transport[puller][source] != XFER_TCP && rw.cfg.rails[puller] &&
+           rw.cfg.rails[source];
+}
+
+/* Every path that can be is there, both ends of it. */
+static const char *not_recovered(uint32_t number)
+{
+    struct xfer_stats stats;
+    uint32_t paths = 0;
+
+    for (uint32_t k = 0; k < rw.cfg.nodes; k++) {
+        struct xfer_link_view view;
+
+        if (k == number)
+            continue;
+        xfer_link_view(rw.node[number].xfer, link_out(number, k), &view);
+        if (expects_verbs(number, k) && strcmp(view.transport, "verbs") != 0)
+            return view.reason;
+        paths += expects_verbs(number, k) * rw.cfg.rails[number];
+        paths += expects_verbs(k, number) * rw.cfg.rails[k];
+    }
+    xfer_stats(rw.node[number].xfer, &stats);
+    return stats.paths_up == paths * rw.cfg.tenants ? NULL : "not every path is up";
+}
+
+static void recover(void)
+{
+    uint64_t from = rw.now_ns;
+    const char *why;
+
+    for (uint32_t n = 0; n < rw.cfg.nodes; n++)
+        while ((why = not_recovered(n)) != NULL) {
+            if (rw.now_ns - from > RECOVER_NS)
+                rw_fail("no_recovery", "node %u: %s", n, why);
+            run_for(SLICE_NS);
+        }
+}
+
+static void make_room(uint32_t node, uint32_t pool, enum page_kind kind)
+{
+    for (uint32_t i = 0; i < rmem_places(); i++) {
+        struct rpage *page = &rw.node[node].pool[pool].page[i];
+
+        if (i % 2)
+            continue;
+        page->gen++;
+        page->kind = kind;
+        rmem_write(node, pool, i, ++rw.tags);
+        rmem_commit(node, pool, i);
+    }
+}
+
+static const struct rpull *pull_through(uint32_t puller, uint32_t source, uint32_t pool)
+{
+    const struct rpull *pull;
+
+    make_room(source, pool, PG_COMMITTED);
+    make_room(puller, pool, PG_FREE);
+    pull = pulls_start(puller, source, pool, rw_between(1, PULL_PAGES));
+    if (!pull)
+        rw_fail("probe_not_begun", "node %u from node %u pool %u", puller, source, pool);
+    settle(PROBE_NS, "probe_hangs");
+    return pull;
+}
+
+/* A queue pair that broke while nothing was asked of it is found out by the first that asks. */
+static void probe(uint32_t puller, uint32_t source, uint32_t pool)
+{
+    struct rnode *node = &rw.node[puller];
+    bool verbs = expects_verbs(puller, source);
+    bool refused = rw.cfg.transport[puller][source] == XFER_VERBS && !verbs;
+    struct xfer_stats before, after;
+    const struct rpull *pull;
+    uint32_t tries = 0;
+    bool by_verbs;
+
+    do {
+        recover();
+        xfer_stats(node->xfer, &before);
+        pull = pull_through(puller, source, pool);
+        xfer_stats(node->xfer, &after);
+        by_verbs = after.verbs_pages_in - before.verbs_pages_in == pull->n;
+    } while (verbs && (pull->broken || !by_verbs) && ++tries < 3);
+    if (verbs && !by_verbs)
+        rw_fail("probe_not_by_verbs", "node %u from node %u pool %u", puller, source, pool);
+    if (verbs)
+        rw_mark(rw.cfg.push[puller][source] ? RM_probe_by_push : RM_probe_by_verbs);
+    if (refused != pull->broken || (refused && pull->err != TERN_PEER_LOST))
+        rw_fail("probe_broken", "node %u from node %u pool %u: error %d", puller, source, pool,
+                (int)pull->err);
+    if (!refused && pull->right != pull->n)
+        rw_fail("probe_wrong", "node %u from node %u: %u of %u pages", puller, source, pull->right,
+                pull->n);
+    if (refused)
+        rw_mark(RM_verbs_refused_to_fall_back);
+}
+
+static void stop_node(uint32_t number)
+{
+    struct rnode *node = &rw.node[number];
+    struct xfer_stats stats;
+
+    xfer_stats(node->xfer, &stats);
+    if (stats.stale_completions > node->strays)
+        rw_fail("completion_lost", "node %u rejects %llu completions, %llu were stale", number,
+                (unsigned long long)stats.stale_completions, (unsigned long long)node->strays);
+    rw.marks[RM_late_reads] += stats.late_reads;
+    rw.marks[RM_late_writes] += stats.late_writes;
+    rw.marks[RM_grants_revoked] += stats.grants_revoked;
+    rw.marks[RM_piece_read_again] += stats.pieces_again;
+    rw.marks[RM_batch_moved_to_tcp] += stats.batches_to_tcp;
+    rw.marks[RM_path_made_again] += stats.paths_failed > 0 && stats.paths_up > 0;
+    node->alive = false;
+    links_node(number, false);
+    rw.current = number;
+    xfer_destroy(node->xfer);
+    if (rnet_open(number) > 0)
+        rw_fail("descriptors_left", "node %u: %u", number, rnet_open(number));
+    if (rnic_objects(number) > 0)
+        rw_fail("device_objects_left", "node %u: %u", number, rnic_objects(number));
+}
+
+void drive_converge(void)
+{
+    memset(rw.cut_until, 0, sizeof rw.cut_until);
+    rnet_heal();
+    settle(CONVERGE_NS, "not_converged");
+    run_for(STALL_NS); /* what was begun under a fault has ended */
+    recover();
+    for (uint32_t i = 0; i < rw.cfg.nodes; i++)
+        for (uint32_t k = 0; k < rw.cfg.nodes; k++)
+            for (uint32_t t = 0; i != k && t < rw.cfg.tenants; t++)
+                probe(i, k, t);
+    for (uint32_t i = 0; i < rw.cfg.nodes; i++)
+        stop_node(i);
+    for (uint32_t i = 0; i < rw.cfg.nodes; i++)
+        rmem_audit(i);
+}

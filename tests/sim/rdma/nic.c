@@ -1,0 +1,600 @@
+/* The calls of libibverbs, over a model. The simulator is not linked with libibverbs.
+ *
+ * What the model takes for granted of every NIC, and what soft-RoCE (Linux 6.1) does. A fact is
+ * what the second column says; the third is what tests/rdma/facts.c measured of it, in a guest with
+ * two devices and 2 ms between them.
+ *
+ *   fact                        | the model                                         | soft-RoCE
+ *   flush_in_order              | in ERR what is posted completes in order, flushed | confirmed
+ *   flush_unsignaled            | ... also what asked for no completion             | confirmed
+ *   flush_after_stop            | nothing lands behind a request's own flush        | confirmed
+ *   late_read                   | a read may land between the stop and its flush    | refuted
+ *   post_to_error_is_flushed    | what is posted in ERR is taken, and flushed       | confirmed
+ *   destroy_keeps_completions   | a destroyed pair's stay, or go, by the seed       | confirmed
+ *   dead_peer_exhausts_retries  | RETRY_EXC_ERR after the last repeat, then ERR     | confirmed
+ *   write_through_window        | a bound window opens its pages                    | confirmed
+ *   bound_window_holds_region   | dereg_mr under a bound window is refused          | confirmed
+ *   invalid_window_refused      | a write after LOCAL_INV: remote access error      | confirmed
+ *   refused_breaks_both         | ... and both queue pairs are in ERR               | confirmed
+ *   window_bounds_checked       | so is a write outside of its window               | refuted
+ *   no_receive_is_retried       | a write with immediate waits for a receive        | confirmed
+ *   immediate_after_writes      | what was written before it is there with it       | confirmed
+ *
+ * Where soft-RoCE does less than the model allows (late_read) the model stays with what cards may
+ * do. That soft-RoCE does not refuse a write outside of its window as a card does is why bounds are
+ * shown here, and in the lab revocation alone.
+ */
+#include "nic.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/check.h"
+
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_get_device_list
+
+struct ncontext nic_context[NIC_CONTEXTS];
+struct nmr nic_mr[NIC_KEYS];
+struct nmw nic_mw[NIC_WINDOWS];
+struct ncq nic_cq[NIC_CONTEXTS];
+struct nqp nic_qp[NIC_PAIRS];
+struct nheld nic_held[NIC_HELD];
+static struct ndevice device[NIC_CONTEXTS];
+static struct npd domain[NIC_DOMAINS];
+static struct nchannel channel[NIC_CONTEXTS];
+
+#define FIND_FREE(table, count, i)                                                                 \
+    do {                                                                                           \
+        (i) = 0;                                                                                   \
+        while ((i) < (count) && (table)[i].used)                                                   \
+            (i)++;                                                                                 \
+        check((i) < (count));                                                                      \
+    } while (0)
+
+void rnic_reset(void)
+{
+    for (uint32_t i = 0; i < NIC_CONTEXTS; i++) {
+        nic_context[i].used = channel[i].used = nic_cq[i].used = false;
+        nic_cq[i].gen++;
+    }
+    for (uint32_t i = 0; i < NIC_DOMAINS; i++)
+        domain[i].used = false;
+    for (uint32_t i = 0; i < NIC_KEYS; i++)
+        nic_mr[i].used = false;
+    for (uint32_t i = 0; i < NIC_WINDOWS; i++)
+        nic_mw[i].used = false;
+    for (uint32_t i = 0; i < NIC_PAIRS; i++) {
+        nic_qp[i].used = false;
+        nic_qp[i].gen = 0; /* numbers go on the wire: the same in every run of a seed */
+    }
+    for (uint32_t i = 0; i < NIC_HELD; i++)
+        nic_held[i].used = false;
+}
+
+static struct ncontext *context_of(const struct ibv_context *ctx)
+{
+    struct ncontext *c = (struct ncontext *)(uintptr_t)ctx;
+
+    if (!c->used)
+        rw_fail("device_used_after_close", "a call for a device that was closed");
+    return c;
+}
+
+/* ------------------------------------------------------------------ devices */
+
+struct ibv_device **ibv_get_device_list(int *n)
+{
+    static struct ibv_device *list[NIC_RAILS + 1];
+    uint32_t count = rw.cfg.rails[rw.current] ? 2 : 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct ndevice *d = &device[rw.current * NIC_RAILS + i];
+
+        d->node = rw.current;
+        d->rail = i;
+        snprintf(d->dev.name, sizeof d->dev.name, "sim%u", i);
+        list[i] = &d->dev;
+    }
+    list[count] = NULL;
+    *n = (int)count;
+    return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+    (void)list;
+}
+
+const char *ibv_get_device_name(struct ibv_device *dev)
+{
+    return dev->name;
+}
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+    struct ncq *q = (struct ncq *)(void *)cq;
+    int took = 0;
+
+    check(q->used);
+    for (; took < n && q->n > 0; took++, q->n--) {
+        wc[took] = q->wc[q->head];
+        q->strays -= q->of[q->head] == 0;
+        q->head = (q->head + 1) % NIC_CQE;
+    }
+    return took;
+}
+
+static int req_notify_cq(struct ibv_cq *cq, int solicited)
+{
+    struct ncq *q = (struct ncq *)(void *)cq;
+
+    (void)solicited;
+    check(q->used);
+    q->armed = true;
+    return 0;
+}
+
+static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+    uint32_t i;
+
+    FIND_FREE(nic_mw, NIC_WINDOWS, i);
+    nic_mw[i] = (struct nmw){.used = true};
+    nic_mw[i].mw = (struct ibv_mw){
+        .context = pd->context, .pd = pd, .type = type, .rkey = NIC_WINDOW_KEY + (i << 8)};
+    return &nic_mw[i].mw;
+}
+
+static int dealloc_mw(struct ibv_mw *mw)
+{
+    struct nmw *w = (struct nmw *)(void *)mw;
+
+    check(w->used);
+    w->used = false;
+    return 0;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *dev)
+{
+    struct ndevice *d = (struct ndevice *)(void *)dev;
+    struct ncontext *c = &nic_context[d->node * NIC_RAILS + d->rail];
+
+    check(!c->used);
+    *c = (struct ncontext){.used = true, .node = d->node, .rail = d->rail};
+    c->ctx.device = dev;
+    c->ctx.async_fd = rnet_event_fd(d->node);
+    c->ctx.num_comp_vectors = 1;
+    c->ctx.ops.poll_cq = poll_cq;
+    c->ctx.ops.req_notify_cq = req_notify_cq;
+    c->ctx.ops.post_send = nic_post_send;
+    c->ctx.ops.post_recv = nic_post_recv;
+    c->ctx.ops.alloc_mw = alloc_mw;
+    c->ctx.ops.dealloc_mw = dealloc_mw;
+    return &c->ctx;
+}
+
+int ibv_close_device(struct ibv_context *ctx)
+{
+    struct ncontext *c = context_of(ctx);
+
+    rnet_close(ctx->async_fd);
+    c->used = false;
+    return 0;
+}
+
+int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
+{
+    (void)context_of(ctx);
+    *attr = (struct ibv_device_attr){.max_mr_size = 1ull << 40,
+                                     .max_qp_init_rd_atom = (int)rw.cfg.rd_atomic,
+                                     .max_qp_rd_atom = (int)rw.cfg.rd_atomic,
+                                     .max_cqe = (int)rw.cfg.cqe,
+                                     .max_qp_wr = (int)NIC_QUEUE,
+                                     .max_mw = (int)NIC_WINDOWS,
+                                     .max_qp = 64,
+                                     .phys_port_cnt = 1,
+                                     .device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B};
+    return 0;
+}
+
+int ibv_query_port(struct ibv_context *ctx, uint8_t port, struct _compat_ibv_port_attr *ret)
+{
+    struct ibv_port_attr *attr = (struct ibv_port_attr *)(void *)ret;
+
+    (void)context_of(ctx), (void)port;
+    attr->state = IBV_PORT_ACTIVE;
+    attr->active_mtu = NIC_PORT_MTU;
+    attr->gid_tbl_len = 2;
+    attr->max_msg_sz = rw.cfg.max_msg;
+    return 0;
+}
+
+int _ibv_query_gid_ex(struct ibv_context *ctx, uint32_t port, uint32_t index,
+                      struct ibv_gid_entry *entry, uint32_t flags, size_t bytes)
+{
+    const struct ncontext *c = context_of(ctx);
+
+    (void)port, (void)flags;
+    memset(entry, 0, bytes);
+    entry->gid.raw[0] = index == 0 ? 0xfe : 0;
+    entry->gid_type = index == 0 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
+    if (index == 1)
+        entry->gid.raw[10] = entry->gid.raw[11] = 0xff;
+    entry->gid.raw[12] = 10;
+    entry->gid.raw[14] = (uint8_t)c->rail;
+    entry->gid.raw[15] = (uint8_t)c->node;
+    return 0;
+}
+
+const char *ibv_port_state_str(enum ibv_port_state state)
+{
+    return state == IBV_PORT_ACTIVE ? "active" : "down";
+}
+
+const char *ibv_wc_status_str(enum ibv_wc_status status)
+{
+    return status == IBV_WC_SUCCESS ? "success" : "error";
+}
+
+/* ------------------------------------------------------------------ memory */
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
+{
+    uint32_t i;
+
+    FIND_FREE(domain, NIC_DOMAINS, i);
+    domain[i] = (struct npd){.used = true, .pd = {.context = &context_of(ctx)->ctx, .handle = i}};
+    return &domain[i].pd;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+    struct npd *p = (struct npd *)(void *)pd;
+
+    for (uint32_t i = 0; i < NIC_KEYS; i++)
+        if (nic_mr[i].used && nic_mr[i].mr.pd == pd)
+            rw_fail("domain_in_use", "a protection domain goes before its regions");
+    for (uint32_t i = 0; i < NIC_PAIRS; i++)
+        if (nic_qp[i].used && nic_qp[i].qp.pd == pd)
+            rw_fail("domain_in_use", "a protection domain goes before its queue pairs");
+    p->used = false;
+    return 0;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
+{
+    uint32_t i;
+
+    FIND_FREE(nic_mr, NIC_KEYS, i);
+    nic_mr[i] = (struct nmr){.used = true, .access = access};
+    nic_mr[i].mr = (struct ibv_mr){.context = pd->context,
+                                   .pd = pd,
+                                   .addr = addr,
+                                   .length = length,
+                                   .lkey = 0x100000u + i,
+                                   .rkey = 0x200000u + i};
+    return &nic_mr[i].mr;
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+    struct nmr *m = (struct nmr *)(void *)mr;
+
+    check(m->used);
+    for (uint32_t i = 0; i < NIC_WINDOWS; i++)
+        if (nic_mw[i].used && nic_mw[i].bound && nic_mw[i].mr == m)
+            return EINVAL;
+    m->used = false;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ queues */
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *ctx)
+{
+    uint32_t i;
+
+    FIND_FREE(channel, NIC_CONTEXTS, i);
+    channel[i] = (struct nchannel){.used = true};
+    channel[i].channel.context = &context_of(ctx)->ctx;
+    channel[i].channel.fd = rnet_event_fd(context_of(ctx)->node);
+    return &channel[i].channel;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
+{
+    struct nchannel *c = (struct nchannel *)(void *)ch;
+
+    check(c->used);
+    rnet_close(ch->fd);
+    c->used = false;
+    return 0;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int depth, void *cq_context,
+                             struct ibv_comp_channel *ch, int vector)
+{
+    struct ncq *q;
+    uint32_t i;
+
+    (void)vector;
+    FIND_FREE(nic_cq, NIC_CONTEXTS, i);
+    q = &nic_cq[i];
+    if (depth < 1 || (uint32_t)depth > NIC_CQE || (uint32_t)depth > rw.cfg.cqe) {
+        errno = EINVAL;
+        return NULL;
+    }
+    q->used = true;
+    q->armed = false;
+    q->gen++;
+    q->head = q->n = q->strays = 0;
+    q->depth = (uint32_t)depth;
+    q->cq = (struct ibv_cq){
+        .context = &context_of(ctx)->ctx, .channel = ch, .cq_context = cq_context, .cqe = depth};
+    return &q->cq;
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+    struct ncq *q = (struct ncq *)(void *)cq;
+
+    check(q->used);
+    for (uint32_t i = 0; i < NIC_PAIRS; i++)
+        if (nic_qp[i].used && (nic_qp[i].qp.send_cq == cq || nic_qp[i].qp.recv_cq == cq))
+            return EBUSY;
+    q->used = false;
+    return 0;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void **cq_context)
+{
+    struct nchannel *c = (struct nchannel *)(void *)ch;
+
+    check(c->used);
+    if (c->events == 0) {
+        rnet_clear(ch->fd);
+        errno = EAGAIN;
+        return -1;
+    }
+    *cq = c->cq[--c->events];
+    *cq_context = (*cq)->cq_context;
+    return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
+{
+    (void)cq, (void)n;
+}
+
+void nic_complete(struct nqp *q, struct ibv_cq *cq, const struct ibv_wc *wc)
+{
+    struct ncq *to = (struct ncq *)(void *)cq;
+    uint32_t at = (to->head + to->n) % NIC_CQE;
+
+    if (q && to->n - to->strays == to->depth)
+        rw_fail("cq_overrun", "node %u: a completion finds %u of %u taken", q ? q->node : 0, to->n,
+                to->depth);
+    to->wc[at] = *wc;
+    to->of[at] = q ? nqp_id(q) : 0;
+    to->n++;
+    to->strays += q == NULL;
+    if (to->n == to->depth)
+        rw_mark(RM_cq_full_of_credit);
+    if (to->armed && to->cq.channel) {
+        struct nchannel *c = (struct nchannel *)(void *)to->cq.channel;
+
+        to->armed = false;
+        check(c->events < 8);
+        c->cq[c->events++] = cq;
+        rnet_signal(c->channel.fd);
+    }
+}
+
+static void async_event(struct ibv_context *ctx, enum ibv_event_type type)
+{
+    struct ncontext *c = context_of(ctx);
+
+    if (c->nasync == NIC_ASYNC)
+        return;
+    c->async[c->nasync++] = (struct ibv_async_event){.event_type = type};
+    rnet_signal(ctx->async_fd);
+}
+
+int ibv_get_async_event(struct ibv_context *ctx, struct ibv_async_event *event)
+{
+    struct ncontext *c = context_of(ctx);
+
+    if (c->nasync == 0) {
+        rnet_clear(ctx->async_fd);
+        errno = EAGAIN;
+        return -1;
+    }
+    *event = c->async[--c->nasync];
+    return 0;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+    (void)event;
+}
+
+/* ------------------------------------------------------------------ queue pairs */
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+    const struct ncontext *c = context_of(pd->context);
+    struct nqp *q;
+    uint32_t i, gen;
+
+    if (rw_fault(RF_job_fails) || init->cap.max_send_wr > NIC_QUEUE ||
+        init->cap.max_recv_wr > NIC_QUEUE) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    FIND_FREE(nic_qp, NIC_PAIRS, i);
+    q = &nic_qp[i];
+    gen = q->gen + 1;
+    memset(q, 0, offsetof(struct nqp, send));
+    q->used = true;
+    q->gen = gen;
+    q->node = c->node;
+    q->rail = c->rail;
+    q->state = IBV_QPS_RESET;
+    q->send_max = init->cap.max_send_wr;
+    q->recv_max = init->cap.max_recv_wr;
+    q->qp = (struct ibv_qp){.context = pd->context,
+                            .pd = pd,
+                            .send_cq = init->send_cq,
+                            .recv_cq = init->recv_cq,
+                            .qp_context = init->qp_context,
+                            .qp_num = (i + 1) << 8 | (gen & 0xff),
+                            .qp_type = init->qp_type};
+    return &q->qp;
+}
+
+static int modify(struct nqp *q, const struct ibv_qp_attr *attr)
+{
+    switch (attr->qp_state) {
+    case IBV_QPS_INIT:
+        if (q->state != IBV_QPS_RESET)
+            return EINVAL;
+        q->access = attr->qp_access_flags;
+        break;
+    case IBV_QPS_RTR:
+        if (q->state != IBV_QPS_INIT)
+            return EINVAL;
+        q->dest_qpn = attr->dest_qp_num;
+        q->dest_node = attr->ah_attr.grh.dgid.raw[15];
+        q->dest_rail = attr->ah_attr.grh.dgid.raw[14];
+        break;
+    case IBV_QPS_RTS:
+        if (q->state != IBV_QPS_RTR)
+            return EINVAL;
+        q->window = attr->max_rd_atomic ? attr->max_rd_atomic : 1;
+        q->rnr_retries = attr->rnr_retry;
+        q->timeout_ns = (4096ull << attr->timeout) * (attr->retry_cnt + 1u);
+        break;
+    default: return EINVAL;
+    }
+    q->state = attr->qp_state;
+    return 0;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    struct nqp *q = nqp_of(qp);
+
+    check(q->used && (mask & IBV_QP_STATE));
+    if (rw_fault(RF_job_fails))
+        return ETIMEDOUT;
+    if (attr->qp_state != IBV_QPS_ERR)
+        return modify(q, attr);
+    if (q->state != IBV_QPS_ERR)
+        nic_error(q);
+    return 0;
+}
+
+static void drop_completions(struct ncq *cq, uint64_t of)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < cq->n; i++) {
+        uint32_t from = (cq->head + i) % NIC_CQE, to = (cq->head + kept) % NIC_CQE;
+
+        if (cq->of[from] == of)
+            continue;
+        cq->wc[to] = cq->wc[from];
+        cq->of[to] = cq->of[from];
+        kept++;
+    }
+    cq->n = kept;
+}
+
+/* A write that has arrived lands before its queue pair is gone, or never. */
+static void drop_held(const struct nqp *q)
+{
+    for (uint32_t i = 0; i < NIC_HELD; i++)
+        if (nic_held[i].used && nic_held[i].qp == nqp_id(q))
+            nic_held[i].used = false;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+    struct nqp *q = nqp_of(qp);
+    struct ncq *cq = (struct ncq *)(void *)qp->send_cq;
+
+    check(q->used);
+    if (rw.cfg.purge)
+        drop_completions(cq, nqp_id(q));
+    if (q->last_id && rw_fault(RF_stale_completion)) {
+        cq->stale_id = q->last_id;
+        rw_post(rw_soon() + 1000ull * rw_below(1000), T_STALE, (uint32_t)(cq - nic_cq), cq->gen);
+    }
+    drop_held(q);
+    for (uint32_t i = 0; i < NIC_WINDOWS; i++)
+        if (nic_mw[i].used && nic_mw[i].qp == q)
+            nic_mw[i].bound = false;
+    if (q->dest_qpn && q->state == IBV_QPS_RTS && rw_one_in(4))
+        async_event(qp->context, IBV_EVENT_COMM_EST);
+    q->used = false;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ for the driver */
+
+void rnic_kill(uint32_t node)
+{
+    for (uint32_t i = 0; i < NIC_PAIRS; i++)
+        if (nic_qp[i].used && nic_qp[i].node == node) {
+            drop_held(&nic_qp[i]);
+            nic_qp[i].used = false;
+        }
+    for (uint32_t i = 0; i < NIC_CONTEXTS; i++) {
+        if (channel[i].used && ((struct ncontext *)channel[i].channel.context)->node == node)
+            channel[i].used = false;
+        if (nic_cq[i].used && ((struct ncontext *)nic_cq[i].cq.context)->node == node)
+            nic_cq[i].used = false;
+        if (nic_context[i].node == node)
+            nic_context[i].used = false;
+    }
+    for (uint32_t i = 0; i < NIC_KEYS; i++)
+        if (nic_mr[i].used && ((struct ncontext *)nic_mr[i].mr.context)->node == node)
+            nic_mr[i].used = false;
+    for (uint32_t i = 0; i < NIC_WINDOWS; i++)
+        if (nic_mw[i].used && ((struct ncontext *)nic_mw[i].mw.context)->node == node)
+            nic_mw[i].used = false;
+    for (uint32_t i = 0; i < NIC_DOMAINS; i++)
+        if (domain[i].used && ((struct ncontext *)domain[i].pd.context)->node == node)
+            domain[i].used = false;
+}
+
+uint32_t rnic_objects(uint32_t node)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < NIC_PAIRS; i++)
+        n += nic_qp[i].used && nic_qp[i].node == node;
+    for (uint32_t i = 0; i < NIC_CONTEXTS; i++) {
+        n += nic_context[i].used && nic_context[i].node == node;
+        n += channel[i].used && ((struct ncontext *)channel[i].channel.context)->node == node;
+        n += nic_cq[i].used && ((struct ncontext *)nic_cq[i].cq.context)->node == node;
+    }
+    for (uint32_t i = 0; i < NIC_KEYS; i++)
+        n += nic_mr[i].used && ((struct ncontext *)nic_mr[i].mr.context)->node == node;
+    for (uint32_t i = 0; i < NIC_WINDOWS; i++)
+        n += nic_mw[i].used && ((struct ncontext *)nic_mw[i].mw.context)->node == node;
+    for (uint32_t i = 0; i < NIC_DOMAINS; i++)
+        n += domain[i].used && ((struct ncontext *)domain[i].pd.context)->node == node;
+    return n;
+}
+
+uint32_t rnic_outstanding(uint32_t node)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < NIC_PAIRS; i++)
+        n += nic_qp[i].used && nic_qp[i].node == node ? nic_qp[i].n : 0;
+    return n;
+}

@@ -1,0 +1,134 @@
+/* The modelled NIC's objects, for nic.c (what libibverbs' calls do) and nic_run.c (what happens on
+ * its own). */
+#ifndef RDMA_NIC_H
+#define RDMA_NIC_H
+
+#include <infiniband/verbs.h>
+
+#include "world.h"
+
+#define NIC_RAILS      4u
+#define NIC_CONTEXTS   (NODES * NIC_RAILS)
+#define NIC_DOMAINS    32u
+#define NIC_KEYS       512u
+#define NIC_WINDOWS    4096u
+#define NIC_WINDOW_KEY 0x800000u /* and its number << 8, and what changes with each binding */
+#define NIC_PAIRS      128u
+#define NIC_QUEUE      256u /* of a queue pair, sent and received */
+#define NIC_CQE        4096u
+#define NIC_IMMS       16u
+#define NIC_HELD       64u
+#define NIC_ASYNC      16u
+#define NIC_PORT_MTU   IBV_MTU_1024
+
+struct ndevice {
+    struct ibv_device dev;
+    uint32_t node, rail;
+};
+
+struct ncontext {
+    struct ibv_context ctx;
+    bool used;
+    uint32_t node, rail, nasync;
+    struct ibv_async_event async[NIC_ASYNC];
+};
+
+struct npd {
+    struct ibv_pd pd;
+    bool used;
+};
+
+struct nmr {
+    struct ibv_mr mr;
+    bool used;
+    int access;
+};
+
+struct nmw {
+    struct ibv_mw mw;
+    bool used, bound;
+    const struct nmr *mr;
+    struct nqp *qp; /* it may be used over this one alone (type 2B) */
+    uint64_t addr, length, owner;
+    uint32_t key; /* the one that opens it; the field in mw is the seam's to write */
+    unsigned access;
+};
+
+struct nchannel {
+    struct ibv_comp_channel channel;
+    bool used;
+    uint32_t events;
+    struct ibv_cq *cq[8];
+};
+
+struct ncq {
+    struct ibv_cq cq;
+    bool used, armed;
+    uint32_t gen, head, n, depth;
+    struct ibv_wc wc[NIC_CQE];
+    uint64_t of[NIC_CQE]; /* whose completion: number and generation of the queue pair */
+    uint64_t stale_id;
+    uint32_t strays; /* completions of nobody among the n: no credit is held for them */
+};
+
+struct nwr {
+    enum ibv_wr_opcode opcode;
+    uint64_t wr_id, remote, owner;
+    uint8_t *local;
+    uint32_t length, moved, rkey, imm;
+    bool signaled, started;
+    enum ibv_wc_status failed;
+    struct nmw *mw;
+    struct ibv_mw_bind_info bind;
+};
+
+struct nqp {
+    struct ibv_qp qp;
+    bool used, due, stuck;
+    enum ibv_qp_state state;
+    uint32_t gen, node, rail, dest_qpn, dest_node, dest_rail, access, window, send_max, recv_max;
+    uint32_t head, n, rhead, rn;
+    uint32_t nimm, imm[NIC_IMMS]; /* arrived, and not yet told */
+    uint64_t silent_ns;           /* since when the peer does not answer; 0: it does */
+    uint64_t timeout_ns, last_id;
+    uint32_t rnr_retries, rnr_tries; /* 7: for ever */
+    struct nwr send[NIC_QUEUE];
+    uint64_t recv[NIC_QUEUE];
+};
+
+/* Bytes that have arrived, and are not visible yet. */
+struct nheld {
+    bool used;
+    uint32_t gen, n;
+    uint8_t *to;
+    uint64_t owner;
+    uint64_t qp; /* of a write: whose completions may not be told before; 0: none */
+    uint8_t bytes[4096];
+};
+
+extern struct ncontext nic_context[NIC_CONTEXTS];
+extern struct nmr nic_mr[NIC_KEYS];
+extern struct nmw nic_mw[NIC_WINDOWS];
+extern struct ncq nic_cq[NIC_CONTEXTS];
+extern struct nqp nic_qp[NIC_PAIRS];
+extern struct nheld nic_held[NIC_HELD];
+
+static inline struct nqp *nqp_of(struct ibv_qp *qp)
+{
+    return (struct nqp *)(void *)qp;
+}
+
+static inline uint64_t nqp_id(const struct nqp *q)
+{
+    return (uint64_t)(q - nic_qp + 1) << 32 | q->gen;
+}
+
+/* nic_run.c */
+int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int nic_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+void nic_error(struct nqp *q); /* to the error state: what is posted is flushed */
+void nic_due(struct nqp *q, uint64_t delay);
+void nic_complete(struct nqp *q, struct ibv_cq *cq, const struct ibv_wc *wc);
+void nic_held_now(const struct nqp *q); /* what was written over it becomes visible */
+
+#endif

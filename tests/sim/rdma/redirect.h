@@ -1,0 +1,111 @@
+/* Included before everything in each file of the seam that the simulator builds: what those files
+ * would ask of the system they ask of the model. The C library's headers come first, so that only
+ * calls are renamed. */
+#ifndef RDMA_REDIRECT_H
+#define RDMA_REDIRECT_H
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+#define XFER_PIECE_BYTES 4096u /* a batch is several pieces, now and then of several paths */
+
+void *sim_calloc(size_t n, size_t size);
+void sim_free(void *p);
+_Noreturn void sim_check_failed(const char *expr, const char *file, int line);
+
+int sim_socket(int family, int type, int protocol);
+int sim_close(int fd);
+int sim_shutdown(int fd, int how);
+int sim_bind(int fd, const struct sockaddr *addr, socklen_t len);
+int sim_listen(int fd, int backlog);
+int sim_getsockname(int fd, struct sockaddr *addr, socklen_t *len);
+int sim_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                    struct addrinfo **ret);
+int sim_eventfd(void);
+ssize_t sim_read(int fd, void *buf, size_t n);
+ssize_t sim_write(int fd, const void *buf, size_t n);
+ssize_t sim_getrandom(void *buf, size_t n);
+
+int sim_thread_create(pthread_t *ret, void *(*run)(void *), void *ctx);
+int sim_thread_join(pthread_t thread);
+int sim_lock(pthread_mutex_t *lock);
+int sim_unlock(pthread_mutex_t *lock);
+int sim_wait(pthread_cond_t *cond);
+int sim_wake(pthread_cond_t *cond);
+
+static inline int sim_setsockopt(int fd, const void *at)
+{
+    (void)fd, (void)at;
+    return 0;
+}
+
+/* These do nothing in the model. */
+static inline int sim_nothing(const void *at)
+{
+    (void)at;
+    return 0;
+}
+
+static inline int sim_nothing_known(const void *at)
+{
+    (void)at;
+    return -1;
+}
+
+static inline FILE *sim_no_file(const char *path)
+{
+    (void)path;
+    return NULL;
+}
+
+/* clang-format off */
+#define calloc(n, size)                        sim_calloc(n, size)
+#define free(p)                                sim_free(p)
+#define check_failed(expr, file, line)         sim_check_failed(expr, file, line)
+#define socket(family, type, protocol)         sim_socket(family, type, protocol)
+#define close(fd)                              sim_close(fd)
+#define shutdown(fd, how)                      sim_shutdown(fd, how)
+#define bind(fd, addr, len)                    sim_bind(fd, addr, len)
+#define listen(fd, backlog)                    sim_listen(fd, backlog)
+#define getsockname(fd, addr, len)             sim_getsockname(fd, addr, len)
+#define getaddrinfo(host, service, hints, ret) sim_getaddrinfo(host, service, hints, ret)
+#define freeaddrinfo(list)                     sim_nothing(list)
+#define setsockopt(fd, level, name, at, n)     sim_setsockopt(fd, at)
+#define fcntl(fd, ...)                         sim_nothing(&(fd))
+#define eventfd(n, flags)                      sim_eventfd()
+#define read(fd, buf, n)                       sim_read(fd, buf, n)
+#define write(fd, buf, n)                      sim_write(fd, buf, n)
+#define getrandom(buf, n, flags)               sim_getrandom(buf, n)
+#define syscall(number, pid, n, at, ...)        sim_nothing_known(at)
+#define sched_getaffinity(pid, bytes, set)     sim_nothing_known(set)
+#define fopen(path, mode)                      sim_no_file(path)
+#define getrlimit(which, at)                   (sim_nothing(at) - 1)
+
+#define pthread_create(at, attr, run, ctx)  sim_thread_create(at, run, ctx)
+#define pthread_join(thread, ret)           sim_thread_join(thread)
+#define pthread_mutex_init(lock, attr)      sim_nothing(lock)
+#define pthread_mutex_destroy(lock)         sim_nothing(lock)
+#define pthread_mutex_lock(lock)            sim_lock(lock)
+#define pthread_mutex_unlock(lock)          sim_unlock(lock)
+#define pthread_cond_init(cond, attr)       sim_nothing(cond)
+#define pthread_cond_destroy(cond)          sim_nothing(cond)
+#define pthread_cond_wait(cond, lock)       sim_wait(cond)
+#define pthread_cond_signal(cond)           sim_wake(cond)
+#define pthread_cond_broadcast(cond)        sim_wake(cond)
+#define pthread_sigmask(how, set, before)   ((void)sim_nothing(set), sim_nothing(before))
+/* clang-format on */
+
+#endif

@@ -1,0 +1,353 @@
+/* The RDMA half of the simulator: the seam's own code (xfer*.c) of two or three nodes, over
+ * modelled NICs (nic*.c), sockets (net.c), threads (threads.c) and memory (memory.c), in one thread
+ * and from one seed. The driver (drive*.c) plays the core's part; what it and the models see is
+ * checked against rules of their own, which take nothing from the seam.
+ *
+ * One history is: make a configuration, run with faults, stop the faults, see that all converges,
+ * probe every link, destroy all and compare every byte of every node. Time jumps from one thing of
+ * the heap to the next. */
+#ifndef RDMA_WORLD_H
+#define RDMA_WORLD_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/prng.h"
+#include "core/core.h"
+#include "marks.h"
+#include "seam/io.h"
+#include "seam/mem.h"
+#include "seam/xfer.h"
+
+#define NODES      3u
+#define TENANTS    2u
+#define GROUPS     2u
+#define REGIONS    2u
+#define PAGES      48u /* of a pool, all groups */
+#define PULLS      3u
+#define SERVES     8u
+#define LINKS      (2 * (NODES - 1))
+#define PULL_PAGES 24u
+#define UNITS      4u
+#define MEMORY     (32u << 10) /* of one tenant's region */
+#define HEAP       4096u
+#define MS         1000000ull
+#define SEC        1000000000ull
+#define STALL_NS   (1500 * MS)
+/* A piece's three tries, each 3 s without progress or 2 s at a NIC, and 2 s of draining. */
+#define CONVERGE_NS (15 * SEC)
+#define RECOVER_NS  (16 * SEC) /* the longest pause before a path is made anew, and its set-up */
+#define NONE32      UINT32_MAX
+
+#define FAULT_NAMES(X)                                                                             \
+    X(conn_refused)                                                                                \
+    X(conn_reset)                                                                                  \
+    X(accept_fails)                                                                                \
+    X(poll_ends)                                                                                   \
+    X(stall)                                                                                       \
+    X(nic_stalls)                                                                                  \
+    X(cut)                                                                                         \
+    X(link_down)                                                                                   \
+    X(node_killed)                                                                                 \
+    X(bit_flip)                                                                                    \
+    X(early_completion)                                                                            \
+    X(stale_completion)                                                                            \
+    X(qp_error)                                                                                    \
+    X(access_refused)                                                                              \
+    X(flush_stuck)                                                                                 \
+    X(job_fails)                                                                                   \
+    X(page_recycled)                                                                               \
+    X(serve_given_up)                                                                              \
+    X(pull_stopped)
+
+enum rfault {
+#define X(name) RF_##name,
+    FAULT_NAMES(X)
+#undef X
+        RF_COUNT
+};
+
+enum rmark {
+#define X(name, least) RM_##name,
+    RDMA_MARKS(X)
+#undef X
+        RM_COUNT
+};
+
+/* What lies in the heap. a and b: an index and its generation. */
+enum thing {
+    T_THREAD,  /* a thread goes on */
+    T_OP,      /* an operation of the ring tries */
+    T_OP_DONE, /* its result is told */
+    T_DELIVER, /* bytes of a socket arrive */
+    T_QP,      /* a queue pair does something */
+    T_HELD,    /* bytes that were completed become visible */
+    T_STALE,   /* a completion that nobody waits for */
+    T_TICK,    /* a node's clock */
+    T_CORE,    /* a node's core hears what the seam said */
+    T_CONTROL, /* a message of a control connection arrives */
+    T_PULL,    /* a pull does its next thing */
+    T_SERVE,   /* the source hears that a pull is over */
+    T_LINK,    /* a link changes */
+    T_NODE,    /* a node that was killed starts again */
+    T_HEAL,    /* a cut ends */
+    T_POLL,    /* a node is about to sleep */
+    T_CHOICE,  /* the driver chooses something */
+};
+
+struct thing_at {
+    uint64_t at, order;
+    enum thing kind;
+    uint32_t a, b;
+};
+
+struct rconfig {
+    uint32_t nodes, tenants, regions, groups;
+    uint32_t rails[NODES]; /* devices in use; 0: it has none */
+    uint32_t page_bytes[GROUPS], units[GROUPS], first[GROUPS],
+        pages[GROUPS]; /* index in the pool */
+    uint32_t max_msg, cqe, rd_atomic, mr_bytes, choices;
+    uint32_t busy; /* up to so many microseconds pass before a node looks at its completions */
+    uint32_t slow, drag; /* how long the machine takes, and a NIC for a piece of a request */
+    bool purge;          /* a destroyed queue pair takes its completions with it */
+    enum xfer_transport transport[NODES][NODES]; /* puller, source */
+    bool push[NODES][NODES];                     /* the source is to write */
+    uint64_t idle_ns, pause_ns;                  /* pause: between choices, on average */
+    uint32_t rate[RF_COUNT];                     /* one in so many; 0: never */
+};
+
+enum page_kind {
+    PG_FREE,      /* its core's: rewritten whenever it likes */
+    PG_COMMITTED, /* may be asked for, with its generation */
+    PG_RESERVED,  /* a pull's: the one kind that a NIC or a socket may write */
+    PG_VERIFIED,  /* arrived and reported right; the pull runs on */
+};
+
+struct rpage {
+    enum page_kind kind;
+    uint32_t gen;
+    uint64_t tag;   /* what its bytes are made of */
+    uint64_t owner; /* uid of the pull */
+    /* Reserved: what was asked for. */
+    uint32_t from_node, from_place, from_gen;
+    uint64_t from_tag;
+    bool stale; /* some of its bytes were read from a page that was no longer the one asked for */
+    uint8_t excused; /* EXCUSE_*: it may be reported wrong */
+};
+
+struct rpool { /* one a tenant */
+    uint64_t offset;
+    struct rpage page[PAGES];
+};
+
+struct rserve {
+    bool used, live; /* used and not live: it is stopping */
+    bool quiet;      /* said so */
+    uint32_t gen, pool, link, n;
+    uint32_t place[PULL_PAGES], page_gen[PULL_PAGES];
+};
+
+enum pull_phase { PULL_NOT = 0, PULL_RUNS, PULL_STOPS };
+
+struct rbatch {
+    bool used;
+    uint32_t number, n;
+    uint32_t at[PULL_PAGES]; /* which of the pull's pages */
+};
+
+struct rpull {
+    enum pull_phase phase;
+    bool broken, heard_broken, quiet, calm; /* calm: started when the faults had stopped */
+    enum tern_err err;
+    uint64_t uid;
+    uint32_t gen, link, source, pool, n, asked, right, failed, batches;
+    uint32_t step; /* generation of its T_PULL */
+    uint32_t place[PULL_PAGES], from_place[PULL_PAGES], from_gen[PULL_PAGES];
+    uint64_t from_tag[PULL_PAGES];
+    uint8_t tries[PULL_PAGES];
+    uint32_t todo[PULL_PAGES * 2], ntodo; /* pages to be asked for */
+    struct id serve;
+    struct rbatch batch[PULL_BATCHES_MAX];
+};
+
+struct rlink {                /* puller -> source */
+    uint32_t epoch, changing; /* changing: changes that are on their way */
+    bool up_here, up_there;   /* at the puller, at the source */
+    uint64_t token, last_ns[2];
+};
+
+#define EMITTED 64u
+
+struct rnode {
+    uint32_t number, life;
+    bool alive;
+    uint64_t incarnation;
+    uint16_t port;
+    struct xfer *xfer;
+    struct rpool pool[TENANTS];
+    uint64_t sums[TENANTS * PAGES][UNITS * REGIONS];
+    struct rpull pull[PULLS];
+    struct rserve serve[SERVES];
+    struct event emitted[EMITTED];
+    uint32_t nemitted;
+    uint64_t strays; /* completions that were put into its queue and are nobody's */
+    bool core_due;
+    bool polls, poll_due; /* calls xfer_poll before it sleeps, as the daemon does */
+    _Alignas(64) uint8_t memory[TENANTS][REGIONS][MEMORY];
+};
+
+struct control {
+    bool used;
+    uint32_t epoch, from, to; /* puller and source of the link */
+    bool back;                /* the source sends */
+    struct xfer_path_msg msg;
+};
+#define CONTROLS 128u
+
+struct rworld {
+    struct prng prng;
+    struct rconfig cfg;
+    uint64_t now_ns, order, hash, events, seed;
+    uint32_t heap_n;
+    struct thing_at heap[HEAP];
+    bool faults, failed, verbose, over;
+    char what[48], text[256];
+    jmp_buf out;
+    struct rnode node[NODES];
+    struct rlink link[NODES][NODES];
+    uint64_t cut_until[NODES][NODES];
+    struct control control[CONTROLS];
+    uint64_t uids, tags;
+    uint32_t pulls_open, choices_left, current; /* current: whose device is opened */
+    uint64_t marks[RM_COUNT], fault[RF_COUNT], events_all, histories;
+};
+
+extern struct rworld rw;
+
+/* world.c */
+_Noreturn void rw_fail(const char *what, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void rw_post(uint64_t delay_ns, enum thing kind, uint32_t a, uint32_t b);
+bool rw_step(uint64_t until_ns); /* the next thing, if it is due by then; else time moves there */
+uint32_t rw_below(uint32_t n);
+uint32_t rw_between(uint32_t least, uint32_t most);
+bool rw_one_in(uint32_t n);
+bool rw_fault(enum rfault f); /* it strikes now */
+uint64_t rw_soon(void);       /* a delay of the machine: mostly microseconds */
+void *rw_alloc(size_t n);     /* zeroed, until the end of the history */
+bool rw_seed(uint64_t seed, uint64_t *ret_hash);
+void rw_mix(uint64_t v);
+static inline void rw_mark(enum rmark m)
+{
+    rw.marks[m]++;
+}
+
+/* config.c */
+void config_make(struct rconfig *c);
+
+/* threads.c */
+void threads_reset(void);
+void threads_run(uint32_t thread, uint32_t gen);
+void threads_kill(uint32_t node);
+
+/* net.c */
+void rnet_reset(void);
+void rnet_op(uint32_t op, uint32_t gen);
+void rnet_op_done(uint32_t op, uint32_t gen);
+void rnet_deliver(uint32_t sock, uint32_t gen);
+void rnet_kill(uint32_t node);    /* all of its sockets and operations end unheard */
+void rnet_readable(int fd);       /* a descriptor of the model became readable */
+int rnet_event_fd(uint32_t node); /* made readable by rnet_signal, not so by rnet_clear */
+void rnet_signal(int fd);
+void rnet_clear(int fd);
+void rnet_close(int fd);
+uint32_t rnet_open(uint32_t node); /* descriptors */
+void rnet_reset_random(void);      /* a connection is reset */
+struct io *rnet_io(uint32_t node);
+void rnet_heal(void);
+
+/* nic.c, nic_run.c */
+void rnic_reset(void);
+void rnic_qp(uint32_t qp, uint32_t gen);
+void rnic_held(uint32_t held, uint32_t gen);
+void rnic_stale(uint32_t cq, uint32_t gen);
+void rnic_kill(uint32_t node);
+void rnic_spoil(void); /* a queue pair goes to the error state by itself */
+uint32_t rnic_objects(uint32_t node);
+uint32_t rnic_outstanding(uint32_t node);
+
+/* memory.c. A page's place: its number among all pages of its pool. */
+struct mem *rmem_of(uint32_t node);
+void rmem_start(uint32_t node); /* fresh memory */
+uint32_t rmem_group(uint32_t place);
+uint32_t rmem_index(uint32_t place);
+uint32_t rmem_place(uint32_t group, uint32_t index); /* NONE32: no such page */
+uint32_t rmem_places(void);
+void rmem_write(uint32_t node, uint32_t pool, uint32_t place, uint64_t tag); /* bytes of the tag */
+void rmem_commit(uint32_t node, uint32_t pool, uint32_t place);              /* and its checksums */
+bool rmem_holds(uint32_t node, uint32_t pool, uint32_t place, uint64_t tag); /* exactly those */
+bool rmem_sums_right(uint32_t node, uint32_t pool, uint32_t place);
+void rmem_audit(uint32_t node);
+uint64_t rmem_owner(const void *at); /* of the page that a receive is posted for; 0: none */
+/* A device or a socket writes what may be a page. */
+void rmem_land(void *to, const void *bytes, size_t n, uint64_t owner, const char *by);
+/* What was completed before it was visible is a cache's doing, not the device's: a page that has
+ * gone to somebody else meanwhile was written by that one last. */
+void rmem_land_late(void *to, const void *bytes, size_t n, uint64_t owner);
+#define EXCUSE_FLIP 1u
+#define EXCUSE_LATE 2u
+void rmem_excuse(const void *at, size_t n, uint8_t why); /* a fault: it may be wrong */
+void rmem_taken(const void *from, size_t n);             /* a socket reads at the source */
+void rmem_read_for(void *to, const void *from,
+                   size_t n); /* by RDMA: to will hold what lies there */
+bool rmem_is_memory(const void *at);
+
+/* drive.c */
+void drive_start(void);
+void drive_choice(void);
+void drive_core(uint32_t node);
+void drive_tick(uint32_t node, uint32_t life);
+void drive_poll(uint32_t node, uint32_t life);
+void drive_turned(uint32_t node); /* something of it ran */
+void drive_node_start(uint32_t node);
+void drive_emit(void *ctx, struct event *event);
+void drive_converge(void);
+
+/* pulls.c */
+struct rpull *pulls_start(uint32_t node, uint32_t source, uint32_t pool, uint32_t pages);
+void pulls_step(uint32_t at, uint32_t step);
+void pulls_heard(struct rnode *node, const struct event *event); /* the core hears it */
+void pulls_stop(struct rnode *node, struct rpull *pull);
+void pulls_link_down(uint32_t node, uint32_t link);
+void pulls_node_gone(uint32_t node);
+bool pulls_stopping(uint64_t owner);
+void pulls_recycle(uint32_t node, uint32_t pool, uint32_t place);
+
+/* serves.c */
+struct rserve *serves_start(const struct rpull *pull, uint32_t puller);
+void serves_stop(struct rnode *node, struct rserve *serve);
+void serves_pull_over(uint32_t at, uint32_t gen);
+void serves_link_down(uint32_t node, uint32_t link);
+bool serves_cover(uint32_t node, uint32_t pool, uint32_t place, bool stopping_too);
+enum tern_err serves_page(void *ctx, struct id serve, uint32_t group, struct page_ref ref,
+                          uint32_t *ret_record);
+bool serves_allowed(void *ctx, struct id serve, uint32_t link);
+
+/* model.c: what the seam says, at the moment it says it. */
+void model_said(struct rnode *node, const struct event *event);
+
+/* links.c */
+uint32_t link_out(uint32_t puller, uint32_t source); /* its number at the puller */
+uint32_t link_in(uint32_t puller, uint32_t source);  /* and at the source */
+uint32_t link_peer(uint32_t node, uint32_t link);
+void links_change(uint32_t a, uint32_t epoch);
+void links_down(uint32_t puller, uint32_t source);
+void links_node(uint32_t node, bool started);
+void links_control(uint32_t slot);
+void links_path_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
+void links_path_note(void *ctx, uint32_t link, uint32_t tenant, bool verbs, const char *reason);
+
+#endif
