@@ -51,6 +51,7 @@ struct xfer_conn *conn_take(struct xfer *xfer, bool outbound, int fd)
         conn->fd = fd;
         conn->receiving = conn->sending = false;
         conn->recv_pull = conn->send_serve = NONE;
+        conn->awaited = 1;
         conn_progress(conn);
         xfer->stats.conns++;
         xfer->conns_in += outbound ? 0 : 1;
@@ -366,6 +367,7 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
         struct xfer_conn *conn = &xfer->conn[i];
+        uint64_t still_ns = now_ns > conn->progress_ns ? now_ns - conn->progress_ns : 0;
         bool busy;
 
         if (conn->state != CONN_OPEN && conn->state != CONN_CONNECTING)
@@ -373,8 +375,10 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ns)
         busy = conn->reads      ? verbs_conn_busy(conn)
                : conn->outbound ? out_busy(conn)
                                 : in_busy(conn, now_ns);
-        if (busy && now_ns > conn->progress_ns && now_ns - conn->progress_ns > xfer->config.idle_ns)
+        if (busy && still_ns > xfer->config.idle_ns)
             conn_fail(conn);
+        else if (busy && conn->receiving && still_ns > xfer->config.idle_ns / 2)
+            out_await(conn, 1); /* a slow peer is not a silent one: takes what there is */
     }
     for (uint32_t i = 0; i < xfer->config.links; i++)
         link_tick(xfer, i, now_ns);

@@ -22,15 +22,14 @@
 #endif
 
 #define XFER_PIECE_SUMS 8192u /* checksums of a piece, unless one page has more */
-/* Of one send and of one receive. The window opens when a receive returns, and what came in is
- * hashed while it is in cache: at 1 MiB both ends were idle a third of the time, waiting for each
- * other; at 128 KiB the calls cost more than they save. */
+/* Of one receive and of one send. A receive wakes the owner when all of it has come (conn_await),
+ * and what came is hashed while it is in cache; a send is twice that, so the source never waits for
+ * the destination to hash. At 512 KiB a receive lost a third on the loopback. */
 #define XFER_RECV_BYTES (256u << 10)
-#define XFER_SEND_BYTES (256u << 10)
-/* Of a data connection's buffers, where the system allows so much: a window of 10 GB/s at 50 us.
- * More is slower where the network is fast: at 1 MiB what is in flight no longer fits into the
- * cache between the two ends (9 % less at pages of 256 KiB on the loopback). */
-#define XFER_SOCKET_BYTES (512 << 10)
+#define XFER_SEND_BYTES (512u << 10)
+/* Of a data connection's buffers, where the system allows so much: room for a receive that waits to
+ * be whole, one that is hashed, and a send. With half of that the source waits for the window. */
+#define XFER_SOCKET_BYTES (1 << 20)
 #define XFER_IOVS         1024u /* of one send or receive: the kernel's limit */
 #define XFER_IOVS_PAGES   1000u /* of those for pages; the rest for heads, sums and tails */
 #define XFER_ASKED_MAX                                                                             \
@@ -134,6 +133,7 @@ struct xfer_conn {
     bool receiving, sending; /* the operation is in flight */
     uint32_t recv_pull;      /* whose pages the receive in flight may write; NONE */
     uint32_t send_serve;     /* whose pages the send in flight may read; NONE */
+    int awaited;             /* bytes that wake the receive in flight: SO_RCVLOWAT as it is set */
     uint64_t progress_ns;
     struct msghdr msg; /* outbound: of the receive; inbound: of the send */
     struct iovec *iov; /* owned, XFER_IOVS */
@@ -285,6 +285,8 @@ uint32_t batch_page_sums(const struct xfer *xfer, const struct xfer_batch *batch
 
 /* xfer_tcp_recv.c */
 void out_recv(struct xfer_conn *conn); /* posts the receive, if none is in flight */
+/* Fewer than n bytes wake nobody: a wake-up costs the source's core more than a segment does. */
+void out_await(struct xfer_conn *conn, uint64_t n);
 void page_inject(struct xfer *xfer, const struct page_at *page, uint32_t regions, uint32_t region,
                  uint8_t *base, uint64_t page_bytes, uint64_t from, uint64_t to);
 void out_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);

@@ -1,7 +1,9 @@
 /* The destination's receive: one operation at a time on a connection, scattered over the rest of
  * the answer that is coming (sums, pages, tail) and the head of the next one, so that a piece of 1
  * MiB costs few calls. Bytes are looked at where they lie, as they come; each 4 KiB block of a page
- * is hashed as soon as it is whole.
+ * is hashed as soon as it is whole. Every byte of an operation is on its way when it is posted (the
+ * head before announced it), so it completes when all of them are there, or what the kernel holds
+ * back at most, and not with the first segment; xfer_tick takes less from a peer that is slow.
  *
  * What must stay true: conn->recv_pull is set before an operation that may write pages is posted,
  * and cleared only in its completion. An answer whose pull has ended (asked.batch is NONE) goes to
@@ -103,6 +105,16 @@ static bool target_body(struct xfer_conn *conn, const struct asked *asked, struc
            XFER_TAIL_BYTES - out->tail_at;
 }
 
+void out_await(struct xfer_conn *conn, uint64_t n)
+{
+    int bytes = (int)n;
+
+    if (conn->awaited == bytes)
+        return;
+    conn->awaited = bytes;
+    setsockopt(conn->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
+}
+
 void out_recv(struct xfer_conn *conn)
 {
     struct conn_out *out = &conn->out;
@@ -125,6 +137,7 @@ void out_recv(struct xfer_conn *conn)
     conn->msg.msg_iovlen = t.n;
     conn->msg.msg_flags = 0;
     conn->receiving = true;
+    out_await(conn, t.bytes);
     io_recvmsg(conn->xfer->config.io, &conn->recv_op, conn->fd, &conn->msg);
 }
 

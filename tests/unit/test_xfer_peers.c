@@ -76,6 +76,24 @@ static void xfer_silent_source_is_given_up_after_idle(void **state)
     rig_close(&rig);
 }
 
+/* Its bytes come, in far longer than the limit and too few at a time to wake anybody. */
+static void xfer_slow_source_is_waited_for(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = options;
+    uint64_t from = io_now_ns();
+
+    (void)state;
+    o.by_proxy = true;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 40);
+    rig.proxy.chunk = 4096;
+    rig.proxy.pause_ns = IDLE_NS / 8;
+    pull_works(&rig, 0);
+    assert_true(io_now_ns() - from > 3 * IDLE_NS);
+    rig_close(&rig);
+}
+
 static void xfer_link_down_breaks_its_pulls_and_no_others(void **state)
 {
     static struct rig rig;
@@ -430,6 +448,7 @@ int main(void)
         cmocka_unit_test(xfer_stale_incarnation_is_refused_before_any_page),
         cmocka_unit_test(xfer_nobody_listens_ends_peer_lost),
         cmocka_unit_test(xfer_silent_source_is_given_up_after_idle),
+        cmocka_unit_test(xfer_slow_source_is_waited_for),
         cmocka_unit_test(xfer_link_down_breaks_its_pulls_and_no_others),
         cmocka_unit_test(xfer_idle_connection_makes_room_for_another_link),
         cmocka_unit_test(xfer_only_the_token_of_a_link_that_is_up_lets_in),

@@ -55,6 +55,8 @@ struct proxy {
     uint64_t down;       /* forwarded so far */
     uint64_t flip_at;    /* flip a bit of this byte of the stream down; UINT64_MAX: none */
     uint32_t chunk;      /* at most so many bytes at once */
+    uint64_t pause_ns;   /* between two copies down */
+    uint64_t next_ns;    /* when the next copy down may be */
 };
 
 struct rig {
@@ -69,6 +71,7 @@ struct rig {
     uint32_t answers;
     bool other_link; /* serve_allowed: every serve is another link's */
     uint32_t link;   /* that rig_link and rig_pull use */
+    uint64_t idle_ns;
     uint16_t port;
     struct proxy proxy;
     uint32_t rkey_xor; /* what is done to the keys that either side names */
@@ -196,7 +199,7 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                             .pulls = 8,
                             .serves = 8,
                             .data_conns_max = o->conns ? o->conns : 8,
-                            .idle_ns = o->idle_ns ? o->idle_ns : 5000000000u,
+                            .idle_ns = o->idle_ns,
                             .fault_corrupt_pages = corrupt,
                             .socket_buffer_bytes = o->socket_buffer_bytes,
                             .incarnation = incarnation,
@@ -282,6 +285,9 @@ static inline void rig_open(struct rig *rig, const struct rig_options *options)
         o.regions = 1;
     if (o.memory_bytes == 0)
         o.memory_bytes = 32u << 20;
+    if (o.idle_ns == 0)
+        o.idle_ns = 5000000000u;
+    rig->idle_ns = o.idle_ns;
     rig->regions = o.regions;
     for (; rig->ngroups < 2 && o.page_bytes[rig->ngroups]; rig->ngroups++)
         rig->group[rig->ngroups] = (struct group_layout){
@@ -339,7 +345,7 @@ static inline bool proxy_copy(struct proxy *p, int from, int to, bool down)
 
     if (room < want)
         want = (size_t)room;
-    if (want == 0)
+    if (want == 0 || (down && p->pause_ns > 0 && io_now_ns() < p->next_ns))
         return true;
     n = recv(from, buf, want, MSG_DONTWAIT);
     if (n < 0)
@@ -348,8 +354,10 @@ static inline bool proxy_copy(struct proxy *p, int from, int to, bool down)
         return false;
     if (down && p->flip_at >= p->down && p->flip_at < p->down + (uint64_t)n)
         buf[p->flip_at - p->down] ^= 0x10;
-    if (down)
+    if (down) {
         p->down += (uint64_t)n;
+        p->next_ns = io_now_ns() + p->pause_ns;
+    }
     while (sent < n) {
         ssize_t s = send(to, buf + sent, (size_t)(n - sent), MSG_NOSIGNAL);
 
@@ -369,7 +377,6 @@ static inline void proxy_no_delay(int fd)
 static inline void proxy_step(struct rig *rig)
 {
     struct proxy *p = &rig->proxy;
-    int one = 1;
 
     if (p->listen_fd < 0)
         return;
@@ -378,8 +385,6 @@ static inline void proxy_step(struct rig *rig)
         if (p->client < 0)
             return;
         p->server = rig_dial(rig->port);
-        setsockopt(p->client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-        setsockopt(p->server, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         proxy_no_delay(p->client);
         proxy_no_delay(p->server);
     }
@@ -397,6 +402,23 @@ static inline void rig_turn(struct rig *rig)
     io_run(rig->io, proxied || spin ? 0 : io_now_ns() + 1000000u);
     xfer_tick(rig->src.xfer, io_now_ns());
     xfer_tick(rig->dst.xfer, io_now_ns());
+}
+
+/* The destination takes what has come of an operation, as it does with a slow peer. */
+static inline void rig_take_all(struct rig *rig)
+{
+    uint64_t deadline = io_now_ns() + RIG_WAIT_NS;
+    struct xfer_stats stats;
+
+    for (;;) {
+        xfer_stats(rig->dst.xfer, &stats);
+        if (stats.socket_bytes_in == rig->proxy.down)
+            return;
+        if (io_now_ns() > deadline)
+            fail_msg("%lu of %lu bytes taken after 10 s", stats.socket_bytes_in, rig->proxy.down);
+        xfer_tick(rig->dst.xfer, io_now_ns() + rig->idle_ns / 4 * 3);
+        rig_turn(rig);
+    }
 }
 
 static inline void rig_until(struct rig *rig, const struct side *side, uint32_t events)
