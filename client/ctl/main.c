@@ -4,9 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <tern_version.h>
 #include <unistd.h>
 
-const char *argp_program_version = "ternctl 0.1.0";
+const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
 
 enum {
     OPT_POOL = 'p',

@@ -128,8 +128,8 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     const json_t *events = json_object_get(s, "events");
 
     paint(ctl, BOLD, "%s", j_str(s, "node"));
-    printf("  up %s  incarnation %s  ", human_age((double)j_u64(s, "uptime_s")),
-           j_str(s, "incarnation"));
+    printf("  version %s  up %s  incarnation %s  ", j_str(s, "version"),
+           human_age((double)j_u64(s, "uptime_s")), j_str(s, "incarnation"));
     if (j_bool(s, "draining"))
         paint(ctl, YELLOW, "draining: takes no new sessions\n");
     else
