@@ -31,7 +31,9 @@ static struct tape *tape;
 
 static int make_all(void **state)
 {
-    struct tape_config t = {.bytes = 1 << 16, .limits = {.links = 4}, .secret = {1, 2}};
+    static const struct tenant_config none;
+    struct tape_config t = {
+        .bytes = 1 << 16, .tenant = &none, .limits = {.links = 4}, .secret = {1, 2}};
     struct event e = {.kind = EV_TIMER};
 
     (void)state;

@@ -54,8 +54,9 @@ static const char *in_dir(const char *name)
 
 static struct tape *make_tape(size_t bytes, uint32_t events)
 {
+    static const struct tenant_config none;
     struct tape_config config = {
-        .bytes = bytes, .limits = {.conns = 4, .links = 4}, .secret = {1, 2}};
+        .bytes = bytes, .tenant = &none, .limits = {.conns = 4, .links = 4}, .secret = {1, 2}};
     struct event e = {.kind = EV_TIMER};
     struct tape *tape = NULL;
 
