@@ -223,6 +223,9 @@ static void damaged_tape(void)
 static void crash_fault_while_the_tape_is_written_still_ends(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* it blocks all signals in a handler, so that the kernel ends the process at once */
+#endif
     assert_int_equal(end_of(damaged_tape), SIGSEGV);
     one_line();
     says("signal=SIGSEGV");
