@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "shell/admin_rows.h"
+#include "shell/log.h"
 
 #define TAIL_BYTES 48 /* what ends a list: `],"next":4294967295}` */
 #define SECOND_NS  1000000000u
@@ -228,6 +229,7 @@ static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "copies_corrupt", ctx->mem.copies_corrupt);
     text_u64(out, "copies_spoilt", ctx->mem.copies_spoilt);
     text_u64(out, "queue_high_water", ctx->mem.queue_high_water);
+    text_u64(out, "faults", ctx->mem.faults);
     text_u64(out, "workers", ctx->config->workers);
     text_object_end(out);
 }
@@ -286,6 +288,10 @@ static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "dropped", ctx->tape.dropped);
     text_u64(out, "bytes_used", ctx->tape.bytes_used);
     text_bool(out, "tokens_kept", ctx->config->tape_tokens);
+    text_object_end(out);
+    text_object(out, "log");
+    text_u64(out, "suppressed", log_suppressed());
+    text_u64(out, "lost", log_lost());
     text_object_end(out);
     text_bool(out, "insecure_peers", ctx->config->insecure_peers);
     text_object(out, "fault_injection");

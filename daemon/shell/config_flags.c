@@ -177,8 +177,8 @@ static void options_build(struct options *o)
          "One more tenant: name, socket, mode, memory, host_memory, regions, sessions_max, "
          "conns_max",
          1},
-        {"peer", KEY_PEER, "KEY=VALUE,...", 0, "One more peer: name, address, tenants=NAME+NAME",
-         1},
+        {"peer", KEY_PEER, "KEY=VALUE,...", 0,
+         "One more peer: name, address, transport, push, tenants=NAME+NAME", 1},
     };
     size_t n = sizeof lists / sizeof *lists;
 

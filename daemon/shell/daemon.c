@@ -441,6 +441,20 @@ static uint64_t next_deadline(const struct daemon *d)
     return d->tick_ns < at ? d->tick_ns : at;
 }
 
+/* A client cut its file short, or the machine has lost the memory: a fresh page is there instead,
+ * and its checksum will not agree. */
+static void warn_of_faults(struct daemon *d)
+{
+    struct mem_stats stats;
+
+    mem_stats(d->mem, &stats);
+    if (stats.faults == d->faults_seen)
+        return;
+    log_event(LEVEL_WARN, "memory_lost", "pages=%" PRIu64 " all=%" PRIu64,
+              stats.faults - d->faults_seen, stats.faults);
+    d->faults_seen = stats.faults;
+}
+
 static void tick(struct daemon *d, uint64_t now_ns)
 {
     d->tick_ns = now_ns + TICK_NS;
@@ -449,6 +463,7 @@ static void tick(struct daemon *d, uint64_t now_ns)
     conns_tick(d, now_ns);
     links_tick(d, now_ns);
     d->quarantine_seen_ns = quarantine_warn(d->core, d->config, d->quarantine_seen_ns, now_ns);
+    warn_of_faults(d);
     if (d->phase == DAEMON_DRAINING)
         drain_tick(d, now_ns);
 }

@@ -1,15 +1,25 @@
-/* One line an event, built in a buffer on the stack and written by one write(2), so that lines of
+/* One line an event, built in a buffer on the stack and written by one call, so that lines of
  * several processes on one terminal don't mix. Each event name has an allowance (a token bucket):
  * LOG_BURST lines at once, LOG_PER_SECOND after that; what is cut off is counted and told by the
- * next line that comes through. */
+ * next line that comes through.
+ *
+ * Nobody waits for whoever reads the log: a line for which there is no room now is lost, and
+ * counted. A pipe that can be written to has room for PIPE_BUF bytes, so its write does not block. */
 #include "shell/log.h"
 
+#include <assert.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+static_assert(LOG_LINE_MAX < PIPE_BUF, "a line fits into a pipe that has room");
 
 #define SECOND_NS     1000000000u
 #define LINE_COST     (SECOND_NS / LOG_PER_SECOND) /* the allowance is counted in nanoseconds */
@@ -24,8 +34,9 @@ struct bucket {
 static struct {
     enum log_level most;
     int fd;
+    bool is_socket, torn; /* torn: a part of the last line was written */
     uint64_t (*now_ns)(void);
-    uint64_t suppressed;
+    uint64_t suppressed, lost, lost_told;
     struct bucket
         bucket[LOG_EVENTS_MAX + 1]; /* the last is shared by the events that found no room */
 } logger = {.most = LEVEL_INFO, .fd = STDERR_FILENO};
@@ -56,9 +67,12 @@ bool log_level_parse(const char *name, enum log_level *ret)
 
 void log_init(enum log_level most, int fd, uint64_t (*now_ns)(void))
 {
+    struct stat st;
+
     memset(&logger, 0, sizeof logger);
     logger.most = most;
     logger.fd = fd;
+    logger.is_socket = fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
     logger.now_ns = now_ns;
 }
 
@@ -67,13 +81,20 @@ uint64_t log_suppressed(void)
     return logger.suppressed;
 }
 
-static uint64_t now(void)
+uint64_t log_lost(void)
+{
+    return logger.lost;
+}
+
+/* CLOCK_REALTIME is what a line says, to be laid beside those of other hosts; CLOCK_MONOTONIC what
+ * the allowances go by. */
+static uint64_t now(clockid_t clock)
 {
     struct timespec t;
 
     if (logger.now_ns != NULL)
         return logger.now_ns();
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * SECOND_NS + (uint64_t)t.tv_nsec;
 }
 
@@ -225,6 +246,31 @@ static void end_line(struct line *l)
     put_char(l, '\n');
 }
 
+/* False: not all of it was written. */
+static bool put_line(const struct line *l)
+{
+    struct pollfd p = {.fd = logger.fd, .events = POLLOUT};
+    ssize_t n = -1;
+
+    if (logger.is_socket)
+        n = send(logger.fd, l->text, l->len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    else if (poll(&p, 1, 0) == 1 && p.revents & POLLOUT)
+        n = write(logger.fd, l->text, l->len);
+    if (n > 0)
+        logger.torn = (size_t)n < l->len;
+    return n == (ssize_t)l->len;
+}
+
+static void put_count(struct line *l, const char *name, uint64_t n)
+{
+    char text[48];
+
+    if (n == 0)
+        return;
+    snprintf(text, sizeof text, " %s=%" PRIu64, name, n);
+    put_text(l, text);
+}
+
 void log_event(enum log_level level, const char *event, const char *format, ...)
 {
     struct line l = {.len = 0};
@@ -232,26 +278,25 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
     char head[96];
     va_list args;
 
-    if (level > logger.most)
+    if (level > logger.most || !admitted(event, now(CLOCK_MONOTONIC), &suppressed))
         return;
-    now_ns = now();
-    if (!admitted(event, now_ns, &suppressed))
-        return;
+    now_ns = now(CLOCK_REALTIME);
+    if (logger.torn)
+        put_char(&l, '\n');
     snprintf(head, sizeof head, "ts=%" PRIu64 ".%06" PRIu64 " level=%s event=", now_ns / SECOND_NS,
              now_ns % SECOND_NS / 1000, log_level_name(level));
     put_text(&l, head);
     put_text(&l, event);
-    if (suppressed > 0) {
-        snprintf(head, sizeof head, " suppressed=%" PRIu64, suppressed);
-        put_text(&l, head);
-    }
+    put_count(&l, "suppressed", suppressed);
+    put_count(&l, "lost", logger.lost - logger.lost_told);
     if (*format != '\0')
         put_char(&l, ' ');
     va_start(args, format);
     put_format(&l, format, &args);
     va_end(args);
     end_line(&l);
-    /* A log that cannot be written must not stop the daemon; there is nobody to tell. */
-    if (write(logger.fd, l.text, l.len) < 0)
-        return;
+    if (put_line(&l))
+        logger.lost_told = logger.lost;
+    else
+        logger.lost++;
 }

@@ -1,7 +1,7 @@
-/* Structured log lines on standard error: `ts=<seconds since start of the clock> level=info
+/* Structured log lines on standard error: `ts=<seconds since 1970, UTC> level=info
  * event=conn_closed conn=7 reason="half a frame"`. Called by the owner thread only. It allocates
- * nothing, and an event name that comes too often is cut off and counted, so that no client can
- * fill a disk with its mistakes. Never in a line: token ids, page bytes, rkeys. Trace ids as
+ * nothing and never waits for the reader, and an event name that comes too often is cut off and
+ * counted, so that no client can fill a disk with its mistakes. Never in a line: token ids, page bytes, rkeys. Trace ids as
  * trace=%016llx or by LOG_TRACE. */
 #ifndef SHELL_LOG_H
 #define SHELL_LOG_H
@@ -18,7 +18,7 @@ enum log_level { LEVEL_ERROR = 0, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG };
 #define LOG_PER_SECOND 5    /* how fast that allowance comes back */
 #define LOG_TRACE      "trace=%016" PRIx64
 
-/* `now_ns` NULL: CLOCK_MONOTONIC; tests give their own. fd is borrowed. Until then: INFO to
+/* `now_ns` NULL: the system's clocks; tests give their own. fd is borrowed. Until then: INFO to
  * standard error. */
 void log_init(enum log_level most, int fd, uint64_t (*now_ns)(void));
 
@@ -29,6 +29,10 @@ void log_event(enum log_level level, const char *event, const char *format, ...)
 
 /* Lines that were cut off since log_init, over all events. */
 uint64_t log_suppressed(void);
+
+/* Lines that could not be written since log_init: the reader is slow or gone, or the disk is full.
+ * The next line that can says `lost=N`. */
+uint64_t log_lost(void);
 
 const char *log_level_name(enum log_level level);
 bool log_level_parse(const char *name, enum log_level *ret);

@@ -7,7 +7,11 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "shell/log.h"
@@ -164,6 +168,98 @@ static void log_level_names_are_read_back(void **state)
     assert_false(log_level_parse("loud", &level));
 }
 
+/* What can be read of a pipe or socket now. */
+static size_t drained(int fd, char *text, size_t bytes)
+{
+    size_t n = 0;
+    ssize_t got;
+
+    while (n < bytes - 1 && (got = read(fd, text + n, bytes - 1 - n)) > 0)
+        n += (size_t)got;
+    text[n] = '\0';
+    return n;
+}
+
+/* The reader has stopped: nobody waits for it, every line is whole or not there, and the first that
+ * comes through says how many did not. */
+static void expect_no_wait(int reader, int writer)
+{
+    static char text[1 << 20];
+    char value[512], *last, expected[64];
+    uint32_t written_lines, all = 0;
+
+    assert_int_equal(fcntl(reader, F_SETFL, O_NONBLOCK), 0);
+    log_init(LEVEL_INFO, writer, test_clock);
+    memset(value, 'v', sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    for (; all < 5000; all++, clock_ns += 1000000000u)
+        log_event(LEVEL_INFO, "many", "i=%u a=%s", all, value);
+    drained(reader, text, sizeof text);
+    written_lines = count_lines(text);
+    assert_true(written_lines > 10);
+    assert_int_equal(log_lost(), all - written_lines);
+    assert_true(log_lost() > 0);
+    log_event(LEVEL_INFO, "again", "a=1");
+    drained(reader, text, sizeof text);
+    snprintf(expected, sizeof expected, " event=again lost=%u a=1\n", all - written_lines);
+    last = strstr(text, " event=again");
+    assert_non_null(last);
+    assert_string_equal(last, expected);
+    log_event(LEVEL_INFO, "again", "a=2");
+    drained(reader, text, sizeof text);
+    assert_null(strstr(text, "lost="));
+}
+
+static void log_waits_for_no_reader_of_a_pipe(void **state)
+{
+    int fd[2];
+
+    (void)state;
+    assert_int_equal(pipe(fd), 0);
+    alarm(20);
+    expect_no_wait(fd[0], fd[1]);
+    alarm(0);
+    close(fd[0]);
+    close(fd[1]);
+}
+
+static void log_waits_for_no_reader_of_a_socket(void **state)
+{
+    int fd[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    alarm(20);
+    expect_no_wait(fd[0], fd[1]);
+    alarm(0);
+    close(fd[0]);
+    close(fd[1]);
+}
+
+/* A full disk takes a part of a line: the next one begins on its own. */
+static void log_line_that_was_cut_short_is_lost_and_ended(void **state)
+{
+    struct rlimit limit, old;
+    const char *text;
+
+    (void)state;
+    written();
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    limit = old;
+    limit.rlim_cur = 10;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    log_event(LEVEL_INFO, "first", "a=1");
+    log_event(LEVEL_INFO, "second", "a=1");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(log_lost(), 2);
+    log_event(LEVEL_INFO, "third", "a=1");
+    text = written();
+    assert_int_equal(count_lines(text), 2);
+    assert_memory_equal(text, "ts=1.23456\nts=", 14);
+    assert_non_null(strstr(text, "event=third lost=2 a=1\n"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +271,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(log_event_that_repeats_is_cut_off_and_counted, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(log_more_events_than_it_counts_share_one_allowance, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(log_waits_for_no_reader_of_a_pipe, setup, teardown),
+        cmocka_unit_test_setup_teardown(log_waits_for_no_reader_of_a_socket, setup, teardown),
+        cmocka_unit_test_setup_teardown(log_line_that_was_cut_short_is_lost_and_ended, setup,
                                         teardown),
         cmocka_unit_test(log_level_names_are_read_back),
     };
