@@ -128,8 +128,8 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     const json_t *events = json_object_get(s, "events");
 
     paint(ctl, BOLD, "%s", j_str(s, "node"));
-    printf("  up %s  incarnation %s  ", human_age((double)j_u64(s, "uptime_s")),
-           j_str(s, "incarnation"));
+    printf("  version %s  up %s  incarnation %s  ", j_str(s, "version"),
+           human_age((double)j_u64(s, "uptime_s")), j_str(s, "incarnation"));
     if (j_bool(s, "draining"))
         paint(ctl, YELLOW, "draining: takes no new sessions\n");
     else
@@ -442,6 +442,21 @@ int run_peers(struct ctl *ctl)
     return show_list(ctl, "peers", titles, TITLES_N(titles), add_peer, "no peer is configured");
 }
 
+static void doctor_memlock(const json_t *rdma)
+{
+    uint64_t need = j_u64(rdma, "memlock_needed_bytes"), may = j_u64(rdma, "memlock_bytes");
+
+    if (json_is_true(json_object_get(rdma, "memlock_exempt")))
+        printf("  locked memory: no limit applies (CAP_IPC_LOCK); registrations take %s bytes\n",
+               human_count(need));
+    else if (json_is_null(json_object_get(rdma, "memlock_bytes")))
+        printf("  locked memory: unlimited; registrations take %s bytes\n", human_count(need));
+    else
+        printf("  locked memory: RLIMIT_MEMLOCK is %s bytes; registrations take %s%s\n",
+               human_count(may), human_count(need),
+               need > may ? ": too few, say LimitMEMLOCK=infinity or ulimit -l unlimited" : "");
+}
+
 int run_doctor(struct ctl *ctl)
 {
     json_t *answer = ctl_ask(ctl, "doctor", NULL, 0), *rdma, *row;
@@ -449,9 +464,14 @@ int run_doctor(struct ctl *ctl)
 
     rdma = json_object_get(answer, "rdma");
     if (!ctl_print_json(ctl, answer)) {
-        bool in_use = json_is_true(json_object_get(rdma, "in_use"));
+        const char *is = !j_bool(rdma, "built")   ? "not in this build"
+                         : j_bool(rdma, "in_use") ? "in use"
+                         : j_bool(rdma, "wanted") ? "not in use"
+                                                  : "off by configuration";
 
-        printf("RDMA: %s (%s)\n", in_use ? "in use" : "not in use", j_str(rdma, "reason"));
+        printf("RDMA: %s (%s)\n", is, j_str(rdma, "reason"));
+        if (j_bool(rdma, "built") && json_array_size(json_object_get(rdma, "devices")) == 0)
+            printf("  device: none (ls /sys/class/infiniband)\n");
         json_array_foreach(json_object_get(rdma, "devices"), i, row)
             printf("  device %s: %s\n", j_str(row, "device"), j_str(row, "state"));
         json_array_foreach(json_object_get(rdma, "rails"), i, row)
@@ -464,12 +484,7 @@ int run_doctor(struct ctl *ctl)
                    num(row, "registered_bytes"), num(row, "registrations"));
         json_array_foreach(json_object_get(json_object_get(rdma, "numa"), "warnings"), i, row)
             printf("  NUMA: %s\n", json_string_value(row));
-        if (json_is_true(json_object_get(rdma, "memlock_exempt")))
-            printf("  locked memory: no limit applies (CAP_IPC_LOCK)\n");
-        else if (json_is_null(json_object_get(rdma, "memlock_bytes")))
-            printf("  locked memory: unlimited\n");
-        else
-            printf("  locked memory: RLIMIT_MEMLOCK is %s bytes\n", num(rdma, "memlock_bytes"));
+        doctor_memlock(rdma);
     }
     json_decref(answer);
     return CTL_OK;
