@@ -3,6 +3,7 @@
  * thread that gets here ends the process; others that fault meanwhile wait for that. */
 #include "shell/crash.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #define STACK_BYTES   65536 /* what a stack that overflowed has no room for */
 #define LINE_BYTES    6144
 #define INCARNATION   24 /* of a name, at most */
+#define READER_MS     1000
 #define KERNEL_FAULTS 0  /* si_code above it: the kernel's own; else somebody sent the signal */
 
 static struct {
@@ -85,7 +87,7 @@ static void put_head(struct line *l, const char *event)
     struct timespec t = {0};
 
     l->n = 0;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_REALTIME, &t);
     put_dec(l, "ts=", t.tv_sec);
     put(l, ".");
     put_number(l, (uint64_t)t.tv_nsec / 1000, 10, 6);
@@ -129,10 +131,14 @@ static void put_place(struct line *l, const void *context)
     put_dec(l, " thread=", gettid());
 }
 
+/* A reader that has stopped does not keep a daemon that crashed from being started again. */
 static void write_line(struct line *l)
 {
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+
     l->text[l->n++] = '\n';
-    (void)!write(STDERR_FILENO, l->text, l->n);
+    if (poll(&p, 1, READER_MS) == 1)
+        (void)!write(STDERR_FILENO, l->text, l->n);
 }
 
 /* ---- the tape ---- */
