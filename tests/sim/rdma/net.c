@@ -598,6 +598,9 @@ static struct operation *op_msg(struct io *io, struct io_op *op, enum op_kind ki
     o->all = (msg->msg_flags & MSG_WAITALL) != 0;
     for (size_t i = 0; i < o->niov && o->owner == 0; i++)
         o->owner = rmem_owner(o->iov[i].iov_base);
+    for (size_t i = 0; i < o->niov && kind == OP_RECV; i++)
+        if (rmem_is_memory(o->iov[i].iov_base))
+            rnic_receive(o->iov[i].iov_base, o->iov[i].iov_len);
     op_due(o, rw_soon());
     return o;
 }

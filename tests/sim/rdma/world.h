@@ -278,6 +278,7 @@ void rnic_kill(uint32_t node);
 void rnic_spoil(void); /* a queue pair goes to the error state by itself */
 uint32_t rnic_objects(uint32_t node);
 uint32_t rnic_outstanding(uint32_t node);
+void rnic_receive(const void *to, size_t n); /* a socket is to write there */
 
 /* memory.c. A page's place: its number among all pages of its pool. */
 struct mem *rmem_of(uint32_t node);
