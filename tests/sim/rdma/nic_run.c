@@ -81,6 +81,8 @@ void nic_one_writer(const void *to, uint64_t n, const struct nqp *but, const cha
         if (m->used && m->bound && overlap(m->addr, m->length, (uintptr_t)to, n))
             rw_fail("two_writers", "%s: a window is open there", by);
     }
+    if (but && rnet_receives(to, n))
+        rw_fail("two_writers", "%s: a receive may write there", by);
 }
 
 static void take_rdma(const struct nqp *q, const struct ibv_send_wr *wr, struct nwr *w)

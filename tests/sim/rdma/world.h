@@ -268,6 +268,7 @@ uint32_t rnet_open(uint32_t node); /* descriptors */
 void rnet_reset_random(void);      /* a connection is reset */
 struct io *rnet_io(uint32_t node);
 void rnet_heal(void);
+bool rnet_receives(const void *to, uint64_t n); /* a receive in flight may write there */
 
 /* nic.c, nic_run.c */
 void rnic_reset(void);
