@@ -32,22 +32,33 @@ static struct tern *admin;
 static uint32_t unread; /* links of this daemon that ended as NOT_READ says */
 
 /* Of its two tenants the peer may ask for one. */
-static int start(void **state)
+static int start_with(const char *transport)
 {
     char extra[512];
 
-    (void)state;
     listener = rig_listen(&listener_port);
     snprintf(extra, sizeof(extra),
              "  - name: t2\n    socket: /tmp/tern-e2e-t2-%d.sock\n    memory: 1M\n"
              "listen: 127.0.0.1:0\ninsecure_peers: true\npeers:\n  - name: other\n"
-             "    address: 127.0.0.1:%u\n    tenants: [t0]\n",
-             (int)getpid(), listener_port);
+             "    address: 127.0.0.1:%u\n    tenants: [t0]\n    transport: %s\n",
+             (int)getpid(), listener_port, transport);
     rig_start(&rig, extra, NULL);
     unread = 0;
     assert_true(rig.control_port != 0 && rig.data_port != 0);
     assert_int_equal(tern_connect(rig.admin, ANSWER_MS, &admin), TERN_OK);
     return 0;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    return start_with("tcp");
+}
+
+static int start_auto(void **state)
+{
+    (void)state;
+    return start_with("auto");
 }
 
 static int stop(void **state)
@@ -597,7 +608,7 @@ static void answer_of_no_offer_changes_nothing(void **state)
     close(fd);
 }
 
-#define PATH_TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define PATH_TEST(name) cmocka_unit_test_setup_teardown(name, start_auto, stop)
 
 int main(void)
 {
