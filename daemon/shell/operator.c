@@ -328,6 +328,7 @@ void operator_reply(struct daemon *d, struct conn *c, const struct reply *r)
     } else {
         text_u64(&out, "nodes", r->evict.nodes);
         text_u64(&out, "pages", r->evict.pages);
+        text_u64(&out, "host_pages", r->evict.host_pages);
     }
     text_object_end(&out);
     send_text(d, c, FRAME_ADMIN_REPLY, r->request_id, out.len);
