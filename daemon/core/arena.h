@@ -70,7 +70,7 @@ struct pool {
     uint32_t gen, state, tenant, ngroups;
     uint32_t align;   /* L */
     uint32_t engines; /* engines that opened or mapped it and are not gone */
-    uint32_t opener;  /* engine slot, for views */
+    uint32_t opener;  /* for views: slot of one of those engines, the first if it is there; NONE */
     uint32_t sessions, nodes, serves;
     uint32_t page_base, pages_per_slab_max; /* records */
     uint32_t slab_base, nslabs, free_slab, nfree_slabs;
