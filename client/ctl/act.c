@@ -23,8 +23,9 @@ int run_evict(struct ctl *ctl)
     }
     answer = ctl_ask(ctl, "evict", args, n);
     if (!ctl_print_json(ctl, answer)) {
-        printf("evicted %s nodes: %s pages are free again\n", human_count(j_u64(answer, "nodes")),
-               human_count(j_u64(answer, "pages")));
+        printf("evicted %s nodes: %s pages of the device and %s of the host tier are free again\n",
+               human_count(j_u64(answer, "nodes")), human_count(j_u64(answer, "pages")),
+               human_count(j_u64(answer, "host_pages")));
         if (j_u64(answer, "nodes") == 0)
             printf(
                 "what is left is held by sessions or transfers: `ternctl tree` shows by which\n");

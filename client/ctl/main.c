@@ -74,7 +74,8 @@ const struct command commands[] = {
      tree_options, false, run_tree},
     {"evict", "", "Gives back prefixes that nobody holds",
      "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n\nLeast recently used ones go "
-     "first; those that are on the host too leave the device first, then the host.\n",
+     "first; those that are on the host too leave the device first, then the host, and count "
+     "twice. Copies on the host of what is held on the device stay.\n",
      evict_options, false, run_evict},
     {"pin", "NODE", "Keeps a prefix on the device until it is unpinned",
      "  ternctl pin 0000000100000002\n\nNODE as `ternctl tree` shows it. The whole path to it "

@@ -111,13 +111,27 @@ static void add_group(struct table *t, const json_t *g, const json_t *pool)
 
 /* ---- status ---- */
 
-static void show_host(const json_t *host)
+/* Huge pages are of both. */
+static void show_memory(const json_t *memory)
 {
-    if (j_u64(host, "bytes") == 0)
+    printf("  memory %s (%s)", human_bytes(j_u64(memory, "bytes")), j_str(memory, "kind"));
+    if (j_u64(memory, "host_bytes") > 0)
+        printf(" + host %s", human_bytes(j_u64(memory, "host_bytes")));
+    printf(", huge pages %s, %s workers\n", human_bytes(j_u64(memory, "huge_page_bytes")),
+           num(memory, "workers"));
+}
+
+/* What is reserved for it is there before a pool takes of it. */
+static void show_host(const json_t *host, uint64_t reserved)
+{
+    if (reserved == 0)
         printf("  no host tier");
+    else if (j_u64(host, "bytes") == 0)
+        printf("  host tier %s reserved, no pool uses it", human_bytes(reserved));
     else
-        printf("  host tier %s: %s nodes copied there, %s failed, %s loaded back, %s on the way",
-               human_bytes(j_u64(host, "bytes")), num(host, "host_copies"),
+        printf("  host tier %s of %s: %s nodes copied there, %s failed, %s loaded back, %s on the "
+               "way",
+               human_bytes(j_u64(host, "bytes")), human_bytes(reserved), num(host, "host_copies"),
                num(host, "host_copies_failed"), num(host, "host_loads"), num(host, "copies"));
     printf("; retracts %s, recovers %s\n", num(host, "retracts"), num(host, "recovers"));
 }
@@ -138,13 +152,11 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
            num(s, "engines"), num(s, "prefix_nodes"), num(s, "conns"));
     printf("  peers %s of %s up, transfers %s\n", num(s, "peers_up"), num(s, "peers"),
            num(s, "transfers_active"));
-    printf("  memory %s (%s), huge pages %s, %s workers\n", human_bytes(j_u64(memory, "bytes")),
-           j_str(memory, "kind"), human_bytes(j_u64(memory, "huge_page_bytes")),
-           num(memory, "workers"));
+    show_memory(memory);
     printf("  pages in %s (%s), out %s (%s), corrupt %s\n", num(data, "pages_in"),
            human_bytes(j_u64(data, "payload_bytes_in")), num(data, "pages_out"),
            human_bytes(j_u64(data, "payload_bytes_out")), num(data, "corrupt_detected"));
-    show_host(json_object_get(s, "host_tier"));
+    show_host(json_object_get(s, "host_tier"), j_u64(memory, "host_bytes"));
     printf("  evicted %s nodes, %s pages\n", num(s, "evicted_nodes"), num(s, "evicted_pages"));
     printf("  subscriptions %s: told %s changes of the tree, lost %s\n\n",
            num(events, "subscriptions"), num(events, "told"), num(events, "lost"));

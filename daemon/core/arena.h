@@ -56,8 +56,9 @@ struct group {
 };
 
 /* LEAF: leaves of the device tier that may go. STATE: nodes whose STATE may go alone. HOST: leaves
- * of the host tier. RESET: leaves on both of a namespace that was reset. */
-enum heap_kind { HEAP_LEAF, HEAP_STATE, HEAP_HOST, HEAP_RESET, HEAPS };
+ * of the host tier. ALONE: those of them that are not on the device. RESET: leaves on both of a
+ * namespace that was reset. */
+enum heap_kind { HEAP_LEAF, HEAP_STATE, HEAP_HOST, HEAP_ALONE, HEAP_RESET, HEAPS };
 
 struct heap_links {
     uint32_t child, next, prev, in;
@@ -69,7 +70,7 @@ struct pool {
     uint32_t gen, state, tenant, ngroups;
     uint32_t align;   /* L */
     uint32_t engines; /* engines that opened or mapped it and are not gone */
-    uint32_t opener;  /* engine slot, for views */
+    uint32_t opener;  /* for views: slot of one of those engines, the first if it is there; NONE */
     uint32_t sessions, nodes, serves;
     uint32_t page_base, pages_per_slab_max; /* records */
     uint32_t slab_base, nslabs, free_slab, nfree_slabs;
@@ -84,7 +85,6 @@ struct pool {
     uint32_t tier;
     uint32_t
         other; /* its host tier, a pool of its own; of that one: the pool that it serves. NONE */
-    uint32_t zero;
     uint64_t offset, bytes, slab_bytes;
     uint64_t layout_hash, opened_seq;
     struct group group[GROUPS_MAX];
@@ -152,7 +152,7 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t host_bad;       /* its host pages do not agree with their checksums */
     uint32_t stored;         /* what subscribers know of it: 0 nothing, see events.c */
     uint32_t load_cancelled; /* nobody waits for the load that is running */
-    uint64_t pad[4];
+    uint64_t pad[2];
 };
 
 static_assert(sizeof(struct node) % 64 == 0, "nodes begin at a cache line");

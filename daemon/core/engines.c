@@ -166,11 +166,32 @@ void engine_join(struct core *c, const struct request *req, struct reply *ret)
 
 void engine_attach(struct core *c, struct engine *e, uint32_t pool)
 {
+    struct pool *p = pool_at(c, pool);
+
     if (e->pools & 1ull << pool)
         return;
     e->pools |= 1ull << pool;
-    pool_at(c, pool)->engines++;
+    p->engines++;
+    if (p->opener == NONE)
+        p->opener = engine_slot(c, e);
     touch(c);
+}
+
+/* Its slot may be another engine's next: who is named for the pool is one that maps it. */
+static void engine_detach(struct core *c, const struct engine *e, uint32_t pool)
+{
+    struct pool *p = pool_at(c, pool);
+
+    p->engines--;
+    if (p->opener != engine_slot(c, e))
+        return;
+    p->opener = NONE;
+    for (uint32_t i = 0; i < c->limits.engines && p->opener == NONE; i++) {
+        const struct engine *other = engine_at(c, i);
+
+        if (other != e && other->state != ENGINE_EMPTY && other->pools & 1ull << pool)
+            p->opener = i;
+    }
 }
 
 static void engine_end(struct core *c, struct actions *out, struct engine *e)
@@ -180,7 +201,7 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
     retire_drop_all(c, e);
     for (uint32_t i = 0; i < c->limits.pools; i++)
         if (e->pools & 1ull << i)
-            pool_at(c, i)->engines--;
+            engine_detach(c, e, i);
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
         if (e->conns[i] != NONE)
             conn_at(c, e->conns[i])->engine = NONE;

@@ -128,6 +128,8 @@ void node_offer(struct core *c, uint32_t slot)
         heap_insert(c, p, HEAP_STATE, slot);
     if (p->other != NONE && !n->heap[HEAP_HOST].in && host_evictable(n))
         heap_insert(c, p, HEAP_HOST, slot);
+    if (p->other != NONE && !n->heap[HEAP_ALONE].in && !n->on_device && host_evictable(n))
+        heap_insert(c, p, HEAP_ALONE, slot);
     if (space_at(c, n->space)->reset && !n->heap[HEAP_RESET].in && useless(n))
         heap_insert(c, p, HEAP_RESET, slot);
 }
@@ -169,18 +171,31 @@ bool evict_one(struct core *c, struct pool *p)
     return false;
 }
 
-bool host_evict_one(struct core *c, struct pool *p)
+static bool host_evict(struct core *c, struct pool *p, enum heap_kind k)
 {
-    while (p->heap[HEAP_HOST] != NONE) {
-        uint32_t slot = p->heap[HEAP_HOST];
+    while (p->heap[k] != NONE) {
+        uint32_t slot = p->heap[k];
+        const struct node *n = node_at(c, slot);
 
-        heap_remove(c, p, HEAP_HOST, slot);
-        if (!host_evictable(node_at(c, slot)))
+        heap_remove(c, p, k, slot);
+        if (!host_evictable(n) || (k == HEAP_ALONE && n->on_device))
             continue;
         node_leave_host(c, slot);
         return true;
     }
     return false;
+}
+
+bool host_evict_one(struct core *c, struct pool *p)
+{
+    return host_evict(c, p, HEAP_HOST);
+}
+
+/* Once evict_one finds nothing more, what is on the device still is held there: itself, or by what
+ * is below it. */
+bool evict_unheld(struct core *c, struct pool *p)
+{
+    return evict_one(c, p) || host_evict(c, p, HEAP_ALONE);
 }
 
 /* One pass over all nodes puts the leaves into the heap; whoever loses its last child or pin later

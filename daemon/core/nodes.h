@@ -56,6 +56,9 @@ void node_offer(struct core *c, uint32_t slot);
 bool evict_one(struct core *c, struct pool *p);
 /* The same of the host tier: one that is not on the device goes altogether. */
 bool host_evict_one(struct core *c, struct pool *p);
+/* What nobody holds on either tier, from the device first. Copies of what is held there stay on the
+ * host, which host_evict_one would take. */
+bool evict_unheld(struct core *c, struct pool *p);
 /* Takes the nodes of namespaces that were reset on. False: there are more. */
 bool reset_flush(struct core *c);
 /* Drops STATE alone: superseded first, oldest first, then that of the node used least recently

@@ -114,7 +114,6 @@ void pool_open(struct core *c, const struct request *req, struct reply *ret)
             return;
         p = pool_at(c, slot);
     }
-    p->opener = engine_slot(c, e);
     engine_attach(c, e, slot);
     ret->pool_open.pool = (struct id){.slot = slot, .gen = p->gen};
     ret->pool_open.align_tokens = p->align;

@@ -16,7 +16,8 @@ struct group_view {
 
 struct pool_view {
     struct id id;
-    uint32_t tenant, engine, ngroups, align_tokens, slabs, slabs_free, nodes;
+    uint32_t tenant, ngroups, align_tokens, slabs, slabs_free, nodes;
+    uint32_t engine;  /* slot of one that maps it; NONE: none does */
     uint32_t regions; /* ranks of the engines that use it */
     uint64_t offset, bytes, slab_bytes;
     bool closing, zeroing;

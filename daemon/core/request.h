@@ -294,7 +294,8 @@ struct reply {
             uint32_t refs; /* ADMIN refs that the node has now */
         } pin;
         struct {
-            uint32_t nodes, pages;
+            uint32_t nodes, pages, host_pages; /* a node on both tiers goes twice. Pages that are
+                                                  FREE by it, of each tier */
         } evict;
         struct {
             uint32_t sessions;

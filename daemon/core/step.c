@@ -30,10 +30,26 @@ static void step_request(struct core *c, struct actions *out, const struct reque
     }
 }
 
+static uint32_t pages_used(const struct core *c, enum tier tier)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        const struct pool *p = pool_at(c, i);
+
+        if (p->state == POOL_EMPTY || p->tier != tier)
+            continue;
+        for (uint32_t g = 0; g < p->ngroups; g++)
+            for (uint32_t s = 0; s < PAGE_STATES; s++)
+                n += s == PAGE_FREE ? 0 : p->group[g].count[s];
+    }
+    return n;
+}
+
 static void evict_request(struct core *c, const struct request *req, struct reply *ret)
 {
     const struct req_evict *r = &req->evict;
-    uint64_t pages = c->evicted_pages;
+    uint32_t pages = pages_used(c, TIER_DEVICE), host_pages = pages_used(c, TIER_HOST);
     struct pool *only = r->pool.slot == NONE ? NULL : pool_find(c, r->pool);
 
     if (!conn_at(c, req->conn)->admin || (r->pool.slot != NONE && !only)) {
@@ -46,11 +62,11 @@ static void evict_request(struct core *c, const struct request *req, struct repl
 
         if (p->state == POOL_EMPTY || (only && p != only))
             continue;
-        while ((r->nodes == 0 || ret->evict.nodes < r->nodes) &&
-               (evict_one(c, p) || host_evict_one(c, p)))
+        while ((r->nodes == 0 || ret->evict.nodes < r->nodes) && evict_unheld(c, p))
             ret->evict.nodes++;
     }
-    ret->evict.pages = (uint32_t)(c->evicted_pages - pages);
+    ret->evict.pages = pages - pages_used(c, TIER_DEVICE);
+    ret->evict.host_pages = host_pages - pages_used(c, TIER_HOST);
 }
 
 static void drain_request(struct core *c, const struct request *req, struct reply *ret)

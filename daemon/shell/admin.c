@@ -3,6 +3,7 @@
  * JSON. */
 #include "shell/admin.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <tern_version.h>
 
@@ -16,49 +17,8 @@
 
 struct question {
     uint32_t from, limit, pool, tenant;
-    bool core_hash;
+    uint32_t core_hash; /* 1: wanted */
 };
-
-/* ---- arguments ---- */
-
-static bool number(const char *text, uint32_t *ret)
-{
-    uint64_t v = 0;
-
-    if (*text == '\0')
-        return false;
-    for (; *text != '\0'; text++) {
-        if (*text < '0' || *text > '9')
-            return false;
-        v = v * 10 + (uint64_t)(*text - '0');
-        if (v > UINT32_MAX)
-            return false;
-    }
-    *ret = (uint32_t)v;
-    return true;
-}
-
-static enum tern_err argument(struct question *q, const char *arg)
-{
-    uint32_t v;
-    const struct {
-        const char *key;
-        uint32_t *field;
-    } keys[] = {{"from=", &q->from}, {"limit=", &q->limit}, {"pool=", &q->pool}, {"hash=", &v}};
-
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        size_t n = strlen(keys[i].key);
-
-        if (strncmp(arg, keys[i].key, n) != 0)
-            continue;
-        if (!number(arg + n, keys[i].field))
-            return TERN_INVALID;
-        if (keys[i].field == &v)
-            q->core_hash = v != 0;
-        return TERN_OK;
-    }
-    return TERN_INVALID;
-}
 
 /* ---- lists ---- */
 
@@ -417,16 +377,22 @@ static enum tern_err answer(const struct admin_ctx *ctx, const char *command,
 }
 
 enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, char *const *args,
-                           size_t nargs, uint32_t tenant, struct text_out *out)
+                           size_t nargs, uint32_t tenant, struct text_out *out,
+                           char why[ADMIN_WHY_BYTES])
 {
     struct question q = {.limit = ADMIN_ROWS_DEFAULT, .pool = NONE, .tenant = tenant};
+    const struct admin_arg takes[] = {{.key = "from", .number = &q.from, .max = UINT32_MAX},
+                                      {.key = "limit", .number = &q.limit, .max = ADMIN_ROWS_MAX},
+                                      {.key = "pool", .number = &q.pool, .max = NONE - 1},
+                                      {.key = "hash", .number = &q.core_hash, .max = 1}};
     struct text_out before = *out;
     enum tern_err err;
 
-    for (size_t i = 0; i < nargs; i++)
-        TRY(argument(&q, args[i]));
-    if (q.limit == 0 || q.limit > ADMIN_ROWS_MAX)
+    TRY(admin_args(command, args, nargs, takes, sizeof takes / sizeof *takes, why));
+    snprintf(why, ADMIN_WHY_BYTES, "limit is a number from 1 on");
+    if (q.limit == 0)
         return TERN_INVALID;
+    why[0] = '\0';
     err = answer(ctx, command, &q, out);
     if (err != TERN_OK) {
         *out = before;

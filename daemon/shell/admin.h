@@ -9,6 +9,7 @@
 #include "seam/io.h"
 #include "seam/mem.h"
 #include "seam/xfer.h"
+#include "shell/admin_args.h"
 #include "shell/config.h"
 #include "shell/tape.h"
 #include "shell/text_out.h"
@@ -61,8 +62,10 @@ struct admin_ctx {
  * told by "id" and "node_id"; "slot", "parent" and "node" are places that are used again.
  *
  * UNSUPPORTED: no such command. INVALID: an argument. DENIED: not for a tenant. BUSY: `out` is too
- * small for even one row (or for status). On an error `out` is as it was. */
+ * small for even one row (or for status). On an error `out` is as it was, and `why` tells which
+ * argument it was; "" if there is nothing to add. */
 enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, char *const *args,
-                           size_t nargs, uint32_t tenant, struct text_out *out);
+                           size_t nargs, uint32_t tenant, struct text_out *out,
+                           char why[ADMIN_WHY_BYTES]);
 
 #endif

@@ -99,8 +99,9 @@ static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
 }
 
 static enum tern_err describe(struct daemon *d, const char *command, char *const *args,
-                              size_t nargs, uint32_t tenant, size_t *ret_n)
+                              size_t nargs, uint32_t tenant, size_t *ret_n, const char **ret_text)
 {
+    static char why[ADMIN_WHY_BYTES];
     struct text_out out;
     struct tls_stats tls;
     struct admin_ctx ctx = {
@@ -137,38 +138,22 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
     if (d->tape)
         tape_stats(d->tape, &ctx.tape);
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
-    TRY(admin_answer(&ctx, command, args, nargs, tenant, &out));
+    *ret_text = why;
+    TRY(admin_answer(&ctx, command, args, nargs, tenant, &out, why));
     *ret_n = out.len;
     return TERN_OK;
 }
 
-/* ---- arguments: key=value ---- */
+/* ---- arguments ---- */
 
-static const char *argument(const Tern__Wire__Admin *m, const char *key)
+/* The text of a failure is the caller's to borrow for this one answer. */
+static enum tern_err arguments(const Tern__Wire__Admin *m, const struct admin_arg *takes, size_t n,
+                               const char **ret_text)
 {
-    size_t n = strlen(key);
+    static char why[ADMIN_WHY_BYTES];
 
-    for (size_t i = 0; i < m->n_args; i++) {
-        if (strncmp(m->args[i], key, n) == 0 && m->args[i][n] == '=')
-            return m->args[i] + n + 1;
-    }
-    return NULL;
-}
-
-/* An absent argument leaves *ret. */
-static enum tern_err number(const Tern__Wire__Admin *m, const char *key, uint32_t *ret)
-{
-    const char *text = argument(m, key);
-    unsigned long v;
-    char *end;
-
-    if (!text)
-        return TERN_OK;
-    v = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || v > UINT32_MAX)
-        return TERN_INVALID;
-    *ret = (uint32_t)v;
-    return TERN_OK;
+    *ret_text = why;
+    return admin_args(m->command, m->args, m->n_args, takes, n, why);
 }
 
 /* ---- tape ---- */
@@ -191,13 +176,16 @@ static enum tern_err save_tape(const struct daemon *d, const char *path, bool ke
 static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
                                   const char **ret_text)
 {
-    const char *path = argument(m, "path"), *tokens = argument(m, "tokens");
-    bool keep = d->config->tape_tokens || (tokens && strcmp(tokens, "1") == 0);
+    const char *path = d->config->tape_file;
+    uint32_t tokens = d->config->tape_tokens;
+    const struct admin_arg takes[] = {{.key = "path", .text = &path},
+                                      {.key = "tokens", .number = &tokens, .max = 1}};
     struct tape_stats stats;
     struct text_out out;
+    bool keep;
 
-    if (!path)
-        path = d->config->tape_file;
+    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
+    keep = d->config->tape_tokens || tokens == 1;
     *ret_text = "this daemon records no tape: set tape.bytes";
     if (!d->tape)
         return TERN_UNSUPPORTED;
@@ -219,11 +207,13 @@ static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, 
 
 /* ---- drain, evict, pin ---- */
 
-static size_t drain_command(struct daemon *d)
+static enum tern_err drain_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+                                   const char **ret_text)
 {
     struct core_view view;
     struct text_out out;
 
+    TRY(arguments(m, NULL, 0, ret_text));
     daemon_drain(d);
     core_view(d->core, &view);
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
@@ -232,16 +222,19 @@ static size_t drain_command(struct daemon *d)
     text_u64(&out, "sessions", view.sessions);
     text_u64(&out, "drain_ms", d->config->deadlines.drain_ms);
     text_object_end(&out);
-    return out.len;
+    *ret_n = out.len;
+    return TERN_OK;
 }
 
 /* Certificates anew. The text of a failure is the caller's to borrow for this one answer. */
-static enum tern_err reload_command(struct daemon *d, size_t *ret_n, const char **ret_text)
+static enum tern_err reload_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+                                    const char **ret_text)
 {
     static char why[CONFIG_WHY_BYTES];
     struct tls_stats stats;
     struct text_out out;
 
+    TRY(arguments(m, NULL, 0, ret_text));
     *ret_text = why;
     TRY(links_reload(d, why, sizeof(why)));
     tls_stats(d->links.tls, &stats);
@@ -259,12 +252,12 @@ static enum tern_err evict_command(struct daemon *d, struct conn *c, const struc
                                    const Tern__Wire__Admin *m, const char **ret_text)
 {
     struct event ev = {.kind = EV_REQUEST};
-    uint32_t pool = NONE, nodes = 0;
+    uint32_t pool = NONE, nodes = 0; /* 0: all that can go */
+    const struct admin_arg takes[] = {{.key = "pool", .number = &pool, .max = NONE - 1},
+                                      {.key = "nodes", .number = &nodes, .max = UINT32_MAX}};
     struct pool_view view;
 
-    *ret_text = "evict [pool=SLOT] [nodes=COUNT]";
-    TRY(number(m, "pool", &pool));
-    TRY(number(m, "nodes", &nodes));
+    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
     ev.request.op = OP_EVICT;
     ev.request.conn = c->slot;
     ev.request.request_id = h->request_id;
@@ -281,9 +274,8 @@ static enum tern_err evict_command(struct daemon *d, struct conn *c, const struc
 }
 
 /* An id as lists show it: hexadecimal digits, at most 16. */
-static enum tern_err node_id(const Tern__Wire__Admin *m, struct id *ret)
+static enum tern_err node_id(const char *text, struct id *ret)
 {
-    const char *text = argument(m, "node");
     size_t n = text ? strlen(text) : 0;
 
     if (n == 0 || n > 16 || strspn(text, "0123456789abcdefABCDEF") != n)
@@ -297,13 +289,14 @@ static enum tern_err pin_command(struct daemon *d, struct conn *c, const struct 
                                  const Tern__Wire__Admin *m, const char **ret_text)
 {
     struct event ev = {.kind = EV_REQUEST};
+    const char *node = NULL;
     uint32_t on = 1;
+    const struct admin_arg takes[] = {{.key = "node", .text = &node},
+                                      {.key = "on", .number = &on, .max = 1}};
 
+    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
     *ret_text = "pin node=ID [on=0|1]; ternctl tree shows the ids";
-    TRY(node_id(m, &ev.request.pin.node));
-    TRY(number(m, "on", &on));
-    if (on > 1)
-        return TERN_INVALID;
+    TRY(node_id(node, &ev.request.pin.node));
     ev.request.op = OP_PIN;
     ev.request.conn = c->slot;
     ev.request.request_id = h->request_id;
@@ -328,6 +321,7 @@ void operator_reply(struct daemon *d, struct conn *c, const struct reply *r)
     } else {
         text_u64(&out, "nodes", r->evict.nodes);
         text_u64(&out, "pages", r->evict.pages);
+        text_u64(&out, "host_pages", r->evict.host_pages);
     }
     text_object_end(&out);
     send_text(d, c, FRAME_ADMIN_REPLY, r->request_id, out.len);
@@ -358,13 +352,13 @@ static void admin_request(struct daemon *d, struct conn *c, const struct frame_h
         return;
     }
     if (strcmp(command, "drain") == 0)
-        n = drain_command(d);
+        err = drain_command(d, m, &n, &text);
     else if (strcmp(command, "reload") == 0)
-        err = reload_command(d, &n, &text);
+        err = reload_command(d, m, &n, &text);
     else if (strcmp(command, "tape") == 0)
         err = tape_command(d, m, &n, &text);
     else
-        err = describe(d, command, m->args, m->n_args, NONE, &n);
+        err = describe(d, command, m->args, m->n_args, NONE, &n, &text);
     answer(d, c, h, err, text, n);
 }
 
@@ -373,6 +367,7 @@ void operator_request(struct daemon *d, struct conn *c, const struct frame_heade
 {
     const ProtobufCMessage *msg;
     enum tern_err err = wire_in_message(&d->in, h, body, &msg);
+    const char *text = "";
     size_t n = 0;
 
     if (err != TERN_OK) {
@@ -381,7 +376,7 @@ void operator_request(struct daemon *d, struct conn *c, const struct frame_heade
     } else if (h->type == FRAME_ADMIN) {
         admin_request(d, c, h, (const Tern__Wire__Admin *)(const void *)msg);
     } else {
-        err = describe(d, "status", NULL, 0, c->tenant, &n);
-        answer(d, c, h, err, "", n);
+        err = describe(d, "status", NULL, 0, c->tenant, &n, &text);
+        answer(d, c, h, err, text, n);
     }
 }

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "bench/common/admin.h"
 #include "bench/common/spawn.h"
 #include "rig_daemon.h"
 #include "tern.h"
@@ -328,6 +329,54 @@ static void err_disk(void **state)
     tern_destroy(admin);
 }
 
+/* Mistyped, an argument is refused by its name, and nothing is done without it. */
+static void an_admin_argument_that_is_wrong_is_named(void **state)
+{
+    static const struct {
+        const char *command, *arg, *named;
+    } wrong[] = {{"evict", "nodez=1", "'nodez'"},
+                 {"evict", "node=1", "'node'"},
+                 {"evict", "nodes", "'nodes'"},
+                 {"evict", "nodes=", "nodes="},
+                 {"evict", "nodes=1x", "1x"},
+                 {"evict", "pool=-1", "pool=-1"},
+                 {"evict", "", "''"},
+                 {"evict", "pool=4294967295", "pool=4294967295"},
+                 {"tape", "pat=/tmp/x", "'pat'"},
+                 {"tape", "tokens=yes", "yes"},
+                 {"pin", "on=2", "on=2"},
+                 {"drain", "now=1", "'now'"},
+                 {"reload", "all=1", "'all'"},
+                 {"status", "hsah=1", "'hsah'"}};
+    tern_session s = session_with(tern, pool, 8, 2 * TOKENS);
+    struct tern_op op = {
+        .kind = TERN_EXTEND, .session = s, .length = 2 * TOKENS, .written = 2 * TOKENS};
+    struct daemon_status before, after;
+    struct tern_result r;
+    struct tern *admin;
+    const char *json;
+
+    (void)state;
+    assert_ok(tern, tern_do(tern, &op, 0, &r));
+    op = (struct tern_op){.kind = TERN_COMMIT, .session = s, .length = 2 * TOKENS};
+    assert_ok(tern, tern_do(tern, &op, 0, &r));
+    close_session(tern, s);
+    assert_int_equal(tern_connect(rig.admin, ROUND_MS, &admin), TERN_OK);
+    assert_true(admin_status(admin, pool, &before) && before.pages.snapshot >= 2);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        const char *arg = wrong[i].arg;
+
+        assert_int_equal(tern_admin(admin, wrong[i].command, &arg, 1, 0, &json), TERN_INVALID);
+        if (!strstr(tern_error_text(admin), wrong[i].named))
+            fail_msg("%s %s: %s", wrong[i].command, arg, tern_error_text(admin));
+    }
+    assert_true(admin_status(admin, pool, &after));
+    assert_int_equal(after.pages.snapshot, before.pages.snapshot);
+    s = session_with(tern, pool, 9, TOKENS); /* it does not drain */
+    close_session(tern, s);
+    tern_destroy(admin);
+}
+
 /* In a child, whose address space may be limited: the pool cannot be mapped. */
 static void err_internal(void **state)
 {
@@ -364,14 +413,23 @@ static void every_error_was_provoked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(err_ok),        cmocka_unit_test(err_invalid),
-        cmocka_unit_test(err_malformed), cmocka_unit_test(err_unsupported),
-        cmocka_unit_test(err_conflict),  cmocka_unit_test(err_pool_exhausted),
-        cmocka_unit_test(err_timed_out), cmocka_unit_test(err_busy),
-        cmocka_unit_test(err_gone),      cmocka_unit_test(err_denied),
-        cmocka_unit_test(err_quota),     cmocka_unit_test(err_corrupt),
-        cmocka_unit_test(err_peer_lost), cmocka_unit_test(err_disk),
-        cmocka_unit_test(err_internal),  cmocka_unit_test(every_error_was_provoked),
+        cmocka_unit_test(err_ok),
+        cmocka_unit_test(err_invalid),
+        cmocka_unit_test(err_malformed),
+        cmocka_unit_test(err_unsupported),
+        cmocka_unit_test(err_conflict),
+        cmocka_unit_test(err_pool_exhausted),
+        cmocka_unit_test(err_timed_out),
+        cmocka_unit_test(err_busy),
+        cmocka_unit_test(err_gone),
+        cmocka_unit_test(err_denied),
+        cmocka_unit_test(err_quota),
+        cmocka_unit_test(err_corrupt),
+        cmocka_unit_test(err_peer_lost),
+        cmocka_unit_test(err_disk),
+        cmocka_unit_test(err_internal),
+        cmocka_unit_test(every_error_was_provoked),
+        cmocka_unit_test(an_admin_argument_that_is_wrong_is_named),
     };
 
     return cmocka_run_group_tests(tests, start, stop);

@@ -126,6 +126,8 @@ json "$S" "set(j['errors']) >= {'INVALID', 'GONE', 'POOL_EXHAUSTED', 'BUSY', 'QU
 T=$("$CTL" status)
 grep -q "kv" <<<"$T" || fail "status names no group: $T"
 grep -q "in the clear" <<<"$T" || fail "status does not warn: $T"
+grep -q "memory 16.0 MiB (memfd) + host 16.0 MiB, huge pages 0 B" <<<"$T" || fail "status leaves the host's out: $T"
+grep -q "host tier 16.0 MiB reserved, no pool uses it" <<<"$T" || fail "status does not say what is reserved: $T"
 
 # ---- lists
 json "$("$CTL" pools --json)" "len(j['pools']) == 1 and j['pools'][0]['groups'][0]['group'] == 'kv'"
@@ -251,7 +253,14 @@ for _ in $(seq 100); do
 done
 json "$("$CTL" sessions --json)" "all(s['ref'] == 'device' and s['state'] != 'retracted' for s in j['sessions'])"
 json "$("$CTL" status --json)" "j['host_tier']['host_loads'] == 8 and j['host_tier']['recovers'] == 2"
-grep -q "host tier .*32 nodes copied" <<<"$("$CTL" status)" || fail "status says nothing of the host tier"
+T=$("$CTL" status)
+grep -q "host tier 4.0 MiB of 16.0 MiB: 32 nodes copied" <<<"$T" || fail "status says nothing of the host tier: $T"
+# The branch that nobody holds goes from both tiers; what is held on the device stays on the host too.
+OUT=$("$CTL" evict --pool "$DEVICE")
+grep -q "evicted 16 nodes: 8 pages of the device and 8 of the host tier" <<<"$OUT" || fail "evict: $OUT"
+json "$("$CTL" status --json)" "[g['snapshot'] for g in j['pools'] if g['tier'] == 'host'] == [24]"
+json "$("$CTL" tree --pool "$DEVICE" --json)" "all(n['tier'] == 'both' for n in j['tree'] if n['depth'] > 0)"
+json "$("$CTL" evict --json)" "(j['nodes'], j['pages'], j['host_pages']) == (0, 0, 0)"
 exec 8>&-
 wait "$AWAY" || fail "the second engine: $?"
 

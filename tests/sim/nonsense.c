@@ -28,9 +28,51 @@ void ask_again(struct sim *w, uint32_t d, uint32_t i)
            r->lengths.written, r->lengths.allocated);
 }
 
+/* Nodes of the paths that sessions hold, on whichever tier, that the host has too. */
+static uint32_t held_on_host(struct sim *w, uint32_t d, struct id *ret)
+{
+    const struct daemon *m = &w->d[d];
+    struct session_view s;
+    struct node_view n;
+    uint32_t k = 0;
+
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        uint32_t left = CHUNKS;
+
+        if (!m->session[i].live || !core_session_view(m->core, m->session[i].id.slot, &s) ||
+            !id_equal(s.id, m->session[i].id))
+            continue;
+        for (uint32_t at = s.node; core_node_view(m->core, at, &n) && n.depth > 0; at = n.parent) {
+            EXPECT(left-- > 0, "path_too_deep", "depth %u", n.depth);
+            if (n.on_host)
+                ret[k++] = n.id;
+        }
+    }
+    return k;
+}
+
+static uint32_t pages_used(const struct sim *w, uint32_t d, enum tier tier)
+{
+    struct pool_view p;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < w->limits.pools; i++) {
+        if (!core_pool_view(w->d[d].core, i, &p) || p.tier != tier)
+            continue;
+        for (uint32_t g = 0; g < p.ngroups; g++)
+            n += p.group[g].session + p.group[g].snapshot + p.group[g].reclaimable +
+                 p.group[g].transfer + p.group[g].retiring + p.group[g].quarantine;
+    }
+    return n;
+}
+
 void evict(struct sim *w, uint32_t d, bool all)
 {
     struct daemon *m = &w->d[d];
+    struct id held[SESSIONS * CHUNKS];
+    uint32_t nheld = held_on_host(w, d, held), device = pages_used(w, d, TIER_DEVICE),
+             host = pages_used(w, d, TIER_HOST);
+    struct node_view n;
     struct event ev;
 
     request_init(w, d, &ev, OP_EVICT, 0);
@@ -43,8 +85,17 @@ void evict(struct sim *w, uint32_t d, bool all)
            w->reply ? w->reply->err : 99);
     EXPECT(all || w->reply->evict.nodes <= ev.request.evict.nodes, "evict_too_many", "%u nodes",
            w->reply->evict.nodes);
+    for (uint32_t i = 0; i < nheld; i++)
+        EXPECT(core_node_view(m->core, held[i].slot, &n) && id_equal(n.id, held[i]) && n.on_host,
+               "evict_took_held", "node %u.%u has left the host", held[i].slot, held[i].gen);
+    EXPECT(device - pages_used(w, d, TIER_DEVICE) == w->reply->evict.pages &&
+               host - pages_used(w, d, TIER_HOST) == w->reply->evict.host_pages,
+           "evict_pages", "%u and %u of the host were told", w->reply->evict.pages,
+           w->reply->evict.host_pages);
     if (w->reply->evict.nodes)
         MARK(evict_on_demand);
+    if (nheld)
+        MARK(evict_past_held);
 }
 
 void drain(struct sim *w, uint32_t d)

@@ -173,6 +173,7 @@ static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
     switch (kind) {
     case HEAP_LEAF: return n->on_device && n->nrefs == 0 && n->ndevice == 0;
     case HEAP_HOST: return n->on_host && n->refs[REF_HOST] == 0 && n->nhost == 0;
+    case HEAP_ALONE: return n->on_host && !n->on_device && n->refs[REF_HOST] == 0 && n->nhost == 0;
     case HEAP_RESET:
         return space_at(c, n->space)->reset && n->nrefs == 0 && n->refs[REF_HOST] == 0 &&
                n->nchildren == 0 && space_at(c, n->space)->sweep == NONE && !c->left_over;

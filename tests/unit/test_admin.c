@@ -20,6 +20,7 @@ struct scene {
     struct config *config;
     struct admin_ctx ctx;
     char *text;
+    char why[ADMIN_WHY_BYTES]; /* of the last answer */
     uint64_t *bits;
 };
 
@@ -90,7 +91,7 @@ static enum tern_err ask_sized(struct scene *s, const char *command, const char 
 
     text_init(&out, s->text, cap);
     err = admin_answer(&s->ctx, command, args, (size_t)(a != NULL) + (size_t)(b != NULL), tenant,
-                       &out);
+                       &out, s->why);
     if (err != TERN_OK) {
         assert_int_equal(out.len, 0);
         assert_int_equal(s->text[0], '\0');
@@ -647,17 +648,23 @@ static void tenants_are_told_about_themselves_alone(void **state)
 
 static void questions_that_are_wrong_are_refused(void **state)
 {
-    static const char *const bad[] = {"from=",   "from=x",     "from=-1", "from=4294967296",
-                                      "limit=0", "limit=4097", "zork=1",  "from",
-                                      "",        "pool=1x"};
+    static const char *const bad[] = {
+        "from=", "from=x", "from=-1", "from=4294967296", "limit=0", "limit=4097", "zork=1",
+        "from",  "",       "pool=1x", "fromm=1",         "fro=1",   "hash=2"};
     struct scene *s = scene_start();
     json_t *json = NULL;
 
     (void)state;
     assert_int_equal(ask_sized(s, "zork", NULL, NULL, NONE, TEXT_BYTES, &json), TERN_UNSUPPORTED);
     assert_int_equal(ask_sized(s, "", NULL, NULL, NONE, TEXT_BYTES, &json), TERN_UNSUPPORTED);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(ask_sized(s, "tree", bad[i], NULL, NONE, TEXT_BYTES, &json), TERN_INVALID);
+        assert_true(s->why[0] != '\0');
+    }
+    ask_sized(s, "tree", "limit=2", "zork=1", NONE, TEXT_BYTES, &json);
+    assert_string_equal(s->why, "tree takes no 'zork': it takes from=, limit=, pool=, hash=");
+    ask_sized(s, "tree", "pool=1x", NULL, NONE, TEXT_BYTES, &json);
+    assert_string_equal(s->why, "pool=1x: that is no number from 0 to 4294967294");
     assert_int_equal(ask_sized(s, "tree", "from=4294967295", NULL, NONE, TEXT_BYTES, &json),
                      TERN_OK);
     assert_int_equal(json_array_size(json_object_get(json, "tree")), 0);

@@ -116,6 +116,40 @@ static void engine_connection_lost_process_alive_keeps_pages(void **state)
     rig_destroy(rig);
 }
 
+static const char *maps(struct rig *rig, struct id pool)
+{
+    static struct engine_view v;
+
+    return core_engine_view(rig->core, rig_pool_view(rig, pool).engine, &v) ? v.name : "-";
+}
+
+/* Which engine a pool is said to be of: one that maps it; none when nobody does, whoever has the
+ * slot of the one that did. */
+static void a_pool_is_named_after_who_maps_it(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine first = rig_engine(rig, 0, "first", 1),
+                      second = rig_engine(rig, 0, "second", 1), later;
+    struct id pool = rig_pool_pages(rig, &first, 4, 8);
+    struct request map = {.op = OP_POOL_MAP};
+
+    (void)state;
+    map.pool_map.pool = pool;
+    assert_string_equal(maps(rig, pool), "first");
+    assert_ok(rig_request(rig, second.conn[0], &map)->err);
+    assert_string_equal(maps(rig, pool), "first");
+    rig_engine_kill(rig, &first, 0);
+    assert_string_equal(maps(rig, pool), "second");
+    rig_engine_kill(rig, &second, 0);
+    assert_string_equal(maps(rig, pool), "-");
+    later = rig_engine(rig, 0, "later", 1);
+    (void)rig_engine(rig, 0, "last", 1);
+    assert_string_equal(maps(rig, pool), "-");
+    assert_ok(rig_request(rig, later.conn[0], &map)->err);
+    assert_string_equal(maps(rig, pool), "later");
+    rig_destroy(rig);
+}
+
 /* Pages that retire for a dead engine come back with it, whatever step they wait for. */
 static void engine_gone_ends_its_retiring_pages(void **state)
 {
@@ -377,6 +411,7 @@ int main(void)
         RIG_TEST(engine_requests_before_join_refused),
         RIG_TEST(engine_leave_of_all_frees_everything),
         RIG_TEST(engine_connection_lost_process_alive_keeps_pages),
+        RIG_TEST(a_pool_is_named_after_who_maps_it),
         RIG_TEST(engine_gone_ends_its_retiring_pages),
         RIG_TEST(engine_gone_takes_its_pending_nodes),
         RIG_TEST(engine_step_that_goes_back_is_refused),

@@ -337,6 +337,49 @@ static void what_is_on_the_host_alone_is_demoted_leaf_first_then_gone(void **sta
     bench_ends_clean(&b);
 }
 
+/* An operator's evict: of what a session holds on the device, the copy on the host stays too. What
+ * it says are the pages that became free, of each tier. */
+static void evict_leaves_what_is_held_on_either_tier(void **state)
+{
+    struct bench b = host_bench(4, 64, 64);
+
+    (void)state;
+    put(&b, 1, 12);
+    put(&b, 2, 8);
+    assert_ok(rig_match(b.s, rig_tokens(1, 12), 8)); /* the oldest on the host is its path */
+    assert_int_equal(b.s->len.committed, 8);
+    assert_int_equal(evicts(&b, 4), 4); /* 12, the two of 2, and the first of the host */
+    assert_int_equal(b.rig->last->evict.pages, 3);
+    assert_int_equal(b.rig->last->evict.host_pages, 1);
+    assert_int_equal(evicts(&b, 0), 2);
+    assert_int_equal(b.rig->last->evict.pages, 0);
+    assert_int_equal(b.rig->last->evict.host_pages, 2);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 64 - 2);
+    assert_int_equal(rig_free(b.rig, b.pool), 64 - 2);
+    assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8) && on_device(&b, 1, 8));
+    assert_false(is_there(&b, 1, 12) || is_there(&b, 2, 4));
+    assert_int_equal(evicts(&b, 0), 0);
+    assert_ok(rig_abort(b.s, 0));
+    assert_int_equal(evicts(&b, 0), 4); /* nobody holds them: both tiers */
+    assert_int_equal(b.rig->last->evict.host_pages, 2);
+    bench_ends_clean(&b);
+}
+
+/* Host pages that a copy was about to write are told as well. */
+static void evict_tells_the_pages_of_copies_that_it_gave_up(void **state)
+{
+    struct bench b = copies_held_at(2);
+
+    (void)state;
+    put_slowly(&b, 1, 16);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 4);
+    assert_int_equal(evicts(&b, 0), 2); /* 16 and 12 were queued */
+    assert_int_equal(b.rig->last->evict.pages, 2);
+    assert_int_equal(b.rig->last->evict.host_pages, 2);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 2);
+    bench_ends_clean(&b);
+}
+
 /* The device's copy of a leaf that is not on the host is destroyed, of one that is, demoted. */
 static void device_pressure_demotes_what_has_a_copy_and_destroys_the_rest(void **state)
 {
@@ -472,6 +515,8 @@ int main(void)
         RIG_TEST(t16_siblings_follow_their_parent),
         RIG_TEST(host_room_is_made_of_the_least_recently_used_leaves),
         RIG_TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone),
+        RIG_TEST(evict_leaves_what_is_held_on_either_tier),
+        RIG_TEST(evict_tells_the_pages_of_copies_that_it_gave_up),
         RIG_TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest),
         RIG_TEST(changes_of_tier_are_told),
         RIG_TEST(a_pool_with_a_host_tier_opens_closes_and_is_had_again),
