@@ -30,7 +30,7 @@ int main(int argc, char **argv)
     if (config->insecure_peers)
         log_event(LEVEL_WARN, "insecure_peers", "reason=%s",
                   "peers talk in the clear: everyone on the network between them can read and "
-                  "change pages");
+                  "change token ids and pages");
     crash_watch();
     err = daemon_create(config, &running, why, sizeof(why));
     if (err != TERN_OK) {

@@ -241,7 +241,7 @@ static void config_tenants_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
     refused("node: a\n", "t.yaml:", "no tenant");
-    refused("", "t.yaml:", "no tenant");
+    refused("", "t.yaml: no tenant is configured", "");
     refused("tenants: []\n", "t.yaml:", "no tenant");
     refused("tenants:\n  - socket: /tmp/a\n    memory: 1M\n", "t.yaml:2: tenants[0]: ", "name");
     refused("tenants:\n  - name: a\n    memory: 1M\n", "t.yaml:2: tenants[0]: ", "socket");
