@@ -16,7 +16,7 @@
 #include "shell/log.h"
 
 #define CONFIG_TENANTS_MAX 64
-#define CONFIG_PEERS_MAX   64
+#define CONFIG_PEERS_MAX   512
 #define CONFIG_NAME_BYTES  64  /* with the NUL; letters, digits, '-', '_' and '.' */
 #define CONFIG_PATH_BYTES  108 /* with the NUL: what sun_path holds */
 #define CONFIG_HOST_BYTES  256 /* with the NUL */
