@@ -97,7 +97,7 @@ struct config {
 
     uint32_t fault_corrupt_pages;      /* fault injection, see xfer_config */
     uint32_t fault_copy_corrupt_every; /* the same, see mem_config */
-    bool check_only;                   /* --check-config: print what is in force and exit */
+    bool check_only; /* --check-config: see preflight.h, print what is in force and exit */
 };
 
 /* On failure `why` says what is wrong and what to do, with "FILE:LINE: " in front where YAML gives

@@ -259,8 +259,9 @@ static void on_closed(struct stream *s, const char *why)
         l->attempts += known ? 0 : 1;
         other = !l->blamed && note_cause(l, why);
     }
-    log_event(other && !known ? LEVEL_WARN : LEVEL_INFO, "link_down", "link=%u peer=%s dir=%s reason=%s", l->slot, peer_name(l),
-              outbound(l) ? "out" : "in", why);
+    log_event(other && !known ? LEVEL_WARN : LEVEL_INFO, "link_down",
+              "link=%u peer=%s dir=%s reason=%s", l->slot, peer_name(l), outbound(l) ? "out" : "in",
+              why);
     if (!outbound(l))
         xfer_dismiss(d->xfer, l->slot);
     if (!known)

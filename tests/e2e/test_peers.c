@@ -16,10 +16,10 @@
 #include "rig_daemon.h"
 #include "tern.h"
 
-#define WAIT_MS    15000
-#define LOG_BYTES  (4u << 20)
-#define MANY       500
-#define COMING     200 /* of them have dialled us, and stay: more than 64 */
+#define WAIT_MS   15000
+#define LOG_BYTES (4u << 20)
+#define MANY      500
+#define COMING    200 /* of them have dialled us, and stay: more than 64 */
 
 static struct rig_daemon rig;
 static struct tern *admin;
