@@ -420,6 +420,19 @@ static void peer_paths(struct table *t, json_t *peer)
     }
 }
 
+/* Why it is not up; else why its pages go the way they go. */
+static void add_peer_reason(struct table *t, const json_t *row)
+{
+    uint64_t attempts = j_u64(row, "attempts");
+
+    if (!json_is_string(json_object_get(row, "last_error")))
+        table_add(t, PLAIN, "%s", j_str(row, "transport_reason"));
+    else
+        table_add(t, YELLOW, "%s (%s attempt%s, %s)", j_str(row, "last_error"),
+                  human_count(attempts), attempts == 1 ? "" : "s",
+                  human_age(j_f64(row, "since_s")));
+}
+
 static void add_peer(struct table *t, json_t *row)
 {
     const char *state = j_str(row, "state");
@@ -442,7 +455,7 @@ static void add_peer(struct table *t, json_t *row)
             at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", i ? ", " : "", name);
     }
     table_add(t, PLAIN, "%s", names);
-    table_add(t, PLAIN, "%s", j_str(row, "transport_reason"));
+    add_peer_reason(t, row);
     peer_paths(t, row);
 }
 

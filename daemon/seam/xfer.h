@@ -108,8 +108,10 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret,
 void xfer_destroy(
     struct xfer *xfer); /* before io and mem: runs the ring until its operations ended */
 
-/* Listens for data connections; *ret_port is the port taken (for port 0). host NULL: all. */
-enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, uint16_t *ret_port);
+/* Listens for data connections; *ret_port is the port taken (for port 0). host NULL: all. CONFLICT:
+ * the port is taken; INVALID: it is no address of this host. *ret_why: the system's words. */
+enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, uint16_t *ret_port,
+                          const char **ret_why);
 
 /* An outbound link is up: its peer's data address, its incarnation, and the token that the peer
  * gave out on it. xfer_link_down breaks its pulls. */

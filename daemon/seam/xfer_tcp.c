@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -170,7 +171,10 @@ static int listen_on(const struct addrinfo *ai)
     if (ai->ai_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
     if (bind(fd, ai->ai_addr, ai->ai_addrlen) < 0 || listen(fd, XFER_BACKLOG) < 0) {
+        int cause = errno;
+
         close(fd);
+        errno = cause;
         return -1;
     }
     return fd;
@@ -189,22 +193,32 @@ static int listen_any(const struct addrinfo *list, bool all)
     return fd;
 }
 
-enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, uint16_t *ret_port)
+enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, uint16_t *ret_port,
+                          const char **ret_why)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
     struct sockaddr_storage at;
     socklen_t len = sizeof at;
     char service[8];
+    int rc, cause;
 
-    if (xfer->listen_fd >= 0)
+    if (xfer->listen_fd >= 0) {
+        *ret_why = "it listens already";
         return TERN_CONFLICT;
+    }
     snprintf(service, sizeof service, "%u", port);
-    if (getaddrinfo(host, service, &hints, &list) != 0)
+    rc = getaddrinfo(host, service, &hints, &list);
+    if (rc != 0) {
+        *ret_why = gai_strerror(rc);
         return TERN_INVALID;
+    }
     xfer->listen_fd = listen_any(list, host == NULL);
+    cause = errno;
     freeaddrinfo(list);
-    if (xfer->listen_fd < 0)
-        return TERN_CONFLICT;
+    if (xfer->listen_fd < 0) {
+        *ret_why = strerror(cause);
+        return cause == EADDRINUSE ? TERN_CONFLICT : TERN_INVALID;
+    }
     if (getsockname(xfer->listen_fd, (struct sockaddr *)&at, &len) == 0)
         *ret_port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
                                                    : ((struct sockaddr_in *)&at)->sin_port);

@@ -33,6 +33,10 @@ struct admin_ctx {
     uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
     /* State of the outbound link to configured peer `peer`; static texts. NULL: not known. */
     const char *(*peer_state)(void *ctx, uint32_t peer, uint64_t *ret_incarnation);
+    /* Why that link is not up, how many attempts have failed and since when. NULL, or a NULL
+     * function: it is up, or nothing has failed yet. */
+    const char *(*peer_trouble)(void *ctx, uint32_t peer, uint32_t *ret_attempts,
+                                uint64_t *ret_since_ns);
     /* TLS of that link. False: not up, or in the clear. NULL: none has any. */
     bool (*peer_tls)(void *ctx, uint32_t peer, struct tls_peer *ret);
     /* [TLS_REFUSALS]: connections refused; peer NONE: of those whose name was not known yet. */

@@ -39,7 +39,7 @@ static void place_in_file(const struct loader *l, const char *section, int index
                           char *out, size_t cap)
 {
     size_t line = yaml_line(l, section, index, key);
-    char number[32] = "", entry[32] = "";
+    char number[32] = " ", entry[32] = "";
 
     if (line != 0)
         snprintf(number, sizeof number, "%zu: ", line);

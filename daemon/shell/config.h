@@ -16,7 +16,7 @@
 #include "shell/log.h"
 
 #define CONFIG_TENANTS_MAX 64
-#define CONFIG_PEERS_MAX   64
+#define CONFIG_PEERS_MAX   512
 #define CONFIG_NAME_BYTES  64  /* with the NUL; letters, digits, '-', '_' and '.' */
 #define CONFIG_PATH_BYTES  108 /* with the NUL: what sun_path holds */
 #define CONFIG_HOST_BYTES  256 /* with the NUL */
@@ -97,7 +97,7 @@ struct config {
 
     uint32_t fault_corrupt_pages;      /* fault injection, see xfer_config */
     uint32_t fault_copy_corrupt_every; /* the same, see mem_config */
-    bool check_only;                   /* --check-config: print what is in force and exit */
+    bool check_only; /* --check-config: see preflight.h, print what is in force and exit */
 };
 
 /* On failure `why` says what is wrong and what to do, with "FILE:LINE: " in front where YAML gives

@@ -16,6 +16,8 @@
 #define BLOCKS_PER_PAGE    4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
 #define SLABS_PER_POOL_MAX 2048u
 #define PAGES_INITIAL_MIN  4096u
+#define INBOUND_SPARE      64u /* for peers that come anew before their old link is found dead */
+#define DATA_CONNS_MIN     128u
 
 /* ---- names ---- */
 
@@ -120,6 +122,17 @@ static void derive_u32(uint32_t *field, uint64_t value)
         *field = at_most(value, COUNT_MAX);
 }
 
+/* A peer keeps its data connection while its link is up, and a second one for what goes by RDMA:
+ * each has to find room, both ways. */
+static uint64_t data_conns(const struct config *c)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < c->npeers; i++)
+        n += c->peers[i].transport == XFER_TCP ? 2 : 4;
+    return n < DATA_CONNS_MIN ? DATA_CONNS_MIN : n;
+}
+
 /* A field that may not be set to 0 and is 0 was not set. */
 void config_derive(struct loader *l)
 {
@@ -138,6 +151,8 @@ void config_derive(struct loader *l)
     limits->tenants = c->ntenants;
     limits->conns = at_most(conns, COUNT_MAX);
     limits->peers = c->npeers;
+    derive_u32(&c->inbound_links, (uint64_t)c->npeers + INBOUND_SPARE);
+    derive_u32(&c->data_conns_max, data_conns(c));
     limits->links = limits->peers + c->inbound_links;
     limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
     derive_u32(&limits->procs, conns);

@@ -172,7 +172,11 @@ static void options_build(struct options *o)
     static const struct argp_option lists[] = {
         {"config", KEY_CONFIG, "FILE", 0, "YAML file; flags override what it says", 1},
         {"check-config", KEY_CHECK, NULL, 0,
-         "Print what is in force and exit; status 0 only if it is valid", 1},
+         "Print what is in force and exit; status 0 only if it is valid, the TLS files can be "
+         "used, "
+         "the sockets' folders written to, `listen` bound and every name resolved. Not looked at: "
+         "ports in use, free memory, RDMA devices",
+         1},
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,
          "One more tenant: name, socket, mode, memory, host_memory, regions, sessions_max, "
          "conns_max",

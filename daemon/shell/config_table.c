@@ -115,10 +115,11 @@ const struct setting config_settings[] = {
     LIMIT(sums_per_page, "limit-sums-per-page", NULL,
           "Checksums kept for a page: its units times its regions; default: the largest number of "
           "regions"),
-    COUNT("limits", "inbound_links", "limit-inbound-links", inbound_links, 1, 1024, "64",
-          "Control connections from peers at a time"),
-    COUNT("limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 4096, "128",
-          "Data connections at a time, both ways together"),
+    COUNT("limits", "inbound_links", "limit-inbound-links", inbound_links, 1, 1024, NULL,
+          "Control connections from peers at a time; default: one a peer, and 64"),
+    COUNT("limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 4096, NULL,
+          "Data connections at a time, half of them from peers; default: two a peer, four where "
+          "pages may go by RDMA, at least 128"),
     BYTES("limits", "peer_bytes_in_flight", "limit-peer-bytes", limits.peer_bytes_in_flight, 4096,
           MEMORY_MAX, "256M", "Bytes asked for and not yet here, per peer"),
     BYTES("limits", "tenant_bytes_in_flight", "limit-tenant-bytes", limits.tenant_bytes_in_flight,

@@ -269,10 +269,12 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
                   view.rail[i].registered_bytes);
     if (!config->listen.host[0])
         return TERN_OK;
-    err = xfer_listen(d->xfer, config->listen.host, config->data_port, &d->data_port);
+    err = xfer_listen(d->xfer, config->listen.host, config->data_port, &d->data_port, &text);
     if (err != TERN_OK)
-        snprintf(why, cap, "data port %u on %s cannot be listened on", config->data_port,
-                 config->listen.host);
+        snprintf(why, cap, "data port %u on %s cannot be listened on: %s; %s", config->data_port,
+                 config->listen.host, text,
+                 err == TERN_CONFLICT ? "choose another data_port, or 0: the kernel chooses"
+                                      : "`listen` has to name an address of this host");
     return err;
 }
 

@@ -8,6 +8,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,57 @@ uint64_t link_next_sequence(struct link *l)
 bool link_up(const struct link *l)
 {
     return l->state == LINK_UP;
+}
+
+/* ---- why a peer is not there ---- */
+
+const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
+                         uint64_t *ret_since_ns)
+{
+    const struct link *l = &d->links.v[peer];
+
+    *ret_attempts = l->attempts;
+    *ret_since_ns = l->down_ns;
+    return l->cause[0] ? l->cause : NULL;
+}
+
+/* It goes to logs and terminals, and may be the peer's words. True: another cause than before. */
+static bool note_cause(struct link *l, const char *text)
+{
+    char cause[LINK_CAUSE_BYTES];
+    bool other;
+
+    snprintf(cause, sizeof cause, "%s", text);
+    for (char *c = cause; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    other = strcmp(cause, l->cause) != 0;
+    if (!l->down_ns)
+        l->down_ns = io_now_ns();
+    memcpy(l->cause, cause, sizeof cause);
+    return other;
+}
+
+static void no_cause(struct link *l)
+{
+    l->cause[0] = '\0';
+    l->attempts = 0;
+    l->down_ns = 0;
+    memset(l->dial_errno, 0, sizeof l->dial_errno);
+}
+
+void link_blame(struct link *l, const char *format, ...)
+{
+    char text[LINK_CAUSE_BYTES];
+    va_list args;
+
+    if (!outbound(l) || l->blamed)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    note_cause(l, text);
+    l->blamed = true;
 }
 
 /* ---- sending ---- */
@@ -180,6 +232,7 @@ static void up(struct link *l, uint64_t incarnation, uint32_t data_port)
         }
     }
     l->state = LINK_UP;
+    no_cause(l);
     l->incarnation = incarnation;
     l->up_ns = l->heard_ns = l->pinged_ns = io_now_ns();
     l->stream.body_max = LINK_BODY_MAX;
@@ -198,12 +251,17 @@ static void on_closed(struct stream *s, const char *why)
 {
     struct link *l = link_of(s);
     struct daemon *d = l->d;
-    bool known = l->state == LINK_UP;
+    bool known = l->state == LINK_UP, other = false;
     struct event ev = {.kind = EV_LINK_DOWN, .link = {.link = l->slot}};
 
     l->state = LINK_CLOSED;
-    log_event(LEVEL_INFO, "link_down", "link=%u peer=%s dir=%s reason=%s", l->slot, peer_name(l),
-              outbound(l) ? "out" : "in", why);
+    if (outbound(l)) {
+        l->attempts += known ? 0 : 1;
+        other = !l->blamed && note_cause(l, why);
+    }
+    log_event(other && !known ? LEVEL_WARN : LEVEL_INFO, "link_down",
+              "link=%u peer=%s dir=%s reason=%s", l->slot, peer_name(l), outbound(l) ? "out" : "in",
+              why);
     if (!outbound(l))
         xfer_dismiss(d->xfer, l->slot);
     if (!known)
@@ -344,10 +402,13 @@ static void hello_answered(struct link *l, const struct frame_header *h, const u
     if (m->status && m->status->err != TERN_OK) {
         log_event(LEVEL_WARN, "peer_refused", "peer=%s err=%s text=%s", peer_name(l),
                   err_name((enum tern_err)m->status->err), m->status->text ? m->status->text : "");
+        link_blame(l, "refused by the peer: %s",
+                   m->status->text ? m->status->text : err_name((enum tern_err)m->status->err));
         stream_close(&l->stream, "the peer refused us");
     } else if (!m->node || strcmp(m->node, peer_name(l)) != 0) {
         log_event(LEVEL_WARN, "peer_mismatch", "peer=%s node=%s", peer_name(l),
                   m->node ? m->node : "");
+        link_blame(l, "another node answers at the peer's address: %s", m->node ? m->node : "");
         stream_close(&l->stream, "another node answers at the peer's address");
     } else {
         l->data_token = m->data_token;
@@ -446,6 +507,7 @@ static void open_stream(struct link *l, int fd)
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     l->state = LINK_SECURING;
+    l->blamed = false;
     l->data_token = 0;
     l->sent = l->received = l->pings = 0;
     l->incarnation = 0;
@@ -459,9 +521,27 @@ static void open_stream(struct link *l, int fd)
 
 /* ---- dialling ---- */
 
+/* The first time of each cause is told; what repeats is in `ternctl peers`. */
+static void dial_failed(struct link *l, uint32_t address, int cause, const char *text)
+{
+    const struct config_peer *peer = &l->d->config->peers[l->peer];
+    bool told = l->dial_errno[address] == cause;
+
+    l->dial_errno[address] = cause;
+    l->attempts++;
+    note_cause(l, text);
+    l->state = LINK_IDLE;
+    pause_before_redial(l, io_now_ns());
+    log_event(told ? LEVEL_DEBUG : LEVEL_WARN, "dial_failed",
+              "peer=%s host=%s port=%u errno=%d reason=%s attempts=%u pause_ms=%u", peer->name,
+              peer->address.host, peer->address.port, cause, text, l->attempts,
+              (unsigned)(l->pause_ns / 1000000));
+}
+
 static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct link *l = (struct link *)(void *)((char *)op - offsetof(struct link, dial));
+    uint32_t i = l->next_addr % l->naddrs;
     int fd = l->dial_fd;
 
     (void)flags;
@@ -469,13 +549,11 @@ static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     l->dial_fd = -1;
     if (res < 0) {
         close(fd);
-        l->state = LINK_IDLE;
         l->next_addr++;
-        pause_before_redial(l, io_now_ns());
-        log_event(LEVEL_DEBUG, "dial_failed", "peer=%s errno=%d pause_ms=%u", peer_name(l), -res,
-                  (unsigned)(l->pause_ns / 1000000));
+        dial_failed(l, i, -res, res == -ECANCELED ? "no answer in time" : strerror(-res));
         return;
     }
+    l->dial_errno[i] = 0;
     open_stream(l, fd);
 }
 
@@ -485,7 +563,7 @@ static void dial(struct link *l, uint64_t now_ns)
 
     l->dial_fd = socket(l->addr[i].ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (l->dial_fd < 0) {
-        pause_before_redial(l, now_ns);
+        dial_failed(l, i, errno, strerror(errno));
         return;
     }
     l->state = LINK_DIALLING;
@@ -555,19 +633,29 @@ static void accepted(struct listener *listener, int fd)
     close(fd);
 }
 
-/* Names are resolved once, at start: a resolver allocates, and may take its time. */
-static enum tern_err resolve(struct link *l, const struct config_peer *peer, char *why, size_t cap)
+enum tern_err link_resolve(const struct config_peer *peer, struct addrinfo **ret, char *why,
+                           size_t cap)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     char service[8];
     int rc;
 
     snprintf(service, sizeof(service), "%u", peer->address.port);
-    rc = getaddrinfo(peer->address.host, service, &hints, &list);
-    if (rc != 0) {
-        snprintf(why, cap, "peer %s: %s: %s", peer->name, peer->address.host, gai_strerror(rc));
-        return TERN_INVALID;
-    }
+    rc = getaddrinfo(peer->address.host, service, &hints, ret);
+    if (rc == 0)
+        return TERN_OK;
+    snprintf(why, cap,
+             "peer %s: %s: %s (addresses are resolved once, at start: correct it, or use an IP "
+             "address)",
+             peer->name, peer->address.host, gai_strerror(rc));
+    return TERN_INVALID;
+}
+
+static enum tern_err resolve(struct link *l, const struct config_peer *peer, char *why, size_t cap)
+{
+    struct addrinfo *list = NULL;
+
+    TRY(link_resolve(peer, &list, why, cap));
     for (struct addrinfo *a = list; a && l->naddrs < LINK_ADDRS_MAX; a = a->ai_next) {
         memcpy(&l->addr[l->naddrs], a->ai_addr, a->ai_addrlen);
         l->addr_len[l->naddrs++] = a->ai_addrlen;

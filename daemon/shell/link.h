@@ -25,6 +25,7 @@
 #define LINK_PING_NS       1000000000u /* the dialling side asks that often */
 #define LINK_SILENT_NS     5000000000u /* a link that says nothing for so long is down */
 #define LINK_STEADY_NS     5000000000u /* up for so long: the next pause starts small again */
+#define LINK_CAUSE_BYTES   160         /* of why a link is not up */
 
 struct daemon;
 
@@ -50,7 +51,13 @@ struct link {
     struct tls_session *tls; /* NULL: in the clear, or not connected */
     uint64_t data_token;     /* what the dialling side's data connections have to say */
 
-    /* Outbound only. */
+    /* Outbound only: why it is not up, since when, and how many attempts have failed since then. */
+    char cause[LINK_CAUSE_BYTES]; /* "": it is up, or nothing has failed yet */
+    bool blamed;                  /* this connection's cause is known before its end */
+    uint32_t attempts;
+    uint64_t down_ns;
+    int dial_errno[LINK_ADDRS_MAX]; /* of the last connect to each address, as it was logged */
+
     struct io_op dial;
     int dial_fd;
     uint64_t redial_ns, pause_ns, give_up_ns;
@@ -72,6 +79,11 @@ struct links {
     struct prng prng;
 };
 
+/* Names are resolved once, at start: a resolver allocates, and may take its time. *ret is owned:
+ * freeaddrinfo. INVALID: `why` says what to do. */
+struct addrinfo;
+enum tern_err link_resolve(const struct config_peer *peer, struct addrinfo **ret, char *why,
+                           size_t cap);
 enum tern_err links_init(struct daemon *d, char *why, size_t cap);
 enum tern_err links_listen(struct daemon *d, char *why, size_t cap);
 void links_tick(struct daemon *d, uint64_t now_ns);
@@ -91,6 +103,12 @@ enum tern_err link_path_read(struct link *l, const struct frame_header *h, const
                              uint64_t sequence);
 /* Of the outbound link to that peer, for operators; ctx: the daemon. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
+/* Of the same link, why it is not up; NULL: it is, or nothing has failed yet, and both are 0. */
+const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
+                         uint64_t *ret_since_ns);
+/* Before one of ours is closed: a better cause than what closes it. May hold what the
+ * peer said. */
+void link_blame(struct link *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- link_tls.c ---- */
 

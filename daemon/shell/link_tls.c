@@ -65,6 +65,7 @@ void link_distrust(struct link *l, enum tls_refusal why, const char *detail)
     log_event(LEVEL_WARN, "tls_refused", "link=%u peer=%s dir=%s reason=%s detail=%s", l->slot,
               l->peer == NONE ? "" : d->config->peers[l->peer].name, out ? "out" : "in",
               tls_refusal_name(why), detail);
+    link_blame(l, "TLS refused: %s: %s", tls_refusal_name(why), detail);
 }
 
 bool link_secure(struct link *l)

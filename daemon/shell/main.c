@@ -1,6 +1,6 @@
 /* ternd: configuration, one daemon, its exit status. Exit 0: drained; 1: it could not start; 2: the
- * configuration is wrong. A failed check or a crash leaves the tape of the last events (crash.c).
- */
+ * configuration is wrong, or --check-config says that it cannot start here. A failed check or a
+ * crash leaves the tape of the last events (crash.c). */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +8,7 @@
 #include "shell/crash.h"
 #include "shell/daemon.h"
 #include "shell/log.h"
+#include "shell/preflight.h"
 
 int main(int argc, char **argv)
 {
@@ -22,15 +23,17 @@ int main(int argc, char **argv)
         return 2;
     }
     if (config->check_only) {
-        config_print(config, stdout);
+        status = preflight(config, stderr) > 0 ? 2 : 0;
+        if (status == 0)
+            config_print(config, stdout);
         config_destroy(config);
-        return 0;
+        return status;
     }
     log_init(config->log_level, 2, NULL);
     if (config->insecure_peers)
         log_event(LEVEL_WARN, "insecure_peers", "reason=%s",
                   "peers talk in the clear: everyone on the network between them can read and "
-                  "change pages");
+                  "change token ids and pages");
     crash_watch();
     err = daemon_create(config, &running, why, sizeof(why));
     if (err != TERN_OK) {

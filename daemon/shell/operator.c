@@ -51,6 +51,12 @@ static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnatio
     return link_state_name(ctx, peer, ret_incarnation);
 }
 
+static const char *peer_trouble(void *ctx, uint32_t peer, uint32_t *ret_attempts,
+                                uint64_t *ret_since_ns)
+{
+    return link_trouble(ctx, peer, ret_attempts, ret_since_ns);
+}
+
 static bool peer_tls(void *ctx, uint32_t peer, struct tls_peer *ret)
 {
     return link_tls_peer(ctx, peer, ret);
@@ -116,6 +122,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .listen_port = d->control_port,
         .data_port = d->data_port,
         .peer_state = peer_state,
+        .peer_trouble = peer_trouble,
         .peer_tls = peer_tls,
         .peer_refused = peer_refused,
         .peer_transport = peer_transport,

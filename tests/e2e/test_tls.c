@@ -542,6 +542,19 @@ static void tls_reload_keeps_links_and_bad_files_change_nothing(void **state)
     assert_true(admin_peer_up(admin, "other"));
 }
 
+/* What operators are told of why "other", the first of the peers, is not up. */
+static void assert_last_error(const char *begins)
+{
+    json_t *answer = admin_ask(admin, "peers", NULL), *error;
+
+    error = json_object_get(json_array_get(json_object_get(answer, "peers"), 0), "last_error");
+    if (!begins)
+        assert_true(json_is_null(error));
+    else
+        assert_memory_equal(json_string_value(error), begins, strlen(begins));
+    json_decref(answer);
+}
+
 /* The peer comes back with a certificate of another CA: it is at the right address, and has the
  * right name. */
 static void tls_real_peer_of_another_ca_is_refused_both_ways(void **state)
@@ -554,11 +567,13 @@ static void tls_real_peer_of_another_ca_is_refused_both_ways(void **state)
     snprintf(evil, sizeof(evil), "%s/evil", certs);
     start_other(port, rig.control_port, evil);
     assert_true(counted("other", "wrong_ca", 0)); /* we dialled it */
+    assert_last_error("TLS refused: wrong_ca: ");
     assert_true(rig_log_has(&other, "reason=refused_by_peer", UP_MS));
     assert_false(admin_peer_up(admin, "other"));
     assert_int_equal(rig_stop(&other, 5000), 0);
     start_other(port, rig.control_port, certs);
     assert_true(admin_wait_peer(admin, "other", UP_MS));
+    assert_last_error(NULL);
 }
 
 int main(void)

@@ -31,6 +31,17 @@ static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnatio
     return "up";
 }
 
+static const char *peer_trouble(void *ctx, uint32_t peer, uint32_t *ret_attempts,
+                                uint64_t *ret_since_ns)
+{
+    const struct scene *s = ctx;
+
+    (void)peer;
+    *ret_attempts = 3;
+    *ret_since_ns = s->ctx.now_ns - 2500000000u;
+    return "Connection \"refused\"";
+}
+
 static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
 {
     (void)ctx;
@@ -234,6 +245,18 @@ static void lists_tell_what_is_there(void **state)
     assert_string_equal(string_of(row, "incarnation"), "f00d000000000000");
     assert_string_equal(json_string_value(json_array_get(json_object_get(row, "tenants"), 0)),
                         "second");
+    assert_true(json_is_null(json_object_get(row, "last_error")));
+    assert_int_equal(number_of(row, "attempts"), 0);
+    assert_true(json_is_null(json_object_get(row, "since_s")));
+    json_decref(json);
+
+    s->ctx.peer_trouble = peer_trouble;
+    s->ctx.ctx = s;
+    json = ask(s, "peers", NONE);
+    row = json_array_get(json_object_get(json, "peers"), 0);
+    assert_string_equal(string_of(row, "last_error"), "Connection \"refused\"");
+    assert_int_equal(number_of(row, "attempts"), 3);
+    assert_true(json_real_value(json_object_get(row, "since_s")) == 2.5);
     json_decref(json);
 
     json = ask(s, "transfers", NONE);

@@ -63,6 +63,7 @@ static void config_smallest_file_is_completed(void **state)
     assert_int_equal(c->limits.tenants, 1);
     assert_int_equal(c->limits.peers, 0);
     assert_int_equal(c->limits.links, 64);
+    assert_int_equal(c->data_conns_max, 128);
     assert_int_equal(c->limits.conns, 256 + 16);
     assert_int_equal(c->limits.sums_per_page, 1);
     assert_int_equal(c->limits.transfer_deadline_ns, 30000000000);
@@ -241,7 +242,7 @@ static void config_tenants_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
     refused("node: a\n", "t.yaml:", "no tenant");
-    refused("", "t.yaml:", "no tenant");
+    refused("", "t.yaml: no tenant is configured", "");
     refused("tenants: []\n", "t.yaml:", "no tenant");
     refused("tenants:\n  - socket: /tmp/a\n    memory: 1M\n", "t.yaml:2: tenants[0]: ", "name");
     refused("tenants:\n  - name: a\n    memory: 1M\n", "t.yaml:2: tenants[0]: ", "socket");
@@ -295,6 +296,50 @@ static void config_peers_that_do_not_fit_are_refused(void **state)
     refused(PEERS("  - {name: b, address: \"h:1\", tenants: [[default]]}\n"),
             "t.yaml:7: peers[0].tenants: ", "");
 #undef PEERS
+}
+
+#define PEER_MORE ", address: \"10.0.0.2:7001\", tenants: [default]"
+
+/* n of them, with `more` in each entry; to be freed. */
+static char *many_peers(uint32_t n, const char *more)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    fputs("insecure_peers: true\n" TENANT "peers:\n", out);
+    for (uint32_t i = 0; i < n; i++)
+        fprintf(out, "  - {name: p%u%s%s}\n", i, PEER_MORE, more);
+    fclose(out);
+    return text;
+}
+
+static void config_512_peers_fit_and_limits_follow_from_them(void **state)
+{
+    char *text = many_peers(512, ""), *verbs = many_peers(512, ", transport: auto"), why[512];
+    struct config *c = accepted(text);
+    size_t arena;
+
+    (void)state;
+    assert_int_equal(c->npeers, 512);
+    assert_string_equal(c->peers[511].name, "p511");
+    assert_int_equal(c->peers[511].tenants, 1);
+    assert_int_equal(c->inbound_links, 512 + 64);
+    assert_int_equal(c->limits.links, 512 + 512 + 64);
+    assert_int_equal(c->data_conns_max, 2 * 512);
+    assert_int_equal(core_size(&c->limits, &arena), TERN_OK);
+    config_destroy(c);
+    c = accepted(verbs);
+    assert_int_equal(c->data_conns_max, 4 * 512);
+    config_destroy(c);
+    free(text);
+    free(verbs);
+    text = many_peers(513, "");
+    c = NULL;
+    assert_int_equal(load_text(text, &c, why), TERN_INVALID);
+    if (strncmp(why, "t.yaml:", 7) != 0 || !strstr(why, "peers") || !strstr(why, "512"))
+        fail_msg("%s", why);
+    free(text);
 }
 
 static void config_peers_in_the_clear_need_the_flag(void **state)
@@ -578,6 +623,7 @@ int main(void)
         cmocka_unit_test(config_tenants_that_do_not_fit_are_refused),
         cmocka_unit_test(config_memory_above_the_machine_is_refused),
         cmocka_unit_test(config_peers_that_do_not_fit_are_refused),
+        cmocka_unit_test(config_512_peers_fit_and_limits_follow_from_them),
         cmocka_unit_test(config_peers_in_the_clear_need_the_flag),
         cmocka_unit_test(config_tls_is_whole_and_instead_of_the_clear),
         cmocka_unit_test(config_rdma_of_a_peer_and_of_the_host_is_read),

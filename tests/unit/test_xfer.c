@@ -283,6 +283,25 @@ static void xfer_fault_5_connection_cut_anywhere_ends_typed(void **state)
     rig_close(&rig);
 }
 
+static void xfer_listen_says_why_it_cannot(void **state)
+{
+    const struct rig_options o = {.page_bytes = {4096}, .units = 1};
+    static struct rig rig;
+    const char *why = "";
+    uint16_t port = 0;
+
+    (void)state;
+    rig_open(&rig, &o);
+    assert_int_equal(xfer_listen(rig.dst.xfer, "127.0.0.1", rig.port, &port, &why), TERN_CONFLICT);
+    assert_string_equal(why, "Address already in use");
+    assert_int_equal(xfer_listen(rig.dst.xfer, "192.0.2.1", 0, &port, &why), TERN_INVALID);
+    assert_string_equal(why, "Cannot assign requested address");
+    assert_int_equal(xfer_listen(rig.src.xfer, "127.0.0.1", 0, &port, &why), TERN_CONFLICT);
+    assert_string_equal(why, "it listens already");
+    assert_int_equal(port, 0);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +314,7 @@ int main(void)
         cmocka_unit_test(xfer_fault_15_every_split_is_the_same),
         cmocka_unit_test(xfer_every_flipped_byte_is_harmless),
         cmocka_unit_test(xfer_fault_5_connection_cut_anywhere_ends_typed),
+        cmocka_unit_test(xfer_listen_says_why_it_cannot),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

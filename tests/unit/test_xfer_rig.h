@@ -303,7 +303,7 @@ static inline void rig_open(struct rig *rig, const struct rig_options *options)
         fail_msg("%s", why);
     rig_side(rig, &rig->src, &o, RIG_SRC_INC, 0);
     rig_side(rig, &rig->dst, &o, RIG_DST_INC, o.corrupt);
-    assert_int_equal(xfer_listen(rig->src.xfer, "127.0.0.1", 0, &rig->port), TERN_OK);
+    assert_int_equal(xfer_listen(rig->src.xfer, "127.0.0.1", 0, &rig->port, &why), TERN_OK);
     rig->proxy = (struct proxy){.client = -1,
                                 .server = -1,
                                 .listen_fd = -1,

@@ -113,7 +113,7 @@ void drive_node_start(uint32_t number)
         snprintf(config.rdma.device[i], sizeof config.rdma.device[i], "sim%u", i);
     rw.current = number;
     check(xfer_create(&config, &node->xfer, &why) == TERN_OK);
-    check(xfer_listen(node->xfer, NULL, (uint16_t)(PORT + number), &node->port) == TERN_OK);
+    check(xfer_listen(node->xfer, NULL, (uint16_t)(PORT + number), &node->port, &why) == TERN_OK);
     rw_post(TICK_NS / 2, T_TICK, number, node->life);
     links_node(number, true);
 }

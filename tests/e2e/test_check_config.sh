@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# ternd --check-config: what it passes starts; what cannot start here is named, all of it, and leaves no trace.
+source "$(dirname "$0")/with_ternd.sh"
+
+# config FOLDER LISTEN PEER TLS: a configuration in $DIR/check.yaml
+config() {
+    cat >"$DIR/check.yaml" <<EOF
+node: e2e
+workers: 1
+huge_pages: false
+listen: "$2"
+admin: {socket: $1/admin.sock}
+tenants:
+  - {name: t0, socket: $1/t0.sock, memory: 16M}
+peers:
+  - {name: other, address: "$3", tenants: [t0]}
+$4
+EOF
+}
+
+# check STATUS PATTERN...: exit status, and each pattern a line of standard error, no line more
+check() {
+    local status=$1 rc=0
+    shift
+    "$TERN_BIN/ternd" --config "$DIR/check.yaml" --check-config >"$DIR/out" 2>"$DIR/err" || rc=$?
+    [[ $rc == "$status" ]] || fail "exit status $rc, not $status: $(cat "$DIR/err")"
+    for pattern in "$@"; do
+        grep -q -- "$pattern" "$DIR/err" || fail "no '$pattern' in: $(cat "$DIR/err")"
+    done
+    [[ $(wc -l <"$DIR/err") == "$#" ]] || fail "more than $# lines: $(cat "$DIR/err")"
+    if [[ $status == 0 ]]; then
+        grep -q "^node: " "$DIR/out" || fail "what is in force is not printed"
+    else
+        [[ ! -s $DIR/out ]] || fail "printed though it is wrong"
+    fi
+}
+
+CLEAR="insecure_peers: true"
+mkdir "$DIR/run"
+config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
+check 0
+[[ -z $(ls "$DIR/run") ]] || fail "left behind: $(ls "$DIR/run")"
+
+# beside a daemon that runs with it
+"$TERN_BIN/ternd" --config "$DIR/check.yaml" 2>"$DIR/log" &
+TERND_PID=$!
+for _ in $(seq 300); do
+    grep -qs event=ready "$DIR/log" && break
+    sleep 0.1
+done
+grep -q event=ready "$DIR/log" || fail "what was passed does not start"
+port=$(grep -o 'control_port=[0-9]*' "$DIR/log" | cut -d= -f2)
+check 0
+config "$DIR/run" "127.0.0.1:$port" 127.0.0.1:1 "$CLEAR"
+check 0
+"$TERN_BIN/ternctl" --socket "$DIR/run/admin.sock" ping >/dev/null || fail "the daemon was disturbed"
+ternd_stop
+
+# each thing that is wrong, and all of it at once
+config "$DIR/none" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
+check 2 "none/admin.sock: its folder $DIR/none: No such file" "none/t0.sock: its folder"
+touch "$DIR/file"
+config "$DIR/file" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
+check 2 "admin.sock: $DIR/file is no folder" "t0.sock: $DIR/file is no folder"
+touch "$DIR/run/t0.sock"
+config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
+check 2 "t0.sock: something that is no socket is there"
+rm "$DIR/run/t0.sock"
+config "$DIR/run" 192.0.2.1:7001 127.0.0.1:1 "$CLEAR"
+check 2 "listen: 192.0.2.1: Cannot assign requested address"
+config "$DIR/run" 127.0.0.1:0 "[fe80::1%nosuch0]:7001" "$CLEAR"
+check 2 "peer other: fe80::1%nosuch0: .* (addresses are resolved once, at start"
+if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
+    chmod 755 "$DIR" "$DIR/run"
+    config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
+    chmod 644 "$DIR/check.yaml"
+    cp "$TERN_BIN/ternd" "$DIR/ternd"
+    rc=0
+    setpriv --reuid 65534 --regid 65534 --clear-groups "$DIR/ternd" --config "$DIR/check.yaml" --check-config \
+        >/dev/null 2>"$DIR/err" || rc=$?
+    [[ $rc == 2 && $(grep -c "this user may not make a socket in" "$DIR/err") == 2 ]] || fail "$rc: $(cat "$DIR/err")"
+fi
+if ! "$TERN_BIN/ternd" --config "$DIR/check.yaml" --insecure-peers=no --tls-ca=/x --tls-cert=/x --tls-key=/x \
+    --check-config 2>&1 | grep -q 'built without OpenSSL'; then
+    bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" e2e other >/dev/null 2>&1
+    tls() { echo "tls: {ca: $DIR/certs/ca.pem, cert: $DIR/certs/$1.pem, key: $DIR/certs/$2.key}"; }
+    config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls e2e e2e)"
+    check 0
+    config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls none none)"
+    check 2 "tls: $DIR/certs/none.pem: No such file"
+    config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls e2e other)"
+    check 2 "tls: $DIR/certs/other.key: is not the key of the certificate"
+    config "$DIR/none" 192.0.2.1:7001 "[fe80::1%nosuch0]:7001" "$(tls other other)"
+    check 2 "admin.sock: its folder" "t0.sock: its folder" "tls: .*DNS:e2e" "listen: 192.0.2.1" "peer other: "
+fi
+[[ -z $(ls "$DIR/run") ]] || fail "left behind: $(ls "$DIR/run")"
+
+# and a start that fails says the same
+config "$DIR/run" 192.0.2.1:7001 127.0.0.1:1 "$CLEAR"
+rc=0
+"$TERN_BIN/ternd" --config "$DIR/check.yaml" 2>"$DIR/err" || rc=$?
+[[ $rc == 1 ]] && grep -q "err=INVALID.*192.0.2.1 cannot be listened on: Cannot assign requested address" "$DIR/err" ||
+    fail "$rc: $(cat "$DIR/err")"
+python3 - "$DIR/port" <<'PY' &
+import socket, sys, time, os
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen()
+open(sys.argv[1] + ".new", "w").write(str(s.getsockname()[1]))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(60)
+PY
+holder=$!
+for _ in $(seq 100); do
+    [[ -f $DIR/port ]] && break
+    sleep 0.05
+done
+config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
+rc=0
+"$TERN_BIN/ternd" --config "$DIR/check.yaml" --data-port "$(cat "$DIR/port")" 2>"$DIR/err" || rc=$?
+kill "$holder"
+[[ $rc == 1 ]] && grep -q "err=CONFLICT.*cannot be listened on: Address already in use; choose another" "$DIR/err" ||
+    fail "$rc: $(cat "$DIR/err")"
+echo ok

@@ -1,0 +1,248 @@
+/* What operators are told of peers that are not there, and as many peers as a configuration may
+ * have. A bare listener plays the peer. */
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "bench/common/admin.h"
+#include "rig_daemon.h"
+#include "tern.h"
+
+#define WAIT_MS   15000
+#define LOG_BYTES (4u << 20)
+#define MANY      500
+#define COMING    200 /* of them have dialled us, and stay: more than 64 */
+
+static struct rig_daemon rig;
+static struct tern *admin;
+static struct rig_answer answer;
+
+/* ---- what is told ---- */
+
+/* The row of that peer, owned; every page of the list is looked at. */
+static json_t *peer_row(const char *peer)
+{
+    char from[32] = "from=0";
+    const char *arg = from;
+    json_t *found = NULL;
+
+    for (bool more = true; more && !found;) {
+        const char *text;
+        json_t *page, *row, *next;
+        size_t i;
+
+        assert_int_equal(tern_admin(admin, "peers", &arg, 1, WAIT_MS, &text), TERN_OK);
+        page = json_loads(text, 0, NULL);
+        json_array_foreach(json_object_get(page, "peers"), i, row)
+        {
+            if (strcmp(json_string_value(json_object_get(row, "peer")), peer) == 0)
+                found = json_incref(row);
+        }
+        next = json_object_get(page, "next");
+        more = json_is_integer(next);
+        if (more)
+            snprintf(from, sizeof from, "from=%lld", (long long)json_integer_value(next));
+        json_decref(page);
+    }
+    assert_non_null(found);
+    return found;
+}
+
+/* Until its last error holds `words` (NULL: there is none), after `attempts` at least. */
+static void wait_for(const char *peer, const char *words, json_int_t attempts)
+{
+    for (uint64_t end = rig_now_ms() + WAIT_MS;; usleep(10000)) {
+        json_t *row = peer_row(peer);
+        const char *error = json_string_value(json_object_get(row, "last_error"));
+        json_int_t n = json_integer_value(json_object_get(row, "attempts"));
+        bool down = json_is_real(json_object_get(row, "since_s"));
+        bool is = words ? error && strstr(error, words) && down : !error && !down && n == 0;
+
+        if (!is && rig_now_ms() >= end)
+            fail_msg("%s: wanted %s, has %s", peer, words ? words : "none", error ? error : "none");
+        json_decref(row);
+        if (is && n >= attempts)
+            return;
+        assert_true(rig_now_ms() < end);
+    }
+}
+
+static uint32_t lines(const char *words)
+{
+    char *log = malloc(LOG_BYTES), *at = log;
+    FILE *f = fopen(rig.log, "r");
+    uint32_t n = 0;
+
+    assert_non_null(f);
+    log[fread(log, 1, LOG_BYTES - 1, f)] = '\0';
+    fclose(f);
+    while ((at = strstr(at, words)) != NULL) {
+        n++;
+        at++;
+    }
+    free(log);
+    return n;
+}
+
+static bool table_has(const char *words)
+{
+    const char *bin = getenv("TERN_BIN");
+    char command[512], text[4096];
+    FILE *p;
+
+    snprintf(command, sizeof command, "%s/ternctl --socket %s peers", bin ? bin : "build/bin",
+             rig.admin);
+    p = popen(command, "r");
+    assert_non_null(p);
+    text[fread(text, 1, sizeof text - 1, p)] = '\0';
+    assert_int_equal(pclose(p), 0);
+    return strstr(text, words) != NULL;
+}
+
+static void start(const char *extra)
+{
+    rig_start(&rig, extra, NULL);
+    assert_int_equal(tern_connect(rig.admin, WAIT_MS, &admin), TERN_OK);
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    tern_destroy(admin);
+    admin = NULL;
+    assert_int_equal(rig_stop(&rig, 5000), 0);
+    return 0;
+}
+
+/* ---- the tests ---- */
+
+static int listen_at(uint16_t port)
+{
+    struct sockaddr_in addr = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof addr), 0);
+    assert_int_equal(listen(fd, 16), 0);
+    return fd;
+}
+
+/* The next dial: those that wait have been given up by the daemon, or will be. */
+static int accept_fresh(int listener)
+{
+    int fd;
+
+    while ((fd = rig_accept(listener, 0)) >= 0)
+        close(fd);
+    fd = rig_accept(listener, WAIT_MS);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void peers_that_are_not_there_say_why(void **state)
+{
+    static const char warned[] = "level=warn event=dial_failed peer=gone ";
+    uint16_t port, gone_port;
+    int listener = rig_listen(&port), gone = rig_listen(&gone_port), fd;
+    char extra[512];
+
+    (void)state;
+    close(gone);
+    snprintf(extra, sizeof extra,
+             "insecure_peers: true\npeers:\n"
+             "  - {name: other, address: \"127.0.0.1:%u\", tenants: [t0]}\n"
+             "  - {name: gone, address: \"127.0.0.1:%u\", tenants: [t0]}\n",
+             port, gone_port);
+    start(extra);
+    wait_for("gone", "Connection refused", 3);
+    assert_int_equal(lines(warned), 1);
+    assert_true(table_has("Connection refused ("));
+
+    gone = listen_at(gone_port); /* another cause, and the first one again */
+    fd = accept_fresh(gone);
+    assert_int_equal(rig_read(fd, WAIT_MS, &answer), RIG_FRAME);
+    close(fd);
+    assert_true(rig_log_has(&rig,
+                            "level=warn event=link_down link=1 peer=gone dir=out "
+                            "reason=\"closed by the other side\"",
+                            WAIT_MS));
+    close(gone);
+    wait_for("gone", "Connection refused", 5);
+    assert_int_equal(lines(warned), 2);
+
+    fd = accept_fresh(listener);
+    rig_answer_hello(fd, "stranger", 1);
+    wait_for("other", "another node answers at the peer's address: stranger", 1);
+    close(fd);
+    fd = accept_fresh(listener);
+    rig_answer_hello(fd, "other", 1);
+    assert_true(admin_wait_peer(admin, "other", WAIT_MS));
+    wait_for("other", NULL, 0);
+    close(fd);
+    wait_for("other", "closed by the other side", 0);
+    close(listener);
+    wait_for("other", "Connection refused", 1);
+}
+
+static void greet(int fd, uint32_t number)
+{
+    char name[32];
+    Tern__Wire__PeerHello m;
+
+    snprintf(name, sizeof name, "p%u", number);
+    m = rig_peer_hello(name);
+    assert_true(rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base));
+    assert_int_equal(rig_read(fd, WAIT_MS, &answer), RIG_FRAME);
+    assert_int_equal(rig_status(&answer), TERN_OK);
+}
+
+static void peers_of_a_large_cluster_fit(void **state)
+{
+    int fds[COMING];
+    json_t *status;
+    char *extra, name[16];
+    size_t n;
+    FILE *out = open_memstream(&extra, &n);
+
+    (void)state;
+    fputs("listen: 127.0.0.1:0\ninsecure_peers: true\npeers:\n", out);
+    for (uint32_t i = 0; i < MANY; i++)
+        fprintf(out, "  - {name: p%u, address: \"127.0.0.1:1\", tenants: [t0]}\n", i);
+    fclose(out);
+    start(extra);
+    free(extra);
+    status = admin_ask(admin, "status", NULL);
+    assert_int_equal(json_integer_value(json_object_get(status, "peers")), MANY);
+    json_decref(status);
+    for (uint32_t i = 0; i < COMING; i++) {
+        fds[i] = rig_connect_tcp(rig.control_port);
+        greet(fds[i], MANY - COMING + i);
+    }
+    for (uint32_t i = 0; i < MANY; i += 7) {
+        snprintf(name, sizeof name, "p%u", i);
+        wait_for(name, "Connection refused", 1);
+    }
+    for (uint32_t i = 0; i < COMING; i++)
+        close(fds[i]);
+    printf("peers=%d inbound=%d rss_kib=%llu\n", MANY, COMING,
+           (unsigned long long)rig_rss_kib(&rig));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(peers_that_are_not_there_say_why, stop),
+        cmocka_unit_test_teardown(peers_of_a_large_cluster_fit, stop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
