@@ -28,8 +28,9 @@ static void space_free(struct core *c, uint32_t slot)
     if (at == slot) {
         p->spaces = s->next;
     } else {
-        while (space_at(c, at)->next != slot)
+        while (at != NONE && space_at(c, at)->next != slot)
             at = space_at(c, at)->next;
+        check(at != NONE);
         space_at(c, at)->next = s->next;
     }
     c->resets -= s->reset;

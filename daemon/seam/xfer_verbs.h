@@ -66,11 +66,12 @@ struct verbs_write {
 
 struct verbs_path {
     enum path_state state;
-    bool source; /* the peer reads; else we do */
-    bool wanted; /* destination: made again when it ends */
-    bool over;   /* its link ended while the thread had it: of no use, though wanted again */
-    bool again;  /* source: the offer in `next` waits for the old queue pair's end */
-    bool push;   /* the source writes, in place of being read */
+    bool source;  /* the peer reads; else we do */
+    bool wanted;  /* destination: made again when it ends */
+    bool over;    /* its link ended while the thread had it: of no use, though wanted again */
+    bool again;   /* source: the offer in `next` waits for the old queue pair's end */
+    bool push;    /* the source writes, in place of being read */
+    bool carried; /* destination: pages have come since it was made */
     uint32_t link, tenant, epoch;
     uint32_t rail;                      /* as the destination numbers them: see rail_of */
     struct ibv_qp *qp;                  /* owned */
@@ -256,8 +257,10 @@ static inline void rail_full(struct verbs_rail *rail)
 /* xfer_verbs_link.c */
 bool link_pieces(struct verbs *v, uint32_t link);
 uint32_t batch_tenant(const struct verbs *v, uint32_t batch);
-/* The ready path with the most credit, in turn where that is equal; NULL: none is ready. */
-struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant);
+/* The ready path with the most credit, in turn where that is equal; NULL: none is ready. One that
+ * failed before and has carried nothing since comes last, but for a first piece; again: that was
+ * lost already. */
+struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant, bool again);
 
 /* One that has not failed yet may be worth waiting for. */
 bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns);

@@ -60,7 +60,7 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
 {
     uint32_t tenant = batch_tenant(v, piece->batch);
     bool more = piece->tries < VERBS_PIECE_TRIES;
-    struct verbs_path *p = more ? path_best(v, link, tenant) : NULL;
+    struct verbs_path *p = more ? path_best(v, link, tenant, piece->tries > 0) : NULL;
 
     if (!p && more && path_coming(v, link, tenant, io_now_ns()))
         return;
@@ -126,7 +126,7 @@ void path_usable(struct verbs *v, struct verbs_path *p)
         verbs_pump(xfer, p->link);
         return;
     }
-    if (path_best(v, p->link, p->tenant) || path_coming(v, p->link, p->tenant, io_now_ns()))
+    if (path_best(v, p->link, p->tenant, false) || path_coming(v, p->link, p->tenant, io_now_ns()))
         return;
     transport_note(v, p->link, p->tenant, false, p->reason);
     for (uint32_t b = link->reads.head; b != NONE; b = next) {

@@ -27,22 +27,32 @@ uint32_t batch_tenant(const struct verbs *v, uint32_t batch)
     return tenant;
 }
 
+/* Made again after it failed, and nothing has come over it since: for all that is known it fails
+ * again, which takes seconds. It is tried with one piece, and with none that was lost before. */
+static bool doubtful(const struct verbs_path *p, bool again)
+{
+    return p->pause_ns > 0 && !p->carried && (again || p->posted > 0);
+}
+
 /* With as much credit, the one that was used less. */
-static bool freer(struct verbs *v, const struct verbs_path *a, const struct verbs_path *b)
+static bool better(struct verbs *v, const struct verbs_path *a, const struct verbs_path *b,
+                   bool again)
 {
     uint32_t more = path_credit(v, a), less = path_credit(v, b);
 
+    if (doubtful(a, again) != doubtful(b, again))
+        return doubtful(b, again);
     return more > less || (more == less && a->posted < b->posted);
 }
 
-struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant)
+struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant, bool again)
 {
     struct verbs_path *best = NULL;
 
     for (uint32_t i = 0; i < v->nrails; i++) {
         struct verbs_path *p = path_of(v, link, tenant, i);
 
-        if (p->state == PATH_READY && (!best || freer(v, p, best)))
+        if (p->state == PATH_READY && (!best || better(v, p, best, again)))
             best = p;
     }
     return best;
@@ -73,7 +83,7 @@ bool verbs_takes(struct xfer *xfer, uint32_t link, uint32_t pool, enum tern_err 
     if (!v || !v->link[link].piece || v->link[link].transport == XFER_TCP)
         return false;
     if (mem_pool_place(xfer->config.mem, pool, &tenant, &offset) &&
-        (path_best(v, link, tenant) || path_coming(v, link, tenant, io_now_ns())))
+        (path_best(v, link, tenant, false) || path_coming(v, link, tenant, io_now_ns())))
         return true;
     if (v->link[link].transport == XFER_VERBS)
         *ret_err = TERN_PEER_LOST;
@@ -200,7 +210,7 @@ void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_vie
     l = &v->link[link];
     ret->reason = why_not(v, l);
     for (uint32_t t = 0; !*ret->reason && t < v->tenants; t++) {
-        const struct verbs_path *p = path_best(xfer->verbs, link, t);
+        const struct verbs_path *p = path_best(xfer->verbs, link, t, false);
 
         if (!(l->tenants >> t & 1))
             continue;

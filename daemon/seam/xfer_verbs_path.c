@@ -111,7 +111,7 @@ static bool our_end(struct verbs *v, struct verbs_path *p)
                                 .rd_atomic = p->source ? rail->rd_resp : rail->rd_init,
                                 .gid = rail->gid};
     p->epoch = ++v->epoch & 0xffffffu;
-    p->over = false;
+    p->over = p->carried = false;
     p->posted = p->done = 0;
     check(p->writes_n == 0 && p->held == 0);
     p->since_ns = io_now_ns();

@@ -348,6 +348,7 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
                     ibv_wc_status_str(wc->status));
         return;
     }
+    p->carried = true;
     rc = push_receive(v, p);
     if (rc)
         path_failed(v, p, "a receive could not be posted: %s", strerror(rc));

@@ -113,7 +113,7 @@ static uint32_t next_batch(struct verbs *v, uint32_t link)
 {
     uint32_t b = v->xfer->link[link].reads.head;
 
-    while (b != NONE && !path_best(v, link, batch_tenant(v, b)))
+    while (b != NONE && !path_best(v, link, batch_tenant(v, b), false))
         b = v->xfer->batch[b].next;
     return b;
 }
@@ -123,7 +123,7 @@ static bool piece_begin(struct verbs *v, struct xfer_conn *conn, struct verbs_pi
                         uint32_t number)
 {
     uint32_t link = conn->read.link;
-    struct verbs_path *p = path_best(v, link, batch_tenant(v, number));
+    struct verbs_path *p = path_best(v, link, batch_tenant(v, number), false);
     struct asked cut = piece_cut(v->xfer, number, v->piece_sums);
     bool never;
 

@@ -206,9 +206,8 @@ static void register_progress(void *ctx, const char *device, uint64_t done, uint
 {
     (void)ctx;
     log_event(LEVEL_INFO, done == all ? "registered" : "registering",
-              "device=%s gib=%.2f of=%.2f seconds=%.1f threads=%u", device,
-              (double)done / (double)(1u << 30), (double)all / (double)(1u << 30), (double)ns / 1e9,
-              threads);
+              "device=%s mib=%" PRIu64 " of=%" PRIu64 " ms=%" PRIu64 " threads=%u", device,
+              done >> 20, all >> 20, ns / 1000000, threads);
 }
 
 /* Memory is registered only if some peer may come for it, or we may go to one, by RDMA. */

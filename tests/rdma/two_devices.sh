@@ -6,37 +6,61 @@
 #   second_device            only makes rxe1: each device talks to itself
 #   two_devices              makes rxe1, if it is not there, and the cable; sets LAB_IP2
 #   two_devices_netem ARG... for packets both ways, e.g. `rate 100mbit delay 2ms`; without ARG: as fast as it goes
+# For more of them: device, through_cable and netem.
 second_device() {
     export LAB_IP2=10.78.0.1
-    [[ ! -e /sys/class/infiniband/rxe1 ]] || return 0
-    ip addr add "$LAB_IP2/24" dev veth1 && rdma link add rxe1 type rxe netdev veth1 || return 1
+    device rxe1 veth1 "$LAB_IP2"
+}
+
+# device NAME NETDEV ADDRESS
+device() {
+    local gid
+    [[ ! -e /sys/class/infiniband/$1 ]] || return 0
+    ip addr add "$3/24" dev "$2" && rdma link add "$1" type rxe netdev "$2" || return 1
+    gid=$(printf 'ffff:%02x%02x:%02x%02x' ${3//./ })
     for _ in {1..50}; do
-        grep -q ffff:0a4e:0001 /sys/class/infiniband/rxe1/ports/1/gids/1 && return
+        grep -q "$gid" "/sys/class/infiniband/$1/ports/1/gids/1" && return
         sleep 0.1
     done
-    echo "second_device: rxe1 has no GID for $LAB_IP2"
+    echo "device: $1 has no GID for $3"
     return 1
 }
 
 two_devices() {
-    local net mac0 mac1
     second_device || return 1
-    for net in all veth0 veth1; do
-        echo 0 >/proc/sys/net/ipv4/conf/$net/rp_filter
-        echo 1 >/proc/sys/net/ipv4/conf/$net/accept_local
-    done
-    ip rule add pref 1 iif veth0 lookup local && ip rule add pref 2 iif veth1 lookup local || return 1
-    ip rule add pref 10 to "$LAB_IP2" lookup 10 && ip rule add pref 11 to "$LAB_IP" lookup 11 || return 1
-    ip rule add pref 100 lookup local && ip rule del pref 0 || return 1
-    ip route add "$LAB_IP2" dev veth0 src "$LAB_IP" table 10 && ip route add "$LAB_IP" dev veth1 src "$LAB_IP2" table 11 || return 1
-    mac0=$(cat /sys/class/net/veth0/address) mac1=$(cat /sys/class/net/veth1/address)
-    ip neigh replace "$LAB_IP2" lladdr "$mac1" dev veth0 && ip neigh replace "$LAB_IP" lladdr "$mac0" dev veth1
+    echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter
+    echo 1 >/proc/sys/net/ipv4/conf/all/accept_local
+    ip rule add pref 100 lookup local || return 1
+    through_cable 1 veth0 "$LAB_IP" veth1 "$LAB_IP2" && ip rule del pref 0
+}
+
+# through_cable N NETDEV ADDRESS NETDEV ADDRESS: N and N+1, each in use once, number its rules and tables
+through_cable() {
+    one_way "$1" "${@:2}" && one_way $(($1 + 1)) "$4" "$5" "$2" "$3"
+}
+
+one_way() {
+    echo 0 >/proc/sys/net/ipv4/conf/"$2"/rp_filter
+    echo 1 >/proc/sys/net/ipv4/conf/"$2"/accept_local
+    ip rule add pref "$1" iif "$2" lookup local && ip rule add pref $(($1 + 10)) to "$5" lookup $(($1 + 10)) || return 1
+    to_peer "$@"
+}
+
+# What a device that is set down forgets.
+to_peer() {
+    ip route replace "$5" dev "$2" src "$3" table $(($1 + 10)) &&
+        ip neigh replace "$5" lladdr "$(cat /sys/class/net/"$4"/address)" dev "$2"
 }
 
 two_devices_netem() {
+    netem "veth0 veth1" "$@"
+}
+
+# netem NETDEVS ARG...: what is queued is lost, as by a cable that is pulled
+netem() {
     local net
-    for net in veth0 veth1; do
-        tc qdisc del dev $net root 2>/dev/null
-        [[ $# -eq 0 ]] || tc qdisc add dev $net root netem limit 20000 "$@" || return 1
-    done
+    for net in $1; do
+        [[ ! $(tc qdisc show dev "$net" root) =~ netem ]] || echo "qdisc del dev $net root"
+        [[ $# -eq 1 ]] || echo "qdisc add dev $net root netem limit 20000 ${*:2}"
+    done | tc -batch -
 }

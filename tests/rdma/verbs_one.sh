@@ -5,6 +5,7 @@
 #   CERTS       certificates of prefill and decode
 #   SESSIONS    of four requests each, for the two daemons with tern-replay
 #   XA_S        seconds of X-a
+#   RAILS       how a rail goes: see rails.sh
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/two_devices.sh"
 export TERN_PEER_TRANSPORT=verbs
@@ -48,3 +49,4 @@ step "two daemons, push, no allocation" watched bash -c "replay --push"
 step "the cable" cable
 step "aborts at random points (X-a), pull, no allocation either" watched bash -c xa
 TERN_PEER_PUSH=1 step "aborts at random points (X-a), push, no allocation either" watched bash -c xa
+step "a rail that goes in mid-transfer, and comes back" bash "$here/rails.sh" $RAILS

@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# In one lab guest, after two_devices: two daemons with two rails each, a cable a rail, and the second cable goes while
+# pages are on their way. They all arrive, by RDMA: what was under way over the second goes over the first. When the
+# cable is back its path is made again, and carries. b pulls from a; a has b push.
+#   rails.sh CUT:WAY...   one after the other, e.g. silent:pull carrier:push
+# silent: nothing comes out of the cable, and neither end knows: a path is made again at once, only to fail again.
+# carrier: a's port is shut, so b's has no carrier, and no path can be made until it is back.
+. "$(dirname "${BASH_SOURCE[0]}")/two_devices.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/verbs_lib.sh"
+LISTEN=127.0.0.1 MEMORY=24M
+rate=(rate 30mbit delay 1ms)
+pool=(--profile tiny --page-bytes 16384 --pool-pages 1100 --in-flight 12)
+# Some 13 MB, more than 3 s of one cable: when a lost path says so, after 2 s, the other one has worked. And 2 MB.
+many=(--prefixes 40 --chunks 40) few=(--prefixes 12 --chunks 20)
+started=400000 # bytes over the second rail, before its cable goes
+carries=500000 # and once it is back
+late=300000    # may be on their way through the guest's kernel when a cable goes
+
+second_cable() {
+    ip link add veth2 type veth peer name veth3 || return 1
+    ip link set veth2 mtu "$LAB_MTU" up && ip link set veth3 mtu "$LAB_MTU" up || return 1
+    device rxe2 veth2 10.79.0.1 && device rxe3 veth3 10.80.0.1 && through_cable 3 veth2 10.79.0.1 veth3 10.80.0.1
+}
+
+cable_goes() {
+    case $1 in
+    silent) netem "veth2 veth3" loss 100% ;;
+    carrier) ip link set veth2 down ;;
+    *) return 1 ;;
+    esac
+}
+
+cable_comes() {
+    case $1 in
+    silent) netem "veth2 veth3" "${rate[@]}" ;;
+    carrier) ip link set veth2 up && to_peer 3 veth2 10.79.0.1 veth3 10.80.0.1 ;;
+    esac
+}
+
+# came DEVICE: sets n to the bytes that the device took so far, were all packets full. Starts no process.
+came() {
+    read -r n <"/sys/class/infiniband/$1/ports/1/hw_counters/rcvd_pkts"
+    n=$((n * 4096))
+}
+
+exec {idle}<> <(:)
+nap() { read -r -t 0.01 -u "$idle" _; }
+
+# paths NODE STATE STATE: of its two rails
+paths() {
+    local row states=
+    ctl "$1" peers >"$DIR/peers" || return 1
+    while read -ra row; do
+        [[ ${row[0]} == path ]] && states+=" ${row[2]}"
+    done <"$DIR/peers"
+    [[ $states =~ ^\ ($2)\ ($3)$ ]]
+}
+
+# figures NODE DEVICE: sets failed, again and told; all pages that have come have come by RDMA.
+figures() {
+    local name value pages=()
+    ctl "$1" status --json >"$DIR/status" || fail "status"
+    while read -r name value; do
+        case $name in
+        pages_in) pages+=("$value") ;; # of all, then by RDMA
+        paths_failed) failed=$value ;;
+        pieces_again) again=$value ;;
+        esac
+    done < <(sed -n '/"data": {/,/"cq_events"/{s/[",:]//g; p}' "$DIR/status")
+    told=$(grep -c "event=path_failed .* device=$2 way=in" "$DIR/$1/log")
+    echo "pages=${pages[0]} by_rdma=${pages[1]} paths_failed=$failed pieces_again=$again"
+    [[ ${pages[0]} == "${pages[1]}" ]] || fail "pages did not move by RDMA"
+}
+
+# transfers SOURCE DEST: begins to fetch, and returns when the second rail has started to carry.
+transfers() {
+    half "$2" fetch "${pool[@]}" "${many[@]}" --peer "$1" --seed "$seed" >"$DIR/fetch" 2>&1 &
+    fetch=$!
+    until came "$second" && ((n - from2 > started)); do
+        kill -0 "$fetch" 2>/dev/null || fail "all came before the cable went: $(cat "$DIR/fetch")"
+        nap
+    done
+}
+
+# lose CUT SOURCE DEST FIRST SECOND: the destination's devices
+lose() {
+    local cut=$1 source=$2 dest=$3 first=$4 second=$5 fetch from1 from2 cut1 cut2 failed again told had
+    half "$source" commit "${pool[@]}" "${many[@]}" --seed "$seed" || fail "commit"
+    half "$source" commit "${pool[@]}" "${few[@]}" --seed "1$seed" || fail "commit"
+    figures "$dest" "$second"
+    had=("$failed" "$again" "$told")
+    came "$first" && from1=$n
+    came "$second" && from2=$n
+    transfers "$source" "$dest"
+    cable_goes "$cut" || fail "the cable does not go"
+    came "$second" && cut2=$n
+    came "$first" && cut1=$n
+    if [[ $cut == carrier ]]; then
+        wait_for 30 "a path that is down" paths "$dest" ready 'making|offered|connecting|paused'
+        cat "$DIR/peers"
+    fi
+    wait "$fetch" || fail "the transfers: $(cat "$DIR/fetch")"
+    cat "$DIR/fetch"
+    came "$first"
+    echo "bytes before the cut: $((cut1 - from1)) and $((cut2 - from2)); after: $((n - cut1)) over the first"
+    ((cut1 > from1 && cut2 > from2)) || fail "one rail carried nothing"
+    came "$second"
+    ((n - cut2 < late)) || fail "$((n - cut2)) bytes came out of the cable that is cut"
+    figures "$dest" "$second"
+    ((failed > had[0] && again > had[1])) || fail "no path was lost, or nothing was under way over it"
+    ((told > had[2])) || fail "the log does not name it"
+    again_carries
+}
+
+# The path was lost, so one that is ready was made again.
+again_carries() {
+    local n
+    cable_comes "$cut" || fail "the cable does not come back"
+    wait_for 30 "the path, made again" paths "$dest" ready ready
+    came "$second" && from2=$n
+    half "$dest" fetch "${pool[@]}" "${few[@]}" --peer "$source" --seed "1$seed" || fail "fetch"
+    came "$second"
+    echo "bytes over the path that was made again: $((n - from2))"
+    ((n - from2 > carries)) || fail "it carries nothing"
+    figures "$dest" "$second"
+}
+
+second_cable || fail "no second cable"
+netem "veth0 veth1 veth2 veth3" "${rate[@]}" || fail "netem"
+PUSH=1 daemon a 7701 b 127.0.0.1:7702 --rdma-device rxe0+rxe2
+daemon b 7702 a 127.0.0.1:7701 --rdma-device rxe1+rxe3
+wait_for 30 "paths" paths a ready ready
+wait_for 30 "paths" paths b ready ready
+seed=1
+for what in "$@"; do
+    echo "-- the second cable goes: $what"
+    case $what in
+    *:pull) lose "${what%:*}" a b rxe1 rxe3 ;;
+    *:push) lose "${what%:*}" b a rxe0 rxe2 ;;
+    *) fail "no way is called $what" ;;
+    esac
+    seed=$((seed + 1))
+done
+grep -h event=path_ "$DIR"/*/log
+stop_daemons
+echo "rails: ok"
