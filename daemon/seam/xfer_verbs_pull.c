@@ -113,6 +113,7 @@ bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *r)
     struct ibv_send_wr *bad = NULL;
     int rc;
 
+    check(r->n > 0);
     for (uint32_t i = 0; i < r->n; i++) {
         r->wr[i].next = i + 1 < r->n ? &r->wr[i + 1] : NULL;
         r->wr[i].wr_id = path_wr_id(v, p, (uint16_t)(p->posted + i + 1));

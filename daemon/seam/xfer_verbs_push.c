@@ -241,7 +241,7 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES && !piece; i++) {
         struct verbs_piece *at = piece_of(v, p->link, i);
 
-        if (at->state != PIECE_FREE && at->path == number && at->seq == seq)
+        if (at->counted && at->path == number && at->seq == seq)
             piece = at;
     }
     if (!piece || piece->batch == NONE)
@@ -349,7 +349,9 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
         return;
     }
     rc = push_receive(v, p);
-    if (rc)
+    if (!p->push || p->source)
+        path_failed(v, p, "the peer writes on a path that it does not push over");
+    else if (rc)
         path_failed(v, p, "a receive could not be posted: %s", strerror(rc));
     else if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
         path_failed(v, p, "the peer sends what is no page");

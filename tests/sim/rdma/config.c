@@ -38,7 +38,7 @@ static void make_faults(struct rconfig *c)
         [RF_bit_flip] = 60,    [RF_early_completion] = 30, [RF_stale_completion] = 3,
         [RF_qp_error] = 30,    [RF_flush_stuck] = 3,       [RF_access_refused] = 500,
         [RF_job_fails] = 20,   [RF_page_recycled] = 6,     [RF_serve_given_up] = 20,
-        [RF_pull_stopped] = 6};
+        [RF_pull_stopped] = 6, [RF_immediate_unasked] = 40};
     bool calm = rw_one_in(8);
 
     for (uint32_t i = 0; i < RF_COUNT; i++) {
@@ -78,6 +78,8 @@ void config_make(struct rconfig *c)
     for (uint32_t i = 0; i < NODES; i++)
         for (uint32_t k = 0; k < NODES; k++)
             c->push[i][k] = pushes && !rw_one_in(4);
+    for (uint32_t i = 0; i < NODES; i++)
+        c->old[i] = pushes && rw_one_in(6);
     c->cqe = rw_one_in(2) ? rw_between(2, 12) : 1024;
     if (pushes) /* every path of a rail holds places for what comes unasked */
         c->cqe += 2 * RUNS + RECEIVES * (c->nodes - 1) * c->tenants;

@@ -366,7 +366,8 @@ static void probe(uint32_t puller, uint32_t source, uint32_t pool)
     if (verbs && !by_verbs)
         rw_fail("probe_not_by_verbs", "node %u from node %u pool %u", puller, source, pool);
     if (verbs)
-        rw_mark(rw.cfg.push[puller][source] ? RM_probe_by_push : RM_probe_by_verbs);
+        rw_mark(rw.cfg.push[puller][source] && !rw.cfg.old[source] ? RM_probe_by_push
+                                                                   : RM_probe_by_verbs);
     if (refused != pull->broken || (refused && pull->err != TERN_PEER_LOST))
         rw_fail("probe_broken", "node %u from node %u pool %u: error %d", puller, source, pool,
                 (int)pull->err);

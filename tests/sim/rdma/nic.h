@@ -89,6 +89,7 @@ struct nqp {
     uint32_t gen, node, rail, dest_qpn, dest_node, dest_rail, access, window, send_max, recv_max;
     uint32_t head, n, rhead, rn;
     uint32_t nimm, imm[NIC_IMMS]; /* arrived, and not yet told */
+    uint32_t told, last_imm;      /* immediates so far, and the last of them */
     uint64_t silent_ns;           /* since when the peer does not answer; 0: it does */
     uint64_t timeout_ns, last_id;
     uint32_t rnr_retries, rnr_tries; /* 7: for ever */

@@ -4,6 +4,7 @@
  * does nothing more. See nic.c for what of this was measured. */
 #include "nic.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 
 #include "base/check.h"
@@ -461,7 +462,22 @@ static void tell_arrivals(struct nqp *q)
     nic_held_now(q);
     for (uint32_t i = 0; i < q->nimm; i++)
         complete_receive(q, IBV_WC_SUCCESS, q->imm[i]);
+    q->told += q->nimm;
+    q->last_imm = q->imm[q->nimm - 1];
     q->nimm = 0;
+}
+
+/* A write of no bytes needs no key, so the peer may say any number at any time: one that it said
+ * before, or, where it reads and was granted nothing, one of whatever is going on. */
+static void unasked(struct nqp *q)
+{
+    bool granted = !rw.cfg.old[q->dest_node];
+
+    if (q->state != IBV_QPS_RTS || q->nimm > 0 || q->rn == 0 || (granted && q->told == 0) ||
+        !rw_fault(RF_immediate_unasked))
+        return;
+    rw_mark(granted ? RM_immediate_again : RM_immediate_to_reader);
+    q->imm[q->nimm++] = granted ? q->last_imm : htonl(rw_below(64));
 }
 
 void rnic_qp(uint32_t number, uint32_t gen)
@@ -471,6 +487,7 @@ void rnic_qp(uint32_t number, uint32_t gen)
     if (!q->used || q->gen != gen || !q->due)
         return;
     q->due = false;
+    unasked(q);
     if (q->nimm > 0)
         tell_arrivals(q);
     else if (q->state == IBV_QPS_ERR)

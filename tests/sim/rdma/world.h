@@ -57,6 +57,7 @@
     X(stale_completion)                                                                            \
     X(qp_error)                                                                                    \
     X(access_refused)                                                                              \
+    X(immediate_unasked)                                                                           \
     X(flush_stuck)                                                                                 \
     X(job_fails)                                                                                   \
     X(page_recycled)                                                                               \
@@ -115,6 +116,7 @@ struct rconfig {
     bool purge;          /* a destroyed queue pair takes its completions with it */
     enum xfer_transport transport[NODES][NODES]; /* puller, source */
     bool push[NODES][NODES];                     /* the source is to write */
+    bool old[NODES];                             /* as a source it knows no pushes */
     uint64_t idle_ns, pause_ns;                  /* pause: between choices, on average */
     uint32_t rate[RF_COUNT];                     /* one in so many; 0: never */
 };
