@@ -213,7 +213,7 @@ void push_answered(struct verbs *v, struct verbs_piece *piece, bool given)
         if (given && !BUG(CORE_BUG_PUBLISH_ON_SENT))
             piece->state = PIECE_READING;
         else
-            push_close(v, piece); /* nothing was posted, nothing will come */
+            push_close(v, piece); /* nothing of it is under way, nothing will come */
         break;
     case PIECE_ARRIVED: push_close(v, piece); break;
     default:

@@ -63,6 +63,20 @@ static void squeeze(struct rconfig *c)
             c->push[i][k] = false;
 }
 
+/* Pushes of more requests than a queue holds, that are given up half way. */
+static void give_up_pushes(struct rconfig *c)
+{
+    for (uint32_t i = 0; i < NODES; i++) {
+        c->old[i] = false;
+        for (uint32_t k = 0; k < NODES; k++)
+            c->push[i][k] = true;
+    }
+    c->cqe = 2 * RUNS + RECEIVES * (c->nodes - 1) * c->tenants + rw_between(2, 12);
+    c->max_msg = 64;
+    c->drag = rw_between(5, 100);
+    c->rate[RF_serve_given_up] = c->rate[RF_pull_stopped] = 3;
+}
+
 void config_make(struct rconfig *c)
 {
     bool pushes;
@@ -99,5 +113,7 @@ void config_make(struct rconfig *c)
     make_faults(c);
     if (rw_one_in(8))
         squeeze(c);
+    if (pushes && rw_one_in(8))
+        give_up_pushes(c);
     c->choices = rw_between(60, 200);
 }

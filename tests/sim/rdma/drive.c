@@ -101,7 +101,7 @@ void drive_node_start(uint32_t number)
     node->alive = true;
     node->incarnation = prng_u64(&rw.prng) | 1;
     node->nemitted = 0;
-    node->strays = 0;
+    node->strays = node->revoked = 0;
     node->polls = rw_one_in(3);
     node->poll_due = false;
     for (uint32_t t = 0; t < rw.cfg.tenants; t++)

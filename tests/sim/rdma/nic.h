@@ -52,6 +52,8 @@ struct nmw {
     uint64_t addr, length, owner;
     uint32_t key; /* the one that opens it; the field in mw is the seam's to write */
     unsigned access;
+    uint64_t
+        revoked[4]; /* a bit for each key, of 256, that was closed under a writer who was slow */
 };
 
 struct nchannel {
@@ -76,7 +78,7 @@ struct nwr {
     uint64_t wr_id, remote, owner;
     uint8_t *local;
     uint32_t length, moved, rkey, imm;
-    bool signaled, started;
+    bool signaled, started, revokes;
     enum ibv_wc_status failed;
     struct nmw *mw;
     struct ibv_mw_bind_info bind;

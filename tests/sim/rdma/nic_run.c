@@ -86,9 +86,25 @@ static void take_window(const struct ibv_send_wr *wr, struct nwr *w)
         rw_fail("grant_of_live_page", "a window is bound to a page of no pull");
 }
 
+/* It closes the windows of one grant, and says that it revokes it. */
+static bool revokes(const struct nqp *q, const struct ibv_send_wr *wr)
+{
+    struct rnode *node = &rw.node[q->node];
+    struct xfer_stats stats;
+    bool news;
+
+    if (wr->opcode != IBV_WR_LOCAL_INV)
+        return false;
+    xfer_stats(node->xfer, &stats);
+    news = stats.grants_revoked > node->revoked;
+    node->revoked = stats.grants_revoked;
+    return news;
+}
+
 int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
     struct nqp *q = nqp_of(qp);
+    bool revoke = revokes(q, wr);
 
     check(q->used);
     for (; wr; wr = wr->next) {
@@ -102,6 +118,7 @@ int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
         }
         *w = (struct nwr){.opcode = wr->opcode,
                           .wr_id = wr->wr_id,
+                          .revokes = revoke,
                           .signaled = (wr->send_flags & IBV_SEND_SIGNALED) != 0};
         if (wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV)
             take_window(wr, w);
@@ -186,6 +203,15 @@ static struct nmw *window_of(uint32_t rkey)
     return rkey >= NIC_WINDOW_KEY && i < NIC_WINDOWS && nic_mw[i].used ? &nic_mw[i] : NULL;
 }
 
+/* Only one that is revoked is closed while writes to it may come: they break both queue pairs. */
+static void met_closed(const struct nqp *p, const struct nmw *window, uint32_t rkey)
+{
+    rw_mark(RM_closed_window_refused);
+    if (!(window->revoked[(rkey & 0xff) / 64] >> (rkey % 64) & 1))
+        rw_fail("closed_under_the_writer", "node %u closed a window and had not revoked it",
+                p->node);
+}
+
 /* False: the request fails there. *ret_owner: of a write, who may be written to. */
 static bool may_access(const struct nqp *p, const struct nwr *w, uint64_t *ret_owner)
 {
@@ -199,7 +225,7 @@ static bool may_access(const struct nqp *p, const struct nwr *w, uint64_t *ret_o
     if (window) {
         *ret_owner = window->owner;
         if (window->key != w->rkey || !window->bound)
-            rw_mark(RM_closed_window_refused);
+            met_closed(p, window, w->rkey);
         return window->key == w->rkey && window->bound && window->qp == p &&
                ((int)window->access & need) && w->remote >= window->addr &&
                w->remote + w->length <= window->addr + window->length;
@@ -344,6 +370,8 @@ static bool peer_answers(struct nqp *q, struct nqp *p)
 static void run_window(struct nqp *q, const struct nwr *w)
 {
     if (w->opcode == IBV_WR_BIND_MW) {
+        struct nmw was = *w->mw;
+
         *w->mw = (struct nmw){.mw = w->mw->mw,
                               .used = true,
                               .bound = true,
@@ -354,6 +382,8 @@ static void run_window(struct nqp *q, const struct nwr *w)
                               .owner = w->owner,
                               .access = w->bind.mw_access_flags};
         w->mw->key = w->rkey;
+        memcpy(w->mw->revoked, was.revoked, sizeof was.revoked);
+        w->mw->revoked[(w->rkey & 0xff) / 64] &= ~((uint64_t)1 << w->rkey % 64);
     } else {
         struct nmw *m = window_of(w->rkey);
 
@@ -361,6 +391,7 @@ static void run_window(struct nqp *q, const struct nwr *w)
         if (!m || m->key != w->rkey || m->qp != q || !m->bound)
             rw_fail("bad_invalidation", "node %u closes a window that is not open", q->node);
         m->bound = false;
+        m->revoked[(w->rkey & 0xff) / 64] |= (uint64_t)w->revokes << w->rkey % 64;
     }
     complete(q, IBV_WC_SUCCESS);
 }

@@ -195,7 +195,8 @@ struct rnode {
     struct rserve serve[SERVES];
     struct event emitted[EMITTED];
     uint32_t nemitted;
-    uint64_t strays; /* completions that were put into its queue and are nobody's */
+    uint64_t revoked; /* grants, as its seam counts them */
+    uint64_t strays;  /* completions that were put into its queue and are nobody's */
     bool core_due;
     bool polls, poll_due; /* calls xfer_poll before it sleeps, as the daemon does */
     _Alignas(64) uint8_t memory[TENANTS][REGIONS][MEMORY];
