@@ -85,7 +85,6 @@ struct verbs_path {
 
     /* Of a path that is pushed. */
     uint32_t held;         /* destination: completions that have a place and are not posted */
-    uint32_t revoked;      /* destination: grants closed that may yet be written to */
     uint64_t windows_free; /* destination: a bit each */
     struct ibv_mw *window[VERBS_WINDOWS]; /* destination: owned */
     uint32_t nwindows;
@@ -167,7 +166,9 @@ struct verbs_piece {
     struct xfer_entry entry[XFER_PAGES_MAX]; /* as asked, to be confirmed */
     struct id serve;
     uint64_t *sums; /* owned, verbs->piece_sums: the source's */
-    bool revoked;   /* counted in path->revoked */
+    bool granted;   /* it was asked for as a push */
+    bool revoked; /* closed, and the source may yet write: until it says not, did, or the path ends
+                   */
     uint32_t nruns;
     struct verbs_run run[XFER_RUNS_MAX];
 };
@@ -294,7 +295,7 @@ void pieces_done(struct verbs *v, struct verbs_path *p);           /* path->done
 void piece_done(struct verbs *v, struct verbs_piece *piece); /* no device writes its pages more */
 void paths_go_on(struct verbs_rail *rail); /* there is room in its completion queue again */
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
-/* Frees a piece of a pull that has ended, unless reads of it are in flight or an answer is due. */
+/* Frees a piece of a pull that has ended, unless it is counted, revoked, or an answer is due. */
 void piece_free(struct verbs_piece *piece);
 void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
 void piece_end(struct verbs *v, struct verbs_piece *piece);
@@ -329,6 +330,7 @@ void push_asked(struct verbs_piece *piece);
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given);
 void push_lost(struct verbs *v, struct verbs_piece *piece); /* the source has no such path */
 void push_drop(struct verbs *v, struct verbs_piece *piece);
+void pushes_forgotten(struct verbs *v, const struct verbs_path *p); /* no write comes over it */
 void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns);
 void pushes_done(struct verbs *v, struct verbs_path *p);  /* path->done moved */
 void pushes_ended(struct verbs *v, struct verbs_path *p); /* the queue pair was destroyed */

@@ -187,7 +187,7 @@ bool piece_post(struct verbs *v, struct verbs_piece *piece)
 
 void piece_free(struct verbs_piece *piece)
 {
-    if (piece->batch == NONE && !piece->counted && piece->heard)
+    if (piece->batch == NONE && !piece->counted && piece->heard && !piece->revoked)
         piece->state = PIECE_FREE;
 }
 
@@ -333,7 +333,7 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
 {
     for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, link, i);
-        struct verbs_path *p = piece->counted ? &v->path[piece->path] : NULL;
+        struct verbs_path *p = piece->counted || piece->revoked ? &v->path[piece->path] : NULL;
 
         if (!p || !p->push)
             continue;

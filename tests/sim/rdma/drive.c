@@ -46,6 +46,7 @@ void drive_tick(uint32_t number, uint32_t life)
         return;
     rw.current = number;
     xfer_tick(node->xfer, rw.now_ns);
+    audit_node(number, false);
     rw_post(TICK_NS, T_TICK, number, life);
 }
 
@@ -409,11 +410,16 @@ void drive_converge(void)
     rnet_heal();
     settle(CONVERGE_NS, "not_converged");
     run_for(STALL_NS); /* what was begun under a fault has ended */
+    for (uint32_t i = 0; i < rw.cfg.nodes; i++)
+        audit_node(i, true);
     recover();
     for (uint32_t i = 0; i < rw.cfg.nodes; i++)
         for (uint32_t k = 0; k < rw.cfg.nodes; k++)
             for (uint32_t t = 0; i != k && t < rw.cfg.tenants; t++)
                 probe(i, k, t);
+    run_for(SEC);
+    for (uint32_t i = 0; i < rw.cfg.nodes; i++)
+        audit_node(i, true);
     for (uint32_t i = 0; i < rw.cfg.nodes; i++)
         stop_node(i);
     for (uint32_t i = 0; i < rw.cfg.nodes; i++)

@@ -342,6 +342,9 @@ bool serves_allowed(void *ctx, struct id serve, uint32_t link);
 /* model.c: what the seam says, at the moment it says it. */
 void model_said(struct rnode *node, const struct event *event);
 
+/* audit.c: what the seam holds; rest: nothing goes on, so it holds nothing of anything. */
+void audit_node(uint32_t node, bool rest);
+
 /* links.c */
 uint32_t link_out(uint32_t puller, uint32_t source); /* its number at the puller */
 uint32_t link_in(uint32_t puller, uint32_t source);  /* and at the source */
