@@ -84,6 +84,7 @@ struct verbs_path {
     struct xfer_chunk chunk[XFER_CHUNKS_MAX]; /* what can be read, or written, at the peer */
 
     /* Of a path that is pushed. */
+    uint64_t pushed_ns;    /* destination: when the peer last said that a piece is there */
     uint32_t held;         /* destination: completions that have a place and are not posted */
     uint64_t windows_free; /* destination: a bit each */
     struct ibv_mw *window[VERBS_WINDOWS]; /* destination: owned */
@@ -159,7 +160,7 @@ struct verbs_piece {
     uint32_t batch; /* NONE: its pull has ended */
     uint32_t pull, seq, first, n, tries;
     uint32_t path, last;  /* whose requests, NONE before; path->posted behind its last one */
-    uint64_t at_ns;       /* pushed: when it was granted, asked for, or its pull ended */
+    uint64_t at_ns;       /* pushed: when it was granted, asked for, closed, or its pull ended */
     uint64_t offset;      /* where the source's pool begins */
     struct cursor cursor; /* of what is posted */
     uint64_t sent[XFER_MASK_WORDS];          /* pages that the source gives */
@@ -320,10 +321,10 @@ static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path
 
 /* xfer_verbs_push.c: the destination of pushes. */
 uint32_t push_credit(struct verbs *v, const struct verbs_path *p); /* runs that it can grant now */
-/* How many of the n pages of a batch can be granted as one piece now: fills piece->run. *ret_never:
- * none, and not later either. */
+/* How many of the n pages of a batch can be granted as one piece now: fills piece->run. *ret_most:
+ * nor will it be more later. */
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t batch, uint32_t first, uint32_t n,
-                  struct verbs_piece *piece, bool *ret_never);
+                  struct verbs_piece *piece, bool *ret_most);
 bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece);
 uint32_t push_window_name(const struct verbs_path *p, const struct verbs_run *run); /* xfer_run */
 void push_asked(struct verbs_piece *piece);

@@ -90,18 +90,19 @@ uint32_t push_credit(struct verbs *v, const struct verbs_path *p)
 }
 
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t number, uint32_t first,
-                  uint32_t n, struct verbs_piece *piece, bool *ret_never)
+                  uint32_t n, struct verbs_piece *piece, bool *ret_most)
 {
     const struct xfer_batch *batch = &v->xfer->batch[number];
     uint32_t credit = push_credit(v, p);
+    uint32_t all = n;
     struct runs runs = {.run = piece->run, .room = credit < XFER_RUNS_MAX ? credit : XFER_RUNS_MAX};
 
     while (n > 0 && !runs_make(v, p, batch, first, n, &runs))
         n /= 2;
     piece->nruns = n > 0 ? runs.n : 0;
-    if (n == 0)
+    *ret_most = n == all || credit >= XFER_RUNS_MAX;
+    if (!*ret_most)
         rail_full(rail_of(v, p));
-    *ret_never = n == 0 && credit >= XFER_RUNS_MAX;
     return n;
 }
 
@@ -173,6 +174,7 @@ static void push_close(struct verbs *v, struct verbs_piece *piece)
     struct verbs_wrs list = {.n = piece->nruns};
 
     piece->state = PIECE_CLOSING;
+    piece->at_ns = io_now_ns();
     piece->last = p->posted + piece->nruns;
     if (p->state != PATH_READY)
         return;
@@ -354,6 +356,7 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
         return;
     }
     rc = push_receive(v, p);
+    p->pushed_ns = io_now_ns();
     if (!p->push || p->source)
         path_failed(v, p, "the peer writes on a path that it does not push over");
     else if (rc)

@@ -118,14 +118,14 @@ static uint32_t next_batch(struct verbs *v, uint32_t link)
     return b;
 }
 
-/* False: no more can be begun now. */
+/* Or its batch goes another way. False: no more can be begun now. */
 static bool piece_begin(struct verbs *v, struct xfer_conn *conn, struct verbs_piece *piece,
                         uint32_t number)
 {
     uint32_t link = conn->read.link;
     struct verbs_path *p = path_best(v, link, batch_tenant(v, number));
     struct asked cut = piece_cut(v->xfer, number, v->piece_sums);
-    bool never;
+    bool most;
 
     check(p); /* as next_batch has seen */
     if (!p->push) {
@@ -133,11 +133,14 @@ static bool piece_begin(struct verbs *v, struct xfer_conn *conn, struct verbs_pi
         put_frame(conn, XFER_REQUEST_READ, piece, NULL);
         return true;
     }
-    cut.n = push_fit(v, p, number, cut.first, cut.n, piece, &never);
-    if (never)
-        batch_other_way(v, link, number);
-    if (cut.n == 0)
+    cut.n = push_fit(v, p, number, cut.first, cut.n, piece, &most);
+    if (cut.n == 0 && !most)
         return false; /* goes on when windows are free */
+    if (cut.n == 0) {
+        batch_other_way(v, link, number);
+        link_pump(v->xfer, link);
+        return next_batch(v, link) != number; /* else when what is granted of it has ended */
+    }
     piece_cut_from(v, piece, link, &cut);
     piece->tries = 1;
     return push_bind(v, p, piece);
@@ -147,13 +150,15 @@ static void say_requests(struct verbs *v, struct xfer_conn *conn)
 {
     uint32_t link = conn->read.link;
 
-    for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn); i++) {
+    for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn);) {
         struct verbs_piece *piece = piece_of(v, link, i);
         uint32_t number = next_batch(v, link);
 
         if (number == NONE)
             return;
-        if (piece->state == PIECE_FREE && !piece_begin(v, conn, piece, number))
+        if (piece->state != PIECE_FREE)
+            i++;
+        else if (!piece_begin(v, conn, piece, number))
             return;
     }
 }

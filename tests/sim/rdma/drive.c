@@ -10,6 +10,7 @@
 #define PORT     7000u
 #define PROBE_NS CONVERGE_NS
 #define SLICE_NS (50 * MS)
+#define SPIN_NS  100000u /* VERBS_SPIN_NS */
 
 /* ------------------------------------------------------------------ nodes */
 
@@ -45,7 +46,7 @@ void drive_tick(uint32_t number, uint32_t life)
     if (!node->alive || node->life != life)
         return;
     rw.current = number;
-    xfer_tick(node->xfer, rw.now_ns);
+    audit_tick(number);
     audit_node(number, false);
     rw_post(TICK_NS, T_TICK, number, life);
 }
@@ -68,6 +69,8 @@ void drive_poll(uint32_t number, uint32_t life)
         return;
     rw.current = number;
     node->poll_due = xfer_poll(node->xfer);
+    if (!node->poll_due && rnic_has_just_begun(number, SPIN_NS))
+        rw_fail("sleeps_at_once", "node %u does not poll for what it has just posted", number);
     if (node->poll_due)
         rw_post(rw_soon(), T_POLL, number, life);
 }
@@ -90,7 +93,8 @@ void drive_node_start(uint32_t number)
                                           .mr_bytes_max = rw.cfg.mr_bytes,
                                           .tenants = rw.cfg.tenants,
                                           .path_send = links_path_send,
-                                          .path_note = links_path_note},
+                                          .path_note = links_path_note,
+                                          .path_state = audit_path_state},
                                  .emit = drive_emit,
                                  .serve_page = serves_page,
                                  .serve_allowed = serves_allowed,

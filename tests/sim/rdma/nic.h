@@ -92,6 +92,8 @@ struct nqp {
     uint32_t head, n, rhead, rn;
     uint32_t nimm, imm[NIC_IMMS]; /* arrived, and not yet told */
     uint32_t told, last_imm;      /* immediates so far, and the last of them */
+    uint64_t begun_ns;            /* when it was last given something, and had nothing */
+    uint64_t heard_ns;            /* when its node took the last of them */
     uint64_t silent_ns;           /* since when the peer does not answer; 0: it does */
     uint64_t timeout_ns, last_id;
     uint32_t rnr_retries, rnr_tries; /* 7: for ever */

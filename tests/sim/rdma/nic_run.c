@@ -107,6 +107,8 @@ int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
     bool revoke = revokes(q, wr);
 
     check(q->used);
+    if (q->n == 0 && ((struct ncq *)(void *)q->qp.send_cq)->n == 0)
+        q->begun_ns = rw.now_ns;
     for (; wr; wr = wr->next) {
         struct nwr *w = &q->send[(q->head + q->n) % NIC_QUEUE];
 
@@ -115,6 +117,12 @@ int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
         if (q->state != IBV_QPS_RTS && q->state != IBV_QPS_ERR) {
             *bad = wr;
             return EINVAL;
+        }
+        if (rw_fault(RF_post_fails)) {
+            *bad = wr;
+            errno = 0;
+            nic_due(q, rw_soon()); /* those before it are taken */
+            return ENOMEM;
         }
         *w = (struct nwr){.opcode = wr->opcode,
                           .wr_id = wr->wr_id,

@@ -57,6 +57,7 @@
     X(stale_completion)                                                                            \
     X(qp_error)                                                                                    \
     X(access_refused)                                                                              \
+    X(post_fails)                                                                                  \
     X(immediate_unasked)                                                                           \
     X(flush_stuck)                                                                                 \
     X(job_fails)                                                                                   \
@@ -281,6 +282,7 @@ void rnic_kill(uint32_t node);
 void rnic_spoil(void); /* a queue pair goes to the error state by itself */
 uint32_t rnic_objects(uint32_t node);
 uint32_t rnic_outstanding(uint32_t node);
+bool rnic_has_just_begun(uint32_t node, uint64_t ns); /* a queue pair, what it is not done with */
 
 /* memory.c. A page's place: its number among all pages of its pool. */
 struct mem *rmem_of(uint32_t node);
@@ -344,6 +346,8 @@ void model_said(struct rnode *node, const struct event *event);
 
 /* audit.c: what the seam holds; rest: nothing goes on, so it holds nothing of anything. */
 void audit_node(uint32_t node, bool rest);
+void audit_tick(uint32_t node); /* does it */
+void audit_path_state(void *ctx, uint32_t link, const struct xfer_path_view *view);
 
 /* links.c */
 uint32_t link_out(uint32_t puller, uint32_t source); /* its number at the puller */
