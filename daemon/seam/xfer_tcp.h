@@ -22,7 +22,7 @@
 #endif
 
 #define XFER_PIECE_SUMS 8192u /* checksums of a piece, unless one page has more */
-/* Of one receive and of one send. A receive wakes the owner when all of it has come (conn_await),
+/* Of one receive and of one send. A receive wakes the owner when all of it has come (out_await),
  * and what came is hashed while it is in cache; a send is twice that, so the source never waits for
  * the destination to hash. At 512 KiB a receive lost a third on the loopback. */
 #define XFER_RECV_BYTES (256u << 10)

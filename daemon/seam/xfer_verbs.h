@@ -2,11 +2,13 @@
  * devices in use), xfer_verbs_memory.c (what they may touch), xfer_verbs_path.c (queue pairs: made,
  * connected, drained, destroyed), xfer_verbs_setup.c (the thread that makes the calls which
  * allocate or sleep), xfer_verbs_link.c (which way a batch goes), xfer_verbs_again.c (which path
- * a piece takes, and what if it is lost), xfer_verbs_pull.c (reading) and
- * xfer_verbs_side.c (the connection beside the paths). A rail is one local device in use. A path is
- * one RC queue pair, of one link, one tenant and one rail, in the tenant's protection domain of
- * that rail. The source's end allows remote reads and posts nothing; the destination's end allows
- * nothing.
+ * a piece takes, and what if it is lost), xfer_verbs_pull.c (reading), xfer_verbs_push.c (being
+ * written to), xfer_verbs_write.c (writing) and xfer_verbs_side.c (the connection beside the
+ * paths). A rail is one local device in use. A path is one RC queue pair, of one link, one tenant
+ * and one rail, in the tenant's protection domain of that rail. Of a path that reads, the source's
+ * end allows remote reads and posts nothing, and the destination's end allows nothing. Of one that
+ * pushes, the destination's end allows remote writes, which only windows that it has bound let in,
+ * and the source's end allows nothing.
  *
  * Promise P2 rests on three counters: path->posted and path->done (work requests, in order), and
  * pull->reading (pieces of a pull some of whose requests are not done). `done` moves on a
@@ -79,7 +81,7 @@ struct verbs_path {
     bool next_push;
     uint32_t posted, done;                                        /* work requests */
     uint64_t since_ns, retry_ns, pause_ns, ready_ns, progress_ns; /* progress: of its requests */
-    char reason[XFER_PATH_TEXT];                                  /* why it is not ready */
+    char reason[XFER_PATH_TEXT]; /* why it is not ready; of a ready one, as what it was made */
     uint32_t nchunks;
     struct xfer_chunk chunk[XFER_CHUNKS_MAX]; /* what can be read, or written, at the peer */
 
