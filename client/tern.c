@@ -4,10 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tern_version.h>
 
 #include "base/err.h"
-
-#define VERSION_TEXT "0.1.0"
 
 const char *tern_strerror(enum tern_err err)
 {
@@ -21,7 +20,7 @@ enum tern_err_category tern_category(enum tern_err err)
 
 const char *tern_version(void)
 {
-    return VERSION_TEXT;
+    return TERN_VERSION;
 }
 
 const char *tern_error_text(const struct tern *t)

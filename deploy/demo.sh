@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-bash deploy/setup.sh
+bash deploy/setup.sh --build
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 echo "building in $PWD/build ..."

@@ -1,8 +1,18 @@
 #!/usr/bin/env bash
 # Installs the packages of deploy/packages.txt that are missing. The only script that installs anything.
-# Does nothing, and needs no network, where all are there. Lines that end in `full` are for `tests/run.sh --full`.
+# Does nothing, and needs no network, where all are there. --build: without those that only the tests need.
 set -euo pipefail
 cd "$(dirname "$0")"
+
+what=all
+case "${1:-}" in
+"") ;;
+--build) what=build ;;
+*)
+    echo "usage: deploy/setup.sh [--build]" >&2
+    exit 2
+    ;;
+esac
 
 if ! command -v dpkg-query >/dev/null; then
     echo "setup: no dpkg here: install the equivalents of deploy/packages.txt by hand" >&2
@@ -12,13 +22,13 @@ fi
 missing=()
 while read -r package when _; do
     [[ -z $package || $package == \#* ]] && continue
-    [[ $when == full && ${TERN_FULL:-0} != 1 ]] && continue
+    [[ $when == test && $what == build ]] && continue
     state=$(dpkg-query -W -f '${db:Status-Abbrev}' "$package" 2>/dev/null || true)
     [[ $state == ii* ]] || missing+=("$package")
 done <packages.txt
 
 if [[ ${#missing[@]} -eq 0 ]]; then
-    echo "setup: everything in deploy/packages.txt is installed"
+    echo "setup: every package that is needed is installed"
     exit 0
 fi
 

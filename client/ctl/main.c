@@ -4,9 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <tern_version.h>
 #include <unistd.h>
 
-const char *argp_program_version = "ternctl 0.1.0";
+const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
 
 enum {
     OPT_POOL = 'p',
@@ -97,7 +98,7 @@ const struct command commands[] = {
     {"tape", "FILE", "Writes the daemon's last events to FILE",
      "  ternctl tape /tmp/tern.tape && tern-sim --tape /tmp/tern.tape\n\nIt is the daemon that "
      "writes: FILE must be "
-     "where it may.\n",
+     "where it may. An earlier FILE is replaced once the new one is whole.\n",
      tape_options, true, run_tape},
     {"ping", "", "How long the daemon takes to answer",
      "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, false, run_ping},

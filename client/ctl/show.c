@@ -128,8 +128,8 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     const json_t *events = json_object_get(s, "events");
 
     paint(ctl, BOLD, "%s", j_str(s, "node"));
-    printf("  up %s  incarnation %s  ", human_age((double)j_u64(s, "uptime_s")),
-           j_str(s, "incarnation"));
+    printf("  version %s  up %s  incarnation %s  ", j_str(s, "version"),
+           human_age((double)j_u64(s, "uptime_s")), j_str(s, "incarnation"));
     if (j_bool(s, "draining"))
         paint(ctl, YELLOW, "draining: takes no new sessions\n");
     else
@@ -224,6 +224,23 @@ int run_status(struct ctl *ctl)
 
 /* ---- lists ---- */
 
+/* A table of what the daemon lists under `name`, or `empty`. */
+static int show_list(struct ctl *ctl, const char *name, const char *const *titles, uint32_t n,
+                     void (*add_row)(struct table *t, json_t *row), const char *empty)
+{
+    json_t *answer = ctl_list(ctl, name, NULL), *row;
+    struct table t;
+    size_t i;
+
+    if (!ctl_print_json(ctl, answer)) {
+        table_init(&t, ctl, titles, n);
+        json_array_foreach(json_object_get(answer, name), i, row) add_row(&t, row);
+        table_print(&t, empty);
+    }
+    json_decref(answer);
+    return CTL_OK;
+}
+
 int run_pools(struct ctl *ctl)
 {
     static const char *const titles[] = {"<POOL",  "SLOT",       "<TENANT",    "<ENGINE", "<TIER",
@@ -286,36 +303,29 @@ static void add_hold(struct table *t, const json_t *row)
     table_add(t, DIM, "%s", j_str(row, "node_id"));
 }
 
+static void add_session(struct table *t, json_t *row)
+{
+    table_add(t, PLAIN, "%s", j_str(row, "session"));
+    table_add(t, PLAIN, "%s", j_str(row, "tenant"));
+    table_add(t, BOLD, "%s", j_str(row, "engine"));
+    table_add(t, PLAIN, "%s", j_str(row, "pool"));
+    table_add(t, DIM, "%.8s", j_str(row, "namespace"));
+    add_session_state(t, j_str(row, "state"));
+    table_add(t, PLAIN, "%s", num(row, "committed"));
+    table_add(t, PLAIN, "%s", num(row, "written"));
+    table_add(t, PLAIN, "%s", num(row, "allocated"));
+    table_add(t, PLAIN, "%s", num(row, "tokens"));
+    table_add(t, PLAIN, "%s", human_age(j_f64(row, "idle_s")));
+    add_hold(t, row);
+}
+
 int run_sessions(struct ctl *ctl)
 {
     static const char *const titles[] = {
         "<SESSION", "<TENANT",   "<ENGINE", "<POOL", "<NAMESPACE", "<STATE", "COMMITTED",
         "WRITTEN",  "ALLOCATED", "TOKENS",  "IDLE",  "<HOLDS",     "SINCE",  "<NODE"};
-    json_t *answer = ctl_list(ctl, "sessions", NULL), *row;
-    struct table t;
-    size_t i;
 
-    if (!ctl_print_json(ctl, answer)) {
-        table_init(&t, ctl, titles, TITLES_N(titles));
-        json_array_foreach(json_object_get(answer, "sessions"), i, row)
-        {
-            table_add(&t, PLAIN, "%s", j_str(row, "session"));
-            table_add(&t, PLAIN, "%s", j_str(row, "tenant"));
-            table_add(&t, BOLD, "%s", j_str(row, "engine"));
-            table_add(&t, PLAIN, "%s", j_str(row, "pool"));
-            table_add(&t, DIM, "%.8s", j_str(row, "namespace"));
-            add_session_state(&t, j_str(row, "state"));
-            table_add(&t, PLAIN, "%s", num(row, "committed"));
-            table_add(&t, PLAIN, "%s", num(row, "written"));
-            table_add(&t, PLAIN, "%s", num(row, "allocated"));
-            table_add(&t, PLAIN, "%s", num(row, "tokens"));
-            table_add(&t, PLAIN, "%s", human_age(j_f64(row, "idle_s")));
-            add_hold(&t, row);
-        }
-        table_print(&t, "no session is open");
-    }
-    json_decref(answer);
-    return CTL_OK;
+    return show_list(ctl, "sessions", titles, TITLES_N(titles), add_session, "no session is open");
 }
 
 /* "7 7 6": one number a rank. */
@@ -334,35 +344,28 @@ static void add_steps(struct table *t, const json_t *steps)
     table_add(t, PLAIN, "%s", text);
 }
 
+static void add_engine(struct table *t, json_t *row)
+{
+    uint64_t alive = j_u64(row, "procs_alive"), world = j_u64(row, "world");
+
+    table_add(t, PLAIN, "%s", j_str(row, "engine"));
+    table_add(t, BOLD, "%s", j_str(row, "name"));
+    table_add(t, PLAIN, "%s", j_str(row, "tenant"));
+    table_add(t, PLAIN, "%s", j_str(row, "state"));
+    table_add(t, alive < world ? YELLOW : PLAIN, "%llu of %llu", (unsigned long long)alive,
+              (unsigned long long)world);
+    table_add(t, PLAIN, "%s", num(row, "sessions"));
+    table_add(t, PLAIN, "%s", num(row, "retiring_until"));
+    add_steps(t, json_object_get(row, "done_step"));
+}
+
 int run_engines(struct ctl *ctl)
 {
     static const char *const titles[] = {
         "<ENGINE", "<NAME",    "<TENANT",        "<STATE",
         "ALIVE",   "SESSIONS", "RETIRING UNTIL", "<DONE STEP OF EACH RANK"};
-    json_t *answer = ctl_list(ctl, "engines", NULL), *row;
-    struct table t;
-    size_t i;
 
-    if (!ctl_print_json(ctl, answer)) {
-        table_init(&t, ctl, titles, TITLES_N(titles));
-        json_array_foreach(json_object_get(answer, "engines"), i, row)
-        {
-            uint64_t alive = j_u64(row, "procs_alive"), world = j_u64(row, "world");
-
-            table_add(&t, PLAIN, "%s", j_str(row, "engine"));
-            table_add(&t, BOLD, "%s", j_str(row, "name"));
-            table_add(&t, PLAIN, "%s", j_str(row, "tenant"));
-            table_add(&t, PLAIN, "%s", j_str(row, "state"));
-            table_add(&t, alive < world ? YELLOW : PLAIN, "%llu of %llu", (unsigned long long)alive,
-                      (unsigned long long)world);
-            table_add(&t, PLAIN, "%s", num(row, "sessions"));
-            table_add(&t, PLAIN, "%s", num(row, "retiring_until"));
-            add_steps(&t, json_object_get(row, "done_step"));
-        }
-        table_print(&t, "no engine has joined");
-    }
-    json_decref(answer);
-    return CTL_OK;
+    return show_list(ctl, "engines", titles, TITLES_N(titles), add_engine, "no engine has joined");
 }
 
 /* The version; `none` in the clear; with refusals the first reason of them. */
@@ -405,46 +408,53 @@ static void peer_paths(struct table *t, json_t *peer)
     }
 }
 
+static void add_peer(struct table *t, json_t *row)
+{
+    const char *state = j_str(row, "state");
+    char names[256] = "";
+    json_t *tenant;
+    size_t at = 0, i;
+
+    table_add(t, BOLD, "%s", j_str(row, "peer"));
+    table_add(t, PLAIN, "%s:%llu", j_str(row, "host"), (unsigned long long)j_u64(row, "port"));
+    table_add(t, strcmp(state, "up") == 0 ? GREEN : YELLOW, "%s", state);
+    table_add(t, PLAIN, "%s", tls_of(row));
+    table_add(t, PLAIN, "%s", j_str(row, "incarnation"));
+    table_add(t, PLAIN, "%s%s", j_str(row, "transport"),
+              strcmp(j_str(row, "moves"), "push") == 0 ? " push" : "");
+    json_array_foreach(json_object_get(row, "tenants"), i, tenant)
+    {
+        const char *name = json_string_value(tenant);
+
+        if (name && at + strlen(name) + 3 < sizeof(names))
+            at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", i ? ", " : "", name);
+    }
+    table_add(t, PLAIN, "%s", names);
+    table_add(t, PLAIN, "%s", j_str(row, "transport_reason"));
+    peer_paths(t, row);
+}
+
 int run_peers(struct ctl *ctl)
 {
     static const char *const titles[] = {"<PEER",        "<ADDRESS", "<STATE",   "<TLS",
                                          "<INCARNATION", "<PAGES",   "<TENANTS", "<REASON"};
-    json_t *answer = ctl_list(ctl, "peers", NULL), *row, *tenant;
-    struct table t;
-    size_t i, k;
 
-    if (!ctl_print_json(ctl, answer)) {
-        table_init(&t, ctl, titles, TITLES_N(titles));
-        json_array_foreach(json_object_get(answer, "peers"), i, row)
-        {
-            const char *state = j_str(row, "state");
-            char names[256] = "";
-            size_t at = 0;
+    return show_list(ctl, "peers", titles, TITLES_N(titles), add_peer, "no peer is configured");
+}
 
-            table_add(&t, BOLD, "%s", j_str(row, "peer"));
-            table_add(&t, PLAIN, "%s:%llu", j_str(row, "host"),
-                      (unsigned long long)j_u64(row, "port"));
-            table_add(&t, strcmp(state, "up") == 0 ? GREEN : YELLOW, "%s", state);
-            table_add(&t, PLAIN, "%s", tls_of(row));
-            table_add(&t, PLAIN, "%s", j_str(row, "incarnation"));
-            table_add(&t, PLAIN, "%s%s", j_str(row, "transport"),
-                      strcmp(j_str(row, "moves"), "push") == 0 ? " push" : "");
-            json_array_foreach(json_object_get(row, "tenants"), k, tenant)
-            {
-                const char *name = json_string_value(tenant);
+static void doctor_memlock(const json_t *rdma)
+{
+    uint64_t need = j_u64(rdma, "memlock_needed_bytes"), may = j_u64(rdma, "memlock_bytes");
 
-                if (name && at + strlen(name) + 3 < sizeof(names))
-                    at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", k ? ", " : "",
-                                           name);
-            }
-            table_add(&t, PLAIN, "%s", names);
-            table_add(&t, PLAIN, "%s", j_str(row, "transport_reason"));
-            peer_paths(&t, row);
-        }
-        table_print(&t, "no peer is configured");
-    }
-    json_decref(answer);
-    return CTL_OK;
+    if (json_is_true(json_object_get(rdma, "memlock_exempt")))
+        printf("  locked memory: no limit applies (CAP_IPC_LOCK); registrations take %s bytes\n",
+               human_count(need));
+    else if (json_is_null(json_object_get(rdma, "memlock_bytes")))
+        printf("  locked memory: unlimited; registrations take %s bytes\n", human_count(need));
+    else
+        printf("  locked memory: RLIMIT_MEMLOCK is %s bytes; registrations take %s%s\n",
+               human_count(may), human_count(need),
+               need > may ? ": too few, say LimitMEMLOCK=infinity or ulimit -l unlimited" : "");
 }
 
 int run_doctor(struct ctl *ctl)
@@ -454,9 +464,14 @@ int run_doctor(struct ctl *ctl)
 
     rdma = json_object_get(answer, "rdma");
     if (!ctl_print_json(ctl, answer)) {
-        bool in_use = json_is_true(json_object_get(rdma, "in_use"));
+        const char *is = !j_bool(rdma, "built")   ? "not in this build"
+                         : j_bool(rdma, "in_use") ? "in use"
+                         : j_bool(rdma, "wanted") ? "not in use"
+                                                  : "off by configuration";
 
-        printf("RDMA: %s (%s)\n", in_use ? "in use" : "not in use", j_str(rdma, "reason"));
+        printf("RDMA: %s (%s)\n", is, j_str(rdma, "reason"));
+        if (j_bool(rdma, "built") && json_array_size(json_object_get(rdma, "devices")) == 0)
+            printf("  device: none (ls /sys/class/infiniband)\n");
         json_array_foreach(json_object_get(rdma, "devices"), i, row)
             printf("  device %s: %s\n", j_str(row, "device"), j_str(row, "state"));
         json_array_foreach(json_object_get(rdma, "rails"), i, row)
@@ -469,43 +484,31 @@ int run_doctor(struct ctl *ctl)
                    num(row, "registered_bytes"), num(row, "registrations"));
         json_array_foreach(json_object_get(json_object_get(rdma, "numa"), "warnings"), i, row)
             printf("  NUMA: %s\n", json_string_value(row));
-        if (json_is_true(json_object_get(rdma, "memlock_exempt")))
-            printf("  locked memory: no limit applies (CAP_IPC_LOCK)\n");
-        else if (json_is_null(json_object_get(rdma, "memlock_bytes")))
-            printf("  locked memory: unlimited\n");
-        else
-            printf("  locked memory: RLIMIT_MEMLOCK is %s bytes\n", num(rdma, "memlock_bytes"));
+        doctor_memlock(rdma);
     }
     json_decref(answer);
     return CTL_OK;
+}
+
+static void add_transfer(struct table *t, json_t *row)
+{
+    table_add(t, PLAIN, "%s", j_str(row, "transfer"));
+    table_add(t, PLAIN, "%s", j_str(row, "direction"));
+    table_add(t, BOLD, "%s", j_str(row, "peer"));
+    table_add(t, PLAIN, "%s", j_str(row, "state"));
+    table_add(t, PLAIN, "%llu..%llu", (unsigned long long)j_u64(row, "from"),
+              (unsigned long long)j_u64(row, "to"));
+    table_add(t, PLAIN, "%s", num(row, "published"));
+    table_add(t, PLAIN, "%s of %s", num(row, "pages_done"), num(row, "pages"));
+    table_add(t, PLAIN, "%s", human_age(j_f64(row, "age_s")));
+    table_add(t, j_f64(row, "left_s") < 1 ? YELLOW : PLAIN, "%s", human_age(j_f64(row, "left_s")));
 }
 
 int run_transfers(struct ctl *ctl)
 {
     static const char *const titles[] = {"<TRANSFER", "<WAY",  "<PEER", "<STATE", "TOKENS",
                                          "PUBLISHED", "PAGES", "AGE",   "LEFT"};
-    json_t *answer = ctl_list(ctl, "transfers", NULL), *row;
-    struct table t;
-    size_t i;
 
-    if (!ctl_print_json(ctl, answer)) {
-        table_init(&t, ctl, titles, TITLES_N(titles));
-        json_array_foreach(json_object_get(answer, "transfers"), i, row)
-        {
-            table_add(&t, PLAIN, "%s", j_str(row, "transfer"));
-            table_add(&t, PLAIN, "%s", j_str(row, "direction"));
-            table_add(&t, BOLD, "%s", j_str(row, "peer"));
-            table_add(&t, PLAIN, "%s", j_str(row, "state"));
-            table_add(&t, PLAIN, "%llu..%llu", (unsigned long long)j_u64(row, "from"),
-                      (unsigned long long)j_u64(row, "to"));
-            table_add(&t, PLAIN, "%s", num(row, "published"));
-            table_add(&t, PLAIN, "%s of %s", num(row, "pages_done"), num(row, "pages"));
-            table_add(&t, PLAIN, "%s", human_age(j_f64(row, "age_s")));
-            table_add(&t, j_f64(row, "left_s") < 1 ? YELLOW : PLAIN, "%s",
-                      human_age(j_f64(row, "left_s")));
-        }
-        table_print(&t, "no transfer is under way");
-    }
-    json_decref(answer);
-    return CTL_OK;
+    return show_list(ctl, "transfers", titles, TITLES_N(titles), add_transfer,
+                     "no transfer is under way");
 }

@@ -31,7 +31,8 @@
     X(23, FLUSH_IS_DONE, "count flush errors as success")                                          \
     X(24, NO_END_CHECK, "no generation check at the end of a pull")                                \
     X(25, CREDIT_EARLY, "credit returned before the completion is consumed")                       \
-    X(26, PUBLISH_ON_SENT, "publish on the sender's completion")
+    X(26, PUBLISH_ON_SENT, "publish on the sender's completion")                                   \
+    X(27, TCP_BESIDE_READS, "hand a batch to TCP while it is being read")
 
 #define CORE_BUG_SEAM 21 /* from here on they are the seam's: `tern-sim --rdma` finds them */
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "seam/cgroup.h"
 #include "seam/mem_fault.h"
 
 #define PAGE_BYTES      4096u
@@ -168,14 +169,10 @@ enum tern_err region_memory_suffices(uint64_t need, const char **ret_why)
 {
     uint64_t kib = file_number("/proc/meminfo", "MemAvailable:");
     uint64_t have = kib == UINT64_MAX ? UINT64_MAX : kib << 10;
-    uint64_t max = file_number("/sys/fs/cgroup/memory.max", "");
-    uint64_t used = file_number("/sys/fs/cgroup/memory.current", "");
+    struct cgroup_memory group;
 
-    if (max != UINT64_MAX && used != UINT64_MAX) {
-        uint64_t left = max > used ? max - used : 0;
-
-        have = left < have ? left : have;
-    }
+    cgroup_memory(CGROUP_ROOT, &group);
+    have = group.left < have ? group.left : have;
     if (need <= have && have - need >= KEEP_FREE_BYTES)
         return TERN_OK;
     snprintf(why_text, sizeof why_text,

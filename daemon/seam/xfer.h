@@ -150,6 +150,7 @@ struct xfer_rail_view {
 
 struct xfer_rdma_view {
     bool built, open;
+    bool wanted;   /* by the configuration: else the devices are as they were at start */
     char why[256]; /* how the devices were chosen, or why there is none */
     uint32_t nrails, ndevices;
     struct xfer_rail_view rail[XFER_RAILS_MAX]; /* in use */
@@ -160,6 +161,7 @@ struct xfer_rdma_view {
     uint64_t memory_nodes, cpu_nodes; /* NUMA: of the tenants' memory, and where we may run */
     uint64_t memlock_bytes;           /* RLIMIT_MEMLOCK; UINT64_MAX: none */
     bool memlock_exempt;              /* CAP_IPC_LOCK */
+    uint64_t memlock_needed;          /* what registrations lock, on all devices asked for */
     uint32_t send_queue;
 };
 void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);

@@ -215,8 +215,12 @@ struct xfer {
     struct io_op accept_op;
     bool accepting;
     struct xfer_stats stats;
-    struct verbs *verbs; /* owned; NULL: TCP alone */
+    struct verbs *verbs;          /* owned; NULL: TCP alone */
+    struct xfer_rdma_view looked; /* what there is where it is not wanted, or not built */
 };
+
+/* xfer_memlock.c */
+void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view);
 
 /* xfer_tcp.c */
 struct xfer_conn *conn_take(struct xfer *xfer, bool outbound, int fd);

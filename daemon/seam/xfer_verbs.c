@@ -53,8 +53,12 @@ enum tern_err verbs_create(struct xfer *xfer)
     const struct xfer_rdma_config *c = &xfer->config.rdma;
     struct verbs *v;
 
-    if (c->tenants == 0 || (c->pulls == 0 && !c->serves))
+    if (c->tenants == 0)
         return TERN_OK;
+    if (c->pulls == 0 && !c->serves) {
+        rails_look(xfer);
+        return TERN_OK;
+    }
     check(c->ndevices <= XFER_RAILS_MAX);
     v = calloc(1, sizeof *v);
     if (!v)
@@ -120,12 +124,14 @@ void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
 {
     const struct verbs *v = xfer->verbs;
 
-    *ret = (struct xfer_rdma_view){.built = true};
     if (!v) {
+        *ret = xfer->looked;
+        ret->built = true;
         snprintf(ret->why, sizeof ret->why, "not asked for: no peer's transport is auto or verbs");
         return;
     }
     *ret = v->view;
+    ret->wanted = true;
     ret->nrails = v->nrails;
     for (uint32_t i = 0; i < v->nrails; i++)
         ret->rail[i] = v->rail[i].view;

@@ -209,8 +209,9 @@ struct verbs {
 };
 
 /* xfer_verbs_rail.c */
-void rails_open(struct verbs *v); /* says in v->view why each device is, or is not, in use */
-void rails_poll(struct verbs *v); /* begins to listen to them */
+void rails_look(struct xfer *xfer); /* as it, in xfer->looked, and leaves none open */
+void rails_open(struct verbs *v);   /* says in v->view why each device is, or is not, in use */
+void rails_poll(struct verbs *v);   /* begins to listen to them */
 void rails_cancel(struct verbs *v);
 bool rails_polling(const struct verbs *v);
 void rails_close(struct verbs *v); /* after their last queue pair */

@@ -3,6 +3,7 @@
  * transport allows that, else its pull breaks. None of that happens while the device may still
  * write the piece's pages for the path that was lost. Called by xfer_verbs*.c. */
 #include "base/check.h"
+#include "core/bugs.h"
 #include "seam/xfer_verbs.h"
 
 /* All that was asked for of a batch is forgotten, and it is asked for over TCP. Not while reads of
@@ -13,7 +14,8 @@ static void batch_to_tcp(struct verbs *v, uint32_t link, uint32_t number)
     struct xfer_batch *batch = &xfer->batch[number];
 
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
-        if (piece_of(v, link, i)->counted && piece_of(v, link, i)->batch == number)
+        if (piece_of(v, link, i)->counted && piece_of(v, link, i)->batch == number &&
+            !BUG(CORE_BUG_TCP_BESIDE_READS))
             return;
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
         if (piece_of(v, link, i)->state != PIECE_FREE && piece_of(v, link, i)->batch == number)

@@ -9,33 +9,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "seam/xfer_verbs.h"
 
-#define CAP_IPC_LOCK_BIT 14
-#define CHUNK_ALIGN      (2u << 20)
-
-static void memlock(struct xfer_rdma_view *view)
-{
-    FILE *f = fopen("/proc/self/status", "re");
-    unsigned long long caps = 0;
-    struct rlimit limit;
-    char line[128];
-
-    view->memlock_bytes = UINT64_MAX;
-    if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        view->memlock_bytes = limit.rlim_cur;
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "CapEff: %llx", &caps) == 1)
-            break;
-    if (f)
-        fclose(f);
-    view->memlock_exempt = (caps >> CAP_IPC_LOCK_BIT & 1) != 0;
-}
+#define CHUNK_ALIGN (2u << 20)
 
 static uint64_t memory_of(const struct verbs *v, uint32_t tenant)
 {
@@ -50,18 +30,13 @@ static uint64_t memory_of(const struct verbs *v, uint32_t tenant)
 
 bool memory_lockable(struct verbs *v, char *ret_why, size_t cap)
 {
-    uint32_t named = v->xfer->config.rdma.ndevices;
-    uint64_t need = 0;
-
-    for (uint32_t t = 0; t < v->tenants; t++)
-        need += memory_of(v, t) * (named > 0 ? named : 1); /* it is counted on each rail */
-    memlock(&v->view);
-    if (v->view.memlock_exempt || v->view.memlock_bytes >= need)
+    xfer_memlock(v->xfer, &v->view);
+    if (v->view.memlock_exempt || v->view.memlock_bytes >= v->view.memlock_needed)
         return true;
     snprintf(ret_why, cap,
              "RLIMIT_MEMLOCK is %llu bytes and registrations take %llu: ulimit -l unlimited, "
              "LimitMEMLOCK=infinity in the service, --ulimit memlock=-1 for a container",
-             (unsigned long long)v->view.memlock_bytes, (unsigned long long)need);
+             (unsigned long long)v->view.memlock_bytes, (unsigned long long)v->view.memlock_needed);
     return false;
 }
 

@@ -210,14 +210,13 @@ static void rails_by_distance(struct verbs *v, struct ibv_device **list)
                  view->found[0].name, view->found[0].state);
 }
 
-static void find_nodes(struct verbs *v)
+static void find_nodes(const struct xfer *xfer, struct xfer_rdma_view *view)
 {
-    const struct mem *mem = v->xfer->config.mem;
-    struct xfer_rdma_view *view = &v->view;
+    const struct mem *mem = xfer->config.mem;
     const uint8_t *base;
     uint64_t bytes;
 
-    for (uint32_t t = 0; t < v->tenants; t++)
+    for (uint32_t t = 0; t < xfer->config.rdma.tenants; t++)
         for (uint32_t r = 0; r < mem_region_count(mem, t); r++) {
             base = mem_region_base(mem, t, r, &bytes);
             view->memory_nodes |= numa_of_memory(base, bytes);
@@ -229,10 +228,9 @@ static void find_nodes(struct verbs *v)
     }
 }
 
-void rails_open(struct verbs *v)
+/* NULL: there is none. Else it is to be freed. */
+static struct ibv_device **find_devices(const struct xfer *xfer, struct xfer_rdma_view *view)
 {
-    struct xfer_rdma_view *view = &v->view;
-    bool lockable = memory_lockable(v, view->why, sizeof view->why);
     struct ibv_device **list;
     int n = 0;
 
@@ -243,13 +241,43 @@ void rails_open(struct verbs *v)
         snprintf(view->found[at].name, sizeof view->found[at].name, "%s",
                  ibv_get_device_name(list[i]));
     }
-    find_nodes(v);
+    find_nodes(xfer, view);
+    return list;
+}
+
+void rails_open(struct verbs *v)
+{
+    struct xfer_rdma_view *view = &v->view;
+    bool lockable = memory_lockable(v, view->why, sizeof view->why);
+    struct ibv_device **list = find_devices(v->xfer, view);
+
     if (view->ndevices == 0)
         snprintf(view->why, sizeof view->why,
                  "no RDMA device: load its driver (ls /sys/class/infiniband), and give a container "
                  "/dev/infiniband");
     else if (lockable)
         (v->xfer->config.rdma.ndevices > 0 ? rails_by_name : rails_by_distance)(v, list);
+    if (list)
+        ibv_free_device_list(list);
+}
+
+void rails_look(struct xfer *xfer)
+{
+    struct xfer_rdma_view *view = &xfer->looked;
+    struct ibv_device **list = find_devices(xfer, view);
+
+    xfer_memlock(xfer, view);
+    for (uint32_t i = 0; i < view->ndevices; i++) {
+        char *state = view->found[i].state;
+        size_t cap = sizeof view->found[i].state;
+        struct verbs_rail rail = {.v = NULL};
+
+        if (take_device(&rail, list[i], state, cap))
+            snprintf(state, cap, "not in use; at start port %u was active, gid %u", rail.view.port,
+                     rail.view.gid_index);
+        if (rail.ctx)
+            ibv_close_device(rail.ctx);
+    }
     if (list)
         ibv_free_device_list(list);
 }

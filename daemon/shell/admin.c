@@ -4,6 +4,7 @@
 #include "shell/admin.h"
 
 #include <string.h>
+#include <tern_version.h>
 
 #include "base/err.h"
 #include "shell/admin_rows.h"
@@ -366,6 +367,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
     core_view(ctx->core, &v);
     text_object(out, NULL);
     text_str(out, "node", ctx->config->node);
+    text_str(out, "version", TERN_VERSION);
     text_hex(out, "incarnation", v.incarnation);
     text_u64(out, "uptime_s", (ctx->now_ns - ctx->start_ns) / SECOND_NS);
     text_bool(out, "draining", v.draining);

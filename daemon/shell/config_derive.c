@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "seam/cgroup.h"
 #include "shell/tls.h"
 
 #define WORKERS_MAX        16u /* M13: min(16, cores) */
@@ -15,7 +16,6 @@
 #define BLOCKS_PER_PAGE    4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
 #define SLABS_PER_POOL_MAX 2048u
 #define PAGES_INITIAL_MIN  4096u
-#define CGROUP_MEMORY_FILE "/sys/fs/cgroup/memory.max"
 
 /* ---- names ---- */
 
@@ -153,21 +153,16 @@ void config_derive(struct loader *l)
 
 /* ---- checks ---- */
 
-/* The smaller of what the machine has and what its container may use. */
+/* The smaller of what the machine has and what its control group may use. */
 static uint64_t machine_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     uint64_t bytes =
-                 pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX,
-             most;
-    FILE *file = fopen(CGROUP_MEMORY_FILE, "re");
+        pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
+    struct cgroup_memory group;
 
-    if (file != NULL) {
-        if (fscanf(file, "%" SCNu64, &most) == 1 && most < bytes) /* "max" is no number: no limit */
-            bytes = most;
-        fclose(file);
-    }
-    return bytes;
+    cgroup_memory(CGROUP_ROOT, &group);
+    return group.most < bytes ? group.most : bytes;
 }
 
 static enum tern_err too_much(struct loader *l, uint32_t i, const char *key, uint64_t bytes,

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tern_version.h>
+
 #include "base/err.h"
 #include "shell/config_table.h"
 
@@ -15,8 +17,9 @@
 #define KEY_TENANT  0x2001
 #define KEY_PEER    0x2002
 #define ENTRY_BYTES 2048
+#define EXIT_CONFIG 2 /* of argp's own errors, as of any other in the configuration */
 
-const char *argp_program_version = "ternd 0.1.0";
+const char *argp_program_version TERN_ARGP = "ternd " TERN_VERSION;
 
 struct pass {
     struct loader *loader;
@@ -174,8 +177,8 @@ static void options_build(struct options *o)
          "One more tenant: name, socket, mode, memory, host_memory, regions, sessions_max, "
          "conns_max",
          1},
-        {"peer", KEY_PEER, "KEY=VALUE,...", 0, "One more peer: name, address, tenants=NAME+NAME",
-         1},
+        {"peer", KEY_PEER, "KEY=VALUE,...", 0,
+         "One more peer: name, address, transport, push, tenants=NAME+NAME", 1},
     };
     size_t n = sizeof lists / sizeof *lists;
 
@@ -207,13 +210,17 @@ static enum tern_err run_pass(int argc, char **argv, struct loader *l, bool firs
         .doc = "The Tern daemon: owns the KV pages of this host's model servers.\v"
                "Settings come from defaults, then from the file, then from flags. BYTES may end in "
                "K, M, G or T.\n"
-               "Example: ternd --tenant name=default,socket=/run/tern/default.sock,memory=4G",
+               "Example: ternd --tenant name=default,socket=/run/tern/default.sock,memory=4G\n\n"
+               "Exit status: 0 drained, or the configuration that was to be checked is valid; 1 it "
+               "could not start; 2 a flag or the configuration is wrong. SIGSEGV, SIGBUS, SIGILL, "
+               "SIGFPE or SIGABRT: a crash or a failed check, which leaves a tape.",
     };
 
     if (options == NULL)
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "out of memory");
     options_build(options);
     argp.options = options->v;
+    argp_err_exit_status = EXIT_CONFIG;
     if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &pass) != 0 && pass.err == TERN_OK)
         pass.err = loader_fail(l, ORIGIN_FLAG, "", -1, NULL, "the flags could not be read");
     free(options);

@@ -73,7 +73,8 @@ const struct setting config_settings[] = {
           "event since the start"),
     PLAIN("tape", "file", "tape-file", VALUE_PATH, tape_file, NULL,
           "Where a crash or a failed check leaves the tape; default: the admin socket's path with "
-          ".tape"),
+          ".tape and the incarnation, the last 4 of them. A file that is named the next crash "
+          "replaces"),
     PLAIN("tape", "tokens", "tape-tokens", VALUE_BOOL, tape_tokens, "false",
           "Tapes keep token ids, which are your users' text, instead of hashes of them"),
 

@@ -119,7 +119,5 @@ void operator_request(struct daemon *d, struct conn *c, const struct frame_heade
                       const uint8_t *body);
 /* What the core answered to evict and drain. */
 void operator_reply(struct daemon *d, struct conn *c, const struct reply *r);
-/* Writes the tape where the configuration says; for a failed check. Async-signal-safe. */
-void operator_dump_tape(const struct daemon *d);
 
 #endif

@@ -1,4 +1,5 @@
-/* `ternctl doctor`: what this host has of RDMA, what of it is used, and what to do where it is not.
+/* `ternctl doctor`: what this host has of RDMA, what of it is used, and what to do where it is not;
+ * where it is not wanted, what it would find.
  * See admin_rows.h. */
 #include <stdio.h>
 
@@ -100,6 +101,7 @@ enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
     text_object(out, NULL);
     text_object(out, "rdma");
     text_bool(out, "built", v->built);
+    text_bool(out, "wanted", v->wanted);
     text_bool(out, "in_use", v->open);
     text_str(out, "reason", v->why);
     devices(v, out);
@@ -107,6 +109,7 @@ enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
     numa(v, out);
     limit(out, "memlock_bytes", v->memlock_bytes);
     text_bool(out, "memlock_exempt", v->memlock_exempt);
+    text_u64(out, "memlock_needed_bytes", v->memlock_needed);
     text_object_end(out);
     text_object_end(out);
     return text_whole(out) ? TERN_OK : TERN_BUSY;

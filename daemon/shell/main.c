@@ -1,47 +1,19 @@
 /* ternd: configuration, one daemon, its exit status. Exit 0: drained; 1: it could not start; 2: the
- * configuration is wrong. A failed check or a crash leaves the tape of the last events. */
-#include <signal.h>
+ * configuration is wrong. A failed check or a crash leaves the tape of the last events (crash.c).
+ */
 #include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
+#include "shell/crash.h"
 #include "shell/daemon.h"
 #include "shell/log.h"
-
-/* The hook and the handlers get no context of ours. */
-static struct daemon *running;
-
-static void on_failed_check(const char *text)
-{
-    (void)text;
-    if (running)
-        operator_dump_tape(running);
-}
-
-static void on_crash(int number)
-{
-    if (running)
-        operator_dump_tape(running);
-    /* SA_RESETHAND: the next one ends the process. A fault comes again by itself, a signal that was
-     * sent does not. */
-    raise(number);
-}
-
-static void watch_crashes(void)
-{
-    struct sigaction sa = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND};
-
-    sigaction(SIGSEGV, &sa, NULL);
-    sigaction(SIGILL, &sa, NULL);
-    sigaction(SIGFPE, &sa, NULL);
-    check_set_hook(on_failed_check);
-}
 
 int main(int argc, char **argv)
 {
     char why[CONFIG_WHY_BYTES] = "";
     struct config *config = NULL;
+    struct daemon *running = NULL;
     enum tern_err err = config_load(argc, argv, &config, why, sizeof(why));
     int status;
 
@@ -59,14 +31,16 @@ int main(int argc, char **argv)
         log_event(LEVEL_WARN, "insecure_peers", "reason=%s",
                   "peers talk in the clear: everyone on the network between them can read and "
                   "change pages");
+    crash_watch();
     err = daemon_create(config, &running, why, sizeof(why));
     if (err != TERN_OK) {
         log_event(LEVEL_ERROR, "start_failed", "err=%s reason=%s", err_name(err), why);
         config_destroy(config);
         return 1;
     }
-    watch_crashes();
+    crash_tape(config, running->tape, running->incarnation);
     status = daemon_run(running);
+    crash_tape(config, NULL, 0);
     daemon_destroy(running);
     config_destroy(config);
     return status;

@@ -1,7 +1,8 @@
 /* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
  * made by admin.c; evict, pin, drain, reload and tape are here. What must stay true: a tenant is
  * told about itself alone. */
-#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -172,23 +173,19 @@ static enum tern_err number(const Tern__Wire__Admin *m, const char *key, uint32_
 
 /* ---- tape ---- */
 
-static enum tern_err write_tape(const struct daemon *d, const char *path, bool tokens)
+/* The text of a failure is the caller's to borrow for this one answer. */
+static enum tern_err save_tape(const struct daemon *d, const char *path, bool keep,
+                               const char **ret_text)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    enum tern_err err;
+    static char why[PATH_MAX + 256];
+    int cause;
+    enum tern_err err = tape_save(d->tape, path, keep, &cause);
 
-    if (fd < 0)
-        return TERN_DISK;
-    err = tape_dump(d->tape, fd, tokens);
-    if (close(fd) != 0 && err == TERN_OK)
-        err = TERN_DISK;
+    if (err != TERN_OK)
+        snprintf(why, sizeof(why), "%s: the tape cannot be written: %s: %s", path, strerror(cause),
+                 tape_save_hint(cause));
+    *ret_text = why;
     return err;
-}
-
-void operator_dump_tape(const struct daemon *d)
-{
-    if (d->tape && d->config->tape_file[0])
-        write_tape(d, d->config->tape_file, d->config->tape_tokens);
 }
 
 static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
@@ -204,9 +201,7 @@ static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, 
     *ret_text = "this daemon records no tape: set tape.bytes";
     if (!d->tape)
         return TERN_UNSUPPORTED;
-    *ret_text = "the tape file cannot be written: it is the daemon that writes it, give it a path "
-                "that it may";
-    TRY(write_tape(d, path, keep));
+    TRY(save_tape(d, path, keep, ret_text));
     tape_stats(d->tape, &stats);
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
     text_object(&out, NULL);

@@ -2,10 +2,12 @@
  * `first` is the oldest, `next` the place behind the newest. Recording is on the path of every
  * request, so it copies and does nothing else: the mapping of tokens is done when the tape is
  * written out. tape_dump may run in a signal handler: it calls nothing but write(2) and uses
- * buffers made at create. */
+ * buffers made at create. A signal may come in the middle of tape_record: a record is there once
+ * `next` has passed it, and until `first` has. */
 #include "shell/tape.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -108,9 +110,10 @@ static void drop_oldest(struct tape *t)
     size_t n = t->words[t->first] / sizeof(uint32_t);
 
     check(n > 0 && n <= t->used);
-    t->first = (t->first + n) % t->nwords;
-    t->used -= n;
     t->dropped++;
+    t->used -= n;
+    t->first = (t->first + n) % t->nwords;
+    atomic_signal_fence(memory_order_seq_cst); /* only now may it be written over */
     prefetch_oldest(t);
 }
 
@@ -160,6 +163,7 @@ static void write_record(struct tape *t, struct event *e)
     check(t->used < t->nwords);
     c.at = t->next;
     codec_put_words(&c, head, RECORD_HEAD_WORDS);
+    atomic_signal_fence(memory_order_seq_cst);
     t->next = (t->next + head[0] / sizeof(uint32_t)) % t->nwords;
 }
 
@@ -205,6 +209,7 @@ static void write_all(struct out *o, const void *bytes, size_t n)
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0) {
+            errno = done == 0 ? ENOSPC : errno;
             o->failed = true;
             return;
         }
@@ -289,6 +294,21 @@ static void dump_record(const struct tape *t, size_t at)
     }
 }
 
+/* As a signal that came at any moment sees them. */
+static uint64_t events_there(const struct tape *t)
+{
+    uint64_t n = 0;
+
+    for (size_t at = t->first; at != t->next && n < t->nwords; n++) {
+        size_t words = t->words[at] / sizeof(uint32_t);
+
+        if (words == 0 || words >= t->nwords)
+            break;
+        at = (at + words) % t->nwords;
+    }
+    return n;
+}
+
 enum tern_err tape_dump(const struct tape *tape, int fd, bool keep_tokens)
 {
     struct tape_file_head head;
@@ -304,7 +324,7 @@ enum tern_err tape_dump(const struct tape *tape, int fd, bool keep_tokens)
     o->n = 0;
     head = tape->head;
     head.first = tape->dropped;
-    head.events = tape->recorded - tape->dropped;
+    head.events = events_there(tape);
     head.flags = (tape->dropped == 0 ? TAPE_COMPLETE : 0) | (keep_tokens ? TAPE_TOKENS_KEPT : 0);
     write_all(o, &head, sizeof head);
     write_all(o, tape->tenant, head.tenants * sizeof *tape->tenant);

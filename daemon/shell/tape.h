@@ -49,6 +49,18 @@ void tape_record(struct tape *tape, const struct event *event);
 /* Async-signal-safe, and also fine on the owner thread. fd blocking. DISK: a write failed. */
 enum tern_err tape_dump(const struct tape *tape, int fd, bool keep_tokens);
 
+/* The same to that path, whole or not at all: what was there stays until all is written. DISK:
+ * *ret_errno says why. Async-signal-safe. */
+enum tern_err tape_save(const struct tape *tape, const char *path, bool keep_tokens,
+                        int *ret_errno);
+const char *tape_save_hint(int err); /* what to do about it */
+
+/* A crash's tape, where no file was named: `file` with the incarnation, so that the next crash
+ * leaves another one. At start the oldest of them go, but for `most`; returns how many are left. */
+#define TAPE_CRASHES_KEPT 4
+void tape_crash_name(char *ret, size_t cap, const char *file, uint64_t incarnation);
+uint32_t tapes_keep(const char *file, uint32_t most);
+
 struct tape_stats {
     uint64_t recorded, dropped; /* events */
     uint64_t bytes_used;

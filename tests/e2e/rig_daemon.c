@@ -103,20 +103,27 @@ static size_t read_log(const struct rig_daemon *d, char *text)
 
 bool rig_log_has(const struct rig_daemon *d, const char *text, uint32_t ms)
 {
+    return rig_log_has_times(d, text, 1, ms);
+}
+
+bool rig_log_has_times(const struct rig_daemon *d, const char *text, uint32_t times, uint32_t ms)
+{
     uint64_t end = rig_now_ms() + ms;
     char *log = malloc(LOG_BYTES);
-    bool found;
+    uint32_t found;
 
     assert_non_null(log);
     for (;;) {
+        found = 0;
         read_log(d, log);
-        found = strstr(log, text) != NULL;
-        if (found || rig_now_ms() >= end)
+        for (const char *at = strstr(log, text); at; at = strstr(at + 1, text))
+            found++;
+        if (found >= times || rig_now_ms() >= end)
             break;
         usleep(5000);
     }
     free(log);
-    return found;
+    return found >= times;
 }
 
 static uint16_t port_in_log(const struct rig_daemon *d, const char *key)
@@ -392,19 +399,30 @@ int rig_accept(int listener, uint32_t ms)
     return poll(&pf, 1, (int)ms) > 0 ? accept4(listener, NULL, NULL, SOCK_CLOEXEC) : -1;
 }
 
-void rig_answer_hello(int fd, const char *node, uint16_t data_port)
+static void answer_hello(int fd, const char *node, uint16_t data_port, bool rdma)
 {
     static struct rig_answer answer;
     Tern__Wire__PeerHelloReply m = TERN__WIRE__PEER_HELLO_REPLY__INIT;
 
     assert_int_equal(rig_read(fd, 5000, &answer), RIG_FRAME);
     assert_int_equal(answer.h.type, FRAME_PEER_HELLO);
-    m.has_version = m.has_incarnation = m.has_data_port = true;
+    m.has_version = m.has_incarnation = m.has_data_port = m.has_rdma = true;
     m.version = WIRE_VERSION;
     m.node = (char *)(uintptr_t)node;
     m.incarnation = RIG_PEER;
     m.data_port = data_port;
+    m.rdma = rdma;
     assert_true(rig_message(fd, FRAME_PEER_HELLO_REPLY, answer.h.request_id, 0, &m.base));
+}
+
+void rig_answer_hello(int fd, const char *node, uint16_t data_port)
+{
+    answer_hello(fd, node, data_port, false);
+}
+
+void rig_answer_hello_rdma(int fd, const char *node, uint16_t data_port)
+{
+    answer_hello(fd, node, data_port, true);
 }
 
 Tern__Wire__PeerHello rig_peer_hello(const char *node)

@@ -39,6 +39,8 @@ bool rig_alive(const struct rig_daemon *d);
 uint64_t rig_rss_kib(const struct rig_daemon *d);
 /* Waits until the log holds that text. */
 bool rig_log_has(const struct rig_daemon *d, const char *text, uint32_t ms);
+/* The same, so many times. */
+bool rig_log_has_times(const struct rig_daemon *d, const char *text, uint32_t times, uint32_t ms);
 
 /* ---- raw sockets ---- */
 
@@ -69,6 +71,8 @@ int rig_listen(uint16_t *ret_port);
 int rig_accept(int listener, uint32_t ms);
 /* Reads the hello of the daemon that dialled, and answers as that node. */
 void rig_answer_hello(int fd, const char *node, uint16_t data_port);
+/* The same of a node that understands RDMA paths. */
+void rig_answer_hello_rdma(int fd, const char *node, uint16_t data_port);
 /* What a peer of that name says first; borrows it. */
 Tern__Wire__PeerHello rig_peer_hello(const char *node);
 /* Connected and greeted, with request id 1. */

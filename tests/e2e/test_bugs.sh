@@ -8,15 +8,22 @@ sim=${TERN_BIN:?}/tern-sim-bugs
 seeds=40000
 first=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 
-echo "tern-sim-bugs: up to $seeds seeds from $first (repeat with TERN_SIM_FIRST=$first)"
+# What it says of a number that is none: `bugs are numbered 1 to N`.
+said=$("$sim" --bug 0 2>&1 || true)
+planted=${said##* }
+[[ $said == *numbered* && $planted =~ ^[0-9]+$ ]] || { echo "tern-sim-bugs does not say how many bugs it has: $said"; exit 1; }
+
+echo "tern-sim-bugs: $planted bugs, up to $seeds seeds from $first (repeat with TERN_SIM_FIRST=$first)"
 "$sim" --bug all --seeds "$seeds" --first "$first" --json | python3 -c '
 import json, sys
 r = json.load(sys.stdin)
+planted = int(sys.argv[1])
 for b in r["bugs"]:
     print("bug %d %-48s seeds %s median %d (%s)" % (b["bug"], b["text"], b["seeds"], b["seeds_median"], b["violation"]))
-assert len(r["bugs"]) >= 9
-assert all(min(b["seeds"]) > 0 for b in r["bugs"]), "a planted bug was not found"
-'
+assert [b["bug"] for b in r["bugs"]] == list(range(1, planted + 1)), "not every planted bug was looked for"
+lost = [b["bug"] for b in r["bugs"] if not b["found"] or len(b["seeds"]) != 5 or min(b["seeds"]) == 0]
+assert not lost and r["missed"] == 0, "planted bugs that were not found: %s" % lost
+' "$planted"
 # The kept histories still fail with their bug. If one does not, the simulator has changed under it: make it anew with
 # `tern-sim-bugs --bug N --shrink tests/sim/tapes`.
 for tape in "${TERN_SOURCE:?}"/tests/sim/tapes/bug-*.tape; do

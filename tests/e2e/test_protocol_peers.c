@@ -1,5 +1,6 @@
 /* What a peer can do wrong on the control connection: a raw socket plays the other daemon. Faults
- * 11 and 27 of the fault table. */
+ * 11 and 27 of the fault table. What is said of RDMA paths is the same in a build without RDMA, on
+ * a host without a device and on one that has one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,8 +10,10 @@
 
 #include <cmocka.h>
 
+#include "bench/common/admin.h"
 #include "core/core.h"
 #include "rig_daemon.h"
+#include "seam/xfer.h"
 
 #define ANSWER_MS   2000
 #define STORM_MS    3000
@@ -18,30 +21,51 @@
 #define SILENT_MS                                                                                  \
     8000 /* within which a peer that went silent is given up; the daemon's limit is 5 s */
 
+#define EPOCH    41u /* of paths: any number */
+#define NOT_READ "peer=other dir=in reason=\"a message that cannot be read, or not in its turn\""
+
 static struct rig_daemon rig;
 static struct rig_answer answer;
 static int listener; /* where the daemon dials its peer */
 static uint16_t listener_port;
+static struct tern *admin;
+static uint32_t unread; /* links of this daemon that ended as NOT_READ says */
 
-static int start(void **state)
+/* Of its two tenants the peer may ask for one. */
+static int start_with(const char *transport)
 {
     char extra[512];
 
-    (void)state;
     listener = rig_listen(&listener_port);
     snprintf(extra, sizeof(extra),
+             "  - name: t2\n    socket: /tmp/tern-e2e-t2-%d.sock\n    memory: 1M\n"
              "listen: 127.0.0.1:0\ninsecure_peers: true\npeers:\n  - name: other\n"
-             "    address: 127.0.0.1:%u\n    tenants: [t0]\n",
-             listener_port);
+             "    address: 127.0.0.1:%u\n    tenants: [t0]\n    transport: %s\n",
+             (int)getpid(), listener_port, transport);
     rig_start(&rig, extra, NULL);
+    unread = 0;
     assert_true(rig.control_port != 0 && rig.data_port != 0);
+    assert_int_equal(tern_connect(rig.admin, ANSWER_MS, &admin), TERN_OK);
     return 0;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    return start_with("tcp");
+}
+
+static int start_auto(void **state)
+{
+    (void)state;
+    return start_with("auto");
 }
 
 static int stop(void **state)
 {
     (void)state;
     close(listener);
+    tern_destroy(admin);
     assert_int_equal(rig_stop(&rig, 5000), 0);
     return 0;
 }
@@ -173,7 +197,7 @@ static void peer_message_of_the_wrong_side_ends_the_link(void **state)
     close(fd);
 }
 
-static const Tern__Wire__PeerMsg *open_pull(int fd, const char *tenant)
+static const Tern__Wire__PeerMsg *open_pull_at(int fd, const char *tenant, uint64_t sequence)
 {
     static const uint32_t tokens[64] = {1, 2, 3};
     Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
@@ -181,13 +205,18 @@ static const Tern__Wire__PeerMsg *open_pull(int fd, const char *tenant)
     m.has_kind = m.has_pull = m.has_sequence = m.has_to = m.has_tokens = true;
     m.kind = PEER_PULL_OPEN;
     m.pull = 0x100000001;
-    m.sequence = 1;
+    m.sequence = sequence;
     m.tenant = (char *)(uintptr_t)tenant;
     m.to = 64;
     m.tokens = wire_bytes(tokens, sizeof(tokens));
     assert_true(rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base));
     assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
     return (const Tern__Wire__PeerMsg *)(const void *)rig_decoded(&answer, FRAME_PEER_MSG);
+}
+
+static const Tern__Wire__PeerMsg *open_pull(int fd, const char *tenant)
+{
+    return open_pull_at(fd, tenant, 1);
 }
 
 static void peer_gets_no_tenant_that_is_not_allowed(void **state)
@@ -264,6 +293,323 @@ static void peer_that_goes_silent_is_given_up(void **state)
     close(fd);
 }
 
+/* ---- what is said of RDMA paths ---- */
+
+/* In order in every field. */
+static Tern__Wire__PeerPath path_of(enum xfer_path_kind kind, uint64_t sequence)
+{
+    static uint8_t gid[WIRE_GID_BYTES] = {0xfe, 0x80};
+    static struct xfer_chunk chunk = {.addr = 4096, .bytes = 4096, .rkey = 7};
+    Tern__Wire__PeerPath m = TERN__WIRE__PEER_PATH__INIT;
+
+    m.has_kind = m.has_epoch = m.has_rail = m.has_mtu = m.has_sequence = true;
+    m.has_gid = m.has_chunks = true;
+    m.kind = kind;
+    m.tenant = (char *)(uintptr_t) "t0";
+    m.epoch = EPOCH;
+    m.mtu = 3;
+    m.gid = wire_bytes(gid, sizeof gid);
+    m.chunks = wire_bytes(&chunk, sizeof chunk);
+    m.sequence = sequence;
+    return m;
+}
+
+static bool say(int fd, const Tern__Wire__PeerPath *m)
+{
+    return rig_message(fd, FRAME_PEER_PATH, 0, 0, &m->base);
+}
+
+/* The next frame that is not a ping of the daemon's own. */
+static void read_frame(int fd)
+{
+    do
+        assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+    while (answer.h.type == FRAME_PING);
+}
+
+/* All that was said before has been taken, and the link is there. The daemon may offer paths. */
+static void lives(int fd)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+
+    assert_true(rig_message(fd, FRAME_PING, 9, 0, &m.base));
+    do
+        read_frame(fd);
+    while (answer.h.type == FRAME_PEER_PATH);
+    assert_int_equal(answer.h.type, FRAME_PING_REPLY);
+}
+
+/* The link ends, and the log says why: once a link. */
+static void ends_unread(int fd)
+{
+    assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+    assert_true(rig_log_has_times(&rig, NOT_READ, ++unread, ANSWER_MS));
+    assert_false(rig_log_has_times(&rig, NOT_READ, unread + 1, 0));
+    assert_true(rig_alive(&rig));
+    close(fd);
+}
+
+/* As the second message of a link that is in order. */
+static void breaks(const Tern__Wire__PeerPath *wrong)
+{
+    Tern__Wire__PeerPath good = path_of(XFER_PATH_ANSWER, 1);
+    int fd = greeted();
+
+    assert_true(say(fd, &good));
+    assert_true(say(fd, wrong));
+    ends_unread(fd);
+}
+
+static void path_message_in_order_keeps_the_link(void **state)
+{
+    Tern__Wire__PeerPath answered = path_of(XFER_PATH_ANSWER, 2);
+    Tern__Wire__PeerPath refused = path_of(XFER_PATH_REFUSE, 3);
+    int fd = greeted();
+
+    (void)state;
+    assert_true(send_done(fd, 1)); /* both kinds are counted together */
+    assert_true(say(fd, &answered));
+    assert_true(say(fd, &refused));
+    assert_true(send_done(fd, 4));
+    lives(fd);
+    close(fd);
+}
+
+static void path_message_of_no_kind_ends_the_link(void **state)
+{
+    static const uint32_t kinds[] = {0, XFER_PATH_KINDS, 77, UINT32_MAX};
+    Tern__Wire__PeerPath m = path_of(XFER_PATH_ANSWER, 2);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        m.kind = kinds[i];
+        breaks(&m);
+    }
+    m.has_kind = false;
+    breaks(&m);
+}
+
+static void path_message_of_wrong_lengths_ends_the_link(void **state)
+{
+    static uint8_t bytes[WIRE_CHUNK_BYTES * (WIRE_CHUNKS_MAX + 1)];
+    static const size_t gid[] = {0, WIRE_GID_BYTES - 1, WIRE_GID_BYTES + 1},
+                        chunks[] = {WIRE_CHUNK_BYTES - 1, WIRE_CHUNK_BYTES + 1, sizeof bytes},
+                        windows[] = {WIRE_WINDOW_BYTES - 1, WIRE_WINDOW_BYTES + 1,
+                                     WIRE_WINDOW_BYTES * (WIRE_WINDOWS_MAX + 1)};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof gid / sizeof gid[0]; i++) {
+        Tern__Wire__PeerPath m = path_of(XFER_PATH_ANSWER, 2);
+
+        m.gid = wire_bytes(bytes, gid[i]);
+        breaks(&m);
+        m = path_of(XFER_PATH_ANSWER, 2);
+        m.chunks = wire_bytes(bytes, chunks[i]);
+        breaks(&m);
+        m = path_of(XFER_PATH_ANSWER, 2);
+        m.has_windows = true;
+        m.windows = wire_bytes(bytes, windows[i]);
+        breaks(&m);
+    }
+}
+
+static void path_message_of_long_texts_ends_the_link(void **state)
+{
+    static char text[WIRE_TEXT_MAX + 2];
+    Tern__Wire__PeerPath m = path_of(XFER_PATH_REFUSE, 2);
+
+    (void)state;
+    memset(text, 'x', sizeof text - 1);
+    m.text = text;
+    breaks(&m);
+    m = path_of(XFER_PATH_REFUSE, 2);
+    m.tenant = text;
+    breaks(&m);
+}
+
+static void path_message_that_is_none_ends_the_link(void **state)
+{
+    int fd = greeted();
+
+    (void)state;
+    assert_true(rig_frame(fd, FRAME_PEER_PATH, 0, "\xff\xff\xff", 3));
+    ends_unread(fd);
+}
+
+/* Fault 27: also of an offer, of which a second one would make a queue pair. */
+static void path_message_out_of_order_ends_the_link(void **state)
+{
+    static const uint64_t wrong[] = {0, 1, 3, UINT64_MAX};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        Tern__Wire__PeerPath m = path_of(XFER_PATH_ANSWER, wrong[i]);
+
+        breaks(&m);
+        m = path_of(XFER_PATH_OFFER, wrong[i]);
+        breaks(&m);
+    }
+}
+
+static void path_message_and_peer_message_of_one_number_end_the_link(void **state)
+{
+    Tern__Wire__PeerPath m = path_of(XFER_PATH_ANSWER, 1);
+    int fd = greeted();
+
+    (void)state;
+    assert_true(send_done(fd, 1));
+    assert_true(say(fd, &m));
+    ends_unread(fd);
+    fd = greeted();
+    assert_true(say(fd, &m));
+    assert_true(send_done(fd, 1));
+    assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+    close(fd);
+}
+
+/* What comes back to an offer; the link goes on with the next numbers of both sides. */
+static void offered(const char *tenant, const char *reason)
+{
+    Tern__Wire__PeerPath m = path_of(XFER_PATH_OFFER, 1);
+    const Tern__Wire__PeerMsg *pull;
+    const Tern__Wire__PeerPath *back;
+    int fd = greeted();
+
+    m.tenant = (char *)(uintptr_t)tenant;
+    assert_true(say(fd, &m));
+    read_frame(fd);
+    back = (const Tern__Wire__PeerPath *)(const void *)rig_decoded(&answer, FRAME_PEER_PATH);
+    assert_string_equal(back->tenant, tenant);
+    assert_int_equal(back->epoch, EPOCH);
+    assert_int_equal(back->sequence, 1);
+    if (reason) {
+        assert_int_equal(back->kind, XFER_PATH_REFUSE);
+        assert_string_equal(back->text, reason);
+        assert_false(back->has_qpn || back->has_gid || back->has_chunks || back->has_windows);
+    }
+    pull = open_pull_at(fd, "t0", 2);
+    assert_int_equal(pull->kind, PEER_PULL_OFFER);
+    assert_int_not_equal(pull->err, TERN_DENIED);
+    assert_int_equal(pull->sequence, 2);
+    lives(fd);
+    close(fd);
+}
+
+static void path_of_a_tenant_that_is_not_allowed_is_refused(void **state)
+{
+    static const char *const why = "not a tenant that this peer may ask for";
+
+    (void)state;
+    assert_false(rig_log_has(&rig, "event=path_denied", 0));
+    offered("t2", why); /* one that is not this peer's */
+    assert_true(rig_log_has_times(&rig, "event=path_denied peer=other", 1, ANSWER_MS));
+    offered("t1", why); /* one that is not there */
+    assert_true(rig_log_has_times(&rig, "event=path_denied peer=other", 2, ANSWER_MS));
+    offered("t0", NULL); /* with a device it may be agreed to */
+    assert_false(rig_log_has_times(&rig, "event=path_denied", 3, 0));
+}
+
+/* The peer's paths, as `ternctl peers` has them: how many, none of them past its offer. */
+static size_t paths_waiting(void)
+{
+    json_t *peers = admin_ask(admin, "peers", NULL), *paths, *path;
+    const json_t *row = json_array_get(json_object_get(peers, "peers"), 0);
+    size_t i, n;
+
+    assert_string_equal(json_string_value(json_object_get(row, "state")), "up");
+    assert_string_not_equal(json_string_value(json_object_get(row, "transport")), "verbs");
+    paths = json_object_get(row, "paths");
+    n = json_array_size(paths);
+    json_array_foreach(paths, i, path)
+    {
+        const char *at = json_string_value(json_object_get(path, "state"));
+
+        assert_true(strcmp(at, "making") == 0 || strcmp(at, "offered") == 0);
+    }
+    json_decref(peers);
+    return n;
+}
+
+static int64_t verbs_count(const char *key)
+{
+    json_t *status = admin_ask(admin, "status", NULL);
+    const json_t *n =
+        json_object_get(json_object_get(json_object_get(status, "data"), "verbs"), key);
+    int64_t count = json_integer_value(n);
+
+    assert_true(json_is_integer(n));
+    json_decref(status);
+    return count;
+}
+
+static bool send_offer(int fd, uint64_t sequence)
+{
+    Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
+
+    m.has_kind = m.has_pull = m.has_err = m.has_sequence = true;
+    m.kind = PEER_PULL_OFFER;
+    m.pull = 0x500000001;
+    m.err = TERN_GONE;
+    m.sequence = sequence;
+    return rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base);
+}
+
+/* The daemon's own link, of which it offers paths where it has a device. What it dialled before the
+ * test looked may have been given up. */
+static int dialled(void)
+{
+    for (uint64_t end = rig_now_ms() + 20000;;) {
+        int fd = rig_accept(listener, 8000);
+
+        assert_true(fd >= 0 && rig_now_ms() < end);
+        rig_answer_hello_rdma(fd, "other", listener_port);
+        if (rig_log_has(&rig, "event=link_up link=0 peer=other dir=out", 1000))
+            return fd;
+        close(fd);
+    }
+}
+
+static void answer_of_no_offer_changes_nothing(void **state)
+{
+    static const enum xfer_path_kind kinds[] = {XFER_PATH_ANSWER, XFER_PATH_REFUSE};
+    int fd = dialled();
+    uint64_t sequence = 0;
+    uint32_t epoch = EPOCH;
+    int64_t stale;
+    size_t paths;
+
+    (void)state;
+    paths = paths_waiting();
+    if (paths > 0) {
+        read_frame(fd);
+        epoch = ((const Tern__Wire__PeerPath *)(const void *)rig_decoded(&answer, FRAME_PEER_PATH))
+                    ->epoch;
+    }
+    stale = verbs_count("stale_answers");
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const uint32_t none[] = {epoch + 1000, epoch - 1000, 0, epoch};
+
+        for (size_t k = 0; k < sizeof none / sizeof none[0]; k++) {
+            Tern__Wire__PeerPath m = path_of(kinds[i], ++sequence);
+
+            m.epoch = none[k];
+            m.rail = none[k] == epoch ? XFER_RAILS_MAX - 1 : 0; /* no device of that number */
+            assert_true(say(fd, &m));
+        }
+    }
+    assert_true(send_offer(fd, ++sequence));
+    lives(fd);
+    assert_int_equal(paths_waiting(), paths);
+    assert_int_equal(verbs_count("paths_up"), 0);
+    assert_int_equal(verbs_count("paths_failed"), 0);
+    assert_int_equal(verbs_count("stale_answers"), stale + (paths > 0 ? 8 : 0));
+    assert_true(send_offer(fd, ++sequence));
+    lives(fd);
+    close(fd);
+}
+
+#define PATH_TEST(name) cmocka_unit_test_setup_teardown(name, start_auto, stop)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,5 +626,18 @@ int main(void)
         cmocka_unit_test(peer_that_goes_silent_is_given_up),
     };
 
-    return cmocka_run_group_tests(tests, start, stop);
+    /* A daemon each: a log that cuts off what repeats tells the first ends of links, not all. */
+    const struct CMUnitTest paths[] = {
+        PATH_TEST(path_message_in_order_keeps_the_link),
+        PATH_TEST(path_message_of_no_kind_ends_the_link),
+        PATH_TEST(path_message_of_wrong_lengths_ends_the_link),
+        PATH_TEST(path_message_of_long_texts_ends_the_link),
+        PATH_TEST(path_message_that_is_none_ends_the_link),
+        PATH_TEST(path_message_out_of_order_ends_the_link),
+        PATH_TEST(path_message_and_peer_message_of_one_number_end_the_link),
+        PATH_TEST(path_of_a_tenant_that_is_not_allowed_is_refused),
+        PATH_TEST(answer_of_no_offer_changes_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop) + cmocka_run_group_tests(paths, NULL, NULL);
 }

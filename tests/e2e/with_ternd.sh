@@ -47,6 +47,7 @@ tenants:
     regions: $3
 $1
 EOF
+    : >"$DIR/log" # here: the one before may have said that it was ready
     "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
     TERND_PID=$!
     for _ in $(seq 300); do

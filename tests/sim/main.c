@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <tern_version.h>
 #include <time.h>
 
 #include "bugrun.h"
@@ -224,6 +225,7 @@ static void usage(void)
          "--seeds,\n"
          "                 --first, --json, --twice, --verbose, --keep-going, and --bug N for one "
          "seam's bug\n"
+         "  --version      print the version\n"
          "  --bug N|all    with a planted bug (only in tern-sim-bugs): the seeds it took to find "
          "it;\n"
          "                 --shrink DIR keeps a short history of each, --tape FILE replays one\n"
@@ -238,10 +240,11 @@ static bool parse(int argc, char **argv, struct options *o)
         {"seeds", 1, NULL, 'n'},   {"first", 1, NULL, 'f'},      {"json", 0, NULL, 'j'},
         {"twice", 0, NULL, '2'},   {"shrink", 1, NULL, 's'},     {"tape", 1, NULL, 't'},
         {"verbose", 0, NULL, 'v'}, {"keep-going", 0, NULL, 'k'}, {"bug", 1, NULL, 'b'},
-        {"rdma", 0, NULL, 'r'},    {"help", 0, NULL, 'h'},       {NULL, 0, NULL, 0}};
+        {"rdma", 0, NULL, 'r'},    {"help", 0, NULL, 'h'},       {"version", 0, NULL, 'V'},
+        {NULL, 0, NULL, 0}};
     int c;
 
-    while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1)
+    while ((c = getopt_long(argc, argv, "hV", longs, NULL)) != -1)
         switch (c) {
         case 'n': o->seeds = strtoull(optarg, NULL, 0); break;
         case 'f': o->first = strtoull(optarg, NULL, 0); break;
@@ -254,6 +257,7 @@ static bool parse(int argc, char **argv, struct options *o)
         case 'b': o->bug = optarg; break;
         case 'r': o->rdma = true; break;
         case 'h': usage(); exit(0);
+        case 'V': puts("tern-sim " TERN_VERSION); exit(0);
         default: return false;
         }
     return optind == argc;

@@ -1,41 +1,12 @@
 /* libtern's calls against a daemon that the test scripts: deadlines, answers cut at every offset,
  * lost connections, the asynchronous form. What the bytes of an answer may do is in
  * test_client_wire.c, pools in test_client_pool.c. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/time.h>
 #include <time.h>
 
-#include <cmocka.h>
-
-#include "base/err.h"
-#include "fake_daemon.h"
-#include "tern.h"
-
-#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
-#define assert_ok(expr)        assert_err(TERN_OK, expr)
-
-static struct fake fake;
-
-static struct tern *start(void (*serve)(struct fake *f), void *ctx)
-{
-    struct tern *t;
-
-    fake.version = fake.body_max = fake.hello_err = 0;
-    fake_start(&fake, serve, ctx);
-    assert_ok(tern_connect(fake.path, 2000, &t));
-    return t;
-}
-
-static void stop(struct tern *t)
-{
-    tern_destroy(t);
-    fake_stop(&fake);
-}
+#include "rig_client.h"
 
 static uint64_t now_ms(void)
 {

@@ -1,53 +1,10 @@
 /* What libtern asks and makes of the answers where a session gives way and comes back: retract,
  * recover, fetches from the host tier, depths, namespace resets. The daemon is scripted; what a
  * real one does with such requests is in the end-to-end tests. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
-#include <cmocka.h>
-
-#include "base/err.h"
-#include "fake_daemon.h"
-#include "tern.h"
-
-#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
-#define assert_ok(expr)        assert_err(TERN_OK, expr)
-
-static struct fake fake;
-
-static struct tern *start(void (*serve)(struct fake *f), void *ctx)
-{
-    struct tern *t;
-
-    fake.version = fake.body_max = fake.hello_err = 0;
-    fake_start(&fake, serve, ctx);
-    assert_ok(tern_connect(fake.path, 2000, &t));
-    return t;
-}
-
-static void stop(struct tern *t)
-{
-    tern_destroy(t);
-    fake_stop(&fake);
-}
-
-static struct tern_answer polled(struct tern *t)
-{
-    struct tern_answer answer = {0};
-    enum tern_err err = TERN_BUSY;
-
-    for (int i = 0; i < 50000 && err == TERN_BUSY; i++) {
-        err = tern_poll(t, &answer);
-        if (err == TERN_BUSY)
-            usleep(100);
-    }
-    assert_ok(err);
-    return answer;
-}
+#include "rig_client.h"
 
 /* ---- retract ---- */
 

@@ -1,20 +1,8 @@
 /* What libtern keeps of a subscription while nobody polls, and what it makes of answers that are
  * none. The daemon is scripted; a real one is in tests/e2e/test_subscribe.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "base/err.h"
-#include "fake_daemon.h"
-#include "tern.h"
+#include "rig_client.h"
 
 #define COOKIE 5
-
-#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
-#define assert_ok(expr)        assert_err(TERN_OK, expr)
 
 /* One answer of the stream. */
 struct said {
@@ -28,8 +16,6 @@ struct script {
     const struct said *v;
     uint32_t n;
 };
-
-static struct fake fake;
 
 static void say(struct fake *f, uint64_t id, const struct said *s, uint64_t number)
 {
@@ -82,34 +68,18 @@ static void serve(struct fake *f)
     }
 }
 
-static struct tern *start(const struct script *script)
+static struct tern *subscribed(const struct script *script)
 {
-    struct tern *t;
+    struct tern *t = start(serve, (void *)(uintptr_t)script);
 
-    fake.version = fake.body_max = fake.hello_err = 0;
-    fake_start(&fake, serve, (void *)(uintptr_t)script);
-    assert_ok(tern_connect(fake.path, 2000, &t));
     assert_ok(tern_subscribe(t, NULL, 0, COOKIE));
     return t;
 }
 
-static void stop(struct tern *t)
+static struct tern_answer polled_ours(struct tern *t)
 {
-    tern_destroy(t);
-    fake_stop(&fake);
-}
+    struct tern_answer answer = polled(t);
 
-static struct tern_answer polled(struct tern *t)
-{
-    struct tern_answer answer = {0};
-    enum tern_err err = TERN_BUSY;
-
-    for (int i = 0; i < 50000 && err == TERN_BUSY; i++) {
-        err = tern_poll(t, &answer);
-        if (err == TERN_BUSY)
-            usleep(100);
-    }
-    assert_ok(err);
     assert_int_equal(answer.cookie, COOKIE);
     return answer;
 }
@@ -133,17 +103,17 @@ static void assert_kept(const struct tern_answer *a, uint64_t first, uint32_t n,
 static void answers_that_come_during_a_call_are_one(void **state)
 {
     static const struct said v[] = {{.n = 0}, {.n = 3}, {.n = TERN_EVENTS_KEPT - 3}};
-    struct tern *t = start(&(struct script){v, 3});
+    struct tern *t = subscribed(&(struct script){v, 3});
     struct tern_answer a;
 
     (void)state;
     assert_ok(tern_ping(t, 2000));
-    a = polled(t);
+    a = polled_ours(t);
     assert_kept(&a, 1, TERN_EVENTS_KEPT, 0);
     assert_int_equal(a.events->next, 1 + TERN_EVENTS_KEPT);
     assert_err(TERN_BUSY, tern_poll(t, &a));
     assert_ok(tern_ping(t, 2000)); /* the next ones begin anew */
-    a = polled(t);
+    a = polled_ours(t);
     assert_kept(&a, 1 + TERN_EVENTS_KEPT, TERN_EVENTS_KEPT, 0);
     stop(t);
 }
@@ -151,12 +121,12 @@ static void answers_that_come_during_a_call_are_one(void **state)
 static void oldest_are_lost_when_nobody_polls(void **state)
 {
     static const struct said v[] = {{.n = 10}, {.n = TERN_EVENTS_KEPT - 4}};
-    struct tern *t = start(&(struct script){v, 2});
+    struct tern *t = subscribed(&(struct script){v, 2});
     struct tern_answer a;
 
     (void)state;
     assert_ok(tern_ping(t, 2000));
-    a = polled(t);
+    a = polled_ours(t);
     assert_kept(&a, 7, TERN_EVENTS_KEPT, 6);
     stop(t);
 }
@@ -164,12 +134,12 @@ static void oldest_are_lost_when_nobody_polls(void **state)
 static void answer_that_is_larger_than_what_is_kept_keeps_its_end(void **state)
 {
     static const struct said v[] = {{.n = 10}, {.n = WIRE_EVENTS_MAX}};
-    struct tern *t = start(&(struct script){v, 2});
+    struct tern *t = subscribed(&(struct script){v, 2});
     struct tern_answer a;
 
     (void)state;
     assert_ok(tern_ping(t, 2000));
-    a = polled(t);
+    a = polled_ours(t);
     assert_kept(&a, 11 + WIRE_EVENTS_MAX - TERN_EVENTS_KEPT, TERN_EVENTS_KEPT,
                 10 + WIRE_EVENTS_MAX - TERN_EVENTS_KEPT);
     stop(t);
@@ -179,12 +149,12 @@ static void answer_that_is_larger_than_what_is_kept_keeps_its_end(void **state)
 static void what_is_kept_before_a_gap_is_lost_with_it(void **state)
 {
     static const struct said v[] = {{.n = 10}, {.n = 2, .lost = 100}, {.n = 1}};
-    struct tern *t = start(&(struct script){v, 3});
+    struct tern *t = subscribed(&(struct script){v, 3});
     struct tern_answer a;
 
     (void)state;
     assert_ok(tern_ping(t, 2000));
-    a = polled(t);
+    a = polled_ours(t);
     assert_kept(&a, 111, 3, 110);
     stop(t);
 }
@@ -192,12 +162,12 @@ static void what_is_kept_before_a_gap_is_lost_with_it(void **state)
 static void error_is_the_last_answer(void **state)
 {
     static const struct said v[] = {{.n = 0, .err = TERN_QUOTA}};
-    struct tern *t = start(&(struct script){v, 1});
+    struct tern *t = subscribed(&(struct script){v, 1});
     struct tern_answer a;
 
     (void)state;
     assert_ok(tern_ping(t, 2000));
-    a = polled(t);
+    a = polled_ours(t);
     assert_err(TERN_QUOTA, a.err);
     assert_null(a.events);
     assert_string_not_equal(tern_error_text(t), "");
@@ -209,7 +179,7 @@ static void error_is_the_last_answer(void **state)
 static void unsubscribe_forgets_what_is_kept(void **state)
 {
     static const struct said v[] = {{.n = 3}};
-    struct tern *t = start(&(struct script){v, 1});
+    struct tern *t = subscribed(&(struct script){v, 1});
     struct tern_answer a;
 
     (void)state;
@@ -230,11 +200,11 @@ static void answer_that_is_none_ends_the_connection(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 2; i++) {
-        struct tern *t = start(&scripts[i]);
+        struct tern *t = subscribed(&scripts[i]);
         struct tern_answer a;
 
         (void)tern_ping(t, 2000); /* its answer is perhaps there already */
-        a = polled(t);
+        a = polled_ours(t);
         assert_err(TERN_PEER_LOST, a.err);
         assert_null(a.events);
         assert_err(TERN_PEER_LOST, tern_poll(t, &a));

@@ -1,15 +1,9 @@
 /* mem over memfd: geometry, sealing, zeroing, checksums, control pages, and what a hostile mapper
  * can do. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "rig_mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +13,12 @@
 
 #include "base/prng.h"
 #include "seam/checksum.h"
-#include "seam/mem.h"
 
 #define MIB (1u << 20)
 
 struct rig {
     struct mem *mem;
-    struct event got[64];
-    uint32_t ngot;
+    struct taken back;
 };
 
 static const struct group_layout groups[2] = {
@@ -58,25 +50,6 @@ static void rig_init(struct rig *rig)
     memset(rig, 0, sizeof *rig);
     assert_int_equal(mem_create(&c, &rig->mem, &why), TERN_OK);
     mem_pool_set(rig->mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, 2, groups);
-}
-
-static void take(void *ctx, struct event *event)
-{
-    struct rig *rig = ctx;
-
-    assert_true(rig->ngot < 64);
-    rig->got[rig->ngot++] = *event;
-}
-
-static void wait_events(struct rig *rig, uint32_t n)
-{
-    while (rig->ngot < n) {
-        struct pollfd p = {.fd = mem_event_fd(rig->mem), .events = POLLIN};
-
-        assert_int_equal(poll(&p, 1, 10000), 1);
-        mem_poll(rig->mem, take, rig);
-    }
-    assert_int_equal(rig->ngot, n);
 }
 
 static void mem_page_lies_where_the_layout_says(void **state)
@@ -133,9 +106,9 @@ static void mem_seal_computes_each_unit_of_each_region(void **state)
         }
     }
     mem_seal(rig.mem, (struct id){4, 9}, 0, pages, 200);
-    wait_events(&rig, 1);
-    assert_int_equal(rig.got[0].kind, EV_SEALED);
-    assert_true(id_equal(rig.got[0].sealed.job, (struct id){4, 9}));
+    take_events(rig.mem, &rig.back, 1);
+    assert_int_equal(rig.back.got[0].kind, EV_SEALED);
+    assert_true(id_equal(rig.back.got[0].sealed.job, (struct id){4, 9}));
     for (uint32_t i = 0; i < 200; i++) {
         const struct group_layout *g = &groups[pages[i].group];
 
@@ -168,9 +141,9 @@ static void mem_zero_touches_the_pool_and_nothing_else(void **state)
         memset(map[r], 0xee, 4 * MIB);
     }
     mem_zero(rig.mem, (struct id){0, 77});
-    wait_events(&rig, 1);
-    assert_int_equal(rig.got[0].kind, EV_ZEROED);
-    assert_true(id_equal(rig.got[0].zeroed.pool, (struct id){0, 77}));
+    take_events(rig.mem, &rig.back, 1);
+    assert_int_equal(rig.back.got[0].kind, EV_ZEROED);
+    assert_true(id_equal(rig.back.got[0].zeroed.pool, (struct id){0, 77}));
     for (uint32_t r = 0; r < 2; r++) {
         for (uint32_t i = 0; i < 4 * MIB; i++)
             assert_int_equal(map[r][i], i >= MIB && i < 3 * MIB ? 0 : 0xee);
@@ -191,17 +164,17 @@ static void mem_jobs_to_the_limit_all_come_back(void **state)
     for (uint32_t round = 0; round < 50; round++) {
         uint64_t seen = 0;
 
-        rig.ngot = 0;
+        rig.back.ngot = 0;
         for (uint32_t j = 0; j < 7; j++) {
             struct page_at page = {.group = 0, .index = 1 + j, .gen = 1, .record = 1 + j};
 
             mem_seal(rig.mem, (struct id){j, round}, 0, &page, j == 3 ? 0 : 1);
         }
         mem_zero(rig.mem, (struct id){1, round});
-        wait_events(&rig, 8);
+        take_events(rig.mem, &rig.back, 8);
         for (uint32_t i = 0; i < 8; i++) {
-            bool zeroed = rig.got[i].kind == EV_ZEROED;
-            struct id id = zeroed ? rig.got[i].zeroed.pool : rig.got[i].sealed.job;
+            bool zeroed = rig.back.got[i].kind == EV_ZEROED;
+            struct id id = zeroed ? rig.back.got[i].zeroed.pool : rig.back.got[i].sealed.job;
 
             assert_int_equal(id.gen, round);
             assert_false(seen & 1u << (zeroed ? 8 : id.slot));
@@ -250,7 +223,7 @@ static void mem_fault_40_truncation_is_refused_and_holes_are_survived(void **sta
         0);
     mem_seal(rig.mem, (struct id){1, 1}, 0, &page, 1);
     mem_zero(rig.mem, (struct id){0, 1});
-    wait_events(&rig, 2);
+    take_events(rig.mem, &rig.back, 2);
     assert_int_equal(mem_sums(rig.mem, 1)[0], checksum_unit(zero, sizeof zero));
     assert_int_equal(mem_done_step(rig.mem, 0, 3), 0);
     printf("fault=40 runs=1 injected=5 violations=0 daemon_alive=1\n");
@@ -275,7 +248,7 @@ static void mem_sigbus_in_a_pool_leaves_the_daemon_alive(void **state)
     at = mem_page(rig.mem, 0, 1, 0, 2);
     assert_ptr_equal(mmap(at, 16384, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0), at);
     mem_seal(rig.mem, (struct id){1, 1}, 0, &page, 1); /* on a worker */
-    wait_events(&rig, 1);
+    take_events(rig.mem, &rig.back, 1);
     memset(at, 1, 16384); /* and here */
     mem_stats(rig.mem, &stats);
     assert_int_equal(stats.faults - before, 4);

@@ -1,14 +1,8 @@
 /* The host tier behind the seam: where its memory lies, copies between the tiers, and what happens
  * to bytes that went wrong on either side. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "rig_mem.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +11,6 @@
 
 #include "base/prng.h"
 #include "seam/checksum.h"
-#include "seam/mem.h"
 
 #define MIB        (1u << 20)
 #define REGIONS    2
@@ -32,8 +25,7 @@
 
 struct rig {
     struct mem *mem;
-    struct event got[64];
-    uint32_t ngot;
+    struct taken back;
     struct page_at device[PAGES], host[PAGES], other[PAGES]; /* other: of the device as well */
 };
 
@@ -105,25 +97,6 @@ static void rig_init(struct rig *rig)
     rig_init_of(rig, &c);
 }
 
-static void take(void *ctx, struct event *event)
-{
-    struct rig *rig = ctx;
-
-    assert_true(rig->ngot < 64);
-    rig->got[rig->ngot++] = *event;
-}
-
-static void wait_events(struct rig *rig, uint32_t n)
-{
-    while (rig->ngot < n) {
-        struct pollfd p = {.fd = mem_event_fd(rig->mem), .events = POLLIN};
-
-        assert_int_equal(poll(&p, 1, 10000), 1);
-        mem_poll(rig->mem, take, rig);
-    }
-    assert_int_equal(rig->ngot, n);
-}
-
 static uint8_t *at(const struct rig *rig, uint32_t pool, uint32_t region, const struct page_at *p)
 {
     return mem_page(rig->mem, pool, region, p->group, p->index);
@@ -161,8 +134,8 @@ static void fill_and_seal(struct rig *rig)
     for (uint32_t i = 0; i < PAGES; i++)
         fill(rig, DEVICE, &rig->device[i], 100 + i);
     mem_seal(rig->mem, (struct id){1, 1}, DEVICE, rig->device, PAGES);
-    wait_events(rig, 1);
-    rig->ngot = 0;
+    take_events(rig->mem, &rig->back, 1);
+    rig->back.ngot = 0;
 }
 
 static enum tern_err copy(struct rig *rig, uint32_t from_pool, uint32_t to_pool,
@@ -170,12 +143,12 @@ static enum tern_err copy(struct rig *rig, uint32_t from_pool, uint32_t to_pool,
 {
     struct id job = {n, 77};
 
-    rig->ngot = 0;
+    rig->back.ngot = 0;
     mem_copy(rig->mem, job, from_pool, to_pool, from, to, n);
-    wait_events(rig, 1);
-    assert_int_equal(rig->got[0].kind, EV_COPIED);
-    assert_true(id_equal(rig->got[0].copied.job, job));
-    return rig->got[0].copied.err;
+    take_events(rig->mem, &rig->back, 1);
+    assert_int_equal(rig->back.got[0].kind, EV_COPIED);
+    assert_true(id_equal(rig->back.got[0].copied.job, job));
+    return rig->back.got[0].copied.err;
 }
 
 /* A whole region of a tier as it lies in memory. */
@@ -358,7 +331,7 @@ static void mem_copy_jobs_to_the_limit_all_come_back(void **state)
     for (uint32_t round = 0; round < 40; round++) {
         uint32_t seen = 0;
 
-        rig.ngot = 0;
+        rig.back.ngot = 0;
         /* Every job has pages of its own: out in even rounds, back in odd ones. */
         for (uint32_t j = 0; j < 22; j++) {
             uint32_t n = j == 21 ? PAGES - 21 : 1;
@@ -371,13 +344,13 @@ static void mem_copy_jobs_to_the_limit_all_come_back(void **state)
         }
         mem_copy(rig.mem, (struct id){22, round}, DEVICE, HOST, rig.device, rig.host, 0);
         mem_zero(rig.mem, (struct id){SPARE, round});
-        wait_events(&rig, 24);
+        take_events(rig.mem, &rig.back, 24);
         for (uint32_t i = 0; i < 24; i++) {
-            bool zeroed = rig.got[i].kind == EV_ZEROED;
-            struct id id = zeroed ? rig.got[i].zeroed.pool : rig.got[i].copied.job;
+            bool zeroed = rig.back.got[i].kind == EV_ZEROED;
+            struct id id = zeroed ? rig.back.got[i].zeroed.pool : rig.back.got[i].copied.job;
 
             assert_int_equal(id.gen, round);
-            assert_true(zeroed || rig.got[i].copied.err == TERN_OK);
+            assert_true(zeroed || rig.back.got[i].copied.err == TERN_OK);
             seen |= 1u << (zeroed ? 23 : id.slot);
         }
         assert_int_equal(seen, (1u << 24) - 1);
@@ -402,15 +375,15 @@ static void mem_copy_goes_where_its_pools_lay_when_it_was_submitted(void **state
     for (uint32_t round = 0; round < 50; round++) {
         for (uint32_t r = 0; r < REGIONS; r++)
             memset(region_of(&rig, HOST, r), 0xee, 3 * MIB);
-        rig.ngot = 0;
+        rig.back.ngot = 0;
         for (uint32_t j = 0; j < 10; j++)
             mem_copy(rig.mem, (struct id){j, 1}, DEVICE, HOST, &rig.device[3 * j], &rig.host[3 * j],
                      3);
         mem_pool_set(rig.mem, DEVICE, TIER_DEVICE, 1, 0, 4 * MIB, 1, 1, groups);
         mem_pool_set(rig.mem, HOST, TIER_DEVICE, 1, 8 * MIB, 4 * MIB, 1, 2, groups);
-        wait_events(&rig, 10);
+        take_events(rig.mem, &rig.back, 10);
         for (uint32_t j = 0; j < 10; j++)
-            assert_int_equal(rig.got[j].copied.err, TERN_OK);
+            assert_int_equal(rig.back.got[j].copied.err, TERN_OK);
         for (uint32_t b = 0; b < 4 * MIB; b += 4096)
             assert_int_equal(((uint8_t *)mem_page(rig.mem, HOST, 0, 0, 0))[b], 0);
         places(&rig);
@@ -433,13 +406,13 @@ static void mem_seals_go_before_copies_and_copies_before_zeroing(void **state)
     rig_init_of(&rig, &c);
     fill_and_seal(&rig);
     for (uint32_t round = 0; round < 20; round++) {
-        rig.ngot = 0;
+        rig.back.ngot = 0;
         mem_zero(rig.mem, (struct id){SPARE, round});
         for (uint32_t j = 0; j < 10; j++)
             mem_copy(rig.mem, (struct id){j, round}, DEVICE, HOST, rig.device, rig.host, PAGES);
         mem_seal(rig.mem, (struct id){0, round}, DEVICE, rig.other, 12);
-        wait_events(&rig, 12);
-        right += rig.got[0].kind == EV_SEALED && rig.got[11].kind == EV_ZEROED;
+        take_events(rig.mem, &rig.back, 12);
+        right += rig.back.got[0].kind == EV_SEALED && rig.back.got[11].kind == EV_ZEROED;
     }
     assert_true(right > 0);
     mem_destroy(rig.mem);
@@ -522,8 +495,8 @@ static void mem_zero_of_a_host_pool_touches_nothing_else(void **state)
     for (uint32_t r = 0; r < REGIONS; r++)
         memset(region_of(&rig, HOST, r), 0xee, 3 * MIB);
     mem_zero(rig.mem, (struct id){HOST, 3});
-    wait_events(&rig, 1);
-    assert_int_equal(rig.got[0].kind, EV_ZEROED);
+    take_events(rig.mem, &rig.back, 1);
+    assert_int_equal(rig.back.got[0].kind, EV_ZEROED);
     for (uint32_t r = 0; r < REGIONS; r++)
         for (uint32_t b = 0; b < 3 * MIB; b++)
             assert_int_equal(region_of(&rig, HOST, r)[b],

@@ -84,8 +84,9 @@ struct rig_options {
     uint64_t page_bytes[2], idle_ns, memory_bytes;
     uint32_t units, regions, corrupt, conns, socket_buffer_bytes;
     bool by_proxy;
-    bool rdma; /* both ends have it, if this machine has */
-    bool push; /* and the source writes */
+    bool rdma;          /* both ends have it, if this machine has */
+    bool rdma_unwanted; /* they might, but no peer's transport asks for it */
+    bool push;          /* and the source writes */
     uint64_t mr_bytes_max;
     const char *device[XFER_RAILS_MAX]; /* rails of both ends; none: as the machine has */
 };
@@ -216,6 +217,8 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                                            .tenants = 1,
                                            .mr_bytes_max = o->mr_bytes_max,
                                            .path_send = rig_path_send};
+    if (o->rdma_unwanted)
+        x.rdma.tenants = 1;
     for (; o->rdma && x.rdma.ndevices < XFER_RAILS_MAX && o->device[x.rdma.ndevices];
          x.rdma.ndevices++)
         snprintf(x.rdma.device[x.rdma.ndevices], XFER_DEVICE_BYTES, "%s",

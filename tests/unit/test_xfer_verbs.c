@@ -1,6 +1,9 @@
 /* Pulls by RDMA READ between two transfer sides of one process, over whatever device there is. On a
  * machine without one only what needs none runs, and the rest says that it was skipped; the lab
  * (tests/rdma) runs all of it over soft-RoCE. */
+#include <dirent.h>
+#include <sys/resource.h>
+
 #include "test_xfer_verbs_rig.h"
 
 /* ------------------------------------------------------------------ cases */
@@ -245,6 +248,57 @@ static void xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on(void **state)
     rig_close(&rig);
 }
 
+static uint32_t open_files(void)
+{
+    uint32_t n = 0;
+    DIR *d = opendir("/proc/self/fd");
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+/* What the operator decides by: the devices and the limit are told where RDMA is not wanted, too,
+ * as they are where it is. */
+static void xfer_verbs_unwanted_is_looked_at_and_left_alone(void **state)
+{
+    struct rig_options o = {.page_bytes = {4096}, .rdma = true};
+    struct xfer_rdma_view wanted, view;
+    struct rlimit limit;
+    uint32_t files[2];
+    struct rig rig;
+
+    (void)state;
+    rig_open(&rig, &o);
+    xfer_rdma_view(rig.dst.xfer, &wanted);
+    rig_close(&rig);
+    o.rdma = false;
+    rig_open(&rig, &o);
+    files[0] = open_files();
+    rig_close(&rig);
+    o.rdma_unwanted = true;
+    rig_open(&rig, &o);
+    files[1] = open_files();
+    xfer_rdma_view(rig.dst.xfer, &view);
+    rig_close(&rig);
+    assert_true(wanted.wanted && view.built == wanted.built && !view.wanted && !view.open);
+    assert_int_equal(files[0], files[1]);
+    assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    assert_int_equal(view.memlock_bytes,
+                     limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur);
+    assert_int_equal(view.memlock_exempt, wanted.memlock_exempt);
+    assert_int_equal(view.memlock_needed, wanted.memlock_needed);
+    assert_true(view.memlock_needed > 0);
+    assert_int_equal(view.ndevices, wanted.ndevices);
+    assert_int_equal(view.nrails, 0);
+    for (uint32_t i = 0; i < view.ndevices; i++)
+        assert_string_equal(view.found[i].name, wanted.found[i].name);
+    if (wanted.nrails > 0)
+        assert_non_null(strstr(view.found[0].state, "at start port 1 was active"));
+}
+
 static void xfer_verbs_forged_key_reads_nothing_and_ends_typed(void **state)
 {
     struct rig rig;
@@ -325,6 +379,7 @@ int main(void)
         cmocka_unit_test(xfer_verbs_fault_10_lost_path_goes_on_over_tcp),
         cmocka_unit_test(xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause),
         cmocka_unit_test(xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on),
+        cmocka_unit_test(xfer_verbs_unwanted_is_looked_at_and_left_alone),
         cmocka_unit_test(xfer_verbs_forged_key_reads_nothing_and_ends_typed),
         cmocka_unit_test(xfer_verbs_throughput_at_64_kib),
     };

@@ -4,6 +4,7 @@
 #ifndef TEST_XFER_VERBS_RIG_H
 #define TEST_XFER_VERBS_RIG_H
 
+#include "bench/common/stats.h"
 #include "test_xfer_rig.h"
 
 #define WAIT_NS      20000000000u /* longer than the longest pause before a path is made anew */
@@ -189,18 +190,10 @@ static inline double pull_mb_per_s(struct rig *rig, uint32_t run)
     return 400.0 * (64 << 10) * 1000.0 / (double)(io_now_ns() - start);
 }
 
-static inline int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Sorts them. */
 static inline double median(double *v, uint32_t n)
 {
-    qsort(v, n, sizeof *v, ascending);
-    return v[n / 2];
+    return series_median(&(struct series){.v = v, .n = n});
 }
 
 /* 64 KiB a page, by turns with perftest, so that whatever else the machine does falls on both. */

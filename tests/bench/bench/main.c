@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tern_version.h>
 
 #include "bench.h"
+
+const char *argp_program_version TERN_ARGP = "tern-bench " TERN_VERSION;
 
 enum key { KEY_JSON = 256, KEY_QUICK, KEY_TRACE };
 

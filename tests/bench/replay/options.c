@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tern_version.h>
+
+const char *argp_program_version TERN_ARGP = "tern-replay " TERN_VERSION;
 
 enum key {
     KEY_TRACE = 256,

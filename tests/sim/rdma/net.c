@@ -598,8 +598,26 @@ static struct operation *op_msg(struct io *io, struct io_op *op, enum op_kind ki
     o->all = (msg->msg_flags & MSG_WAITALL) != 0;
     for (size_t i = 0; i < o->niov && o->owner == 0; i++)
         o->owner = rmem_owner(o->iov[i].iov_base);
+    for (size_t i = 0; i < o->niov && kind == OP_RECV; i++)
+        if (rmem_is_memory(o->iov[i].iov_base))
+            rnic_receive(o->iov[i].iov_base, o->iov[i].iov_len);
     op_due(o, rw_soon());
     return o;
+}
+
+bool rnet_receives(const void *to, uint64_t n)
+{
+    uint64_t at = (uintptr_t)to;
+
+    for (uint32_t i = 0; i < OPS; i++) {
+        const struct operation *o = &ops[i];
+
+        for (size_t k = 0; o->used && o->kind == OP_RECV && !o->fixed && k < o->niov; k++)
+            if ((uintptr_t)o->iov[k].iov_base < at + n &&
+                at < (uintptr_t)o->iov[k].iov_base + o->iov[k].iov_len)
+                return true;
+    }
+    return false;
 }
 
 void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *msg)

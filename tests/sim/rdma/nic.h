@@ -114,6 +114,7 @@ struct nheld {
 extern struct ncontext nic_context[NIC_CONTEXTS];
 extern struct nmr nic_mr[NIC_KEYS];
 extern struct nmw nic_mw[NIC_WINDOWS];
+extern uint32_t nic_windows; /* how many of those were ever used in this history */
 extern struct ncq nic_cq[NIC_CONTEXTS];
 extern struct nqp nic_qp[NIC_PAIRS];
 extern struct nheld nic_held[NIC_HELD];
@@ -134,6 +135,7 @@ int nic_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr 
 void nic_error(struct nqp *q); /* to the error state: what is posted is flushed */
 void nic_due(struct nqp *q, uint64_t delay);
 void nic_complete(struct nqp *q, struct ibv_cq *cq, const struct ibv_wc *wc);
+void nic_one_writer(const void *to, uint64_t n, const struct nqp *but, const char *by);
 void nic_held_now(const struct nqp *q); /* what was written over it becomes visible */
 
 #endif

@@ -44,6 +44,48 @@ static const struct nmr *local_key(const struct nqp *q, uint64_t addr, uint64_t 
     return NULL;
 }
 
+static bool overlap(uint64_t a, uint64_t a_bytes, uint64_t b, uint64_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+/* May it write there: by a read that is not flushed or done, or through a window that is open or
+ * will be? */
+static bool pair_writes(const struct nqp *q, uint64_t at, uint64_t n)
+{
+    for (uint32_t i = 0; i < q->n; i++) {
+        const struct nwr *w = &q->send[(q->head + i) % NIC_QUEUE];
+
+        if (w->opcode == IBV_WR_RDMA_READ && overlap((uintptr_t)w->local, w->length, at, n))
+            return true;
+        if (w->opcode == IBV_WR_BIND_MW && overlap(w->bind.addr, w->bind.length, at, n))
+            return true;
+    }
+    return false;
+}
+
+/* A page has one writer at a time: what two of them bring, the slower one may bring when the page
+ * was taken for what the faster one brought. `but`: the queue pair that is about to; NULL: a
+ * socket. */
+void nic_one_writer(const void *to, uint64_t n, const struct nqp *but, const char *by)
+{
+    for (uint32_t i = 0; i < NIC_PAIRS; i++) {
+        const struct nqp *q = &nic_qp[i];
+
+        if (q->used && q != but && pair_writes(q, (uintptr_t)to, n))
+            rw_fail("two_writers", "%s: queue pair %x of node %u may write there", by, q->qp.qp_num,
+                    q->node);
+    }
+    for (uint32_t i = 0; i < nic_windows; i++) {
+        const struct nmw *m = &nic_mw[i];
+
+        if (m->used && m->bound && overlap(m->addr, m->length, (uintptr_t)to, n))
+            rw_fail("two_writers", "%s: a window is open there", by);
+    }
+    if (but && rnet_receives(to, n))
+        rw_fail("two_writers", "%s: a receive may write there", by);
+}
+
 static void take_rdma(const struct nqp *q, const struct ibv_send_wr *wr, struct nwr *w)
 {
     const struct ibv_sge *sge = wr->sg_list;
@@ -65,12 +107,13 @@ static void take_rdma(const struct nqp *q, const struct ibv_send_wr *wr, struct 
     w->owner = rmem_owner(w->local);
     if (w->owner == 0)
         rw_fail("read_into_live_page", "node %u posts a read into a page of no pull", q->node);
+    nic_one_writer(w->local, w->length, q, "a read");
     rw_mark(RM_read_posted);
     if (w->length > rw.cfg.page_bytes[0] && w->length > rw.cfg.page_bytes[1])
         rw_mark(RM_reads_merged);
 }
 
-static void take_window(const struct ibv_send_wr *wr, struct nwr *w)
+static void take_window(const struct nqp *q, const struct ibv_send_wr *wr, struct nwr *w)
 {
     if (wr->opcode == IBV_WR_LOCAL_INV) {
         w->rkey = wr->invalidate_rkey;
@@ -84,6 +127,7 @@ static void take_window(const struct ibv_send_wr *wr, struct nwr *w)
     w->owner = rmem_owner((const void *)(uintptr_t)w->bind.addr);
     if (w->owner == 0)
         rw_fail("grant_of_live_page", "a window is bound to a page of no pull");
+    nic_one_writer((const void *)(uintptr_t)w->bind.addr, w->bind.length, q, "a window");
 }
 
 /* It closes the windows of one grant, and says that it revokes it. */
@@ -129,7 +173,7 @@ int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
                           .revokes = revoke,
                           .signaled = (wr->send_flags & IBV_SEND_SIGNALED) != 0};
         if (wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV)
-            take_window(wr, w);
+            take_window(q, wr, w);
         else
             take_rdma(q, wr, w);
         q->n++;

@@ -272,6 +272,7 @@ uint32_t rnet_open(uint32_t node); /* descriptors */
 void rnet_reset_random(void);      /* a connection is reset */
 struct io *rnet_io(uint32_t node);
 void rnet_heal(void);
+bool rnet_receives(const void *to, uint64_t n); /* a receive in flight may write there */
 
 /* nic.c, nic_run.c */
 void rnic_reset(void);
@@ -283,6 +284,7 @@ void rnic_spoil(void); /* a queue pair goes to the error state by itself */
 uint32_t rnic_objects(uint32_t node);
 uint32_t rnic_outstanding(uint32_t node);
 bool rnic_has_just_begun(uint32_t node, uint64_t ns); /* a queue pair, what it is not done with */
+void rnic_receive(const void *to, size_t n);          /* a socket is to write there */
 
 /* memory.c. A page's place: its number among all pages of its pool. */
 struct mem *rmem_of(uint32_t node);

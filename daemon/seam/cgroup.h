@@ -1,0 +1,19 @@
+/* What the process's control group, and each one above it, lets it have of memory: what is free on
+ * the machine says nothing where a service or a container has a limit. Called at start by
+ * mem_region.c and the shell's configuration. Not known is no limit, never an error. */
+#ifndef SEAM_CGROUP_H
+#define SEAM_CGROUP_H
+
+#include <stdint.h>
+
+#define CGROUP_ROOT                                                                                \
+    "" /* `root` below, unless a test has a folder with a proc and a sys of its own */
+
+struct cgroup_memory {
+    uint64_t most; /* the least limit; UINT64_MAX: none */
+    uint64_t left; /* the least that one of them leaves; clean page cache counts as free */
+};
+
+void cgroup_memory(const char *root, struct cgroup_memory *ret);
+
+#endif

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# What a daemon leaves when it ends by a bug, or is ended by a signal that stands for one: a tape a crash, that
+# tern-sim plays, as many as are kept, and a line in its log. And what a disk that is full costs: nothing that was there.
+source "$(dirname "$0")/with_ternd.sh"
+ulimit -c 0 # daemons are crashed on purpose
+KEPT=$(sed -nE 's/^#define TAPE_CRASHES_KEPT ([0-9]+)$/\1/p' "$TERN_SOURCE/daemon/shell/tape.h")
+CTL=$TERN_BIN/ternctl
+SMALL=
+
+unmount() {
+    [[ -z $SMALL ]] || umount "$SMALL" 2>/dev/null || true
+    cleanup
+}
+trap unmount EXIT
+
+# crash SIGNAL: the daemon ends by it
+crash() {
+    local rc=0
+    kill "-$1" "$TERND_PID"
+    wait "$TERND_PID" 2>/dev/null || rc=$?
+    TERND_PID=
+    [[ $rc == $((128 + $(kill -l "$1"))) ]] || fail "SIG$1: the daemon ended with $rc"
+}
+
+# tape_of_log: where the log of the crash says that the tape is
+tape_of_log() {
+    [[ $(grep -c "event=crash" "$DIR/log") == 1 ]] || fail "not one line for one crash"
+    sed -nE 's/^ts=.* level=error event=crash .* tape="([^"]*)"$/\1/p' "$DIR/log"
+}
+
+# ---- a tape a crash, of the daemon's incarnation
+TAPES=()
+for signal in ABRT SEGV; do
+    ternd_start "" 16M 1
+    "$CTL" status >/dev/null
+    INCARNATION=$("$CTL" status --json | sed -nE 's/.*"incarnation": *"([0-9a-f]*)".*/\1/p' | head -n 1)
+    crash $signal
+    TAPE=$(tape_of_log)
+    [[ $TAPE == "$ADMIN.tape.$INCARNATION" ]] || fail "SIG$signal: the tape is said to be in '$TAPE'"
+    grep -q "event=crash signal=SIG$signal code=0 sender_pid=$$ " "$DIR/log" || fail "the log does not say who sent SIG$signal"
+    TAPES+=("$TAPE")
+done
+for tape in "${TAPES[@]}"; do
+    [[ -s $tape ]] || fail "$tape is gone"
+    "$TERN_BIN/tern-sim" --tape "$tape" --json >"$DIR/kept" || fail "$tape cannot be played"
+    grep -q "\"incarnation\": *\"${tape##*.}\"" "$DIR/kept" || fail "$tape is of another daemon: $(cat "$DIR/kept")"
+done
+
+# ---- the oldest go, but for the last KEPT
+for _ in $(seq "$KEPT"); do
+    ternd_start "" 16M 1
+    crash ABRT
+done
+[[ $(ls "$ADMIN".tape.* | wc -l) == "$KEPT" ]] || fail "not $KEPT tapes: $(ls "$ADMIN".tape.*)"
+[[ ! -e ${TAPES[0]} && ! -e ${TAPES[1]} ]] || fail "the oldest were kept: $(ls "$ADMIN".tape.*)"
+
+# ---- a full disk: the tape that was there stays, and the cause is told
+ternd_start "" 16M 1
+"$CTL" tape "$DIR/a.tape" >/dev/null
+cp "$DIR/a.tape" "$DIR/before"
+for _ in $(seq 60); do "$CTL" status >/dev/null; done # a longer tape: the log has to fit, it alone
+prlimit --pid "$TERND_PID" --fsize=4096:4096
+rc=0
+"$CTL" tape "$DIR/a.tape" >"$DIR/out" 2>&1 || rc=$?
+[[ $rc == 1 ]] && grep -q "File too large: raise RLIMIT_FSIZE" "$DIR/out" || fail "no room: $rc: $(cat "$DIR/out")"
+cmp -s "$DIR/a.tape" "$DIR/before" || fail "what was there was lost"
+[[ ! -e $DIR/a.tape.tmp ]] || fail "a piece was left behind"
+crash ABRT
+grep -q "event=crash .* tape=none reason=EFBIG path=" "$DIR/log" || fail "no room for the tape of a crash, and no word of it"
+ternd_start "" 16M 1
+mkdir "$DIR/small"
+if mount -t tmpfs -o size=64k none "$DIR/small" 2>/dev/null; then
+    SMALL=$DIR/small
+    "$CTL" tape "$SMALL/a.tape" >/dev/null
+    cp "$SMALL/a.tape" "$DIR/before"
+    dd if=/dev/zero of="$SMALL/rest" bs=4096 2>/dev/null || true
+    rc=0
+    "$CTL" tape "$SMALL/a.tape" >"$DIR/out" 2>&1 || rc=$?
+    [[ $rc == 1 ]] && grep -q "No space left on device: make room" "$DIR/out" || fail "full: $rc: $(cat "$DIR/out")"
+    cmp -s "$SMALL/a.tape" "$DIR/before" || fail "what was there was lost when the disk was full"
+    [[ ! -e $SMALL/a.tape.tmp ]] || fail "a piece was left behind on a full disk"
+    rm "$SMALL/rest"
+    "$CTL" tape "$SMALL/a.tape" >/dev/null || fail "there is room again"
+else
+    echo "not done: a small tmpfs could not be mounted"
+fi
+rc=0
+"$CTL" tape "$DIR/no/a.tape" >"$DIR/out" 2>&1 || rc=$?
+[[ $rc == 1 ]] && grep -q "No such file or directory: give it a path in a folder that is there" "$DIR/out" ||
+    fail "no folder: $rc: $(cat "$DIR/out")"
+rc=0
+"$CTL" tape /dev/full >"$DIR/out" 2>&1 || rc=$?
+[[ $rc == 1 && -c /dev/full ]] && grep -q "a plain file" "$DIR/out" || fail "a device: $rc: $(cat "$DIR/out")"
+"$CTL" status >/dev/null || fail "the daemon did not go on"
+echo "crash: ok"

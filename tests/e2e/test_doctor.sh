@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# `ternctl doctor` tells what is so: the limit and the devices of this host, where RDMA is off as by default and where
+# it is asked for.
+source "$(dirname "$0")/with_ternd.sh"
+CTL=$TERN_BIN/ternctl
+command -v python3 >/dev/null || {
+    echo "skipped: python3 is needed to check the JSON"
+    exit 77
+}
+
+# doctor EXPRESSION: it holds for the answer's rdma r; `limit` as the kernel tells it, `devices` as sysfs does
+doctor() {
+    "$CTL" doctor --json >"$DIR/doctor"
+    python3 - "$DIR/doctor" "$TERND_PID" "$1" <<'PY' || fail "doctor: $1 in $(cat "$DIR/doctor")"
+import json, os, sys
+r = json.load(open(sys.argv[1]))["rdma"]
+line = next(l for l in open(f"/proc/{sys.argv[2]}/limits") if l.startswith("Max locked memory"))
+limit = None if line.split()[3] == "unlimited" else int(line.split()[3])
+caps = next(l for l in open(f"/proc/{sys.argv[2]}/status") if l.startswith("CapEff"))
+exempt = int(caps.split()[1], 16) >> 14 & 1 == 1
+sysfs = "/sys/class/infiniband"
+devices = sorted(os.listdir(sysfs)) if os.path.isdir(sysfs) and r["built"] else []
+assert r["memlock_bytes"] == limit, limit
+assert r["memlock_exempt"] == exempt, exempt
+assert sorted(d["device"] for d in r["devices"]) == devices, devices
+assert all(d["state"] for d in r["devices"])
+assert eval(sys.argv[3])
+PY
+}
+
+ulimit -S -l 64 # KiB; less than the tenant's memory
+ternd_start "" 16M 2
+doctor "r['wanted'] is False and r['in_use'] is False and r['memlock_bytes'] == 65536 and r['memlock_needed_bytes'] == 32 << 20"
+T=$("$CTL" doctor)
+if grep -q '"built": *true' "$DIR/doctor"; then
+    grep -q "^RDMA: off by configuration (not asked for: no peer's transport is auto or verbs)" <<<"$T" || fail "table: $T"
+    [[ -n $(ls /sys/class/infiniband 2>/dev/null) ]] || grep -q "device: none" <<<"$T" || fail "table: $T"
+else
+    grep -q "^RDMA: not in this build" <<<"$T" || fail "table: $T"
+fi
+if grep -q '"memlock_exempt": *true' "$DIR/doctor"; then
+    grep -q "locked memory: no limit applies (CAP_IPC_LOCK); registrations take 33,554,432 bytes" <<<"$T" || fail "table: $T"
+else
+    grep -q "RLIMIT_MEMLOCK is 65,536 bytes; registrations take 33,554,432: too few" <<<"$T" || fail "table: $T"
+fi
+ternd_stop
+
+ternd_start "peers:
+  - name: other
+    address: 127.0.0.1:1
+    tenants: [t0]
+    transport: auto
+insecure_peers: true" 16M 1
+doctor "r['wanted'] is True and r['memlock_needed_bytes'] == 16 << 20"
+! grep -q "off by configuration" <<<"$("$CTL" doctor)" || fail "a daemon that was asked for RDMA says that it was not"
+ternd_stop
+echo "doctor: ok"

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# What every program answers before it does anything: its version, the same for all, and by which exit status a wrong
+# command line or configuration is told from a daemon that could not start.
+source "$(dirname "$0")/with_ternd.sh"
+
+VERSION=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$TERN_BUILD/CMakeCache.txt")
+[[ -n $VERSION ]] || fail "no version in $TERN_BUILD/CMakeCache.txt"
+
+# ends STATUS COMMAND...: its output goes to $DIR/out
+ends() {
+    local status=$1 rc=0
+    shift
+    "$@" >"$DIR/out" 2>&1 || rc=$?
+    [[ $rc == "$status" ]] || fail "$*: exit status $rc, not $status: $(cat "$DIR/out")"
+}
+
+for program in ternd ternctl tern-sim tern-replay tern-bench; do
+    [[ -x $TERN_BIN/$program ]] || continue
+    ends 0 "$TERN_BIN/$program" --version
+    [[ $(cat "$DIR/out") == "$program $VERSION" ]] || fail "$program --version: $(cat "$DIR/out")"
+    ends 0 "$TERN_BIN/$program" -V
+    ends 2 "$TERN_BIN/$program" --nonsense
+done
+ends 0 "$TERN_BIN/ternctl" status --version
+
+TENANT=name=t0,socket=$DIR/t0.sock,memory=16M
+ends 2 "$TERN_BIN/ternd"
+grep -q "no tenant" "$DIR/out" || fail "no tenant: $(cat "$DIR/out")"
+ends 2 "$TERN_BIN/ternd" --tenant
+ends 2 "$TERN_BIN/ternd" --workers many --tenant "$TENANT"
+ends 2 "$TERN_BIN/ternd" --tenant "$TENANT" operand
+ends 2 "$TERN_BIN/ternd" --config "$DIR/nowhere.yaml"
+ends 0 "$TERN_BIN/ternd" --check-config --tenant "$TENANT"
+ends 1 "$TERN_BIN/ternd" --admin-socket "$DIR/nowhere/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
+ends 0 "$TERN_BIN/ternd" --help
+tr -s ' \n' ' ' <"$DIR/out" >"$DIR/help"
+grep -q "Exit status: 0 .* 1 .* 2 " "$DIR/help" || fail "--help does not list the exit statuses"
+
+ternd_start "" 16M 1
+"$TERN_BIN/ternctl" status --json | grep -q "\"version\": *\"$VERSION\"" || fail "status --json tells no version"
+"$TERN_BIN/ternctl" status | grep -q "^e2e  version $VERSION  up " || fail "status tells no version"
+kill "$TERND_PID"
+rc=0
+wait "$TERND_PID" || rc=$?
+TERND_PID=
+[[ $rc == 0 ]] || fail "SIGTERM: exit status $rc, not 0"
+echo "programs: ok"
