@@ -91,7 +91,8 @@ struct xfer_config {
     uint64_t incarnation;         /* ours: a data connection that names another is refused */
     struct xfer_rdma_config rdma; /* all zero: TCP alone */
     /* EV_PULLED, EV_PULL_BROKEN (PEER_LOST: the connection ended; GONE: the source gave a page or
-     * the serve up; BUSY: no data connection to be had), EV_PULL_QUIET, EV_SERVE_QUIET; may be
+     * the serve up; BUSY: no data connection to be had; UNSUPPORTED: a page lies in too many
+     * registrations to be pushed, and TCP is not allowed), EV_PULL_QUIET, EV_SERVE_QUIET; may be
      * called from inside xfer_* calls: the shell queues. now_ns is the shell's to set. */
     void (*emit)(void *ctx, struct event *event);
     /* core_serve_page on the live core. */
@@ -188,7 +189,9 @@ struct xfer_stats {
     uint64_t refused; /* data connections with no token of a link that is up, or another's serve */
     /* Of those, by RDMA; what the queue pairs did. */
     uint64_t verbs_pages_in, verbs_bytes_in, verbs_pages_out;
-    uint64_t reads_posted, read_errors, stale_completions, late_reads, cq_high_water;
+    uint64_t reads_posted, read_errors, stale_completions, cq_high_water;
+    uint64_t late_reads;    /* pieces of which reads ended for nobody: of a pull that had ended, or
+                               of a path that was lost */
     uint64_t stale_answers; /* of paths: to an offer that is none any more */
     uint64_t cq_events;     /* how often a completion queue had to wake us */
     uint64_t paths_up, paths_made, paths_failed;

@@ -22,7 +22,7 @@
 #endif
 
 #define XFER_PIECE_SUMS 8192u /* checksums of a piece, unless one page has more */
-/* Of one receive and of one send. A receive wakes the owner when all of it has come (conn_await),
+/* Of one receive and of one send. A receive wakes the owner when all of it has come (out_await),
  * and what came is hashed while it is in cache; a send is twice that, so the source never waits for
  * the destination to hash. At 512 KiB a receive lost a third on the loopback. */
 #define XFER_RECV_BYTES (256u << 10)
@@ -99,7 +99,8 @@ enum serve_stage {
     SERVE_IDLE,
     SERVE_ANSWER,
     SERVE_TAIL,
-    SERVE_WRITE, /* some of what was asked for is not posted: it goes on when the path has credit */
+    SERVE_WRITE, /* some of what was asked for is not posted: it goes on when the path has credit,
+                    or its serve has ended, and what was posted of it has not */
 };
 
 /* The source's side of a connection. */
@@ -119,6 +120,7 @@ struct conn_in {
     struct cursor cursor;
     uint32_t path, epoch, nruns, run; /* of REQUEST_WRITE; run: where in the runs the cursor is */
     uint64_t run_at;
+    uint32_t last; /* the path's `posted` behind what was posted of it last */
     struct xfer_run runs[XFER_RUNS_MAX];
     uint8_t rx[XFER_RX_BYTES];
 };
@@ -269,6 +271,8 @@ enum verbs_written {
 /* REQUEST_WRITE's runs and cursor are in conn->in; all its pages may leave. Posts what it can. */
 enum verbs_written verbs_write_begin(struct xfer_conn *conn);
 enum verbs_written verbs_write(struct xfer_conn *conn);
+/* Some of it was posted and is under way yet, over a path that will say when it is not. */
+bool verbs_writing(const struct xfer_conn *conn);
 
 /* xfer_tcp_pull.c */
 void out_start(struct xfer_conn *conn, uint32_t link);

@@ -445,9 +445,12 @@ static bool write_begin(struct xfer_conn *conn)
     return write_settle(conn, verbs_write_begin(conn));
 }
 
+/* GONE says that nothing comes any more: the destination closes its windows on hearing it. */
 void in_write(struct xfer_conn *conn)
 {
     check(conn->in.stage == SERVE_WRITE);
+    if (!serve_lives(conn) && verbs_writing(conn))
+        return;
     conn->in.stage = SERVE_IDLE; /* a path that fails while this posts does not call again */
     if (!serve_lives(conn))
         answer_none(conn, TERN_GONE);

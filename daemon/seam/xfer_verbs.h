@@ -2,11 +2,13 @@
  * devices in use), xfer_verbs_memory.c (what they may touch), xfer_verbs_path.c (queue pairs: made,
  * connected, drained, destroyed), xfer_verbs_setup.c (the thread that makes the calls which
  * allocate or sleep), xfer_verbs_link.c (which way a batch goes), xfer_verbs_again.c (which path
- * a piece takes, and what if it is lost), xfer_verbs_pull.c (reading) and
- * xfer_verbs_side.c (the connection beside the paths). A rail is one local device in use. A path is
- * one RC queue pair, of one link, one tenant and one rail, in the tenant's protection domain of
- * that rail. The source's end allows remote reads and posts nothing; the destination's end allows
- * nothing.
+ * a piece takes, and what if it is lost), xfer_verbs_pull.c (reading), xfer_verbs_push.c (being
+ * written to), xfer_verbs_write.c (writing) and xfer_verbs_side.c (the connection beside the
+ * paths). A rail is one local device in use. A path is one RC queue pair, of one link, one tenant
+ * and one rail, in the tenant's protection domain of that rail. Of a path that reads, the source's
+ * end allows remote reads and posts nothing, and the destination's end allows nothing. Of one that
+ * pushes, the destination's end allows remote writes, which only windows that it has bound let in,
+ * and the source's end allows nothing.
  *
  * Promise P2 rests on three counters: path->posted and path->done (work requests, in order), and
  * pull->reading (pieces of a pull some of whose requests are not done). `done` moves on a
@@ -80,13 +82,13 @@ struct verbs_path {
     bool next_push;
     uint32_t posted, done;                                        /* work requests */
     uint64_t since_ns, retry_ns, pause_ns, ready_ns, progress_ns; /* progress: of its requests */
-    char reason[XFER_PATH_TEXT];                                  /* why it is not ready */
+    char reason[XFER_PATH_TEXT]; /* why it is not ready; of a ready one, as what it was made */
     uint32_t nchunks;
     struct xfer_chunk chunk[XFER_CHUNKS_MAX]; /* what can be read, or written, at the peer */
 
     /* Of a path that is pushed. */
+    uint64_t pushed_ns;    /* destination: when the peer last said that a piece is there */
     uint32_t held;         /* destination: completions that have a place and are not posted */
-    uint32_t revoked;      /* destination: grants closed that may yet be written to */
     uint64_t windows_free; /* destination: a bit each */
     struct ibv_mw *window[VERBS_WINDOWS]; /* destination: owned */
     uint32_t nwindows;
@@ -161,14 +163,16 @@ struct verbs_piece {
     uint32_t batch; /* NONE: its pull has ended */
     uint32_t pull, seq, first, n, tries;
     uint32_t path, last;  /* whose requests, NONE before; path->posted behind its last one */
-    uint64_t at_ns;       /* pushed: when it was granted, asked for, or its pull ended */
+    uint64_t at_ns;       /* pushed: when it was granted, asked for, closed, or its pull ended */
     uint64_t offset;      /* where the source's pool begins */
     struct cursor cursor; /* of what is posted */
     uint64_t sent[XFER_MASK_WORDS];          /* pages that the source gives */
     struct xfer_entry entry[XFER_PAGES_MAX]; /* as asked, to be confirmed */
     struct id serve;
     uint64_t *sums; /* owned, verbs->piece_sums: the source's */
-    bool revoked;   /* counted in path->revoked */
+    bool granted;   /* it was asked for as a push */
+    bool revoked; /* closed, and the source may yet write: until it says not, did, or the path ends
+                   */
     uint32_t nruns;
     struct verbs_run run[XFER_RUNS_MAX];
 };
@@ -298,7 +302,7 @@ void pieces_done(struct verbs *v, struct verbs_path *p);           /* path->done
 void piece_done(struct verbs *v, struct verbs_piece *piece); /* no device writes its pages more */
 void paths_go_on(struct verbs_rail *rail); /* there is room in its completion queue again */
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
-/* Frees a piece of a pull that has ended, unless reads of it are in flight or an answer is due. */
+/* Frees a piece of a pull that has ended, unless it is counted, revoked, or an answer is due. */
 void piece_free(struct verbs_piece *piece);
 void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
 void piece_end(struct verbs *v, struct verbs_piece *piece);
@@ -323,16 +327,17 @@ static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path
 
 /* xfer_verbs_push.c: the destination of pushes. */
 uint32_t push_credit(struct verbs *v, const struct verbs_path *p); /* runs that it can grant now */
-/* How many of the n pages of a batch can be granted as one piece now: fills piece->run. *ret_never:
- * none, and not later either. */
+/* How many of the n pages of a batch can be granted as one piece now: fills piece->run. *ret_most:
+ * nor will it be more later. */
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t batch, uint32_t first, uint32_t n,
-                  struct verbs_piece *piece, bool *ret_never);
+                  struct verbs_piece *piece, bool *ret_most);
 bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece);
 uint32_t push_window_name(const struct verbs_path *p, const struct verbs_run *run); /* xfer_run */
 void push_asked(struct verbs_piece *piece);
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given);
 void push_lost(struct verbs *v, struct verbs_piece *piece); /* the source has no such path */
 void push_drop(struct verbs *v, struct verbs_piece *piece);
+void pushes_forgotten(struct verbs *v, const struct verbs_path *p); /* no write comes over it */
 void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns);
 void pushes_done(struct verbs *v, struct verbs_path *p);  /* path->done moved */
 void pushes_ended(struct verbs *v, struct verbs_path *p); /* the queue pair was destroyed */

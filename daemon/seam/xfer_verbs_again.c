@@ -42,11 +42,11 @@ void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
 static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
                        struct verbs_piece *piece)
 {
-    bool never;
+    bool most;
 
-    if (push_fit(v, p, piece->batch, piece->first, piece->n, piece, &never) < piece->n) {
+    if (push_fit(v, p, piece->batch, piece->first, piece->n, piece, &most) < piece->n) {
         piece->nruns = 0;
-        if (push_credit(v, p) >= XFER_RUNS_MAX)
+        if (most)
             batch_other_way(v, link, piece->batch); /* this path has other registrations */
         return;                                     /* until windows are free */
     }

@@ -99,6 +99,12 @@ enum verbs_written verbs_write_begin(struct xfer_conn *conn)
     return WRITTEN_LOST;
 }
 
+bool verbs_writing(const struct xfer_conn *conn)
+{
+    (void)conn;
+    return false;
+}
+
 enum verbs_written verbs_write(struct xfer_conn *conn)
 {
     (void)conn;

@@ -113,6 +113,7 @@ bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *r)
     struct ibv_send_wr *bad = NULL;
     int rc;
 
+    check(r->n > 0);
     for (uint32_t i = 0; i < r->n; i++) {
         r->wr[i].next = i + 1 < r->n ? &r->wr[i + 1] : NULL;
         r->wr[i].wr_id = path_wr_id(v, p, (uint16_t)(p->posted + i + 1));
@@ -121,16 +122,18 @@ bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *r)
     rc = ibv_post_send(p->qp, r->wr, &bad);
     if (rc && bad) /* those before the bad one are the device's */
         r->n = (uint32_t)(bad - r->wr);
-    if (p->posted == p->done)
-        p->progress_ns = io_now_ns(); /* the device's time to do them starts now */
-    if (rail->cq_used == 0)
-        rail->spin_ns = io_now_ns() + VERBS_SPIN_NS;
+    if (p->posted == p->done) { /* the device's time to do them starts now */
+        p->progress_ns = io_now_ns();
+        rail->spin_ns = p->progress_ns + VERBS_SPIN_NS;
+    }
     p->posted += r->n;
     rail->cq_used += r->n;
     for (uint32_t i = 0; i < r->n; i++)
         rail->view.bytes_asked += r->sge[i].length;
     if (rail->cq_used > v->xfer->stats.cq_high_water)
         v->xfer->stats.cq_high_water = rail->cq_used;
+    if (rc)
+        errno = rc; /* not every provider sets it */
     return rc == 0;
 }
 
@@ -186,7 +189,7 @@ bool piece_post(struct verbs *v, struct verbs_piece *piece)
 
 void piece_free(struct verbs_piece *piece)
 {
-    if (piece->batch == NONE && !piece->counted && piece->heard)
+    if (piece->batch == NONE && !piece->counted && piece->heard && !piece->revoked)
         piece->state = PIECE_FREE;
 }
 
@@ -307,6 +310,7 @@ static void pieces_go_on(struct verbs *v, struct verbs_path *p)
         return;
     }
     if (p->push) {
+        pieces_start(v, p->link);
         verbs_pump(v->xfer, p->link);
         return;
     }
@@ -327,18 +331,21 @@ void paths_go_on(struct verbs_rail *rail)
             pieces_go_on(v, &v->path[i]);
 }
 
-/* A peer that neither writes what it was granted nor refuses to: its grants end with the path. */
+/* A peer that neither writes what it was granted nor refuses to: its grants end with the path. Its
+ * pieces are written in turn, so each that arrives gives the others time. */
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
 {
     for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, link, i);
-        struct verbs_path *p = piece->counted ? &v->path[piece->path] : NULL;
+        struct verbs_path *p = piece->counted || piece->revoked ? &v->path[piece->path] : NULL;
+        uint64_t since_ns;
 
         if (!p || !p->push)
             continue;
         push_tick(v, piece, now_ns);
-        if (p->state == PATH_READY && now_ns > piece->at_ns &&
-            now_ns - piece->at_ns > v->xfer->config.idle_ns)
+        since_ns = piece->at_ns > p->pushed_ns ? piece->at_ns : p->pushed_ns;
+        if (p->state == PATH_READY && now_ns > since_ns &&
+            now_ns - since_ns > v->xfer->config.idle_ns)
             path_failed(v, p, "pages were neither pushed nor refused in time");
     }
 }
@@ -472,6 +479,8 @@ bool cq_drain(struct verbs_rail *rail)
         }
     }
     check(n == 0);
+    if (some)
+        rail->spin_ns = io_now_ns() + VERBS_SPIN_NS;
     paths_go_on(rail);
     return some;
 }

@@ -90,18 +90,19 @@ uint32_t push_credit(struct verbs *v, const struct verbs_path *p)
 }
 
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t number, uint32_t first,
-                  uint32_t n, struct verbs_piece *piece, bool *ret_never)
+                  uint32_t n, struct verbs_piece *piece, bool *ret_most)
 {
     const struct xfer_batch *batch = &v->xfer->batch[number];
     uint32_t credit = push_credit(v, p);
+    uint32_t all = n;
     struct runs runs = {.run = piece->run, .room = credit < XFER_RUNS_MAX ? credit : XFER_RUNS_MAX};
 
     while (n > 0 && !runs_make(v, p, batch, first, n, &runs))
         n /= 2;
     piece->nruns = n > 0 ? runs.n : 0;
-    if (n == 0)
+    *ret_most = n == all || credit >= XFER_RUNS_MAX;
+    if (!*ret_most)
         rail_full(rail_of(v, p));
-    *ret_never = n == 0 && credit >= XFER_RUNS_MAX;
     return n;
 }
 
@@ -156,7 +157,6 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
         p->window[piece->run[i].window]->rkey = list.wr[i].bind_mw.rkey;
     piece->state = PIECE_BINDING;
     piece->heard = true;
-    piece->revoked = false;
     piece->counted = true;
     piece->path = (uint32_t)(p - v->path);
     piece->last = p->posted;
@@ -174,6 +174,7 @@ static void push_close(struct verbs *v, struct verbs_piece *piece)
     struct verbs_wrs list = {.n = piece->nruns};
 
     piece->state = PIECE_CLOSING;
+    piece->at_ns = io_now_ns();
     piece->last = p->posted + piece->nruns;
     if (p->state != PATH_READY)
         return;
@@ -200,28 +201,17 @@ uint32_t push_window_name(const struct verbs_path *p, const struct verbs_run *ru
 void push_asked(struct verbs_piece *piece)
 {
     piece->state = PIECE_ASKED;
+    piece->granted = true;
     piece->heard = false;
     piece->at_ns = io_now_ns();
 }
 
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given)
 {
-    struct verbs_path *p = &v->path[piece->path];
-
-    switch (piece->state) {
-    case PIECE_ASKED:
-        if (given && !BUG(CORE_BUG_PUBLISH_ON_SENT))
-            piece->state = PIECE_READING;
-        else
-            push_close(v, piece); /* nothing was posted, nothing will come */
-        break;
-    case PIECE_ARRIVED: push_close(v, piece); break;
-    default:
-        if (!given && piece->revoked)
-            p->revoked--;
-        piece->revoked = piece->revoked && given;
-        break;
-    }
+    if (piece->state == PIECE_ASKED && given && !BUG(CORE_BUG_PUBLISH_ON_SENT))
+        piece->state = PIECE_READING;
+    else if (piece->state == PIECE_ASKED || piece->state == PIECE_ARRIVED)
+        push_close(v, piece); /* nothing of it is under way, nothing will come */
 }
 
 /* One that is ending already ends by itself. */
@@ -241,16 +231,16 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES && !piece; i++) {
         struct verbs_piece *at = piece_of(v, p->link, i);
 
-        if (at->state != PIECE_FREE && at->path == number && at->seq == seq)
+        if ((at->counted || at->revoked) && at->path == number && at->seq == seq)
             piece = at;
     }
     if (!piece || piece->batch == NONE)
         v->xfer->stats.late_writes++;
-    if (!piece || piece->state == PIECE_CLOSING) {
-        if (p->revoked > 0)
-            p->revoked--;
-        if (piece)
-            piece->revoked = false;
+    if (!piece)
+        return;
+    if (piece->state == PIECE_CLOSING) {
+        piece->revoked = false;
+        piece_free(piece);
     } else if (piece->state == PIECE_READING || piece->batch == NONE) {
         push_close(v, piece);
     } else if (piece->state == PIECE_ASKED) {
@@ -277,8 +267,8 @@ void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns)
         (piece->state != PIECE_ASKED && piece->state != PIECE_READING))
         return;
     v->xfer->stats.grants_revoked++;
-    piece->revoked = true;
-    p->revoked++;
+    /* Not if the connection was lost before the answer: nobody would say how it ended. */
+    piece->revoked = !piece->heard || piece->state == PIECE_READING;
     push_close(v, piece);
 }
 
@@ -329,11 +319,28 @@ void pushes_ended(struct verbs *v, struct verbs_path *p)
 
 void push_refused(struct verbs *v, struct verbs_path *p)
 {
-    if (p->revoked == 0)
+    uint32_t number = (uint32_t)(p - v->path), revoked = 0;
+
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++)
+        revoked += piece_of(v, p->link, i)->revoked && piece_of(v, p->link, i)->path == number;
+    if (revoked == 0)
         return;
     v->xfer->stats.late_writes++;
-    p->revoked = 0;
     p->pause_ns = 0; /* our own doing: no reason to wait longer than at first */
+}
+
+void pushes_forgotten(struct verbs *v, const struct verbs_path *p)
+{
+    uint32_t number = (uint32_t)(p - v->path);
+
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, p->link, i);
+
+        if (!piece->revoked || piece->path != number)
+            continue;
+        piece->revoked = false;
+        piece_free(piece);
+    }
 }
 
 void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc)
@@ -350,7 +357,10 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
     }
     p->carried = true;
     rc = push_receive(v, p);
-    if (rc)
+    p->pushed_ns = io_now_ns();
+    if (!p->push || p->source)
+        path_failed(v, p, "the peer writes on a path that it does not push over");
+    else if (rc)
         path_failed(v, p, "a receive could not be posted: %s", strerror(rc));
     else if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
         path_failed(v, p, "the peer sends what is no page");
@@ -376,7 +386,6 @@ bool push_hold(struct verbs *v, struct verbs_path *p)
         return false;
     holds(v, p, VERBS_PIECES);
     p->windows_free = ~(uint64_t)0 >> (64 - VERBS_WINDOWS);
-    p->revoked = 0;
     return true;
 }
 

@@ -89,7 +89,7 @@ static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t 
     struct xfer_batch *batch = &v->xfer->batch[number];
 
     piece->state = PIECE_ASKED;
-    piece->counted = piece->heard = piece->revoked = false;
+    piece->counted = piece->heard = piece->granted = piece->revoked = false;
     piece->batch = number;
     piece->pull = batch->pull;
     piece->seq = v->link[link].seq++;
@@ -118,14 +118,14 @@ static uint32_t next_batch(struct verbs *v, uint32_t link)
     return b;
 }
 
-/* False: no more can be begun now. */
+/* Or its batch goes another way. False: no more can be begun now. */
 static bool piece_begin(struct verbs *v, struct xfer_conn *conn, struct verbs_piece *piece,
                         uint32_t number)
 {
     uint32_t link = conn->read.link;
     struct verbs_path *p = path_best(v, link, batch_tenant(v, number), false);
     struct asked cut = piece_cut(v->xfer, number, v->piece_sums);
-    bool never;
+    bool most;
 
     check(p); /* as next_batch has seen */
     if (!p->push) {
@@ -133,11 +133,14 @@ static bool piece_begin(struct verbs *v, struct xfer_conn *conn, struct verbs_pi
         put_frame(conn, XFER_REQUEST_READ, piece, NULL);
         return true;
     }
-    cut.n = push_fit(v, p, number, cut.first, cut.n, piece, &never);
-    if (never)
-        batch_other_way(v, link, number);
-    if (cut.n == 0)
+    cut.n = push_fit(v, p, number, cut.first, cut.n, piece, &most);
+    if (cut.n == 0 && !most)
         return false; /* goes on when windows are free */
+    if (cut.n == 0) {
+        batch_other_way(v, link, number);
+        link_pump(v->xfer, link);
+        return next_batch(v, link) != number; /* else when what is granted of it has ended */
+    }
     piece_cut_from(v, piece, link, &cut);
     piece->tries = 1;
     return push_bind(v, p, piece);
@@ -147,13 +150,15 @@ static void say_requests(struct verbs *v, struct xfer_conn *conn)
 {
     uint32_t link = conn->read.link;
 
-    for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn); i++) {
+    for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn);) {
         struct verbs_piece *piece = piece_of(v, link, i);
         uint32_t number = next_batch(v, link);
 
         if (number == NONE)
             return;
-        if (piece->state == PIECE_FREE && !piece_begin(v, conn, piece, number))
+        if (piece->state != PIECE_FREE)
+            i++;
+        else if (!piece_begin(v, conn, piece, number))
             return;
     }
 }
@@ -273,35 +278,54 @@ static bool take_answer(struct verbs *v, struct verbs_piece *piece, const struct
     return true;
 }
 
-/* A piece that counts before its answer was granted. False: this is not our protocol. */
+/* Nothing of a piece that is not given is under way. False: this is not our protocol. */
+static bool answered_push(struct verbs *v, struct verbs_piece *piece, const struct xfer_head *head,
+                          const uint8_t *status)
+{
+    bool lost;
+    uint32_t given = count_given(status, head->n, &lost);
+
+    if (given != 0 && given != piece->n)
+        return false;
+    piece->revoked = piece->revoked && given > 0;
+    if (piece->counted && lost)
+        push_lost(v, piece);
+    if (piece->state == PIECE_WAITING || lost)
+        return true; /* it is asked for again */
+    if (piece->batch != NONE && !take_answer(v, piece, head, status))
+        return false;
+    if (piece->counted)
+        push_answered(v, piece, given > 0);
+    if (piece->batch != NONE && given == 0)
+        piece_end(v, piece);
+    return true;
+}
+
+static bool answered_read(struct verbs *v, struct verbs_piece *piece, const struct xfer_head *head,
+                          const uint8_t *status)
+{
+    bool lost;
+
+    if (piece->batch == NONE)
+        return true;
+    if (!take_answer(v, piece, head, status))
+        return false;
+    piece->state = PIECE_WAITING;
+    if (count_given(status, head->n, &lost) == 0)
+        piece_end(v, piece);
+    return true;
+}
+
 static bool answered(struct verbs *v, struct xfer_conn *conn, const struct xfer_head *head)
 {
     struct verbs_piece *piece = piece_by_seq(v, conn->read.link, head->seq, false);
-    const uint8_t *status = conn->meta + XFER_HEAD_BYTES;
-    bool lost, granted = piece && piece->counted;
-    uint32_t given;
 
     if (!piece || head->n != piece->n)
         return false;
-    given = count_given(status, head->n, &lost);
-    if (granted && given != 0 && given != piece->n)
-        return false;
     piece->heard = true;
-    if (granted && lost)
-        push_lost(v, piece);
-    if (piece->state == PIECE_WAITING || (granted && lost)) {
-        piece_free(piece);
-        pieces_start(v, conn->read.link); /* it is asked for again */
-        return true;
-    }
-    if (piece->batch != NONE && !take_answer(v, piece, head, status))
+    if (!(piece->granted ? answered_push : answered_read)(v, piece, head,
+                                                          conn->meta + XFER_HEAD_BYTES))
         return false;
-    if (granted)
-        push_answered(v, piece, given > 0);
-    else if (piece->batch != NONE)
-        piece->state = PIECE_WAITING;
-    if (piece->batch != NONE && given == 0)
-        piece_end(v, piece);
     piece_free(piece);
     pieces_start(v, conn->read.link);
     return true;
@@ -464,6 +488,7 @@ void verbs_conn_lost(struct xfer_conn *conn)
 
         if (piece->state == PIECE_FREE)
             continue;
+        piece->revoked = piece->revoked && piece->heard;
         piece->heard = true;
         if (piece->batch != NONE)
             pull_break(xfer, piece->pull, TERN_PEER_LOST);

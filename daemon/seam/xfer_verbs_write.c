@@ -129,6 +129,20 @@ static void write_counted(struct verbs *v, struct verbs_path *p, uint32_t serve)
     v->xfer->serve[serve].writing++;
 }
 
+static bool path_gone(const struct verbs_path *p, const struct conn_in *in)
+{
+    return p->state != PATH_READY || p->again || p->their_epoch != in->epoch;
+}
+
+bool verbs_writing(const struct xfer_conn *conn)
+{
+    const struct conn_in *in = &conn->in;
+    const struct verbs_path *p = &conn->xfer->verbs->path[in->path];
+
+    return (in->run > 0 || in->run_at > 0) && !path_gone(p, in) &&
+           (int32_t)(p->done - in->last) < 0;
+}
+
 enum verbs_written verbs_write(struct xfer_conn *conn)
 {
     struct conn_in *in = &conn->in;
@@ -141,7 +155,7 @@ enum verbs_written verbs_write(struct xfer_conn *conn)
         struct verbs_wrs list = {0};
         bool posted;
 
-        if (p->state != PATH_READY || p->again || p->their_epoch != in->epoch)
+        if (path_gone(p, in))
             return WRITTEN_LOST;
         credit = path_credit(v, p);
         list.room = credit < VERBS_POST_MAX ? credit : VERBS_POST_MAX;
@@ -159,6 +173,7 @@ enum verbs_written verbs_write(struct xfer_conn *conn)
         v->xfer->stats.writes_posted += list.n;
         if (list.n > 0)
             write_counted(v, p, in->serve.slot);
+        in->last = p->posted;
         if (!posted) {
             path_failed(v, p, "a write could not be posted: %s", strerror(errno));
             return WRITTEN_LOST;

@@ -375,29 +375,60 @@ static void xfer_push_forged_grants_are_not_written_to(void **state)
     rig_close(&rig);
 }
 
-/* A page that lies in more registrations than a grant has runs goes another way, or ends typed. */
+/* A page in more registrations than a grant has runs. */
+static const struct rig_options in_many_registrations = {.page_bytes = {32 * (68 << 10) - 4096},
+                                                         .mr_bytes_max = 68 << 10,
+                                                         .memory_bytes = 64 * (68 << 10)};
+
+static void any_transport(struct rig *rig)
+{
+    xfer_link_down(rig->dst.xfer, rig->link);
+    rig_link(rig, rig->port, RIG_SRC_INC);
+    xfer_link_transport(rig->dst.xfer, rig->link, XFER_AUTO, 1, true);
+    wait_verbs(rig);
+}
+
+/* It goes another way, or ends typed. */
 static void xfer_push_page_in_too_many_registrations_is_not_pushed(void **state)
 {
-    struct rig_options o = {.page_bytes = {32 * (68 << 10) - 4096},
-                            .mr_bytes_max = 68 << 10,
-                            .memory_bytes = 64 * (68 << 10)};
     struct rig rig;
 
     (void)state;
-    if (!open_push(&rig, o, 2))
+    if (!open_push(&rig, in_many_registrations, 2))
         skip();
     rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 1);
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_UNSUPPORTED);
     stop_and_wait(&rig, (struct id){1, 1});
-    xfer_link_down(rig.dst.xfer, rig.link);
-    rig_link(&rig, rig.port, RIG_SRC_INC);
-    xfer_link_transport(rig.dst.xfer, rig.link, XFER_AUTO, 1, true);
-    wait_verbs(&rig);
+    any_transport(&rig);
     pull_whole(&rig, 2, 1, 1);
     assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 0);
     assert_int_equal(stats_of(&rig.dst).batches_to_tcp, 1);
+    rig_close(&rig);
+}
+
+/* Both batches that wait for the connection go there at once: the clock stands still. */
+static void xfer_push_batches_that_go_another_way_wait_for_no_tick(void **state)
+{
+    uint64_t deadline = io_now_ns() + WAIT_NS;
+    struct rig rig;
+
+    (void)state;
+    if (!open_push(&rig, in_many_registrations, 2))
+        skip();
+    any_transport(&rig);
+    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 1);
+    rig_pull(&rig, (struct id){1, 1}, 0, 1, 1, 1);
+    while (rig.dst.nevents < 2) {
+        assert_true(io_now_ns() < deadline);
+        xfer_poll(rig.src.xfer);
+        xfer_poll(rig.dst.xfer);
+        io_run(rig.io, io_now_ns() + 1000000u);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[i], 1, 1), 1);
+    assert_int_equal(stats_of(&rig.dst).batches_to_tcp, 2);
     rig_close(&rig);
 }
 
@@ -430,6 +461,7 @@ int main(void)
         cmocka_unit_test(xfer_push_forged_key_writes_nothing_and_ends_typed),
         cmocka_unit_test(xfer_push_forged_grants_are_not_written_to),
         cmocka_unit_test(xfer_push_page_in_too_many_registrations_is_not_pushed),
+        cmocka_unit_test(xfer_push_batches_that_go_another_way_wait_for_no_tick),
         cmocka_unit_test(xfer_push_throughput_at_64_kib),
     };
 

@@ -32,13 +32,17 @@ static void make_pages(struct rconfig *c)
 static void make_faults(struct rconfig *c)
 {
     static const uint32_t usual[RF_COUNT] = {
-        [RF_conn_refused] = 8, [RF_conn_reset] = 40,       [RF_accept_fails] = 8,
-        [RF_poll_ends] = 8,    [RF_stall] = 600,           [RF_cut] = 60,
-        [RF_nic_stalls] = 300, [RF_link_down] = 40,        [RF_node_killed] = 90,
-        [RF_bit_flip] = 60,    [RF_early_completion] = 30, [RF_stale_completion] = 3,
-        [RF_qp_error] = 30,    [RF_flush_stuck] = 3,       [RF_access_refused] = 500,
-        [RF_job_fails] = 20,   [RF_page_recycled] = 6,     [RF_serve_given_up] = 20,
-        [RF_pull_stopped] = 6};
+        [RF_conn_refused] = 8,      [RF_conn_reset] = 40,
+        [RF_accept_fails] = 8,      [RF_poll_ends] = 8,
+        [RF_stall] = 600,           [RF_cut] = 60,
+        [RF_nic_stalls] = 300,      [RF_link_down] = 40,
+        [RF_node_killed] = 90,      [RF_bit_flip] = 60,
+        [RF_early_completion] = 30, [RF_stale_completion] = 3,
+        [RF_qp_error] = 30,         [RF_flush_stuck] = 3,
+        [RF_access_refused] = 500,  [RF_job_fails] = 20,
+        [RF_page_recycled] = 6,     [RF_serve_given_up] = 20,
+        [RF_pull_stopped] = 6,      [RF_immediate_unasked] = 40,
+        [RF_post_fails] = 1000};
     bool calm = rw_one_in(8);
 
     for (uint32_t i = 0; i < RF_COUNT; i++) {
@@ -63,6 +67,20 @@ static void squeeze(struct rconfig *c)
             c->push[i][k] = false;
 }
 
+/* Pushes of more requests than a queue holds, that are given up half way. */
+static void give_up_pushes(struct rconfig *c)
+{
+    for (uint32_t i = 0; i < NODES; i++) {
+        c->old[i] = false;
+        for (uint32_t k = 0; k < NODES; k++)
+            c->push[i][k] = true;
+    }
+    c->cqe = 2 * RUNS + RECEIVES * (c->nodes - 1) * c->tenants + rw_between(2, 12);
+    c->max_msg = 64;
+    c->drag = rw_between(5, 100);
+    c->rate[RF_serve_given_up] = c->rate[RF_pull_stopped] = 3;
+}
+
 void config_make(struct rconfig *c)
 {
     bool pushes;
@@ -78,6 +96,8 @@ void config_make(struct rconfig *c)
     for (uint32_t i = 0; i < NODES; i++)
         for (uint32_t k = 0; k < NODES; k++)
             c->push[i][k] = pushes && !rw_one_in(4);
+    for (uint32_t i = 0; i < NODES; i++)
+        c->old[i] = pushes && rw_one_in(6);
     c->cqe = rw_one_in(2) ? rw_between(2, 12) : 1024;
     if (pushes) /* every path of a rail holds places for what comes unasked */
         c->cqe += 2 * RUNS + RECEIVES * (c->nodes - 1) * c->tenants;
@@ -97,5 +117,7 @@ void config_make(struct rconfig *c)
     make_faults(c);
     if (rw_one_in(8))
         squeeze(c);
+    if (pushes && rw_one_in(8))
+        give_up_pushes(c);
     c->choices = rw_between(60, 200);
 }

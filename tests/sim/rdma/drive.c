@@ -10,6 +10,7 @@
 #define PORT     7000u
 #define PROBE_NS CONVERGE_NS
 #define SLICE_NS (50 * MS)
+#define SPIN_NS  100000u /* VERBS_SPIN_NS */
 
 /* ------------------------------------------------------------------ nodes */
 
@@ -45,7 +46,8 @@ void drive_tick(uint32_t number, uint32_t life)
     if (!node->alive || node->life != life)
         return;
     rw.current = number;
-    xfer_tick(node->xfer, rw.now_ns);
+    audit_tick(number);
+    audit_node(number, false);
     rw_post(TICK_NS, T_TICK, number, life);
 }
 
@@ -67,6 +69,8 @@ void drive_poll(uint32_t number, uint32_t life)
         return;
     rw.current = number;
     node->poll_due = xfer_poll(node->xfer);
+    if (!node->poll_due && rnic_has_just_begun(number, SPIN_NS))
+        rw_fail("sleeps_at_once", "node %u does not poll for what it has just posted", number);
     if (node->poll_due)
         rw_post(rw_soon(), T_POLL, number, life);
 }
@@ -89,7 +93,8 @@ void drive_node_start(uint32_t number)
                                           .mr_bytes_max = rw.cfg.mr_bytes,
                                           .tenants = rw.cfg.tenants,
                                           .path_send = links_path_send,
-                                          .path_note = links_path_note},
+                                          .path_note = links_path_note,
+                                          .path_state = audit_path_state},
                                  .emit = drive_emit,
                                  .serve_page = serves_page,
                                  .serve_allowed = serves_allowed,
@@ -101,7 +106,7 @@ void drive_node_start(uint32_t number)
     node->alive = true;
     node->incarnation = prng_u64(&rw.prng) | 1;
     node->nemitted = 0;
-    node->strays = 0;
+    node->strays = node->revoked = 0;
     node->polls = rw_one_in(3);
     node->poll_due = false;
     for (uint32_t t = 0; t < rw.cfg.tenants; t++)
@@ -366,7 +371,8 @@ static void probe(uint32_t puller, uint32_t source, uint32_t pool)
     if (verbs && !by_verbs)
         rw_fail("probe_not_by_verbs", "node %u from node %u pool %u", puller, source, pool);
     if (verbs)
-        rw_mark(rw.cfg.push[puller][source] ? RM_probe_by_push : RM_probe_by_verbs);
+        rw_mark(rw.cfg.push[puller][source] && !rw.cfg.old[source] ? RM_probe_by_push
+                                                                   : RM_probe_by_verbs);
     if (refused != pull->broken || (refused && pull->err != TERN_PEER_LOST))
         rw_fail("probe_broken", "node %u from node %u pool %u: error %d", puller, source, pool,
                 (int)pull->err);
@@ -408,11 +414,16 @@ void drive_converge(void)
     rnet_heal();
     settle(CONVERGE_NS, "not_converged");
     run_for(STALL_NS); /* what was begun under a fault has ended */
+    for (uint32_t i = 0; i < rw.cfg.nodes; i++)
+        audit_node(i, true);
     recover();
     for (uint32_t i = 0; i < rw.cfg.nodes; i++)
         for (uint32_t k = 0; k < rw.cfg.nodes; k++)
             for (uint32_t t = 0; i != k && t < rw.cfg.tenants; t++)
                 probe(i, k, t);
+    run_for(SEC);
+    for (uint32_t i = 0; i < rw.cfg.nodes; i++)
+        audit_node(i, true);
     for (uint32_t i = 0; i < rw.cfg.nodes; i++)
         stop_node(i);
     for (uint32_t i = 0; i < rw.cfg.nodes; i++)

@@ -160,6 +160,8 @@ void links_path_send(void *ctx, uint32_t link, const struct xfer_path_msg *msg)
     check(i < CONTROLS);
     rw.control[i] = (struct control){
         .used = true, .epoch = l->epoch, .from = from, .to = to, .back = back, .msg = *msg};
+    if (rw.cfg.old[to] && !back)
+        rw.control[i].msg.push = false; /* a field that it does not read */
     at = at > l->last_ns[back] ? at : l->last_ns[back];
     l->last_ns[back] = at;
     rw_post(at - rw.now_ns, T_CONTROL, i, 0);

@@ -114,6 +114,15 @@ const char *ibv_get_device_name(struct ibv_device *dev)
     return dev->name;
 }
 
+static void heard(const struct ibv_wc *wc, uint64_t of)
+{
+    struct nqp *q = of ? &nic_qp[(of >> 32) - 1] : NULL;
+
+    if (q && q->used && nqp_id(q) == of && wc->status == IBV_WC_SUCCESS &&
+        wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+        q->heard_ns = rw.now_ns;
+}
+
 static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
     struct ncq *q = (struct ncq *)(void *)cq;
@@ -122,6 +131,7 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
     check(q->used);
     for (; took < n && q->n > 0; took++, q->n--) {
         wc[took] = q->wc[q->head];
+        heard(&wc[took], q->of[q->head]);
         q->strays -= q->of[q->head] == 0;
         q->head = (q->head + 1) % NIC_CQE;
     }
@@ -600,6 +610,17 @@ uint32_t rnic_outstanding(uint32_t node)
     for (uint32_t i = 0; i < NIC_PAIRS; i++)
         n += nic_qp[i].used && nic_qp[i].node == node ? nic_qp[i].n : 0;
     return n;
+}
+
+bool rnic_has_just_begun(uint32_t node, uint64_t ns)
+{
+    for (uint32_t i = 0; i < NIC_PAIRS; i++) {
+        const struct nqp *q = &nic_qp[i];
+
+        if (q->used && q->node == node && q->n > 0 && rw.now_ns < q->begun_ns + ns)
+            return true;
+    }
+    return false;
 }
 
 void rnic_receive(const void *to, size_t n)

@@ -52,6 +52,8 @@ struct nmw {
     uint64_t addr, length, owner;
     uint32_t key; /* the one that opens it; the field in mw is the seam's to write */
     unsigned access;
+    uint64_t
+        revoked[4]; /* a bit for each key, of 256, that was closed under a writer who was slow */
 };
 
 struct nchannel {
@@ -76,7 +78,7 @@ struct nwr {
     uint64_t wr_id, remote, owner;
     uint8_t *local;
     uint32_t length, moved, rkey, imm;
-    bool signaled, started;
+    bool signaled, started, revokes;
     enum ibv_wc_status failed;
     struct nmw *mw;
     struct ibv_mw_bind_info bind;
@@ -89,6 +91,9 @@ struct nqp {
     uint32_t gen, node, rail, dest_qpn, dest_node, dest_rail, access, window, send_max, recv_max;
     uint32_t head, n, rhead, rn;
     uint32_t nimm, imm[NIC_IMMS]; /* arrived, and not yet told */
+    uint32_t told, last_imm;      /* immediates so far, and the last of them */
+    uint64_t begun_ns;            /* when it was last given something, and had nothing */
+    uint64_t heard_ns;            /* when its node took the last of them */
     uint64_t silent_ns;           /* since when the peer does not answer; 0: it does */
     uint64_t timeout_ns, last_id;
     uint32_t rnr_retries, rnr_tries; /* 7: for ever */

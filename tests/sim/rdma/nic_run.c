@@ -4,6 +4,7 @@
  * does nothing more. See nic.c for what of this was measured. */
 #include "nic.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 
 #include "base/check.h"
@@ -129,11 +130,29 @@ static void take_window(const struct nqp *q, const struct ibv_send_wr *wr, struc
     nic_one_writer((const void *)(uintptr_t)w->bind.addr, w->bind.length, q, "a window");
 }
 
+/* It closes the windows of one grant, and says that it revokes it. */
+static bool revokes(const struct nqp *q, const struct ibv_send_wr *wr)
+{
+    struct rnode *node = &rw.node[q->node];
+    struct xfer_stats stats;
+    bool news;
+
+    if (wr->opcode != IBV_WR_LOCAL_INV)
+        return false;
+    xfer_stats(node->xfer, &stats);
+    news = stats.grants_revoked > node->revoked;
+    node->revoked = stats.grants_revoked;
+    return news;
+}
+
 int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
     struct nqp *q = nqp_of(qp);
+    bool revoke = revokes(q, wr);
 
     check(q->used);
+    if (q->n == 0 && ((struct ncq *)(void *)q->qp.send_cq)->n == 0)
+        q->begun_ns = rw.now_ns;
     for (; wr; wr = wr->next) {
         struct nwr *w = &q->send[(q->head + q->n) % NIC_QUEUE];
 
@@ -143,8 +162,15 @@ int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
             *bad = wr;
             return EINVAL;
         }
+        if (rw_fault(RF_post_fails)) {
+            *bad = wr;
+            errno = 0;
+            nic_due(q, rw_soon()); /* those before it are taken */
+            return ENOMEM;
+        }
         *w = (struct nwr){.opcode = wr->opcode,
                           .wr_id = wr->wr_id,
+                          .revokes = revoke,
                           .signaled = (wr->send_flags & IBV_SEND_SIGNALED) != 0};
         if (wr->opcode == IBV_WR_BIND_MW || wr->opcode == IBV_WR_LOCAL_INV)
             take_window(q, wr, w);
@@ -229,6 +255,15 @@ static struct nmw *window_of(uint32_t rkey)
     return rkey >= NIC_WINDOW_KEY && i < NIC_WINDOWS && nic_mw[i].used ? &nic_mw[i] : NULL;
 }
 
+/* Only one that is revoked is closed while writes to it may come: they break both queue pairs. */
+static void met_closed(const struct nqp *p, const struct nmw *window, uint32_t rkey)
+{
+    rw_mark(RM_closed_window_refused);
+    if (!(window->revoked[(rkey & 0xff) / 64] >> (rkey % 64) & 1))
+        rw_fail("closed_under_the_writer", "node %u closed a window and had not revoked it",
+                p->node);
+}
+
 /* False: the request fails there. *ret_owner: of a write, who may be written to. */
 static bool may_access(const struct nqp *p, const struct nwr *w, uint64_t *ret_owner)
 {
@@ -242,7 +277,7 @@ static bool may_access(const struct nqp *p, const struct nwr *w, uint64_t *ret_o
     if (window) {
         *ret_owner = window->owner;
         if (window->key != w->rkey || !window->bound)
-            rw_mark(RM_closed_window_refused);
+            met_closed(p, window, w->rkey);
         return window->key == w->rkey && window->bound && window->qp == p &&
                ((int)window->access & need) && w->remote >= window->addr &&
                w->remote + w->length <= window->addr + window->length;
@@ -387,6 +422,8 @@ static bool peer_answers(struct nqp *q, struct nqp *p)
 static void run_window(struct nqp *q, const struct nwr *w)
 {
     if (w->opcode == IBV_WR_BIND_MW) {
+        struct nmw was = *w->mw;
+
         *w->mw = (struct nmw){.mw = w->mw->mw,
                               .used = true,
                               .bound = true,
@@ -397,6 +434,8 @@ static void run_window(struct nqp *q, const struct nwr *w)
                               .owner = w->owner,
                               .access = w->bind.mw_access_flags};
         w->mw->key = w->rkey;
+        memcpy(w->mw->revoked, was.revoked, sizeof was.revoked);
+        w->mw->revoked[(w->rkey & 0xff) / 64] &= ~((uint64_t)1 << w->rkey % 64);
     } else {
         struct nmw *m = window_of(w->rkey);
 
@@ -404,6 +443,7 @@ static void run_window(struct nqp *q, const struct nwr *w)
         if (!m || m->key != w->rkey || m->qp != q || !m->bound)
             rw_fail("bad_invalidation", "node %u closes a window that is not open", q->node);
         m->bound = false;
+        m->revoked[(w->rkey & 0xff) / 64] |= (uint64_t)w->revokes << w->rkey % 64;
     }
     complete(q, IBV_WC_SUCCESS);
 }
@@ -505,7 +545,22 @@ static void tell_arrivals(struct nqp *q)
     nic_held_now(q);
     for (uint32_t i = 0; i < q->nimm; i++)
         complete_receive(q, IBV_WC_SUCCESS, q->imm[i]);
+    q->told += q->nimm;
+    q->last_imm = q->imm[q->nimm - 1];
     q->nimm = 0;
+}
+
+/* A write of no bytes needs no key, so the peer may say any number at any time: one that it said
+ * before, or, where it reads and was granted nothing, one of whatever is going on. */
+static void unasked(struct nqp *q)
+{
+    bool granted = !rw.cfg.old[q->dest_node];
+
+    if (q->state != IBV_QPS_RTS || q->nimm > 0 || q->rn == 0 || (granted && q->told == 0) ||
+        !rw_fault(RF_immediate_unasked))
+        return;
+    rw_mark(granted ? RM_immediate_again : RM_immediate_to_reader);
+    q->imm[q->nimm++] = granted ? q->last_imm : htonl(rw_below(64));
 }
 
 void rnic_qp(uint32_t number, uint32_t gen)
@@ -515,8 +570,9 @@ void rnic_qp(uint32_t number, uint32_t gen)
     if (!q->used || q->gen != gen || !q->due)
         return;
     q->due = false;
-    if (q->nimm > 0)
-        tell_arrivals(q);
+    unasked(q);
+    if (q->nimm > 0 && !(q->state == IBV_QPS_RTS && q->n > 0 && rw_one_in(4)))
+        tell_arrivals(q); /* or later than what was posted since */
     else if (q->state == IBV_QPS_ERR)
         flush(q);
     else if (q->state == IBV_QPS_RTS && q->n > 0)

@@ -57,6 +57,8 @@
     X(stale_completion)                                                                            \
     X(qp_error)                                                                                    \
     X(access_refused)                                                                              \
+    X(post_fails)                                                                                  \
+    X(immediate_unasked)                                                                           \
     X(flush_stuck)                                                                                 \
     X(job_fails)                                                                                   \
     X(page_recycled)                                                                               \
@@ -115,6 +117,7 @@ struct rconfig {
     bool purge;          /* a destroyed queue pair takes its completions with it */
     enum xfer_transport transport[NODES][NODES]; /* puller, source */
     bool push[NODES][NODES];                     /* the source is to write */
+    bool old[NODES];                             /* as a source it knows no pushes */
     uint64_t idle_ns, pause_ns;                  /* pause: between choices, on average */
     uint32_t rate[RF_COUNT];                     /* one in so many; 0: never */
 };
@@ -193,7 +196,8 @@ struct rnode {
     struct rserve serve[SERVES];
     struct event emitted[EMITTED];
     uint32_t nemitted;
-    uint64_t strays; /* completions that were put into its queue and are nobody's */
+    uint64_t revoked; /* grants, as its seam counts them */
+    uint64_t strays;  /* completions that were put into its queue and are nobody's */
     bool core_due;
     bool polls, poll_due; /* calls xfer_poll before it sleeps, as the daemon does */
     _Alignas(64) uint8_t memory[TENANTS][REGIONS][MEMORY];
@@ -279,7 +283,8 @@ void rnic_kill(uint32_t node);
 void rnic_spoil(void); /* a queue pair goes to the error state by itself */
 uint32_t rnic_objects(uint32_t node);
 uint32_t rnic_outstanding(uint32_t node);
-void rnic_receive(const void *to, size_t n); /* a socket is to write there */
+bool rnic_has_just_begun(uint32_t node, uint64_t ns); /* a queue pair, what it is not done with */
+void rnic_receive(const void *to, size_t n);          /* a socket is to write there */
 
 /* memory.c. A page's place: its number among all pages of its pool. */
 struct mem *rmem_of(uint32_t node);
@@ -340,6 +345,11 @@ bool serves_allowed(void *ctx, struct id serve, uint32_t link);
 
 /* model.c: what the seam says, at the moment it says it. */
 void model_said(struct rnode *node, const struct event *event);
+
+/* audit.c: what the seam holds; rest: nothing goes on, so it holds nothing of anything. */
+void audit_node(uint32_t node, bool rest);
+void audit_tick(uint32_t node); /* does it */
+void audit_path_state(void *ctx, uint32_t link, const struct xfer_path_view *view);
 
 /* links.c */
 uint32_t link_out(uint32_t puller, uint32_t source); /* its number at the puller */

@@ -1,0 +1,95 @@
+/* What the seam itself says of its pieces and places, compared with itself: the one part of these
+ * histories that looks inside. What is held of what has ended would hurt late, or only a little,
+ * and no model would see it. */
+#include "seam/xfer_verbs.h"
+
+#include "nic.h"
+#include "world.h"
+
+static void audit_piece(const struct verbs *v, const struct verbs_piece *piece, uint32_t node,
+                        bool rest)
+{
+    const struct verbs_path *p = piece->path == NONE ? NULL : &v->path[piece->path];
+
+    if (piece->state == PIECE_FREE && (piece->counted || piece->revoked))
+        rw_fail("free_and_held", "node %u piece %u", node, piece->seq);
+    if (piece->revoked && (!p || p->source || !p->push || p->state != PATH_READY))
+        rw_fail("revoked_without_path", "node %u piece %u", node, piece->seq);
+    if (rest && piece->state != PIECE_FREE)
+        rw_fail("piece_left", "node %u piece %u: state %d%s", node, piece->seq, (int)piece->state,
+                piece->revoked ? ", revoked" : "");
+}
+
+void audit_node(uint32_t number, bool rest)
+{
+    struct verbs *v = rw.node[number].xfer->verbs;
+    uint32_t held[XFER_RAILS_MAX] = {0};
+
+    for (uint32_t l = 0; v && l < LINKS; l++)
+        for (uint32_t i = 0; v->link[l].piece && i < VERBS_PIECES; i++)
+            audit_piece(v, piece_of(v, l, i), number, rest);
+    for (uint32_t i = 0; v && v->nrails > 0 && i < v->npaths; i++) {
+        const struct verbs_path *p = &v->path[i];
+
+        held[p->rail % v->nrails] += p->held + (p->posted - p->done);
+        if (rest && p->state == PATH_READY && !p->source && p->push &&
+            ~p->windows_free << (64 - VERBS_WINDOWS))
+            rw_fail("window_left", "node %u path %u", number, i);
+    }
+    for (uint32_t i = 0; v && rest && i < v->nrails; i++)
+        if (v->rail[i].cq_used != held[i])
+            rw_fail("place_left", "node %u: %u taken, %u held", number, v->rail[i].cq_used,
+                    held[i]);
+}
+
+static bool could_go_on(struct verbs *v, uint32_t link, const struct verbs_piece *piece)
+{
+    return piece->state == PIECE_WAITING && piece->batch != NONE && !piece->counted &&
+           piece->heard && path_best(v, link, batch_tenant(v, piece->batch));
+}
+
+/* The tick is for time that has passed: a piece that waited for something else than that was told
+ * of it when it came. */
+void audit_tick(uint32_t number)
+{
+    struct verbs *v = rw.node[number].xfer->verbs;
+    bool waits[LINKS][VERBS_PIECES] = {{false}};
+    uint64_t failed = rw.node[number].xfer->stats.paths_failed;
+
+    for (uint32_t l = 0; v && l < LINKS; l++)
+        for (uint32_t i = 0; v->link[l].piece && i < VERBS_PIECES; i++)
+            waits[l][i] = could_go_on(v, l, piece_of(v, l, i));
+    xfer_tick(rw.node[number].xfer, rw.now_ns);
+    if (rw.node[number].xfer->stats.paths_failed != failed)
+        return; /* what that one had is there for the others */
+    for (uint32_t l = 0; v && l < LINKS; l++)
+        for (uint32_t i = 0; v->link[l].piece && i < VERBS_PIECES; i++) {
+            enum piece_state state = piece_of(v, l, i)->state;
+
+            if (waits[l][i] && (state == PIECE_BINDING || state == PIECE_READING))
+                rw_fail("waited_for_the_tick", "node %u piece %u", number, piece_of(v, l, i)->seq);
+        }
+}
+
+/* Of a path that fails: why it says it does. */
+void audit_path_state(void *ctx, uint32_t link, const struct xfer_path_view *view)
+{
+    const struct rnode *node = ctx;
+    struct verbs *v = node->xfer ? node->xfer->verbs : NULL;
+
+    if (view->ready)
+        return;
+    if (strstr(view->reason, strerror(0)))
+        rw_fail("fails_well", "node %u: %s", node->number, view->reason);
+    if (!strstr(view->reason, "neither pushed nor refused"))
+        return;
+    rw_mark(RM_not_pushed_in_time);
+    for (uint32_t i = 0; v && i < v->nrails; i++) {
+        const struct verbs_path *p = path_of(v, link, view->tenant, i);
+
+        if (p->qp && p->reason == view->reason &&
+            rw.now_ns - nqp_of(p->qp)->heard_ns < rw.cfg.idle_ns)
+            rw_fail("given_up_while_it_moves", "node %u heard of a piece at %.6f", node->number,
+                    (double)nqp_of(p->qp)->heard_ns * 1e-9);
+    }
+}
