@@ -76,6 +76,8 @@ struct xfer_rdma_config {
                      uint64_t ns);
     /* A path of a link became ready, or failed; for the log. */
     void (*path_state)(void *ctx, uint32_t link, const struct xfer_path_view *path);
+    /* A device was lost, or does not destroy a queue pair: an operator has to know. */
+    void (*device_alarm)(void *ctx, const char *device, const char *text);
 };
 
 struct xfer_config {
@@ -144,6 +146,7 @@ struct xfer_rail_view {
     uint32_t port, gid_index, mtu, rd_atomic, completion_queue;
     uint64_t registered_bytes, registrations, max_mr_bytes;
     bool windows;         /* of type 2B, bound to a queue pair: pages can be pushed to us */
+    bool lost;            /* for good: no path is made over it until the daemon starts again */
     uint64_t bytes_asked; /* of the device so far, whatever became of them */
 };
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "seam/numa.h"
@@ -63,6 +64,14 @@ static bool take_port(struct verbs_rail *rail, uint32_t port, char *ret_why, siz
     return true;
 }
 
+static int open_attribute(const struct ibv_device *dev)
+{
+    char path[sizeof dev->ibdev_path + 16];
+
+    snprintf(path, sizeof path, "%s/node_guid", dev->ibdev_path);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *ret_why, size_t cap)
 {
     struct ibv_device_attr attr;
@@ -73,6 +82,7 @@ static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *r
         return false;
     }
     snprintf(rail->view.device, sizeof rail->view.device, "%s", ibv_get_device_name(dev));
+    rail->alive_fd = open_attribute(dev);
     rail->view.max_mr_bytes = attr.max_mr_size;
     rail->rd_init = attr.max_qp_init_rd_atom > 0 ? (uint32_t)attr.max_qp_init_rd_atom : 1;
     rail->rd_resp = attr.max_qp_rd_atom > 0 ? (uint32_t)attr.max_qp_rd_atom : 1;
@@ -124,7 +134,9 @@ static void rail_close(struct verbs *v, struct verbs_rail *rail)
         ibv_destroy_comp_channel(rail->channel);
     if (rail->ctx)
         ibv_close_device(rail->ctx);
-    *rail = (struct verbs_rail){.v = v};
+    if (rail->alive_fd >= 0)
+        close(rail->alive_fd);
+    *rail = (struct verbs_rail){.v = v, .alive_fd = -1};
 }
 
 /* True: the next rail is that device. Else found[at] says why not. */
@@ -134,7 +146,7 @@ static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
     char *state = v->view.found[at].state;
     size_t cap = sizeof v->view.found[at].state;
 
-    *rail = (struct verbs_rail){.v = v};
+    *rail = (struct verbs_rail){.v = v, .alive_fd = -1};
     if (!take_device(rail, dev, state, cap) || !memory_register(v, rail, state, cap) ||
         !open_queues(rail, state, cap)) {
         rail_close(v, rail);
@@ -260,11 +272,42 @@ void rails_close(struct verbs *v)
         rail_close(v, &v->rail[v->nrails - 1]);
 }
 
+/* ------------------------------------------------------------------ a device that is lost */
+
+bool rail_gone(const struct verbs_rail *rail)
+{
+    char c;
+
+    return rail->alive_fd < 0 || (pread(rail->alive_fd, &c, 1, 0) < 0 && errno == ENODEV);
+}
+
+void rail_lost(struct verbs_rail *rail, const char *why)
+{
+    struct verbs *v = rail->v;
+    const struct xfer_config *c = &v->xfer->config;
+
+    if (rail->view.lost)
+        return;
+    rail->view.lost = true;
+    for (uint32_t i = 0; i < v->view.ndevices; i++)
+        if (strcmp(v->view.found[i].name, rail->view.device) == 0)
+            snprintf(v->view.found[i].state, sizeof v->view.found[i].state, "lost: %s", why);
+    if (c->rdma.device_alarm)
+        c->rdma.device_alarm(c->ctx, rail->view.device, why);
+    for (uint32_t i = 0; i < v->npaths; i++) {
+        struct verbs_path *p = &v->path[i];
+
+        if (rail_of(v, p) == rail && (p->state == PATH_READY || p->state == PATH_OFFERED))
+            path_failed(v, p, "%s is lost: %s", rail->view.device, why);
+    }
+}
+
 /* ------------------------------------------------------------------ what they tell */
 
 static void cq_arm(struct verbs_rail *rail)
 {
-    check(ibv_req_notify_cq(rail->cq, 0) == 0);
+    if (ibv_req_notify_cq(rail->cq, 0) != 0)
+        rail_lost(rail, "its completion queue cannot be armed");
     rail->cq_armed = true;
 }
 
@@ -327,7 +370,7 @@ static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
         cq_arm(rail);
         cq_drain(rail);
     }
-    if (!rail->cq_polling) {
+    if (!rail->cq_polling && !rail->view.lost) {
         rail->cq_polling = true;
         io_poll_in(rail->v->xfer->config.io, &rail->cq_op, rail->channel->fd, true);
     }
@@ -340,15 +383,20 @@ static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     struct verbs_rail *rail =
         (struct verbs_rail *)(void *)((char *)op - offsetof(struct verbs_rail, async_op));
     struct ibv_async_event event;
+    bool fatal = false;
 
     (void)res, (void)buffer;
     if (flags & IO_LAST)
         rail->async_polling = false;
     if (rail->v->closing)
         return;
-    while (ibv_get_async_event(rail->ctx, &event) == 0)
+    while (ibv_get_async_event(rail->ctx, &event) == 0) {
+        fatal = fatal || event.event_type == IBV_EVENT_DEVICE_FATAL;
         ibv_ack_async_event(&event);
-    if (!rail->async_polling) {
+    }
+    if (fatal)
+        rail_lost(rail, "it failed, or its driver was taken away; start the daemon again");
+    if (!rail->async_polling && !rail->view.lost) {
         rail->async_polling = true;
         io_poll_in(rail->v->xfer->config.io, &rail->async_op, rail->ctx->async_fd, true);
     }

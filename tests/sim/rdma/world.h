@@ -59,6 +59,8 @@
     X(access_refused)                                                                              \
     X(flush_stuck)                                                                                 \
     X(job_fails)                                                                                   \
+    X(destroy_fails)                                                                               \
+    X(device_lost)                                                                                 \
     X(page_recycled)                                                                               \
     X(serve_given_up)                                                                              \
     X(pull_stopped)
@@ -86,6 +88,7 @@ enum thing {
     T_QP,      /* a queue pair does something */
     T_HELD,    /* bytes that were completed become visible */
     T_STALE,   /* a completion that nobody waits for */
+    T_GONE,    /* a device that is taken away: what it had is destroyed */
     T_TICK,    /* a node's clock */
     T_CORE,    /* a node's core hears what the seam said */
     T_CONTROL, /* a message of a control connection arrives */
@@ -275,7 +278,12 @@ void rnic_qp(uint32_t qp, uint32_t gen);
 void rnic_held(uint32_t held, uint32_t gen);
 void rnic_stale(uint32_t cq, uint32_t gen);
 void rnic_kill(uint32_t node);
-void rnic_spoil(void); /* a queue pair goes to the error state by itself */
+void rnic_lose(uint32_t node, uint32_t rail); /* for good, until the node starts again */
+void rnic_gone(uint32_t context, uint32_t gen);
+bool rnic_may_write(uint64_t owner); /* a request or an open window of some queue pair */
+bool rnic_is_lost(uint32_t node, uint32_t rail);
+bool rnic_is_going(uint32_t node); /* it loses a device that is not gone yet */
+void rnic_spoil(void);             /* a queue pair goes to the error state by itself */
 uint32_t rnic_objects(uint32_t node);
 uint32_t rnic_outstanding(uint32_t node);
 
