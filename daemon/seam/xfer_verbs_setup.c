@@ -195,14 +195,20 @@ void setup_stop(struct verbs *v)
     v->started = false;
 }
 
+/* Pages wait for what stops or ends a queue pair, so that goes first: what connects may sleep. */
 void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job)
 {
+    uint32_t at;
+
     check(!p->working);
     p->working = true;
     p->job = job;
     pthread_mutex_lock(&v->lock);
     check(v->todo_n < v->npaths);
-    v->todo[(v->todo_at + v->todo_n++) % v->npaths] = (uint32_t)(p - v->path);
+    at = v->todo_at + v->todo_n++;
+    if (job == JOB_STOP || job == JOB_END)
+        at = v->todo_at = (v->todo_at + v->npaths - 1) % v->npaths;
+    v->todo[at % v->npaths] = (uint32_t)(p - v->path);
     pthread_cond_signal(&v->wake);
     pthread_mutex_unlock(&v->lock);
 }

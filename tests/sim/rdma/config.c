@@ -32,13 +32,14 @@ static void make_pages(struct rconfig *c)
 static void make_faults(struct rconfig *c)
 {
     static const uint32_t usual[RF_COUNT] = {
-        [RF_conn_refused] = 8,  [RF_conn_reset] = 40,       [RF_accept_fails] = 8,
-        [RF_poll_ends] = 8,     [RF_stall] = 600,           [RF_cut] = 60,
-        [RF_nic_stalls] = 300,  [RF_link_down] = 40,        [RF_node_killed] = 90,
-        [RF_bit_flip] = 60,     [RF_early_completion] = 30, [RF_stale_completion] = 3,
-        [RF_qp_error] = 30,     [RF_flush_stuck] = 3,       [RF_access_refused] = 500,
-        [RF_job_fails] = 20,    [RF_destroy_fails] = 20,    [RF_device_lost] = 400,
-        [RF_page_recycled] = 6, [RF_serve_given_up] = 20,   [RF_pull_stopped] = 6};
+        [RF_conn_refused] = 8, [RF_conn_reset] = 40,       [RF_accept_fails] = 8,
+        [RF_poll_ends] = 8,    [RF_stall] = 600,           [RF_cut] = 60,
+        [RF_nic_stalls] = 300, [RF_link_down] = 40,        [RF_node_killed] = 90,
+        [RF_bit_flip] = 60,    [RF_early_completion] = 30, [RF_stale_completion] = 3,
+        [RF_qp_error] = 30,    [RF_flush_stuck] = 3,       [RF_access_refused] = 500,
+        [RF_job_fails] = 20,   [RF_destroy_fails] = 20,    [RF_device_lost] = 400,
+        [RF_slow_connect] = 6, [RF_page_recycled] = 6,     [RF_serve_given_up] = 20,
+        [RF_pull_stopped] = 6};
     bool calm = rw_one_in(8);
 
     for (uint32_t i = 0; i < RF_COUNT; i++) {

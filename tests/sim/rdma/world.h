@@ -59,6 +59,7 @@
     X(access_refused)                                                                              \
     X(flush_stuck)                                                                                 \
     X(job_fails)                                                                                   \
+    X(slow_connect)                                                                                \
     X(destroy_fails)                                                                               \
     X(device_lost)                                                                                 \
     X(page_recycled)                                                                               \
@@ -255,6 +256,7 @@ void config_make(struct rconfig *c);
 void threads_reset(void);
 void threads_run(uint32_t thread, uint32_t gen);
 void threads_kill(uint32_t node);
+void threads_sleep(uint64_t ns); /* the thread that calls; not the owner */
 
 /* net.c */
 void rnet_reset(void);
