@@ -139,7 +139,7 @@ void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_vie
 /* The i-th path of a link. False: it has no more. */
 bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct xfer_path_view *ret);
 
-#define XFER_DEVICES_MAX 8
+#define XFER_DEVICES_MAX 32 /* that are looked at */
 struct xfer_rail_view {
     char device[XFER_DEVICE_BYTES];
     int node; /* NUMA; -1: not known */
@@ -152,7 +152,7 @@ struct xfer_rail_view {
 
 struct xfer_rdma_view {
     bool built, open;
-    char why[256]; /* how the devices were chosen, or why there is none */
+    char why[320]; /* how the devices were chosen, or why there is none */
     uint32_t nrails, ndevices;
     struct xfer_rail_view rail[XFER_RAILS_MAX]; /* in use */
     struct {

@@ -159,6 +159,8 @@ static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
     return true;
 }
 
+/* The first of those found are those asked for, in their order; list[i]: NULL, there is none of
+ * that name. */
 static void rails_by_name(struct verbs *v, struct ibv_device **list)
 {
     const struct xfer_rdma_config *c = &v->xfer->config.rdma;
@@ -166,20 +168,23 @@ static void rails_by_name(struct verbs *v, struct ibv_device **list)
     size_t n = 0;
 
     for (uint32_t i = 0; i < view->ndevices; i++)
-        snprintf(view->found[i].state, sizeof view->found[i].state, "not one of those asked for");
-    for (uint32_t k = 0; k < c->ndevices; k++)
-        for (uint32_t i = 0; i < view->ndevices; i++)
-            if (strcmp(view->found[i].name, c->device[k]) == 0)
-                rail_open(v, list[i], i);
+        if (i >= c->ndevices)
+            snprintf(view->found[i].state, sizeof view->found[i].state,
+                     "not one of those asked for");
+        else if (list[i])
+            rail_open(v, list[i], i);
+    if (v->nrails == 0) {
+        snprintf(view->why, sizeof view->why,
+                 "none of the devices asked for by name can be used: %s: %s", view->found[0].name,
+                 view->found[0].state);
+        return;
+    }
     for (uint32_t k = 0; k < v->nrails && n < sizeof view->why; k++)
         n += (size_t)snprintf(view->why + n, sizeof view->why - n, "%s%s", k ? ", " : "",
                               v->rail[k].view.device);
     if (n < sizeof view->why)
-        snprintf(view->why + n, sizeof view->why - n, "%s asked for by name%s",
-                 v->nrails == 0 ? "none of the devices" : ":",
-                 v->nrails == 0            ? " can be used"
-                 : v->nrails < c->ndevices ? "; others that were cannot be used"
-                                           : "");
+        snprintf(view->why + n, sizeof view->why - n, ": asked for by name%s",
+                 v->nrails < c->ndevices ? "; others that were cannot be used" : "");
 }
 
 /* Those whose distance is known by that, then the others, as the system lists them. */
@@ -241,27 +246,61 @@ static void find_nodes(struct verbs *v)
     }
 }
 
+static void find(struct xfer_rdma_view *view, const char *name, struct ibv_device *dev,
+                 struct ibv_device **ret_list)
+{
+    if (view->ndevices == XFER_DEVICES_MAX)
+        return;
+    snprintf(view->found[view->ndevices].name, sizeof view->found[0].name, "%s", name);
+    if (!dev)
+        snprintf(view->found[view->ndevices].state, sizeof view->found[0].state,
+                 "there is no device of that name");
+    ret_list[view->ndevices++] = dev;
+}
+
+static bool asked_for(const struct xfer_rdma_config *c, const char *name)
+{
+    for (uint32_t k = 0; k < c->ndevices; k++)
+        if (strcmp(c->device[k], name) == 0)
+            return true;
+    return false;
+}
+
+/* A host may have more devices than fit: those asked for are never the ones left out. */
+static void find_devices(struct verbs *v, struct ibv_device **list, int n,
+                         struct ibv_device **ret_list)
+{
+    const struct xfer_rdma_config *c = &v->xfer->config.rdma;
+
+    static_assert(XFER_RAILS_MAX <= XFER_DEVICES_MAX, "all that can be asked for");
+    for (uint32_t k = 0; k < c->ndevices; k++) {
+        int i = 0;
+
+        while (i < n && strcmp(ibv_get_device_name(list[i]), c->device[k]) != 0)
+            i++;
+        find(&v->view, c->device[k], i < n ? list[i] : NULL, ret_list);
+    }
+    for (int i = 0; i < n; i++)
+        if (!asked_for(c, ibv_get_device_name(list[i])))
+            find(&v->view, ibv_get_device_name(list[i]), list[i], ret_list);
+}
+
 void rails_open(struct verbs *v)
 {
     struct xfer_rdma_view *view = &v->view;
     bool lockable = memory_lockable(v, view->why, sizeof view->why);
-    struct ibv_device **list;
+    struct ibv_device **list, *found[XFER_DEVICES_MAX];
     int n = 0;
 
     list = ibv_get_device_list(&n);
-    for (int i = 0; list && i < n && view->ndevices < XFER_DEVICES_MAX; i++) {
-        uint32_t at = view->ndevices++;
-
-        snprintf(view->found[at].name, sizeof view->found[at].name, "%s",
-                 ibv_get_device_name(list[i]));
-    }
+    find_devices(v, list, list ? n : 0, found);
     find_nodes(v);
-    if (view->ndevices == 0)
+    if (!list || n == 0)
         snprintf(view->why, sizeof view->why,
                  "no RDMA device: load its driver (ls /sys/class/infiniband), and give a container "
                  "/dev/infiniband");
     else if (lockable)
-        (v->xfer->config.rdma.ndevices > 0 ? rails_by_name : rails_by_distance)(v, list);
+        (v->xfer->config.rdma.ndevices > 0 ? rails_by_name : rails_by_distance)(v, found);
     if (list)
         ibv_free_device_list(list);
 }
