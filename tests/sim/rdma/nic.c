@@ -19,12 +19,15 @@
  *   window_bounds_checked       | so is a write outside of its window               | refuted
  *   no_receive_is_retried       | a write with immediate waits for a receive        | confirmed
  *   immediate_after_writes      | what was written before it is there with it       | confirmed
- *   taken_away_is_eio           | calls fail with EIO, before its queue pairs end    | not measured
- *   taken_away_leaves_sysfs     | ... and its attributes are unreadable after that   | not measured
+ *   taken_away_is_eio           | calls fail with EIO, before its queue pairs end    | see below
+ *   taken_away_leaves_sysfs     | ... and its attributes are unreadable after that   | see below
  *
  * Where soft-RoCE does less than the model allows (late_read) the model stays with what cards may
  * do. That soft-RoCE does not refuse a write outside of its window as a card does is why bounds are
- * shown here, and in the lab revocation alone.
+ * shown here, and in the lab revocation alone. soft-RoCE is not taken away under a process: `rdma
+ * link delete` waits until that has closed it. What the model does is the kernel's
+ * ib_uverbs_remove_one, of the drivers that let go at once, and ib_unregister_device, which takes
+ * the attributes last.
  */
 #include "nic.h"
 
