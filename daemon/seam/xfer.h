@@ -76,6 +76,8 @@ struct xfer_rdma_config {
                      uint64_t ns);
     /* A path of a link became ready, or failed; for the log. */
     void (*path_state)(void *ctx, uint32_t link, const struct xfer_path_view *path);
+    /* A device was lost, or does not destroy a queue pair: an operator has to know. */
+    void (*device_alarm)(void *ctx, const char *device, const char *text);
 };
 
 struct xfer_config {
@@ -140,20 +142,21 @@ void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_vie
 /* The i-th path of a link. False: it has no more. */
 bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct xfer_path_view *ret);
 
-#define XFER_DEVICES_MAX 8
+#define XFER_DEVICES_MAX 32 /* that are looked at */
 struct xfer_rail_view {
     char device[XFER_DEVICE_BYTES];
     int node; /* NUMA; -1: not known */
     uint32_t port, gid_index, mtu, rd_atomic, completion_queue;
     uint64_t registered_bytes, registrations, max_mr_bytes;
     bool windows;         /* of type 2B, bound to a queue pair: pages can be pushed to us */
+    bool lost;            /* for good: no path is made over it until the daemon starts again */
     uint64_t bytes_asked; /* of the device so far, whatever became of them */
 };
 
 struct xfer_rdma_view {
     bool built, open;
     bool wanted;   /* by the configuration: else the devices are as they were at start */
-    char why[256]; /* how the devices were chosen, or why there is none */
+    char why[320]; /* how the devices were chosen, or why there is none */
     uint32_t nrails, ndevices;
     struct xfer_rail_view rail[XFER_RAILS_MAX]; /* in use */
     struct {

@@ -91,8 +91,11 @@ void conn_reap(struct xfer_conn *conn)
     xfer->stats.conns--;
     xfer->conns_in -= conn->outbound ? 0 : 1;
     for (uint32_t i = 0; i < xfer->config.links; i++)
-        if (xfer->link[i].waiting_ns != 0)
-            link_pump(xfer, i); /* waited for a slot */
+        if (xfer->link[i].waiting_ns != 0) /* waited for a slot */
+            link_pump(xfer, i);
+    for (uint32_t i = 0; i < xfer->config.links; i++)
+        if (xfer->link[i].reads_waiting_ns != 0)
+            verbs_pump(xfer, i);
 }
 
 void conn_connect(struct xfer_conn *conn, uint32_t number,
@@ -337,7 +340,7 @@ static void drain(struct xfer *xfer)
     bool busy = true;
 
     for (uint32_t i = 0; i < xfer->config.links; i++)
-        xfer->link[i].waiting_ns = 0;
+        xfer->link[i].waiting_ns = xfer->link[i].reads_waiting_ns = 0;
     if (xfer->accepting)
         io_cancel(xfer->config.io, &xfer->accept_op);
     while (busy && io_now_ns() < deadline) {

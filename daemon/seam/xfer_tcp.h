@@ -164,6 +164,7 @@ struct xfer_link {
     struct xfer_queue queue, reads; /* for TCP; for RDMA */
     uint32_t read_conn;             /* NONE: none yet */
     uint64_t waiting_ns;            /* since when the queue has no connection; 0: it has */
+    uint64_t reads_waiting_ns;      /* and `reads` */
 };
 
 enum pull_state {
@@ -258,6 +259,7 @@ void verbs_drop(struct xfer *xfer, uint32_t pull);        /* forgets what the pu
 bool verbs_reads(const struct xfer *xfer, uint32_t pull); /* a read of its may be in flight */
 void verbs_conn_lost(struct xfer_conn *conn);
 bool verbs_conn_busy(const struct xfer_conn *conn);
+bool verbs_conn_idle(const struct xfer_conn *conn); /* no pull needs it */
 void verbs_tick(struct xfer *xfer, uint64_t now_ns);
 bool verbs_exposes(const struct xfer *xfer, uint32_t pool, uint64_t *ret_offset);
 
@@ -280,6 +282,8 @@ void out_lost(struct xfer_conn *conn); /* the connection ended: breaks the pulls
 bool out_busy(const struct xfer_conn *conn);
 void link_pump(struct xfer *xfer, uint32_t link); /* asks for what can be asked for now */
 void link_tick(struct xfer *xfer, uint32_t link, uint64_t now_ns);
+bool evict_idle(struct xfer *xfer); /* a connection, for a link that has none to be had */
+void reads_break(struct xfer *xfer, uint32_t link, enum tern_err err); /* those that are queued */
 void pull_quiet(struct xfer *xfer, uint32_t pull); /* says QUIET if that is so */
 void batch_done(struct xfer *xfer, uint32_t batch);
 void pull_break(struct xfer *xfer, uint32_t pull, enum tern_err err);

@@ -269,17 +269,35 @@ void xfer_link_down(struct xfer *xfer, uint32_t number)
 }
 
 /* Nothing asked for, nothing queued: its slot may go to a link that needs one. */
-static bool evict_idle(struct xfer *xfer)
+bool evict_idle(struct xfer *xfer)
 {
     for (uint32_t i = 0; i < xfer->config.links; i++) {
         struct xfer_link *link = &xfer->link[i];
+        uint32_t idle = NONE;
 
-        if (link->conn == NONE || link->queue.head != NONE || out_busy(&xfer->conn[link->conn]))
+        if (link->conn != NONE && link->queue.head == NONE && !out_busy(&xfer->conn[link->conn]))
+            idle = link->conn;
+        else if (link->read_conn != NONE && link->reads.head == NONE &&
+                 verbs_conn_idle(&xfer->conn[link->read_conn]))
+            idle = link->read_conn;
+        if (idle == NONE)
             continue;
-        conn_fail(&xfer->conn[link->conn]);
+        conn_fail(&xfer->conn[idle]);
         return true;
     }
     return false;
+}
+
+void reads_break(struct xfer *xfer, uint32_t number, enum tern_err err)
+{
+    struct xfer_link *link = &xfer->link[number];
+
+    while (link->reads.head != NONE) {
+        uint32_t head = link->reads.head;
+
+        pull_break(xfer, xfer->batch[head].pull, err);
+        check(link->reads.head != head); /* a queued batch is one of an active pull */
+    }
 }
 
 static void link_connect(struct xfer *xfer, uint32_t number)
@@ -306,18 +324,26 @@ static void link_connect(struct xfer *xfer, uint32_t number)
     evict_idle(xfer);
 }
 
+static bool waited_too_long(const struct xfer *xfer, uint64_t *since_ns, uint64_t now_ns)
+{
+    if (*since_ns == 0 || now_ns <= *since_ns || now_ns - *since_ns <= xfer->config.idle_ns)
+        return false;
+    *since_ns = 0;
+    return true;
+}
+
 void link_tick(struct xfer *xfer, uint32_t number, uint64_t now_ns)
 {
     struct xfer_link *link = &xfer->link[number];
 
-    if (link->waiting_ns == 0)
-        return;
-    if (now_ns > link->waiting_ns && now_ns - link->waiting_ns > xfer->config.idle_ns) {
-        link->waiting_ns = 0;
+    if (waited_too_long(xfer, &link->waiting_ns, now_ns))
         link_break(xfer, number, TERN_BUSY);
-    } else {
+    if (link->reads.head == NONE)
+        link->reads_waiting_ns = 0;
+    if (waited_too_long(xfer, &link->reads_waiting_ns, now_ns))
+        reads_break(xfer, number, TERN_BUSY);
+    if (link->waiting_ns != 0 || link->reads_waiting_ns != 0)
         evict_idle(xfer);
-    }
 }
 
 /* ------------------------------------------------------------------ asking */

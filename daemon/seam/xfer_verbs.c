@@ -103,7 +103,7 @@ void verbs_destroy(struct xfer *xfer)
     stop_polling(v);
     setup_stop(v);
     for (uint32_t i = 0; v->path && i < v->npaths; i++)
-        setup_end_now(&v->path[i]);
+        (void)setup_end_now(&v->path[i]); /* what is left ends with the process */
     rails_close(v);
     for (uint32_t i = 0; v->link && i < xfer->config.links; i++) {
         for (uint32_t k = 0; v->link[i].piece && k < VERBS_PIECES; k++)

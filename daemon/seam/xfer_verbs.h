@@ -50,7 +50,7 @@ enum path_state {
     PATH_READY,
     PATH_STOPPING, /* the thread moves it to the error state */
     PATH_DRAINING, /* its requests are flushed */
-    PATH_ENDING,   /* the thread destroys it */
+    PATH_ENDING,   /* the thread destroys it; not working: it could not, and tries again */
     PATH_PAUSED,   /* made again at retry_ns */
 };
 
@@ -74,6 +74,7 @@ struct verbs_path {
     bool again;   /* source: the offer in `next` waits for the old queue pair's end */
     bool push;    /* the source writes, in place of being read */
     bool carried; /* destination: pages have come since it was made */
+    bool stuck;   /* its queue pair could not be destroyed, which was told */
     uint32_t link, tenant, epoch;
     uint32_t rail;                      /* as the destination numbers them: see rail_of */
     struct ibv_qp *qp;                  /* owned */
@@ -130,6 +131,7 @@ struct verbs_rail {
     uint64_t spin_ns; /* until when the queue is polled, while requests are outstanding */
     union ibv_gid gid;
     uint32_t lid, mtu, rd_init, rd_resp, max_msg;
+    int alive_fd; /* an attribute of the device, which cannot be read once it is gone; -1: none */
     struct xfer_rail_view view;
 };
 
@@ -216,6 +218,11 @@ void rails_poll(struct verbs *v);   /* begins to listen to them */
 void rails_cancel(struct verbs *v);
 bool rails_polling(const struct verbs *v);
 void rails_close(struct verbs *v); /* after their last queue pair */
+/* The device failed, or was taken away: its paths fail, and no other is made over it. */
+void rail_lost(struct verbs_rail *rail, const char *why);
+/* What the device had was destroyed with it. A call's EIO alone does not say so: the kernel refuses
+ * calls before it takes queue pairs down. */
+bool rail_gone(const struct verbs_rail *rail);
 
 /* xfer_verbs_memory.c */
 bool memory_lockable(struct verbs *v, char *ret_why, size_t cap);
@@ -228,7 +235,7 @@ enum tern_err setup_start(struct verbs *v);
 void setup_stop(struct verbs *v); /* joins the thread; what was queued is not done */
 void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job);
 struct verbs_path *setup_take(struct verbs *v); /* NULL: none is finished */
-void setup_end_now(struct verbs_path *p);       /* destroys a queue pair, at the end */
+int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
 
 /* xfer_verbs_path.c */
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
@@ -349,7 +356,7 @@ int push_receive(struct verbs *v, struct verbs_path *p); /* posts one; 0 or an e
 bool push_hold(struct verbs *v, struct verbs_path *p);
 void push_unhold(struct verbs *v, struct verbs_path *p);
 int push_make(struct verbs *v, struct verbs_path *p); /* the thread's; 0 or an errno */
-void push_unmake(struct verbs_path *p);
+int push_unmake(struct verbs_path *p);                /* 0 or an errno */
 
 /* xfer_verbs_write.c: the source of pushes. */
 void writes_go_on(struct verbs *v, const struct verbs_path *p);

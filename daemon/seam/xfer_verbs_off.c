@@ -60,6 +60,12 @@ bool verbs_conn_busy(const struct xfer_conn *conn)
     return false;
 }
 
+bool verbs_conn_idle(const struct xfer_conn *conn)
+{
+    (void)conn;
+    return false;
+}
+
 bool xfer_poll(struct xfer *xfer)
 {
     (void)xfer;

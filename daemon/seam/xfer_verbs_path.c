@@ -3,6 +3,7 @@
  * it is destroyed, too, if the flushed completions do not come in time, and either is the proof
  * that the device writes no page for it any more. Made again after a pause that doubles up to a
  * cap. Called by xfer_verbs*.c. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/random.h>
@@ -122,6 +123,11 @@ static bool our_end(struct verbs *v, struct verbs_path *p)
 static void path_make(struct verbs *v, struct verbs_path *p)
 {
     check(!p->qp && !p->source);
+    if (rail_of(v, p)->view.lost) {
+        path_failed(v, p, "%s is lost", rail_of(v, p)->view.device);
+        p->retry_ns = UINT64_MAX; /* once for each time that the link comes up */
+        return;
+    }
     if (!our_end(v, p))
         return; /* as it is: comes again with the tick */
     p->push = link_pushes(v, p->link);
@@ -149,6 +155,10 @@ static struct path_end their_end(const struct xfer_path_msg *msg)
 static void path_accept(struct verbs *v, struct verbs_path *p)
 {
     check(!p->qp && p->source);
+    if (rail_of(v, p)->view.lost) {
+        refuse(v, p, p->next_epoch, "its daemon has lost the device");
+        return;
+    }
     if (!our_end(v, p)) {
         refuse(v, p, p->next_epoch, "no random number for it");
         return;
@@ -301,8 +311,43 @@ static void connected(struct verbs *v, struct verbs_path *p)
     path_usable(v, p);
 }
 
+/* A pair that cannot be destroyed may still write, so what it may write stays where it is. */
+static void not_ended(struct verbs *v, struct verbs_path *p)
+{
+    struct xfer *xfer = v->xfer;
+
+    p->since_ns = io_now_ns();
+    if (p->stuck || p->job_errno == EIO) /* of a lost device, which was told */
+        return;
+    p->stuck = true;
+    snprintf(p->reason, sizeof p->reason, "%s: %s: tried again, and its pages wait for it",
+             p->job_what, strerror(p->job_errno));
+    if (xfer->config.rdma.device_alarm)
+        xfer->config.rdma.device_alarm(xfer->config.ctx, rail_of(v, p)->view.device, p->reason);
+}
+
+/* EIO is what the kernel says of a device that was taken away. */
+static bool went_with_device(struct verbs *v, struct verbs_path *p)
+{
+    struct verbs_rail *rail = rail_of(v, p);
+
+    if (p->job_errno != EIO)
+        return false;
+    rail_lost(rail, "its driver was taken away; start the daemon again");
+    if (!rail_gone(rail))
+        return false;
+    memset(p->window, 0, sizeof p->window); /* the library's part of them cannot be freed */
+    p->qp = NULL;
+    return true;
+}
+
 static void ended(struct verbs *v, struct verbs_path *p)
 {
+    if (p->job_errno && !went_with_device(v, p)) {
+        not_ended(v, p);
+        return;
+    }
+    p->stuck = false;
     cq_drain(rail_of(v, p)); /* what is there was counted; what is not there cannot come */
     if (!BUG(CORE_BUG_CREDIT_EARLY))
         rail_of(v, p)->cq_used -= p->posted - p->done;
@@ -319,6 +364,11 @@ void paths_finished(struct verbs *v)
     struct verbs_path *p;
 
     while (!v->closing && (p = setup_take(v)) != NULL) {
+        if (rail_of(v, p)->view.lost && p->job_errno == 0 &&
+            (p->state == PATH_MAKING || p->state == PATH_CONNECTING)) {
+            p->job_errno = EIO;
+            p->job_what = "the device is lost";
+        }
         switch (p->state) {
         case PATH_MAKING: made(v, p); break;
         case PATH_CONNECTING: connected(v, p); break;
@@ -344,6 +394,9 @@ static void path_tick(struct verbs *v, struct verbs_path *p, uint64_t now_ns)
     else if (p->state == PATH_READY && p->posted != p->done && now_ns > p->progress_ns &&
              now_ns - p->progress_ns > v->xfer->config.idle_ns)
         path_failed(v, p, "requests were neither completed nor given up in time");
+    else if (p->state == PATH_ENDING &&
+             (p->job_errno == EIO || now_ns - p->since_ns >= VERBS_DRAIN_NS))
+        setup_give(v, p, JOB_END);
     else
         path_advance(v, p);
 }

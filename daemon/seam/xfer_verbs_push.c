@@ -414,11 +414,14 @@ int push_make(struct verbs *v, struct verbs_path *p)
 }
 
 /* A window that is freed opens nothing any more; one that is bound has to go before its pair. */
-void push_unmake(struct verbs_path *p)
+int push_unmake(struct verbs_path *p)
 {
     for (uint32_t i = 0; i < VERBS_WINDOWS; i++) {
-        if (p->window[i])
-            check(ibv_dealloc_mw(p->window[i]) == 0);
+        int rc = p->window[i] ? ibv_dealloc_mw(p->window[i]) : 0;
+
+        if (rc)
+            return rc;
         p->window[i] = NULL;
     }
+    return 0;
 }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "seam/numa.h"
@@ -63,6 +64,14 @@ static bool take_port(struct verbs_rail *rail, uint32_t port, char *ret_why, siz
     return true;
 }
 
+static int open_attribute(const struct ibv_device *dev)
+{
+    char path[sizeof dev->ibdev_path + 16];
+
+    snprintf(path, sizeof path, "%s/node_guid", dev->ibdev_path);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *ret_why, size_t cap)
 {
     struct ibv_device_attr attr;
@@ -73,6 +82,7 @@ static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *r
         return false;
     }
     snprintf(rail->view.device, sizeof rail->view.device, "%s", ibv_get_device_name(dev));
+    rail->alive_fd = open_attribute(dev);
     rail->view.max_mr_bytes = attr.max_mr_size;
     rail->rd_init = attr.max_qp_init_rd_atom > 0 ? (uint32_t)attr.max_qp_init_rd_atom : 1;
     rail->rd_resp = attr.max_qp_rd_atom > 0 ? (uint32_t)attr.max_qp_rd_atom : 1;
@@ -124,7 +134,9 @@ static void rail_close(struct verbs *v, struct verbs_rail *rail)
         ibv_destroy_comp_channel(rail->channel);
     if (rail->ctx)
         ibv_close_device(rail->ctx);
-    *rail = (struct verbs_rail){.v = v};
+    if (rail->alive_fd >= 0)
+        close(rail->alive_fd);
+    *rail = (struct verbs_rail){.v = v, .alive_fd = -1};
 }
 
 /* True: the next rail is that device. Else found[at] says why not. */
@@ -134,7 +146,7 @@ static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
     char *state = v->view.found[at].state;
     size_t cap = sizeof v->view.found[at].state;
 
-    *rail = (struct verbs_rail){.v = v};
+    *rail = (struct verbs_rail){.v = v, .alive_fd = -1};
     if (!take_device(rail, dev, state, cap) || !memory_register(v, rail, state, cap) ||
         !open_queues(rail, state, cap)) {
         rail_close(v, rail);
@@ -147,6 +159,8 @@ static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
     return true;
 }
 
+/* The first of those found are those asked for, in their order; list[i]: NULL, there is none of
+ * that name. */
 static void rails_by_name(struct verbs *v, struct ibv_device **list)
 {
     const struct xfer_rdma_config *c = &v->xfer->config.rdma;
@@ -154,20 +168,23 @@ static void rails_by_name(struct verbs *v, struct ibv_device **list)
     size_t n = 0;
 
     for (uint32_t i = 0; i < view->ndevices; i++)
-        snprintf(view->found[i].state, sizeof view->found[i].state, "not one of those asked for");
-    for (uint32_t k = 0; k < c->ndevices; k++)
-        for (uint32_t i = 0; i < view->ndevices; i++)
-            if (strcmp(view->found[i].name, c->device[k]) == 0)
-                rail_open(v, list[i], i);
+        if (i >= c->ndevices)
+            snprintf(view->found[i].state, sizeof view->found[i].state,
+                     "not one of those asked for");
+        else if (list[i])
+            rail_open(v, list[i], i);
+    if (v->nrails == 0) {
+        snprintf(view->why, sizeof view->why,
+                 "none of the devices asked for by name can be used: %s: %s", view->found[0].name,
+                 view->found[0].state);
+        return;
+    }
     for (uint32_t k = 0; k < v->nrails && n < sizeof view->why; k++)
         n += (size_t)snprintf(view->why + n, sizeof view->why - n, "%s%s", k ? ", " : "",
                               v->rail[k].view.device);
     if (n < sizeof view->why)
-        snprintf(view->why + n, sizeof view->why - n, "%s asked for by name%s",
-                 v->nrails == 0 ? "none of the devices" : ":",
-                 v->nrails == 0            ? " can be used"
-                 : v->nrails < c->ndevices ? "; others that were cannot be used"
-                                           : "");
+        snprintf(view->why + n, sizeof view->why - n, ": asked for by name%s",
+                 v->nrails < c->ndevices ? "; others that were cannot be used" : "");
 }
 
 /* Those whose distance is known by that, then the others, as the system lists them. */
@@ -228,20 +245,51 @@ static void find_nodes(const struct xfer *xfer, struct xfer_rdma_view *view)
     }
 }
 
-/* NULL: there is none. Else it is to be freed. */
-static struct ibv_device **find_devices(const struct xfer *xfer, struct xfer_rdma_view *view)
+static void find(struct xfer_rdma_view *view, const char *name, struct ibv_device *dev,
+                 struct ibv_device **ret_list)
 {
-    struct ibv_device **list;
+    if (view->ndevices == XFER_DEVICES_MAX)
+        return;
+    snprintf(view->found[view->ndevices].name, sizeof view->found[0].name, "%s", name);
+    if (!dev)
+        snprintf(view->found[view->ndevices].state, sizeof view->found[0].state,
+                 "there is no device of that name");
+    ret_list[view->ndevices++] = dev;
+}
+
+static bool asked_for(const struct xfer_rdma_config *c, const char *name)
+{
+    for (uint32_t k = 0; k < c->ndevices; k++)
+        if (strcmp(c->device[k], name) == 0)
+            return true;
+    return false;
+}
+
+/* A host may have more devices than fit: those asked for are never the ones left out. NULL: there
+ * is none. Else it is to be freed. */
+static struct ibv_device **find_devices(const struct xfer *xfer, struct xfer_rdma_view *view,
+                                        struct ibv_device **ret_found)
+{
+    const struct xfer_rdma_config *c = &xfer->config.rdma;
     int n = 0;
+    struct ibv_device **list = ibv_get_device_list(&n);
 
-    list = ibv_get_device_list(&n);
-    for (int i = 0; list && i < n && view->ndevices < XFER_DEVICES_MAX; i++) {
-        uint32_t at = view->ndevices++;
+    static_assert(XFER_RAILS_MAX <= XFER_DEVICES_MAX, "all that can be asked for");
+    for (uint32_t k = 0; k < c->ndevices; k++) {
+        int i = 0;
 
-        snprintf(view->found[at].name, sizeof view->found[at].name, "%s",
-                 ibv_get_device_name(list[i]));
+        while (list && i < n && strcmp(ibv_get_device_name(list[i]), c->device[k]) != 0)
+            i++;
+        find(view, c->device[k], list && i < n ? list[i] : NULL, ret_found);
     }
+    for (int i = 0; list && i < n; i++)
+        if (!asked_for(c, ibv_get_device_name(list[i])))
+            find(view, ibv_get_device_name(list[i]), list[i], ret_found);
     find_nodes(xfer, view);
+    if (list && n == 0) {
+        ibv_free_device_list(list);
+        list = NULL;
+    }
     return list;
 }
 
@@ -249,14 +297,14 @@ void rails_open(struct verbs *v)
 {
     struct xfer_rdma_view *view = &v->view;
     bool lockable = memory_lockable(v, view->why, sizeof view->why);
-    struct ibv_device **list = find_devices(v->xfer, view);
+    struct ibv_device *found[XFER_DEVICES_MAX], **list = find_devices(v->xfer, view, found);
 
-    if (view->ndevices == 0)
+    if (!list)
         snprintf(view->why, sizeof view->why,
                  "no RDMA device: load its driver (ls /sys/class/infiniband), and give a container "
                  "/dev/infiniband");
     else if (lockable)
-        (v->xfer->config.rdma.ndevices > 0 ? rails_by_name : rails_by_distance)(v, list);
+        (v->xfer->config.rdma.ndevices > 0 ? rails_by_name : rails_by_distance)(v, found);
     if (list)
         ibv_free_device_list(list);
 }
@@ -264,7 +312,7 @@ void rails_open(struct verbs *v)
 void rails_look(struct xfer *xfer)
 {
     struct xfer_rdma_view *view = &xfer->looked;
-    struct ibv_device **list = find_devices(xfer, view);
+    struct ibv_device *found[XFER_DEVICES_MAX], **list = find_devices(xfer, view, found);
 
     xfer_memlock(xfer, view);
     for (uint32_t i = 0; i < view->ndevices; i++) {
@@ -272,7 +320,7 @@ void rails_look(struct xfer *xfer)
         size_t cap = sizeof view->found[i].state;
         struct verbs_rail rail = {.v = NULL};
 
-        if (take_device(&rail, list[i], state, cap))
+        if (found[i] && take_device(&rail, found[i], state, cap))
             snprintf(state, cap, "not in use; at start port %u was active, gid %u", rail.view.port,
                      rail.view.gid_index);
         if (rail.ctx)
@@ -288,11 +336,42 @@ void rails_close(struct verbs *v)
         rail_close(v, &v->rail[v->nrails - 1]);
 }
 
+/* ------------------------------------------------------------------ a device that is lost */
+
+bool rail_gone(const struct verbs_rail *rail)
+{
+    char c;
+
+    return rail->alive_fd < 0 || (pread(rail->alive_fd, &c, 1, 0) < 0 && errno == ENODEV);
+}
+
+void rail_lost(struct verbs_rail *rail, const char *why)
+{
+    struct verbs *v = rail->v;
+    const struct xfer_config *c = &v->xfer->config;
+
+    if (rail->view.lost)
+        return;
+    rail->view.lost = true;
+    for (uint32_t i = 0; i < v->view.ndevices; i++)
+        if (strcmp(v->view.found[i].name, rail->view.device) == 0)
+            snprintf(v->view.found[i].state, sizeof v->view.found[i].state, "lost: %s", why);
+    if (c->rdma.device_alarm)
+        c->rdma.device_alarm(c->ctx, rail->view.device, why);
+    for (uint32_t i = 0; i < v->npaths; i++) {
+        struct verbs_path *p = &v->path[i];
+
+        if (rail_of(v, p) == rail && (p->state == PATH_READY || p->state == PATH_OFFERED))
+            path_failed(v, p, "%s is lost: %s", rail->view.device, why);
+    }
+}
+
 /* ------------------------------------------------------------------ what they tell */
 
 static void cq_arm(struct verbs_rail *rail)
 {
-    check(ibv_req_notify_cq(rail->cq, 0) == 0);
+    if (ibv_req_notify_cq(rail->cq, 0) != 0)
+        rail_lost(rail, "its completion queue cannot be armed");
     rail->cq_armed = true;
 }
 
@@ -355,7 +434,7 @@ static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
         cq_arm(rail);
         cq_drain(rail);
     }
-    if (!rail->cq_polling) {
+    if (!rail->cq_polling && !rail->view.lost) {
         rail->cq_polling = true;
         io_poll_in(rail->v->xfer->config.io, &rail->cq_op, rail->channel->fd, true);
     }
@@ -368,15 +447,20 @@ static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     struct verbs_rail *rail =
         (struct verbs_rail *)(void *)((char *)op - offsetof(struct verbs_rail, async_op));
     struct ibv_async_event event;
+    bool fatal = false;
 
     (void)res, (void)buffer;
     if (flags & IO_LAST)
         rail->async_polling = false;
     if (rail->v->closing)
         return;
-    while (ibv_get_async_event(rail->ctx, &event) == 0)
+    while (ibv_get_async_event(rail->ctx, &event) == 0) {
+        fatal = fatal || event.event_type == IBV_EVENT_DEVICE_FATAL;
         ibv_ack_async_event(&event);
-    if (!rail->async_polling) {
+    }
+    if (fatal)
+        rail_lost(rail, "it failed, or its driver was taken away; start the daemon again");
+    if (!rail->async_polling && !rail->view.lost) {
         rail->async_polling = true;
         io_poll_in(rail->v->xfer->config.io, &rail->async_op, rail->ctx->async_fd, true);
     }

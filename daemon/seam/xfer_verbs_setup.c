@@ -105,12 +105,18 @@ static int stop(struct verbs_path *p)
     return p->qp ? ibv_modify_qp(p->qp, &attr, IBV_QP_STATE) : 0;
 }
 
-void setup_end_now(struct verbs_path *p)
+int setup_end_now(struct verbs_path *p)
 {
-    push_unmake(p);
-    if (p->qp)
-        check(ibv_destroy_qp(p->qp) == 0); /* else there is no proof that it is quiet */
-    p->qp = NULL;
+    int rc = push_unmake(p);
+
+    p->job_what = "ibv_dealloc_mw";
+    if (rc == 0 && p->qp) {
+        p->job_what = "ibv_destroy_qp";
+        rc = ibv_destroy_qp(p->qp);
+    }
+    if (rc == 0)
+        p->qp = NULL; /* else there is no proof that it is quiet */
+    return rc;
 }
 
 static int work(struct verbs *v, struct verbs_path *p)
@@ -122,7 +128,7 @@ static int work(struct verbs *v, struct verbs_path *p)
     case JOB_ACCEPT: rc = make(v, p); return rc ? rc : connect_both(v, p);
     case JOB_CONNECT: return connect_both(v, p);
     case JOB_STOP: return stop(p);
-    case JOB_END: setup_end_now(p); break;
+    case JOB_END: return setup_end_now(p);
     }
     return rc;
 }
@@ -189,14 +195,20 @@ void setup_stop(struct verbs *v)
     v->started = false;
 }
 
+/* Pages wait for what stops or ends a queue pair, so that goes first: what connects may sleep. */
 void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job)
 {
+    uint32_t at;
+
     check(!p->working);
     p->working = true;
     p->job = job;
     pthread_mutex_lock(&v->lock);
     check(v->todo_n < v->npaths);
-    v->todo[(v->todo_at + v->todo_n++) % v->npaths] = (uint32_t)(p - v->path);
+    at = v->todo_at + v->todo_n++;
+    if (job == JOB_STOP || job == JOB_END)
+        at = v->todo_at = (v->todo_at + v->npaths - 1) % v->npaths;
+    v->todo[at % v->npaths] = (uint32_t)(p - v->path);
     pthread_cond_signal(&v->wake);
     pthread_mutex_unlock(&v->lock);
 }

@@ -170,6 +170,7 @@ static void read_send(struct xfer_conn *conn)
             conn->read.tx_n - conn->read.tx_at, true);
 }
 
+/* False: no descriptor. With no slot it waits for one, as over TCP. */
 static bool read_connect(struct verbs *v, uint32_t number)
 {
     struct xfer *xfer = v->xfer;
@@ -177,26 +178,20 @@ static bool read_connect(struct verbs *v, uint32_t number)
     int fd = socket(link->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct xfer_conn *conn = fd < 0 ? NULL : conn_take(xfer, true, fd);
 
-    if (!conn) {
-        if (fd >= 0)
-            close(fd);
+    if (fd < 0)
         return false;
+    if (!conn) {
+        close(fd);
+        if (link->reads_waiting_ns == 0)
+            link->reads_waiting_ns = io_now_ns();
+        evict_idle(xfer);
+        return true;
     }
     conn_options(xfer, fd);
+    link->reads_waiting_ns = 0;
     link->read_conn = (uint32_t)(conn - xfer->conn);
     read_start(conn, number);
     return true;
-}
-
-/* No connection is to be had: as over TCP, that is BUSY. */
-static void break_queued(struct xfer *xfer, struct xfer_link *link, enum tern_err err)
-{
-    while (link->reads.head != NONE) {
-        uint32_t head = link->reads.head;
-
-        pull_break(xfer, xfer->batch[head].pull, err);
-        check(link->reads.head != head); /* a queued batch is one of an active pull */
-    }
 }
 
 void verbs_pump(struct xfer *xfer, uint32_t number)
@@ -209,7 +204,7 @@ void verbs_pump(struct xfer *xfer, uint32_t number)
         return;
     if (link->read_conn == NONE) {
         if (next_batch(v, number) != NONE && !read_connect(v, number))
-            break_queued(xfer, link, TERN_BUSY);
+            reads_break(xfer, number, TERN_BUSY);
         return;
     }
     conn = &xfer->conn[link->read_conn];
@@ -475,6 +470,17 @@ bool verbs_conn_busy(const struct xfer_conn *conn)
     return false;
 }
 
+bool verbs_conn_idle(const struct xfer_conn *conn)
+{
+    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
+        const struct verbs_piece *piece = piece_of(conn->xfer->verbs, conn->read.link, i);
+
+        if (piece->state != PIECE_FREE && (piece->batch != NONE || !piece->heard))
+            return false;
+    }
+    return !conn->sending;
+}
+
 /* The pulls that it spoke for break; reads that are in flight end by themselves. */
 void verbs_conn_lost(struct xfer_conn *conn)
 {
@@ -496,5 +502,5 @@ void verbs_conn_lost(struct xfer_conn *conn)
             piece_drop(v, piece);
         piece_free(piece);
     }
-    break_queued(xfer, &xfer->link[number], TERN_PEER_LOST);
+    reads_break(xfer, number, TERN_PEER_LOST);
 }

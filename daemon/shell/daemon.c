@@ -210,6 +210,12 @@ static void register_progress(void *ctx, const char *device, uint64_t done, uint
               done >> 20, all >> 20, ns / 1000000, threads);
 }
 
+static void device_alarm(void *ctx, const char *device, const char *text)
+{
+    (void)ctx;
+    log_event(LEVEL_ERROR, "rdma_device", "device=%s reason=%s", device, text);
+}
+
 /* Memory is registered only if some peer may come for it, or we may go to one, by RDMA. */
 static struct xfer_rdma_config rdma_of(const struct config *config)
 {
@@ -218,7 +224,8 @@ static struct xfer_rdma_config rdma_of(const struct config *config)
                                     .path_send = link_path_send,
                                     .path_note = link_path_note,
                                     .path_state = link_path_state,
-                                    .progress = register_progress};
+                                    .progress = register_progress,
+                                    .device_alarm = device_alarm};
     bool wanted = false;
 
     for (uint32_t i = 0; i < config->npeers; i++) {

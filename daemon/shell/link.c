@@ -51,11 +51,6 @@ const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incar
     return names[l->state];
 }
 
-uint64_t link_next_sequence(struct link *l)
-{
-    return ++l->sent;
-}
-
 bool link_up(const struct link *l)
 {
     return l->state == LINK_UP;
@@ -281,6 +276,7 @@ static void on_finished(struct stream *s)
     struct link *l = link_of(s);
 
     l->state = LINK_IDLE;
+    l->full = false;
     tls_close(l->tls);
     l->tls = NULL;
     if (outbound(l))
@@ -574,7 +570,9 @@ static void dial(struct link *l, uint64_t now_ns)
 
 static void tick_up(struct link *l, uint64_t now_ns)
 {
-    if (now_ns - l->heard_ns >= LINK_SILENT_NS) {
+    if (l->full) {
+        stream_close(&l->stream, "reads too slowly: its send queue is full");
+    } else if (now_ns - l->heard_ns >= LINK_SILENT_NS) {
         stream_close(&l->stream, "silent for too long");
     } else if (outbound(l) && now_ns - l->pinged_ns >= LINK_PING_NS) {
         l->pinged_ns = now_ns;

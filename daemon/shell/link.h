@@ -45,6 +45,7 @@ struct link {
     uint32_t slot,
         peer;  /* peer: index in the configuration; NONE until an inbound link said its name */
     bool rdma; /* the peer has a device */
+    bool full; /* a message of a path found no room: the tick closes it */
     uint64_t incarnation, sent, received; /* sent, received: sequence numbers */
     uint64_t heard_ns, pinged_ns, up_ns;
     uint64_t pings;
@@ -92,8 +93,6 @@ void links_finish(struct daemon *d);
 void link_send(struct daemon *d, uint32_t slot,
                const struct peer_msg *msg); /* dropped unless it is up */
 void link_close(struct daemon *d, uint32_t slot, const char *why);
-/* A message of ours, of whatever kind, with the next number. */
-uint64_t link_next_sequence(struct link *l);
 bool link_up(const struct link *l);
 /* link_path.c: what xfer and the peer's xfer say to each other. */
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);

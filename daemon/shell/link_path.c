@@ -17,6 +17,8 @@ static_assert(WIRE_WINDOW_BYTES == sizeof(uint32_t) && WIRE_WINDOWS_MAX == XFER_
               "so do windows");
 static_assert(WIRE_GID_BYTES == XFER_PATH_GID_BYTES, "a GID");
 
+/* Called from inside the seam, whose calls must not find the link closed under them: with no room
+ * the link is closed by the tick. */
 static void send_message(struct link *l, const struct xfer_path_msg *msg, const char *tenant)
 {
     struct daemon *d = l->d;
@@ -29,7 +31,7 @@ static void send_message(struct link *l, const struct xfer_path_msg *msg, const 
     m.epoch = msg->epoch;
     m.rail = msg->rail;
     m.tenant = (char *)(uintptr_t)tenant;
-    m.sequence = link_next_sequence(l);
+    m.sequence = l->sent + 1;
     if (msg->kind == XFER_PATH_REFUSE) {
         m.text = (char *)(uintptr_t)msg->text;
     } else {
@@ -49,6 +51,11 @@ static void send_message(struct link *l, const struct xfer_path_msg *msg, const 
     }
     check(wire_encode(&h, &m.base, FRAME_BODY_MAX, d->frame, FRAME_HEADER_BYTES + FRAME_BODY_MAX,
                       &n) == TERN_OK);
+    if (l->full || !stream_fits(&l->stream, n)) {
+        l->full = true;
+        return;
+    }
+    l->sent++;
     stream_put(&l->stream, d->frame, n, NULL, 0);
 }
 

@@ -214,7 +214,8 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
     s->c = s->a = s->filled = l->allocated;
 }
 
-/* One that broke off gave chunks back whose STATE never came. Where the token store has no room for
+/* One that broke off gave chunks back whose STATE never came, and so may one that found others'
+ * chunks there. Where the token store has no room for
  * their tokens, the session's list ends with its T; the answer to its next request tells. */
 static void list_cut(struct sim *w, uint32_t d, struct session *s)
 {
@@ -326,7 +327,7 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
         m->pool[s->pool].evictions++; /* what was evicted stays evicted */
     fetch_marks(w, s, r, s->t);
     fetch_take(w, d, s, r);
-    if (r->err != TERN_OK && w->cfg.nstate)
+    if (w->cfg.nstate)
         list_cut(w, d, s);
     session_unfetch(w, d, s);
 }

@@ -5,11 +5,14 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/prng.h"
 #include "choices.h"
+
+#define HISTORY_S 10 /* of a processor that is busy with other things, too; most take 1 ms */
 
 static struct sim *running; /* for the hook of check() */
 
@@ -50,7 +53,8 @@ static void on_check(const char *text)
         violation(w, "check", "%s", text);
 }
 
-/* A core that reads where nothing is has failed like any other: the history can be shrunk. */
+/* A core that reads where nothing is, or does not come back, has failed like any other: the history
+ * can be shrunk. */
 static void on_crash(int sig)
 {
     struct sim *w = running;
@@ -60,6 +64,8 @@ static void on_crash(int sig)
         raise(sig);
         return;
     }
+    if (sig == SIGALRM)
+        violation(w, "hang", "a history takes longer than %u s", HISTORY_S);
     violation(w, "crash", "signal %d inside a core", sig);
 }
 
@@ -86,6 +92,7 @@ void sim_create(struct sim *w)
     w->out = arena_take(sizeof *w->out);
     check_set_hook(on_check);
     sigaction(SIGSEGV, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
 }
 
 void sim_destroy(struct sim *w)
@@ -419,7 +426,9 @@ static void sim_begin(struct sim *w, const struct history *h)
 bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash)
 {
     running = w;
+    alarm(HISTORY_S);
     if (setjmp(w->failed)) {
+        alarm(0);
         running = NULL;
         if (w->verbose)
             print_trees(w);
@@ -437,6 +446,7 @@ bool sim_run(struct sim *w, const struct history *h, uint64_t *ret_hash)
     converge(w);
     *ret_hash = hash_mix(core_hash(w->d[0].core), core_hash(w->d[1].core));
     w->events += core_changes(w->d[0].core) + core_changes(w->d[1].core);
+    alarm(0);
     running = NULL;
     return true;
 }

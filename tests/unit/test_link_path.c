@@ -30,7 +30,8 @@ static struct prng prng;
 static int log_fd;
 
 static struct {
-    uint32_t frames, messages;
+    uint32_t frames, messages, closed;
+    bool full;             /* there is no room in the stream */
     struct frame_header h; /* of the last frame put */
     uint8_t body[FRAME_BODY_MAX];
     struct stream *stream;
@@ -42,9 +43,33 @@ bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const i
                        uint32_t nfds);
 void __wrap_xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg);
 
+bool __wrap_stream_fits(const struct stream *s, size_t n);
+void __wrap_stream_close(struct stream *s, const char *why);
+void __wrap_xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
+
+bool __wrap_stream_fits(const struct stream *s, size_t n)
+{
+    (void)s, (void)n;
+    return !seen.full;
+}
+
+void __wrap_stream_close(struct stream *s, const char *why)
+{
+    assert_string_equal(why, "reads too slowly: its send queue is full");
+    seen.stream = s;
+    seen.closed++;
+}
+
+void __wrap_xfer_stats(const struct xfer *xfer, struct xfer_stats *ret)
+{
+    (void)xfer;
+    *ret = (struct xfer_stats){0};
+}
+
 bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const int *fds,
                        uint32_t nfds)
 {
+    assert_false(seen.full); /* it would close the stream, at once */
     assert_true(!fds && nfds == 0);
     assert_int_equal(frame_decode(bytes, FRAME_BODY_MAX, &seen.h), TERN_OK);
     assert_int_equal(n, FRAME_HEADER_BYTES + seen.h.length);
@@ -453,6 +478,26 @@ static void link_path_state_is_logged_while_the_link_is_up(void **state)
     assert_string_equal(logged(), "");
 }
 
+/* The seam is in the middle of something when it says this: the link ends with the tick. */
+static void link_path_full_queue_closes_the_link_with_the_tick(void **state)
+{
+    struct xfer_path_msg msg = {.kind = XFER_PATH_REFUSE, .tenant = BLUE, .text = "no"};
+
+    (void)state;
+    links_tick(&d, 1);
+    assert_int_equal(seen.closed, 0);
+    seen.full = true;
+    link_path_send(&d, SLOT, &msg);
+    assert_int_equal(seen.closed, 0);
+    assert_int_equal(links[SLOT].sent, 0);
+    seen.full = false;
+    link_path_send(&d, SLOT, &msg); /* the peer may not hear the second without the first */
+    assert_int_equal(seen.frames, 0);
+    links_tick(&d, 1);
+    assert_int_equal(seen.closed, 1);
+    assert_ptr_equal(seen.stream, &links[SLOT].stream);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -470,6 +515,7 @@ int main(void)
         CASE(link_path_reason_is_cut_and_cannot_steer_a_terminal),
         CASE(link_path_transport_is_logged_with_its_reason),
         CASE(link_path_state_is_logged_while_the_link_is_up),
+        CASE(link_path_full_queue_closes_the_link_with_the_tick),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,6 +83,7 @@ struct rig {
 struct rig_options {
     uint64_t page_bytes[2], idle_ns, memory_bytes;
     uint32_t units, regions, corrupt, conns, socket_buffer_bytes;
+    uint32_t conns_dst; /* of the destination alone */
     bool by_proxy;
     bool rdma;          /* both ends have it, if this machine has */
     bool rdma_unwanted; /* they might, but no peer's transport asks for it */
@@ -199,7 +200,9 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                             .links = 3,
                             .pulls = 8,
                             .serves = 8,
-                            .data_conns_max = o->conns ? o->conns : 8,
+                            .data_conns_max = side == &rig->dst && o->conns_dst ? o->conns_dst
+                                              : o->conns                        ? o->conns
+                                                                                : 8,
                             .idle_ns = o->idle_ns,
                             .fault_corrupt_pages = corrupt,
                             .socket_buffer_bytes = o->socket_buffer_bytes,

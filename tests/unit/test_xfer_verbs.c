@@ -426,6 +426,32 @@ static void xfer_verbs_fallback_is_only_what_was_asked_for(void **state)
     rig_close(&rig);
 }
 
+/* Two slots. Links 0 and 1 read, link 2 pulls over TCP; each takes the slot of one that is idle,
+ * beside a path or not, and nobody hears BUSY. */
+static void xfer_verbs_idle_connections_make_room_both_ways(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    if (!open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .conns_dst = 2}, 65))
+        skip();
+    for (rig.link = 1; rig.link < 3; rig.link++)
+        rig_link(&rig, rig.port, RIG_SRC_INC);
+    rig.link = 1;
+    xfer_link_transport(rig.dst.xfer, 1, XFER_VERBS, 1, true);
+    wait_verbs(&rig);
+    for (uint32_t k = 0; k < 9; k++) {
+        uint64_t before = stats_of(&rig.dst).verbs_pages_in;
+
+        rig.link = k % 3;
+        pull_whole(&rig, k + 1, 1, 64);
+        stop_and_wait(&rig, (struct id){1, k + 1});
+        assert_int_equal(stats_of(&rig.dst).verbs_pages_in - before, rig.link < 2 ? 64 : 0);
+        assert_true(stats_of(&rig.dst).conns <= 2);
+    }
+    rig_close(&rig);
+}
+
 static void xfer_verbs_throughput_at_64_kib(void **state)
 {
     struct rig rig;
@@ -455,6 +481,7 @@ int main(void)
         cmocka_unit_test(xfer_verbs_rail_in_doubt_reads_one_piece),
         cmocka_unit_test(xfer_verbs_rail_in_doubt_is_pushed_one_piece),
         cmocka_unit_test(xfer_verbs_forged_key_reads_nothing_and_ends_typed),
+        cmocka_unit_test(xfer_verbs_idle_connections_make_room_both_ways),
         cmocka_unit_test(xfer_verbs_throughput_at_64_kib),
     };
 

@@ -45,7 +45,7 @@ void audit_node(uint32_t number, bool rest)
 static bool could_go_on(struct verbs *v, uint32_t link, const struct verbs_piece *piece)
 {
     return piece->state == PIECE_WAITING && piece->batch != NONE && !piece->counted &&
-           piece->heard && path_best(v, link, batch_tenant(v, piece->batch));
+           piece->heard && path_best(v, link, batch_tenant(v, piece->batch), piece->tries > 0);
 }
 
 /* The tick is for time that has passed: a piece that waited for something else than that was told

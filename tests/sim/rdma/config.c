@@ -42,7 +42,8 @@ static void make_faults(struct rconfig *c)
         [RF_access_refused] = 500,  [RF_job_fails] = 20,
         [RF_page_recycled] = 6,     [RF_serve_given_up] = 20,
         [RF_pull_stopped] = 6,      [RF_immediate_unasked] = 40,
-        [RF_post_fails] = 1000};
+        [RF_post_fails] = 1000,     [RF_destroy_fails] = 20,
+        [RF_device_lost] = 400,     [RF_slow_connect] = 6};
     bool calm = rw_one_in(8);
 
     for (uint32_t i = 0; i < RF_COUNT; i++) {

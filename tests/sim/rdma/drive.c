@@ -220,6 +220,8 @@ void drive_choice(void)
         cut_some();
     if (rw_fault(RF_link_down))
         links_down(node, source);
+    if (strikes(RF_device_lost))
+        rnic_lose(some_node(), rw_below(2));
     if (strikes(RF_node_killed))
         kill_node(some_node());
     if (--rw.choices_left > 0)
@@ -263,6 +265,8 @@ static const char *unrest(uint32_t *ret_node)
                                            : "has a serve that is not quiet";
         if (rnic_outstanding(n) > 0)
             return "has requests outstanding";
+        if (rnic_is_going(n))
+            return "loses a device";
         for (uint32_t k = 0; k < rw.cfg.nodes; k++)
             if (k != n && (!rw.link[n][k].up_here || rw.link[n][k].changing > 0))
                 return "has a link that is not up";
@@ -283,17 +287,50 @@ static void settle(uint64_t limit_ns, const char *what)
     }
 }
 
+/* Paths of a tenant that can be. *ret_half, or NULL: of one end a device was lost, and the other
+ * may not have heard of it. */
+static uint32_t paths_of(uint32_t puller, uint32_t source, uint32_t *ret_half)
+{
+    uint32_t n = 0, there = rw.cfg.rails[source];
+
+    if (rw.cfg.transport[puller][source] == XFER_TCP || there == 0)
+        return 0;
+    for (uint32_t i = 0; i < rw.cfg.rails[puller]; i++) {
+        bool lost = rnic_is_lost(puller, i), lost_there = rnic_is_lost(source, i % there);
+
+        n += !lost && !lost_there;
+        if (ret_half)
+            *ret_half += lost != lost_there;
+    }
+    return n;
+}
+
 static bool expects_verbs(uint32_t puller, uint32_t source)
 {
-    return rw.cfg.transport[puller][source] != XFER_TCP && rw.cfg.rails[puller] &&
-           rw.cfg.rails[source];
+    return paths_of(puller, source, NULL) > 0;
+}
+
+/* Of those that can be. */
+static uint32_t paths_ready(uint32_t puller, uint32_t source)
+{
+    struct xfer_path_view view;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; xfer_path_view(rw.node[puller].xfer, link_out(puller, source), i, &view);
+         i++) {
+        uint32_t rail = (uint32_t)(view.device[3] - '0');
+
+        n += view.ready && !rnic_is_lost(puller, rail) &&
+             !rnic_is_lost(source, rail % rw.cfg.rails[source]);
+    }
+    return n;
 }
 
 /* Every path that can be is there, both ends of it. */
 static const char *not_recovered(uint32_t number)
 {
     struct xfer_stats stats;
-    uint32_t paths = 0;
+    uint32_t paths = 0, half = 0;
 
     for (uint32_t k = 0; k < rw.cfg.nodes; k++) {
         struct xfer_link_view view;
@@ -303,11 +340,16 @@ static const char *not_recovered(uint32_t number)
         xfer_link_view(rw.node[number].xfer, link_out(number, k), &view);
         if (expects_verbs(number, k) && strcmp(view.transport, "verbs") != 0)
             return view.reason;
-        paths += expects_verbs(number, k) * rw.cfg.rails[number];
-        paths += expects_verbs(k, number) * rw.cfg.rails[k];
+        if (expects_verbs(number, k) &&
+            paths_ready(number, k) != paths_of(number, k, NULL) * rw.cfg.tenants)
+            return "not every path is ready";
+        paths += paths_of(number, k, &half) + paths_of(k, number, &half);
     }
     xfer_stats(rw.node[number].xfer, &stats);
-    return stats.paths_up == paths * rw.cfg.tenants ? NULL : "not every path is up";
+    return stats.paths_up >= paths * rw.cfg.tenants &&
+                   stats.paths_up <= (paths + half) * rw.cfg.tenants
+               ? NULL
+               : "not every path is up";
 }
 
 static void recover(void)

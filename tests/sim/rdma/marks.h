@@ -26,6 +26,8 @@
     X(landed_after_error, 1)                                                                       \
     X(retries_exhausted, 2)                                                                        \
     X(access_refused, 20)                                                                          \
+    X(device_lost, 20)                                                                             \
+    X(refused_before_it_ended, 5)                                                                  \
     X(stale_completion, 80)                                                                        \
     X(early_completion_detected, 15)                                                               \
     X(flip_detected, 200)                                                                          \

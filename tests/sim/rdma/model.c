@@ -2,7 +2,8 @@
  * rules: a page reported right holds exactly the bytes of the (page, generation) that was asked
  * for, and all of them were read while that was there and might leave (P1); a page reported wrong
  * was damaged by a fault; a pull ends QUIET once, after it was told to stop, and nothing follows;
- * from then on nothing lands in its pages, which are rewritten at once (P2, memory.c). */
+ * from then on no device can write its pages, nothing lands there, and they are rewritten at once
+ * (P2, memory.c). */
 #include "world.h"
 
 #include "base/check.h"
@@ -97,6 +98,9 @@ static void said_quiet(struct rnode *node, struct rpull *pull)
     if (pull->phase != PULL_STOPS || pull->quiet)
         rw_fail("quiet_unasked", "node %u pull uid %llu", node->number,
                 (unsigned long long)pull->uid);
+    if (rnic_may_write(pull->uid))
+        rw_fail("quiet_too_early", "node %u: a device may still write for pull uid %llu",
+                node->number, (unsigned long long)pull->uid);
     pull->quiet = true;
     for (uint32_t i = 0; i < pull->n; i++) {
         struct rpage *page = &node->pool[pull->pool].page[pull->place[i]];

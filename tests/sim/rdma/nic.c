@@ -19,10 +19,15 @@
  *   window_bounds_checked       | so is a write outside of its window               | refuted
  *   no_receive_is_retried       | a write with immediate waits for a receive        | confirmed
  *   immediate_after_writes      | what was written before it is there with it       | confirmed
+ *   taken_away_is_eio           | calls fail with EIO, before its queue pairs end    | see below
+ *   taken_away_leaves_sysfs     | ... and its attributes are unreadable after that   | see below
  *
  * Where soft-RoCE does less than the model allows (late_read) the model stays with what cards may
  * do. That soft-RoCE does not refuse a write outside of its window as a card does is why bounds are
- * shown here, and in the lab revocation alone.
+ * shown here, and in the lab revocation alone. soft-RoCE is not taken away under a process: `rdma
+ * link delete` waits until that has closed it. What the model does is the kernel's
+ * ib_uverbs_remove_one, of the drivers that let go at once, and ib_unregister_device, which takes
+ * the attributes last.
  */
 #include "nic.h"
 
@@ -58,6 +63,8 @@ void rnic_reset(void)
 {
     for (uint32_t i = 0; i < NIC_CONTEXTS; i++) {
         nic_context[i].used = channel[i].used = nic_cq[i].used = false;
+        nic_context[i].lost = nic_context[i].gone = false;
+        nic_context[i].gen = 0;
         nic_cq[i].gen++;
     }
     for (uint32_t i = 0; i < NIC_DOMAINS; i++)
@@ -97,6 +104,7 @@ struct ibv_device **ibv_get_device_list(int *n)
         d->node = rw.current;
         d->rail = i;
         snprintf(d->dev.name, sizeof d->dev.name, "sim%u", i);
+        snprintf(d->dev.ibdev_path, sizeof d->dev.ibdev_path, "%u", i);
         list[i] = &d->dev;
     }
     list[count] = NULL;
@@ -144,6 +152,8 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited)
 
     (void)solicited;
     check(q->used);
+    if (context_of(cq->context)->lost && !context_of(cq->context)->careless)
+        return EIO;
     q->armed = true;
     return 0;
 }
@@ -152,6 +162,10 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
     uint32_t i;
 
+    if (context_of(pd->context)->lost) {
+        errno = EIO;
+        return NULL;
+    }
     FIND_FREE(nic_mw, NIC_WINDOWS, i);
     nic_mw[i] = (struct nmw){.used = true};
     nic_windows = nic_windows > i ? nic_windows : i + 1;
@@ -165,6 +179,10 @@ static int dealloc_mw(struct ibv_mw *mw)
     struct nmw *w = (struct nmw *)(void *)mw;
 
     check(w->used);
+    if (context_of(mw->context)->lost)
+        return EIO;
+    if (rw_fault(RF_destroy_fails))
+        return ETIMEDOUT;
     w->used = false;
     return 0;
 }
@@ -175,7 +193,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *dev)
     struct ncontext *c = &nic_context[d->node * NIC_RAILS + d->rail];
 
     check(!c->used);
-    *c = (struct ncontext){.used = true, .node = d->node, .rail = d->rail};
+    *c = (struct ncontext){
+        .used = true, .gen = c->gen + 1, .node = d->node, .rail = d->rail, .alive_fd = -1};
     c->ctx.device = dev;
     c->ctx.async_fd = rnet_event_fd(d->node);
     c->ctx.num_comp_vectors = 1;
@@ -266,6 +285,8 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 {
     struct npd *p = (struct npd *)(void *)pd;
 
+    if (context_of(pd->context)->lost)
+        return EIO;
     for (uint32_t i = 0; i < NIC_KEYS; i++)
         if (nic_mr[i].used && nic_mr[i].mr.pd == pd)
             rw_fail("domain_in_use", "a protection domain goes before its regions");
@@ -296,6 +317,8 @@ int ibv_dereg_mr(struct ibv_mr *mr)
     struct nmr *m = (struct nmr *)(void *)mr;
 
     check(m->used);
+    if (context_of(mr->context)->lost)
+        return EIO;
     for (uint32_t i = 0; i < NIC_WINDOWS; i++)
         if (nic_mw[i].used && nic_mw[i].bound && nic_mw[i].mr == m)
             return EINVAL;
@@ -354,6 +377,8 @@ int ibv_destroy_cq(struct ibv_cq *cq)
     struct ncq *q = (struct ncq *)(void *)cq;
 
     check(q->used);
+    if (context_of(cq->context)->lost)
+        return EIO;
     for (uint32_t i = 0; i < NIC_PAIRS; i++)
         if (nic_qp[i].used && (nic_qp[i].qp.send_cq == cq || nic_qp[i].qp.recv_cq == cq))
             return EBUSY;
@@ -409,8 +434,10 @@ static void async_event(struct ibv_context *ctx, enum ibv_event_type type)
 {
     struct ncontext *c = context_of(ctx);
 
-    if (c->nasync == NIC_ASYNC)
+    if (c->nasync == NIC_ASYNC && type != IBV_EVENT_DEVICE_FATAL)
         return;
+    if (c->nasync == NIC_ASYNC)
+        c->nasync--;
     c->async[c->nasync++] = (struct ibv_async_event){.event_type = type};
     rnet_signal(ctx->async_fd);
 }
@@ -441,6 +468,10 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     struct nqp *q;
     uint32_t i, gen;
 
+    if (c->lost) {
+        errno = EIO;
+        return NULL;
+    }
     if (rw_fault(RF_job_fails) || init->cap.max_send_wr > NIC_QUEUE ||
         init->cap.max_recv_wr > NIC_QUEUE) {
         errno = ENOMEM;
@@ -500,6 +531,10 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     struct nqp *q = nqp_of(qp);
 
     check(q->used && (mask & IBV_QP_STATE));
+    if (attr->qp_state == IBV_QPS_RTR && rw_fault(RF_slow_connect))
+        threads_sleep(MS * rw_between(1000, 3000));
+    if (context_of(qp->context)->lost)
+        return EIO;
     if (rw_fault(RF_job_fails))
         return ETIMEDOUT;
     if (attr->qp_state != IBV_QPS_ERR)
@@ -539,6 +574,13 @@ int ibv_destroy_qp(struct ibv_qp *qp)
     struct ncq *cq = (struct ncq *)(void *)qp->send_cq;
 
     check(q->used);
+    if (context_of(qp->context)->lost) {
+        if (!context_of(qp->context)->gone)
+            rw_mark(RM_refused_before_it_ended);
+        return EIO;
+    }
+    if (rw_fault(RF_destroy_fails))
+        return ETIMEDOUT;
     if (rw.cfg.purge)
         drop_completions(cq, nqp_id(q));
     if (q->last_id && rw_fault(RF_stale_completion)) {
@@ -553,6 +595,84 @@ int ibv_destroy_qp(struct ibv_qp *qp)
         async_event(qp->context, IBV_EVENT_COMM_EST);
     q->used = false;
     return 0;
+}
+
+/* ------------------------------------------------------------------ a device that is taken away */
+
+static bool is_of(const struct ibv_context *ctx, const struct ncontext *c)
+{
+    return ctx == &c->ctx;
+}
+
+/* Its driver is taken away: from here on the kernel refuses every call, then it destroys what there
+ * is, in its own time. The event may come with either. */
+void rnic_lose(uint32_t node, uint32_t rail)
+{
+    struct ncontext *c = &nic_context[node * NIC_RAILS + rail];
+
+    if (!c->used || c->lost)
+        return;
+    rw.fault[RF_device_lost]++;
+    c->lost = true;
+    c->careless = rw_one_in(2);
+    if (rw_one_in(2))
+        async_event(&c->ctx, IBV_EVENT_DEVICE_FATAL);
+    rw_post(1000ull * rw_below(rw_one_in(2) ? 500000 : 5000000), T_GONE,
+            (uint32_t)(c - nic_context), c->gen);
+}
+
+void rnic_gone(uint32_t number, uint32_t gen)
+{
+    struct ncontext *c = &nic_context[number];
+
+    if (!c->used || c->gen != gen)
+        return;
+    c->gone = true;
+    for (uint32_t i = 0; i < NIC_WINDOWS; i++)
+        if (nic_mw[i].used && is_of(nic_mw[i].mw.context, c))
+            nic_mw[i].bound = false;
+    for (uint32_t i = 0; i < NIC_PAIRS; i++)
+        if (nic_qp[i].used && is_of(nic_qp[i].qp.context, c)) {
+            drop_held(&nic_qp[i]);
+            nic_qp[i].state = IBV_QPS_RESET;
+            nic_qp[i].n = nic_qp[i].rn = nic_qp[i].nimm = 0;
+        }
+    rw_mark(RM_device_lost);
+    async_event(&c->ctx, IBV_EVENT_DEVICE_FATAL);
+}
+
+bool rnic_is_lost(uint32_t node, uint32_t rail)
+{
+    return nic_context[node * NIC_RAILS + rail].lost;
+}
+
+bool rnic_is_going(uint32_t node)
+{
+    for (uint32_t i = 0; i < NIC_RAILS; i++) {
+        const struct ncontext *c = &nic_context[node * NIC_RAILS + i];
+
+        if (c->used && c->lost && !c->gone)
+            return true;
+    }
+    return false;
+}
+
+int sim_open(const char *path)
+{
+    struct ncontext *c = &nic_context[rw.current * NIC_RAILS + (uint32_t)(path[0] - '0')];
+
+    c->alive_fd = rnet_event_fd(rw.current);
+    return c->alive_fd;
+}
+
+ssize_t sim_pread(int fd)
+{
+    for (uint32_t i = 0; i < NIC_CONTEXTS; i++)
+        if (nic_context[i].used && nic_context[i].alive_fd == fd && nic_context[i].gone) {
+            errno = ENODEV;
+            return -1;
+        }
+    return 1;
 }
 
 /* ------------------------------------------------------------------ for the driver */
@@ -570,7 +690,7 @@ void rnic_kill(uint32_t node)
         if (nic_cq[i].used && ((struct ncontext *)nic_cq[i].cq.context)->node == node)
             nic_cq[i].used = false;
         if (nic_context[i].node == node)
-            nic_context[i].used = false;
+            nic_context[i].used = nic_context[i].lost = false;
     }
     for (uint32_t i = 0; i < NIC_KEYS; i++)
         if (nic_mr[i].used && ((struct ncontext *)nic_mr[i].mr.context)->node == node)
@@ -583,24 +703,44 @@ void rnic_kill(uint32_t node)
             domain[i].used = false;
 }
 
+/* Those of a device that was taken away cannot be freed. */
+static bool counts(const struct ibv_context *ctx, uint32_t node)
+{
+    const struct ncontext *c = (const struct ncontext *)(const void *)ctx;
+
+    return c->node == node && !c->lost;
+}
+
 uint32_t rnic_objects(uint32_t node)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < NIC_PAIRS; i++)
-        n += nic_qp[i].used && nic_qp[i].node == node;
+        n += nic_qp[i].used && counts(nic_qp[i].qp.context, node);
     for (uint32_t i = 0; i < NIC_CONTEXTS; i++) {
         n += nic_context[i].used && nic_context[i].node == node;
-        n += channel[i].used && ((struct ncontext *)channel[i].channel.context)->node == node;
-        n += nic_cq[i].used && ((struct ncontext *)nic_cq[i].cq.context)->node == node;
+        n += channel[i].used && counts(channel[i].channel.context, node);
+        n += nic_cq[i].used && counts(nic_cq[i].cq.context, node);
     }
     for (uint32_t i = 0; i < NIC_KEYS; i++)
-        n += nic_mr[i].used && ((struct ncontext *)nic_mr[i].mr.context)->node == node;
+        n += nic_mr[i].used && counts(nic_mr[i].mr.context, node);
     for (uint32_t i = 0; i < NIC_WINDOWS; i++)
-        n += nic_mw[i].used && ((struct ncontext *)nic_mw[i].mw.context)->node == node;
+        n += nic_mw[i].used && counts(nic_mw[i].mw.context, node);
     for (uint32_t i = 0; i < NIC_DOMAINS; i++)
-        n += domain[i].used && ((struct ncontext *)domain[i].pd.context)->node == node;
+        n += domain[i].used && counts(domain[i].pd.context, node);
     return n;
+}
+
+bool rnic_may_write(uint64_t owner)
+{
+    for (uint32_t i = 0; i < NIC_WINDOWS; i++)
+        if (nic_mw[i].used && nic_mw[i].bound && nic_mw[i].owner == owner)
+            return true;
+    for (uint32_t i = 0; i < NIC_PAIRS; i++)
+        for (uint32_t k = 0; nic_qp[i].used && k < nic_qp[i].n; k++)
+            if (nic_qp[i].send[(nic_qp[i].head + k) % NIC_QUEUE].owner == owner)
+                return true;
+    return false;
 }
 
 uint32_t rnic_outstanding(uint32_t node)

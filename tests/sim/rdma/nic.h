@@ -29,7 +29,10 @@ struct ndevice {
 struct ncontext {
     struct ibv_context ctx;
     bool used;
-    uint32_t node, rail, nasync;
+    bool lost, gone; /* calls are refused; then what it had is destroyed */
+    bool careless;   /* its library does not see that: what is posted is taken */
+    uint32_t gen, node, rail, nasync;
+    int alive_fd; /* of its attribute in sysfs */
     struct ibv_async_event async[NIC_ASYNC];
 };
 

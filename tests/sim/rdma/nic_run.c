@@ -31,6 +31,21 @@ void nic_error(struct nqp *q)
 
 /* ------------------------------------------------------------------ posting */
 
+static const struct ncontext *context_of(const struct nqp *q)
+{
+    return (const struct ncontext *)(const void *)q->qp.context;
+}
+
+static bool nic_refuses(const struct nqp *q)
+{
+    return context_of(q)->lost && !context_of(q)->careless;
+}
+
+static bool nic_is_gone(const struct nqp *q)
+{
+    return context_of(q)->gone;
+}
+
 static const struct nmr *local_key(const struct nqp *q, uint64_t addr, uint64_t n, uint32_t lkey)
 {
     for (uint32_t i = 0; i < NIC_KEYS; i++) {
@@ -151,6 +166,12 @@ int nic_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
     bool revoke = revokes(q, wr);
 
     check(q->used);
+    if (nic_refuses(q)) {
+        *bad = wr;
+        return EIO;
+    }
+    if (nic_is_gone(q))
+        return 0;
     if (q->n == 0 && ((struct ncq *)(void *)q->qp.send_cq)->n == 0)
         q->begun_ns = rw.now_ns;
     for (; wr; wr = wr->next) {
@@ -187,6 +208,12 @@ int nic_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr 
     struct nqp *q = nqp_of(qp);
 
     check(q->used);
+    if (nic_refuses(q)) {
+        *bad = wr;
+        return EIO;
+    }
+    if (nic_is_gone(q))
+        return 0;
     for (; wr; wr = wr->next) {
         if (q->rn == q->recv_max)
             rw_fail("receive_queue_over", "node %u posts more than %u receives", q->node, q->rn);

@@ -38,6 +38,8 @@ int sim_eventfd(void);
 ssize_t sim_read(int fd, void *buf, size_t n);
 ssize_t sim_write(int fd, const void *buf, size_t n);
 ssize_t sim_getrandom(void *buf, size_t n);
+int sim_open(const char *path);
+ssize_t sim_pread(int fd);
 
 int sim_thread_create(pthread_t *ret, void *(*run)(void *), void *ctx);
 int sim_thread_join(pthread_t thread);
@@ -89,6 +91,8 @@ static inline FILE *sim_no_file(const char *path)
 #define read(fd, buf, n)                       sim_read(fd, buf, n)
 #define write(fd, buf, n)                      sim_write(fd, buf, n)
 #define getrandom(buf, n, flags)               sim_getrandom(buf, n)
+#define open(path, flags)                      sim_open(path)
+#define pread(fd, buf, n, at)                  (sim_nothing(buf), sim_pread(fd))
 #define syscall(number, pid, n, at, ...)        sim_nothing_known(at)
 #define sched_getaffinity(pid, bytes, set)     sim_nothing_known(set)
 #define fopen(path, mode)                      sim_no_file(path)

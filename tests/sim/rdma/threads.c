@@ -71,6 +71,14 @@ static void give_way(void)
     swapcontext(&t->at, &t->back);
 }
 
+void threads_sleep(uint64_t ns)
+{
+    if (!now)
+        return;
+    rw_post(ns, T_THREAD, (uint32_t)(now - thread), now->gen);
+    give_way();
+}
+
 static void later(struct thread *t)
 {
     rw_post(rw_soon(), T_THREAD, (uint32_t)(t - thread), t->gen);

@@ -151,6 +151,7 @@ static void dispatch(const struct thing_at *t)
     case T_QP: rnic_qp(t->a, t->b); break;
     case T_HELD: rnic_held(t->a, t->b); break;
     case T_STALE: rnic_stale(t->a, t->b); break;
+    case T_GONE: rnic_gone(t->a, t->b); break;
     case T_TICK: drive_tick(t->a, t->b); break;
     case T_POLL: drive_poll(t->a, t->b); break;
     case T_CORE: drive_core(t->a); break;

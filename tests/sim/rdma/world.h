@@ -61,6 +61,9 @@
     X(immediate_unasked)                                                                           \
     X(flush_stuck)                                                                                 \
     X(job_fails)                                                                                   \
+    X(slow_connect)                                                                                \
+    X(destroy_fails)                                                                               \
+    X(device_lost)                                                                                 \
     X(page_recycled)                                                                               \
     X(serve_given_up)                                                                              \
     X(pull_stopped)
@@ -88,6 +91,7 @@ enum thing {
     T_QP,      /* a queue pair does something */
     T_HELD,    /* bytes that were completed become visible */
     T_STALE,   /* a completion that nobody waits for */
+    T_GONE,    /* a device that is taken away: what it had is destroyed */
     T_TICK,    /* a node's clock */
     T_CORE,    /* a node's core hears what the seam said */
     T_CONTROL, /* a message of a control connection arrives */
@@ -256,6 +260,7 @@ void config_make(struct rconfig *c);
 void threads_reset(void);
 void threads_run(uint32_t thread, uint32_t gen);
 void threads_kill(uint32_t node);
+void threads_sleep(uint64_t ns); /* the thread that calls; not the owner */
 
 /* net.c */
 void rnet_reset(void);
@@ -280,7 +285,12 @@ void rnic_qp(uint32_t qp, uint32_t gen);
 void rnic_held(uint32_t held, uint32_t gen);
 void rnic_stale(uint32_t cq, uint32_t gen);
 void rnic_kill(uint32_t node);
-void rnic_spoil(void); /* a queue pair goes to the error state by itself */
+void rnic_lose(uint32_t node, uint32_t rail); /* for good, until the node starts again */
+void rnic_gone(uint32_t context, uint32_t gen);
+bool rnic_may_write(uint64_t owner); /* a request or an open window of some queue pair */
+bool rnic_is_lost(uint32_t node, uint32_t rail);
+bool rnic_is_going(uint32_t node); /* it loses a device that is not gone yet */
+void rnic_spoil(void);             /* a queue pair goes to the error state by itself */
 uint32_t rnic_objects(uint32_t node);
 uint32_t rnic_outstanding(uint32_t node);
 bool rnic_has_just_begun(uint32_t node, uint64_t ns); /* a queue pair, what it is not done with */
