@@ -212,6 +212,16 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
         paint(ctl, YELLOW,
               "\nwarning: faults.copy_corrupt_every is set: this daemon damages copies between the "
               "tiers, on purpose.\n");
+    if (j_u64(json_object_get(s, "log"), "lost") > 0)
+        paint(ctl, YELLOW,
+              "\nwarning: %s lines of the daemon's log could not be written: its reader is slow or "
+              "gone, or the disk is full.\n",
+              num(json_object_get(s, "log"), "lost"));
+    if (j_u64(json_object_get(s, "memory"), "faults") > 0)
+        paint(ctl, RED,
+              "\nwarning: %s pages of memory were lost under the daemon: look for hardware errors, "
+              "drain and restart it.\n",
+              num(json_object_get(s, "memory"), "faults"));
     if (j_bool(s, "insecure_peers"))
         paint(ctl, YELLOW, "\nwarning: peers talk in the clear (insecure_peers).\n");
 }

@@ -33,6 +33,8 @@ struct admin_ctx {
     uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
     /* State of the outbound link to configured peer `peer`; static texts. NULL: not known. */
     const char *(*peer_state)(void *ctx, uint32_t peer, uint64_t *ret_incarnation);
+    /* Connections ended for what they said. NULL: 0. */
+    uint64_t (*peer_breaches)(void *ctx, uint32_t peer);
     /* Why that link is not up, how many attempts have failed and since when. NULL, or a NULL
      * function: it is up, or nothing has failed yet. */
     const char *(*peer_trouble)(void *ctx, uint32_t peer, uint32_t *ret_attempts,

@@ -242,8 +242,14 @@ static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
     text_object_end(out);
 }
 
+static uint64_t breaches(const struct admin_ctx *ctx, uint32_t slot)
+{
+    return ctx->peer_breaches ? ctx->peer_breaches(ctx->ctx, slot) : 0;
+}
+
 void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out)
 {
+    text_u64(out, "breaches_unnamed", breaches(ctx, NONE));
     if (ctx->tls == NULL) {
         text_str(out, "tls", NULL);
         return;
@@ -307,6 +313,7 @@ static void peer_trouble(const struct admin_ctx *ctx, uint32_t slot, struct text
 
     if (ctx->peer_trouble != NULL)
         error = ctx->peer_trouble(ctx->ctx, slot, &attempts, &since_ns);
+    text_u64(out, "breaches", breaches(ctx, slot));
     text_str(out, "last_error", error);
     text_u64(out, "attempts", attempts);
     if (error != NULL)

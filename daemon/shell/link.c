@@ -58,6 +58,17 @@ bool link_up(const struct link *l)
 
 /* ---- why a peer is not there ---- */
 
+uint64_t links_breaches(const struct daemon *d, uint32_t peer)
+{
+    return d->links.breaches[peer == NONE ? CONFIG_PEERS_MAX : peer];
+}
+
+static void breach(struct link *l, const char *why)
+{
+    l->d->links.breaches[l->peer == NONE ? CONFIG_PEERS_MAX : l->peer]++;
+    stream_close(&l->stream, why);
+}
+
 const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                          uint64_t *ret_since_ns)
 {
@@ -356,7 +367,7 @@ static void greeted(struct link *l, const struct frame_header *h, const uint8_t 
     enum tern_err err;
 
     if (h->type != FRAME_PEER_HELLO || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
-        stream_close(&l->stream, "a peer says hello first");
+        breach(l, "a peer says hello first");
         return;
     }
     m = (const Tern__Wire__PeerHello *)(const void *)msg;
@@ -391,7 +402,7 @@ static void hello_answered(struct link *l, const struct frame_header *h, const u
     const ProtobufCMessage *msg;
 
     if (h->type != FRAME_PEER_HELLO_REPLY || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
-        stream_close(&l->stream, "the peer does not answer hello");
+        breach(l, "the peer does not answer hello");
         return;
     }
     m = (const Tern__Wire__PeerHelloReply *)(const void *)msg;
@@ -423,11 +434,11 @@ static void message(struct link *l, const struct frame_header *h, const uint8_t 
 
     if (wire_in_peer_msg(&d->in, h, body, d->config->peers[l->peer].tenants, &ev.peer.msg,
                          &sequence) != TERN_OK) {
-        stream_close(&l->stream, "a message that cannot be read");
+        breach(l, "a message that cannot be read");
         return;
     }
     if (sequence != l->received + 1) {
-        stream_close(&l->stream, "a message was repeated or skipped");
+        breach(l, "a message was repeated or skipped");
         return;
     }
     l->received = sequence;
@@ -441,7 +452,7 @@ static void path(struct link *l, const struct frame_header *h, const uint8_t *bo
     uint64_t sequence = l->received + 1;
 
     if (link_path_read(l, h, body, sequence) != TERN_OK)
-        stream_close(&l->stream, "a message that cannot be read, or not in its turn");
+        breach(l, "a message that cannot be read, or not in its turn");
     else
         l->received = sequence;
 }
@@ -463,7 +474,7 @@ static void on_frame(struct stream *s, const struct frame_header *h, const uint8
     case FRAME_PEER_PATH: path(l, h, body); break;
     case FRAME_PING: send_ping(l, FRAME_PING_REPLY, h->request_id); break;
     case FRAME_PING_REPLY: break;
-    default: stream_close(s, "a frame that no peer sends"); break;
+    default: breach(l, "a frame that no peer sends"); break;
     }
 }
 

@@ -75,6 +75,8 @@ struct links {
     /* Connections that were refused, by the peer where it is known who it was to be; the last row
      * is of those who dialled us and did not come so far. */
     uint64_t refused[CONFIG_PEERS_MAX + 1][TLS_REFUSALS];
+    uint64_t
+        breaches[CONFIG_PEERS_MAX + 1]; /* of the protocol; the last: before a name was known */
     uint64_t data_refused; /* data connections without a token, as far as it was logged */
     struct listener listener;
     struct prng prng;
@@ -103,6 +105,8 @@ enum tern_err link_path_read(struct link *l, const struct frame_header *h, const
 /* Of the outbound link to that peer, for operators; ctx: the daemon. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
 /* Of the same link, why it is not up; NULL: it is, or nothing has failed yet, and both are 0. */
+/* Connections that were ended for what they said. peer NONE: before they said who they are. */
+uint64_t links_breaches(const struct daemon *d, uint32_t peer);
 const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                          uint64_t *ret_since_ns);
 /* Before one of ours is closed: a better cause than what closes it. May hold what the

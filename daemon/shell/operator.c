@@ -51,6 +51,11 @@ static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnatio
     return link_state_name(ctx, peer, ret_incarnation);
 }
 
+static uint64_t peer_breaches(void *ctx, uint32_t peer)
+{
+    return links_breaches(ctx, peer);
+}
+
 static const char *peer_trouble(void *ctx, uint32_t peer, uint32_t *ret_attempts,
                                 uint64_t *ret_since_ns)
 {
@@ -122,6 +127,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .listen_port = d->control_port,
         .data_port = d->data_port,
         .peer_state = peer_state,
+        .peer_breaches = peer_breaches,
         .peer_trouble = peer_trouble,
         .peer_tls = peer_tls,
         .peer_refused = peer_refused,

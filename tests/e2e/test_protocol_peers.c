@@ -339,10 +339,24 @@ static void lives(int fd)
     assert_int_equal(answer.h.type, FRAME_PING_REPLY);
 }
 
-/* The link ends, and the log says why: once a link. */
+/* Connections of the peer that were ended for what it said. */
+static int64_t breaches(void)
+{
+    json_t *peers = admin_ask(admin, "peers", NULL);
+    const json_t *n =
+        json_object_get(json_array_get(json_object_get(peers, "peers"), 0), "breaches");
+    int64_t count = json_integer_value(n);
+
+    assert_true(json_is_integer(n));
+    json_decref(peers);
+    return count;
+}
+
+/* The link ends, is counted, and the log says why: once a link. */
 static void ends_unread(int fd)
 {
     assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+    assert_int_equal(breaches(), unread + 1);
     assert_true(rig_log_has_times(&rig, NOT_READ, ++unread, ANSWER_MS));
     assert_false(rig_log_has_times(&rig, NOT_READ, unread + 1, 0));
     assert_true(rig_alive(&rig));
