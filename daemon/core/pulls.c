@@ -415,12 +415,12 @@ static void untake_chunk(struct core *c, struct session *s, const struct node *n
 static void step_back(struct core *c, const struct pull *p, struct session *s)
 {
     const struct pool *pool = session_pool(c, s);
-    struct page_list pages;
 
     if (pool->nstate == 0 || p->state != PULL_RUNNING || (p->owning && s->a == p->to))
         return; /* what it owns, it can go on from */
-    session_free_tail(c, s, s->t, &pages);
-    pages_free(c, &pages); /* no engine has seen them */
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        pages_free(c, &s->owned[g]); /* all are this transfer's, and no engine has seen them */
+    s->c = s->a = s->t;
     while (s->t > p->start && !state_resumable(c, s->node)) {
         uint32_t from = s->node, parent = node_at(c, from)->parent;
 
