@@ -18,7 +18,7 @@
 #define LINE_BYTES    6144
 #define INCARNATION   24 /* of a name, at most */
 #define READER_MS     1000
-#define KERNEL_FAULTS 0  /* si_code above it: the kernel's own; else somebody sent the signal */
+#define KERNEL_FAULTS 0 /* si_code above it: the kernel's own; else somebody sent the signal */
 
 static struct {
     const struct tape *tape;

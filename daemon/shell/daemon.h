@@ -54,7 +54,7 @@ struct daemon {
     enum daemon_phase phase;
     uint64_t incarnation, start_ns, last_ns;
     uint64_t tick_ns, step_poll_ns, drain_ns;
-    uint64_t faults_seen; /* mem_stats' faults that the log has told of */
+    uint64_t faults_seen;        /* mem_stats' faults that the log has told of */
     uint64_t quarantine_seen_ns; /* see quarantine.h */
 
     struct io *io;

@@ -4,7 +4,8 @@
  * next line that comes through.
  *
  * Nobody waits for whoever reads the log: a line for which there is no room now is lost, and
- * counted. A pipe that can be written to has room for PIPE_BUF bytes, so its write does not block. */
+ * counted. A pipe that can be written to has room for PIPE_BUF bytes, so its write does not block.
+ */
 #include "shell/log.h"
 
 #include <assert.h>

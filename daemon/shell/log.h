@@ -1,8 +1,8 @@
 /* Structured log lines on standard error: `ts=<seconds since 1970, UTC> level=info
  * event=conn_closed conn=7 reason="half a frame"`. Called by the owner thread only. It allocates
  * nothing and never waits for the reader, and an event name that comes too often is cut off and
- * counted, so that no client can fill a disk with its mistakes. Never in a line: token ids, page bytes, rkeys. Trace ids as
- * trace=%016llx or by LOG_TRACE. */
+ * counted, so that no client can fill a disk with its mistakes. Never in a line: token ids, page
+ * bytes, rkeys. Trace ids as trace=%016llx or by LOG_TRACE. */
 #ifndef SHELL_LOG_H
 #define SHELL_LOG_H
 

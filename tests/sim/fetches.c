@@ -215,8 +215,8 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
 }
 
 /* One that broke off gave chunks back whose STATE never came, and so may one that found others'
- * chunks there. Where the token store has no room for their tokens, the session's list ends with its
- * T; the answer to its next request tells. */
+ * chunks there. Where the token store has no room for their tokens, the session's list ends with
+ * its T; the answer to its next request tells. */
 static void list_cut(struct sim *w, uint32_t d, struct session *s)
 {
     uint32_t had = s->ntokens;
