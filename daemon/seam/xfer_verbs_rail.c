@@ -318,13 +318,15 @@ void rails_look(struct xfer *xfer)
     for (uint32_t i = 0; i < view->ndevices; i++) {
         char *state = view->found[i].state;
         size_t cap = sizeof view->found[i].state;
-        struct verbs_rail rail = {.v = NULL};
+        struct verbs_rail rail = {.alive_fd = -1};
 
         if (found[i] && take_device(&rail, found[i], state, cap))
             snprintf(state, cap, "not in use; at start port %u was active, gid %u", rail.view.port,
                      rail.view.gid_index);
         if (rail.ctx)
             ibv_close_device(rail.ctx);
+        if (rail.alive_fd >= 0)
+            close(rail.alive_fd);
     }
     if (list)
         ibv_free_device_list(list);

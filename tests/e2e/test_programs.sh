@@ -30,7 +30,7 @@ ends 2 "$TERN_BIN/ternd" --tenant
 ends 2 "$TERN_BIN/ternd" --workers many --tenant "$TENANT"
 ends 2 "$TERN_BIN/ternd" --tenant "$TENANT" operand
 ends 2 "$TERN_BIN/ternd" --config "$DIR/nowhere.yaml"
-ends 0 "$TERN_BIN/ternd" --check-config --tenant "$TENANT"
+ends 0 "$TERN_BIN/ternd" --check-config --admin-socket "$DIR/admin.sock" --tenant "$TENANT"
 ends 1 "$TERN_BIN/ternd" --admin-socket "$DIR/nowhere/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
 ends 0 "$TERN_BIN/ternd" --help
 tr -s ' \n' ' ' <"$DIR/out" >"$DIR/help"

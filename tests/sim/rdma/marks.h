@@ -11,7 +11,7 @@
     X(grants_revoked, 10)                                                                          \
     X(late_writes, 12)                                                                             \
     X(not_pushed_in_time, 1)                                                                       \
-    X(immediate_again, 100)                                                                        \
+    X(immediate_again, 50)                                                                         \
     X(immediate_to_reader, 10)                                                                     \
     X(closed_window_refused, 1)                                                                    \
     X(told_before_it_was_there, 4000)                                                              \
