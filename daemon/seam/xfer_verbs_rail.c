@@ -99,6 +99,15 @@ static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *r
     return false;
 }
 
+/* Takes back what take_device did, well or not. */
+static void drop_device(struct verbs_rail *rail)
+{
+    if (rail->ctx)
+        ibv_close_device(rail->ctx);
+    if (rail->alive_fd >= 0)
+        close(rail->alive_fd);
+}
+
 /* ------------------------------------------------------------------ queues */
 
 static bool nonblocking(int fd)
@@ -132,10 +141,7 @@ static void rail_close(struct verbs *v, struct verbs_rail *rail)
         ibv_destroy_cq(rail->cq);
     if (rail->channel)
         ibv_destroy_comp_channel(rail->channel);
-    if (rail->ctx)
-        ibv_close_device(rail->ctx);
-    if (rail->alive_fd >= 0)
-        close(rail->alive_fd);
+    drop_device(rail);
     *rail = (struct verbs_rail){.v = v, .alive_fd = -1};
 }
 
@@ -323,10 +329,7 @@ void rails_look(struct xfer *xfer)
         if (found[i] && take_device(&rail, found[i], state, cap))
             snprintf(state, cap, "not in use; at start port %u was active, gid %u", rail.view.port,
                      rail.view.gid_index);
-        if (rail.ctx)
-            ibv_close_device(rail.ctx);
-        if (rail.alive_fd >= 0)
-            close(rail.alive_fd);
+        drop_device(&rail);
     }
     if (list)
         ibv_free_device_list(list);
@@ -381,17 +384,8 @@ static void cq_arm(struct verbs_rail *rail)
  * any more, so it is drained once again. */
 static bool rail_poll(struct verbs_rail *rail)
 {
-    uint64_t now;
-
-    if (rail->cq_used > 0) {
-        now = io_now_ns();
-        if (cq_drain(rail)) {
-            rail->spin_ns = now + VERBS_SPIN_NS;
-            return true;
-        }
-        if (now < rail->spin_ns)
-            return true;
-    }
+    if (rail->cq_used > 0 && (cq_drain(rail) || io_now_ns() < rail->spin_ns))
+        return true;
     if (rail->cq_armed)
         return false;
     cq_arm(rail);
@@ -430,8 +424,7 @@ static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
         rail->cq_armed = false;
         rail->v->xfer->stats.cq_events += events;
     }
-    if (cq_drain(rail))
-        rail->spin_ns = io_now_ns() + VERBS_SPIN_NS;
+    cq_drain(rail);
     if (!rail->cq_armed && (!rail->v->polls || rail->cq_used == 0)) {
         cq_arm(rail);
         cq_drain(rail);
