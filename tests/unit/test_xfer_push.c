@@ -2,10 +2,10 @@
  * test_xfer_verbs.c has it for pulls: grants, their end, and who is harmed by what. */
 #include "test_xfer_verbs_rig.h"
 
-static bool open_push(struct rig *rig, struct rig_options o, uint32_t pages)
+static void open_push(struct rig *rig, struct rig_options o, uint32_t pages)
 {
     o.push = true;
-    return open_verbs(rig, o, pages);
+    open_verbs(rig, o, pages);
 }
 
 /* Page i of the batch is page first + i * step of the source and of the destination. */
@@ -47,8 +47,7 @@ static void xfer_push_writes_every_page_and_merges_adjacent_ones(void **state)
     struct xfer_stats s, out;
 
     (void)state;
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 2}, 257))
-        skip();
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 2}, 257);
     pull_whole(&rig, 1, 1, 256);
     s = stats_of(&rig.dst);
     out = stats_of(&rig.src);
@@ -75,8 +74,7 @@ static void xfer_push_more_runs_than_windows_go_in_turn(void **state)
     struct rig rig;
 
     (void)state;
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {4096}, .regions = 2}, 402))
-        skip();
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}, .regions = 2}, 402);
     for (uint32_t run = 1; run <= 3; run++) {
         rig.dst.nevents = 0;
         pull_scattered(&rig, (struct id){1, run}, 1, 2, 200);
@@ -100,8 +98,7 @@ static void xfer_push_stale_generation_writes_nothing(void **state)
     struct rig rig;
 
     (void)state;
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65))
-        skip();
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
     rig.gen[0][33]++;
     poison(&rig, 1, 64);
     rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 64);
@@ -133,8 +130,7 @@ static void xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write(void **st
 
     (void)state;
     prng_init(&prng, 7);
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201))
-        skip();
+    open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     for (uint32_t run = 1; run <= runs; run++) {
         uint32_t before, late = (uint32_t)stats_of(&rig.dst).late_writes;
 
@@ -171,8 +167,7 @@ static void xfer_push_stop_that_both_hear_of_breaks_nothing(void **state)
     struct rig rig;
 
     (void)state;
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 257))
-        skip();
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 257);
     for (uint32_t run = 1; run <= 20; run++) {
         rig.dst.nevents = rig.src.nevents = 0;
         rig_pull(&rig, (struct id){2, run}, 0, 0, 1, 256);
@@ -201,8 +196,7 @@ static void xfer_push_serve_is_quiet_only_when_its_writes_have_ended(void **stat
     uint32_t waited = 0;
 
     (void)state;
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201))
-        skip();
+    open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     for (uint32_t run = 1; run <= 10; run++) {
         uint64_t before = stats_of(&rig.src).writes_posted;
 
@@ -234,8 +228,7 @@ static void xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again(void
     struct rig rig;
 
     (void)state;
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201))
-        skip();
+    open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 200);
     while (stats_of(&rig.src).writes_posted == 0)
         rig_turn(&rig);
@@ -260,8 +253,7 @@ static void xfer_push_lost_queue_pair_of_the_destination_is_made_again(void **st
     struct rig rig;
 
     (void)state;
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201))
-        skip();
+    open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 200);
     while (stats_of(&rig.src).writes_posted == 0)
         rig_turn(&rig);
@@ -288,8 +280,7 @@ static void xfer_push_forged_key_writes_nothing_and_ends_typed(void **state)
     struct rig rig;
 
     (void)state;
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65))
-        skip();
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
     xfer_link_down(rig.dst.xfer, rig.link);
     rig.rkey_xor = 0x00ffff00u;
     rig_link(&rig, rig.port, RIG_SRC_INC);
@@ -364,8 +355,7 @@ static void xfer_push_forged_grants_are_not_written_to(void **state)
     struct rig rig;
 
     (void)state;
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65))
-        skip();
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
     for (uint32_t i = 0; i < sizeof senseless / sizeof senseless[0]; i++)
         assert_int_equal(forge(&rig, &senseless[i]), -1);
     assert_int_equal(forge(&rig, &(struct forgery){{.bytes = 4096}, 1, true}), TERN_PEER_LOST);
@@ -394,8 +384,7 @@ static void xfer_push_page_in_too_many_registrations_is_not_pushed(void **state)
     struct rig rig;
 
     (void)state;
-    if (!open_push(&rig, in_many_registrations, 2))
-        skip();
+    open_push(&rig, in_many_registrations, 2);
     rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 1);
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
@@ -415,8 +404,7 @@ static void xfer_push_batches_that_go_another_way_wait_for_no_tick(void **state)
     struct rig rig;
 
     (void)state;
-    if (!open_push(&rig, in_many_registrations, 2))
-        skip();
+    open_push(&rig, in_many_registrations, 2);
     any_transport(&rig);
     rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 1);
     rig_pull(&rig, (struct id){1, 1}, 0, 1, 1, 1);
@@ -434,14 +422,8 @@ static void xfer_push_batches_that_go_another_way_wait_for_no_tick(void **state)
 
 static void xfer_push_throughput_at_64_kib(void **state)
 {
-    struct rig rig;
-
     (void)state;
-    if (!open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}, .memory_bytes = 64u << 20},
-                   401))
-        skip();
-    throughput(&rig, "verbs_push", "ib_write_bw");
-    rig_close(&rig);
+    throughput(true, "verbs_push", "ib_write_bw");
 }
 
 int main(void)
@@ -465,7 +447,5 @@ int main(void)
         cmocka_unit_test(xfer_push_throughput_at_64_kib),
     };
 
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-
-    return failed == 0 && no_device ? TEST_SKIPPED : failed;
+    return verbs_ended(cmocka_run_group_tests(tests, NULL, NULL));
 }
