@@ -14,16 +14,12 @@ static uint32_t pick_engine(struct sim *w, uint32_t d)
 
 static uint32_t pick_session(struct sim *w, uint32_t d, uint32_t turns)
 {
-    uint32_t at = pick(w, SESSIONS);
+    uint32_t at = pick(w, SESSIONS), set = sessions_live(&w->d[d], turns, ENGINES_ALL);
 
-    for (uint32_t i = 0; i < SESSIONS; i++, at = (at + 1) % SESSIONS)
-        if (w->d[d].session[at].live && (turns >> w->d[d].session[at].turn & 1))
-            return at;
-    return NO;
+    return set ? session_next(&set, at) : NO;
 }
 
 #define TURNS_IDLE (1u << TURN_NEW | 1u << TURN_FINISHED)
-#define TURNS_ALL  0xffu
 
 static void do_match(struct sim *w, uint32_t d)
 {

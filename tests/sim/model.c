@@ -399,14 +399,12 @@ static enum fate fate_of(struct sim *w, uint32_t d, uint32_t pool, const struct 
 /* A transfer in may have reserved pages that it has not asked for yet. */
 static bool pulls_now(const struct sim *w, uint32_t d)
 {
+    /* what a fetch pinned is known when its answer came */
+    uint32_t any = sessions_live(&w->d[d], 1u << TURN_FETCHING | 1u << TURN_LOADING, ENGINES_ALL);
+
     for (uint32_t i = 0; i < PULLS * 2; i++)
-        if (w->d[d].pull[i].used)
-            return true;
-    for (uint32_t i = 0; i < SESSIONS; i++) /* what a fetch pinned is known when its answer came */
-        if (w->d[d].session[i].live &&
-            (w->d[d].session[i].turn == TURN_FETCHING || w->d[d].session[i].turn == TURN_LOADING))
-            return true;
-    return false;
+        any |= w->d[d].pull[i].used;
+    return any != 0;
 }
 
 void model_before_step(struct sim *w, uint32_t d)
@@ -536,19 +534,18 @@ static bool room_fits(const struct sim *w, const struct room *r, const uint32_t 
 
 /* More than there could be if every prefix went, pinned or not: that must not cost anyone a prefix
  * (T11). */
-static bool hopeless(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS])
+static bool hopeless(struct sim *w, uint32_t d, uint32_t pool, const struct room *r,
+                     const uint32_t need[GROUPS])
 {
     uint32_t slab = w->slab;
     uint32_t slabs = w->d[d].pool[pool].granules / slab - 1;
-    struct room r;
 
-    room_count(w, d, pool, &r);
     for (uint32_t g = 0; g < w->ngroups; g++) {
         uint32_t most = slabs * (slab / w->page_granules[g]);
 
         if (g == 0 && w->cfg.cap0 && w->cfg.cap0 < most)
             most = w->cfg.cap0;
-        if (need[g] + r.kept[g] > most && r.orphans[g] == 0 && !pulls_active(w, d))
+        if (need[g] + r->kept[g] > most && r->orphans[g] == 0 && !pulls_active(w, d))
             return true;
     }
     return false;
@@ -575,7 +572,7 @@ void check_shortage(struct sim *w, uint32_t d, uint32_t pool, const struct short
            r.most[sh->group]);
     EXPECT(sh->reclaimable <= r.reclaimable[sh->group], "shortage_reclaimable",
            "says %u, at most %u", sh->reclaimable, r.reclaimable[sh->group]);
-    if (w->cfg.nstate || !hopeless(w, d, pool, need))
+    if (w->cfg.nstate || !hopeless(w, d, pool, &r, need))
         w->d[d].pool[pool].evictions++; /* it may evict and still fail */
     EXPECT((w->cfg.nstate && w->cfg.tight == 3) ||
                (sh->retiring >= r.retiring[sh->group] &&
@@ -617,20 +614,20 @@ void check_cap(struct sim *w, uint32_t d, uint32_t pool)
 void note_need(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS])
 {
     struct room r;
-    uint32_t slab, slabs = 0;
-    bool fits = true;
+    uint32_t slabs = 0;
 
+    if (w->cfg.cap0) { /* perhaps */
+        w->d[d].pool[pool].evictions++;
+        return;
+    }
     room_count(w, d, pool, &r);
-    slab = w->slab;
     for (uint32_t g = 0; g < w->ngroups; g++) {
-        uint32_t per = slab / w->page_granules[g];
+        uint32_t per = w->slab / w->page_granules[g];
 
         if (need[g] > r.own_free[g])
             slabs += (need[g] - r.own_free[g] + per - 1) / per;
-        if (g == 0 && w->cfg.cap0)
-            fits = false;
     }
-    if (!fits || slabs > r.slabs_free)
+    if (slabs > r.slabs_free)
         w->d[d].pool[pool].evictions++;
 }
 

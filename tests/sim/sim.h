@@ -95,7 +95,8 @@ enum mark {
         MARK_COUNT
 };
 
-/* What a history runs with besides its choices. Small numbers, written to tapes by name. */
+/* What a history runs with besides its choices. Small numbers, written to tapes by name. A window
+ * of 0 is a RECURRENT group. */
 #define CONFIG_FIELDS(X)                                                                           \
     X(tenants)                                                                                     \
     X(ngroups)                                                                                     \
@@ -134,8 +135,14 @@ enum mark {
     X(page_tokens2)                                                                                \
     X(page_tokens3)                                                                                \
     X(page_granules2)                                                                              \
-    X(page_granules3) X(window2) /* 0: RECURRENT */                                                \
-        X(window3) X(reserve2) X(reserve3) X(host) X(lim_copies) X(spoil)
+    X(page_granules3)                                                                              \
+    X(window2)                                                                                     \
+    X(window3)                                                                                     \
+    X(reserve2)                                                                                    \
+    X(reserve3)                                                                                    \
+    X(host)                                                                                        \
+    X(lim_copies)                                                                                  \
+    X(spoil)
 
 struct config {
 #define X(name) uint32_t name;
@@ -465,6 +472,32 @@ static inline uint32_t pick(struct sim *w, uint32_t n)
 static inline bool chance(struct sim *w, uint32_t percent)
 {
     return pick(w, 100) < percent;
+}
+
+#define TURNS_ALL   0xffu
+#define ENGINES_ALL 0xffu
+
+/* The live sessions of these turns and engines, bit a slot. It is asked at every event, and what it
+ * asks is as good as random: it has no branch. */
+static inline uint32_t sessions_live(const struct daemon *m, uint32_t turns, uint32_t engines)
+{
+    uint32_t set = 0;
+
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        const struct session *s = &m->session[i];
+
+        set |= (s->live & turns >> s->turn & engines >> s->engine & 1) << i;
+    }
+    return set;
+}
+
+/* Takes the first slot out of a set of sessions, from slot `at` on and round the end. */
+static inline uint32_t session_next(uint32_t *set, uint32_t at)
+{
+    uint32_t behind = *set >> at << at, s = (uint32_t)__builtin_ctz(behind ? behind : *set);
+
+    *set &= ~(1u << s);
+    return s;
 }
 
 /* ---- engines.c ---- */

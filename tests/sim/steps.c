@@ -636,16 +636,19 @@ void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want)
     struct event ev;
     struct work *k = NULL;
     bool wrote = false;
+    uint32_t at, set;
 
     if (conn == NO || g->dying)
         return;
     p.n = 0;
-    for (uint32_t i = 0, at = pick(w, SESSIONS); i < SESSIONS && p.n < n;
-         i++, at = (at + 1) % SESSIONS)
-        if (m->session[at].live && m->session[at].engine == e &&
-            (m->session[at].turn != TURN_FETCHING || want != WANT_AUTO || chance(w, 5)) &&
-            p.n < OPS)
-            plan_op(w, d, &p, at, want);
+    at = pick(w, SESSIONS);
+    set = sessions_live(m, TURNS_ALL, 1u << e);
+    while (set && p.n < n) {
+        uint32_t s = session_next(&set, at);
+
+        if (m->session[s].turn != TURN_FETCHING || want != WANT_AUTO || chance(w, 5))
+            plan_op(w, d, &p, s, want);
+    }
     if (p.n == 0)
         return;
     for (uint32_t i = 0; i < p.n; i++)

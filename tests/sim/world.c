@@ -175,15 +175,12 @@ static void make_tokens(struct sim *w)
 
 static void make_prefixes(struct sim *w)
 {
-    uint32_t most = w->cfg.tokens_max + 8 < TOKENS ? w->cfg.tokens_max + 8 : TOKENS;
-
-    most = TOKENS;
     for (uint32_t t = 0; t < w->cfg.tenants; t++)
         for (uint32_t n = 0; n < w->cfg.namespaces; n++)
             for (uint32_t v = 0; v < w->cfg.variants; v++) {
                 uint32_t *h = w->prefix[t][n][v], seed = (t * 2 + n) * 0x9e3779b1u + 12345;
 
-                for (uint32_t i = 0; i < most; i++) {
+                for (uint32_t i = 0; i < TOKENS; i++) {
                     seed = (seed ^ w->tokens[v][i]) * 0x85ebca6bu;
                     if (w->keys[v].position == i)
                         seed += (uint32_t)w->keys[v].hi * 0xc2b2ae35u + 1;
