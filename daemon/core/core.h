@@ -135,7 +135,7 @@ enum action_kind {
     ACT_SERVE_START, /* serve, pool: data requests for this id may be answered (core_serve_page says
                         which) */
     ACT_SERVE_STOP,  /* serve: answer no more, then EV_SERVE_QUIET once nothing is in flight */
-    ACT_ENGINE_GONE, /* engine: its control page may be zeroed and used again */
+    ACT_ENGINE_GONE, /* engine: its control page may be zeroed, and used again by its tenant */
     ACT_ENGINE_STUCK, /* engine: a process of it died, others live on: an alarm, nothing to do */
 };
 

@@ -24,7 +24,7 @@ struct mem;
 struct mem_config {
     uint32_t tenants;
     struct tenant_config tenant[MEM_TENANTS_MAX];
-    uint32_t engines; /* control pages */
+    uint32_t engines; /* control pages of each tenant */
     uint32_t pools;
     uint32_t page_records;  /* core_limits.pages */
     uint32_t sums_per_page; /* core_limits.sums_per_page */
@@ -80,10 +80,13 @@ void mem_copy(struct mem *mem, struct id job, uint32_t from_pool, uint32_t to_po
               const struct page_at *from, const struct page_at *to, uint32_t n);
 
 int mem_region_fd(const struct mem *mem, uint32_t tenant,
-                  uint32_t region);                         /* borrowed; to send by SCM_RIGHTS */
-int mem_control_fd(const struct mem *mem, uint32_t engine); /* borrowed */
-uint64_t mem_done_step(const struct mem *mem, uint32_t engine, uint32_t rank);
-void mem_control_reset(struct mem *mem, uint32_t engine); /* zero the steps, keep the incarnation */
+                  uint32_t region); /* borrowed; to send by SCM_RIGHTS */
+/* A control page is a tenant's, like its regions: that of engine slot e is another one for each, so
+ * what a process goes on writing after its engine has ended stays inside its tenant (fault 4). */
+int mem_control_fd(const struct mem *mem, uint32_t tenant, uint32_t engine); /* borrowed */
+uint64_t mem_done_step(const struct mem *mem, uint32_t tenant, uint32_t engine, uint32_t rank);
+/* Zeroes the steps, keeps the incarnation. */
+void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine);
 
 struct mem_stats {
     uint64_t bytes;      /* of all tenants' regions */

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MEM_FAULT_RANGES_MAX 4096
+#define MEM_FAULT_RANGES_MAX 5120
 
 /* At start, before anything in the range is shared. `page_bytes` is the mapping's page size. False:
  * too many ranges. */

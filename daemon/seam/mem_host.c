@@ -1,9 +1,10 @@
 /* Page memory of the host: a sealed memfd for each (tenant, region), private memory for each one's
- * host tier, and a memfd for each engine's control page. Called by the shell's owner thread and by
- * xfer.
+ * host tier, and a memfd for each control page: one an engine slot and tenant. Called by the
+ * shell's owner thread and by xfer.
  *
  * What must stay true: nothing is allocated or mapped after mem_create; a descriptor is never that
  * of a host tier; a job of the workers carries its own copy of where its pools lie. */
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,11 @@
 
 #define CONTROL_STRIDE   64u /* bytes from one rank's done_step to the next: a cache line each */
 #define REGION_BYTES_MAX (1ull << 46) /* so that sums over tenants and regions do not wrap */
-#define ENGINES_MAX      4096u
+#define ENGINES_MAX      48u          /* the core's ENGINES_LIMIT */
 #define TIERS            2
+
+static_assert(MEM_TENANTS_MAX * (TIERS * RANKS_MAX + ENGINES_MAX) <= MEM_FAULT_RANGES_MAX,
+              "every region and control page is watched");
 
 struct pool {
     bool set;
@@ -31,9 +35,9 @@ struct pool {
 struct mem {
     struct mem_config config;
     struct region region[TIERS][MEM_TENANTS_MAX][RANKS_MAX]; /* by enum tier */
-    struct region *control;                                  /* owned, config.engines */
-    struct pool *pool;                                       /* owned, config.pools */
-    uint64_t *sums; /* owned, page_records * sums_per_page */
+    struct region *control; /* owned, [tenant * config.engines + engine] */
+    struct pool *pool;      /* owned, config.pools */
+    uint64_t *sums;         /* owned, page_records * sums_per_page */
     struct workers *workers;
     int event_fd;
     uint64_t bytes, host_bytes, huge_bytes;
@@ -43,6 +47,11 @@ struct mem {
 static uint64_t tier_bytes(const struct tenant_config *t, enum tier tier)
 {
     return tier == TIER_HOST ? t->host_bytes : t->memory_bytes;
+}
+
+static uint32_t controls(const struct mem *mem)
+{
+    return mem->config.tenants * mem->config.engines;
 }
 
 /* ------------------------------------------------------------------ create */
@@ -101,9 +110,9 @@ static enum tern_err create_regions(struct mem *mem, const char **ret_why)
 
 static enum tern_err create_controls(struct mem *mem, const char **ret_why)
 {
-    for (uint32_t e = 0; e < mem->config.engines; e++) {
-        TRY(region_create_control(&mem->control[e], CONTROL_BYTES, mem->workers, ret_why));
-        mem_control_reset(mem, e);
+    for (uint32_t i = 0; i < controls(mem); i++) {
+        TRY(region_create_control(&mem->control[i], CONTROL_BYTES, mem->workers, ret_why));
+        mem_control_reset(mem, i / mem->config.engines, i % mem->config.engines);
     }
     return TERN_OK;
 }
@@ -114,9 +123,9 @@ static enum tern_err create_tables(struct mem *mem, const char **ret_why)
     uint32_t threads = c->workers ? c->workers : 1;
 
     *ret_why = "no memory for the tables of the page memory";
-    mem->control = calloc(c->engines, sizeof *mem->control);
-    for (uint32_t e = 0; mem->control && e < c->engines; e++)
-        mem->control[e] = REGION_NONE;
+    mem->control = calloc(controls(mem), sizeof *mem->control);
+    for (uint32_t i = 0; mem->control && i < controls(mem); i++)
+        mem->control[i] = REGION_NONE;
     mem->pool = calloc(c->pools, sizeof *mem->pool);
     mem->sums = calloc((size_t)c->page_records * c->sums_per_page, sizeof *mem->sums);
     if (!mem->control || !mem->pool || !mem->sums)
@@ -163,8 +172,8 @@ void mem_destroy(struct mem *mem)
     workers_destroy(mem->workers); /* first: they touch everything below */
     for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
         region_close(&(&mem->region[0][0][0])[i]);
-    for (uint32_t e = 0; mem->control && e < mem->config.engines; e++)
-        region_close(&mem->control[e]);
+    for (uint32_t i = 0; mem->control && i < controls(mem); i++)
+        region_close(&mem->control[i]);
     if (mem->event_fd >= 0)
         close(mem->event_fd);
     free(mem->control);
@@ -355,32 +364,38 @@ int mem_region_fd(const struct mem *mem, uint32_t tenant, uint32_t region)
     return mem->region[TIER_DEVICE][tenant][region].fd;
 }
 
-int mem_control_fd(const struct mem *mem, uint32_t engine)
+static const struct region *control_of(const struct mem *mem, uint32_t tenant, uint32_t engine)
 {
-    check(engine < mem->config.engines);
-    return mem->control[engine].fd;
+    check(tenant < mem->config.tenants && engine < mem->config.engines);
+    return &mem->control[tenant * mem->config.engines + engine];
 }
 
-static _Atomic uint64_t *control_word(const struct mem *mem, uint32_t engine, uint32_t at)
+int mem_control_fd(const struct mem *mem, uint32_t tenant, uint32_t engine)
 {
-    check(engine < mem->config.engines && at <= CONTROL_BYTES - sizeof(uint64_t));
-    return (_Atomic uint64_t *)(void *)(mem->control[engine].base + at);
+    return control_of(mem, tenant, engine)->fd;
 }
 
-uint64_t mem_done_step(const struct mem *mem, uint32_t engine, uint32_t rank)
+static _Atomic uint64_t *control_word(const struct region *control, uint32_t line)
+{
+    check(line <= RANKS_MAX);
+    return (_Atomic uint64_t *)(void *)(control->base + line * CONTROL_STRIDE);
+}
+
+uint64_t mem_done_step(const struct mem *mem, uint32_t tenant, uint32_t engine, uint32_t rank)
 {
     check(rank < RANKS_MAX);
-    return atomic_load_explicit(control_word(mem, engine, rank * CONTROL_STRIDE),
+    return atomic_load_explicit(control_word(control_of(mem, tenant, engine), rank),
                                 memory_order_acquire);
 }
 
-void mem_control_reset(struct mem *mem, uint32_t engine)
+void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine)
 {
+    const struct region *control = control_of(mem, tenant, engine);
+
     for (uint32_t rank = 0; rank < RANKS_MAX; rank++)
-        atomic_store_explicit(control_word(mem, engine, rank * CONTROL_STRIDE), 0,
-                              memory_order_release);
-    atomic_store_explicit(control_word(mem, engine, RANKS_MAX * CONTROL_STRIDE),
-                          mem->config.incarnation, memory_order_release);
+        atomic_store_explicit(control_word(control, rank), 0, memory_order_release);
+    atomic_store_explicit(control_word(control, RANKS_MAX), mem->config.incarnation,
+                          memory_order_release);
 }
 
 void mem_stats(const struct mem *mem, struct mem_stats *ret)

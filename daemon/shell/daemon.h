@@ -37,7 +37,7 @@ struct event_queue {
 /* An engine that joined, as far as the shell looks at it: whose done_step to read. */
 struct engine_watch {
     uint32_t gen; /* 0: none */
-    uint32_t world;
+    uint32_t tenant, world;
     uint64_t last[RANKS_MAX]; /* what the core was told */
 };
 

@@ -48,10 +48,23 @@ static void pool_known(struct daemon *d, uint32_t slot)
                  view.ngroups, layouts);
 }
 
+/* The control page is zeroed now and not when the engine before it ended: what was written there
+ * since counts for nobody. None of this engine has it yet. */
+static void engine_known(struct daemon *d, struct id engine)
+{
+    struct engine_watch *w = &d->engines[engine.slot];
+    struct engine_view view;
+
+    if (w->gen == engine.gen)
+        return;
+    check(core_engine_view(d->core, engine.slot, &view));
+    *w = (struct engine_watch){.gen = engine.gen, .tenant = view.tenant, .world = view.world};
+    mem_control_reset(d->mem, w->tenant, engine.slot);
+}
+
 /* What the shell has to know of an answer before the asker does. */
 static void note_reply(struct daemon *d, const struct reply *r, struct conn *c)
 {
-    struct engine_view engine;
     uint32_t slot;
 
     if (r->err != TERN_OK)
@@ -61,12 +74,9 @@ static void note_reply(struct daemon *d, const struct reply *r, struct conn *c)
         pool_known(d, slot);
         memcpy(d->pools[slot].names, d->in.group_names, sizeof(d->in.group_names));
     } else if (r->op == OP_ENGINE_JOIN) {
-        slot = r->join.engine.slot;
-        check(core_engine_view(d->core, slot, &engine));
-        d->engines[slot].gen = r->join.engine.gen;
-        d->engines[slot].world = engine.world;
+        engine_known(d, r->join.engine);
         if (c)
-            c->engine = slot;
+            c->engine = r->join.engine.slot;
     }
 }
 
@@ -118,7 +128,7 @@ static void reply(struct daemon *d, const struct reply *r)
     if (r->op == OP_POOL_MAP && r->err == TERN_OK) {
         check(c->engine != NONE);
         fds[nfds++] = mem_region_fd(d->mem, tenant, r->pool_map.region);
-        fds[nfds++] = mem_control_fd(d->mem, c->engine);
+        fds[nfds++] = mem_control_fd(d->mem, tenant, c->engine);
     }
     n = wire_out_reply(r, d->config->tenants[tenant].memory_bytes, d->config->frame_body_max,
                        d->frame);
@@ -142,7 +152,6 @@ static void engine_gone(struct daemon *d, struct id engine)
     if (w->gen != engine.gen)
         return;
     memset(w, 0, sizeof(*w));
-    mem_control_reset(d->mem, engine.slot);
     for (uint32_t i = 0; i < d->conns.n; i++) {
         if (d->conns.v[i].engine == engine.slot)
             d->conns.v[i].engine = NONE;
@@ -241,7 +250,7 @@ void daemon_poll_engine(struct daemon *d, uint32_t slot)
     struct engine_watch *w = &d->engines[slot];
 
     for (uint32_t r = 0; w->gen && r < w->world; r++) {
-        uint64_t done = mem_done_step(d->mem, slot, r);
+        uint64_t done = mem_done_step(d->mem, w->tenant, slot, r);
         struct event ev = {.kind = EV_STEP_DONE};
 
         if (done <= w->last[r])

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/prng.h"
@@ -215,17 +216,17 @@ static void mem_fault_40_truncation_is_refused_and_holes_are_survived(void **sta
     assert_int_equal(errno, EPERM);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
     assert_int_equal(errno, EPERM);
-    assert_int_equal(ftruncate(mem_control_fd(rig.mem, 1), 0), -1);
+    assert_int_equal(ftruncate(mem_control_fd(rig.mem, 0, 1), 0), -1);
     memset(mem_page(rig.mem, 0, 0, 0, 2), 0x77, 16384);
     assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4 * MIB), 0);
-    assert_int_equal(
-        fallocate(mem_control_fd(rig.mem, 0), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
-        0);
+    assert_int_equal(fallocate(mem_control_fd(rig.mem, 0, 0),
+                               FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
+                     0);
     mem_seal(rig.mem, (struct id){1, 1}, 0, &page, 1);
     mem_zero(rig.mem, (struct id){0, 1});
     take_events(rig.mem, &rig.back, 2);
     assert_int_equal(mem_sums(rig.mem, 1)[0], checksum_unit(zero, sizeof zero));
-    assert_int_equal(mem_done_step(rig.mem, 0, 3), 0);
+    assert_int_equal(mem_done_step(rig.mem, 0, 0, 3), 0);
     printf("fault=40 runs=1 injected=5 violations=0 daemon_alive=1\n");
     mem_destroy(rig.mem);
 }
@@ -264,20 +265,42 @@ static void mem_control_pages_carry_steps_and_incarnation(void **state)
 
     (void)state;
     rig_init(&rig);
-    map = mmap(NULL, CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, mem_control_fd(rig.mem, 2),
-               0);
+    map = mmap(NULL, CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+               mem_control_fd(rig.mem, 0, 2), 0);
     assert_ptr_not_equal(map, MAP_FAILED);
     memcpy(map + 64 * 5, &value, sizeof value);
-    assert_int_equal(mem_done_step(rig.mem, 2, 5), 41);
-    assert_int_equal(mem_done_step(rig.mem, 2, 4), 0);
-    assert_int_equal(mem_done_step(rig.mem, 1, 5), 0);
+    assert_int_equal(mem_done_step(rig.mem, 0, 2, 5), 41);
+    assert_int_equal(mem_done_step(rig.mem, 0, 2, 4), 0);
+    assert_int_equal(mem_done_step(rig.mem, 0, 1, 5), 0);
     memcpy(&value, map + 64 * RANKS_MAX, sizeof value);
     assert_int_equal(value, 0x1234567890abcdefu);
-    mem_control_reset(rig.mem, 2);
-    assert_int_equal(mem_done_step(rig.mem, 2, 5), 0);
+    mem_control_reset(rig.mem, 0, 2);
+    assert_int_equal(mem_done_step(rig.mem, 0, 2, 5), 0);
     memcpy(&value, map + 64 * RANKS_MAX, sizeof value);
     assert_int_equal(value, 0x1234567890abcdefu);
     munmap(map, CONTROL_BYTES);
+    mem_destroy(rig.mem);
+}
+
+static void mem_control_pages_never_change_tenant(void **state)
+{
+    struct rig rig;
+    struct stat a, b;
+    uint64_t value = 41;
+
+    (void)state;
+    rig_init(&rig);
+    for (uint32_t engine = 0; engine < 3; engine++) {
+        assert_int_equal(fstat(mem_control_fd(rig.mem, 0, engine), &a), 0);
+        assert_int_equal(fstat(mem_control_fd(rig.mem, 1, engine), &b), 0);
+        assert_int_not_equal(a.st_ino, b.st_ino);
+        assert_int_equal(pwrite(mem_control_fd(rig.mem, 0, engine), &value, sizeof value, 64 * 15),
+                         8);
+        assert_int_equal(mem_done_step(rig.mem, 0, engine, 15), 41);
+        assert_int_equal(mem_done_step(rig.mem, 1, engine, 15), 0);
+        mem_control_reset(rig.mem, 1, engine);
+        assert_int_equal(mem_done_step(rig.mem, 0, engine, 15), 41);
+    }
     mem_destroy(rig.mem);
 }
 
@@ -364,6 +387,7 @@ int main(void)
         cmocka_unit_test(mem_fault_40_truncation_is_refused_and_holes_are_survived),
         cmocka_unit_test(mem_sigbus_in_a_pool_leaves_the_daemon_alive),
         cmocka_unit_test(mem_control_pages_carry_steps_and_incarnation),
+        cmocka_unit_test(mem_control_pages_never_change_tenant),
         cmocka_unit_test(mem_create_with_too_little_memory_says_so),
         cmocka_unit_test(mem_create_without_descriptors_says_so),
         cmocka_unit_test(mem_huge_pages_are_tried_and_reported),

@@ -1,0 +1,182 @@
+/* Fault 4: a process goes on writing into a control page after its engine has ended. It has said
+ * that it left, and kept a mapping all the same; the engine that has its slot next is another
+ * tenant's. Were the page the same, that one's steps would count as done, and pages that its
+ * device still writes would be handed out. Nor does the next engine of its own tenant begin with
+ * what was written while there was none. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/err.h"
+#include "rig_daemon.h"
+#include "tern.h"
+
+#define L             64
+#define PAGE          4096
+#define CONTROL_BYTES 4096
+#define TENANTS       2
+#define RUNS          8 /* the engine's slot changes hands so often */
+#define STEP          5
+
+static struct rig_daemon rig;
+static char sockets[TENANTS][96];
+static const struct tern_namespace ns = {.model = "m"};
+
+struct engine {
+    struct tern *tern;
+    struct tern_pool *mapped;
+    uint64_t pool;
+};
+
+#define assert_ok(t, expr)                                                                         \
+    do {                                                                                           \
+        enum tern_err err_ = (expr);                                                               \
+        if (err_ != TERN_OK)                                                                       \
+            fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t));                     \
+    } while (0)
+
+/* The only slot of an engine goes from tenant to tenant. */
+static void start(void)
+{
+    char dir[] = "/tmp/tern-late-XXXXXX", extra[256];
+
+    assert_non_null(mkdtemp(dir));
+    snprintf(sockets[1], sizeof sockets[1], "%s/t1.sock", dir);
+    snprintf(extra, sizeof extra,
+             "  - name: t1\n    socket: %s\n    memory: 16M\nlimits:\n  engines: 1\n", sockets[1]);
+    rig_start(&rig, extra, NULL);
+    memcpy(sockets[0], rig.socket, sizeof rig.socket);
+}
+
+static void stop(void)
+{
+    assert_int_equal(rig_stop(&rig, 5000), 0);
+    *strrchr(sockets[1], '/') = '\0';
+    assert_int_equal(rmdir(sockets[1]), 0);
+}
+
+static struct engine engine_start(uint32_t tenant)
+{
+    struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 64 * PAGE};
+    struct engine e;
+
+    assert_int_equal(tern_connect(sockets[tenant], 0, &e.tern), TERN_OK);
+    assert_ok(e.tern, tern_join(e.tern, "e", TERN_BOTH, 0, 1, 0));
+    assert_ok(e.tern, tern_pool_open(e.tern, &layout, 0, &e.pool, NULL));
+    assert_ok(e.tern, tern_pool_map(e.tern, e.pool, 0, &e.mapped));
+    return e;
+}
+
+/* A second mapping of this process's one control page, which libtern knows nothing of. */
+static volatile uint64_t *control_kept(void)
+{
+    FILE *f = fopen("/proc/self/maps", "r");
+    char line[512];
+    void *at = NULL, *kept;
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (strstr(line, "memfd:tern-control")) {
+            assert_null(at);
+            at = (void *)(uintptr_t)strtoull(line, NULL, 16);
+        }
+    fclose(f);
+    assert_non_null(at);
+    kept = mremap(at, 0, CONTROL_BYTES, MREMAP_MAYMOVE);
+    assert_ptr_not_equal(kept, MAP_FAILED);
+    return kept;
+}
+
+static tern_session session(struct engine *e)
+{
+    struct tern_tokens none = {0};
+    struct tern_result r;
+    tern_session s;
+
+    assert_ok(e->tern, tern_session_open(e->tern, e->pool, &ns, 0, &s));
+    assert_ok(e->tern, tern_match(e->tern, s, &none, 0, 0, &r));
+    return s;
+}
+
+static enum tern_err extend(struct engine *e, tern_session s, uint32_t pages,
+                            struct tern_result *ret)
+{
+    struct tern_op op = {.kind = TERN_EXTEND, .session = s, .length = pages * L};
+
+    return tern_do(e->tern, &op, 0, ret);
+}
+
+static void close_session(struct engine *e, tern_session s, uint64_t step)
+{
+    struct tern_op op = {.kind = TERN_CLOSE, .session = s, .step = step};
+    struct tern_result r;
+
+    assert_ok(e->tern, tern_do(e->tern, &op, 0, &r));
+}
+
+/* All pages of the engine wait for its step, `late` is written, and they still wait. True: they do
+ * not. What the engine's own tenant wrote late, the run before, is gone: its steps begin at 0. */
+static bool handed_out_early(struct engine *e, volatile uint64_t *late)
+{
+    struct tern_result r;
+    tern_session s = session(e);
+    uint32_t pages;
+    bool early;
+
+    assert_int_equal(extend(e, s, 1024, &r), TERN_POOL_EXHAUSTED);
+    pages = r.shortage.free;
+    assert_ok(e->tern, extend(e, s, pages, &r));
+    close_session(e, s, STEP);
+    *late = 1000;
+    s = session(e);
+    early = extend(e, s, pages, &r) != TERN_POOL_EXHAUSTED; /* a request looks at done_step */
+    if (!early)
+        assert_int_equal(r.shortage.until_step, STEP);
+    assert_ok(e->tern, tern_done_step(e->mapped, STEP));
+    if (!early)
+        assert_ok(e->tern, extend(e, s, pages, &r));
+    close_session(e, s, 0);
+    return early;
+}
+
+static void fault_4_a_late_write_stays_inside_its_tenant(void **state)
+{
+    uint32_t early = 0, tenant = 0;
+    volatile uint64_t *late;
+    struct engine e;
+
+    (void)state;
+    start();
+    for (uint32_t run = 0; run < RUNS; run++, tenant = !tenant) {
+        e = engine_start(tenant);
+        late = control_kept();
+        tern_destroy(e.tern);
+        e = engine_start(!tenant);
+        early += handed_out_early(&e, late);
+        tern_destroy(e.tern);
+        munmap((void *)(uintptr_t)late, CONTROL_BYTES);
+    }
+    printf("fault=4 runs=%d injected=%d violations=%u cross_tenant_bytes=%u\n", RUNS, RUNS, early,
+           early * 8);
+    assert_int_equal(early, 0);
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fault_4_a_late_write_stays_inside_its_tenant),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
