@@ -133,7 +133,8 @@ static void show_host(const json_t *host, uint64_t reserved)
                "way",
                human_bytes(j_u64(host, "bytes")), human_bytes(reserved), num(host, "host_copies"),
                num(host, "host_copies_failed"), num(host, "host_loads"), num(host, "copies"));
-    printf("; retracts %s, recovers %s\n", num(host, "retracts"), num(host, "recovers"));
+    printf("; retracts %s, recovers %s, undone %s\n", num(host, "retracts"), num(host, "recovers"),
+           num(host, "retracts_undone"));
 }
 
 static void show_daemon(const struct ctl *ctl, const json_t *s)

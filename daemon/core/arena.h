@@ -152,6 +152,7 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t host_bad;       /* its host pages do not agree with their checksums */
     uint32_t stored;         /* what subscribers know of it: 0 nothing, see events.c */
     uint32_t load_cancelled; /* nobody waits for the load that is running */
+    uint32_t copy_tries;     /* copies of it to the host that failed in a row */
     uint64_t pad[2];
 };
 
@@ -329,7 +330,8 @@ struct core {
     uint32_t nengines, npools, nclosing;
     uint64_t errors[TERN_ERR_COUNT];
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
-    uint64_t host_copies, host_copies_failed, host_loads, evicted_host, retracts, recovers;
+    uint64_t host_copies, host_copies_failed, host_copies_again, host_loads, evicted_host, retracts,
+        retracts_undone, recovers;
 };
 
 #define ARENA_RECORDS(type, name)                                                                  \

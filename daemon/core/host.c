@@ -319,6 +319,7 @@ static void back_settle(struct core *c, uint32_t slot)
             host_heal(c, n);
             attach_moving(c, at, n->host);
             n->on_host = 1;
+            n->copy_tries = 0;
             c->host_copies++;
         } else {
             free_moving(c, n);
@@ -556,9 +557,24 @@ void copy_forget(struct core *c, uint32_t slot)
         queue_remove(c, slot);
     free_moving(c, n);
     n->copy = COPY_NONE;
+    n->copy_tries = 0;
     if (!n->on_host)
         node_at(c, n->parent)->nhost--;
     c->copy_failed = 1;
+}
+
+/* From the device, which has it still: the JOB ref has not ended. What hangs on the node, and who
+ * waits for it, waits on. */
+static bool back_again(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot), *parent = node_at(c, n->parent);
+    const struct pool *p = pool_of(c, n);
+
+    if (n->copy_tries == COPY_TRIES_MAX || p->state != POOL_OPEN || space_at(c, n->space)->reset ||
+        !(parent->on_host || is_back(parent)) || !lacks_any(p, n) || !back_if_room(c, slot))
+        return false;
+    c->host_copies_again++;
+    return true;
 }
 
 static void back_fail(struct core *c, uint32_t slot)
@@ -566,11 +582,15 @@ static void back_fail(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
 
     c->host_copies_failed++;
-    c->copy_failed = 1;
+    n->copy_tries++;
     free_moving(c, n);
     n->copy = COPY_NONE;
     if (!n->on_host)
         node_at(c, n->parent)->nhost--;
+    if (back_again(c, slot))
+        return;
+    n->copy_tries = 0;
+    c->copy_failed = 1;
     for (uint32_t kid = n->first_child; kid != NONE; kid = node_at(c, kid)->next)
         if (!n->on_host && node_at(c, kid)->copy == COPY_BACK_DONE)
             back_settle(c, kid); /* gives up what hangs on it */

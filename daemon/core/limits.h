@@ -21,6 +21,7 @@
 #define PULL_BATCH_PAGES     256 /* pages of one pull batch: as many bits as struct pulled.ok has */
 #define PULL_BATCHES_MAX     8   /* batches of one transfer in flight */
 #define PULL_TRIES_MAX       2   /* times that a page is asked for before CORRUPT */
+#define COPY_TRIES_MAX       3   /* times in a row that a node is copied to the host */
 #define OFFER_PAGES_MAX      65536  /* pages that one offer can name, all groups */
 #define FETCH_TOKENS_MAX     245760 /* tokens of one Fetch: they fit one frame between daemons */
 #define EVICT_SCAN_MAX       65536  /* nodes looked at for one shortage answer */

@@ -61,7 +61,7 @@ static uint32_t record_take(struct core *c)
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         n->pages[g] = NONE;
     n->on_device = n->on_host = n->ndevice = n->nhost = n->copy = n->loaders = n->host_borrowers =
-        n->host_bad = n->stored = n->load_cancelled = 0;
+        n->host_bad = n->stored = n->load_cancelled = n->copy_tries = 0;
     n->copy_next = n->copy_prev = NONE;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         n->host[g] = n->moving[g] = NONE;

@@ -254,8 +254,10 @@ void core_view(const struct core *c, struct core_view *ret)
     oldest_quarantine(c, ret);
     ret->host_copies = c->host_copies;
     ret->host_copies_failed = c->host_copies_failed;
+    ret->host_copies_again = c->host_copies_again;
     ret->host_loads = c->host_loads;
     ret->retracts = c->retracts;
+    ret->retracts_undone = c->retracts_undone;
     ret->recovers = c->recovers;
     ret->copies = c->copy_queued + c->copy_running;
     core_event_range(c, &ret->event_first, &ret->event_next);

@@ -503,18 +503,26 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
     return true;
 }
 
-static void retract_step(struct core *c, struct session *s, bool failed)
+/* The host will not get all that it needs: a copy was given up, or what a refill brought meanwhile
+ * has no room there. */
+static bool retract_fails(struct core *c, const struct session *s, bool failed)
 {
     struct shortage unused;
 
+    if (failed && (!host_path_comes(c, s->node) || host_path_lacks(c, s->node, s->low)))
+        return true;
+    return host_path_lacks(c, s->node, s->low) &&
+           host_back_path(c, s->node, s->low, &unused) != TERN_OK;
+}
+
+static void retract_step(struct core *c, struct session *s, bool failed)
+{
     if (host_has_path(c, s->node, s->low)) {
         if (engine_at(c, s->engine)->done_min >= s->away_step)
             retracted(c, s);
-    } else if (failed && !host_path_comes(c, s->node)) {
+    } else if (retract_fails(c, s, failed)) {
         retract_undo(c, s);
-    } else if (host_path_lacks(c, s->node, s->low) &&
-               host_back_path(c, s->node, s->low, &unused) != TERN_OK) {
-        retract_undo(c, s); /* what a refill brought meanwhile has no room there */
+        c->retracts_undone++;
     }
 }
 

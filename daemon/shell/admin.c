@@ -165,11 +165,13 @@ static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
     text_u64(out, "bytes", bytes);
     text_u64(out, "host_copies", v->host_copies);
     text_u64(out, "host_copies_failed", v->host_copies_failed);
+    text_u64(out, "host_copies_again", v->host_copies_again);
     text_u64(out, "host_loads", v->host_loads);
     text_u64(out, "copies", v->copies);
     text_u64(out, "copied_bytes", ctx->mem.copied_bytes);
     text_u64(out, "copies_corrupt", ctx->mem.copies_corrupt);
     text_u64(out, "retracts", v->retracts);
+    text_u64(out, "retracts_undone", v->retracts_undone);
     text_u64(out, "recovers", v->recovers);
     text_object_end(out);
 }

@@ -515,6 +515,8 @@ static void host_tiers_are_pools_of_their_own(void **state)
     row = json_object_get(json, "host_tier");
     assert_int_equal(number_of(row, "host_copies"), 3);
     assert_int_equal(number_of(row, "host_copies_failed"), 0);
+    assert_int_equal(number_of(row, "host_copies_again"), 0);
+    assert_int_equal(number_of(row, "retracts_undone"), 0);
     assert_int_equal(number_of(row, "copied_bytes"), 1536);
     assert_int_equal(number_of(row, "bytes"), 512 * 13);
     device = number_of(json_array_get(json_object_get(json, "pools"), 0), "snapshot");

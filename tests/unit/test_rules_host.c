@@ -76,7 +76,112 @@ static void t16_a_copy_that_is_not_running_holds_nothing(void **state)
     bench_ends_clean(&b);
 }
 
-/* The parent's copy fails after the children's were acknowledged: theirs go too. */
+/* The nth copy is not right, the next that completes may be. */
+static void fail_nth(struct bench *b, uint32_t nth)
+{
+    b->rig->copies_to_fail = 1;
+    b->rig->copy_err = TERN_CORRUPT;
+    rig_complete_nth(b->rig, RIG_COPY, nth);
+}
+
+/* The oldest copy, and then each that is made in its place, until it is given up. */
+static void fail_for_good(struct bench *b)
+{
+    uint32_t jobs = rig_jobs(b->rig, RIG_COPY);
+
+    fail_nth(b, 0);
+    for (uint32_t i = 1; i < COPY_TRIES_MAX; i++) {
+        assert_int_equal(rig_jobs(b->rig, RIG_COPY), jobs);
+        fail_nth(b, jobs - 1);
+    }
+    assert_int_equal(rig_jobs(b->rig, RIG_COPY), jobs - 1);
+}
+
+/* What is below it on the host, and what was acknowledged before it, does not suffer: the device
+ * has the bytes still. */
+static void t16_a_failed_copy_is_made_again(void **state)
+{
+    (void)state;
+    for (uint32_t fails = 1; fails < COPY_TRIES_MAX; fails++) {
+        struct bench b = copies_held();
+        struct event late = {.kind = EV_COPIED};
+        struct page_at first;
+        uint64_t changes;
+
+        put_slowly(&b, 1, 12);
+        late.copied.job = rig_job(b.rig, RIG_COPY, 0)->id;
+        first = rig_job(b.rig, RIG_COPY, 0)->to[0];
+        rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 */
+        fail_nth(&b, 0);
+        for (uint32_t i = 1; i < fails; i++)
+            fail_nth(&b, 1);
+        assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+        assert_int_equal(rig_view(b.rig).host_copies_failed, fails);
+        assert_int_equal(rig_view(b.rig).host_copies_again, fails);
+        assert_false(on_host(&b, 1, 4) || on_host(&b, 1, 8));
+        assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 3); /* no page is held twice */
+        assert_true(rig_job(b.rig, RIG_COPY, 1)->to[0].index != first.index ||
+                    rig_job(b.rig, RIG_COPY, 1)->to[0].gen != first.gen);
+        changes = core_changes(b.rig->core);
+        rig_event(b.rig, &late); /* of the copy that failed */
+        assert_true(core_changes(b.rig->core) == changes);
+        rig_complete_nth(b.rig, RIG_COPY, 1);
+        assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8));
+        rig_complete(b.rig, RIG_COPY);
+        demote_pool(b.rig, &b.e, b.pool);
+        assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 12);
+        assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
+        b.rig->automatic = RIG_ALL;
+        assert_ok(fetch_back(b.s));
+        assert_lengths(b.s, 12, 12, 12);
+        assert_int_equal(rig_wrong(b.s, 12), 0);
+        bench_ends_clean(&b);
+    }
+}
+
+/* The host gets its pages back, the device keeps its own. */
+static void t16_a_copy_that_fails_for_good_is_given_up(void **state)
+{
+    struct bench b = copies_held();
+
+    (void)state;
+    put_slowly(&b, 1, 4);
+    fail_for_good(&b);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
+    assert_int_equal(rig_view(b.rig).copies, 0);
+    assert_int_equal(rig_view(b.rig).host_copies_failed, COPY_TRIES_MAX);
+    assert_int_equal(rig_view(b.rig).host_copies_again, COPY_TRIES_MAX - 1);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 4);
+    commits(b.s, 1, 4);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0)); /* who asks for it has tries of its own */
+    fail_for_good(&b);
+    assert_string_equal(state_of(b.s), "turn");
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    for (uint32_t i = 1; i < COPY_TRIES_MAX; i++)
+        fail_nth(&b, 0);
+    rig_complete(b.rig, RIG_COPY);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_true(on_host(&b, 1, 4));
+    bench_ends_clean(&b);
+}
+
+/* The namespace is reset meanwhile: nobody wants it any more. */
+static void t16_a_failed_copy_of_a_dead_namespace_is_not_made_again(void **state)
+{
+    struct bench b = copies_held();
+
+    (void)state;
+    put_slowly(&b, 1, 4);
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 1, NULL));
+    fail_nth(&b, 0);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
+    assert_int_equal(rig_view(b.rig).host_copies_again, 0);
+    assert_int_equal(rig_free(b.rig, b.pool), 16);
+    bench_ends_clean(&b);
+}
+
+/* The parent's copy is given up after the children's were acknowledged: theirs go too. */
 static void t16_a_failed_parent_takes_what_hangs_on_it(void **state)
 {
     (void)state;
@@ -89,14 +194,13 @@ static void t16_a_failed_parent_takes_what_hangs_on_it(void **state)
             rig_complete_nth(b.rig, RIG_COPY, 1);
         if (order >= 2)
             rig_complete_nth(b.rig, RIG_COPY, 1);
-        b.rig->copies_to_fail = 1;
-        b.rig->copy_err = TERN_CORRUPT;
-        rig_complete(b.rig, RIG_COPY);
+        fail_for_good(&b);
         while (rig_jobs(b.rig, RIG_COPY) > 0 && rig_view(b.rig).host_copies == 0)
             rig_complete(b.rig, RIG_COPY);
+        assert_int_equal(rig_view(b.rig).host_copies, 0);
         assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12),
                          12); /* the device's are untouched */
-        assert_int_equal(rig_view(b.rig).host_copies_failed, 1);
+        assert_int_equal(rig_view(b.rig).host_copies_failed, COPY_TRIES_MAX);
         b.rig->automatic = RIG_ALL;
         rig_settle(b.rig);
         put(&b, 2, 12); /* nothing of it is in the way of others */
@@ -505,6 +609,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RIG_TEST(t16_acknowledged_before_its_parent_it_waits_for_it),
         RIG_TEST(t16_a_copy_that_is_not_running_holds_nothing),
+        RIG_TEST(t16_a_failed_copy_is_made_again),
+        RIG_TEST(t16_a_copy_that_fails_for_good_is_given_up),
+        RIG_TEST(t16_a_failed_copy_of_a_dead_namespace_is_not_made_again),
         RIG_TEST(t16_a_failed_parent_takes_what_hangs_on_it),
         RIG_TEST(t16_a_second_acknowledgement_is_ignored),
         RIG_TEST(t16_an_abort_during_the_copy_keeps_both_ends),

@@ -308,6 +308,40 @@ static void t14_a_failed_copy_leaves_the_prefix_where_it_is(void **state)
     }
 }
 
+/* A copy that is made again undoes nothing; one that is given up does, and that is counted. Who
+ * waits for the memory asks again, and learns what holds. */
+static void t14_a_retract_that_is_undone_is_counted_and_may_be_repeated(void **state)
+{
+    (void)state;
+    for (uint32_t fails = COPY_TRIES_MAX - 1; fails <= COPY_TRIES_MAX; fails++) {
+        bool undone = fails == COPY_TRIES_MAX;
+        struct bench b = host_bench(4, 32, 32);
+
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        b = running_with(b);
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+        rig_complete_nth(b.rig, RIG_COPY, 1);
+        b.rig->copies_to_fail = fails;
+        b.rig->copy_err = TERN_CORRUPT;
+        for (uint32_t i = 0; i < fails; i++) {
+            assert_string_equal(state_of(b.s), "retracting");
+            rig_complete(b.rig, RIG_COPY);
+        }
+        b.rig->automatic = RIG_ALL;
+        rig_settle(b.rig);
+        assert_string_equal(state_of(b.s), undone ? "turn" : "retracted");
+        assert_int_equal(rig_view(b.rig).retracts_undone, undone);
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+        assert_string_equal(state_of(b.s), "retracted");
+        assert_int_equal(rig_view(b.rig).retracts, 1 + undone);
+        assert_int_equal(rig_view(b.rig).retracts_undone, undone);
+        assert_ok(rig_recover_now(b.s)); /* what the engine takes back is not counted */
+        assert_int_equal(rig_view(b.rig).retracts_undone, undone);
+        goes_on(&b);
+        bench_ends_clean(&b);
+    }
+}
+
 /* While pages are on their way it is a matter of waiting. */
 static void away_is_refused(struct rig_session *s, enum tern_err err)
 {
@@ -719,6 +753,7 @@ int main(void)
         RIG_TEST(t14_repeated_retract_changes_nothing),
         RIG_TEST(t14_recover_of_a_running_session_changes_nothing_of_it),
         RIG_TEST(t14_recover_cancels_a_retract_that_is_not_through),
+        RIG_TEST(t14_a_retract_that_is_undone_is_counted_and_may_be_repeated),
         RIG_TEST(t14_a_failed_copy_leaves_the_prefix_where_it_is),
         RIG_TEST(t14_a_session_that_is_away_may_only_come_back_or_end),
         RIG_TEST(t14_stale_and_foreign_sessions),

@@ -351,40 +351,73 @@ static void t14_superseded_state_is_not_copied(void **state)
     stage_ends(&st);
 }
 
-/* T18, E3: STATE that is being refilled is no help before its step has passed, and is not copied.
+/* A session retracts at 64, where the host has HISTORY alone: STATE is being refilled, by step 9.
  */
-static void t16_a_refill_under_way_is_not_copied(void **state)
+static struct rig_session *retracts_on_a_refill(struct stage *st)
 {
-    struct stage st = stage_64(64, 64);
-    struct rig_session *first = stage_session(&st), *s;
+    struct rig_session *first = stage_session(st), *s;
     uint32_t at;
 
-    (void)state;
     assert_ok(rig_match(first, rig_tokens(1, 64), 64));
     commit_to(first, rig_tokens(1, 64), 64, 0);
     assert_ok(rig_snapshot_release(first));
     assert_ok(rig_close(first, 0));
     rig_session_free(first);
-    at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
-    assert_int_equal(node_at(st.rig->core, at)->reclaim, 1);
-    state_drop(st.rig->core, at); /* of both tiers, since nobody comes back */
-    rig_audit(st.rig->core);
-    assert_int_equal(seen(&st, 1, 64).host_pages, 1);
-    s = stage_session(&st);
+    at = anywhere(st->rig, st->pool, rig_tokens(1, 64), 64);
+    assert_int_equal(node_at(st->rig->core, at)->reclaim, 1);
+    state_drop(st->rig->core, at); /* of both tiers, since nobody comes back */
+    rig_audit(st->rig->core);
+    assert_int_equal(seen(st, 1, 64).host_pages, 1);
+    s = stage_session(st);
     assert_ok(rig_match(s, rig_tokens(1, 80), 80));
     commit_to(s, rig_tokens(1, 80), 64, 9);
     assert_int_equal(host_depth(s, rig_tokens(1, 80), 80), 0);
-    st.rig->automatic = BY_HAND(RIG_COPY);
+    st->rig->automatic = BY_HAND(RIG_COPY);
     assert_ok(rig_retract(s, RETRACT_HOST, 0));
-    assert_int_equal(rig_jobs(st.rig, RIG_COPY), 0);
+    assert_int_equal(rig_jobs(st->rig, RIG_COPY), 0);
     assert_string_equal(state_of(s), "retracting");
-    rig_engine_done(st.rig, &st.e, 9);
-    assert_int_equal(rig_jobs(st.rig, RIG_COPY), 1);
+    rig_engine_done(st->rig, &st->e, 9);
+    assert_int_equal(rig_jobs(st->rig, RIG_COPY), 1);
     assert_string_equal(state_of(s), "retracting");
+    return s;
+}
+
+/* T18, E3: STATE that is being refilled is no help before its step has passed, and is not copied.
+ */
+static void t16_a_refill_under_way_is_not_copied(void **state)
+{
+    struct stage st = stage_64(64, 64);
+    struct rig_session *s = retracts_on_a_refill(&st);
+
+    (void)state;
     rig_complete(st.rig, RIG_COPY);
     assert_string_equal(state_of(s), "retracted");
     st.rig->automatic = RIG_ALL;
     demote_pool(st.rig, &st.e, st.pool);
+    assert_ok(rig_recover_now(s));
+    assert_int_equal(rig_wrong(s, 64), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    stage_ends(&st);
+}
+
+/* STATE alone is copied anew as often as a whole node, and no oftener. */
+static void t16_a_refill_whose_copy_fails_for_good_undoes_the_retract(void **state)
+{
+    struct stage st = stage_64(64, 64);
+    struct rig_session *s = retracts_on_a_refill(&st);
+
+    (void)state;
+    st.rig->copies_to_fail = COPY_TRIES_MAX;
+    st.rig->copy_err = TERN_CORRUPT;
+    for (uint32_t i = 0; i < COPY_TRIES_MAX; i++) {
+        assert_string_equal(state_of(s), "retracting");
+        assert_int_equal(rig_jobs(st.rig, RIG_COPY), 1);
+        rig_complete(st.rig, RIG_COPY);
+    }
+    assert_string_equal(state_of(s), "turn");
+    assert_int_equal(rig_jobs(st.rig, RIG_COPY), 0);
+    assert_int_equal(rig_view(st.rig).retracts_undone, 1);
     assert_ok(rig_recover_now(s));
     assert_int_equal(rig_wrong(s, 64), 0);
     assert_ok(rig_close(s, 0));
@@ -406,6 +439,7 @@ int main(void)
         RIG_TEST(fetch_from_the_host_brings_state_alone),
         RIG_TEST(t14_superseded_state_is_not_copied),
         RIG_TEST(t16_a_refill_under_way_is_not_copied),
+        RIG_TEST(t16_a_refill_whose_copy_fails_for_good_undoes_the_retract),
     };
 
     return RIG_RUN(tests);
