@@ -151,6 +151,7 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     sim_step(w, d, &ev);
     if (j.kind != JOB_COPY)
         return;
+    copy_ended(w, d, &j, ev.copied.err);
     m->last_copy = j.id;
     if (w->quiet_phase || !w->cfg.spoil || !chance(w, 10))
         return;

@@ -401,6 +401,7 @@ static void end_back(struct sim *w, uint32_t d, const struct job *j, bool good)
     uint32_t tenant = pool_of(w, d, j->pool)->tenant, at[GROUPS] = {0};
     struct chunk *c = &m->chunk[j->pool][j->chunk];
 
+    c->hfailed = good ? 0 : (uint8_t)(c->hfailed + (c->hfailed < COPY_TRIES_MAX));
     if (good)
         c->hbad = 0;
     for (uint32_t i = 0; good && i < j->n; i++)
@@ -470,6 +471,27 @@ void finish_copy(struct sim *w, uint32_t d, const struct job *j, struct event *e
     ev->copied.job = j->id;
     ev->copied.err = good ? TERN_OK : TERN_CORRUPT;
     away_settle(w, d);
+}
+
+/* The core has heard of it. One that failed is begun again from the device, a number of times in a
+ * row, as long as the host has what it hangs on; the pages that it had are free. */
+void copy_ended(struct sim *w, uint32_t d, const struct job *j, enum tern_err err)
+{
+    const struct daemon *m = &w->d[d];
+    const struct chunk *c = &m->chunk[j->pool][j->chunk];
+    struct node_view v, up;
+
+    if (err == TERN_OK || !j->back || m->resets || w->cfg.nstate || !m->pool[j->pool].open ||
+        m->pool[j->pool].closing || !core_node_view(m->core, j->id.slot, &v) ||
+        v.depth != c->depth * w->L || !v.on_device)
+        return;
+    EXPECT(core_node_view(m->core, v.parent, &up), "view_path", "depth %u", v.depth);
+    if (v.copying)
+        MARK(copy_again);
+    EXPECT(v.copying || c->hfailed >= COPY_TRIES_MAX ||
+               (up.depth > 0 && !up.on_host && !up.copying),
+           "copy_given_up", "depth %u: %u copies to the host failed, and no other is begun",
+           v.depth, c->hfailed);
 }
 
 /* --- pools --- */

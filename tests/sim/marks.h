@@ -84,6 +84,7 @@
     X(load_cancelled, 1)                                                                           \
     X(load_corrupt, 2)                                                                             \
     X(copy_failed, 5)                                                                              \
+    X(copy_again, 20)                                                                              \
     X(copy_acked_twice, 10)                                                                        \
     X(host_evicted, 20)                                                                            \
     X(host_fetch, 10)                                                                              \

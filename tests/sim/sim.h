@@ -197,6 +197,7 @@ struct chunk {
     uint8_t has[GROUPS], lost[GROUPS], state_engine[GROUPS], made, passed, listed, must;
     uint32_t state_step[GROUPS], state_evictions[GROUPS];
     uint8_t hbad;         /* the host's copy did not agree with its checksums */
+    uint8_t hfailed;      /* copies to the host that failed since the last that did not */
     uint8_t hhas[GROUPS]; /* acknowledged on the host, as last known */
     uint8_t hgranule[GROUPS][CHUNK_PAGES];
 };
@@ -554,6 +555,7 @@ bool space_current(const struct sim *w, uint32_t d, uint32_t tenant, uint32_t sp
 /* ---- host.c: the host tier ---- */
 void take_copy(struct sim *w, uint32_t d, const struct action *act);
 void finish_copy(struct sim *w, uint32_t d, const struct job *j, struct event *ev, bool spoil);
+void copy_ended(struct sim *w, uint32_t d, const struct job *j, enum tern_err err);
 void host_open(struct sim *w, uint32_t d, struct pool *p, uint32_t asked);
 void host_close(struct sim *w, uint32_t d, uint32_t pool);
 bool host_fits(struct sim *w, uint32_t d, uint32_t pool, const uint32_t need[GROUPS]);
