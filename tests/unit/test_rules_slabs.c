@@ -194,6 +194,43 @@ static void pool_of_a_dead_engine_keeps_its_prefixes_for_the_next(void **state)
     bench_stop(&b);
 }
 
+/* Every word of the request counts: a pool that would behave otherwise is not handed out for it. */
+static void pool_of_a_dead_engine_is_had_again_only_as_it_was(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine first = rig_engine(rig, 0, "first", 1), next, wide;
+    struct group_layout g[2] = {rig_group(4, 512), rig_window(4, 8, 512)}, other;
+    struct id pool, got;
+
+    (void)state;
+    g[0].cap_pages = 32;
+    assert_ok(rig_pool_open(rig, first.conn[0], g, 2, 1u << 16, &pool));
+    rig_engine_kill(rig, &first, 0);
+    next = rig_engine(rig, 0, "next", 1);
+    wide = rig_engine(rig, 0, "wide", 2);
+    for (rig->supersede = SUPERSEDE_EAGER; rig->supersede <= SUPERSEDE_OFF; rig->supersede++) {
+        assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+        assert_false(id_equal(got, pool));
+    }
+    rig->supersede = SUPERSEDE_LAZY;
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 15, &got));
+    assert_false(id_equal(got, pool));
+    other = g[0];
+    g[0].cap_pages = 31;
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+    assert_false(id_equal(got, pool));
+    g[0] = other;
+    g[1].window = 12;
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+    assert_false(id_equal(got, pool));
+    g[1].window = 8;
+    assert_ok(rig_pool_open(rig, wide.conn[0], g, 2, 1u << 16, &got));
+    assert_false(id_equal(got, pool));
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+    assert_true(id_equal(got, pool));
+    rig_destroy(rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +241,7 @@ int main(void)
         RIG_TEST(pool_close_zeroes_before_reuse_of_its_range),
         RIG_TEST(pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone),
         RIG_TEST(pool_of_a_dead_engine_keeps_its_prefixes_for_the_next),
+        RIG_TEST(pool_of_a_dead_engine_is_had_again_only_as_it_was),
     };
 
     return RIG_RUN(tests);
