@@ -80,7 +80,8 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
 {
     enum tern_err err = pool_carve(c, e->tenant, e->world, r, ret_pool, ret_text);
 
-    if (err == TERN_OK || !(room_is_coming(c, e->tenant) || orphan_close(c, e->tenant)))
+    if (err == TERN_OK || !pool_possible(c, e->tenant, r) ||
+        !(room_is_coming(c, e->tenant) || orphan_close(c, e->tenant)))
         return err;
     *ret_text = "a pool that nobody maps is being closed to make room: repeat in a moment";
     return TERN_BUSY;

@@ -444,6 +444,48 @@ static void a_pin_and_a_reset(void **state)
     bench_ends_clean(&b);
 }
 
+/* X6: the id of a node from before a restart, for which the slot has another node now. */
+static void a_pin_from_before_a_restart_is_gone(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench old, now;
+    struct id was, is;
+
+    (void)state;
+    old = bench_with(&o, 4, 16);
+    o.incarnation++;
+    now = bench_with(&o, 4, 16);
+    rig_put(old.rig, &old.e, old.pool, 1, 8);
+    rig_put(now.rig, &now.e, now.pool, 2, 8);
+    was = id_at(&old, 1, 8);
+    is = id_at(&now, 2, 8);
+    assert_int_equal(was.slot, is.slot);
+    assert_err(TERN_GONE, rig_pin(now.rig, now.admin, was, true));
+    assert_ok(rig_pin(now.rig, now.admin, is, true));
+    bench_stop(&old);
+    bench_stop(&now);
+}
+
+/* An operator's pins end with the pool: its range would never come back. */
+static void a_pin_and_a_pool_that_closes(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct id id;
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 8);
+    id = id_at(&b, 1, 8);
+    assert_ok(rig_pin(b.rig, b.admin, id, true));
+    assert_ok(rig_pin(b.rig, b.admin, id, true));
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    assert_int_equal(rig_view(b.rig).nodes, 0);
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, id, false));
+    rig_engine_kill(b.rig, &b.e, 0);
+    assert_int_equal(rig_view(b.rig).pools, 0);
+    bench_stop(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,6 +504,8 @@ int main(void)
         RIG_TEST(pins_that_cannot_be),
         RIG_TEST(a_node_that_waits_for_its_step_is_not_pinned),
         RIG_TEST(a_pin_and_a_reset),
+        RIG_TEST(a_pin_from_before_a_restart_is_gone),
+        RIG_TEST(a_pin_and_a_pool_that_closes),
     };
 
     return RIG_RUN(tests);

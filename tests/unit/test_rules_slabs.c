@@ -231,6 +231,56 @@ static void pool_of_a_dead_engine_is_had_again_only_as_it_was(void **state)
     rig_destroy(rig);
 }
 
+/* Two that nobody maps: the older one makes way. */
+static void pool_opened_first_makes_way_first(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout other = rig_group(8, 1024);
+    struct rig_engine first, next;
+    struct id older, younger, pool;
+    struct rig *rig;
+
+    (void)state;
+    options.tenant[0].memory_bytes = 2u << 20;
+    rig = rig_create(&options);
+    first = rig_engine(rig, 0, "first", 1);
+    older = rig_pool_pages(rig, &first, 4, 16);
+    younger = rig_pool_pages(rig, &first, 4, 17);
+    rig_engine_kill(rig, &first, 0);
+    next = rig_engine(rig, 0, "next", 1);
+    assert_err(TERN_BUSY, rig_pool_open(rig, next.conn[0], &other, 1, 1u << 20, &pool));
+    assert_ok(rig_pool_open(rig, next.conn[0], &other, 1, 1u << 20, &pool));
+    assert_int_equal(pool.slot, older.slot);
+    assert_true(id_equal(rig_pool_pages(rig, &next, 4, 17), younger));
+    rig_destroy(rig);
+}
+
+/* T11 for pools: what can never fit costs nobody a pool. */
+static void pool_that_can_never_fit_takes_no_other(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout group = rig_group(4, 512), small = rig_group(4, 64);
+    struct rig_engine next;
+    struct bench b;
+    struct id pool;
+
+    (void)state;
+    options.limits.pages = 8192;
+    b = bench_with(&options, 4, 16);
+    rig_put(b.rig, &b.e, b.pool, 1, 16);
+    rig_engine_kill(b.rig, &b.e, 0);
+    next = rig_engine(b.rig, 0, "next", 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_err(TERN_QUOTA, rig_pool_open(b.rig, next.conn[0], &group, 1, 8u << 20, &pool));
+        assert_err(TERN_BUSY, rig_pool_open(b.rig, next.conn[0], &small, 1, 1u << 20, &pool));
+        b.rig->host_bytes = 2u << 20;
+        assert_err(TERN_QUOTA, rig_pool_open(b.rig, next.conn[0], &group, 1, 1u << 20, &pool));
+        b.rig->host_bytes = 0;
+    }
+    assert_true(id_equal(rig_pool_pages(b.rig, &next, 4, 16), b.pool));
+    bench_stop(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +292,8 @@ int main(void)
         RIG_TEST(pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone),
         RIG_TEST(pool_of_a_dead_engine_keeps_its_prefixes_for_the_next),
         RIG_TEST(pool_of_a_dead_engine_is_had_again_only_as_it_was),
+        RIG_TEST(pool_opened_first_makes_way_first),
+        RIG_TEST(pool_that_can_never_fit_takes_no_other),
     };
 
     return RIG_RUN(tests);

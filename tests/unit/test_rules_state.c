@@ -396,6 +396,13 @@ static void layouts_that_make_no_sense_are_refused(void **state)
     bad = window;
     bad.window = 0;
     assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
+    bad.window = bad.reserve = SESSION_TOKENS_MAX;
+    assert_ok(open_with(rig, &e, history, bad));
+    bad.window++;
+    assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
+    bad.window--;
+    bad.reserve++;
+    assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
     bad = window;
     bad.reserve = 0;
     assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
@@ -417,6 +424,57 @@ static void layouts_that_make_no_sense_are_refused(void **state)
     rig_destroy(rig);
 }
 
+/* S2, S6: its one state is that of C, so whoever goes on from less goes on from T. */
+static void t21_a_turn_that_ends_below_c_goes_back_to_the_resume_point(void **state)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 256);
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 72));
+    assert_ok(rig_run_to(s, tokens, 64));
+    assert_ok(rig_commit(s, 64, 0));
+    assert_ok(rig_run_to(s, tokens, 80));
+    assert_ok(rig_finish(s, 0, 0)); /* at 72 */
+    assert_lengths(s, 64, 64, 64);
+    assert_int_equal(s->ntokens, 72);
+    assert_ok(rig_match(s, tokens, 100));
+    assert_ok(rig_run_to(s, tokens, 90));
+    assert_int_equal(rig_wrong(s, 90), 0);
+    assert_ok(rig_match(s, tokens, 89)); /* one token short */
+    assert_lengths(s, 64, 64, 64);
+    assert_ok(rig_run_to(s, tokens, 100));
+    assert_int_equal(rig_wrong(s, 100), 0);
+    assert_ok(rig_finish(s, 11, 0)); /* at C: nothing is given up */
+    assert_lengths(s, 64, 100, 100);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+/* A commit behind what has been slid over does not bring it back into the table. */
+static void t5_a_later_commit_does_not_bring_back_what_has_left(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 256);
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 256));
+    assert_ok(rig_run_to(s, tokens, 200));
+    assert_ok(rig_slide(s, 200, 0)); /* 200 - 65: eight pages */
+    assert_ok(rig_commit(s, 128, 0));
+    assert_lengths(s, 128, 200, 200);
+    assert_int_equal(match_depth(&st, tokens, 256), 0);
+    assert_err(TERN_INVALID, rig_rewind(s, 128, 0)); /* [64, 128) is nowhere */
+    assert_err(TERN_INVALID, rig_match(s, tokens, 128));
+    assert_lengths(s, 128, 200, 200);
+    assert_ok(rig_rewind(s, 199, 0));
+    assert_int_equal(rig_wrong(s, 199), 0);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +493,8 @@ int main(void)
         RIG_TEST(t12_starved_of_history_takes_whole_snapshots),
         RIG_TEST(t21_only_a_commit_at_c_leaves_a_recurrent_state),
         RIG_TEST(layouts_that_make_no_sense_are_refused),
+        RIG_TEST(t21_a_turn_that_ends_below_c_goes_back_to_the_resume_point),
+        RIG_TEST(t5_a_later_commit_does_not_bring_back_what_has_left),
     };
 
     return RIG_RUN(tests);

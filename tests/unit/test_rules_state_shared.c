@@ -366,6 +366,66 @@ static void x5_a_session_with_pages_of_its_own_does_not_fetch(void **state)
     hosts_stop(&h);
 }
 
+/* Tokens that leave sequence 1 at `at` for sequence `seed`. */
+static const uint32_t *branch(uint32_t seed, uint32_t at, uint32_t *to)
+{
+    memcpy(to, rig_tokens(1, 256), 256 * sizeof *to);
+    memcpy(to + at, rig_tokens(seed, 256), (256 - at) * sizeof *to);
+    return to;
+}
+
+/* W = 3 L, and branches at every depth: all windows that have the segment at 64 end, in whatever
+ * branch, and those that begin below it stay. */
+static void t19_a_lost_segment_ends_it_in_every_branch(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_OFF, 192, 0);
+    uint32_t v[6][256];
+
+    (void)state;
+    for (uint32_t b = 0; b < 6; b++) {
+        branch(2 + b, 64 * (b / 2 + 1), v[b]);
+        for (uint32_t depth = 64; depth <= 256; depth += 64) {
+            struct rig_session *s = stage_session(&st);
+
+            assert_ok(rig_match(s, v[b], depth));
+            commit_to(s, v[b], depth, 0);
+            assert_ok(rig_close(s, 0));
+            rig_session_free(s);
+        }
+    }
+    lose_state(&st, v[0], 64);
+    for (uint32_t b = 0; b < 6; b++)
+        for (uint32_t depth = 64; depth <= 256; depth += 64)
+            assert_int_equal(node_in(&st, v[b], depth)->claims, depth == 256);
+    lose_state(&st, v[2], 128); /* branches 2 to 5 have it, 0 and 1 their own */
+    for (uint32_t b = 0; b < 6; b++)
+        assert_int_equal(node_in(&st, v[b], 256)->claims, b < 2);
+    stage_stop(&st);
+}
+
+/* W = 2 L: a commit ends where two refills wait for its step. With the step it is a resume point. */
+static void t18_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 128, 0);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 192);
+
+    (void)state;
+    stage_put(&st, 1, 192); /* in one commit: 64 and 128 are none */
+    lose_state(&st, tokens, 64);
+    lose_state(&st, tokens, 128);
+    assert_ok(rig_match(s, tokens, 128));
+    assert_int_equal(s->matched, 0);
+    commit_to(s, tokens, 128, 5);
+    assert_int_equal(node_in(&st, tokens, 128)->claims, 0);
+    assert_int_equal(match_depth(&st, tokens, 192), 0);
+    rig_engine_done(st.rig, &st.e, 5);
+    assert_int_equal(node_in(&st, tokens, 128)->claims, 1);
+    assert_int_equal(match_depth(&st, tokens, 192), 192);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +442,8 @@ int main(void)
         RIG_TEST(x5_history_that_is_there_is_not_moved_again),
         RIG_TEST(x3_a_transfer_that_breaks_off_leaves_the_session_where_it_was),
         RIG_TEST(x5_a_session_with_pages_of_its_own_does_not_fetch),
+        RIG_TEST(t19_a_lost_segment_ends_it_in_every_branch),
+        RIG_TEST(t18_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed),
     };
 
     return RIG_RUN(tests);
