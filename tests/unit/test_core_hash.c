@@ -140,6 +140,13 @@ static void core_stale_completions_change_nothing(void **state)
             event.pulled.pull = stale[i]; /* the id is the first member of each of them */
             rig_event(b.rig, &event);
         }
+    rig_disconnect(b.rig, b.admin);
+    before = core_changes(b.rig->core);
+    for (uint32_t conn = b.admin; conn < 12345; conn += 6000) { /* closed, and none at all */
+        struct request drain = {.op = OP_DRAIN, .drain = {.on = true}};
+
+        assert_null(rig_request(b.rig, conn, &drain));
+    }
     rig_proc_gone(b.rig, 12345);
     rig_disconnect(b.rig, 31);
     rig_disconnect(b.rig, 12345);

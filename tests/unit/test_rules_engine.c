@@ -404,7 +404,7 @@ static void session_of_another_engine_is_not_ours(void **state)
 /* E4: the first step that brings what is missing, of this pool and group. */
 static void engine_shortage_names_the_step_that_brings_enough(void **state)
 {
-    struct bench b = bench_start(4, 8);
+    struct bench b = bench_start(4, 10);
     struct id elsewhere = rig_pool_pages(b.rig, &b.e, 4, 8);
     struct rig_session *s[3];
     const uint32_t pages[3] = {4, 3, 3};
@@ -418,15 +418,18 @@ static void engine_shortage_names_the_step_that_brings_enough(void **state)
     }
     assert_ok(rig_match(b.s, rig_tokens(7, 32), 32));
     assert_ok(rig_extend(b.s, 8, 0, NULL, 0));
+    rig_put(b.rig, &b.e, b.pool, 9, 4); /* one page can go, one is free */
     for (uint32_t i = 0; i < 3; i++)
         assert_ok(rig_close(s[i], steps[i]));
     for (uint32_t missing = 4; missing > 0; missing--) {
-        assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * missing, 0, NULL, 0));
+        assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * (2 + missing), 0, NULL, 0));
+        assert_int_equal(b.rig->res.shortage.free, 1);
+        assert_int_equal(b.rig->res.shortage.reclaimable, 1);
         assert_int_equal(b.rig->res.shortage.retiring, 6);
         assert_true(b.rig->res.shortage.until_step == (missing > 3 ? 9 : 5));
     }
     rig_engine_done(b.rig, &b.e, 5);
-    assert_ok(rig_extend(b.s, 8 + 4 * 3, 0, NULL, 0));
+    assert_ok(rig_extend(b.s, 8 + 4 * 5, 0, NULL, 0));
     for (uint32_t i = 0; i < 3; i++)
         rig_session_free(s[i]);
     bench_stop(&b);

@@ -418,22 +418,42 @@ static void pin_given_up_deep_in_the_tree_costs_as_near_the_root(void **state)
     bench_stop(&b);
 }
 
-/* T13: a commit that adopts is a use, of what is adopted. */
-static void evict_adopting_is_a_use(void **state)
+/* T13: whatever a session does is a use of the prefix that it holds by then. */
+static void evict_all_that_a_session_does_is_a_use(void **state)
 {
-    struct bench b = bench_start(4, 32);
+    for (uint32_t what = 0; what < 6; what++) {
+        struct bench b = bench_start(4, 32);
+        struct rig_session *s = b.s;
 
-    (void)state;
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 8), 8));
-    rig_put(b.rig, &b.e, b.pool, 1, 8);
-    rig_put(b.rig, &b.e, b.pool, 2, 8);
-    assert_ok(rig_commit(b.s, 8, 0));
-    assert_ok(rig_close(b.s, 0));
-    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
-    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
-    assert_int_equal(rig_depth(b.s, rig_tokens(2, 8), 8), 4);
-    bench_stop(&b);
+        (void)state;
+        if (what == 0) {
+            assert_ok(rig_match(s, rig_tokens(1, 12), 12));
+            assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
+            rig_put(b.rig, &b.e, b.pool, 1, 8);
+        } else {
+            s = rig_committed(b.rig, &b.e, b.pool, 1, 8);
+            assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
+        }
+        rig_put(b.rig, &b.e, b.pool, 2, 8);
+        switch (what) {
+        case 0: assert_ok(rig_commit(s, 8, 0)); break; /* adopts */
+        case 1: assert_ok(rig_match(s, rig_tokens(1, 12), 12)); break;
+        case 2: assert_ok(rig_extend(s, 16, 0, NULL, 0)); break;
+        case 3: assert_ok(rig_rewind(s, 9, 0)); break;
+        case 4: assert_ok(rig_finish(s, 4, 0)); break;
+        default: break; /* a pin is none, nor is its end */
+        }
+        assert_ok(rig_close(s, 0));
+        assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+        rig_session_free(s);
+        s = rig_session(b.rig, &b.e, b.pool, 1);
+        assert_int_equal(rig_depth(s, rig_tokens(1, 8), 8), what < 5 ? 8 : 4);
+        assert_int_equal(rig_depth(s, rig_tokens(2, 8), 8), what < 5 ? 4 : 8);
+        b.s = what ? b.s : s;
+        if (what)
+            rig_session_free(s);
+        bench_stop(&b);
+    }
 }
 
 /* An operator who names a pool empties that one. */
@@ -518,7 +538,7 @@ int main(void)
         RIG_TEST(evict_peek_does_not_refresh),
         RIG_TEST(evict_inner_node_with_pinned_child_stays),
         RIG_TEST(pin_given_up_deep_in_the_tree_costs_as_near_the_root),
-        RIG_TEST(evict_adopting_is_a_use),
+        RIG_TEST(evict_all_that_a_session_does_is_a_use),
         RIG_TEST(evict_of_one_pool_leaves_the_others),
         RIG_TEST(match_same_chunk_under_another_parent_is_another_prefix),
     };

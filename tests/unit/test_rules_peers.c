@@ -431,6 +431,27 @@ static void fetch_overtaken_by_another_engine_keeps_its_own_pages(void **state)
     pair_stop(&p);
 }
 
+/* A session fetches on from a commit whose step has not passed: what arrives is seen with it, not
+ * before. */
+static void fetch_beyond_a_pending_commit_is_seen_with_it(void **state)
+{
+    struct pair p = start();
+    struct rig_engine other = second_engine(p.dest, p.dp);
+    struct rig_session *like = rig_session(p.dest, &other, p.dp, 1);
+
+    (void)state;
+    pair_offer(&p, TOKENS);
+    assert_ok(rig_run_to(p.d, rig_tokens(1, TOKENS), 8));
+    assert_ok(rig_commit(p.d, 8, 5));
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), 0);
+    rig_engine_done(p.dest, &p.de, 5);
+    assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), TOKENS);
+    rig_session_free(like);
+    pair_stop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,6 +471,7 @@ int main(void)
         RIG_TEST(fetch_trace_id_goes_through_both_daemons),
         RIG_TEST(link_lost_under_many_fetches_every_one_is_answered),
         RIG_TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages),
+        RIG_TEST(fetch_beyond_a_pending_commit_is_seen_with_it),
     };
 
     return RIG_RUN(tests);

@@ -1,5 +1,6 @@
 /* Pools and what they are made of: slabs that groups take at run time, indices and generations
  * (T1), closing and the zeroing of a range before its next use (T15, P3). */
+#include "core/pages.h"
 #include "rig_test.h"
 
 /* Index 0 is never handed out, indices are unique within a group, and generations pass. */
@@ -281,6 +282,40 @@ static void pool_that_can_never_fit_takes_no_other(void **state)
     bench_stop(&b);
 }
 
+/* N3: only pools of one geometry exchange pages as they are. Each word of it counts. */
+static void layouts_differ_in_each_word(void **state)
+{
+    struct req_pool_open a = {.ngroups = 2, .axes_hash = 7}, b;
+    uint64_t same;
+
+    (void)state;
+    a.group[0] = rig_group(4, 512);
+    a.group[1] = rig_window(4, 8, 64);
+    same = layout_hash(&a, 2);
+    assert_true(layout_hash(&a, 2) == same);
+    assert_true(layout_hash(&a, 3) != same);
+#define DIFFERS(change)                                                                            \
+    b = a;                                                                                         \
+    b.change;                                                                                      \
+    assert_true(layout_hash(&b, 2) != same)
+    DIFFERS(ngroups--);
+    DIFFERS(shard++);
+    DIFFERS(axes_hash++);
+    DIFFERS(group[0].page_tokens *= 2);
+    DIFFERS(group[0].page_bytes *= 2);
+    DIFFERS(group[1].units *= 2);
+    DIFFERS(group[1].family = FAMILY_RECURRENT);
+    DIFFERS(group[1].window *= 2);
+    DIFFERS(group[1].reserve *= 2);
+    DIFFERS(group[0] = a.group[1]; b.group[1] = a.group[0]);
+#undef DIFFERS
+    a.bytes = 1;
+    a.host_bytes = 1;
+    a.group[0].cap_pages = 1;
+    a.supersede = SUPERSEDE_OFF;
+    assert_true(layout_hash(&a, 2) == same); /* each host's own business */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +329,7 @@ int main(void)
         RIG_TEST(pool_of_a_dead_engine_is_had_again_only_as_it_was),
         RIG_TEST(pool_opened_first_makes_way_first),
         RIG_TEST(pool_that_can_never_fit_takes_no_other),
+        RIG_TEST(layouts_differ_in_each_word),
     };
 
     return RIG_RUN(tests);
