@@ -468,6 +468,7 @@ static void t5_a_later_commit_does_not_bring_back_what_has_left(void **state)
     assert_int_equal(match_depth(&st, tokens, 256), 0);
     assert_err(TERN_INVALID, rig_rewind(s, 128, 0)); /* [64, 128) is nowhere */
     assert_err(TERN_INVALID, rig_match(s, tokens, 128));
+    assert_err(TERN_INVALID, rig_rewind(s, 190, 0)); /* nor is the page of [112, 128) */
     assert_lengths(s, 128, 200, 200);
     assert_ok(rig_rewind(s, 199, 0));
     assert_int_equal(rig_wrong(s, 199), 0);
