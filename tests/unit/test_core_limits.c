@@ -451,7 +451,10 @@ static void limits_fetch_of_too_many_extra_keys_invalid(void **state)
         .v = rig_tokens(1, 1108) + 1100, .n = 8, .base = 1100, .keys = &last, .nkeys = 1};
     assert_ok(rig_step_ops(p.dest, p.d->conn, &op, 1)->step.results[0].err);
     fetch.fetch.session = p.d->id;
+    p.dest->automatic = BY_HAND(RIG_MSG);
     assert_err(TERN_INVALID, rig_request(p.dest, p.d->conn, &fetch)->err);
+    assert_int_equal(rig_jobs(p.dest, RIG_MSG), 0); /* without asking the source */
+    p.dest->automatic = RIG_ALL;
     fetch.fetch.depth = 1100;
     assert_ok(rig_request(p.dest, p.d->conn, &fetch)->err); /* asked; it has nothing of it */
     pair_stop(&p);
