@@ -116,6 +116,8 @@ static void start_generations(struct core *c, const struct core_limits *l, uint3
         pool_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->sessions; i++)
         session_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->nodes; i++) /* an operator's pin names one */
+        node_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->pulls; i++)
         pull_at(c, i)->gen = gen;
     for (uint32_t i = 0; i < l->serves; i++)

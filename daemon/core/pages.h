@@ -40,6 +40,8 @@ uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions);
 enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
                          const struct req_pool_open *req, uint32_t *ret_pool,
                          const char **ret_text);
+/* False: no other pool's going would make room for it. */
+bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req);
 bool pool_all_free(const struct core *c, const struct pool *p);
 uint32_t pool_slot(const struct core *c, const struct pool *p);
 struct pool *pool_find(const struct core *c, struct id id); /* open or closing; NULL: stale */

@@ -8,8 +8,8 @@ static bool size_agrees(const struct pool *p, uint64_t bytes)
     return p->bytes <= bytes && bytes - p->bytes < p->slab_bytes;
 }
 
-/* A pool that no engine has mapped, of exactly this layout and size: its prefixes are still good.
- */
+/* A pool that no engine has mapped, of exactly this layout, size and supersession: its prefixes are
+ * still good. */
 static struct pool *orphan_find(const struct core *c, const struct engine *e,
                                 const struct req_pool_open *r)
 {
@@ -17,7 +17,8 @@ static struct pool *orphan_find(const struct core *c, const struct engine *e,
         struct pool *p = pool_at(c, i);
         bool same = p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == e->tenant &&
                     p->engines == 0 && p->layout_hash == layout_hash(r, e->world) &&
-                    size_agrees(p, r->bytes) && (p->other != NONE) == (r->host_bytes > 0);
+                    p->supersede == (uint32_t)r->supersede && size_agrees(p, r->bytes) &&
+                    (p->other != NONE) == (r->host_bytes > 0);
 
         if (same && p->other != NONE)
             same = size_agrees(pool_at(c, p->other), r->host_bytes);
@@ -79,7 +80,8 @@ static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
 {
     enum tern_err err = pool_carve(c, e->tenant, e->world, r, ret_pool, ret_text);
 
-    if (err == TERN_OK || !(room_is_coming(c, e->tenant) || orphan_close(c, e->tenant)))
+    if (err == TERN_OK || !pool_possible(c, e->tenant, r) ||
+        !(room_is_coming(c, e->tenant) || orphan_close(c, e->tenant)))
         return err;
     *ret_text = "a pool that nobody maps is being closed to make room: repeat in a moment";
     return TERN_BUSY;

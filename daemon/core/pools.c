@@ -260,12 +260,36 @@ static void pool_set_slabs(const struct core *c, struct pool *p)
     }
 }
 
+static uint64_t tier_bytes(const struct core *c, uint32_t tenant, enum tier tier)
+{
+    const struct tenant_config *config = &tenant_at(c, tenant)->config;
+
+    return tier == TIER_HOST ? config->host_bytes : config->memory_bytes;
+}
+
+/* Were it the only pool there is. */
+static bool could_fit(const struct core *c, uint32_t tenant, enum tier tier,
+                      const struct req_pool_open *req)
+{
+    struct pool p;
+
+    memset(&p, 0, sizeof p);
+    pool_set_groups(&p, req, tier);
+    return p.bytes <= tier_bytes(c, tenant, tier) && p.nslabs <= c->limits.slabs &&
+           (uint64_t)p.nslabs * p.pages_per_slab_max <= c->limits.pages;
+}
+
+bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req)
+{
+    return could_fit(c, tenant, TIER_DEVICE, req) &&
+           (!req->host_bytes || could_fit(c, tenant, TIER_HOST, req));
+}
+
 static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, enum tier tier,
                            const struct req_pool_open *req, uint32_t *ret_pool,
                            const char **ret_text)
 {
-    const struct tenant_config *config = &tenant_at(c, tenant)->config;
-    uint64_t memory = tier == TIER_HOST ? config->host_bytes : config->memory_bytes;
+    uint64_t memory = tier_bytes(c, tenant, tier);
     struct pool fresh, *p = NULL;
     uint64_t offset, page_base, slab_base;
     uint32_t slot;

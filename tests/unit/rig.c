@@ -89,6 +89,7 @@ struct rig *rig_create(const struct rig_options *options)
     rig->out = calloc(1, sizeof *rig->out);
     rig->now_ns = 1000000000u;
     rig->next_request = 1;
+    rig->next_conn = 1; /* 0 is what a field holds that nobody set */
     rig->automatic = RIG_ALL;
     err = core_size(&rig->options.limits, &rig->mem_bytes);
     if (err != TERN_OK || !rig->out)

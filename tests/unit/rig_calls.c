@@ -564,6 +564,14 @@ uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth)
     return request.request_id;
 }
 
+/* Of an answer that came later. */
+static void names_the_asker(const struct rig_session *s, const struct reply *reply)
+{
+    if (reply->conn != s->conn)
+        rig_fail("the reply to request %llu goes to connection %u, not %u",
+                 (unsigned long long)reply->request_id, reply->conn, s->conn);
+}
+
 enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id)
 {
     const struct reply *reply = rig_reply_to(s->rig, request_id);
@@ -571,6 +579,7 @@ enum tern_err rig_fetched(struct rig_session *s, uint64_t request_id)
 
     if (!reply)
         return TERN_BUSY;
+    names_the_asker(s, reply);
     if (reply->fetch.lengths.allocated < s->len.allocated)
         return reply->err; /* the session itself is gone: the answer tells no lengths */
     before = s->len;
@@ -632,6 +641,7 @@ enum tern_err rig_recovered(struct rig_session *s, uint64_t request_id)
 
     if (!reply)
         return TERN_BUSY;
+    names_the_asker(s, reply);
     if (reply->err != TERN_OK)
         return reply->err;
     s->len = reply->recover.lengths;

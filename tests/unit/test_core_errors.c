@@ -33,6 +33,8 @@ static void errors_layouts_out_of_range(void **state)
     g = good;
     g.page_bytes = 0;
     assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
+    g.page_bytes = 508; /* no multiple of 8 */
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
     g.page_bytes = UINT64_MAX - 7;
     assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
     g = good;

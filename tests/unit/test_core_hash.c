@@ -1,5 +1,6 @@
 /* The core as a function over its arena: a snapshot is a memcpy, equal histories give equal hashes,
  * and core_changes counts changes and nothing else. */
+#include "core/arena.h"
 #include "rig_test.h"
 
 #include <stdlib.h>
@@ -139,6 +140,13 @@ static void core_stale_completions_change_nothing(void **state)
             event.pulled.pull = stale[i]; /* the id is the first member of each of them */
             rig_event(b.rig, &event);
         }
+    rig_disconnect(b.rig, b.admin);
+    before = core_changes(b.rig->core);
+    for (uint32_t conn = b.admin; conn < 12345; conn += 6000) { /* closed, and none at all */
+        struct request drain = {.op = OP_DRAIN, .drain = {.on = true}};
+
+        assert_null(rig_request(b.rig, conn, &drain));
+    }
     rig_proc_gone(b.rig, 12345);
     rig_disconnect(b.rig, 31);
     rig_disconnect(b.rig, 12345);
@@ -167,6 +175,29 @@ static void core_size_absurd_limits_invalid(void **state)
     assert_err(TERN_INVALID, core_size(&l, &bytes));
 }
 
+/* X6: no handle of one incarnation is one of another, whatever slot it names. */
+static void core_generations_start_elsewhere_in_every_incarnation(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct rig *a = rig_create(&o), *b;
+
+    (void)state;
+    o.incarnation++;
+    b = rig_create(&o);
+#define ELSEWHERE(kind, n)                                                                         \
+    for (uint32_t i = 0; i < (n); i++)                                                             \
+    assert_int_not_equal(kind##_at(a->core, i)->gen, kind##_at(b->core, i)->gen)
+    ELSEWHERE(engine, o.limits.engines);
+    ELSEWHERE(pool, o.limits.pools);
+    ELSEWHERE(session, o.limits.sessions);
+    ELSEWHERE(node, o.limits.nodes);
+    ELSEWHERE(pull, o.limits.pulls);
+    ELSEWHERE(serve, o.limits.serves);
+#undef ELSEWHERE
+    rig_destroy(a);
+    rig_destroy(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +207,7 @@ int main(void)
         RIG_TEST(core_changes_peeks_timers_and_failures_do_not_count),
         RIG_TEST(core_stale_completions_change_nothing),
         RIG_TEST(core_size_absurd_limits_invalid),
+        RIG_TEST(core_generations_start_elsewhere_in_every_incarnation),
     };
 
     return RIG_RUN(tests);

@@ -390,6 +390,146 @@ static void limits_chunk_of_more_pages_than_a_job_invalid(void **state)
     bench_stop(&b);
 }
 
+/* The same where a transfer would hang its chunks below a node that waits for its step. */
+static void limits_retires_full_fetch_below_a_pending_node_busy(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct pair p;
+
+    (void)state;
+    options.limits.retires = 2;
+    p = pair_with(options, 4, 64, 64);
+    pair_offer(&p, 32);
+    assert_ok(rig_run_to(p.d, rig_tokens(1, 32), 9));
+    assert_ok(rig_commit(p.d, 8, 5));
+    assert_ok(rig_rewind(p.d, 8, 5));
+    assert_int_equal(rig_view(p.dest).retires_free, 0);
+    assert_ok(rig_match(p.d, rig_tokens(1, 32), 32));
+    assert_err(TERN_BUSY, fetch_all(p.d));
+    assert_lengths(p.d, 8, 8, 8);
+    rig_engine_done(p.dest, &p.de, 5);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, 32);
+    pair_stop(&p);
+}
+
+static void limits_slab_records_full_busy(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+
+    (void)state;
+    options.limits.slabs = 1500;
+    b = bench_with(&options, 4, 16); /* 1 MiB is 1,024 slabs of 1,024 bytes */
+    assert_err(TERN_BUSY, opens_pool(&b, 1024, 1 << 20));
+    assert_ok(opens_pool(&b, 4096, 1 << 20));
+    bench_stop(&b);
+}
+
+/* Extra keys of one message between daemons: 1,024 go, one more does not, and a depth below it
+ * helps. */
+static void limits_fetch_of_too_many_extra_keys_invalid(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct extra_key keys[EXTRA_KEYS_MAX], last = {.position = 1100, .lo = 9};
+    struct request match = {.op = OP_MATCH}, fetch = {.op = OP_FETCH};
+    struct step_op op = {.kind = STEP_EXTEND};
+    struct pair p;
+
+    (void)state;
+    options.limits.extra_keys = 2 * EXTRA_KEYS_MAX;
+    p = pair_with(options, 4, 64, 64);
+    p.d = rig_session(p.dest, &p.de, p.dp, 1);
+    for (uint32_t i = 0; i < EXTRA_KEYS_MAX; i++)
+        keys[i] = (struct extra_key){.position = i, .lo = i};
+    match.match.session = p.d->id;
+    match.match.tokens = (struct req_tokens){
+        .v = rig_tokens(1, 1100), .n = 1100, .keys = keys, .nkeys = EXTRA_KEYS_MAX};
+    assert_ok(rig_request(p.dest, p.d->conn, &match)->err);
+    op.session = p.d->id;
+    op.tokens = (struct req_tokens){
+        .v = rig_tokens(1, 1108) + 1100, .n = 8, .base = 1100, .keys = &last, .nkeys = 1};
+    assert_ok(rig_step_ops(p.dest, p.d->conn, &op, 1)->step.results[0].err);
+    fetch.fetch.session = p.d->id;
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    assert_err(TERN_INVALID, rig_request(p.dest, p.d->conn, &fetch)->err);
+    assert_int_equal(rig_jobs(p.dest, RIG_MSG), 0); /* without asking the source */
+    p.dest->automatic = RIG_ALL;
+    fetch.fetch.depth = 1100;
+    assert_ok(rig_request(p.dest, p.d->conn, &fetch)->err); /* asked; it has nothing of it */
+    pair_stop(&p);
+}
+
+/* A table that no answer could tell. */
+static void limits_table_of_more_pages_than_an_answer_invalid(void **state)
+{
+    static uint32_t tokens[REPLY_REFS_MAX + 1];
+    struct rig_options options = rig_defaults();
+    struct request match = {.op = OP_MATCH};
+    struct step_op op = {.kind = STEP_EXTEND, .length = REPLY_REFS_MAX + 1};
+    struct bench b;
+
+    (void)state;
+    options.limits.token_blocks = 2 * (REPLY_REFS_MAX / TOKEN_BLOCK);
+    b = bench_with(&options, 1, 16);
+    match.match.session = b.s->id;
+    match.match.tokens = (struct req_tokens){.v = tokens, .n = REPLY_REFS_MAX + 1};
+    assert_err(TERN_INVALID, rig_request(b.rig, b.s->conn, &match)->err);
+    assert_true(b.rig->last->text[0] != 0);
+    op.session = b.s->id;
+    assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.length = REPLY_REFS_MAX;
+    assert_err(TERN_POOL_EXHAUSTED, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    bench_stop(&b);
+}
+
+/* A page's checksums are one for each unit of each rank. */
+static void limits_checksums_of_a_page_invalid(void **state)
+{
+    struct rig *rig = rig_create(NULL); /* 4 of them */
+    struct rig_engine wide = rig_engine(rig, 0, "wide", 4);
+    struct group_layout group = rig_group(4, 512);
+    struct id pool;
+
+    (void)state;
+    group.units = 2;
+    assert_err(TERN_INVALID, rig_pool_open(rig, wide.conn[0], &group, 1, 1 << 16, &pool));
+    group.units = 1;
+    assert_ok(rig_pool_open(rig, wide.conn[0], &group, 1, 1 << 16, &pool));
+    rig_destroy(rig);
+}
+
+/* S7 where there is no room to copy the keys of the good list out of the tree: the list is given
+ * up, and the answer says so. */
+static void limits_extra_keys_full_abort_gives_the_list_up(void **state)
+{
+    struct extra_key keys[2] = {{.position = 1}, {.position = 5}};
+    struct req_tokens t = {.n = 16, .keys = keys, .nkeys = 2};
+
+    (void)state;
+    for (uint32_t spare = 1; spare <= 2; spare++) { /* two are to be copied */
+        struct rig_options options = rig_defaults();
+        struct rig_session *other;
+        struct bench b;
+
+        options.limits.extra_keys = 4 + spare;
+        b = bench_with(&options, 4, 64);
+        other = rig_session(b.rig, &b.e, b.pool, 1);
+        t.v = rig_tokens(1, 16);
+        assert_ok(rig_match_full(b.s, &t, 0));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+        assert_ok(rig_commit(b.s, 8, 0));
+        assert_ok(rig_finish(b.s, 0, 0));
+        assert_ok(rig_match_full(b.s, &t, 0));
+        t.v = rig_tokens(2, 16);
+        assert_ok(rig_match_full(other, &t, 0));
+        assert_ok(rig_abort(b.s, 0));
+        assert_int_equal(b.s->ntokens, spare < 2 ? 0 : 16);
+        rig_session_free(other);
+        bench_stop(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +550,12 @@ int main(void)
         RIG_TEST(limits_transfers_in_full_busy),
         RIG_TEST(limits_seal_jobs_bounded_and_none_forgotten),
         RIG_TEST(limits_chunk_of_more_pages_than_a_job_invalid),
+        RIG_TEST(limits_retires_full_fetch_below_a_pending_node_busy),
+        RIG_TEST(limits_slab_records_full_busy),
+        RIG_TEST(limits_fetch_of_too_many_extra_keys_invalid),
+        RIG_TEST(limits_table_of_more_pages_than_an_answer_invalid),
+        RIG_TEST(limits_checksums_of_a_page_invalid),
+        RIG_TEST(limits_extra_keys_full_abort_gives_the_list_up),
     };
 
     return RIG_RUN(tests);

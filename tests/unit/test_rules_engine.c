@@ -401,6 +401,97 @@ static void session_of_another_engine_is_not_ours(void **state)
     rig_destroy(rig);
 }
 
+/* E4: the first step that brings what is missing, of this pool and group. */
+static void engine_shortage_names_the_step_that_brings_enough(void **state)
+{
+    struct bench b = bench_start(4, 10);
+    struct id elsewhere = rig_pool_pages(b.rig, &b.e, 4, 8);
+    struct rig_session *s[3];
+    const uint32_t pages[3] = {4, 3, 3};
+    const uint64_t steps[3] = {3, 5, 9};
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        s[i] = rig_session(b.rig, &b.e, i ? b.pool : elsewhere, 1);
+        assert_ok(rig_match(s[i], rig_tokens(i, 4 * pages[i]), 4 * pages[i]));
+        assert_ok(rig_extend(s[i], 4 * pages[i], 0, NULL, 0));
+    }
+    assert_ok(rig_match(b.s, rig_tokens(7, 32), 32));
+    assert_ok(rig_extend(b.s, 8, 0, NULL, 0));
+    rig_put(b.rig, &b.e, b.pool, 9, 4); /* one page can go, one is free */
+    for (uint32_t i = 0; i < 3; i++)
+        assert_ok(rig_close(s[i], steps[i]));
+    for (uint32_t missing = 4; missing > 0; missing--) {
+        assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * (2 + missing), 0, NULL, 0));
+        assert_int_equal(b.rig->res.shortage.free, 1);
+        assert_int_equal(b.rig->res.shortage.reclaimable, 1);
+        assert_int_equal(b.rig->res.shortage.retiring, 6);
+        assert_true(b.rig->res.shortage.until_step == (missing > 3 ? 9 : 5));
+    }
+    rig_engine_done(b.rig, &b.e, 5);
+    assert_ok(rig_extend(b.s, 8 + 4 * 5, 0, NULL, 0));
+    for (uint32_t i = 0; i < 3; i++)
+        rig_session_free(s[i]);
+    bench_stop(&b);
+}
+
+/* One more connection of a process that has one. */
+static uint32_t connect_again(struct rig *rig, uint32_t proc)
+{
+    struct event event = {.kind = EV_CONN_OPENED};
+
+    event.conn.conn = rig->next_conn++;
+    event.conn.proc = proc;
+    rig_event(rig, &event);
+    return event.conn.conn;
+}
+
+/* One seat, one connection; when that is gone, the process may take its seat again. */
+static void engine_seat_taken_again_by_its_process_alone(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct id pool = rig_pool_pages(rig, &e, 4, 8);
+    uint32_t again = connect_again(rig, e.proc[0]), stranger = rig_connect(rig, 0, NULL);
+    struct rig_session *s = rig_session(rig, &e, pool, 1);
+
+    (void)state;
+    assert_err(TERN_CONFLICT, rig_join(rig, again, "e", ROLE_BOTH, 0, 1));
+    rig_disconnect(rig, e.conn[0]);
+    assert_err(TERN_CONFLICT, rig_join(rig, stranger, "e", ROLE_BOTH, 0, 1));
+    assert_ok(rig_join(rig, again, "e", ROLE_BOTH, 0, 1));
+    assert_true(id_equal(rig->last->join.engine, e.id));
+    s->conn = again;
+    assert_ok(rig_match(s, rig_tokens(1, 8), 8));
+    rig_session_free(s);
+    rig_destroy(rig);
+}
+
+/* Its processes are gone, a connection of them is still open: it is no seat in whatever engine has
+ * the slot by then. */
+static void engine_gone_its_connection_is_nobodys(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 2), next;
+    struct id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct rig_session s;
+
+    (void)state;
+    rig_proc_gone(rig, e.proc[1]);
+    assert_ok(rig_leave(rig, e.conn[1])); /* it said so before it died */
+    assert_int_equal(rig->engines_gone, 0);
+    rig_proc_gone(rig, e.proc[0]);
+    assert_int_equal(rig->engines_gone, 1);
+    next = rig_engine(rig, 0, "next", 2);
+    assert_int_equal(next.id.slot, e.id.slot);
+    assert_false(id_equal(next.id, e.id));
+    assert_err(TERN_INVALID, rig_session_open(rig, e.conn[0], pool, 1, &s));
+    assert_err(TERN_INVALID, rig_leave(rig, e.conn[0]));
+    rig_disconnect(rig, e.conn[0]);
+    assert_int_equal(rig->engines_gone, 1);
+    rig_destroy(rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +514,9 @@ int main(void)
         RIG_TEST(step_failed_barrier_stops_the_rest),
         RIG_TEST(step_operations_apply_in_order),
         RIG_TEST(session_of_another_engine_is_not_ours),
+        RIG_TEST(engine_shortage_names_the_step_that_brings_enough),
+        RIG_TEST(engine_seat_taken_again_by_its_process_alone),
+        RIG_TEST(engine_gone_its_connection_is_nobodys),
     };
 
     return RIG_RUN(tests);

@@ -418,6 +418,106 @@ static void pin_given_up_deep_in_the_tree_costs_as_near_the_root(void **state)
     bench_stop(&b);
 }
 
+/* T13: whatever a session does is a use of the prefix that it holds by then. */
+static void evict_all_that_a_session_does_is_a_use(void **state)
+{
+    for (uint32_t what = 0; what < 6; what++) {
+        struct bench b = bench_start(4, 32);
+        struct rig_session *s = b.s;
+
+        (void)state;
+        if (what == 0) {
+            assert_ok(rig_match(s, rig_tokens(1, 12), 12));
+            assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
+            rig_put(b.rig, &b.e, b.pool, 1, 8);
+        } else {
+            s = rig_committed(b.rig, &b.e, b.pool, 1, 8);
+            assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
+        }
+        rig_put(b.rig, &b.e, b.pool, 2, 8);
+        switch (what) {
+        case 0: assert_ok(rig_commit(s, 8, 0)); break; /* adopts */
+        case 1: assert_ok(rig_match(s, rig_tokens(1, 12), 12)); break;
+        case 2: assert_ok(rig_extend(s, 16, 0, NULL, 0)); break;
+        case 3: assert_ok(rig_rewind(s, 9, 0)); break;
+        case 4: assert_ok(rig_finish(s, 4, 0)); break;
+        default: break; /* a pin is none, nor is its end */
+        }
+        assert_ok(rig_close(s, 0));
+        assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
+        rig_session_free(s);
+        s = rig_session(b.rig, &b.e, b.pool, 1);
+        assert_int_equal(rig_depth(s, rig_tokens(1, 8), 8), what < 5 ? 8 : 4);
+        assert_int_equal(rig_depth(s, rig_tokens(2, 8), 8), what < 5 ? 4 : 8);
+        b.s = what ? b.s : s;
+        if (what)
+            rig_session_free(s);
+        bench_stop(&b);
+    }
+}
+
+/* An operator who names a pool empties that one. */
+static void evict_of_one_pool_leaves_the_others(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct id other = rig_pool_pages(b.rig, &b.e, 4, 16);
+    struct rig_session *s = rig_session(b.rig, &b.e, other, 1);
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 16);
+    rig_put(b.rig, &b.e, other, 1, 16);
+    assert_int_equal(rig_evict(b.rig, b.admin, other, 0), 4);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(rig_depth(s, rig_tokens(1, 16), 16), 0);
+    rig_put(b.rig, &b.e, other, 1, 16);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 3), 3);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 4);
+    assert_int_equal(rig_depth(s, rig_tokens(1, 16), 16), 16);
+    rig_session_free(s);
+    bench_stop(&b);
+}
+
+enum { FORKS = 36 };
+
+/* A chunk of its own, then one of three that all forks share. */
+static const uint32_t *fork_tokens(uint32_t fork, uint32_t which)
+{
+    static uint32_t v[8];
+
+    for (uint32_t i = 0; i < 8; i++)
+        v[i] = i < 4 ? 1000 + fork : which;
+    return v;
+}
+
+/* T2: the same chunk under another parent is another prefix. So many of them that some share a
+ * bucket of the index. */
+static void match_same_chunk_under_another_parent_is_another_prefix(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+
+    (void)state;
+    o.limits.nodes = 3 * FORKS + 1;
+    b = bench_with(&o, 4, 4 * FORKS);
+    for (uint32_t fork = 0; fork < FORKS; fork++)
+        for (uint32_t which = 0; which < 2; which++) {
+            struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+            const uint32_t *v = fork_tokens(fork, fork % 2 + which); /* 0 and 1, or 1 and 2 */
+
+            assert_ok(rig_match(s, v, 8));
+            assert_ok(rig_run_to(s, v, 8));
+            assert_ok(rig_commit(s, 8, 0));
+            assert_ok(rig_close(s, 0));
+            rig_session_free(s);
+        }
+    assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
+    for (uint32_t fork = 0; fork < FORKS; fork++)
+        for (uint32_t which = 0; which < 3; which++)
+            assert_int_equal(rig_depth(b.s, fork_tokens(fork, which), 8),
+                             which == fork % 2 || which == fork % 2 + 1 ? 8 : 4);
+    bench_stop(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +538,9 @@ int main(void)
         RIG_TEST(evict_peek_does_not_refresh),
         RIG_TEST(evict_inner_node_with_pinned_child_stays),
         RIG_TEST(pin_given_up_deep_in_the_tree_costs_as_near_the_root),
+        RIG_TEST(evict_all_that_a_session_does_is_a_use),
+        RIG_TEST(evict_of_one_pool_leaves_the_others),
+        RIG_TEST(match_same_chunk_under_another_parent_is_another_prefix),
     };
 
     return RIG_RUN(tests);

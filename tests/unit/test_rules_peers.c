@@ -402,6 +402,56 @@ static void fetch_trace_id_goes_through_both_daemons(void **state)
     pair_stop(&p);
 }
 
+/* The same, for a transfer that has published a chunk of its own before. */
+static void fetch_overtaken_by_another_engine_keeps_its_own_pages(void **state)
+{
+    struct pair p = pair_limited(512);
+    struct rig_engine other = second_engine(p.dest, p.dp);
+    struct rig_session *s = rig_session(p.dest, &other, p.dp, 1);
+    uint64_t fetch;
+
+    (void)state;
+    pair_offer(&p, TOKENS);
+    fetch = fetch_held(&p, RIG_PULL);
+    rig_complete(p.dest, RIG_PULL); /* [0, 4) */
+    assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
+    assert_int_equal(s->matched, 4);
+    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_commit(s, 12, 4)); /* [4, 12) is pending */
+    complete_all(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_lengths(p.d, 4, TOKENS, TOKENS);
+    assert_int_equal(rig_wrong(p.d, TOKENS), 0);
+    rig_engine_kill(p.dest, &other, 0);
+    assert_ok(rig_commit(p.d, TOKENS, 0));
+    assert_whole(p.d, TOKENS);
+    rig_session_free(s);
+    p.dest->automatic = RIG_ALL;
+    rig_settle(p.dest);
+    pair_stop(&p);
+}
+
+/* A session fetches on from a commit whose step has not passed: what arrives is seen with it, not
+ * before. */
+static void fetch_beyond_a_pending_commit_is_seen_with_it(void **state)
+{
+    struct pair p = start();
+    struct rig_engine other = second_engine(p.dest, p.dp);
+    struct rig_session *like = rig_session(p.dest, &other, p.dp, 1);
+
+    (void)state;
+    pair_offer(&p, TOKENS);
+    assert_ok(rig_run_to(p.d, rig_tokens(1, TOKENS), 8));
+    assert_ok(rig_commit(p.d, 8, 5));
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), 0);
+    rig_engine_done(p.dest, &p.de, 5);
+    assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), TOKENS);
+    rig_session_free(like);
+    pair_stop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -420,6 +470,8 @@ int main(void)
         RIG_TEST(fetch_of_long_chunks_over_another_link_brings_the_delta),
         RIG_TEST(fetch_trace_id_goes_through_both_daemons),
         RIG_TEST(link_lost_under_many_fetches_every_one_is_answered),
+        RIG_TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages),
+        RIG_TEST(fetch_beyond_a_pending_commit_is_seen_with_it),
     };
 
     return RIG_RUN(tests);

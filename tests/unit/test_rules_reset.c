@@ -81,11 +81,28 @@ static void n1_in_every_pool(void **state)
 }
 
 /* More nodes than one step frees. */
+struct freed {
+    struct rig *rig;
+    uint32_t nodes;
+};
+
+/* Before each step: what the one before it freed. */
+static void frees_little(void *ctx, const struct event *event)
+{
+    struct freed *f = ctx;
+    uint32_t nodes = rig_view(f->rig).nodes;
+
+    (void)event;
+    assert_true(f->nodes <= nodes + RESET_NODES_MAX);
+    f->nodes = nodes;
+}
+
 static void n1_more_nodes_than_one_step_frees(void **state)
 {
     struct rig_options o = rig_defaults();
-    struct bench b;
     struct rig_session *old;
+    struct freed freed;
+    struct bench b;
 
     (void)state;
     o.limits.nodes = 4096;
@@ -97,8 +114,12 @@ static void n1_more_nodes_than_one_step_frees(void **state)
     old = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(old, rig_tokens(1, 40), 40));
     b.rig->no_audit = false;
+    freed = (struct freed){.rig = b.rig, .nodes = rig_view(b.rig).nodes};
+    b.rig->on_event = frees_little;
+    b.rig->on_event_ctx = &freed;
     reset(&b);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 40), 40), 0);
+    b.rig->on_event = NULL;
     assert_int_equal(rig_free(b.rig, b.pool), 1800 - 10);
     assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, 10);
     assert_ok(rig_close(old, 0));
@@ -444,6 +465,66 @@ static void a_pin_and_a_reset(void **state)
     bench_ends_clean(&b);
 }
 
+/* X6: the id of a node from before a restart, for which the slot has another node now. */
+static void a_pin_from_before_a_restart_is_gone(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench old, now;
+    struct id was, is;
+
+    (void)state;
+    old = bench_with(&o, 4, 16);
+    o.incarnation++;
+    now = bench_with(&o, 4, 16);
+    rig_put(old.rig, &old.e, old.pool, 1, 8);
+    rig_put(now.rig, &now.e, now.pool, 2, 8);
+    was = id_at(&old, 1, 8);
+    is = id_at(&now, 2, 8);
+    assert_int_equal(was.slot, is.slot);
+    assert_err(TERN_GONE, rig_pin(now.rig, now.admin, was, true));
+    assert_ok(rig_pin(now.rig, now.admin, is, true));
+    bench_stop(&old);
+    bench_stop(&now);
+}
+
+/* Within one incarnation a slot that has another node names it by another generation. */
+static void a_pin_of_what_the_slot_had_before_is_gone(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct id was, is;
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 4);
+    was = id_at(&b, 1, 4);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 1);
+    rig_put(b.rig, &b.e, b.pool, 2, 4);
+    is = id_at(&b, 2, 4);
+    assert_int_equal(was.slot, is.slot);
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, was, true));
+    assert_ok(rig_pin(b.rig, b.admin, is, true));
+    bench_stop(&b);
+}
+
+/* An operator's pins end with the pool: its range would never come back. */
+static void a_pin_and_a_pool_that_closes(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct id id;
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 8);
+    id = id_at(&b, 1, 8);
+    assert_ok(rig_pin(b.rig, b.admin, id, true));
+    assert_ok(rig_pin(b.rig, b.admin, id, true));
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    assert_int_equal(rig_view(b.rig).nodes, 0);
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, id, false));
+    rig_engine_kill(b.rig, &b.e, 0);
+    assert_int_equal(rig_view(b.rig).pools, 0);
+    bench_stop(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,6 +543,9 @@ int main(void)
         RIG_TEST(pins_that_cannot_be),
         RIG_TEST(a_node_that_waits_for_its_step_is_not_pinned),
         RIG_TEST(a_pin_and_a_reset),
+        RIG_TEST(a_pin_from_before_a_restart_is_gone),
+        RIG_TEST(a_pin_of_what_the_slot_had_before_is_gone),
+        RIG_TEST(a_pin_and_a_pool_that_closes),
     };
 
     return RIG_RUN(tests);

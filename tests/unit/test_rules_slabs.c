@@ -1,5 +1,6 @@
 /* Pools and what they are made of: slabs that groups take at run time, indices and generations
  * (T1), closing and the zeroing of a range before its next use (T15, P3). */
+#include "core/pages.h"
 #include "rig_test.h"
 
 /* Index 0 is never handed out, indices are unique within a group, and generations pass. */
@@ -194,6 +195,127 @@ static void pool_of_a_dead_engine_keeps_its_prefixes_for_the_next(void **state)
     bench_stop(&b);
 }
 
+/* Every word of the request counts: a pool that would behave otherwise is not handed out for it. */
+static void pool_of_a_dead_engine_is_had_again_only_as_it_was(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine first = rig_engine(rig, 0, "first", 1), next, wide;
+    struct group_layout g[2] = {rig_group(4, 512), rig_window(4, 8, 512)}, other;
+    struct id pool, got;
+
+    (void)state;
+    g[0].cap_pages = 32;
+    assert_ok(rig_pool_open(rig, first.conn[0], g, 2, 1u << 16, &pool));
+    rig_engine_kill(rig, &first, 0);
+    next = rig_engine(rig, 0, "next", 1);
+    wide = rig_engine(rig, 0, "wide", 2);
+    for (rig->supersede = SUPERSEDE_EAGER; rig->supersede <= SUPERSEDE_OFF; rig->supersede++) {
+        assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+        assert_false(id_equal(got, pool));
+    }
+    rig->supersede = SUPERSEDE_LAZY;
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 15, &got));
+    assert_false(id_equal(got, pool));
+    other = g[0];
+    g[0].cap_pages = 31;
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+    assert_false(id_equal(got, pool));
+    g[0] = other;
+    g[1].window = 12;
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+    assert_false(id_equal(got, pool));
+    g[1].window = 8;
+    assert_ok(rig_pool_open(rig, wide.conn[0], g, 2, 1u << 16, &got));
+    assert_false(id_equal(got, pool));
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+    assert_true(id_equal(got, pool));
+    rig_destroy(rig);
+}
+
+/* Two that nobody maps: the older one makes way. */
+static void pool_opened_first_makes_way_first(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout other = rig_group(8, 1024);
+    struct rig_engine first, next;
+    struct id older, younger, pool;
+    struct rig *rig;
+
+    (void)state;
+    options.tenant[0].memory_bytes = 2u << 20;
+    rig = rig_create(&options);
+    first = rig_engine(rig, 0, "first", 1);
+    older = rig_pool_pages(rig, &first, 4, 16);
+    younger = rig_pool_pages(rig, &first, 4, 17);
+    rig_engine_kill(rig, &first, 0);
+    next = rig_engine(rig, 0, "next", 1);
+    assert_err(TERN_BUSY, rig_pool_open(rig, next.conn[0], &other, 1, 1u << 20, &pool));
+    assert_ok(rig_pool_open(rig, next.conn[0], &other, 1, 1u << 20, &pool));
+    assert_int_equal(pool.slot, older.slot);
+    assert_true(id_equal(rig_pool_pages(rig, &next, 4, 17), younger));
+    rig_destroy(rig);
+}
+
+/* T11 for pools: what can never fit costs nobody a pool. */
+static void pool_that_can_never_fit_takes_no_other(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout group = rig_group(4, 512), small = rig_group(4, 64);
+    struct rig_engine next;
+    struct bench b;
+    struct id pool;
+
+    (void)state;
+    options.limits.pages = 8192;
+    b = bench_with(&options, 4, 16);
+    rig_put(b.rig, &b.e, b.pool, 1, 16);
+    rig_engine_kill(b.rig, &b.e, 0);
+    next = rig_engine(b.rig, 0, "next", 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_err(TERN_QUOTA, rig_pool_open(b.rig, next.conn[0], &group, 1, 8u << 20, &pool));
+        assert_err(TERN_BUSY, rig_pool_open(b.rig, next.conn[0], &small, 1, 1u << 20, &pool));
+        b.rig->host_bytes = 2u << 20;
+        assert_err(TERN_QUOTA, rig_pool_open(b.rig, next.conn[0], &group, 1, 1u << 20, &pool));
+        b.rig->host_bytes = 0;
+    }
+    assert_true(id_equal(rig_pool_pages(b.rig, &next, 4, 16), b.pool));
+    bench_stop(&b);
+}
+
+/* N3: only pools of one geometry exchange pages as they are. Each word of it counts. */
+static void layouts_differ_in_each_word(void **state)
+{
+    struct req_pool_open a = {.ngroups = 2, .axes_hash = 7}, b;
+    uint64_t same;
+
+    (void)state;
+    a.group[0] = rig_group(4, 512);
+    a.group[1] = rig_window(4, 8, 64);
+    same = layout_hash(&a, 2);
+    assert_true(layout_hash(&a, 2) == same);
+    assert_true(layout_hash(&a, 3) != same);
+#define DIFFERS(change)                                                                            \
+    b = a;                                                                                         \
+    b.change;                                                                                      \
+    assert_true(layout_hash(&b, 2) != same)
+    DIFFERS(ngroups--);
+    DIFFERS(shard++);
+    DIFFERS(axes_hash++);
+    DIFFERS(group[0].page_tokens *= 2);
+    DIFFERS(group[0].page_bytes *= 2);
+    DIFFERS(group[1].units *= 2);
+    DIFFERS(group[1].family = FAMILY_RECURRENT);
+    DIFFERS(group[1].window *= 2);
+    DIFFERS(group[1].reserve *= 2);
+    DIFFERS(group[0] = a.group[1]; b.group[1] = a.group[0]);
+#undef DIFFERS
+    a.bytes = 1;
+    a.host_bytes = 1;
+    a.group[0].cap_pages = 1;
+    a.supersede = SUPERSEDE_OFF;
+    assert_true(layout_hash(&a, 2) == same); /* each host's own business */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +326,10 @@ int main(void)
         RIG_TEST(pool_close_zeroes_before_reuse_of_its_range),
         RIG_TEST(pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone),
         RIG_TEST(pool_of_a_dead_engine_keeps_its_prefixes_for_the_next),
+        RIG_TEST(pool_of_a_dead_engine_is_had_again_only_as_it_was),
+        RIG_TEST(pool_opened_first_makes_way_first),
+        RIG_TEST(pool_that_can_never_fit_takes_no_other),
+        RIG_TEST(layouts_differ_in_each_word),
     };
 
     return RIG_RUN(tests);

@@ -396,6 +396,13 @@ static void layouts_that_make_no_sense_are_refused(void **state)
     bad = window;
     bad.window = 0;
     assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
+    bad.window = bad.reserve = SESSION_TOKENS_MAX;
+    assert_ok(open_with(rig, &e, history, bad));
+    bad.window++;
+    assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
+    bad.window--;
+    bad.reserve++;
+    assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
     bad = window;
     bad.reserve = 0;
     assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
@@ -417,6 +424,128 @@ static void layouts_that_make_no_sense_are_refused(void **state)
     rig_destroy(rig);
 }
 
+/* S2, S6: its one state is that of C, so whoever goes on from less goes on from T. */
+static void t21_a_turn_that_ends_below_c_goes_back_to_the_resume_point(void **state)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 256);
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 72));
+    assert_ok(rig_run_to(s, tokens, 64));
+    assert_ok(rig_commit(s, 64, 0));
+    assert_ok(rig_run_to(s, tokens, 80));
+    assert_ok(rig_finish(s, 0, 0)); /* at 72 */
+    assert_lengths(s, 64, 64, 64);
+    assert_int_equal(s->ntokens, 72);
+    assert_ok(rig_match(s, tokens, 100));
+    assert_ok(rig_run_to(s, tokens, 90));
+    assert_int_equal(rig_wrong(s, 90), 0);
+    assert_ok(rig_match(s, tokens, 89)); /* one token short */
+    assert_lengths(s, 64, 64, 64);
+    assert_ok(rig_run_to(s, tokens, 100));
+    assert_int_equal(rig_wrong(s, 100), 0);
+    assert_ok(rig_finish(s, 11, 0)); /* at C: nothing is given up */
+    assert_lengths(s, 64, 100, 100);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+/* A commit behind what has been slid over does not bring it back into the table. */
+static void t5_a_later_commit_does_not_bring_back_what_has_left(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 256);
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 256));
+    assert_ok(rig_run_to(s, tokens, 200));
+    assert_ok(rig_slide(s, 200, 0)); /* 200 - 65: eight pages */
+    assert_ok(rig_commit(s, 128, 0));
+    assert_lengths(s, 128, 200, 200);
+    assert_int_equal(match_depth(&st, tokens, 256), 0);
+    assert_err(TERN_INVALID, rig_rewind(s, 128, 0)); /* [64, 128) is nowhere */
+    assert_err(TERN_INVALID, rig_match(s, tokens, 128));
+    assert_err(TERN_INVALID, rig_rewind(s, 190, 0)); /* nor is the page of [112, 128) */
+    assert_lengths(s, 128, 200, 200);
+    assert_ok(rig_rewind(s, 199, 0));
+    assert_int_equal(rig_wrong(s, 199), 0);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+/* Once it has slid past the resume point, that one's state is nobody's to keep. */
+static void t21_what_was_slid_past_is_not_gone_back_to(void **state)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 256);
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 256));
+    assert_ok(rig_run_to(s, tokens, 64));
+    assert_ok(rig_commit(s, 64, 0));
+    assert_ok(rig_run_to(s, tokens, 200));
+    assert_ok(rig_slide(s, 192, 0));
+    assert_int_equal(node_in(&st, tokens, 64)->borrowers, 0);
+    assert_err(TERN_INVALID, rig_rewind(s, 64, 0));
+    assert_err(TERN_INVALID, rig_match(s, tokens, 199));
+    assert_lengths(s, 64, 200, 200);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+/* A slab is one page of either group. Sequence 1 to 192 is there: three pages of HISTORY, of STATE
+ * one in use and two superseded. */
+static struct stage stage_of_slabs(uint32_t usable, uint32_t history_cap)
+{
+    struct group_layout groups[2] = {rig_group(64, 512), rig_window(64, 64, 512)};
+    struct stage st = {.rig = rig_create(NULL)};
+
+    groups[0].cap_pages = history_cap;
+    st.e = rig_engine(st.rig, 0, "e", 1);
+    assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 2, (1 + usable) * 512, &st.pool));
+    for (uint32_t depth = 64; depth <= 192; depth += 64)
+        stage_put(&st, 1, depth);
+    assert_int_equal(state_view(&st).reclaimable, 2);
+    return st;
+}
+
+/* Starved of HISTORY: superseded STATE goes before any leaf, since its slabs help. */
+static void t12_superseded_state_goes_before_leaves(void **state)
+{
+    struct stage st = stage_of_slabs(7, 0);
+    struct rig_session *s = stage_session(&st);
+
+    (void)state;
+    assert_ok(rig_match(s, rig_tokens(2, 128), 128));
+    assert_ok(rig_extend(s, 128, 0, NULL, 0)); /* four slabs, of which one is free */
+    assert_int_equal(rig_view(st.rig).evicted_pages, 3);
+    assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
+    assert_int_equal(rig_depth(s, rig_tokens(1, 192), 192), 0);
+    assert_int_equal(st.rig->last->peek.history_depth, 192);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+/* At the group's own cap they do not help, and stay. */
+static void t12_at_the_cap_of_history_superseded_state_stays(void **state)
+{
+    struct stage st = stage_of_slabs(15, 3);
+    struct rig_session *s = stage_session(&st);
+
+    (void)state;
+    assert_ok(rig_match(s, rig_tokens(2, 64), 64));
+    assert_ok(rig_extend(s, 64, 0, NULL, 0));
+    assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 2);
+    assert_int_equal(state_view(&st).reclaimable, 2);
+    assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 128);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -435,6 +564,11 @@ int main(void)
         RIG_TEST(t12_starved_of_history_takes_whole_snapshots),
         RIG_TEST(t21_only_a_commit_at_c_leaves_a_recurrent_state),
         RIG_TEST(layouts_that_make_no_sense_are_refused),
+        RIG_TEST(t21_a_turn_that_ends_below_c_goes_back_to_the_resume_point),
+        RIG_TEST(t5_a_later_commit_does_not_bring_back_what_has_left),
+        RIG_TEST(t21_what_was_slid_past_is_not_gone_back_to),
+        RIG_TEST(t12_superseded_state_goes_before_leaves),
+        RIG_TEST(t12_at_the_cap_of_history_superseded_state_stays),
     };
 
     return RIG_RUN(tests);

@@ -366,6 +366,150 @@ static void x5_a_session_with_pages_of_its_own_does_not_fetch(void **state)
     hosts_stop(&h);
 }
 
+/* Tokens that leave sequence 1 at `at` for sequence `seed`. */
+static const uint32_t *branch(uint32_t seed, uint32_t at, uint32_t *to)
+{
+    memcpy(to, rig_tokens(1, 256), 256 * sizeof *to);
+    memcpy(to + at, rig_tokens(seed, 256), (256 - at) * sizeof *to);
+    return to;
+}
+
+/* W = 3 L, and branches at every depth: all windows that have the segment at 64 end, in whatever
+ * branch, and those that begin below it stay. */
+static void t19_a_lost_segment_ends_it_in_every_branch(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_OFF, 192, 0);
+    uint32_t v[6][256];
+
+    (void)state;
+    for (uint32_t b = 0; b < 6; b++) {
+        branch(2 + b, 64 * (b / 2 + 1), v[b]);
+        for (uint32_t depth = 64; depth <= 256; depth += 64) {
+            struct rig_session *s = stage_session(&st);
+
+            assert_ok(rig_match(s, v[b], depth));
+            commit_to(s, v[b], depth, 0);
+            assert_ok(rig_close(s, 0));
+            rig_session_free(s);
+        }
+    }
+    lose_state(&st, v[0], 64);
+    for (uint32_t b = 0; b < 6; b++)
+        for (uint32_t depth = 64; depth <= 256; depth += 64)
+            assert_int_equal(node_in(&st, v[b], depth)->claims, depth == 256);
+    lose_state(&st, v[2], 128); /* branches 2 to 5 have it, 0 and 1 their own */
+    for (uint32_t b = 0; b < 6; b++)
+        assert_int_equal(node_in(&st, v[b], 256)->claims, b < 2);
+    stage_stop(&st);
+}
+
+/* W = 2 L: a commit ends where two refills wait for its step, with which it is a resume point. */
+static void t18_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 128, 0);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 192);
+
+    (void)state;
+    stage_put(&st, 1, 192); /* in one commit: 64 and 128 are none */
+    lose_state(&st, tokens, 64);
+    lose_state(&st, tokens, 128);
+    assert_ok(rig_match(s, tokens, 128));
+    assert_int_equal(s->matched, 0);
+    commit_to(s, tokens, 128, 5);
+    assert_int_equal(node_in(&st, tokens, 128)->claims, 0);
+    assert_int_equal(match_depth(&st, tokens, 192), 0);
+    rig_engine_done(st.rig, &st.e, 5);
+    assert_int_equal(node_in(&st, tokens, 128)->claims, 1);
+    assert_int_equal(match_depth(&st, tokens, 192), 192);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+/* The same up to a depth: what is here beyond it is not the transfer's business. */
+static void x5_history_beyond_the_depth_that_is_asked_for(void **state)
+{
+    struct hosts h = hosts_with(rig_window(16, 64, 64), 1u << 20);
+    struct rig_session *s = stage_session(&h.dest);
+    const uint32_t *tokens;
+
+    (void)state;
+    for (uint32_t depth = 64; depth <= 256; depth += 64)
+        stage_put(&h.source, 1, depth);
+    stage_put(&h.dest, 1, 192);
+    tokens = rig_tokens(1, 256);
+    for (uint32_t depth = 64; depth <= 192; depth += 64)
+        lose_state(&h.dest, tokens, depth);
+    assert_ok(rig_match(s, tokens, 256));
+    assert_ok(rig_fetched(s, rig_fetch(s, 0, 128)));
+    assert_lengths(s, 128, 128, 128);
+    assert_int_equal(h.dest.rig->pulled_pages, 4); /* the window alone */
+    assert_int_equal(rig_wrong(s, 128), 0);
+    rig_session_free(s);
+    hosts_stop(&h);
+}
+
+/* Another engine is about to publish the first chunk, so all that arrives is the session's own: of
+ * STATE the final window, and it cannot go back to where it would need more. */
+static void x5_what_a_transfer_left_out_is_not_gone_back_to(void **state)
+{
+    struct hosts h = hosts_with(rig_window(16, 64, 64), 1u << 20);
+    struct rig_engine other = second_engine(h.dest.rig, h.dest.pool);
+    struct rig_session *o = rig_session(h.dest.rig, &other, h.dest.pool, 1),
+                       *s = stage_session(&h.dest);
+    const uint32_t *tokens;
+
+    (void)state;
+    stage_put(&h.source, 1, 320);
+    tokens = rig_tokens(1, 400);
+    assert_ok(rig_match(o, tokens, 64));
+    commit_to(o, tokens, 64, 9);
+    assert_ok(rig_match(s, tokens, 400));
+    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
+    assert_lengths(s, 0, 320, 320);
+    assert_int_equal(rig_wrong(s, 320), 0);
+    assert_err(TERN_INVALID, rig_rewind(s, 319, 0)); /* needs a token of the page before */
+    assert_err(TERN_INVALID, rig_match(s, tokens, 200));
+    assert_lengths(s, 0, 320, 320);
+    assert_ok(rig_run_to(s, tokens, 340));
+    assert_int_equal(rig_wrong(s, 340), 0);
+    assert_ok(rig_rewind(s, 336, 0)); /* whose window it has */
+    assert_int_equal(rig_wrong(s, 336), 0);
+    rig_engine_kill(h.dest.rig, &other, 0);
+    assert_ok(rig_commit(s, 320, 0));
+    assert_ok(rig_close(s, 0));
+    assert_int_equal(match_depth(&h.dest, tokens, 400), 320);
+    rig_session_free(o);
+    rig_session_free(s);
+    hosts_stop(&h);
+}
+
+/* The same session back at its T, where it needs nothing. */
+static void x5_what_a_transfer_left_out_is_not_needed_at_t(void **state)
+{
+    struct hosts h = hosts_with(rig_window(16, 64, 64), 1u << 20);
+    struct rig_engine other = second_engine(h.dest.rig, h.dest.pool);
+    struct rig_session *o = rig_session(h.dest.rig, &other, h.dest.pool, 1),
+                       *s = stage_session(&h.dest);
+    const uint32_t *tokens;
+
+    (void)state;
+    stage_put(&h.source, 1, 320);
+    tokens = rig_tokens(1, 400);
+    assert_ok(rig_match(o, tokens, 64));
+    commit_to(o, tokens, 64, 9);
+    assert_ok(rig_match(s, tokens, 400));
+    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
+    assert_ok(rig_rewind(s, 0, 0));
+    assert_lengths(s, 0, 0, 0);
+    assert_ok(rig_match(s, tokens, 400));
+    assert_ok(rig_run_to(s, tokens, 100));
+    assert_int_equal(rig_wrong(s, 100), 0);
+    rig_session_free(o);
+    rig_session_free(s);
+    hosts_stop(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +526,11 @@ int main(void)
         RIG_TEST(x5_history_that_is_there_is_not_moved_again),
         RIG_TEST(x3_a_transfer_that_breaks_off_leaves_the_session_where_it_was),
         RIG_TEST(x5_a_session_with_pages_of_its_own_does_not_fetch),
+        RIG_TEST(t19_a_lost_segment_ends_it_in_every_branch),
+        RIG_TEST(t18_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed),
+        RIG_TEST(x5_history_beyond_the_depth_that_is_asked_for),
+        RIG_TEST(x5_what_a_transfer_left_out_is_not_gone_back_to),
+        RIG_TEST(x5_what_a_transfer_left_out_is_not_needed_at_t),
     };
 
     return RIG_RUN(tests);

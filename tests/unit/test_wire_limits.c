@@ -263,6 +263,45 @@ static void wire_admin_is_limited_in_arguments(void **state)
     assert_int_equal(rig_wire_decode_message(FRAME_ADMIN, &admin), TERN_MALFORMED);
 }
 
+static void wire_subscribe_reply_is_limited_in_events_and_tenants(void **state)
+{
+    static uint8_t events[(WIRE_EVENTS_MAX + 1) * WIRE_EVENT_BYTES];
+    char *tenants[WIRE_NAMES_MAX + 1];
+    Tern__Wire__SubscribeReply reply = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
+
+    (void)state;
+    for (size_t i = 0; i <= WIRE_NAMES_MAX; i++)
+        tenants[i] = "t";
+    reply.tenants = tenants;
+    reply.n_tenants = WIRE_NAMES_MAX;
+    reply.has_events = 1;
+    reply.events = wire_bytes(events, sizeof events - WIRE_EVENT_BYTES);
+    assert_int_equal(rig_wire_decode_message(FRAME_SUBSCRIBE_REPLY, &reply), TERN_OK);
+    reply.events.len = sizeof events;
+    assert_int_equal(rig_wire_decode_message(FRAME_SUBSCRIBE_REPLY, &reply), TERN_MALFORMED);
+    reply.events.len = 0;
+    reply.n_tenants++;
+    assert_int_equal(rig_wire_decode_message(FRAME_SUBSCRIBE_REPLY, &reply), TERN_MALFORMED);
+}
+
+static void wire_peer_path_is_limited_in_chunks_and_windows(void **state)
+{
+    static uint8_t chunks[(WIRE_CHUNKS_MAX + 1) * WIRE_CHUNK_BYTES],
+        windows[(WIRE_WINDOWS_MAX + 1) * WIRE_WINDOW_BYTES];
+    Tern__Wire__PeerPath path = TERN__WIRE__PEER_PATH__INIT;
+
+    (void)state;
+    path.has_chunks = path.has_windows = 1;
+    path.chunks = wire_bytes(chunks, sizeof chunks - WIRE_CHUNK_BYTES);
+    path.windows = wire_bytes(windows, sizeof windows - WIRE_WINDOW_BYTES);
+    assert_int_equal(rig_wire_decode_message(FRAME_PEER_PATH, &path), TERN_OK);
+    path.windows.len = sizeof windows;
+    assert_int_equal(rig_wire_decode_message(FRAME_PEER_PATH, &path), TERN_MALFORMED);
+    path.windows.len = 0;
+    path.chunks.len = sizeof chunks;
+    assert_int_equal(rig_wire_decode_message(FRAME_PEER_PATH, &path), TERN_MALFORMED);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -272,6 +311,8 @@ int main(void)
         cmocka_unit_test(wire_pool_open_is_limited_in_groups_and_axes),
         cmocka_unit_test(wire_token_lists_are_whole_elements_and_limited),
         cmocka_unit_test(wire_admin_is_limited_in_arguments),
+        cmocka_unit_test(wire_subscribe_reply_is_limited_in_events_and_tenants),
+        cmocka_unit_test(wire_peer_path_is_limited_in_chunks_and_windows),
         cmocka_unit_test(wire_strings_pass_up_to_their_limit),
         cmocka_unit_test(wire_every_string_and_array_of_every_message_is_checked),
     };
