@@ -27,8 +27,7 @@ int run_evict(struct ctl *ctl)
                human_count(j_u64(answer, "nodes")), human_count(j_u64(answer, "pages")),
                human_count(j_u64(answer, "host_pages")));
         if (j_u64(answer, "nodes") == 0)
-            printf(
-                "what is left is held by sessions or transfers: `ternctl tree` shows by which\n");
+            printf("there is no prefix that nobody holds: `ternctl tree` shows who holds which\n");
     }
     json_decref(answer);
     return CTL_OK;
@@ -40,8 +39,9 @@ static int pin(struct ctl *ctl, bool on)
     const char *args[] = {node, on ? "on=1" : "on=0"};
     json_t *answer;
 
-    if (snprintf(node, sizeof(node), "node=%s", ctl->operand) >= (int)sizeof(node))
-        ctl_fail(CTL_USAGE, "'%.40s...' is no node: `ternctl tree` shows their ids", ctl->operand);
+    if (strspn(ctl->operand, "0123456789abcdefABCDEF") != strlen(ctl->operand) ||
+        snprintf(node, sizeof(node), "node=%s", ctl->operand) >= (int)sizeof(node))
+        ctl_fail(CTL_USAGE, "'%.40s' is no node: `ternctl tree` shows their ids", ctl->operand);
     answer = ctl_ask(ctl, "pin", args, 2);
     if (!ctl_print_json(ctl, answer)) {
         printf("%s: %s; pins of operators: %s\n", ctl->operand, on ? "pinned" : "unpinned",
@@ -66,8 +66,11 @@ int run_drain(struct ctl *ctl)
     json_t *answer = ctl_ask(ctl, "drain", NULL, 0);
 
     if (!ctl_print_json(ctl, answer))
-        printf("draining: no new sessions, %s still open; `ternctl sessions` lists them\n",
-               human_count(j_u64(answer, "sessions")));
+        printf(
+            "draining: no new sessions, %s still open (`ternctl sessions`); the daemon exits after "
+            "the last, in %s at the latest\n",
+            human_count(j_u64(answer, "sessions")),
+            human_age((double)j_u64(answer, "drain_ms") / 1000));
     json_decref(answer);
     return CTL_OK;
 }
@@ -122,14 +125,16 @@ int run_ping(struct ctl *ctl)
 {
     double least = 0, most = 0, sum = 0;
     char incarnation[24];
+    enum tern_err err;
     json_t *answer;
 
     ctl_connect(ctl);
     for (uint32_t i = 0; i < ctl->count; i++) {
         double before = now_us(), took;
 
-        if (tern_ping(ctl->tern, CTL_DEADLINE_MS) != TERN_OK)
-            ctl_fail(CTL_FAILED, "ping: %s", tern_error_text(ctl->tern));
+        err = tern_ping(ctl->tern, CTL_DEADLINE_MS);
+        if (err != TERN_OK)
+            ctl_refused(ctl, "ping", err);
         took = now_us() - before;
         least = i == 0 || took < least ? took : least;
         most = took > most ? took : most;
@@ -137,9 +142,9 @@ int run_ping(struct ctl *ctl)
     }
     snprintf(incarnation, sizeof(incarnation), "%016llx",
              (unsigned long long)tern_incarnation(ctl->tern));
-    answer =
-        json_pack("{s:s, s:i, s:f, s:f, s:f}", "incarnation", incarnation, "count", (int)ctl->count,
-                  "us_min", least, "us_mean", sum / ctl->count, "us_max", most);
+    answer = json_pack("{s:s, s:I, s:f, s:f, s:f}", "incarnation", incarnation, "count",
+                       (json_int_t)ctl->count, "us_min", least, "us_mean", sum / ctl->count,
+                       "us_max", most);
     if (!ctl_print_json(ctl, answer))
         printf("%u answers from incarnation %s: %.1f us at best, %.1f us on average, %.1f us at "
                "worst\n",

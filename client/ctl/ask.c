@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 void ctl_fail(enum ctl_exit code, const char *format, ...)
 {
@@ -21,7 +22,14 @@ void ctl_fail(enum ctl_exit code, const char *format, ...)
     exit((int)code);
 }
 
-static const char *why_not(enum tern_err err, int number)
+static bool is_no_socket(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && !S_ISSOCK(st.st_mode);
+}
+
+static const char *why_not(const char *path, enum tern_err err, int number)
 {
     if (err == TERN_TIMED_OUT)
         return "the daemon does not answer: it is busy, stopped, or has too many operators "
@@ -39,7 +47,10 @@ static const char *why_not(enum tern_err err, int number)
     case EACCES:
     case EPERM:
         return "you may not open it: run as the user that runs ternd, or change its admin.mode";
-    case ECONNREFUSED: return "nobody listens there any more: ternd has ended; its log says why";
+    case ECONNREFUSED:
+        if (is_no_socket(path))
+            return "that is no socket: name ternd's admin.socket by --socket or TERN_ADMIN_SOCKET";
+        return "nobody listens there any more: ternd has ended; its log says why";
     case ECONNRESET:
         return "the daemon closed the connection: too many operators (admin.conns_max), or it is "
                "ending; its log says which";
@@ -54,7 +65,15 @@ void ctl_connect(struct ctl *ctl)
     errno = 0;
     err = tern_connect(ctl->socket, CTL_DEADLINE_MS, &ctl->tern);
     if (err != TERN_OK)
-        ctl_fail(CTL_UNREACHABLE, "%s: %s", ctl->socket, why_not(err, errno));
+        ctl_fail(CTL_UNREACHABLE, "%s: %s", ctl->socket, why_not(ctl->socket, err, errno));
+}
+
+void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err)
+{
+    if (err == TERN_PEER_LOST)
+        ctl_fail(CTL_UNREACHABLE, "%s: the daemon ended the connection; its log says why", what);
+    ctl_fail(err == TERN_TIMED_OUT ? CTL_UNREACHABLE : CTL_FAILED, "%s: %s", what,
+             tern_error_text(ctl->tern));
 }
 
 json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, uint32_t nargs)
@@ -70,11 +89,8 @@ json_t *ctl_ask(struct ctl *ctl, const char *command, const char *const *args, u
     if (err == TERN_DENIED)
         ctl_fail(CTL_FAILED, "%s is a tenant's socket: name the daemon's admin.socket",
                  ctl->socket);
-    if (err == TERN_UNSUPPORTED && strcmp(command, "tape") != 0)
-        ctl_fail(CTL_FAILED, "this daemon does not know '%s': it is older than this ternctl",
-                 command);
     if (err != TERN_OK)
-        ctl_fail(CTL_FAILED, "%s: %s", command, tern_error_text(ctl->tern));
+        ctl_refused(ctl, command, err);
     answer = json_loads(text, JSON_REJECT_DUPLICATES, &where);
     if (!json_is_object(answer))
         ctl_fail(CTL_FAILED, "%s: the daemon's answer is no JSON object (%s): report it", command,

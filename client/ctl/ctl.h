@@ -20,7 +20,7 @@ enum ctl_exit {
     CTL_OK = 0,
     CTL_FAILED = 1,      /* the daemon answered with an error, or a file could not be written */
     CTL_USAGE = 2,       /* the command line */
-    CTL_UNREACHABLE = 3, /* no daemon at that socket */
+    CTL_UNREACHABLE = 3, /* no daemon at that socket, or it answers no more */
 };
 
 struct ctl {
@@ -55,6 +55,8 @@ json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg);
 /* "pool=SLOT" of what --pool names: a handle as in the tables, or a slot. NULL if it was not given.
  * Static. */
 const char *ctl_pool_arg(struct ctl *ctl);
+/* The daemon's answer to `what` is an error, or there is none. */
+_Noreturn void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err);
 _Noreturn void ctl_fail(enum ctl_exit code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -2,6 +2,7 @@
  * that `ternctl COMMAND --help` tells about that command alone. */
 #include "ctl.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tern_version.h>
@@ -18,6 +19,9 @@ enum {
     OPT_CHANGES = 'm',
     OPT_SVG = 'g',
 };
+
+#define EXIT_STATUS                                                                                \
+    "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there."
 
 static const struct argp_option tree_options[] = {
     {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
@@ -58,12 +62,12 @@ const struct command commands[] = {
     {"sessions", "", "Open sessions: committed, written and allocated tokens",
      "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", NULL, false,
      run_sessions},
-    {"engines", "", "Engines, their live processes and the steps that they have finished",
+    {"engines", "", "Engines, their live processes and the steps they finished",
      "  ternctl engines\n", NULL, false, run_engines},
     {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", NULL, false,
      run_peers},
-    {"doctor", "", "What this host has of RDMA, what is used of it and why not more",
-     "  ternctl doctor\n", NULL, false, run_doctor},
+    {"doctor", "", "What this host has of RDMA, what of it is used, and why", "  ternctl doctor\n",
+     NULL, false, run_doctor},
     {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n", NULL,
      false, run_transfers},
     {"tree", "", "The prefix tree: pages, tier, who holds it and for how long",
@@ -89,9 +93,9 @@ const struct command commands[] = {
      "slowly is told how many it lost. With --json one object a line: the first is the number to "
      "begin at, and with which incarnation of the daemon.\n",
      watch_options, false, run_watch},
-    {"drain", "", "Takes no new sessions; ends the daemon when the rest has ended",
+    {"drain", "", "Takes no new sessions; ends the daemon after the last one",
      "  ternctl drain && ternctl sessions\n", NULL, false, run_drain},
-    {"reload", "", "Reads the certificates anew; connections that are there go on",
+    {"reload", "", "Reads the certificates anew, for connections to come",
      "  ternctl reload\n\nSo does SIGHUP. New connections use the new files. If one of them is "
      "wrong, "
      "what was in force stays, and the reason is told.\n",
@@ -134,14 +138,17 @@ struct parse {
     const struct command *command;
 };
 
-static uint32_t number(struct argp_state *state, const char *option, const char *arg)
+static uint64_t number(struct argp_state *state, const char *option, const char *arg, uint64_t max)
 {
     char *end;
-    unsigned long v = strtoul(arg, &end, 10);
+    unsigned long long v;
 
-    if (*arg < '0' || *arg > '9' || *end || v == 0 || v > UINT32_MAX)
-        argp_error(state, "%s takes a number from 1 on, not '%s'", option, arg);
-    return (uint32_t)v;
+    errno = 0;
+    v = strtoull(arg, &end, 10);
+    if (*arg < '0' || *arg > '9' || *end || v == 0 || v > max || errno)
+        argp_error(state, "%s takes a number from 1 to %llu, not '%s'", option,
+                   (unsigned long long)max, arg);
+    return v;
 }
 
 static error_t parse_command(int key, char *arg, struct argp_state *state)
@@ -151,11 +158,13 @@ static error_t parse_command(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = p->ctl; return 0;
     case OPT_POOL: p->ctl->pool = arg; return 0;
-    case OPT_NODES: p->ctl->nodes = number(state, "--nodes", arg); return 0;
-    case OPT_COUNT: p->ctl->count = number(state, "--count", arg); return 0;
+    case OPT_NODES: p->ctl->nodes = (uint32_t)number(state, "--nodes", arg, UINT32_MAX); return 0;
+    case OPT_COUNT: p->ctl->count = (uint32_t)number(state, "--count", arg, UINT32_MAX); return 0;
     case OPT_SVG: p->ctl->svg = arg; return 0;
-    case OPT_FROM: p->ctl->from = number(state, "--from", arg); return 0;
-    case OPT_CHANGES: p->ctl->changes = number(state, "--changes", arg); return 0;
+    case OPT_FROM: p->ctl->from = number(state, "--from", arg, INT64_MAX); return 0;
+    case OPT_CHANGES:
+        p->ctl->changes = (uint32_t)number(state, "--changes", arg, UINT32_MAX);
+        return 0;
     case OPT_TOKENS: p->ctl->tokens = true; return 0;
     case ARGP_KEY_ARG:
         if (!p->command->takes_operand || p->ctl->operand)
@@ -184,10 +193,8 @@ static int run_command(const struct command *command, struct ctl *ctl, int argc,
     };
 
     snprintf(name, sizeof(name), "ternctl %s", command->name);
-    snprintf(doc, sizeof(doc),
-             "%s.\vExamples:\n%s\nExit status: 0 done, 1 the daemon refused, 2 wrong command line, "
-             "3 no daemon there.",
-             command->summary, command->examples);
+    snprintf(doc, sizeof(doc), "%s.\vExamples:\n%s\n" EXIT_STATUS, command->summary,
+             command->examples);
     argv[0] = name;
     argp_err_exit_status = CTL_USAGE;
     argp_parse(&argp, argc, argv, 0, NULL, &p);
@@ -214,10 +221,9 @@ static char *help_filter(int key, const char *text, void *input)
     fprintf(f, "Commands:\n");
     for (size_t i = 0; i < commands_n; i++)
         fprintf(f, "  %-9s %-5s %s\n", commands[i].name, commands[i].args, commands[i].summary);
-    fprintf(f,
-            "\n`ternctl COMMAND --help` tells more. Examples:\n  ternctl status\n"
-            "  ternctl --socket /run/tern/admin.sock tree\n  ternctl pools --json | jq .\n\n"
-            "Exit status: 0 done, 1 the daemon refused, 2 wrong command line, 3 no daemon there.");
+    fprintf(f, "\n`ternctl COMMAND --help` tells more. Examples:\n  ternctl status\n"
+               "  ternctl --socket /run/tern/admin.sock tree\n  ternctl pools --json | jq "
+               ".\n\n" EXIT_STATUS);
     fclose(f);
     return out;
 }
@@ -249,7 +255,8 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
 int main(int argc, char **argv)
 {
     struct argp_child children[] = {{&common, 0, NULL, 0}, {0}};
-    const char *from_env = getenv("TERN_ADMIN_SOCKET"), *no_colour = getenv("NO_COLOR");
+    const char *from_env = getenv("TERN_ADMIN_SOCKET"), *no_colour = getenv("NO_COLOR"),
+               *terminal = getenv("TERM");
     struct ctl ctl = {.socket = from_env && *from_env ? from_env : CTL_SOCKET_DEFAULT, .count = 5};
     struct top top = {.ctl = &ctl};
     struct argp argp = {
@@ -261,7 +268,8 @@ int main(int argc, char **argv)
     };
     int status;
 
-    ctl.colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour);
+    ctl.colour = isatty(STDOUT_FILENO) && !(no_colour && *no_colour) &&
+                 !(terminal && strcmp(terminal, "dumb") == 0);
     argp_err_exit_status = CTL_USAGE;
     argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &top);
     status = run_command(top.command, &ctl, argc - top.at, argv + top.at);

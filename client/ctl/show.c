@@ -409,6 +409,14 @@ static const char *tls_of(json_t *row)
     return "";
 }
 
+/* "-": it was never up. */
+static const char *incarnation_of(const json_t *row)
+{
+    const char *hex = j_str(row, "incarnation");
+
+    return hex[strspn(hex, "0")] ? hex : "-";
+}
+
 /* A row each beneath its peer's, where there are several or one that is not ready. */
 static void peer_paths(struct table *t, json_t *peer)
 {
@@ -455,7 +463,7 @@ static void add_peer(struct table *t, json_t *row)
     table_add(t, PLAIN, "%s:%llu", j_str(row, "host"), (unsigned long long)j_u64(row, "port"));
     table_add(t, strcmp(state, "up") == 0 ? GREEN : YELLOW, "%s", state);
     table_add(t, PLAIN, "%s", tls_of(row));
-    table_add(t, PLAIN, "%s", j_str(row, "incarnation"));
+    table_add(t, PLAIN, "%s", incarnation_of(row));
     table_add(t, PLAIN, "%s%s", j_str(row, "transport"),
               strcmp(j_str(row, "moves"), "push") == 0 ? " push" : "");
     json_array_foreach(json_object_get(row, "tenants"), i, tenant)

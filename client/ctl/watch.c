@@ -106,10 +106,8 @@ static void next_answer(struct ctl *ctl, struct tern_answer *ret)
         p.events = tern_wants_write(ctl->tern) ? POLLIN | POLLOUT : POLLIN;
         poll(&p, 1, -1);
     }
-    if (err != TERN_OK || ret->err == TERN_PEER_LOST)
-        ctl_fail(CTL_UNREACHABLE, "watch: %s", tern_error_text(ctl->tern));
-    if (ret->err != TERN_OK)
-        ctl_fail(CTL_FAILED, "watch: %s", tern_error_text(ctl->tern));
+    if (err != TERN_OK || ret->err != TERN_OK)
+        ctl_refused(ctl, "watch", err != TERN_OK ? err : ret->err);
 }
 
 int run_watch(struct ctl *ctl)

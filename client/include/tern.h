@@ -47,10 +47,16 @@ struct tern_pool; /* a mapped pool; heap, owned by its connection */
 typedef uint64_t
     tern_session; /* handle of a session: belongs to the engine, valid on each of its connections */
 
-/* Static texts; never NULL. */
+/* tern_err.h explains each error; a function names those that mean something of its own. Besides,
+ * any may answer PEER_LOST, TIMED_OUT and MALFORMED as above; INVALID: an argument; BUSY: a limit
+ * on concurrent work, or not every rank of the engine has joined yet; QUOTA: a limit of the
+ * tenant's; GONE: a handle of something that was closed, or a process of the engine died; INTERNAL:
+ * no memory.
+ *
+ * Static texts; never NULL; any thread. */
 TERN_API const char *tern_strerror(enum tern_err err);
-TERN_API enum tern_err_category tern_category(enum tern_err err);
-TERN_API const char *tern_version(void);
+TERN_API enum tern_err_category tern_category(enum tern_err err); /* what to do about it */
+TERN_API const char *tern_version(void);                          /* of the library: "0.1.0" */
 
 /* What went wrong last on this connection, in words that say what to do; "" after a success.
  * Borrowed until the next call. */
@@ -63,12 +69,16 @@ TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_m
                                     struct tern **ret);
 /* Unmaps this connection's pools, leaves the engine and closes. NULL is fine. */
 TERN_API void tern_destroy(struct tern *t);
+/* Of the daemon that is connected: another number after each of its starts. */
 TERN_API uint64_t tern_incarnation(const struct tern *t);
 
 enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
 
 /* Makes this process part of the engine `name`. TERN_BOTH is a process that is a rank and schedules
- * too. CONFLICT: another world size, or that rank is taken. May be repeated by the same process. */
+ * too. rank: 0 to world - 1, which a pure scheduler is not asked for. An engine serves once all
+ * ranks have joined. CONFLICT: another world size, that rank is taken, or this connection has
+ * joined already as another. BUSY: processes of an engine of that name still have to exit. May be
+ * repeated by the same process. */
 TERN_API enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role,
                                  uint32_t rank, uint32_t world, uint32_t deadline_ms);
 
@@ -80,6 +90,8 @@ enum tern_family { TERN_HISTORY = 0, TERN_WINDOW = 1, TERN_RECURRENT = 2 };
  * needless: they are the first to be taken by whoever needs pages (LAZY), freed at once (EAGER), or
  * kept for as long as the prefix that they belong to (OFF). */
 enum tern_supersede { TERN_SUPERSEDE_LAZY = 0, TERN_SUPERSEDE_EAGER = 1, TERN_SUPERSEDE_OFF = 2 };
+/* Which axis the ranks divide a page along. Tern does not look into pages: it only keeps pools of
+ * different shards apart, as it does with different axes. */
 enum tern_shard {
     TERN_SHARD_NONE = 0,
     TERN_SHARD_HEADS,
@@ -88,6 +100,7 @@ enum tern_shard {
     TERN_SHARD_TOKENS
 };
 
+/* How a page is laid out; at most 8 of them in a group. */
 struct tern_axis {
     const char *name; /* "layer", "kv", "token", "head", "dim" */
     uint64_t length, stride_bytes;
@@ -115,9 +128,9 @@ struct tern_layout {
     uint64_t host_bytes; /* of the pool's host tier in one region; rounded down likewise. 0: none */
 };
 
-/* Carves a pool from the tenant's memory. Scheduler (or BOTH) only. *ret_pool is the pool's handle,
- * to be passed to tern_pool_map here and in the other ranks. QUOTA: the tenant has not that much
- * left. INVALID: the layout.
+/* Carves a pool from the tenant's memory: once for an engine, by the process that schedules.
+ * *ret_pool is the pool's handle, to be passed to tern_pool_map here and in the other ranks. QUOTA:
+ * the tenant has not that much left. INVALID: the layout.
  *
  * With host_bytes the pool has a host tier: host memory of the daemon that no engine maps.
  * Committed prefixes are copied there behind the engine's back and outlive their device pages;
@@ -125,25 +138,33 @@ struct tern_layout {
 TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout,
                                       uint32_t deadline_ms, uint64_t *ret_pool,
                                       uint32_t *ret_align_tokens);
+/* The pool and its prefixes are given up; mappings stay valid until they are unmapped. Its memory
+ * is free for other pools once every process that mapped it has exited or left. CONFLICT: sessions
+ * are open in it, or another engine has mapped it. */
 TERN_API enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms);
-/* Maps this rank's region of the pool (a pure scheduler maps region 0). */
+/* Maps this rank's region of the pool (a pure scheduler maps region 0), readable and writable. *ret
+ * belongs to the connection: tern_pool_unmap or tern_destroy ends it. A forked child does not
+ * inherit the mapping. INVALID: the pool was opened by an engine of another world size. */
 TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t deadline_ms,
                                      struct tern_pool **ret);
+/* Sets *pool to NULL, where it may be already. No kernel may touch the pages any more. */
 TERN_API void tern_pool_unmap(struct tern_pool **pool);
 TERN_API uint8_t *
 tern_pool_base(const struct tern_pool *p); /* page i of a group: base + i * its page_bytes */
-TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p);
+TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p); /* that are mapped */
 
 /* E2: the last step that this rank's device has finished. One release store into the control page;
  * no system call. INVALID: it would go back; nothing is stored. DENIED: a pure scheduler is no rank
  * and has no step of its own. */
 TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
 
+/* What keeps prefixes apart that have equal tokens; each part has at most 255 bytes. */
 struct tern_namespace {
     const char *model, *revision, *kv_dtype, *lora, *salt; /* NULL is "" */
 };
 
-/* {position, 128 bits}: an image's hash, prompt embeddings. Absolute positions, ascending. */
+/* {position, 128 bits}: an image's hash, prompt embeddings. Absolute positions, ascending, among
+ * the list's own tokens [base, base + n). `zero` is 0. */
 struct tern_extra_key {
     uint32_t position, zero;
     uint64_t hi, lo;
@@ -161,6 +182,8 @@ struct tern_lengths {
     uint32_t committed, written, allocated; /* T <= C <= A, in tokens */
 };
 
+/* Page `index` of its group lies at index * page_bytes of the mapping; 0 is none. The generation
+ * tells one use of a page from the next; an engine need not look at it. */
 struct tern_page {
     uint32_t index, generation;
 };
@@ -181,8 +204,8 @@ struct tern_shortage {
 };
 
 /* An answer's arrays are borrowed until the next call on the connection. It is filled in whenever
- * the daemon answered, also with an error (lengths are what holds then); a call that got no answer
- * leaves it as it was. */
+ * the daemon answered, also with an error (lengths are what holds then; 0 if the session is GONE);
+ * a call that got no answer leaves it as it was. */
 struct tern_result {
     enum tern_err err;
     struct tern_lengths lengths;
@@ -197,6 +220,10 @@ struct tern_result {
     struct tern_shortage shortage; /* if err is TERN_POOL_EXHAUSTED */
 };
 
+/* A session is one request, or the turns of one conversation: a token list and a table of pages,
+ * both empty at first. It ends with TERN_CLOSE, or with its engine. GONE: the pool was closed.
+ * INVALID: no process of this engine has opened or mapped it. QUOTA: the tenant's sessions_max.
+ * BUSY: the daemon drains, or is full. */
 TERN_API enum tern_err tern_session_open(struct tern *t, uint64_t pool,
                                          const struct tern_namespace *ns, uint32_t deadline_ms,
                                          tern_session *ret);
@@ -336,6 +363,7 @@ TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_na
 
 /* The tenant's pools and error counters as one JSON object; borrowed until the next call. */
 TERN_API enum tern_err tern_stats(struct tern *t, uint32_t deadline_ms, const char **ret_json);
+/* A round trip, and nothing else. */
 TERN_API enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms);
 
 /* ---- asynchronous form: submit, wait for tern_fd to be readable, tern_poll ---- */

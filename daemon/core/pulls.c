@@ -223,11 +223,12 @@ void pull_fetch(struct core *c, struct actions *out, const struct request *req, 
     ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
     if (ret->err == TERN_OK)
         ret->err = session_for(c, e, r->session, &s, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = fetch_check(c, s, r, &ret->text);
     if (ret->err != TERN_OK)
         return;
     ret->fetch.lengths = session_lengths(s);
+    ret->err = fetch_check(c, s, r, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
     to = r->depth && r->depth < s->tokens.end ? r->depth : s->tokens.end;
     to -= to % session_pool(c, s)->align;
     if (to <= s->t)

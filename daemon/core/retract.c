@@ -137,13 +137,14 @@ void session_retract(struct core *c, const struct request *req, struct reply *re
     ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
     if (ret->err == TERN_OK)
         ret->err = session_for(c, e, r->session, &s, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = retract_check(c, e, s, r, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->retract.lengths = session_lengths(s);
+    ret->err = retract_check(c, e, s, r, &ret->text);
     if (ret->err != TERN_OK)
         return;
     ret->text = "";
     state = s->state;
-    ret->retract.lengths = session_lengths(s);
     if (session_away(s))
         return;
     if (r->mode == RETRACT_DROP)
@@ -281,6 +282,8 @@ void session_recover(struct core *c, struct actions *out, const struct request *
         ret->err = session_for(c, e, req->recover.session, &s, &ret->text);
     if (ret->err != TERN_OK)
         return;
+    ret->recover.lengths = session_lengths(s);
+    ret->recover.tokens = s->tokens.end;
     ret->err = TERN_BUSY;
     ret->text = "a fetch or a recovery is under way in this session: wait for it, or cancel it";
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
@@ -319,8 +322,10 @@ void session_fetch_host(struct core *c, const struct request *req, struct reply 
     ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
     if (ret->err == TERN_OK)
         ret->err = session_for(c, e, r->session, &s, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = fetch_ready(s, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->fetch.lengths = session_lengths(s);
+    ret->err = fetch_ready(s, &ret->text);
     if (ret->err != TERN_OK)
         return;
     ret->text = "";
@@ -328,7 +333,6 @@ void session_fetch_host(struct core *c, const struct request *req, struct reply 
     if (r->depth && r->depth < w.end)
         w.end = r->depth > s->t ? r->depth : s->t;
     target = host_walk(c, s->node, &w);
-    ret->fetch.lengths = session_lengths(s);
     if (target == s->node)
         return; /* the host knows no more */
     node_pin(c, target, REF_HOST);

@@ -528,8 +528,11 @@ void session_match(struct core *c, struct actions *out, const struct request *re
     ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
     if (ret->err == TERN_OK)
         ret->err = session_for(c, e, m->session, &s, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = tokens_check(&m->tokens, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->match.lengths = session_lengths(s); /* of a refusal, too */
+    ret->match.tokens = s->tokens.end;
+    ret->err = tokens_check(&m->tokens, &ret->text);
     if (ret->err != TERN_OK)
         return;
     ret->err = TERN_BUSY;

@@ -211,7 +211,7 @@ static enum tern_err read_file(struct loader *l, uint8_t **ret_bytes, size_t *re
     if (bytes == NULL || ferror(file) || n > CONFIG_FILE_MAX) {
         const char *what = bytes == NULL         ? "out of memory"
                            : n > CONFIG_FILE_MAX ? "larger than 1 MiB"
-                                                 : "cannot be read";
+                                                 : strerror(errno);
 
         fclose(file);
         free(bytes);

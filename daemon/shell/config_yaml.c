@@ -210,6 +210,27 @@ static void collect(cyaml_log_t level, void *ctx, const char *format, va_list ar
     c->any = true;
 }
 
+/* libcyaml's "Expecting SEQUENCE, got event: SCALAR" and the like, for one who never met YAML's
+ * grammar; anything else as it is. Static or `text`. */
+static const char *shape_text(const char *text)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } words[] = {
+        {"Expecting STRING, got event: SEQUENCE", "must be one value, not a list"},
+        {"Expecting STRING, got event: MAPPING", "must be one value, not lines of `key: value`"},
+        {"Expecting SEQUENCE", "must be a list, each entry on a line that begins with `- `"},
+        {"Expecting MAPPING", "must be lines of `key: value`"},
+        {"YAML alias unsupported", "an alias is not supported: write the value out"},
+        {"Ignoring documents", "more documents than one: leave out what follows `---`"},
+    };
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(text, words[i].theirs, strlen(words[i].theirs)) == 0)
+            return words[i].ours;
+    return text;
+}
+
 /* Turns libcyaml's words into ours. Its path ends at the mapping of a key that it does not know,
  * and at the key itself otherwise. */
 static enum tern_err explain(struct loader *l, struct complaint *c, cyaml_err_t err)
@@ -223,12 +244,12 @@ static enum tern_err explain(struct loader *l, struct complaint *c, cyaml_err_t 
         c->index--;
     if (strncmp(c->text, unknown, strlen(unknown)) == 0) {
         snprintf(c->key, sizeof c->key, "%.*s", CONFIG_NAME_BYTES - 1, c->text + strlen(unknown));
-        text = "unknown key";
+        text = "unknown key: deploy/ternd.yaml shows every one";
     } else if (strncmp(c->text, twice, strlen(twice)) == 0) {
         text = "given twice";
     }
     return loader_fail(l, ORIGIN_FILE, c->section, c->index, c->key[0] != '\0' ? c->key : NULL,
-                       "%s", text);
+                       "%s", shape_text(text));
 }
 
 /* ---- lines ---- */

@@ -15,8 +15,10 @@ LIBDIR=$(pkg-config --variable=libdir tern)
 # The installed header is enough, for C and for C++, and the library exports nothing but its interface.
 echo '#include <tern.h>' >"$DIR/only.c"
 $CC -std=c99 -pedantic -Wall -Werror $(pkg-config --cflags tern) -c "$DIR/only.c" -o "$DIR/only.o" || fail "tern.h in C99"
-if command -v g++ >/dev/null; then
-    g++ -Wall -Werror $(pkg-config --cflags tern) -x c++ -c "$DIR/only.c" -o "$DIR/only.o" || fail "tern.h in C++"
+if command -v c++ >/dev/null; then
+    c++ -Wall -Werror $(pkg-config --cflags tern) -x c++ -c "$DIR/only.c" -o "$DIR/only.o" || fail "tern.h in C++"
+else
+    echo "tern.h in C++: not looked at, there is no c++ (package g++)"
 fi
 ODD=$(nm -D --defined-only "$LIBDIR/libtern.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
     grep -v '^tern_[a-z_]*$' || true)

@@ -3,6 +3,7 @@
 # run leaves no process and no folder behind, however it ends.
 . "$(dirname "$0")/replay_lib.sh"
 export TMPDIR=$work
+command -v pgrep >/dev/null || { echo "skipped: needs pgrep (package procps)"; exit 77; }
 
 # refused STATUS TEXT ARGS...: ends with that status and says TEXT.
 refused() {
@@ -15,7 +16,7 @@ refused() {
 
 nothing_left() {
     [ -z "$(find "$work" -mindepth 1 -maxdepth 1 -name 'tern-*')" ] || fail "a folder was left behind"
-    ! pgrep -f "$work/tern-replay" >/dev/null || fail "a process was left behind"
+    ! pgrep -f "$work/tern-replay" >/dev/null || fail "a process was left behind: $(pgrep -a -f "$work/tern-replay")"
 }
 
 # The same seed gives the same figures; another one others; and turns find what turns before them left.
@@ -100,15 +101,23 @@ got=0
 is wrong_bytes 0 leaked_pages 0
 grep -q "not enough pages" "$work/err" || fail "it does not say why requests failed"
 
-# Interrupted and killed in the middle.
+# Interrupted and killed in the middle, when both daemons and both engines are there. Its session is its own, so that
+# each of its processes can be told from others.
+running() { pgrep -s "$1" -r R,S,D,T | wc -l; }
+becomes() { # SESSION TEST NUMBER: so many processes run, within 60 s
+    for _ in $(seq 1200); do
+        [ "$(running "$1")" "$2" "$3" ] && return
+        sleep 0.05
+    done
+    return 1
+}
 for signal in INT KILL; do
-    "$bin/tern-replay" --spawn --sessions 2000 --turns 50 >/dev/null 2>"$work/err" &
+    setsid "$bin/tern-replay" --spawn --sessions 200 --turns 30 >/dev/null 2>"$work/err" &
     pid=$!
-    sleep 1.5
+    becomes "$pid" -ge 5 || fail "only $(running "$pid") processes"
     kill -"$signal" "$pid"
-    wait "$pid" 2>/dev/null || true
-    sleep 0.5
-    ! pgrep -f "$work/tern-replay" >/dev/null || fail "SIG$signal left a process behind"
+    wait "$pid" 2>/dev/null && fail "it had ended before SIG$signal"
+    becomes "$pid" -eq 0 || fail "SIG$signal left processes behind: $(pgrep -a -s "$pid")"
     [ "$signal" = KILL ] || nothing_left
 done
 echo "all passed"

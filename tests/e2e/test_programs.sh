@@ -23,6 +23,10 @@ for program in ternd ternctl tern-sim tern-replay tern-bench; do
 done
 ends 0 "$TERN_BIN/ternctl" status --version
 
+for wrong in "--seeds many" "--seeds 0" "--seeds 20k" "--first x"; do # nothing played is nothing passed
+    ends 2 "$TERN_BIN/tern-sim" $wrong
+done
+
 TENANT=name=t0,socket=$DIR/t0.sock,memory=16M
 ends 2 "$TERN_BIN/ternd"
 grep -q "no tenant" "$DIR/out" || fail "no tenant: $(cat "$DIR/out")"

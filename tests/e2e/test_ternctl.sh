@@ -137,6 +137,7 @@ json "$("$CTL" peers --json)" "j['peers'][0]['peer'] == 'other' and j['peers'][0
 json "$("$CTL" transfers --json)" "j['transfers'] == []"
 json "$("$CTL" ping --count 3 --json)" "j['count'] == 3 and 0 < j['us_min'] <= j['us_mean'] <= j['us_max']"
 json "$("$CTL" tree --json)" "sum(n['pages'] for n in j['tree']) == 32"
+[[ $("$CTL" peers) != *0000000000000000* ]] || fail "a peer that was never up has an incarnation"
 for command in pools sessions engines peers; do
     [[ $("$CTL" $command | wc -l) -ge 2 ]] || fail "$command shows no table"
 done
@@ -158,6 +159,8 @@ if command -v script >/dev/null; then
     [[ $OUT == *$'\033['* ]] || fail "no colour on a terminal"
     OUT=$(NO_COLOR=1 script -qec "$CTL status" /dev/null </dev/null)
     [[ $OUT != *$'\033['* ]] || fail "NO_COLOR is ignored"
+    OUT=$(TERM=dumb script -qec "$CTL status" /dev/null </dev/null)
+    [[ $OUT != *$'\033['* ]] || fail "colour on a terminal that has none"
 fi
 
 # ---- evict: what nobody holds goes, what sessions hold stays
@@ -216,7 +219,7 @@ json "$TREE" "[(h['kind'], n['refs']['admin']) for n in j['tree'] for h in n['ho
 grep -q "admin x2 [0-9]" <<<"$("$CTL" tree)" || fail "tree does not show the pins"
 wrong 1 "not on the device\|device" "$CTL" pin "$AWAY_NODE"
 wrong 1 "gone\|stale" "$CTL" pin 7777777700000001
-wrong 1 "pin node" "$CTL" pin zork
+wrong 2 "'zork' is no node" "$CTL" pin zork
 "$CTL" unpin "$FREE_NODE" >/dev/null
 json "$("$CTL" unpin "$FREE_NODE" --json)" "j['refs'] == 0"
 wrong 1 "." "$CTL" unpin "$FREE_NODE"
@@ -273,17 +276,35 @@ wrong 2 "missing" "$CTL" tape
 wrong 2 "missing" "$CTL" pin
 wrong 2 "too many" "$CTL" status now
 wrong 1 "ternctl pools" "$CTL" evict --pool 77
-for command in status pools sessions engines peers transfers tree evict pin unpin drain reload tape ping; do
+wrong 3 "that is no socket" "$CTL" --socket "$DIR/config.yaml" status
+wrong 1 "no certificate is configured" "$CTL" reload # and not that the daemon is too old
+wrong 1 "no change has that number" "$CTL" watch --from 5000000000
+for command in status pools sessions engines peers doctor transfers tree evict pin unpin watch drain reload tape ping; do
     HELP=$("$CTL" $command --help)
     [[ $HELP == *"ternctl $command"* && $HELP == *Examples:* && $HELP == *--json* ]] || fail "$command --help"
     grep -q "^  $command " <<<"$("$CTL" --help)" || fail "--help does not list $command"
 done
+[[ $("$CTL" --help | sed '1,/^Commands:/d; /^$/,$d' | grep -vc '^  ') == 0 ]] || fail "a line of --help is broken in two"
 
-# ---- drain, last: it is for good
-json "$("$CTL" drain --json)" "j['draining'] is True and j['sessions'] == 2"
+# ---- drain, last: it is for good. A command that the daemon leaves ends in 3, and tells nobody to call the library.
+"$CTL" watch >"$DIR/stdout" 2>"$DIR/stderr" &
+WATCH=$!
+for _ in $(seq 200); do
+    grep -q "waiting for changes" "$DIR/stderr" && break
+    sleep 0.05
+done
+JSON=$("$CTL" drain --json)
+if OUT=$("$CTL" drain 2>/dev/null); then
+    grep -q "2 still open .* exits after the last, in 1.0 s at the latest" <<<"$OUT" || fail "drain: $OUT"
+fi
+json "$JSON" "j['draining'] is True and j['sessions'] == 2"
 if kill -0 "$TERND_PID" 2>/dev/null; then
     OUT=$("$CTL" status 2>&1) && { grep -q draining <<<"$OUT" || fail "status does not say that it drains"; }
 fi
 exec 9>&-
 wait "$HOLDER" || true
+rc=0
+wait "$WATCH" || rc=$?
+[[ $rc == 3 ]] || fail "watch: exit status $rc, not 3"
+grep -q "watch: the daemon ended the connection; its log says why" "$DIR/stderr" || fail "watch: $(cat "$DIR/stderr")"
 echo "ternctl: ok"

@@ -28,9 +28,10 @@
 #   - rxe takes retry_cnt 7 for "for ever", as rnr_retry 7: a QP to a dead host never completes with it (seen: 60 s without).
 #     With 3 it ends in RETRY_EXC_ERR (12) within seconds. Its counters: /sys/class/infiniband/rxe0/ports/1/hw_counters/.
 #
-# Examples: a unit test; two daemons in one guest; a source that dies in mid-transfer and comes back:
-#   lab.sh one '"$TERN_BUILD"/tests/unit_test_xfer_verbs'
-#   lab.sh one 'bash tests/rdma/two_daemons.sh'
+# Examples: a unit test; two daemons in one guest; and, with scripts of yours, a source that dies in mid-transfer and
+# comes back:
+#   lab.sh one '"$TERN_BUILD"/tests/test_xfer_verbs'
+#   lab.sh one 'bash tests/rdma/verbs_replay.sh'
 #   lab.sh --kill b:moving --restart b:'bash source.sh' pair 'bash destination.sh' 'bash source.sh'
 #
 # Output: of one guest as it is, of a pair with `a| ` and `b| ` before each line, as it comes; the lab's own lines are on

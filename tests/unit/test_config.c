@@ -173,11 +173,12 @@ static void config_shape_errors_name_their_line(void **state)
     refused("node: a\nworkers: 1\nnode: b\n" TENANT, "t.yaml:3: node: ", "given twice");
     refused("limits:\n  nodes: 5\n  pages: 2\n  nodes: 2\n" TENANT,
             "t.yaml:4: limits.nodes: ", "given twice");
-    refused("node: [a, b]\n" TENANT, "t.yaml:1: node: ", "SEQUENCE");
-    refused("# text\n\nlimits: 3\n" TENANT, "t.yaml:3: limits: ", "MAPPING");
-    refused("node: a\ntenants: yes\n", "t.yaml:2: tenants: ", "SEQUENCE");
-    refused("node: a\ntenants:\n  - hello\n", "t.yaml:3: tenants[0]: ", "MAPPING");
-    refused("- 1\n", "t.yaml:", "MAPPING");
+    refused("node: [a, b]\n" TENANT, "t.yaml:1: node: ", "one value, not a list");
+    refused("node: {a: b}\n" TENANT, "t.yaml:1: node: ", "one value, not lines");
+    refused("# text\n\nlimits: 3\n" TENANT, "t.yaml:3: limits: ", "lines of `key: value`");
+    refused("node: a\ntenants: yes\n", "t.yaml:2: tenants: ", "a list, each entry");
+    refused("node: a\ntenants:\n  - hello\n", "t.yaml:3: tenants[0]: ", "lines of `key: value`");
+    refused("- 1\n", "t.yaml:", "lines of `key: value`");
     refused("node: a\n---\nnode: b\n", "t.yaml:", "documents");
 }
 
@@ -187,7 +188,7 @@ static void config_text_that_is_no_yaml_names_its_line(void **state)
     refused("node: a\n\tworkers: 1\n", "t.yaml:2: ", "");
     refused("node: a\nlimits: {\n", "t.yaml:3: ", "");
     refused("node: \"a\n", "t.yaml:2: ", "");
-    refused("node: a\nworkers: *x\n", "t.yaml:2: workers: ", "alias");
+    refused("node: a\nworkers: *x\n", "t.yaml:2: workers: ", "write the value out");
     refused("node: &x a\nworkers: *x\n", "t.yaml:2: workers: ", "alias");
     refused("node: \x01\n", "t.yaml:", "control characters");
     refused("node: a\nadmin:\n    mode: 0600\n  socket: /tmp/x\n", "t.yaml:4: ", "");
@@ -607,6 +608,11 @@ static void config_example_file_shows_every_setting(void **state)
         snprintf(key, sizeof key, " %s: ", config_tenant_fields[i].key);
         if (strstr(text, key) == NULL)
             fail_msg("tenants[].%s is not shown", config_tenant_fields[i].key);
+    }
+    for (size_t i = 0; i < PEER_FIELDS; i++) {
+        snprintf(key, sizeof key, " %s: ", config_peer_fields[i].key);
+        if (strstr(text, key) == NULL)
+            fail_msg("peers[].%s is not shown", config_peer_fields[i].key);
     }
 }
 

@@ -121,6 +121,32 @@ static void fetch_wrong_state_refused(void **state)
     pair_stop(&p);
 }
 
+/* An engine that asks a peer which is not connected goes on with what it has. */
+static void fetch_refused_tells_what_the_session_has(void **state)
+{
+    static const struct {
+        uint32_t peer;
+        enum tern_err err;
+    } refused[] = {{1, TERN_PEER_LOST}, {9, TERN_INVALID}, {NONE, TERN_INVALID}};
+    struct pair p = pair_limited(1 << 20);
+
+    (void)state;
+    source_has(&p, 1, TOKENS);
+    p.d = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(fetch_to(p.d, 16));
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        const struct reply *reply;
+
+        reply = rig_reply_to(p.dest, rig_fetch(p.d, refused[i].peer, 0));
+        assert_err(refused[i].err, reply->err);
+        assert_int_equal(reply->fetch.lengths.committed, 16);
+        assert_int_equal(reply->fetch.lengths.written, 16);
+        assert_int_equal(reply->fetch.lengths.allocated, 16);
+    }
+    pair_stop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +156,7 @@ int main(void)
         RIG_TEST(fetch_source_full_answers_busy),
         RIG_TEST(fetch_destination_full_pool_exhausted_and_the_source_lets_go),
         RIG_TEST(fetch_wrong_state_refused),
+        RIG_TEST(fetch_refused_tells_what_the_session_has),
     };
 
     return RIG_RUN(tests);

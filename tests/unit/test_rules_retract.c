@@ -343,6 +343,13 @@ static void t14_a_retract_that_is_undone_is_counted_and_may_be_repeated(void **s
 }
 
 /* While pages are on their way it is a matter of waiting. */
+/* A refusal tells the lengths as they are, too. */
+static void assert_told(const struct rig_session *s, const struct lengths *told)
+{
+    assert_memory_equal(&s->len, told, sizeof *told);
+    assert_true(told->allocated > 0);
+}
+
 static void away_is_refused(struct rig_session *s, enum tern_err err)
 {
     const uint32_t *tokens = rig_tokens(1, 64);
@@ -358,10 +365,16 @@ static void away_is_refused(struct rig_session *s, enum tern_err err)
     assert_err(err, rig_snapshot_release(s));
     assert_err(err, rig_match(s, tokens, 14));
     assert_true(s->rig->last->text[0] != 0);
+    assert_told(s, &s->rig->last->match.lengths);
+    assert_int_equal(s->rig->last->match.tokens, s->ntokens);
     fetch.fetch.session = s->id;
     fetch.fetch.peer = PEER_HOST;
     assert_err(err, rig_request(s->rig, s->conn, &fetch)->err);
     assert_true(s->rig->last->text[0] != 0);
+    assert_told(s, &s->rig->last->fetch.lengths);
+    fetch.fetch.peer = 0;
+    assert_err(err, rig_request(s->rig, s->conn, &fetch)->err);
+    assert_told(s, &s->rig->last->fetch.lengths);
     assert_true(core_changes(s->rig->core) == changes);
     assert_memory_equal(&before, &s->len, sizeof before);
 }
@@ -386,6 +399,10 @@ static void t14_a_session_that_is_away_may_only_come_back_or_end(void **state)
     away_is_refused(b.s, TERN_BUSY);
     assert_err(TERN_BUSY, rig_retract(b.s, RETRACT_HOST, 0));
     assert_err(TERN_BUSY, rig_retract(b.s, RETRACT_DROP, 0));
+    assert_told(b.s, &b.rig->last->retract.lengths);
+    assert_err(TERN_BUSY, rig_reply_to(b.rig, rig_recover(b.s))->err);
+    assert_told(b.s, &b.rig->last->recover.lengths);
+    assert_int_equal(b.rig->last->recover.tokens, b.s->ntokens);
     assert_string_equal(state_of(b.s), "loading");
     b.rig->automatic = RIG_ALL;
     rig_settle(b.rig);

@@ -50,6 +50,8 @@ if command -v c++ >/dev/null; then # the header is for C++ too
     printf '#include <tern.h>\nint main() { return tern_version() ? 0 : 1; }\n' >"$work/user.cc"
     c++ -std=c++17 -Wall -Werror "${flags[@]}" -o "$work/cxx" "$work/user.cc" "$libdir/libtern.a" "${private[@]}"
     "$work/cxx"
+else
+    echo "tern.h in C++: not looked at, there is no c++ (package g++)"
 fi
 bad=$(nm -g --defined-only "$libdir/libtern.a" 2>/dev/null | awk 'NF == 3 { print $3 }' | grep -vE '^tern_[a-z_]+$' || true)
 [[ -z $bad ]] || { echo "libtern.a shows:" $bad; exit 1; }

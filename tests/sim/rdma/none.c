@@ -3,11 +3,13 @@
 
 #include <stdio.h>
 
+const bool rdma_built = false;
+
 int rdma_run(const struct rdma_options *options)
 {
     (void)options;
     fprintf(stderr, "tern-sim: this build has no RDMA (libibverbs was not found)\n");
-    return 2;
+    return 77;
 }
 
 bool rdma_seed(uint64_t seed, const char **ret_what)

@@ -32,6 +32,8 @@ static const char *const fault_name[] = {
 #undef X
 };
 
+const bool rdma_built = true;
+
 bool rdma_seed(uint64_t seed, const char **ret_what)
 {
     uint64_t hash;

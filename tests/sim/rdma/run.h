@@ -10,6 +10,8 @@ struct rdma_options {
     bool json, twice, verbose, keep_going;
 };
 
+extern const bool rdma_built;
+
 int rdma_run(const struct rdma_options *options);
 
 /* False: the seed broke a promise; what is said in *ret_what. */
