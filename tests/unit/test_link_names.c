@@ -109,6 +109,7 @@ void __wrap_resolve_system(const char *host, uint16_t port, struct resolve_answe
         put(ret, "127.0.0.3", port);
     } else {
         service.calls++;
+        pthread_cond_broadcast(&service.moved);
         while (service.hangs)
             pthread_cond_wait(&service.moved, &service.lock);
         *ret = service.name;
@@ -150,10 +151,11 @@ static uint32_t calls(void)
     return n;
 }
 
-static void until_back(uint32_t n)
+/* So many lookups of name.test have begun, and so many are over. */
+static void until(uint32_t begun, uint32_t over)
 {
     pthread_mutex_lock(&service.lock);
-    while (service.back < n)
+    while (service.calls < begun || service.back < over)
         pthread_cond_wait(&service.moved, &service.lock);
     pthread_mutex_unlock(&service.lock);
 }
@@ -367,6 +369,7 @@ static void a_lookup_that_hangs_is_given_up(void **state)
     name_is(TERN_OK, "127.0.0.1", NULL);
     links_tick(&d, now_ns);
     others_dial();
+    until(1, 0);
     now_ns += LINK_RESOLVE_NS - 1;
     links_tick(&d, now_ns);
     assert_int_equal(link_of(NAME)->state, LINK_RESOLVING);
@@ -379,7 +382,7 @@ static void a_lookup_that_hangs_is_given_up(void **state)
     assert_int_equal(link_of(NAME)->attempts, 4);
     assert_int_equal(calls(), 1);
     set_hangs(false);
-    until_back(1);
+    until(1, 1);
     while (calls() == 1) /* its thread may not have noted it yet */
         next_try(NAME);
     assert_dialled(NAME, "127.0.0.1");
