@@ -27,6 +27,8 @@ enum { NUMBER, NAME, OTHER, PEERS }; /* 127.0.0.9, name.test, other.test */
 
 static struct config config;
 static struct daemon d;
+static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
+static struct event queue[4];
 static uint64_t now_ns;
 static int log_fd;
 
@@ -52,6 +54,11 @@ void __wrap_io_connect(struct io *io, struct io_op *op, int fd, const struct soc
                        socklen_t len);
 void __wrap_resolve_system(const char *host, uint16_t port, struct resolve_answer *ret);
 void __wrap_xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
+void __wrap_xfer_link_down(struct xfer *xfer, uint32_t link);
+bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const int *fds,
+                       uint32_t nfds);
+void __wrap_stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops,
+                        int fd, uint32_t share, uint32_t body_max, uint32_t chunks_max);
 
 uint64_t __wrap_io_now_ns(void)
 {
@@ -89,6 +96,27 @@ void __wrap_io_connect(struct io *io, struct io_op *op, int fd, const struct soc
     connects[l->slot].n++;
     inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)addr)->sin_addr,
               connects[l->slot].to, sizeof connects[l->slot].to);
+}
+
+void __wrap_xfer_link_down(struct xfer *xfer, uint32_t link)
+{
+    (void)xfer;
+    assert_int_equal(link, NAME);
+}
+
+bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const int *fds,
+                       uint32_t nfds)
+{
+    (void)s, (void)bytes, (void)n, (void)fds, (void)nfds;
+    return true;
+}
+
+void __wrap_stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops,
+                        int fd, uint32_t share, uint32_t body_max, uint32_t chunks_max)
+{
+    (void)pool, (void)share, (void)body_max, (void)chunks_max;
+    s->ops = ops;
+    s->fd = fd;
 }
 
 static void put(struct resolve_answer *a, const char *address, uint16_t port)
@@ -194,6 +222,26 @@ static void refuse(uint32_t peer)
     op->done(op, -ECONNREFUSED, IO_LAST, 0);
 }
 
+/* Somebody answers there. */
+static void accept_dial(uint32_t peer)
+{
+    struct io_op *op = connects[peer].op;
+
+    assert_non_null(op);
+    connects[peer].op = NULL;
+    op->done(op, 0, IO_LAST, 0);
+    assert_int_equal(link_of(peer)->state, LINK_GREETING);
+}
+
+static void hang_up(uint32_t peer)
+{
+    struct stream *s = &link_of(peer)->stream;
+
+    s->ops->closed(s, "closed by the other side");
+    close(s->fd);
+    s->ops->finished(s);
+}
+
 static void assert_dialled(uint32_t peer, const char *address)
 {
     assert_int_equal(link_of(peer)->state, LINK_DIALLING);
@@ -258,6 +306,10 @@ static int start(void **state)
     }
     d.config = &config;
     d.incarnation = 7;
+    d.frame = frame;
+    d.stepping = true; /* what is told to the core waits, and nobody takes it */
+    d.queue = (struct event_queue){.v = queue, .cap = sizeof queue / sizeof *queue};
+    strcpy(config.node, "self");
     d.limits.peers = d.limits.links = PEERS;
     now_ns = 1000 * (uint64_t)SECOND;
     log_fd = mkstemp(path);
@@ -299,6 +351,35 @@ static void a_name_is_asked_for_before_each_round(void **state)
     refuse(NUMBER);
     next_try(NUMBER);
     assert_dialled(NUMBER, "127.0.0.9");
+}
+
+/* The link is lost: what the name says now counts, not what it said before. One that never came up,
+ * as another node answers there, says nothing against the other addresses. */
+static void a_lost_link_asks_anew(void **state)
+{
+    (void)state;
+    name_is(TERN_OK, "127.0.0.1", "127.0.0.2");
+    links_tick(&d, now_ns);
+    settle(NAME);
+    accept_dial(NAME);
+    hang_up(NAME);
+    next_try(NAME);
+    assert_dialled(NAME, "127.0.0.2");
+    assert_int_equal(calls(), 1);
+    accept_dial(NAME);
+    link_of(NAME)->state = LINK_UP;
+    name_is(TERN_OK, "127.0.0.7", "127.0.0.8");
+    hang_up(NAME);
+    next_try(NAME);
+    assert_int_equal(calls(), 2);
+    assert_dialled(NAME, "127.0.0.7");
+    accept_dial(NAME);
+    link_of(NAME)->state = LINK_UP; /* at the first of two */
+    name_is(TERN_OK, "127.0.0.9", NULL);
+    hang_up(NAME);
+    next_try(NAME);
+    assert_int_equal(calls(), 3);
+    assert_dialled(NAME, "127.0.0.9");
 }
 
 /* Not known yet: told once, tried again with a pause that grows, and found when it is known. */
@@ -392,6 +473,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_name_is_asked_for_before_each_round, start, stop),
+        cmocka_unit_test_setup_teardown(a_lost_link_asks_anew, start, stop),
         cmocka_unit_test_setup_teardown(a_name_that_is_not_known_yet_is_asked_for_again, start,
                                         stop),
         cmocka_unit_test_setup_teardown(a_silent_name_service_leaves_the_last_addresses, start,
