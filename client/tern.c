@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tern_version.h>
@@ -23,9 +24,12 @@ const char *tern_version(void)
     return TERN_VERSION;
 }
 
+/* A connection that did not come about has no object to keep its words. */
+static _Thread_local char connect_text[QUICK_TEXT_MAX];
+
 const char *tern_error_text(const struct tern *t)
 {
-    return t->text;
+    return t ? t->text : connect_text;
 }
 
 uint64_t tern_incarnation(const struct tern *t)
@@ -96,6 +100,18 @@ static enum tern_err agree(struct tern *t, uint32_t deadline_ms)
     return alloc_arrays(t);
 }
 
+/* Keeps errno, which is part of the answer. text "": the system's words, or the error table's. */
+static enum tern_err not_connected(enum tern_err err, const char *text)
+{
+    int saved = errno;
+
+    if (!text[0])
+        text = err == TERN_PEER_LOST ? strerror(saved) : err_text(err);
+    snprintf(connect_text, sizeof(connect_text), "%s", text);
+    errno = saved;
+    return err;
+}
+
 enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct tern **ret)
 {
     uint32_t ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
@@ -104,10 +120,10 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
     struct tern *t;
 
     if (!socket_path)
-        return TERN_INVALID;
+        return not_connected(TERN_INVALID, "");
     t = calloc(1, sizeof(*t));
     if (!t)
-        return TERN_INTERNAL;
+        return not_connected(TERN_INTERNAL, "");
     t->pending_free = UINT64_MAX;
     t->kept_head = t->kept_tail = NO_SLOT;
     err = conn_open(&t->conn, socket_path, ms);
@@ -117,6 +133,7 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
     err = agree(t, gone_ms < ms ? ms - (uint32_t)gone_ms : 1);
     if (err != TERN_OK)
         goto out_close;
+    connect_text[0] = '\0';
     *ret = t;
     return TERN_OK;
 
@@ -126,6 +143,7 @@ out_close:
     if (err == TERN_PEER_LOST)
         errno = ECONNRESET;
 out_free:
+    not_connected(err, t->text);
     free(t);
     return err;
 }

@@ -39,7 +39,7 @@ static const char *why_not(const char *path, enum tern_err err, int number)
     if (err == TERN_INVALID)
         return "no socket has a path of that length: name another by --socket";
     if (err != TERN_PEER_LOST)
-        return tern_strerror(err);
+        return tern_error_text(NULL);
     switch (number) {
     case ENOENT:
         return "there is no such socket: is ternd running? Name its admin.socket by --socket or "

@@ -59,12 +59,13 @@ TERN_API enum tern_err_category tern_category(enum tern_err err); /* what to do 
 TERN_API const char *tern_version(void);                          /* of the library: "0.1.0" */
 
 /* What went wrong last on this connection, in words that say what to do; "" after a success.
- * Borrowed until the next call. */
+ * Borrowed until the next call. NULL: the same of this thread's last tern_connect. */
 TERN_API const char *tern_error_text(const struct tern *t);
 
 /* Connects to the tenant's socket and agrees on a version. PEER_LOST: nobody listens there, or the
  * socket's mode forbids it (errno says which). UNSUPPORTED: no common version. INVALID: the path is
- * too long for a socket. */
+ * too long for a socket. BUSY: the daemon is draining: connect to another one. Any other is the
+ * daemon's own; tern_error_text(NULL) has its words. */
 TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms,
                                     struct tern **ret);
 /* Unmaps this connection's pools, leaves the engine and closes. NULL is fine. */

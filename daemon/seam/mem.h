@@ -36,6 +36,10 @@ struct mem_config {
                                           copy job writes, before it is hashed; 0: never */
 };
 
+/* What mem_create will take: of the tenants' regions, of their host tiers, and for checksums, jobs
+ * and control pages. */
+void mem_bytes(const struct mem_config *config, uint64_t *ret_pages, uint64_t *ret_host,
+               uint64_t *ret_tables);
 /* *ret_why says what failed and what to do (too little memory, RLIMIT, no memfd). */
 enum tern_err mem_create(const struct mem_config *config, struct mem **ret, const char **ret_why);
 void mem_destroy(struct mem *mem); /* joins the workers */

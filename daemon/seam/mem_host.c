@@ -70,6 +70,24 @@ static enum tern_err config_check(const struct mem_config *c, const char **ret_w
     return ok ? TERN_OK : TERN_INVALID;
 }
 
+static uint64_t region_bytes(uint64_t bytes)
+{
+    return (bytes + CONTROL_BYTES - 1) / CONTROL_BYTES * CONTROL_BYTES;
+}
+
+void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_host,
+               uint64_t *ret_tables)
+{
+    *ret_pages = *ret_host = 0;
+    for (uint32_t t = 0; t < c->tenants; t++) {
+        *ret_pages += region_bytes(c->tenant[t].memory_bytes) * c->tenant[t].regions;
+        *ret_host += region_bytes(c->tenant[t].host_bytes) * c->tenant[t].regions;
+    }
+    *ret_tables = (uint64_t)c->page_records * c->sums_per_page * sizeof(uint64_t) +
+                  workers_bytes(c->jobs) + c->pools * sizeof(struct pool) + sizeof(struct mem) +
+                  c->engines * (CONTROL_BYTES + sizeof(struct region));
+}
+
 /* All regions of one tier of one tenant; of a host tier without bytes none. */
 static enum tern_err create_tier(struct mem *mem, enum tier tier, uint32_t tenant,
                                  const char **ret_why)

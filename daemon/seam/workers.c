@@ -157,6 +157,11 @@ static bool start_threads(struct workers *w, uint32_t threads)
     return ok;
 }
 
+uint64_t workers_bytes(uint32_t jobs)
+{
+    return sizeof(struct workers) + ((uint64_t)jobs + 1) * sizeof(struct job);
+}
+
 enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, struct workers **ret,
                              const char **ret_why)
 {

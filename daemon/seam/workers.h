@@ -21,6 +21,7 @@ struct pool_place {
     struct group_layout group[GROUPS_MAX];
 };
 
+uint64_t workers_bytes(uint32_t jobs); /* that their tables take */
 /* `jobs`: queued or running at most. `event_fd` (borrowed) gets a write when a job is done. */
 enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, struct workers **ret,
                              const char **ret_why);

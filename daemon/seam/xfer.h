@@ -106,6 +106,10 @@ struct xfer_config {
     void *ctx;
 };
 
+/* What xfer_create will take: for the tables and connections, and for those of RDMA, but for what a
+ * device's library allocates. The other two numbers are those of the page memory. */
+void xfer_bytes(const struct xfer_config *config, uint32_t page_records, uint32_t sums_per_page,
+                uint64_t *ret_tcp, uint64_t *ret_rdma);
 enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret,
                           const char **ret_why);
 void xfer_destroy(

@@ -255,13 +255,33 @@ static int socket_bytes(const struct xfer_config *c)
     return XFER_SOCKET_BYTES;
 }
 
+static size_t meta_bytes(uint32_t sums_per_page)
+{
+    uint32_t sums = sums_per_page > XFER_PIECE_SUMS ? sums_per_page : XFER_PIECE_SUMS;
+
+    return XFER_TAIL_BYTES + XFER_ANSWER_HEAD_BYTES + (size_t)sums * sizeof(uint64_t);
+}
+
+void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sums_per_page,
+                uint64_t *ret_tcp, uint64_t *ret_rdma)
+{
+    uint64_t conn =
+        sizeof(struct xfer_conn) + XFER_IOVS * sizeof(struct iovec) + meta_bytes(sums_per_page);
+
+    *ret_tcp =
+        sizeof(struct xfer) + c->data_conns_max * conn + c->links * sizeof(struct xfer_link) +
+        c->pulls * (sizeof(struct xfer_pull_slot) + PULL_BATCHES_MAX * sizeof(struct xfer_batch)) +
+        c->serves * sizeof(struct xfer_serve_slot) + 2 * XFER_SCRATCH;
+    if (c->fault_corrupt_pages > 0)
+        *ret_tcp += page_records * sizeof(uint64_t);
+    *ret_rdma = verbs_bytes(c, sums_per_page);
+}
+
 static bool create_conns(struct xfer *xfer)
 {
     const struct xfer_config *c = &xfer->config;
-    uint32_t per_page = mem_sums_per_page(c->mem);
-    uint32_t sums = per_page > XFER_PIECE_SUMS ? per_page : XFER_PIECE_SUMS;
 
-    xfer->meta_bytes = XFER_TAIL_BYTES + XFER_ANSWER_HEAD_BYTES + (size_t)sums * sizeof(uint64_t);
+    xfer->meta_bytes = meta_bytes(mem_sums_per_page(c->mem));
     xfer->conn = calloc(c->data_conns_max, sizeof *xfer->conn);
     if (!xfer->conn)
         return false;

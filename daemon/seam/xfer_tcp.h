@@ -251,6 +251,7 @@ static inline struct xfer_conn *conn_of_recv(struct io_op *op)
 enum tern_err
 verbs_create(struct xfer *xfer); /* TERN_OK without a device, too: xfer_rdma_view says why */
 void verbs_destroy(struct xfer *xfer);
+uint64_t verbs_bytes(const struct xfer_config *config, uint32_t sums_per_page);
 void verbs_link_down(struct xfer *xfer, uint32_t link);
 /* True: the batch is, or will be, RDMA's. *ret_err: it can go over neither. */
 bool verbs_takes(struct xfer *xfer, uint32_t link, uint32_t pool, enum tern_err *ret_err);

@@ -25,14 +25,36 @@ static void setup_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     }
 }
 
+static uint32_t npaths(const struct xfer_config *c)
+{
+    return c->links * c->rdma.tenants * XFER_RAILS_MAX;
+}
+
+static uint32_t piece_sums(uint32_t sums_per_page)
+{
+    return sums_per_page > VERBS_PIECE_SUMS ? sums_per_page : VERBS_PIECE_SUMS;
+}
+
+uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
+{
+    uint64_t rails = c->rdma.ndevices > 0 ? c->rdma.ndevices : 1,
+             pulls = c->rdma.pulls < c->links ? c->rdma.pulls : c->links,
+             piece = sizeof(struct verbs_piece) + piece_sums(sums_per_page) * sizeof(uint64_t);
+
+    if (c->rdma.tenants == 0 || (c->rdma.pulls == 0 && !c->rdma.serves))
+        return 0;
+    return sizeof(struct verbs) + c->links * sizeof(struct verbs_link) +
+           npaths(c) * (sizeof(struct verbs_path) + 2 * sizeof(uint32_t)) +
+           pulls * VERBS_PIECES * piece + rails * c->rdma.tenants * sizeof(struct verbs_domain);
+}
+
 static enum tern_err create_tables(struct verbs *v)
 {
     const struct xfer_config *c = &v->xfer->config;
-    uint32_t per_page = mem_sums_per_page(c->mem);
 
     v->tenants = c->rdma.tenants;
-    v->npaths = c->links * v->tenants * XFER_RAILS_MAX;
-    v->piece_sums = per_page > VERBS_PIECE_SUMS ? per_page : VERBS_PIECE_SUMS;
+    v->npaths = npaths(c);
+    v->piece_sums = piece_sums(mem_sums_per_page(c->mem));
     v->path = calloc(v->npaths, sizeof *v->path);
     v->link = calloc(c->links, sizeof *v->link);
     if (!v->path || !v->link)

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "seam/cgroup.h"
+#include "shell/plan.h"
 #include "shell/tls.h"
 
 #define WORKERS_MAX        16u /* M13: min(16, cores) */
@@ -168,18 +168,6 @@ void config_derive(struct loader *l)
 
 /* ---- checks ---- */
 
-/* The smaller of what the machine has and what its control group may use. */
-static uint64_t machine_bytes(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    uint64_t bytes =
-        pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
-    struct cgroup_memory group;
-
-    cgroup_memory(CGROUP_ROOT, &group);
-    return group.most < bytes ? group.most : bytes;
-}
-
 static enum tern_err too_much(struct loader *l, uint32_t i, const char *key, uint64_t bytes,
                               uint64_t total, uint64_t has)
 {
@@ -192,7 +180,7 @@ static enum tern_err too_much(struct loader *l, uint32_t i, const char *key, uin
 
 static enum tern_err check_memory(struct loader *l)
 {
-    uint64_t total = 0, has = machine_bytes();
+    uint64_t total = 0, has = plan_machine_bytes();
 
     for (uint32_t i = 0; i < l->config->ntenants; i++) {
         const struct config_tenant *t = &l->config->tenants[i];
@@ -270,12 +258,12 @@ static enum tern_err check_peers(struct loader *l)
 /* The core's own records and the checksums beside the pages are memory too. */
 static enum tern_err check_limits(struct loader *l)
 {
-    const struct core_limits *limits = &l->config->limits;
-    uint64_t sums = (uint64_t)limits->pages * limits->sums_per_page * sizeof(uint64_t),
-             has = machine_bytes();
+    const struct core_limits limits = plan_limits(l->config);
+    uint64_t sums = (uint64_t)limits.pages * limits.sums_per_page * sizeof(uint64_t),
+             has = plan_machine_bytes();
     size_t arena = 0;
 
-    if (core_size(limits, &arena) != TERN_OK)
+    if (core_size(&limits, &arena) != TERN_OK)
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
                            "limits: together they are more than the core can hold");
     if (arena > has || sums > has - arena)
@@ -287,10 +275,27 @@ static enum tern_err check_limits(struct loader *l)
     return TERN_OK;
 }
 
+/* And each part may fit where all of them do not. */
+static enum tern_err check_all(struct loader *l)
+{
+    char parts[PLAN_TEXT_BYTES];
+    struct plan_memory m;
+
+    plan_memory(l->config, &m);
+    if (m.total <= plan_machine_bytes())
+        return TERN_OK;
+    plan_text(&m, parts);
+    return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
+                       "the daemon would take %" PRIu64 " bytes of memory (%s); this machine has "
+                       "%" PRIu64 ": %s",
+                       m.total, parts, plan_machine_bytes(), plan_hint(&m));
+}
+
 enum tern_err config_check(struct loader *l)
 {
     TRY(check_tls(l));
     TRY(check_peers(l));
     TRY(check_memory(l));
-    return check_limits(l);
+    TRY(check_limits(l));
+    return check_all(l);
 }

@@ -174,7 +174,9 @@ static void options_build(struct options *o)
         {"check-config", KEY_CHECK, NULL, 0,
          "Print what is in force and exit; status 0 only if it is valid, the TLS files can be "
          "used, "
-         "the sockets' folders written to, `listen` bound and every name resolved. Not looked at: "
+         "the sockets' folders written to and `listen` bound; names that do not resolve are told. "
+         "Not "
+         "looked at: "
          "ports in use, free memory, RDMA devices",
          1},
         {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "shell/daemon.h"
 #include "shell/log.h"
+#include "shell/plan.h"
 #include "shell/wire_out.h"
 
 static struct conn *conn_of(struct stream *s)
@@ -22,11 +23,8 @@ static struct conn *conn_of(struct stream *s)
 enum tern_err conns_init(struct daemon *d)
 {
     struct conns *cs = &d->conns;
-    const struct config *config = d->config;
 
-    cs->n = config->admin_conns_max;
-    for (uint32_t i = 0; i < config->ntenants; i++)
-        cs->n += config->tenants[i].conns_max;
+    cs->n = plan_conns(d->config);
     cs->internal = cs->n;
     cs->v = calloc(cs->n, sizeof(*cs->v));
     if (!cs->v)

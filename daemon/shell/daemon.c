@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "shell/log.h"
 #include "shell/notify.h"
+#include "shell/plan.h"
 #include "shell/quarantine.h"
 
 #define DRAIN_GRACE_NS 50000000u /* for the last answers to leave */
@@ -125,16 +126,6 @@ static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
     return TERN_OK;
 }
 
-static void tenants_of(const struct config *config, struct tenant_config *ret)
-{
-    for (uint32_t i = 0; i < config->ntenants; i++) {
-        ret[i].memory_bytes = config->tenants[i].memory_bytes;
-        ret[i].host_bytes = config->tenants[i].host_bytes;
-        ret[i].regions = config->tenants[i].regions;
-        ret[i].sessions_max = config->tenants[i].sessions_max;
-    }
-}
-
 static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
 {
     struct tenant_config tenants[CONFIG_TENANTS_MAX] = {0};
@@ -147,7 +138,7 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
                                .incarnation = d->incarnation};
     size_t bytes;
 
-    tenants_of(d->config, tenants);
+    plan_tenants(d->config, tenants);
     if (core_size(&d->limits, &bytes) != TERN_OK)
         return fail(why, cap, TERN_INVALID,
                     "the limits do not make a core: one of them is 0 or too large");
@@ -175,24 +166,12 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
 
 static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
 {
-    const struct config *config = d->config;
-    struct mem_config mem = {
-        .tenants = config->ntenants,
-        .engines = d->limits.engines,
-        .pools = d->limits.pools,
-        .page_records = d->limits.pages,
-        .sums_per_page = d->limits.sums_per_page,
-        .workers = config->workers,
-        .jobs = d->limits.seal_jobs + d->limits.copy_jobs + d->limits.pools,
-        .incarnation = d->incarnation,
-        .huge_pages = config->huge_pages,
-        .fault_copy_corrupt_every = config->fault_copy_corrupt_every,
-    };
+    struct mem_config mem;
     const char *text = "";
     enum tern_err err;
 
-    static_assert(CONFIG_TENANTS_MAX <= MEM_TENANTS_MAX, "every tenant has memory");
-    tenants_of(config, mem.tenant);
+    plan_mem(d->config, &mem);
+    mem.incarnation = d->incarnation;
     err = mem_create(&mem, &d->mem, &text);
     if (err != TERN_OK)
         return fail(why, cap, err, text);
@@ -216,53 +195,28 @@ static void device_alarm(void *ctx, const char *device, const char *text)
     log_event(LEVEL_ERROR, "rdma_device", "device=%s reason=%s", device, text);
 }
 
-/* Memory is registered only if some peer may come for it, or we may go to one, by RDMA. */
-static struct xfer_rdma_config rdma_of(const struct config *config)
-{
-    struct xfer_rdma_config rdma = {.tenants = config->ntenants,
-                                    .mr_bytes_max = config->rdma_mr_bytes,
-                                    .path_send = link_path_send,
-                                    .path_note = link_path_note,
-                                    .path_state = link_path_state,
-                                    .progress = register_progress,
-                                    .device_alarm = device_alarm};
-    bool wanted = false;
-
-    for (uint32_t i = 0; i < config->npeers; i++) {
-        wanted = wanted || config->peers[i].transport != XFER_TCP;
-        rdma.push = rdma.push || (config->peers[i].transport != XFER_TCP && config->peers[i].push);
-    }
-    rdma.pulls = wanted ? config->npeers : 0;
-    rdma.serves = wanted && config->listen.host[0];
-    for (; rdma.ndevices < config->rdma_device.n; rdma.ndevices++)
-        snprintf(rdma.device[rdma.ndevices], sizeof(rdma.device[0]), "%s",
-                 config->rdma_device.name[rdma.ndevices]);
-    return rdma;
-}
-
 static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
 {
     const struct config *config = d->config;
-    struct xfer_config xfer = {
-        .io = d->io,
-        .mem = d->mem,
-        .links = d->limits.links,
-        .pulls = d->limits.pulls,
-        .serves = d->limits.serves,
-        .data_conns_max = config->data_conns_max,
-        .idle_ns = (uint64_t)config->deadlines.data_idle_ms * 1000000,
-        .fault_corrupt_pages = config->fault_corrupt_pages,
-        .incarnation = d->incarnation,
-        .rdma = rdma_of(config),
-        .emit = later,
-        .serve_page = serve_page,
-        .serve_allowed = serve_allowed,
-        .ctx = d,
-    };
+    struct xfer_config xfer;
     struct xfer_rdma_view view;
     const char *text = "";
-    enum tern_err err = xfer_create(&xfer, &d->xfer, &text);
+    enum tern_err err;
 
+    plan_xfer(config, &xfer);
+    xfer.io = d->io;
+    xfer.mem = d->mem;
+    xfer.incarnation = d->incarnation;
+    xfer.emit = later;
+    xfer.serve_page = serve_page;
+    xfer.serve_allowed = serve_allowed;
+    xfer.ctx = d;
+    xfer.rdma.path_send = link_path_send;
+    xfer.rdma.path_note = link_path_note;
+    xfer.rdma.path_state = link_path_state;
+    xfer.rdma.progress = register_progress;
+    xfer.rdma.device_alarm = device_alarm;
+    err = xfer_create(&xfer, &d->xfer, &text);
     if (err != TERN_OK)
         return fail(why, cap, err, text);
     xfer_rdma_view(d->xfer, &view);
@@ -284,30 +238,18 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     return err;
 }
 
-static uint32_t largest_body(const struct config *config)
-{
-    return config->frame_body_max > LINK_BODY_MAX ? config->frame_body_max : LINK_BODY_MAX;
-}
-
 static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
 {
     const struct config *config = d->config;
-    struct stream_config streams = {
-        .io = d->io,
-        .streams = d->conns.n + d->limits.links,
-        .chunks_extra = SEND_CHUNKS_EXTRA,
-        .shares = config->ntenants + 2, /* the operators and the peers */
-        .big_bytes = largest_body(config),
-        .partial_ns = (uint64_t)config->deadlines.partial_frame_ms * 1000000,
-        .slow_ns = (uint64_t)config->deadlines.slow_reader_ms * 1000000,
-        .handshake_ns = (uint64_t)config->deadlines.tls_handshake_ms * 1000000,
-    };
+    struct stream_config streams;
 
-    d->frame = pages_take(FRAME_HEADER_BYTES + (size_t)largest_body(config));
+    plan_streams(config, &streams);
+    streams.io = d->io;
+    d->frame = pages_take(FRAME_HEADER_BYTES + (size_t)plan_body_max(config));
     d->text = pages_take(ADMIN_TEXT_BYTES);
     if (!d->frame || !d->text || stream_pool_create(&streams, &d->streams) != TERN_OK ||
-        wire_in_init(&d->in, config, largest_body(config)) != TERN_OK ||
-        proc_table_init(&d->procs, d->io, d->config->procs_max, proc_gone, d) != TERN_OK ||
+        wire_in_init(&d->in, config, plan_body_max(config)) != TERN_OK ||
+        proc_table_init(&d->procs, d->io, config->procs_max, proc_gone, d) != TERN_OK ||
         subscribe_init(d) != TERN_OK)
         return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
     TRY(links_init(d, why, cap));
@@ -332,8 +274,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
         return fail(why, cap, err, text);
     if (conns_init(d) != TERN_OK)
         return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
-    d->limits = d->config->limits;
-    d->limits.conns = d->conns.n + 1; /* and one for the daemon's own requests */
+    d->limits = plan_limits(d->config);
     TRY(start_mem(d, why, cap));
     TRY(start_core(d, why, cap));
     TRY(start_xfer(d, why, cap));
@@ -393,7 +334,7 @@ void daemon_destroy(struct daemon *d)
     if (core_size(&d->limits, &bytes) == TERN_OK)
         pages_put(d->arena, bytes);
     pages_put(d->actions, sizeof(*d->actions));
-    pages_put(d->frame, FRAME_HEADER_BYTES + (size_t)largest_body(d->config));
+    pages_put(d->frame, FRAME_HEADER_BYTES + (size_t)plan_body_max(d->config));
     pages_put(d->text, ADMIN_TEXT_BYTES);
     free(d->queue.v);
     free(d->engines);

@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
@@ -43,8 +42,8 @@ static const char *peer_name(const struct link *l)
 
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation)
 {
-    static const char *const names[] = {"waiting",  "dialling", "securing",
-                                        "greeting", "up",       "closing"};
+    static const char *const names[] = {"waiting",  "resolving", "dialling", "securing",
+                                        "greeting", "up",        "closing"};
     const struct link *l = &d->links.v[peer];
 
     *ret_incarnation = l->state == LINK_UP ? l->incarnation : 0;
@@ -101,6 +100,7 @@ static void no_cause(struct link *l)
     l->cause[0] = '\0';
     l->attempts = 0;
     l->down_ns = 0;
+    l->name_trouble[0] = '\0';
     memset(l->dial_errno, 0, sizeof l->dial_errno);
 }
 
@@ -263,6 +263,7 @@ static void on_closed(struct stream *s, const char *why)
     l->state = LINK_CLOSED;
     if (outbound(l)) {
         l->attempts += known ? 0 : 1;
+        l->next_addr = known ? l->naddrs : l->next_addr + 1;
         other = !l->blamed && note_cause(l, why);
     }
     log_event(other && !known ? LEVEL_WARN : LEVEL_INFO, "link_down",
@@ -528,6 +529,22 @@ static void open_stream(struct link *l, int fd)
 
 /* ---- dialling ---- */
 
+void link_missed(struct link *l, const char *text)
+{
+    char cause[LINK_CAUSE_BYTES];
+
+    if (l->naddrs == 0)
+        snprintf(cause, sizeof cause, "the name does not resolve: %s", l->name_trouble);
+    else if (l->name_trouble[0])
+        snprintf(cause, sizeof cause, "%s; the name does not resolve: %s", text, l->name_trouble);
+    else
+        snprintf(cause, sizeof cause, "%s", text);
+    l->attempts++;
+    note_cause(l, cause);
+    l->state = LINK_IDLE;
+    pause_before_redial(l, io_now_ns());
+}
+
 /* The first time of each cause is told; what repeats is in `ternctl peers`. */
 static void dial_failed(struct link *l, uint32_t address, int cause, const char *text)
 {
@@ -535,10 +552,7 @@ static void dial_failed(struct link *l, uint32_t address, int cause, const char 
     bool told = l->dial_errno[address] == cause;
 
     l->dial_errno[address] = cause;
-    l->attempts++;
-    note_cause(l, text);
-    l->state = LINK_IDLE;
-    pause_before_redial(l, io_now_ns());
+    link_missed(l, text);
     log_event(told ? LEVEL_DEBUG : LEVEL_WARN, "dial_failed",
               "peer=%s host=%s port=%u errno=%d reason=%s attempts=%u pause_ms=%u", peer->name,
               peer->address.host, peer->address.port, cause, text, l->attempts,
@@ -564,10 +578,15 @@ static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     open_stream(l, fd);
 }
 
-static void dial(struct link *l, uint64_t now_ns)
+void link_dial(struct link *l, uint64_t now_ns)
 {
-    uint32_t i = l->next_addr % l->naddrs;
+    uint32_t i;
 
+    if (l->named && l->next_addr >= l->naddrs) {
+        link_ask_name(l, now_ns);
+        return;
+    }
+    i = l->next_addr % l->naddrs;
     l->dial_fd = socket(l->addr[i].ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (l->dial_fd < 0) {
         dial_failed(l, i, errno, strerror(errno));
@@ -617,7 +636,9 @@ void links_tick(struct daemon *d, uint64_t now_ns)
         if (l->state == LINK_UP)
             tick_up(l, now_ns);
         else if (l->state == LINK_IDLE && outbound(l) && now_ns >= l->redial_ns)
-            dial(l, now_ns);
+            link_dial(l, now_ns);
+        else if (l->state == LINK_RESOLVING && now_ns >= l->give_up_ns)
+            link_name_late(l, now_ns);
         else if (l->state == LINK_DIALLING && now_ns >= l->give_up_ns) {
             l->give_up_ns = UINT64_MAX;
             io_cancel(d->io, &l->dial);
@@ -642,37 +663,6 @@ static void accepted(struct listener *listener, int fd)
     close(fd);
 }
 
-enum tern_err link_resolve(const struct config_peer *peer, struct addrinfo **ret, char *why,
-                           size_t cap)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    char service[8];
-    int rc;
-
-    snprintf(service, sizeof(service), "%u", peer->address.port);
-    rc = getaddrinfo(peer->address.host, service, &hints, ret);
-    if (rc == 0)
-        return TERN_OK;
-    snprintf(why, cap,
-             "peer %s: %s: %s (addresses are resolved once, at start: correct it, or use an IP "
-             "address)",
-             peer->name, peer->address.host, gai_strerror(rc));
-    return TERN_INVALID;
-}
-
-static enum tern_err resolve(struct link *l, const struct config_peer *peer, char *why, size_t cap)
-{
-    struct addrinfo *list = NULL;
-
-    TRY(link_resolve(peer, &list, why, cap));
-    for (struct addrinfo *a = list; a && l->naddrs < LINK_ADDRS_MAX; a = a->ai_next) {
-        memcpy(&l->addr[l->naddrs], a->ai_addr, a->ai_addrlen);
-        l->addr_len[l->naddrs++] = a->ai_addrlen;
-    }
-    freeaddrinfo(list);
-    return TERN_OK;
-}
-
 enum tern_err links_init(struct daemon *d, char *why, size_t cap)
 {
     struct links *ls = &d->links;
@@ -694,9 +684,8 @@ enum tern_err links_init(struct daemon *d, char *why, size_t cap)
         ls->v[i].slot = i;
         ls->v[i].peer = i < ls->peers ? i : NONE;
         ls->v[i].dial_fd = -1;
-        if (i < ls->peers)
-            TRY(resolve(&ls->v[i], &d->config->peers[i], why, cap));
     }
+    TRY(links_names_init(d, why, cap));
     return links_tls_init(d, why, cap);
 }
 
@@ -722,6 +711,7 @@ void links_finish(struct daemon *d)
         if (ls->v[i].state >= LINK_SECURING)
             close(ls->v[i].stream.fd);
     }
+    links_names_finish(d);
     tls_destroy(ls->tls);
     ls->tls = NULL;
     free(ls->v);

@@ -10,6 +10,7 @@
 
 #include "base/prng.h"
 #include "core/core.h"
+#include "seam/resolve.h"
 #include "seam/xfer.h"
 #include "shell/config.h"
 #include "shell/listen.h"
@@ -17,20 +18,22 @@
 
 #define LINK_BODY_MAX   (FRAME_BODY_MAX + (128u << 10)) /* a PULL_OPEN with its tokens and keys */
 #define LINK_CHUNKS_MAX 256 /* of 16 KiB: messages that wait for one peer */
-#define LINK_ADDRS_MAX  4   /* of one peer's name */
+#define LINK_ADDRS_MAX  RESOLVE_ADDRS_MAX
 #define LINK_REDIAL_MIN_NS                                                                         \
     100000000u /* the first pause; doubled up to the cap, plus or minus a quarter */
 #define LINK_REDIAL_MAX_NS 5000000000u
-#define LINK_DIAL_NS       5000000000u /* a connect that takes longer is given up */
-#define LINK_PING_NS       1000000000u /* the dialling side asks that often */
-#define LINK_SILENT_NS     5000000000u /* a link that says nothing for so long is down */
-#define LINK_STEADY_NS     5000000000u /* up for so long: the next pause starts small again */
-#define LINK_CAUSE_BYTES   160         /* of why a link is not up */
+#define LINK_DIAL_NS       5000000000u  /* a connect that takes longer is given up */
+#define LINK_RESOLVE_NS    10000000000u /* a name that is not known by then has failed */
+#define LINK_PING_NS       1000000000u  /* the dialling side asks that often */
+#define LINK_SILENT_NS     5000000000u  /* a link that says nothing for so long is down */
+#define LINK_STEADY_NS     5000000000u  /* up for so long: the next pause starts small again */
+#define LINK_CAUSE_BYTES   160          /* of why a link is not up */
 
 struct daemon;
 
 enum link_state {
     LINK_IDLE = 0, /* outbound: waits for redial_ns; inbound: free */
+    LINK_RESOLVING,
     LINK_DIALLING,
     LINK_SECURING, /* connected; the TLS handshake is under way */
     LINK_GREETING, /* a hello is due */
@@ -64,13 +67,17 @@ struct link {
     uint64_t redial_ns, pause_ns, give_up_ns;
     struct sockaddr_storage addr[LINK_ADDRS_MAX];
     socklen_t addr_len[LINK_ADDRS_MAX];
-    uint32_t naddrs, next_addr;
+    uint32_t naddrs, next_addr;      /* of a name, naddrs: it is asked for again */
+    bool named;                      /* the address is a name: asked for at each round of tries */
+    char name_trouble[RESOLVE_TEXT]; /* of the last time that was asked, as it was logged */
 };
 
 struct links {
     struct link *v; /* owned */
     uint32_t n, peers;
-    struct tls *tls; /* owned; NULL: in the clear */
+    struct tls *tls;           /* owned; NULL: in the clear */
+    struct resolver *resolver; /* owned; NULL: no peer's address is a name */
+    struct io_op resolved;
     const char *names[CONFIG_PEERS_MAX];
     /* Connections that were refused, by the peer where it is known who it was to be; the last row
      * is of those who dialled us and did not come so far. */
@@ -82,11 +89,6 @@ struct links {
     struct prng prng;
 };
 
-/* Names are resolved once, at start: a resolver allocates, and may take its time. *ret is owned:
- * freeaddrinfo. INVALID: `why` says what to do. */
-struct addrinfo;
-enum tern_err link_resolve(const struct config_peer *peer, struct addrinfo **ret, char *why,
-                           size_t cap);
 enum tern_err links_init(struct daemon *d, char *why, size_t cap);
 enum tern_err links_listen(struct daemon *d, char *why, size_t cap);
 void links_tick(struct daemon *d, uint64_t now_ns);
@@ -112,6 +114,19 @@ const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_at
 /* Before one of ours is closed: a better cause than what closes it. May hold what the
  * peer said. */
 void link_blame(struct link *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The next address, or its name is asked for first. */
+void link_dial(struct link *l, uint64_t now_ns);
+/* An attempt has failed: counted, told as the cause, and followed by a pause. text: why an address
+ * did not do; without one the name is the cause. */
+void link_missed(struct link *l, const char *text);
+
+/* ---- link_names.c ---- */
+
+enum tern_err links_names_init(struct daemon *d, char *why, size_t cap);
+void links_names_finish(struct daemon *d);
+void link_ask_name(struct link *l, uint64_t now_ns);
+void link_name_late(struct link *l, uint64_t now_ns); /* no answer by give_up_ns */
 
 /* ---- link_tls.c ---- */
 

@@ -8,13 +8,25 @@
 #include "shell/crash.h"
 #include "shell/daemon.h"
 #include "shell/log.h"
+#include "shell/plan.h"
 #include "shell/preflight.h"
+
+static void log_memory(const struct plan_memory *m)
+{
+    log_event(LEVEL_INFO, "memory",
+              "memory_bytes=%" PRIu64 " pages=%" PRIu64 " host_pages=%" PRIu64 " core=%" PRIu64
+              " checksums=%" PRIu64 " transfers=%" PRIu64 " rdma=%" PRIu64 " connections=%" PRIu64
+              " tls=%" PRIu64 " tape=%" PRIu64 " machine=%" PRIu64,
+              m->total, m->pages, m->host_pages, m->core, m->checksums, m->transfers, m->rdma,
+              m->connections, m->tls, m->tape, plan_machine_bytes());
+}
 
 int main(int argc, char **argv)
 {
     char why[CONFIG_WHY_BYTES] = "";
     struct config *config = NULL;
     struct daemon *running = NULL;
+    struct plan_memory memory;
     enum tern_err err = config_load(argc, argv, &config, why, sizeof(why));
     int status;
 
@@ -22,10 +34,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "ternd: %s\n", why);
         return 2;
     }
+    plan_memory(config, &memory);
     if (config->check_only) {
         status = preflight(config, stderr) > 0 ? 2 : 0;
-        if (status == 0)
+        if (status == 0) {
             config_print(config, stdout);
+            plan_print(&memory, stdout);
+        }
         config_destroy(config);
         return status;
     }
@@ -34,6 +49,7 @@ int main(int argc, char **argv)
         log_event(LEVEL_WARN, "insecure_peers", "reason=%s",
                   "peers talk in the clear: everyone on the network between them can read and "
                   "change token ids and pages");
+    log_memory(&memory);
     crash_watch();
     err = daemon_create(config, &running, why, sizeof(why));
     if (err != TERN_OK) {

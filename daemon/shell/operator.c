@@ -260,10 +260,12 @@ static enum tern_err reload_command(struct daemon *d, const Tern__Wire__Admin *m
     return TERN_OK;
 }
 
-/* The answer comes back through operator_reply. */
+/* The answer comes back through operator_reply. The text of a failure is the caller's to borrow for
+ * this one answer. */
 static enum tern_err evict_command(struct daemon *d, struct conn *c, const struct frame_header *h,
                                    const Tern__Wire__Admin *m, const char **ret_text)
 {
+    static char why[ADMIN_WHY_BYTES];
     struct event ev = {.kind = EV_REQUEST};
     uint32_t pool = NONE, nodes = 0; /* 0: all that can go */
     const struct admin_arg takes[] = {{.key = "pool", .number = &pool, .max = NONE - 1},
@@ -280,6 +282,13 @@ static enum tern_err evict_command(struct daemon *d, struct conn *c, const struc
         *ret_text = "no pool is open in that slot";
         if (pool >= d->limits.pools || !core_pool_view(d->core, pool, &view))
             return TERN_GONE;
+        if (view.tier == TIER_HOST) {
+            snprintf(why, sizeof(why),
+                     "pool %u is the host tier of pool %u: evict --pool %u gives back on both",
+                     pool, view.other, view.other);
+            *ret_text = why;
+            return TERN_INVALID;
+        }
         ev.request.evict.pool = view.id;
     }
     daemon_event(d, &ev);

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shell/link.h"
+#include "seam/resolve.h"
 #include "shell/tls.h"
 
 struct findings {
@@ -104,23 +104,27 @@ static void listen_address(struct findings *f, const struct config *config)
     freeaddrinfo(list);
 }
 
+/* The daemon starts without it and asks again, so that is no more than a warning. */
+static void peer_name(struct findings *f, const struct config_peer *peer)
+{
+    struct resolve_answer answer = {0};
+
+    resolve_system(peer->address.host, peer->address.port, &answer);
+    if (answer.err != TERN_OK)
+        fprintf(f->out, "ternd: warning: peer %s: %s: %s (it is asked for again while it runs)\n",
+                peer->name, peer->address.host, answer.text);
+}
+
 uint32_t preflight(const struct config *config, FILE *out)
 {
     struct findings f = {.out = out};
-    char why[CONFIG_WHY_BYTES];
 
     socket_place(&f, config->admin_socket);
     for (uint32_t i = 0; i < config->ntenants; i++)
         socket_place(&f, config->tenants[i].socket);
     tls_files(&f, config);
     listen_address(&f, config);
-    for (uint32_t i = 0; i < config->npeers; i++) {
-        struct addrinfo *list = NULL;
-
-        if (link_resolve(&config->peers[i], &list, why, sizeof why) != TERN_OK)
-            wrong(&f, "%s", why);
-        else
-            freeaddrinfo(list);
-    }
+    for (uint32_t i = 0; i < config->npeers; i++)
+        peer_name(&f, &config->peers[i]);
     return f.n;
 }

@@ -6,7 +6,8 @@
 
 #include "shell/config.h"
 
-/* A line for each thing that is wrong; how many. Blocks while names are resolved. */
+/* A line for each thing that is wrong; how many. Peers' names that do not resolve have a line and
+ * are not counted. Blocks while names are resolved. */
 uint32_t preflight(const struct config *config, FILE *out);
 
 #endif

@@ -27,6 +27,15 @@ struct stream_pool {
 #define stream_of(op_ptr, member)                                                                  \
     ((struct stream *)(void *)((char *)(op_ptr)-offsetof(struct stream, member)))
 
+uint64_t stream_pool_bytes(const struct stream_config *c)
+{
+    uint64_t big = (uint64_t)c->shares * STREAM_BIG_SHARE;
+
+    return sizeof(struct stream_pool) + c->streams * sizeof(struct stream *) +
+           ((uint64_t)c->streams + c->chunks_extra) * sizeof(struct chunk) +
+           big * (sizeof(uint8_t *) + c->big_bytes) + c->shares * sizeof(uint32_t);
+}
+
 enum tern_err stream_pool_create(const struct stream_config *config, struct stream_pool **ret)
 {
     struct stream_pool *pool = calloc(1, sizeof(*pool));

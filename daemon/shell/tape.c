@@ -37,6 +37,11 @@ struct out {
     uint32_t words[OUT_WORDS];
 };
 
+size_t tape_bytes(size_t ring)
+{
+    return ring ? (ring + 7) / 8 * 8 + sizeof(struct tape) + sizeof(struct out) : 0;
+}
+
 enum tern_err tape_create(const struct tape_config *config, struct tape **ret)
 {
     struct tape *t;

@@ -39,6 +39,7 @@ struct tape_config {
     uint64_t secret[2]; /* key of the mapping of tokens; random, and never written out */
 };
 
+size_t tape_bytes(size_t ring); /* that a tape with that ring takes; 0: there is none */
 enum tern_err tape_create(const struct tape_config *config, struct tape **ret);
 void tape_destroy(struct tape *tape);
 

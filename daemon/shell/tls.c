@@ -284,6 +284,16 @@ static void use(struct tls *tls, SSL_CTX *ctx)
     tls_time_text(X509_get0_notAfter(SSL_CTX_get0_certificate(ctx)), tls->stats.not_after);
 }
 
+static size_t arena_bytes(uint32_t sessions)
+{
+    return TLS_ARENA_BASE_BYTES + (size_t)sessions * TLS_ARENA_SESSION_BYTES;
+}
+
+uint64_t tls_bytes(uint32_t sessions)
+{
+    return arena_bytes(sessions) + (uint64_t)sessions * sizeof(struct tls_session);
+}
+
 enum tern_err tls_create(const struct tls_config *config, struct tls **ret, char *why, size_t cap)
 {
     struct tls *tls = calloc(1, sizeof(*tls));
@@ -294,8 +304,7 @@ enum tern_err tls_create(const struct tls_config *config, struct tls **ret, char
         tls->config = *config;
         tls->session = calloc(config->sessions, sizeof(*tls->session));
     }
-    if (!tls || !tls->session ||
-        !library_init(TLS_ARENA_BASE_BYTES + (size_t)config->sessions * TLS_ARENA_SESSION_BYTES) ||
+    if (!tls || !tls->session || !library_init(arena_bytes(config->sessions)) ||
         !(tls->bio = tls_bio_method())) {
         snprintf(why, cap, "tls: no memory for %u sessions", config->sessions);
     } else {

@@ -60,6 +60,7 @@ struct tls_session;
 bool tls_built(void); /* is TLS in this build? */
 
 /* INVALID with `why`, naming the file and what is wrong with it; INTERNAL: no memory. */
+uint64_t tls_bytes(uint32_t sessions); /* that they take, at the most */
 enum tern_err tls_create(const struct tls_config *config, struct tls **ret, char *why, size_t cap);
 void tls_destroy(struct tls *tls); /* ends every session */
 /* Reads the files anew. On an error everything stays as it is. */

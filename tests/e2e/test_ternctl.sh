@@ -60,8 +60,14 @@ int main(int argc, char **argv)
     struct tern_pool *p;
     uint64_t pool;
     tern_session kept[3];
-    if (argc < 2 || tern_connect(argv[1], 0, &t) ||
-        tern_join(t, host ? "away <&>" : "holder", TERN_BOTH, 0, 1, 0) ||
+    if (argc < 2)
+        return 1;
+    enum tern_err err = tern_connect(argv[1], 0, &t);
+    if (err) {
+        printf("%s: %s\n", err == TERN_BUSY ? "BUSY" : tern_strerror(err), tern_error_text(NULL));
+        return 1;
+    }
+    if (tern_join(t, host ? "away <&>" : "holder", TERN_BOTH, 0, 1, 0) ||
         tern_pool_open(t, &layout, 0, &pool, 0) || tern_pool_map(t, pool, 0, &p))
         return 1;
     for (uint32_t k = 0; k < 3; k++) { /* 512 tokens in common, then each its own */
@@ -258,6 +264,9 @@ json "$("$CTL" sessions --json)" "all(s['ref'] == 'device' and s['state'] != 're
 json "$("$CTL" status --json)" "j['host_tier']['host_loads'] == 8 and j['host_tier']['recovers'] == 2"
 T=$("$CTL" status)
 grep -q "host tier 4.0 MiB of 16.0 MiB: 32 nodes copied" <<<"$T" || fail "status says nothing of the host tier: $T"
+HOST_SLOT=$("$CTL" pools --json | value "[p['slot'] for p in j['pools'] if p['tier'] == 'host'][0]")
+wrong 1 "pool $HOST_SLOT is the host tier of pool 1: evict --pool 1 " "$CTL" evict --pool "$HOST_SLOT"
+json "$("$CTL" status --json)" "[g['snapshot'] for g in j['pools'] if g['tier'] == 'host'] == [32]" # nothing went
 # The branch that nobody holds goes from both tiers; what is held on the device stays on the host too.
 OUT=$("$CTL" evict --pool "$DEVICE")
 grep -q "evicted 16 nodes: 8 pages of the device and 8 of the host tier" <<<"$OUT" || fail "evict: $OUT"
@@ -294,6 +303,8 @@ for _ in $(seq 200); do
     sleep 0.05
 done
 JSON=$("$CTL" drain --json)
+OUT=$("$DIR/holder" "$SOCKET" </dev/null 2>&1) && fail "an engine connected to a daemon that drains"
+grep -q "BUSY.*draining: connect to another one" <<<"$OUT" || fail "connecting while it drains: $OUT"
 if OUT=$("$CTL" drain 2>/dev/null); then
     grep -q "2 still open .* exits after the last, in 1.0 s at the latest" <<<"$OUT" || fail "drain: $OUT"
 fi

@@ -28,6 +28,7 @@ struct fake {
     void (*serve)(struct fake *f); /* after Hello; the connection is closed when it returns */
     void *ctx;
     uint32_t version, body_max, hello_err; /* what Hello is answered with */
+    const char *hello_text;                /* with hello_err; NULL: none */
     struct frame_header h;                 /* the request read last */
     uint8_t body[FRAME_BODY_MAX];
     uint8_t budget_mem[BUDGET_BYTES(FRAME_BODY_MAX)] __attribute__((aligned(BUDGET_ALIGN)));
@@ -136,6 +137,7 @@ static inline void fake_hello(struct fake *f)
     check(fake_read(f) != NULL && f->h.type == FRAME_HELLO);
     s.has_err = 1;
     s.err = f->hello_err;
+    s.text = (char *)(uintptr_t)f->hello_text;
     m.status = &s;
     m.has_version = m.has_incarnation = m.has_frame_body_max = 1;
     m.version = f->version;

@@ -90,9 +90,22 @@ static void connect_daemon_refuses_its_error(void **state)
     (void)state;
     fake.version = fake.body_max = 0;
     fake.hello_err = TERN_DENIED;
+    fake.hello_text = "no, and here is why";
     fake_start(&fake, NULL, NULL);
     assert_err(TERN_DENIED, tern_connect(fake.path, 2000, &t));
     assert_null(t);
+    assert_string_equal(tern_error_text(NULL), "no, and here is why");
+    fake_stop(&fake);
+    fake.hello_text = NULL;
+    fake_start(&fake, NULL, NULL);
+    assert_err(TERN_DENIED, tern_connect(fake.path, 2000, &t));
+    assert_string_equal(tern_error_text(NULL), tern_strerror(TERN_DENIED));
+    fake_stop(&fake);
+    fake.hello_err = 0;
+    fake_start(&fake, NULL, NULL);
+    assert_ok(tern_connect(fake.path, 2000, &t));
+    assert_string_equal(tern_error_text(NULL), "");
+    tern_destroy(t);
     fake_stop(&fake);
 }
 
@@ -104,6 +117,7 @@ static void connect_nobody_listens_peer_lost(void **state)
     (void)state;
     assert_err(TERN_PEER_LOST, tern_connect("/tmp/tern-nobody-listens.sock", 100, &t));
     assert_int_equal(errno, ENOENT);
+    assert_string_equal(tern_error_text(NULL), strerror(ENOENT));
     memset(path, 'x', sizeof(path));
     path[sizeof(path) - 1] = '\0';
     assert_err(TERN_INVALID, tern_connect(path, 100, &t));

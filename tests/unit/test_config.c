@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "shell/config_table.h"
+#include "shell/plan.h"
 #include "shell/tls.h"
 
 #define TENANT "tenants:\n  - name: default\n    socket: /tmp/t.sock\n    memory: 64M\n"
@@ -270,6 +272,58 @@ static void config_memory_above_the_machine_is_refused(void **state)
             "t.yaml:9: tenants[1].memory: ", "in 16 regions");
     refused("limits:\n  pages: 268435456\n  sums_per_page: 268435456\n" TENANT, "",
             "raise page_bytes_min");
+}
+
+/* Each part fits, and together they do not. */
+static void config_all_parts_above_the_machine_are_refused(void **state)
+{
+    char text[512];
+
+    (void)state;
+    snprintf(text, sizeof text,
+             "page_bytes_min: 1G\ntenants:\n  - name: a\n    socket: /tmp/a\n    memory: %" PRIu64
+             "\n",
+             plan_machine_bytes() - (1u << 20));
+    refused(text, "the daemon would take ", "lower tenants[].memory");
+    refused(text, "the daemon would take ", "bytes of memory (pages=");
+    snprintf(text, sizeof text,
+             "page_bytes_min: 1G\ntenants:\n  - name: a\n    socket: /tmp/a\n    memory: %" PRIu64
+             "\n",
+             plan_machine_bytes() / 2);
+    config_destroy(accepted(text));
+}
+
+/* The parts are the sum, and who is too large hears how to make the largest part smaller. */
+static void config_memory_is_told_by_part(void **state)
+{
+    struct plan_memory m, more, alone = {.rdma = 3, .core = 2};
+    struct config *c = accepted(TENANT), *d = accepted("tape:\n  bytes: 80M\n" TENANT);
+    char text[PLAN_TEXT_BYTES], *printed = NULL, part[64];
+    size_t n;
+    FILE *out = open_memstream(&printed, &n);
+
+    (void)state;
+    plan_memory(c, &m);
+    plan_memory(d, &more);
+    assert_int_equal(m.pages, 64u << 20);
+    assert_true(m.core > 0 && m.checksums > 0 && m.transfers > 0 && m.connections > 0);
+    assert_int_equal(m.rdma + m.tls + m.host_pages, 0);
+    assert_int_equal(m.total,
+                     m.pages + m.core + m.checksums + m.transfers + m.connections + m.tape);
+    assert_int_equal(more.tape - m.tape, 72u << 20);
+    assert_int_equal(more.total - m.total, 72u << 20);
+    plan_text(&m, text);
+    plan_print(&m, out);
+    fclose(out);
+    snprintf(part, sizeof part, " core=%" PRIu64 " checksums=", m.core);
+    assert_non_null(strstr(text, part));
+    snprintf(part, sizeof part, "# memory_bytes: %" PRIu64 "\n#   pages: 67108864\n", m.total);
+    assert_memory_equal(printed, part, strlen(part));
+    assert_non_null(strstr(plan_hint(&alone), "transport be tcp"));
+    assert_string_equal(plan_hint(&m), "raise page_bytes_min or lower the limits");
+    free(printed);
+    config_destroy(c);
+    config_destroy(d);
 }
 
 static void config_peers_that_do_not_fit_are_refused(void **state)
@@ -628,6 +682,8 @@ int main(void)
         cmocka_unit_test(config_socket_path_longer_than_the_kernel_takes_is_refused),
         cmocka_unit_test(config_tenants_that_do_not_fit_are_refused),
         cmocka_unit_test(config_memory_above_the_machine_is_refused),
+        cmocka_unit_test(config_all_parts_above_the_machine_are_refused),
+        cmocka_unit_test(config_memory_is_told_by_part),
         cmocka_unit_test(config_peers_that_do_not_fit_are_refused),
         cmocka_unit_test(config_512_peers_fit_and_limits_follow_from_them),
         cmocka_unit_test(config_peers_in_the_clear_need_the_flag),

@@ -1,0 +1,52 @@
+/* Names to addresses, without the owner thread: the system's resolver blocks for as long as a name
+ * service takes, and allocates. It has a few threads of its own, not the workers': one of those
+ * that waited for a name service would keep checksums waiting. A slot is one asker's, with one
+ * lookup at a time, so nothing grows. The owner asks, forgets and takes; none of it blocks or
+ * allocates. Called by the shell's links. */
+#ifndef SEAM_RESOLVE_H
+#define SEAM_RESOLVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/tern_err.h"
+
+#define RESOLVE_THREADS    4u /* lookups at a time; further ones wait for their turn */
+#define RESOLVE_ADDRS_MAX  4  /* of one name; others are left out */
+#define RESOLVE_HOST_BYTES 256
+#define RESOLVE_TEXT       96
+
+struct resolve_answer {
+    enum tern_err err; /* INVALID: there is no such name; TIMED_OUT: no name service answers, for
+                          now; INTERNAL: any other failure */
+    char text[RESOLVE_TEXT]; /* the system's words; "" with OK */
+    uint32_t n;
+    struct sockaddr_storage addr[RESOLVE_ADDRS_MAX];
+    socklen_t len[RESOLVE_ADDRS_MAX];
+};
+
+/* Fills *ret, which is zeroed. Called by several threads at a time; may block. */
+typedef void resolve_lookup(const char *host, uint16_t port, struct resolve_answer *ret);
+
+/* What the system says. */
+void resolve_system(const char *host, uint16_t port, struct resolve_answer *ret);
+/* The same of an address given as a number: never blocks. False: it is a name. */
+bool resolve_number(const char *host, uint16_t port, struct resolve_answer *ret);
+
+struct resolver;
+
+/* No more threads than slots. `lookup`: resolve_system, or a test's own. */
+enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct resolver **ret);
+/* Waits for no name service: a thread that does so ends, and gives the memory back, when it has
+ * heard; or with the process. */
+void resolver_destroy(struct resolver *r);
+int resolver_event_fd(const struct resolver *r); /* readable when resolver_take has something */
+
+/* False: a lookup of that slot, forgotten since, has not come back yet. The host is copied. */
+bool resolver_ask(struct resolver *r, uint32_t slot, const char *host, uint16_t port);
+/* What was asked for is not wanted any more: the slot will not be taken. */
+void resolver_forget(struct resolver *r, uint32_t slot);
+bool resolver_take(struct resolver *r, uint32_t *ret_slot, struct resolve_answer *ret);
+
+#endif

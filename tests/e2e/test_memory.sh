@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# What ternd says that it will take of memory, by part (memory_bytes): it has to agree with the address space that
+# a daemon of that configuration really has, whichever part is made larger; and a part never shrinks another.
+source "$(dirname "$0")/with_ternd.sh"
+if ldd "$TERN_BIN/ternd" | grep -Eq 'asan|tsan'; then
+    echo "skipped: a sanitizer brings memory of its own"
+    exit 77
+fi
+
+TRUST="insecure_peers: true"
+# look EXTRA-YAML [FLAG...]: sets BYTES, the parts as lines "NAME BYTES", and SIZE, the daemon's address space
+look() {
+    local extra=$1
+    shift
+    cat >"$DIR/config.yaml" <<EOF
+node: e2e
+workers: 1
+huge_pages: false
+page_bytes_min: 64K
+$TRUST
+admin: {socket: $DIR/admin.sock}
+$extra
+EOF
+    "$TERN_BIN/ternd" --config "$DIR/config.yaml" --check-config "$@" >"$DIR/out" || fail "refused"
+    sed -n 's/^# *\([a-z_]*\): \([0-9]*\)$/\1 \2/p' "$DIR/out" >"$DIR/parts"
+    : >"$DIR/log"
+    "$TERN_BIN/ternd" --config "$DIR/config.yaml" "$@" 2>"$DIR/log" &
+    TERND_PID=$!
+    for _ in $(seq 300); do
+        grep -qs event=ready "$DIR/log" && break
+        kill -0 "$TERND_PID" 2>/dev/null || fail "ternd did not start"
+        sleep 0.1
+    done
+    SIZE=$(($(sed -n 's/^VmSize:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$TERND_PID/status") * 1024))
+    BYTES=$(part memory_bytes)
+    [[ $(wc -l <"$DIR/parts") == 10 ]] || fail "not ten lines: $(cat "$DIR/parts")"
+    [[ $(awk '$1 != "memory_bytes" { n += $2 } END { printf "%d", n }' "$DIR/parts") == "$BYTES" ]] || fail "the parts are not the sum"
+    grep -q "event=memory memory_bytes=$BYTES pages=$(part pages) .* rdma=$(part rdma) .* machine=[0-9]" "$DIR/log" ||
+        fail "the log says otherwise: $(grep event=memory "$DIR/log")"
+    ternd_stop
+}
+
+part() {
+    sed -n "s/^$1 //p" "$DIR/parts"
+}
+
+TENANT="tenants:
+  - {name: t0, socket: $DIR/t0.sock, memory: 8M, conns_max: 64"
+base() { # as look: what the next ones are compared with
+    look "$@"
+    cp "$DIR/parts" "$DIR/base"
+    BASE_BYTES=$BYTES BASE_SIZE=$SIZE
+}
+
+# grows PART EXTRA-YAML [FLAG...]: most of what is more is of that part, and is there
+grows() {
+    local name=$1 more real
+    shift
+    look "$@"
+    more=$((BYTES - BASE_BYTES)) real=$((SIZE - BASE_SIZE))
+    echo "$name: said $((more >> 20)) MiB more, has $((real >> 20)) MiB more"
+    [[ $more -gt $((32 << 20)) ]] || fail "$name: too little to be seen"
+    [[ $((($(part "$name") - $(sed -n "s/^$name //p" "$DIR/base")) * 2)) -gt $more ]] || fail "$name: it is another part: $(cat "$DIR/parts")"
+    # Threads bring no other stacks; what malloc adds is a few per cent at the most.
+    [[ $((real - more)) -lt $((more / 20 + (2 << 20))) && $((more - real)) -lt $((more / 20 + (2 << 20))) ]] ||
+        fail "$name: said $more bytes more, has $real: $(cat "$DIR/parts")"
+}
+
+peers() { # N MORE: and as many of them
+    echo peers:
+    for i in $(seq "$1"); do
+        echo "  - {name: p$i, address: \"127.0.0.1:1\", tenants: [t0]$2}"
+    done
+}
+
+base "$TENANT}"
+grows pages "$TENANT, regions: 9}" --page-bytes-min 1M
+grows host_pages "$TENANT, host_memory: 64M}"
+grows core "$TENANT}
+limits: {nodes: 400000, token_blocks: 400000}"
+grows checksums "$TENANT}
+limits: {sums_per_page: 4000}"
+grows transfers "$TENANT}
+limits: {data_conns_max: 1024}"
+grows connections "$TENANT}
+frame_body_max: 4M"
+grows tape "$TENANT}
+tape: {bytes: 100M}"
+
+# RDMA paths, of each peer and tenant, with or without a device here
+TENANTS=$TENANT}
+for i in $(seq 15); do
+    TENANTS+="
+  - {name: t$i, socket: $DIR/t$i.sock, memory: 1M, conns_max: 1}"
+done
+LINKS="limits: {data_conns_max: 256}"
+base "$TENANTS
+$LINKS
+$(peers 200 "")"
+[[ $(part rdma) == 0 ]] || fail "nobody wants RDMA, and it takes $(part rdma)"
+if ! ldd "$TERN_BIN/ternd" | grep -q ibverbs; then
+    echo "rdma: not in this build"
+else
+    grows rdma "$TENANTS
+$LINKS
+$(peers 200 ", transport: auto")"
+fi
+
+# TLS sessions, of each link
+if "$TERN_BIN/ternd" --tls-ca=/x --tls-cert=/x --tls-key=/x --tenant "name=x,socket=/x,memory=1M" --check-config 2>&1 |
+    grep -q 'built without OpenSSL'; then
+    echo "tls: not in this build"
+else
+    base "$TENANT}
+limits: {inbound_links: 400}"
+    bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" e2e >/dev/null 2>&1
+    TRUST="tls: {ca: $DIR/certs/ca.pem, cert: $DIR/certs/e2e.pem, key: $DIR/certs/e2e.key}"
+    grows tls "$TENANT}
+limits: {inbound_links: 400}"
+fi
+echo "memory: ok"
