@@ -234,8 +234,10 @@ void tern_pool_unmap(struct tern_pool **pool)
     for (at = &p->owner->pools; *at != p; at = &(*at)->next)
         ;
     *at = p->next;
-    munmap(p->base, p->bytes);
-    munmap(p->control, CONTROL_BYTES);
+    if (is_owner(p->owner)) { /* where a child had not these mappings it may have others */
+        munmap(p->base, p->bytes);
+        munmap(p->control, CONTROL_BYTES);
+    }
     free(p);
     *pool = NULL;
 }

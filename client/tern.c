@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tern_version.h>
+#include <unistd.h>
 
 #include "base/err.h"
 
@@ -108,6 +109,7 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
     t = calloc(1, sizeof(*t));
     if (!t)
         return TERN_INTERNAL;
+    t->pid = getpid();
     t->pending_free = UINT64_MAX;
     t->kept_head = t->kept_tail = NO_SLOT;
     err = conn_open(&t->conn, socket_path, ms);
@@ -130,6 +132,11 @@ out_free:
     return err;
 }
 
+bool is_owner(const struct tern *t)
+{
+    return t->pid == getpid();
+}
+
 void tern_destroy(struct tern *t)
 {
     Tern__Wire__EngineLeave m = TERN__WIRE__ENGINE_LEAVE__INIT;
@@ -141,7 +148,7 @@ void tern_destroy(struct tern *t)
     pool_unmap_all(t);
     m.has_reserved_one = 1;
     m.reserved_one = 1;
-    if (t->member != MEMBER_NONE && t->conn.state == CONN_UP)
+    if (t->member != MEMBER_NONE && t->conn.state == CONN_UP && is_owner(t))
         (void)call_whole(t, FRAME_ENGINE_LEAVE, 0, &m.base, LEAVE_DEADLINE_MS, &msg);
     async_finish(t);
     free_arrays(t);
