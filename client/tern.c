@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tern_version.h>
@@ -70,11 +71,13 @@ static enum tern_err hello(struct tern *t, uint32_t deadline_ms)
     Tern__Wire__Hello m = TERN__WIRE__HELLO__INIT;
     const Tern__Wire__HelloReply *reply;
     const ProtobufCMessage *msg;
+    char name[WIRE_STRING_MAX + 1];
 
+    snprintf(name, sizeof(name), "%s", program_invocation_short_name);
     m.has_version_min = m.has_version_max = 1;
     m.version_min = WIRE_VERSION_MIN;
     m.version_max = WIRE_VERSION;
-    m.client = program_invocation_short_name;
+    m.client = name;
     TRY(call_whole(t, FRAME_HELLO, 0, &m.base, deadline_ms, &msg));
     reply = (const Tern__Wire__HelloReply *)msg;
     if (reply->version < WIRE_VERSION_MIN || reply->version > WIRE_VERSION)

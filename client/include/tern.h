@@ -99,7 +99,7 @@ struct tern_group {
     const char *name;
     enum tern_family family;
     uint32_t page_tokens;         /* tokens of a page */
-    uint64_t page_bytes;          /* bytes of a page in one region */
+    uint64_t page_bytes;          /* bytes of a page in one region: a multiple of 8 */
     uint32_t units;               /* checksummed pieces of a page; 0 is 1 */
     uint32_t cap_pages;           /* 0: no cap below the pool's bytes */
     const struct tern_axis *axes; /* outermost first; may be NULL */
