@@ -33,8 +33,8 @@ enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, st
     t->text[0] = '\0';
     if (t->conn.state != CONN_UP)
         return set_error(t, TERN_PEER_LOST, NULL);
-    ret->deadline_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
-    ret->deadline_ns = conn_now_ns() + (uint64_t)ret->deadline_ms * 1000000u;
+    ret->sleep_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
+    ret->deadline_ns = conn_now_ns() + (uint64_t)ret->sleep_ms * 1000000u;
     ret->reply_type = (uint16_t)(type + 1);
     ret->id = new_id(t, ID_SYNC);
     return TERN_OK;
@@ -80,11 +80,12 @@ static enum tern_err move_bytes(struct tern *t, const struct call *call)
     return err == TERN_BUSY ? TERN_OK : err;
 }
 
-enum tern_err call_room(struct tern *t, const struct call *call, uint64_t body, uint8_t **ret_frame)
+enum tern_err call_room(struct tern *t, struct call *call, uint64_t body, uint8_t **ret_frame)
 {
     enum tern_err err;
 
     while ((err = conn_room(&t->conn, body, ret_frame)) == TERN_BUSY) {
+        call->sleep_ms = 0;
         err = move_bytes(t, call);
         if (err == TERN_OK)
             err = take_frames(t, call, NULL, NULL);
@@ -114,7 +115,7 @@ void call_queue(struct tern *t, uint8_t *frame, uint16_t type, uint64_t id, uint
     conn_queue(&t->conn, FRAME_HEADER_BYTES + h.length);
 }
 
-enum tern_err call_put(struct tern *t, const struct call *call, uint64_t session,
+enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,
                        const ProtobufCMessage *msg)
 {
     struct frame_header h = {
@@ -135,7 +136,7 @@ enum tern_err call_put(struct tern *t, const struct call *call, uint64_t session
     return TERN_OK;
 }
 
-enum tern_err call_wait(struct tern *t, const struct call *call, const uint8_t **ret_body,
+enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_body,
                         uint32_t *ret_n)
 {
     enum tern_err err = conn_send(&t->conn);
@@ -143,7 +144,8 @@ enum tern_err call_wait(struct tern *t, const struct call *call, const uint8_t *
     /* The common case: all is out, and the answer is the next thing to arrive. Sleep in the receive
      * itself. */
     if (err == TERN_OK && t->conn.in_head == t->conn.in_tail)
-        err = conn_recv(&t->conn, call->deadline_ms);
+        err = conn_recv(&t->conn, call->sleep_ms);
+    call->sleep_ms = 0; /* an answer may have further frames */
     if (err == TERN_PEER_LOST)
         return set_error(t, err, NULL);
     for (;;) {
@@ -170,7 +172,7 @@ static enum tern_err take_status(struct tern *t, const ProtobufCMessage *msg)
     return set_error(t, err, status->text && status->text[0] ? status->text : NULL);
 }
 
-enum tern_err call_answer(struct tern *t, const struct call *call, const ProtobufCMessage **ret)
+enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMessage **ret)
 {
     const uint8_t *body;
     uint32_t n;

@@ -19,13 +19,15 @@ static uint64_t hash_chunk(const uint32_t *v, uint32_t n)
 uint32_t tern_chains(const struct tern_namespace *ns, const struct tern_tokens *tokens,
                      uint32_t align_tokens, uint64_t *ret, uint32_t max)
 {
-    const char *const parts[] = {ns->model, ns->revision, ns->kv_dtype, ns->lora, ns->salt};
     uint64_t hi, lo, chain;
     uint32_t n = 0, key = 0;
 
-    if (align_tokens == 0)
+    if (align_tokens == 0 || !ns || !tokens || (tokens->n && !tokens->v) ||
+        (tokens->nkeys && !tokens->keys))
         return 0;
-    wire_namespace(parts, &hi, &lo);
+    wire_namespace((const char *const[WIRE_NAMESPACE_PARTS]){ns->model, ns->revision, ns->kv_dtype,
+                                                             ns->lora, ns->salt},
+                   &hi, &lo);
     chain = hash_mix(hi, lo);
     for (uint32_t at = 0; n < max && tokens->n - at >= align_tokens; at += align_tokens) {
         uint64_t h = hash_chunk(tokens->v + at, align_tokens);

@@ -8,6 +8,8 @@
 #ifndef CLIENT_INTERNAL_H
 #define CLIENT_INTERNAL_H
 
+#include <sys/types.h>
+
 #include "conn.h"
 #include "proto/codec.h"
 #include "quick.h"
@@ -52,6 +54,7 @@ struct pending {
 
 struct tern {
     struct conn conn;
+    pid_t pid; /* whose it is: a forked child may only let go of it */
     uint64_t incarnation, next_number;
     enum member_state member;
     uint32_t rank;
@@ -81,7 +84,9 @@ struct tern_pool {
 /* A call under way: made by call_start, used up by call_wait. */
 struct call {
     uint64_t id, deadline_ns;
-    uint32_t deadline_ms;
+    uint32_t
+        sleep_ms; /* what one receive may take: all of the deadline, 0 once some of it has passed
+                   */
     uint16_t reply_type;
 };
 
@@ -93,20 +98,19 @@ uint64_t new_id(struct tern *t, uint32_t slot);
 /* PEER_LOST where nothing can be asked any more. */
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret);
 /* Room in the send buffer, waiting for it until the call's deadline. */
-enum tern_err call_room(struct tern *t, const struct call *call, uint64_t body,
-                        uint8_t **ret_frame);
+enum tern_err call_room(struct tern *t, struct call *call, uint64_t body, uint8_t **ret_frame);
 /* Completes the header of the frame in that room and queues it. */
 void call_queue(struct tern *t, uint8_t *frame, uint16_t type, uint64_t id, uint64_t session,
                 uint64_t body);
 /* Queues a message that has no writer of its own in quick.h. */
-enum tern_err call_put(struct tern *t, const struct call *call, uint64_t session,
+enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,
                        const ProtobufCMessage *msg);
 /* Sends what is queued, waits for the answer; body borrowed until the connection receives again. */
-enum tern_err call_wait(struct tern *t, const struct call *call, const uint8_t **ret_body,
+enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_body,
                         uint32_t *ret_n);
 /* The same, decoded, its status taken: the error is the daemon's. The message is borrowed until the
  * next call. */
-enum tern_err call_answer(struct tern *t, const struct call *call, const ProtobufCMessage **ret);
+enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMessage **ret);
 /* start, put and answer in one. */
 enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
                          const ProtobufCMessage *msg, uint32_t deadline_ms,
@@ -133,6 +137,8 @@ enum tern_err subscription_give(struct tern *t, struct pending *p, struct tern_a
 void subscription_free(struct subscription *sub);
 
 void pool_unmap_all(struct tern *t);
+/* Not in a forked child: the connection, the engine and the mappings are its parent's. */
+bool is_owner(const struct tern *t);
 
 /* A namespace as a message that borrows its strings. INVALID with a text. */
 enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,

@@ -24,10 +24,15 @@ struct layout_parts {
     Tern__Wire__Axis *axis_list[TERN_GROUPS_MAX][WIRE_AXES_MAX];
 };
 
+static bool name_fits(const char *name)
+{
+    return !name || strnlen(name, WIRE_STRING_MAX + 1) <= WIRE_STRING_MAX;
+}
+
 static bool put_group(const struct tern_group *from, Tern__Wire__Group *to, Tern__Wire__Axis *axes,
                       Tern__Wire__Axis **list)
 {
-    if (from->naxes > WIRE_AXES_MAX || (from->naxes && !from->axes))
+    if (from->naxes > WIRE_AXES_MAX || (from->naxes && !from->axes) || !name_fits(from->name))
         return false;
     tern__wire__group__init(to);
     to->name = (char *)(uintptr_t)from->name;
@@ -43,6 +48,8 @@ static bool put_group(const struct tern_group *from, Tern__Wire__Group *to, Tern
     to->units = from->units;
     to->cap_pages = from->cap_pages;
     for (uint32_t i = 0; i < from->naxes; i++) {
+        if (!name_fits(from->axes[i].name))
+            return false;
         tern__wire__axis__init(&axes[i]);
         axes[i].name = (char *)(uintptr_t)from->axes[i].name;
         axes[i].has_length = axes[i].has_stride_bytes = 1;
@@ -67,7 +74,8 @@ enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *layout, u
         return set_error(t, TERN_INVALID, "a layout has 1 to TERN_GROUPS_MAX groups");
     for (uint32_t g = 0; g < layout->ngroups; g++) {
         if (!put_group(&layout->groups[g], &parts.groups[g], parts.axes[g], parts.axis_list[g]))
-            return set_error(t, TERN_INVALID, "a group has at most 8 axes");
+            return set_error(t, TERN_INVALID,
+                             "a group has at most 8 axes, a name at most 255 bytes");
         parts.group_list[g] = &parts.groups[g];
     }
     m.n_groups = layout->ngroups;
@@ -234,8 +242,10 @@ void tern_pool_unmap(struct tern_pool **pool)
     for (at = &p->owner->pools; *at != p; at = &(*at)->next)
         ;
     *at = p->next;
-    munmap(p->base, p->bytes);
-    munmap(p->control, CONTROL_BYTES);
+    if (is_owner(p->owner)) { /* where a child had not these mappings it may have others */
+        munmap(p->base, p->bytes);
+        munmap(p->control, CONTROL_BYTES);
+    }
     free(p);
     *pool = NULL;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tern_version.h>
+#include <unistd.h>
 
 #include "base/err.h"
 
@@ -73,11 +74,13 @@ static enum tern_err hello(struct tern *t, uint32_t deadline_ms)
     Tern__Wire__Hello m = TERN__WIRE__HELLO__INIT;
     const Tern__Wire__HelloReply *reply;
     const ProtobufCMessage *msg;
+    char name[WIRE_STRING_MAX + 1];
 
+    snprintf(name, sizeof(name), "%s", program_invocation_short_name);
     m.has_version_min = m.has_version_max = 1;
     m.version_min = WIRE_VERSION_MIN;
     m.version_max = WIRE_VERSION;
-    m.client = program_invocation_short_name;
+    m.client = name;
     TRY(call_whole(t, FRAME_HELLO, 0, &m.base, deadline_ms, &msg));
     reply = (const Tern__Wire__HelloReply *)msg;
     if (reply->version < WIRE_VERSION_MIN || reply->version > WIRE_VERSION)
@@ -124,6 +127,7 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
     t = calloc(1, sizeof(*t));
     if (!t)
         return not_connected(TERN_INTERNAL, "");
+    t->pid = getpid();
     t->pending_free = UINT64_MAX;
     t->kept_head = t->kept_tail = NO_SLOT;
     err = conn_open(&t->conn, socket_path, ms);
@@ -148,6 +152,11 @@ out_free:
     return err;
 }
 
+bool is_owner(const struct tern *t)
+{
+    return t->pid == getpid();
+}
+
 void tern_destroy(struct tern *t)
 {
     Tern__Wire__EngineLeave m = TERN__WIRE__ENGINE_LEAVE__INIT;
@@ -159,7 +168,7 @@ void tern_destroy(struct tern *t)
     pool_unmap_all(t);
     m.has_reserved_one = 1;
     m.reserved_one = 1;
-    if (t->member != MEMBER_NONE && t->conn.state == CONN_UP)
+    if (t->member != MEMBER_NONE && t->conn.state == CONN_UP && is_owner(t))
         (void)call_whole(t, FRAME_ENGINE_LEAVE, 0, &m.base, LEAVE_DEADLINE_MS, &msg);
     async_finish(t);
     free_arrays(t);

@@ -14,7 +14,8 @@
  * nonsense) the connection is dead: every later call answers TERN_PEER_LOST. Its pools stay mapped,
  * so that kernels in flight touch valid memory, until tern_destroy; then connect again if you wish.
  * A daemon that was restarted has another incarnation, and every handle from before is answered
- * TERN_GONE. */
+ * TERN_GONE. After fork() a connection is the parent's: it is not mapped in the child, which may
+ * call tern_pool_unmap and tern_destroy on it, and nothing else. */
 #ifndef TERN_H
 #define TERN_H
 
@@ -68,7 +69,8 @@ TERN_API const char *tern_error_text(const struct tern *t);
  * daemon's own; tern_error_text(NULL) has its words. */
 TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms,
                                     struct tern **ret);
-/* Unmaps this connection's pools, leaves the engine and closes. NULL is fine. */
+/* Unmaps this connection's pools, leaves the engine and closes. NULL is fine. In a forked child it
+ * frees the child's copy and nothing else. */
 TERN_API void tern_destroy(struct tern *t);
 /* Of the daemon that is connected: another number after each of its starts. */
 TERN_API uint64_t tern_incarnation(const struct tern *t);
@@ -111,7 +113,7 @@ struct tern_group {
     const char *name;
     enum tern_family family;
     uint32_t page_tokens;         /* tokens of a page */
-    uint64_t page_bytes;          /* bytes of a page in one region */
+    uint64_t page_bytes;          /* bytes of a page in one region: a multiple of 8 */
     uint32_t units;               /* checksummed pieces of a page; 0 is 1 */
     uint32_t cap_pages;           /* 0: no cap below the pool's bytes */
     const struct tern_axis *axes; /* outermost first; may be NULL */
@@ -443,7 +445,8 @@ TERN_API enum tern_err tern_subscribe(struct tern *t, const struct tern_namespac
                                       uint64_t from, uint64_t cookie);
 /* The chains of a token list's whole chunks, shallowest first: tern_event.chain of the prefixes
  * that it runs through. align_tokens: L of the pools, as tern_pool_open tells it. `tokens` is whole
- * (base 0). Returns how many were written to ret, at most max. Asks nobody; any thread. */
+ * (base 0). Returns how many were written to ret, at most max; 0 for a list that points nowhere.
+ * Asks nobody; any thread. */
 TERN_API uint32_t tern_chains(const struct tern_namespace *ns, const struct tern_tokens *tokens,
                               uint32_t align_tokens, uint64_t *ret, uint32_t max);
 /* Ends it: nothing with this cookie comes any more. GONE: there is no such subscription. */

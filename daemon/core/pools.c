@@ -110,7 +110,7 @@ enum tern_err layout_check(const struct core *c, const struct req_pool_open *req
         const struct group_layout *g = &req->group[i];
 
         TRY(family_check(g, ret_text));
-        *ret_text = "page_tokens is 1 to 4096 and page_bytes is not 0";
+        *ret_text = "page_tokens is 1 to 4096; page_bytes is a multiple of 8, and not 0";
         if (g->page_tokens == 0 || g->page_tokens > PAGE_TOKENS_MAX || g->page_bytes == 0 ||
             g->page_bytes % 8 != 0)
             return TERN_INVALID;

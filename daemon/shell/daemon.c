@@ -67,23 +67,29 @@ static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
 }
 
+static void take_signal(struct daemon *d, uint32_t number)
+{
+    char why[CONFIG_WHY_BYTES];
+
+    log_event(LEVEL_INFO, "signal", "signal=%u phase=%d", number, (int)d->phase);
+    if (number == SIGHUP)
+        links_reload(d, why, sizeof(why));
+    else if (d->phase == DAEMON_SERVING)
+        daemon_drain(d);
+    else
+        d->phase = DAEMON_STOPPED; /* asked twice: at once */
+}
+
+/* All that are pending: several may have come with one wake-up, and none wakes us again. */
 static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, signal_op));
     struct signalfd_siginfo info;
-    char why[CONFIG_WHY_BYTES];
 
     (void)res;
     (void)buffer;
-    if (read(d->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        log_event(LEVEL_INFO, "signal", "signal=%u phase=%d", info.ssi_signo, (int)d->phase);
-        if (info.ssi_signo == SIGHUP)
-            links_reload(d, why, sizeof(why));
-        else if (d->phase == DAEMON_SERVING)
-            daemon_drain(d);
-        else
-            d->phase = DAEMON_STOPPED; /* asked twice: at once */
-    }
+    while (read(d->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        take_signal(d, info.ssi_signo);
     if (flags & IO_LAST)
         io_poll_in(d->io, &d->signal_op, d->signal_fd, true);
 }
@@ -116,7 +122,7 @@ static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
+    d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (d->signal_fd < 0)
         return fail(why, cap, TERN_INTERNAL, "signalfd failed");
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {

@@ -47,7 +47,11 @@ static void engine_request(struct conn *c, const struct frame_header *h, const u
     ev.kind = EV_REQUEST;
     err = wire_in_request(&d->in, h, body, &ev.request);
     if (err != TERN_OK) {
-        conn_send_status(c, h, err, "");
+        conn_send_status(c, h, err,
+                         err == TERN_INVALID
+                             ? "a kind, role, family, shard, supersede or mode that "
+                               "is none; or a Peek with a base"
+                             : "");
         if (err == TERN_MALFORMED)
             stream_finish(&c->stream, "malformed body");
         return;

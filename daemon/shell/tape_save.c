@@ -66,6 +66,8 @@ const char *tape_save_hint(int err)
     case ENOTDIR: return "give it a path in a folder that is there, as the daemon sees it";
     case ENOSPC:
     case EDQUOT: return "make room, or give it a path on another disk";
+    case EMFILE: return "raise RLIMIT_NOFILE (LimitNOFILE=) of the daemon, or end connections";
+    case ENAMETOOLONG: return "give it a shorter path";
     case EFBIG: return "raise RLIMIT_FSIZE (LimitFSIZE=) of the daemon, or lower tape.bytes";
     case EINVAL:
     case ELOOP:

@@ -3,6 +3,7 @@
  * answer needs a raw socket, since libtern sends nothing malformed. INTERNAL as an answer is a bug
  * of the daemon and cannot be provoked; what can is its other meaning, the client's process out of
  * address space. */
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -400,6 +401,58 @@ static void err_internal(void **state)
              "a client without address space");
 }
 
+/* What the caller got wrong is in the text, and the connection lives on. */
+static void refused(const char *word, enum tern_err got)
+{
+    assert_string_equal(err_name(got), err_name(TERN_INVALID));
+    if (!strstr(tern_error_text(tern), word))
+        fail_msg("no '%s' in: %s", word, tern_error_text(tern));
+    assert_ok(tern, tern_ping(tern, 0));
+}
+
+static void a_refusal_names_what_is_wrong(void **state)
+{
+    char name[300];
+    struct tern_axis axis = {.name = name, .length = 1, .stride_bytes = 1};
+    struct tern_group kv = {.name = "kv", .page_tokens = TOKENS, .page_bytes = 100};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = POOL};
+    struct tern_op op = {.kind = (enum tern_op_kind)99};
+    uint32_t tokens[TOKENS], depth;
+    struct tern_tokens list = list_of(tokens, 1, TOKENS);
+    struct tern_result r;
+    uint64_t other;
+
+    (void)state;
+    memset(name, 'x', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    refused("multiple of 8", tern_pool_open(tern, &layout, 0, &other, NULL));
+    kv.page_bytes = PAGE;
+    kv.name = name;
+    refused("255 bytes", tern_pool_open(tern, &layout, 0, &other, NULL));
+    kv.name = "kv";
+    kv.axes = &axis;
+    kv.naxes = 1;
+    refused("255 bytes", tern_pool_open(tern, &layout, 0, &other, NULL));
+    refused("a kind", tern_do(tern, &op, 0, &r));
+    list.base = 1;
+    refused("a base", tern_peek(tern, pool, &ns, &list, 0, &depth));
+}
+
+/* It is told to the daemon for its log, and may be of any length. */
+static void a_program_with_a_long_name_connects(void **state)
+{
+    char name[300], *before = program_invocation_short_name;
+    struct tern *t = NULL;
+
+    (void)state;
+    memset(name, 'x', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    program_invocation_short_name = name;
+    assert_int_equal(tern_connect(rig.socket, ROUND_MS, &t), TERN_OK);
+    program_invocation_short_name = before;
+    tern_destroy(t);
+}
+
 static void every_error_was_provoked(void **state)
 {
     (void)state;
@@ -430,6 +483,8 @@ int main(void)
         cmocka_unit_test(err_internal),
         cmocka_unit_test(every_error_was_provoked),
         cmocka_unit_test(an_admin_argument_that_is_wrong_is_named),
+        cmocka_unit_test(a_refusal_names_what_is_wrong),
+        cmocka_unit_test(a_program_with_a_long_name_connects),
     };
 
     return cmocka_run_group_tests(tests, start, stop);

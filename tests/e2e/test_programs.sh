@@ -40,6 +40,9 @@ ends 0 "$TERN_BIN/ternd" --help
 tr -s ' \n' ' ' <"$DIR/out" >"$DIR/help"
 grep -q "Exit status: 0 .* 1 .* 2 " "$DIR/help" || fail "--help does not list the exit statuses"
 
+ends 2 "$TERN_BIN/tern-replay" --limit 1 --prefill "$DIR/none.sock" --decode "$DIR/none.sock"
+grep -q "No such file" "$DIR/out" || fail "no such socket: $(cat "$DIR/out")"
+
 ternd_start "" 16M 1
 "$TERN_BIN/ternctl" status --json | grep -q "\"version\": *\"$VERSION\"" || fail "status --json tells no version"
 "$TERN_BIN/ternctl" status | grep -q "^e2e  version $VERSION  up " || fail "status tells no version"

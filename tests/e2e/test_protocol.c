@@ -634,6 +634,25 @@ static void drain_waits_for_sessions_until_its_deadline(void **state)
     assert_int_equal(rig_stop(&d, 2000), 0);
 }
 
+/* Signals that come together wake the daemon once. */
+static void signals_that_come_together_are_all_taken(void **state)
+{
+    struct rig_daemon d;
+    int status;
+
+    (void)state;
+    rig_start(&d, NULL, NULL);
+    kill(d.pid, SIGSTOP);
+    assert_int_equal(waitpid(d.pid, &status, WUNTRACED), d.pid);
+    assert_true(WIFSTOPPED(status));
+    kill(d.pid, SIGHUP);
+    kill(d.pid, SIGTERM);
+    kill(d.pid, SIGCONT);
+    assert_true(rig_log_has(&d, "event=reload_ignored", ANSWER_MS));
+    assert_true(rig_log_has(&d, "event=draining", ANSWER_MS));
+    assert_int_equal(rig_stop(&d, 2000), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -659,6 +678,7 @@ int main(void)
         cmocka_unit_test(protocol_pool_cannot_be_truncated),
         cmocka_unit_test(protocol_second_daemon_leaves_the_first_alone),
         cmocka_unit_test(drain_waits_for_sessions_until_its_deadline),
+        cmocka_unit_test(signals_that_come_together_are_all_taken),
     };
 
     return cmocka_run_group_tests(tests, start, stop);

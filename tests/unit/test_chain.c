@@ -87,12 +87,28 @@ static void chains_stop_where_there_is_no_room(void **state)
     assert_int_equal(tern_chains(&ns, &tokens, 0, two, 2), 0);
 }
 
+static void chains_of_a_list_that_points_nowhere_are_none(void **state)
+{
+    struct tern_namespace ns = {.model = "m"};
+    struct tern_tokens no_tokens = {.n = 200},
+                       no_keys = {.v = rig_tokens(1, 200), .n = 200, .nkeys = 1},
+                       whole = {.v = no_keys.v, .n = 200};
+    uint64_t chain;
+
+    (void)state;
+    assert_int_equal(tern_chains(&ns, &no_tokens, 64, &chain, 1), 0);
+    assert_int_equal(tern_chains(&ns, &no_keys, 64, &chain, 1), 0);
+    assert_int_equal(tern_chains(NULL, &whole, 64, &chain, 1), 0);
+    assert_int_equal(tern_chains(&ns, NULL, 64, &chain, 1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         RIG_TEST(chains_are_the_cores),
         RIG_TEST(chains_know_extra_keys),
         RIG_TEST(chains_stop_where_there_is_no_room),
+        RIG_TEST(chains_of_a_list_that_points_nowhere_are_none),
     };
 
     return RIG_RUN(tests);

@@ -429,6 +429,36 @@ static void admin_answer_in_pieces_joined(void **state)
     stop(t);
 }
 
+#define SLOW_PIECES 12
+
+/* Each piece comes well before the deadline, the last one long behind it. */
+static void serve_json_slowly(struct fake *f)
+{
+    Tern__Wire__AdminReply m = TERN__WIRE__ADMIN_REPLY__INIT;
+
+    check(fake_read(f) != NULL && f->h.type == FRAME_ADMIN);
+    m.json = (char *)(uintptr_t) " ";
+    m.has_more = 1;
+    for (int i = 0; i < SLOW_PIECES; i++) {
+        usleep(100000);
+        m.more = i + 1 < SLOW_PIECES;
+        fake_reply(f, &m);
+    }
+    while (fake_read(f))
+        fake_reply_empty(f);
+}
+
+static void admin_answer_in_slow_pieces_has_one_deadline(void **state)
+{
+    struct tern *t = start(serve_json_slowly, NULL);
+    const char *json;
+
+    (void)state;
+    assert_err(TERN_TIMED_OUT, tern_admin(t, "tree", NULL, 0, 500, &json));
+    assert_ok(tern_ping(t, 5000));
+    stop(t);
+}
+
 static void serve_fetch_never_answered(struct fake *f)
 {
     Tern__Wire__FetchReply gone = TERN__WIRE__FETCH_REPLY__INIT;
@@ -719,6 +749,7 @@ int main(void)
         cmocka_unit_test(match_connection_ends_peer_lost_for_ever),
         cmocka_unit_test(call_error_answered_text_until_next_success),
         cmocka_unit_test(admin_answer_in_pieces_joined),
+        cmocka_unit_test(admin_answer_in_slow_pieces_has_one_deadline),
         cmocka_unit_test(fetch_deadline_passes_cancelled_and_forgotten),
         cmocka_unit_test(call_arguments_wrong_invalid_without_a_request),
         cmocka_unit_test(async_answers_during_a_call_are_kept_in_order),

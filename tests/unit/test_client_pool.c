@@ -246,6 +246,36 @@ static void pool_map_forked_child_has_no_mapping(void **state)
     stop(t);
 }
 
+/* What the child lets go of is its own copy: its parent's ranks still write. */
+static void destroy_in_a_forked_child_leaves_the_parent_alone(void **state)
+{
+    struct tern *t = start(GOOD, TERN_WORKER, 3);
+    struct tern_pool *pool, *second;
+    uint8_t *at;
+    int status;
+    pid_t pid;
+
+    (void)state;
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    assert_ok(tern_pool_map(t, 1, 2000, &second));
+    pid = fork();
+    if (pid == 0) {
+        at = mmap(tern_pool_base(pool), BYTES, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        if (at != tern_pool_base(pool))
+            _exit(1);
+        tern_pool_unmap(&pool);
+        tern_destroy(t);
+        _exit(flags_of(at)[0] != '\0' ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_false(atomic_load(&memory.left));
+    tern_pool_unmap(&pool);
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    stop(t);
+}
+
 static void pool_map_answer_twisted_typed_error_no_leak(void **state)
 {
     static const enum tern_err want[TWIST_COUNT] = {
@@ -348,6 +378,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_map_shares_bytes_and_leaves_no_descriptor),
         cmocka_unit_test(pool_map_forked_child_has_no_mapping),
+        cmocka_unit_test(destroy_in_a_forked_child_leaves_the_parent_alone),
         cmocka_unit_test(pool_map_answer_twisted_typed_error_no_leak),
         cmocka_unit_test(pool_map_late_answer_its_descriptors_closed),
         cmocka_unit_test(done_step_is_published_and_never_goes_back),

@@ -258,10 +258,20 @@ static void tape_dump_in_the_middle_of_recording_is_whole(void **state)
     tape_destroy(recorded);
 }
 
+static void hint_is_of_the_cause(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(tape_save_hint(ENOSPC), "room"));
+    assert_non_null(strstr(tape_save_hint(EMFILE), "RLIMIT_NOFILE"));
+    assert_non_null(strstr(tape_save_hint(ENAMETOOLONG), "shorter"));
+    assert_non_null(strstr(tape_save_hint(EISDIR), "plain file"));
+}
+
 int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hint_is_of_the_cause),
         CASE(tape_save_replaces_the_file_whole),
         CASE(tape_save_that_fails_keeps_what_was_there),
         CASE(tape_save_says_why),

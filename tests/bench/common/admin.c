@@ -2,6 +2,7 @@
  * run reports was counted by the side that did the work. */
 #include "admin.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,14 @@
 #include "stats.h"
 
 #define ASK_MS 20000
+
+const char *connect_why(enum tern_err err)
+{
+    if (err != TERN_PEER_LOST)
+        return tern_strerror(err);
+    return errno == ECONNRESET ? "the daemon closed the connection: its log says why"
+                               : strerror(errno);
+}
 
 json_t *admin_ask(struct tern *admin, const char *command, const char *arg)
 {

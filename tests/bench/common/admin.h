@@ -27,6 +27,9 @@ struct daemon_status {
     uint64_t sessions, transfers_active;
 };
 
+/* Why tern_connect gave that error, asked right behind it. */
+const char *connect_why(enum tern_err err);
+
 /* One command and its answer, owned by the caller; NULL where there is none. `arg` may be NULL. */
 json_t *admin_ask(struct tern *admin, const char *command, const char *arg);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admin.h"
 #include "bytes.h"
 #include "spawn.h"
 #include "stats.h"
@@ -79,7 +80,7 @@ static bool open_pool(struct engine *e, const char *socket, const char *name)
     enum tern_err err = tern_connect(socket, CALL_MS, &e->tern);
 
     if (err != TERN_OK) {
-        engine_says(e, "%s: %s", socket, tern_strerror(err));
+        engine_says(e, "%s: %s", socket, connect_why(err));
         return false;
     }
     err = tern_join(e->tern, name, TERN_BOTH, 0, e->geometry.ranks, CALL_MS);

@@ -98,7 +98,7 @@ static bool open_admin(struct run *r, uint32_t side, const char *path)
 
     if (err == TERN_OK)
         return true;
-    snprintf(r->why, sizeof r->why, "%s: %s", path, tern_strerror(err));
+    snprintf(r->why, sizeof r->why, "%s: %s", path, connect_why(err));
     return false;
 }
 
