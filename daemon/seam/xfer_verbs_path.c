@@ -256,7 +256,7 @@ void path_advance(struct verbs *v, struct verbs_path *p)
     setup_give(v, p, JOB_END);
 }
 
-/* ------------------------------------------------------------------ what the thread has done */
+/* ------------------------------------------------------------------ what the threads have done */
 
 static void made(struct verbs *v, struct verbs_path *p)
 {
@@ -380,7 +380,7 @@ void paths_finished(struct verbs *v)
             path_advance(v, p);
             break;
         case PATH_ENDING: ended(v, p); break;
-        default: check_failed("a path that the thread had", __FILE__, __LINE__);
+        default: check_failed("a path that a thread had", __FILE__, __LINE__);
         }
     }
 }
