@@ -27,7 +27,7 @@
 #define VERBS_POLL_MAX         64         /* completions taken at once */
 #define VERBS_READ_BYTES       (1u << 20) /* of one request, adjacent pages together */
 #define VERBS_PIECES           16u        /* of a link, asked for and not yet confirmed */
-#define VERBS_PIECE_TRIES      3u         /* of a piece, each over a path that was ready */
+#define VERBS_PIECE_TRIES      4u         /* of a piece, each over a path that was ready */
 #define VERBS_PIECE_SUMS       512u       /* checksums of a piece, unless one page has more */
 #define VERBS_SPIN_NS          100000u    /* of polling without a wait, from the last completion */
 #define VERBS_REGISTER_BYTES   (1ull << 30) /* at least, of one thread's registration */
@@ -73,7 +73,7 @@ struct verbs_path {
     bool over;    /* its link ended while a thread had it: of no use, though wanted again */
     bool again;   /* source: the offer in `next` waits for the old queue pair's end */
     bool push;    /* the source writes, in place of being read */
-    bool carried; /* destination: pages have come since it was made */
+    bool doubted; /* destination: it failed, and no page has come over it since */
     bool stuck;   /* its queue pair could not be destroyed, which was told */
     uint32_t link, tenant, epoch;
     uint32_t rail;                      /* as the destination numbers them: see rail_of */
@@ -164,6 +164,7 @@ struct verbs_piece {
     bool heard;     /* no answer of the connection is due for it */
     uint32_t batch; /* NONE: its pull has ended */
     uint32_t pull, seq, first, n, tries;
+    uint32_t tried;       /* rails, a bit each */
     uint32_t path, last;  /* whose requests, NONE before; path->posted behind its last one */
     uint64_t at_ns;       /* pushed: when it was granted, asked for, closed, or its pull ended */
     uint64_t offset;      /* where the source's pool begins */
@@ -251,6 +252,7 @@ int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not w
 /* xfer_verbs_path.c */
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void path_carried(struct verbs *v, struct verbs_path *p); /* a page has come over it */
 void path_advance(struct verbs *v, struct verbs_path *p); /* a draining one may be quiet */
 void paths_finished(struct verbs *v);
 void paths_tick(struct verbs *v, uint64_t now_ns);
@@ -280,9 +282,10 @@ static inline void rail_full(struct verbs_rail *rail)
 bool link_pieces(struct verbs *v, uint32_t link);
 uint32_t batch_tenant(const struct verbs *v, uint32_t batch);
 /* The ready path with the most credit, in turn where that is equal; NULL: none is ready. One that
- * failed before and has carried nothing since comes last, but for a first piece; again: that was
- * lost already. */
-struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant, bool again);
+ * is in doubt comes last, but for a piece that was never lost (NULL: one that is not begun), and
+ * then those that this piece was tried over. */
+struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant,
+                             const struct verbs_piece *piece);
 
 /* One that has not failed yet may be worth waiting for. */
 bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns);

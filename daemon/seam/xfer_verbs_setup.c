@@ -1,6 +1,6 @@
 /* The threads that make, connect and destroy queue pairs: those calls allocate, and connecting one
- * may sleep for seconds while the kernel looks for the peer's address. So one thread sets up and the
- * other ends, for which pages wait. The owner thread gives a path and gets it back through an
+ * may sleep for seconds while the kernel looks for the peer's address. So one thread sets up and
+ * the other ends, for which pages wait. The owner thread gives a path and gets it back through an
  * eventfd; meanwhile the path is a thread's. Called by xfer_verbs*.c. */
 #include <errno.h>
 #include <signal.h>
