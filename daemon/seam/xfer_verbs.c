@@ -134,7 +134,6 @@ void verbs_destroy(struct xfer *xfer)
     }
     if (v->event_fd >= 0)
         close(v->event_fd);
-    free(v->todo);
     free(v->finished);
     free(v->path);
     free(v->link);

@@ -1,6 +1,6 @@
 /* What the files of the RDMA transport share: xfer_verbs.c (life, figures), xfer_verbs_rail.c (the
  * devices in use), xfer_verbs_memory.c (what they may touch), xfer_verbs_path.c (queue pairs: made,
- * connected, drained, destroyed), xfer_verbs_setup.c (the thread that makes the calls which
+ * connected, drained, destroyed), xfer_verbs_setup.c (the threads that make the calls which
  * allocate or sleep), xfer_verbs_link.c (which way a batch goes), xfer_verbs_again.c (which path
  * a piece takes, and what if it is lost), xfer_verbs_pull.c (reading), xfer_verbs_push.c (being
  * written to), xfer_verbs_write.c (writing) and xfer_verbs_side.c (the connection beside the
@@ -27,7 +27,7 @@
 #define VERBS_POLL_MAX         64         /* completions taken at once */
 #define VERBS_READ_BYTES       (1u << 20) /* of one request, adjacent pages together */
 #define VERBS_PIECES           16u        /* of a link, asked for and not yet confirmed */
-#define VERBS_PIECE_TRIES      3u         /* of a piece, each over a path that was ready */
+#define VERBS_PIECE_TRIES      4u         /* of a piece, each over a path that was ready */
 #define VERBS_PIECE_SUMS       512u       /* checksums of a piece, unless one page has more */
 #define VERBS_SPIN_NS          100000u    /* of polling without a wait, from the last completion */
 #define VERBS_REGISTER_BYTES   (1ull << 30) /* at least, of one thread's registration */
@@ -44,13 +44,13 @@
 
 enum path_state {
     PATH_NONE = 0,
-    PATH_MAKING,     /* the thread makes the queue pair; the source's is connected at once */
+    PATH_MAKING,     /* a thread makes the queue pair; the source's is connected at once */
     PATH_OFFERED,    /* ours is there; the peer's answer is due */
-    PATH_CONNECTING, /* the thread connects it */
+    PATH_CONNECTING, /* a thread connects it */
     PATH_READY,
-    PATH_STOPPING, /* the thread moves it to the error state */
+    PATH_STOPPING, /* a thread moves it to the error state */
     PATH_DRAINING, /* its requests are flushed */
-    PATH_ENDING,   /* the thread destroys it; not working: it could not, and tries again */
+    PATH_ENDING,   /* a thread destroys it; not working: it could not, and tries again */
     PATH_PAUSED,   /* made again at retry_ns */
 };
 
@@ -70,10 +70,10 @@ struct verbs_path {
     enum path_state state;
     bool source;  /* the peer reads; else we do */
     bool wanted;  /* destination: made again when it ends */
-    bool over;    /* its link ended while the thread had it: of no use, though wanted again */
+    bool over;    /* its link ended while a thread had it: of no use, though wanted again */
     bool again;   /* source: the offer in `next` waits for the old queue pair's end */
     bool push;    /* the source writes, in place of being read */
-    bool carried; /* destination: pages have come since it was made */
+    bool doubted; /* destination: it failed, and no page has come over it since */
     bool stuck;   /* its queue pair could not be destroyed, which was told */
     uint32_t link, tenant, epoch;
     uint32_t rail;                      /* as the destination numbers them: see rail_of */
@@ -97,7 +97,7 @@ struct verbs_path {
     uint32_t writes_at, writes_n;       /* source: a ring of what is posted and not done */
     struct verbs_write writes[VERBS_SEND_QUEUE];
 
-    /* While `working` is set the queue pair, both ends and what follows are the thread's. */
+    /* While `working` is set the queue pair, both ends and what follows are a thread's. */
     bool working;
     enum verbs_job job;
     int job_errno; /* 0: done */
@@ -164,6 +164,7 @@ struct verbs_piece {
     bool heard;     /* no answer of the connection is due for it */
     uint32_t batch; /* NONE: its pull has ended */
     uint32_t pull, seq, first, n, tries;
+    uint32_t tried;       /* rails, a bit each */
     uint32_t path, last;  /* whose requests, NONE before; path->posted behind its last one */
     uint64_t at_ns;       /* pushed: when it was granted, asked for, closed, or its pull ended */
     uint64_t offset;      /* where the source's pool begins */
@@ -188,6 +189,18 @@ struct verbs_link {
     struct verbs_piece *piece; /* owned, VERBS_PIECES; NULL until the link is used */
 };
 
+/* Pages wait for what stops or ends a queue pair, and what connects one may sleep for seconds. */
+enum verbs_worker_kind { WORKER_SETS_UP, WORKER_ENDS, VERBS_WORKERS };
+
+struct verbs_worker {
+    struct verbs *v; /* borrowed */
+    pthread_t thread;
+    bool started;
+    pthread_cond_t wake;
+    uint32_t *todo; /* owned ring, npaths */
+    uint32_t todo_at, todo_n;
+};
+
 struct verbs {
     struct xfer *xfer;
     struct xfer_rdma_view view; /* but for its rails */
@@ -201,13 +214,12 @@ struct verbs {
     struct verbs_link *link; /* owned, config.links */
     uint32_t piece_sums;
 
-    /* The thread. */
-    pthread_t thread;
-    bool started, stop;
+    /* The threads. */
+    struct verbs_worker worker[VERBS_WORKERS];
+    bool stop;
     pthread_mutex_t lock;
-    pthread_cond_t wake;
-    uint32_t *todo, *finished; /* owned rings, npaths: a path is in at most one */
-    uint32_t todo_at, todo_n, finished_at, finished_n;
+    uint32_t *finished; /* owned ring, npaths: a path is in at most one, of all of them */
+    uint32_t finished_at, finished_n;
     int event_fd;
 };
 
@@ -232,7 +244,7 @@ void memory_close(struct verbs *v, struct verbs_rail *rail);
 
 /* xfer_verbs_setup.c */
 enum tern_err setup_start(struct verbs *v);
-void setup_stop(struct verbs *v); /* joins the thread; what was queued is not done */
+void setup_stop(struct verbs *v); /* joins the threads; what was queued is not done */
 void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job);
 struct verbs_path *setup_take(struct verbs *v); /* NULL: none is finished */
 int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
@@ -240,6 +252,7 @@ int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not w
 /* xfer_verbs_path.c */
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void path_carried(struct verbs *v, struct verbs_path *p); /* a page has come over it */
 void path_advance(struct verbs *v, struct verbs_path *p); /* a draining one may be quiet */
 void paths_finished(struct verbs *v);
 void paths_tick(struct verbs *v, uint64_t now_ns);
@@ -269,9 +282,10 @@ static inline void rail_full(struct verbs_rail *rail)
 bool link_pieces(struct verbs *v, uint32_t link);
 uint32_t batch_tenant(const struct verbs *v, uint32_t batch);
 /* The ready path with the most credit, in turn where that is equal; NULL: none is ready. One that
- * failed before and has carried nothing since comes last, but for a first piece; again: that was
- * lost already. */
-struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant, bool again);
+ * is in doubt comes last, but for a piece that was never lost (NULL: one that is not begun), and
+ * then those that this piece was tried over. */
+struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant,
+                             const struct verbs_piece *piece);
 
 /* One that has not failed yet may be worth waiting for. */
 bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns);
@@ -355,7 +369,7 @@ int push_receive(struct verbs *v, struct verbs_path *p); /* posts one; 0 or an e
 /* Places for what a path completes unasked. False: the completion queue is too full. */
 bool push_hold(struct verbs *v, struct verbs_path *p);
 void push_unhold(struct verbs *v, struct verbs_path *p);
-int push_make(struct verbs *v, struct verbs_path *p); /* the thread's; 0 or an errno */
+int push_make(struct verbs *v, struct verbs_path *p); /* a thread's; 0 or an errno */
 int push_unmake(struct verbs_path *p);                /* 0 or an errno */
 
 /* xfer_verbs_write.c: the source of pushes. */

@@ -58,9 +58,10 @@ static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
 
 static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piece)
 {
+    static_assert(VERBS_PIECE_TRIES >= XFER_RAILS_MAX, "a single path may live");
     uint32_t tenant = batch_tenant(v, piece->batch);
     bool more = piece->tries < VERBS_PIECE_TRIES;
-    struct verbs_path *p = more ? path_best(v, link, tenant, piece->tries > 0) : NULL;
+    struct verbs_path *p = more ? path_best(v, link, tenant, piece) : NULL;
 
     if (!p && more && path_coming(v, link, tenant, io_now_ns()))
         return;
@@ -81,6 +82,7 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
     if (piece->tries++ > 0)
         v->xfer->stats.pieces_again++;
     piece->path = (uint32_t)(p - v->path);
+    piece->tried |= 1u << p->rail;
     piece->cursor = (struct cursor){0};
     piece->state = PIECE_READING;
     piece_post(v, piece);
@@ -121,12 +123,11 @@ void path_usable(struct verbs *v, struct verbs_path *p)
     if (!link->up)
         return;
     if (p->state == PATH_READY) {
-        transport_note(v, p->link, p->tenant, true, p->reason);
         pieces_start(v, p->link);
         verbs_pump(xfer, p->link);
         return;
     }
-    if (path_best(v, p->link, p->tenant, false) || path_coming(v, p->link, p->tenant, io_now_ns()))
+    if (path_best(v, p->link, p->tenant, NULL) || path_coming(v, p->link, p->tenant, io_now_ns()))
         return;
     transport_note(v, p->link, p->tenant, false, p->reason);
     for (uint32_t b = link->reads.head; b != NONE; b = next) {

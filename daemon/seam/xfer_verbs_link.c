@@ -27,32 +27,40 @@ uint32_t batch_tenant(const struct verbs *v, uint32_t batch)
     return tenant;
 }
 
-/* Made again after it failed, and nothing has come over it since: for all that is known it fails
- * again, which takes seconds. It is tried with one piece, and with none that was lost before. */
-static bool doubtful(const struct verbs_path *p, bool again)
+/* For all that is known it fails again, which takes seconds. It is tried with one piece, and with
+ * none that was lost before. */
+static bool doubtful(const struct verbs_path *p, const struct verbs_piece *piece)
 {
-    return p->pause_ns > 0 && !p->carried && (again || p->posted > 0);
+    return p->doubted && (p->posted > 0 || (piece && piece->tries > 0));
+}
+
+static bool tried(const struct verbs_path *p, const struct verbs_piece *piece)
+{
+    return piece && (piece->tried >> p->rail & 1);
 }
 
 /* With as much credit, the one that was used less. */
 static bool better(struct verbs *v, const struct verbs_path *a, const struct verbs_path *b,
-                   bool again)
+                   const struct verbs_piece *piece)
 {
     uint32_t more = path_credit(v, a), less = path_credit(v, b);
 
-    if (doubtful(a, again) != doubtful(b, again))
-        return doubtful(b, again);
+    if (doubtful(a, piece) != doubtful(b, piece))
+        return doubtful(b, piece);
+    if (tried(a, piece) != tried(b, piece))
+        return tried(b, piece);
     return more > less || (more == less && a->posted < b->posted);
 }
 
-struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant, bool again)
+struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant,
+                             const struct verbs_piece *piece)
 {
     struct verbs_path *best = NULL;
 
     for (uint32_t i = 0; i < v->nrails; i++) {
         struct verbs_path *p = path_of(v, link, tenant, i);
 
-        if (p->state == PATH_READY && (!best || better(v, p, best, again)))
+        if (p->state == PATH_READY && (!best || better(v, p, best, piece)))
             best = p;
     }
     return best;
@@ -83,7 +91,7 @@ bool verbs_takes(struct xfer *xfer, uint32_t link, uint32_t pool, enum tern_err 
     if (!v || !v->link[link].piece || v->link[link].transport == XFER_TCP)
         return false;
     if (mem_pool_place(xfer->config.mem, pool, &tenant, &offset) &&
-        (path_best(v, link, tenant, false) || path_coming(v, link, tenant, io_now_ns())))
+        (path_best(v, link, tenant, NULL) || path_coming(v, link, tenant, io_now_ns())))
         return true;
     if (v->link[link].transport == XFER_VERBS)
         *ret_err = TERN_PEER_LOST;
@@ -210,7 +218,7 @@ void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_vie
     l = &v->link[link];
     ret->reason = why_not(v, l);
     for (uint32_t t = 0; !*ret->reason && t < v->tenants; t++) {
-        const struct verbs_path *p = path_best(xfer->verbs, link, t, false);
+        const struct verbs_path *p = path_best(xfer->verbs, link, t, NULL);
 
         if (!(l->tenants >> t & 1))
             continue;
@@ -228,6 +236,7 @@ void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_vie
 
 void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_path_view *ret)
 {
+    bool unproven = p->state == PATH_READY && p->doubted;
     static const char *const states[] = {
         [PATH_NONE] = "ended",        [PATH_MAKING] = "making",
         [PATH_OFFERED] = "offered",   [PATH_CONNECTING] = "connecting",
@@ -237,9 +246,9 @@ void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_pa
 
     *ret = (struct xfer_path_view){.tenant = p->tenant,
                                    .device = v->rail[p->rail % v->nrails].view.device,
-                                   .state = states[p->state],
+                                   .state = unproven ? "unproven" : states[p->state],
                                    .reason = p->reason,
-                                   .ready = p->state == PATH_READY,
+                                   .ready = p->state == PATH_READY && !unproven,
                                    .reads = !p->source};
 }
 

@@ -112,7 +112,7 @@ static bool our_end(struct verbs *v, struct verbs_path *p)
                                 .rd_atomic = p->source ? rail->rd_resp : rail->rd_init,
                                 .gid = rail->gid};
     p->epoch = ++v->epoch & 0xffffffu;
-    p->over = p->carried = false;
+    p->over = false;
     p->posted = p->done = 0;
     check(p->writes_n == 0 && p->held == 0);
     p->since_ns = io_now_ns();
@@ -224,6 +224,7 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     va_end(args);
     v->xfer->stats.paths_failed++;
     tell(v, p, false);
+    p->doubted = !p->source;
     if (was_ready && now - p->ready_ns > VERBS_RETRY_MAX_NS)
         p->pause_ns = 0; /* it held for a while */
     p->pause_ns = p->pause_ns == 0 ? VERBS_RETRY_MIN_NS : p->pause_ns * 2;
@@ -239,7 +240,8 @@ void path_close(struct verbs *v, struct verbs_path *p, const char *why)
 {
     p->wanted = p->again = false;
     p->over = p->working;
-    snprintf(p->reason, sizeof p->reason, "%s", why);
+    if (!p->doubted) /* else why it failed stands until a page comes */
+        snprintf(p->reason, sizeof p->reason, "%s", why);
     if (p->state == PATH_PAUSED)
         p->state = PATH_NONE;
     if (!p->working && (p->state == PATH_READY || p->state == PATH_OFFERED))
@@ -256,7 +258,7 @@ void path_advance(struct verbs *v, struct verbs_path *p)
     setup_give(v, p, JOB_END);
 }
 
-/* ------------------------------------------------------------------ what the thread has done */
+/* ------------------------------------------------------------------ what the threads have done */
 
 static void made(struct verbs *v, struct verbs_path *p)
 {
@@ -278,22 +280,12 @@ static void made(struct verbs *v, struct verbs_path *p)
     }
 }
 
-static void connected(struct verbs *v, struct verbs_path *p)
+/* What it was made as. */
+static void describe(struct verbs *v, struct verbs_path *p)
 {
     const struct verbs_rail *rail = rail_of(v, p);
     int n;
 
-    if (p->job_errno) {
-        path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
-        return;
-    }
-    if (!p->wanted || p->over) {
-        path_stop(v, p);
-        return;
-    }
-    p->state = PATH_READY;
-    p->ready_ns = io_now_ns();
-    v->xfer->stats.paths_up++;
     n = snprintf(p->reason, sizeof p->reason, "%s port %u, gid %u, mtu %u, ", rail->view.device,
                  rail->view.port, rail->view.gid_index,
                  128u << (p->ours.mtu < p->theirs.mtu ? p->ours.mtu : p->theirs.mtu));
@@ -307,7 +299,37 @@ static void connected(struct verbs *v, struct verbs_path *p)
                  !v->link[p->link].push    ? ""
                  : link_pushes(v, p->link) ? "the peer knows none"
                                            : "a device here has no windows of type 2B");
+}
+
+static void proven(struct verbs *v, struct verbs_path *p)
+{
+    p->doubted = false;
+    describe(v, p);
     tell(v, p, true);
+    transport_note(v, p->link, p->tenant, true, p->reason);
+}
+
+void path_carried(struct verbs *v, struct verbs_path *p)
+{
+    if (p->doubted && p->state == PATH_READY)
+        proven(v, p);
+}
+
+static void connected(struct verbs *v, struct verbs_path *p)
+{
+    if (p->job_errno) {
+        path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
+        return;
+    }
+    if (!p->wanted || p->over) {
+        path_stop(v, p);
+        return;
+    }
+    p->state = PATH_READY;
+    p->ready_ns = io_now_ns();
+    v->xfer->stats.paths_up++;
+    if (!p->doubted)
+        proven(v, p); /* until it fails */
     path_usable(v, p);
 }
 
@@ -380,7 +402,7 @@ void paths_finished(struct verbs *v)
             path_advance(v, p);
             break;
         case PATH_ENDING: ended(v, p); break;
-        default: check_failed("a path that the thread had", __FILE__, __LINE__);
+        default: check_failed("a path that a thread had", __FILE__, __LINE__);
         }
     }
 }

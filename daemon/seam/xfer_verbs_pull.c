@@ -439,7 +439,8 @@ static void completion(struct verbs_rail *rail, const struct ibv_wc *wc)
     }
     p->done += moved;
     p->progress_ns = io_now_ns();
-    p->carried = p->carried || (!p->push && wc->status == IBV_WC_SUCCESS);
+    if (!p->push && wc->status == IBV_WC_SUCCESS)
+        path_carried(v, p);
     if (p->state == PATH_READY || !BUG(CORE_BUG_CREDIT_EARLY))
         rail->cq_used -= moved;
     if (wc->status != IBV_WC_SUCCESS &&

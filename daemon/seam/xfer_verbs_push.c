@@ -159,6 +159,7 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
     piece->heard = true;
     piece->counted = true;
     piece->path = (uint32_t)(p - v->path);
+    piece->tried |= 1u << p->rail;
     piece->last = p->posted;
     piece->at_ns = io_now_ns();
     v->xfer->pull[piece->pull].reading++;
@@ -355,17 +356,18 @@ void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *w
                     ibv_wc_status_str(wc->status));
         return;
     }
-    p->carried = true;
     rc = push_receive(v, p);
     p->pushed_ns = io_now_ns();
-    if (!p->push || p->source)
+    if (!p->push || p->source) {
         path_failed(v, p, "the peer writes on a path that it does not push over");
-    else if (rc)
+    } else if (rc) {
         path_failed(v, p, "a receive could not be posted: %s", strerror(rc));
-    else if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+    } else if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
         path_failed(v, p, "the peer sends what is no page");
-    else
+    } else {
+        path_carried(v, p);
         arrived(v, p, ntohl(wc->imm_data));
+    }
 }
 
 /* ------------------------------------------------------------------ made and unmade */

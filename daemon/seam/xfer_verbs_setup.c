@@ -1,7 +1,7 @@
-/* The thread that makes, connects and destroys queue pairs: those calls allocate, and connecting
- * one may sleep for seconds while the kernel looks for the peer's address. The owner thread gives a
- * path and gets it back through an eventfd; meanwhile the path is the thread's. Called by
- * xfer_verbs*.c. */
+/* The threads that make, connect and destroy queue pairs: those calls allocate, and connecting one
+ * may sleep for seconds while the kernel looks for the peer's address. So one thread sets up and
+ * the other ends, for which pages wait. The owner thread gives a path and gets it back through an
+ * eventfd; meanwhile the path is a thread's. Called by xfer_verbs*.c. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "seam/xfer_verbs.h"
 
-/* ------------------------------------------------------------------ what the thread does */
+/* ------------------------------------------------------------------ what the threads do */
 
 /* What the peer may do. The destination allows writes only where it is pushed to, and then no
  * registration does, but what a window opens. */
@@ -135,20 +135,21 @@ static int work(struct verbs *v, struct verbs_path *p)
 
 static void *run(void *ctx)
 {
-    struct verbs *v = ctx;
+    struct verbs_worker *w = ctx;
+    struct verbs *v = w->v;
     uint64_t one = 1;
 
     pthread_mutex_lock(&v->lock);
     while (!v->stop) {
         uint32_t number;
 
-        if (v->todo_n == 0) {
-            pthread_cond_wait(&v->wake, &v->lock);
+        if (w->todo_n == 0) {
+            pthread_cond_wait(&w->wake, &v->lock);
             continue;
         }
-        number = v->todo[v->todo_at];
-        v->todo_at = (v->todo_at + 1) % v->npaths;
-        v->todo_n--;
+        number = w->todo[w->todo_at];
+        w->todo_at = (w->todo_at + 1) % v->npaths;
+        w->todo_n--;
         pthread_mutex_unlock(&v->lock);
         v->path[number].job_errno = work(v, &v->path[number]);
         pthread_mutex_lock(&v->lock);
@@ -161,55 +162,69 @@ static void *run(void *ctx)
 
 /* ------------------------------------------------------------------ the owner's side */
 
+static bool worker_start(struct verbs *v, struct verbs_worker *w)
+{
+    w->v = v;
+    w->todo = calloc(v->npaths, sizeof *w->todo);
+    if (!w->todo)
+        return false;
+    pthread_cond_init(&w->wake, NULL);
+    w->started = pthread_create(&w->thread, NULL, run, w) == 0;
+    return w->started;
+}
+
 enum tern_err setup_start(struct verbs *v)
 {
     sigset_t all, before;
-    int rc;
+    bool started = true;
 
-    v->todo = calloc(v->npaths, sizeof *v->todo);
+    pthread_mutex_init(&v->lock, NULL);
     v->finished = calloc(v->npaths, sizeof *v->finished);
     v->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!v->todo || !v->finished || v->event_fd < 0)
+    if (!v->finished || v->event_fd < 0)
         return TERN_INTERNAL;
-    pthread_mutex_init(&v->lock, NULL);
-    pthread_cond_init(&v->wake, NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&v->thread, NULL, run, v);
+    for (uint32_t i = 0; i < VERBS_WORKERS && started; i++)
+        started = worker_start(v, &v->worker[i]);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    v->started = rc == 0;
-    return rc == 0 ? TERN_OK : TERN_INTERNAL;
+    return started ? TERN_OK : TERN_INTERNAL;
 }
 
 void setup_stop(struct verbs *v)
 {
-    if (!v->started)
+    if (!v->finished)
         return;
-    pthread_mutex_lock(&v->lock);
-    v->stop = true;
-    pthread_cond_signal(&v->wake);
-    pthread_mutex_unlock(&v->lock);
-    pthread_join(v->thread, NULL);
-    pthread_cond_destroy(&v->wake);
+    for (uint32_t i = 0; i < VERBS_WORKERS; i++) {
+        struct verbs_worker *w = &v->worker[i];
+
+        if (w->started) {
+            pthread_mutex_lock(&v->lock);
+            v->stop = true;
+            pthread_cond_signal(&w->wake);
+            pthread_mutex_unlock(&v->lock);
+            pthread_join(w->thread, NULL);
+            pthread_cond_destroy(&w->wake);
+            w->started = false;
+        }
+        free(w->todo);
+        w->todo = NULL;
+    }
     pthread_mutex_destroy(&v->lock);
-    v->started = false;
 }
 
-/* Pages wait for what stops or ends a queue pair, so that goes first: what connects may sleep. */
 void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job)
 {
-    uint32_t at;
+    bool ends = job == JOB_STOP || job == JOB_END;
+    struct verbs_worker *w = &v->worker[ends ? WORKER_ENDS : WORKER_SETS_UP];
 
     check(!p->working);
     p->working = true;
     p->job = job;
     pthread_mutex_lock(&v->lock);
-    check(v->todo_n < v->npaths);
-    at = v->todo_at + v->todo_n++;
-    if (job == JOB_STOP || job == JOB_END)
-        at = v->todo_at = (v->todo_at + v->npaths - 1) % v->npaths;
-    v->todo[at % v->npaths] = (uint32_t)(p - v->path);
-    pthread_cond_signal(&v->wake);
+    check(w->todo_n < v->npaths);
+    w->todo[(w->todo_at + w->todo_n++) % v->npaths] = (uint32_t)(p - v->path);
+    pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&v->lock);
 }
 

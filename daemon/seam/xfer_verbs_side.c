@@ -96,7 +96,7 @@ static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t 
     piece->first = cut.first;
     piece->n = cut.n;
     piece->path = NONE;
-    piece->tries = 0;
+    piece->tries = piece->tried = 0;
     piece->serve = batch->serve;
     piece->cursor = (struct cursor){0};
     memset(piece->sent, 0, sizeof piece->sent);
@@ -113,7 +113,7 @@ static uint32_t next_batch(struct verbs *v, uint32_t link)
 {
     uint32_t b = v->xfer->link[link].reads.head;
 
-    while (b != NONE && !path_best(v, link, batch_tenant(v, b), false))
+    while (b != NONE && !path_best(v, link, batch_tenant(v, b), NULL))
         b = v->xfer->batch[b].next;
     return b;
 }
@@ -123,7 +123,7 @@ static bool piece_begin(struct verbs *v, struct xfer_conn *conn, struct verbs_pi
                         uint32_t number)
 {
     uint32_t link = conn->read.link;
-    struct verbs_path *p = path_best(v, link, batch_tenant(v, number), false);
+    struct verbs_path *p = path_best(v, link, batch_tenant(v, number), NULL);
     struct asked cut = piece_cut(v->xfer, number, v->piece_sums);
     bool most;
 

@@ -112,16 +112,17 @@ lose() {
     again_carries
 }
 
-# The path was lost, so one that is ready was made again.
+# The path was lost, so one that is there was made again; it is ready when pages have come over it.
 again_carries() {
     local n
     cable_comes "$cut" || fail "the cable does not come back"
-    wait_for 30 "the path, made again" paths "$dest" ready ready
+    wait_for 30 "the path, made again" paths "$dest" ready unproven
     came "$second" && from2=$n
     half "$dest" fetch "${pool[@]}" "${few[@]}" --peer "$source" --seed "1$seed" || fail "fetch"
     came "$second"
     echo "bytes over the path that was made again: $((n - from2))"
     ((n - from2 > carries)) || fail "it carries nothing"
+    paths "$dest" ready ready || fail "it is not ready: $(cat "$DIR/peers")"
     figures "$dest" "$second"
 }
 

@@ -20,10 +20,41 @@ static void audit_piece(const struct verbs *v, const struct verbs_piece *piece, 
                 piece->revoked ? ", revoked" : "");
 }
 
+static uint32_t rail_named(const struct xfer_path_view *view)
+{
+    return (uint32_t)(view->device[3] - '0');
+}
+
+/* One that failed is called ready again when bytes have come over the queue pair made since. */
+static void called_ready(struct rnode *node, uint32_t link, const struct xfer_path_view *view)
+{
+    uint32_t rail = rail_named(view);
+    const struct verbs_path *p = path_of(node->xfer->verbs, link, view->tenant, rail);
+
+    if (node->failed[link][view->tenant][rail] && !nqp_of(p->qp)->landed)
+        rw_fail("ready_and_unproven", "node %u link %u: %s", node->number, link, view->reason);
+    node->failed[link][view->tenant][rail] = false;
+}
+
+static void audit_views(struct rnode *node, uint32_t link)
+{
+    struct xfer_path_view view;
+
+    for (uint32_t i = 0; xfer_path_view(node->xfer, link, i, &view); i++) {
+        if (view.reads && (view.ready || strcmp(view.state, "ready") == 0))
+            called_ready(node, link, &view);
+        else if (strcmp(view.state, "unproven") == 0)
+            rw_mark(RM_unproven);
+    }
+}
+
 void audit_node(uint32_t number, bool rest)
 {
     struct verbs *v = rw.node[number].xfer->verbs;
     uint32_t held[XFER_RAILS_MAX] = {0};
+
+    for (uint32_t l = 0; v && l < LINKS; l++)
+        audit_views(&rw.node[number], l);
 
     for (uint32_t l = 0; v && l < LINKS; l++)
         for (uint32_t i = 0; v->link[l].piece && i < VERBS_PIECES; i++)
@@ -45,7 +76,7 @@ void audit_node(uint32_t number, bool rest)
 static bool could_go_on(struct verbs *v, uint32_t link, const struct verbs_piece *piece)
 {
     return piece->state == PIECE_WAITING && piece->batch != NONE && !piece->counted &&
-           piece->heard && path_best(v, link, batch_tenant(v, piece->batch), piece->tries > 0);
+           piece->heard && path_best(v, link, batch_tenant(v, piece->batch), piece);
 }
 
 /* The tick is for time that has passed: a piece that waited for something else than that was told
@@ -74,11 +105,14 @@ void audit_tick(uint32_t number)
 /* Of a path that fails: why it says it does. */
 void audit_path_state(void *ctx, uint32_t link, const struct xfer_path_view *view)
 {
-    const struct rnode *node = ctx;
+    struct rnode *node = ctx;
     struct verbs *v = node->xfer ? node->xfer->verbs : NULL;
 
-    if (view->ready)
+    if (view->ready) {
+        called_ready(node, link, view);
         return;
+    }
+    node->failed[link][view->tenant][rail_named(view)] = view->reads;
     if (strstr(view->reason, strerror(0)))
         rw_fail("fails_well", "node %u: %s", node->number, view->reason);
     if (!strstr(view->reason, "neither pushed nor refused"))

@@ -43,7 +43,8 @@ static void make_faults(struct rconfig *c)
         [RF_page_recycled] = 6,     [RF_serve_given_up] = 20,
         [RF_pull_stopped] = 6,      [RF_immediate_unasked] = 40,
         [RF_post_fails] = 1000,     [RF_destroy_fails] = 20,
-        [RF_device_lost] = 400,     [RF_slow_connect] = 6};
+        [RF_device_lost] = 400,     [RF_slow_connect] = 6,
+        [RF_rail_cut] = 60};
     bool calm = rw_one_in(8);
 
     for (uint32_t i = 0; i < RF_COUNT; i++) {
@@ -111,7 +112,7 @@ void config_make(struct rconfig *c)
     c->idle_ns = SEC * rw_between(1, 3);
     c->pause_ns = rw_one_in(2) ? 1000ull * rw_between(20, 2000) : MS * rw_between(1, 40);
     for (uint32_t i = 0; i < NODES; i++)
-        c->rails[i] = rw_one_in(10) ? 0 : rw_one_in(3) ? 2 : 1;
+        c->rails[i] = rw_one_in(10) ? 0 : rw_one_in(3) ? (rw_one_in(6) ? RAILS : 2) : 1;
     for (uint32_t i = 0; i < NODES; i++)
         for (uint32_t k = 0; k < NODES; k++)
             c->transport[i][k] = rw_one_in(8) ? XFER_TCP : rw_one_in(3) ? XFER_VERBS : XFER_AUTO;

@@ -107,6 +107,7 @@ void drive_node_start(uint32_t number)
     node->incarnation = prng_u64(&rw.prng) | 1;
     node->nemitted = 0;
     node->strays = node->revoked = 0;
+    memset(node->failed, 0, sizeof node->failed);
     node->polls = rw_one_in(3);
     node->poll_due = false;
     for (uint32_t t = 0; t < rw.cfg.tenants; t++)
@@ -191,6 +192,11 @@ static void cut_some(void)
         rw.cut_until[b][a] = rw.now_ns + ns;
 }
 
+static void cut_some_rail(void)
+{
+    rw.rail_cut_until[some_node()][rw_below(2)] = rw.now_ns + MS * rw_between(100, 5000);
+}
+
 static bool strikes(enum rfault f)
 {
     return rw.cfg.rate[f] > 0 && rw_one_in(rw.cfg.rate[f]);
@@ -218,6 +224,8 @@ void drive_choice(void)
         rnic_spoil();
     if (rw_fault(RF_cut))
         cut_some();
+    if (rw_fault(RF_rail_cut))
+        cut_some_rail();
     if (rw_fault(RF_link_down))
         links_down(node, source);
     if (strikes(RF_device_lost))
@@ -319,8 +327,9 @@ static uint32_t paths_ready(uint32_t puller, uint32_t source)
     for (uint32_t i = 0; xfer_path_view(rw.node[puller].xfer, link_out(puller, source), i, &view);
          i++) {
         uint32_t rail = (uint32_t)(view.device[3] - '0');
+        bool there = view.ready || strcmp(view.state, "unproven") == 0;
 
-        n += view.ready && !rnic_is_lost(puller, rail) &&
+        n += there && !rnic_is_lost(puller, rail) &&
              !rnic_is_lost(source, rail % rw.cfg.rails[source]);
     }
     return n;
@@ -425,6 +434,65 @@ static void probe(uint32_t puller, uint32_t source, uint32_t pool)
         rw_mark(RM_verbs_refused_to_fall_back);
 }
 
+/* NONE32: none is known to work. */
+static uint32_t rail_that_works(uint32_t puller, uint32_t source)
+{
+    uint32_t from = rw_below(RAILS), there = rw.cfg.rails[source];
+
+    for (uint32_t k = 0; k < RAILS; k++) {
+        uint32_t rail = (from + k) % RAILS;
+
+        if (rail < rw.cfg.rails[puller] && !rnic_is_lost(puller, rail) &&
+            !rnic_is_lost(source, rail % there) && rnic_is_whole(puller, rail, source))
+            return rail;
+    }
+    return NONE32;
+}
+
+static void mend_rails(void)
+{
+    memset(rw.rail_cut_until, 0, sizeof rw.rail_cut_until);
+}
+
+static void cut_rails_but(uint32_t node, uint32_t lives)
+{
+    for (uint32_t i = 0; i < RAILS; i++)
+        rw.rail_cut_until[node][i] = i == lives ? 0 : UINT64_MAX;
+}
+
+/* All rails but one are dead, and nobody knows, or none is proven: the pages come over that one. A
+ * source that pushes answers nothing while a dead path's queue is full: its NIC has to give up
+ * before the puller does. */
+static void probe_one_rail(uint32_t puller, uint32_t source, uint32_t pool)
+{
+    struct rnode *node = &rw.node[puller];
+    struct xfer_stats before, after;
+    const struct rpull *pull;
+    uint32_t lives;
+
+    if (paths_of(puller, source, NULL) < 2 ||
+        (rw.cfg.push[puller][source] && rw.cfg.idle_ns < 3 * SEC))
+        return;
+    if (rw_one_in(2)) {
+        cut_rails_but(puller, NONE32);
+        pull_through(puller, source, pool);
+        mend_rails();
+    }
+    recover();
+    lives = rail_that_works(puller, source);
+    if (lives == NONE32)
+        return;
+    cut_rails_but(puller, lives);
+    xfer_stats(node->xfer, &before);
+    pull = pull_through(puller, source, pool);
+    xfer_stats(node->xfer, &after);
+    mend_rails();
+    if (pull->broken || after.verbs_pages_in - before.verbs_pages_in != pull->n)
+        rw_fail("live_rail_not_found", "node %u from node %u pool %u: rail %u, error %d", puller,
+                source, pool, lives, (int)pull->err);
+    rw_mark(RM_probe_by_one_rail);
+}
+
 static void stop_node(uint32_t number)
 {
     struct rnode *node = &rw.node[number];
@@ -453,6 +521,7 @@ static void stop_node(uint32_t number)
 void drive_converge(void)
 {
     memset(rw.cut_until, 0, sizeof rw.cut_until);
+    mend_rails();
     rnet_heal();
     settle(CONVERGE_NS, "not_converged");
     run_for(STALL_NS); /* what was begun under a fault has ended */
@@ -463,6 +532,7 @@ void drive_converge(void)
         for (uint32_t k = 0; k < rw.cfg.nodes; k++)
             for (uint32_t t = 0; i != k && t < rw.cfg.tenants; t++)
                 probe(i, k, t);
+    probe_one_rail(0, 1, 0);
     run_for(SEC);
     for (uint32_t i = 0; i < rw.cfg.nodes; i++)
         audit_node(i, true);

@@ -16,6 +16,8 @@
     X(closed_window_refused, 1)                                                                    \
     X(told_before_it_was_there, 4000)                                                              \
     X(probe_by_push, 350)                                                                          \
+    X(unproven, 100)                                                                               \
+    X(probe_by_one_rail, 50)                                                                       \
     X(landed_by_tcp, 12000)                                                                        \
     X(reads_merged, 1000)                                                                          \
     X(stopped_with_reads_out, 300)                                                                 \

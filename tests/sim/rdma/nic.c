@@ -96,7 +96,7 @@ static struct ncontext *context_of(const struct ibv_context *ctx)
 struct ibv_device **ibv_get_device_list(int *n)
 {
     static struct ibv_device *list[NIC_RAILS + 1];
-    uint32_t count = rw.cfg.rails[rw.current] ? 2 : 0;
+    uint32_t rails = rw.cfg.rails[rw.current], count = rails == 1 ? 2 : rails;
 
     for (uint32_t i = 0; i < count; i++) {
         struct ndevice *d = &device[rw.current * NIC_RAILS + i];

@@ -7,10 +7,10 @@
 
 #include "world.h"
 
-#define NIC_RAILS      4u
+#define NIC_RAILS      RAILS
 #define NIC_CONTEXTS   (NODES * NIC_RAILS)
 #define NIC_DOMAINS    32u
-#define NIC_KEYS       512u
+#define NIC_KEYS       1024u
 #define NIC_WINDOWS    4096u
 #define NIC_WINDOW_KEY 0x800000u /* and its number << 8, and what changes with each binding */
 #define NIC_PAIRS      128u
@@ -95,6 +95,7 @@ struct nqp {
     uint32_t head, n, rhead, rn;
     uint32_t nimm, imm[NIC_IMMS]; /* arrived, and not yet told */
     uint32_t told, last_imm;      /* immediates so far, and the last of them */
+    bool landed;                  /* bytes of a page have come over it, to its node */
     uint64_t begun_ns;            /* when it was last given something, and had nothing */
     uint64_t heard_ns;            /* when its node took the last of them */
     uint64_t silent_ns;           /* since when the peer does not answer; 0: it does */

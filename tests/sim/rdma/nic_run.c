@@ -270,7 +270,9 @@ static struct nqp *peer_of(const struct nqp *q)
     if (!p || !p->used || p->qp.qp_num != q->dest_qpn || p->node != q->dest_node ||
         p->rail != q->dest_rail || p->dest_qpn != q->qp.qp_num ||
         (p->state != IBV_QPS_RTR && p->state != IBV_QPS_RTS) ||
-        rw.cut_until[q->node][p->node] > rw.now_ns || rw.cut_until[p->node][q->node] > rw.now_ns)
+        rw.cut_until[q->node][p->node] > rw.now_ns || rw.cut_until[p->node][q->node] > rw.now_ns ||
+        rw.rail_cut_until[q->node][q->rail] > rw.now_ns ||
+        rw.rail_cut_until[p->node][p->rail] > rw.now_ns)
         return NULL;
     return p;
 }
@@ -303,7 +305,7 @@ static bool may_access(const struct nqp *p, const struct nwr *w, uint64_t *ret_o
         return false;
     if (window) {
         *ret_owner = window->owner;
-        if (window->key != w->rkey || !window->bound)
+        if (window->qp == p && (window->key != w->rkey || !window->bound)) /* not freed since */
             met_closed(p, window, w->rkey);
         return window->key == w->rkey && window->bound && window->qp == p &&
                ((int)window->access & need) && w->remote >= window->addr &&
@@ -383,6 +385,7 @@ static void move_read(struct nqp *q, struct nwr *w, uint32_t n)
         last = false;
     }
     w->moved += n;
+    q->landed = true;
     if (last && q->state == IBV_QPS_RTS && rw_fault(RF_early_completion) &&
         hold(to, bytes, n, w->owner, 0)) {
         rmem_excuse(to, n, EXCUSE_LATE);
@@ -402,6 +405,7 @@ static void move_write(struct nqp *q, struct nqp *p, struct nwr *w, uint32_t n, 
     uint8_t *to = (uint8_t *)(uintptr_t)w->remote + w->moved;
 
     (void)q;
+    p->landed = true;
     rmem_taken(from, n);
     rmem_read_for(to, from, n);
     w->moved += n;
@@ -610,6 +614,20 @@ void rnic_qp(uint32_t number, uint32_t gen)
         nic_due(q, MS * rw_between(1, 400));
     if (q->n > 0 || (q->state == IBV_QPS_ERR && q->rn > 0) || q->nimm > 0)
         nic_due(q, rw_one_in(4) ? rw_soon() : 1000ull * rw_between(0, 5) * rw.cfg.drag);
+}
+
+/* ------------------------------------------------------------------ for the driver */
+
+bool rnic_is_whole(uint32_t node, uint32_t rail, uint32_t peer)
+{
+    for (uint32_t i = 0; i < NIC_PAIRS; i++) {
+        const struct nqp *q = &nic_qp[i];
+
+        if (q->used && q->node == node && q->rail == rail && q->dest_node == peer &&
+            (q->state != IBV_QPS_RTS || !peer_of(q)))
+            return false;
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------ faults */

@@ -204,6 +204,7 @@ static void reset(uint64_t seed)
     rw.faults = true;
     memset(rw.link, 0, sizeof rw.link);
     memset(rw.cut_until, 0, sizeof rw.cut_until);
+    memset(rw.rail_cut_until, 0, sizeof rw.rail_cut_until);
     memset(rw.control, 0, sizeof rw.control);
     for (uint32_t i = 0; i < NODES; i++)
         memset(&rw.node[i], 0, offsetof(struct rnode, memory));

@@ -37,8 +37,9 @@
 #define MS         1000000ull
 #define SEC        1000000000ull
 #define STALL_NS   (1500 * MS)
-/* A piece's three tries, each 3 s without progress or 2 s at a NIC, and 2 s of draining. */
-#define CONVERGE_NS (15 * SEC)
+#define RAILS      4u /* of a node, at most */
+/* A piece's four tries, each 3 s without progress or 2 s at a NIC, and 2 s of draining. */
+#define CONVERGE_NS (20 * SEC)
 #define RECOVER_NS  (16 * SEC) /* the longest pause before a path is made anew, and its set-up */
 #define NONE32      UINT32_MAX
 
@@ -50,6 +51,7 @@
     X(stall)                                                                                       \
     X(nic_stalls)                                                                                  \
     X(cut)                                                                                         \
+    X(rail_cut)                                                                                    \
     X(link_down)                                                                                   \
     X(node_killed)                                                                                 \
     X(bit_flip)                                                                                    \
@@ -202,6 +204,7 @@ struct rnode {
     uint32_t nemitted;
     uint64_t revoked; /* grants, as its seam counts them */
     uint64_t strays;  /* completions that were put into its queue and are nobody's */
+    bool failed[LINKS][TENANTS][RAILS]; /* paths: it said so, and no page has come over it since */
     bool core_due;
     bool polls, poll_due; /* calls xfer_poll before it sleeps, as the daemon does */
     _Alignas(64) uint8_t memory[TENANTS][REGIONS][MEMORY];
@@ -227,6 +230,7 @@ struct rworld {
     struct rnode node[NODES];
     struct rlink link[NODES][NODES];
     uint64_t cut_until[NODES][NODES];
+    uint64_t rail_cut_until[NODES][RAILS]; /* nothing leaves its cable, nobody knows */
     struct control control[CONTROLS];
     uint64_t uids, tags;
     uint32_t pulls_open, choices_left, current; /* current: whose device is opened */
@@ -289,6 +293,7 @@ void rnic_lose(uint32_t node, uint32_t rail); /* for good, until the node starts
 void rnic_gone(uint32_t context, uint32_t gen);
 bool rnic_may_write(uint64_t owner); /* a request or an open window of some queue pair */
 bool rnic_is_lost(uint32_t node, uint32_t rail);
+bool rnic_is_whole(uint32_t node, uint32_t rail, uint32_t peer); /* its pairs to that peer work */
 bool rnic_is_going(uint32_t node); /* it loses a device that is not gone yet */
 void rnic_spoil(void);             /* a queue pair goes to the error state by itself */
 uint32_t rnic_objects(uint32_t node);
