@@ -106,7 +106,7 @@ struct core_view {
     uint64_t host_copies, host_copies_failed, host_loads; /* nodes copied to host memory, back */
     uint64_t host_copies_again;                           /* that failed and were begun anew */
     uint64_t retracts, recovers;
-    uint64_t retracts_undone; /* a copy was given up: those sessions run on */
+    uint64_t retracts_undone;         /* a copy was given up: those sessions run on */
     uint32_t copies;                  /* under way now, a node each */
     uint64_t event_first, event_next; /* numbers of the oldest change kept, of the next to come */
 };

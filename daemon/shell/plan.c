@@ -113,7 +113,7 @@ void plan_streams(const struct config *config, struct stream_config *ret)
 static uint64_t core_bytes(const struct config *config)
 {
     struct core_limits limits = plan_limits(config);
-    uint64_t tables = daemon_queue_bound(&limits) * sizeof(struct event) +
+    uint64_t tables = daemon_queue_bound(&limits, config->procs_max) * sizeof(struct event) +
                       limits.engines * sizeof(struct engine_watch) +
                       limits.pools * sizeof(struct pool_watch) + limits.nodes / 8;
     size_t arena = 0;
