@@ -98,29 +98,6 @@ static void fetch_destination_full_pool_exhausted_and_the_source_lets_go(void **
     pair_stop(&p);
 }
 
-static void fetch_wrong_state_refused(void **state)
-{
-    struct pair p = pair_limited(1 << 20);
-
-    (void)state;
-    source_has(&p, 1, TOKENS);
-    p.d = rig_session(p.dest, &p.de, p.dp, 1);
-    assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 0, 0))); /* no tokens yet */
-    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
-    assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 9, 0)));
-    assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, NONE, 0)));
-    assert_err(TERN_PEER_LOST, answered(&p, rig_fetch(p.d, 1, 0))); /* configured, not connected */
-    assert_ok(rig_extend(p.d, 8, 0, NULL, 0));
-    assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 0, 0))); /* A > T */
-    assert_ok(rig_rewind(p.d, 0, 0)); /* and with it the tokens behind 0 */
-    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
-    fetch_held(&p, RIG_PULL);
-    assert_err(TERN_BUSY, answered(&p, rig_fetch(p.d, 0, 0)));
-    assert_err(TERN_BUSY, rig_extend(p.d, 128, 0, NULL, 0));
-    assert_err(TERN_BUSY, rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
-    pair_stop(&p);
-}
-
 /* An engine that asks a peer which is not connected goes on with what it has. */
 static void fetch_refused_tells_what_the_session_has(void **state)
 {
@@ -147,6 +124,29 @@ static void fetch_refused_tells_what_the_session_has(void **state)
     pair_stop(&p);
 }
 
+static void fetch_wrong_state_refused(void **state)
+{
+    struct pair p = pair_limited(1 << 20);
+
+    (void)state;
+    source_has(&p, 1, TOKENS);
+    p.d = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 0, 0))); /* no tokens yet */
+    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 9, 0)));
+    assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, NONE, 0)));
+    assert_err(TERN_PEER_LOST, answered(&p, rig_fetch(p.d, 1, 0))); /* configured, not connected */
+    assert_ok(rig_extend(p.d, 8, 0, NULL, 0));
+    assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 0, 0))); /* A > T */
+    assert_ok(rig_rewind(p.d, 0, 0)); /* and with it the tokens behind 0 */
+    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    fetch_held(&p, RIG_PULL);
+    assert_err(TERN_BUSY, answered(&p, rig_fetch(p.d, 0, 0)));
+    assert_err(TERN_BUSY, rig_extend(p.d, 128, 0, NULL, 0));
+    assert_err(TERN_BUSY, rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    pair_stop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,8 +155,8 @@ int main(void)
         RIG_TEST(fetch_page_above_the_limit_goes_alone),
         RIG_TEST(fetch_source_full_answers_busy),
         RIG_TEST(fetch_destination_full_pool_exhausted_and_the_source_lets_go),
-        RIG_TEST(fetch_wrong_state_refused),
         RIG_TEST(fetch_refused_tells_what_the_session_has),
+        RIG_TEST(fetch_wrong_state_refused),
     };
 
     return RIG_RUN(tests);
