@@ -310,6 +310,14 @@ static void pull_800(struct rig *rig, uint32_t gen)
     }
 }
 
+static const char *second_path(const struct rig *rig)
+{
+    struct xfer_path_view path;
+
+    assert_true(xfer_path_view(rig->dst.xfer, rig->link, 1, &path));
+    return path.state;
+}
+
 /* The second path is lost and made again, and fails again by whatever goes over it, as where a
  * cable is dead: each time that costs one piece. Once it is good it carries. */
 static void rail_in_doubt(bool push)
@@ -331,6 +339,7 @@ static void rail_in_doubt(bool push)
     before = stats_of(&rig.dst);
     assert_true(before.paths_failed > 0 && before.pieces_again > 0);
     wait_rails(&rig);
+    assert_string_equal(second_path(&rig), "unproven");
     pull_800(&rig, gen++);
     after = stats_of(&rig.dst);
     assert_true(after.paths_failed > before.paths_failed);
@@ -347,6 +356,7 @@ static void rail_in_doubt(bool push)
     pull_800(&rig, gen++);
     xfer_rdma_view(push ? rig.src.xfer : rig.dst.xfer, &view);
     assert_true(view.rail[1].bytes_asked - asked > 1u << 20); /* more than one piece */
+    assert_string_equal(second_path(&rig), "ready");
     rig_close(&rig);
 }
 
