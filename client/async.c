@@ -41,9 +41,21 @@ static struct pending *find(struct tern *t, const struct frame_header *h)
     return p->id == h->request_id && p->type == h->type ? p : NULL;
 }
 
+/* A refusal brings no descriptors: those that are here belong to a frame behind it. */
+static bool brought_fds(struct tern *t, const struct frame_header *h, const uint8_t *body)
+{
+    const Tern__Wire__PoolMapReply *reply;
+    const ProtobufCMessage *msg;
+
+    if (wire_decode(&t->budget, h->type, body, h->length, &msg) != TERN_OK)
+        return true;
+    reply = (const Tern__Wire__PoolMapReply *)msg;
+    return !reply->status || !reply->status->err;
+}
+
 /* The answer to a call that ran into its deadline is dropped; what was never asked for ends the
  * connection. */
-static void drop(struct tern *t, const struct frame_header *h)
+static void drop(struct tern *t, const struct frame_header *h, const uint8_t *body)
 {
     bool asked =
         (h->request_id & ID_SYNC) == ID_SYNC && h->request_id >> ID_SLOT_BITS <= t->next_number;
@@ -54,7 +66,8 @@ static void drop(struct tern *t, const struct frame_header *h)
     }
     if (h->type == FRAME_POOL_MAP_REPLY && t->conn.fds_expected > 0) {
         t->conn.fds_expected--;
-        conn_drop_fds(&t->conn);
+        if (brought_fds(t, h, body))
+            conn_drop_fds(&t->conn);
     }
 }
 
@@ -103,7 +116,7 @@ void async_take(struct tern *t, const struct frame_header *h, const uint8_t *bod
     struct pending *p = find(t, h);
 
     if (!p) {
-        drop(t, h);
+        drop(t, h, body);
         return;
     }
     if (p->sub) {
@@ -345,7 +358,7 @@ enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
                 return hand_out_frame(t, (uint32_t)(p - t->pending), body, h.length, ret);
             if (p)
                 return hand_out(t, (uint32_t)(p - t->pending), body, h.length, ret);
-            drop(t, &h);
+            drop(t, &h, body);
             continue;
         }
         if (t->conn.state != CONN_UP)

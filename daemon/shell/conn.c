@@ -69,8 +69,9 @@ static void on_closed(struct stream *s, const char *why)
     bool known = c->state == CONN_GREETING || c->state == CONN_OPEN;
     struct event ev = {.kind = EV_CONN_CLOSED, .conn = {.conn = c->slot}};
 
-    log_event(LEVEL_DEBUG, "conn_closed", "conn=%u pid=%d reason=%s", c->slot,
-              (int)proc_pid(&d->procs, c->proc), why);
+    /* What we ended somebody will ask about; that clients come and go is nothing to tell. */
+    log_event(s->left ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
+              c->slot, (int)proc_pid(&d->procs, c->proc), why);
     c->state = CONN_CLOSED;
     count_open(c, -1);
     subscribe_forget(d, c->slot);
@@ -102,8 +103,10 @@ void conns_close_proc(struct daemon *d, uint32_t proc)
     for (uint32_t i = 0; i < d->conns.n; i++) {
         struct conn *c = &d->conns.v[i];
 
-        if ((c->state == CONN_GREETING || c->state == CONN_OPEN) && c->proc == proc)
+        if ((c->state == CONN_GREETING || c->state == CONN_OPEN) && c->proc == proc) {
+            c->stream.left = true;
             conn_close(c, "its process has exited");
+        }
     }
 }
 

@@ -111,12 +111,27 @@ static enum tern_err fail(char *why, size_t cap, enum tern_err err, const char *
     return err;
 }
 
-static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
+/* A start takes as long as its memory is large, and SIGTERM and SIGINT end it; SIGHUP waits. */
+static void start_process(void)
 {
     struct rlimit files;
     sigset_t set;
 
     signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+/* From here on signals are the loop's. No other thread takes one: all block them. */
+static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
+{
+    sigset_t set;
+
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
@@ -125,10 +140,8 @@ static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
     d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (d->signal_fd < 0)
         return fail(why, cap, TERN_INTERNAL, "signalfd failed");
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
+    d->signal_op.done = signalled;
+    io_poll_in(d->io, &d->signal_op, d->signal_fd, true);
     return TERN_OK;
 }
 
@@ -274,7 +287,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != (ssize_t)sizeof(d->incarnation))
         return fail(why, cap, TERN_INTERNAL, "getrandom failed");
     d->incarnation |= 1; /* 0 means none */
-    TRY(start_signals(d, why, cap));
+    start_process();
     err = io_create(&io, &d->io, &text);
     if (err != TERN_OK)
         return fail(why, cap, err, text);
@@ -285,8 +298,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     TRY(start_core(d, why, cap));
     TRY(start_xfer(d, why, cap));
     TRY(start_sockets(d, why, cap));
-    d->signal_op.done = signalled;
-    io_poll_in(d->io, &d->signal_op, d->signal_fd, true);
+    TRY(start_signals(d, why, cap));
     d->phase = DAEMON_SERVING;
     return TERN_OK;
 }

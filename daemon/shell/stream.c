@@ -171,6 +171,10 @@ void stream_close(struct stream *s, const char *why)
 {
     if (s->state == STREAM_UNUSED || s->state == STREAM_CLOSED)
         return;
+    if (s->state == STREAM_FLUSHING) {
+        why = s->why;
+        s->left = false;
+    }
     s->state = STREAM_CLOSED;
     body_put(s);
     s->skip = 0;
@@ -186,6 +190,12 @@ void stream_close(struct stream *s, const char *why)
     finish_if_quiet(s);
 }
 
+static void leave(struct stream *s, const char *why)
+{
+    s->left = true;
+    stream_close(s, why);
+}
+
 void stream_finish(struct stream *s, const char *why)
 {
     if (s->state != STREAM_OPEN)
@@ -195,6 +205,7 @@ void stream_finish(struct stream *s, const char *why)
         return;
     }
     s->state = STREAM_FLUSHING;
+    s->why = why;
     hurry(s);
     body_put(s);
     s->partial_ns = 0;
@@ -321,7 +332,7 @@ static void feed_records(struct stream *s, const uint8_t *in, size_t n)
             s->ops->secured(s);
             break;
         case TLS_BYTES: feed(s, plain, plain_n); break;
-        case TLS_ENDED: stream_close(s, "closed by the other side"); break;
+        case TLS_ENDED: leave(s, "closed by the other side"); break;
         case TLS_FAILED: tls_failed(s); break;
         }
     }
@@ -346,7 +357,7 @@ static void recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     }
     s->recv_posted = false;
     if (s->state != STREAM_CLOSED)
-        stream_close(s, res == 0 ? "closed by the other side" : "receive failed");
+        leave(s, res == 0 ? "closed by the other side" : "receive failed");
     else
         finish_if_quiet(s);
 }
@@ -395,7 +406,7 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         return;
     }
     if (res < 0) {
-        stream_close(s, "send failed");
+        leave(s, "send failed");
         return;
     }
     s->gone += (uint32_t)res;
@@ -418,7 +429,7 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         return;
     }
     if (s->state == STREAM_FLUSHING)
-        stream_close(s, "refused");
+        stream_close(s, s->why);
 }
 
 bool stream_fits(const struct stream *s, size_t n)
@@ -529,6 +540,7 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     s->body_max = body_max;
     s->chunks_max = chunks_max;
     s->tls = NULL;
+    s->left = false;
     s->have = s->skip = 0;
     s->body = NULL;
     s->send_ns = s->put = s->gone = s->due = 0;

@@ -62,6 +62,8 @@ struct stream {
     bool recv_posted, send_posted; /* the ring still holds that operation */
     struct stream *prev, *next;    /* those that are open, for the deadlines */
     struct tls_session *tls;       /* borrowed until `finished`; NULL: in the clear */
+    const char *why;               /* STREAM_FLUSHING: what it is being closed for */
+    bool left;                     /* it was the other side that ended it */
 
     /* The frame that is arriving in pieces. */
     uint8_t head[FRAME_HEADER_BYTES];
@@ -131,7 +133,8 @@ static inline bool stream_sent(const struct stream *s, uint64_t put)
 /* Would a frame of n bytes find room in the queue now? */
 bool stream_fits(const struct stream *s, size_t n);
 
-/* Reads no more, sends what is queued, then closes. */
+/* Reads no more, sends what is queued, then closes. `why` is static, and stays the reason whoever
+ * closes first. */
 void stream_finish(struct stream *s, const char *why);
 void stream_close(struct stream *s, const char *why);
 

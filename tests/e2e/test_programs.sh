@@ -43,6 +43,22 @@ grep -q "Exit status: 0 .* 1 .* 2 " "$DIR/help" || fail "--help does not list th
 ends 2 "$TERN_BIN/tern-replay" --limit 1 --prefill "$DIR/none.sock" --decode "$DIR/none.sock"
 grep -q "No such file" "$DIR/out" || fail "no such socket: $(cat "$DIR/out")"
 
+# SIGTERM ends a daemon that is still starting, which may take minutes: here it comes with its first listen()
+cat >"$DIR/term.c" <<'C'
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int listen(int fd, int backlog)
+{
+    kill(getpid(), SIGTERM);
+    return (int)syscall(SYS_listen, fd, backlog);
+}
+C
+"$CC" -shared -fPIC "$DIR/term.c" -o "$DIR/term.so"
+PRELOAD=$(ldd "$TERN_BIN/ternd" | sed -n 's/.*=> \(.*lib[at]san[^ ]*\) .*/\1 /p')$DIR/term.so # a sanitizer comes first
+ends 143 env LD_PRELOAD="$PRELOAD" "$TERN_BIN/ternd" --admin-socket "$DIR/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
+
 ternd_start "" 16M 1
 "$TERN_BIN/ternctl" status --json | grep -q "\"version\": *\"$VERSION\"" || fail "status --json tells no version"
 "$TERN_BIN/ternctl" status | grep -q "^e2e  version $VERSION  up " || fail "status tells no version"

@@ -634,6 +634,32 @@ static void drain_waits_for_sessions_until_its_deadline(void **state)
     assert_int_equal(rig_stop(&d, 2000), 0);
 }
 
+/* At the default level: what the daemon ended, and why, and not that clients come and go. */
+static void log_says_why_the_daemon_ended_a_connection(void **state)
+{
+    static const uint8_t half[5] = {0};
+    struct rig_daemon d;
+    int fd;
+
+    (void)state;
+    rig_start(&d, NULL, NULL);
+    close(rig_greeted(d.socket));
+    assert_true(rig_log_has(&d, "level=debug event=conn_closed", ANSWER_MS));
+    fd = rig_greeted(d.socket);
+    assert_true(rig_write(fd, half, sizeof(half)));
+    assert_true(rig_until_closed(fd, RIG_PARTIAL_MS + SLACK_MS) != UINT32_MAX);
+    close(fd);
+    assert_true(rig_log_has(&d, "reason=\"no whole frame within the deadline\"", ANSWER_MS));
+    fd = rig_greeted(d.socket);
+    assert_true(rig_frame(fd, FRAME_PING, 2, "\xff\xff\xff\xff", 4));
+    assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+    close(fd);
+    assert_true(rig_log_has(&d, "reason=\"malformed body\"", ANSWER_MS));
+    assert_true(rig_log_has_times(&d, "level=info event=conn_closed", 2, ANSWER_MS));
+    assert_false(rig_log_has_times(&d, "level=info event=conn_closed", 3, 0));
+    assert_int_equal(rig_stop(&d, 2000), 0);
+}
+
 /* Signals that come together wake the daemon once. */
 static void signals_that_come_together_are_all_taken(void **state)
 {
@@ -678,6 +704,7 @@ int main(void)
         cmocka_unit_test(protocol_pool_cannot_be_truncated),
         cmocka_unit_test(protocol_second_daemon_leaves_the_first_alone),
         cmocka_unit_test(drain_waits_for_sessions_until_its_deadline),
+        cmocka_unit_test(log_says_why_the_daemon_ended_a_connection),
         cmocka_unit_test(signals_that_come_together_are_all_taken),
     };
 

@@ -42,7 +42,8 @@ enum twist {
     EMPTY_RANGE,
     CONTROL_SHORT,
     OTHER_INCARNATION,
-    LATE, /* answered after the client has given up, before the next request's answer */
+    LATE,         /* answered after the client has given up, before the next request's answer */
+    LATE_REFUSED, /* the same, refused, in one piece with the next answer */
     TWIST_COUNT,
 };
 
@@ -121,14 +122,37 @@ static void reply_map(struct fake *f, struct memory *m)
     send_fds(f, frame, n, fds, nfds);
 }
 
+/* One message: the descriptors are of its second frame. */
+static void reply_refusal_and_map(struct fake *f, struct memory *m, uint64_t refused)
+{
+    Tern__Wire__PoolMapReply reply = TERN__WIRE__POOL_MAP_REPLY__INIT;
+    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+    int fds[2] = {m->region, m->control};
+    uint8_t frames[512];
+    size_t n;
+
+    status.has_err = 1;
+    status.err = TERN_GONE;
+    reply.status = &status;
+    n = fake_pack(FRAME_POOL_MAP_REPLY, refused, &reply, frames, 256);
+    reply.status = NULL;
+    reply.has_offset = reply.has_bytes = 1;
+    reply.offset = OFFSET;
+    reply.bytes = BYTES;
+    n += fake_pack(FRAME_POOL_MAP_REPLY, f->h.request_id, &reply, frames + n, 256);
+    send_fds(f, frames, n, fds, 2);
+}
+
 static void serve_pools(struct fake *f)
 {
     struct memory *m = f->ctx;
     struct frame_header late = {0};
 
     while (fake_read(f)) {
-        if (f->h.type == FRAME_POOL_MAP && m->twist == LATE && !late.type) {
+        if (f->h.type == FRAME_POOL_MAP && m->twist >= LATE && !late.type) {
             late = f->h;
+        } else if (f->h.type == FRAME_POOL_MAP && m->twist == LATE_REFUSED) {
+            reply_refusal_and_map(f, m, late.request_id);
         } else if (f->h.type == FRAME_POOL_MAP) {
             struct frame_header now = f->h;
 
@@ -314,6 +338,21 @@ static void pool_map_late_answer_its_descriptors_closed(void **state)
     stop(t);
 }
 
+static void pool_map_late_refusal_leaves_the_next_answer_its_descriptors(void **state)
+{
+    struct tern *t = start(LATE_REFUSED, TERN_WORKER, 0);
+    uint32_t before = open_fds();
+    struct tern_pool *pool = NULL;
+
+    (void)state;
+    assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
+    assert_ok(tern_pool_map(t, 2, 2000, &pool));
+    assert_int_equal(open_fds(), before);
+    tern_pool_base(pool)[0] = 0x5a;
+    assert_int_equal(memory.region_at[OFFSET], 0x5a);
+    stop(t);
+}
+
 static uint64_t published(uint32_t rank)
 {
     return *(volatile uint64_t *)(void *)(memory.control_at + 64 * rank);
@@ -381,6 +420,7 @@ int main(void)
         cmocka_unit_test(destroy_in_a_forked_child_leaves_the_parent_alone),
         cmocka_unit_test(pool_map_answer_twisted_typed_error_no_leak),
         cmocka_unit_test(pool_map_late_answer_its_descriptors_closed),
+        cmocka_unit_test(pool_map_late_refusal_leaves_the_next_answer_its_descriptors),
         cmocka_unit_test(done_step_is_published_and_never_goes_back),
         cmocka_unit_test(done_step_of_a_pure_scheduler_denied),
         cmocka_unit_test(pool_after_the_connection_is_lost_stays_mapped_until_destroy),
