@@ -335,9 +335,9 @@ struct tern_retracted {
  * nothing is in flight. From now on only tern_recover, tern_retract, tern_fetch_cancel, TERN_ABORT
  * and TERN_CLOSE are for this session; everything else is INVALID until it is back. Its table is to
  * be forgotten: tern_recover says it anew. Where the copies cannot be made after all, the session
- * runs on by itself, and tern_recover answers at once. Nobody is told so: tern_stats counts it
- * (host_tier.retracts_undone), and who waits for the memory repeats this call. A session that is
- * away stays as it is; one that runs on is retracted anew, or the answer says why not.
+ * runs on by itself, and tern_recover answers at once; tern_stats counts it for the tenant
+ * (host_tier.retracts_undone). Who waits for the memory repeats this call: a session that is away
+ * stays as it is, one that runs on is retracted anew, or the answer says why not.
  * POOL_EXHAUSTED: the host tier has no room for the session's prefix; it runs on, untouched.
  * UNSUPPORTED: HOST, and the pool has no host tier. INVALID: DROP, and the session has run so far
  * beyond T that the STATE of T has left its table. BUSY: it is being fetched or recovered. GONE:
@@ -364,7 +364,8 @@ TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t dea
 TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
                                             uint32_t deadline_ms, uint32_t *ret_nodes);
 
-/* The tenant's pools and error counters as one JSON object; borrowed until the next call. */
+/* The tenant's pools, error counters and retracts that came to nothing as one JSON object; borrowed
+ * until the next call. */
 TERN_API enum tern_err tern_stats(struct tern *t, uint32_t deadline_ms, const char **ret_json);
 /* A round trip, and nothing else. */
 TERN_API enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms);

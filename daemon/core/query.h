@@ -112,6 +112,7 @@ struct core_view {
 };
 
 void core_view(const struct core *core, struct core_view *ret);
+uint32_t core_retracts_undone(const struct core *core, uint32_t tenant);
 bool core_pool_view(const struct core *core, uint32_t slot, struct pool_view *ret);
 bool core_session_view(const struct core *core, uint32_t slot, struct session_view *ret);
 bool core_engine_view(const struct core *core, uint32_t slot, struct engine_view *ret);
