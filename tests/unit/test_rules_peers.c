@@ -452,6 +452,19 @@ static void fetch_beyond_a_pending_commit_is_seen_with_it(void **state)
     pair_stop(&p);
 }
 
+/* All of it was committed here between the Match and the Fetch: nothing moves, and nobody waits. */
+static void fetch_of_what_was_committed_before_moves_nothing(void **state)
+{
+    struct pair p = offered();
+
+    (void)state;
+    dest_has(&p, 1, TOKENS);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    assert_int_equal(p.dest->pulled_pages, 0);
+    pair_ends_clean(&p, 8, 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +485,7 @@ int main(void)
         RIG_TEST(link_lost_under_many_fetches_every_one_is_answered),
         RIG_TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages),
         RIG_TEST(fetch_beyond_a_pending_commit_is_seen_with_it),
+        RIG_TEST(fetch_of_what_was_committed_before_moves_nothing),
     };
 
     return RIG_RUN(tests);
