@@ -480,6 +480,16 @@ static void limits_table_of_more_pages_than_an_answer_invalid(void **state)
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.length = REPLY_REFS_MAX;
     assert_err(TERN_POOL_EXHAUSTED, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.length = 0; /* tokens alone, whose table a Fetch or a Recover would have to tell */
+    op.tokens = match.match.tokens;
+    assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.tokens.n--; /* as far as the store goes */
+    assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    op.tokens.base = 8;
+    assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.tokens.n -= 8;
+    assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     bench_stop(&b);
 }
 

@@ -546,6 +546,22 @@ static void t12_at_the_cap_of_history_superseded_state_stays(void **state)
     stage_stop(&st);
 }
 
+static void peaks_of_state_stay_when_its_pages_go(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
+    uint32_t admin = rig_connect_admin(st.rig);
+
+    (void)state;
+    for (uint32_t seed = 1; seed <= 3; seed++)
+        stage_put(&st, seed, 64);
+    assert_int_equal(state_view(&st).peak_snapshot, 12);
+    rig_evict(st.rig, admin, st.pool, 0);
+    stage_put(&st, 4, 64);
+    assert_int_equal(state_view(&st).snapshot, 4);
+    assert_int_equal(state_view(&st).peak_snapshot, 12);
+    stage_stop(&st);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -569,6 +585,7 @@ int main(void)
         RIG_TEST(t21_what_was_slid_past_is_not_gone_back_to),
         RIG_TEST(t12_superseded_state_goes_before_leaves),
         RIG_TEST(t12_at_the_cap_of_history_superseded_state_stays),
+        RIG_TEST(peaks_of_state_stay_when_its_pages_go),
     };
 
     return RIG_RUN(tests);
