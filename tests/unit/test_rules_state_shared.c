@@ -546,6 +546,36 @@ static void t10_a_resume_point_made_anew_goes(void **state)
     stage_stop(&st);
 }
 
+/* W = 2 L: at 64 another engine's refill waits for its step, so the session keeps its own pages
+ * from there on, of 128 too, and its answer names no others. */
+static void t18_beyond_a_refill_under_way_a_session_keeps_its_own(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 128, 0);
+    struct rig_engine other = second_engine(st.rig, st.pool);
+    struct rig_session *a = rig_session(st.rig, &other, st.pool, 1), *b = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 128);
+    struct page_ref own[8];
+
+    (void)state;
+    stage_put(&st, 1, 128);
+    lose_state(&st, tokens, 64);
+    assert_ok(rig_match(a, tokens, 64));
+    commit_to(a, tokens, 64, 5);
+    assert_ok(rig_match(b, tokens, 128));
+    assert_int_equal(b->matched, 0);
+    assert_ok(rig_run_to(b, tokens, 128));
+    memcpy(own, b->table[1], sizeof own);
+    assert_ok(rig_commit(b, 128, 0));
+    assert_lengths(b, 128, 128, 128);
+    assert_memory_equal(b->table[1], own, sizeof own);
+    assert_int_equal(rig_wrong(b, 128), 0);
+    rig_engine_kill(st.rig, &other, 0); /* the refill goes, the session's pages do not */
+    assert_int_equal(rig_wrong(b, 128), 0);
+    rig_session_free(a);
+    rig_session_free(b);
+    stage_stop(&st);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -568,6 +598,7 @@ int main(void)
         RIG_TEST(x5_what_a_transfer_left_out_is_not_gone_back_to),
         RIG_TEST(x5_what_a_transfer_left_out_is_not_needed_at_t),
         RIG_TEST(t10_a_resume_point_made_anew_goes),
+        RIG_TEST(t18_beyond_a_refill_under_way_a_session_keeps_its_own),
     };
 
     return RIG_RUN(tests);
