@@ -14,8 +14,9 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
     if (a < s->a || w < s->c || w > a || a > SESSION_TOKENS_MAX ||
         op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end || w > s->tokens.end + op->tokens.n ||
         op->tokens.nkeys > EXTRA_KEYS_MAX || !keys_in_order(&op->tokens) ||
-        session_table_refs(p, a) > REPLY_REFS_MAX)
-        return TERN_INVALID;
+        session_table_refs(p, a) > REPLY_REFS_MAX ||
+        session_table_refs(p, s->tokens.end + op->tokens.n) > REPLY_REFS_MAX)
+        return TERN_INVALID; /* nor tokens for a table that no answer could tell: see Match */
     if (tokens_blocks_needed(&s->tokens, p->align, op->tokens.n) > c->free_blocks.n ||
         op->tokens.nkeys > c->free_keys.n || !refs_fit(out, p->ngroups, pages))
         return TERN_BUSY;

@@ -158,6 +158,7 @@ void audit_state(struct audit *a)
 {
     const struct core *c = a->c;
     struct counts *n = calloc(c->limits.nodes, sizeof *n);
+    uint32_t remade[POOLS_LIMIT] = {0};
 
     if (!n)
         abort();
@@ -174,6 +175,7 @@ void audit_state(struct audit *a)
         audit_sealed(c, i);
         if (pool_at(c, m->pool)->nstate == 0)
             continue;
+        remade[m->pool] += m->remade;
         if (m->borrowers != n[i].borrowers || m->needed != n[i].needed)
             rig_fail("audit: T17: node %u, depth %u, counts %u borrowers, %u claims; has %u and %u",
                      i, m->depth, m->borrowers, m->needed, n[i].borrowers, n[i].needed);
@@ -188,5 +190,9 @@ void audit_state(struct audit *a)
                 i, m->depth, superseded(c, m) ? "is" : "is not", m->reclaim ? "is" : "is not",
                 m->copy, m->loaders);
     }
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->remade != remade[i])
+            rig_fail("audit: pool %u counts %u nodes made anew and has %u", i,
+                     pool_at(c, i)->remade, remade[i]);
     free(n);
 }

@@ -480,6 +480,16 @@ static void limits_table_of_more_pages_than_an_answer_invalid(void **state)
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.length = REPLY_REFS_MAX;
     assert_err(TERN_POOL_EXHAUSTED, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.length = 0; /* tokens alone, whose table a Fetch or a Recover would have to tell */
+    op.tokens = match.match.tokens;
+    assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.tokens.n--; /* as far as the store goes */
+    assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    op.tokens.base = 8;
+    assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.tokens.n -= 8;
+    assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     bench_stop(&b);
 }
 
@@ -530,6 +540,30 @@ static void limits_extra_keys_full_abort_gives_the_list_up(void **state)
     }
 }
 
+/* Node records are everyone's: the prefixes of another pool make way too. */
+static void limits_nodes_full_evicts_from_another_pool(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *s;
+    struct bench b;
+    struct id other;
+
+    (void)state;
+    options.limits.nodes = 8;
+    b = bench_with(&options, 4, 64);
+    other = rig_pool_pages(b.rig, &b.e, 4, 64);
+    rig_put(b.rig, &b.e, other, 1, 24); /* six and two roots */
+    assert_int_equal(rig_view(b.rig).nodes_free, 0);
+    s = rig_session(b.rig, &b.e, other, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 8), 8)); /* two are held */
+    writes(b.s, 20);
+    assert_err(TERN_BUSY, rig_commit(b.s, 20, 0));
+    assert_lengths(b.s, 16, 20, 20);
+    assert_int_equal(rig_depth(s, rig_tokens(1, 24), 24), 8);
+    rig_session_free(s);
+    bench_stop(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -556,6 +590,7 @@ int main(void)
         RIG_TEST(limits_table_of_more_pages_than_an_answer_invalid),
         RIG_TEST(limits_checksums_of_a_page_invalid),
         RIG_TEST(limits_extra_keys_full_abort_gives_the_list_up),
+        RIG_TEST(limits_nodes_full_evicts_from_another_pool),
     };
 
     return RIG_RUN(tests);

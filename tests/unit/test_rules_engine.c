@@ -492,6 +492,25 @@ static void engine_gone_its_connection_is_nobodys(void **state)
     rig_destroy(rig);
 }
 
+/* A rank that left may be one of another engine on the same connection; the end of the first is
+ * none of its business. */
+static void engine_left_its_connection_joins_another(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 2);
+    struct group_layout group = rig_group(4, 512);
+    struct id pool;
+
+    (void)state;
+    assert_ok(rig_leave(rig, e.conn[1]));
+    assert_ok(rig_join(rig, e.conn[1], "next", ROLE_BOTH, 0, 1));
+    assert_ok(rig_leave(rig, e.conn[0]));
+    assert_int_equal(rig->engines_gone, 1);
+    assert_true(id_equal(rig->engine_gone, e.id));
+    assert_ok(rig_pool_open(rig, e.conn[1], &group, 1, 1u << 16, &pool));
+    rig_destroy(rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,6 +536,7 @@ int main(void)
         RIG_TEST(engine_shortage_names_the_step_that_brings_enough),
         RIG_TEST(engine_seat_taken_again_by_its_process_alone),
         RIG_TEST(engine_gone_its_connection_is_nobodys),
+        RIG_TEST(engine_left_its_connection_joins_another),
     };
 
     return RIG_RUN(tests);

@@ -147,6 +147,39 @@ static void fetch_wrong_state_refused(void **state)
     pair_stop(&p);
 }
 
+/* What one tenant has on its way is not counted against another. */
+static void fetch_bytes_in_flight_are_each_tenants_own(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_engine se, de;
+    struct rig_session *d;
+    struct id sp, dp;
+    struct pair p;
+    uint64_t fetch[2];
+
+    (void)state;
+    options.limits.tenant_bytes_in_flight = 512;
+    p = pair_with(options, 4, 64, 64);
+    se = rig_engine(p.source, 1, "theirs", 1);
+    de = rig_engine(p.dest, 1, "theirs", 1);
+    sp = rig_pool_pages(p.source, &se, 4, 64);
+    dp = rig_pool_pages(p.dest, &de, 4, 64);
+    rig_put(p.source, &se, sp, 2, 8);
+    pair_offer(&p, 8);
+    d = rig_session(p.dest, &de, dp, 1);
+    assert_ok(rig_match(d, rig_tokens(2, 8), 8));
+    fetch[0] = fetch_held(&p, RIG_PULL);
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1); /* a page, and it is full */
+    fetch[1] = rig_fetch(d, 0, 0);
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 2);
+    complete_all(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(p.d, fetch[0]));
+    assert_ok(rig_fetched(d, fetch[1]));
+    assert_whole(d, 8);
+    rig_session_free(d);
+    pair_stop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +190,7 @@ int main(void)
         RIG_TEST(fetch_destination_full_pool_exhausted_and_the_source_lets_go),
         RIG_TEST(fetch_refused_tells_what_the_session_has),
         RIG_TEST(fetch_wrong_state_refused),
+        RIG_TEST(fetch_bytes_in_flight_are_each_tenants_own),
     };
 
     return RIG_RUN(tests);

@@ -452,6 +452,38 @@ static void fetch_beyond_a_pending_commit_is_seen_with_it(void **state)
     pair_stop(&p);
 }
 
+/* All of it was committed here between the Match and the Fetch: nothing moves, and nobody waits. */
+static void fetch_of_what_was_committed_before_moves_nothing(void **state)
+{
+    struct pair p = offered();
+
+    (void)state;
+    dest_has(&p, 1, TOKENS);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    assert_int_equal(p.dest->pulled_pages, 0);
+    pair_ends_clean(&p, 8, 8);
+}
+
+/* An offer for a pull that is over: the source that made it is told to let go, on its own link. */
+static void offer_that_comes_too_late_is_declined_where_it_came_from(void **state)
+{
+    struct pair p = start();
+    struct peer_msg offer = {.kind = PEER_PULL_OFFER, .pull = {3, 3}, .serve = {5, 5}, .to = 4};
+    const struct rig_job *job;
+
+    (void)state;
+    rig_link_up(p.dest, 1, p.source, p.source->options.limits.peers + 1);
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    says(p.dest, 1, &offer);
+    assert_int_equal(rig_jobs(p.dest, RIG_MSG), 1);
+    job = rig_job(p.dest, RIG_MSG, 0);
+    assert_int_equal(job->link, 1);
+    assert_int_equal(job->msg.kind, PEER_PULL_DONE);
+    assert_true(id_equal(job->msg.pull, offer.pull) && id_equal(job->msg.serve, offer.serve));
+    pair_stop(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +504,8 @@ int main(void)
         RIG_TEST(link_lost_under_many_fetches_every_one_is_answered),
         RIG_TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages),
         RIG_TEST(fetch_beyond_a_pending_commit_is_seen_with_it),
+        RIG_TEST(fetch_of_what_was_committed_before_moves_nothing),
+        RIG_TEST(offer_that_comes_too_late_is_declined_where_it_came_from),
     };
 
     return RIG_RUN(tests);

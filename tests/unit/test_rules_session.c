@@ -410,6 +410,32 @@ static void extra_keys_differ_on_resume_shortens_the_prefix(void **state)
     bench_stop(&b);
 }
 
+/* S8: the answer was lost, and the scheduler says it once more. */
+static void finish_and_rewind_repeated_change_nothing(void **state)
+{
+    struct bench b = running();
+    uint32_t free;
+
+    (void)state;
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 20));
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_ok(rig_rewind(b.s, 17, 0));
+        assert_lengths(b.s, 8, 17, 17);
+        assert_int_equal(b.s->ntokens, 17);
+    }
+    assert_ok(rig_finish(b.s, 2, 0)); /* 14 and 2 */
+    free = rig_free(b.rig, b.pool);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_lengths(b.s, 8, 16, 16);
+        assert_int_equal(b.s->ntokens, 16);
+        assert_int_equal(rig_free(b.rig, b.pool), free);
+        assert_ok(rig_finish(b.s, 2, 0));
+    }
+    assert_ok(rig_match(b.s, rig_tokens(1, 24), 24));
+    assert_lengths(b.s, 8, 16, 16);
+    bench_stop(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -434,6 +460,7 @@ int main(void)
         RIG_TEST(extra_keys_split_the_tree_at_their_position),
         RIG_TEST(extra_keys_out_of_order_invalid),
         RIG_TEST(extra_keys_differ_on_resume_shortens_the_prefix),
+        RIG_TEST(finish_and_rewind_repeated_change_nothing),
     };
 
     return RIG_RUN(tests);

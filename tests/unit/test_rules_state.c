@@ -513,21 +513,24 @@ static struct stage stage_of_slabs(uint32_t usable, uint32_t history_cap)
     return st;
 }
 
-/* Starved of HISTORY: superseded STATE goes before any leaf, since its slabs help. */
+/* Starved of HISTORY: superseded STATE goes before any leaf, since its slabs help; where the group
+ * has a cap, up to that. */
 static void t12_superseded_state_goes_before_leaves(void **state)
 {
-    struct stage st = stage_of_slabs(7, 0);
-    struct rig_session *s = stage_session(&st);
-
     (void)state;
-    assert_ok(rig_match(s, rig_tokens(2, 128), 128));
-    assert_ok(rig_extend(s, 128, 0, NULL, 0)); /* four slabs, of which one is free */
-    assert_int_equal(rig_view(st.rig).evicted_pages, 3);
-    assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
-    assert_int_equal(rig_depth(s, rig_tokens(1, 192), 192), 0);
-    assert_int_equal(st.rig->last->peek.history_depth, 192);
-    rig_session_free(s);
-    stage_stop(&st);
+    for (uint32_t cap = 0; cap <= 5; cap += 5) {
+        struct stage st = stage_of_slabs(7, cap);
+        struct rig_session *s = stage_session(&st);
+
+        assert_ok(rig_match(s, rig_tokens(2, 128), 128));
+        assert_ok(rig_extend(s, 128, 0, NULL, 0)); /* four slabs, of which one is free */
+        assert_int_equal(rig_view(st.rig).evicted_pages, 3);
+        assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
+        assert_int_equal(rig_depth(s, rig_tokens(1, 192), 192), 0);
+        assert_int_equal(st.rig->last->peek.history_depth, 192);
+        rig_session_free(s);
+        stage_stop(&st);
+    }
 }
 
 /* At the group's own cap they do not help, and stay. */
@@ -543,6 +546,22 @@ static void t12_at_the_cap_of_history_superseded_state_stays(void **state)
     assert_int_equal(state_view(&st).reclaimable, 2);
     assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 128);
     rig_session_free(s);
+    stage_stop(&st);
+}
+
+static void peaks_of_state_stay_when_its_pages_go(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
+    uint32_t admin = rig_connect_admin(st.rig);
+
+    (void)state;
+    for (uint32_t seed = 1; seed <= 3; seed++)
+        stage_put(&st, seed, 64);
+    assert_int_equal(state_view(&st).peak_snapshot, 12);
+    rig_evict(st.rig, admin, st.pool, 0);
+    stage_put(&st, 4, 64);
+    assert_int_equal(state_view(&st).snapshot, 4);
+    assert_int_equal(state_view(&st).peak_snapshot, 12);
     stage_stop(&st);
 }
 
@@ -569,6 +588,7 @@ int main(void)
         RIG_TEST(t21_what_was_slid_past_is_not_gone_back_to),
         RIG_TEST(t12_superseded_state_goes_before_leaves),
         RIG_TEST(t12_at_the_cap_of_history_superseded_state_stays),
+        RIG_TEST(peaks_of_state_stay_when_its_pages_go),
     };
 
     return RIG_RUN(tests);

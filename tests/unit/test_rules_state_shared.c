@@ -374,8 +374,20 @@ static const uint32_t *branch(uint32_t seed, uint32_t at, uint32_t *to)
     return to;
 }
 
+/* A session that finds nothing to go on from computes and commits the tokens up to `depth`. */
+static void refill(struct stage *st, const uint32_t *tokens, uint32_t depth)
+{
+    struct rig_session *s = stage_session(st);
+
+    assert_ok(rig_match(s, tokens, depth));
+    assert_int_equal(s->matched, 0);
+    commit_to(s, tokens, depth, 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+}
+
 /* W = 3 L, and branches at every depth: all windows that have the segment at 64 end, in whatever
- * branch, and those that begin below it stay. */
+ * branch, and come back with it; those that begin below it stay. */
 static void t19_a_lost_segment_ends_it_in_every_branch(void **state)
 {
     struct stage st = stage_64(SUPERSEDE_OFF, 192, 0);
@@ -397,6 +409,10 @@ static void t19_a_lost_segment_ends_it_in_every_branch(void **state)
     for (uint32_t b = 0; b < 6; b++)
         for (uint32_t depth = 64; depth <= 256; depth += 64)
             assert_int_equal(node_in(&st, v[b], depth)->claims, depth == 256);
+    refill(&st, v[0], 64);
+    for (uint32_t b = 0; b < 6; b++)
+        for (uint32_t depth = 64; depth <= 256; depth += 64)
+            assert_int_equal(node_in(&st, v[b], depth)->claims, 1);
     lose_state(&st, v[2], 128); /* branches 2 to 5 have it, 0 and 1 their own */
     for (uint32_t b = 0; b < 6; b++)
         assert_int_equal(node_in(&st, v[b], 256)->claims, b < 2);
@@ -510,6 +526,56 @@ static void x5_what_a_transfer_left_out_is_not_needed_at_t(void **state)
     hosts_stop(&h);
 }
 
+/* Passed, lost, computed anew: it is a resume point again, until it goes. The audit counts such. */
+static void t10_a_resume_point_made_anew_goes(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
+    uint32_t admin = rig_connect_admin(st.rig);
+    const uint32_t *tokens = rig_tokens(1, 128);
+
+    (void)state;
+    stage_put(&st, 1, 64);
+    stage_put(&st, 1, 128);
+    assert_int_equal(node_in(&st, tokens, 64)->passed, 1);
+    lose_state(&st, tokens, 64);
+    refill(&st, tokens, 64);
+    assert_int_equal(node_in(&st, tokens, 64)->passed, 0);
+    assert_int_equal(node_in(&st, tokens, 64)->remade, 1);
+    assert_int_equal(match_depth(&st, tokens, 64), 64);
+    assert_int_equal(rig_evict(st.rig, admin, st.pool, 0), 2);
+    stage_stop(&st);
+}
+
+/* W = 2 L: at 64 another engine's refill waits for its step, so the session keeps its own pages
+ * from there on, of 128 too, and its answer names no others. */
+static void t18_beyond_a_refill_under_way_a_session_keeps_its_own(void **state)
+{
+    struct stage st = stage_64(SUPERSEDE_LAZY, 128, 0);
+    struct rig_engine other = second_engine(st.rig, st.pool);
+    struct rig_session *a = rig_session(st.rig, &other, st.pool, 1), *b = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 128);
+    struct page_ref own[8];
+
+    (void)state;
+    stage_put(&st, 1, 128);
+    lose_state(&st, tokens, 64);
+    assert_ok(rig_match(a, tokens, 64));
+    commit_to(a, tokens, 64, 5);
+    assert_ok(rig_match(b, tokens, 128));
+    assert_int_equal(b->matched, 0);
+    assert_ok(rig_run_to(b, tokens, 128));
+    memcpy(own, b->table[1], sizeof own);
+    assert_ok(rig_commit(b, 128, 0));
+    assert_lengths(b, 128, 128, 128);
+    assert_memory_equal(b->table[1], own, sizeof own);
+    assert_int_equal(rig_wrong(b, 128), 0);
+    rig_engine_kill(st.rig, &other, 0); /* the refill goes, the session's pages do not */
+    assert_int_equal(rig_wrong(b, 128), 0);
+    rig_session_free(a);
+    rig_session_free(b);
+    stage_stop(&st);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -531,6 +597,8 @@ int main(void)
         RIG_TEST(x5_history_beyond_the_depth_that_is_asked_for),
         RIG_TEST(x5_what_a_transfer_left_out_is_not_gone_back_to),
         RIG_TEST(x5_what_a_transfer_left_out_is_not_needed_at_t),
+        RIG_TEST(t10_a_resume_point_made_anew_goes),
+        RIG_TEST(t18_beyond_a_refill_under_way_a_session_keeps_its_own),
     };
 
     return RIG_RUN(tests);
