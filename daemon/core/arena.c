@@ -31,11 +31,11 @@ static uint32_t pow2_at_least(uint32_t n)
 
 static bool limits_sane(const struct core_limits *l)
 {
-    const uint32_t need[] = {l->tenants,      l->conns,         l->procs,     l->engines,
-                             l->pools,        l->sessions,      l->nodes,     l->namespaces,
-                             l->token_blocks, l->extra_keys,    l->pages,     l->slabs,
-                             l->retires,      l->links,         l->pulls,     l->serves,
-                             l->seal_jobs,    l->sums_per_page, l->copy_jobs, l->events};
+    const uint32_t need[] = {l->tenants,       l->conns,     l->engines,    l->pools,
+                             l->sessions,      l->nodes,     l->namespaces, l->token_blocks,
+                             l->extra_keys,    l->pages,     l->slabs,      l->retires,
+                             l->links,         l->pulls,     l->serves,     l->seal_jobs,
+                             l->sums_per_page, l->copy_jobs, l->events};
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         if (need[i] == 0 || need[i] > (1u << 30))

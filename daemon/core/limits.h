@@ -28,7 +28,7 @@
 #define RESET_NODES_MAX      1024   /* nodes of a namespace that was reset, freed in one step */
 
 struct core_limits {
-    uint32_t tenants, conns, procs, engines, pools, sessions, nodes, namespaces;
+    uint32_t tenants, conns, engines, pools, sessions, nodes, namespaces;
     uint32_t token_blocks; /* TOKEN_BLOCK tokens each: prefixes and session tails */
     uint32_t extra_keys;
     uint32_t pages, slabs; /* records, over all pools */
@@ -41,6 +41,7 @@ struct core_limits {
     uint32_t events;        /* changes of the prefix tree kept for subscribers */
     uint32_t sums_per_page; /* checksums kept for a page: its units times its regions */
     uint32_t busy_retry_ms; /* what a source that is full tells its peer */
+    uint32_t zero;
     uint64_t peer_bytes_in_flight; /* X8: asked for and not yet here, per peer */
     uint64_t tenant_bytes_in_flight;
     uint64_t transfer_deadline_ns; /* from the start of a transfer to its terminal state */

@@ -80,6 +80,7 @@ struct config {
         page_bytes_min;     /* the smallest page that tenants will use: page records come from it */
     uint32_t inbound_links; /* connections from peers that may be open at a time */
     uint32_t data_conns_max;   /* data connections, both ways together */
+    uint32_t procs_max;        /* client processes that are watched: see proc.h */
     struct core_limits limits; /* whole: every field has been set and checked */
     struct config_deadlines deadlines;
     uint32_t frame_body_max;

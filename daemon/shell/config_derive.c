@@ -155,7 +155,7 @@ void config_derive(struct loader *l)
     derive_u32(&c->data_conns_max, data_conns(c));
     limits->links = limits->peers + c->inbound_links;
     limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
-    derive_u32(&limits->procs, conns);
+    derive_u32(&c->procs_max, conns);
     derive_u32(&limits->pages, pages < PAGES_INITIAL_MIN ? PAGES_INITIAL_MIN : pages);
     derive_u32(&limits->slabs, at_most(limits->pages, limits->pools * SLABS_PER_POOL_MAX));
     derive_u32(&limits->nodes, at_most(limits->pages, NODES_INITIAL_MAX));

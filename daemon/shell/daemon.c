@@ -153,7 +153,7 @@ static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
                     "the limits do not make a core: one of them is 0 or too large");
     d->arena = pages_take(bytes);
     d->actions = pages_take(sizeof(*d->actions));
-    d->queue.cap = daemon_queue_bound(&d->limits);
+    d->queue.cap = daemon_queue_bound(&d->limits, d->config->procs_max);
     d->queue.v = calloc(d->queue.cap, sizeof(*d->queue.v));
     d->engines = calloc(d->limits.engines, sizeof(*d->engines));
     d->pools = calloc(d->limits.pools, sizeof(*d->pools));
@@ -307,7 +307,7 @@ static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
     d->text = pages_take(ADMIN_TEXT_BYTES);
     if (!d->frame || !d->text || stream_pool_create(&streams, &d->streams) != TERN_OK ||
         wire_in_init(&d->in, config, largest_body(config)) != TERN_OK ||
-        proc_table_init(&d->procs, d->io, d->limits.procs, proc_gone, d) != TERN_OK ||
+        proc_table_init(&d->procs, d->io, d->config->procs_max, proc_gone, d) != TERN_OK ||
         subscribe_init(d) != TERN_OK)
         return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
     TRY(links_init(d, why, cap));

@@ -110,7 +110,7 @@ void daemon_poll_engine(struct daemon *d, uint32_t slot);
 void daemon_poll_engines(struct daemon *d);
 /* Events that can wait in the queue at once, at most: each thing outstanding reports each kind
  * once. */
-uint32_t daemon_queue_bound(const struct core_limits *l);
+uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
 
 /* ---- operator.c ---- */
 

@@ -10,14 +10,14 @@
 
 /* ---- the queue ---- */
 
-uint32_t daemon_queue_bound(const struct core_limits *l)
+uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs)
 {
     /* Each thing outstanding reports each kind at most once before the core has heard of it: a pull
      * its batches, broken and quiet (or, before any of them, that the link is full); a serve quiet;
      * a job, of checksums or of a copy, done; a pool zeroed; a connection, a link and a process
      * their end. */
     return l->pulls * (PULL_BATCHES_MAX + 2) + l->serves + l->seal_jobs + l->copy_jobs + l->pools +
-           l->conns + l->links + l->procs;
+           l->conns + l->links + procs;
 }
 
 void daemon_later(struct daemon *d, const struct event *ev)

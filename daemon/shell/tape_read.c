@@ -125,16 +125,14 @@ const struct tape_header *tape_header(const struct tape_reader *reader)
     return &reader->header;
 }
 
-/* Slots that the shell chose lie within its limits: the core takes them on trust. */
+/* Slots that the shell chose lie within its limits: the core takes them on trust. A process is a
+ * number to the core, and has no slot there. */
 static bool within_limits(const struct event *e, const struct core_limits *limits)
 {
     switch (e->kind) {
     case EV_CONN_OPENED:
-        return e->conn.conn < limits->conns &&
-               (e->conn.proc < limits->procs || e->conn.proc == NONE) &&
-               (e->conn.admin || e->conn.tenant < limits->tenants);
+        return e->conn.conn < limits->conns && (e->conn.admin || e->conn.tenant < limits->tenants);
     case EV_CONN_CLOSED: return e->conn.conn < limits->conns;
-    case EV_PROC_GONE: return e->proc.proc < limits->procs;
     case EV_REQUEST:
         if (e->request.op == OP_FETCH && e->request.fetch.peer >= limits->peers &&
             e->request.fetch.peer != NONE && e->request.fetch.peer != PEER_HOST)

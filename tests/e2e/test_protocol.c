@@ -12,11 +12,13 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "rig_daemon.h"
+#include "tern.h"
 
 #define ANSWER_MS    2000
 #define SLACK_MS     1200 /* of a deadline, on a busy machine */
@@ -452,6 +454,37 @@ static void protocol_connections_above_the_limit_are_refused(void **state)
 }
 
 /* Fault 17: no descriptor is left. Those who are there live on; accepting resumes by itself. */
+/* Another process is told so in its Hello; the one that is watched may have more connections, and
+ * its exit makes room. */
+static void protocol_processes_above_the_limit_are_busy(void **state)
+{
+    struct rig_daemon d;
+    struct tern *t = NULL;
+    int fd, status;
+    pid_t pid;
+
+    (void)state;
+    rig_start(&d, "limits:\n  procs: 1\n", NULL);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit((int)tern_connect(d.socket, 0, &t));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == TERN_OK);
+    fd = rig_greeted_within(d.socket, ANSWER_MS); /* once the daemon has seen that exit */
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit((int)tern_connect(d.socket, 0, &t));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == TERN_BUSY);
+    assert_true(rig_log_has(&d, "limits.procs", ANSWER_MS));
+    close(rig_greeted(d.socket));
+    assert_true(rig_ping(fd, 2, ANSWER_MS));
+    close(fd);
+    assert_int_equal(rig_stop(&d, 5000), 0);
+}
+
 static void protocol_lack_of_descriptors_pauses_accept_only(void **state)
 {
     static const char extra[] = "limits:\n  engines: 4\n";
@@ -620,6 +653,7 @@ int main(void)
         cmocka_unit_test(protocol_frames_in_every_split_are_whole),
         cmocka_unit_test(protocol_slow_reader_is_closed_and_others_are_served),
         cmocka_unit_test(protocol_connections_above_the_limit_are_refused),
+        cmocka_unit_test(protocol_processes_above_the_limit_are_busy),
         cmocka_unit_test(protocol_lack_of_descriptors_pauses_accept_only),
         cmocka_unit_test(protocol_large_frames_above_the_share_are_busy),
         cmocka_unit_test(protocol_pool_cannot_be_truncated),

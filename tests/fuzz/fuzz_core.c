@@ -29,7 +29,7 @@ static struct rig_options small_limits(void)
     o.limits.seal_jobs = 2;
     o.limits.copy_jobs = 2;
     o.limits.events = 8;
-    o.limits.conns = o.limits.procs = 64;
+    o.limits.conns = 64;
     o.limits.peer_bytes_in_flight = 700;
     for (uint32_t t = 0; t < 2; t++) {
         o.tenant[t].memory_bytes = o.tenant[t].host_bytes = 8192;

@@ -109,7 +109,6 @@ static void set_limits(struct sim *w)
     w->limits =
         (struct core_limits){.tenants = TENANTS,
                              .conns = CONNS,
-                             .procs = 32,
                              .engines = ENGINES,
                              .pools = POOLS * (c->host ? 2 : 1),
                              .sessions = c->lim_sessions,

@@ -46,7 +46,6 @@ struct rig_options rig_defaults(void)
     struct rig_options o = {
         .limits = {.tenants = 2,
                    .conns = 32,
-                   .procs = 32,
                    .engines = 8,
                    .pools = 8,
                    .sessions = 64,

@@ -19,11 +19,11 @@
 #define KEYS_EACH   3
 #define OPS_EACH    5
 #define REFS_EACH   9
+#define PROCS       16
 
 static const struct core_limits limits = {
     .tenants = 3,
     .conns = 16,
-    .procs = 16,
     .engines = 4,
     .pools = 4,
     .sessions = 16,
@@ -273,10 +273,10 @@ static void fill_event(struct prng *p, struct event *e, enum event_kind kind, en
     case EV_CONN_CLOSED:
         e->conn.conn = prng_below(p, limits.conns);
         e->conn.tenant = prng_below(p, limits.tenants);
-        e->conn.proc = prng_below(p, 8) == 0 ? NONE : prng_below(p, limits.procs);
+        e->conn.proc = prng_below(p, 8) == 0 ? NONE : prng_below(p, PROCS);
         e->conn.admin = prng_below(p, 2) != 0;
         break;
-    case EV_PROC_GONE: e->proc.proc = prng_below(p, limits.procs); break;
+    case EV_PROC_GONE: e->proc.proc = prng_below(p, PROCS); break;
     case EV_STEP_DONE:
         e->step_done.engine = some_id(p);
         e->step_done.rank = prng_below(p, RANKS_MAX);
@@ -720,9 +720,7 @@ static void tape_slots_outside_the_limits_are_malformed(void **state)
     const struct event bad[] = {
         {.kind = EV_CONN_OPENED, .conn = {.conn = 16}},
         {.kind = EV_CONN_OPENED, .conn = {.tenant = 3}},
-        {.kind = EV_CONN_OPENED, .conn = {.proc = 16}},
         {.kind = EV_CONN_CLOSED, .conn = {.conn = 16}},
-        {.kind = EV_PROC_GONE, .proc = {.proc = 16}},
         {.kind = EV_STEP_DONE, .step_done = {.rank = RANKS_MAX}},
         {.kind = EV_LINK_UP, .link = {.link = 4}},
         {.kind = EV_LINK_DOWN, .link = {.link = 4}},

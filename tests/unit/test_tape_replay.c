@@ -35,7 +35,7 @@ static struct rig_options small_options(void)
 {
     struct rig_options o = rig_defaults();
 
-    o.limits.conns = o.limits.procs = 8;
+    o.limits.conns = 8;
     o.limits.engines = 2;
     o.limits.pools = 4;
     o.limits.sessions = 8;

@@ -18,7 +18,6 @@ static struct core_limits limits_for(uint32_t pages)
     return (struct core_limits){
         .tenants = 1,
         .conns = 4,
-        .procs = 4,
         .engines = 2,
         .pools = 2,
         .sessions = 16,
