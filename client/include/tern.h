@@ -305,9 +305,9 @@ struct tern_retracted {
  * nothing is in flight. From now on only tern_recover, tern_retract, tern_fetch_cancel, TERN_ABORT
  * and TERN_CLOSE are for this session; everything else is INVALID until it is back. Its table is to
  * be forgotten: tern_recover says it anew. Where the copies cannot be made after all, the session
- * runs on by itself, and tern_recover answers at once. Nobody is told so: tern_stats counts it
- * (host_tier.retracts_undone), and who waits for the memory repeats this call. A session that is
- * away stays as it is; one that runs on is retracted anew, or the answer says why not.
+ * runs on by itself, and tern_recover answers at once; tern_stats counts it for the tenant
+ * (host_tier.retracts_undone). Who waits for the memory repeats this call: a session that is away
+ * stays as it is, one that runs on is retracted anew, or the answer says why not.
  * POOL_EXHAUSTED: the host tier has no room for the session's prefix; it runs on, untouched.
  * UNSUPPORTED: HOST, and the pool has no host tier. INVALID: DROP, and the session has run so far
  * beyond T that the STATE of T has left its table. BUSY: it is being fetched or recovered. GONE:

@@ -301,7 +301,8 @@ struct tree_event { /* see events.h */
 
 struct tenant {
     struct tenant_config config;
-    uint32_t sessions, zero;
+    uint32_t sessions;
+    uint32_t undone; /* retracts that came to nothing, since a copy was given up */
     uint64_t bytes_in_flight;
 };
 
@@ -331,7 +332,7 @@ struct core {
     uint64_t errors[TERN_ERR_COUNT];
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
     uint64_t host_copies, host_copies_failed, host_copies_again, host_loads, evicted_host, retracts,
-        retracts_undone, recovers;
+        recovers;
 };
 
 #define ARENA_RECORDS(type, name)                                                                  \

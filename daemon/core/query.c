@@ -257,10 +257,16 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->host_copies_again = c->host_copies_again;
     ret->host_loads = c->host_loads;
     ret->retracts = c->retracts;
-    ret->retracts_undone = c->retracts_undone;
+    for (uint32_t i = 0; i < c->limits.tenants; i++)
+        ret->retracts_undone += tenant_at(c, i)->undone;
     ret->recovers = c->recovers;
     ret->copies = c->copy_queued + c->copy_running;
     core_event_range(c, &ret->event_first, &ret->event_next);
+}
+
+uint32_t core_retracts_undone(const struct core *c, uint32_t tenant)
+{
+    return tenant_at(c, tenant)->undone;
 }
 
 void core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits,

@@ -106,12 +106,13 @@ struct core_view {
     uint64_t host_copies, host_copies_failed, host_loads; /* nodes copied to host memory, back */
     uint64_t host_copies_again;                           /* that failed and were begun anew */
     uint64_t retracts, recovers;
-    uint64_t retracts_undone; /* a copy was given up: those sessions run on */
+    uint64_t retracts_undone;         /* a copy was given up: those sessions run on */
     uint32_t copies;                  /* under way now, a node each */
     uint64_t event_first, event_next; /* numbers of the oldest change kept, of the next to come */
 };
 
 void core_view(const struct core *core, struct core_view *ret);
+uint32_t core_retracts_undone(const struct core *core, uint32_t tenant);
 bool core_pool_view(const struct core *core, uint32_t slot, struct pool_view *ret);
 bool core_session_view(const struct core *core, uint32_t slot, struct session_view *ret);
 bool core_engine_view(const struct core *core, uint32_t slot, struct engine_view *ret);

@@ -522,7 +522,7 @@ static void retract_step(struct core *c, struct session *s, bool failed)
             retracted(c, s);
     } else if (retract_fails(c, s, failed)) {
         retract_undo(c, s);
-        c->retracts_undone++;
+        tenant_at(c, session_pool(c, s)->tenant)->undone++;
     }
 }
 

@@ -351,6 +351,10 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_data(ctx, out);
         status_events(ctx, &v, out);
         status_shell(ctx, out);
+    } else { /* of the host tier what an engine waits for in vain */
+        text_object(out, "host_tier");
+        text_u64(out, "retracts_undone", core_retracts_undone(ctx->core, q->tenant));
+        text_object_end(out);
     }
     /* Over the whole arena, so only when asked: it takes milliseconds. */
     if (q->core_hash && q->tenant == NONE)

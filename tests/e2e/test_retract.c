@@ -459,7 +459,22 @@ static void no_host_tier_or_too_small_a_one(void **state)
     stop_all();
 }
 
-/* Every copy is spoilt: the session runs on, and Recover says so. */
+/* As an engine sees it on its own connection. */
+static json_int_t undone(void)
+{
+    const char *text;
+    json_t *root;
+    json_int_t n;
+
+    assert_ok(tern_stats(engine, 0, &text));
+    root = json_loads(text, 0, NULL);
+    assert_non_null(root);
+    n = json_integer_value(json_object_get(json_object_get(root, "host_tier"), "retracts_undone"));
+    json_decref(root);
+    return n;
+}
+
+/* Every copy is spoilt: the session runs on, and Stats and Recover say so. */
 static void copies_that_fail_leave_the_session_running(void **state)
 {
     struct tern_retracted gone;
@@ -471,6 +486,10 @@ static void copies_that_fail_leave_the_session_running(void **state)
     run_session(&s, 1);
     assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
     wait_for_state("turn");
+    assert_int_equal(undone(), 1);
+    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone)); /* tries once more */
+    wait_for_state("turn");
+    assert_int_equal(undone(), 2);
     assert_ok(tern_recover(engine, s.id, 0, &r));
     take(&s, &r);
     assert_int_equal(s.len.written, TOKENS);
