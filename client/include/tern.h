@@ -334,7 +334,8 @@ TERN_API enum tern_err tern_recover(struct tern *t, tern_session s, uint32_t dea
 TERN_API enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
                                             uint32_t deadline_ms, uint32_t *ret_nodes);
 
-/* The tenant's pools and error counters as one JSON object; borrowed until the next call. */
+/* The tenant's pools, error counters and retracts that came to nothing as one JSON object; borrowed
+ * until the next call. */
 TERN_API enum tern_err tern_stats(struct tern *t, uint32_t deadline_ms, const char **ret_json);
 TERN_API enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms);
 
