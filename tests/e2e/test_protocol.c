@@ -468,14 +468,14 @@ static void protocol_processes_above_the_limit_are_busy(void **state)
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        _exit(tern_connect(d.socket, 0, &t));
+        _exit((int)tern_connect(d.socket, 0, &t));
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == TERN_OK);
     fd = rig_greeted_within(d.socket, ANSWER_MS); /* once the daemon has seen that exit */
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        _exit(tern_connect(d.socket, 0, &t));
+        _exit((int)tern_connect(d.socket, 0, &t));
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == TERN_BUSY);
     assert_true(rig_log_has(&d, "limits.procs", ANSWER_MS));

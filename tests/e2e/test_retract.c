@@ -42,7 +42,7 @@ static const struct tern_namespace ns = {.model = "m", .revision = "1"};
 struct session {
     tern_session id;
     struct tern_lengths len;
-    uint32_t seed, table[2][CHUNKS + 2]; /* one page more than TOKENS take, for those that go on */
+    uint32_t seed, table[2][(TOKENS + 3 * L - 1) / L]; /* it goes on by two pages at the most */
 };
 
 static void start_with(const char *extra, uint64_t host_bytes)
