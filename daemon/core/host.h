@@ -1,7 +1,13 @@
-/* The host tier: copies of prefix nodes in host memory. BACK copies a node's device pages there,
+/* The host tier: copies of prefix nodes in host memory, in a pool of its own that no engine maps:
+ * its pages, slabs and counts are the code of any pool. BACK copies a node's device pages there,
  * LOAD brings them back; one copy job moves what a node needs. Residency is prefix-closed on each
- * tier, so what was acknowledged before its parent waits for it. Sessions that retract, recover or
- * fetch from here are in retract.c. */
+ * tier, so what was acknowledged before its parent waits for it.
+ *
+ * A node is copied when its checksums are known, as long as the host has room or what may be
+ * evicted; then its device pages can go at once. Where the copy fails it is copied again, up to
+ * COPY_TRIES_MAX copies in a row; a session whose Retract waited for one that is given up runs on.
+ * Loading is by node, not by session: sessions that need the same node wait for the same copy.
+ * Sessions that retract, recover or fetch from here are in retract.c. */
 #ifndef CORE_HOST_H
 #define CORE_HOST_H
 

@@ -1,8 +1,8 @@
 /* The prefix tree. A node is exactly one L-chunk, so a split can only ever be at a multiple of L
  * and there is no code that splits. A pin on a node holds its whole path, since a parent with
- * children is no leaf: pin and unpin are O(1) at any depth. Children are found by comparing the
- * newest child's raw tokens first and by a hash of the chunk after that; a hash alone is never
- * believed. */
+ * children is no leaf: pin and unpin are O(1) at any depth. Eviction takes one chunk at a time.
+ * Children are found by comparing the newest child's raw tokens first and by a hash of the chunk
+ * after that; a hash alone is never believed. */
 #ifndef CORE_NODES_H
 #define CORE_NODES_H
 
@@ -29,7 +29,8 @@ uint32_t node_demote(struct core *c, uint32_t slot);
 void node_leave_host(struct core *c, uint32_t slot);
 /* HISTORY was attached to a node that was on the host alone. */
 void node_arrive(struct core *c, uint32_t slot);
-/* N1. Returns how many nodes the namespaces had. */
+/* N1: their records are dead. Lookups pass them by, sessions that are in them run on, and a sweep
+ * and each pin that ends take their nodes. Returns how many nodes the namespaces had. */
 uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns);
 
 static inline bool node_visible(const struct node *n)

@@ -1,6 +1,7 @@
 /* Opening, mapping and closing pools. A pool outlives the engine that opened it: what it knows is
- * there for the next engine of the tenant that asks for the same layout. A range of memory is used
- * for something else only when every engine that mapped it is gone, and after it was zeroed. */
+ * there for the next engine of the tenant that asks for the same (orphan_find). A range of memory
+ * is used for something else only when every engine that mapped it is gone, and after it was
+ * zeroed; and only by its tenant. */
 #include "core/machine.h"
 
 static bool size_agrees(const struct pool *p, uint64_t bytes)

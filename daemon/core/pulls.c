@@ -1,7 +1,8 @@
 /* Transfers in: a session asks a peer for chunks (Fetch). ASKED: the source was asked. RUNNING:
  * pages are RESERVED and arriving, batch by batch. STOPPING: over for the session; pages that were
- * not published are in QUARANTINE until the data path proves that nothing can write them. Every way
- * out goes through pull_end, once. */
+ * not published are in QUARANTINE until the data path proves that nothing can write them
+ * (EV_PULL_QUIET): no other way leads out of there. Every way out of a pull goes through pull_end,
+ * once: the answer, PULL_DONE if the link is up, ACT_PULL_STOP if it was RUNNING. */
 #include "core/machine.h"
 #include "core/state.h"
 

@@ -1,10 +1,10 @@
 /* Retract and Recover (T14, S10), and Fetch from the host tier.
  *
  * RETRACTING: the session runs on until the host has all that it needs to come back and its step
- * has passed; the host is pinned from the start, the device to the end. RETRACTED: a HOST ref (what
- * is on the device may go) or a RETRACTED one (it stays). LOADING: pages are coming back; the
- * target is pinned on the host, what is on the device already by a TRANSFER ref, the rest by
- * load_hold. */
+ * has passed; the host is pinned from the start, the device to the end. RETRACTED: one ref, HOST
+ * (the prefix may leave the device; what was written beyond T stays there) or RETRACTED (the prefix
+ * stays; what was beyond T is given back). LOADING: pages are coming back; the target is pinned on
+ * the host, what is on the device already by a TRANSFER ref, the rest by load_hold. */
 #include "core/host.h"
 #include "core/machine.h"
 #include "core/state.h"

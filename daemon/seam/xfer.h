@@ -176,7 +176,8 @@ struct xfer_rdma_view {
 void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);
 
 /* An inbound link gave that token out (not 0): data connections that say it are that link's, until
- * xfer_dismiss, which ends them. Nobody else may ask for a page. */
+ * xfer_dismiss, which ends them. Nobody else may ask for a page, nor they for one of a serve of
+ * another link's. */
 void xfer_admit(struct xfer *xfer, uint32_t link, uint64_t token);
 void xfer_dismiss(struct xfer *xfer, uint32_t link);
 

@@ -39,7 +39,8 @@ static bool tried(const struct verbs_path *p, const struct verbs_piece *piece)
     return piece && (piece->tried >> p->rail & 1);
 }
 
-/* With as much credit, the one that was used less. */
+/* One that is in no doubt; of those, one on whose rail this piece was not lost yet; of those, the
+ * one with more credit; with as much, the one that was used less. */
 static bool better(struct verbs *v, const struct verbs_path *a, const struct verbs_path *b,
                    const struct verbs_piece *piece)
 {

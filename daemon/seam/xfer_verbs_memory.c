@@ -1,8 +1,8 @@
-/* What the devices may touch. On each rail every tenant has a protection domain of its own, and its
- * regions are registered in it once, at start: for remote reads where peers read from us, for our
- * own writes where we read from peers, for windows where some are to write, and never for a remote
- * write as a whole. Large memory is registered by several threads, which end before this returns.
- * Called by xfer_verbs*.c. */
+/* What the devices may touch. On each rail every tenant has a protection domain of its own, so that
+ * a key opens one tenant's memory, and its regions are registered in it once, at start: for remote
+ * reads where peers read from us, for our own writes where we read from peers, for windows where
+ * some are to write, and never for a remote write as a whole. Large memory is registered by several
+ * threads, which end before this returns. Called by xfer_verbs*.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,8 @@
 /* What the daemon will be made of, from the configuration alone: the seams' configurations, and the
  * memory that each part takes. config_derive.c refuses what this machine cannot hold, main.c prints
  * and logs it, daemon.c makes it. What must stay true: a part that grows with the configuration is
- * counted here, by a function beside the one that allocates it. */
+ * counted here, by a function beside the one that allocates it (tests/e2e/test_memory.sh compares
+ * the sum with the address space). */
 #ifndef SHELL_PLAN_H
 #define SHELL_PLAN_H
 
