@@ -28,10 +28,9 @@
 #define TOKENS      (PAGES * PAGE_TOKENS)
 #define ALL_BYTES   ((uint64_t)PAGES * PAGE_BYTES)
 #define CALL_MS     20000
-#define TRANSFER_MS                                                                                \
-    8000 /* the fetch that is let through has to end in it, in an emulated machine, too */
-#define FLOOD    24
-#define SPARE_MS 2000 /* over the deadline, for a machine that does other things too */
+#define TRANSFER_MS 8000 /* a fetch that is let through ends in it, in an emulated machine, too */
+#define FLOOD       24
+#define SPARE_MS    2000 /* over the deadline, for a machine that does other things too */
 
 struct side {
     struct daemon daemon;
