@@ -181,15 +181,17 @@ static bool back_if_room(struct core *c, uint32_t slot)
     const struct node *n = node_at(c, slot);
     struct pool *p = pool_of(c, n);
     uint32_t need[GROUPS_MAX] = {0}, group;
+    /* Making room must not take what it hangs on, nor what it has there and so does not count. */
+    uint32_t held = n->on_host && !n->host_bad ? slot : n->parent;
     bool room;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         need[g] = lacks(p, n, g) ? p->group[g].segment : 0;
-    node_pin(c, n->parent, REF_HOST); /* making room must not take what it hangs on */
+    node_pin(c, held, REF_HOST);
     room = host_room(c, p, need, &group);
     if (room)
         back_begin(c, slot);
-    node_unpin(c, n->parent, REF_HOST);
+    node_unpin(c, held, REF_HOST);
     return room;
 }
 

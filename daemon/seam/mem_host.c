@@ -85,7 +85,7 @@ void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_ho
     }
     *ret_tables = (uint64_t)c->page_records * c->sums_per_page * sizeof(uint64_t) +
                   workers_bytes(c->jobs) + c->pools * sizeof(struct pool) + sizeof(struct mem) +
-                  c->engines * (CONTROL_BYTES + sizeof(struct region));
+                  (uint64_t)c->tenants * c->engines * (CONTROL_BYTES + sizeof(struct region));
 }
 
 /* All regions of one tier of one tenant; of a host tier without bytes none. */

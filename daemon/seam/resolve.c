@@ -182,6 +182,11 @@ static bool start_threads(struct resolver *r)
 
 /* ------------------------------------------------------------------ owner */
 
+uint64_t resolver_bytes(uint32_t slots)
+{
+    return sizeof(struct resolver) + slots * sizeof(struct ask);
+}
+
 enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct resolver **ret)
 {
     struct resolver *r = calloc(1, sizeof *r);

@@ -36,6 +36,7 @@ bool resolve_number(const char *host, uint16_t port, struct resolve_answer *ret)
 
 struct resolver;
 
+uint64_t resolver_bytes(uint32_t slots); /* that its tables take */
 /* No more threads than slots. `lookup`: resolve_system, or a test's own. */
 enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct resolver **ret);
 /* Waits for no name service: a thread that does so ends, and gives the memory back, when it has

@@ -44,7 +44,7 @@ uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
     if (c->rdma.tenants == 0 || (c->rdma.pulls == 0 && !c->rdma.serves))
         return 0;
     return sizeof(struct verbs) + c->links * sizeof(struct verbs_link) +
-           npaths(c) * (sizeof(struct verbs_path) + 2 * sizeof(uint32_t)) +
+           npaths(c) * (sizeof(struct verbs_path) + (VERBS_WORKERS + 1) * sizeof(uint32_t)) +
            pulls * VERBS_PIECES * piece + rails * c->rdma.tenants * sizeof(struct verbs_domain);
 }
 

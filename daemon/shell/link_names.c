@@ -1,6 +1,7 @@
 /* Peers' addresses: a number is used as it is, a name is asked for before each round of tries, as
  * machines get other addresses while we run. See link.h. What must stay true: the owner thread
- * never waits for a name service; a name that is not known holds up no other peer; where the name
+ * never waits for a name service; a name that is not known holds up no other peer, and where
+ * RESOLVE_THREADS of them hear nothing the others wait LINK_RESOLVE_NS at the most; where the name
  * service is silent the addresses that it gave last are tried, where it says that there is no such
  * name they are forgotten. */
 #include <assert.h>

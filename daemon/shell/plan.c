@@ -128,7 +128,7 @@ static uint64_t connection_bytes(const struct config *config)
 
     plan_streams(config, &streams);
     return stream_pool_bytes(&streams) + (uint64_t)plan_conns(config) * sizeof(struct conn) +
-           (uint64_t)config->limits.links * sizeof(struct link) +
+           (uint64_t)config->limits.links * sizeof(struct link) + resolver_bytes(config->npeers) +
            (uint64_t)config->procs_max * sizeof(struct proc) +
            (config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX * sizeof(struct subscription) +
            (uint64_t)IO_BUFFERS * IO_BUFFER_BYTES + BUDGET_BYTES(plan_body_max(config)) +

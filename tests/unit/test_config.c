@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "shell/config_table.h"
+#include "shell/link.h"
 #include "shell/plan.h"
 #include "shell/tls.h"
 
@@ -322,6 +323,32 @@ static void config_memory_is_told_by_part(void **state)
     assert_non_null(strstr(plan_hint(&alone), "transport be tcp"));
     assert_string_equal(plan_hint(&m), "raise page_bytes_min or lower the limits");
     free(printed);
+    config_destroy(c);
+    config_destroy(d);
+}
+
+/* Of a further peer: its link, what the link sends and receives, and what asks for its name. */
+static void config_memory_of_a_peer_is_counted(void **state)
+{
+    static const char two[] = TENANT "insecure_peers: true\nlimits: {inbound_links: 1}\npeers:\n"
+                                     "  - {name: a, address: \"a:1\", tenants: [default]}\n"
+                                     "  - {name: b, address: \"b:1\", tenants: [default]}\n";
+    char one[sizeof two];
+    struct plan_memory m, more;
+    struct stream_config s, t;
+    struct config *c, *d = accepted(two);
+
+    (void)state;
+    snprintf(one, sizeof one, "%.*s", (int)(strstr(two, "  - {name: b") - two), two);
+    c = accepted(one);
+    plan_memory(c, &m);
+    plan_memory(d, &more);
+    plan_streams(c, &s);
+    plan_streams(d, &t);
+    assert_int_equal(more.connections - m.connections,
+                     stream_pool_bytes(&t) - stream_pool_bytes(&s) + sizeof(struct link) +
+                         resolver_bytes(2) - resolver_bytes(1));
+    assert_true(resolver_bytes(2) - resolver_bytes(1) > RESOLVE_HOST_BYTES);
     config_destroy(c);
     config_destroy(d);
 }
@@ -684,6 +711,7 @@ int main(void)
         cmocka_unit_test(config_memory_above_the_machine_is_refused),
         cmocka_unit_test(config_all_parts_above_the_machine_are_refused),
         cmocka_unit_test(config_memory_is_told_by_part),
+        cmocka_unit_test(config_memory_of_a_peer_is_counted),
         cmocka_unit_test(config_peers_that_do_not_fit_are_refused),
         cmocka_unit_test(config_512_peers_fit_and_limits_follow_from_them),
         cmocka_unit_test(config_peers_in_the_clear_need_the_flag),

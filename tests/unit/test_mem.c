@@ -356,6 +356,23 @@ static void mem_create_without_descriptors_says_so(void **state)
     assert_true(runs >= 7);
 }
 
+/* Every tenant has its own of each engine. */
+static void mem_bytes_count_the_control_pages_of_each_tenant(void **state)
+{
+    struct mem_config c = config_small();
+    uint64_t pages, host, one, two;
+
+    (void)state;
+    c.tenants = 1;
+    mem_bytes(&c, &pages, &host, &one);
+    c.tenants = 2;
+    mem_bytes(&c, &pages, &host, &two);
+    assert_true(two - one >= c.engines * CONTROL_BYTES);
+    c.engines++;
+    mem_bytes(&c, &pages, &host, &one);
+    assert_true(one - two >= 2 * CONTROL_BYTES);
+}
+
 static void mem_huge_pages_are_tried_and_reported(void **state)
 {
     struct mem_config c = config_small();
@@ -390,6 +407,7 @@ int main(void)
         cmocka_unit_test(mem_control_pages_never_change_tenant),
         cmocka_unit_test(mem_create_with_too_little_memory_says_so),
         cmocka_unit_test(mem_create_without_descriptors_says_so),
+        cmocka_unit_test(mem_bytes_count_the_control_pages_of_each_tenant),
         cmocka_unit_test(mem_huge_pages_are_tried_and_reported),
     };
 

@@ -425,6 +425,47 @@ static void t16_a_refill_whose_copy_fails_for_good_undoes_the_retract(void **sta
     stage_ends(&st);
 }
 
+/* A node whose HISTORY is on the host, where one STATE segment of two is on the way: the other is
+ * refilled meanwhile, the session leaves, and the copy fails. What is made again has to find room
+ * for both, on a host that is full, and not in the place of the node itself. */
+static void t16_a_copy_that_is_made_again_leaves_the_node_on_the_host(void **state)
+{
+    struct group_layout groups[3] = {rig_group(64, 512), rig_recurrent(64, 512),
+                                     rig_recurrent(64, 512)};
+    struct stage st = {.rig = rig_create(NULL)};
+    struct rig_engine other;
+    struct rig_session *s;
+
+    (void)state;
+    st.rig->host_bytes = (1 + 3) * 512;
+    st.e = rig_engine(st.rig, 0, "e", 1);
+    assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 3, 64u << 10, &st.pool));
+    s = retracts_on_a_refill(&st);
+    chain_free(st.rig->core,
+               &node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 64), 64))->moving[2]);
+    rig_job(st.rig, RIG_COPY, 0)->n = 1; /* begun with the one alone */
+    other = second_engine(st.rig, st.pool);
+    rig_engine_kill(st.rig, &st.e, 0);
+    rig_session_free(s);
+    st.e = other;
+    st.rig->automatic &= ~(uint32_t)RIG_SEAL;
+    rig_put(st.rig, &other, st.pool, 2, 128); /* in one commit: no STATE at 64 */
+    rig_complete_nth(st.rig, RIG_SEAL, 0);
+    assert_int_equal(rig_jobs(st.rig, RIG_COPY), 2);
+    rig_complete_nth(st.rig, RIG_COPY, 1);
+    assert_int_equal(seen(&st, 2, 64).host_pages, 1); /* the last */
+    st.rig->copies_to_fail = 1;
+    st.rig->copy_err = TERN_CORRUPT;
+    rig_complete(st.rig, RIG_COPY);
+    assert_int_equal(rig_view(st.rig).host_copies_again, 1);
+    assert_int_equal(seen(&st, 1, 64).on_host, 1);
+    assert_int_equal(seen(&st, 2, 64).on_host, 0);
+    rig_complete(st.rig, RIG_COPY);
+    assert_int_equal(seen(&st, 1, 64).host_pages, 3);
+    st.rig->automatic = RIG_ALL;
+    stage_ends(&st);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -440,6 +481,7 @@ int main(void)
         RIG_TEST(t14_superseded_state_is_not_copied),
         RIG_TEST(t16_a_refill_under_way_is_not_copied),
         RIG_TEST(t16_a_refill_whose_copy_fails_for_good_undoes_the_retract),
+        RIG_TEST(t16_a_copy_that_is_made_again_leaves_the_node_on_the_host),
     };
 
     return RIG_RUN(tests);
