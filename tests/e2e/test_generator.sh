@@ -111,13 +111,16 @@ becomes() { # SESSION TEST NUMBER: so many processes run, within 60 s
     done
     return 1
 }
+session=
+trap '[ -z "$session" ] || pkill -KILL -s "$session"; rm -rf "$work"' EXIT
 for signal in INT KILL; do
     setsid "$bin/tern-replay" --spawn --sessions 200 --turns 30 >/dev/null 2>"$work/err" &
-    pid=$!
+    pid=$! session=$!
     becomes "$pid" -ge 5 || fail "only $(running "$pid") processes"
     kill -"$signal" "$pid"
     wait "$pid" 2>/dev/null && fail "it had ended before SIG$signal"
     becomes "$pid" -eq 0 || fail "SIG$signal left processes behind: $(pgrep -a -s "$pid")"
+    session=
     [ "$signal" = KILL ] || nothing_left
 done
 echo "all passed"

@@ -56,8 +56,7 @@ int listen(int fd, int backlog)
 }
 C
 "$CC" -shared -fPIC "$DIR/term.c" -o "$DIR/term.so"
-PRELOAD=$(ldd "$TERN_BIN/ternd" | sed -n 's/.*=> \(.*lib[at]san[^ ]*\) .*/\1 /p')$DIR/term.so # a sanitizer comes first
-ends 143 env LD_PRELOAD="$PRELOAD" "$TERN_BIN/ternd" --admin-socket "$DIR/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
+ends 143 env LD_PRELOAD="$(ternd_preload "$DIR/term.so")" "$TERN_BIN/ternd" --admin-socket "$DIR/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
 
 ternd_start "" 16M 1
 "$TERN_BIN/ternctl" status --json | grep -q "\"version\": *\"$VERSION\"" || fail "status --json tells no version"

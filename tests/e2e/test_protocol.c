@@ -453,7 +453,6 @@ static void protocol_connections_above_the_limit_are_refused(void **state)
     close(rig_greeted(rig.socket));
 }
 
-/* Fault 17: no descriptor is left. Those who are there live on; accepting resumes by itself. */
 /* Another process is told so in its Hello; the one that is watched may have more connections, and
  * its exit makes room. */
 static void protocol_processes_above_the_limit_are_busy(void **state)
@@ -485,6 +484,7 @@ static void protocol_processes_above_the_limit_are_busy(void **state)
     assert_int_equal(rig_stop(&d, 5000), 0);
 }
 
+/* Fault 17: no descriptor is left. Those who are there live on; accepting resumes by itself. */
 static void protocol_lack_of_descriptors_pauses_accept_only(void **state)
 {
     static const char extra[] = "limits:\n  engines: 4\n";

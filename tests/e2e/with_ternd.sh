@@ -1,5 +1,7 @@
 # Sourced by the scripts of this folder: a real ternd in a folder of its own, ended with the script.
-#   ternd_start EXTRA-YAML MEMORY REGIONS    sets DIR, SOCKET (of tenant t0), ADMIN
+#   ternd_start EXTRA-YAML MEMORY REGIONS    sets DIR, SOCKET (of tenant t0), ADMIN; drain_ms is DRAIN_MS (1000),
+#                                            LD_PRELOAD of the daemon alone TERND_PRELOAD
+#   ternd_preload LIBRARY                    prints what LD_PRELOAD has to be for ternd
 #   fail TEXT                                ends the script
 # TERN_BIN, TERN_BUILD and TERN_SOURCE come from ctest; by hand the defaults do.
 set -euo pipefail
@@ -37,7 +39,7 @@ node: e2e
 workers: 1
 huge_pages: false
 deadlines:
-  drain_ms: 1000
+  drain_ms: ${DRAIN_MS:-1000}
 admin:
   socket: $ADMIN
 tenants:
@@ -48,7 +50,7 @@ tenants:
 $1
 EOF
     : >"$DIR/log" # here: the one before may have said that it was ready
-    "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
+    LD_PRELOAD=${TERND_PRELOAD:-} "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
     TERND_PID=$!
     for _ in $(seq 300); do
         grep -qs event=ready "$DIR/log" && return 0
@@ -58,10 +60,16 @@ EOF
     fail "ternd was not ready after 30 s"
 }
 
+LIBRARIES=$(ldd "$TERN_BIN/ternd") # kept: `ldd | grep -q` fails where grep ends first
+SANITIZE=$(grep -s '^TERN_SANITIZE:' "$TERN_BUILD/CMakeCache.txt" | cut -d= -f2) || true
+ternd_preload() { # a sanitizer's library comes first
+    echo "$(sed -n 's/.*=> \(.*lib[at]san[^ ]*\) .*/\1 /p' <<<"$LIBRARIES")$1"
+}
+
 # What a program of the user needs beside the public header; a build with sanitizers needs the same for its users.
 CC=${CC:-gcc}
 USER_FLAGS=()
-case $(grep -s '^TERN_SANITIZE:' "$TERN_BUILD/CMakeCache.txt" | cut -d= -f2) in
+case $SANITIZE in
 address) USER_FLAGS+=(-fsanitize=address,undefined) ;;
 thread) USER_FLAGS+=(-fsanitize=thread) ;;
 esac

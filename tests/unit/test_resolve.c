@@ -7,7 +7,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <string.h>
 
 #include <cmocka.h>
 
@@ -178,10 +177,26 @@ static void numbers_are_told_from_names(void **state)
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_false(resolve_number(names[i], 7001, &a));
-    memset(&a, 0, sizeof a);
-    resolve_system("localhost", 7001, &a);
+}
+
+/* What no name service is asked for: not every machine knows even localhost. */
+static void the_systems_answer_is_taken_over(void **state)
+{
+    struct resolve_answer a = {0};
+    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)&a.addr[0];
+
+    (void)state;
+    resolve_system("127.0.0.9", 7001, &a);
     assert_int_equal(a.err, TERN_OK);
-    assert_true(a.n >= 1 && a.n <= RESOLVE_ADDRS_MAX);
+    assert_int_equal(a.n, 1);
+    assert_int_equal(a.len[0], sizeof *in);
+    assert_int_equal(in->sin_addr.s_addr, htonl(0x7f000009));
+    assert_int_equal(in->sin_port, htons(7001));
+    a = (struct resolve_answer){0};
+    resolve_system("fe80::1%nosuch0", 7001, &a);
+    assert_int_not_equal(a.err, TERN_OK);
+    assert_int_equal(a.n, 0);
+    assert_true(a.text[0] != '\0');
 }
 
 int main(void)
@@ -191,6 +206,7 @@ int main(void)
         cmocka_unit_test(what_is_forgotten_is_not_taken),
         cmocka_unit_test(the_end_waits_for_no_lookup),
         cmocka_unit_test(numbers_are_told_from_names),
+        cmocka_unit_test(the_systems_answer_is_taken_over),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
