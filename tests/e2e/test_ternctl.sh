@@ -297,7 +297,7 @@ done
 [[ $("$CTL" --help | sed '1,/^Commands:/d; /^$/,$d' | grep -vc '^  ') == 0 ]] || fail "a line of --help is broken in two"
 
 # ---- drain, last: it is for good. A command that the daemon leaves ends in 3, and tells nobody to call the library.
-"$CTL" watch >"$DIR/stdout" 2>"$DIR/stderr" &
+"$CTL" watch >"$DIR/stdout" 2>"$DIR/stderr" 9>&- & # or the holder waits for it
 WATCH=$!
 for _ in $(seq 200); do
     grep -q "waiting for changes" "$DIR/stderr" && break

@@ -10,18 +10,29 @@ TERN_SOURCE=${TERN_SOURCE:-$(cd "$HERE/../.." && pwd)}
 TERN_BUILD=${TERN_BUILD:-$TERN_SOURCE/build}
 TERN_BIN=${TERN_BIN:-$TERN_BUILD/bin}
 DIR=$(mktemp -d /tmp/tern-e2e-XXXXXX)
-TERND_PID=
+TERND_PID= STUCK=
+STOP_S=10 # beyond drain_ms, for a daemon to end
 
 ternd_stop() {
     [[ -n $TERND_PID ]] || return 0
     kill "$TERND_PID" 2>/dev/null || true
+    for _ in $(seq $((${DRAIN_MS:-1000} / 50 + STOP_S * 20))); do
+        kill -0 "$TERND_PID" 2>/dev/null || break
+        sleep 0.05
+    done
+    if kill -9 "$TERND_PID" 2>/dev/null; then
+        echo "FAILED: ternd does not end" >&2
+        STUCK=1
+    fi
     wait "$TERND_PID" 2>/dev/null || true
     TERND_PID=
+    [[ -z $STUCK ]]
 }
 
 cleanup() {
-    ternd_stop
+    ternd_stop || true
     rm -rf "$DIR"
+    [[ -z $STUCK ]] || exit 1
 }
 trap cleanup EXIT
 
