@@ -170,10 +170,10 @@ enum tern_err mem_create(const struct mem_config *config, struct mem **ret, cons
     for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
         (&mem->region[0][0][0])[i] = REGION_NONE;
     err = create_tables(mem, ret_why);
+    if (err == TERN_OK) /* first: too few descriptors show before minutes of zeroing */
+        err = create_controls(mem, ret_why);
     if (err == TERN_OK)
         err = create_regions(mem, ret_why);
-    if (err == TERN_OK)
-        err = create_controls(mem, ret_why);
     if (err != TERN_OK) {
         mem_destroy(mem);
         return err;
