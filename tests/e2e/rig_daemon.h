@@ -19,6 +19,14 @@
 #define RIG_FDS_MAX    4
 #define RIG_PEER       77u /* the incarnation of peers that tests play */
 
+/* A call of libtern on connection `t`: its own words where it fails. */
+#define assert_ok(t, expr)                                                                         \
+    do {                                                                                           \
+        enum tern_err err_ = (expr);                                                               \
+        if (err_ != TERN_OK)                                                                       \
+            fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t));                     \
+    } while (0)
+
 struct rig_daemon {
     pid_t pid;
     char dir[64], socket[96], admin[96], log[96], config[96];

@@ -46,13 +46,6 @@ static void provoked(struct tern *t, enum tern_err want, enum tern_err got, cons
     how[want] = by;
 }
 
-#define assert_ok(t, expr)                                                                         \
-    do {                                                                                           \
-        enum tern_err err_ = (expr);                                                               \
-        if (err_ != TERN_OK)                                                                       \
-            fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t));                     \
-    } while (0)
-
 static struct tern *joined(const struct daemon *d, const char *name, uint64_t *ret_pool,
                            struct tern_pool **ret_mapped)
 {

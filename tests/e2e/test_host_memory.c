@@ -40,13 +40,6 @@ static uint64_t pool, step;
 static uint32_t wrong_pages, right_pages, corrupt_answers;
 static const struct tern_namespace ns = {.model = "m"};
 
-#define assert_ok(t, expr)                                                                         \
-    do {                                                                                           \
-        enum tern_err err_ = (expr);                                                               \
-        if (err_ != TERN_OK)                                                                       \
-            fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t));                     \
-    } while (0)
-
 static void start(const char *faults)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE, .units = 4};

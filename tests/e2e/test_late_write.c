@@ -37,13 +37,6 @@ struct engine {
     uint64_t pool;
 };
 
-#define assert_ok(t, expr)                                                                         \
-    do {                                                                                           \
-        enum tern_err err_ = (expr);                                                               \
-        if (err_ != TERN_OK)                                                                       \
-            fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t));                     \
-    } while (0)
-
 /* The only slot of an engine goes from tenant to tenant. */
 static void start(void)
 {

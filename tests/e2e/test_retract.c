@@ -30,12 +30,6 @@ static struct tern_pool *mapped;
 static uint64_t pool, step;
 static const struct tern_namespace ns = {.model = "m", .revision = "1"};
 
-#define assert_ok(expr)                                                                            \
-    do {                                                                                           \
-        enum tern_err err_ = (expr);                                                               \
-        if (err_ != TERN_OK)                                                                       \
-            fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(engine));                \
-    } while (0)
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
 
 /* What the engine keeps of a session: the pages of its table, by group. */
@@ -62,9 +56,9 @@ static void start_with(const char *extra, uint64_t host_bytes)
     rig_start(&rig, extra, NULL);
     assert_err(TERN_OK, tern_connect(rig.socket, 0, &engine));
     assert_err(TERN_OK, tern_connect(rig.admin, 0, &admin));
-    assert_ok(tern_join(engine, "e", TERN_BOTH, 0, 1, 0));
-    assert_ok(tern_pool_open(engine, &layout, 0, &pool, NULL));
-    assert_ok(tern_pool_map(engine, pool, 0, &mapped));
+    assert_ok(engine, tern_join(engine, "e", TERN_BOTH, 0, 1, 0));
+    assert_ok(engine, tern_pool_open(engine, &layout, 0, &pool, NULL));
+    assert_ok(engine, tern_pool_map(engine, pool, 0, &mapped));
     step = 1;
 }
 
@@ -159,8 +153,8 @@ static void open_session(struct session *s, uint32_t seed, struct tern_result *r
     struct tern_tokens list = {.v = tokens_of(seed), .n = TOKENS};
 
     *s = (struct session){.seed = seed};
-    assert_ok(tern_session_open(engine, pool, &ns, 0, &s->id));
-    assert_ok(tern_match(engine, s->id, &list, 0, 0, ret));
+    assert_ok(engine, tern_session_open(engine, pool, &ns, 0, &s->id));
+    assert_ok(engine, tern_match(engine, s->id, &list, 0, 0, ret));
     take(s, ret);
 }
 
@@ -170,17 +164,18 @@ static void run_session(struct session *s, uint32_t seed)
     struct tern_result r;
 
     open_session(s, seed, &r);
-    assert_ok(op(s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS, .written = TOKENS}));
+    assert_ok(engine,
+              op(s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS, .written = TOKENS}));
     write_all(s);
-    assert_ok(op(s, (struct tern_op){.kind = TERN_COMMIT, .length = TOKENS, .step = step}));
-    assert_ok(tern_done_step(mapped, step++));
+    assert_ok(engine, op(s, (struct tern_op){.kind = TERN_COMMIT, .length = TOKENS, .step = step}));
+    assert_ok(engine, tern_done_step(mapped, step++));
     assert_int_equal(s->len.committed, CHUNKS * L);
     assert_int_equal(s->len.written, TOKENS);
 }
 
 static void close_session(struct session *s)
 {
-    assert_ok(op(s, (struct tern_op){.kind = TERN_CLOSE}));
+    assert_ok(engine, op(s, (struct tern_op){.kind = TERN_CLOSE}));
 }
 
 static json_t *asked(const char *command, const char *arg)
@@ -248,7 +243,7 @@ static void end_session(struct session *s)
     uint32_t nodes;
 
     close_session(s);
-    assert_ok(tern_done_step(mapped, ++step));
+    assert_ok(engine, tern_done_step(mapped, ++step));
     do {
         json_t *root;
 
@@ -271,26 +266,26 @@ static void retract_host_comes_back_with_the_same_bytes(void **state)
 
     (void)state;
     run_session(&s, 1);
-    assert_ok(op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + 2 * L}));
+    assert_ok(engine, op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + 2 * L}));
     step += 2;
-    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, step, 0, &gone));
+    assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_HOST, step, 0, &gone));
     assert_int_equal(gone.lengths.committed, CHUNKS * L);
     assert_int_equal(gone.lengths.written, TOKENS);
     assert_int_equal(gone.free_now, 0);
     assert_in_range(gone.free_at_step, 2, 6); /* what lay beyond the written tokens, both groups */
     wait_for_state("retracting");
-    assert_ok(tern_done_step(mapped, step));
+    assert_ok(engine, tern_done_step(mapped, step));
     wait_for_state("retracted");
     evict(0); /* its prefix leaves the device; the host's copy is pinned */
     memset(s.table, 0, sizeof s.table);
-    assert_ok(tern_recover(engine, s.id, 0, &r));
+    assert_ok(engine, tern_recover(engine, s.id, 0, &r));
     assert_true(r.fetched_kib >= CHUNKS * PAGE / 1024);
     take(&s, &r);
     assert_int_equal(s.len.committed, CHUNKS * L);
     assert_int_equal(s.len.written, TOKENS);
     assert_int_equal(r.tokens, TOKENS);
     assert_bytes(&s, TOKENS);
-    assert_ok(op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + L}));
+    assert_ok(engine, op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + L}));
     end_session(&s);
 }
 
@@ -302,13 +297,13 @@ static void retract_drop_comes_back_at_once(void **state)
 
     (void)state;
     run_session(&s, 2);
-    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_DROP, 0, 0, &gone));
+    assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_DROP, 0, 0, &gone));
     assert_int_equal(gone.lengths.allocated, CHUNKS * L);
     assert_true(gone.free_now >= 1);
     assert_int_equal(gone.free_at_step, 0);
     evict(0);
     memset(s.table, 0, sizeof s.table);
-    assert_ok(tern_recover(engine, s.id, 0, &r));
+    assert_ok(engine, tern_recover(engine, s.id, 0, &r));
     assert_int_equal(r.fetched_kib, 0);
     take(&s, &r);
     assert_int_equal(s.len.written, CHUNKS * L);
@@ -325,18 +320,18 @@ static void a_session_that_is_away_takes_few_requests(void **state)
 
     (void)state;
     run_session(&s, 3);
-    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
     wait_for_state("retracted");
     assert_err(TERN_INVALID, op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = 2 * TOKENS}));
     assert_err(TERN_INVALID, tern_match(engine, s.id, &list, 0, 0, &r));
     assert_string_not_equal(tern_error_text(engine), "");
     assert_err(TERN_INVALID, tern_fetch(engine, s.id, NULL, 0, 0, &r));
-    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_DROP, 0, 0, &gone)); /* S8 */
+    assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_DROP, 0, 0, &gone)); /* S8 */
     assert_int_equal(gone.free_now, 0);
     wait_for_state("retracted");
-    assert_ok(tern_fetch_cancel(engine, s.id, 0));
-    assert_ok(tern_recover(engine, s.id, 0, &r));
-    assert_ok(tern_recover(engine, s.id, 0, &r)); /* repeated: the table once more */
+    assert_ok(engine, tern_fetch_cancel(engine, s.id, 0));
+    assert_ok(engine, tern_recover(engine, s.id, 0, &r));
+    assert_ok(engine, tern_recover(engine, s.id, 0, &r)); /* repeated: the table once more */
     take(&s, &r);
     assert_bytes(&s, TOKENS);
     end_session(&s);
@@ -356,21 +351,21 @@ static void recover_and_cancel_race_and_one_wins(void **state)
         struct tern_result r;
         enum tern_err err;
 
-        assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+        assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
         wait_for_state("retracted");
         evict(0);
-        assert_ok(tern_submit_recover(engine, s.id, i));
-        assert_ok(tern_fetch_cancel(engine, s.id, 0));
+        assert_ok(engine, tern_submit_recover(engine, s.id, i));
+        assert_ok(engine, tern_fetch_cancel(engine, s.id, 0));
         while ((err = tern_poll(engine, &answer)) == TERN_BUSY)
             usleep(100);
-        assert_ok(err);
+        assert_ok(engine, err);
         assert_int_equal(answer.cookie, i);
         assert_true(answer.err == TERN_OK || answer.err == TERN_GONE);
         won += answer.err == TERN_OK;
         memset(s.table, 0, sizeof s.table);
         while ((err = tern_recover(engine, s.id, 0, &r)) == TERN_BUSY)
             usleep(100); /* a cancelled copy is still under way */
-        assert_ok(err);
+        assert_ok(engine, err);
         take(&s, &r);
         assert_bytes(&s, TOKENS);
     }
@@ -390,20 +385,20 @@ static void fetch_from_the_host_tier_brings_the_same_bytes(void **state)
     close_session(&s);
     wait_for_copies();
     list = (struct tern_tokens){.v = tokens_of(5), .n = TOKENS};
-    assert_ok(tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_ok(engine, tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, CHUNKS * L);
     evict(CHUNKS); /* as many nodes as there are: from the device */
-    assert_ok(tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_ok(engine, tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, 0);
     assert_int_equal(depths.host, CHUNKS * L);
     open_session(&s, 5, &r);
     assert_int_equal(r.matched, 0);
     assert_int_equal(r.host_depth, CHUNKS * L);
-    assert_ok(tern_fetch(engine, s.id, NULL, 5 * L, 0, &r));
+    assert_ok(engine, tern_fetch(engine, s.id, NULL, 5 * L, 0, &r));
     take(&s, &r);
     assert_int_equal(s.len.committed, 5 * L);
     assert_bytes(&s, 5 * L);
-    assert_ok(tern_fetch(engine, s.id, NULL, 0, 0, &r));
+    assert_ok(engine, tern_fetch(engine, s.id, NULL, 0, 0, &r));
     take(&s, &r);
     assert_int_equal(s.len.committed, CHUNKS * L);
     assert_bytes(&s, CHUNKS * L);
@@ -421,13 +416,13 @@ static void namespace_reset_hides_everything_at_once(void **state)
 
     (void)state;
     run_session(&s, 6);
-    assert_ok(tern_namespace_reset(engine, &others, 0, &nodes));
+    assert_ok(engine, tern_namespace_reset(engine, &others, 0, &nodes));
     assert_int_equal(nodes, 0);
-    assert_ok(tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_ok(engine, tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, CHUNKS * L);
-    assert_ok(tern_namespace_reset(engine, &ns, 0, &nodes));
+    assert_ok(engine, tern_namespace_reset(engine, &ns, 0, &nodes));
     assert_true(nodes > 0); /* the session holds them */
-    assert_ok(tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_ok(engine, tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
     assert_int_equal(depths.history, 0);
     assert_int_equal(depths.host, 0);
     open_session(&again, 6, &r);
@@ -454,7 +449,8 @@ static void no_host_tier_or_too_small_a_one(void **state)
     assert_err(TERN_POOL_EXHAUSTED, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
     assert_true(gone.shortage.needed > gone.shortage.free);
     assert_int_equal(gone.lengths.written, TOKENS);
-    assert_ok(op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + L})); /* it runs on */
+    assert_ok(engine,
+              op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + L})); /* it runs on */
     assert_bytes(&s, TOKENS);
     stop_all();
 }
@@ -466,7 +462,7 @@ static json_int_t undone(void)
     json_t *root;
     json_int_t n;
 
-    assert_ok(tern_stats(engine, 0, &text));
+    assert_ok(engine, tern_stats(engine, 0, &text));
     root = json_loads(text, 0, NULL);
     assert_non_null(root);
     n = json_integer_value(json_object_get(json_object_get(root, "host_tier"), "retracts_undone"));
@@ -484,13 +480,14 @@ static void copies_that_fail_leave_the_session_running(void **state)
     (void)state;
     start_with("    host_memory: 16M\nfaults:\n  copy_corrupt_every: 1\n", 2u << 20);
     run_session(&s, 1);
-    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
     wait_for_state("turn");
     assert_int_equal(undone(), 1);
-    assert_ok(tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone)); /* tries once more */
+    assert_ok(engine,
+              tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone)); /* tries once more */
     wait_for_state("turn");
     assert_int_equal(undone(), 2);
-    assert_ok(tern_recover(engine, s.id, 0, &r));
+    assert_ok(engine, tern_recover(engine, s.id, 0, &r));
     take(&s, &r);
     assert_int_equal(s.len.written, TOKENS);
     assert_bytes(&s, TOKENS);

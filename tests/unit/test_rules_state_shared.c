@@ -465,65 +465,76 @@ static void x5_history_beyond_the_depth_that_is_asked_for(void **state)
     hosts_stop(&h);
 }
 
-/* Another engine is about to publish the first chunk, so all that arrives is the session's own: of
- * STATE the final window, and it cannot go back to where it would need more. */
+/* `s` has fetched 320 tokens while another engine is about to publish the first chunk, so all that
+ * arrived is the session's own: of STATE the final window. */
+struct beside {
+    struct hosts h;
+    struct rig_engine engine;
+    struct rig_session *first, *s;
+    const uint32_t *tokens; /* 400 */
+};
+
+static void fetch_beside(struct beside *ret)
+{
+    ret->h = hosts_with(rig_window(16, 64, 64), 1u << 20);
+    ret->engine = second_engine(ret->h.dest.rig, ret->h.dest.pool);
+    ret->first = rig_session(ret->h.dest.rig, &ret->engine, ret->h.dest.pool, 1);
+    ret->s = stage_session(&ret->h.dest);
+    stage_put(&ret->h.source, 1, 320);
+    ret->tokens = rig_tokens(1, 400);
+    assert_ok(rig_match(ret->first, ret->tokens, 64));
+    commit_to(ret->first, ret->tokens, 64, 9);
+    assert_ok(rig_match(ret->s, ret->tokens, 400));
+    assert_ok(rig_fetched(ret->s, rig_fetch(ret->s, 0, 0)));
+}
+
+static void beside_stop(struct beside *b)
+{
+    rig_session_free(b->first);
+    rig_session_free(b->s);
+    hosts_stop(&b->h);
+}
+
+/* It cannot go back to where it would need more. */
 static void x5_what_a_transfer_left_out_is_not_gone_back_to(void **state)
 {
-    struct hosts h = hosts_with(rig_window(16, 64, 64), 1u << 20);
-    struct rig_engine other = second_engine(h.dest.rig, h.dest.pool);
-    struct rig_session *o = rig_session(h.dest.rig, &other, h.dest.pool, 1),
-                       *s = stage_session(&h.dest);
-    const uint32_t *tokens;
+    struct beside b;
+    struct rig_session *s;
 
     (void)state;
-    stage_put(&h.source, 1, 320);
-    tokens = rig_tokens(1, 400);
-    assert_ok(rig_match(o, tokens, 64));
-    commit_to(o, tokens, 64, 9);
-    assert_ok(rig_match(s, tokens, 400));
-    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
+    fetch_beside(&b);
+    s = b.s;
     assert_lengths(s, 0, 320, 320);
     assert_int_equal(rig_wrong(s, 320), 0);
     assert_err(TERN_INVALID, rig_rewind(s, 319, 0)); /* needs a token of the page before */
-    assert_err(TERN_INVALID, rig_match(s, tokens, 200));
+    assert_err(TERN_INVALID, rig_match(s, b.tokens, 200));
     assert_lengths(s, 0, 320, 320);
-    assert_ok(rig_run_to(s, tokens, 340));
+    assert_ok(rig_run_to(s, b.tokens, 340));
     assert_int_equal(rig_wrong(s, 340), 0);
     assert_ok(rig_rewind(s, 336, 0)); /* whose window it has */
     assert_int_equal(rig_wrong(s, 336), 0);
-    rig_engine_kill(h.dest.rig, &other, 0);
+    rig_engine_kill(b.h.dest.rig, &b.engine, 0);
     assert_ok(rig_commit(s, 320, 0));
     assert_ok(rig_close(s, 0));
-    assert_int_equal(match_depth(&h.dest, tokens, 400), 320);
-    rig_session_free(o);
-    rig_session_free(s);
-    hosts_stop(&h);
+    assert_int_equal(match_depth(&b.h.dest, b.tokens, 400), 320);
+    beside_stop(&b);
 }
 
 /* The same session back at its T, where it needs nothing. */
 static void x5_what_a_transfer_left_out_is_not_needed_at_t(void **state)
 {
-    struct hosts h = hosts_with(rig_window(16, 64, 64), 1u << 20);
-    struct rig_engine other = second_engine(h.dest.rig, h.dest.pool);
-    struct rig_session *o = rig_session(h.dest.rig, &other, h.dest.pool, 1),
-                       *s = stage_session(&h.dest);
-    const uint32_t *tokens;
+    struct beside b;
+    struct rig_session *s;
 
     (void)state;
-    stage_put(&h.source, 1, 320);
-    tokens = rig_tokens(1, 400);
-    assert_ok(rig_match(o, tokens, 64));
-    commit_to(o, tokens, 64, 9);
-    assert_ok(rig_match(s, tokens, 400));
-    assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
+    fetch_beside(&b);
+    s = b.s;
     assert_ok(rig_rewind(s, 0, 0));
     assert_lengths(s, 0, 0, 0);
-    assert_ok(rig_match(s, tokens, 400));
-    assert_ok(rig_run_to(s, tokens, 100));
+    assert_ok(rig_match(s, b.tokens, 400));
+    assert_ok(rig_run_to(s, b.tokens, 100));
     assert_int_equal(rig_wrong(s, 100), 0);
-    rig_session_free(o);
-    rig_session_free(s);
-    hosts_stop(&h);
+    beside_stop(&b);
 }
 
 /* Passed, lost, computed anew: it is a resume point again, until it goes. The audit counts such. */
