@@ -34,7 +34,7 @@
 #define B_BYTES     (1u << 20)
 #define HOLD_PAGES  400   /* that A holds and its workers write */
 #define HELD_MAX    1100  /* pages of one owner here, at most */
-#define KILL_US_MAX 40000 /* the leader dies so long after its start, at random */
+#define KILL_US_MAX 40000 /* the leader dies so long after its moment (wait_to_kill), at random */
 #define LINGER_US   60000 /* the others write on for up to so long */
 #define PATIENCE_MS 8000  /* for what must come: the daemon's longest deadline here is 5 s */
 
@@ -159,10 +159,10 @@ static uint64_t damaged(const struct engine *e, const uint32_t *pages, uint32_t 
     return bad;
 }
 
-/* A session with `want` tokens of its own, less if the pool has not so many; its pages are
- * appended. */
+/* A session with `want` pages of its own, less if the pool has not so many; its pages are
+ * appended, and counted in `told` (may be NULL) as they come. */
 static uint32_t take_pages(struct engine *e, uint32_t salt, uint32_t want, uint32_t *pages,
-                           tern_session *ret)
+                           atomic_uint *told, tern_session *ret)
 {
     static uint32_t tokens[HELD_MAX * TOKENS];
     uint32_t n = 0;
@@ -180,6 +180,8 @@ static uint32_t take_pages(struct engine *e, uint32_t salt, uint32_t want, uint3
         if (tern_do(e->tern[0], &op, 5000, &r) != TERN_OK || r.nruns != 1 || r.runs[0].n != 1)
             break;
         pages[n++] = r.runs[0].pages[0].index;
+        if (told)
+            atomic_store(told, n);
     }
     return n;
 }
@@ -219,7 +221,7 @@ static _Noreturn void leader_churn(struct engine *e)
 
     for (uint32_t salt = 2;; salt++) {
         tern_session s;
-        uint32_t n = take_pages(e, salt, 1 + rnd(60), pages, &s);
+        uint32_t n = take_pages(e, salt, 1 + rnd(60), pages, NULL, &s);
 
         e->step++;
         for (uint32_t i = 0; i < n; i++)
@@ -236,7 +238,6 @@ static _Noreturn void leader(const char *name)
     struct tern_group g;
     struct tern_layout layout = layout_of(&g, PAGE, A_BYTES);
     tern_session s;
-    uint32_t n;
 
     if (tern_connect(tenant, 5000, &e.tern[0]) != TERN_OK ||
         tern_join(e.tern[0], name, TERN_BOTH, 0, RANKS, 5000) != TERN_OK)
@@ -246,8 +247,7 @@ static _Noreturn void leader(const char *name)
     if (tern_pool_map(e.tern[0], e.handle, 5000, &e.pool[0]) != TERN_OK)
         violation("A's leader cannot map");
     atomic_store(&sh->pool, e.handle);
-    n = take_pages(&e, 1, HOLD_PAGES, sh->hold_page, &s);
-    atomic_store(&sh->hold, n);
+    take_pages(&e, 1, HOLD_PAGES, sh->hold_page, &sh->hold, &s);
     leader_churn(&e);
 }
 
@@ -327,7 +327,7 @@ static void b_round(struct engine *b)
     }
     salt++;
     session[i] = 0;
-    n[i] = take_pages(b, 1000 + salt, 20 + rnd(200), pages[i],
+    n[i] = take_pages(b, 1000 + salt, 20 + rnd(200), pages[i], NULL,
                       &session[i]); /* two of these exceed the pool */
     tag[i] = (uint64_t)salt << 32 | 0xbb;
     fill(b, pages[i], n[i], tag[i]);
@@ -345,7 +345,7 @@ static void c_use(struct engine *c)
         violation("C cannot map the pool that it got: %s", tern_error_text(c->tern[0]));
         return;
     }
-    n = take_pages(c, 7, HELD_MAX, pages, &s); /* what A committed is evicted for it */
+    n = take_pages(c, 7, HELD_MAX, pages, NULL, &s); /* what A committed is evicted for it */
     if (n < A_BYTES / c->page_bytes * 9 / 10)
         violation("C got %u pages only: %s", n, tern_error_text(c->tern[0]));
     fill(c, pages, n, tag);
@@ -463,6 +463,20 @@ static void watch(struct tern *admin)
     }
 }
 
+/* The moment at which A's leader dies: in every fourth run somewhere in its start, else once A has
+ * some pages, up to all of them, and a while later. How fast the machine is decides neither. */
+static void wait_to_kill(uint32_t run)
+{
+    uint32_t pages = run % 4 ? 1 + rnd(HOLD_PAGES) : 0;
+    uint64_t end = now_us() + PATIENCE_MS * 1000u;
+
+    while (atomic_load(&sh->hold) < pages && now_us() < end)
+        usleep(200);
+    if (atomic_load(&sh->hold) < pages)
+        violation("A has %u pages of %u after %u ms", atomic_load(&sh->hold), pages, PATIENCE_MS);
+    usleep(rnd(KILL_US_MAX));
+}
+
 static void one_run(struct tern *admin, uint32_t run)
 {
     char name[32];
@@ -492,7 +506,7 @@ static void one_run(struct tern *admin, uint32_t run)
         }
         sh->pid[r] = pid; /* by the parent alone: the child's answer is 0 */
     }
-    usleep(rnd(KILL_US_MAX));
+    wait_to_kill(run);
     kill(sh->pid[0], SIGKILL);
     atomic_fetch_add(&sh->with_pool, atomic_load(&sh->pool) != 0);
     atomic_store(&sh->phase, KILLED);
