@@ -5,9 +5,9 @@
 #include <errno.h>
 
 #include "choices.h"
+#include "pieces.h"
 
-#define MAGIC  "tern-sim history 1"
-#define ROUNDS 6
+#define MAGIC "tern-sim history 1"
 
 static const char *const choice_name[] = {
 #define X(name, weight, fault) #name,
@@ -15,51 +15,31 @@ static const char *const choice_name[] = {
 #undef X
 };
 
-static bool fails_alike(struct sim *w, const struct history *h, const char *what)
+struct failing {
+    struct sim *w;
+    struct history *h;
+    char what[sizeof((struct sim *)NULL)->what];
+};
+
+static bool fails_alike(void *ctx)
 {
+    const struct failing *f = ctx;
     uint64_t hash;
 
-    return !sim_run(w, h, &hash) && strcmp(w->what, what) == 0;
-}
-
-/* Leaves out pieces of n choices while it still fails; true if any could go. */
-static bool drop_pieces(struct sim *w, struct history *h, const char *what, uint32_t n)
-{
-    static struct history less;
-    bool any = false;
-
-    for (uint32_t at = 0; at + n <= h->n;) {
-        less = *h;
-        memmove(&less.choice[at], &less.choice[at + n], (h->n - at - n) * sizeof less.choice[0]);
-        less.n -= n;
-        if (fails_alike(w, &less, what)) {
-            *h = less;
-            any = true;
-        } else {
-            at += n;
-        }
-    }
-    return any;
+    return !sim_run(f->w, f->h, &hash) && strcmp(f->w->what, f->what) == 0;
 }
 
 void history_shrink(struct sim *w, struct history *h)
 {
-    char what[sizeof w->what];
+    struct failing f = {.w = w, .h = h};
     uint32_t verbose = w->verbose;
 
-    memcpy(what, w->what, sizeof what);
+    memcpy(f.what, w->what, sizeof f.what);
     w->verbose = 0;
     if (w->at_choice < h->n && h->n > w->at_choice + 1)
         h->n = w->at_choice + 1; /* nothing behind the failure matters */
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        bool any = false;
-
-        for (uint32_t n = h->n / 2; n >= 1; n /= 2)
-            any |= drop_pieces(w, h, what, n);
-        if (!any)
-            break;
-    }
-    fails_alike(w, h, what); /* leaves the text of the shrunk one */
+    pieces_drop(h->choice, &h->n, sizeof h->choice[0], fails_alike, &f);
+    fails_alike(&f); /* leaves the text of the shrunk one */
     w->verbose = verbose;
 }
 

@@ -1,0 +1,51 @@
+/* See pieces.h. */
+#include "pieces.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+#define ROUNDS 6
+
+struct pieces {
+    uint8_t *list, *before;
+    uint32_t *n;
+    size_t size;
+    bool (*still)(void *ctx);
+    void *ctx;
+};
+
+/* Those of k; true if any could go. */
+static bool drop(const struct pieces *p, uint32_t k)
+{
+    bool any = false;
+
+    for (uint32_t at = 0; at + k <= *p->n;) {
+        memcpy(p->before, p->list, *p->n * p->size);
+        *p->n -= k;
+        memmove(p->list + at * p->size, p->list + (at + k) * p->size, (*p->n - at) * p->size);
+        if (p->still(p->ctx)) {
+            any = true;
+        } else {
+            *p->n += k;
+            memcpy(p->list, p->before, *p->n * p->size);
+            at += k;
+        }
+    }
+    return any;
+}
+
+void pieces_drop(void *list, uint32_t *n, size_t size, bool (*still)(void *ctx), void *ctx)
+{
+    struct pieces p = {list, malloc(*n * size + 1), n, size, still, ctx};
+    bool any = true;
+
+    check(p.before);
+    for (uint32_t round = 0; round < ROUNDS && any; round++) {
+        any = false;
+        for (uint32_t k = *n > 1 ? *n / 2 : 1; k >= 1; k /= 2)
+            any |= drop(&p, k);
+    }
+    free(p.before);
+}
