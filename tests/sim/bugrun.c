@@ -113,9 +113,17 @@ static void bug_keep(struct sim *w, struct history *h, unsigned bug, const struc
                      const char *dir)
 {
     char path[4096];
+    const char *what;
     uint64_t hash;
 
     core_bug = bug;
+    if (bug >= CORE_BUG_SEAM) {
+        snprintf(path, sizeof path, "bug-%u", bug);
+        if (!rdma_seed(f->seed, &what))
+            rdma_keep(dir, path, bug_text(bug));
+        core_bug = 0;
+        return;
+    }
     history_make(f->seed, h);
     if (!sim_run(w, h, &hash)) {
         history_shrink(w, h);
@@ -161,7 +169,7 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
         struct found f;
 
         bug_find(&w, &h, bug, first, seeds, &f);
-        if (shrink_to && f.seed && bug < CORE_BUG_SEAM)
+        if (shrink_to && f.seed)
             bug_keep(&w, &h, bug, &f, shrink_to);
         missed += f.took[0] == 0; /* sorted: a run that missed comes first */
         json_array_append_new(rows, found_json(bug, &f));

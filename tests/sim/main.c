@@ -222,10 +222,9 @@ static void usage(void)
          "  --tape FILE    replay a shrunk history, or a tape that a daemon recorded\n"
          "  --verbose      print every choice and what it did\n"
          "  --keep-going   do not stop after 8 failing seeds\n"
-         "  --rdma         histories of the transfers alone, over modelled NICs and sockets; takes "
-         "--seeds,\n"
-         "                 --first, --json, --twice, --verbose, --keep-going, and --bug N for one "
-         "seam's bug\n"
+         "  --rdma         histories of the transfers alone, over modelled NICs and sockets; --bug "
+         "N plants\n"
+         "                 one of the seam's bugs\n"
          "  --version      print the version\n"
          "  --bug N|all    with a planted bug (only in tern-sim-bugs): the seeds it took to find "
          "it;\n"
@@ -234,6 +233,19 @@ static void usage(void)
          "histories_per_s counts processor time of this process. Exit status: 0 no violation and "
          "no mark missed,\n1 if not, 2 a wrong command line or an unreadable file, 77 --rdma in a "
          "build without it.");
+}
+
+static bool tape_is_rdmas(const char *path)
+{
+    char line[sizeof RDMA_MAGIC] = "";
+    FILE *f = fopen(path, "r");
+
+    if (!f)
+        return false;
+    if (!fgets(line, sizeof line, f))
+        line[0] = '\0';
+    fclose(f);
+    return strcmp(line, RDMA_MAGIC) == 0;
 }
 
 /* A mistyped number must not end in a run of nothing that passes. */
@@ -295,9 +307,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "tern-sim: no such bug in this build\n");
         return 2;
     }
+    if (o.tape && tape_is_rdmas(o.tape))
+        return rdma_tape(o.tape, o.verbose);
     if (o.rdma)
         return rdma_run(&(struct rdma_options){.seeds = o.seeds,
                                                .first = o.first,
+                                               .shrink_to = o.shrink_to,
                                                .json = o.json,
                                                .twice = o.twice,
                                                .verbose = o.verbose,

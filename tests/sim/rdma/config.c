@@ -121,5 +121,5 @@ void config_make(struct rconfig *c)
         squeeze(c);
     if (pushes && rw_one_in(8))
         give_up_pushes(c);
-    c->choices = rw_between(60, 200);
+    c->choices = rw_between(60, CHOICES_MAX);
 }

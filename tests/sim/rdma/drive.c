@@ -104,7 +104,7 @@ void drive_node_start(uint32_t number)
     node->number = number;
     node->life++;
     node->alive = true;
-    node->incarnation = prng_u64(&rw.prng) | 1;
+    node->incarnation = rw_u64() | 1;
     node->nemitted = 0;
     node->strays = node->revoked = 0;
     memset(node->failed, 0, sizeof node->failed);
@@ -197,30 +197,30 @@ static void cut_some_rail(void)
     rw.rail_cut_until[some_node()][rw_below(2)] = rw.now_ns + MS * rw_between(100, 5000);
 }
 
-static bool strikes(enum rfault f)
-{
-    return rw.cfg.rate[f] > 0 && rw_one_in(rw.cfg.rate[f]);
-}
-
 void drive_choice(void)
 {
-    uint32_t node = some_node(), source = other_node(node);
+    uint64_t pause;
+    uint32_t node, source;
 
-    if (!rw_one_in(3))
-        pulls_start(node, source, rw_below(rw.cfg.tenants), rw_between(1, PULL_PAGES));
-    else
-        recycle_some();
-    if (strikes(RF_page_recycled)) {
-        rw.fault[RF_page_recycled]++;
-        recycle_some();
+    rw_chance(FOR_DRIVER, rw.asked[ITEM_choice]);
+    pause = rw_between(1, 2000) * rw.cfg.pause_ns / 1000;
+    node = some_node();
+    source = other_node(node);
+    if (rw_happens(ITEM_choice)) {
+        if (!rw_one_in(3))
+            pulls_start(node, source, rw_below(rw.cfg.tenants), rw_between(1, PULL_PAGES));
+        else
+            recycle_some();
     }
-    if (strikes(RF_pull_stopped))
+    if (rw_fault(RF_page_recycled))
+        recycle_some();
+    if (rw_happens(RF_pull_stopped))
         stop_some_pull();
-    if (strikes(RF_serve_given_up))
+    if (rw_happens(RF_serve_given_up))
         give_up_some_serve();
-    if (strikes(RF_conn_reset))
+    if (rw_happens(RF_conn_reset))
         rnet_reset_random();
-    if (strikes(RF_qp_error))
+    if (rw_happens(RF_qp_error))
         rnic_spoil();
     if (rw_fault(RF_cut))
         cut_some();
@@ -228,20 +228,20 @@ void drive_choice(void)
         cut_some_rail();
     if (rw_fault(RF_link_down))
         links_down(node, source);
-    if (strikes(RF_device_lost))
+    if (rw_happens(RF_device_lost))
         rnic_lose(some_node(), rw_below(2));
-    if (strikes(RF_node_killed))
+    if (rw_happens(RF_node_killed))
         kill_node(some_node());
     if (--rw.choices_left > 0)
-        rw_post(rw_between(1, 2000) * rw.cfg.pause_ns / 1000, T_CHOICE, 0, 0);
+        rw_post(pause, T_CHOICE, 0, 0);
 }
 
 void drive_start(void)
 {
     for (uint32_t i = 0; i < rw.cfg.nodes; i++)
         drive_node_start(i);
-    rw.choices_left = rw.cfg.choices;
-    rw_post(100 * MS, T_CHOICE, 0, 0);
+    if (rw.choices_left > 0)
+        rw_post(100 * MS, T_CHOICE, 0, 0);
 }
 
 /* ------------------------------------------------------------------ the end */

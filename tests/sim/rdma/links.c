@@ -72,7 +72,7 @@ static void up_there(uint32_t puller, uint32_t source)
     if (!rw.node[puller].alive || !rw.node[source].alive || l->up_there || l->up_here)
         return;
     l->epoch++; /* what was still to be heard of the old one is no news */
-    l->token = prng_u64(&rw.prng) | 1;
+    l->token = rw_u64() | 1;
     l->up_there = true;
     rw.current = source;
     xfer_admit(rw.node[source].xfer, link_in(puller, source), l->token);

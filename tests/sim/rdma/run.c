@@ -26,38 +26,85 @@ static const struct {
 #undef X
 };
 
-static const char *const fault_name[] = {
-#define X(name) #name,
-    FAULT_NAMES(X)
-#undef X
-};
-
 const bool rdma_built = true;
+
+static struct rhistory kept;
 
 bool rdma_seed(uint64_t seed, const char **ret_what)
 {
     uint64_t hash;
-    bool ok = rw_seed(seed, &hash);
+    bool ok = rw_play(seed, NULL, &hash);
 
     *ret_what = rw.what;
     return ok;
 }
 
+void rdma_keep(const char *dir, const char *name, const char *why)
+{
+    char path[4096];
+    uint32_t n = rw.happened.n;
+
+    kept = rw.happened;
+    if (!rhistory_shrink(&kept)) {
+        fprintf(stderr, "  does not fail when it is played again\n");
+        return;
+    }
+    snprintf(path, sizeof path, "%s/%s-%s.tape", dir, name, rw.what);
+    if (rhistory_write(&kept, path, why ? why : rw.text))
+        fprintf(stderr, "  shrunk from %u to %u choices and faults: %s (%s)\n", n, kept.n, path,
+                rw.text);
+    else
+        perror(path);
+}
+
+static void tell(uint64_t seed)
+{
+    fprintf(stderr, "seed %llu: %s: %s (after %llu things, %.6f s)\n", (unsigned long long)seed,
+            rw.what, rw.text, (unsigned long long)rw.events, (double)rw.now_ns * 1e-9);
+}
+
+/* The second time as its list of choices and faults says, which is what shrinking begins with. */
 static bool run_seed(const struct rdma_options *o, uint64_t seed)
 {
     uint64_t hash, again;
-    bool ok = rw_seed(seed, &hash);
+    char name[32];
 
-    if (ok && o->twice && (!rw_seed(seed, &again) || again != hash)) {
-        ok = false;
-        snprintf(rw.what, sizeof rw.what, "not_deterministic");
-        snprintf(rw.text, sizeof rw.text, "hashes %016llx and %016llx", (unsigned long long)hash,
-                 (unsigned long long)again);
+    if (!rw_play(seed, NULL, &hash)) {
+        tell(seed);
+        snprintf(name, sizeof name, "rdma-%llu", (unsigned long long)seed);
+        if (o->shrink_to)
+            rdma_keep(o->shrink_to, name, NULL);
+        return false;
     }
-    if (!ok)
-        fprintf(stderr, "seed %llu: %s: %s (after %llu things, %.6f s)\n", (unsigned long long)seed,
-                rw.what, rw.text, (unsigned long long)rw.events, (double)rw.now_ns * 1e-9);
-    return ok;
+    if (!o->twice)
+        return true;
+    kept = rw.happened;
+    if (rw_play(seed, &kept, &again) && again == hash)
+        return true;
+    snprintf(rw.what, sizeof rw.what, "not_deterministic");
+    snprintf(rw.text, sizeof rw.text, "hashes %016llx and %016llx", (unsigned long long)hash,
+             (unsigned long long)again);
+    tell(seed);
+    return false;
+}
+
+int rdma_tape(const char *path, bool verbose)
+{
+    uint64_t hash;
+
+    if (!rhistory_read(path, &kept)) {
+        fprintf(stderr, "tern-sim: %s is no history that this build can read\n", path);
+        return 2;
+    }
+    rw.verbose = verbose;
+    if (!rw_play(kept.seed, &kept, &hash)) {
+        printf("%s: %s: %s (after %llu things, %.6f s)\n", path, rw.what, rw.text,
+               (unsigned long long)rw.events, (double)rw.now_ns * 1e-9);
+        return 1;
+    }
+    printf("%s: %u choices and faults, no violation, hash %016llx\n", path, kept.n,
+           (unsigned long long)hash);
+    return 0;
 }
 
 static bool missed(uint32_t i)
@@ -73,7 +120,7 @@ static void print_json(const struct rdma_options *o, const struct totals *t)
     for (uint64_t i = 0; i < t->nfailing; i++)
         json_array_append_new(seeds, json_integer((json_int_t)t->failing[i]));
     for (uint32_t i = 0; i < RF_COUNT; i++)
-        json_object_set_new(faults, fault_name[i], json_integer((json_int_t)rw.fault[i]));
+        json_object_set_new(faults, ritem_name(i), json_integer((json_int_t)rw.fault[i]));
     for (uint32_t i = 0; i < RM_COUNT; i++) {
         json_object_set_new(marks, mark_table[i].name, json_integer((json_int_t)rw.marks[i]));
         if (missed(i))

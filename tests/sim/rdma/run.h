@@ -5,16 +5,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define RDMA_MAGIC "tern-sim rdma history 1" /* its file begins so */
+
 struct rdma_options {
     uint64_t seeds, first;
+    const char *shrink_to;
     bool json, twice, verbose, keep_going;
 };
 
 extern const bool rdma_built;
 
 int rdma_run(const struct rdma_options *options);
+int rdma_tape(const char *path, bool verbose);
 
 /* False: the seed broke a promise; what is said in *ret_what. */
 bool rdma_seed(uint64_t seed, const char **ret_what);
+/* Shrinks the history that has just failed and keeps it in DIR/NAME-WHAT.tape. */
+void rdma_keep(const char *dir, const char *name, const char *why);
 
 #endif

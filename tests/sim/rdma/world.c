@@ -61,9 +61,21 @@ void sim_free(void *p)
     (void)p; /* with the history */
 }
 
+void rw_chance(uint32_t what, uint64_t n)
+{
+    uint64_t of = rw.seed + what * 0xd6e8feb86659fd93u;
+
+    rw.chance = prng_splitmix(&of) ^ n * 0x9fb21c651e98df25u;
+}
+
+uint64_t rw_u64(void)
+{
+    return prng_splitmix(&rw.chance);
+}
+
 uint32_t rw_below(uint32_t n)
 {
-    return prng_below(&rw.prng, n);
+    return (uint32_t)(((rw_u64() >> 32) * n) >> 32);
 }
 
 uint32_t rw_between(uint32_t least, uint32_t most)
@@ -76,9 +88,47 @@ bool rw_one_in(uint32_t n)
     return rw_below(n) == 0;
 }
 
+static bool listed(uint32_t kind, uint32_t n)
+{
+    const struct rhistory *h = rw.only;
+    uint32_t *at = &rw.next[kind];
+
+    while (*at < h->n && (h->item[*at].kind != kind || h->item[*at].n < n))
+        (*at)++;
+    return *at < h->n && h->item[*at].n == n;
+}
+
+static void note(uint32_t kind, uint32_t n)
+{
+    if (rw.verbose)
+        fprintf(stderr, "%12llu %s %u\n", (unsigned long long)rw.now_ns, ritem_name(kind), n);
+    if (rw.only)
+        return;
+    check(rw.happened.n < ITEMS);
+    rw.happened.item[rw.happened.n++] = (struct ritem){kind, n};
+}
+
+bool rw_happens(uint32_t kind)
+{
+    uint32_t rate = kind == ITEM_choice ? 1 : rw.cfg.rate[kind], n = rw.asked[kind]++;
+    uint64_t before = rw.chance;
+    bool lucky;
+
+    if (rate == 0)
+        return false;
+    rw_chance(kind, n);
+    lucky = rw_one_in(rate);
+    if (rw.only ? listed(kind, n) : lucky) {
+        note(kind, n);
+        return true;
+    }
+    rw.chance = before;
+    return false;
+}
+
 bool rw_fault(enum rfault f)
 {
-    if (!rw.faults || rw.cfg.rate[f] == 0 || !rw_one_in(rw.cfg.rate[f]))
+    if (!rw.faults || !rw_happens(f))
         return false;
     rw.fault[f]++;
     return true;
@@ -165,16 +215,23 @@ static void dispatch(const struct thing_at *t)
     }
 }
 
+static void move_to(uint64_t at)
+{
+    rw.together = at == rw.now_ns ? rw.together + 1 : 0;
+    rw.now_ns = at;
+    rw_chance(FOR_MOMENT + rw.together, at);
+}
+
 bool rw_step(uint64_t until_ns)
 {
     struct thing_at t;
 
     if (rw.heap_n == 0 || rw.heap[0].at > until_ns) {
-        rw.now_ns = until_ns > rw.now_ns ? until_ns : rw.now_ns;
+        move_to(until_ns > rw.now_ns ? until_ns : rw.now_ns);
         return false;
     }
     t = pop();
-    rw.now_ns = t.at;
+    move_to(t.at);
     rw.events++;
     rw_mix(t.at);
     rw_mix((uint64_t)t.kind << 32 | t.a);
@@ -188,14 +245,19 @@ bool rw_step(uint64_t until_ns)
 
 /* ------------------------------------------------------------------ a history */
 
-static void reset(uint64_t seed)
+static void reset(uint64_t seed, const struct rhistory *only)
 {
     if (!arena)
         arena = aligned_alloc(4096, ARENA);
     check(arena);
     arena_at = 0;
-    prng_init(&rw.prng, seed);
     rw.seed = seed;
+    rw.only = only;
+    rw.happened.seed = seed;
+    rw.happened.n = rw.together = 0;
+    memset(rw.asked, 0, sizeof rw.asked);
+    memset(rw.next, 0, sizeof rw.next);
+    rw_chance(FOR_CONFIG, 0);
     rw.now_ns = 1 * SEC;
     rw.order = rw.events = rw.uids = rw.tags = 0;
     rw.hash = seed;
@@ -213,11 +275,13 @@ static void reset(uint64_t seed)
     rnic_reset();
 }
 
-bool rw_seed(uint64_t seed, uint64_t *ret_hash)
+bool rw_play(uint64_t seed, const struct rhistory *only, uint64_t *ret_hash)
 {
-    reset(seed);
+    reset(seed, only);
     if (setjmp(rw.out) == 0) {
         config_make(&rw.cfg);
+        rw.happened.choices = rw.cfg.choices;
+        rw.choices_left = only ? only->choices : rw.cfg.choices;
         drive_start();
         while (rw.choices_left > 0)
             rw_step(UINT64_MAX);

@@ -5,7 +5,11 @@
  *
  * One history is: make a configuration, run with faults, stop the faults, see that all converges,
  * probe every link, destroy all and compare every byte of every node. Time jumps from one thing of
- * the heap to the next. */
+ * the heap to the next.
+ *
+ * Chance is hashed from the seed and what it is for: a choice or a fault by its number among its
+ * kind, all else by the moment. So a history can be played with some choices and faults left out,
+ * and the rest stays as it was, but for what follows from them (shrink.c). */
 #ifndef RDMA_WORLD_H
 #define RDMA_WORLD_H
 
@@ -42,6 +46,8 @@
 #define CONVERGE_NS (20 * SEC)
 #define RECOVER_NS  (16 * SEC) /* the longest pause before a path is made anew, and its set-up */
 #define NONE32      UINT32_MAX
+#define ITEMS       8192u /* of one history: choices and faults that came to pass */
+#define CHOICES_MAX 200u
 
 #define FAULT_NAMES(X)                                                                             \
     X(conn_refused)                                                                                \
@@ -76,6 +82,23 @@ enum rfault {
 #undef X
         RF_COUNT
 };
+
+/* What can be left out, by its number among its kind: a fault, or a choice of the driver. */
+#define ITEM_choice RF_COUNT
+#define ITEM_KINDS  (RF_COUNT + 1)
+
+struct ritem {
+    uint32_t kind, n;
+};
+
+struct rhistory {
+    uint64_t seed;
+    uint32_t choices, n; /* choices: until the faults end, those left out too */
+    struct ritem item[ITEMS];
+};
+
+/* What chance is for; below these, an item's own. */
+enum chance_for { FOR_CONFIG = ITEM_KINDS, FOR_DRIVER, FOR_MOMENT };
 
 enum rmark {
 #define X(name, least) RM_##name,
@@ -219,7 +242,7 @@ struct control {
 #define CONTROLS 128u
 
 struct rworld {
-    struct prng prng;
+    uint64_t chance; /* state of a prng_splitmix */
     struct rconfig cfg;
     uint64_t now_ns, order, hash, events, seed;
     uint32_t heap_n;
@@ -233,7 +256,11 @@ struct rworld {
     uint64_t rail_cut_until[NODES][RAILS]; /* nothing leaves its cable, nobody knows */
     struct control control[CONTROLS];
     uint64_t uids, tags;
-    uint32_t pulls_open, choices_left, current; /* current: whose device is opened */
+    uint32_t pulls_open, choices_left, current;   /* current: whose device is opened */
+    uint32_t together;                            /* things of this very moment */
+    const struct rhistory *only;                  /* what comes to pass; NULL: chance tells */
+    struct rhistory happened;                     /* what came to pass, if chance told */
+    uint32_t asked[ITEM_KINDS], next[ITEM_KINDS]; /* next: in *only */
     uint64_t marks[RM_COUNT], fault[RF_COUNT], events_all, histories;
 };
 
@@ -244,13 +271,16 @@ _Noreturn void rw_fail(const char *what, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void rw_post(uint64_t delay_ns, enum thing kind, uint32_t a, uint32_t b);
 bool rw_step(uint64_t until_ns); /* the next thing, if it is due by then; else time moves there */
+void rw_chance(uint32_t what, uint64_t n); /* from here on it is for that */
+uint64_t rw_u64(void);
 uint32_t rw_below(uint32_t n);
 uint32_t rw_between(uint32_t least, uint32_t most);
 bool rw_one_in(uint32_t n);
-bool rw_fault(enum rfault f); /* it strikes now */
-uint64_t rw_soon(void);       /* a delay of the machine: mostly microseconds */
-void *rw_alloc(size_t n);     /* zeroed, until the end of the history */
-bool rw_seed(uint64_t seed, uint64_t *ret_hash);
+bool rw_happens(uint32_t kind); /* the next item of the kind; chance is its own, then */
+bool rw_fault(enum rfault f);   /* it strikes now */
+uint64_t rw_soon(void);         /* a delay of the machine: mostly microseconds */
+void *rw_alloc(size_t n);       /* zeroed, until the end of the history */
+bool rw_play(uint64_t seed, const struct rhistory *only, uint64_t *ret_hash);
 void rw_mix(uint64_t v);
 static inline void rw_mark(enum rmark m)
 {
@@ -259,6 +289,12 @@ static inline void rw_mark(enum rmark m)
 
 /* config.c */
 void config_make(struct rconfig *c);
+
+/* shrink.c */
+const char *ritem_name(uint32_t kind);
+bool rhistory_shrink(struct rhistory *h); /* of one that failed; false: it does so no more */
+bool rhistory_write(const struct rhistory *h, const char *path, const char *why);
+bool rhistory_read(const char *path, struct rhistory *h);
 
 /* threads.c */
 void threads_reset(void);
