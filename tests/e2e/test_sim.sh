@@ -6,16 +6,16 @@ set -euo pipefail
 
 sim=${TERN_BIN:?}/tern-sim
 [ -x "$sim" ] || { echo "tern-sim was not built"; exit 77; }
-seeds=2000 least=200 shrink=1
+seeds=2000 least=200
 [ "${TERN_FULL:-0}" = 1 ] && seeds=20000
-[ "${1:-}" = --rdma ] && least=0 shrink=
+[ "${1:-}" = --rdma ] && least=0
 first=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 echo "tern-sim $*: $seeds seeds from $first (repeat with TERN_SIM_FIRST=$first)"
 status=0
-"$sim" "$@" --seeds "$seeds" --first "$first" ${shrink:+--shrink "$out"} --json >"$out/result.json" || status=$?
+"$sim" "$@" --seeds "$seeds" --first "$first" --shrink "$out" --json >"$out/result.json" || status=$?
 [ "$status" -eq 77 ] && { echo "skipped: this build has no RDMA"; exit 77; }
 python3 - "$out/result.json" "$least" <<'PY' || status=1
 import json, sys

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Histories over RDMA shrink: those that the seam's planted bugs make fail, to a tenth of their choices and faults;
+# each plays to the same violation twice, and to none in the good build. For that a history played by its list is the
+# one that chance made, and one item left out leaves most of the rest as it was.
+set -euo pipefail
+
+sim=${TERN_BIN:?}/tern-sim
+[ -x "$sim-bugs" ] || { echo "tern-sim-bugs was not built (TERN_BUGS=ON builds it)"; exit 77; }
+"$sim" --rdma --seeds 1 >/dev/null 2>&1 || { [ $? -eq 77 ] && exit 77; }
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+fail() { echo "$*"; exit 1; }
+for bug in 21 22 23 24 25 26 27; do
+    mkdir "$out/$bug"
+    "$sim-bugs" --bug $bug --seeds 40000 --shrink "$out/$bug" 2>&1 | tee -a "$out/said"
+    tapes=("$out/$bug"/*.tape)
+    tape=${tapes[0]} what=${tapes[0]##*/bug-"$bug"-} # one tape, named for the violation
+    [ ${#tapes[@]} -eq 1 ] && [ -f "$tape" ] || fail "bug $bug: not one tape: ${tapes[*]}"
+    tail -n 1 "$out/said" | grep -F "(${what%.tape})" >/dev/null || fail "bug $bug: shrunk to another violation: $tape"
+    first=$("$sim-bugs" --bug $bug --tape "$tape") && fail "bug $bug: its tape shows nothing: $first"
+    again=$("$sim-bugs" --bug $bug --tape "$tape") && fail "bug $bug: its tape shows nothing: $again"
+    [ "$first" = "$again" ] || fail "bug $bug: $first; and then: $again"
+    [[ $first == *": ${what%.tape}: "* ]] || fail "bug $bug: another violation: $first"
+    "$sim" --tape "$tape" || fail "bug $bug: its tape fails without the bug"
+done
+for text in "seed" "choices 100000" "choice 5000000000" "no_such_fault 3"; do
+    printf 'tern-sim rdma history 1\n%s\n' "$text" >"$out/bad.tape"
+    status=0
+    "$sim" --tape "$out/bad.tape" || status=$?
+    [ $status -eq 2 ] || fail "read as a history: $text"
+done
+
+python3 - "$sim" "$out" <<'PY'
+import collections, re, subprocess, sys
+sim, out = sys.argv[1:]
+sizes = [tuple(map(int, m)) for m in re.findall(r"shrunk from (\d+) to (\d+) ", open(out + "/said").read())]
+before, after = map(sum, zip(*sizes))
+print(f"shrunk from {before} to {after} choices and faults in all: {sizes}")
+assert len(sizes) == 7 and 10 * after <= before
+
+def play(*args):
+    return subprocess.run([sim, "--verbose", *args], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True).stderr.splitlines()
+
+def play_items(seed, choices, items):
+    with open(out + "/some.tape", "w") as f:
+        f.write(f"tern-sim rdma history 1\nseed {seed}\nchoices {choices}\n" + "".join(f"{i}\n" for i in items))
+    return play("--tape", out + "/some.tape")
+
+# A line a thing, `TIME thing ...`, and a line an item, `TIME NAME NUMBER`.
+same = rest = 0
+for seed in range(1, 25):
+    log = play("--rdma", "--seeds", "1", "--first", str(seed))
+    at = [i for i, l in enumerate(log) if l.split()[1] != "thing"]
+    items = [log[i].split(maxsplit=1)[1] for i in at]
+    choices = sum(i.startswith("choice ") for i in items)
+    assert play_items(seed, choices, items) == log, f"seed {seed}: by its list it is another history"
+    for k in range(0, len(items), len(items) // 8):
+        less, had = play_items(seed, choices, items[:k] + items[k + 1:]), log[:at[k]] + log[at[k] + 1:]
+        first = next((i for i, (a, b) in enumerate(zip(less, had)) if a != b), len(had))
+        same += sum((collections.Counter(had[first:]) & collections.Counter(less[first:])).values())
+        rest += len(had) - first
+print(f"one item left out: from the first difference on, {same} of {rest} lines are as they were")
+assert same > 0.7 * rest
+PY
