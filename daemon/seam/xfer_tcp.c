@@ -359,7 +359,7 @@ static void drain(struct xfer *xfer)
     uint64_t deadline = io_now_ns() + DESTROY_WAIT_NS;
     bool busy = true;
 
-    for (uint32_t i = 0; i < xfer->config.links; i++)
+    for (uint32_t i = 0; xfer->link && i < xfer->config.links; i++)
         xfer->link[i].waiting_ns = xfer->link[i].reads_waiting_ns = 0;
     if (xfer->accepting)
         io_cancel(xfer->config.io, &xfer->accept_op);
