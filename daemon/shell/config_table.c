@@ -47,7 +47,7 @@ const struct setting config_settings[] = {
           "Smallest page that tenants use, in one region: memory for page records follows from it"),
     BYTES("", "frame_body_max", "frame-body-max", frame_body_max, 4096, 1u << 28, "1M",
           "Largest message body that is accepted"),
-    COUNT("", "workers", "workers", workers, 1, 256, NULL,
+    COUNT("", "workers", "workers", workers, 1, MEM_WORKERS_MAX, NULL,
           "Threads for checksums, copies and zeroing; default: one a core, at most 16"),
     PLAIN("", "huge_pages", "huge-pages", VALUE_BOOL, huge_pages, "true",
           "Try huge pages for tenants' memory; `ternctl status` says what was got"),
