@@ -38,6 +38,8 @@
 #define XFER_RX_BYTES (2 * XFER_WRITE_BYTES) /* a request in work and the next one read ahead */
 #define XFER_SCRATCH  (64u << 10) /* where bytes go that nobody wants, and zeros come from */
 #define XFER_BACKLOG  64
+/* For operations that were cancelled: they end at once or something is wrong. */
+#define XFER_DESTROY_WAIT_NS 2000000000u
 
 enum conn_state {
     CONN_FREE = 0,
