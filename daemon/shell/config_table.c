@@ -94,8 +94,9 @@ const struct setting config_settings[] = {
           "Engines over all tenants"),
     COUNT("limits", "pools", "limit-pools", limits.pools, 1, 64, "32",
           "Pools over all tenants; the host tier of one is another"),
-    COUNT("limits", "procs", "limit-procs", procs_max, 1, COUNT_MAX, NULL,
-          "Client processes; default: one a connection"),
+    COUNT(
+        "limits", "procs", "limit-procs", procs_max, 1, COUNT_MAX, NULL,
+        "Client processes, shared among the tenants by their conns_max; default: one a connection"),
     LIMIT(namespaces, "limit-namespaces", "1024", "Namespaces in use at a time"),
     LIMIT(nodes, "limit-nodes", NULL,
           "Nodes of the prefix tree; default: one a page record, at most 8388608"),

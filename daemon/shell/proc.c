@@ -163,16 +163,22 @@ static uint32_t find(const struct proc_table *t, pid_t pid, uint64_t start_time)
     return t->n;
 }
 
-static uint32_t find_free(const struct proc_table *t)
+/* A slot for one more process of that tenant: none where it has its share already. */
+static uint32_t find_free(const struct proc_table *t, uint32_t tenant, uint32_t share)
 {
+    uint32_t slot = t->n, held = 0;
+
     for (uint32_t i = 0; i < t->n; i++) {
         if (t->v[i].pid == 0)
-            return i;
+            slot = slot == t->n ? i : slot;
+        else
+            held += t->v[i].tenant == tenant;
     }
-    return t->n;
+    return held < share ? slot : t->n;
 }
 
-enum tern_err proc_take(struct proc_table *t, int sock, uint32_t *ret_slot, const char **ret_why)
+enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_t share,
+                        uint32_t *ret_slot, const char **ret_why)
 {
     struct ucred cred = {0};
     socklen_t len = sizeof(cred);
@@ -199,14 +205,16 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t *ret_slot, cons
         *ret_slot = slot;
         return TERN_OK;
     }
-    slot = find_free(t);
+    slot = find_free(t, tenant, share);
     if (slot == t->n) {
         close(pidfd);
-        *ret_why = "as many processes are connected as the daemon watches (limits.procs)";
+        *ret_why = "as many processes of this tenant have connected, and live, as are its share of "
+                   "limits.procs";
         return TERN_BUSY;
     }
     p = &t->v[slot];
     p->pid = cred.pid;
+    p->tenant = tenant;
     p->start_time = start_time;
     p->pidfd = pidfd;
     p->table = t;

@@ -111,7 +111,7 @@ static void proc_exit_that_cannot_be_told_is_no_exit(void **state)
 
     (void)state;
     rig_init(&rig);
-    assert_int_equal(proc_take(&rig.table, rig.sock, &slot, &why), TERN_OK);
+    assert_int_equal(proc_take(&rig.table, rig.sock, 0, 2, &slot, &why), TERN_OK);
     assert_int_equal(slot, 0);
     assert_int_equal(proc_pid(&rig.table, slot), rig.child);
     child_end(&rig);
@@ -137,11 +137,35 @@ static void proc_take_without_a_proof_of_life_is_refused(void **state)
     (void)state;
     rig_init(&rig);
     failures = 4;
-    assert_int_equal(proc_take(&rig.table, rig.sock, &slot, &why), TERN_GONE);
+    assert_int_equal(proc_take(&rig.table, rig.sock, 0, 2, &slot, &why), TERN_GONE);
     assert_int_equal(slot, 99);
     child_end(&rig);
     failures = 0;
-    assert_int_equal(proc_take(&rig.table, rig.sock, &slot, &why), TERN_GONE);
+    assert_int_equal(proc_take(&rig.table, rig.sock, 0, 2, &slot, &why), TERN_GONE);
+    rig_finish(&rig);
+}
+
+/* A process counts until it has exited, whether its connection is still there or not; what one
+ * tenant's have taken is not taken from another's. */
+static void proc_of_a_tenant_beyond_its_share_is_refused(void **state)
+{
+    const char *why = "";
+    uint32_t slot = 99;
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig);
+    rig.table.v[1] = (struct proc){.pid = 1, .tenant = 5};
+    assert_int_equal(proc_take(&rig.table, rig.sock, 5, 1, &slot, &why), TERN_BUSY);
+    assert_int_equal(slot, 99);
+    assert_non_null(strstr(why, "limits.procs"));
+    assert_int_equal(proc_take(&rig.table, rig.sock, 4, 1, &slot, &why), TERN_OK);
+    assert_int_equal(slot, 0);
+    slot = 99;
+    assert_int_equal(proc_take(&rig.table, rig.sock, 4, 1, &slot, &why), TERN_OK);
+    assert_int_equal(slot, 0); /* it is there already */
+    rig.table.v[1].pid = 0;
+    child_end(&rig);
     rig_finish(&rig);
 }
 
@@ -149,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(proc_exit_that_cannot_be_told_is_no_exit),
+        cmocka_unit_test(proc_of_a_tenant_beyond_its_share_is_refused),
         cmocka_unit_test(proc_take_without_a_proof_of_life_is_refused),
     };
 
