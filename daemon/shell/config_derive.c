@@ -10,7 +10,7 @@
 #include "shell/plan.h"
 #include "shell/tls.h"
 
-#define WORKERS_MAX        16u /* M13: min(16, cores) */
+#define WORKERS_INITIAL    16u /* M13: min(16, cores) */
 #define NODES_INITIAL_MAX  (1u << 23)
 #define SESSION_BLOCKS     64u /* token blocks set aside for each session's own tail */
 #define BLOCKS_PER_PAGE    4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
@@ -113,7 +113,7 @@ static uint32_t cores(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
 
-    return n < 1 ? 1 : at_most((uint64_t)n, WORKERS_MAX);
+    return n < 1 ? 1 : at_most((uint64_t)n, WORKERS_INITIAL);
 }
 
 static void derive_u32(uint32_t *field, uint64_t value)

@@ -237,7 +237,7 @@ static enum tern_err admit(struct daemon *d, uint32_t tenant, int fd, uint32_t *
         *ret_why = "the daemon is draining: connect to another one";
         return TERN_BUSY;
     }
-    return proc_take(&d->procs, fd, ret_proc, ret_why);
+    return proc_take(&d->procs, fd, tenant, plan_procs(d->config, tenant), ret_proc, ret_why);
 }
 
 static bool has_room(const struct daemon *d, uint32_t tenant)

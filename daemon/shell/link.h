@@ -108,10 +108,10 @@ enum tern_err link_path_read(struct link *l, const struct frame_header *h, const
 /* Of the outbound link to that peer, for operators; ctx: the daemon. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
 /* Of the same link, why it is not up; NULL: it is, or nothing has failed yet, and both are 0. */
-/* Connections that were ended for what they said. peer NONE: before they said who they are. */
-uint64_t links_breaches(const struct daemon *d, uint32_t peer);
 const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                          uint64_t *ret_since_ns);
+/* Connections that were ended for what they said. peer NONE: before they said who they are. */
+uint64_t links_breaches(const struct daemon *d, uint32_t peer);
 /* Before one of ours is closed: a better cause than what closes it. May hold what the
  * peer said. */
 void link_blame(struct link *l, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -20,6 +20,14 @@ uint32_t plan_conns(const struct config *config)
     return n;
 }
 
+uint32_t plan_procs(const struct config *config, uint32_t tenant)
+{
+    uint64_t all = plan_conns(config) - config->admin_conns_max,
+             share = (uint64_t)config->procs_max * config->tenants[tenant].conns_max / all;
+
+    return share > 0 ? (uint32_t)share : 1;
+}
+
 uint32_t plan_body_max(const struct config *config)
 {
     return config->frame_body_max > LINK_BODY_MAX ? config->frame_body_max : LINK_BODY_MAX;

@@ -424,6 +424,30 @@ static void config_512_peers_fit_and_limits_follow_from_them(void **state)
     free(text);
 }
 
+static void config_peer_of_64_tenants_with_the_longest_names_is_read(void **state)
+{
+    char *text = NULL, name[CONFIG_NAME_BYTES];
+    struct config *c;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    (void)state;
+    fputs("insecure_peers: true\ntenants:\n", out);
+    for (int i = 0; i < CONFIG_TENANTS_MAX; i++)
+        fprintf(out, "  - {name: t%062d, socket: /s%d, memory: 1M, conns_max: 1}\n", i, i);
+    fputs("peers:\n  - {name: p, address: \"h:1\", tenants: [", out);
+    for (int i = 0; i < CONFIG_TENANTS_MAX; i++)
+        fprintf(out, "%st%062d", i ? ", " : "", i);
+    fputs("]}\n", out);
+    fclose(out);
+    c = accepted(text);
+    assert_int_equal(c->peers[0].tenants, UINT64_MAX);
+    snprintf(name, sizeof name, "t%062d", 63);
+    assert_string_equal(c->tenants[63].name, name);
+    config_destroy(c);
+    free(text);
+}
+
 static void config_peers_in_the_clear_need_the_flag(void **state)
 {
     struct config *c;
@@ -714,6 +738,7 @@ int main(void)
         cmocka_unit_test(config_memory_of_a_peer_is_counted),
         cmocka_unit_test(config_peers_that_do_not_fit_are_refused),
         cmocka_unit_test(config_512_peers_fit_and_limits_follow_from_them),
+        cmocka_unit_test(config_peer_of_64_tenants_with_the_longest_names_is_read),
         cmocka_unit_test(config_peers_in_the_clear_need_the_flag),
         cmocka_unit_test(config_tls_is_whole_and_instead_of_the_clear),
         cmocka_unit_test(config_rdma_of_a_peer_and_of_the_host_is_read),

@@ -14,6 +14,7 @@
 
 #include "base/prng.h"
 #include "seam/checksum.h"
+#include "shell/config_table.h"
 
 #define MIB (1u << 20)
 
@@ -304,6 +305,22 @@ static void mem_control_pages_never_change_tenant(void **state)
     mem_destroy(rig.mem);
 }
 
+static void mem_create_takes_as_many_workers_as_the_configuration(void **state)
+{
+    struct mem_config c = config_small();
+    const char *why = NULL;
+    struct mem *mem = NULL;
+
+    (void)state;
+    c.workers = 0;
+    for (size_t i = 0; i < config_settings_n; i++)
+        if (strcmp(config_settings[i].key, "workers") == 0)
+            c.workers = (uint32_t)config_settings[i].max;
+    assert_true(c.workers >= 16);
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_OK);
+    mem_destroy(mem);
+}
+
 static void mem_create_with_too_little_memory_says_so(void **state)
 {
     struct mem_config c = config_small();
@@ -405,6 +422,7 @@ int main(void)
         cmocka_unit_test(mem_sigbus_in_a_pool_leaves_the_daemon_alive),
         cmocka_unit_test(mem_control_pages_carry_steps_and_incarnation),
         cmocka_unit_test(mem_control_pages_never_change_tenant),
+        cmocka_unit_test(mem_create_takes_as_many_workers_as_the_configuration),
         cmocka_unit_test(mem_create_with_too_little_memory_says_so),
         cmocka_unit_test(mem_create_without_descriptors_says_so),
         cmocka_unit_test(mem_bytes_count_the_control_pages_of_each_tenant),
