@@ -165,5 +165,5 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
     {"peers", "transport", NULL, VALUE_TRANSPORT, PEER_FIELD(transport), 0, 0, "tcp",
      "How its pages come: auto (RDMA, else TCP), verbs (RDMA or not at all) or tcp"},
     {"peers", "push", NULL, VALUE_BOOL, PEER_FIELD(push), 0, 0, "false",
-     "By RDMA the peer writes them (WRITE), in place of being read (READ)"},
+     "The peer writes them (WRITE), in place of being read (READ); transport auto or verbs only"},
 };
