@@ -147,7 +147,8 @@ TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *
 TERN_API enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms);
 /* Maps this rank's region of the pool (a pure scheduler maps region 0), readable and writable. *ret
  * belongs to the connection: tern_pool_unmap or tern_destroy ends it. A forked child does not
- * inherit the mapping. INVALID: the pool was opened by an engine of another world size. */
+ * inherit the mapping; one that is forked while this call runs has at most an address range that it
+ * cannot touch. INVALID: the pool was opened by an engine of another world size. */
 TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t deadline_ms,
                                      struct tern_pool **ret);
 /* Sets *pool to NULL, where it may be already. No kernel may touch the pages any more. */
