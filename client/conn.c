@@ -166,6 +166,8 @@ enum tern_err conn_send(struct conn *c)
             c->out_head += (uint32_t)n;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return TERN_BUSY;
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            break; /* what it said before it closed is still to be read, and behind it the end */
         } else if (errno != EINTR) {
             conn_lose(c);
             return TERN_PEER_LOST;

@@ -58,7 +58,8 @@ enum tern_err conn_set_body_max(struct conn *c, uint32_t body_max);
 enum tern_err conn_room(struct conn *c, uint64_t body, uint8_t **ret_frame);
 void conn_queue(struct conn *c, uint32_t frame_bytes);
 
-/* Sends what the socket takes. OK: all is out. BUSY: the rest waits for the socket. PEER_LOST. */
+/* Sends what the socket takes. OK: all is out, or nobody will read it: conn_recv tells. BUSY: the
+ * rest waits for the socket. PEER_LOST. */
 enum tern_err conn_send(struct conn *c);
 
 /* The next whole frame, body borrowed until the next conn_recv. OK, BUSY (none is whole yet),

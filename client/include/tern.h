@@ -65,8 +65,9 @@ TERN_API const char *tern_error_text(const struct tern *t);
 
 /* Connects to the tenant's socket and agrees on a version. PEER_LOST: nobody listens there, or the
  * socket's mode forbids it (errno says which). UNSUPPORTED: no common version. INVALID: the path is
- * too long for a socket. BUSY: the daemon is draining: connect to another one. Any other is the
- * daemon's own; tern_error_text(NULL) has its words. */
+ * too long for a socket. BUSY: the daemon is draining: connect to another one. QUOTA: the tenant
+ * has as many connections as it may. Any other is the daemon's own; tern_error_text(NULL) has its
+ * words. */
 TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms,
                                     struct tern **ret);
 /* Unmaps this connection's pools, leaves the engine and closes. NULL is fine. In a forked child it

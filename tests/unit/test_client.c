@@ -109,6 +109,45 @@ static void connect_daemon_refuses_its_error(void **state)
     fake_stop(&fake);
 }
 
+static _Thread_local bool sends_late; /* only once the other side has closed */
+
+ssize_t __real_send(int fd, const void *bytes, size_t n, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags);
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
+{
+    struct pollfd ended = {.fd = fd, .events = POLLRDHUP};
+
+    if (sends_late)
+        check(poll(&ended, 1, -1) == 1);
+    return __real_send(fd, bytes, n, flags);
+}
+
+/* By a daemon that had no room for it, before Hello came or was read: its words get here, whoever
+ * was faster. */
+static void connect_turned_away_its_error(void **state)
+{
+    struct tern *t = NULL;
+
+    (void)state;
+    fake.version = fake.body_max = 0;
+    fake.hello_err = TERN_QUOTA;
+    fake.hello_text = "as many as may be";
+    for (int late = 0; late < 2; late++) {
+        fake.unasked = sends_late = late;
+        fake.unread = !late;
+        fake_start(&fake, NULL, NULL);
+        assert_err(TERN_QUOTA, tern_connect(fake.path, 2000, &t));
+        sends_late = false;
+        assert_null(t);
+        assert_string_equal(tern_error_text(NULL), "as many as may be");
+        fake_stop(&fake);
+    }
+    fake.unasked = fake.unread = false;
+    fake.hello_err = 0;
+    fake.hello_text = NULL;
+}
+
 static void connect_nobody_listens_peer_lost(void **state)
 {
     char path[200];
@@ -670,6 +709,36 @@ static void async_connection_ends_each_request_is_told(void **state)
     stop(t);
 }
 
+static void serve_one_then_close(struct fake *f)
+{
+    struct match_answer a;
+
+    check(fake_read(f) != NULL);
+    fake_reply(f, make_match(&a, (uint32_t)f->h.session));
+}
+
+static void async_answers_from_before_the_end_are_not_lost_to_a_send(void **state)
+{
+    static const uint32_t tokens[64];
+    struct tern_tokens list = {.v = tokens, .n = 64};
+    struct tern *t = start(serve_one_then_close, NULL);
+    struct tern_answer answer;
+
+    (void)state;
+    assert_ok(tern_submit_match(t, 100, &list, 0, 0));
+    sends_late = true;
+    assert_ok(tern_submit_match(t, 101, &list, 0, 1));
+    sends_late = false;
+    assert_ok(tern_poll(t, &answer));
+    assert_int_equal(answer.cookie, 0);
+    assert_match(answer.results, 100);
+    assert_ok(tern_poll(t, &answer));
+    assert_int_equal(answer.cookie, 1);
+    assert_err(TERN_PEER_LOST, answer.err);
+    assert_err(TERN_PEER_LOST, tern_poll(t, &answer));
+    stop(t);
+}
+
 static void serve_step(struct fake *f)
 {
     const ProtobufCMessage *msg;
@@ -739,6 +808,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connect_version_differs_unsupported),
         cmocka_unit_test(connect_daemon_refuses_its_error),
+        cmocka_unit_test(connect_turned_away_its_error),
         cmocka_unit_test(connect_nobody_listens_peer_lost),
         cmocka_unit_test(connect_daemon_announces_cap_it_is_kept),
         cmocka_unit_test(connect_daemon_announces_larger_cap_it_is_used),
@@ -756,6 +826,7 @@ int main(void)
         cmocka_unit_test(async_inflight_max_busy_then_all_answered),
         cmocka_unit_test(async_socket_full_busy_then_all_sent),
         cmocka_unit_test(async_connection_ends_each_request_is_told),
+        cmocka_unit_test(async_answers_from_before_the_end_are_not_lost_to_a_send),
         cmocka_unit_test(step_operations_have_their_own_results),
     };
 
