@@ -85,7 +85,7 @@ const struct setting config_settings[] = {
     DEADLINE(transfer_ms, "transfer-ms", "30000", "From the start of a transfer to its end"),
     DEADLINE(drain_ms, "drain-ms", "10000", "From SIGTERM to the exit, whatever is left"),
     DEADLINE(data_idle_ms, "data-idle-ms", "5000",
-             "A data connection with work outstanding and no progress"),
+             "A data connection with work outstanding and no progress; alike on all hosts"),
     DEADLINE(tls_handshake_ms, "tls-handshake-ms", "5000",
              "From a connection between daemons to the end of its TLS handshake"),
 
