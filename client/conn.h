@@ -42,7 +42,8 @@ struct conn {
 uint64_t conn_now_ns(void); /* CLOCK_MONOTONIC */
 
 /* PEER_LOST with errno: nobody listens, or not allowed. TIMED_OUT; INVALID: the path does not fit;
- * INTERNAL: no memory. On success everything in *c is owned by it until conn_close. */
+ * INTERNAL: no memory, or no descriptor (errno). On success everything in *c is owned by it until
+ * conn_close. */
 enum tern_err conn_open(struct conn *c, const char *path, uint32_t deadline_ms);
 /* Takes a connected socket over (and closes it on failure). For conn_open and tests. */
 enum tern_err conn_adopt(struct conn *c, int fd);

@@ -108,9 +108,10 @@ enum tern_err link_path_read(struct link *l, const struct frame_header *h, const
                              uint64_t sequence);
 /* Of the outbound link to that peer, for operators; ctx: the daemon. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
-/* Of the same link, why it is not up; NULL: it is, or nothing has failed yet, and both are 0. */
 /* Connections that were ended for what they said. peer NONE: before they said who they are. */
 uint64_t links_breaches(const struct daemon *d, uint32_t peer);
+/* Of our link to that peer, why it is not up; NULL: it is, or nothing has failed yet, and both are
+ * 0. */
 const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                          uint64_t *ret_since_ns);
 /* Before one of ours is closed: a better cause than what closes it. May hold what the
