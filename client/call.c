@@ -40,6 +40,13 @@ enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, st
     return TERN_OK;
 }
 
+/* A daemon that can take no further connection says so before it reads anything: to request 0. */
+static bool is_answer(const struct call *call, const struct frame_header *h)
+{
+    return h->request_id == call->id ||
+           (h->request_id == 0 && h->type == FRAME_HELLO_REPLY && h->type == call->reply_type);
+}
+
 /* Deals with every whole frame that is there. OK: the call's own was among them. BUSY: it was not.
  */
 static enum tern_err take_frames(struct tern *t, const struct call *call, const uint8_t **ret_body,
@@ -50,7 +57,7 @@ static enum tern_err take_frames(struct tern *t, const struct call *call, const 
     enum tern_err err;
 
     while ((err = conn_frame(&t->conn, &h, &body)) == TERN_OK) {
-        if (h.request_id == call->id && ret_body) {
+        if (ret_body && is_answer(call, &h)) {
             if (h.type != call->reply_type) {
                 conn_lose(&t->conn);
                 return set_error(t, TERN_MALFORMED, nonsense_text);

@@ -57,6 +57,10 @@ static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
     if (p->address.host[0] == '\0' || p->address.port == 0)
         return loader_fail(l, origin, "peers", (int)i, NULL,
                            "needs an address, HOST:PORT of its listener");
+    if (p->push && p->transport == XFER_TCP)
+        return loader_fail(l, origin, "peers", (int)i, "push",
+                           "over TCP pages are read, never written: set transport to auto or "
+                           "verbs, or leave out push");
     if (strcmp(p->name, l->config->node) == 0)
         return loader_fail(l, origin, "peers", (int)i, "name", "is this daemon itself: node is %s",
                            p->name);

@@ -85,7 +85,7 @@ const struct setting config_settings[] = {
     DEADLINE(transfer_ms, "transfer-ms", "30000", "From the start of a transfer to its end"),
     DEADLINE(drain_ms, "drain-ms", "10000", "From SIGTERM to the exit, whatever is left"),
     DEADLINE(data_idle_ms, "data-idle-ms", "5000",
-             "A data connection with work outstanding and no progress"),
+             "A data connection with work outstanding and no progress; alike on all hosts"),
     DEADLINE(tls_handshake_ms, "tls-handshake-ms", "5000",
              "From a connection between daemons to the end of its TLS handshake"),
 
@@ -166,5 +166,5 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
     {"peers", "transport", NULL, VALUE_TRANSPORT, PEER_FIELD(transport), 0, 0, "tcp",
      "How its pages come: auto (RDMA, else TCP), verbs (RDMA or not at all) or tcp"},
     {"peers", "push", NULL, VALUE_BOOL, PEER_FIELD(push), 0, 0, "false",
-     "By RDMA the peer writes them (WRITE), in place of being read (READ)"},
+     "The peer writes them (WRITE), in place of being read (READ); transport auto or verbs only"},
 };

@@ -22,13 +22,14 @@
 #define LINK_ADDRS_MAX  RESOLVE_ADDRS_MAX
 #define LINK_REDIAL_MIN_NS                                                                         \
     100000000u /* the first pause; doubled up to the cap, plus or minus a quarter */
-#define LINK_REDIAL_MAX_NS 5000000000u
-#define LINK_DIAL_NS       5000000000u  /* a connect that takes longer is given up */
-#define LINK_RESOLVE_NS    10000000000u /* a name that is not known by then has failed */
-#define LINK_PING_NS       1000000000u  /* the dialling side asks that often */
-#define LINK_SILENT_NS     5000000000u  /* a link that says nothing for so long is down */
-#define LINK_STEADY_NS     5000000000u  /* up for so long: the next pause starts small again */
-#define LINK_CAUSE_BYTES   160          /* of why a link is not up */
+#define LINK_REDIAL_MAX_NS    5000000000u
+#define LINK_DIAL_NS          5000000000u  /* a connect that takes longer is given up */
+#define LINK_RESOLVE_NS       10000000000u /* a name that is not known by then has failed */
+#define LINK_RESOLVE_AGAIN_NS 1000000000u  /* the same where its last addresses were good */
+#define LINK_PING_NS          1000000000u  /* the dialling side asks that often */
+#define LINK_SILENT_NS        5000000000u  /* a link that says nothing for so long is down */
+#define LINK_STEADY_NS        5000000000u  /* up for so long: the next pause starts small again */
+#define LINK_CAUSE_BYTES      160          /* of why a link is not up */
 
 struct daemon;
 

@@ -79,7 +79,7 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
     ret->mr_bytes_max = config->rdma_mr_bytes;
     for (uint32_t i = 0; i < config->npeers; i++) {
         wanted = wanted || config->peers[i].transport != XFER_TCP;
-        ret->push = ret->push || (config->peers[i].transport != XFER_TCP && config->peers[i].push);
+        ret->push = ret->push || config->peers[i].push;
     }
     ret->pulls = wanted ? config->npeers : 0;
     ret->serves = wanted && config->listen.host[0];

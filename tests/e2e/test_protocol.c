@@ -429,6 +429,7 @@ static void protocol_slow_reader_is_closed_and_others_are_served(void **state)
 static void protocol_connections_above_the_limit_are_refused(void **state)
 {
     int fds[RIG_CONNS_MAX];
+    struct tern *t = NULL;
     uint64_t rss = 0;
 
     (void)state;
@@ -437,9 +438,14 @@ static void protocol_connections_above_the_limit_are_refused(void **state)
 
         while (n < RIG_CONNS_MAX - 1) /* the witness has one */
             fds[n++] = rig_greeted(rig.socket);
-        extra = rig_connect(rig.socket);
+        extra = rig_connect(rig.socket); /* has no slot, so it is told before it says anything */
+        assert_int_equal(rig_read(extra, ANSWER_MS, &answer), RIG_FRAME);
+        assert_int_equal(rig_status(&answer), TERN_QUOTA);
         assert_int_equal(rig_read(extra, ANSWER_MS, &answer), RIG_CLOSED);
         close(extra);
+        assert_int_equal(tern_connect(rig.socket, ANSWER_MS, &t), TERN_QUOTA);
+        assert_string_equal(tern_error_text(NULL), "tenant t0 has 24 connections, as many as it "
+                                                   "may: close one, or raise its conns_max");
         for (int i = 0; i < n; i++)
             assert_true(rig_ping(fds[i], 2, ANSWER_MS));
         others_are_served();
@@ -450,7 +456,40 @@ static void protocol_connections_above_the_limit_are_refused(void **state)
             rss = rig_rss_kib(&rig);
     }
     assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK);
+    assert_true(rig_log_has(&rig, "event=conn_limit tenant=t0 err=QUOTA reason=", ANSWER_MS));
     close(rig_greeted(rig.socket));
+}
+
+/* Since the start, as operators see it. */
+static unsigned conns_refused(struct tern *t)
+{
+    static const char key[] = "\"conns_refused\":";
+    const char *json, *at;
+
+    assert_int_equal(tern_admin(t, "status", NULL, 0, ANSWER_MS, &json), TERN_OK);
+    at = strstr(json, key);
+    assert_non_null(at);
+    return (unsigned)strtoul(at + sizeof(key) - 1, NULL, 10);
+}
+
+static void protocol_operators_above_the_limit_are_told_and_counted(void **state)
+{
+    struct tern *admin[17] = {0};
+    unsigned before;
+
+    (void)state;
+    assert_int_equal(tern_connect(rig.admin, ANSWER_MS, &admin[0]), TERN_OK);
+    before = conns_refused(admin[0]);
+    for (int i = 1; i < 16; i++)
+        assert_int_equal(tern_connect(rig.admin, ANSWER_MS, &admin[i]), TERN_OK);
+    for (unsigned i = 1; i <= 3; i++) {
+        assert_int_equal(tern_connect(rig.admin, ANSWER_MS, &admin[16]), TERN_BUSY);
+        assert_non_null(strstr(tern_error_text(NULL), "raise admin.conns_max"));
+        assert_int_equal(conns_refused(admin[0]), before + i);
+    }
+    for (int i = 0; i < 16; i++)
+        tern_destroy(admin[i]);
+    others_are_served();
 }
 
 /* Another process is told so in its Hello; the one that is watched may have more connections, and
@@ -698,6 +737,7 @@ int main(void)
         cmocka_unit_test(protocol_frames_in_every_split_are_whole),
         cmocka_unit_test(protocol_slow_reader_is_closed_and_others_are_served),
         cmocka_unit_test(protocol_connections_above_the_limit_are_refused),
+        cmocka_unit_test(protocol_operators_above_the_limit_are_told_and_counted),
         cmocka_unit_test(protocol_processes_above_the_limit_are_busy),
         cmocka_unit_test(protocol_lack_of_descriptors_pauses_accept_only),
         cmocka_unit_test(protocol_large_frames_above_the_share_are_busy),

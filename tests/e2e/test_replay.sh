@@ -4,9 +4,9 @@
 # the bytes. The first 2,000 requests of each trace; all of them with TERN_FULL=1. Needs the traces: exit 77 without.
 . "$(dirname "$0")/replay_lib.sh"
 
-traces=${TERN_TRACES:-}
+traces=${TERN_TRACES:-$here/../../../shared/traces} # else the folder beside the sources
 for f in conversation agentic; do
-    [ -r "$traces/$f.jsonl" ] || { echo "skipped: no $f.jsonl in TERN_TRACES (\"$traces\")"; exit 77; }
+    [ -r "$traces/$f.jsonl" ] || { echo "skipped: no $traces/$f.jsonl: TERN_TRACES names the folder of traces"; exit 77; }
 done
 command -v python3 >/dev/null || { echo "skipped: the oracle needs python3"; exit 77; }
 

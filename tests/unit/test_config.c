@@ -530,6 +530,15 @@ static void config_rdma_that_makes_no_sense_is_refused(void **state)
     refused(PEER_OF(", push: 2"), "t.yaml:", "must be true or false");
 }
 
+static void config_push_over_tcp_is_refused(void **state)
+{
+    (void)state;
+    refused(PEER_OF(", push: true"), "t.yaml:7: peers[0].push: ", "set transport to auto or verbs");
+    refused(PEER_OF(", transport: tcp, push: true"), "t.yaml:7: peers[0].push: ", "or leave out");
+    config_destroy(accepted(PEER_OF(", transport: tcp, push: false")));
+    config_destroy(accepted(PEER_OF(", transport: auto, push: true")));
+}
+
 static void config_what_is_printed_is_read_back_the_same(void **state)
 {
     struct config *c = accepted("rdma_device: a+b\ninsecure_peers: true\nlisten: "
@@ -743,6 +752,7 @@ int main(void)
         cmocka_unit_test(config_tls_is_whole_and_instead_of_the_clear),
         cmocka_unit_test(config_rdma_of_a_peer_and_of_the_host_is_read),
         cmocka_unit_test(config_rdma_that_makes_no_sense_is_refused),
+        cmocka_unit_test(config_push_over_tcp_is_refused),
         cmocka_unit_test(config_what_is_printed_is_read_back_the_same),
         cmocka_unit_test(config_flags_alone_are_enough),
         cmocka_unit_test(config_flags_that_are_wrong_are_named),
