@@ -98,6 +98,22 @@ without_openssl() {
         build-bare/bin/tern-replay --spawn --sessions 2 --turns 2
 }
 
+# A machine without what Tern can do without, whatever is installed here: pkg-config does not find it. All of the build
+# passes, says what is left out, and needs none of it.
+without_packages() {
+    local finder=$PWD/build/pkg-config-of-few part
+    printf '#!/bin/sh\nfor word; do case $word in libibverbs*|openssl*|cmocka*) exit 1 ;; esac; done\nexec pkg-config "$@"\n' \
+        >"$finder" && chmod +x "$finder" || return
+    cmake -S . -B build-few -G Ninja -DPKG_CONFIG_EXECUTABLE="$finder" | tee build-few.log || return
+    for part in 'TLS: ' 'VERBS: ' 'CUDA: ' 'SYSTEMD: '; do
+        grep -q "left out: $part" build-few.log || return
+    done
+    rm build-few.log
+    cmake --build build-few -j "$jobs" || return
+    ! grep -E 'ibverbs|libssl|libcrypto|systemd|cmocka|cuda' <<<"$(ldd build-few/bin/*)" || return
+    build-few/bin/tern-replay --spawn --sessions 2 --turns 2
+}
+
 # A quick run shows that the benchmark works; its figures are judged with --full alone, on a machine at rest.
 quick_bench() {
     local rc=0
@@ -149,6 +165,7 @@ done
 CC=clang stage "build clang" "compiled, not run" build build-clang
 
 stage "without OpenSSL" "built, and a replay in the clear" without_openssl
+stage "without packages" "all of it, and a replay" without_packages
 
 if stage "build asan" "" build build-asan -DTERN_SANITIZE=address; then
     tests build-asan unit "$jobs"
