@@ -160,6 +160,7 @@ tests build rdma 1
 for mode in index rpc transfer; do
     bench $mode
 done
+stage "demo" "what README begins with" bash deploy/demo.sh
 
 # The second compiler builds everything; its programs are not run.
 CC=clang stage "build clang" "compiled, not run" build build-clang
