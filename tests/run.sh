@@ -21,7 +21,8 @@ jobs=$(nproc)
 root=$PWD
 logs=$root/build/logs
 mkdir -p "$logs"
-export TERN_TRACES=${TERN_TRACES:-$root/../shared/traces}
+TERN_TRACES=$(realpath -m "${TERN_TRACES:-$root/../shared/traces}") # tests run in other folders
+export TERN_TRACES
 [[ $full -eq 1 ]] && export TERN_FULL=1
 passed=0 failed=0 skipped=0
 table=()
