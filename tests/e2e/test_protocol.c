@@ -260,27 +260,6 @@ static void protocol_empty_submessages_keep_memory_flat(void **state)
     free(body);
 }
 
-/* Field `field`, length-delimited, inside itself so many times. Built from the inside out. */
-static size_t nest(uint8_t *end, uint32_t field, uint32_t levels)
-{
-    uint8_t *p = end;
-
-    for (uint32_t i = 0; i < levels; i++) {
-        size_t n = (size_t)(end - p);
-        uint8_t varint[5];
-        size_t len = 0;
-
-        do {
-            varint[len++] = (uint8_t)(n & 0x7f);
-            n >>= 7;
-        } while (n);
-        for (size_t k = 0; k < len; k++)
-            *--p = (uint8_t)(varint[len - 1 - k] | (len - 1 - k == len - 1 ? 0 : 0x80));
-        *--p = (uint8_t)(field << 3 | 2);
-    }
-    return (size_t)(end - p);
-}
-
 static void protocol_deep_nesting_does_not_recurse(void **state)
 {
     static const uint16_t types[] = {FRAME_STEP, FRAME_POOL_OPEN, FRAME_MATCH, FRAME_PEEK,
@@ -291,7 +270,7 @@ static void protocol_deep_nesting_does_not_recurse(void **state)
     assert_non_null(body);
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         for (uint32_t field = 1; field <= 7; field += 6) {
-            size_t n = nest(end, field, DEEP_LEVELS);
+            size_t n = rig_nest(end, field, DEEP_LEVELS);
             int fd = rig_greeted(rig.socket);
 
             assert_true(rig_frame(fd, types[i], 2, end - n, n));
