@@ -37,16 +37,7 @@ xa() {
     TERN_XA_S=$XA_S TERN_RDMA_DEVICE_source=rxe0 TERN_RDMA_DEVICE_dest=rxe1 "$TERN_BUILD/tests/e2e_test_xa"
 }
 
-# Nothing to do with RDMA: a machine of its own is where pages can be set aside.
-huge() {
-    local file=/proc/sys/vm/nr_hugepages rc=0
-    echo 64 >"$file" && [[ $(cat "$file") == 64 ]] || return
-    "$TERN_BUILD/tests/test_mem" || rc=1
-    echo 0 >"$file"
-    return $rc
-}
-
-step "huge pages" huge
+step "huge pages" bash "$here/huge_pages.sh"
 step "a second device" second_device
 step "pull" "$TERN_BUILD/tests/test_xfer_verbs"
 step "push" "$TERN_BUILD/tests/test_xfer_push"
