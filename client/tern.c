@@ -38,6 +38,11 @@ uint64_t tern_incarnation(const struct tern *t)
     return t->incarnation;
 }
 
+void tern_trace(struct tern *t, uint64_t trace_id)
+{
+    t->trace_id = trace_id;
+}
+
 /* ---- life ---- */
 
 /* Everything a connection will ever need, but the JSON of an operator's answer: no call allocates

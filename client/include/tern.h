@@ -75,6 +75,10 @@ TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_m
 TERN_API void tern_destroy(struct tern *t);
 /* Of the daemon that is connected: another number after each of its starts. */
 TERN_API uint64_t tern_incarnation(const struct tern *t);
+/* From now on this connection's requests carry that id: the daemon's log lines about them have it
+ * as trace= and 16 hex digits, and for a fetch the peer's log, too (most of them at log_level
+ * debug). 0, as at first: none. Asks nobody. */
+TERN_API void tern_trace(struct tern *t, uint64_t trace_id);
 
 enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
 

@@ -259,40 +259,64 @@ static enum tern_err check_peers(struct loader *l)
     return loader_fail(l, origin_of(l, "", "listen"), "", -1, "listen", "%s", text);
 }
 
-/* The core's own records and the checksums beside the pages are memory too. */
 static enum tern_err check_limits(struct loader *l)
 {
     const struct core_limits limits = plan_limits(l->config);
-    uint64_t sums = (uint64_t)limits.pages * limits.sums_per_page * sizeof(uint64_t),
-             has = plan_machine_bytes();
     size_t arena = 0;
 
     if (core_size(&limits, &arena) != TERN_OK)
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
                            "limits: together they are more than the core can hold");
-    if (arena > has || sums > has - arena)
-        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
-                           "limits: the records take %zu bytes and the checksums %" PRIu64
-                           "; this machine has %" PRIu64
-                           ": raise page_bytes_min or lower the limits",
-                           arena, sums, has);
     return TERN_OK;
 }
 
-/* And each part may fit where all of them do not. */
+/* The limit that somebody set and that takes more than half of `total`; NULL: there is none. */
+static const struct setting *costliest_limit(struct loader *l, uint64_t total)
+{
+    const struct setting *found = NULL;
+
+    for (size_t i = 0; i < config_settings_n; i++) {
+        const struct setting *s = &config_settings[i];
+        uint32_t *field = (uint32_t *)(void *)((char *)l->config + s->offset), was;
+        struct plan_memory m;
+
+        if (strcmp(s->section, "limits") != 0 || l->origin[i] == ORIGIN_DEFAULT ||
+            s->size != sizeof *field)
+            continue;
+        was = *field;
+        *field = (uint32_t)s->min;
+        plan_memory(l->config, &m);
+        *field = was;
+        if (m.total < total / 2) {
+            total = 2 * m.total; /* of several the one without which least is left */
+            found = s;
+        }
+    }
+    return found;
+}
+
+/* Each part may fit where all of them do not. */
 static enum tern_err check_all(struct loader *l)
 {
+    uint64_t has = plan_machine_bytes();
+    const struct setting *s;
     char parts[PLAN_TEXT_BYTES];
     struct plan_memory m;
 
     plan_memory(l->config, &m);
-    if (m.total <= plan_machine_bytes())
+    if (m.total <= has)
         return TERN_OK;
     plan_text(&m, parts);
+    s = costliest_limit(l, m.total);
+    if (s)
+        return loader_fail(l, l->origin[s - config_settings], s->section, -1, s->key,
+                           "with it the daemon would take %" PRIu64 " bytes of memory (%s); this "
+                           "machine has %" PRIu64 ": lower it",
+                           m.total, parts, has);
     return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
                        "the daemon would take %" PRIu64 " bytes of memory (%s); this machine has "
                        "%" PRIu64 ": %s",
-                       m.total, parts, plan_machine_bytes(), plan_hint(&m));
+                       m.total, parts, has, plan_hint(&m));
 }
 
 enum tern_err config_check(struct loader *l)

@@ -98,7 +98,7 @@ const struct setting config_settings[] = {
         "limits", "procs", "limit-procs", procs_max, 1, COUNT_MAX, NULL,
         "Client processes, shared among the tenants by their conns_max; default: one a connection"),
     LIMIT(namespaces, "limit-namespaces", "1024", "Namespaces in use at a time"),
-    LIMIT(nodes, "limit-nodes", NULL,
+    COUNT("limits", "nodes", "limit-nodes", limits.nodes, 2, COUNT_MAX, NULL,
           "Nodes of the prefix tree; default: one a page record, at most 8388608"),
     LIMIT(
         token_blocks, "limit-token-blocks", NULL,
@@ -106,7 +106,7 @@ const struct setting config_settings[] = {
     LIMIT(extra_keys, "limit-extra-keys", "65536", "Extra keys (image hashes and the like) held"),
     LIMIT(pages, "limit-pages", NULL,
           "Page records; default: all tenants' memory and host_memory by page_bytes_min"),
-    LIMIT(slabs, "limit-slabs", NULL,
+    COUNT("limits", "slabs", "limit-slabs", limits.slabs, 2, COUNT_MAX, NULL,
           "Slab records; default: 2048 a pool, at most one a page record"),
     LIMIT(retires, "limit-retires", "65536", "Releases that wait for a step"),
     LIMIT(pulls, "limit-pulls", "256", "Transfers in at a time"),

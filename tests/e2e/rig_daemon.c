@@ -500,3 +500,23 @@ uint32_t rig_until_closed(int fd, uint32_t ms)
             return (uint32_t)(rig_now_ms() - start);
     }
 }
+
+size_t rig_nest(uint8_t *end, uint32_t field, uint32_t levels)
+{
+    uint8_t *p = end;
+
+    for (uint32_t i = 0; i < levels; i++) {
+        size_t n = (size_t)(end - p);
+        uint8_t varint[5];
+        size_t len = 0;
+
+        do {
+            varint[len++] = (uint8_t)(n & 0x7f);
+            n >>= 7;
+        } while (n);
+        for (size_t k = 0; k < len; k++)
+            *--p = (uint8_t)(varint[len - 1 - k] | (len - 1 - k == len - 1 ? 0 : 0x80));
+        *--p = (uint8_t)(field << 3 | 2);
+    }
+    return (size_t)(end - p);
+}

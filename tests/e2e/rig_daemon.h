@@ -91,5 +91,7 @@ int rig_greeted_within(const char *path, uint32_t ms);
 bool rig_ping(int fd, uint64_t id, uint32_t ms);
 /* Reads and throws away until the daemon closes; milliseconds it took, or UINT32_MAX. */
 uint32_t rig_until_closed(int fd, uint32_t ms);
+/* Field `field`, length-delimited, inside itself so many times; ends at `end`. Its bytes. */
+size_t rig_nest(uint8_t *end, uint32_t field, uint32_t levels);
 
 #endif

@@ -3,6 +3,7 @@
  * source keeps its pages, unpins them, and serves on. Two real daemons; both engines live in this
  * process. */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -30,6 +31,7 @@
 #define CALL_MS     20000
 #define TRANSFER_MS 8000 /* a fetch that is let through ends in it, in an emulated machine, too */
 #define FLOOD       24
+#define MEMFDS_MAX  256  /* mappings of a daemon */
 #define SPARE_MS    2000 /* over the deadline, for a machine that does other things too */
 
 struct side {
@@ -150,6 +152,7 @@ static int set_up(void **state)
 
     assert_non_null(p);
     *state = p;
+    setenv("TERND_LOG_LEVEL", "debug", 1);
     p->source.daemon.pid = p->dest.daemon.pid = -1;
     d.peer_port = port;
     assert_true(tempdir_make(p->dir, sizeof p->dir, "tern-e2e"));
@@ -310,6 +313,70 @@ static void destination_killed_source_keeps_pages(void **state)
     assert_no_leak(&p->source); /* so nothing is pinned any more */
 }
 
+/* Lines of that daemon's log that hold both. */
+static uint32_t log_lines(const struct side *s, const char *event, const char *words)
+{
+    FILE *f = fopen(s->daemon.log, "r");
+    char line[1024];
+    uint32_t n = 0;
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        n += strstr(line, event) && strstr(line, words);
+    fclose(f);
+    return n;
+}
+
+/* Who asked can be followed from the engine's daemon to the one that it fetched from. */
+static void trace_id_is_in_the_logs_of_both_daemons(void **state)
+{
+    struct pair *p = *state;
+    struct tern_result r;
+    tern_session session;
+
+    assert_int_equal(match_all(&p->dest, p, &session), 0);
+    tern_trace(p->dest.tern, 0xfedcba9876543210);
+    assert_int_equal(tern_fetch(p->dest.tern, session, "source", 0, TRANSFER_MS, &r), TERN_OK);
+    assert_int_equal(
+        log_lines(&p->dest, "event=pull_open peer=source dir=out ", "trace=fedcba9876543210"), 1);
+    assert_int_equal(
+        log_lines(&p->source, "event=pull_open peer=dest dir=in ", "trace=fedcba9876543210"), 1);
+    tern_trace(p->dest.tern, 0xabc);
+    assert_int_equal(tern_session_open(p->dest.tern, p->dest.pool + 1, &ns, CALL_MS, &session),
+                     TERN_GONE);
+    assert_int_equal(log_lines(&p->dest, "op=session_open err=GONE", "trace=0000000000000abc"), 1);
+}
+
+/* The inodes of the page memory and control pages that a daemon has mapped. */
+static uint32_t mapped_memory(pid_t pid, uint64_t ret[MEMFDS_MAX])
+{
+    char path[64], line[512];
+    uint64_t inode;
+    uint32_t n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    while (n < MEMFDS_MAX && fgets(line, sizeof line, f))
+        if (strstr(line, "memfd:tern-") && sscanf(line, "%*s %*s %*s %*s %" SCNu64, &inode) == 1)
+            ret[n++] = inode;
+    fclose(f);
+    return n;
+}
+
+static void daemons_share_no_memory(void **state)
+{
+    struct pair *p = *state;
+    uint64_t a[MEMFDS_MAX], b[MEMFDS_MAX];
+    uint32_t n = mapped_memory(p->source.daemon.pid, a), m = mapped_memory(p->dest.daemon.pid, b);
+
+    assert_true(n > 1 && m > 1 && n < MEMFDS_MAX && m < MEMFDS_MAX);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < m; k++)
+            assert_int_not_equal(a[i], b[k]);
+}
+
 /* The source reads nothing for a moment while more requests with their tokens come than its link's
  * queue takes: those that find no room are BUSY at once, the link lives, and the others end as if
  * nothing had been. */
@@ -353,6 +420,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(source_killed_fetch_ends_typed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(source_hangs_fetch_ends_at_deadline, set_up, tear_down),
         cmocka_unit_test_setup_teardown(destination_killed_source_keeps_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(daemons_share_no_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(source_pauses_fetches_beyond_the_queue_are_busy, set_up,
                                         tear_down),
     };

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,12 +15,18 @@
 #include "core/core.h"
 #include "rig_daemon.h"
 #include "seam/xfer.h"
+#include "shell/link.h"
 
 #define ANSWER_MS   2000
 #define STORM_MS    3000
 #define STORM_DIALS 8 /* pauses of 100, 200, 400, 800, 1600 ms, each a quarter shorter at most */
 #define SILENT_MS                                                                                  \
     8000 /* within which a peer that went silent is given up; the daemon's limit is 5 s */
+
+#define DEADLINE_SLACK_MS 1500 /* of a deadline, on a busy machine */
+#define WITNESS_MS        1000
+#define RSS_SLACK         2048 /* KiB that the daemon may grow by */
+#define DEEP_LEVELS       100000
 
 #define EPOCH    41u /* of paths: any number */
 #define NOT_READ "peer=other dir=in reason=\"a message that cannot be read, or not in its turn\""
@@ -134,6 +141,110 @@ static void peer_large_frame_before_hello_is_closed(void **state)
     frame_encode(&h, head);
     assert_true(rig_write(fd, head, sizeof(head)));
     assert_true(rig_until_closed(fd, RIG_PARTIAL_MS / 2) != UINT32_MAX);
+    close(fd);
+}
+
+/* ---- what is no frame, or half of one; a client is served meanwhile, and memory stays as it was
+ */
+
+static void client_is_served(uint64_t most_rss_kib)
+{
+    int fd = rig_greeted(rig.socket);
+
+    assert_true(rig_ping(fd, 2, WITNESS_MS));
+    assert_true(rig_rss_kib(&rig) <= most_rss_kib);
+    close(fd);
+}
+
+/* Closed within ms; the connection is greeted first, or not. */
+static void ends_within(bool greet, const void *bytes, size_t n, uint32_t ms)
+{
+    int fd = greet ? greeted() : rig_connect_tcp(rig.control_port);
+
+    assert_true(rig_write(fd, bytes, n));
+    assert_true(rig_until_closed(fd, ms) != UINT32_MAX);
+    close(fd);
+}
+
+static void peer_impossible_header_is_closed_at_once(void **state)
+{
+    static const uint32_t lengths[] = {0, LINK_BODY_MAX + 1, UINT32_MAX};
+    uint64_t rss = rig_rss_kib(&rig) + RSS_SLACK;
+
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        struct frame_header h = {
+            .length = lengths[i % 3], .version = FRAME_VERSION, .type = FRAME_PEER_MSG};
+        uint8_t head[FRAME_HEADER_BYTES];
+
+        frame_encode(&h, head);
+        ends_within(i >= 3, head, sizeof head, RIG_PARTIAL_MS / 2);
+        client_is_served(rss);
+    }
+}
+
+/* Field 15 of a PeerMsg is a list of messages: a hundred thousand of them inside one another, or as
+ * many empty ones as a body holds. Either has no kind, and ends the link. */
+static void peer_hostile_message_ends_the_link(void **state)
+{
+    uint64_t rss = UINT64_MAX;
+    uint8_t *frame = malloc(FRAME_HEADER_BYTES + LINK_BODY_MAX);
+    struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PEER_MSG};
+
+    (void)state;
+    assert_non_null(frame);
+    for (uint32_t i = 0; i < 10; i++) {
+        uint8_t *end = frame + FRAME_HEADER_BYTES + LINK_BODY_MAX, *body;
+        size_t n = i % 2 ? rig_nest(end, 15, DEEP_LEVELS) : LINK_BODY_MAX;
+
+        body = end - n;
+        for (size_t k = 0; i % 2 == 0 && k < n; k += 2) {
+            body[k] = 15 << 3 | 2;
+            body[k + 1] = 0;
+        }
+        h.length = (uint32_t)n;
+        frame_encode(&h, body - FRAME_HEADER_BYTES);
+        ends_within(true, body - FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + n, ANSWER_MS);
+        client_is_served(rss);
+        if (i == 1) /* the first of each kind have touched all that such a message may use */
+            rss = rig_rss_kib(&rig) + RSS_SLACK;
+    }
+    free(frame);
+}
+
+static void peer_half_frame_is_closed_at_its_deadline(void **state)
+{
+    static const uint32_t cuts[] = {1, FRAME_HEADER_BYTES, 100000};
+    struct frame_header h = {.length = 200000, .version = FRAME_VERSION, .type = FRAME_PEER_MSG};
+    uint64_t rss = rig_rss_kib(&rig) + RSS_SLACK;
+    uint8_t *frame = calloc(1, h.length);
+
+    (void)state;
+    assert_non_null(frame);
+    frame_encode(&h, frame);
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        ends_within(true, frame, cuts[i], RIG_PARTIAL_MS + DEADLINE_SLACK_MS);
+        client_is_served(rss);
+    }
+    ends_within(false, frame, 1, RIG_PARTIAL_MS + DEADLINE_SLACK_MS);
+    free(frame);
+}
+
+static void peer_one_byte_at_a_time_is_closed_at_its_deadline(void **state)
+{
+    static const uint8_t head[FRAME_HEADER_BYTES] = {200, 0, 0, 0, FRAME_VERSION};
+    uint64_t rss = rig_rss_kib(&rig) + RSS_SLACK, end = rig_now_ms() + 3 * RIG_PARTIAL_MS;
+    int fd = greeted();
+    bool open = true;
+
+    (void)state;
+    end += DEADLINE_SLACK_MS;
+    for (uint32_t i = 0; open && rig_now_ms() < end; i++) {
+        open = rig_write(fd, &head[i % sizeof head], 1);
+        client_is_served(rss);
+        usleep(50000);
+    }
+    assert_false(open);
     close(fd);
 }
 
@@ -630,6 +741,10 @@ int main(void)
         cmocka_unit_test(peer_of_another_name_is_denied),
         cmocka_unit_test(peer_message_before_hello_is_closed),
         cmocka_unit_test(peer_large_frame_before_hello_is_closed),
+        cmocka_unit_test(peer_impossible_header_is_closed_at_once),
+        cmocka_unit_test(peer_hostile_message_ends_the_link),
+        cmocka_unit_test(peer_half_frame_is_closed_at_its_deadline),
+        cmocka_unit_test(peer_one_byte_at_a_time_is_closed_at_its_deadline),
         cmocka_unit_test(peer_messages_in_order_keep_the_link),
         cmocka_unit_test(peer_message_out_of_order_ends_the_link),
         cmocka_unit_test(peer_that_connects_anew_replaces_its_old_link),

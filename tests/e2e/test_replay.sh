@@ -27,10 +27,12 @@ exact() {
 exact conversation tiny 64
 conversation_matched=$matched
 exact agentic tiny 64
+agentic_matched=$matched
 exact conversation tiny-256 256
 exact agentic tiny-256 256
 if [ "${TERN_FULL:-0}" = 1 ]; then # and the figures that are published with the traces
     [ "$conversation_matched" = 54093952 ] || fail "conversation.jsonl is another file than the one described"
+    [ "$agentic_matched" = 44260736 ] || fail "agentic.jsonl is another file than the one described"
 fi
 
 # What Tern adds on the data connections. The whole trace takes 6 GB in each daemon.

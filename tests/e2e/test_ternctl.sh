@@ -133,6 +133,7 @@ json "$S" "set(j['errors']) >= {'INVALID', 'GONE', 'POOL_EXHAUSTED', 'BUSY', 'QU
 T=$("$CTL" status)
 grep -q "kv" <<<"$T" || fail "status names no group: $T"
 grep -q "in the clear" <<<"$T" || fail "status does not warn: $T"
+grep -q "level=warn event=insecure_peers reason=.*in the clear" "$DIR/log" || fail "the log does not warn"
 grep -q "memory 16.0 MiB (memfd) + host 16.0 MiB, huge pages 0 B" <<<"$T" || fail "status leaves the host's out: $T"
 grep -q "host tier 16.0 MiB reserved, no pool uses it" <<<"$T" || fail "status does not say what is reserved: $T"
 

@@ -657,6 +657,24 @@ static void wire_in_takes_no_other_type_for_a_request(void **state)
     assert_int_equal(taken, 14);
 }
 
+/* Also where the rest of the message makes no sense, so that the log can say whose it was. */
+static void wire_in_every_request_has_its_trace_id(void **state)
+{
+    (void)state;
+    for (uint16_t type = FRAME_ENGINE_JOIN; type <= FRAME_NAMESPACE_RESET; type += 2) {
+        const ProtobufCFieldDescriptor *f =
+            protobuf_c_message_descriptor_get_field_by_name(wire_descriptor(type), "trace_id");
+        struct request r = {.trace_id = 1};
+        uint8_t body[2] = {0, 77};
+        struct frame_header h = {.length = sizeof body, .version = FRAME_VERSION, .type = type};
+
+        assert_non_null(f);
+        body[0] = (uint8_t)(f->id << 3);
+        if (wire_in_request(&in, &h, body, &r) != TERN_UNSUPPORTED)
+            assert_int_equal(r.trace_id, 77);
+    }
+}
+
 /* ---- peers ---- */
 
 static enum tern_err there_and_back(const struct peer_msg *msg, const char *tenant,
@@ -795,6 +813,7 @@ int main(void)
         cmocka_unit_test(wire_in_retract_and_recover_name_the_headers_session),
         cmocka_unit_test(wire_in_namespace_reset_names_what_sessions_are_opened_in),
         cmocka_unit_test(wire_in_takes_no_other_type_for_a_request),
+        cmocka_unit_test(wire_in_every_request_has_its_trace_id),
         cmocka_unit_test(peer_open_comes_back_as_sent),
         cmocka_unit_test(peer_offer_comes_back_as_sent),
         cmocka_unit_test(peer_message_that_lies_is_malformed),
