@@ -63,7 +63,7 @@ static void stop(void)
 {
     tern_destroy(engine);
     tern_destroy(admin);
-    assert_int_equal(rig_stop(&rig, 5000), 0);
+    assert_int_equal(rig_stop(&rig), 0);
 }
 
 static uint64_t figure_of(const char *part, const char *key)

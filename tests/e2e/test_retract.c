@@ -66,7 +66,7 @@ static void stop_all(void)
 {
     tern_destroy(engine);
     tern_destroy(admin);
-    assert_int_equal(rig_stop(&rig, WAIT_MS), 0);
+    assert_int_equal(rig_stop(&rig), 0);
 }
 
 static int start(void **state)
