@@ -6,7 +6,7 @@
 #   lab.sh [OPTION...] pair CMD_A CMD_B     guests a and b, rxe0 on virtio-net in each; commands start when both are up
 #   lab.sh build                            only fetch the kernel and make the initramfs (cached in the build tree)
 #
-#   --timeout S          seconds a command may take once its guest is up (default 120)
+#   --timeout S          seconds a command may take once its guest is up (default 300)
 #   --mem MIB            memory of a guest (default 1024, at most 1536); one virtual CPU each
 #   --mtu N              of the Ethernet devices (default 4200: RoCE sends 4096 bytes a packet; 1500 makes it 1024)
 #   --kill GUEST:TEXT    when either guest prints a line that contains TEXT, GUEST's QEMU is killed (power lost). It is an
@@ -47,9 +47,9 @@ cache=$(cd "$cache" && pwd)
 export TERN_BUILD=$cache TERN_BIN=${TERN_BIN:-$cache/bin} TERN_SOURCE=${TERN_SOURCE:-$(cd "$lab_here/../.." && pwd)}
 cache=$cache/rdma-lab
 
-boot_s=120     # from QEMU's start until the guest is ready for its command
-command_s=120  # --timeout
-poweroff_s=20  # from the command's end until QEMU has ended
+boot_s=300     # from QEMU's start until the guest is ready for its command
+command_s=300  # --timeout
+poweroff_s=60  # from the command's end until QEMU has ended
 mem_max_mib=1536
 mem_mib=1024
 mtu=4200

@@ -29,14 +29,14 @@ if [[ ${TERN_FULL:-0} == 1 ]]; then
     grep -q 'ended by itself' "$log" && echo "FAILED: the source was not killed in the middle" && failed=1
 fi
 
-try "a timeout" --timeout 2 one 'echo begun; sleep 60; echo ended'
-expect 124 'begun' 'one: timeout: the command took more than 2 s'
+try "a timeout" --timeout 10 one 'echo begun; sleep 60; echo ended'
+expect 124 'begun' 'one: timeout: the command took more than 10 s'
 grep -q '^ended' "$log" && echo "FAILED: the command was not stopped" && failed=1
 
 echo "-- a lab that is killed"
 "$lab" one 'sleep 60' >"$log" 2>&1 &
 run=$cache/run.$!
-for ((i = 0; i < 300; i++)); do
+for ((i = 0; i < 1200; i++)); do
     [[ -s $run/one.1/pid ]] && break
     sleep 0.1
 done
@@ -45,11 +45,11 @@ sleep 1
 kill -0 "$qemu" || { echo "FAILED: QEMU was not running" && failed=1; }
 kill -KILL "${run##*.}"
 wait 2>/dev/null
-for ((i = 0; i < 50; i++)); do
+for ((i = 0; i < 600; i++)); do
     [[ ! -e /proc/$qemu || $(awk '{print $3}' "/proc/$qemu/stat") == Z ]] && break
     sleep 0.1
 done
-if [[ $i -eq 50 ]]; then
+if [[ $i -eq 600 ]]; then
     echo "FAILED: QEMU outlived its lab"
     failed=1
 else
