@@ -1,6 +1,6 @@
 /* What histories over the RDMA model must reach: X(name, least count per 1,000 seeds). Beside the
  * driver's own view of it they are counted where the models see them, never by the seam alone. Some
- * come many at a time, in few histories: the least count of those is a quarter of the mean at most. */
+ * come many at a time, in few histories: the least count of those is a quarter of the mean. */
 #ifndef RDMA_MARKS_H
 #define RDMA_MARKS_H
 
