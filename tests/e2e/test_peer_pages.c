@@ -187,7 +187,7 @@ static size_t asks_for_page(const struct peer *p, uint64_t serve, struct page_re
     while (n < ANSWERED) {
         ssize_t got;
 
-        assert_int_equal(poll(&pf, 1, RIG_WAIT_MS), 1); /* an answer or the end: never silence */
+        assert_int_equal(poll(&pf, 1, RIG_AT_ONCE_MS), 1); /* an answer or the end: never silence */
         got = recv(fd, ret_bytes + n, ANSWERED - n, 0);
         if (got <= 0)
             break;

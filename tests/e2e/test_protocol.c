@@ -84,7 +84,7 @@ static void protocol_request_before_hello_is_closed(void **state)
 
     (void)state;
     assert_true(rig_message(fd, FRAME_PING, 1, 0, &m.base));
-    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
     others_are_served();
 }
@@ -100,7 +100,7 @@ static void protocol_hello_without_common_version_is_unsupported(void **state)
     hello.version_max = WIRE_VERSION + 9;
     assert_true(rig_message(fd, FRAME_HELLO, 7, 0, &hello.base));
     expect_status(fd, FRAME_HELLO_REPLY, 7, TERN_UNSUPPORTED);
-    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
 }
 
@@ -220,7 +220,7 @@ static void malformed(uint16_t type, const void *body, size_t n)
 
     assert_true(rig_frame(fd, type, 2, body, n));
     expect_status(fd, (uint16_t)(type + 1), 2, TERN_MALFORMED);
-    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
     others_are_served();
 }
@@ -456,7 +456,7 @@ static void protocol_connections_above_the_limit_are_refused(void **state)
         while (n < RIG_CONNS_MAX - 1) /* the witness has one; those of the last round may end yet */
             fds[n++] = rig_greeted_in_time(rig.socket);
         extra = rig_connect(rig.socket);
-        assert_int_equal(rig_read(extra, RIG_WAIT_MS, &answer), RIG_CLOSED);
+        assert_int_equal(rig_read(extra, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
         close(extra);
         for (int i = 0; i < n; i++)
             assert_true(rig_ping(fds[i], 2, RIG_WAIT_MS));
@@ -669,7 +669,7 @@ static void log_says_why_the_daemon_ended_a_connection(void **state)
     assert_true(rig_log_has(&d, "reason=\"no whole frame within the deadline\"", RIG_WAIT_MS));
     fd = rig_greeted(d.socket);
     assert_true(rig_frame(fd, FRAME_PING, 2, "\xff\xff\xff\xff", 4));
-    assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
     close(fd);
     assert_true(rig_log_has(&d, "reason=\"malformed body\"", RIG_WAIT_MS));
     assert_true(rig_log_has_times(&d, "level=info event=conn_closed", 2, RIG_WAIT_MS));

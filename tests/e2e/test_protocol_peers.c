@@ -107,7 +107,7 @@ static void peer_of_another_name_is_denied(void **state)
     assert_true(say_hello(fd, "stranger"));
     assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     assert_int_equal(rig_status(&answer), TERN_DENIED);
-    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
 }
 
@@ -117,7 +117,7 @@ static void peer_message_before_hello_is_closed(void **state)
 
     (void)state;
     assert_true(send_done(fd, 1));
-    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
 }
 
@@ -162,7 +162,7 @@ static void peer_message_out_of_order_ends_the_link(void **state)
         assert_true(send_done(fd, 2));
         assert_true(send_done(fd, 3));
         assert_true(send_done(fd, wrong[i]));
-        assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
+        assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
         close(fd);
     }
     assert_true(rig_alive(&rig));
@@ -174,7 +174,7 @@ static void peer_that_connects_anew_replaces_its_old_link(void **state)
     int old = greeted(), fresh = greeted();
 
     (void)state;
-    assert_true(rig_until_closed(old, RIG_WAIT_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(old, RIG_AT_ONCE_MS) != UINT32_MAX);
     assert_true(send_done(fresh, 1));
     assert_true(rig_until_closed(fresh, 300) == UINT32_MAX);
     close(old);
@@ -191,7 +191,7 @@ static void peer_message_of_the_wrong_side_ends_the_link(void **state)
     m.kind = PEER_PULL_OFFER; /* who dialled pulls: only the source offers */
     m.sequence = 1;
     assert_true(rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base));
-    assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
     close(fd);
 }
 
@@ -279,7 +279,7 @@ static void dial_that_another_node_answers_is_closed(void **state)
     int fd = answer_dial("stranger");
 
     (void)state;
-    assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
     assert_true(rig_log_has(&rig, "event=peer_mismatch", RIG_WAIT_MS));
     close(fd);
 }
@@ -353,7 +353,7 @@ static int64_t breaches(void)
 /* The link ends, is counted, and the log says why: once a link. */
 static void ends_unread(int fd)
 {
-    assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
     assert_int_equal(breaches(), unread + 1);
     assert_true(rig_log_has_times(&rig, NOT_READ, ++unread, RIG_WAIT_MS));
     assert_false(rig_log_has_times(&rig, NOT_READ, unread + 1, 0));
@@ -475,7 +475,7 @@ static void path_message_and_peer_message_of_one_number_end_the_link(void **stat
     fd = greeted();
     assert_true(say(fd, &m));
     assert_true(send_done(fd, 1));
-    assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
     close(fd);
 }
 
