@@ -25,7 +25,7 @@ client() { # PROGRAM PORT WHERE ADDRESS
         sleep 0.2
     done
     if [[ $rc -ne 0 ]] || ! awk -v name="$1" -v where="$3" '$1 == "65536" {
-            printf "perftest %s %s bytes=%d iterations=%d mb_per_s=%.1f\n", name, where, $1, $2, $4 * 1.048576; found = 1 }
+            printf "perftest %s %s bytes=%d iterations=%d mb_per_s=%.2f\n", name, where, $1, $2, $4 * 1.048576; found = 1 }
             END { exit !found }' "$log"; then
         echo "perftest $1 $3: exit $rc, no figure"
         cat "$log"
