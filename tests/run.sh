@@ -142,7 +142,7 @@ finish() {
 }
 
 stage "set-up" "" bash deploy/setup.sh || finish
-timeout_s=600
+timeout_s=1800 # of one test: many times what it takes
 [[ $full -eq 1 ]] && timeout_s=7200
 stage "build gcc" "" build build -DTERN_E2E_TIMEOUT=$timeout_s || finish
 grep 'left out' "$logs/build-gcc.log" | sed 's/^-- *//'

@@ -41,11 +41,11 @@ ternd_run() {
 }
 
 ready() {
-    for _ in $(seq 300); do
+    for _ in $(seq 1200); do
         grep -qs event=ready "$DIR/$1/log" && return 0
         sleep 0.1
     done
-    fail "$1 was not ready after 30 s"
+    fail "$1 was not ready after 120 s"
 }
 
 ctl() {
@@ -144,7 +144,7 @@ ready crash
 ctl crash status >/dev/null
 disown "${PIDS[-1]}" # its end is wanted, and no line of the shell's about it
 kill -SEGV "${PIDS[-1]}"
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     kill -0 "${PIDS[-1]}" 2>/dev/null || break
     sleep 0.1
 done

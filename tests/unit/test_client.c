@@ -9,6 +9,9 @@
 
 #include "rig_client.h"
 
+#define ENDS_MS  10000 /* within which a call of 50 ms has ended, on a machine that stands still */
+#define COMES_MS 30000 /* for what must come */
+
 static uint64_t now_ms(void)
 {
     struct timespec ts;
@@ -381,7 +384,7 @@ static void match_deadline_passes_timed_out_late_answer_dropped(void **state)
     (void)state;
     assert_err(TERN_TIMED_OUT, tern_match(t, 1, &list, 0, 50, &r));
     took = now_ms() - before;
-    assert_in_range(took, 45, 1000);
+    assert_in_range(took, 45, ENDS_MS);
     assert_int_equal(r.tokens, 99); /* untouched */
     assert_ok(tern_match(t, 2, &list, 0, 2000, &r));
     assert_match(&r, 2);
@@ -416,7 +419,7 @@ static void match_daemon_does_not_read_timed_out(void **state)
         uint64_t before = now_ms();
 
         assert_err(TERN_TIMED_OUT, tern_match(t, 1, &list, 0, 50, &r));
-        assert_in_range(now_ms() - before, 45, 1000);
+        assert_in_range(now_ms() - before, 45, ENDS_MS);
     }
     assert_int_equal(write(go[1], "x", 1), 1);
     stop(t);
@@ -548,7 +551,7 @@ static void admin_answer_in_slow_pieces_has_one_deadline(void **state)
 
     (void)state;
     assert_err(TERN_TIMED_OUT, tern_admin(t, "tree", NULL, 0, 500, &json));
-    assert_ok(tern_ping(t, 5000));
+    assert_ok(tern_ping(t, COMES_MS));
     stop(t);
 }
 
@@ -708,7 +711,7 @@ static void async_socket_full_busy_then_all_sent(void **state)
             assert_err(TERN_BUSY, err);
     }
     assert_true(sent >= 1);
-    for (uint64_t end = now_ms() + 5000; got < sent && now_ms() < end;) {
+    for (uint64_t end = now_ms() + COMES_MS; got < sent && now_ms() < end;) {
         enum tern_err err = tern_poll(t, &answer);
 
         if (err == TERN_OK) {
@@ -747,7 +750,7 @@ static void async_connection_ends_each_request_is_told(void **state)
     (void)state;
     for (uint32_t i = 0; i < 4; i++)
         assert_ok(tern_submit_match(t, 100 + i, &list, 0, i));
-    for (uint64_t end = now_ms() + 5000; now_ms() < end;) {
+    for (uint64_t end = now_ms() + COMES_MS; now_ms() < end;) {
         err = tern_poll(t, &answer);
         if (err == TERN_BUSY) {
             usleep(100);
@@ -850,7 +853,7 @@ static void step_operations_have_their_own_results(void **state)
     assert_int_equal(r.shortage.needed, 3);
     assert_ok(tern_do(t, &ops[4], 2000, &r));
     assert_ok(tern_submit_step(t, ops, 8, 42));
-    for (uint64_t end = now_ms() + 5000; tern_poll(t, &answer) == TERN_BUSY && now_ms() < end;)
+    for (uint64_t end = now_ms() + COMES_MS; tern_poll(t, &answer) == TERN_BUSY && now_ms() < end;)
         usleep(100);
     assert_int_equal(answer.cookie, 42);
     assert_int_equal(answer.n, 8);
