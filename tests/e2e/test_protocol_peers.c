@@ -202,7 +202,7 @@ static void peer_hostile_message_ends_the_link(void **state)
         }
         h.length = (uint32_t)n;
         frame_encode(&h, body - FRAME_HEADER_BYTES);
-        ends_within(true, body - FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + n, ANSWER_MS);
+        ends_within(true, body - FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + n, RIG_AT_ONCE_MS);
         client_is_served(rss);
         if (i == 1) /* the first of each kind have touched all that such a message may use */
             rss = rig_rss_kib(&rig) + RSS_SLACK;
