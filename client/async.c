@@ -146,9 +146,9 @@ enum tern_err async_submit(struct tern *t, uint64_t body, uint32_t *ret_slot, ui
         return set_error(t, TERN_PEER_LOST, NULL);
     if (!t->pending_free)
         return set_error(t, TERN_BUSY, "TERN_INFLIGHT_MAX requests are under way: tern_poll first");
-    err = conn_room(&t->conn, body, ret_frame);
+    err = conn_room(&t->conn, with_trace(t, body), ret_frame);
     if (err == TERN_BUSY && conn_send(&t->conn) != TERN_PEER_LOST)
-        err = conn_room(&t->conn, body, ret_frame);
+        err = conn_room(&t->conn, with_trace(t, body), ret_frame);
     if (err == TERN_INVALID)
         return set_error(
             t, err,

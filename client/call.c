@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 
 static const char lost_text[] =
@@ -28,6 +29,29 @@ uint64_t new_id(struct tern *t, uint32_t slot)
     return ++t->next_number << ID_SLOT_BITS | slot;
 }
 
+uint64_t with_trace(const struct tern *t, uint64_t body)
+{
+    return t->trace_id ? body + TRACE_BYTES : body;
+}
+
+/* Behind the other fields, whoever wrote those: most requests have a field of that name. Returns
+ * its bytes. */
+static uint32_t put_trace(const struct tern *t, uint16_t type, uint8_t *end)
+{
+    const ProtobufCMessageDescriptor *d = t->trace_id ? wire_descriptor(type) : NULL;
+    const ProtobufCFieldDescriptor *f =
+        d ? protobuf_c_message_descriptor_get_field_by_name(d, "trace_id") : NULL;
+    uint8_t *p = end;
+
+    if (!f)
+        return 0;
+    check(f->id < 16 && f->type == PROTOBUF_C_TYPE_UINT64); /* a tag of one byte, a varint */
+    *p++ = (uint8_t)(f->id << 3);
+    for (uint64_t v = t->trace_id; v; v >>= 7)
+        *p++ = (uint8_t)((v & 0x7f) | (v >= 0x80 ? 0x80 : 0));
+    return (uint32_t)(p - end);
+}
+
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret)
 {
     t->text[0] = '\0';
@@ -40,6 +64,13 @@ enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, st
     return TERN_OK;
 }
 
+/* A daemon that can take no further connection says so before it reads anything: to request 0. */
+static bool is_answer(const struct call *call, const struct frame_header *h)
+{
+    return h->request_id == call->id ||
+           (h->request_id == 0 && h->type == FRAME_HELLO_REPLY && h->type == call->reply_type);
+}
+
 /* Deals with every whole frame that is there. OK: the call's own was among them. BUSY: it was not.
  */
 static enum tern_err take_frames(struct tern *t, const struct call *call, const uint8_t **ret_body,
@@ -50,7 +81,7 @@ static enum tern_err take_frames(struct tern *t, const struct call *call, const 
     enum tern_err err;
 
     while ((err = conn_frame(&t->conn, &h, &body)) == TERN_OK) {
-        if (h.request_id == call->id && ret_body) {
+        if (ret_body && is_answer(call, &h)) {
             if (h.type != call->reply_type) {
                 conn_lose(&t->conn);
                 return set_error(t, TERN_MALFORMED, nonsense_text);
@@ -84,7 +115,7 @@ enum tern_err call_room(struct tern *t, struct call *call, uint64_t body, uint8_
 {
     enum tern_err err;
 
-    while ((err = conn_room(&t->conn, body, ret_frame)) == TERN_BUSY) {
+    while ((err = conn_room(&t->conn, with_trace(t, body), ret_frame)) == TERN_BUSY) {
         call->sleep_ms = 0;
         err = move_bytes(t, call);
         if (err == TERN_OK)
@@ -104,7 +135,7 @@ void call_queue(struct tern *t, uint8_t *frame, uint16_t type, uint64_t id, uint
                 uint64_t body)
 {
     struct frame_header h = {
-        .length = (uint32_t)body,
+        .length = (uint32_t)body + put_trace(t, type, frame + FRAME_HEADER_BYTES + body),
         .version = FRAME_VERSION,
         .type = type,
         .request_id = id,
@@ -132,7 +163,7 @@ enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,
     TRY(call_room(t, call, room, &frame));
     if (wire_encode(&h, msg, t->conn.body_max, frame, FRAME_HEADER_BYTES + room, &n) != TERN_OK)
         return set_error(t, TERN_INVALID, "larger than one request can be");
-    conn_queue(&t->conn, (uint32_t)n);
+    call_queue(t, frame, h.type, h.request_id, session, n - FRAME_HEADER_BYTES);
     return TERN_OK;
 }
 

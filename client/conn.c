@@ -67,11 +67,30 @@ enum tern_err conn_adopt(struct conn *c, int fd)
     return err;
 }
 
+/* A full backlog makes connect wait; the send timeout is what bounds that wait for Unix sockets. A
+ * signal ends it early: what is left of the time goes on. */
+static int connect_within(int fd, const struct sockaddr_un *addr, uint32_t ms)
+{
+    uint64_t end_ns = conn_now_ns() + (uint64_t)ms * 1000000u, now_ns;
+    int rc;
+
+    set_timeout(fd, SO_SNDTIMEO, ms);
+    while ((rc = connect(fd, (const struct sockaddr *)addr, sizeof(*addr))) < 0 && errno == EINTR) {
+        now_ns = conn_now_ns();
+        if (now_ns >= end_ns) {
+            errno = EAGAIN;
+            break;
+        }
+        set_timeout(fd, SO_SNDTIMEO, (uint32_t)((end_ns - now_ns + 999999) / 1000000));
+    }
+    return rc;
+}
+
 enum tern_err conn_open(struct conn *c, const char *path, uint32_t deadline_ms)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     size_t len = strlen(path);
-    int fd, rc;
+    int fd;
 
     if (len == 0 || len >= sizeof(addr.sun_path))
         return TERN_INVALID;
@@ -79,13 +98,7 @@ enum tern_err conn_open(struct conn *c, const char *path, uint32_t deadline_ms)
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return TERN_INTERNAL;
-    /* A full backlog makes connect wait; the send timeout is what bounds that wait for Unix
-     * sockets. */
-    set_timeout(fd, SO_SNDTIMEO, deadline_ms);
-    do {
-        rc = connect(fd, (const struct sockaddr *)&addr, sizeof(addr));
-    } while (rc < 0 && errno == EINTR);
-    if (rc < 0) {
+    if (connect_within(fd, &addr, deadline_ms) < 0) {
         int saved = errno;
 
         close(fd);
@@ -166,6 +179,8 @@ enum tern_err conn_send(struct conn *c)
             c->out_head += (uint32_t)n;
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return TERN_BUSY;
+        } else if (errno == EPIPE || errno == ECONNRESET) {
+            break; /* what it said before it closed is still to be read, and behind it the end */
         } else if (errno != EINTR) {
             conn_lose(c);
             return TERN_PEER_LOST;

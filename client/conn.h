@@ -42,7 +42,8 @@ struct conn {
 uint64_t conn_now_ns(void); /* CLOCK_MONOTONIC */
 
 /* PEER_LOST with errno: nobody listens, or not allowed. TIMED_OUT; INVALID: the path does not fit;
- * INTERNAL: no memory. On success everything in *c is owned by it until conn_close. */
+ * INTERNAL: no memory, or no descriptor (errno). On success everything in *c is owned by it until
+ * conn_close. */
 enum tern_err conn_open(struct conn *c, const char *path, uint32_t deadline_ms);
 /* Takes a connected socket over (and closes it on failure). For conn_open and tests. */
 enum tern_err conn_adopt(struct conn *c, int fd);
@@ -58,7 +59,8 @@ enum tern_err conn_set_body_max(struct conn *c, uint32_t body_max);
 enum tern_err conn_room(struct conn *c, uint64_t body, uint8_t **ret_frame);
 void conn_queue(struct conn *c, uint32_t frame_bytes);
 
-/* Sends what the socket takes. OK: all is out. BUSY: the rest waits for the socket. PEER_LOST. */
+/* Sends what the socket takes. OK: all is out, or nobody will read it: conn_recv tells. BUSY: the
+ * rest waits for the socket. PEER_LOST. */
 enum tern_err conn_send(struct conn *c);
 
 /* The next whole frame, body borrowed until the next conn_recv. OK, BUSY (none is whole yet),

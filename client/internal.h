@@ -19,6 +19,8 @@
 #define ID_SYNC      0xffu
 #define NO_SLOT      0xffu
 
+#define TRACE_BYTES 11u /* of the field that carries a trace id, at most */
+
 #define LEAVE_DEADLINE_MS 1000 /* how long tern_destroy waits for the daemon to take note */
 
 /* The control page: u64 done_step of rank r at r * 64, u64 incarnation behind the last rank's. */
@@ -56,6 +58,7 @@ struct tern {
     struct conn conn;
     pid_t pid; /* whose it is: a forked child may only let go of it */
     uint64_t incarnation, next_number;
+    uint64_t trace_id; /* that requests carry; 0: none */
     enum member_state member;
     uint32_t rank;
     uint64_t last_step; /* that tern_done_step published: it never goes back */
@@ -94,12 +97,14 @@ struct call {
 enum tern_err set_error(struct tern *t, enum tern_err err, const char *text);
 
 uint64_t new_id(struct tern *t, uint32_t slot);
+/* What a request's body needs in the send buffer. */
+uint64_t with_trace(const struct tern *t, uint64_t body);
 
 /* PEER_LOST where nothing can be asked any more. */
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret);
 /* Room in the send buffer, waiting for it until the call's deadline. */
 enum tern_err call_room(struct tern *t, struct call *call, uint64_t body, uint8_t **ret_frame);
-/* Completes the header of the frame in that room and queues it. */
+/* Completes the frame in that room, by the trace id and the header, and queues it. */
 void call_queue(struct tern *t, uint8_t *frame, uint16_t type, uint64_t id, uint64_t session,
                 uint64_t body);
 /* Queues a message that has no writer of its own in quick.h. */

@@ -1,7 +1,7 @@
 /* Pools: opening, mapping, and the one store that publishes a step. The daemon's memory is mapped
- * as it is: what must stay true is that a mapping never outlives tern_destroy, never reaches a
- * forked child, and that no descriptor stays open behind it (a descriptor could map the pool again
- * after the daemon thinks it is unmapped). */
+ * as it is: what must stay true is that a mapping never outlives tern_destroy, that no forked child
+ * can touch what is mapped, and that no descriptor stays open behind it (a descriptor could map the
+ * pool again after the daemon thinks it is unmapped). */
 #include "internal.h"
 
 #include <errno.h>
@@ -122,11 +122,12 @@ static enum tern_err map_shared(int fd, uint64_t offset, uint64_t bytes, uint8_t
 
     if (!fd_holds(fd, offset, bytes))
         return TERN_MALFORMED;
-    at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    /* A forked child would go on holding pages that the daemon believes gone with this process. One
+     * that another thread forks before the kernel was told so has the range and no access to it. */
+    at = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, (off_t)offset);
     if (at == MAP_FAILED)
         return TERN_INTERNAL;
-    /* A forked child would go on holding pages that the daemon believes gone with this process. */
-    if (madvise(at, bytes, MADV_DONTFORK) < 0) {
+    if (madvise(at, bytes, MADV_DONTFORK) < 0 || mprotect(at, bytes, PROT_READ | PROT_WRITE) < 0) {
         munmap(at, bytes);
         return TERN_INTERNAL;
     }

@@ -38,6 +38,11 @@ uint64_t tern_incarnation(const struct tern *t)
     return t->incarnation;
 }
 
+void tern_trace(struct tern *t, uint64_t trace_id)
+{
+    t->trace_id = trace_id;
+}
+
 /* ---- life ---- */
 
 /* Everything a connection will ever need, but the JSON of an operator's answer: no call allocates
@@ -109,7 +114,7 @@ static enum tern_err not_connected(enum tern_err err, const char *text)
     int saved = errno;
 
     if (!text[0])
-        text = err == TERN_PEER_LOST ? strerror(saved) : err_text(err);
+        text = err == TERN_PEER_LOST || err == TERN_INTERNAL ? strerror(saved) : err_text(err);
     snprintf(connect_text, sizeof(connect_text), "%s", text);
     errno = saved;
     return err;
@@ -373,7 +378,7 @@ enum tern_err tern_admin(struct tern *t, const char *command, const char *const 
     char *copies[WIRE_ARGS_MAX];
 
     if (!command || strnlen(command, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX ||
-        nargs > WIRE_ARGS_MAX)
+        nargs > WIRE_ARGS_MAX || (nargs && !args))
         return set_error(t, TERN_INVALID, "a command has a name and at most 16 arguments");
     for (uint32_t i = 0; i < nargs; i++) {
         if (!args[i] || strnlen(args[i], WIRE_STRING_MAX + 1) > WIRE_STRING_MAX)

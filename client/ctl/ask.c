@@ -32,8 +32,7 @@ static bool is_no_socket(const char *path)
 static const char *why_not(const char *path, enum tern_err err, int number)
 {
     if (err == TERN_TIMED_OUT)
-        return "the daemon does not answer: it is busy, stopped, or has too many operators "
-               "connected";
+        return "the daemon does not answer: it is busy, or stopped";
     if (err == TERN_UNSUPPORTED)
         return "the daemon is of another version: use the ternctl that came with it";
     if (err == TERN_INVALID)
@@ -51,9 +50,7 @@ static const char *why_not(const char *path, enum tern_err err, int number)
         if (is_no_socket(path))
             return "that is no socket: name ternd's admin.socket by --socket or TERN_ADMIN_SOCKET";
         return "nobody listens there any more: ternd has ended; its log says why";
-    case ECONNRESET:
-        return "the daemon closed the connection: too many operators (admin.conns_max), or it is "
-               "ending; its log says which";
+    case ECONNRESET: return "the daemon closed the connection: it is ending; its log says why";
     default: return strerror(number);
     }
 }

@@ -149,8 +149,11 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
         paint(ctl, YELLOW, "draining: takes no new sessions\n");
     else
         paint(ctl, GREEN, "serving\n");
-    printf("  sessions %s, engines %s, prefix nodes %s, connections %s\n", num(s, "sessions"),
+    printf("  sessions %s, engines %s, prefix nodes %s, connections %s", num(s, "sessions"),
            num(s, "engines"), num(s, "prefix_nodes"), num(s, "conns"));
+    if (j_u64(s, "conns_refused") > 0)
+        printf(" (%s refused)", num(s, "conns_refused"));
+    printf("\n");
     printf("  peers %s of %s up, transfers %s\n", num(s, "peers_up"), num(s, "peers"),
            num(s, "transfers_active"));
     show_memory(memory);

@@ -63,7 +63,7 @@ void table_add(struct table *t, enum colour colour, const char *format, ...)
         ctl_fail(CTL_FAILED, "no memory");
     /* A client chose some of these names: none of them commands the terminal. */
     for (char *c = text; *c; c++) {
-        if ((unsigned char)*c < ' ' || *c == 127)
+        if (*c < ' ' || *c > '~')
             *c = '?';
     }
     t->cell[t->cells++] = (struct cell){.text = text, .colour = colour};

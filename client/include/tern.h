@@ -65,8 +65,9 @@ TERN_API const char *tern_error_text(const struct tern *t);
 
 /* Connects to the tenant's socket and agrees on a version. PEER_LOST: nobody listens there, or the
  * socket's mode forbids it (errno says which). UNSUPPORTED: no common version. INVALID: the path is
- * too long for a socket. BUSY: the daemon is draining: connect to another one. Any other is the
- * daemon's own; tern_error_text(NULL) has its words. */
+ * too long for a socket. BUSY: the daemon is draining: connect to another one. QUOTA: the tenant
+ * has as many connections as it may. Any other is the daemon's own; tern_error_text(NULL) has its
+ * words. */
 TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms,
                                     struct tern **ret);
 /* Unmaps this connection's pools, leaves the engine and closes. NULL is fine. In a forked child it
@@ -74,6 +75,10 @@ TERN_API enum tern_err tern_connect(const char *socket_path, uint32_t deadline_m
 TERN_API void tern_destroy(struct tern *t);
 /* Of the daemon that is connected: another number after each of its starts. */
 TERN_API uint64_t tern_incarnation(const struct tern *t);
+/* From now on this connection's requests carry that id: the daemon's log lines about them have it
+ * as trace= and 16 hex digits, and for a fetch the peer's log, too (most of them at log_level
+ * debug). 0, as at first: none. Asks nobody. */
+TERN_API void tern_trace(struct tern *t, uint64_t trace_id);
 
 enum tern_role { TERN_SCHEDULER = 0, TERN_WORKER = 1, TERN_BOTH = 2 };
 
@@ -147,7 +152,8 @@ TERN_API enum tern_err tern_pool_open(struct tern *t, const struct tern_layout *
 TERN_API enum tern_err tern_pool_close(struct tern *t, uint64_t pool, uint32_t deadline_ms);
 /* Maps this rank's region of the pool (a pure scheduler maps region 0), readable and writable. *ret
  * belongs to the connection: tern_pool_unmap or tern_destroy ends it. A forked child does not
- * inherit the mapping. INVALID: the pool was opened by an engine of another world size. */
+ * inherit the mapping; one that is forked while this call runs has at most an address range that it
+ * cannot touch. INVALID: the pool was opened by an engine of another world size. */
 TERN_API enum tern_err tern_pool_map(struct tern *t, uint64_t pool, uint32_t deadline_ms,
                                      struct tern_pool **ret);
 /* Sets *pool to NULL, where it may be already. No kernel may touch the pages any more. */

@@ -321,7 +321,6 @@ static void back_settle(struct core *c, uint32_t slot)
             host_heal(c, n);
             attach_moving(c, at, n->host);
             n->on_host = 1;
-            n->copy_tries = 0;
             c->host_copies++;
         } else {
             free_moving(c, n);
@@ -330,6 +329,7 @@ static void back_settle(struct core *c, uint32_t slot)
             c->copy_failed = 1;
         }
         n->copy = COPY_NONE;
+        n->copy_tries = 0; /* it was good, wherever its parent is */
         touch(c);
         for (uint32_t kid = n->first_child; kid != NONE; kid = node_at(c, kid)->next)
             if (node_at(c, kid)->copy == COPY_BACK_DONE) {

@@ -24,6 +24,7 @@
 #define ENTRIES_MAX  4096u /* of the submission queue */
 #define BUFFERS_MAX  32768u /* the kernel's own limit of a buffer ring */
 #define BUFFER_GROUP 0
+#define OPCODES_MAX  256u /* that one probe can tell of */
 
 /* Where an operation is; kept in op->pending[7], a part of the submission that none of our opcodes
  * uses. */
@@ -93,12 +94,15 @@ static const char *why_setup_failed(int err)
 
 static bool probe_opcodes(struct io_uring *ring)
 {
-    struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
-    bool all = probe != NULL;
+    union {
+        struct io_uring_probe probe;
+        uint8_t
+            room[sizeof(struct io_uring_probe) + OPCODES_MAX * sizeof(struct io_uring_probe_op)];
+    } answer = {.room = {0}};
+    bool all = io_uring_register_probe(ring, &answer.probe, OPCODES_MAX) == 0;
 
     for (size_t i = 0; all && i < OPCODES_USED; i++)
-        all = io_uring_opcode_supported(probe, opcodes_used[i]);
-    io_uring_free_probe(probe);
+        all = io_uring_opcode_supported(&answer.probe, opcodes_used[i]);
     return all;
 }
 

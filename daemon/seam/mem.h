@@ -17,6 +17,7 @@
 struct mem;
 
 #define MEM_TENANTS_MAX 64
+#define MEM_WORKERS_MAX 256
 #define CONTROL_BYTES                                                                              \
     4096 /* one page an engine: u64 done_step of rank r at 64*r; u64 incarnation at 64*RANKS_MAX   \
           */

@@ -60,7 +60,7 @@ static enum tern_err config_check(const struct mem_config *c, const char **ret_w
 {
     bool ok = c->tenants >= 1 && c->tenants <= MEM_TENANTS_MAX && c->engines >= 1 &&
               c->engines <= ENGINES_MAX && c->pools >= 1 && c->page_records >= 1 &&
-              c->sums_per_page >= 1 && c->jobs >= 1 && c->workers <= WORKERS_MAX;
+              c->sums_per_page >= 1 && c->jobs >= 1 && c->workers <= MEM_WORKERS_MAX;
 
     for (uint32_t t = 0; ok && t < c->tenants; t++)
         ok = c->tenant[t].memory_bytes > 0 && c->tenant[t].memory_bytes <= REGION_BYTES_MAX &&

@@ -22,7 +22,7 @@ struct job_list {
 struct workers {
     pthread_mutex_t lock;
     pthread_cond_t wake, populated;
-    pthread_t thread[WORKERS_MAX];
+    pthread_t thread[MEM_WORKERS_MAX];
     uint32_t threads;
     bool stop;
     int event_fd;

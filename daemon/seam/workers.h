@@ -7,10 +7,9 @@
 
 #include "base/tern_err.h"
 #include "core/core.h"
+#include "seam/mem.h"
 
 struct workers;
-
-#define WORKERS_MAX 64
 
 /* Where a pool lies, by value: a job keeps its own copy, so the owner may open another pool in that
  * slot. */

@@ -16,9 +16,6 @@
 #include "base/check.h"
 #include "base/err.h"
 
-#define DESTROY_WAIT_NS                                                                            \
-    2000000000u /* for operations that were cancelled: they end at once or something is wrong */
-
 /* ------------------------------------------------------------------ connections */
 
 void conn_options(const struct xfer *xfer, int fd)
@@ -356,10 +353,10 @@ enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, c
  * with our memory. */
 static void drain(struct xfer *xfer)
 {
-    uint64_t deadline = io_now_ns() + DESTROY_WAIT_NS;
+    uint64_t deadline = io_now_ns() + XFER_DESTROY_WAIT_NS;
     bool busy = true;
 
-    for (uint32_t i = 0; i < xfer->config.links; i++)
+    for (uint32_t i = 0; xfer->link && i < xfer->config.links; i++)
         xfer->link[i].waiting_ns = xfer->link[i].reads_waiting_ns = 0;
     if (xfer->accepting)
         io_cancel(xfer->config.io, &xfer->accept_op);

@@ -38,6 +38,8 @@
 #define XFER_RX_BYTES (2 * XFER_WRITE_BYTES) /* a request in work and the next one read ahead */
 #define XFER_SCRATCH  (64u << 10) /* where bytes go that nobody wants, and zeros come from */
 #define XFER_BACKLOG  64
+/* For operations that were cancelled: they end at once or something is wrong. */
+#define XFER_DESTROY_WAIT_NS 2000000000u
 
 enum conn_state {
     CONN_FREE = 0,
@@ -284,7 +286,8 @@ bool out_busy(const struct xfer_conn *conn);
 void link_pump(struct xfer *xfer, uint32_t link); /* asks for what can be asked for now */
 void link_tick(struct xfer *xfer, uint32_t link, uint64_t now_ns);
 bool evict_idle(struct xfer *xfer); /* a connection, for a link that has none to be had */
-void reads_break(struct xfer *xfer, uint32_t link, enum tern_err err); /* those that are queued */
+void queue_break(struct xfer *xfer, const struct xfer_queue *queue,
+                 enum tern_err err);               /* the pulls of what is queued */
 void pull_quiet(struct xfer *xfer, uint32_t pull); /* says QUIET if that is so */
 void batch_done(struct xfer *xfer, uint32_t batch);
 void pull_break(struct xfer *xfer, uint32_t pull, enum tern_err err);

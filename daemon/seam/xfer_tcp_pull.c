@@ -245,13 +245,6 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sock
     return TERN_OK;
 }
 
-static void link_break(struct xfer *xfer, uint32_t number, enum tern_err err)
-{
-    for (uint32_t slot = 0; slot < xfer->config.pulls; slot++)
-        if (xfer->pull[slot].link == number && pull_has_batches(xfer, slot))
-            pull_break(xfer, slot, err);
-}
-
 void xfer_link_down(struct xfer *xfer, uint32_t number)
 {
     struct xfer_link *link = &xfer->link[number];
@@ -264,7 +257,9 @@ void xfer_link_down(struct xfer *xfer, uint32_t number)
         conn_fail(&xfer->conn[link->conn]);
     if (link->read_conn != NONE)
         conn_fail(&xfer->conn[link->read_conn]);
-    link_break(xfer, number, TERN_PEER_LOST);
+    for (uint32_t slot = 0; slot < xfer->config.pulls; slot++)
+        if (xfer->pull[slot].link == number && pull_has_batches(xfer, slot))
+            pull_break(xfer, slot, TERN_PEER_LOST);
     verbs_link_down(xfer, number);
 }
 
@@ -288,15 +283,13 @@ bool evict_idle(struct xfer *xfer)
     return false;
 }
 
-void reads_break(struct xfer *xfer, uint32_t number, enum tern_err err)
+void queue_break(struct xfer *xfer, const struct xfer_queue *queue, enum tern_err err)
 {
-    struct xfer_link *link = &xfer->link[number];
-
-    while (link->reads.head != NONE) {
-        uint32_t head = link->reads.head;
+    while (queue->head != NONE) {
+        uint32_t head = queue->head;
 
         pull_break(xfer, xfer->batch[head].pull, err);
-        check(link->reads.head != head); /* a queued batch is one of an active pull */
+        check(queue->head != head); /* a queued batch is one of an active pull */
     }
 }
 
@@ -307,7 +300,7 @@ static void link_connect(struct xfer *xfer, uint32_t number)
     struct xfer_conn *conn;
 
     if (fd < 0) {
-        link_break(xfer, number, TERN_BUSY); /* no descriptor: what holds them may let go */
+        queue_break(xfer, &link->queue, TERN_BUSY); /* no descriptor: what has some may let go */
         return;
     }
     conn_options(xfer, fd);
@@ -337,11 +330,11 @@ void link_tick(struct xfer *xfer, uint32_t number, uint64_t now_ns)
     struct xfer_link *link = &xfer->link[number];
 
     if (waited_too_long(xfer, &link->waiting_ns, now_ns))
-        link_break(xfer, number, TERN_BUSY);
+        queue_break(xfer, &link->queue, TERN_BUSY);
     if (link->reads.head == NONE)
         link->reads_waiting_ns = 0;
     if (waited_too_long(xfer, &link->reads_waiting_ns, now_ns))
-        reads_break(xfer, number, TERN_BUSY);
+        queue_break(xfer, &link->reads, TERN_BUSY);
     if (link->waiting_ns != 0 || link->reads_waiting_ns != 0)
         evict_idle(xfer);
 }
@@ -514,7 +507,7 @@ void out_lost(struct xfer_conn *conn)
             pull_break(xfer, xfer->batch[asked->batch].pull, TERN_PEER_LOST);
     }
     if (never_up)
-        link_break(xfer, number, TERN_PEER_LOST);
+        queue_break(xfer, &xfer->link[number].queue, TERN_PEER_LOST);
     else if (xfer->link[number].up)
         link_pump(xfer, number);
 }

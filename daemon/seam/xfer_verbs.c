@@ -105,7 +105,7 @@ enum tern_err verbs_create(struct xfer *xfer)
 
 static void stop_polling(struct verbs *v)
 {
-    uint64_t deadline = io_now_ns() + 2000000000u;
+    uint64_t deadline = io_now_ns() + XFER_DESTROY_WAIT_NS;
 
     v->closing = true;
     rails_cancel(v);

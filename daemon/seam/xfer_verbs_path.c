@@ -407,6 +407,13 @@ void paths_finished(struct verbs *v)
     }
 }
 
+/* Half of it at a source: its connection answers nothing while what it writes does not move, and
+ * the one that asks waits for an answer as long as we would. */
+static uint64_t stuck_ns(const struct verbs *v, const struct verbs_path *p)
+{
+    return v->xfer->config.idle_ns / (p->source ? 2 : 1);
+}
+
 static void path_tick(struct verbs *v, struct verbs_path *p, uint64_t now_ns)
 {
     if (p->state == PATH_PAUSED && now_ns >= p->retry_ns)
@@ -414,7 +421,7 @@ static void path_tick(struct verbs *v, struct verbs_path *p, uint64_t now_ns)
     else if (p->state == PATH_OFFERED && now_ns - p->since_ns > VERBS_SETUP_NS)
         path_failed(v, p, "the peer does not answer the offer of a path");
     else if (p->state == PATH_READY && p->posted != p->done && now_ns > p->progress_ns &&
-             now_ns - p->progress_ns > v->xfer->config.idle_ns)
+             now_ns - p->progress_ns > stuck_ns(v, p))
         path_failed(v, p, "requests were neither completed nor given up in time");
     else if (p->state == PATH_ENDING &&
              (p->job_errno == EIO || now_ns - p->since_ns >= VERBS_DRAIN_NS))

@@ -331,8 +331,20 @@ void paths_go_on(struct verbs_rail *rail)
             pieces_go_on(v, &v->path[i]);
 }
 
-/* A peer that neither writes what it was granted nor refuses to: its grants end with the path. Its
- * pieces are written in turn, so each that arrives gives the others time. */
+/* Since when a granted piece waits: pieces are written and answered in turn, over all paths of the
+ * link, so each that arrives, and each that is answered, gives the others time. */
+static uint64_t granted_ns(const struct verbs *v, uint32_t link, const struct verbs_piece *piece)
+{
+    const struct verbs_path *p = &v->path[piece->path];
+    uint32_t conn = v->xfer->link[link].read_conn;
+    uint64_t since_ns = piece->at_ns > p->pushed_ns ? piece->at_ns : p->pushed_ns;
+
+    if (!piece->heard && conn != NONE && v->xfer->conn[conn].progress_ns > since_ns)
+        since_ns = v->xfer->conn[conn].progress_ns;
+    return since_ns;
+}
+
+/* A peer that neither writes what it was granted nor refuses to: its grants end with the path. */
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
 {
     for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
@@ -343,7 +355,7 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
         if (!p || !p->push)
             continue;
         push_tick(v, piece, now_ns);
-        since_ns = piece->at_ns > p->pushed_ns ? piece->at_ns : p->pushed_ns;
+        since_ns = granted_ns(v, link, piece);
         if (p->state == PATH_READY && now_ns > since_ns &&
             now_ns - since_ns > v->xfer->config.idle_ns)
             path_failed(v, p, "pages were neither pushed nor refused in time");

@@ -204,7 +204,7 @@ void verbs_pump(struct xfer *xfer, uint32_t number)
         return;
     if (link->read_conn == NONE) {
         if (next_batch(v, number) != NONE && !read_connect(v, number))
-            reads_break(xfer, number, TERN_BUSY);
+            queue_break(xfer, &link->reads, TERN_BUSY);
         return;
     }
     conn = &xfer->conn[link->read_conn];
@@ -502,5 +502,5 @@ void verbs_conn_lost(struct xfer_conn *conn)
             piece_drop(v, piece);
         piece_free(piece);
     }
-    reads_break(xfer, number, TERN_PEER_LOST);
+    queue_break(xfer, &xfer->link[number].reads, TERN_PEER_LOST);
 }

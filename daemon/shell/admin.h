@@ -24,6 +24,7 @@ struct admin_ctx {
     const struct config *config;
     uint64_t start_ns, now_ns; /* CLOCK_MONOTONIC */
     uint64_t conns;            /* open now */
+    uint64_t conns_refused;    /* since the start */
     uint64_t subscriptions;    /* likewise */
     uint64_t events_told, events_lost;
     struct mem_stats mem;

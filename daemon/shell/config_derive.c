@@ -10,7 +10,7 @@
 #include "shell/plan.h"
 #include "shell/tls.h"
 
-#define WORKERS_MAX        16u /* M13: min(16, cores) */
+#define WORKERS_INITIAL    16u /* M13: min(16, cores) */
 #define NODES_INITIAL_MAX  (1u << 23)
 #define SESSION_BLOCKS     64u /* token blocks set aside for each session's own tail */
 #define BLOCKS_PER_PAGE    4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
@@ -57,6 +57,10 @@ static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
     if (p->address.host[0] == '\0' || p->address.port == 0)
         return loader_fail(l, origin, "peers", (int)i, NULL,
                            "needs an address, HOST:PORT of its listener");
+    if (p->push && p->transport == XFER_TCP)
+        return loader_fail(l, origin, "peers", (int)i, "push",
+                           "over TCP pages are read, never written: set transport to auto or "
+                           "verbs, or leave out push");
     if (strcmp(p->name, l->config->node) == 0)
         return loader_fail(l, origin, "peers", (int)i, "name", "is this daemon itself: node is %s",
                            p->name);
@@ -113,7 +117,7 @@ static uint32_t cores(void)
 {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
 
-    return n < 1 ? 1 : at_most((uint64_t)n, WORKERS_MAX);
+    return n < 1 ? 1 : at_most((uint64_t)n, WORKERS_INITIAL);
 }
 
 static void derive_u32(uint32_t *field, uint64_t value)
@@ -255,40 +259,64 @@ static enum tern_err check_peers(struct loader *l)
     return loader_fail(l, origin_of(l, "", "listen"), "", -1, "listen", "%s", text);
 }
 
-/* The core's own records and the checksums beside the pages are memory too. */
 static enum tern_err check_limits(struct loader *l)
 {
     const struct core_limits limits = plan_limits(l->config);
-    uint64_t sums = (uint64_t)limits.pages * limits.sums_per_page * sizeof(uint64_t),
-             has = plan_machine_bytes();
     size_t arena = 0;
 
     if (core_size(&limits, &arena) != TERN_OK)
         return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
                            "limits: together they are more than the core can hold");
-    if (arena > has || sums > has - arena)
-        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
-                           "limits: the records take %zu bytes and the checksums %" PRIu64
-                           "; this machine has %" PRIu64
-                           ": raise page_bytes_min or lower the limits",
-                           arena, sums, has);
     return TERN_OK;
 }
 
-/* And each part may fit where all of them do not. */
+/* The limit that somebody set and that takes more than half of `total`; NULL: there is none. */
+static const struct setting *costliest_limit(struct loader *l, uint64_t total)
+{
+    const struct setting *found = NULL;
+
+    for (size_t i = 0; i < config_settings_n; i++) {
+        const struct setting *s = &config_settings[i];
+        uint32_t *field = (uint32_t *)(void *)((char *)l->config + s->offset), was;
+        struct plan_memory m;
+
+        if (strcmp(s->section, "limits") != 0 || l->origin[i] == ORIGIN_DEFAULT ||
+            s->size != sizeof *field)
+            continue;
+        was = *field;
+        *field = (uint32_t)s->min;
+        plan_memory(l->config, &m);
+        *field = was;
+        if (m.total < total / 2) {
+            total = 2 * m.total; /* of several the one without which least is left */
+            found = s;
+        }
+    }
+    return found;
+}
+
+/* Each part may fit where all of them do not. */
 static enum tern_err check_all(struct loader *l)
 {
+    uint64_t has = plan_machine_bytes();
+    const struct setting *s;
     char parts[PLAN_TEXT_BYTES];
     struct plan_memory m;
 
     plan_memory(l->config, &m);
-    if (m.total <= plan_machine_bytes())
+    if (m.total <= has)
         return TERN_OK;
     plan_text(&m, parts);
+    s = costliest_limit(l, m.total);
+    if (s)
+        return loader_fail(l, l->origin[s - config_settings], s->section, -1, s->key,
+                           "with it the daemon would take %" PRIu64 " bytes of memory (%s); this "
+                           "machine has %" PRIu64 ": lower it",
+                           m.total, parts, has);
     return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
                        "the daemon would take %" PRIu64 " bytes of memory (%s); this machine has "
                        "%" PRIu64 ": %s",
-                       m.total, parts, plan_machine_bytes(), plan_hint(&m));
+                       m.total, parts, has, plan_hint(&m));
 }
 
 enum tern_err config_check(struct loader *l)

@@ -2,6 +2,7 @@
  * --check-config and the lists --tenant and --peer. argp itself answers --help, --usage, --version
  * and unknown flags. */
 #include <argp.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +212,7 @@ static enum tern_err run_pass(int argc, char **argv, struct loader *l, bool firs
 {
     struct options *options = malloc(sizeof *options);
     struct pass pass = {.loader = l, .first = first};
+    error_t rc;
     struct argp argp = {
         .parser = parse_flag,
         .doc = "The Tern daemon: owns the KV pages of this host's model servers.\v"
@@ -227,8 +229,10 @@ static enum tern_err run_pass(int argc, char **argv, struct loader *l, bool firs
     options_build(options);
     argp.options = options->v;
     argp_err_exit_status = EXIT_CONFIG;
-    if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &pass) != 0 && pass.err == TERN_OK)
-        pass.err = loader_fail(l, ORIGIN_FLAG, "", -1, NULL, "the flags could not be read");
+    rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &pass);
+    if (rc != 0 && pass.err == TERN_OK)
+        pass.err = loader_fail(l, ORIGIN_FLAG, "", -1, NULL, "%s",
+                               rc == ENOMEM ? "out of memory" : "the flags could not be read");
     free(options);
     return pass.err;
 }

@@ -47,7 +47,7 @@ const struct setting config_settings[] = {
           "Smallest page that tenants use, in one region: memory for page records follows from it"),
     BYTES("", "frame_body_max", "frame-body-max", frame_body_max, 4096, 1u << 28, "1M",
           "Largest message body that is accepted"),
-    COUNT("", "workers", "workers", workers, 1, 256, NULL,
+    COUNT("", "workers", "workers", workers, 1, MEM_WORKERS_MAX, NULL,
           "Threads for checksums, copies and zeroing; default: one a core, at most 16"),
     PLAIN("", "huge_pages", "huge-pages", VALUE_BOOL, huge_pages, "true",
           "Try huge pages for tenants' memory; `ternctl status` says what was got"),
@@ -85,7 +85,7 @@ const struct setting config_settings[] = {
     DEADLINE(transfer_ms, "transfer-ms", "30000", "From the start of a transfer to its end"),
     DEADLINE(drain_ms, "drain-ms", "10000", "From SIGTERM to the exit, whatever is left"),
     DEADLINE(data_idle_ms, "data-idle-ms", "5000",
-             "A data connection with work outstanding and no progress"),
+             "A data connection with work outstanding and no progress; alike on all hosts"),
     DEADLINE(tls_handshake_ms, "tls-handshake-ms", "5000",
              "From a connection between daemons to the end of its TLS handshake"),
 
@@ -94,10 +94,11 @@ const struct setting config_settings[] = {
           "Engines over all tenants"),
     COUNT("limits", "pools", "limit-pools", limits.pools, 1, 64, "32",
           "Pools over all tenants; the host tier of one is another"),
-    COUNT("limits", "procs", "limit-procs", procs_max, 1, COUNT_MAX, NULL,
-          "Client processes; default: one a connection"),
+    COUNT(
+        "limits", "procs", "limit-procs", procs_max, 1, COUNT_MAX, NULL,
+        "Client processes, shared among the tenants by their conns_max; default: one a connection"),
     LIMIT(namespaces, "limit-namespaces", "1024", "Namespaces in use at a time"),
-    LIMIT(nodes, "limit-nodes", NULL,
+    COUNT("limits", "nodes", "limit-nodes", limits.nodes, 2, COUNT_MAX, NULL,
           "Nodes of the prefix tree; default: one a page record, at most 8388608"),
     LIMIT(
         token_blocks, "limit-token-blocks", NULL,
@@ -105,7 +106,7 @@ const struct setting config_settings[] = {
     LIMIT(extra_keys, "limit-extra-keys", "65536", "Extra keys (image hashes and the like) held"),
     LIMIT(pages, "limit-pages", NULL,
           "Page records; default: all tenants' memory and host_memory by page_bytes_min"),
-    LIMIT(slabs, "limit-slabs", NULL,
+    COUNT("limits", "slabs", "limit-slabs", limits.slabs, 2, COUNT_MAX, NULL,
           "Slab records; default: 2048 a pool, at most one a page record"),
     LIMIT(retires, "limit-retires", "65536", "Releases that wait for a step"),
     LIMIT(pulls, "limit-pulls", "256", "Transfers in at a time"),
@@ -165,5 +166,5 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
     {"peers", "transport", NULL, VALUE_TRANSPORT, PEER_FIELD(transport), 0, 0, "tcp",
      "How its pages come: auto (RDMA, else TCP), verbs (RDMA or not at all) or tcp"},
     {"peers", "push", NULL, VALUE_BOOL, PEER_FIELD(push), 0, 0, "false",
-     "By RDMA the peer writes them (WRITE), in place of being read (READ)"},
+     "The peer writes them (WRITE), in place of being read (READ); transport auto or verbs only"},
 };

@@ -50,10 +50,10 @@ struct loader {
     enum origin origin[SETTINGS_MAX];
     enum origin tenant_origin[CONFIG_TENANTS_MAX], peer_origin[CONFIG_PEERS_MAX];
     uint32_t file_tenants, file_peers; /* entries that came from the file: the first ones */
-    char peer_tenants[CONFIG_PEERS_MAX]
-                     [1024]; /* names joined by '+', resolved when all tenants are known */
-    const char *file_name;   /* borrowed; for messages */
-    const uint8_t *text;     /* borrowed; the YAML bytes, to find lines in; NULL without a file */
+    /* Names with a '+' behind each, resolved when all tenants are known. */
+    char peer_tenants[CONFIG_PEERS_MAX][CONFIG_TENANTS_MAX * CONFIG_NAME_BYTES + 1];
+    const char *file_name; /* borrowed; for messages */
+    const uint8_t *text;   /* borrowed; the YAML bytes, to find lines in; NULL without a file */
     size_t text_bytes;
     char *why; /* borrowed */
     size_t why_cap;

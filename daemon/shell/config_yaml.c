@@ -223,6 +223,8 @@ static const char *shape_text(const char *text)
         {"Expecting MAPPING", "must be lines of `key: value`"},
         {"YAML alias unsupported", "an alias is not supported: write the value out"},
         {"Ignoring documents", "more documents than one: leave out what follows `---`"},
+        {"libyaml: (null)", "out of memory"}, /* the only error that it has no words for */
+        {"libyaml parser init failed", "out of memory"},
     };
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -351,7 +353,9 @@ static size_t walk_file(const struct loader *l, const char *section, int index, 
         if (!yaml_parser_parse(&parser, &e)) {
             *ret_broken = parser.problem_mark.line + 1;
             snprintf(problem, MESSAGE_MAX, "%s",
-                     parser.problem != NULL ? parser.problem : "not YAML");
+                     parser.problem != NULL              ? parser.problem
+                     : parser.error == YAML_MEMORY_ERROR ? "out of memory"
+                                                         : "not YAML");
             break;
         }
         line = walk_event(&w, &e, section, index, key);

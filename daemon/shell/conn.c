@@ -4,8 +4,10 @@
 #include "shell/conn.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -14,6 +16,8 @@
 #include "shell/log.h"
 #include "shell/plan.h"
 #include "shell/wire_out.h"
+
+#define CONN_WHY_BYTES 192 /* of why there is no room for one more */
 
 static struct conn *conn_of(struct stream *s)
 {
@@ -133,14 +137,14 @@ bool conn_send_status(struct conn *c, const struct frame_header *request, enum t
     return conn_send(c, n, NULL, 0);
 }
 
-static void hello_reply(struct conn *c, const struct frame_header *h, enum tern_err err,
-                        const char *text, uint32_t version)
+/* Into d->frame; its bytes. */
+static size_t hello_frame(struct daemon *d, uint32_t tenant, uint64_t request_id, enum tern_err err,
+                          const char *text, uint32_t version)
 {
-    struct daemon *d = c->d;
     Tern__Wire__HelloReply m = TERN__WIRE__HELLO_REPLY__INIT;
     Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
     struct frame_header rh = {
-        .version = FRAME_VERSION, .type = FRAME_HELLO_REPLY, .request_id = h->request_id};
+        .version = FRAME_VERSION, .type = FRAME_HELLO_REPLY, .request_id = request_id};
     size_t n;
 
     status.has_err = true;
@@ -151,10 +155,16 @@ static void hello_reply(struct conn *c, const struct frame_header *h, enum tern_
     m.incarnation = d->incarnation;
     m.version = version;
     m.frame_body_max = d->config->frame_body_max;
-    m.tenant = conn_is_admin(c) ? NULL : (char *)(uintptr_t)d->config->tenants[c->tenant].name;
+    m.tenant = tenant == NONE ? NULL : (char *)(uintptr_t)d->config->tenants[tenant].name;
     check(wire_encode(&rh, &m.base, HELLO_BODY_MAX, d->frame, FRAME_HEADER_BYTES + HELLO_BODY_MAX,
                       &n) == TERN_OK);
-    conn_send(c, n, NULL, 0);
+    return n;
+}
+
+static void hello_reply(struct conn *c, const struct frame_header *h, enum tern_err err,
+                        const char *text, uint32_t version)
+{
+    conn_send(c, hello_frame(c->d, c->tenant, h->request_id, err, text, version), NULL, 0);
 }
 
 static void greet(struct conn *c, const struct frame_header *h, const uint8_t *body)
@@ -237,17 +247,42 @@ static enum tern_err admit(struct daemon *d, uint32_t tenant, int fd, uint32_t *
         *ret_why = "the daemon is draining: connect to another one";
         return TERN_BUSY;
     }
-    return proc_take(&d->procs, fd, ret_proc, ret_why);
+    return proc_take(&d->procs, fd, tenant, plan_procs(d->config, tenant), ret_proc, ret_why);
 }
 
-static bool has_room(const struct daemon *d, uint32_t tenant)
+static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[CONN_WHY_BYTES])
 {
+    const struct config *config = d->config;
     const struct conns *cs = &d->conns;
 
-    if (!cs->free)
-        return false;
-    return tenant == NONE ? cs->admin_open < d->config->admin_conns_max
-                          : cs->tenant_open[tenant] < d->config->tenants[tenant].conns_max;
+    if (tenant == NONE && cs->admin_open >= config->admin_conns_max) {
+        snprintf(why, CONN_WHY_BYTES,
+                 "%u operators are connected, as many as may be: end one, or raise admin.conns_max",
+                 cs->admin_open);
+        return TERN_BUSY;
+    }
+    if (tenant != NONE && cs->tenant_open[tenant] >= config->tenants[tenant].conns_max) {
+        snprintf(why, CONN_WHY_BYTES,
+                 "tenant %s has %u connections, as many as it may: close one, or raise its "
+                 "conns_max",
+                 config->tenants[tenant].name, cs->tenant_open[tenant]);
+        return TERN_QUOTA;
+    }
+    snprintf(why, CONN_WHY_BYTES, "connections that have ended are being closed: repeat it");
+    return cs->free ? TERN_OK : TERN_BUSY;
+}
+
+/* Takes no slot, no memory and no time that the other side could stretch: the words lie in the
+ * socket before anything was read, as the answer to request 0, which nobody asks. */
+static void turn_away(struct daemon *d, uint32_t tenant, int fd, enum tern_err err, const char *why)
+{
+    size_t n = hello_frame(d, tenant, 0, err, why, 0);
+
+    d->conns.refused++;
+    log_event(LEVEL_WARN, "conn_limit", "tenant=%s err=%s reason=%s",
+              tenant == NONE ? "" : d->config->tenants[tenant].name, err_name(err), why);
+    (void)!send(fd, d->frame, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    close(fd);
 }
 
 static void accepted(struct listener *l, int fd)
@@ -257,11 +292,11 @@ static void accepted(struct listener *l, int fd)
     uint32_t tenant = l->tag;
     struct event ev = {.kind = EV_CONN_OPENED};
     struct conn *c = cs->free;
+    char why[CONN_WHY_BYTES];
+    enum tern_err err = has_room(d, tenant, why);
 
-    if (!has_room(d, tenant)) {
-        log_event(LEVEL_WARN, "conn_limit", "tenant=%s",
-                  tenant == NONE ? "" : d->config->tenants[tenant].name);
-        close(fd);
+    if (err != TERN_OK) {
+        turn_away(d, tenant, fd, err, why);
         return;
     }
     cs->free = c->next_free;
@@ -273,9 +308,11 @@ static void accepted(struct listener *l, int fd)
     c->refusal = admit(d, tenant, fd, &c->proc, &c->refusal_text);
     c->state = c->refusal == TERN_OK ? CONN_GREETING : CONN_REFUSED;
     count_open(c, 1);
-    if (c->refusal != TERN_OK)
+    if (c->refusal != TERN_OK) {
+        cs->refused++;
         log_event(LEVEL_WARN, "conn_refused", "conn=%u err=%s reason=%s", c->slot,
                   err_name(c->refusal), c->refusal_text);
+    }
     stream_open(&c->stream, d->streams, &conn_stream_ops, fd,
                 tenant == NONE ? d->config->ntenants : tenant, HELLO_BODY_MAX,
                 tenant == NONE ? ADMIN_CHUNKS_MAX : CONN_CHUNKS_MAX);

@@ -41,6 +41,7 @@ struct conns {
     uint32_t n, open;
     struct conn *free;
     uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
+    uint64_t refused;  /* since the start: above a limit, or for what a `refusal` says */
     uint32_t internal; /* the core's slot for requests of the daemon itself: n */
     struct listener tenant[CONFIG_TENANTS_MAX], admin;
 };

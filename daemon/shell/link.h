@@ -22,13 +22,14 @@
 #define LINK_ADDRS_MAX  RESOLVE_ADDRS_MAX
 #define LINK_REDIAL_MIN_NS                                                                         \
     100000000u /* the first pause; doubled up to the cap, plus or minus a quarter */
-#define LINK_REDIAL_MAX_NS 5000000000u
-#define LINK_DIAL_NS       5000000000u  /* a connect that takes longer is given up */
-#define LINK_RESOLVE_NS    10000000000u /* a name that is not known by then has failed */
-#define LINK_PING_NS       1000000000u  /* the dialling side asks that often */
-#define LINK_SILENT_NS     5000000000u  /* a link that says nothing for so long is down */
-#define LINK_STEADY_NS     5000000000u  /* up for so long: the next pause starts small again */
-#define LINK_CAUSE_BYTES   160          /* of why a link is not up */
+#define LINK_REDIAL_MAX_NS    5000000000u
+#define LINK_DIAL_NS          5000000000u  /* a connect that takes longer is given up */
+#define LINK_RESOLVE_NS       10000000000u /* a name that is not known by then has failed */
+#define LINK_RESOLVE_AGAIN_NS 1000000000u  /* the same where its last addresses were good */
+#define LINK_PING_NS          1000000000u  /* the dialling side asks that often */
+#define LINK_SILENT_NS        5000000000u  /* a link that says nothing for so long is down */
+#define LINK_STEADY_NS        5000000000u  /* up for so long: the next pause starts small again */
+#define LINK_CAUSE_BYTES      160          /* of why a link is not up */
 
 struct daemon;
 
@@ -108,10 +109,10 @@ enum tern_err link_path_read(struct link *l, const struct frame_header *h, const
 /* Of the outbound link to that peer, for operators; ctx: the daemon. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
 /* Of the same link, why it is not up; NULL: it is, or nothing has failed yet, and both are 0. */
-/* Connections that were ended for what they said. peer NONE: before they said who they are. */
-uint64_t links_breaches(const struct daemon *d, uint32_t peer);
 const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                          uint64_t *ret_since_ns);
+/* Connections that were ended for what they said. peer NONE: before they said who they are. */
+uint64_t links_breaches(const struct daemon *d, uint32_t peer);
 /* Before one of ours is closed: a better cause than what closes it. May hold what the
  * peer said. */
 void link_blame(struct link *l, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -2,8 +2,8 @@
  * machines get other addresses while we run. See link.h. What must stay true: the owner thread
  * never waits for a name service; a name that is not known holds up no other peer, and where
  * RESOLVE_THREADS of them hear nothing the others wait LINK_RESOLVE_NS at the most; where the name
- * service is silent the addresses that it gave last are tried, where it says that there is no such
- * name they are forgotten. */
+ * service is silent the addresses that it gave last are tried, soon if a link over them was lost
+ * just now; where it says that there is no such name they are forgotten. */
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -81,7 +81,8 @@ void link_ask_name(struct link *l, uint64_t now_ns)
         return;
     }
     l->state = LINK_RESOLVING;
-    l->give_up_ns = now_ns + LINK_RESOLVE_NS;
+    l->give_up_ns =
+        now_ns + (l->naddrs > 0 && l->attempts == 0 ? LINK_RESOLVE_AGAIN_NS : LINK_RESOLVE_NS);
 }
 
 void link_name_late(struct link *l, uint64_t now_ns)

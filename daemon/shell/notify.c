@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@ void notify_service(const char *state)
 {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    struct timeval wait = {.tv_sec = NOTIFY_WAIT_S};
     size_t n = path ? strlen(path) : 0;
     int fd;
 
@@ -23,6 +25,7 @@ void notify_service(const char *state)
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return;
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
     sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&addr,
            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
     close(fd);

@@ -3,6 +3,8 @@
 #ifndef SHELL_NOTIFY_H
 #define SHELL_NOTIFY_H
 
+#define NOTIFY_WAIT_S 1 /* for room in a manager's queue; then it is not told */
+
 /* "READY=1", "STOPPING=1". Best effort: a manager that does not listen is not our fault. */
 void notify_service(const char *state);
 

@@ -121,6 +121,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .start_ns = d->start_ns,
         .now_ns = io_now_ns(),
         .conns = d->conns.open,
+        .conns_refused = d->conns.refused,
         .subscriptions = d->subs.n,
         .events_told = d->subs.told,
         .events_lost = d->subs.lost,

@@ -20,6 +20,14 @@ uint32_t plan_conns(const struct config *config)
     return n;
 }
 
+uint32_t plan_procs(const struct config *config, uint32_t tenant)
+{
+    uint64_t all = plan_conns(config) - config->admin_conns_max,
+             share = (uint64_t)config->procs_max * config->tenants[tenant].conns_max / all;
+
+    return share > 0 ? (uint32_t)share : 1;
+}
+
 uint32_t plan_body_max(const struct config *config)
 {
     return config->frame_body_max > LINK_BODY_MAX ? config->frame_body_max : LINK_BODY_MAX;
@@ -71,7 +79,7 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
     ret->mr_bytes_max = config->rdma_mr_bytes;
     for (uint32_t i = 0; i < config->npeers; i++) {
         wanted = wanted || config->peers[i].transport != XFER_TCP;
-        ret->push = ret->push || (config->peers[i].transport != XFER_TCP && config->peers[i].push);
+        ret->push = ret->push || config->peers[i].push;
     }
     ret->pulls = wanted ? config->npeers : 0;
     ret->serves = wanted && config->listen.host[0];

@@ -21,6 +21,8 @@ void plan_mem(const struct config *config, struct mem_config *ret);
 void plan_xfer(const struct config *config, struct xfer_config *ret);
 void plan_streams(const struct config *config, struct stream_config *ret);
 uint32_t plan_conns(const struct config *config); /* on Unix sockets */
+/* Processes of that tenant that are watched at the most: limits.procs goes by conns_max. */
+uint32_t plan_procs(const struct config *config, uint32_t tenant);
 uint32_t plan_body_max(const struct config *config);
 
 /* Bytes, at the most. */

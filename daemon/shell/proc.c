@@ -51,12 +51,13 @@ pid_t proc_pid(const struct proc_table *t, uint32_t slot)
     return slot < t->n ? t->v[slot].pid : 0;
 }
 
-/* A pidfd reads as ready once every thread of the process has exited. */
-static bool has_exited(int pidfd)
+/* A pidfd reads as ready once every thread of the process has exited. 1: that is so; 0: it is not;
+ * -1: it cannot be told now. */
+static int exited(int pidfd)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
 
-    return poll(&p, 1, 0) != 0;
+    return poll(&p, 1, 0);
 }
 
 /* Field 22 of the line, counted behind the name, which may hold blanks and parentheses. */
@@ -124,7 +125,7 @@ static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
 
     (void)flags;
     (void)buffer;
-    if (res < 0 || !has_exited(p->pidfd)) {
+    if (res < 0 || exited(p->pidfd) != 1) {
         /* No proof: ask again rather than believe it. */
         if (res != -ECANCELED)
             io_poll_in(t->io, &p->poll, p->pidfd, false);
@@ -142,7 +143,7 @@ static enum tern_err identify(int sock, pid_t pid, int *ret_pidfd, uint64_t *ret
     int fd = pidfd_of(sock, pid);
     bool none_free = fd < 0 && (errno == EMFILE || errno == ENFILE);
 
-    if (fd >= 0 && read_start_time(pid, ret_start_time) && !has_exited(fd)) {
+    if (fd >= 0 && read_start_time(pid, ret_start_time) && exited(fd) == 0) {
         *ret_pidfd = fd;
         return TERN_OK;
     }
@@ -162,16 +163,22 @@ static uint32_t find(const struct proc_table *t, pid_t pid, uint64_t start_time)
     return t->n;
 }
 
-static uint32_t find_free(const struct proc_table *t)
+/* A slot for one more process of that tenant: none where it has its share already. */
+static uint32_t find_free(const struct proc_table *t, uint32_t tenant, uint32_t share)
 {
+    uint32_t slot = t->n, held = 0;
+
     for (uint32_t i = 0; i < t->n; i++) {
         if (t->v[i].pid == 0)
-            return i;
+            slot = slot == t->n ? i : slot;
+        else
+            held += t->v[i].tenant == tenant;
     }
-    return t->n;
+    return held < share ? slot : t->n;
 }
 
-enum tern_err proc_take(struct proc_table *t, int sock, uint32_t *ret_slot, const char **ret_why)
+enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_t share,
+                        uint32_t *ret_slot, const char **ret_why)
 {
     struct ucred cred = {0};
     socklen_t len = sizeof(cred);
@@ -198,14 +205,16 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t *ret_slot, cons
         *ret_slot = slot;
         return TERN_OK;
     }
-    slot = find_free(t);
+    slot = find_free(t, tenant, share);
     if (slot == t->n) {
         close(pidfd);
-        *ret_why = "as many processes are connected as the daemon watches (limits.procs)";
+        *ret_why = "as many processes of this tenant have connected, and live, as are its share of "
+                   "limits.procs";
         return TERN_BUSY;
     }
     p = &t->v[slot];
     p->pid = cred.pid;
+    p->tenant = tenant;
     p->start_time = start_time;
     p->pidfd = pidfd;
     p->table = t;

@@ -13,7 +13,8 @@
 #include "seam/io.h"
 
 struct proc {
-    pid_t pid; /* 0: the slot is free */
+    pid_t pid;       /* 0: the slot is free */
+    uint32_t tenant; /* on whose socket it was first seen */
     uint64_t start_time;
     int pidfd;
     struct io_op poll;
@@ -33,9 +34,11 @@ enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
                               void (*gone)(void *ctx, uint32_t slot), void *ctx);
 void proc_table_finish(struct proc_table *t);
 
-/* The process that connected `sock`. DENIED: it cannot be watched from here; BUSY: the table is
+/* The process that connected `sock` to a socket of that tenant, of whose processes `share` are
+ * watched at the most. DENIED: it cannot be watched from here; BUSY: the table or the share is
  * full; GONE: it has exited already. *ret_why: static, what to do about it. */
-enum tern_err proc_take(struct proc_table *t, int sock, uint32_t *ret_slot, const char **ret_why);
+enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_t share,
+                        uint32_t *ret_slot, const char **ret_why);
 
 /* The pid of a slot, for logs. */
 pid_t proc_pid(const struct proc_table *t, uint32_t slot);

@@ -564,9 +564,25 @@ void stream_secure(struct stream *s, struct tls_session *tls)
     feed_records(s, NULL, 0); /* the one that begins says something first */
 }
 
-static void overdue(struct stream *s)
+static bool is_late(uint64_t deadline_ns, uint64_t now_ns)
 {
-    if (s->tls && !tls_secured(s->tls)) {
+    return deadline_ns && now_ns >= deadline_ns;
+}
+
+static struct stream *find_overdue(const struct stream_pool *pool, uint64_t now_ns)
+{
+    struct stream *s = pool->open;
+
+    while (s && !is_late(s->partial_ns, now_ns) && !is_late(s->send_ns, now_ns))
+        s = s->next;
+    return s;
+}
+
+static void overdue(struct stream *s, uint64_t now_ns)
+{
+    if (!is_late(s->partial_ns, now_ns)) {
+        stream_close(s, "reads too slowly");
+    } else if (s->tls && !tls_secured(s->tls)) {
         distrust(s, TLS_TIMEOUT, "");
         stream_close(s, "no TLS handshake within the deadline");
     } else {
@@ -574,15 +590,11 @@ static void overdue(struct stream *s)
     }
 }
 
+/* From the front again after each: its end may have ended others. */
 void stream_pool_sweep(struct stream_pool *pool, uint64_t now_ns)
 {
-    struct stream *next;
+    struct stream *s;
 
-    for (struct stream *s = pool->open; s; s = next) {
-        next = s->next;
-        if (s->partial_ns && now_ns >= s->partial_ns)
-            overdue(s);
-        else if (s->send_ns && now_ns >= s->send_ns)
-            stream_close(s, "reads too slowly");
-    }
+    while ((s = find_overdue(pool, now_ns)) != NULL)
+        overdue(s, now_ns);
 }

@@ -117,7 +117,6 @@ static bool send_changes(struct daemon *d, struct subscription *s)
 {
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
     struct conn *c = &d->conns.v[s->conn];
-    struct event_reader before = s->reader;
     uint64_t first, next;
     uint32_t n;
     size_t frame;
@@ -135,10 +134,8 @@ static bool send_changes(struct daemon *d, struct subscription *s)
     m.lost = s->reader.lost;
     frame = encode(d, s->request_id, &m);
     check(frame > 0);
-    if (!stream_put_patient(&c->stream, d->frame, frame)) {
-        s->reader = before; /* the stream is about to end */
-        return false;
-    }
+    if (!stream_put_patient(&c->stream, d->frame, frame))
+        return false; /* the stream ends, and `s` with it */
     if (s->reader.lost > 0)
         log_event(LEVEL_DEBUG, "subscriber_slow", "conn=%u lost=%" PRIu64, s->conn, s->reader.lost);
     d->subs.told += n;

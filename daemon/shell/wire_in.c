@@ -211,6 +211,7 @@ static enum tern_err match_of(struct wire_in *w, const struct frame_header *h, c
 static enum tern_err peek_of(struct wire_in *w, const Tern__Wire__Peek *m, struct request *ret)
 {
     ret->op = OP_PEEK;
+    ret->trace_id = m->trace_id;
     ret->peek.pool = id_unpack(m->pool);
     ret->peek.ns = wire_in_namespace(m->ns);
     TRY(tokens_of(w, m->tokens, &ret->peek.tokens));
@@ -284,24 +285,31 @@ enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, c
         return match_of(w, h, body, ret);
     TRY(wire_decode(&w->budget, h->type, body, h->length, &msg));
     switch (h->type) {
-    case FRAME_ENGINE_JOIN: ret->op = OP_ENGINE_JOIN; return join_of(AS(EngineJoin), &ret->join);
+    case FRAME_ENGINE_JOIN:
+        ret->op = OP_ENGINE_JOIN;
+        ret->trace_id = AS(EngineJoin)->trace_id;
+        return join_of(AS(EngineJoin), &ret->join);
     case FRAME_ENGINE_LEAVE:
         ret->op = OP_ENGINE_LEAVE;
         ret->trace_id = AS(EngineLeave)->trace_id;
         return TERN_OK;
     case FRAME_POOL_OPEN:
         ret->op = OP_POOL_OPEN;
+        ret->trace_id = AS(PoolOpen)->trace_id;
         return pool_open_of(w, AS(PoolOpen), &ret->pool_open);
     case FRAME_POOL_MAP:
         ret->op = OP_POOL_MAP;
+        ret->trace_id = AS(PoolRef)->trace_id;
         ret->pool_map.pool = id_unpack(AS(PoolRef)->pool);
         return TERN_OK;
     case FRAME_POOL_CLOSE:
         ret->op = OP_POOL_CLOSE;
+        ret->trace_id = AS(PoolRef)->trace_id;
         ret->pool_close.pool = id_unpack(AS(PoolRef)->pool);
         return TERN_OK;
     case FRAME_SESSION_OPEN:
         ret->op = OP_SESSION_OPEN;
+        ret->trace_id = AS(SessionOpen)->trace_id;
         ret->session_open.pool = id_unpack(AS(SessionOpen)->pool);
         ret->session_open.ns = wire_in_namespace(AS(SessionOpen)->ns);
         return TERN_OK;

@@ -3,6 +3,7 @@
  * never in half a frame. */
 #include "shell/wire_out.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -297,11 +298,13 @@ size_t wire_out_status(const struct frame_header *request, enum tern_err err, co
         .type = (uint16_t)(request->type + 1),
         .request_id = request->request_id,
     };
+    char cut[WIRE_TEXT_MAX + 1]; /* a longer one would be no status to who reads it */
     size_t n;
 
+    snprintf(cut, sizeof(cut), "%s", text);
     status.has_err = true;
     status.err = err;
-    status.text = *text ? (char *)(uintptr_t)text : NULL;
+    status.text = *cut ? cut : NULL;
     if (err != TERN_OK)
         m.status = &status;
     return wire_encode(&h, &m.base, body_max, out, FRAME_HEADER_BYTES + (size_t)body_max, &n) ==

@@ -25,7 +25,7 @@
 #define PEEK_TURNS   30
 #define PAGE_BYTES   512
 #define CALL_MS      10000
-#define SETTLE_MS    1000
+#define SETTLE_MS    20000
 #define MODES        3
 #define COUNTS       4
 

@@ -36,7 +36,7 @@
 #define HELD_MAX    1100  /* pages of one owner here, at most */
 #define KILL_US_MAX 40000 /* the leader dies so long after its moment (wait_to_kill), at random */
 #define LINGER_US   60000 /* the others write on for up to so long */
-#define PATIENCE_MS 8000  /* for what must come: the daemon's longest deadline here is 5 s */
+#define PATIENCE_MS 30000 /* for what must come: the daemon's longest deadline here is 5 s */
 
 enum phase { STARTING, KILLED, DONE, QUIT };
 

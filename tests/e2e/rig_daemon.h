@@ -11,13 +11,19 @@
 
 #include "proto/codec.h"
 
-#define RIG_PARTIAL_MS 600 /* deadlines that rig_start sets: short enough to wait for */
-#define RIG_SLOW_MS    600
-#define RIG_CONNS_MAX  24 /* of the one tenant */
-#define RIG_BODY_MAX   (1u << 20)
-#define RIG_NOFILE     "RIG_NOFILE="
-#define RIG_FDS_MAX    4
-#define RIG_PEER       77u /* the incarnation of peers that tests play */
+#define RIG_WAIT_MS    60000 /* for what must come: a limit alone, not to be waited for */
+#define RIG_AT_ONCE_MS 4000  /* below the daemon's own deadlines: none of them has come */
+#define RIG_PARTIAL_MS                                                                             \
+    600 /* deadlines of daemons, where a test sets them: short enough to wait for */
+#define RIG_SLOW_MS   600
+#define RIG_TLS_MS    2500 /* a handshake has to fit in it, on a slow machine too */
+#define RIG_DRAIN_MS  1500
+#define RIG_STOP_MS   9000 /* for a daemon to end: less than its own drain_ms is */
+#define RIG_CONNS_MAX 24   /* of the one tenant */
+#define RIG_BODY_MAX  (1u << 20)
+#define RIG_NOFILE    "RIG_NOFILE="
+#define RIG_FDS_MAX   4
+#define RIG_PEER      77u /* the incarnation of peers that tests play */
 
 /* A call of libtern on connection `t`: its own words where it fails. */
 #define assert_ok(t, expr)                                                                         \
@@ -33,6 +39,12 @@ struct rig_daemon {
     uint16_t control_port, data_port; /* 0 without a listener */
 };
 
+/* Of daemons that are started from now on; 0: the daemon's own, which a test does not run into. */
+struct rig_deadlines {
+    uint32_t partial_frame_ms, slow_reader_ms, tls_handshake_ms;
+};
+extern struct rig_deadlines rig_deadlines;
+
 /* `extra`: YAML at the top level. `env`: one NAME=VALUE for the daemon, or NULL; RIG_NOFILE with a
  * number behind it is its limit of descriptors. */
 void rig_start(struct rig_daemon *d, const char *extra, const char *env);
@@ -40,10 +52,11 @@ void rig_start(struct rig_daemon *d, const char *extra, const char *env);
 void rig_start_node(struct rig_daemon *d, const char *node, const char *extra, const char *env);
 /* Runs a second daemon on the same configuration; its exit status. */
 int rig_run_twin(struct rig_daemon *d);
-/* SIGTERM; the exit status, -1 if it had to be killed after `ms`. Removes the folder. */
-int rig_stop(struct rig_daemon *d, uint32_t ms);
+/* SIGTERM; the exit status, -1 if it had to be killed after RIG_STOP_MS. Removes the folder. */
+int rig_stop(struct rig_daemon *d);
 uint32_t rig_fds(const struct rig_daemon *d); /* that it holds */
 bool rig_alive(const struct rig_daemon *d);
+uint64_t rig_cpu_ms(const struct rig_daemon *d); /* that it has computed, all threads together */
 uint64_t rig_rss_kib(const struct rig_daemon *d);
 /* Waits until the log holds that text. */
 bool rig_log_has(const struct rig_daemon *d, const char *text, uint32_t ms);
@@ -77,6 +90,8 @@ const ProtobufCMessage *rig_decoded(const struct rig_answer *a, uint16_t type);
 int rig_listen(uint16_t *ret_port);
 /* Who dials it within `ms`; -1: nobody. */
 int rig_accept(int listener, uint32_t ms);
+/* The next dial: those that wait have been given up by the daemon, or will be. */
+int rig_accept_fresh(int listener);
 /* Reads the hello of the daemon that dialled, and answers as that node. */
 void rig_answer_hello(int fd, const char *node, uint16_t data_port);
 /* The same of a node that understands RDMA paths. */
@@ -85,11 +100,14 @@ void rig_answer_hello_rdma(int fd, const char *node, uint16_t data_port);
 Tern__Wire__PeerHello rig_peer_hello(const char *node);
 /* Connected and greeted, with request id 1. */
 int rig_greeted(const char *path);
-/* The same, asked again while the daemon is BUSY. */
-int rig_greeted_within(const char *path, uint32_t ms);
+/* The same, asked again while the daemon is BUSY or has connections enough (QUOTA): until it has
+ * seen who went. */
+int rig_greeted_in_time(const char *path);
 /* Ping is answered OK within `ms`. */
 bool rig_ping(int fd, uint64_t id, uint32_t ms);
 /* Reads and throws away until the daemon closes; milliseconds it took, or UINT32_MAX. */
 uint32_t rig_until_closed(int fd, uint32_t ms);
+/* Field `field`, length-delimited, inside itself so many times; ends at `end`. Its bytes. */
+size_t rig_nest(uint8_t *end, uint32_t field, uint32_t levels);
 
 #endif

@@ -44,7 +44,7 @@ check 0
 # beside a daemon that runs with it
 "$TERN_BIN/ternd" --config "$DIR/check.yaml" 2>"$DIR/log" &
 TERND_PID=$!
-for _ in $(seq 300); do
+for _ in $(seq 1200); do
     grep -qs event=ready "$DIR/log" && break
     sleep 0.1
 done
@@ -111,7 +111,7 @@ os.rename(sys.argv[1] + ".new", sys.argv[1])
 time.sleep(60)
 PY
 holder=$!
-for _ in $(seq 100); do
+for _ in $(seq 800); do
     [[ -f $DIR/port ]] && break
     sleep 0.05
 done

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "base/err.h"
 #include "bench/common/admin.h"
@@ -27,7 +28,7 @@
 #define TOKENS   64
 #define PAGE     4096
 #define POOL     (2u << 20)
-#define ROUND_MS 5000
+#define ROUND_MS RIG_WAIT_MS
 
 static struct daemon source, rig; /* rig pulls from source */
 static char dir[] = "/tmp/tern-errors-XXXXXX";
@@ -210,8 +211,7 @@ static void err_peer_lost(void **state)
     struct tern_result r;
 
     (void)state;
-    daemon_stop(&source);
-    usleep(100000); /* until the end of the connection is seen */
+    daemon_stop(&source); /* whether or not the end of the connection is seen by now */
     provoked(tern, TERN_PEER_LOST, tern_fetch(tern, s, "source", 0, ROUND_MS, &r),
              "fetching from a peer that is down");
     close_session(tern, s);
@@ -272,6 +272,28 @@ static void err_quota(void **state)
              "a pool larger than the tenant's memory");
 }
 
+/* Until peers may fetch all that the source has. */
+static void wait_sealed(void)
+{
+    uint64_t end = rig_now_ms() + ROUND_MS;
+    uint32_t missing = 1;
+    struct tern *admin;
+
+    assert_int_equal(tern_connect(source.admin, ROUND_MS, &admin), TERN_OK);
+    while (missing > 0) {
+        json_t *root = admin_ask(admin, "tree", NULL), *rows = json_object_get(root, "tree"), *row;
+        size_t i;
+
+        missing = json_array_size(rows) == 0;
+        json_array_foreach(rows, i, row) missing +=
+            json_integer_value(json_object_get(row, "depth")) > 0 &&
+            !json_is_true(json_object_get(row, "sealed"));
+        json_decref(root);
+        assert_true(rig_now_ms() < end);
+    }
+    tern_destroy(admin);
+}
+
 /* The source's own engine writes into a page after it was committed and sealed: each try of the
  * puller sees bytes that do not agree with their checksum. */
 static void err_corrupt(void **state)
@@ -296,7 +318,7 @@ static void err_corrupt(void **state)
 
         op = (struct tern_op){.kind = TERN_COMMIT, .session = from, .length = 4 * TOKENS};
         assert_ok(t, tern_do(t, &op, 0, &r));
-        usleep(300000); /* sealed by then: checksums are the daemon's, made in the background */
+        wait_sealed(); /* checksums are the daemon's, made in the background */
         tern_pool_base(mapped)[(size_t)second * PAGE + 100] ^= 1;
     }
     to = session_with(tern, pool, 5, 4 * TOKENS);

@@ -104,8 +104,8 @@ grep -q "not enough pages" "$work/err" || fail "it does not say why requests fai
 # Interrupted and killed in the middle, when both daemons and both engines are there. Its session is its own, so that
 # each of its processes can be told from others.
 running() { pgrep -s "$1" -r R,S,D,T | wc -l; }
-becomes() { # SESSION TEST NUMBER: so many processes run, within 60 s
-    for _ in $(seq 1200); do
+becomes() { # SESSION TEST NUMBER: so many processes run, within 120 s
+    for _ in $(seq 2400); do
         [ "$(running "$1")" "$2" "$3" ] && return
         sleep 0.05
     done

@@ -25,7 +25,6 @@
 #define TOKENS        (PAGES * L)
 #define CONVERSATIONS 48 /* 768 pages; the device has 256, the host 1,024 */
 #define AWAY          8  /* sessions that give way together */
-#define WAIT_MS       5000
 #define SETTLED_LOOKS 5
 
 struct talk {
@@ -63,7 +62,7 @@ static void stop(void)
 {
     tern_destroy(engine);
     tern_destroy(admin);
-    assert_int_equal(rig_stop(&rig, 5000), 0);
+    assert_int_equal(rig_stop(&rig), 0);
 }
 
 static uint64_t figure_of(const char *part, const char *key)
@@ -89,7 +88,7 @@ static uint64_t figure(const char *key)
  * only then begins: so nothing under way is believed when it was seen for a while. */
 static void copies_settle(void)
 {
-    uint64_t until = rig_now_ms() + WAIT_MS;
+    uint64_t until = rig_now_ms() + RIG_WAIT_MS;
 
     for (uint32_t quiet = 0; quiet<SETTLED_LOOKS; quiet = figure("copies")> 0 ? 0 : quiet + 1) {
         assert_true(rig_now_ms() < until);
@@ -99,7 +98,7 @@ static void copies_settle(void)
 
 static void copies_reach(uint64_t n)
 {
-    uint64_t until = rig_now_ms() + WAIT_MS;
+    uint64_t until = rig_now_ms() + RIG_WAIT_MS;
 
     while (figure("host_copies") < n) {
         assert_true(rig_now_ms() < until);
@@ -154,7 +153,7 @@ static void operation(const struct talk *k, enum tern_op_kind kind, uint32_t len
     struct tern_op op = {
         .kind = kind, .session = k->session, .step = step, .length = length, .written = written};
 
-    uint64_t until = rig_now_ms() + WAIT_MS;
+    uint64_t until = rig_now_ms() + RIG_WAIT_MS;
     enum tern_err err;
 
     /* Pages that are on their way to the host hold the device's until they are there. */
@@ -209,7 +208,7 @@ static uint32_t visit(uint32_t id)
     open_talk(&k, id, &r);
     got = r.matched;
     if (r.host_depth > got) {
-        enum tern_err err = tern_fetch(engine, k.session, NULL, 0, WAIT_MS, &r);
+        enum tern_err err = tern_fetch(engine, k.session, NULL, 0, RIG_WAIT_MS, &r);
 
         if (err != TERN_OK && err != TERN_CORRUPT)
             fail_msg("fetch: %s: %s", err_name(err), tern_error_text(engine));
@@ -263,7 +262,7 @@ static uint32_t there_and_back(void)
         close_talk(&other);
     }
     for (uint32_t i = 0; i < AWAY; i++) {
-        enum tern_err err = tern_recover(engine, k[i].session, WAIT_MS, &r);
+        enum tern_err err = tern_recover(engine, k[i].session, RIG_WAIT_MS, &r);
 
         if (err == TERN_OK) {
             assert_int_equal(r.lengths.committed, TOKENS);

@@ -52,7 +52,7 @@ static void start(void)
 
 static void stop(void)
 {
-    assert_int_equal(rig_stop(&rig, 5000), 0);
+    assert_int_equal(rig_stop(&rig), 0);
     *strrchr(sockets[1], '/') = '\0';
     assert_int_equal(rmdir(sockets[1]), 0);
 }

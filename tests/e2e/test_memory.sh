@@ -28,7 +28,7 @@ EOF
     : >"$DIR/log"
     "$TERN_BIN/ternd" --config "$DIR/config.yaml" "$@" 2>"$DIR/log" &
     TERND_PID=$!
-    for _ in $(seq 300); do
+    for _ in $(seq 1200); do
         grep -qs event=ready "$DIR/log" && break
         kill -0 "$TERND_PID" 2>/dev/null || fail "ternd did not start"
         sleep 0.1

@@ -39,19 +39,19 @@ EOF
     : >"$log"
     "$TERN_BIN/ternd" --config "$DIR/$1.yaml" 2>"$log" &
     PIDS[$1]=$!
-    for _ in $(seq 600); do
+    for _ in $(seq 2400); do
         grep -q event=ready "$log" && break
         kill -0 "${PIDS[$1]}" 2>/dev/null || fail "$1 did not start: $(cat "$log")"
         sleep 0.05
     done
     PORTS[$1]=$(sed -n 's/.*event=ready .*control_port=\([0-9]*\).*/\1/p' "$log")
-    [[ -n ${PORTS[$1]} ]] || fail "$1 was not ready after 30 s: $(cat "$log")"
+    [[ -n ${PORTS[$1]} ]] || fail "$1 was not ready after 120 s: $(cat "$log")"
 }
 
-# peer NAME EXPRESSION: over the row p of that peer, within 30 s
+# peer NAME EXPRESSION: over the row p of that peer, within 120 s
 peer() {
     local rows
-    for _ in $(seq 600); do
+    for _ in $(seq 2400); do
         rows=$("$CTL" peers --json)
         python3 -c 'import json, sys
 p = [r for r in json.load(sys.stdin)["peers"] if r["peer"] == sys.argv[1]][0]
@@ -136,7 +136,7 @@ peer hung "p['last_error'] == 'the name does not resolve: no answer from the nam
 name hung.test 127.0.0.1
 peer hung "'Connection refused' in p['last_error']"
 kill "$TERND_PID" # stuck.test is asked for still
-for _ in $(seq 400); do # drain_ms is 1000
+for _ in $(seq 1200); do # drain_ms is 1000
     kill -0 "$TERND_PID" 2>/dev/null || break
     sleep 0.05
 done

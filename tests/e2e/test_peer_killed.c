@@ -3,6 +3,7 @@
  * source keeps its pages, unpins them, and serves on. Two real daemons; both engines live in this
  * process. */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -30,7 +31,9 @@
 #define CALL_MS     20000
 #define TRANSFER_MS 8000 /* a fetch that is let through ends in it, in an emulated machine, too */
 #define FLOOD       24
-#define SPARE_MS    2000 /* over the deadline, for a machine that does other things too */
+#define MEMFDS_MAX  256  /* mappings of a daemon */
+#define SPARE_MS    8000 /* over the deadline, for a machine that does other things too */
+#define STARTED     (ALL_BYTES / 16)
 
 struct side {
     struct daemon daemon;
@@ -145,11 +148,15 @@ static int set_up(void **state)
         .page_bytes_min = PAGE_BYTES,
         .bytes_in_flight = 1 << 20, /* slow enough to be caught in the middle */
         .transfer_ms = TRANSFER_MS,
-        .core = -1,
+        .core = proc_core(0),
     };
 
     assert_non_null(p);
     *state = p;
+    setenv("TERND_LOG_LEVEL", "debug", 1);
+    /* All three on one core, so that each has its turn: on a busy machine, or one whose cores stand
+     * still by turns, a transfer could else be over before this process has looked once. */
+    assert_true(proc_pin(d.core));
     p->source.daemon.pid = p->dest.daemon.pid = -1;
     d.peer_port = port;
     assert_true(tempdir_make(p->dir, sizeof p->dir, "tern-e2e"));
@@ -164,7 +171,7 @@ static int set_up(void **state)
     side_open(&p->source, "source-engine");
     side_open(&p->dest, "dest-engine");
     fill_source(p);
-    assert_true(admin_wait_peer(p->dest.admin, "source", 10000));
+    assert_true(admin_wait_peer(p->dest.admin, "source", CALL_MS));
     return 0;
 }
 
@@ -186,13 +193,16 @@ static int tear_down(void **state)
 /* Submits a Fetch of everything and stops `victim` while some of it, and not all, has arrived. */
 static void stop_in_the_middle(struct pair *p, pid_t victim, tern_session *ret)
 {
+    uint64_t until = clock_ns() + CALL_MS * UINT64_C(1000000);
     struct daemon_status s = {0};
     struct tern_answer a;
 
     assert_int_equal(match_all(&p->dest, p, ret), 0);
     assert_int_equal(tern_submit_fetch(p->dest.tern, *ret, "source", 0, 77), TERN_OK);
-    while (s.transfers.payload_bytes_in < ALL_BYTES / 4)
+    while (s.transfers.payload_bytes_in < STARTED) {
+        assert_true(clock_ns() < until);
         assert_true(admin_status(p->dest.admin, 0, &s));
+    }
     assert_int_equal(kill(victim, SIGSTOP), 0);
     assert_true(s.transfers.payload_bytes_in < ALL_BYTES);
     sleep_ms(50);
@@ -234,7 +244,7 @@ static void assert_no_leak(struct side *s)
 {
     struct daemon_status st;
 
-    assert_true(admin_empty(s->admin, s->pool, 3000, &st));
+    assert_true(admin_empty(s->admin, s->pool, CALL_MS, &st));
     assert_int_equal(st.pages.total, PAGES);
     assert_int_equal(st.pages.free, PAGES);
 }
@@ -310,6 +320,70 @@ static void destination_killed_source_keeps_pages(void **state)
     assert_no_leak(&p->source); /* so nothing is pinned any more */
 }
 
+/* Lines of that daemon's log that hold both. */
+static uint32_t log_lines(const struct side *s, const char *event, const char *words)
+{
+    FILE *f = fopen(s->daemon.log, "r");
+    char line[1024];
+    uint32_t n = 0;
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        n += strstr(line, event) && strstr(line, words);
+    fclose(f);
+    return n;
+}
+
+/* Who asked can be followed from the engine's daemon to the one that it fetched from. */
+static void trace_id_is_in_the_logs_of_both_daemons(void **state)
+{
+    struct pair *p = *state;
+    struct tern_result r;
+    tern_session session;
+
+    assert_int_equal(match_all(&p->dest, p, &session), 0);
+    tern_trace(p->dest.tern, 0xfedcba9876543210);
+    assert_int_equal(tern_fetch(p->dest.tern, session, "source", 0, TRANSFER_MS, &r), TERN_OK);
+    assert_int_equal(
+        log_lines(&p->dest, "event=pull_open peer=source dir=out ", "trace=fedcba9876543210"), 1);
+    assert_int_equal(
+        log_lines(&p->source, "event=pull_open peer=dest dir=in ", "trace=fedcba9876543210"), 1);
+    tern_trace(p->dest.tern, 0xabc);
+    assert_int_equal(tern_session_open(p->dest.tern, p->dest.pool + 1, &ns, CALL_MS, &session),
+                     TERN_GONE);
+    assert_int_equal(log_lines(&p->dest, "op=session_open err=GONE", "trace=0000000000000abc"), 1);
+}
+
+/* The inodes of the page memory and control pages that a daemon has mapped. */
+static uint32_t mapped_memory(pid_t pid, uint64_t ret[MEMFDS_MAX])
+{
+    char path[64], line[512];
+    uint64_t inode;
+    uint32_t n = 0;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    while (n < MEMFDS_MAX && fgets(line, sizeof line, f))
+        if (strstr(line, "memfd:tern-") && sscanf(line, "%*s %*s %*s %*s %" SCNu64, &inode) == 1)
+            ret[n++] = inode;
+    fclose(f);
+    return n;
+}
+
+static void daemons_share_no_memory(void **state)
+{
+    struct pair *p = *state;
+    uint64_t a[MEMFDS_MAX], b[MEMFDS_MAX];
+    uint32_t n = mapped_memory(p->source.daemon.pid, a), m = mapped_memory(p->dest.daemon.pid, b);
+
+    assert_true(n > 1 && m > 1 && n < MEMFDS_MAX && m < MEMFDS_MAX);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < m; k++)
+            assert_int_not_equal(a[i], b[k]);
+}
+
 /* The source reads nothing for a moment while more requests with their tokens come than its link's
  * queue takes: those that find no room are BUSY at once, the link lives, and the others end as if
  * nothing had been. */
@@ -353,6 +427,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(source_killed_fetch_ends_typed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(source_hangs_fetch_ends_at_deadline, set_up, tear_down),
         cmocka_unit_test_setup_teardown(destination_killed_source_keeps_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(daemons_share_no_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(source_pauses_fetches_beyond_the_queue_are_busy, set_up,
                                         tear_down),
     };

@@ -16,7 +16,6 @@
 #include "rig_daemon.h"
 #include "tern.h"
 
-#define WAIT_MS   15000
 #define LOG_BYTES (4u << 20)
 #define MANY      500
 #define COMING    200 /* of them have dialled us, and stay: more than 64 */
@@ -39,7 +38,7 @@ static json_t *peer_row(const char *peer)
         json_t *page, *row, *next;
         size_t i;
 
-        assert_int_equal(tern_admin(admin, "peers", &arg, 1, WAIT_MS, &text), TERN_OK);
+        assert_int_equal(tern_admin(admin, "peers", &arg, 1, RIG_WAIT_MS, &text), TERN_OK);
         page = json_loads(text, 0, NULL);
         json_array_foreach(json_object_get(page, "peers"), i, row)
         {
@@ -59,7 +58,7 @@ static json_t *peer_row(const char *peer)
 /* Until its last error holds `words` (NULL: there is none), after `attempts` at least. */
 static void wait_for(const char *peer, const char *words, json_int_t attempts)
 {
-    for (uint64_t end = rig_now_ms() + WAIT_MS;; usleep(10000)) {
+    for (uint64_t end = rig_now_ms() + RIG_WAIT_MS;; usleep(10000)) {
         json_t *row = peer_row(peer);
         const char *error = json_string_value(json_object_get(row, "last_error"));
         json_int_t n = json_integer_value(json_object_get(row, "attempts"));
@@ -110,7 +109,7 @@ static bool table_has(const char *words)
 static void start(const char *extra)
 {
     rig_start(&rig, extra, NULL);
-    assert_int_equal(tern_connect(rig.admin, WAIT_MS, &admin), TERN_OK);
+    assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
 }
 
 static int stop(void **state)
@@ -118,7 +117,7 @@ static int stop(void **state)
     (void)state;
     tern_destroy(admin);
     admin = NULL;
-    assert_int_equal(rig_stop(&rig, 5000), 0);
+    assert_int_equal(rig_stop(&rig), 0);
     return 0;
 }
 
@@ -133,18 +132,6 @@ static int listen_at(uint16_t port)
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof addr), 0);
     assert_int_equal(listen(fd, 16), 0);
-    return fd;
-}
-
-/* The next dial: those that wait have been given up by the daemon, or will be. */
-static int accept_fresh(int listener)
-{
-    int fd;
-
-    while ((fd = rig_accept(listener, 0)) >= 0)
-        close(fd);
-    fd = rig_accept(listener, WAIT_MS);
-    assert_true(fd >= 0);
     return fd;
 }
 
@@ -168,24 +155,24 @@ static void peers_that_are_not_there_say_why(void **state)
     assert_true(table_has("Connection refused ("));
 
     gone = listen_at(gone_port); /* another cause, and the first one again */
-    fd = accept_fresh(gone);
-    assert_int_equal(rig_read(fd, WAIT_MS, &answer), RIG_FRAME);
+    fd = rig_accept_fresh(gone);
+    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     close(fd);
     assert_true(rig_log_has(&rig,
                             "level=warn event=link_down link=1 peer=gone dir=out "
                             "reason=\"closed by the other side\"",
-                            WAIT_MS));
+                            RIG_WAIT_MS));
     close(gone);
     wait_for("gone", "Connection refused", 5);
     assert_int_equal(lines(warned), 2);
 
-    fd = accept_fresh(listener);
+    fd = rig_accept_fresh(listener);
     rig_answer_hello(fd, "stranger", 1);
     wait_for("other", "another node answers at the peer's address: stranger", 1);
     close(fd);
-    fd = accept_fresh(listener);
+    fd = rig_accept_fresh(listener);
     rig_answer_hello(fd, "other", 1);
-    assert_true(admin_wait_peer(admin, "other", WAIT_MS));
+    assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
     wait_for("other", NULL, 0);
     close(fd);
     wait_for("other", "closed by the other side", 0);
@@ -201,7 +188,7 @@ static void greet(int fd, uint32_t number)
     snprintf(name, sizeof name, "p%u", number);
     m = rig_peer_hello(name);
     assert_true(rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base));
-    assert_int_equal(rig_read(fd, WAIT_MS, &answer), RIG_FRAME);
+    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     assert_int_equal(rig_status(&answer), TERN_OK);
 }
 

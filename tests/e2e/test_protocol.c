@@ -20,44 +20,78 @@
 #include "rig_daemon.h"
 #include "tern.h"
 
-#define ANSWER_MS    2000
-#define SLACK_MS     1200 /* of a deadline, on a busy machine */
+#define SLACK_MS     3500 /* of a deadline, on a busy machine; the daemon's own ones are longer */
 #define RSS_SLACK    4096 /* KiB that the daemon may grow by */
-#define WITNESS_MS   500  /* within which the other client is served */
+#define WITNESS_MS   500  /* of computing, at most, while the other client waits */
 #define DEEP_LEVELS  100000
 #define FLOOD_ROUNDS 20
 
 static struct rig_daemon rig;
 static struct rig_answer answer;
 static int witness;
-static uint64_t witness_id = 1;
+static uint64_t witness_id = 1, computed; /* by the daemon, when the witness was asked last */
 
 static int start(void **state)
 {
     (void)state;
     rig_start(&rig, NULL, NULL);
     witness = rig_greeted(rig.socket);
+    computed = rig_cpu_ms(&rig);
     return 0;
+}
+
+/* For tests that wait for a deadline to pass. */
+static int start_short(void **state)
+{
+    rig_deadlines.partial_frame_ms = RIG_PARTIAL_MS;
+    rig_deadlines.slow_reader_ms = RIG_SLOW_MS;
+    return start(state);
 }
 
 static int stop(void **state)
 {
     (void)state;
     close(witness);
-    assert_int_equal(rig_stop(&rig, 5000), 0);
+    assert_int_equal(rig_stop(&rig), 0);
     return 0;
 }
 
-/* The other client: answered at once, whatever the rest do. */
+static uint64_t most_rss_kib = UINT64_MAX; /* that the daemon may have during this test */
+
+/* The other client: answered at once, whatever the rest do, and the daemon's memory is as it was.
+ * How long the daemon has computed since it was asked last tells the first on a slow machine too.
+ */
 static void others_are_served(void)
 {
+    uint64_t now;
+
     assert_true(rig_alive(&rig));
-    assert_true(rig_ping(witness, ++witness_id, WITNESS_MS));
+    assert_true(rig_rss_kib(&rig) <= most_rss_kib);
+    assert_true(rig_ping(witness, ++witness_id, RIG_WAIT_MS));
+    now = rig_cpu_ms(&rig);
+    assert_true(now - computed <= WITNESS_MS);
+    computed = now;
+}
+
+/* Around a test of what is no frame, or half of one. */
+static int memory_is_noted(void **state)
+{
+    (void)state;
+    most_rss_kib = rig_rss_kib(&rig) + RSS_SLACK;
+    return 0;
+}
+
+static int memory_is_flat(void **state)
+{
+    (void)state;
+    others_are_served();
+    most_rss_kib = UINT64_MAX;
+    return 0;
 }
 
 static void expect_status(int fd, uint16_t type, uint64_t id, enum tern_err err)
 {
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     assert_int_equal(answer.h.type, type);
     assert_int_equal(answer.h.request_id, id);
     assert_int_equal(rig_status(&answer), err);
@@ -70,7 +104,7 @@ static void protocol_request_before_hello_is_closed(void **state)
 
     (void)state;
     assert_true(rig_message(fd, FRAME_PING, 1, 0, &m.base));
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
     others_are_served();
 }
@@ -86,7 +120,7 @@ static void protocol_hello_without_common_version_is_unsupported(void **state)
     hello.version_max = WIRE_VERSION + 9;
     assert_true(rig_message(fd, FRAME_HELLO, 7, 0, &hello.base));
     expect_status(fd, FRAME_HELLO_REPLY, 7, TERN_UNSUPPORTED);
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
 }
 
@@ -105,17 +139,13 @@ static void closed_at_header(uint32_t length, uint16_t version, bool in_two)
         usleep(20000);
         assert_true(rig_write(fd, head + half, FRAME_HEADER_BYTES - half));
     }
-    assert_int_equal(rig_read(fd, RIG_PARTIAL_MS / 2, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
 }
 
 static void protocol_impossible_header_is_closed_at_once(void **state)
 {
-    uint64_t rss;
-
     (void)state;
-    closed_at_header(0, FRAME_VERSION, false);
-    rss = rig_rss_kib(&rig);
     for (int in_two = 0; in_two < 2; in_two++) {
         closed_at_header(0, FRAME_VERSION, in_two);
         closed_at_header(RIG_BODY_MAX + 1, FRAME_VERSION, in_two);
@@ -123,7 +153,6 @@ static void protocol_impossible_header_is_closed_at_once(void **state)
         closed_at_header(8, FRAME_VERSION + 1, in_two);
         closed_at_header(8, 0, in_two);
     }
-    assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK);
     others_are_served();
 }
 
@@ -139,7 +168,7 @@ static void protocol_largest_frame_is_read(void **state)
     memcpy(body, head, sizeof(head));
     assert_true(rig_frame(fd, FRAME_PING, 2, body, RIG_BODY_MAX));
     expect_status(fd, FRAME_PING_REPLY, 2, TERN_OK);
-    assert_true(rig_ping(fd, 3, ANSWER_MS));
+    assert_true(rig_ping(fd, 3, RIG_WAIT_MS));
     close(fd);
     free(body);
 }
@@ -158,7 +187,7 @@ static void protocol_unknown_request_is_unsupported_and_lives(void **state)
     }
     assert_true(rig_message(fd, FRAME_ADMIN, ++id, 0, &m.base));
     expect_status(fd, FRAME_ADMIN_REPLY, id, TERN_DENIED);
-    assert_true(rig_ping(fd, ++id, ANSWER_MS));
+    assert_true(rig_ping(fd, ++id, RIG_WAIT_MS));
     close(fd);
 }
 
@@ -170,7 +199,7 @@ static void protocol_admin_socket_refuses_engines(void **state)
     (void)state;
     assert_true(rig_message(fd, FRAME_ENGINE_JOIN, 2, 0, &join.base));
     expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_DENIED);
-    assert_true(rig_ping(fd, 3, ANSWER_MS));
+    assert_true(rig_ping(fd, 3, RIG_WAIT_MS));
     close(fd);
 }
 
@@ -196,7 +225,7 @@ static void protocol_duplicate_id_has_one_effect(void **state)
         join(fd, id, "twice-again");
         expect_status(fd, FRAME_ENGINE_JOIN_REPLY, id, TERN_CONFLICT);
     }
-    assert_true(rig_ping(fd, 6, ANSWER_MS));
+    assert_true(rig_ping(fd, 6, RIG_WAIT_MS));
     close(fd);
 }
 
@@ -206,7 +235,7 @@ static void malformed(uint16_t type, const void *body, size_t n)
 
     assert_true(rig_frame(fd, type, 2, body, n));
     expect_status(fd, (uint16_t)(type + 1), 2, TERN_MALFORMED);
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
     others_are_served();
 }
@@ -245,27 +274,6 @@ static void protocol_empty_submessages_keep_memory_flat(void **state)
     free(body);
 }
 
-/* Field `field`, length-delimited, inside itself so many times. Built from the inside out. */
-static size_t nest(uint8_t *end, uint32_t field, uint32_t levels)
-{
-    uint8_t *p = end;
-
-    for (uint32_t i = 0; i < levels; i++) {
-        size_t n = (size_t)(end - p);
-        uint8_t varint[5];
-        size_t len = 0;
-
-        do {
-            varint[len++] = (uint8_t)(n & 0x7f);
-            n >>= 7;
-        } while (n);
-        for (size_t k = 0; k < len; k++)
-            *--p = (uint8_t)(varint[len - 1 - k] | (len - 1 - k == len - 1 ? 0 : 0x80));
-        *--p = (uint8_t)(field << 3 | 2);
-    }
-    return (size_t)(end - p);
-}
-
 static void protocol_deep_nesting_does_not_recurse(void **state)
 {
     static const uint16_t types[] = {FRAME_STEP, FRAME_POOL_OPEN, FRAME_MATCH, FRAME_PEEK,
@@ -276,11 +284,11 @@ static void protocol_deep_nesting_does_not_recurse(void **state)
     assert_non_null(body);
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         for (uint32_t field = 1; field <= 7; field += 6) {
-            size_t n = nest(end, field, DEEP_LEVELS);
+            size_t n = rig_nest(end, field, DEEP_LEVELS);
             int fd = rig_greeted(rig.socket);
 
             assert_true(rig_frame(fd, types[i], 2, end - n, n));
-            assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+            assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
             assert_int_equal(answer.h.type, types[i] + 1);
             close(fd);
             others_are_served();
@@ -289,13 +297,14 @@ static void protocol_deep_nesting_does_not_recurse(void **state)
     free(body);
 }
 
-/* Whether a connection that is left alone there is closed at its deadline, and not before. */
-static void closed_at_deadline(int fd)
+/* A connection that says nothing is closed at its deadline, and not before. */
+static void silent_is_closed_at_deadline(void)
 {
-    uint32_t took = rig_until_closed(fd, RIG_PARTIAL_MS + SLACK_MS);
+    uint64_t start_ms = rig_now_ms();
+    int fd = rig_connect(rig.socket);
 
-    assert_true(took != UINT32_MAX);
-    assert_true(took >= RIG_PARTIAL_MS / 2);
+    assert_true(rig_until_closed(fd, RIG_PARTIAL_MS + SLACK_MS) != UINT32_MAX);
+    assert_true(rig_now_ms() - start_ms >= RIG_PARTIAL_MS / 2);
     close(fd);
 }
 
@@ -305,6 +314,7 @@ static void protocol_half_frame_is_closed_at_its_deadline(void **state)
     struct frame_header h = {
         .length = 200000, .version = FRAME_VERSION, .type = FRAME_PING, .request_id = 2};
     uint8_t *frame = calloc(1, 200000);
+    uint64_t start_ms = rig_now_ms();
     int fds[5];
 
     (void)state;
@@ -316,14 +326,11 @@ static void protocol_half_frame_is_closed_at_its_deadline(void **state)
     }
     others_are_served();
     for (int i = 0; i < 5; i++) {
-        uint32_t took = rig_until_closed(fds[i], RIG_PARTIAL_MS + SLACK_MS);
-
-        assert_true(took != UINT32_MAX);
-        if (i == 0)
-            assert_true(took >= RIG_PARTIAL_MS / 2);
+        assert_true(rig_until_closed(fds[i], RIG_PARTIAL_MS + SLACK_MS) != UINT32_MAX);
+        assert_true(rig_now_ms() - start_ms >= RIG_PARTIAL_MS / 2);
         close(fds[i]);
     }
-    closed_at_deadline(rig_connect(rig.socket)); /* says nothing at all */
+    silent_is_closed_at_deadline();
     free(frame);
     others_are_served();
 }
@@ -333,8 +340,8 @@ static void protocol_idle_client_stays(void **state)
     int fd = rig_greeted(rig.socket);
 
     (void)state;
-    usleep((RIG_PARTIAL_MS + SLACK_MS) * 1000);
-    assert_true(rig_ping(fd, 2, ANSWER_MS));
+    usleep(3 * RIG_PARTIAL_MS * 1000);
+    assert_true(rig_ping(fd, 2, RIG_WAIT_MS));
     close(fd);
 }
 
@@ -397,13 +404,13 @@ static void protocol_slow_reader_is_closed_and_others_are_served(void **state)
 {
     static uint8_t frames[512 * (FRAME_HEADER_BYTES + 3)];
     int fd = rig_greeted(rig.socket);
-    uint64_t rss, id = 1, start_ms = rig_now_ms();
-    bool open = true;
+    uint64_t rss, id = 1, end_ms = rig_now_ms() + RIG_WAIT_MS;
+    bool open = true, full = false;
 
     (void)state;
     fcntl(fd, F_SETFL, O_NONBLOCK);
     rss = rig_rss_kib(&rig);
-    while (open && rig_now_ms() < start_ms + RIG_SLOW_MS + 2 * SLACK_MS) {
+    while (open && rig_now_ms() < end_ms) {
         struct frame_header h = {
             .length = 3, .version = FRAME_VERSION, .type = FRAME_STATS, .request_id = 0};
         static const uint8_t pad[] = {0xa0, 0x06, 0x00};
@@ -414,14 +421,19 @@ static void protocol_slow_reader_is_closed_and_others_are_served(void **state)
             frame_encode(&h, frames + i * (FRAME_HEADER_BYTES + 3));
             memcpy(frames + i * (FRAME_HEADER_BYTES + 3) + FRAME_HEADER_BYTES, pad, 3);
         }
-        if (send(fd, iov.iov_base, iov.iov_len, MSG_NOSIGNAL) < (ssize_t)iov.iov_len)
+        errno = 0;
+        if (send(fd, iov.iov_base, iov.iov_len, MSG_NOSIGNAL) < (ssize_t)iov.iov_len) {
             open = errno == EAGAIN || errno == 0;
+            if (!full) /* from now on the daemon's deadline runs */
+                end_ms = rig_now_ms() + RIG_SLOW_MS + SLACK_MS;
+            full = true;
+        }
         others_are_served();
         usleep(10000);
     }
     assert_false(open);
     close(fd);
-    assert_true(rig_log_has(&rig, "reads too slowly", 1000));
+    assert_true(rig_log_has(&rig, "reads too slowly", RIG_WAIT_MS));
     assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK + 16384); /* the queues, which are limited */
     others_are_served();
 }
@@ -429,28 +441,66 @@ static void protocol_slow_reader_is_closed_and_others_are_served(void **state)
 static void protocol_connections_above_the_limit_are_refused(void **state)
 {
     int fds[RIG_CONNS_MAX];
+    struct tern *t = NULL;
     uint64_t rss = 0;
 
     (void)state;
     for (int round = 0; round < FLOOD_ROUNDS; round++) {
         int n = 0, extra;
 
-        while (n < RIG_CONNS_MAX - 1) /* the witness has one */
-            fds[n++] = rig_greeted(rig.socket);
-        extra = rig_connect(rig.socket);
-        assert_int_equal(rig_read(extra, ANSWER_MS, &answer), RIG_CLOSED);
+        while (n < RIG_CONNS_MAX - 1) /* the witness has one; those of the last round may end yet */
+            fds[n++] = rig_greeted_in_time(rig.socket);
+        extra = rig_connect(rig.socket); /* has no slot, so it is told before it says anything */
+        assert_int_equal(rig_read(extra, RIG_AT_ONCE_MS, &answer), RIG_FRAME);
+        assert_int_equal(rig_status(&answer), TERN_QUOTA);
+        assert_int_equal(rig_read(extra, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
         close(extra);
+        assert_int_equal(tern_connect(rig.socket, RIG_WAIT_MS, &t), TERN_QUOTA);
+        assert_string_equal(tern_error_text(NULL), "tenant t0 has 24 connections, as many as it "
+                                                   "may: close one, or raise its conns_max");
         for (int i = 0; i < n; i++)
-            assert_true(rig_ping(fds[i], 2, ANSWER_MS));
+            assert_true(rig_ping(fds[i], 2, RIG_WAIT_MS));
         others_are_served();
         while (n > 0)
             close(fds[--n]);
-        usleep(20000);
         if (round == 0)
             rss = rig_rss_kib(&rig);
     }
     assert_true(rig_rss_kib(&rig) <= rss + RSS_SLACK);
-    close(rig_greeted(rig.socket));
+    assert_true(rig_log_has(&rig, "event=conn_limit tenant=t0 err=QUOTA reason=", RIG_WAIT_MS));
+    close(rig_greeted_in_time(rig.socket));
+}
+
+/* Since the start, as operators see it. */
+static unsigned conns_refused(struct tern *t)
+{
+    static const char key[] = "\"conns_refused\":";
+    const char *json, *at;
+
+    assert_int_equal(tern_admin(t, "status", NULL, 0, RIG_WAIT_MS, &json), TERN_OK);
+    at = strstr(json, key);
+    assert_non_null(at);
+    return (unsigned)strtoul(at + sizeof(key) - 1, NULL, 10);
+}
+
+static void protocol_operators_above_the_limit_are_told_and_counted(void **state)
+{
+    struct tern *admin[17] = {0};
+    unsigned before;
+
+    (void)state;
+    assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[0]), TERN_OK);
+    before = conns_refused(admin[0]);
+    for (int i = 1; i < 16; i++)
+        assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[i]), TERN_OK);
+    for (unsigned i = 1; i <= 3; i++) {
+        assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[16]), TERN_BUSY);
+        assert_non_null(strstr(tern_error_text(NULL), "raise admin.conns_max"));
+        assert_int_equal(conns_refused(admin[0]), before + i);
+    }
+    for (int i = 0; i < 16; i++)
+        tern_destroy(admin[i]);
+    others_are_served();
 }
 
 /* Another process is told so in its Hello; the one that is watched may have more connections, and
@@ -470,18 +520,18 @@ static void protocol_processes_above_the_limit_are_busy(void **state)
         _exit((int)tern_connect(d.socket, 0, &t));
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == TERN_OK);
-    fd = rig_greeted_within(d.socket, ANSWER_MS); /* once the daemon has seen that exit */
+    fd = rig_greeted_in_time(d.socket); /* once the daemon has seen that exit */
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
         _exit((int)tern_connect(d.socket, 0, &t));
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == TERN_BUSY);
-    assert_true(rig_log_has(&d, "limits.procs", ANSWER_MS));
+    assert_true(rig_log_has(&d, "limits.procs", RIG_WAIT_MS));
     close(rig_greeted(d.socket));
-    assert_true(rig_ping(fd, 2, ANSWER_MS));
+    assert_true(rig_ping(fd, 2, RIG_WAIT_MS));
     close(fd);
-    assert_int_equal(rig_stop(&d, 5000), 0);
+    assert_int_equal(rig_stop(&d), 0);
 }
 
 /* Fault 17: no descriptor is left. Those who are there live on; accepting resumes by itself. */
@@ -495,24 +545,24 @@ static void protocol_lack_of_descriptors_pauses_accept_only(void **state)
     (void)state;
     rig_start(&d, extra, NULL);
     snprintf(env, sizeof(env), RIG_NOFILE "%u", rig_fds(&d) + 10);
-    assert_int_equal(rig_stop(&d, 5000), 0);
+    assert_int_equal(rig_stop(&d), 0);
     rig_start(&d, extra, env);
     for (int i = 0; i < 6; i++)
         fds[i] = rig_greeted(d.socket);
     for (int i = 0; i < 10; i++)
         late[i] = rig_connect(d.socket);
-    assert_true(rig_log_has(&d, "event=accept_paused", ANSWER_MS));
+    assert_true(rig_log_has(&d, "event=accept_paused", RIG_WAIT_MS));
     for (int i = 0; i < 6; i++)
-        assert_true(rig_ping(fds[i], 2, ANSWER_MS));
+        assert_true(rig_ping(fds[i], 2, RIG_WAIT_MS));
     for (int i = 0; i < 10; i++)
         close(late[i]);
     /* The closed ones wait in the backlog still, and use up what is free as they are accepted. */
-    close(rig_greeted_within(d.socket, 5000));
+    close(rig_greeted_in_time(d.socket));
     for (int i = 0; i < 6; i++) {
-        assert_true(rig_ping(fds[i], 3, ANSWER_MS));
+        assert_true(rig_ping(fds[i], 3, RIG_WAIT_MS));
         close(fds[i]);
     }
-    assert_int_equal(rig_stop(&d, 5000), 0);
+    assert_int_equal(rig_stop(&d), 0);
 }
 
 /* Large frames that stay half: those above the tenant's share of buffers are answered BUSY, and the
@@ -536,7 +586,7 @@ static void protocol_large_frames_above_the_share_are_busy(void **state)
     assert_true(rig_write(fd, frame, 50000));
     expect_status(fd, FRAME_PING_REPLY, 2, TERN_BUSY);
     assert_true(rig_write(fd, frame + 50000, FRAME_HEADER_BYTES + 50000));
-    assert_true(rig_ping(fd, 3, ANSWER_MS));
+    assert_true(rig_ping(fd, 3, RIG_WAIT_MS));
     for (int i = 0; i < 8; i++)
         close(fds[i]);
     close(fd);
@@ -591,7 +641,7 @@ static void protocol_pool_cannot_be_truncated(void **state)
         assert_int_equal(fcntl(answer.fds[i], F_ADD_SEALS, F_SEAL_WRITE), -1);
         close(answer.fds[i]);
     }
-    assert_true(rig_ping(fd, 5, ANSWER_MS));
+    assert_true(rig_ping(fd, 5, RIG_WAIT_MS));
     close(fd);
     others_are_served();
 }
@@ -622,16 +672,16 @@ static void drain_waits_for_sessions_until_its_deadline(void **state)
     expect_status(fd, FRAME_SESSION_OPEN_REPLY, 4, TERN_OK);
     start_ms = rig_now_ms();
     kill(d.pid, SIGTERM);
-    assert_true(rig_log_has(&d, "event=draining", ANSWER_MS));
+    assert_true(rig_log_has(&d, "event=draining", RIG_WAIT_MS));
     assert_true(rig_message(fd, FRAME_SESSION_OPEN, 5, 0, &m.base));
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     assert_int_not_equal(rig_status(&answer), TERN_OK);
     late = rig_connect(d.socket);
     close(late);
-    assert_int_equal(rig_until_closed(fd, 4000) == UINT32_MAX, 0);
-    assert_true(rig_now_ms() - start_ms >= 1000); /* drain_ms is 1500 */
+    assert_int_equal(rig_until_closed(fd, RIG_STOP_MS) == UINT32_MAX, 0);
+    assert_true(rig_now_ms() - start_ms >= RIG_DRAIN_MS * 2 / 3);
     close(fd);
-    assert_int_equal(rig_stop(&d, 2000), 0);
+    assert_int_equal(rig_stop(&d), 0);
 }
 
 /* At the default level: what the daemon ended, and why, and not that clients come and go. */
@@ -644,20 +694,20 @@ static void log_says_why_the_daemon_ended_a_connection(void **state)
     (void)state;
     rig_start(&d, NULL, NULL);
     close(rig_greeted(d.socket));
-    assert_true(rig_log_has(&d, "level=debug event=conn_closed", ANSWER_MS));
+    assert_true(rig_log_has(&d, "level=debug event=conn_closed", RIG_WAIT_MS));
     fd = rig_greeted(d.socket);
     assert_true(rig_write(fd, half, sizeof(half)));
     assert_true(rig_until_closed(fd, RIG_PARTIAL_MS + SLACK_MS) != UINT32_MAX);
     close(fd);
-    assert_true(rig_log_has(&d, "reason=\"no whole frame within the deadline\"", ANSWER_MS));
+    assert_true(rig_log_has(&d, "reason=\"no whole frame within the deadline\"", RIG_WAIT_MS));
     fd = rig_greeted(d.socket);
     assert_true(rig_frame(fd, FRAME_PING, 2, "\xff\xff\xff\xff", 4));
-    assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
     close(fd);
-    assert_true(rig_log_has(&d, "reason=\"malformed body\"", ANSWER_MS));
-    assert_true(rig_log_has_times(&d, "level=info event=conn_closed", 2, ANSWER_MS));
+    assert_true(rig_log_has(&d, "reason=\"malformed body\"", RIG_WAIT_MS));
+    assert_true(rig_log_has_times(&d, "level=info event=conn_closed", 2, RIG_WAIT_MS));
     assert_false(rig_log_has_times(&d, "level=info event=conn_closed", 3, 0));
-    assert_int_equal(rig_stop(&d, 2000), 0);
+    assert_int_equal(rig_stop(&d), 0);
 }
 
 /* Signals that come together wake the daemon once. */
@@ -674,39 +724,45 @@ static void signals_that_come_together_are_all_taken(void **state)
     kill(d.pid, SIGHUP);
     kill(d.pid, SIGTERM);
     kill(d.pid, SIGCONT);
-    assert_true(rig_log_has(&d, "event=reload_ignored", ANSWER_MS));
-    assert_true(rig_log_has(&d, "event=draining", ANSWER_MS));
-    assert_int_equal(rig_stop(&d, 2000), 0);
+    assert_true(rig_log_has(&d, "event=reload_ignored", RIG_WAIT_MS));
+    assert_true(rig_log_has(&d, "event=draining", RIG_WAIT_MS));
+    assert_int_equal(rig_stop(&d), 0);
 }
+
+#define flat(test) cmocka_unit_test_setup_teardown(test, memory_is_noted, memory_is_flat)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(protocol_request_before_hello_is_closed),
         cmocka_unit_test(protocol_hello_without_common_version_is_unsupported),
-        cmocka_unit_test(protocol_impossible_header_is_closed_at_once),
-        cmocka_unit_test(protocol_largest_frame_is_read),
-        cmocka_unit_test(protocol_unknown_request_is_unsupported_and_lives),
+        flat(protocol_impossible_header_is_closed_at_once),
+        flat(protocol_largest_frame_is_read),
+        flat(protocol_unknown_request_is_unsupported_and_lives),
         cmocka_unit_test(protocol_admin_socket_refuses_engines),
         cmocka_unit_test(protocol_duplicate_id_has_one_effect),
-        cmocka_unit_test(protocol_malformed_body_is_answered_and_closed),
-        cmocka_unit_test(protocol_empty_submessages_keep_memory_flat),
-        cmocka_unit_test(protocol_deep_nesting_does_not_recurse),
-        cmocka_unit_test(protocol_half_frame_is_closed_at_its_deadline),
-        cmocka_unit_test(protocol_idle_client_stays),
-        cmocka_unit_test(protocol_one_byte_at_a_time_is_closed_at_its_deadline),
+        flat(protocol_malformed_body_is_answered_and_closed),
+        flat(protocol_empty_submessages_keep_memory_flat),
+        flat(protocol_deep_nesting_does_not_recurse),
         cmocka_unit_test(protocol_frames_in_every_split_are_whole),
-        cmocka_unit_test(protocol_slow_reader_is_closed_and_others_are_served),
         cmocka_unit_test(protocol_connections_above_the_limit_are_refused),
+        cmocka_unit_test(protocol_operators_above_the_limit_are_told_and_counted),
         cmocka_unit_test(protocol_processes_above_the_limit_are_busy),
         cmocka_unit_test(protocol_lack_of_descriptors_pauses_accept_only),
-        cmocka_unit_test(protocol_large_frames_above_the_share_are_busy),
-        cmocka_unit_test(protocol_pool_cannot_be_truncated),
+        flat(protocol_large_frames_above_the_share_are_busy),
+        flat(protocol_pool_cannot_be_truncated),
         cmocka_unit_test(protocol_second_daemon_leaves_the_first_alone),
         cmocka_unit_test(drain_waits_for_sessions_until_its_deadline),
-        cmocka_unit_test(log_says_why_the_daemon_ended_a_connection),
         cmocka_unit_test(signals_that_come_together_are_all_taken),
     };
+    const struct CMUnitTest deadlines[] = {
+        flat(protocol_half_frame_is_closed_at_its_deadline),
+        cmocka_unit_test(protocol_idle_client_stays),
+        flat(protocol_one_byte_at_a_time_is_closed_at_its_deadline),
+        cmocka_unit_test(protocol_slow_reader_is_closed_and_others_are_served),
+        cmocka_unit_test(log_says_why_the_daemon_ended_a_connection),
+    };
+    int failed = cmocka_run_group_tests(tests, start, stop);
 
-    return cmocka_run_group_tests(tests, start, stop);
+    return failed + cmocka_run_group_tests(deadlines, start_short, stop);
 }

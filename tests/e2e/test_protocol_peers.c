@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,12 +15,16 @@
 #include "core/core.h"
 #include "rig_daemon.h"
 #include "seam/xfer.h"
+#include "shell/link.h"
 
-#define ANSWER_MS   2000
 #define STORM_MS    3000
 #define STORM_DIALS 8 /* pauses of 100, 200, 400, 800, 1600 ms, each a quarter shorter at most */
-#define SILENT_MS                                                                                  \
-    8000 /* within which a peer that went silent is given up; the daemon's limit is 5 s */
+#define SILENT_MS   15000 /* within which a silent peer is given up; the daemon's limit is 5 s */
+
+#define DEADLINE_SLACK_MS 1500 /* of a deadline, on a busy machine */
+#define WITNESS_MS        1000
+#define RSS_SLACK         2048 /* KiB that the daemon may grow by */
+#define DEEP_LEVELS       100000
 
 #define EPOCH    41u /* of paths: any number */
 #define NOT_READ "peer=other dir=in reason=\"a message that cannot be read, or not in its turn\""
@@ -45,7 +50,7 @@ static int start_with(const char *transport)
     rig_start(&rig, extra, NULL);
     unread = 0;
     assert_true(rig.control_port != 0 && rig.data_port != 0);
-    assert_int_equal(tern_connect(rig.admin, ANSWER_MS, &admin), TERN_OK);
+    assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
     return 0;
 }
 
@@ -66,7 +71,7 @@ static int stop(void **state)
     (void)state;
     close(listener);
     tern_destroy(admin);
-    assert_int_equal(rig_stop(&rig, 5000), 0);
+    assert_int_equal(rig_stop(&rig), 0);
     return 0;
 }
 
@@ -82,7 +87,7 @@ static int greeted(void)
     int fd = rig_connect_tcp(rig.control_port);
 
     assert_true(say_hello(fd, "other"));
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     assert_int_equal(answer.h.type, FRAME_PEER_HELLO_REPLY);
     assert_int_equal(rig_status(&answer), TERN_OK);
     return fd;
@@ -107,9 +112,9 @@ static void peer_of_another_name_is_denied(void **state)
 
     (void)state;
     assert_true(say_hello(fd, "stranger"));
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     assert_int_equal(rig_status(&answer), TERN_DENIED);
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
 }
 
@@ -119,7 +124,7 @@ static void peer_message_before_hello_is_closed(void **state)
 
     (void)state;
     assert_true(send_done(fd, 1));
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_CLOSED);
+    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
 }
 
@@ -133,7 +138,111 @@ static void peer_large_frame_before_hello_is_closed(void **state)
     (void)state;
     frame_encode(&h, head);
     assert_true(rig_write(fd, head, sizeof(head)));
-    assert_true(rig_until_closed(fd, RIG_PARTIAL_MS / 2) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
+    close(fd);
+}
+
+/* ---- what is no frame, or half of one; a client is served meanwhile, and memory stays as it was
+ */
+
+static void client_is_served(uint64_t most_rss_kib)
+{
+    int fd = rig_greeted(rig.socket);
+
+    assert_true(rig_ping(fd, 2, WITNESS_MS));
+    assert_true(rig_rss_kib(&rig) <= most_rss_kib);
+    close(fd);
+}
+
+/* Closed within ms; the connection is greeted first, or not. */
+static void ends_within(bool greet, const void *bytes, size_t n, uint32_t ms)
+{
+    int fd = greet ? greeted() : rig_connect_tcp(rig.control_port);
+
+    assert_true(rig_write(fd, bytes, n));
+    assert_true(rig_until_closed(fd, ms) != UINT32_MAX);
+    close(fd);
+}
+
+static void peer_impossible_header_is_closed_at_once(void **state)
+{
+    static const uint32_t lengths[] = {0, LINK_BODY_MAX + 1, UINT32_MAX};
+    uint64_t rss = rig_rss_kib(&rig) + RSS_SLACK;
+
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        struct frame_header h = {
+            .length = lengths[i % 3], .version = FRAME_VERSION, .type = FRAME_PEER_MSG};
+        uint8_t head[FRAME_HEADER_BYTES];
+
+        frame_encode(&h, head);
+        ends_within(i >= 3, head, sizeof head, RIG_PARTIAL_MS / 2);
+        client_is_served(rss);
+    }
+}
+
+/* Field 15 of a PeerMsg is a list of messages: a hundred thousand of them inside one another, or as
+ * many empty ones as a body holds. Either has no kind, and ends the link. */
+static void peer_hostile_message_ends_the_link(void **state)
+{
+    uint64_t rss = UINT64_MAX;
+    uint8_t *frame = malloc(FRAME_HEADER_BYTES + LINK_BODY_MAX);
+    struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PEER_MSG};
+
+    (void)state;
+    assert_non_null(frame);
+    for (uint32_t i = 0; i < 10; i++) {
+        uint8_t *end = frame + FRAME_HEADER_BYTES + LINK_BODY_MAX, *body;
+        size_t n = i % 2 ? rig_nest(end, 15, DEEP_LEVELS) : LINK_BODY_MAX;
+
+        body = end - n;
+        for (size_t k = 0; i % 2 == 0 && k < n; k += 2) {
+            body[k] = 15 << 3 | 2;
+            body[k + 1] = 0;
+        }
+        h.length = (uint32_t)n;
+        frame_encode(&h, body - FRAME_HEADER_BYTES);
+        ends_within(true, body - FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + n, ANSWER_MS);
+        client_is_served(rss);
+        if (i == 1) /* the first of each kind have touched all that such a message may use */
+            rss = rig_rss_kib(&rig) + RSS_SLACK;
+    }
+    free(frame);
+}
+
+static void peer_half_frame_is_closed_at_its_deadline(void **state)
+{
+    static const uint32_t cuts[] = {1, FRAME_HEADER_BYTES, 100000};
+    struct frame_header h = {.length = 200000, .version = FRAME_VERSION, .type = FRAME_PEER_MSG};
+    uint64_t rss = rig_rss_kib(&rig) + RSS_SLACK;
+    uint8_t *frame = calloc(1, h.length);
+
+    (void)state;
+    assert_non_null(frame);
+    frame_encode(&h, frame);
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        ends_within(true, frame, cuts[i], RIG_PARTIAL_MS + DEADLINE_SLACK_MS);
+        client_is_served(rss);
+    }
+    ends_within(false, frame, 1, RIG_PARTIAL_MS + DEADLINE_SLACK_MS);
+    free(frame);
+}
+
+static void peer_one_byte_at_a_time_is_closed_at_its_deadline(void **state)
+{
+    static const uint8_t head[FRAME_HEADER_BYTES] = {200, 0, 0, 0, FRAME_VERSION};
+    uint64_t rss = rig_rss_kib(&rig) + RSS_SLACK, end = rig_now_ms() + 3 * RIG_PARTIAL_MS;
+    int fd = greeted();
+    bool open = true;
+
+    (void)state;
+    end += DEADLINE_SLACK_MS;
+    for (uint32_t i = 0; open && rig_now_ms() < end; i++) {
+        open = rig_write(fd, &head[i % sizeof head], 1);
+        client_is_served(rss);
+        usleep(50000);
+    }
+    assert_false(open);
     close(fd);
 }
 
@@ -146,7 +255,7 @@ static void peer_messages_in_order_keep_the_link(void **state)
     for (uint64_t i = 1; i <= 20; i++)
         assert_true(send_done(fd, i));
     assert_true(rig_message(fd, FRAME_PING, 9, 0, &m.base));
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     assert_int_equal(answer.h.type, FRAME_PING_REPLY);
     close(fd);
 }
@@ -164,7 +273,7 @@ static void peer_message_out_of_order_ends_the_link(void **state)
         assert_true(send_done(fd, 2));
         assert_true(send_done(fd, 3));
         assert_true(send_done(fd, wrong[i]));
-        assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+        assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
         close(fd);
     }
     assert_true(rig_alive(&rig));
@@ -176,7 +285,7 @@ static void peer_that_connects_anew_replaces_its_old_link(void **state)
     int old = greeted(), fresh = greeted();
 
     (void)state;
-    assert_true(rig_until_closed(old, ANSWER_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(old, RIG_AT_ONCE_MS) != UINT32_MAX);
     assert_true(send_done(fresh, 1));
     assert_true(rig_until_closed(fresh, 300) == UINT32_MAX);
     close(old);
@@ -193,8 +302,16 @@ static void peer_message_of_the_wrong_side_ends_the_link(void **state)
     m.kind = PEER_PULL_OFFER; /* who dialled pulls: only the source offers */
     m.sequence = 1;
     assert_true(rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base));
-    assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
     close(fd);
+}
+
+/* The next frame that is not a ping of the daemon's own. */
+static void read_frame(int fd)
+{
+    do
+        assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
+    while (answer.h.type == FRAME_PING);
 }
 
 static const Tern__Wire__PeerMsg *open_pull_at(int fd, const char *tenant, uint64_t sequence)
@@ -210,7 +327,7 @@ static const Tern__Wire__PeerMsg *open_pull_at(int fd, const char *tenant, uint6
     m.to = 64;
     m.tokens = wire_bytes(tokens, sizeof(tokens));
     assert_true(rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base));
-    assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
+    read_frame(fd);
     return (const Tern__Wire__PeerMsg *)(const void *)rig_decoded(&answer, FRAME_PEER_MSG);
 }
 
@@ -245,9 +362,7 @@ static void dials_of_a_peer_that_hangs_up_are_few(void **state)
     int dials = 0, fd;
 
     (void)state;
-    fd = rig_accept(listener, 6000); /* whatever the pause was until now */
-    assert_true(fd >= 0);
-    close(fd);
+    close(rig_accept_fresh(listener)); /* whatever the pause was until now */
     end = rig_now_ms() + STORM_MS;
     while (rig_now_ms() < end) {
         fd = rig_accept(listener, 50);
@@ -264,9 +379,8 @@ static void dials_of_a_peer_that_hangs_up_are_few(void **state)
 /* Lets the daemon dial and answers as `node`. */
 static int answer_dial(const char *node)
 {
-    int fd = rig_accept(listener, 8000);
+    int fd = rig_accept_fresh(listener);
 
-    assert_true(fd >= 0);
     rig_answer_hello(fd, node, listener_port);
     return fd;
 }
@@ -276,20 +390,23 @@ static void dial_that_another_node_answers_is_closed(void **state)
     int fd = answer_dial("stranger");
 
     (void)state;
-    assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
-    assert_true(rig_log_has(&rig, "event=peer_mismatch", ANSWER_MS));
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
+    assert_true(rig_log_has(&rig, "event=peer_mismatch", RIG_WAIT_MS));
     close(fd);
 }
 
 static void peer_that_goes_silent_is_given_up(void **state)
 {
-    int fd = answer_dial("other");
-    uint32_t took;
+    uint64_t start_ms;
+    int fd;
 
     (void)state;
-    assert_true(rig_log_has(&rig, "dir=out", ANSWER_MS));
-    took = rig_until_closed(fd, SILENT_MS);
-    assert_true(took != UINT32_MAX && took >= 3000);
+    fd = rig_accept_fresh(listener);
+    start_ms = rig_now_ms();
+    rig_answer_hello(fd, "other", listener_port);
+    assert_true(rig_log_has(&rig, "event=link_up link=0 peer=other dir=out", RIG_WAIT_MS));
+    assert_true(rig_until_closed(fd, SILENT_MS) != UINT32_MAX);
+    assert_true(rig_now_ms() - start_ms >= 3000);
     close(fd);
 }
 
@@ -317,14 +434,6 @@ static Tern__Wire__PeerPath path_of(enum xfer_path_kind kind, uint64_t sequence)
 static bool say(int fd, const Tern__Wire__PeerPath *m)
 {
     return rig_message(fd, FRAME_PEER_PATH, 0, 0, &m->base);
-}
-
-/* The next frame that is not a ping of the daemon's own. */
-static void read_frame(int fd)
-{
-    do
-        assert_int_equal(rig_read(fd, ANSWER_MS, &answer), RIG_FRAME);
-    while (answer.h.type == FRAME_PING);
 }
 
 /* All that was said before has been taken, and the link is there. The daemon may offer paths. */
@@ -355,9 +464,9 @@ static int64_t breaches(void)
 /* The link ends, is counted, and the log says why: once a link. */
 static void ends_unread(int fd)
 {
-    assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
     assert_int_equal(breaches(), unread + 1);
-    assert_true(rig_log_has_times(&rig, NOT_READ, ++unread, ANSWER_MS));
+    assert_true(rig_log_has_times(&rig, NOT_READ, ++unread, RIG_WAIT_MS));
     assert_false(rig_log_has_times(&rig, NOT_READ, unread + 1, 0));
     assert_true(rig_alive(&rig));
     close(fd);
@@ -477,7 +586,7 @@ static void path_message_and_peer_message_of_one_number_end_the_link(void **stat
     fd = greeted();
     assert_true(say(fd, &m));
     assert_true(send_done(fd, 1));
-    assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
     close(fd);
 }
 
@@ -516,9 +625,9 @@ static void path_of_a_tenant_that_is_not_allowed_is_refused(void **state)
     (void)state;
     assert_false(rig_log_has(&rig, "event=path_denied", 0));
     offered("t2", why); /* one that is not this peer's */
-    assert_true(rig_log_has_times(&rig, "event=path_denied peer=other", 1, ANSWER_MS));
+    assert_true(rig_log_has_times(&rig, "event=path_denied peer=other", 1, RIG_WAIT_MS));
     offered("t1", why); /* one that is not there */
-    assert_true(rig_log_has_times(&rig, "event=path_denied peer=other", 2, ANSWER_MS));
+    assert_true(rig_log_has_times(&rig, "event=path_denied peer=other", 2, RIG_WAIT_MS));
     offered("t0", NULL); /* with a device it may be agreed to */
     assert_false(rig_log_has_times(&rig, "event=path_denied", 3, 0));
 }
@@ -568,19 +677,14 @@ static bool send_offer(int fd, uint64_t sequence)
     return rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base);
 }
 
-/* The daemon's own link, of which it offers paths where it has a device. What it dialled before the
- * test looked may have been given up. */
+/* The daemon's own link, of which it offers paths where it has a device. */
 static int dialled(void)
 {
-    for (uint64_t end = rig_now_ms() + 20000;;) {
-        int fd = rig_accept(listener, 8000);
+    int fd = rig_accept_fresh(listener);
 
-        assert_true(fd >= 0 && rig_now_ms() < end);
-        rig_answer_hello_rdma(fd, "other", listener_port);
-        if (rig_log_has(&rig, "event=link_up link=0 peer=other dir=out", 1000))
-            return fd;
-        close(fd);
-    }
+    rig_answer_hello_rdma(fd, "other", listener_port);
+    assert_true(rig_log_has(&rig, "event=link_up link=0 peer=other dir=out", RIG_WAIT_MS));
+    return fd;
 }
 
 static void answer_of_no_offer_changes_nothing(void **state)
@@ -630,6 +734,10 @@ int main(void)
         cmocka_unit_test(peer_of_another_name_is_denied),
         cmocka_unit_test(peer_message_before_hello_is_closed),
         cmocka_unit_test(peer_large_frame_before_hello_is_closed),
+        cmocka_unit_test(peer_impossible_header_is_closed_at_once),
+        cmocka_unit_test(peer_hostile_message_ends_the_link),
+        cmocka_unit_test(peer_half_frame_is_closed_at_its_deadline),
+        cmocka_unit_test(peer_one_byte_at_a_time_is_closed_at_its_deadline),
         cmocka_unit_test(peer_messages_in_order_keep_the_link),
         cmocka_unit_test(peer_message_out_of_order_ends_the_link),
         cmocka_unit_test(peer_that_connects_anew_replaces_its_old_link),

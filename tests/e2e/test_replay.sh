@@ -4,9 +4,9 @@
 # the bytes. The first 2,000 requests of each trace; all of them with TERN_FULL=1. Needs the traces: exit 77 without.
 . "$(dirname "$0")/replay_lib.sh"
 
-traces=${TERN_TRACES:-}
+traces=${TERN_TRACES:-$here/../../../shared/traces} # else the folder beside the sources
 for f in conversation agentic; do
-    [ -r "$traces/$f.jsonl" ] || { echo "skipped: no $f.jsonl in TERN_TRACES (\"$traces\")"; exit 77; }
+    [ -r "$traces/$f.jsonl" ] || { echo "skipped: no $traces/$f.jsonl: TERN_TRACES names the folder of traces"; exit 77; }
 done
 command -v python3 >/dev/null || { echo "skipped: the oracle needs python3"; exit 77; }
 
@@ -27,10 +27,12 @@ exact() {
 exact conversation tiny 64
 conversation_matched=$matched
 exact agentic tiny 64
+agentic_matched=$matched
 exact conversation tiny-256 256
 exact agentic tiny-256 256
 if [ "${TERN_FULL:-0}" = 1 ]; then # and the figures that are published with the traces
     [ "$conversation_matched" = 54093952 ] || fail "conversation.jsonl is another file than the one described"
+    [ "$agentic_matched" = 44260736 ] || fail "agentic.jsonl is another file than the one described"
 fi
 
 # What Tern adds on the data connections. The whole trace takes 6 GB in each daemon.

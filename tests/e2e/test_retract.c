@@ -17,12 +17,11 @@
 #include "rig_daemon.h"
 #include "tern.h"
 
-#define L       64 /* tokens of a page of either group, and of a chunk */
-#define PAGE    4096
-#define WINDOW  128
-#define TOKENS  1000 /* of a session: its last page is not full */
-#define CHUNKS  (TOKENS / L)
-#define WAIT_MS 5000
+#define L      64 /* tokens of a page of either group, and of a chunk */
+#define PAGE   4096
+#define WINDOW 128
+#define TOKENS 1000 /* of a session: its last page is not full */
+#define CHUNKS (TOKENS / L)
 
 static struct rig_daemon rig;
 static struct tern *engine, *admin;
@@ -66,7 +65,7 @@ static void stop_all(void)
 {
     tern_destroy(engine);
     tern_destroy(admin);
-    assert_int_equal(rig_stop(&rig, WAIT_MS), 0);
+    assert_int_equal(rig_stop(&rig), 0);
 }
 
 static int start(void **state)
@@ -200,7 +199,7 @@ static void evict(uint32_t nodes)
 /* The one session that is open. */
 static void wait_for_state(const char *want)
 {
-    uint64_t end = rig_now_ms() + WAIT_MS;
+    uint64_t end = rig_now_ms() + RIG_WAIT_MS;
     char state[32] = "";
 
     while (strcmp(state, want) != 0) {
@@ -219,7 +218,7 @@ static void wait_for_state(const char *want)
 /* Until every node of the tree is on both tiers. */
 static void wait_for_copies(void)
 {
-    uint64_t end = rig_now_ms() + WAIT_MS;
+    uint64_t end = rig_now_ms() + RIG_WAIT_MS;
     uint32_t missing = 1;
 
     while (missing > 0) {
@@ -239,7 +238,7 @@ static void wait_for_copies(void)
 /* Closed, and everything free again on both tiers. */
 static void end_session(struct session *s)
 {
-    uint64_t end = rig_now_ms() + WAIT_MS;
+    uint64_t end = rig_now_ms() + RIG_WAIT_MS;
     uint32_t nodes;
 
     close_session(s);

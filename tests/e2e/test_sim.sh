@@ -35,4 +35,7 @@ PY
 if ls "$out"/*.tape >/dev/null 2>&1; then
     head -50 "$out"/*.tape
 fi
+# Every one of them ends in the same state when it is played again; of the transfers alone, which are slower, a tenth.
+[ "$least" -gt 0 ] || seeds=$((seeds / 10))
+"$sim" "$@" --seeds "$seeds" --first "$first" --twice >"$out/twice" || { cat "$out/twice"; status=1; }
 exit "$status"

@@ -35,17 +35,17 @@ ternd_run() {
     shift
     mkdir -p "$DIR/$node"
     "$TERN_BIN/ternd" --node "$node" --admin-socket "$DIR/$node/admin.sock" --huge-pages=no --workers 1 \
-        --page-bytes-min 512 --tenant "name=default,socket=$DIR/$node/default.sock,memory=16M" "$@" \
+        --page-bytes-min 512 --tenant "name=default,socket=$DIR/$node/default.sock,memory=16M,host_memory=16M" "$@" \
         2>"$DIR/$node/log" &
     PIDS+=($!)
 }
 
 ready() {
-    for _ in $(seq 300); do
+    for _ in $(seq 1200); do
         grep -qs event=ready "$DIR/$1/log" && return 0
         sleep 0.1
     done
-    fail "$1 was not ready after 30 s"
+    fail "$1 was not ready after 120 s"
 }
 
 ctl() {
@@ -86,7 +86,7 @@ ready decode
 
 workload() {
     "$TERN_BIN/tern-replay" --prefill "$DIR/prefill/default.sock" --decode "$DIR/decode/default.sock" --profile tiny \
-        --page-bytes 512 --sessions 8 --turns 6 --concurrency 4 --seed "$1" --json >"$DIR/replay.json" 2>"$DIR/replay.err" ||
+        --page-bytes 512 --sessions 8 --turns 6 --concurrency 4 --pool-pages 250 --host-pages 1000 --seed "$1" --json >"$DIR/replay.json" 2>"$DIR/replay.err" ||
         fail "tern-replay: $(cat "$DIR/replay.json" "$DIR/replay.err")"
     [[ $(value transferred_pages "$DIR/replay.json") -gt 0 ]] || fail "nothing was transferred"
 }
@@ -101,6 +101,10 @@ same_state() {
     is state_hash "$(value core_hash "$DIR/told")" "$DIR/kept"
     is events "$(value recorded "$DIR/told")" "$DIR/kept"
     is incarnation "$(ctl "$1" status | sed -nE 's/.*"incarnation": *"([0-9a-f]*)".*/\1/p')" "$DIR/kept"
+
+    "$TERN_BIN/tern-sim" --tape "$tape" >"$DIR/text"
+    [[ $(grep -c ' copied' "$DIR/text") -gt 0 ]] || fail "no copy between the tiers is on the tape of $1"
+    ! grep -m 3 ' unknown' "$DIR/text" || fail "events without a name on the tape of $1"
 
     ctl "$1" tape "$tape" >"$DIR/told"
     is tokens_kept false "$DIR/told"
@@ -140,7 +144,7 @@ ready crash
 ctl crash status >/dev/null
 disown "${PIDS[-1]}" # its end is wanted, and no line of the shell's about it
 kill -SEGV "${PIDS[-1]}"
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     kill -0 "${PIDS[-1]}" 2>/dev/null || break
     sleep 0.1
 done

@@ -114,7 +114,7 @@ mkfifo "$DIR/hold"
 "$DIR/holder" "$SOCKET" <"$DIR/hold" >"$DIR/holder.out" &
 HOLDER=$!
 exec 9>"$DIR/hold"
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     grep -q ready "$DIR/holder.out" && break
     sleep 0.05
 done
@@ -133,6 +133,7 @@ json "$S" "set(j['errors']) >= {'INVALID', 'GONE', 'POOL_EXHAUSTED', 'BUSY', 'QU
 T=$("$CTL" status)
 grep -q "kv" <<<"$T" || fail "status names no group: $T"
 grep -q "in the clear" <<<"$T" || fail "status does not warn: $T"
+grep -q "level=warn event=insecure_peers reason=.*in the clear" "$DIR/log" || fail "the log does not warn"
 grep -q "memory 16.0 MiB (memfd) + host 16.0 MiB, huge pages 0 B" <<<"$T" || fail "status leaves the host's out: $T"
 grep -q "host tier 16.0 MiB reserved, no pool uses it" <<<"$T" || fail "status does not say what is reserved: $T"
 
@@ -170,7 +171,12 @@ if command -v script >/dev/null; then
     [[ $OUT != *$'\033['* ]] || fail "colour on a terminal that has none"
 fi
 
-# ---- evict: what nobody holds goes, what sessions hold stays
+# ---- evict: what nobody holds goes, what sessions hold stays. What is being sealed does not go either.
+for _ in $(seq 1200); do
+    TREE=$("$CTL" tree --json)
+    json_holds "$TREE" "all(n['sealed'] for n in j['tree'] if n['depth'] > 0)" && break
+    sleep 0.05
+done
 json "$("$CTL" evict --pool "$POOL" --nodes 1 --json)" "j['nodes'] >= 1 and j['pages'] >= 1"
 json "$("$CTL" evict --json)" "j['pages'] >= 0"
 json "$("$CTL" status --json)" "j['pools'][0]['snapshot'] == 8 + 2 * 8"
@@ -189,7 +195,7 @@ mkfifo "$DIR/away"
 AWAY=$!
 exec 8>"$DIR/away"
 HOST=[]
-for _ in $(seq 100); do # until the copies are there
+for _ in $(seq 1200); do # until the copies are there
     HOST=$("$CTL" status --json)
     grep -q ready "$DIR/away.out" && json_holds "$HOST" "j['host_tier']['host_copies'] == 32 and j['host_tier']['copies'] == 0" && break
     sleep 0.05
@@ -256,7 +262,7 @@ assert max(scale) - min(scale) < 0.2, scale # widths are in the ratio of the pag
 PY
 wrong 1 "nowhere" "$CTL" tree --svg /nowhere/tree.svg
 echo >&8
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     grep -q back "$DIR/away.out" && break
     kill -0 "$AWAY" 2>/dev/null || fail "the sessions did not come back: $(wait "$AWAY"; echo $?)"
     sleep 0.05
@@ -299,7 +305,7 @@ done
 # ---- drain, last: it is for good. A command that the daemon leaves ends in 3, and tells nobody to call the library.
 "$CTL" watch >"$DIR/stdout" 2>"$DIR/stderr" 9>&- & # or the holder waits for it
 WATCH=$!
-for _ in $(seq 200); do
+for _ in $(seq 1200); do
     grep -q "waiting for changes" "$DIR/stderr" && break
     sleep 0.05
 done

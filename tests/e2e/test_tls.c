@@ -22,8 +22,7 @@
 #include "seam/xfer_wire.h"
 #include "tern.h"
 
-#define ANSWER_MS  3000
-#define UP_MS      8000
+#define SLACK_MS   4000 /* of a deadline, on a busy machine */
 #define SAID_BYTES 65536
 
 static char certs[64];
@@ -86,6 +85,7 @@ static int start(void **state)
     char extra[2048];
 
     (void)state;
+    rig_deadlines.tls_handshake_ms = RIG_TLS_MS;
     make_certs();
     snprintf(extra, sizeof(extra),
              "listen: 127.0.0.1:%u\ntls:\n  ca: %s/live-ca.pem\n  cert: %s/live.pem\n  key: "
@@ -95,7 +95,7 @@ static int start(void **state)
              port, certs, certs, certs, other_port, transport(), transport());
     rig_start(&rig, extra, NULL);
     start_other(other_port, port, certs);
-    assert_int_equal(tern_connect(rig.admin, 2000, &admin), TERN_OK);
+    assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
     return 0;
 }
 
@@ -103,8 +103,8 @@ static int stop(void **state)
 {
     (void)state;
     tern_destroy(admin);
-    assert_int_equal(rig_stop(&rig, 5000), 0);
-    assert_int_equal(rig_stop(&other, 5000), 0);
+    assert_int_equal(rig_stop(&rig), 0);
+    assert_int_equal(rig_stop(&other), 0);
     shell("rm -rf '%s'", certs);
     return 0;
 }
@@ -134,10 +134,25 @@ static uint64_t refused(const char *peer, const char *reason)
 
 static bool counted(const char *peer, const char *reason, uint64_t more_than)
 {
-    for (uint64_t end = rig_now_ms() + ANSWER_MS; rig_now_ms() < end; usleep(10000))
+    for (uint64_t end = rig_now_ms() + RIG_WAIT_MS; rig_now_ms() < end; usleep(10000))
         if (refused(peer, reason) > more_than)
             return true;
     return false;
+}
+
+/* Links to and from that peer that have ended. */
+static uint64_t link_downs(const char *peer)
+{
+    char command[256];
+    uint64_t n = 0;
+    FILE *f;
+
+    snprintf(command, sizeof(command), "grep -c 'event=link_down.*peer=%s ' %s", peer, rig.log);
+    f = popen(command, "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%lu", &n), 1);
+    pclose(f);
+    return n;
 }
 
 static bool logged(const char *reason)
@@ -145,7 +160,8 @@ static bool logged(const char *reason)
     char line[128];
 
     snprintf(line, sizeof(line), "reason=%s ", reason);
-    return rig_log_has(&rig, "event=tls_refused", ANSWER_MS) && rig_log_has(&rig, line, ANSWER_MS);
+    return rig_log_has(&rig, "event=tls_refused", RIG_WAIT_MS) &&
+           rig_log_has(&rig, line, RIG_WAIT_MS);
 }
 
 /* ---- a peer that is none ---- */
@@ -219,7 +235,7 @@ static bool raw_handshake(struct raw *r)
     while ((rc = SSL_do_handshake(r->ssl)) != 1) {
         bool more = SSL_get_error(r->ssl, rc) == SSL_ERROR_WANT_READ;
 
-        if (!raw_flush(r) || !more || !raw_fill(r, ANSWER_MS))
+        if (!raw_flush(r) || !more || !raw_fill(r, RIG_WAIT_MS))
             return false;
     }
     return raw_flush(r);
@@ -240,7 +256,7 @@ static bool raw_get(struct raw *r, void *bytes, size_t n)
         if (rc > 0) {
             at += rc;
             n -= (size_t)rc;
-        } else if (SSL_get_error(r->ssl, rc) != SSL_ERROR_WANT_READ || !raw_fill(r, ANSWER_MS)) {
+        } else if (SSL_get_error(r->ssl, rc) != SSL_ERROR_WANT_READ || !raw_fill(r, RIG_WAIT_MS)) {
             return false;
         }
     }
@@ -292,7 +308,7 @@ static void raw_up(struct raw *r)
 
 static bool raw_closed(struct raw *r)
 {
-    return rig_until_closed(r->fd, ANSWER_MS) != UINT32_MAX;
+    return rig_until_closed(r->fd, RIG_WAIT_MS) != UINT32_MAX;
 }
 
 /* ---- the tests ---- */
@@ -302,7 +318,7 @@ static void tls_two_daemons_find_each_other(void **state)
     json_t *answer, *tls;
 
     (void)state;
-    assert_true(admin_wait_peer(admin, "other", UP_MS));
+    assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
     answer = admin_ask(admin, "peers", NULL);
     tls = json_object_get(json_array_get(json_object_get(answer, "peers"), 0), "tls");
     assert_string_equal(json_string_value(json_object_get(tls, "version")), "TLSv1.3");
@@ -312,8 +328,8 @@ static void tls_two_daemons_find_each_other(void **state)
     tls = json_object_get(json_array_get(json_object_get(answer, "peers"), 1), "tls");
     assert_true(json_is_null(json_object_get(tls, "version"))); /* nobody is there */
     json_decref(answer);
-    assert_true(rig_log_has(&other, "event=link_up", UP_MS));
-    assert_true(rig_log_has(&rig, "dir=in", UP_MS)); /* and it dialled too */
+    assert_true(rig_log_has(&other, "event=link_up", RIG_WAIT_MS));
+    assert_true(rig_log_has(&rig, "dir=in", RIG_WAIT_MS)); /* and it dialled too */
 }
 
 static void comes_in_vain(const char *cert, int version, const char *reason)
@@ -371,19 +387,19 @@ static void tls_peer_in_the_clear_is_refused(void **state)
     (void)state;
     m.node = (char *)(uintptr_t) "raw";
     assert_true(rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base));
-    assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+    assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
     close(fd);
     assert_true(counted(NULL, "bad_record", before) && logged("bad_record"));
 }
 
 static void tls_peer_that_says_nothing_is_given_up(void **state)
 {
-    uint64_t before = refused(NULL, "timeout");
+    uint64_t before = refused(NULL, "timeout"), start_ms = rig_now_ms();
     int fd = rig_connect_tcp(rig.control_port);
-    uint32_t took = rig_until_closed(fd, ANSWER_MS);
 
     (void)state;
-    assert_true(took != UINT32_MAX && took >= RIG_PARTIAL_MS / 2);
+    assert_true(rig_until_closed(fd, RIG_TLS_MS + SLACK_MS) != UINT32_MAX);
+    assert_true(rig_now_ms() - start_ms >= RIG_TLS_MS / 2);
     close(fd);
     assert_true(counted(NULL, "timeout", before) && logged("timeout"));
 }
@@ -404,7 +420,7 @@ static void tls_recorded_connection_said_again_is_refused(void **state)
         int fd = rig_connect_tcp(rig.control_port);
 
         rig_write(fd, r.said, r.nsaid);
-        assert_true(rig_until_closed(fd, ANSWER_MS) != UINT32_MAX);
+        assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
         close(fd);
         assert_true(counted(NULL, "bad_record", before + runs));
     }
@@ -438,23 +454,28 @@ static void tls_record_said_again_ends_the_link(void **state)
 
 /* ---- the data port ---- */
 
-/* Is a connection that says that on the data port let in? */
-static bool data_hello(uint64_t incarnation, uint64_t token)
+/* Is a connection that says that on the data port closed within `ms`? */
+static bool data_closed(uint64_t incarnation, uint64_t token, uint32_t ms)
 {
     uint8_t head[XFER_HEAD_BYTES];
     int fd = rig_connect_tcp(rig.data_port);
-    bool open;
+    bool closed;
 
     xfer_put_head(head, &(struct xfer_head){.type = XFER_HELLO, .a = incarnation, .b = token});
     assert_true(rig_write(fd, head, sizeof(head)));
-    open = rig_until_closed(fd, 300) == UINT32_MAX;
+    closed = rig_until_closed(fd, ms) != UINT32_MAX;
     close(fd);
-    return open;
+    return closed;
+}
+
+static void data_refused(uint64_t incarnation, uint64_t token)
+{
+    assert_true(data_closed(incarnation, token, RIG_AT_ONCE_MS));
 }
 
 static void tls_data_port_needs_the_token_of_a_link_that_is_up(void **state)
 {
-    uint64_t token, incarnation;
+    uint64_t token, incarnation, downs;
     static struct raw r;
 
     (void)state;
@@ -463,16 +484,18 @@ static void tls_data_port_needs_the_token_of_a_link_that_is_up(void **state)
     assert_true(raw_hello(&r, "raw"));
     assert_int_equal(raw_greeted(&r, &token, &incarnation), TERN_OK);
     assert_true(token != 0);
-    assert_true(data_hello(incarnation, token));
-    assert_false(data_hello(incarnation, 0));
-    assert_false(data_hello(incarnation, token ^ 2));
-    assert_false(data_hello(incarnation, RIG_PEER));
-    assert_false(data_hello(incarnation ^ 1, token));
-    assert_true(rig_log_has(&rig, "event=data_refused", ANSWER_MS));
+    assert_false(data_closed(incarnation, token, 300)); /* let in */
+    data_refused(incarnation, 0);
+    data_refused(incarnation, token ^ 2);
+    data_refused(incarnation, RIG_PEER);
+    data_refused(incarnation ^ 1, token);
+    assert_true(rig_log_has(&rig, "event=data_refused", RIG_WAIT_MS));
+    downs = link_downs("raw");
     shutdown(r.fd, SHUT_RDWR);
     raw_close(&r);
-    usleep(300000);
-    assert_false(data_hello(incarnation, token)); /* it ended with the link */
+    for (uint64_t end = rig_now_ms() + RIG_WAIT_MS; link_downs("raw") == downs; usleep(10000))
+        assert_true(rig_now_ms() < end);
+    data_refused(incarnation, token); /* it ended with the link */
 }
 
 /* ---- other files ---- */
@@ -481,20 +504,6 @@ static void live(const char *from)
 {
     shell("cp %s/%s/e2e.pem %s/live.pem; cp %s/%s/e2e.key %s/live.key", certs, from, certs, certs,
           from, certs);
-}
-
-static uint64_t link_downs(void)
-{
-    char command[256];
-    uint64_t n = 0;
-    FILE *f;
-
-    snprintf(command, sizeof(command), "grep -c 'event=link_down.*peer=other' %s", rig.log);
-    f = popen(command, "r");
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%lu", &n), 1);
-    pclose(f);
-    return n;
 }
 
 static bool server_is_of(const char *ca)
@@ -521,24 +530,24 @@ static void tls_reload_keeps_links_and_bad_files_change_nothing(void **state)
     uint64_t downs;
 
     (void)state;
-    assert_true(admin_wait_peer(admin, "other", UP_MS));
-    downs = link_downs();
+    assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
+    downs = link_downs("other");
     shell("echo nonsense > %s/live.pem", certs);
     kill(rig.pid, SIGHUP);
-    assert_true(rig_log_has(&rig, "event=reload_failed", ANSWER_MS));
+    assert_true(rig_log_has(&rig, "event=reload_failed", RIG_WAIT_MS));
     assert_null(admin_ask(admin, "reload", NULL)); /* and the operator hears why */
     assert_non_null(strstr(tern_error_text(admin), "live.pem"));
     assert_true(server_is_of("ca.pem"));
     live("evil"); /* of another CA: good enough for us, as it has our name */
     kill(rig.pid, SIGHUP);
-    assert_true(rig_log_has(&rig, "event=reloaded", ANSWER_MS));
+    assert_true(rig_log_has(&rig, "event=reloaded", RIG_WAIT_MS));
     assert_false(server_is_of("ca.pem"));
     assert_true(server_is_of("evil/ca.pem"));
     live(".");
     json_decref(admin_ask(admin, "reload", NULL));
     assert_true(server_is_of("ca.pem"));
     usleep(300000);
-    assert_int_equal(link_downs(), downs);
+    assert_int_equal(link_downs("other"), downs);
     assert_true(admin_peer_up(admin, "other"));
 }
 
@@ -563,16 +572,16 @@ static void tls_real_peer_of_another_ca_is_refused_both_ways(void **state)
     char evil[128];
 
     (void)state;
-    assert_int_equal(rig_stop(&other, 5000), 0);
+    assert_int_equal(rig_stop(&other), 0);
     snprintf(evil, sizeof(evil), "%s/evil", certs);
     start_other(port, rig.control_port, evil);
     assert_true(counted("other", "wrong_ca", 0)); /* we dialled it */
     assert_last_error("TLS refused: wrong_ca: ");
-    assert_true(rig_log_has(&other, "reason=refused_by_peer", UP_MS));
+    assert_true(rig_log_has(&other, "reason=refused_by_peer", RIG_WAIT_MS));
     assert_false(admin_peer_up(admin, "other"));
-    assert_int_equal(rig_stop(&other, 5000), 0);
+    assert_int_equal(rig_stop(&other), 0);
     start_other(port, rig.control_port, certs);
-    assert_true(admin_wait_peer(admin, "other", UP_MS));
+    assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
     assert_last_error(NULL);
 }
 

@@ -55,15 +55,15 @@ assert eval(sys.argv[2]), (sys.argv[2], v)
 }
 
 # ---- as it happens
-timeout 20 "$CTL" watch --json --changes 6 >"$DIR/live" &
+timeout 120 "$CTL" watch --json --changes 6 >"$DIR/live" &
 WATCH=$!
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     [[ -s $DIR/live ]] && break
     sleep 0.05
 done
 "$DIR/put" "$SOCKET" 3 1 || fail "put"
 # Nodes whose checksums are being computed cannot go yet.
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     "$CTL" evict >/dev/null
     [[ $(wc -l <"$DIR/live") -ge 7 ]] && break
     sleep 0.05
@@ -78,7 +78,7 @@ lines "$DIR/live" "v[1]['parent_chain'] == '0' * 16 and v[2]['parent_chain'] == 
 
 # ---- from a number; chains are those of `ternctl tree`
 "$DIR/put" "$SOCKET" 2 2 || fail "put"
-timeout 20 "$CTL" watch --from 6 --changes 3 --json >"$DIR/again" || fail "watch --from"
+timeout 120 "$CTL" watch --from 6 --changes 3 --json >"$DIR/again" || fail "watch --from"
 lines "$DIR/again" "[e['number'] for e in v[1:]] == [6, 7, 8] and v[0]['next'] == 6"
 "$CTL" tree --json >"$DIR/tree"
 python3 -c '
@@ -91,9 +91,9 @@ assert all(tree[e["chain"]]["namespace"] == e["namespace"] for e in events)
 
 # ---- more than is kept
 for i in 3 4 5; do "$DIR/put" "$SOCKET" 16 $i || fail "put"; done
-timeout 20 "$CTL" watch --from 1 --changes 32 --json >"$DIR/late" || fail "watch --from 1"
+timeout 120 "$CTL" watch --from 1 --changes 32 --json >"$DIR/late" || fail "watch --from 1"
 lines "$DIR/late" "v[1] == {'event': 'lost', 'changes': 24} and v[2]['number'] == 25 and v[-1]['number'] == 56"
-T=$(timeout 20 "$CTL" watch --from 1 --changes 4 2>"$DIR/stderr") || fail "watch as a table"
+T=$(timeout 120 "$CTL" watch --from 1 --changes 4 2>"$DIR/stderr") || fail "watch as a table"
 grep -q "24 changes were overwritten" <<<"$T" || fail "the table does not say what was lost: $T"
 grep -Eq "^ +25  stored +device +t0" <<<"$T" || fail "the table: $T"
 [[ $(wc -l <<<"$T") == 6 ]] || fail "a title, what was lost, four changes: $T"
@@ -112,9 +112,9 @@ rc=0
 rc=0
 "$CTL" watch --from x >/dev/null 2>&1 || rc=$?
 [[ $rc == 2 ]] || fail "a number that is none: $rc"
-timeout 20 "$CTL" watch --json >"$DIR/last" 2>"$DIR/stderr" &
+timeout 120 "$CTL" watch --json >"$DIR/last" 2>"$DIR/stderr" &
 WATCH=$!
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
     [[ -s $DIR/last ]] && break
     sleep 0.05
 done

@@ -52,6 +52,7 @@
 #define OPEN_TRIES   2000
 #define RUN_S        8
 #define RUN_FULL_S   60
+#define RUN_MORE_S   120 /* at most, in which what a run has to show may still come */
 #define FAULT_RUNS   100 /* fetches from one fault of the source to the next */
 #define MS           UINT64_C(1000000)
 
@@ -634,11 +635,46 @@ static void step(struct xa *x)
         write_what_came_free(x);
 }
 
+static uint64_t number_in(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text && *text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static bool by_verbs(void)
+{
+    const char *transport = getenv("TERN_PEER_TRANSPORT");
+
+    return transport && strcmp(transport, "verbs") == 0;
+}
+
+/* Over RDMA a run in which nothing was in flight at an abort has shown nothing. */
+static uint64_t late(struct xa *x)
+{
+    json_t *status = admin_ask(x->admin, "status", NULL);
+    const json_t *v = json_object_get(json_object_get(status, "data"), "verbs");
+    uint64_t n = json_get_u64(v, number_in("TERN_PEER_PUSH", 0) ? "late_writes" : "late_reads");
+
+    json_decref(status);
+    return n;
+}
+
+/* The time is over, and something was shown in it: how fast the machine is does not decide that. */
+static bool is_over(struct xa *x, uint64_t end)
+{
+    uint64_t now = clock_ns();
+
+    if (now < end || now >= end + RUN_MORE_S * 1000 * MS)
+        return now >= end;
+    return x->injected > 0 && x->whole > 0 && (!by_verbs() || late(x) > 0);
+}
+
 static void play(struct xa *x, uint64_t run_ns)
 {
     uint64_t end = clock_ns() + run_ns;
 
-    while (clock_ns() < end) {
+    while (!is_over(x, end)) {
         step(x);
         if (x->down) {
             sleep_ms(10);
@@ -689,13 +725,6 @@ static void start_daemons(struct xa *x)
         fail_msg("%s", why);
 }
 
-static uint64_t number_in(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-
-    return text && *text ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static int set_up(void **state)
 {
     struct xa *x = calloc(1, sizeof *x);
@@ -735,10 +764,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Over RDMA a run in which nothing was in flight at an abort has shown nothing. */
 static void judge_verbs(struct xa *x)
 {
-    const char *transport = getenv("TERN_PEER_TRANSPORT");
     json_t *status = admin_ask(x->admin, "status", NULL);
     const json_t *v = json_object_get(json_object_get(status, "data"), "verbs");
     uint64_t reads = json_get_u64(v, "late_reads"), writes = json_get_u64(v, "late_writes");
@@ -750,10 +777,10 @@ static void judge_verbs(struct xa *x)
            (unsigned long long)json_get_u64(v, "paths_made"),
            (unsigned long long)json_get_u64(v, "paths_failed"));
     json_decref(status);
-    if (!transport || strcmp(transport, "verbs") != 0)
+    if (!by_verbs())
         return;
     assert_true(pages > 0);
-    assert_true((number_in("TERN_PEER_PUSH", 0) ? writes : reads) > 0);
+    assert_true(late(x) > 0);
 }
 
 static void report(const struct xa *x)

@@ -11,7 +11,7 @@ TERN_BUILD=${TERN_BUILD:-$TERN_SOURCE/build}
 TERN_BIN=${TERN_BIN:-$TERN_BUILD/bin}
 DIR=$(mktemp -d /tmp/tern-e2e-XXXXXX)
 TERND_PID= STUCK=
-STOP_S=10 # beyond drain_ms, for a daemon to end
+STOP_S=60 # beyond drain_ms, for a daemon to end
 
 ternd_stop() {
     [[ -n $TERND_PID ]] || return 0
@@ -63,12 +63,12 @@ EOF
     : >"$DIR/log" # here: the one before may have said that it was ready
     LD_PRELOAD=${TERND_PRELOAD:-} "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
     TERND_PID=$!
-    for _ in $(seq 300); do
+    for _ in $(seq 1200); do
         grep -qs event=ready "$DIR/log" && return 0
         kill -0 "$TERND_PID" 2>/dev/null || fail "ternd did not start"
         sleep 0.1
     done
-    fail "ternd was not ready after 30 s"
+    fail "ternd was not ready after 120 s"
 }
 
 LIBRARIES=$(ldd "$TERN_BIN/ternd") # kept: `ldd | grep -q` fails where grep ends first

@@ -5,7 +5,7 @@
 set -u
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
 here=/lab/$LAB_GUEST.$LAB_BOOT
-peer_wait_s=90
+peer_wait_s=300
 
 die() {
     echo "lab guest $LAB_GUEST: $*"
@@ -16,14 +16,14 @@ die() {
 # `failed` ends every wait.
 lab_signal() { : >"$LAB_SHARE/$1"; }
 lab_wait() {
-    local until=$((SECONDS + ${2:-60}))
+    local until=$((SECONDS + ${2:-200}))
     while [[ ! -e $LAB_SHARE/$1 ]]; do
         if [[ -e $LAB_SHARE/failed ]]; then
             echo "lab_wait: the other side failed before $1" >&2
             return 1
         fi
         if ((SECONDS >= until)); then
-            echo "lab_wait: $1 did not come in ${2:-60} s" >&2
+            echo "lab_wait: $1 did not come in ${2:-200} s" >&2
             return 1
         fi
         sleep 0.1
@@ -48,7 +48,7 @@ network() {
 find_gid() {
     local gids=/sys/class/infiniband/rxe0/ports/1/gids want i
     want=$(printf '0000:0000:0000:0000:0000:ffff:0a4d:%04x' "${LAB_IP##*.}")
-    for _ in {1..50}; do
+    for _ in {1..300}; do
         for i in 0 1 2 3; do
             if [[ $(cat $gids/$i 2>/dev/null) == "$want" ]]; then
                 export LAB_GID=$i

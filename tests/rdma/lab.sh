@@ -6,7 +6,7 @@
 #   lab.sh [OPTION...] pair CMD_A CMD_B     guests a and b, rxe0 on virtio-net in each; commands start when both are up
 #   lab.sh build                            only fetch the kernel and make the initramfs (cached in the build tree)
 #
-#   --timeout S          seconds a command may take once its guest is up (default 120)
+#   --timeout S          seconds a command may take once its guest is up (default 300)
 #   --mem MIB            memory of a guest (default 1024, at most 1536); one virtual CPU each
 #   --mtu N              of the Ethernet devices (default 4200: RoCE sends 4096 bytes a packet; 1500 makes it 1024)
 #   --kill GUEST:TEXT    when either guest prints a line that contains TEXT, GUEST's QEMU is killed (power lost). It is an
@@ -47,9 +47,9 @@ cache=$(cd "$cache" && pwd)
 export TERN_BUILD=$cache TERN_BIN=${TERN_BIN:-$cache/bin} TERN_SOURCE=${TERN_SOURCE:-$(cd "$lab_here/../.." && pwd)}
 cache=$cache/rdma-lab
 
-boot_s=120     # from QEMU's start until the guest is ready for its command
-command_s=120  # --timeout
-poweroff_s=20  # from the command's end until QEMU has ended
+boot_s=300     # from QEMU's start until the guest is ready for its command
+command_s=300  # --timeout
+poweroff_s=60  # from the command's end until QEMU has ended
 mem_max_mib=1536
 mem_mib=1024
 mtu=4200
@@ -135,11 +135,12 @@ start() { # GUEST COMMAND
     exec {out[$g]}<"$dir/out"
     folder[$g]=$dir part[$g]=''
     [[ $g == one ]] || read -r -a arguments < <(cable "$g")
-    # The kernel kills QEMU when this shell dies, also when it is killed.
+    # The kernel kills QEMU when this shell dies, also when it is killed. no_timer_check: on a host that stands still
+    # while it counts ticks, the guest's kernel would take its timer for a broken one and panic.
     setpriv --pdeathsig KILL qemu-system-x86_64 -name "lab-$g" -nodefaults -display none -no-reboot -no-user-config \
         -machine pc,accel=tcg,usb=off,vmport=off -cpu max -smp 1 -m "$mem_mib" \
         -kernel "$cache/kernel/vmlinuz" -initrd "$cache/initrd" \
-        -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr cryptomgr.notests random.trust_cpu=on tsc=reliable LAB_GUEST=$g LAB_BOOT=${boot[$g]}" \
+        -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr cryptomgr.notests random.trust_cpu=on tsc=reliable no_timer_check LAB_GUEST=$g LAB_BOOT=${boot[$g]}" \
         -chardev file,id=console,path="$dir/console.log" -serial chardev:console \
         -virtfs local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap \
         -virtfs local,path="$run",mount_tag=lab,security_model=none,multidevs=remap \

@@ -12,15 +12,17 @@ MEMORY=320M
 state=(--prefixes "${PREFIXES:-2000}" --pool-pages 10000)
 lossy=(--seed 2 --prefixes "${LOST:-60}" --pool-pages 1000)
 # A path may be lost on a machine that stands still for seconds: then a fetch is asked again, as engines would.
-# Some 80 MB: a second or two, long enough to be caught in the middle. A transfer's deadline is 15 s.
+# Some 80 MB, seconds over the cable that `slowly` leaves: who is killed once 8 MB have come is killed in the middle,
+# however fast the machine is. A transfer's deadline is 15 s.
 large=(--profile tiny --page-bytes 65536 --prefixes 4 --chunks 512 --pool-pages 2048 --seed 3)
 deadlines=(--transfer-ms 15000 --data-idle-ms 4000)
-ends_ms=17000
+ends_ms=25000 # and below the 30 s of a daemon that was told none
 
 source_daemon() { daemon source 7701 dest "$LAB_PEER_IP:7702" "${deadlines[@]}"; }
 dest_daemon() { daemon dest 7702 source "$LAB_PEER_IP:7701" "${deadlines[@]}"; }
-path_up() { wait_for 60 "a path to the source" goes_by dest verbs; }
+path_up() { wait_for 200 "a path to the source" goes_by dest verbs; }
 
+slowly() { tc qdisc add dev "$LAB_IF" root netem limit 20000 rate 160mbit || fail "netem"; }
 losing() { tc qdisc add dev "$LAB_IF" root netem loss 5% || fail "netem"; }
 
 all_by_verbs() {
@@ -45,10 +47,12 @@ source)
     half source commit "${lossy[@]}" || fail commit
     half source commit "${large[@]}" || fail commit
     lab_signal committed
-    lab_wait lossy 200 && losing
+    lab_wait lossy 300 && losing
     lab_signal losing
-    lab_wait lossless 100 && tc qdisc del dev "$LAB_IF" root
-    lab_wait killed 120
+    lab_wait lossless 300 && tc qdisc del dev "$LAB_IF" root
+    slowly
+    lab_signal slow
+    lab_wait killed 300
     fail "nobody killed this machine"
     ;;
 source-again)
@@ -56,11 +60,11 @@ source-again)
     half source gone "${state[@]}" --handles "$LAB_SHARE/handles" || fail "old handles"
     half source commit "${large[@]}" || fail commit
     lab_signal again
-    lab_wait done 120 || fail "the destination does not end"
+    lab_wait done 300 || fail "the destination does not end"
     ;;
 dest)
     dest_daemon
-    lab_wait committed 120 || fail "the source does not commit"
+    lab_wait committed 300 || fail "the source does not commit"
     path_up
     ctl dest peers
     fetch "all, between two machines" "${state[@]}" --tries 20
@@ -71,10 +75,11 @@ dest)
     fetch "at 5 % packet loss" "${lossy[@]}" --may-fail --ends-ms $ends_ms --settle-ms 20000
     lab_signal lossless
     tc qdisc del dev "$LAB_IF" root
+    lab_wait slow || fail "the source is not ready to die"
     path_up
     fetch "the source dies" "${large[@]}" --may-fail --ends-ms $ends_ms --settle-ms 20000 --tell-bytes 8000000
     grep -Eq 'fetches that ended so: [0-9]+: the (connection|deadline)' "$DIR/fetch" || fail "no fetch was broken"
-    lab_wait again 120 || fail "the source does not come back"
+    lab_wait again 300 || fail "the source does not come back"
     path_up
     fetch "from the source that is back" "${large[@]}" --tries 20
     all_by_verbs
@@ -84,18 +89,20 @@ dest)
 source-kept)
     source_daemon
     half source commit "${large[@]}" || fail commit
+    slowly
     lab_signal committed
-    wait_for 60 "a transfer" eval 'ctl source status | grep -q "transfers [1-9]"' # without Python: it lasts seconds
-    lab_wait killed 60 || fail "the destination was not killed"
+    wait_for 200 "a transfer" eval 'ctl source status | grep -q "transfers [1-9]"' # without Python: it lasts seconds
+    lab_wait killed 300 || fail "the destination was not killed"
+    tc qdisc del dev "$LAB_IF" root
     half source check "${large[@]}" --settle-ms 30000 || fail "pages, or pins"
     half source commit "${large[@]}" || fail commit
     half source commit "${state[@]}" || fail commit
     lab_signal again
-    lab_wait done 120 || fail "the destination does not end"
+    lab_wait done 300 || fail "the destination does not end"
     ;;
 dest-killed)
     dest_daemon
-    lab_wait committed 120 || fail "the source does not commit"
+    lab_wait committed 300 || fail "the source does not commit"
     path_up
     fetch "and is killed" "${large[@]}" --tell-bytes 8000000
     sleep 60
@@ -104,7 +111,7 @@ dest-killed)
 dest-again)
     lab_signal killed
     dest_daemon
-    lab_wait again 120 || fail "the source has nothing"
+    lab_wait again 300 || fail "the source has nothing"
     path_up
     ctl dest peers
     fetch "all, after it came back" "${state[@]}" --tries 20

@@ -9,7 +9,7 @@ set -u
 role=$1
 shift
 bytes=65536 iterations=${LAB_ITERATIONS:-200}
-run_s=60
+run_s=180
 port=18515
 options=(-d "$LAB_DEV" -x "$LAB_GID" -s "$bytes" -n "$iterations" -F)
 
@@ -18,14 +18,14 @@ serve() { timeout "$run_s" "$1" "${options[@]}" -p "$2" >"/tmp/server.$1" 2>&1; 
 # The line of results begins with the size: bytes, iterations, peak and average in MiB/s, messages in millions.
 client() { # PROGRAM PORT WHERE ADDRESS
     local log=/tmp/client.$1 rc=1
-    for _ in {1..50}; do
+    for _ in {1..300}; do
         rc=0
         timeout "$run_s" "$1" "${options[@]}" -p "$2" "$4" >"$log" 2>&1 || rc=$?
         grep -q "Couldn't connect" "$log" || break
         sleep 0.2
     done
     if [[ $rc -ne 0 ]] || ! awk -v name="$1" -v where="$3" '$1 == "65536" {
-            printf "perftest %s %s bytes=%d iterations=%d mb_per_s=%.1f\n", name, where, $1, $2, $4 * 1.048576; found = 1 }
+            printf "perftest %s %s bytes=%d iterations=%d mb_per_s=%.2f\n", name, where, $1, $2, $4 * 1.048576; found = 1 }
             END { exit !found }' "$log"; then
         echo "perftest $1 $3: exit $rc, no figure"
         cat "$log"

@@ -96,7 +96,7 @@ lose() {
     came "$second" && cut2=$n
     came "$first" && cut1=$n
     if [[ $cut == carrier ]]; then
-        wait_for 30 "a path that is down" paths "$dest" ready 'making|offered|connecting|paused'
+        wait_for 120 "a path that is down" paths "$dest" ready 'making|offered|connecting|paused'
         cat "$DIR/peers"
     fi
     wait "$fetch" || fail "the transfers: $(cat "$DIR/fetch")"
@@ -116,7 +116,7 @@ lose() {
 again_carries() {
     local n
     cable_comes "$cut" || fail "the cable does not come back"
-    wait_for 30 "the path, made again" paths "$dest" ready unproven
+    wait_for 120 "the path, made again" paths "$dest" ready unproven
     came "$second" && from2=$n
     half "$dest" fetch "${pool[@]}" "${few[@]}" --peer "$source" --seed "1$seed" || fail "fetch"
     came "$second"
@@ -130,8 +130,8 @@ second_cable || fail "no second cable"
 netem "veth0 veth1 veth2 veth3" "${rate[@]}" || fail "netem"
 PUSH=1 daemon a 7701 b 127.0.0.1:7702 --rdma-device rxe0+rxe2
 daemon b 7702 a 127.0.0.1:7701 --rdma-device rxe1+rxe3
-wait_for 30 "paths" paths a ready ready
-wait_for 30 "paths" paths b ready ready
+wait_for 120 "paths" paths a ready ready
+wait_for 120 "paths" paths b ready ready
 seed=1
 for what in "$@"; do
     echo "-- the second cable goes: $what"

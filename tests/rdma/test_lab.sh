@@ -12,12 +12,12 @@ cache=$TERN_BUILD/rdma-lab
 programs="ib_read_bw ib_write_bw"
 
 try "one guest" one "ibv_devinfo -d rxe0 | grep -E 'hca_id|state|active_mtu'; bash '$here/perftest.sh' one $programs && exit 3"
-expect 3 'PORT_ACTIVE' 'ib_read_bw one .* mb_per_s=[1-9]' 'ib_write_bw one .* mb_per_s=[1-9]'
+expect 3 'PORT_ACTIVE' 'ib_read_bw one .* mb_per_s=[0-9.]*[1-9]' 'ib_write_bw one .* mb_per_s=[0-9.]*[1-9]'
 
 # test_pair.sh has two guests, and kills one: here only in the long run.
 if [[ ${TERN_FULL:-0} == 1 ]]; then
     try "two guests" pair "bash '$here/perftest.sh' server $programs" "bash '$here/perftest.sh' client $programs"
-    expect 0 'b| .*ib_read_bw pair .* mb_per_s=[1-9]' 'b| .*ib_write_bw pair .* mb_per_s=[1-9]'
+    expect 0 'b| .*ib_read_bw pair .* mb_per_s=[0-9.]*[1-9]' 'b| .*ib_write_bw pair .* mb_per_s=[0-9.]*[1-9]'
 
     # Guest a reads from b without end; b loses power; a's QP ends in "transport retry counter exceeded" (12).
     read_all='ib_read_bw -R --retry_count=3 -d rxe0 -s 65536 -n 500000 -F'
@@ -25,18 +25,18 @@ if [[ ${TERN_FULL:-0} == 1 ]]; then
         "lab_wait ready; sleep 1; (sleep 2; echo reading) & timeout 60 $read_all \$LAB_PEER_IP 2>&1 | grep status
          wait; bash '$here/perftest.sh' client ib_read_bw" \
         "lab_signal ready; $read_all >/dev/null 2>&1; echo 'source: ended by itself'"
-    expect 0 'lab: b: killed at "reading"' 'a| .*Failed status 12' 'a| .*ib_read_bw pair .* mb_per_s=[1-9]'
+    expect 0 'lab: b: killed at "reading"' 'a| .*Failed status 12' 'a| .*ib_read_bw pair .* mb_per_s=[0-9.]*[1-9]'
     grep -q 'ended by itself' "$log" && echo "FAILED: the source was not killed in the middle" && failed=1
 fi
 
-try "a timeout" --timeout 2 one 'echo begun; sleep 60; echo ended'
-expect 124 'begun' 'one: timeout: the command took more than 2 s'
+try "a timeout" --timeout 10 one 'echo begun; sleep 60; echo ended'
+expect 124 'begun' 'one: timeout: the command took more than 10 s'
 grep -q '^ended' "$log" && echo "FAILED: the command was not stopped" && failed=1
 
 echo "-- a lab that is killed"
 "$lab" one 'sleep 60' >"$log" 2>&1 &
 run=$cache/run.$!
-for ((i = 0; i < 300; i++)); do
+for ((i = 0; i < 1200; i++)); do
     [[ -s $run/one.1/pid ]] && break
     sleep 0.1
 done
@@ -45,11 +45,11 @@ sleep 1
 kill -0 "$qemu" || { echo "FAILED: QEMU was not running" && failed=1; }
 kill -KILL "${run##*.}"
 wait 2>/dev/null
-for ((i = 0; i < 50; i++)); do
+for ((i = 0; i < 600; i++)); do
     [[ ! -e /proc/$qemu || $(awk '{print $3}' "/proc/$qemu/stat") == Z ]] && break
     sleep 0.1
 done
-if [[ $i -eq 50 ]]; then
+if [[ $i -eq 600 ]]; then
     echo "FAILED: QEMU outlived its lab"
     failed=1
 else

@@ -14,7 +14,7 @@ PREFIXES=400 LOST=60
 side() { echo "TLS='$certs' PREFIXES=$PREFIXES LOST=$LOST PUSH=$push bash '$here/pair.sh' $1"; }
 
 source_dies() {
-    try "the source dies, push=$push" --timeout 240 --mem 1536 --kill b:'in the middle' --restart b:"$(side source-again)" \
+    try "the source dies, push=$push" --timeout 600 --mem 1536 --kill b:'in the middle' --restart b:"$(side source-again)" \
         pair "$(side dest)" "$(side source)"
     expect 0 'a| pair dest: ok' 'b| pair source-again: ok' 'b| gone: both handles' \
         "a| fetched: prefixes=$PREFIXES whole=$PREFIXES .*wrong_bytes=0" "a| fetched: prefixes=$LOST .*wrong_bytes=0" \
@@ -22,7 +22,7 @@ source_dies() {
 }
 
 destination_dies() {
-    try "the destination dies, push=$push" --timeout 240 --mem 1536 --kill a:'in the middle' --restart a:"$(side dest-again)" \
+    try "the destination dies, push=$push" --timeout 600 --mem 1536 --kill a:'in the middle' --restart a:"$(side dest-again)" \
         pair "$(side dest-killed)" "$(side source-kept)"
     expect 0 'a| pair dest-again: ok' 'b| pair source-kept: ok' 'b| checked: .*wrong_bytes=0' 'b| emptied: nothing was pinned' \
         "a| fetched: prefixes=$PREFIXES whole=$PREFIXES .*wrong_bytes=0" 'a| source .* TLSv1.3 .* verbs'

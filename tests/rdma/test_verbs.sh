@@ -13,7 +13,7 @@ bash "$here/../../deploy/make-certs.sh" "$certs" prefill decode || exit 1
 sessions=25 xa_s=10 rails='silent:pull carrier:push'
 [[ -n ${TERN_FULL:-} ]] && sessions=500 xa_s=60 rails+=' carrier:pull silent:push'
 
-try "one guest" --timeout 600 --mem 1536 one \
+try "one guest" --timeout 1500 --mem 1536 one \
     "INTERPOSE='$certs/interpose.so' CERTS='$certs' SESSIONS=$sessions XA_S=$xa_s RAILS='$rails' bash '$here/verbs_one.sh'"
 unexpected SKIPPED
 expect 0 'verbs_replay: ok' 'rails: ok' 'wrong_bytes=0' 'fault=6 .*violations=0 .*landed_in_live=0' 'fault=19 .*violations=0'

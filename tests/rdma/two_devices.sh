@@ -18,7 +18,7 @@ device() {
     [[ ! -e /sys/class/infiniband/$1 ]] || return 0
     ip addr add "$3/24" dev "$2" && rdma link add "$1" type rxe netdev "$2" || return 1
     gid=$(printf 'ffff:%02x%02x:%02x%02x' ${3//./ })
-    for _ in {1..50}; do
+    for _ in {1..300}; do
         grep -q "$gid" "/sys/class/infiniband/$1/ports/1/gids/1" && return
         sleep 0.1
     done

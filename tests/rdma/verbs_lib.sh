@@ -43,7 +43,7 @@ daemon() {
         --listen "${LISTEN:-$LAB_IP}:$port" "${how[@]}" --peer "name=$peer,address=$at,tenants=default,transport=$TRANSPORT$push" \
         --log-level "${LEVEL:-info}" "$@" >>"$DIR/$node/log" 2>&1 &
     PIDS[$node]=$!
-    wait_for 30 "$node" grep -q event=ready "$DIR/$node/log"
+    wait_for 120 "$node" grep -q event=ready "$DIR/$node/log"
 }
 
 # half NODE COMMAND [OPTION...]: rdma_half on that node's daemon

@@ -37,6 +37,7 @@ xa() {
     TERN_XA_S=$XA_S TERN_RDMA_DEVICE_source=rxe0 TERN_RDMA_DEVICE_dest=rxe1 "$TERN_BUILD/tests/e2e_test_xa"
 }
 
+step "huge pages" bash "$here/huge_pages.sh"
 step "a second device" second_device
 step "pull" "$TERN_BUILD/tests/test_xfer_verbs"
 step "push" "$TERN_BUILD/tests/test_xfer_push"

@@ -5,7 +5,7 @@
 
 daemon prefill 7701 decode "$LAB_IP:7702"
 daemon decode 7702 prefill "$LAB_IP:7701" "$@"
-wait_for 30 "a path" goes_by decode verbs
+wait_for 120 "a path" goes_by decode verbs
 ctl decode doctor || fail "doctor"
 ctl decode peers
 "$TERN_BIN/tern-replay" --prefill "$DIR/prefill/default.sock,$DIR/prefill/admin.sock" \

@@ -390,7 +390,7 @@ static void undo(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c
         struct session *s = &w->d[d].session[i];
 
         if (s->live && s->away == AWAY_HOST && s->pool == pool && s->space == c->space &&
-            !s->unpinned)
+            !s->unpinned && c->depth * w->L <= s->t && w->canon[s->variant][c->depth] == c->variant)
             s->undone = 1;
     }
 }

@@ -29,11 +29,12 @@ static const char *event_name(enum event_kind kind)
                                                 [EV_REQUEST] = "request",
                                                 [EV_SEALED] = "sealed",
                                                 [EV_ZEROED] = "zeroed",
+                                                [EV_COPIED] = "copied",
                                                 [EV_LINK_UP] = "link_up",
                                                 [EV_LINK_DOWN] = "link_down",
                                                 [EV_PEER_MSG] = "peer_msg",
                                                 [EV_PULLED] = "pulled",
-                                                [EV_PULL_BROKEN] = "broken",
+                                                [EV_PULL_BROKEN] = "pull_broken",
                                                 [EV_PULL_QUIET] = "pull_quiet",
                                                 [EV_SERVE_QUIET] = "serve_quiet"};
 

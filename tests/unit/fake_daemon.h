@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ struct fake {
     void *ctx;
     uint32_t version, body_max, hello_err; /* what Hello is answered with */
     const char *hello_text;                /* with hello_err; NULL: none */
-    struct frame_header h;                 /* the request read last */
+    bool unasked, unread;  /* Hello is answered before it comes, or is read; then it is the end */
+    struct frame_header h; /* the request read last */
     uint8_t body[FRAME_BODY_MAX];
     uint8_t budget_mem[BUDGET_BYTES(FRAME_BODY_MAX)] __attribute__((aligned(BUDGET_ALIGN)));
     struct budget budget;
@@ -131,10 +133,15 @@ static inline void fake_reply_err(struct fake *f, uint32_t err, const char *text
 
 static inline void fake_hello(struct fake *f)
 {
+    struct pollfd come = {.fd = f->fd, .events = POLLIN};
     Tern__Wire__HelloReply m = TERN__WIRE__HELLO_REPLY__INIT;
     Tern__Wire__Status s = TERN__WIRE__STATUS__INIT;
 
-    check(fake_read(f) != NULL && f->h.type == FRAME_HELLO);
+    f->h = (struct frame_header){.type = FRAME_HELLO};
+    if (f->unread)
+        check(poll(&come, 1, -1) == 1);
+    else if (!f->unasked)
+        check(fake_read(f) != NULL && f->h.type == FRAME_HELLO);
     s.has_err = 1;
     s.err = f->hello_err;
     s.text = (char *)(uintptr_t)f->hello_text;
@@ -154,7 +161,7 @@ static inline void *fake_main(void *arg)
     if (f->fd < 0)
         return NULL;
     fake_hello(f);
-    if (f->serve)
+    if (f->serve && !f->unasked && !f->unread)
         f->serve(f);
     close(f->fd);
     return NULL;

@@ -35,13 +35,13 @@ static inline void stop(struct tern *t)
     fake_stop(&fake);
 }
 
-/* The next answer, within some seconds. */
+/* The next answer, within half a minute or so. */
 static inline struct tern_answer polled(struct tern *t)
 {
     struct tern_answer answer = {0};
     enum tern_err err = TERN_BUSY;
 
-    for (int i = 0; i < 50000 && err == TERN_BUSY; i++) {
+    for (int i = 0; i < 200000 && err == TERN_BUSY; i++) {
         err = tern_poll(t, &answer);
         if (err == TERN_BUSY)
             usleep(100);

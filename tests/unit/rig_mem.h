@@ -34,7 +34,7 @@ static inline void take_events(struct mem *mem, struct taken *taken, uint32_t n)
     while (taken->ngot < n) {
         struct pollfd p = {.fd = mem_event_fd(mem), .events = POLLIN};
 
-        assert_int_equal(poll(&p, 1, 10000), 1);
+        assert_int_equal(poll(&p, 1, 30000), 1);
         mem_poll(mem, take, taken);
     }
     assert_int_equal(taken->ngot, n);

@@ -270,6 +270,59 @@ static void pool_map_forked_child_has_no_mapping(void **state)
     stop(t);
 }
 
+/* Could this process read or write the byte there? Asked of the kernel, which answers EFAULT. */
+static bool can_touch(void *at)
+{
+    int ends[2];
+    bool can;
+
+    if (pipe(ends) != 0)
+        return true;
+    can = write(ends[1], at, 1) == 1 || (write(ends[1], "x", 1) == 1 && read(ends[0], at, 1) == 1);
+    close(ends[0]);
+    close(ends[1]);
+    return can;
+}
+
+static bool fork_at_advice;
+static uint32_t forked, touched; /* children that were forked, and those that had access */
+
+int __real_madvise(void *at, size_t bytes, int advice);
+int __wrap_madvise(void *at, size_t bytes, int advice);
+
+/* Another thread forks just before the kernel is told that children do not get this mapping. */
+int __wrap_madvise(void *at, size_t bytes, int advice)
+{
+    int status = 0;
+    pid_t pid;
+
+    if (fork_at_advice && advice == MADV_DONTFORK) {
+        pid = fork();
+        if (pid == 0)
+            _exit(can_touch(at) || can_touch((uint8_t *)at + bytes - 1) ? 1 : 0);
+        check(waitpid(pid, &status, 0) == pid);
+        forked++;
+        touched += status != 0;
+    }
+    return __real_madvise(at, bytes, advice);
+}
+
+static void pool_map_child_forked_while_it_maps_cannot_touch(void **state)
+{
+    struct tern *t = start(GOOD, TERN_WORKER, 3);
+    struct tern_pool *pool;
+
+    (void)state;
+    fork_at_advice = true;
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    fork_at_advice = false;
+    assert_int_equal(forked, 2); /* the region and the control page */
+    assert_int_equal(touched, 0);
+    assert_true(can_touch(tern_pool_base(pool)));
+    assert_ok(tern_done_step(pool, 1));
+    stop(t);
+}
+
 /* What the child lets go of is its own copy: its parent's ranks still write. */
 static void destroy_in_a_forked_child_leaves_the_parent_alone(void **state)
 {
@@ -417,6 +470,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_map_shares_bytes_and_leaves_no_descriptor),
         cmocka_unit_test(pool_map_forked_child_has_no_mapping),
+        cmocka_unit_test(pool_map_child_forked_while_it_maps_cannot_touch),
         cmocka_unit_test(destroy_in_a_forked_child_leaves_the_parent_alone),
         cmocka_unit_test(pool_map_answer_twisted_typed_error_no_leak),
         cmocka_unit_test(pool_map_late_answer_its_descriptors_closed),

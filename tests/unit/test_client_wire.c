@@ -507,6 +507,112 @@ static void answer_is_nonsense_connection_ends_typed(void **state)
     }
 }
 
+struct traced {
+    uint64_t trace_id;
+    uint32_t requests, others; /* others: with another id */
+};
+
+static uint64_t trace_of(const ProtobufCMessage *m)
+{
+    const ProtobufCFieldDescriptor *f =
+        protobuf_c_message_descriptor_get_field_by_name(m->descriptor, "trace_id");
+    uint64_t v;
+
+    check(f != NULL);
+    memcpy(&v, (const uint8_t *)m + f->offset, sizeof v);
+    return v;
+}
+
+static void serve_traced(struct fake *f)
+{
+    struct traced *seen = f->ctx;
+    const ProtobufCMessage *m;
+
+    while ((m = fake_read(f)) != NULL) {
+        if (f->h.type == FRAME_ENGINE_LEAVE)
+            continue;
+        seen->requests++;
+        seen->others += trace_of(m) != seen->trace_id;
+        if (f->h.type == FRAME_ENGINE_JOIN)
+            fake_reply_empty(f);
+        else
+            fake_reply_err(f, TERN_GONE, "gone");
+    }
+}
+
+#define assert_gone(expr)                                                                          \
+    do {                                                                                           \
+        assert_err(TERN_GONE, expr);                                                               \
+        asked++;                                                                                   \
+    } while (0)
+
+static uint32_t every_call(struct tern *t)
+{
+    static const uint32_t v[70];
+    struct tern_group kv = {.name = "kv", .page_tokens = 64, .page_bytes = 4096};
+    struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 1 << 20};
+    struct tern_namespace ns = {.model = "m"};
+    struct tern_tokens list = {.v = v, .n = 70};
+    struct tern_op op = {.kind = TERN_CLOSE, .session = 1};
+    struct tern_retracted away;
+    struct tern_pool *mapped;
+    struct tern_result r;
+    const char *json;
+    uint32_t asked = 0, depth;
+    uint64_t handle;
+
+    assert_ok(tern_join(t, "e", TERN_BOTH, 0, 1, 0));
+    asked++;
+    assert_gone(tern_pool_open(t, &layout, 0, &handle, NULL));
+    assert_gone(tern_pool_map(t, 1, 0, &mapped));
+    assert_gone(tern_pool_close(t, 1, 0));
+    assert_gone(tern_session_open(t, 1, &ns, 0, &handle));
+    assert_gone(tern_peek(t, 1, &ns, &list, 0, &depth));
+    assert_gone(tern_match(t, 1, &list, 3, 0, &r));
+    assert_gone(tern_do(t, &op, 0, &r));
+    assert_gone(tern_fetch(t, 1, "host-a", 0, 0, &r));
+    assert_gone(tern_fetch_cancel(t, 1, 0));
+    assert_gone(tern_retract(t, 1, TERN_RETRACT_DROP, 0, 0, &away));
+    assert_gone(tern_recover(t, 1, 0, &r));
+    assert_gone(tern_namespace_reset(t, &ns, 0, NULL));
+    assert_gone(tern_stats(t, 0, &json));
+    assert_gone(tern_ping(t, 0));
+    assert_ok(tern_submit_match(t, 1, &list, 0, 1));
+    assert_ok(tern_submit_step(t, &op, 1, 2));
+    assert_ok(tern_submit_fetch(t, 1, "host-a", 0, 3));
+    assert_ok(tern_submit_recover(t, 1, 4));
+    for (uint32_t n = 0; n < 4;) {
+        struct tern_answer answer;
+
+        if (tern_poll(t, &answer) == TERN_BUSY)
+            continue;
+        assert_err(TERN_GONE, answer.err);
+        n++;
+    }
+    return asked + 4;
+}
+
+static void every_request_carries_the_trace_id_that_was_set(void **state)
+{
+    static const uint64_t ids[] = {0, 1, 127, 128, UINT64_MAX};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        struct traced seen = {.trace_id = ids[i]};
+        struct tern *t;
+
+        fake.version = fake.body_max = fake.hello_err = 0;
+        fake_start(&fake, serve_traced, &seen);
+        assert_ok(tern_connect(fake.path, 2000, &t));
+        tern_trace(t, ids[i]);
+        assert_int_equal(every_call(t), 19);
+        tern_destroy(t);
+        fake_stop(&fake);
+        assert_int_equal(seen.requests, 19);
+        assert_int_equal(seen.others, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +627,7 @@ int main(void)
         cmocka_unit_test(quick_get_each_rule_refused),
         cmocka_unit_test(quick_get_text_longer_than_kept_cut),
         cmocka_unit_test(answer_is_nonsense_connection_ends_typed),
+        cmocka_unit_test(every_request_carries_the_trace_id_that_was_set),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -219,9 +219,61 @@ static void config_values_out_of_range_name_their_line(void **state)
     refused("tape:\n  bytes: 1Q\n" TENANT, "t.yaml:2: tape.bytes: ", "K, M, G or T");
     refused("tape:\n  bytes: 17179869184G\n" TENANT, "t.yaml:2: tape.bytes: ", "K, M, G or T");
     refused("limits:\n  sessions: 0\n" TENANT, "t.yaml:2: limits.sessions: ", "from 1");
+    refused("limits:\n  nodes: 1\n" TENANT, "t.yaml:2: limits.nodes: ", "from 2");
+    refused("limits:\n  slabs: 1\n" TENANT, "t.yaml:2: limits.slabs: ", "from 2");
     refused("limits:\n  pools: 65\n" TENANT, "t.yaml:2: limits.pools: ", "from 1 to 64");
     refused("deadlines:\n  drain_ms: 1\n" TENANT, "t.yaml:2: deadlines.drain_ms: ", "from 10");
     refused("limits:\n  nodes:\n" TENANT, "t.yaml:2: limits.nodes: ", "whole number");
+}
+
+/* A value that no setting takes, in the entry's field `bad`; the other fields are as they should
+ * be. */
+static void entry_refused(const char *list, const struct setting *fields, size_t n, size_t bad,
+                          const char *const *values, const char *value)
+{
+    char text[1024], at[128];
+    int len = snprintf(text, sizeof text, "insecure_peers: true\n%s%s:\n",
+                       strcmp(list, "peers") == 0 ? TENANT : "", list);
+    int line = strcmp(list, "peers") == 0 ? 7 : 3;
+
+    for (size_t f = 0; f < n; f++)
+        len += snprintf(text + len, sizeof text - (size_t)len, "%s%s: \"%s\"\n",
+                        f == 0 ? "  - " : "    ", fields[f].key, f == bad ? value : values[f]);
+    snprintf(at, sizeof at, "t.yaml:%d: %s[0].%s: ", line + (int)bad, list, fields[bad].key);
+    refused(text, at, "must ");
+}
+
+static void config_every_setting_refuses_nonsense_at_its_line(void **state)
+{
+    static const char *const tenant[TENANT_FIELDS] = {"a",  "/tmp/a", "0660", "1M",
+                                                      "1M", "1",      "1",    "1"};
+    static const char *const peer[PEER_FIELDS] = {"b", "h:1", "tcp", "false"};
+    char text[512], at[128], value[32];
+
+    (void)state;
+    for (size_t i = 0; i < config_settings_n; i++) {
+        const struct setting *s = &config_settings[i];
+        bool ranged = s->max < UINT64_MAX;
+        const char *dot = *s->section ? "." : "", *in = *s->section ? "  " : "";
+
+        for (int k = 0; k < 1 + ranged; k++) {
+            snprintf(value, sizeof value, k ? "%" PRIu64 : "!", s->max + 1);
+            snprintf(text, sizeof text, TENANT "%s%s%s%s: \"%s\"\n", s->section,
+                     *s->section ? ":\n" : "", in, s->key, value);
+            snprintf(at, sizeof at, "t.yaml:%d: %s%s%s: ", *s->section ? 6 : 5, s->section, dot,
+                     s->key);
+            refused(text, at, "must ");
+        }
+        snprintf(text, sizeof text, "%s%s%s%s: [1]\n" TENANT, s->section, *s->section ? ":\n" : "",
+                 in, s->key);
+        snprintf(at, sizeof at, "t.yaml:%d: %s%s%s: ", *s->section ? 2 : 1, s->section, dot,
+                 s->key);
+        refused(text, at, "one value, not a list");
+    }
+    for (size_t f = 0; f < TENANT_FIELDS; f++)
+        entry_refused("tenants", config_tenant_fields, TENANT_FIELDS, f, tenant, "!");
+    for (size_t f = 0; f < PEER_FIELDS; f++)
+        entry_refused("peers", config_peer_fields, PEER_FIELDS, f, peer, "!");
 }
 
 static void config_socket_path_longer_than_the_kernel_takes_is_refused(void **state)
@@ -271,8 +323,13 @@ static void config_memory_above_the_machine_is_refused(void **state)
     refused("page_bytes_min: 1M\n" TENANT
             "    regions: 16\n  - name: b\n    socket: /tmp/b\n    memory: 60T\n    regions: 16\n",
             "t.yaml:9: tenants[1].memory: ", "in 16 regions");
-    refused("limits:\n  pages: 268435456\n  sums_per_page: 268435456\n" TENANT, "",
-            "raise page_bytes_min");
+    refused("limits:\n  pages: 268435456\n  sums_per_page: 268435456\n" TENANT,
+            "t.yaml:3: limits.sums_per_page: ", "lower it");
+    /* The one that takes most of it, whatever else was set. */
+    refused(TENANT "limits:\n  nodes: 7\n  sums_per_page: 268435456\n  serves: 9\n",
+            "t.yaml:7: limits.sums_per_page: ", "lower it");
+    refused(TENANT "limits:\n  nodes: 7\n  copy_jobs: 268435456\n  serves: 9\n",
+            "t.yaml:7: limits.copy_jobs: ", "lower it");
 }
 
 /* Each part fits, and together they do not. */
@@ -424,6 +481,30 @@ static void config_512_peers_fit_and_limits_follow_from_them(void **state)
     free(text);
 }
 
+static void config_peer_of_64_tenants_with_the_longest_names_is_read(void **state)
+{
+    char *text = NULL, name[CONFIG_NAME_BYTES];
+    struct config *c;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    (void)state;
+    fputs("insecure_peers: true\ntenants:\n", out);
+    for (int i = 0; i < CONFIG_TENANTS_MAX; i++)
+        fprintf(out, "  - {name: t%062d, socket: /s%d, memory: 1M, conns_max: 1}\n", i, i);
+    fputs("peers:\n  - {name: p, address: \"h:1\", tenants: [", out);
+    for (int i = 0; i < CONFIG_TENANTS_MAX; i++)
+        fprintf(out, "%st%062d", i ? ", " : "", i);
+    fputs("]}\n", out);
+    fclose(out);
+    c = accepted(text);
+    assert_int_equal(c->peers[0].tenants, UINT64_MAX);
+    snprintf(name, sizeof name, "t%062d", 63);
+    assert_string_equal(c->tenants[63].name, name);
+    config_destroy(c);
+    free(text);
+}
+
 static void config_peers_in_the_clear_need_the_flag(void **state)
 {
     struct config *c;
@@ -504,6 +585,15 @@ static void config_rdma_that_makes_no_sense_is_refused(void **state)
     refused("rdma_device: a/b\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
     refused(PEER_OF(", transport: rdma"), "t.yaml:", "must be auto, verbs or tcp");
     refused(PEER_OF(", push: 2"), "t.yaml:", "must be true or false");
+}
+
+static void config_push_over_tcp_is_refused(void **state)
+{
+    (void)state;
+    refused(PEER_OF(", push: true"), "t.yaml:7: peers[0].push: ", "set transport to auto or verbs");
+    refused(PEER_OF(", transport: tcp, push: true"), "t.yaml:7: peers[0].push: ", "or leave out");
+    config_destroy(accepted(PEER_OF(", transport: tcp, push: false")));
+    config_destroy(accepted(PEER_OF(", transport: auto, push: true")));
 }
 
 static void config_what_is_printed_is_read_back_the_same(void **state)
@@ -612,6 +702,21 @@ static void config_flags_that_are_wrong_are_named(void **state)
                   "/nonexistent/t.yaml: ", "No such file");
 }
 
+/* Every setting has a flag, which says its own name. */
+static void config_every_flag_refuses_nonsense(void **state)
+{
+    char flag[128], at[128];
+
+    (void)state;
+    for (size_t i = 0; i < config_settings_n; i++) {
+        snprintf(flag, sizeof flag, "--%s=!", config_settings[i].flag);
+        snprintf(at, sizeof at, "--%s: ", config_settings[i].flag);
+        flags_refused(ARGV(T, flag), at, "must ");
+    }
+    flags_refused(ARGV(T, (char *)"--limit-sums-per-page=268435456"),
+                  "--limit-sums-per-page: ", "lower it");
+}
+
 static void config_flags_override_the_file(void **state)
 {
     static const char text[] = "workers: 2\nnode: fromfile\n" TENANT;
@@ -706,6 +811,7 @@ int main(void)
         cmocka_unit_test(config_shape_errors_name_their_line),
         cmocka_unit_test(config_text_that_is_no_yaml_names_its_line),
         cmocka_unit_test(config_values_out_of_range_name_their_line),
+        cmocka_unit_test(config_every_setting_refuses_nonsense_at_its_line),
         cmocka_unit_test(config_socket_path_longer_than_the_kernel_takes_is_refused),
         cmocka_unit_test(config_tenants_that_do_not_fit_are_refused),
         cmocka_unit_test(config_memory_above_the_machine_is_refused),
@@ -714,13 +820,16 @@ int main(void)
         cmocka_unit_test(config_memory_of_a_peer_is_counted),
         cmocka_unit_test(config_peers_that_do_not_fit_are_refused),
         cmocka_unit_test(config_512_peers_fit_and_limits_follow_from_them),
+        cmocka_unit_test(config_peer_of_64_tenants_with_the_longest_names_is_read),
         cmocka_unit_test(config_peers_in_the_clear_need_the_flag),
         cmocka_unit_test(config_tls_is_whole_and_instead_of_the_clear),
         cmocka_unit_test(config_rdma_of_a_peer_and_of_the_host_is_read),
         cmocka_unit_test(config_rdma_that_makes_no_sense_is_refused),
+        cmocka_unit_test(config_push_over_tcp_is_refused),
         cmocka_unit_test(config_what_is_printed_is_read_back_the_same),
         cmocka_unit_test(config_flags_alone_are_enough),
         cmocka_unit_test(config_flags_that_are_wrong_are_named),
+        cmocka_unit_test(config_every_flag_refuses_nonsense),
         cmocka_unit_test(config_flags_override_the_file),
         cmocka_unit_test(config_file_larger_than_the_cap_is_refused),
         cmocka_unit_test(config_example_file_is_valid),

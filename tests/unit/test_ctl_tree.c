@@ -306,6 +306,22 @@ static uint32_t count_of(const char *text, const char *what)
     return n;
 }
 
+/* A control of Latin-1 begins a command as ESC [ does, also where it comes as UTF-8. */
+static void tables_show_what_others_have_named_as_ascii(void **state)
+{
+    static const char *const titles[] = {"<NAME"};
+    const struct ctl ctl = {0};
+    struct table t;
+
+    (void)state;
+    table_init(&t, &ctl, titles, 1);
+    table_add(&t, PLAIN, "%s",
+              "a\033[31m\x7f \xc2\x9b"
+              "2J\x9b~");
+    assert_string_equal(t.cell[0].text, "a?[31m? ??2J?~");
+    table_print(&t, "");
+}
+
 static void drawings_escape_what_others_have_named(void **state)
 {
     struct svg_drawn d;
@@ -407,6 +423,7 @@ int main(void)
         cmocka_unit_test(nodes_that_moved_are_shown_apart_or_counted_never_followed_for_ever),
         cmocka_unit_test(holders_are_named_together_by_kind_with_the_longest_of_them),
         cmocka_unit_test(holders_of_many_names_are_counted),
+        cmocka_unit_test(tables_show_what_others_have_named_as_ascii),
         cmocka_unit_test(drawings_escape_what_others_have_named),
         cmocka_unit_test(drawings_mark_resume_points_pins_and_tiers),
         cmocka_unit_test(drawings_are_bounded_and_say_what_is_folded),

@@ -53,10 +53,10 @@ static struct io *open_io(uint32_t entries, uint32_t buffers, uint32_t buffer_by
     return io;
 }
 
-/* Runs until *n reaches `until`, 5 s at most. */
+/* Runs until *n reaches `until`, 30 s at most. */
 static void run_until(struct io *io, const uint32_t *n, uint32_t until)
 {
-    uint64_t deadline = io_now_ns() + 5000000000u;
+    uint64_t deadline = io_now_ns() + 30000000000u;
 
     while (*n < until) {
         assert_true(io_now_ns() < deadline);
@@ -76,7 +76,7 @@ static void io_run_returns_at_its_deadline(void **state)
 
     (void)state;
     assert_int_equal(io_run(io, 0), 0);
-    assert_true(io_now_ns() - from < 1000000000u);
+    assert_true(io_now_ns() - from < 10000000000u);
     assert_int_equal(io_run(io, io_now_ns() + 20000000u), 0);
     assert_true(io_now_ns() - from >= 20000000u);
     assert_int_equal(io_run(io, 1), 0); /* long past */

@@ -442,6 +442,52 @@ static void a_silent_name_service_leaves_the_last_addresses(void **state)
     assert_trouble(NAME, "the name does not resolve: Temporary failure");
 }
 
+/* The link was up a moment ago, so its addresses are good, and nobody waits long to hear so. They
+ * fail, so the name has all of its time again: a slow answer is heard. */
+static void a_lost_link_does_not_wait_for_a_silent_name_service(void **state)
+{
+    (void)state;
+    name_is(TERN_OK, "127.0.0.1", NULL);
+    links_tick(&d, now_ns);
+    others_dial();
+    settle(NAME);
+    accept_dial(NAME);
+    link_of(NAME)->state = LINK_UP;
+    set_hangs(true);
+    hang_up(NAME);
+    now_ns = link_of(NAME)->redial_ns;
+    links_tick(&d, now_ns);
+    until(2, 1);
+    now_ns += LINK_RESOLVE_AGAIN_NS - 1;
+    links_tick(&d, now_ns);
+    assert_int_equal(link_of(NAME)->state, LINK_RESOLVING);
+    links_tick(&d, ++now_ns);
+    assert_dialled(NAME, "127.0.0.1");
+    refuse(NAME);
+    next_try(NAME); /* the lookup that was given up is still under way: no other begins */
+    assert_dialled(NAME, "127.0.0.1");
+    assert_int_equal(calls(), 2);
+    refuse(NAME);
+    set_hangs(false);
+    until(2, 2);
+    set_hangs(true);
+    while (calls() == 2) { /* its thread may not have noted it yet */
+        now_ns = link_of(NAME)->redial_ns;
+        links_tick(&d, now_ns);
+        if (link_of(NAME)->state == LINK_DIALLING)
+            refuse(NAME);
+        else
+            until(3, 2);
+    }
+    now_ns += LINK_RESOLVE_NS - 1;
+    links_tick(&d, now_ns);
+    assert_int_equal(link_of(NAME)->state, LINK_RESOLVING);
+    name_is(TERN_OK, "127.0.0.7", NULL);
+    set_hangs(false);
+    settle(NAME);
+    assert_dialled(NAME, "127.0.0.7");
+}
+
 /* A lookup that hangs has a deadline, is not begun a second time, and holds up nobody else. */
 static void a_lookup_that_hangs_is_given_up(void **state)
 {
@@ -477,6 +523,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_name_that_is_not_known_yet_is_asked_for_again, start,
                                         stop),
         cmocka_unit_test_setup_teardown(a_silent_name_service_leaves_the_last_addresses, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_lost_link_does_not_wait_for_a_silent_name_service, start,
                                         stop),
         cmocka_unit_test_setup_teardown(a_lookup_that_hangs_is_given_up, start, stop),
     };

@@ -209,6 +209,30 @@ static void t16_a_failed_parent_takes_what_hangs_on_it(void **state)
     }
 }
 
+/* A good copy ends a row of bad ones, even if it goes with its parent: the next has all tries. */
+static void t16_a_copy_that_went_with_its_parent_has_all_tries_again(void **state)
+{
+    struct bench b = copies_held();
+
+    (void)state;
+    put_slowly(&b, 1, 8);
+    fail_nth(&b, 1);
+    rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 is good, and waits for that of 4 */
+    fail_for_good(&b);
+    assert_int_equal(rig_view(b.rig).copies, 0);
+    commits(b.s, 1, 8);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    for (uint32_t i = 1; i < COPY_TRIES_MAX; i++)
+        fail_nth(&b, 1);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    rig_complete_nth(b.rig, RIG_COPY, 1);
+    rig_complete(b.rig, RIG_COPY);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_true(on_host(&b, 1, 8));
+    bench_ends_clean(&b);
+}
+
 static void t16_a_second_acknowledgement_is_ignored(void **state)
 {
     struct bench b = copies_held();
@@ -613,6 +637,7 @@ int main(void)
         RIG_TEST(t16_a_copy_that_fails_for_good_is_given_up),
         RIG_TEST(t16_a_failed_copy_of_a_dead_namespace_is_not_made_again),
         RIG_TEST(t16_a_failed_parent_takes_what_hangs_on_it),
+        RIG_TEST(t16_a_copy_that_went_with_its_parent_has_all_tries_again),
         RIG_TEST(t16_a_second_acknowledgement_is_ignored),
         RIG_TEST(t16_an_abort_during_the_copy_keeps_both_ends),
         RIG_TEST(t16_a_reset_during_the_copy_keeps_both_ends),

@@ -400,6 +400,30 @@ static bool ns_equal(struct namespace_id a, struct namespace_id b)
     return a.hi == b.hi && a.lo == b.lo;
 }
 
+/* A path that an operator gave may be longer than a status's text; the smallest frame holds it. */
+static void wire_out_status_of_a_long_text_can_be_read(void **state)
+{
+    struct frame_header h, request = {.type = FRAME_ADMIN, .request_id = 7};
+    const Tern__Wire__AdminReply *reply;
+    const ProtobufCMessage *msg;
+    struct budget budget;
+    char text[5000];
+    size_t n;
+
+    (void)state;
+    memset(text, 'a', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    n = wire_out_status(&request, TERN_DISK, text, 4096, frame);
+    assert_true(n > FRAME_HEADER_BYTES);
+    assert_int_equal(frame_decode(frame, 4096, &h), TERN_OK);
+    budget_init(&budget, mem, sizeof mem);
+    assert_int_equal(wire_decode(&budget, h.type, frame + FRAME_HEADER_BYTES, h.length, &msg),
+                     TERN_OK);
+    reply = (const Tern__Wire__AdminReply *)(const void *)msg;
+    assert_int_equal(reply->status->err, TERN_DISK);
+    assert_int_equal(strlen(reply->status->text), WIRE_TEXT_MAX);
+}
+
 static void wire_in_namespace_fields_do_not_run_into_one_another(void **state)
 {
     (void)state;
@@ -633,6 +657,24 @@ static void wire_in_takes_no_other_type_for_a_request(void **state)
     assert_int_equal(taken, 14);
 }
 
+/* Also where the rest of the message makes no sense, so that the log can say whose it was. */
+static void wire_in_every_request_has_its_trace_id(void **state)
+{
+    (void)state;
+    for (uint16_t type = FRAME_ENGINE_JOIN; type <= FRAME_NAMESPACE_RESET; type += 2) {
+        const ProtobufCFieldDescriptor *f =
+            protobuf_c_message_descriptor_get_field_by_name(wire_descriptor(type), "trace_id");
+        struct request r = {.trace_id = 1};
+        uint8_t body[2] = {0, 77};
+        struct frame_header h = {.length = sizeof body, .version = FRAME_VERSION, .type = type};
+
+        assert_non_null(f);
+        body[0] = (uint8_t)(f->id << 3);
+        if (wire_in_request(&in, &h, body, &r) != TERN_UNSUPPORTED)
+            assert_int_equal(r.trace_id, 77);
+    }
+}
+
 /* ---- peers ---- */
 
 static enum tern_err there_and_back(const struct peer_msg *msg, const char *tenant,
@@ -762,6 +804,7 @@ int main(void)
         cmocka_unit_test(wire_out_step_results_decode_as_given),
         cmocka_unit_test(wire_out_too_small_a_limit_gives_nothing),
         cmocka_unit_test(wire_out_largest_answer_fits_the_default_limit),
+        cmocka_unit_test(wire_out_status_of_a_long_text_can_be_read),
         cmocka_unit_test(wire_in_namespace_fields_do_not_run_into_one_another),
         cmocka_unit_test(wire_in_unknown_values_are_invalid),
         cmocka_unit_test(wire_in_layout_axes_make_another_hash),
@@ -770,6 +813,7 @@ int main(void)
         cmocka_unit_test(wire_in_retract_and_recover_name_the_headers_session),
         cmocka_unit_test(wire_in_namespace_reset_names_what_sessions_are_opened_in),
         cmocka_unit_test(wire_in_takes_no_other_type_for_a_request),
+        cmocka_unit_test(wire_in_every_request_has_its_trace_id),
         cmocka_unit_test(peer_open_comes_back_as_sent),
         cmocka_unit_test(peer_offer_comes_back_as_sent),
         cmocka_unit_test(peer_message_that_lies_is_malformed),

@@ -60,6 +60,18 @@ if [[ -f $twin && $(forbidden "$twin" "$base") != core_bug ]]; then
     exit 1
 fi
 
+for program in ternd ternctl tern-sim tern-replay tern-bench; do
+    [[ -x $build/bin/$program ]] || continue
+    if nm "$build/bin/$program" | grep ' core_bug$' >/dev/null; then
+        echo "$program has planted bugs"
+        exit 1
+    fi
+done
+if [[ -f $build/bin/tern-sim-bugs ]] && ! nm "$build/bin/tern-sim-bugs" | grep ' core_bug$' >/dev/null; then
+    echo "self-test: tern-sim-bugs should have core_bug"
+    exit 1
+fi
+
 library=$build/client/libtern.so
 if [[ -f $library ]]; then
     shown=$(nm -D --defined-only "$library" | awk '{ print $3 }' | grep -v '^TERN_0' | sort -u)

@@ -17,7 +17,7 @@
 #define CHUNKS_MAX 5
 #define EXTRA      8 /* more than a stream may have */
 #define BODY_MAX   (CHUNKS_MAX * STREAM_CHUNK_BYTES)
-#define WAIT_NS    5000000000u
+#define WAIT_NS    30000000000u
 #define ENDS       2
 
 struct side {

@@ -161,9 +161,51 @@ static void verbs_pieces_of_a_lost_connection_wait_for_what_was_answered(void **
     assert_true(heard->revoked);
 }
 
+static struct event told;
+static uint32_t ntold;
+
+static void on_event(void *unused, struct event *event)
+{
+    (void)unused;
+    told = *event;
+    ntold++;
+}
+
+/* Of two pulls over one link one is read by RDMA, the other waits in vain for a connection of its
+ * own. */
+static void xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one(void **state)
+{
+    static struct xfer_pull_slot pulls[2];
+    static struct xfer_batch batches[2 * PULL_BATCHES_MAX];
+    struct xfer_batch *waits = &batches[0], *is_read = &batches[PULL_BATCHES_MAX];
+
+    (void)state;
+    pulls[0] = pulls[1] = (struct xfer_pull_slot){.state = PULL_ACTIVE};
+    *waits = (struct xfer_batch){.used = true, .pull = 0, .n = 1};
+    *is_read = (struct xfer_batch){.used = true, .pull = 1, .n = 1, .asked = 1, .reads = true};
+    xfer.pull = pulls;
+    xfer.batch = batches;
+    xfer.config.pulls = 2;
+    xfer.config.idle_ns = 1000;
+    xfer.config.emit = on_event;
+    queue_push(&xfer, &link_tcp.queue, 0);
+    link_tcp.waiting_ns = 1;
+    ntold = 0;
+    link_tick(&xfer, 0, 2000);
+    assert_int_equal(ntold, 1);
+    assert_int_equal(told.kind, EV_PULL_BROKEN);
+    assert_int_equal(told.broken.pull.slot, 0);
+    assert_int_equal(told.broken.err, TERN_BUSY);
+    assert_int_equal(link_tcp.waiting_ns, 0);
+    assert_int_equal(pulls[1].state, PULL_ACTIVE);
+    assert_true(is_read->used);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start, stop),
         cmocka_unit_test_setup_teardown(
             verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, start, stop),
         cmocka_unit_test_setup_teardown(

@@ -32,7 +32,7 @@
 #define RIG_PAGES        1024 /* of each group */
 #define RIG_GROUP0_PAGES 400  /* of them used, where there are two groups */
 #define RIG_EVENTS       512
-#define RIG_WAIT_NS      10000000000u
+#define RIG_WAIT_NS      30000000000u
 #define RIG_SRC_INC      0xabcdef0123456789u
 #define RIG_TOKEN        0x746f6b656eull /* of the link that admits */
 #define RIG_DST_INC      0x1111111111111111u
@@ -152,7 +152,7 @@ static inline void rig_fill_source(struct rig *rig, uint32_t pages)
                 while (done < jobs) {
                     struct pollfd p = {.fd = mem_event_fd(rig->src.mem), .events = POLLIN};
 
-                    assert_int_equal(poll(&p, 1, 10000), 1);
+                    assert_int_equal(poll(&p, 1, 30000), 1);
                     rig->src.nevents = 0;
                     mem_poll(rig->src.mem, rig_emit, &rig->src);
                     done += rig->src.nevents;
@@ -421,7 +421,7 @@ static inline void rig_take_all(struct rig *rig)
         if (stats.socket_bytes_in == rig->proxy.down)
             return;
         if (io_now_ns() > deadline)
-            fail_msg("%lu of %lu bytes taken after 10 s", stats.socket_bytes_in, rig->proxy.down);
+            fail_msg("%lu of %lu bytes taken after 30 s", stats.socket_bytes_in, rig->proxy.down);
         xfer_tick(rig->dst.xfer, io_now_ns() + rig->idle_ns / 4 * 3);
         rig_turn(rig);
     }
@@ -433,7 +433,7 @@ static inline void rig_until(struct rig *rig, const struct side *side, uint32_t 
 
     while (side->nevents < events) {
         if (io_now_ns() > deadline)
-            fail_msg("%u of %u events after 10 s", side->nevents, events);
+            fail_msg("%u of %u events after 30 s", side->nevents, events);
         rig_turn(rig);
     }
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,23 +20,58 @@
 
 #define START_MS    120000 /* gigabytes of memory are written before it serves */
 #define TRANSFER_MS 60000
-#define STOP_MS     15000
+#define STOP_MS     60000
 #define LOG_SHOWN   600
+#define PORT_FIRST  10000u
+#define PORT_TRIES  1000u
 
-uint16_t port_free(void)
+/* 0: it is taken. */
+static uint16_t port_bind(uint16_t port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    uint16_t port = 0;
+    bool ok;
 
     if (fd < 0)
         return 0;
-    if (bind(fd, (struct sockaddr *)&at, sizeof at) == 0 &&
-        getsockname(fd, (struct sockaddr *)&at, &len) == 0)
-        port = ntohs(at.sin_port);
+    ok = bind(fd, (struct sockaddr *)&at, sizeof at) == 0 &&
+         getsockname(fd, (struct sockaddr *)&at, &len) == 0;
     close(fd);
-    return port;
+    return ok ? ntohs(at.sin_port) : 0;
+}
+
+/* The first of the ports that the kernel gives to whoever dials. */
+static uint32_t dialling_from(void)
+{
+    FILE *f = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+    uint32_t first = 0;
+
+    if (f && fscanf(f, "%u", &first) != 1)
+        first = 0;
+    if (f)
+        fclose(f);
+    return first;
+}
+
+/* Below those, so that no connection has it before the daemon listens; not the same one twice. */
+uint16_t port_free(void)
+{
+    static uint32_t next;
+    uint32_t end = dialling_from();
+
+    if (end < PORT_FIRST + PORT_TRIES)
+        return port_bind(0);
+    if (next == 0 && getrandom(&next, sizeof next, 0) == sizeof next)
+        next %= end - PORT_FIRST;
+    for (uint32_t i = 0; i < PORT_TRIES; i++) {
+        uint16_t port = port_bind((uint16_t)(PORT_FIRST + next++ % (end - PORT_FIRST)));
+
+        if (port)
+            return port;
+    }
+    return port_bind(0);
 }
 
 /* Where TERND says; else beside this program; else in TERN_BIN, for test programs that lie

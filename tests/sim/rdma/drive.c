@@ -461,8 +461,8 @@ static void cut_rails_but(uint32_t node, uint32_t lives)
 }
 
 /* All rails but one are dead, and nobody knows, or none is proven: the pages come over that one. A
- * source that pushes answers nothing while a dead path's queue is full: its NIC has to give up
- * before the puller does. */
+ * source that pushes answers nothing while a dead path's queue is full: it has to give that path up
+ * before the puller gives up the connection. */
 static void probe_one_rail(uint32_t puller, uint32_t source, uint32_t pool)
 {
     struct rnode *node = &rw.node[puller];
@@ -470,8 +470,7 @@ static void probe_one_rail(uint32_t puller, uint32_t source, uint32_t pool)
     const struct rpull *pull;
     uint32_t lives;
 
-    if (paths_of(puller, source, NULL) < 2 ||
-        (rw.cfg.push[puller][source] && rw.cfg.idle_ns < 3 * SEC))
+    if (paths_of(puller, source, NULL) < 2)
         return;
     if (rw_one_in(2)) {
         cut_rails_but(puller, NONE32);
