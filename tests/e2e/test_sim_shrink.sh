@@ -40,7 +40,8 @@ print(f"shrunk from {before} to {after} choices and faults in all: {sizes}")
 assert len(sizes) == 7 and 10 * after <= before
 
 def play(*args):
-    return subprocess.run([sim, "--verbose", *args], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True).stderr.splitlines()
+    said = subprocess.run([sim, "--verbose", *args], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True).stderr
+    return [l for l in said.splitlines() if re.match(r" *\d+ \w+ \d", l)] # a sanitizer may say something, too
 
 def play_items(seed, choices, items):
     with open(out + "/some.tape", "w") as f:
