@@ -1,7 +1,7 @@
 /* Preloaded into a daemon: its FAIL_NTH-th allocation (malloc and its kin, mmap) fails, counted
- * from the start of main; 0: none. When the daemon is ready it counts no more and is asked to end,
- * so that every run ends. One line, FAIL_REPORT: `allocations=N ready=0|1`, whether or not one
- * failed; test_start_fails.sh reads it. */
+ * from the start of main; 0: none. When the daemon is ready it counts no more and is asked to end
+ * at once, so that every run ends. One line, FAIL_REPORT: `allocations=N ready=0|1`, whether or not
+ * one failed; test_start_fails.sh reads it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -100,6 +100,7 @@ ssize_t sendto(int fd, const void *bytes, size_t n, int flags, const struct sock
         counting = 0;
         ready = 1;
         kill(getpid(), SIGTERM);
+        kill(getpid(), SIGINT); /* twice: at once */
     }
     return syscall(SYS_sendto, fd, bytes, n, flags, to, len);
 }

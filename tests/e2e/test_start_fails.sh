@@ -7,7 +7,7 @@ if [[ -n $SANITIZE ]]; then
     echo "skipped: a sanitizer brings an allocator of its own"
     exit 77
 fi
-STRIDE=64
+STRIDE=16
 RUN_S=30 # of one daemon: none of them waits for anything
 "${CC:-cc}" -std=gnu17 -O1 -fno-builtin -shared -fPIC -o "$DIR/fail.so" "$HERE/interpose_fail.c"
 cat >"$DIR/config.yaml" <<EOT
@@ -17,14 +17,14 @@ insecure_peers: true
 workers: 1
 huge_pages: false
 admin: {socket: $DIR/admin.sock}
-limits: {sessions: 16, pages: 256, nodes: 64}
+limits: {sessions: 16, pages: 256, nodes: 64, data_conns_max: 4}
 tenants:
   - {name: t0, socket: $DIR/t0.sock, memory: 1M, host_memory: 1M, regions: 2}
 peers:
   - {name: other, address: "localhost:9", tenants: [t0]}
 EOT
 FLAGS=(--node=e2e --listen=127.0.0.1:0 --insecure-peers --workers=1 --huge-pages=false
-    --admin-socket="$DIR/admin.sock" --limit-sessions=16 --limit-pages=256 --limit-nodes=64
+    --admin-socket="$DIR/admin.sock" --limit-sessions=16 --limit-pages=256 --limit-nodes=64 --limit-data-conns=4
     --tenant="name=t0,socket=$DIR/t0.sock,memory=1M,host_memory=1M,regions=2"
     --peer=name=other,address=localhost:9,tenants=t0)
 
