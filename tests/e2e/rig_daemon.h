@@ -13,17 +13,16 @@
 
 #define RIG_WAIT_MS    60000 /* for what must come: a limit alone, not to be waited for */
 #define RIG_AT_ONCE_MS 4000  /* below the daemon's own deadlines: none of them has come */
-#define RIG_PARTIAL_MS                                                                             \
-    600 /* deadlines of daemons, where a test sets them: short enough to wait for */
-#define RIG_SLOW_MS   600
-#define RIG_TLS_MS    2500 /* a handshake has to fit in it, on a slow machine too */
-#define RIG_DRAIN_MS  1500
-#define RIG_STOP_MS   9000 /* for a daemon to end: less than its own drain_ms is */
-#define RIG_CONNS_MAX 24   /* of the one tenant */
-#define RIG_BODY_MAX  (1u << 20)
-#define RIG_NOFILE    "RIG_NOFILE="
-#define RIG_FDS_MAX   4
-#define RIG_PEER      77u /* the incarnation of peers that tests play */
+#define RIG_PARTIAL_MS 600   /* deadlines, where a test sets them: short enough to wait for */
+#define RIG_SLOW_MS    600
+#define RIG_TLS_MS     2500 /* a handshake has to fit in it, on a slow machine too */
+#define RIG_DRAIN_MS   1500
+#define RIG_STOP_MS    9000 /* for a daemon to end: less than its own drain_ms is */
+#define RIG_CONNS_MAX  24   /* of the one tenant */
+#define RIG_BODY_MAX   (1u << 20)
+#define RIG_NOFILE     "RIG_NOFILE="
+#define RIG_FDS_MAX    4
+#define RIG_PEER       77u /* the incarnation of peers that tests play */
 
 /* A call of libtern on connection `t`: its own words where it fails. */
 #define assert_ok(t, expr)                                                                         \
