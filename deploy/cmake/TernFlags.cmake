@@ -50,7 +50,7 @@ target_compile_options(tern_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion 
 add_library(tern_fast INTERFACE)
 target_compile_options(tern_fast INTERFACE $<$<NOT:$<CONFIG:Debug>>:-O3>)
 # Events are zeroed one by one, some hundred bytes each: gcc's `rep stos` for them took a twentieth of the simulator's time.
-set(zeroing -mmemset-strategy=unrolled_loop:512:noalign,libcall:-1:noalign)
+set(zeroing -mmemset-strategy=vector_loop:512:noalign,libcall:-1:noalign)
 check_c_compiler_flag(${zeroing} TERN_CC_ZEROING)
 if(TERN_CC_ZEROING)
     target_compile_options(tern_fast INTERFACE $<$<NOT:$<CONFIG:Debug>>:${zeroing}>)
