@@ -18,7 +18,7 @@
 
 #define LOOK_MS     50         /* between two looks at the engines */
 #define SAMPLE_NS   200000000u /* between two samples of page counts */
-#define EMPTY_MS    5000       /* for the last pages to become free */
+#define EMPTY_MS    60000      /* for the last pages to become free */
 #define TOKEN_SPARE 65536      /* token blocks for what is fetched and retired meanwhile */
 #define PUSH_MS     10000      /* until a path is there */
 
@@ -102,9 +102,11 @@ static bool open_admin(struct run *r, uint32_t side, const char *path)
     return false;
 }
 
+/* They wait for the word to begin. */
 static bool start_engines(struct run *r)
 {
     int peer[2], control[2];
+    char go;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, peer) != 0)
         return false;
@@ -117,6 +119,8 @@ static bool start_engines(struct run *r)
             close(control[0]);
             if (i == 1)
                 close(r->control[0]);
+            if (!proc_recv(control[1], &go, 1))
+                _exit(1);
             _exit(i == 0 ? prefill_main(r->options, r->board, r->group_pages, peer[0], control[1])
                          : decode_main(r->options, r->board, r->group_pages, peer[1], control[1]));
         }
@@ -170,10 +174,14 @@ bool run_start(struct run *r)
         return false;
     if (o->push && !admin_wait_push(r->admin[1], o->peer, PUSH_MS, r->why, sizeof r->why))
         return false;
-    if (admin_status(r->admin[1], 0, &r->before))
+    if (!admin_status(r->admin[1], 0, &r->before)) { /* before anything moves */
+        snprintf(r->why, sizeof r->why, "the decode daemon answers no status: %s",
+                 tern_error_text(r->admin[1]));
+        return false;
+    }
+    if (proc_send(r->control[0], "g", 1) && proc_send(r->control[1], "g", 1))
         return true;
-    snprintf(r->why, sizeof r->why, "the decode daemon answers no status: %s",
-             tern_error_text(r->admin[1]));
+    snprintf(r->why, sizeof r->why, "an engine ended before it began");
     return false;
 }
 
