@@ -18,7 +18,7 @@
 
 #define LOOK_MS     50         /* between two looks at the engines */
 #define SAMPLE_NS   200000000u /* between two samples of page counts */
-#define EMPTY_MS    5000       /* for the last pages to become free */
+#define EMPTY_MS    60000      /* for the last pages to become free */
 #define TOKEN_SPARE 65536      /* token blocks for what is fetched and retired meanwhile */
 #define PUSH_MS     10000      /* until a path is there */
 
