@@ -749,11 +749,11 @@ int main(void)
         cmocka_unit_test(peer_gets_no_tenant_that_is_not_allowed),
         cmocka_unit_test(dials_of_a_peer_that_hangs_up_are_few),
         cmocka_unit_test(dial_that_another_node_answers_is_closed),
-        cmocka_unit_test(peer_that_goes_silent_is_given_up),
     };
 
     /* A daemon each: a log that cuts off what repeats tells the first ends of links, not all. */
     const struct CMUnitTest paths[] = {
+        cmocka_unit_test_setup_teardown(peer_that_goes_silent_is_given_up, start, stop),
         PATH_TEST(path_message_in_order_keeps_the_link),
         PATH_TEST(path_message_of_no_kind_ends_the_link),
         PATH_TEST(path_message_of_wrong_lengths_ends_the_link),
