@@ -98,8 +98,9 @@ enum tern_family { TERN_HISTORY = 0, TERN_WINDOW = 1, TERN_RECURRENT = 2 };
  * needless: they are the first to be taken by whoever needs pages (LAZY), freed at once (EAGER), or
  * kept for as long as the prefix that they belong to (OFF). */
 enum tern_supersede { TERN_SUPERSEDE_LAZY = 0, TERN_SUPERSEDE_EAGER = 1, TERN_SUPERSEDE_OFF = 2 };
-/* Which axis the ranks divide a page along. Tern does not look into pages: it only keeps pools of
- * different shards apart, as it does with different axes. */
+/* Which axis the ranks divide a page along. Tern does not look into pages: it keeps pools of
+ * different shards apart, as it does with different axes. REPLICATED promises that all ranks write
+ * the same bytes: a transfer moves those of rank 0, once, and gives them to every rank. */
 enum tern_shard {
     TERN_SHARD_NONE = 0,
     TERN_SHARD_HEADS,

@@ -82,6 +82,7 @@ struct pool {
     uint32_t supersede;
     uint32_t spaces;  /* namespaces */
     uint32_t regions; /* ranks of the engines that use it */
+    uint32_t moved;   /* regions that a transfer moves: 1 where all hold alike (X5) */
     uint32_t tier;
     uint32_t
         other; /* its host tier, a pool of its own; of that one: the pool that it serves. NONE */
@@ -265,7 +266,7 @@ struct pull { /* a transfer in */
     uint32_t conn;            /* NONE: nobody waits for the answer */
     uint32_t from, to, start; /* tokens offered; depth at the Fetch */
     uint32_t ending, err;     /* 1: to be ended with `err` once there is room for the actions */
-    uint32_t regions;
+    uint32_t moved;           /* regions, as of its pool */
     uint32_t retry, next_batch, done_pages, npages;
     uint32_t cursor[GROUPS_MAX]; /* next page to ask for */
     uint32_t cursor_group, cursor_left;

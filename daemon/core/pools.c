@@ -328,6 +328,7 @@ static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, en
     p->page_base = (uint32_t)page_base;
     p->slab_base = (uint32_t)slab_base;
     p->regions = regions;
+    p->moved = req->shard == SHARD_REPLICATED ? 1 : regions;
     p->layout_hash = layout_hash(req, regions);
     p->opened_seq = ++c->seq;
     pool_set_slabs(c, p);

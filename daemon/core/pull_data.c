@@ -103,7 +103,7 @@ static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool o
     if (ok || BUG(CORE_BUG_PUBLISH_UNVERIFIED)) {
         page_move(c, pg, PAGE_VERIFIED, pg->owner);
         p->done_pages++;
-        p->arrived_bytes += pool_at(c, p->pool)->group[pg->group].layout.page_bytes * p->regions;
+        p->arrived_bytes += pool_at(c, p->pool)->group[pg->group].layout.page_bytes * p->moved;
         c->pages_pulled++;
         return;
     }
@@ -187,7 +187,7 @@ static uint64_t next_bytes(const struct core *c, const struct pull *p)
 
     if (g == NONE)
         return 0;
-    return pool->group[g].layout.page_bytes * p->regions;
+    return pool->group[g].layout.page_bytes * p->moved;
 }
 
 /* X8, never exceeded but by one page that is larger than a limit: it goes alone. */
@@ -227,7 +227,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
         pages[b->n] = (struct page_at){
             .group = pg->group, .index = pg->index, .gen = pg->gen, .record = record};
         refs[b->n++] = pg->source;
-        b->bytes += pool->group[pg->group].layout.page_bytes * p->regions;
+        b->bytes += pool->group[pg->group].layout.page_bytes * p->moved;
     }
     b->used = 1;
     b->no = p->next_batch++;

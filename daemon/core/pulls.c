@@ -245,7 +245,7 @@ void pull_fetch(struct core *c, struct actions *out, const struct request *req, 
     p->state = PULL_ASKED;
     p->session = session_slot(c, s);
     p->pool = s->pool;
-    p->regions = session_pool(c, s)->regions;
+    p->moved = session_pool(c, s)->moved;
     p->engine = s->engine;
     p->tenant = e->tenant;
     p->link = r->peer;

@@ -42,6 +42,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->ngroups = p->ngroups;
     ret->align_tokens = p->align;
     ret->regions = p->regions;
+    ret->moved = p->moved;
     ret->slabs = p->nslabs - 1;
     ret->slabs_free = p->nfree_slabs;
     ret->nodes = p->nodes;

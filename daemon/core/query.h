@@ -19,6 +19,7 @@ struct pool_view {
     uint32_t tenant, ngroups, align_tokens, slabs, slabs_free, nodes;
     uint32_t engine;  /* slot of one that maps it; NONE: none does */
     uint32_t regions; /* ranks of the engines that use it */
+    uint32_t moved;   /* of them by a transfer: 1 where all hold alike */
     uint64_t offset, bytes, slab_bytes;
     bool closing, zeroing;
     enum tier tier;

@@ -344,19 +344,19 @@ void link_tick(struct xfer *xfer, uint32_t number, uint64_t now_ns)
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct xfer_batch *batch, uint32_t i)
 {
     return mem_page_bytes(xfer->config.mem, batch->pool, batch->page[i].group) *
-           mem_pool_regions(xfer->config.mem, batch->pool);
+           mem_moved_regions(xfer->config.mem, batch->pool);
 }
 
 uint32_t batch_page_sums(const struct xfer *xfer, const struct xfer_batch *batch, uint32_t i)
 {
     return mem_units(xfer->config.mem, batch->pool, batch->page[i].group) *
-           mem_pool_regions(xfer->config.mem, batch->pool);
+           mem_moved_regions(xfer->config.mem, batch->pool);
 }
 
 struct asked piece_cut(const struct xfer *xfer, uint32_t number, uint32_t sums_max)
 {
     const struct xfer_batch *batch = &xfer->batch[number];
-    uint32_t regions = mem_pool_regions(xfer->config.mem, batch->pool), sums = 0;
+    uint32_t regions = mem_moved_regions(xfer->config.mem, batch->pool), sums = 0;
     struct asked piece = {.batch = number, .first = batch->asked};
 
     for (uint32_t i = batch->asked; i < batch->n; i++) {

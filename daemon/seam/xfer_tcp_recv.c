@@ -59,7 +59,7 @@ static bool target_pages(struct xfer_conn *conn, const struct asked *asked, stru
 {
     const struct mem *mem = conn->xfer->config.mem;
     const struct xfer_batch *batch = &conn->xfer->batch[asked->batch];
-    uint32_t regions = mem_pool_regions(mem, batch->pool);
+    uint32_t regions = mem_moved_regions(mem, batch->pool);
     struct cursor c = conn->out.cursor;
 
     for (; c.page < asked->n; c.page++, c.region = 0, c.at = 0) {
@@ -181,7 +181,7 @@ static void hash_to(struct xfer_conn *conn, const struct xfer_batch *batch,
         if (n == 0)
             return;
         if (xfer->injected)
-            page_inject(xfer, page, mem_pool_regions(mem, batch->pool), region, base, page_bytes,
+            page_inject(xfer, page, mem_moved_regions(mem, batch->pool), region, base, page_bytes,
                         out->hashed, out->hashed + n);
         checksum_feed(&out->sum, base + out->hashed, n);
         out->hashed += n;
@@ -196,7 +196,8 @@ static void hash_to(struct xfer_conn *conn, const struct xfer_batch *batch,
     }
 }
 
-static void page_end(struct xfer_conn *conn)
+static void page_end(struct xfer_conn *conn, const struct xfer_batch *batch,
+                     const struct page_at *page)
 {
     struct conn_out *out = &conn->out;
     struct xfer_stats *stats = &conn->xfer->stats;
@@ -204,6 +205,7 @@ static void page_end(struct xfer_conn *conn)
     if (out->page_wrong) {
         stats->corrupt_detected++;
     } else {
+        mem_spread(conn->xfer->config.mem, batch->pool, page);
         xfer_set_bit(out->right, out->cursor.page);
         stats->pages_in++;
     }
@@ -227,8 +229,8 @@ static uint64_t take_page_bytes(struct xfer_conn *conn, const struct asked *aske
         return n;
     out->cursor.at = out->hashed = 0;
     out->unit = 0;
-    if (++out->cursor.region == mem_pool_regions(mem, batch->pool)) {
-        page_end(conn);
+    if (++out->cursor.region == mem_moved_regions(mem, batch->pool)) {
+        page_end(conn, batch, page);
         out->cursor.region = 0;
         out->cursor.page++;
         cursor_skip_unsent(&out->cursor, out->sent, asked->n);

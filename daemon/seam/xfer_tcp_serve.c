@@ -114,7 +114,7 @@ static bool answer_page(struct xfer_conn *conn, uint32_t i, uint32_t record,
 {
     struct mem *mem = conn->xfer->config.mem;
     const struct xfer_entry *e = &conn->in.entry[i];
-    uint32_t pool = serve_pool(conn), regions = mem_pool_regions(mem, pool);
+    uint32_t pool = serve_pool(conn), regions = mem_moved_regions(mem, pool);
     uint32_t n = mem_units(mem, pool, e->group) * regions;
     const uint64_t *sums = mem_sums(mem, record);
 
@@ -258,7 +258,7 @@ static void gather_pages(struct xfer_conn *conn, struct gather *g)
 {
     const struct conn_in *in = &conn->in;
     const struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = serve_pool(conn), regions = mem_pool_regions(mem, pool);
+    uint32_t pool = serve_pool(conn), regions = mem_moved_regions(mem, pool);
     struct cursor c = in->cursor;
 
     for (; c.page < in->n; c.page++, c.region = 0, c.at = 0) {
@@ -305,7 +305,7 @@ static void pages_sent(struct xfer_conn *conn, uint64_t n)
 {
     struct conn_in *in = &conn->in;
     const struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = serve_pool(conn), regions = mem_pool_regions(mem, pool);
+    uint32_t pool = serve_pool(conn), regions = mem_moved_regions(mem, pool);
 
     in->pages_left -= n;
     conn->xfer->stats.payload_bytes_out += n;

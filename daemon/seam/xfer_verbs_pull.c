@@ -92,7 +92,7 @@ static bool reads_next(struct verbs *v, const struct verbs_path *p, struct verbs
     c->at += n;
     if (c->at == page_bytes) {
         c->at = 0;
-        if (++c->region == mem_pool_regions(mem, batch->pool)) {
+        if (++c->region == mem_moved_regions(mem, batch->pool)) {
             c->region = 0;
             c->page++;
         }
@@ -370,7 +370,7 @@ static bool page_right(struct verbs *v, const struct xfer_batch *batch, const st
     struct xfer *xfer = v->xfer;
     const struct mem *mem = xfer->config.mem;
     uint32_t units = mem_units(mem, batch->pool, page->group);
-    uint32_t regions = mem_pool_regions(mem, batch->pool);
+    uint32_t regions = mem_moved_regions(mem, batch->pool);
     uint64_t page_bytes = mem_page_bytes(mem, batch->pool, page->group);
     bool right = true;
 
@@ -390,6 +390,8 @@ static bool page_right(struct verbs *v, const struct xfer_batch *batch, const st
                     mem_sums(xfer->config.mem, page->record)[r * units + u] == sums[r * units + u];
         }
     }
+    if (right)
+        mem_spread(xfer->config.mem, batch->pool, page);
     return right;
 }
 

@@ -63,7 +63,7 @@ static bool runs_make(struct verbs *v, const struct verbs_path *p, const struct 
 {
     const struct verbs_domain *domain = &rail_of(v, p)->domain[p->tenant];
     const struct mem *mem = v->xfer->config.mem;
-    uint32_t regions = mem_pool_regions(mem, batch->pool);
+    uint32_t regions = mem_moved_regions(mem, batch->pool);
 
     runs->n = 0;
     for (uint32_t r = 0; r < regions; r++)

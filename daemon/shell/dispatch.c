@@ -45,7 +45,7 @@ static void pool_known(struct daemon *d, uint32_t slot)
     for (uint32_t g = 0; g < view.ngroups; g++)
         layouts[g] = view.group[g].layout;
     mem_pool_set(d->mem, slot, view.tier, view.tenant, view.offset, view.bytes, view.regions,
-                 view.ngroups, layouts);
+                 view.moved, view.ngroups, layouts);
 }
 
 /* The control page is zeroed now and not when the engine before it ended: what was written there

@@ -51,7 +51,7 @@ static void rig_init(struct rig *rig)
 
     memset(rig, 0, sizeof *rig);
     assert_int_equal(mem_create(&c, &rig->mem, &why), TERN_OK);
-    mem_pool_set(rig->mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, 2, groups);
+    mem_pool_set(rig->mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, 2, 2, groups);
 }
 
 static void mem_page_lies_where_the_layout_says(void **state)
@@ -67,7 +67,7 @@ static void mem_page_lies_where_the_layout_says(void **state)
     assert_ptr_equal(mem_page(rig.mem, 0, 1, 1, 5), other + 5 * 4096);
     assert_int_equal(mem_page_bytes(rig.mem, 0, 1), 4096);
     assert_int_equal(mem_units(rig.mem, 0, 1), 3);
-    assert_int_equal(mem_pool_regions(rig.mem, 0), 2);
+    assert_int_equal(mem_moved_regions(rig.mem, 0), 2);
     mem_destroy(rig.mem);
 }
 
@@ -161,7 +161,7 @@ static void mem_jobs_to_the_limit_all_come_back(void **state)
 
     (void)state;
     rig_init(&rig);
-    mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 2 * MIB, 1, 2,
+    mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 2 * MIB, 1, 1, 2,
                  groups); /* as in life, none seals what another zeroes */
     for (uint32_t round = 0; round < 50; round++) {
         uint64_t seen = 0;

@@ -30,7 +30,7 @@ static void pull_and_check(const struct rig_options *o, uint32_t pages, uint32_t
     }
     assert_int_equal(ok, pages);
     for (uint32_t i = 1; i <= pages; i++)
-        total += rig.group[rig_group_of(&rig, i)].page_bytes * rig.regions;
+        total += rig.group[rig_group_of(&rig, i)].page_bytes * rig.moved;
     xfer_stats(rig.dst.xfer, &in);
     xfer_stats(rig.src.xfer, &out);
     assert_int_equal(in.payload_bytes_in, total);
@@ -79,6 +79,25 @@ static void xfer_pages_larger_than_a_piece_arrive_right(void **state)
     o = (struct rig_options){
         .page_bytes = {300000}, .units = 1000, .regions = 16, .memory_bytes = 4u << 20};
     pull_and_check(&o, 5, 3); /* more sums a page than a piece usually has */
+}
+
+/* X5: what all ranks hold alike moves once, and every rank has it. */
+static void xfer_x5_replicated_pages_move_once(void **state)
+{
+    static const struct rig_options o[] = {
+        {.page_bytes = {4096}, .units = 1, .regions = 4, .alike = true},
+        {.page_bytes = {100, 70272}, .units = 3, .regions = 2, .alike = true},
+        {.page_bytes = {300000},
+         .units = 1000,
+         .regions = 16,
+         .memory_bytes = 4u << 20,
+         .alike = true},
+    };
+
+    (void)state;
+    pull_and_check(&o[0], 300, 256);
+    pull_and_check(&o[1], 37, 5);
+    pull_and_check(&o[2], 5, 3);
 }
 
 /* The smallest buffers that the kernel gives: every send and receive is short. */
@@ -324,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(xfer_pages_of_every_geometry_arrive_right),
         cmocka_unit_test(xfer_pages_larger_than_a_piece_arrive_right),
+        cmocka_unit_test(xfer_x5_replicated_pages_move_once),
         cmocka_unit_test(xfer_tiny_socket_buffers_change_nothing),
         cmocka_unit_test(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again),
         cmocka_unit_test(xfer_fault_7_passed_generation_is_gone),

@@ -61,6 +61,19 @@ static void xfer_push_writes_every_page_and_merges_adjacent_ones(void **state)
     rig_close(&rig);
 }
 
+static void xfer_push_x5_replicated_pages_move_once(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_push(&rig,
+              (struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 4, .alike = true},
+              257);
+    pull_whole(&rig, 1, 1, 256);
+    assert_int_equal(stats_of(&rig.dst).verbs_bytes_in, 256 * 4096);
+    rig_close(&rig);
+}
+
 static void xfer_push_pages_across_registrations_are_split(void **state)
 {
     (void)state;
@@ -430,6 +443,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(xfer_push_writes_every_page_and_merges_adjacent_ones),
+        cmocka_unit_test(xfer_push_x5_replicated_pages_move_once),
         cmocka_unit_test(xfer_push_pages_across_registrations_are_split),
         cmocka_unit_test(xfer_push_more_runs_than_windows_go_in_turn),
         cmocka_unit_test(xfer_push_page_recycled_at_the_source_is_gone),

@@ -62,7 +62,7 @@ struct proxy {
 struct rig {
     struct io *io;
     struct side src, dst;
-    uint32_t ngroups, regions;
+    uint32_t ngroups, regions, moved;
     struct group_layout group[2];
     uint32_t base[2];             /* physical index of page 0: the groups' pages may not overlap */
     uint32_t gen[2][RIG_PAGES];   /* the source's generations */
@@ -84,6 +84,7 @@ struct rig_options {
     uint64_t page_bytes[2], idle_ns, memory_bytes;
     uint32_t units, regions, corrupt, conns, socket_buffer_bytes;
     uint32_t conns_dst; /* of the destination alone */
+    bool alike;         /* all regions hold the same */
     bool by_proxy;
     bool rdma;          /* both ends have it, if this machine has */
     bool rdma_unwanted; /* they might, but no peer's transport asks for it */
@@ -143,7 +144,7 @@ static inline void rig_fill_source(struct rig *rig, uint32_t pages)
                 uint8_t *page = mem_page(rig->src.mem, 0, r, g, rig->base[g] + i);
 
                 for (uint64_t b = 0; b < rig->group[g].page_bytes; b++)
-                    page[b] = rig_byte(r, g, i, b);
+                    page[b] = rig_byte(r % rig->moved, g, i, b);
             }
             at[n++] = (struct page_at){g, rig->base[g] + i, 1, g * RIG_PAGES + i};
             if (n == SEAL_PAGES_MAX || (g + 1 == rig->ngroups && i + 1 == pages)) {
@@ -230,8 +231,8 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
     m.tenant[0] = (struct tenant_config){.memory_bytes = o->memory_bytes, .regions = o->regions};
     if (mem_create(&m, &side->mem, &why) != TERN_OK)
         fail_msg("%s", why);
-    mem_pool_set(side->mem, 0, TIER_DEVICE, 0, 0, o->memory_bytes, o->regions, rig->ngroups,
-                 rig->group);
+    mem_pool_set(side->mem, 0, TIER_DEVICE, 0, 0, o->memory_bytes, o->regions, rig->moved,
+                 rig->ngroups, rig->group);
     x.mem = side->mem;
     assert_int_equal(xfer_create(&x, &side->xfer, &why), TERN_OK);
     xfer_admit(side->xfer, 0, RIG_TOKEN);
@@ -295,6 +296,7 @@ static inline void rig_open(struct rig *rig, const struct rig_options *options)
         o.idle_ns = 5000000000u;
     rig->idle_ns = o.idle_ns;
     rig->regions = o.regions;
+    rig->moved = o.alike ? 1 : o.regions;
     for (; rig->ngroups < 2 && o.page_bytes[rig->ngroups]; rig->ngroups++)
         rig->group[rig->ngroups] = (struct group_layout){
             .page_tokens = 64, .units = o.units, .page_bytes = o.page_bytes[rig->ngroups]};
@@ -486,7 +488,7 @@ static inline bool rig_page_right(const struct rig *rig, uint32_t group, uint32_
         const uint8_t *page = mem_page(rig->dst.mem, 0, r, group, rig->base[group] + index);
 
         for (uint64_t b = 0; b < rig->group[group].page_bytes; b++)
-            if (page[b] != rig_byte(r, group, index, b))
+            if (page[b] != rig_byte(r % rig->moved, group, index, b))
                 return false;
     }
     return true;

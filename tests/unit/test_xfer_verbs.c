@@ -26,6 +26,19 @@ static void xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones(void **sta
     rig_close(&rig);
 }
 
+static void xfer_verbs_x5_replicated_pages_move_once(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_verbs(&rig,
+               (struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 4, .alike = true},
+               257);
+    pull_whole(&rig, 1, 1, 256);
+    assert_int_equal(stats_of(&rig.dst).verbs_bytes_in, 256 * 4096);
+    rig_close(&rig);
+}
+
 static void xfer_verbs_pages_across_registrations_are_split(void **state)
 {
     (void)state;
@@ -462,6 +475,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(xfer_verbs_fallback_is_only_what_was_asked_for),
         cmocka_unit_test(xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones),
+        cmocka_unit_test(xfer_verbs_x5_replicated_pages_move_once),
         cmocka_unit_test(xfer_verbs_pages_across_registrations_are_split),
         cmocka_unit_test(xfer_verbs_page_recycled_before_confirm_is_gone),
         cmocka_unit_test(xfer_verbs_damaged_page_is_found_by_its_checksum),
