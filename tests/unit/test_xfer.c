@@ -277,6 +277,45 @@ static void xfer_destination_page_without_memory_is_corrupt(void **state)
     }
 }
 
+/* The memory goes when a part of a block has come, and its end lies elsewhere: the receive does not
+ * see it, the checksum does. */
+static void xfer_memory_lost_before_it_is_hashed_is_a_wrong_page(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {6144}, .by_proxy = true};
+    struct mem_stats before, after;
+    struct lost lost;
+    uint64_t till;
+
+    (void)state;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 3);
+    lost_open(&lost, (uint8_t *)mem_page(rig.dst.mem, 0, 0, 0, 0) + 4096, 4096);
+    pull_arrives(&rig, PULL(0), 1, 1); /* from 6144 on: 2048 bytes lie there */
+    mem_stats(rig.dst.mem, &before);
+    till = rig.proxy.down + XFER_HEAD_BYTES + XFER_STATUS_BYTES(1) + sizeof(uint64_t) + 2048 + 100;
+    rig.proxy.down_limit = till;
+    rig_pull(&rig, PULL(1), 0, 0, 1, 1);
+    while (rig.proxy.down < till)
+        rig_turn(&rig);
+    rig_take_all(&rig);
+    assert_int_equal(rig.dst.nevents, 0);
+    lost_cut(&lost);
+    rig.proxy.down_limit = UINT64_MAX;
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(rig.dst.event[0].kind, EV_PULLED);
+    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 1), 0);
+    mem_stats(rig.dst.mem, &after);
+    assert_int_equal(after.faults - before.faults, 1);
+    rig.dst.nevents = 0;
+    lost_back(&lost);
+    pull_arrives(&rig, PULL(2), 1, 2);
+    conns_are(&rig, 1);
+    lost_is_one(&lost);
+    lost_close(&lost);
+    rig_close(&rig);
+}
+
 /* Fault 15: the stream down arrives in two parts, for every place to part it; then byte by byte. */
 static void xfer_fault_15_every_split_is_the_same(void **state)
 {
@@ -428,6 +467,7 @@ int main(void)
         cmocka_unit_test(xfer_generation_that_passes_while_sending_is_gone),
         cmocka_unit_test(xfer_source_page_without_memory_is_gone),
         cmocka_unit_test(xfer_destination_page_without_memory_is_corrupt),
+        cmocka_unit_test(xfer_memory_lost_before_it_is_hashed_is_a_wrong_page),
         cmocka_unit_test(xfer_fault_15_every_split_is_the_same),
         cmocka_unit_test(xfer_every_flipped_byte_is_harmless),
         cmocka_unit_test(xfer_fault_5_connection_cut_anywhere_ends_typed),
