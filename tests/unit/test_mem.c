@@ -354,6 +354,9 @@ static void mem_control_page_without_memory_has_no_step_done(void **state)
     uint64_t value = 41;
 
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* its atomic store holds a lock of its own, which the jump would leave locked */
+#endif
     rig_init(&rig);
     lost_open(&lost, mapping_of(mem_control_fd(rig.mem, 1, 2)), CONTROL_BYTES);
     memcpy(lost.view + 64 * 5, &value, sizeof value);
