@@ -6,26 +6,39 @@
 
 #define LANES 4
 
+typedef uint64_t pair __attribute__((vector_size(16))); /* two lanes */
+typedef int32_t quad __attribute__((vector_size(16)));
+
+/* The low half of each lane by its high half. */
+static inline pair halves(pair x)
+{
+#if __has_builtin(__builtin_ia32_pmuludq128) /* gcc by itself makes three multiplications of it */
+    return (pair)__builtin_ia32_pmuludq128((quad)x, (quad)(x >> 32));
+#else
+    return (x & 0xffffffffu) * (x >> 32);
+#endif
+}
+
 uint64_t hash_words(uint64_t seed, const uint32_t *words, size_t n)
 {
     static const uint64_t start[LANES] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu,
                                           0x165667b19e3779f9u, 0x27d4eb2f165667c5u};
-    uint64_t acc[LANES] = {seed, seed ^ start[1], seed + start[2], ~seed}, key[LANES];
-    uint64_t h = hash_mix(seed, n);
+    pair a0 = {seed, seed ^ start[1]}, a1 = {seed + start[2], ~seed};
+    pair k0 = {start[0], start[1]}, k1 = {start[2], start[3]};
+    uint64_t acc[LANES], h = hash_mix(seed, n);
     size_t i = 0;
 
-    memcpy(key, start, sizeof key);
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        uint64_t v[LANES];
+        pair v[2];
 
         memcpy(v, words + i, sizeof v);
-        for (int l = 0; l < LANES; l++) {
-            uint64_t x = v[l] ^ key[l];
-
-            acc[l] += v[l] + (x & 0xffffffffu) * (x >> 32);
-            key[l] += start[0];
-        }
+        a0 += v[0] + halves(v[0] ^ k0);
+        a1 += v[1] + halves(v[1] ^ k1);
+        k0 += start[0];
+        k1 += start[0];
     }
+    memcpy(acc, &a0, sizeof a0);
+    memcpy(acc + 2, &a1, sizeof a1);
     for (; i < n; i++)
         acc[i % LANES] = hash_mix(acc[i % LANES], words[i]);
     for (int l = 0; l < LANES; l++)

@@ -62,6 +62,26 @@ is state_reclaimable_peak 0
 [ $(($(field matched_tokens) + $(field lost_resumable_tokens))) -eq "$matched" ] || fail "matched and lost are not what was there"
 [ "$(field state_pages_peak)" -lt $((off / 4)) ] || fail "eager: $(field state_pages_peak) pages in use, off: $off"
 
+# What the decode daemon has counted before the engines began is asked before they begin, however late it is connected.
+cat >"$work/late.c" <<'C'
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+int connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+    if (to->sa_family == AF_UNIX && strstr(((const struct sockaddr_un *)to)->sun_path, "decode.admin"))
+        usleep(500000);
+    return (int)syscall(SYS_connect, fd, to, len);
+}
+C
+if "${CC:-cc}" -shared -fPIC "$work/late.c" -o "$work/late.so" && [[ $(ldd "$bin/tern-replay") != *lib[at]san* ]]; then
+    LD_PRELOAD=$work/late.so replay --sessions 6 --turns 4 --corrupt 50
+    sound
+    is requests 24 corrupt_detected 50 transferred_bytes $((($(field transferred_pages) + 50) * 4096))
+fi
+
 refused 2 "both sides must have as many ranks" --spawn --ranks 1:2
 replay --profile tiny-state --sessions 12 --turns 6 --concurrency 4
 sound

@@ -271,6 +271,7 @@ void ask_recover(struct sim *w, uint32_t d, uint32_t i)
     s->fetch_conn = conn;
     s->cancel_sent = 0;
     s->turn = TURN_LOADING;
+    w->d[d].waiting = 1;
     w->d[d].pool[s->pool].evictions += s->away == AWAY_HOST;
     sim_step(w, d, &ev);
     EXPECT(w->reply == NULL, "recover_unknown", "an answer to another request");

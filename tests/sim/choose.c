@@ -32,13 +32,11 @@ static void do_match(struct sim *w, uint32_t d)
 static void do_fetch(struct sim *w, uint32_t d)
 {
     uint32_t at = pick(w, SESSIONS), s = NO;
+    uint32_t set = sessions_live(&w->d[d], TURNS_IDLE | 1u << TURN_OPEN, ENGINES_ALL);
 
-    for (uint32_t i = 0; i < SESSIONS; i++, at = (at + 1) % SESSIONS) {
-        const struct session *x = &w->d[d].session[at];
+    while (set) {
+        const struct session *x = &w->d[d].session[s = session_next(&set, at)];
 
-        if (!x->live || x->turn == TURN_FETCHING || x->turn >= TURN_AWAY)
-            continue;
-        s = at;
         if (x->turn != TURN_NEW && x->a == x->t && x->ntokens >= x->t + w->L)
             break;
     }
@@ -304,6 +302,18 @@ static void check_idle(struct sim *w, uint32_t d)
            "a timer that nobody asked for made %u actions", w->out->n);
 }
 
+/* What the model counts so that it need not look is what there is to see. */
+static void check_counts(struct sim *w, uint32_t d)
+{
+    const struct daemon *m = &w->d[d];
+    uint32_t used = 0;
+
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        used += m->pull[i].used;
+    EXPECT(used == m->npulls, "sim_pulls", "%u are used, not %u", used, m->npulls);
+    EXPECT(m->waiting || !sessions_waiting(m), "sim_waiting", "sessions %x", sessions_waiting(m));
+}
+
 void choose(struct sim *w, const struct choice *c)
 {
     uint32_t d = c->daemon, e = pick_engine(w, d), conn;
@@ -360,4 +370,6 @@ void choose(struct sim *w, const struct choice *c)
         check_idle(w, d);
     if ((c->r & 0x18) == 0)
         state_look(w, d);
+    if ((c->r & 0x7e0) == 0)
+        check_counts(w, d);
 }

@@ -113,7 +113,7 @@ static void finish_zero(struct sim *w, uint32_t d, const struct job *j, struct e
     }
     p->open = 0;
     pins_forget(w, d, j->pool);
-    m->chunk_base[j->pool]++;
+    memset(m->known[j->pool], 0, sizeof m->known[j->pool]);
     MARK(pool_closed_zeroed);
     ev->kind = EV_ZEROED;
     ev->zeroed.pool = j->id;
@@ -185,6 +185,7 @@ static struct pull *pull_slot(struct sim *w, uint32_t d, struct id id)
     for (uint32_t i = 0; i < BATCHES; i++)
         p->batch[i].used = 0;
     p->used = 1;
+    m->npulls++;
     p->id = id;
     return p;
 }
@@ -439,7 +440,7 @@ static struct pull *pull_choose(struct sim *w, uint32_t d, bool stopping)
 {
     uint32_t at = pick(w, PULLS * 2);
 
-    for (uint32_t i = 0; i < PULLS * 2; i++, at = (at + 1) % (PULLS * 2)) {
+    for (uint32_t i = 0; i < PULLS * 2 && w->d[d].npulls > 0; i++, at = (at + 1) % (PULLS * 2)) {
         struct pull *p = &w->d[d].pull[at];
 
         if (p->used && (stopping ? p->stopping : in_flight(p)))
@@ -504,6 +505,7 @@ static void quiet_pull(struct sim *w, uint32_t d, struct pull *p)
         MARK(quarantine_then_quiet);
     ev.pull_quiet.pull = p->id;
     p->stopping = 0;
+    w->d[d].npulls--;
     p->used = 0; /* over: the core stops a pull when it answers */
     TRACE("  daemon %u: pull %u.%u is quiet\n", d, p->id.slot, p->id.gen);
     sim_step(w, d, &ev);

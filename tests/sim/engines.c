@@ -362,7 +362,7 @@ void engine_make_room(struct sim *w, uint32_t d, uint32_t e)
 void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank)
 {
     struct engine *g = &w->d[d].engine[e];
-    struct event ev = {.kind = EV_STEP_DONE};
+    struct event ev;
     uint32_t least = UINT32_MAX;
 
     rank %= g->world ? g->world : 1;
@@ -377,6 +377,7 @@ void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank)
         MARK(retire_waits_rank);
     g->min_done = least;
     away_settle(w, d);
+    ev = (struct event){.kind = EV_STEP_DONE};
     ev.step_done.engine = g->id;
     ev.step_done.rank = rank;
     ev.step_done.step = g->done[rank];
@@ -451,18 +452,17 @@ void engine_gone(struct sim *w, uint32_t d, uint32_t e)
         pl->engines &= (uint8_t) ~(1u << e);
         if (!pl->open || pl->tenant != tenant)
             continue;
-        for (uint32_t i = 0; i < SPACES * VARIANTS * CHUNKS; i++) {
+        for (KNOWN_CHUNKS(m, p, i)) {
             struct chunk *c = &m->chunk[p][i];
 
-            if (c->epoch == m->chunk_base[p] && c->present && c->engine == e &&
-                !chunk_visible(w, d, c)) {
+            if (c->present && c->engine == e && !chunk_visible(w, d, c)) {
                 MARK(pending_dropped_engine_died);
                 chunk_drop(w, d, p, c);
                 continue;
             }
-            if (c->epoch == m->chunk_base[p] && c->engine == e)
+            if (c->engine == e)
                 c->engine = NO; /* long visible; the name may come back with other steps */
-            if (c->epoch == m->chunk_base[p] && c->present)
+            if (c->present)
                 state_engine_gone(w, d, p, c, e);
         }
     }

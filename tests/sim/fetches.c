@@ -82,6 +82,7 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     s->fetch_before = s->turn;
     s->fetch_pull = w->opened;
     s->turn = TURN_FETCHING;
+    m->waiting = 1;
     if (s->fetch_host)
         m->pool[s->pool].evictions++;
     sim_step(w, d, &ev); /* an answer at once comes through session_fetched */

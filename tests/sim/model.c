@@ -25,17 +25,19 @@ bool granule_busy(const struct sim *w, uint32_t d, uint32_t tenant, const struct
     const struct engine *e = w->d[d].engine;
 
     (void)tenant;
-    return g->busy[0] > e[0].min_done || g->busy[1] > e[1].min_done || g->busy[2] > e[2].min_done;
+    return (g->busy[0] > e[0].min_done) | (g->busy[1] > e[1].min_done) |
+           (g->busy[2] > e[2].min_done);
 }
 
 struct chunk *chunk_at(struct sim *w, uint32_t d, uint32_t pool, uint32_t space, uint32_t variant,
                        uint32_t k)
 {
-    uint32_t v = w->canon[variant][k];
-    struct chunk *c = &w->d[d].chunk[pool][(space * VARIANTS + v) * CHUNKS + k - 1];
+    uint32_t v = w->canon[variant][k], at = (space * VARIANTS + v) * CHUNKS + k - 1;
+    struct chunk *c = &w->d[d].chunk[pool][at];
+    uint64_t *known = &w->d[d].known[pool][at / 64], bit = 1ull << at % 64;
 
-    if (c->epoch != w->d[d].chunk_base[pool]) {
-        c->epoch = w->d[d].chunk_base[pool];
+    if (!(*known & bit)) {
+        *known |= bit;
         c->present = 0;
         memset(c->has, 0, sizeof c->has);
         memset(c->hhas, 0, sizeof c->hhas);
@@ -396,15 +398,14 @@ static enum fate fate_of(struct sim *w, uint32_t d, uint32_t pool, const struct 
     return unsure ? FATE_MAYBE : FATE_SURE;
 }
 
-/* A transfer in may have reserved pages that it has not asked for yet. */
-static bool pulls_now(const struct sim *w, uint32_t d)
+/* A transfer in may have reserved pages that it has not asked for yet, and what a fetch pinned is
+ * known when its answer came. Asked at every event: the sessions are looked through only after one
+ * began to wait. */
+static bool pulls_now(struct sim *w, uint32_t d)
 {
-    /* what a fetch pinned is known when its answer came */
-    uint32_t any = sessions_live(&w->d[d], 1u << TURN_FETCHING | 1u << TURN_LOADING, ENGINES_ALL);
-
-    for (uint32_t i = 0; i < PULLS * 2; i++)
-        any |= w->d[d].pull[i].used;
-    return any != 0;
+    if (w->d[d].waiting)
+        w->d[d].waiting = sessions_waiting(&w->d[d]) != 0;
+    return w->d[d].waiting || w->d[d].npulls > 0;
 }
 
 void model_before_step(struct sim *w, uint32_t d)
@@ -413,13 +414,13 @@ void model_before_step(struct sim *w, uint32_t d)
 }
 
 /* One that a Step cancels is answered before the Step's own operations are looked at. */
-static bool pulls_active(const struct sim *w, uint32_t d)
+static bool pulls_active(struct sim *w, uint32_t d)
 {
     return w->d[d].pulled || pulls_now(w, d);
 }
 
 /* Something else than sessions and steps may hold prefixes: jobs and transfers pin whole paths. */
-static bool pool_unsure(const struct sim *w, uint32_t d, uint32_t pool)
+static bool pool_unsure(struct sim *w, uint32_t d, uint32_t pool)
 {
     if (pulls_active(w, d) || w->cfg.nstate) /* STATE is borrowed by whole nodes */
         return true;

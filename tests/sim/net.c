@@ -112,7 +112,7 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
 void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
 {
     struct link *l = &w->link[conn];
-    struct event ev = {.kind = EV_PEER_MSG};
+    struct event ev;
     uint32_t to = dir == 0 ? 1 - conn : conn;
     struct message *m;
 
@@ -121,6 +121,7 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
     m = &l->queue[dir][l->head[dir]];
     l->head[dir] = (uint8_t)((l->head[dir] + 1) % QUEUE);
     l->n[dir]--;
+    ev = (struct event){.kind = EV_PEER_MSG};
     ev.peer.link = dir == 0 ? l->number : 0;
     ev.peer.msg = m->msg;
     TRACE("  daemon %u receives %u\n", to, m->msg.kind);

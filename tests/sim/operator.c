@@ -73,7 +73,8 @@ static void space_take(struct sim *w, uint32_t d, uint32_t tenant, uint32_t spac
             m->host[tenant][i].own = HOST_FREE;
     for (uint32_t p = 0; p < POOLS; p++)
         for (uint32_t i = 0; m->pool[p].tenant == tenant && i < SPACE_CHUNKS; i++)
-            m->chunk[p][space * SPACE_CHUNKS + i].epoch = 0;
+            m->known[p][(space * SPACE_CHUNKS + i) / 64] &=
+                ~(1ull << (space * SPACE_CHUNKS + i) % 64);
 }
 
 void ask_reset(struct sim *w, uint32_t d, uint32_t e)

@@ -324,9 +324,8 @@ void check_store_full(struct sim *w, uint32_t d, const struct session *asking, u
     if (asking->ntokens > asking->t) /* old and new tokens may stand side by side for a moment */
         blocks += (asking->ntokens - asking->t + w->L - 1) / w->L + 1, keys++;
     for (uint32_t p = 0; p < POOLS; p++)
-        for (uint32_t i = 0; m->pool[p].open && i < SPACES * VARIANTS * CHUNKS; i++)
-            if (m->chunk[p][i].epoch == m->chunk_base[p] &&
-                (m->chunk[p][i].present || host_has(&m->chunk[p][i]))) {
+        for (KNOWN_CHUNKS(m, p, i))
+            if (m->pool[p].open && (m->chunk[p][i].present || host_has(&m->chunk[p][i]))) {
                 blocks++;
                 keys++;
             }

@@ -31,6 +31,7 @@
 #define VARIANTS      6  /* token sequences; each session's list is a prefix of one */
 #define TOKENS        80 /* of a sequence: a little more than a block of the token store */
 #define CHUNKS        40 /* L-chunks of a sequence */
+#define CHUNK_RECORDS (SPACES * VARIANTS * CHUNKS)
 #define CHUNK_PAGES   8  /* pages of a group in a chunk */
 #define GRANULES      64 /* of a tenant's memory: the smallest page */
 #define HOSTS         48 /* of a tenant's host memory */
@@ -185,9 +186,8 @@ struct granule {
     uint32_t busy[ENGINES]; /* last step of that engine that may touch it; 0: none */
 };
 
-/* An L-chunk of a prefix, as committed. Valid only while `epoch` is this history's. */
+/* An L-chunk of a prefix, as committed. Valid only while its bit in the daemon's `known` is set. */
 struct chunk {
-    uint32_t epoch;
     uint32_t evictions; /* the pool's count when it was last known to be there */
     uint8_t present, engine, space, variant, depth, sealed;
     uint32_t step; /* of the commit */
@@ -384,14 +384,16 @@ struct daemon {
     struct job job[JOBS];
     uint32_t njobs;
     struct pull pull[PULLS * 2];
+    uint32_t npulls; /* used */
     struct serve serve[SERVES * 2];
-    struct chunk chunk[POOLS][SPACES * VARIANTS * CHUNKS];
-    uint32_t chunk_base[POOLS]; /* chunks of another epoch are none */
+    struct chunk chunk[POOLS][CHUNK_RECORDS];
+    uint64_t known[POOLS][CHUNK_RECORDS / 64]; /* bit a chunk */
     struct granule granule[TENANTS][GRANULES];
     struct hpage host[TENANTS][HOSTS];
     struct pin pin[PINS];
     struct id last_copy; /* acknowledged */
     uint32_t resets, open_resets[OPENS], spoilt;
+    uint8_t waiting;     /* a session may wait for a fetch or a load; 0: none does */
     uint8_t pulled;      /* a transfer was active when the event began */
     uint8_t host_unsure; /* somebody gave up copies that were on their way */
     struct tag tag[TENANTS][RANKS][GRANULES];
@@ -492,6 +494,11 @@ static inline uint32_t sessions_live(const struct daemon *m, uint32_t turns, uin
     return set;
 }
 
+static inline uint32_t sessions_waiting(const struct daemon *m)
+{
+    return sessions_live(m, 1u << TURN_FETCHING | 1u << TURN_LOADING, ENGINES_ALL);
+}
+
 /* Takes the first slot out of a set of sessions, from slot `at` on and round the end. */
 static inline uint32_t session_next(uint32_t *set, uint32_t at)
 {
@@ -500,6 +507,24 @@ static inline uint32_t session_next(uint32_t *set, uint32_t at)
     *set &= ~(1u << s);
     return s;
 }
+
+_Static_assert(CHUNK_RECORDS % 64 == 0, "known is whole words");
+
+/* The known chunks of a pool, one after another. */
+static inline uint32_t chunk_next(const struct daemon *m, uint32_t pool, uint32_t from)
+{
+    for (; from < CHUNK_RECORDS; from = (from | 63) + 1) {
+        uint64_t set = m->known[pool][from / 64] >> from % 64;
+
+        if (set)
+            return from + (uint32_t)__builtin_ctzll(set);
+    }
+    return CHUNK_RECORDS;
+}
+#define KNOWN_CHUNKS(m, pool, i)                                                                   \
+    uint32_t i = chunk_next(m, pool, 0);                                                           \
+    i < CHUNK_RECORDS;                                                                             \
+    i = chunk_next(m, pool, i + 1)
 
 /* ---- engines.c ---- */
 void engine_advance(struct sim *w, uint32_t d,

@@ -849,10 +849,10 @@ uint32_t state_most(struct sim *w, uint32_t d, uint32_t pool, uint32_t g)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < SPACES * VARIANTS * CHUNKS; i++) {
+    for (KNOWN_CHUNKS(&w->d[d], pool, i)) {
         struct chunk *c = &w->d[d].chunk[pool][i];
 
-        if (c->epoch != w->d[d].chunk_base[pool] || !c->present)
+        if (!c->present)
             continue;
         if (!c->must || children_most(w, d, pool, c) >= 2)
             n += seg_pages(w, g, c->depth);

@@ -230,8 +230,8 @@ static void daemon_clear(struct sim *w, uint32_t d)
         m->pull[i].used = 0;
     for (uint32_t i = 0; i < SERVES * 2; i++)
         m->serve[i].used = 0;
-    m->njobs = m->procs_used = m->resets = m->spoilt = 0;
-    m->host_unsure = 0;
+    m->npulls = m->njobs = m->procs_used = m->resets = m->spoilt = 0;
+    m->host_unsure = m->waiting = 0;
     memset(m->open_resets, 0, sizeof m->open_resets);
     m->last_copy = (struct id){0, 0};
     memset(m->pin, 0, sizeof m->pin);
@@ -247,8 +247,7 @@ static void daemon_clear(struct sim *w, uint32_t d)
         memset(m->host[t], 0, w->cfg.host * sizeof m->host[t][0]);
     }
     memset(m->sum_known, 0, sizeof m->sum_known);
-    for (uint32_t p = 0; p < POOLS; p++)
-        m->chunk_base[p]++;
+    memset(m->known, 0, sizeof m->known);
 }
 
 /* A new incarnation: new memory, no state. Its engines lost their connections and have to start

@@ -19,6 +19,38 @@ static void ramp(uint32_t v[WORDS])
         v[i] = 1000 + i;
 }
 
+/* The same, word by word and without vectors. */
+static uint64_t plainly(uint64_t seed, const uint32_t *words, size_t n)
+{
+    static const uint64_t start[4] = {0x9e3779b97f4a7c15u, 0xc2b2ae3d27d4eb4fu, 0x165667b19e3779f9u,
+                                      0x27d4eb2f165667c5u};
+    uint64_t acc[4] = {seed, seed ^ start[1], seed + start[2], ~seed}, h = hash_mix(seed, n);
+
+    for (size_t i = 0; i < n; i++)
+        if (i >= n / 8 * 8)
+            acc[i % 4] = hash_mix(acc[i % 4], words[i]);
+        else if (i % 2 == 0) {
+            uint64_t v = words[i] | (uint64_t)words[i + 1] << 32;
+            uint64_t x = v ^ (start[i / 2 % 4] + i / 8 * start[0]);
+
+            acc[i / 2 % 4] += v + (x & 0xffffffffu) * (x >> 32);
+        }
+    for (int l = 0; l < 4; l++)
+        h = hash_mix(h ^ acc[l], start[l]);
+    return h;
+}
+
+static void hash_is_what_it_is_without_vectors(void **state)
+{
+    uint32_t v[WORDS];
+
+    (void)state;
+    for (uint32_t i = 0; i < WORDS; i++)
+        v[i] = (uint32_t)hash_mix(i, 77);
+    for (size_t n = 0; n <= WORDS; n++)
+        assert_true(hash_words(n * 31, v, n) == plainly(n * 31, v, n));
+}
+
 static void hash_same_words_same_result(void **state)
 {
     uint32_t a[WORDS], b[WORDS];
@@ -140,6 +172,7 @@ static void hash_mix_is_not_symmetric_and_changes_with_each_argument(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hash_is_what_it_is_without_vectors),
         cmocka_unit_test(hash_same_words_same_result),
         cmocka_unit_test(hash_unaligned_words_same_result),
         cmocka_unit_test(hash_any_bit_flipped_changes_the_result),

@@ -18,7 +18,7 @@
 
 #define LOOK_MS     50         /* between two looks at the engines */
 #define SAMPLE_NS   200000000u /* between two samples of page counts */
-#define EMPTY_MS    5000       /* for the last pages to become free */
+#define EMPTY_MS    60000      /* for the last pages to become free */
 #define TOKEN_SPARE 65536      /* token blocks for what is fetched and retired meanwhile */
 #define PUSH_MS     10000      /* until a path is there */
 
@@ -102,6 +102,23 @@ static bool open_admin(struct run *r, uint32_t side, const char *path)
     return false;
 }
 
+/* What the decode daemon has counted until now. The connection is closed again: the engines are
+ * forked without it. */
+static bool note_before(struct run *r)
+{
+    bool ok;
+
+    if (!open_admin(r, 1, r->options->decode_admin))
+        return false;
+    ok = admin_status(r->admin[1], 0, &r->before);
+    if (!ok)
+        snprintf(r->why, sizeof r->why, "the decode daemon answers no status: %s",
+                 tern_error_text(r->admin[1]));
+    tern_destroy(r->admin[1]);
+    r->admin[1] = NULL;
+    return ok;
+}
+
 static bool start_engines(struct run *r)
 {
     int peer[2], control[2];
@@ -162,19 +179,16 @@ bool run_start(struct run *r)
         snprintf(o->decode_socket, sizeof o->decode_socket, "%s", r->decode.socket);
         snprintf(o->decode_admin, sizeof o->decode_admin, "%s", r->decode.admin);
     }
+    if (!note_before(r)) /* the engines begin at once */
+        return false;
+    r->start_ns = clock_ns();
     if (!start_engines(r)) { /* before we have connections of our own */
         snprintf(r->why, sizeof r->why, "cannot start the engines: %s", strerror(errno));
         return false;
     }
     if (!open_admin(r, 0, o->prefill_admin) || !open_admin(r, 1, o->decode_admin))
         return false;
-    if (o->push && !admin_wait_push(r->admin[1], o->peer, PUSH_MS, r->why, sizeof r->why))
-        return false;
-    if (admin_status(r->admin[1], 0, &r->before))
-        return true;
-    snprintf(r->why, sizeof r->why, "the decode daemon answers no status: %s",
-             tern_error_text(r->admin[1]));
-    return false;
+    return !o->push || admin_wait_push(r->admin[1], o->peer, PUSH_MS, r->why, sizeof r->why);
 }
 
 static void sample_pages(struct run *r)
@@ -255,12 +269,11 @@ static bool look_on(struct run *r)
 
 bool run_play(struct run *r)
 {
-    uint64_t start = clock_ns();
     bool ok;
 
     progress_start(&r->progress, "requests", r->survey.requests);
     ok = look_on(r);
-    r->elapsed_ns = clock_ns() - start;
+    r->elapsed_ns = clock_ns() - r->start_ns;
     progress_end(&r->progress);
     sample_pages(r);
     for (uint32_t i = 0; ok && i < 2; i++) {

@@ -25,7 +25,7 @@ struct run {
     /* The most in use on one daemon, as sampled: HISTORY pages; snapshot pages of STATE groups,
      * without those that are reclaimable; and those. */
     uint64_t peak_pages, peak_state, peak_reclaimable;
-    uint64_t elapsed_ns;
+    uint64_t start_ns, elapsed_ns; /* from the start of the engines */
     struct progress progress;
     bool daemons_ended; /* both by themselves with status 0, where they were started here */
     char why[SPAWN_WHY_BYTES];
