@@ -12,6 +12,10 @@
 
 uint64_t checksum_unit(const void *bytes, size_t n);
 
+/* In the place of a checksum: there is none, so no bytes agree with it. Of the few bytes whose
+ * checksum this is, none is given away. */
+#define CHECKSUM_NONE 0
+
 /* A unit that comes in pieces: begin, feed, end. Every piece but the last is a multiple of
  * CHECKSUM_BLOCK long. The struct is the caller's and needs no clean-up. */
 #define CHECKSUM_LEAVES     64  /* block values kept before they are folded into the state */

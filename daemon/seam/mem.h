@@ -56,6 +56,7 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
                   uint64_t bytes, uint32_t regions, uint32_t moved, uint32_t ngroups,
                   const struct group_layout *groups);
 
+/* To be touched within mem_fault_try. */
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
                uint32_t index);
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
@@ -75,7 +76,7 @@ bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
 uint32_t mem_sums_per_page(const struct mem *mem); /* as configured */
 
 /* Checksums of a page, [region * units + unit]; the seam's own store, valid once the page was
- * sealed or verified. */
+ * sealed or verified. CHECKSUM_NONE where a page could not be read to be sealed. */
 uint64_t *mem_sums(struct mem *mem, uint32_t record);
 
 void mem_seal(struct mem *mem, struct id job, uint32_t pool, const struct page_at *pages,
@@ -103,8 +104,8 @@ struct mem_stats {
     uint64_t copied_pages, copied_bytes; /* between the tiers, by jobs that went well */
     uint64_t copies_corrupt;             /* jobs whose bytes did not agree with their checksums */
     uint64_t copies_spoilt;              /* jobs that fault_copy_corrupt_every has hit */
-    uint64_t faults; /* pages whose backing was gone when the daemon touched them: a client did that
-                        (fault 40), or the machine has lost the memory */
+    uint64_t faults; /* touches of pages whose backing was gone: a client did that (fault 40), or
+                        the machine has lost the memory */
 };
 void mem_stats(const struct mem *mem, struct mem_stats *ret);
 

@@ -415,21 +415,48 @@ static _Atomic uint64_t *control_word(const struct region *control, uint32_t lin
     return (_Atomic uint64_t *)(void *)(control->base + line * CONTROL_STRIDE);
 }
 
+struct control_read {
+    _Atomic uint64_t *word;
+    uint64_t value;
+};
+
+static void control_read(void *ctx)
+{
+    struct control_read *r = ctx;
+
+    r->value = atomic_load_explicit(r->word, memory_order_acquire);
+}
+
 uint64_t mem_done_step(const struct mem *mem, uint32_t tenant, uint32_t engine, uint32_t rank)
 {
+    struct control_read r = {0};
+
     check(rank < RANKS_MAX);
-    return atomic_load_explicit(control_word(control_of(mem, tenant, engine), rank),
-                                memory_order_acquire);
+    r.word = control_word(control_of(mem, tenant, engine), rank);
+    return mem_fault_try(control_read, &r) ? r.value : 0; /* no step is done that is not there */
+}
+
+struct control_write {
+    const struct region *control;
+    uint64_t incarnation;
+};
+
+static void control_write(void *ctx)
+{
+    const struct control_write *w = ctx;
+
+    for (uint32_t rank = 0; rank < RANKS_MAX; rank++)
+        atomic_store_explicit(control_word(w->control, rank), 0, memory_order_release);
+    atomic_store_explicit(control_word(w->control, RANKS_MAX), w->incarnation,
+                          memory_order_release);
 }
 
 void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine)
 {
-    const struct region *control = control_of(mem, tenant, engine);
+    struct control_write w = {.control = control_of(mem, tenant, engine),
+                              .incarnation = mem->config.incarnation};
 
-    for (uint32_t rank = 0; rank < RANKS_MAX; rank++)
-        atomic_store_explicit(control_word(control, rank), 0, memory_order_release);
-    atomic_store_explicit(control_word(control, RANKS_MAX), mem->config.incarnation,
-                          memory_order_release);
+    mem_fault_try(control_write, &w); /* a page that comes back is zero, and of no incarnation */
 }
 
 void mem_stats(const struct mem *mem, struct mem_stats *ret)

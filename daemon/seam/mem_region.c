@@ -116,11 +116,11 @@ static bool region_fill(struct region *r, struct workers *workers, bool huge)
     return fcntl(r->fd, F_ADD_SEALS, SEALS) == 0;
 }
 
-/* A private region is watched as well: memory that the machine has lost costs one page, which then
- * agrees with no checksum. */
+/* A private region is watched as well: memory that the machine has lost costs one page. */
 static enum tern_err region_watch(struct region *r, const char **ret_why)
 {
-    if (!mem_fault_watch(r->base, r->bytes, r->hugetlb ? HUGE_BYTES : PAGE_BYTES))
+    if (!mem_fault_watch(r->base, r->bytes, r->hugetlb ? HUGE_BYTES : PAGE_BYTES,
+                         r->kind == REGION_SHARED))
         return region_why("SIGBUS handler", ret_why);
     return TERN_OK;
 }

@@ -1,6 +1,7 @@
 /* See workers_job.h. A unit is copied in blocks that are hashed where they were written, while they
  * are in cache: what agrees with its checksum is what lies there, whoever wrote the source
- * meanwhile. */
+ * meanwhile. A unit that meets a page whose backing is gone ends there: sealed it has no checksum,
+ * which no copy and no peer believes, and copied it is wrong. */
 #include "seam/workers_job.h"
 
 #include <assert.h>
@@ -9,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "seam/checksum.h"
+#include "seam/mem_fault.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -21,6 +23,7 @@
     (128u << 10) /* what a thread takes at once, so that a job spreads over all */
 #define COPY_BLOCK_BYTES     (64u << 10) /* of CHECKSUM_BLOCKs; stays in the cache of a core */
 #define ZERO_PIECE_BYTES     (4u << 20) /* short enough that a seal never waits long behind zeroing */
+#define PAGE_BYTES           4096u
 #define HUGE_BYTES           (2u << 20)
 #define POPULATE_PIECE_BYTES (16u << 20)
 
@@ -88,7 +91,36 @@ static bool copy_unit(const struct job *job, uint32_t i, uint32_t region, uint32
         at += n;
     }
     *sum_of(job, to_page, region, unit) = want;
-    return checksum_end(&sum) == want;
+    return checksum_end(&sum) == want && want != CHECKSUM_NONE;
+}
+
+struct unit {
+    const struct job *job;
+    uint32_t i, region, unit;
+    bool ok;
+};
+
+static void unit_touch(void *ctx)
+{
+    struct unit *u = ctx;
+
+    if (u->job->kind == JOB_COPY) {
+        u->ok = copy_unit(u->job, u->i, u->region, u->unit);
+        return;
+    }
+    seal_unit(u->job, u->i, u->region, u->unit);
+    u->ok = true;
+}
+
+static bool unit_run(const struct job *job, uint32_t i, uint32_t region, uint32_t unit)
+{
+    struct unit u = {.job = job, .i = i, .region = region, .unit = unit};
+
+    if (mem_fault_try(unit_touch, &u))
+        return u.ok;
+    if (job->kind == JOB_SEAL)
+        *sum_of(job, &job->page[i], region, unit) = CHECKSUM_NONE;
+    return false;
 }
 
 static bool units_run(const struct job *job, uint64_t first, uint64_t n)
@@ -106,10 +138,7 @@ static bool units_run(const struct job *job, uint64_t first, uint64_t n)
         for (; first < here && n > 0; first++, n--) {
             uint32_t region = (uint32_t)(first / units), unit = (uint32_t)(first % units);
 
-            if (job->kind == JOB_SEAL)
-                seal_unit(job, i, region, unit);
-            else
-                ok = copy_unit(job, i, region, unit) && ok;
+            ok = unit_run(job, i, region, unit) && ok;
         }
         first = 0;
     }
@@ -149,6 +178,32 @@ static bool populate(uint8_t *at, uint64_t n, bool huge)
     return true;
 }
 
+struct zeroing {
+    uint8_t *at;
+    uint64_t n;
+};
+
+static void zero_touch(void *ctx)
+{
+    struct zeroing *z = ctx;
+
+    memset(z->at, 0, z->n);
+}
+
+/* What is not there has nothing to zero: fresh memory is zero where it comes back, if it does. */
+static void zero(uint8_t *at, uint64_t n)
+{
+    struct zeroing all = {.at = at, .n = n};
+
+    if (mem_fault_try(zero_touch, &all))
+        return;
+    for (uint64_t i = 0; i < n; i += PAGE_BYTES) {
+        struct zeroing page = {.at = at + i, .n = n - i < PAGE_BYTES ? n - i : PAGE_BYTES};
+
+        mem_fault_try(zero_touch, &page);
+    }
+}
+
 static bool range_run(const struct job *job, uint64_t item)
 {
     uint64_t piece = range_piece_bytes(job);
@@ -159,7 +214,7 @@ static bool range_run(const struct job *job, uint64_t item)
 
     if (job->kind == JOB_POPULATE)
         return populate(at, n, job->huge);
-    memset(at, 0, n);
+    zero(at, n);
     return true;
 }
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "base/check.h"
+#include "seam/mem_fault.h"
 #include "seam/xfer_tcp.h"
 
 /* ------------------------------------------------------------------ receiving: where the bytes go
@@ -183,7 +184,8 @@ static void hash_to(struct xfer_conn *conn, const struct xfer_batch *batch,
         if (xfer->injected)
             page_inject(xfer, page, mem_moved_regions(mem, batch->pool), region, base, page_bytes,
                         out->hashed, out->hashed + n);
-        checksum_feed(&out->sum, base + out->hashed, n);
+        if (!mem_fault_feed(&out->sum, base + out->hashed, n))
+            out->page_wrong = true;
         out->hashed += n;
         if (out->hashed < unit_to)
             continue;
@@ -361,6 +363,7 @@ void out_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffe
     struct xfer_conn *conn = conn_of_recv(op);
     struct xfer *xfer = conn->xfer;
     uint32_t pull = conn->recv_pull;
+    bool lost = res == -EFAULT && pull != NONE; /* a page has no memory behind it */
 
     (void)flags, (void)buffer;
     conn->receiving = false;
@@ -372,7 +375,10 @@ void out_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffe
             conn_progress(conn);
             xfer->stats.socket_bytes_in += (uint64_t)res;
         }
-        if ((res <= 0 && res != -ECANCELED) || (res > 0 && !take_bytes(conn, (uint64_t)res)))
+        if (lost) /* what comes of it goes to the scratch buffer */
+            pull_break(xfer, pull, TERN_CORRUPT);
+        if ((res <= 0 && res != -ECANCELED && !lost) ||
+            (res > 0 && !take_bytes(conn, (uint64_t)res)))
             conn_fail(conn);
     }
     if (pull != NONE)

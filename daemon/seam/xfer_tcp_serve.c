@@ -107,6 +107,19 @@ static uint32_t serve_pool(const struct xfer_conn *conn)
     return conn->xfer->serve[conn->in.serve.slot].pool;
 }
 
+/* False: it could not be read when it was sealed. */
+static bool sums_known(const struct xfer_conn *conn, uint32_t group, uint32_t record)
+{
+    struct mem *mem = conn->xfer->config.mem;
+    uint32_t pool = serve_pool(conn), n = mem_units(mem, pool, group) * mem_pool_regions(mem, pool);
+    const uint64_t *sums = mem_sums(mem, record);
+
+    for (uint32_t k = 0; k < n; k++)
+        if (sums[k] == CHECKSUM_NONE)
+            return false;
+    return true;
+}
+
 /* The page's sums go behind the statuses. False: there is no room, so the request is not one of
  * ours. */
 static bool answer_page(struct xfer_conn *conn, uint32_t i, uint32_t record,
@@ -147,7 +160,8 @@ static bool answer_begin(struct xfer_conn *conn)
     in->pages_left = 0;
     in->serve_over = false;
     for (uint32_t i = 0; i < in->n; i++) {
-        if (leaves && page_may_leave(conn->xfer, in->serve, &in->entry[i], &record)) {
+        if (leaves && page_may_leave(conn->xfer, in->serve, &in->entry[i], &record) &&
+            sums_known(conn, in->entry[i].group, record)) {
             if (!answer_page(conn, i, record, &head.b))
                 return false;
             continue;
@@ -381,6 +395,9 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         if (res > 0) {
             conn_progress(conn);
             sent_bytes(conn, (uint64_t)res);
+        } else if (res == -EFAULT && serve != NONE) {
+            conn->in.serve_over = true; /* a page has no memory behind it: the tail says GONE */
+            send_post(conn);
         } else if (res == -ECANCELED) {
             send_post(conn);
         } else {

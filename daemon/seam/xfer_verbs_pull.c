@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "core/bugs.h"
+#include "seam/mem_fault.h"
 #include "seam/xfer_verbs.h"
 
 /* ------------------------------------------------------------------ reading */
@@ -384,7 +385,7 @@ static bool page_right(struct verbs *v, const struct xfer_batch *batch, const st
             struct checksum sum;
 
             checksum_begin(&sum);
-            checksum_feed(&sum, base + from, to - from);
+            right = mem_fault_feed(&sum, base + from, to - from) && right;
             mem_sums(xfer->config.mem, page->record)[r * units + u] = checksum_end(&sum);
             right = right &&
                     mem_sums(xfer->config.mem, page->record)[r * units + u] == sums[r * units + u];

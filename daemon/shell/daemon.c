@@ -408,8 +408,7 @@ static uint64_t next_deadline(const struct daemon *d)
     return d->tick_ns < at ? d->tick_ns : at;
 }
 
-/* A client cut its file short, or the machine has lost the memory: a fresh page is there instead,
- * and its checksum will not agree. */
+/* A client punched a hole, or the machine has lost the memory: what touched it has failed. */
 static void warn_of_faults(struct daemon *d)
 {
     struct mem_stats stats;
@@ -417,7 +416,7 @@ static void warn_of_faults(struct daemon *d)
     mem_stats(d->mem, &stats);
     if (stats.faults == d->faults_seen)
         return;
-    log_event(LEVEL_WARN, "memory_lost", "pages=%" PRIu64 " all=%" PRIu64,
+    log_event(LEVEL_WARN, "memory_lost", "touches=%" PRIu64 " all=%" PRIu64,
               stats.faults - d->faults_seen, stats.faults);
     d->faults_seen = stats.faults;
 }

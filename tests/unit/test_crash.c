@@ -201,7 +201,7 @@ static void fault_on_bus(void)
     int fd = memfd_create("empty", 0);
     volatile char *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-    check(mem_fault_watch(watched, sizeof watched, sizeof watched));
+    check(mem_fault_watch(watched, sizeof watched, sizeof watched, true));
     *at = 1;
 }
 

@@ -9,7 +9,7 @@ read -r -d '' table <<'TABLE' || true
 base    | daemon/base  | base/*                                                             | +libc
 wire    | proto        | base/* proto/*                                                     | +libc protobuf-c/* xxhash.h
 core    | daemon/core  | base/* core/*                                                      | +pure
-seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/request.h core/ids.h core/limits.h core/bugs.h | +libc +system liburing.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h
+seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/request.h core/ids.h core/limits.h core/bugs.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/*                               | +any
 client  | client       | base/* proto/* client/* tern.h tern_err.h                          | +any
 kernels | kernels      | kernels/*                                                          | +libc +system cuda.h

@@ -1,5 +1,6 @@
 /* The host tier behind the seam: where its memory lies, copies between the tiers, and what happens
  * to bytes that went wrong on either side. */
+#include "rig_lost.h"
 #include "rig_mem.h"
 
 #include <fcntl.h>
@@ -132,6 +133,7 @@ static bool holds(const struct rig *rig, uint32_t pool, const struct page_at *p,
 
 static void fill_and_seal(struct rig *rig)
 {
+    rig->back.ngot = 0;
     for (uint32_t i = 0; i < PAGES; i++)
         fill(rig, DEVICE, &rig->device[i], 100 + i);
     mem_seal(rig->mem, (struct id){1, 1}, DEVICE, rig->device, PAGES);
@@ -292,10 +294,47 @@ static void mem_copy_of_pages_whose_backing_is_gone_is_corrupt(void **state)
     page = at(&rig, HOST, 1, &rig.host[3]);
     assert_ptr_equal(mmap(page, 16384, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
                      page);
-    assert_int_equal(copy(&rig, HOST, DEVICE, rig.host, rig.other, PAGES), TERN_CORRUPT);
+    for (uint32_t i = 0; i < 3; i++) /* nobody else has seen it: fresh pages take their place */
+        assert_int_equal(copy(&rig, HOST, DEVICE, rig.host, rig.other, PAGES), TERN_CORRUPT);
     mem_stats(rig.mem, &stats);
     assert_int_equal(stats.faults - before, 4);
+    fill_and_seal(&rig); /* `other` lies over some of it */
+    assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
+    assert_int_equal(copy(&rig, HOST, DEVICE, rig.host, rig.other, PAGES), TERN_OK);
+    for (uint32_t i = 0; i < PAGES; i++)
+        assert_true(holds(&rig, DEVICE, &rig.other[i], 100 + i));
     close(fd);
+    mem_destroy(rig.mem);
+}
+
+/* On the device the mapping stays the engines': gone, it fails whatever is copied from or to it,
+ * and with it what was sealed meanwhile, however it comes back. */
+static void mem_copy_believes_no_page_that_was_lost(void **state)
+{
+    struct rig rig;
+    struct lost lost;
+
+    (void)state;
+    rig_init(&rig);
+    fill_and_seal(&rig);
+    assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
+    lost_open(&lost, at(&rig, DEVICE, 1, &rig.device[3]), 16384);
+    lost_cut(&lost);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(copy(&rig, DEVICE, HOST, &rig.device[3], &rig.host[3], 1), TERN_CORRUPT);
+        assert_int_equal(copy(&rig, HOST, DEVICE, &rig.host[0], &rig.device[3], 1), TERN_CORRUPT);
+    }
+    mem_seal(rig.mem, (struct id){1, 2}, DEVICE, &rig.device[3], 1);
+    rig.back.ngot = 0;
+    take_events(rig.mem, &rig.back, 1);
+    lost_back(&lost);
+    assert_int_equal(copy(&rig, DEVICE, HOST, &rig.device[3], &rig.host[3], 1), TERN_CORRUPT);
+    lost_is_one(&lost);
+    fill_and_seal(&rig);
+    assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
+    assert_int_equal(copy(&rig, HOST, DEVICE, rig.host, rig.device, PAGES), TERN_OK);
+    lost_is_one(&lost);
+    lost_close(&lost);
     mem_destroy(rig.mem);
 }
 
@@ -530,6 +569,7 @@ int main(void)
         cmocka_unit_test(mem_copy_writes_its_pages_and_nothing_else),
         cmocka_unit_test(mem_copy_of_corrupt_bytes_is_found_on_either_tier),
         cmocka_unit_test(mem_copy_of_pages_whose_backing_is_gone_is_corrupt),
+        cmocka_unit_test(mem_copy_believes_no_page_that_was_lost),
         cmocka_unit_test(mem_fault_copy_corrupt_spoils_every_so_many_th_copy),
         cmocka_unit_test(mem_copy_jobs_to_the_limit_all_come_back),
         cmocka_unit_test(mem_copy_goes_where_its_pools_lay_when_it_was_submitted),

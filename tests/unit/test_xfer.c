@@ -1,5 +1,6 @@
 /* Transfers that go as they should, and the faults of the bytes: right pages for every geometry,
  * corrupt and gone pages, every split of the stream, every flipped byte, every place to cut it. */
+#include "rig_lost.h"
 #include "test_xfer_rig.h"
 
 #define PULL(s)     ((struct id){(s), 5})
@@ -198,6 +199,142 @@ static void xfer_generation_that_passes_while_sending_is_gone(void **state)
     }
 }
 
+static void pull_arrives(struct rig *rig, struct id pull, uint32_t first, uint32_t n)
+{
+    rig_pull(rig, pull, 0, 0, first, n);
+    rig_until(rig, &rig->dst, 1);
+    assert_int_equal(rig_check_pulled(rig, &rig->dst.event[0], first, n), n);
+    rig_stop(rig, pull);
+    rig_until(rig, &rig->dst, 2);
+    rig->dst.nevents = 0;
+}
+
+static void conns_are(const struct rig *rig, uint32_t n)
+{
+    struct xfer_stats stats;
+
+    xfer_stats(rig->dst.xfer, &stats);
+    assert_int_equal(stats.conns, n);
+}
+
+static void seal_one(struct rig *rig, uint32_t index)
+{
+    struct page_at at = {0, index, 1, index};
+    struct pollfd p = {.fd = mem_event_fd(rig->src.mem), .events = POLLIN};
+
+    mem_seal(rig->src.mem, (struct id){1, 2}, 0, &at, 1);
+    assert_int_equal(poll(&p, 1, 30000), 1);
+    mem_poll(rig->src.mem, rig_emit, &rig->src);
+    assert_int_equal(rig->src.nevents, 1);
+    rig->src.nevents = 0;
+}
+
+/* Fault 40 at the source: what is not there is not sent, nor what was not there when it was sealed;
+ * what else the connection carries goes on. */
+static void xfer_source_page_without_memory_is_gone(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {4096}};
+    struct lost lost;
+
+    (void)state;
+    rig_open(&rig, &o);
+    lost_open(&lost, mem_page(rig.src.mem, 0, 0, 0, 17), 4096);
+    rig_fill_source(&rig, 301);
+    pull_arrives(&rig, PULL(0), 1, 256);
+    lost_cut(&lost);
+    rig_pull(&rig, PULL(1), 0, 0, 1, 256);
+    expect_broken(&rig, PULL(1), TERN_GONE);
+    pull_arrives(&rig, PULL(2), 18, 200);
+    lost_back(&lost); /* as zeros */
+    rig_pull(&rig, PULL(3), 0, 0, 1, 30);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 30), 29);
+    rig.dst.nevents = 0;
+    lost_cut(&lost);
+    seal_one(&rig, 17);
+    lost_back(&lost);
+    rig_pull(&rig, PULL(4), 0, 0, 1, 30);
+    expect_broken(&rig, PULL(4), TERN_GONE);
+    lost_is_one(&lost);
+    rig_fill_source(&rig, 301);
+    pull_arrives(&rig, PULL(5), 1, 256);
+    conns_are(&rig, 1);
+    lost_close(&lost);
+    rig_close(&rig);
+}
+
+/* And at the destination: the pull ends, the connection and the others on it go on. */
+static void xfer_destination_page_without_memory_is_corrupt(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {4096}};
+    struct lost lost;
+
+    (void)state;
+    for (uint32_t index = 1; index < 256; index += 50) { /* at the edges of an operation, and not */
+        rig_open(&rig, &o);
+        rig_fill_source(&rig, 301);
+        lost_open(&lost, mem_page(rig.dst.mem, 0, 0, 0, index), 4096);
+        lost_cut(&lost);
+        rig_pull(&rig, PULL(0), 0, 0, 1, 256);
+        rig_pull(&rig, PULL(1), 0, 0, 257, 20);
+        rig_until(&rig, &rig.dst, 2);
+        assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
+        assert_true(id_equal(rig.dst.event[0].broken.pull, PULL(0)));
+        assert_int_equal(rig.dst.event[0].broken.err, TERN_CORRUPT);
+        assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[1], 257, 20), 20);
+        rig_stop(&rig, PULL(0));
+        rig_until(&rig, &rig.dst, 3);
+        rig.dst.nevents = 0;
+        lost_back(&lost);
+        pull_arrives(&rig, PULL(2), 1, 256);
+        lost_is_one(&lost);
+        conns_are(&rig, 1);
+        lost_close(&lost);
+        rig_close(&rig);
+    }
+}
+
+/* The memory goes when a part of a block has come, and its end lies elsewhere: the receive does not
+ * see it, the checksum does. */
+static void xfer_memory_lost_before_it_is_hashed_is_a_wrong_page(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {6144}, .by_proxy = true};
+    struct mem_stats before, after;
+    struct lost lost;
+    uint64_t till;
+
+    (void)state;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 3);
+    lost_open(&lost, (uint8_t *)mem_page(rig.dst.mem, 0, 0, 0, 0) + 4096, 4096);
+    pull_arrives(&rig, PULL(0), 1, 1); /* from 6144 on: 2048 bytes lie there */
+    mem_stats(rig.dst.mem, &before);
+    till = rig.proxy.down + XFER_HEAD_BYTES + XFER_STATUS_BYTES(1) + sizeof(uint64_t) + 2048 + 100;
+    rig.proxy.down_limit = till;
+    rig_pull(&rig, PULL(1), 0, 0, 1, 1);
+    while (rig.proxy.down < till)
+        rig_turn(&rig);
+    rig_take_all(&rig);
+    assert_int_equal(rig.dst.nevents, 0);
+    lost_cut(&lost);
+    rig.proxy.down_limit = UINT64_MAX;
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(rig.dst.event[0].kind, EV_PULLED);
+    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 1), 0);
+    mem_stats(rig.dst.mem, &after);
+    assert_int_equal(after.faults - before.faults, 1);
+    rig.dst.nevents = 0;
+    lost_back(&lost);
+    pull_arrives(&rig, PULL(2), 1, 2);
+    conns_are(&rig, 1);
+    lost_is_one(&lost);
+    lost_close(&lost);
+    rig_close(&rig);
+}
+
 /* Fault 15: the stream down arrives in two parts, for every place to part it; then byte by byte. */
 static void xfer_fault_15_every_split_is_the_same(void **state)
 {
@@ -348,6 +485,9 @@ int main(void)
         cmocka_unit_test(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again),
         cmocka_unit_test(xfer_fault_7_passed_generation_is_gone),
         cmocka_unit_test(xfer_generation_that_passes_while_sending_is_gone),
+        cmocka_unit_test(xfer_source_page_without_memory_is_gone),
+        cmocka_unit_test(xfer_destination_page_without_memory_is_corrupt),
+        cmocka_unit_test(xfer_memory_lost_before_it_is_hashed_is_a_wrong_page),
         cmocka_unit_test(xfer_fault_15_every_split_is_the_same),
         cmocka_unit_test(xfer_every_flipped_byte_is_harmless),
         cmocka_unit_test(xfer_fault_5_connection_cut_anywhere_ends_typed),

@@ -133,6 +133,12 @@ static void xfer_push_damaged_page_is_found_by_its_checksum(void **state)
     damaged_is_found(true);
 }
 
+static void xfer_push_other_memory_than_registered_is_found(void **state)
+{
+    (void)state;
+    other_memory_than_registered_is_found(true);
+}
+
 /* Fault 6, from the other side: once QUIET was said no write lands, however many the source has
  * under way. What was granted and does not come in time is revoked, and the device refuses it. */
 static void xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write(void **state)
@@ -449,6 +455,7 @@ int main(void)
         cmocka_unit_test(xfer_push_page_recycled_at_the_source_is_gone),
         cmocka_unit_test(xfer_push_stale_generation_writes_nothing),
         cmocka_unit_test(xfer_push_damaged_page_is_found_by_its_checksum),
+        cmocka_unit_test(xfer_push_other_memory_than_registered_is_found),
         cmocka_unit_test(xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write),
         cmocka_unit_test(xfer_push_stop_that_both_hear_of_breaks_nothing),
         cmocka_unit_test(xfer_push_serve_is_quiet_only_when_its_writes_have_ended),

@@ -57,6 +57,12 @@ static void xfer_verbs_damaged_page_is_found_by_its_checksum(void **state)
     damaged_is_found(false);
 }
 
+static void xfer_verbs_other_memory_than_registered_is_found(void **state)
+{
+    (void)state;
+    other_memory_than_registered_is_found(false);
+}
+
 /* Fault 6: once QUIET was said no byte of the pull lands, however far its reads were. */
 static void xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended(void **state)
 {
@@ -479,6 +485,7 @@ int main(void)
         cmocka_unit_test(xfer_verbs_pages_across_registrations_are_split),
         cmocka_unit_test(xfer_verbs_page_recycled_before_confirm_is_gone),
         cmocka_unit_test(xfer_verbs_damaged_page_is_found_by_its_checksum),
+        cmocka_unit_test(xfer_verbs_other_memory_than_registered_is_found),
         cmocka_unit_test(xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended),
         cmocka_unit_test(xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again),
         cmocka_unit_test(xfer_verbs_fault_10_lost_path_goes_on_over_tcp),

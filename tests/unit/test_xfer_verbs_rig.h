@@ -5,6 +5,7 @@
 #define TEST_XFER_VERBS_RIG_H
 
 #include "bench/common/stats.h"
+#include "rig_lost.h"
 #include "test_xfer_rig.h"
 
 #define WAIT_NS      20000000000u /* longer than the longest pause before a path is made anew */
@@ -136,6 +137,54 @@ static inline void recycled_is_gone(bool push)
     assert_int_equal(last(&rig.dst)->broken.err, TERN_GONE);
     assert_int_equal(stats_of(&rig.dst).gone_answers, 24);
     stop_and_wait(&rig, (struct id){1, 1});
+    rig_close(&rig);
+}
+
+static inline uint32_t right_of(struct rig *rig, uint32_t gen, uint32_t n)
+{
+    uint32_t right;
+
+    rig->dst.nevents = 0;
+    rig_pull(rig, (struct id){1, gen}, 0, 0, 1, n);
+    rig_until(rig, &rig->dst, 1);
+    assert_int_equal(last(&rig->dst)->kind, EV_PULLED);
+    right = rig_check_pulled(rig, last(&rig->dst), 1, n);
+    stop_and_wait(rig, (struct id){1, gen});
+    return right;
+}
+
+/* Fault 40: other memory lies where the device has registered what was there before, at the source
+ * or at the destination; then there is none at all. */
+static inline void other_memory_than_registered_is_found(bool push)
+{
+    struct rig rig;
+    struct lost from, to;
+    struct mem_stats before, after;
+    struct page_at at = {0, 5, 1, 5};
+    struct pollfd p;
+
+    open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .push = push}, 65);
+    assert_int_equal(right_of(&rig, 1, 64), 64);
+    lost_open(&from, mem_page(rig.src.mem, 0, 0, 0, 5), 4096);
+    memset(from.view, 0xab, 4096);
+    p = (struct pollfd){.fd = mem_event_fd(rig.src.mem), .events = POLLIN};
+    mem_seal(rig.src.mem, (struct id){1, 2}, 0, &at, 1);
+    assert_int_equal(poll(&p, 1, 30000), 1);
+    mem_poll(rig.src.mem, rig_emit, &rig.src);
+    assert_int_equal(right_of(&rig, 2, 64), 63);
+    lost_open(&to, mem_page(rig.dst.mem, 0, 0, 0, 9), 4096);
+    assert_int_equal(right_of(&rig, 3, 64), 62);
+    lost_cut(&to);
+    mem_stats(rig.dst.mem, &before);
+    assert_int_equal(right_of(&rig, 4, 64), 62);
+    mem_stats(rig.dst.mem, &after);
+    assert_int_equal(after.faults - before.faults, 1);
+    assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 64 + 63 + 62 + 62);
+    lost_back(&to);
+    lost_is_one(&to);
+    lost_is_one(&from);
+    lost_close(&to);
+    lost_close(&from);
     rig_close(&rig);
 }
 
