@@ -62,8 +62,8 @@ void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t g
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
 uint32_t mem_moved_regions(const struct mem *mem, uint32_t pool);
 /* A page has come, and agrees with its checksums in the regions that are moved: the others get its
- * bytes, and these checksums. */
-void mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page);
+ * bytes, and these checksums. False: memory of theirs is gone. */
+bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page);
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group);
 uint32_t mem_page_records(const struct mem *mem); /* as configured */
 /* A whole region of a tenant's device tier, for registration with a device. */

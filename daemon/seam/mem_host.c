@@ -263,18 +263,35 @@ uint32_t mem_moved_regions(const struct mem *mem, uint32_t pool)
     return place_of(mem, pool)->moved;
 }
 
-void mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
+struct spread {
+    void *to;
+    const void *from;
+    uint64_t bytes;
+};
+
+static void spread_touch(void *ctx)
+{
+    const struct spread *s = ctx;
+
+    memcpy(s->to, s->from, s->bytes);
+}
+
+bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
 {
     const struct pool_place *place = place_of(mem, pool);
     uint64_t *sums = mem_sums(mem, page->record);
+    uint32_t units = place->group[page->group].units;
 
     for (uint32_t r = place->moved; r < place->regions; r++) {
-        memcpy(mem_page(mem, pool, r, page->group, page->index),
-               mem_page(mem, pool, 0, page->group, page->index),
-               place->group[page->group].page_bytes);
-        memcpy(sums + r * place->group[page->group].units, sums,
-               place->group[page->group].units * sizeof *sums);
+        struct spread s = {.to = mem_page(mem, pool, r, page->group, page->index),
+                           .from = mem_page(mem, pool, 0, page->group, page->index),
+                           .bytes = place->group[page->group].page_bytes};
+
+        if (!mem_fault_try(spread_touch, &s))
+            return false;
+        memcpy(sums + r * units, sums, units * sizeof *sums);
     }
+    return true;
 }
 
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group)

@@ -204,10 +204,9 @@ static void page_end(struct xfer_conn *conn, const struct xfer_batch *batch,
     struct conn_out *out = &conn->out;
     struct xfer_stats *stats = &conn->xfer->stats;
 
-    if (out->page_wrong) {
+    if (out->page_wrong || !mem_spread(conn->xfer->config.mem, batch->pool, page)) {
         stats->corrupt_detected++;
     } else {
-        mem_spread(conn->xfer->config.mem, batch->pool, page);
         xfer_set_bit(out->right, out->cursor.page);
         stats->pages_in++;
     }

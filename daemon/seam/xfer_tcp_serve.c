@@ -111,7 +111,8 @@ static uint32_t serve_pool(const struct xfer_conn *conn)
 static bool sums_known(const struct xfer_conn *conn, uint32_t group, uint32_t record)
 {
     struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = serve_pool(conn), n = mem_units(mem, pool, group) * mem_pool_regions(mem, pool);
+    uint32_t pool = serve_pool(conn),
+             n = mem_units(mem, pool, group) * mem_moved_regions(mem, pool);
     const uint64_t *sums = mem_sums(mem, record);
 
     for (uint32_t k = 0; k < n; k++)

@@ -391,9 +391,7 @@ static bool page_right(struct verbs *v, const struct xfer_batch *batch, const st
                     mem_sums(xfer->config.mem, page->record)[r * units + u] == sums[r * units + u];
         }
     }
-    if (right)
-        mem_spread(xfer->config.mem, batch->pool, page);
-    return right;
+    return right && mem_spread(xfer->config.mem, batch->pool, page);
 }
 
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale)

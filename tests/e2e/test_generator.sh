@@ -36,6 +36,7 @@ replay --profile tiny --ranks 4:4 --sessions 6 --turns 4 --concurrency 3
 sound
 replay --profile deepseek-v3 --ranks 2:2 --sessions 2 --turns 2 --page-bytes 65536
 sound
+is transferred_bytes $(($(field transferred_pages) * 65536)) # X5: its ranks hold the same, which moves once
 replay --profile llama-70b --ranks 2:2 --sessions 1 --turns 1
 sound
 replay --sessions 24 --turns 10 --concurrency 12 --pool-pages 700 --seed 3

@@ -326,7 +326,7 @@ uint32_t mem_moved_regions(const struct mem *mem, uint32_t pool)
     return rw.cfg.moved;
 }
 
-void mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
+bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
 {
     uint32_t place = rmem_place(page->group, page->index), units = rw.cfg.units[page->group];
     uint64_t *sums = mem_sums(mem, page->record);
@@ -336,6 +336,7 @@ void mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
                rw.cfg.page_bytes[page->group]);
         memcpy(sums + r * units, sums, units * sizeof *sums);
     }
+    return true;
 }
 
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group)
