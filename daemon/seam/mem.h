@@ -65,6 +65,15 @@ uint32_t mem_moved_regions(const struct mem *mem, uint32_t pool);
  * bytes, and these checksums. False: memory of theirs is gone. */
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page);
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group);
+/* Of a page, what a transfer moves: bytes, and checksums beside them. */
+static inline uint64_t mem_moved_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
+{
+    return mem_page_bytes(mem, pool, group) * mem_moved_regions(mem, pool);
+}
+static inline uint32_t mem_moved_sums(const struct mem *mem, uint32_t pool, uint32_t group)
+{
+    return mem_units(mem, pool, group) * mem_moved_regions(mem, pool);
+}
 uint32_t mem_page_records(const struct mem *mem); /* as configured */
 /* A whole region of a tenant's device tier, for registration with a device. */
 uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region,

@@ -173,7 +173,7 @@ static bool populate(uint8_t *at, uint64_t n, bool huge)
         return true;
     if (errno != EINVAL)
         return false;
-    for (uint64_t i = 0; i < n; i += 4096) /* before Linux 5.14: touch each page */
+    for (uint64_t i = 0; i < n; i += PAGE_BYTES) /* before Linux 5.14: touch each page */
         *(volatile uint8_t *)(at + i) = 0;
     return true;
 }

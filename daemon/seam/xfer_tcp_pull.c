@@ -343,14 +343,12 @@ void link_tick(struct xfer *xfer, uint32_t number, uint64_t now_ns)
 
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct xfer_batch *batch, uint32_t i)
 {
-    return mem_page_bytes(xfer->config.mem, batch->pool, batch->page[i].group) *
-           mem_moved_regions(xfer->config.mem, batch->pool);
+    return mem_moved_bytes(xfer->config.mem, batch->pool, batch->page[i].group);
 }
 
 uint32_t batch_page_sums(const struct xfer *xfer, const struct xfer_batch *batch, uint32_t i)
 {
-    return mem_units(xfer->config.mem, batch->pool, batch->page[i].group) *
-           mem_moved_regions(xfer->config.mem, batch->pool);
+    return mem_moved_sums(xfer->config.mem, batch->pool, batch->page[i].group);
 }
 
 struct asked piece_cut(const struct xfer *xfer, uint32_t number, uint32_t sums_max)

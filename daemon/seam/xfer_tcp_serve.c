@@ -111,8 +111,7 @@ static uint32_t serve_pool(const struct xfer_conn *conn)
 static bool sums_known(const struct xfer_conn *conn, uint32_t group, uint32_t record)
 {
     struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = serve_pool(conn),
-             n = mem_units(mem, pool, group) * mem_moved_regions(mem, pool);
+    uint32_t n = mem_moved_sums(mem, serve_pool(conn), group);
     const uint64_t *sums = mem_sums(mem, record);
 
     for (uint32_t k = 0; k < n; k++)
@@ -128,8 +127,7 @@ static bool answer_page(struct xfer_conn *conn, uint32_t i, uint32_t record,
 {
     struct mem *mem = conn->xfer->config.mem;
     const struct xfer_entry *e = &conn->in.entry[i];
-    uint32_t pool = serve_pool(conn), regions = mem_moved_regions(mem, pool);
-    uint32_t n = mem_units(mem, pool, e->group) * regions;
+    uint32_t pool = serve_pool(conn), n = mem_moved_sums(mem, pool, e->group);
     const uint64_t *sums = mem_sums(mem, record);
 
     if (conn->in.tx_n + n * sizeof *sums > conn->xfer->meta_bytes)
@@ -137,7 +135,7 @@ static bool answer_page(struct xfer_conn *conn, uint32_t i, uint32_t record,
     for (uint32_t k = 0; k < n; k++, conn->in.tx_n += 8)
         xfer_put64(conn->meta + conn->in.tx_n, sums[k]);
     *ret_sums_bytes += n * sizeof *sums;
-    conn->in.pages_left += mem_page_bytes(mem, pool, e->group) * regions;
+    conn->in.pages_left += mem_moved_bytes(mem, pool, e->group);
     xfer_set_bit(conn->in.sent, i);
     return true;
 }

@@ -56,7 +56,7 @@ enum verbs_written verbs_write_begin(struct xfer_conn *conn)
     if (!p)
         return WRITTEN_LOST;
     for (uint32_t i = 0; i < in->n; i++)
-        bytes += mem_page_bytes(mem, pool, in->entry[i].group) * mem_moved_regions(mem, pool);
+        bytes += mem_moved_bytes(mem, pool, in->entry[i].group);
     if (!runs_sound(p, in, bytes))
         return WRITTEN_NOT;
     in->path = (uint32_t)(p - v->path);

@@ -268,8 +268,11 @@ static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[
                  config->tenants[tenant].name, cs->tenant_open[tenant]);
         return TERN_QUOTA;
     }
-    snprintf(why, CONN_WHY_BYTES, "connections that have ended are being closed: repeat it");
-    return cs->free ? TERN_OK : TERN_BUSY;
+    if (!cs->free) {
+        snprintf(why, CONN_WHY_BYTES, "connections that have ended are being closed: repeat it");
+        return TERN_BUSY;
+    }
+    return TERN_OK;
 }
 
 /* Takes no slot, no memory and no time that the other side could stretch: the words lie in the
