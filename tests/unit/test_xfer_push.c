@@ -63,15 +63,8 @@ static void xfer_push_writes_every_page_and_merges_adjacent_ones(void **state)
 
 static void xfer_push_x5_replicated_pages_move_once(void **state)
 {
-    struct rig rig;
-
     (void)state;
-    open_push(&rig,
-              (struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 4, .alike = true},
-              257);
-    pull_whole(&rig, 1, 1, 256);
-    assert_int_equal(stats_of(&rig.dst).verbs_bytes_in, 256 * 4096);
-    rig_close(&rig);
+    replicated_move_once(true);
 }
 
 static void xfer_push_pages_across_registrations_are_split(void **state)

@@ -28,15 +28,8 @@ static void xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones(void **sta
 
 static void xfer_verbs_x5_replicated_pages_move_once(void **state)
 {
-    struct rig rig;
-
     (void)state;
-    open_verbs(&rig,
-               (struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 4, .alike = true},
-               257);
-    pull_whole(&rig, 1, 1, 256);
-    assert_int_equal(stats_of(&rig.dst).verbs_bytes_in, 256 * 4096);
-    rig_close(&rig);
+    replicated_move_once(false);
 }
 
 static void xfer_verbs_pages_across_registrations_are_split(void **state)

@@ -124,6 +124,20 @@ static inline void across_registrations(bool push)
     rig_close(&rig);
 }
 
+/* X5 */
+static inline void replicated_move_once(bool push)
+{
+    struct rig rig;
+
+    open_verbs(&rig,
+               (struct rig_options){
+                   .page_bytes = {4096}, .units = 2, .regions = 4, .alike = true, .push = push},
+               257);
+    pull_whole(&rig, 1, 1, 256);
+    assert_int_equal(stats_of(&rig.dst).verbs_bytes_in, 256 * 4096);
+    rig_close(&rig);
+}
+
 static inline void recycled_is_gone(bool push)
 {
     struct rig rig;
