@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "core/machine.h"
-#include "core/state.h"
+#include "core/arena/machine.h"
+#include "core/tree/state.h"
 
 static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
                        struct group_view *ret)

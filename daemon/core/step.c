@@ -1,8 +1,8 @@
 /* core_step: one event in, actions out. Each event goes to the machine that owns it; then whatever
  * waits for room in the actions is taken on, and core_deadline says "now" while something is left.
  */
-#include "core/host.h"
-#include "core/machine.h"
+#include "core/tier/host.h"
+#include "core/arena/machine.h"
 
 static void step_request(struct core *c, struct actions *out, const struct request *req,
                          struct reply *ret)

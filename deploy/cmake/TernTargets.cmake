@@ -1,8 +1,12 @@
 # Helpers for the CMakeLists.txt of each folder.
 
-# Sources of one folder (not of those below it), re-checked at each build.
+# Sources of one folder, re-checked at each build; with a third argument, DEEP, also those of the folders below it.
 function(tern_sources ret dir)
-    file(GLOB found CONFIGURE_DEPENDS ${dir}/*.c)
+    if("DEEP" IN_LIST ARGN)
+        file(GLOB_RECURSE found CONFIGURE_DEPENDS ${dir}/*.c)
+    else()
+        file(GLOB found CONFIGURE_DEPENDS ${dir}/*.c)
+    endif()
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
         foreach(file IN LISTS found)
             if(file MATCHES "_avx2\\.c$")

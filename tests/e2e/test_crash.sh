@@ -3,7 +3,7 @@
 # tern-sim plays, as many as are kept, and a line in its log. And what a disk that is full costs: nothing that was there.
 source "$(dirname "$0")/with_ternd.sh"
 ulimit -c 0 # daemons are crashed on purpose
-KEPT=$(sed -nE 's/^#define TAPE_CRASHES_KEPT ([0-9]+)$/\1/p' "$TERN_SOURCE/daemon/shell/tape.h")
+KEPT=$(sed -nE 's/^#define TAPE_CRASHES_KEPT ([0-9]+)$/\1/p' "$TERN_SOURCE/daemon/shell/tape/tape.h")
 CTL=$TERN_BIN/ternctl
 SMALL=
 

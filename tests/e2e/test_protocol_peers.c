@@ -14,8 +14,8 @@
 #include "bench/common/admin.h"
 #include "core/core.h"
 #include "rig_daemon.h"
-#include "seam/xfer.h"
-#include "shell/link.h"
+#include "seam/xfer/xfer.h"
+#include "shell/peers/link.h"
 
 #define STORM_MS    3000
 #define STORM_DIALS 8 /* pauses of 100, 200, 400, 800, 1600 ms, each a quarter shorter at most */

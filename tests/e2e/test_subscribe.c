@@ -16,7 +16,7 @@
 
 #include "base/err.h"
 #include "rig_daemon.h"
-#include "shell/subscribe.h"
+#include "shell/conn/subscribe.h"
 #include "tern.h"
 
 #define L         64

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "shell/config.h"
+#include "shell/config/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

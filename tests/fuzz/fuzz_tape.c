@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "core/core.h"
 #include "core/query.h"
-#include "shell/tape.h"
+#include "shell/tape/tape.h"
 
 #define ARENA_BYTES_MAX ((size_t)1 << 19)
 #define FLUSHES_MAX     64 /* timers after an event while the core has work left over */

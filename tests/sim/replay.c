@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "core/core.h"
 #include "replay.h"
-#include "shell/tape.h"
+#include "shell/tape/tape.h"
 
 #define ARENA_BYTES_MAX                                                                            \
     ((size_t)16 << 30) /* of a replayed core; limits on a tape are not trusted */

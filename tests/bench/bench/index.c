@@ -9,7 +9,7 @@
 
 #include "bench.h"
 #include "bytes.h"
-#include "core/nodes.h"
+#include "core/tree/nodes.h"
 #include "core_rig.h"
 #include "json.h"
 #include "stats.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unit/rig.h"
+#include "unit/rig/rig.h"
 
 #define ACTORS    3
 #define SESSIONS  4 /* of an actor */

@@ -4,7 +4,7 @@
 #include "world.h"
 
 #include "base/check.h"
-#include "seam/checksum.h"
+#include "seam/mem/checksum.h"
 
 struct mem {
     uint32_t node;

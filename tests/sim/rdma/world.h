@@ -22,9 +22,9 @@
 #include "base/prng.h"
 #include "core/core.h"
 #include "marks.h"
-#include "seam/io.h"
-#include "seam/mem.h"
-#include "seam/xfer.h"
+#include "seam/io/io.h"
+#include "seam/mem/mem.h"
+#include "seam/xfer/xfer.h"
 
 #define NODES      3u
 #define TENANTS    2u

@@ -1,0 +1,43 @@
+/* Filling struct actions: bounded, never memset, since it is large and most steps use a line of it.
+ */
+#include "core/arena/machine.h"
+
+#include <string.h>
+
+uint32_t actions_room(const struct actions *out)
+{
+    return ACTIONS_MAX - out->n;
+}
+
+struct action *action_add(struct actions *out, enum action_kind kind)
+{
+    struct action *a;
+
+    check(out->n < ACTIONS_MAX);
+    a = &out->v[out->n++];
+    memset(a, 0, sizeof *a);
+    a->kind = kind;
+    return a;
+}
+
+bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs)
+{
+    return out->nruns + runs <= REPLY_RUNS_MAX && refs <= REPLY_REFS_MAX &&
+           out->nrefs <= REPLY_REFS_MAX - refs;
+}
+
+struct page_ref *run_add(struct actions *out, uint32_t group, uint32_t first, uint32_t n)
+{
+    struct table_run *run;
+
+    if (!refs_fit(out, 1, n))
+        return NULL;
+    run = &out->runs[out->nruns++];
+    run->group = group;
+    run->first = first;
+    run->n = n;
+    run->refs = out->refs + out->nrefs;
+    run->from = (struct page_ref){0}; /* the buffer is used again and again */
+    out->nrefs += n;
+    return out->refs + (out->nrefs - n);
+}

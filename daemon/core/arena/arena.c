@@ -1,0 +1,163 @@
+/* Sizing and laying out the arena. Called once at start; nothing here runs afterwards. */
+#include "core/arena/arena.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+struct layout {
+    uint64_t units; /* of 64 bytes */
+    bool overflow;
+};
+
+static uint32_t place(struct layout *l, uint64_t n, size_t each)
+{
+    uint64_t at = l->units;
+
+    l->units += (n * each + 63) / 64;
+    if (l->units > UINT32_MAX)
+        l->overflow = true;
+    return (uint32_t)at;
+}
+
+static uint32_t pow2_at_least(uint32_t n)
+{
+    uint32_t p = 16;
+
+    while (p < n && p < (1u << 30))
+        p *= 2;
+    return p;
+}
+
+static bool limits_sane(const struct core_limits *l)
+{
+    const uint32_t need[] = {l->tenants,       l->conns,     l->engines,    l->pools,
+                             l->sessions,      l->nodes,     l->namespaces, l->token_blocks,
+                             l->extra_keys,    l->pages,     l->slabs,      l->retires,
+                             l->links,         l->pulls,     l->serves,     l->seal_jobs,
+                             l->sums_per_page, l->copy_jobs, l->events};
+
+    for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
+        if (need[i] == 0 || need[i] > (1u << 30))
+            return false;
+    return l->pools <= POOLS_LIMIT && l->engines <= ENGINES_LIMIT && l->peers <= l->links &&
+           l->nodes >= 2 && l->slabs >= 2 && l->peer_bytes_in_flight > 0 &&
+           l->tenant_bytes_in_flight > 0 && l->transfer_deadline_ns > 0;
+}
+
+static enum tern_err lay_out(struct core *c, const struct core_limits *l, size_t *ret_bytes)
+{
+    struct layout at = {0};
+
+    if (!limits_sane(l))
+        return TERN_INVALID;
+    place(&at, 1, sizeof *c);
+    c->tenants_at = place(&at, l->tenants, sizeof(struct tenant));
+    c->conns_at = place(&at, l->conns, sizeof(struct conn));
+    c->engines_at = place(&at, l->engines, sizeof(struct engine));
+    c->pools_at = place(&at, l->pools, sizeof(struct pool));
+    c->sessions_at = place(&at, l->sessions, sizeof(struct session));
+    c->nodes_at = place(&at, l->nodes, sizeof(struct node));
+    c->spaces_at = place(&at, l->namespaces, sizeof(struct space));
+    c->blocks_at = place(&at, l->token_blocks, sizeof(struct token_block));
+    c->block_next_at = place(&at, l->token_blocks, sizeof(uint32_t));
+    c->keys_at = place(&at, l->extra_keys, sizeof(struct key_record));
+    c->pages_at = place(&at, l->pages, sizeof(struct page));
+    c->slabs_at = place(&at, l->slabs, sizeof(struct slab));
+    c->retires_at = place(&at, l->retires, sizeof(struct retire));
+    c->links_at = place(&at, l->links, sizeof(struct link));
+    c->pulls_at = place(&at, l->pulls, sizeof(struct pull));
+    c->serves_at = place(&at, l->serves, sizeof(struct serve));
+    c->events_at = place(&at, l->events, sizeof(struct tree_event));
+    c->hash_at = place(&at, pow2_at_least(l->nodes), sizeof(uint32_t));
+    if (at.overflow)
+        return TERN_INVALID;
+    *ret_bytes = (size_t)at.units * 64;
+    return TERN_OK;
+}
+
+enum tern_err core_size(const struct core_limits *limits, size_t *ret_bytes)
+{
+    struct core probe;
+
+    memset(&probe, 0, sizeof probe);
+    return lay_out(&probe, limits, ret_bytes);
+}
+
+/* Slot 0 is handed out first: lists are threaded in ascending order. `next` is the link of record
+ * i.
+ */
+#define THREAD(list, count, next)                                                                  \
+    do {                                                                                           \
+        for (uint32_t i = 0; i < (count); i++)                                                     \
+            (next) = i + 1 < (count) ? i + 1 : NONE;                                               \
+        (list).head = 0;                                                                           \
+        (list).n = (count);                                                                        \
+    } while (0)
+
+static void thread_lists(struct core *c, const struct core_limits *l)
+{
+    THREAD(c->free_sessions, l->sessions, session_at(c, i)->next);
+    THREAD(c->free_nodes, l->nodes, node_at(c, i)->next);
+    THREAD(c->free_spaces, l->namespaces, space_at(c, i)->next);
+    THREAD(c->free_blocks, l->token_blocks, *block_next(c, i));
+    THREAD(c->free_keys, l->extra_keys, key_at(c, i)->next);
+    THREAD(c->free_retires, l->retires, retire_at(c, i)->next);
+    THREAD(c->free_pulls, l->pulls, pull_at(c, i)->next);
+    THREAD(c->free_serves, l->serves, serve_at(c, i)->next);
+}
+
+/* X6: a handle from before a restart must be GONE, so every incarnation counts from elsewhere. */
+static void start_generations(struct core *c, const struct core_limits *l, uint32_t gen)
+{
+    for (uint32_t i = 0; i < l->engines; i++)
+        engine_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->pools; i++)
+        pool_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->sessions; i++)
+        session_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->nodes; i++) /* an operator's pin names one */
+        node_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->pulls; i++)
+        pull_at(c, i)->gen = gen;
+    for (uint32_t i = 0; i < l->serves; i++)
+        serve_at(c, i)->gen = gen;
+}
+
+struct core *core_init(void *mem, const struct core_limits *limits,
+                       const struct tenant_config *tenants, uint64_t incarnation)
+{
+    struct core *c = mem;
+    size_t bytes = 0;
+
+    check(lay_out(c, limits, &bytes) == TERN_OK);
+    c->limits = *limits;
+    c->incarnation = incarnation;
+    c->bytes = bytes;
+    c->hash_mask = pow2_at_least(limits->nodes) - 1;
+    c->seal_head = c->seal_tail = c->copy_head = c->copy_tail = c->away = c->pulls_active =
+        c->serves_active = NONE;
+    c->event_next = 1;
+    thread_lists(c, limits);
+    start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));
+    for (uint32_t i = 0; i <= c->hash_mask; i++)
+        *hash_head(c, i) = NONE;
+    for (uint32_t i = 0; i < limits->tenants; i++)
+        tenant_at(c, i)->config = tenants[i];
+    return c;
+}
+
+uint64_t core_hash(const struct core *c)
+{
+    return hash_words(0, (const uint32_t *)(const void *)c, c->bytes / 4);
+}
+
+uint64_t core_changes(const struct core *c)
+{
+    return c->changes;
+}
+
+const struct core_limits *core_limits_of(const struct core *c)
+{
+    return &c->limits;
+}

@@ -1,0 +1,388 @@
+/* The inside of the core: every record of the arena. Used by daemon/core/ alone, and by tests that
+ * audit it. Records refer to each other by index (NONE for none), never by address, and hold no
+ * implicit padding that matters: they are written field by field in zeroed memory, so equal
+ * histories give equal bytes. */
+#ifndef CORE_ARENA_H
+#define CORE_ARENA_H
+
+#include <assert.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "core/bugs.h"
+#include "core/core.h"
+#include "core/memory/page_states.h"
+#include "core/query.h"
+
+#define POOLS_LIMIT 64 /* an engine's pools are one 64-bit set */
+#define ENGINES_LIMIT                                                                              \
+    48 /* one process may be in all of them, and its exit is one event with an action for each */
+#define SLABS_PER_POOL 1024 /* a pool aims at this many slabs or a little more */
+
+struct page {
+    uint32_t gen;
+    uint32_t next, prev;    /* in its owner's list */
+    uint32_t chain;         /* RESERVED: next page of the same pull batch, or of the retry list */
+    uint32_t index;         /* within its group */
+    uint32_t owner;         /* slot of the session, node, retire record or pull, by state */
+    struct page_ref source; /* RESERVED: what to ask the peer for */
+    uint8_t state, group, tries;
+    uint8_t sealed; /* enum seal_state of its checksum: NO, RUNNING, DONE */
+    uint32_t pool;
+};
+
+struct page_list {
+    uint32_t head, tail, n;
+};
+
+struct slab {
+    uint32_t next, prev; /* FREE pages there: in its group's partial list; unassigned: in the pool's
+                            free list */
+    uint32_t free_head, nfree;
+    uint32_t group;    /* whose pages its records are formatted for; NONE: never used */
+    uint32_t assigned; /* 1 while the group holds it */
+};
+
+struct group {
+    struct group_layout layout;
+    uint32_t pages_per_slab, held; /* slabs */
+    uint32_t partial;              /* slabs with free pages */
+    uint32_t count[PAGE_STATES];   /* FREE counts pages in held slabs */
+    uint32_t peak_owned, peak_committed;
+    uint32_t segment;     /* pages of a node's segment */
+    uint32_t reach;       /* STATE: nodes whose segments make a window. HISTORY: 0 */
+    uint32_t reclaimable; /* COMMITTED pages that no resume point needs any more (T10) */
+    uint32_t zero;
+};
+
+/* LEAF: leaves of the device tier that may go. STATE: nodes whose STATE may go alone. HOST: leaves
+ * of the host tier. ALONE: those of them that are not on the device. RESET: leaves on both of a
+ * namespace that was reset. */
+enum heap_kind { HEAP_LEAF, HEAP_STATE, HEAP_HOST, HEAP_ALONE, HEAP_RESET, HEAPS };
+
+struct heap_links {
+    uint32_t child, next, prev, in;
+};
+
+enum pool_state { POOL_EMPTY = 0, POOL_OPEN, POOL_CLOSING, POOL_ZEROING };
+
+struct pool {
+    uint32_t gen, state, tenant, ngroups;
+    uint32_t align;   /* L */
+    uint32_t engines; /* engines that opened or mapped it and are not gone */
+    uint32_t opener;  /* for views: slot of one of those engines, the first if it is there; NONE */
+    uint32_t sessions, nodes, serves;
+    uint32_t page_base, pages_per_slab_max; /* records */
+    uint32_t slab_base, nslabs, free_slab, nfree_slabs;
+    uint32_t
+        heap[HEAPS]; /* HEAP_LEAF: evictable leaves. HEAP_STATE: nodes whose STATE may be dropped */
+    uint32_t reclaim_head, reclaim_tail; /* nodes with superseded STATE, oldest first */
+    uint32_t nstate, reach, window_max,
+        remade; /* STATE groups; the largest reach and window of them */
+    uint32_t supersede;
+    uint32_t spaces;  /* namespaces */
+    uint32_t regions; /* ranks of the engines that use it */
+    uint32_t moved;   /* regions that a transfer moves: 1 where all hold alike (X5) */
+    uint32_t tier;
+    uint32_t
+        other; /* its host tier, a pool of its own; of that one: the pool that it serves. NONE */
+    uint64_t offset, bytes, slab_bytes;
+    uint64_t layout_hash, opened_seq;
+    struct group group[GROUPS_MAX];
+};
+
+struct space { /* a namespace within a pool */
+    struct namespace_id ns;
+    uint32_t pool, root, next;
+    uint32_t reset; /* N1: never found again; its nodes go as their pins end */
+    uint32_t sweep; /* the next node to look at; NONE: all were */
+    uint32_t nodes; /* without the root */
+};
+
+/* Of a node's copy to the other tier. WAITING: for the checksums. */
+enum copy_state {
+    COPY_NONE,
+    COPY_BACK_WAITING,
+    COPY_BACK_QUEUED,
+    COPY_BACK_RUNNING,
+    COPY_BACK_DONE, /* acknowledged; its parent's is not */
+    COPY_LOAD_QUEUED,
+    COPY_LOAD_RUNNING,
+    COPY_LOAD_DONE
+};
+enum seal_state { SEAL_NO, SEAL_QUEUED, SEAL_RUNNING, SEAL_DONE };
+
+struct node { /* one L-chunk under its parent; a root has depth 0 and neither tokens nor pages */
+    /* The first cache line is all that a match reads. */
+    uint32_t parent, first_child, depth;
+    uint32_t on_device;      /* all HISTORY is there */
+    uint32_t tokens, keys;   /* heads in the token store and the extra-key store */
+    uint32_t pending_engine; /* NONE: its step has passed */
+    uint32_t pool;
+    uint32_t pages[GROUPS_MAX]; /* heads; page_tokens order; L / page_tokens each */
+    uint32_t gen, next, prev, space;
+    uint32_t refs[REF_KINDS], nrefs;
+    uint32_t hash_next;
+    struct heap_links heap[HEAPS];
+    uint32_t seal, seal_next;
+    uint32_t pending_next;
+    uint32_t mark, used;
+    /* STATE. made: a terminal commit made it a resume point (T9). claims: it counts in `needed` of
+     * the nodes of its window. passed: a resume point below is out of reach of its segment. What
+     * can be resumed is derived, never stored. */
+    uint32_t made, claims, passed, needed, borrowers;
+    uint32_t remade;   /* passed once, then made anew: those below may be passed while it is not */
+    uint32_t released; /* SnapshotRelease: as if passed, whatever its ancestors are */
+    uint32_t reclaim, reclaim_next, reclaim_prev;
+    uint32_t state_pending; /* groups, as bits, whose refill waits for its step */
+    uint64_t pending_step;
+    uint64_t hash, seq;
+    uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
+    uint64_t chain;                 /* of all tokens up to here; no slot or address in it */
+    uint64_t admin_ns;
+    /* The host tier. Residency is prefix-closed on each tier. */
+    uint32_t host[GROUPS_MAX];   /* heads of acknowledged host pages */
+    uint32_t moving[GROUPS_MAX]; /* COPYING pages: of the host for BACK, of the device for LOAD */
+    uint32_t nchildren;
+    uint32_t on_host; /* all HISTORY is there, and acknowledged */
+    uint32_t ndevice; /* children on the device */
+    uint32_t nhost;   /* children on the host, or about to be */
+    uint32_t copy, copy_gen, copy_next, copy_prev;
+    uint32_t loaders;        /* loads that need this node on the device */
+    uint32_t host_borrowers; /* of `borrowers`, those that are content with the host's copy */
+    uint32_t host_bad;       /* its host pages do not agree with their checksums */
+    uint32_t stored;         /* what subscribers know of it: 0 nothing, see events.c */
+    uint32_t load_cancelled; /* nobody waits for the load that is running */
+    uint32_t copy_tries;     /* copies of it to the host that failed in a row */
+    uint64_t pad[2];
+};
+
+static_assert(sizeof(struct node) % 64 == 0, "nodes begin at a cache line");
+
+struct token_block {
+    uint32_t v[TOKEN_BLOCK];
+};
+
+struct key_record {
+    uint32_t next, position; /* absolute */
+    uint64_t hi, lo;
+};
+
+/* Tokens [first, end) in chunks of L from `first`; a chunk is ceil(L / TOKEN_BLOCK) blocks. */
+struct token_buf {
+    uint32_t head, tail, first, end;
+    uint32_t keys, keys_tail;
+};
+
+enum session_state {
+    SESSION_EMPTY = 0,
+    SESSION_OPEN,
+    SESSION_TURN,
+    SESSION_IDLE,
+    SESSION_FETCHING,
+    SESSION_RETRACTING, /* running still: it waits for its host copies and for its step */
+    SESSION_RETRACTED,
+    SESSION_LOADING /* waits for pages of the host tier: a Recover or a Fetch */
+};
+
+struct session {
+    uint32_t gen, state, engine, pool, space;
+    uint32_t next, prev; /* of its engine */
+    uint32_t node; /* pinned DEVICE; the path to it is the borrowed part of the table. NONE: empty
+                      table */
+    uint32_t t, c, a;
+    uint32_t low;               /* it borrows the STATE of the nodes of its path deeper than this */
+    uint32_t base[GROUPS_MAX];  /* first owned logical page; HISTORY: T / page_tokens */
+    uint32_t first[GROUPS_MAX]; /* WINDOW: the first that has not left the table (T5, T7) */
+    uint32_t prompt, good;      /* tokens of this turn's prompt; tokens at the last Finish */
+    uint32_t pull;
+    struct token_buf tokens;
+    struct page_list owned[GROUPS_MAX];
+    uint64_t last_use_ns;
+    uint64_t ref_since_ns;
+    /* RETRACTING, RETRACTED, LOADING; in one list over all engines. */
+    uint32_t away_next, away_prev, away; /* away: it is in that list */
+    uint32_t held;                       /* enum ref_kind by which it holds `node` */
+    uint32_t back_to;                    /* the state that it had */
+    uint32_t load_pin;           /* LOADING: what is on the device already, pinned TRANSFER */
+    uint32_t target, load_low;   /* LOADING: the node to be reached, and those deeper than
+                                    this on the path to it have it among their loaders */
+    uint32_t load_op, load_conn; /* whom to answer: OP_RECOVER or OP_FETCH */
+    uint32_t load_kib;
+    uint64_t load_request, load_trace, away_step;
+    uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
+                           borrows of their nodes does not end before that */
+};
+
+struct retire { /* what waits until every rank of an engine has passed a step */
+    uint64_t step;
+    uint32_t next, prev;
+    uint32_t node;    /* a DEVICE pin that ends; NONE */
+    uint32_t low;     /* with the pin end its borrows of STATE on the path deeper than this */
+    uint32_t pending; /* nodes that become visible */
+    struct page_list pages;
+};
+
+enum engine_state { ENGINE_EMPTY = 0, ENGINE_JOINING, ENGINE_LIVE, ENGINE_DYING };
+
+struct proc_of {
+    uint32_t proc, alive;
+};
+
+struct engine {
+    uint32_t gen, state, tenant, world;
+    char name[ENGINE_NAME_MAX];
+    struct proc_of procs[PROCS_PER_ENGINE_MAX]; /* [rank], and the pure scheduler last */
+    uint32_t conns[PROCS_PER_ENGINE_MAX];
+    uint32_t alive, joined; /* processes; ranks */
+    uint32_t sessions, nsessions;
+    uint32_t retire_head, retire_tail;
+    uint64_t pools;
+    uint64_t done[RANKS_MAX];
+    uint64_t done_min;
+};
+
+struct conn {
+    uint32_t open, tenant, proc, admin;
+    uint32_t engine, seat; /* index in engine.procs; engine NONE: has not joined */
+};
+
+struct link {
+    uint32_t up, zero;
+    uint64_t incarnation, bytes_in_flight;
+};
+
+struct batch {
+    uint32_t head, n, used, no;
+    uint64_t bytes;
+};
+
+enum pull_state { PULL_EMPTY = 0, PULL_ASKED, PULL_RUNNING, PULL_STOPPING };
+
+struct pull { /* a transfer in */
+    uint32_t gen, state;
+    uint32_t next, prev; /* active list */
+    uint32_t session, pool, engine, tenant, link;
+    uint32_t conn;            /* NONE: nobody waits for the answer */
+    uint32_t from, to, start; /* tokens offered; depth at the Fetch */
+    uint32_t ending, err;     /* 1: to be ended with `err` once there is room for the actions */
+    uint32_t moved;           /* regions, as of its pool */
+    uint32_t retry, next_batch, done_pages, npages;
+    uint32_t cursor[GROUPS_MAX]; /* next page to ask for */
+    uint32_t cursor_group, cursor_left;
+    uint32_t history; /* HISTORY is here already up to this depth: the node is pinned */
+    uint32_t history_node;
+    uint32_t base[GROUPS_MAX];          /* first logical page of each list */
+    struct page_list pages[GROUPS_MAX]; /* not yet published, in logical order */
+    struct batch batch[PULL_BATCHES_MAX];
+    uint32_t owning; /* 1: chunks go to the session's own pages, not to the tree */
+    uint32_t zero;
+    struct id serve;
+    uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;
+};
+
+enum serve_state { SERVE_EMPTY = 0, SERVE_SEALING, SERVE_OPEN, SERVE_STOPPING };
+
+struct serve { /* a transfer out */
+    uint32_t gen, state;
+    uint32_t next, prev;
+    uint32_t link, pool, node, wait_node, from, to, history, asked_history, low;
+    uint32_t ending,
+        err; /* 1: to be ended once there is room; err: what to tell the peer, 0 = nothing */
+    struct id pull;
+    uint64_t trace_id, deadline_ns, started_ns;
+};
+
+struct tree_event { /* see events.h */
+    uint64_t seq;
+    struct namespace_id ns;
+    uint64_t chain, parent_chain;
+    uint32_t kind, tenant, pool, pool_gen, depth, tiers; /* tiers: a bit each, after the change */
+};
+
+struct tenant {
+    struct tenant_config config;
+    uint32_t sessions;
+    uint32_t undone; /* retracts that came to nothing, since a copy was given up */
+    uint64_t bytes_in_flight;
+};
+
+struct free_list {
+    uint32_t head, n;
+};
+
+struct core {
+    struct core_limits limits;
+    uint64_t incarnation, now_ns, changes, seq, bytes;
+    uint32_t touched, draining, mark, hash_mask, left_over, zero;
+    uint32_t tenants_at, conns_at, engines_at, pools_at, sessions_at, nodes_at, spaces_at,
+        blocks_at, block_next_at, keys_at, pages_at, slabs_at, retires_at, links_at, pulls_at,
+        serves_at, hash_at; /* offsets / 64 */
+    struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
+        free_pulls, free_serves;
+    uint32_t seal_head, seal_tail, seal_running;
+    uint32_t copy_head, copy_tail, copy_queued, copy_running;
+    uint32_t rotten;      /* nodes whose host pages do not agree with their checksums */
+    uint32_t copy_failed; /* 1: look whether those away wait for something that will not come */
+    uint32_t away;        /* sessions; head */
+    uint32_t resets;      /* namespaces that are being swept */
+    uint32_t events_at;   /* offset / 64 */
+    uint64_t event_next;
+    uint32_t pulls_active, serves_active, npulls, nserves, nretires;
+    uint32_t nengines, npools, nclosing;
+    uint64_t errors[TERN_ERR_COUNT];
+    uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
+    uint64_t host_copies, host_copies_failed, host_copies_again, host_loads, evicted_host, retracts,
+        recovers;
+};
+
+#define ARENA_RECORDS(type, name)                                                                  \
+    static inline struct type *name##_at(const struct core *c, uint32_t i)                         \
+    {                                                                                              \
+        return (struct type *)((char *)(uintptr_t)c + (size_t)c->name##s_at * 64) + i;             \
+    }
+
+ARENA_RECORDS(tenant, tenant)
+ARENA_RECORDS(conn, conn)
+ARENA_RECORDS(engine, engine)
+ARENA_RECORDS(pool, pool)
+ARENA_RECORDS(session, session)
+ARENA_RECORDS(node, node)
+ARENA_RECORDS(space, space)
+ARENA_RECORDS(token_block, block)
+ARENA_RECORDS(key_record, key)
+ARENA_RECORDS(page, page)
+ARENA_RECORDS(slab, slab)
+ARENA_RECORDS(retire, retire)
+ARENA_RECORDS(link, link)
+ARENA_RECORDS(pull, pull)
+ARENA_RECORDS(serve, serve)
+ARENA_RECORDS(tree_event, event)
+
+static inline uint32_t *block_next(const struct core *c, uint32_t i)
+{
+    return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->block_next_at * 64) + i;
+}
+
+static inline uint32_t *hash_head(const struct core *c, uint64_t hash)
+{
+    return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->hash_at * 64) + (hash & c->hash_mask);
+}
+
+/* Generation 0 names nothing. */
+static inline uint32_t gen_next(uint32_t gen)
+{
+    return gen + 1 ? gen + 1 : 1;
+}
+
+static inline void touch(struct core *c)
+{
+    c->touched = 1;
+}
+
+static inline uint32_t div_up(uint32_t n, uint32_t d)
+{
+    return n / d + (n % d != 0);
+}
+
+#endif

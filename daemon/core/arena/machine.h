@@ -1,0 +1,192 @@
+/* The machines of the core as they call each other: engines and steps, sessions, commits,
+ * transfers. step.c feeds them events and requests; each answers by filling a reply or by emitting
+ * an action. */
+#ifndef CORE_MACHINE_H
+#define CORE_MACHINE_H
+
+#include "core/tree/nodes.h"
+
+/* --- actions.c: filling struct actions --- */
+
+uint32_t actions_room(const struct actions *out);
+struct action *action_add(struct actions *out, enum action_kind kind); /* there must be room */
+/* A run of n refs to be filled in by the caller; NULL if the answer is full. */
+struct page_ref *run_add(struct actions *out, uint32_t group, uint32_t first, uint32_t n);
+bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs);
+
+/* --- engines.c --- */
+
+struct engine *engine_find(const struct core *c, struct id id);
+uint32_t engine_slot(const struct core *c, const struct engine *e);
+/* The engine of a connection, if it may ask for things now. */
+enum tern_err engine_of_conn(const struct core *c, uint32_t conn, struct engine **ret,
+                             const char **ret_text);
+void engine_join(struct core *c, const struct request *req, struct reply *ret);
+void engine_leave(struct core *c, struct actions *out, const struct request *req,
+                  struct reply *ret);
+void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc);
+void engine_conn_closed(struct core *c, uint32_t conn);
+void engine_step_done(struct core *c, struct id engine, uint32_t rank, uint64_t step);
+void engine_attach(struct core *c, struct engine *e, uint32_t pool);
+
+/* --- retires.c: what waits for a step --- */
+
+/* True if a release at `step` needs no record or there is one. */
+bool retire_ready(const struct core *c, const struct engine *e, uint64_t step);
+/* Gives back pages and at most one DEVICE pin, with the borrowed STATE of the path to it deeper
+ * than `low`, when every rank has passed `step`; at once if they have. retire_ready must hold. The
+ * list is emptied. node NONE: no pin. */
+void retire_release(struct core *c, struct engine *e, uint64_t step, struct page_list *pages,
+                    uint32_t node, uint32_t low);
+/* Nodes chained by pending_next become visible when `step` has passed. */
+void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t nodes);
+void retire_advance(struct core *c, struct engine *e); /* applies what has passed */
+void retire_drop_all(struct core *c,
+                     struct engine *e); /* the engine is gone: pending nodes go, the rest is free */
+uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t pool, uint32_t group,
+                      uint32_t missing);
+
+/* --- seals.c: checksums of published nodes --- */
+
+void seal_queue(struct core *c, uint32_t node);
+void seal_done(struct core *c, struct id job);
+bool seal_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
+
+/* --- sessions.c, session_ops.c --- */
+
+struct session *session_find(const struct core *c, struct id id);
+uint32_t session_slot(const struct core *c, const struct session *s);
+void session_open(struct core *c, const struct request *req, struct reply *ret);
+void session_peek(struct core *c, const struct request *req, struct reply *ret);
+void session_match(struct core *c, struct actions *out, const struct request *req,
+                   struct reply *ret);
+void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,
+                struct op_result *ret);
+/* Gives everything back: at `step` for a live engine, at once for one that is gone. */
+void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone);
+/* S4, the only place: takes the pages of [ceil_page(p), A) into `list`, then A = p and C = min(C,
+ * p). */
+void session_free_tail(struct core *c, struct session *s, uint32_t p, struct page_list *list);
+void session_use(struct core *c, struct session *s);
+/* What it owns of a group, as one run; none if that is nothing. */
+void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
+                       uint32_t group);
+/* The whole table as runs: what it borrows from token `from` on, then what it owns. */
+void session_runs(const struct core *c, struct actions *out, const struct session *s,
+                  uint32_t from);
+/* T5: takes STATE pages that are wholly below the window of min(C, next) into `list`. Returns the
+ * node, pinned for the caller's retire_release, up to which borrowed segments end (from the
+ * session's `low` before the call); NONE: none do. */
+uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
+                       struct page_list *list);
+/* Pages of a WINDOW group below `first` leave the table; steps up to `step` may still read them. */
+void session_slid_to(struct session *s, uint32_t group, uint32_t first, uint64_t step);
+/* May the session go on from length p? Not where STATE that it would need has left its table. */
+bool session_can_return(const struct core *c, const struct session *s, uint32_t p);
+bool has_recurrent(const struct pool *p);
+uint32_t session_table_refs(const struct pool *p, uint32_t tokens);
+/* The session that a connection of engine `e` names. */
+enum tern_err session_for(const struct core *c, const struct engine *e, struct id id,
+                          struct session **ret, const char **ret_text);
+struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
+                               const struct req_tokens *req);
+struct pool *session_pool(const struct core *c, const struct session *s);
+struct lengths session_lengths(const struct session *s);
+
+/* --- room.c --- */
+
+/* Makes `need[g]` pages of each group free, evicting; all or nothing but for what was evicted. */
+enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
+                              const uint32_t *need, struct shortage *ret);
+
+/* Are need[g] pages of each group free? Else *ret_short is a group that lacks some. */
+bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
+               uint32_t *ret_short);
+
+/* --- retract.c: sessions that are away, or wait for the host tier --- */
+
+void session_retract(struct core *c, const struct request *req, struct reply *ret);
+void session_recover(struct core *c, struct actions *out, const struct request *req,
+                     struct reply *ret, bool *ret_later);
+void session_fetch_host(struct core *c, const struct request *req, struct reply *ret,
+                        bool *ret_later);
+/* Ends the load of a session that has one; the asker is told GONE. There must be room for that.
+ * `stays`: it was cancelled, the session is not aborted or closed. */
+void load_end(struct core *c, struct actions *out, struct session *s, bool stays);
+void load_conn_closed(struct core *c, uint32_t conn);
+bool session_away(const struct session *s);
+/* The step at which what the session gives back may be reused: not below that of its Retract,
+ * nor of what it slid over. */
+uint64_t session_step(const struct session *s, uint64_t step);
+/* Gives back `pages` and whatever holds the session's prefix: at `step`, or at once for an engine
+ * that is gone. */
+void session_let_go(struct core *c, struct session *s, uint64_t step, struct page_list *pages,
+                    bool engine_gone);
+bool away_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
+
+/* --- commits.c --- */
+
+/* Attaches or adopts [T, T+L) (T6-T8, T18) with the first pages of `pages`. GONE stands for
+ * "another engine is about to publish it". */
+struct chunk_source {
+    struct page_list *pages;      /* one list a group */
+    uint32_t *base;               /* first logical page of each list */
+    struct page_list *duplicates; /* collects what is to be given back */
+    uint32_t *pending;            /* nodes to be published, chained */
+    uint64_t *step;               /* in: the commit's; out: not below that of the path */
+    uint32_t state_at;            /* the depth whose state a RECURRENT page holds */
+    uint32_t handed;              /* out: RECURRENT groups whose page was handed over, as bits */
+    uint32_t unread; /* out: groups, as bits, whose STATE in the last chunk waits for a step */
+    bool arriving;   /* a transfer's: checksums are known, and the session gets no fresh RECURRENT
+                        page */
+};
+enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src,
+                           bool *ret_adopted);
+enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
+                             struct session *s, const struct step_op *op);
+
+/* --- pool_requests.c --- */
+
+void pool_open(struct core *c, const struct request *req, struct reply *ret);
+void pool_map(struct core *c, const struct request *req, struct reply *ret);
+void pool_close(struct core *c, const struct request *req, struct reply *ret);
+void pool_zeroed(struct core *c, struct id pool);
+/* Takes closing pools on: their prefixes go as pins end, then their range is zeroed and given back.
+ */
+bool pool_flush(struct core *c, struct actions *out);
+
+/* --- pulls.c, serves.c --- */
+
+void pull_fetch(struct core *c, struct actions *out, const struct request *req, struct reply *ret,
+                bool *ret_later);
+void pull_cancel(struct core *c, struct actions *out, const struct request *req, struct reply *ret);
+/* May the session fetch now, wherever from? */
+enum tern_err fetch_ready(const struct session *s, const char **ret_text);
+void pull_doom(struct core *c, struct pull *p, enum tern_err err);
+void pull_orphan(
+    struct core *c,
+    uint32_t slot); /* its session is about to go: ends it now, the pages stay with it */
+void pull_conn_closed(struct core *c, uint32_t conn);
+void pull_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
+void pull_arrived(struct core *c, const struct event *ev);
+/* pull_data.c: takes in what is there, chunk by chunk; ends the pull when that is all. */
+void pull_publish(struct core *c, struct pull *p);
+void pull_broken(struct core *c, struct id pull, enum tern_err err);
+void pull_proved_quiet(struct core *c, struct id pull);
+void pull_link_down(struct core *c, uint32_t link);
+bool pull_flush(struct core *c, struct actions *out);
+uint64_t pull_deadline(const struct core *c);
+struct pull *pull_find(const struct core *c, struct id id);
+struct id pull_id(const struct core *c, const struct pull *p);
+bool pull_issue(struct core *c, struct actions *out,
+                struct pull *p); /* pull_data.c. False: no room */
+
+void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
+void serve_proved_quiet(struct core *c, struct id serve);
+void serve_sealed(struct core *c, uint32_t node);
+void serve_link_down(struct core *c, uint32_t link);
+void serve_end_pool(struct core *c, uint32_t pool);
+bool serve_flush(struct core *c, struct actions *out);
+uint64_t serve_deadline(const struct core *c);
+
+#endif

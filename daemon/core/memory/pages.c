@@ -1,0 +1,290 @@
+/* Page states, page lists and slabs. See pages.h. A slab that loses its last used page goes back to
+ * its pool at once, still formatted for its group, so giving it back and taking it again costs
+ * nothing. */
+#include "core/memory/pages.h"
+
+static const struct {
+    uint32_t next;
+} states[PAGE_STATES] = {
+#define X(name, next, comment) [PAGE_##name] = {next},
+    PAGE_STATE_TABLE(X)
+#undef X
+};
+
+uint32_t page_record(const struct core *c, const struct page *p)
+{
+    return (uint32_t)(p - page_at(c, 0));
+}
+
+static void count_move(struct group *g, enum page_state from, enum page_state to)
+{
+    check(g->count[from] > 0);
+    g->count[from]--;
+    g->count[to]++;
+    if (g->count[PAGE_OWNED] > g->peak_owned)
+        g->peak_owned = g->count[PAGE_OWNED];
+    /* Of STATE groups it is taken when a commit is done: see state.c. */
+    if (g->layout.family == FAMILY_HISTORY && g->count[PAGE_COMMITTED] > g->peak_committed)
+        g->peak_committed = g->count[PAGE_COMMITTED];
+}
+
+void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owner)
+{
+    check(states[p->state].next & 1u << to);
+    count_move(&pool_at(c, p->pool)->group[p->group], p->state, to);
+    p->state = (uint8_t)to;
+    p->owner = owner;
+    touch(c);
+}
+
+void list_init(struct page_list *l)
+{
+    l->head = l->tail = NONE;
+    l->n = 0;
+}
+
+void list_push(const struct core *c, struct page_list *l, uint32_t record)
+{
+    struct page *p = page_at(c, record);
+
+    p->next = NONE;
+    p->prev = l->tail;
+    if (l->tail == NONE)
+        l->head = record;
+    else
+        page_at(c, l->tail)->next = record;
+    l->tail = record;
+    l->n++;
+}
+
+uint32_t list_pop_head(const struct core *c, struct page_list *l)
+{
+    uint32_t record = l->head;
+    struct page *p = page_at(c, record);
+
+    check(record != NONE);
+    l->head = p->next;
+    if (l->head == NONE)
+        l->tail = NONE;
+    else
+        page_at(c, l->head)->prev = NONE;
+    l->n--;
+    p->next = p->prev = NONE;
+    return record;
+}
+
+uint32_t list_pop_tail(const struct core *c, struct page_list *l)
+{
+    uint32_t record = l->tail;
+    struct page *p = page_at(c, record);
+
+    check(record != NONE);
+    l->tail = p->prev;
+    if (l->tail == NONE)
+        l->head = NONE;
+    else
+        page_at(c, l->tail)->next = NONE;
+    l->n--;
+    p->next = p->prev = NONE;
+    return record;
+}
+
+void list_concat(const struct core *c, struct page_list *to, struct page_list *from)
+{
+    if (from->n == 0)
+        return;
+    if (to->n == 0) {
+        *to = *from;
+    } else {
+        page_at(c, to->tail)->next = from->head;
+        page_at(c, from->head)->prev = to->tail;
+        to->tail = from->tail;
+        to->n += from->n;
+    }
+    list_init(from);
+}
+
+/* --- slabs --- */
+
+static void slab_unlink(const struct core *c, uint32_t *head, uint32_t slot)
+{
+    struct slab *s = slab_at(c, slot);
+
+    if (s->prev == NONE)
+        *head = s->next;
+    else
+        slab_at(c, s->prev)->next = s->next;
+    if (s->next != NONE)
+        slab_at(c, s->next)->prev = s->prev;
+    s->next = s->prev = NONE;
+}
+
+static void slab_link(const struct core *c, uint32_t *head, uint32_t slot)
+{
+    struct slab *s = slab_at(c, slot);
+
+    s->prev = NONE;
+    s->next = *head;
+    if (*head != NONE)
+        slab_at(c, *head)->prev = slot;
+    *head = slot;
+}
+
+static void slab_format(const struct core *c, const struct pool *p, uint32_t slot, uint32_t group)
+{
+    struct slab *s = slab_at(c, slot);
+    uint32_t n = p->group[group].pages_per_slab, local = slot - p->slab_base;
+    uint32_t base = p->page_base + local * p->pages_per_slab_max;
+
+    s->group = group;
+    s->nfree = n;
+    s->free_head = base;
+    for (uint32_t i = 0; i < n; i++) {
+        struct page *pg = page_at(c, base + i);
+
+        pg->index = local * n + i;
+        pg->pool = pool_slot(c, p);
+        pg->group = (uint8_t)group;
+        pg->state = PAGE_FREE;
+        pg->owner = pg->prev = NONE;
+        pg->next = i + 1 < n ? base + i + 1 : NONE;
+    }
+}
+
+static void slab_assign(struct core *c, struct pool *p, uint32_t group)
+{
+    uint32_t slot = p->free_slab;
+    struct slab *s = slab_at(c, slot);
+    struct group *g = &p->group[group];
+
+    check(slot != NONE);
+    slab_unlink(c, &p->free_slab, slot);
+    p->nfree_slabs--;
+    if (s->group != group)
+        slab_format(c, p, slot, group);
+    s->assigned = 1;
+    g->held++;
+    g->count[PAGE_FREE] += g->pages_per_slab;
+    slab_link(c, &g->partial, slot);
+}
+
+static void slab_unassign(struct pool *p, const struct core *c, uint32_t slot)
+{
+    struct slab *s = slab_at(c, slot);
+    struct group *g = &p->group[s->group];
+
+    slab_unlink(c, &g->partial, slot);
+    s->assigned = 0;
+    g->held--;
+    g->count[PAGE_FREE] -= g->pages_per_slab;
+    slab_link(c, &p->free_slab, slot);
+    p->nfree_slabs++;
+}
+
+void page_free(struct core *c, uint32_t record)
+{
+    struct page *pg = page_at(c, record);
+    struct pool *p = pool_at(c, pg->pool);
+    struct group *g = &p->group[pg->group];
+    uint32_t slot = p->slab_base + pg->index / g->pages_per_slab;
+    struct slab *s = slab_at(c, slot);
+
+    page_move(c, pg, PAGE_FREE, NONE);
+    pg->gen = gen_next(pg->gen);
+    pg->prev = NONE;
+    pg->next = s->free_head;
+    s->free_head = record;
+    if (s->nfree++ == 0)
+        slab_link(c, &g->partial, slot);
+    if (s->nfree == g->pages_per_slab)
+        slab_unassign(p, c, slot);
+}
+
+void pages_free(struct core *c, struct page_list *list)
+{
+    while (list->n > 0)
+        page_free(c, list_pop_head(c, list));
+}
+
+uint32_t chain_free(struct core *c, uint32_t *head)
+{
+    uint32_t freed = 0;
+
+    for (uint32_t at = *head, next; at != NONE; at = next, freed++) {
+        next = page_at(c, at)->next;
+        page_free(c, at);
+    }
+    *head = NONE;
+    return freed;
+}
+
+static uint32_t group_used(const struct group *g)
+{
+    return g->held * g->pages_per_slab - g->count[PAGE_FREE];
+}
+
+uint32_t group_free(const struct core *c, const struct pool *p, uint32_t group)
+{
+    const struct group *g = &p->group[group];
+    uint32_t n = g->count[PAGE_FREE] + p->nfree_slabs * g->pages_per_slab,
+             cap = g->layout.cap_pages;
+
+    (void)c;
+    if (cap && n > cap - group_used(g))
+        n = cap - group_used(g);
+    return n;
+}
+
+uint32_t group_total(const struct core *c, const struct pool *p, uint32_t group)
+{
+    return group_free(c, p, group) + group_used(&p->group[group]);
+}
+
+uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_state state,
+                   uint32_t owner)
+{
+    struct group *g = &p->group[group];
+    struct slab *s;
+    struct page *pg;
+    uint32_t slot, record;
+
+    if (g->partial == NONE)
+        slab_assign(c, p, group);
+    slot = g->partial;
+    s = slab_at(c, slot);
+    record = s->free_head;
+    pg = page_at(c, record);
+    s->free_head = pg->next;
+    if (--s->nfree == 0)
+        slab_unlink(c, &g->partial, slot);
+    pg->next = pg->prev = pg->chain = NONE;
+    pg->tries = 0;
+    pg->sealed = 0;
+    if (pg->gen == 0)
+        pg->gen = 1; /* a ref of generation 0 names nothing */
+    page_move(c, pg, state, owner);
+    return record;
+}
+
+struct page *page_find(const struct core *c, const struct pool *p, uint32_t group,
+                       struct page_ref ref)
+{
+    const struct group *g;
+    const struct slab *s;
+    struct page *pg;
+    uint32_t local;
+
+    if (group >= p->ngroups)
+        return NULL;
+    g = &p->group[group];
+    local = ref.index / g->pages_per_slab;
+    if (local >= p->nslabs)
+        return NULL;
+    s = slab_at(c, p->slab_base + local);
+    if (!s->assigned || s->group != group)
+        return NULL;
+    pg = page_at(c, p->page_base + local * p->pages_per_slab_max + ref.index % g->pages_per_slab);
+    if (pg->state == PAGE_FREE || (pg->gen != ref.gen && !BUG(CORE_BUG_IGNORE_GEN)))
+        return NULL;
+    return pg;
+}

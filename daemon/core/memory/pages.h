@@ -1,0 +1,49 @@
+/* Pages, slabs and pools: where every page is (T1). The state of a page changes in pages.c alone,
+ * through the table of page_states.h. */
+#ifndef CORE_PAGES_H
+#define CORE_PAGES_H
+
+#include "core/arena/arena.h"
+
+/* Moves a page to a state that the table allows from its present one; to FREE it goes by page_free.
+ */
+void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owner);
+/* Back to its slab; the generation passes. */
+void page_free(struct core *c, uint32_t record);
+void pages_free(struct core *c, struct page_list *list); /* and empties the list */
+/* The same of a chain that hangs on a node: *head becomes NONE. Returns how many. */
+uint32_t chain_free(struct core *c, uint32_t *head);
+
+uint32_t page_record(const struct core *c, const struct page *p);
+/* The record that a handle names, or NULL where index or generation is not current. */
+struct page *page_find(const struct core *c, const struct pool *pool, uint32_t group,
+                       struct page_ref ref);
+
+void list_init(struct page_list *l);
+void list_push(const struct core *c, struct page_list *l, uint32_t record); /* at the tail */
+uint32_t list_pop_head(const struct core *c, struct page_list *l);
+uint32_t list_pop_tail(const struct core *c, struct page_list *l);
+void list_concat(const struct core *c, struct page_list *to,
+                 struct page_list *from); /* and empties `from` */
+
+/* FREE pages of a group that can be had without evicting, within its cap. */
+uint32_t group_free(const struct core *c, const struct pool *p, uint32_t group);
+uint32_t group_total(const struct core *c, const struct pool *p, uint32_t group);
+/* group_free must be at least 1. */
+uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_state state,
+                   uint32_t owner);
+
+enum tern_err layout_check(const struct core *c, const struct req_pool_open *req,
+                           const char **ret_text);
+uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions);
+/* Carves a pool. QUOTA: the tenant's memory; BUSY: page, slab or pool records. */
+enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
+                         const struct req_pool_open *req, uint32_t *ret_pool,
+                         const char **ret_text);
+/* False: no other pool's going would make room for it. */
+bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req);
+bool pool_all_free(const struct core *c, const struct pool *p);
+uint32_t pool_slot(const struct core *c, const struct pool *p);
+struct pool *pool_find(const struct core *c, struct id id); /* open or closing; NULL: stale */
+
+#endif

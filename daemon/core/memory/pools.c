@@ -1,0 +1,367 @@
+/* Pools: checking a layout, carving a range of the tenant's memory and the records for it, and
+ * finding pools. Slab 0 of every pool is never handed out, so index 0 exists in no group. */
+#include "core/memory/pages.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+#define MAP_ALIGN 4096u
+
+uint32_t pool_slot(const struct core *c, const struct pool *p)
+{
+    return (uint32_t)(p - pool_at(c, 0));
+}
+
+struct pool *pool_find(const struct core *c, struct id id)
+{
+    struct pool *p;
+
+    if (id.slot >= c->limits.pools)
+        return NULL;
+    p = pool_at(c, id.slot);
+    return p->gen == id.gen && p->tier == TIER_DEVICE &&
+                   (p->state == POOL_OPEN || p->state == POOL_CLOSING)
+               ? p
+               : NULL;
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t r = a % b;
+
+        a = b;
+        b = r;
+    }
+    return a;
+}
+
+static bool lcm_within(uint64_t a, uint64_t b, uint64_t max, uint64_t *ret)
+{
+    uint64_t f = a / gcd(a, b);
+
+    if (f > max / b)
+        return false;
+    *ret = f * b;
+    return true;
+}
+
+static enum tern_err family_check(const struct group_layout *g, const char **ret_text)
+{
+    bool window = g->family == FAMILY_WINDOW;
+
+    *ret_text = "the family of a group is HISTORY, WINDOW or RECURRENT";
+    if (g->family > FAMILY_RECURRENT)
+        return TERN_UNSUPPORTED;
+    *ret_text =
+        "a WINDOW group has a window and a reserve of 1 to 4,194,304 tokens, others have none";
+    if (window != (g->window > 0) || window != (g->reserve > 0) || g->window > SESSION_TOKENS_MAX ||
+        g->reserve > SESSION_TOKENS_MAX)
+        return TERN_INVALID;
+    return TERN_OK;
+}
+
+/* L is the least common multiple of the HISTORY groups' page_tokens, and every STATE group's
+ * divides it. */
+static bool align_of(const struct req_pool_open *req, uint64_t *ret_align)
+{
+    *ret_align = 0;
+    for (uint32_t i = 0; i < req->ngroups; i++) {
+        if (req->group[i].family != FAMILY_HISTORY)
+            continue;
+        if (!lcm_within(*ret_align ? *ret_align : 1, req->group[i].page_tokens, ALIGN_TOKENS_MAX,
+                        ret_align))
+            return false;
+    }
+    for (uint32_t i = 0; i < req->ngroups; i++)
+        if (*ret_align == 0 || *ret_align % req->group[i].page_tokens != 0)
+            return false;
+    return true;
+}
+
+static bool slab_of(const struct req_pool_open *req, uint64_t bytes, uint64_t *ret_slab)
+{
+    *ret_slab = 1;
+    for (uint32_t i = 0; i < req->ngroups; i++)
+        if (!lcm_within(*ret_slab, req->group[i].page_bytes, bytes / 2, ret_slab))
+            return false;
+    return true;
+}
+
+static uint32_t segment_of(const struct group_layout *g, uint32_t align)
+{
+    if (g->family == FAMILY_RECURRENT)
+        return 1;
+    if (g->family == FAMILY_WINDOW && g->window < align)
+        return div_up(g->window, g->page_tokens);
+    return align / g->page_tokens;
+}
+
+enum tern_err layout_check(const struct core *c, const struct req_pool_open *req,
+                           const char **ret_text)
+{
+    uint64_t align, slab, chunk = 0;
+
+    *ret_text = "a pool has 1 to 8 groups";
+    if (req->ngroups == 0 || req->ngroups > GROUPS_MAX || req->supersede > SUPERSEDE_OFF)
+        return TERN_INVALID;
+    for (uint32_t i = 0; i < req->ngroups; i++) {
+        const struct group_layout *g = &req->group[i];
+
+        TRY(family_check(g, ret_text));
+        *ret_text = "page_tokens is 1 to 4096; page_bytes is a multiple of 8, and not 0";
+        if (g->page_tokens == 0 || g->page_tokens > PAGE_TOKENS_MAX || g->page_bytes == 0 ||
+            g->page_bytes % 8 != 0)
+            return TERN_INVALID;
+        *ret_text = "units divide page_bytes, and units x regions are within the configured "
+                    "checksums of a page";
+        if (g->units == 0 || g->page_bytes % g->units != 0 || g->units > c->limits.sums_per_page)
+            return TERN_INVALID;
+    }
+    *ret_text = "there is a HISTORY group; the HISTORY groups' page_tokens have a common multiple "
+                "L up to 16384, and "
+                "the others' divide it";
+    if (!align_of(req, &align))
+        return TERN_INVALID;
+    *ret_text = "the groups' page_bytes have no common multiple that fits the pool twice";
+    if (!slab_of(req, req->bytes, &slab))
+        return TERN_INVALID;
+    *ret_text = "the groups' page_bytes have no common multiple that fits the host tier twice";
+    if (req->host_bytes && !slab_of(req, req->host_bytes, &slab))
+        return TERN_INVALID;
+    *ret_text = "a chunk of L tokens has more than 256 pages: use larger pages";
+    for (uint32_t i = 0; i < req->ngroups; i++)
+        chunk += segment_of(&req->group[i], (uint32_t)align);
+    if (chunk > SEAL_PAGES_MAX)
+        return TERN_INVALID;
+    *ret_text = "";
+    return TERN_OK;
+}
+
+uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions)
+{
+    uint64_t h = hash_mix(req->ngroups, req->shard);
+
+    h = hash_mix(h, (uint64_t)regions << 32 | req->axes_hash);
+    for (uint32_t i = 0; i < req->ngroups; i++) {
+        const struct group_layout *g = &req->group[i];
+
+        h = hash_mix(h, (uint64_t)g->family << 32 | g->page_tokens);
+        h = hash_mix(h, g->page_bytes);
+        h = hash_mix(h, g->units);
+        h = hash_mix(h, (uint64_t)g->window << 32 | g->reserve);
+    }
+    return h;
+}
+
+/* Ranges begin where a process can map them. */
+static uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + MAP_ALIGN - 1) / MAP_ALIGN * MAP_ALIGN;
+}
+
+enum range_of { RANGE_BYTES, RANGE_PAGES, RANGE_SLABS };
+
+static void pool_range(const struct pool *p, enum range_of of, uint64_t *ret_at, uint64_t *ret_n)
+{
+    *ret_at = of == RANGE_BYTES ? p->offset : of == RANGE_PAGES ? p->page_base : p->slab_base;
+    *ret_n = of == RANGE_BYTES   ? round_up(p->bytes)
+             : of == RANGE_PAGES ? (uint64_t)p->nslabs * p->pages_per_slab_max
+                                 : p->nslabs;
+}
+
+/* First fit among the pools that are there. Bytes are a tenant's own space, one a tier; records are
+ * everyone's. */
+static bool range_find(const struct core *c, uint32_t tenant, enum tier tier, enum range_of of,
+                       uint64_t n, uint64_t limit, uint64_t *ret_at)
+{
+    uint64_t at = 0, other, len;
+    bool moved = true;
+
+    while (moved) {
+        moved = false;
+        for (uint32_t i = 0; i < c->limits.pools; i++) {
+            const struct pool *p = pool_at(c, i);
+
+            if (p->state == POOL_EMPTY ||
+                (of == RANGE_BYTES && (p->tenant != tenant || p->tier != tier)))
+                continue;
+            pool_range(p, of, &other, &len);
+            if (at < other + len && other < at + n) {
+                at = other + len;
+                moved = true;
+            }
+        }
+    }
+    *ret_at = at;
+    return n <= limit && at <= limit - n;
+}
+
+static void group_set(struct pool *p, uint32_t i, const struct group_layout *layout)
+{
+    struct group *g = &p->group[i];
+    uint32_t window = layout->family == FAMILY_RECURRENT ? p->align : layout->window;
+
+    g->layout = *layout;
+    g->pages_per_slab = (uint32_t)(p->slab_bytes / layout->page_bytes);
+    g->partial = NONE;
+    g->segment = segment_of(layout, p->align);
+    g->reach = div_up(window, p->align);
+    p->nstate += layout->family != FAMILY_HISTORY;
+    if (g->reach > p->reach)
+        p->reach = g->reach;
+    if (window > p->window_max)
+        p->window_max = window;
+}
+
+static void pool_set_groups(struct pool *p, const struct req_pool_open *req, enum tier tier)
+{
+    uint64_t bytes = tier == TIER_HOST ? req->host_bytes : req->bytes;
+    uint64_t align, slab, min_bytes = UINT64_MAX, scale;
+
+    check(align_of(req, &align) && slab_of(req, bytes, &slab));
+    for (uint32_t i = 0; i < req->ngroups; i++)
+        if (req->group[i].page_bytes < min_bytes)
+            min_bytes = req->group[i].page_bytes;
+    scale = bytes / slab / SLABS_PER_POOL;
+    slab *= scale ? scale : 1;
+    p->ngroups = req->ngroups;
+    p->supersede = req->supersede;
+    p->align = (uint32_t)align;
+    p->slab_bytes = slab;
+    p->tier = tier;
+    p->nslabs = (uint32_t)(bytes / slab);
+    p->bytes = p->nslabs * slab;
+    p->pages_per_slab_max =
+        slab / min_bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)(slab / min_bytes);
+    for (uint32_t i = 0; i < req->ngroups; i++) {
+        group_set(p, i, &req->group[i]);
+        if (tier == TIER_HOST)
+            p->group[i].layout.cap_pages = 0;
+    }
+}
+
+static void pool_set_slabs(const struct core *c, struct pool *p)
+{
+    p->free_slab = NONE;
+    for (uint32_t i = p->nslabs; i-- > 0;) {
+        struct slab *s = slab_at(c, p->slab_base + i);
+
+        memset(s, 0, sizeof *s);
+        s->group = s->next = s->prev = s->free_head = NONE;
+        if (i == 0)
+            continue;
+        s->next = p->free_slab;
+        if (p->free_slab != NONE)
+            slab_at(c, p->free_slab)->prev = p->slab_base + i;
+        p->free_slab = p->slab_base + i;
+        p->nfree_slabs++;
+    }
+}
+
+static uint64_t tier_bytes(const struct core *c, uint32_t tenant, enum tier tier)
+{
+    const struct tenant_config *config = &tenant_at(c, tenant)->config;
+
+    return tier == TIER_HOST ? config->host_bytes : config->memory_bytes;
+}
+
+/* Were it the only pool there is. */
+static bool could_fit(const struct core *c, uint32_t tenant, enum tier tier,
+                      const struct req_pool_open *req)
+{
+    struct pool p;
+
+    memset(&p, 0, sizeof p);
+    pool_set_groups(&p, req, tier);
+    return p.bytes <= tier_bytes(c, tenant, tier) && p.nslabs <= c->limits.slabs &&
+           (uint64_t)p.nslabs * p.pages_per_slab_max <= c->limits.pages;
+}
+
+bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req)
+{
+    return could_fit(c, tenant, TIER_DEVICE, req) &&
+           (!req->host_bytes || could_fit(c, tenant, TIER_HOST, req));
+}
+
+static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, enum tier tier,
+                           const struct req_pool_open *req, uint32_t *ret_pool,
+                           const char **ret_text)
+{
+    uint64_t memory = tier_bytes(c, tenant, tier);
+    struct pool fresh, *p = NULL;
+    uint64_t offset, page_base, slab_base;
+    uint32_t slot;
+
+    for (slot = 0; slot < c->limits.pools && pool_at(c, slot)->state != POOL_EMPTY; slot++)
+        ;
+    *ret_text = "all pool slots are in use (a host tier takes one too): close a pool, or raise "
+                "limits.pools";
+    if (slot == c->limits.pools)
+        return TERN_BUSY;
+    memset(&fresh, 0, sizeof fresh);
+    pool_set_groups(&fresh, req, tier);
+    *ret_text = tier == TIER_HOST
+                    ? "the tenant's host memory has no room for a host tier of that size: close a "
+                      "pool, or raise its host_memory"
+                    : "the tenant's memory has no room for a pool of that size: close a pool, or "
+                      "raise its memory";
+    if (!range_find(c, tenant, tier, RANGE_BYTES, fresh.bytes, memory, &offset))
+        return TERN_QUOTA;
+    *ret_text =
+        "too few page or slab records: raise limits.pages or limits.slabs, or use larger pages";
+    if (fresh.pages_per_slab_max == UINT32_MAX ||
+        !range_find(c, tenant, tier, RANGE_PAGES, (uint64_t)fresh.nslabs * fresh.pages_per_slab_max,
+                    c->limits.pages, &page_base) ||
+        !range_find(c, tenant, tier, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
+        return TERN_BUSY;
+    p = pool_at(c, slot);
+    fresh.gen = gen_next(p->gen);
+    *p = fresh;
+    p->state = POOL_OPEN;
+    p->tenant = tenant;
+    p->opener = p->spaces = p->reclaim_head = p->reclaim_tail = p->other = NONE;
+    for (uint32_t k = 0; k < HEAPS; k++)
+        p->heap[k] = NONE;
+    p->offset = offset;
+    p->page_base = (uint32_t)page_base;
+    p->slab_base = (uint32_t)slab_base;
+    p->regions = regions;
+    p->moved = req->shard == SHARD_REPLICATED ? 1 : regions;
+    p->layout_hash = layout_hash(req, regions);
+    p->opened_seq = ++c->seq;
+    pool_set_slabs(c, p);
+    *ret_pool = slot;
+    *ret_text = "";
+    return TERN_OK;
+}
+
+enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
+                         const struct req_pool_open *req, uint32_t *ret_pool, const char **ret_text)
+{
+    uint32_t device, host;
+    enum tern_err err = carve(c, tenant, regions, TIER_DEVICE, req, &device, ret_text);
+
+    if (err == TERN_OK && req->host_bytes) {
+        err = carve(c, tenant, regions, TIER_HOST, req, &host, ret_text);
+        if (err != TERN_OK) {
+            pool_at(c, device)->state = POOL_EMPTY;
+        } else {
+            pool_at(c, device)->other = host;
+            pool_at(c, host)->other = device;
+        }
+    }
+    if (err != TERN_OK)
+        return err;
+    c->npools++; /* with its host tier it is one */
+    touch(c);
+    *ret_pool = device;
+    return TERN_OK;
+}
+
+bool pool_all_free(const struct core *c, const struct pool *p)
+{
+    (void)c;
+    return p->nfree_slabs == p->nslabs - 1;
+}

@@ -1,0 +1,357 @@
+/* Commit-chunk (T6-T8): a session's next whole chunk becomes a prefix node, or the session adopts
+ * the node that is there. Engines commit what they wrote; transfers publish what arrived; both go
+ * through chunk_attach. */
+#include "core/arena/machine.h"
+#include "core/tree/state.h"
+
+/* Moves the first n pages of a list to the node's segment of that group. */
+static void segment_fill(struct core *c, uint32_t slot, uint32_t group, struct page_list *from,
+                         uint32_t n, bool sealed)
+{
+    struct page_list pages;
+
+    list_init(&pages);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t record = list_pop_head(c, from);
+
+        page_move(c, page_at(c, record), PAGE_COMMITTED, slot);
+        if (sealed)
+            page_at(c, record)->sealed = SEAL_DONE;
+        list_push(c, &pages, record);
+    }
+    node_at(c, slot)->pages[group] = pages.head;
+}
+
+static void drop_head(struct core *c, struct chunk_source *src, uint32_t group, uint32_t below)
+{
+    while (src->pages[group].n > 0 && src->base[group] < below) {
+        list_push(c, src->duplicates, list_pop_head(c, &src->pages[group]));
+        src->base[group]++;
+    }
+}
+
+/* May a segment that is written at the source's step be added to a node that is there already?
+ * (T18) */
+static bool refill_allowed(struct core *c, const struct engine *e, uint32_t slot, uint32_t group,
+                           struct chunk_source *src)
+{
+    struct node *n = node_at(c, slot);
+
+    if (!node_visible(n))
+        return *src->step <= n->pending_step;
+    if (n->state_pending && slot != *src->pending)
+        return false; /* another commit's refill waits for its step */
+    if (n->moving[group] != NONE)
+        return false; /* it is coming from the host, and somebody waits for that */
+    if (*src->step <= e->done_min)
+        return true;
+    if (!n->state_pending) {
+        n->pending_next = *src->pending;
+        *src->pending = slot;
+    }
+    n->state_pending |= 1u << group;
+    return true;
+}
+
+/* Where the step has passed already, a resume point below may have its window again. What was added
+ * to a node that has its checksums has none yet. */
+static void refilled(struct core *c, uint32_t slot, const struct chunk_source *src)
+{
+    struct node *n = node_at(c, slot);
+
+    if (!node_visible(n) || n->state_pending)
+        return;
+    state_arrived(c, slot);
+    if (src->arriving || n->seal != SEAL_DONE)
+        return;
+    n->seal = SEAL_NO;
+    seal_queue(c, slot);
+}
+
+/* A RECURRENT page is the state at one depth. The session hands its own over and goes on with a
+ * fresh one, into which the engine copies it (T21). */
+static void recurrent_hand_over(struct core *c, struct session *s, uint32_t slot, uint32_t group,
+                                struct chunk_source *src)
+{
+    struct pool *p = session_pool(c, s);
+    uint32_t need[GROUPS_MAX] = {0}, fresh;
+    struct shortage unused;
+
+    need[group] = 1;
+    if (src->state_at != node_at(c, slot)->depth || src->pages[group].n != 1)
+        return;
+    if (!src->arriving && pages_make_room(c, engine_at(c, s->engine), p, need, &unused) != TERN_OK)
+        return; /* without STATE rather than without going on */
+    if (!refill_allowed(c, engine_at(c, s->engine), slot, group, src))
+        return;
+    segment_fill(c, slot, group, &src->pages[group], 1, src->arriving);
+    refilled(c, slot, src);
+    if (src->arriving)
+        return;
+    fresh = page_take(c, p, group, PAGE_OWNED, session_slot(c, s));
+    list_push(c, &s->owned[group], fresh);
+    src->handed |= 1u << group;
+}
+
+static void segment_attach(struct core *c, struct session *s, uint32_t slot, uint32_t g,
+                           struct chunk_source *src)
+{
+    const struct pool *p = session_pool(c, s);
+    const struct node *n = node_at(c, slot);
+    uint32_t first = segment_first(p, g, n->depth), end = segment_end(p, g, n->depth);
+
+    if (p->group[g].layout.family == FAMILY_RECURRENT) {
+        if (n->pages[g] == NONE)
+            recurrent_hand_over(c, s, slot, g, src);
+        return;
+    }
+    drop_head(c, src, g, window_first(p, g, n->depth)); /* T7 */
+    if (src->base[g] < first)
+        return; /* pages that no node holds: the session still needs them, and keeps them */
+    if (n->state_pending & 1u << g) {
+        src->unread |= 1u << g;
+        return; /* nobody may read that refill yet: the session keeps its own pages */
+    }
+    if (n->pages[g] != NONE)
+        drop_head(c, src, g, end); /* the node's are canonical */
+    else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
+             refill_allowed(c, engine_at(c, s->engine), slot, g, src)) {
+        segment_fill(c, slot, g, &src->pages[g], end - first, src->arriving);
+        refilled(c, slot, src);
+        src->base[g] = end;
+    }
+}
+
+/* The session's T moves to `slot`: it pins it and borrows its STATE. */
+static void move_on(struct core *c, struct session *s, uint32_t slot, struct chunk_source *src)
+{
+    const struct pool *p = session_pool(c, s);
+
+    node_pin(c, slot, REF_DEVICE);
+    node_unpin(c, s->node, REF_DEVICE);
+    s->node = slot;
+    s->t += p->align;
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (!group_is_state(&p->group[g]))
+            s->base[g] = s->t / p->group[g].layout.page_tokens;
+    if (p->nstate == 0) {
+        s->low = s->t;
+        return;
+    }
+    src->unread = 0;
+    state_hold(c, slot, s->t - p->align);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (group_is_state(&p->group[g]))
+            segment_attach(c, s, slot, g, src);
+}
+
+static void set_pending(struct core *c, struct session *s, uint32_t slot, struct chunk_source *src)
+{
+    struct node *n = node_at(c, slot);
+    const struct node *parent = node_at(c, s->node);
+
+    if (!node_visible(parent) && *src->step < parent->pending_step)
+        *src->step = parent->pending_step; /* a chunk is not seen before what it continues */
+    n->pending_engine = s->engine;
+    n->pending_step = *src->step;
+    n->pending_next = *src->pending;
+    *src->pending = slot;
+}
+
+static void history_fill(struct core *c, const struct pool *p, uint32_t slot,
+                         struct chunk_source *src)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (!group_is_state(&p->group[g])) {
+            segment_fill(c, slot, g, &src->pages[g], p->group[g].segment, src->arriving);
+            src->base[g] += p->group[g].segment;
+        }
+}
+
+/* T7: nothing below the window of the last target is in the table any more. */
+static void leave_below(const struct core *c, struct session *s, uint64_t step)
+{
+    const struct pool *p = session_pool(c, s);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].layout.family == FAMILY_WINDOW)
+            session_slid_to(s, g, window_first(p, g, s->t), step);
+}
+
+static enum tern_err attach_new(struct core *c, struct session *s, struct token_view *w,
+                                struct chunk_source *src)
+{
+    const struct pool *p = session_pool(c, s);
+    uint32_t slot = node_create(c, s->node, w);
+    struct node *n;
+
+    if (slot == NONE)
+        return TERN_BUSY;
+    n = node_at(c, slot);
+    tokens_take_chunk(c, &s->tokens, p->align, &n->tokens, &n->keys);
+    history_fill(c, p, slot, src);
+    if (src->arriving)
+        n->seal = SEAL_DONE;
+    set_pending(c, s, slot, src);
+    move_on(c, s, slot, src);
+    return TERN_OK;
+}
+
+/* The chunk is known and on the host alone: what the session has brings it to the device again. */
+static enum tern_err attach_again(struct core *c, struct session *s, uint32_t slot,
+                                  struct chunk_source *src)
+{
+    const struct pool *p = session_pool(c, s);
+    struct node *n = node_at(c, slot);
+
+    if (n->copy != COPY_NONE)
+        return TERN_GONE; /* it is being loaded */
+    tokens_drop_chunk(c, &s->tokens, p->align);
+    history_fill(c, p, slot, src);
+    node_arrive(c, slot);
+    n->seal = src->arriving ? SEAL_DONE : SEAL_NO;
+    set_pending(c, s, slot, src);
+    move_on(c, s, slot, src);
+    if (n->host_bad && n->nhost == 0 && n->refs[REF_HOST] == 0 && n->copy == COPY_NONE)
+        node_leave_host(c, slot);
+    return TERN_OK;
+}
+
+enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src,
+                           bool *ret_adopted)
+{
+    const struct pool *p = session_pool(c, s);
+    struct req_tokens none = {0};
+    struct token_view w = session_view(c, s, s->tokens.end, &none);
+    uint32_t child = node_child(c, s->node, &w);
+
+    *ret_adopted = child != NONE;
+    if (child == NONE)
+        return attach_new(c, s, &w, src);
+    if (!node_at(c, child)->on_device) {
+        *ret_adopted = false;
+        return attach_again(c, s, child, src);
+    }
+    if (!node_visible(node_at(c, child)) && node_at(c, child)->pending_engine != s->engine)
+        return TERN_GONE; /* T8: it may still vanish with the engine that wrote it */
+    if (BUG(CORE_BUG_NO_REFILL) && p->nstate > 0 && !state_resumable(c, child))
+        return TERN_GONE;
+    tokens_drop_chunk(c, &s->tokens, p->align);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (!group_is_state(&p->group[g]))
+            drop_head(c, src, g, segment_end(p, g, s->t + p->align));
+    move_on(c, s, child, src);
+    return TERN_OK;
+}
+
+/* The canonical pages of the chunk that ends at the session's T, one run a group. */
+static void adopted_runs(struct core *c, struct actions *out, const struct session *s,
+                         const struct chunk_source *src, uint32_t first_run)
+{
+    const struct pool *p = session_pool(c, s);
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        uint32_t first = segment_first(p, g, s->t), n = segment_end(p, g, s->t) - first;
+        struct table_run *last = out->nruns > first_run ? &out->runs[out->nruns - 1] : NULL;
+        struct page_ref *refs;
+
+        if (p->group[g].layout.family == FAMILY_RECURRENT ||
+            node_at(c, s->node)->pages[g] == NONE || s->base[g] < first + n ||
+            src->unread & 1u << g)
+            continue; /* none there that it may read, or the session goes on with its own */
+        if (p->ngroups == 1 && last && last->group == g && last->first + last->n == first &&
+            last->refs + last->n == out->refs + out->nrefs) {
+            refs = out->refs + out->nrefs; /* goes on where the last chunk's run ended */
+            out->nrefs += n;
+            last->n += n;
+        } else {
+            refs = run_add(out, g, first, n);
+        }
+        check(refs);
+        node_refs(c, s->node, g, first, refs);
+    }
+}
+
+/* Where a RECURRENT page was handed over: the fresh one, and what to copy into it. */
+static void handed_runs(struct core *c, struct actions *out, const struct session *s,
+                        uint32_t handed)
+{
+    for (uint32_t g = 0; g < GROUPS_MAX; g++) {
+        const struct page *fresh, *from;
+        struct page_ref *ref;
+
+        if (!(handed & 1u << g))
+            continue;
+        fresh = page_at(c, s->owned[g].head);
+        from = page_at(c, node_at(c, s->node)->pages[g]);
+        ref = run_add(out, g, 0, 1);
+        check(ref);
+        ref->index = fresh->index;
+        ref->gen = fresh->gen;
+        out->runs[out->nruns - 1].from = (struct page_ref){.index = from->index, .gen = from->gen};
+    }
+}
+
+/* For the duplicates and for the new nodes, where either may have to wait. Asked for each chunk:
+ * one that is adopted may itself be pending, and then whatever follows it is. */
+static bool records_ready(const struct core *c, const struct engine *e, const struct session *s,
+                          uint64_t step)
+{
+    return c->free_retires.n >= 2 || (step <= e->done_min && node_visible(node_at(c, s->node)));
+}
+
+static uint32_t chunk_refs(const struct pool *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        n += p->group[g].segment;
+    return n;
+}
+
+enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
+                             struct session *s, const struct step_op *op)
+{
+    const struct pool *p = session_pool(c, s);
+    struct page_list duplicates;
+    uint32_t pending = NONE, first_run = out->nruns, begin = s->t, low = s->low, node = NONE;
+    uint64_t step = op->step;
+    struct chunk_source src = {.pages = s->owned,
+                               .base = s->base,
+                               .duplicates = &duplicates,
+                               .pending = &pending,
+                               .step = &step,
+                               .state_at = s->c};
+    enum tern_err err = TERN_OK;
+    bool adopted;
+
+    list_init(&duplicates);
+    if (op->length <= s->t || s->state == SESSION_OPEN)
+        return TERN_OK; /* T6 has no target: nothing to do */
+    while (err == TERN_OK && s->t + p->align <= op->length) {
+        if (s->t + p->align >
+            s->c) /* T6: what is not written cannot be committed; earlier targets stay */
+            err = TERN_INVALID;
+        else if (!refs_fit(out, 2 * p->ngroups, chunk_refs(p)) || !records_ready(c, e, s, op->step))
+            err = TERN_BUSY;
+        else
+            err = chunk_attach(c, s, &src, &adopted);
+        if (err == TERN_OK && adopted)
+            adopted_runs(c, out, s, &src, first_run);
+    }
+    if (err == TERN_GONE)
+        err = TERN_OK; /* the answer's lengths tell the depth reached */
+    handed_runs(c, out, s, src.handed);
+    if (s->t > begin) {
+        state_terminal(c, s->node);
+        leave_below(c, s, op->step);
+    }
+    if (records_ready(c, e, s, op->step)) /* else what has left the window leaves it later */
+        node = session_slide(c, s, op->step, s->t + p->align, &duplicates);
+    if (BUG(CORE_BUG_ADOPT_FREES_DUPS))
+        pages_free(c, &duplicates);
+    retire_release(c, e, op->step, &duplicates, node, low);
+    retire_publish(c, e, step, pending);
+    session_use(c, s);
+    return err;
+}

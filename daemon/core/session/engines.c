@@ -1,0 +1,293 @@
+/* Engines: the processes that make one up, their connections and the steps that their ranks have
+ * finished. An engine is gone when the exit of its last process was proven, or the last one said
+ * that it unmapped everything (E1). From the first death on it gets nothing more done, and nothing
+ * of it is reused until then. */
+#include "core/arena/machine.h"
+
+#include <string.h>
+
+uint32_t engine_slot(const struct core *c, const struct engine *e)
+{
+    return (uint32_t)(e - engine_at(c, 0));
+}
+
+struct engine *engine_find(const struct core *c, struct id id)
+{
+    struct engine *e;
+
+    if (id.slot >= c->limits.engines)
+        return NULL;
+    e = engine_at(c, id.slot);
+    return e->state != ENGINE_EMPTY && e->gen == id.gen ? e : NULL;
+}
+
+enum tern_err engine_of_conn(const struct core *c, uint32_t conn, struct engine **ret,
+                             const char **ret_text)
+{
+    const struct conn *cn = conn_at(c, conn);
+    struct engine *e;
+
+    *ret_text = "join an engine on this connection first";
+    if (cn->engine == NONE)
+        return TERN_INVALID;
+    e = engine_at(c, cn->engine);
+    *ret_text = "a process of this engine died or left: restart the engine, its pages come back "
+                "when the last has gone";
+    if (e->state == ENGINE_DYING)
+        return TERN_GONE;
+    *ret_text = "not every rank of the engine has joined yet";
+    if (e->state != ENGINE_LIVE)
+        return TERN_BUSY;
+    *ret_text = "";
+    *ret = e;
+    return TERN_OK;
+}
+
+static struct engine *by_name(const struct core *c, uint32_t tenant, const char *name)
+{
+    for (uint32_t i = 0; i < c->limits.engines; i++) {
+        struct engine *e = engine_at(c, i);
+
+        if (e->state != ENGINE_EMPTY && e->tenant == tenant &&
+            strncmp(e->name, name, ENGINE_NAME_MAX) == 0)
+            return e;
+    }
+    return NULL;
+}
+
+static struct engine *engine_create(struct core *c, uint32_t tenant, const struct req_join *join)
+{
+    struct engine *e = NULL;
+    uint32_t gen;
+
+    for (uint32_t i = 0; i < c->limits.engines && !e; i++)
+        if (engine_at(c, i)->state == ENGINE_EMPTY)
+            e = engine_at(c, i);
+    if (!e)
+        return NULL;
+    gen = gen_next(e->gen);
+    memset(e, 0, sizeof *e);
+    e->gen = gen;
+    e->state = ENGINE_JOINING;
+    e->tenant = tenant;
+    e->world = join->world;
+    memcpy(e->name, join->name, ENGINE_NAME_MAX);
+    e->sessions = e->retire_head = e->retire_tail = NONE;
+    for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
+        e->conns[i] = NONE;
+    c->nengines++;
+    touch(c);
+    return e;
+}
+
+static uint32_t seat_of(const struct req_join *j)
+{
+    return j->role == ROLE_SCHEDULER ? RANKS_MAX : j->rank;
+}
+
+/* The join that this connection made before, once more. */
+static bool same_seat(const struct core *c, const struct conn *cn, const struct req_join *j)
+{
+    const struct engine *e = engine_at(c, cn->engine);
+
+    return strncmp(e->name, j->name, ENGINE_NAME_MAX) == 0 && e->world == j->world &&
+           cn->seat == seat_of(j);
+}
+
+static enum tern_err join_check(const struct core *c, const struct conn *cn,
+                                const struct req_join *j, const char **ret_text)
+{
+    *ret_text = "world is 1 to 16 and within the tenant's regions; rank is below world; the name "
+                "is not empty";
+    if (j->world == 0 || j->world > RANKS_MAX ||
+        j->world > tenant_at(c, cn->tenant)->config.regions ||
+        (j->role != ROLE_SCHEDULER && j->rank >= j->world) || j->role > ROLE_BOTH ||
+        j->name[0] == 0 || memchr(j->name, 0, ENGINE_NAME_MAX) == NULL)
+        return TERN_INVALID;
+    *ret_text =
+        "this connection has joined as another engine or rank already: one connection, one seat";
+    return cn->engine == NONE || same_seat(c, cn, j) ? TERN_OK : TERN_CONFLICT;
+}
+
+static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
+                               const struct req_join *j, const char **ret_text)
+{
+    struct conn *cn = conn_at(c, conn);
+    uint32_t seat = seat_of(j);
+    struct proc_of *proc = &e->procs[seat];
+
+    *ret_text =
+        "a process of this engine died or left: wait until the others have exited, then join anew";
+    if (e->state == ENGINE_DYING)
+        return TERN_BUSY;
+    *ret_text = "the engine was joined with another world size";
+    if (e->world != j->world)
+        return TERN_CONFLICT;
+    *ret_text = "another process has that rank, or this one has it on another open connection";
+    if (proc->alive &&
+        (proc->proc != cn->proc || (e->conns[seat] != NONE && e->conns[seat] != conn)))
+        return TERN_CONFLICT;
+    if (!proc->alive) {
+        proc->proc = cn->proc;
+        proc->alive = 1;
+        e->alive++;
+        e->joined += seat < RANKS_MAX;
+    }
+    if (e->joined == e->world)
+        e->state = ENGINE_LIVE;
+    e->conns[seat] = conn;
+    cn->engine = engine_slot(c, e);
+    cn->seat = seat;
+    touch(c);
+    *ret_text = "";
+    return TERN_OK;
+}
+
+void engine_join(struct core *c, const struct request *req, struct reply *ret)
+{
+    const struct req_join *j = &req->join;
+    struct conn *cn = conn_at(c, req->conn);
+    struct engine *e;
+
+    ret->err = join_check(c, cn, j, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    e = by_name(c, cn->tenant, j->name);
+    if (!e)
+        e = engine_create(c, cn->tenant, j);
+    if (!e) {
+        ret->err = TERN_BUSY;
+        ret->text = "all engine slots are in use: raise limits.engines";
+        return;
+    }
+    ret->err = seat_take(c, e, req->conn, j, &ret->text);
+    ret->join.engine = (struct id){.slot = engine_slot(c, e), .gen = e->gen};
+}
+
+void engine_attach(struct core *c, struct engine *e, uint32_t pool)
+{
+    struct pool *p = pool_at(c, pool);
+
+    if (e->pools & 1ull << pool)
+        return;
+    e->pools |= 1ull << pool;
+    p->engines++;
+    if (p->opener == NONE)
+        p->opener = engine_slot(c, e);
+    touch(c);
+}
+
+/* Its slot may be another engine's next: who is named for the pool is one that maps it. */
+static void engine_detach(struct core *c, const struct engine *e, uint32_t pool)
+{
+    struct pool *p = pool_at(c, pool);
+
+    p->engines--;
+    if (p->opener != engine_slot(c, e))
+        return;
+    p->opener = NONE;
+    for (uint32_t i = 0; i < c->limits.engines && p->opener == NONE; i++) {
+        const struct engine *other = engine_at(c, i);
+
+        if (other != e && other->state != ENGINE_EMPTY && other->pools & 1ull << pool)
+            p->opener = i;
+    }
+}
+
+static void engine_end(struct core *c, struct actions *out, struct engine *e)
+{
+    while (e->sessions != NONE)
+        session_close(c, session_at(c, e->sessions), 0, true);
+    retire_drop_all(c, e);
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        if (e->pools & 1ull << i)
+            engine_detach(c, e, i);
+    for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
+        if (e->conns[i] != NONE)
+            conn_at(c, e->conns[i])->engine = NONE;
+    action_add(out, ACT_ENGINE_GONE)->engine.engine =
+        (struct id){.slot = engine_slot(c, e), .gen = e->gen};
+    e->state = ENGINE_EMPTY;
+    c->nengines--;
+    touch(c);
+}
+
+static void seat_leave(struct core *c, struct actions *out, struct engine *e, uint32_t seat,
+                       bool died)
+{
+    struct proc_of *proc = &e->procs[seat];
+
+    if (!proc->alive)
+        return;
+    proc->alive = 0;
+    e->alive--;
+    touch(c);
+    if (e->alive == 0 || BUG(CORE_BUG_ONE_PIDFD)) {
+        engine_end(c, out, e);
+        return;
+    }
+    if (died && e->state != ENGINE_DYING) /* an orderly shutdown of several ranks is no alarm */
+        action_add(out, ACT_ENGINE_STUCK)->engine.engine =
+            (struct id){.slot = engine_slot(c, e), .gen = e->gen};
+    e->state = ENGINE_DYING;
+}
+
+void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc)
+{
+    for (uint32_t i = 0; i < c->limits.engines; i++) {
+        struct engine *e = engine_at(c, i);
+
+        for (uint32_t s = 0; s < PROCS_PER_ENGINE_MAX && e->state != ENGINE_EMPTY; s++)
+            if (e->procs[s].alive && e->procs[s].proc == proc)
+                seat_leave(c, out, e, s, true);
+    }
+}
+
+void engine_leave(struct core *c, struct actions *out, const struct request *req, struct reply *ret)
+{
+    struct conn *cn = conn_at(c, req->conn);
+    struct engine *e;
+
+    if (cn->engine == NONE) {
+        ret->err = TERN_INVALID;
+        ret->text = "this connection has joined no engine";
+        return;
+    }
+    e = engine_at(c, cn->engine);
+    e->conns[cn->seat] = NONE;
+    cn->engine = NONE;
+    seat_leave(c, out, e, cn->seat, false);
+}
+
+void engine_conn_closed(struct core *c, uint32_t conn)
+{
+    struct conn *cn = conn_at(c, conn);
+
+    if (cn->engine != NONE)
+        engine_at(c, cn->engine)->conns[cn->seat] = NONE;
+    cn->engine = NONE;
+    cn->open = 0;
+    touch(c);
+}
+
+void engine_step_done(struct core *c, struct id engine, uint32_t rank, uint64_t step)
+{
+    struct engine *e = engine_find(c, engine);
+    uint64_t min = UINT64_MAX;
+
+    if (!e || rank >= e->world || !e->procs[rank].alive || step == e->done[rank])
+        return;
+    if (step < e->done[rank]) { /* E2: numbers never go back */
+        c->errors[TERN_INVALID]++;
+        return;
+    }
+    e->done[rank] = step;
+    touch(c);
+    for (uint32_t r = 0; r < e->world; r++)
+        if (e->done[r] < min)
+            min = e->done[r];
+    if (min == e->done_min)
+        return;
+    e->done_min = min;
+    retire_advance(c, e);
+}

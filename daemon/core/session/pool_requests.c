@@ -1,0 +1,215 @@
+/* Opening, mapping and closing pools. A pool outlives the engine that opened it: what it knows is
+ * there for the next engine of the tenant that asks for the same (orphan_find). A range of memory
+ * is used for something else only when every engine that mapped it is gone, and after it was
+ * zeroed; and only by its tenant. */
+#include "core/arena/machine.h"
+
+static bool size_agrees(const struct pool *p, uint64_t bytes)
+{
+    return p->bytes <= bytes && bytes - p->bytes < p->slab_bytes;
+}
+
+/* A pool that no engine has mapped, of exactly this layout, size and supersession: its prefixes are
+ * still good. */
+static struct pool *orphan_find(const struct core *c, const struct engine *e,
+                                const struct req_pool_open *r)
+{
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        struct pool *p = pool_at(c, i);
+        bool same = p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == e->tenant &&
+                    p->engines == 0 && p->layout_hash == layout_hash(r, e->world) &&
+                    p->supersede == (uint32_t)r->supersede && size_agrees(p, r->bytes) &&
+                    (p->other != NONE) == (r->host_bytes > 0);
+
+        if (same && p->other != NONE)
+            same = size_agrees(pool_at(c, p->other), r->host_bytes);
+
+        for (uint32_t g = 0; same && g < r->ngroups; g++)
+            same = p->group[g].layout.cap_pages == r->group[g].cap_pages;
+        if (same)
+            return p;
+    }
+    return NULL;
+}
+
+static void pool_begin_close(struct core *c, struct pool *p)
+{
+    p->state = POOL_CLOSING;
+    c->nclosing++;
+    for (uint32_t i = 0; i < c->limits.nodes; i++) /* an operator's pin does not outlast its pool */
+        while (node_at(c, i)->used && node_at(c, i)->pool == pool_slot(c, p) &&
+               node_at(c, i)->refs[REF_ADMIN] > 0)
+            node_unpin(c, i, REF_ADMIN);
+    serve_end_pool(c, pool_slot(c, p));
+    touch(c);
+}
+
+/* The oldest pool that nobody maps makes way. */
+static bool orphan_close(struct core *c, uint32_t tenant)
+{
+    struct pool *oldest = NULL;
+
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        struct pool *p = pool_at(c, i);
+
+        if (p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == tenant &&
+            p->engines == 0 && (!oldest || p->opened_seq < oldest->opened_seq))
+            oldest = p;
+    }
+    if (!oldest)
+        return false;
+    pool_begin_close(c, oldest);
+    return true;
+}
+
+/* One that is on its way out will bring room without anybody's doing. */
+static bool room_is_coming(const struct core *c, uint32_t tenant)
+{
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        const struct pool *p = pool_at(c, i);
+
+        if (p->tenant == tenant &&
+            (p->state == POOL_ZEROING || (p->state == POOL_CLOSING && p->engines == 0)))
+            return true;
+    }
+    return false;
+}
+
+static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
+                                   const struct req_pool_open *r, uint32_t *ret_pool,
+                                   const char **ret_text)
+{
+    enum tern_err err = pool_carve(c, e->tenant, e->world, r, ret_pool, ret_text);
+
+    if (err == TERN_OK || !pool_possible(c, e->tenant, r) ||
+        !(room_is_coming(c, e->tenant) || orphan_close(c, e->tenant)))
+        return err;
+    *ret_text = "a pool that nobody maps is being closed to make room: repeat in a moment";
+    return TERN_BUSY;
+}
+
+void pool_open(struct core *c, const struct request *req, struct reply *ret)
+{
+    const struct req_pool_open *r = &req->pool_open;
+    struct engine *e;
+    struct pool *p;
+    uint32_t slot;
+
+    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
+    if (ret->err == TERN_OK)
+        ret->err = layout_check(c, r, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->err = TERN_INVALID;
+    ret->text = "units x regions are more than the configured checksums of a page: raise "
+                "limits.sums_per_page";
+    for (uint32_t g = 0; g < r->ngroups; g++)
+        if ((uint64_t)r->group[g].units * e->world > c->limits.sums_per_page)
+            return;
+    p = orphan_find(c, e, r);
+    if (p) {
+        slot = pool_slot(c, p);
+        ret->err = TERN_OK;
+        ret->text = "";
+    } else {
+        ret->err = carve_or_wait(c, e, r, &slot, &ret->text);
+        if (ret->err != TERN_OK)
+            return;
+        p = pool_at(c, slot);
+    }
+    engine_attach(c, e, slot);
+    ret->pool_open.pool = (struct id){.slot = slot, .gen = p->gen};
+    ret->pool_open.align_tokens = p->align;
+    ret->pool_open.bytes = p->bytes;
+}
+
+static struct pool *pool_of_request(const struct core *c, const struct engine *e, struct id id,
+                                    struct reply *ret)
+{
+    struct pool *p = pool_find(c, id);
+
+    if (p && p->tenant == e->tenant && p->state == POOL_OPEN)
+        return p;
+    ret->err = TERN_GONE;
+    ret->text = "no such pool: it was closed, or is from before a restart";
+    return NULL;
+}
+
+void pool_map(struct core *c, const struct request *req, struct reply *ret)
+{
+    const struct conn *cn = conn_at(c, req->conn);
+    struct engine *e;
+    struct pool *p;
+
+    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
+    p = ret->err == TERN_OK ? pool_of_request(c, e, req->pool_map.pool, ret) : NULL;
+    if (!p)
+        return;
+    if (p->regions != e->world) {
+        ret->err = TERN_INVALID;
+        ret->text = "the pool was opened by an engine of another world size";
+        return;
+    }
+    engine_attach(c, e, pool_slot(c, p));
+    ret->pool_map.region = cn->seat < RANKS_MAX ? cn->seat : 0;
+    ret->pool_map.offset = p->offset;
+    ret->pool_map.bytes = p->bytes;
+}
+
+void pool_close(struct core *c, const struct request *req, struct reply *ret)
+{
+    struct engine *e;
+    struct pool *p;
+
+    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
+    p = ret->err == TERN_OK ? pool_of_request(c, e, req->pool_close.pool, ret) : NULL;
+    if (!p)
+        return;
+    ret->err = TERN_CONFLICT;
+    ret->text = "sessions are open in that pool: close them first";
+    if (p->sessions > 0)
+        return;
+    ret->text = "another engine has mapped that pool: it closes with the last one";
+    if (p->engines != 1 || !(e->pools & 1ull << pool_slot(c, p)))
+        return;
+    pool_begin_close(c, p);
+    ret->err = TERN_OK;
+    ret->text = "";
+}
+
+void pool_zeroed(struct core *c, struct id id)
+{
+    struct pool *p = id.slot < c->limits.pools ? pool_at(c, id.slot) : NULL;
+
+    if (!p || p->gen != id.gen || p->state != POOL_ZEROING)
+        return;
+    p->state = POOL_EMPTY;
+    c->npools--;
+    touch(c);
+}
+
+bool pool_flush(struct core *c, struct actions *out)
+{
+    for (uint32_t i = 0; i < c->limits.pools && c->nclosing > 0; i++) {
+        struct pool *p = pool_at(c, i);
+
+        if (p->state != POOL_CLOSING)
+            continue;
+        while (evict_one(c, p) || host_evict_one(c, p))
+            ;
+        if (p->engines > 0 || p->serves > 0 || p->nodes > 0 || p->spaces != NONE ||
+            !pool_all_free(c, p) || (p->other != NONE && !pool_all_free(c, pool_at(c, p->other))))
+            continue;
+        if (actions_room(out) == 0)
+            return false;
+        if (p->other != NONE) { /* no engine has ever seen it */
+            pool_at(c, p->other)->state = POOL_EMPTY;
+            p->other = NONE;
+        }
+        p->state = POOL_ZEROING;
+        c->nclosing--;
+        action_add(out, ACT_ZERO)->zero.pool = (struct id){.slot = i, .gen = p->gen};
+        touch(c);
+    }
+    return true;
+}

@@ -1,0 +1,548 @@
+/* Retract and Recover (T14, S10), and Fetch from the host tier.
+ *
+ * RETRACTING: the session runs on until the host has all that it needs to come back and its step
+ * has passed; the host is pinned from the start, the device to the end. RETRACTED: one ref, HOST
+ * (the prefix may leave the device; what was written beyond T stays there) or RETRACTED (the prefix
+ * stays; what was beyond T is given back). LOADING: pages are coming back; the target is pinned on
+ * the host, what is on the device already by a TRANSFER ref, the rest by load_hold. */
+#include "core/tier/host.h"
+#include "core/arena/machine.h"
+#include "core/tree/state.h"
+
+bool session_away(const struct session *s)
+{
+    return s->state == SESSION_RETRACTING || s->state == SESSION_RETRACTED ||
+           s->state == SESSION_LOADING;
+}
+
+uint64_t session_step(const struct session *s, uint64_t step)
+{
+    uint64_t held = s->away_step > s->slid_step ? s->away_step : s->slid_step;
+
+    return step < held ? held : step;
+}
+
+static void away_add(struct core *c, struct session *s)
+{
+    s->away = 1;
+    s->away_prev = NONE;
+    s->away_next = c->away;
+    if (c->away != NONE)
+        session_at(c, c->away)->away_prev = session_slot(c, s);
+    c->away = session_slot(c, s);
+    touch(c);
+}
+
+static void away_remove(struct core *c, struct session *s)
+{
+    if (!s->away)
+        return;
+    if (s->away_prev == NONE)
+        c->away = s->away_next;
+    else
+        session_at(c, s->away_prev)->away_next = s->away_next;
+    if (s->away_next != NONE)
+        session_at(c, s->away_next)->away_prev = s->away_prev;
+    s->away = 0;
+    touch(c);
+}
+
+static void held_by(struct core *c, struct session *s, enum ref_kind kind)
+{
+    s->held = kind;
+    s->ref_since_ns = c->now_ns;
+    touch(c);
+}
+
+/* --- retract --- */
+
+static void drop(struct core *c, struct engine *e, struct session *s, uint64_t step,
+                 uint32_t *ret_freed)
+{
+    struct page_list pages;
+
+    session_free_tail(c, s, s->t, &pages);
+    *ret_freed = pages.n;
+    node_pin(c, s->node, REF_RETRACTED);
+    /* The pin ends with the step; the borrows of STATE go over to the new one (T17). */
+    retire_release(c, e, step, &pages, s->node, s->t);
+    held_by(c, s, REF_RETRACTED);
+    s->state = SESSION_RETRACTED;
+}
+
+static enum tern_err to_host(struct core *c, struct engine *e, struct session *s, uint64_t step,
+                             uint32_t *ret_freed, struct reply *ret)
+{
+    struct page_list pages;
+
+    ret->text = "the host tier has not that much room: the session runs on; wait for others to "
+                "recover or close, or retract with DROP";
+    if (!BUG(CORE_BUG_PIN_ONE_TIER))
+        node_pin(c, s->node, REF_HOST);
+    if (host_back_path(c, s->node, s->low, &ret->shortage) != TERN_OK) {
+        if (!BUG(CORE_BUG_PIN_ONE_TIER))
+            node_unpin(c, s->node, REF_HOST);
+        return TERN_POOL_EXHAUSTED;
+    }
+    ret->text = "";
+    session_free_tail(c, s, s->c, &pages);
+    *ret_freed = pages.n;
+    retire_release(c, e, step, &pages, NONE, 0);
+    s->state = SESSION_RETRACTING;
+    away_add(c, s);
+    return TERN_OK;
+}
+
+/* The copies are there and the step has passed. */
+static void retracted(struct core *c, struct session *s)
+{
+    away_remove(c, s);
+    state_lend_host(c, s->node, s->low, true);
+    node_unpin(c, s->node, REF_DEVICE);
+    held_by(c, s, REF_HOST);
+    s->state = SESSION_RETRACTED;
+}
+
+static enum tern_err retract_check(const struct core *c, const struct engine *e,
+                                   const struct session *s, const struct req_retract *r,
+                                   const char **ret_text)
+{
+    *ret_text = "the mode of a Retract is HOST or DROP";
+    if (r->mode > RETRACT_DROP)
+        return TERN_INVALID;
+    *ret_text = "a fetch or a recovery is under way in this session: wait for it, or cancel it";
+    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
+        return TERN_BUSY;
+    *ret_text = "";
+    if (session_away(s))
+        return TERN_OK; /* a repetition changes nothing (S8) */
+    *ret_text = "this pool has no host tier: open it with host_bytes, or retract with DROP";
+    if (r->mode == RETRACT_HOST && session_pool(c, s)->other == NONE)
+        return TERN_UNSUPPORTED;
+    *ret_text = "the STATE of what is committed has left the table, so nothing could go on from "
+                "there: retract to the HOST, or Abort";
+    if (r->mode == RETRACT_DROP && !session_can_return(c, s, s->t))
+        return TERN_INVALID;
+    *ret_text = "no retire record is left: wait until a step has passed, or raise limits.retires";
+    return retire_ready(c, e, r->step) ? TERN_OK : TERN_BUSY;
+}
+
+void session_retract(struct core *c, const struct request *req, struct reply *ret)
+{
+    const struct req_retract *r = &req->retract;
+    struct engine *e;
+    struct session *s;
+    uint32_t state, freed = 0;
+
+    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
+    if (ret->err == TERN_OK)
+        ret->err = session_for(c, e, r->session, &s, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->retract.lengths = session_lengths(s);
+    ret->err = retract_check(c, e, s, r, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->text = "";
+    state = s->state;
+    if (session_away(s))
+        return;
+    if (r->mode == RETRACT_DROP)
+        drop(c, e, s, r->step, &freed);
+    else
+        ret->err = to_host(c, e, s, r->step, &freed, ret);
+    if (ret->err != TERN_OK)
+        return;
+    s->back_to = state;
+    s->away_step = session_step(s, r->step);
+    c->retracts++;
+    if (BUG(CORE_BUG_COUNT_BORROWED))
+        freed += session_table_refs(session_pool(c, s), s->t);
+    if (BUG(CORE_BUG_UNPIN_DEVICE_FIRST) && s->state == SESSION_RETRACTING)
+        retracted(c, s);
+    if (r->step > e->done_min)
+        ret->retract.free_at_step = freed;
+    else
+        ret->retract.free_now = freed;
+    ret->retract.lengths = session_lengths(s);
+}
+
+/* It cannot be done: the session runs on. Its engine does not know that yet: the step that it named
+ * holds until it has recovered. */
+static void retract_undo(struct core *c, struct session *s)
+{
+    away_remove(c, s);
+    if (!BUG(CORE_BUG_PIN_ONE_TIER))
+        node_unpin(c, s->node, REF_HOST);
+    s->state = s->back_to;
+    touch(c);
+}
+
+/* --- recover --- */
+
+/* The session holds its prefix on the device by a DEVICE ref again, as it did before. */
+static void back_on_device(struct core *c, struct session *s)
+{
+    node_pin(c, s->node, REF_DEVICE);
+    if (s->held == REF_HOST) {
+        state_lend_host(c, s->node, s->low, false);
+        if (!BUG(CORE_BUG_PIN_ONE_TIER))
+            node_unpin(c, s->node, REF_HOST);
+    } else {
+        node_unpin(c, s->node, REF_RETRACTED);
+    }
+    held_by(c, s, REF_DEVICE);
+    s->state = s->back_to;
+    s->away_step = 0;
+    c->recovers++;
+    session_use(c, s);
+}
+
+static uint32_t load_kib(const struct pool *p, const uint32_t *need)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        bytes += need[g] * p->group[g].layout.page_bytes * p->regions;
+    return (uint32_t)((bytes + 1023) / 1024);
+}
+
+/* Is the path on the device, as far as it is, written by steps that have passed, or by the
+ * session's own engine? */
+static bool path_written(const struct core *c, const struct session *s, uint32_t device, bool all)
+{
+    const struct node *n = node_at(c, device);
+
+    if (!node_visible(n) && (!all || n->pending_engine != s->engine))
+        return false;
+    for (uint32_t at = device; node_at(c, at)->depth > s->low; at = node_at(c, at)->parent)
+        if (node_at(c, at)->state_pending)
+            return false;
+    return true;
+}
+
+/* What the load needs that is on the device already stays there; then the pages are taken. */
+static enum tern_err load_start(struct core *c, struct engine *e, struct session *s,
+                                uint32_t target, uint32_t low, const struct request *req,
+                                struct reply *ret)
+{
+    uint32_t need[GROUPS_MAX] = {0}, device = target;
+    struct pool *p = session_pool(c, s);
+
+    while (!node_at(c, device)->on_device)
+        device = node_at(c, device)->parent;
+    s->target = target;
+    s->load_pin = device;
+    s->load_low = low < node_at(c, device)->depth ? low : node_at(c, device)->depth;
+    ret->text = "a commit or a copy of that prefix is under way: repeat in a moment";
+    ret->err = path_written(c, s, device, false) ? load_need(c, target, low, need) : TERN_BUSY;
+    if (ret->err == TERN_CORRUPT)
+        ret->text = "the host's copy does not agree with its checksums: Abort, and compute it anew";
+    if (ret->err != TERN_OK)
+        return ret->err;
+    node_pin(c, device, REF_TRANSFER);
+    load_hold(c, target, s->load_low);
+    ret->text = "the device has not that much room: the session stays as it is; make room, repeat";
+    ret->err = pages_make_room(c, e, p, need, &ret->shortage);
+    if (ret->err != TERN_OK) {
+        load_let_go(c, target, s->load_low);
+        node_unpin(c, device, REF_TRANSFER);
+        return ret->err;
+    }
+    load_begin(c, target, low);
+    s->load_kib = load_kib(p, need);
+    ret->text = "";
+    s->load_op = req->op;
+    s->load_conn = req->conn;
+    s->load_request = req->request_id;
+    s->load_trace = req->trace_id;
+    s->state = SESSION_LOADING;
+    away_add(c, s);
+    return TERN_OK;
+}
+
+static void load_release(struct core *c, struct session *s)
+{
+    away_remove(c, s);
+    load_let_go(c, s->target, s->load_low);
+    node_unpin(c, s->load_pin, REF_TRANSFER);
+    if (s->load_op == OP_FETCH)
+        node_unpin(c, s->target, REF_HOST);
+    s->load_pin = NONE;
+}
+
+void session_recover(struct core *c, struct actions *out, const struct request *req,
+                     struct reply *ret, bool *ret_later)
+{
+    struct engine *e;
+    struct session *s;
+
+    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
+    if (ret->err == TERN_OK)
+        ret->err = session_for(c, e, req->recover.session, &s, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->recover.lengths = session_lengths(s);
+    ret->recover.tokens = s->tokens.end;
+    ret->err = TERN_BUSY;
+    ret->text = "a fetch or a recovery is under way in this session: wait for it, or cancel it";
+    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
+        return;
+    ret->err = TERN_OK;
+    ret->text = "";
+    if (s->state == SESSION_RETRACTING)
+        retract_undo(c, s);
+    if (!session_away(s))
+        s->away_step = 0;
+    if (s->state == SESSION_RETRACTED) {
+        if (s->held == REF_RETRACTED ||
+            (load_done(c, s->node, s->low) && path_written(c, s, s->node, true)))
+            back_on_device(c, s);
+        else if (load_start(c, e, s, s->node, s->low, req, ret) == TERN_OK)
+            *ret_later = true;
+    }
+    ret->recover.lengths = session_lengths(s);
+    ret->recover.tokens = s->tokens.end;
+    if (ret->err == TERN_OK && !*ret_later)
+        session_runs(c, out, s, 0);
+}
+
+/* --- fetch from the host tier --- */
+
+void session_fetch_host(struct core *c, const struct request *req, struct reply *ret,
+                        bool *ret_later)
+{
+    const struct req_fetch *r = &req->fetch;
+    struct req_tokens none = {0};
+    struct token_view w;
+    struct engine *e;
+    struct session *s;
+    uint32_t target;
+
+    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
+    if (ret->err == TERN_OK)
+        ret->err = session_for(c, e, r->session, &s, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->fetch.lengths = session_lengths(s);
+    ret->err = fetch_ready(s, &ret->text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->text = "";
+    w = session_view(c, s, s->tokens.end, &none);
+    if (r->depth && r->depth < w.end)
+        w.end = r->depth > s->t ? r->depth : s->t;
+    target = host_walk(c, s->node, &w);
+    if (target == s->node)
+        return; /* the host knows no more */
+    node_pin(c, target, REF_HOST);
+    if (load_start(c, e, s, target, state_low(c, target), req, ret) != TERN_OK) {
+        node_unpin(c, target, REF_HOST);
+        return;
+    }
+    s->back_to = SESSION_TURN;
+    *ret_later = true;
+}
+
+/* All chunks from T to the target are in the tree: the session borrows them. */
+static void adopt(struct core *c, struct session *s)
+{
+    const struct pool *p = session_pool(c, s);
+    uint32_t from = s->node, t = s->t;
+
+    while (s->t < node_at(c, s->target)->depth) {
+        tokens_drop_chunk(c, &s->tokens, p->align);
+        s->t += p->align;
+    }
+    s->c = s->a = s->t;
+    node_pin(c, s->target, REF_DEVICE);
+    if (p->nstate)
+        state_hold(c, s->target, t);
+    else
+        s->low = s->t;
+    s->node = s->target;
+    node_unpin(c, from, REF_DEVICE);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        s->base[g] = s->t / p->group[g].layout.page_tokens;
+}
+
+/* --- taking on and ending --- */
+
+static const char *load_text(enum tern_err err)
+{
+    switch (err) {
+    case TERN_GONE: return "it was cancelled, or the session was aborted or closed";
+    case TERN_CORRUPT:
+        return "the host's copy does not agree with its checksums: Abort, and compute it anew";
+    case TERN_BUSY: return "a copy from host memory failed: repeat it";
+    default: return "";
+    }
+}
+
+/* `stays`: the session is as it was; else it is about to be aborted or closed, and its lengths are
+ * not for this answer to tell. */
+static void load_answer(struct core *c, struct actions *out, struct session *s, enum tern_err err,
+                        uint32_t from, bool stays)
+{
+    uint32_t first_run = out->nruns;
+    struct reply *r;
+
+    c->errors[err]++;
+    if (s->load_conn == NONE)
+        return;
+    r = &action_add(out, ACT_REPLY)->reply;
+    r->op = (enum op)s->load_op;
+    r->err = err;
+    r->conn = s->load_conn;
+    r->request_id = s->load_request;
+    r->trace_id = s->load_trace;
+    r->text = load_text(err);
+    if (err == TERN_OK)
+        session_runs(c, out, s, from);
+    r->runs = out->runs + first_run;
+    r->nruns = out->nruns - first_run;
+    if (stays && s->load_op == OP_RECOVER) {
+        r->recover.lengths = session_lengths(s);
+        r->recover.tokens = s->tokens.end;
+        r->recover.bytes_kib = err == TERN_OK ? s->load_kib : 0;
+    } else if (stays) {
+        r->fetch.lengths = session_lengths(s);
+        r->fetch.bytes_kib = err == TERN_OK ? s->load_kib : 0;
+    }
+}
+
+static void load_finish(struct core *c, struct actions *out, struct session *s, enum tern_err err,
+                        bool stays)
+{
+    uint32_t from = 0;
+    bool recover = s->load_op == OP_RECOVER;
+
+    if (err == TERN_OK && recover)
+        back_on_device(c, s);
+    if (err == TERN_OK && !recover) {
+        from = s->t;
+        adopt(c, s);
+    }
+    load_release(c, s);
+    s->state = err != TERN_OK && recover ? SESSION_RETRACTED : s->back_to;
+    if (err == TERN_OK)
+        session_use(c, s);
+    load_answer(c, out, s, err, from, stays);
+}
+
+void load_end(struct core *c, struct actions *out, struct session *s, bool stays)
+{
+    if (s->state == SESSION_LOADING)
+        load_finish(c, out, s, TERN_GONE, stays);
+}
+
+void load_conn_closed(struct core *c, uint32_t conn)
+{
+    for (uint32_t i = c->away; i != NONE; i = session_at(c, i)->away_next)
+        if (session_at(c, i)->load_conn == conn)
+            session_at(c, i)->load_conn = NONE;
+}
+
+void session_let_go(struct core *c, struct session *s, uint64_t step, struct page_list *pages,
+                    bool engine_gone)
+{
+    struct engine *e = engine_at(c, s->engine);
+    bool host = s->held == REF_HOST;
+
+    step = session_step(s, step);
+    if (s->state == SESSION_LOADING)
+        load_release(c, s); /* the asker has gone with its engine */
+    if (s->state == SESSION_RETRACTING)
+        retract_undo(c, s); /* copies under way keep both of their ends */
+    if (s->held == REF_RETRACTED) {
+        node_pin(c, s->node, REF_DEVICE); /* a kernel may still read what it borrows */
+        node_unpin(c, s->node, REF_RETRACTED);
+    }
+    if (host)
+        state_lend_host(c, s->node, s->low, false);
+    if (engine_gone || host) {
+        state_unhold(c, s->node, s->low);
+        if (!host || !BUG(CORE_BUG_PIN_ONE_TIER))
+            node_unpin(c, s->node, host ? REF_HOST : REF_DEVICE);
+    }
+    if (engine_gone)
+        pages_free(c, pages);
+    else
+        retire_release(c, e, step, pages, host ? NONE : s->node, s->low);
+    s->held = REF_DEVICE;
+    s->away_step = s->slid_step = 0;
+    s->ref_since_ns = c->now_ns;
+}
+
+/* Something that the load needs was not in a copy that it found under way: begins another. */
+static enum tern_err load_more(struct core *c, struct session *s, uint32_t low)
+{
+    uint32_t need[GROUPS_MAX] = {0};
+    struct shortage unused;
+
+    TRY(load_need(c, s->target, low, need));
+    TRY(pages_make_room(c, engine_at(c, s->engine), session_pool(c, s), need, &unused));
+    load_begin(c, s->target, low);
+    return TERN_OK;
+}
+
+/* False: the answer has no room. */
+static bool load_step(struct core *c, struct actions *out, struct session *s, bool failed)
+{
+    uint32_t low = s->load_op == OP_RECOVER ? s->low : state_low(c, s->target);
+    enum tern_err err = TERN_OK;
+
+    if (!load_done(c, s->target, low)) {
+        if (failed || node_at(c, s->target)->on_device)
+            err = load_failed(c, s->target, low);
+        if (err != TERN_OK && !failed)
+            err = load_more(c, s, low);
+        if (err == TERN_OK)
+            return true;
+    }
+    if (actions_room(out) == 0 ||
+        !refs_fit(out, 2 * GROUPS_MAX, session_table_refs(session_pool(c, s), s->tokens.end)))
+        return false;
+    load_finish(c, out, s, err, true);
+    return true;
+}
+
+/* The host will not get all that it needs: a copy was given up, or what a refill brought meanwhile
+ * has no room there. */
+static bool retract_fails(struct core *c, const struct session *s, bool failed)
+{
+    struct shortage unused;
+
+    if (failed && (!host_path_comes(c, s->node) || host_path_lacks(c, s->node, s->low)))
+        return true;
+    return host_path_lacks(c, s->node, s->low) &&
+           host_back_path(c, s->node, s->low, &unused) != TERN_OK;
+}
+
+static void retract_step(struct core *c, struct session *s, bool failed)
+{
+    if (host_has_path(c, s->node, s->low)) {
+        if (engine_at(c, s->engine)->done_min >= s->away_step)
+            retracted(c, s);
+    } else if (retract_fails(c, s, failed)) {
+        retract_undo(c, s);
+        tenant_at(c, session_pool(c, s)->tenant)->undone++;
+    }
+}
+
+bool away_flush(struct core *c, struct actions *out)
+{
+    bool failed = c->copy_failed != 0;
+
+    for (uint32_t i = c->away, next; i != NONE; i = next) {
+        struct session *s = session_at(c, i);
+
+        next = s->away_next;
+        if (s->state == SESSION_RETRACTING)
+            retract_step(c, s, failed);
+        else if (!load_step(c, out, s, failed))
+            return false;
+    }
+    c->copy_failed = 0;
+    return true;
+}

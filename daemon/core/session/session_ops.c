@@ -1,0 +1,265 @@
+/* The operations of a Step on one session (E6): extend, rewind, finish, abort, close; commit is in
+ * commits.c. Each is all or nothing. */
+#include "core/arena/machine.h"
+#include "core/tree/state.h"
+
+static enum tern_err extend_check(const struct core *c, const struct actions *out,
+                                  const struct session *s, const struct step_op *op, uint32_t a,
+                                  uint32_t w, uint32_t pages)
+{
+    const struct pool *p = session_pool(c, s);
+
+    if (op->tokens.n > 0 && op->tokens.base != s->tokens.end)
+        return TERN_CONFLICT;
+    if (a < s->a || w < s->c || w > a || a > SESSION_TOKENS_MAX ||
+        op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end || w > s->tokens.end + op->tokens.n ||
+        op->tokens.nkeys > EXTRA_KEYS_MAX || !keys_in_order(&op->tokens) ||
+        session_table_refs(p, a) > REPLY_REFS_MAX ||
+        session_table_refs(p, s->tokens.end + op->tokens.n) > REPLY_REFS_MAX)
+        return TERN_INVALID; /* nor tokens for a table that no answer could tell: see Match */
+    if (tokens_blocks_needed(&s->tokens, p->align, op->tokens.n) > c->free_blocks.n ||
+        op->tokens.nkeys > c->free_keys.n || !refs_fit(out, p->ngroups, pages))
+        return TERN_BUSY;
+    return TERN_OK;
+}
+
+/* What the fresh page of a RECURRENT group starts from: the state of the resume point at T. */
+static struct page_ref recurrent_from(const struct core *c, const struct session *s, uint32_t group)
+{
+    uint32_t at = node_at(c, s->node)->pages[group];
+
+    if (session_pool(c, s)->group[group].layout.family != FAMILY_RECURRENT || s->t == 0 ||
+        at == NONE)
+        return (struct page_ref){0};
+    return (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
+}
+
+static void extend_take(struct core *c, struct actions *out, struct session *s,
+                        const uint32_t *need)
+{
+    struct pool *p = session_pool(c, s);
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        bool recurrent = p->group[g].layout.family == FAMILY_RECURRENT;
+        uint32_t first = recurrent ? 0 : s->base[g] + s->owned[g].n;
+        struct page_ref *refs = need[g] ? run_add(out, g, first, need[g]) : NULL;
+
+        if (refs)
+            out->runs[out->nruns - 1].from = recurrent_from(c, s, g);
+        for (uint32_t i = 0; i < need[g]; i++) {
+            uint32_t record = page_take(c, p, g, PAGE_OWNED, session_slot(c, s));
+
+            list_push(c, &s->owned[g], record);
+            refs[i].index = page_at(c, record)->index;
+            refs[i].gen = page_at(c, record)->gen;
+        }
+    }
+}
+
+static enum tern_err op_extend(struct core *c, struct actions *out, struct engine *e,
+                               struct session *s, const struct step_op *op, struct op_result *ret)
+{
+    struct pool *p = session_pool(c, s);
+    uint32_t a = op->length ? op->length : s->a, w = op->written ? op->written : s->c;
+    uint32_t need[GROUPS_MAX] = {0}, total = 0;
+
+    for (uint32_t g = 0; g < p->ngroups && a <= SESSION_TOKENS_MAX; g++) {
+        uint32_t pt = p->group[g].layout.page_tokens, have = s->base[g] + s->owned[g].n;
+
+        if (p->group[g].layout.family == FAMILY_RECURRENT)
+            need[g] = s->owned[g].n == 0 && a > 0;
+        else
+            need[g] = div_up(a, pt) > have ? div_up(a, pt) - have : 0;
+        total += need[g];
+    }
+    TRY(extend_check(c, out, s, op, a, w, total));
+    if (total > 0)
+        TRY(pages_make_room(c, e, p, need, &ret->shortage));
+    extend_take(c, out, s, need);
+    check(tokens_append(c, &s->tokens, p->align, op->tokens.v, op->tokens.n, op->tokens.keys,
+                        op->tokens.nkeys) == TERN_OK);
+    s->a = a;
+    s->c = w;
+    s->state = SESSION_TURN;
+    session_use(c, s);
+    return TERN_OK;
+}
+
+static enum tern_err op_rewind(struct core *c, struct engine *e, struct session *s,
+                               const struct step_op *op)
+{
+    struct page_list pages;
+
+    if (op->length < s->t || op->length > s->a || !session_can_return(c, s, op->length))
+        return TERN_INVALID;
+    if (!retire_ready(c, e, op->step))
+        return TERN_BUSY;
+    session_free_tail(c, s, op->length, &pages);
+    retire_release(c, e, op->step, &pages, NONE, 0);
+    tokens_truncate(c, &s->tokens, session_pool(c, s)->align, op->length);
+    if (s->good > op->length)
+        s->good = op->length;
+    session_use(c, s);
+    return TERN_OK;
+}
+
+static enum tern_err op_finish(struct core *c, struct engine *e, struct session *s,
+                               const struct step_op *op)
+{
+    uint64_t target = (uint64_t)s->prompt + op->length;
+    uint32_t keep = target < s->a ? (uint32_t)target : s->a;
+    struct page_list pages;
+
+    if (target < s->t || s->state == SESSION_OPEN)
+        return TERN_INVALID;
+    if (keep < s->c && has_recurrent(session_pool(c, s)))
+        keep = s->t; /* its one state is that of C: the resume point's is copied anew */
+    if (!session_can_return(c, s, keep))
+        return TERN_INVALID;
+    if (!retire_ready(c, e, op->step))
+        return TERN_BUSY;
+    session_free_tail(c, s, keep, &pages);
+    retire_release(c, e, op->step, &pages, NONE, 0);
+    if (target < s->tokens.end)
+        tokens_truncate(c, &s->tokens, session_pool(c, s)->align, (uint32_t)target);
+    s->c = s->a < s->tokens.end
+               ? s->a
+               : s->tokens.end;          /* S6: C = min(target, A), of tokens that are known */
+    s->good = s->prompt = s->tokens.end; /* so a repeated Finish changes nothing */
+    s->state = SESSION_IDLE;
+    session_use(c, s);
+    return TERN_OK;
+}
+
+/* S7 keeps the last good token list: what of it is in the tree is copied before the pin goes. Where
+ * the token store has no room, the list is given up, and the `tokens` of the answer says so. */
+static void keep_good_tokens(struct core *c, struct session *s)
+{
+    const uint32_t align = session_pool(c, s)->align, in_tree = s->good < s->t ? s->good : s->t;
+    uint32_t keys = 0;
+
+    tokens_truncate(c, &s->tokens, align, s->good > s->tokens.first ? s->good : s->tokens.first);
+    for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
+        keys += tokens_count_keys(c, node_at(c, at)->keys);
+    if (div_up(in_tree, align) * tokens_blocks_per_chunk(align) > c->free_blocks.n ||
+        keys > c->free_keys.n) {
+        tokens_truncate(c, &s->tokens, align, s->tokens.first);
+        tokens_init(&s->tokens, 0);
+        s->good = 0;
+        return;
+    }
+    if (in_tree == 0 && s->t > 0)
+        tokens_init(&s->tokens, 0); /* nothing was good yet; the buffer is empty by now */
+    for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+        const struct node *n = node_at(c, at);
+        uint32_t start = n->depth - align;
+
+        if (start < in_tree)
+            tokens_prepend(c, &s->tokens, n, align,
+                           in_tree - start < align ? in_tree - start : align);
+    }
+}
+
+/* Room for what waits for the step, and for the answer to a load that ends here. */
+static bool give_back_ready(const struct core *c, const struct actions *out, const struct engine *e,
+                            const struct session *s, const struct step_op *op)
+{
+    return retire_ready(c, e, session_step(s, op->step)) &&
+           (s->state != SESSION_LOADING || actions_room(out) > 0);
+}
+
+static enum tern_err op_abort(struct core *c, struct actions *out, struct engine *e,
+                              struct session *s, const struct step_op *op)
+{
+    struct page_list pages;
+    uint32_t root;
+
+    if (s->state == SESSION_IDLE || s->state == SESSION_OPEN)
+        return TERN_OK; /* nothing was admitted: the session is as it was */
+    if (!give_back_ready(c, out, e, s, op))
+        return TERN_BUSY;
+    if (s->pull != NONE)
+        pull_orphan(c, s->pull);
+    load_end(c, out, s, false);
+    keep_good_tokens(c, s);
+    list_init(&pages);
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        list_concat(c, &pages, &s->owned[g]);
+    root = space_at(c, s->space)->root;
+    node_pin(c, root, REF_DEVICE);
+    session_let_go(c, s, op->step, &pages, false);
+    s->node = root;
+    s->t = s->c = s->a = s->low = s->prompt = 0;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        s->base[g] = s->first[g] = 0;
+    s->state = SESSION_OPEN;
+    touch(c);
+    return TERN_OK;
+}
+
+static enum tern_err op_close(struct core *c, struct actions *out, struct engine *e,
+                              struct session *s, const struct step_op *op)
+{
+    if (!give_back_ready(c, out, e, s, op))
+        return TERN_BUSY;
+    load_end(c, out, s, false);
+    session_close(c, s, op->step, false);
+    return TERN_OK;
+}
+
+static enum tern_err op_slide(struct core *c, struct engine *e, struct session *s,
+                              const struct step_op *op)
+{
+    struct page_list pages;
+    uint32_t low = s->low, node;
+
+    if (op->length && op->length <= s->t)
+        return TERN_INVALID;
+    if (!retire_ready(c, e, op->step))
+        return TERN_BUSY;
+    list_init(&pages);
+    node = session_slide(c, s, op->step, op->length ? op->length : s->t + session_pool(c, s)->align,
+                         &pages);
+    retire_release(c, e, op->step, &pages, node, low);
+    return TERN_OK;
+}
+
+static enum tern_err apply(struct core *c, struct actions *out, struct engine *e, struct session *s,
+                           const struct step_op *op, struct op_result *ret)
+{
+    if (op->kind != STEP_ABORT && op->kind != STEP_CLOSE) {
+        if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
+            return TERN_BUSY;
+        if (session_away(s))
+            return TERN_INVALID; /* retracted: Recover it first */
+    }
+    switch (op->kind) {
+    case STEP_EXTEND: return op_extend(c, out, e, s, op, ret);
+    case STEP_REWIND: return op_rewind(c, e, s, op);
+    case STEP_COMMIT: return session_commit(c, out, e, s, op);
+    case STEP_FINISH: return op_finish(c, e, s, op);
+    case STEP_ABORT: return op_abort(c, out, e, s, op);
+    case STEP_CLOSE: return op_close(c, out, e, s, op);
+    case STEP_SLIDE: return op_slide(c, e, s, op);
+    case STEP_RELEASE: state_release(c, s->node); return TERN_OK;
+    }
+    return TERN_UNSUPPORTED;
+}
+
+void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,
+                struct op_result *ret)
+{
+    struct session *s;
+    const char *text;
+
+    ret->first_run = out->nruns;
+    ret->err = session_for(c, e, op->session, &s, &text);
+    if (ret->err != TERN_OK)
+        return;
+    ret->err = apply(c, out, e, s, op, ret);
+    ret->nruns = out->nruns - ret->first_run;
+    if (s->state == SESSION_EMPTY)
+        return;
+    ret->lengths = session_lengths(s);
+    ret->tokens = s->tokens.end;
+}

@@ -1,0 +1,106 @@
+/* The window of a session's STATE (T5): which pages have left it, and where the session may still
+ * return to. */
+#include "core/arena/machine.h"
+#include "core/tree/state.h"
+
+/* Tokens below which the group's pages are needed neither to go on nor to commit nor to rewind. */
+static uint32_t lower_bound(const struct core *c, const struct session *s, uint32_t group,
+                            uint32_t next)
+{
+    const struct pool *p = session_pool(c, s);
+    const struct group_layout *l = &p->group[group].layout;
+    uint32_t at = s->c < next && !BUG(CORE_BUG_SLIDE_BY_C) ? s->c : next;
+    uint64_t keep = l->family == FAMILY_RECURRENT ? p->align : (uint64_t)l->window + l->reserve;
+
+    if (BUG(CORE_BUG_SLIDE_BY_C))
+        at = s->c;
+    return at > keep ? at - (uint32_t)keep : 0;
+}
+
+static uint32_t path_node(const struct core *c, uint32_t node, uint32_t depth)
+{
+    while (node_at(c, node)->depth > depth)
+        node = node_at(c, node)->parent;
+    return node;
+}
+
+/* Borrows are counted by node, so a page's may outlast it in the table; then its step holds. */
+void session_slid_to(struct session *s, uint32_t group, uint32_t first, uint64_t step)
+{
+    if (s->first[group] >= first)
+        return;
+    if (s->first[group] < s->base[group] && s->slid_step < step)
+        s->slid_step = step;
+    s->first[group] = first;
+}
+
+uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
+                       struct page_list *list)
+{
+    const struct pool *p = session_pool(c, s);
+    uint64_t held = s->slid_step;
+    uint32_t low = s->t, node;
+
+    if (p->nstate == 0)
+        return NONE;
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        uint32_t lower, pt = p->group[g].layout.page_tokens;
+
+        if (!group_is_state(&p->group[g]))
+            continue;
+        lower = lower_bound(c, s, g, next);
+        if (lower / p->align * p->align < low)
+            low = lower / p->align * p->align;
+        if (p->group[g].layout.family == FAMILY_RECURRENT)
+            continue;
+        session_slid_to(s, g, lower / pt, step);
+        while (s->owned[g].n > 0 && s->base[g] < lower / pt) {
+            list_push(c, list, list_pop_head(c, &s->owned[g]));
+            s->base[g]++;
+        }
+    }
+    if (low <= s->low || (held > step && held > engine_at(c, s->engine)->done_min))
+        return NONE; /* what it slid over before is still read: a later slide ends the borrows */
+    node = path_node(c, s->node, low);
+    node_pin(c, node, REF_DEVICE);
+    s->low = low;
+    touch(c);
+    return node;
+}
+
+bool has_recurrent(const struct pool *p)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].layout.family == FAMILY_RECURRENT)
+            return true;
+    return false;
+}
+
+bool session_can_return(const struct core *c, const struct session *s, uint32_t p)
+{
+    const struct pool *pool = session_pool(c, s);
+
+    if (p >= s->c)
+        return true; /* only what was not written goes */
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        const struct group_layout *l = &pool->group[g].layout;
+        uint32_t first = window_first(pool, g, p), t = s->t / l->page_tokens;
+
+        if (l->family == FAMILY_HISTORY)
+            continue;
+        if (l->family == FAMILY_RECURRENT) {
+            const struct node *n = node_at(c, s->node);
+
+            if (p != s->t ||
+                (p > 0 && (s->low >= p || n->pages[g] == NONE || n->state_pending & 1u << g)))
+                return false;
+            continue;
+        }
+        if (s->first[g] > first)
+            return false;
+        /* What it would own: a fetch may have left some of that out. Back at T that is nothing. */
+        if (div_up(p, l->page_tokens) > t && s->base[g] > (first > t ? first : t))
+            return false;
+    }
+    return true;
+}

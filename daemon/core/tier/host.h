@@ -1,0 +1,53 @@
+/* The host tier: copies of prefix nodes in host memory, in a pool of its own that no engine maps:
+ * its pages, slabs and counts are the code of any pool. BACK copies a node's device pages there,
+ * LOAD brings them back; one copy job moves what a node needs. Residency is prefix-closed on each
+ * tier, so what was acknowledged before its parent waits for it.
+ *
+ * A node is copied when its checksums are known, as long as the host has room or what may be
+ * evicted; then its device pages can go at once. Where the copy fails it is copied again, up to
+ * COPY_TRIES_MAX copies in a row; a session whose Retract waited for one that is given up runs on.
+ * Loading is by node, not by session: sessions that need the same node wait for the same copy.
+ * Sessions that retract, recover or fetch from here are in retract.c. */
+#ifndef CORE_HOST_H
+#define CORE_HOST_H
+
+#include "core/tree/tokens.h"
+
+/* The checksums of the node are known: it is copied to the host if there is room, or was wanted. */
+void host_sealed(struct core *c, uint32_t slot);
+
+/* Has every copy made that the host needs to go on from `slot` without the device, taking the host
+ * pages at once. POOL_EXHAUSTED, of the host tier, changes nothing but what was evicted there. */
+enum tern_err host_back_path(struct core *c, uint32_t slot, uint32_t low, struct shortage *ret);
+/* Is all of that acknowledged? */
+bool host_has_path(const struct core *c, uint32_t slot, uint32_t low);
+/* Is HISTORY all there, but STATE that came to the device later is not, nor on its way? */
+bool host_path_lacks(const struct core *c, uint32_t slot, uint32_t low);
+/* Or on its way? */
+bool host_path_comes(const struct core *c, uint32_t slot);
+
+/* Deepest node below `from`, or itself, that agrees with the view and that the device could be made
+ * to resume with the help of the host tier. */
+uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w);
+
+/* Counts a load among the loaders of the nodes of the path deeper than `low`; nothing that they
+ * have leaves a tier while it lasts. */
+void load_hold(struct core *c, uint32_t slot, uint32_t low);
+/* Ends that. A copy that nobody waits for any more gives its pages back: at once if it has not
+ * begun, else on its acknowledgement. */
+void load_let_go(struct core *c, uint32_t slot, uint32_t low);
+/* Device pages for what the path to `slot` lacks on the device and has on the host: HISTORY
+ * everywhere, STATE deeper than `low`. Adds to need[]. BUSY: another copy is in the way. */
+enum tern_err load_need(const struct core *c, uint32_t slot, uint32_t low, uint32_t *need);
+/* Queues the copies, from the top; there is room for all of them. Returns pages. */
+uint32_t load_begin(struct core *c, uint32_t slot, uint32_t low);
+bool load_done(const struct core *c, uint32_t slot, uint32_t low);
+/* CORRUPT or BUSY where something that is still missing is not on its way; else OK. */
+enum tern_err load_failed(const struct core *c, uint32_t slot, uint32_t low);
+
+/* A copy that has not begun is forgotten with its node. */
+void copy_forget(struct core *c, uint32_t slot);
+void copy_done(struct core *c, struct id job, enum tern_err err);
+bool copy_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
+
+#endif

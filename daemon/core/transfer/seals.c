@@ -1,0 +1,111 @@
+/* Checksums of published nodes, so that peers may read them: a queue of nodes, and jobs of one node
+ * each, as many at a time as there are job slots. A job holds a reference, so its pages cannot be
+ * given to anyone else while a worker reads them. */
+#include "core/tier/host.h"
+#include "core/arena/machine.h"
+#include "core/tree/state.h"
+
+void seal_queue(struct core *c, uint32_t node)
+{
+    struct node *n = node_at(c, node);
+
+    if (n->seal != SEAL_NO)
+        return;
+    n->seal = SEAL_QUEUED;
+    node_pin(c, node, REF_JOB);
+    n->seal_next = NONE;
+    if (c->seal_head == NONE)
+        c->seal_head = node;
+    else
+        node_at(c, c->seal_tail)->seal_next = node;
+    c->seal_tail = node;
+}
+
+/* A page of the node whose checksum nobody has asked for yet, and whose writer has passed. */
+static bool page_waits(const struct node *n, uint32_t group, const struct page *pg)
+{
+    return pg->sealed == SEAL_NO && !(n->state_pending & 1u << group);
+}
+
+static bool node_waits(const struct core *c, const struct node *n)
+{
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next)
+            if (page_waits(n, g, page_at(c, at)))
+                return true;
+    return false;
+}
+
+void seal_done(struct core *c, struct id job)
+{
+    struct node *n;
+
+    if (job.slot >= c->limits.nodes)
+        return;
+    n = node_at(c, job.slot);
+    if (!n->used || n->gen != job.gen || n->seal != SEAL_RUNNING)
+        return;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next)
+            if (page_at(c, at)->sealed == SEAL_RUNNING)
+                page_at(c, at)->sealed = SEAL_DONE;
+    n->seal = SEAL_DONE;
+    c->seal_running--;
+    if (node_waits(c, n)) { /* its STATE was refilled meanwhile */
+        n->seal = SEAL_NO;
+        seal_queue(c, job.slot);
+    } else {
+        serve_sealed(c, job.slot);
+        host_sealed(c, job.slot);
+    }
+    state_settle(c, job.slot);
+    node_unpin(c, job.slot, REF_JOB);
+}
+
+static uint32_t node_pages(const struct pool *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        n += p->group[g].segment;
+    return n;
+}
+
+static void emit_job(struct core *c, struct actions *out, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    const struct pool *p = pool_at(c, n->pool);
+    struct action *a = action_add(out, ACT_SEAL);
+    struct page_at *to = out->pages + out->npages;
+
+    a->seal.job = (struct id){.slot = slot, .gen = n->gen};
+    a->seal.pool = n->pool;
+    a->seal.pages = to;
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next) {
+            struct page *pg = page_at(c, at);
+
+            if (!page_waits(n, g, pg))
+                continue;
+            pg->sealed = SEAL_RUNNING;
+            to[a->seal.n++] =
+                (struct page_at){.group = g, .index = pg->index, .gen = pg->gen, .record = at};
+        }
+    out->npages += a->seal.n;
+}
+
+bool seal_flush(struct core *c, struct actions *out)
+{
+    while (c->seal_head != NONE && c->seal_running < c->limits.seal_jobs) {
+        uint32_t slot = c->seal_head, need = node_pages(pool_at(c, node_at(c, slot)->pool));
+
+        if (actions_room(out) == 0 || out->npages + need > sizeof out->pages / sizeof out->pages[0])
+            return false;
+        c->seal_head = node_at(c, slot)->seal_next;
+        node_at(c, slot)->seal = SEAL_RUNNING;
+        c->seal_running++;
+        emit_job(c, out, slot);
+        touch(c);
+    }
+    return true;
+}

@@ -1,0 +1,302 @@
+/* Which leaf goes next, and whose STATE alone (T12, T13): two pairing heaps a pool over (last use,
+ * sequence number), threaded through the nodes. A node that is pinned or used while it waits there
+ * stays where it is; the heap's owner looks again when the node comes to the top. Keys only grow,
+ * so a stale key is never too late. */
+#include "core/tree/state.h"
+
+/* A retire record names a node that waits for its step, with all of its pages or with STATE. */
+static bool evictable(const struct node *n)
+{
+    return n->nrefs == 0 && n->ndevice == 0 && n->on_device && n->depth > 0 && node_visible(n) &&
+           !n->state_pending && n->loaders == 0 &&
+           (n->copy == COPY_NONE || n->copy == COPY_BACK_WAITING || n->copy == COPY_BACK_QUEUED ||
+            n->copy == COPY_BACK_DONE);
+}
+
+static bool host_evictable(const struct node *n)
+{
+    return n->on_host && n->depth > 0 && n->nhost == 0 && n->refs[REF_HOST] == 0 &&
+           n->copy == COPY_NONE && n->loaders == 0;
+}
+
+/* Of a namespace that was reset: it goes with all that it has. */
+static bool useless(const struct node *n)
+{
+    return n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->nchildren == 0 && n->depth > 0 &&
+           node_visible(n) && !n->state_pending && n->copy == COPY_NONE && n->loaders == 0;
+}
+
+static bool before(const struct node *a, const struct node *b, enum heap_kind k)
+{
+    if (a->last_use != b->last_use)
+        return a->last_use < b->last_use;
+    if (k == HEAP_STATE && a->depth != b->depth)
+        return a->depth > b->depth;
+    return a->seq < b->seq;
+}
+
+static uint32_t meld(const struct core *c, enum heap_kind k, uint32_t a, uint32_t b)
+{
+    struct heap_links *la, *lb;
+
+    if (a == NONE || b == NONE)
+        return a == NONE ? b : a;
+    if (before(node_at(c, b), node_at(c, a), k)) {
+        uint32_t t = a;
+
+        a = b;
+        b = t;
+    }
+    la = &node_at(c, a)->heap[k];
+    lb = &node_at(c, b)->heap[k];
+    lb->next = la->child;
+    if (la->child != NONE)
+        node_at(c, la->child)->heap[k].prev = b;
+    lb->prev = a;
+    la->child = b;
+    return a;
+}
+
+/* The two passes of a pairing heap, without recursion. */
+static uint32_t meld_children(const struct core *c, enum heap_kind k, uint32_t first)
+{
+    uint32_t pairs = NONE, root = NONE;
+
+    while (first != NONE) {
+        uint32_t a = first, b = node_at(c, a)->heap[k].next,
+                 rest = b == NONE ? NONE : node_at(c, b)->heap[k].next, m;
+
+        node_at(c, a)->heap[k].next = NONE;
+        if (b != NONE)
+            node_at(c, b)->heap[k].next = NONE;
+        m = meld(c, k, a, b);
+        node_at(c, m)->heap[k].next = pairs;
+        pairs = m;
+        first = rest;
+    }
+    while (pairs != NONE) {
+        uint32_t next = node_at(c, pairs)->heap[k].next;
+
+        node_at(c, pairs)->heap[k].next = NONE;
+        root = meld(c, k, root, pairs);
+        pairs = next;
+    }
+    if (root != NONE)
+        node_at(c, root)->heap[k].prev = NONE;
+    return root;
+}
+
+static void heap_remove(const struct core *c, struct pool *p, enum heap_kind k, uint32_t slot)
+{
+    struct heap_links *l = &node_at(c, slot)->heap[k];
+    uint32_t sub = meld_children(c, k, l->child);
+
+    if (p->heap[k] == slot) {
+        p->heap[k] = sub;
+    } else {
+        struct heap_links *prev = &node_at(c, l->prev)->heap[k];
+
+        if (prev->child == slot)
+            prev->child = l->next;
+        else
+            prev->next = l->next;
+        if (l->next != NONE)
+            node_at(c, l->next)->heap[k].prev = l->prev;
+        p->heap[k] = meld(c, k, p->heap[k], sub);
+    }
+    l->child = l->next = l->prev = NONE;
+    l->in = 0;
+}
+
+static void heap_insert(const struct core *c, struct pool *p, enum heap_kind k, uint32_t slot)
+{
+    struct heap_links *l = &node_at(c, slot)->heap[k];
+
+    l->child = l->next = l->prev = NONE;
+    l->in = 1;
+    p->heap[k] = meld(c, k, p->heap[k], slot);
+}
+
+void node_offer(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    struct pool *p = pool_at(c, n->pool);
+
+    if (!n->heap[HEAP_LEAF].in && evictable(n))
+        heap_insert(c, p, HEAP_LEAF, slot);
+    if (p->nstate > 0 && !n->heap[HEAP_STATE].in && state_droppable(c, n))
+        heap_insert(c, p, HEAP_STATE, slot);
+    if (p->other != NONE && !n->heap[HEAP_HOST].in && host_evictable(n))
+        heap_insert(c, p, HEAP_HOST, slot);
+    if (p->other != NONE && !n->heap[HEAP_ALONE].in && !n->on_device && host_evictable(n))
+        heap_insert(c, p, HEAP_ALONE, slot);
+    if (space_at(c, n->space)->reset && !n->heap[HEAP_RESET].in && useless(n))
+        heap_insert(c, p, HEAP_RESET, slot);
+}
+
+void evict_forget(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+
+    for (uint32_t k = 0; k < HEAPS; k++)
+        if (n->heap[k].in)
+            heap_remove(c, pool_at(c, n->pool), k, slot);
+}
+
+void node_use(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    evict_forget(c, slot); /* its key changes: out and in again */
+    n->last_use = c->changes;
+    n->last_use_ns = c->now_ns;
+    node_offer(c, slot);
+    touch(c);
+}
+
+bool evict_one(struct core *c, struct pool *p)
+{
+    while (p->heap[HEAP_LEAF] != NONE) {
+        uint32_t slot = p->heap[HEAP_LEAF];
+
+        if (!evictable(node_at(c, slot))) {
+            heap_remove(c, p, HEAP_LEAF, slot);
+            continue;
+        }
+        c->evicted_nodes++;
+        c->evicted_pages +=
+            node_at(c, slot)->on_host ? node_demote(c, slot) : node_destroy(c, slot);
+        return true;
+    }
+    return false;
+}
+
+static bool host_evict(struct core *c, struct pool *p, enum heap_kind k)
+{
+    while (p->heap[k] != NONE) {
+        uint32_t slot = p->heap[k];
+        const struct node *n = node_at(c, slot);
+
+        heap_remove(c, p, k, slot);
+        if (!host_evictable(n) || (k == HEAP_ALONE && n->on_device))
+            continue;
+        node_leave_host(c, slot);
+        return true;
+    }
+    return false;
+}
+
+bool host_evict_one(struct core *c, struct pool *p)
+{
+    return host_evict(c, p, HEAP_HOST);
+}
+
+/* Once evict_one finds nothing more, what is on the device still is held there: itself, or by what
+ * is below it. */
+bool evict_unheld(struct core *c, struct pool *p)
+{
+    return evict_one(c, p) || host_evict(c, p, HEAP_ALONE);
+}
+
+/* One pass over all nodes puts the leaves into the heap; whoever loses its last child or pin later
+ * is offered then. */
+static bool sweep_piece(struct core *c, struct space *s, uint32_t *budget)
+{
+    while (s->sweep != NONE && *budget > 0) {
+        uint32_t slot = s->sweep;
+
+        s->sweep = slot + 1 < c->limits.nodes ? slot + 1 : NONE;
+        *budget -= 1;
+        if (node_at(c, slot)->used && space_at(c, node_at(c, slot)->space) == s)
+            node_offer(c, slot);
+        touch(c);
+    }
+    return s->sweep == NONE;
+}
+
+bool reset_flush(struct core *c)
+{
+    uint32_t budget = RESET_NODES_MAX;
+
+    for (uint32_t i = 0; i < c->limits.pools && c->resets > 0; i++) {
+        struct pool *p = pool_at(c, i);
+
+        if (p->state == POOL_EMPTY || p->tier != TIER_DEVICE)
+            continue;
+        for (uint32_t at = p->spaces; at != NONE; at = space_at(c, at)->next)
+            if (space_at(c, at)->reset && !sweep_piece(c, space_at(c, at), &budget))
+                return false;
+        while (p->heap[HEAP_RESET] != NONE) {
+            uint32_t slot = p->heap[HEAP_RESET];
+
+            if (budget-- == 0)
+                return false;
+            heap_remove(c, p, HEAP_RESET, slot);
+            if (useless(node_at(c, slot)))
+                node_destroy(c, slot);
+        }
+    }
+    return true;
+}
+
+bool evict_state(struct core *c, struct pool *p)
+{
+    if (p->reclaim_head != NONE) {
+        c->evicted_pages += state_drop(c, p->reclaim_head);
+        return true;
+    }
+    if (p->supersede == SUPERSEDE_OFF)
+        return false; /* a snapshot is kept whole: its STATE goes with its node */
+    while (p->heap[HEAP_STATE] != NONE) {
+        uint32_t slot = p->heap[HEAP_STATE];
+
+        heap_remove(c, p, HEAP_STATE, slot);
+        if (!state_droppable(c, node_at(c, slot)))
+            continue;
+        c->evicted_pages += state_drop(c, slot);
+        return true;
+    }
+    return false;
+}
+
+/* STATE can go without its node. */
+static uint32_t count_state(const struct core *c, const struct pool *p, uint32_t group,
+                            uint32_t scan)
+{
+    uint32_t pages = 0;
+
+    for (uint32_t i = 0; i < scan; i++) {
+        const struct node *n = node_at(c, i);
+
+        if (n->used && pool_at(c, n->pool) == p && n->pages[group] != NONE && state_droppable(c, n))
+            pages += p->group[group].segment;
+    }
+    return pages;
+}
+
+uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
+{
+    uint32_t scan = c->limits.nodes < EVICT_SCAN_MAX ? c->limits.nodes : EVICT_SCAN_MAX, pages = 0;
+
+    if (group_is_state(&p->group[group]) && p->supersede != SUPERSEDE_OFF)
+        return count_state(c, p, group, scan);
+    c->mark++;
+    for (uint32_t i = 0; i < scan; i++) {
+        const struct node *n = node_at(c, i);
+
+        if (!n->used || pool_at(c, n->pool) != p || n->depth == 0 ||
+            (n->nrefs == n->refs[REF_JOB] && node_visible(n) && !n->state_pending))
+            continue; /* a worker's ref ends by itself: waiting brings those pages */
+        for (uint32_t at = i; at != NONE && node_at(c, at)->mark != c->mark;
+             at = node_at(c, at)->parent)
+            node_at(c, at)->mark = c->mark;
+    }
+    for (uint32_t i = 0; i < scan; i++) { /* what nothing holds, itself or below it */
+        const struct node *n = node_at(c, i);
+
+        if (n->used && pool_at(c, n->pool) == p && n->depth > 0 && n->mark != c->mark &&
+            n->pages[group] != NONE)
+            pages += p->group[group].segment;
+    }
+    return pages;
+}

@@ -1,0 +1,450 @@
+/* The prefix tree. See nodes.h. */
+#include "core/tree/events.h"
+#include "core/tier/host.h"
+#include "core/tree/state.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+/* --- namespaces --- */
+
+static uint32_t space_find(const struct core *c, const struct pool *p, struct namespace_id ns)
+{
+    uint32_t at = p->spaces;
+
+    while (at != NONE && (space_at(c, at)->reset || space_at(c, at)->ns.hi != ns.hi ||
+                          space_at(c, at)->ns.lo != ns.lo))
+        at = space_at(c, at)->next;
+    return at;
+}
+
+static void space_free(struct core *c, uint32_t slot)
+{
+    struct space *s = space_at(c, slot);
+    struct pool *p = pool_at(c, s->pool);
+    uint32_t at = p->spaces;
+
+    if (at == slot) {
+        p->spaces = s->next;
+    } else {
+        while (at != NONE && space_at(c, at)->next != slot)
+            at = space_at(c, at)->next;
+        check(at != NONE);
+        space_at(c, at)->next = s->next;
+    }
+    c->resets -= s->reset;
+    s->next = c->free_spaces.head;
+    c->free_spaces.head = slot;
+    c->free_spaces.n++;
+}
+
+static uint32_t record_take(struct core *c)
+{
+    uint32_t slot = c->free_nodes.head;
+    struct node *n = node_at(c, slot);
+
+    check(slot != NONE);
+    c->free_nodes.head = n->next;
+    c->free_nodes.n--;
+    n->gen = gen_next(n->gen);
+    n->used = 1;
+    n->parent = n->first_child = n->next = n->prev = n->tokens = n->keys = n->hash_next = NONE;
+    n->seal_next = n->pending_engine = n->pending_next = n->reclaim_next = n->reclaim_prev = NONE;
+    n->nchildren = n->depth = n->nrefs = n->seal = n->mark = 0;
+    n->made = n->claims = n->remade = n->released = n->passed = n->needed = n->borrowers =
+        n->reclaim = n->state_pending = 0;
+    for (uint32_t k = 0; k < HEAPS; k++)
+        n->heap[k] = (struct heap_links){.child = NONE, .next = NONE, .prev = NONE};
+    for (uint32_t k = 0; k < REF_KINDS; k++)
+        n->refs[k] = 0;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        n->pages[g] = NONE;
+    n->on_device = n->on_host = n->ndevice = n->nhost = n->copy = n->loaders = n->host_borrowers =
+        n->host_bad = n->stored = n->load_cancelled = n->copy_tries = 0;
+    n->copy_next = n->copy_prev = NONE;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        n->host[g] = n->moving[g] = NONE;
+    n->pending_step = n->hash = n->chain = n->admin_ns = 0;
+    n->last_use = c->changes;
+    n->last_use_ns = c->now_ns;
+    n->seq = ++c->seq;
+    touch(c);
+    return slot;
+}
+
+static void record_put(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    n->used = 0;
+    n->next = c->free_nodes.head;
+    c->free_nodes.head = slot;
+    c->free_nodes.n++;
+    touch(c);
+}
+
+static bool evict_record(struct core *c, struct pool *p)
+{
+    while (c->free_nodes.n == 0)
+        if (!evict_one(c, p) && !host_evict_one(c, p))
+            return false;
+    return true;
+}
+
+/* A free record, taken from the least recently used leaf of this pool and then of any if there is
+ * none left. What is on the host too loses its device pages first. */
+static bool record_ensure(struct core *c, struct pool *first)
+{
+    if (evict_record(c, first))
+        return true;
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        struct pool *p = pool_at(c, i);
+
+        if (p->state != POOL_EMPTY && evict_record(c, p))
+            return true;
+    }
+    return false;
+}
+
+uint32_t space_root(struct core *c, uint32_t pool, struct namespace_id ns, bool make)
+{
+    struct pool *p = pool_at(c, pool);
+    uint32_t at = space_find(c, p, ns);
+    struct space *s;
+
+    if (at != NONE)
+        return space_at(c, at)->root;
+    if (!make || c->free_spaces.n == 0 || !record_ensure(c, p) || c->free_spaces.n == 0)
+        return NONE;
+    at = c->free_spaces.head;
+    s = space_at(c, at);
+    c->free_spaces.head = s->next;
+    c->free_spaces.n--;
+    s->ns = ns;
+    s->pool = pool;
+    s->reset = s->nodes = 0;
+    s->sweep = NONE;
+    s->next = p->spaces;
+    p->spaces = at;
+    s->root = record_take(c);
+    node_at(c, s->root)->pool = pool;
+    node_at(c, s->root)->space = at;
+    node_at(c, s->root)->on_device = 1;
+    node_at(c, s->root)->on_host = 1;
+    node_at(c, s->root)->chain = tree_root_chain(ns);
+    return s->root;
+}
+
+/* A root that nothing needs any more goes with its namespace record. */
+static void root_release(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    if (n->depth > 0 || n->nrefs > 0 || n->refs[REF_HOST] > 0 || n->nchildren > 0)
+        return;
+    space_free(c, n->space);
+    record_put(c, slot);
+}
+
+uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
+{
+    uint32_t nodes = 0;
+
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        struct pool *p = pool_at(c, i);
+        uint32_t at = NONE;
+
+        if (p->state != POOL_EMPTY && p->tier == TIER_DEVICE && p->tenant == tenant)
+            at = space_find(c, p, ns);
+        if (at == NONE)
+            continue;
+        nodes += space_at(c, at)->nodes;
+        space_at(c, at)->reset = 1;
+        space_at(c, at)->sweep = 0;
+        c->resets++;
+        touch(c);
+    }
+    return nodes;
+}
+
+/* --- finding --- */
+
+static uint64_t chunk_hash(uint32_t parent, uint32_t depth, uint64_t content)
+{
+    return hash_mix(hash_mix(parent, depth), content);
+}
+
+uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
+{
+    const struct node *p = node_at(c, parent);
+    uint32_t at = p->first_child;
+    uint64_t hash;
+
+    if (at == NONE || w->end - p->depth < w->align)
+        return NONE;
+    if (view_equals_chunk(w, p->depth, node_at(c, at)))
+        return at;
+    if (p->nchildren == 1 && !BUG(CORE_BUG_SPLIT_OFF_L))
+        return NONE;
+    hash = chunk_hash(parent, p->depth, view_hash_chunk(w, p->depth, 0));
+    for (at = *hash_head(c, hash); at != NONE; at = node_at(c, at)->hash_next) {
+        const struct node *n = node_at(c, at);
+
+        if (n->hash == hash && n->parent == parent && view_equals_chunk(w, p->depth, n))
+            return at;
+    }
+    return NONE;
+}
+
+/* The usual steps of a walk: a chunk is one block of tokens, without extra keys, and its node is
+ * the first child. What is otherwise is node_child's. */
+static uint32_t walk_plain(const struct core *c, uint32_t at, const struct token_view *w)
+{
+    const struct node *n = node_at(c, at);
+    uint32_t depth = n->depth;
+
+    if (w->align != TOKEN_BLOCK || depth < w->base || w->nkeys > 0 ||
+        (w->buf && w->buf->keys != NONE) || BUG(CORE_BUG_SPLIT_OFF_L))
+        return at;
+    for (; w->end - depth >= TOKEN_BLOCK && n->first_child != NONE; depth += TOKEN_BLOCK) {
+        const struct node *child = node_at(c, n->first_child);
+
+        if (child->keys != NONE || !node_visible(child) || !child->on_device ||
+            memcmp(block_at(c, child->tokens)->v, w->v + (depth - w->base),
+                   sizeof(struct token_block)) != 0)
+            break;
+        at = n->first_child;
+        n = child;
+    }
+    return at;
+}
+
+uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w)
+{
+    uint32_t at = root, child;
+
+    if (space_at(c, node_at(c, root)->space)->reset)
+        return root;
+    for (;;) {
+        at = walk_plain(c, at, w);
+        child = node_child(c, at, w);
+        if (child == NONE || !node_visible(node_at(c, child)) || !node_at(c, child)->on_device)
+            return at;
+        at = child;
+    }
+}
+
+/* --- making and ending --- */
+
+uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
+{
+    uint32_t slot;
+    uint64_t content;
+    struct node *n, *p;
+
+    check(node_at(c, parent)->nrefs > 0);
+    if (!record_ensure(c, pool_at(c, node_at(c, parent)->pool)))
+        return NONE;
+    slot = record_take(c);
+    n = node_at(c, slot);
+    p = node_at(c, parent);
+    n->parent = parent;
+    n->pool = p->pool;
+    n->space = p->space;
+    n->depth = p->depth + w->align;
+    n->next = p->first_child;
+    if (n->next != NONE)
+        node_at(c, n->next)->prev = slot;
+    p->first_child = slot;
+    p->nchildren++;
+    p->ndevice++;
+    n->on_device = 1;
+    space_at(c, n->space)->nodes++;
+    content = view_hash_chunk(w, p->depth, 0);
+    n->hash = chunk_hash(parent, p->depth, content);
+    n->hash_next = *hash_head(c, n->hash);
+    *hash_head(c, n->hash) = slot;
+    n->chain = tree_chain(c, parent, content);
+    pool_at(c, n->pool)->nodes++;
+    state_settle(c, parent); /* perhaps it is a fork point now */
+    return slot;
+}
+
+static void unlink_from_parent(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot), *p = node_at(c, n->parent);
+
+    if (n->prev == NONE)
+        p->first_child = n->next;
+    else
+        node_at(c, n->prev)->next = n->next;
+    if (n->next != NONE)
+        node_at(c, n->next)->prev = n->prev;
+    p->nchildren--;
+}
+
+static void unlink_from_hash(const struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    uint32_t *at = hash_head(c, n->hash);
+
+    while (*at != slot) {
+        check(*at != NONE);
+        at = &node_at(c, *at)->hash_next;
+    }
+    *at = n->hash_next;
+}
+
+/* Ancestors need no mark of use of their own: a child that goes hands its last use up. */
+static void hand_use_up(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    struct node *p = node_at(c, n->parent);
+
+    if (p->last_use >= n->last_use)
+        return;
+    evict_forget(c, n->parent); /* its key grows; it is offered again */
+    p->last_use = n->last_use;
+    p->last_use_ns = n->last_use_ns;
+}
+
+static uint32_t free_pages(struct core *c, uint32_t heads[GROUPS_MAX])
+{
+    uint32_t freed = 0;
+
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        freed += chain_free(c, &heads[g]);
+    return freed;
+}
+
+/* The node is on the device no more, or is gone: its parent is perhaps a leaf now, no fork point
+ * any more, and nobody needs what its window needed. */
+static void left(struct core *c, uint32_t parent, uint32_t lost)
+{
+    for (uint32_t at = parent; lost > 0 && node_at(c, at)->depth > 0;
+         lost--, at = node_at(c, at)->parent)
+        state_settle(c, at);
+    node_offer(c, parent);
+    root_release(c, parent);
+}
+
+uint32_t node_destroy(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot), *p = node_at(c, n->parent);
+    uint32_t parent = n->parent, freed;
+    uint32_t lost = n->claims ? pool_at(c, n->pool)->reach : 1; /* ancestors that it kept in use */
+
+    check(n->depth > 0 && n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->nchildren == 0);
+    check(n->loaders == 0 && n->host_borrowers == 0);
+    copy_forget(c, slot);
+    state_forget(c, slot);
+    evict_forget(c, slot);
+    hand_use_up(c, slot);
+    p->ndevice -= n->on_device;
+    p->nhost -= n->on_host;
+    freed = free_pages(c, n->pages);
+    free_pages(c, n->host);
+    c->rotten -= n->host_bad;
+    n->on_device = n->on_host = n->host_bad = 0;
+    tree_event(c, slot, TREE_REMOVED);
+    tokens_free_blocks(c, n->tokens);
+    tokens_free_keys(c, n->keys);
+    unlink_from_hash(c, slot);
+    unlink_from_parent(c, slot);
+    pool_at(c, n->pool)->nodes--;
+    space_at(c, n->space)->nodes--;
+    record_put(c, slot);
+    left(c, parent, lost);
+    return freed;
+}
+
+uint32_t node_demote(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    uint32_t freed, lost = n->claims ? pool_at(c, n->pool)->reach : 1;
+
+    check(n->on_host && n->nrefs == 0 && n->ndevice == 0);
+    copy_forget(c, slot);
+    state_leave(c, slot);
+    evict_forget(c, slot);
+    hand_use_up(c, slot);
+    freed = free_pages(c, n->pages);
+    n->on_device = 0;
+    n->pending_engine = NONE;
+    n->seal = SEAL_NO;
+    node_at(c, n->parent)->ndevice--;
+    touch(c);
+    tree_event(c, slot, TREE_TIER);
+    node_offer(c, slot);
+    left(c, n->parent, lost);
+    return freed;
+}
+
+void node_leave_host(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    uint32_t parent = n->parent;
+
+    check(n->on_host && n->nhost == 0 && n->refs[REF_HOST] == 0 && n->copy == COPY_NONE);
+    c->evicted_host++;
+    if (!n->on_device) {
+        node_destroy(c, slot);
+        return;
+    }
+    free_pages(c, n->host);
+    c->rotten -= n->host_bad;
+    n->on_host = n->host_bad = 0;
+    node_at(c, parent)->nhost--;
+    touch(c);
+    tree_event(c, slot, TREE_TIER);
+    node_offer(c, slot);
+    node_offer(c, parent);
+}
+
+void node_arrive(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    n->on_device = 1;
+    node_at(c, n->parent)->ndevice++;
+    touch(c);
+}
+
+void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
+{
+    struct node *n = node_at(c, slot);
+
+    check(n->refs[kind] > 0);
+    n->refs[kind]--;
+    n->nrefs -= kind != REF_HOST;
+    touch(c);
+    if (n->nrefs > 0 && n->refs[REF_HOST] > 0)
+        return;
+    if (n->depth == 0)
+        root_release(c, slot);
+    else
+        node_offer(c, slot);
+}
+
+void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t from,
+               struct page_ref *refs)
+{
+    const struct node *n = node_at(c, slot);
+    const struct pool *p = pool_at(c, n->pool);
+    uint32_t each = p->group[group].segment, end = segment_end(p, group, n->depth);
+
+    /* From the deepest segment upwards, filling from the back. */
+    for (; n->depth > 0 && end > from; n = node_at(c, n->parent)) {
+        uint32_t at = n->pages[group], start = end - each;
+
+        for (uint32_t i = start; i < end; i++, at = page_at(c, at)->next) {
+            check(at != NONE); /* who asks knows that the path has it */
+            if (i >= from) {
+                refs[i - from].index = page_at(c, at)->index;
+                refs[i - from].gen = page_at(c, at)->gen;
+            }
+        }
+        end = start;
+    }
+}

@@ -1,0 +1,78 @@
+/* The prefix tree. A node is exactly one L-chunk, so a split can only ever be at a multiple of L
+ * and there is no code that splits. A pin on a node holds its whole path, since a parent with
+ * children is no leaf: pin and unpin are O(1) at any depth. Eviction takes one chunk at a time.
+ * Children are found by comparing the newest child's raw tokens first and by a hash of the chunk
+ * after that; a hash alone is never believed. */
+#ifndef CORE_NODES_H
+#define CORE_NODES_H
+
+#include "core/memory/pages.h"
+#include "core/tree/tokens.h"
+
+/* The root of (pool, namespace), made if `make`; NONE if it is not there or no record is left. */
+uint32_t space_root(struct core *c, uint32_t pool, struct namespace_id ns, bool make);
+
+uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w);
+/* Deepest node whose whole path is visible and agrees with the view; the root for none. */
+uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w);
+
+/* Fresh child of `parent` without tokens and pages, hashed for the chunk at the parent's depth.
+ * Evicts if all records are used; NONE if even that brings none. The parent must be pinned. */
+uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w);
+/* A leaf without refs; its pages on both tiers become FREE. Returns how many of the device. */
+uint32_t node_destroy(struct core *c, uint32_t slot);
+/* A leaf of the device tier, without refs there, that is on the host: its device pages become FREE.
+ * Returns how many. */
+uint32_t node_demote(struct core *c, uint32_t slot);
+/* A leaf of the host tier, without refs there: its host pages become FREE, and it goes if it is not
+ * on the device either. */
+void node_leave_host(struct core *c, uint32_t slot);
+/* HISTORY was attached to a node that was on the host alone. */
+void node_arrive(struct core *c, uint32_t slot);
+/* N1: their records are dead. Lookups pass them by, sessions that are in them run on, and a sweep
+ * and each pin that ends take their nodes. Returns how many nodes the namespaces had. */
+uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns);
+
+static inline bool node_visible(const struct node *n)
+{
+    return n->pending_engine == NONE;
+}
+
+/* O(1), also in depth. */
+static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
+{
+    struct node *n = node_at(c, slot);
+
+    n->refs[kind]++;
+    n->nrefs += kind != REF_HOST; /* of the device tier */
+    touch(c);
+}
+
+void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind);
+/* Marks as used now. Ancestors need no mark: a child that goes hands its last use up. */
+void node_use(struct core *c, uint32_t slot);
+/* To be called when something that kept the node from being evicted has ended. */
+void node_offer(struct core *c, uint32_t slot);
+/* Removes the least recently used unpinned leaf of a pool (T13). False: there is none. */
+bool evict_one(struct core *c, struct pool *p);
+/* The same of the host tier: one that is not on the device goes altogether. */
+bool host_evict_one(struct core *c, struct pool *p);
+/* What nobody holds on either tier, from the device first. Copies of what is held there stay on the
+ * host, which host_evict_one would take. */
+bool evict_unheld(struct core *c, struct pool *p);
+/* Takes the nodes of namespaces that were reset on. False: there are more. */
+bool reset_flush(struct core *c);
+/* Drops STATE alone: superseded first, oldest first, then that of the node used least recently
+ * (T12). */
+bool evict_state(struct core *c, struct pool *p);
+/* Takes a node that is to be destroyed out of the heap, if it is there. */
+void evict_forget(struct core *c, uint32_t slot);
+/* Pages of `group` that eviction could bring, looking at no more than EVICT_SCAN_MAX nodes. */
+uint32_t evict_count(struct core *c, struct pool *p, uint32_t group);
+
+/* The path's pages of one group as refs, logical pages [from, to) of the chain that ends at `slot`;
+ * to is its end. */
+void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t from,
+               struct page_ref *refs);
+
+#endif

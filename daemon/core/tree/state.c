@@ -1,0 +1,542 @@
+/* STATE segments: who needs them, and what becomes of them when nobody does. See state.h.
+ *
+ * A segment is superseded when a resume point below is out of its reach (passed), its node is no
+ * fork point, nobody borrows it and no other live resume point's window covers it (needed). These
+ * can become true in any order; each event that changes one of them calls state_settle. Lazy:
+ * superseded segments wait in the pool's reclaim list, oldest first, for whoever needs pages; a
+ * match that can still use one takes it back. */
+#include "core/tree/state.h"
+
+uint32_t segment_first(const struct pool *p, uint32_t group, uint32_t depth)
+{
+    const struct group_layout *l = &p->group[group].layout;
+
+    switch (l->family) {
+    case FAMILY_HISTORY: break;
+    case FAMILY_WINDOW:
+        return (depth - (l->window < p->align ? l->window : p->align)) / l->page_tokens;
+    case FAMILY_RECURRENT: return 0;
+    }
+    return (depth - p->align) / l->page_tokens;
+}
+
+uint32_t segment_end(const struct pool *p, uint32_t group, uint32_t depth)
+{
+    const struct group_layout *l = &p->group[group].layout;
+
+    return l->family == FAMILY_RECURRENT ? 1 : depth / l->page_tokens;
+}
+
+uint32_t window_first(const struct pool *p, uint32_t group, uint32_t at)
+{
+    const struct group_layout *l = &p->group[group].layout;
+
+    if (l->family != FAMILY_WINDOW || at <= l->window)
+        return 0;
+    return (at - l->window) / l->page_tokens;
+}
+
+struct moved transfer_pages(const struct pool *p, uint32_t group, uint32_t from, uint32_t history,
+                            uint32_t to)
+{
+    const struct group *g = &p->group[group];
+    uint64_t span = (uint64_t)g->reach * p->align;
+    struct moved m = {.low = history > from ? history : from};
+
+    if (group_is_state(g)) {
+        m.low = span < to ? to - (uint32_t)span : 0;
+        if (m.low < from)
+            m.low = from;
+    }
+    if (m.low >= to)
+        return m;
+    m.first = segment_first(p, group, m.low + p->align);
+    m.n = segment_end(p, group, to) - m.first;
+    return m;
+}
+
+bool state_path_has(const struct core *c, uint32_t slot, uint32_t group, uint32_t from)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    uint32_t end = segment_end(p, group, node_at(c, slot)->depth);
+
+    if (!group_is_state(&p->group[group]))
+        return true; /* every node has its HISTORY */
+    for (; node_at(c, slot)->depth > 0 && end > from; slot = node_at(c, slot)->parent) {
+        if (node_at(c, slot)->pages[group] == NONE)
+            return false;
+        end -= p->group[group].segment;
+    }
+    return true;
+}
+
+bool state_has(const struct core *c, const struct node *n)
+{
+    const struct pool *p = pool_at(c, n->pool);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (group_is_state(&p->group[g]) && n->pages[g] != NONE)
+            return true;
+    return false;
+}
+
+static bool group_complete(const struct core *c, const struct pool *p, uint32_t g, uint32_t slot)
+{
+    for (uint32_t i = 0; i < p->group[g].reach && node_at(c, slot)->depth > 0; i++) {
+        if (node_at(c, slot)->pages[g] == NONE || node_at(c, slot)->state_pending & 1u << g)
+            return false;
+        slot = node_at(c, slot)->parent;
+    }
+    return true;
+}
+
+bool state_resumable(const struct core *c, uint32_t slot)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+
+    for (uint32_t g = 0; g < p->ngroups && p->nstate > 0; g++)
+        if (!group_complete(c, p, g, slot))
+            return false;
+    return true;
+}
+
+uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
+{
+    uint32_t at = node_walk(c, root, w);
+
+    while (node_at(c, at)->depth > 0 && !state_resumable(c, at) &&
+           !(BUG(CORE_BUG_STORED_CLAIM) && node_at(c, at)->made))
+        at = node_at(c, at)->parent;
+    return at;
+}
+
+/* A copy between the tiers reads or writes it, or a load needs it. */
+static bool in_copy(const struct core *c, const struct node *n)
+{
+    const struct pool *p = pool_at(c, n->pool);
+
+    for (uint32_t g = 0; g < p->ngroups && n->copy != COPY_NONE; g++)
+        if (group_is_state(&p->group[g]) && n->moving[g] != NONE)
+            return true;
+    return n->loaders > 0;
+}
+
+/* Its writer has passed, and nobody but matches can be reading it. */
+static bool settled(const struct core *c, const struct node *n)
+{
+    return node_visible(n) && !n->state_pending && n->seal != SEAL_QUEUED &&
+           n->seal != SEAL_RUNNING && !in_copy(c, n);
+}
+
+bool state_droppable(const struct core *c, const struct node *n)
+{
+    return (n->borrowers == n->host_borrowers || BUG(CORE_BUG_TRUST_REFCOUNT)) && n->depth > 0 &&
+           settled(c, n) && state_has(c, n);
+}
+
+/* --- the reclaim list --- */
+
+static void count_reclaimable(const struct core *c, struct pool *p, const struct node *n, bool in)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (group_is_state(&p->group[g]) && n->pages[g] != NONE) {
+            if (in)
+                p->group[g].reclaimable += p->group[g].segment;
+            else
+                p->group[g].reclaimable -= p->group[g].segment;
+        }
+    (void)c;
+}
+
+static void reclaim_add(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    struct pool *p = pool_at(c, n->pool);
+
+    n->reclaim = 1;
+    n->reclaim_next = NONE;
+    n->reclaim_prev = p->reclaim_tail;
+    if (p->reclaim_tail == NONE)
+        p->reclaim_head = slot;
+    else
+        node_at(c, p->reclaim_tail)->reclaim_next = slot;
+    p->reclaim_tail = slot;
+    count_reclaimable(c, p, n, true);
+    touch(c);
+}
+
+static void reclaim_remove(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    struct pool *p = pool_at(c, n->pool);
+
+    if (!n->reclaim)
+        return;
+    if (n->reclaim_prev == NONE)
+        p->reclaim_head = n->reclaim_next;
+    else
+        node_at(c, n->reclaim_prev)->reclaim_next = n->reclaim_next;
+    if (n->reclaim_next == NONE)
+        p->reclaim_tail = n->reclaim_prev;
+    else
+        node_at(c, n->reclaim_next)->reclaim_prev = n->reclaim_prev;
+    n->reclaim = 0;
+    count_reclaimable(c, p, n, false);
+    touch(c);
+}
+
+/* --- claims of resume points on the segments of their windows --- */
+
+static void claim(struct core *c, uint32_t slot)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+
+    if (node_at(c, slot)->claims)
+        return;
+    node_at(c, slot)->claims = 1;
+    for (uint32_t i = 0, at = slot; i < p->reach && node_at(c, at)->depth > 0;
+         i++, at = node_at(c, at)->parent)
+        node_at(c, at)->needed++;
+}
+
+static void unclaim(struct core *c, uint32_t slot)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+
+    if (!node_at(c, slot)->claims)
+        return;
+    node_at(c, slot)->claims = 0;
+    for (uint32_t i = 0, at = slot; i < p->reach && node_at(c, at)->depth > 0;
+         i++, at = node_at(c, at)->parent)
+        node_at(c, at)->needed--;
+}
+
+/* A window that lost this segment is no resume point's any more: those that claimed it are within
+ * reach below. */
+static void unclaim_below(struct core *c, uint32_t slot)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    uint32_t level = 0, at = slot;
+
+    unclaim(c, slot);
+    while (node_at(c, slot)->needed > 0) {
+        const struct node *n = node_at(c, at);
+
+        if (level + 1 < p->reach && n->first_child != NONE) {
+            at = n->first_child;
+            level++;
+            unclaim(c, at);
+            continue;
+        }
+        while (at != slot && node_at(c, at)->next == NONE) {
+            at = node_at(c, at)->parent;
+            level--;
+        }
+        if (at == slot)
+            return;
+        at = node_at(c, at)->next;
+        unclaim(c, at);
+    }
+}
+
+/* --- superseding --- */
+
+/* `host` too: nobody needs it any more. */
+static uint32_t drop(struct core *c, uint32_t slot, bool host)
+{
+    struct node *n = node_at(c, slot);
+    const struct pool *p = pool_at(c, n->pool);
+    uint32_t freed = 0;
+
+    check(n->state_pending == 0);
+    reclaim_remove(c, slot);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (group_is_state(&p->group[g])) {
+            freed += chain_free(c, &n->pages[g]);
+            if (host)
+                chain_free(c, &n->host[g]);
+        }
+    unclaim_below(c, slot);
+    return freed;
+}
+
+static bool superseded(const struct core *c, const struct node *n)
+{
+    const struct pool *p = pool_at(c, n->pool);
+
+    return p->supersede != SUPERSEDE_OFF && (n->passed || n->released) &&
+           (n->nchildren < 2 || BUG(CORE_BUG_SUPERSEDE_FORK)) &&
+           (n->borrowers == 0 || BUG(CORE_BUG_TRUST_REFCOUNT)) &&
+           (n->needed == n->claims || BUG(CORE_BUG_SUPERSEDE_NEEDED)) && settled(c, n) &&
+           state_has(c, n);
+}
+
+/* True if claims were given up or made, so that the ancestors must be looked at. */
+static bool settle_one(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    bool claimed = n->claims || n->needed > 0;
+
+    if (!superseded(c, n)) {
+        if (n->reclaim) {
+            reclaim_remove(c, slot); /* taken back */
+            if (n->made && state_resumable(c, slot)) {
+                claim(c, slot);
+                return true;
+            }
+        }
+        return false;
+    }
+    if (n->reclaim)
+        return false;
+    unclaim(c, slot);
+    if (pool_at(c, n->pool)->supersede == SUPERSEDE_EAGER)
+        drop(c, slot, true);
+    else
+        reclaim_add(c, slot);
+    return claimed;
+}
+
+void state_settle(struct core *c, uint32_t slot)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    uint32_t left = 1;
+
+    if (p->nstate == 0)
+        return;
+    for (uint32_t at = slot; left > 0 && node_at(c, at)->depth > 0;
+         left--, at = node_at(c, at)->parent) {
+        if (settle_one(c, at))
+            left = p->reach + 1;
+        node_offer(c, at);
+    }
+}
+
+uint32_t state_drop(struct core *c, uint32_t slot)
+{
+    uint32_t freed = drop(c, slot, node_at(c, slot)->reclaim != 0), at = slot;
+
+    for (uint32_t i = 0; i < pool_at(c, node_at(c, slot)->pool)->reach && node_at(c, at)->depth > 0;
+         i++) {
+        at = node_at(c, at)->parent;
+        state_settle(c, at);
+    }
+    return freed;
+}
+
+/* Snapshot pages in use: what is reclaimable is not, and within a commit nothing is superseded yet.
+ */
+static void take_peaks(struct pool *p)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        struct group *gr = &p->group[g];
+        uint32_t used = gr->count[PAGE_COMMITTED] - gr->reclaimable;
+
+        if (group_is_state(gr) && used > gr->peak_committed)
+            gr->peak_committed = used;
+    }
+}
+
+void state_unfill(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        if (n->state_pending & 1u << g)
+            chain_free(c, &n->pages[g]);
+    n->state_pending = 0;
+    n->pending_next = NONE;
+    state_settle(c, slot);
+    touch(c);
+}
+
+void state_hold(struct core *c, uint32_t slot, uint32_t low)
+{
+    bool taken_back = false;
+
+    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
+        node_at(c, at)->borrowers++;
+        if (node_at(c, at)->reclaim) {
+            taken_back = true;
+            state_settle(c, at);
+        }
+    }
+    if (taken_back)
+        take_peaks(pool_at(c, node_at(c, slot)->pool));
+}
+
+void state_unhold(struct core *c, uint32_t slot, uint32_t low)
+{
+    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
+        check(node_at(c, at)->borrowers > 0);
+        if (--node_at(c, at)->borrowers == node_at(c, at)->host_borrowers &&
+            !BUG(CORE_BUG_FREE_AT_LAST_COMMIT))
+            state_settle(c, at);
+    }
+}
+
+uint32_t state_low(const struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    const struct pool *p = pool_at(c, n->pool);
+    uint64_t span = (uint64_t)p->reach * p->align;
+
+    return span < n->depth ? n->depth - (uint32_t)span : 0;
+}
+
+/* A commit ends here, for the first time or once more: what had passed it may be gone. */
+static void make(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    n->made = 1;
+    if (n->passed && !n->remade) {
+        n->remade = 1;
+        pool_at(c, n->pool)->remade++;
+    }
+    n->passed = n->released = 0;
+}
+
+static void pass(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    n->passed = 1;
+    if (n->remade)
+        pool_at(c, n->pool)->remade--;
+    n->remade = 0;
+    state_settle(c, slot);
+}
+
+/* Nothing of its window is missing, but a refill in it waits for its step. */
+static bool window_waits(const struct core *c, uint32_t slot)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    bool waits = false;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        for (uint32_t i = 0, at = slot; i < p->group[g].reach && node_at(c, at)->depth > 0;
+             i++, at = node_at(c, at)->parent) {
+            if (node_at(c, at)->pages[g] == NONE)
+                return false;
+            waits = waits || node_at(c, at)->state_pending & 1u << g;
+        }
+    return waits;
+}
+
+void state_terminal(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    struct pool *p = pool_at(c, n->pool);
+    uint32_t at = n->parent, t = n->depth;
+
+    if (p->nstate == 0 || t == 0)
+        return;
+    if (!state_resumable(c, slot)) {
+        if (window_waits(c, slot))
+            make(c, slot); /* state_arrived looks again */
+        take_peaks(p);
+        return;
+    }
+    make(c, slot);
+    claim(c, slot);
+    for (uint32_t i = 0, up = n->parent; i < p->reach && node_at(c, up)->depth > 0;
+         i++, up = node_at(c, up)->parent)
+        if (node_at(c, up)->reclaim)
+            state_settle(c, up);
+    /* From the deepest with depth + max(W) <= t up: where one is passed those above are, but for
+     * nodes that were made anew. */
+    while (node_at(c, at)->depth > 0 && node_at(c, at)->depth + p->window_max > t)
+        at = node_at(c, at)->parent;
+    for (; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
+        if (!node_at(c, at)->passed)
+            pass(c, at);
+        else if (p->remade == 0)
+            break;
+    take_peaks(p);
+}
+
+static void arrived(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+
+    if (n->made && !n->claims && !n->passed && n->on_device && node_visible(n))
+        state_terminal(c, slot);
+}
+
+/* Those whose window this segment is in are within reach below. */
+void state_arrived(struct core *c, uint32_t slot)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+    uint32_t level = 0, at = slot;
+
+    arrived(c, slot);
+    while (p->reach > 1) {
+        const struct node *n = node_at(c, at);
+
+        if (level + 1 < p->reach && n->first_child != NONE) {
+            at = n->first_child;
+            level++;
+            arrived(c, at);
+            continue;
+        }
+        while (at != slot && node_at(c, at)->next == NONE) {
+            at = node_at(c, at)->parent;
+            level--;
+        }
+        if (at == slot)
+            break;
+        at = node_at(c, at)->next;
+        arrived(c, at);
+    }
+    state_settle(c, slot);
+}
+
+void state_release(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    if (n->depth == 0)
+        return;
+    n->made = 0;
+    n->released = 1;
+    unclaim(c, slot);
+    touch(c);
+    for (uint32_t at = slot, i = 0; i <= pool_at(c, n->pool)->reach && node_at(c, at)->depth > 0;
+         i++, at = node_at(c, at)->parent)
+        state_settle(c, at);
+}
+
+void state_forget(struct core *c, uint32_t slot)
+{
+    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
+
+    if (p->nstate == 0)
+        return;
+    state_leave(c, slot);
+    if (node_at(c, slot)->remade)
+        pool_at(c, node_at(c, slot)->pool)->remade--;
+    check(node_at(c, slot)->borrowers == 0);
+}
+
+void state_leave(struct core *c, uint32_t slot)
+{
+    reclaim_remove(c, slot);
+    unclaim(c, slot);
+    check(node_at(c, slot)->needed == 0);
+    check(node_at(c, slot)->borrowers == node_at(c, slot)->host_borrowers);
+}
+
+void state_lend_host(struct core *c, uint32_t slot, uint32_t low, bool host)
+{
+    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
+        struct node *n = node_at(c, at);
+
+        if (host)
+            n->host_borrowers++;
+        else
+            n->host_borrowers--;
+        check(n->host_borrowers <= n->borrowers);
+        state_settle(c, at);
+    }
+}

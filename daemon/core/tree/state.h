@@ -1,0 +1,71 @@
+/* STATE of prefix nodes: what is needed to go on from a depth, and no more. A node holds the
+ * segment that its own commit added; a window is put together along the chain of ancestors. Here:
+ * what can be resumed (T9, T19), who still needs a segment (T17), what is superseded (T10). All of
+ * it is per node, over all STATE groups of the pool. */
+#ifndef CORE_STATE_H
+#define CORE_STATE_H
+
+#include "core/tree/nodes.h"
+
+static inline bool group_is_state(const struct group *g)
+{
+    return g->layout.family != FAMILY_HISTORY;
+}
+
+/* First logical page of the segment of a node at `depth`; it ends at depth / page_tokens.
+ * RECURRENT: 0. */
+uint32_t segment_first(const struct pool *p, uint32_t group, uint32_t depth);
+uint32_t segment_end(const struct pool *p, uint32_t group, uint32_t depth);
+/* First logical page that a session at length `at` still reads. */
+uint32_t window_first(const struct pool *p, uint32_t group, uint32_t at);
+
+/* What a transfer of [from, to) moves of a group when HISTORY below `history` is there: the pages
+ * [first, first + n), and the depth of the chunks that have some: deeper than `low`. Both ends
+ * compute it. */
+struct moved {
+    uint32_t first, n, low;
+};
+struct moved transfer_pages(const struct pool *p, uint32_t group, uint32_t from, uint32_t history,
+                            uint32_t to);
+
+/* Has every node of the path its pages of this group, from logical page `from` on? */
+bool state_path_has(const struct core *c, uint32_t slot, uint32_t group, uint32_t from);
+bool state_has(const struct core *c, const struct node *n); /* of any STATE group */
+/* Derived from the chain, each time it is asked (T19). True for every node of a pool without STATE
+ * groups. */
+bool state_resumable(const struct core *c, uint32_t slot);
+/* T2: the deepest visible node on the view's path that can be resumed; the root for none. */
+uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w);
+/* Nobody borrows it and its writer has passed. */
+bool state_droppable(const struct core *c, const struct node *n);
+/* Frees a node's STATE pages; returns how many. */
+uint32_t state_drop(struct core *c, uint32_t slot);
+/* Frees what a refill brought whose step will never pass; what was there before stays. */
+void state_unfill(struct core *c, uint32_t slot);
+
+/* A holder (session, transfer) of the STATE of the nodes of a path deeper than `low`, and its end.
+ */
+void state_hold(struct core *c, uint32_t slot, uint32_t low);
+void state_unhold(struct core *c, uint32_t slot, uint32_t low);
+/* The `low` of a holder that needs what is needed to go on from this node. */
+uint32_t state_low(const struct core *c, uint32_t slot);
+
+/* A commit ended here: if it can be resumed it is a resume point (T9), and what it makes needless
+ * is superseded (T10). */
+void state_terminal(struct core *c, uint32_t slot);
+/* The step that wrote this node, or refilled its STATE, has passed. */
+void state_arrived(struct core *c, uint32_t slot);
+/* SnapshotRelease: this resume point claims nothing any more. */
+void state_release(struct core *c, uint32_t slot);
+/* Something that kept this node's STATE in use has changed: looks again, at its ancestors too where
+ * that matters. */
+void state_settle(struct core *c, uint32_t slot);
+/* The node is about to be destroyed. */
+void state_forget(struct core *c, uint32_t slot);
+/* The node is about to leave the device: its window is no resume point's there any more. */
+void state_leave(struct core *c, uint32_t slot);
+/* Of what is borrowed on the path deeper than `low`, one borrower is content with the host's copies
+ * from now on, or is so no longer. */
+void state_lend_host(struct core *c, uint32_t slot, uint32_t low, bool host);
+
+#endif

@@ -1,0 +1,415 @@
+/* The token store. See tokens.h. A chunk of L tokens is a chain of blocks, the last one partly
+ * filled when L is no multiple of TOKEN_BLOCK; a session's buffer is a chain of such chunks. */
+#include "core/tree/tokens.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+uint32_t tokens_blocks_per_chunk(uint32_t align)
+{
+    return div_up(align, TOKEN_BLOCK);
+}
+
+/* Blocks of the first n tokens of a buffer. */
+static uint32_t blocks_of(uint32_t align, uint32_t n)
+{
+    return n / align * tokens_blocks_per_chunk(align) + div_up(n % align, TOKEN_BLOCK);
+}
+
+/* Room of the block that holds offset `off` of a buffer, from `off` on. */
+static uint32_t room_at(uint32_t align, uint32_t off)
+{
+    uint32_t in_chunk = off % align, in_block = in_chunk % TOKEN_BLOCK;
+
+    return min_u32(TOKEN_BLOCK - in_block, align - in_chunk);
+}
+
+uint32_t tokens_blocks_needed(const struct token_buf *b, uint32_t align, uint32_t n)
+{
+    return blocks_of(align, b->end - b->first + n) - blocks_of(align, b->end - b->first);
+}
+
+void tokens_init(struct token_buf *b, uint32_t first)
+{
+    b->head = b->tail = b->keys = b->keys_tail = NONE;
+    b->first = b->end = first;
+}
+
+static uint32_t block_take(struct core *c)
+{
+    uint32_t i = c->free_blocks.head;
+
+    check(i != NONE);
+    c->free_blocks.head = *block_next(c, i);
+    c->free_blocks.n--;
+    *block_next(c, i) = NONE;
+    return i;
+}
+
+void tokens_free_blocks(struct core *c, uint32_t head)
+{
+    while (head != NONE) {
+        uint32_t next = *block_next(c, head);
+
+        *block_next(c, head) = c->free_blocks.head;
+        c->free_blocks.head = head;
+        c->free_blocks.n++;
+        head = next;
+    }
+}
+
+void tokens_free_keys(struct core *c, uint32_t head)
+{
+    while (head != NONE) {
+        struct key_record *k = key_at(c, head);
+        uint32_t next = k->next;
+
+        k->next = c->free_keys.head;
+        c->free_keys.head = head;
+        c->free_keys.n++;
+        head = next;
+    }
+}
+
+static void key_append(struct core *c, struct token_buf *b, const struct extra_key *key)
+{
+    uint32_t i = c->free_keys.head;
+    struct key_record *k = key_at(c, i);
+
+    check(i != NONE);
+    c->free_keys.head = k->next;
+    c->free_keys.n--;
+    k->next = NONE;
+    k->position = key->position;
+    k->hi = key->hi;
+    k->lo = key->lo;
+    if (b->keys == NONE)
+        b->keys = i;
+    else
+        key_at(c, b->keys_tail)->next = i;
+    b->keys_tail = i;
+}
+
+enum tern_err tokens_append(struct core *c, struct token_buf *b, uint32_t align, const uint32_t *v,
+                            uint32_t n, const struct extra_key *keys, uint32_t nkeys)
+{
+    if (tokens_blocks_needed(b, align, n) > c->free_blocks.n || nkeys > c->free_keys.n)
+        return TERN_BUSY;
+    while (n > 0) {
+        uint32_t off = b->end - b->first, room = room_at(align, off), take = min_u32(room, n);
+
+        if (off % align % TOKEN_BLOCK == 0) {
+            uint32_t i = block_take(c);
+
+            if (b->head == NONE)
+                b->head = i;
+            else
+                *block_next(c, b->tail) = i;
+            b->tail = i;
+        }
+        memcpy(block_at(c, b->tail)->v + off % align % TOKEN_BLOCK, v, take * sizeof *v);
+        v += take;
+        n -= take;
+        b->end += take;
+    }
+    for (uint32_t i = 0; i < nkeys; i++)
+        key_append(c, b, &keys[i]);
+    return TERN_OK;
+}
+
+void tokens_truncate(struct core *c, struct token_buf *b, uint32_t align, uint32_t end)
+{
+    uint32_t keep, last = NONE, at = b->head, key = b->keys, last_key = NONE;
+
+    check(end >= b->first);
+    if (end >= b->end)
+        return;
+    keep = blocks_of(align, end - b->first);
+    for (uint32_t i = 0; i < keep; i++) {
+        last = at;
+        at = *block_next(c, at);
+    }
+    tokens_free_blocks(c, at);
+    if (last == NONE)
+        b->head = NONE;
+    else
+        *block_next(c, last) = NONE;
+    b->tail = last;
+    while (key != NONE && key_at(c, key)->position < end) {
+        last_key = key;
+        key = key_at(c, key)->next;
+    }
+    tokens_free_keys(c, key);
+    if (last_key == NONE)
+        b->keys = NONE;
+    else
+        key_at(c, last_key)->next = NONE;
+    b->keys_tail = last_key;
+    b->end = end;
+}
+
+void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t align, uint32_t *ret_blocks,
+                       uint32_t *ret_keys)
+{
+    uint32_t last = b->head, key = b->keys, last_key = NONE;
+
+    check(b->end - b->first >= align);
+    *ret_blocks = b->head;
+    for (uint32_t i = 1; i < tokens_blocks_per_chunk(align); i++)
+        last = *block_next(c, last);
+    b->head = *block_next(c, last);
+    *block_next(c, last) = NONE;
+    b->first += align;
+    if (b->head == NONE)
+        b->tail = NONE;
+    while (key != NONE && key_at(c, key)->position < b->first) {
+        last_key = key;
+        key = key_at(c, key)->next;
+    }
+    *ret_keys = last_key == NONE ? NONE : b->keys;
+    if (last_key != NONE)
+        key_at(c, last_key)->next = NONE;
+    b->keys = key;
+    if (key == NONE)
+        b->keys_tail = NONE;
+}
+
+uint32_t tokens_count_keys(const struct core *c, uint32_t head)
+{
+    uint32_t n = 0;
+
+    for (; head != NONE; head = key_at(c, head)->next)
+        n++;
+    return n;
+}
+
+void tokens_drop_chunk(struct core *c, struct token_buf *b, uint32_t align)
+{
+    uint32_t blocks, keys;
+
+    tokens_take_chunk(c, b, align, &blocks, &keys);
+    tokens_free_blocks(c, blocks);
+    tokens_free_keys(c, keys);
+}
+
+void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t align,
+                    uint32_t take)
+{
+    uint32_t start = n->depth - align, from = n->tokens;
+    struct token_buf front;
+
+    tokens_init(&front, start);
+    for (uint32_t off = 0; off < take; off += TOKEN_BLOCK, from = *block_next(c, from))
+        check(tokens_append(c, &front, align, block_at(c, from)->v,
+                            min_u32(TOKEN_BLOCK, take - off), NULL, 0) == TERN_OK);
+    for (uint32_t k = n->keys; k != NONE; k = key_at(c, k)->next) {
+        const struct key_record *r = key_at(c, k);
+        const struct extra_key key = {.position = r->position, .hi = r->hi, .lo = r->lo};
+
+        if (r->position < start + take)
+            key_append(c, &front, &key);
+    }
+    if (b->head != NONE) {
+        check(b->first == front.end);
+        *block_next(c, front.tail) = b->head;
+        front.tail = b->tail;
+        front.end = b->end;
+    }
+    if (b->keys != NONE && front.keys != NONE)
+        key_at(c, front.keys_tail)->next = b->keys;
+    else if (b->keys != NONE)
+        front.keys = b->keys;
+    if (b->keys != NONE)
+        front.keys_tail = b->keys_tail;
+    *b = front;
+}
+
+/* The block of a buffer that holds offset `off`, from a cursor that only goes forward: reading a
+ * buffer in order is linear in what is read. */
+static const uint32_t *buf_at(const struct core *c, const struct token_buf *b, uint32_t align,
+                              uint32_t off, uint32_t *cursor_block, uint32_t *cursor_at)
+{
+    uint32_t at = off / align * tokens_blocks_per_chunk(align) + off % align / TOKEN_BLOCK;
+
+    if (at < *cursor_at || *cursor_block == NONE) {
+        *cursor_block = b->head;
+        *cursor_at = 0;
+    }
+    for (; *cursor_at < at; (*cursor_at)++)
+        *cursor_block = *block_next(c, *cursor_block);
+    return block_at(c, *cursor_block)->v + off % align % TOKEN_BLOCK;
+}
+
+const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t n,
+                           uint32_t scratch[TOKEN_BLOCK])
+{
+    uint32_t have;
+
+    if (pos >= w->base)
+        return w->v + (pos - w->base);
+    have = min_u32(n, w->base - pos);
+    memcpy(scratch,
+           buf_at(w->c, w->buf, w->align, pos - w->buf->first, &w->cursor_block, &w->cursor_at),
+           have * sizeof *scratch);
+    if (have < n)
+        memcpy(scratch + have, w->v, (n - have) * sizeof *scratch);
+    return scratch;
+}
+
+/* Keys of a view within [from, to), one after the other: those of the buffer come first. */
+struct key_walk {
+    uint32_t at, i;
+};
+
+static void keys_start(struct token_view *w, uint32_t from, struct key_walk *k)
+{
+    k->at = w->buf ? w->buf->keys : NONE;
+    k->i = 0;
+    while (k->at != NONE && key_at(w->c, k->at)->position < from)
+        k->at = key_at(w->c, k->at)->next;
+    while (k->i < w->nkeys && w->keys[k->i].position < from)
+        k->i++;
+}
+
+static bool keys_next(struct token_view *w, uint32_t to, struct key_walk *k, struct extra_key *ret)
+{
+    if (k->at != NONE && key_at(w->c, k->at)->position < (to < w->base ? to : w->base)) {
+        const struct key_record *r = key_at(w->c, k->at);
+
+        *ret = (struct extra_key){.position = r->position, .hi = r->hi, .lo = r->lo};
+        k->at = r->next;
+        return true;
+    }
+    if (k->i < w->nkeys && w->keys[k->i].position < to) {
+        *ret = w->keys[k->i++];
+        return true;
+    }
+    return false;
+}
+
+static bool keys_equal_chunk(struct token_view *w, uint32_t start, const struct node *n)
+{
+    struct key_walk walk;
+    struct extra_key key;
+    uint32_t at = n->keys;
+
+    keys_start(w, start, &walk);
+    while (keys_next(w, start + w->align, &walk, &key)) {
+        const struct key_record *r = at == NONE ? NULL : key_at(w->c, at);
+
+        if (!r || r->position != key.position || r->hi != key.hi || r->lo != key.lo)
+            return false;
+        at = r->next;
+    }
+    return at == NONE;
+}
+
+static bool chunk_tokens_equal(struct token_view *w, uint32_t start, const struct node *n)
+{
+    uint32_t scratch[TOKEN_BLOCK], at = n->tokens;
+    uint32_t length = BUG(CORE_BUG_SPLIT_OFF_L) ? (w->align + 1) / 2 : w->align;
+
+    for (uint32_t off = 0; off < length; off += TOKEN_BLOCK) {
+        uint32_t take = min_u32(TOKEN_BLOCK, length - off);
+        const uint32_t *piece = view_piece(w, start + off, take, scratch);
+
+        if (memcmp(block_at(w->c, at)->v, piece, take * sizeof *piece) != 0)
+            return false;
+        at = *block_next(w->c, at);
+    }
+    return true;
+}
+
+bool view_equals_chunk(struct token_view *w, uint32_t start, const struct node *n)
+{
+    /* The usual case, one block and all of it in the request, is worth a line of its own. */
+    if (w->align == TOKEN_BLOCK && start >= w->base && !BUG(CORE_BUG_SPLIT_OFF_L)) {
+        if (memcmp(block_at(w->c, n->tokens)->v, w->v + (start - w->base),
+                   sizeof(struct token_block)) != 0)
+            return false;
+    } else if (!chunk_tokens_equal(w, start, n)) {
+        return false;
+    }
+    if (n->keys == NONE && w->nkeys == 0 && (!w->buf || w->buf->keys == NONE))
+        return true;
+    return keys_equal_chunk(w, start, n);
+}
+
+uint64_t view_hash_chunk(struct token_view *w, uint32_t start, uint64_t seed)
+{
+    uint32_t scratch[TOKEN_BLOCK];
+    struct key_walk walk;
+    struct extra_key key;
+    uint64_t h = seed;
+
+    for (uint32_t off = 0; off < w->align; off += TOKEN_BLOCK) {
+        uint32_t take = min_u32(TOKEN_BLOCK, w->align - off);
+
+        h = hash_words(h, view_piece(w, start + off, take, scratch), take);
+    }
+    keys_start(w, start, &walk);
+    while (keys_next(w, start + w->align, &walk, &key))
+        h = hash_mix(hash_mix(h, key.position - start), hash_mix(key.hi, key.lo));
+    return h;
+}
+
+static uint32_t first_key_difference(const struct core *c, const struct token_buf *b, uint32_t pos,
+                                     const struct req_tokens *req, uint32_t limit)
+{
+    uint32_t at = b->keys, i = 0;
+
+    while (at != NONE && key_at(c, at)->position < pos)
+        at = key_at(c, at)->next;
+    for (;;) {
+        const struct key_record *r = at == NONE ? NULL : key_at(c, at);
+        uint32_t mine = r ? r->position : UINT32_MAX,
+                 theirs = i < req->nkeys ? req->keys[i].position : UINT32_MAX;
+        uint32_t first = min_u32(mine, theirs);
+
+        if (first >= limit)
+            return limit;
+        if (mine != theirs || r->hi != req->keys[i].hi || r->lo != req->keys[i].lo)
+            return first;
+        at = r->next;
+        i++;
+    }
+}
+
+uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t align,
+                       uint32_t pos, const struct req_tokens *req)
+{
+    uint32_t n = min_u32(req->n, b->end - pos), same = 0, cursor = b->head, cursor_at = 0;
+
+    while (same < n) {
+        uint32_t off = pos + same - b->first, take = min_u32(room_at(align, off), n - same);
+        const uint32_t *mine = buf_at(c, b, align, off, &cursor, &cursor_at);
+
+        if (memcmp(mine, req->v + same, take * sizeof *mine) == 0) {
+            same += take;
+            continue;
+        }
+        while (*mine == req->v[same]) {
+            mine++;
+            same++;
+        }
+        break;
+    }
+    return first_key_difference(c, b, pos, req, pos + same) - pos;
+}
+
+bool keys_in_order(const struct req_tokens *req)
+{
+    for (uint32_t i = 0; i < req->nkeys; i++) {
+        uint32_t p = req->keys[i].position;
+
+        if (p < req->base || p - req->base >= req->n || (i > 0 && p <= req->keys[i - 1].position))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,556 @@
+/* The io seam over io_uring: one ring, one thread (the one that calls io_create), no allocation
+ * after io_create. Completions are deferred to io_run (DEFER_TASKRUN), so a callback is never
+ * interrupted.
+ *
+ * What must stay true: each operation has exactly one final completion; its submission is kept in
+ * the operation until then, so that EINTR and EAGAIN can be tried again and a full queue can wait
+ * for room. Sockets given to this file are in blocking mode: io_uring polls for them, O_NONBLOCK
+ * would answer EAGAIN. */
+#include "seam/io/io.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "seam/io/uring_compat.h"
+
+#define RING_FLAGS_WANTED                                                                          \
+    (IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL |           \
+     IORING_SETUP_CQSIZE | IORING_SETUP_R_DISABLED)
+#define CQ_PER_SQ    4u    /* completion entries for each submission entry: multishots bring many */
+#define ENTRIES_MAX  4096u /* of the submission queue */
+#define BUFFERS_MAX  32768u /* the kernel's own limit of a buffer ring */
+#define BUFFER_GROUP 0
+#define OPCODES_MAX  256u /* that one probe can tell of */
+
+/* Where an operation is; kept in op->pending[7], a part of the submission that none of our opcodes
+ * uses. */
+enum op_state {
+    OP_IDLE = 0,
+    OP_WAITING,        /* on the list: the submission queue was full */
+    OP_IN_FLIGHT,      /* in the ring */
+    OP_CANCELLED,      /* in the ring or on the list, its cancel is on the way */
+    OP_CANCEL_WAITING, /* in the ring; its cancel is on the list */
+};
+#define STATE_WORD 7
+
+struct io {
+    struct io_uring ring;
+    struct io_uring_buf_ring *buf_ring; /* owned mapping; NULL with no buffers */
+    uint8_t *buf_mem;                   /* owned mapping */
+    uint32_t buffers, buffer_bytes;
+    struct io_op *wait_head, *wait_tail;
+    uint32_t fault_sq_full, fault_count;
+    bool running; /* inside io_run: a callback must not call it again */
+    bool overflow_seen;
+    struct io_stats stats;
+};
+
+static_assert(sizeof(struct io_uring_sqe) == sizeof(((struct io_op *)0)->pending),
+              "an operation has room for its submission");
+
+static const uint8_t opcodes_used[] = {
+    IORING_OP_NOP,     IORING_OP_ACCEPT,   IORING_OP_RECV,
+    IORING_OP_SEND,    IORING_OP_RECVMSG,  IORING_OP_SENDMSG,
+    IORING_OP_CONNECT, IORING_OP_POLL_ADD, IORING_OP_ASYNC_CANCEL,
+};
+#define OPCODES_USED (sizeof opcodes_used)
+
+uint64_t io_now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* ------------------------------------------------------------------ create */
+
+static const char *why_setup_failed(int err)
+{
+    switch (err) {
+    case EPERM:
+    case EACCES:
+        return "io_uring is denied: if sysctl kernel.io_uring_disabled is not 0, set it to 0; in a "
+               "container use a seccomp profile that allows io_uring_setup, io_uring_enter and "
+               "io_uring_register (docker run --security-opt seccomp=FILE, Kubernetes "
+               "seccompProfile type Localhost)";
+    case ENOSYS:
+        return "the kernel has no io_uring, or a container's seccomp profile hides it: allow "
+               "io_uring_setup, io_uring_enter and io_uring_register; Linux 6.1 or newer is needed";
+    case EINVAL:
+        return "the kernel is too old: io_uring with DEFER_TASKRUN needs Linux 6.1 or newer";
+    case ENOMEM:
+        return "no memory for the io_uring queues: raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=) "
+               "or lower the number of entries";
+    case EMFILE:
+    case ENFILE: return "no file descriptor left for the io_uring: raise RLIMIT_NOFILE";
+    default: return "io_uring_setup failed";
+    }
+}
+
+static bool probe_opcodes(struct io_uring *ring)
+{
+    union {
+        struct io_uring_probe probe;
+        uint8_t
+            room[sizeof(struct io_uring_probe) + OPCODES_MAX * sizeof(struct io_uring_probe_op)];
+    } answer = {.room = {0}};
+    bool all = io_uring_register_probe(ring, &answer.probe, OPCODES_MAX) == 0;
+
+    for (size_t i = 0; all && i < OPCODES_USED; i++)
+        all = io_uring_opcode_supported(&answer.probe, opcodes_used[i]);
+    return all;
+}
+
+/* The ring can do what we do and no more: seccomp does not see what travels inside it. No register
+ * operation is allowed afterwards either, so the buffer ring is registered before. */
+static int restrict_ring(struct io_uring *ring)
+{
+    struct io_uring_restriction res[OPCODES_USED + 1];
+
+    memset(res, 0, sizeof res);
+    for (size_t i = 0; i < OPCODES_USED; i++) {
+        res[i].opcode = IORING_RESTRICTION_SQE_OP;
+        res[i].sqe_op = opcodes_used[i];
+    }
+    res[OPCODES_USED].opcode = IORING_RESTRICTION_SQE_FLAGS_ALLOWED;
+    res[OPCODES_USED].sqe_flags = IOSQE_BUFFER_SELECT | IOSQE_CQE_SKIP_SUCCESS;
+    return uring_restrict(ring, res, OPCODES_USED + 1);
+}
+
+static int setup_buffers(struct io *io, const struct io_config *config)
+{
+    size_t bytes = (size_t)config->buffers * config->buffer_bytes;
+    int mask, r;
+
+    if (config->buffers == 0)
+        return 0;
+    io->buf_mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_ANONYMOUS | MAP_PRIVATE | MAP_POPULATE, -1, 0);
+    if (io->buf_mem == MAP_FAILED) {
+        io->buf_mem = NULL;
+        return -ENOMEM;
+    }
+    io->buffers = config->buffers;
+    io->buffer_bytes = config->buffer_bytes;
+    r = uring_buf_ring_setup(&io->ring, config->buffers, BUFFER_GROUP, &io->buf_ring);
+    if (r < 0)
+        return r;
+    mask = io_uring_buf_ring_mask(config->buffers);
+    for (uint32_t i = 0; i < config->buffers; i++)
+        io_uring_buf_ring_add(io->buf_ring, io->buf_mem + (size_t)i * config->buffer_bytes,
+                              config->buffer_bytes, (unsigned short)i, mask, (int)i);
+    io_uring_buf_ring_advance(io->buf_ring, (int)config->buffers);
+    return 0;
+}
+
+static enum tern_err setup_ring(struct io *io, const struct io_config *config, const char **ret_why)
+{
+    struct io_uring_params params = {.flags = RING_FLAGS_WANTED,
+                                     .cq_entries = config->entries * CQ_PER_SQ};
+    int r = io_uring_queue_init_params(config->entries, &io->ring, &params);
+
+    if (r < 0) {
+        io->ring.ring_fd = -1;
+        *ret_why = why_setup_failed(-r);
+        return TERN_INTERNAL;
+    }
+    if (!(params.features & IORING_FEAT_NODROP) || !(params.features & IORING_FEAT_EXT_ARG) ||
+        !probe_opcodes(&io->ring)) {
+        *ret_why = "the kernel's io_uring lacks an operation that is needed: Linux 6.1 or newer";
+        return TERN_INTERNAL;
+    }
+    r = setup_buffers(io, config);
+    if (r < 0) {
+        *ret_why = r == -ENOMEM
+                       ? "no memory for the receive buffers: lower their number or raise "
+                         "RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=)"
+                       : "the kernel refused the ring of receive buffers: Linux 6.1 or newer";
+        return TERN_INTERNAL;
+    }
+    if (restrict_ring(&io->ring) < 0 || uring_enable(&io->ring) < 0) {
+        *ret_why = "the kernel refused to restrict the io_uring to the operations in use";
+        return TERN_INTERNAL;
+    }
+    return TERN_OK;
+}
+
+enum tern_err io_create(const struct io_config *config, struct io **ret, const char **ret_why)
+{
+    struct io *io;
+    enum tern_err err;
+
+    if (config->entries == 0 || config->entries > ENTRIES_MAX || config->buffers > BUFFERS_MAX ||
+        (config->buffers & (config->buffers - 1)) != 0 ||
+        (config->buffers != 0 && config->buffer_bytes == 0)) {
+        *ret_why = "io: entries must be 1 to 4096, buffers a power of two up to 32768";
+        return TERN_INVALID;
+    }
+    io = calloc(1, sizeof *io);
+    if (!io) {
+        *ret_why = "no memory for the io ring";
+        return TERN_INTERNAL;
+    }
+    io->ring.ring_fd = -1;
+    io->fault_sq_full = config->fault_sq_full;
+    err = setup_ring(io, config, ret_why);
+    if (err != TERN_OK) {
+        io_destroy(io);
+        return err;
+    }
+    *ret = io;
+    return TERN_OK;
+}
+
+void io_destroy(struct io *io)
+{
+    if (!io)
+        return;
+    if (io->ring.ring_fd >= 0)
+        io_uring_queue_exit(&io->ring);
+    if (io->buf_ring)
+        uring_buf_ring_unmap(io->buf_ring, io->buffers);
+    if (io->buf_mem)
+        munmap(io->buf_mem, (size_t)io->buffers * io->buffer_bytes);
+    free(io);
+}
+
+/* ------------------------------------------------------------------ submission */
+
+static enum op_state op_state(const struct io_op *op)
+{
+    return (enum op_state)op->pending[STATE_WORD];
+}
+
+static void op_set_state(struct io_op *op, enum op_state state)
+{
+    op->pending[STATE_WORD] = state;
+}
+
+/* A free submission entry; a full queue is submitted once. NULL: the kernel takes no more for now.
+ */
+static struct io_uring_sqe *sqe_take(struct io *io)
+{
+    struct io_uring_sqe *sqe;
+
+    if (io->fault_sq_full && ++io->fault_count % io->fault_sq_full == 0)
+        return NULL;
+    sqe = io_uring_get_sqe(&io->ring);
+    if (sqe)
+        return sqe;
+    io_uring_submit(&io->ring);
+    return io_uring_get_sqe(&io->ring);
+}
+
+static void sqe_fill(struct io_uring_sqe *sqe, const struct io_op *op)
+{
+    uint64_t words[8];
+
+    memcpy(words, op->pending, sizeof words);
+    words[STATE_WORD] = 0;
+    memcpy(sqe, words, sizeof *sqe);
+}
+
+static void wait_push(struct io *io, struct io_op *op)
+{
+    op->next = NULL;
+    if (io->wait_tail)
+        io->wait_tail->next = op;
+    else
+        io->wait_head = op;
+    io->wait_tail = op;
+    io->stats.sq_waits++;
+}
+
+/* Rare: a cancel that never found room while its operation completed by itself. */
+static void wait_unlink(struct io *io, const struct io_op *op)
+{
+    struct io_op *prev = NULL, *at = io->wait_head;
+
+    while (at && at != op) {
+        prev = at;
+        at = at->next;
+    }
+    check(at);
+    if (prev)
+        prev->next = at->next;
+    else
+        io->wait_head = at->next;
+    if (io->wait_tail == at)
+        io->wait_tail = prev;
+}
+
+static void wait_flush(struct io *io)
+{
+    while (io->wait_head) {
+        struct io_op *op = io->wait_head;
+        struct io_uring_sqe *sqe = sqe_take(io);
+
+        if (!sqe)
+            return;
+        io->wait_head = op->next;
+        if (!io->wait_head)
+            io->wait_tail = NULL;
+        sqe_fill(sqe, op);
+        if (op_state(op) == OP_WAITING)
+            op_set_state(op, OP_IN_FLIGHT);
+        else if (op_state(op) == OP_CANCEL_WAITING)
+            op_set_state(op, OP_CANCELLED);
+    }
+}
+
+static void post(struct io *io, struct io_op *op)
+{
+    struct io_uring_sqe *sqe = io->wait_head ? NULL : sqe_take(io);
+
+    if (!sqe) {
+        op_set_state(op, OP_WAITING);
+        wait_push(io, op);
+        return;
+    }
+    sqe_fill(sqe, op);
+    op_set_state(op, OP_IN_FLIGHT);
+}
+
+static void post_sqe(struct io *io, struct io_op *op, struct io_uring_sqe *sqe)
+{
+    io_uring_sqe_set_data(sqe, op);
+    memcpy(op->pending, sqe, sizeof *sqe);
+    post(io, op);
+}
+
+void io_accept(struct io *io, struct io_op *op, int fd)
+{
+    struct io_uring_sqe sqe = {0};
+
+    io_uring_prep_multishot_accept(&sqe, fd, NULL, NULL, SOCK_CLOEXEC);
+    post_sqe(io, op, &sqe);
+}
+
+void io_recv_buffers(struct io *io, struct io_op *op, int fd)
+{
+    struct io_uring_sqe sqe = {0};
+
+    check(io->buffers > 0);
+    io_uring_prep_recv_multishot(&sqe, fd, NULL, 0, 0);
+    sqe.flags |= IOSQE_BUFFER_SELECT;
+    sqe.buf_group = BUFFER_GROUP;
+    post_sqe(io, op, &sqe);
+}
+
+void io_recv(struct io *io, struct io_op *op, int fd, void *buf, size_t n, bool wait_all)
+{
+    struct io_uring_sqe sqe = {0};
+
+    check(n <= INT32_MAX);
+    io_uring_prep_recv(&sqe, fd, buf, n, wait_all ? MSG_WAITALL : 0);
+    post_sqe(io, op, &sqe);
+}
+
+void io_send(struct io *io, struct io_op *op, int fd, const void *buf, size_t n, bool wait_all)
+{
+    struct io_uring_sqe sqe = {0};
+
+    check(n <= INT32_MAX);
+    io_uring_prep_send(&sqe, fd, buf, n, MSG_NOSIGNAL | (wait_all ? MSG_WAITALL : 0));
+    post_sqe(io, op, &sqe);
+}
+
+void io_sendmsg(struct io *io, struct io_op *op, int fd, const struct msghdr *msg)
+{
+    struct io_uring_sqe sqe = {0};
+
+    io_uring_prep_sendmsg(&sqe, fd, msg, MSG_NOSIGNAL | (unsigned)msg->msg_flags);
+    post_sqe(io, op, &sqe);
+}
+
+void io_recvmsg(struct io *io, struct io_op *op, int fd, struct msghdr *msg)
+{
+    struct io_uring_sqe sqe = {0};
+
+    io_uring_prep_recvmsg(&sqe, fd, msg, (unsigned)msg->msg_flags);
+    post_sqe(io, op, &sqe);
+}
+
+void io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr, socklen_t len)
+{
+    struct io_uring_sqe sqe = {0};
+
+    io_uring_prep_connect(&sqe, fd, addr, len);
+    post_sqe(io, op, &sqe);
+}
+
+void io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot)
+{
+    struct io_uring_sqe sqe = {0};
+
+    if (multishot)
+        io_uring_prep_poll_multishot(&sqe, fd, POLLIN);
+    else
+        io_uring_prep_poll_add(&sqe, fd, POLLIN);
+    post_sqe(io, op, &sqe);
+}
+
+/* An operation that still waits for room becomes a NOP, whose completion is handed on as ECANCELED;
+ * so the answer always comes from io_run and never from inside the call. */
+void io_cancel(struct io *io, struct io_op *op)
+{
+    struct io_uring_sqe sqe = {0}, *room;
+
+    if (op_state(op) == OP_WAITING) {
+        io_uring_prep_nop(&sqe);
+        io_uring_sqe_set_data(&sqe, op);
+        memcpy(op->pending, &sqe, sizeof sqe);
+        op_set_state(op, OP_CANCELLED);
+        return;
+    }
+    if (op_state(op) != OP_IN_FLIGHT)
+        return;
+    io_uring_prep_cancel(&sqe, op, 0);
+    sqe.flags |= IOSQE_CQE_SKIP_SUCCESS; /* what counts is the operation's own completion */
+    io_uring_sqe_set_data(&sqe, NULL);
+    memcpy(op->pending, &sqe, sizeof sqe);
+    room = io->wait_head ? NULL : sqe_take(io);
+    if (room) {
+        sqe_fill(room, op);
+        op_set_state(op, OP_CANCELLED);
+    } else {
+        op_set_state(op, OP_CANCEL_WAITING);
+        wait_push(io, op);
+    }
+}
+
+/* ------------------------------------------------------------------ completion */
+
+static void complete(struct io *io, const struct io_uring_cqe *cqe)
+{
+    struct io_op *op = io_uring_cqe_get_data(cqe);
+    bool last = !(cqe->flags & IORING_CQE_F_MORE);
+    uint32_t flags = last ? IO_LAST : 0, buffer = 0;
+    int32_t res = cqe->res;
+
+    if (!op)
+        return; /* a cancel that found nothing: the operation's own completion says how it ended */
+    if (last) {
+        enum op_state state = op_state(op);
+
+        if (state == OP_CANCEL_WAITING)
+            wait_unlink(io, op);
+        if (state != OP_IN_FLIGHT &&
+            (res == -EINTR || res == -EAGAIN || (uint8_t)op->pending[0] == IORING_OP_NOP))
+            res = -ECANCELED;
+        if (res == -EINTR || res == -EAGAIN) {
+            post(io, op);
+            return;
+        }
+        op_set_state(op, OP_IDLE);
+    }
+    if (res == -ENOBUFS)
+        io->stats.buffers_empty++;
+    if (cqe->flags & IORING_CQE_F_BUFFER) {
+        flags |= IO_BUFFER;
+        buffer = cqe->flags >> IORING_CQE_BUFFER_SHIFT;
+    }
+    io->stats.completions++;
+    op->done(op, res, flags, buffer);
+}
+
+/* Calls what is in the completion queue now; what the callbacks bring is left for the next round,
+ * so that the caller gets its turn. */
+static uint32_t reap(struct io *io)
+{
+    unsigned n = io_uring_cq_ready(&io->ring), done = 0;
+
+    for (; done < n; done++) {
+        struct io_uring_cqe *cqe, copy;
+
+        if (io_uring_peek_cqe(&io->ring, &cqe) != 0)
+            break;
+        copy = *cqe;
+        io_uring_cqe_seen(&io->ring, cqe);
+        complete(io, &copy);
+    }
+    return done;
+}
+
+/* Counts each time the kernel had to park completions; they come back with the next entry (NODROP).
+ */
+static void note_overflow(struct io *io)
+{
+    bool now = io_uring_cq_has_overflow(&io->ring);
+
+    if (now && !io->overflow_seen)
+        io->stats.cq_overflows++;
+    io->overflow_seen = now;
+}
+
+static void submit_and_wait(struct io *io, uint64_t deadline_ns)
+{
+    struct io_uring_cqe *cqe = NULL;
+    struct __kernel_timespec ts;
+    uint64_t now;
+
+    if (io_uring_cq_ready(&io->ring) > 0) {
+        /* Something to hand over already: no wait, no clock, and no system call but to submit. That
+         * one runs deferred work too, or a stream of completions at submission would starve it. */
+        if (io_uring_sq_ready(&io->ring) > 0)
+            io_uring_submit_and_get_events(&io->ring);
+        return;
+    }
+    if (deadline_ns == UINT64_MAX) {
+        io_uring_submit_and_wait_timeout(&io->ring, &cqe, 1, NULL, NULL);
+        return;
+    }
+    now = io_now_ns();
+    if (deadline_ns <= now) {
+        io_uring_submit_and_get_events(&io->ring);
+        return;
+    }
+    ts.tv_sec = (long long)((deadline_ns - now) / 1000000000u);
+    ts.tv_nsec = (long long)((deadline_ns - now) % 1000000000u);
+    io_uring_submit_and_wait_timeout(&io->ring, &cqe, 1, &ts, NULL);
+}
+
+uint32_t io_run(struct io *io, uint64_t deadline_ns)
+{
+    uint32_t n;
+
+    check(!io->running);
+    io->running = true;
+    wait_flush(io);
+    if (io->wait_head || deadline_ns == 0)
+        io_uring_submit_and_get_events(
+            &io->ring); /* what waits for room must not wait for a completion too */
+    else
+        submit_and_wait(io, deadline_ns);
+    note_overflow(io);
+    n = reap(io);
+    io->running = false;
+    return n;
+}
+
+/* ------------------------------------------------------------------ buffers, figures */
+
+const void *io_buffer(struct io *io, uint32_t buffer)
+{
+    check(buffer < io->buffers);
+    return io->buf_mem + (size_t)buffer * io->buffer_bytes;
+}
+
+void io_buffer_put(struct io *io, uint32_t buffer)
+{
+    check(buffer < io->buffers);
+    io_uring_buf_ring_add(io->buf_ring, io->buf_mem + (size_t)buffer * io->buffer_bytes,
+                          io->buffer_bytes, (unsigned short)buffer,
+                          io_uring_buf_ring_mask(io->buffers), 0);
+    io_uring_buf_ring_advance(io->buf_ring, 1);
+}
+
+void io_stats(const struct io *io, struct io_stats *ret)
+{
+    *ret = io->stats;
+}

@@ -1,0 +1,118 @@
+/* The checksum of a unit (X7), over XXH3. Called by the workers of mem when a page is sealed and by
+ * xfer for every page that arrives. Each block's value goes to a small array; only a unit of more
+ * than CHECKSUM_LEAVES blocks needs XXH3's streaming state, so the usual page costs one pass and no
+ * state to set up. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "seam/mem/checksum.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "seam/mem/checksum_blocks.h"
+
+#define STATE_ALIGN 64
+
+static_assert(sizeof(XXH3_state_t) + STATE_ALIGN <= CHECKSUM_FOLD_BYTES,
+              "the streaming state fits, wherever the struct starts");
+
+void checksum_blocks_baseline(const void *bytes, size_t n, uint64_t *out)
+{
+    checksum_blocks_loop(bytes, n, out);
+}
+
+static checksum_blocks_fn *blocks = checksum_blocks_baseline;
+
+/* Before main, so that no thread ever sees it change. AVX-512 only with VBMI2, which came with Ice
+ * Lake and Zen 4: on older CPUs it slows the whole core down. */
+__attribute__((constructor)) static void choose_variant(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vbmi2"))
+        blocks = checksum_blocks_avx512;
+    else if (__builtin_cpu_supports("avx2"))
+        blocks = checksum_blocks_avx2;
+#endif
+}
+
+const char *checksum_variant(void)
+{
+#if defined(__x86_64__)
+    if (blocks == checksum_blocks_avx512)
+        return "avx512";
+    if (blocks == checksum_blocks_avx2)
+        return "avx2";
+#endif
+    return "baseline";
+}
+
+static XXH3_state_t *state_of(struct checksum *c)
+{
+    uintptr_t at = ((uintptr_t)c->state + STATE_ALIGN - 1) & ~(uintptr_t)(STATE_ALIGN - 1);
+
+    return (XXH3_state_t *)at;
+}
+
+static void leaves_to_le(struct checksum *c)
+{
+    for (uint32_t i = 0; i < c->nleaves; i++)
+        c->leaf[i] = htole64(c->leaf[i]);
+}
+
+static void fold(struct checksum *c)
+{
+    if (!c->folded)
+        XXH3_64bits_reset(state_of(c));
+    c->folded = 1;
+    leaves_to_le(c);
+    XXH3_64bits_update(state_of(c), c->leaf, c->nleaves * sizeof c->leaf[0]);
+    c->nleaves = 0;
+}
+
+void checksum_begin(struct checksum *c)
+{
+    c->nleaves = 0;
+    c->folded = 0;
+}
+
+void checksum_feed(struct checksum *c, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+
+    while (n > 0) {
+        size_t room, take;
+
+        if (c->nleaves == CHECKSUM_LEAVES)
+            fold(c);
+        room = (size_t)(CHECKSUM_LEAVES - c->nleaves) * CHECKSUM_BLOCK;
+        take = n < room ? n : room;
+        blocks(p, take, &c->leaf[c->nleaves]);
+        c->nleaves += (uint32_t)((take + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK);
+        p += take;
+        n -= take;
+    }
+}
+
+uint64_t checksum_end(struct checksum *c)
+{
+    if (c->folded) {
+        fold(c);
+        return XXH3_64bits_digest(state_of(c));
+    }
+    leaves_to_le(c);
+    return XXH3_64bits(c->leaf, c->nleaves * sizeof c->leaf[0]);
+}
+
+uint64_t checksum_unit(const void *bytes, size_t n)
+{
+    struct checksum c;
+
+    checksum_begin(&c);
+    checksum_feed(&c, bytes, n);
+    return checksum_end(&c);
+}

@@ -1,0 +1,495 @@
+/* Page memory of the host: a sealed memfd for each (tenant, region), private memory for each one's
+ * host tier, and a memfd for each control page: one an engine slot and tenant. Called by the
+ * shell's owner thread and by xfer.
+ *
+ * What must stay true: nothing is allocated or mapped after mem_create; a descriptor is never that
+ * of a host tier; a job of the workers carries its own copy of where its pools lie. */
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "seam/mem/mem.h"
+#include "seam/mem/mem_fault.h"
+#include "seam/mem/mem_region.h"
+#include "seam/mem/workers.h"
+
+#define CONTROL_STRIDE   64u /* bytes from one rank's done_step to the next: a cache line each */
+#define REGION_BYTES_MAX (1ull << 46) /* so that sums over tenants and regions do not wrap */
+#define ENGINES_MAX      48u          /* the core's ENGINES_LIMIT */
+#define TIERS            2
+
+static_assert(MEM_TENANTS_MAX * (TIERS * RANKS_MAX + ENGINES_MAX) <= MEM_FAULT_RANGES_MAX,
+              "every region and control page is watched");
+
+struct pool {
+    bool set;
+    struct pool_place place;
+};
+
+struct mem {
+    struct mem_config config;
+    struct region region[TIERS][MEM_TENANTS_MAX][RANKS_MAX]; /* by enum tier */
+    struct region *control; /* owned, [tenant * config.engines + engine] */
+    struct pool *pool;      /* owned, config.pools */
+    uint64_t *sums;         /* owned, page_records * sums_per_page */
+    struct workers *workers;
+    int event_fd;
+    uint64_t bytes, host_bytes, huge_bytes;
+    uint64_t copies, spoilt; /* jobs so far; of them those that a fault was put into */
+};
+
+static uint64_t tier_bytes(const struct tenant_config *t, enum tier tier)
+{
+    return tier == TIER_HOST ? t->host_bytes : t->memory_bytes;
+}
+
+static uint32_t controls(const struct mem *mem)
+{
+    return mem->config.tenants * mem->config.engines;
+}
+
+/* ------------------------------------------------------------------ create */
+
+static enum tern_err config_check(const struct mem_config *c, const char **ret_why)
+{
+    bool ok = c->tenants >= 1 && c->tenants <= MEM_TENANTS_MAX && c->engines >= 1 &&
+              c->engines <= ENGINES_MAX && c->pools >= 1 && c->page_records >= 1 &&
+              c->sums_per_page >= 1 && c->jobs >= 1 && c->workers <= MEM_WORKERS_MAX;
+
+    for (uint32_t t = 0; ok && t < c->tenants; t++)
+        ok = c->tenant[t].memory_bytes > 0 && c->tenant[t].memory_bytes <= REGION_BYTES_MAX &&
+             c->tenant[t].host_bytes <= REGION_BYTES_MAX && c->tenant[t].regions >= 1 &&
+             c->tenant[t].regions <= RANKS_MAX;
+    *ret_why = "a limit of the page memory is 0 or too large";
+    return ok ? TERN_OK : TERN_INVALID;
+}
+
+static uint64_t region_bytes(uint64_t bytes)
+{
+    return (bytes + CONTROL_BYTES - 1) / CONTROL_BYTES * CONTROL_BYTES;
+}
+
+void mem_bytes(const struct mem_config *c, uint64_t *ret_pages, uint64_t *ret_host,
+               uint64_t *ret_tables)
+{
+    *ret_pages = *ret_host = 0;
+    for (uint32_t t = 0; t < c->tenants; t++) {
+        *ret_pages += region_bytes(c->tenant[t].memory_bytes) * c->tenant[t].regions;
+        *ret_host += region_bytes(c->tenant[t].host_bytes) * c->tenant[t].regions;
+    }
+    *ret_tables = (uint64_t)c->page_records * c->sums_per_page * sizeof(uint64_t) +
+                  workers_bytes(c->jobs) + c->pools * sizeof(struct pool) + sizeof(struct mem) +
+                  (uint64_t)c->tenants * c->engines * (CONTROL_BYTES + sizeof(struct region));
+}
+
+/* All regions of one tier of one tenant; of a host tier without bytes none. */
+static enum tern_err create_tier(struct mem *mem, enum tier tier, uint32_t tenant,
+                                 const char **ret_why)
+{
+    const struct tenant_config *t = &mem->config.tenant[tenant];
+    uint64_t bytes = tier_bytes(t, tier);
+
+    for (uint32_t i = 0; i < t->regions && bytes > 0; i++) {
+        struct region *r = &mem->region[tier][tenant][i];
+
+        TRY(region_create(r, tier == TIER_HOST ? REGION_PRIVATE : REGION_SHARED, bytes,
+                          mem->config.huge_pages, mem->workers, ret_why));
+        if (tier == TIER_HOST)
+            mem->host_bytes += r->bytes;
+        else
+            mem->bytes += r->bytes;
+    }
+    return TERN_OK;
+}
+
+static enum tern_err create_regions(struct mem *mem, const char **ret_why)
+{
+    const struct mem_config *c = &mem->config;
+    uint64_t need = 0;
+
+    for (uint32_t t = 0; t < c->tenants; t++)
+        need += (c->tenant[t].memory_bytes + c->tenant[t].host_bytes) * c->tenant[t].regions;
+    TRY(region_memory_suffices(need, ret_why));
+    for (uint32_t t = 0; t < c->tenants; t++) {
+        TRY(create_tier(mem, TIER_DEVICE, t, ret_why));
+        TRY(create_tier(mem, TIER_HOST, t, ret_why));
+    }
+    if (c->huge_pages)
+        mem->huge_bytes =
+            region_huge_bytes(&mem->region[0][0][0], sizeof mem->region / sizeof(struct region));
+    return TERN_OK;
+}
+
+static enum tern_err create_controls(struct mem *mem, const char **ret_why)
+{
+    for (uint32_t i = 0; i < controls(mem); i++) {
+        TRY(region_create_control(&mem->control[i], CONTROL_BYTES, mem->workers, ret_why));
+        mem_control_reset(mem, i / mem->config.engines, i % mem->config.engines);
+    }
+    return TERN_OK;
+}
+
+static enum tern_err create_tables(struct mem *mem, const char **ret_why)
+{
+    const struct mem_config *c = &mem->config;
+    uint32_t threads = c->workers ? c->workers : 1;
+
+    *ret_why = "no memory for the tables of the page memory";
+    mem->control = calloc(controls(mem), sizeof *mem->control);
+    for (uint32_t i = 0; mem->control && i < controls(mem); i++)
+        mem->control[i] = REGION_NONE;
+    mem->pool = calloc(c->pools, sizeof *mem->pool);
+    mem->sums = calloc((size_t)c->page_records * c->sums_per_page, sizeof *mem->sums);
+    if (!mem->control || !mem->pool || !mem->sums)
+        return TERN_INTERNAL;
+    mem->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (mem->event_fd < 0)
+        return region_why("eventfd", ret_why);
+    return workers_create(threads, c->jobs, mem->event_fd, &mem->workers, ret_why);
+}
+
+enum tern_err mem_create(const struct mem_config *config, struct mem **ret, const char **ret_why)
+{
+    struct mem *mem;
+    enum tern_err err;
+
+    TRY(config_check(config, ret_why));
+    mem = calloc(1, sizeof *mem);
+    if (!mem) {
+        *ret_why = "no memory for the tables of the page memory";
+        return TERN_INTERNAL;
+    }
+    mem->config = *config;
+    mem->event_fd = -1;
+    for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
+        (&mem->region[0][0][0])[i] = REGION_NONE;
+    err = create_tables(mem, ret_why);
+    if (err == TERN_OK) /* first: too few descriptors show before minutes of zeroing */
+        err = create_controls(mem, ret_why);
+    if (err == TERN_OK)
+        err = create_regions(mem, ret_why);
+    if (err != TERN_OK) {
+        mem_destroy(mem);
+        return err;
+    }
+    *ret_why = NULL;
+    *ret = mem;
+    return TERN_OK;
+}
+
+void mem_destroy(struct mem *mem)
+{
+    if (!mem)
+        return;
+    workers_destroy(mem->workers); /* first: they touch everything below */
+    for (size_t i = 0; i < sizeof mem->region / sizeof(struct region); i++)
+        region_close(&(&mem->region[0][0][0])[i]);
+    for (uint32_t i = 0; mem->control && i < controls(mem); i++)
+        region_close(&mem->control[i]);
+    if (mem->event_fd >= 0)
+        close(mem->event_fd);
+    free(mem->control);
+    free(mem->pool);
+    free(mem->sums);
+    free(mem);
+}
+
+/* ------------------------------------------------------------------ pools and pages */
+
+void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenant, uint64_t offset,
+                  uint64_t bytes, uint32_t regions, uint32_t moved, uint32_t ngroups,
+                  const struct group_layout *groups)
+{
+    struct pool_place *place;
+    uint64_t have;
+
+    check(pool < mem->config.pools && tenant < mem->config.tenants && (uint32_t)tier < TIERS);
+    check(regions >= 1 && regions <= mem->config.tenant[tenant].regions);
+    check(moved == regions || moved == 1);
+    check(ngroups >= 1 && ngroups <= GROUPS_MAX);
+    have = tier_bytes(&mem->config.tenant[tenant], tier);
+    check(offset <= have && bytes <= have - offset);
+    place = &mem->pool[pool].place;
+    memset(place, 0, sizeof *place);
+    place->bytes = bytes;
+    place->tenant = tenant;
+    place->regions = regions;
+    place->moved = moved;
+    place->ngroups = ngroups;
+    for (uint32_t g = 0; g < ngroups; g++) {
+        check(groups[g].units >= 1 && groups[g].page_bytes >= groups[g].units);
+        check((uint64_t)groups[g].units * regions <= mem->config.sums_per_page);
+        place->group[g] = groups[g];
+    }
+    for (uint32_t r = 0; r < regions; r++)
+        place->base[r] = mem->region[tier][tenant][r].base + offset;
+    mem->pool[pool].set = true;
+}
+
+static const struct pool_place *place_of(const struct mem *mem, uint32_t pool)
+{
+    check(pool < mem->config.pools && mem->pool[pool].set);
+    return &mem->pool[pool].place;
+}
+
+void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
+               uint32_t index)
+{
+    const struct pool_place *place = place_of(mem, pool);
+    uint64_t page_bytes;
+
+    check(region < place->regions && group < place->ngroups);
+    page_bytes = place->group[group].page_bytes;
+    check(index < place->bytes / page_bytes);
+    return place->base[region] + index * page_bytes;
+}
+
+uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
+{
+    const struct pool_place *place = place_of(mem, pool);
+
+    check(group < place->ngroups);
+    return place->group[group].page_bytes;
+}
+
+uint32_t mem_moved_regions(const struct mem *mem, uint32_t pool)
+{
+    return place_of(mem, pool)->moved;
+}
+
+struct spread {
+    void *to;
+    const void *from;
+    uint64_t bytes;
+};
+
+static void spread_touch(void *ctx)
+{
+    const struct spread *s = ctx;
+
+    memcpy(s->to, s->from, s->bytes);
+}
+
+bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
+{
+    const struct pool_place *place = place_of(mem, pool);
+    uint64_t *sums = mem_sums(mem, page->record);
+    uint32_t units = place->group[page->group].units;
+
+    for (uint32_t r = place->moved; r < place->regions; r++) {
+        struct spread s = {.to = mem_page(mem, pool, r, page->group, page->index),
+                           .from = mem_page(mem, pool, 0, page->group, page->index),
+                           .bytes = place->group[page->group].page_bytes};
+
+        if (!mem_fault_try(spread_touch, &s))
+            return false;
+        memcpy(sums + r * units, sums, units * sizeof *sums);
+    }
+    return true;
+}
+
+uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group)
+{
+    const struct pool_place *place = place_of(mem, pool);
+
+    check(group < place->ngroups);
+    return place->group[group].units;
+}
+
+uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region,
+                         uint64_t *ret_bytes)
+{
+    check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
+    *ret_bytes = mem->config.tenant[tenant].memory_bytes;
+    return mem->region[TIER_DEVICE][tenant][region].base;
+}
+
+uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
+{
+    check(tenant < mem->config.tenants);
+    return mem->config.tenant[tenant].regions;
+}
+
+bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
+                    uint64_t *ret_offset)
+{
+    const struct pool_place *place = place_of(mem, pool);
+    const struct region *r = &mem->region[TIER_DEVICE][place->tenant][0];
+    uintptr_t at = (uintptr_t)place->base[0], base = (uintptr_t)r->base;
+
+    *ret_tenant = place->tenant;
+    if (!r->base || at < base || at - base >= r->bytes)
+        return false;
+    *ret_offset = at - base;
+    return true;
+}
+
+uint32_t mem_page_records(const struct mem *mem)
+{
+    return mem->config.page_records;
+}
+
+uint32_t mem_sums_per_page(const struct mem *mem)
+{
+    return mem->config.sums_per_page;
+}
+
+uint64_t *mem_sums(struct mem *mem, uint32_t record)
+{
+    check(record < mem->config.page_records);
+    return mem->sums + (size_t)record * mem->config.sums_per_page;
+}
+
+/* ------------------------------------------------------------------ workers */
+
+int mem_event_fd(const struct mem *mem)
+{
+    return mem->event_fd;
+}
+
+void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), void *ctx)
+{
+    workers_poll(mem->workers, emit, ctx);
+}
+
+/* Pages come from the core, so one that does not lie in its pool is our bug. */
+static void check_pages(const struct mem *mem, const struct pool_place *place,
+                        const struct page_at *pages, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        check(pages[i].group < place->ngroups && pages[i].record < mem->config.page_records);
+        check(pages[i].index < place->bytes / place->group[pages[i].group].page_bytes);
+    }
+}
+
+void mem_seal(struct mem *mem, struct id job, uint32_t pool, const struct page_at *pages,
+              uint32_t n)
+{
+    const struct pool_place *place = place_of(mem, pool);
+
+    check_pages(mem, place, pages, n);
+    workers_seal(mem->workers, job, place, pages, n, mem->sums, mem->config.sums_per_page);
+}
+
+void mem_copy(struct mem *mem, struct id job, uint32_t from_pool, uint32_t to_pool,
+              const struct page_at *from, const struct page_at *to, uint32_t n)
+{
+    const struct pool_place *source = place_of(mem, from_pool), *target = place_of(mem, to_pool);
+    uint32_t every = mem->config.fault_copy_corrupt_every;
+    bool spoil;
+
+    check(source->regions == target->regions && source->ngroups == target->ngroups);
+    check_pages(mem, source, from, n);
+    check_pages(mem, target, to, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct group_layout *a = &source->group[from[i].group];
+        const struct group_layout *b = &target->group[to[i].group];
+
+        check(from[i].group == to[i].group && from[i].record != to[i].record);
+        check(a->page_bytes == b->page_bytes && a->units == b->units);
+    }
+    mem->copies++;
+    spoil = every > 0 && n > 0 && mem->copies % every == 0;
+    mem->spoilt += spoil ? 1 : 0;
+    workers_copy(mem->workers, job, source, target, from, to, n, mem->sums,
+                 mem->config.sums_per_page, spoil);
+}
+
+void mem_zero(struct mem *mem, struct id pool)
+{
+    workers_zero(mem->workers, pool, place_of(mem, pool.slot));
+}
+
+/* ------------------------------------------------------------------ descriptors and control pages
+ */
+
+int mem_region_fd(const struct mem *mem, uint32_t tenant, uint32_t region)
+{
+    check(tenant < mem->config.tenants && region < mem->config.tenant[tenant].regions);
+    return mem->region[TIER_DEVICE][tenant][region].fd;
+}
+
+static const struct region *control_of(const struct mem *mem, uint32_t tenant, uint32_t engine)
+{
+    check(tenant < mem->config.tenants && engine < mem->config.engines);
+    return &mem->control[tenant * mem->config.engines + engine];
+}
+
+int mem_control_fd(const struct mem *mem, uint32_t tenant, uint32_t engine)
+{
+    return control_of(mem, tenant, engine)->fd;
+}
+
+static _Atomic uint64_t *control_word(const struct region *control, uint32_t line)
+{
+    check(line <= RANKS_MAX);
+    return (_Atomic uint64_t *)(void *)(control->base + line * CONTROL_STRIDE);
+}
+
+struct control_read {
+    _Atomic uint64_t *word;
+    uint64_t value;
+};
+
+static void control_read(void *ctx)
+{
+    struct control_read *r = ctx;
+
+    r->value = atomic_load_explicit(r->word, memory_order_acquire);
+}
+
+uint64_t mem_done_step(const struct mem *mem, uint32_t tenant, uint32_t engine, uint32_t rank)
+{
+    struct control_read r = {0};
+
+    check(rank < RANKS_MAX);
+    r.word = control_word(control_of(mem, tenant, engine), rank);
+    return mem_fault_try(control_read, &r) ? r.value : 0; /* no step is done that is not there */
+}
+
+struct control_write {
+    const struct region *control;
+    uint64_t incarnation;
+};
+
+static void control_write(void *ctx)
+{
+    const struct control_write *w = ctx;
+
+    for (uint32_t rank = 0; rank < RANKS_MAX; rank++)
+        atomic_store_explicit(control_word(w->control, rank), 0, memory_order_release);
+    atomic_store_explicit(control_word(w->control, RANKS_MAX), w->incarnation,
+                          memory_order_release);
+}
+
+void mem_control_reset(struct mem *mem, uint32_t tenant, uint32_t engine)
+{
+    struct control_write w = {.control = control_of(mem, tenant, engine),
+                              .incarnation = mem->config.incarnation};
+
+    mem_fault_try(control_write, &w); /* a page that comes back is zero, and of no incarnation */
+}
+
+void mem_stats(const struct mem *mem, struct mem_stats *ret)
+{
+    struct workers_stats w;
+
+    workers_stats(mem->workers, &w);
+    ret->bytes = mem->bytes;
+    ret->host_bytes = mem->host_bytes;
+    ret->huge_page_bytes = mem->huge_bytes;
+    ret->sealed_pages = w.sealed_pages;
+    ret->zeroed_bytes = w.zeroed_bytes;
+    ret->copied_pages = w.copied_pages;
+    ret->copied_bytes = w.copied_bytes;
+    ret->copies_corrupt = w.copies_corrupt;
+    ret->copies_spoilt = mem->spoilt;
+    ret->queue_high_water = w.queue_high_water;
+    ret->faults = mem_fault_count();
+}

@@ -1,0 +1,373 @@
+/* See workers.h. One mutex guards the queues and the jobs' counters; it is held for a few
+ * instructions and never while bytes are touched. Each job lies in one of a fixed number of slots,
+ * so a full queue is a bug of whoever counts them (the core's own limit of jobs) and not a case to
+ * handle. */
+#include "seam/mem/workers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "seam/mem/workers_job.h"
+
+struct job_list {
+    struct job *head, *tail;
+};
+
+struct workers {
+    pthread_mutex_t lock;
+    pthread_cond_t wake, populated;
+    pthread_t thread[MEM_WORKERS_MAX];
+    uint32_t threads;
+    bool stop;
+    int event_fd;
+    struct job *jobs; /* owned: njobs of them */
+    uint32_t njobs, queued;
+    struct job_list unused, finished;
+    struct job_list seals, copies, ranges; /* in this order; ranges: zero and populate */
+    struct workers_stats stats;
+};
+
+static void list_push(struct job_list *list, struct job *job)
+{
+    job->next = NULL;
+    if (list->tail)
+        list->tail->next = job;
+    else
+        list->head = job;
+    list->tail = job;
+}
+
+static struct job *list_pop(struct job_list *list)
+{
+    struct job *job = list->head;
+
+    if (!job)
+        return NULL;
+    list->head = job->next;
+    if (!list->head)
+        list->tail = NULL;
+    return job;
+}
+
+/* ------------------------------------------------------------------ threads */
+
+/* Transfers wait for seals, sessions that come back for copies, nobody for zeroed memory. */
+static struct job_list *list_of(struct workers *w, enum job_kind kind)
+{
+    switch (kind) {
+    case JOB_SEAL: return &w->seals;
+    case JOB_COPY: return &w->copies;
+    case JOB_ZERO:
+    case JOB_POPULATE: break;
+    }
+    return &w->ranges;
+}
+
+/* With the lock held: the job that is next, and which of its items the caller does. */
+static struct job *take_run(struct workers *w, uint64_t *ret_first, uint64_t *ret_n)
+{
+    struct job_list *list = w->seals.head ? &w->seals : w->copies.head ? &w->copies : &w->ranges;
+    struct job *job = list->head;
+
+    if (!job)
+        return NULL;
+    *ret_first = job->taken;
+    *ret_n = job_run_length(job);
+    job->taken += *ret_n;
+    if (job->taken == job->items)
+        list_pop(list);
+    return job;
+}
+
+static void wake_owner(struct workers *w)
+{
+    uint64_t one = 1;
+
+    /* An eventfd takes every write but one that would pass 2^64; a full one is readable all the
+     * same. */
+    while (write(w->event_fd, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
+/* With the lock held. */
+static void finish_run(struct workers *w, struct job *job, uint64_t n, bool ok)
+{
+    job->failed = job->failed || !ok;
+    job->done += n;
+    if (job->done < job->items)
+        return;
+    if (job->kind == JOB_POPULATE) {
+        pthread_cond_signal(&w->populated);
+        return;
+    }
+    if (!w->finished.head)
+        wake_owner(w);
+    list_push(&w->finished, job);
+}
+
+static void *worker_main(void *arg)
+{
+    struct workers *w = arg;
+
+    prctl(PR_SET_NAME, "tern-worker");
+    pthread_mutex_lock(&w->lock);
+    while (!w->stop) {
+        uint64_t first = 0, n = 0;
+        struct job *job = take_run(w, &first, &n);
+        bool ok;
+
+        if (!job) {
+            pthread_cond_wait(&w->wake, &w->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&w->lock);
+        ok = job_run(job, first, n);
+        pthread_mutex_lock(&w->lock);
+        finish_run(w, job, n, ok);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ owner */
+
+/* The threads take no signal but those that their own access raises: the owner thread handles the
+ * rest. */
+static bool start_threads(struct workers *w, uint32_t threads)
+{
+    sigset_t blocked, before;
+    bool ok = true;
+
+    sigfillset(&blocked);
+    sigdelset(&blocked, SIGBUS);
+    sigdelset(&blocked, SIGSEGV);
+    sigdelset(&blocked, SIGFPE);
+    sigdelset(&blocked, SIGILL);
+    sigdelset(&blocked, SIGABRT);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    for (; ok && w->threads < threads; w->threads += ok ? 1 : 0)
+        ok = pthread_create(&w->thread[w->threads], NULL, worker_main, w) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
+}
+
+uint64_t workers_bytes(uint32_t jobs)
+{
+    return sizeof(struct workers) + ((uint64_t)jobs + 1) * sizeof(struct job);
+}
+
+enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, struct workers **ret,
+                             const char **ret_why)
+{
+    struct workers *w = calloc(1, sizeof *w);
+
+    *ret_why = "no memory or no right to start the worker threads: lower `workers`";
+    if (!w)
+        return TERN_INTERNAL;
+    w->event_fd = event_fd;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->wake, NULL);
+    pthread_cond_init(&w->populated, NULL);
+    w->njobs = jobs + 1; /* one to populate with */
+    w->jobs = calloc(w->njobs, sizeof *w->jobs);
+    if (!w->jobs)
+        goto out_destroy;
+    for (uint32_t i = 0; i < w->njobs; i++)
+        list_push(&w->unused, &w->jobs[i]);
+    if (!start_threads(w, threads))
+        goto out_destroy;
+    *ret_why = NULL;
+    *ret = w;
+    return TERN_OK;
+
+out_destroy:
+    workers_destroy(w);
+    return TERN_INTERNAL;
+}
+
+void workers_destroy(struct workers *w)
+{
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->stop = true;
+    pthread_cond_broadcast(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    for (uint32_t i = 0; i < w->threads; i++)
+        pthread_join(w->thread[i], NULL);
+    pthread_cond_destroy(&w->populated);
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
+    free(w->jobs);
+    free(w);
+}
+
+static struct job *job_take(struct workers *w, enum job_kind kind, struct id id)
+{
+    struct job *job = list_pop(&w->unused);
+
+    check(job); /* the core counts its jobs against the same limit */
+    job->kind = kind;
+    job->id = id;
+    job->taken = job->done = job->items = 0;
+    job->huge = job->spoil = job->failed = false;
+    w->queued++;
+    if (w->queued > w->stats.queue_high_water)
+        w->stats.queue_high_water = w->queued;
+    return job;
+}
+
+static void job_start(struct workers *w, struct job *job)
+{
+    job->items = job_items(job);
+    if (job->items == 0) { /* nothing to do is done at once */
+        job->items = 1;
+        job->taken = 1;
+        finish_run(w, job, 1, true);
+        return;
+    }
+    list_push(list_of(w, job->kind), job);
+    pthread_cond_broadcast(&w->wake);
+}
+
+void workers_seal(struct workers *w, struct id id, const struct pool_place *place,
+                  const struct page_at *pages, uint32_t n, uint64_t *sums, uint32_t sums_per_page)
+{
+    struct job *job;
+
+    check(n <= SEAL_PAGES_MAX);
+    pthread_mutex_lock(&w->lock);
+    job = job_take(w, JOB_SEAL, id);
+    job->place = *place;
+    memcpy(job->page, pages, n * sizeof *pages);
+    job->npages = n;
+    job->sums = sums;
+    job->sums_per_page = sums_per_page;
+    job_start(w, job);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void workers_copy(struct workers *w, struct id id, const struct pool_place *from_place,
+                  const struct pool_place *to_place, const struct page_at *from,
+                  const struct page_at *to, uint32_t n, uint64_t *sums, uint32_t sums_per_page,
+                  bool spoil)
+{
+    struct job *job;
+
+    check(n <= SEAL_PAGES_MAX);
+    pthread_mutex_lock(&w->lock);
+    job = job_take(w, JOB_COPY, id);
+    job->place = *from_place;
+    job->target = *to_place;
+    memcpy(job->page, from, n * sizeof *from);
+    memcpy(job->to, to, n * sizeof *to);
+    job->npages = n;
+    job->sums = sums;
+    job->sums_per_page = sums_per_page;
+    job->spoil = spoil;
+    job_start(w, job);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void workers_zero(struct workers *w, struct id pool, const struct pool_place *place)
+{
+    struct job *job;
+
+    pthread_mutex_lock(&w->lock);
+    job = job_take(w, JOB_ZERO, pool);
+    job->place = *place;
+    job_start(w, job);
+    pthread_mutex_unlock(&w->lock);
+}
+
+bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool huge)
+{
+    struct job *job;
+    bool ok;
+
+    if (bytes == 0)
+        return true;
+    pthread_mutex_lock(&w->lock);
+    job = job_take(w, JOB_POPULATE, (struct id){0});
+    job->place = (struct pool_place){.base = {base}, .bytes = bytes, .regions = 1};
+    job->huge = huge;
+    job_start(w, job);
+    while (job->done < job->items)
+        pthread_cond_wait(&w->populated, &w->lock);
+    ok = !job->failed;
+    list_push(&w->unused, job);
+    w->queued--;
+    pthread_mutex_unlock(&w->lock);
+    return ok;
+}
+
+static void count_copy(struct workers_stats *stats, const struct job *job)
+{
+    if (job->failed) {
+        stats->copies_corrupt++;
+        return;
+    }
+    stats->copied_pages += job->npages;
+    for (uint32_t i = 0; i < job->npages; i++)
+        stats->copied_bytes += job->place.group[job->page[i].group].page_bytes * job->place.regions;
+}
+
+static void job_event(struct workers *w, const struct job *job, struct event *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    if (job->kind == JOB_SEAL) {
+        ret->kind = EV_SEALED;
+        ret->sealed.job = job->id;
+        w->stats.sealed_pages += job->npages;
+    } else if (job->kind == JOB_COPY) {
+        ret->kind = EV_COPIED;
+        ret->copied.job = job->id;
+        ret->copied.err = job->failed ? TERN_CORRUPT : TERN_OK;
+        count_copy(&w->stats, job);
+    } else {
+        ret->kind = EV_ZEROED;
+        ret->zeroed.pool = job->id;
+        w->stats.zeroed_bytes += job->place.bytes * job->place.regions;
+    }
+}
+
+void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event), void *ctx)
+{
+    struct event event;
+    uint64_t count;
+    ssize_t got;
+
+    do
+        got = read(w->event_fd, &count, sizeof count);
+    while (got < 0 && errno == EINTR);
+    for (uint32_t i = 0; i < w->njobs;
+         i++) { /* a callback may submit another: bounded all the same */
+        struct job *job;
+
+        pthread_mutex_lock(&w->lock);
+        job = list_pop(&w->finished);
+        if (job) {
+            job_event(w, job, &event);
+            list_push(&w->unused, job);
+            w->queued--;
+        }
+        pthread_mutex_unlock(&w->lock);
+        if (!job)
+            return;
+        emit(ctx, &event);
+    }
+    wake_owner(w); /* more may be there: come back */
+}
+
+void workers_stats(struct workers *w, struct workers_stats *ret)
+{
+    pthread_mutex_lock(&w->lock);
+    *ret = w->stats;
+    pthread_mutex_unlock(&w->lock);
+}

@@ -1,0 +1,55 @@
+/* The threads behind mem: they hash, copy and zero ranges of page memory, nothing else. A job is
+ * cut into pieces that the threads take in turn; seals go before copies and these before zeroing,
+ * because a transfer waits for the first and a session for the second. The owner thread submits and
+ * polls; neither blocks nor allocates. Only mem_host.c uses this. */
+#ifndef SEAM_WORKERS_H
+#define SEAM_WORKERS_H
+
+#include "base/tern_err.h"
+#include "core/core.h"
+#include "seam/mem/mem.h"
+
+struct workers;
+
+/* Where a pool lies, by value: a job keeps its own copy, so the owner may open another pool in that
+ * slot. */
+struct pool_place {
+    uint8_t *base[RANKS_MAX]; /* first byte of the pool in each region */
+    uint64_t bytes;           /* in one region */
+    uint32_t tenant, regions, ngroups;
+    uint32_t moved; /* regions, by transfers */
+    struct group_layout group[GROUPS_MAX];
+};
+
+uint64_t workers_bytes(uint32_t jobs); /* that their tables take */
+/* `jobs`: queued or running at most. `event_fd` (borrowed) gets a write when a job is done. */
+enum tern_err workers_create(uint32_t threads, uint32_t jobs, int event_fd, struct workers **ret,
+                             const char **ret_why);
+void workers_destroy(
+    struct workers *w); /* finishes no job: ends the threads after their piece, joins them */
+
+/* `sums` is the store of mem_sums: sums_per_page values a record. */
+void workers_seal(struct workers *w, struct id job, const struct pool_place *place,
+                  const struct page_at *pages, uint32_t n, uint64_t *sums, uint32_t sums_per_page);
+/* `sums` likewise, of both lists' records. `spoil`: fault injection, one byte of the copy goes
+ * wrong. */
+void workers_copy(struct workers *w, struct id job, const struct pool_place *from_place,
+                  const struct pool_place *to_place, const struct page_at *from,
+                  const struct page_at *to, uint32_t n, uint64_t *sums, uint32_t sums_per_page,
+                  bool spoil);
+void workers_zero(struct workers *w, struct id pool, const struct pool_place *place);
+
+/* Populates memory with the threads' help before anything is shared; blocks until done. False: no
+ * memory. */
+bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool huge);
+
+/* Hands over what is done: for each job its event. */
+void workers_poll(struct workers *w, void (*emit)(void *ctx, struct event *event), void *ctx);
+
+struct workers_stats {
+    uint64_t sealed_pages, zeroed_bytes, queue_high_water;
+    uint64_t copied_pages, copied_bytes, copies_corrupt;
+};
+void workers_stats(struct workers *w, struct workers_stats *ret);
+
+#endif

@@ -1,0 +1,35 @@
+/* What a job of the workers is and what is done to the bytes, piece by piece: hashing, copying
+ * between the tiers, zeroing, populating. Any number of threads do items of one job at a time; none
+ * of this takes a lock. Only workers.c uses this. */
+#ifndef SEAM_WORKERS_JOB_H
+#define SEAM_WORKERS_JOB_H
+
+#include "seam/mem/workers.h"
+
+enum job_kind { JOB_SEAL = 1, JOB_COPY, JOB_ZERO, JOB_POPULATE };
+
+struct job {
+    enum job_kind kind;
+    struct id id;                        /* SEAL, COPY: the job; ZERO: the pool */
+    struct pool_place place;             /* COPY: of what is read */
+    struct pool_place target;            /* COPY */
+    struct page_at page[SEAL_PAGES_MAX]; /* SEAL, COPY */
+    struct page_at to[SEAL_PAGES_MAX];   /* COPY */
+    uint32_t npages;
+    uint64_t *sums;
+    uint32_t sums_per_page;
+    bool huge;                   /* POPULATE */
+    bool spoil;                  /* COPY: fault injection, one byte goes wrong */
+    bool failed;                 /* POPULATE: no memory. COPY: wrong bytes */
+    uint64_t items, taken, done; /* SEAL, COPY: units; else pieces of the range */
+    struct job *next;
+};
+
+/* How many items the job has; set once it is otherwise complete. */
+uint64_t job_items(const struct job *job);
+/* How many of them a thread should take at once, from those that are not taken yet. */
+uint64_t job_run_length(const struct job *job);
+/* Does items [first, first + n). False: populating found no memory, or bytes copied are wrong. */
+bool job_run(const struct job *job, uint64_t first, uint64_t n);
+
+#endif

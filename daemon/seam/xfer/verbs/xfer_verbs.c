@@ -1,0 +1,159 @@
+/* RDMA: its tables and their life, and the figures. Called by xfer_tcp*.c; see xfer_verbs.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+static void setup_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct verbs *v = (struct verbs *)(void *)((char *)op - offsetof(struct verbs, setup_op));
+    uint64_t n;
+
+    (void)res, (void)buffer;
+    if (flags & IO_LAST)
+        v->setup_polling = false;
+    if (v->closing)
+        return;
+    if (read(v->event_fd, &n, sizeof n) == (ssize_t)sizeof n)
+        paths_finished(v);
+    if (!v->setup_polling) {
+        v->setup_polling = true;
+        io_poll_in(v->xfer->config.io, &v->setup_op, v->event_fd, true);
+    }
+}
+
+static uint32_t npaths(const struct xfer_config *c)
+{
+    return c->links * c->rdma.tenants * XFER_RAILS_MAX;
+}
+
+static uint32_t piece_sums(uint32_t sums_per_page)
+{
+    return sums_per_page > VERBS_PIECE_SUMS ? sums_per_page : VERBS_PIECE_SUMS;
+}
+
+uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
+{
+    uint64_t rails = c->rdma.ndevices > 0 ? c->rdma.ndevices : 1,
+             pulls = c->rdma.pulls < c->links ? c->rdma.pulls : c->links,
+             piece = sizeof(struct verbs_piece) + piece_sums(sums_per_page) * sizeof(uint64_t);
+
+    if (c->rdma.tenants == 0 || (c->rdma.pulls == 0 && !c->rdma.serves))
+        return 0;
+    return sizeof(struct verbs) + c->links * sizeof(struct verbs_link) +
+           npaths(c) * (sizeof(struct verbs_path) + (VERBS_WORKERS + 1) * sizeof(uint32_t)) +
+           pulls * VERBS_PIECES * piece + rails * c->rdma.tenants * sizeof(struct verbs_domain);
+}
+
+static enum tern_err create_tables(struct verbs *v)
+{
+    const struct xfer_config *c = &v->xfer->config;
+
+    v->tenants = c->rdma.tenants;
+    v->npaths = npaths(c);
+    v->piece_sums = piece_sums(mem_sums_per_page(c->mem));
+    v->path = calloc(v->npaths, sizeof *v->path);
+    v->link = calloc(c->links, sizeof *v->link);
+    if (!v->path || !v->link)
+        return TERN_INTERNAL;
+    for (uint32_t i = 0; i < v->npaths; i++) {
+        v->path[i].link = i / XFER_RAILS_MAX / v->tenants;
+        v->path[i].tenant = i / XFER_RAILS_MAX % v->tenants;
+        v->path[i].rail = i % XFER_RAILS_MAX;
+    }
+    for (uint32_t i = 0; i < c->rdma.pulls && i < c->links; i++)
+        if (!link_pieces(v, i))
+            return TERN_INTERNAL;
+    return TERN_OK;
+}
+
+enum tern_err verbs_create(struct xfer *xfer)
+{
+    const struct xfer_rdma_config *c = &xfer->config.rdma;
+    struct verbs *v;
+
+    if (c->tenants == 0)
+        return TERN_OK;
+    if (c->pulls == 0 && !c->serves) {
+        rails_look(xfer);
+        return TERN_OK;
+    }
+    check(c->ndevices <= XFER_RAILS_MAX);
+    v = calloc(1, sizeof *v);
+    if (!v)
+        return TERN_INTERNAL;
+    xfer->verbs = v;
+    v->xfer = xfer;
+    v->event_fd = -1;
+    v->view.built = true;
+    v->view.send_queue = VERBS_SEND_QUEUE;
+    TRY(create_tables(v));
+    rails_open(v);
+    if (v->nrails == 0)
+        return TERN_OK;
+    TRY(setup_start(v));
+    v->view.open = true;
+    v->setup_op.done = setup_ready;
+    v->setup_polling = true;
+    io_poll_in(xfer->config.io, &v->setup_op, v->event_fd, true);
+    rails_poll(v);
+    return TERN_OK;
+}
+
+static void stop_polling(struct verbs *v)
+{
+    uint64_t deadline = io_now_ns() + XFER_DESTROY_WAIT_NS;
+
+    v->closing = true;
+    rails_cancel(v);
+    if (v->setup_polling)
+        io_cancel(v->xfer->config.io, &v->setup_op);
+    while ((v->setup_polling || rails_polling(v)) && io_now_ns() < deadline)
+        io_run(v->xfer->config.io, deadline);
+    check(!v->setup_polling && !rails_polling(v));
+}
+
+void verbs_destroy(struct xfer *xfer)
+{
+    struct verbs *v = xfer->verbs;
+
+    if (!v)
+        return;
+    stop_polling(v);
+    setup_stop(v);
+    for (uint32_t i = 0; v->path && i < v->npaths; i++)
+        (void)setup_end_now(&v->path[i]); /* what is left ends with the process */
+    rails_close(v);
+    for (uint32_t i = 0; v->link && i < xfer->config.links; i++) {
+        for (uint32_t k = 0; v->link[i].piece && k < VERBS_PIECES; k++)
+            free(v->link[i].piece[k].sums);
+        free(v->link[i].piece);
+    }
+    if (v->event_fd >= 0)
+        close(v->event_fd);
+    free(v->finished);
+    free(v->path);
+    free(v->link);
+    free(v);
+    xfer->verbs = NULL;
+}
+
+void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
+{
+    const struct verbs *v = xfer->verbs;
+
+    if (!v) {
+        *ret = xfer->looked;
+        ret->built = true;
+        snprintf(ret->why, sizeof ret->why, "not asked for: no peer's transport is auto or verbs");
+        return;
+    }
+    *ret = v->view;
+    ret->wanted = true;
+    ret->nrails = v->nrails;
+    for (uint32_t i = 0; i < v->nrails; i++)
+        ret->rail[i] = v->rail[i].view;
+}

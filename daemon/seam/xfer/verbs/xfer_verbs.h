@@ -1,0 +1,382 @@
+/* What the files of the RDMA transport share: xfer_verbs.c (life, figures), xfer_verbs_rail.c (the
+ * devices in use), xfer_verbs_memory.c (what they may touch), xfer_verbs_path.c (queue pairs: made,
+ * connected, drained, destroyed), xfer_verbs_setup.c (the threads that make the calls which
+ * allocate or sleep), xfer_verbs_link.c (which way a batch goes), xfer_verbs_again.c (which path
+ * a piece takes, and what if it is lost), xfer_verbs_pull.c (reading), xfer_verbs_push.c (being
+ * written to), xfer_verbs_write.c (writing) and xfer_verbs_side.c (the connection beside the
+ * paths). A rail is one local device in use. A path is one RC queue pair, of one link, one tenant
+ * and one rail, in the tenant's protection domain of that rail. Of a path that reads, the source's
+ * end allows remote reads and posts nothing, and the destination's end allows nothing. Of one that
+ * pushes, the destination's end allows remote writes, which only windows that it has bound let in,
+ * and the source's end allows nothing.
+ *
+ * Promise P2 rests on three counters: path->posted and path->done (work requests, in order), and
+ * pull->reading (pieces of a pull some of whose requests are not done). `done` moves on a
+ * completion of the same epoch, or to the end when the queue pair is destroyed; nowhere else. */
+#ifndef SEAM_XFER_VERBS_H
+#define SEAM_XFER_VERBS_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+
+#include "seam/xfer/tcp/xfer_tcp.h"
+
+#define VERBS_SEND_QUEUE       128u       /* requests outstanding on a queue pair */
+#define VERBS_COMPLETION_QUEUE 4096u      /* requests outstanding over all of them */
+#define VERBS_POST_MAX         64u        /* requests behind one doorbell */
+#define VERBS_POLL_MAX         64         /* completions taken at once */
+#define VERBS_READ_BYTES       (1u << 20) /* of one request, adjacent pages together */
+#define VERBS_PIECES           16u        /* of a link, asked for and not yet confirmed */
+#define VERBS_PIECE_TRIES      4u         /* of a piece, each over a path that was ready */
+#define VERBS_PIECE_SUMS       512u       /* checksums of a piece, unless one page has more */
+#define VERBS_SPIN_NS          100000u    /* of polling without a wait, from the last completion */
+#define VERBS_REGISTER_BYTES   (1ull << 30) /* at least, of one thread's registration */
+#define VERBS_REGISTER_THREADS 16u
+#define VERBS_REGISTER_TELL_NS 2000000000u /* between two reports of progress */
+#define VERBS_TIMEOUT          16          /* 4.096 us x 2^16: 268 ms until a request is repeated */
+#define VERBS_RETRIES          6 /* repeats; then an error, after 2 s. 7 is "for ever" to rxe */
+#define VERBS_WINDOWS          XFER_WINDOWS_MAX /* of a path: runs of pages granted at a time */
+#define VERBS_REVOKE_NS        100000000u /* for what was granted to arrive when its pull has ended */
+#define VERBS_SETUP_NS         3000000000u /* from the link's up to a path; then TCP, or an error */
+#define VERBS_DRAIN_NS         2000000000u /* for flushed completions; then the pair is destroyed */
+#define VERBS_RETRY_MIN_NS     200000000u  /* pause before a path is made anew; doubled up to */
+#define VERBS_RETRY_MAX_NS     10000000000u
+
+enum path_state {
+    PATH_NONE = 0,
+    PATH_MAKING,     /* a thread makes the queue pair; the source's is connected at once */
+    PATH_OFFERED,    /* ours is there; the peer's answer is due */
+    PATH_CONNECTING, /* a thread connects it */
+    PATH_READY,
+    PATH_STOPPING, /* a thread moves it to the error state */
+    PATH_DRAINING, /* its requests are flushed */
+    PATH_ENDING,   /* a thread destroys it; not working: it could not, and tries again */
+    PATH_PAUSED,   /* made again at retry_ns */
+};
+
+enum verbs_job { JOB_MAKE, JOB_ACCEPT, JOB_CONNECT, JOB_STOP, JOB_END };
+
+struct path_end {
+    uint32_t qpn, psn, mtu, lid, rd_atomic;
+    union ibv_gid gid;
+};
+
+/* A list of writes from a serve's pages. */
+struct verbs_write {
+    uint32_t serve, last; /* path->posted behind it */
+};
+
+struct verbs_path {
+    enum path_state state;
+    bool source;  /* the peer reads; else we do */
+    bool wanted;  /* destination: made again when it ends */
+    bool over;    /* its link ended while a thread had it: of no use, though wanted again */
+    bool again;   /* source: the offer in `next` waits for the old queue pair's end */
+    bool push;    /* the source writes, in place of being read */
+    bool doubted; /* destination: it failed, and no page has come over it since */
+    bool stuck;   /* its queue pair could not be destroyed, which was told */
+    uint32_t link, tenant, epoch;
+    uint32_t rail;                      /* as the destination numbers them: see rail_of */
+    struct ibv_qp *qp;                  /* owned */
+    struct path_end ours, theirs, next; /* next: of an offer that waits or is being taken */
+    uint32_t their_epoch, next_epoch;
+    bool next_push;
+    uint32_t posted, done;                                        /* work requests */
+    uint64_t since_ns, retry_ns, pause_ns, ready_ns, progress_ns; /* progress: of its requests */
+    char reason[XFER_PATH_TEXT]; /* why it is not ready; of a ready one, as what it was made */
+    uint32_t nchunks;
+    struct xfer_chunk chunk[XFER_CHUNKS_MAX]; /* what can be read, or written, at the peer */
+
+    /* Of a path that is pushed. */
+    uint64_t pushed_ns;    /* destination: when the peer last said that a piece is there */
+    uint32_t held;         /* destination: completions that have a place and are not posted */
+    uint64_t windows_free; /* destination: a bit each */
+    struct ibv_mw *window[VERBS_WINDOWS]; /* destination: owned */
+    uint32_t nwindows;
+    uint32_t window_key[VERBS_WINDOWS]; /* source: as offered */
+    uint32_t writes_at, writes_n;       /* source: a ring of what is posted and not done */
+    struct verbs_write writes[VERBS_SEND_QUEUE];
+
+    /* While `working` is set the queue pair, both ends and what follows are a thread's. */
+    bool working;
+    enum verbs_job job;
+    int job_errno; /* 0: done */
+    const char *job_what;
+};
+
+struct verbs_mr {
+    struct ibv_mr *mr; /* owned */
+    uint32_t region;
+    uint64_t offset, bytes;
+    uint8_t *base;
+};
+
+struct verbs_domain {
+    struct ibv_pd *pd; /* owned */
+    uint32_t n;
+    struct verbs_mr mr[XFER_CHUNKS_MAX];
+};
+
+struct verbs_rail {
+    struct verbs *v;             /* borrowed */
+    struct ibv_context *ctx;     /* owned, and so are those that follow */
+    struct verbs_domain *domain; /* config.rdma.tenants */
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    uint32_t cq_used; /* requests outstanding, of view.completion_queue */
+    bool cq_short;    /* a piece waits for one of those to be done, of whichever path */
+    struct io_op cq_op, async_op;
+    bool cq_polling, async_polling;
+    bool cq_armed;    /* the next completion wakes us */
+    uint64_t spin_ns; /* until when the queue is polled, while requests are outstanding */
+    union ibv_gid gid;
+    uint32_t lid, mtu, rd_init, rd_resp, max_msg;
+    int alive_fd; /* an attribute of the device, which cannot be read once it is gone; -1: none */
+    struct xfer_rail_view view;
+};
+
+/* Read:   ASKED -> READING -> READ -> CONFIRMING -> FREE
+ * Pushed: BINDING -> BOUND -> ASKED -> READING or ARRIVED -> CLOSING -> READ -> CONFIRMING -> FREE,
+ * and to CLOSING from each of the first ones when its pull has ended. */
+enum piece_state {
+    PIECE_FREE = 0,
+    PIECE_BINDING,    /* the device binds windows to its runs */
+    PIECE_BOUND,      /* waits for room to say REQUEST_WRITE */
+    PIECE_ASKED,      /* REQUEST_READ or _WRITE was queued; its answer is due */
+    PIECE_WAITING,    /* for a path, and for what one that was lost still has of it */
+    PIECE_READING,    /* some pages are not asked of the device yet, or not there yet */
+    PIECE_ARRIVED,    /* all pages are there, and the answer is due */
+    PIECE_CLOSING,    /* the device closes the windows */
+    PIECE_READ,       /* waits for room to say CONFIRM */
+    PIECE_CONFIRMING, /* the answer to CONFIRM is due */
+};
+
+/* What one window opens: a stretch of one registration. */
+struct verbs_run {
+    const struct verbs_mr *mr; /* borrowed from the path's rail */
+    uint64_t offset, bytes;    /* in the region */
+    uint8_t window;
+};
+
+struct verbs_piece {
+    enum piece_state state;
+    bool counted;   /* in pull->reading: a device may write its pages */
+    bool heard;     /* no answer of the connection is due for it */
+    uint32_t batch; /* NONE: its pull has ended */
+    uint32_t pull, seq, first, n, tries;
+    uint32_t tried;       /* rails, a bit each */
+    uint32_t path, last;  /* whose requests, NONE before; path->posted behind its last one */
+    uint64_t at_ns;       /* pushed: when it was granted, asked for, closed, or its pull ended */
+    uint64_t offset;      /* where the source's pool begins */
+    struct cursor cursor; /* of what is posted */
+    uint64_t sent[XFER_MASK_WORDS];          /* pages that the source gives */
+    struct xfer_entry entry[XFER_PAGES_MAX]; /* as asked, to be confirmed */
+    struct id serve;
+    uint64_t *sums; /* owned, verbs->piece_sums: the source's */
+    bool granted;   /* it was asked for as a push */
+    bool revoked; /* closed, and the source may yet write: until it says not, did, or the path ends
+                   */
+    uint32_t nruns;
+    struct verbs_run run[XFER_RUNS_MAX];
+};
+
+struct verbs_link {
+    enum xfer_transport transport;
+    bool peer_rdma, push;
+    uint64_t tenants, up_ns;
+    uint64_t told, told_verbs; /* tenants whose transport was noted, and as what */
+    uint32_t seq;
+    struct verbs_piece *piece; /* owned, VERBS_PIECES; NULL until the link is used */
+};
+
+/* Pages wait for what stops or ends a queue pair, and what connects one may sleep for seconds. */
+enum verbs_worker_kind { WORKER_SETS_UP, WORKER_ENDS, VERBS_WORKERS };
+
+struct verbs_worker {
+    struct verbs *v; /* borrowed */
+    pthread_t thread;
+    bool started;
+    pthread_cond_t wake;
+    uint32_t *todo; /* owned ring, npaths */
+    uint32_t todo_at, todo_n;
+};
+
+struct verbs {
+    struct xfer *xfer;
+    struct xfer_rdma_view view; /* but for its rails */
+    uint32_t nrails;            /* 0: there is no device to use */
+    struct verbs_rail rail[XFER_RAILS_MAX];
+    struct io_op setup_op;
+    bool setup_polling, closing;
+    bool polls; /* the owner calls xfer_poll */
+    uint32_t tenants, npaths, epoch;
+    struct verbs_path *path; /* owned, links x tenants x XFER_RAILS_MAX */
+    struct verbs_link *link; /* owned, config.links */
+    uint32_t piece_sums;
+
+    /* The threads. */
+    struct verbs_worker worker[VERBS_WORKERS];
+    bool stop;
+    pthread_mutex_t lock;
+    uint32_t *finished; /* owned ring, npaths: a path is in at most one, of all of them */
+    uint32_t finished_at, finished_n;
+    int event_fd;
+};
+
+/* xfer_verbs_rail.c */
+void rails_look(struct xfer *xfer); /* as it, in xfer->looked, and leaves none open */
+void rails_open(struct verbs *v);   /* says in v->view why each device is, or is not, in use */
+void rails_poll(struct verbs *v);   /* begins to listen to them */
+void rails_cancel(struct verbs *v);
+bool rails_polling(const struct verbs *v);
+void rails_close(struct verbs *v); /* after their last queue pair */
+/* The device failed, or was taken away: its paths fail, and no other is made over it. */
+void rail_lost(struct verbs_rail *rail, const char *why);
+/* What the device had was destroyed with it. A call's EIO alone does not say so: the kernel refuses
+ * calls before it takes queue pairs down. */
+bool rail_gone(const struct verbs_rail *rail);
+
+/* xfer_verbs_memory.c */
+bool memory_lockable(struct verbs *v, char *ret_why, size_t cap);
+/* Registers all tenants' memory; on failure what was registered stays until memory_close. */
+bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap);
+void memory_close(struct verbs *v, struct verbs_rail *rail);
+
+/* xfer_verbs_setup.c */
+enum tern_err setup_start(struct verbs *v);
+void setup_stop(struct verbs *v); /* joins the threads; what was queued is not done */
+void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job);
+struct verbs_path *setup_take(struct verbs *v); /* NULL: none is finished */
+int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
+
+/* xfer_verbs_path.c */
+void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void path_carried(struct verbs *v, struct verbs_path *p); /* a page has come over it */
+void path_advance(struct verbs *v, struct verbs_path *p); /* a draining one may be quiet */
+void paths_finished(struct verbs *v);
+void paths_tick(struct verbs *v, uint64_t now_ns);
+void path_close(struct verbs *v, struct verbs_path *p, const char *why);
+
+static inline struct verbs_path *path_of(const struct verbs *v, uint32_t link, uint32_t tenant,
+                                         uint32_t rail)
+{
+    return &v->path[((size_t)link * v->tenants + tenant) * XFER_RAILS_MAX + rail];
+}
+
+/* Ours that the path's end is at. */
+static inline struct verbs_rail *rail_of(struct verbs *v, const struct verbs_path *p)
+{
+    return &v->rail[p->rail % v->nrails];
+}
+
+/* Somebody waits for credit: if it is for places in the completion queue, other paths' completions
+ * bring it. */
+static inline void rail_full(struct verbs_rail *rail)
+{
+    if (rail->view.completion_queue - rail->cq_used < 2 * XFER_RUNS_MAX)
+        rail->cq_short = true;
+}
+
+/* xfer_verbs_link.c */
+bool link_pieces(struct verbs *v, uint32_t link);
+uint32_t batch_tenant(const struct verbs *v, uint32_t batch);
+/* The ready path with the most credit, in turn where that is equal; NULL: none is ready. One that
+ * is in doubt comes last, but for a piece that was never lost (NULL: one that is not begun), and
+ * then those that this piece was tried over. */
+struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant,
+                             const struct verbs_piece *piece);
+
+/* One that has not failed yet may be worth waiting for. */
+bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns);
+void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_path_view *ret);
+/* What that tenant's pages come over from now on; told if it is news. */
+void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
+                    const char *reason);
+
+/* xfer_verbs_again.c */
+void batch_other_way(struct verbs *v, uint32_t link, uint32_t batch); /* not by RDMA */
+void pieces_start(struct verbs *v, uint32_t link); /* those that wait for a path */
+void path_lost(struct verbs *v, struct verbs_path *p);
+void path_usable(struct verbs *v, struct verbs_path *p); /* it became ready, or will not for now */
+
+bool link_pushes(const struct verbs *v, uint32_t link); /* paths that are made now are pushed */
+
+/* A list of requests for one doorbell. */
+struct verbs_wrs {
+    struct ibv_send_wr wr[VERBS_POST_MAX];
+    struct ibv_sge sge[VERBS_POST_MAX];
+    uint32_t n, room;
+};
+
+/* xfer_verbs_pull.c */
+/* Adds one, or makes an earlier one longer if memory is adjacent on both sides. False: no room. */
+bool wrs_extend(struct verbs_wrs *list, enum ibv_wr_opcode opcode, const struct ibv_sge *more,
+                uint64_t remote, uint32_t rkey, uint32_t most);
+/* There has to be credit. False: only the first list->n were posted, and errno says why. */
+bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *list);
+const struct verbs_mr *local_chunk(const struct verbs_domain *d, const uint8_t *at);
+const struct xfer_chunk *remote_chunk(const struct verbs_path *p, uint32_t region, uint64_t offset);
+bool cq_drain(struct verbs_rail *rail);                            /* true: something was there */
+uint32_t path_credit(struct verbs *v, const struct verbs_path *p); /* requests it takes now */
+void pieces_done(struct verbs *v, struct verbs_path *p);           /* path->done moved */
+void piece_done(struct verbs *v, struct verbs_piece *piece); /* no device writes its pages more */
+void paths_go_on(struct verbs_rail *rail); /* there is room in its completion queue again */
+void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
+/* Frees a piece of a pull that has ended, unless it is counted, revoked, or an answer is due. */
+void piece_free(struct verbs_piece *piece);
+void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
+void piece_end(struct verbs *v, struct verbs_piece *piece);
+/* Posts what there is credit for. False: the path failed, or the connection. */
+bool piece_post(struct verbs *v, struct verbs_piece *piece);
+/* stale: by place among the pages that were confirmed. */
+void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale);
+
+static inline struct verbs_piece *piece_of(struct verbs *v, uint32_t link, uint32_t i)
+{
+    return &v->link[link].piece[i];
+}
+
+#define VERBS_RECEIVE ((uint64_t)1 << 63) /* in a receive's name */
+
+/* Requests are named by path, epoch and how many were posted with it: a completion of a queue pair
+ * that is gone finds another epoch. */
+static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path *p, uint16_t mark)
+{
+    return (uint64_t)(p - v->path) << 40 | (uint64_t)p->epoch << 16 | mark;
+}
+
+/* xfer_verbs_push.c: the destination of pushes. */
+uint32_t push_credit(struct verbs *v, const struct verbs_path *p); /* runs that it can grant now */
+/* How many of the n pages of a batch can be granted as one piece now: fills piece->run. *ret_most:
+ * nor will it be more later. */
+uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t batch, uint32_t first, uint32_t n,
+                  struct verbs_piece *piece, bool *ret_most);
+bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece);
+uint32_t push_window_name(const struct verbs_path *p, const struct verbs_run *run); /* xfer_run */
+void push_asked(struct verbs_piece *piece);
+void push_answered(struct verbs *v, struct verbs_piece *piece, bool given);
+void push_lost(struct verbs *v, struct verbs_piece *piece); /* the source has no such path */
+void push_drop(struct verbs *v, struct verbs_piece *piece);
+void pushes_forgotten(struct verbs *v, const struct verbs_path *p); /* no write comes over it */
+void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns);
+void pushes_done(struct verbs *v, struct verbs_path *p);  /* path->done moved */
+void pushes_ended(struct verbs *v, struct verbs_path *p); /* the queue pair was destroyed */
+void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc);
+void push_refused(struct verbs *v,
+                  struct verbs_path *p); /* it broke: by a write to a closed grant? */
+int push_receive(struct verbs *v, struct verbs_path *p); /* posts one; 0 or an errno */
+/* Places for what a path completes unasked. False: the completion queue is too full. */
+bool push_hold(struct verbs *v, struct verbs_path *p);
+void push_unhold(struct verbs *v, struct verbs_path *p);
+int push_make(struct verbs *v, struct verbs_path *p); /* a thread's; 0 or an errno */
+int push_unmake(struct verbs_path *p);                /* 0 or an errno */
+
+/* xfer_verbs_write.c: the source of pushes. */
+void writes_go_on(struct verbs *v, const struct verbs_path *p);
+void writes_done(struct verbs *v, struct verbs_path *p); /* path->done moved */
+
+/* xfer_verbs_side.c */
+void read_start(struct xfer_conn *conn, uint32_t link);
+
+#endif

@@ -1,0 +1,145 @@
+/* Which path a piece goes over, and what becomes of it when that path is lost: it is read again,
+ * from its beginning, over another path, else its batch is asked for anew over TCP where the link's
+ * transport allows that, else its pull breaks. None of that happens while the device may still
+ * write the piece's pages for the path that was lost. Called by xfer_verbs*.c. */
+#include "base/check.h"
+#include "core/bugs.h"
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+/* All that was asked for of a batch is forgotten, and it is asked for over TCP. Not while reads of
+ * its pages are in flight: the last of those comes by here again. */
+static void batch_to_tcp(struct verbs *v, uint32_t link, uint32_t number)
+{
+    struct xfer *xfer = v->xfer;
+    struct xfer_batch *batch = &xfer->batch[number];
+
+    for (uint32_t i = 0; i < VERBS_PIECES; i++)
+        if (piece_of(v, link, i)->counted && piece_of(v, link, i)->batch == number &&
+            !BUG(CORE_BUG_TCP_BESIDE_READS))
+            return;
+    for (uint32_t i = 0; i < VERBS_PIECES; i++)
+        if (piece_of(v, link, i)->state != PIECE_FREE && piece_of(v, link, i)->batch == number)
+            piece_drop(v, piece_of(v, link, i));
+    if (batch->queued)
+        queue_remove(xfer, &xfer->link[link].reads, number);
+    batch->reads = batch->gone = false;
+    batch->asked = batch->answered = 0;
+    memset(batch->ok, 0, sizeof batch->ok);
+    queue_push(xfer, &xfer->link[link].queue, number);
+    xfer->stats.batches_to_tcp++;
+}
+
+/* A page in so many registrations that no grant has a window for each, for one. */
+void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
+{
+    if (v->link[link].transport == XFER_VERBS)
+        pull_break(v->xfer, v->xfer->batch[number].pull, TERN_UNSUPPORTED);
+    else
+        batch_to_tcp(v, link, number);
+}
+
+/* It is granted anew, under another number: the old one's answer says nothing about this grant. */
+static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
+                       struct verbs_piece *piece)
+{
+    bool most;
+
+    if (push_fit(v, p, piece->batch, piece->first, piece->n, piece, &most) < piece->n) {
+        piece->nruns = 0;
+        if (most)
+            batch_other_way(v, link, piece->batch); /* this path has other registrations */
+        return;                                     /* until windows are free */
+    }
+    v->xfer->stats.pieces_again += piece->tries++ > 0;
+    piece->seq = v->link[link].seq++;
+    memset(piece->sent, 0, sizeof piece->sent);
+    push_bind(v, p, piece);
+}
+
+static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piece)
+{
+    static_assert(VERBS_PIECE_TRIES >= XFER_RAILS_MAX, "a single path may live");
+    uint32_t tenant = batch_tenant(v, piece->batch);
+    bool more = piece->tries < VERBS_PIECE_TRIES;
+    struct verbs_path *p = more ? path_best(v, link, tenant, piece) : NULL;
+
+    if (!p && more && path_coming(v, link, tenant, io_now_ns()))
+        return;
+    if (!p && v->link[link].transport == XFER_VERBS) {
+        pull_break(v->xfer, piece->pull, TERN_PEER_LOST);
+        return;
+    }
+    if (piece->counted || !piece->heard)
+        return;
+    if (!p) {
+        batch_to_tcp(v, link, piece->batch);
+        return;
+    }
+    if (p->push) {
+        piece_push(v, link, p, piece);
+        return;
+    }
+    if (piece->tries++ > 0)
+        v->xfer->stats.pieces_again++;
+    piece->path = (uint32_t)(p - v->path);
+    piece->tried |= 1u << p->rail;
+    piece->cursor = (struct cursor){0};
+    piece->state = PIECE_READING;
+    piece_post(v, piece);
+}
+
+/* A path that fails meanwhile comes here again, at most once a path: it is not ready any more. */
+void pieces_start(struct verbs *v, uint32_t link)
+{
+    for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, link, i);
+
+        if (piece->state == PIECE_WAITING && piece->batch != NONE)
+            piece_start(v, link, piece);
+    }
+    link_pump(v->xfer, link);
+}
+
+void path_lost(struct verbs *v, struct verbs_path *p)
+{
+    uint32_t number = (uint32_t)(p - v->path);
+
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, p->link, i);
+
+        if (piece->path == number && (piece->state == PIECE_READING || piece->counted))
+            piece->state = PIECE_WAITING;
+    }
+    pieces_start(v, p->link);
+    path_usable(v, p);
+}
+
+void path_usable(struct verbs *v, struct verbs_path *p)
+{
+    struct xfer *xfer = v->xfer;
+    struct xfer_link *link = &xfer->link[p->link];
+    uint32_t next;
+
+    if (!link->up)
+        return;
+    if (p->state == PATH_READY) {
+        pieces_start(v, p->link);
+        verbs_pump(xfer, p->link);
+        return;
+    }
+    if (path_best(v, p->link, p->tenant, NULL) || path_coming(v, p->link, p->tenant, io_now_ns()))
+        return;
+    transport_note(v, p->link, p->tenant, false, p->reason);
+    for (uint32_t b = link->reads.head; b != NONE; b = next) {
+        next = xfer->batch[b].next;
+        if (batch_tenant(v, b) != p->tenant)
+            continue;
+        if (v->link[p->link].transport == XFER_VERBS) {
+            pull_break(xfer, xfer->batch[b].pull, TERN_PEER_LOST);
+            next = link->reads.head; /* others of that pull went with it */
+        } else {
+            batch_to_tcp(v, p->link, b);
+        }
+    }
+    link_pump(xfer, p->link);
+}

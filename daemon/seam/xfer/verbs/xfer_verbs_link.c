@@ -1,0 +1,272 @@
+/* Links as RDMA sees them: which way a batch goes, what becomes of those that wait for a path that
+ * comes or does not, and what operators are told. Called by xfer_tcp*.c and xfer_verbs*.c. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+bool link_pieces(struct verbs *v, uint32_t link)
+{
+    struct verbs_link *l = &v->link[link];
+
+    l->piece = calloc(VERBS_PIECES, sizeof *l->piece);
+    for (uint32_t i = 0; l->piece && i < VERBS_PIECES; i++) {
+        l->piece[i].sums = calloc(v->piece_sums, sizeof *l->piece[i].sums);
+        if (!l->piece[i].sums)
+            return false;
+    }
+    return l->piece != NULL;
+}
+
+uint32_t batch_tenant(const struct verbs *v, uint32_t batch)
+{
+    uint32_t tenant;
+    uint64_t offset;
+
+    check(mem_pool_place(v->xfer->config.mem, v->xfer->batch[batch].pool, &tenant, &offset));
+    return tenant;
+}
+
+/* For all that is known it fails again, which takes seconds. It is tried with one piece, and with
+ * none that was lost before. */
+static bool doubtful(const struct verbs_path *p, const struct verbs_piece *piece)
+{
+    return p->doubted && (p->posted > 0 || (piece && piece->tries > 0));
+}
+
+static bool tried(const struct verbs_path *p, const struct verbs_piece *piece)
+{
+    return piece && (piece->tried >> p->rail & 1);
+}
+
+/* One that is in no doubt; of those, one on whose rail this piece was not lost yet; of those, the
+ * one with more credit; with as much, the one that was used less. */
+static bool better(struct verbs *v, const struct verbs_path *a, const struct verbs_path *b,
+                   const struct verbs_piece *piece)
+{
+    uint32_t more = path_credit(v, a), less = path_credit(v, b);
+
+    if (doubtful(a, piece) != doubtful(b, piece))
+        return doubtful(b, piece);
+    if (tried(a, piece) != tried(b, piece))
+        return tried(b, piece);
+    return more > less || (more == less && a->posted < b->posted);
+}
+
+struct verbs_path *path_best(struct verbs *v, uint32_t link, uint32_t tenant,
+                             const struct verbs_piece *piece)
+{
+    struct verbs_path *best = NULL;
+
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        struct verbs_path *p = path_of(v, link, tenant, i);
+
+        if (p->state == PATH_READY && (!best || better(v, p, best, piece)))
+            best = p;
+    }
+    return best;
+}
+
+/* ------------------------------------------------------------------ which way */
+
+/* One that has not failed yet is worth waiting for, for a while. */
+bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t now_ns)
+{
+    if (now_ns - v->link[link].up_ns >= VERBS_SETUP_NS)
+        return false;
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        const struct verbs_path *p = path_of(v, link, tenant, i);
+
+        if (p->wanted && p->state != PATH_READY && p->pause_ns == 0)
+            return true;
+    }
+    return false;
+}
+
+bool verbs_takes(struct xfer *xfer, uint32_t link, uint32_t pool, enum tern_err *ret_err)
+{
+    struct verbs *v = xfer->verbs;
+    uint32_t tenant;
+    uint64_t offset;
+
+    if (!v || !v->link[link].piece || v->link[link].transport == XFER_TCP)
+        return false;
+    if (mem_pool_place(xfer->config.mem, pool, &tenant, &offset) &&
+        (path_best(v, link, tenant, NULL) || path_coming(v, link, tenant, io_now_ns())))
+        return true;
+    if (v->link[link].transport == XFER_VERBS)
+        *ret_err = TERN_PEER_LOST;
+    return false;
+}
+
+void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs, const char *reason)
+{
+    struct verbs_link *l = &v->link[link];
+    uint64_t bit = (uint64_t)1 << tenant;
+
+    if ((l->told & bit) && ((l->told_verbs & bit) != 0) == verbs)
+        return;
+    l->told |= bit;
+    l->told_verbs = verbs ? l->told_verbs | bit : l->told_verbs & ~bit;
+    if (v->xfer->config.rdma.path_note)
+        v->xfer->config.rdma.path_note(v->xfer->config.ctx, link, tenant, verbs, reason);
+}
+
+static const char *why_not(const struct verbs *v, const struct verbs_link *l)
+{
+    if (l->transport == XFER_TCP)
+        return "transport: tcp is configured";
+    if (v->nrails == 0)
+        return v->view.why;
+    return l->peer_rdma ? "" : "the peer knows no RDMA, or has no device";
+}
+
+void xfer_link_push(struct xfer *xfer, uint32_t link, bool push)
+{
+    check(link < xfer->config.links);
+    if (xfer->verbs)
+        xfer->verbs->link[link].push = push;
+}
+
+/* On all rails or on none: a piece goes over whichever is free. */
+bool link_pushes(const struct verbs *v, uint32_t link)
+{
+    for (uint32_t i = 0; i < v->nrails; i++)
+        if (!v->rail[i].view.windows)
+            return false;
+    return v->link[link].push && v->xfer->config.rdma.push;
+}
+
+static void path_want(struct verbs_path *p)
+{
+    p->wanted = true;
+    p->pause_ns = p->retry_ns = 0;
+    if (p->state == PATH_NONE && !p->working)
+        p->state = PATH_PAUSED; /* with no pause: the tick makes it */
+}
+
+void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
+                         uint64_t tenants, bool peer_rdma)
+{
+    struct verbs *v = xfer->verbs;
+    struct verbs_link *l;
+
+    check(link < xfer->config.links);
+    if (!v || !v->link[link].piece)
+        return;
+    l = &v->link[link];
+    l->transport = transport;
+    l->peer_rdma = peer_rdma;
+    l->tenants = tenants;
+    l->up_ns = io_now_ns();
+    l->told = 0;
+    for (uint32_t t = 0; t < v->tenants; t++) {
+        if (!(tenants >> t & 1))
+            continue;
+        if (*why_not(v, l))
+            transport_note(v, link, t, false, why_not(v, l));
+        for (uint32_t i = 0; !*why_not(v, l) && i < v->nrails; i++)
+            path_want(path_of(v, link, t, i));
+    }
+    paths_tick(v, l->up_ns);
+}
+
+/* ------------------------------------------------------------------ links that come and go */
+
+void verbs_link_down(struct xfer *xfer, uint32_t link)
+{
+    struct verbs *v = xfer->verbs;
+
+    if (v && v->link[link].piece)
+        xfer_peer_down(xfer, link);
+}
+
+void verbs_tick(struct xfer *xfer, uint64_t now_ns)
+{
+    struct verbs *v = xfer->verbs;
+
+    if (!v || v->nrails == 0)
+        return;
+    paths_tick(v, now_ns);
+    for (uint32_t i = 0; i < xfer->config.rdma.pulls && i < xfer->config.links; i++) {
+        pieces_tick(v, i, now_ns);
+        pieces_start(v, i); /* those that waited for a path that does not come */
+    }
+    for (uint32_t i = 0; i < v->npaths; i++) {
+        struct verbs_path *p = &v->path[i];
+
+        if (!p->source && p->wanted && p->state != PATH_READY && xfer->link[p->link].up &&
+            xfer->link[p->link].reads.head != NONE)
+            path_usable(v, p);
+    }
+}
+
+/* ------------------------------------------------------------------ for operators */
+
+void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret)
+{
+    const struct verbs *v = xfer->verbs;
+    const struct verbs_link *l;
+
+    check(link < xfer->config.links);
+    *ret = (struct xfer_link_view){.transport = xfer->link[link].up ? "tcp" : "none", .reason = ""};
+    if (!xfer->link[link].up)
+        return;
+    if (!v || !v->link[link].piece) {
+        ret->reason = "transport: tcp is configured";
+        return;
+    }
+    l = &v->link[link];
+    ret->reason = why_not(v, l);
+    for (uint32_t t = 0; !*ret->reason && t < v->tenants; t++) {
+        const struct verbs_path *p = path_best(xfer->verbs, link, t, NULL);
+
+        if (!(l->tenants >> t & 1))
+            continue;
+        ret->transport = p                                      ? "verbs"
+                         : path_coming(v, link, t, io_now_ns()) ? "setting up"
+                         : l->transport == XFER_VERBS           ? "none"
+                                                                : "tcp";
+        ret->push = p && p->push;
+        ret->reason = p ? p->reason : path_of(v, link, t, 0)->reason;
+        return;
+    }
+    if (l->transport == XFER_VERBS)
+        ret->transport = "none";
+}
+
+void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_path_view *ret)
+{
+    bool unproven = p->state == PATH_READY && p->doubted;
+    static const char *const states[] = {
+        [PATH_NONE] = "ended",        [PATH_MAKING] = "making",
+        [PATH_OFFERED] = "offered",   [PATH_CONNECTING] = "connecting",
+        [PATH_READY] = "ready",       [PATH_STOPPING] = "stopping",
+        [PATH_DRAINING] = "draining", [PATH_ENDING] = "ending",
+        [PATH_PAUSED] = "paused"};
+
+    *ret = (struct xfer_path_view){.tenant = p->tenant,
+                                   .device = v->rail[p->rail % v->nrails].view.device,
+                                   .state = unproven ? "unproven" : states[p->state],
+                                   .reason = p->reason,
+                                   .ready = p->state == PATH_READY && !unproven,
+                                   .reads = !p->source};
+}
+
+bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct xfer_path_view *ret)
+{
+    const struct verbs *v = xfer->verbs;
+
+    check(link < xfer->config.links);
+    for (uint32_t k = 0; v && v->nrails > 0 && k < v->tenants * XFER_RAILS_MAX; k++) {
+        const struct verbs_path *p = path_of(v, link, 0, 0) + k;
+
+        if (p->state == PATH_NONE && !p->wanted)
+            continue;
+        if (i-- == 0) {
+            path_view(v, p, ret);
+            return true;
+        }
+    }
+    return false;
+}

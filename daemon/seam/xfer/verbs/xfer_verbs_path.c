@@ -1,0 +1,543 @@
+/* Paths: from the offer to a queue pair that can be used, and from an error to one that is gone. A
+ * pair that ends is moved to the error state, its requests are flushed, and then it is destroyed;
+ * it is destroyed, too, if the flushed completions do not come in time, and either is the proof
+ * that the device writes no page for it any more. Made again after a pause that doubles up to a
+ * cap. Called by xfer_verbs*.c. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "base/check.h"
+#include "core/bugs.h"
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+static const struct xfer_rdma_config *rdma(const struct verbs *v)
+{
+    return &v->xfer->config.rdma;
+}
+
+/* Before the state changes that a failure brings. */
+static void tell(struct verbs *v, const struct verbs_path *p, bool ready)
+{
+    struct xfer_path_view view;
+
+    if (!rdma(v)->path_state)
+        return;
+    path_view(v, p, &view);
+    view.ready = ready;
+    rdma(v)->path_state(v->xfer->config.ctx, p->link, &view);
+}
+
+static void send_to_peer(struct verbs *v, const struct verbs_path *p,
+                         const struct xfer_path_msg *msg)
+{
+    rdma(v)->path_send(v->xfer->config.ctx, p->link, msg);
+}
+
+/* ------------------------------------------------------------------ what is said */
+
+static void fill_chunks(struct verbs *v, const struct verbs_path *p, struct xfer_path_msg *msg,
+                        bool keys)
+{
+    const struct verbs_domain *d = &rail_of(v, p)->domain[p->tenant];
+
+    msg->nchunks = d->n;
+    for (uint32_t i = 0; i < d->n; i++)
+        msg->chunk[i] = (struct xfer_chunk){.addr = (uintptr_t)d->mr[i].base,
+                                            .bytes = d->mr[i].bytes,
+                                            .offset = d->mr[i].offset,
+                                            .rkey = keys ? d->mr[i].mr->rkey : 0,
+                                            .region = d->mr[i].region};
+}
+
+static void fill_end(const struct verbs_path *p, struct xfer_path_msg *msg)
+{
+    msg->tenant = p->tenant;
+    msg->rail = p->rail;
+    msg->qpn = p->ours.qpn;
+    msg->psn = p->ours.psn;
+    msg->mtu = p->ours.mtu;
+    msg->lid = p->ours.lid;
+    msg->rd_atomic = p->ours.rd_atomic;
+    msg->push = p->push;
+    memcpy(msg->gid, p->ours.gid.raw, sizeof msg->gid);
+}
+
+static void offer(struct verbs *v, const struct verbs_path *p)
+{
+    struct xfer_path_msg msg = {.kind = XFER_PATH_OFFER, .epoch = p->epoch};
+
+    fill_end(p, &msg);
+    if (p->push) {
+        fill_chunks(v, p, &msg, false);
+        msg.nwindows = VERBS_WINDOWS;
+        for (uint32_t i = 0; i < VERBS_WINDOWS; i++)
+            msg.window[i] = p->window[i]->rkey & ~0xffu;
+    }
+    send_to_peer(v, p, &msg);
+}
+
+static void answer(struct verbs *v, const struct verbs_path *p)
+{
+    struct xfer_path_msg msg = {.kind = XFER_PATH_ANSWER, .epoch = p->their_epoch};
+
+    fill_end(p, &msg);
+    if (!p->push)
+        fill_chunks(v, p, &msg, true);
+    send_to_peer(v, p, &msg);
+}
+
+static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, const char *text)
+{
+    struct xfer_path_msg msg = {
+        .kind = XFER_PATH_REFUSE, .tenant = p->tenant, .rail = p->rail, .epoch = epoch};
+
+    snprintf(msg.text, sizeof msg.text, "%s", text);
+    send_to_peer(v, p, &msg);
+}
+
+/* ------------------------------------------------------------------ making */
+
+static bool our_end(struct verbs *v, struct verbs_path *p)
+{
+    const struct verbs_rail *rail = rail_of(v, p);
+    uint32_t psn;
+
+    if (getrandom(&psn, sizeof psn, GRND_NONBLOCK) != (ssize_t)sizeof psn)
+        return false;
+    p->ours = (struct path_end){.psn = psn & 0xffffffu,
+                                .mtu = rail->mtu,
+                                .lid = rail->lid,
+                                .rd_atomic = p->source ? rail->rd_resp : rail->rd_init,
+                                .gid = rail->gid};
+    p->epoch = ++v->epoch & 0xffffffu;
+    p->over = false;
+    p->posted = p->done = 0;
+    check(p->writes_n == 0 && p->held == 0);
+    p->since_ns = io_now_ns();
+    v->xfer->stats.paths_made++;
+    return true;
+}
+
+static void path_make(struct verbs *v, struct verbs_path *p)
+{
+    check(!p->qp && !p->source);
+    if (rail_of(v, p)->view.lost) {
+        path_failed(v, p, "%s is lost", rail_of(v, p)->view.device);
+        p->retry_ns = UINT64_MAX; /* once for each time that the link comes up */
+        return;
+    }
+    if (!our_end(v, p))
+        return; /* as it is: comes again with the tick */
+    p->push = link_pushes(v, p->link);
+    if (p->push && !push_hold(v, p)) {
+        path_failed(v, p, "the completion queue has no room for another path");
+        return;
+    }
+    p->state = PATH_MAKING;
+    setup_give(v, p, JOB_MAKE);
+}
+
+static struct path_end their_end(const struct xfer_path_msg *msg)
+{
+    struct path_end end = {.qpn = msg->qpn & 0xffffffu,
+                           .psn = msg->psn & 0xffffffu,
+                           .mtu = msg->mtu,
+                           .lid = msg->lid,
+                           .rd_atomic = msg->rd_atomic};
+
+    memcpy(end.gid.raw, msg->gid, sizeof msg->gid);
+    return end;
+}
+
+/* p->next and p->next_epoch are what the peer offered. */
+static void path_accept(struct verbs *v, struct verbs_path *p)
+{
+    check(!p->qp && p->source);
+    if (rail_of(v, p)->view.lost) {
+        refuse(v, p, p->next_epoch, "its daemon has lost the device");
+        return;
+    }
+    if (!our_end(v, p)) {
+        refuse(v, p, p->next_epoch, "no random number for it");
+        return;
+    }
+    p->their_epoch = p->next_epoch;
+    p->theirs = p->next;
+    p->push = p->next_push;
+    p->wanted = true;
+    p->state = PATH_MAKING;
+    setup_give(v, p, JOB_ACCEPT);
+}
+
+/* ------------------------------------------------------------------ ending */
+
+static void path_rest(struct verbs *v, struct verbs_path *p)
+{
+    push_unhold(v, p);
+    p->state = PATH_NONE;
+    if (p->source && p->again) {
+        p->again = false;
+        path_accept(v, p);
+    } else if (!p->source && p->wanted) {
+        p->state = PATH_PAUSED;
+        if (p->pause_ns == 0)
+            p->retry_ns = 0; /* ended because the link came up anew */
+    }
+}
+
+/* The destination of a push posts nothing that would fail, so it is told. */
+static void path_stop(struct verbs *v, struct verbs_path *p)
+{
+    bool was_ready = p->state == PATH_READY;
+
+    if (was_ready)
+        v->xfer->stats.paths_up--;
+    if (p->push && !p->source)
+        pushes_forgotten(v, p);
+    p->since_ns = io_now_ns();
+    if (!p->qp) {
+        path_rest(v, p);
+        return;
+    }
+    if (BUG(CORE_BUG_CREDIT_EARLY))
+        rail_of(v, p)->cq_used -= p->posted - p->done;
+    p->state = PATH_STOPPING;
+    setup_give(v, p, JOB_STOP);
+    if (!was_ready || !p->source || !p->push)
+        return;
+    if (!p->again)
+        refuse(v, p, p->their_epoch, p->reason);
+    writes_go_on(v, p);
+}
+
+void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
+{
+    bool was_ready = p->state == PATH_READY;
+    uint64_t now = io_now_ns();
+    va_list args;
+
+    check(!p->working);
+    va_start(args, format);
+    vsnprintf(p->reason, sizeof p->reason, format, args);
+    va_end(args);
+    v->xfer->stats.paths_failed++;
+    tell(v, p, false);
+    p->doubted = !p->source;
+    if (was_ready && now - p->ready_ns > VERBS_RETRY_MAX_NS)
+        p->pause_ns = 0; /* it held for a while */
+    p->pause_ns = p->pause_ns == 0 ? VERBS_RETRY_MIN_NS : p->pause_ns * 2;
+    if (p->pause_ns > VERBS_RETRY_MAX_NS)
+        p->pause_ns = VERBS_RETRY_MAX_NS;
+    p->retry_ns = now + p->pause_ns;
+    path_stop(v, p);
+    if (!p->source)
+        path_lost(v, p);
+}
+
+void path_close(struct verbs *v, struct verbs_path *p, const char *why)
+{
+    p->wanted = p->again = false;
+    p->over = p->working;
+    if (!p->doubted) /* else why it failed stands until a page comes */
+        snprintf(p->reason, sizeof p->reason, "%s", why);
+    if (p->state == PATH_PAUSED)
+        p->state = PATH_NONE;
+    if (!p->working && (p->state == PATH_READY || p->state == PATH_OFFERED))
+        path_stop(v, p);
+}
+
+void path_advance(struct verbs *v, struct verbs_path *p)
+{
+    if (p->state != PATH_DRAINING || p->working)
+        return;
+    if (p->posted != p->done && io_now_ns() - p->since_ns < VERBS_DRAIN_NS)
+        return;
+    p->state = PATH_ENDING;
+    setup_give(v, p, JOB_END);
+}
+
+/* ------------------------------------------------------------------ what the threads have done */
+
+static void made(struct verbs *v, struct verbs_path *p)
+{
+    if (p->job_errno && p->source)
+        refuse(v, p, p->their_epoch, "its daemon could not make or connect a queue pair");
+    if (p->job_errno) {
+        path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
+    } else if (!p->wanted || p->over || (p->source && p->again)) {
+        path_stop(v, p);
+    } else if (p->source) {
+        p->state = PATH_READY;
+        p->ready_ns = io_now_ns();
+        v->xfer->stats.paths_up++;
+        answer(v, p);
+    } else {
+        p->state = PATH_OFFERED;
+        p->since_ns = io_now_ns();
+        offer(v, p);
+    }
+}
+
+/* What it was made as. */
+static void describe(struct verbs *v, struct verbs_path *p)
+{
+    const struct verbs_rail *rail = rail_of(v, p);
+    int n;
+
+    n = snprintf(p->reason, sizeof p->reason, "%s port %u, gid %u, mtu %u, ", rail->view.device,
+                 rail->view.port, rail->view.gid_index,
+                 128u << (p->ours.mtu < p->theirs.mtu ? p->ours.mtu : p->theirs.mtu));
+    if (p->push)
+        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u windows to push into",
+                 VERBS_WINDOWS);
+    else
+        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u reads at a time%s%s",
+                 rail->rd_init < p->theirs.rd_atomic ? rail->rd_init : p->theirs.rd_atomic,
+                 v->link[p->link].push ? "; no push: " : "",
+                 !v->link[p->link].push    ? ""
+                 : link_pushes(v, p->link) ? "the peer knows none"
+                                           : "a device here has no windows of type 2B");
+}
+
+static void proven(struct verbs *v, struct verbs_path *p)
+{
+    p->doubted = false;
+    describe(v, p);
+    tell(v, p, true);
+    transport_note(v, p->link, p->tenant, true, p->reason);
+}
+
+void path_carried(struct verbs *v, struct verbs_path *p)
+{
+    if (p->doubted && p->state == PATH_READY)
+        proven(v, p);
+}
+
+static void connected(struct verbs *v, struct verbs_path *p)
+{
+    if (p->job_errno) {
+        path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
+        return;
+    }
+    if (!p->wanted || p->over) {
+        path_stop(v, p);
+        return;
+    }
+    p->state = PATH_READY;
+    p->ready_ns = io_now_ns();
+    v->xfer->stats.paths_up++;
+    if (!p->doubted)
+        proven(v, p); /* until it fails */
+    path_usable(v, p);
+}
+
+/* A pair that cannot be destroyed may still write, so what it may write stays where it is. */
+static void not_ended(struct verbs *v, struct verbs_path *p)
+{
+    struct xfer *xfer = v->xfer;
+
+    p->since_ns = io_now_ns();
+    if (p->stuck || p->job_errno == EIO) /* of a lost device, which was told */
+        return;
+    p->stuck = true;
+    snprintf(p->reason, sizeof p->reason, "%s: %s: tried again, and its pages wait for it",
+             p->job_what, strerror(p->job_errno));
+    if (xfer->config.rdma.device_alarm)
+        xfer->config.rdma.device_alarm(xfer->config.ctx, rail_of(v, p)->view.device, p->reason);
+}
+
+/* EIO is what the kernel says of a device that was taken away. */
+static bool went_with_device(struct verbs *v, struct verbs_path *p)
+{
+    struct verbs_rail *rail = rail_of(v, p);
+
+    if (p->job_errno != EIO)
+        return false;
+    rail_lost(rail, "its driver was taken away; start the daemon again");
+    if (!rail_gone(rail))
+        return false;
+    memset(p->window, 0, sizeof p->window); /* the library's part of them cannot be freed */
+    p->qp = NULL;
+    return true;
+}
+
+static void ended(struct verbs *v, struct verbs_path *p)
+{
+    if (p->job_errno && !went_with_device(v, p)) {
+        not_ended(v, p);
+        return;
+    }
+    p->stuck = false;
+    cq_drain(rail_of(v, p)); /* what is there was counted; what is not there cannot come */
+    if (!BUG(CORE_BUG_CREDIT_EARLY))
+        rail_of(v, p)->cq_used -= p->posted - p->done;
+    p->done = p->posted;
+    pieces_done(v, p);
+    if (p->push && !p->source)
+        pushes_ended(v, p);
+    path_rest(v, p);
+    paths_go_on(rail_of(v, p));
+}
+
+void paths_finished(struct verbs *v)
+{
+    struct verbs_path *p;
+
+    while (!v->closing && (p = setup_take(v)) != NULL) {
+        if (rail_of(v, p)->view.lost && p->job_errno == 0 &&
+            (p->state == PATH_MAKING || p->state == PATH_CONNECTING)) {
+            p->job_errno = EIO;
+            p->job_what = "the device is lost";
+        }
+        switch (p->state) {
+        case PATH_MAKING: made(v, p); break;
+        case PATH_CONNECTING: connected(v, p); break;
+        case PATH_STOPPING:
+            p->state = PATH_DRAINING;
+            p->since_ns = io_now_ns();
+            if (BUG(CORE_BUG_UNREVOKED))
+                pieces_done(v, p);
+            path_advance(v, p);
+            break;
+        case PATH_ENDING: ended(v, p); break;
+        default: check_failed("a path that a thread had", __FILE__, __LINE__);
+        }
+    }
+}
+
+/* Half of it at a source: its connection answers nothing while what it writes does not move, and
+ * the one that asks waits for an answer as long as we would. */
+static uint64_t stuck_ns(const struct verbs *v, const struct verbs_path *p)
+{
+    return v->xfer->config.idle_ns / (p->source ? 2 : 1);
+}
+
+static void path_tick(struct verbs *v, struct verbs_path *p, uint64_t now_ns)
+{
+    if (p->state == PATH_PAUSED && now_ns >= p->retry_ns)
+        path_make(v, p);
+    else if (p->state == PATH_OFFERED && now_ns - p->since_ns > VERBS_SETUP_NS)
+        path_failed(v, p, "the peer does not answer the offer of a path");
+    else if (p->state == PATH_READY && p->posted != p->done && now_ns > p->progress_ns &&
+             now_ns - p->progress_ns > stuck_ns(v, p))
+        path_failed(v, p, "requests were neither completed nor given up in time");
+    else if (p->state == PATH_ENDING &&
+             (p->job_errno == EIO || now_ns - p->since_ns >= VERBS_DRAIN_NS))
+        setup_give(v, p, JOB_END);
+    else
+        path_advance(v, p);
+}
+
+void paths_tick(struct verbs *v, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < v->npaths; i++)
+        if (v->path[i].state != PATH_NONE && !v->path[i].working)
+            path_tick(v, &v->path[i], now_ns);
+}
+
+/* ------------------------------------------------------------------ what the peer says */
+
+static bool chunks_sound(const struct xfer_path_msg *msg)
+{
+    if (msg->nchunks == 0 || msg->nchunks > XFER_CHUNKS_MAX)
+        return false;
+    for (uint32_t i = 0; i < msg->nchunks; i++) {
+        const struct xfer_chunk *c = &msg->chunk[i];
+
+        if (c->bytes == 0 || c->addr + c->bytes < c->addr || c->offset + c->bytes < c->offset ||
+            c->region >= RANKS_MAX)
+            return false;
+    }
+    return true;
+}
+
+static bool windows_sound(const struct xfer_path_msg *msg)
+{
+    return chunks_sound(msg) && msg->nwindows > 0 && msg->nwindows <= XFER_WINDOWS_MAX;
+}
+
+static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
+{
+    if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
+        msg->mtu > IBV_MTU_4096 || (msg->push && !windows_sound(msg))) {
+        refuse(v, p, msg->epoch, "this daemon gives nothing by RDMA, or not with that offer");
+        return;
+    }
+    p->source = true;
+    p->next = their_end(msg);
+    p->next_epoch = msg->epoch;
+    p->next_push = msg->push;
+    if (msg->push) { /* nothing is written by the path that goes from here on */
+        p->nchunks = msg->nchunks;
+        memcpy(p->chunk, msg->chunk, sizeof p->chunk);
+        p->nwindows = msg->nwindows;
+        memcpy(p->window_key, msg->window, sizeof p->window_key);
+    }
+    if (p->state == PATH_NONE) {
+        path_accept(v, p);
+        return;
+    }
+    p->again = true; /* the peer made its end anew: the old one goes first */
+    if (!p->working && p->state == PATH_READY)
+        path_stop(v, p);
+}
+
+static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
+{
+    bool refused = msg->kind == XFER_PATH_REFUSE;
+
+    if (p->source || msg->epoch != p->epoch) {
+        v->xfer->stats.stale_answers++; /* to an offer that was given up, or to none */
+        return;
+    }
+    if (p->working)
+        return;
+    if (refused && (p->state == PATH_OFFERED || (p->push && p->state == PATH_READY)))
+        path_failed(v, p, "the peer: %s", msg->text);
+    if (refused || p->state != PATH_OFFERED)
+        return;
+    p->push = p->push && msg->push; /* else it knows no pushes */
+    if ((!p->push && !chunks_sound(msg)) || msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {
+        path_failed(v, p, "the peer's answer makes no sense");
+        return;
+    }
+    p->theirs = their_end(msg);
+    p->nchunks = msg->nchunks;
+    memcpy(p->chunk, msg->chunk, sizeof p->chunk);
+    p->state = PATH_CONNECTING;
+    setup_give(v, p, JOB_CONNECT);
+}
+
+void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg)
+{
+    struct verbs *v = xfer->verbs;
+
+    check(link < xfer->config.links);
+    if (!v || v->nrails == 0 || msg->tenant >= v->tenants || msg->rail >= XFER_RAILS_MAX) {
+        struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE,
+                                   .tenant = msg->tenant,
+                                   .rail = msg->rail,
+                                   .epoch = msg->epoch};
+
+        snprintf(no.text, sizeof no.text, "its daemon has no RDMA device%s",
+                 v && v->nrails > 0 ? " of that number" : "");
+        if (msg->kind == XFER_PATH_OFFER && xfer->config.rdma.path_send)
+            xfer->config.rdma.path_send(xfer->config.ctx, link, &no);
+        return;
+    }
+    if (msg->kind == XFER_PATH_OFFER)
+        offered(v, path_of(v, link, msg->tenant, msg->rail), msg);
+    else
+        answered(v, path_of(v, link, msg->tenant, msg->rail), msg);
+}
+
+void xfer_peer_down(struct xfer *xfer, uint32_t link)
+{
+    struct verbs *v = xfer->verbs;
+
+    check(link < xfer->config.links);
+    for (uint32_t i = 0; v && v->path && i < v->tenants * XFER_RAILS_MAX; i++)
+        path_close(v, path_of(v, link, 0, 0) + i, "the link ended");
+}

@@ -1,0 +1,501 @@
+/* Pulls by RDMA READ: a piece is asked for on the connection beside the path (may these pages
+ * leave, and what are their checksums), read straight into our own pages, confirmed (are they still
+ * those generations) and only then compared with its checksums. A page that was recycled under a
+ * read fails at the confirmation; a page that was damaged fails at the checksum.
+ *
+ * What must stay true: a piece counts in pull->reading from its first work request until path->done
+ * has passed its last, whatever became of the pull, the connection or the link meanwhile. */
+#include <errno.h>
+
+#include "base/check.h"
+#include "core/bugs.h"
+#include "seam/mem/mem_fault.h"
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+/* ------------------------------------------------------------------ reading */
+
+const struct verbs_mr *local_chunk(const struct verbs_domain *d, const uint8_t *at)
+{
+    for (uint32_t i = 0; i < d->n; i++)
+        if (at >= d->mr[i].base && (uint64_t)(at - d->mr[i].base) < d->mr[i].bytes)
+            return &d->mr[i];
+    return NULL;
+}
+
+const struct xfer_chunk *remote_chunk(const struct verbs_path *p, uint32_t region, uint64_t offset)
+{
+    for (uint32_t i = 0; i < p->nchunks; i++)
+        if (p->chunk[i].region == region && offset >= p->chunk[i].offset &&
+            offset - p->chunk[i].offset < p->chunk[i].bytes)
+            return &p->chunk[i];
+    return NULL;
+}
+
+bool wrs_extend(struct verbs_wrs *r, enum ibv_wr_opcode opcode, const struct ibv_sge *more,
+                uint64_t remote, uint32_t rkey, uint32_t most)
+{
+    /* The pages of a pool lie in as many regions as it has ranks, each with a run of its own. */
+    for (uint32_t i = r->n; i > 0 && r->n - i < RANKS_MAX; i--) {
+        struct ibv_sge *sge = &r->sge[i - 1];
+        struct ibv_send_wr *wr = &r->wr[i - 1];
+
+        if (sge->lkey == more->lkey && wr->wr.rdma.rkey == rkey &&
+            sge->addr + sge->length == more->addr &&
+            wr->wr.rdma.remote_addr + sge->length == remote &&
+            (uint64_t)sge->length + more->length <= most) {
+            sge->length += more->length;
+            return true;
+        }
+    }
+    if (r->n == r->room)
+        return false;
+    r->sge[r->n] = *more;
+    r->wr[r->n] = (struct ibv_send_wr){.sg_list = &r->sge[r->n], .num_sge = 1, .opcode = opcode};
+    r->wr[r->n].wr.rdma.remote_addr = remote;
+    r->wr[r->n].wr.rdma.rkey = rkey;
+    r->n++;
+    return true;
+}
+
+/* The next bytes of the page at the cursor. False: no room; or, with *ret_sound false, the source
+ * names memory that it did not offer. */
+static bool reads_next(struct verbs *v, const struct verbs_path *p, struct verbs_piece *piece,
+                       struct verbs_wrs *r, bool *ret_sound)
+{
+    const struct xfer_batch *batch = &v->xfer->batch[piece->batch];
+    const struct mem *mem = v->xfer->config.mem;
+    struct cursor *c = &piece->cursor;
+    const struct page_at *page = &batch->page[piece->first + c->page];
+    uint64_t page_bytes = mem_page_bytes(mem, batch->pool, page->group);
+    uint8_t *at = mem_page(mem, batch->pool, c->region, page->group, page->index);
+    uint64_t there = piece->offset + piece->entry[c->page].index * page_bytes + c->at;
+    const struct verbs_rail *rail = rail_of(v, p);
+    uint32_t most = rail->max_msg < VERBS_READ_BYTES ? rail->max_msg : VERBS_READ_BYTES;
+    const struct verbs_mr *mine = local_chunk(&rail->domain[p->tenant], at + c->at);
+    const struct xfer_chunk *theirs = remote_chunk(p, c->region, there);
+    uint64_t n = page_bytes - c->at;
+
+    check(mine);
+    *ret_sound = theirs != NULL;
+    if (!theirs)
+        return false;
+    n = n < most ? n : most;
+    if (n > mine->bytes - (uint64_t)(at + c->at - mine->base))
+        n = mine->bytes - (uint64_t)(at + c->at - mine->base);
+    if (n > theirs->bytes - (there - theirs->offset))
+        n = theirs->bytes - (there - theirs->offset);
+    if (!wrs_extend(r, IBV_WR_RDMA_READ,
+                    &(struct ibv_sge){.addr = (uintptr_t)(at + c->at),
+                                      .length = (uint32_t)n,
+                                      .lkey = mine->mr->lkey},
+                    theirs->addr + (there - theirs->offset), theirs->rkey, most))
+        return false;
+    c->at += n;
+    if (c->at == page_bytes) {
+        c->at = 0;
+        if (++c->region == mem_moved_regions(mem, batch->pool)) {
+            c->region = 0;
+            c->page++;
+        }
+    }
+    return true;
+}
+
+static void cursor_to_sent(struct verbs_piece *piece)
+{
+    while (piece->cursor.page < piece->n && !xfer_bit(piece->sent, piece->cursor.page))
+        piece->cursor.page++;
+}
+
+/* Only the last of a list reports, and stands for those before. */
+bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *r)
+{
+    struct verbs_rail *rail = rail_of(v, p);
+    struct ibv_send_wr *bad = NULL;
+    int rc;
+
+    check(r->n > 0);
+    for (uint32_t i = 0; i < r->n; i++) {
+        r->wr[i].next = i + 1 < r->n ? &r->wr[i + 1] : NULL;
+        r->wr[i].wr_id = path_wr_id(v, p, (uint16_t)(p->posted + i + 1));
+    }
+    r->wr[r->n - 1].send_flags = IBV_SEND_SIGNALED;
+    rc = ibv_post_send(p->qp, r->wr, &bad);
+    if (rc && bad) /* those before the bad one are the device's */
+        r->n = (uint32_t)(bad - r->wr);
+    if (p->posted == p->done) { /* the device's time to do them starts now */
+        p->progress_ns = io_now_ns();
+        rail->spin_ns = p->progress_ns + VERBS_SPIN_NS;
+    }
+    p->posted += r->n;
+    rail->cq_used += r->n;
+    for (uint32_t i = 0; i < r->n; i++)
+        rail->view.bytes_asked += r->sge[i].length;
+    if (rail->cq_used > v->xfer->stats.cq_high_water)
+        v->xfer->stats.cq_high_water = rail->cq_used;
+    if (rc)
+        errno = rc; /* not every provider sets it */
+    return rc == 0;
+}
+
+uint32_t path_credit(struct verbs *v, const struct verbs_path *p)
+{
+    const struct verbs_rail *rail = rail_of(v, p);
+    uint32_t queue = VERBS_SEND_QUEUE - (p->posted - p->done);
+    uint32_t cq = rail->view.completion_queue - rail->cq_used;
+
+    if (p->push && !p->source)
+        return push_credit(v, p);
+    return queue < cq ? queue : cq;
+}
+
+bool piece_post(struct verbs *v, struct verbs_piece *piece)
+{
+    struct verbs_path *p = &v->path[piece->path];
+    struct xfer_link *link = &v->xfer->link[p->link];
+
+    cursor_to_sent(piece);
+    while (piece->cursor.page < piece->n && p->state == PATH_READY) {
+        uint32_t credit = path_credit(v, p);
+        struct verbs_wrs r = {.room = credit < VERBS_POST_MAX ? credit : VERBS_POST_MAX};
+        bool sound = true, posted;
+
+        while (piece->cursor.page < piece->n && reads_next(v, p, piece, &r, &sound))
+            cursor_to_sent(piece);
+        if (!sound) {
+            if (link->read_conn != NONE)
+                conn_fail(&v->xfer->conn[link->read_conn]);
+            return false;
+        }
+        if (r.n == 0) { /* no credit: goes on when requests are done, of another path if need be */
+            rail_full(rail_of(v, p));
+            return true;
+        }
+        posted = wrs_post(v, p, &r);
+        v->xfer->stats.reads_posted += r.n;
+        if (r.n > 0 && !piece->counted) {
+            piece->counted = true;
+            v->xfer->pull[piece->pull].reading++;
+        }
+        piece->last = p->posted;
+        if (!posted) {
+            path_failed(v, p, "a read could not be posted: %s", strerror(errno));
+            return false;
+        }
+    }
+    return p->state == PATH_READY;
+}
+
+/* ------------------------------------------------------------------ pieces */
+
+void piece_free(struct verbs_piece *piece)
+{
+    if (piece->batch == NONE && !piece->counted && piece->heard && !piece->revoked)
+        piece->state = PIECE_FREE;
+}
+
+void piece_drop(struct verbs *v, struct verbs_piece *piece)
+{
+    piece->batch = NONE;
+    if (piece->counted && v->path[piece->path].push)
+        push_drop(v, piece);
+    piece_free(piece);
+}
+
+void verbs_drop(struct xfer *xfer, uint32_t pull)
+{
+    struct verbs *v = xfer->verbs;
+    struct verbs_link *l = v ? &v->link[xfer->pull[pull].link] : NULL;
+
+    for (uint32_t i = 0; l && l->piece && i < VERBS_PIECES; i++)
+        if (l->piece[i].state != PIECE_FREE && l->piece[i].batch != NONE &&
+            l->piece[i].pull == pull)
+            piece_drop(v, &l->piece[i]);
+}
+
+bool verbs_reads(const struct xfer *xfer, uint32_t pull)
+{
+    const struct verbs *v = xfer->verbs;
+
+    for (uint32_t n = 0; v && n < xfer->config.links; n++)
+        for (uint32_t i = 0; v->link[n].piece && i < VERBS_PIECES; i++)
+            if (v->link[n].piece[i].counted && v->link[n].piece[i].pull == pull)
+                return true;
+    return false;
+}
+
+void piece_done(struct verbs *v, struct verbs_piece *piece)
+{
+    struct xfer *xfer = v->xfer;
+    uint32_t pull = piece->pull;
+
+    piece->counted = false;
+    xfer->pull[pull].reading--;
+    if (piece->batch != NONE && (piece->state == PIECE_READING || piece->state == PIECE_CLOSING))
+        piece->state = PIECE_READ;
+    else if (!v->path[piece->path].push)
+        xfer->stats.late_reads++;
+    piece_free(piece);
+    pull_quiet(xfer, pull);
+}
+
+static bool piece_quiet(const struct verbs_path *p, const struct verbs_piece *piece)
+{
+    return (int32_t)(p->done - piece->last) >= 0 ||
+           (BUG(CORE_BUG_UNREVOKED) && p->state == PATH_DRAINING);
+}
+
+static void reads_done(struct verbs *v, const struct verbs_path *p)
+{
+    uint32_t number = (uint32_t)(p - v->path);
+    bool waiting = false;
+
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, p->link, i);
+
+        if (!piece->counted || piece->path != number || !piece_quiet(p, piece))
+            continue;
+        if (piece->batch != NONE && piece->state == PIECE_READING && piece->cursor.page < piece->n)
+            continue; /* more is to be posted */
+        piece_done(v, piece);
+        waiting = waiting || piece->state == PIECE_WAITING;
+    }
+    if (waiting)
+        pieces_start(v, p->link);
+}
+
+void pieces_done(struct verbs *v, struct verbs_path *p)
+{
+    if (p->source)
+        writes_done(v, p);
+    else if (p->push)
+        pushes_done(v, p);
+    else
+        reads_done(v, p);
+}
+
+void piece_end(struct verbs *v, struct verbs_piece *piece)
+{
+    struct xfer_batch *batch = &v->xfer->batch[piece->batch];
+    uint32_t number = piece->batch;
+
+    batch->answered += piece->n;
+    piece->batch = NONE;
+    piece_free(piece);
+    if (batch->answered == batch->n)
+        batch_done(v->xfer, number);
+}
+
+static struct verbs_piece *oldest_unposted(struct verbs *v, const struct verbs_path *p)
+{
+    uint32_t number = (uint32_t)(p - v->path), seq = v->link[p->link].seq;
+    struct verbs_piece *oldest = NULL;
+
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, p->link, i);
+
+        if (piece->state == PIECE_READING && piece->batch != NONE && piece->path == number &&
+            piece->cursor.page < piece->n && (!oldest || seq - piece->seq > seq - oldest->seq))
+            oldest = piece;
+    }
+    return oldest;
+}
+
+/* Those that waited for credit go on, oldest first. */
+static void pieces_go_on(struct verbs *v, struct verbs_path *p)
+{
+    struct verbs_piece *piece;
+
+    if (p->source) {
+        writes_go_on(v, p);
+        return;
+    }
+    if (p->push) {
+        pieces_start(v, p->link);
+        verbs_pump(v->xfer, p->link);
+        return;
+    }
+    while (p->state == PATH_READY && (piece = oldest_unposted(v, p)) != NULL)
+        if (!piece_post(v, piece) || piece->cursor.page < piece->n)
+            return;
+}
+
+void paths_go_on(struct verbs_rail *rail)
+{
+    struct verbs *v = rail->v;
+
+    if (!rail->cq_short || rail->cq_used == rail->view.completion_queue)
+        return;
+    rail->cq_short = false; /* until one of them finds it full again */
+    for (uint32_t i = 0; i < v->npaths && !rail->cq_short; i++)
+        if (rail_of(v, &v->path[i]) == rail)
+            pieces_go_on(v, &v->path[i]);
+}
+
+/* Since when a granted piece waits: pieces are written and answered in turn, over all paths of the
+ * link, so each that arrives, and each that is answered, gives the others time. */
+static uint64_t granted_ns(const struct verbs *v, uint32_t link, const struct verbs_piece *piece)
+{
+    const struct verbs_path *p = &v->path[piece->path];
+    uint32_t conn = v->xfer->link[link].read_conn;
+    uint64_t since_ns = piece->at_ns > p->pushed_ns ? piece->at_ns : p->pushed_ns;
+
+    if (!piece->heard && conn != NONE && v->xfer->conn[conn].progress_ns > since_ns)
+        since_ns = v->xfer->conn[conn].progress_ns;
+    return since_ns;
+}
+
+/* A peer that neither writes what it was granted nor refuses to: its grants end with the path. */
+void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
+{
+    for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, link, i);
+        struct verbs_path *p = piece->counted || piece->revoked ? &v->path[piece->path] : NULL;
+        uint64_t since_ns;
+
+        if (!p || !p->push)
+            continue;
+        push_tick(v, piece, now_ns);
+        since_ns = granted_ns(v, link, piece);
+        if (p->state == PATH_READY && now_ns > since_ns &&
+            now_ns - since_ns > v->xfer->config.idle_ns)
+            path_failed(v, p, "pages were neither pushed nor refused in time");
+    }
+}
+
+/* ------------------------------------------------------------------ verifying */
+
+static bool page_right(struct verbs *v, const struct xfer_batch *batch, const struct page_at *page,
+                       const uint64_t *sums)
+{
+    struct xfer *xfer = v->xfer;
+    const struct mem *mem = xfer->config.mem;
+    uint32_t units = mem_units(mem, batch->pool, page->group);
+    uint32_t regions = mem_moved_regions(mem, batch->pool);
+    uint64_t page_bytes = mem_page_bytes(mem, batch->pool, page->group);
+    bool right = true;
+
+    for (uint32_t r = 0; r < regions; r++) {
+        uint8_t *base = mem_page(mem, batch->pool, r, page->group, page->index);
+
+        if (xfer->injected)
+            page_inject(xfer, page, regions, r, base, page_bytes, 0, page_bytes);
+        for (uint32_t u = 0; u < units; u++) {
+            uint64_t from, to = checksum_unit_span(page_bytes, units, u, &from);
+            struct checksum sum;
+
+            checksum_begin(&sum);
+            right = mem_fault_feed(&sum, base + from, to - from) && right;
+            mem_sums(xfer->config.mem, page->record)[r * units + u] = checksum_end(&sum);
+            right = right &&
+                    mem_sums(xfer->config.mem, page->record)[r * units + u] == sums[r * units + u];
+        }
+    }
+    return right && mem_spread(xfer->config.mem, batch->pool, page);
+}
+
+void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale)
+{
+    struct xfer_batch *batch = &v->xfer->batch[piece->batch];
+    struct xfer_stats *stats = &v->xfer->stats;
+    uint32_t k = 0, sum = 0;
+
+    for (uint32_t i = 0; i < piece->n; i++) {
+        const struct page_at *page = &batch->page[piece->first + i];
+        uint64_t bytes = batch_page_bytes(v->xfer, batch, piece->first + i);
+
+        if (!xfer_bit(piece->sent, i))
+            continue;
+        stats->payload_bytes_in += bytes;
+        if (xfer_bit(stale, k++) && !BUG(CORE_BUG_NO_END_CHECK)) {
+            batch->gone = true;
+            stats->gone_answers++;
+        } else if (page_right(v, batch, page, piece->sums + sum)) {
+            xfer_set_bit(batch->ok, piece->first + i);
+            stats->pages_in++;
+            stats->verbs_pages_in++;
+            stats->verbs_bytes_in += bytes;
+        } else {
+            stats->corrupt_detected++;
+        }
+        sum += batch_page_sums(v->xfer, batch, piece->first + i);
+    }
+}
+
+/* ------------------------------------------------------------------ completions */
+
+static uint32_t wc_path(const struct ibv_wc *wc)
+{
+    return (uint32_t)((wc->wr_id & ~VERBS_RECEIVE) >> 40);
+}
+
+static void completion(struct verbs_rail *rail, const struct ibv_wc *wc)
+{
+    struct verbs *v = rail->v;
+    uint32_t number = wc_path(wc);
+    struct verbs_path *p;
+    uint16_t moved;
+
+    if (number >= v->npaths || v->path[number].epoch != (wc->wr_id >> 16 & 0xffffffu)) {
+        v->xfer->stats.stale_completions++;
+        return;
+    }
+    p = &v->path[number];
+    if (wc->wr_id & VERBS_RECEIVE) {
+        push_received(v, p, wc);
+        return;
+    }
+    moved = (uint16_t)((uint16_t)wc->wr_id - (uint16_t)p->done);
+    if (moved == 0 || moved > p->posted - p->done) {
+        v->xfer->stats.stale_completions++;
+        return;
+    }
+    p->done += moved;
+    p->progress_ns = io_now_ns();
+    if (!p->push && wc->status == IBV_WC_SUCCESS)
+        path_carried(v, p);
+    if (p->state == PATH_READY || !BUG(CORE_BUG_CREDIT_EARLY))
+        rail->cq_used -= moved;
+    if (wc->status != IBV_WC_SUCCESS &&
+        !(wc->status == IBV_WC_WR_FLUSH_ERR && BUG(CORE_BUG_FLUSH_IS_DONE))) {
+        v->xfer->stats.read_errors++;
+        if (p->state != PATH_READY)
+            return;
+        if (p->push && !p->source)
+            push_refused(v, p);
+        path_failed(v, p, "a %s failed: %s",
+                    !p->push    ? "read"
+                    : p->source ? "write"
+                                : "binding or closing of a window",
+                    ibv_wc_status_str(wc->status));
+    }
+}
+
+bool cq_drain(struct verbs_rail *rail)
+{
+    struct verbs *v = rail->v;
+    struct ibv_wc wc[VERBS_POLL_MAX];
+    bool some = false;
+    int n;
+
+    while ((n = ibv_poll_cq(rail->cq, VERBS_POLL_MAX, wc)) > 0) {
+        some = true;
+        for (int i = 0; i < n; i++) {
+            uint32_t number = wc_path(&wc[i]);
+
+            completion(rail, &wc[i]);
+            if (number >= v->npaths)
+                continue;
+            pieces_done(v, &v->path[number]);
+            path_advance(v, &v->path[number]);
+            pieces_go_on(v, &v->path[number]);
+            verbs_pump(v->xfer, v->path[number].link);
+        }
+    }
+    if (n < 0)
+        rail_lost(rail, "its completion queue cannot be read");
+    if (some)
+        rail->spin_ns = io_now_ns() + VERBS_SPIN_NS;
+    paths_go_on(rail);
+    return some;
+}

@@ -1,0 +1,429 @@
+/* Pushes, the destination's side: a grant. Each contiguous run of a piece's pages is opened by a
+ * type-2 window of the path, bound for this piece alone; the source is asked to write there, and
+ * its last write says by an immediate that all has arrived. Then the windows are closed, the pages
+ * confirmed and compared with their checksums, as pages that were read.
+ *
+ * When its pull ends, a piece that was not asked for yet is closed at once. One that was asked for
+ * has VERBS_REVOKE_NS to arrive, or to be refused by the source, which hears of the end as well;
+ * then its windows are closed under the writer. The device refuses what comes after that, and by it
+ * both queue pairs break, which would hit every other pull of the path: hence the time.
+ *
+ * What must stay true: a piece counts in pull->reading from its first BIND until its invalidations
+ * have completed well or the queue pair is destroyed. A flushed invalidation proves nothing. */
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include "base/check.h"
+#include "core/bugs.h"
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+/* ------------------------------------------------------------------ runs */
+
+struct runs {
+    struct verbs_run *run; /* borrowed */
+    uint32_t n, room;
+};
+
+static bool runs_add(struct runs *runs, const struct verbs_mr *mr, uint64_t offset, uint64_t bytes)
+{
+    struct verbs_run *last = runs->n > 0 ? &runs->run[runs->n - 1] : NULL;
+
+    if (last && last->mr == mr && last->offset + last->bytes == offset) {
+        last->bytes += bytes;
+        return true;
+    }
+    if (runs->n == runs->room)
+        return false;
+    runs->run[runs->n++] = (struct verbs_run){.mr = mr, .offset = offset, .bytes = bytes};
+    return true;
+}
+
+/* A window opens a stretch of one registration. */
+static bool runs_add_page(struct runs *runs, const struct verbs_domain *domain, const uint8_t *at,
+                          uint64_t bytes)
+{
+    while (bytes > 0) {
+        const struct verbs_mr *mr = local_chunk(domain, at);
+        uint64_t within, n;
+
+        check(mr);
+        within = (uint64_t)(at - mr->base);
+        n = bytes < mr->bytes - within ? bytes : mr->bytes - within;
+        if (!runs_add(runs, mr, mr->offset + within, n))
+            return false;
+        at += n;
+        bytes -= n;
+    }
+    return true;
+}
+
+/* The runs of n pages of a batch. False: there are more than fit. */
+static bool runs_make(struct verbs *v, const struct verbs_path *p, const struct xfer_batch *batch,
+                      uint32_t first, uint32_t n, struct runs *runs)
+{
+    const struct verbs_domain *domain = &rail_of(v, p)->domain[p->tenant];
+    const struct mem *mem = v->xfer->config.mem;
+    uint32_t regions = mem_moved_regions(mem, batch->pool);
+
+    runs->n = 0;
+    for (uint32_t r = 0; r < regions; r++)
+        for (uint32_t i = first; i < first + n; i++) {
+            const struct page_at *page = &batch->page[i];
+
+            if (!runs_add_page(runs, domain,
+                               mem_page(mem, batch->pool, r, page->group, page->index),
+                               mem_page_bytes(mem, batch->pool, page->group)))
+                return false;
+        }
+    return true;
+}
+
+/* ------------------------------------------------------------------ windows */
+
+uint32_t push_credit(struct verbs *v, const struct verbs_path *p)
+{
+    const struct verbs_rail *rail = rail_of(v, p);
+    uint32_t windows = (uint32_t)__builtin_popcountll(p->windows_free);
+    uint32_t cq = (rail->view.completion_queue - rail->cq_used) / 2; /* to bind, and to close */
+
+    return windows < cq ? windows : cq;
+}
+
+uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t number, uint32_t first,
+                  uint32_t n, struct verbs_piece *piece, bool *ret_most)
+{
+    const struct xfer_batch *batch = &v->xfer->batch[number];
+    uint32_t credit = push_credit(v, p);
+    uint32_t all = n;
+    struct runs runs = {.run = piece->run, .room = credit < XFER_RUNS_MAX ? credit : XFER_RUNS_MAX};
+
+    while (n > 0 && !runs_make(v, p, batch, first, n, &runs))
+        n /= 2;
+    piece->nruns = n > 0 ? runs.n : 0;
+    *ret_most = n == all || credit >= XFER_RUNS_MAX;
+    if (!*ret_most)
+        rail_full(rail_of(v, p));
+    return n;
+}
+
+static void window_take(struct verbs_path *p, struct verbs_run *run)
+{
+    check(p->windows_free != 0);
+    run->window = (uint8_t)__builtin_ctzll(p->windows_free);
+    p->windows_free &= ~((uint64_t)1 << run->window);
+}
+
+static void windows_give(struct verbs_path *p, struct verbs_piece *piece)
+{
+    for (uint32_t i = 0; i < piece->nruns; i++)
+        p->windows_free |= (uint64_t)1 << piece->run[i].window;
+    piece->nruns = 0;
+}
+
+static void holds(struct verbs *v, struct verbs_path *p, uint32_t more)
+{
+    struct verbs_rail *rail = rail_of(v, p);
+
+    p->held += more;
+    rail->cq_used += more;
+    check(rail->cq_used <= rail->view.completion_queue);
+}
+
+/* Places in the completion queue are taken here for the bindings and for what will close them. */
+bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
+{
+    struct verbs_wrs list = {.n = piece->nruns};
+    bool posted;
+
+    static_assert(2 * VERBS_WINDOWS <= VERBS_SEND_QUEUE, "all are bound, then all are closed");
+    static_assert(XFER_RUNS_MAX <= VERBS_POST_MAX && XFER_RUNS_MAX <= VERBS_WINDOWS, "one list");
+    for (uint32_t i = 0; i < piece->nruns; i++) {
+        struct verbs_run *run = &piece->run[i];
+        struct ibv_send_wr *wr = &list.wr[i];
+
+        window_take(p, run);
+        *wr = (struct ibv_send_wr){.opcode = IBV_WR_BIND_MW};
+        wr->bind_mw.mw = p->window[run->window];
+        wr->bind_mw.rkey = ibv_inc_rkey(p->window[run->window]->rkey);
+        wr->bind_mw.bind_info = (struct ibv_mw_bind_info){
+            .mr = run->mr->mr,
+            .addr = (uintptr_t)(run->mr->base + (run->offset - run->mr->offset)),
+            .length = run->bytes,
+            .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    }
+    holds(v, p, piece->nruns);
+    posted = wrs_post(v, p, &list);
+    for (uint32_t i = 0; i < piece->nruns; i++) /* the old key named the window until now */
+        p->window[piece->run[i].window]->rkey = list.wr[i].bind_mw.rkey;
+    piece->state = PIECE_BINDING;
+    piece->heard = true;
+    piece->counted = true;
+    piece->path = (uint32_t)(p - v->path);
+    piece->tried |= 1u << p->rail;
+    piece->last = p->posted;
+    piece->at_ns = io_now_ns();
+    v->xfer->pull[piece->pull].reading++;
+    if (!posted)
+        path_failed(v, p, "a window could not be bound: %s", strerror(errno));
+    return posted;
+}
+
+/* On a path that is not ready the end of its queue pair closes them. */
+static void push_close(struct verbs *v, struct verbs_piece *piece)
+{
+    struct verbs_path *p = &v->path[piece->path];
+    struct verbs_wrs list = {.n = piece->nruns};
+
+    piece->state = PIECE_CLOSING;
+    piece->at_ns = io_now_ns();
+    piece->last = p->posted + piece->nruns;
+    if (p->state != PATH_READY)
+        return;
+    for (uint32_t i = 0; i < piece->nruns; i++)
+        list.wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_LOCAL_INV,
+                                          .invalidate_rkey = p->window[piece->run[i].window]->rkey};
+    p->held -= piece->nruns;
+    rail_of(v, p)->cq_used -= piece->nruns;
+    if (!wrs_post(v, p, &list)) {
+        path_failed(v, p, "a window could not be closed: %s", strerror(errno));
+    } else if (BUG(CORE_BUG_UNREVOKED)) {
+        windows_give(p, piece);
+        piece_done(v, piece);
+    }
+}
+
+/* ------------------------------------------------------------------ what a piece hears */
+
+uint32_t push_window_name(const struct verbs_path *p, const struct verbs_run *run)
+{
+    return (uint32_t)run->window << 8 | (p->window[run->window]->rkey & 0xffu);
+}
+
+void push_asked(struct verbs_piece *piece)
+{
+    piece->state = PIECE_ASKED;
+    piece->granted = true;
+    piece->heard = false;
+    piece->at_ns = io_now_ns();
+}
+
+void push_answered(struct verbs *v, struct verbs_piece *piece, bool given)
+{
+    if (piece->state == PIECE_ASKED && given && !BUG(CORE_BUG_PUBLISH_ON_SENT))
+        piece->state = PIECE_READING;
+    else if (piece->state == PIECE_ASKED || piece->state == PIECE_ARRIVED)
+        push_close(v, piece); /* nothing of it is under way, nothing will come */
+}
+
+/* One that is ending already ends by itself. */
+void push_lost(struct verbs *v, struct verbs_piece *piece)
+{
+    struct verbs_path *p = &v->path[piece->path];
+
+    if (p->state == PATH_READY)
+        path_failed(v, p, "the peer's end of it is gone");
+}
+
+static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
+{
+    struct verbs_piece *piece = NULL;
+    uint32_t number = (uint32_t)(p - v->path);
+
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES && !piece; i++) {
+        struct verbs_piece *at = piece_of(v, p->link, i);
+
+        if ((at->counted || at->revoked) && at->path == number && at->seq == seq)
+            piece = at;
+    }
+    if (!piece || piece->batch == NONE)
+        v->xfer->stats.late_writes++;
+    if (!piece)
+        return;
+    if (piece->state == PIECE_CLOSING) {
+        piece->revoked = false;
+        piece_free(piece);
+    } else if (piece->state == PIECE_READING || piece->batch == NONE) {
+        push_close(v, piece);
+    } else if (piece->state == PIECE_ASKED) {
+        piece->state = PIECE_ARRIVED; /* its answer is on the way */
+    } else {
+        path_failed(v, p, "the peer says that it wrote what it was not asked for");
+    }
+}
+
+/* What has not been asked for is closed now, the rest has its time. */
+void push_drop(struct verbs *v, struct verbs_piece *piece)
+{
+    piece->at_ns = io_now_ns();
+    if (piece->state == PIECE_BOUND || piece->state == PIECE_ARRIVED)
+        push_close(v, piece);
+}
+
+void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns)
+{
+    struct verbs_path *p = &v->path[piece->path];
+
+    if (piece->batch != NONE || p->state != PATH_READY || now_ns < piece->at_ns ||
+        now_ns - piece->at_ns < VERBS_REVOKE_NS ||
+        (piece->state != PIECE_ASKED && piece->state != PIECE_READING))
+        return;
+    v->xfer->stats.grants_revoked++;
+    /* Not if the connection was lost before the answer: nobody would say how it ended. */
+    piece->revoked = !piece->heard || piece->state == PIECE_READING;
+    push_close(v, piece);
+}
+
+/* ------------------------------------------------------------------ completions */
+
+void pushes_done(struct verbs *v, struct verbs_path *p)
+{
+    uint32_t number = (uint32_t)(p - v->path);
+    bool freed = false;
+
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, p->link, i);
+
+        if (p->state != PATH_READY)
+            return; /* what is flushed is told as if it were done */
+        if (piece->state == PIECE_FREE || !piece->counted || piece->path != number ||
+            (int32_t)(p->done - piece->last) < 0)
+            continue;
+        if (piece->state == PIECE_CLOSING) {
+            windows_give(p, piece);
+            piece_done(v, piece);
+            freed = true;
+        } else if (piece->state == PIECE_BINDING && piece->batch == NONE) {
+            push_close(v, piece);
+        } else if (piece->state == PIECE_BINDING) {
+            piece->state = PIECE_BOUND;
+        }
+    }
+    if (freed)
+        pieces_start(v, p->link); /* some may wait for windows */
+}
+
+void pushes_ended(struct verbs *v, struct verbs_path *p)
+{
+    uint32_t number = (uint32_t)(p - v->path);
+
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, p->link, i);
+
+        if (piece->state == PIECE_FREE || !piece->counted || piece->path != number)
+            continue;
+        piece->state = PIECE_WAITING; /* to be granted again, unless its pull has ended */
+        piece->nruns = 0;             /* the windows went with the queue pair */
+        piece_done(v, piece);
+    }
+    pieces_start(v, p->link);
+}
+
+void push_refused(struct verbs *v, struct verbs_path *p)
+{
+    uint32_t number = (uint32_t)(p - v->path), revoked = 0;
+
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++)
+        revoked += piece_of(v, p->link, i)->revoked && piece_of(v, p->link, i)->path == number;
+    if (revoked == 0)
+        return;
+    v->xfer->stats.late_writes++;
+    p->pause_ns = 0; /* our own doing: no reason to wait longer than at first */
+}
+
+void pushes_forgotten(struct verbs *v, const struct verbs_path *p)
+{
+    uint32_t number = (uint32_t)(p - v->path);
+
+    for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
+        struct verbs_piece *piece = piece_of(v, p->link, i);
+
+        if (!piece->revoked || piece->path != number)
+            continue;
+        piece->revoked = false;
+        piece_free(piece);
+    }
+}
+
+void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc)
+{
+    int rc;
+
+    if (p->state != PATH_READY)
+        return;
+    if (wc->status != IBV_WC_SUCCESS) {
+        push_refused(v, p);
+        path_failed(v, p, "the peer wrote where it may not, or its end broke: %s",
+                    ibv_wc_status_str(wc->status));
+        return;
+    }
+    rc = push_receive(v, p);
+    p->pushed_ns = io_now_ns();
+    if (!p->push || p->source) {
+        path_failed(v, p, "the peer writes on a path that it does not push over");
+    } else if (rc) {
+        path_failed(v, p, "a receive could not be posted: %s", strerror(rc));
+    } else if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
+        path_failed(v, p, "the peer sends what is no page");
+    } else {
+        path_carried(v, p);
+        arrived(v, p, ntohl(wc->imm_data));
+    }
+}
+
+/* ------------------------------------------------------------------ made and unmade */
+
+int push_receive(struct verbs *v, struct verbs_path *p)
+{
+    struct ibv_recv_wr *bad, wr = {.wr_id = path_wr_id(v, p, 0) | VERBS_RECEIVE};
+
+    return ibv_post_recv(p->qp, &wr, &bad);
+}
+
+bool push_hold(struct verbs *v, struct verbs_path *p)
+{
+    const struct verbs_rail *rail = rail_of(v, p);
+
+    /* The rest is for the bindings of at least one piece, or pieces would wait for ever. */
+    if (rail->view.completion_queue - rail->cq_used < VERBS_PIECES + 2 * XFER_RUNS_MAX)
+        return false;
+    holds(v, p, VERBS_PIECES);
+    p->windows_free = ~(uint64_t)0 >> (64 - VERBS_WINDOWS);
+    return true;
+}
+
+void push_unhold(struct verbs *v, struct verbs_path *p)
+{
+    rail_of(v, p)->cq_used -= p->held;
+    p->held = 0;
+}
+
+int push_make(struct verbs *v, struct verbs_path *p)
+{
+    p->job_what = "ibv_alloc_mw";
+    for (uint32_t i = 0; i < VERBS_WINDOWS; i++) {
+        p->window[i] = ibv_alloc_mw(p->qp->pd, IBV_MW_TYPE_2);
+        if (!p->window[i])
+            return errno ? errno : EIO;
+    }
+    p->job_what = "ibv_post_recv";
+    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
+        int rc = push_receive(v, p);
+
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* A window that is freed opens nothing any more; one that is bound has to go before its pair. */
+int push_unmake(struct verbs_path *p)
+{
+    for (uint32_t i = 0; i < VERBS_WINDOWS; i++) {
+        int rc = p->window[i] ? ibv_dealloc_mw(p->window[i]) : 0;
+
+        if (rc)
+            return rc;
+        p->window[i] = NULL;
+    }
+    return 0;
+}

@@ -1,0 +1,496 @@
+/* Rails: which local devices are in use, and what they tell. By name, in the order of the names, or
+ * the one with an active port that is nearest to the tenants' memory. A device that cannot be used
+ * is left out, and says why in the view; with none left pages go by TCP, or nowhere. Called by
+ * xfer_verbs.c. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "seam/mem/numa.h"
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+/* ------------------------------------------------------------------ port and address */
+
+/* The one for RoCE v2 over IPv4, else for RoCE v2, else whichever there is. */
+static bool choose_gid(struct ibv_context *ctx, uint32_t port, int entries, uint32_t *ret_index,
+                       union ibv_gid *ret_gid)
+{
+    static const uint8_t v4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    static const uint8_t zero[16];
+    int best = 0;
+
+    for (int i = 0; i < entries; i++) {
+        struct ibv_gid_entry e;
+        int worth = 1;
+
+        if (ibv_query_gid_ex(ctx, port, (uint32_t)i, &e, 0) != 0 ||
+            memcmp(e.gid.raw, zero, sizeof zero) == 0)
+            continue;
+        if (e.gid_type == IBV_GID_TYPE_ROCE_V2)
+            worth = memcmp(e.gid.raw, v4, sizeof v4) == 0 ? 3 : 2;
+        if (worth <= best)
+            continue;
+        best = worth;
+        *ret_index = (uint32_t)i;
+        *ret_gid = e.gid;
+    }
+    return best > 0;
+}
+
+static bool take_port(struct verbs_rail *rail, uint32_t port, char *ret_why, size_t cap)
+{
+    struct ibv_port_attr attr;
+
+    if (ibv_query_port(rail->ctx, (uint8_t)port, &attr) != 0) {
+        snprintf(ret_why, cap, "port %u cannot be asked", port);
+        return false;
+    }
+    if (attr.state != IBV_PORT_ACTIVE) {
+        snprintf(ret_why, cap, "port %u is %s", port, ibv_port_state_str(attr.state));
+        return false;
+    }
+    if (!choose_gid(rail->ctx, port, attr.gid_tbl_len, &rail->view.gid_index, &rail->gid)) {
+        snprintf(ret_why, cap, "port %u has no GID: give its network device an address", port);
+        return false;
+    }
+    rail->view.port = port;
+    rail->view.mtu = 128u << attr.active_mtu;
+    rail->lid = attr.lid;
+    rail->mtu = attr.active_mtu;
+    rail->max_msg = attr.max_msg_sz;
+    return true;
+}
+
+static int open_attribute(const struct ibv_device *dev)
+{
+    char path[sizeof dev->ibdev_path + 16];
+
+    snprintf(path, sizeof path, "%s/node_guid", dev->ibdev_path);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *ret_why, size_t cap)
+{
+    struct ibv_device_attr attr;
+
+    rail->ctx = ibv_open_device(dev);
+    if (!rail->ctx || ibv_query_device(rail->ctx, &attr) != 0) {
+        snprintf(ret_why, cap, "cannot be opened: %s", strerror(errno));
+        return false;
+    }
+    snprintf(rail->view.device, sizeof rail->view.device, "%s", ibv_get_device_name(dev));
+    rail->alive_fd = open_attribute(dev);
+    rail->view.max_mr_bytes = attr.max_mr_size;
+    rail->rd_init = attr.max_qp_init_rd_atom > 0 ? (uint32_t)attr.max_qp_init_rd_atom : 1;
+    rail->rd_resp = attr.max_qp_rd_atom > 0 ? (uint32_t)attr.max_qp_rd_atom : 1;
+    rail->view.rd_atomic = rail->rd_init;
+    rail->view.windows = (attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) &&
+                         attr.max_mw >= (int)VERBS_WINDOWS;
+    rail->view.completion_queue = (uint32_t)attr.max_cqe < VERBS_COMPLETION_QUEUE
+                                      ? (uint32_t)attr.max_cqe
+                                      : VERBS_COMPLETION_QUEUE;
+    snprintf(ret_why, cap, "has no port");
+    for (uint32_t port = 1; port <= attr.phys_port_cnt; port++)
+        if (take_port(rail, port, ret_why, cap))
+            return true;
+    return false;
+}
+
+/* Takes back what take_device did, well or not. */
+static void drop_device(struct verbs_rail *rail)
+{
+    if (rail->ctx)
+        ibv_close_device(rail->ctx);
+    if (rail->alive_fd >= 0)
+        close(rail->alive_fd);
+}
+
+/* ------------------------------------------------------------------ queues */
+
+static bool nonblocking(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+static bool open_queues(struct verbs_rail *rail, char *ret_why, size_t cap)
+{
+    rail->channel = ibv_create_comp_channel(rail->ctx);
+    if (rail->channel)
+        rail->cq =
+            ibv_create_cq(rail->ctx, (int)rail->view.completion_queue, NULL, rail->channel, 0);
+    if (!rail->cq || ibv_req_notify_cq(rail->cq, 0) != 0 || !nonblocking(rail->channel->fd) ||
+        !nonblocking(rail->ctx->async_fd)) {
+        snprintf(ret_why, cap, "no completion queue of %u: %s", rail->view.completion_queue,
+                 strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------ open and close */
+
+static void rail_close(struct verbs *v, struct verbs_rail *rail)
+{
+    memory_close(v, rail);
+    if (rail->cq)
+        ibv_destroy_cq(rail->cq);
+    if (rail->channel)
+        ibv_destroy_comp_channel(rail->channel);
+    drop_device(rail);
+    *rail = (struct verbs_rail){.v = v, .alive_fd = -1};
+}
+
+/* True: the next rail is that device. Else found[at] says why not. */
+static bool rail_open(struct verbs *v, struct ibv_device *dev, uint32_t at)
+{
+    struct verbs_rail *rail = &v->rail[v->nrails];
+    char *state = v->view.found[at].state;
+    size_t cap = sizeof v->view.found[at].state;
+
+    *rail = (struct verbs_rail){.v = v, .alive_fd = -1};
+    if (!take_device(rail, dev, state, cap) || !memory_register(v, rail, state, cap) ||
+        !open_queues(rail, state, cap)) {
+        rail_close(v, rail);
+        return false;
+    }
+    rail->view.node = v->view.found[at].node;
+    snprintf(state, cap, "rail %u: port %u is active, gid %u", v->nrails, rail->view.port,
+             rail->view.gid_index);
+    v->nrails++;
+    return true;
+}
+
+/* The first of those found are those asked for, in their order; list[i]: NULL, there is none of
+ * that name. */
+static void rails_by_name(struct verbs *v, struct ibv_device **list)
+{
+    const struct xfer_rdma_config *c = &v->xfer->config.rdma;
+    struct xfer_rdma_view *view = &v->view;
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < view->ndevices; i++)
+        if (i >= c->ndevices)
+            snprintf(view->found[i].state, sizeof view->found[i].state,
+                     "not one of those asked for");
+        else if (list[i])
+            rail_open(v, list[i], i);
+    if (v->nrails == 0) {
+        snprintf(view->why, sizeof view->why,
+                 "none of the devices asked for by name can be used: %s: %s", view->found[0].name,
+                 view->found[0].state);
+        return;
+    }
+    for (uint32_t k = 0; k < v->nrails && n < sizeof view->why; k++)
+        n += (size_t)snprintf(view->why + n, sizeof view->why - n, "%s%s", k ? ", " : "",
+                              v->rail[k].view.device);
+    if (n < sizeof view->why)
+        snprintf(view->why + n, sizeof view->why - n, ": asked for by name%s",
+                 v->nrails < c->ndevices ? "; others that were cannot be used" : "");
+}
+
+/* Those whose distance is known by that, then the others, as the system lists them. */
+static void order_by_distance(const struct xfer_rdma_view *view, uint32_t *ret_order)
+{
+    for (uint32_t i = 0; i < view->ndevices; i++) {
+        uint32_t k = i;
+
+        for (; k > 0 &&
+               (unsigned)view->found[ret_order[k - 1]].distance > (unsigned)view->found[i].distance;
+             k--)
+            ret_order[k] = ret_order[k - 1];
+        ret_order[k] = i;
+    }
+}
+
+static void rails_by_distance(struct verbs *v, struct ibv_device **list)
+{
+    struct xfer_rdma_view *view = &v->view;
+    uint32_t order[XFER_DEVICES_MAX], chosen = 0;
+
+    order_by_distance(view, order);
+    for (uint32_t k = 0; k < view->ndevices; k++) {
+        uint32_t i = order[k];
+
+        if (v->nrails > 0)
+            snprintf(view->found[i].state, sizeof view->found[i].state, "not needed");
+        else if (rail_open(v, list[i], i))
+            chosen = i;
+    }
+    if (v->nrails > 0 && view->found[chosen].distance >= 0)
+        snprintf(view->why, sizeof view->why,
+                 "%s: with an active port and nearest to the memory (node %d, distance %d)",
+                 view->found[chosen].name, view->found[chosen].node, view->found[chosen].distance);
+    else if (v->nrails > 0)
+        snprintf(view->why, sizeof view->why, "%s: the first with an active port",
+                 view->found[chosen].name);
+    else
+        snprintf(view->why, sizeof view->why, "no RDMA device can be used: %s: %s",
+                 view->found[0].name, view->found[0].state);
+}
+
+static void find_nodes(const struct xfer *xfer, struct xfer_rdma_view *view)
+{
+    const struct mem *mem = xfer->config.mem;
+    const uint8_t *base;
+    uint64_t bytes;
+
+    for (uint32_t t = 0; t < xfer->config.rdma.tenants; t++)
+        for (uint32_t r = 0; r < mem_region_count(mem, t); r++) {
+            base = mem_region_base(mem, t, r, &bytes);
+            view->memory_nodes |= numa_of_memory(base, bytes);
+        }
+    view->cpu_nodes = numa_of_cpus(NUMA_SYS);
+    for (uint32_t i = 0; i < view->ndevices; i++) {
+        view->found[i].node = numa_of_rdma_device(NUMA_SYS, view->found[i].name);
+        view->found[i].distance = numa_nearest(NUMA_SYS, view->found[i].node, view->memory_nodes);
+    }
+}
+
+static void find(struct xfer_rdma_view *view, const char *name, struct ibv_device *dev,
+                 struct ibv_device **ret_list)
+{
+    if (view->ndevices == XFER_DEVICES_MAX)
+        return;
+    snprintf(view->found[view->ndevices].name, sizeof view->found[0].name, "%s", name);
+    if (!dev)
+        snprintf(view->found[view->ndevices].state, sizeof view->found[0].state,
+                 "there is no device of that name");
+    ret_list[view->ndevices++] = dev;
+}
+
+static bool asked_for(const struct xfer_rdma_config *c, const char *name)
+{
+    for (uint32_t k = 0; k < c->ndevices; k++)
+        if (strcmp(c->device[k], name) == 0)
+            return true;
+    return false;
+}
+
+/* A host may have more devices than fit: those asked for are never the ones left out. NULL: there
+ * is none. Else it is to be freed. */
+static struct ibv_device **find_devices(const struct xfer *xfer, struct xfer_rdma_view *view,
+                                        struct ibv_device **ret_found)
+{
+    const struct xfer_rdma_config *c = &xfer->config.rdma;
+    int n = 0;
+    struct ibv_device **list = ibv_get_device_list(&n);
+
+    static_assert(XFER_RAILS_MAX <= XFER_DEVICES_MAX, "all that can be asked for");
+    for (uint32_t k = 0; k < c->ndevices; k++) {
+        int i = 0;
+
+        while (list && i < n && strcmp(ibv_get_device_name(list[i]), c->device[k]) != 0)
+            i++;
+        find(view, c->device[k], list && i < n ? list[i] : NULL, ret_found);
+    }
+    for (int i = 0; list && i < n; i++)
+        if (!asked_for(c, ibv_get_device_name(list[i])))
+            find(view, ibv_get_device_name(list[i]), list[i], ret_found);
+    find_nodes(xfer, view);
+    if (list && n == 0) {
+        ibv_free_device_list(list);
+        list = NULL;
+    }
+    return list;
+}
+
+void rails_open(struct verbs *v)
+{
+    struct xfer_rdma_view *view = &v->view;
+    bool lockable = memory_lockable(v, view->why, sizeof view->why);
+    struct ibv_device *found[XFER_DEVICES_MAX], **list = find_devices(v->xfer, view, found);
+
+    if (!list)
+        snprintf(view->why, sizeof view->why,
+                 "no RDMA device: load its driver (ls /sys/class/infiniband), and give a container "
+                 "/dev/infiniband");
+    else if (lockable)
+        (v->xfer->config.rdma.ndevices > 0 ? rails_by_name : rails_by_distance)(v, found);
+    if (list)
+        ibv_free_device_list(list);
+}
+
+void rails_look(struct xfer *xfer)
+{
+    struct xfer_rdma_view *view = &xfer->looked;
+    struct ibv_device *found[XFER_DEVICES_MAX], **list = find_devices(xfer, view, found);
+
+    xfer_memlock(xfer, view);
+    for (uint32_t i = 0; i < view->ndevices; i++) {
+        char *state = view->found[i].state;
+        size_t cap = sizeof view->found[i].state;
+        struct verbs_rail rail = {.alive_fd = -1};
+
+        if (found[i] && take_device(&rail, found[i], state, cap))
+            snprintf(state, cap, "not in use; at start port %u was active, gid %u", rail.view.port,
+                     rail.view.gid_index);
+        drop_device(&rail);
+    }
+    if (list)
+        ibv_free_device_list(list);
+}
+
+void rails_close(struct verbs *v)
+{
+    for (; v->nrails > 0; v->nrails--)
+        rail_close(v, &v->rail[v->nrails - 1]);
+}
+
+/* ------------------------------------------------------------------ a device that is lost */
+
+bool rail_gone(const struct verbs_rail *rail)
+{
+    char c;
+
+    return rail->alive_fd < 0 || (pread(rail->alive_fd, &c, 1, 0) < 0 && errno == ENODEV);
+}
+
+void rail_lost(struct verbs_rail *rail, const char *why)
+{
+    struct verbs *v = rail->v;
+    const struct xfer_config *c = &v->xfer->config;
+
+    if (rail->view.lost)
+        return;
+    rail->view.lost = true;
+    for (uint32_t i = 0; i < v->view.ndevices; i++)
+        if (strcmp(v->view.found[i].name, rail->view.device) == 0)
+            snprintf(v->view.found[i].state, sizeof v->view.found[i].state, "lost: %s", why);
+    if (c->rdma.device_alarm)
+        c->rdma.device_alarm(c->ctx, rail->view.device, why);
+    for (uint32_t i = 0; i < v->npaths; i++) {
+        struct verbs_path *p = &v->path[i];
+
+        if (rail_of(v, p) == rail && (p->state == PATH_READY || p->state == PATH_OFFERED))
+            path_failed(v, p, "%s is lost: %s", rail->view.device, why);
+    }
+}
+
+/* ------------------------------------------------------------------ what they tell */
+
+static void cq_arm(struct verbs_rail *rail)
+{
+    if (ibv_req_notify_cq(rail->cq, 0) != 0)
+        rail_lost(rail, "its completion queue cannot be armed");
+    rail->cq_armed = true;
+}
+
+/* True: it is to be polled again, or something was there. What came before it is armed wakes nobody
+ * any more, so it is drained once again. */
+static bool rail_poll(struct verbs_rail *rail)
+{
+    if (rail->cq_used > 0 && (cq_drain(rail) || io_now_ns() < rail->spin_ns))
+        return true;
+    if (rail->cq_armed)
+        return false;
+    cq_arm(rail);
+    return cq_drain(rail);
+}
+
+bool xfer_poll(struct xfer *xfer)
+{
+    struct verbs *v = xfer->verbs;
+    bool again = false;
+
+    for (uint32_t i = 0; v && i < v->nrails; i++)
+        again = rail_poll(&v->rail[i]) || again;
+    if (v)
+        v->polls = true;
+    return again;
+}
+
+static void cq_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct verbs_rail *rail =
+        (struct verbs_rail *)(void *)((char *)op - offsetof(struct verbs_rail, cq_op));
+    struct ibv_cq *cq;
+    unsigned events = 0;
+    void *ctx;
+
+    (void)res, (void)buffer;
+    if (flags & IO_LAST)
+        rail->cq_polling = false;
+    if (rail->v->closing)
+        return;
+    while (ibv_get_cq_event(rail->channel, &cq, &ctx) == 0)
+        events++;
+    if (events > 0) {
+        ibv_ack_cq_events(rail->cq, events);
+        rail->cq_armed = false;
+        rail->v->xfer->stats.cq_events += events;
+    }
+    cq_drain(rail);
+    if (!rail->cq_armed && (!rail->v->polls || rail->cq_used == 0)) {
+        cq_arm(rail);
+        cq_drain(rail);
+    }
+    if (!rail->cq_polling && !rail->view.lost) {
+        rail->cq_polling = true;
+        io_poll_in(rail->v->xfer->config.io, &rail->cq_op, rail->channel->fd, true);
+    }
+}
+
+/* Events of queue pairs are told by their completions, too; what matters is that each is taken, or
+ * the pair could not be destroyed. */
+static void async_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct verbs_rail *rail =
+        (struct verbs_rail *)(void *)((char *)op - offsetof(struct verbs_rail, async_op));
+    struct ibv_async_event event;
+    bool fatal = false;
+
+    (void)res, (void)buffer;
+    if (flags & IO_LAST)
+        rail->async_polling = false;
+    if (rail->v->closing)
+        return;
+    while (ibv_get_async_event(rail->ctx, &event) == 0) {
+        fatal = fatal || event.event_type == IBV_EVENT_DEVICE_FATAL;
+        ibv_ack_async_event(&event);
+    }
+    if (fatal)
+        rail_lost(rail, "it failed, or its driver was taken away; start the daemon again");
+    if (!rail->async_polling && !rail->view.lost) {
+        rail->async_polling = true;
+        io_poll_in(rail->v->xfer->config.io, &rail->async_op, rail->ctx->async_fd, true);
+    }
+}
+
+void rails_poll(struct verbs *v)
+{
+    struct io *io = v->xfer->config.io;
+
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        struct verbs_rail *rail = &v->rail[i];
+
+        rail->cq_op.done = cq_ready;
+        rail->cq_armed = true;
+        rail->async_op.done = async_ready;
+        rail->cq_polling = rail->async_polling = true;
+        io_poll_in(io, &rail->cq_op, rail->channel->fd, true);
+        io_poll_in(io, &rail->async_op, rail->ctx->async_fd, true);
+    }
+}
+
+void rails_cancel(struct verbs *v)
+{
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        if (v->rail[i].cq_polling)
+            io_cancel(v->xfer->config.io, &v->rail[i].cq_op);
+        if (v->rail[i].async_polling)
+            io_cancel(v->xfer->config.io, &v->rail[i].async_op);
+    }
+}
+
+bool rails_polling(const struct verbs *v)
+{
+    for (uint32_t i = 0; i < v->nrails; i++)
+        if (v->rail[i].cq_polling || v->rail[i].async_polling)
+            return true;
+    return false;
+}

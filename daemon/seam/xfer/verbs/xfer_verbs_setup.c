@@ -1,0 +1,245 @@
+/* The threads that make, connect and destroy queue pairs: those calls allocate, and connecting one
+ * may sleep for seconds while the kernel looks for the peer's address. So one thread sets up and
+ * the other ends, for which pages wait. The owner thread gives a path and gets it back through an
+ * eventfd; meanwhile the path is a thread's. Called by xfer_verbs*.c. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+/* ------------------------------------------------------------------ what the threads do */
+
+/* What the peer may do. The destination allows writes only where it is pushed to, and then no
+ * registration does, but what a window opens. */
+static unsigned access_of(const struct verbs_path *p)
+{
+    if (p->source)
+        return p->push ? 0 : IBV_ACCESS_REMOTE_READ;
+    return p->push ? IBV_ACCESS_REMOTE_WRITE : 0;
+}
+
+static int make(struct verbs *v, struct verbs_path *p)
+{
+    struct verbs_rail *rail = rail_of(v, p);
+    bool posts = !p->source || p->push;
+    struct ibv_qp_init_attr init = {.send_cq = rail->cq,
+                                    .recv_cq = rail->cq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .sq_sig_all = 0,
+                                    .cap = {.max_send_wr = posts ? VERBS_SEND_QUEUE : 1,
+                                            .max_recv_wr = VERBS_PIECES,
+                                            .max_send_sge = 1,
+                                            .max_recv_sge = 1}};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .port_num = (uint8_t)rail->view.port,
+                               .qp_access_flags = access_of(p)};
+    int rc;
+
+    p->job_what = "ibv_create_qp";
+    p->qp = ibv_create_qp(rail->domain[p->tenant].pd, &init);
+    if (!p->qp)
+        return errno ? errno : EIO;
+    p->ours.qpn = p->qp->qp_num;
+    p->job_what = "a queue pair to INIT";
+    rc = ibv_modify_qp(p->qp, &attr,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return rc == 0 && p->push && !p->source ? push_make(v, p) : rc;
+}
+
+static uint8_t smaller(uint32_t a, uint32_t b)
+{
+    return (uint8_t)(a < b ? a : b);
+}
+
+static int to_receive(struct verbs *v, struct verbs_path *p)
+{
+    const struct verbs_rail *rail = rail_of(v, p);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+                               .path_mtu = (enum ibv_mtu)smaller(p->ours.mtu, p->theirs.mtu),
+                               .dest_qp_num = p->theirs.qpn,
+                               .rq_psn = p->theirs.psn,
+                               .max_dest_rd_atomic =
+                                   p->source ? smaller(rail->rd_resp, p->theirs.rd_atomic) : 0,
+                               .min_rnr_timer = 12,
+                               .ah_attr = {.is_global = 1,
+                                           .dlid = (uint16_t)p->theirs.lid,
+                                           .port_num = (uint8_t)rail->view.port,
+                                           .grh = {.dgid = p->theirs.gid,
+                                                   .sgid_index = (uint8_t)rail->view.gid_index,
+                                                   .hop_limit = 64}}};
+
+    p->job_what = "a queue pair to RTR";
+    return ibv_modify_qp(p->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static int connect_both(struct verbs *v, struct verbs_path *p)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTS,
+        .timeout = VERBS_TIMEOUT,
+        .retry_cnt = VERBS_RETRIES,
+        .rnr_retry = VERBS_RETRIES, /* a receive is always posted */
+        .sq_psn = p->ours.psn,
+        .max_rd_atomic = p->source ? 1 : smaller(rail_of(v, p)->rd_init, p->theirs.rd_atomic)};
+    int rc = to_receive(v, p);
+
+    if (rc)
+        return rc;
+    p->job_what = "a queue pair to RTS";
+    return ibv_modify_qp(p->qp, &attr,
+                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static int stop(struct verbs_path *p)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    p->job_what = "a queue pair to ERR";
+    return p->qp ? ibv_modify_qp(p->qp, &attr, IBV_QP_STATE) : 0;
+}
+
+int setup_end_now(struct verbs_path *p)
+{
+    int rc = push_unmake(p);
+
+    p->job_what = "ibv_dealloc_mw";
+    if (rc == 0 && p->qp) {
+        p->job_what = "ibv_destroy_qp";
+        rc = ibv_destroy_qp(p->qp);
+    }
+    if (rc == 0)
+        p->qp = NULL; /* else there is no proof that it is quiet */
+    return rc;
+}
+
+static int work(struct verbs *v, struct verbs_path *p)
+{
+    int rc = 0;
+
+    switch (p->job) {
+    case JOB_MAKE: return make(v, p);
+    case JOB_ACCEPT: rc = make(v, p); return rc ? rc : connect_both(v, p);
+    case JOB_CONNECT: return connect_both(v, p);
+    case JOB_STOP: return stop(p);
+    case JOB_END: return setup_end_now(p);
+    }
+    return rc;
+}
+
+static void *run(void *ctx)
+{
+    struct verbs_worker *w = ctx;
+    struct verbs *v = w->v;
+    uint64_t one = 1;
+
+    pthread_mutex_lock(&v->lock);
+    while (!v->stop) {
+        uint32_t number;
+
+        if (w->todo_n == 0) {
+            pthread_cond_wait(&w->wake, &v->lock);
+            continue;
+        }
+        number = w->todo[w->todo_at];
+        w->todo_at = (w->todo_at + 1) % v->npaths;
+        w->todo_n--;
+        pthread_mutex_unlock(&v->lock);
+        v->path[number].job_errno = work(v, &v->path[number]);
+        pthread_mutex_lock(&v->lock);
+        v->finished[(v->finished_at + v->finished_n++) % v->npaths] = number;
+        (void)!write(v->event_fd, &one, sizeof one); /* a full counter is readable, too */
+    }
+    pthread_mutex_unlock(&v->lock);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ the owner's side */
+
+static bool worker_start(struct verbs *v, struct verbs_worker *w)
+{
+    w->v = v;
+    w->todo = calloc(v->npaths, sizeof *w->todo);
+    if (!w->todo)
+        return false;
+    pthread_cond_init(&w->wake, NULL);
+    w->started = pthread_create(&w->thread, NULL, run, w) == 0;
+    return w->started;
+}
+
+enum tern_err setup_start(struct verbs *v)
+{
+    sigset_t all, before;
+    bool started = true;
+
+    pthread_mutex_init(&v->lock, NULL);
+    v->finished = calloc(v->npaths, sizeof *v->finished);
+    v->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!v->finished || v->event_fd < 0)
+        return TERN_INTERNAL;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (uint32_t i = 0; i < VERBS_WORKERS && started; i++)
+        started = worker_start(v, &v->worker[i]);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started ? TERN_OK : TERN_INTERNAL;
+}
+
+void setup_stop(struct verbs *v)
+{
+    if (!v->finished)
+        return;
+    for (uint32_t i = 0; i < VERBS_WORKERS; i++) {
+        struct verbs_worker *w = &v->worker[i];
+
+        if (w->started) {
+            pthread_mutex_lock(&v->lock);
+            v->stop = true;
+            pthread_cond_signal(&w->wake);
+            pthread_mutex_unlock(&v->lock);
+            pthread_join(w->thread, NULL);
+            pthread_cond_destroy(&w->wake);
+            w->started = false;
+        }
+        free(w->todo);
+        w->todo = NULL;
+    }
+    pthread_mutex_destroy(&v->lock);
+}
+
+void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job)
+{
+    bool ends = job == JOB_STOP || job == JOB_END;
+    struct verbs_worker *w = &v->worker[ends ? WORKER_ENDS : WORKER_SETS_UP];
+
+    check(!p->working);
+    p->working = true;
+    p->job = job;
+    pthread_mutex_lock(&v->lock);
+    check(w->todo_n < v->npaths);
+    w->todo[(w->todo_at + w->todo_n++) % v->npaths] = (uint32_t)(p - v->path);
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&v->lock);
+}
+
+struct verbs_path *setup_take(struct verbs *v)
+{
+    struct verbs_path *p = NULL;
+
+    pthread_mutex_lock(&v->lock);
+    if (v->finished_n > 0) {
+        p = &v->path[v->finished[v->finished_at]];
+        v->finished_at = (v->finished_at + 1) % v->npaths;
+        v->finished_n--;
+    }
+    pthread_mutex_unlock(&v->lock);
+    if (p)
+        p->working = false;
+    return p;
+}

@@ -1,0 +1,211 @@
+/* Pushes, the source's side: pages that were asked for are written into the runs that the
+ * destination granted, from where they lie, in the runs' order; the last write carries the piece's
+ * number. What does not fit into the queue waits in its connection, which answers nothing else
+ * until then. Called by xfer_tcp_serve.c, and by xfer_verbs*.c when a path has credit or goes.
+ *
+ * A wrong grant harms its destination alone: the device there refuses what no window opens, and
+ * what it does not refuse fails there by its checksum.
+ *
+ * What must stay true: a serve counts each list of writes from its pages in `writing` until the
+ * last of the list has completed, well or not, or the queue pair is destroyed. */
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include "base/check.h"
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+/* ------------------------------------------------------------------ is it a sound request? */
+
+static struct verbs_path *write_path(struct verbs *v, uint32_t link, uint32_t tenant,
+                                     uint32_t epoch)
+{
+    for (uint32_t i = 0; i < XFER_RAILS_MAX; i++) {
+        struct verbs_path *p = path_of(v, link, tenant, i);
+
+        if (p->source && p->push && !p->again && p->state == PATH_READY && p->their_epoch == epoch)
+            return p;
+    }
+    return NULL;
+}
+
+static bool runs_sound(const struct verbs_path *p, const struct conn_in *in, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < in->nruns; i++) {
+        const struct xfer_run *run = &in->runs[i];
+        const struct xfer_chunk *chunk = remote_chunk(p, run->region, run->offset);
+
+        if (!chunk || run->bytes == 0 || run->bytes > bytes || run->window >> 8 >= p->nwindows ||
+            run->bytes > chunk->bytes - (run->offset - chunk->offset))
+            return false;
+        bytes -= run->bytes;
+    }
+    return bytes == 0;
+}
+
+enum verbs_written verbs_write_begin(struct xfer_conn *conn)
+{
+    struct conn_in *in = &conn->in;
+    struct verbs *v = conn->xfer->verbs;
+    const struct mem *mem = conn->xfer->config.mem;
+    uint32_t pool = conn->xfer->serve[in->serve.slot].pool, tenant;
+    uint64_t offset, bytes = 0;
+    struct verbs_path *p;
+
+    check(v && mem_pool_place(mem, pool, &tenant, &offset)); /* else none may leave by RDMA */
+    p = write_path(v, in->link, tenant, in->epoch);
+    if (!p)
+        return WRITTEN_LOST;
+    for (uint32_t i = 0; i < in->n; i++)
+        bytes += mem_moved_bytes(mem, pool, in->entry[i].group);
+    if (!runs_sound(p, in, bytes))
+        return WRITTEN_NOT;
+    in->path = (uint32_t)(p - v->path);
+    in->run = 0;
+    in->run_at = 0;
+    return verbs_write(conn);
+}
+
+/* ------------------------------------------------------------------ posting */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void cursor_move(struct conn_in *in, uint64_t n, uint64_t page_bytes)
+{
+    struct cursor *c = &in->cursor;
+
+    in->run_at += n;
+    if (in->run_at == in->runs[in->run].bytes) {
+        in->run_at = 0;
+        in->run++;
+    }
+    c->at += n;
+    if (c->at < page_bytes)
+        return;
+    c->at = 0;
+    if (++c->page == in->n) {
+        c->page = 0;
+        c->region++;
+    }
+}
+
+/* The next bytes at the cursor. False: no room. */
+static bool writes_next(struct verbs *v, const struct verbs_path *p, struct conn_in *in,
+                        uint32_t pool, struct verbs_wrs *list)
+{
+    const struct mem *mem = v->xfer->config.mem;
+    const struct verbs_rail *rail = rail_of(v, p);
+    const struct xfer_entry *e = &in->entry[in->cursor.page];
+    const struct xfer_run *run = &in->runs[in->run];
+    const struct xfer_chunk *theirs = remote_chunk(p, run->region, run->offset);
+    uint64_t page_bytes = mem_page_bytes(mem, pool, e->group), n;
+    uint8_t *at =
+        (uint8_t *)mem_page(mem, pool, in->cursor.region, e->group, e->index) + in->cursor.at;
+    const struct verbs_mr *mine = local_chunk(&rail->domain[p->tenant], at);
+    uint32_t most = rail->max_msg < VERBS_READ_BYTES ? rail->max_msg : VERBS_READ_BYTES;
+
+    check(mine && theirs);
+    n = least(least(page_bytes - in->cursor.at, run->bytes - in->run_at),
+              least(most, mine->bytes - (uint64_t)(at - mine->base)));
+    if (!wrs_extend(
+            list, IBV_WR_RDMA_WRITE,
+            &(struct ibv_sge){.addr = (uintptr_t)at, .length = (uint32_t)n, .lkey = mine->mr->lkey},
+            theirs->addr + (run->offset - theirs->offset) + in->run_at,
+            (p->window_key[run->window >> 8] & ~0xffu) | (run->window & 0xffu), most))
+        return false;
+    cursor_move(in, n, page_bytes);
+    return true;
+}
+
+static void write_counted(struct verbs *v, struct verbs_path *p, uint32_t serve)
+{
+    uint32_t at = (p->writes_at + p->writes_n) % VERBS_SEND_QUEUE;
+
+    check(p->writes_n < VERBS_SEND_QUEUE); /* each has a request outstanding */
+    p->writes[at] = (struct verbs_write){.serve = serve, .last = p->posted};
+    p->writes_n++;
+    v->xfer->serve[serve].writing++;
+}
+
+static bool path_gone(const struct verbs_path *p, const struct conn_in *in)
+{
+    return p->state != PATH_READY || p->again || p->their_epoch != in->epoch;
+}
+
+bool verbs_writing(const struct xfer_conn *conn)
+{
+    const struct conn_in *in = &conn->in;
+    const struct verbs_path *p = &conn->xfer->verbs->path[in->path];
+
+    return (in->run > 0 || in->run_at > 0) && !path_gone(p, in) &&
+           (int32_t)(p->done - in->last) < 0;
+}
+
+enum verbs_written verbs_write(struct xfer_conn *conn)
+{
+    struct conn_in *in = &conn->in;
+    struct verbs *v = conn->xfer->verbs;
+    struct verbs_path *p = &v->path[in->path];
+    uint32_t pool = conn->xfer->serve[in->serve.slot].pool;
+
+    while (in->run < in->nruns) {
+        uint32_t credit;
+        struct verbs_wrs list = {0};
+        bool posted;
+
+        if (path_gone(p, in))
+            return WRITTEN_LOST;
+        credit = path_credit(v, p);
+        list.room = credit < VERBS_POST_MAX ? credit : VERBS_POST_MAX;
+        while (in->run < in->nruns && writes_next(v, p, in, pool, &list))
+            ;
+        if (list.n == 0) {
+            rail_full(rail_of(v, p));
+            return WRITTEN_SOME;
+        }
+        if (in->run == in->nruns) {
+            list.wr[list.n - 1].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+            list.wr[list.n - 1].imm_data = htonl(in->seq);
+        }
+        posted = wrs_post(v, p, &list);
+        v->xfer->stats.writes_posted += list.n;
+        if (list.n > 0)
+            write_counted(v, p, in->serve.slot);
+        in->last = p->posted;
+        if (!posted) {
+            path_failed(v, p, "a write could not be posted: %s", strerror(errno));
+            return WRITTEN_LOST;
+        }
+    }
+    return WRITTEN_ALL;
+}
+
+/* ------------------------------------------------------------------ completions */
+
+/* Those that wait for this path go on, or hear that it went. */
+void writes_go_on(struct verbs *v, const struct verbs_path *p)
+{
+    uint32_t number = (uint32_t)(p - v->path);
+
+    for (uint32_t i = 0; i < v->xfer->config.data_conns_max; i++) {
+        struct xfer_conn *conn = &v->xfer->conn[i];
+
+        if (conn->state == CONN_OPEN && !conn->outbound && conn->in.stage == SERVE_WRITE &&
+            conn->in.path == number)
+            in_write(conn);
+    }
+}
+
+void writes_done(struct verbs *v, struct verbs_path *p)
+{
+    while (p->writes_n > 0 && (int32_t)(p->done - p->writes[p->writes_at].last) >= 0) {
+        uint32_t serve = p->writes[p->writes_at].serve;
+
+        p->writes_at = (p->writes_at + 1) % VERBS_SEND_QUEUE;
+        p->writes_n--;
+        v->xfer->serve[serve].writing--;
+        serve_quiet(v->xfer, serve);
+    }
+}

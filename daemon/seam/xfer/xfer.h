@@ -1,0 +1,214 @@
+/* Moving pages between daemons: a pull. The destination asks for pages by the source's (group,
+ * index, generation) and receives straight into its own pages; the source asks the core whether
+ * each page may leave, and sends from the page. Checksums travel beside the bytes and are verified
+ * here, before the core hears of a page. Owner thread only; no allocation after create.
+ * Implementation: xfer_tcp*.c; xfer_verbs*.c where both ends have RDMA. */
+#ifndef SEAM_XFER_H
+#define SEAM_XFER_H
+
+#include "core/core.h"
+#include "seam/io/io.h"
+#include "seam/mem/mem.h"
+
+struct xfer;
+
+/* How the pages of a peer come to us. AUTO: by RDMA where both ends can, else over TCP. */
+enum xfer_transport { XFER_AUTO = 0, XFER_VERBS, XFER_TCP };
+
+/* What the two ends of an RDMA path say to each other, on the peer's control connection and nowhere
+ * else: a path is of one link, one tenant, because a key is good for one tenant's memory alone, and
+ * one rail, a device of the destination's. The destination offers, the source answers or refuses;
+ * its end is at its device of that number, modulo as many as it has. */
+#define XFER_CHUNKS_MAX     64 /* registrations of one tenant's memory */
+#define XFER_PATH_TEXT      160
+#define XFER_DEVICE_BYTES   64
+#define XFER_PATH_GID_BYTES 16
+#define XFER_RAILS_MAX      4  /* local devices in use; a path of each, at most, a (link, tenant) */
+#define XFER_WINDOWS_MAX    64 /* memory windows of a path that is written to */
+
+enum xfer_path_kind { XFER_PATH_OFFER = 1, XFER_PATH_ANSWER, XFER_PATH_REFUSE, XFER_PATH_KINDS };
+
+struct xfer_chunk {
+    uint64_t addr, bytes;
+    uint64_t offset; /* in its region */
+    uint32_t rkey, region;
+};
+
+struct xfer_path_msg {
+    enum xfer_path_kind kind;
+    uint32_t tenant; /* one that this peer may ask for: the shell refuses others */
+    uint32_t rail;   /* the destination's */
+    uint32_t epoch;  /* the destination's; an answer repeats it */
+    uint32_t qpn, psn, mtu, lid, rd_atomic;
+    uint8_t gid[XFER_PATH_GID_BYTES];
+    /* The source writes, so the offer says where: chunks without keys, and the keys of windows. An
+     * answer that repeats it agrees; else the destination reads, and the answer names chunks. */
+    bool push;
+    uint32_t nchunks;
+    struct xfer_chunk chunk[XFER_CHUNKS_MAX];
+    uint32_t nwindows;
+    uint32_t window[XFER_WINDOWS_MAX]; /* the part of a key that stays; the rest is 0 */
+    char text[XFER_PATH_TEXT];         /* why it was refused */
+};
+
+/* One end of a path; texts are static, or borrowed until the next call into xfer. */
+struct xfer_path_view {
+    uint32_t tenant;
+    const char *device, *state, *reason;
+    bool ready, reads; /* reads: we do; else the peer does */
+};
+
+struct xfer_rdma_config {
+    uint32_t pulls; /* we read from the peers of links [0, pulls) */
+    bool serves;    /* peers read from us */
+    bool push;      /* some of those that we pull from are to write */
+    /* By name, each a rail, in this order; none: one rail, with an active port and nearest to
+     * the memory. */
+    char device[XFER_RAILS_MAX][XFER_DEVICE_BYTES];
+    uint32_t ndevices;
+    uint64_t mr_bytes_max; /* of one registration; 0: what the device takes */
+    uint32_t tenants;
+    void (*path_send)(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
+    /* What a link's pulls of a tenant go over from now on, and why; for the log. */
+    void (*path_note)(void *ctx, uint32_t link, uint32_t tenant, bool verbs, const char *reason);
+    /* While a device registers memory, and when it has: of so many bytes, since so long. */
+    void (*progress)(void *ctx, const char *device, uint64_t done, uint64_t all, uint32_t threads,
+                     uint64_t ns);
+    /* A path of a link became ready, or failed; for the log. */
+    void (*path_state)(void *ctx, uint32_t link, const struct xfer_path_view *path);
+    /* A device was lost, or does not destroy a queue pair: an operator has to know. */
+    void (*device_alarm)(void *ctx, const char *device, const char *text);
+};
+
+struct xfer_config {
+    struct io *io;
+    struct mem *mem;
+    uint32_t links, pulls, serves; /* as in core_limits */
+    uint32_t data_conns_max;       /* both ways together */
+    uint64_t idle_ns; /* a data connection that makes no progress with work outstanding is broken */
+    uint32_t fault_corrupt_pages; /* fault injection: flip one byte at the receive in that many
+                                     distinct pages, once each */
+    uint32_t socket_buffer_bytes; /* SO_SNDBUF and SO_RCVBUF; 0: 1 MiB, or what the kernel makes of
+                                     it where net.core.rmem_max and wmem_max are below that */
+    uint64_t incarnation;         /* ours: a data connection that names another is refused */
+    struct xfer_rdma_config rdma; /* all zero: TCP alone */
+    /* EV_PULLED, EV_PULL_BROKEN (PEER_LOST: the connection ended; GONE: the source gave a page or
+     * the serve up; BUSY: no data connection to be had; UNSUPPORTED: a page lies in too many
+     * registrations to be pushed, and TCP is not allowed), EV_PULL_QUIET, EV_SERVE_QUIET; may be
+     * called from inside xfer_* calls: the shell queues. now_ns is the shell's to set. */
+    void (*emit)(void *ctx, struct event *event);
+    /* core_serve_page on the live core. */
+    enum tern_err (*serve_page)(void *ctx, struct id serve, uint32_t group, struct page_ref ref,
+                                uint32_t *ret_record);
+    /* May who was admitted by that link ask for pages of that serve? False only for one that lives
+     * and is another link's. NULL: each may ask for all. */
+    bool (*serve_allowed)(void *ctx, struct id serve, uint32_t link);
+    void *ctx;
+};
+
+/* What xfer_create will take: for the tables and connections, and for those of RDMA, but for what a
+ * device's library allocates. The other two numbers are those of the page memory. */
+void xfer_bytes(const struct xfer_config *config, uint32_t page_records, uint32_t sums_per_page,
+                uint64_t *ret_tcp, uint64_t *ret_rdma);
+enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret,
+                          const char **ret_why);
+void xfer_destroy(
+    struct xfer *xfer); /* before io and mem: runs the ring until its operations ended */
+
+/* Listens for data connections; *ret_port is the port taken (for port 0). host NULL: all. CONFLICT:
+ * the port is taken; INVALID: it is no address of this host. *ret_why: the system's words. */
+enum tern_err xfer_listen(struct xfer *xfer, const char *host, uint16_t port, uint16_t *ret_port,
+                          const char **ret_why);
+
+/* An outbound link is up: its peer's data address, its incarnation, and the token that the peer
+ * gave out on it. xfer_link_down breaks its pulls. */
+enum tern_err xfer_link_up(struct xfer *xfer, uint32_t link, const struct sockaddr *addr,
+                           socklen_t len, uint64_t peer_incarnation, uint64_t token);
+void xfer_link_down(struct xfer *xfer, uint32_t link);
+/* After xfer_link_up: how its pages are to come, and of which tenants (a bit each). Without this
+ * call they come over TCP. peer_rdma: the peer understands paths. */
+void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
+                         uint64_t tenants, bool peer_rdma);
+/* Before xfer_link_transport: pages that come by RDMA are written by the peer, where both can, and
+ * not read by us. Until it is called again. */
+void xfer_link_push(struct xfer *xfer, uint32_t link, bool push);
+/* What the peer's end of a path says. */
+void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg);
+/* An inbound link ended: what its peer could read of us, it can no longer. */
+void xfer_peer_down(struct xfer *xfer, uint32_t link);
+
+struct xfer_link_view {
+    const char *transport; /* "verbs", "tcp", "setting up" or "none" */
+    const char *reason;    /* borrowed until the next call into xfer */
+    bool push;             /* the peer writes; else we read */
+};
+void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret);
+/* The i-th path of a link. False: it has no more. */
+bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct xfer_path_view *ret);
+
+#define XFER_DEVICES_MAX 32 /* that are looked at */
+struct xfer_rail_view {
+    char device[XFER_DEVICE_BYTES];
+    int node; /* NUMA; -1: not known */
+    uint32_t port, gid_index, mtu, rd_atomic, completion_queue;
+    uint64_t registered_bytes, registrations, max_mr_bytes;
+    bool windows;         /* of type 2B, bound to a queue pair: pages can be pushed to us */
+    bool lost;            /* for good: no path is made over it until the daemon starts again */
+    uint64_t bytes_asked; /* of the device so far, whatever became of them */
+};
+
+struct xfer_rdma_view {
+    bool built, open;
+    bool wanted;   /* by the configuration: else the devices are as they were at start */
+    char why[320]; /* how the devices were chosen, or why there is none */
+    uint32_t nrails, ndevices;
+    struct xfer_rail_view rail[XFER_RAILS_MAX]; /* in use */
+    struct {
+        char name[XFER_DEVICE_BYTES], state[160]; /* in use as which rail, or why not */
+        int node, distance;                       /* to the memory's nearest node; -1: not known */
+    } found[XFER_DEVICES_MAX];
+    uint64_t memory_nodes, cpu_nodes; /* NUMA: of the tenants' memory, and where we may run */
+    uint64_t memlock_bytes;           /* RLIMIT_MEMLOCK; UINT64_MAX: none */
+    bool memlock_exempt;              /* CAP_IPC_LOCK */
+    uint64_t memlock_needed;          /* what registrations lock, on all devices asked for */
+    uint32_t send_queue;
+};
+void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret);
+
+/* An inbound link gave that token out (not 0): data connections that say it are that link's, until
+ * xfer_dismiss, which ends them. Nobody else may ask for a page, nor they for one of a serve of
+ * another link's. */
+void xfer_admit(struct xfer *xfer, uint32_t link, uint64_t token);
+void xfer_dismiss(struct xfer *xfer, uint32_t link);
+
+void xfer_pull(struct xfer *xfer, const struct action *act); /* ACT_PULL; copies what it needs */
+void xfer_pull_stop(struct xfer *xfer, const struct action *act);   /* ACT_PULL_STOP */
+void xfer_serve_start(struct xfer *xfer, const struct action *act); /* ACT_SERVE_START */
+void xfer_serve_stop(struct xfer *xfer, const struct action *act);  /* ACT_SERVE_STOP */
+/* Before each io_run: true where it should not wait, as reads are in flight that may well be done
+ * in a moment. Who never calls this hears of each completion by the ring. */
+bool xfer_poll(struct xfer *xfer);
+void xfer_tick(struct xfer *xfer, uint64_t now_ns); /* enforces idle_ns; call about every 100 ms */
+
+struct xfer_stats {
+    uint64_t payload_bytes_in, payload_bytes_out; /* page bytes */
+    uint64_t socket_bytes_in, socket_bytes_out;   /* all on data connections, heads included */
+    uint64_t pages_in, pages_out, corrupt_detected, corrupt_injected, gone_answers, conns;
+    uint64_t refused; /* data connections with no token of a link that is up, or another's serve */
+    /* Of those, by RDMA; what the queue pairs did. */
+    uint64_t verbs_pages_in, verbs_bytes_in, verbs_pages_out;
+    uint64_t reads_posted, read_errors, stale_completions, cq_high_water;
+    uint64_t late_reads;    /* pieces of which reads ended for nobody: of a pull that had ended, or
+                               of a path that was lost */
+    uint64_t stale_answers; /* of paths: to an offer that is none any more */
+    uint64_t cq_events;     /* how often a completion queue had to wake us */
+    uint64_t paths_up, paths_made, paths_failed;
+    /* Writes: posted by us; of grants that their pull's end took back from a peer that was slow;
+     * and what it wrote, or tried to, for a pull that had ended. */
+    uint64_t writes_posted, grants_revoked, late_writes;
+    uint64_t pieces_again;   /* read once more, over another path than the one that was lost */
+    uint64_t batches_to_tcp; /* asked for anew, as no path was left */
+};
+void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
+
+#endif

@@ -1,0 +1,40 @@
+/* How much memory this process may lock, and how much registrations would: told whether RDMA is
+ * wanted, built in, or neither. Called at start by xfer_verbs*.c. */
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "seam/xfer/tcp/xfer_tcp.h"
+
+#define CAP_IPC_LOCK_BIT 14
+
+static bool exempt(void)
+{
+    FILE *f = fopen("/proc/self/status", "re");
+    unsigned long long caps = 0;
+    char line[128];
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "CapEff: %llx", &caps) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return (caps >> CAP_IPC_LOCK_BIT & 1) != 0;
+}
+
+void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view)
+{
+    const struct xfer_rdma_config *c = &xfer->config.rdma;
+    struct rlimit limit;
+    uint64_t bytes;
+
+    view->memlock_bytes = UINT64_MAX;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        view->memlock_bytes = limit.rlim_cur;
+    view->memlock_exempt = exempt();
+    view->memlock_needed = 0;
+    for (uint32_t t = 0; t < c->tenants; t++)
+        for (uint32_t r = 0; r < mem_region_count(xfer->config.mem, t); r++) {
+            mem_region_base(xfer->config.mem, t, r, &bytes);
+            view->memlock_needed += bytes * (c->ndevices > 0 ? c->ndevices : 1);
+        }
+}

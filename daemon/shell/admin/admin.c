@@ -1,0 +1,413 @@
+/* Admin answers: the commands and their arguments, and the paging of lists. The rows themselves are
+ * made in admin_rows.c. A row that does not fit is taken back whole, so that every answer is valid
+ * JSON. */
+#include "shell/admin/admin.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <tern_version.h>
+
+#include "base/err.h"
+#include "shell/admin/admin_rows.h"
+#include "shell/loop/log.h"
+
+#define TAIL_BYTES 48 /* what ends a list: `],"next":4294967295}` */
+#define SECOND_NS  1000000000u
+#define MS_NS      1000000u
+
+struct question {
+    uint32_t from, limit, pool, tenant;
+    uint32_t core_hash; /* 1: wanted */
+};
+
+/* ---- lists ---- */
+
+struct list {
+    const char *command;
+    bool for_tenants;
+    uint32_t (*slots)(const struct admin_ctx *ctx);
+    admin_row *row;
+    /* What stands before the rows; NULL: nothing. */
+    void (*head)(const struct admin_ctx *ctx, struct text_out *out);
+};
+
+static uint32_t pool_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->pools;
+}
+
+static uint32_t session_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->sessions;
+}
+
+static uint32_t engine_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->engines;
+}
+
+static uint32_t peer_slots(const struct admin_ctx *ctx)
+{
+    return ctx->config->npeers;
+}
+
+static uint32_t transfer_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->pulls + core_limits_of(ctx->core)->serves;
+}
+
+static uint32_t node_slots(const struct admin_ctx *ctx)
+{
+    return core_limits_of(ctx->core)->nodes;
+}
+
+static const struct list lists[] = {
+    {"pools", true, pool_slots, admin_pool_row, NULL},
+    {"sessions", true, session_slots, admin_session_row, NULL},
+    {"engines", true, engine_slots, admin_engine_row, NULL},
+    {"peers", false, peer_slots, admin_peer_row, admin_peers_head},
+    {"transfers", false, transfer_slots, admin_transfer_row, NULL},
+    {"tree", false, node_slots, admin_node_row, NULL},
+};
+
+/* One page of rows. *ret_next is the first slot that is not in it; `slots` at the end of the list.
+ */
+static enum tern_err rows(const struct admin_ctx *ctx, const struct list *list,
+                          const struct question *q, struct text_out *out, uint32_t *ret_next)
+{
+    uint32_t slots = list->slots(ctx), n = 0, slot = q->from, end = slots;
+
+    if (slot < slots && slots - slot > ADMIN_SCAN_MAX)
+        end = slot + ADMIN_SCAN_MAX;
+    for (; slot < end && n < q->limit; slot++) {
+        struct text_out before = *out;
+
+        if (!list->row(ctx, slot, q->tenant, q->pool, out))
+            continue;
+        if (out->overflow || out->cap - out->len < TAIL_BYTES) {
+            *out = before;
+            out->buf[out->len] = '\0';
+            if (n == 0)
+                return TERN_BUSY;
+            break;
+        }
+        n++;
+    }
+    *ret_next = slot < slots ? slot : slots;
+    return TERN_OK;
+}
+
+static enum tern_err answer_list(const struct admin_ctx *ctx, const struct list *list,
+                                 const struct question *q, struct text_out *out)
+{
+    uint32_t next;
+
+    text_object(out, NULL);
+    text_u64(out, "slots", list->slots(ctx));
+    if (list->head)
+        list->head(ctx, out);
+    text_array(out, list->command);
+    TRY(rows(ctx, list, q, out, &next));
+    text_array_end(out);
+    if (next < list->slots(ctx))
+        text_u64(out, "next", next);
+    else
+        text_str(out, "next", NULL);
+    text_object_end(out);
+    return text_whole(out) ? TERN_OK : TERN_BUSY;
+}
+
+/* ---- status ---- */
+
+static void status_errors(const struct core_view *v, struct text_out *out)
+{
+    text_object(out, "errors");
+    for (uint32_t i = TERN_OK + 1; i < TERN_ERR_COUNT; i++)
+        text_u64(out, err_name((enum tern_err)i), v->errors[i]);
+    text_object_end(out);
+}
+
+static void status_pools(const struct admin_ctx *ctx, uint32_t tenant, struct text_out *out)
+{
+    text_array(out, "pools");
+    for (uint32_t i = 0; i < pool_slots(ctx); i++)
+        admin_pool_groups(ctx, i, tenant, out);
+    text_array_end(out);
+}
+
+/* A tenant's own number of sessions: counted, since the core keeps one number for all. */
+static uint32_t status_sessions(const struct admin_ctx *ctx, const struct core_view *v,
+                                uint32_t tenant)
+{
+    struct session_view s;
+    uint32_t n = 0;
+
+    if (tenant == NONE)
+        return v->sessions;
+    for (uint32_t i = 0; i < session_slots(ctx); i++)
+        n += core_session_view(ctx->core, i, &s) && admin_session_tenant(ctx, &s) == tenant;
+    return n;
+}
+
+/* What the host tier holds and did: all 0 where there is none. Pages of a pool lie in each of its
+ * regions. */
+static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
+                        struct text_out *out)
+{
+    uint64_t bytes = 0;
+    struct pool_view p;
+
+    for (uint32_t i = 0; i < pool_slots(ctx); i++) {
+        if (core_pool_view(ctx->core, i, &p) && p.tier == TIER_HOST)
+            bytes += p.bytes * p.regions;
+    }
+    text_object(out, "host_tier");
+    text_u64(out, "bytes", bytes);
+    text_u64(out, "host_copies", v->host_copies);
+    text_u64(out, "host_copies_failed", v->host_copies_failed);
+    text_u64(out, "host_copies_again", v->host_copies_again);
+    text_u64(out, "host_loads", v->host_loads);
+    text_u64(out, "copies", v->copies);
+    text_u64(out, "copied_bytes", ctx->mem.copied_bytes);
+    text_u64(out, "copies_corrupt", ctx->mem.copies_corrupt);
+    text_u64(out, "retracts", v->retracts);
+    text_u64(out, "retracts_undone", v->retracts_undone);
+    text_u64(out, "recovers", v->recovers);
+    text_object_end(out);
+}
+
+static void status_memory(const struct admin_ctx *ctx, struct text_out *out)
+{
+    text_object(out, "memory");
+    text_str(out, "kind", "memfd");
+    text_u64(out, "bytes", ctx->mem.bytes);
+    text_bool(out, "huge_pages_wanted", ctx->config->huge_pages);
+    text_u64(out, "huge_page_bytes", ctx->mem.huge_page_bytes);
+    text_u64(out, "sealed_pages", ctx->mem.sealed_pages);
+    text_u64(out, "zeroed_bytes", ctx->mem.zeroed_bytes);
+    text_u64(out, "host_bytes", ctx->mem.host_bytes);
+    text_u64(out, "copied_pages", ctx->mem.copied_pages);
+    text_u64(out, "copied_bytes", ctx->mem.copied_bytes);
+    text_u64(out, "copies_corrupt", ctx->mem.copies_corrupt);
+    text_u64(out, "copies_spoilt", ctx->mem.copies_spoilt);
+    text_u64(out, "queue_high_water", ctx->mem.queue_high_water);
+    text_u64(out, "faults", ctx->mem.faults);
+    text_u64(out, "workers", ctx->config->workers);
+    text_object_end(out);
+}
+
+static void status_data(const struct admin_ctx *ctx, struct text_out *out)
+{
+    const struct xfer_stats *x = &ctx->xfer;
+
+    text_object(out, "data");
+    text_u64(out, "port", ctx->data_port);
+    text_u64(out, "conns", x->conns);
+    text_u64(out, "pages_in", x->pages_in);
+    text_u64(out, "pages_out", x->pages_out);
+    text_u64(out, "payload_bytes_in", x->payload_bytes_in);
+    text_u64(out, "payload_bytes_out", x->payload_bytes_out);
+    text_u64(out, "socket_bytes_in", x->socket_bytes_in);
+    text_u64(out, "socket_bytes_out", x->socket_bytes_out);
+    text_u64(out, "corrupt_detected", x->corrupt_detected);
+    text_u64(out, "corrupt_injected", x->corrupt_injected);
+    text_u64(out, "gone_answers", x->gone_answers);
+    text_u64(out, "refused", x->refused);
+    text_object(out, "verbs");
+    text_u64(out, "paths_up", x->paths_up);
+    text_u64(out, "paths_made", x->paths_made);
+    text_u64(out, "paths_failed", x->paths_failed);
+    text_u64(out, "pieces_again", x->pieces_again);
+    text_u64(out, "batches_to_tcp", x->batches_to_tcp);
+    text_u64(out, "pages_in", x->verbs_pages_in);
+    text_u64(out, "pages_out", x->verbs_pages_out);
+    text_u64(out, "bytes_in", x->verbs_bytes_in);
+    text_u64(out, "reads_posted", x->reads_posted);
+    text_u64(out, "read_errors", x->read_errors);
+    text_u64(out, "late_reads", x->late_reads);
+    text_u64(out, "writes_posted", x->writes_posted);
+    text_u64(out, "grants_revoked", x->grants_revoked);
+    text_u64(out, "late_writes", x->late_writes);
+    text_u64(out, "stale_completions", x->stale_completions);
+    text_u64(out, "stale_answers", x->stale_answers);
+    text_u64(out, "cq_high_water", x->cq_high_water);
+    text_u64(out, "cq_events", x->cq_events);
+    text_object_end(out);
+    text_object_end(out);
+}
+
+static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
+{
+    text_u64(out, "conns", ctx->conns);
+    text_u64(out, "conns_refused", ctx->conns_refused);
+    text_object(out, "io");
+    text_u64(out, "completions", ctx->io.completions);
+    text_u64(out, "cq_overflows", ctx->io.cq_overflows);
+    text_u64(out, "sq_waits", ctx->io.sq_waits);
+    text_u64(out, "buffers_empty", ctx->io.buffers_empty);
+    text_object_end(out);
+    text_object(out, "tape");
+    text_u64(out, "recorded", ctx->tape.recorded);
+    text_u64(out, "dropped", ctx->tape.dropped);
+    text_u64(out, "bytes_used", ctx->tape.bytes_used);
+    text_bool(out, "tokens_kept", ctx->config->tape_tokens);
+    text_object_end(out);
+    text_object(out, "log");
+    text_u64(out, "suppressed", log_suppressed());
+    text_u64(out, "lost", log_lost());
+    text_object_end(out);
+    text_bool(out, "insecure_peers", ctx->config->insecure_peers);
+    text_object(out, "fault_injection");
+    text_u64(out, "corrupt_pages", ctx->config->fault_corrupt_pages);
+    text_u64(out, "copy_corrupt_every", ctx->config->fault_copy_corrupt_every);
+    text_object_end(out);
+}
+
+static void status_core(const struct core_view *v, struct text_out *out)
+{
+    text_u64(out, "evicted_nodes", v->evicted_nodes);
+    text_u64(out, "evicted_pages", v->evicted_pages);
+    text_u64(out, "corrupt_pages", v->corrupt_detected);
+    text_u64(out, "pages_pulled", v->pages_pulled);
+    text_u64(out, "pages_served", v->pages_served);
+    text_u64(out, "dup_chunks", v->dup_chunks);
+    text_u64(out, "token_blocks_free", v->token_blocks_free);
+    text_u64(out, "nodes_free", v->nodes_free);
+    text_u64(out, "retires_free", v->retires_free);
+}
+
+/* How long, and for whom: what an operator needs to end it. By the clock, not by the core's last
+ * step: while nothing happens it is the older for it. */
+static void status_quarantine(const struct admin_ctx *ctx, const struct core_view *v,
+                              struct text_out *out)
+{
+    uint64_t since_ns = v->oldest_quarantine_ns;
+    struct transfer_view t = {.link = NONE};
+
+    core_pull_view(ctx->core, since_ns ? v->oldest_quarantine.slot : NONE, &t);
+    text_u64(out, "quarantine_oldest_ms",
+             since_ns && ctx->now_ns > since_ns ? (ctx->now_ns - since_ns) / MS_NS : 0);
+    text_object(out, "quarantine_holder");
+    text_str(out, "peer", t.link < ctx->config->npeers ? ctx->config->peers[t.link].name : "");
+    text_hex(out, "transfer", id_pack(t.id));
+    text_u64(out, "pages", t.quarantined);
+    text_object_end(out);
+}
+
+/* Changes of the tree: those that are kept are [first, next). */
+static void status_events(const struct admin_ctx *ctx, const struct core_view *v,
+                          struct text_out *out)
+{
+    text_object(out, "events");
+    text_u64(out, "first", v->event_first);
+    text_u64(out, "next", v->event_next);
+    text_u64(out, "subscriptions", ctx->subscriptions);
+    text_u64(out, "told", ctx->events_told);
+    text_u64(out, "lost", ctx->events_lost);
+    text_object_end(out);
+}
+
+/* Peers that this daemon can fetch from; the core's count of links has those in the other direction
+ * too. */
+static uint32_t peers_up(const struct admin_ctx *ctx)
+{
+    uint64_t incarnation = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; ctx->peer_state != NULL && i < ctx->config->npeers; i++) {
+        const char *state = ctx->peer_state(ctx->ctx, i, &incarnation);
+
+        n += state != NULL && strcmp(state, "up") == 0;
+    }
+    return n;
+}
+
+static enum tern_err answer_status(const struct admin_ctx *ctx, const struct question *q,
+                                   struct text_out *out)
+{
+    struct core_view v;
+
+    core_view(ctx->core, &v);
+    text_object(out, NULL);
+    text_str(out, "node", ctx->config->node);
+    text_str(out, "version", TERN_VERSION);
+    text_hex(out, "incarnation", v.incarnation);
+    text_u64(out, "uptime_s", (ctx->now_ns - ctx->start_ns) / SECOND_NS);
+    text_bool(out, "draining", v.draining);
+    text_u64(out, "sessions", status_sessions(ctx, &v, q->tenant));
+    status_pools(ctx, q->tenant, out);
+    status_errors(&v, out);
+    if (q->tenant == NONE) {
+        text_u64(out, "engines", v.engines);
+        text_u64(out, "prefix_nodes", v.nodes);
+        text_u64(out, "peers", ctx->config->npeers);
+        text_u64(out, "peers_up", peers_up(ctx));
+        text_u64(out, "links_up", v.links_up);
+        text_u64(out, "listen_port", ctx->listen_port);
+        text_u64(out, "transfers_active", (uint64_t)v.pulls + v.serves);
+        status_core(&v, out);
+        status_quarantine(ctx, &v, out);
+        status_host(ctx, &v, out);
+        status_memory(ctx, out);
+        status_data(ctx, out);
+        status_events(ctx, &v, out);
+        status_shell(ctx, out);
+    } else { /* of the host tier what an engine waits for in vain */
+        text_object(out, "host_tier");
+        text_u64(out, "retracts_undone", core_retracts_undone(ctx->core, q->tenant));
+        text_object_end(out);
+    }
+    /* Over the whole arena, so only when asked: it takes milliseconds. */
+    if (q->core_hash && q->tenant == NONE)
+        text_hex(out, "core_hash", core_hash(ctx->core));
+    text_object_end(out);
+    return text_whole(out) ? TERN_OK : TERN_BUSY;
+}
+
+/* ---- the door ---- */
+
+static enum tern_err answer(const struct admin_ctx *ctx, const char *command,
+                            const struct question *q, struct text_out *out)
+{
+    if (strcmp(command, "status") == 0)
+        return answer_status(ctx, q, out);
+    if (strcmp(command, "doctor") == 0)
+        return q->tenant == NONE ? admin_doctor(ctx, out) : TERN_DENIED;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        if (strcmp(lists[i].command, command) != 0)
+            continue;
+        if (q->tenant != NONE && !lists[i].for_tenants)
+            return TERN_DENIED;
+        return answer_list(ctx, &lists[i], q, out);
+    }
+    return TERN_UNSUPPORTED;
+}
+
+enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, char *const *args,
+                           size_t nargs, uint32_t tenant, struct text_out *out,
+                           char why[ADMIN_WHY_BYTES])
+{
+    struct question q = {.limit = ADMIN_ROWS_DEFAULT, .pool = NONE, .tenant = tenant};
+    const struct admin_arg takes[] = {{.key = "from", .number = &q.from, .max = UINT32_MAX},
+                                      {.key = "limit", .number = &q.limit, .max = ADMIN_ROWS_MAX},
+                                      {.key = "pool", .number = &q.pool, .max = NONE - 1},
+                                      {.key = "hash", .number = &q.core_hash, .max = 1}};
+    struct text_out before = *out;
+    enum tern_err err;
+
+    TRY(admin_args(command, args, nargs, takes, sizeof takes / sizeof *takes, why));
+    snprintf(why, ADMIN_WHY_BYTES, "limit is a number from 1 on");
+    if (q.limit == 0)
+        return TERN_INVALID;
+    why[0] = '\0';
+    err = answer(ctx, command, &q, out);
+    if (err == TERN_UNSUPPORTED)
+        snprintf(why, ADMIN_WHY_BYTES,
+                 "this daemon knows no such command: its version is " TERN_VERSION
+                 ", use the ternctl that came with it");
+    if (err != TERN_OK) {
+        *out = before;
+        out->buf[out->len] = '\0';
+    }
+    return err;
+}

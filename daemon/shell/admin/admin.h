@@ -1,0 +1,78 @@
+/* What the daemon tells operators and tenants about itself: read-only JSON answers made from the
+ * core's views and the seams' counters. The shell fills struct admin_ctx and sends the text;
+ * `evict`, `drain` and `tape` change things or write files and so are the shell's own. Nothing here
+ * changes the core or allocates. */
+#ifndef SHELL_ADMIN_H
+#define SHELL_ADMIN_H
+
+#include "core/query.h"
+#include "seam/io/io.h"
+#include "seam/mem/mem.h"
+#include "seam/xfer/xfer.h"
+#include "shell/admin/admin_args.h"
+#include "shell/config/config.h"
+#include "shell/tape/tape.h"
+#include "shell/admin/text_out.h"
+#include "shell/tls/tls.h"
+
+#define ADMIN_ROWS_DEFAULT 256 /* rows of one answer without limit= */
+#define ADMIN_ROWS_MAX     4096
+#define ADMIN_SCAN_MAX     65536 /* slots looked at for one answer: the owner thread has other work */
+
+struct admin_ctx {
+    const struct core *core;
+    const struct config *config;
+    uint64_t start_ns, now_ns; /* CLOCK_MONOTONIC */
+    uint64_t conns;            /* open now */
+    uint64_t conns_refused;    /* since the start */
+    uint64_t subscriptions;    /* likewise */
+    uint64_t events_told, events_lost;
+    struct mem_stats mem;
+    struct xfer_stats xfer;
+    struct io_stats io;
+    struct tape_stats tape;
+    uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
+    /* State of the outbound link to configured peer `peer`; static texts. NULL: not known. */
+    const char *(*peer_state)(void *ctx, uint32_t peer, uint64_t *ret_incarnation);
+    /* Connections ended for what they said. NULL: 0. */
+    uint64_t (*peer_breaches)(void *ctx, uint32_t peer);
+    /* Why that link is not up, how many attempts have failed and since when. NULL, or a NULL
+     * function: it is up, or nothing has failed yet. */
+    const char *(*peer_trouble)(void *ctx, uint32_t peer, uint32_t *ret_attempts,
+                                uint64_t *ret_since_ns);
+    /* TLS of that link. False: not up, or in the clear. NULL: none has any. */
+    bool (*peer_tls)(void *ctx, uint32_t peer, struct tls_peer *ret);
+    /* [TLS_REFUSALS]: connections refused; peer NONE: of those whose name was not known yet. */
+    const uint64_t *(*peer_refused)(void *ctx, uint32_t peer);
+    const struct tls_stats *tls; /* NULL: peers talk in the clear */
+    /* What pulls from that peer go over, and why; static or borrowed texts. NULL: not known. */
+    const char *(*peer_transport)(void *ctx, uint32_t peer, bool *ret_push,
+                                  const char **ret_reason);
+    /* The i-th RDMA path to that peer; false: there are no more. NULL: none is known. */
+    bool (*peer_path)(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret);
+    struct xfer_rdma_view rdma;
+    /* Name of a group of the pool in that slot; NULL function or answer: "group0", "group1", ... */
+    const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);
+    void *ctx;
+    uint64_t *node_bits; /* scratch: a bit a node of the core, (limits.nodes + 63) / 64 words */
+};
+
+/* Commands: status, doctor, pools, sessions, engines, peers, transfers, tree. `tenant` NONE for the
+ * admin socket, else only what belongs to that tenant is told (status, pools, sessions and engines
+ * alone).
+ *
+ * Answers are one object. Lists are paged: args "from=SLOT" and "limit=ROWS"; an answer has "next":
+ * the `from` of the following page, or null at the end, and ends early, whole, where `out` has no
+ * room for another row or ADMIN_SCAN_MAX slots were looked at: a page without rows is no end.
+ * `tree` takes pool=SLOT as well, `status` hash=1 for core_hash. 64-bit ids and hashes are
+ * hexadecimal strings; counts are numbers. A node, a session's hold on one and a transfer's are
+ * told by "id" and "node_id"; "slot", "parent" and "node" are places that are used again.
+ *
+ * UNSUPPORTED: no such command. INVALID: an argument. DENIED: not for a tenant. BUSY: `out` is too
+ * small for even one row (or for status). On an error `out` is as it was, and `why` tells which
+ * argument it was; "" if there is nothing to add. */
+enum tern_err admin_answer(const struct admin_ctx *ctx, const char *command, char *const *args,
+                           size_t nargs, uint32_t tenant, struct text_out *out,
+                           char why[ADMIN_WHY_BYTES]);
+
+#endif

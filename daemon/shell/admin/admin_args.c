@@ -1,0 +1,76 @@
+/* See admin_args.h. */
+#include "shell/admin/admin_args.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHOWN_BYTES 40 /* of what was asked, in an answer */
+
+static bool number(const char *text, uint32_t max, uint32_t *ret)
+{
+    uint64_t v = 0;
+
+    if (*text == '\0')
+        return false;
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        v = v * 10 + (uint64_t)(*text - '0');
+        if (v > max)
+            return false;
+    }
+    *ret = (uint32_t)v;
+    return true;
+}
+
+/* As much of it as is shown; what is no plain character becomes '?'. */
+static void shown(const char *arg, size_t n, char ret[SHOWN_BYTES + 1])
+{
+    size_t i;
+
+    for (i = 0; i < n && i < SHOWN_BYTES; i++)
+        ret[i] = (char)(arg[i] >= ' ' && arg[i] <= '~' ? arg[i] : '?');
+    ret[i] = '\0';
+}
+
+static enum tern_err unknown(const char *command, const char *arg, const struct admin_arg *takes,
+                             size_t ntakes, char why[ADMIN_WHY_BYTES])
+{
+    char key[SHOWN_BYTES + 1], name[SHOWN_BYTES + 1];
+    size_t at;
+
+    shown(arg, strcspn(arg, "="), key);
+    shown(command, strlen(command), name);
+    at = (size_t)snprintf(why, ADMIN_WHY_BYTES, "%s takes no '%s': it takes", name, key);
+    for (size_t i = 0; i < ntakes && at < ADMIN_WHY_BYTES; i++)
+        at += (size_t)snprintf(why + at, ADMIN_WHY_BYTES - at, "%s %s=", i > 0 ? "," : "",
+                               takes[i].key);
+    if (ntakes == 0)
+        snprintf(why + at, ADMIN_WHY_BYTES - at, " no argument");
+    return TERN_INVALID;
+}
+
+enum tern_err admin_args(const char *command, char *const *args, size_t nargs,
+                         const struct admin_arg *takes, size_t ntakes, char why[ADMIN_WHY_BYTES])
+{
+    for (size_t i = 0; i < nargs; i++) {
+        size_t n = strcspn(args[i], "="), k = 0;
+        char value[SHOWN_BYTES + 1];
+
+        while (k < ntakes && (args[i][n] != '=' || strlen(takes[k].key) != n ||
+                              strncmp(args[i], takes[k].key, n) != 0))
+            k++;
+        if (k == ntakes)
+            return unknown(command, args[i], takes, ntakes, why);
+        if (!takes[k].number) {
+            *takes[k].text = args[i] + n + 1;
+        } else if (!number(args[i] + n + 1, takes[k].max, takes[k].number)) {
+            shown(args[i] + n + 1, strlen(args[i] + n + 1), value);
+            snprintf(why, ADMIN_WHY_BYTES, "%s=%s: that is no number from 0 to %u", takes[k].key,
+                     value, takes[k].max);
+            return TERN_INVALID;
+        }
+    }
+    return TERN_OK;
+}

@@ -1,0 +1,446 @@
+/* See admin_rows.h. Ids are hexadecimal strings of (generation, slot) as on the wire; "slot" stands
+ * beside them where a command takes one as an argument. */
+#include "shell/admin/admin_rows.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#define PEER_PATHS_MAX 16
+#define SECOND_NS      1000000000.0
+
+static const char *tenant_name(const struct admin_ctx *ctx, uint32_t tenant)
+{
+    return tenant < ctx->config->ntenants ? ctx->config->tenants[tenant].name : NULL;
+}
+
+static double age_s(const struct admin_ctx *ctx, uint64_t then_ns)
+{
+    return ctx->now_ns > then_ns ? (double)(ctx->now_ns - then_ns) / SECOND_NS : 0;
+}
+
+static void namespace(struct text_out *out, struct namespace_id ns)
+{
+    char text[40];
+
+    snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)ns.hi,
+             (unsigned long long)ns.lo);
+    text_str(out, "namespace", text);
+}
+
+/* An id, or null where there is nothing. */
+static void id_or_null(struct text_out *out, const char *key, bool there, struct id id)
+{
+    if (there)
+        text_hex(out, key, id_pack(id));
+    else
+        text_str(out, key, NULL);
+}
+
+static void node_or_null(struct text_out *out, const char *key, uint32_t node)
+{
+    if (node == NONE)
+        text_str(out, key, NULL);
+    else
+        text_u64(out, key, node);
+}
+
+static const char *const ref_names[] = {
+    [REF_DEVICE] = "device",       [REF_TRANSFER] = "transfer", [REF_JOB] = "job",
+    [REF_RETRACTED] = "retracted", [REF_ADMIN] = "admin",       [REF_HOST] = "host"};
+
+static_assert(sizeof ref_names / sizeof *ref_names == REF_KINDS, "each kind has a name");
+
+/* ---- pools ---- */
+
+static const char *const tier_names[] = {[TIER_DEVICE] = "device", [TIER_HOST] = "host"};
+
+static void group_counts(const struct admin_ctx *ctx, const struct pool_view *p, uint32_t slot,
+                         uint32_t group, uint32_t borrowed, struct text_out *out)
+{
+    const struct group_view *g = &p->group[group];
+    static const char *const families[] = {
+        [FAMILY_HISTORY] = "history", [FAMILY_WINDOW] = "window", [FAMILY_RECURRENT] = "recurrent"};
+    const char *name = ctx->group_name == NULL ? NULL : ctx->group_name(ctx->ctx, slot, group);
+    char numbered[16];
+
+    snprintf(numbered, sizeof numbered, "group%u", group);
+    text_str(out, "group", name != NULL ? name : numbered);
+    text_str(out, "family", families[g->layout.family]);
+    text_u64(out, "page_tokens", g->layout.page_tokens);
+    text_u64(out, "page_bytes", g->layout.page_bytes);
+    text_u64(out, "window", g->layout.window);
+    text_u64(out, "total", g->total);
+    text_u64(out, "free", g->free);
+    text_u64(out, "leased", g->leased);
+    text_u64(out, "session", g->session);
+    text_u64(out, "snapshot", g->snapshot);
+    text_u64(out, "reclaimable", g->reclaimable);
+    text_u64(out, "borrowed", borrowed);
+    text_u64(out, "transfer", g->transfer);
+    text_u64(out, "ticket", g->ticket);
+    text_u64(out, "retiring", g->retiring);
+    text_u64(out, "zeroing", g->zeroing);
+    text_u64(out, "quarantine", g->quarantine);
+    text_u64(out, "peak_session", g->peak_session);
+    text_u64(out, "peak_snapshot", g->peak_snapshot);
+}
+
+void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
+                       struct text_out *out)
+{
+    uint32_t borrowed[GROUPS_MAX] = {0};
+    struct pool_view p;
+
+    if (!core_pool_view(ctx->core, slot, &p) || (tenant != NONE && p.tenant != tenant))
+        return;
+    core_pool_borrowed(ctx->core, slot, ctx->node_bits, borrowed);
+    for (uint32_t i = 0; i < p.ngroups; i++) {
+        text_object(out, NULL);
+        text_hex(out, "pool", id_pack(p.id));
+        text_str(out, "tenant", tenant_name(ctx, p.tenant));
+        text_str(out, "tier", tier_names[p.tier]);
+        group_counts(ctx, &p, slot, i, borrowed[i], out);
+        text_object_end(out);
+    }
+}
+
+bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                    struct text_out *out)
+{
+    static const char *const modes[] = {
+        [SUPERSEDE_LAZY] = "lazy", [SUPERSEDE_EAGER] = "eager", [SUPERSEDE_OFF] = "off"};
+    struct engine_view engine;
+    struct pool_view p, other = {0};
+    uint32_t borrowed[GROUPS_MAX] = {0};
+    bool has_other;
+
+    (void)pool;
+    if (!core_pool_view(ctx->core, slot, &p) || (tenant != NONE && p.tenant != tenant))
+        return false;
+    core_pool_borrowed(ctx->core, slot, ctx->node_bits, borrowed);
+    text_object(out, NULL);
+    text_hex(out, "pool", id_pack(p.id));
+    text_u64(out, "slot", slot);
+    text_str(out, "tenant", tenant_name(ctx, p.tenant));
+    text_str(out, "engine", core_engine_view(ctx->core, p.engine, &engine) ? engine.name : NULL);
+    text_str(out, "state", p.zeroing ? "zeroing" : p.closing ? "closing" : "open");
+    text_str(out, "tier", tier_names[p.tier]);
+    has_other = core_pool_view(ctx->core, p.other, &other);
+    id_or_null(out, "other_tier", has_other, other.id);
+    text_u64(out, "offset", p.offset);
+    text_u64(out, "bytes", p.bytes);
+    text_u64(out, "slab_bytes", p.slab_bytes);
+    text_u64(out, "slabs", p.slabs);
+    text_u64(out, "slabs_free", p.slabs_free);
+    text_u64(out, "nodes", p.nodes);
+    text_u64(out, "align_tokens", p.align_tokens);
+    text_str(out, "supersede", modes[p.supersede]);
+    text_array(out, "groups");
+    for (uint32_t i = 0; i < p.ngroups; i++) {
+        text_object(out, NULL);
+        group_counts(ctx, &p, slot, i, borrowed[i], out);
+        text_u64(out, "units", p.group[i].layout.units);
+        text_u64(out, "reserve", p.group[i].layout.reserve);
+        text_u64(out, "cap_pages", p.group[i].layout.cap_pages);
+        text_object_end(out);
+    }
+    text_array_end(out);
+    text_object_end(out);
+    return true;
+}
+
+/* ---- sessions and engines ---- */
+
+uint32_t admin_session_tenant(const struct admin_ctx *ctx, const struct session_view *s)
+{
+    struct engine_view engine;
+
+    return core_engine_view(ctx->core, s->engine.slot, &engine) ? engine.tenant : NONE;
+}
+
+/* The node that it pins, by which kind of ref and for how long. */
+static void session_hold(const struct admin_ctx *ctx, const struct session_view *s,
+                         struct text_out *out)
+{
+    struct node_view node = {0};
+    bool there = core_node_view(ctx->core, s->node, &node);
+
+    node_or_null(out, "node", s->node);
+    id_or_null(out, "node_id", there, node.id);
+    text_str(out, "ref", there ? ref_names[s->ref] : NULL);
+    if (there)
+        text_f64(out, "ref_s", age_s(ctx, s->ref_since_ns));
+    else
+        text_str(out, "ref_s", NULL);
+}
+
+bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                       struct text_out *out)
+{
+    struct engine_view engine;
+    struct session_view s;
+    bool has_engine;
+
+    (void)pool;
+    if (!core_session_view(ctx->core, slot, &s))
+        return false;
+    has_engine = core_engine_view(ctx->core, s.engine.slot, &engine);
+    if (tenant != NONE && (!has_engine || engine.tenant != tenant))
+        return false;
+    text_object(out, NULL);
+    text_hex(out, "session", id_pack(s.id));
+    text_str(out, "tenant", has_engine ? tenant_name(ctx, engine.tenant) : NULL);
+    text_str(out, "engine", has_engine ? engine.name : NULL);
+    text_hex(out, "pool", id_pack(s.pool));
+    namespace(out, s.ns);
+    text_str(out, "state", s.state);
+    text_u64(out, "committed", s.lengths.committed);
+    text_u64(out, "written", s.lengths.written);
+    text_u64(out, "allocated", s.lengths.allocated);
+    text_u64(out, "tokens", s.tokens);
+    session_hold(ctx, &s, out);
+    text_f64(out, "idle_s", age_s(ctx, s.last_use_ns));
+    text_object_end(out);
+    return true;
+}
+
+bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                      struct text_out *out)
+{
+    struct engine_view e;
+
+    (void)pool;
+    if (!core_engine_view(ctx->core, slot, &e) || (tenant != NONE && e.tenant != tenant))
+        return false;
+    text_object(out, NULL);
+    text_hex(out, "engine", id_pack(e.id));
+    text_str(out, "name", e.name);
+    text_str(out, "tenant", tenant_name(ctx, e.tenant));
+    text_str(out, "state", e.state);
+    text_u64(out, "world", e.world);
+    text_u64(out, "procs_alive", e.procs_alive);
+    text_u64(out, "sessions", e.sessions);
+    text_array(out, "done_step");
+    for (uint32_t i = 0; i < e.world && i < RANKS_MAX; i++)
+        text_u64(out, NULL, e.done_step[i]);
+    text_array_end(out);
+    text_u64(out, "retiring_until", e.retiring_until);
+    text_object_end(out);
+    return true;
+}
+
+/* ---- peers and transfers ---- */
+
+static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
+                    struct text_out *out)
+{
+    const uint64_t *n = ctx->peer_refused(ctx->ctx, peer);
+
+    text_object(out, key);
+    for (uint32_t i = 0; i < TLS_REFUSALS; i++)
+        text_u64(out, tls_refusal_name((enum tls_refusal)i), n[i]);
+    text_object_end(out);
+}
+
+static uint64_t breaches(const struct admin_ctx *ctx, uint32_t slot)
+{
+    return ctx->peer_breaches ? ctx->peer_breaches(ctx->ctx, slot) : 0;
+}
+
+void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out)
+{
+    text_u64(out, "breaches_unnamed", breaches(ctx, NONE));
+    if (ctx->tls == NULL) {
+        text_str(out, "tls", NULL);
+        return;
+    }
+    text_object(out, "tls");
+    text_str(out, "not_after", ctx->tls->not_after);
+    text_u64(out, "reloads", ctx->tls->reloads);
+    text_u64(out, "reloads_failed", ctx->tls->reloads_failed);
+    text_u64(out, "handshakes", ctx->tls->handshakes);
+    text_u64(out, "memory_bytes", ctx->tls->memory_bytes);
+    text_u64(out, "memory_used_max", ctx->tls->memory_used_max);
+    text_u64(out, "memory_refused", ctx->tls->memory_refused);
+    refused(ctx, "refused_unnamed", NONE, out);
+    text_object_end(out);
+}
+
+/* Null in the clear. Version and what follows are of the link as it is now. */
+static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
+{
+    struct tls_peer p = {.version = NULL};
+    bool up = ctx->tls != NULL && ctx->peer_tls(ctx->ctx, slot, &p);
+
+    if (ctx->tls == NULL) {
+        text_str(out, "tls", NULL);
+        return;
+    }
+    text_object(out, "tls");
+    text_str(out, "version", p.version);
+    text_str(out, "cipher", p.cipher);
+    text_str(out, "peer_name", up ? ctx->config->peers[slot].name : NULL);
+    text_str(out, "not_after", up ? p.not_after : NULL);
+    refused(ctx, "refused", slot, out);
+    text_object_end(out);
+}
+
+/* The first of them: a row has to fit. */
+static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
+{
+    struct xfer_path_view path;
+
+    text_array(out, "paths");
+    for (uint32_t i = 0; ctx->peer_path != NULL && i < PEER_PATHS_MAX; i++) {
+        if (!ctx->peer_path(ctx->ctx, slot, i, &path))
+            break;
+        text_object(out, NULL);
+        text_str(out, "device", path.device);
+        text_str(out, "tenant", ctx->config->tenants[path.tenant].name);
+        text_str(out, "state", path.state);
+        text_str(out, "reason", path.reason);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
+/* Why it is not up; null, 0 and null while it is. */
+static void peer_trouble(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
+{
+    const char *error = NULL;
+    uint32_t attempts = 0;
+    uint64_t since_ns = 0;
+
+    if (ctx->peer_trouble != NULL)
+        error = ctx->peer_trouble(ctx->ctx, slot, &attempts, &since_ns);
+    text_u64(out, "breaches", breaches(ctx, slot));
+    text_str(out, "last_error", error);
+    text_u64(out, "attempts", attempts);
+    if (error != NULL)
+        text_f64(out, "since_s", age_s(ctx, since_ns));
+    else
+        text_str(out, "since_s", NULL);
+}
+
+bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                    struct text_out *out)
+{
+    const struct config_peer *p = &ctx->config->peers[slot];
+    uint64_t incarnation = 0;
+    const char *state, *reason = "", *transport = NULL;
+    bool push = false;
+
+    (void)tenant;
+    (void)pool;
+    if (ctx->peer_transport != NULL)
+        transport = ctx->peer_transport(ctx->ctx, slot, &push, &reason);
+    state = ctx->peer_state == NULL ? NULL : ctx->peer_state(ctx->ctx, slot, &incarnation);
+    text_object(out, NULL);
+    text_str(out, "peer", p->name);
+    text_str(out, "host", p->address.host);
+    text_u64(out, "port", p->address.port);
+    text_str(out, "state", state);
+    peer_trouble(ctx, slot, out);
+    text_hex(out, "incarnation", incarnation);
+    text_str(out, "transport", transport);
+    text_str(out, "moves", push ? "push" : "pull");
+    text_str(out, "transport_reason", reason);
+    text_array(out, "tenants");
+    for (uint32_t i = 0; i < ctx->config->ntenants; i++)
+        if (p->tenants >> i & 1)
+            text_str(out, NULL, ctx->config->tenants[i].name);
+    text_array_end(out);
+    peer_paths(ctx, slot, out);
+    peer_tls(ctx, slot, out);
+    text_object_end(out);
+    return true;
+}
+
+/* Transfers in have the slots [0, pulls), transfers out those behind. */
+bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                        struct text_out *out)
+{
+    uint32_t pulls = core_limits_of(ctx->core)->pulls;
+    struct node_view node = {0};
+    struct transfer_view t;
+    bool holds;
+
+    (void)tenant;
+    (void)pool;
+    if (!(slot < pulls ? core_pull_view(ctx->core, slot, &t)
+                       : core_serve_view(ctx->core, slot - pulls, &t)))
+        return false;
+    text_object(out, NULL);
+    text_hex(out, "transfer", id_pack(t.id));
+    text_str(out, "direction", t.outgoing ? "out" : "in");
+    text_str(out, "peer",
+             !t.outgoing && t.link < ctx->config->npeers ? ctx->config->peers[t.link].name : NULL);
+    text_u64(out, "link", t.link);
+    text_str(out, "state", t.state);
+    text_u64(out, "from", t.from);
+    text_u64(out, "to", t.to);
+    text_u64(out, "published", t.published);
+    text_u64(out, "pages", t.pages);
+    text_u64(out, "pages_done", t.pages_done);
+    holds = core_node_view(ctx->core, t.node, &node);
+    id_or_null(out, "node_id", holds, node.id);
+    text_f64(out, "age_s", age_s(ctx, t.started_ns));
+    text_f64(out, "left_s",
+             t.deadline_ns > ctx->now_ns ? (double)(t.deadline_ns - ctx->now_ns) / SECOND_NS : 0);
+    text_object_end(out);
+    return true;
+}
+
+/* ---- the prefix tree ---- */
+
+static const char *tier_of(const struct node_view *n)
+{
+    if (n->on_device)
+        return n->on_host ? "both" : "device";
+    return n->on_host ? "host" : NULL;
+}
+
+static void node_place(const struct admin_ctx *ctx, const struct node_view *n, struct text_out *out)
+{
+    text_str(out, "tier", tier_of(n));
+    text_bool(out, "copying", n->copying);
+    text_u64(out, "host_pages", n->host_pages);
+    text_object(out, "refs");
+    for (uint32_t i = 0; i < REF_KINDS; i++)
+        text_u64(out, ref_names[i], n->refs[i]);
+    text_object_end(out);
+    if (n->refs[REF_ADMIN] > 0)
+        text_f64(out, "admin_s", age_s(ctx, n->admin_since_ns));
+    else
+        text_str(out, "admin_s", NULL);
+}
+
+bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                    struct text_out *out)
+{
+    struct node_view n;
+
+    (void)tenant;
+    if (!core_node_view(ctx->core, slot, &n) || (pool != NONE && n.pool != pool))
+        return false;
+    text_object(out, NULL);
+    text_u64(out, "slot", n.slot);
+    text_hex(out, "id", id_pack(n.id));
+    node_or_null(out, "parent", n.parent);
+    text_u64(out, "pool", n.pool);
+    namespace(out, n.ns);
+    text_hex(out, "chain", n.chain);
+    text_u64(out, "depth", n.depth);
+    text_u64(out, "children", n.children);
+    text_u64(out, "pages", n.pages);
+    node_place(ctx, &n, out);
+    text_f64(out, "age_s", age_s(ctx, n.last_use_ns));
+    text_bool(out, "visible", n.visible);
+    text_bool(out, "sealed", n.sealed);
+    text_u64(out, "state_pages", n.state_pages);
+    text_bool(out, "reclaimable", n.reclaimable);
+    text_bool(out, "resumable", n.resumable);
+    text_u64(out, "borrowers", n.borrowers);
+    text_object_end(out);
+    return true;
+}

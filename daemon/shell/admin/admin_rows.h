@@ -1,0 +1,29 @@
+/* The rows of admin lists: one slot of one table of the core, as a JSON object. Internal to
+ * admin*.c. */
+#ifndef SHELL_ADMIN_ROWS_H
+#define SHELL_ADMIN_ROWS_H
+
+#include "shell/admin/admin.h"
+
+/* False, with nothing written, if the slot is empty or is not to be told: of another tenant than
+ * `tenant` (NONE: all), of another pool than `pool` (NONE: all; the tree only). */
+typedef bool admin_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
+                       struct text_out *out);
+
+admin_row admin_pool_row, admin_session_row, admin_engine_row, admin_peer_row, admin_transfer_row,
+    admin_node_row;
+
+/* TLS as a whole, before the rows of `peers`. */
+void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out);
+
+/* One flat object a group of that pool, for status. */
+void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
+                       struct text_out *out);
+
+uint32_t admin_session_tenant(const struct admin_ctx *ctx,
+                              const struct session_view *s); /* NONE: its engine is gone */
+
+/* What there is of RDMA, what of it is used, and why not more. */
+enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out);
+
+#endif

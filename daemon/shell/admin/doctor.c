@@ -1,0 +1,117 @@
+/* `ternctl doctor`: what this host has of RDMA, what of it is used, and what to do where it is not;
+ * where it is not wanted, what it would find.
+ * See admin_rows.h. */
+#include <stdio.h>
+
+#include "shell/admin/admin_rows.h"
+
+static void devices(const struct xfer_rdma_view *v, struct text_out *out)
+{
+    text_array(out, "devices");
+    for (uint32_t i = 0; i < v->ndevices; i++) {
+        text_object(out, NULL);
+        text_str(out, "device", v->found[i].name);
+        text_str(out, "state", v->found[i].state);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
+/* null: none. What JSON's readers take for a whole number ends at 63 bits. */
+static void limit(struct text_out *out, const char *key, uint64_t bytes)
+{
+    if (bytes > INT64_MAX)
+        text_str(out, key, NULL);
+    else
+        text_u64(out, key, bytes);
+}
+
+static void rails(const struct xfer_rdma_view *v, struct text_out *out)
+{
+    text_array(out, "rails");
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        const struct xfer_rail_view *r = &v->rail[i];
+
+        text_object(out, NULL);
+        text_str(out, "device", r->device);
+        if (r->node >= 0)
+            text_u64(out, "numa_node", (uint64_t)r->node);
+        else
+            text_str(out, "numa_node", NULL);
+        text_u64(out, "port", r->port);
+        text_u64(out, "gid_index", r->gid_index);
+        text_u64(out, "mtu", r->mtu);
+        text_u64(out, "rd_atomic", r->rd_atomic);
+        text_bool(out, "windows", r->windows);
+        text_bool(out, "lost", r->lost);
+        text_u64(out, "send_queue", v->send_queue);
+        text_u64(out, "completion_queue", r->completion_queue);
+        text_u64(out, "registered_bytes", r->registered_bytes);
+        text_u64(out, "registrations", r->registrations);
+        text_u64(out, "bytes_asked", r->bytes_asked);
+        limit(out, "registration_bytes_max", r->max_mr_bytes);
+        text_object_end(out);
+    }
+    text_array_end(out);
+}
+
+static void nodes(struct text_out *out, const char *key, uint64_t mask)
+{
+    text_array(out, key);
+    for (uint64_t i = 0; i < 64; i++)
+        if (mask >> i & 1)
+            text_u64(out, NULL, i);
+    text_array_end(out);
+}
+
+/* Memory, workers and devices belong on one node; what is not known is not complained about. */
+static void numa(const struct xfer_rdma_view *v, struct text_out *out)
+{
+    char text[200];
+
+    text_object(out, "numa");
+    nodes(out, "memory", v->memory_nodes);
+    nodes(out, "workers", v->cpu_nodes);
+    text_array(out, "warnings");
+    for (uint32_t i = 0; i < v->nrails; i++) {
+        int node = v->rail[i].node;
+
+        if (node >= 0 && v->memory_nodes & ~((uint64_t)1 << node)) {
+            snprintf(text, sizeof text,
+                     "%s is on node %d and tenants' memory on another: start ternd under numactl "
+                     "--membind=%d, or choose another device",
+                     v->rail[i].device, node, node);
+            text_str(out, NULL, text);
+        }
+        if (node >= 0 && v->cpu_nodes & ~((uint64_t)1 << node)) {
+            snprintf(text, sizeof text,
+                     "%s is on node %d and workers may run on another: start ternd under numactl "
+                     "--cpunodebind=%d",
+                     v->rail[i].device, node, node);
+            text_str(out, NULL, text);
+        }
+    }
+    text_array_end(out);
+    text_object_end(out);
+}
+
+enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out)
+{
+    const struct xfer_rdma_view *v = &ctx->rdma;
+
+    text_object(out, NULL);
+    text_object(out, "rdma");
+    text_bool(out, "built", v->built);
+    text_bool(out, "wanted", v->wanted);
+    text_bool(out, "in_use", v->open);
+    text_str(out, "reason", v->why);
+    devices(v, out);
+    rails(v, out);
+    numa(v, out);
+    limit(out, "memlock_bytes", v->memlock_bytes);
+    text_bool(out, "memlock_exempt", v->memlock_exempt);
+    text_u64(out, "memlock_needed_bytes", v->memlock_needed);
+    text_object_end(out);
+    text_object_end(out);
+    return text_whole(out) ? TERN_OK : TERN_BUSY;
+}

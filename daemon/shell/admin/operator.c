@@ -1,0 +1,405 @@
+/* Operators: Admin requests on the admin socket and Stats on a tenant's. Read-only commands are
+ * made by admin.c; evict, pin, drain, reload and tape are here. What must stay true: a tenant is
+ * told about itself alone. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/admin/admin.h"
+#include "shell/loop/daemon.h"
+#include "shell/loop/log.h"
+
+#define PIECE_BYTES    32768 /* of JSON in one frame */
+#define PIECE_OVERHEAD 64    /* of the message around it, at most */
+
+/* ---- answers ---- */
+
+/* Sends d->text, in as many frames as it needs. */
+static void send_text(struct daemon *d, struct conn *c, uint16_t type, uint64_t request_id,
+                      size_t n)
+{
+    uint32_t body_max = d->config->frame_body_max;
+    size_t piece =
+        PIECE_BYTES + PIECE_OVERHEAD <= body_max ? PIECE_BYTES : body_max - PIECE_OVERHEAD;
+    size_t at = 0;
+
+    do {
+        Tern__Wire__AdminReply m = TERN__WIRE__ADMIN_REPLY__INIT;
+        struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = request_id};
+        size_t len = n - at < piece ? n - at : piece, frame;
+        char kept = d->text[at + len];
+
+        d->text[at + len] = '\0';
+        m.json = d->text + at;
+        m.has_more = true;
+        m.more = at + len < n;
+        check(wire_encode(&h, &m.base, body_max, d->frame, FRAME_HEADER_BYTES + (size_t)body_max,
+                          &frame) == TERN_OK);
+        d->text[at + len] = kept;
+        at += len;
+        if (!conn_send(c, frame, NULL, 0))
+            return;
+    } while (at < n);
+}
+
+static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
+{
+    return link_state_name(ctx, peer, ret_incarnation);
+}
+
+static uint64_t peer_breaches(void *ctx, uint32_t peer)
+{
+    return links_breaches(ctx, peer);
+}
+
+static const char *peer_trouble(void *ctx, uint32_t peer, uint32_t *ret_attempts,
+                                uint64_t *ret_since_ns)
+{
+    return link_trouble(ctx, peer, ret_attempts, ret_since_ns);
+}
+
+static bool peer_tls(void *ctx, uint32_t peer, struct tls_peer *ret)
+{
+    return link_tls_peer(ctx, peer, ret);
+}
+
+static const uint64_t *peer_refused(void *ctx, uint32_t peer)
+{
+    return links_refused(ctx, peer);
+}
+
+static const char *peer_transport(void *ctx, uint32_t peer, bool *ret_push, const char **ret_reason)
+{
+    const struct daemon *d = ctx;
+    struct xfer_link_view view;
+
+    xfer_link_view(d->xfer, peer, &view);
+    *ret_push = view.push;
+    *ret_reason = view.reason;
+    return view.transport;
+}
+
+static bool peer_path(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret)
+{
+    const struct daemon *d = ctx;
+
+    return xfer_path_view(d->xfer, peer, i, ret);
+}
+
+static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
+{
+    struct daemon *d = ctx;
+    struct pool_view view;
+    const struct pool_watch *w;
+
+    if (pool >= d->limits.pools || group >= GROUPS_MAX)
+        return NULL;
+    if (!core_pool_view(d->core, pool, &view))
+        return NULL;
+    /* A host tier has the groups of the pool that it serves: their names were given there. */
+    if (view.tier == TIER_HOST && !core_pool_view(d->core, view.other, &view))
+        return NULL;
+    w = &d->pools[view.id.slot];
+    if (view.id.gen != w->gen || !w->names[group][0])
+        return NULL;
+    return w->names[group];
+}
+
+static enum tern_err describe(struct daemon *d, const char *command, char *const *args,
+                              size_t nargs, uint32_t tenant, size_t *ret_n, const char **ret_text)
+{
+    static char why[ADMIN_WHY_BYTES];
+    struct text_out out;
+    struct tls_stats tls;
+    struct admin_ctx ctx = {
+        .core = d->core,
+        .config = d->config,
+        .start_ns = d->start_ns,
+        .now_ns = io_now_ns(),
+        .conns = d->conns.open,
+        .conns_refused = d->conns.refused,
+        .subscriptions = d->subs.n,
+        .events_told = d->subs.told,
+        .events_lost = d->subs.lost,
+        .listen_port = d->control_port,
+        .data_port = d->data_port,
+        .peer_state = peer_state,
+        .peer_breaches = peer_breaches,
+        .peer_trouble = peer_trouble,
+        .peer_tls = peer_tls,
+        .peer_refused = peer_refused,
+        .peer_transport = peer_transport,
+        .peer_path = peer_path,
+        .group_name = group_name,
+        .node_bits = d->node_bits,
+        .ctx = d,
+    };
+
+    if (d->links.tls) {
+        tls_stats(d->links.tls, &tls);
+        ctx.tls = &tls;
+    }
+    mem_stats(d->mem, &ctx.mem);
+    if (d->xfer)
+        xfer_stats(d->xfer, &ctx.xfer);
+    if (d->xfer)
+        xfer_rdma_view(d->xfer, &ctx.rdma);
+    io_stats(d->io, &ctx.io);
+    if (d->tape)
+        tape_stats(d->tape, &ctx.tape);
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    *ret_text = why;
+    TRY(admin_answer(&ctx, command, args, nargs, tenant, &out, why));
+    *ret_n = out.len;
+    return TERN_OK;
+}
+
+/* ---- arguments ---- */
+
+/* The text of a failure is the caller's to borrow for this one answer. */
+static enum tern_err arguments(const Tern__Wire__Admin *m, const struct admin_arg *takes, size_t n,
+                               const char **ret_text)
+{
+    static char why[ADMIN_WHY_BYTES];
+
+    *ret_text = why;
+    return admin_args(m->command, m->args, m->n_args, takes, n, why);
+}
+
+/* ---- tape ---- */
+
+/* The text of a failure is the caller's to borrow for this one answer. */
+static enum tern_err save_tape(const struct daemon *d, const char *path, bool keep,
+                               const char **ret_text)
+{
+    static char why[PATH_MAX + 256];
+    int cause;
+    enum tern_err err = tape_save(d->tape, path, keep, &cause);
+
+    if (err != TERN_OK)
+        snprintf(why, sizeof(why), "%s: the tape cannot be written: %s: %s", path, strerror(cause),
+                 tape_save_hint(cause));
+    *ret_text = why;
+    return err;
+}
+
+static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+                                  const char **ret_text)
+{
+    const char *path = d->config->tape_file;
+    uint32_t tokens = d->config->tape_tokens;
+    const struct admin_arg takes[] = {{.key = "path", .text = &path},
+                                      {.key = "tokens", .number = &tokens, .max = 1}};
+    struct tape_stats stats;
+    struct text_out out;
+    bool keep;
+
+    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
+    keep = d->config->tape_tokens || tokens == 1;
+    *ret_text = "this daemon records no tape: set tape.bytes";
+    if (!d->tape)
+        return TERN_UNSUPPORTED;
+    TRY(save_tape(d, path, keep, ret_text));
+    tape_stats(d->tape, &stats);
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&out, NULL);
+    text_str(&out, "path", path);
+    text_u64(&out, "recorded", stats.recorded);
+    text_u64(&out, "dropped", stats.dropped);
+    text_bool(&out, "complete", stats.dropped == 0);
+    text_bool(&out, "tokens_kept", keep);
+    /* What a replay of this tape must end in, if it is complete and its tokens were kept. */
+    text_hex(&out, "core_hash", core_hash(d->core));
+    text_object_end(&out);
+    *ret_n = out.len;
+    return TERN_OK;
+}
+
+/* ---- drain, evict, pin ---- */
+
+static enum tern_err drain_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+                                   const char **ret_text)
+{
+    struct core_view view;
+    struct text_out out;
+
+    TRY(arguments(m, NULL, 0, ret_text));
+    daemon_drain(d);
+    core_view(d->core, &view);
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&out, NULL);
+    text_bool(&out, "draining", true);
+    text_u64(&out, "sessions", view.sessions);
+    text_u64(&out, "drain_ms", d->config->deadlines.drain_ms);
+    text_object_end(&out);
+    *ret_n = out.len;
+    return TERN_OK;
+}
+
+/* Certificates anew. The text of a failure is the caller's to borrow for this one answer. */
+static enum tern_err reload_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
+                                    const char **ret_text)
+{
+    static char why[CONFIG_WHY_BYTES];
+    struct tls_stats stats;
+    struct text_out out;
+
+    TRY(arguments(m, NULL, 0, ret_text));
+    *ret_text = why;
+    TRY(links_reload(d, why, sizeof(why)));
+    tls_stats(d->links.tls, &stats);
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&out, NULL);
+    text_bool(&out, "reloaded", true);
+    text_str(&out, "not_after", stats.not_after);
+    text_object_end(&out);
+    *ret_n = out.len;
+    return TERN_OK;
+}
+
+/* The answer comes back through operator_reply. The text of a failure is the caller's to borrow for
+ * this one answer. */
+static enum tern_err evict_command(struct daemon *d, struct conn *c, const struct frame_header *h,
+                                   const Tern__Wire__Admin *m, const char **ret_text)
+{
+    static char why[ADMIN_WHY_BYTES];
+    struct event ev = {.kind = EV_REQUEST};
+    uint32_t pool = NONE, nodes = 0; /* 0: all that can go */
+    const struct admin_arg takes[] = {{.key = "pool", .number = &pool, .max = NONE - 1},
+                                      {.key = "nodes", .number = &nodes, .max = UINT32_MAX}};
+    struct pool_view view;
+
+    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
+    ev.request.op = OP_EVICT;
+    ev.request.conn = c->slot;
+    ev.request.request_id = h->request_id;
+    ev.request.evict.pool = (struct id){.slot = NONE};
+    ev.request.evict.nodes = nodes;
+    if (pool != NONE) {
+        *ret_text = "no pool is open in that slot";
+        if (pool >= d->limits.pools || !core_pool_view(d->core, pool, &view))
+            return TERN_GONE;
+        if (view.tier == TIER_HOST) {
+            snprintf(why, sizeof(why),
+                     "pool %u is the host tier of pool %u: evict --pool %u gives back on both",
+                     pool, view.other, view.other);
+            *ret_text = why;
+            return TERN_INVALID;
+        }
+        ev.request.evict.pool = view.id;
+    }
+    daemon_event(d, &ev);
+    return TERN_OK;
+}
+
+/* An id as lists show it: hexadecimal digits, at most 16. */
+static enum tern_err node_id(const char *text, struct id *ret)
+{
+    size_t n = text ? strlen(text) : 0;
+
+    if (n == 0 || n > 16 || strspn(text, "0123456789abcdefABCDEF") != n)
+        return TERN_INVALID;
+    *ret = id_unpack(strtoull(text, NULL, 16));
+    return TERN_OK;
+}
+
+/* The answer comes back through operator_reply. */
+static enum tern_err pin_command(struct daemon *d, struct conn *c, const struct frame_header *h,
+                                 const Tern__Wire__Admin *m, const char **ret_text)
+{
+    struct event ev = {.kind = EV_REQUEST};
+    const char *node = NULL;
+    uint32_t on = 1;
+    const struct admin_arg takes[] = {{.key = "node", .text = &node},
+                                      {.key = "on", .number = &on, .max = 1}};
+
+    TRY(arguments(m, takes, sizeof takes / sizeof *takes, ret_text));
+    *ret_text = "pin node=ID [on=0|1]; ternctl tree shows the ids";
+    TRY(node_id(node, &ev.request.pin.node));
+    ev.request.op = OP_PIN;
+    ev.request.conn = c->slot;
+    ev.request.request_id = h->request_id;
+    ev.request.pin.on = on == 1;
+    daemon_event(d, &ev);
+    return TERN_OK;
+}
+
+void operator_reply(struct daemon *d, struct conn *c, const struct reply *r)
+{
+    struct frame_header h = {.type = FRAME_ADMIN, .request_id = r->request_id};
+    struct text_out out;
+
+    if (r->err != TERN_OK || (r->op != OP_EVICT && r->op != OP_PIN)) {
+        conn_send_status(c, &h, r->err, r->text);
+        return;
+    }
+    text_init(&out, d->text, ADMIN_TEXT_BYTES);
+    text_object(&out, NULL);
+    if (r->op == OP_PIN) {
+        text_u64(&out, "refs", r->pin.refs);
+    } else {
+        text_u64(&out, "nodes", r->evict.nodes);
+        text_u64(&out, "pages", r->evict.pages);
+        text_u64(&out, "host_pages", r->evict.host_pages);
+    }
+    text_object_end(&out);
+    send_text(d, c, FRAME_ADMIN_REPLY, r->request_id, out.len);
+}
+
+/* ---- requests ---- */
+
+static void answer(struct daemon *d, struct conn *c, const struct frame_header *h,
+                   enum tern_err err, const char *text, size_t n)
+{
+    if (err != TERN_OK)
+        conn_send_status(c, h, err, text);
+    else
+        send_text(d, c, (uint16_t)(h->type + 1), h->request_id, n);
+}
+
+static void admin_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+                          const Tern__Wire__Admin *m)
+{
+    const char *command = m->command ? m->command : "", *text = "";
+    enum tern_err err = TERN_OK;
+    size_t n = 0;
+
+    if (strcmp(command, "evict") == 0 || strcmp(command, "pin") == 0) {
+        err = command[0] == 'e' ? evict_command(d, c, h, m, &text) : pin_command(d, c, h, m, &text);
+        if (err != TERN_OK)
+            answer(d, c, h, err, text, 0);
+        return;
+    }
+    if (strcmp(command, "drain") == 0)
+        err = drain_command(d, m, &n, &text);
+    else if (strcmp(command, "reload") == 0)
+        err = reload_command(d, m, &n, &text);
+    else if (strcmp(command, "tape") == 0)
+        err = tape_command(d, m, &n, &text);
+    else
+        err = describe(d, command, m->args, m->n_args, NONE, &n, &text);
+    answer(d, c, h, err, text, n);
+}
+
+void operator_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+                      const uint8_t *body)
+{
+    const ProtobufCMessage *msg;
+    enum tern_err err = wire_in_message(&d->in, h, body, &msg);
+    const char *text = "";
+    size_t n = 0;
+
+    if (err != TERN_OK) {
+        conn_send_status(c, h, err, "");
+        stream_finish(&c->stream, "malformed body");
+    } else if (h->type == FRAME_ADMIN) {
+        admin_request(d, c, h, (const Tern__Wire__Admin *)(const void *)msg);
+    } else {
+        err = describe(d, "status", NULL, 0, c->tenant, &n, &text);
+        answer(d, c, h, err, text, n);
+    }
+}

@@ -1,0 +1,123 @@
+/* The daemon's configuration: defaults, then the YAML file, then flags, then checks. Read once at
+ * start by main, and never changed afterwards; the rest of the shell borrows it. Each scalar
+ * setting stands in one table (config_table.h) that makes the YAML schema, the flag, the default,
+ * the range and the help text, so that a setting cannot exist in one form only. */
+#ifndef SHELL_CONFIG_H
+#define SHELL_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/tern_err.h"
+#include "core/core.h"
+#include "seam/xfer/xfer.h"
+#include "shell/loop/log.h"
+
+#define CONFIG_TENANTS_MAX 64
+#define CONFIG_PEERS_MAX   512
+#define CONFIG_NAME_BYTES  64  /* with the NUL; letters, digits, '-', '_' and '.' */
+#define CONFIG_PATH_BYTES  108 /* with the NUL: what sun_path holds */
+#define CONFIG_HOST_BYTES  256 /* with the NUL */
+#define CONFIG_FILE_MAX    (1u << 20)
+#define CONFIG_WHY_BYTES   512 /* enough for every message of config_load */
+
+struct config_endpoint {
+    char host[CONFIG_HOST_BYTES]; /* "" for "not configured"; an IPv6 address stands without its
+                                     brackets */
+    uint16_t port;                /* 0 in a listener: the kernel chooses, the daemon says which */
+};
+
+struct config_tenant {
+    char name[CONFIG_NAME_BYTES];
+    char socket[CONFIG_PATH_BYTES];
+    uint32_t mode;         /* of the socket file */
+    uint64_t memory_bytes; /* of one region */
+    uint64_t host_bytes;   /* of one region's host tier; 0: none */
+    uint32_t regions;
+    uint32_t sessions_max;
+    uint32_t conns_max;
+};
+
+struct config_devices {
+    uint32_t n;
+    char name[XFER_RAILS_MAX][CONFIG_NAME_BYTES];
+};
+
+struct config_peer {
+    char name[CONFIG_NAME_BYTES];
+    struct config_endpoint address; /* of its control listener */
+    uint64_t tenants;               /* bit i: it may ask for tenant i, and we ask it for tenant i */
+    enum xfer_transport transport;  /* of the pages that it sends us; TCP: none go out by RDMA */
+    bool push;                      /* it writes those that go by RDMA; else we read them */
+};
+
+struct config_deadlines {
+    uint32_t partial_frame_ms; /* from the first byte of a frame to its last */
+    uint32_t slow_reader_ms;   /* an answer that makes no progress into a socket */
+    uint32_t transfer_ms;      /* from the start of a transfer to its terminal state */
+    uint32_t drain_ms;         /* from SIGTERM to the exit, whatever is left */
+    uint32_t data_idle_ms;     /* a data connection with work outstanding and no progress */
+    uint32_t tls_handshake_ms; /* from a connection between daemons to the end of its handshake */
+};
+
+struct config {
+    char file[4096]; /* the YAML file; "" if none was given */
+    char node[CONFIG_NAME_BYTES];
+    struct config_endpoint listen; /* control connections of peers; host "" for no listener */
+    uint16_t data_port;            /* on the same host as `listen`; 0: the kernel chooses */
+    char admin_socket[CONFIG_PATH_BYTES];
+    uint32_t admin_mode;
+    uint32_t admin_conns_max;
+
+    uint32_t ntenants;
+    struct config_tenant tenants[CONFIG_TENANTS_MAX];
+    uint32_t npeers;
+    struct config_peer peers[CONFIG_PEERS_MAX];
+
+    uint64_t
+        page_bytes_min;     /* the smallest page that tenants will use: page records come from it */
+    uint32_t inbound_links; /* connections from peers that may be open at a time */
+    uint32_t data_conns_max;   /* data connections, both ways together */
+    uint32_t procs_max;        /* client processes that are watched: see proc.h */
+    struct core_limits limits; /* whole: every field has been set and checked */
+    struct config_deadlines deadlines;
+    uint32_t frame_body_max;
+    uint32_t workers;
+    bool huge_pages;
+    bool insecure_peers;                              /* peers talk in the clear */
+    char tls_ca[4096], tls_cert[4096], tls_key[4096]; /* PEM files; all or none */
+    struct config_devices rdma_device;                /* none: "auto" */
+    uint64_t rdma_mr_bytes;                           /* of one registration */
+    enum log_level log_level;
+
+    uint64_t tape_bytes;
+    char tape_file[4096]; /* where a crash or a failed check leaves the tape */
+    bool tape_tokens;     /* tapes keep token ids instead of hashes */
+
+    uint32_t fault_corrupt_pages;      /* fault injection, see xfer_config */
+    uint32_t fault_copy_corrupt_every; /* the same, see mem_config */
+    bool check_only; /* --check-config: see preflight.h, print what is in force and exit */
+};
+
+/* On failure `why` says what is wrong and what to do, with "FILE:LINE: " in front where YAML gives
+ * a line.
+ * --help, --usage, --version and a flag that does not exist are answered by argp, which ends the
+ * program. */
+enum tern_err config_load(int argc, char **argv, struct config **ret, char *why, size_t why_cap);
+void config_destroy(struct config *config);
+
+/* The YAML text alone, without flags; what config_load does with the file. For the fuzz target and
+ * tests. */
+enum tern_err config_load_text(const char *name, const void *bytes, size_t n, struct config **ret,
+                               char *why, size_t why_cap);
+
+/* What is in force, as a YAML file that would give the same configuration. */
+void config_print(const struct config *config, FILE *out);
+
+/* INVALID if it is none of the tenants: *ret untouched. */
+enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret);
+enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret);
+
+#endif

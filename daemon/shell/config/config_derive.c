@@ -1,0 +1,329 @@
+/* What follows from the settings, and whether they fit each other and this machine. */
+#include "shell/config/config_derive.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "shell/config/plan.h"
+#include "shell/tls/tls.h"
+
+#define WORKERS_INITIAL    16u /* M13: min(16, cores) */
+#define NODES_INITIAL_MAX  (1u << 23)
+#define SESSION_BLOCKS     64u /* token blocks set aside for each session's own tail */
+#define BLOCKS_PER_PAGE    4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
+#define SLABS_PER_POOL_MAX 2048u
+#define PAGES_INITIAL_MIN  4096u
+#define INBOUND_SPARE      64u /* for peers that come anew before their old link is found dead */
+#define DATA_CONNS_MIN     128u
+
+/* ---- names ---- */
+
+static enum tern_err tenant_is_whole(struct loader *l, uint32_t i)
+{
+    const struct config_tenant *t = &l->config->tenants[i];
+    enum origin origin = l->tenant_origin[i];
+
+    if (t->name[0] == '\0')
+        return loader_fail(l, origin, "tenants", (int)i, NULL, "needs a name");
+    if (t->socket[0] == '\0')
+        return loader_fail(l, origin, "tenants", (int)i, NULL,
+                           "needs a socket, the path that its engines connect to");
+    if (t->memory_bytes == 0)
+        return loader_fail(l, origin, "tenants", (int)i, NULL,
+                           "needs memory, the bytes for its pages in each region");
+    if (strcmp(t->socket, l->config->admin_socket) == 0)
+        return loader_fail(l, origin, "tenants", (int)i, "socket", "is the admin socket");
+    for (uint32_t j = 0; j < i; j++) {
+        if (strcmp(l->config->tenants[j].name, t->name) == 0)
+            return loader_fail(l, origin, "tenants", (int)i, "name", "another tenant is called %s",
+                               t->name);
+        if (strcmp(l->config->tenants[j].socket, t->socket) == 0)
+            return loader_fail(l, origin, "tenants", (int)i, "socket", "tenant %s has that socket",
+                               l->config->tenants[j].name);
+    }
+    return TERN_OK;
+}
+
+static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
+{
+    const struct config_peer *p = &l->config->peers[i];
+    enum origin origin = l->peer_origin[i];
+
+    if (p->name[0] == '\0')
+        return loader_fail(l, origin, "peers", (int)i, NULL, "needs a name");
+    if (p->address.host[0] == '\0' || p->address.port == 0)
+        return loader_fail(l, origin, "peers", (int)i, NULL,
+                           "needs an address, HOST:PORT of its listener");
+    if (p->push && p->transport == XFER_TCP)
+        return loader_fail(l, origin, "peers", (int)i, "push",
+                           "over TCP pages are read, never written: set transport to auto or "
+                           "verbs, or leave out push");
+    if (strcmp(p->name, l->config->node) == 0)
+        return loader_fail(l, origin, "peers", (int)i, "name", "is this daemon itself: node is %s",
+                           p->name);
+    for (uint32_t j = 0; j < i; j++)
+        if (strcmp(l->config->peers[j].name, p->name) == 0)
+            return loader_fail(l, origin, "peers", (int)i, "name", "another peer is called %s",
+                               p->name);
+    return TERN_OK;
+}
+
+static enum tern_err peer_tenants(struct loader *l, uint32_t i)
+{
+    char *rest = NULL, *names = l->peer_tenants[i];
+
+    if (*names == '\0')
+        return loader_fail(l, l->peer_origin[i], "peers", (int)i, NULL,
+                           "needs tenants, the list of those that it may ask for");
+    for (char *name = strtok_r(names, "+", &rest); name != NULL;
+         name = strtok_r(NULL, "+", &rest)) {
+        uint32_t slot;
+
+        if (config_tenant_slot(l->config, name, &slot) != TERN_OK)
+            return loader_fail(l, l->peer_origin[i], "peers", (int)i, "tenants",
+                               "there is no tenant %.80s", name);
+        l->config->peers[i].tenants |= (uint64_t)1 << slot;
+    }
+    return TERN_OK;
+}
+
+enum tern_err config_resolve(struct loader *l)
+{
+    if (l->config->ntenants == 0)
+        return loader_fail(l, l->text != NULL ? ORIGIN_FILE : ORIGIN_DEFAULT, "", -1, NULL,
+                           "no tenant is configured: say --tenant "
+                           "name=default,socket=/run/tern/default.sock,memory=4G "
+                           "or list one under `tenants`");
+    for (uint32_t i = 0; i < l->config->ntenants; i++)
+        TRY(tenant_is_whole(l, i));
+    for (uint32_t i = 0; i < l->config->npeers; i++) {
+        TRY(peer_is_whole(l, i));
+        TRY(peer_tenants(l, i));
+    }
+    return TERN_OK;
+}
+
+/* ---- derived values ---- */
+
+static uint32_t at_most(uint64_t value, uint32_t most)
+{
+    return value > most ? most : (uint32_t)value;
+}
+
+static uint32_t cores(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1 : at_most((uint64_t)n, WORKERS_INITIAL);
+}
+
+static void derive_u32(uint32_t *field, uint64_t value)
+{
+    if (*field == 0)
+        *field = at_most(value, COUNT_MAX);
+}
+
+/* A peer keeps its data connection while its link is up, and a second one for what goes by RDMA:
+ * each has to find room, both ways. */
+static uint64_t data_conns(const struct config *c)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < c->npeers; i++)
+        n += c->peers[i].transport == XFER_TCP ? 2 : 4;
+    return n < DATA_CONNS_MIN ? DATA_CONNS_MIN : n;
+}
+
+/* A field that may not be set to 0 and is 0 was not set. */
+void config_derive(struct loader *l)
+{
+    struct config *c = l->config;
+    struct core_limits *limits = &c->limits;
+    uint64_t pages = 0, conns = c->admin_conns_max;
+    uint32_t regions = 1;
+
+    for (uint32_t i = 0; i < c->ntenants; i++) {
+        pages += c->tenants[i].memory_bytes / c->page_bytes_min +
+                 c->tenants[i].host_bytes / c->page_bytes_min;
+        conns += c->tenants[i].conns_max;
+        regions = c->tenants[i].regions > regions ? c->tenants[i].regions : regions;
+    }
+    derive_u32(&c->workers, cores());
+    limits->tenants = c->ntenants;
+    limits->conns = at_most(conns, COUNT_MAX);
+    limits->peers = c->npeers;
+    derive_u32(&c->inbound_links, (uint64_t)c->npeers + INBOUND_SPARE);
+    derive_u32(&c->data_conns_max, data_conns(c));
+    limits->links = limits->peers + c->inbound_links;
+    limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
+    derive_u32(&c->procs_max, conns);
+    derive_u32(&limits->pages, pages < PAGES_INITIAL_MIN ? PAGES_INITIAL_MIN : pages);
+    derive_u32(&limits->slabs, at_most(limits->pages, limits->pools * SLABS_PER_POOL_MAX));
+    derive_u32(&limits->nodes, at_most(limits->pages, NODES_INITIAL_MAX));
+    derive_u32(&limits->token_blocks, (uint64_t)limits->pages * BLOCKS_PER_PAGE +
+                                          (uint64_t)limits->sessions * SESSION_BLOCKS);
+    derive_u32(&limits->sums_per_page, regions);
+    if (c->tape_file[0] == '\0')
+        snprintf(c->tape_file, sizeof c->tape_file, "%s.tape", c->admin_socket);
+}
+
+/* ---- checks ---- */
+
+static enum tern_err too_much(struct loader *l, uint32_t i, const char *key, uint64_t bytes,
+                              uint64_t total, uint64_t has)
+{
+    return loader_fail(l, l->tenant_origin[i], "tenants", (int)i, key,
+                       "with this tenant's %" PRIu64
+                       " bytes in %u regions the tenants ask for %" PRIu64
+                       " bytes; this machine has %" PRIu64,
+                       bytes, l->config->tenants[i].regions, total, has);
+}
+
+static enum tern_err check_memory(struct loader *l)
+{
+    uint64_t total = 0, has = plan_machine_bytes();
+
+    for (uint32_t i = 0; i < l->config->ntenants; i++) {
+        const struct config_tenant *t = &l->config->tenants[i];
+
+        total += t->memory_bytes * t->regions;
+        if (total > has)
+            return too_much(l, i, "memory", t->memory_bytes, total, has);
+        total += t->host_bytes * t->regions;
+        if (total > has)
+            return too_much(l, i, "host_memory", t->host_bytes, total, has);
+    }
+    return TERN_OK;
+}
+
+static enum origin origin_of(const struct loader *l, const char *section, const char *key)
+{
+    for (size_t i = 0; i < config_settings_n; i++)
+        if (strcmp(config_settings[i].section, section) == 0 &&
+            strcmp(config_settings[i].key, key) == 0)
+            return l->origin[i];
+    return ORIGIN_DEFAULT;
+}
+
+/* All three files or none, and not beside the consent to do without. */
+static enum tern_err check_tls(struct loader *l)
+{
+    const struct config *c = l->config;
+    const struct {
+        const char *key, *value;
+    } files[] = {{"ca", c->tls_ca}, {"cert", c->tls_cert}, {"key", c->tls_key}};
+    uint32_t given = 0, at = 0;
+    enum origin origin;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        if (files[i].value[0] == '\0')
+            continue;
+        given++;
+        at = i;
+    }
+    if (given == 0)
+        return TERN_OK;
+    origin = origin_of(l, "tls", files[at].key);
+    if (given < 3)
+        return loader_fail(l, origin, "tls", -1, files[at].key,
+                           "tls needs ca, cert and key: all three files");
+    if (c->insecure_peers)
+        return loader_fail(l, origin_of(l, "", "insecure_peers"), "", -1, "insecure_peers",
+                           "peers talk by TLS or in the clear, not both: leave out one of "
+                           "tls and insecure_peers");
+    if (!tls_built())
+        return loader_fail(l, origin, "tls", -1, files[at].key,
+                           "this ternd was built without OpenSSL: peers need insecure_peers");
+    return TERN_OK;
+}
+
+static enum tern_err check_peers(struct loader *l)
+{
+    static const char with[] =
+        "daemons prove who they are by certificates: name them under `tls` (ca, cert, key); or, "
+        "where the network between them is trusted, say --insecure-peers (insecure_peers: true)";
+    static const char without[] =
+        "this ternd was built without OpenSSL, so daemons talk in the clear: where the network "
+        "between them is trusted say --insecure-peers (insecure_peers: true)";
+    const char *text = tls_built() ? with : without;
+
+    if (l->config->insecure_peers || l->config->tls_cert[0] != '\0')
+        return TERN_OK;
+    if (l->config->npeers > 0)
+        return loader_fail(l, l->peer_origin[0], "peers", 0, NULL, "%s", text);
+    if (l->config->listen.host[0] == '\0')
+        return TERN_OK;
+    return loader_fail(l, origin_of(l, "", "listen"), "", -1, "listen", "%s", text);
+}
+
+static enum tern_err check_limits(struct loader *l)
+{
+    const struct core_limits limits = plan_limits(l->config);
+    size_t arena = 0;
+
+    if (core_size(&limits, &arena) != TERN_OK)
+        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
+                           "limits: together they are more than the core can hold");
+    return TERN_OK;
+}
+
+/* The limit that somebody set and that takes more than half of `total`; NULL: there is none. */
+static const struct setting *costliest_limit(struct loader *l, uint64_t total)
+{
+    const struct setting *found = NULL;
+
+    for (size_t i = 0; i < config_settings_n; i++) {
+        const struct setting *s = &config_settings[i];
+        uint32_t *field = (uint32_t *)(void *)((char *)l->config + s->offset), was;
+        struct plan_memory m;
+
+        if (strcmp(s->section, "limits") != 0 || l->origin[i] == ORIGIN_DEFAULT ||
+            s->size != sizeof *field)
+            continue;
+        was = *field;
+        *field = (uint32_t)s->min;
+        plan_memory(l->config, &m);
+        *field = was;
+        if (m.total < total / 2) {
+            total = 2 * m.total; /* of several the one without which least is left */
+            found = s;
+        }
+    }
+    return found;
+}
+
+/* Each part may fit where all of them do not. */
+static enum tern_err check_all(struct loader *l)
+{
+    uint64_t has = plan_machine_bytes();
+    const struct setting *s;
+    char parts[PLAN_TEXT_BYTES];
+    struct plan_memory m;
+
+    plan_memory(l->config, &m);
+    if (m.total <= has)
+        return TERN_OK;
+    plan_text(&m, parts);
+    s = costliest_limit(l, m.total);
+    if (s)
+        return loader_fail(l, l->origin[s - config_settings], s->section, -1, s->key,
+                           "with it the daemon would take %" PRIu64 " bytes of memory (%s); this "
+                           "machine has %" PRIu64 ": lower it",
+                           m.total, parts, has);
+    return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL,
+                       "the daemon would take %" PRIu64 " bytes of memory (%s); this machine has "
+                       "%" PRIu64 ": %s",
+                       m.total, parts, has, plan_hint(&m));
+}
+
+enum tern_err config_check(struct loader *l)
+{
+    TRY(check_tls(l));
+    TRY(check_peers(l));
+    TRY(check_memory(l));
+    TRY(check_limits(l));
+    return check_all(l);
+}

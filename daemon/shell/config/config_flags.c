@@ -1,0 +1,248 @@
+/* Flags by argp, made from the table of settings, and the three that are no settings: --config,
+ * --check-config and the lists --tenant and --peer. argp itself answers --help, --usage, --version
+ * and unknown flags. */
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tern_version.h>
+
+#include "base/err.h"
+#include "shell/config/config_table.h"
+
+#define KEY_SETTING                                                                                \
+    0x1000 /* the setting's index is added; above every character, so there is no short form */
+#define KEY_CONFIG  'c'
+#define KEY_CHECK   0x2000
+#define KEY_TENANT  0x2001
+#define KEY_PEER    0x2002
+#define ENTRY_BYTES 2048
+#define EXIT_CONFIG 2 /* of argp's own errors, as of any other in the configuration */
+
+const char *argp_program_version TERN_ARGP = "ternd " TERN_VERSION;
+
+struct pass {
+    struct loader *loader;
+    bool first; /* only what decides which file is read */
+    enum tern_err err;
+};
+
+/* key=value,key=value: calls `set` for each. The text is the caller's copy and is cut up. */
+static enum tern_err entry(struct loader *l, const char *flag, char *text, uint32_t slot, int index,
+                           enum tern_err (*set)(struct loader *, uint32_t, int, const char *,
+                                                const char *))
+{
+    char *rest = NULL;
+
+    for (char *part = strtok_r(text, ",", &rest); part != NULL; part = strtok_r(NULL, ",", &rest)) {
+        char *value = strchr(part, '=');
+
+        if (value == NULL)
+            return loader_fail(l, ORIGIN_FLAG, flag, index, part, "has no value: write %s=VALUE",
+                               part);
+        *value++ = '\0';
+        TRY(set(l, slot, index, part, value));
+    }
+    return TERN_OK;
+}
+
+static enum tern_err tenant_set(struct loader *l, uint32_t slot, int index, const char *key,
+                                const char *value)
+{
+    for (size_t f = 0; f < TENANT_FIELDS; f++)
+        if (strcmp(config_tenant_fields[f].key, key) == 0)
+            return loader_tenant_set(l, slot, f, value);
+    return loader_fail(l, ORIGIN_FLAG, "tenants", index, key, "unknown key");
+}
+
+static enum tern_err peer_set(struct loader *l, uint32_t slot, int index, const char *key,
+                              const char *value)
+{
+    char names[ENTRY_BYTES], *rest = NULL;
+
+    for (size_t f = 0; f < PEER_FIELDS; f++)
+        if (strcmp(config_peer_fields[f].key, key) == 0)
+            return loader_peer_set(l, slot, f, value);
+    if (strcmp(key, "tenants") != 0)
+        return loader_fail(l, ORIGIN_FLAG, "peers", index, key, "unknown key");
+    snprintf(names, sizeof names, "%s", value);
+    for (char *name = strtok_r(names, "+", &rest); name != NULL; name = strtok_r(NULL, "+", &rest))
+        TRY(loader_peer_tenant(l, slot, name));
+    return TERN_OK;
+}
+
+static enum tern_err list_flag(struct loader *l, bool is_tenant, const char *arg)
+{
+    char text[ENTRY_BYTES];
+    uint32_t slot;
+
+    if (strlen(arg) >= sizeof text)
+        return loader_fail(l, ORIGIN_FLAG, is_tenant ? "tenants" : "peers", -1, NULL,
+                           "longer than %zu bytes", sizeof text - 1);
+    strcpy(text, arg);
+    if (is_tenant) {
+        TRY(loader_tenant_add(l, ORIGIN_FLAG, &slot));
+        return entry(l, "tenants", text, slot, (int)slot, tenant_set);
+    }
+    TRY(loader_peer_add(l, ORIGIN_FLAG, &slot));
+    return entry(l, "peers", text, slot, (int)slot, peer_set);
+}
+
+static enum tern_err one_flag(struct pass *p, int key, const char *arg)
+{
+    struct loader *l = p->loader;
+
+    if (key == KEY_CONFIG) {
+        if (strlen(arg) >= sizeof l->config->file)
+            return loader_fail(l, ORIGIN_FLAG, "", -1, "config", "path too long");
+        strcpy(l->config->file, arg);
+        return TERN_OK;
+    }
+    if (key == KEY_CHECK) {
+        l->config->check_only = true;
+        return TERN_OK;
+    }
+    if (p->first)
+        return TERN_OK;
+    if (key == KEY_TENANT || key == KEY_PEER)
+        return list_flag(l, key == KEY_TENANT, arg);
+    /* A bool flag without a value means true. */
+    return loader_set(l, (size_t)(key - KEY_SETTING), arg == NULL ? "true" : arg, ORIGIN_FLAG);
+}
+
+static bool is_our_key(int key)
+{
+    return key == KEY_CONFIG || key == KEY_CHECK || key == KEY_TENANT || key == KEY_PEER ||
+           (key >= KEY_SETTING && (size_t)(key - KEY_SETTING) < config_settings_n);
+}
+
+static error_t parse_flag(int key, char *arg, struct argp_state *state)
+{
+    struct pass *p = state->input;
+
+    if (key == ARGP_KEY_ARG) {
+        loader_fail(p->loader, ORIGIN_FLAG, "", -1, NULL, "%s: flags only, see --help", arg);
+        p->err = TERN_INVALID;
+        return EINVAL;
+    }
+    if (!is_our_key(key))
+        return ARGP_ERR_UNKNOWN;
+    p->err = one_flag(p, key, arg);
+    return p->err == TERN_OK ? 0 : EINVAL;
+}
+
+static const char *arg_name(enum value_kind kind)
+{
+    switch (kind) {
+    case VALUE_COUNT: return "N";
+    case VALUE_BYTES: return "BYTES";
+    case VALUE_MODE: return "MODE";
+    case VALUE_BOOL: return "BOOL";
+    case VALUE_NAME: return "NAME";
+    case VALUE_PATH: return "PATH";
+    case VALUE_ENDPOINT: return "HOST:PORT";
+    case VALUE_LEVEL: return "LEVEL";
+    case VALUE_TRANSPORT: return "TRANSPORT";
+    case VALUE_DEVICES: return "NAME+NAME";
+    }
+    return "";
+}
+
+/* Groups of --help in the order of the table's sections. */
+static int group_of(const char *section)
+{
+    static const char *const sections[] = {"",          "tls",    "admin", "tape",
+                                           "deadlines", "limits", "faults"};
+
+    for (int i = 0; i < 7; i++)
+        if (strcmp(sections[i], section) == 0)
+            return i + 1;
+    return 0;
+}
+
+#define DOC_BYTES 256
+
+struct options {
+    struct argp_option v[SETTINGS_MAX + 8];
+    char doc[SETTINGS_MAX][DOC_BYTES];
+};
+
+static void options_build(struct options *o)
+{
+    static const struct argp_option lists[] = {
+        {"config", KEY_CONFIG, "FILE", 0, "YAML file; flags override what it says", 1},
+        {"check-config", KEY_CHECK, NULL, 0,
+         "Print what is in force and exit; status 0 only if it is valid, the TLS files can be "
+         "used, "
+         "the sockets' folders written to and `listen` bound; names that do not resolve are told. "
+         "Not "
+         "looked at: "
+         "ports in use, free memory, RDMA devices",
+         1},
+        {"tenant", KEY_TENANT, "KEY=VALUE,...", 0,
+         "One more tenant: name, socket, mode, memory, host_memory, regions, sessions_max, "
+         "conns_max",
+         1},
+        {"peer", KEY_PEER, "KEY=VALUE,...", 0,
+         "One more peer: name, address, transport, push, tenants=NAME+NAME", 1},
+    };
+    size_t n = sizeof lists / sizeof *lists;
+
+    memset(o, 0, sizeof *o);
+    memcpy(o->v, lists, sizeof lists);
+    for (size_t i = 0; i < config_settings_n; i++) {
+        const struct setting *s = &config_settings[i];
+        bool has_initial = s->initial != NULL && *s->initial != '\0';
+
+        snprintf(o->doc[i], DOC_BYTES, "%s%s%s%s", s->doc, has_initial ? " [" : "",
+                 has_initial ? s->initial : "", has_initial ? "]" : "");
+        o->v[n + i] = (struct argp_option){
+            .name = s->flag,
+            .key = KEY_SETTING + (int)i,
+            .arg = arg_name(s->kind),
+            .flags = s->kind == VALUE_BOOL ? OPTION_ARG_OPTIONAL : 0,
+            .doc = o->doc[i],
+            .group = group_of(s->section),
+        };
+    }
+}
+
+static enum tern_err run_pass(int argc, char **argv, struct loader *l, bool first)
+{
+    struct options *options = malloc(sizeof *options);
+    struct pass pass = {.loader = l, .first = first};
+    error_t rc;
+    struct argp argp = {
+        .parser = parse_flag,
+        .doc = "The Tern daemon: owns the KV pages of this host's model servers.\v"
+               "Settings come from defaults, then from the file, then from flags. BYTES may end in "
+               "K, M, G or T.\n"
+               "Example: ternd --tenant name=default,socket=/run/tern/default.sock,memory=4G\n\n"
+               "Exit status: 0 drained, or the configuration that was to be checked is valid; 1 it "
+               "could not start; 2 a flag or the configuration is wrong. SIGSEGV, SIGBUS, SIGILL, "
+               "SIGFPE or SIGABRT: a crash or a failed check, which leaves a tape.",
+    };
+
+    if (options == NULL)
+        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "out of memory");
+    options_build(options);
+    argp.options = options->v;
+    argp_err_exit_status = EXIT_CONFIG;
+    rc = argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &pass);
+    if (rc != 0 && pass.err == TERN_OK)
+        pass.err = loader_fail(l, ORIGIN_FLAG, "", -1, NULL, "%s",
+                               rc == ENOMEM ? "out of memory" : "the flags could not be read");
+    free(options);
+    return pass.err;
+}
+
+enum tern_err flags_first_pass(int argc, char **argv, struct loader *l)
+{
+    return run_pass(argc, argv, l, true);
+}
+
+enum tern_err flags_apply(int argc, char **argv, struct loader *l)
+{
+    return run_pass(argc, argv, l, false);
+}

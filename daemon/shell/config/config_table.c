@@ -1,0 +1,170 @@
+/* The table of settings. A limit of 0 would make the core refuse to start, so every range begins at
+ * 1 unless 0 has a meaning that is stated. Defaults that are NULL are derived in config_derive.c
+ * from the tenants' memory. */
+#include <assert.h>
+#include <stddef.h>
+
+#include "shell/config/config_table.h"
+
+#define FIELD(member) offsetof(struct config, member), sizeof(((struct config *)0)->member)
+#define TENANT_FIELD(member)                                                                       \
+    offsetof(struct config_tenant, member), sizeof(((struct config_tenant *)0)->member)
+#define PEER_FIELD(member)                                                                         \
+    offsetof(struct config_peer, member), sizeof(((struct config_peer *)0)->member)
+
+#define COUNT(section, key, flag, member, min, max, initial, doc)                                  \
+    {                                                                                              \
+        section, key, flag, VALUE_COUNT, FIELD(member), min, max, initial, doc                     \
+    }
+#define BYTES(section, key, flag, member, min, max, initial, doc)                                  \
+    {                                                                                              \
+        section, key, flag, VALUE_BYTES, FIELD(member), min, max, initial, doc                     \
+    }
+#define PLAIN(section, key, flag, kind, member, initial, doc)                                      \
+    {                                                                                              \
+        section, key, flag, kind, FIELD(member), 0, UINT64_MAX, initial, doc                       \
+    }
+#define LIMIT(name, flag, initial, doc)                                                            \
+    COUNT("limits", #name, flag, limits.name, 1, COUNT_MAX, initial, doc)
+#define DEADLINE(name, flag, initial, doc)                                                         \
+    COUNT("deadlines", #name, flag, deadlines.name, DEADLINE_MIN, DEADLINE_MAX, initial, doc)
+
+const struct setting config_settings[] = {
+    PLAIN("", "node", "node", VALUE_NAME, node, "node",
+          "Name of this daemon in logs and in its peers' Hello"),
+    PLAIN("", "listen", "listen", VALUE_ENDPOINT, listen, "",
+          "HOST:PORT for control connections of peers; empty: no peer can connect"),
+    COUNT("", "data_port", "data-port", data_port, 0, 65535, "0",
+          "Port for pages, on the host of `listen`; 0: the kernel chooses"),
+    PLAIN("", "insecure_peers", "insecure-peers", VALUE_BOOL, insecure_peers, "false",
+          "Peers talk in the clear: only where the network between them is trusted"),
+    PLAIN("", "rdma_device", "rdma-device", VALUE_DEVICES, rdma_device, "auto",
+          "RDMA device for pages, or several at a time, NAME+NAME; auto: the one with an active "
+          "port that is nearest to the memory"),
+    BYTES("", "rdma_mr_bytes", "rdma-mr-bytes", rdma_mr_bytes, 2u << 20, MEMORY_MAX, "1T",
+          "Largest piece of memory registered at once, if the device takes as much"),
+    BYTES("", "page_bytes_min", "page-bytes-min", page_bytes_min, 64, (uint64_t)1 << 30, "4096",
+          "Smallest page that tenants use, in one region: memory for page records follows from it"),
+    BYTES("", "frame_body_max", "frame-body-max", frame_body_max, 4096, 1u << 28, "1M",
+          "Largest message body that is accepted"),
+    COUNT("", "workers", "workers", workers, 1, MEM_WORKERS_MAX, NULL,
+          "Threads for checksums, copies and zeroing; default: one a core, at most 16"),
+    PLAIN("", "huge_pages", "huge-pages", VALUE_BOOL, huge_pages, "true",
+          "Try huge pages for tenants' memory; `ternctl status` says what was got"),
+    PLAIN("", "log_level", "log-level", VALUE_LEVEL, log_level, "info",
+          "error, warn, info or debug"),
+
+    PLAIN("tls", "ca", "tls-ca", VALUE_PATH, tls_ca, NULL,
+          "PEM file of the CA that every peer's certificate must come from; no other is trusted"),
+    PLAIN(
+        "tls", "cert", "tls-cert", VALUE_PATH, tls_cert, NULL,
+        "PEM file of this node's certificate, with `node` as a DNS name, and what leads to the CA"),
+    PLAIN("tls", "key", "tls-key", VALUE_PATH, tls_key, NULL, "PEM file of its private key"),
+
+    PLAIN("admin", "socket", "admin-socket", VALUE_PATH, admin_socket, "/run/tern/admin.sock",
+          "Unix socket of ternctl"),
+    PLAIN("admin", "mode", "admin-mode", VALUE_MODE, admin_mode, "0600",
+          "Octal mode of the admin socket"),
+    COUNT("admin", "conns_max", "admin-conns-max", admin_conns_max, 1, 1024, "16",
+          "Admin connections at a time"),
+
+    BYTES("tape", "bytes", "tape-bytes", tape_bytes, 0, (uint64_t)1 << 36, "8M",
+          "Memory for the last events; 0: no tape. A tape can be replayed only if it holds every "
+          "event since the start"),
+    PLAIN("tape", "file", "tape-file", VALUE_PATH, tape_file, NULL,
+          "Where a crash or a failed check leaves the tape; default: the admin socket's path with "
+          ".tape and the incarnation, the last 4 of them. A file that is named the next crash "
+          "replaces"),
+    PLAIN("tape", "tokens", "tape-tokens", VALUE_BOOL, tape_tokens, "false",
+          "Tapes keep token ids, which are your users' text, instead of hashes of them"),
+
+    DEADLINE(partial_frame_ms, "partial-frame-ms", "5000",
+             "From the first byte of a message to its last"),
+    DEADLINE(slow_reader_ms, "slow-reader-ms", "5000",
+             "An answer that makes no progress into a client's socket"),
+    DEADLINE(transfer_ms, "transfer-ms", "30000", "From the start of a transfer to its end"),
+    DEADLINE(drain_ms, "drain-ms", "10000", "From SIGTERM to the exit, whatever is left"),
+    DEADLINE(data_idle_ms, "data-idle-ms", "5000",
+             "A data connection with work outstanding and no progress; alike on all hosts"),
+    DEADLINE(tls_handshake_ms, "tls-handshake-ms", "5000",
+             "From a connection between daemons to the end of its TLS handshake"),
+
+    LIMIT(sessions, "limit-sessions", "4096", "Sessions over all tenants"),
+    COUNT("limits", "engines", "limit-engines", limits.engines, 1, 48, "32",
+          "Engines over all tenants"),
+    COUNT("limits", "pools", "limit-pools", limits.pools, 1, 64, "32",
+          "Pools over all tenants; the host tier of one is another"),
+    COUNT(
+        "limits", "procs", "limit-procs", procs_max, 1, COUNT_MAX, NULL,
+        "Client processes, shared among the tenants by their conns_max; default: one a connection"),
+    LIMIT(namespaces, "limit-namespaces", "1024", "Namespaces in use at a time"),
+    COUNT("limits", "nodes", "limit-nodes", limits.nodes, 2, COUNT_MAX, NULL,
+          "Nodes of the prefix tree; default: one a page record, at most 8388608"),
+    LIMIT(
+        token_blocks, "limit-token-blocks", NULL,
+        "Blocks of 64 tokens for prefixes and sessions; default: 4 a page record and 64 a session"),
+    LIMIT(extra_keys, "limit-extra-keys", "65536", "Extra keys (image hashes and the like) held"),
+    LIMIT(pages, "limit-pages", NULL,
+          "Page records; default: all tenants' memory and host_memory by page_bytes_min"),
+    COUNT("limits", "slabs", "limit-slabs", limits.slabs, 2, COUNT_MAX, NULL,
+          "Slab records; default: 2048 a pool, at most one a page record"),
+    LIMIT(retires, "limit-retires", "65536", "Releases that wait for a step"),
+    LIMIT(pulls, "limit-pulls", "256", "Transfers in at a time"),
+    LIMIT(serves, "limit-serves", "256", "Transfers out at a time"),
+    LIMIT(seal_jobs, "limit-seal-jobs", "256", "Checksum jobs in flight"),
+    LIMIT(copy_jobs, "limit-copy-jobs", "64", "Copies between device and host memory in flight"),
+    LIMIT(events, "limit-events", "4096", "Changes of the prefix tree kept for subscribers"),
+    LIMIT(sums_per_page, "limit-sums-per-page", NULL,
+          "Checksums kept for a page: its units times its regions; default: the largest number of "
+          "regions"),
+    COUNT("limits", "inbound_links", "limit-inbound-links", inbound_links, 1, 1024, NULL,
+          "Control connections from peers at a time; default: one a peer, and 64"),
+    COUNT("limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 4096, NULL,
+          "Data connections at a time, half of them from peers; default: two a peer, four where "
+          "pages may go by RDMA, at least 128"),
+    BYTES("limits", "peer_bytes_in_flight", "limit-peer-bytes", limits.peer_bytes_in_flight, 4096,
+          MEMORY_MAX, "256M", "Bytes asked for and not yet here, per peer"),
+    BYTES("limits", "tenant_bytes_in_flight", "limit-tenant-bytes", limits.tenant_bytes_in_flight,
+          4096, MEMORY_MAX, "256M", "Bytes asked for and not yet here, per tenant"),
+    COUNT("limits", "busy_retry_ms", "busy-retry-ms", limits.busy_retry_ms, 1, 60000, "20",
+          "When a full daemon tells its peer to come back"),
+
+    COUNT("faults", "corrupt_pages", "fault-corrupt-pages", fault_corrupt_pages, 0, COUNT_MAX, "0",
+          "Fault injection: flip one byte at the receive in that many pages, once each"),
+    COUNT("faults", "copy_corrupt_every", "fault-copy-corrupt-every", fault_copy_corrupt_every, 0,
+          COUNT_MAX, "0",
+          "Fault injection: flip one byte in every so-many-th copy between the tiers; 0: never"),
+};
+
+const size_t config_settings_n = sizeof config_settings / sizeof *config_settings;
+static_assert(sizeof config_settings / sizeof *config_settings <= SETTINGS_MAX,
+              "struct loader.origin");
+
+const struct setting config_tenant_fields[TENANT_FIELDS] = {
+    {"tenants", "name", NULL, VALUE_NAME, TENANT_FIELD(name), 0, 0, NULL,
+     "Name, the same on every host"},
+    {"tenants", "socket", NULL, VALUE_PATH, TENANT_FIELD(socket), 0, 0, NULL,
+     "Unix socket of its engines"},
+    {"tenants", "mode", NULL, VALUE_MODE, TENANT_FIELD(mode), 0, 0, "0660",
+     "Octal mode of the socket"},
+    {"tenants", "memory", NULL, VALUE_BYTES, TENANT_FIELD(memory_bytes), 4096, MEMORY_MAX, NULL,
+     "Bytes for pages, in each region"},
+    {"tenants", "host_memory", NULL, VALUE_BYTES, TENANT_FIELD(host_bytes), 0, MEMORY_MAX, "0",
+     "Bytes of the host tier, in each region; 0: none"},
+    {"tenants", "regions", NULL, VALUE_COUNT, TENANT_FIELD(regions), 1, RANKS_MAX, "1",
+     "Regions: one a rank of its largest engine"},
+    {"tenants", "sessions_max", NULL, VALUE_COUNT, TENANT_FIELD(sessions_max), 1, COUNT_MAX, "4096",
+     "Sessions at a time"},
+    {"tenants", "conns_max", NULL, VALUE_COUNT, TENANT_FIELD(conns_max), 1, 65536, "256",
+     "Connections at a time"},
+};
+
+const struct setting config_peer_fields[PEER_FIELDS] = {
+    {"peers", "name", NULL, VALUE_NAME, PEER_FIELD(name), 0, 0, NULL, "Name of the peer's node"},
+    {"peers", "address", NULL, VALUE_ENDPOINT, PEER_FIELD(address), 0, 0, NULL,
+     "HOST:PORT of its `listen`"},
+    {"peers", "transport", NULL, VALUE_TRANSPORT, PEER_FIELD(transport), 0, 0, "tcp",
+     "How its pages come: auto (RDMA, else TCP), verbs (RDMA or not at all) or tcp"},
+    {"peers", "push", NULL, VALUE_BOOL, PEER_FIELD(push), 0, 0, "false",
+     "The peer writes them (WRITE), in place of being read (READ); transport auto or verbs only"},
+};

@@ -1,0 +1,91 @@
+/* The settings, each written once: the section and key in YAML, the flag, where the value goes, how
+ * it is read and printed, its range, its default and what it means. config.c, config_yaml.c and
+ * config_flags.c walk this table. Internal to config*.c. */
+#ifndef SHELL_CONFIG_TABLE_H
+#define SHELL_CONFIG_TABLE_H
+
+#include "shell/config/config.h"
+
+enum value_kind {
+    VALUE_COUNT, /* a whole number; fields of 2, 4 and 8 bytes */
+    VALUE_BYTES, /* the same with an optional K, M, G or T (powers of 1024) */
+    VALUE_MODE,  /* octal */
+    VALUE_BOOL,
+    VALUE_NAME,
+    VALUE_PATH,
+    VALUE_ENDPOINT, /* host:port, [v6]:port */
+    VALUE_LEVEL,
+    VALUE_TRANSPORT,
+    VALUE_DEVICES, /* names joined by '+', or auto */
+};
+
+struct setting {
+    const char *section; /* "" for the top of the file */
+    const char *key, *flag;
+    enum value_kind kind;
+    size_t offset, size; /* in struct config, struct config_tenant or struct config_peer */
+    uint64_t min, max;
+    const char *initial; /* NULL: derived from other settings, or required in a list's entry */
+    const char *doc;
+};
+
+#define SETTINGS_MAX  64
+#define TENANT_FIELDS 8
+#define PEER_FIELDS   4 /* and the list of tenants */
+#define COUNT_MAX     (1u << 28)
+#define MEMORY_MAX    ((uint64_t)1 << 50)
+#define DEADLINE_MIN  10
+#define DEADLINE_MAX  3600000
+
+extern const struct setting config_settings[];
+extern const size_t config_settings_n;
+extern const struct setting config_tenant_fields[TENANT_FIELDS];
+extern const struct setting config_peer_fields[PEER_FIELDS];
+
+enum origin { ORIGIN_DEFAULT = 0, ORIGIN_FILE, ORIGIN_FLAG };
+
+/* What config_load works with until the configuration is whole. */
+struct loader {
+    struct config *config; /* owned until handed out */
+    enum origin origin[SETTINGS_MAX];
+    enum origin tenant_origin[CONFIG_TENANTS_MAX], peer_origin[CONFIG_PEERS_MAX];
+    uint32_t file_tenants, file_peers; /* entries that came from the file: the first ones */
+    /* Names with a '+' behind each, resolved when all tenants are known. */
+    char peer_tenants[CONFIG_PEERS_MAX][CONFIG_TENANTS_MAX * CONFIG_NAME_BYTES + 1];
+    const char *file_name; /* borrowed; for messages */
+    const uint8_t *text;   /* borrowed; the YAML bytes, to find lines in; NULL without a file */
+    size_t text_bytes;
+    char *why; /* borrowed */
+    size_t why_cap;
+};
+
+/* config_values.c. Reads `text` into the field at `base`; on failure says in `ret_reason` what
+ * would be right. */
+#define REASON_BYTES 256
+enum tern_err value_parse(const struct setting *s, const char *text, void *base,
+                          char ret_reason[REASON_BYTES]);
+void value_print(const struct setting *s, const void *base, FILE *out);
+
+/* config_yaml.c */
+enum tern_err yaml_load(struct loader *l);
+/* Line of section[index].key in the file, 0 if it is not there. section "": the top; index -1: no
+ * list; key NULL: the entry itself. */
+size_t yaml_line(const struct loader *l, const char *section, int index, const char *key);
+
+/* config_flags.c. The first pass looks only for --config and --check-config. */
+enum tern_err flags_first_pass(int argc, char **argv, struct loader *l);
+enum tern_err flags_apply(int argc, char **argv, struct loader *l);
+
+/* config.c: how values enter, whoever read them. Each says why. */
+enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enum origin origin);
+enum tern_err loader_tenant_add(struct loader *l, enum origin origin, uint32_t *ret_slot);
+enum tern_err loader_tenant_set(struct loader *l, uint32_t slot, size_t field, const char *text);
+enum tern_err loader_peer_add(struct loader *l, enum origin origin, uint32_t *ret_slot);
+enum tern_err loader_peer_set(struct loader *l, uint32_t slot, size_t field, const char *text);
+enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *name);
+/* Writes the message with its place in front and returns INVALID. */
+enum tern_err loader_fail(struct loader *l, enum origin origin, const char *section, int index,
+                          const char *key, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
+#endif

@@ -1,0 +1,287 @@
+/* Reading and printing one value by its kind. YAML and flags come through here alike, so both
+ * accept and refuse the same texts, and what config_print writes is read back as the same value. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "shell/config/config_table.h"
+
+#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+#define MODE_MAX   0777u
+
+static enum tern_err fail(char reason[REASON_BYTES], const char *text)
+{
+    snprintf(reason, REASON_BYTES, "%s", text);
+    return TERN_INVALID;
+}
+
+/* Digits of `base` up to *ret_end; false for none or more than 64 bits. No sign, no blank, no 0x.
+ */
+static bool digits(const char *text, uint32_t base, uint64_t *ret, const char **ret_end)
+{
+    const char *c = text;
+    uint64_t v = 0;
+
+    for (; *c >= '0' && (uint32_t)(*c - '0') < base; c++)
+        if (__builtin_mul_overflow(v, base, &v) ||
+            __builtin_add_overflow(v, (uint64_t)(*c - '0'), &v))
+            return false;
+    *ret = v;
+    *ret_end = c;
+    return c != text;
+}
+
+static void store(void *field, size_t size, uint64_t value)
+{
+    if (size == sizeof(uint16_t))
+        *(uint16_t *)field = (uint16_t)value;
+    else if (size == sizeof(uint32_t))
+        *(uint32_t *)field = (uint32_t)value;
+    else
+        *(uint64_t *)field = value;
+}
+
+static uint64_t fetch(const void *field, size_t size)
+{
+    if (size == sizeof(uint16_t))
+        return *(const uint16_t *)field;
+    if (size == sizeof(uint32_t))
+        return *(const uint32_t *)field;
+    return *(const uint64_t *)field;
+}
+
+/* "K", "KB" and "KiB" all mean 1024; "" and "B" mean 1. */
+static bool suffix_shift(const char *suffix, uint32_t *ret)
+{
+    static const char letters[] = "KMGT";
+    const char *letter = *suffix == '\0' ? NULL : strchr(letters, *suffix);
+
+    *ret = 0;
+    if (letter != NULL) {
+        *ret = 10 * (uint32_t)(letter - letters + 1);
+        suffix++;
+        if (strcmp(suffix, "iB") == 0)
+            return true;
+    }
+    return *suffix == '\0' || strcmp(suffix, "B") == 0;
+}
+
+static enum tern_err parse_number(const struct setting *s, const char *text, void *field,
+                                  char reason[REASON_BYTES])
+{
+    uint32_t shift = 0;
+    const char *end;
+    uint64_t value;
+    bool ok = digits(text, 10, &value, &end);
+
+    if (ok && s->kind == VALUE_BYTES)
+        ok = suffix_shift(end, &shift) && value <= UINT64_MAX >> shift;
+    else if (ok)
+        ok = *end == '\0';
+    if (!ok)
+        return fail(reason, s->kind == VALUE_BYTES
+                                ? "must be a number of bytes, with K, M, G or T for powers of 1024"
+                                : "must be a whole number");
+    value <<= shift;
+    if (value < s->min || value > s->max) {
+        snprintf(reason, REASON_BYTES, "must be from %" PRIu64 " to %" PRIu64, s->min, s->max);
+        return TERN_INVALID;
+    }
+    store(field, s->size, value);
+    return TERN_OK;
+}
+
+static enum tern_err parse_mode(const char *text, void *field, char reason[REASON_BYTES])
+{
+    const char *end;
+    uint64_t mode;
+
+    if (!digits(text, 8, &mode, &end) || *end != '\0' || mode > MODE_MAX)
+        return fail(reason, "must be an octal file mode such as 0660");
+    *(uint32_t *)field = (uint32_t)mode;
+    return TERN_OK;
+}
+
+static enum tern_err parse_bool(const char *text, void *field, char reason[REASON_BYTES])
+{
+    static const char *const yes[] = {"true", "yes", "on"}, *const no[] = {"false", "no", "off"};
+
+    for (size_t i = 0; i < 3; i++) {
+        if (strcmp(text, yes[i]) == 0 || strcmp(text, no[i]) == 0) {
+            *(bool *)field = strcmp(text, yes[i]) == 0;
+            return TERN_OK;
+        }
+    }
+    return fail(reason, "must be true or false");
+}
+
+static enum tern_err parse_name(const struct setting *s, const char *text, void *field,
+                                char reason[REASON_BYTES])
+{
+    if (*text == '\0' || strlen(text) >= s->size || text[strspn(text, NAME_CHARS)] != '\0')
+        return fail(reason, "must be 1 to 63 of the characters a-z A-Z 0-9 - _ .");
+    memset(field, 0, s->size);
+    memcpy(field, text, strlen(text));
+    return TERN_OK;
+}
+
+static enum tern_err parse_path(const struct setting *s, const char *text, void *field,
+                                char reason[REASON_BYTES])
+{
+    if (text[0] != '/' || text[1] == '\0')
+        return fail(reason, "must be an absolute path");
+    if (strlen(text) >= s->size) {
+        snprintf(reason, REASON_BYTES, "must be shorter than %zu bytes", s->size);
+        return TERN_INVALID;
+    }
+    for (const char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return fail(reason, "must not hold control characters");
+    memset(field, 0, s->size);
+    memcpy(field, text, strlen(text));
+    return TERN_OK;
+}
+
+/* HOST:PORT; an IPv6 address in brackets. Empty means "not configured", where that has a meaning.
+ */
+static enum tern_err parse_endpoint(const struct setting *s, const char *text, void *field,
+                                    char reason[REASON_BYTES])
+{
+    static const char wanted[] = "must be HOST:PORT, with an IPv6 address in [brackets]";
+    struct config_endpoint e = {.port = 0};
+    const char *host = text, *end = strrchr(text, ':'), *number_end;
+    uint64_t port;
+    size_t n;
+
+    if (*text == '\0' && s->initial != NULL) {
+        *(struct config_endpoint *)field = e;
+        return TERN_OK;
+    }
+    if (end == NULL || !digits(end + 1, 10, &port, &number_end) || *number_end != '\0' ||
+        port > UINT16_MAX)
+        return fail(reason, wanted);
+    n = (size_t)(end - host);
+    if (*host == '[') {
+        if (n < 2 || host[n - 1] != ']')
+            return fail(reason, wanted);
+        host++;
+        n -= 2;
+    } else if (memchr(host, ':', n) != NULL) {
+        return fail(reason, wanted);
+    }
+    if (n == 0 || n >= sizeof e.host || strspn(host, NAME_CHARS ":%") < n)
+        return fail(reason, wanted);
+    memcpy(e.host, host, n);
+    e.port = (uint16_t)port;
+    *(struct config_endpoint *)field = e;
+    return TERN_OK;
+}
+
+static const char *const transports[] = {
+    [XFER_AUTO] = "auto", [XFER_VERBS] = "verbs", [XFER_TCP] = "tcp"};
+
+static enum tern_err parse_transport(const char *text, void *field, char reason[REASON_BYTES])
+{
+    for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
+        if (strcmp(text, transports[i]) == 0) {
+            *(enum xfer_transport *)field = (enum xfer_transport)i;
+            return TERN_OK;
+        }
+    }
+    return fail(reason, "must be auto, verbs or tcp");
+}
+
+static enum tern_err parse_devices(const char *text, struct config_devices *field,
+                                   char reason[REASON_BYTES])
+{
+    const struct setting name = {.size = CONFIG_NAME_BYTES};
+    struct config_devices d = {.n = 0};
+    char names[XFER_RAILS_MAX * CONFIG_NAME_BYTES + 1];
+
+    if (strlen(text) >= sizeof names)
+        return fail(reason, "is too long");
+    strcpy(names, text);
+    for (char *rest = names, *one; strcmp(text, "auto") != 0 && (one = strsep(&rest, "+"));) {
+        if (d.n == XFER_RAILS_MAX)
+            return fail(reason, "must be at most 4 devices");
+        TRY(parse_name(&name, one, d.name[d.n], reason));
+        for (uint32_t i = 0; i < d.n; i++)
+            if (strcmp(d.name[i], one) == 0)
+                return fail(reason, "names a device twice");
+        d.n++;
+    }
+    *field = d;
+    return TERN_OK;
+}
+
+static void print_devices(const struct config_devices *d, FILE *out)
+{
+    fputs(d->n == 0 ? "\"auto" : "\"", out);
+    for (uint32_t i = 0; i < d->n; i++)
+        fprintf(out, "%s%s", i ? "+" : "", d->name[i]);
+    fputc('"', out);
+}
+
+enum tern_err value_parse(const struct setting *s, const char *text, void *base,
+                          char ret_reason[REASON_BYTES])
+{
+    void *field = (char *)base + s->offset;
+
+    switch (s->kind) {
+    case VALUE_COUNT:
+    case VALUE_BYTES: return parse_number(s, text, field, ret_reason);
+    case VALUE_MODE: return parse_mode(text, field, ret_reason);
+    case VALUE_BOOL: return parse_bool(text, field, ret_reason);
+    case VALUE_NAME: return parse_name(s, text, field, ret_reason);
+    case VALUE_PATH: return parse_path(s, text, field, ret_reason);
+    case VALUE_ENDPOINT: return parse_endpoint(s, text, field, ret_reason);
+    case VALUE_LEVEL:
+        if (log_level_parse(text, field))
+            return TERN_OK;
+        return fail(ret_reason, "must be error, warn, info or debug");
+    case VALUE_TRANSPORT: return parse_transport(text, field, ret_reason);
+    case VALUE_DEVICES: return parse_devices(text, field, ret_reason);
+    }
+    return fail(ret_reason, "has a kind that nobody reads");
+}
+
+/* In YAML's double quotes: backslash and quote escaped; nothing else can be in a checked value. */
+static void print_quoted(const char *text, FILE *out)
+{
+    fputc('"', out);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\')
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+static void print_endpoint(const struct config_endpoint *e, FILE *out)
+{
+    bool brackets = strchr(e->host, ':') != NULL;
+
+    if (e->host[0] == '\0')
+        fputs("\"\"", out);
+    else
+        fprintf(out, "\"%s%s%s:%u\"", brackets ? "[" : "", e->host, brackets ? "]" : "", e->port);
+}
+
+void value_print(const struct setting *s, const void *base, FILE *out)
+{
+    const void *field = (const char *)base + s->offset;
+
+    switch (s->kind) {
+    case VALUE_COUNT:
+    case VALUE_BYTES: fprintf(out, "%" PRIu64, fetch(field, s->size)); break;
+    case VALUE_MODE: fprintf(out, "%04o", *(const uint32_t *)field); break;
+    case VALUE_BOOL: fputs(*(const bool *)field ? "true" : "false", out); break;
+    case VALUE_NAME:
+    case VALUE_PATH: print_quoted(field, out); break;
+    case VALUE_ENDPOINT: print_endpoint(field, out); break;
+    case VALUE_LEVEL: fputs(log_level_name(*(const enum log_level *)field), out); break;
+    case VALUE_TRANSPORT: fputs(transports[*(const enum xfer_transport *)field], out); break;
+    case VALUE_DEVICES: print_devices(field, out); break;
+    }
+}

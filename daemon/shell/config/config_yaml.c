@@ -1,0 +1,449 @@
+/* The YAML file: libcyaml checks its shape against a schema made from the table of settings, then
+ * each value goes through the same door as a flag. libcyaml loads every scalar as text, so that
+ * there is one reader of values, and names the place of an error by a path; the line is looked up
+ * here with libyaml, whose marks are exact. */
+#include <cyaml/cyaml.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/config/config_table.h"
+
+#define SECTIONS_MAX 8
+#define SCALAR_MAX   4096 /* bytes of one value */
+#define MESSAGE_MAX  256
+
+struct raw_tenant {
+    char *v[TENANT_FIELDS];
+};
+
+struct raw_peer {
+    char *v[PEER_FIELDS];
+    char **tenants;
+    uint32_t ntenants;
+};
+
+/* What libcyaml fills; NULL where the file says nothing. Sections are mappings that lie at offset
+ * 0. */
+struct raw {
+    char *v[SETTINGS_MAX];
+    struct raw_tenant *tenants;
+    uint32_t ntenants;
+    struct raw_peer *peers;
+    uint32_t npeers;
+};
+
+/* The schema, built for one load. Each list of fields ends in an empty one. */
+struct schema {
+    cyaml_schema_field_t top[SETTINGS_MAX + SECTIONS_MAX + 3];
+    cyaml_schema_field_t section[SECTIONS_MAX][SETTINGS_MAX + 1];
+    const char *section_name[SECTIONS_MAX];
+    size_t nsections, ntop, nfields[SECTIONS_MAX];
+    cyaml_schema_field_t tenant[TENANT_FIELDS + 1], peer[PEER_FIELDS + 2];
+    cyaml_schema_value_t tenant_value, peer_value, name_value, root;
+};
+
+/* libcyaml's complaint: what, and the path to it from the inside out. */
+struct complaint {
+    char text[MESSAGE_MAX];
+    char section[CONFIG_NAME_BYTES], key[CONFIG_NAME_BYTES];
+    int index;
+    bool any;
+};
+
+static cyaml_schema_value_t text_value(void)
+{
+    return (cyaml_schema_value_t){
+        .type = CYAML_STRING,
+        .flags = CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+        .data_size = sizeof(char),
+        .string = {.min = 0, .max = SCALAR_MAX},
+    };
+}
+
+static cyaml_schema_field_t text_field(const char *key, size_t offset)
+{
+    return (cyaml_schema_field_t){
+        .key = key, .data_offset = (uint32_t)offset, .value = text_value()};
+}
+
+static cyaml_schema_field_t list_field(const char *key, size_t offset, size_t count_offset,
+                                       const cyaml_schema_value_t *entry, size_t stride,
+                                       uint32_t max)
+{
+    return (cyaml_schema_field_t){
+        .key = key,
+        .data_offset = (uint32_t)offset,
+        .count_offset = (uint32_t)count_offset,
+        .count_size = sizeof(uint32_t),
+        .value = {.type = CYAML_SEQUENCE,
+                  .flags = CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
+                  .data_size = (uint32_t)stride,
+                  .sequence = {.entry = entry, .min = 0, .max = max}},
+    };
+}
+
+static size_t section_of(struct schema *s, const char *name)
+{
+    size_t i = 0;
+
+    while (i < s->nsections && strcmp(s->section_name[i], name) != 0)
+        i++;
+    if (i == s->nsections) {
+        check(i < SECTIONS_MAX);
+        s->section_name[s->nsections++] = name;
+        s->top[s->ntop++] = (cyaml_schema_field_t){
+            .key = name,
+            .value = {.type = CYAML_MAPPING,
+                      .flags = CYAML_FLAG_OPTIONAL,
+                      .data_size = sizeof(struct raw),
+                      .mapping = {.fields = s->section[i]}},
+        };
+    }
+    return i;
+}
+
+static void schema_lists(struct schema *s)
+{
+    for (size_t i = 0; i < TENANT_FIELDS; i++)
+        s->tenant[i] = text_field(config_tenant_fields[i].key,
+                                  offsetof(struct raw_tenant, v) + i * sizeof(char *));
+    for (size_t i = 0; i < PEER_FIELDS; i++)
+        s->peer[i] = text_field(config_peer_fields[i].key,
+                                offsetof(struct raw_peer, v) + i * sizeof(char *));
+    s->name_value = text_value();
+    s->name_value.flags = CYAML_FLAG_POINTER;
+    s->peer[PEER_FIELDS] = list_field("tenants", offsetof(struct raw_peer, tenants),
+                                      offsetof(struct raw_peer, ntenants), &s->name_value,
+                                      sizeof(char *), CONFIG_TENANTS_MAX);
+    s->tenant_value = (cyaml_schema_value_t){.type = CYAML_MAPPING,
+                                             .data_size = sizeof(struct raw_tenant),
+                                             .mapping = {.fields = s->tenant}};
+    s->peer_value = (cyaml_schema_value_t){.type = CYAML_MAPPING,
+                                           .data_size = sizeof(struct raw_peer),
+                                           .mapping = {.fields = s->peer}};
+    s->top[s->ntop++] =
+        list_field("tenants", offsetof(struct raw, tenants), offsetof(struct raw, ntenants),
+                   &s->tenant_value, sizeof(struct raw_tenant), CONFIG_TENANTS_MAX);
+    s->top[s->ntop++] =
+        list_field("peers", offsetof(struct raw, peers), offsetof(struct raw, npeers),
+                   &s->peer_value, sizeof(struct raw_peer), CONFIG_PEERS_MAX);
+    s->root = (cyaml_schema_value_t){.type = CYAML_MAPPING,
+                                     .flags = CYAML_FLAG_POINTER,
+                                     .data_size = sizeof(struct raw),
+                                     .mapping = {.fields = s->top}};
+}
+
+static void schema_build(struct schema *s)
+{
+    memset(s, 0, sizeof *s);
+    for (size_t i = 0; i < config_settings_n; i++) {
+        const struct setting *setting = &config_settings[i];
+        cyaml_schema_field_t field =
+            text_field(setting->key, offsetof(struct raw, v) + i * sizeof(char *));
+
+        if (*setting->section == '\0') {
+            s->top[s->ntop++] = field;
+        } else {
+            size_t section = section_of(s, setting->section);
+
+            s->section[section][s->nfields[section]++] = field;
+        }
+    }
+    schema_lists(s);
+}
+
+/* The name in quotes that follows `before` in a backtrace line; false if the line is none of that
+ * form. */
+static bool quoted(const char *line, const char *before, char *ret, size_t cap)
+{
+    const char *start = strstr(line, before);
+    size_t n;
+
+    if (start == NULL)
+        return false;
+    start += strlen(before);
+    n = strcspn(start, "'");
+    if (n >= cap)
+        n = cap - 1;
+    memcpy(ret, start, n);
+    ret[n] = '\0';
+    return true;
+}
+
+/* Backtrace lines come from the inside out, so each outer name moves the one before it inwards. */
+static void collect_place(struct complaint *c, const char *line)
+{
+    char name[CONFIG_NAME_BYTES];
+
+    if (quoted(line, "in sequence entry '", name, sizeof name)) {
+        c->index = atoi(name);
+        return;
+    }
+    if (!quoted(line, "in mapping field '", name, sizeof name))
+        return;
+    if (c->section[0] != '\0' && c->key[0] == '\0')
+        memcpy(c->key, c->section, sizeof c->key);
+    memcpy(c->section, name, sizeof c->section);
+}
+
+static void collect(cyaml_log_t level, void *ctx, const char *format, va_list args)
+{
+    struct complaint *c = ctx;
+    char line[MESSAGE_MAX];
+    const char *text = line;
+
+    (void)level;
+    vsnprintf(line, sizeof line, format, args);
+    line[strcspn(line, "\n")] = '\0';
+    if (strncmp(text, "Load: ", 6) == 0)
+        text += 6;
+    if (strncmp(text, "Backtrace", 9) == 0)
+        return;
+    if (strncmp(line, "  in ", 5) == 0)
+        collect_place(c, line);
+    else if (!c->any)
+        snprintf(c->text, sizeof c->text, "%s", text);
+    c->any = true;
+}
+
+/* libcyaml's "Expecting SEQUENCE, got event: SCALAR" and the like, for one who never met YAML's
+ * grammar; anything else as it is. Static or `text`. */
+static const char *shape_text(const char *text)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } words[] = {
+        {"Expecting STRING, got event: SEQUENCE", "must be one value, not a list"},
+        {"Expecting STRING, got event: MAPPING", "must be one value, not lines of `key: value`"},
+        {"Expecting SEQUENCE", "must be a list, each entry on a line that begins with `- `"},
+        {"Expecting MAPPING", "must be lines of `key: value`"},
+        {"YAML alias unsupported", "an alias is not supported: write the value out"},
+        {"Ignoring documents", "more documents than one: leave out what follows `---`"},
+        {"libyaml: (null)", "out of memory"}, /* the only error that it has no words for */
+        {"libyaml parser init failed", "out of memory"},
+    };
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strncmp(text, words[i].theirs, strlen(words[i].theirs)) == 0)
+            return words[i].ours;
+    return text;
+}
+
+/* Turns libcyaml's words into ours. Its path ends at the mapping of a key that it does not know,
+ * and at the key itself otherwise. */
+static enum tern_err explain(struct loader *l, struct complaint *c, cyaml_err_t err)
+{
+    static const char unknown[] = "Unexpected key: ", twice[] = "Mapping field already seen: ";
+    const char *text = c->text[0] != '\0' ? c->text : cyaml_strerror(err);
+
+    /* In a list it counts the entry that is being read from 1, and from 0 when it is one too many.
+     */
+    if (c->index >= 0 && err != CYAML_ERR_SEQUENCE_ENTRIES_MAX)
+        c->index--;
+    if (strncmp(c->text, unknown, strlen(unknown)) == 0) {
+        snprintf(c->key, sizeof c->key, "%.*s", CONFIG_NAME_BYTES - 1, c->text + strlen(unknown));
+        text = "unknown key: deploy/ternd.yaml shows every one";
+    } else if (strncmp(c->text, twice, strlen(twice)) == 0) {
+        text = "given twice";
+    }
+    return loader_fail(l, ORIGIN_FILE, c->section, c->index, c->key[0] != '\0' ? c->key : NULL,
+                       "%s", shape_text(text));
+}
+
+/* ---- lines ---- */
+
+#define WALK_DEPTH 4 /* the file's top, a section or list, an entry, a list in an entry */
+
+struct walk {
+    uint32_t depth; /* open collections; deeper ones than WALK_DEPTH are only counted */
+    struct {
+        bool mapping, at_key;
+        int index; /* of the entry in a list */
+        char key[CONFIG_NAME_BYTES];
+    } level[WALK_DEPTH + 1];
+};
+
+/* A scalar or the start of a collection inside level `depth`. True if it is a key. */
+static bool walk_node(struct walk *w, const yaml_event_t *e)
+{
+    bool is_key = false;
+
+    if (w->depth == 0 || w->depth > WALK_DEPTH)
+        return false;
+    if (!w->level[w->depth].mapping) {
+        w->level[w->depth].index++;
+        return false;
+    }
+    is_key = w->level[w->depth].at_key;
+    w->level[w->depth].at_key = !is_key;
+    if (is_key)
+        snprintf(w->level[w->depth].key, CONFIG_NAME_BYTES, "%.*s", CONFIG_NAME_BYTES - 1,
+                 e->type == YAML_SCALAR_EVENT ? (const char *)e->data.scalar.value : "");
+    return is_key;
+}
+
+static bool walk_at(const struct walk *w, bool is_key, const char *section, int index,
+                    const char *key)
+{
+    uint32_t depth = *section == '\0' ? 1 : index < 0 ? 2 : 3;
+
+    if (*section != '\0' && (w->depth == 0 || strcmp(w->level[1].key, section) != 0))
+        return false;
+    if (key == NULL)
+        return index < 0 ? is_key && w->depth == 1
+                         : !is_key && w->depth == 2 && w->level[2].index == index;
+    return is_key && w->depth == depth && strcmp(w->level[depth].key, key) == 0 &&
+           (index < 0 || w->level[2].index == index);
+}
+
+static void walk_open(struct walk *w, bool mapping)
+{
+    w->depth++;
+    if (w->depth <= WALK_DEPTH) {
+        memset(&w->level[w->depth], 0, sizeof w->level[0]);
+        w->level[w->depth].mapping = mapping;
+        w->level[w->depth].at_key = true;
+        w->level[w->depth].index = -1;
+    }
+}
+
+static size_t walk_event(struct walk *w, const yaml_event_t *e, const char *section, int index,
+                         const char *key)
+{
+    bool opens = e->type == YAML_MAPPING_START_EVENT || e->type == YAML_SEQUENCE_START_EVENT,
+         is_key;
+    size_t line = 0;
+
+    if (e->type == YAML_MAPPING_END_EVENT || e->type == YAML_SEQUENCE_END_EVENT) {
+        w->depth--;
+        return 0;
+    }
+    if (!opens && e->type != YAML_SCALAR_EVENT && e->type != YAML_ALIAS_EVENT)
+        return 0;
+    is_key = walk_node(w, e);
+    if (walk_at(w, is_key, section, index, key))
+        line = e->start_mark.line + 1;
+    if (opens)
+        walk_open(w, e->type == YAML_MAPPING_START_EVENT);
+    return line;
+}
+
+/* The last place that fits, as a key given twice is wrong at its second. Stops at bytes that are no
+ * YAML and says where in *ret_broken, with the parser's words. */
+static size_t walk_file(const struct loader *l, const char *section, int index, const char *key,
+                        size_t *ret_broken, char problem[MESSAGE_MAX])
+{
+    struct walk w = {.depth = 0};
+    yaml_parser_t parser;
+    size_t found = 0;
+    bool more = true;
+
+    *ret_broken = 0;
+    if (!yaml_parser_initialize(&parser))
+        return 0;
+    yaml_parser_set_input_string(&parser, l->text, l->text_bytes);
+    while (more) {
+        yaml_event_t e;
+        size_t line;
+
+        if (!yaml_parser_parse(&parser, &e)) {
+            *ret_broken = parser.problem_mark.line + 1;
+            snprintf(problem, MESSAGE_MAX, "%s",
+                     parser.problem != NULL              ? parser.problem
+                     : parser.error == YAML_MEMORY_ERROR ? "out of memory"
+                                                         : "not YAML");
+            break;
+        }
+        line = walk_event(&w, &e, section, index, key);
+        if (line != 0)
+            found = line;
+        more = e.type != YAML_STREAM_END_EVENT && e.type != YAML_DOCUMENT_END_EVENT;
+        yaml_event_delete(&e);
+    }
+    yaml_parser_delete(&parser);
+    return found;
+}
+
+size_t yaml_line(const struct loader *l, const char *section, int index, const char *key)
+{
+    char problem[MESSAGE_MAX];
+    size_t broken, line = 0;
+
+    if (l->text == NULL)
+        return 0;
+    line = walk_file(l, section, index, key, &broken, problem);
+    if (line == 0 && key != NULL && *section != '\0')
+        line = walk_file(l, section, index, NULL, &broken, problem);
+    if (line == 0 && index >= 0)
+        line = walk_file(l, section, -1, NULL, &broken, problem);
+    return line;
+}
+
+/* ---- values ---- */
+
+static enum tern_err apply(struct loader *l, const struct raw *raw)
+{
+    for (size_t i = 0; i < config_settings_n; i++)
+        if (raw->v[i] != NULL)
+            TRY(loader_set(l, i, raw->v[i], ORIGIN_FILE));
+    for (uint32_t i = 0; i < raw->ntenants; i++) {
+        uint32_t slot;
+
+        TRY(loader_tenant_add(l, ORIGIN_FILE, &slot));
+        for (size_t f = 0; f < TENANT_FIELDS; f++)
+            if (raw->tenants[i].v[f] != NULL)
+                TRY(loader_tenant_set(l, slot, f, raw->tenants[i].v[f]));
+    }
+    for (uint32_t i = 0; i < raw->npeers; i++) {
+        uint32_t slot;
+
+        TRY(loader_peer_add(l, ORIGIN_FILE, &slot));
+        for (size_t f = 0; f < PEER_FIELDS; f++)
+            if (raw->peers[i].v[f] != NULL)
+                TRY(loader_peer_set(l, slot, f, raw->peers[i].v[f]));
+        for (uint32_t t = 0; t < raw->peers[i].ntenants; t++)
+            TRY(loader_peer_tenant(l, slot, raw->peers[i].tenants[t]));
+    }
+    return TERN_OK;
+}
+
+enum tern_err yaml_load(struct loader *l)
+{
+    struct complaint complaint = {.index = -1};
+    const cyaml_config_t config = {
+        .log_fn = collect,
+        .log_ctx = &complaint,
+        .mem_fn = cyaml_mem,
+        .log_level = CYAML_LOG_WARNING,
+        .flags = CYAML_CFG_NO_ALIAS,
+    };
+    char problem[MESSAGE_MAX];
+    struct raw *raw = NULL;
+    enum tern_err err;
+    cyaml_err_t cyaml;
+    struct schema *s;
+    size_t broken;
+
+    walk_file(l, "", -1, NULL, &broken, problem);
+    if (broken != 0) {
+        snprintf(l->why, l->why_cap, "%s:%zu: %s", l->file_name, broken, problem);
+        return TERN_INVALID;
+    }
+    s = malloc(sizeof *s);
+    if (s == NULL)
+        return loader_fail(l, ORIGIN_DEFAULT, "", -1, NULL, "out of memory");
+    schema_build(s);
+    cyaml = cyaml_load_data(l->text, l->text_bytes, &config, &s->root, (cyaml_data_t **)&raw, NULL);
+    if (cyaml != CYAML_OK || complaint.any)
+        err = explain(l, &complaint, cyaml);
+    else
+        err = raw == NULL ? TERN_OK : apply(l, raw);
+    if (cyaml == CYAML_OK)
+        cyaml_free(&config, &s->root, raw, 0);
+    free(s);
+    return err;
+}

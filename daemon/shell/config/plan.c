@@ -1,0 +1,234 @@
+/* See plan.h. */
+#include "shell/config/plan.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "seam/mem/cgroup.h"
+#include "shell/loop/daemon.h"
+
+/* ---- the seams' configurations ---- */
+
+uint32_t plan_conns(const struct config *config)
+{
+    uint32_t n = config->admin_conns_max;
+
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        n += config->tenants[i].conns_max;
+    return n;
+}
+
+uint32_t plan_procs(const struct config *config, uint32_t tenant)
+{
+    uint64_t all = plan_conns(config) - config->admin_conns_max,
+             share = (uint64_t)config->procs_max * config->tenants[tenant].conns_max / all;
+
+    return share > 0 ? (uint32_t)share : 1;
+}
+
+uint32_t plan_body_max(const struct config *config)
+{
+    return config->frame_body_max > LINK_BODY_MAX ? config->frame_body_max : LINK_BODY_MAX;
+}
+
+struct core_limits plan_limits(const struct config *config)
+{
+    struct core_limits limits = config->limits;
+
+    limits.conns = plan_conns(config) + 1;
+    return limits;
+}
+
+void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_TENANTS_MAX])
+{
+    for (uint32_t i = 0; i < config->ntenants; i++) {
+        ret[i].memory_bytes = config->tenants[i].memory_bytes;
+        ret[i].host_bytes = config->tenants[i].host_bytes;
+        ret[i].regions = config->tenants[i].regions;
+        ret[i].sessions_max = config->tenants[i].sessions_max;
+    }
+}
+
+void plan_mem(const struct config *config, struct mem_config *ret)
+{
+    struct core_limits limits = plan_limits(config);
+
+    static_assert(CONFIG_TENANTS_MAX <= MEM_TENANTS_MAX, "every tenant has memory");
+    *ret = (struct mem_config){
+        .tenants = config->ntenants,
+        .engines = limits.engines,
+        .pools = limits.pools,
+        .page_records = limits.pages,
+        .sums_per_page = limits.sums_per_page,
+        .workers = config->workers,
+        .jobs = limits.seal_jobs + limits.copy_jobs + limits.pools,
+        .huge_pages = config->huge_pages,
+        .fault_copy_corrupt_every = config->fault_copy_corrupt_every,
+    };
+    plan_tenants(config, ret->tenant);
+}
+
+/* Memory is registered only if some peer may come for it, or we may go to one, by RDMA. */
+static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
+{
+    bool wanted = false;
+
+    ret->tenants = config->ntenants;
+    ret->mr_bytes_max = config->rdma_mr_bytes;
+    for (uint32_t i = 0; i < config->npeers; i++) {
+        wanted = wanted || config->peers[i].transport != XFER_TCP;
+        ret->push = ret->push || config->peers[i].push;
+    }
+    ret->pulls = wanted ? config->npeers : 0;
+    ret->serves = wanted && config->listen.host[0];
+    for (; ret->ndevices < config->rdma_device.n; ret->ndevices++)
+        snprintf(ret->device[ret->ndevices], sizeof(ret->device[0]), "%s",
+                 config->rdma_device.name[ret->ndevices]);
+}
+
+void plan_xfer(const struct config *config, struct xfer_config *ret)
+{
+    struct core_limits limits = plan_limits(config);
+
+    *ret = (struct xfer_config){
+        .links = limits.links,
+        .pulls = limits.pulls,
+        .serves = limits.serves,
+        .data_conns_max = config->data_conns_max,
+        .idle_ns = (uint64_t)config->deadlines.data_idle_ms * 1000000,
+        .fault_corrupt_pages = config->fault_corrupt_pages,
+    };
+    plan_rdma(config, &ret->rdma);
+}
+
+void plan_streams(const struct config *config, struct stream_config *ret)
+{
+    *ret = (struct stream_config){
+        .streams = plan_conns(config) + config->limits.links,
+        .chunks_extra = SEND_CHUNKS_EXTRA,
+        .shares = config->ntenants + 2, /* the operators and the peers */
+        .big_bytes = plan_body_max(config),
+        .partial_ns = (uint64_t)config->deadlines.partial_frame_ms * 1000000,
+        .slow_ns = (uint64_t)config->deadlines.slow_reader_ms * 1000000,
+        .handshake_ns = (uint64_t)config->deadlines.tls_handshake_ms * 1000000,
+    };
+}
+
+/* ---- what they take ---- */
+
+static uint64_t core_bytes(const struct config *config)
+{
+    struct core_limits limits = plan_limits(config);
+    uint64_t tables = daemon_queue_bound(&limits, config->procs_max) * sizeof(struct event) +
+                      limits.engines * sizeof(struct engine_watch) +
+                      limits.pools * sizeof(struct pool_watch) + limits.nodes / 8;
+    size_t arena = 0;
+
+    check(core_size(&limits, &arena) == TERN_OK);
+    return arena + tables + sizeof(struct actions);
+}
+
+static uint64_t connection_bytes(const struct config *config)
+{
+    struct stream_config streams;
+
+    plan_streams(config, &streams);
+    return stream_pool_bytes(&streams) + (uint64_t)plan_conns(config) * sizeof(struct conn) +
+           (uint64_t)config->limits.links * sizeof(struct link) + resolver_bytes(config->npeers) +
+           (uint64_t)config->procs_max * sizeof(struct proc) +
+           (config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX * sizeof(struct subscription) +
+           (uint64_t)IO_BUFFERS * IO_BUFFER_BYTES + BUDGET_BYTES(plan_body_max(config)) +
+           FRAME_HEADER_BYTES + plan_body_max(config) + ADMIN_TEXT_BYTES;
+}
+
+/* In the order of the text. */
+static const struct {
+    const char *name;
+    size_t at; /* in struct plan_memory */
+    const char *hint;
+} parts[] = {
+    {"pages", offsetof(struct plan_memory, pages), "lower tenants[].memory"},
+    {"host_pages", offsetof(struct plan_memory, host_pages), "lower tenants[].host_memory"},
+    {"core", offsetof(struct plan_memory, core), "raise page_bytes_min or lower the limits"},
+    {"checksums", offsetof(struct plan_memory, checksums),
+     "raise page_bytes_min or lower limits.sums_per_page"},
+    {"transfers", offsetof(struct plan_memory, transfers),
+     "lower limits.data_conns_max, limits.pulls or the number of peers"},
+    {"rdma", offsetof(struct plan_memory, rdma),
+     "name fewer peers or tenants, lower limits.inbound_links, or let transport be tcp"},
+    {"connections", offsetof(struct plan_memory, connections),
+     "lower frame_body_max, tenants[].conns_max or the number of peers"},
+    {"tls", offsetof(struct plan_memory, tls), "name fewer peers or lower limits.inbound_links"},
+    {"tape", offsetof(struct plan_memory, tape), "lower tape.bytes"},
+};
+#define PARTS (sizeof parts / sizeof *parts)
+
+static uint64_t part(const struct plan_memory *m, size_t i)
+{
+    uint64_t bytes;
+
+    memcpy(&bytes, (const char *)m + parts[i].at, sizeof bytes);
+    return bytes;
+}
+
+void plan_memory(const struct config *config, struct plan_memory *ret)
+{
+    struct mem_config mem;
+    struct xfer_config xfer;
+
+    static_assert(sizeof *ret == (PARTS + 1) * sizeof(uint64_t), "every part has a name");
+    *ret = (struct plan_memory){.core = core_bytes(config),
+                                .connections = connection_bytes(config),
+                                .tape = tape_bytes(config->tape_bytes)};
+    plan_mem(config, &mem);
+    mem_bytes(&mem, &ret->pages, &ret->host_pages, &ret->checksums);
+    plan_xfer(config, &xfer);
+    xfer_bytes(&xfer, mem.page_records, mem.sums_per_page, &ret->transfers, &ret->rdma);
+    if (config->tls_cert[0])
+        ret->tls = tls_bytes(config->limits.links);
+    for (size_t i = 0; i < PARTS; i++)
+        ret->total += part(ret, i);
+}
+
+uint64_t plan_machine_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    uint64_t bytes =
+        pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : UINT64_MAX;
+    struct cgroup_memory group;
+
+    cgroup_memory(CGROUP_ROOT, &group);
+    return group.most < bytes ? group.most : bytes;
+}
+
+/* ---- telling it ---- */
+
+void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES])
+{
+    size_t n = 0;
+
+    ret[0] = '\0';
+    for (size_t i = 0; i < PARTS; i++)
+        n += (size_t)snprintf(ret + n, PLAN_TEXT_BYTES - n, "%s%s=%" PRIu64, i ? " " : "",
+                              parts[i].name, part(m, i));
+    check(n < PLAN_TEXT_BYTES);
+}
+
+const char *plan_hint(const struct plan_memory *m)
+{
+    size_t most = 0;
+
+    for (size_t i = 1; i < PARTS; i++)
+        if (part(m, i) > part(m, most))
+            most = i;
+    return parts[most].hint;
+}
+
+void plan_print(const struct plan_memory *m, FILE *out)
+{
+    fprintf(out, "# memory_bytes: %" PRIu64 "\n", m->total);
+    for (size_t i = 0; i < PARTS; i++)
+        fprintf(out, "#   %s: %" PRIu64 "\n", parts[i].name, part(m, i));
+}

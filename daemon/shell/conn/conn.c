@@ -1,0 +1,353 @@
+/* Connections: accept, who is it, how many may it have, the greeting, the end. See conn.h. What
+ * must stay true: the core hears CONN_OPENED once and CONN_CLOSED once for each connection that it
+ * knows, and a slot is used again only after both. */
+#include "shell/conn/conn.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/loop/daemon.h"
+#include "shell/loop/log.h"
+#include "shell/config/plan.h"
+#include "shell/wire/wire_out.h"
+
+#define CONN_WHY_BYTES 192 /* of why there is no room for one more */
+
+static struct conn *conn_of(struct stream *s)
+{
+    return (struct conn *)(void *)((char *)s - offsetof(struct conn, stream));
+}
+
+enum tern_err conns_init(struct daemon *d)
+{
+    struct conns *cs = &d->conns;
+
+    cs->n = plan_conns(d->config);
+    cs->internal = cs->n;
+    cs->v = calloc(cs->n, sizeof(*cs->v));
+    if (!cs->v)
+        return TERN_INTERNAL;
+    for (uint32_t i = cs->n; i-- > 0;) {
+        cs->v[i].d = d;
+        cs->v[i].slot = i;
+        cs->v[i].next_free = cs->free;
+        cs->free = &cs->v[i];
+    }
+    return TERN_OK;
+}
+
+void conns_finish(struct daemon *d)
+{
+    listen_stop(&d->conns.admin);
+    for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
+        listen_stop(&d->conns.tenant[i]);
+    for (uint32_t i = 0; d->conns.v && i < d->conns.n; i++) {
+        if (d->conns.v[i].state != CONN_FREE)
+            close(d->conns.v[i].stream.fd);
+    }
+    free(d->conns.v);
+    d->conns.v = NULL;
+}
+
+/* ---- the end ---- */
+
+static void count_open(struct conn *c, int32_t by)
+{
+    struct conns *cs = &c->d->conns;
+    uint32_t *n = conn_is_admin(c) ? &cs->admin_open : &cs->tenant_open[c->tenant];
+
+    cs->open += (uint32_t)by;
+    *n += (uint32_t)by;
+}
+
+static void on_closed(struct stream *s, const char *why)
+{
+    struct conn *c = conn_of(s);
+    struct daemon *d = c->d;
+    bool known = c->state == CONN_GREETING || c->state == CONN_OPEN;
+    struct event ev = {.kind = EV_CONN_CLOSED, .conn = {.conn = c->slot}};
+
+    /* What we ended somebody will ask about; that clients come and go is nothing to tell. */
+    log_event(s->left ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
+              c->slot, (int)proc_pid(&d->procs, c->proc), why);
+    c->state = CONN_CLOSED;
+    count_open(c, -1);
+    subscribe_forget(d, c->slot);
+    if (!known)
+        return;
+    if (d->stepping)
+        daemon_later(d, &ev);
+    else
+        daemon_event(d, &ev);
+}
+
+static void on_finished(struct stream *s)
+{
+    struct conn *c = conn_of(s);
+    struct conns *cs = &c->d->conns;
+
+    c->state = CONN_FREE;
+    c->next_free = cs->free;
+    cs->free = c;
+}
+
+void conn_close(struct conn *c, const char *why)
+{
+    stream_close(&c->stream, why);
+}
+
+void conns_close_proc(struct daemon *d, uint32_t proc)
+{
+    for (uint32_t i = 0; i < d->conns.n; i++) {
+        struct conn *c = &d->conns.v[i];
+
+        if ((c->state == CONN_GREETING || c->state == CONN_OPEN) && c->proc == proc) {
+            c->stream.left = true;
+            conn_close(c, "its process has exited");
+        }
+    }
+}
+
+struct conn *conn_for_reply(struct daemon *d, uint32_t slot)
+{
+    if (slot >= d->conns.n || d->conns.v[slot].state != CONN_OPEN)
+        return NULL;
+    return &d->conns.v[slot];
+}
+
+/* ---- frames ---- */
+
+bool conn_send(struct conn *c, size_t n, const int *fds, uint32_t nfds)
+{
+    return stream_put(&c->stream, c->d->frame, n, fds, nfds);
+}
+
+bool conn_send_status(struct conn *c, const struct frame_header *request, enum tern_err err,
+                      const char *text)
+{
+    size_t n = wire_out_status(request, err, text, c->d->config->frame_body_max, c->d->frame);
+
+    check(n > 0);
+    return conn_send(c, n, NULL, 0);
+}
+
+/* Into d->frame; its bytes. */
+static size_t hello_frame(struct daemon *d, uint32_t tenant, uint64_t request_id, enum tern_err err,
+                          const char *text, uint32_t version)
+{
+    Tern__Wire__HelloReply m = TERN__WIRE__HELLO_REPLY__INIT;
+    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+    struct frame_header rh = {
+        .version = FRAME_VERSION, .type = FRAME_HELLO_REPLY, .request_id = request_id};
+    size_t n;
+
+    status.has_err = true;
+    status.err = err;
+    status.text = *text ? (char *)(uintptr_t)text : NULL;
+    m.status = err == TERN_OK ? NULL : &status;
+    m.has_incarnation = m.has_version = m.has_frame_body_max = true;
+    m.incarnation = d->incarnation;
+    m.version = version;
+    m.frame_body_max = d->config->frame_body_max;
+    m.tenant = tenant == NONE ? NULL : (char *)(uintptr_t)d->config->tenants[tenant].name;
+    check(wire_encode(&rh, &m.base, HELLO_BODY_MAX, d->frame, FRAME_HEADER_BYTES + HELLO_BODY_MAX,
+                      &n) == TERN_OK);
+    return n;
+}
+
+static void hello_reply(struct conn *c, const struct frame_header *h, enum tern_err err,
+                        const char *text, uint32_t version)
+{
+    conn_send(c, hello_frame(c->d, c->tenant, h->request_id, err, text, version), NULL, 0);
+}
+
+static void greet(struct conn *c, const struct frame_header *h, const uint8_t *body)
+{
+    struct daemon *d = c->d;
+    const ProtobufCMessage *msg;
+    const Tern__Wire__Hello *hello;
+    uint32_t version = 0;
+    enum tern_err err;
+
+    if (h->type != FRAME_HELLO) {
+        conn_close(c, "a request before Hello");
+        return;
+    }
+    err = wire_in_message(&d->in, h, body, &msg);
+    if (err != TERN_OK) {
+        hello_reply(c, h, err, "Hello cannot be read", 0);
+        stream_finish(&c->stream, "malformed Hello");
+        return;
+    }
+    hello = (const Tern__Wire__Hello *)(const void *)msg;
+    err = c->state == CONN_REFUSED
+              ? c->refusal
+              : wire_negotiate(hello->version_min, hello->version_max, &version);
+    if (err != TERN_OK) {
+        hello_reply(c, h, err,
+                    c->state == CONN_REFUSED ? c->refusal_text
+                                             : "no version in common: update the older side",
+                    0);
+        stream_finish(&c->stream, "refused");
+        return;
+    }
+    log_event(LEVEL_DEBUG, "hello", "conn=%u pid=%d client=%s " LOG_TRACE, c->slot,
+              (int)proc_pid(&d->procs, c->proc), hello->client ? hello->client : "",
+              hello->trace_id);
+    c->state = CONN_OPEN;
+    c->last_request = h->request_id;
+    c->stream.body_max = d->config->frame_body_max;
+    hello_reply(c, h, TERN_OK, "", version);
+}
+
+static void on_frame(struct stream *s, const struct frame_header *h, const uint8_t *body)
+{
+    struct conn *c = conn_of(s);
+
+    if (c->state == CONN_OPEN)
+        request_frame(c, h, body);
+    else
+        greet(c, h, body);
+}
+
+static void on_refused(struct stream *s, const struct frame_header *h)
+{
+    struct conn *c = conn_of(s);
+
+    if (h->request_id <= c->last_request) {
+        conn_send_status(c, h, TERN_CONFLICT, "request ids ascend on a connection");
+        return;
+    }
+    c->last_request = h->request_id;
+    conn_send_status(
+        c, h, TERN_BUSY,
+        "as many large requests are arriving as this tenant may have at a time: repeat it");
+}
+
+static const struct stream_ops conn_stream_ops = {
+    .frame = on_frame, .refused = on_refused, .closed = on_closed, .finished = on_finished};
+
+/* ---- the beginning ---- */
+
+/* Whether one more is allowed, and which process it is. */
+static enum tern_err admit(struct daemon *d, uint32_t tenant, int fd, uint32_t *ret_proc,
+                           const char **ret_why)
+{
+    if (tenant == NONE) {
+        *ret_proc = NONE;
+        return TERN_OK;
+    }
+    if (d->phase != DAEMON_SERVING) {
+        *ret_why = "the daemon is draining: connect to another one";
+        return TERN_BUSY;
+    }
+    return proc_take(&d->procs, fd, tenant, plan_procs(d->config, tenant), ret_proc, ret_why);
+}
+
+static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[CONN_WHY_BYTES])
+{
+    const struct config *config = d->config;
+    const struct conns *cs = &d->conns;
+
+    if (tenant == NONE && cs->admin_open >= config->admin_conns_max) {
+        snprintf(why, CONN_WHY_BYTES,
+                 "%u operators are connected, as many as may be: end one, or raise admin.conns_max",
+                 cs->admin_open);
+        return TERN_BUSY;
+    }
+    if (tenant != NONE && cs->tenant_open[tenant] >= config->tenants[tenant].conns_max) {
+        snprintf(why, CONN_WHY_BYTES,
+                 "tenant %s has %u connections, as many as it may: close one, or raise its "
+                 "conns_max",
+                 config->tenants[tenant].name, cs->tenant_open[tenant]);
+        return TERN_QUOTA;
+    }
+    if (!cs->free) {
+        snprintf(why, CONN_WHY_BYTES, "connections that have ended are being closed: repeat it");
+        return TERN_BUSY;
+    }
+    return TERN_OK;
+}
+
+/* Takes no slot, no memory and no time that the other side could stretch: the words lie in the
+ * socket before anything was read, as the answer to request 0, which nobody asks. */
+static void turn_away(struct daemon *d, uint32_t tenant, int fd, enum tern_err err, const char *why)
+{
+    size_t n = hello_frame(d, tenant, 0, err, why, 0);
+
+    d->conns.refused++;
+    log_event(LEVEL_WARN, "conn_limit", "tenant=%s err=%s reason=%s",
+              tenant == NONE ? "" : d->config->tenants[tenant].name, err_name(err), why);
+    (void)!send(fd, d->frame, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    close(fd);
+}
+
+static void accepted(struct listener *l, int fd)
+{
+    struct daemon *d = l->ctx;
+    struct conns *cs = &d->conns;
+    uint32_t tenant = l->tag;
+    struct event ev = {.kind = EV_CONN_OPENED};
+    struct conn *c = cs->free;
+    char why[CONN_WHY_BYTES];
+    enum tern_err err = has_room(d, tenant, why);
+
+    if (err != TERN_OK) {
+        turn_away(d, tenant, fd, err, why);
+        return;
+    }
+    cs->free = c->next_free;
+    c->tenant = tenant;
+    c->engine = NONE;
+    c->last_request = 0;
+    c->refusal_text = "";
+    c->proc = NONE;
+    c->refusal = admit(d, tenant, fd, &c->proc, &c->refusal_text);
+    c->state = c->refusal == TERN_OK ? CONN_GREETING : CONN_REFUSED;
+    count_open(c, 1);
+    if (c->refusal != TERN_OK) {
+        cs->refused++;
+        log_event(LEVEL_WARN, "conn_refused", "conn=%u err=%s reason=%s", c->slot,
+                  err_name(c->refusal), c->refusal_text);
+    }
+    stream_open(&c->stream, d->streams, &conn_stream_ops, fd,
+                tenant == NONE ? d->config->ntenants : tenant, HELLO_BODY_MAX,
+                tenant == NONE ? ADMIN_CHUNKS_MAX : CONN_CHUNKS_MAX);
+    if (c->refusal != TERN_OK)
+        return;
+    ev.conn.conn = c->slot;
+    ev.conn.tenant = tenant == NONE ? 0 : tenant;
+    ev.conn.proc = c->proc;
+    ev.conn.admin = tenant == NONE;
+    daemon_event(d, &ev);
+}
+
+enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
+{
+    const struct config *config = d->config;
+    struct conns *cs = &d->conns;
+
+    TRY(listen_unix(&cs->admin, config->admin_socket, config->admin_mode, why, cap));
+    for (uint32_t i = 0; i < config->ntenants; i++) {
+        const struct config_tenant *t = &config->tenants[i];
+
+        TRY(listen_unix(&cs->tenant[i], t->socket, t->mode, why, cap));
+    }
+    listen_start(&cs->admin, d->io, accepted, d, NONE);
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        listen_start(&cs->tenant[i], d->io, accepted, d, i);
+    return TERN_OK;
+}
+
+void conns_tick(struct daemon *d, uint64_t now_ns)
+{
+    listen_tick(&d->conns.admin, now_ns);
+    for (uint32_t i = 0; i < d->config->ntenants; i++)
+        listen_tick(&d->conns.tenant[i], now_ns);
+}

@@ -1,0 +1,75 @@
+/* Connections of engines and operators: accepted on Unix sockets, tied to a process, greeted,
+ * counted. A connection's slot number is its id in the core. conn.c moves it through its states;
+ * request.c turns its frames into events. Owner thread only. */
+#ifndef SHELL_CONN_H
+#define SHELL_CONN_H
+
+#include "core/core.h"
+#include "shell/config/config.h"
+#include "shell/conn/listen.h"
+#include "shell/conn/stream.h"
+
+#define HELLO_BODY_MAX   4096 /* of a body before the greeting */
+#define CONN_CHUNKS_MAX  160  /* of 16 KiB: answers that wait for one connection */
+#define ADMIN_CHUNKS_MAX 320  /* an operator's answer is larger */
+
+struct daemon;
+
+enum conn_state {
+    CONN_FREE = 0,
+    CONN_REFUSED,  /* answers its Hello with `refusal`, then closes; the core does not know it */
+    CONN_GREETING, /* the core knows it; Hello has to come first */
+    CONN_OPEN,
+    CONN_CLOSED, /* the core was told; the ring still holds it */
+};
+
+struct conn {
+    struct stream stream;
+    struct daemon *d;
+    enum conn_state state;
+    uint32_t slot, tenant; /* tenant NONE: an operator */
+    uint32_t proc;         /* NONE: an operator */
+    uint32_t engine;       /* slot of the engine that it joined; NONE */
+    uint64_t last_request;
+    enum tern_err refusal;
+    const char *refusal_text; /* static */
+    struct conn *next_free;
+};
+
+struct conns {
+    struct conn *v; /* owned; [0, n) */
+    uint32_t n, open;
+    struct conn *free;
+    uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
+    uint64_t refused;  /* since the start: above a limit, or for what a `refusal` says */
+    uint32_t internal; /* the core's slot for requests of the daemon itself: n */
+    struct listener tenant[CONFIG_TENANTS_MAX], admin;
+};
+
+enum tern_err conns_init(struct daemon *d);
+enum tern_err conns_listen(struct daemon *d, char *why, size_t cap);
+void conns_tick(struct daemon *d, uint64_t now_ns);
+void conns_finish(struct daemon *d);
+
+/* NULL unless the core may answer on it. */
+struct conn *conn_for_reply(struct daemon *d, uint32_t slot);
+void conn_close(struct conn *c, const char *why);
+/* Closes what the process had; before the core hears of its exit. */
+void conns_close_proc(struct daemon *d, uint32_t proc);
+
+static inline bool conn_is_admin(const struct conn *c)
+{
+    return c->tenant == NONE;
+}
+
+/* The frame that d->frame holds. False: the connection is closed now. */
+bool conn_send(struct conn *c, size_t n, const int *fds, uint32_t nfds);
+bool conn_send_status(struct conn *c, const struct frame_header *request, enum tern_err err,
+                      const char *text);
+
+/* ---- request.c ---- */
+
+/* A frame on a connection that has been greeted. */
+void request_frame(struct conn *c, const struct frame_header *h, const uint8_t *body);
+
+#endif

@@ -1,0 +1,169 @@
+/* Listening sockets. See listen.h. What must stay true: a socket file belongs to one living daemon;
+ * running out of descriptors never ends the listener nor the connections. */
+#include "shell/conn/listen.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shell/loop/log.h"
+
+/* True if a daemon answers on that path: the file is not ours to replace. */
+static bool answers(const struct sockaddr_un *addr)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool yes;
+
+    if (fd < 0)
+        return false;
+    yes = connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0 || errno == EAGAIN;
+    close(fd);
+    return yes;
+}
+
+static bool is_socket(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
+enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,
+                          size_t cap)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    mode_t old;
+    int bound;
+
+    *l = (struct listener){.fd = -1};
+    if (strlen(path) >= sizeof(addr.sun_path)) {
+        snprintf(why, cap, "%s: longer than a socket path can be", path);
+        return TERN_INVALID;
+    }
+    strcpy(addr.sun_path, path);
+    if (answers(&addr)) {
+        snprintf(why, cap, "%s: another daemon answers there; stop it or choose another path",
+                 path);
+        return TERN_CONFLICT;
+    }
+    if (is_socket(path))
+        unlink(path);
+    l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (l->fd < 0) {
+        snprintf(why, cap, "%s: %s", path, strerror(errno));
+        return TERN_INTERNAL;
+    }
+    /* The mode has to hold from the first instant: the file is made without any right for others.
+     */
+    old = umask(0177);
+    bound = bind(l->fd, (struct sockaddr *)&addr, sizeof(addr));
+    umask(old);
+    if (bound != 0 || chmod(path, (mode_t)mode) != 0 || listen(l->fd, LISTEN_BACKLOG) != 0) {
+        snprintf(why, cap, "%s: %s (does its folder exist, and may this user write there?)", path,
+                 strerror(errno));
+        close(l->fd);
+        l->fd = -1;
+        return TERN_INVALID;
+    }
+    strcpy(l->path, path);
+    return TERN_OK;
+}
+
+static int bind_first(const struct addrinfo *list)
+{
+    int one = 1, fd = -1;
+
+    for (const struct addrinfo *a = list; a; a = a->ai_next) {
+        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+            continue;
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+        if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, LISTEN_BACKLOG) == 0)
+            return fd;
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, uint16_t *ret_port,
+                         char *why, size_t cap)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
+    struct sockaddr_storage got;
+    socklen_t len = sizeof(got);
+    char service[8];
+    int rc;
+
+    *l = (struct listener){.fd = -1};
+    snprintf(service, sizeof(service), "%u", port);
+    rc = getaddrinfo(host && *host ? host : NULL, service, &hints, &list);
+    if (rc != 0) {
+        snprintf(why, cap, "listen %s:%s: %s", host ? host : "", service, gai_strerror(rc));
+        return TERN_INVALID;
+    }
+    l->fd = bind_first(list);
+    freeaddrinfo(list);
+    if (l->fd < 0 || getsockname(l->fd, (struct sockaddr *)&got, &len) != 0) {
+        snprintf(why, cap, "listen %s:%s: %s", host ? host : "", service, strerror(errno));
+        return TERN_INVALID;
+    }
+    *ret_port = ntohs(got.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&got)->sin6_port
+                                                : ((struct sockaddr_in *)(void *)&got)->sin_port);
+    return TERN_OK;
+}
+
+static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct listener *l = (struct listener *)(void *)((char *)op - offsetof(struct listener, op));
+
+    (void)buffer;
+    if (res >= 0) {
+        l->accepted(l, res);
+    } else if (res != -ECANCELED) {
+        log_event(LEVEL_WARN, "accept_paused", "errno=%d reason=%s path=%s", -res, strerror(-res),
+                  l->path);
+    }
+    if (!(flags & IO_LAST))
+        return;
+    if (res >= 0)
+        io_accept(l->io, &l->op, l->fd);
+    else
+        l->resume_ns = io_now_ns() + LISTEN_PAUSE_NS;
+}
+
+void listen_start(struct listener *l, struct io *io, void (*accepted)(struct listener *, int fd),
+                  void *ctx, uint32_t tag)
+{
+    l->io = io;
+    l->accepted = accepted;
+    l->ctx = ctx;
+    l->tag = tag;
+    l->op.done = accept_done;
+    io_accept(io, &l->op, l->fd);
+}
+
+void listen_tick(struct listener *l, uint64_t now_ns)
+{
+    if (l->fd < 0 || !l->resume_ns || now_ns < l->resume_ns)
+        return;
+    l->resume_ns = 0;
+    io_accept(l->io, &l->op, l->fd);
+}
+
+void listen_stop(struct listener *l)
+{
+    if (l->fd < 0)
+        return;
+    close(l->fd);
+    l->fd = -1;
+    if (l->path[0])
+        unlink(l->path);
+}

@@ -1,0 +1,82 @@
+/* Frames of a greeted connection: what the shell answers itself, what it refuses, what becomes an
+ * event of the core. What must stay true: a request id is used once; a body that cannot be read is
+ * answered and ends the connection, an unknown request is answered and does not. */
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/conn/conn.h"
+#include "shell/loop/daemon.h"
+#include "shell/loop/log.h"
+#include "shell/wire/wire_out.h"
+
+static void ping(struct conn *c, const struct frame_header *h, const uint8_t *body)
+{
+    const ProtobufCMessage *msg;
+    enum tern_err err = wire_in_message(&c->d->in, h, body, &msg);
+
+    conn_send_status(c, h, err, err == TERN_OK ? "" : "Ping cannot be read");
+    if (err != TERN_OK)
+        stream_finish(&c->stream, "malformed body");
+}
+
+static bool is_engines(uint16_t type)
+{
+    return type < FRAME_PING || (type >= FRAME_RETRACT && type <= FRAME_NAMESPACE_RESET_REPLY);
+}
+
+/* What an operator's connection may not ask for, and a tenant's may not. */
+static bool allowed(struct conn *c, const struct frame_header *h)
+{
+    if (conn_is_admin(c) && is_engines(h->type)) {
+        conn_send_status(c, h, TERN_DENIED,
+                         "this is the admin socket: engines connect to a tenant's");
+        return false;
+    }
+    if (!conn_is_admin(c) && h->type == FRAME_ADMIN) {
+        conn_send_status(c, h, TERN_DENIED, "admin requests go to the admin socket");
+        return false;
+    }
+    return true;
+}
+
+static void engine_request(struct conn *c, const struct frame_header *h, const uint8_t *body)
+{
+    struct daemon *d = c->d;
+    struct event ev;
+    enum tern_err err;
+
+    ev.kind = EV_REQUEST;
+    err = wire_in_request(&d->in, h, body, &ev.request);
+    if (err != TERN_OK) {
+        conn_send_status(c, h, err,
+                         err == TERN_INVALID
+                             ? "a kind, role, family, shard, supersede or mode that "
+                               "is none; or a Peek with a base"
+                             : "");
+        if (err == TERN_MALFORMED)
+            stream_finish(&c->stream, "malformed body");
+        return;
+    }
+    ev.request.conn = c->slot;
+    ev.request.request_id = h->request_id;
+    if (c->engine != NONE)
+        daemon_poll_engine(d, c->engine);
+    daemon_event(d, &ev);
+}
+
+void request_frame(struct conn *c, const struct frame_header *h, const uint8_t *body)
+{
+    if (h->request_id <= c->last_request) {
+        conn_send_status(c, h, TERN_CONFLICT, "request ids ascend on a connection");
+        return;
+    }
+    c->last_request = h->request_id;
+    if (!allowed(c, h))
+        return;
+    switch (h->type) {
+    case FRAME_PING: ping(c, h, body); break;
+    case FRAME_STATS:
+    case FRAME_ADMIN: operator_request(c->d, c, h, body); break;
+    case FRAME_SUBSCRIBE: subscribe_request(c->d, c, h, body); break;
+    default: engine_request(c, h, body); break;
+    }
+}

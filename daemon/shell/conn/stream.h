@@ -1,0 +1,146 @@
+/* A socket as frames: what engine connections, admin connections and peer links have in common. A
+ * stream receives into the ring's shared buffers and hands whole frames out in place; only a frame
+ * that came in pieces is gathered, in a small buffer of the stream's own or in a big one that it
+ * borrows meanwhile. It sends from a bounded queue of chunks, one send in flight, and closes a
+ * reader that makes no progress. With stream_secure the bytes on the socket are TLS records and the
+ * frames are what they hold; nothing else changes for the owner. Owner thread only; nothing here
+ * allocates after stream_pool_create. */
+#ifndef SHELL_STREAM_H
+#define SHELL_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/tern_err.h"
+#include "proto/frame.h"
+#include "seam/io/io.h"
+#include "shell/tls/tls.h"
+
+#define STREAM_CHUNK_BYTES 16384 /* of the send queue */
+#define STREAM_IOV_MAX     32    /* chunks of one send */
+#define STREAM_FDS_MAX     2     /* descriptors beside one frame */
+#define STREAM_SMALL_BYTES 4096  /* a partial body up to this needs no borrowed buffer */
+#define STREAM_BIG_SHARE                                                                           \
+    8 /* big buffers that one share (a tenant, the admins, the peers) can hold */
+
+struct stream;
+
+struct stream_ops {
+    /* A whole frame; header and body are borrowed for the call. May close the stream. */
+    void (*frame)(struct stream *s, const struct frame_header *h, const uint8_t *body);
+    /* A large frame whose body is being thrown away because its share holds no free buffer. */
+    void (*refused)(struct stream *s, const struct frame_header *h);
+    /* Once, from inside stream_close or a completion: no frame follows. `why` is static. */
+    void (*closed)(struct stream *s, const char *why);
+    /* Once, after `closed`: the ring is done with it and the descriptor is closed. */
+    void (*finished)(struct stream *s);
+    /* Of streams with TLS only. Secured: once, before the first frame: the other side is who it
+     * must be, and frames may be put. Distrusted: at most once, before `closed`. */
+    void (*secured)(struct stream *s);
+    void (*distrusted)(struct stream *s, enum tls_refusal why, const char *detail);
+};
+
+enum stream_state { STREAM_UNUSED = 0, STREAM_OPEN, STREAM_FLUSHING, STREAM_CLOSED };
+
+struct chunk {
+    struct chunk *next;
+    uint32_t used, sent;
+    uint32_t nfds; /* that go with the first byte */
+    int fds[STREAM_FDS_MAX];
+    uint8_t data[STREAM_CHUNK_BYTES];
+};
+
+struct stream {
+    struct stream_pool *pool;
+    const struct stream_ops *ops;
+    enum stream_state state;
+    int fd;
+    struct io_op recv, send;
+    bool recv_posted, send_posted; /* the ring still holds that operation */
+    struct stream *prev, *next;    /* those that are open, for the deadlines */
+    struct tls_session *tls;       /* borrowed until `finished`; NULL: in the clear */
+    const char *why;               /* STREAM_FLUSHING: what it is being closed for */
+    bool left;                     /* it was the other side that ended it */
+
+    /* The frame that is arriving in pieces. */
+    uint8_t head[FRAME_HEADER_BYTES];
+    struct frame_header header;
+    uint32_t have;       /* of header and body */
+    uint32_t skip;       /* body bytes still to be thrown away */
+    uint32_t body_max;   /* what this peer may send now; the owner sets it */
+    uint32_t share;      /* whose big buffers are counted */
+    uint8_t *body;       /* small, or a big one */
+    uint64_t partial_ns; /* the frame has to be whole by then; 0: nothing is expected */
+
+    /* What waits to be sent. */
+    struct chunk *first, *last;
+    uint32_t chunks, chunks_max;
+    uint64_t put, gone; /* bytes queued, and taken by the kernel, since it was opened */
+    uint64_t due;       /* of `put`, up to the last byte that is in a hurry */
+    uint64_t send_ns;   /* progress has to be made by then; 0: nothing queued is in a hurry */
+    bool dirty;         /* stands in pool->dirty */
+    struct msghdr msg;
+    struct iovec iov[STREAM_IOV_MAX];
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(STREAM_FDS_MAX * sizeof(int))];
+
+    uint8_t small[STREAM_SMALL_BYTES];
+};
+
+struct stream_config {
+    struct io *io;
+    uint32_t streams;      /* open at a time: each can always queue one chunk */
+    uint32_t chunks_extra; /* what they share beyond that */
+    uint32_t shares;
+    uint32_t big_bytes; /* the largest body of any stream */
+    uint64_t partial_ns, slow_ns, handshake_ns;
+};
+
+struct stream_pool;
+
+uint64_t stream_pool_bytes(const struct stream_config *config); /* that it takes, at the most */
+enum tern_err stream_pool_create(const struct stream_config *config, struct stream_pool **ret);
+void stream_pool_destroy(struct stream_pool *pool); /* after io_destroy */
+
+/* Takes fd over. The first frame has to come within the deadline of a partial frame. `s` is the
+ * caller's, zeroed before its first use and otherwise as `finished` left it. */
+void stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops, int fd,
+                 uint32_t share, uint32_t body_max, uint32_t chunks_max);
+/* At once after stream_open: a session that was made with stream_tls_send and this stream. The
+ * handshake has a deadline of its own; that of the first frame begins behind it. */
+void stream_secure(struct stream *s, struct tls_session *tls);
+bool stream_tls_send(void *stream, const uint8_t *bytes, size_t n);
+
+/* Queues one whole frame; it leaves at the next stream_pool_flush. False: there was no room and the
+ * stream is closed now. fds are borrowed for as long as the frame is queued. */
+bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds);
+
+/* The same for what the other side may leave unread as long as it likes: at most a chunk, and only
+ * where stream_spare says so. */
+bool stream_put_patient(struct stream *s, const uint8_t *frame, size_t n);
+/* Is there a chunk that may be held for ever? The stream's own, or one of those that all share
+ * while half of them are left for answers. */
+bool stream_spare(const struct stream *s);
+
+/* Has the kernel taken everything up to that value of `put`? */
+static inline bool stream_sent(const struct stream *s, uint64_t put)
+{
+    return s->gone >= put;
+}
+
+/* Would a frame of n bytes find room in the queue now? */
+bool stream_fits(const struct stream *s, size_t n);
+
+/* Reads no more, sends what is queued, then closes. `why` is static, and stays the reason whoever
+ * closes first. */
+void stream_finish(struct stream *s, const char *why);
+void stream_close(struct stream *s, const char *why);
+
+/* One send for each stream that got something since the last time. */
+void stream_pool_flush(struct stream_pool *pool);
+/* Closes what is past its deadline. Call every 100 ms or so. */
+void stream_pool_sweep(struct stream_pool *pool, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,254 @@
+/* See subscribe.h. */
+#include "shell/conn/subscribe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/loop/daemon.h"
+#include "shell/loop/log.h"
+
+static_assert(FRAME_HEADER_BYTES + SUBSCRIBE_OVERHEAD + SUBSCRIBE_EVENTS_MAX * WIRE_EVENT_BYTES <=
+                  STREAM_CHUNK_BYTES,
+              "what a dead subscriber holds is a chunk or the ends of two");
+static_assert(SUBSCRIBE_EVENTS_MAX <= WIRE_EVENTS_MAX, "a frame can be read");
+static_assert(CONFIG_TENANTS_MAX <= WIRE_NAMES_MAX, "all tenants can be named");
+
+/* ---- the ring ---- */
+
+static bool wanted(const struct event_reader *r, const struct tree_event_view *e)
+{
+    if (r->tenant != NONE && e->tenant != r->tenant)
+        return false;
+    return !r->one_ns || (e->ns.hi == r->ns.hi && e->ns.lo == r->ns.lo);
+}
+
+static void fill(const struct event_reader *r, const struct tree_event_view *e,
+                 struct wire_event *ret)
+{
+    *ret = (struct wire_event){
+        .number = e->seq,
+        .chain = e->chain,
+        .parent_chain = e->parent_chain,
+        .ns_hi = e->ns.hi,
+        .ns_lo = e->ns.lo,
+        .pool = id_pack((struct id){.slot = e->pool, .gen = e->pool_gen}),
+        .depth = e->depth,
+        .tenant = r->tenant == NONE ? (uint16_t)e->tenant : 0,
+        .kind = (uint8_t)e->kind,
+        .tiers = (uint8_t)(e->on_device << TIER_DEVICE | e->on_host << TIER_HOST),
+    };
+}
+
+uint32_t subscribe_read(const struct core *core, struct event_reader *r, struct wire_event *ret,
+                        uint32_t max)
+{
+    struct tree_event_view e;
+    uint64_t first, next;
+    uint32_t n = 0;
+
+    core_event_range(core, &first, &next);
+    if (r->at < first) {
+        r->lost += first - r->at;
+        r->at = first;
+    }
+    for (uint32_t i = 0; i < SUBSCRIBE_SCAN_MAX && r->at < next && n < max; i++, r->at++) {
+        check(core_event_view(core, r->at, &e));
+        if (wanted(r, &e))
+            fill(r, &e, &ret[n++]);
+    }
+    return n;
+}
+
+/* ---- life ---- */
+
+enum tern_err subscribe_init(struct daemon *d)
+{
+    d->subs.cap = (d->config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX;
+    d->subs.v = calloc(d->subs.cap, sizeof(*d->subs.v));
+    return d->subs.v ? TERN_OK : TERN_INTERNAL;
+}
+
+void subscribe_finish(struct daemon *d)
+{
+    free(d->subs.v);
+    d->subs.v = NULL;
+    d->subs.n = 0;
+}
+
+static void take_out(struct daemon *d, uint32_t i)
+{
+    d->subs.v[i] = d->subs.v[--d->subs.n];
+}
+
+void subscribe_forget(struct daemon *d, uint32_t conn)
+{
+    for (uint32_t i = d->subs.n; i-- > 0;)
+        if (d->subs.v[i].conn == conn)
+            take_out(d, i);
+}
+
+/* ---- frames ---- */
+
+/* In d->frame; 0 if it is too large. */
+static size_t encode(struct daemon *d, uint64_t request_id, const Tern__Wire__SubscribeReply *m)
+{
+    struct frame_header h = {
+        .version = FRAME_VERSION, .type = FRAME_SUBSCRIBE_REPLY, .request_id = request_id};
+    uint32_t body_max = d->config->frame_body_max;
+    size_t n;
+
+    return wire_encode(&h, &m->base, body_max, d->frame, FRAME_HEADER_BYTES + (size_t)body_max,
+                       &n) == TERN_OK
+               ? n
+               : 0;
+}
+
+static uint32_t events_max(const struct daemon *d)
+{
+    uint32_t fit = (d->config->frame_body_max - SUBSCRIBE_OVERHEAD) / WIRE_EVENT_BYTES;
+
+    return fit < SUBSCRIBE_EVENTS_MAX ? fit : SUBSCRIBE_EVENTS_MAX;
+}
+
+/* True while it has more to read. */
+static bool send_changes(struct daemon *d, struct subscription *s)
+{
+    Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
+    struct conn *c = &d->conns.v[s->conn];
+    uint64_t first, next;
+    uint32_t n;
+    size_t frame;
+
+    if (c->state != CONN_OPEN || !stream_sent(&c->stream, s->mark) || !stream_spare(&c->stream))
+        return false; /* the end of the send wakes us */
+    n = subscribe_read(d->core, &s->reader, d->subs.events, events_max(d));
+    core_event_range(d->core, &first, &next);
+    if (n == 0 && s->reader.lost == 0)
+        return s->reader.at < next;
+    m.has_next = m.has_events = true;
+    m.next = s->reader.at;
+    m.events = wire_bytes(d->subs.events, n * sizeof(*d->subs.events));
+    m.has_lost = s->reader.lost > 0;
+    m.lost = s->reader.lost;
+    frame = encode(d, s->request_id, &m);
+    check(frame > 0);
+    if (!stream_put_patient(&c->stream, d->frame, frame))
+        return false; /* the stream ends, and `s` with it */
+    if (s->reader.lost > 0)
+        log_event(LEVEL_DEBUG, "subscriber_slow", "conn=%u lost=%" PRIu64, s->conn, s->reader.lost);
+    d->subs.told += n;
+    d->subs.lost += s->reader.lost;
+    s->reader.lost = 0;
+    s->mark = c->stream.put;
+    return false;
+}
+
+void subscribe_pump(struct daemon *d)
+{
+    d->subs.more = false;
+    for (uint32_t i = 0; i < d->subs.n; i++)
+        d->subs.more |= send_changes(d, &d->subs.v[i]);
+}
+
+/* ---- requests ---- */
+
+static uint32_t share_of(const struct daemon *d, uint32_t conn)
+{
+    return d->conns.v[conn].tenant;
+}
+
+static enum tern_err start(struct daemon *d, struct conn *c, const struct frame_header *h,
+                           const Tern__Wire__Subscribe *m, const char **ret_text)
+{
+    uint64_t first, next;
+    uint32_t held = 0;
+
+    core_event_range(d->core, &first, &next);
+    *ret_text = "no change has that number yet: they begin at 1 with each start of the daemon";
+    if (m->from > next)
+        return TERN_INVALID;
+    for (uint32_t i = 0; i < d->subs.n; i++)
+        held += share_of(d, d->subs.v[i].conn) == c->tenant;
+    *ret_text = "as many subscriptions as a tenant, or the operators, may have: end one";
+    if (held >= SUBSCRIPTIONS_SHARE_MAX)
+        return TERN_QUOTA;
+    check(d->subs.n < d->subs.cap);
+    d->subs.v[d->subs.n++] = (struct subscription){
+        .reader = {.at = m->from ? m->from : next,
+                   .tenant = c->tenant,
+                   .one_ns = m->ns != NULL,
+                   .ns = wire_in_namespace(m->ns)},
+        .conn = c->slot,
+        .request_id = h->request_id,
+    };
+    return TERN_OK;
+}
+
+/* The first answer: where it begins. An operator's has the names of all tenants, unless a small
+ * frame_body_max leaves no room: then they are numbers to him. */
+static void welcome(struct daemon *d, struct conn *c, const struct frame_header *h)
+{
+    Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
+    struct subscription *s = &d->subs.v[d->subs.n - 1];
+    char *names[CONFIG_TENANTS_MAX];
+    size_t n;
+
+    for (uint32_t i = 0; i < d->config->ntenants; i++)
+        names[i] = (char *)(uintptr_t)d->config->tenants[i].name;
+    m.has_next = true;
+    m.next = s->reader.at;
+    m.tenants = names;
+    m.n_tenants = conn_is_admin(c) ? d->config->ntenants : 0;
+    n = encode(d, h->request_id, &m);
+    if (n == 0) {
+        m.n_tenants = 0;
+        n = encode(d, h->request_id, &m);
+    }
+    check(n > 0);
+    if (conn_send(c, n, NULL, 0)) /* else the connection is closed, and with it this is forgotten */
+        s->mark = c->stream.put;
+}
+
+/* Nothing comes for `request_id` behind this answer. No such subscription: it had ended. */
+static void cancel(struct daemon *d, struct conn *c, const struct frame_header *h,
+                   uint64_t request_id)
+{
+    Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
+    size_t n;
+
+    for (uint32_t i = d->subs.n; i-- > 0;)
+        if (d->subs.v[i].conn == c->slot && d->subs.v[i].request_id == request_id)
+            take_out(d, i);
+    m.has_ended = true;
+    m.ended = true;
+    n = encode(d, h->request_id, &m);
+    check(n > 0);
+    conn_send(c, n, NULL, 0);
+}
+
+void subscribe_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+                       const uint8_t *body)
+{
+    const ProtobufCMessage *msg;
+    const Tern__Wire__Subscribe *m;
+    enum tern_err err = wire_in_message(&d->in, h, body, &msg);
+    const char *text = "";
+
+    if (err != TERN_OK) {
+        conn_send_status(c, h, err, "Subscribe cannot be read");
+        stream_finish(&c->stream, "malformed body");
+        return;
+    }
+    m = (const Tern__Wire__Subscribe *)(const void *)msg;
+    if (m->cancel) {
+        cancel(d, c, h, m->cancel);
+        return;
+    }
+    err = start(d, c, h, m, &text);
+    if (err != TERN_OK)
+        conn_send_status(c, h, err, text);
+    else
+        welcome(d, c, h);
+}

@@ -1,0 +1,469 @@
+/* The daemon's life: what is made at start and in which order, the owner loop, draining, the end.
+ * See daemon.h. */
+#include "shell/loop/daemon.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/loop/log.h"
+#include "shell/loop/notify.h"
+#include "shell/config/plan.h"
+#include "shell/loop/quarantine.h"
+
+#define DRAIN_GRACE_NS 50000000u /* for the last answers to leave */
+
+/* ---- what reports to us ---- */
+
+static void later(void *ctx, struct event *ev)
+{
+    daemon_later(ctx, ev);
+}
+
+static enum tern_err serve_page(void *ctx, struct id serve, uint32_t group, struct page_ref ref,
+                                uint32_t *ret_record)
+{
+    const struct daemon *d = ctx;
+
+    return core_serve_page(d->core, serve, group, ref, ret_record);
+}
+
+static bool serve_allowed(void *ctx, struct id serve, uint32_t link)
+{
+    const struct daemon *d = ctx;
+    struct transfer_view view;
+
+    return !core_serve_view(d->core, serve.slot, &view) || view.id.gen != serve.gen ||
+           view.link == link;
+}
+
+static void proc_gone(void *ctx, uint32_t slot)
+{
+    struct daemon *d = ctx;
+    struct event ev = {.kind = EV_PROC_GONE, .proc = {.proc = slot}};
+
+    log_event(LEVEL_DEBUG, "proc_gone", "proc=%u pid=%d", slot, (int)proc_pid(&d->procs, slot));
+    conns_close_proc(d, slot);
+    daemon_event(d, &ev);
+}
+
+static void mem_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, mem_op));
+
+    (void)res;
+    (void)buffer;
+    mem_poll(d->mem, later, d);
+    if (flags & IO_LAST)
+        io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
+}
+
+static void take_signal(struct daemon *d, uint32_t number)
+{
+    char why[CONFIG_WHY_BYTES];
+
+    log_event(LEVEL_INFO, "signal", "signal=%u phase=%d", number, (int)d->phase);
+    if (number == SIGHUP)
+        links_reload(d, why, sizeof(why));
+    else if (d->phase == DAEMON_SERVING)
+        daemon_drain(d);
+    else
+        d->phase = DAEMON_STOPPED; /* asked twice: at once */
+}
+
+/* All that are pending: several may have come with one wake-up, and none wakes us again. */
+static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, signal_op));
+    struct signalfd_siginfo info;
+
+    (void)res;
+    (void)buffer;
+    while (read(d->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        take_signal(d, info.ssi_signo);
+    if (flags & IO_LAST)
+        io_poll_in(d->io, &d->signal_op, d->signal_fd, true);
+}
+
+/* ---- start ---- */
+
+/* Whole pages, zeroed and there: what is touched later costs no fault and no memory. */
+static void *pages_take(size_t n)
+{
+    void *p =
+        mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static enum tern_err fail(char *why, size_t cap, enum tern_err err, const char *text)
+{
+    snprintf(why, cap, "%s", text);
+    return err;
+}
+
+/* A start takes as long as its memory is large, and SIGTERM and SIGINT end it; SIGHUP waits. */
+static void start_process(void)
+{
+    struct rlimit files;
+    sigset_t set;
+
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+/* From here on signals are the loop's. No other thread takes one: all block them. */
+static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (d->signal_fd < 0)
+        return fail(why, cap, TERN_INTERNAL, "signalfd failed");
+    d->signal_op.done = signalled;
+    io_poll_in(d->io, &d->signal_op, d->signal_fd, true);
+    return TERN_OK;
+}
+
+static enum tern_err start_core(struct daemon *d, char *why, size_t cap)
+{
+    struct tenant_config tenants[CONFIG_TENANTS_MAX] = {0};
+    struct event opened = {.kind = EV_CONN_OPENED,
+                           .conn = {.conn = d->conns.internal, .proc = NONE, .admin = true}};
+    struct tape_config tape = {.bytes = d->config->tape_bytes,
+                               .limits = d->limits,
+                               .tenant = tenants,
+                               .tenants = d->config->ntenants,
+                               .incarnation = d->incarnation};
+    size_t bytes;
+
+    plan_tenants(d->config, tenants);
+    if (core_size(&d->limits, &bytes) != TERN_OK)
+        return fail(why, cap, TERN_INVALID,
+                    "the limits do not make a core: one of them is 0 or too large");
+    d->arena = pages_take(bytes);
+    d->actions = pages_take(sizeof(*d->actions));
+    d->queue.cap = daemon_queue_bound(&d->limits, d->config->procs_max);
+    d->queue.v = calloc(d->queue.cap, sizeof(*d->queue.v));
+    d->engines = calloc(d->limits.engines, sizeof(*d->engines));
+    d->pools = calloc(d->limits.pools, sizeof(*d->pools));
+    d->node_bits = calloc((d->limits.nodes + 63u) / 64, sizeof(*d->node_bits));
+    if (!d->arena || !d->actions || !d->queue.v || !d->engines || !d->pools || !d->node_bits) {
+        snprintf(why, cap,
+                 "no memory for the core: %zu bytes; lower the limits or raise page_bytes_min",
+                 bytes);
+        return TERN_INTERNAL;
+    }
+    if (getrandom(tape.secret, sizeof(tape.secret), 0) != (ssize_t)sizeof(tape.secret))
+        return fail(why, cap, TERN_INTERNAL, "getrandom failed");
+    if (tape.bytes && tape_create(&tape, &d->tape) != TERN_OK)
+        return fail(why, cap, TERN_INTERNAL, "no memory for the tape: lower tape.bytes");
+    d->core = core_init(d->arena, &d->limits, tenants, d->incarnation);
+    daemon_event(d, &opened);
+    return TERN_OK;
+}
+
+static enum tern_err start_mem(struct daemon *d, char *why, size_t cap)
+{
+    struct mem_config mem;
+    const char *text = "";
+    enum tern_err err;
+
+    plan_mem(d->config, &mem);
+    mem.incarnation = d->incarnation;
+    err = mem_create(&mem, &d->mem, &text);
+    if (err != TERN_OK)
+        return fail(why, cap, err, text);
+    d->mem_op.done = mem_ready;
+    io_poll_in(d->io, &d->mem_op, mem_event_fd(d->mem), true);
+    return TERN_OK;
+}
+
+static void register_progress(void *ctx, const char *device, uint64_t done, uint64_t all,
+                              uint32_t threads, uint64_t ns)
+{
+    (void)ctx;
+    log_event(LEVEL_INFO, done == all ? "registered" : "registering",
+              "device=%s mib=%" PRIu64 " of=%" PRIu64 " ms=%" PRIu64 " threads=%u", device,
+              done >> 20, all >> 20, ns / 1000000, threads);
+}
+
+static void device_alarm(void *ctx, const char *device, const char *text)
+{
+    (void)ctx;
+    log_event(LEVEL_ERROR, "rdma_device", "device=%s reason=%s", device, text);
+}
+
+static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
+{
+    const struct config *config = d->config;
+    struct xfer_config xfer;
+    struct xfer_rdma_view view;
+    const char *text = "";
+    enum tern_err err;
+
+    plan_xfer(config, &xfer);
+    xfer.io = d->io;
+    xfer.mem = d->mem;
+    xfer.incarnation = d->incarnation;
+    xfer.emit = later;
+    xfer.serve_page = serve_page;
+    xfer.serve_allowed = serve_allowed;
+    xfer.ctx = d;
+    xfer.rdma.path_send = link_path_send;
+    xfer.rdma.path_note = link_path_note;
+    xfer.rdma.path_state = link_path_state;
+    xfer.rdma.progress = register_progress;
+    xfer.rdma.device_alarm = device_alarm;
+    err = xfer_create(&xfer, &d->xfer, &text);
+    if (err != TERN_OK)
+        return fail(why, cap, err, text);
+    xfer_rdma_view(d->xfer, &view);
+    d->rdma = view.open;
+    if (xfer.rdma.pulls > 0 || xfer.rdma.serves)
+        log_event(LEVEL_INFO, "rdma", "rails=%u reason=%s", view.nrails, view.why);
+    for (uint32_t i = 0; i < view.nrails; i++)
+        log_event(LEVEL_INFO, "rail", "device=%s port=%u gid=%u registered_bytes=%" PRIu64,
+                  view.rail[i].device, view.rail[i].port, view.rail[i].gid_index,
+                  view.rail[i].registered_bytes);
+    if (!config->listen.host[0])
+        return TERN_OK;
+    err = xfer_listen(d->xfer, config->listen.host, config->data_port, &d->data_port, &text);
+    if (err != TERN_OK)
+        snprintf(why, cap, "data port %u on %s cannot be listened on: %s; %s", config->data_port,
+                 config->listen.host, text,
+                 err == TERN_CONFLICT ? "choose another data_port, or 0: the kernel chooses"
+                                      : "`listen` has to name an address of this host");
+    return err;
+}
+
+static enum tern_err start_sockets(struct daemon *d, char *why, size_t cap)
+{
+    const struct config *config = d->config;
+    struct stream_config streams;
+
+    plan_streams(config, &streams);
+    streams.io = d->io;
+    d->frame = pages_take(FRAME_HEADER_BYTES + (size_t)plan_body_max(config));
+    d->text = pages_take(ADMIN_TEXT_BYTES);
+    if (!d->frame || !d->text || stream_pool_create(&streams, &d->streams) != TERN_OK ||
+        wire_in_init(&d->in, config, plan_body_max(config)) != TERN_OK ||
+        proc_table_init(&d->procs, d->io, config->procs_max, proc_gone, d) != TERN_OK ||
+        subscribe_init(d) != TERN_OK)
+        return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
+    TRY(links_init(d, why, cap));
+    TRY(conns_listen(d, why, cap));
+    return links_listen(d, why, cap);
+}
+
+static enum tern_err start(struct daemon *d, char *why, size_t cap)
+{
+    struct io_config io = {
+        .entries = IO_ENTRIES, .buffers = IO_BUFFERS, .buffer_bytes = IO_BUFFER_BYTES};
+    const char *text = "";
+    enum tern_err err;
+
+    d->start_ns = io_now_ns();
+    if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) != (ssize_t)sizeof(d->incarnation))
+        return fail(why, cap, TERN_INTERNAL, "getrandom failed");
+    d->incarnation |= 1; /* 0 means none */
+    start_process();
+    err = io_create(&io, &d->io, &text);
+    if (err != TERN_OK)
+        return fail(why, cap, err, text);
+    if (conns_init(d) != TERN_OK)
+        return fail(why, cap, TERN_INTERNAL, "no memory for connections: lower conns_max");
+    d->limits = plan_limits(d->config);
+    TRY(start_mem(d, why, cap));
+    TRY(start_core(d, why, cap));
+    TRY(start_xfer(d, why, cap));
+    TRY(start_sockets(d, why, cap));
+    TRY(start_signals(d, why, cap));
+    d->phase = DAEMON_SERVING;
+    return TERN_OK;
+}
+
+enum tern_err daemon_create(const struct config *config, struct daemon **ret, char *why, size_t cap)
+{
+    struct daemon *d = calloc(1, sizeof(*d));
+    enum tern_err err;
+
+    if (!d)
+        return fail(why, cap, TERN_INTERNAL, "no memory");
+    d->config = config;
+    d->signal_fd = -1;
+    d->links.listener.fd = d->conns.admin.fd = -1;
+    for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
+        d->conns.tenant[i].fd = -1;
+    err = start(d, why, cap);
+    if (err != TERN_OK) {
+        daemon_destroy(d);
+        return err;
+    }
+    *ret = d;
+    return TERN_OK;
+}
+
+static void pages_put(void *p, size_t n)
+{
+    if (p)
+        munmap(p, n);
+}
+
+void daemon_destroy(struct daemon *d)
+{
+    size_t bytes;
+
+    if (!d)
+        return;
+    /* xfer runs the ring until its own operations have ended, and completions of connections and
+     * links come with them: those must still be there, and must no longer step the core. */
+    d->phase = DAEMON_STOPPED;
+    xfer_destroy(d->xfer);
+    conns_finish(d);
+    subscribe_finish(d);
+    links_finish(d);
+    io_destroy(d->io);
+    stream_pool_destroy(d->streams);
+    proc_table_finish(&d->procs);
+    mem_destroy(d->mem);
+    wire_in_finish(&d->in);
+    tape_destroy(d->tape);
+    if (core_size(&d->limits, &bytes) == TERN_OK)
+        pages_put(d->arena, bytes);
+    pages_put(d->actions, sizeof(*d->actions));
+    pages_put(d->frame, FRAME_HEADER_BYTES + (size_t)plan_body_max(d->config));
+    pages_put(d->text, ADMIN_TEXT_BYTES);
+    free(d->queue.v);
+    free(d->engines);
+    free(d->pools);
+    free(d->node_bits);
+    if (d->signal_fd >= 0)
+        close(d->signal_fd);
+    free(d);
+}
+
+/* ---- drain ---- */
+
+void daemon_drain(struct daemon *d)
+{
+    struct event ev = {.kind = EV_REQUEST};
+
+    if (d->phase != DAEMON_SERVING)
+        return;
+    d->phase = DAEMON_DRAINING;
+    d->drain_ns = io_now_ns() + (uint64_t)d->config->deadlines.drain_ms * 1000000;
+    ev.request.op = OP_DRAIN;
+    ev.request.conn = d->conns.internal;
+    ev.request.drain.on = true;
+    daemon_event(d, &ev);
+    log_event(LEVEL_INFO, "draining", "drain_ms=%u", d->config->deadlines.drain_ms);
+    notify_service("STOPPING=1");
+}
+
+static void drain_tick(struct daemon *d, uint64_t now_ns)
+{
+    struct core_view view;
+
+    core_view(d->core, &view);
+    if (view.sessions == 0 && now_ns + DRAIN_GRACE_NS < d->drain_ns) {
+        log_event(LEVEL_INFO, "drained", "sessions=0");
+        d->drain_ns = now_ns + DRAIN_GRACE_NS;
+    }
+    if (now_ns < d->drain_ns)
+        return;
+    if (view.sessions)
+        log_event(LEVEL_WARN, "drain_deadline", "sessions=%u", view.sessions);
+    d->phase = DAEMON_STOPPED;
+}
+
+/* ---- the loop ---- */
+
+static uint64_t next_deadline(const struct daemon *d)
+{
+    uint64_t at = d->subs.more ? 0 : core_deadline(d->core);
+
+    if (core_waits_for_steps(d->core) && d->step_poll_ns < at)
+        at = d->step_poll_ns;
+    return d->tick_ns < at ? d->tick_ns : at;
+}
+
+/* A client punched a hole, or the machine has lost the memory: what touched it has failed. */
+static void warn_of_faults(struct daemon *d)
+{
+    struct mem_stats stats;
+
+    mem_stats(d->mem, &stats);
+    if (stats.faults == d->faults_seen)
+        return;
+    log_event(LEVEL_WARN, "memory_lost", "touches=%" PRIu64 " all=%" PRIu64,
+              stats.faults - d->faults_seen, stats.faults);
+    d->faults_seen = stats.faults;
+}
+
+static void tick(struct daemon *d, uint64_t now_ns)
+{
+    d->tick_ns = now_ns + TICK_NS;
+    stream_pool_sweep(d->streams, now_ns);
+    xfer_tick(d->xfer, now_ns);
+    conns_tick(d, now_ns);
+    links_tick(d, now_ns);
+    d->quarantine_seen_ns = quarantine_warn(d->core, d->config, d->quarantine_seen_ns, now_ns);
+    warn_of_faults(d);
+    if (d->phase == DAEMON_DRAINING)
+        drain_tick(d, now_ns);
+}
+
+static void turn(struct daemon *d)
+{
+    struct event timer = {.kind = EV_TIMER};
+    uint64_t now_ns;
+
+    io_run(d->io, xfer_poll(d->xfer) ? 0 : next_deadline(d));
+    daemon_run_queue(d);
+    now_ns = io_now_ns();
+    if (now_ns >= d->step_poll_ns && core_waits_for_steps(d->core)) {
+        d->step_poll_ns = now_ns + STEP_POLL_NS;
+        daemon_poll_engines(d);
+    }
+    if (now_ns >= core_deadline(d->core))
+        daemon_event(d, &timer);
+    if (now_ns >= d->tick_ns)
+        tick(d, now_ns);
+    daemon_run_queue(d);
+    subscribe_pump(d);
+    stream_pool_flush(d->streams);
+}
+
+int daemon_run(struct daemon *d)
+{
+    log_event(LEVEL_INFO, "ready",
+              "node=%s pid=%d incarnation=%016" PRIx64 " control_port=%u data_port=%u admin=%s",
+              d->config->node, (int)getpid(), d->incarnation, d->control_port, d->data_port,
+              d->config->admin_socket);
+    notify_service("READY=1");
+    while (d->phase != DAEMON_STOPPED)
+        turn(d);
+    log_event(LEVEL_INFO, "stopped", "uptime_ms=%" PRIu64, (io_now_ns() - d->start_ns) / 1000000);
+    return 0;
+}

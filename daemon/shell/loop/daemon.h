@@ -1,0 +1,123 @@
+/* The running daemon: one owner thread, one ring, one core. main.c creates it, runs it and destroys
+ * it; conn.c, link.c and proc.c bring events in, dispatch.c steps the core and carries its actions
+ * out, subscribe.c tells what changed. What must stay true: the actions of one step are all carried
+ * out before the next step; what a seam reports meanwhile waits in `queue`; after "ready" nothing
+ * here allocates. */
+#ifndef SHELL_DAEMON_H
+#define SHELL_DAEMON_H
+
+#include "core/query.h"
+#include "seam/io/io.h"
+#include "seam/mem/mem.h"
+#include "seam/xfer/xfer.h"
+#include "shell/config/config.h"
+#include "shell/conn/conn.h"
+#include "shell/peers/link.h"
+#include "shell/conn/listen.h"
+#include "shell/loop/proc.h"
+#include "shell/conn/stream.h"
+#include "shell/conn/subscribe.h"
+#include "shell/tape/tape.h"
+#include "shell/wire/wire_in.h"
+
+#define IO_ENTRIES        1024
+#define IO_BUFFERS        128 /* a power of two */
+#define IO_BUFFER_BYTES   65536
+#define SEND_CHUNKS_EXTRA 1024       /* 16 MiB of answers that wait, over all connections */
+#define ADMIN_TEXT_BYTES  (4u << 20) /* one admin answer */
+#define STEP_POLL_NS      1000000u   /* how often done_step is looked at while releases wait */
+#define TICK_NS           100000000u /* deadlines, pauses, redials */
+
+/* Events that a seam emits while a step runs or from inside its own calls. A ring of fixed size. */
+struct event_queue {
+    struct event *v; /* owned */
+    uint32_t cap, head, n;
+};
+
+/* An engine that joined, as far as the shell looks at it: whose done_step to read. */
+struct engine_watch {
+    uint32_t gen; /* 0: none */
+    uint32_t tenant, world;
+    uint64_t last[RANKS_MAX]; /* what the core was told */
+};
+
+/* A pool as operators see it. */
+struct pool_watch {
+    uint32_t gen;
+    char names[GROUPS_MAX][WIRE_GROUP_NAME];
+};
+
+enum daemon_phase { DAEMON_STARTING = 0, DAEMON_SERVING, DAEMON_DRAINING, DAEMON_STOPPED };
+
+struct daemon {
+    const struct config *config; /* borrowed */
+    enum daemon_phase phase;
+    uint64_t incarnation, start_ns, last_ns;
+    uint64_t tick_ns, step_poll_ns, drain_ns;
+    uint64_t faults_seen;        /* mem_stats' faults that the log has told of */
+    uint64_t quarantine_seen_ns; /* see quarantine.h */
+
+    struct io *io;
+    struct mem *mem;
+    struct xfer *xfer;
+    struct tape *tape;
+    struct core_limits limits; /* the configuration's with our own connection added */
+    void *arena;
+    struct core *core; /* lies in the arena */
+    struct actions *actions;
+    bool stepping; /* inside core_step or its actions */
+    struct event_queue queue;
+
+    struct stream_pool *streams;
+    struct conns conns;
+    struct links links;
+    struct subscriptions subs;
+    struct proc_table procs;
+    struct wire_in in;
+    uint8_t *frame;      /* the answer being encoded: FRAME_HEADER_BYTES + the largest body */
+    char *text;          /* the admin answer being written: ADMIN_TEXT_BYTES */
+    uint64_t *node_bits; /* for admin answers: a bit a node */
+
+    struct engine_watch *engines;
+    struct pool_watch *pools;
+    struct io_op mem_op, signal_op;
+    int signal_fd;
+    uint16_t control_port, data_port;
+    bool rdma; /* there is a device in use */
+};
+
+/* ---- daemon.c ---- */
+
+/* why: text of what failed and what to do. Blocks SIGTERM, SIGINT and SIGHUP in this thread first,
+ * so that the workers inherit it. */
+enum tern_err daemon_create(const struct config *config, struct daemon **ret, char *why,
+                            size_t cap);
+int daemon_run(struct daemon *d); /* until drained; the exit status */
+void daemon_destroy(struct daemon *d);
+/* Takes no new sessions; the loop ends when the rest has, or at the deadline. */
+void daemon_drain(struct daemon *d);
+
+/* ---- dispatch.c ---- */
+
+/* Steps the core with the event and carries everything out, at once; from inside a step or a seam's
+ * call use daemon_later. Arrays in the event are borrowed for the call. */
+void daemon_event(struct daemon *d, struct event *ev);
+/* Queues the event (it borrows nothing). */
+void daemon_later(struct daemon *d, const struct event *ev);
+void daemon_run_queue(struct daemon *d);
+/* Tells the core what the ranks of that engine (or of all) have finished since the last look. */
+void daemon_poll_engine(struct daemon *d, uint32_t slot);
+void daemon_poll_engines(struct daemon *d);
+/* Events that can wait in the queue at once, at most: each thing outstanding reports each kind
+ * once. */
+uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
+
+/* ---- operator.c ---- */
+
+/* An admin request or, with a tenant's name behind it, Stats. */
+void operator_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+                      const uint8_t *body);
+/* What the core answered to evict and drain. */
+void operator_reply(struct daemon *d, struct conn *c, const struct reply *r);
+
+#endif

@@ -1,0 +1,272 @@
+/* One step of the core and what follows from it: replies to connections, work to the seams,
+ * messages to peers; and the queue of what the seams report meanwhile. See daemon.h. */
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/loop/daemon.h"
+#include "shell/loop/log.h"
+#include "shell/wire/wire_out.h"
+
+/* ---- the queue ---- */
+
+uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs)
+{
+    /* Each thing outstanding reports each kind at most once before the core has heard of it: a pull
+     * its batches, broken and quiet (or, before any of them, that the link is full); a serve quiet;
+     * a job, of checksums or of a copy, done; a pool zeroed; a connection, a link and a process
+     * their end. */
+    return l->pulls * (PULL_BATCHES_MAX + 2) + l->serves + l->seal_jobs + l->copy_jobs + l->pools +
+           l->conns + l->links + procs;
+}
+
+void daemon_later(struct daemon *d, const struct event *ev)
+{
+    struct event_queue *q = &d->queue;
+
+    check(q->n < q->cap);
+    q->v[(q->head + q->n) % q->cap] = *ev;
+    q->n++;
+}
+
+/* ---- actions ---- */
+
+static void pool_known(struct daemon *d, uint32_t slot)
+{
+    struct pool_watch *w = &d->pools[slot];
+    struct group_layout layouts[GROUPS_MAX];
+    struct pool_view view;
+
+    check(core_pool_view(d->core, slot, &view));
+    if (w->gen == view.id.gen)
+        return;
+    w->gen = view.id.gen;
+    memset(w->names, 0, sizeof(w->names));
+    for (uint32_t g = 0; g < view.ngroups; g++)
+        layouts[g] = view.group[g].layout;
+    mem_pool_set(d->mem, slot, view.tier, view.tenant, view.offset, view.bytes, view.regions,
+                 view.moved, view.ngroups, layouts);
+}
+
+/* The control page is zeroed now and not when the engine before it ended: what was written there
+ * since counts for nobody. None of this engine has it yet. */
+static void engine_known(struct daemon *d, struct id engine)
+{
+    struct engine_watch *w = &d->engines[engine.slot];
+    struct engine_view view;
+
+    if (w->gen == engine.gen)
+        return;
+    check(core_engine_view(d->core, engine.slot, &view));
+    *w = (struct engine_watch){.gen = engine.gen, .tenant = view.tenant, .world = view.world};
+    mem_control_reset(d->mem, w->tenant, engine.slot);
+}
+
+/* What the shell has to know of an answer before the asker does. */
+static void note_reply(struct daemon *d, const struct reply *r, struct conn *c)
+{
+    uint32_t slot;
+
+    if (r->err != TERN_OK)
+        return;
+    if (r->op == OP_POOL_OPEN) {
+        slot = r->pool_open.pool.slot;
+        pool_known(d, slot);
+        memcpy(d->pools[slot].names, d->in.group_names, sizeof(d->in.group_names));
+    } else if (r->op == OP_ENGINE_JOIN) {
+        engine_known(d, r->join.engine);
+        if (c)
+            c->engine = r->join.engine.slot;
+    }
+}
+
+static void log_failure(const struct reply *r)
+{
+    static const char *const ops[OP_COUNT] = {
+        [OP_ENGINE_JOIN] = "join",
+        [OP_ENGINE_LEAVE] = "leave",
+        [OP_POOL_OPEN] = "pool_open",
+        [OP_POOL_MAP] = "pool_map",
+        [OP_POOL_CLOSE] = "pool_close",
+        [OP_SESSION_OPEN] = "session_open",
+        [OP_PEEK] = "peek",
+        [OP_MATCH] = "match",
+        [OP_STEP] = "step",
+        [OP_FETCH] = "fetch",
+        [OP_FETCH_CANCEL] = "fetch_cancel",
+        [OP_EVICT] = "evict",
+        [OP_DRAIN] = "drain",
+        [OP_RETRACT] = "retract",
+        [OP_RECOVER] = "recover",
+        [OP_NAMESPACE_RESET] = "namespace_reset",
+        [OP_PIN] = "pin",
+    };
+    bool ours = err_category(r->err) == TERN_CAT_IO || err_category(r->err) == TERN_CAT_INTERNAL;
+
+    log_event(ours ? LEVEL_WARN : LEVEL_DEBUG, "request_failed", "conn=%u op=%s err=%s " LOG_TRACE,
+              r->conn, r->op < OP_COUNT && ops[r->op] ? ops[r->op] : "", err_name(r->err),
+              r->trace_id);
+}
+
+static void reply(struct daemon *d, const struct reply *r)
+{
+    struct conn *c = conn_for_reply(d, r->conn);
+    uint32_t tenant = c && !conn_is_admin(c) ? c->tenant : 0;
+    int fds[STREAM_FDS_MAX];
+    uint32_t nfds = 0;
+    size_t n;
+
+    note_reply(d, r, c);
+    if (r->err != TERN_OK)
+        log_failure(r);
+    if (!c)
+        return;
+    if (conn_is_admin(c)) {
+        operator_reply(d, c, r);
+        return;
+    }
+    if (r->op == OP_POOL_MAP && r->err == TERN_OK) {
+        check(c->engine != NONE);
+        fds[nfds++] = mem_region_fd(d->mem, tenant, r->pool_map.region);
+        fds[nfds++] = mem_control_fd(d->mem, tenant, c->engine);
+    }
+    n = wire_out_reply(r, d->config->tenants[tenant].memory_bytes, d->config->frame_body_max,
+                       d->frame);
+    if (n == 0) {
+        struct frame_header h = {.type = (uint16_t)(2 * r->op + 1), .request_id = r->request_id};
+
+        log_event(LEVEL_ERROR, "answer_too_large", "conn=%u op=%u " LOG_TRACE, r->conn,
+                  (unsigned)r->op, r->trace_id);
+        conn_send_status(
+            c, &h, TERN_INTERNAL,
+            "the answer is larger than frame_body_max: raise it, or ask for less at a time");
+        return;
+    }
+    conn_send(c, n, fds, nfds);
+}
+
+static void engine_gone(struct daemon *d, struct id engine)
+{
+    struct engine_watch *w = &d->engines[engine.slot];
+
+    if (w->gen != engine.gen)
+        return;
+    memset(w, 0, sizeof(*w));
+    for (uint32_t i = 0; i < d->conns.n; i++) {
+        if (d->conns.v[i].engine == engine.slot)
+            d->conns.v[i].engine = NONE;
+    }
+}
+
+static void engine_stuck(struct daemon *d, struct id engine)
+{
+    struct engine_view view;
+
+    if (core_engine_view(d->core, engine.slot, &view))
+        log_event(LEVEL_WARN, "engine_stuck", "engine=%s alive=%u reason=%s", view.name,
+                  view.procs_alive,
+                  "a process of it exited; its pages stay its own until the others have");
+}
+
+static void carry_out(struct daemon *d, const struct action *a)
+{
+    struct conn *c;
+
+    switch (a->kind) {
+    case ACT_REPLY: reply(d, &a->reply); break;
+    case ACT_CLOSE_CONN:
+        c = conn_for_reply(d, a->conn.conn);
+        if (c)
+            stream_finish(&c->stream, "broke the protocol");
+        break;
+    case ACT_SEAL: mem_seal(d->mem, a->seal.job, a->seal.pool, a->seal.pages, a->seal.n); break;
+    case ACT_ZERO:
+        pool_known(d, a->zero.pool.slot);
+        mem_zero(d->mem, a->zero.pool);
+        break;
+    case ACT_COPY:
+        pool_known(d, a->copy.from_pool);
+        pool_known(d, a->copy.to_pool);
+        mem_copy(d->mem, a->copy.job, a->copy.from_pool, a->copy.to_pool, a->copy.from, a->copy.to,
+                 a->copy.n);
+        break;
+    case ACT_PEER_SEND: link_send(d, a->peer.link, &a->peer.msg); break;
+    case ACT_LINK_CLOSE: link_close(d, a->link.link, "broke the protocol"); break;
+    case ACT_PULL: xfer_pull(d->xfer, a); break;
+    case ACT_PULL_STOP: xfer_pull_stop(d->xfer, a); break;
+    case ACT_SERVE_START: xfer_serve_start(d->xfer, a); break;
+    case ACT_SERVE_STOP: xfer_serve_stop(d->xfer, a); break;
+    case ACT_ENGINE_GONE: engine_gone(d, a->engine.engine); break;
+    case ACT_ENGINE_STUCK: engine_stuck(d, a->engine.engine); break;
+    }
+}
+
+/* ---- stepping ---- */
+
+static void step(struct daemon *d, struct event *ev)
+{
+    uint64_t now = io_now_ns();
+
+    if (d->phase == DAEMON_STOPPED)
+        return;
+    check(!d->stepping);
+    ev->now_ns = now > d->last_ns ? now : d->last_ns;
+    d->last_ns = ev->now_ns;
+    tape_record(d->tape, ev);
+    d->stepping = true;
+    core_step(d->core, ev, d->actions);
+    for (uint32_t i = 0; i < d->actions->n; i++)
+        carry_out(d, &d->actions->v[i]);
+    d->stepping = false;
+}
+
+void daemon_run_queue(struct daemon *d)
+{
+    struct event_queue *q = &d->queue;
+
+    while (q->n > 0) {
+        struct event *ev = &q->v[q->head];
+
+        /* The slot may be written again only after the step, so it leaves the ring behind it. */
+        step(d, ev);
+        q->head = (q->head + 1) % q->cap;
+        q->n--;
+    }
+}
+
+void daemon_event(struct daemon *d, struct event *ev)
+{
+    if (d->queue.n)
+        daemon_run_queue(d);
+    step(d, ev);
+    if (d->queue.n)
+        daemon_run_queue(d);
+}
+
+/* ---- done_step ---- */
+
+void daemon_poll_engine(struct daemon *d, uint32_t slot)
+{
+    struct engine_watch *w = &d->engines[slot];
+
+    for (uint32_t r = 0; w->gen && r < w->world; r++) {
+        uint64_t done = mem_done_step(d->mem, w->tenant, slot, r);
+        struct event ev = {.kind = EV_STEP_DONE};
+
+        if (done <= w->last[r])
+            continue; /* E2: numbers never go back; one that does is not believed */
+        w->last[r] = done;
+        ev.step_done.engine = (struct id){.slot = slot, .gen = w->gen};
+        ev.step_done.rank = r;
+        ev.step_done.step = done;
+        daemon_event(d, &ev);
+    }
+}
+
+void daemon_poll_engines(struct daemon *d)
+{
+    for (uint32_t i = 0; i < d->limits.engines; i++) {
+        if (d->engines[i].gen)
+            daemon_poll_engine(d, i);
+    }
+}

@@ -1,0 +1,66 @@
+/* ternd: configuration, one daemon, its exit status. Exit 0: drained; 1: it could not start; 2: the
+ * configuration is wrong, or --check-config says that it cannot start here. A failed check or a
+ * crash leaves the tape of the last events (crash.c). */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "shell/loop/crash.h"
+#include "shell/loop/daemon.h"
+#include "shell/loop/log.h"
+#include "shell/config/plan.h"
+#include "shell/loop/preflight.h"
+
+static void log_memory(const struct plan_memory *m)
+{
+    log_event(LEVEL_INFO, "memory",
+              "memory_bytes=%" PRIu64 " pages=%" PRIu64 " host_pages=%" PRIu64 " core=%" PRIu64
+              " checksums=%" PRIu64 " transfers=%" PRIu64 " rdma=%" PRIu64 " connections=%" PRIu64
+              " tls=%" PRIu64 " tape=%" PRIu64 " machine=%" PRIu64,
+              m->total, m->pages, m->host_pages, m->core, m->checksums, m->transfers, m->rdma,
+              m->connections, m->tls, m->tape, plan_machine_bytes());
+}
+
+int main(int argc, char **argv)
+{
+    char why[CONFIG_WHY_BYTES] = "";
+    struct config *config = NULL;
+    struct daemon *running = NULL;
+    struct plan_memory memory;
+    enum tern_err err = config_load(argc, argv, &config, why, sizeof(why));
+    int status;
+
+    if (err != TERN_OK) {
+        fprintf(stderr, "ternd: %s\n", why);
+        return 2;
+    }
+    plan_memory(config, &memory);
+    if (config->check_only) {
+        status = preflight(config, stderr) > 0 ? 2 : 0;
+        if (status == 0) {
+            config_print(config, stdout);
+            plan_print(&memory, stdout);
+        }
+        config_destroy(config);
+        return status;
+    }
+    log_init(config->log_level, 2, NULL);
+    if (config->insecure_peers)
+        log_event(LEVEL_WARN, "insecure_peers", "reason=%s",
+                  "peers talk in the clear: everyone on the network between them can read and "
+                  "change token ids and pages");
+    log_memory(&memory);
+    crash_watch();
+    err = daemon_create(config, &running, why, sizeof(why));
+    if (err != TERN_OK) {
+        log_event(LEVEL_ERROR, "start_failed", "err=%s reason=%s", err_name(err), why);
+        config_destroy(config);
+        return 1;
+    }
+    crash_tape(config, running->tape, running->incarnation);
+    status = daemon_run(running);
+    crash_tape(config, NULL, 0);
+    daemon_destroy(running);
+    config_destroy(config);
+    return status;
+}

@@ -1,0 +1,130 @@
+/* Would it start here? See preflight.h. Each check does what the start will do, as far as that
+ * leaves no trace: files are read, folders looked at, names resolved, and `listen` is bound to a
+ * port that the kernel chooses and let go. */
+#include "shell/loop/preflight.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "seam/io/resolve.h"
+#include "shell/tls/tls.h"
+
+struct findings {
+    FILE *out;
+    uint32_t n;
+};
+
+__attribute__((format(printf, 2, 3))) static void wrong(struct findings *f, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fputs("ternd: ", f->out);
+    vfprintf(f->out, format, args);
+    fputc('\n', f->out);
+    va_end(args);
+    f->n++;
+}
+
+/* The folder, and nothing but a socket in the way. */
+static void socket_place(struct findings *f, const char *path)
+{
+    char folder[CONFIG_PATH_BYTES], *end;
+    struct stat st;
+
+    snprintf(folder, sizeof folder, "%s", path);
+    end = strrchr(folder, '/'); /* paths are absolute */
+    end[end == folder] = '\0';
+    if (stat(folder, &st) != 0)
+        wrong(f, "%s: its folder %s: %s", path, folder, strerror(errno));
+    else if (!S_ISDIR(st.st_mode))
+        wrong(f, "%s: %s is no folder", path, folder);
+    else if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
+        wrong(f, "%s: this user may not make a socket in %s: %s", path, folder, strerror(errno));
+    else if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        wrong(f, "%s: something that is no socket is there", path);
+}
+
+static void tls_files(struct findings *f, const struct config *config)
+{
+    const struct tls_config tls = {.ca = config->tls_ca,
+                                   .cert = config->tls_cert,
+                                   .key = config->tls_key,
+                                   .node = config->node,
+                                   .sessions = 1};
+    char why[CONFIG_WHY_BYTES] = "";
+    struct tls *made = NULL;
+
+    if (!config->tls_cert[0])
+        return;
+    if (tls_create(&tls, &made, why, sizeof why) != TERN_OK)
+        wrong(f, "%s", why);
+    else
+        tls_destroy(made);
+}
+
+static bool binds(const struct addrinfo *list)
+{
+    bool bound = false;
+    int cause = 0;
+
+    for (const struct addrinfo *a = list; a && !bound; a = a->ai_next) {
+        int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+        bound = fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0;
+        cause = errno;
+        if (fd >= 0)
+            close(fd);
+    }
+    errno = cause;
+    return bound;
+}
+
+static void listen_address(struct findings *f, const struct config *config)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list = NULL;
+    const char *host = config->listen.host;
+    int rc;
+
+    if (!host[0])
+        return;
+    rc = getaddrinfo(host, "0", &hints, &list);
+    if (rc != 0) {
+        wrong(f, "listen: %s: %s", host, gai_strerror(rc));
+        return;
+    }
+    if (!binds(list))
+        wrong(f, "listen: %s: %s: it has to be an address of this host", host, strerror(errno));
+    freeaddrinfo(list);
+}
+
+/* The daemon starts without it and asks again, so that is no more than a warning. */
+static void peer_name(struct findings *f, const struct config_peer *peer)
+{
+    struct resolve_answer answer = {0};
+
+    resolve_system(peer->address.host, peer->address.port, &answer);
+    if (answer.err != TERN_OK)
+        fprintf(f->out, "ternd: warning: peer %s: %s: %s (it is asked for again while it runs)\n",
+                peer->name, peer->address.host, answer.text);
+}
+
+uint32_t preflight(const struct config *config, FILE *out)
+{
+    struct findings f = {.out = out};
+
+    socket_place(&f, config->admin_socket);
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        socket_place(&f, config->tenants[i].socket);
+    tls_files(&f, config);
+    listen_address(&f, config);
+    for (uint32_t i = 0; i < config->npeers; i++)
+        peer_name(&f, &config->peers[i]);
+    return f.n;
+}

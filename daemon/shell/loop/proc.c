@@ -1,0 +1,225 @@
+/* Who is connected: pidfds, start times, proofs of exit. See proc.h. What must stay true: a start
+ * time is believed only after the pidfd was seen alive behind the read of /proc, so that both speak
+ * of one process. */
+#include "shell/loop/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5; not in every libc's headers */
+#endif
+
+#define STAT_BYTES      1024 /* of /proc/PID/stat that we read */
+#define STAT_START_TIME 22   /* its field number */
+
+static const char why_namespace[] =
+    "the daemon cannot see this process (another pid namespace): run both in one, for instance "
+    "with "
+    "--pid=host or hostPID: true, or with shareProcessNamespace in one pod";
+
+enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
+                              void (*gone)(void *ctx, uint32_t slot), void *ctx)
+{
+    *t = (struct proc_table){.io = io, .n = n, .gone = gone, .ctx = ctx};
+    t->v = calloc(n, sizeof(*t->v));
+    return t->v ? TERN_OK : TERN_INTERNAL;
+}
+
+void proc_table_finish(struct proc_table *t)
+{
+    for (uint32_t i = 0; t->v && i < t->n; i++) {
+        if (t->v[i].pid)
+            close(t->v[i].pidfd);
+    }
+    free(t->v);
+    t->v = NULL;
+}
+
+pid_t proc_pid(const struct proc_table *t, uint32_t slot)
+{
+    return slot < t->n ? t->v[slot].pid : 0;
+}
+
+/* A pidfd reads as ready once every thread of the process has exited. 1: that is so; 0: it is not;
+ * -1: it cannot be told now. */
+static int exited(int pidfd)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+
+    return poll(&p, 1, 0);
+}
+
+/* Field 22 of the line, counted behind the name, which may hold blanks and parentheses. */
+static bool parse_start_time(const char *line, uint64_t *ret)
+{
+    const char *p = strrchr(line, ')');
+
+    for (int field = 2; p && field < STAT_START_TIME; field++) {
+        p = strchr(p, ' ');
+        if (p)
+            p++;
+    }
+    if (!p || *p < '0' || *p > '9')
+        return false;
+    *ret = strtoull(p, NULL, 10);
+    return true;
+}
+
+static bool read_start_time(pid_t pid, uint64_t *ret)
+{
+    char path[64], line[STAT_BYTES];
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    errno = 0;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    n = read(fd, line, sizeof(line) - 1);
+    close(fd);
+    if (n <= 0)
+        return false;
+    line[n] = '\0';
+    return parse_start_time(line, ret);
+}
+
+/* Without SO_PEERPIDFD: the pid may have been recycled between connect and now. If the connection
+ * is still open after pidfd_open, the process that made it was there (or a child that took it
+ * over). */
+static int pidfd_of(int sock, pid_t pid)
+{
+    struct pollfd p = {.fd = sock, .events = POLLRDHUP};
+    socklen_t len = sizeof(int);
+    int fd = -1;
+
+    if (getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &len) == 0)
+        return fd;
+    if (errno != ENOPROTOOPT)
+        return -1;
+    fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0)
+        return -1;
+    if (poll(&p, 1, 0) < 0 || (p.revents & (POLLRDHUP | POLLHUP | POLLERR))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct proc *p = (struct proc *)(void *)((char *)op - offsetof(struct proc, poll));
+    struct proc_table *t = p->table;
+
+    (void)flags;
+    (void)buffer;
+    if (res < 0 || exited(p->pidfd) != 1) {
+        /* No proof: ask again rather than believe it. */
+        if (res != -ECANCELED)
+            io_poll_in(t->io, &p->poll, p->pidfd, false);
+        return;
+    }
+    close(p->pidfd);
+    p->pidfd = -1;
+    t->gone(t->ctx, (uint32_t)(p - t->v));
+    p->pid = 0;
+}
+
+/* BUSY: descriptors have run out. GONE: that process has exited. */
+static enum tern_err identify(int sock, pid_t pid, int *ret_pidfd, uint64_t *ret_start_time)
+{
+    int fd = pidfd_of(sock, pid);
+    bool none_free = fd < 0 && (errno == EMFILE || errno == ENFILE);
+
+    if (fd >= 0 && read_start_time(pid, ret_start_time) && exited(fd) == 0) {
+        *ret_pidfd = fd;
+        return TERN_OK;
+    }
+    if (fd >= 0) {
+        none_free = errno == EMFILE || errno == ENFILE;
+        close(fd);
+    }
+    return none_free ? TERN_BUSY : TERN_GONE;
+}
+
+static uint32_t find(const struct proc_table *t, pid_t pid, uint64_t start_time)
+{
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (t->v[i].pid == pid && t->v[i].start_time == start_time)
+            return i;
+    }
+    return t->n;
+}
+
+/* A slot for one more process of that tenant: none where it has its share already. */
+static uint32_t find_free(const struct proc_table *t, uint32_t tenant, uint32_t share)
+{
+    uint32_t slot = t->n, held = 0;
+
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (t->v[i].pid == 0)
+            slot = slot == t->n ? i : slot;
+        else
+            held += t->v[i].tenant == tenant;
+    }
+    return held < share ? slot : t->n;
+}
+
+enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_t share,
+                        uint32_t *ret_slot, const char **ret_why)
+{
+    struct ucred cred = {0};
+    socklen_t len = sizeof(cred);
+    uint64_t start_time;
+    uint32_t slot;
+    enum tern_err err;
+    struct proc *p;
+    int pidfd;
+
+    if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0 || cred.pid <= 0) {
+        *ret_why = why_namespace;
+        return TERN_DENIED;
+    }
+    err = identify(sock, cred.pid, &pidfd, &start_time);
+    if (err != TERN_OK) {
+        *ret_why = err == TERN_BUSY
+                       ? "no descriptor is free to watch the process: raise RLIMIT_NOFILE"
+                       : "the process that connected has exited";
+        return err;
+    }
+    slot = find(t, cred.pid, start_time);
+    if (slot < t->n) {
+        close(pidfd);
+        *ret_slot = slot;
+        return TERN_OK;
+    }
+    slot = find_free(t, tenant, share);
+    if (slot == t->n) {
+        close(pidfd);
+        *ret_why = "as many processes of this tenant have connected, and live, as are its share of "
+                   "limits.procs";
+        return TERN_BUSY;
+    }
+    p = &t->v[slot];
+    p->pid = cred.pid;
+    p->tenant = tenant;
+    p->start_time = start_time;
+    p->pidfd = pidfd;
+    p->table = t;
+    p->poll.done = proc_exited;
+    io_poll_in(t->io, &p->poll, pidfd, false);
+    *ret_slot = slot;
+    return TERN_OK;
+}

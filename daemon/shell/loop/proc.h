@@ -1,0 +1,46 @@
+/* The processes at the other end of our Unix sockets. One slot a process, however many connections
+ * it has: known by pid and start time, held by a pidfd, so that a recycled pid is never mistaken
+ * for it. A slot lives until the kernel has proved the exit; only then is the core told. Used by
+ * conn.c and daemon.c, owner thread only, no allocation after proc_table_init. */
+#ifndef SHELL_PROC_H
+#define SHELL_PROC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/tern_err.h"
+#include "seam/io/io.h"
+
+struct proc {
+    pid_t pid;       /* 0: the slot is free */
+    uint32_t tenant; /* on whose socket it was first seen */
+    uint64_t start_time;
+    int pidfd;
+    struct io_op poll;
+    struct proc_table *table;
+};
+
+struct proc_table {
+    struct io *io;
+    struct proc *v; /* owned */
+    uint32_t n;
+    /* The process in `slot` has exited: proven. The slot is free afterwards. */
+    void (*gone)(void *ctx, uint32_t slot);
+    void *ctx;
+};
+
+enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
+                              void (*gone)(void *ctx, uint32_t slot), void *ctx);
+void proc_table_finish(struct proc_table *t);
+
+/* The process that connected `sock` to a socket of that tenant, of whose processes `share` are
+ * watched at the most. DENIED: it cannot be watched from here; BUSY: the table or the share is
+ * full; GONE: it has exited already. *ret_why: static, what to do about it. */
+enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_t share,
+                        uint32_t *ret_slot, const char **ret_why);
+
+/* The pid of a slot, for logs. */
+pid_t proc_pid(const struct proc_table *t, uint32_t slot);
+
+#endif

@@ -1,0 +1,166 @@
+/* What the RDMA ends of two daemons say to each other, on their control connection: the only place
+ * of the shell where keys and addresses of registered memory are seen. Nothing of it reaches the
+ * core, a tape or a log. A tenant that the peer may not ask for is refused here. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/loop/daemon.h"
+#include "shell/loop/log.h"
+#include "shell/wire/wire_out.h"
+
+static_assert(WIRE_CHUNK_BYTES == sizeof(struct xfer_chunk), "chunks travel as they are");
+static_assert(WIRE_CHUNKS_MAX == XFER_CHUNKS_MAX, "as many as fit");
+static_assert(WIRE_WINDOW_BYTES == sizeof(uint32_t) && WIRE_WINDOWS_MAX == XFER_WINDOWS_MAX,
+              "so do windows");
+static_assert(WIRE_GID_BYTES == XFER_PATH_GID_BYTES, "a GID");
+
+/* Called from inside the seam, whose calls must not find the link closed under them: with no room
+ * the link is closed by the tick. */
+static void send_message(struct link *l, const struct xfer_path_msg *msg, const char *tenant)
+{
+    struct daemon *d = l->d;
+    Tern__Wire__PeerPath m = TERN__WIRE__PEER_PATH__INIT;
+    struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PEER_PATH};
+    size_t n;
+
+    m.has_kind = m.has_epoch = m.has_rail = m.has_sequence = true;
+    m.kind = msg->kind;
+    m.epoch = msg->epoch;
+    m.rail = msg->rail;
+    m.tenant = (char *)(uintptr_t)tenant;
+    m.sequence = l->sent + 1;
+    if (msg->kind == XFER_PATH_REFUSE) {
+        m.text = (char *)(uintptr_t)msg->text;
+    } else {
+        m.has_qpn = m.has_psn = m.has_mtu = m.has_lid = m.has_gid = m.has_rd_atomic = true;
+        m.qpn = msg->qpn;
+        m.psn = msg->psn;
+        m.mtu = msg->mtu;
+        m.lid = msg->lid;
+        m.rd_atomic = msg->rd_atomic;
+        m.gid = wire_bytes(msg->gid, sizeof msg->gid);
+        m.has_chunks = true;
+        m.chunks = wire_bytes(msg->chunk, msg->nchunks * sizeof *msg->chunk);
+        m.has_push = msg->push;
+        m.push = msg->push;
+        m.has_windows = msg->nwindows > 0;
+        m.windows = wire_bytes(msg->window, msg->nwindows * sizeof *msg->window);
+    }
+    check(wire_encode(&h, &m.base, FRAME_BODY_MAX, d->frame, FRAME_HEADER_BYTES + FRAME_BODY_MAX,
+                      &n) == TERN_OK);
+    if (l->full || !stream_fits(&l->stream, n)) {
+        l->full = true;
+        return;
+    }
+    l->sent++;
+    stream_put(&l->stream, d->frame, n, NULL, 0);
+}
+
+void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg)
+{
+    struct daemon *d = ctx;
+    struct link *l = &d->links.v[slot];
+
+    if (link_up(l))
+        send_message(l, msg, d->config->tenants[msg->tenant].name);
+}
+
+void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const char *reason)
+{
+    struct daemon *d = ctx;
+    const struct link *l = &d->links.v[slot];
+    const struct config_peer *peer = &d->config->peers[l->peer];
+    bool forced = peer->transport == XFER_VERBS && !verbs;
+
+    log_event(forced ? LEVEL_WARN : LEVEL_INFO, "transport",
+              "peer=%s tenant=%s transport=%s reason=%s", peer->name,
+              d->config->tenants[tenant].name,
+              verbs    ? "verbs"
+              : forced ? "none"
+                       : "tcp",
+              reason);
+}
+
+void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path)
+{
+    struct daemon *d = ctx;
+    const struct link *l = &d->links.v[slot];
+
+    if (!link_up(l))
+        return; /* it went with its link, whose end is told */
+    log_event(path->ready ? LEVEL_INFO : LEVEL_WARN, path->ready ? "path_ready" : "path_failed",
+              "peer=%s tenant=%s device=%s way=%s reason=%s", d->config->peers[l->peer].name,
+              d->config->tenants[path->tenant].name, path->device, path->reads ? "in" : "out",
+              path->reason);
+}
+
+static void refuse(struct link *l, const Tern__Wire__PeerPath *m)
+{
+    struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE, .rail = m->rail, .epoch = m->epoch};
+
+    snprintf(no.text, sizeof no.text, "not a tenant that this peer may ask for");
+    if (m->tenant)
+        send_message(l, &no, m->tenant);
+}
+
+/* The elements of a field, which the codec held to the room there is for them. */
+static uint32_t copy_elements(const ProtobufCBinaryData *bytes, uint32_t element_bytes, void *ret)
+{
+    if (bytes->len > 0)
+        memcpy(ret, bytes->data, bytes->len);
+    return (uint32_t)(bytes->len / element_bytes);
+}
+
+/* As it was sent, but for who it is about. */
+static void decode(const Tern__Wire__PeerPath *m, struct xfer_path_msg *ret)
+{
+    *ret = (struct xfer_path_msg){.kind = (enum xfer_path_kind)m->kind,
+                                  .rail = m->rail,
+                                  .epoch = m->epoch,
+                                  .qpn = m->qpn,
+                                  .psn = m->psn,
+                                  .mtu = m->mtu,
+                                  .lid = m->lid,
+                                  .rd_atomic = m->rd_atomic,
+                                  .push = m->push};
+    if (m->has_gid)
+        memcpy(ret->gid, m->gid.data, sizeof ret->gid);
+    ret->nchunks = copy_elements(&m->chunks, WIRE_CHUNK_BYTES, ret->chunk);
+    ret->nwindows = copy_elements(&m->windows, WIRE_WINDOW_BYTES, ret->window);
+    if (m->text)
+        snprintf(ret->text, sizeof ret->text, "%s", m->text);
+    for (char *c = ret->text; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?'; /* it goes to logs and terminals */
+}
+
+enum tern_err link_path_read(struct link *l, const struct frame_header *h, const uint8_t *body,
+                             uint64_t sequence)
+{
+    struct daemon *d = l->d;
+    const Tern__Wire__PeerPath *m;
+    const ProtobufCMessage *msg;
+    struct xfer_path_msg got;
+    uint32_t tenant = NONE;
+
+    TRY(wire_in_message(&d->in, h, body, &msg));
+    m = (const Tern__Wire__PeerPath *)(const void *)msg;
+    if (m->kind < XFER_PATH_OFFER || m->kind >= XFER_PATH_KINDS || m->sequence != sequence)
+        return TERN_MALFORMED;
+    if (m->tenant)
+        (void)config_tenant_slot(d->config, m->tenant, &tenant);
+    if (tenant == NONE || !(d->config->peers[l->peer].tenants >> tenant & 1)) {
+        log_event(LEVEL_WARN, "path_denied", "peer=%s link=%u", d->config->peers[l->peer].name,
+                  l->slot);
+        if (m->kind == XFER_PATH_OFFER)
+            refuse(l, m);
+        return TERN_OK;
+    }
+    decode(m, &got);
+    got.tenant = tenant;
+    xfer_path_msg(d->xfer, l->slot, &got);
+    return TERN_OK;
+}

@@ -1,0 +1,58 @@
+/* What tls.c (files and contexts) and tls_session.c (one peer) share. Only they and no one else
+ * include OpenSSL. */
+#ifndef SHELL_TLS_OPENSSL_H
+#define SHELL_TLS_OPENSSL_H
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "shell/tls/tls.h"
+
+enum tls_state {
+    TLS_UNUSED = 0,
+    TLS_HANDSHAKING,
+    TLS_OPEN,
+    TLS_BROKEN, /* refused, failed or ended: only tls_close is left */
+};
+
+struct tls_session {
+    struct tls *tls;
+    enum tls_state state;
+    enum tls_refusal refusal;
+    const char *detail;
+    SSL *ssl;         /* owned */
+    const char *peer; /* borrowed; NULL: the other side began */
+    bool wrong_name; /* said by the check of its certificate, which OpenSSL reports as another error
+                      */
+    bool full;       /* `send` had no room */
+    const uint8_t *in; /* what came and was not yet taken; borrowed during tls_take */
+    size_t in_n;
+    size_t taken; /* bytes during the handshake */
+    tls_send *send;
+    void *ctx;
+    struct tls_session *next_free;
+};
+
+struct tls {
+    struct tls_config config;
+    SSL_CTX *ctx; /* owned; sessions hold the one that they began with */
+    BIO_METHOD *bio;
+    struct tls_session *session; /* owned */
+    struct tls_session *free;
+    uint32_t handshakes; /* of sessions that peers began, under way */
+    struct tls_stats stats;
+    uint8_t plain[TLS_PLAIN_BYTES];
+};
+
+/* tls.c */
+void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES]);
+/* Is that exact name one of the certificate's DNS names? The common name is not looked at. */
+bool tls_cert_names(const X509 *cert, const char *name);
+
+/* tls_session.c */
+BIO_METHOD *tls_bio_method(void);
+int tls_verify(int ok, X509_STORE_CTX *store);
+
+#endif

@@ -1,0 +1,338 @@
+/* One peer: its handshake, its records, and what is wrong with them. See tls.h. OpenSSL reads from
+ * the bytes that tls_take was given and writes straight to `send`: nothing is kept in between but
+ * the record that is not whole yet, whose buffer is one record large. What must stay true: plain
+ * bytes are handed out only after the handshake has ended and the name was found in the
+ * certificate. */
+#include <limits.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/tls/tls_openssl.h"
+
+/* ---- OpenSSL's view of the socket ---- */
+
+static int bio_read(BIO *bio, char *to, size_t n, size_t *ret_n)
+{
+    struct tls_session *s = BIO_get_data(bio);
+
+    BIO_clear_retry_flags(bio);
+    if (s->in_n == 0) {
+        BIO_set_retry_read(bio);
+        return 0;
+    }
+    if (n > s->in_n)
+        n = s->in_n;
+    memcpy(to, s->in, n);
+    s->in += n;
+    s->in_n -= n;
+    *ret_n = n;
+    return 1;
+}
+
+static int bio_write(BIO *bio, const char *from, size_t n, size_t *ret_n)
+{
+    struct tls_session *s = BIO_get_data(bio);
+
+    BIO_clear_retry_flags(bio);
+    if (s->full || !s->send(s->ctx, (const uint8_t *)from, n)) {
+        s->full = true;
+        return 0;
+    }
+    *ret_n = n;
+    return 1;
+}
+
+static long bio_ctrl(BIO *bio, int cmd, long num, void *ptr)
+{
+    (void)bio;
+    (void)num;
+    (void)ptr;
+    return cmd == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+static int bio_create(BIO *bio)
+{
+    BIO_set_init(bio, 1);
+    return 1;
+}
+
+BIO_METHOD *tls_bio_method(void)
+{
+    BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "tern stream");
+
+    if (m && BIO_meth_set_read_ex(m, bio_read) && BIO_meth_set_write_ex(m, bio_write) &&
+        BIO_meth_set_ctrl(m, bio_ctrl) && BIO_meth_set_create(m, bio_create))
+        return m;
+    BIO_meth_free(m);
+    return NULL;
+}
+
+/* ---- what went wrong ---- */
+
+/* Of what OpenSSL says about a certificate. */
+static enum tls_refusal of_verify(long result)
+{
+    switch (result) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+    case X509_V_ERR_CERT_NOT_YET_VALID: return TLS_EXPIRED;
+    case X509_V_ERR_HOSTNAME_MISMATCH: return TLS_WRONG_NAME;
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_CERT_CHAIN_TOO_LONG:
+    case X509_V_ERR_INVALID_CA: return TLS_WRONG_CA;
+    default: return TLS_BAD_CERTIFICATE;
+    }
+}
+
+/* Of OpenSSL's errors; TLS_REFUSALS: says nothing about the peer by itself. */
+static enum tls_refusal of_error(unsigned long e)
+{
+    int reason = ERR_GET_REASON(e);
+
+    if (reason == ERR_R_MALLOC_FAILURE)
+        return TLS_NO_ROOM;
+    if (ERR_GET_LIB(e) != ERR_LIB_SSL)
+        return TLS_REFUSALS;
+    switch (reason) {
+    case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: return TLS_NO_CERTIFICATE;
+    case SSL_R_UNSUPPORTED_PROTOCOL:
+    case SSL_R_VERSION_TOO_LOW:
+    case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION: return TLS_OLD_VERSION;
+    case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
+    case SSL_R_WRONG_VERSION_NUMBER:
+    case SSL_R_BAD_RECORD_TYPE:
+    case SSL_R_BAD_LENGTH:
+    case SSL_R_RECORD_LENGTH_MISMATCH:
+    case SSL_R_RECORD_TOO_SMALL:
+    case SSL_R_PACKET_LENGTH_TOO_LONG:
+    case SSL_R_ENCRYPTED_LENGTH_TOO_LONG:
+    case SSL_R_DATA_LENGTH_TOO_LONG:
+    case SSL_R_UNEXPECTED_RECORD:
+    case SSL_R_HTTP_REQUEST:
+    case SSL_R_HTTPS_PROXY_REQUEST: return TLS_BAD_RECORD;
+    default: return reason > SSL_AD_REASON_OFFSET ? TLS_PEER_REFUSED : TLS_REFUSALS;
+    }
+}
+
+static enum tls_refusal judge(struct tls_session *s)
+{
+    enum tls_refusal found = TLS_REFUSALS;
+    long result = SSL_get_verify_result(s->ssl);
+
+    s->detail = "";
+    for (unsigned long e = ERR_get_error(); e; e = ERR_get_error()) {
+        const char *text = ERR_reason_error_string(e);
+
+        if (found == TLS_REFUSALS)
+            found = of_error(e);
+        if (text)
+            s->detail = text;
+    }
+    if (s->full || found == TLS_NO_ROOM)
+        return TLS_NO_ROOM;
+    if (s->wrong_name)
+        return TLS_WRONG_NAME;
+    if (s->state == TLS_HANDSHAKING && result != X509_V_OK) {
+        s->detail = X509_verify_cert_error_string(result);
+        return of_verify(result);
+    }
+    if (found != TLS_REFUSALS)
+        return found;
+    return s->state == TLS_HANDSHAKING ? TLS_BAD_HANDSHAKE : TLS_BAD_RECORD;
+}
+
+static void handshake_over(struct tls_session *s)
+{
+    if (s->state == TLS_HANDSHAKING && !s->peer)
+        s->tls->handshakes--;
+}
+
+static enum tls_got broken(struct tls_session *s, enum tls_refusal why)
+{
+    handshake_over(s);
+    s->refusal = why;
+    s->state = TLS_BROKEN;
+    ERR_clear_error();
+    return TLS_FAILED;
+}
+
+/* ---- names ---- */
+
+static bool may_be(const struct tls_session *s, const X509 *cert)
+{
+    if (s->peer)
+        return tls_cert_names(cert, s->peer);
+    for (uint32_t i = 0; i < s->tls->config.npeers; i++)
+        if (tls_cert_names(cert, s->tls->config.peers[i]))
+            return true;
+    return false;
+}
+
+/* Called for each certificate of the chain, the peer's own last, after OpenSSL's own checks. */
+int tls_verify(int ok, X509_STORE_CTX *store)
+{
+    const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    struct tls_session *s = SSL_get_app_data(ssl);
+
+    if (!ok || X509_STORE_CTX_get_error_depth(store) > 0)
+        return ok;
+    if (may_be(s, X509_STORE_CTX_get_current_cert(store)))
+        return 1;
+    s->wrong_name = true;
+    X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
+    return 0;
+}
+
+bool tls_names(const struct tls_session *s, const char *name)
+{
+    check(s->state == TLS_OPEN);
+    return tls_cert_names(SSL_get0_peer_certificate(s->ssl), name);
+}
+
+/* ---- a session's life ---- */
+
+static bool attach(struct tls_session *s)
+{
+    BIO *bio = s->ssl ? BIO_new(s->tls->bio) : NULL;
+
+    if (!bio)
+        return false;
+    BIO_set_data(bio, s);
+    SSL_set_bio(s->ssl, bio, bio);
+    if (SSL_set_app_data(s->ssl, s) != 1)
+        return false;
+    if (s->peer)
+        SSL_set_connect_state(s->ssl);
+    else
+        SSL_set_accept_state(s->ssl);
+    return true;
+}
+
+enum tern_err tls_open(struct tls *tls, const char *peer, tls_send *send, void *ctx,
+                       struct tls_session **ret)
+{
+    struct tls_session *s = tls->free;
+
+    if (!s || (!peer && tls->handshakes >= TLS_HANDSHAKES_MAX))
+        return TERN_BUSY;
+    tls->free = s->next_free;
+    *s = (struct tls_session){.tls = tls, .peer = peer, .send = send, .ctx = ctx, .detail = ""};
+    s->ssl = SSL_new(tls->ctx);
+    s->state = TLS_HANDSHAKING;
+    if (!peer)
+        tls->handshakes++;
+    if (!attach(s)) {
+        tls_close(s);
+        ERR_clear_error();
+        return TERN_BUSY;
+    }
+    tls->stats.handshakes++;
+    *ret = s;
+    return TERN_OK;
+}
+
+void tls_close(struct tls_session *s)
+{
+    if (!s || s->state == TLS_UNUSED)
+        return;
+    handshake_over(s);
+    SSL_free(s->ssl);
+    s->ssl = NULL;
+    s->state = TLS_UNUSED;
+    s->next_free = s->tls->free;
+    s->tls->free = s;
+}
+
+bool tls_secured(const struct tls_session *s)
+{
+    return s->state == TLS_OPEN;
+}
+
+enum tls_refusal tls_refusal_of(const struct tls_session *s)
+{
+    return s->refusal;
+}
+
+const char *tls_detail(const struct tls_session *s)
+{
+    return s->detail;
+}
+
+void tls_peer(const struct tls_session *s, struct tls_peer *ret)
+{
+    check(s->state == TLS_OPEN);
+    ret->version = SSL_get_version(s->ssl);
+    ret->cipher = SSL_get_cipher_name(s->ssl);
+    tls_time_text(X509_get0_notAfter(SSL_get0_peer_certificate(s->ssl)), ret->not_after);
+}
+
+/* ---- bytes ---- */
+
+static enum tls_got handshake(struct tls_session *s)
+{
+    size_t before = s->in_n;
+    const X509 *cert;
+    int rc = SSL_do_handshake(s->ssl);
+
+    s->taken += before - s->in_n;
+    if (rc != 1) {
+        if (SSL_get_error(s->ssl, rc) != SSL_ERROR_WANT_READ || s->full)
+            return broken(s, judge(s));
+        return s->taken > TLS_HANDSHAKE_BYTES_MAX ? broken(s, TLS_NO_ROOM) : TLS_WANTS;
+    }
+    cert = SSL_get0_peer_certificate(s->ssl);
+    if (!cert || SSL_get_verify_result(s->ssl) != X509_V_OK || !may_be(s, cert))
+        return broken(s, cert ? TLS_WRONG_NAME : TLS_NO_CERTIFICATE);
+    handshake_over(s);
+    s->state = TLS_OPEN;
+    return TLS_SECURED;
+}
+
+static enum tls_got records(struct tls_session *s, const uint8_t **ret_plain, size_t *ret_n)
+{
+    int rc = SSL_read_ex(s->ssl, s->tls->plain, sizeof(s->tls->plain), ret_n);
+
+    if (rc == 1) {
+        *ret_plain = s->tls->plain;
+        return TLS_BYTES;
+    }
+    switch (SSL_get_error(s->ssl, rc)) {
+    case SSL_ERROR_WANT_READ: return s->full ? broken(s, TLS_NO_ROOM) : TLS_WANTS;
+    case SSL_ERROR_ZERO_RETURN: s->state = TLS_BROKEN; return TLS_ENDED;
+    default: return broken(s, judge(s));
+    }
+}
+
+enum tls_got tls_take(struct tls_session *s, const uint8_t **in, size_t *n,
+                      const uint8_t **ret_plain, size_t *ret_n)
+{
+    enum tls_got got;
+
+    check(s->state == TLS_HANDSHAKING || s->state == TLS_OPEN);
+    ERR_clear_error();
+    s->in = *in;
+    s->in_n = *n;
+    got = s->state == TLS_HANDSHAKING ? handshake(s) : records(s, ret_plain, ret_n);
+    *in = s->in;
+    *n = s->in_n;
+    s->in = NULL;
+    s->in_n = 0;
+    return got;
+}
+
+bool tls_put(struct tls_session *s, const uint8_t *plain, size_t n)
+{
+    size_t put = 0;
+
+    check(s->state == TLS_OPEN);
+    ERR_clear_error();
+    if (SSL_write_ex(s->ssl, plain, n, &put) == 1 && put == n && !s->full)
+        return true;
+    broken(s, judge(s));
+    return false;
+}

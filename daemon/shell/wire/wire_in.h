@@ -1,0 +1,44 @@
+/* Bodies to requests and peer messages: protobuf structs become the core's structs, token bytes are
+ * used in place. Values that the core's types cannot hold (an unknown enum number, a name that is
+ * too long) are refused here; everything else is the core's to judge. Called by request.c and
+ * link.c. */
+#ifndef SHELL_WIRE_IN_H
+#define SHELL_WIRE_IN_H
+
+#include "core/core.h"
+#include "proto/codec.h"
+#include "shell/config/config.h"
+
+#define WIRE_GROUP_NAME 32 /* bytes of a group's name that are kept for operators, with the NUL */
+
+struct wire_in {
+    const struct config *config; /* borrowed */
+    struct budget budget;
+    void *mem; /* owned: the budget's */
+    struct step_op ops[STEP_OPS_MAX];
+    struct table_run runs[GROUPS_MAX];
+    char group_names[GROUPS_MAX][WIRE_GROUP_NAME]; /* of the last PoolOpen */
+};
+
+enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);
+void wire_in_finish(struct wire_in *w);
+
+/* A request of an engine; its arrays live until the next call. conn and request_id are the caller's
+ * to set. UNSUPPORTED: a frame type that no request has. MALFORMED: not such a message. INVALID: a
+ * value. */
+enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
+                              struct request *ret);
+
+/* `allowed`: bit i, the peer may name tenant i. */
+enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
+                               uint64_t allowed, struct peer_msg *ret, uint64_t *ret_sequence);
+
+/* The id that stands for a namespace in the core and between daemons; NULL is one of empty names.
+ */
+struct namespace_id wire_in_namespace(const Tern__Wire__Namespace *ns);
+
+/* For messages that the shell answers itself: Hello, Ping, Stats, Admin, PeerHello. */
+enum tern_err wire_in_message(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
+                              const ProtobufCMessage **ret);
+
+#endif

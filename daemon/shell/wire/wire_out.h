@@ -1,0 +1,25 @@
+/* Answers to frames. What the core answers is written straight into the caller's buffer, by hand: a
+ * Step has up to a thousand results, and one pass without intermediate structs is what its latency
+ * needs. The field numbers are those of proto/tern.proto; tests/unit/shell/test_shell_wire.c holds every
+ * field against the generated decoder. What the shell answers itself goes through wire_encode. */
+#ifndef SHELL_WIRE_OUT_H
+#define SHELL_WIRE_OUT_H
+
+#include "core/core.h"
+#include "proto/codec.h"
+
+/* The whole frame of a reply; `out` has room for FRAME_HEADER_BYTES + body_max. region_bytes: of a
+ * PoolMap. Returns the frame's bytes, 0 if the body would pass body_max. */
+size_t wire_out_reply(const struct reply *r, uint64_t region_bytes, uint32_t body_max,
+                      uint8_t *out);
+
+/* "This request failed": fits every answer type, since Status is field 1 of each. `text` may be "".
+ */
+size_t wire_out_status(const struct frame_header *request, enum tern_err err, const char *text,
+                       uint32_t body_max, uint8_t *out);
+
+/* tenant: the name that stands for msg->tenant; NULL where there is none. */
+size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_t sequence,
+                         uint32_t body_max, uint8_t *out);
+
+#endif

@@ -1,0 +1,895 @@
+/* libtern's calls against a daemon that the test scripts: deadlines, answers cut at every offset,
+ * lost connections, the asynchronous form. What the bytes of an answer may do is in
+ * test_client_wire.c, pools in test_client_pool.c. */
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "unit/rig/rig_client.h"
+
+#define ENDS_MS  10000 /* within which a call of 50 ms has ended, on a machine that stands still */
+#define COMES_MS 30000 /* for what must come */
+
+static uint64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000u + (uint64_t)ts.tv_nsec / 1000000u;
+}
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+}
+
+/* A Match answer that is a function of `tag`, so that a wrong one is seen. */
+struct match_answer {
+    Tern__Wire__MatchReply m;
+    Tern__Wire__Lengths lengths;
+    Tern__Wire__Run run[2], *runs[2];
+    struct tern_page pages[5];
+};
+
+static const Tern__Wire__MatchReply *make_match(struct match_answer *a, uint32_t tag)
+{
+    tern__wire__match_reply__init(&a->m);
+    tern__wire__lengths__init(&a->lengths);
+    a->lengths.has_committed = a->lengths.has_written = a->lengths.has_allocated = 1;
+    a->lengths.committed = tag;
+    a->lengths.written = tag + 1;
+    a->lengths.allocated = tag + 2;
+    a->m.lengths = &a->lengths;
+    a->m.has_matched = a->m.has_tokens = 1;
+    a->m.matched = tag * 64;
+    a->m.tokens = tag + 3;
+    for (uint32_t i = 0; i < 5; i++)
+        a->pages[i] = (struct tern_page){.index = tag + i, .generation = 7};
+    for (uint32_t i = 0; i < 2; i++) {
+        tern__wire__run__init(&a->run[i]);
+        a->run[i].has_group = a->run[i].has_first = a->run[i].has_refs = 1;
+        a->run[i].group = i;
+        a->run[i].first = 10 * i;
+        a->run[i].refs = wire_bytes(&a->pages[i * 3], (i ? 2 : 3) * sizeof(struct tern_page));
+        a->runs[i] = &a->run[i];
+    }
+    a->m.n_runs = 2;
+    a->m.runs = a->runs;
+    return &a->m;
+}
+
+static void assert_match(const struct tern_result *r, uint32_t tag)
+{
+    assert_ok(r->err);
+    assert_int_equal(r->lengths.committed, tag);
+    assert_int_equal(r->lengths.written, tag + 1);
+    assert_int_equal(r->lengths.allocated, tag + 2);
+    assert_int_equal(r->tokens, tag + 3);
+    assert_int_equal(r->matched, tag * 64);
+    assert_int_equal(r->nruns, 2);
+    assert_int_equal(r->runs[0].n, 3);
+    assert_int_equal(r->runs[1].group, 1);
+    assert_int_equal(r->runs[1].first, 10);
+    assert_int_equal(r->runs[1].n, 2);
+    assert_int_equal(r->runs[1].pages[1].index, tag + 4);
+    assert_int_equal(r->runs[1].pages[1].generation, 7);
+}
+
+/* ---- connecting ---- */
+
+static void connect_version_differs_unsupported(void **state)
+{
+    struct tern *t = NULL;
+
+    (void)state;
+    fake.version = 77;
+    fake.body_max = fake.hello_err = 0;
+    fake_start(&fake, NULL, NULL);
+    assert_err(TERN_UNSUPPORTED, tern_connect(fake.path, 2000, &t));
+    assert_null(t);
+    fake_stop(&fake);
+}
+
+static void connect_daemon_refuses_its_error(void **state)
+{
+    struct tern *t = NULL;
+
+    (void)state;
+    fake.version = fake.body_max = 0;
+    fake.hello_err = TERN_DENIED;
+    fake.hello_text = "no, and here is why";
+    fake_start(&fake, NULL, NULL);
+    assert_err(TERN_DENIED, tern_connect(fake.path, 2000, &t));
+    assert_null(t);
+    assert_string_equal(tern_error_text(NULL), "no, and here is why");
+    fake_stop(&fake);
+    fake.hello_text = NULL;
+    fake_start(&fake, NULL, NULL);
+    assert_err(TERN_DENIED, tern_connect(fake.path, 2000, &t));
+    assert_string_equal(tern_error_text(NULL), tern_strerror(TERN_DENIED));
+    fake_stop(&fake);
+    fake.hello_err = 0;
+    fake_start(&fake, NULL, NULL);
+    assert_ok(tern_connect(fake.path, 2000, &t));
+    assert_string_equal(tern_error_text(NULL), "");
+    tern_destroy(t);
+    fake_stop(&fake);
+}
+
+static _Thread_local bool sends_late; /* only once the other side has closed */
+
+ssize_t __real_send(int fd, const void *bytes, size_t n, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags);
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
+{
+    struct pollfd ended = {.fd = fd, .events = POLLRDHUP};
+
+    if (sends_late)
+        check(poll(&ended, 1, -1) == 1);
+    return __real_send(fd, bytes, n, flags);
+}
+
+/* By a daemon that had no room for it, before Hello came or was read: its words get here, whoever
+ * was faster. */
+static void connect_turned_away_its_error(void **state)
+{
+    struct tern *t = NULL;
+
+    (void)state;
+    fake.version = fake.body_max = 0;
+    fake.hello_err = TERN_QUOTA;
+    fake.hello_text = "as many as may be";
+    for (int late = 0; late < 2; late++) {
+        fake.unasked = sends_late = late;
+        fake.unread = !late;
+        fake_start(&fake, NULL, NULL);
+        assert_err(TERN_QUOTA, tern_connect(fake.path, 2000, &t));
+        sends_late = false;
+        assert_null(t);
+        assert_string_equal(tern_error_text(NULL), "as many as may be");
+        fake_stop(&fake);
+    }
+    fake.unasked = fake.unread = false;
+    fake.hello_err = 0;
+    fake.hello_text = NULL;
+}
+
+static void connect_nobody_listens_peer_lost(void **state)
+{
+    char path[200];
+    struct tern *t = NULL;
+
+    (void)state;
+    assert_err(TERN_PEER_LOST, tern_connect("/tmp/tern-nobody-listens.sock", 100, &t));
+    assert_int_equal(errno, ENOENT);
+    assert_string_equal(tern_error_text(NULL), strerror(ENOENT));
+    memset(path, 'x', sizeof(path));
+    path[sizeof(path) - 1] = '\0';
+    assert_err(TERN_INVALID, tern_connect(path, 100, &t));
+    assert_err(TERN_INVALID, tern_connect("", 100, &t));
+    assert_null(t);
+}
+
+/* A daemon that accepts nobody and a signal every few milliseconds: the deadline is the deadline.
+ */
+static void connect_interrupted_by_signals_has_one_deadline(void **state)
+{
+    struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, old;
+    struct itimerval timer = {.it_interval.tv_usec = 5000, .it_value.tv_usec = 5000}, off = {0};
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0), waiting[8], n = 0;
+    struct tern *t = NULL;
+    enum tern_err err;
+    uint64_t before;
+
+    (void)state;
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "/tmp/tern-full-%d.sock", (int)getpid());
+    assert_int_equal(bind(listener, (const struct sockaddr *)&addr, sizeof(addr)), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    do {
+        assert_true(n < 8);
+        waiting[n] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    } while (connect(waiting[n++], (const struct sockaddr *)&addr, sizeof(addr)) == 0);
+    assert_int_equal(errno, EAGAIN);
+    sigaction(SIGALRM, &sa, &old);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    before = now_ms();
+    err = tern_connect(addr.sun_path, 100, &t);
+    setitimer(ITIMER_REAL, &off, NULL);
+    sigaction(SIGALRM, &old, NULL);
+    assert_err(TERN_TIMED_OUT, err);
+    assert_in_range(now_ms() - before, 95, 5000);
+    while (n > 0)
+        close(waiting[--n]);
+    close(listener);
+    unlink(addr.sun_path);
+}
+
+static void connect_without_a_descriptor_says_so(void **state)
+{
+    struct rlimit before, none;
+    struct tern *t = NULL;
+    enum tern_err err;
+    int next = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    (void)state;
+    close(next); /* the lowest that is free */
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    err = tern_connect("/tmp/tern-nobody-listens.sock", 100, &t);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_err(TERN_INTERNAL, err);
+    assert_string_equal(tern_error_text(NULL), strerror(EMFILE));
+}
+
+static void serve_match_tag_from_session(struct fake *f)
+{
+    struct match_answer a;
+
+    while (fake_read(f)) {
+        check(f->h.type == FRAME_MATCH);
+        fake_reply(f, make_match(&a, (uint32_t)f->h.session));
+    }
+}
+
+static void connect_daemon_announces_cap_it_is_kept(void **state)
+{
+    static const uint32_t tokens[2000];
+    struct tern_tokens list = {.v = tokens, .n = 1000};
+    struct tern_result r;
+    struct tern *t;
+
+    (void)state;
+    fake.version = fake.hello_err = 0;
+    fake.body_max = 4096;
+    fake_start(&fake, serve_match_tag_from_session, NULL);
+    assert_ok(tern_connect(fake.path, 2000, &t));
+    assert_ok(tern_match(t, 5, &list, 0, 1000, &r));
+    list.n = 2000;
+    assert_err(TERN_INVALID, tern_match(t, 5, &list, 0, 1000, &r));
+    assert_string_not_equal(tern_error_text(t), "");
+    assert_err(TERN_INVALID, tern_submit_match(t, 5, &list, 0, 1));
+    list.n = 1000;
+    assert_ok(tern_match(t, 6, &list, 0, 1000, &r)); /* the refusal cost nothing */
+    assert_match(&r, 6);
+    stop(t);
+}
+
+static void connect_daemon_announces_larger_cap_it_is_used(void **state)
+{
+    static const uint32_t tokens[400000];
+    struct tern_tokens list = {.v = tokens, .n = 200000};
+    struct tern_result r;
+    struct tern *t;
+
+    (void)state;
+    fake.version = fake.hello_err = 0;
+    fake.body_max = 2u << 20;
+    fake_start(&fake, serve_match_tag_from_session, NULL);
+    assert_ok(tern_connect(fake.path, 2000, &t));
+    assert_ok(tern_match(t, 5, &list, 0, 1000, &r));
+    assert_match(&r, 5);
+    stop(t);
+}
+
+/* ---- synchronous calls ---- */
+
+static void serve_split(struct fake *f)
+{
+    uint8_t frame[512];
+    struct match_answer a;
+
+    for (size_t at = 0; fake_read(f); at++) {
+        size_t n = fake_pack(FRAME_MATCH_REPLY, f->h.request_id,
+                             make_match(&a, (uint32_t)f->h.session), frame, sizeof(frame));
+
+        at = at >= n ? 0 : at;
+        *(size_t *)f->ctx = n;
+        fake_write(f, frame, at);
+        fake_drained(f); /* the client has read exactly this piece */
+        fake_write(f, frame + at, n - at);
+    }
+}
+
+static void match_answer_split_at_every_offset_same_result(void **state)
+{
+    static const uint32_t tokens[64];
+    struct tern_tokens list = {.v = tokens, .n = 64};
+    volatile size_t n = 1;
+    struct tern *t = start(serve_split, (void *)(uintptr_t)&n);
+    size_t splits = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < n; i++, splits++) {
+        struct tern_result r;
+
+        assert_ok(tern_match(t, 1 + i, &list, 0, 2000, &r));
+        assert_match(&r, 1 + i);
+    }
+    assert_true(splits == n && n > 90);
+    stop(t);
+}
+
+static void serve_byte_by_byte(struct fake *f)
+{
+    uint8_t frame[512];
+    struct match_answer a;
+
+    while (fake_read(f)) {
+        size_t n = fake_pack(FRAME_MATCH_REPLY, f->h.request_id,
+                             make_match(&a, (uint32_t)f->h.session), frame, sizeof(frame));
+
+        for (size_t i = 0; i < n; i++) {
+            fake_write(f, frame + i, 1);
+            fake_drained(f);
+        }
+    }
+}
+
+static void match_interrupted_by_signals_same_result(void **state)
+{
+    struct sigaction sa = {.sa_handler = on_alarm}, old; /* no SA_RESTART */
+    struct itimerval timer = {.it_interval.tv_usec = 200, .it_value.tv_usec = 200}, off = {0};
+    static const uint32_t tokens[64];
+    struct tern_tokens list = {.v = tokens, .n = 64};
+    struct tern *t = start(serve_byte_by_byte, NULL);
+
+    (void)state;
+    sigaction(SIGALRM, &sa, &old);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    for (uint32_t i = 0; i < 20; i++) {
+        struct tern_result r;
+
+        assert_ok(tern_match(t, 1 + i, &list, 0, 5000, &r));
+        assert_match(&r, 1 + i);
+    }
+    setitimer(ITIMER_REAL, &off, NULL);
+    sigaction(SIGALRM, &old, NULL);
+    stop(t);
+}
+
+/* Answers the first request only after the second has come. */
+static void serve_late(struct fake *f)
+{
+    struct match_answer a;
+    struct frame_header first;
+
+    check(fake_read(f) != NULL);
+    first = f->h;
+    check(fake_read(f) != NULL);
+    {
+        struct frame_header second = f->h;
+
+        f->h = first;
+        fake_reply(f, make_match(&a, (uint32_t)first.session));
+        f->h = second;
+        fake_reply(f, make_match(&a, (uint32_t)second.session));
+    }
+    while (fake_read(f))
+        ;
+}
+
+static void match_deadline_passes_timed_out_late_answer_dropped(void **state)
+{
+    static const uint32_t tokens[64];
+    struct tern_tokens list = {.v = tokens, .n = 64};
+    struct tern *t = start(serve_late, NULL);
+    uint64_t before = now_ms(), took;
+    struct tern_result r = {.tokens = 99};
+
+    (void)state;
+    assert_err(TERN_TIMED_OUT, tern_match(t, 1, &list, 0, 50, &r));
+    took = now_ms() - before;
+    assert_in_range(took, 45, ENDS_MS);
+    assert_int_equal(r.tokens, 99); /* untouched */
+    assert_ok(tern_match(t, 2, &list, 0, 2000, &r));
+    assert_match(&r, 2);
+    stop(t);
+}
+
+static void serve_nothing(struct fake *f)
+{
+    while (f->fd >= 0 && recv(f->fd, f->body, sizeof(f->body), 0) > 0)
+        ;
+}
+
+static void serve_never_reads(struct fake *f)
+{
+    char c;
+
+    check(read(*(int *)f->ctx, &c, 1) == 1); /* the test says when it has seen enough */
+}
+
+static void match_daemon_does_not_read_timed_out(void **state)
+{
+    static const uint32_t tokens[250000];
+    struct tern_tokens list = {.v = tokens, .n = 250000};
+    struct tern_result r;
+    struct tern *t;
+    int go[2];
+
+    (void)state;
+    assert_int_equal(pipe(go), 0);
+    t = start(serve_never_reads, &go[0]);
+    for (int i = 0; i < 3; i++) {
+        uint64_t before = now_ms();
+
+        assert_err(TERN_TIMED_OUT, tern_match(t, 1, &list, 0, 50, &r));
+        assert_in_range(now_ms() - before, 45, ENDS_MS);
+    }
+    assert_int_equal(write(go[1], "x", 1), 1);
+    stop(t);
+    close(go[0]);
+    close(go[1]);
+}
+
+static void serve_half_then_close(struct fake *f)
+{
+    uint8_t frame[512];
+    struct match_answer a;
+
+    check(fake_read(f) != NULL);
+    fake_pack(FRAME_MATCH_REPLY, f->h.request_id, make_match(&a, 1), frame, sizeof(frame));
+    fake_write(f, frame, *(size_t *)f->ctx);
+}
+
+static void match_connection_ends_peer_lost_for_ever(void **state)
+{
+    static const uint32_t tokens[64];
+    struct tern_tokens list = {.v = tokens, .n = 64};
+    size_t cut[] = {0, 1, FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + 9};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
+        struct tern *t = start(serve_half_then_close, &cut[i]);
+        struct tern_answer answer;
+        struct tern_result r;
+
+        assert_err(TERN_PEER_LOST, tern_match(t, 1, &list, 0, 2000, &r));
+        assert_non_null(strstr(tern_error_text(t), "connect again"));
+        assert_err(TERN_PEER_LOST, tern_match(t, 1, &list, 0, 2000, &r));
+        assert_err(TERN_PEER_LOST, tern_ping(t, 100));
+        assert_err(TERN_PEER_LOST, tern_submit_match(t, 1, &list, 0, 1));
+        assert_err(TERN_PEER_LOST, tern_poll(t, &answer));
+        stop(t);
+    }
+}
+
+static void serve_errors(struct fake *f)
+{
+    while (fake_read(f)) {
+        if (f->h.type == FRAME_PING)
+            fake_reply_empty(f);
+        else if (f->h.session == 1)
+            fake_reply_err(f, TERN_GONE, "that session was closed");
+        else
+            fake_reply_err(f, 4711, NULL);
+    }
+}
+
+static void call_error_answered_text_until_next_success(void **state)
+{
+    static const uint32_t tokens[64];
+    struct tern_tokens list = {.v = tokens, .n = 64};
+    struct tern *t = start(serve_errors, NULL);
+    struct tern_result r;
+
+    (void)state;
+    assert_err(TERN_GONE, tern_match(t, 1, &list, 0, 2000, &r));
+    assert_string_equal(tern_error_text(t), "that session was closed");
+    assert_err(TERN_GONE, r.err);
+    assert_ok(tern_ping(t, 0));
+    assert_string_equal(tern_error_text(t), "");
+    assert_err(TERN_INTERNAL,
+               tern_match(t, 2, &list, 0, 2000, &r)); /* a number of a later version */
+    assert_string_not_equal(tern_error_text(t), "");
+    stop(t);
+}
+
+static void serve_json(struct fake *f)
+{
+    static const char *const piece[] = {"{\"a\":[1,", "2,", "3]}"};
+    const ProtobufCMessage *msg;
+
+    while ((msg = fake_read(f))) {
+        const Tern__Wire__Admin *ask = (const Tern__Wire__Admin *)msg;
+
+        check(f->h.type == FRAME_ADMIN && strcmp(ask->command, "tree") == 0);
+        check(ask->n_args == 2 && strcmp(ask->args[1], "limit=5") == 0);
+        for (int i = 0; i < 3; i++) {
+            Tern__Wire__AdminReply m = TERN__WIRE__ADMIN_REPLY__INIT;
+
+            m.json = (char *)(uintptr_t)piece[i];
+            m.has_more = 1;
+            m.more = i < 2;
+            fake_reply(f, &m);
+        }
+    }
+}
+
+static void admin_answer_in_pieces_joined(void **state)
+{
+    static const char *const args[] = {"from=0", "limit=5"};
+    struct tern *t = start(serve_json, NULL);
+    const char *json;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_ok(tern_admin(t, "tree", args, 2, 2000, &json));
+        assert_string_equal(json, "{\"a\":[1,2,3]}");
+    }
+    stop(t);
+}
+
+#define SLOW_PIECES 12
+
+/* Each piece comes well before the deadline, the last one long behind it. */
+static void serve_json_slowly(struct fake *f)
+{
+    Tern__Wire__AdminReply m = TERN__WIRE__ADMIN_REPLY__INIT;
+
+    check(fake_read(f) != NULL && f->h.type == FRAME_ADMIN);
+    m.json = (char *)(uintptr_t) " ";
+    m.has_more = 1;
+    for (int i = 0; i < SLOW_PIECES; i++) {
+        usleep(100000);
+        m.more = i + 1 < SLOW_PIECES;
+        fake_reply(f, &m);
+    }
+    while (fake_read(f))
+        fake_reply_empty(f);
+}
+
+static void admin_answer_in_slow_pieces_has_one_deadline(void **state)
+{
+    struct tern *t = start(serve_json_slowly, NULL);
+    const char *json;
+
+    (void)state;
+    assert_err(TERN_TIMED_OUT, tern_admin(t, "tree", NULL, 0, 500, &json));
+    assert_ok(tern_ping(t, COMES_MS));
+    stop(t);
+}
+
+static void serve_fetch_never_answered(struct fake *f)
+{
+    Tern__Wire__FetchReply gone = TERN__WIRE__FETCH_REPLY__INIT;
+    struct frame_header fetch;
+
+    check(fake_read(f) != NULL && f->h.type == FRAME_FETCH);
+    fetch = f->h;
+    check(fake_read(f) != NULL && f->h.type == FRAME_FETCH_CANCEL && f->h.session == fetch.session);
+    atomic_store((atomic_int *)f->ctx, 1);
+    fake_reply_empty(f);
+    f->h = fetch;
+    fake_reply(f, &gone);
+    while (fake_read(f))
+        fake_reply_empty(f);
+}
+
+static void fetch_deadline_passes_cancelled_and_forgotten(void **state)
+{
+    atomic_int cancelled = 0;
+    struct tern *t = start(serve_fetch_never_answered, &cancelled);
+    struct tern_result r;
+
+    (void)state;
+    assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 30, &r));
+    assert_string_not_equal(tern_error_text(t), "");
+    assert_ok(tern_ping(t, 2000)); /* both late answers were dropped on the way */
+    assert_int_equal(atomic_load(&cancelled), 1);
+    stop(t);
+}
+
+static void call_arguments_wrong_invalid_without_a_request(void **state)
+{
+    struct tern *t = start(serve_nothing, NULL);
+    struct tern_tokens nowhere = {.v = NULL, .n = 1}, keys = {.nkeys = 1}, none = {0};
+    static struct tern_extra_key many[TERN_KEYS_MAX + 1];
+    static struct tern_op ops[TERN_STEP_OPS_MAX + 1];
+    static struct tern_result results[TERN_STEP_OPS_MAX + 1];
+    struct tern_result r;
+    uint64_t pool;
+    uint32_t done;
+    struct tern_layout layout = {.ngroups = 0};
+    const char *json;
+
+    (void)state;
+    assert_err(TERN_INVALID, tern_match(t, 1, &nowhere, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_match(t, 1, &keys, 0, 100, &r));
+    keys = (struct tern_tokens){.keys = many, .nkeys = TERN_KEYS_MAX + 1};
+    assert_err(TERN_INVALID, tern_match(t, 1, &keys, 0, 100, &r));
+    assert_err(TERN_INVALID, tern_step(t, ops, 0, 100, results, &done));
+    assert_err(TERN_INVALID, tern_step(t, ops, TERN_STEP_OPS_MAX + 1, 100, results, &done));
+    assert_err(TERN_INVALID, tern_join(t, "", TERN_BOTH, 0, 1, 100));
+    assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 1, 1, 100));
+    assert_err(TERN_INVALID, tern_join(t, "e", TERN_BOTH, 0, TERN_RANKS_MAX + 1, 100));
+    assert_err(TERN_INVALID, tern_pool_open(t, &layout, 100, &pool, NULL));
+    assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 100, &r));
+    assert_err(TERN_INVALID, tern_peek(t, 1, NULL, &none, 100, &done));
+    assert_err(TERN_INVALID, tern_admin(t, "tree", NULL, 1, 100, &json));
+    stop(t);
+}
+
+/* ---- the asynchronous form ---- */
+
+/* Answers submitted matches in reverse order, and just before each Ping's answer. */
+static void serve_mixed(struct fake *f)
+{
+    struct frame_header held[TERN_INFLIGHT_MAX];
+    struct match_answer a;
+    uint32_t n = 0;
+
+    while (fake_read(f)) {
+        struct frame_header ping;
+
+        if (f->h.type == FRAME_MATCH) {
+            check(n < TERN_INFLIGHT_MAX);
+            held[n++] = f->h;
+            continue;
+        }
+        check(f->h.type == FRAME_PING);
+        ping = f->h;
+        while (n > 0) {
+            f->h = held[--n];
+            fake_reply(f, make_match(&a, (uint32_t)f->h.session));
+        }
+        f->h = ping;
+        fake_reply_empty(f);
+    }
+}
+
+static void async_answers_during_a_call_are_kept_in_order(void **state)
+{
+    static const uint32_t tokens[64];
+    struct tern_tokens list = {.v = tokens, .n = 64};
+    struct tern *t = start(serve_mixed, NULL);
+    struct tern_answer answer;
+
+    (void)state;
+    for (uint32_t round = 0; round < 3; round++) {
+        assert_err(TERN_BUSY, tern_poll(t, &answer));
+        for (uint32_t i = 0; i < 5; i++)
+            assert_ok(tern_submit_match(t, 100 + i, &list, 0, 1000 + i));
+        assert_ok(tern_ping(t, 2000));
+        for (uint32_t i = 5; i-- > 0;) {
+            assert_ok(tern_poll(t, &answer));
+            assert_int_equal(answer.cookie, 1000 + i);
+            assert_ok(answer.err);
+            assert_int_equal(answer.n, 1);
+            assert_match(&answer.results[0], 100 + i);
+        }
+    }
+    assert_err(TERN_BUSY, tern_poll(t, &answer));
+    stop(t);
+}
+
+static void async_inflight_max_busy_then_all_answered(void **state)
+{
+    static const uint32_t tokens[64];
+    struct tern_tokens list = {.v = tokens, .n = 64};
+    struct tern *t = start(serve_mixed, NULL);
+    struct tern_answer answer;
+    uint64_t seen = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++)
+        assert_ok(tern_submit_match(t, 100 + i, &list, 0, i));
+    assert_err(TERN_BUSY, tern_submit_match(t, 1, &list, 0, 99));
+    assert_ok(tern_ping(t, 2000)); /* a synchronous call has its own place */
+    assert_err(TERN_BUSY, tern_submit_match(t, 1, &list, 0, 99)); /* kept answers count */
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) {
+        assert_ok(tern_poll(t, &answer));
+        assert_match(&answer.results[0], 100 + (uint32_t)answer.cookie);
+        seen |= 1ull << answer.cookie;
+    }
+    assert_true(seen == UINT64_MAX);
+    assert_ok(tern_submit_match(t, 1, &list, 0, 99));
+    stop(t);
+}
+
+static void async_socket_full_busy_then_all_sent(void **state)
+{
+    static const uint32_t tokens[200000];
+    struct tern_tokens list = {.v = tokens, .n = 200000};
+    struct tern_answer answer;
+    uint32_t sent = 0, got = 0;
+    struct tern *t;
+
+    (void)state;
+    t = start(serve_match_tag_from_session, NULL);
+    for (uint32_t i = 0; i < 40; i++) {
+        enum tern_err err = tern_submit_match(t, 100 + i, &list, 0, i);
+
+        if (err == TERN_OK)
+            sent++;
+        else
+            assert_err(TERN_BUSY, err);
+    }
+    assert_true(sent >= 1);
+    for (uint64_t end = now_ms() + COMES_MS; got < sent && now_ms() < end;) {
+        enum tern_err err = tern_poll(t, &answer);
+
+        if (err == TERN_OK) {
+            assert_match(&answer.results[0], 100 + (uint32_t)answer.cookie);
+            got++;
+        } else {
+            assert_err(TERN_BUSY, err);
+            usleep(100);
+        }
+    }
+    assert_int_equal(got, sent);
+    assert_false(tern_wants_write(t));
+    stop(t);
+}
+
+static void serve_two_then_close(struct fake *f)
+{
+    struct match_answer a;
+
+    for (int i = 0; i < 4; i++) {
+        check(fake_read(f) != NULL);
+        if (i < 2)
+            fake_reply(f, make_match(&a, (uint32_t)f->h.session));
+    }
+}
+
+static void async_connection_ends_each_request_is_told(void **state)
+{
+    static const uint32_t tokens[64];
+    struct tern_tokens list = {.v = tokens, .n = 64};
+    struct tern *t = start(serve_two_then_close, NULL);
+    struct tern_answer answer;
+    uint32_t ok = 0, lost = 0;
+    enum tern_err err;
+
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++)
+        assert_ok(tern_submit_match(t, 100 + i, &list, 0, i));
+    for (uint64_t end = now_ms() + COMES_MS; now_ms() < end;) {
+        err = tern_poll(t, &answer);
+        if (err == TERN_BUSY) {
+            usleep(100);
+            continue;
+        }
+        if (err != TERN_OK)
+            break;
+        ok += answer.err == TERN_OK;
+        lost += answer.err == TERN_PEER_LOST;
+    }
+    assert_err(TERN_PEER_LOST, err);
+    assert_int_equal(ok, 2);
+    assert_int_equal(lost, 2);
+    assert_err(TERN_PEER_LOST, tern_poll(t, &answer));
+    stop(t);
+}
+
+static void serve_one_then_close(struct fake *f)
+{
+    struct match_answer a;
+
+    check(fake_read(f) != NULL);
+    fake_reply(f, make_match(&a, (uint32_t)f->h.session));
+}
+
+static void async_answers_from_before_the_end_are_not_lost_to_a_send(void **state)
+{
+    static const uint32_t tokens[64];
+    struct tern_tokens list = {.v = tokens, .n = 64};
+    struct tern *t = start(serve_one_then_close, NULL);
+    struct tern_answer answer;
+
+    (void)state;
+    assert_ok(tern_submit_match(t, 100, &list, 0, 0));
+    sends_late = true;
+    assert_ok(tern_submit_match(t, 101, &list, 0, 1));
+    sends_late = false;
+    assert_ok(tern_poll(t, &answer));
+    assert_int_equal(answer.cookie, 0);
+    assert_match(answer.results, 100);
+    assert_ok(tern_poll(t, &answer));
+    assert_int_equal(answer.cookie, 1);
+    assert_err(TERN_PEER_LOST, answer.err);
+    assert_err(TERN_PEER_LOST, tern_poll(t, &answer));
+    stop(t);
+}
+
+static void serve_step(struct fake *f)
+{
+    const ProtobufCMessage *msg;
+
+    while ((msg = fake_read(f))) {
+        const Tern__Wire__Step *step = (const Tern__Wire__Step *)msg;
+        static Tern__Wire__OpResult results[TERN_STEP_OPS_MAX], *list[TERN_STEP_OPS_MAX];
+        Tern__Wire__StepReply m = TERN__WIRE__STEP_REPLY__INIT;
+        Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+        Tern__Wire__Shortage shortage = TERN__WIRE__SHORTAGE__INIT;
+
+        check(f->h.type == FRAME_STEP);
+        status.has_err = 1;
+        status.err = TERN_POOL_EXHAUSTED;
+        status.shortage = &shortage;
+        shortage.has_needed = shortage.has_until_step = 1;
+        shortage.needed = 3;
+        shortage.until_step = 1ull << 40;
+        for (size_t i = 0; i < step->n_ops; i++) {
+            tern__wire__op_result__init(&results[i]);
+            results[i].has_written = 1;
+            results[i].written = (uint32_t)step->ops[i]->session;
+            results[i].status = step->ops[i]->session == 3 ? &status : NULL;
+            list[i] = &results[i];
+        }
+        m.n_results = step->n_ops;
+        m.results = list;
+        fake_reply(f, &m);
+    }
+}
+
+static void step_operations_have_their_own_results(void **state)
+{
+    static struct tern_op ops[TERN_STEP_OPS_MAX];
+    static struct tern_result results[TERN_STEP_OPS_MAX];
+    struct tern *t = start(serve_step, NULL);
+    struct tern_answer answer = {0};
+    struct tern_result r;
+    uint32_t done = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < TERN_STEP_OPS_MAX; i++)
+        ops[i] = (struct tern_op){.kind = TERN_EXTEND, .session = i, .written = i, .length = i + 1};
+    assert_ok(tern_step(t, ops, TERN_STEP_OPS_MAX, 2000, results, &done));
+    assert_int_equal(done, TERN_STEP_OPS_MAX);
+    for (uint32_t i = 0; i < done; i++) {
+        assert_err(i == 3 ? TERN_POOL_EXHAUSTED : TERN_OK, results[i].err);
+        assert_int_equal(results[i].lengths.written, i);
+    }
+    assert_int_equal(results[3].shortage.needed, 3);
+    assert_true(results[3].shortage.until_step == 1ull << 40);
+    assert_err(TERN_POOL_EXHAUSTED, tern_do(t, &ops[3], 2000, &r));
+    assert_int_equal(r.shortage.needed, 3);
+    assert_ok(tern_do(t, &ops[4], 2000, &r));
+    assert_ok(tern_submit_step(t, ops, 8, 42));
+    for (uint64_t end = now_ms() + COMES_MS; tern_poll(t, &answer) == TERN_BUSY && now_ms() < end;)
+        usleep(100);
+    assert_int_equal(answer.cookie, 42);
+    assert_int_equal(answer.n, 8);
+    assert_err(TERN_POOL_EXHAUSTED, answer.results[3].err);
+    assert_int_equal(answer.results[7].lengths.written, 7);
+    stop(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(connect_version_differs_unsupported),
+        cmocka_unit_test(connect_daemon_refuses_its_error),
+        cmocka_unit_test(connect_turned_away_its_error),
+        cmocka_unit_test(connect_nobody_listens_peer_lost),
+        cmocka_unit_test(connect_interrupted_by_signals_has_one_deadline),
+        cmocka_unit_test(connect_without_a_descriptor_says_so),
+        cmocka_unit_test(connect_daemon_announces_cap_it_is_kept),
+        cmocka_unit_test(connect_daemon_announces_larger_cap_it_is_used),
+        cmocka_unit_test(match_answer_split_at_every_offset_same_result),
+        cmocka_unit_test(match_interrupted_by_signals_same_result),
+        cmocka_unit_test(match_deadline_passes_timed_out_late_answer_dropped),
+        cmocka_unit_test(match_daemon_does_not_read_timed_out),
+        cmocka_unit_test(match_connection_ends_peer_lost_for_ever),
+        cmocka_unit_test(call_error_answered_text_until_next_success),
+        cmocka_unit_test(admin_answer_in_pieces_joined),
+        cmocka_unit_test(admin_answer_in_slow_pieces_has_one_deadline),
+        cmocka_unit_test(fetch_deadline_passes_cancelled_and_forgotten),
+        cmocka_unit_test(call_arguments_wrong_invalid_without_a_request),
+        cmocka_unit_test(async_answers_during_a_call_are_kept_in_order),
+        cmocka_unit_test(async_inflight_max_busy_then_all_answered),
+        cmocka_unit_test(async_socket_full_busy_then_all_sent),
+        cmocka_unit_test(async_connection_ends_each_request_is_told),
+        cmocka_unit_test(async_answers_from_before_the_end_are_not_lost_to_a_send),
+        cmocka_unit_test(step_operations_have_their_own_results),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

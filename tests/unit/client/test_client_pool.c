@@ -1,0 +1,484 @@
+/* Mapping pools: what libtern does with the descriptors that it gets, and the one store of
+ * tern_done_step. The daemon is the test's own; both sides look at the same memfd. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "base/err.h"
+#include "client/internal.h"
+#include "core/limits.h"
+#include "unit/rig/fake_daemon.h"
+
+#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
+#define assert_ok(expr)        assert_err(TERN_OK, expr)
+
+/* The client may not include the daemon's headers, so the numbers stand twice; a test may compare
+ * them. */
+_Static_assert(TERN_RANKS_MAX == RANKS_MAX, "ranks");
+_Static_assert(TERN_GROUPS_MAX == GROUPS_MAX, "groups");
+_Static_assert(TERN_STEP_OPS_MAX == STEP_OPS_MAX, "operations of a step");
+_Static_assert(QUICK_RUNS_MAX == REPLY_RUNS_MAX, "runs of an answer");
+
+#define REGION (64u << 10)
+#define OFFSET (16u << 10)
+#define BYTES  (32u << 10)
+
+enum twist {
+    GOOD,
+    NO_FDS,
+    ONE_FD,
+    THREE_FDS,
+    TOO_SHORT, /* the region ends inside the range */
+    OVERFLOWS, /* offset + bytes wraps */
+    EMPTY_RANGE,
+    CONTROL_SHORT,
+    OTHER_INCARNATION,
+    LATE,         /* answered after the client has given up, before the next request's answer */
+    LATE_REFUSED, /* the same, refused, in one piece with the next answer */
+    TWIST_COUNT,
+};
+
+struct memory {
+    enum twist twist;
+    int region, control;
+    uint8_t *region_at, *control_at;
+    atomic_bool left; /* EngineLeave came */
+};
+
+static struct fake fake;
+static struct memory memory;
+
+static void memory_init(struct memory *m, enum twist twist)
+{
+    m->twist = twist;
+    m->region = memfd_create("region", MFD_CLOEXEC);
+    m->control = memfd_create("control", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(m->region, REGION), 0);
+    assert_int_equal(ftruncate(m->control, twist == CONTROL_SHORT ? 512 : 4096), 0);
+    m->region_at = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED, m->region, 0);
+    m->control_at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, m->control, 0);
+    if (twist != CONTROL_SHORT)
+        *(uint64_t *)(void *)(m->control_at + 64 * RANKS_MAX) =
+            FAKE_INCARNATION + (twist == OTHER_INCARNATION);
+    atomic_store(&m->left, false);
+}
+
+static void memory_finish(struct memory *m)
+{
+    munmap(m->region_at, REGION);
+    munmap(m->control_at, 4096);
+    close(m->region);
+    close(m->control);
+}
+
+static void send_fds(struct fake *f, const uint8_t *frame, size_t n, const int *fds, size_t nfds)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(3 * sizeof(int))];
+    } control = {0};
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)frame, .iov_len = n};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+    if (nfds) {
+        struct cmsghdr *c;
+
+        msg.msg_control = control.bytes;
+        msg.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+        c = CMSG_FIRSTHDR(&msg);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(nfds * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, nfds * sizeof(int));
+    }
+    check(sendmsg(f->fd, &msg, MSG_NOSIGNAL) == (ssize_t)n);
+}
+
+static void reply_map(struct fake *f, struct memory *m)
+{
+    Tern__Wire__PoolMapReply reply = TERN__WIRE__POOL_MAP_REPLY__INIT;
+    int fds[3] = {m->region, m->control, m->region};
+    uint8_t frame[256];
+    size_t n, nfds = m->twist == NO_FDS      ? 0
+                     : m->twist == ONE_FD    ? 1
+                     : m->twist == THREE_FDS ? 3
+                                             : 2;
+
+    reply.has_offset = reply.has_bytes = 1;
+    reply.offset = m->twist == TOO_SHORT   ? REGION - 4096
+                   : m->twist == OVERFLOWS ? UINT64_MAX - 4095
+                                           : OFFSET;
+    reply.bytes = m->twist == EMPTY_RANGE ? 0 : BYTES;
+    n = fake_pack(FRAME_POOL_MAP_REPLY, f->h.request_id, &reply, frame, sizeof(frame));
+    send_fds(f, frame, n, fds, nfds);
+}
+
+/* One message: the descriptors are of its second frame. */
+static void reply_refusal_and_map(struct fake *f, struct memory *m, uint64_t refused)
+{
+    Tern__Wire__PoolMapReply reply = TERN__WIRE__POOL_MAP_REPLY__INIT;
+    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+    int fds[2] = {m->region, m->control};
+    uint8_t frames[512];
+    size_t n;
+
+    status.has_err = 1;
+    status.err = TERN_GONE;
+    reply.status = &status;
+    n = fake_pack(FRAME_POOL_MAP_REPLY, refused, &reply, frames, 256);
+    reply.status = NULL;
+    reply.has_offset = reply.has_bytes = 1;
+    reply.offset = OFFSET;
+    reply.bytes = BYTES;
+    n += fake_pack(FRAME_POOL_MAP_REPLY, f->h.request_id, &reply, frames + n, 256);
+    send_fds(f, frames, n, fds, 2);
+}
+
+static void serve_pools(struct fake *f)
+{
+    struct memory *m = f->ctx;
+    struct frame_header late = {0};
+
+    while (fake_read(f)) {
+        if (f->h.type == FRAME_POOL_MAP && m->twist >= LATE && !late.type) {
+            late = f->h;
+        } else if (f->h.type == FRAME_POOL_MAP && m->twist == LATE_REFUSED) {
+            reply_refusal_and_map(f, m, late.request_id);
+        } else if (f->h.type == FRAME_POOL_MAP) {
+            struct frame_header now = f->h;
+
+            if (late.type) {
+                f->h = late;
+                reply_map(f, m);
+                f->h = now;
+            }
+            reply_map(f, m);
+        } else {
+            if (f->h.type == FRAME_ENGINE_LEAVE)
+                atomic_store(&m->left, true);
+            fake_reply_empty(f);
+        }
+    }
+}
+
+static struct tern *start(enum twist twist, enum tern_role role, uint32_t rank)
+{
+    struct tern *t;
+
+    memory_init(&memory, twist);
+    fake.version = fake.body_max = fake.hello_err = 0;
+    fake_start(&fake, serve_pools, &memory);
+    assert_ok(tern_connect(fake.path, 2000, &t));
+    assert_ok(tern_join(t, "engine", role, rank, 4, 2000));
+    return t;
+}
+
+static void stop(struct tern *t)
+{
+    tern_destroy(t);
+    fake_stop(&fake);
+    memory_finish(&memory);
+}
+
+static uint32_t open_fds(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    uint32_t n = 0;
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+/* The VmFlags of the mapping that begins at `at`; "" if there is none. */
+static const char *flags_of(const void *at)
+{
+    static char line[512];
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    bool inside = false;
+
+    assert_non_null(maps);
+    while (fgets(line, sizeof(line), maps)) {
+        unsigned long from, to;
+
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            inside = from == (unsigned long)(uintptr_t)at;
+        if (inside && strncmp(line, "VmFlags:", 8) == 0) {
+            fclose(maps);
+            return line;
+        }
+    }
+    fclose(maps);
+    return "";
+}
+
+static void pool_map_shares_bytes_and_leaves_no_descriptor(void **state)
+{
+    struct tern *t = start(GOOD, TERN_WORKER, 3);
+    struct tern_pool *pool, *second;
+    uint32_t before = open_fds();
+    const uint8_t *base;
+
+    (void)state;
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    assert_ok(tern_pool_map(t, 1, 2000, &second));
+    assert_int_equal(open_fds(), before);
+    assert_int_equal(tern_pool_bytes(pool), BYTES);
+    base = tern_pool_base(pool);
+    tern_pool_base(pool)[100] = 0xab;
+    assert_int_equal(memory.region_at[OFFSET + 100], 0xab);
+    memory.region_at[OFFSET + BYTES - 1] = 0xcd;
+    assert_int_equal(base[BYTES - 1], 0xcd);
+    assert_non_null(strstr(flags_of(base), " dc "));
+    tern_pool_unmap(&pool);
+    assert_null(pool);
+    tern_pool_unmap(&pool);
+    assert_string_equal(flags_of(base), "");
+    base = tern_pool_base(second);
+    tern_destroy(t); /* unmaps what is left, then leaves */
+    assert_string_equal(flags_of(base), "");
+    assert_true(atomic_load(&memory.left));
+    fake_stop(&fake);
+    memory_finish(&memory);
+}
+
+static void pool_map_forked_child_has_no_mapping(void **state)
+{
+    struct tern *t = start(GOOD, TERN_WORKER, 3);
+    struct tern_pool *pool;
+    int status;
+    pid_t pid;
+
+    (void)state;
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    pid = fork();
+    if (pid == 0)
+        _exit(flags_of(tern_pool_base(pool))[0] == '\0' ? 0 : 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    stop(t);
+}
+
+/* Could this process read or write the byte there? Asked of the kernel, which answers EFAULT. */
+static bool can_touch(void *at)
+{
+    int ends[2];
+    bool can;
+
+    if (pipe(ends) != 0)
+        return true;
+    can = write(ends[1], at, 1) == 1 || (write(ends[1], "x", 1) == 1 && read(ends[0], at, 1) == 1);
+    close(ends[0]);
+    close(ends[1]);
+    return can;
+}
+
+static bool fork_at_advice;
+static uint32_t forked, touched; /* children that were forked, and those that had access */
+
+int __real_madvise(void *at, size_t bytes, int advice);
+int __wrap_madvise(void *at, size_t bytes, int advice);
+
+/* Another thread forks just before the kernel is told that children do not get this mapping. */
+int __wrap_madvise(void *at, size_t bytes, int advice)
+{
+    int status = 0;
+    pid_t pid;
+
+    if (fork_at_advice && advice == MADV_DONTFORK) {
+        pid = fork();
+        if (pid == 0)
+            _exit(can_touch(at) || can_touch((uint8_t *)at + bytes - 1) ? 1 : 0);
+        check(waitpid(pid, &status, 0) == pid);
+        forked++;
+        touched += status != 0;
+    }
+    return __real_madvise(at, bytes, advice);
+}
+
+static void pool_map_child_forked_while_it_maps_cannot_touch(void **state)
+{
+    struct tern *t = start(GOOD, TERN_WORKER, 3);
+    struct tern_pool *pool;
+
+    (void)state;
+    fork_at_advice = true;
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    fork_at_advice = false;
+    assert_int_equal(forked, 2); /* the region and the control page */
+    assert_int_equal(touched, 0);
+    assert_true(can_touch(tern_pool_base(pool)));
+    assert_ok(tern_done_step(pool, 1));
+    stop(t);
+}
+
+/* What the child lets go of is its own copy: its parent's ranks still write. */
+static void destroy_in_a_forked_child_leaves_the_parent_alone(void **state)
+{
+    struct tern *t = start(GOOD, TERN_WORKER, 3);
+    struct tern_pool *pool, *second;
+    uint8_t *at;
+    int status;
+    pid_t pid;
+
+    (void)state;
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    assert_ok(tern_pool_map(t, 1, 2000, &second));
+    pid = fork();
+    if (pid == 0) {
+        at = mmap(tern_pool_base(pool), BYTES, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        if (at != tern_pool_base(pool))
+            _exit(1);
+        tern_pool_unmap(&pool);
+        tern_destroy(t);
+        _exit(flags_of(at)[0] != '\0' ? 0 : 2);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_false(atomic_load(&memory.left));
+    tern_pool_unmap(&pool);
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    stop(t);
+}
+
+static void pool_map_answer_twisted_typed_error_no_leak(void **state)
+{
+    static const enum tern_err want[TWIST_COUNT] = {
+        [NO_FDS] = TERN_MALFORMED,        [ONE_FD] = TERN_MALFORMED,
+        [THREE_FDS] = TERN_PEER_LOST,     [TOO_SHORT] = TERN_MALFORMED,
+        [OVERFLOWS] = TERN_MALFORMED,     [EMPTY_RANGE] = TERN_MALFORMED,
+        [CONTROL_SHORT] = TERN_MALFORMED, [OTHER_INCARNATION] = TERN_GONE,
+    };
+
+    (void)state;
+    for (enum twist twist = NO_FDS; twist < LATE; twist++) {
+        uint32_t before = open_fds();
+        struct tern *t = start(twist, TERN_WORKER, 0);
+        struct tern_pool *pool = NULL;
+
+        assert_err(want[twist], tern_pool_map(t, 1, 2000, &pool));
+        assert_null(pool);
+        stop(t);
+        assert_int_equal(open_fds(), before); /* both sides are this process: all is closed again */
+    }
+}
+
+static void pool_map_late_answer_its_descriptors_closed(void **state)
+{
+    struct tern *t = start(LATE, TERN_WORKER, 0);
+    uint32_t before = open_fds();
+    struct tern_pool *pool = NULL;
+
+    (void)state;
+    assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
+    assert_null(pool);
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    assert_int_equal(open_fds(), before);
+    tern_pool_base(pool)[0] = 0x5a;
+    assert_int_equal(memory.region_at[OFFSET], 0x5a);
+    stop(t);
+}
+
+static void pool_map_late_refusal_leaves_the_next_answer_its_descriptors(void **state)
+{
+    struct tern *t = start(LATE_REFUSED, TERN_WORKER, 0);
+    uint32_t before = open_fds();
+    struct tern_pool *pool = NULL;
+
+    (void)state;
+    assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
+    assert_ok(tern_pool_map(t, 2, 2000, &pool));
+    assert_int_equal(open_fds(), before);
+    tern_pool_base(pool)[0] = 0x5a;
+    assert_int_equal(memory.region_at[OFFSET], 0x5a);
+    stop(t);
+}
+
+static uint64_t published(uint32_t rank)
+{
+    return *(volatile uint64_t *)(void *)(memory.control_at + 64 * rank);
+}
+
+static void done_step_is_published_and_never_goes_back(void **state)
+{
+    struct tern *t = start(GOOD, TERN_WORKER, 2);
+    struct tern_pool *pool, *second;
+
+    (void)state;
+    *(uint64_t *)(void *)(memory.control_at + 64 * 2) = 40; /* this rank was here before */
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    assert_err(TERN_INVALID, tern_done_step(pool, 39));
+    assert_ok(tern_done_step(pool, 41));
+    assert_int_equal(published(2), 41);
+    assert_ok(tern_done_step(pool, 41));
+    assert_err(TERN_INVALID, tern_done_step(pool, 40));
+    assert_int_equal(published(2), 41);
+    assert_ok(tern_pool_map(t, 1, 2000, &second)); /* the step is the rank's, not the mapping's */
+    assert_err(TERN_INVALID, tern_done_step(second, 7));
+    assert_ok(tern_done_step(second, UINT64_MAX));
+    assert_true(published(2) == UINT64_MAX);
+    for (uint32_t r = 0; r < RANKS_MAX; r++)
+        assert_true(r == 2 || published(r) == 0);
+    stop(t);
+}
+
+static void done_step_of_a_pure_scheduler_denied(void **state)
+{
+    struct tern *t = start(GOOD, TERN_SCHEDULER, 0);
+    struct tern_pool *pool;
+
+    (void)state;
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    assert_err(TERN_DENIED, tern_done_step(pool, 1));
+    assert_int_equal(published(0), 0);
+    stop(t);
+}
+
+static void pool_after_the_connection_is_lost_stays_mapped_until_destroy(void **state)
+{
+    struct tern *t = start(GOOD, TERN_WORKER, 0);
+    struct tern_pool *pool;
+    const uint8_t *base;
+
+    (void)state;
+    assert_ok(tern_pool_map(t, 1, 2000, &pool));
+    base = tern_pool_base(pool);
+    shutdown(fake.fd, SHUT_RDWR);
+    assert_err(TERN_PEER_LOST, tern_ping(t, 1000));
+    tern_pool_base(pool)[1] = 1; /* a kernel in flight */
+    assert_ok(tern_done_step(pool, 1));
+    tern_destroy(t);
+    assert_string_equal(flags_of(base), "");
+    fake_stop(&fake);
+    memory_finish(&memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pool_map_shares_bytes_and_leaves_no_descriptor),
+        cmocka_unit_test(pool_map_forked_child_has_no_mapping),
+        cmocka_unit_test(pool_map_child_forked_while_it_maps_cannot_touch),
+        cmocka_unit_test(destroy_in_a_forked_child_leaves_the_parent_alone),
+        cmocka_unit_test(pool_map_answer_twisted_typed_error_no_leak),
+        cmocka_unit_test(pool_map_late_answer_its_descriptors_closed),
+        cmocka_unit_test(pool_map_late_refusal_leaves_the_next_answer_its_descriptors),
+        cmocka_unit_test(done_step_is_published_and_never_goes_back),
+        cmocka_unit_test(done_step_of_a_pure_scheduler_denied),
+        cmocka_unit_test(pool_after_the_connection_is_lost_stays_mapped_until_destroy),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

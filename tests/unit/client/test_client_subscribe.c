@@ -1,0 +1,229 @@
+/* What libtern keeps of a subscription while nobody polls, and what it makes of answers that are
+ * none. The daemon is scripted; a real one is in tests/e2e/test_subscribe.c. */
+#include "unit/rig/rig_client.h"
+
+#define COOKIE 5
+
+/* One answer of the stream. */
+struct said {
+    uint32_t n; /* changes, numbered on */
+    uint64_t lost;
+    uint32_t err;
+    uint32_t spoil; /* bytes too many */
+};
+
+struct script {
+    const struct said *v;
+    uint32_t n;
+};
+
+static void say(struct fake *f, uint64_t id, const struct said *s, uint64_t number)
+{
+    static struct wire_event v[WIRE_EVENTS_MAX + 1];
+    static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
+    Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
+    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+
+    for (uint32_t i = 0; i < s->n; i++)
+        v[i] = (struct wire_event){.number = number + i,
+                                   .chain = ~(number + i),
+                                   .parent_chain = 3,
+                                   .ns_hi = 4,
+                                   .ns_lo = 5,
+                                   .pool = 6,
+                                   .depth = 7,
+                                   .kind = TERN_TIER,
+                                   .tiers = 2};
+    m.has_events = m.has_next = m.has_lost = 1;
+    m.events = wire_bytes(v, s->n * sizeof(v[0]) + s->spoil);
+    m.next = number + s->n;
+    m.lost = s->lost;
+    status.has_err = 1;
+    status.err = s->err;
+    m.status = s->err ? &status : NULL;
+    fake_write(f, frame, fake_pack(FRAME_SUBSCRIBE_REPLY, id, &m, frame, sizeof(frame)));
+}
+
+/* The whole script behind the Subscribe, a Ping's answer behind that. */
+static void serve(struct fake *f)
+{
+    const struct script *script = f->ctx;
+    uint64_t id = 0, number = 1;
+    const ProtobufCMessage *msg;
+
+    while ((msg = fake_read(f))) {
+        if (f->h.type == FRAME_SUBSCRIBE && ((const Tern__Wire__Subscribe *)msg)->cancel == 0) {
+            id = f->h.request_id;
+        } else if (f->h.type == FRAME_SUBSCRIBE) {
+            check(((const Tern__Wire__Subscribe *)msg)->cancel == id);
+            fake_reply_empty(f);
+        } else {
+            for (uint32_t i = 0; i < script->n; i++) {
+                number += script->v[i].lost;
+                say(f, id, &script->v[i], number);
+                number += script->v[i].n;
+            }
+            fake_reply_empty(f);
+        }
+    }
+}
+
+static struct tern *subscribed(const struct script *script)
+{
+    struct tern *t = start(serve, (void *)(uintptr_t)script);
+
+    assert_ok(tern_subscribe(t, NULL, 0, COOKIE));
+    return t;
+}
+
+static struct tern_answer polled_ours(struct tern *t)
+{
+    struct tern_answer answer = polled(t);
+
+    assert_int_equal(answer.cookie, COOKIE);
+    return answer;
+}
+
+static void assert_kept(const struct tern_answer *a, uint64_t first, uint32_t n, uint64_t lost)
+{
+    assert_ok(a->err);
+    assert_int_equal(a->n, 0);
+    assert_int_equal(a->events->n, n);
+    assert_int_equal(a->events->lost, lost);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct tern_event *e = &a->events->v[i];
+
+        assert_int_equal(e->number, first + i);
+        assert_true(e->chain == ~(first + i));
+        assert_true(e->parent_chain == 3 && e->ns_hi == 4 && e->ns_lo == 5 && e->pool == 6);
+        assert_true(e->depth == 7 && e->kind == TERN_TIER && !e->on_device && e->on_host);
+    }
+}
+
+static void answers_that_come_during_a_call_are_one(void **state)
+{
+    static const struct said v[] = {{.n = 0}, {.n = 3}, {.n = TERN_EVENTS_KEPT - 3}};
+    struct tern *t = subscribed(&(struct script){v, 3});
+    struct tern_answer a;
+
+    (void)state;
+    assert_ok(tern_ping(t, 2000));
+    a = polled_ours(t);
+    assert_kept(&a, 1, TERN_EVENTS_KEPT, 0);
+    assert_int_equal(a.events->next, 1 + TERN_EVENTS_KEPT);
+    assert_err(TERN_BUSY, tern_poll(t, &a));
+    assert_ok(tern_ping(t, 2000)); /* the next ones begin anew */
+    a = polled_ours(t);
+    assert_kept(&a, 1 + TERN_EVENTS_KEPT, TERN_EVENTS_KEPT, 0);
+    stop(t);
+}
+
+static void oldest_are_lost_when_nobody_polls(void **state)
+{
+    static const struct said v[] = {{.n = 10}, {.n = TERN_EVENTS_KEPT - 4}};
+    struct tern *t = subscribed(&(struct script){v, 2});
+    struct tern_answer a;
+
+    (void)state;
+    assert_ok(tern_ping(t, 2000));
+    a = polled_ours(t);
+    assert_kept(&a, 7, TERN_EVENTS_KEPT, 6);
+    stop(t);
+}
+
+static void answer_that_is_larger_than_what_is_kept_keeps_its_end(void **state)
+{
+    static const struct said v[] = {{.n = 10}, {.n = WIRE_EVENTS_MAX}};
+    struct tern *t = subscribed(&(struct script){v, 2});
+    struct tern_answer a;
+
+    (void)state;
+    assert_ok(tern_ping(t, 2000));
+    a = polled_ours(t);
+    assert_kept(&a, 11 + WIRE_EVENTS_MAX - TERN_EVENTS_KEPT, TERN_EVENTS_KEPT,
+                10 + WIRE_EVENTS_MAX - TERN_EVENTS_KEPT);
+    stop(t);
+}
+
+/* What lies before a gap may have changed in it. */
+static void what_is_kept_before_a_gap_is_lost_with_it(void **state)
+{
+    static const struct said v[] = {{.n = 10}, {.n = 2, .lost = 100}, {.n = 1}};
+    struct tern *t = subscribed(&(struct script){v, 3});
+    struct tern_answer a;
+
+    (void)state;
+    assert_ok(tern_ping(t, 2000));
+    a = polled_ours(t);
+    assert_kept(&a, 111, 3, 110);
+    stop(t);
+}
+
+static void error_is_the_last_answer(void **state)
+{
+    static const struct said v[] = {{.n = 0, .err = TERN_QUOTA}};
+    struct tern *t = subscribed(&(struct script){v, 1});
+    struct tern_answer a;
+
+    (void)state;
+    assert_ok(tern_ping(t, 2000));
+    a = polled_ours(t);
+    assert_err(TERN_QUOTA, a.err);
+    assert_null(a.events);
+    assert_string_not_equal(tern_error_text(t), "");
+    assert_err(TERN_GONE, tern_unsubscribe(t, COOKIE, 2000));
+    assert_ok(tern_subscribe(t, NULL, 0, COOKIE));
+    stop(t);
+}
+
+static void unsubscribe_forgets_what_is_kept(void **state)
+{
+    static const struct said v[] = {{.n = 3}};
+    struct tern *t = subscribed(&(struct script){v, 1});
+    struct tern_answer a;
+
+    (void)state;
+    assert_ok(tern_ping(t, 2000));
+    assert_ok(tern_unsubscribe(t, COOKIE, 2000));
+    assert_err(TERN_BUSY, tern_poll(t, &a));
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) /* the place in the table is free again */
+        assert_ok(tern_subscribe(t, NULL, 0, i));
+    assert_err(TERN_BUSY, tern_subscribe(t, NULL, 0, 1));
+    stop(t);
+}
+
+static void answer_that_is_none_ends_the_connection(void **state)
+{
+    static const struct said v[] = {{.n = 3, .spoil = 3}};
+    static const struct said many[] = {{.n = WIRE_EVENTS_MAX + 1}};
+    const struct script scripts[] = {{v, 1}, {many, 1}};
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tern *t = subscribed(&scripts[i]);
+        struct tern_answer a;
+
+        (void)tern_ping(t, 2000); /* its answer is perhaps there already */
+        a = polled_ours(t);
+        assert_err(TERN_PEER_LOST, a.err);
+        assert_null(a.events);
+        assert_err(TERN_PEER_LOST, tern_poll(t, &a));
+        assert_err(TERN_PEER_LOST, tern_subscribe(t, NULL, 0, 1));
+        stop(t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_that_come_during_a_call_are_one),
+        cmocka_unit_test(oldest_are_lost_when_nobody_polls),
+        cmocka_unit_test(answer_that_is_larger_than_what_is_kept_keeps_its_end),
+        cmocka_unit_test(what_is_kept_before_a_gap_is_lost_with_it),
+        cmocka_unit_test(error_is_the_last_answer),
+        cmocka_unit_test(unsubscribe_forgets_what_is_kept),
+        cmocka_unit_test(answer_that_is_none_ends_the_connection),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,214 @@
+/* The core as a function over its arena: a snapshot is a memcpy, equal histories give equal hashes,
+ * and core_changes counts changes and nothing else. */
+#include "core/arena/arena.h"
+#include "unit/rig/rig_test.h"
+
+#include <stdlib.h>
+
+/* Some of everything; the same calls every time. */
+static void history(struct bench *b, uint32_t salt)
+{
+    struct rig_session *twin = rig_session(b->rig, &b->e, b->pool, 1);
+
+    assert_ok(rig_match(b->s, rig_tokens(1, 64), 64));
+    assert_ok(rig_run_to(b->s, rig_tokens(1, 64), 30));
+    assert_ok(rig_commit(b->s, 16, 3));
+    assert_ok(rig_match(twin, rig_tokens(1, 64), 64));
+    assert_ok(rig_run_to(twin, rig_tokens(1, 64), 16));
+    assert_ok(rig_commit(twin, 16, 4));
+    assert_ok(rig_rewind(b->s, 20, 5));
+    rig_engine_done(b->rig, &b->e, 4);
+    rig_put(b->rig, &b->e, b->pool, 2 + salt, 12);
+    assert_ok(rig_finish(twin, 0, 6));
+    rig_evict(b->rig, b->admin, b->pool, 1);
+    assert_ok(rig_close(twin, 6));
+    rig_session_free(twin);
+}
+
+static void core_same_events_same_hash(void **state)
+{
+    struct bench a = bench_start(4, 32), b = bench_start(4, 32), c = bench_start(4, 32);
+
+    (void)state;
+    assert_true(core_hash(a.rig->core) == core_hash(b.rig->core));
+    history(&a, 0);
+    history(&b, 0);
+    history(&c, 1);
+    assert_true(core_hash(a.rig->core) == core_hash(b.rig->core));
+    assert_true(core_hash(a.rig->core) != core_hash(c.rig->core)); /* the tokens count */
+    bench_stop(&a);
+    bench_stop(&b);
+    bench_stop(&c);
+}
+
+/* The arena is pointer-free: a copy at another address goes on as the original does. */
+static void core_snapshot_by_memcpy_goes_on_as_the_original(void **state)
+{
+    struct bench b = bench_start(4, 32);
+    void *copy = aligned_alloc(64, b.rig->mem_bytes), *original = b.rig->mem;
+    uint64_t at_copy, at_end;
+
+    (void)state;
+    assert_non_null(copy);
+    history(&b, 0);
+    memcpy(copy, b.rig->mem, b.rig->mem_bytes);
+    at_copy = core_hash(b.rig->core);
+    assert_true(core_hash((struct core *)copy) == at_copy);
+    rig_put(b.rig, &b.e, b.pool, 9, 16);
+    rig_engine_done(b.rig, &b.e, 9);
+    at_end = core_hash(b.rig->core);
+    assert_true(at_end != at_copy);
+
+    memset(original, 0xab, b.rig->mem_bytes); /* whoever still looked there would stumble */
+    b.rig->core = copy;
+    b.rig->next_request -= 5; /* the requests of rig_put, again */
+    for (uint32_t i = 0; i < RIG_REPLIES_MAX; i++)
+        b.rig->replies[i].reply.request_id = 0;
+    rig_put(b.rig, &b.e, b.pool, 9, 16);
+    rig_engine_done(b.rig, &b.e, 9);
+    assert_true(core_hash(b.rig->core) == at_end);
+    free(copy);
+    bench_stop(&b);
+}
+
+static void core_changes_counts_every_change_once(void **state)
+{
+    struct bench b = bench_start(4, 32);
+    uint64_t before = core_changes(b.rig->core);
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 64), 64));
+    assert_true(core_changes(b.rig->core) == before + 1);
+    assert_ok(rig_extend(b.s, 16, 16, NULL, 0));
+    assert_true(core_changes(b.rig->core) == before + 2);
+    rig_step_done(b.rig, b.e.id, 0, 1);
+    assert_true(core_changes(b.rig->core) == before + 3);
+    before = core_changes(b.rig->core) - 3;
+    rig_disconnect(b.rig, b.admin);
+    assert_true(core_changes(b.rig->core) == before + 4);
+    before++;
+    b.rig->automatic = 0;
+    assert_ok(rig_commit(b.s, 16, 0));
+    assert_true(core_changes(b.rig->core) == before + 4);
+    bench_stop(&b);
+}
+
+static void core_changes_peeks_timers_and_failures_do_not_count(void **state)
+{
+    struct bench b = bench_start(4, 32);
+    struct id pool;
+    struct group_layout group = rig_group(4, 512);
+    struct rig_session ignored;
+    struct request unknown = {.op = OP_COUNT};
+    uint64_t before, step = 0;
+
+    (void)state;
+    history(&b, 0);
+    before = core_changes(b.rig->core);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 64), 64), 16);
+    assert_int_equal(rig_depth(b.s, rig_tokens(7, 64), 64), 0);
+    rig_advance(b.rig, 12345);
+    assert_err(TERN_INVALID, rig_extend(b.s, 1, 0, NULL, 0));
+    assert_err(TERN_INVALID, rig_rewind(b.s, 1, 0));
+    assert_err(TERN_INVALID, rig_match(b.s, rig_tokens(1, 4), 4));
+    assert_err(TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], &group, 0, 1 << 16, &pool));
+    assert_err(TERN_GONE, rig_session_open(b.rig, b.e.conn[0], (struct id){5, 5}, 1, &ignored));
+    assert_err(TERN_UNSUPPORTED, rig_request(b.rig, b.e.conn[0], &unknown)->err);
+    rig_step_done(b.rig, b.e.id, 0, step); /* goes back: refused */
+    rig_step_done(b.rig, b.e.id, 7, 99);   /* no such rank */
+    rig_step_done(b.rig, (struct id){3, 3}, 0, 99);
+    assert_true(core_changes(b.rig->core) == before);
+    bench_stop(&b);
+}
+
+/* Events that name slots which no longer live: answered by nothing, changing nothing. */
+static void core_stale_completions_change_nothing(void **state)
+{
+    static const enum event_kind kinds[] = {EV_SEALED,      EV_ZEROED,     EV_PULLED,
+                                            EV_PULL_BROKEN, EV_PULL_QUIET, EV_SERVE_QUIET};
+    const struct id stale[] = {{0, 0}, {0, 77}, {1, 1}, {NONE, 1}, {UINT32_MAX - 1, UINT32_MAX}};
+    struct bench b = bench_start(4, 32);
+    uint64_t before;
+
+    (void)state;
+    history(&b, 0);
+    before = core_changes(b.rig->core);
+    for (uint32_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        for (uint32_t i = 0; i < sizeof stale / sizeof stale[0]; i++) {
+            struct event event = {.kind = kinds[k]};
+
+            event.pulled.pull = stale[i]; /* the id is the first member of each of them */
+            rig_event(b.rig, &event);
+        }
+    rig_disconnect(b.rig, b.admin);
+    before = core_changes(b.rig->core);
+    for (uint32_t conn = b.admin; conn < 12345; conn += 6000) { /* closed, and none at all */
+        struct request drain = {.op = OP_DRAIN, .drain = {.on = true}};
+
+        assert_null(rig_request(b.rig, conn, &drain));
+    }
+    rig_proc_gone(b.rig, 12345);
+    rig_disconnect(b.rig, 31);
+    rig_disconnect(b.rig, 12345);
+    assert_true(core_changes(b.rig->core) == before);
+    bench_stop(&b);
+}
+
+static void core_size_absurd_limits_invalid(void **state)
+{
+    struct core_limits l = rig_defaults().limits;
+    size_t bytes = 0;
+
+    (void)state;
+    assert_ok(core_size(&l, &bytes));
+    assert_true(bytes > 0);
+    l.pages = 0;
+    assert_err(TERN_INVALID, core_size(&l, &bytes));
+    l = rig_defaults().limits;
+    l.nodes = UINT32_MAX;
+    assert_err(TERN_INVALID, core_size(&l, &bytes));
+    l = rig_defaults().limits;
+    l.peers = l.links + 1;
+    assert_err(TERN_INVALID, core_size(&l, &bytes));
+    l = rig_defaults().limits;
+    l.transfer_deadline_ns = 0;
+    assert_err(TERN_INVALID, core_size(&l, &bytes));
+}
+
+/* X6: no handle of one incarnation is one of another, whatever slot it names. */
+static void core_generations_start_elsewhere_in_every_incarnation(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct rig *a = rig_create(&o), *b;
+
+    (void)state;
+    o.incarnation++;
+    b = rig_create(&o);
+#define ELSEWHERE(kind, n)                                                                         \
+    for (uint32_t i = 0; i < (n); i++)                                                             \
+    assert_int_not_equal(kind##_at(a->core, i)->gen, kind##_at(b->core, i)->gen)
+    ELSEWHERE(engine, o.limits.engines);
+    ELSEWHERE(pool, o.limits.pools);
+    ELSEWHERE(session, o.limits.sessions);
+    ELSEWHERE(node, o.limits.nodes);
+    ELSEWHERE(pull, o.limits.pulls);
+    ELSEWHERE(serve, o.limits.serves);
+#undef ELSEWHERE
+    rig_destroy(a);
+    rig_destroy(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(core_same_events_same_hash),
+        RIG_TEST(core_snapshot_by_memcpy_goes_on_as_the_original),
+        RIG_TEST(core_changes_counts_every_change_once),
+        RIG_TEST(core_changes_peeks_timers_and_failures_do_not_count),
+        RIG_TEST(core_stale_completions_change_nothing),
+        RIG_TEST(core_size_absurd_limits_invalid),
+        RIG_TEST(core_generations_start_elsewhere_in_every_incarnation),
+    };
+
+    return RIG_RUN(tests);
+}

@@ -1,0 +1,256 @@
+/* The read-only views: what ternctl shows is what is there, empty slots are told apart, and looking
+ * changes nothing. */
+#include "unit/rig/rig_pair.h"
+
+static void views_empty_slots_are_false(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct pool_view pool;
+    struct session_view session;
+    struct engine_view engine;
+    struct transfer_view transfer;
+    struct node_view node;
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t slot = i == 2 ? UINT32_MAX : i; /* beyond the last, too */
+
+        assert_false(core_pool_view(rig->core, slot, &pool));
+        assert_false(core_session_view(rig->core, slot, &session));
+        assert_false(core_engine_view(rig->core, slot, &engine));
+        assert_false(core_pull_view(rig->core, slot, &transfer));
+        assert_false(core_serve_view(rig->core, slot, &transfer));
+        assert_false(core_node_view(rig->core, slot, &node));
+    }
+    assert_int_equal(rig_view(rig).nodes, 0);
+    assert_true(rig_view(rig).incarnation == 0x1001);
+    rig_destroy(rig);
+}
+
+static void views_session_and_engine_say_what_they_are(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "prefill-7", 2);
+    struct id pool = rig_pool_pages(rig, &e, 4, 16);
+    struct rig_session *s = rig_session(rig, &e, pool, 9);
+    struct session_view session;
+    struct engine_view engine;
+
+    (void)state;
+    assert_true(core_session_view(rig->core, s->id.slot, &session));
+    assert_string_equal(session.state, "open");
+    assert_ok(rig_match(s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(s, rig_tokens(1, 16), 10));
+    assert_ok(rig_commit(s, 8, 4));
+    assert_ok(rig_rewind(s, 8, 6));
+    rig_step_done(rig, e.id, 0, 3);
+    assert_true(core_session_view(rig->core, s->id.slot, &session));
+    assert_true(id_equal(session.id, s->id) && id_equal(session.engine, e.id) &&
+                id_equal(session.pool, pool));
+    assert_true(session.ns.lo == 9);
+    assert_string_equal(session.state, "turn");
+    assert_int_equal(session.lengths.committed, 8);
+    assert_int_equal(session.tokens, 8);
+    assert_true(session.last_use_ns == rig->now_ns);
+    assert_true(core_engine_view(rig->core, e.id.slot, &engine));
+    assert_string_equal(engine.name, "prefill-7");
+    assert_string_equal(engine.state, "live");
+    assert_int_equal(engine.world, 2);
+    assert_int_equal(engine.procs_alive, 2);
+    assert_int_equal(engine.sessions, 1);
+    assert_true(engine.done_step[0] == 3 && engine.done_step[1] == 0);
+    assert_true(engine.retiring_until == 6);
+    assert_ok(rig_finish(s, 0, 6));
+    assert_true(core_session_view(rig->core, s->id.slot, &session));
+    assert_string_equal(session.state, "idle");
+    rig_engine_kill(rig, &e, 1);
+    assert_true(core_engine_view(rig->core, e.id.slot, &engine));
+    assert_string_equal(engine.state, "dying");
+    rig_session_free(s);
+    rig_destroy(rig);
+}
+
+static void views_nodes_show_depth_refs_and_visibility(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    uint32_t seen = 0, pinned = 0, hidden = 0;
+
+    (void)state;
+    b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_SEAL;
+    rig_put(b.rig, &b.e, b.pool, 1, 8);
+    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 12), 12));
+    assert_ok(rig_commit(b.s, 12, 5));
+    for (uint32_t i = 0; i < b.rig->options.limits.nodes; i++) {
+        struct node_view v;
+
+        if (!core_node_view(b.rig->core, i, &v))
+            continue;
+        seen++;
+        assert_int_equal(v.slot, i);
+        assert_int_equal(v.pages, v.depth ? 1 : 0);
+        assert_int_equal(v.children, v.depth == 12 ? 0 : 1);
+        assert_true(v.ns.lo == 1 && v.pool == b.pool.slot);
+        assert_false(v.sealed);
+        pinned += v.refs[REF_DEVICE];
+        hidden += !v.visible;
+        if (v.depth)
+            assert_true(v.parent < b.rig->options.limits.nodes);
+        if (v.depth == 12)
+            assert_true(v.refs[REF_DEVICE] == 1 && !v.visible);
+    }
+    assert_int_equal(seen, 4); /* the root and three chunks */
+    assert_int_equal(pinned, 1);
+    assert_int_equal(hidden, 1);
+    assert_int_equal(rig_view(b.rig).nodes, 4);
+    bench_stop(&b);
+}
+
+static void views_transfers_show_both_ends(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct pair p;
+    struct rig_session *d;
+    struct transfer_view in, out;
+    struct id pull;
+
+    (void)state;
+    options.limits.peer_bytes_in_flight = 3 * 512;
+    p = pair_with(options, 4, 64, 64);
+    d = rig_session(p.dest, &p.de, p.dp, 1);
+    rig_put(p.source, &p.se, p.sp, 1, 32);
+    assert_ok(rig_match(d, rig_tokens(1, 32), 32));
+    p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
+    rig_fetch(d, 0, 0);
+    pull = rig_job(p.dest, RIG_PULL, 0)->id;
+    assert_true(core_pull_view(p.dest->core, pull.slot, &in));
+    assert_true(id_equal(in.id, pull));
+    assert_string_equal(in.state, "running");
+    assert_false(in.outgoing);
+    assert_int_equal(in.from, 0);
+    assert_int_equal(in.to, 32);
+    assert_int_equal(in.pages, 8);
+    assert_int_equal(in.pages_done, 0);
+    assert_true(in.deadline_ns == in.started_ns + p.dest->options.limits.transfer_deadline_ns);
+    assert_true(core_serve_view(p.source->core, rig_job(p.dest, RIG_PULL, 0)->serve.slot, &out));
+    assert_string_equal(out.state, "open");
+    assert_true(out.outgoing);
+    assert_int_equal(out.to, 32);
+    assert_int_equal(out.pages, 8);
+    assert_int_equal(rig_view(p.source).pages_served, 8);
+    assert_int_equal(rig_group_view(p.dest, p.dp, 0).transfer, 8);
+    assert_true(rig_view(p.dest).oldest_quarantine_ns == 0);
+    rig_complete(p.dest, RIG_PULL);
+    assert_true(core_pull_view(p.dest->core, pull.slot, &in));
+    assert_int_equal(in.pages_done, 3);
+    assert_int_equal(in.published, 12);
+    assert_ok(rig_fetch_cancel(d));
+    assert_true(core_pull_view(p.dest->core, pull.slot, &in));
+    assert_string_equal(in.state, "stopping");
+    assert_true(rig_view(p.dest).oldest_quarantine_ns == p.dest->now_ns);
+    assert_int_equal(rig_view(p.dest).links_up, 1);
+    rig_complete(p.dest, RIG_PULL_STOP);
+    assert_true(rig_view(p.dest).oldest_quarantine_ns == 0);
+    assert_false(core_pull_view(p.dest->core, pull.slot, &in));
+    rig_session_free(d);
+    pair_stop(&p);
+}
+
+static void assert_oldest(struct pair *p, struct id pull, uint64_t since_ns, uint32_t pages)
+{
+    struct core_view view = rig_view(p->dest);
+    struct transfer_view t;
+
+    assert_true(id_equal(view.oldest_quarantine, pull));
+    assert_true(view.oldest_quarantine_ns == since_ns);
+    assert_true(core_pull_view(p->dest->core, pull.slot, &t));
+    assert_true(t.quarantined_ns == since_ns);
+    assert_int_equal(t.quarantined, pages);
+}
+
+/* The pull that waits longest, which is neither the first that began nor the last; as each is
+ * proved quiet the next one is told. */
+static void views_name_the_oldest_in_quarantine(void **state)
+{
+    static const uint32_t order[] = {1, 2, 0};
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *d[3];
+    struct transfer_view t;
+    uint64_t fetch[3], since_ns[3];
+    struct id pull[3];
+
+    (void)state;
+    p.dest->automatic = BY_HAND(RIG_PULL | RIG_PULL_STOP);
+    fetch_many(&p, 3, 16, d, fetch);
+    for (uint32_t i = 0; i < 3; i++)
+        pull[i] = rig_job(p.dest, RIG_PULL, i)->id;
+    assert_true(core_pull_view(p.dest->core, pull[1].slot, &t));
+    assert_true(t.quarantined_ns == 0);
+    assert_int_equal(t.quarantined, 0); /* arriving */
+    assert_int_equal(rig_view(p.dest).oldest_quarantine.gen, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        rig_advance(p.dest, 1000000);
+        assert_ok(rig_fetch_cancel(d[order[i]]));
+        since_ns[i] = p.dest->now_ns;
+        assert_oldest(&p, pull[1], since_ns[0], 4);
+    }
+    assert_int_equal(quarantined(&p), 12);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_oldest(&p, pull[order[i]], since_ns[i], 4);
+        rig_complete(p.dest, RIG_PULL_STOP);
+    }
+    assert_true(rig_view(p.dest).oldest_quarantine_ns == 0);
+    assert_int_equal(rig_view(p.dest).oldest_quarantine.gen, 0);
+    free_many(3, d);
+    pair_stop(&p);
+}
+
+static void views_peaks_stay_when_pages_go(void **state)
+{
+    struct bench b = bench_start(4, 16);
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 24);
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).peak_session, 6);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).peak_snapshot, 6);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 0);
+    bench_stop(&b);
+}
+
+static void views_looking_changes_nothing(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    uint64_t hash;
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 24);
+    hash = core_hash(b.rig->core);
+    rig_pool_view(b.rig, b.pool);
+    rig_view(b.rig);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct node_view node;
+        struct session_view session;
+
+        core_node_view(b.rig->core, i, &node);
+        core_session_view(b.rig->core, i, &session);
+    }
+    rig_audit(b.rig->core);
+    assert_true(core_hash(b.rig->core) == hash);
+    bench_stop(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(views_empty_slots_are_false),
+        RIG_TEST(views_session_and_engine_say_what_they_are),
+        RIG_TEST(views_nodes_show_depth_refs_and_visibility),
+        RIG_TEST(views_transfers_show_both_ends),
+        RIG_TEST(views_name_the_oldest_in_quarantine),
+        RIG_TEST(views_peaks_stay_when_pages_go),
+        RIG_TEST(views_looking_changes_nothing),
+    };
+
+    return RIG_RUN(tests);
+}

@@ -1,0 +1,660 @@
+/* Rules about the host tier: T16 writeback, which copy goes first, what subscribers are told of it,
+ * and pools with a host tier. Pages of 4 tokens and L = 4 where nothing else is said. */
+#include "unit/rig/rig_host.h"
+
+/* Chunk by chunk, so that each has its copy queued before the next is there. */
+static void put_slowly(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(seed, depth), depth));
+    for (uint32_t at = s->matched + 4; at <= depth; at += 4) {
+        assert_ok(rig_run_to(s, rig_tokens(seed, depth), at));
+        assert_ok(rig_commit(s, at, 0));
+    }
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+}
+
+/* 16 pages on each tier; copies wait for the test. */
+static struct bench copies_held(void)
+{
+    struct bench b = host_bench(4, 16, 16);
+
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    return b;
+}
+
+/* And no more than `jobs` of them run at a time. */
+static struct bench copies_held_at(uint32_t jobs)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+
+    o.limits.copy_jobs = jobs;
+    b = host_bench_with(&o, 4, 16, 16);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    return b;
+}
+
+/* --- T16 --- */
+
+static void t16_acknowledged_before_its_parent_it_waits_for_it(void **state)
+{
+    struct bench b = copies_held();
+    uint32_t seen;
+
+    (void)state;
+    put_slowly(&b, 1, 12);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
+    rig_complete_nth(b.rig, RIG_COPY, 2);
+    rig_complete_nth(b.rig, RIG_COPY, 1);
+    seen = (uint32_t)rig_view(b.rig).host_copies;
+    assert_int_equal(seen, 0);
+    assert_false(on_host(&b, 1, 8) || on_host(&b, 1, 12));
+    rig_complete(b.rig, RIG_COPY);
+    assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8) && on_host(&b, 1, 12));
+    assert_int_equal(rig_view(b.rig).host_copies, 3);
+    bench_ends_clean(&b);
+}
+
+/* Copies that have not begun, or wait for their parent's, keep nothing on a device that is full. */
+static void t16_a_copy_that_is_not_running_holds_nothing(void **state)
+{
+    struct bench b = copies_held_at(2);
+
+    (void)state;
+    put_slowly(&b, 1, 16);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    assert_int_equal(evicts(&b, 0), 2); /* 16 and 12 were queued */
+    assert_int_equal(rig_view(b.rig).copies, 2);
+    rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 waits for that of 4 */
+    assert_int_equal(evicts(&b, 0), 1);
+    rig_complete(b.rig, RIG_COPY);
+    assert_true(on_host(&b, 1, 4));
+    assert_int_equal(rig_view(b.rig).host_copies, 1);
+    bench_ends_clean(&b);
+}
+
+/* The nth copy is not right, the next that completes may be. */
+static void fail_nth(struct bench *b, uint32_t nth)
+{
+    b->rig->copies_to_fail = 1;
+    b->rig->copy_err = TERN_CORRUPT;
+    rig_complete_nth(b->rig, RIG_COPY, nth);
+}
+
+/* The oldest copy, and then each that is made in its place, until it is given up. */
+static void fail_for_good(struct bench *b)
+{
+    uint32_t jobs = rig_jobs(b->rig, RIG_COPY);
+
+    fail_nth(b, 0);
+    for (uint32_t i = 1; i < COPY_TRIES_MAX; i++) {
+        assert_int_equal(rig_jobs(b->rig, RIG_COPY), jobs);
+        fail_nth(b, jobs - 1);
+    }
+    assert_int_equal(rig_jobs(b->rig, RIG_COPY), jobs - 1);
+}
+
+/* What is below it on the host, and what was acknowledged before it, does not suffer: the device
+ * has the bytes still. */
+static void t16_a_failed_copy_is_made_again(void **state)
+{
+    (void)state;
+    for (uint32_t fails = 1; fails < COPY_TRIES_MAX; fails++) {
+        struct bench b = copies_held();
+        struct event late = {.kind = EV_COPIED};
+        struct page_at first;
+        uint64_t changes;
+
+        put_slowly(&b, 1, 12);
+        late.copied.job = rig_job(b.rig, RIG_COPY, 0)->id;
+        first = rig_job(b.rig, RIG_COPY, 0)->to[0];
+        rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 */
+        fail_nth(&b, 0);
+        for (uint32_t i = 1; i < fails; i++)
+            fail_nth(&b, 1);
+        assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+        assert_int_equal(rig_view(b.rig).host_copies_failed, fails);
+        assert_int_equal(rig_view(b.rig).host_copies_again, fails);
+        assert_false(on_host(&b, 1, 4) || on_host(&b, 1, 8));
+        assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 3); /* no page is held twice */
+        assert_true(rig_job(b.rig, RIG_COPY, 1)->to[0].index != first.index ||
+                    rig_job(b.rig, RIG_COPY, 1)->to[0].gen != first.gen);
+        changes = core_changes(b.rig->core);
+        rig_event(b.rig, &late); /* of the copy that failed */
+        assert_true(core_changes(b.rig->core) == changes);
+        rig_complete_nth(b.rig, RIG_COPY, 1);
+        assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8));
+        rig_complete(b.rig, RIG_COPY);
+        demote_pool(b.rig, &b.e, b.pool);
+        assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 12);
+        assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
+        b.rig->automatic = RIG_ALL;
+        assert_ok(fetch_back(b.s));
+        assert_lengths(b.s, 12, 12, 12);
+        assert_int_equal(rig_wrong(b.s, 12), 0);
+        bench_ends_clean(&b);
+    }
+}
+
+/* The host gets its pages back, the device keeps its own. */
+static void t16_a_copy_that_fails_for_good_is_given_up(void **state)
+{
+    struct bench b = copies_held();
+
+    (void)state;
+    put_slowly(&b, 1, 4);
+    fail_for_good(&b);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
+    assert_int_equal(rig_view(b.rig).copies, 0);
+    assert_int_equal(rig_view(b.rig).host_copies_failed, COPY_TRIES_MAX);
+    assert_int_equal(rig_view(b.rig).host_copies_again, COPY_TRIES_MAX - 1);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 4);
+    commits(b.s, 1, 4);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0)); /* who asks for it has tries of its own */
+    fail_for_good(&b);
+    assert_string_equal(state_of(b.s), "turn");
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    for (uint32_t i = 1; i < COPY_TRIES_MAX; i++)
+        fail_nth(&b, 0);
+    rig_complete(b.rig, RIG_COPY);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_true(on_host(&b, 1, 4));
+    bench_ends_clean(&b);
+}
+
+/* The namespace is reset meanwhile: nobody wants it any more. */
+static void t16_a_failed_copy_of_a_dead_namespace_is_not_made_again(void **state)
+{
+    struct bench b = copies_held();
+
+    (void)state;
+    put_slowly(&b, 1, 4);
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 1, NULL));
+    fail_nth(&b, 0);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
+    assert_int_equal(rig_view(b.rig).host_copies_again, 0);
+    assert_int_equal(rig_free(b.rig, b.pool), 16);
+    bench_ends_clean(&b);
+}
+
+/* The parent's copy is given up after the children's were acknowledged: theirs go too. */
+static void t16_a_failed_parent_takes_what_hangs_on_it(void **state)
+{
+    (void)state;
+    for (uint32_t order = 0; order < 3; order++) {
+        struct bench b = host_bench(4, 16, 3);
+
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        put_slowly(&b, 1, 12);
+        if (order >= 1)
+            rig_complete_nth(b.rig, RIG_COPY, 1);
+        if (order >= 2)
+            rig_complete_nth(b.rig, RIG_COPY, 1);
+        fail_for_good(&b);
+        while (rig_jobs(b.rig, RIG_COPY) > 0 && rig_view(b.rig).host_copies == 0)
+            rig_complete(b.rig, RIG_COPY);
+        assert_int_equal(rig_view(b.rig).host_copies, 0);
+        assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12),
+                         12); /* the device's are untouched */
+        assert_int_equal(rig_view(b.rig).host_copies_failed, COPY_TRIES_MAX);
+        b.rig->automatic = RIG_ALL;
+        rig_settle(b.rig);
+        put(&b, 2, 12); /* nothing of it is in the way of others */
+        assert_true(on_host(&b, 2, 12));
+        bench_ends_clean(&b);
+    }
+}
+
+/* A good copy ends a row of bad ones, even if it goes with its parent: the next has all tries. */
+static void t16_a_copy_that_went_with_its_parent_has_all_tries_again(void **state)
+{
+    struct bench b = copies_held();
+
+    (void)state;
+    put_slowly(&b, 1, 8);
+    fail_nth(&b, 1);
+    rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 is good, and waits for that of 4 */
+    fail_for_good(&b);
+    assert_int_equal(rig_view(b.rig).copies, 0);
+    commits(b.s, 1, 8);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    for (uint32_t i = 1; i < COPY_TRIES_MAX; i++)
+        fail_nth(&b, 1);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    rig_complete_nth(b.rig, RIG_COPY, 1);
+    rig_complete(b.rig, RIG_COPY);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_true(on_host(&b, 1, 8));
+    bench_ends_clean(&b);
+}
+
+static void t16_a_second_acknowledgement_is_ignored(void **state)
+{
+    struct bench b = copies_held();
+    struct event again = {.kind = EV_COPIED};
+    uint64_t changes;
+
+    (void)state;
+    put(&b, 1, 4);
+    again.copied.job = rig_job(b.rig, RIG_COPY, 0)->id;
+    rig_complete(b.rig, RIG_COPY);
+    changes = core_changes(b.rig->core);
+    for (int err = 0; err < 2; err++) {
+        again.copied.err = err ? TERN_CORRUPT : TERN_OK;
+        rig_event(b.rig, &again);
+        assert_true(core_changes(b.rig->core) == changes);
+        assert_true(on_host(&b, 1, 4));
+        assert_int_equal(rig_view(b.rig).host_copies, 1);
+        assert_int_equal(rig_view(b.rig).host_copies_failed, 0);
+    }
+    again.copied.job.slot = 1u << 20; /* and one of nothing */
+    rig_event(b.rig, &again);
+    assert_true(core_changes(b.rig->core) == changes);
+    /* an old one, while the node is copied anew the other way */
+    demote_pool(b.rig, &b.e, b.pool);
+    assert_false(on_device(&b, 1, 4));
+    again.copied.job = (struct id){0};
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    rig_fetch(b.s, PEER_HOST, 0);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 1);
+    again.copied.job = rig_job(b.rig, RIG_COPY, 0)->id;
+    again.copied.job.gen--;
+    again.copied.err = TERN_OK;
+    changes = core_changes(b.rig->core);
+    rig_event(b.rig, &again);
+    assert_true(core_changes(b.rig->core) == changes);
+    assert_false(on_device(&b, 1, 4));
+    bench_ends_clean(&b);
+}
+
+/* The session aborts or closes while its prefix is copied: both ends stay until it is through. */
+static void t16_an_abort_during_the_copy_keeps_both_ends(void **state)
+{
+    (void)state;
+    for (uint32_t closes = 0; closes < 2; closes++) {
+        struct bench b = copies_held();
+
+        commits(b.s, 1, 8);
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+        assert_ok(closes ? rig_close(b.s, 0) : rig_abort(b.s, 0));
+        assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+        assert_int_equal(evicts(&b, 0), 0);
+        assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
+        assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 2);
+        demote_pool(b.rig, &b.e, b.pool); /* nor under pressure */
+        assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
+        rig_complete(b.rig, RIG_COPY); /* rig_audit_copy looks at both ends */
+        rig_complete(b.rig, RIG_COPY);
+        assert_true(on_host(&b, 1, 8));
+        bench_ends_clean(&b);
+    }
+}
+
+/* The namespace is reset, the pool's last session closes: what a worker reads or writes stays. */
+static void t16_a_reset_during_the_copy_keeps_both_ends(void **state)
+{
+    struct bench b = copies_held();
+
+    (void)state;
+    put_slowly(&b, 1, 8);
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 1, NULL));
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
+    rig_complete_nth(b.rig, RIG_COPY, 1);
+    rig_complete(b.rig, RIG_COPY);
+    assert_int_equal(rig_free(b.rig, b.pool), 16); /* and then it goes */
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16);
+    bench_ends_clean(&b);
+}
+
+/* No checksum, no copy; a copy limit that is small leaves none out. */
+static void t16_writeback_waits_for_checksums_and_for_a_job(void **state)
+{
+    struct bench b = copies_held_at(2);
+
+    (void)state;
+    b.rig->automatic = BY_HAND(RIG_COPY | RIG_SEAL);
+    put_slowly(&b, 1, 20);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16);
+    complete_all(b.rig, RIG_SEAL);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    assert_int_equal(rig_view(b.rig).copies, 5);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_true(rig_jobs(b.rig, RIG_COPY) <= 2);
+        rig_complete(b.rig, RIG_COPY);
+    }
+    assert_true(on_host(&b, 1, 20));
+    assert_int_equal(b.rig->copies_back, 5);
+    bench_ends_clean(&b);
+}
+
+/* What waits for its turn, or for its parent's copy, gives way to who needs the device's pages;
+ * what runs does not. */
+static void t16_a_copy_that_does_not_run_gives_way(void **state)
+{
+    struct bench b = copies_held_at(2);
+
+    (void)state;
+    put_slowly(&b, 1, 20);
+    assert_int_equal(rig_view(b.rig).copies, 5);
+    rig_complete_nth(b.rig, RIG_COPY, 1); /* 8 is through and waits for 4; 12 runs in its place */
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 5);
+    assert_int_equal(evicts(&b, 0), 2); /* 20 and 16 */
+    assert_false(is_there(&b, 1, 16));
+    assert_true(is_there(&b, 1, 12));
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 3);
+    rig_complete_nth(b.rig, RIG_COPY, 1);
+    assert_int_equal(evicts(&b, 0), 2); /* 12 and 8 */
+    assert_false(is_there(&b, 1, 8));
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 1);
+    rig_complete(b.rig, RIG_COPY);
+    assert_true(on_host(&b, 1, 4));
+    bench_ends_clean(&b);
+}
+
+/* But not what a session retracts for. */
+static void t16_a_copy_that_a_retract_waits_for_does_not_give_way(void **state)
+{
+    struct bench b = copies_held_at(1);
+
+    (void)state;
+    commits(b.s, 1, 20);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    rig_complete(b.rig, RIG_COPY);
+    assert_int_equal(evicts(&b, 0), 0);
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_string_equal(state_of(b.s), "retracted");
+    demote_pool(b.rig, &b.e, b.pool);
+    assert_ok(rig_recover_now(b.s));
+    assert_int_equal(rig_wrong(b.s, 20), 0);
+    bench_ends_clean(&b);
+}
+
+/* Two chunks whose checksums were known before their parent's: both follow it. */
+static void t16_siblings_follow_their_parent(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+    uint32_t tokens[8], at;
+    struct rig_session *s;
+
+    (void)state;
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    put_slowly(&b, 1, 8);
+    memcpy(tokens, rig_tokens(1, 8), sizeof tokens);
+    tokens[6] = 777;
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, tokens, 8));
+    assert_ok(rig_run_to(s, tokens, 8));
+    assert_ok(rig_commit(s, 8, 0));
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    assert_int_equal(rig_jobs(b.rig, RIG_SEAL), 3);
+    rig_complete_nth(b.rig, RIG_SEAL, 2);
+    rig_complete_nth(b.rig, RIG_SEAL, 1);
+    assert_int_equal(b.rig->copies_back, 0);
+    rig_complete(b.rig, RIG_SEAL);
+    assert_int_equal(b.rig->copies_back, 3);
+    at = anywhere(b.rig, b.pool, tokens, 8);
+    assert_true(on_host(&b, 1, 8) && node_at(b.rig->core, at)->on_host);
+    bench_ends_clean(&b);
+}
+
+/* --- which copy goes first --- */
+
+static void host_room_is_made_of_the_least_recently_used_leaves(void **state)
+{
+    struct bench b = host_bench(4, 16, 4);
+
+    (void)state;
+    put(&b, 1, 8);
+    put(&b, 2, 4);
+    put(&b, 3, 4);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 0);
+    put(&b, 1, 8); /* used again: 2 is the oldest now */
+    put(&b, 4, 4);
+    assert_false(on_host(&b, 2, 4));
+    assert_true(on_device(&b, 2, 4)); /* the device's copy stays */
+    assert_true(on_host(&b, 4, 4) && on_host(&b, 3, 4) && on_host(&b, 1, 8));
+    put(&b, 5, 4);
+    assert_false(on_host(&b, 3, 4));
+    put(&b, 6, 4); /* the leaf of 1 before its parent */
+    assert_true(on_host(&b, 1, 4));
+    assert_false(on_host(&b, 1, 8));
+    put(&b, 7, 12); /* a path never makes room by what it hangs on itself */
+    assert_true(on_host(&b, 7, 12));
+    put(&b, 7, 20);
+    assert_true(on_host(&b, 7, 16));
+    assert_false(on_host(&b, 7, 20));
+    bench_ends_clean(&b);
+}
+
+static void what_is_on_the_host_alone_is_demoted_leaf_first_then_gone(void **state)
+{
+    struct bench b = host_bench(4, 64, 6);
+    uint32_t nodes;
+
+    (void)state;
+    put(&b, 1, 12);
+    put(&b, 2, 8);
+    nodes = rig_pool_view(b.rig, b.pool).nodes;
+    assert_int_equal(rig_free(b.rig, b.pool), 64 - 5);
+    assert_int_equal(evicts(&b, 1), 1);
+    assert_false(on_device(&b, 1, 12)); /* oldest, leaf first */
+    assert_true(on_device(&b, 1, 8));
+    assert_int_equal(evicts(&b, 2), 2);
+    assert_false(on_device(&b, 1, 4));
+    assert_true(on_device(&b, 2, 8));
+    assert_int_equal(evicts(&b, 2), 2);
+    assert_false(on_device(&b, 2, 4));
+    assert_int_equal(rig_free(b.rig, b.pool), 64);
+    assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, nodes); /* all in the tree still */
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 12);
+    assert_int_equal(host_depth(b.s, rig_tokens(2, 8), 8), 8);
+    put(&b, 3, 8); /* one is free, one more is needed: the leaf of 1 is destroyed */
+    assert_false(is_there(&b, 1, 12));
+    assert_true(is_there(&b, 1, 8));
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
+    bench_ends_clean(&b);
+}
+
+/* An operator's evict: of what a session holds on the device, the copy on the host stays too. What
+ * it says are the pages that became free, of each tier. */
+static void evict_leaves_what_is_held_on_either_tier(void **state)
+{
+    struct bench b = host_bench(4, 64, 64);
+
+    (void)state;
+    put(&b, 1, 12);
+    put(&b, 2, 8);
+    assert_ok(rig_match(b.s, rig_tokens(1, 12), 8)); /* the oldest on the host is its path */
+    assert_int_equal(b.s->len.committed, 8);
+    assert_int_equal(evicts(&b, 4), 4); /* 12, the two of 2, and the first of the host */
+    assert_int_equal(b.rig->last->evict.pages, 3);
+    assert_int_equal(b.rig->last->evict.host_pages, 1);
+    assert_int_equal(evicts(&b, 0), 2);
+    assert_int_equal(b.rig->last->evict.pages, 0);
+    assert_int_equal(b.rig->last->evict.host_pages, 2);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 64 - 2);
+    assert_int_equal(rig_free(b.rig, b.pool), 64 - 2);
+    assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8) && on_device(&b, 1, 8));
+    assert_false(is_there(&b, 1, 12) || is_there(&b, 2, 4));
+    assert_int_equal(evicts(&b, 0), 0);
+    assert_ok(rig_abort(b.s, 0));
+    assert_int_equal(evicts(&b, 0), 4); /* nobody holds them: both tiers */
+    assert_int_equal(b.rig->last->evict.host_pages, 2);
+    bench_ends_clean(&b);
+}
+
+/* Host pages that a copy was about to write are told as well. */
+static void evict_tells_the_pages_of_copies_that_it_gave_up(void **state)
+{
+    struct bench b = copies_held_at(2);
+
+    (void)state;
+    put_slowly(&b, 1, 16);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 4);
+    assert_int_equal(evicts(&b, 0), 2); /* 16 and 12 were queued */
+    assert_int_equal(b.rig->last->evict.pages, 2);
+    assert_int_equal(b.rig->last->evict.host_pages, 2);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 2);
+    bench_ends_clean(&b);
+}
+
+/* The device's copy of a leaf that is not on the host is destroyed, of one that is, demoted. */
+static void device_pressure_demotes_what_has_a_copy_and_destroys_the_rest(void **state)
+{
+    struct bench b = host_bench(4, 8, 2);
+
+    (void)state;
+    put(&b, 1, 8);
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    put(&b, 2, 8);
+    while (rig_jobs(b.rig, RIG_SEAL) > 0)
+        rig_drop(b.rig, RIG_SEAL); /* its checksums never come: it is pinned */
+    b.rig->automatic = RIG_ALL;
+    assert_ok(rig_match(b.s, rig_tokens(3, 64), 24));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 28, 0, NULL, 0));
+    assert_ok(rig_extend(b.s, 24, 0, NULL, 0));
+    assert_true(is_there(&b, 1, 8) && is_there(&b, 2, 8));
+    assert_false(on_device(&b, 1, 4));
+    assert_true(on_device(&b, 2, 8));
+    bench_stop(&b);
+}
+
+/* What subscribers are told of one prefix that goes to the host, leaves the device, comes back. */
+static void changes_of_tier_are_told(void **state)
+{
+    static const struct {
+        enum tree_event_kind kind;
+        bool device, host;
+    } want[] = {{TREE_STORED, true, false}, {TREE_TIER, true, true},  {TREE_TIER, false, true},
+                {TREE_TIER, true, true},    {TREE_TIER, false, true}, {TREE_REMOVED, false, false}};
+    struct bench b = host_bench(4, 16, 16);
+    struct tree_event_view v;
+
+    (void)state;
+    put(&b, 1, 4);
+    assert_int_equal(evicts(&b, 1), 1);
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(fetch_back(b.s));
+    assert_ok(rig_abort(b.s, 0));
+    assert_int_equal(evicts(&b, 0), 2);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_true(core_event_view(b.rig->core, i + 1, &v));
+        assert_int_equal(v.kind, want[i].kind);
+        assert_int_equal(v.on_device, want[i].device);
+        assert_int_equal(v.on_host, want[i].host);
+        assert_int_equal(v.depth, 4);
+    }
+    assert_false(core_event_view(b.rig->core, 7, &v));
+    bench_ends_clean(&b);
+}
+
+/* --- pools --- */
+
+static void a_pool_with_a_host_tier_opens_closes_and_is_had_again(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+    struct id again;
+    struct group_layout group = rig_group(4, 512);
+
+    (void)state;
+    put(&b, 1, 8);
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    assert_int_equal(rig_view(b.rig).pools, 1); /* closing, until its engine is gone */
+    rig_engine_kill(b.rig, &b.e, 0);
+    assert_int_equal(rig_view(b.rig).pools, 0);
+    assert_int_equal(rig_view(b.rig).nodes, 0);
+    b.e = rig_engine(b.rig, 0, "e2", 1);
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1u << 20, &again));
+    b.rig->host_bytes = 2u << 20; /* more than the tenant's */
+    assert_err(TERN_QUOTA, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1u << 20, &again));
+    assert_int_equal(rig_view(b.rig).pools, 1);
+    b.rig->host_bytes = 512; /* less than two pages */
+    assert_err(TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1u << 20, &again));
+    bench_stop(&b);
+}
+
+static void a_pool_closes_while_copies_run(void **state)
+{
+    (void)state;
+    for (uint32_t loads = 0; loads < 2; loads++) {
+        struct bench b = host_bench(4, 64, 16);
+
+        if (loads) {
+            put_away(&b, 1, 8);
+            b.rig->automatic = BY_HAND(RIG_COPY);
+            assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+            rig_fetch(b.s, PEER_HOST, 0);
+        } else {
+            b.rig->automatic = BY_HAND(RIG_COPY);
+            put_slowly(&b, 1, 8);
+        }
+        assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+        assert_ok(rig_close(b.s, 0));
+        assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+        rig_engine_kill(b.rig, &b.e, 0);
+        assert_int_equal(rig_view(b.rig).pools, 1); /* a worker is still at it */
+        rig_complete_nth(b.rig, RIG_COPY, 1);
+        assert_int_equal(rig_view(b.rig).pools, 1);
+        rig_complete(b.rig, RIG_COPY);
+        assert_int_equal(rig_view(b.rig).pools, 0);
+        bench_stop(&b);
+    }
+}
+
+/* Node records run out: what is on the host goes after what is on the device. */
+static void node_records_come_from_the_host_tier_too(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+
+    (void)state;
+    o.limits.nodes = 8;
+    b = host_bench_with(&o, 4, 64, 64);
+    for (uint32_t seed = 1; seed <= 40; seed++) {
+        put(&b, seed, 12);
+        assert_int_equal(rig_depth(b.s, rig_tokens(seed, 12), 12), 12);
+    }
+    bench_ends_clean(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(t16_acknowledged_before_its_parent_it_waits_for_it),
+        RIG_TEST(t16_a_copy_that_is_not_running_holds_nothing),
+        RIG_TEST(t16_a_failed_copy_is_made_again),
+        RIG_TEST(t16_a_copy_that_fails_for_good_is_given_up),
+        RIG_TEST(t16_a_failed_copy_of_a_dead_namespace_is_not_made_again),
+        RIG_TEST(t16_a_failed_parent_takes_what_hangs_on_it),
+        RIG_TEST(t16_a_copy_that_went_with_its_parent_has_all_tries_again),
+        RIG_TEST(t16_a_second_acknowledgement_is_ignored),
+        RIG_TEST(t16_an_abort_during_the_copy_keeps_both_ends),
+        RIG_TEST(t16_a_reset_during_the_copy_keeps_both_ends),
+        RIG_TEST(t16_writeback_waits_for_checksums_and_for_a_job),
+        RIG_TEST(t16_a_copy_that_does_not_run_gives_way),
+        RIG_TEST(t16_a_copy_that_a_retract_waits_for_does_not_give_way),
+        RIG_TEST(t16_siblings_follow_their_parent),
+        RIG_TEST(host_room_is_made_of_the_least_recently_used_leaves),
+        RIG_TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone),
+        RIG_TEST(evict_leaves_what_is_held_on_either_tier),
+        RIG_TEST(evict_tells_the_pages_of_copies_that_it_gave_up),
+        RIG_TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest),
+        RIG_TEST(changes_of_tier_are_told),
+        RIG_TEST(a_pool_with_a_host_tier_opens_closes_and_is_had_again),
+        RIG_TEST(a_pool_closes_while_copies_run),
+        RIG_TEST(node_records_come_from_the_host_tier_too),
+    };
+
+    return RIG_RUN(tests);
+}

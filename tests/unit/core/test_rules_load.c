@@ -1,0 +1,473 @@
+/* What brings a prefix back from the host tier to the device, Recover apart: a commit of the same
+ * tokens, a fetch from the host or from a peer, a new engine; and copies that have rotten. Pages of
+ * 4 tokens and L = 4 where nothing else is said. */
+#include "unit/rig/rig_host.h"
+#include "unit/rig/rig_pair.h"
+
+static void restored_by_a_commit_of_the_same_tokens(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    const uint32_t *tokens;
+    struct rig_session *other;
+
+    (void)state;
+    put_away(&b, 1, 12);
+    assert_false(on_device(&b, 1, 4));
+    tokens = rig_tokens(1, 24);
+    assert_ok(rig_match(b.s, tokens, 24));
+    assert_int_equal(b.s->matched, 0);
+    assert_int_equal(b.rig->last->match.host_depth, 12);
+    assert_ok(rig_run_to(b.s, tokens, 18));
+    assert_ok(rig_commit(b.s, 8, 7));
+    assert_int_equal(rig_wrong(b.s, 18), 0);
+    other = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_int_equal(rig_depth(other, tokens, 24), 0); /* E3: its step has not passed */
+    rig_engine_done(b.rig, &b.e, 7);
+    assert_int_equal(rig_depth(other, tokens, 24), 8);
+    assert_int_equal(host_depth(other, tokens, 24), 12);
+    assert_true(on_device(&b, 1, 8) && on_host(&b, 1, 8));
+    assert_false(on_device(&b, 1, 12));
+    assert_ok(rig_match(other, rig_tokens(1, 24), 24));
+    assert_int_equal(rig_wrong(other, 8), 0);
+    assert_ok(rig_commit(b.s, 16, 8));
+    rig_engine_done(b.rig, &b.e, 8);
+    assert_true(on_device(&b, 1, 16) && on_host(&b, 1, 16));
+    assert_int_equal(b.rig->copies_up, 0);
+    assert_ok(rig_close(other, 0));
+    rig_session_free(other);
+    bench_ends_clean(&b);
+}
+
+static void restored_by_a_commit_whose_engine_dies_it_stays_on_the_host(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct rig_engine two = second_engine(b.rig, b.pool);
+    struct rig_session *s;
+
+    (void)state;
+    put_away(&b, 1, 8);
+    s = rig_session(b.rig, &two, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 12), 12));
+    assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
+    assert_ok(rig_commit(s, 12, 9));
+    rig_engine_kill(b.rig, &two, 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 0);
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
+    assert_int_equal(rig_free(b.rig, b.pool), 64);
+    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
+    assert_ok(fetch_back(b.s));
+    assert_whole(b.s, 8);
+    rig_session_free(s);
+    bench_ends_clean(&b);
+}
+
+static void fetch_from_the_host_tier_brings_the_deeper_prefix(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    uint64_t request;
+
+    (void)state;
+    put(&b, 1, 20);
+    assert_int_equal(evicts(&b, 3), 3); /* 12, 16, 20 are on the host alone */
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_int_equal(b.s->matched, 8);
+    assert_int_equal(b.rig->last->match.host_depth, 20);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_err(TERN_BUSY, rig_fetched(b.s, request));
+    assert_string_equal(state_of(b.s), "loading");
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
+    rig_complete_nth(b.rig, RIG_COPY, 2); /* from the end: none is seen before its parent */
+    rig_complete_nth(b.rig, RIG_COPY, 1);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
+    assert_err(TERN_BUSY, rig_fetched(b.s, request));
+    rig_complete(b.rig, RIG_COPY);
+    assert_ok(rig_fetched(b.s, request));
+    assert_whole(b.s, 20);
+    assert_int_equal(rig_reply_to(b.rig, request)->fetch.bytes_kib, 2); /* 3 pages of 512 bytes */
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
+    b.rig->automatic = RIG_ALL;
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_commit(b.s, 28, 0));
+    assert_int_equal(rig_wrong(b.s, 30), 0);
+    bench_ends_clean(&b);
+}
+
+static void fetch_from_the_host_tier_up_to_a_depth(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+
+    (void)state;
+    put_away(&b, 1, 20);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 15)));
+    assert_whole(b.s, 12);
+    assert_false(on_device(&b, 1, 16));
+    assert_int_equal(b.rig->copies_up, 3);
+    bench_ends_clean(&b);
+}
+
+/* A depth that is here already brings nothing, and is no error. */
+static void fetch_from_the_host_tier_below_what_is_here(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+
+    (void)state;
+    put(&b, 1, 20);
+    assert_int_equal(evicts(&b, 3), 3);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_int_equal(b.s->matched, 8);
+    for (uint32_t depth = 1; depth <= 11; depth++) {
+        assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, depth)));
+        assert_lengths(b.s, 8, 8, 8);
+    }
+    assert_int_equal(b.rig->copies_up, 0);
+    bench_ends_clean(&b);
+}
+
+/* A session computes what another is having loaded: it keeps its own pages, and commits them when
+ * the load is through. */
+static void a_load_and_a_commit_of_one_chunk(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct rig_session *s;
+    uint64_t request;
+
+    (void)state;
+    put_away(&b, 1, 12);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 30), 30));
+    assert_int_equal(s->matched, 0);
+    assert_ok(rig_run_to(s, rig_tokens(1, 30), 16));
+    rig_commit(s, 16, 0);
+    assert_int_equal(s->len.committed, 0);
+    assert_int_equal(s->len.written, 16);
+    assert_int_equal(rig_wrong(s, 16), 0);
+    rig_complete(b.rig, RIG_COPY);
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_ok(rig_fetched(b.s, request));
+    assert_lengths(b.s, 12, 12, 12);
+    assert_ok(rig_commit(s, 16, 0));
+    assert_lengths(s, 16, 16, 16);
+    assert_memory_equal(s->table[0], b.s->table[0], 3 * sizeof s->table[0][0]); /* adopted */
+    assert_int_equal(rig_wrong(s, 16), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    bench_ends_clean(&b);
+}
+
+/* Nothing deeper there, no host tier, something allocated, no room. */
+static void fetch_from_the_host_tier_that_brings_nothing(void **state)
+{
+    struct bench b = host_bench(4, 8, 16);
+    uint64_t request;
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_non_null(rig_reply_to(b.rig, request));
+    assert_lengths(b.s, 0, 0, 0);
+    assert_ok(rig_abort(b.s, 0));
+    put_away(&b, 1, 20);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_extend(b.s, 4, 0, NULL, 0));
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_err(TERN_INVALID, rig_reply_to(b.rig, request)->err);
+    assert_ok(rig_abort(b.s, 0));
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    {
+        struct rig_session *hog = rig_session(b.rig, &b.e, b.pool, 1);
+
+        assert_ok(rig_match(hog, rig_tokens(9, 30), 30));
+        assert_ok(rig_extend(hog, 16, 0, NULL, 0));
+        request = rig_fetch(b.s, PEER_HOST, 0); /* 5 needed, 4 free */
+        assert_err(TERN_POOL_EXHAUSTED, rig_reply_to(b.rig, request)->err);
+        assert_int_equal(rig_reply_to(b.rig, request)->shortage.needed, 5);
+        assert_int_equal(rig_reply_to(b.rig, request)->shortage.free, 4);
+        assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
+        assert_lengths(b.s, 0, 0, 0);
+        assert_ok(rig_close(hog, 0));
+        rig_session_free(hog);
+    }
+    assert_ok(fetch_back(b.s));
+    assert_lengths(b.s, 20, 20, 20);
+    bench_ends_clean(&b);
+    b = bench_start(4, 8);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_non_null(rig_reply_to(b.rig, request));
+    assert_lengths(b.s, 0, 0, 0);
+    bench_stop(&b);
+}
+
+static void fetch_from_the_host_tier_cancelled(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    uint64_t request;
+
+    (void)state;
+    put_away(&b, 1, 20);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    rig_complete(b.rig, RIG_COPY);
+    assert_ok(rig_fetch_cancel(b.s));
+    assert_non_null(rig_reply_to(b.rig, request));
+    assert_string_equal(state_of(b.s), "turn");
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_true(rig_depth(b.s, rig_tokens(1, 20), 20) <= 4);
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20);
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30)); /* it computes them then */
+    assert_ok(rig_commit(b.s, 28, 0));
+    assert_int_equal(rig_wrong(b.s, 30), 0);
+    bench_ends_clean(&b);
+}
+
+/* A copy that fails for no fault of its bytes: the asker hears of it and may ask again; it is not
+ * tried for ever behind its back. */
+static void fetch_from_the_host_tier_whose_copy_fails_is_busy(void **state)
+{
+    (void)state;
+    for (uint32_t good = 0; good < 5; good++) {
+        struct bench b = host_bench(4, 64, 16);
+        uint64_t request;
+
+        put_away(&b, 1, 20);
+        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        request = rig_fetch(b.s, PEER_HOST, 0);
+        for (uint32_t i = 0; i < good; i++)
+            rig_complete(b.rig, RIG_COPY);
+        assert_err(TERN_BUSY, rig_fetched(b.s, request)); /* there is no answer yet */
+        b.rig->copies_to_fail = 1;
+        b.rig->copy_err = TERN_INTERNAL;
+        rig_complete(b.rig, RIG_COPY);
+        assert_non_null(rig_reply_to(b.rig, request));
+        assert_err(TERN_BUSY, rig_reply_to(b.rig, request)->err);
+        assert_string_equal(state_of(b.s), "turn");
+        b.rig->automatic = RIG_ALL;
+        rig_settle(b.rig);
+        assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20); /* the copies are good */
+        assert_ok(fetch_back(b.s));
+        assert_whole(b.s, 20);
+        bench_ends_clean(&b);
+    }
+}
+
+/* A page of the host tier rots. */
+static void spoil_host(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    uint32_t at = anywhere(b->rig, b->pool, rig_tokens(seed, depth), depth);
+    const struct core *c = b->rig->core;
+    uint64_t bytes;
+    uint8_t *page = rig_page(b->rig, rig_host_view(b->rig, b->pool).id.slot, 0,
+                             page_at(c, node_at(c, at)->host[0])->index, &bytes);
+
+    page[5] = (uint8_t)~page[5];
+}
+
+static void a_rotten_host_page_is_corrupt_and_never_matched(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    uint64_t request;
+
+    (void)state;
+    put_away(&b, 1, 20);
+    spoil_host(&b, 1, 12);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_err(TERN_CORRUPT, rig_reply_to(b.rig, request)->err);
+    assert_int_equal(rig_view(b.rig).corrupt_detected, 1);
+    assert_true(rig_depth(b.s, rig_tokens(1, 30), 30) <= 8);
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 8); /* no more is offered */
+    assert_string_equal(state_of(b.s), "turn");
+    if (b.s->len.allocated == b.s->len.committed)
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_commit(b.s, 28, 0)); /* computed anew, it is good again */
+    assert_int_equal(rig_wrong(b.s, 28), 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 28);
+    assert_ok(rig_close(b.s, 0));
+    demote_pool(b.rig, &b.e, b.pool);
+    rig_session_free(b.s);
+    b.s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    assert_non_null(rig_reply_to(b.rig, request));
+    rig_fetched(b.s, request);
+    assert_int_equal(rig_wrong(b.s, b.s->len.written), 0); /* whatever came is right */
+    bench_ends_clean(&b);
+}
+
+static void a_rotten_host_page_and_a_retracted_session(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    uint32_t copies;
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 22));
+    assert_ok(rig_commit(b.s, 20, 0));
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(evicts(&b, 0), 5);
+    spoil_host(&b, 1, 12);
+    assert_err(TERN_CORRUPT, rig_recover_now(b.s));
+    assert_string_equal(state_of(b.s), "retracted");
+    copies = b.rig->copies_up;
+    assert_err(TERN_CORRUPT, rig_recover_now(b.s)); /* and it stays so: nothing is copied for it */
+    assert_int_equal(b.rig->copies_up, copies);
+    assert_ok(rig_abort(b.s, 0));
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_true(b.s->matched <= 8);
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_commit(b.s, 28, 0));
+    assert_int_equal(rig_wrong(b.s, 28), 0);
+    bench_ends_clean(&b);
+}
+
+/* A pull brings what is on the host alone, from a peer. */
+static void a_pull_restores_what_is_on_the_host_alone(void **state)
+{
+    struct pair p = pair_with_host(rig_defaults(), 4, 32, 32, 64 * 512, 64 * 512);
+    uint32_t admin = rig_connect_admin(p.dest);
+
+    (void)state;
+    source_has(&p, 1, 20);
+    dest_has(&p, 1, 12);
+    assert_int_equal(rig_evict(p.dest, admin, p.dp, 2), 2); /* 8 and 12 are on the host alone */
+    p.d = asking(&p, 1, 24);
+    assert_int_equal(p.d->matched, 4);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, 20);
+    assert_int_equal(p.dest->copies_up, 0);
+    assert_int_equal(rig_depth(p.d, rig_tokens(1, 24), 24), 20);
+    assert_true(node_seen(p.dest, p.dp, rig_tokens(1, 8), 8).on_device);
+    assert_ok(rig_close(p.d, 0));
+    evict_all(p.dest, admin, p.dp);
+    assert_all_free(p.dest, p.dp);
+    pair_stop(&p);
+}
+
+/* What came back from the host has its checksums, and is served like anything else. */
+static void a_peer_reads_what_was_loaded(void **state)
+{
+    struct pair p = pair_with_host(rig_defaults(), 4, 32, 32, 64 * 512, 0);
+    uint32_t admin = rig_connect_admin(p.source);
+    struct rig_session *s;
+
+    (void)state;
+    source_has(&p, 1, 20);
+    assert_int_equal(rig_evict(p.source, admin, p.sp, 5), 5);
+    p.source->automatic = BY_HAND(RIG_SEAL); /* none is computed again */
+    s = rig_session(p.source, &p.se, p.sp, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 20), 20));
+    assert_ok(fetch_back(s));
+    assert_whole(s, 20);
+    assert_true(node_seen(p.source, p.sp, rig_tokens(1, 20), 20).sealed);
+    rig_session_free(s);
+    p.d = asking(&p, 1, 20);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, 20);
+    pair_stop(&p);
+}
+
+/* A chunk that another engine is computing again is not fetched from the host in the meantime, nor
+ * what hangs on it. */
+static void fetch_from_the_host_stops_at_what_is_not_written_yet(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct rig_engine two = second_engine(b.rig, b.pool);
+    struct rig_session *s;
+
+    (void)state;
+    put_away(&b, 1, 20);
+    s = rig_session(b.rig, &two, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 30), 30));
+    assert_ok(rig_extend(s, 12, 0, NULL, 0));
+    assert_ok(rig_extend(s, 0, 12, NULL, 0));
+    assert_ok(rig_commit(s, 12, 9));
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_int_equal(b.rig->last->match.host_depth, 0);
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 0);
+    assert_non_null(rig_reply_to(b.rig, rig_fetch(b.s, PEER_HOST, 0)));
+    assert_lengths(b.s, 0, 0, 0);
+    rig_write(s, 0, 12);
+    rig_engine_done(b.rig, &two, 9);
+    assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 20);
+    assert_ok(rig_abort(b.s, 0));
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_int_equal(b.s->matched, 12);
+    assert_ok(fetch_back(b.s));
+    assert_whole(b.s, 20);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    bench_ends_clean(&b);
+}
+
+/* The source offers what its device has: its host tier is its own business. */
+static void a_peer_never_reads_host_pages(void **state)
+{
+    struct pair p = pair_with(rig_defaults(), 4, 32, 32);
+    uint32_t admin = rig_connect_admin(p.source);
+    struct id pool = {0, 0};
+    struct group_layout group = rig_group(4, 512);
+
+    (void)state;
+    group.cap_pages = 31;
+    p.source->host_bytes = 64 * 512;
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], &group, 1, 1u << 20, &pool));
+    rig_put(p.source, &p.se, pool, 1, 12);
+    assert_int_equal(rig_evict(p.source, admin, pool, 2), 2);
+    p.d = asking(&p, 1, 24);
+    fetch_all(p.d);
+    assert_true(p.d->len.committed <= 4);
+    assert_int_equal(rig_wrong(p.d, p.d->len.committed), 0);
+    pair_stop(&p);
+}
+
+static void a_new_engine_finds_what_the_host_has(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct rig_session *s;
+
+    (void)state;
+    put_away(&b, 1, 8);
+    rig_engine_kill(b.rig, &b.e, 0);
+    b.e = rig_engine(b.rig, 0, "again", 1);
+    b.pool = rig_pool_pages(b.rig, &b.e, 4, 64);
+    s = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 12), 12));
+    assert_ok(fetch_back(s));
+    assert_whole(s, 8);
+    rig_session_free(s);
+    bench_stop(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(restored_by_a_commit_of_the_same_tokens),
+        RIG_TEST(restored_by_a_commit_whose_engine_dies_it_stays_on_the_host),
+        RIG_TEST(fetch_from_the_host_tier_brings_the_deeper_prefix),
+        RIG_TEST(fetch_from_the_host_tier_up_to_a_depth),
+        RIG_TEST(fetch_from_the_host_tier_below_what_is_here),
+        RIG_TEST(a_load_and_a_commit_of_one_chunk),
+        RIG_TEST(fetch_from_the_host_tier_that_brings_nothing),
+        RIG_TEST(fetch_from_the_host_tier_cancelled),
+        RIG_TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy),
+        RIG_TEST(a_rotten_host_page_is_corrupt_and_never_matched),
+        RIG_TEST(a_rotten_host_page_and_a_retracted_session),
+        RIG_TEST(a_pull_restores_what_is_on_the_host_alone),
+        RIG_TEST(a_peer_reads_what_was_loaded),
+        RIG_TEST(fetch_from_the_host_stops_at_what_is_not_written_yet),
+        RIG_TEST(a_peer_never_reads_host_pages),
+        RIG_TEST(a_new_engine_finds_what_the_host_has),
+    };
+
+    return RIG_RUN(tests);
+}

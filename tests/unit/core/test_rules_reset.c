@@ -1,0 +1,552 @@
+/* Rules about resets and pins: N1 (NamespaceReset) while transfers, commits, retractions and copies
+ * are under way, and an operator's pins. Pages of 4 tokens and L = 4. */
+#include "unit/rig/rig_host.h"
+
+static void reset(struct bench *b)
+{
+    assert_ok(rig_reset(b->rig, b->e.conn[0], 1, NULL));
+}
+
+/* --- resets --- */
+
+static void n1_only_that_namespace_and_that_tenant(void **state)
+{
+    struct bench b = host_bench(4, 64, 64);
+    struct rig_engine two = rig_engine(b.rig, 1, "theirs", 1);
+    struct id theirs;
+    struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 2), *foreign;
+    uint32_t nodes = 99;
+
+    (void)state;
+    theirs = rig_pool_pages(b.rig, &two, 4, 64);
+    put(&b, 1, 8);
+    assert_ok(rig_match(other, rig_tokens(1, 8), 8));
+    assert_ok(rig_run_to(other, rig_tokens(1, 8), 8));
+    assert_ok(rig_commit(other, 8, 0));
+    foreign = rig_committed(b.rig, &two, theirs, 1, 8);
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes));
+    assert_int_equal(nodes, 2);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
+    assert_int_equal(rig_depth(other, rig_tokens(1, 8), 8), 8);
+    assert_int_equal(rig_depth(foreign, rig_tokens(1, 8), 8), 8);
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes)); /* again: it is another one by now */
+    assert_int_equal(nodes, 0);
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 55, &nodes)); /* never heard of */
+    assert_int_equal(nodes, 0);
+    assert_int_not_equal(rig_reset(b.rig, b.admin, 1, &nodes), TERN_OK); /* no engine */
+    assert_ok(rig_close(other, 0));
+    rig_session_free(other);
+    rig_session_free(foreign);
+    bench_ends_clean(&b);
+}
+
+/* Nor by a session of the old revision, while another one still holds it. */
+static void n1_an_old_session_matches_nothing_new(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct rig_session *holder = rig_committed(b.rig, &b.e, b.pool, 1, 8);
+
+    (void)state;
+    reset(&b);
+    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
+    assert_int_equal(b.s->matched, 0);
+    assert_int_equal(b.rig->last->match.host_depth, 0);
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 12), 12));
+    assert_ok(rig_commit(b.s, 8, 0)); /* the same content: that may be shared */
+    assert_int_equal(rig_wrong(b.s, 12), 0);
+    assert_ok(rig_close(holder, 0));
+    rig_session_free(holder);
+    bench_ends_clean(&b);
+}
+
+/* In every pool of the tenant. */
+static void n1_in_every_pool(void **state)
+{
+    struct bench b = host_bench(4, 64, 16);
+    struct id second = rig_pool_pages(b.rig, &b.e, 4, 32);
+    struct rig_session *s = rig_session(b.rig, &b.e, second, 1);
+    uint32_t nodes = 0;
+
+    (void)state;
+    put(&b, 1, 8);
+    rig_put(b.rig, &b.e, second, 1, 12);
+    assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes));
+    assert_int_equal(nodes, 5);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
+    assert_int_equal(rig_depth(s, rig_tokens(1, 12), 12), 0);
+    assert_int_equal(rig_free(b.rig, second), 32);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    bench_ends_clean(&b);
+}
+
+/* More nodes than one step frees. */
+struct freed {
+    struct rig *rig;
+    uint32_t nodes;
+};
+
+/* Before each step: what the one before it freed. */
+static void frees_little(void *ctx, const struct event *event)
+{
+    struct freed *f = ctx;
+    uint32_t nodes = rig_view(f->rig).nodes;
+
+    (void)event;
+    assert_true(f->nodes <= nodes + RESET_NODES_MAX);
+    f->nodes = nodes;
+}
+
+static void n1_more_nodes_than_one_step_frees(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct rig_session *old;
+    struct freed freed;
+    struct bench b;
+
+    (void)state;
+    o.limits.nodes = 4096;
+    o.limits.token_blocks = 4096;
+    b = host_bench_with(&o, 4, 1800, 1200);
+    b.rig->no_audit = true;
+    put(&b, 1, 4 * 800);
+    put(&b, 2, 4 * 800);
+    old = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(old, rig_tokens(1, 40), 40));
+    b.rig->no_audit = false;
+    freed = (struct freed){.rig = b.rig, .nodes = rig_view(b.rig).nodes};
+    b.rig->on_event = frees_little;
+    b.rig->on_event_ctx = &freed;
+    reset(&b);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 40), 40), 0);
+    b.rig->on_event = NULL;
+    assert_int_equal(rig_free(b.rig, b.pool), 1800 - 10);
+    assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, 10);
+    assert_ok(rig_close(old, 0));
+    assert_int_equal(rig_free(b.rig, b.pool), 1800);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 1200);
+    rig_session_free(old);
+    bench_ends_clean(&b);
+}
+
+static void n1_while_a_commit_is_pending(void **state)
+{
+    (void)state;
+    for (uint32_t dies = 0; dies < 2; dies++) {
+        struct bench b = host_bench(4, 64, 16);
+
+        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 12));
+        assert_ok(rig_commit(b.s, 8, 9));
+        reset(&b);
+        assert_ok(rig_commit(b.s, 12, 9)); /* into what nobody will match */
+        if (dies) {
+            rig_engine_kill(b.rig, &b.e, 0);
+            assert_int_equal(rig_view(b.rig).nodes, 0);
+            assert_all_free(b.rig, b.pool);
+            bench_stop(&b);
+            continue;
+        }
+        rig_engine_done(b.rig, &b.e, 9);
+        assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 0);
+        assert_int_equal(rig_wrong(b.s, 12), 0);
+        assert_int_equal(b.rig->copies_back, 0); /* the host has no use for them */
+        assert_ok(rig_abort(b.s, 0));
+        assert_int_equal(rig_free(b.rig, b.pool), 64);
+        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30)); /* the session is of the old revision */
+        assert_int_equal(b.s->matched, 0);
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 12));
+        assert_ok(rig_commit(b.s, 12, 0));
+        assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 0);
+        assert_int_equal(rig_wrong(b.s, 12), 0);
+        bench_ends_clean(&b);
+    }
+}
+
+static void n1_while_sessions_are_away(void **state)
+{
+    struct bench b = host_bench(4, 64, 32);
+    struct rig_session *s[3];
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        s[i] = rig_session(b.rig, &b.e, b.pool, 1);
+        assert_ok(rig_match(s[i], rig_tokens(i + 1, 20), 20));
+        assert_ok(rig_run_to(s[i], rig_tokens(i + 1, 20), 10));
+        assert_ok(rig_commit(s[i], 8, 0));
+    }
+    assert_ok(rig_retract(s[0], RETRACT_HOST, 0));
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    assert_ok(rig_retract(s[1], RETRACT_DROP, 0));
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    assert_ok(rig_retract(s[2], RETRACT_HOST, 5));
+    reset(&b);
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    rig_engine_done(b.rig, &b.e, 5);
+    for (uint32_t i = 0; i < 3; i++) { /* each comes back for what is its own */
+        assert_ok(rig_recover_now(s[i]));
+        assert_int_equal(s[i]->len.committed, 8);
+        assert_int_equal(rig_wrong(s[i], s[i]->len.written), 0);
+        assert_ok(rig_run_to(s[i], rig_tokens(i + 1, 20), 16));
+        assert_ok(rig_commit(s[i], 16, 0));
+        assert_int_equal(rig_wrong(s[i], 16), 0);
+        assert_int_equal(rig_depth(b.s, rig_tokens(i + 1, 16), 16), 0);
+        assert_ok(rig_retract(s[i], RETRACT_HOST, 0)); /* and may go again */
+        rig_evict(b.rig, b.admin, b.pool, 0);
+        assert_ok(rig_recover_now(s[i]));
+        assert_int_equal(rig_wrong(s[i], 16), 0);
+        assert_ok(rig_close(s[i], 0));
+        rig_session_free(s[i]);
+    }
+    assert_int_equal(rig_free(b.rig, b.pool), 64);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 32);
+    bench_ends_clean(&b);
+}
+
+static void n1_while_a_load_runs(void **state)
+{
+    struct bench b = host_bench(4, 64, 32);
+    uint64_t request;
+
+    (void)state;
+    put(&b, 1, 20);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 5), 5);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    request = rig_fetch(b.s, PEER_HOST, 0);
+    rig_complete(b.rig, RIG_COPY);
+    reset(&b);
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_non_null(rig_reply_to(b.rig, request));
+    rig_fetched(b.s, request);
+    assert_int_equal(rig_wrong(b.s, b.s->len.written), 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 0);
+    if (b.s->len.committed < 20)
+        assert_ok(rig_abort(b.s, 0));
+    assert_ok(rig_close(b.s, 0));
+    assert_int_equal(rig_free(b.rig, b.pool), 64);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 32);
+    rig_session_free(b.s);
+    b.s = rig_session(b.rig, &b.e, b.pool, 1);
+    bench_ends_clean(&b);
+}
+
+/* A transfer in: what arrives is of a revision that is no more. */
+static void n1_while_a_pull_runs(void **state)
+{
+    (void)state;
+    for (uint32_t jobs = 0; jobs < 3; jobs++) {
+        struct pair p = pair_with(rig_defaults(), 4, 64, 64);
+        struct rig_session *s = rig_session(p.dest, &p.de, p.dp, 1);
+        uint64_t request;
+
+        rig_put(p.source, &p.se, p.sp, 1, 40);
+        rig_put(p.dest, &p.de, p.dp, 1, 8);
+        assert_ok(rig_match(s, rig_tokens(1, 40), 40));
+        p.dest->automatic = BY_HAND(RIG_PULL | (jobs == 0 ? RIG_MSG : 0));
+        request = rig_fetch(s, 0, 0);
+        if (jobs == 2 && rig_jobs(p.dest, RIG_PULL) > 0)
+            rig_complete(p.dest, RIG_PULL);
+        assert_ok(rig_reset(p.dest, p.de.conn[0], 1, NULL));
+        p.dest->automatic = RIG_ALL;
+        rig_settle(p.dest);
+        assert_non_null(rig_reply_to(p.dest, request));
+        rig_fetched(s, request);
+        assert_int_equal(rig_wrong(s, s->len.written), 0);
+        assert_int_equal(rig_depth(s, rig_tokens(1, 40), 40), 0);
+        assert_ok(rig_close(s, 0));
+        assert_int_equal(rig_free(p.dest, p.dp), 64);
+        rig_session_free(s);
+        s = rig_session(p.dest, &p.de, p.dp, 1);
+        assert_ok(rig_match(s, rig_tokens(1, 40), 40)); /* the new one can be fetched */
+        assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
+        assert_lengths(s, 40, 40, 40);
+        assert_int_equal(rig_wrong(s, 40), 0);
+        rig_session_free(s);
+        pair_stop(&p);
+    }
+}
+
+/* A transfer out: what a peer reads stays until it is through. */
+static void n1_while_a_serve_runs(void **state)
+{
+    (void)state;
+    for (uint32_t seals = 0; seals < 2; seals++) {
+        struct pair p = pair_with(rig_defaults(), 4, 64, 64);
+        struct rig_session *s = rig_session(p.dest, &p.de, p.dp, 1);
+        uint64_t request;
+
+        if (seals)
+            p.source->automatic = BY_HAND(RIG_SEAL);
+        rig_put(p.source, &p.se, p.sp, 1, 40);
+        assert_ok(rig_match(s, rig_tokens(1, 40), 40));
+        p.dest->automatic = BY_HAND(RIG_PULL);
+        request = rig_fetch(s, 0, 0);
+        assert_ok(rig_reset(p.source, p.se.conn[0], 1, NULL));
+        p.source->automatic = RIG_ALL;
+        rig_settle(p.source);
+        p.dest->automatic = RIG_ALL;
+        rig_settle(p.dest);
+        assert_ok(rig_fetched(s, request));
+        assert_lengths(s, 40, 40, 40);
+        assert_int_equal(rig_wrong(s, 40), 0);
+        assert_int_equal(rig_free(p.source, p.sp), 64); /* and then goes */
+        rig_session_free(s);
+        s = rig_session(p.dest, &p.de, p.dp, 1);
+        assert_ok(rig_match(s, rig_tokens(2, 40), 40));
+        rig_fetched(s, rig_fetch(s, 0, 0));
+        assert_lengths(s, 0, 0, 0);
+        rig_session_free(s);
+        pair_stop(&p);
+    }
+}
+
+/* STATE and borrowers: what a running session still needs stays. */
+static void n1_with_state(void **state)
+{
+    (void)state;
+    for (uint32_t supersede = SUPERSEDE_LAZY; supersede <= SUPERSEDE_OFF; supersede++) {
+        struct stage st = host_stage(supersede, 64, rig_window(16, 128, 64), 64);
+        struct rig_session *s = stage_committed(&st, 1, 192);
+        uint32_t nodes;
+
+        stage_put(&st, 2, 128);
+        assert_ok(rig_reset(st.rig, st.e.conn[0], 1, &nodes));
+        assert_int_equal(nodes, 5);
+        assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 0);
+        assert_int_equal(rig_wrong(s, 192), 0);
+        assert_ok(rig_run_to(s, rig_tokens(1, 320), 320));
+        assert_ok(rig_commit(s, 320, 0));
+        assert_int_equal(rig_wrong(s, 320), 0);
+        assert_ok(rig_close(s, 0));
+        assert_all_free(st.rig, st.pool);
+        rig_session_free(s);
+        stage_stop(&st);
+    }
+}
+
+/* Many resets, one after another, with namespace records that are few. */
+static void n1_again_and_again(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+
+    (void)state;
+    o.limits.namespaces = 3;
+    b = host_bench_with(&o, 4, 64, 8);
+    for (uint32_t i = 0; i < 30; i++) {
+        struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+
+        assert_ok(rig_match(s, rig_tokens(1, 12), 12));
+        assert_int_equal(s->matched, 0);
+        assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
+        assert_ok(rig_commit(s, 12, 0));
+        if (i % 2)
+            reset(&b);
+        assert_ok(rig_close(s, 0));
+        if (i % 2 == 0)
+            reset(&b);
+        rig_session_free(s);
+        assert_int_equal(rig_free(b.rig, b.pool), 64);
+    }
+    bench_ends_clean(&b);
+}
+
+/* --- pins --- */
+
+static struct id id_at(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).id;
+}
+
+static void a_pin_keeps_its_path_on_the_device(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+    struct node_view v;
+    struct id id;
+
+    (void)state;
+    put(&b, 1, 12);
+    put(&b, 2, 8);
+    id = id_at(&b, 1, 8);
+    b.rig->now_ns += 77;
+    assert_ok(rig_pin(b.rig, b.admin, id, true));
+    assert_int_equal(b.rig->last->pin.refs, 1);
+    v = node_seen(b.rig, b.pool, rig_tokens(1, 8), 8);
+    assert_int_equal(v.refs[REF_ADMIN], 1);
+    assert_true(v.admin_since_ns == b.rig->now_ns);
+    b.rig->now_ns += 1000;
+    assert_ok(rig_pin(b.rig, b.admin, id, true));
+    assert_int_equal(b.rig->last->pin.refs, 2);
+    v = node_seen(b.rig, b.pool, rig_tokens(1, 8), 8);
+    assert_true(v.admin_since_ns == b.rig->now_ns - 1000); /* since the first */
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 8); /* 12 went, 4 and 8 did not */
+    assert_int_equal(rig_free(b.rig, b.pool), 14);
+    assert_ok(rig_pin(b.rig, b.admin, id, false));
+    assert_int_equal(b.rig->last->pin.refs, 1);
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 8);
+    assert_ok(rig_pin(b.rig, b.admin, id, false));
+    assert_int_equal(b.rig->last->pin.refs, 0);
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    assert_int_equal(rig_free(b.rig, b.pool), 16);
+    bench_ends_clean(&b);
+}
+
+static void pins_that_cannot_be(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+    struct id id, root, stale;
+    uint64_t changes;
+
+    (void)state;
+    put(&b, 1, 8);
+    id = id_at(&b, 1, 8);
+    root.slot = node_at(b.rig->core, node_at(b.rig->core, id.slot)->parent)->parent;
+    root.gen = node_at(b.rig->core, root.slot)->gen;
+    stale = (struct id){.slot = id.slot, .gen = id.gen + 1};
+    changes = core_changes(b.rig->core);
+    assert_err(TERN_DENIED, rig_pin(b.rig, b.e.conn[0], id, true));
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, stale, true));
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, stale, false));
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, root, true));
+    stale.slot = 1u << 30;
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, stale, true));
+    assert_err(TERN_CONFLICT, rig_pin(b.rig, b.admin, id, false));
+    assert_true(core_changes(b.rig->core) == changes);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1); /* 8 is on the host alone */
+    assert_err(TERN_INVALID, rig_pin(b.rig, b.admin, id, true));
+    assert_err(TERN_CONFLICT, rig_pin(b.rig, b.admin, id, false));
+    assert_ok(rig_pin(b.rig, b.admin, id_at(&b, 1, 4), true));
+    assert_ok(rig_pin(b.rig, b.admin, id_at(&b, 1, 4), false));
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, id, true)); /* gone altogether */
+    bench_ends_clean(&b);
+}
+
+/* A pin of a node whose step has not passed would outlive the node, if its engine died. */
+static void a_node_that_waits_for_its_step_is_not_pinned(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+    struct id id;
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 12), 12));
+    assert_ok(rig_commit(b.s, 8, 5));
+    id = id_at(&b, 1, 8);
+    assert_err(TERN_INVALID, rig_pin(b.rig, b.admin, id, true));
+    rig_engine_done(b.rig, &b.e, 5);
+    assert_ok(rig_pin(b.rig, b.admin, id, true));
+    assert_ok(rig_pin(b.rig, b.admin, id, false));
+    bench_ends_clean(&b);
+}
+
+static void a_pin_and_a_reset(void **state)
+{
+    struct bench b = host_bench(4, 16, 16);
+    struct id id;
+
+    (void)state;
+    put(&b, 1, 8);
+    put(&b, 2, 8);
+    id = id_at(&b, 1, 4);
+    assert_ok(rig_pin(b.rig, b.admin, id, true));
+    reset(&b);
+    assert_int_equal(rig_free(b.rig, b.pool), 15);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
+    assert_ok(rig_pin(b.rig, b.admin, id, false));
+    assert_int_equal(rig_free(b.rig, b.pool), 16);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 16);
+    bench_ends_clean(&b);
+}
+
+/* X6: the id of a node from before a restart, for which the slot has another node now. */
+static void a_pin_from_before_a_restart_is_gone(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench old, now;
+    struct id was, is;
+
+    (void)state;
+    old = bench_with(&o, 4, 16);
+    o.incarnation++;
+    now = bench_with(&o, 4, 16);
+    rig_put(old.rig, &old.e, old.pool, 1, 8);
+    rig_put(now.rig, &now.e, now.pool, 2, 8);
+    was = id_at(&old, 1, 8);
+    is = id_at(&now, 2, 8);
+    assert_int_equal(was.slot, is.slot);
+    assert_err(TERN_GONE, rig_pin(now.rig, now.admin, was, true));
+    assert_ok(rig_pin(now.rig, now.admin, is, true));
+    bench_stop(&old);
+    bench_stop(&now);
+}
+
+/* Within one incarnation a slot that has another node names it by another generation. */
+static void a_pin_of_what_the_slot_had_before_is_gone(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct id was, is;
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 4);
+    was = id_at(&b, 1, 4);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 1);
+    rig_put(b.rig, &b.e, b.pool, 2, 4);
+    is = id_at(&b, 2, 4);
+    assert_int_equal(was.slot, is.slot);
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, was, true));
+    assert_ok(rig_pin(b.rig, b.admin, is, true));
+    bench_stop(&b);
+}
+
+/* An operator's pins end with the pool: its range would never come back. */
+static void a_pin_and_a_pool_that_closes(void **state)
+{
+    struct bench b = bench_start(4, 16);
+    struct id id;
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 8);
+    id = id_at(&b, 1, 8);
+    assert_ok(rig_pin(b.rig, b.admin, id, true));
+    assert_ok(rig_pin(b.rig, b.admin, id, true));
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    assert_int_equal(rig_view(b.rig).nodes, 0);
+    assert_err(TERN_GONE, rig_pin(b.rig, b.admin, id, false));
+    rig_engine_kill(b.rig, &b.e, 0);
+    assert_int_equal(rig_view(b.rig).pools, 0);
+    bench_stop(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(n1_only_that_namespace_and_that_tenant),
+        RIG_TEST(n1_an_old_session_matches_nothing_new),
+        RIG_TEST(n1_in_every_pool),
+        RIG_TEST(n1_more_nodes_than_one_step_frees),
+        RIG_TEST(n1_while_a_commit_is_pending),
+        RIG_TEST(n1_while_sessions_are_away),
+        RIG_TEST(n1_while_a_load_runs),
+        RIG_TEST(n1_while_a_pull_runs),
+        RIG_TEST(n1_while_a_serve_runs),
+        RIG_TEST(n1_with_state),
+        RIG_TEST(n1_again_and_again),
+        RIG_TEST(a_pin_keeps_its_path_on_the_device),
+        RIG_TEST(pins_that_cannot_be),
+        RIG_TEST(a_node_that_waits_for_its_step_is_not_pinned),
+        RIG_TEST(a_pin_and_a_reset),
+        RIG_TEST(a_pin_from_before_a_restart_is_gone),
+        RIG_TEST(a_pin_of_what_the_slot_had_before_is_gone),
+        RIG_TEST(a_pin_and_a_pool_that_closes),
+    };
+
+    return RIG_RUN(tests);
+}

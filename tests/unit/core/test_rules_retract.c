@@ -1,0 +1,793 @@
+/* Rule T14, retract and recover, and S10 and S8 of it: both modes, what is given back and when,
+ * which lengths come back, what a session that is away may do, and every way out of it. Pages of 4
+ * tokens and L = 4 where nothing else is said. */
+#include "unit/rig/rig_host.h"
+
+/* T = 8, C = 14, A = 20: two pages in the tree, two of the session's own, one speculative. */
+static struct bench running_with(struct bench b)
+{
+    assert_ok(rig_match(b.s, rig_tokens(1, 64), 14));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 14));
+    assert_ok(rig_commit(b.s, 8, 0));
+    assert_ok(rig_extend(b.s, 20, 0, NULL, 0));
+    assert_lengths(b.s, 8, 14, 20);
+    return b;
+}
+
+static struct bench running(uint32_t host_pages)
+{
+    return running_with(host_bench(4, 32, host_pages));
+}
+
+static void goes_on(struct bench *b)
+{
+    const uint32_t *tokens = rig_tokens(1, 64);
+
+    assert_int_equal(rig_wrong(b->s, b->s->len.written), 0);
+    assert_ok(rig_run_to(b->s, tokens, 24));
+    assert_int_equal(rig_wrong(b->s, 24), 0);
+    assert_ok(rig_commit(b->s, 24, 0));
+    assert_int_equal(rig_depth(b->s, tokens, 24), 24);
+}
+
+/* The copies come first, the step after them; or the other way round. */
+static void retract_host_waits_for(bool copies_first)
+{
+    struct bench b = running(32);
+    const uint32_t *tokens = rig_tokens(1, 64);
+
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    rig_close(b.s, 0);
+    rig_session_free(b.s);
+    evict_all(b.rig, b.admin, b.pool);
+    b.s = rig_session(b.rig, &b.e, b.pool, 1);
+    b = running_with(b);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 5));
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    assert_lengths(b.s, 8, 14, 14);
+    assert_int_equal(b.rig->free_now, 0);
+    assert_int_equal(b.rig->free_at_step, 1);
+    assert_string_equal(state_of(b.s), "retracting");
+    assert_int_equal(rig_retiring(b.rig, b.pool), 1);
+    assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
+    if (!copies_first)
+        rig_engine_done(b.rig, &b.e, 5);
+    rig_complete(b.rig, RIG_COPY);
+    assert_string_equal(state_of(b.s), "retracting");
+    rig_complete(b.rig, RIG_COPY);
+    if (copies_first) {
+        assert_string_equal(state_of(b.s), "retracting");
+        rig_engine_done(b.rig, &b.e, 4);
+        assert_string_equal(state_of(b.s), "retracting");
+        assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
+        rig_engine_done(b.rig, &b.e, 5);
+    }
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_int_equal(session_seen(b.s).ref, REF_HOST);
+    assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_HOST], 1);
+    assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_DEVICE], 0);
+    assert_int_equal(rig_free(b.rig, b.pool), 32 - 4);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+    assert_int_equal(rig_free(b.rig, b.pool), 32 - 2); /* [T, C) stays */
+    assert_int_equal(rig_depth(b.s, tokens, 8), 0);
+    assert_int_equal(host_depth(b.s, tokens, 8), 8);
+    b.rig->automatic = RIG_ALL;
+    assert_ok(rig_recover_now(b.s));
+    assert_lengths(b.s, 8, 14, 14); /* S10: T is where it was, although 12 could be committed */
+    assert_int_equal(b.s->ntokens, 14);
+    assert_int_equal(b.rig->copies_up, 2);
+    assert_int_equal(b.rig->last->recover.bytes_kib, 1);
+    assert_string_equal(state_of(b.s), "turn");
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+static void t14_host_waits_for_its_copies_and_for_its_step(void **state)
+{
+    (void)state;
+    retract_host_waits_for(true);
+    retract_host_waits_for(false);
+}
+
+/* What the host has already is not copied again, and nobody evicted it: at once both ways. */
+static void t14_host_with_the_copies_there_already_is_away_at_once(void **state)
+{
+    struct bench b = running(32);
+
+    (void)state;
+    assert_int_equal(b.rig->copies_back, 2);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_lengths(b.s, 8, 14, 14);
+    assert_int_equal(b.rig->free_now, 1);
+    assert_int_equal(b.rig->free_at_step, 0);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_ok(rig_recover_now(b.s));
+    assert_lengths(b.s, 8, 14, 14);
+    assert_int_equal(b.rig->copies_back, 2);
+    assert_int_equal(b.rig->copies_up, 0);
+    assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+static void t14_drop_gives_back_what_was_not_committed(void **state)
+{
+    struct bench b = running(0);
+    const uint32_t *tokens = rig_tokens(1, 64);
+
+    (void)state;
+    assert_ok(rig_retract(b.s, RETRACT_DROP, 5));
+    assert_lengths(b.s, 8, 8, 8);
+    assert_int_equal(b.rig->free_now, 0);
+    assert_int_equal(b.rig->free_at_step, 3);
+    assert_int_equal(rig_retiring(b.rig, b.pool), 3);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
+    rig_engine_done(b.rig, &b.e, 5);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_int_equal(session_seen(b.s).ref, REF_RETRACTED);
+    assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_RETRACTED], 1);
+    assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_DEVICE], 0);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* its prefix is pinned */
+    assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
+    assert_ok(rig_recover_now(b.s));
+    assert_lengths(b.s, 8, 8, 8);
+    assert_int_equal(b.s->ntokens, 14); /* the tokens are known still */
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+static void t14_drop_at_step_0_frees_now(void **state)
+{
+    struct bench b = running(32);
+
+    (void)state;
+    assert_ok(rig_retract(b.s, RETRACT_DROP, 0));
+    assert_int_equal(b.rig->free_now, 3);
+    assert_int_equal(b.rig->free_at_step, 0);
+    assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_ok(rig_recover_now(b.s));
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+static void t14_host_without_a_host_tier_is_unsupported_and_the_session_runs_on(void **state)
+{
+    struct bench b = running(0);
+    uint64_t changes = core_changes(b.rig->core);
+
+    (void)state;
+    assert_err(TERN_UNSUPPORTED, rig_retract(b.s, RETRACT_HOST, 0));
+    assert_true(core_changes(b.rig->core) == changes);
+    assert_lengths(b.s, 8, 14, 20);
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+static void t14_too_little_host_room_fails_cleanly_and_the_session_runs_on(void **state)
+{
+    struct bench b = running(1);
+    const struct shortage *sh;
+    uint32_t copies = b.rig->copies_back;
+
+    (void)state;
+    assert_err(TERN_POOL_EXHAUSTED, rig_retract(b.s, RETRACT_HOST, 7));
+    sh = &b.rig->last->shortage;
+    assert_int_equal(sh->group, 0);
+    assert_true(sh->needed > sh->free + sh->reclaimable);
+    assert_int_equal(b.rig->copies_back, copies);
+    assert_string_equal(state_of(b.s), "turn");
+    assert_int_equal(session_seen(b.s).lengths.allocated, 20);
+    assert_int_equal(rig_retiring(b.rig, b.pool), 0);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+/* Room is taken for the whole path at once: nobody else can take it while the copies run. */
+static void t14_host_room_is_taken_at_once(void **state)
+{
+    struct bench b = host_bench(4, 32, 3);
+    struct rig_session *other;
+
+    (void)state;
+    b.rig->automatic = BY_HAND(RIG_COPY | RIG_SEAL);
+    b = running_with(b);
+    assert_int_equal(host_free(b.rig, b.pool, 0), 3); /* no checksums yet */
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(host_free(b.rig, b.pool, 0), 1);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0); /* no checksum, no copy */
+    assert_string_equal(state_of(b.s), "retracting");
+    other = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(other, rig_tokens(2, 16), 8));
+    assert_ok(rig_run_to(other, rig_tokens(2, 16), 8));
+    assert_ok(rig_commit(other, 8, 0));
+    assert_err(TERN_POOL_EXHAUSTED, rig_retract(other, RETRACT_HOST, 0));
+    assert_string_equal(state_of(other), "turn");
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_ok(rig_recover_now(b.s));
+    assert_ok(rig_close(other, 0));
+    rig_session_free(other);
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+static void t14_repeated_retract_changes_nothing(void **state)
+{
+    (void)state;
+    for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++)
+        for (uint32_t again = RETRACT_HOST; again <= RETRACT_DROP; again++) {
+            struct bench b = running(32);
+            uint64_t changes;
+
+            assert_ok(rig_retract(b.s, mode, 5));
+            changes = core_changes(b.rig->core);
+            assert_ok(rig_retract(b.s, again, 9)); /* still waits for 5 */
+            assert_true(core_changes(b.rig->core) == changes);
+            rig_engine_done(b.rig, &b.e, 5);
+            assert_string_equal(state_of(b.s), "retracted");
+            changes = core_changes(b.rig->core);
+            assert_ok(rig_retract(b.s, again, 9));
+            assert_true(core_changes(b.rig->core) == changes);
+            assert_int_equal(b.rig->free_now, 0);
+            assert_int_equal(b.rig->free_at_step, 0);
+            assert_ok(rig_recover_now(b.s));
+            goes_on(&b);
+            bench_ends_clean(&b);
+        }
+}
+
+static void t14_recover_of_a_running_session_changes_nothing_of_it(void **state)
+{
+    struct bench b = running(32);
+    struct lengths before = b.s->len;
+
+    (void)state;
+    if (rig_recover_now(b.s) == TERN_OK) {
+        assert_memory_equal(&before, &b.s->len, sizeof before);
+        assert_int_equal(rig_wrong(b.s, 12), 0);
+    }
+    assert_string_equal(state_of(b.s), "turn");
+    assert_int_equal(session_seen(b.s).lengths.allocated, 20);
+    bench_ends_clean(&b);
+}
+
+/* Recover before the copies are there, or before the step has passed: it runs at once. */
+static void t14_recover_cancels_a_retract_that_is_not_through(void **state)
+{
+    (void)state;
+    for (uint32_t done = 0; done <= 2; done++) {
+        struct bench b = host_bench(4, 32, 32);
+
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        b = running_with(b);
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 5));
+        for (uint32_t i = 0; i < done; i++)
+            rig_complete(b.rig, RIG_COPY);
+        assert_string_equal(state_of(b.s), "retracting");
+        assert_ok(rig_recover_now(b.s));
+        assert_lengths(b.s, 8, 14, 14);
+        assert_string_equal(state_of(b.s), "turn");
+        assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
+        goes_on(&b);
+        rig_engine_done(b.rig, &b.e, 5);
+        b.rig->automatic = RIG_ALL;
+        rig_settle(b.rig);
+        assert_string_equal(state_of(b.s), "turn"); /* it was cancelled for good */
+        assert_int_equal(rig_wrong(b.s, 24), 0);
+        bench_ends_clean(&b);
+    }
+}
+
+/* A copy fails while a session waits for it. */
+static void t14_a_failed_copy_leaves_the_prefix_where_it_is(void **state)
+{
+    (void)state;
+    for (uint32_t fails = 1; fails <= 2; fails++) {
+        struct bench b = host_bench(4, 32, 32);
+
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        b = running_with(b);
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+        b.rig->copies_to_fail = fails;
+        b.rig->copy_err = TERN_CORRUPT;
+        b.rig->automatic = RIG_ALL;
+        rig_settle(b.rig);
+        assert_int_equal(b.rig->copies_to_fail, 0);
+        assert_int_equal(rig_depth(b.s, rig_tokens(1, 64), 8), 8); /* the device has it */
+        assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0) > 0 &&
+                             host_depth(b.s, rig_tokens(1, 64), 8) < 8,
+                         0); /* and nothing is lost */
+        assert_ok(rig_recover_now(b.s));
+        assert_lengths(b.s, 8, 14, 14);
+        goes_on(&b);
+        bench_ends_clean(&b);
+    }
+}
+
+/* A copy that is made again undoes nothing; one that is given up does, and that is counted. Who
+ * waits for the memory asks again, and learns what holds. */
+static void t14_a_retract_that_is_undone_is_counted_and_may_be_repeated(void **state)
+{
+    (void)state;
+    for (uint32_t fails = COPY_TRIES_MAX - 1; fails <= COPY_TRIES_MAX; fails++) {
+        bool undone = fails == COPY_TRIES_MAX;
+        struct bench b = host_bench(4, 32, 32);
+
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        b = running_with(b);
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+        rig_complete_nth(b.rig, RIG_COPY, 1);
+        b.rig->copies_to_fail = fails;
+        b.rig->copy_err = TERN_CORRUPT;
+        for (uint32_t i = 0; i < fails; i++) {
+            assert_string_equal(state_of(b.s), "retracting");
+            rig_complete(b.rig, RIG_COPY);
+        }
+        b.rig->automatic = RIG_ALL;
+        rig_settle(b.rig);
+        assert_string_equal(state_of(b.s), undone ? "turn" : "retracted");
+        assert_int_equal(rig_view(b.rig).retracts_undone, undone);
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+        assert_string_equal(state_of(b.s), "retracted");
+        assert_int_equal(rig_view(b.rig).retracts, 1 + undone);
+        assert_int_equal(rig_view(b.rig).retracts_undone, undone);
+        assert_ok(rig_recover_now(b.s)); /* what the engine takes back is not counted */
+        assert_int_equal(rig_view(b.rig).retracts_undone, undone);
+        goes_on(&b);
+        bench_ends_clean(&b);
+    }
+}
+
+/* While pages are on their way it is a matter of waiting. */
+/* A refusal tells the lengths as they are, too. */
+static void assert_told(const struct rig_session *s, const struct lengths *told)
+{
+    assert_memory_equal(&s->len, told, sizeof *told);
+    assert_true(told->allocated > 0);
+}
+
+static void away_is_refused(struct rig_session *s, enum tern_err err)
+{
+    const uint32_t *tokens = rig_tokens(1, 64);
+    struct request fetch = {.op = OP_FETCH};
+    struct lengths before = s->len;
+    uint64_t changes = core_changes(s->rig->core);
+
+    assert_err(err, rig_extend(s, 28, 0, NULL, 0));
+    assert_err(err, rig_rewind(s, 8, 0));
+    assert_err(err, rig_commit(s, 12, 0));
+    assert_err(err, rig_finish(s, 0, 0));
+    assert_err(err, rig_slide(s, 0, 0));
+    assert_err(err, rig_snapshot_release(s));
+    assert_err(err, rig_match(s, tokens, 14));
+    assert_true(s->rig->last->text[0] != 0);
+    assert_told(s, &s->rig->last->match.lengths);
+    assert_int_equal(s->rig->last->match.tokens, s->ntokens);
+    fetch.fetch.session = s->id;
+    fetch.fetch.peer = PEER_HOST;
+    assert_err(err, rig_request(s->rig, s->conn, &fetch)->err);
+    assert_true(s->rig->last->text[0] != 0);
+    assert_told(s, &s->rig->last->fetch.lengths);
+    fetch.fetch.peer = 0;
+    assert_err(err, rig_request(s->rig, s->conn, &fetch)->err);
+    assert_told(s, &s->rig->last->fetch.lengths);
+    assert_true(core_changes(s->rig->core) == changes);
+    assert_memory_equal(&before, &s->len, sizeof before);
+}
+
+static void t14_a_session_that_is_away_may_only_come_back_or_end(void **state)
+{
+    struct bench b = running(32);
+    uint64_t recover;
+
+    (void)state;
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 5));
+    assert_string_equal(state_of(b.s), "retracting");
+    away_is_refused(b.s, TERN_INVALID);
+    rig_engine_done(b.rig, &b.e, 5);
+    assert_string_equal(state_of(b.s), "retracted");
+    away_is_refused(b.s, TERN_INVALID);
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    recover = rig_recover(b.s);
+    assert_err(TERN_BUSY, rig_recovered(b.s, recover));
+    assert_string_equal(state_of(b.s), "loading");
+    away_is_refused(b.s, TERN_BUSY);
+    assert_err(TERN_BUSY, rig_retract(b.s, RETRACT_HOST, 0));
+    assert_err(TERN_BUSY, rig_retract(b.s, RETRACT_DROP, 0));
+    assert_told(b.s, &b.rig->last->retract.lengths);
+    assert_err(TERN_BUSY, rig_reply_to(b.rig, rig_recover(b.s))->err);
+    assert_told(b.s, &b.rig->last->recover.lengths);
+    assert_int_equal(b.rig->last->recover.tokens, b.s->ntokens);
+    assert_string_equal(state_of(b.s), "loading");
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_ok(rig_recovered(b.s, recover));
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+static void t14_stale_and_foreign_sessions(void **state)
+{
+    struct bench b = running(32);
+    struct rig_engine other = rig_engine(b.rig, 0, "other", 1);
+    struct rig_session stale = *b.s, foreign = *b.s;
+
+    (void)state;
+    stale.id.gen++;
+    foreign.conn = other.conn[0];
+    assert_err(TERN_GONE, rig_retract(&stale, RETRACT_DROP, 0));
+    assert_err(TERN_GONE, rig_recover_now(&stale));
+    assert_int_not_equal(rig_retract(&foreign, RETRACT_DROP, 0), TERN_OK);
+    assert_int_not_equal(rig_recover_now(&foreign), TERN_OK);
+    assert_string_equal(state_of(b.s), "turn");
+    bench_ends_clean(&b);
+}
+
+/* Every state in which a session can be away. */
+enum away { AWAY_RETRACTING, AWAY_HOST, AWAY_HOST_ONLY, AWAY_LOADING, AWAY_DROP, AWAYS };
+
+static struct bench away(enum away how)
+{
+    struct bench b = host_bench(4, 32, 32);
+
+    if (how == AWAY_RETRACTING)
+        b.rig->automatic = BY_HAND(RIG_COPY);
+    b = running_with(b);
+    assert_ok(rig_retract(b.s, how == AWAY_DROP ? RETRACT_DROP : RETRACT_HOST, 0));
+    if (how == AWAY_HOST_ONLY || how == AWAY_LOADING)
+        assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+    if (how == AWAY_LOADING) {
+        b.rig->automatic = BY_HAND(RIG_COPY);
+        rig_recover(b.s);
+        assert_string_equal(state_of(b.s), "loading");
+        assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    }
+    return b;
+}
+
+static void t14_abort_of_a_session_that_is_away(void **state)
+{
+    (void)state;
+    for (uint32_t how = 0; how < AWAYS; how++) {
+        struct bench b = away(how);
+        const uint32_t *tokens = rig_tokens(1, 64);
+
+        assert_ok(rig_abort(b.s, 0));
+        assert_lengths(b.s, 0, 0, 0);
+        assert_string_equal(state_of(b.s), "open");
+        assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
+        assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
+        b.rig->automatic = RIG_ALL;
+        rig_settle(b.rig);
+        assert_ok(rig_match(b.s, tokens, 14)); /* and it goes on as a fresh one */
+        assert_ok(rig_run_to(b.s, tokens, 14));
+        assert_int_equal(rig_wrong(b.s, 12), 0);
+        goes_on(&b);
+        bench_ends_clean(&b);
+    }
+}
+
+static void t14_close_of_a_session_that_is_away(void **state)
+{
+    (void)state;
+    for (uint32_t how = 0; how < AWAYS; how++) {
+        struct bench b = away(how);
+
+        assert_ok(rig_close(b.s, 3));
+        assert_err(TERN_GONE, rig_recover_now(b.s));
+        rig_engine_done(b.rig, &b.e, 3);
+        assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
+        bench_ends_clean(&b);
+    }
+}
+
+static void t14_the_engine_dies_while_its_session_is_away(void **state)
+{
+    (void)state;
+    for (uint32_t how = 0; how < AWAYS; how++) {
+        struct bench b = away(how);
+        struct core_view v;
+
+        rig_engine_kill(b.rig, &b.e, 0);
+        b.rig->automatic = RIG_ALL;
+        rig_settle(b.rig);
+        v = rig_view(b.rig);
+        assert_int_equal(v.sessions, 0);
+        assert_int_equal(v.copies, 0);
+        evict_all(b.rig, b.admin, b.pool);
+        assert_all_free(b.rig, b.pool);
+        bench_stop(&b);
+    }
+}
+
+/* The one that waited for a Recover is gone: nobody is answered, and nothing is lost. */
+static void t14_the_connection_closes_while_a_recover_waits(void **state)
+{
+    struct bench b = away(AWAY_LOADING);
+    uint32_t replies;
+
+    (void)state;
+    rig_disconnect(b.rig, b.e.conn[0]);
+    replies = b.rig->replies_seen;
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_int_equal(b.rig->replies_seen, replies);
+    rig_proc_gone(b.rig, b.e.proc[0]);
+    evict_all(b.rig, b.admin, b.pool);
+    assert_all_free(b.rig, b.pool);
+    bench_stop(&b);
+}
+
+static void t14_load_back_without_device_room_leaves_it_retracted(void **state)
+{
+    struct bench b = host_bench(4, 8, 32);
+    struct rig_session *hog;
+    const struct reply *reply;
+
+    (void)state;
+    b = running_with(b);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+    hog = rig_session(b.rig, &b.e, b.pool, 1);
+    assert_ok(rig_match(hog, rig_tokens(2, 64), 24));
+    assert_ok(rig_extend(hog, 24, 0, NULL, 0)); /* 6 of 8; the other 2 are [T, C) */
+    assert_err(TERN_POOL_EXHAUSTED, rig_recover_now(b.s));
+    reply = b.rig->last;
+    assert_int_equal(reply->shortage.group, 0);
+    assert_int_equal(reply->shortage.needed, 2);
+    assert_int_equal(reply->shortage.free, 0);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
+    assert_ok(rig_close(hog, 0));
+    rig_session_free(hog);
+    assert_ok(rig_recover_now(b.s));
+    assert_lengths(b.s, 8, 14, 14);
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+/* Nothing committed: there is nothing to copy, and all of [0, C) stays the session's own. */
+static void t14_host_with_nothing_committed(void **state)
+{
+    struct bench b = host_bench(4, 32, 4);
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 64), 10));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 10));
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_lengths(b.s, 0, 10, 10);
+    assert_int_equal(b.rig->free_now, 0);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 3);
+    assert_ok(rig_recover_now(b.s));
+    assert_lengths(b.s, 0, 10, 10);
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+static void t14_a_fresh_session_can_go_and_come_back(void **state)
+{
+    (void)state;
+    for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
+        struct bench b = host_bench(4, 32, 4);
+
+        assert_ok(rig_retract(b.s, mode, 0));
+        assert_lengths(b.s, 0, 0, 0);
+        assert_ok(rig_recover_now(b.s));
+        assert_string_equal(state_of(b.s), "open");
+        assert_ok(rig_match(b.s, rig_tokens(1, 64), 14));
+        goes_on(&b);
+        bench_ends_clean(&b);
+    }
+}
+
+/* Between turns: it comes back idle, with its good list. */
+static void t14_an_idle_session_comes_back_idle(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        enum retract_mode mode = i == 2 ? RETRACT_DROP : RETRACT_HOST;
+        bool evicts = i == 1;
+        struct bench b = running(32);
+
+        assert_ok(rig_finish(b.s, 0, 0));
+        assert_string_equal(state_of(b.s), "idle");
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 5)); /* cancelled */
+        assert_string_equal(state_of(b.s), "retracting");
+        assert_ok(rig_recover_now(b.s));
+        assert_string_equal(state_of(b.s), "idle");
+        b.rig->now_ns += 1000;
+        assert_ok(rig_retract(b.s, mode, 0));
+        assert_true(session_seen(b.s).ref_since_ns == b.rig->now_ns);
+        b.rig->now_ns += 1000;
+        if (evicts)
+            rig_evict(b.rig, b.admin, b.pool, 0);
+        assert_ok(rig_recover_now(b.s));
+        assert_string_equal(state_of(b.s), "idle");
+        assert_true(session_seen(b.s).last_use_ns == b.rig->now_ns);
+        assert_true(session_seen(b.s).ref_since_ns == b.rig->now_ns);
+        assert_true(node_seen(b.rig, b.pool, rig_tokens(1, 8), 8).last_use_ns == b.rig->now_ns);
+        assert_int_equal(b.s->ntokens, 14);
+        assert_ok(rig_match(b.s, rig_tokens(1, 64), 20));
+        goes_on(&b);
+        bench_ends_clean(&b);
+    }
+}
+
+/* A commit whose step has not passed: the copy waits for it, and so does the retract. */
+static void t14_host_waits_for_a_commit_that_is_pending(void **state)
+{
+    struct bench b = host_bench(4, 32, 32);
+    const uint32_t *tokens = rig_tokens(1, 64);
+
+    (void)state;
+    assert_ok(rig_match(b.s, tokens, 14));
+    assert_ok(rig_run_to(b.s, tokens, 14));
+    assert_ok(rig_commit(b.s, 8, 6));
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 5));
+    rig_engine_done(b.rig, &b.e, 5);
+    assert_string_equal(state_of(b.s), "retracting");
+    assert_int_equal(b.rig->copies_back, 0);
+    rig_engine_done(b.rig, &b.e, 6);
+    assert_string_equal(state_of(b.s), "retracted");
+    assert_int_equal(b.rig->copies_back, 2);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+    assert_ok(rig_recover_now(b.s));
+    goes_on(&b);
+    bench_ends_clean(&b);
+}
+
+/* What a Retract said of steps ends with it. */
+static void t14_the_step_of_a_retract_ends_with_it(void **state)
+{
+    (void)state;
+    for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
+        struct bench b = running(32);
+
+        assert_ok(rig_retract(b.s, mode, 5));
+        assert_ok(rig_abort(b.s, 0)); /* its pages are named by step 5 */
+        assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
+        assert_int_equal(rig_retiring(b.rig, b.pool), 3);
+        rig_evict(b.rig, b.admin, b.pool, 0); /* and so is what it borrowed */
+        assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
+        assert_ok(rig_match(b.s, rig_tokens(5, 64), 14));
+        assert_ok(rig_run_to(b.s, rig_tokens(5, 64), 14));
+        assert_ok(rig_abort(b.s, 0));
+        assert_int_equal(rig_retiring(b.rig, b.pool), 3); /* these are not */
+        rig_engine_done(b.rig, &b.e, 5);
+        assert_int_equal(rig_retiring(b.rig, b.pool), 0);
+        bench_ends_clean(&b);
+    }
+    for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
+        struct bench b = running(32);
+
+        assert_ok(rig_retract(b.s, mode, 5));
+        assert_ok(rig_recover_now(b.s));
+        rig_engine_done(b.rig, &b.e, 5);
+        assert_ok(rig_retract(b.s, mode, 0)); /* at once, not when 5 has passed again */
+        assert_string_equal(state_of(b.s), "retracted");
+        assert_ok(rig_recover_now(b.s));
+        goes_on(&b);
+        bench_ends_clean(&b);
+    }
+}
+
+/* A session that came back names its steps itself, whatever its Retract had said. */
+static void t14_after_a_recover_the_step_is_the_engines_again(void **state)
+{
+    (void)state;
+    for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
+        struct bench b = running(32);
+        uint32_t retiring;
+
+        assert_ok(rig_retract(b.s, mode, 5));
+        assert_ok(rig_recover_now(b.s));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 30));
+        retiring = rig_retiring(b.rig, b.pool);
+        assert_ok(rig_abort(b.s, 0));
+        assert_int_equal(rig_retiring(b.rig, b.pool), retiring);
+        rig_engine_done(b.rig, &b.e, 5);
+        bench_ends_clean(&b);
+    }
+}
+
+/* More than the retire records can name: BUSY, and nothing has changed. */
+static void t14_without_a_retire_record_it_is_busy(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+    uint64_t changes;
+
+    (void)state;
+    o.limits.retires = 2;
+    b = running_with(host_bench_with(&o, 4, 32, 32));
+    assert_ok(rig_rewind(b.s, 16, 3));
+    assert_ok(rig_rewind(b.s, 12, 4));
+    assert_ok(rig_extend(b.s, 16, 0, NULL, 0));
+    changes = core_changes(b.rig->core);
+    assert_err(TERN_BUSY, rig_retract(b.s, RETRACT_DROP, 5));
+    assert_err(TERN_BUSY, rig_retract(b.s, RETRACT_HOST, 5));
+    assert_true(core_changes(b.rig->core) == changes);
+    assert_string_equal(state_of(b.s), "turn");
+    assert_err(TERN_INVALID, rig_retract(b.s, 2, 0)); /* no such mode */
+    rig_engine_done(b.rig, &b.e, 3);
+    assert_ok(rig_retract(b.s, RETRACT_DROP, 5));
+    assert_int_equal(rig_view(b.rig).retires_free, 0);
+    assert_ok(rig_retract(b.s, RETRACT_DROP, 6)); /* repeated, without a record */
+    bench_ends_clean(&b);
+}
+
+/* Two sessions of one path: each has its ref, and what one loads the other finds. */
+static void t14_two_sessions_of_one_prefix_go_and_come_back(void **state)
+{
+    struct bench b = running(32);
+    struct rig_session *two = rig_session(b.rig, &b.e, b.pool, 1);
+    const uint32_t *tokens = rig_tokens(1, 64);
+    uint64_t first, second;
+
+    (void)state;
+    assert_ok(rig_match(two, tokens, 10));
+    assert_int_equal(two->matched, 8);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* the other runs on it */
+    assert_int_equal(rig_wrong(two, 8), 0);
+    assert_ok(rig_retract(two, RETRACT_HOST, 0));
+    assert_int_equal(node_seen(b.rig, b.pool, tokens, 8).refs[REF_HOST], 2);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    first = rig_recover(b.s);
+    second = rig_recover(two);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2); /* one load for both */
+    assert_ok(rig_abort(b.s, 0));                   /* the second still needs it */
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
+    rig_complete(b.rig, RIG_COPY);
+    assert_err(TERN_BUSY, rig_recovered(two, second));
+    rig_complete(b.rig, RIG_COPY);
+    assert_ok(rig_recovered(two, second));
+    assert_int_not_equal(rig_recovered(b.s, first), TERN_OK);
+    assert_int_equal(rig_wrong(two, 8), 0);
+    b.rig->automatic = RIG_ALL;
+    assert_ok(rig_close(two, 0));
+    rig_session_free(two);
+    bench_ends_clean(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(t14_host_waits_for_its_copies_and_for_its_step),
+        RIG_TEST(t14_host_with_the_copies_there_already_is_away_at_once),
+        RIG_TEST(t14_drop_gives_back_what_was_not_committed),
+        RIG_TEST(t14_drop_at_step_0_frees_now),
+        RIG_TEST(t14_host_without_a_host_tier_is_unsupported_and_the_session_runs_on),
+        RIG_TEST(t14_too_little_host_room_fails_cleanly_and_the_session_runs_on),
+        RIG_TEST(t14_host_room_is_taken_at_once),
+        RIG_TEST(t14_repeated_retract_changes_nothing),
+        RIG_TEST(t14_recover_of_a_running_session_changes_nothing_of_it),
+        RIG_TEST(t14_recover_cancels_a_retract_that_is_not_through),
+        RIG_TEST(t14_a_retract_that_is_undone_is_counted_and_may_be_repeated),
+        RIG_TEST(t14_a_failed_copy_leaves_the_prefix_where_it_is),
+        RIG_TEST(t14_a_session_that_is_away_may_only_come_back_or_end),
+        RIG_TEST(t14_stale_and_foreign_sessions),
+        RIG_TEST(t14_abort_of_a_session_that_is_away),
+        RIG_TEST(t14_close_of_a_session_that_is_away),
+        RIG_TEST(t14_the_engine_dies_while_its_session_is_away),
+        RIG_TEST(t14_the_connection_closes_while_a_recover_waits),
+        RIG_TEST(t14_load_back_without_device_room_leaves_it_retracted),
+        RIG_TEST(t14_host_with_nothing_committed),
+        RIG_TEST(t14_a_fresh_session_can_go_and_come_back),
+        RIG_TEST(t14_an_idle_session_comes_back_idle),
+        RIG_TEST(t14_host_waits_for_a_commit_that_is_pending),
+        RIG_TEST(t14_the_step_of_a_retract_ends_with_it),
+        RIG_TEST(t14_after_a_recover_the_step_is_the_engines_again),
+        RIG_TEST(t14_without_a_retire_record_it_is_busy),
+        RIG_TEST(t14_two_sessions_of_one_prefix_go_and_come_back),
+    };
+
+    return RIG_RUN(tests);
+}

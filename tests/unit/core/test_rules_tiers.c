@@ -1,0 +1,488 @@
+/* Retraction and fetches from the host tier where there is STATE: windows and recurrent states that
+ * come back, borrowers that are away, what is copied and what is not (T14, T16, T17, T18). L = 64
+ * and windows of 16-token pages where nothing else is said. */
+#include "unit/rig/rig_tiers.h"
+
+/* --- T14 with STATE --- */
+
+/* T = 192 and C anywhere above it: the window reaches into what is borrowed, or does not. */
+static void t14_window(uint32_t window, uint32_t c, enum retract_mode mode)
+{
+    struct stage st = stage_64(window, 64);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 1024);
+    uint32_t back = mode == RETRACT_HOST ? c : 192;
+
+    assert_ok(rig_match(s, tokens, 1024));
+    commit_to(s, tokens, 192, 0);
+    assert_ok(rig_run_to(s, tokens, c));
+    assert_ok(rig_extend(s, c + 100, 0, NULL, 0));
+    assert_ok(rig_retract(s, mode, 0));
+    assert_lengths(s, 192, back, back);
+    demote_pool(st.rig, &st.e, st.pool);
+    assert_int_equal(seen(&st, 1, 192).on_device, mode == RETRACT_DROP);
+    assert_ok(rig_recover_now(s));
+    assert_lengths(s, 192, back, back);
+    assert_int_equal(rig_wrong(s, back), 0);
+    tokens = rig_tokens(1, 1024);
+    assert_ok(rig_run_to(s, tokens, 448));
+    assert_int_equal(rig_wrong(s, 448), 0);
+    commit_to(s, tokens, 448, 0);
+    assert_int_equal(match_depth(&st, tokens, 448), 448);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    stage_ends(&st);
+}
+
+static void t14_a_window_comes_back_whole(void **state)
+{
+    static const uint32_t windows[] = {16, 32, 64, 80, 128, 256};
+
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++)
+        for (uint32_t c = 192; c <= 384; c += 24) {
+            t14_window(windows[i], c, RETRACT_HOST);
+            if (c == 192)
+                t14_window(windows[i], c, RETRACT_DROP);
+        }
+}
+
+/* Its own window pages have left the table: it slid. */
+static void t14_a_slid_window_comes_back_as_it_was(void **state)
+{
+    struct stage st = stage_64(64, 64);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 1024);
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 1024));
+    commit_to(s, tokens, 64, 0);
+    assert_ok(rig_run_to(s, tokens, 320));
+    assert_ok(rig_slide(s, 320, 0));
+    assert_ok(rig_retract(s, RETRACT_HOST, 0));
+    assert_lengths(s, 64, 320, 320);
+    demote_pool(st.rig, &st.e, st.pool);
+    assert_ok(rig_recover_now(s));
+    assert_lengths(s, 64, 320, 320);
+    assert_int_equal(rig_wrong(s, 320), 0);
+    commit_to(s, rig_tokens(1, 1024), 320, 0);
+    assert_int_equal(match_depth(&st, rig_tokens(1, 320), 320), 320);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    stage_ends(&st);
+}
+
+/* DROP where the STATE at T is gone: the session could not go on from there. */
+static void t14_drop_does_not_go_where_the_state_is_gone(void **state)
+{
+    struct stage st = stage_64(64, 64);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 1024);
+    enum tern_err err;
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 1024));
+    commit_to(s, tokens, 64, 0);
+    assert_ok(rig_run_to(s, tokens, 320));
+    assert_ok(rig_slide(s, 320, 0));
+    err = rig_retract(s, RETRACT_DROP, 0);
+    if (err == TERN_OK) {
+        demote_pool(st.rig, &st.e, st.pool);
+        assert_ok(rig_recover_now(s));
+        assert_int_equal(rig_wrong(s, s->len.written), 0);
+    } else {
+        assert_err(TERN_INVALID, err);
+        assert_string_equal(state_of(s), "turn");
+        assert_lengths(s, 64, 320, 320);
+    }
+    assert_ok(rig_run_to(s, rig_tokens(1, 1024), 384));
+    assert_int_equal(rig_wrong(s, 384), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    stage_ends(&st);
+}
+
+static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
+{
+    struct stage st = host_stage(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128), 64);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 1024);
+    uint32_t back = mode == RETRACT_HOST ? c : 128;
+    enum tern_err err;
+
+    assert_ok(rig_match(s, tokens, 1024));
+    commit_to(s, tokens, last, 0);
+    assert_ok(rig_run_to(s, tokens, c));
+    if (last < 128) /* committed late: the state at 128 was overwritten */
+        assert_ok(rig_commit(s, 128, 0));
+    err = rig_retract(s, mode, 0);
+    if (err != TERN_OK && last < 128 && mode == RETRACT_DROP) {
+        assert_err(TERN_INVALID, err);
+        back = c;
+    } else {
+        assert_ok(err);
+        assert_lengths(s, 128, back, back);
+        demote_pool(st.rig, &st.e, st.pool);
+        assert_ok(rig_recover_now(s));
+    }
+    assert_lengths(s, 128, back, back);
+    assert_int_equal(rig_wrong(s, back), 0);
+    tokens = rig_tokens(1, 1024);
+    assert_ok(rig_run_to(s, tokens, back + 1)); /* the page comes, with what to copy into it */
+    assert_int_equal(rig_wrong(s, back + 1), 0);
+    commit_to(s, tokens, 256, 0);
+    assert_int_equal(match_depth(&st, tokens, 256), 256);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    stage_ends(&st);
+}
+
+static void t14_a_recurrent_state_comes_back(void **state)
+{
+    (void)state;
+    t14_recurrent(128, RETRACT_HOST, 128);
+    t14_recurrent(129, RETRACT_HOST, 128);
+    t14_recurrent(200, RETRACT_HOST, 128);
+    t14_recurrent(128, RETRACT_DROP, 128);
+    t14_recurrent(200, RETRACT_DROP, 128);
+    t14_recurrent(200, RETRACT_HOST, 64);
+    t14_recurrent(200, RETRACT_DROP, 64);
+}
+
+/* --- T17 --- */
+
+/* A resume point that a retracted session will come back for is passed by another, and STATE is
+ * short. */
+static void t17_a_retracted_holder(enum retract_mode mode, enum supersede supersede)
+{
+    struct group_layout window = rig_window(16, 64, 64);
+    struct stage st;
+    struct rig_session *kept, *runner;
+    const uint32_t *tokens = rig_tokens(1, 512);
+
+    window.cap_pages = 24;
+    st = host_stage(supersede, 64, window, 64);
+    kept = stage_committed(&st, 1, 64);
+    assert_ok(rig_retract(kept, mode, 0));
+    runner = stage_session(&st);
+    tokens = rig_tokens(1, 512);
+    assert_ok(rig_match(runner, tokens, 512));
+    assert_int_equal(runner->matched, 64);
+    commit_to(runner, tokens, 128, 0);
+    commit_to(runner, tokens, 192, 0);
+    assert_int_equal(node_in(&st, tokens, 64)->borrowers, 1); /* the one that is away */
+    assert_false(is_reclaimable(&st, tokens, 64));
+    for (uint32_t seed = 2; seed < 8; seed++) /* others need STATE pages */
+        stage_put(&st, seed, 128);
+    tokens = rig_tokens(1, 512);
+    if (mode == RETRACT_DROP)
+        assert_true(has_state(&st, tokens, 64));
+    assert_ok(rig_recover_now(kept));
+    assert_int_equal(rig_wrong(kept, 64), 0);
+    assert_ok(rig_close(runner, 0));
+    assert_ok(rig_close(kept, 0));
+    tokens = rig_tokens(1, 512);
+    if (supersede == SUPERSEDE_LAZY)
+        assert_true(is_reclaimable(&st, tokens, 64));
+    if (supersede == SUPERSEDE_EAGER)
+        assert_false(has_state(&st, tokens, 64));
+    rig_session_free(kept);
+    rig_session_free(runner);
+    stage_ends(&st);
+}
+
+static void t17_a_retracted_holder_keeps_its_borrow(void **state)
+{
+    (void)state;
+    t17_a_retracted_holder(RETRACT_DROP, SUPERSEDE_LAZY);
+    t17_a_retracted_holder(RETRACT_DROP, SUPERSEDE_EAGER);
+    t17_a_retracted_holder(RETRACT_HOST, SUPERSEDE_LAZY);
+    t17_a_retracted_holder(RETRACT_HOST, SUPERSEDE_EAGER);
+}
+
+/* A session that ends while it is away gives its borrow back. */
+static void t17_a_holder_that_ends_while_it_is_away(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        struct stage st = stage_64(128, 64);
+        struct rig_session *kept = stage_committed(&st, 1, 192);
+
+        assert_ok(rig_retract(kept, i < 3 ? RETRACT_HOST : RETRACT_DROP, 0));
+        assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->borrowers, 1);
+        if (i % 3 == 2)
+            demote_pool(st.rig, &st.e, st.pool);
+        assert_ok(i % 3 ? rig_close(kept, 0) : rig_abort(kept, 0));
+        assert_int_equal(
+            node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 192), 192))->borrowers,
+            0);
+        if (i % 3 == 0)
+            assert_ok(rig_close(kept, 0));
+        rig_session_free(kept);
+        stage_ends(&st);
+    }
+}
+
+/* The device's STATE of a HOST holder may go, since the host has it; the host's may not. */
+static void t17_a_host_holder_keeps_the_host_copy_alone(void **state)
+{
+    struct stage st = stage_64(64, 64);
+    struct rig_session *kept = stage_committed(&st, 1, 64);
+    const uint32_t *tokens = rig_tokens(1, 64);
+
+    (void)state;
+    assert_ok(rig_retract(kept, RETRACT_HOST, 0));
+    assert_int_equal(node_in(&st, tokens, 64)->borrowers, 1);
+    assert_int_equal(node_in(&st, tokens, 64)->host_borrowers, 1);
+    assert_true(state_droppable(st.rig->core, node_in(&st, tokens, 64)));
+    lose_state(&st, tokens, 64);
+    assert_int_equal(match_depth(&st, tokens, 64), 0);
+    assert_int_equal(seen(&st, 1, 64).on_device, 1);
+    assert_int_equal(host_depth(kept, tokens, 64), 64); /* STATE alone would be loaded */
+    assert_ok(rig_recover_now(kept));
+    assert_int_equal(st.rig->copies_up, 1);
+    assert_int_equal(rig_wrong(kept, 64), 0);
+    assert_int_equal(node_in(&st, tokens, 64)->host_borrowers, 0);
+    assert_false(state_droppable(st.rig->core, node_in(&st, tokens, 64)));
+    assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64);
+    assert_ok(rig_close(kept, 0));
+    rig_session_free(kept);
+    stage_ends(&st);
+}
+
+/* --- Fetch from the host tier, with STATE --- */
+
+/* HISTORY all, STATE of the window alone. */
+static void window_alone(enum supersede supersede)
+{
+    struct stage st = host_stage(supersede, 64, rig_window(16, 64, 64), 64);
+    struct rig_session *s = stage_session(&st);
+
+    put_all(&st, 1, 256);
+    demote_pool(st.rig, &st.e, st.pool);
+    assert_ok(rig_match(s, rig_tokens(1, 300), 300));
+    assert_int_equal(s->matched, 0);
+    assert_int_equal(st.rig->last->match.host_depth, 256);
+    assert_ok(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
+    assert_lengths(s, 256, 256, 256);
+    assert_int_equal(rig_wrong(s, 256), 0);
+    assert_int_equal(rig_group_view(st.rig, st.pool, 0).snapshot, 4);
+    assert_int_equal(rig_group_view(st.rig, st.pool, 1).snapshot, 4);
+    assert_true(has_state(&st, rig_tokens(1, 256), 256));
+    assert_false(has_state(&st, rig_tokens(1, 256), 192));
+    assert_int_equal(match_depth(&st, rig_tokens(1, 256), 256), 256);
+    assert_int_equal(node_in(&st, rig_tokens(1, 256), 256)->claims, 1); /* a resume point again */
+    commit_to(s, rig_tokens(1, 320), 320, 0);
+    assert_int_equal(rig_wrong(s, 320), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    stage_ends(&st);
+}
+
+static void fetch_from_the_host_brings_the_window_alone(void **state)
+{
+    (void)state;
+    window_alone(SUPERSEDE_LAZY);
+    window_alone(SUPERSEDE_EAGER);
+    window_alone(SUPERSEDE_OFF);
+}
+
+/* HISTORY is on the device, STATE at the depth on the host. */
+static void fetch_from_the_host_brings_state_alone(void **state)
+{
+    struct stage st = stage_64(128, 64);
+    struct rig_session *s = stage_session(&st);
+
+    (void)state;
+    put_all(&st, 1, 192);
+    lose_state(&st, rig_tokens(1, 192), 128);
+    lose_state(&st, rig_tokens(1, 192), 192);
+    assert_ok(rig_match(s, rig_tokens(1, 200), 200));
+    assert_int_equal(s->matched, 64);
+    assert_int_equal(st.rig->last->match.host_depth, 192);
+    st.rig->automatic = BY_HAND(RIG_COPY);
+    {
+        uint64_t request = rig_fetch(s, PEER_HOST, 0);
+
+        assert_int_equal(rig_jobs(st.rig, RIG_COPY), 2);
+        assert_int_equal(rig_job(st.rig, RIG_COPY, 0)->n, 4); /* STATE pages */
+        rig_complete_nth(st.rig, RIG_COPY, 1);
+        assert_err(TERN_BUSY, rig_fetched(s, request));
+        rig_complete(st.rig, RIG_COPY);
+        assert_ok(rig_fetched(s, request));
+    }
+    assert_lengths(s, 192, 192, 192);
+    assert_int_equal(rig_wrong(s, 192), 0);
+    assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    stage_ends(&st);
+}
+
+/* Copies that failed are made by a Retract: HISTORY of all, STATE of what the session borrows. What
+ * is superseded is not worth host room. */
+static void t14_superseded_state_is_not_copied(void **state)
+{
+    struct stage st = stage_64(64, 64);
+    struct rig_session *s = stage_session(&st);
+
+    (void)state;
+    st.rig->copies_to_fail = 3;
+    st.rig->copy_err = TERN_INTERNAL;
+    assert_ok(rig_match(s, rig_tokens(1, 256), 256));
+    commit_to(s, rig_tokens(1, 256), 64, 0);
+    commit_to(s, rig_tokens(1, 256), 128, 0);
+    commit_to(s, rig_tokens(1, 256), 192, 0);
+    while (st.rig->copies_to_fail > 0) { /* each chunk waits for its parent's copy */
+        assert_ok(rig_retract(s, RETRACT_HOST, 0));
+        assert_ok(rig_recover_now(s));
+    }
+    assert_true(is_reclaimable(&st, rig_tokens(1, 64), 64));
+    assert_ok(rig_retract(s, RETRACT_HOST, 0));
+    assert_string_equal(state_of(s), "retracted");
+    assert_int_equal(rig_host_view(st.rig, st.pool).group[0].snapshot, 3);
+    assert_int_equal(seen(&st, 1, 64).host_pages, 1);
+    assert_int_equal(seen(&st, 1, 192).host_pages, 1 + 4);
+    demote_pool(st.rig, &st.e, st.pool);
+    assert_ok(rig_recover_now(s));
+    assert_int_equal(rig_wrong(s, 192), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    stage_ends(&st);
+}
+
+/* A session retracts at 64, where the host has HISTORY alone: STATE is being refilled, by step 9.
+ */
+static struct rig_session *retracts_on_a_refill(struct stage *st)
+{
+    struct rig_session *first = stage_session(st), *s;
+    uint32_t at;
+
+    assert_ok(rig_match(first, rig_tokens(1, 64), 64));
+    commit_to(first, rig_tokens(1, 64), 64, 0);
+    assert_ok(rig_snapshot_release(first));
+    assert_ok(rig_close(first, 0));
+    rig_session_free(first);
+    at = anywhere(st->rig, st->pool, rig_tokens(1, 64), 64);
+    assert_int_equal(node_at(st->rig->core, at)->reclaim, 1);
+    state_drop(st->rig->core, at); /* of both tiers, since nobody comes back */
+    rig_audit(st->rig->core);
+    assert_int_equal(seen(st, 1, 64).host_pages, 1);
+    s = stage_session(st);
+    assert_ok(rig_match(s, rig_tokens(1, 80), 80));
+    commit_to(s, rig_tokens(1, 80), 64, 9);
+    assert_int_equal(host_depth(s, rig_tokens(1, 80), 80), 0);
+    st->rig->automatic = BY_HAND(RIG_COPY);
+    assert_ok(rig_retract(s, RETRACT_HOST, 0));
+    assert_int_equal(rig_jobs(st->rig, RIG_COPY), 0);
+    assert_string_equal(state_of(s), "retracting");
+    rig_engine_done(st->rig, &st->e, 9);
+    assert_int_equal(rig_jobs(st->rig, RIG_COPY), 1);
+    assert_string_equal(state_of(s), "retracting");
+    return s;
+}
+
+/* T18, E3: STATE that is being refilled is no help before its step has passed, and is not copied.
+ */
+static void t16_a_refill_under_way_is_not_copied(void **state)
+{
+    struct stage st = stage_64(64, 64);
+    struct rig_session *s = retracts_on_a_refill(&st);
+
+    (void)state;
+    rig_complete(st.rig, RIG_COPY);
+    assert_string_equal(state_of(s), "retracted");
+    st.rig->automatic = RIG_ALL;
+    demote_pool(st.rig, &st.e, st.pool);
+    assert_ok(rig_recover_now(s));
+    assert_int_equal(rig_wrong(s, 64), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    stage_ends(&st);
+}
+
+/* STATE alone is copied anew as often as a whole node, and no oftener. */
+static void t16_a_refill_whose_copy_fails_for_good_undoes_the_retract(void **state)
+{
+    struct stage st = stage_64(64, 64);
+    struct rig_session *s = retracts_on_a_refill(&st);
+
+    (void)state;
+    st.rig->copies_to_fail = COPY_TRIES_MAX;
+    st.rig->copy_err = TERN_CORRUPT;
+    for (uint32_t i = 0; i < COPY_TRIES_MAX; i++) {
+        assert_string_equal(state_of(s), "retracting");
+        assert_int_equal(rig_jobs(st.rig, RIG_COPY), 1);
+        rig_complete(st.rig, RIG_COPY);
+    }
+    assert_string_equal(state_of(s), "turn");
+    assert_int_equal(rig_jobs(st.rig, RIG_COPY), 0);
+    assert_int_equal(rig_view(st.rig).retracts_undone, 1);
+    assert_ok(rig_recover_now(s));
+    assert_int_equal(rig_wrong(s, 64), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    stage_ends(&st);
+}
+
+/* A node whose HISTORY is on the host, where one STATE segment of two is on the way: the other is
+ * refilled meanwhile, the session leaves, and the copy fails. What is made again has to find room
+ * for both, on a host that is full, and not in the place of the node itself. */
+static void t16_a_copy_that_is_made_again_leaves_the_node_on_the_host(void **state)
+{
+    struct group_layout groups[3] = {rig_group(64, 512), rig_recurrent(64, 512),
+                                     rig_recurrent(64, 512)};
+    struct stage st = {.rig = rig_create(NULL)};
+    struct rig_engine other;
+    struct rig_session *s;
+
+    (void)state;
+    st.rig->host_bytes = (1 + 3) * 512;
+    st.e = rig_engine(st.rig, 0, "e", 1);
+    assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 3, 64u << 10, &st.pool));
+    s = retracts_on_a_refill(&st);
+    chain_free(st.rig->core,
+               &node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 64), 64))->moving[2]);
+    rig_job(st.rig, RIG_COPY, 0)->n = 1; /* begun with the one alone */
+    other = second_engine(st.rig, st.pool);
+    rig_engine_kill(st.rig, &st.e, 0);
+    rig_session_free(s);
+    st.e = other;
+    st.rig->automatic &= ~(uint32_t)RIG_SEAL;
+    rig_put(st.rig, &other, st.pool, 2, 128); /* in one commit: no STATE at 64 */
+    rig_complete_nth(st.rig, RIG_SEAL, 0);
+    assert_int_equal(rig_jobs(st.rig, RIG_COPY), 2);
+    rig_complete_nth(st.rig, RIG_COPY, 1);
+    assert_int_equal(seen(&st, 2, 64).host_pages, 1); /* the last */
+    st.rig->copies_to_fail = 1;
+    st.rig->copy_err = TERN_CORRUPT;
+    rig_complete(st.rig, RIG_COPY);
+    assert_int_equal(rig_view(st.rig).host_copies_again, 1);
+    assert_int_equal(seen(&st, 1, 64).on_host, 1);
+    assert_int_equal(seen(&st, 2, 64).on_host, 0);
+    rig_complete(st.rig, RIG_COPY);
+    assert_int_equal(seen(&st, 1, 64).host_pages, 3);
+    st.rig->automatic = RIG_ALL;
+    stage_ends(&st);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(t14_a_window_comes_back_whole),
+        RIG_TEST(t14_a_slid_window_comes_back_as_it_was),
+        RIG_TEST(t14_drop_does_not_go_where_the_state_is_gone),
+        RIG_TEST(t14_a_recurrent_state_comes_back),
+        RIG_TEST(t17_a_retracted_holder_keeps_its_borrow),
+        RIG_TEST(t17_a_holder_that_ends_while_it_is_away),
+        RIG_TEST(t17_a_host_holder_keeps_the_host_copy_alone),
+        RIG_TEST(fetch_from_the_host_brings_the_window_alone),
+        RIG_TEST(fetch_from_the_host_brings_state_alone),
+        RIG_TEST(t14_superseded_state_is_not_copied),
+        RIG_TEST(t16_a_refill_under_way_is_not_copied),
+        RIG_TEST(t16_a_refill_whose_copy_fails_for_good_undoes_the_retract),
+        RIG_TEST(t16_a_copy_that_is_made_again_leaves_the_node_on_the_host),
+    };
+
+    return RIG_RUN(tests);
+}

@@ -1,0 +1,420 @@
+/* The host tier where several want the same copies, or another engine, a worker or a rotten page
+ * comes in between: T14, T16 and what they must not break (E3, T8, T10). L = 64 and windows of
+ * 16-token pages where nothing else is said. */
+#include "unit/rig/rig_tiers.h"
+
+/* W = 2 L: a load of 256 needs the superseded STATE of 192, which nobody may take meanwhile; when
+ * it is cancelled that is superseded again. */
+static void a_load_takes_superseded_state_back_while_it_lasts(void **state)
+{
+    (void)state;
+    for (uint32_t cancels = 0; cancels < 2; cancels++) {
+        struct stage st = stage_64(128, 64);
+        struct rig_session *s = stage_session(&st);
+        uint32_t admin = rig_connect_admin(st.rig);
+        uint64_t request;
+
+        put_all(&st, 1, 320);
+        lose_state(&st, rig_tokens(1, 320), 256);
+        lose_state(&st, rig_tokens(1, 320), 128); /* so that the Match below borrows none of it */
+        assert_true(is_reclaimable(&st, rig_tokens(1, 320), 192));
+        assert_ok(rig_match(s, rig_tokens(1, 256), 256));
+        assert_int_equal(s->matched, 64);
+        st.rig->automatic = BY_HAND(RIG_COPY);
+        request = rig_fetch(s, PEER_HOST, 0);
+        assert_int_equal(rig_jobs(st.rig, RIG_COPY), 1);
+        assert_false(is_reclaimable(&st, rig_tokens(1, 320), 192));
+        if (cancels) {
+            assert_ok(rig_fetch_cancel(s));
+            assert_true(is_reclaimable(&st, rig_tokens(1, 320), 192));
+        }
+        rig_complete(st.rig, RIG_COPY);
+        st.rig->automatic = RIG_ALL;
+        if (!cancels) {
+            assert_ok(rig_fetched(s, request));
+            assert_lengths(s, 256, 256, 256);
+            assert_int_equal(rig_wrong(s, 256), 0);
+        }
+        rig_evict(st.rig, admin, st.pool, 1);
+        assert_int_equal(rig_wrong(s, s->len.written), 0);
+        assert_ok(rig_close(s, 0));
+        rig_session_free(s);
+        stage_ends(&st);
+    }
+}
+
+/* One load brings HISTORY of a node, another wants its STATE too. */
+static void two_loads_of_one_path_that_need_different_state(void **state)
+{
+    (void)state;
+    for (uint32_t order = 0; order < 2; order++) {
+        struct stage st = host_stage(SUPERSEDE_OFF, 64, rig_window(16, 64, 64), 64);
+        struct rig_session *deep = stage_session(&st), *flat = stage_session(&st);
+        uint64_t a, b;
+
+        put_all(&st, 1, 192);
+        demote_pool(st.rig, &st.e, st.pool);
+        assert_ok(rig_match(deep, rig_tokens(1, 192), 192));
+        assert_ok(rig_match(flat, rig_tokens(1, 64), 64));
+        st.rig->automatic = BY_HAND(RIG_COPY);
+        a = order ? 0 : rig_fetch(deep, PEER_HOST, 0);
+        b = rig_fetch(flat, PEER_HOST, 0);
+        a = order ? rig_fetch(deep, PEER_HOST, 0) : a;
+        st.rig->automatic = RIG_ALL;
+        rig_settle(st.rig);
+        assert_non_null(rig_reply_to(st.rig, a)); /* nobody waits for ever */
+        assert_non_null(rig_reply_to(st.rig, b));
+        if (rig_fetched(flat, b) == TERN_BUSY)
+            assert_ok(rig_fetched(flat, rig_fetch(flat, PEER_HOST, 0)));
+        assert_ok(rig_fetched(deep, a));
+        assert_lengths(deep, 192, 192, 192);
+        assert_lengths(flat, 64, 64, 64);
+        assert_int_equal(rig_wrong(deep, 192), 0);
+        assert_int_equal(rig_wrong(flat, 64), 0);
+        assert_ok(rig_close(deep, 0));
+        assert_ok(rig_close(flat, 0));
+        rig_session_free(deep);
+        rig_session_free(flat);
+        stage_ends(&st);
+    }
+}
+
+/* A load brings STATE alone; a commit comes by that could fill the segment, at a step that has not
+ * passed. It keeps its own: nobody may wait for the load and be given what is not written yet. */
+static void a_load_and_a_refill_of_one_segment(void **state)
+{
+    struct stage st = stage_64(128, 64);
+    struct rig_session *s = stage_session(&st), *other = stage_session(&st);
+    uint64_t request;
+
+    (void)state;
+    put_all(&st, 1, 192);
+    lose_state(&st, rig_tokens(1, 192), 64);
+    lose_state(&st, rig_tokens(1, 192), 128);
+    lose_state(&st, rig_tokens(1, 192), 192);
+    assert_ok(rig_match(s, rig_tokens(1, 192), 192));
+    assert_int_equal(s->matched, 0);
+    st.rig->automatic = BY_HAND(RIG_COPY);
+    request = rig_fetch(s, PEER_HOST, 0);
+    assert_int_equal(rig_jobs(st.rig, RIG_COPY), 2);
+    assert_ok(rig_match(other, rig_tokens(1, 192), 192));
+    assert_ok(rig_run_to(other, rig_tokens(1, 192), 192));
+    assert_ok(rig_commit(other, 192, 7));
+    assert_int_equal(rig_wrong(other, 192), 0);
+    assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->pages[1], NONE);
+    st.rig->automatic = RIG_ALL;
+    rig_settle(st.rig);
+    assert_int_not_equal(node_in(&st, rig_tokens(1, 192), 192)->pages[1], NONE);
+    assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->state_pending, 0);
+    assert_ok(rig_fetched(s, request));
+    assert_lengths(s, 192, 192, 192);
+    assert_int_equal(rig_wrong(s, 192), 0);
+    assert_int_equal(rig_wrong(other, 192), 0);
+    assert_ok(rig_close(other, 0));
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    rig_session_free(other);
+    stage_ends(&st);
+}
+
+/* The first gives up while its copies run; another comes for the same before they are through. */
+static void a_cancelled_load_is_taken_up_again(void **state)
+{
+    (void)state;
+    for (uint32_t depth = 64; depth <= 192; depth += 64) {
+        struct stage st = host_stage(SUPERSEDE_OFF, 64, rig_window(16, 64, 64), 64);
+        struct rig_session *first = stage_session(&st), *second = stage_session(&st);
+        uint64_t request;
+
+        put_all(&st, 1, 192);
+        demote_pool(st.rig, &st.e, st.pool);
+        assert_ok(rig_match(first, rig_tokens(1, 192), 192));
+        assert_ok(rig_match(second, rig_tokens(1, depth), depth));
+        st.rig->automatic = BY_HAND(RIG_COPY);
+        rig_fetch(first, PEER_HOST, 0);
+        assert_ok(rig_abort(first, 0));
+        request = rig_fetch(second, PEER_HOST, 0);
+        rig_complete_nth(st.rig, RIG_COPY, 1);
+        st.rig->automatic = RIG_ALL;
+        rig_settle(st.rig);
+        assert_non_null(rig_reply_to(st.rig, request));
+        if (rig_fetched(second, request) == TERN_BUSY)
+            assert_ok(rig_fetched(second, rig_fetch(second, PEER_HOST, 0)));
+        assert_lengths(second, depth, depth, depth);
+        assert_int_equal(rig_wrong(second, depth), 0);
+        assert_ok(rig_close(second, 0));
+        assert_ok(rig_close(first, 0));
+        rig_session_free(first);
+        rig_session_free(second);
+        stage_ends(&st);
+    }
+}
+
+/* Another engine computes the retracted prefix again, and its step has not passed: its pages are
+ * nobody else's (E3, T8). */
+static void t14_recover_onto_what_another_engine_is_writing(void **state)
+{
+    (void)state;
+    for (uint32_t dies = 0; dies < 2; dies++) {
+        struct bench b = host_bench(4, 32, 32);
+        struct rig_engine two = second_engine(b.rig, b.pool);
+        struct rig_session *s;
+        uint64_t request;
+        enum tern_err err;
+
+        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 10));
+        assert_ok(rig_commit(b.s, 8, 0));
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+        assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+        s = rig_session(b.rig, &two, b.pool, 1);
+        assert_ok(rig_match(s, rig_tokens(1, 30), 30));
+        assert_ok(rig_extend(s, 12, 0, NULL, 0));
+        assert_ok(rig_extend(s, 0, 12, NULL, 0)); /* queued, not computed yet */
+        assert_ok(rig_commit(s, 12, 9));
+        request = rig_recover(b.s);
+        err = rig_recovered(b.s, request);
+        if (err == TERN_OK) /* then with its own bytes */
+            assert_int_equal(rig_wrong(b.s, 8), 0);
+        if (dies) {
+            rig_engine_kill(b.rig, &two, 0);
+        } else {
+            rig_write(s, 0, 12);
+            rig_engine_done(b.rig, &two, 9);
+        }
+        if (err != TERN_OK && rig_reply_to(b.rig, request) &&
+            rig_recovered(b.s, request) != TERN_OK)
+            request = rig_recover(b.s);
+        assert_ok(rig_recovered(b.s, request));
+        assert_lengths(b.s, 8, 10, 10);
+        assert_int_equal(rig_wrong(b.s, 10), 0);
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
+        assert_ok(rig_commit(b.s, 28, 0));
+        assert_int_equal(rig_wrong(b.s, 30), 0);
+        rig_session_free(s);
+        bench_stop(&b);
+    }
+}
+
+/* The session's own engine is writing it: its next steps come after that one, so it need not wait.
+ */
+static void t14_recover_onto_what_its_own_engine_is_writing(void **state)
+{
+    struct bench b = host_bench(4, 32, 32);
+    struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 10));
+    assert_ok(rig_commit(b.s, 8, 0));
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+    assert_ok(rig_match(s, rig_tokens(1, 30), 30));
+    assert_ok(rig_run_to(s, rig_tokens(1, 30), 12));
+    assert_ok(rig_commit(s, 12, 9));
+    assert_ok(rig_recover_now(b.s));
+    assert_lengths(b.s, 8, 10, 10);
+    assert_int_equal(rig_wrong(b.s, 10), 0);
+    assert_int_equal(b.rig->copies_up, 0);
+    rig_engine_kill(b.rig, &b.e, 0); /* both with it, in whatever order */
+    assert_int_equal(rig_free(b.rig, b.pool), 32);
+    rig_session_free(s);
+    bench_stop(&b);
+}
+
+/* A node whose host copy lacks STATE is computed again, retracted from, and its engine dies before
+ * the step: the copy that waits for it goes as well. */
+static void t16_a_copy_that_waits_for_a_step_that_never_passes(void **state)
+{
+    (void)state;
+    for (uint32_t aborts = 0; aborts < 2; aborts++) {
+        struct stage st = stage_64(64, 64);
+        struct rig_engine two = second_engine(st.rig, st.pool);
+        struct rig_session *s;
+
+        st.rig->automatic = BY_HAND(RIG_SEAL);
+        stage_put(&st, 1, 64);
+        st.rig->automatic = RIG_ALL;
+        rig_settle(st.rig);
+        {
+            uint32_t at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
+
+            /* as if it had been superseded when it was copied: both lose it */
+            s = stage_session(&st);
+            assert_ok(rig_match(s, rig_tokens(1, 64), 64));
+            assert_ok(rig_snapshot_release(s));
+            assert_ok(rig_close(s, 0));
+            rig_session_free(s);
+            assert_int_equal(node_at(st.rig->core, at)->reclaim, 1);
+            state_drop(st.rig->core, at);
+            rig_audit(st.rig->core);
+        }
+        assert_int_equal(seen(&st, 1, 64).host_pages, 1); /* HISTORY alone */
+        demote_pool(st.rig, &st.e, st.pool);
+        assert_int_equal(seen(&st, 1, 64).on_device, 0);
+        s = rig_session(st.rig, &two, st.pool, 1);
+        assert_ok(rig_match(s, rig_tokens(1, 80), 80));
+        commit_to(s, rig_tokens(1, 80), 64, 9);
+        assert_ok(rig_retract(s, RETRACT_HOST, 0));
+        assert_string_equal(state_of(s), "retracting");
+        if (aborts)
+            assert_ok(rig_abort(s, 0));
+        rig_engine_kill(st.rig, &two, 0);
+        assert_int_equal(seen(&st, 1, 64).on_device, 0);
+        assert_int_equal(rig_view(st.rig).sessions, 0);
+        stage_put(&st, 1, 64);
+        assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64);
+        rig_session_free(s);
+        stage_ends(&st);
+    }
+}
+
+/* A host copy is known to be rotten, and cannot go since a chunk hangs on it; the chunk is computed
+ * again. A session that retracts to the host must not come to rely on that copy. */
+static void t14_retract_does_not_trust_a_rotten_copy(void **state)
+{
+    struct bench b = host_bench(4, 32, 32);
+    const struct core *c = b.rig->core;
+    uint32_t at, host = rig_host_view(b.rig, b.pool).id.slot;
+    uint64_t bytes;
+    uint8_t *page;
+
+    (void)state;
+    rig_put(b.rig, &b.e, b.pool, 1, 8);
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
+    at = anywhere(b.rig, b.pool, rig_tokens(1, 4), 4);
+    page = rig_page(b.rig, host, 0, page_at(c, node_at(c, at)->host[0])->index, &bytes);
+    page[7] = (uint8_t)~page[7];
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_err(TERN_CORRUPT, rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 14));
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    assert_ok(rig_commit(b.s, 8, 0));
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_string_equal(state_of(b.s), "retracting"); /* until it is made anew */
+    b.rig->copies_to_fail = 1;
+    b.rig->copy_err = TERN_INTERNAL;
+    rig_complete(b.rig, RIG_COPY);
+    if (strcmp(state_of(b.s), "turn") == 0)
+        assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_string_equal(state_of(b.s), "retracting");
+    b.rig->automatic = RIG_ALL;
+    rig_settle(b.rig);
+    assert_string_equal(state_of(b.s), "retracted");
+    rig_evict(b.rig, b.admin, b.pool, 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
+    assert_ok(rig_recover_now(b.s)); /* its device pages were right */
+    assert_lengths(b.s, 8, 14, 14);
+    assert_int_equal(rig_wrong(b.s, 14), 0);
+    bench_stop(&b);
+}
+
+/* A rotten page of HISTORY is copied anew, from a commit that has no STATE to give: what the
+ * retracted session comes back for must not be lost behind its back. */
+static void t14_healing_a_copy_does_not_lose_state(void **state)
+{
+    struct stage st = stage_64(64, 64);
+    struct rig_session *kept = stage_committed(&st, 1, 64), *other = stage_session(&st);
+    const struct core *c = st.rig->core;
+    uint32_t at, host = rig_host_view(st.rig, st.pool).id.slot;
+    uint64_t bytes;
+    uint8_t *page;
+    enum tern_err err;
+
+    (void)state;
+    assert_ok(rig_retract(kept, RETRACT_HOST, 0));
+    demote_pool(st.rig, &st.e, st.pool);
+    at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
+    page = rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->host[0])->index, &bytes);
+    page[7] = (uint8_t)~page[7];
+    assert_err(TERN_CORRUPT, rig_recover_now(kept));
+    assert_ok(rig_match(other, rig_tokens(1, 320), 320));
+    assert_ok(rig_run_to(other, rig_tokens(1, 320), 320));
+    assert_ok(rig_slide(other, 320, 0));
+    assert_ok(rig_commit(other, 64, 0)); /* HISTORY alone */
+    assert_int_equal(rig_wrong(other, 320), 0);
+    err = rig_recover_now(kept);
+    if (err == TERN_OK)
+        assert_int_equal(rig_wrong(kept, 64), 0);
+    else
+        assert_err(TERN_CORRUPT, err);
+    assert_ok(rig_close(kept, 0));
+    assert_ok(rig_close(other, 0));
+    rig_session_free(kept);
+    rig_session_free(other);
+    stage_ends(&st);
+}
+
+/* Many retract and come back in turns, on a small device and a small host, with copies that fail.
+ */
+static void t14_many_sessions_in_little_room(void **state)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+    struct rig_session *s[6];
+    uint32_t length[6] = {0};
+
+    (void)state;
+    o.limits.copy_jobs = 2;
+    b = host_bench_with(&o, 4, 40, 40);
+    for (uint32_t i = 0; i < 6; i++) {
+        s[i] = rig_session(b.rig, &b.e, b.pool, 1);
+        assert_ok(rig_match(s[i], rig_tokens(i / 2 + 1, 64), 64));
+    }
+    for (uint32_t turn = 0; turn < 600; turn++) {
+        uint32_t i = turn * 7 % 6, seed = i / 2 + 1, to;
+        enum retract_mode mode = turn % 5 == 0 ? RETRACT_DROP : RETRACT_HOST;
+
+        b.rig->copies_to_fail = turn % 9 == 0;
+        b.rig->copy_err = TERN_INTERNAL;
+        if (rig_recover_now(s[i]) != TERN_OK || strcmp(state_of(s[i]), "turn") != 0) {
+            if (strcmp(state_of(s[i]), "retracted") == 0)
+                rig_abort(s[i], 0); /* no room, or its copy is lost: start anew */
+        }
+        b.rig->copies_to_fail = 0;
+        if (strcmp(state_of(s[i]), "open") == 0)
+            assert_ok(rig_match(s[i], rig_tokens(seed, 64), 64));
+        to = s[i]->len.written + 1 + turn % 7;
+        if (to > 56) {
+            assert_int_equal(rig_wrong(s[i], s[i]->len.written), 0);
+            assert_ok(rig_abort(s[i], 0));
+            continue;
+        }
+        if (rig_run_to(s[i], rig_tokens(seed, 64), to) != TERN_OK)
+            rig_abort(s[i], 0);
+        else if (rig_commit(s[i], to / 4 * 4, 0) == TERN_OK)
+            assert_int_equal(rig_wrong(s[i], to), 0);
+        length[i] = to;
+        if (strcmp(state_of(s[i]), "turn") == 0)
+            rig_retract(s[i], mode, 0);
+        if (turn % 50 == 0)
+            rig_evict(b.rig, b.admin, b.pool, 2);
+    }
+    assert_true(rig_view(b.rig).recovers > 100 && length[0] > 0);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_ok(rig_close(s[i], 0));
+        rig_session_free(s[i]);
+    }
+    evict_all(b.rig, b.admin, b.pool);
+    assert_all_free(b.rig, b.pool);
+    bench_stop(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(a_load_takes_superseded_state_back_while_it_lasts),
+        RIG_TEST(two_loads_of_one_path_that_need_different_state),
+        RIG_TEST(a_load_and_a_refill_of_one_segment),
+        RIG_TEST(a_cancelled_load_is_taken_up_again),
+        RIG_TEST(t14_recover_onto_what_another_engine_is_writing),
+        RIG_TEST(t14_recover_onto_what_its_own_engine_is_writing),
+        RIG_TEST(t16_a_copy_that_waits_for_a_step_that_never_passes),
+        RIG_TEST(t14_retract_does_not_trust_a_rotten_copy),
+        RIG_TEST(t14_healing_a_copy_does_not_lose_state),
+        RIG_TEST(t14_many_sessions_in_little_room),
+    };
+
+    return RIG_RUN(tests);
+}

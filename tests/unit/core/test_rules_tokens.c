@@ -1,0 +1,282 @@
+/* A session's token list and its extra keys over turns: what base means, where lists straddle
+ * chunks, what an Abort keeps (S3, S7, N2), and that a key counts wherever it lies: committed, in
+ * the tail, or in the request. */
+#include "unit/rig/rig_test.h"
+
+/* Tokens [from, from + n) of sequence 1, with the keys that lie there. */
+static struct req_tokens piece(uint32_t from, uint32_t n, const struct extra_key *keys,
+                               uint32_t nkeys)
+{
+    struct req_tokens t = {.v = rig_tokens(1, 64) + from, .n = n, .base = from};
+
+    while (nkeys > 0 && keys->position < from) {
+        keys++;
+        nkeys--;
+    }
+    while (nkeys > 0 && keys[nkeys - 1].position >= from + n)
+        nkeys--;
+    t.keys = keys;
+    t.nkeys = nkeys;
+    return t;
+}
+
+/* A first list that ends in the middle of a chunk, the rest by base: the tree is asked about both
+ * together. */
+static void tokens_straddling_buffer_and_request_match_as_one(void **state)
+{
+    for (uint32_t base = 0; base <= 16; base++) {
+        struct bench b = bench_start(4, 32);
+        struct req_tokens head = piece(0, base, NULL, 0), rest = piece(base, 20 - base, NULL, 0);
+
+        (void)state;
+        assert_ok(rig_match_full(b.s, &head, 0)); /* nothing is there yet */
+        rig_put(b.rig, &b.e, b.pool, 1, 16);
+        assert_ok(rig_match_full(b.s, &rest, 0));
+        assert_int_equal(b.s->matched, 16);
+        assert_lengths(b.s, 16, 16, 16);
+        assert_int_equal(b.s->ntokens, 20);
+        assert_int_equal(rig_wrong(b.s, 16), 0);
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 20), 20)); /* and what was kept is what was said */
+        assert_ok(rig_commit(b.s, 20, 0));
+        assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
+        bench_stop(&b);
+    }
+}
+
+/* S7 at every length of the good list against every committed depth: the list comes back as it was.
+ */
+static void abort_good_list_comes_back_from_the_tree_and_the_tail(void **state)
+{
+    for (uint32_t good = 1; good <= 14; good++)
+        for (uint32_t committed = 0; committed <= 16; committed += 4) {
+            struct bench b = bench_start(4, 32);
+            struct req_tokens more;
+            uint32_t other[4] = {9, 9, 9, 9};
+
+            (void)state;
+            assert_ok(rig_match(b.s, rig_tokens(1, good), good));
+            assert_ok(rig_run_to(b.s, rig_tokens(1, good), good));
+            assert_ok(rig_finish(b.s, 0, 0));
+            assert_ok(rig_match(b.s, rig_tokens(1, 18), 18));
+            assert_ok(rig_run_to(b.s, rig_tokens(1, 18), 18));
+            assert_ok(rig_commit(b.s, committed, 0));
+            assert_ok(rig_abort(b.s, 0));
+            assert_int_equal(b.s->ntokens, good);
+            more = (struct req_tokens){.v = other, .n = 4, .base = good};
+            assert_ok(rig_match_full(b.s, &more, 0)); /* the kept tokens, and others behind them */
+            assert_int_equal(b.s->matched, good / 4 * 4 < committed ? good / 4 * 4 : committed);
+            assert_int_equal(b.s->ntokens, good + 4);
+            bench_stop(&b);
+        }
+}
+
+/* The same with chunks of more than one token block, of which the last is partly filled. */
+static void abort_good_list_of_long_chunks_comes_back(void **state)
+{
+    static const uint32_t lengths[] = {1, 63, 64, 65, 99, 100, 101, 163, 164, 165, 199, 200, 250};
+
+    for (uint32_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        struct bench b = bench_start(100, 16);
+        const uint32_t good = lengths[i];
+        struct req_tokens more = {.v = rig_tokens(1, 400) + good, .n = 400 - good, .base = good};
+
+        (void)state;
+        assert_ok(rig_match(b.s, rig_tokens(1, good), good));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, good), good));
+        assert_ok(rig_finish(b.s, 0, 0));
+        assert_ok(rig_match(b.s, rig_tokens(1, 330), 330));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 330), 330));
+        assert_ok(rig_commit(b.s, 330, 0));
+        assert_ok(rig_abort(b.s, 0));
+        assert_int_equal(b.s->ntokens, good);
+        assert_ok(rig_match_full(b.s, &more, 0));
+        assert_int_equal(b.s->matched, 300);
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 400), 400));
+        assert_ok(rig_commit(b.s, 400, 0));
+        assert_int_equal(rig_depth(b.s, rig_tokens(1, 400), 400), 400);
+        bench_stop(&b);
+    }
+}
+
+/* The list survives a second aborted turn too, however its Match gave the tokens. */
+static void abort_twice_keeps_the_list_of_the_last_finish(void **state)
+{
+    for (uint32_t whole = 0; whole < 2; whole++) {
+        struct bench b = bench_start(4, 32);
+        struct req_tokens again = piece(whole ? 0 : 10, whole ? 18 : 8, NULL, 0);
+
+        (void)state;
+        assert_ok(rig_match(b.s, rig_tokens(1, 10), 10));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 10), 10));
+        assert_ok(rig_commit(b.s, 8, 0));
+        assert_ok(rig_finish(b.s, 0, 0));
+        for (uint32_t turn = 0; turn < 3; turn++) {
+            assert_ok(rig_match_full(b.s, &again, 0));
+            assert_int_equal(b.s->ntokens, 18);
+            assert_ok(rig_run_to(b.s, rig_tokens(1, 18), 18));
+            assert_ok(rig_abort(b.s, 0));
+            assert_int_equal(b.s->ntokens, 10);
+        }
+        bench_stop(&b);
+    }
+}
+
+/* Tokens that a later turn replaced are no good list any more: an Abort must not bring others'
+ * tokens back. */
+static void abort_after_replaced_tokens_keeps_what_agreed(void **state)
+{
+    struct bench b = bench_start(4, 32);
+    uint32_t tokens[20];
+    struct req_tokens t;
+
+    (void)state;
+    assert_ok(rig_match(b.s, rig_tokens(1, 14), 14));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 14), 14));
+    assert_ok(rig_commit(b.s, 8, 0));
+    assert_ok(rig_finish(b.s, 0, 0));
+    memcpy(tokens, rig_tokens(1, 20), sizeof tokens);
+    tokens[11] ^= 1;
+    assert_ok(rig_match(b.s, tokens, 20));
+    assert_lengths(b.s, 8, 11, 11);
+    assert_ok(rig_abort(b.s, 0));
+    assert_int_equal(b.s->ntokens, 11);
+    t = (struct req_tokens){.v = tokens + 11, .n = 9, .base = 11};
+    assert_ok(rig_match_full(b.s, &t, 0));
+    assert_ok(rig_run_to(b.s, tokens, 20));
+    assert_ok(rig_commit(b.s, 20, 0));
+    assert_int_equal(rig_depth(b.s, tokens, 20), 20);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
+    bench_stop(&b);
+}
+
+static const struct extra_key keys[4] = {{.position = 2, .lo = 1},
+                                         {.position = 9, .lo = 2},
+                                         {.position = 13, .lo = 3},
+                                         {.position = 21, .lo = 4}};
+
+/* Resumes at every base, the keys given again or not: the same sequence goes on, and its commits
+ * carry every key. */
+static void keys_over_resumes_at_every_base(void **state)
+{
+    for (uint32_t base = 0; base <= 15; base++) {
+        struct bench b = bench_start(4, 32);
+        struct req_tokens first = piece(0, 15, keys, 4), next = piece(base, 24 - base, keys, 4);
+        struct req_tokens all = piece(0, 24, keys, 4), fewer = piece(0, 24, keys, 3);
+        uint32_t depth;
+
+        (void)state;
+        assert_ok(rig_match_full(b.s, &first, 0));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 15));
+        assert_ok(rig_commit(b.s, 8, 0));
+        assert_ok(rig_match_full(b.s, &next, 0));
+        assert_lengths(b.s, 8, 15, 15);
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 24));
+        assert_ok(rig_commit(b.s, 24, 0));
+        assert_ok(rig_peek_keys(b.s, &all, &depth));
+        assert_int_equal(depth, 24);
+        assert_ok(rig_peek_keys(b.s, &fewer, &depth));
+        assert_int_equal(depth, 20);
+        bench_stop(&b);
+    }
+}
+
+/* A committed key that the request leaves out, adds or changes is a difference below T (S3). */
+static void keys_that_differ_below_committed_invalid(void **state)
+{
+    struct extra_key changed[2] = {keys[0], keys[1]};
+    struct extra_key added[3] = {keys[0], {.position = 5, .lo = 7}, keys[1]};
+    struct bench b = bench_start(4, 32);
+    struct req_tokens first = piece(0, 16, keys, 2), t = first;
+
+    (void)state;
+    assert_ok(rig_match_full(b.s, &first, 0));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_commit(b.s, 12, 0));
+    t.nkeys = 1;
+    assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    t.nkeys = 0;
+    assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    t = first;
+    t.keys = changed;
+    for (uint32_t i = 0; i < 3; i++) { /* each word of it counts */
+        changed[1] = keys[1];
+        changed[1].position += i == 0;
+        changed[1].hi += i == 1;
+        changed[1].lo += i == 2;
+        assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    }
+    t.keys = added;
+    t.nkeys = 3;
+    assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    t = piece(6, 10, keys, 2); /* from the middle of a committed chunk */
+    assert_ok(rig_match_full(b.s, &t, 0));
+    t.nkeys = 0;
+    assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    assert_ok(rig_match_full(b.s, &first, 0));
+    assert_lengths(b.s, 12, 16, 16);
+    bench_stop(&b);
+}
+
+/* Keys come back with an aborted list: those that lay in the tree and those of the tail. */
+static void keys_come_back_with_an_aborted_list(void **state)
+{
+    struct bench b = bench_start(4, 32);
+    struct req_tokens first = piece(0, 15, keys, 4), more = piece(15, 9, keys, 4),
+                      all = piece(0, 24, keys, 4);
+    uint32_t depth;
+
+    (void)state;
+    assert_ok(rig_match_full(b.s, &first, 0));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 15));
+    assert_ok(rig_commit(b.s, 8, 0));
+    assert_ok(rig_finish(b.s, 0, 0));
+    assert_ok(rig_match_full(b.s, &more, 0));
+    assert_ok(rig_abort(b.s, 0));
+    assert_int_equal(b.s->ntokens, 15);
+    assert_ok(rig_match_full(b.s, &more, 0));
+    assert_int_equal(b.s->matched, 8);
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 24));
+    assert_ok(rig_commit(b.s, 24, 0));
+    assert_ok(rig_peek_keys(b.s, &all, &depth));
+    assert_int_equal(depth, 24);
+    bench_stop(&b);
+}
+
+/* Keys appended by an Extend count from there on. */
+static void keys_of_an_extend_are_part_of_the_prefix(void **state)
+{
+    struct bench b = bench_start(4, 32);
+    struct req_tokens head = piece(0, 4, NULL, 0), all = piece(0, 12, keys + 1, 1),
+                      none = piece(0, 12, NULL, 0);
+    struct step_op op = {.kind = STEP_EXTEND, .length = 12, .written = 12};
+    uint32_t depth;
+
+    (void)state;
+    assert_ok(rig_match_full(b.s, &head, 0));
+    op.tokens = piece(4, 8, keys + 1, 1);
+    assert_ok(rig_op(b.s, op));
+    rig_write(b.s, 0, 12);
+    assert_ok(rig_commit(b.s, 12, 0));
+    assert_ok(rig_peek_keys(b.s, &all, &depth));
+    assert_int_equal(depth, 12);
+    assert_ok(rig_peek_keys(b.s, &none, &depth));
+    assert_int_equal(depth, 8);
+    bench_stop(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(tokens_straddling_buffer_and_request_match_as_one),
+        RIG_TEST(abort_good_list_comes_back_from_the_tree_and_the_tail),
+        RIG_TEST(abort_good_list_of_long_chunks_comes_back),
+        RIG_TEST(abort_twice_keeps_the_list_of_the_last_finish),
+        RIG_TEST(abort_after_replaced_tokens_keeps_what_agreed),
+        RIG_TEST(keys_over_resumes_at_every_base),
+        RIG_TEST(keys_that_differ_below_committed_invalid),
+        RIG_TEST(keys_come_back_with_an_aborted_list),
+        RIG_TEST(keys_of_an_extend_are_part_of_the_prefix),
+    };
+
+    return RIG_RUN(tests);
+}

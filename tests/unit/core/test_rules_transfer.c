@@ -1,0 +1,478 @@
+/* Rules X1 to X8 on two cores: what a Fetch brings, when it publishes, what it leaves when it ends
+ * in any other way. */
+#include "unit/rig/rig_pair.h"
+
+#define TOKENS 64 /* 16 pages of 4 tokens */
+
+/* Besides, p.d asks for sequence 1, which the source has. */
+static struct pair offered(uint64_t peer_bytes)
+{
+    struct pair p = pair_limited(peer_bytes);
+
+    pair_offer(&p, TOKENS);
+    return p;
+}
+
+static void fetch_brings_whole_chunks_and_every_byte(void **state)
+{
+    struct pair p = pair_limited(1 << 20);
+
+    (void)state;
+    source_has(&p, 1, TOKENS);
+    p.d = asking(&p, 1, TOKENS + 3);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    assert_int_equal(p.dest->pulled_pages, 16);
+    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), TOKENS); /* for others too */
+    assert_ok(rig_run_to(p.d, rig_tokens(1, TOKENS + 3), TOKENS + 3)); /* and the session goes on */
+    pair_ends_clean(&p, 16, 16);
+}
+
+/* X5: the destination's own longest match is subtracted first. */
+static void fetch_moves_only_the_delta(void **state)
+{
+    struct pair p = pair_limited(1 << 20);
+
+    (void)state;
+    dest_has(&p, 1, 40);
+    pair_offer(&p, TOKENS);
+    assert_int_equal(p.d->matched, 40);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    assert_int_equal(p.dest->pulled_pages, 6);
+    pair_stop(&p);
+}
+
+static void fetch_of_what_is_here_asks_nobody(void **state)
+{
+    struct pair p = pair_limited(1 << 20);
+
+    (void)state;
+    dest_has(&p, 1, TOKENS);
+    p.d = asking(&p, 1, TOKENS);
+    assert_ok(fetch_all(p.d));
+    assert_int_equal(p.dest->pulled_pages, 0);
+    assert_whole(p.d, TOKENS);
+    pair_stop(&p);
+}
+
+static void fetch_source_has_less_brings_what_there_is(void **state)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *none = asking(&p, 2, TOKENS);
+
+    (void)state;
+    source_has(&p, 1, 24);
+    p.d = asking(&p, 1, TOKENS);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, 24);
+    assert_ok(fetch_all(none));
+    assert_lengths(none, 0, 0, 0);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    rig_session_free(none);
+    pair_stop(&p);
+}
+
+static void fetch_to_a_depth_stops_there(void **state)
+{
+    struct pair p = offered(1 << 20);
+
+    (void)state;
+    assert_ok(fetch_to(p.d, 22));
+    assert_whole(p.d, 20);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    assert_int_equal(p.dest->pulled_pages, 16);
+    pair_stop(&p);
+}
+
+/* X3: a chunk is visible only when all of its pages are here and right; and never before the chunk
+ * that it continues. */
+static void fetch_batches_out_of_order_publish_in_order(void **state)
+{
+    struct pair p = offered(4 * 512);
+    struct rig_session *other = rig_session(p.dest, &p.de, p.dp, 1);
+    uint32_t first;
+    uint64_t fetch;
+
+    (void)state;
+    fetch = fetch_held(&p, RIG_PULL);
+    first = rig_job(p.dest, RIG_PULL, 0)->n;
+    if (rig_jobs(p.dest, RIG_PULL) > 1) {
+        rig_complete_nth(p.dest, RIG_PULL, 1);
+        assert_int_equal(rig_depth(other, rig_tokens(1, TOKENS), TOKENS), 0);
+    }
+    rig_complete(p.dest, RIG_PULL);
+    assert_true(rig_depth(other, rig_tokens(1, TOKENS), TOKENS) >= first * 4);
+    assert_true(rig_depth(other, rig_tokens(1, TOKENS), TOKENS) < TOKENS);
+    assert_err(TERN_BUSY, rig_fetched(p.d, fetch));
+    complete_all(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_int_equal(rig_wrong(p.d, TOKENS), 0);
+    rig_session_free(other);
+    pair_stop(&p);
+}
+
+/* A chunk of two groups waits for the pages of both. */
+static void fetch_two_groups_publish_together(void **state)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout groups[2] = {rig_group(4, 512), rig_group(8, 1024)};
+    struct pair p;
+    struct id sp, dp;
+    uint64_t fetch;
+
+    (void)state;
+    options.limits.peer_bytes_in_flight = 512; /* about a page at a time */
+    p = pair_with(options, 4, 8, 8);
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 128 << 10, &sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 2, 128 << 10, &dp));
+    rig_put(p.source, &p.se, sp, 1, TOKENS);
+    p.d = rig_session(p.dest, &p.de, dp, 1);
+    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    fetch = fetch_held(&p, RIG_PULL);
+    for (uint32_t pages = 0; rig_jobs(p.dest, RIG_PULL);) {
+        pages += rig_job(p.dest, RIG_PULL, 0)->n;
+        rig_complete(p.dest, RIG_PULL);
+        /* 3 pages a chunk of 8, chunk after chunk: the first is seen while the last is on its way
+         */
+        assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), pages / 3 * 8);
+    }
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_whole(p.d, TOKENS);
+    pair_stop(&p);
+}
+
+static void fetch_corrupt_page_asked_again_once_then_right(void **state)
+{
+    struct pair p = offered(1 << 20);
+
+    (void)state;
+    p.dest->corrupt_pages = 3; /* distinct pages of the first batch */
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    assert_int_equal(rig_view(p.dest).corrupt_detected, 3);
+    assert_int_equal(p.dest->pulled_pages, 16 + 3);
+    pair_stop(&p);
+}
+
+static void fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it(void **state)
+{
+    struct pair p = offered(2 * 512);
+    uint64_t fetch;
+
+    (void)state;
+    fetch = fetch_held(&p, RIG_PULL);
+    rig_complete(p.dest, RIG_PULL); /* the first arrives */
+    p.dest->corrupt_group_index = rig_job(p.dest, RIG_PULL, 0)->pages[0].index;
+    p.dest->corrupt_pages = 2;
+    complete_all(p.dest, RIG_PULL);
+    assert_err(TERN_CORRUPT, rig_fetched(p.d, fetch));
+    assert_int_equal(rig_view(p.dest).corrupt_detected, 2);
+    assert_true(p.d->len.committed < TOKENS);
+    assert_int_equal(rig_wrong(p.d, p.d->len.committed), 0);
+    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), p.d->len.committed);
+    p.dest->automatic = RIG_ALL;
+    assert_ok(fetch_all(p.d)); /* what came before stays: go on from there */
+    assert_whole(p.d, TOKENS);
+    pair_ends_clean(&p, 16, 16);
+}
+
+/* Y6 as far as it exists: exactly one of cancel and completion wins, and repeating either is
+ * harmless. */
+static void fetch_cancel_after_completion_changes_nothing(void **state)
+{
+    struct pair p = offered(1 << 20);
+    uint64_t fetch;
+
+    (void)state;
+    fetch = rig_fetch(p.d, 0, 0);
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_lengths(p.d, TOKENS, TOKENS, TOKENS);
+    pair_stop(&p);
+}
+
+static void fetch_completion_after_cancel_changes_nothing(void **state)
+{
+    struct pair p = offered(1 << 20);
+    uint64_t fetch;
+
+    (void)state;
+    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_err(TERN_GONE, rig_fetched(p.d, fetch));
+    assert_ok(rig_fetch_cancel(p.d));
+    complete_all(p.dest, RIG_PULL); /* it was on its way already */
+    assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), 0);
+    assert_int_equal(quarantined(&p), 16);
+    rig_complete(p.dest, RIG_PULL_STOP);
+    pair_ends_clean(&p, 16, 0);
+}
+
+/* Cancel before the source has answered: its late offer must not leave a pin behind. */
+static void fetch_cancel_before_the_offer_the_source_lets_go(void **state)
+{
+    struct pair p = offered(1 << 20);
+    uint64_t fetch;
+
+    (void)state;
+    p.source->automatic = BY_HAND(RIG_MSG); /* the offer waits */
+    fetch = rig_fetch(p.d, 0, 0);
+    assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_err(TERN_GONE, rig_fetched(p.d, fetch));
+    p.source->automatic = RIG_ALL;
+    rig_settle(p.source);
+    pair_ends_clean(&p, 16, 0);
+}
+
+/* X2: told at once or not, both sides end within the transfer's deadline. */
+static void fetch_silent_both_sides_end_by_the_deadline(void **state)
+{
+    struct pair p = offered(1 << 20);
+    const uint64_t deadline = p.dest->options.limits.transfer_deadline_ns;
+    uint64_t fetch;
+
+    (void)state;
+    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
+    assert_true(core_deadline(p.dest->core) <= p.dest->now_ns + deadline);
+    p.dest->automatic &= ~(uint32_t)RIG_MSG; /* the last message is lost */
+    rig_advance(p.dest, deadline - 1);
+    assert_err(TERN_BUSY, rig_fetched(p.d, fetch));
+    rig_advance(p.dest, 1);
+    assert_err(TERN_TIMED_OUT, rig_fetched(p.d, fetch));
+    assert_int_equal(quarantined(&p), 16);
+    assert_int_equal(rig_view(p.source).serves, 1);
+    rig_advance(p.source, deadline);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    rig_complete(p.dest, RIG_PULL_STOP);
+    while (rig_jobs(p.dest, RIG_MSG))
+        rig_drop(p.dest, RIG_MSG);
+    pair_ends_clean(&p, 16, 0);
+}
+
+static void fetch_data_path_broken_answers_its_error_and_quarantines(void **state)
+{
+    struct pair p = offered(1 << 20);
+    struct event event = {.kind = EV_PULL_BROKEN};
+    uint64_t fetch;
+
+    (void)state;
+    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
+    event.broken.pull = rig_job(p.dest, RIG_PULL, 0)->id;
+    event.broken.err = TERN_PEER_LOST;
+    rig_event(p.dest, &event);
+    assert_err(TERN_PEER_LOST, rig_fetched(p.d, fetch));
+    assert_int_equal(quarantined(&p), 16);
+    rig_complete(p.dest, RIG_PULL_STOP);
+    pair_ends_clean(&p, 16, 0);
+}
+
+/* X4: a dead peer's pins end with its connection's fence, not before. */
+static void serve_puller_dies_pins_end_with_the_fence(void **state)
+{
+    struct pair p = offered(1 << 20);
+    uint32_t admin = rig_connect_admin(p.source);
+
+    (void)state;
+    fetch_held(&p, RIG_PULL);
+    p.source->automatic = BY_HAND(RIG_SERVE_STOP);
+    rig_link_down(p.dest, 0);
+    assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 0);
+    assert_int_equal(rig_jobs(p.source, RIG_SERVE_STOP), 1);
+    rig_complete(p.source, RIG_SERVE_STOP);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
+    pair_stop(&p);
+}
+
+/* The data path asks before bytes leave: only pages of a live serve, only in their generation. */
+static void serve_page_checks_serve_and_generation(void **state)
+{
+    struct pair p = offered(1 << 20);
+    struct rig_session *other;
+    struct rig_job *job;
+    struct page_ref ref, stale, foreign;
+    struct id serve;
+    uint32_t record;
+
+    (void)state;
+    other = rig_session(p.source, &p.se, p.sp, 2); /* of another namespace */
+    assert_ok(rig_match(other, rig_tokens(1, 8), 8));
+    assert_ok(rig_run_to(other, rig_tokens(1, 8), 8));
+    assert_ok(rig_commit(other, 8, 0));
+    foreign = other->table[0][0];
+    fetch_held(&p, RIG_PULL);
+    job = rig_job(p.dest, RIG_PULL, 0);
+    serve = job->serve;
+    ref = stale = job->refs[0];
+    stale.gen++;
+    assert_ok(core_serve_page(p.source->core, serve, 0, ref, &record));
+    assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, stale, &record));
+    assert_int_not_equal(core_serve_page(p.source->core, serve, 1, ref, &record), TERN_OK);
+    assert_int_not_equal(
+        core_serve_page(p.source->core, serve, 0, (struct page_ref){0, 1}, &record), TERN_OK);
+    assert_int_not_equal(
+        core_serve_page(p.source->core, serve, 0, (struct page_ref){UINT32_MAX, 1}, &record),
+        TERN_OK);
+    assert_int_not_equal(core_serve_page(p.source->core, serve, 0, foreign, &record), TERN_OK);
+    serve.gen++;
+    assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, ref, &record));
+    serve.gen--;
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, ref, &record));
+    rig_session_free(other);
+    pair_stop(&p);
+}
+
+/* E3: peers read a node when every rank has passed its step and its checksums are there. */
+static void serve_pending_or_unsealed_is_not_offered(void **state)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1);
+    uint64_t fetch;
+
+    (void)state;
+    p.d = asking(&p, 1, TOKENS);
+    p.source->automatic = BY_HAND(RIG_SEAL);
+    assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_commit(s, TOKENS, 3));
+    assert_ok(fetch_all(p.d)); /* its step is pending: there is nothing to offer */
+    assert_lengths(p.d, 0, 0, 0);
+    rig_engine_done(p.source, &p.se, 3);
+    fetch = rig_fetch(p.d, 0, 0);
+    assert_int_equal(p.dest->pulled_pages, 0); /* no checksums yet: nothing leaves */
+    complete_all(p.source, RIG_SEAL);
+    assert_ok(rig_fetched(p.d, fetch));
+    if (p.d->len.committed == 0) /* a source may also have answered "nothing yet" */
+        assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    rig_session_free(s);
+    pair_stop(&p);
+}
+
+/* X6: what was said on a connection of another incarnation reaches nobody. */
+static void transfer_message_from_before_a_restart_has_no_effect(void **state)
+{
+    struct pair p = offered(1 << 20);
+    struct event event = {.kind = EV_PEER_MSG};
+    struct id old;
+    uint64_t fetch, hash;
+
+    (void)state;
+    fetch = fetch_held(&p, RIG_PULL);
+    old = rig_job(p.dest, RIG_PULL, 0)->id;
+    rig_link_down(p.dest, 0);
+    assert_err(TERN_PEER_LOST, rig_fetched(p.d, fetch));
+    p.source->options.incarnation++;
+    rig_link_up(p.dest, 0, p.source, p.source->options.limits.peers);
+    hash = core_changes(p.dest->core);
+    event.peer.link = 0;
+    event.peer.msg.pull = old;
+    event.peer.msg.kind = PEER_PULL_ABORT;
+    event.peer.msg.err = TERN_GONE;
+    rig_event(p.dest, &event);
+    event.peer.msg.kind = PEER_PULL_OFFER;
+    event.peer.msg.err = TERN_BUSY;
+    rig_event(p.dest, &event);
+    assert_true(core_changes(p.dest->core) == hash);
+    p.dest->automatic = RIG_ALL;
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+    pair_stop(&p);
+}
+
+/* The session ends under the fetch: its pages stay in quarantine until proof, then come back. */
+static void fetch_session_closed_meanwhile_pages_return_after_proof(void **state)
+{
+    struct pair p = offered(4 * 512);
+    uint64_t fetch;
+
+    (void)state;
+    fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_close(p.d, 0));
+    assert_err(TERN_GONE, rig_fetched(p.d, fetch));
+    assert_true(quarantined(&p) > 0);
+    rig_complete(p.dest, RIG_PULL_STOP);
+    assert_nothing_left(&p, 16, 4);
+    pair_stop(&p);
+}
+
+static void fetch_engine_gone_meanwhile_pages_return_after_proof(void **state)
+{
+    struct pair p = offered(4 * 512);
+
+    (void)state;
+    fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
+    rig_engine_kill(p.dest, &p.de, 0);
+    assert_int_equal(p.dest->engines_gone, 1);
+    assert_int_equal(quarantined(&p), 16);
+    rig_complete(p.dest, RIG_PULL_STOP);
+    assert_int_equal(quarantined(&p), 0);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    pair_stop(&p);
+}
+
+/* A tenant that the peer's entry does not list, and namespaces that are not the same. */
+static void serve_tenant_not_allowed_denied_and_other_namespace_nothing(void **state)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct event event = {.kind = EV_PEER_MSG};
+    struct rig_job *job;
+
+    (void)state;
+    source_has(&p, 1, TOKENS);
+    p.source->automatic = BY_HAND(RIG_MSG);
+    event.peer.link = p.source->options.limits.peers;
+    event.peer.msg =
+        (struct peer_msg){.kind = PEER_PULL_OPEN, .pull = {0, 77}, .tenant = NONE, .to = TOKENS};
+    event.peer.msg.ns = (struct namespace_id){.hi = 1, .lo = 1};
+    event.peer.msg.tokens = rig_tokens(1, TOKENS);
+    rig_event(p.source, &event);
+    job = rig_job(p.source, RIG_MSG, 0);
+    assert_non_null(job);
+    assert_int_equal(job->msg.kind, PEER_PULL_OFFER);
+    assert_err(TERN_DENIED, job->msg.err);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    rig_drop(p.source, RIG_MSG);
+    p.source->automatic = RIG_ALL;
+    p.d = rig_session(p.dest, &p.de, p.dp, 2);
+    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(fetch_all(p.d));
+    assert_lengths(p.d, 0, 0, 0);
+    pair_stop(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(fetch_brings_whole_chunks_and_every_byte),
+        RIG_TEST(fetch_moves_only_the_delta),
+        RIG_TEST(fetch_of_what_is_here_asks_nobody),
+        RIG_TEST(fetch_source_has_less_brings_what_there_is),
+        RIG_TEST(fetch_to_a_depth_stops_there),
+        RIG_TEST(fetch_batches_out_of_order_publish_in_order),
+        RIG_TEST(fetch_two_groups_publish_together),
+        RIG_TEST(fetch_corrupt_page_asked_again_once_then_right),
+        RIG_TEST(fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it),
+        RIG_TEST(fetch_cancel_after_completion_changes_nothing),
+        RIG_TEST(fetch_completion_after_cancel_changes_nothing),
+        RIG_TEST(fetch_cancel_before_the_offer_the_source_lets_go),
+        RIG_TEST(fetch_silent_both_sides_end_by_the_deadline),
+        RIG_TEST(fetch_data_path_broken_answers_its_error_and_quarantines),
+        RIG_TEST(serve_puller_dies_pins_end_with_the_fence),
+        RIG_TEST(serve_page_checks_serve_and_generation),
+        RIG_TEST(serve_pending_or_unsealed_is_not_offered),
+        RIG_TEST(transfer_message_from_before_a_restart_has_no_effect),
+        RIG_TEST(fetch_session_closed_meanwhile_pages_return_after_proof),
+        RIG_TEST(fetch_engine_gone_meanwhile_pages_return_after_proof),
+        RIG_TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing),
+    };
+
+    return RIG_RUN(tests);
+}

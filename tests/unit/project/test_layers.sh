@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# The layers: reads every #include edge of the sources and fails on one that the table below does not allow.
+# The table is architecture.md's, once, as data. --self-test proves that a forbidden edge is found.
+set -euo pipefail
+source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
+
+# layer | folder | our headers it may include (patterns) | system and library headers that it may not
+read -r -d '' table <<'TABLE' || true
+base    | daemon/base  | base/*                                                             | +libc
+wire    | proto        | base/* proto/*                                                     | +libc protobuf-c/* xxhash.h
+core    | daemon/core  | base/* core/*                                                      | +pure
+seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/request.h core/ids.h core/limits.h core/bugs.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h
+shell   | daemon/shell | base/* proto/* seam/* core/* shell/*                               | +any
+client  | client       | base/* proto/* client/* tern.h tern_err.h                          | +any
+kernels | kernels      | kernels/*                                                          | +libc +system cuda.h
+TABLE
+
+# Headers that are no library: what each word of the last column stands for.
+libc="assert.h ctype.h errno.h inttypes.h limits.h stdalign.h stdarg.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h"
+pure="assert.h limits.h stdalign.h stdbool.h stddef.h stdint.h string.h" # no stdio, stdlib, time: the core has no world
+system="endian.h arpa/* fcntl.h linux/* net/* netdb.h netinet/* poll.h pthread.h sched.h signal.h stdatomic.h sys/* time.h unistd.h"
+
+matches() { # NAME PATTERN...
+    local name=$1 pattern
+    shift
+    for pattern in "$@"; do
+        # shellcheck disable=SC2254
+        case $name in $pattern) return 0 ;; esac
+    done
+    return 1
+}
+
+allowed_outside() { # NAME WORD...
+    local name=$1 word
+    shift
+    for word in "$@"; do
+        case $word in
+        +any) return 0 ;;
+        +libc) matches "$name" $libc && return 0 ;;
+        +pure) matches "$name" $pure && return 0 ;;
+        +system) matches "$name" $system && return 0 ;;
+        *) matches "$name" $word && return 0 ;;
+        esac
+    done
+    return 1
+}
+
+# Sets `found`: the name that the table knows an include by, if it is a file of ours: beside the including one, or
+# from one of the roots.
+our_name() { # INCLUDING-FILE NAME
+    local dir=${1%/*} root
+    for root in "$dir" "$tree/daemon" "$tree" "$tree/daemon/base" "$tree/client/include"; do
+        if [[ -f $root/$2 ]]; then
+            local path=$root/$2
+            [[ $path == *..* ]] && path=$(realpath "$path")
+            found=${path#"$tree"/}
+            found=${found#daemon/}
+            [[ $found == client/include/* ]] && found=${found##*/}
+            return
+        fi
+    done
+    found=
+    case $2 in proto/*.pb-c.h) found=$2 ;; esac # made by the build
+}
+
+check_tree() { # TREE: prints each forbidden edge
+    local tree=$1 layer folder ours outside file line name found edges=0
+    set -f # patterns in the table are not file names
+    while IFS='|' read -r layer folder ours outside; do
+        layer=${layer// /} folder=${folder// /}
+        while IFS=: read -r file line; do
+            [[ $line =~ include[[:space:]]*[\<\"]([^\>\"]+) ]] || { echo "forbidden: $layer: ${file#"$tree"/}: $line"; continue; }
+            name=${BASH_REMATCH[1]}
+            our_name "$file" "$name"
+            edges=$((edges + 1))
+            if [[ -n $found ]]; then
+                matches "$found" $ours || echo "forbidden: $layer: ${file#"$tree"/} includes $found"
+            else
+                allowed_outside "$name" $outside || echo "forbidden: $layer: ${file#"$tree"/} includes <$name>"
+            fi
+        done < <(grep -rHE --include='*.c' --include='*.h' --include='*.cu' '^[[:space:]]*#[[:space:]]*include' "$tree/$folder" 2>/dev/null || true)
+    done <<<"$table"
+    set +f
+    echo "edges $edges"
+}
+
+self_test() { # each forbidden edge in a copy must be found, and nothing else
+    local copy bad
+    copy=$(realpath "$(mktemp -d)")
+    trap 'rm -rf "$copy"' RETURN
+    mkdir -p "$copy/daemon"/{base,core,seam,shell} "$copy/proto" "$copy/client/include" "$copy/kernels"
+    touch "$copy/daemon/base/err.h" "$copy/daemon/core/core.h" "$copy/daemon/core/arena.h" "$copy/daemon/seam/io.h" \
+        "$copy/daemon/shell/log.h" "$copy/proto/frame.h" "$copy/client/include/tern.h"
+    for bad in 'daemon/base/x.c core/core.h' 'daemon/base/x.c proto/frame.h' 'daemon/core/x.c seam/io.h' \
+        'daemon/core/x.c time.h' 'daemon/core/x.c stdlib.h' 'daemon/core/x.c proto/frame.h' 'proto/x.c core/core.h' \
+        'daemon/seam/x.c core/arena.h' 'daemon/seam/x.c ../core/arena.h' 'daemon/seam/x.c shell/log.h' \
+        'daemon/seam/x.c jansson.h' 'client/x.c core/core.h' 'client/x.c ../daemon/seam/io.h' 'kernels/x.c base/err.h' \
+        'daemon/base/x.c pthread.h' 'proto/x.c sys/socket.h' 'daemon/core/x.c liburing.h'; do
+        echo "#include \"${bad#* }\"" >"$copy/${bad% *}"
+        if [[ $(check_tree "$copy" | grep -c '^forbidden') -ne 1 ]]; then
+            echo "self-test: not found: $bad" >&2
+            return 1
+        fi
+        rm "$copy/${bad% *}"
+    done
+    printf '#include "base/err.h"\n#include <string.h>\n' >"$copy/daemon/core/x.c"
+    printf '#include "core/core.h"\n#include "io.h"\n' >"$copy/daemon/seam/x.c"
+    if check_tree "$copy" | grep '^forbidden'; then
+        echo "self-test: an allowed edge was refused" >&2
+        return 1
+    fi
+}
+
+self_test
+result=$(check_tree "$source_dir")
+echo "$result"
+if grep -q '^forbidden' <<<"$result"; then
+    exit 1
+fi
+[[ ${result##* } -ge 50 ]] || { echo "only ${result##* } edges: were the sources found?" >&2; exit 1; }

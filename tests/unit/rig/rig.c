@@ -1,0 +1,588 @@
+/* The rig's heart: events in, actions out, jobs, replies, links. See rig.h. Owns the arena, the
+ * actions buffer and copies of everything that has to outlive one step. Callers: the other rig
+ * files, tests, fuzzers. What must stay true: every job that the core asked for is completed
+ * exactly once or dropped by the test on purpose. */
+#include "unit/rig/rig.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+#define SETTLE_ROUNDS_MAX 100000
+#define TIMER_ROUNDS_MAX  10000
+
+void (*rig_fail_hook)(const char *text);
+
+void rig_fail(const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "rig: %s\n", text);
+    if (rig_fail_hook)
+        rig_fail_hook(text);
+    abort();
+}
+
+static void *must_copy(const void *v, size_t n)
+{
+    void *copy = malloc(n ? n : 1);
+
+    if (!copy)
+        abort();
+    if (n)
+        memcpy(copy, v, n);
+    return copy;
+}
+
+struct rig_options rig_defaults(void)
+{
+    struct rig_options o = {
+        .limits = {.tenants = 2,
+                   .conns = 32,
+                   .engines = 8,
+                   .pools = 8,
+                   .sessions = 64,
+                   .nodes = 256,
+                   .namespaces = 16,
+                   .token_blocks = 1024,
+                   .extra_keys = 128,
+                   .pages = 16384,
+                   .slabs = 4096,
+                   .retires = 128,
+                   .links = 4,
+                   .peers = 2,
+                   .pulls = 8,
+                   .serves = 8,
+                   .seal_jobs = 8,
+                   .copy_jobs = 4,
+                   .events = 64,
+                   .sums_per_page = 4,
+                   .peer_bytes_in_flight = 1u << 20,
+                   .tenant_bytes_in_flight = 1u << 20,
+                   .transfer_deadline_ns = 5000000000u,
+                   .busy_retry_ms = 10},
+        .incarnation = 0x1001,
+    };
+
+    for (uint32_t t = 0; t < 2; t++)
+        o.tenant[t] = (struct tenant_config){
+            .memory_bytes = 4u << 20, .host_bytes = 1u << 20, .regions = 4, .sessions_max = 64};
+    return o;
+}
+
+struct rig *rig_create(const struct rig_options *options)
+{
+    struct rig_options defaults = rig_defaults();
+    struct rig *rig = calloc(1, sizeof *rig);
+    enum tern_err err;
+
+    if (!rig)
+        abort();
+    rig->options = options ? *options : defaults;
+    rig->out = calloc(1, sizeof *rig->out);
+    rig->now_ns = 1000000000u;
+    rig->next_request = 1;
+    rig->next_conn = 1; /* 0 is what a field holds that nobody set */
+    rig->automatic = RIG_ALL;
+    err = core_size(&rig->options.limits, &rig->mem_bytes);
+    if (err != TERN_OK || !rig->out)
+        rig_fail("core_size answers %d", err);
+    rig->mem = aligned_alloc(64, (rig->mem_bytes + 63) & ~(size_t)63);
+    if (!rig->mem)
+        abort();
+    memset(rig->mem, 0, rig->mem_bytes);
+    rig->core =
+        core_init(rig->mem, &rig->options.limits, rig->options.tenant, rig->options.incarnation);
+    for (uint32_t t = 0; t < rig->options.limits.tenants; t++) {
+        rig->bytes[t] = calloc(1, rig->options.tenant[t].memory_bytes);
+        rig->host[t] = calloc(1, rig->options.tenant[t].host_bytes + 1);
+    }
+    rig->sums = calloc(rig->options.limits.pages, sizeof *rig->sums);
+    return rig;
+}
+
+static void free_job(struct rig_job *job)
+{
+    free(job->pages);
+    free(job->refs);
+    free(job->to);
+    if (job->kind == RIG_MSG) {
+        for (uint32_t i = 0; i < job->msg.nruns; i++)
+            free((void *)(uintptr_t)job->msg.runs[i].refs);
+        free((void *)(uintptr_t)job->msg.runs);
+        free((void *)(uintptr_t)job->msg.tokens);
+        free((void *)(uintptr_t)job->msg.keys);
+    }
+}
+
+static void free_reply(struct rig_reply *r)
+{
+    if (!r->used)
+        return;
+    for (uint32_t i = 0; i < r->reply.nruns; i++)
+        free((void *)(uintptr_t)r->reply.runs[i].refs);
+    free((void *)(uintptr_t)r->reply.runs);
+    if (r->reply.op == OP_STEP)
+        free((void *)(uintptr_t)r->reply.step.results);
+    r->used = false;
+}
+
+void rig_destroy(struct rig *rig)
+{
+    if (!rig)
+        return;
+    for (uint32_t i = 0; i < rig->njobs; i++)
+        free_job(&rig->jobs[i]);
+    for (uint32_t i = 0; i < RIG_REPLIES_MAX; i++)
+        free_reply(&rig->replies[i]);
+    for (uint32_t l = 0; l < RIG_LINKS_MAX; l++)
+        if (rig->link[l].rig)
+            rig->link[l].rig->link[rig->link[l].link].rig = NULL;
+    for (uint32_t t = 0; t < RIG_TENANTS_MAX; t++) {
+        free(rig->bytes[t]);
+        free(rig->host[t]);
+    }
+    free(rig->sums);
+    free(rig->mem);
+    free(rig->out);
+    free(rig);
+}
+
+static struct table_run *copy_runs(const struct table_run *runs, uint32_t n)
+{
+    struct table_run *copy;
+
+    if (!n)
+        return NULL;
+    copy = must_copy(runs, n * sizeof *runs);
+    for (uint32_t i = 0; i < n; i++)
+        copy[i].refs = must_copy(runs[i].refs, runs[i].n * sizeof(struct page_ref));
+    return copy;
+}
+
+static void keep_reply(struct rig *rig, const struct reply *reply)
+{
+    struct rig_reply *slot = &rig->replies[reply->request_id % RIG_REPLIES_MAX];
+
+    if (slot->used && slot->reply.request_id == reply->request_id)
+        rig_fail("request %llu answered twice", (unsigned long long)reply->request_id);
+    if ((unsigned)reply->err >= TERN_ERR_COUNT || !reply->text)
+        rig_fail("a reply without an error of the table or without a text");
+    free_reply(slot);
+    slot->used = true;
+    slot->reply = *reply;
+    slot->reply.runs = copy_runs(reply->runs, reply->nruns);
+    if (reply->op == OP_STEP)
+        slot->reply.step.results =
+            must_copy(reply->step.results, reply->step.n * sizeof(struct op_result));
+    rig->last = &slot->reply;
+    rig->replies_seen++;
+}
+
+static struct rig_job *add_job(struct rig *rig, enum rig_job_kind kind)
+{
+    struct rig_job *job = &rig->jobs[rig->njobs];
+
+    if (rig->njobs == RIG_JOBS_MAX)
+        rig_fail("more than %d jobs wait", RIG_JOBS_MAX);
+    rig->njobs++;
+    *job = (struct rig_job){.kind = kind};
+    return job;
+}
+
+static void keep_msg(struct rig *rig, uint32_t link, const struct peer_msg *msg)
+{
+    struct rig_job *job;
+
+    if (link >= RIG_LINKS_MAX || !rig->link[link].rig)
+        rig_fail("the core sends on link %u, which is down", link);
+    job = add_job(rig, RIG_MSG);
+    job->link = link;
+    job->msg = *msg;
+    job->msg.runs = copy_runs(msg->runs, msg->nruns);
+    job->msg.tokens = NULL;
+    if (msg->kind == PEER_PULL_OPEN)
+        job->msg.tokens = must_copy(msg->tokens, msg->to * sizeof(uint32_t));
+    job->msg.keys = msg->nkeys ? must_copy(msg->keys, msg->nkeys * sizeof(struct extra_key)) : NULL;
+}
+
+static void keep_pull(struct rig *rig, const struct action *act)
+{
+    struct rig_job *job = add_job(rig, RIG_PULL);
+
+    job->id = act->pull.pull;
+    job->serve = act->pull.serve;
+    job->link = act->pull.link;
+    job->pool = act->pull.pool;
+    job->batch = act->pull.batch;
+    job->n = act->pull.n;
+    if (!job->n || job->n > PULL_BATCH_PAGES)
+        rig_fail("a pull batch of %u pages", job->n);
+    job->pages = must_copy(act->pull.pages, job->n * sizeof *job->pages);
+    job->refs = must_copy(act->pull.refs, job->n * sizeof *job->refs);
+    rig->pages_in_flight += job->n;
+    if (rig->pages_in_flight > rig->max_pages_in_flight)
+        rig->max_pages_in_flight = rig->pages_in_flight;
+}
+
+static void keep_copy(struct rig *rig, const struct action *act)
+{
+    struct rig_job *job = add_job(rig, RIG_COPY);
+
+    job->id = act->copy.job;
+    job->pool = act->copy.from_pool;
+    job->to_pool = act->copy.to_pool;
+    job->n = act->copy.n;
+    if (!job->n || job->n > SEAL_PAGES_MAX)
+        rig_fail("a copy job of %u pages", job->n);
+    job->pages = must_copy(act->copy.from, job->n * sizeof *job->pages);
+    job->to = must_copy(act->copy.to, job->n * sizeof *job->to);
+}
+
+static void start_serve(struct rig *rig, const struct action *act)
+{
+    uint32_t slot = act->serve.serve.slot % RIG_SERVES_MAX;
+
+    rig->serve[slot].id = act->serve.serve;
+    rig->serve[slot].pool = act->serve.pool;
+    rig->serve[slot].live = true;
+}
+
+uint32_t rig_serve_pool(const struct rig *rig, struct id serve)
+{
+    uint32_t slot = serve.slot % RIG_SERVES_MAX;
+
+    return id_equal(rig->serve[slot].id, serve) ? rig->serve[slot].pool : NONE;
+}
+
+static void take_action(struct rig *rig, const struct action *act)
+{
+    switch (act->kind) {
+    case ACT_REPLY: keep_reply(rig, &act->reply); break;
+    case ACT_CLOSE_CONN: rig->closes_seen++; break;
+    case ACT_SEAL: {
+        struct rig_job *job = add_job(rig, RIG_SEAL);
+
+        if (!act->seal.n || act->seal.n > SEAL_PAGES_MAX)
+            rig_fail("a seal job of %u pages", act->seal.n);
+        job->id = act->seal.job;
+        job->pool = act->seal.pool;
+        job->n = act->seal.n;
+        job->pages = must_copy(act->seal.pages, job->n * sizeof *job->pages);
+        break;
+    }
+    case ACT_ZERO: add_job(rig, RIG_ZERO)->id = act->zero.pool; break;
+    case ACT_COPY: keep_copy(rig, act); break;
+    case ACT_PEER_SEND: keep_msg(rig, act->peer.link, &act->peer.msg); break;
+    case ACT_LINK_CLOSE: rig->link_closes++; break;
+    case ACT_PULL: keep_pull(rig, act); break;
+    case ACT_PULL_STOP: add_job(rig, RIG_PULL_STOP)->id = act->pull_stop.pull; break;
+    case ACT_SERVE_START: start_serve(rig, act); break;
+    case ACT_SERVE_STOP: add_job(rig, RIG_SERVE_STOP)->id = act->serve.serve; break;
+    case ACT_ENGINE_GONE:
+        rig->engines_gone++;
+        rig->engine_gone = act->engine.engine;
+        break;
+    case ACT_ENGINE_STUCK: rig->engines_stuck++; break;
+    default: rig_fail("an action of kind %d", act->kind);
+    }
+}
+
+static void one_event(struct rig *rig, const struct event *event)
+{
+    struct event e = *event;
+
+    e.now_ns = rig->now_ns;
+    if (rig->on_event)
+        rig->on_event(rig->on_event_ctx, &e);
+    core_step(rig->core, &e, rig->out);
+    if (rig->out->n > ACTIONS_MAX)
+        rig_fail("%u actions in one step", rig->out->n);
+    for (uint32_t i = 0; i < rig->out->n; i++)
+        take_action(rig, &rig->out->v[i]);
+    if (!rig->no_audit)
+        rig_audit(rig->core);
+}
+
+void rig_timers(struct rig *rig)
+{
+    struct event timer = {.kind = EV_TIMER};
+
+    for (uint32_t i = 0; core_deadline(rig->core) <= rig->now_ns; i++) {
+        if (i == TIMER_ROUNDS_MAX)
+            rig_fail("the core's deadline stays in the past");
+        one_event(rig, &timer);
+    }
+}
+
+void rig_event(struct rig *rig, const struct event *event)
+{
+    one_event(rig, event);
+    rig_timers(rig);
+    rig_settle(rig);
+}
+
+void rig_advance(struct rig *rig, uint64_t ns)
+{
+    struct event timer = {.kind = EV_TIMER};
+
+    rig->now_ns += ns;
+    rig_event(rig, &timer);
+}
+
+uint32_t rig_jobs(const struct rig *rig, enum rig_job_kind kind)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < rig->njobs; i++)
+        n += rig->jobs[i].kind == kind;
+    return n;
+}
+
+struct rig_job *rig_job(struct rig *rig, enum rig_job_kind kind, uint32_t nth)
+{
+    for (uint32_t i = 0; i < rig->njobs; i++)
+        if (rig->jobs[i].kind == kind && nth-- == 0)
+            return &rig->jobs[i];
+    return NULL;
+}
+
+static struct rig_job take_job(struct rig *rig, uint32_t at)
+{
+    struct rig_job job = rig->jobs[at];
+
+    memmove(&rig->jobs[at], &rig->jobs[at + 1], (rig->njobs - at - 1) * sizeof job);
+    rig->njobs--;
+    if (job.kind == RIG_PULL)
+        rig->pages_in_flight -= job.n;
+    return job;
+}
+
+static bool find_job(const struct rig *rig, uint32_t kinds, uint32_t *ret_at)
+{
+    for (uint32_t i = 0; i < rig->njobs; i++)
+        if (rig->jobs[i].kind & kinds) {
+            *ret_at = i;
+            return true;
+        }
+    return false;
+}
+
+void rig_drop(struct rig *rig, enum rig_job_kind kind)
+{
+    struct rig_job job;
+    uint32_t at;
+
+    if (!find_job(rig, kind, &at))
+        rig_fail("no job of kind %d to drop", kind);
+    job = take_job(rig, at);
+    free_job(&job);
+}
+
+void rig_lose_messages(struct rig *rig, uint32_t link)
+{
+    for (uint32_t i = 0; i < rig->njobs; i++)
+        if (rig->jobs[i].kind == RIG_MSG && rig->jobs[i].link == link) {
+            struct rig_job job = take_job(rig, i--);
+
+            free_job(&job);
+        }
+}
+
+static void zero_pool(struct rig *rig, struct id pool)
+{
+    struct pool_view v;
+
+    if (!core_pool_view(rig->core, pool.slot, &v))
+        rig_fail("zeroing a pool that is not there");
+    memset((v.tier == TIER_HOST ? rig->host : rig->bytes)[v.tenant] + v.offset, 0, v.bytes);
+}
+
+static uint64_t sum_of(struct rig *rig, uint32_t pool, const struct page_at *p)
+{
+    uint64_t bytes;
+    const uint8_t *page = rig_page(rig, pool, p->group, p->index, &bytes);
+
+    return hash_words(1, (const uint32_t *)(const void *)page, bytes / sizeof(uint32_t));
+}
+
+static void seal_pages(struct rig *rig, const struct rig_job *job)
+{
+    for (uint32_t i = 0; i < job->n; i++)
+        rig->sums[job->pages[i].record] = sum_of(rig, job->pool, &job->pages[i]);
+}
+
+/* The seam's work of one copy: bytes and checksums, and a look at what was written. A copy that
+ * fails leaves the destination with bytes that are nobody's. */
+static enum tern_err do_copy(struct rig *rig, const struct rig_job *job)
+{
+    enum tern_err err = TERN_OK;
+    bool fails = rig->copies_to_fail > 0;
+    struct pool_view to;
+
+    rig_audit_copy(rig->core, job->pages, job->to, job->n);
+    for (uint32_t i = 0; i < job->n; i++) {
+        uint64_t bytes, other;
+        const uint8_t *source =
+            rig_page(rig, job->pool, job->pages[i].group, job->pages[i].index, &bytes);
+        uint8_t *page = rig_page(rig, job->to_pool, job->to[i].group, job->to[i].index, &other);
+
+        if (bytes != other || job->to[i].group != job->pages[i].group)
+            rig_fail("a copy between unlike pages");
+        memcpy(page, source, bytes);
+        if (fails)
+            memset(page, 0xee, bytes);
+        if (sum_of(rig, job->to_pool, &job->to[i]) != rig->sums[job->pages[i].record])
+            err = TERN_CORRUPT;
+        rig->sums[job->to[i].record] = rig->sums[job->pages[i].record];
+    }
+    if (!core_pool_view(rig->core, job->to_pool, &to))
+        rig_fail("a copy into a pool that is not there");
+    *(to.tier == TIER_HOST ? &rig->copies_back : &rig->copies_up) += 1;
+    if (!fails)
+        return err;
+    rig->copies_to_fail--;
+    return rig->copy_err;
+}
+
+/* The seam's work of one batch: which pages arrived and are right. */
+static void do_pull(struct rig *rig, const struct rig_job *job, struct event *event)
+{
+    struct rig *source = rig->link[job->link].rig;
+    uint32_t from_pool = source ? rig_serve_pool(source, job->serve) : NONE;
+
+    for (uint32_t i = 0; i < job->n; i++) {
+        uint64_t bytes, record_bytes;
+        uint32_t record, group = job->pages[i].group;
+        uint8_t *to = rig_page(rig, job->pool, group, job->pages[i].index, &bytes);
+        uint8_t *from;
+
+        if (from_pool == NONE ||
+            core_serve_page(source->core, job->serve, group, job->refs[i], &record) != TERN_OK)
+            continue;
+        from = rig_page(source, from_pool, group, job->refs[i].index, &record_bytes);
+        if (record_bytes != bytes)
+            rig_fail("unlike pages: %llu and %llu bytes", (unsigned long long)bytes,
+                     (unsigned long long)record_bytes);
+        memcpy(to, from, bytes);
+        rig->pulled_pages++;
+        rig->pulled_bytes += bytes;
+        if (rig->corrupt_pages &&
+            (!rig->corrupt_group_index || rig->corrupt_group_index == job->pages[i].index)) {
+            rig->corrupt_pages--;
+            to[0] ^= 1;
+            continue;
+        }
+        rig->sums[job->pages[i].record] = sum_of(rig, job->pool, &job->pages[i]);
+        event->pulled.ok[i / 64] |= (uint64_t)1 << (i % 64);
+    }
+}
+
+static void complete_at(struct rig *rig, uint32_t at)
+{
+    struct rig_job job = take_job(rig, at);
+    struct event event = {.kind = EV_TIMER};
+    struct rig *target = rig;
+
+    switch (job.kind) {
+    case RIG_SEAL:
+        seal_pages(rig, &job);
+        event.kind = EV_SEALED;
+        event.sealed.job = job.id;
+        break;
+    case RIG_ZERO:
+        zero_pool(rig, job.id);
+        event.kind = EV_ZEROED;
+        event.zeroed.pool = job.id;
+        break;
+    case RIG_COPY:
+        event.kind = EV_COPIED;
+        event.copied.job = job.id;
+        event.copied.err = do_copy(rig, &job);
+        break;
+    case RIG_PULL:
+        event.kind = EV_PULLED;
+        event.pulled.pull = job.id;
+        event.pulled.batch = job.batch;
+        do_pull(rig, &job, &event);
+        break;
+    case RIG_PULL_STOP:
+        event.kind = EV_PULL_QUIET;
+        event.pull_quiet.pull = job.id;
+        for (uint32_t i = 0; i < rig->njobs; i++) /* a stopped pull completes nothing any more */
+            if (rig->jobs[i].kind == RIG_PULL && id_equal(rig->jobs[i].id, job.id)) {
+                struct rig_job stale = take_job(rig, i--);
+
+                free_job(&stale);
+            }
+        break;
+    case RIG_SERVE_STOP:
+        event.kind = EV_SERVE_QUIET;
+        event.serve_quiet.serve = job.id;
+        break;
+    case RIG_MSG:
+        target = rig->link[job.link].rig;
+        event.kind = EV_PEER_MSG;
+        event.peer.link = rig->link[job.link].link;
+        event.peer.msg = job.msg;
+        break;
+    default: rig_fail("a job of kind %d", job.kind);
+    }
+    if (target) {
+        one_event(target, &event);
+        rig_timers(target);
+    }
+    free_job(&job);
+}
+
+void rig_complete(struct rig *rig, enum rig_job_kind kind)
+{
+    uint32_t at;
+
+    if (!find_job(rig, kind, &at))
+        rig_fail("no job of kind %d waits", kind);
+    complete_at(rig, at);
+    rig_settle(rig);
+}
+
+void rig_complete_nth(struct rig *rig, enum rig_job_kind kind, uint32_t nth)
+{
+    struct rig_job *job = rig_job(rig, kind, nth);
+
+    if (!job)
+        rig_fail("no job of kind %d waits in place %u", kind, nth);
+    complete_at(rig, (uint32_t)(job - rig->jobs));
+    rig_settle(rig);
+}
+
+void rig_settle(struct rig *rig)
+{
+    uint32_t at;
+
+    for (uint32_t round = 0; round < SETTLE_ROUNDS_MAX; round++) {
+        bool moved = false;
+
+        if (find_job(rig, rig->automatic, &at)) {
+            complete_at(rig, at);
+            moved = true;
+        }
+        for (uint32_t l = 0; l < RIG_LINKS_MAX; l++) {
+            struct rig *other = rig->link[l].rig;
+
+            if (other && find_job(other, other->automatic, &at)) {
+                complete_at(other, at);
+                moved = true;
+            }
+        }
+        if (!moved)
+            return;
+    }
+    rig_fail("the rig does not settle");
+}

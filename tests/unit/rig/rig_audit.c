@@ -1,0 +1,412 @@
+/* The audit of an arena: every page, token block, key and slot is in exactly one place, and every
+ * count agrees with what it counts. What must stay true: it takes nothing on trust that it can walk
+ * itself. See rig_audit.h. */
+#include "unit/rig/rig_audit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BIT(state) (1u << PAGE_##state)
+
+static void *marks(uint32_t n)
+{
+    void *m = calloc(n, 1);
+
+    if (!m)
+        abort();
+    return m;
+}
+
+void audit_meet(uint8_t *seen, uint32_t i, uint32_t limit, const char *what, const char *where)
+{
+    if (i >= limit)
+        rig_fail("audit: %s %u in %s does not exist", what, i, where);
+    if (seen[i]++)
+        rig_fail("audit: %s %u in %s is in two places", what, i, where);
+}
+
+void audit_chain(struct audit *a, uint32_t head, uint32_t blocks, const char *where)
+{
+    const uint32_t limit = a->c->limits.token_blocks;
+
+    for (uint32_t n = 0; n < blocks; n++, head = *block_next(a->c, head))
+        audit_meet(a->block_seen, head, limit, "token block", where);
+    if (head != NONE)
+        rig_fail("audit: the token chain of %s is longer than %u blocks", where, blocks);
+}
+
+void audit_keys(struct audit *a, uint32_t head, uint32_t from, uint32_t to, const char *where)
+{
+    uint64_t last = 0;
+
+    for (; head != NONE; head = key_at(a->c, head)->next) {
+        uint32_t position;
+
+        audit_meet(a->key_seen, head, a->c->limits.extra_keys, "extra key", where);
+        position = key_at(a->c, head)->position;
+        if (position < from || position >= to || position < last)
+            rig_fail("audit: key at %u of %s, which holds [%u, %u)", position, where, from, to);
+        last = (uint64_t)position + 1;
+    }
+}
+
+void audit_page_list(struct audit *a, const struct page_list *l, uint32_t states, uint32_t owner,
+                     const char *where)
+{
+    uint32_t n = 0, prev = NONE;
+
+    for (uint32_t at = l->head; at != NONE; at = page_at(a->c, at)->next, n++) {
+        const struct page *p;
+
+        audit_meet(a->page_seen, at, a->c->limits.pages, "page", where);
+        p = page_at(a->c, at);
+        if (!(states & 1u << p->state) || p->owner != owner)
+            rig_fail("audit: page %u in %s has state %u and owner %u", at, where, p->state,
+                     p->owner);
+        if (p->prev != prev)
+            rig_fail("audit: page %u in %s is linked wrongly", at, where);
+        if (p->gen == 0)
+            rig_fail("audit: page %u in %s is in use with generation 0", at, where);
+        prev = at;
+    }
+    if (l->tail != prev || l->n != n)
+        rig_fail("audit: %s counts %u pages and has %u", where, l->n, n);
+}
+
+/* --- slabs --- */
+
+static void audit_free_pages(struct audit *a, const struct pool *p, uint32_t slot, uint32_t *tally)
+{
+    const struct slab *s = slab_at(a->c, slot);
+    const struct group *g = &p->group[s->group];
+    uint32_t local = slot - p->slab_base, base = p->page_base + local * p->pages_per_slab_max,
+             nfree = 0;
+
+    for (uint32_t at = s->free_head; at != NONE; at = page_at(a->c, at)->next, nfree++) {
+        if (at < base || at >= base + g->pages_per_slab)
+            rig_fail("audit: page %u is free in slab %u, which is not its", at, slot);
+        audit_meet(a->page_seen, at, a->c->limits.pages, "page", "a slab's free list");
+        if (page_at(a->c, at)->state != PAGE_FREE)
+            rig_fail("audit: page %u is in a free list with state %u", at,
+                     page_at(a->c, at)->state);
+    }
+    if (nfree != s->nfree)
+        rig_fail("audit: slab %u counts %u free pages and has %u", slot, s->nfree, nfree);
+    for (uint32_t i = 0; i < g->pages_per_slab; i++) {
+        const struct page *page = page_at(a->c, base + i);
+
+        if (page->pool != pool_slot(a->c, p) || page->group != s->group ||
+            page->index != local * g->pages_per_slab + i || page->index == 0)
+            rig_fail("audit: page %u of slab %u is not formatted for group %u", base + i, slot,
+                     s->group);
+        tally[page->state]++;
+    }
+}
+
+static uint32_t audit_slab_list(struct audit *a, uint32_t head, const char *where)
+{
+    uint32_t n = 0, prev = NONE;
+
+    for (; head != NONE; head = slab_at(a->c, head)->next, n++) {
+        audit_meet(a->slab_seen, head, a->c->limits.slabs, "slab", where);
+        if (slab_at(a->c, head)->prev != prev)
+            rig_fail("audit: slab %u in %s is linked wrongly", head, where);
+        prev = head;
+    }
+    return n;
+}
+
+static void audit_slabs(struct audit *a, const struct pool *p)
+{
+    uint32_t tally[GROUPS_MAX][PAGE_STATES] = {{0}}, held[GROUPS_MAX] = {0}, used = 0;
+    uint32_t free = audit_slab_list(a, p->free_slab, "the pool's free list");
+
+    if (free != p->nfree_slabs)
+        rig_fail("audit: %u slabs are free, %u counted", free, p->nfree_slabs);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        audit_slab_list(a, p->group[g].partial, "a group's partial list");
+    for (uint32_t slot = p->slab_base + 1; slot < p->slab_base + p->nslabs; slot++) {
+        const struct slab *s = slab_at(a->c, slot);
+
+        if (s->assigned && s->group >= p->ngroups)
+            rig_fail("audit: slab %u belongs to group %u", slot, s->group);
+        if (a->slab_seen[slot] != (!s->assigned || s->nfree > 0))
+            rig_fail("audit: slab %u, assigned %u with %u free pages, is listed %u times", slot,
+                     s->assigned, s->nfree, a->slab_seen[slot]);
+        if (!s->assigned)
+            continue;
+        if (s->nfree == p->group[s->group].pages_per_slab)
+            rig_fail("audit: slab %u is held although nothing of it is used", slot);
+        held[s->group]++;
+        used++;
+        audit_free_pages(a, p, slot, tally[s->group]);
+    }
+    if (used + free != p->nslabs - 1 || a->slab_seen[p->slab_base])
+        rig_fail("audit: %u slabs used, %u free, of %u and the reserved one", used, free,
+                 p->nslabs);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (held[g] != p->group[g].held ||
+            memcmp(tally[g], p->group[g].count, sizeof tally[g]) != 0)
+            rig_fail("audit: the counts of pool %u group %u are wrong", pool_slot(a->c, p), g);
+}
+
+/* --- owners of pages and tokens other than nodes --- */
+
+/* The owned part of a table: from base to A, without a gap (T5: what has left is below base). */
+static void audit_owned(const struct session *s, uint32_t slot, const struct pool *p, uint32_t g)
+{
+    const struct group_layout *l = &p->group[g].layout;
+    uint32_t n = s->owned[g].n, end = div_up(s->a, l->page_tokens);
+    bool right = true;
+
+    switch (l->family) {
+    case FAMILY_HISTORY:
+        right = s->base[g] == s->t / l->page_tokens && s->base[g] + n == end;
+        break;
+    case FAMILY_WINDOW:
+        right = s->base[g] + n == end || (s->state == SESSION_FETCHING && n == 0);
+        break;
+    case FAMILY_RECURRENT:
+        right = n == 1 || (n == 0 && (s->c == s->t || s->state == SESSION_FETCHING));
+        break;
+    }
+    if (!right)
+        rig_fail("audit: session %u owns [%u, +%u) of group %u for T %u, C %u, A %u", slot,
+                 s->base[g], n, g, s->t, s->c, s->a);
+}
+
+static void audit_session(struct audit *a, uint32_t slot)
+{
+    const struct session *s = session_at(a->c, slot);
+    const struct pool *p = pool_at(a->c, s->pool);
+    const struct node *n = node_at(a->c, s->node);
+    const struct token_buf *b = &s->tokens;
+    uint32_t per_chunk = div_up(p->align, TOKEN_BLOCK), length = b->end - b->first;
+
+    if (s->t > s->c || s->c > s->a)
+        rig_fail("audit: S1: T %u, C %u, A %u", s->t, s->c, s->a);
+    if (!n->used || n->depth != s->t || n->pool != s->pool || n->space != s->space)
+        rig_fail("audit: session %u, T %u, pins node %u of depth %u", slot, s->t, s->node,
+                 n->depth);
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        audit_page_list(a, &s->owned[g], BIT(OWNED), slot, "a session's table");
+        audit_owned(s, slot, p, g);
+    }
+    if (s->low > s->t || s->low % p->align || (p->nstate == 0 && s->low != s->t))
+        rig_fail("audit: session %u, T %u, borrows the STATE deeper than %u", slot, s->t, s->low);
+    if (b->first > b->end || (s->t > 0 && b->first != s->t) || b->end < s->c || b->first % p->align)
+        rig_fail("audit: session %u holds tokens [%u, %u) with T %u, C %u", slot, b->first, b->end,
+                 s->t, s->c);
+    audit_chain(a, b->head, length / p->align * per_chunk + div_up(length % p->align, TOKEN_BLOCK),
+                "a session");
+    audit_keys(a, b->keys, b->first, b->end, "a session");
+    if (engine_at(a->c, s->engine)->state == ENGINE_EMPTY)
+        rig_fail("audit: session %u belongs to no engine", slot);
+}
+
+static void audit_retires(struct audit *a)
+{
+    const struct core *c = a->c;
+    uint8_t *pending = marks(c->limits.nodes);
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < c->limits.engines; i++) {
+        const struct engine *e = engine_at(c, i);
+        uint64_t last = 0;
+
+        if (e->state == ENGINE_EMPTY)
+            continue;
+        for (uint32_t at = e->retire_head, prev = NONE; at != NONE;
+             prev = at, at = retire_at(c, at)->next) {
+            const struct retire *r = retire_at(c, at);
+
+            if (r->step < last || r->step <= e->done_min || r->prev != prev ||
+                n++ == c->limits.retires)
+                rig_fail("audit: retire record %u of step %llu is out of order", at,
+                         (unsigned long long)r->step);
+            last = r->step;
+            audit_page_list(a, &r->pages, BIT(RETIRING), at, "a retire record");
+            for (uint32_t p = r->pending; p != NONE; p = node_at(c, p)->pending_next) {
+                const struct node *m = node_at(c, p);
+                bool new = m->pending_engine == i && m->pending_step <= r->step;
+
+                if (!new && !(node_visible(m) && m->state_pending))
+                    rig_fail("audit: node %u is pending in a record that is not its", p);
+                audit_meet(pending, p, c->limits.nodes, "node", "the lists of pending ones");
+            }
+        }
+    }
+    for (uint32_t i = 0; i < c->limits.nodes; i++)
+        if (node_at(c, i)->used &&
+            pending[i] != (!node_visible(node_at(c, i)) || node_at(c, i)->state_pending != 0))
+            rig_fail("audit: node %u waits for a step in %u records", i, pending[i]);
+    free(pending);
+    if (n != c->nretires || n + c->free_retires.n != c->limits.retires)
+        rig_fail("audit: %u retire records live, %u counted, %u free", n, c->nretires,
+                 c->free_retires.n);
+}
+
+static void audit_pulls(struct audit *a)
+{
+    const uint32_t states = BIT(RESERVED) | BIT(VERIFIED) | BIT(QUARANTINE);
+
+    for (uint32_t i = 0; i < a->c->limits.pulls; i++) {
+        const struct pull *p = pull_at(a->c, i);
+
+        for (uint32_t g = 0; p->state != PULL_EMPTY && g < GROUPS_MAX; g++)
+            audit_page_list(a, &p->pages[g], states, i, "a transfer");
+    }
+}
+
+static void audit_sessions(struct audit *a)
+{
+    const struct core *c = a->c;
+    uint32_t n = 0, listed = 0, per_pool[POOLS_LIMIT] = {0};
+
+    for (uint32_t i = 0; i < c->limits.sessions; i++)
+        if (session_at(c, i)->state != SESSION_EMPTY) {
+            audit_session(a, i);
+            per_pool[session_at(c, i)->pool]++;
+            n++;
+        }
+    for (uint32_t i = 0; i < c->limits.engines; i++) {
+        const struct engine *e = engine_at(c, i);
+        uint32_t mine = 0;
+
+        if (e->state == ENGINE_EMPTY)
+            continue;
+        for (uint32_t at = e->sessions; at != NONE && mine <= c->limits.sessions;
+             at = session_at(c, at)->next, mine++)
+            if (session_at(c, at)->engine != i)
+                rig_fail("audit: session %u is listed by engine %u, which is not its", at, i);
+        if (mine != e->nsessions)
+            rig_fail("audit: engine %u counts %u sessions and has %u", i, e->nsessions, mine);
+        listed += mine;
+    }
+    if (n != listed || n + c->free_sessions.n != c->limits.sessions)
+        rig_fail("audit: %u sessions live, %u listed, %u free", n, listed, c->free_sessions.n);
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->sessions != per_pool[i])
+            rig_fail("audit: pool %u counts %u sessions and has %u", i, pool_at(c, i)->sessions,
+                     per_pool[i]);
+}
+
+/* --- free lists and what was met nowhere --- */
+
+static void audit_stores(struct audit *a)
+{
+    const struct core *c = a->c;
+    uint32_t n = 0;
+
+    for (uint32_t at = c->free_blocks.head; at != NONE; at = *block_next(c, at), n++)
+        audit_meet(a->block_seen, at, c->limits.token_blocks, "token block", "the free list");
+    if (n != c->free_blocks.n)
+        rig_fail("audit: %u token blocks are free, %u counted", n, c->free_blocks.n);
+    n = 0;
+    for (uint32_t at = c->free_keys.head; at != NONE; at = key_at(c, at)->next, n++)
+        audit_meet(a->key_seen, at, c->limits.extra_keys, "extra key", "the free list");
+    if (n != c->free_keys.n)
+        rig_fail("audit: %u extra keys are free, %u counted", n, c->free_keys.n);
+    for (uint32_t i = 0; i < c->limits.token_blocks; i++)
+        if (!a->block_seen[i])
+            rig_fail("audit: token block %u leaked", i);
+    for (uint32_t i = 0; i < c->limits.extra_keys; i++)
+        if (!a->key_seen[i])
+            rig_fail("audit: extra key %u leaked", i);
+}
+
+static void audit_no_page_lost(struct audit *a)
+{
+    const struct core *c = a->c;
+
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        const struct pool *p = pool_at(c, i);
+
+        for (uint32_t s = 1; p->state != POOL_EMPTY && s < p->nslabs; s++) {
+            const struct slab *slab = slab_at(c, p->slab_base + s);
+            uint32_t base = p->page_base + s * p->pages_per_slab_max;
+
+            for (uint32_t k = 0; slab->assigned && k < p->group[slab->group].pages_per_slab; k++)
+                if (!a->page_seen[base + k])
+                    rig_fail("audit: T1: page %u, state %u, owner %u, is nowhere", base + k,
+                             page_at(c, base + k)->state, page_at(c, base + k)->owner);
+        }
+    }
+}
+
+static void audit_view(const struct core *core, uint32_t slot)
+{
+    struct pool_view v;
+
+    if (!core_pool_view(core, slot, &v))
+        return;
+    for (uint32_t g = 0; g < v.ngroups; g++) {
+        const struct group_view *q = &v.group[g];
+        uint64_t sum = (uint64_t)q->free + q->leased + q->session + q->snapshot + q->reclaimable +
+                       q->transfer + q->ticket + q->retiring + q->zeroing + q->quarantine;
+
+        if (sum != q->total)
+            rig_fail("T1: pool %u group %u: %llu pages are somewhere, %u exist", slot, g,
+                     (unsigned long long)sum, q->total);
+        if (q->layout.cap_pages && q->total - q->free > q->layout.cap_pages)
+            rig_fail("audit: group %u uses %u pages and may use %u", g, q->total - q->free,
+                     q->layout.cap_pages);
+    }
+}
+
+static void must_be(const struct core *core, const struct page_at *at, uint32_t state,
+                    const char *end)
+{
+    const struct page *p = page_at(core, at->record);
+
+    if (p->gen != at->gen || p->index != at->index || p->group != at->group || p->state != state)
+        rig_fail("audit: T16: page %u, the %s of a copy, has state %u, generation %u and not %u",
+                 at->record, end, p->state, p->gen, at->gen);
+}
+
+void rig_audit_copy(const struct core *core, const struct page_at *from, const struct page_at *to,
+                    uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        must_be(core, &from[i], PAGE_COMMITTED, "source");
+        must_be(core, &to[i], PAGE_COPYING, "destination");
+    }
+}
+
+void rig_audit(const struct core *core)
+{
+    const struct core_limits *l = core_limits_of(core);
+    struct audit a = {.c = core,
+                      .page_seen = marks(l->pages),
+                      .block_seen = marks(l->token_blocks),
+                      .key_seen = marks(l->extra_keys),
+                      .node_seen = marks(l->nodes),
+                      .slab_seen = marks(l->slabs)};
+    uint32_t closing = 0, pools = 0;
+
+    for (uint32_t i = 0; i < l->pools; i++) {
+        if (pool_at(core, i)->state != POOL_EMPTY)
+            audit_slabs(&a, pool_at(core, i));
+        closing += pool_at(core, i)->state == POOL_CLOSING;
+        pools += pool_at(core, i)->state != POOL_EMPTY && pool_at(core, i)->tier == TIER_DEVICE;
+        audit_view(core, i);
+    }
+    if (closing != core->nclosing || pools != core->npools)
+        rig_fail("audit: %u pools, %u of them closing; %u and %u counted", pools, closing,
+                 core->npools, core->nclosing);
+    audit_sessions(&a);
+    audit_retires(&a);
+    audit_pulls(&a);
+    audit_nodes(&a);
+    audit_heaps(&a);
+    audit_host(&a);
+    audit_refs(&a);
+    audit_state(&a);
+    audit_stores(&a);
+    audit_no_page_lost(&a);
+    free(a.page_seen);
+    free(a.block_seen);
+    free(a.key_seen);
+    free(a.node_seen);
+    free(a.slab_seen);
+}

@@ -1,0 +1,36 @@
+/* The audit of an arena, from the inside: shared by its files. Called by the rig after every
+ * event; callable for any core at rest (between two core_step calls). */
+#ifndef TEST_RIG_AUDIT_H
+#define TEST_RIG_AUDIT_H
+
+#include "core/tree/nodes.h"
+#include "unit/rig/rig.h"
+
+/* How often each record was met in the place that its state names; every walk is bounded by these.
+ */
+struct audit {
+    const struct core *c;
+    uint8_t *page_seen, *block_seen, *key_seen, *node_seen, *slab_seen;
+};
+
+/* rig_audit_tree.c */
+void audit_nodes(struct audit *a);
+void audit_heaps(struct audit *a);
+void audit_refs(struct audit *a);
+/* rig_audit_host.c */
+void audit_node_pages(struct audit *a, uint32_t slot);
+void audit_host(struct audit *a);
+/* rig_audit_state.c */
+void audit_state(struct audit *a);
+bool audit_state_at_rest(const struct core *c, const struct node *n);
+
+/* Meets a record for the first and only time. */
+void audit_meet(uint8_t *seen, uint32_t i, uint32_t limit, const char *what, const char *where);
+/* Walks a token chain of exactly `blocks` blocks, and a key chain with positions in [from, to). */
+void audit_chain(struct audit *a, uint32_t head, uint32_t blocks, const char *where);
+void audit_keys(struct audit *a, uint32_t head, uint32_t from, uint32_t to, const char *where);
+/* A list of pages in one state with one owner, linked both ways. */
+void audit_page_list(struct audit *a, const struct page_list *l, uint32_t states, uint32_t owner,
+                     const char *where);
+
+#endif

@@ -1,0 +1,255 @@
+/* The audit of the two tiers: where each prefix node is and what copies of it are under way, that
+ * residency is prefix-closed on both, the queue of copies, the loads that sessions wait for, pools
+ * and their host tiers. All of it is made anew from the pages and the sessions. See rig_audit.h. */
+#include "unit/rig/rig_audit.h"
+
+#include <stdlib.h>
+
+static bool is_back(const struct node *n)
+{
+    return n->copy >= COPY_BACK_WAITING && n->copy <= COPY_BACK_DONE;
+}
+
+static bool is_load(const struct node *n)
+{
+    return n->copy >= COPY_LOAD_QUEUED && n->copy <= COPY_LOAD_DONE;
+}
+
+/* The pages of one group of a node in one of its three places: none, or a whole segment. */
+static bool meet_pages(struct audit *a, uint32_t slot, uint32_t g, uint32_t head, uint32_t pool,
+                       uint32_t state)
+{
+    uint32_t count = 0;
+
+    for (uint32_t at = head; at != NONE; at = page_at(a->c, at)->next, count++) {
+        const struct page *page;
+
+        audit_meet(a->page_seen, at, a->c->limits.pages, "page", "a prefix node");
+        page = page_at(a->c, at);
+        if (page->state != state || page->owner != slot || page->group != g || page->pool != pool)
+            rig_fail("audit: page %u of node %u has state %u, owner %u, pool %u", at, slot,
+                     page->state, page->owner, page->pool);
+        if (page->gen == 0)
+            rig_fail("audit: page %u of node %u has generation 0", at, slot);
+    }
+    if (count && count != pool_at(a->c, node_at(a->c, slot)->pool)->group[g].segment)
+        rig_fail("audit: node %u has %u pages of group %u", slot, count, g);
+    return count > 0;
+}
+
+static void audit_moving(const struct node *n, uint32_t slot, bool any)
+{
+    if (any != (n->copy != COPY_NONE))
+        rig_fail("audit: node %u has %s pages on the move, and a copy in state %u", slot,
+                 any ? "some" : "no", n->copy);
+    if (is_load(n) && !n->on_host)
+        rig_fail("audit: node %u is loaded from a tier where it is not", slot);
+    if (is_load(n) && n->loaders == 0 && !(n->copy == COPY_LOAD_RUNNING && n->load_cancelled))
+        rig_fail("audit: node %u is loaded for nobody", slot);
+    if (n->load_cancelled && (n->copy != COPY_LOAD_RUNNING || n->loaders > 0))
+        rig_fail("audit: node %u has a cancelled load that is none", slot);
+    if (is_back(n) && !n->on_device)
+        rig_fail("audit: node %u is copied from a device where it is not", slot);
+}
+
+void audit_node_pages(struct audit *a, uint32_t slot)
+{
+    const struct node *n = node_at(a->c, slot), *up = node_at(a->c, n->parent);
+    const struct pool *p = pool_at(a->c, n->pool);
+    uint32_t to = is_back(n) ? p->other : n->pool;
+    bool moves = false;
+
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        bool history = p->group[g].layout.family == FAMILY_HISTORY;
+        bool device = meet_pages(a, slot, g, n->pages[g], n->pool, PAGE_COMMITTED);
+        bool host = meet_pages(a, slot, g, n->host[g], p->other, PAGE_COMMITTED);
+        bool moving = meet_pages(a, slot, g, n->moving[g], to, PAGE_COPYING);
+
+        moves = moves || moving;
+        if ((device && !n->on_device) || (history && device != (n->on_device == 1)))
+            rig_fail("audit: node %u, on the device %u, has %u pages of group %u there", slot,
+                     n->on_device, device, g);
+        if ((host && !n->on_host) || (history && host != (n->on_host == 1)))
+            rig_fail("audit: node %u, on the host %u, has %u pages of group %u there", slot,
+                     n->on_host, host, g);
+        /* STATE that is loaded may be filled by a commit meanwhile. */
+        if (moving &&
+            (is_back(n) ? !device || (host && !n->host_bad) : !host || (history && device)))
+            rig_fail("audit: T16: node %u copies group %u, which is on the device %u, the host %u",
+                     slot, g, device, host);
+    }
+    audit_moving(n, slot, moves);
+    if (!n->on_device && !n->on_host)
+        rig_fail("audit: node %u is on no tier", slot);
+    if ((n->on_device && !up->on_device) || (n->on_host && !up->on_host))
+        rig_fail("audit: node %u, on %u/%u, hangs on node %u, on %u/%u: not closed", slot,
+                 n->on_device, n->on_host, n->parent, up->on_device, up->on_host);
+    if (!n->on_device && (!node_visible(n) || n->state_pending || n->claims || n->reclaim))
+        rig_fail("audit: node %u is on the host alone and waits, or claims", slot);
+    if (n->nrefs > 0 && !n->on_device)
+        rig_fail("audit: node %u is pinned on the device, where it is not", slot);
+    if (n->refs[REF_HOST] > 0 && !n->on_host && !is_back(n))
+        rig_fail("audit: node %u is pinned on the host, where it is not", slot);
+}
+
+static void audit_kids(const struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    uint32_t device = 0, host = 0;
+
+    for (uint32_t at = n->first_child; at != NONE; at = node_at(c, at)->next) {
+        device += node_at(c, at)->on_device == 1;
+        host += node_at(c, at)->on_host || is_back(node_at(c, at));
+    }
+    if (device != n->ndevice || host != n->nhost)
+        rig_fail("audit: node %u counts %u/%u children on the tiers and has %u/%u", slot,
+                 n->ndevice, n->nhost, device, host);
+}
+
+static void audit_queue(const struct core *c)
+{
+    uint32_t queued = 0, running = 0, prev = NONE, listed = 0;
+
+    for (uint32_t at = c->copy_head; at != NONE && listed <= c->limits.nodes;
+         prev = at, at = node_at(c, at)->copy_next, listed++)
+        if (!node_at(c, at)->used || node_at(c, at)->copy_prev != prev ||
+            (node_at(c, at)->copy != COPY_BACK_QUEUED && node_at(c, at)->copy != COPY_LOAD_QUEUED))
+            rig_fail("audit: node %u, copy state %u, is wrongly in the queue of copies", at,
+                     node_at(c, at)->copy);
+    for (uint32_t i = 0; i < c->limits.nodes; i++) {
+        const struct node *n = node_at(c, i);
+
+        queued += n->used && (n->copy == COPY_BACK_QUEUED || n->copy == COPY_LOAD_QUEUED);
+        running += n->used && (n->copy == COPY_BACK_RUNNING || n->copy == COPY_LOAD_RUNNING);
+    }
+    if (prev != c->copy_tail || queued != listed || queued != c->copy_queued)
+        rig_fail("audit: %u copies are queued, %u are in the queue", queued, listed);
+    if (running != c->copy_running || running > c->limits.copy_jobs)
+        rig_fail("audit: %u copies run, %u counted", running, c->copy_running);
+    if (queued > 0 && running < c->limits.copy_jobs && !c->left_over)
+        rig_fail("audit: %u copies wait although a job is free", queued);
+}
+
+static void audit_loaders(const struct core *c)
+{
+    uint32_t *loaders = calloc(c->limits.nodes, sizeof *loaders);
+
+    if (!loaders)
+        abort();
+    for (uint32_t i = 0; i < c->limits.sessions; i++) {
+        const struct session *s = session_at(c, i);
+
+        if (s->state != SESSION_LOADING)
+            continue;
+        for (uint32_t at = s->target; node_at(c, at)->depth > s->load_low;
+             at = node_at(c, at)->parent)
+            loaders[at]++;
+    }
+    for (uint32_t i = 0; i < c->limits.nodes; i++)
+        if (node_at(c, i)->used && node_at(c, i)->loaders != loaders[i])
+            rig_fail("audit: node %u counts %u loaders and has %u", i, node_at(c, i)->loaders,
+                     loaders[i]);
+    free(loaders);
+}
+
+/* Those that wait for something besides their engine, in one list. */
+static void audit_away(const struct core *c)
+{
+    uint32_t listed = 0, away = 0, prev = NONE;
+
+    for (uint32_t at = c->away; at != NONE && listed <= c->limits.sessions;
+         prev = at, at = session_at(c, at)->away_next, listed++) {
+        const struct session *s = session_at(c, at);
+
+        if (!s->away || s->away_prev != prev || s->state < SESSION_RETRACTING)
+            rig_fail("audit: session %u, state %u, is wrongly in the list of those away", at,
+                     s->state);
+    }
+    for (uint32_t i = 0; i < c->limits.sessions; i++) {
+        const struct session *s = session_at(c, i);
+
+        if (s->state == SESSION_EMPTY)
+            continue;
+        away += s->away == 1;
+        if (!s->away && (s->state == SESSION_RETRACTING || s->state == SESSION_LOADING))
+            rig_fail("audit: session %u, state %u, is in no list of those away", i, s->state);
+    }
+    if (listed != away)
+        rig_fail("audit: %u sessions are away, %u are listed", away, listed);
+}
+
+static void audit_tiers(const struct core *c)
+{
+    for (uint32_t i = 0; i < c->limits.pools; i++) {
+        const struct pool *p = pool_at(c, i), *o;
+
+        if (p->state == POOL_EMPTY || p->other == NONE)
+            continue;
+        o = pool_at(c, p->other);
+        if (o->state == POOL_EMPTY || o->other != i || o->tier == p->tier ||
+            o->tenant != p->tenant || o->ngroups != p->ngroups || o->align != p->align)
+            rig_fail("audit: pools %u and %u are no pair of tiers", i, p->other);
+        if (p->tier != TIER_HOST)
+            continue;
+        if (p->sessions || p->nodes || p->serves || p->engines || p->spaces != NONE)
+            rig_fail("audit: host tier %u has what only a pool has", i);
+        for (uint32_t g = 0; g < p->ngroups; g++)
+            for (uint32_t s = 0; s < PAGE_STATES; s++)
+                if (p->group[g].count[s] && s != PAGE_FREE && s != PAGE_COMMITTED &&
+                    s != PAGE_COPYING)
+                    rig_fail("audit: host tier %u has pages in state %u", i, s);
+    }
+}
+
+static void audit_spaces(const struct core *c)
+{
+    uint32_t *nodes = calloc(c->limits.namespaces, sizeof *nodes), resets = 0;
+
+    if (!nodes)
+        abort();
+    for (uint32_t i = 0; i < c->limits.nodes; i++)
+        if (node_at(c, i)->used && node_at(c, i)->depth > 0)
+            nodes[node_at(c, i)->space]++;
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        for (uint32_t at = pool_at(c, i)->state == POOL_EMPTY ? NONE : pool_at(c, i)->spaces;
+             at != NONE; at = space_at(c, at)->next) {
+            const struct space *s = space_at(c, at);
+
+            resets += s->reset;
+            if (s->nodes != nodes[at])
+                rig_fail("audit: namespace %u counts %u nodes and has %u", at, s->nodes, nodes[at]);
+            for (uint32_t k = s->next; k != NONE && !s->reset; k = space_at(c, k)->next)
+                if (!space_at(c, k)->reset && space_at(c, k)->ns.hi == s->ns.hi &&
+                    space_at(c, k)->ns.lo == s->ns.lo)
+                    rig_fail("audit: namespaces %u and %u are one", at, k);
+        }
+    if (resets != c->resets)
+        rig_fail("audit: %u namespaces were reset, %u counted", resets, c->resets);
+    free(nodes);
+}
+
+void audit_host(struct audit *a)
+{
+    uint32_t rotten = 0;
+
+    for (uint32_t i = 0; i < a->c->limits.nodes; i++) {
+        const struct node *n = node_at(a->c, i);
+
+        if (!n->used)
+            continue;
+        audit_kids(a->c, i);
+        rotten += n->host_bad != 0;
+        if (n->host_bad && !n->on_host)
+            rig_fail("audit: node %u has rotten pages on a tier where it is not", i);
+        if (n->depth == 0 && (!n->on_device || !n->on_host || n->copy != COPY_NONE))
+            rig_fail("audit: root %u is on %u/%u, copy state %u", i, n->on_device, n->on_host,
+                     n->copy);
+    }
+    if (rotten != a->c->rotten)
+        rig_fail("audit: %u nodes are rotten, %u counted", rotten, a->c->rotten);
+    audit_queue(a->c);
+    audit_loaders(a->c);
+    audit_away(a->c);
+    audit_tiers(a->c);
+    audit_spaces(a->c);
+}

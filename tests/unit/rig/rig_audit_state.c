@@ -1,0 +1,198 @@
+/* The audit of STATE: who borrows a segment, who claims it, what is superseded, which checksums are
+ * known. Each count is made anew from its holders; whether a node can be resumed is derived here by
+ * a walk of its own, from the pages alone. See rig_audit.h. */
+#include "unit/rig/rig_audit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/tree/state.h"
+
+struct counts {
+    uint32_t borrowers, host_borrowers, needed, listed;
+};
+
+static void hold(const struct audit *a, struct counts *n, uint32_t slot, uint32_t low)
+{
+    for (; node_at(a->c, slot)->depth > low; slot = node_at(a->c, slot)->parent)
+        n[slot].borrowers++;
+}
+
+static void hold_session(const struct audit *a, struct counts *n, const struct session *s)
+{
+    if (s->state == SESSION_EMPTY)
+        return;
+    hold(a, n, s->node, s->low);
+    for (uint32_t at = s->node; s->held == REF_HOST && node_at(a->c, at)->depth > s->low;
+         at = node_at(a->c, at)->parent)
+        n[at].host_borrowers++;
+}
+
+static void count_holders(const struct audit *a, struct counts *n)
+{
+    const struct core *c = a->c;
+
+    for (uint32_t i = 0; i < c->limits.sessions; i++)
+        hold_session(a, n, session_at(c, i));
+    for (uint32_t i = 0; i < c->limits.engines; i++)
+        for (uint32_t at = engine_at(c, i)->state == ENGINE_EMPTY ? NONE
+                                                                  : engine_at(c, i)->retire_head;
+             at != NONE; at = retire_at(c, at)->next)
+            if (retire_at(c, at)->node != NONE)
+                hold(a, n, retire_at(c, at)->node, retire_at(c, at)->low);
+    for (uint32_t i = 0; i < c->limits.serves; i++)
+        if (serve_at(c, i)->state != SERVE_EMPTY)
+            hold(a, n, serve_at(c, i)->node, serve_at(c, i)->low);
+}
+
+/* Chunks of which a window that ends at a chunk's end has pages. */
+static uint32_t chunks_of(const struct pool *p, uint32_t g)
+{
+    const struct group_layout *l = &p->group[g].layout;
+
+    return l->family == FAMILY_RECURRENT ? 1 : (l->window + p->align - 1) / p->align;
+}
+
+static bool resumable(const struct core *c, const struct pool *p, uint32_t slot)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        uint32_t at = slot;
+
+        if (p->group[g].layout.family == FAMILY_HISTORY)
+            continue;
+        for (uint32_t i = 0; i < chunks_of(p, g) && node_at(c, at)->depth > 0; i++) {
+            if (node_at(c, at)->pages[g] == NONE || node_at(c, at)->state_pending & 1u << g)
+                return false;
+            at = node_at(c, at)->parent;
+        }
+    }
+    return true;
+}
+
+static void count_claims(const struct audit *a, struct counts *n)
+{
+    const struct core *c = a->c;
+
+    for (uint32_t i = 0; i < c->limits.nodes; i++) {
+        const struct node *m = node_at(c, i);
+        const struct pool *p = pool_at(c, m->pool);
+        uint32_t most = 0, at = i;
+
+        if (!m->used || !m->claims)
+            continue;
+        if (!m->made || m->depth == 0 || !resumable(c, p, i))
+            rig_fail("audit: T19: node %u, depth %u, claims a window that is not complete", i,
+                     m->depth);
+        for (uint32_t g = 0; g < p->ngroups; g++)
+            if (p->group[g].layout.family != FAMILY_HISTORY && chunks_of(p, g) > most)
+                most = chunks_of(p, g);
+        for (uint32_t k = 0; k < most && node_at(c, at)->depth > 0; k++) {
+            n[at].needed++;
+            at = node_at(c, at)->parent;
+        }
+    }
+}
+
+/* No copy between the tiers reads or writes its STATE, and no load needs it. */
+bool audit_state_at_rest(const struct core *c, const struct node *n)
+{
+    const struct pool *p = pool_at(c, n->pool);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].layout.family != FAMILY_HISTORY && n->moving[g] != NONE)
+            return false;
+    return n->loaders == 0 && node_visible(n) && !n->state_pending && n->seal != SEAL_QUEUED &&
+           n->seal != SEAL_RUNNING;
+}
+
+/* T10, T17: superseded is what a resume point has passed, and nobody needs in any way. */
+static bool superseded(const struct core *c, const struct node *n)
+{
+    return pool_at(c, n->pool)->supersede != SUPERSEDE_OFF && n->depth > 0 &&
+           (n->passed || n->released) && n->nchildren < 2 && n->borrowers == 0 &&
+           n->needed == n->claims && audit_state_at_rest(c, n) && state_has(c, n);
+}
+
+static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n)
+{
+    const struct core *c = a->c;
+    const struct pool *p = pool_at(c, slot);
+    uint32_t pages[GROUPS_MAX] = {0}, prev = NONE;
+
+    for (uint32_t at = p->reclaim_head; at != NONE; prev = at, at = node_at(c, at)->reclaim_next) {
+        const struct node *m = node_at(c, at);
+
+        if (n[at].listed++ || !m->used || m->pool != slot || !m->reclaim || m->reclaim_prev != prev)
+            rig_fail("audit: node %u is wrongly in a reclaim list", at);
+        for (uint32_t g = 0; g < p->ngroups; g++)
+            if (p->group[g].layout.family != FAMILY_HISTORY)
+                for (uint32_t page = m->pages[g]; page != NONE; page = page_at(c, page)->next)
+                    pages[g]++;
+    }
+    if (prev != p->reclaim_tail || (prev != NONE && p->supersede != SUPERSEDE_LAZY))
+        rig_fail("audit: the reclaim list of pool %u ends elsewhere", slot);
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (pages[g] != p->group[g].reclaimable)
+            rig_fail("audit: group %u counts %u reclaimable pages and has %u", g,
+                     p->group[g].reclaimable, pages[g]);
+}
+
+static void audit_sealed(const struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    const struct pool *p = pool_at(c, n->pool);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next) {
+            uint32_t sealed = page_at(c, at)->sealed;
+            bool refilled = n->state_pending & 1u << g;
+
+            if ((sealed == SEAL_RUNNING && n->seal != SEAL_RUNNING) ||
+                (sealed != SEAL_DONE && n->seal == SEAL_DONE && !refilled))
+                rig_fail("audit: page %u is sealed %u in a node that is sealed %u", at, sealed,
+                         n->seal);
+        }
+}
+
+void audit_state(struct audit *a)
+{
+    const struct core *c = a->c;
+    struct counts *n = calloc(c->limits.nodes, sizeof *n);
+    uint32_t remade[POOLS_LIMIT] = {0};
+
+    if (!n)
+        abort();
+    count_holders(a, n);
+    count_claims(a, n);
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        if (pool_at(c, i)->state != POOL_EMPTY)
+            audit_reclaim(a, i, n);
+    for (uint32_t i = 0; i < c->limits.nodes; i++) {
+        const struct node *m = node_at(c, i);
+
+        if (!m->used)
+            continue;
+        audit_sealed(c, i);
+        if (pool_at(c, m->pool)->nstate == 0)
+            continue;
+        remade[m->pool] += m->remade;
+        if (m->borrowers != n[i].borrowers || m->needed != n[i].needed)
+            rig_fail("audit: T17: node %u, depth %u, counts %u borrowers, %u claims; has %u and %u",
+                     i, m->depth, m->borrowers, m->needed, n[i].borrowers, n[i].needed);
+        if (m->host_borrowers != n[i].host_borrowers)
+            rig_fail("audit: T17: node %u counts %u borrowers on the host and has %u", i,
+                     m->host_borrowers, n[i].host_borrowers);
+        if (m->reclaim != n[i].listed)
+            rig_fail("audit: node %u believes that it is in the reclaim list", i);
+        if (superseded(c, m) != (m->reclaim == 1))
+            rig_fail(
+                "audit: T10: node %u, depth %u, %s superseded and %s listed; copy %u, %u loaders",
+                i, m->depth, superseded(c, m) ? "is" : "is not", m->reclaim ? "is" : "is not",
+                m->copy, m->loaders);
+    }
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->remade != remade[i])
+            rig_fail("audit: pool %u counts %u nodes made anew and has %u", i,
+                     pool_at(c, i)->remade, remade[i]);
+    free(n);
+}

@@ -1,0 +1,287 @@
+/* The audit of the prefix tree: links, hash chains, the heaps of what can be evicted, and that
+ * every reference counter equals the number of its holders. See rig_audit.h. */
+#include "unit/rig/rig_audit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "core/tree/nodes.h"
+#include "core/tree/state.h"
+#include "core/tree/tokens.h"
+
+/* The chunk's hash, from its own stored tokens and keys. */
+static uint64_t rehash(const struct core *c, const struct node *n)
+{
+    static uint32_t tokens[ALIGN_TOKENS_MAX];
+    struct extra_key keys[64];
+    const struct pool *p = pool_at(c, n->pool);
+    uint32_t start = n->depth - p->align, block = n->tokens, nkeys = 0;
+    struct token_view w = {
+        .c = c, .align = p->align, .base = start, .end = n->depth, .v = tokens, .keys = keys};
+
+    for (uint32_t off = 0; off < p->align; off += TOKEN_BLOCK, block = *block_next(c, block))
+        memcpy(tokens + off, block_at(c, block)->v,
+               (p->align - off < TOKEN_BLOCK ? p->align - off : TOKEN_BLOCK) * sizeof tokens[0]);
+    for (uint32_t k = n->keys; k != NONE && nkeys < 64; k = key_at(c, k)->next)
+        keys[nkeys++] = (struct extra_key){
+            .position = key_at(c, k)->position, .hi = key_at(c, k)->hi, .lo = key_at(c, k)->lo};
+    w.nkeys = nkeys;
+    return hash_mix(hash_mix(n->parent, start), view_hash_chunk(&w, start, 0));
+}
+
+static void audit_children(struct audit *a, uint32_t slot)
+{
+    const struct node *n = node_at(a->c, slot);
+    uint32_t count = 0, prev = NONE;
+
+    for (uint32_t at = n->first_child; at != NONE; at = node_at(a->c, at)->next, count++) {
+        const struct node *k = node_at(a->c, at);
+
+        audit_meet(a->node_seen, at, a->c->limits.nodes, "node", "a list of children");
+        if (!k->used || k->parent != slot || k->prev != prev || k->pool != n->pool ||
+            k->space != n->space || k->depth != n->depth + pool_at(a->c, n->pool)->align)
+            rig_fail("audit: node %u is no proper child of %u", at, slot);
+        if (node_visible(k) && !node_visible(n) && k->on_device)
+            rig_fail("audit: node %u is visible below %u, which is not", at, slot);
+        prev = at;
+    }
+    if (count != n->nchildren)
+        rig_fail("audit: node %u counts %u children and has %u", slot, n->nchildren, count);
+}
+
+/* Hash chains hold every node but the roots, exactly once. */
+static uint32_t audit_hash(struct audit *a)
+{
+    const struct core *c = a->c;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i <= c->hash_mask; i++)
+        for (uint32_t at = *hash_head(c, i); at != NONE; at = node_at(c, at)->hash_next, n++) {
+            if (at >= c->limits.nodes || n > c->limits.nodes || !node_at(c, at)->used ||
+                !node_at(c, at)->depth)
+                rig_fail("audit: node %u has no business in a hash chain", at);
+            if ((node_at(c, at)->hash & c->hash_mask) != i)
+                rig_fail("audit: node %u is in another's hash chain", at);
+        }
+    return n;
+}
+
+void audit_nodes(struct audit *a)
+{
+    const struct core *c = a->c;
+    uint32_t roots = 0, inner = 0, nodes = 0, per_pool[POOLS_LIMIT] = {0};
+
+    for (uint32_t i = 0; i < c->limits.nodes; i++) {
+        const struct node *n = node_at(c, i);
+        const struct pool *p = pool_at(c, n->pool);
+
+        if (!n->used)
+            continue;
+        nodes++;
+        if (p->state == POOL_EMPTY || p->state == POOL_ZEROING)
+            rig_fail("audit: node %u lives in a pool that does not", i);
+        audit_children(a, i);
+        if (n->depth == 0) {
+            roots++;
+            if (n->parent != NONE || space_at(c, n->space)->root != i ||
+                space_at(c, n->space)->pool != n->pool)
+                rig_fail("audit: root %u is not its namespace's", i);
+            continue;
+        }
+        inner++;
+        per_pool[n->pool]++;
+        audit_node_pages(a, i);
+        audit_chain(a, n->tokens, div_up(p->align, TOKEN_BLOCK), "a node");
+        audit_keys(a, n->keys, n->depth - p->align, n->depth, "a node");
+        if (n->hash != rehash(c, n))
+            rig_fail("audit: the hash of node %u is not that of its tokens", i);
+    }
+    for (uint32_t i = 0; i < c->limits.nodes; i++)
+        if (node_at(c, i)->used && a->node_seen[i] != (node_at(c, i)->depth > 0))
+            rig_fail("audit: node %u hangs nowhere", i);
+    for (uint32_t i = 0; i < c->limits.pools; i++)
+        if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->nodes != per_pool[i])
+            rig_fail("audit: pool %u counts %u nodes and has %u", i, pool_at(c, i)->nodes,
+                     per_pool[i]);
+    if (audit_hash(a) != inner || nodes + c->free_nodes.n != c->limits.nodes ||
+        roots + c->free_spaces.n != c->limits.namespaces)
+        rig_fail("audit: %u nodes, %u of them roots; %u and %u records free", nodes, roots,
+                 c->free_nodes.n, c->free_spaces.n);
+}
+
+/* --- the heap --- */
+
+static bool in_order(const struct node *a, const struct node *b, uint32_t kind)
+{
+    if (a->last_use != b->last_use)
+        return a->last_use < b->last_use;
+    if (kind == HEAP_STATE && a->depth != b->depth)
+        return a->depth > b->depth;
+    return a->seq < b->seq;
+}
+
+static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uint8_t *seen)
+{
+    const struct core *c = a->c;
+    uint32_t *stack = malloc((c->limits.nodes + 1) * sizeof *stack), depth = 0, top = p->heap[kind];
+
+    if (!stack)
+        abort();
+    if (top != NONE) {
+        if (node_at(c, top)->heap[kind].next != NONE || node_at(c, top)->heap[kind].prev != NONE)
+            rig_fail("audit: the top of a heap has neighbours");
+        stack[depth++] = top;
+    }
+    while (depth > 0) {
+        uint32_t slot = stack[--depth], prev = slot;
+        const struct node *n = node_at(c, slot);
+
+        audit_meet(seen, slot, c->limits.nodes, "node", "a heap");
+        if (!n->heap[kind].in || !n->used || pool_at(c, n->pool) != p)
+            rig_fail("audit: node %u is in a heap that is not its", slot);
+        for (uint32_t at = n->heap[kind].child; at != NONE;
+             prev = at, at = node_at(c, at)->heap[kind].next) {
+            if (node_at(c, at)->heap[kind].prev != prev || in_order(node_at(c, at), n, kind) ||
+                depth > c->limits.nodes)
+                rig_fail("audit: node %u is out of order in its heap", at);
+            stack[depth++] = at;
+        }
+    }
+    free(stack);
+}
+
+/* Nothing waits for it or works on it. A writeback that does not run gives way to who needs the
+ * device's pages. */
+static bool at_rest(const struct node *n, bool device)
+{
+    bool idle = n->copy == COPY_NONE ||
+                (device && (n->copy == COPY_BACK_WAITING || n->copy == COPY_BACK_QUEUED ||
+                            n->copy == COPY_BACK_DONE));
+
+    return node_visible(n) && !n->state_pending && idle && n->loaders == 0;
+}
+
+static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
+{
+    if (!n->used || n->depth == 0)
+        return false;
+    if (kind == HEAP_STATE)
+        return n->borrowers == n->host_borrowers && audit_state_at_rest(c, n) && state_has(c, n);
+    if (!at_rest(n, kind == HEAP_LEAF))
+        return false;
+    switch (kind) {
+    case HEAP_LEAF: return n->on_device && n->nrefs == 0 && n->ndevice == 0;
+    case HEAP_HOST: return n->on_host && n->refs[REF_HOST] == 0 && n->nhost == 0;
+    case HEAP_ALONE: return n->on_host && !n->on_device && n->refs[REF_HOST] == 0 && n->nhost == 0;
+    case HEAP_RESET:
+        return space_at(c, n->space)->reset && n->nrefs == 0 && n->refs[REF_HOST] == 0 &&
+               n->nchildren == 0 && space_at(c, n->space)->sweep == NONE && !c->left_over;
+    default: return false;
+    }
+}
+
+void audit_heaps(struct audit *a)
+{
+    const struct core *c = a->c;
+
+    for (uint32_t kind = 0; kind < HEAPS; kind++) {
+        uint8_t *seen = calloc(c->limits.nodes, 1);
+
+        if (!seen)
+            abort();
+        for (uint32_t i = 0; i < c->limits.pools; i++)
+            if (pool_at(c, i)->state != POOL_EMPTY)
+                audit_heap(a, pool_at(c, i), kind, seen);
+        for (uint32_t i = 0; i < c->limits.nodes; i++) {
+            const struct node *n = node_at(c, i);
+
+            if (can_go(c, n, kind) && !seen[i])
+                rig_fail("audit: node %u could go and is not in heap %u", i, kind);
+            if (n->used && n->heap[kind].in != seen[i])
+                rig_fail("audit: node %u believes that it is in heap %u", i, kind);
+        }
+        free(seen);
+    }
+}
+
+/* --- references --- */
+
+typedef uint32_t ref_counts[REF_KINDS];
+
+static void hold_sessions(const struct core *c, ref_counts *held)
+{
+    for (uint32_t i = 0; i < c->limits.sessions; i++) {
+        const struct session *s = session_at(c, i);
+
+        if (s->state == SESSION_EMPTY)
+            continue;
+        if (s->held >= REF_KINDS)
+            rig_fail("audit: session %u holds its node by a ref of kind %u", i, s->held);
+        held[s->node][s->held]++;
+        if (s->state == SESSION_LOADING && s->load_pin != NONE)
+            held[s->load_pin][REF_TRANSFER]++;
+        held[s->node][REF_HOST] += s->state == SESSION_RETRACTING;
+        if (s->state == SESSION_LOADING && s->load_op == OP_FETCH)
+            held[s->target][REF_HOST]++;
+    }
+    for (uint32_t i = 0; i < c->limits.engines; i++)
+        for (uint32_t at = engine_at(c, i)->state == ENGINE_EMPTY ? NONE
+                                                                  : engine_at(c, i)->retire_head;
+             at != NONE; at = retire_at(c, at)->next)
+            if (retire_at(c, at)->node != NONE)
+                held[retire_at(c, at)->node][REF_DEVICE]++;
+}
+
+static void hold_transfers(const struct core *c, ref_counts *held)
+{
+    for (uint32_t i = 0; i < c->limits.serves; i++)
+        if (serve_at(c, i)->state != SERVE_EMPTY && serve_at(c, i)->node != NONE)
+            held[serve_at(c, i)->node][REF_TRANSFER]++;
+    for (uint32_t i = 0; i < c->limits.pulls; i++)
+        if (pull_at(c, i)->state != PULL_EMPTY && pull_at(c, i)->history_node != NONE)
+            held[pull_at(c, i)->history_node][REF_TRANSFER]++;
+}
+
+/* What an operator pinned is known to nobody else: it is only in the node. */
+static void compare_refs(uint32_t slot, const struct node *n, uint32_t *held)
+{
+    uint32_t device = 0;
+
+    held[REF_ADMIN] = n->refs[REF_ADMIN];
+    for (uint32_t k = 0; k < REF_KINDS; k++) {
+        device += k == REF_HOST ? 0 : held[k];
+        if (held[k] != n->refs[k])
+            rig_fail("audit: node %u counts %u refs of kind %u and has %u holders", slot,
+                     n->refs[k], k, held[k]);
+    }
+    if (n->nrefs != device)
+        rig_fail("audit: node %u counts %u refs on the device and has %u", slot, n->nrefs, device);
+    if (n->refs[REF_ADMIN] && !n->admin_ns)
+        rig_fail("audit: node %u was pinned at no time", slot);
+}
+
+void audit_refs(struct audit *a)
+{
+    const struct core *c = a->c;
+    ref_counts *held = calloc(c->limits.nodes, sizeof *held);
+    uint32_t running = 0;
+
+    if (!held)
+        abort();
+    hold_sessions(c, held);
+    hold_transfers(c, held);
+    for (uint32_t i = 0; i < c->limits.nodes; i++) {
+        const struct node *n = node_at(c, i);
+
+        if (!n->used)
+            continue;
+        held[i][REF_JOB] += n->seal == SEAL_QUEUED || n->seal == SEAL_RUNNING;
+        held[i][REF_JOB] += n->copy == COPY_BACK_RUNNING;
+        running += n->seal == SEAL_RUNNING;
+        compare_refs(i, n, held[i]);
+    }
+    if (running != c->seal_running || running > c->limits.seal_jobs)
+        rig_fail("audit: %u seal jobs run, %u counted", running, c->seal_running);
+    free(held);
+}

@@ -1,0 +1,192 @@
+/* What tests of the host tier, of retraction and of resets begin with: pools with a host tier of
+ * exactly so many pages, nodes by tokens on whatever tier they are, jobs completed by hand. Header
+ * only. */
+#ifndef TEST_RIG_HOST_H
+#define TEST_RIG_HOST_H
+
+#include "unit/rig/rig_state.h"
+
+/* One HISTORY group of 512-byte pages: `usable` on the device, `host_pages` on the host. */
+static inline struct bench host_bench_with(const struct rig_options *options, uint32_t page_tokens,
+                                           uint32_t usable, uint32_t host_pages)
+{
+    struct bench b;
+
+    b.rig = rig_create(options);
+    b.rig->host_bytes = host_pages ? 512u * (host_pages + 1) : 0;
+    b.e = rig_engine(b.rig, 0, "e", 1);
+    b.pool = rig_pool_pages(b.rig, &b.e, page_tokens, usable);
+    b.s = rig_session(b.rig, &b.e, b.pool, 1);
+    b.admin = rig_connect_admin(b.rig);
+    return b;
+}
+
+static inline struct bench host_bench(uint32_t page_tokens, uint32_t usable, uint32_t host_pages)
+{
+    return host_bench_with(NULL, page_tokens, usable, host_pages);
+}
+
+/* A stage of a HISTORY group and one STATE group, with a host tier of `host_kib`. */
+static inline struct stage host_stage(enum supersede supersede, uint32_t align,
+                                      struct group_layout state_group, uint32_t host_kib)
+{
+    struct group_layout groups[2] = {rig_group(align, 512), state_group};
+    struct stage st = {.rig = rig_create(NULL)};
+
+    st.rig->supersede = supersede;
+    st.rig->host_bytes = host_kib * 1024ull;
+    st.e = rig_engine(st.rig, 0, "e", 1);
+    if (rig_pool_open(st.rig, st.e.conn[0], groups, 2, 64u << 10, &st.pool) != TERN_OK)
+        rig_fail("no pool: %s", st.rig->last->text);
+    return st;
+}
+
+/* The node at `depth` of the path of these tokens in namespace 1, on whatever tier; NONE. */
+static inline uint32_t anywhere(struct rig *rig, struct id pool, const uint32_t *tokens,
+                                uint32_t depth)
+{
+    const struct core *c = rig->core;
+    struct token_view w = {.c = c,
+                           .align = pool_at(c, pool.slot)->align,
+                           .end = depth,
+                           .v = tokens,
+                           .cursor_block = NONE};
+    uint32_t at = pool_at(c, pool.slot)->spaces;
+
+    while (at != NONE && (space_at(c, at)->ns.lo != 1 || space_at(c, at)->reset))
+        at = space_at(c, at)->next;
+    if (at == NONE)
+        return NONE;
+    at = space_at(c, at)->root;
+    while (at != NONE && node_at(c, at)->depth < depth)
+        at = node_child(c, at, &w);
+    return at;
+}
+
+static inline struct node_view node_seen(struct rig *rig, struct id pool, const uint32_t *tokens,
+                                         uint32_t depth)
+{
+    struct node_view v = {0};
+    uint32_t at = anywhere(rig, pool, tokens, depth);
+
+    if (at == NONE || !core_node_view(rig->core, at, &v))
+        rig_fail("there is no node at %u", depth);
+    return v;
+}
+
+static inline struct session_view session_seen(const struct rig_session *s)
+{
+    struct session_view v;
+
+    if (!core_session_view(s->rig->core, s->id.slot, &v) || v.id.gen != s->id.gen)
+        rig_fail("that session is not there");
+    return v;
+}
+
+static inline const char *state_of(const struct rig_session *s)
+{
+    return session_seen(s).state;
+}
+
+static inline uint32_t host_free(struct rig *rig, struct id pool, uint32_t group)
+{
+    return rig_host_view(rig, pool).group[group].free;
+}
+
+/* Tokens [0, depth) of sequence `seed` are committed, and wherever the jobs left them. */
+static inline void put(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    rig_put(b->rig, &b->e, b->pool, seed, depth);
+}
+
+static inline bool on_device(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).on_device;
+}
+
+static inline bool on_host(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).on_host;
+}
+
+static inline bool is_there(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    return anywhere(b->rig, b->pool, rig_tokens(seed, depth), depth) != NONE;
+}
+
+/* What Peek says of the host tier. */
+static inline uint32_t host_depth(struct rig_session *like, const uint32_t *tokens, uint32_t n)
+{
+    rig_depth(like, tokens, n);
+    return like->rig->last->peek.host_depth;
+}
+
+/* Every page of both tiers is free. */
+static inline void assert_all_free(struct rig *rig, struct id pool)
+{
+    struct pool_view v = rig_pool_view(rig, pool), h = v;
+
+    if (v.other != NONE)
+        h = rig_host_view(rig, pool);
+    for (uint32_t g = 0; g < v.ngroups; g++) {
+        assert_int_equal(v.group[g].free, v.group[g].total);
+        assert_int_equal(h.group[g].free, h.group[g].total);
+    }
+}
+
+/* Everything unpinned goes, from both tiers. */
+static inline void evict_all(struct rig *rig, uint32_t admin, struct id pool)
+{
+    rig_evict(rig, admin, pool, 0);
+}
+
+/* Every device page that can go goes: somebody needs them all, for a moment. What has a copy stays
+ * on the host. */
+static inline void demote_pool(struct rig *rig, const struct rig_engine *e, struct id pool)
+{
+    struct rig_session *hog = rig_session(rig, e, pool, 77);
+    struct group_view g = rig_group_view(rig, pool, 0);
+    uint32_t n = g.total;
+
+    assert_ok(rig_match(hog, rig_tokens(77, 4), 4));
+    while (n > 0 && rig_extend(hog, n * g.layout.page_tokens, 0, NULL, 0) != TERN_OK)
+        n--;
+    assert_ok(rig_close(hog, 0));
+    rig_session_free(hog);
+}
+
+/* So many nodes at the most, 0: all that can go; how many went. */
+static inline uint32_t evicts(struct bench *b, uint32_t nodes)
+{
+    return rig_evict(b->rig, b->admin, b->pool, nodes);
+}
+
+/* Tokens [0, depth) of sequence `seed` are on the host alone. */
+static inline void put_away(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    put(b, seed, depth);
+    demote_pool(b->rig, &b->e, b->pool);
+}
+
+/* Fetches all that the host tier has; the answer has to be there at once. */
+static inline enum tern_err fetch_back(struct rig_session *s)
+{
+    return rig_fetched(s, rig_fetch(s, PEER_HOST, 0));
+}
+
+/* Everything comes to its end, and nothing is lost. */
+static inline void bench_ends_clean(struct bench *b)
+{
+    const struct session *s = session_at(b->rig->core, b->s->id.slot);
+
+    b->rig->automatic = RIG_ALL;
+    rig_settle(b->rig);
+    rig_engine_done(b->rig, &b->e, 100);
+    if (s->gen == b->s->id.gen && s->state != SESSION_EMPTY)
+        assert_ok(rig_close(b->s, 0));
+    evict_all(b->rig, b->admin, b->pool);
+    assert_all_free(b->rig, b->pool);
+    bench_stop(b);
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* What the tests of memory's asynchronous jobs share: the events that came back, in order. */
+#ifndef TEST_RIG_MEM_H
+#define TEST_RIG_MEM_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <poll.h>
+
+#include "seam/mem/mem.h"
+
+#define EVENTS_MAX 64
+
+struct taken {
+    struct event got[EVENTS_MAX];
+    uint32_t ngot;
+};
+
+static inline void take(void *ctx, struct event *event)
+{
+    struct taken *taken = ctx;
+
+    assert_true(taken->ngot < EVENTS_MAX);
+    taken->got[taken->ngot++] = *event;
+}
+
+/* Until there are n; more are a fault. */
+static inline void take_events(struct mem *mem, struct taken *taken, uint32_t n)
+{
+    while (taken->ngot < n) {
+        struct pollfd p = {.fd = mem_event_fd(mem), .events = POLLIN};
+
+        assert_int_equal(poll(&p, 1, 30000), 1);
+        mem_poll(mem, take, taken);
+    }
+    assert_int_equal(taken->ngot, n);
+}
+
+#endif

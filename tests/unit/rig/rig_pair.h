@@ -1,0 +1,113 @@
+/* What tests of transfers say over and over: a prefix at the source, sessions at the destination
+ * that ask for it, fetches that run through or are held up, and that nothing is left behind. Header
+ * only. */
+#ifndef TEST_RIG_PAIR_H
+#define TEST_RIG_PAIR_H
+
+#include "unit/rig/rig_test.h"
+
+/* Pages of 4 tokens and 512 bytes, of which that many bytes may be on their way at a time. */
+static inline struct pair pair_limited(uint64_t peer_bytes)
+{
+    struct rig_options options = rig_defaults();
+
+    options.limits.peer_bytes_in_flight = peer_bytes;
+    return pair_with(options, 4, 128, 64);
+}
+
+/* Tokens [0, n) of sequence `seed` are committed there. */
+static inline void source_has(struct pair *p, uint32_t seed, uint32_t n)
+{
+    rig_put(p->source, &p->se, p->sp, seed, n);
+}
+
+static inline void dest_has(struct pair *p, uint32_t seed, uint32_t n)
+{
+    rig_put(p->dest, &p->de, p->dp, seed, n);
+}
+
+/* A session of the destination with the tokens of sequence `seed`, nothing fetched yet. */
+static inline struct rig_session *asking(struct pair *p, uint32_t seed, uint32_t n)
+{
+    struct rig_session *d = rig_session(p->dest, &p->de, p->dp, 1);
+
+    assert_ok(rig_match(d, rig_tokens(seed, n), n));
+    return d;
+}
+
+/* The source has sequence 1 up to n, and p->d asks for it. */
+static inline void pair_offer(struct pair *p, uint32_t n)
+{
+    source_has(p, 1, n);
+    p->d = asking(p, 1, n);
+}
+
+/* All that the source has, or up to a depth; the answer has to be there at once. */
+static inline enum tern_err fetch_to(struct rig_session *d, uint32_t depth)
+{
+    return rig_fetched(d, rig_fetch(d, 0, depth));
+}
+
+static inline enum tern_err fetch_all(struct rig_session *d)
+{
+    return fetch_to(d, 0);
+}
+
+/* p->d begins to fetch; the destination's jobs of these kinds wait for the test. The request id. */
+static inline uint64_t fetch_held(struct pair *p, uint32_t kinds)
+{
+    p->dest->automatic = BY_HAND(kinds);
+    return rig_fetch(p->d, 0, 0);
+}
+
+/* Sessions d[i] begin to fetch [0, tokens) of sequences 1 + i, which the source has. */
+static inline void fetch_many(struct pair *p, uint32_t n, uint32_t tokens, struct rig_session **d,
+                              uint64_t *ret_fetch)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        source_has(p, 1 + i, tokens);
+        d[i] = asking(p, 1 + i, tokens);
+        ret_fetch[i] = rig_fetch(d[i], 0, 0);
+    }
+}
+
+static inline void free_many(uint32_t n, struct rig_session **d)
+{
+    for (uint32_t i = 0; i < n; i++)
+        rig_session_free(d[i]);
+}
+
+/* The error of an answer that has to be there. */
+static inline enum tern_err answered(struct pair *p, uint64_t fetch)
+{
+    return rig_reply_to(p->dest, fetch)->err;
+}
+
+static inline uint32_t quarantined(const struct pair *p)
+{
+    return rig_group_view(p->dest, p->dp, 0).quarantine;
+}
+
+/* No transfer, no page of one, and no pin: so many nodes on each side can go. */
+static inline void assert_nothing_left(struct pair *p, uint32_t source_nodes, uint32_t dest_nodes)
+{
+    uint32_t admin = rig_connect_admin(p->source);
+
+    assert_int_equal(rig_view(p->dest).pulls, 0);
+    assert_int_equal(rig_view(p->source).serves, 0);
+    assert_int_equal(quarantined(p), 0);
+    assert_int_equal(rig_group_view(p->dest, p->dp, 0).transfer, 0);
+    assert_int_equal(rig_evict(p->source, admin, p->sp, 0), source_nodes);
+    admin = rig_connect_admin(p->dest);
+    assert_int_equal(rig_evict(p->dest, admin, p->dp, 0), dest_nodes);
+}
+
+/* p->d closes, and nothing is left of what it fetched. */
+static inline void pair_ends_clean(struct pair *p, uint32_t source_nodes, uint32_t dest_nodes)
+{
+    assert_ok(rig_close(p->d, 0));
+    assert_nothing_left(p, source_nodes, dest_nodes);
+    pair_stop(p);
+}
+
+#endif

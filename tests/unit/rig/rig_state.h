@@ -1,0 +1,108 @@
+/* What tests of STATE groups look at and do inside the core: nodes by depth, what they hold and
+ * claim, and the loss of a segment, which no request of an engine asks for. Header only; used by
+ * the tests of scenarios and rules about STATE. */
+#ifndef TEST_RIG_STATE_H
+#define TEST_RIG_STATE_H
+
+#include "core/tree/state.h"
+#include "unit/rig/rig_test.h"
+
+struct stage {
+    struct rig *rig;
+    struct rig_engine e;
+    struct id pool;
+};
+
+/* One engine and a pool of one HISTORY group and one STATE group, whose pages a cap of 0 leaves
+ * unlimited. */
+static inline struct stage stage_with(enum supersede supersede, uint32_t align,
+                                      struct group_layout state_group)
+{
+    struct group_layout groups[2] = {rig_group(align, 512), state_group};
+    struct stage st = {.rig = rig_create(NULL)};
+
+    st.rig->supersede = supersede;
+    st.e = rig_engine(st.rig, 0, "e", 1);
+    if (rig_pool_open(st.rig, st.e.conn[0], groups, 2, 1u << 20, &st.pool) != TERN_OK)
+        rig_fail("no pool: %s", st.rig->last->text);
+    return st;
+}
+
+static inline void stage_stop(struct stage *st)
+{
+    rig_destroy(st->rig);
+}
+
+static inline struct rig_session *stage_session(struct stage *st)
+{
+    return rig_session(st->rig, &st->e, st->pool, 1);
+}
+
+static inline struct rig_session *stage_committed(struct stage *st, uint32_t seed, uint32_t depth)
+{
+    return rig_committed(st->rig, &st->e, st->pool, seed, depth);
+}
+
+static inline void stage_put(struct stage *st, uint32_t seed, uint32_t depth)
+{
+    rig_put(st->rig, &st->e, st->pool, seed, depth);
+}
+
+/* The node at `depth` of the path of these tokens; NONE if HISTORY does not reach it. */
+static inline uint32_t node_of(struct rig *rig, struct id pool, const uint32_t *tokens,
+                               uint32_t depth)
+{
+    const struct core *c = rig->core;
+    struct token_view w = {.c = c,
+                           .align = pool_at(c, pool.slot)->align,
+                           .end = depth,
+                           .v = tokens,
+                           .cursor_block = NONE};
+    uint32_t root =
+        space_root(rig->core, pool.slot, (struct namespace_id){.hi = 1, .lo = 1}, false);
+    uint32_t at = root == NONE ? NONE : node_walk(c, root, &w);
+
+    return at != NONE && node_at(c, at)->depth == depth ? at : NONE;
+}
+
+static inline const struct node *node_in(struct stage *st, const uint32_t *tokens, uint32_t depth)
+{
+    uint32_t at = node_of(st->rig, st->pool, tokens, depth);
+
+    if (at == NONE)
+        rig_fail("there is no node at %u", depth);
+    return node_at(st->rig->core, at);
+}
+
+static inline bool has_state(struct stage *st, const uint32_t *tokens, uint32_t depth)
+{
+    return state_has(st->rig->core, node_in(st, tokens, depth));
+}
+
+static inline bool is_reclaimable(struct stage *st, const uint32_t *tokens, uint32_t depth)
+{
+    return node_in(st, tokens, depth)->reclaim == 1;
+}
+
+static inline void lose_state(struct stage *st, const uint32_t *tokens, uint32_t depth)
+{
+    state_drop(st->rig->core, node_of(st->rig, st->pool, tokens, depth));
+    rig_audit(st->rig->core);
+}
+
+/* What a session that matches them gets, with its bytes looked at. The session is closed again. */
+static inline uint32_t match_depth(struct stage *st, const uint32_t *tokens, uint32_t n)
+{
+    struct rig_session *s = stage_session(st);
+    uint32_t depth;
+
+    assert_ok(rig_match(s, tokens, n));
+    depth = s->matched;
+    assert_int_equal(rig_depth(s, tokens, n), depth);
+    assert_int_equal(rig_wrong(s, depth), 0);
+    assert_ok(rig_close(s, 0));
+    rig_session_free(s);
+    return depth;
+}
+
+#endif

@@ -1,0 +1,154 @@
+/* What every cmocka test of the core begins with: cmocka in the order that it wants, failures of
+ * the rig and of the core's own checks turned into failures of the one test, and the few assertions
+ * that all tests use. */
+#ifndef TEST_RIG_TEST_H
+#define TEST_RIG_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "unit/rig/rig.h"
+
+static inline void rig_test_failed(const char *text)
+{
+    fail_msg("%s", text);
+}
+
+static inline int rig_test_setup(void **state)
+{
+    (void)state;
+    rig_fail_hook = rig_test_failed;
+    check_set_hook(rig_test_failed); /* gone after a failed check, so it is set for every test */
+    return 0;
+}
+
+#define RIG_TEST(f)    cmocka_unit_test_setup(f, rig_test_setup)
+#define RIG_RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
+
+/* For rig->automatic: all but these kinds of jobs complete by themselves. */
+#define BY_HAND(kinds) (RIG_ALL & ~(uint32_t)(kinds))
+
+/* The usual set-up: one engine of one process, one pool of one group, one session. */
+struct bench {
+    struct rig *rig;
+    struct rig_engine e;
+    struct id pool;
+    struct rig_session *s;
+    uint32_t admin;
+};
+
+static inline struct bench bench_with(const struct rig_options *options, uint32_t page_tokens,
+                                      uint32_t usable)
+{
+    struct bench b;
+
+    b.rig = rig_create(options);
+    b.e = rig_engine(b.rig, 0, "e", 1);
+    b.pool = rig_pool_pages(b.rig, &b.e, page_tokens, usable);
+    b.s = rig_session(b.rig, &b.e, b.pool, 1);
+    b.admin = rig_connect_admin(b.rig);
+    return b;
+}
+
+static inline struct bench bench_start(uint32_t page_tokens, uint32_t usable)
+{
+    return bench_with(NULL, page_tokens, usable);
+}
+
+static inline void bench_stop(struct bench *b)
+{
+    rig_session_free(b->s);
+    rig_destroy(b->rig);
+}
+
+/* Two hosts: the destination's link 0 leads to the source. */
+struct pair {
+    struct rig *source, *dest;
+    struct rig_engine se, de;
+    struct id sp, dp;
+    struct rig_session *d; /* at the destination, for the test to open; freed by pair_stop */
+};
+
+/* The pools have host tiers of so many bytes; 0: none. */
+static inline struct pair pair_with_host(struct rig_options options, uint32_t page_tokens,
+                                         uint32_t source_pages, uint32_t dest_pages,
+                                         uint64_t source_host, uint64_t dest_host)
+{
+    struct pair p = {.dest = rig_create(&options)};
+
+    options.incarnation = 0x2002;
+    p.source = rig_create(&options);
+    p.source->host_bytes = source_host;
+    p.dest->host_bytes = dest_host;
+    p.se = rig_engine(p.source, 0, "prefill", 1);
+    p.de = rig_engine(p.dest, 0, "decode", 1);
+    p.sp = rig_pool_pages(p.source, &p.se, page_tokens, source_pages);
+    p.dp = rig_pool_pages(p.dest, &p.de, page_tokens, dest_pages);
+    rig_link_up(p.dest, 0, p.source, options.limits.peers);
+    return p;
+}
+
+static inline struct pair pair_with(struct rig_options options, uint32_t page_tokens,
+                                    uint32_t source_pages, uint32_t dest_pages)
+{
+    return pair_with_host(options, page_tokens, source_pages, dest_pages, 0, 0);
+}
+
+static inline void pair_stop(struct pair *p)
+{
+    rig_session_free(p->d);
+    rig_destroy(p->dest);
+    rig_destroy(p->source);
+}
+
+#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
+#define assert_ok(expr)        assert_err(TERN_OK, expr)
+
+#define assert_lengths(s, T, C, A)                                                                 \
+    do {                                                                                           \
+        assert_int_equal((s)->len.committed, (T));                                                 \
+        assert_int_equal((s)->len.written, (C));                                                   \
+        assert_int_equal((s)->len.allocated, (A));                                                 \
+    } while (0)
+
+/* T = C = A = n, and every byte is right. */
+static inline void assert_whole(struct rig_session *s, uint32_t n)
+{
+    assert_lengths(s, n, n, n);
+    assert_int_equal(rig_wrong(s, n), 0);
+}
+
+/* The session, a fresh one, gets the tokens of sequence `seed` up to n, computes and commits them.
+ */
+static inline void commits(struct rig_session *s, uint32_t seed, uint32_t n)
+{
+    assert_ok(rig_match(s, rig_tokens(seed, n), n));
+    assert_ok(rig_run_to(s, rig_tokens(seed, n), n));
+    assert_ok(rig_commit(s, n, 0));
+}
+
+/* Another engine, which uses that pool too. */
+static inline struct rig_engine second_engine(struct rig *rig, struct id pool)
+{
+    struct rig_engine two = rig_engine(rig, 0, "two", 1);
+    struct request map = {.op = OP_POOL_MAP};
+
+    map.pool_map.pool = pool;
+    assert_ok(rig_request(rig, two.conn[0], &map)->err);
+    return two;
+}
+
+static inline void complete_all(struct rig *rig, enum rig_job_kind kind)
+{
+    while (rig_jobs(rig, kind) > 0)
+        rig_complete(rig, kind);
+}
+
+#endif

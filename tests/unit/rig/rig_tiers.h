@@ -1,0 +1,45 @@
+/* What the tests of STATE on two tiers begin and end with: L = 64, pages of 16 tokens. Header only.
+ */
+#ifndef TEST_RIG_TIERS_H
+#define TEST_RIG_TIERS_H
+
+#include "unit/rig/rig_host.h"
+
+static inline struct stage stage_64(uint32_t window, uint32_t host_kib)
+{
+    return host_stage(SUPERSEDE_LAZY, 64, rig_window(16, window, 64), host_kib);
+}
+
+static inline void commit_to(struct rig_session *s, const uint32_t *tokens, uint32_t depth,
+                             uint64_t step)
+{
+    assert_ok(rig_run_to(s, tokens, depth));
+    assert_ok(rig_commit(s, depth, step));
+    assert_int_equal(s->len.committed, depth);
+}
+
+/* One after the other, so that each depth is a resume point. */
+static inline void put_all(struct stage *st, uint32_t seed, uint32_t depth)
+{
+    for (uint32_t d = 64; d <= depth; d += 64)
+        stage_put(st, seed, d);
+}
+
+static inline void stage_ends(struct stage *st)
+{
+    uint32_t admin = rig_connect_admin(st->rig);
+
+    st->rig->automatic = RIG_ALL;
+    rig_settle(st->rig);
+    rig_engine_done(st->rig, &st->e, 1000);
+    evict_all(st->rig, admin, st->pool);
+    assert_all_free(st->rig, st->pool);
+    stage_stop(st);
+}
+
+static inline struct node_view seen(struct stage *st, uint32_t seed, uint32_t depth)
+{
+    return node_seen(st->rig, st->pool, rig_tokens(seed, depth), depth);
+}
+
+#endif

@@ -1,0 +1,172 @@
+/* The scenarios of engines, steps and identity: E-a, E-b (what the core decides of it), E-c, E-d,
+ * N-a. Each keeps its name and its numbers. */
+#include "unit/rig/rig_test.h"
+
+/* Fills every page of the pool for one session of `pages` pages of 4 tokens. */
+static struct rig_session *filled(struct rig *rig, const struct rig_engine *e, struct id pool,
+                                  uint32_t seed, uint32_t pages)
+{
+    struct rig_session *s = rig_session(rig, e, pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(seed, 4 * pages), 4 * pages));
+    assert_ok(rig_run_to(s, rig_tokens(seed, 4 * pages), 4 * pages));
+    return s;
+}
+
+static void e_a_freed_at_7_not_reused_until_both_ranks_are_at_7(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 2);
+    struct id pool = rig_pool_pages(rig, &e, 4, 4);
+    struct rig_session *s = filled(rig, &e, pool, 1, 4), *next = rig_session(rig, &e, pool, 1);
+
+    (void)state;
+    rig_step_done(rig, e.id, 0, 6);
+    rig_step_done(rig, e.id, 1, 6);
+    assert_ok(rig_close(s, 7));
+    rig_step_done(rig, e.id, 0, 7);
+    assert_int_equal(rig_free(rig, pool), 0);
+    assert_int_equal(rig_retiring(rig, pool), 4);
+    assert_true(core_waits_for_steps(rig->core));
+    assert_ok(rig_match(next, rig_tokens(2, 16), 16));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(next, 4, 0, NULL, 0));
+    rig_step_done(rig, e.id, 1, 7);
+    assert_int_equal(rig_free(rig, pool), 4);
+    assert_false(core_waits_for_steps(rig->core));
+    assert_ok(rig_extend(next, 16, 0, NULL, 0));
+    rig_session_free(s);
+    rig_session_free(next);
+    rig_destroy(rig);
+}
+
+static void e_b_leader_killed_nothing_reused_before_the_last_exits(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 4), other = rig_engine(rig, 0, "other", 1);
+    struct id pool = rig_pool_pages(rig, &e, 4, 4);
+    struct rig_session *s = filled(rig, &e, pool, 1, 4);
+    struct pool_view v;
+
+    (void)state;
+    (void)other;
+    rig_engine_kill(rig, &e, 0); /* the leader */
+    for (uint32_t r = 1; r < 4; r++) {
+        v = rig_pool_view(rig, pool);
+        assert_int_equal(v.group[0].free, 0); /* the others still write */
+        assert_int_equal(rig->engines_gone, 0);
+        rig_advance(rig, 2000000000u);
+        for (uint32_t k = r; k < 4; k++)
+            rig_step_done(rig, e.id, k, 100 + r);
+        assert_int_equal(rig_pool_view(rig, pool).group[0].free, 0);
+        rig_engine_kill(rig, &e, r);
+    }
+    assert_int_equal(rig->engines_gone, 1);
+    assert_true(id_equal(rig->engine_gone, e.id));
+    assert_true(rig->engines_stuck >=
+                1); /* the alarm when the leader went and the others did not */
+    if (core_pool_view(rig->core, pool.slot, &v) && v.id.gen == pool.gen)
+        assert_int_equal(v.group[0].free, v.group[0].total);
+    rig_session_free(s);
+    rig_destroy(rig);
+}
+
+static void e_c_all_retiring_exhausted_names_the_step_and_succeeds_after_it(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct id pool = rig_pool_pages(rig, &e, 4, 4);
+    struct rig_session *s[2], *next = rig_session(rig, &e, pool, 1);
+
+    (void)state;
+    s[0] = filled(rig, &e, pool, 1, 3);
+    s[1] = filled(rig, &e, pool, 2, 1);
+    assert_ok(rig_close(s[0], 12));
+    assert_ok(rig_close(s[1], 14));
+    assert_ok(rig_match(next, rig_tokens(3, 16), 16));
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(next, 16, 0, NULL, 0));
+    assert_int_equal(rig->res.shortage.needed, 4);
+    assert_int_equal(rig->res.shortage.free, 0);
+    assert_int_equal(rig->res.shortage.retiring, 4);
+    assert_true(rig->res.shortage.until_step == 14);
+    rig_step_done(rig, e.id, 0, 13);
+    assert_err(TERN_POOL_EXHAUSTED, rig_extend(next, 16, 0, NULL, 0));
+    assert_int_equal(rig->res.shortage.free, 3);
+    assert_int_equal(rig->res.shortage.retiring, 1);
+    rig_step_done(rig, e.id, 0, 14);
+    assert_ok(rig_extend(next, 16, 0, NULL, 0));
+    for (uint32_t i = 0; i < 2; i++)
+        rig_session_free(s[i]);
+    rig_session_free(next);
+    rig_destroy(rig);
+}
+
+static void e_d_commit_at_9_not_found_at_8_found_at_9(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct id pool = rig_pool_pages(rig, &e, 4, 16);
+    struct rig_session *s = filled(rig, &e, pool, 1, 4), *early = rig_session(rig, &e, pool, 1),
+                       *late = rig_session(rig, &e, pool, 1);
+
+    (void)state;
+    assert_ok(rig_commit(s, 16, 9));
+    assert_lengths(s, 16, 16, 16); /* the session itself uses them at once */
+    rig_step_done(rig, e.id, 0, 8);
+    assert_int_equal(rig_depth(early, rig_tokens(1, 16), 16), 0);
+    assert_ok(rig_match(early, rig_tokens(1, 16), 16));
+    assert_int_equal(early->matched, 0);
+    rig_step_done(rig, e.id, 0, 9);
+    assert_int_equal(rig_depth(late, rig_tokens(1, 16), 16), 16);
+    assert_ok(rig_match(late, rig_tokens(1, 16), 16));
+    assert_int_equal(late->matched, 16);
+    assert_int_equal(rig_wrong(late, 16), 0);
+    rig_session_free(s);
+    rig_session_free(early);
+    rig_session_free(late);
+    rig_destroy(rig);
+}
+
+static void n_a_other_extra_key_at_600_matches_576(void **state)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct id pool = rig_pool_pages(rig, &e, 64, 64);
+    struct rig_session *s = rig_session(rig, &e, pool, 1), *other = rig_session(rig, &e, pool, 1);
+    struct extra_key cat = {.position = 600, .hi = 1, .lo = 2},
+                     dog = {.position = 600, .hi = 1, .lo = 3};
+    struct req_tokens with_cat = {.v = rig_tokens(1, 1024), .n = 1024, .keys = &cat, .nkeys = 1};
+    struct req_tokens with_dog = with_cat, plain = with_cat;
+    uint32_t depth;
+
+    (void)state;
+    with_dog.keys = &dog;
+    plain.nkeys = 0;
+    assert_ok(rig_match_full(s, &with_cat, 0));
+    assert_ok(rig_run_to(s, rig_tokens(1, 1024), 1024));
+    assert_ok(rig_commit(s, 1024, 0));
+    assert_ok(rig_peek_keys(other, &with_cat, &depth));
+    assert_int_equal(depth, 1024);
+    assert_ok(rig_peek_keys(other, &with_dog, &depth));
+    assert_int_equal(depth, 576);
+    assert_ok(rig_peek_keys(other, &plain, &depth));
+    assert_int_equal(depth, 576);
+    assert_ok(rig_match_full(other, &with_dog, 0));
+    assert_int_equal(other->matched, 576);
+    assert_int_equal(rig_wrong(other, 576), 0);
+    rig_session_free(s);
+    rig_session_free(other);
+    rig_destroy(rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(e_a_freed_at_7_not_reused_until_both_ranks_are_at_7),
+        RIG_TEST(e_b_leader_killed_nothing_reused_before_the_last_exits),
+        RIG_TEST(e_c_all_retiring_exhausted_names_the_step_and_succeeds_after_it),
+        RIG_TEST(e_d_commit_at_9_not_found_at_8_found_at_9),
+        RIG_TEST(n_a_other_extra_key_at_600_matches_576),
+    };
+
+    return RIG_RUN(tests);
+}

@@ -1,0 +1,162 @@
+/* The scenarios about STATE groups: where a prefix can be resumed, what a commit attaches, what a
+ * recurrent state is. A3, A4, A5, A6, A8, A26, A27 of the rules, each with its name and numbers. */
+#include "unit/rig/rig_state.h"
+
+/* L=256; depths 256, 512, 768 committed by sessions of their own. */
+static struct stage three_depths(uint32_t window)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 256, rig_window(8, window, 64));
+
+    for (uint32_t depth = 256; depth <= 768; depth += 256)
+        stage_put(&st, 1, depth);
+    assert_int_equal(match_depth(&st, rig_tokens(1, 768), 768), 768);
+    return st;
+}
+
+static void a3_state_removed_at_768_matches_512(void **state)
+{
+    struct stage st = three_depths(128);
+
+    (void)state;
+    lose_state(&st, rig_tokens(1, 768), 768);
+    assert_int_equal(match_depth(&st, rig_tokens(1, 768), 768), 512);
+    stage_stop(&st);
+}
+
+static void a4_state_removed_at_512_matches_768(void **state)
+{
+    struct stage st = three_depths(128);
+
+    (void)state;
+    lose_state(&st, rig_tokens(1, 768), 512);
+    assert_int_equal(match_depth(&st, rig_tokens(1, 768), 768), 768);
+    assert_int_equal(match_depth(&st, rig_tokens(1, 512), 512), 256);
+    stage_stop(&st);
+}
+
+static void a5_whole_snapshot_removed_at_512_matches_256(void **state)
+{
+    struct stage st = three_depths(128);
+    uint32_t admin = rig_connect_admin(st.rig);
+
+    (void)state;
+    assert_int_equal(rig_evict(st.rig, admin, st.pool, 2), 2); /* 768 goes with it */
+    assert_int_equal(match_depth(&st, rig_tokens(1, 768), 768), 256);
+    assert_int_equal(rig_evict(st.rig, admin, st.pool, 0), 1);
+    for (uint32_t g = 0; g < 2; g++)
+        assert_int_equal(rig_group_view(st.rig, st.pool, g).free,
+                         rig_group_view(st.rig, st.pool, g).total);
+    stage_stop(&st);
+}
+
+static void a6_window_512_state_removed_at_512_matches_256(void **state)
+{
+    struct stage st = three_depths(512);
+
+    (void)state;
+    lose_state(&st, rig_tokens(1, 768), 512);
+    assert_int_equal(match_depth(&st, rig_tokens(1, 768), 768), 256);
+    stage_stop(&st);
+}
+
+static void a8_a_hit_of_256_then_commit_512(void **state)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 256, rig_window(8, 512, 64));
+    struct rig_session *s, *reader;
+    uint32_t pages = 0;
+
+    (void)state;
+    stage_put(&st, 1, 256);
+    s = stage_session(&st);
+    assert_ok(rig_match(s, rig_tokens(1, 512), 512));
+    assert_int_equal(s->matched, 256);
+    assert_ok(rig_run_to(s, rig_tokens(1, 512), 512));
+    assert_ok(rig_commit(s, 512, 0));
+    assert_lengths(s, 512, 512, 512);
+    reader = stage_session(&st);
+    assert_ok(rig_match(reader, rig_tokens(1, 512), 512));
+    assert_int_equal(reader->matched, 512);
+    for (uint32_t p = 0; p < RIG_TABLE_MAX; p++)
+        pages += reader->table[1][p].index != 0;
+    assert_int_equal(pages, 512 / 8);
+    assert_int_equal(rig_wrong(reader, 512), 0);
+    rig_session_free(s);
+    rig_session_free(reader);
+    stage_stop(&st);
+}
+
+static void a26_prefill_of_20_chunks_then_resume_one_token_short(void **state)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 4, rig_window(4, 8, 64));
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 90);
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 81));
+    assert_ok(rig_run_to(s, tokens, 81));
+    assert_ok(rig_commit(s, 80, 0));
+    assert_lengths(s, 80, 81, 81);
+    for (uint32_t depth = 4; depth <= 80; depth += 4)
+        assert_true(has_state(&st, tokens, depth));
+    assert_ok(rig_match(s, tokens, 80));
+    assert_lengths(s, 80, 80, 80);
+    assert_int_equal(rig_wrong(s, 80), 0);
+    assert_ok(rig_run_to(s, rig_tokens(1, 90), 80));
+    assert_ok(rig_extend(s, 88, 0, tokens + 80, 8));
+    rig_write(s, 80, 88);
+    assert_ok(rig_extend(s, 0, 88, NULL, 0));
+    assert_ok(rig_commit(s, 88, 0));
+    assert_int_equal(rig_wrong(s, 88), 0);
+    assert_int_equal(match_depth(&st, tokens, 88), 88);
+    rig_session_free(s);
+    stage_stop(&st);
+}
+
+static void a27_recurrent_state_of_512_while_the_runner_is_at_600(void **state)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 256, rig_recurrent(256, 128));
+    struct rig_session *s = stage_session(&st), *other = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 700);
+    uint8_t at_600[128];
+    uint64_t bytes;
+
+    (void)state;
+    assert_ok(rig_match(s, tokens, 700));
+    assert_ok(rig_run_to(s, tokens, 512));
+    assert_ok(rig_commit(s, 512, 0));
+    assert_int_equal(rig_wrong(s, 512), 0); /* its fresh page holds a copy */
+    assert_ok(rig_run_to(s, tokens, 600));
+    assert_int_equal(rig_wrong(s, 600), 0);
+    memcpy(at_600, rig_page(st.rig, st.pool.slot, 1, s->table[1][0].index, &bytes), sizeof at_600);
+
+    assert_ok(rig_match(other, tokens, 600));
+    assert_int_equal(other->matched, 512);
+    assert_ok(rig_extend(other, 513, 0, NULL, 0));
+    assert_int_not_equal(other->table[1][0].index, s->table[1][0].index);
+    assert_int_equal(rig_wrong(other, 512), 0); /* byte for byte the state of 512 */
+    assert_ok(rig_run_to(other, tokens, 513));
+    assert_int_equal(rig_wrong(other, 513), 0);
+
+    assert_memory_equal(at_600, rig_page(st.rig, st.pool.slot, 1, s->table[1][0].index, &bytes),
+                        sizeof at_600);
+    assert_int_equal(rig_wrong(s, 600), 0);
+    assert_int_equal(match_depth(&st, tokens, 600), 512);
+    rig_session_free(s);
+    rig_session_free(other);
+    stage_stop(&st);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RIG_TEST(a3_state_removed_at_768_matches_512),
+        RIG_TEST(a4_state_removed_at_512_matches_768),
+        RIG_TEST(a5_whole_snapshot_removed_at_512_matches_256),
+        RIG_TEST(a6_window_512_state_removed_at_512_matches_256),
+        RIG_TEST(a8_a_hit_of_256_then_commit_512),
+        RIG_TEST(a26_prefill_of_20_chunks_then_resume_one_token_short),
+        RIG_TEST(a27_recurrent_state_of_512_while_the_runner_is_at_600),
+    };
+
+    return RIG_RUN(tests);
+}

@@ -1,0 +1,569 @@
+/* mem over memfd: geometry, sealing, zeroing, checksums, control pages, and what a hostile mapper
+ * can do. */
+#include "unit/rig/rig_lost.h"
+#include "unit/rig/rig_mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/prng.h"
+#include "seam/mem/checksum.h"
+#include "seam/mem/mem_fault.h"
+#include "shell/config/config_table.h"
+
+#define MIB (1u << 20)
+
+struct rig {
+    struct mem *mem;
+    struct taken back;
+};
+
+static const struct group_layout groups[2] = {
+    {.page_tokens = 64, .units = 2, .page_bytes = 16384},
+    {.page_tokens = 64, .units = 3, .page_bytes = 4096},
+};
+
+static struct mem_config config_small(void)
+{
+    struct mem_config c = {.tenants = 2,
+                           .engines = 3,
+                           .pools = 2,
+                           .page_records = 2048,
+                           .sums_per_page = 6,
+                           .workers = 2,
+                           .jobs = 8,
+                           .incarnation = 0x1234567890abcdefu};
+
+    c.tenant[0] = (struct tenant_config){.memory_bytes = 4 * MIB, .regions = 2, .sessions_max = 1};
+    c.tenant[1] = (struct tenant_config){.memory_bytes = 5 * MIB, .regions = 1, .sessions_max = 1};
+    return c;
+}
+
+static void rig_init(struct rig *rig)
+{
+    struct mem_config c = config_small();
+    const char *why = NULL;
+
+    memset(rig, 0, sizeof *rig);
+    assert_int_equal(mem_create(&c, &rig->mem, &why), TERN_OK);
+    mem_pool_set(rig->mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, 2, 2, groups);
+}
+
+static void mem_page_lies_where_the_layout_says(void **state)
+{
+    struct rig rig;
+    uint8_t *base, *other;
+
+    (void)state;
+    rig_init(&rig);
+    base = mem_page(rig.mem, 0, 0, 0, 0);
+    other = mem_page(rig.mem, 0, 1, 0, 0);
+    assert_ptr_equal(mem_page(rig.mem, 0, 0, 0, 3), base + 3 * 16384);
+    assert_ptr_equal(mem_page(rig.mem, 0, 1, 1, 5), other + 5 * 4096);
+    assert_int_equal(mem_page_bytes(rig.mem, 0, 1), 4096);
+    assert_int_equal(mem_units(rig.mem, 0, 1), 3);
+    assert_int_equal(mem_moved_regions(rig.mem, 0), 2);
+    mem_destroy(rig.mem);
+}
+
+static void mem_region_fd_maps_the_same_bytes(void **state)
+{
+    struct rig rig;
+    uint8_t *map;
+
+    (void)state;
+    rig_init(&rig);
+    map = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, mem_region_fd(rig.mem, 0, 1), 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    map[MIB + 2 * 16384] = 0x5a; /* the pool starts at 1 MiB */
+    assert_int_equal(*(uint8_t *)mem_page(rig.mem, 0, 1, 0, 2), 0x5a);
+    assert_int_equal(*(uint8_t *)mem_page(rig.mem, 0, 0, 0, 2), 0);
+    munmap(map, 4 * MIB);
+    mem_destroy(rig.mem);
+}
+
+static void mem_seal_computes_each_unit_of_each_region(void **state)
+{
+    struct rig rig;
+    struct prng p;
+    struct page_at pages[200];
+
+    (void)state;
+    rig_init(&rig);
+    prng_init(&p, 3);
+    for (uint32_t i = 0; i < 200; i++) {
+        pages[i] = (struct page_at){.group = i & 1, .index = 1 + i / 2, .gen = 1, .record = 10 + i};
+        if (pages[i].group == 1)
+            pages[i].index += 408; /* beyond group 0's bytes: 102 * 16384 / 4096 */
+        for (uint32_t r = 0; r < 2; r++) {
+            uint8_t *at = mem_page(rig.mem, 0, r, pages[i].group, pages[i].index);
+
+            for (uint32_t b = 0; b < groups[pages[i].group].page_bytes; b++)
+                at[b] = (uint8_t)prng_u64(&p);
+        }
+    }
+    mem_seal(rig.mem, (struct id){4, 9}, 0, pages, 200);
+    take_events(rig.mem, &rig.back, 1);
+    assert_int_equal(rig.back.got[0].kind, EV_SEALED);
+    assert_true(id_equal(rig.back.got[0].sealed.job, (struct id){4, 9}));
+    for (uint32_t i = 0; i < 200; i++) {
+        const struct group_layout *g = &groups[pages[i].group];
+
+        for (uint32_t r = 0; r < 2; r++) {
+            for (uint32_t u = 0; u < g->units; u++) {
+                const uint8_t *at = mem_page(rig.mem, 0, r, pages[i].group, pages[i].index);
+                uint64_t from, to = checksum_unit_span(g->page_bytes, g->units, u, &from);
+
+                assert_int_equal(mem_sums(rig.mem, pages[i].record)[r * g->units + u],
+                                 checksum_unit(at + from, to - from));
+            }
+        }
+    }
+    assert_int_equal(mem_sums(rig.mem, 9)[0], 0);
+    assert_int_equal(mem_sums(rig.mem, 210)[0], 0);
+    mem_destroy(rig.mem);
+}
+
+static void mem_zero_touches_the_pool_and_nothing_else(void **state)
+{
+    struct rig rig;
+    uint8_t *map[2];
+
+    (void)state;
+    rig_init(&rig);
+    for (uint32_t r = 0; r < 2; r++) {
+        map[r] = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED,
+                      mem_region_fd(rig.mem, 0, r), 0);
+        assert_ptr_not_equal(map[r], MAP_FAILED);
+        memset(map[r], 0xee, 4 * MIB);
+    }
+    mem_zero(rig.mem, (struct id){0, 77});
+    take_events(rig.mem, &rig.back, 1);
+    assert_int_equal(rig.back.got[0].kind, EV_ZEROED);
+    assert_true(id_equal(rig.back.got[0].zeroed.pool, (struct id){0, 77}));
+    for (uint32_t r = 0; r < 2; r++) {
+        for (uint32_t i = 0; i < 4 * MIB; i++)
+            assert_int_equal(map[r][i], i >= MIB && i < 3 * MIB ? 0 : 0xee);
+        munmap(map[r], 4 * MIB);
+    }
+    mem_destroy(rig.mem);
+}
+
+/* As many jobs as are allowed at once, and again from where they left; none lost, none twice. */
+static void mem_jobs_to_the_limit_all_come_back(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig);
+    mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 2 * MIB, 1, 1, 2,
+                 groups); /* as in life, none seals what another zeroes */
+    for (uint32_t round = 0; round < 50; round++) {
+        uint64_t seen = 0;
+
+        rig.back.ngot = 0;
+        for (uint32_t j = 0; j < 7; j++) {
+            struct page_at page = {.group = 0, .index = 1 + j, .gen = 1, .record = 1 + j};
+
+            mem_seal(rig.mem, (struct id){j, round}, 0, &page, j == 3 ? 0 : 1);
+        }
+        mem_zero(rig.mem, (struct id){1, round});
+        take_events(rig.mem, &rig.back, 8);
+        for (uint32_t i = 0; i < 8; i++) {
+            bool zeroed = rig.back.got[i].kind == EV_ZEROED;
+            struct id id = zeroed ? rig.back.got[i].zeroed.pool : rig.back.got[i].sealed.job;
+
+            assert_int_equal(id.gen, round);
+            assert_false(seen & 1u << (zeroed ? 8 : id.slot));
+            seen |= 1u << (zeroed ? 8 : id.slot);
+        }
+        assert_int_equal(seen, 0x17f);
+    }
+    mem_destroy(rig.mem);
+}
+
+static void mem_destroy_with_jobs_running_joins_cleanly(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        rig_init(&rig);
+        for (uint32_t j = 0; j < 8; j++)
+            mem_zero(rig.mem, (struct id){0, j});
+        mem_destroy(rig.mem);
+    }
+}
+
+/* Fault 40. */
+static void mem_fault_40_truncation_is_refused_and_holes_are_survived(void **state)
+{
+    struct rig rig;
+    struct page_at page = {.group = 0, .index = 2, .gen = 1, .record = 1};
+    uint8_t zero[8192] = {0};
+    int fd;
+
+    (void)state;
+    rig_init(&rig);
+    fd = mem_region_fd(rig.mem, 0, 0);
+    assert_int_equal(ftruncate(fd, 0), -1);
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(ftruncate(fd, 64 * MIB), -1);
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+    assert_int_equal(errno, EPERM);
+    assert_int_equal(ftruncate(mem_control_fd(rig.mem, 0, 1), 0), -1);
+    memset(mem_page(rig.mem, 0, 0, 0, 2), 0x77, 16384);
+    assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4 * MIB), 0);
+    assert_int_equal(fallocate(mem_control_fd(rig.mem, 0, 0),
+                               FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
+                     0);
+    mem_seal(rig.mem, (struct id){1, 1}, 0, &page, 1);
+    mem_zero(rig.mem, (struct id){0, 1});
+    take_events(rig.mem, &rig.back, 2);
+    assert_int_equal(mem_sums(rig.mem, 1)[0], checksum_unit(zero, sizeof zero));
+    assert_int_equal(mem_done_step(rig.mem, 0, 0, 3), 0);
+    printf("fault=40 runs=1 injected=5 violations=0 daemon_alive=1\n");
+    mem_destroy(rig.mem);
+}
+
+static uint64_t faults_of(const struct mem *mem)
+{
+    struct mem_stats stats;
+
+    mem_stats(mem, &stats);
+    return stats.faults;
+}
+
+static void seal_two(struct rig *rig, uint32_t job)
+{
+    struct page_at pages[] = {{.group = 0, .index = 2, .gen = 1, .record = 1},
+                              {.group = 0, .index = 3, .gen = 1, .record = 2}};
+
+    rig->back.ngot = 0;
+    mem_seal(rig->mem, (struct id){job, 1}, 0, pages, 2);
+    take_events(rig->mem, &rig->back, 1);
+}
+
+/* A hole in huge pages that cannot be filled again: no checksum of what is not there, all else goes
+ * on, and what comes back is the engines' memory. */
+static void mem_sigbus_in_a_pool_leaves_the_daemon_alive(void **state)
+{
+    struct rig rig;
+    struct checksum sum;
+    struct lost lost;
+    uint64_t before;
+
+    (void)state;
+    rig_init(&rig);
+    before = faults_of(rig.mem);
+    lost_open(&lost, mem_page(rig.mem, 0, 1, 0, 2), 16384);
+    memset(mem_page(rig.mem, 0, 0, 0, 2), 0x77, 2 * 16384);
+    memset(mem_page(rig.mem, 0, 1, 0, 3), 0x78, 16384);
+    seal_two(&rig, 1);
+    for (uint32_t k = 0; k < 4; k++)
+        assert_int_not_equal(mem_sums(rig.mem, 1)[k], CHECKSUM_NONE);
+    lost_cut(&lost);
+    seal_two(&rig, 2); /* on a worker */
+    assert_int_equal(faults_of(rig.mem) - before, 2);
+    for (uint32_t k = 0; k < 4; k++) {
+        uint8_t *unit = (uint8_t *)mem_page(rig.mem, 0, k / 2, 0, 3) + k % 2 * 8192;
+
+        if (k < 2) /* of region 0 */
+            assert_int_equal(mem_sums(rig.mem, 1)[k], mem_sums(rig.mem, 2)[k]);
+        else
+            assert_int_equal(mem_sums(rig.mem, 1)[k], CHECKSUM_NONE);
+        assert_int_equal(mem_sums(rig.mem, 2)[k], checksum_unit(unit, 8192));
+    }
+    checksum_begin(&sum); /* and here, again and again: the signal is not left blocked */
+    for (uint32_t i = 0; i < 3; i++)
+        assert_false(mem_fault_feed(&sum, lost.at + 4096, 4096));
+    assert_true(mem_fault_feed(&sum, mem_page(rig.mem, 0, 0, 0, 2), 4096));
+    assert_int_equal(faults_of(rig.mem) - before, 5);
+    lost_back(&lost);
+    lost_is_one(&lost);
+    seal_two(&rig, 3);
+    for (uint32_t k = 2; k < 4; k++)
+        assert_int_equal(mem_sums(rig.mem, 1)[k],
+                         checksum_unit(lost.view + (size_t)(k - 2) * 8192, 8192));
+    assert_int_equal(faults_of(rig.mem) - before, 5);
+    lost_close(&lost);
+    mem_destroy(rig.mem);
+}
+
+static void mem_zero_passes_by_what_is_not_there(void **state)
+{
+    struct rig rig;
+    struct lost lost;
+
+    (void)state;
+    rig_init(&rig);
+    for (uint32_t r = 0; r < 2; r++)
+        memset(mem_page(rig.mem, 0, r, 0, 0), 0xee, 2 * MIB);
+    lost_open(&lost, mem_page(rig.mem, 0, 1, 0, 50), 16384);
+    memset(lost.view, 0xee, 16384);
+    lost_cut(&lost);
+    mem_zero(rig.mem, (struct id){0, 1});
+    take_events(rig.mem, &rig.back, 1);
+    assert_int_equal(rig.back.got[0].kind, EV_ZEROED);
+    lost_back(&lost);
+    for (uint32_t r = 0; r < 2; r++) {
+        const uint8_t *at = mem_page(rig.mem, 0, r, 0, 0);
+
+        for (uint32_t i = 0; i < 2 * MIB; i++)
+            assert_int_equal(at[i], 0);
+    }
+    lost_is_one(&lost);
+    lost_close(&lost);
+    mem_destroy(rig.mem);
+}
+
+/* Where this process has the file mapped. */
+static void *mapping_of(int fd)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    void *at = NULL;
+    struct stat file;
+    char line[256];
+
+    assert_non_null(maps);
+    assert_int_equal(fstat(fd, &file), 0);
+    while (!at && fgets(line, sizeof line, maps)) {
+        unsigned long inode;
+        void *from;
+
+        if (sscanf(line, "%p-%*x %*s %*x %*x:%*x %lu", &from, &inode) == 2 && inode == file.st_ino)
+            at = from;
+    }
+    fclose(maps);
+    assert_non_null(at);
+    return at;
+}
+
+static void mem_control_page_without_memory_has_no_step_done(void **state)
+{
+    struct rig rig;
+    struct lost lost;
+    uint64_t value = 41;
+
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* its atomic store holds a lock of its own, which the jump would leave locked */
+#endif
+    rig_init(&rig);
+    lost_open(&lost, mapping_of(mem_control_fd(rig.mem, 1, 2)), CONTROL_BYTES);
+    memcpy(lost.view + 64 * 5, &value, sizeof value);
+    assert_int_equal(mem_done_step(rig.mem, 1, 2, 5), 41);
+    lost_cut(&lost);
+    assert_int_equal(mem_done_step(rig.mem, 1, 2, 5), 0);
+    mem_control_reset(rig.mem, 1, 2);
+    lost_back(&lost);
+    assert_int_equal(mem_done_step(rig.mem, 1, 2, 5), 0);
+    lost_is_one(&lost);
+    mem_control_reset(rig.mem, 1, 2);
+    memcpy(&value, lost.view + 64 * RANKS_MAX, sizeof value);
+    assert_int_equal(value, 0x1234567890abcdefu);
+    lost_close(&lost);
+    mem_destroy(rig.mem);
+}
+
+static void mem_control_pages_carry_steps_and_incarnation(void **state)
+{
+    struct rig rig;
+    uint8_t *map;
+    uint64_t value = 41;
+
+    (void)state;
+    rig_init(&rig);
+    map = mmap(NULL, CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+               mem_control_fd(rig.mem, 0, 2), 0);
+    assert_ptr_not_equal(map, MAP_FAILED);
+    memcpy(map + 64 * 5, &value, sizeof value);
+    assert_int_equal(mem_done_step(rig.mem, 0, 2, 5), 41);
+    assert_int_equal(mem_done_step(rig.mem, 0, 2, 4), 0);
+    assert_int_equal(mem_done_step(rig.mem, 0, 1, 5), 0);
+    memcpy(&value, map + 64 * RANKS_MAX, sizeof value);
+    assert_int_equal(value, 0x1234567890abcdefu);
+    mem_control_reset(rig.mem, 0, 2);
+    assert_int_equal(mem_done_step(rig.mem, 0, 2, 5), 0);
+    memcpy(&value, map + 64 * RANKS_MAX, sizeof value);
+    assert_int_equal(value, 0x1234567890abcdefu);
+    munmap(map, CONTROL_BYTES);
+    mem_destroy(rig.mem);
+}
+
+static void mem_control_pages_never_change_tenant(void **state)
+{
+    struct rig rig;
+    struct stat a, b;
+    uint64_t value = 41;
+
+    (void)state;
+    rig_init(&rig);
+    for (uint32_t engine = 0; engine < 3; engine++) {
+        assert_int_equal(fstat(mem_control_fd(rig.mem, 0, engine), &a), 0);
+        assert_int_equal(fstat(mem_control_fd(rig.mem, 1, engine), &b), 0);
+        assert_int_not_equal(a.st_ino, b.st_ino);
+        assert_int_equal(pwrite(mem_control_fd(rig.mem, 0, engine), &value, sizeof value, 64 * 15),
+                         8);
+        assert_int_equal(mem_done_step(rig.mem, 0, engine, 15), 41);
+        assert_int_equal(mem_done_step(rig.mem, 1, engine, 15), 0);
+        mem_control_reset(rig.mem, 1, engine);
+        assert_int_equal(mem_done_step(rig.mem, 0, engine, 15), 41);
+    }
+    mem_destroy(rig.mem);
+}
+
+static void mem_create_takes_as_many_workers_as_the_configuration(void **state)
+{
+    struct mem_config c = config_small();
+    const char *why = NULL;
+    struct mem *mem = NULL;
+
+    (void)state;
+    c.workers = 0;
+    for (size_t i = 0; i < config_settings_n; i++)
+        if (strcmp(config_settings[i].key, "workers") == 0)
+            c.workers = (uint32_t)config_settings[i].max;
+    assert_true(c.workers >= 16);
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_OK);
+    mem_destroy(mem);
+}
+
+static void mem_create_with_too_little_memory_says_so(void **state)
+{
+    struct mem_config c = config_small();
+    struct mem *mem = NULL;
+    const char *why = NULL;
+
+    (void)state;
+    c.tenant[0].memory_bytes = 1ull << 45;
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_INTERNAL);
+    assert_null(mem);
+    assert_non_null(strstr(why, "too little memory"));
+    c = config_small();
+    c.tenant[1].regions = 0;
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_INVALID);
+}
+
+/* Every descriptor that mem_create opens is refused once; each time it says why and leaves none
+ * behind. */
+static void mem_create_without_descriptors_says_so(void **state)
+{
+    struct mem_config c = config_small();
+    struct rlimit old, few;
+    int first_free = dup(0), runs = 0;
+    const char *why;
+
+    (void)state;
+    close(first_free);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    for (rlim_t n = (rlim_t)first_free;; n++) {
+        struct mem *mem = NULL;
+        enum tern_err err;
+        int probe;
+
+        few = old;
+        few.rlim_cur = n;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        why = NULL;
+        err = mem_create(&c, &mem, &why);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+        if (err == TERN_OK) {
+            mem_destroy(mem);
+            break;
+        }
+        assert_non_null(why);
+        probe = dup(0);
+        assert_int_equal(probe, first_free);
+        close(probe);
+        runs++;
+    }
+    assert_true(runs >= 7);
+}
+
+/* Every tenant has its own of each engine. */
+static void mem_bytes_count_the_control_pages_of_each_tenant(void **state)
+{
+    struct mem_config c = config_small();
+    uint64_t pages, host, one, two;
+
+    (void)state;
+    c.tenants = 1;
+    mem_bytes(&c, &pages, &host, &one);
+    c.tenants = 2;
+    mem_bytes(&c, &pages, &host, &two);
+    assert_true(two - one >= c.engines * CONTROL_BYTES);
+    c.engines++;
+    mem_bytes(&c, &pages, &host, &one);
+    assert_true(one - two >= 2 * CONTROL_BYTES);
+}
+
+static uint64_t huge_pages_free(void)
+{
+    unsigned long long n = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "r");
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "HugePages_Free: %llu", &n) == 1)
+            break;
+    fclose(f);
+    return n;
+}
+
+/* All of it where the machine has set enough aside: the RDMA lab does. */
+static void mem_huge_pages_are_tried_and_reported(void **state)
+{
+    const uint64_t set_aside = huge_pages_free() * 2 * MIB;
+    struct mem_config c = config_small();
+    struct mem *mem = NULL;
+    struct mem_stats stats;
+    const char *why = NULL;
+
+    (void)state;
+    c.huge_pages = true;
+    c.tenant[0].memory_bytes = 8 * MIB;
+    assert_int_equal(mem_create(&c, &mem, &why), TERN_OK);
+    mem_stats(mem, &stats);
+    assert_true(stats.bytes >= 8 * MIB * 2 + 5 * MIB);
+    assert_true(stats.huge_page_bytes <= stats.bytes);
+    if (set_aside >= stats.bytes)
+        assert_int_equal(stats.huge_page_bytes, stats.bytes);
+    printf("mem: bytes=%llu huge_page_bytes=%llu\n", (unsigned long long)stats.bytes,
+           (unsigned long long)stats.huge_page_bytes);
+    mem_destroy(mem);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mem_page_lies_where_the_layout_says),
+        cmocka_unit_test(mem_region_fd_maps_the_same_bytes),
+        cmocka_unit_test(mem_seal_computes_each_unit_of_each_region),
+        cmocka_unit_test(mem_zero_touches_the_pool_and_nothing_else),
+        cmocka_unit_test(mem_jobs_to_the_limit_all_come_back),
+        cmocka_unit_test(mem_destroy_with_jobs_running_joins_cleanly),
+        cmocka_unit_test(mem_fault_40_truncation_is_refused_and_holes_are_survived),
+        cmocka_unit_test(mem_sigbus_in_a_pool_leaves_the_daemon_alive),
+        cmocka_unit_test(mem_zero_passes_by_what_is_not_there),
+        cmocka_unit_test(mem_control_page_without_memory_has_no_step_done),
+        cmocka_unit_test(mem_control_pages_carry_steps_and_incarnation),
+        cmocka_unit_test(mem_control_pages_never_change_tenant),
+        cmocka_unit_test(mem_create_takes_as_many_workers_as_the_configuration),
+        cmocka_unit_test(mem_create_with_too_little_memory_says_so),
+        cmocka_unit_test(mem_create_without_descriptors_says_so),
+        cmocka_unit_test(mem_bytes_count_the_control_pages_of_each_tenant),
+        cmocka_unit_test(mem_huge_pages_are_tried_and_reported),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,216 @@
+/* Pieces of pushes at the destination, with a device that is played here: what lets one go on, and
+ * what lets it go. The simulator comes here too seldom. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+#define PAGE_BYTES   4096u
+#define MEMORY_BYTES (1u << 20)
+#define PLACES       64u /* of the completion queue */
+
+/* ------------------------------------------------------------------ the rig */
+
+static struct mem *mem;
+static struct xfer xfer;
+static struct verbs v;
+static struct xfer_link link_tcp;
+static struct verbs_link link_verbs;
+static struct xfer_pull_slot pull;
+static struct xfer_batch batch;
+static struct xfer_conn conn;
+static struct verbs_path paths[XFER_RAILS_MAX];
+static struct verbs_domain domain;
+static struct ibv_mr mr;
+static struct ibv_context ctx;
+static struct ibv_qp qp;
+static struct ibv_mw window[VERBS_WINDOWS];
+static uint32_t bound; /* windows, by the device */
+
+static int post_send(struct ibv_qp *to, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    (void)to, (void)bad;
+    for (; wr; wr = wr->next)
+        bound += wr->opcode == IBV_WR_BIND_MW;
+    return 0;
+}
+
+static void make_memory(void)
+{
+    static const struct group_layout group = {
+        .page_tokens = 64, .units = 1, .page_bytes = PAGE_BYTES};
+    struct mem_config m = {.tenants = 1,
+                           .tenant = {{.memory_bytes = MEMORY_BYTES, .regions = 1}},
+                           .engines = 1,
+                           .pools = 1,
+                           .page_records = 8,
+                           .sums_per_page = 1,
+                           .workers = 1,
+                           .jobs = 4,
+                           .incarnation = 1};
+    const char *why = "";
+
+    if (mem_create(&m, &mem, &why) != TERN_OK)
+        fail_msg("%s", why);
+    mem_pool_set(mem, 0, TIER_DEVICE, 0, 0, MEMORY_BYTES, 1, 1, 1, &group);
+    domain = (struct verbs_domain){.n = 1};
+    domain.mr[0] = (struct verbs_mr){.mr = &mr};
+    domain.mr[0].base = mem_region_base(mem, 0, 0, &domain.mr[0].bytes);
+}
+
+/* A link with one path, which is ready, and its rail. */
+static int start(void **state)
+{
+    (void)state;
+    make_memory();
+    memset(paths, 0, sizeof paths);
+    bound = 0;
+    ctx.ops.post_send = post_send;
+    qp.context = &ctx;
+    link_tcp = (struct xfer_link){.conn = NONE,
+                                  .read_conn = NONE,
+                                  .queue = {.head = NONE, .tail = NONE},
+                                  .reads = {.head = NONE, .tail = NONE}};
+    pull = (struct xfer_pull_slot){.state = PULL_ACTIVE};
+    batch = (struct xfer_batch){.used = true, .reads = true, .n = 1, .page = {{.index = 1}}};
+    xfer = (struct xfer){.link = &link_tcp, .pull = &pull, .batch = &batch, .verbs = &v};
+    xfer.config = (struct xfer_config){.mem = mem, .links = 1, .pulls = 1, .rdma.pulls = 1};
+    v = (struct verbs){.xfer = &xfer,
+                       .nrails = 1,
+                       .tenants = 1,
+                       .npaths = XFER_RAILS_MAX,
+                       .path = paths,
+                       .link = &link_verbs,
+                       .piece_sums = 1};
+    v.rail[0] = (struct verbs_rail){.v = &v, .domain = &domain};
+    v.rail[0].view.completion_queue = PLACES;
+    paths[0] = (struct verbs_path){.state = PATH_READY,
+                                   .push = true,
+                                   .wanted = true,
+                                   .qp = &qp,
+                                   .windows_free = ~(uint64_t)0 >> (64 - VERBS_WINDOWS)};
+    for (uint32_t i = 0; i < VERBS_WINDOWS; i++)
+        paths[0].window[i] = &window[i];
+    return link_pieces(&v, 0) ? 0 : -1;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < VERBS_PIECES; i++)
+        free(link_verbs.piece[i].sums);
+    free(link_verbs.piece);
+    mem_destroy(mem);
+    return 0;
+}
+
+/* ------------------------------------------------------------------ cases */
+
+/* The path that it was on is lost, and the next one's completion queue is full of other paths'
+ * requests: when those are done it goes on, and not with the tick. */
+static void verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room(void **state)
+{
+    struct verbs_piece *piece = piece_of(&v, 0, 0);
+    struct verbs_rail *rail = &v.rail[0];
+
+    (void)state;
+    *piece = (struct verbs_piece){
+        .state = PIECE_WAITING, .heard = true, .n = 1, .tries = 1, .sums = piece->sums};
+    rail->cq_used = PLACES - 1; /* a window takes two: to be bound, and to be closed */
+    pieces_start(&v, 0);
+    assert_int_equal(piece->state, PIECE_WAITING);
+    assert_int_equal(bound, 0);
+    rail->cq_used = 0;
+    paths_go_on(rail);
+    assert_int_equal(piece->state, PIECE_BINDING);
+    assert_int_equal(bound, 1);
+    assert_int_equal(pull.reading, 1);
+}
+
+static void revoke(struct verbs_piece *piece, bool heard)
+{
+    *piece = (struct verbs_piece){.state = PIECE_CLOSING,
+                                  .batch = NONE,
+                                  .revoked = true,
+                                  .granted = true,
+                                  .heard = heard,
+                                  .sums = piece->sums};
+}
+
+/* Of a grant that was revoked, and closed: if its answer had come, the source writes, and its write
+ * is waited for; else nobody will say whether it does, so nothing is waited for. */
+static void verbs_pieces_of_a_lost_connection_wait_for_what_was_answered(void **state)
+{
+    struct verbs_piece *unheard = piece_of(&v, 0, 0), *heard = piece_of(&v, 0, 1);
+
+    (void)state;
+    revoke(unheard, false);
+    revoke(heard, true);
+    conn = (struct xfer_conn){.xfer = &xfer, .outbound = true, .reads = true};
+    verbs_conn_lost(&conn);
+    assert_int_equal(unheard->state, PIECE_FREE);
+    assert_false(unheard->revoked);
+    assert_int_equal(heard->state, PIECE_CLOSING);
+    assert_true(heard->revoked);
+}
+
+static struct event told;
+static uint32_t ntold;
+
+static void on_event(void *unused, struct event *event)
+{
+    (void)unused;
+    told = *event;
+    ntold++;
+}
+
+/* Of two pulls over one link one is read by RDMA, the other waits in vain for a connection of its
+ * own. */
+static void xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one(void **state)
+{
+    static struct xfer_pull_slot pulls[2];
+    static struct xfer_batch batches[2 * PULL_BATCHES_MAX];
+    struct xfer_batch *waits = &batches[0], *is_read = &batches[PULL_BATCHES_MAX];
+
+    (void)state;
+    pulls[0] = pulls[1] = (struct xfer_pull_slot){.state = PULL_ACTIVE};
+    *waits = (struct xfer_batch){.used = true, .pull = 0, .n = 1};
+    *is_read = (struct xfer_batch){.used = true, .pull = 1, .n = 1, .asked = 1, .reads = true};
+    xfer.pull = pulls;
+    xfer.batch = batches;
+    xfer.config.pulls = 2;
+    xfer.config.idle_ns = 1000;
+    xfer.config.emit = on_event;
+    queue_push(&xfer, &link_tcp.queue, 0);
+    link_tcp.waiting_ns = 1;
+    ntold = 0;
+    link_tick(&xfer, 0, 2000);
+    assert_int_equal(ntold, 1);
+    assert_int_equal(told.kind, EV_PULL_BROKEN);
+    assert_int_equal(told.broken.pull.slot, 0);
+    assert_int_equal(told.broken.err, TERN_BUSY);
+    assert_int_equal(link_tcp.waiting_ns, 0);
+    assert_int_equal(pulls[1].state, PULL_ACTIVE);
+    assert_true(is_read->used);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start, stop),
+        cmocka_unit_test_setup_teardown(
+            verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, start, stop),
+        cmocka_unit_test_setup_teardown(
+            verbs_pieces_of_a_lost_connection_wait_for_what_was_answered, start, stop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,190 @@
+/* The threads that make and destroy queue pairs, with a device that is played here: what waits for
+ * what. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "seam/xfer/verbs/xfer_verbs.h"
+
+#define PATHS 6u
+
+/* ------------------------------------------------------------------ the device */
+
+struct done {
+    char what; /* C: connected, S: stopped, E: destroyed */
+    uint32_t path;
+};
+
+static struct ibv_qp pairs[PATHS];
+static struct verbs_path paths[PATHS];
+static struct verbs v;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct done begun[4 * PATHS]; /* in the order in which the device heard of it */
+static uint32_t nbegun;
+static bool asleep; /* a connect does not return */
+static int destroy_errno;
+
+static void hear(char what, const struct ibv_qp *qp)
+{
+    pthread_mutex_lock(&lock);
+    begun[nbegun++] = (struct done){what, (uint32_t)(qp - pairs)};
+    pthread_cond_broadcast(&changed);
+    while (what == 'C' && asleep)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    (void)mask;
+    if (attr->qp_state != IBV_QPS_RTS)
+        hear(attr->qp_state == IBV_QPS_ERR ? 'S' : 'C', qp);
+    return 0;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+    hear('E', qp);
+    return destroy_errno;
+}
+
+/* ------------------------------------------------------------------ the rig */
+
+static int start(void **state)
+{
+    (void)state;
+    memset(paths, 0, sizeof paths);
+    v = (struct verbs){.npaths = PATHS, .nrails = 1, .path = paths};
+    for (uint32_t i = 0; i < PATHS; i++)
+        paths[i].qp = &pairs[i];
+    nbegun = 0;
+    asleep = false;
+    destroy_errno = 0;
+    return setup_start(&v) == TERN_OK ? 0 : -1;
+}
+
+static void sleep_in_connects(bool on)
+{
+    pthread_mutex_lock(&lock);
+    asleep = on;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    sleep_in_connects(false); /* a case that failed may have left one there */
+    setup_stop(&v);
+    close(v.event_fd);
+    free(v.finished);
+    return 0;
+}
+
+static void wait_begun(uint32_t n)
+{
+    pthread_mutex_lock(&lock);
+    while (nbegun < n)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+static struct verbs_path *take(void)
+{
+    struct pollfd fd = {.fd = v.event_fd, .events = POLLIN};
+    struct verbs_path *p;
+    uint64_t n;
+
+    while ((p = setup_take(&v)) == NULL) {
+        assert_int_equal(poll(&fd, 1, 60000), 1);
+        assert_int_equal(read(v.event_fd, &n, sizeof n), sizeof n);
+    }
+    return p;
+}
+
+/* ------------------------------------------------------------------ cases */
+
+/* Pages wait for a queue pair's end, and for no connect: it is there while one sleeps. */
+static void verbs_setup_an_end_does_not_wait_behind_connects(void **state)
+{
+    (void)state;
+    sleep_in_connects(true);
+    for (uint32_t i = 0; i < 4; i++)
+        setup_give(&v, &paths[i], JOB_CONNECT);
+    wait_begun(1);
+    setup_give(&v, &paths[4], JOB_STOP);
+    setup_give(&v, &paths[5], JOB_END);
+    assert_ptr_equal(take(), &paths[4]);
+    assert_ptr_equal(take(), &paths[5]);
+    assert_int_equal(nbegun, 3);
+    assert_int_equal(begun[0].path, 0);
+    assert_int_equal(begun[1].what, 'S');
+    assert_int_equal(begun[2].what, 'E');
+    sleep_in_connects(false);
+    for (uint32_t i = 0; i < 4; i++) /* those that may sleep keep their order */
+        assert_ptr_equal(take(), &paths[i]);
+    assert_int_equal(nbegun, PATHS);
+}
+
+/* As many jobs as there are paths: none is lost where the ring's ends meet. */
+static void verbs_setup_every_job_is_done_once(void **state)
+{
+    uint32_t times[PATHS] = {0};
+
+    (void)state;
+    for (uint32_t round = 0; round < 100; round++) {
+        sleep_in_connects(true);
+        setup_give(&v, &paths[round % PATHS], JOB_CONNECT);
+        wait_begun(1);
+        for (uint32_t i = 1; i < PATHS; i++)
+            setup_give(&v, &paths[(round + i) % PATHS],
+                       (round >> (i % 5) & 1) ? JOB_STOP : JOB_CONNECT);
+        sleep_in_connects(false);
+        for (uint32_t i = 0; i < PATHS; i++)
+            times[take() - paths]++;
+        assert_int_equal(nbegun, PATHS);
+        nbegun = 0;
+    }
+    for (uint32_t i = 0; i < PATHS; i++)
+        assert_int_equal(times[i], 100);
+}
+
+/* It is the owner's to say what becomes of pages whose queue pair is still there. */
+static void verbs_setup_a_pair_that_is_not_destroyed_is_kept(void **state)
+{
+    (void)state;
+    destroy_errno = ETIMEDOUT;
+    setup_give(&v, &paths[2], JOB_END);
+    assert_ptr_equal(take(), &paths[2]);
+    assert_int_equal(paths[2].job_errno, ETIMEDOUT);
+    assert_ptr_equal(paths[2].qp, &pairs[2]);
+    destroy_errno = 0;
+    setup_give(&v, &paths[2], JOB_END);
+    assert_ptr_equal(take(), &paths[2]);
+    assert_int_equal(paths[2].job_errno, 0);
+    assert_null(paths[2].qp);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(verbs_setup_an_end_does_not_wait_behind_connects, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(verbs_setup_every_job_is_done_once, start, stop),
+        cmocka_unit_test_setup_teardown(verbs_setup_a_pair_that_is_not_destroyed_is_kept, start,
+                                        stop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

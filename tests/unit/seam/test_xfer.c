@@ -1,0 +1,498 @@
+/* Transfers that go as they should, and the faults of the bytes: right pages for every geometry,
+ * corrupt and gone pages, every split of the stream, every flipped byte, every place to cut it. */
+#include "unit/rig/rig_lost.h"
+#include "unit/seam/test_xfer_rig.h"
+
+#define PULL(s)     ((struct id){(s), 5})
+#define STILL_TURNS 500
+
+static void pull_and_check(const struct rig_options *o, uint32_t pages, uint32_t batch_pages)
+{
+    static struct rig rig;
+    uint32_t batches = 0, ok = 0;
+    struct xfer_stats in, out;
+    uint64_t total = 0;
+
+    rig_open(&rig, o);
+    rig_fill_source(&rig, pages + 1);
+    for (uint32_t first = 1; first <= pages; first += batch_pages, batches++) {
+        uint32_t n = pages + 1 - first < batch_pages ? pages + 1 - first : batch_pages;
+
+        if (batches >= PULL_BATCHES_MAX)
+            rig_until(&rig, &rig.dst, batches - PULL_BATCHES_MAX + 1);
+        rig_pull(&rig, PULL(3), 0, batches, first, n);
+    }
+    rig_until(&rig, &rig.dst, batches);
+    for (uint32_t i = 0; i < batches; i++) {
+        uint32_t first = 1 + rig.dst.event[i].pulled.batch * batch_pages;
+
+        assert_true(id_equal(rig.dst.event[i].pulled.pull, PULL(3)));
+        ok += rig_check_pulled(&rig, &rig.dst.event[i], first, batch_pages);
+    }
+    assert_int_equal(ok, pages);
+    for (uint32_t i = 1; i <= pages; i++)
+        total += rig.group[rig_group_of(&rig, i)].page_bytes * rig.moved;
+    xfer_stats(rig.dst.xfer, &in);
+    xfer_stats(rig.src.xfer, &out);
+    assert_int_equal(in.payload_bytes_in, total);
+    assert_int_equal(out.payload_bytes_out, total);
+    assert_int_equal(in.pages_in, pages);
+    assert_int_equal(out.pages_out, pages);
+    /* Heads both ways: at 4096 bytes a page at most 2 %. */
+    if (o->page_bytes[0] == 4096 && o->units == 1 && pages >= 256)
+        assert_true((in.socket_bytes_in + in.socket_bytes_out - total) * 50 <= total);
+    rig_stop(&rig, PULL(3));
+    assert_int_equal(rig.dst.nevents, batches + 1);
+    assert_int_equal(rig.dst.event[batches].kind, EV_PULL_QUIET);
+    rig_serve_stop(&rig, 0);
+    assert_int_equal(rig.src.nevents, 1);
+    assert_int_equal(rig.src.event[0].kind, EV_SERVE_QUIET);
+    rig_close(&rig);
+}
+
+static void xfer_pages_of_every_geometry_arrive_right(void **state)
+{
+    static const struct rig_options o[] = {
+        {.page_bytes = {4096}, .units = 1},
+        {.page_bytes = {512}, .units = 1},
+        {.page_bytes = {4096, 16384}, .units = 2, .regions = 2},
+        {.page_bytes = {100, 70272}, .units = 3, .regions = 4},
+        {.page_bytes = {65536}, .units = 8, .regions = 1},
+    };
+
+    (void)state;
+    for (uint32_t i = 0; i < sizeof o / sizeof o[0]; i++) {
+        pull_and_check(&o[i], 300, 256);
+        pull_and_check(&o[i], 37, 5);
+        pull_and_check(&o[i], 1, 1);
+    }
+}
+
+static void xfer_pages_larger_than_a_piece_arrive_right(void **state)
+{
+    struct rig_options o = {
+        .page_bytes = {3u << 20}, .units = 5, .regions = 2, .memory_bytes = 64u << 20};
+
+    (void)state;
+    pull_and_check(&o, 7, 3);
+    o = (struct rig_options){.page_bytes = {1u << 20}, .units = 1, .memory_bytes = 64u << 20};
+    pull_and_check(&o, 20, 8);
+    o = (struct rig_options){
+        .page_bytes = {300000}, .units = 1000, .regions = 16, .memory_bytes = 4u << 20};
+    pull_and_check(&o, 5, 3); /* more sums a page than a piece usually has */
+}
+
+/* X5: what all ranks hold alike moves once, and every rank has it. */
+static void xfer_x5_replicated_pages_move_once(void **state)
+{
+    static const struct rig_options o[] = {
+        {.page_bytes = {4096}, .units = 1, .regions = 4, .alike = true},
+        {.page_bytes = {100, 70272}, .units = 3, .regions = 2, .alike = true},
+        {.page_bytes = {300000},
+         .units = 1000,
+         .regions = 16,
+         .memory_bytes = 4u << 20,
+         .alike = true},
+    };
+
+    (void)state;
+    pull_and_check(&o[0], 300, 256);
+    pull_and_check(&o[1], 37, 5);
+    pull_and_check(&o[2], 5, 3);
+}
+
+/* The smallest buffers that the kernel gives: every send and receive is short. */
+static void xfer_tiny_socket_buffers_change_nothing(void **state)
+{
+    struct rig_options o = {
+        .page_bytes = {4096, 10000}, .units = 2, .regions = 2, .socket_buffer_bytes = 1};
+
+    (void)state;
+    pull_and_check(&o, 120, 50);
+}
+
+/* Fault 9: each flipped byte is seen, the page is asked for again and is right. */
+static void xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {4096, 8192}, .units = 2, .regions = 2, .corrupt = 40};
+    struct xfer_stats stats;
+    uint32_t ok;
+
+    (void)state;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 301);
+    rig_pull(&rig, PULL(0), 0, 0, 1, 150);
+    rig_pull(&rig, PULL(0), 0, 1, 151, 150);
+    rig_until(&rig, &rig.dst, 2);
+    ok = rig_check_pulled(&rig, &rig.dst.event[0], 1, 150);
+    ok += rig_check_pulled(&rig, &rig.dst.event[1], 151, 150);
+    assert_int_equal(ok, 260);
+    rig_pull(&rig, PULL(0), 0, 2, 1, 150);
+    rig_pull(&rig, PULL(0), 0, 3, 151, 150);
+    rig_until(&rig, &rig.dst, 4);
+    ok = rig_check_pulled(&rig, &rig.dst.event[2], 1, 150);
+    ok += rig_check_pulled(&rig, &rig.dst.event[3], 151, 150);
+    assert_int_equal(ok, 300);
+    xfer_stats(rig.dst.xfer, &stats);
+    assert_int_equal(stats.corrupt_injected, 40);
+    assert_int_equal(stats.corrupt_detected, 40);
+    printf("fault=9 runs=1 injected=40 violations=0 undetected=0\n");
+    rig_close(&rig);
+}
+
+static void expect_broken(struct rig *rig, struct id pull, enum tern_err err)
+{
+    const struct event *e;
+
+    rig_until(rig, &rig->dst, 1);
+    e = &rig->dst.event[0];
+    assert_int_equal(e->kind, EV_PULL_BROKEN);
+    assert_true(id_equal(e->broken.pull, pull));
+    assert_int_equal(e->broken.err, err);
+    rig_stop(rig, pull);
+    rig_until(rig, &rig->dst, 2);
+    assert_int_equal(rig->dst.event[1].kind, EV_PULL_QUIET);
+    assert_int_equal(rig->dst.nevents, 2);
+    rig->dst.nevents = 0;
+}
+
+/* Fault 7, and that the connection goes on: the pages that are there can still be had. */
+static void xfer_fault_7_passed_generation_is_gone(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {4096}};
+    struct xfer_stats stats;
+
+    (void)state;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 301);
+    rig.gen[0][17]++;
+    rig_pull(&rig, PULL(0), 0, 0, 1, 256);
+    expect_broken(&rig, PULL(0), TERN_GONE);
+    rig_pull(&rig, PULL(1), 5, 0, 1, 20); /* a serve that does not exist */
+    expect_broken(&rig, PULL(1), TERN_GONE);
+    rig_pull(&rig, PULL(2), 0, 0, 18, 200);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 18, 200), 200);
+    xfer_stats(rig.dst.xfer, &stats);
+    assert_int_equal(stats.gone_answers, 21);
+    assert_int_equal(stats.conns, 1);
+    printf("fault=7 runs=1 injected=21 violations=0 wrong_bytes=0\n");
+    rig_close(&rig);
+}
+
+/* The generation passes while the bytes are on their way: each number of answers before it does. */
+static void xfer_generation_that_passes_while_sending_is_gone(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {4096}};
+
+    (void)state;
+    for (uint32_t k = 1; k < 16; k++) { /* 8 pages: asked 8 times before and 8 times after */
+        rig_open(&rig, &o);
+        rig_fill_source(&rig, 9);
+        rig.gone_after = k;
+        rig_pull(&rig, PULL(0), 0, 0, 1, 8);
+        expect_broken(&rig, PULL(0), TERN_GONE);
+        rig_close(&rig);
+    }
+}
+
+static void pull_arrives(struct rig *rig, struct id pull, uint32_t first, uint32_t n)
+{
+    rig_pull(rig, pull, 0, 0, first, n);
+    rig_until(rig, &rig->dst, 1);
+    assert_int_equal(rig_check_pulled(rig, &rig->dst.event[0], first, n), n);
+    rig_stop(rig, pull);
+    rig_until(rig, &rig->dst, 2);
+    rig->dst.nevents = 0;
+}
+
+static void conns_are(const struct rig *rig, uint32_t n)
+{
+    struct xfer_stats stats;
+
+    xfer_stats(rig->dst.xfer, &stats);
+    assert_int_equal(stats.conns, n);
+}
+
+static void seal_one(struct rig *rig, uint32_t index)
+{
+    struct page_at at = {0, index, 1, index};
+    struct pollfd p = {.fd = mem_event_fd(rig->src.mem), .events = POLLIN};
+
+    mem_seal(rig->src.mem, (struct id){1, 2}, 0, &at, 1);
+    assert_int_equal(poll(&p, 1, 30000), 1);
+    mem_poll(rig->src.mem, rig_emit, &rig->src);
+    assert_int_equal(rig->src.nevents, 1);
+    rig->src.nevents = 0;
+}
+
+/* Fault 40 at the source: what is not there is not sent, nor what was not there when it was sealed;
+ * what else the connection carries goes on. */
+static void xfer_source_page_without_memory_is_gone(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {4096}};
+    struct lost lost;
+
+    (void)state;
+    rig_open(&rig, &o);
+    lost_open(&lost, mem_page(rig.src.mem, 0, 0, 0, 17), 4096);
+    rig_fill_source(&rig, 301);
+    pull_arrives(&rig, PULL(0), 1, 256);
+    lost_cut(&lost);
+    rig_pull(&rig, PULL(1), 0, 0, 1, 256);
+    expect_broken(&rig, PULL(1), TERN_GONE);
+    pull_arrives(&rig, PULL(2), 18, 200);
+    lost_back(&lost); /* as zeros */
+    rig_pull(&rig, PULL(3), 0, 0, 1, 30);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 30), 29);
+    rig.dst.nevents = 0;
+    lost_cut(&lost);
+    seal_one(&rig, 17);
+    lost_back(&lost);
+    rig_pull(&rig, PULL(4), 0, 0, 1, 30);
+    expect_broken(&rig, PULL(4), TERN_GONE);
+    lost_is_one(&lost);
+    rig_fill_source(&rig, 301);
+    pull_arrives(&rig, PULL(5), 1, 256);
+    conns_are(&rig, 1);
+    lost_close(&lost);
+    rig_close(&rig);
+}
+
+/* And at the destination: the pull ends, the connection and the others on it go on. */
+static void xfer_destination_page_without_memory_is_corrupt(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {4096}};
+    struct lost lost;
+
+    (void)state;
+    for (uint32_t index = 1; index < 256; index += 50) { /* at the edges of an operation, and not */
+        rig_open(&rig, &o);
+        rig_fill_source(&rig, 301);
+        lost_open(&lost, mem_page(rig.dst.mem, 0, 0, 0, index), 4096);
+        lost_cut(&lost);
+        rig_pull(&rig, PULL(0), 0, 0, 1, 256);
+        rig_pull(&rig, PULL(1), 0, 0, 257, 20);
+        rig_until(&rig, &rig.dst, 2);
+        assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
+        assert_true(id_equal(rig.dst.event[0].broken.pull, PULL(0)));
+        assert_int_equal(rig.dst.event[0].broken.err, TERN_CORRUPT);
+        assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[1], 257, 20), 20);
+        rig_stop(&rig, PULL(0));
+        rig_until(&rig, &rig.dst, 3);
+        rig.dst.nevents = 0;
+        lost_back(&lost);
+        pull_arrives(&rig, PULL(2), 1, 256);
+        lost_is_one(&lost);
+        conns_are(&rig, 1);
+        lost_close(&lost);
+        rig_close(&rig);
+    }
+}
+
+/* The memory goes when a part of a block has come, and its end lies elsewhere: the receive does not
+ * see it, the checksum does. */
+static void xfer_memory_lost_before_it_is_hashed_is_a_wrong_page(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {6144}, .by_proxy = true};
+    struct mem_stats before, after;
+    struct lost lost;
+    uint64_t till;
+
+    (void)state;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 3);
+    lost_open(&lost, (uint8_t *)mem_page(rig.dst.mem, 0, 0, 0, 0) + 4096, 4096);
+    pull_arrives(&rig, PULL(0), 1, 1); /* from 6144 on: 2048 bytes lie there */
+    mem_stats(rig.dst.mem, &before);
+    till = rig.proxy.down + XFER_HEAD_BYTES + XFER_STATUS_BYTES(1) + sizeof(uint64_t) + 2048 + 100;
+    rig.proxy.down_limit = till;
+    rig_pull(&rig, PULL(1), 0, 0, 1, 1);
+    while (rig.proxy.down < till)
+        rig_turn(&rig);
+    rig_take_all(&rig);
+    assert_int_equal(rig.dst.nevents, 0);
+    lost_cut(&lost);
+    rig.proxy.down_limit = UINT64_MAX;
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(rig.dst.event[0].kind, EV_PULLED);
+    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 1), 0);
+    mem_stats(rig.dst.mem, &after);
+    assert_int_equal(after.faults - before.faults, 1);
+    rig.dst.nevents = 0;
+    lost_back(&lost);
+    pull_arrives(&rig, PULL(2), 1, 2);
+    conns_are(&rig, 1);
+    lost_is_one(&lost);
+    lost_close(&lost);
+    rig_close(&rig);
+}
+
+/* Fault 15: the stream down arrives in two parts, for every place to part it; then byte by byte. */
+static void xfer_fault_15_every_split_is_the_same(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {600}, .units = 2, .by_proxy = true};
+    uint64_t total = 0;
+    uint32_t runs = 0;
+
+    (void)state;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 4);
+    for (uint64_t k = 0; k == 0 || k < total; k++, runs++) {
+        uint64_t from = rig.proxy.down;
+
+        rig.proxy.down_limit = k == 0 ? UINT64_MAX : from + k;
+        rig_pull(&rig, PULL(0), 0, runs, 1, 3);
+        while (rig.proxy.down_limit != UINT64_MAX && rig.proxy.down < rig.proxy.down_limit)
+            rig_turn(&rig);
+        rig_take_all(&rig);
+        assert_int_equal(rig.dst.nevents, 0 + (k == 0 ? rig.dst.nevents : 0));
+        rig.proxy.down_limit = UINT64_MAX;
+        rig_until(&rig, &rig.dst, 1);
+        assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 3), 3);
+        memset(mem_page(rig.dst.mem, 0, 0, 0, 0), 0, 4 * 600);
+        rig.dst.nevents = 0;
+        total = rig.proxy.down - from;
+    }
+    rig.proxy.chunk = 1;
+    rig_pull(&rig, PULL(0), 0, 9, 1, 3);
+    while (rig.dst.nevents == 0) {
+        rig_turn(&rig);
+        rig_take_all(&rig);
+    }
+    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 3), 3);
+    assert_true(total > 1800);
+    printf("fault=15 runs=%u injected=%u violations=0 splits=all offsets\n", runs, runs);
+    rig_close(&rig);
+}
+
+/* One event of the destination's. When nothing has moved for many turns its time is over: by their
+ * number, so that a machine that stands still gives nothing up. */
+static void until_event_or_idle(struct rig *rig)
+{
+    uint64_t end = io_now_ns() + RIG_WAIT_NS, down = rig->proxy.down;
+
+    for (uint32_t still = 0; rig->dst.nevents == 0; still++, down = rig->proxy.down) {
+        assert_true(io_now_ns() < end);
+        rig_turn(rig);
+        if (rig->proxy.down != down)
+            still = 0;
+        if (still == STILL_TURNS)
+            xfer_tick(rig->dst.xfer, io_now_ns() + rig->idle_ns + 1);
+    }
+}
+
+/* One bit of the stream down is flipped, at every byte: never a wrong page, always an end. */
+static void xfer_every_flipped_byte_is_harmless(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {300}, .by_proxy = true};
+    uint32_t broken = 0, wrong = 0, right = 0;
+
+    (void)state;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 4);
+    for (uint64_t k = 0; k < 32 + 16 + 24 + 900 + 40; k++) {
+        rig.proxy.flip_at = rig.proxy.down + k;
+        rig_pull(&rig, (struct id){0, (uint32_t)k + 1}, 0, 0, 1, 3);
+        until_event_or_idle(&rig);
+        if (rig.dst.event[0].kind == EV_PULL_BROKEN) {
+            broken++;
+        } else {
+            uint32_t ok = rig_check_pulled(&rig, &rig.dst.event[0], 1, 3);
+
+            right += ok == 3;
+            wrong += ok < 3;
+        }
+        rig.dst.nevents = 0;
+        rig.proxy.flip_at = UINT64_MAX;
+        rig_stop(&rig, (struct id){0, (uint32_t)k + 1});
+        rig_until(&rig, &rig.dst, 1);
+        proxy_cut(&rig.proxy); /* a new connection each time */
+        for (int i = 0; i < 3; i++)
+            rig_turn(&rig);
+        rig.dst.nevents = 0;
+        memset(mem_page(rig.dst.mem, 0, 0, 0, 0), 0, 4 * 300);
+    }
+    assert_true(wrong >= 900);
+    assert_true(broken >= 30);
+    assert_true(right <= 40); /* padding, and verdicts of pages that were not asked for */
+    rig_close(&rig);
+}
+
+/* Fault 5: cut after every byte; PEER_LOST, and a later pull over a new connection is whole. */
+static void xfer_fault_5_connection_cut_anywhere_ends_typed(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {300}, .by_proxy = true};
+    uint32_t runs = 0;
+
+    (void)state;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 4);
+    for (uint64_t k = 1; k < 32 + 16 + 24 + 900 + 40; k += 7, runs++) {
+        struct id id = {0, (uint32_t)k + 1};
+
+        rig.proxy.down_limit = k;
+        rig_pull(&rig, id, 0, 0, 1, 3);
+        while (rig.proxy.down < k)
+            rig_turn(&rig);
+        proxy_cut(&rig.proxy);
+        expect_broken(&rig, id, TERN_PEER_LOST);
+    }
+    rig.proxy.down_limit = UINT64_MAX;
+    rig_pull(&rig, PULL(0), 0, 0, 1, 3);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 3), 3);
+    printf("fault=5 runs=%u injected=%u violations=0\n", runs, runs);
+    rig_close(&rig);
+}
+
+static void xfer_listen_says_why_it_cannot(void **state)
+{
+    const struct rig_options o = {.page_bytes = {4096}, .units = 1};
+    static struct rig rig;
+    const char *why = "";
+    uint16_t port = 0;
+
+    (void)state;
+    rig_open(&rig, &o);
+    assert_int_equal(xfer_listen(rig.dst.xfer, "127.0.0.1", rig.port, &port, &why), TERN_CONFLICT);
+    assert_string_equal(why, "Address already in use");
+    assert_int_equal(xfer_listen(rig.dst.xfer, "192.0.2.1", 0, &port, &why), TERN_INVALID);
+    assert_string_equal(why, "Cannot assign requested address");
+    assert_int_equal(xfer_listen(rig.src.xfer, "127.0.0.1", 0, &port, &why), TERN_CONFLICT);
+    assert_string_equal(why, "it listens already");
+    assert_int_equal(port, 0);
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(xfer_pages_of_every_geometry_arrive_right),
+        cmocka_unit_test(xfer_pages_larger_than_a_piece_arrive_right),
+        cmocka_unit_test(xfer_x5_replicated_pages_move_once),
+        cmocka_unit_test(xfer_tiny_socket_buffers_change_nothing),
+        cmocka_unit_test(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again),
+        cmocka_unit_test(xfer_fault_7_passed_generation_is_gone),
+        cmocka_unit_test(xfer_generation_that_passes_while_sending_is_gone),
+        cmocka_unit_test(xfer_source_page_without_memory_is_gone),
+        cmocka_unit_test(xfer_destination_page_without_memory_is_corrupt),
+        cmocka_unit_test(xfer_memory_lost_before_it_is_hashed_is_a_wrong_page),
+        cmocka_unit_test(xfer_fault_15_every_split_is_the_same),
+        cmocka_unit_test(xfer_every_flipped_byte_is_harmless),
+        cmocka_unit_test(xfer_fault_5_connection_cut_anywhere_ends_typed),
+        cmocka_unit_test(xfer_listen_says_why_it_cannot),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

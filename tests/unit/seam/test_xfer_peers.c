@@ -1,0 +1,470 @@
+/* Peers that are not there, not who they were, too slow, too many, or not talking our language. */
+#include "unit/seam/test_xfer_rig.h"
+
+#define PULL(s) ((struct id){(s), 5})
+#define HALVES  7
+#define BYTE_NS (IDLE_NS / 16)
+#define IDLE_NS 2000000000u /* so long that nothing is given up because the machine stood still */
+
+static const struct rig_options options = {.page_bytes = {4096}, .idle_ns = IDLE_NS};
+
+static void expect_broken(struct rig *rig, struct id pull, enum tern_err err)
+{
+    rig_until(rig, &rig->dst, 1);
+    assert_int_equal(rig->dst.event[0].kind, EV_PULL_BROKEN);
+    assert_int_equal(rig->dst.event[0].broken.err, err);
+    rig_stop(rig, pull);
+    rig_until(rig, &rig->dst, 2);
+    assert_int_equal(rig->dst.event[1].kind, EV_PULL_QUIET);
+    assert_int_equal(rig->dst.nevents, 2);
+    rig->dst.nevents = 0;
+}
+
+static void pull_works(struct rig *rig, uint32_t slot)
+{
+    rig->dst.nevents = 0;
+    rig_pull(rig, PULL(slot), 0, 0, 1, 30);
+    rig_until(rig, &rig->dst, 1);
+    assert_int_equal(rig_check_pulled(rig, &rig->dst.event[0], 1, 30), 30);
+    rig->dst.nevents = 0;
+}
+
+static void xfer_stale_incarnation_is_refused_before_any_page(void **state)
+{
+    static struct rig rig;
+
+    (void)state;
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 40);
+    rig_link(&rig, rig.port, RIG_SRC_INC - 1);
+    rig_pull(&rig, PULL(0), 0, 0, 1, 30);
+    expect_broken(&rig, PULL(0), TERN_PEER_LOST);
+    assert_int_equal(rig.answers, 0);
+    rig_link(&rig, rig.port, RIG_SRC_INC);
+    pull_works(&rig, 0);
+    rig_close(&rig);
+}
+
+static void xfer_nobody_listens_ends_peer_lost(void **state)
+{
+    static struct rig rig;
+    uint16_t port;
+
+    (void)state;
+    rig_open(&rig, &options);
+    close(rig_listen(&port));
+    rig_link(&rig, port, RIG_SRC_INC);
+    rig_pull(&rig, PULL(0), 0, 0, 1, 30);
+    rig_pull(&rig, PULL(0), 0, 1, 31, 30);
+    expect_broken(&rig, PULL(0), TERN_PEER_LOST);
+    rig_close(&rig);
+}
+
+static void xfer_silent_source_is_given_up_after_idle(void **state)
+{
+    static struct rig rig;
+    uint64_t from = io_now_ns();
+    uint16_t port;
+    int fd;
+
+    (void)state;
+    rig_open(&rig, &options);
+    fd = rig_listen(&port); /* the kernel accepts, nobody answers */
+    rig_link(&rig, port, RIG_SRC_INC);
+    rig_pull(&rig, PULL(0), 0, 0, 1, 30);
+    expect_broken(&rig, PULL(0), TERN_PEER_LOST);
+    assert_true(io_now_ns() - from >= IDLE_NS);
+    close(fd);
+    rig_close(&rig);
+}
+
+/* Its bytes come, in far longer than the limit and too few at a time to wake anybody. */
+static void xfer_slow_source_is_waited_for(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = options;
+    uint64_t from = io_now_ns();
+
+    (void)state;
+    o.by_proxy = true;
+    o.idle_ns = IDLE_NS / 2;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 40);
+    rig.proxy.chunk = 16384;
+    rig.proxy.pause_ns = o.idle_ns / 4;
+    pull_works(&rig, 0);
+    assert_true(io_now_ns() - from > o.idle_ns + o.idle_ns / 2);
+    rig_close(&rig);
+}
+
+static void xfer_link_down_breaks_its_pulls_and_no_others(void **state)
+{
+    static struct rig rig;
+
+    (void)state;
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 300);
+    for (uint32_t k = 0; k < 30; k++) {
+        struct id id = {0, k + 1};
+
+        rig.link = 0;
+        rig_link(&rig, rig.port, RIG_SRC_INC);
+        rig_pull(&rig, id, 0, 0, 1, 250);
+        for (uint32_t i = 0; i < k % 10; i++)
+            io_run(rig.io, 0);
+        xfer_link_down(rig.dst.xfer, 0);
+        if (rig.dst.nevents == 1 && rig.dst.event[0].kind == EV_PULLED) {
+            assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 250), 250);
+            rig.dst.nevents = 0;
+        } else {
+            expect_broken(&rig, id, TERN_PEER_LOST);
+        }
+        rig_pull(&rig, (struct id){0, 1000 + k}, 0, 0, 1, 3); /* on a link that is down */
+        expect_broken(&rig, (struct id){0, 1000 + k}, TERN_PEER_LOST);
+        rig.link = 1;
+        rig_link(&rig, rig.port, RIG_SRC_INC);
+        pull_works(&rig, 1);
+    }
+    rig_close(&rig);
+}
+
+static void xfer_idle_connection_makes_room_for_another_link(void **state)
+{
+    static struct rig rig;
+    struct rig_options o = options;
+
+    (void)state;
+    o.conns = 2;
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 40);
+    for (uint32_t k = 0; k < 9; k++) {
+        struct xfer_stats stats;
+
+        rig.link = k % 3;
+        if (k < 3)
+            rig_link(&rig, rig.port, RIG_SRC_INC);
+        /* The source has room for one connection in: it takes the next when the last has gone. */
+        rig_pull(&rig, (struct id){0, k + 1}, 0, 0, 1, 30);
+        rig_until(&rig, &rig.dst, 1);
+        if (rig.dst.event[0].kind == EV_PULLED)
+            assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 30), 30);
+        else
+            assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
+        rig.dst.nevents = 0;
+        xfer_stats(rig.dst.xfer, &stats);
+        assert_true(stats.conns <= 2);
+        xfer_stats(rig.src.xfer, &stats);
+        assert_true(stats.conns <= 1);
+    }
+    rig_close(&rig);
+}
+
+/* The source closes the connection, soon; returns how long it took. */
+static void expect_closed(struct rig *rig, int fd, uint64_t within_ns)
+{
+    uint64_t deadline = io_now_ns() + within_ns;
+    char buf[64];
+
+    for (;;) {
+        ssize_t n = recv(fd, buf, sizeof buf, MSG_DONTWAIT);
+
+        if (n == 0 || (n < 0 && errno != EAGAIN))
+            break;
+        assert_true(io_now_ns() < deadline);
+        rig_turn(rig);
+    }
+    close(fd);
+}
+
+static void hello(uint8_t *p)
+{
+    xfer_put_head(p, &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = RIG_TOKEN});
+}
+
+/* Who knows the port and the incarnation alone gets nothing; who was let in goes with its link. */
+static void xfer_only_the_token_of_a_link_that_is_up_lets_in(void **state)
+{
+    static const uint64_t wrong[] = {0, RIG_TOKEN ^ 1, RIG_SRC_INC, UINT64_MAX};
+    static struct rig rig;
+    struct xfer_stats stats;
+    uint8_t head[32];
+    int fd;
+
+    (void)state;
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 40);
+    for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        fd = rig_dial(rig.port);
+        xfer_put_head(head,
+                      &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = wrong[i]});
+        assert_int_equal(send(fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+        expect_closed(&rig, fd, IDLE_NS / 2);
+    }
+    pull_works(&rig, 0);
+    fd = rig_dial(rig.port);
+    hello(head);
+    assert_int_equal(send(fd, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+    for (uint32_t i = 0; i < 5; i++)
+        rig_turn(&rig);
+    assert_int_equal(recv(fd, head, 1, MSG_DONTWAIT), -1); /* it stays */
+    xfer_dismiss(rig.src.xfer, 0);
+    expect_closed(&rig, fd, IDLE_NS / 2);
+    for (uint32_t i = 0; i < 20; i++)
+        rig_turn(&rig); /* the destination's own connection has gone too, and it sees that */
+    xfer_admit(rig.src.xfer, 0, RIG_TOKEN);
+    pull_works(&rig, 0);
+    xfer_stats(rig.src.xfer, &stats);
+    assert_int_equal(stats.refused, sizeof wrong / sizeof wrong[0]);
+    rig_close(&rig);
+}
+
+static void xfer_serve_of_another_link_is_not_given(void **state)
+{
+    static struct rig rig;
+    uint8_t buf[64 + XFER_ENTRY_BYTES];
+    uint32_t answers;
+    int fd;
+
+    (void)state;
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 40);
+    pull_works(&rig, 0);
+    answers = rig.answers;
+    rig.other_link = true;
+    fd = rig_dial(rig.port);
+    hello(buf);
+    xfer_put_head(buf + 32, &(struct xfer_head){.type = XFER_REQUEST, .n = 1});
+    xfer_put_entry(buf + 64, &(struct xfer_entry){.group = 0});
+    assert_int_equal(send(fd, buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
+    expect_closed(&rig, fd, IDLE_NS / 2);
+    assert_int_equal(rig.answers, answers); /* no page was even asked about */
+    rig.other_link = false;
+    pull_works(&rig, 0);
+    rig_close(&rig);
+}
+
+/* Faults 24 and 25 on the data port: each closed, the others served. */
+static void xfer_malformed_frames_close_the_connection(void **state)
+{
+    static const struct xfer_head bad[] = {
+        {.type = XFER_HELLO, .n = 0},
+        {.type = XFER_ANSWER, .n = 1},
+        {.type = XFER_REQUEST, .n = 0},
+        {.type = XFER_REQUEST, .n = 257},
+        {.type = XFER_REQUEST, .n = UINT32_MAX},
+        {.type = XFER_REQUEST_WRITE, .n = 1, .b = XFER_RUNS_MAX + 1},
+        {.type = XFER_REQUEST_WRITE, .n = 1, .b = UINT32_MAX},
+        {.type = 9, .n = 1},
+    };
+    static struct rig rig;
+    uint8_t buf[4096];
+    uint32_t runs = 0;
+    struct prng p;
+
+    (void)state;
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 40);
+    pull_works(&rig, 0);
+    for (uint32_t i = 0; i < sizeof bad / sizeof bad[0]; i++, runs++) {
+        int fd = rig_dial(rig.port);
+
+        hello(buf);
+        xfer_put_head(buf + 32, &bad[i]);
+        assert_int_equal(send(fd, buf, 64, MSG_NOSIGNAL), 64);
+        expect_closed(&rig, fd, IDLE_NS);
+        pull_works(&rig, 0);
+    }
+    prng_init(&p, 5);
+    for (uint32_t i = 0; i < 200; i++, runs++) {
+        int fd = rig_dial(rig.port);
+        uint32_t n = 33 + prng_below(&p, 4000), from = prng_below(&p, 2) * 32;
+
+        hello(buf);
+        for (uint32_t k = from; k < n; k++)
+            buf[k] = (uint8_t)prng_u64(&p);
+        assert_int_equal(send(fd, buf, n, MSG_NOSIGNAL), n);
+        expect_closed(&rig, fd, 1000000000u);
+    }
+    pull_works(&rig, 0);
+    printf("fault=25 runs=%u injected=%u violations=0 crashes=0\n", runs, runs);
+    rig_close(&rig);
+}
+
+/* A source without a device answers that nothing comes this way, and serves on. */
+static void xfer_write_asked_of_a_source_without_rdma_gives_nothing(void **state)
+{
+    static struct rig rig;
+    uint8_t buf[XFER_WRITE_BYTES];
+    struct xfer_head head = {.type = XFER_REQUEST_WRITE,
+                             .n = 1,
+                             .seq = 7,
+                             .a = id_pack((struct id){0, 7}),
+                             .b = 1 | (uint64_t)5 << 32};
+    uint32_t n = 2 * XFER_HEAD_BYTES, got = 0;
+    uint64_t deadline;
+    int fd;
+
+    (void)state;
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 40);
+    deadline = io_now_ns() + RIG_WAIT_NS;
+    fd = rig_dial(rig.port);
+    hello(buf);
+    xfer_put_head(buf + XFER_HEAD_BYTES, &head);
+    xfer_put_entry(buf + n, &(struct xfer_entry){0, 1, 101});
+    n += XFER_ENTRY_BYTES;
+    xfer_put_run(buf + n, &(struct xfer_run){.bytes = 4096});
+    n += XFER_RUN_BYTES;
+    assert_int_equal(send(fd, buf, n, MSG_NOSIGNAL), n);
+    while (got < XFER_HEAD_BYTES + XFER_STATUS_BYTES(1)) {
+        ssize_t r = recv(fd, buf + got, sizeof buf - got, MSG_DONTWAIT);
+
+        assert_true(r > 0 || errno == EAGAIN);
+        assert_true(io_now_ns() < deadline);
+        got += r > 0 ? (uint32_t)r : 0;
+        rig_turn(&rig);
+    }
+    assert_true(xfer_get_head(buf, &head));
+    assert_int_equal(head.type, XFER_ANSWER_READ);
+    assert_int_equal(head.seq, 7);
+    assert_int_equal(head.b, 0);
+    assert_int_not_equal(xfer_get32(buf + XFER_HEAD_BYTES), TERN_OK);
+    close(fd);
+    pull_works(&rig, 0);
+    rig_close(&rig);
+}
+
+/* Faults 22 and 23: half a frame for ever, and one byte now and then. */
+static void xfer_half_frames_are_closed_at_the_deadline(void **state)
+{
+    static const size_t half[HALVES] = {0, 9, 18, 27, 45, 54, 63};
+    static struct rig rig;
+    struct rig_options o = options;
+    uint64_t from = io_now_ns();
+    int fd, fds[HALVES];
+    uint8_t buf[96];
+
+    (void)state;
+    o.conns = 2 * HALVES + 2; /* half of them inbound */
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 40);
+    hello(buf);
+    xfer_put_head(buf + 32, &(struct xfer_head){.type = XFER_REQUEST, .n = 2});
+    for (uint32_t i = 0; i < HALVES; i++) {
+        fds[i] = rig_dial(rig.port);
+        if (half[i] > 0)
+            assert_int_equal(send(fds[i], buf, half[i], MSG_NOSIGNAL), (ssize_t)half[i]);
+    }
+    for (uint32_t i = 0; i < HALVES; i++) {
+        expect_closed(&rig, fds[i], 10 * (uint64_t)IDLE_NS);
+        assert_true(io_now_ns() - from >= IDLE_NS / 2);
+    }
+    fd = rig_dial(rig.port);
+    from = io_now_ns();
+    for (size_t n = 0; n < 32; n++) { /* a byte each 125 ms: progress, and yet too slow */
+        uint64_t next = io_now_ns() + BYTE_NS;
+
+        if (send(fd, buf + n, 1, MSG_NOSIGNAL) < 0)
+            break;
+        while (io_now_ns() < next)
+            rig_turn(&rig);
+    }
+    expect_closed(&rig, fd, IDLE_NS);
+    assert_true(io_now_ns() - from < 32 * (uint64_t)BYTE_NS);
+    pull_works(&rig, 0);
+    printf("fault=23 runs=9 injected=9 violations=0\n");
+    rig_close(&rig);
+}
+
+static void xfer_callers_beyond_the_limit_are_turned_away(void **state)
+{
+    static struct rig rig;
+    struct xfer_stats stats;
+    int fd[12];
+
+    (void)state;
+    rig_open(&rig, &options); /* 8 connections: 4 of them inbound */
+    rig_fill_source(&rig, 40);
+    for (int i = 0; i < 12; i++) {
+        fd[i] = rig_dial(rig.port);
+        rig_turn(&rig);
+    }
+    xfer_stats(rig.src.xfer, &stats);
+    assert_int_equal(stats.conns, 4);
+    for (int i = 4; i < 12; i++)
+        expect_closed(&rig, fd[i], IDLE_NS);
+    for (int i = 0; i < 4; i++)
+        close(fd[i]);
+    while (stats.conns > 0) {
+        rig_turn(&rig);
+        xfer_stats(rig.src.xfer, &stats);
+    }
+    pull_works(&rig, 0);
+    rig_close(&rig);
+}
+
+/* A source that says more than it was asked for. */
+static void xfer_unasked_bytes_from_a_source_close_the_connection(void **state)
+{
+    static struct rig rig;
+    uint16_t port;
+    int fd, peer = -1;
+
+    (void)state;
+    rig_open(&rig, &options);
+    fd = rig_listen(&port);
+    rig_link(&rig, port, RIG_SRC_INC);
+    rig_pull(&rig, PULL(0), 0, 0, 1, 1);
+    while (peer < 0) {
+        rig_turn(&rig);
+        peer = accept(fd, NULL, NULL);
+    }
+    rig_stop(&rig, PULL(0));
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(rig.dst.event[0].kind, EV_PULL_QUIET);
+    for (int i = 0; i < 64; i++) {
+        if (send(peer, "this is not an answer to anything", 33, MSG_NOSIGNAL) < 0)
+            break;
+        rig_turn(&rig);
+    }
+    assert_true(send(peer, "x", 1, MSG_NOSIGNAL) < 0);
+    assert_int_equal(rig.dst.nevents, 1);
+    close(peer);
+    close(fd);
+    rig_close(&rig);
+}
+
+static void xfer_create_refuses_bad_limits_and_says_why(void **state)
+{
+    struct xfer_config c = {.links = 1};
+    struct xfer *xfer = NULL;
+    const char *why = NULL;
+
+    (void)state;
+    assert_int_equal(xfer_create(&c, &xfer, &why), TERN_INVALID);
+    assert_null(xfer);
+    assert_non_null(why);
+    xfer_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(xfer_stale_incarnation_is_refused_before_any_page),
+        cmocka_unit_test(xfer_nobody_listens_ends_peer_lost),
+        cmocka_unit_test(xfer_silent_source_is_given_up_after_idle),
+        cmocka_unit_test(xfer_slow_source_is_waited_for),
+        cmocka_unit_test(xfer_link_down_breaks_its_pulls_and_no_others),
+        cmocka_unit_test(xfer_idle_connection_makes_room_for_another_link),
+        cmocka_unit_test(xfer_only_the_token_of_a_link_that_is_up_lets_in),
+        cmocka_unit_test(xfer_serve_of_another_link_is_not_given),
+        cmocka_unit_test(xfer_malformed_frames_close_the_connection),
+        cmocka_unit_test(xfer_write_asked_of_a_source_without_rdma_gives_nothing),
+        cmocka_unit_test(xfer_half_frames_are_closed_at_the_deadline),
+        cmocka_unit_test(xfer_callers_beyond_the_limit_are_turned_away),
+        cmocka_unit_test(xfer_unasked_bytes_from_a_source_close_the_connection),
+        cmocka_unit_test(xfer_create_refuses_bad_limits_and_says_why),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

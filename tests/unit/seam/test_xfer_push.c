@@ -1,0 +1,465 @@
+/* Pushes by RDMA WRITE between two transfer sides of one process, over whatever device there is, as
+ * test_xfer_verbs.c has it for pulls: grants, their end, and who is harmed by what. */
+#include "unit/seam/test_xfer_verbs_rig.h"
+
+static void open_push(struct rig *rig, struct rig_options o, uint32_t pages)
+{
+    o.push = true;
+    open_verbs(rig, o, pages);
+}
+
+/* Page i of the batch is page first + i * step of the source and of the destination. */
+static void pull_scattered(struct rig *rig, struct id pull, uint32_t first, uint32_t step,
+                           uint32_t n)
+{
+    struct page_at pages[PULL_BATCH_PAGES];
+    struct page_ref refs[PULL_BATCH_PAGES];
+    struct action act = {.kind = ACT_PULL};
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t index = first + i * step;
+
+        pages[i] = (struct page_at){0, index, pull.gen, index};
+        refs[i] = (struct page_ref){index, 100 + index};
+    }
+    act.pull.pull = pull;
+    act.pull.serve = (struct id){0, 7};
+    act.pull.link = rig->link;
+    act.pull.n = n;
+    act.pull.pages = pages;
+    act.pull.refs = refs;
+    xfer_pull(rig->dst.xfer, &act);
+}
+
+static bool all_right(const struct rig *rig, uint32_t first, uint32_t step, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!rig_page_right(rig, 0, first + i * step))
+            return false;
+    return true;
+}
+
+/* ------------------------------------------------------------------ cases */
+
+static void xfer_push_writes_every_page_and_merges_adjacent_ones(void **state)
+{
+    struct rig rig;
+    struct xfer_stats s, out;
+
+    (void)state;
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 2}, 257);
+    pull_whole(&rig, 1, 1, 256);
+    s = stats_of(&rig.dst);
+    out = stats_of(&rig.src);
+    assert_int_equal(s.verbs_pages_in, 256);
+    assert_int_equal(s.pages_in, 256);
+    assert_int_equal(s.reads_posted, 0);
+    assert_int_equal(s.corrupt_detected + s.gone_answers + s.read_errors + s.late_writes, 0);
+    assert_int_equal(out.verbs_pages_out, 256);
+    assert_true(out.writes_posted > 0 && out.writes_posted < 256); /* of 512 pieces of memory */
+    assert_true(s.socket_bytes_in < s.payload_bytes_in / 50);
+    rig_close(&rig);
+}
+
+static void xfer_push_x5_replicated_pages_move_once(void **state)
+{
+    (void)state;
+    replicated_move_once(true);
+}
+
+static void xfer_push_pages_across_registrations_are_split(void **state)
+{
+    (void)state;
+    across_registrations(true);
+}
+
+/* No two pages are adjacent: each needs a window of its own in each region, 400 in all, and a path
+ * has far fewer. They are given back and taken again. */
+static void xfer_push_more_runs_than_windows_go_in_turn(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}, .regions = 2}, 402);
+    for (uint32_t run = 1; run <= 3; run++) {
+        rig.dst.nevents = 0;
+        pull_scattered(&rig, (struct id){1, run}, 1, 2, 200);
+        rig_until(&rig, &rig.dst, 1);
+        assert_int_equal(last(&rig.dst)->kind, EV_PULLED);
+        assert_true(all_right(&rig, 1, 2, 200));
+    }
+    assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 600);
+    rig_close(&rig);
+}
+
+static void xfer_push_page_recycled_at_the_source_is_gone(void **state)
+{
+    (void)state;
+    recycled_is_gone(true);
+}
+
+/* One page of a piece is of another generation: nothing of the piece is written. */
+static void xfer_push_stale_generation_writes_nothing(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
+    rig.gen[0][33]++;
+    poison(&rig, 1, 64);
+    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 64);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
+    assert_int_equal(last(&rig.dst)->broken.err, TERN_GONE);
+    stop_and_wait(&rig, (struct id){1, 1});
+    assert_true(poisoned(&rig, 1, 64));
+    assert_int_equal(stats_of(&rig.src).writes_posted, 0);
+    rig.gen[0][33]--;
+    pull_whole(&rig, 2, 1, 64); /* and the path is as good as before */
+    assert_int_equal(stats_of(&rig.dst).paths_failed, 0);
+    rig_close(&rig);
+}
+
+static void xfer_push_damaged_page_is_found_by_its_checksum(void **state)
+{
+    (void)state;
+    damaged_is_found(true);
+}
+
+static void xfer_push_other_memory_than_registered_is_found(void **state)
+{
+    (void)state;
+    other_memory_than_registered_is_found(true);
+}
+
+/* Fault 6, from the other side: once QUIET was said no write lands, however many the source has
+ * under way. What was granted and does not come in time is revoked, and the device refuses it. */
+static void xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write(void **state)
+{
+    struct prng prng;
+    struct rig rig;
+    uint32_t runs = 25, injected = 0;
+
+    (void)state;
+    prng_init(&prng, 7);
+    open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
+    for (uint32_t run = 1; run <= runs; run++) {
+        uint32_t before, late = (uint32_t)stats_of(&rig.dst).late_writes;
+
+        rig.dst.nevents = 0;
+        wait_verbs(&rig); /* the run before may have cost the queue pair */
+        rig_pull(&rig, (struct id){2, run}, 0, 0, 1, 200);
+        for (uint64_t turns = prng_below(&prng, 40); turns > 0 && rig.dst.nevents == 0; turns--)
+            rig_turn(&rig);
+        before = rig.dst.nevents;
+        rig_stop(&rig, (struct id){2, run});
+        rig_until(&rig, &rig.dst, before + 1);
+        assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
+        poison(&rig, 1, 200);
+        for (uint32_t turns = 0; turns < 100; turns++)
+            rig_turn(&rig);
+        assert_true(poisoned(&rig, 1, 200));
+        assert_int_equal(rig.dst.nevents, before + 1);
+        injected += (uint32_t)stats_of(&rig.dst).late_writes > late;
+    }
+    printf("fault=6 runs=%u injected=%u violations=0 landed_in_live=0 late_writes=%u revoked=%u "
+           "refused=%u\n",
+           runs, injected, (unsigned)stats_of(&rig.dst).late_writes,
+           (unsigned)stats_of(&rig.dst).grants_revoked, (unsigned)stats_of(&rig.dst).paths_failed);
+    assert_true(injected > 0);
+    assert_true(stats_of(&rig.dst).grants_revoked > 0 && stats_of(&rig.dst).paths_failed > 0);
+    wait_verbs(&rig);
+    pull_whole(&rig, 1, 1, 200);
+    rig_close(&rig);
+}
+
+/* The source hears of the end, too: what it had not begun it refuses, and no queue pair breaks. */
+static void xfer_push_stop_that_both_hear_of_breaks_nothing(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 257);
+    for (uint32_t run = 1; run <= 20; run++) {
+        rig.dst.nevents = rig.src.nevents = 0;
+        rig_pull(&rig, (struct id){2, run}, 0, 0, 1, 256);
+        for (uint32_t turns = 0; turns < run && rig.dst.nevents == 0; turns++)
+            rig_turn(&rig);
+        if (rig.dst.nevents > 0)
+            rig.dst.nevents = 0; /* it was faster */
+        rig_serve_stop(&rig, 0);
+        rig_stop(&rig, (struct id){2, run});
+        rig_until(&rig, &rig.src, 1);
+        assert_int_equal(last(&rig.src)->kind, EV_SERVE_QUIET);
+        while (rig.dst.nevents == 0 || last(&rig.dst)->kind != EV_PULL_QUIET)
+            rig_until(&rig, &rig.dst, rig.dst.nevents + 1);
+        rig_serve(&rig, 0);
+    }
+    assert_int_equal(stats_of(&rig.dst).paths_failed, 0);
+    rig.dst.nevents = 0;
+    pull_whole(&rig, 1, 1, 256);
+    rig_close(&rig);
+}
+
+/* The serve is quiet only when no device reads its pages any more. */
+static void xfer_push_serve_is_quiet_only_when_its_writes_have_ended(void **state)
+{
+    struct rig rig;
+    uint32_t waited = 0;
+
+    (void)state;
+    open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
+    for (uint32_t run = 1; run <= 10; run++) {
+        uint64_t before = stats_of(&rig.src).writes_posted;
+
+        rig.dst.nevents = rig.src.nevents = 0;
+        rig_pull(&rig, (struct id){2, run}, 0, 0, 1, 200);
+        while (stats_of(&rig.src).writes_posted == before)
+            rig_turn(&rig);
+        rig_serve_stop(&rig, 0);
+        waited += rig.src.nevents == 0;
+        rig_until(&rig, &rig.src, 1);
+        assert_int_equal(last(&rig.src)->kind, EV_SERVE_QUIET);
+        /* What arrived was confirmed by nobody: the serve was over. */
+        rig_until(&rig, &rig.dst, 1);
+        assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
+        assert_int_equal(last(&rig.dst)->broken.err, TERN_GONE);
+        stop_and_wait(&rig, (struct id){2, run});
+        rig_serve(&rig, 0);
+    }
+    assert_true(waited > 0);
+    assert_int_equal(stats_of(&rig.dst).paths_failed, 0);
+    rig_close(&rig);
+}
+
+/* Fault 10: the source's queue pair goes while it writes. The destination, which posts nothing, is
+ * told. */
+static void xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again(void **state)
+{
+    uint64_t start;
+    struct rig rig;
+
+    (void)state;
+    open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
+    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 200);
+    while (stats_of(&rig.src).writes_posted == 0)
+        rig_turn(&rig);
+    xfer_peer_down(rig.src.xfer, rig.link);
+    start = io_now_ns();
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
+    assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
+    stop_and_wait(&rig, (struct id){1, 1});
+    wait_verbs(&rig);
+    pull_whole(&rig, 2, 1, 200);
+    assert_true(stats_of(&rig.dst).paths_failed >= 1);
+    printf("fault=10 runs=1 injected=1 violations=0 recover_ms=%u reconnects=%u\n",
+           (unsigned)((io_now_ns() - start) / 1000000),
+           (unsigned)stats_of(&rig.dst).paths_made - 1);
+    rig_close(&rig);
+}
+
+/* The destination's queue pair goes while it is written to. */
+static void xfer_push_lost_queue_pair_of_the_destination_is_made_again(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
+    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 200);
+    while (stats_of(&rig.src).writes_posted == 0)
+        rig_turn(&rig);
+    xfer_link_down(rig.dst.xfer, rig.link);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
+    assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
+    stop_and_wait(&rig, (struct id){1, 1});
+    poison(&rig, 1, 200);
+    for (uint32_t turns = 0; turns < 200; turns++)
+        rig_turn(&rig);
+    assert_true(poisoned(&rig, 1, 200));
+    rig_link(&rig, rig.port, RIG_SRC_INC);
+    xfer_link_transport(rig.dst.xfer, rig.link, XFER_VERBS, 1, true);
+    wait_verbs(&rig);
+    rig.dst.nevents = 0;
+    pull_whole(&rig, 2, 1, 200);
+    rig_close(&rig);
+}
+
+/* The source writes by keys that the destination did not give. */
+static void xfer_push_forged_key_writes_nothing_and_ends_typed(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
+    xfer_link_down(rig.dst.xfer, rig.link);
+    rig.rkey_xor = 0x00ffff00u;
+    rig_link(&rig, rig.port, RIG_SRC_INC);
+    xfer_link_transport(rig.dst.xfer, rig.link, XFER_VERBS, 1, true);
+    wait_verbs(&rig);
+    poison(&rig, 1, 64);
+    rig.dst.nevents = 0;
+    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 64);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
+    assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
+    stop_and_wait(&rig, (struct id){1, 1});
+    assert_true(poisoned(&rig, 1, 64));
+    assert_true(stats_of(&rig.src).read_errors > 0);
+    rig_close(&rig);
+}
+
+struct forgery {
+    struct xfer_run run;
+    uint32_t nruns;
+    bool other_epoch;
+};
+
+/* What a request for page 1 gets that names such a run: a status, or -1 if the source hangs up. */
+static int64_t forge(struct rig *rig, const struct forgery *f)
+{
+    uint8_t buf[XFER_WRITE_BYTES];
+    struct xfer_head head = {.type = XFER_REQUEST_WRITE,
+                             .n = 1,
+                             .a = id_pack((struct id){0, 7}),
+                             .b = f->nruns | (uint64_t)(rig->offer[0].epoch + f->other_epoch)
+                                                 << 32};
+    uint32_t n = 2 * XFER_HEAD_BYTES, got = 0;
+    uint64_t deadline = io_now_ns() + WAIT_NS;
+    int fd = rig_dial(rig->port);
+    ssize_t r = 1;
+
+    xfer_put_head(buf, &(struct xfer_head){.type = XFER_HELLO, .a = RIG_SRC_INC, .b = RIG_TOKEN});
+    xfer_put_head(buf + XFER_HEAD_BYTES, &head);
+    xfer_put_entry(buf + n, &(struct xfer_entry){0, 1, 101});
+    n += XFER_ENTRY_BYTES;
+    for (uint32_t i = 0; i < f->nruns; i++, n += XFER_RUN_BYTES)
+        xfer_put_run(buf + n, &f->run);
+    assert_int_equal(send(fd, buf, n, MSG_NOSIGNAL), n);
+    while (r != 0 && got < XFER_HEAD_BYTES + XFER_STATUS_BYTES(1)) {
+        r = recv(fd, buf + got, sizeof buf - got, MSG_DONTWAIT);
+        assert_true(r >= 0 || errno == EAGAIN);
+        assert_true(io_now_ns() < deadline);
+        got += r > 0 ? (uint32_t)r : 0;
+        rig_turn(rig);
+    }
+    close(fd);
+    return r == 0 ? -1 : (int64_t)xfer_get32(buf + XFER_HEAD_BYTES);
+}
+
+/* Grants that no destination gave: the source writes for none of them. */
+static void xfer_push_forged_grants_are_not_written_to(void **state)
+{
+    const struct forgery senseless[] = {
+        {{.window = XFER_WINDOWS_MAX << 8, .bytes = 4096}, 1, false}, /* no such window */
+        {{.window = 0xffffff00u, .bytes = 4096}, 1, false},
+        {{.region = 1, .bytes = 4096}, 1, false}, /* no such memory */
+        {{.offset = UINT64_MAX, .bytes = 4096}, 1, false},
+        {{.offset = (32u << 20) - 4095, .bytes = 4096}, 1, false}, /* beyond its end */
+        {{.bytes = 4095}, 1, false},                               /* not the page's bytes */
+        {{.bytes = 4097}, 1, false},
+        {{.bytes = UINT64_MAX}, 1, false},
+        {{.bytes = 0}, 1, false},
+        {{.bytes = 4096}, 2, false},
+        {{.bytes = 4096}, 0, false},
+    };
+    struct rig rig;
+
+    (void)state;
+    open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
+    for (uint32_t i = 0; i < sizeof senseless / sizeof senseless[0]; i++)
+        assert_int_equal(forge(&rig, &senseless[i]), -1);
+    assert_int_equal(forge(&rig, &(struct forgery){{.bytes = 4096}, 1, true}), TERN_PEER_LOST);
+    assert_int_equal(stats_of(&rig.src).writes_posted, 0);
+    pull_whole(&rig, 1, 1, 64);
+    assert_int_equal(stats_of(&rig.dst).paths_failed, 0);
+    rig_close(&rig);
+}
+
+/* A page in more registrations than a grant has runs. */
+static const struct rig_options in_many_registrations = {.page_bytes = {32 * (68 << 10) - 4096},
+                                                         .mr_bytes_max = 68 << 10,
+                                                         .memory_bytes = 64 * (68 << 10)};
+
+static void any_transport(struct rig *rig)
+{
+    xfer_link_down(rig->dst.xfer, rig->link);
+    rig_link(rig, rig->port, RIG_SRC_INC);
+    xfer_link_transport(rig->dst.xfer, rig->link, XFER_AUTO, 1, true);
+    wait_verbs(rig);
+}
+
+/* It goes another way, or ends typed. */
+static void xfer_push_page_in_too_many_registrations_is_not_pushed(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    open_push(&rig, in_many_registrations, 2);
+    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 1);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
+    assert_int_equal(last(&rig.dst)->broken.err, TERN_UNSUPPORTED);
+    stop_and_wait(&rig, (struct id){1, 1});
+    any_transport(&rig);
+    pull_whole(&rig, 2, 1, 1);
+    assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 0);
+    assert_int_equal(stats_of(&rig.dst).batches_to_tcp, 1);
+    rig_close(&rig);
+}
+
+/* Both batches that wait for the connection go there at once: the clock stands still. */
+static void xfer_push_batches_that_go_another_way_wait_for_no_tick(void **state)
+{
+    uint64_t deadline = io_now_ns() + WAIT_NS;
+    struct rig rig;
+
+    (void)state;
+    open_push(&rig, in_many_registrations, 2);
+    any_transport(&rig);
+    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 1);
+    rig_pull(&rig, (struct id){1, 1}, 0, 1, 1, 1);
+    while (rig.dst.nevents < 2) {
+        assert_true(io_now_ns() < deadline);
+        xfer_poll(rig.src.xfer);
+        xfer_poll(rig.dst.xfer);
+        io_run(rig.io, io_now_ns() + 1000000u);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[i], 1, 1), 1);
+    assert_int_equal(stats_of(&rig.dst).batches_to_tcp, 2);
+    rig_close(&rig);
+}
+
+static void xfer_push_throughput_at_64_kib(void **state)
+{
+    (void)state;
+    throughput(true, "verbs_push", "ib_write_bw");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(xfer_push_writes_every_page_and_merges_adjacent_ones),
+        cmocka_unit_test(xfer_push_x5_replicated_pages_move_once),
+        cmocka_unit_test(xfer_push_pages_across_registrations_are_split),
+        cmocka_unit_test(xfer_push_more_runs_than_windows_go_in_turn),
+        cmocka_unit_test(xfer_push_page_recycled_at_the_source_is_gone),
+        cmocka_unit_test(xfer_push_stale_generation_writes_nothing),
+        cmocka_unit_test(xfer_push_damaged_page_is_found_by_its_checksum),
+        cmocka_unit_test(xfer_push_other_memory_than_registered_is_found),
+        cmocka_unit_test(xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write),
+        cmocka_unit_test(xfer_push_stop_that_both_hear_of_breaks_nothing),
+        cmocka_unit_test(xfer_push_serve_is_quiet_only_when_its_writes_have_ended),
+        cmocka_unit_test(xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again),
+        cmocka_unit_test(xfer_push_lost_queue_pair_of_the_destination_is_made_again),
+        cmocka_unit_test(xfer_push_forged_key_writes_nothing_and_ends_typed),
+        cmocka_unit_test(xfer_push_forged_grants_are_not_written_to),
+        cmocka_unit_test(xfer_push_page_in_too_many_registrations_is_not_pushed),
+        cmocka_unit_test(xfer_push_batches_that_go_another_way_wait_for_no_tick),
+        cmocka_unit_test(xfer_push_throughput_at_64_kib),
+    };
+
+    return verbs_ended(cmocka_run_group_tests(tests, NULL, NULL));
+}

@@ -1,0 +1,284 @@
+/* Two transfer sides of one process with RDMA between them, over whatever device there is. On a
+ * machine without one only what needs none runs, and the rest says that it was skipped; the lab
+ * (tests/rdma) runs all of it over soft-RoCE. */
+#ifndef TEST_XFER_VERBS_RIG_H
+#define TEST_XFER_VERBS_RIG_H
+
+#include "bench/common/stats.h"
+#include "unit/rig/rig_lost.h"
+#include "unit/seam/test_xfer_rig.h"
+
+#define WAIT_NS      20000000000u /* longer than the longest pause before a path is made anew */
+#define PAIRS        3            /* of measurements: ours, and perftest's */
+#define PAIRS_FULL   15
+#define TEST_SKIPPED 77 /* what ctest counts as skipped */
+
+static bool no_device; /* some tests could not run */
+
+static inline bool has_device(struct rig *rig)
+{
+    struct xfer_rdma_view view;
+
+    xfer_rdma_view(rig->dst.xfer, &view);
+    return view.open;
+}
+
+static inline bool verbs_up(const struct rig *rig)
+{
+    struct xfer_link_view view;
+
+    xfer_link_view(rig->dst.xfer, rig->link, &view);
+    return strcmp(view.transport, "verbs") == 0;
+}
+
+static inline void wait_verbs(struct rig *rig)
+{
+    uint64_t deadline = io_now_ns() + WAIT_NS;
+
+    while (!verbs_up(rig)) {
+        if (io_now_ns() > deadline)
+            fail_msg("no path after 20 s");
+        rig_turn(rig);
+    }
+}
+
+static inline struct xfer_stats stats_of(const struct side *side)
+{
+    struct xfer_stats s;
+
+    xfer_stats(side->xfer, &s);
+    return s;
+}
+
+/* The test is skipped where there is no device. */
+static inline void open_verbs(struct rig *rig, struct rig_options o, uint32_t pages)
+{
+    o.rdma = true;
+    rig_open(rig, &o);
+    if (!has_device(rig)) {
+        no_device = true;
+        rig_close(rig);
+        skip();
+    }
+    rig_fill_source(rig, pages);
+    xfer_link_push(rig->dst.xfer, rig->link, o.push);
+    xfer_link_transport(rig->dst.xfer, rig->link, XFER_VERBS, 1, true);
+    wait_verbs(rig);
+}
+
+static inline const struct event *last(const struct side *side)
+{
+    assert_true(side->nevents > 0);
+    return &side->event[side->nevents - 1];
+}
+
+static inline void pull_whole(struct rig *rig, uint32_t gen, uint32_t first, uint32_t n)
+{
+    rig->dst.nevents = 0;
+    rig_pull(rig, (struct id){1, gen}, 0, 3, first, n);
+    rig_until(rig, &rig->dst, 1);
+    assert_int_equal(last(&rig->dst)->pulled.batch, 3);
+    assert_int_equal(rig_check_pulled(rig, last(&rig->dst), first, n), n);
+}
+
+static inline void poison(struct rig *rig, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = first; i < first + n; i++)
+        memset(mem_page(rig->dst.mem, 0, 0, 0, i), 0xee, rig->group[0].page_bytes);
+}
+
+static inline bool poisoned(struct rig *rig, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = first; i < first + n; i++) {
+        const uint8_t *page = mem_page(rig->dst.mem, 0, 0, 0, i);
+
+        for (uint64_t b = 0; b < rig->group[0].page_bytes; b++)
+            if (page[b] != 0xee)
+                return false;
+    }
+    return true;
+}
+
+static inline void stop_and_wait(struct rig *rig, struct id pull)
+{
+    uint32_t before = rig->dst.nevents;
+
+    rig_stop(rig, pull);
+    rig_until(rig, &rig->dst, before + 1);
+    assert_int_equal(last(&rig->dst)->kind, EV_PULL_QUIET);
+}
+
+/* ------------------------------------------------------------------ cases that both ways have */
+
+/* Larger than a registration, and across two. */
+static inline void across_registrations(bool push)
+{
+    struct rig rig;
+
+    open_verbs(
+        &rig,
+        (struct rig_options){.page_bytes = {100 << 10}, .mr_bytes_max = 2u << 20, .push = push},
+        201);
+    pull_whole(&rig, 1, 1, 200);
+    assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 200);
+    rig_close(&rig);
+}
+
+/* X5 */
+static inline void replicated_move_once(bool push)
+{
+    struct rig rig;
+
+    open_verbs(&rig,
+               (struct rig_options){
+                   .page_bytes = {4096}, .units = 2, .regions = 4, .alike = true, .push = push},
+               257);
+    pull_whole(&rig, 1, 1, 256);
+    assert_int_equal(stats_of(&rig.dst).verbs_bytes_in, 256 * 4096);
+    rig_close(&rig);
+}
+
+static inline void recycled_is_gone(bool push)
+{
+    struct rig rig;
+
+    open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .push = push}, 65);
+    rig.gone_after = 64 + 40; /* all may leave; the 41st to be confirmed was recycled */
+    rig.answers = 0;
+    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 64);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
+    assert_int_equal(last(&rig.dst)->broken.err, TERN_GONE);
+    assert_int_equal(stats_of(&rig.dst).gone_answers, 24);
+    stop_and_wait(&rig, (struct id){1, 1});
+    rig_close(&rig);
+}
+
+static inline uint32_t right_of(struct rig *rig, uint32_t gen, uint32_t n)
+{
+    uint32_t right;
+
+    rig->dst.nevents = 0;
+    rig_pull(rig, (struct id){1, gen}, 0, 0, 1, n);
+    rig_until(rig, &rig->dst, 1);
+    assert_int_equal(last(&rig->dst)->kind, EV_PULLED);
+    right = rig_check_pulled(rig, last(&rig->dst), 1, n);
+    stop_and_wait(rig, (struct id){1, gen});
+    return right;
+}
+
+/* Fault 40: other memory lies where the device has registered what was there before, at the source
+ * or at the destination; then there is none at all. */
+static inline void other_memory_than_registered_is_found(bool push)
+{
+    struct rig rig;
+    struct lost from, to;
+    struct mem_stats before, after;
+    struct page_at at = {0, 5, 1, 5};
+    struct pollfd p;
+
+    open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .push = push}, 65);
+    assert_int_equal(right_of(&rig, 1, 64), 64);
+    lost_open(&from, mem_page(rig.src.mem, 0, 0, 0, 5), 4096);
+    memset(from.view, 0xab, 4096);
+    p = (struct pollfd){.fd = mem_event_fd(rig.src.mem), .events = POLLIN};
+    mem_seal(rig.src.mem, (struct id){1, 2}, 0, &at, 1);
+    assert_int_equal(poll(&p, 1, 30000), 1);
+    mem_poll(rig.src.mem, rig_emit, &rig.src);
+    assert_int_equal(right_of(&rig, 2, 64), 63);
+    lost_open(&to, mem_page(rig.dst.mem, 0, 0, 0, 9), 4096);
+    assert_int_equal(right_of(&rig, 3, 64), 62);
+    lost_cut(&to);
+    mem_stats(rig.dst.mem, &before);
+    assert_int_equal(right_of(&rig, 4, 64), 62);
+    mem_stats(rig.dst.mem, &after);
+    assert_int_equal(after.faults - before.faults, 1);
+    assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 64 + 63 + 62 + 62);
+    lost_back(&to);
+    lost_is_one(&to);
+    lost_is_one(&from);
+    lost_close(&to);
+    lost_close(&from);
+    rig_close(&rig);
+}
+
+/* Fault 9. */
+static inline void damaged_is_found(bool push)
+{
+    struct rig rig;
+
+    open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .corrupt = 5, .push = push}, 129);
+    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 128);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(rig_check_pulled(&rig, last(&rig.dst), 1, 128), 123);
+    assert_int_equal(stats_of(&rig.dst).corrupt_detected, 5);
+    pull_whole(&rig, 2, 1, 128);
+    printf("fault=9 runs=1 injected=5 violations=0\n");
+    rig_close(&rig);
+}
+
+/* What the command in TERN_PERFTEST says of that program on the same device; 0: there is none. */
+static inline double perftest(const char *program)
+{
+    const char *script = getenv("TERN_PERFTEST");
+    char line[512], *at;
+    FILE *f = NULL;
+    double v = 0;
+
+    snprintf(line, sizeof line, "%s %s", script ? script : "", program);
+    if (script)
+        f = popen(line, "r");
+    while (f && fgets(line, sizeof line, f)) {
+        at = strstr(line, "mb_per_s=");
+        if (at)
+            v = atof(at + strlen("mb_per_s="));
+    }
+    assert_true(!f || (pclose(f) == 0 && v > 0));
+    return v;
+}
+
+static inline double pull_mb_per_s(struct rig *rig, uint32_t run)
+{
+    uint64_t start = io_now_ns();
+
+    rig->dst.nevents = 0;
+    rig_pull(rig, (struct id){1, run}, 0, 0, 1, 200);
+    rig_pull(rig, (struct id){1, run}, 0, 1, 201, 200);
+    rig_until(rig, &rig->dst, 2);
+    return 400.0 * (64 << 10) * 1000.0 / (double)(io_now_ns() - start);
+}
+
+/* Sorts them. */
+static inline double median(double *v, uint32_t n)
+{
+    return series_median(&(struct series){.v = v, .n = n});
+}
+
+/* 64 KiB a page, by turns with perftest, so that whatever else the machine does falls on both. */
+static inline void throughput(bool push, const char *name, const char *program)
+{
+    struct rig_options o = {.page_bytes = {64 << 10}, .memory_bytes = 64u << 20, .push = push};
+    double ours[PAIRS_FULL], theirs[PAIRS_FULL], ratio[PAIRS_FULL], middle;
+    uint32_t n = getenv("TERN_FULL") ? PAIRS_FULL : PAIRS;
+    struct rig rig;
+
+    open_verbs(&rig, o, 401);
+    for (uint32_t i = 0; i < n; i++) {
+        ours[i] = pull_mb_per_s(&rig, i + 1);
+        theirs[i] = perftest(program);
+        ratio[i] = theirs[i] > 0 ? ours[i] / theirs[i] : 0;
+    }
+    middle = median(ratio, n);
+    printf(
+        "throughput at 64 KiB: %s %.1f MB/s, %s %.1f MB/s, ratio=%.2f (%.2f to %.2f, %u pairs)\n",
+        name, median(ours, n), program, median(theirs, n), middle, ratio[0], ratio[n - 1], n);
+    rig_close(&rig);
+}
+
+/* What main returns: a case that could not run makes the whole count as skipped. */
+static inline int verbs_ended(int failed)
+{
+    return failed == 0 && no_device ? TEST_SKIPPED : failed;
+}
+
+#endif

@@ -1,0 +1,840 @@
+/* Configuration: what is accepted, what is refused and where the refusal points. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "shell/config/config_table.h"
+#include "shell/peers/link.h"
+#include "shell/config/plan.h"
+#include "shell/tls/tls.h"
+
+#define TENANT "tenants:\n  - name: default\n    socket: /tmp/t.sock\n    memory: 64M\n"
+
+static enum tern_err load_text(const char *text, struct config **ret, char why[CONFIG_WHY_BYTES])
+{
+    why[0] = '\0';
+    return config_load_text("t.yaml", text, strlen(text), ret, why, CONFIG_WHY_BYTES);
+}
+
+/* Refused, with `why` starting like `at` and holding `words`. */
+static void refused(const char *text, const char *at, const char *words)
+{
+    char why[CONFIG_WHY_BYTES];
+    struct config *config = NULL;
+
+    assert_int_equal(load_text(text, &config, why), TERN_INVALID);
+    assert_null(config);
+    if (strncmp(why, at, strlen(at)) != 0 || strstr(why, words) == NULL)
+        fail_msg("wanted \"%s ... %s ...\", got \"%s\"", at, words, why);
+    assert_null(strchr(why, '\n'));
+}
+
+static struct config *accepted(const char *text)
+{
+    char why[CONFIG_WHY_BYTES];
+    struct config *config = NULL;
+
+    if (load_text(text, &config, why) != TERN_OK)
+        fail_msg("refused: %s", why);
+    return config;
+}
+
+/* ---- YAML ---- */
+
+static void config_smallest_file_is_completed(void **state)
+{
+    struct config *c = accepted(TENANT);
+    size_t arena;
+
+    (void)state;
+    assert_int_equal(c->ntenants, 1);
+    assert_string_equal(c->tenants[0].name, "default");
+    assert_int_equal(c->tenants[0].memory_bytes, 64u << 20);
+    assert_int_equal(c->tenants[0].mode, 0660);
+    assert_int_equal(c->tenants[0].regions, 1);
+    assert_int_equal(c->tenants[0].host_bytes, 0);
+    assert_int_equal(c->fault_copy_corrupt_every, 0);
+    assert_int_equal(c->limits.pages, (64u << 20) / 4096);
+    assert_int_equal(c->limits.tenants, 1);
+    assert_int_equal(c->limits.peers, 0);
+    assert_int_equal(c->limits.links, 64);
+    assert_int_equal(c->data_conns_max, 128);
+    assert_int_equal(c->limits.conns, 256 + 16);
+    assert_int_equal(c->limits.sums_per_page, 1);
+    assert_int_equal(c->limits.transfer_deadline_ns, 30000000000);
+    assert_true(c->workers >= 1 && c->workers <= 16);
+    assert_true(c->huge_pages);
+    assert_string_equal(c->tape_file, "/run/tern/admin.sock.tape");
+    assert_int_equal(core_size(&c->limits, &arena), TERN_OK);
+    config_destroy(c);
+}
+
+static void config_every_section_is_read(void **state)
+{
+    struct config *c = accepted(
+        "node: prefill-1\n"
+        "listen: \"[::1]:7001\"\n"
+        "data_port: 7002\n"
+        "insecure_peers: yes\n"
+        "huge_pages: off\n"
+        "log_level: debug\n"
+        "workers: 3\n"
+        "frame_body_max: 2M\n"
+        "admin: {socket: /tmp/a.sock, mode: 0640, conns_max: 3}\n"
+        "tape: {bytes: 1M, file: /tmp/t.tape, tokens: true}\n"
+        "deadlines:\n  partial_frame_ms: 11\n  slow_reader_ms: 12\n  transfer_ms: 13\n"
+        "  drain_ms: 14\n  data_idle_ms: 15\n"
+        "limits:\n  nodes: 1000\n  token_blocks: 2000\n  sums_per_page: 8\n  inbound_links: 5\n"
+        "  peer_bytes_in_flight: 1MiB\n"
+        "faults:\n  corrupt_pages: 9\n  copy_corrupt_every: 4\n"
+        "peers:\n"
+        "  - {name: b, address: \"10.0.0.2:7001\", tenants: [two, default]}\n"
+        "  - name: c\n    address: host.example:7001\n    tenants:\n      - two\n"
+        "tenants:\n"
+        "  - {name: default, socket: /tmp/1.sock, memory: 1048576, regions: 2, conns_max: 7}\n"
+        "  - {name: two, socket: /tmp/2.sock, mode: \"0600\", memory: 2M, host_memory: 3M, "
+        "sessions_max: 8}\n");
+
+    (void)state;
+    assert_string_equal(c->node, "prefill-1");
+    assert_string_equal(c->listen.host, "::1");
+    assert_int_equal(c->listen.port, 7001);
+    assert_int_equal(c->data_port, 7002);
+    assert_true(c->insecure_peers);
+    assert_false(c->huge_pages);
+    assert_int_equal(c->log_level, LEVEL_DEBUG);
+    assert_int_equal(c->workers, 3);
+    assert_int_equal(c->frame_body_max, 2u << 20);
+    assert_int_equal(c->admin_mode, 0640);
+    assert_string_equal(c->tape_file, "/tmp/t.tape");
+    assert_true(c->tape_tokens);
+    assert_int_equal(c->deadlines.partial_frame_ms, 11);
+    assert_int_equal(c->deadlines.slow_reader_ms, 12);
+    assert_int_equal(c->limits.transfer_deadline_ns, 13000000);
+    assert_int_equal(c->deadlines.drain_ms, 14);
+    assert_int_equal(c->deadlines.data_idle_ms, 15);
+    assert_int_equal(c->limits.nodes, 1000);
+    assert_int_equal(c->limits.token_blocks, 2000);
+    assert_int_equal(c->limits.sums_per_page, 8);
+    assert_int_equal(c->limits.peer_bytes_in_flight, 1u << 20);
+    assert_int_equal(c->fault_corrupt_pages, 9);
+    assert_int_equal(c->fault_copy_corrupt_every, 4);
+    assert_int_equal(c->tenants[0].host_bytes, 0);
+    assert_int_equal(c->tenants[1].host_bytes, 3u << 20);
+    assert_int_equal(c->npeers, 2);
+    assert_int_equal(c->peers[0].tenants, 3);
+    assert_int_equal(c->peers[1].tenants, 2);
+    assert_string_equal(c->peers[1].address.host, "host.example");
+    assert_int_equal(c->limits.links, 2 + 5);
+    assert_int_equal(c->limits.conns, 3 + 7 + 256);
+    assert_int_equal(c->tenants[1].mode, 0600);
+    assert_int_equal(c->tenants[1].sessions_max, 8);
+    config_destroy(c);
+}
+
+/* Host pages have records like any other, and their memory counts against the machine's. */
+static void config_host_memory_is_counted_with_memory(void **state)
+{
+    struct config *c = accepted(TENANT), *more;
+    size_t arena;
+
+    (void)state;
+    more = accepted(TENANT "    host_memory: 64M\n  - name: b\n    socket: /tmp/b\n"
+                           "    memory: 1M\n    host_memory: 8191\n");
+    assert_int_equal(more->limits.pages, (128u << 20) / 4096 + 256 + 1);
+    assert_int_equal(more->limits.nodes, more->limits.pages);
+    assert_int_equal(more->limits.slabs, c->limits.slabs * 2 + 257);
+    assert_int_equal(more->limits.token_blocks - c->limits.token_blocks,
+                     4 * (more->limits.pages - c->limits.pages));
+    assert_int_equal(core_size(&more->limits, &arena), TERN_OK);
+    config_destroy(c);
+    config_destroy(more);
+    refused(TENANT "    host_memory: lots\n", "t.yaml:5: tenants[0].host_memory: ", "bytes");
+    refused(TENANT "    host_memory: 900T\n",
+            "t.yaml:5: tenants[0].host_memory: ", "this machine has");
+    refused(TENANT "    host_memory: 1M\n    host_memory: 1M\n",
+            "t.yaml:6: tenants[0].host_memory: ", "given twice");
+}
+
+static void config_shape_errors_name_their_line(void **state)
+{
+    (void)state;
+    refused("node: a\nzork: 3\n" TENANT, "t.yaml:2: zork: ", "unknown key");
+    refused("node: a\nlimits:\n  nodes: 5\n  zork: 2\n" TENANT,
+            "t.yaml:4: limits.zork: ", "unknown key");
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 1M\n  - name: b\n    socket: "
+            "/tmp/b\n    mmory: 1M\n",
+            "t.yaml:7: tenants[1].mmory: ", "unknown key");
+    refused("node: a\nworkers: 1\nnode: b\n" TENANT, "t.yaml:3: node: ", "given twice");
+    refused("limits:\n  nodes: 5\n  pages: 2\n  nodes: 2\n" TENANT,
+            "t.yaml:4: limits.nodes: ", "given twice");
+    refused("node: [a, b]\n" TENANT, "t.yaml:1: node: ", "one value, not a list");
+    refused("node: {a: b}\n" TENANT, "t.yaml:1: node: ", "one value, not lines");
+    refused("# text\n\nlimits: 3\n" TENANT, "t.yaml:3: limits: ", "lines of `key: value`");
+    refused("node: a\ntenants: yes\n", "t.yaml:2: tenants: ", "a list, each entry");
+    refused("node: a\ntenants:\n  - hello\n", "t.yaml:3: tenants[0]: ", "lines of `key: value`");
+    refused("- 1\n", "t.yaml:", "lines of `key: value`");
+    refused("node: a\n---\nnode: b\n", "t.yaml:", "documents");
+}
+
+static void config_text_that_is_no_yaml_names_its_line(void **state)
+{
+    (void)state;
+    refused("node: a\n\tworkers: 1\n", "t.yaml:2: ", "");
+    refused("node: a\nlimits: {\n", "t.yaml:3: ", "");
+    refused("node: \"a\n", "t.yaml:2: ", "");
+    refused("node: a\nworkers: *x\n", "t.yaml:2: workers: ", "write the value out");
+    refused("node: &x a\nworkers: *x\n", "t.yaml:2: workers: ", "alias");
+    refused("node: \x01\n", "t.yaml:", "control characters");
+    refused("node: a\nadmin:\n    mode: 0600\n  socket: /tmp/x\n", "t.yaml:4: ", "");
+}
+
+static void config_values_out_of_range_name_their_line(void **state)
+{
+    (void)state;
+    refused("node: a\nworkers: many\n" TENANT, "t.yaml:2: workers: ", "whole number, not \"many\"");
+    refused("workers: 0\n" TENANT, "t.yaml:1: workers: ", "from 1 to 256");
+    refused("workers: 257\n" TENANT, "t.yaml:1: workers: ", "from 1 to 256");
+    refused("workers: -1\n" TENANT, "t.yaml:1: workers: ", "whole number");
+    refused("workers: 1.5\n" TENANT, "t.yaml:1: workers: ", "whole number");
+    refused("workers: 99999999999999999999999\n" TENANT, "t.yaml:1: workers: ", "whole number");
+    refused("data_port: 65536\n" TENANT, "t.yaml:1: data_port: ", "from 0 to 65535");
+    refused("huge_pages: maybe\n" TENANT, "t.yaml:1: huge_pages: ", "true or false");
+    refused("log_level: loud\n" TENANT, "t.yaml:1: log_level: ", "debug");
+    refused("node: a b\n" TENANT, "t.yaml:1: node: ", "characters");
+    refused("node: \"\"\n" TENANT, "t.yaml:1: node: ", "characters");
+    refused("listen: nowhere\n" TENANT, "t.yaml:1: listen: ", "HOST:PORT");
+    refused("listen: \"::1:7\"\n" TENANT, "t.yaml:1: listen: ", "brackets");
+    refused("listen: \"a:70000\"\n" TENANT, "t.yaml:1: listen: ", "HOST:PORT");
+    refused("admin:\n  mode: 0999\n" TENANT, "t.yaml:2: admin.mode: ", "octal");
+    refused("admin:\n  socket: a.sock\n" TENANT, "t.yaml:2: admin.socket: ", "absolute");
+    refused("tape:\n  bytes: 1Q\n" TENANT, "t.yaml:2: tape.bytes: ", "K, M, G or T");
+    refused("tape:\n  bytes: 17179869184G\n" TENANT, "t.yaml:2: tape.bytes: ", "K, M, G or T");
+    refused("limits:\n  sessions: 0\n" TENANT, "t.yaml:2: limits.sessions: ", "from 1");
+    refused("limits:\n  nodes: 1\n" TENANT, "t.yaml:2: limits.nodes: ", "from 2");
+    refused("limits:\n  slabs: 1\n" TENANT, "t.yaml:2: limits.slabs: ", "from 2");
+    refused("limits:\n  pools: 65\n" TENANT, "t.yaml:2: limits.pools: ", "from 1 to 64");
+    refused("deadlines:\n  drain_ms: 1\n" TENANT, "t.yaml:2: deadlines.drain_ms: ", "from 10");
+    refused("limits:\n  nodes:\n" TENANT, "t.yaml:2: limits.nodes: ", "whole number");
+}
+
+/* A value that no setting takes, in the entry's field `bad`; the other fields are as they should
+ * be. */
+static void entry_refused(const char *list, const struct setting *fields, size_t n, size_t bad,
+                          const char *const *values, const char *value)
+{
+    char text[1024], at[128];
+    int len = snprintf(text, sizeof text, "insecure_peers: true\n%s%s:\n",
+                       strcmp(list, "peers") == 0 ? TENANT : "", list);
+    int line = strcmp(list, "peers") == 0 ? 7 : 3;
+
+    for (size_t f = 0; f < n; f++)
+        len += snprintf(text + len, sizeof text - (size_t)len, "%s%s: \"%s\"\n",
+                        f == 0 ? "  - " : "    ", fields[f].key, f == bad ? value : values[f]);
+    snprintf(at, sizeof at, "t.yaml:%d: %s[0].%s: ", line + (int)bad, list, fields[bad].key);
+    refused(text, at, "must ");
+}
+
+static void config_every_setting_refuses_nonsense_at_its_line(void **state)
+{
+    static const char *const tenant[TENANT_FIELDS] = {"a",  "/tmp/a", "0660", "1M",
+                                                      "1M", "1",      "1",    "1"};
+    static const char *const peer[PEER_FIELDS] = {"b", "h:1", "tcp", "false"};
+    char text[512], at[128], value[32];
+
+    (void)state;
+    for (size_t i = 0; i < config_settings_n; i++) {
+        const struct setting *s = &config_settings[i];
+        bool ranged = s->max < UINT64_MAX;
+        const char *dot = *s->section ? "." : "", *in = *s->section ? "  " : "";
+
+        for (int k = 0; k < 1 + ranged; k++) {
+            snprintf(value, sizeof value, k ? "%" PRIu64 : "!", s->max + 1);
+            snprintf(text, sizeof text, TENANT "%s%s%s%s: \"%s\"\n", s->section,
+                     *s->section ? ":\n" : "", in, s->key, value);
+            snprintf(at, sizeof at, "t.yaml:%d: %s%s%s: ", *s->section ? 6 : 5, s->section, dot,
+                     s->key);
+            refused(text, at, "must ");
+        }
+        snprintf(text, sizeof text, "%s%s%s%s: [1]\n" TENANT, s->section, *s->section ? ":\n" : "",
+                 in, s->key);
+        snprintf(at, sizeof at, "t.yaml:%d: %s%s%s: ", *s->section ? 2 : 1, s->section, dot,
+                 s->key);
+        refused(text, at, "one value, not a list");
+    }
+    for (size_t f = 0; f < TENANT_FIELDS; f++)
+        entry_refused("tenants", config_tenant_fields, TENANT_FIELDS, f, tenant, "!");
+    for (size_t f = 0; f < PEER_FIELDS; f++)
+        entry_refused("peers", config_peer_fields, PEER_FIELDS, f, peer, "!");
+}
+
+static void config_socket_path_longer_than_the_kernel_takes_is_refused(void **state)
+{
+    char text[512], path[CONFIG_PATH_BYTES + 2];
+    struct config *c;
+
+    (void)state;
+    memset(path, 'p', sizeof path);
+    path[0] = '/';
+    path[CONFIG_PATH_BYTES] = '\0';
+    snprintf(text, sizeof text, "tenants:\n  - {name: a, memory: 1M, socket: %s}\n", path);
+    refused(text, "t.yaml:2: tenants[0].socket: ", "shorter than 108");
+    path[CONFIG_PATH_BYTES - 1] = '\0';
+    snprintf(text, sizeof text, "tenants:\n  - {name: a, memory: 1M, socket: %s}\n", path);
+    c = accepted(text);
+    assert_int_equal(strlen(c->tenants[0].socket), CONFIG_PATH_BYTES - 1);
+    config_destroy(c);
+}
+
+static void config_tenants_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    refused("node: a\n", "t.yaml:", "no tenant");
+    refused("", "t.yaml: no tenant is configured", "");
+    refused("tenants: []\n", "t.yaml:", "no tenant");
+    refused("tenants:\n  - socket: /tmp/a\n    memory: 1M\n", "t.yaml:2: tenants[0]: ", "name");
+    refused("tenants:\n  - name: a\n    memory: 1M\n", "t.yaml:2: tenants[0]: ", "socket");
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n", "t.yaml:2: tenants[0]: ", "memory");
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 0\n",
+            "t.yaml:4: tenants[0].memory: ", "from 4096");
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 1M\n    regions: 17\n",
+            "t.yaml:5: tenants[0].regions: ", "from 1 to 16");
+    refused(TENANT "  - name: default\n    socket: /tmp/b\n    memory: 1M\n",
+            "t.yaml:5: tenants[1].name: ", "another tenant is called default");
+    refused(TENANT "  - name: b\n    socket: /tmp/t.sock\n    memory: 1M\n",
+            "t.yaml:6: tenants[1].socket: ", "tenant default has that socket");
+    refused("admin:\n  socket: /tmp/t.sock\n" TENANT,
+            "t.yaml:5: tenants[0].socket: ", "admin socket");
+}
+
+static void config_memory_above_the_machine_is_refused(void **state)
+{
+    (void)state;
+    refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 900T\n",
+            "t.yaml:4: tenants[0].memory: ", "this machine has");
+    refused("page_bytes_min: 1M\n" TENANT
+            "    regions: 16\n  - name: b\n    socket: /tmp/b\n    memory: 60T\n    regions: 16\n",
+            "t.yaml:9: tenants[1].memory: ", "in 16 regions");
+    refused("limits:\n  pages: 268435456\n  sums_per_page: 268435456\n" TENANT,
+            "t.yaml:3: limits.sums_per_page: ", "lower it");
+    /* The one that takes most of it, whatever else was set. */
+    refused(TENANT "limits:\n  nodes: 7\n  sums_per_page: 268435456\n  serves: 9\n",
+            "t.yaml:7: limits.sums_per_page: ", "lower it");
+    refused(TENANT "limits:\n  nodes: 7\n  copy_jobs: 268435456\n  serves: 9\n",
+            "t.yaml:7: limits.copy_jobs: ", "lower it");
+}
+
+/* Each part fits, and together they do not. */
+static void config_all_parts_above_the_machine_are_refused(void **state)
+{
+    char text[512];
+
+    (void)state;
+    snprintf(text, sizeof text,
+             "page_bytes_min: 1G\ntenants:\n  - name: a\n    socket: /tmp/a\n    memory: %" PRIu64
+             "\n",
+             plan_machine_bytes() - (1u << 20));
+    refused(text, "the daemon would take ", "lower tenants[].memory");
+    refused(text, "the daemon would take ", "bytes of memory (pages=");
+    snprintf(text, sizeof text,
+             "page_bytes_min: 1G\ntenants:\n  - name: a\n    socket: /tmp/a\n    memory: %" PRIu64
+             "\n",
+             plan_machine_bytes() / 2);
+    config_destroy(accepted(text));
+}
+
+/* The parts are the sum, and who is too large hears how to make the largest part smaller. */
+static void config_memory_is_told_by_part(void **state)
+{
+    struct plan_memory m, more, alone = {.rdma = 3, .core = 2};
+    struct config *c = accepted(TENANT), *d = accepted("tape:\n  bytes: 80M\n" TENANT);
+    char text[PLAN_TEXT_BYTES], *printed = NULL, part[64];
+    size_t n;
+    FILE *out = open_memstream(&printed, &n);
+
+    (void)state;
+    plan_memory(c, &m);
+    plan_memory(d, &more);
+    assert_int_equal(m.pages, 64u << 20);
+    assert_true(m.core > 0 && m.checksums > 0 && m.transfers > 0 && m.connections > 0);
+    assert_int_equal(m.rdma + m.tls + m.host_pages, 0);
+    assert_int_equal(m.total,
+                     m.pages + m.core + m.checksums + m.transfers + m.connections + m.tape);
+    assert_int_equal(more.tape - m.tape, 72u << 20);
+    assert_int_equal(more.total - m.total, 72u << 20);
+    plan_text(&m, text);
+    plan_print(&m, out);
+    fclose(out);
+    snprintf(part, sizeof part, " core=%" PRIu64 " checksums=", m.core);
+    assert_non_null(strstr(text, part));
+    snprintf(part, sizeof part, "# memory_bytes: %" PRIu64 "\n#   pages: 67108864\n", m.total);
+    assert_memory_equal(printed, part, strlen(part));
+    assert_non_null(strstr(plan_hint(&alone), "transport be tcp"));
+    assert_string_equal(plan_hint(&m), "raise page_bytes_min or lower the limits");
+    free(printed);
+    config_destroy(c);
+    config_destroy(d);
+}
+
+/* Of a further peer: its link, what the link sends and receives, and what asks for its name. */
+static void config_memory_of_a_peer_is_counted(void **state)
+{
+    static const char two[] = TENANT "insecure_peers: true\nlimits: {inbound_links: 1}\npeers:\n"
+                                     "  - {name: a, address: \"a:1\", tenants: [default]}\n"
+                                     "  - {name: b, address: \"b:1\", tenants: [default]}\n";
+    char one[sizeof two];
+    struct plan_memory m, more;
+    struct stream_config s, t;
+    struct config *c, *d = accepted(two);
+
+    (void)state;
+    snprintf(one, sizeof one, "%.*s", (int)(strstr(two, "  - {name: b") - two), two);
+    c = accepted(one);
+    plan_memory(c, &m);
+    plan_memory(d, &more);
+    plan_streams(c, &s);
+    plan_streams(d, &t);
+    assert_int_equal(more.connections - m.connections,
+                     stream_pool_bytes(&t) - stream_pool_bytes(&s) + sizeof(struct link) +
+                         resolver_bytes(2) - resolver_bytes(1));
+    assert_true(resolver_bytes(2) - resolver_bytes(1) > RESOLVE_HOST_BYTES);
+    config_destroy(c);
+    config_destroy(d);
+}
+
+static void config_peers_that_do_not_fit_are_refused(void **state)
+{
+    static const char clear[] = "insecure_peers: true\n" TENANT "peers:\n";
+    char text[1024];
+
+    (void)state;
+#define PEERS(rest) (snprintf(text, sizeof text, "%s%s", clear, rest), text)
+    refused(PEERS("  - name: b\n    address: 10.0.0.2:7001\n    tenants: [default, other]\n"),
+            "t.yaml:9: peers[0].tenants: ", "there is no tenant other");
+    refused(PEERS("  - name: b\n    tenants: [default]\n"), "t.yaml:7: peers[0]: ", "address");
+    refused(PEERS("  - name: b\n    address: \"10.0.0.2:0\"\n    tenants: [default]\n"),
+            "t.yaml:7: peers[0]: ", "address");
+    refused(PEERS("  - name: b\n    address: 10.0.0.2:7001\n"), "t.yaml:7: peers[0]: ", "tenants");
+    refused(PEERS("  - address: 10.0.0.2:7001\n    tenants: [default]\n"),
+            "t.yaml:7: peers[0]: ", "name");
+    refused(PEERS("  - name: node\n    address: 10.0.0.2:7001\n    tenants: [default]\n"),
+            "t.yaml:7: peers[0].name: ", "itself");
+    refused(PEERS("  - {name: b, address: \"h:1\", tenants: [default]}\n  - {name: b, address: "
+                  "\"i:1\", tenants: [default]}\n"),
+            "t.yaml:8: peers[1].name: ", "another peer is called b");
+    refused(PEERS("  - {name: b, address: \"h:1\", tenants: [default], weight: 3}\n"),
+            "t.yaml:7: peers[0].weight: ", "unknown key");
+    refused(PEERS("  - {name: b, address: \"h:1\", tenants: [[default]]}\n"),
+            "t.yaml:7: peers[0].tenants: ", "");
+#undef PEERS
+}
+
+#define PEER_MORE ", address: \"10.0.0.2:7001\", tenants: [default]"
+
+/* n of them, with `more` in each entry; to be freed. */
+static char *many_peers(uint32_t n, const char *more)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    fputs("insecure_peers: true\n" TENANT "peers:\n", out);
+    for (uint32_t i = 0; i < n; i++)
+        fprintf(out, "  - {name: p%u%s%s}\n", i, PEER_MORE, more);
+    fclose(out);
+    return text;
+}
+
+static void config_512_peers_fit_and_limits_follow_from_them(void **state)
+{
+    char *text = many_peers(512, ""), *verbs = many_peers(512, ", transport: auto"), why[512];
+    struct config *c = accepted(text);
+    size_t arena;
+
+    (void)state;
+    assert_int_equal(c->npeers, 512);
+    assert_string_equal(c->peers[511].name, "p511");
+    assert_int_equal(c->peers[511].tenants, 1);
+    assert_int_equal(c->inbound_links, 512 + 64);
+    assert_int_equal(c->limits.links, 512 + 512 + 64);
+    assert_int_equal(c->data_conns_max, 2 * 512);
+    assert_int_equal(core_size(&c->limits, &arena), TERN_OK);
+    config_destroy(c);
+    c = accepted(verbs);
+    assert_int_equal(c->data_conns_max, 4 * 512);
+    config_destroy(c);
+    free(text);
+    free(verbs);
+    text = many_peers(513, "");
+    c = NULL;
+    assert_int_equal(load_text(text, &c, why), TERN_INVALID);
+    if (strncmp(why, "t.yaml:", 7) != 0 || !strstr(why, "peers") || !strstr(why, "512"))
+        fail_msg("%s", why);
+    free(text);
+}
+
+static void config_peer_of_64_tenants_with_the_longest_names_is_read(void **state)
+{
+    char *text = NULL, name[CONFIG_NAME_BYTES];
+    struct config *c;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    (void)state;
+    fputs("insecure_peers: true\ntenants:\n", out);
+    for (int i = 0; i < CONFIG_TENANTS_MAX; i++)
+        fprintf(out, "  - {name: t%062d, socket: /s%d, memory: 1M, conns_max: 1}\n", i, i);
+    fputs("peers:\n  - {name: p, address: \"h:1\", tenants: [", out);
+    for (int i = 0; i < CONFIG_TENANTS_MAX; i++)
+        fprintf(out, "%st%062d", i ? ", " : "", i);
+    fputs("]}\n", out);
+    fclose(out);
+    c = accepted(text);
+    assert_int_equal(c->peers[0].tenants, UINT64_MAX);
+    snprintf(name, sizeof name, "t%062d", 63);
+    assert_string_equal(c->tenants[63].name, name);
+    config_destroy(c);
+    free(text);
+}
+
+static void config_peers_in_the_clear_need_the_flag(void **state)
+{
+    struct config *c;
+
+    (void)state;
+    refused(TENANT "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n",
+            "t.yaml:6: peers[0]: ", "--insecure-peers");
+    refused("listen: 127.0.0.1:0\n" TENANT, "t.yaml:1: listen: ", "--insecure-peers");
+    c = accepted("listen: 127.0.0.1:0\ninsecure_peers: true\n" TENANT);
+    config_destroy(c);
+}
+
+#define TLS_FILES "tls:\n  ca: /t/ca.pem\n  cert: /t/a.pem\n  key: /t/a.key\n"
+
+static void config_tls_is_whole_and_instead_of_the_clear(void **state)
+{
+    struct config *c, *again;
+    char *text;
+    size_t n;
+    FILE *out;
+
+    (void)state;
+    refused("tls:\n  ca: /t/ca.pem\n  cert: /t/a.pem\n" TENANT, "t.yaml:3: tls.cert: ", "key");
+    refused("tls: {key: /t/a.key}\n" TENANT, "t.yaml:1: tls.key: ", "ca, cert and key");
+    refused("tls: {key: a.key}\n" TENANT, "t.yaml:1: tls.key: ", "absolute");
+    refused("tls: {crt: /t/a.pem}\n" TENANT, "t.yaml:1: tls.crt: ", "unknown key");
+    refused("insecure_peers: true\n" TLS_FILES TENANT, "t.yaml:1: insecure_peers: ", "not both");
+    if (!tls_built()) {
+        refused(TLS_FILES TENANT, "t.yaml:4: tls.key: ", "without OpenSSL");
+        return;
+    }
+    c = accepted(TLS_FILES "listen: 127.0.0.1:0\n" TENANT
+                           "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n");
+    assert_false(c->insecure_peers);
+    assert_string_equal(c->tls_cert, "/t/a.pem");
+    out = open_memstream(&text, &n);
+    config_print(c, out);
+    fclose(out);
+    again = accepted(text);
+    assert_memory_equal(c, again, sizeof *c);
+    config_destroy(c);
+    config_destroy(again);
+    free(text);
+}
+
+#define PEER_OF(more)                                                                              \
+    "insecure_peers: true\n" TENANT                                                                \
+    "peers:\n  - {name: b, address: \"h:1\", tenants: [default]" more "}\n"
+
+static void config_rdma_of_a_peer_and_of_the_host_is_read(void **state)
+{
+    struct config *c = accepted(PEER_OF(""));
+
+    (void)state;
+    assert_int_equal(c->rdma_device.n, 0);
+    assert_int_equal(c->peers[0].transport, XFER_TCP);
+    assert_false(c->peers[0].push);
+    config_destroy(c);
+    c = accepted("rdma_device: auto\n" PEER_OF(", transport: auto"));
+    assert_int_equal(c->rdma_device.n, 0);
+    assert_int_equal(c->peers[0].transport, XFER_AUTO);
+    config_destroy(c);
+    c = accepted("rdma_device: mlx5_1+mlx5_0\n" PEER_OF(", transport: verbs, push: true"));
+    assert_int_equal(c->rdma_device.n, 2);
+    assert_string_equal(c->rdma_device.name[0], "mlx5_1");
+    assert_string_equal(c->rdma_device.name[1], "mlx5_0");
+    assert_int_equal(c->peers[0].transport, XFER_VERBS);
+    assert_true(c->peers[0].push);
+    config_destroy(c);
+}
+
+static void config_rdma_that_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    refused("rdma_device: a+b+a\n" TENANT, "t.yaml:1: rdma_device: ", "twice");
+    refused("rdma_device: a+b+c+d+e\n" TENANT, "t.yaml:1: rdma_device: ", "at most 4");
+    refused("rdma_device: a+\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
+    refused("rdma_device: a/b\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
+    refused(PEER_OF(", transport: rdma"), "t.yaml:", "must be auto, verbs or tcp");
+    refused(PEER_OF(", push: 2"), "t.yaml:", "must be true or false");
+}
+
+static void config_push_over_tcp_is_refused(void **state)
+{
+    (void)state;
+    refused(PEER_OF(", push: true"), "t.yaml:7: peers[0].push: ", "set transport to auto or verbs");
+    refused(PEER_OF(", transport: tcp, push: true"), "t.yaml:7: peers[0].push: ", "or leave out");
+    config_destroy(accepted(PEER_OF(", transport: tcp, push: false")));
+    config_destroy(accepted(PEER_OF(", transport: auto, push: true")));
+}
+
+static void config_what_is_printed_is_read_back_the_same(void **state)
+{
+    struct config *c = accepted("rdma_device: a+b\ninsecure_peers: true\nlisten: "
+                                "\"[::1]:7\"\nadmin: {socket: '/tmp/a \"b\\c'}\n" TENANT
+                                "    host_memory: 5M\n"
+                                "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n"),
+                  *again;
+    char *first, *second;
+    size_t n;
+    FILE *out;
+
+    (void)state;
+    out = open_memstream(&first, &n);
+    config_print(c, out);
+    fclose(out);
+    again = accepted(first);
+    out = open_memstream(&second, &n);
+    config_print(again, out);
+    fclose(out);
+    assert_string_equal(first, second);
+    assert_string_equal(again->admin_socket, "/tmp/a \"b\\c");
+    assert_memory_equal(c, again, sizeof *c);
+    config_destroy(c);
+    config_destroy(again);
+    free(first);
+    free(second);
+}
+
+/* ---- flags ---- */
+
+static enum tern_err load_flags(char **argv, struct config **ret, char why[CONFIG_WHY_BYTES])
+{
+    int argc = 0;
+
+    while (argv[argc] != NULL)
+        argc++;
+    why[0] = '\0';
+    return config_load(argc, argv, ret, why, CONFIG_WHY_BYTES);
+}
+
+#define ARGV(...) ((char *[]){(char *)"ternd", __VA_ARGS__, NULL})
+#define T         (char *)"--tenant=name=default,socket=/tmp/x.sock,memory=64M,regions=2"
+
+static void flags_refused(char **argv, const char *at, const char *words)
+{
+    char why[CONFIG_WHY_BYTES];
+    struct config *c = NULL;
+
+    assert_int_equal(load_flags(argv, &c, why), TERN_INVALID);
+    if (strncmp(why, at, strlen(at)) != 0 || strstr(why, words) == NULL)
+        fail_msg("wanted \"%s ... %s ...\", got \"%s\"", at, words, why);
+}
+
+static void config_flags_alone_are_enough(void **state)
+{
+    char why[CONFIG_WHY_BYTES];
+    struct config *c = NULL;
+
+    (void)state;
+    assert_int_equal(
+        load_flags(ARGV(T, (char *)"--insecure-peers", (char *)"--peer",
+                        (char *)"name=b,address=127.0.0.1:7001,tenants=default+two",
+                        (char *)"--tenant=name=two,socket=/tmp/y.sock,memory=1M,"
+                                "host_memory=2M",
+                        (char *)"--fault-copy-corrupt-every=5", (char *)"--limit-nodes=77",
+                        (char *)"--fault-corrupt-pages", (char *)"1000", (char *)"--huge-pages=no",
+                        (char *)"--check-config", (char *)"--listen=127.0.0.1:0"),
+                   &c, why),
+        TERN_OK);
+    assert_int_equal(c->ntenants, 2);
+    assert_int_equal(c->tenants[0].regions, 2);
+    assert_string_equal(c->tenants[1].socket, "/tmp/y.sock");
+    assert_int_equal(c->npeers, 1);
+    assert_int_equal(c->peers[0].tenants, 3);
+    assert_int_equal(c->limits.nodes, 77);
+    assert_int_equal(c->limits.sums_per_page, 2);
+    assert_int_equal(c->fault_corrupt_pages, 1000);
+    assert_int_equal(c->tenants[1].host_bytes, 2u << 20);
+    assert_int_equal(c->fault_copy_corrupt_every, 5);
+    assert_false(c->huge_pages);
+    assert_true(c->insecure_peers && c->check_only);
+    config_destroy(c);
+}
+
+static void config_flags_that_are_wrong_are_named(void **state)
+{
+    (void)state;
+    flags_refused(ARGV(T, (char *)"--workers=0"), "--workers: ", "from 1 to 256");
+    flags_refused(ARGV(T, (char *)"--limit-sessions=x"), "--limit-sessions: ", "whole number");
+    flags_refused(ARGV((char *)"--tenant=name=a,socket"), "--tenant a: socket: ", "no value");
+    flags_refused(ARGV((char *)"--tenant=name=a,zork=1"), "--tenant a: zork: ", "unknown key");
+    flags_refused(ARGV((char *)"--tenant=name=a,socket=/tmp/a,memory=lots"),
+                  "--tenant a: memory: ", "bytes");
+    flags_refused(ARGV(T, T), "--tenant default: name: ", "another tenant");
+    flags_refused(
+        ARGV(T, (char *)"--peer=name=b,address=h:1,tenants=nobody", (char *)"--insecure-peers"),
+        "--peer b: tenants: ", "no tenant nobody");
+    flags_refused(ARGV(T, (char *)"--peer=name=b,address=h:1,tenants=default"),
+                  "--peer b: ", "--insecure-peers");
+    flags_refused(ARGV(T, (char *)"--peer=name=b,port=1"), "--peer b: port: ", "unknown key");
+    flags_refused(ARGV(T, (char *)"--listen=h:1"), "--listen: ", "--insecure-peers");
+    flags_refused(ARGV(T, (char *)"stray"), "", "stray");
+    flags_refused(ARGV(T, (char *)"--config=/nonexistent/t.yaml"),
+                  "/nonexistent/t.yaml: ", "No such file");
+}
+
+/* Every setting has a flag, which says its own name. */
+static void config_every_flag_refuses_nonsense(void **state)
+{
+    char flag[128], at[128];
+
+    (void)state;
+    for (size_t i = 0; i < config_settings_n; i++) {
+        snprintf(flag, sizeof flag, "--%s=!", config_settings[i].flag);
+        snprintf(at, sizeof at, "--%s: ", config_settings[i].flag);
+        flags_refused(ARGV(T, flag), at, "must ");
+    }
+    flags_refused(ARGV(T, (char *)"--limit-sums-per-page=268435456"),
+                  "--limit-sums-per-page: ", "lower it");
+}
+
+static void config_flags_override_the_file(void **state)
+{
+    static const char text[] = "workers: 2\nnode: fromfile\n" TENANT;
+    char path[] = "/tmp/tern-config-XXXXXX", why[CONFIG_WHY_BYTES], flag[64];
+    struct config *c = NULL;
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
+    snprintf(flag, sizeof flag, "--config=%s", path);
+    assert_int_equal(load_flags(ARGV((char *)"--workers=5", flag,
+                                     (char *)"--tenant=name=b,socket=/tmp/b,memory=1M"),
+                                &c, why),
+                     TERN_OK);
+    assert_int_equal(c->workers, 5);
+    assert_string_equal(c->node, "fromfile");
+    assert_int_equal(c->ntenants, 2);
+    assert_string_equal(c->file, path);
+    config_destroy(c);
+    flags_refused(ARGV(flag, (char *)"--tenant=name=b,socket=/tmp/t.sock,memory=1M"),
+                  "--tenant b: socket: ", "tenant default has that socket");
+    unlink(path);
+    close(fd);
+}
+
+static void config_file_larger_than_the_cap_is_refused(void **state)
+{
+    char path[] = "/tmp/tern-config-XXXXXX", flag[64];
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, CONFIG_FILE_MAX + 1), 0);
+    snprintf(flag, sizeof flag, "--config=%s", path);
+    flags_refused(ARGV(flag), path, "larger than");
+    unlink(path);
+    close(fd);
+}
+
+/* The example that is installed has to load, and to say what its own text says. */
+static void config_example_file_is_valid(void **state)
+{
+    const char *source = getenv("TERN_SOURCE");
+    char flag[4096 + 32], why[CONFIG_WHY_BYTES];
+    struct config *c = NULL;
+
+    (void)state;
+    snprintf(flag, sizeof flag, "--config=%s/deploy/ternd.yaml", source == NULL ? "." : source);
+    if (load_flags(ARGV(flag), &c, why) != TERN_OK)
+        fail_msg("refused: %s", why);
+    assert_int_equal(c->ntenants, 1);
+    config_destroy(c);
+}
+
+/* "Every setting is shown", it says. */
+static void config_example_file_shows_every_setting(void **state)
+{
+    const char *source = getenv("TERN_SOURCE");
+    char path[4096 + 32], text[16384], key[64];
+    FILE *f;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/deploy/ternd.yaml", source == NULL ? "." : source);
+    f = fopen(path, "re");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    for (size_t i = 0; i < config_settings_n; i++) {
+        snprintf(key, sizeof key, " %s:", config_settings[i].key);
+        if (strstr(text, key) == NULL && strstr(text, key + 1) == NULL)
+            fail_msg("%s is not shown", config_settings[i].key);
+    }
+    for (size_t i = 0; i < TENANT_FIELDS; i++) {
+        snprintf(key, sizeof key, " %s: ", config_tenant_fields[i].key);
+        if (strstr(text, key) == NULL)
+            fail_msg("tenants[].%s is not shown", config_tenant_fields[i].key);
+    }
+    for (size_t i = 0; i < PEER_FIELDS; i++) {
+        snprintf(key, sizeof key, " %s: ", config_peer_fields[i].key);
+        if (strstr(text, key) == NULL)
+            fail_msg("peers[].%s is not shown", config_peer_fields[i].key);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(config_smallest_file_is_completed),
+        cmocka_unit_test(config_every_section_is_read),
+        cmocka_unit_test(config_host_memory_is_counted_with_memory),
+        cmocka_unit_test(config_shape_errors_name_their_line),
+        cmocka_unit_test(config_text_that_is_no_yaml_names_its_line),
+        cmocka_unit_test(config_values_out_of_range_name_their_line),
+        cmocka_unit_test(config_every_setting_refuses_nonsense_at_its_line),
+        cmocka_unit_test(config_socket_path_longer_than_the_kernel_takes_is_refused),
+        cmocka_unit_test(config_tenants_that_do_not_fit_are_refused),
+        cmocka_unit_test(config_memory_above_the_machine_is_refused),
+        cmocka_unit_test(config_all_parts_above_the_machine_are_refused),
+        cmocka_unit_test(config_memory_is_told_by_part),
+        cmocka_unit_test(config_memory_of_a_peer_is_counted),
+        cmocka_unit_test(config_peers_that_do_not_fit_are_refused),
+        cmocka_unit_test(config_512_peers_fit_and_limits_follow_from_them),
+        cmocka_unit_test(config_peer_of_64_tenants_with_the_longest_names_is_read),
+        cmocka_unit_test(config_peers_in_the_clear_need_the_flag),
+        cmocka_unit_test(config_tls_is_whole_and_instead_of_the_clear),
+        cmocka_unit_test(config_rdma_of_a_peer_and_of_the_host_is_read),
+        cmocka_unit_test(config_rdma_that_makes_no_sense_is_refused),
+        cmocka_unit_test(config_push_over_tcp_is_refused),
+        cmocka_unit_test(config_what_is_printed_is_read_back_the_same),
+        cmocka_unit_test(config_flags_alone_are_enough),
+        cmocka_unit_test(config_flags_that_are_wrong_are_named),
+        cmocka_unit_test(config_every_flag_refuses_nonsense),
+        cmocka_unit_test(config_flags_override_the_file),
+        cmocka_unit_test(config_file_larger_than_the_cap_is_refused),
+        cmocka_unit_test(config_example_file_is_valid),
+        cmocka_unit_test(config_example_file_shows_every_setting),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,533 @@
+/* Peers whose addresses are names: when they are asked for, what is dialled then, and what is told
+ * of a name that is not known. The linker gives this file the name service, the clock and the
+ * ring's connect. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "seam/io/resolve.h"
+#include "shell/loop/daemon.h"
+#include "shell/loop/log.h"
+
+#define WAIT_MS 20000
+#define SECOND  1000000000u
+
+enum { NUMBER, NAME, OTHER, PEERS }; /* 127.0.0.9, name.test, other.test */
+
+static struct config config;
+static struct daemon d;
+static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
+static struct event queue[4];
+static uint64_t now_ns;
+static int log_fd;
+
+static struct {
+    struct io_op *op; /* NULL: no connect is under way */
+    char to[INET6_ADDRSTRLEN];
+    uint32_t n;
+} connects[PEERS];
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    struct resolve_answer name; /* what name.test is answered with; other.test is 127.0.0.3 */
+    bool hangs;
+    uint32_t calls, back;
+    pthread_t by;
+} service = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
+
+uint64_t __wrap_io_now_ns(void);
+void __wrap_io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot);
+void __wrap_io_cancel(struct io *io, struct io_op *op);
+void __wrap_io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr,
+                       socklen_t len);
+void __wrap_resolve_system(const char *host, uint16_t port, struct resolve_answer *ret);
+void __wrap_xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
+void __wrap_xfer_link_down(struct xfer *xfer, uint32_t link);
+bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const int *fds,
+                       uint32_t nfds);
+void __wrap_stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops,
+                        int fd, uint32_t share, uint32_t body_max, uint32_t chunks_max);
+
+uint64_t __wrap_io_now_ns(void)
+{
+    return now_ns;
+}
+
+void __wrap_io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot)
+{
+    (void)io, (void)fd;
+    assert_ptr_equal(op, &d.links.resolved);
+    assert_true(multishot);
+}
+
+void __wrap_io_cancel(struct io *io, struct io_op *op)
+{
+    (void)io, (void)op;
+    fail();
+}
+
+void __wrap_xfer_stats(const struct xfer *xfer, struct xfer_stats *ret)
+{
+    (void)xfer;
+    *ret = (struct xfer_stats){0};
+}
+
+void __wrap_io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr,
+                       socklen_t len)
+{
+    const struct link *l = (const struct link *)(void *)((char *)op - offsetof(struct link, dial));
+
+    (void)io, (void)fd;
+    assert_int_equal(len, sizeof(struct sockaddr_in));
+    assert_null(connects[l->slot].op);
+    connects[l->slot].op = op;
+    connects[l->slot].n++;
+    inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)addr)->sin_addr,
+              connects[l->slot].to, sizeof connects[l->slot].to);
+}
+
+void __wrap_xfer_link_down(struct xfer *xfer, uint32_t link)
+{
+    (void)xfer;
+    assert_int_equal(link, NAME);
+}
+
+bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const int *fds,
+                       uint32_t nfds)
+{
+    (void)s, (void)bytes, (void)n, (void)fds, (void)nfds;
+    return true;
+}
+
+void __wrap_stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops,
+                        int fd, uint32_t share, uint32_t body_max, uint32_t chunks_max)
+{
+    (void)pool, (void)share, (void)body_max, (void)chunks_max;
+    s->ops = ops;
+    s->fd = fd;
+}
+
+static void put(struct resolve_answer *a, const char *address, uint16_t port)
+{
+    struct sockaddr_in *in = (struct sockaddr_in *)(void *)&a->addr[a->n];
+
+    in->sin_family = AF_INET;
+    in->sin_port = htons(port);
+    inet_pton(AF_INET, address, &in->sin_addr);
+    a->len[a->n++] = sizeof *in;
+}
+
+void __wrap_resolve_system(const char *host, uint16_t port, struct resolve_answer *ret)
+{
+    pthread_mutex_lock(&service.lock);
+    service.by = pthread_self();
+    if (strcmp(host, "other.test") == 0) {
+        put(ret, "127.0.0.3", port);
+    } else {
+        service.calls++;
+        pthread_cond_broadcast(&service.moved);
+        while (service.hangs)
+            pthread_cond_wait(&service.moved, &service.lock);
+        *ret = service.name;
+        service.back++;
+    }
+    pthread_cond_broadcast(&service.moved);
+    pthread_mutex_unlock(&service.lock);
+}
+
+/* From now on, that is the answer. */
+static void name_is(enum tern_err err, const char *first, const char *second)
+{
+    pthread_mutex_lock(&service.lock);
+    service.name = (struct resolve_answer){.err = err};
+    if (err != TERN_OK)
+        snprintf(service.name.text, sizeof service.name.text, "%s", first);
+    else
+        put(&service.name, first, 1);
+    if (second)
+        put(&service.name, second, 1);
+    pthread_mutex_unlock(&service.lock);
+}
+
+static void set_hangs(bool hangs)
+{
+    pthread_mutex_lock(&service.lock);
+    service.hangs = hangs;
+    pthread_cond_broadcast(&service.moved);
+    pthread_mutex_unlock(&service.lock);
+}
+
+static uint32_t calls(void)
+{
+    uint32_t n;
+
+    pthread_mutex_lock(&service.lock);
+    n = service.calls;
+    pthread_mutex_unlock(&service.lock);
+    return n;
+}
+
+/* So many lookups of name.test have begun, and so many are over. */
+static void until(uint32_t begun, uint32_t over)
+{
+    pthread_mutex_lock(&service.lock);
+    while (service.calls < begun || service.back < over)
+        pthread_cond_wait(&service.moved, &service.lock);
+    pthread_mutex_unlock(&service.lock);
+}
+
+static struct link *link_of(uint32_t peer)
+{
+    return &d.links.v[peer];
+}
+
+/* Until the peer is not asked for any more: answers are given to the links. */
+static void settle(uint32_t peer)
+{
+    while (link_of(peer)->state == LINK_RESOLVING) {
+        struct pollfd p = {.fd = resolver_event_fd(d.links.resolver), .events = POLLIN};
+
+        assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+        d.links.resolved.done(&d.links.resolved, 1, 0, 0);
+    }
+}
+
+/* The time comes at which that peer is tried again. */
+static void next_try(uint32_t peer)
+{
+    assert_int_equal(link_of(peer)->state, LINK_IDLE);
+    now_ns = link_of(peer)->redial_ns;
+    links_tick(&d, now_ns);
+    settle(peer);
+}
+
+static void refuse(uint32_t peer)
+{
+    struct io_op *op = connects[peer].op;
+
+    assert_non_null(op);
+    connects[peer].op = NULL;
+    op->done(op, -ECONNREFUSED, IO_LAST, 0);
+}
+
+/* Somebody answers there. */
+static void accept_dial(uint32_t peer)
+{
+    struct io_op *op = connects[peer].op;
+
+    assert_non_null(op);
+    connects[peer].op = NULL;
+    op->done(op, 0, IO_LAST, 0);
+    assert_int_equal(link_of(peer)->state, LINK_GREETING);
+}
+
+static void hang_up(uint32_t peer)
+{
+    struct stream *s = &link_of(peer)->stream;
+
+    s->ops->closed(s, "closed by the other side");
+    close(s->fd);
+    s->ops->finished(s);
+}
+
+static void assert_dialled(uint32_t peer, const char *address)
+{
+    assert_int_equal(link_of(peer)->state, LINK_DIALLING);
+    assert_non_null(connects[peer].op);
+    assert_string_equal(connects[peer].to, address);
+}
+
+/* The peers that are not of the name under test are dialled, and take their time. */
+static void others_dial(void)
+{
+    settle(OTHER);
+    assert_dialled(OTHER, "127.0.0.3");
+    assert_dialled(NUMBER, "127.0.0.9");
+    link_of(OTHER)->give_up_ns = link_of(NUMBER)->give_up_ns = UINT64_MAX;
+}
+
+static void assert_trouble(uint32_t peer, const char *words)
+{
+    uint64_t since;
+    uint32_t attempts;
+    const char *cause = link_trouble(&d, peer, &attempts, &since);
+
+    assert_non_null(cause);
+    assert_string_equal(cause, words);
+    assert_true(attempts > 0 && since > 0);
+}
+
+static uint32_t logged(const char *words)
+{
+    static char text[65536];
+    ssize_t n = pread(log_fd, text, sizeof text - 1, 0);
+    uint32_t found = 0;
+
+    text[n > 0 ? n : 0] = '\0';
+    for (const char *at = text; (at = strstr(at, words)) != NULL; at++)
+        found++;
+    return found;
+}
+
+static uint64_t test_clock(void)
+{
+    return 1;
+}
+
+static int start(void **state)
+{
+    static const char *const hosts[PEERS] = {"127.0.0.9", "name.test", "other.test"};
+    static const char *const names[PEERS] = {"number", "name", "other"};
+    char path[] = "/tmp/tern-link-names-XXXXXX", why[256];
+
+    (void)state;
+    memset(&config, 0, sizeof config);
+    memset(&d, 0, sizeof d);
+    memset(connects, 0, sizeof connects);
+    service.calls = service.back = 0;
+    service.hangs = false;
+    config.npeers = PEERS;
+    for (uint32_t i = 0; i < PEERS; i++) {
+        strcpy(config.peers[i].name, names[i]);
+        strcpy(config.peers[i].address.host, hosts[i]);
+        config.peers[i].address.port = 1;
+    }
+    d.config = &config;
+    d.incarnation = 7;
+    d.frame = frame;
+    d.stepping = true; /* what is told to the core waits, and nobody takes it */
+    d.queue = (struct event_queue){.v = queue, .cap = sizeof queue / sizeof *queue};
+    strcpy(config.node, "self");
+    d.limits.peers = d.limits.links = PEERS;
+    now_ns = 1000 * (uint64_t)SECOND;
+    log_fd = mkstemp(path);
+    assert_true(log_fd >= 0);
+    unlink(path);
+    log_init(LEVEL_WARN, log_fd, test_clock);
+    return links_init(&d, why, sizeof why) == TERN_OK ? 0 : -1;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    links_finish(&d);
+    log_init(LEVEL_INFO, STDERR_FILENO, NULL);
+    return close(log_fd);
+}
+
+/* A round is every address of the answer, one a try; then the name is asked for again, and who
+ * moved is found. A number is dialled at once, by nobody's leave. */
+static void a_name_is_asked_for_before_each_round(void **state)
+{
+    (void)state;
+    name_is(TERN_OK, "127.0.0.1", "127.0.0.2");
+    links_tick(&d, now_ns);
+    assert_dialled(NUMBER, "127.0.0.9");
+    settle(NAME);
+    assert_dialled(NAME, "127.0.0.1");
+    assert_false(pthread_equal(service.by, pthread_self()));
+    refuse(NAME);
+    assert_trouble(NAME, "Connection refused");
+    next_try(NAME);
+    assert_dialled(NAME, "127.0.0.2");
+    assert_int_equal(calls(), 1);
+    refuse(NAME);
+    name_is(TERN_OK, "127.0.0.7", NULL);
+    next_try(NAME);
+    assert_dialled(NAME, "127.0.0.7");
+    assert_int_equal(calls(), 2);
+    refuse(NUMBER);
+    next_try(NUMBER);
+    assert_dialled(NUMBER, "127.0.0.9");
+}
+
+/* The link is lost: what the name says now counts, not what it said before. One that never came up,
+ * as another node answers there, says nothing against the other addresses. */
+static void a_lost_link_asks_anew(void **state)
+{
+    (void)state;
+    name_is(TERN_OK, "127.0.0.1", "127.0.0.2");
+    links_tick(&d, now_ns);
+    settle(NAME);
+    accept_dial(NAME);
+    hang_up(NAME);
+    next_try(NAME);
+    assert_dialled(NAME, "127.0.0.2");
+    assert_int_equal(calls(), 1);
+    accept_dial(NAME);
+    link_of(NAME)->state = LINK_UP;
+    name_is(TERN_OK, "127.0.0.7", "127.0.0.8");
+    hang_up(NAME);
+    next_try(NAME);
+    assert_int_equal(calls(), 2);
+    assert_dialled(NAME, "127.0.0.7");
+    accept_dial(NAME);
+    link_of(NAME)->state = LINK_UP; /* at the first of two */
+    name_is(TERN_OK, "127.0.0.9", NULL);
+    hang_up(NAME);
+    next_try(NAME);
+    assert_int_equal(calls(), 3);
+    assert_dialled(NAME, "127.0.0.9");
+}
+
+/* Not known yet: told once, tried again with a pause that grows, and found when it is known. */
+static void a_name_that_is_not_known_yet_is_asked_for_again(void **state)
+{
+    uint64_t pause = 0;
+
+    (void)state;
+    name_is(TERN_INVALID, "Name or service not known", NULL);
+    links_tick(&d, now_ns);
+    others_dial();
+    settle(NAME);
+    for (uint32_t i = 0; i < 10; i++) {
+        uint64_t wait = link_of(NAME)->redial_ns - now_ns;
+
+        assert_int_equal(link_of(NAME)->attempts, i + 1);
+        assert_true(wait <= LINK_REDIAL_MAX_NS + LINK_REDIAL_MAX_NS / 4);
+        pause = wait > pause ? wait : pause;
+        assert_trouble(NAME, "the name does not resolve: Name or service not known");
+        next_try(NAME);
+    }
+    assert_true(pause >= LINK_REDIAL_MAX_NS - LINK_REDIAL_MAX_NS / 4);
+    assert_int_equal(connects[NAME].n, 0);
+    assert_int_equal(logged("level=warn event=resolve_failed peer=name host=name.test err=INVALID "
+                            "reason=\"Name or service not known\""),
+                     1);
+    name_is(TERN_OK, "127.0.0.1", NULL);
+    next_try(NAME);
+    assert_dialled(NAME, "127.0.0.1");
+    refuse(NAME);
+    assert_trouble(NAME, "Connection refused");
+}
+
+/* It says nothing for now: what it said last holds. It says that there is no such name: that goes.
+ */
+static void a_silent_name_service_leaves_the_last_addresses(void **state)
+{
+    (void)state;
+    name_is(TERN_OK, "127.0.0.1", NULL);
+    links_tick(&d, now_ns);
+    settle(NAME);
+    refuse(NAME);
+    name_is(TERN_TIMED_OUT, "Temporary failure", NULL);
+    for (uint32_t i = 0; i < 3; i++) {
+        next_try(NAME);
+        assert_dialled(NAME, "127.0.0.1");
+        refuse(NAME);
+        assert_trouble(NAME, "Connection refused; the name does not resolve: Temporary failure");
+    }
+    assert_int_equal(calls(), 4);
+    assert_int_equal(logged("event=resolve_failed"), 1);
+    assert_int_equal(logged("err=TIMED_OUT reason=\"Temporary failure\""), 1);
+    name_is(TERN_INVALID, "no such name", NULL);
+    next_try(NAME);
+    assert_int_equal(link_of(NAME)->state, LINK_IDLE);
+    assert_trouble(NAME, "the name does not resolve: no such name");
+    name_is(TERN_TIMED_OUT, "Temporary failure", NULL);
+    next_try(NAME);
+    assert_int_equal(connects[NAME].n, 4);
+    assert_trouble(NAME, "the name does not resolve: Temporary failure");
+}
+
+/* The link was up a moment ago, so its addresses are good, and nobody waits long to hear so. They
+ * fail, so the name has all of its time again: a slow answer is heard. */
+static void a_lost_link_does_not_wait_for_a_silent_name_service(void **state)
+{
+    (void)state;
+    name_is(TERN_OK, "127.0.0.1", NULL);
+    links_tick(&d, now_ns);
+    others_dial();
+    settle(NAME);
+    accept_dial(NAME);
+    link_of(NAME)->state = LINK_UP;
+    set_hangs(true);
+    hang_up(NAME);
+    now_ns = link_of(NAME)->redial_ns;
+    links_tick(&d, now_ns);
+    until(2, 1);
+    now_ns += LINK_RESOLVE_AGAIN_NS - 1;
+    links_tick(&d, now_ns);
+    assert_int_equal(link_of(NAME)->state, LINK_RESOLVING);
+    links_tick(&d, ++now_ns);
+    assert_dialled(NAME, "127.0.0.1");
+    refuse(NAME);
+    next_try(NAME); /* the lookup that was given up is still under way: no other begins */
+    assert_dialled(NAME, "127.0.0.1");
+    assert_int_equal(calls(), 2);
+    refuse(NAME);
+    set_hangs(false);
+    until(2, 2);
+    set_hangs(true);
+    while (calls() == 2) { /* its thread may not have noted it yet */
+        now_ns = link_of(NAME)->redial_ns;
+        links_tick(&d, now_ns);
+        if (link_of(NAME)->state == LINK_DIALLING)
+            refuse(NAME);
+        else
+            until(3, 2);
+    }
+    now_ns += LINK_RESOLVE_NS - 1;
+    links_tick(&d, now_ns);
+    assert_int_equal(link_of(NAME)->state, LINK_RESOLVING);
+    name_is(TERN_OK, "127.0.0.7", NULL);
+    set_hangs(false);
+    settle(NAME);
+    assert_dialled(NAME, "127.0.0.7");
+}
+
+/* A lookup that hangs has a deadline, is not begun a second time, and holds up nobody else. */
+static void a_lookup_that_hangs_is_given_up(void **state)
+{
+    (void)state;
+    set_hangs(true);
+    name_is(TERN_OK, "127.0.0.1", NULL);
+    links_tick(&d, now_ns);
+    others_dial();
+    until(1, 0);
+    now_ns += LINK_RESOLVE_NS - 1;
+    links_tick(&d, now_ns);
+    assert_int_equal(link_of(NAME)->state, LINK_RESOLVING);
+    links_tick(&d, ++now_ns);
+    assert_int_equal(link_of(NAME)->state, LINK_IDLE);
+    assert_trouble(NAME, "the name does not resolve: no answer from the name service");
+    assert_int_equal(logged("event=resolve_failed peer=name host=name.test err=TIMED_OUT"), 1);
+    for (uint32_t i = 0; i < 3; i++)
+        next_try(NAME);
+    assert_int_equal(link_of(NAME)->attempts, 4);
+    assert_int_equal(calls(), 1);
+    set_hangs(false);
+    until(1, 1);
+    while (calls() == 1) /* its thread may not have noted it yet */
+        next_try(NAME);
+    assert_dialled(NAME, "127.0.0.1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_name_is_asked_for_before_each_round, start, stop),
+        cmocka_unit_test_setup_teardown(a_lost_link_asks_anew, start, stop),
+        cmocka_unit_test_setup_teardown(a_name_that_is_not_known_yet_is_asked_for_again, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_silent_name_service_leaves_the_last_addresses, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_lost_link_does_not_wait_for_a_silent_name_service, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_lookup_that_hangs_is_given_up, start, stop),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

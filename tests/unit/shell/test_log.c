@@ -1,0 +1,283 @@
+/* Log lines: their form, what is quoted, and how many of one kind come out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "shell/loop/log.h"
+
+static uint64_t clock_ns;
+static int log_fd;
+
+static uint64_t test_clock(void)
+{
+    return clock_ns;
+}
+
+static int setup(void **state)
+{
+    char path[] = "/tmp/tern-log-XXXXXX";
+
+    (void)state;
+    clock_ns = 1234567890;
+    log_fd = mkstemp(path);
+    if (log_fd < 0)
+        return -1;
+    unlink(path);
+    log_init(LEVEL_INFO, log_fd, test_clock);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return close(log_fd);
+}
+
+/* Everything since the last call. */
+static const char *written(void)
+{
+    static char text[1 << 16];
+    ssize_t n = pread(log_fd, text, sizeof text - 1, 0);
+
+    text[n < 0 ? 0 : n] = '\0';
+    if (ftruncate(log_fd, 0) != 0 || lseek(log_fd, 0, SEEK_SET) != 0)
+        return "the log file cannot be emptied";
+    return text;
+}
+
+static uint32_t count_lines(const char *text)
+{
+    uint32_t n = 0;
+
+    for (; *text != '\0'; text++)
+        n += *text == '\n';
+    return n;
+}
+
+static void log_line_has_its_form(void **state)
+{
+    (void)state;
+    written();
+    log_event(LEVEL_WARN, "conn_closed", "conn=%u reason=%s bytes=%zu left=%d " LOG_TRACE, 7u,
+              "half_frame", (size_t)12, -3, (uint64_t)0xabc);
+    assert_string_equal(
+        written(),
+        "ts=1.234567 level=warn event=conn_closed conn=7 reason=half_frame bytes=12 left=-3 "
+        "trace=0000000000000abc\n");
+}
+
+static void log_values_that_would_break_the_line_are_quoted(void **state)
+{
+    const char *text;
+
+    (void)state;
+    written();
+    log_event(LEVEL_INFO, "values", "a=%s b=%s c=%s d=%s e=%s", "two words", "", "x=y", "a\"b\\c",
+              "one\nlevel=error");
+    text = written();
+    assert_non_null(strstr(
+        text, "a=\"two words\" b=\"\" c=\"x=y\" d=\"a\\\"b\\\\c\" e=\"one\\x0alevel=error\"\n"));
+    assert_int_equal(count_lines(text), 1);
+}
+
+static void log_above_its_level_is_silent(void **state)
+{
+    (void)state;
+    written();
+    log_event(LEVEL_DEBUG, "detail", "a=%d", 1);
+    assert_string_equal(written(), "");
+    log_event(LEVEL_ERROR, "bad", "a=%d", 1);
+    assert_int_equal(count_lines(written()), 1);
+}
+
+static void log_long_line_is_cut_and_ended(void **state)
+{
+    char value[4096];
+    const char *text;
+
+    (void)state;
+    memset(value, 'v', sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    written();
+    log_event(LEVEL_INFO, "long", "a=%s b=%s", value, value);
+    text = written();
+    assert_int_equal(strlen(text), LOG_LINE_MAX);
+    assert_string_equal(text + LOG_LINE_MAX - 4, "...\n");
+}
+
+static void log_event_that_repeats_is_cut_off_and_counted(void **state)
+{
+    const char *text;
+
+    (void)state;
+    written();
+    for (int i = 0; i < 1000; i++)
+        log_event(LEVEL_INFO, "noisy", "i=%d", i);
+    assert_int_equal(count_lines(written()), LOG_BURST);
+    assert_int_equal(log_suppressed(), 1000 - LOG_BURST);
+    log_event(LEVEL_INFO, "other", "i=%d", 1); /* another event is not touched by it */
+    assert_int_equal(count_lines(written()), 1);
+
+    clock_ns += 1000000000;
+    for (int i = 0; i < 1000; i++)
+        log_event(LEVEL_INFO, "noisy", "i=%d", i);
+    text = written();
+    assert_int_equal(count_lines(text), LOG_PER_SECOND);
+    assert_non_null(strstr(text, "event=noisy suppressed=980 i=0\n"));
+    assert_null(strstr(text, "suppressed=0"));
+
+    clock_ns += (uint64_t)3600 * 1000000000; /* the allowance is full again, and not more */
+    for (int i = 0; i < 1000; i++)
+        log_event(LEVEL_INFO, "noisy", "i=%d", i);
+    assert_int_equal(count_lines(written()), LOG_BURST);
+}
+
+static void log_more_events_than_it_counts_share_one_allowance(void **state)
+{
+    static char names[LOG_EVENTS_MAX + 200][24];
+
+    (void)state;
+    written();
+    for (int i = 0; i < LOG_EVENTS_MAX + 200; i++) {
+        snprintf(names[i], sizeof names[i], "event_%d", i);
+        log_event(LEVEL_INFO, names[i], "i=%d", i);
+    }
+    assert_int_equal(count_lines(written()), LOG_EVENTS_MAX + LOG_BURST);
+}
+
+static void log_level_names_are_read_back(void **state)
+{
+    enum log_level level;
+
+    (void)state;
+    for (int i = LEVEL_ERROR; i <= LEVEL_DEBUG; i++) {
+        assert_true(log_level_parse(log_level_name((enum log_level)i), &level));
+        assert_int_equal(level, i);
+    }
+    assert_false(log_level_parse("loud", &level));
+}
+
+/* What can be read of a pipe or socket now. */
+static size_t drained(int fd, char *text, size_t bytes)
+{
+    size_t n = 0;
+    ssize_t got;
+
+    while (n < bytes - 1 && (got = read(fd, text + n, bytes - 1 - n)) > 0)
+        n += (size_t)got;
+    text[n] = '\0';
+    return n;
+}
+
+/* The reader has stopped: nobody waits for it, every line is whole or not there, and the first that
+ * comes through says how many did not. */
+static void expect_no_wait(int reader, int writer)
+{
+    static char text[1 << 20];
+    char value[512], *last, expected[64];
+    uint32_t written_lines, all = 0;
+
+    assert_int_equal(fcntl(reader, F_SETFL, O_NONBLOCK), 0);
+    log_init(LEVEL_INFO, writer, test_clock);
+    memset(value, 'v', sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    for (; all < 5000; all++, clock_ns += 1000000000u)
+        log_event(LEVEL_INFO, "many", "i=%u a=%s", all, value);
+    drained(reader, text, sizeof text);
+    written_lines = count_lines(text);
+    assert_true(written_lines > 10);
+    assert_int_equal(log_lost(), all - written_lines);
+    assert_true(log_lost() > 0);
+    log_event(LEVEL_INFO, "again", "a=1");
+    drained(reader, text, sizeof text);
+    snprintf(expected, sizeof expected, " event=again lost=%u a=1\n", all - written_lines);
+    last = strstr(text, " event=again");
+    assert_non_null(last);
+    assert_string_equal(last, expected);
+    log_event(LEVEL_INFO, "again", "a=2");
+    drained(reader, text, sizeof text);
+    assert_null(strstr(text, "lost="));
+}
+
+static void log_waits_for_no_reader_of_a_pipe(void **state)
+{
+    int fd[2];
+
+    (void)state;
+    assert_int_equal(pipe(fd), 0);
+    alarm(20);
+    expect_no_wait(fd[0], fd[1]);
+    alarm(0);
+    close(fd[0]);
+    close(fd[1]);
+}
+
+static void log_waits_for_no_reader_of_a_socket(void **state)
+{
+    int fd[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    alarm(20);
+    expect_no_wait(fd[0], fd[1]);
+    alarm(0);
+    close(fd[0]);
+    close(fd[1]);
+}
+
+/* A full disk takes a part of a line: the next one begins on its own. */
+static void log_line_that_was_cut_short_is_lost_and_ended(void **state)
+{
+    struct rlimit limit, old;
+    const char *text;
+
+    (void)state;
+    written();
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    limit = old;
+    limit.rlim_cur = 10;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    log_event(LEVEL_INFO, "first", "a=1");
+    log_event(LEVEL_INFO, "second", "a=1");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(log_lost(), 2);
+    log_event(LEVEL_INFO, "third", "a=1");
+    text = written();
+    assert_int_equal(count_lines(text), 2);
+    assert_memory_equal(text, "ts=1.23456\nts=", 14);
+    assert_non_null(strstr(text, "event=third lost=2 a=1\n"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(log_line_has_its_form, setup, teardown),
+        cmocka_unit_test_setup_teardown(log_values_that_would_break_the_line_are_quoted, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(log_above_its_level_is_silent, setup, teardown),
+        cmocka_unit_test_setup_teardown(log_long_line_is_cut_and_ended, setup, teardown),
+        cmocka_unit_test_setup_teardown(log_event_that_repeats_is_cut_off_and_counted, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(log_more_events_than_it_counts_share_one_allowance, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(log_waits_for_no_reader_of_a_pipe, setup, teardown),
+        cmocka_unit_test_setup_teardown(log_waits_for_no_reader_of_a_socket, setup, teardown),
+        cmocka_unit_test_setup_teardown(log_line_that_was_cut_short_is_lost_and_ended, setup,
+                                        teardown),
+        cmocka_unit_test(log_level_names_are_read_back),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,793 @@
+/* Tapes: every kind of event comes back as it went in; the ring drops the oldest and says so; token
+ * ids leave only when asked for; and no damage to the bytes gets past the reader as anything but an
+ * error or a well-formed event. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/prng.h"
+#include "shell/tape/tape.h"
+
+#define TOKENS_EACH 33
+#define KEYS_EACH   3
+#define OPS_EACH    5
+#define REFS_EACH   9
+#define PROCS       16
+
+static const struct core_limits limits = {
+    .tenants = 3,
+    .conns = 16,
+    .engines = 4,
+    .pools = 4,
+    .sessions = 16,
+    .nodes = 64,
+    .namespaces = 4,
+    .token_blocks = 64,
+    .extra_keys = 16,
+    .pages = 64,
+    .slabs = 8,
+    .retires = 16,
+    .links = 4,
+    .peers = 2,
+    .pulls = 4,
+    .serves = 4,
+    .seal_jobs = 4,
+    .copy_jobs = 4,
+    .events = 64,
+    .sums_per_page = 1,
+    .busy_retry_ms = 5,
+    .peer_bytes_in_flight = 1 << 20,
+    .tenant_bytes_in_flight = 1 << 20,
+    .transfer_deadline_ns = 1000000000,
+};
+static const struct tenant_config tenants[2] = {
+    {.memory_bytes = 1 << 20, .regions = 1, .sessions_max = 8},
+    {.memory_bytes = 2 << 20, .regions = 2, .sessions_max = 9}};
+
+/* What an event under test borrows. */
+struct lent {
+    uint32_t tokens[OPS_EACH][TOKENS_EACH];
+    struct extra_key keys[OPS_EACH][KEYS_EACH];
+    struct step_op ops[OPS_EACH];
+    struct table_run runs[2];
+    struct page_ref refs[2][REFS_EACH];
+};
+
+static struct tape *make_tape(size_t bytes)
+{
+    struct tape_config config = {.bytes = bytes,
+                                 .limits = limits,
+                                 .tenant = tenants,
+                                 .tenants = 2,
+                                 .incarnation = 0x1122334455667788,
+                                 .secret = {0xfeed, 0xbeef}};
+    struct tape *tape = NULL;
+
+    assert_int_equal(tape_create(&config, &tape), TERN_OK);
+    return tape;
+}
+
+/* The bytes that a dump writes; owned by the caller. */
+static uint8_t *dumped(const struct tape *tape, bool keep_tokens, size_t *ret_n)
+{
+    char path[] = "/tmp/tern-tape-XXXXXX";
+    int fd = mkstemp(path);
+    uint8_t *bytes;
+    off_t n;
+
+    assert_true(fd >= 0);
+    unlink(path);
+    assert_int_equal(tape_dump(tape, fd, keep_tokens), TERN_OK);
+    n = lseek(fd, 0, SEEK_END);
+    assert_true(n > 0);
+    bytes = malloc((size_t)n);
+    assert_int_equal(pread(fd, bytes, (size_t)n, 0), n);
+    close(fd);
+    *ret_n = (size_t)n;
+    return bytes;
+}
+
+static struct tape_reader *reread(const struct tape *tape, bool keep_tokens)
+{
+    struct tape_reader *reader = NULL;
+    size_t n;
+    uint8_t *bytes = dumped(tape, keep_tokens, &n);
+
+    assert_int_equal(tape_open(bytes, n, &reader), TERN_OK);
+    free(bytes);
+    return reader;
+}
+
+/* ---- events with a value of its own in every field ---- */
+
+static struct id some_id(struct prng *p)
+{
+    return (struct id){.slot = prng_below(p, UINT32_MAX), .gen = prng_below(p, UINT32_MAX)};
+}
+
+static struct req_tokens some_tokens(struct prng *p, struct lent *lent, uint32_t at)
+{
+    struct req_tokens t = {
+        .v = lent->tokens[at], .keys = lent->keys[at], .base = prng_below(p, 1000)};
+
+    t.n = prng_below(p, TOKENS_EACH + 1);
+    t.nkeys = prng_below(p, KEYS_EACH + 1);
+    for (uint32_t i = 0; i < t.n; i++)
+        lent->tokens[at][i] = (uint32_t)prng_u64(p);
+    for (uint32_t i = 0; i < t.nkeys; i++)
+        lent->keys[at][i] =
+            (struct extra_key){.position = i * 7, .hi = prng_u64(p), .lo = prng_u64(p)};
+    return t;
+}
+
+static void fill_step(struct prng *p, struct req_step *step, struct lent *lent)
+{
+    step->ops = lent->ops;
+    step->n = prng_below(p, OPS_EACH + 1);
+    for (uint32_t i = 0; i < step->n; i++) {
+        memset(&lent->ops[i], 0, sizeof lent->ops[i]);
+        lent->ops[i].kind = (enum step_op_kind)(STEP_EXTEND + prng_below(p, STEP_RELEASE));
+        lent->ops[i].barrier = prng_below(p, 2) != 0;
+        lent->ops[i].session = some_id(p);
+        lent->ops[i].step = prng_u64(p);
+        lent->ops[i].length = (uint32_t)prng_u64(p);
+        lent->ops[i].written = (uint32_t)prng_u64(p);
+        lent->ops[i].tokens = some_tokens(p, lent, i);
+    }
+}
+
+static void fill_pool_open(struct prng *p, struct req_pool_open *r)
+{
+    r->ngroups = 1 + prng_below(p, GROUPS_MAX);
+    for (uint32_t i = 0; i < r->ngroups; i++)
+        r->group[i] = (struct group_layout){.family = (enum family)prng_below(p, 3),
+                                            .page_tokens = (uint32_t)prng_u64(p),
+                                            .window = (uint32_t)prng_u64(p),
+                                            .reserve = (uint32_t)prng_u64(p),
+                                            .units = (uint32_t)prng_u64(p),
+                                            .cap_pages = (uint32_t)prng_u64(p),
+                                            .page_bytes = prng_u64(p)};
+    r->shard = (enum shard_axis)prng_below(p, SHARD_TOKENS + 1);
+    r->supersede = (enum supersede)prng_below(p, SUPERSEDE_OFF + 1);
+    r->axes_hash = (uint32_t)prng_u64(p);
+    r->bytes = prng_u64(p);
+    r->host_bytes = prng_u64(p);
+}
+
+/* NONE, the host tier, or one that is configured. */
+static uint32_t some_peer(struct prng *p)
+{
+    uint32_t which = prng_below(p, 4);
+
+    return which == 0 ? NONE : which == 1 ? PEER_HOST : prng_below(p, limits.peers);
+}
+
+static void fill_request(struct prng *p, struct request *r, enum op op, struct lent *lent)
+{
+    r->op = op;
+    r->conn = prng_below(p, limits.conns);
+    r->request_id = prng_u64(p);
+    r->trace_id = prng_u64(p);
+    switch (op) {
+    case OP_ENGINE_JOIN:
+        snprintf(r->join.name, sizeof r->join.name, "engine-%u", prng_below(p, 1000000));
+        r->join.role = (enum role)prng_below(p, 3);
+        r->join.rank = (uint32_t)prng_u64(p);
+        r->join.world = (uint32_t)prng_u64(p);
+        break;
+    case OP_POOL_OPEN: fill_pool_open(p, &r->pool_open); break;
+    case OP_POOL_MAP: r->pool_map.pool = some_id(p); break;
+    case OP_POOL_CLOSE: r->pool_close.pool = some_id(p); break;
+    case OP_SESSION_OPEN:
+        r->session_open.pool = some_id(p);
+        r->session_open.ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
+        break;
+    case OP_PEEK:
+        r->peek.pool = some_id(p);
+        r->peek.ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
+        r->peek.tokens = some_tokens(p, lent, 0);
+        break;
+    case OP_MATCH:
+        r->match.session = some_id(p);
+        r->match.tokens = some_tokens(p, lent, 0);
+        r->match.step = prng_u64(p);
+        break;
+    case OP_STEP: fill_step(p, &r->step, lent); break;
+    case OP_FETCH:
+        r->fetch.session = some_id(p);
+        r->fetch.peer = some_peer(p);
+        r->fetch.depth = (uint32_t)prng_u64(p);
+        break;
+    case OP_FETCH_CANCEL: r->fetch_cancel.session = some_id(p); break;
+    case OP_EVICT:
+        r->evict.pool = some_id(p);
+        r->evict.nodes = (uint32_t)prng_u64(p);
+        break;
+    case OP_DRAIN: r->drain.on = prng_below(p, 2) != 0; break;
+    case OP_RETRACT:
+        r->retract.session = some_id(p);
+        r->retract.mode = (enum retract_mode)prng_below(p, RETRACT_DROP + 1);
+        r->retract.step = prng_u64(p);
+        break;
+    case OP_RECOVER: r->recover.session = some_id(p); break;
+    case OP_NAMESPACE_RESET:
+        r->namespace_reset.ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
+        break;
+    case OP_PIN:
+        r->pin.node = some_id(p);
+        r->pin.on = prng_below(p, 2) != 0;
+        break;
+    default: break;
+    }
+}
+
+static void fill_peer(struct prng *p, struct peer_msg *m, struct lent *lent)
+{
+    m->kind = (enum peer_msg_kind)(1 + prng_below(p, PEER_MSG_COUNT - 1));
+    m->pull = some_id(p);
+    m->serve = some_id(p);
+    m->trace_id = prng_u64(p);
+    m->err = (enum tern_err)prng_below(p, TERN_ERR_COUNT);
+    m->retry_ms = (uint32_t)prng_u64(p);
+    m->tenant = prng_below(p, 4) == 0 ? NONE : prng_below(p, limits.tenants);
+    m->ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
+    m->layout_hash = prng_u64(p);
+    m->history = (uint32_t)prng_u64(p);
+    m->to = 100;
+    m->from = prng_below(p, 100);
+    if (m->kind == PEER_PULL_OPEN) {
+        struct req_tokens t = some_tokens(p, lent, 0);
+
+        m->to = t.n;
+        m->from = prng_below(p, t.n + 1);
+        m->tokens = t.v;
+        m->keys = t.keys;
+        m->nkeys = t.nkeys;
+    }
+    m->nruns = prng_below(p, 3);
+    m->runs = lent->runs;
+    for (uint32_t i = 0; i < m->nruns; i++) {
+        lent->runs[i] = (struct table_run){.group = (uint32_t)prng_u64(p),
+                                           .first = (uint32_t)prng_u64(p),
+                                           .n = prng_below(p, REFS_EACH + 1),
+                                           .refs = lent->refs[i]};
+        for (uint32_t j = 0; j < lent->runs[i].n; j++)
+            lent->refs[i][j] = (struct page_ref){(uint32_t)prng_u64(p), (uint32_t)prng_u64(p)};
+    }
+}
+
+static void fill_event(struct prng *p, struct event *e, enum event_kind kind, enum op op,
+                       struct lent *lent)
+{
+    memset(e, 0, sizeof *e);
+    e->kind = kind;
+    switch (kind) {
+    case EV_CONN_OPENED:
+    case EV_CONN_CLOSED:
+        e->conn.conn = prng_below(p, limits.conns);
+        e->conn.tenant = prng_below(p, limits.tenants);
+        e->conn.proc = prng_below(p, 8) == 0 ? NONE : prng_below(p, PROCS);
+        e->conn.admin = prng_below(p, 2) != 0;
+        break;
+    case EV_PROC_GONE: e->proc.proc = prng_below(p, PROCS); break;
+    case EV_STEP_DONE:
+        e->step_done.engine = some_id(p);
+        e->step_done.rank = prng_below(p, RANKS_MAX);
+        e->step_done.step = prng_u64(p);
+        break;
+    case EV_REQUEST: fill_request(p, &e->request, op, lent); break;
+    case EV_SEALED: e->sealed.job = some_id(p); break;
+    case EV_ZEROED: e->zeroed.pool = some_id(p); break;
+    case EV_COPIED:
+        e->copied.job = some_id(p);
+        e->copied.err = (enum tern_err)prng_below(p, TERN_ERR_COUNT);
+        break;
+    case EV_LINK_UP:
+    case EV_LINK_DOWN:
+        e->link.link = prng_below(p, limits.links);
+        e->link.incarnation = prng_u64(p);
+        break;
+    case EV_PEER_MSG:
+        e->peer.link = prng_below(p, limits.links);
+        fill_peer(p, &e->peer.msg, lent);
+        break;
+    case EV_PULLED:
+        e->pulled.pull = some_id(p);
+        e->pulled.batch = prng_below(p, PULL_BATCHES_MAX);
+        for (size_t i = 0; i < PULL_BATCH_PAGES / 64; i++)
+            e->pulled.ok[i] = prng_u64(p);
+        break;
+    case EV_PULL_BROKEN:
+        e->broken.pull = some_id(p);
+        e->broken.err = (enum tern_err)(1 + prng_below(p, TERN_ERR_COUNT - 1));
+        break;
+    case EV_PULL_QUIET: e->pull_quiet.pull = some_id(p); break;
+    case EV_SERVE_QUIET: e->serve_quiet.serve = some_id(p); break;
+    default: break;
+    }
+}
+
+static void random_event(struct prng *p, struct event *e, struct lent *lent)
+{
+    fill_event(p, e, (enum event_kind)(1 + prng_below(p, EV_COUNT - 1)),
+               (enum op)(1 + prng_below(p, OP_COUNT - 1)), lent);
+}
+
+/* ---- comparing: arrays by what they hold, then the rest byte for byte ---- */
+
+static void same_tokens(struct req_tokens *a, struct req_tokens *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_int_equal(a->nkeys, b->nkeys);
+    assert_int_equal(a->base, b->base);
+    if (a->n > 0)
+        assert_memory_equal(a->v, b->v, a->n * sizeof *a->v);
+    if (a->nkeys > 0)
+        assert_memory_equal(a->keys, b->keys, a->nkeys * sizeof *a->keys);
+    memset(a, 0, sizeof *a); /* and the padding, which a copy need not keep */
+    memset(b, 0, sizeof *b);
+}
+
+static void same_ops(struct req_step *a, struct req_step *b)
+{
+    assert_int_equal(a->n, b->n);
+    for (uint32_t i = 0; i < a->n; i++) {
+        struct step_op x = a->ops[i], y = b->ops[i];
+
+        same_tokens(&x.tokens, &y.tokens);
+        assert_int_equal(x.kind, y.kind);
+        assert_int_equal(x.barrier, y.barrier);
+        assert_true(id_equal(x.session, y.session));
+        assert_true(x.step == y.step);
+        assert_int_equal(x.length, y.length);
+        assert_int_equal(x.written, y.written);
+    }
+    a->ops = b->ops = NULL;
+}
+
+static void same_peer(struct peer_msg *a, struct peer_msg *b)
+{
+    assert_int_equal(a->nruns, b->nruns);
+    for (uint32_t i = 0; i < a->nruns; i++) {
+        assert_int_equal(a->runs[i].group, b->runs[i].group);
+        assert_int_equal(a->runs[i].first, b->runs[i].first);
+        assert_int_equal(a->runs[i].n, b->runs[i].n);
+        assert_memory_equal(a->runs[i].refs, b->runs[i].refs,
+                            a->runs[i].n * sizeof(struct page_ref));
+    }
+    assert_int_equal(a->nkeys, b->nkeys);
+    assert_int_equal(a->to, b->to);
+    if (a->kind == PEER_PULL_OPEN) {
+        assert_memory_equal(a->tokens, b->tokens, a->to * sizeof *a->tokens);
+        if (a->nkeys > 0)
+            assert_memory_equal(a->keys, b->keys, a->nkeys * sizeof *a->keys);
+    }
+    a->runs = b->runs = NULL;
+    a->tokens = b->tokens = NULL;
+    a->keys = b->keys = NULL;
+}
+
+static void same_event(const struct event *wanted, const struct event *got)
+{
+    struct event a = *wanted, b = *got;
+
+    assert_int_equal(a.kind, b.kind);
+    assert_int_equal(a.request.op, b.request.op);
+    if (a.kind == EV_PEER_MSG)
+        same_peer(&a.peer.msg, &b.peer.msg);
+    if (a.kind == EV_REQUEST && a.request.op == OP_STEP)
+        same_ops(&a.request.step, &b.request.step);
+    if (a.kind == EV_REQUEST && a.request.op == OP_MATCH)
+        same_tokens(&a.request.match.tokens, &b.request.match.tokens);
+    if (a.kind == EV_REQUEST && a.request.op == OP_PEEK)
+        same_tokens(&a.request.peek.tokens, &b.request.peek.tokens);
+    assert_memory_equal(&a, &b, sizeof a);
+}
+
+/* ---- tests ---- */
+
+static void tape_every_kind_and_every_op_comes_back(void **state)
+{
+    struct tape_reader *reader;
+    struct event in, out;
+    struct lent lent;
+    struct prng p;
+
+    (void)state;
+    prng_init(&p, 1);
+    for (uint32_t kind = 1; kind < EV_COUNT; kind++) {
+        for (uint32_t op = 1; op < (kind == EV_REQUEST ? OP_COUNT : 2); op++) {
+            for (uint32_t again = 0; again < 20; again++) {
+                struct tape *tape = make_tape(1 << 16);
+
+                fill_event(&p, &in, (enum event_kind)kind, (enum op)op, &lent);
+                in.now_ns = prng_u64(&p);
+                tape_record(tape, &in);
+                reader = reread(tape, true);
+                assert_int_equal(tape_next(reader, &out), TERN_OK);
+                same_event(&in, &out);
+                assert_int_equal(tape_next(reader, &out), TERN_OK);
+                assert_int_equal(out.kind, 0);
+                tape_close(reader);
+                tape_destroy(tape);
+            }
+        }
+    }
+}
+
+static void tape_header_says_what_the_daemon_was(void **state)
+{
+    struct tape *tape = make_tape(1 << 14);
+    struct event e = {.kind = EV_TIMER};
+    struct tape_reader *reader;
+    const struct tape_header *h;
+
+    (void)state;
+    tape_record(tape, &e);
+    reader = reread(tape, false);
+    h = tape_header(reader);
+    assert_true(h->complete);
+    assert_false(h->tokens_kept);
+    assert_int_equal(h->events, 1);
+    assert_int_equal(h->first, 0);
+    assert_true(h->incarnation == 0x1122334455667788);
+    assert_memory_equal(&h->limits, &limits, sizeof limits);
+    assert_int_equal(h->tenants, 2);
+    assert_memory_equal(h->tenant, tenants, sizeof tenants);
+    tape_close(reader);
+    tape_destroy(tape);
+}
+
+/* A ring of a few KiB and many events: what is left is exactly the last ones, at every wrap. */
+static void tape_full_ring_keeps_the_last_events(void **state)
+{
+    struct tape *tape = make_tape(1 << 14);
+    struct tape_reader *reader;
+    struct tape_stats stats;
+    struct event in, out;
+    struct lent lent;
+    struct prng p;
+
+    (void)state;
+    for (uint32_t total = 1; total < 400; total += 13) {
+        tape_destroy(tape);
+        tape = make_tape(1 << 14);
+        prng_init(&p, 7);
+        for (uint32_t i = 0; i < total; i++) {
+            random_event(&p, &in, &lent);
+            in.now_ns = i;
+            tape_record(tape, &in);
+        }
+        tape_stats(tape, &stats);
+        assert_int_equal(stats.recorded, total);
+        assert_true(total < 300 || stats.dropped > 0);
+        reader = reread(tape, true);
+        assert_int_equal(tape_header(reader)->complete, stats.dropped == 0);
+        assert_int_equal(tape_header(reader)->first, stats.dropped);
+        assert_int_equal(tape_header(reader)->events, total - stats.dropped);
+        prng_init(&p, 7);
+        for (uint32_t i = 0; i < total; i++) {
+            random_event(&p, &in, &lent);
+            in.now_ns = i;
+            if (i < stats.dropped)
+                continue;
+            assert_int_equal(tape_next(reader, &out), TERN_OK);
+            same_event(&in, &out);
+        }
+        assert_int_equal(tape_next(reader, &out), TERN_OK);
+        assert_int_equal(out.kind, 0);
+        tape_close(reader);
+    }
+    tape_destroy(tape);
+}
+
+static void tape_event_larger_than_the_ring_empties_it(void **state)
+{
+    static uint32_t tokens[4096];
+    struct tape *tape = make_tape(TAPE_BYTES_MIN);
+    struct event e = {.kind = EV_TIMER};
+    struct tape_reader *reader;
+    struct tape_stats stats;
+
+    (void)state;
+    tape_record(tape, &e);
+    e.kind = EV_REQUEST;
+    e.request = (struct request){.op = OP_MATCH, .match = {.tokens = {.v = tokens, .n = 4096}}};
+    tape_record(tape, &e);
+    tape_stats(tape, &stats);
+    assert_int_equal(stats.dropped, 2);
+    assert_int_equal(stats.bytes_used, 0);
+    reader = reread(tape, true);
+    assert_false(tape_header(reader)->complete);
+    assert_int_equal(tape_next(reader, &e), TERN_OK);
+    assert_int_equal(e.kind, 0);
+    tape_close(reader);
+    tape_destroy(tape);
+}
+
+/* Mapped tokens: equal stays equal, different stays different, and no real value is to be found in
+ * the bytes. */
+static void tape_tokens_are_mapped_one_to_one(void **state)
+{
+    struct extra_key keys[2] = {{.position = 3, .hi = 0xabcdef0123456789, .lo = 5},
+                                {.position = 9, .hi = 0xabcdef0123456789, .lo = 6}};
+    uint32_t tokens[2000];
+    struct event e = {.kind = EV_REQUEST}, out;
+    struct tape *tape = make_tape(1 << 16);
+    struct tape_reader *reader;
+    const struct req_tokens *t;
+    uint8_t *bytes;
+    size_t n;
+
+    (void)state;
+    for (uint32_t i = 0; i < 2000; i++)
+        tokens[i] = 0x00c0ffee + i % 1000;
+    e.request = (struct request){
+        .op = OP_MATCH, .match = {.tokens = {.v = tokens, .n = 2000, .keys = keys, .nkeys = 2}}};
+    tape_record(tape, &e);
+    reader = reread(tape, false);
+    assert_int_equal(tape_next(reader, &out), TERN_OK);
+    t = &out.request.match.tokens;
+    assert_int_equal(t->n, 2000);
+    for (uint32_t i = 0; i < 1000; i++) {
+        assert_int_equal(t->v[i], t->v[i + 1000]);
+        for (uint32_t j = i + 1; j < 1000; j++)
+            assert_int_not_equal(t->v[i], t->v[j]);
+    }
+    assert_int_equal(t->keys[0].position, 3);
+    assert_int_equal(t->keys[1].position, 9);
+    assert_true(t->keys[0].hi != t->keys[1].hi && t->keys[0].lo != t->keys[1].lo);
+    tape_close(reader);
+
+    bytes = dumped(tape, false, &n);
+    for (size_t i = 0; i + 4 <= n; i += 4) {
+        uint32_t word;
+
+        memcpy(&word, bytes + i, sizeof word);
+        assert_false(word >= 0x00c0ffee && word < 0x00c0ffee + 1000);
+        assert_false(word == 0x23456789 || word == 0xabcdef01);
+    }
+    free(bytes);
+    tape_destroy(tape);
+}
+
+static void tape_write_that_fails_is_told(void **state)
+{
+    struct tape *tape = make_tape(1 << 14);
+    struct event e = {.kind = EV_TIMER};
+    FILE *full = fopen("/dev/full", "w");
+
+    (void)state;
+    assert_non_null(full);
+    tape_record(tape, &e);
+    assert_int_equal(tape_dump(tape, fileno(full), true), TERN_DISK);
+    fclose(full);
+    tape_destroy(tape);
+}
+
+/* Reads to the end or to the first error; the number of events. Every array handed out is touched.
+ */
+static uint32_t play(const uint8_t *bytes, size_t n, enum tern_err *ret_err)
+{
+    struct tape_reader *reader = NULL;
+    struct event e = {.kind = 0};
+    uint32_t events = 0;
+    volatile uint32_t sum = 0;
+
+    *ret_err = tape_open(bytes, n, &reader);
+    if (*ret_err != TERN_OK)
+        return 0;
+    for (;;) {
+        *ret_err = tape_next(reader, &e);
+        if (*ret_err != TERN_OK || e.kind == 0)
+            break;
+        events++;
+        if (e.kind == EV_REQUEST && e.request.op == OP_MATCH)
+            for (uint32_t i = 0; i < e.request.match.tokens.n; i++)
+                sum = sum + e.request.match.tokens.v[i];
+        if (e.kind == EV_REQUEST && e.request.op == OP_STEP)
+            for (uint32_t i = 0; i < e.request.step.n; i++)
+                for (uint32_t j = 0; j < e.request.step.ops[i].tokens.n; j++)
+                    sum = sum + e.request.step.ops[i].tokens.v[j];
+    }
+    if (*ret_err != TERN_OK)
+        assert_int_equal(tape_next(reader, &e), TERN_MALFORMED); /* an error is not passed over */
+    tape_close(reader);
+    return events;
+}
+
+static uint8_t *sample(size_t *ret_n)
+{
+    struct tape *tape = make_tape(1 << 16);
+    struct event e;
+    struct lent lent;
+    struct prng p;
+    uint8_t *bytes;
+
+    prng_init(&p, 3);
+    for (uint32_t i = 0; i < 60; i++) {
+        random_event(&p, &e, &lent);
+        e.now_ns = i;
+        tape_record(tape, &e);
+    }
+    bytes = dumped(tape, true, ret_n);
+    tape_destroy(tape);
+    return bytes;
+}
+
+static void tape_cut_anywhere_is_malformed(void **state)
+{
+    enum tern_err err;
+    size_t n;
+    uint8_t *bytes = sample(&n);
+
+    (void)state;
+    assert_int_equal(play(bytes, n, &err), 60);
+    assert_int_equal(err, TERN_OK);
+    for (size_t cut = 0; cut < n; cut += 1 + cut % 3) {
+        uint32_t events = play(bytes, cut, &err);
+
+        assert_int_equal(err, TERN_MALFORMED);
+        assert_true(events < 60);
+    }
+    free(bytes);
+}
+
+static void tape_with_bytes_behind_its_end_is_malformed(void **state)
+{
+    enum tern_err err;
+    size_t n;
+    uint8_t *bytes = sample(&n), *longer = calloc(1, n + 16);
+
+    (void)state;
+    memcpy(longer, bytes, n);
+    for (size_t more = 1; more <= 16; more++) {
+        assert_int_equal(play(longer, n + more, &err), 60);
+        assert_int_equal(err, TERN_MALFORMED);
+    }
+    free(bytes);
+    free(longer);
+}
+
+static void tape_of_another_version_is_unsupported(void **state)
+{
+    enum tern_err err;
+    size_t n;
+    uint8_t *bytes = sample(&n);
+
+    (void)state;
+    bytes[8]++;
+    play(bytes, n, &err);
+    assert_int_equal(err, TERN_UNSUPPORTED);
+    bytes[0]++;
+    play(bytes, n, &err);
+    assert_int_equal(err, TERN_MALFORMED);
+    free(bytes);
+}
+
+/* Under the sanitizers this is what proves the reader's bounds. */
+static void tape_damaged_bytes_are_an_error_or_an_event(void **state)
+{
+    enum tern_err err;
+    struct prng p;
+    size_t n;
+    uint8_t *bytes = sample(&n), *copy = malloc(n);
+
+    (void)state;
+    prng_init(&p, 11);
+    for (uint32_t i = 0; i < 20000; i++) {
+        memcpy(copy, bytes, n);
+        for (uint32_t k = 0; k <= prng_below(&p, 3); k++)
+            copy[prng_below(&p, (uint32_t)n)] = (uint8_t)prng_u64(&p);
+        play(copy, n, &err);
+        assert_true(err == TERN_OK || err == TERN_MALFORMED || err == TERN_UNSUPPORTED);
+    }
+    free(copy);
+    free(bytes);
+}
+
+static void tape_time_that_goes_back_is_malformed(void **state)
+{
+    struct tape *tape = make_tape(1 << 14);
+    struct event e = {.kind = EV_TIMER, .now_ns = 5};
+    enum tern_err err;
+    size_t n;
+    uint8_t *bytes;
+
+    (void)state;
+    tape_record(tape, &e);
+    e.now_ns = 4;
+    tape_record(tape, &e);
+    bytes = dumped(tape, true, &n);
+    assert_int_equal(play(bytes, n, &err), 1);
+    assert_int_equal(err, TERN_MALFORMED);
+    free(bytes);
+    tape_destroy(tape);
+}
+
+/* The core takes the shell's slots on trust, so the reader may not. The ring itself takes anything.
+ */
+static void tape_slots_outside_the_limits_are_malformed(void **state)
+{
+    static const uint32_t tokens[2];
+    const struct event bad[] = {
+        {.kind = EV_CONN_OPENED, .conn = {.conn = 16}},
+        {.kind = EV_CONN_OPENED, .conn = {.tenant = 3}},
+        {.kind = EV_CONN_CLOSED, .conn = {.conn = 16}},
+        {.kind = EV_STEP_DONE, .step_done = {.rank = RANKS_MAX}},
+        {.kind = EV_LINK_UP, .link = {.link = 4}},
+        {.kind = EV_LINK_DOWN, .link = {.link = 4}},
+        {.kind = EV_PULLED, .pulled = {.batch = PULL_BATCHES_MAX}},
+        {.kind = EV_PULL_BROKEN, .broken = {.err = TERN_OK}},
+        {.kind = EV_REQUEST, .request = {.op = OP_ENGINE_LEAVE, .conn = 16}},
+        {.kind = EV_REQUEST, .request = {.op = OP_NONE}},
+        {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = 2}}},
+        {.kind = EV_REQUEST, .request = {.op = OP_FETCH, .fetch = {.peer = PEER_HOST - 1}}},
+        {.kind = EV_REQUEST,
+         .request = {.op = OP_RETRACT, .retract = {.mode = (enum retract_mode)2}}},
+        {.kind = EV_COPIED, .copied = {.err = TERN_ERR_COUNT}},
+        {.kind = EV_PEER_MSG, .peer = {.link = 4, .msg = {.kind = PEER_PULL_DONE}}},
+        {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_PULL_DONE, .tenant = 3}}},
+        {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_PULL_OFFER, .from = 2, .to = 1}}},
+        {.kind = EV_PEER_MSG,
+         .peer = {.msg = {.kind = PEER_PULL_OPEN, .from = 3, .to = 2, .tokens = tokens}}},
+        {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_MSG_COUNT}}},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tape *tape = make_tape(1 << 14);
+        enum tern_err err;
+        size_t n;
+        uint8_t *bytes;
+
+        tape_record(tape, &bad[i]);
+        bytes = dumped(tape, true, &n);
+        if (play(bytes, n, &err) != 0 || err != TERN_MALFORMED)
+            fail_msg("event %zu was read", i);
+        free(bytes);
+        tape_destroy(tape);
+    }
+}
+
+static void tape_of_no_bytes_records_nothing(void **state)
+{
+    struct tape *tape = make_tape(0);
+    struct event e = {.kind = EV_TIMER};
+
+    (void)state;
+    tape_record(tape, &e);
+    tape_record(NULL, &e);
+    assert_int_equal(tape_dump(tape, 1, true), TERN_INVALID);
+    assert_int_equal(tape_dump(NULL, 1, true), TERN_INVALID);
+    tape_destroy(tape);
+    tape_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tape_every_kind_and_every_op_comes_back),
+        cmocka_unit_test(tape_header_says_what_the_daemon_was),
+        cmocka_unit_test(tape_full_ring_keeps_the_last_events),
+        cmocka_unit_test(tape_event_larger_than_the_ring_empties_it),
+        cmocka_unit_test(tape_tokens_are_mapped_one_to_one),
+        cmocka_unit_test(tape_write_that_fails_is_told),
+        cmocka_unit_test(tape_cut_anywhere_is_malformed),
+        cmocka_unit_test(tape_with_bytes_behind_its_end_is_malformed),
+        cmocka_unit_test(tape_of_another_version_is_unsupported),
+        cmocka_unit_test(tape_damaged_bytes_are_an_error_or_an_event),
+        cmocka_unit_test(tape_time_that_goes_back_is_malformed),
+        cmocka_unit_test(tape_slots_outside_the_limits_are_malformed),
+        cmocka_unit_test(tape_of_no_bytes_records_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+/* The bounded JSON writer: what it writes is read back by jansson, and at every buffer size it
+ * either is whole or says that it is not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+
+#include "shell/admin/text_out.h"
+
+static void write_sample(struct text_out *out)
+{
+    text_object(out, NULL);
+    text_str(out, "name", "a \"quoted\" \\ line\nand\ttab \x01 \xc3\xa9");
+    text_u64(out, "largest", UINT64_MAX);
+    text_u64_str(out, "exact", UINT64_MAX);
+    text_hex(out, "id", 0xff);
+    text_f64(out, "age", 1.5);
+    text_f64(out, "never", INFINITY);
+    text_bool(out, "yes", true);
+    text_str(out, "nothing", NULL);
+    text_array(out, "list");
+    text_u64(out, NULL, 1);
+    text_object(out, NULL);
+    text_object_end(out);
+    text_array(out, NULL);
+    text_array_end(out);
+    text_str(out, NULL, "x");
+    text_array_end(out);
+    text_object(out, "inner");
+    text_u64(out, "a", 1);
+    text_u64(out, "b", 2);
+    text_object_end(out);
+    text_object_end(out);
+}
+
+static void text_out_sample_is_read_back(void **state)
+{
+    struct text_out out;
+    char buf[1024];
+    json_t *json;
+
+    (void)state;
+    text_init(&out, buf, sizeof buf);
+    write_sample(&out);
+    assert_true(text_whole(&out));
+    assert_int_equal(strlen(buf), out.len);
+    json = json_loads(buf, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL);
+    assert_non_null(json);
+    assert_string_equal(json_string_value(json_object_get(json, "name")),
+                        "a \"quoted\" \\ line\nand\ttab \x01 \xc3\xa9");
+    assert_string_equal(json_string_value(json_object_get(json, "exact")), "18446744073709551615");
+    assert_string_equal(json_string_value(json_object_get(json, "id")), "00000000000000ff");
+    assert_true(json_real_value(json_object_get(json, "age")) == 1.5);
+    assert_true(json_is_null(json_object_get(json, "never")));
+    assert_true(json_is_null(json_object_get(json, "nothing")));
+    assert_true(json_is_true(json_object_get(json, "yes")));
+    assert_int_equal(json_array_size(json_object_get(json, "list")), 4);
+    assert_int_equal(json_object_size(json_object_get(json, "inner")), 2);
+    assert_non_null(strstr(buf, "\"largest\":18446744073709551615"));
+    json_decref(json);
+}
+
+/* At each size: whole and equal to the full text, or cut, terminated, a prefix of it, and nothing
+ * behind it touched. */
+static void text_out_every_size_is_whole_or_says_so(void **state)
+{
+    char full[1024], buf[1024];
+    struct text_out out;
+    size_t n;
+
+    (void)state;
+    text_init(&out, full, sizeof full);
+    write_sample(&out);
+    n = out.len;
+    for (size_t cap = 1; cap <= n + 2; cap++) {
+        memset(buf, 'Z', sizeof buf);
+        text_init(&out, buf, cap);
+        write_sample(&out);
+        assert_int_equal(text_whole(&out), cap > n);
+        assert_int_equal(strlen(buf), out.len);
+        assert_true(out.len < cap);
+        assert_int_equal(memcmp(buf, full, out.len), 0);
+        for (size_t i = cap; i < sizeof buf; i++)
+            assert_int_equal(buf[i], 'Z');
+    }
+}
+
+static void text_out_number_is_not_cut_in_half(void **state)
+{
+    struct text_out out;
+    char buf[8];
+
+    (void)state;
+    text_init(&out, buf, sizeof buf);
+    text_array(&out, NULL);
+    text_u64(&out, NULL, 123456789);
+    assert_true(out.overflow);
+    assert_string_equal(buf, "[");
+    text_u64(&out, NULL, 1); /* would fit, but comes after the cut */
+    assert_string_equal(buf, "[");
+}
+
+static void text_out_bytes_that_are_no_utf8_are_replaced(void **state)
+{
+    static const char *const bad[] = {
+        "\xff",
+        "\x80",
+        "\xc0\x80",
+        "\xc1\xbf",
+        "\xe0\x9f\xbf",
+        "\xed\xa0\x80",
+        "\xf0\x8f\xbf\xbf",
+        "\xf4\x90\x80\x80",
+        "\xf5\x80\x80\x80",
+        "\xe2\x82",
+        "\xf0\x9f\x98",
+        "\xc3",
+    };
+    static const char *const good[] = {"\xc2\x80",        "\xdf\xbf",     "\xe0\xa0\x80",
+                                       "\xed\x9f\xbf",    "\xee\x80\x80", "\xf0\x90\x80\x80",
+                                       "\xf4\x8f\xbf\xbf"};
+    struct text_out out;
+    char buf[128];
+    json_t *json;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        text_init(&out, buf, sizeof buf);
+        text_array(&out, NULL);
+        text_str(&out, NULL, bad[i]);
+        text_array_end(&out);
+        json = json_loads(buf, 0, NULL);
+        assert_non_null(json);
+        assert_non_null(strstr(json_string_value(json_array_get(json, 0)), "\xef\xbf\xbd"));
+        json_decref(json);
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        text_init(&out, buf, sizeof buf);
+        text_array(&out, NULL);
+        text_str(&out, NULL, good[i]);
+        text_array_end(&out);
+        json = json_loads(buf, 0, NULL);
+        assert_non_null(json);
+        assert_string_equal(json_string_value(json_array_get(json, 0)), good[i]);
+        json_decref(json);
+    }
+}
+
+static void text_out_unclosed_object_is_not_whole(void **state)
+{
+    struct text_out out;
+    char buf[64];
+
+    (void)state;
+    text_init(&out, buf, sizeof buf);
+    text_object(&out, NULL);
+    assert_false(text_whole(&out));
+    text_object_end(&out);
+    assert_true(text_whole(&out));
+    text_printf(&out, "%c", '\n');
+    assert_string_equal(buf, "{}\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_out_sample_is_read_back),
+        cmocka_unit_test(text_out_every_size_is_whole_or_says_so),
+        cmocka_unit_test(text_out_number_is_not_cut_in_half),
+        cmocka_unit_test(text_out_bytes_that_are_no_utf8_are_replaced),
+        cmocka_unit_test(text_out_unclosed_object_is_not_whole),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,246 @@
+/* A stream's promise of room, kept: what stream_fits says will go into the send queue does go in,
+ * in the clear and as TLS records, up to the last byte; and little of the queue is left unused. Two
+ * streams on a socket pair, frames of every size around what the queue holds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "unit/rig/rig_tls.h"
+#include "shell/conn/stream.h"
+
+#define CHUNKS_MAX 5
+#define EXTRA      8 /* more than a stream may have */
+#define BODY_MAX   (CHUNKS_MAX * STREAM_CHUNK_BYTES)
+#define WAIT_NS    30000000000u
+#define ENDS       2
+
+struct side {
+    struct stream s; /* first: the callbacks cast */
+    struct tls_session *tls;
+    uint32_t got; /* bytes of the last frame, its header included */
+    bool secured, closed, finished;
+};
+
+static struct io *io;
+static struct stream_pool *pool;
+static struct tls *tls[ENDS]; /* of the nodes a and b */
+static struct side side[ENDS];
+
+/* ---- two streams ---- */
+
+static void on_frame(struct stream *s, const struct frame_header *h, const uint8_t *body)
+{
+    uint32_t wrong = 0;
+
+    for (uint32_t i = 0; i < h->length; i++)
+        wrong += body[i] != (uint8_t)(i * 7);
+    assert_int_equal(wrong, 0);
+    ((struct side *)(void *)s)->got = FRAME_HEADER_BYTES + h->length;
+}
+
+static void on_refused(struct stream *s, const struct frame_header *h)
+{
+    (void)s;
+    fail_msg("a frame of %u bytes found no buffer", h->length);
+}
+
+static void on_closed(struct stream *s, const char *why)
+{
+    (void)why;
+    ((struct side *)(void *)s)->closed = true;
+}
+
+static void on_finished(struct stream *s)
+{
+    ((struct side *)(void *)s)->finished = true;
+}
+
+static void on_secured(struct stream *s)
+{
+    ((struct side *)(void *)s)->secured = true;
+}
+
+static void on_distrusted(struct stream *s, enum tls_refusal why, const char *detail)
+{
+    (void)s;
+    fail_msg("distrusted: %s: %s", tls_refusal_name(why), detail);
+}
+
+static const struct stream_ops ops = {.frame = on_frame,
+                                      .refused = on_refused,
+                                      .closed = on_closed,
+                                      .finished = on_finished,
+                                      .secured = on_secured,
+                                      .distrusted = on_distrusted};
+
+static void turn(uint64_t give_up_ns)
+{
+    assert_true(io_now_ns() < give_up_ns);
+    stream_pool_flush(pool);
+    io_run(io, io_now_ns() + 10000000);
+}
+
+static void open_ends(uint32_t chunks_max, bool secure)
+{
+    uint64_t end = io_now_ns() + WAIT_NS;
+    int fd[ENDS];
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
+    memset(side, 0, sizeof(side));
+    for (uint32_t i = 0; i < ENDS; i++)
+        stream_open(&side[i].s, pool, &ops, fd[i], 0, BODY_MAX, i ? CHUNKS_MAX : chunks_max);
+    if (!secure)
+        return;
+    for (uint32_t i = 0; i < ENDS; i++) {
+        assert_int_equal(
+            tls_open(tls[i], i ? NULL : "b", stream_tls_send, &side[i].s, &side[i].tls), TERN_OK);
+        stream_secure(&side[i].s, side[i].tls);
+    }
+    while (!side[0].secured || !side[1].secured || side[0].s.chunks || side[1].s.chunks)
+        turn(end);
+}
+
+static void close_ends(void)
+{
+    uint64_t end = io_now_ns() + WAIT_NS;
+
+    for (uint32_t i = 0; i < ENDS; i++)
+        stream_close(&side[i].s, "the test is over");
+    while (!side[0].finished || !side[1].finished)
+        turn(end);
+    for (uint32_t i = 0; i < ENDS; i++)
+        tls_close(side[i].tls);
+}
+
+/* Puts a frame of n bytes, all of it, into the queue of end 0. */
+static bool put(size_t n)
+{
+    static uint8_t frame[FRAME_HEADER_BYTES + BODY_MAX];
+    struct frame_header h = {
+        .length = (uint32_t)(n - FRAME_HEADER_BYTES), .version = FRAME_VERSION, .type = FRAME_PING};
+
+    assert_true(n <= sizeof(frame));
+    frame_encode(&h, frame);
+    for (uint32_t i = 0; i < h.length; i++)
+        frame[FRAME_HEADER_BYTES + i] = (uint8_t)(i * 7);
+    return stream_put(&side[0].s, frame, n, NULL, 0);
+}
+
+static void arrives(size_t n)
+{
+    uint64_t end = io_now_ns() + WAIT_NS;
+
+    while (side[1].got != n || side[0].s.chunks > 0)
+        turn(end);
+    assert_false(side[0].closed || side[1].closed);
+}
+
+static size_t most_that_fits(size_t n)
+{
+    while (n > 0 && !stream_fits(&side[0].s, n))
+        n--;
+    return n;
+}
+
+/* ---- set-up ---- */
+
+static int start(void **state)
+{
+    struct io_config ring = {.entries = 64, .buffers = 16, .buffer_bytes = 16384};
+    struct stream_config streams = {.streams = ENDS,
+                                    .chunks_extra = EXTRA,
+                                    .shares = 1,
+                                    .big_bytes = BODY_MAX,
+                                    .partial_ns = WAIT_NS,
+                                    .slow_ns = WAIT_NS,
+                                    .handshake_ns = WAIT_NS};
+    const char *why = "";
+
+    (void)state;
+    tls_rig_certs();
+    tls[0] = tls_rig_daemon("a", "a", "ca");
+    tls[1] = tls_rig_daemon("b", "b", "ca");
+    if (io_create(&ring, &io, &why) != TERN_OK)
+        fail_msg("%s", why);
+    streams.io = io;
+    assert_int_equal(stream_pool_create(&streams, &pool), TERN_OK);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    io_destroy(io);
+    stream_pool_destroy(pool);
+    tls_destroy(tls[0]);
+    tls_destroy(tls[1]);
+    tls_rig_remove();
+    return 0;
+}
+
+/* ---- the tests ---- */
+
+static void stream_in_the_clear_fits_to_the_last_byte(void **state)
+{
+    (void)state;
+    for (uint32_t chunks = 1; chunks <= CHUNKS_MAX; chunks++) {
+        size_t all = (size_t)chunks * STREAM_CHUNK_BYTES;
+
+        open_ends(chunks, false);
+        assert_true(stream_fits(&side[0].s, all));
+        assert_false(stream_fits(&side[0].s, all + 1));
+        assert_true(put(all));
+        assert_false(stream_fits(&side[0].s, 1));
+        arrives(all);
+        assert_true(stream_fits(&side[0].s, all)); /* and again */
+        close_ends();
+    }
+}
+
+/* The records that the bytes are cut into have room too. */
+static void stream_with_tls_what_fits_can_be_put(void **state)
+{
+    (void)state;
+    for (uint32_t chunks = 1; chunks <= CHUNKS_MAX; chunks++) {
+        size_t all = (size_t)chunks * STREAM_CHUNK_BYTES, most;
+
+        open_ends(chunks, true);
+        most = most_that_fits(all);
+        assert_true(most + (size_t)(chunks + 1) * TLS_RECORD_OVERHEAD >= all);
+        assert_true(put(most));
+        arrives(most);
+        assert_true(put(100)); /* a chunk that is begun is not counted */
+        most = most_that_fits(all);
+        assert_true(most <= all - STREAM_CHUNK_BYTES);
+        assert_true(chunks == 1 || put(most));
+        arrives(chunks == 1 ? 100 : most);
+        close_ends();
+    }
+}
+
+static void stream_with_tls_what_does_not_fit_closes_it(void **state)
+{
+    (void)state;
+    open_ends(2, true);
+    assert_false(stream_fits(&side[0].s, 2 * STREAM_CHUNK_BYTES));
+    assert_false(put(2 * STREAM_CHUNK_BYTES));
+    assert_true(side[0].closed);
+    close_ends();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stream_in_the_clear_fits_to_the_last_byte),
+        cmocka_unit_test(stream_with_tls_what_fits_can_be_put),
+        cmocka_unit_test(stream_with_tls_what_does_not_fit_closes_it),
+    };
+
+    return cmocka_run_group_tests(tests, start, stop);
+}
