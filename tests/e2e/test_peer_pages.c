@@ -16,7 +16,7 @@
 #include "bench/common/bytes.h"
 #include "core/core.h"
 #include "rig_daemon.h"
-#include "seam/xfer/xfer_wire.h"
+#include "seam/xfer/data_wire.h"
 #include "tern.h"
 
 #define L        64

@@ -19,7 +19,7 @@
 #include "bench/common/admin.h"
 #include "bench/common/spawn.h"
 #include "rig_daemon.h"
-#include "seam/xfer/xfer_wire.h"
+#include "seam/xfer/data_wire.h"
 #include "tern.h"
 
 #define SLACK_MS   4000 /* of a deadline, on a busy machine */

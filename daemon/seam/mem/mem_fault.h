@@ -10,7 +10,7 @@
  *
  * Every access to watched memory goes through here; one that does not is a bug, and its SIGBUS goes
  * to whoever had the signal before. The kernel's own (send, receive) ends with EFAULT instead, see
- * xfer_tcp*.c. A NIC goes on with the memory that it has pinned, hole or not: what it writes there
+ * tcp/. A NIC goes on with the memory that it has pinned, hole or not: what it writes there
  * is not what we verify, and what it reads there agrees with the checksum that was made of our view
  * or is refused by the peer. */
 #ifndef SEAM_MEM_FAULT_H

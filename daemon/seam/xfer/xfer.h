@@ -2,7 +2,7 @@
  * index, generation) and receives straight into its own pages; the source asks the core whether
  * each page may leave, and sends from the page. Checksums travel beside the bytes and are verified
  * here, before the core hears of a page. Owner thread only; no allocation after create.
- * Implementation: xfer_tcp*.c; xfer_verbs*.c where both ends have RDMA. */
+ * Implementation: tcp/; verbs/ where both ends have RDMA. */
 #ifndef SEAM_XFER_H
 #define SEAM_XFER_H
 

@@ -1,7 +1,7 @@
 /* What the seam itself says of its pieces and places, compared with itself: the one part of these
  * histories that looks inside. What is held of what has ended would hurt late, or only a little,
  * and no model would see it. */
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 #include "nic.h"
 #include "world.h"

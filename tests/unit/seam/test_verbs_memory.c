@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 #define TENANTS 3u
 #define GIB     ((uint64_t)1 << 30)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 #define PAGE_BYTES   4096u
 #define MEMORY_BYTES (1u << 20)

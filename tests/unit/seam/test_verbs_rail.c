@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 #undef ibv_query_port
 #undef ibv_get_device_list

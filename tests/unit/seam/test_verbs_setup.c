@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 #define PATHS 6u
 

@@ -27,7 +27,7 @@
 #include "base/prng.h"
 #include "seam/mem/checksum.h"
 #include "seam/xfer/xfer.h"
-#include "seam/xfer/xfer_wire.h"
+#include "seam/xfer/data_wire.h"
 
 #define RIG_PAGES        1024 /* of each group */
 #define RIG_GROUP0_PAGES 400  /* of them used, where there are two groups */

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "seam/mem/mem_fault.h"
-#include "seam/xfer/tcp/xfer_tcp.h"
+#include "seam/xfer/tcp/tcp.h"
 
 /* ------------------------------------------------------------------ receiving: where the bytes go
  */

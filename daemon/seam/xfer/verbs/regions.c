@@ -2,7 +2,7 @@
  * a key opens one tenant's memory, and its regions are registered in it once, at start: for remote
  * reads where peers read from us, for our own writes where we read from peers, for windows where
  * some are to write, and never for a remote write as a whole. Large memory is registered by several
- * threads, which end before this returns. Called by xfer_verbs*.c. */
+ * threads, which end before this returns. Called by verbs/. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 #define CHUNK_ALIGN (2u << 20)
 

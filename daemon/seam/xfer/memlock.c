@@ -1,9 +1,9 @@
 /* How much memory this process may lock, and how much registrations would: told whether RDMA is
- * wanted, built in, or neither. Called at start by xfer_verbs*.c. */
+ * wanted, built in, or neither. Called at start by verbs/. */
 #include <stdio.h>
 #include <sys/resource.h>
 
-#include "seam/xfer/tcp/xfer_tcp.h"
+#include "seam/xfer/tcp/tcp.h"
 
 #define CAP_IPC_LOCK_BIT 14
 

@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 #include "core/bugs.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ runs */
 

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "core/bugs.h"
 #include "seam/mem/mem_fault.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ reading */
 

@@ -1,7 +1,7 @@
 /* Pushes, the source's side: pages that were asked for are written into the runs that the
  * destination granted, from where they lie, in the runs' order; the last write carries the piece's
  * number. What does not fit into the queue waits in its connection, which answers nothing else
- * until then. Called by xfer_tcp_serve.c, and by xfer_verbs*.c when a path has credit or goes.
+ * until then. Called by tcp/serve.c, and by verbs/ when a path has credit or goes.
  *
  * A wrong grant harms its destination alone: the device there refuses what no window opens, and
  * what it does not refuse fails there by its checksum.
@@ -12,7 +12,7 @@
 #include <errno.h>
 
 #include "base/check.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ is it a sound request? */
 

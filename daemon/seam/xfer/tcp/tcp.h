@@ -1,6 +1,6 @@
-/* What the files of the TCP transport share, and the few places where RDMA meets it: xfer_tcp.c
- * (create, listen, connections, time), xfer_tcp_pull.c and xfer_tcp_recv.c (the destination's side)
- * and xfer_tcp_serve.c (the source's side). Owner thread only.
+/* What the files of the TCP transport share, and the few places where RDMA meets it: tcp/tcp.c
+ * (create, listen, connections, time), tcp/ask.c and tcp/receive.c (the destination's side)
+ * and tcp/serve.c (the source's side). Owner thread only.
  *
  * Promise P2 rests on one pair of fields: conn->recv_pull names the pull whose pages the receive in
  * flight may write, and pull->receiving counts those receives. EV_PULL_QUIET is emitted in one
@@ -14,7 +14,7 @@
 
 #include "seam/mem/checksum.h"
 #include "seam/xfer/xfer.h"
-#include "seam/xfer/xfer_wire.h"
+#include "seam/xfer/data_wire.h"
 
 /* Page bytes asked for at once, unless one page is larger. Less in the simulator. */
 #ifndef XFER_PIECE_BYTES
@@ -222,10 +222,10 @@ struct xfer {
     struct xfer_rdma_view looked; /* what there is where it is not wanted, or not built */
 };
 
-/* xfer_memlock.c */
+/* memlock.c */
 void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view);
 
-/* xfer_tcp.c */
+/* tcp/tcp.c */
 struct xfer_conn *conn_take(struct xfer *xfer, bool outbound, int fd);
 void conn_fail(struct xfer_conn *conn); /* ends it; safe to call twice */
 void conn_reap(struct xfer_conn *conn); /* frees it once nothing is in flight */
@@ -249,7 +249,7 @@ static inline struct xfer_conn *conn_of_recv(struct io_op *op)
     return (struct xfer_conn *)(void *)((char *)op - offsetof(struct xfer_conn, recv_op));
 }
 
-/* xfer_verbs*.c, or xfer_verbs_off.c in a build without libibverbs. */
+/* verbs/, or verbs/off.c in a build without libibverbs. */
 enum tern_err
 verbs_create(struct xfer *xfer); /* TERN_OK without a device, too: xfer_rdma_view says why */
 void verbs_destroy(struct xfer *xfer);
@@ -279,7 +279,7 @@ enum verbs_written verbs_write(struct xfer_conn *conn);
 /* Some of it was posted and is under way yet, over a path that will say when it is not. */
 bool verbs_writing(const struct xfer_conn *conn);
 
-/* xfer_tcp_pull.c */
+/* tcp/ask.c */
 void out_start(struct xfer_conn *conn, uint32_t link);
 void out_lost(struct xfer_conn *conn); /* the connection ended: breaks the pulls that it carried */
 bool out_busy(const struct xfer_conn *conn);
@@ -299,7 +299,7 @@ struct asked piece_cut(const struct xfer *xfer, uint32_t batch, uint32_t sums_ma
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct xfer_batch *batch, uint32_t i);
 uint32_t batch_page_sums(const struct xfer *xfer, const struct xfer_batch *batch, uint32_t i);
 
-/* xfer_tcp_recv.c */
+/* tcp/receive.c */
 void out_recv(struct xfer_conn *conn); /* posts the receive, if none is in flight */
 /* Fewer than n bytes wake nobody: a wake-up costs the source's core more than a segment does. */
 void out_await(struct xfer_conn *conn, uint64_t n);
@@ -307,7 +307,7 @@ void page_inject(struct xfer *xfer, const struct page_at *page, uint32_t regions
                  uint8_t *base, uint64_t page_bytes, uint64_t from, uint64_t to);
 void out_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer);
 
-/* xfer_tcp_serve.c */
+/* tcp/serve.c */
 void in_start(struct xfer_conn *conn);
 void in_write(struct xfer_conn *conn); /* of stage SERVE_WRITE: its path has credit, or went */
 void serve_quiet(struct xfer *xfer, uint32_t slot); /* says QUIET if that is so */

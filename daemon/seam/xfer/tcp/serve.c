@@ -6,12 +6,12 @@
  * Stopping a serve cancels the send in flight that reads its pages; what had been promised and not
  * sent goes out as zeros, with every page named in the tail. So the stream stays in step, the
  * connection serves on, and nothing reads the pages once EV_SERVE_QUIET was emitted. What a device
- * was told to write from them is waited for (xfer_verbs_write.c). */
+ * was told to write from them is waited for (verbs/write.c). */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "seam/xfer/tcp/xfer_tcp.h"
+#include "seam/xfer/tcp/tcp.h"
 
 static void send_post(struct xfer_conn *conn);
 static void rx_post(struct xfer_conn *conn);

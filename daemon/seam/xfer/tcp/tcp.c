@@ -2,7 +2,7 @@
  * that ends is shut down at once and its slot is free only when neither of its operations is in
  * flight, because until then the kernel may still read or write the pages that they name. Called by
  * the shell's owner thread. */
-#include "seam/xfer/tcp/xfer_tcp.h"
+#include "seam/xfer/tcp/tcp.h"
 
 #include <errno.h>
 #include <netdb.h>

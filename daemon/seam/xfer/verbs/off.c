@@ -1,9 +1,9 @@
 /* A build without libibverbs: pages travel over TCP, and whoever asks is told why. Called by
- * xfer_tcp*.c and the shell in place of xfer_verbs*.c. */
+ * tcp/ and the shell in place of verbs/. */
 #include <stdio.h>
 
 #include "base/check.h"
-#include "seam/xfer/tcp/xfer_tcp.h"
+#include "seam/xfer/tcp/tcp.h"
 
 static const char why[] = "this build has no RDMA: it was configured without libibverbs";
 

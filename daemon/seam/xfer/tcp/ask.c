@@ -1,5 +1,5 @@
 /* The destination's side: batches are cut into pieces and asked for on the link's data connection;
- * a batch is handed to the core when all its pieces are there. xfer_tcp_recv.c receives them.
+ * a batch is handed to the core when all its pieces are there. tcp/receive.c receives them.
  *
  * Stopping a pull cancels the one receive that may write its pages and waits for that receive's
  * completion; the rest of the answer, and the answers to pieces asked for before, are received into
@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "core/bugs.h"
-#include "seam/xfer/tcp/xfer_tcp.h"
+#include "seam/xfer/tcp/tcp.h"
 
 /* ------------------------------------------------------------------ pulls and batches */
 

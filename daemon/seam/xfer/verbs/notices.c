@@ -1,10 +1,10 @@
 /* The connection beside a path: what is asked of the source, and what it answers. Its frames carry
  * everything but the pages. That it ends breaks the pulls it spoke for and no read: those end by
- * themselves, and their pieces stay until then. Called by xfer_verbs*.c and xfer_tcp.c. */
+ * themselves, and their pieces stay until then. Called by verbs/ and tcp/tcp.c. */
 #include <unistd.h>
 
 #include "base/check.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ what is asked */
 

@@ -2,7 +2,7 @@
  * pair that ends is moved to the error state, its requests are flushed, and then it is destroyed;
  * it is destroyed, too, if the flushed completions do not come in time, and either is the proof
  * that the device writes no page for it any more. Made again after a pause that doubles up to a
- * cap. Called by xfer_verbs*.c. */
+ * cap. Called by verbs/. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "core/bugs.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 static const struct xfer_rdma_config *rdma(const struct verbs *v)
 {

@@ -1,7 +1,7 @@
 /* Rails: which local devices are in use, and what they tell. By name, in the order of the names, or
  * the one with an active port that is nearest to the tenants' memory. A device that cannot be used
  * is left out, and says why in the view; with none left pages go by TCP, or nowhere. Called by
- * xfer_verbs.c. */
+ * verbs/verbs.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "seam/mem/numa.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ port and address */
 

@@ -1,9 +1,9 @@
 /* Links as RDMA sees them: which way a batch goes, what becomes of those that wait for a path that
- * comes or does not, and what operators are told. Called by xfer_tcp*.c and xfer_verbs*.c. */
+ * comes or does not, and what operators are told. Called by tcp/ and verbs/. */
 #include <stdlib.h>
 
 #include "base/check.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 bool link_pieces(struct verbs *v, uint32_t link)
 {

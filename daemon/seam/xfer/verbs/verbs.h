@@ -1,9 +1,9 @@
-/* What the files of the RDMA transport share: xfer_verbs.c (life, figures), xfer_verbs_rail.c (the
- * devices in use), xfer_verbs_memory.c (what they may touch), xfer_verbs_path.c (queue pairs: made,
- * connected, drained, destroyed), xfer_verbs_setup.c (the threads that make the calls which
- * allocate or sleep), xfer_verbs_link.c (which way a batch goes), xfer_verbs_again.c (which path
- * a piece takes, and what if it is lost), xfer_verbs_pull.c (reading), xfer_verbs_push.c (being
- * written to), xfer_verbs_write.c (writing) and xfer_verbs_side.c (the connection beside the
+/* What the files of the RDMA transport share: verbs/verbs.c (life, figures), verbs/rail.c (the
+ * devices in use), verbs/regions.c (what they may touch), verbs/path.c (queue pairs: made,
+ * connected, drained, destroyed), verbs/setup.c (the threads that make the calls which
+ * allocate or sleep), verbs/peers.c (which way a batch goes), verbs/retry.c (which path
+ * a piece takes, and what if it is lost), verbs/reads.c (reading), verbs/push.c (being
+ * written to), verbs/write.c (writing) and verbs/notices.c (the connection beside the
  * paths). A rail is one local device in use. A path is one RC queue pair, of one link, one tenant
  * and one rail, in the tenant's protection domain of that rail. Of a path that reads, the source's
  * end allows remote reads and posts nothing, and the destination's end allows nothing. Of one that
@@ -19,7 +19,7 @@
 #include <infiniband/verbs.h>
 #include <pthread.h>
 
-#include "seam/xfer/tcp/xfer_tcp.h"
+#include "seam/xfer/tcp/tcp.h"
 
 #define VERBS_SEND_QUEUE       128u       /* requests outstanding on a queue pair */
 #define VERBS_COMPLETION_QUEUE 4096u      /* requests outstanding over all of them */
@@ -223,7 +223,7 @@ struct verbs {
     int event_fd;
 };
 
-/* xfer_verbs_rail.c */
+/* verbs/rail.c */
 void rails_look(struct xfer *xfer); /* as it, in xfer->looked, and leaves none open */
 void rails_open(struct verbs *v);   /* says in v->view why each device is, or is not, in use */
 void rails_poll(struct verbs *v);   /* begins to listen to them */
@@ -236,20 +236,20 @@ void rail_lost(struct verbs_rail *rail, const char *why);
  * calls before it takes queue pairs down. */
 bool rail_gone(const struct verbs_rail *rail);
 
-/* xfer_verbs_memory.c */
+/* verbs/regions.c */
 bool memory_lockable(struct verbs *v, char *ret_why, size_t cap);
 /* Registers all tenants' memory; on failure what was registered stays until memory_close. */
 bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap);
 void memory_close(struct verbs *v, struct verbs_rail *rail);
 
-/* xfer_verbs_setup.c */
+/* verbs/setup.c */
 enum tern_err setup_start(struct verbs *v);
 void setup_stop(struct verbs *v); /* joins the threads; what was queued is not done */
 void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job);
 struct verbs_path *setup_take(struct verbs *v); /* NULL: none is finished */
 int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
 
-/* xfer_verbs_path.c */
+/* verbs/path.c */
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void path_carried(struct verbs *v, struct verbs_path *p); /* a page has come over it */
@@ -278,7 +278,7 @@ static inline void rail_full(struct verbs_rail *rail)
         rail->cq_short = true;
 }
 
-/* xfer_verbs_link.c */
+/* verbs/peers.c */
 bool link_pieces(struct verbs *v, uint32_t link);
 uint32_t batch_tenant(const struct verbs *v, uint32_t batch);
 /* The ready path with the most credit, in turn where that is equal; NULL: none is ready. One that
@@ -294,7 +294,7 @@ void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_pa
 void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
                     const char *reason);
 
-/* xfer_verbs_again.c */
+/* verbs/retry.c */
 void batch_other_way(struct verbs *v, uint32_t link, uint32_t batch); /* not by RDMA */
 void pieces_start(struct verbs *v, uint32_t link); /* those that wait for a path */
 void path_lost(struct verbs *v, struct verbs_path *p);
@@ -309,7 +309,7 @@ struct verbs_wrs {
     uint32_t n, room;
 };
 
-/* xfer_verbs_pull.c */
+/* verbs/reads.c */
 /* Adds one, or makes an earlier one longer if memory is adjacent on both sides. False: no room. */
 bool wrs_extend(struct verbs_wrs *list, enum ibv_wr_opcode opcode, const struct ibv_sge *more,
                 uint64_t remote, uint32_t rkey, uint32_t most);
@@ -346,7 +346,7 @@ static inline uint64_t path_wr_id(const struct verbs *v, const struct verbs_path
     return (uint64_t)(p - v->path) << 40 | (uint64_t)p->epoch << 16 | mark;
 }
 
-/* xfer_verbs_push.c: the destination of pushes. */
+/* verbs/push.c: the destination of pushes. */
 uint32_t push_credit(struct verbs *v, const struct verbs_path *p); /* runs that it can grant now */
 /* How many of the n pages of a batch can be granted as one piece now: fills piece->run. *ret_most:
  * nor will it be more later. */
@@ -372,11 +372,11 @@ void push_unhold(struct verbs *v, struct verbs_path *p);
 int push_make(struct verbs *v, struct verbs_path *p); /* a thread's; 0 or an errno */
 int push_unmake(struct verbs_path *p);                /* 0 or an errno */
 
-/* xfer_verbs_write.c: the source of pushes. */
+/* verbs/write.c: the source of pushes. */
 void writes_go_on(struct verbs *v, const struct verbs_path *p);
 void writes_done(struct verbs *v, struct verbs_path *p); /* path->done moved */
 
-/* xfer_verbs_side.c */
+/* verbs/notices.c */
 void read_start(struct xfer_conn *conn, uint32_t link);
 
 #endif

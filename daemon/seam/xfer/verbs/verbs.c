@@ -1,11 +1,11 @@
-/* RDMA: its tables and their life, and the figures. Called by xfer_tcp*.c; see xfer_verbs.h. */
+/* RDMA: its tables and their life, and the figures. Called by tcp/; see verbs/verbs.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/err.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 static void setup_ready(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {

@@ -1,7 +1,7 @@
 /* The threads that make, connect and destroy queue pairs: those calls allocate, and connecting one
  * may sleep for seconds while the kernel looks for the peer's address. So one thread sets up and
  * the other ends, for which pages wait. The owner thread gives a path and gets it back through an
- * eventfd; meanwhile the path is a thread's. Called by xfer_verbs*.c. */
+ * eventfd; meanwhile the path is a thread's. Called by verbs/. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ what the threads do */
 

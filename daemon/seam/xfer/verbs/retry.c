@@ -1,10 +1,10 @@
 /* Which path a piece goes over, and what becomes of it when that path is lost: it is read again,
  * from its beginning, over another path, else its batch is asked for anew over TCP where the link's
  * transport allows that, else its pull breaks. None of that happens while the device may still
- * write the piece's pages for the path that was lost. Called by xfer_verbs*.c. */
+ * write the piece's pages for the path that was lost. Called by verbs/. */
 #include "base/check.h"
 #include "core/bugs.h"
-#include "seam/xfer/verbs/xfer_verbs.h"
+#include "seam/xfer/verbs/verbs.h"
 
 /* All that was asked for of a batch is forgotten, and it is asked for over TCP. Not while reads of
  * its pages are in flight: the last of those comes by here again. */
