@@ -10,9 +10,9 @@
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
 #include "shell/admin/admin_args.h"
+#include "shell/admin/text_out.h"
 #include "shell/config/config.h"
 #include "shell/tape/tape.h"
-#include "shell/admin/text_out.h"
 #include "shell/tls/tls.h"
 
 #define ADMIN_ROWS_DEFAULT 256 /* rows of one answer without limit= */
@@ -35,7 +35,7 @@ struct admin_ctx {
     /* State of the outbound link to configured peer `peer`; static texts. NULL: not known. */
     const char *(*peer_state)(void *ctx, uint32_t peer, uint64_t *ret_incarnation);
     /* Connections ended for what they said. NULL: 0. */
-    uint64_t (*peer_breaches)(void *ctx, uint32_t peer);
+    uint64_t (*peer_protocol_errors)(void *ctx, uint32_t peer);
     /* Why that link is not up, how many attempts have failed and since when. NULL, or a NULL
      * function: it is up, or nothing has failed yet. */
     const char *(*peer_trouble)(void *ctx, uint32_t peer, uint32_t *ret_attempts,

@@ -244,7 +244,7 @@ static void refused(const struct admin_ctx *ctx, const char *key, uint32_t peer,
 
 static uint64_t breaches(const struct admin_ctx *ctx, uint32_t slot)
 {
-    return ctx->peer_breaches ? ctx->peer_breaches(ctx->ctx, slot) : 0;
+    return ctx->peer_protocol_errors ? ctx->peer_protocol_errors(ctx->ctx, slot) : 0;
 }
 
 void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out)

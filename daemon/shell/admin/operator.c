@@ -19,7 +19,7 @@
 /* ---- answers ---- */
 
 /* Sends d->text, in as many frames as it needs. */
-static void send_text(struct daemon *d, struct conn *c, uint16_t type, uint64_t request_id,
+static void send_text(struct daemon *d, struct client_conn *c, uint16_t type, uint64_t request_id,
                       size_t n)
 {
     uint32_t body_max = d->config->frame_body_max;
@@ -51,9 +51,9 @@ static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnatio
     return link_state_name(ctx, peer, ret_incarnation);
 }
 
-static uint64_t peer_breaches(void *ctx, uint32_t peer)
+static uint64_t peer_protocol_errors(void *ctx, uint32_t peer)
 {
-    return links_breaches(ctx, peer);
+    return links_protocol_errors(ctx, peer);
 }
 
 static const char *peer_trouble(void *ctx, uint32_t peer, uint32_t *ret_attempts,
@@ -128,7 +128,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .listen_port = d->control_port,
         .data_port = d->data_port,
         .peer_state = peer_state,
-        .peer_breaches = peer_breaches,
+        .peer_protocol_errors = peer_protocol_errors,
         .peer_trouble = peer_trouble,
         .peer_tls = peer_tls,
         .peer_refused = peer_refused,
@@ -263,8 +263,9 @@ static enum tern_err reload_command(struct daemon *d, const Tern__Wire__Admin *m
 
 /* The answer comes back through operator_reply. The text of a failure is the caller's to borrow for
  * this one answer. */
-static enum tern_err evict_command(struct daemon *d, struct conn *c, const struct frame_header *h,
-                                   const Tern__Wire__Admin *m, const char **ret_text)
+static enum tern_err evict_command(struct daemon *d, struct client_conn *c,
+                                   const struct frame_header *h, const Tern__Wire__Admin *m,
+                                   const char **ret_text)
 {
     static char why[ADMIN_WHY_BYTES];
     struct event ev = {.kind = EV_REQUEST};
@@ -308,8 +309,9 @@ static enum tern_err node_id(const char *text, struct id *ret)
 }
 
 /* The answer comes back through operator_reply. */
-static enum tern_err pin_command(struct daemon *d, struct conn *c, const struct frame_header *h,
-                                 const Tern__Wire__Admin *m, const char **ret_text)
+static enum tern_err pin_command(struct daemon *d, struct client_conn *c,
+                                 const struct frame_header *h, const Tern__Wire__Admin *m,
+                                 const char **ret_text)
 {
     struct event ev = {.kind = EV_REQUEST};
     const char *node = NULL;
@@ -328,7 +330,7 @@ static enum tern_err pin_command(struct daemon *d, struct conn *c, const struct 
     return TERN_OK;
 }
 
-void operator_reply(struct daemon *d, struct conn *c, const struct reply *r)
+void operator_reply(struct daemon *d, struct client_conn *c, const struct reply *r)
 {
     struct frame_header h = {.type = FRAME_ADMIN, .request_id = r->request_id};
     struct text_out out;
@@ -352,7 +354,7 @@ void operator_reply(struct daemon *d, struct conn *c, const struct reply *r)
 
 /* ---- requests ---- */
 
-static void answer(struct daemon *d, struct conn *c, const struct frame_header *h,
+static void answer(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                    enum tern_err err, const char *text, size_t n)
 {
     if (err != TERN_OK)
@@ -361,7 +363,7 @@ static void answer(struct daemon *d, struct conn *c, const struct frame_header *
         send_text(d, c, (uint16_t)(h->type + 1), h->request_id, n);
 }
 
-static void admin_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+static void admin_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                           const Tern__Wire__Admin *m)
 {
     const char *command = m->command ? m->command : "", *text = "";
@@ -385,7 +387,7 @@ static void admin_request(struct daemon *d, struct conn *c, const struct frame_h
     answer(d, c, h, err, text, n);
 }
 
-void operator_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+void operator_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                       const uint8_t *body)
 {
     const ProtobufCMessage *msg;

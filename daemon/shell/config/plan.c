@@ -107,7 +107,7 @@ void plan_streams(const struct config *config, struct stream_config *ret)
 {
     *ret = (struct stream_config){
         .streams = plan_conns(config) + config->limits.links,
-        .chunks_extra = SEND_CHUNKS_EXTRA,
+        .send_buffers_extra = SEND_BUFFERS_EXTRA,
         .shares = config->ntenants + 2, /* the operators and the peers */
         .big_bytes = plan_body_max(config),
         .partial_ns = (uint64_t)config->deadlines.partial_frame_ms * 1000000,
@@ -135,9 +135,9 @@ static uint64_t connection_bytes(const struct config *config)
     struct stream_config streams;
 
     plan_streams(config, &streams);
-    return stream_pool_bytes(&streams) + (uint64_t)plan_conns(config) * sizeof(struct conn) +
-           (uint64_t)config->limits.links * sizeof(struct link) + resolver_bytes(config->npeers) +
-           (uint64_t)config->procs_max * sizeof(struct proc) +
+    return stream_pool_bytes(&streams) + (uint64_t)plan_conns(config) * sizeof(struct client_conn) +
+           (uint64_t)config->limits.links * sizeof(struct peer_link) +
+           resolver_bytes(config->npeers) + (uint64_t)config->procs_max * sizeof(struct proc) +
            (config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX * sizeof(struct subscription) +
            (uint64_t)IO_BUFFERS * IO_BUFFER_BYTES + BUDGET_BYTES(plan_body_max(config)) +
            FRAME_HEADER_BYTES + plan_body_max(config) + ADMIN_TEXT_BYTES;

@@ -1,6 +1,6 @@
 /* Connections: accept, who is it, how many may it have, the greeting, the end. See conn.h. What
- * must stay true: the core hears CONN_OPENED once and CONN_CLOSED once for each connection that it
- * knows, and a slot is used again only after both. */
+ * must stay true: the core hears CONN_OPENED once and CLIENT_CONN_CLOSED once for each connection
+ * that it knows, and a slot is used again only after both. */
 #include "shell/conn/conn.h"
 
 #include <stddef.h>
@@ -12,21 +12,21 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "shell/config/plan.h"
 #include "shell/loop/daemon.h"
 #include "shell/loop/log.h"
-#include "shell/config/plan.h"
 #include "shell/wire/wire_out.h"
 
 #define CONN_WHY_BYTES 192 /* of why there is no room for one more */
 
-static struct conn *conn_of(struct stream *s)
+static struct client_conn *conn_of(struct stream *s)
 {
-    return (struct conn *)(void *)((char *)s - offsetof(struct conn, stream));
+    return (struct client_conn *)(void *)((char *)s - offsetof(struct client_conn, stream));
 }
 
 enum tern_err conns_init(struct daemon *d)
 {
-    struct conns *cs = &d->conns;
+    struct client_conns *cs = &d->conns;
 
     cs->n = plan_conns(d->config);
     cs->internal = cs->n;
@@ -48,7 +48,7 @@ void conns_finish(struct daemon *d)
     for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
         listen_stop(&d->conns.tenant[i]);
     for (uint32_t i = 0; d->conns.v && i < d->conns.n; i++) {
-        if (d->conns.v[i].state != CONN_FREE)
+        if (d->conns.v[i].state != CLIENT_CONN_FREE)
             close(d->conns.v[i].stream.fd);
     }
     free(d->conns.v);
@@ -57,9 +57,9 @@ void conns_finish(struct daemon *d)
 
 /* ---- the end ---- */
 
-static void count_open(struct conn *c, int32_t by)
+static void count_open(struct client_conn *c, int32_t by)
 {
-    struct conns *cs = &c->d->conns;
+    struct client_conns *cs = &c->d->conns;
     uint32_t *n = conn_is_admin(c) ? &cs->admin_open : &cs->tenant_open[c->tenant];
 
     cs->open += (uint32_t)by;
@@ -68,15 +68,15 @@ static void count_open(struct conn *c, int32_t by)
 
 static void on_closed(struct stream *s, const char *why)
 {
-    struct conn *c = conn_of(s);
+    struct client_conn *c = conn_of(s);
     struct daemon *d = c->d;
-    bool known = c->state == CONN_GREETING || c->state == CONN_OPEN;
+    bool known = c->state == CLIENT_CONN_GREETING || c->state == CLIENT_CONN_OPEN;
     struct event ev = {.kind = EV_CONN_CLOSED, .conn = {.conn = c->slot}};
 
     /* What we ended somebody will ask about; that clients come and go is nothing to tell. */
-    log_event(s->left ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
+    log_event(s->peer_closed ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
               c->slot, (int)proc_pid(&d->procs, c->proc), why);
-    c->state = CONN_CLOSED;
+    c->state = CLIENT_CONN_CLOSED;
     count_open(c, -1);
     subscribe_forget(d, c->slot);
     if (!known)
@@ -89,15 +89,15 @@ static void on_closed(struct stream *s, const char *why)
 
 static void on_finished(struct stream *s)
 {
-    struct conn *c = conn_of(s);
-    struct conns *cs = &c->d->conns;
+    struct client_conn *c = conn_of(s);
+    struct client_conns *cs = &c->d->conns;
 
-    c->state = CONN_FREE;
+    c->state = CLIENT_CONN_FREE;
     c->next_free = cs->free;
     cs->free = c;
 }
 
-void conn_close(struct conn *c, const char *why)
+void conn_close(struct client_conn *c, const char *why)
 {
     stream_close(&c->stream, why);
 }
@@ -105,30 +105,30 @@ void conn_close(struct conn *c, const char *why)
 void conns_close_proc(struct daemon *d, uint32_t proc)
 {
     for (uint32_t i = 0; i < d->conns.n; i++) {
-        struct conn *c = &d->conns.v[i];
+        struct client_conn *c = &d->conns.v[i];
 
-        if ((c->state == CONN_GREETING || c->state == CONN_OPEN) && c->proc == proc) {
-            c->stream.left = true;
+        if ((c->state == CLIENT_CONN_GREETING || c->state == CLIENT_CONN_OPEN) && c->proc == proc) {
+            c->stream.peer_closed = true;
             conn_close(c, "its process has exited");
         }
     }
 }
 
-struct conn *conn_for_reply(struct daemon *d, uint32_t slot)
+struct client_conn *conn_for_reply(struct daemon *d, uint32_t slot)
 {
-    if (slot >= d->conns.n || d->conns.v[slot].state != CONN_OPEN)
+    if (slot >= d->conns.n || d->conns.v[slot].state != CLIENT_CONN_OPEN)
         return NULL;
     return &d->conns.v[slot];
 }
 
 /* ---- frames ---- */
 
-bool conn_send(struct conn *c, size_t n, const int *fds, uint32_t nfds)
+bool conn_send(struct client_conn *c, size_t n, const int *fds, uint32_t nfds)
 {
     return stream_put(&c->stream, c->d->frame, n, fds, nfds);
 }
 
-bool conn_send_status(struct conn *c, const struct frame_header *request, enum tern_err err,
+bool conn_send_status(struct client_conn *c, const struct frame_header *request, enum tern_err err,
                       const char *text)
 {
     size_t n = wire_out_status(request, err, text, c->d->config->frame_body_max, c->d->frame);
@@ -161,13 +161,13 @@ static size_t hello_frame(struct daemon *d, uint32_t tenant, uint64_t request_id
     return n;
 }
 
-static void hello_reply(struct conn *c, const struct frame_header *h, enum tern_err err,
+static void hello_reply(struct client_conn *c, const struct frame_header *h, enum tern_err err,
                         const char *text, uint32_t version)
 {
     conn_send(c, hello_frame(c->d, c->tenant, h->request_id, err, text, version), NULL, 0);
 }
 
-static void greet(struct conn *c, const struct frame_header *h, const uint8_t *body)
+static void greet(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
     struct daemon *d = c->d;
     const ProtobufCMessage *msg;
@@ -186,13 +186,13 @@ static void greet(struct conn *c, const struct frame_header *h, const uint8_t *b
         return;
     }
     hello = (const Tern__Wire__Hello *)(const void *)msg;
-    err = c->state == CONN_REFUSED
+    err = c->state == CLIENT_CONN_REFUSED
               ? c->refusal
               : wire_negotiate(hello->version_min, hello->version_max, &version);
     if (err != TERN_OK) {
         hello_reply(c, h, err,
-                    c->state == CONN_REFUSED ? c->refusal_text
-                                             : "no version in common: update the older side",
+                    c->state == CLIENT_CONN_REFUSED ? c->refusal_text
+                                                    : "no version in common: update the older side",
                     0);
         stream_finish(&c->stream, "refused");
         return;
@@ -200,7 +200,7 @@ static void greet(struct conn *c, const struct frame_header *h, const uint8_t *b
     log_event(LEVEL_DEBUG, "hello", "conn=%u pid=%d client=%s " LOG_TRACE, c->slot,
               (int)proc_pid(&d->procs, c->proc), hello->client ? hello->client : "",
               hello->trace_id);
-    c->state = CONN_OPEN;
+    c->state = CLIENT_CONN_OPEN;
     c->last_request = h->request_id;
     c->stream.body_max = d->config->frame_body_max;
     hello_reply(c, h, TERN_OK, "", version);
@@ -208,9 +208,9 @@ static void greet(struct conn *c, const struct frame_header *h, const uint8_t *b
 
 static void on_frame(struct stream *s, const struct frame_header *h, const uint8_t *body)
 {
-    struct conn *c = conn_of(s);
+    struct client_conn *c = conn_of(s);
 
-    if (c->state == CONN_OPEN)
+    if (c->state == CLIENT_CONN_OPEN)
         request_frame(c, h, body);
     else
         greet(c, h, body);
@@ -218,7 +218,7 @@ static void on_frame(struct stream *s, const struct frame_header *h, const uint8
 
 static void on_refused(struct stream *s, const struct frame_header *h)
 {
-    struct conn *c = conn_of(s);
+    struct client_conn *c = conn_of(s);
 
     if (h->request_id <= c->last_request) {
         conn_send_status(c, h, TERN_CONFLICT, "request ids ascend on a connection");
@@ -253,7 +253,7 @@ static enum tern_err admit(struct daemon *d, uint32_t tenant, int fd, uint32_t *
 static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[CONN_WHY_BYTES])
 {
     const struct config *config = d->config;
-    const struct conns *cs = &d->conns;
+    const struct client_conns *cs = &d->conns;
 
     if (tenant == NONE && cs->admin_open >= config->admin_conns_max) {
         snprintf(why, CONN_WHY_BYTES,
@@ -291,10 +291,10 @@ static void turn_away(struct daemon *d, uint32_t tenant, int fd, enum tern_err e
 static void accepted(struct listener *l, int fd)
 {
     struct daemon *d = l->ctx;
-    struct conns *cs = &d->conns;
+    struct client_conns *cs = &d->conns;
     uint32_t tenant = l->tag;
     struct event ev = {.kind = EV_CONN_OPENED};
-    struct conn *c = cs->free;
+    struct client_conn *c = cs->free;
     char why[CONN_WHY_BYTES];
     enum tern_err err = has_room(d, tenant, why);
 
@@ -309,7 +309,7 @@ static void accepted(struct listener *l, int fd)
     c->refusal_text = "";
     c->proc = NONE;
     c->refusal = admit(d, tenant, fd, &c->proc, &c->refusal_text);
-    c->state = c->refusal == TERN_OK ? CONN_GREETING : CONN_REFUSED;
+    c->state = c->refusal == TERN_OK ? CLIENT_CONN_GREETING : CLIENT_CONN_REFUSED;
     count_open(c, 1);
     if (c->refusal != TERN_OK) {
         cs->refused++;
@@ -318,7 +318,7 @@ static void accepted(struct listener *l, int fd)
     }
     stream_open(&c->stream, d->streams, &conn_stream_ops, fd,
                 tenant == NONE ? d->config->ntenants : tenant, HELLO_BODY_MAX,
-                tenant == NONE ? ADMIN_CHUNKS_MAX : CONN_CHUNKS_MAX);
+                tenant == NONE ? ADMIN_SEND_BUFFERS_MAX : CONN_SEND_BUFFERS_MAX);
     if (c->refusal != TERN_OK)
         return;
     ev.conn.conn = c->slot;
@@ -331,7 +331,7 @@ static void accepted(struct listener *l, int fd)
 enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
 {
     const struct config *config = d->config;
-    struct conns *cs = &d->conns;
+    struct client_conns *cs = &d->conns;
 
     TRY(listen_unix(&cs->admin, config->admin_socket, config->admin_mode, why, cap));
     for (uint32_t i = 0; i < config->ntenants; i++) {

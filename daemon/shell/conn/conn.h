@@ -9,37 +9,38 @@
 #include "shell/conn/listen.h"
 #include "shell/conn/stream.h"
 
-#define HELLO_BODY_MAX   4096 /* of a body before the greeting */
-#define CONN_CHUNKS_MAX  160  /* of 16 KiB: answers that wait for one connection */
-#define ADMIN_CHUNKS_MAX 320  /* an operator's answer is larger */
+#define HELLO_BODY_MAX         4096 /* of a body before the greeting */
+#define CONN_SEND_BUFFERS_MAX  160  /* of 16 KiB: answers that wait for one connection */
+#define ADMIN_SEND_BUFFERS_MAX 320  /* an operator's answer is larger */
 
 struct daemon;
 
-enum conn_state {
-    CONN_FREE = 0,
-    CONN_REFUSED,  /* answers its Hello with `refusal`, then closes; the core does not know it */
-    CONN_GREETING, /* the core knows it; Hello has to come first */
-    CONN_OPEN,
-    CONN_CLOSED, /* the core was told; the ring still holds it */
+enum client_conn_state {
+    CLIENT_CONN_FREE = 0,
+    CLIENT_CONN_REFUSED, /* answers its Hello with `refusal`, then closes; the core does not know it
+                          */
+    CLIENT_CONN_GREETING, /* the core knows it; Hello has to come first */
+    CLIENT_CONN_OPEN,
+    CLIENT_CONN_CLOSED, /* the core was told; the ring still holds it */
 };
 
-struct conn {
+struct client_conn {
     struct stream stream;
     struct daemon *d;
-    enum conn_state state;
+    enum client_conn_state state;
     uint32_t slot, tenant; /* tenant NONE: an operator */
     uint32_t proc;         /* NONE: an operator */
     uint32_t engine;       /* slot of the engine that it joined; NONE */
     uint64_t last_request;
     enum tern_err refusal;
     const char *refusal_text; /* static */
-    struct conn *next_free;
+    struct client_conn *next_free;
 };
 
-struct conns {
-    struct conn *v; /* owned; [0, n) */
+struct client_conns {
+    struct client_conn *v; /* owned; [0, n) */
     uint32_t n, open;
-    struct conn *free;
+    struct client_conn *free;
     uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
     uint64_t refused;  /* since the start: above a limit, or for what a `refusal` says */
     uint32_t internal; /* the core's slot for requests of the daemon itself: n */
@@ -52,24 +53,24 @@ void conns_tick(struct daemon *d, uint64_t now_ns);
 void conns_finish(struct daemon *d);
 
 /* NULL unless the core may answer on it. */
-struct conn *conn_for_reply(struct daemon *d, uint32_t slot);
-void conn_close(struct conn *c, const char *why);
+struct client_conn *conn_for_reply(struct daemon *d, uint32_t slot);
+void conn_close(struct client_conn *c, const char *why);
 /* Closes what the process had; before the core hears of its exit. */
 void conns_close_proc(struct daemon *d, uint32_t proc);
 
-static inline bool conn_is_admin(const struct conn *c)
+static inline bool conn_is_admin(const struct client_conn *c)
 {
     return c->tenant == NONE;
 }
 
 /* The frame that d->frame holds. False: the connection is closed now. */
-bool conn_send(struct conn *c, size_t n, const int *fds, uint32_t nfds);
-bool conn_send_status(struct conn *c, const struct frame_header *request, enum tern_err err,
+bool conn_send(struct client_conn *c, size_t n, const int *fds, uint32_t nfds);
+bool conn_send_status(struct client_conn *c, const struct frame_header *request, enum tern_err err,
                       const char *text);
 
 /* ---- request.c ---- */
 
 /* A frame on a connection that has been greeted. */
-void request_frame(struct conn *c, const struct frame_header *h, const uint8_t *body);
+void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
 
 #endif

@@ -8,7 +8,7 @@
 #include "shell/loop/log.h"
 #include "shell/wire/wire_out.h"
 
-static void ping(struct conn *c, const struct frame_header *h, const uint8_t *body)
+static void ping(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
     const ProtobufCMessage *msg;
     enum tern_err err = wire_in_message(&c->d->in, h, body, &msg);
@@ -24,7 +24,7 @@ static bool is_engines(uint16_t type)
 }
 
 /* What an operator's connection may not ask for, and a tenant's may not. */
-static bool allowed(struct conn *c, const struct frame_header *h)
+static bool allowed(struct client_conn *c, const struct frame_header *h)
 {
     if (conn_is_admin(c) && is_engines(h->type)) {
         conn_send_status(c, h, TERN_DENIED,
@@ -38,7 +38,7 @@ static bool allowed(struct conn *c, const struct frame_header *h)
     return true;
 }
 
-static void engine_request(struct conn *c, const struct frame_header *h, const uint8_t *body)
+static void engine_request(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
     struct daemon *d = c->d;
     struct event ev;
@@ -63,7 +63,7 @@ static void engine_request(struct conn *c, const struct frame_header *h, const u
     daemon_event(d, &ev);
 }
 
-void request_frame(struct conn *c, const struct frame_header *h, const uint8_t *body)
+void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
     if (h->request_id <= c->last_request) {
         conn_send_status(c, h, TERN_CONFLICT, "request ids ascend on a connection");

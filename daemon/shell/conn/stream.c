@@ -16,9 +16,9 @@ struct stream_pool {
     struct stream *open; /* list */
     struct stream **dirty;
     uint32_t ndirty;
-    struct chunk *chunks, *chunks_free;
-    uint32_t chunks_shared; /* free beyond the one that each stream is sure of */
-    uint8_t *big;           /* shares x STREAM_BIG_SHARE buffers of big_bytes */
+    struct send_buffer *send_buffers, *send_buffers_free;
+    uint32_t send_buffers_shared; /* free beyond the one that each stream is sure of */
+    uint8_t *big;                 /* shares x STREAM_BIG_SHARE buffers of big_bytes */
     size_t big_size;
     uint8_t **big_free; /* a stack a share */
     uint32_t *nbig_free;
@@ -32,36 +32,36 @@ uint64_t stream_pool_bytes(const struct stream_config *c)
     uint64_t big = (uint64_t)c->shares * STREAM_BIG_SHARE;
 
     return sizeof(struct stream_pool) + c->streams * sizeof(struct stream *) +
-           ((uint64_t)c->streams + c->chunks_extra) * sizeof(struct chunk) +
+           ((uint64_t)c->streams + c->send_buffers_extra) * sizeof(struct send_buffer) +
            big * (sizeof(uint8_t *) + c->big_bytes) + c->shares * sizeof(uint32_t);
 }
 
 enum tern_err stream_pool_create(const struct stream_config *config, struct stream_pool **ret)
 {
     struct stream_pool *pool = calloc(1, sizeof(*pool));
-    uint32_t chunks = config->streams + config->chunks_extra;
+    uint32_t send_buffers = config->streams + config->send_buffers_extra;
 
     if (!pool)
         return TERN_INTERNAL;
     pool->config = *config;
     pool->big_size = (size_t)config->shares * STREAM_BIG_SHARE * config->big_bytes;
     pool->dirty = calloc(config->streams, sizeof(struct stream *));
-    pool->chunks = calloc(chunks, sizeof(*pool->chunks));
+    pool->send_buffers = calloc(send_buffers, sizeof(*pool->send_buffers));
     pool->big_free = calloc((size_t)config->shares * STREAM_BIG_SHARE, sizeof(uint8_t *));
     pool->nbig_free = calloc(config->shares, sizeof(*pool->nbig_free));
     pool->big = mmap(NULL, pool->big_size, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pool->big == MAP_FAILED)
         pool->big = NULL;
-    if (!pool->dirty || !pool->chunks || !pool->big_free || !pool->nbig_free || !pool->big) {
+    if (!pool->dirty || !pool->send_buffers || !pool->big_free || !pool->nbig_free || !pool->big) {
         stream_pool_destroy(pool);
         return TERN_INTERNAL;
     }
-    for (uint32_t i = chunks; i-- > 0;) {
-        pool->chunks[i].next = pool->chunks_free;
-        pool->chunks_free = &pool->chunks[i];
+    for (uint32_t i = send_buffers; i-- > 0;) {
+        pool->send_buffers[i].next = pool->send_buffers_free;
+        pool->send_buffers_free = &pool->send_buffers[i];
     }
-    pool->chunks_shared = config->chunks_extra;
+    pool->send_buffers_shared = config->send_buffers_extra;
     for (uint32_t i = 0; i < config->shares * STREAM_BIG_SHARE; i++)
         pool->big_free[i] = pool->big + (size_t)i * config->big_bytes;
     for (uint32_t i = 0; i < config->shares; i++)
@@ -78,7 +78,7 @@ void stream_pool_destroy(struct stream_pool *pool)
         munmap(pool->big, pool->big_size);
     free(pool->nbig_free);
     free(pool->big_free);
-    free(pool->chunks);
+    free(pool->send_buffers);
     free(pool->dirty);
     free(pool);
 }
@@ -104,21 +104,22 @@ static void body_put(struct stream *s)
         pool->big_free[s->share * STREAM_BIG_SHARE + (*n)++] = s->body;
     }
     s->body = NULL;
-    s->have = 0;
+    s->have_bytes = 0;
 }
 
-/* A stream's first chunk is always there: the pool holds one for each. */
-static struct chunk *chunk_take(struct stream *s)
+/* A stream's first send buffer is always there: the pool holds one for each. */
+static struct send_buffer *send_buffer_take(struct stream *s)
 {
     struct stream_pool *pool = s->pool;
-    struct chunk *c = pool->chunks_free;
+    struct send_buffer *c = pool->send_buffers_free;
 
-    if (s->chunks >= s->chunks_max || (s->chunks > 0 && pool->chunks_shared == 0))
+    if (s->send_buffers >= s->send_buffers_max ||
+        (s->send_buffers > 0 && pool->send_buffers_shared == 0))
         return NULL;
     check(c);
-    if (s->chunks > 0)
-        pool->chunks_shared--;
-    pool->chunks_free = c->next;
+    if (s->send_buffers > 0)
+        pool->send_buffers_shared--;
+    pool->send_buffers_free = c->next;
     c->next = NULL;
     c->used = c->sent = c->nfds = 0;
     if (s->last)
@@ -126,29 +127,29 @@ static struct chunk *chunk_take(struct stream *s)
     else
         s->first = c;
     s->last = c;
-    s->chunks++;
+    s->send_buffers++;
     return c;
 }
 
-static void chunk_put_first(struct stream *s)
+static void send_buffer_put_first(struct stream *s)
 {
     struct stream_pool *pool = s->pool;
-    struct chunk *c = s->first;
+    struct send_buffer *c = s->first;
 
     s->first = c->next;
     if (!s->first)
         s->last = NULL;
-    c->next = pool->chunks_free;
-    pool->chunks_free = c;
-    s->chunks--;
-    if (s->chunks > 0)
-        pool->chunks_shared++;
+    c->next = pool->send_buffers_free;
+    pool->send_buffers_free = c;
+    s->send_buffers--;
+    if (s->send_buffers > 0)
+        pool->send_buffers_shared++;
 }
 
 /* What is queued has to leave: from now on progress is watched. */
-static void hurry(struct stream *s)
+static void start_send_deadline(struct stream *s)
 {
-    s->due = s->put;
+    s->deadline_bytes = s->queued_bytes;
     if (!s->send_ns)
         s->send_ns = io_now_ns() + s->pool->config.slow_ns;
 }
@@ -160,7 +161,7 @@ static void finish_if_quiet(struct stream *s)
     if (s->state != STREAM_CLOSED || s->recv_posted || s->send_posted)
         return;
     while (s->first)
-        chunk_put_first(s);
+        send_buffer_put_first(s);
     close(s->fd);
     s->fd = -1;
     s->state = STREAM_UNUSED;
@@ -172,12 +173,12 @@ void stream_close(struct stream *s, const char *why)
     if (s->state == STREAM_UNUSED || s->state == STREAM_CLOSED)
         return;
     if (s->state == STREAM_FLUSHING) {
-        why = s->why;
-        s->left = false;
+        why = s->close_reason;
+        s->peer_closed = false;
     }
     s->state = STREAM_CLOSED;
     body_put(s);
-    s->skip = 0;
+    s->skip_bytes = 0;
     if (s->prev)
         s->prev->next = s->next;
     else
@@ -190,9 +191,9 @@ void stream_close(struct stream *s, const char *why)
     finish_if_quiet(s);
 }
 
-static void leave(struct stream *s, const char *why)
+static void close_by_peer(struct stream *s, const char *why)
 {
-    s->left = true;
+    s->peer_closed = true;
     stream_close(s, why);
 }
 
@@ -205,8 +206,8 @@ void stream_finish(struct stream *s, const char *why)
         return;
     }
     s->state = STREAM_FLUSHING;
-    s->why = why;
-    hurry(s);
+    s->close_reason = why;
+    start_send_deadline(s);
     body_put(s);
     s->partial_ns = 0;
 }
@@ -231,8 +232,8 @@ static bool gather_begin(struct stream *s)
     s->body = s->header.length <= STREAM_SMALL_BYTES ? s->small : big_take(s);
     if (s->body)
         return true;
-    s->skip = s->header.length;
-    s->have = 0;
+    s->skip_bytes = s->header.length;
+    s->have_bytes = 0;
     s->ops->refused(s, &s->header);
     return s->state == STREAM_OPEN;
 }
@@ -242,24 +243,24 @@ static size_t gather(struct stream *s, const uint8_t *in, size_t n)
 {
     size_t want;
 
-    if (s->have == 0)
+    if (s->have_bytes == 0)
         s->partial_ns = io_now_ns() + s->pool->config.partial_ns;
-    if (s->have < FRAME_HEADER_BYTES) {
-        want = FRAME_HEADER_BYTES - s->have;
+    if (s->have_bytes < FRAME_HEADER_BYTES) {
+        want = FRAME_HEADER_BYTES - s->have_bytes;
         if (want > n)
             want = n;
-        memcpy(s->head + s->have, in, want);
-        s->have += (uint32_t)want;
-        if (s->have == FRAME_HEADER_BYTES)
+        memcpy(s->head + s->have_bytes, in, want);
+        s->have_bytes += (uint32_t)want;
+        if (s->have_bytes == FRAME_HEADER_BYTES)
             gather_begin(s);
         return want;
     }
-    want = FRAME_HEADER_BYTES + s->header.length - s->have;
+    want = FRAME_HEADER_BYTES + s->header.length - s->have_bytes;
     if (want > n)
         want = n;
-    memcpy(s->body + (s->have - FRAME_HEADER_BYTES), in, want);
-    s->have += (uint32_t)want;
-    if (s->have == FRAME_HEADER_BYTES + s->header.length) {
+    memcpy(s->body + (s->have_bytes - FRAME_HEADER_BYTES), in, want);
+    s->have_bytes += (uint32_t)want;
+    if (s->have_bytes == FRAME_HEADER_BYTES + s->header.length) {
         deliver(s, &s->header, s->body);
         body_put(s);
     }
@@ -268,10 +269,10 @@ static size_t gather(struct stream *s, const uint8_t *in, size_t n)
 
 static size_t discard(struct stream *s, size_t n)
 {
-    uint32_t take = n < s->skip ? (uint32_t)n : s->skip;
+    uint32_t take = n < s->skip_bytes ? (uint32_t)n : s->skip_bytes;
 
-    s->skip -= take;
-    if (s->skip == 0)
+    s->skip_bytes -= take;
+    if (s->skip_bytes == 0)
         s->partial_ns = 0;
     return take;
 }
@@ -281,9 +282,9 @@ static void feed(struct stream *s, const uint8_t *in, size_t n)
     while (n > 0 && s->state == STREAM_OPEN) {
         size_t took;
 
-        if (s->skip) {
+        if (s->skip_bytes) {
             took = discard(s, n);
-        } else if (s->have == 0 && n >= FRAME_HEADER_BYTES) {
+        } else if (s->have_bytes == 0 && n >= FRAME_HEADER_BYTES) {
             struct frame_header h;
             enum tern_err err = frame_decode(in, s->body_max, &h);
 
@@ -306,15 +307,15 @@ static void feed(struct stream *s, const uint8_t *in, size_t n)
 
 /* ---- TLS ---- */
 
-static void distrust(struct stream *s, enum tls_refusal why, const char *detail)
+static void tls_refused(struct stream *s, enum tls_refusal why, const char *detail)
 {
-    s->ops->distrusted(s, why, detail);
+    s->ops->tls_refused(s, why, detail);
 }
 
 /* What was said last, an alert that names the reason, still leaves. */
 static void tls_failed(struct stream *s)
 {
-    distrust(s, tls_refusal_of(s->tls), tls_detail(s->tls));
+    tls_refused(s, tls_refusal_of(s->tls), tls_detail(s->tls));
     stream_finish(s, "TLS failed");
 }
 
@@ -332,7 +333,7 @@ static void feed_records(struct stream *s, const uint8_t *in, size_t n)
             s->ops->secured(s);
             break;
         case TLS_BYTES: feed(s, plain, plain_n); break;
-        case TLS_ENDED: leave(s, "closed by the other side"); break;
+        case TLS_ENDED: close_by_peer(s, "closed by the other side"); break;
         case TLS_FAILED: tls_failed(s); break;
         }
     }
@@ -357,7 +358,7 @@ static void recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     }
     s->recv_posted = false;
     if (s->state != STREAM_CLOSED)
-        leave(s, res == 0 ? "closed by the other side" : "receive failed");
+        close_by_peer(s, res == 0 ? "closed by the other side" : "receive failed");
     else
         finish_if_quiet(s);
 }
@@ -366,7 +367,7 @@ static void recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 
 static void send_start(struct stream *s)
 {
-    struct chunk *c = s->first;
+    struct send_buffer *c = s->first;
     size_t n = 0;
 
     s->send_posted = true;
@@ -406,12 +407,12 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         return;
     }
     if (res < 0) {
-        leave(s, "send failed");
+        close_by_peer(s, "send failed");
         return;
     }
-    s->gone += (uint32_t)res;
+    s->sent_bytes += (uint32_t)res;
     for (uint32_t left = (uint32_t)res; left > 0;) {
-        struct chunk *c = s->first;
+        struct send_buffer *c = s->first;
         uint32_t n = c->used - c->sent < left ? c->used - c->sent : left;
 
         c->sent += n;
@@ -419,24 +420,25 @@ static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         left -= n;
         if (c->sent < c->used)
             break;
-        chunk_put_first(s);
+        send_buffer_put_first(s);
         s->send_ns = io_now_ns() + slow_ns;
     }
-    if (s->gone >= s->due)
+    if (s->sent_bytes >= s->deadline_bytes)
         s->send_ns = 0;
     if (s->first) {
         send_start(s);
         return;
     }
     if (s->state == STREAM_FLUSHING)
-        stream_close(s, s->why);
+        stream_close(s, s->close_reason);
 }
 
 bool stream_fits(const struct stream *s, size_t n)
 {
-    uint32_t own = s->chunks_max - s->chunks, shared = s->pool->chunks_shared + (s->chunks == 0);
+    uint32_t own = s->send_buffers_max - s->send_buffers,
+             shared = s->pool->send_buffers_shared + (s->send_buffers == 0);
 
-    /* The room left in the last chunk is not counted: a little less than there is. */
+    /* The room left in the last send buffer is not counted: a little less than there is. */
     if (s->tls)
         n += (n / TLS_PLAIN_BYTES + 1) * TLS_RECORD_OVERHEAD;
     return n <= sizeof(s->last->data) * (size_t)(own < shared ? own : shared);
@@ -446,11 +448,11 @@ bool stream_fits(const struct stream *s, size_t n)
 static bool enqueue(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
 {
     while (n > 0) {
-        struct chunk *c = s->last;
+        struct send_buffer *c = s->last;
         uint32_t room;
 
         if (!c || c->used == sizeof(c->data) || nfds > 0)
-            c = chunk_take(s);
+            c = send_buffer_take(s);
         if (!c)
             return false;
         for (; nfds > 0; nfds--)
@@ -460,7 +462,7 @@ static bool enqueue(struct stream *s, const uint8_t *frame, size_t n, const int 
             room = (uint32_t)n;
         memcpy(c->data + c->used, frame, room);
         c->used += room;
-        s->put += room;
+        s->queued_bytes += room;
         frame += room;
         n -= room;
     }
@@ -477,7 +479,7 @@ bool stream_tls_send(void *stream, const uint8_t *bytes, size_t n)
 
     if (s->state != STREAM_OPEN || !enqueue(s, bytes, n, NULL, 0))
         return false;
-    hurry(s);
+    start_send_deadline(s);
     return true;
 }
 
@@ -496,19 +498,20 @@ bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds
 {
     if (!put(s, frame, n, fds, nfds))
         return false;
-    hurry(s);
+    start_send_deadline(s);
     return true;
 }
 
-bool stream_spare(const struct stream *s)
+bool stream_has_spare_buffer(const struct stream *s)
 {
     const struct stream_pool *pool = s->pool;
 
-    return s->chunks == 0 ||
-           (s->chunks < s->chunks_max && pool->chunks_shared > pool->config.chunks_extra / 2);
+    return s->send_buffers == 0 ||
+           (s->send_buffers < s->send_buffers_max &&
+            pool->send_buffers_shared > pool->config.send_buffers_extra / 2);
 }
 
-bool stream_put_patient(struct stream *s, const uint8_t *frame, size_t n)
+bool stream_put_no_deadline(struct stream *s, const uint8_t *frame, size_t n)
 {
     return put(s, frame, n, NULL, 0);
 }
@@ -528,7 +531,7 @@ void stream_pool_flush(struct stream_pool *pool)
 /* ---- opening and deadlines ---- */
 
 void stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops, int fd,
-                 uint32_t share, uint32_t body_max, uint32_t chunks_max)
+                 uint32_t share, uint32_t body_max, uint32_t send_buffers_max)
 {
     check(s->state == STREAM_UNUSED && !s->first);
     check(share < pool->config.shares && body_max <= pool->config.big_bytes);
@@ -538,12 +541,12 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     s->fd = fd;
     s->share = share;
     s->body_max = body_max;
-    s->chunks_max = chunks_max;
+    s->send_buffers_max = send_buffers_max;
     s->tls = NULL;
-    s->left = false;
-    s->have = s->skip = 0;
+    s->peer_closed = false;
+    s->have_bytes = s->skip_bytes = 0;
     s->body = NULL;
-    s->send_ns = s->put = s->gone = s->due = 0;
+    s->send_ns = s->queued_bytes = s->sent_bytes = s->deadline_bytes = 0;
     s->partial_ns = io_now_ns() + pool->config.partial_ns;
     s->prev = NULL;
     s->next = pool->open;
@@ -558,13 +561,13 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
 
 void stream_secure(struct stream *s, struct tls_session *tls)
 {
-    check(s->state == STREAM_OPEN && s->put == 0);
+    check(s->state == STREAM_OPEN && s->queued_bytes == 0);
     s->tls = tls;
     s->partial_ns = io_now_ns() + s->pool->config.handshake_ns;
     feed_records(s, NULL, 0); /* the one that begins says something first */
 }
 
-static bool is_late(uint64_t deadline_ns, uint64_t now_ns)
+static bool is_past(uint64_t deadline_ns, uint64_t now_ns)
 {
     return deadline_ns && now_ns >= deadline_ns;
 }
@@ -573,17 +576,17 @@ static struct stream *find_overdue(const struct stream_pool *pool, uint64_t now_
 {
     struct stream *s = pool->open;
 
-    while (s && !is_late(s->partial_ns, now_ns) && !is_late(s->send_ns, now_ns))
+    while (s && !is_past(s->partial_ns, now_ns) && !is_past(s->send_ns, now_ns))
         s = s->next;
     return s;
 }
 
 static void overdue(struct stream *s, uint64_t now_ns)
 {
-    if (!is_late(s->partial_ns, now_ns)) {
+    if (!is_past(s->partial_ns, now_ns)) {
         stream_close(s, "reads too slowly");
     } else if (s->tls && !tls_secured(s->tls)) {
-        distrust(s, TLS_TIMEOUT, "");
+        tls_refused(s, TLS_TIMEOUT, "");
         stream_close(s, "no TLS handshake within the deadline");
     } else {
         stream_close(s, "no whole frame within the deadline");

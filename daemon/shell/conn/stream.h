@@ -1,7 +1,7 @@
 /* A socket as frames: what engine connections, admin connections and peer links have in common. A
  * stream receives into the ring's shared buffers and hands whole frames out in place; only a frame
  * that came in pieces is gathered, in a small buffer of the stream's own or in a big one that it
- * borrows meanwhile. It sends from a bounded queue of chunks, one send in flight, and closes a
+ * borrows meanwhile. It sends from a bounded queue of buffers, one send in flight, and closes a
  * reader that makes no progress. With stream_secure the bytes on the socket are TLS records and the
  * frames are what they hold; nothing else changes for the owner. Owner thread only; nothing here
  * allocates after stream_pool_create. */
@@ -19,8 +19,8 @@
 #include "seam/io/io.h"
 #include "shell/tls/tls.h"
 
-#define STREAM_CHUNK_BYTES 16384 /* of the send queue */
-#define STREAM_IOV_MAX     32    /* chunks of one send */
+#define SEND_BUFFER_BYTES  16384 /* of the send queue */
+#define STREAM_IOV_MAX     32    /* send buffers of one send */
 #define STREAM_FDS_MAX     2     /* descriptors beside one frame */
 #define STREAM_SMALL_BYTES 4096  /* a partial body up to this needs no borrowed buffer */
 #define STREAM_BIG_SHARE                                                                           \
@@ -38,19 +38,19 @@ struct stream_ops {
     /* Once, after `closed`: the ring is done with it and the descriptor is closed. */
     void (*finished)(struct stream *s);
     /* Of streams with TLS only. Secured: once, before the first frame: the other side is who it
-     * must be, and frames may be put. Distrusted: at most once, before `closed`. */
+     * must be, and frames may be put. Refused: at most once, before `closed`. */
     void (*secured)(struct stream *s);
-    void (*distrusted)(struct stream *s, enum tls_refusal why, const char *detail);
+    void (*tls_refused)(struct stream *s, enum tls_refusal why, const char *detail);
 };
 
 enum stream_state { STREAM_UNUSED = 0, STREAM_OPEN, STREAM_FLUSHING, STREAM_CLOSED };
 
-struct chunk {
-    struct chunk *next;
+struct send_buffer {
+    struct send_buffer *next;
     uint32_t used, sent;
     uint32_t nfds; /* that go with the first byte */
     int fds[STREAM_FDS_MAX];
-    uint8_t data[STREAM_CHUNK_BYTES];
+    uint8_t data[SEND_BUFFER_BYTES];
 };
 
 struct stream {
@@ -62,26 +62,26 @@ struct stream {
     bool recv_posted, send_posted; /* the ring still holds that operation */
     struct stream *prev, *next;    /* those that are open, for the deadlines */
     struct tls_session *tls;       /* borrowed until `finished`; NULL: in the clear */
-    const char *why;               /* STREAM_FLUSHING: what it is being closed for */
-    bool left;                     /* it was the other side that ended it */
+    const char *close_reason;      /* static; valid in STREAM_FLUSHING */
+    bool peer_closed;              /* the other side ended the stream */
 
     /* The frame that is arriving in pieces. */
     uint8_t head[FRAME_HEADER_BYTES];
     struct frame_header header;
-    uint32_t have;       /* of header and body */
-    uint32_t skip;       /* body bytes still to be thrown away */
+    uint32_t have_bytes; /* of header and body */
+    uint32_t skip_bytes; /* of a body that is being thrown away */
     uint32_t body_max;   /* what this peer may send now; the owner sets it */
     uint32_t share;      /* whose big buffers are counted */
     uint8_t *body;       /* small, or a big one */
     uint64_t partial_ns; /* the frame has to be whole by then; 0: nothing is expected */
 
     /* What waits to be sent. */
-    struct chunk *first, *last;
-    uint32_t chunks, chunks_max;
-    uint64_t put, gone; /* bytes queued, and taken by the kernel, since it was opened */
-    uint64_t due;       /* of `put`, up to the last byte that is in a hurry */
-    uint64_t send_ns;   /* progress has to be made by then; 0: nothing queued is in a hurry */
-    bool dirty;         /* stands in pool->dirty */
+    struct send_buffer *first, *last;
+    uint32_t send_buffers, send_buffers_max;
+    uint64_t queued_bytes, sent_bytes; /* since the stream was opened; sent: the kernel took them */
+    uint64_t deadline_bytes;           /* of queued_bytes: those up to here have a deadline */
+    uint64_t send_ns;                  /* they have to make progress by then; 0: none waits */
+    bool dirty;                        /* stands in pool->dirty */
     struct msghdr msg;
     struct iovec iov[STREAM_IOV_MAX];
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(STREAM_FDS_MAX * sizeof(int))];
@@ -91,8 +91,8 @@ struct stream {
 
 struct stream_config {
     struct io *io;
-    uint32_t streams;      /* open at a time: each can always queue one chunk */
-    uint32_t chunks_extra; /* what they share beyond that */
+    uint32_t streams;            /* open at a time: each can always queue one send buffer */
+    uint32_t send_buffers_extra; /* what they share beyond that */
     uint32_t shares;
     uint32_t big_bytes; /* the largest body of any stream */
     uint64_t partial_ns, slow_ns, handshake_ns;
@@ -107,7 +107,7 @@ void stream_pool_destroy(struct stream_pool *pool); /* after io_destroy */
 /* Takes fd over. The first frame has to come within the deadline of a partial frame. `s` is the
  * caller's, zeroed before its first use and otherwise as `finished` left it. */
 void stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops, int fd,
-                 uint32_t share, uint32_t body_max, uint32_t chunks_max);
+                 uint32_t share, uint32_t body_max, uint32_t send_buffers_max);
 /* At once after stream_open: a session that was made with stream_tls_send and this stream. The
  * handshake has a deadline of its own; that of the first frame begins behind it. */
 void stream_secure(struct stream *s, struct tls_session *tls);
@@ -117,17 +117,17 @@ bool stream_tls_send(void *stream, const uint8_t *bytes, size_t n);
  * stream is closed now. fds are borrowed for as long as the frame is queued. */
 bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds);
 
-/* The same for what the other side may leave unread as long as it likes: at most a chunk, and only
- * where stream_spare says so. */
-bool stream_put_patient(struct stream *s, const uint8_t *frame, size_t n);
-/* Is there a chunk that may be held for ever? The stream's own, or one of those that all share
- * while half of them are left for answers. */
-bool stream_spare(const struct stream *s);
+/* The same for what the other side may leave unread as long as it likes: at most a send buffer, and
+ * only where stream_has_spare_buffer says so. */
+bool stream_put_no_deadline(struct stream *s, const uint8_t *frame, size_t n);
+/* Is there a send buffer that may be held for ever? The stream's own, or one of those that all
+ * share while half of them are left for answers. */
+bool stream_has_spare_buffer(const struct stream *s);
 
-/* Has the kernel taken everything up to that value of `put`? */
-static inline bool stream_sent(const struct stream *s, uint64_t put)
+/* Has the kernel taken everything up to that value of `queued_bytes`? */
+static inline bool stream_sent(const struct stream *s, uint64_t queued_bytes)
 {
-    return s->gone >= put;
+    return s->sent_bytes >= queued_bytes;
 }
 
 /* Would a frame of n bytes find room in the queue now? */

@@ -10,8 +10,8 @@
 #include "shell/loop/log.h"
 
 static_assert(FRAME_HEADER_BYTES + SUBSCRIBE_OVERHEAD + SUBSCRIBE_EVENTS_MAX * WIRE_EVENT_BYTES <=
-                  STREAM_CHUNK_BYTES,
-              "what a dead subscriber holds is a chunk or the ends of two");
+                  SEND_BUFFER_BYTES,
+              "what a dead subscriber holds is a send buffer or the ends of two");
 static_assert(SUBSCRIBE_EVENTS_MAX <= WIRE_EVENTS_MAX, "a frame can be read");
 static_assert(CONFIG_TENANTS_MAX <= WIRE_NAMES_MAX, "all tenants can be named");
 
@@ -116,12 +116,13 @@ static uint32_t events_max(const struct daemon *d)
 static bool send_changes(struct daemon *d, struct subscription *s)
 {
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
-    struct conn *c = &d->conns.v[s->conn];
+    struct client_conn *c = &d->conns.v[s->conn];
     uint64_t first, next;
     uint32_t n;
     size_t frame;
 
-    if (c->state != CONN_OPEN || !stream_sent(&c->stream, s->mark) || !stream_spare(&c->stream))
+    if (c->state != CLIENT_CONN_OPEN || !stream_sent(&c->stream, s->mark) ||
+        !stream_has_spare_buffer(&c->stream))
         return false; /* the end of the send wakes us */
     n = subscribe_read(d->core, &s->reader, d->subs.events, events_max(d));
     core_event_range(d->core, &first, &next);
@@ -134,14 +135,14 @@ static bool send_changes(struct daemon *d, struct subscription *s)
     m.lost = s->reader.lost;
     frame = encode(d, s->request_id, &m);
     check(frame > 0);
-    if (!stream_put_patient(&c->stream, d->frame, frame))
+    if (!stream_put_no_deadline(&c->stream, d->frame, frame))
         return false; /* the stream ends, and `s` with it */
     if (s->reader.lost > 0)
         log_event(LEVEL_DEBUG, "subscriber_slow", "conn=%u lost=%" PRIu64, s->conn, s->reader.lost);
     d->subs.told += n;
     d->subs.lost += s->reader.lost;
     s->reader.lost = 0;
-    s->mark = c->stream.put;
+    s->mark = c->stream.queued_bytes;
     return false;
 }
 
@@ -159,7 +160,7 @@ static uint32_t share_of(const struct daemon *d, uint32_t conn)
     return d->conns.v[conn].tenant;
 }
 
-static enum tern_err start(struct daemon *d, struct conn *c, const struct frame_header *h,
+static enum tern_err start(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                            const Tern__Wire__Subscribe *m, const char **ret_text)
 {
     uint64_t first, next;
@@ -188,7 +189,7 @@ static enum tern_err start(struct daemon *d, struct conn *c, const struct frame_
 
 /* The first answer: where it begins. An operator's has the names of all tenants, unless a small
  * frame_body_max leaves no room: then they are numbers to him. */
-static void welcome(struct daemon *d, struct conn *c, const struct frame_header *h)
+static void welcome(struct daemon *d, struct client_conn *c, const struct frame_header *h)
 {
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
     struct subscription *s = &d->subs.v[d->subs.n - 1];
@@ -208,11 +209,11 @@ static void welcome(struct daemon *d, struct conn *c, const struct frame_header 
     }
     check(n > 0);
     if (conn_send(c, n, NULL, 0)) /* else the connection is closed, and with it this is forgotten */
-        s->mark = c->stream.put;
+        s->mark = c->stream.queued_bytes;
 }
 
 /* Nothing comes for `request_id` behind this answer. No such subscription: it had ended. */
-static void cancel(struct daemon *d, struct conn *c, const struct frame_header *h,
+static void cancel(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                    uint64_t request_id)
 {
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
@@ -228,7 +229,7 @@ static void cancel(struct daemon *d, struct conn *c, const struct frame_header *
     conn_send(c, n, NULL, 0);
 }
 
-void subscribe_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+void subscribe_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                        const uint8_t *body)
 {
     const ProtobufCMessage *msg;

@@ -11,8 +11,8 @@
 #include "core/query.h"
 #include "proto/codec.h"
 
-#define SUBSCRIPTIONS_SHARE_MAX 16   /* of one tenant, and of the operators */
-#define SUBSCRIBE_EVENTS_MAX    256  /* of one frame, which so fits a chunk of the send queue */
+#define SUBSCRIPTIONS_SHARE_MAX 16  /* of one tenant, and of the operators */
+#define SUBSCRIBE_EVENTS_MAX    256 /* of one frame, which so fits a send buffer of the send queue */
 #define SUBSCRIBE_SCAN_MAX      4096 /* changes looked at for one subscription a turn */
 #define SUBSCRIBE_OVERHEAD      64   /* bytes of a frame's body beside its events, at most */
 
@@ -31,7 +31,7 @@ uint32_t subscribe_read(const struct core *core, struct event_reader *r, struct 
                         uint32_t max);
 
 struct daemon;
-struct conn;
+struct client_conn;
 
 struct subscription {
     struct event_reader reader;
@@ -51,7 +51,7 @@ struct subscriptions {
 enum tern_err subscribe_init(struct daemon *d);
 void subscribe_finish(struct daemon *d);
 
-void subscribe_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+void subscribe_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                        const uint8_t *body);
 /* The connection has ended. */
 void subscribe_forget(struct daemon *d, uint32_t conn);

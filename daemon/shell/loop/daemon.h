@@ -12,21 +12,21 @@
 #include "seam/xfer/xfer.h"
 #include "shell/config/config.h"
 #include "shell/conn/conn.h"
-#include "shell/peers/link.h"
 #include "shell/conn/listen.h"
-#include "shell/loop/proc.h"
 #include "shell/conn/stream.h"
 #include "shell/conn/subscribe.h"
+#include "shell/loop/proc.h"
+#include "shell/peers/link.h"
 #include "shell/tape/tape.h"
 #include "shell/wire/wire_in.h"
 
-#define IO_ENTRIES        1024
-#define IO_BUFFERS        128 /* a power of two */
-#define IO_BUFFER_BYTES   65536
-#define SEND_CHUNKS_EXTRA 1024       /* 16 MiB of answers that wait, over all connections */
-#define ADMIN_TEXT_BYTES  (4u << 20) /* one admin answer */
-#define STEP_POLL_NS      1000000u   /* how often done_step is looked at while releases wait */
-#define TICK_NS           100000000u /* deadlines, pauses, redials */
+#define IO_ENTRIES         1024
+#define IO_BUFFERS         128 /* a power of two */
+#define IO_BUFFER_BYTES    65536
+#define SEND_BUFFERS_EXTRA 1024       /* 16 MiB of answers that wait, over all connections */
+#define ADMIN_TEXT_BYTES   (4u << 20) /* one admin answer */
+#define STEP_POLL_NS       1000000u   /* how often done_step is looked at while releases wait */
+#define TICK_NS            100000000u /* deadlines, pauses, redials */
 
 /* Events that a seam emits while a step runs or from inside its own calls. A ring of fixed size. */
 struct event_queue {
@@ -69,8 +69,8 @@ struct daemon {
     struct event_queue queue;
 
     struct stream_pool *streams;
-    struct conns conns;
-    struct links links;
+    struct client_conns conns;
+    struct peer_links links;
     struct subscriptions subs;
     struct proc_table procs;
     struct wire_in in;
@@ -115,9 +115,9 @@ uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
 /* ---- operator.c ---- */
 
 /* An admin request or, with a tenant's name behind it, Stats. */
-void operator_request(struct daemon *d, struct conn *c, const struct frame_header *h,
+void operator_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                       const uint8_t *body);
 /* What the core answered to evict and drain. */
-void operator_reply(struct daemon *d, struct conn *c, const struct reply *r);
+void operator_reply(struct daemon *d, struct client_conn *c, const struct reply *r);
 
 #endif

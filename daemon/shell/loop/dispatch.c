@@ -63,7 +63,7 @@ static void engine_known(struct daemon *d, struct id engine)
 }
 
 /* What the shell has to know of an answer before the asker does. */
-static void note_reply(struct daemon *d, const struct reply *r, struct conn *c)
+static void note_reply(struct daemon *d, const struct reply *r, struct client_conn *c)
 {
     uint32_t slot;
 
@@ -110,7 +110,7 @@ static void log_failure(const struct reply *r)
 
 static void reply(struct daemon *d, const struct reply *r)
 {
-    struct conn *c = conn_for_reply(d, r->conn);
+    struct client_conn *c = conn_for_reply(d, r->conn);
     uint32_t tenant = c && !conn_is_admin(c) ? c->tenant : 0;
     int fds[STREAM_FDS_MAX];
     uint32_t nfds = 0;
@@ -170,7 +170,7 @@ static void engine_stuck(struct daemon *d, struct id engine)
 
 static void carry_out(struct daemon *d, const struct action *a)
 {
-    struct conn *c;
+    struct client_conn *c;
 
     switch (a->kind) {
     case ACT_REPLY: reply(d, &a->reply); break;

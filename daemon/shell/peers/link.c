@@ -1,6 +1,6 @@
-/* Links between daemons. See link.h. What must stay true: the core hears LINK_UP once and LINK_DOWN
- * once for each link that was up; no message reaches it from a node that is not configured, nor
- * twice, nor out of order. */
+/* Links between daemons. See link.h. What must stay true: the core hears PEER_LINK_UP once and
+ * LINK_DOWN once for each link that was up; no message reaches it from a node that is not
+ * configured, nor twice, nor out of order. */
 #include "shell/peers/link.h"
 
 #include <assert.h>
@@ -22,20 +22,21 @@
 #include "shell/loop/log.h"
 #include "shell/wire/wire_out.h"
 
-static_assert(LINK_SECURING < LINK_GREETING && LINK_GREETING < LINK_UP && LINK_UP < LINK_CLOSED,
-              "from LINK_SECURING on a stream is open");
+static_assert(PEER_LINK_SECURING < PEER_LINK_GREETING && PEER_LINK_GREETING < PEER_LINK_UP &&
+                  PEER_LINK_UP < PEER_LINK_CLOSED,
+              "from PEER_LINK_SECURING on a stream is open");
 
-static struct link *link_of(struct stream *s)
+static struct peer_link *link_of(struct stream *s)
 {
-    return (struct link *)(void *)((char *)s - offsetof(struct link, stream));
+    return (struct peer_link *)(void *)((char *)s - offsetof(struct peer_link, stream));
 }
 
-static bool outbound(const struct link *l)
+static bool outbound(const struct peer_link *l)
 {
     return l->slot < l->d->links.peers;
 }
 
-static const char *peer_name(const struct link *l)
+static const char *peer_name(const struct peer_link *l)
 {
     return l->peer == NONE ? "" : l->d->config->peers[l->peer].name;
 }
@@ -44,34 +45,34 @@ const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incar
 {
     static const char *const names[] = {"waiting",  "resolving", "dialling", "securing",
                                         "greeting", "up",        "closing"};
-    const struct link *l = &d->links.v[peer];
+    const struct peer_link *l = &d->links.v[peer];
 
-    *ret_incarnation = l->state == LINK_UP ? l->incarnation : 0;
+    *ret_incarnation = l->state == PEER_LINK_UP ? l->incarnation : 0;
     return names[l->state];
 }
 
-bool link_up(const struct link *l)
+bool link_up(const struct peer_link *l)
 {
-    return l->state == LINK_UP;
+    return l->state == PEER_LINK_UP;
 }
 
 /* ---- why a peer is not there ---- */
 
-uint64_t links_breaches(const struct daemon *d, uint32_t peer)
+uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer)
 {
-    return d->links.breaches[peer == NONE ? CONFIG_PEERS_MAX : peer];
+    return d->links.protocol_errors[peer == NONE ? CONFIG_PEERS_MAX : peer];
 }
 
-static void breach(struct link *l, const char *why)
+static void protocol_error(struct peer_link *l, const char *why)
 {
-    l->d->links.breaches[l->peer == NONE ? CONFIG_PEERS_MAX : l->peer]++;
+    l->d->links.protocol_errors[l->peer == NONE ? CONFIG_PEERS_MAX : l->peer]++;
     stream_close(&l->stream, why);
 }
 
 const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                          uint64_t *ret_since_ns)
 {
-    const struct link *l = &d->links.v[peer];
+    const struct peer_link *l = &d->links.v[peer];
 
     *ret_attempts = l->attempts;
     *ret_since_ns = l->down_ns;
@@ -79,7 +80,7 @@ const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_at
 }
 
 /* It goes to logs and terminals, and may be the peer's words. True: another cause than before. */
-static bool note_cause(struct link *l, const char *text)
+static bool record_cause(struct peer_link *l, const char *text)
 {
     char cause[LINK_CAUSE_BYTES];
     bool other;
@@ -95,7 +96,7 @@ static bool note_cause(struct link *l, const char *text)
     return other;
 }
 
-static void no_cause(struct link *l)
+static void clear_cause(struct peer_link *l)
 {
     l->cause[0] = '\0';
     l->attempts = 0;
@@ -104,23 +105,23 @@ static void no_cause(struct link *l)
     memset(l->dial_errno, 0, sizeof l->dial_errno);
 }
 
-void link_blame(struct link *l, const char *format, ...)
+void link_set_cause(struct peer_link *l, const char *format, ...)
 {
     char text[LINK_CAUSE_BYTES];
     va_list args;
 
-    if (!outbound(l) || l->blamed)
+    if (!outbound(l) || l->cause_known)
         return;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    note_cause(l, text);
-    l->blamed = true;
+    record_cause(l, text);
+    l->cause_known = true;
 }
 
 /* ---- sending ---- */
 
-static bool send_message(struct link *l, uint16_t type, uint64_t request_id,
+static bool send_message(struct peer_link *l, uint16_t type, uint64_t request_id,
                          const ProtobufCMessage *m)
 {
     struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = request_id};
@@ -131,7 +132,7 @@ static bool send_message(struct link *l, uint16_t type, uint64_t request_id,
     return stream_put(&l->stream, l->d->frame, n, NULL, 0);
 }
 
-static void send_ping(struct link *l, uint16_t type, uint64_t request_id)
+static void send_ping(struct peer_link *l, uint16_t type, uint64_t request_id)
 {
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
 
@@ -139,7 +140,7 @@ static void send_ping(struct link *l, uint16_t type, uint64_t request_id)
 }
 
 /* One line a transfer on each side, so that a trace id can be followed from daemon to daemon. */
-static void log_transfer(const struct link *l, const struct peer_msg *msg, const char *dir)
+static void log_transfer(const struct peer_link *l, const struct peer_msg *msg, const char *dir)
 {
     if (msg->kind == PEER_PULL_OPEN)
         log_event(LEVEL_DEBUG, "pull_open", "peer=%s dir=%s from=%u to=%u " LOG_TRACE, peer_name(l),
@@ -167,11 +168,11 @@ static void refuse_open(struct daemon *d, uint32_t slot, const struct peer_msg *
 
 void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 {
-    struct link *l = &d->links.v[slot];
+    struct peer_link *l = &d->links.v[slot];
     const char *tenant = NULL;
     size_t n;
 
-    if (l->state != LINK_UP)
+    if (l->state != PEER_LINK_UP)
         return;
     if (msg->kind == PEER_PULL_OPEN && msg->tenant < d->config->ntenants)
         tenant = d->config->tenants[msg->tenant].name;
@@ -188,7 +189,7 @@ void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
 
 /* ---- up and down ---- */
 
-static void pause_before_redial(struct link *l, uint64_t now_ns)
+static void pause_before_redial(struct peer_link *l, uint64_t now_ns)
 {
     uint64_t quarter;
 
@@ -204,7 +205,7 @@ static void pause_before_redial(struct link *l, uint64_t now_ns)
 }
 
 /* Inbound: whoever says that token on a data connection is the one whom this link gave it to. */
-static bool admit(struct link *l)
+static bool admit(struct peer_link *l)
 {
     if (getrandom(&l->data_token, sizeof(l->data_token), 0) != (ssize_t)sizeof(l->data_token))
         return false;
@@ -213,7 +214,7 @@ static bool admit(struct link *l)
     return true;
 }
 
-static void up(struct link *l, uint64_t incarnation, uint32_t data_port)
+static void up(struct peer_link *l, uint64_t incarnation, uint32_t data_port)
 {
     struct event ev = {.kind = EV_LINK_UP, .link = {.link = l->slot, .incarnation = incarnation}};
     struct daemon *d = l->d;
@@ -237,8 +238,8 @@ static void up(struct link *l, uint64_t incarnation, uint32_t data_port)
             return;
         }
     }
-    l->state = LINK_UP;
-    no_cause(l);
+    l->state = PEER_LINK_UP;
+    clear_cause(l);
     l->incarnation = incarnation;
     l->up_ns = l->heard_ns = l->pinged_ns = io_now_ns();
     l->stream.body_max = LINK_BODY_MAX;
@@ -255,16 +256,16 @@ static void up(struct link *l, uint64_t incarnation, uint32_t data_port)
 
 static void on_closed(struct stream *s, const char *why)
 {
-    struct link *l = link_of(s);
+    struct peer_link *l = link_of(s);
     struct daemon *d = l->d;
-    bool known = l->state == LINK_UP, other = false;
+    bool known = l->state == PEER_LINK_UP, other = false;
     struct event ev = {.kind = EV_LINK_DOWN, .link = {.link = l->slot}};
 
-    l->state = LINK_CLOSED;
+    l->state = PEER_LINK_CLOSED;
     if (outbound(l)) {
         l->attempts += known ? 0 : 1;
         l->next_addr = known ? l->naddrs : l->next_addr + 1;
-        other = !l->blamed && note_cause(l, why);
+        other = !l->cause_known && record_cause(l, why);
     }
     log_event(other && !known ? LEVEL_WARN : LEVEL_INFO, "link_down",
               "link=%u peer=%s dir=%s reason=%s", l->slot, peer_name(l), outbound(l) ? "out" : "in",
@@ -285,9 +286,9 @@ static void on_closed(struct stream *s, const char *why)
 
 static void on_finished(struct stream *s)
 {
-    struct link *l = link_of(s);
+    struct peer_link *l = link_of(s);
 
-    l->state = LINK_IDLE;
+    l->state = PEER_LINK_IDLE;
     l->full = false;
     tls_close(l->tls);
     l->tls = NULL;
@@ -299,15 +300,15 @@ static void on_finished(struct stream *s)
 
 void link_close(struct daemon *d, uint32_t slot, const char *why)
 {
-    struct link *l = &d->links.v[slot];
+    struct peer_link *l = &d->links.v[slot];
 
-    if (l->state >= LINK_SECURING && l->state <= LINK_UP)
+    if (l->state >= PEER_LINK_SECURING && l->state <= PEER_LINK_UP)
         stream_close(&l->stream, why);
 }
 
 /* ---- greetings ---- */
 
-static void send_hello(struct link *l)
+static void send_hello(struct peer_link *l)
 {
     struct daemon *d = l->d;
     Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
@@ -323,8 +324,8 @@ static void send_hello(struct link *l)
     send_message(l, FRAME_PEER_HELLO, 1, &m.base);
 }
 
-static void answer_hello(struct link *l, uint64_t request_id, enum tern_err err, const char *text,
-                         uint32_t version)
+static void answer_hello(struct peer_link *l, uint64_t request_id, enum tern_err err,
+                         const char *text, uint32_t version)
 {
     struct daemon *d = l->d;
     Tern__Wire__PeerHelloReply m = TERN__WIRE__PEER_HELLO_REPLY__INIT;
@@ -347,19 +348,19 @@ static void answer_hello(struct link *l, uint64_t request_id, enum tern_err err,
 }
 
 /* A peer that was cut off dials again before we notice: what it had counts no more. */
-static void replace_older(struct link *l)
+static void replace_older(struct peer_link *l)
 {
-    struct links *ls = &l->d->links;
+    struct peer_links *ls = &l->d->links;
 
     for (uint32_t i = ls->peers; i < ls->n; i++) {
-        struct link *other = &ls->v[i];
+        struct peer_link *other = &ls->v[i];
 
-        if (other != l && other->state == LINK_UP && other->peer == l->peer)
+        if (other != l && other->state == PEER_LINK_UP && other->peer == l->peer)
             stream_close(&other->stream, "its node connected anew");
     }
 }
 
-static void greeted(struct link *l, const struct frame_header *h, const uint8_t *body)
+static void greeted(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
 {
     const Tern__Wire__PeerHello *m;
     const ProtobufCMessage *msg;
@@ -368,7 +369,7 @@ static void greeted(struct link *l, const struct frame_header *h, const uint8_t 
     enum tern_err err;
 
     if (h->type != FRAME_PEER_HELLO || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
-        breach(l, "a peer says hello first");
+        protocol_error(l, "a peer says hello first");
         return;
     }
     m = (const Tern__Wire__PeerHello *)(const void *)msg;
@@ -381,7 +382,7 @@ static void greeted(struct link *l, const struct frame_header *h, const uint8_t 
     } else if (l->tls && !tls_names(l->tls, m->node)) {
         err = TERN_DENIED;
         text = "this node is not the one that its certificate names";
-        link_distrust(l, TLS_WRONG_NAME, text);
+        link_tls_refused(l, TLS_WRONG_NAME, text);
     } else if (!admit(l)) {
         err = TERN_BUSY;
         text = "no random numbers are to be had";
@@ -397,26 +398,26 @@ static void greeted(struct link *l, const struct frame_header *h, const uint8_t 
         up(l, m->incarnation, m->data_port);
 }
 
-static void hello_answered(struct link *l, const struct frame_header *h, const uint8_t *body)
+static void hello_answered(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
 {
     const Tern__Wire__PeerHelloReply *m;
     const ProtobufCMessage *msg;
 
     if (h->type != FRAME_PEER_HELLO_REPLY || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
-        breach(l, "the peer does not answer hello");
+        protocol_error(l, "the peer does not answer hello");
         return;
     }
     m = (const Tern__Wire__PeerHelloReply *)(const void *)msg;
     if (m->status && m->status->err != TERN_OK) {
         log_event(LEVEL_WARN, "peer_refused", "peer=%s err=%s text=%s", peer_name(l),
                   err_name((enum tern_err)m->status->err), m->status->text ? m->status->text : "");
-        link_blame(l, "refused by the peer: %s",
-                   m->status->text ? m->status->text : err_name((enum tern_err)m->status->err));
+        link_set_cause(l, "refused by the peer: %s",
+                       m->status->text ? m->status->text : err_name((enum tern_err)m->status->err));
         stream_close(&l->stream, "the peer refused us");
     } else if (!m->node || strcmp(m->node, peer_name(l)) != 0) {
         log_event(LEVEL_WARN, "peer_mismatch", "peer=%s node=%s", peer_name(l),
                   m->node ? m->node : "");
-        link_blame(l, "another node answers at the peer's address: %s", m->node ? m->node : "");
+        link_set_cause(l, "another node answers at the peer's address: %s", m->node ? m->node : "");
         stream_close(&l->stream, "another node answers at the peer's address");
     } else {
         l->data_token = m->data_token;
@@ -427,7 +428,7 @@ static void hello_answered(struct link *l, const struct frame_header *h, const u
 
 /* ---- messages ---- */
 
-static void message(struct link *l, const struct frame_header *h, const uint8_t *body)
+static void message(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
 {
     struct daemon *d = l->d;
     struct event ev = {.kind = EV_PEER_MSG};
@@ -435,11 +436,11 @@ static void message(struct link *l, const struct frame_header *h, const uint8_t 
 
     if (wire_in_peer_msg(&d->in, h, body, d->config->peers[l->peer].tenants, &ev.peer.msg,
                          &sequence) != TERN_OK) {
-        breach(l, "a message that cannot be read");
+        protocol_error(l, "a message that cannot be read");
         return;
     }
     if (sequence != l->received + 1) {
-        breach(l, "a message was repeated or skipped");
+        protocol_error(l, "a message was repeated or skipped");
         return;
     }
     l->received = sequence;
@@ -448,21 +449,21 @@ static void message(struct link *l, const struct frame_header *h, const uint8_t 
     daemon_event(d, &ev);
 }
 
-static void path(struct link *l, const struct frame_header *h, const uint8_t *body)
+static void path(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
 {
     uint64_t sequence = l->received + 1;
 
     if (link_path_read(l, h, body, sequence) != TERN_OK)
-        breach(l, "a message that cannot be read, or not in its turn");
+        protocol_error(l, "a message that cannot be read, or not in its turn");
     else
         l->received = sequence;
 }
 
 static void on_frame(struct stream *s, const struct frame_header *h, const uint8_t *body)
 {
-    struct link *l = link_of(s);
+    struct peer_link *l = link_of(s);
 
-    if (l->state == LINK_GREETING) {
+    if (l->state == PEER_LINK_GREETING) {
         if (outbound(l))
             hello_answered(l, h, body);
         else
@@ -475,7 +476,7 @@ static void on_frame(struct stream *s, const struct frame_header *h, const uint8
     case FRAME_PEER_PATH: path(l, h, body); break;
     case FRAME_PING: send_ping(l, FRAME_PING_REPLY, h->request_id); break;
     case FRAME_PING_REPLY: break;
-    default: breach(l, "a frame that no peer sends"); break;
+    default: protocol_error(l, "a frame that no peer sends"); break;
     }
 }
 
@@ -485,9 +486,9 @@ static void on_refused(struct stream *s, const struct frame_header *h)
     stream_close(s, "as many large messages are arriving as peers may send at a time");
 }
 
-static void begin(struct link *l)
+static void begin(struct peer_link *l)
 {
-    l->state = LINK_GREETING;
+    l->state = PEER_LINK_GREETING;
     if (outbound(l))
         send_hello(l);
 }
@@ -497,9 +498,9 @@ static void on_secured(struct stream *s)
     begin(link_of(s));
 }
 
-static void on_distrusted(struct stream *s, enum tls_refusal why, const char *detail)
+static void on_tls_refused(struct stream *s, enum tls_refusal why, const char *detail)
 {
-    link_distrust(link_of(s), why, detail);
+    link_tls_refused(link_of(s), why, detail);
 }
 
 static const struct stream_ops link_stream_ops = {.frame = on_frame,
@@ -507,20 +508,20 @@ static const struct stream_ops link_stream_ops = {.frame = on_frame,
                                                   .closed = on_closed,
                                                   .finished = on_finished,
                                                   .secured = on_secured,
-                                                  .distrusted = on_distrusted};
+                                                  .tls_refused = on_tls_refused};
 
-static void open_stream(struct link *l, int fd)
+static void open_stream(struct peer_link *l, int fd)
 {
     int one = 1;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    l->state = LINK_SECURING;
-    l->blamed = false;
+    l->state = PEER_LINK_SECURING;
+    l->cause_known = false;
     l->data_token = 0;
     l->sent = l->received = l->pings = 0;
     l->incarnation = 0;
     stream_open(&l->stream, l->d->streams, &link_stream_ops, fd, l->d->config->ntenants + 1,
-                HELLO_BODY_MAX, LINK_CHUNKS_MAX);
+                HELLO_BODY_MAX, LINK_SEND_BUFFERS_MAX);
     if (l->d->links.tls)
         link_secure(l);
     else
@@ -529,7 +530,7 @@ static void open_stream(struct link *l, int fd)
 
 /* ---- dialling ---- */
 
-void link_missed(struct link *l, const char *text)
+void link_attempt_failed(struct peer_link *l, const char *text)
 {
     char cause[LINK_CAUSE_BYTES];
 
@@ -540,19 +541,19 @@ void link_missed(struct link *l, const char *text)
     else
         snprintf(cause, sizeof cause, "%s", text);
     l->attempts++;
-    note_cause(l, cause);
-    l->state = LINK_IDLE;
+    record_cause(l, cause);
+    l->state = PEER_LINK_IDLE;
     pause_before_redial(l, io_now_ns());
 }
 
 /* The first time of each cause is told; what repeats is in `ternctl peers`. */
-static void dial_failed(struct link *l, uint32_t address, int cause, const char *text)
+static void dial_failed(struct peer_link *l, uint32_t address, int cause, const char *text)
 {
     const struct config_peer *peer = &l->d->config->peers[l->peer];
     bool told = l->dial_errno[address] == cause;
 
     l->dial_errno[address] = cause;
-    link_missed(l, text);
+    link_attempt_failed(l, text);
     log_event(told ? LEVEL_DEBUG : LEVEL_WARN, "dial_failed",
               "peer=%s host=%s port=%u errno=%d reason=%s attempts=%u pause_ms=%u", peer->name,
               peer->address.host, peer->address.port, cause, text, l->attempts,
@@ -561,7 +562,8 @@ static void dial_failed(struct link *l, uint32_t address, int cause, const char 
 
 static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct link *l = (struct link *)(void *)((char *)op - offsetof(struct link, dial));
+    struct peer_link *l =
+        (struct peer_link *)(void *)((char *)op - offsetof(struct peer_link, dial));
     uint32_t i = l->next_addr % l->naddrs;
     int fd = l->dial_fd;
 
@@ -578,7 +580,7 @@ static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     open_stream(l, fd);
 }
 
-void link_dial(struct link *l, uint64_t now_ns)
+void link_dial(struct peer_link *l, uint64_t now_ns)
 {
     uint32_t i;
 
@@ -592,13 +594,13 @@ void link_dial(struct link *l, uint64_t now_ns)
         dial_failed(l, i, errno, strerror(errno));
         return;
     }
-    l->state = LINK_DIALLING;
+    l->state = PEER_LINK_DIALLING;
     l->give_up_ns = now_ns + LINK_DIAL_NS;
     l->dial.done = dial_done;
     io_connect(l->d->io, &l->dial, l->dial_fd, (struct sockaddr *)&l->addr[i], l->addr_len[i]);
 }
 
-static void tick_up(struct link *l, uint64_t now_ns)
+static void tick_up(struct peer_link *l, uint64_t now_ns)
 {
     if (l->full) {
         stream_close(&l->stream, "reads too slowly: its send queue is full");
@@ -625,21 +627,21 @@ static void log_data_refused(struct daemon *d)
 
 void links_tick(struct daemon *d, uint64_t now_ns)
 {
-    struct links *ls = &d->links;
+    struct peer_links *ls = &d->links;
 
     log_data_refused(d);
 
     listen_tick(&ls->listener, now_ns);
     for (uint32_t i = 0; i < ls->n; i++) {
-        struct link *l = &ls->v[i];
+        struct peer_link *l = &ls->v[i];
 
-        if (l->state == LINK_UP)
+        if (l->state == PEER_LINK_UP)
             tick_up(l, now_ns);
-        else if (l->state == LINK_IDLE && outbound(l) && now_ns >= l->redial_ns)
+        else if (l->state == PEER_LINK_IDLE && outbound(l) && now_ns >= l->redial_ns)
             link_dial(l, now_ns);
-        else if (l->state == LINK_RESOLVING && now_ns >= l->give_up_ns)
-            link_name_late(l, now_ns);
-        else if (l->state == LINK_DIALLING && now_ns >= l->give_up_ns) {
+        else if (l->state == PEER_LINK_RESOLVING && now_ns >= l->give_up_ns)
+            link_name_timed_out(l, now_ns);
+        else if (l->state == PEER_LINK_DIALLING && now_ns >= l->give_up_ns) {
             l->give_up_ns = UINT64_MAX;
             io_cancel(d->io, &l->dial);
         }
@@ -651,10 +653,10 @@ void links_tick(struct daemon *d, uint64_t now_ns)
 static void accepted(struct listener *listener, int fd)
 {
     struct daemon *d = listener->ctx;
-    struct links *ls = &d->links;
+    struct peer_links *ls = &d->links;
 
     for (uint32_t i = ls->peers; i < ls->n; i++) {
-        if (ls->v[i].state == LINK_IDLE) {
+        if (ls->v[i].state == PEER_LINK_IDLE) {
             open_stream(&ls->v[i], fd);
             return;
         }
@@ -665,7 +667,7 @@ static void accepted(struct listener *listener, int fd)
 
 enum tern_err links_init(struct daemon *d, char *why, size_t cap)
 {
-    struct links *ls = &d->links;
+    struct peer_links *ls = &d->links;
 
     ls->listener.fd = -1;
     ls->peers = d->config->npeers;
@@ -702,13 +704,13 @@ enum tern_err links_listen(struct daemon *d, char *why, size_t cap)
 
 void links_finish(struct daemon *d)
 {
-    struct links *ls = &d->links;
+    struct peer_links *ls = &d->links;
 
     listen_stop(&ls->listener);
     for (uint32_t i = 0; ls->v && i < ls->n; i++) {
         if (ls->v[i].dial_fd >= 0)
             close(ls->v[i].dial_fd);
-        if (ls->v[i].state >= LINK_SECURING)
+        if (ls->v[i].state >= PEER_LINK_SECURING)
             close(ls->v[i].stream.fd);
     }
     links_names_finish(d);

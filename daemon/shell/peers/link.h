@@ -17,9 +17,9 @@
 #include "shell/conn/listen.h"
 #include "shell/conn/stream.h"
 
-#define LINK_BODY_MAX   (FRAME_BODY_MAX + (128u << 10)) /* a PULL_OPEN with its tokens and keys */
-#define LINK_CHUNKS_MAX 256 /* of 16 KiB: messages that wait for one peer */
-#define LINK_ADDRS_MAX  RESOLVE_ADDRS_MAX
+#define LINK_BODY_MAX         (FRAME_BODY_MAX + (128u << 10)) /* a PULL_OPEN with its tokens and keys */
+#define LINK_SEND_BUFFERS_MAX 256 /* of 16 KiB: messages that wait for one peer */
+#define LINK_ADDRS_MAX        RESOLVE_ADDRS_MAX
 #define LINK_REDIAL_MIN_NS                                                                         \
     100000000u /* the first pause; doubled up to the cap, plus or minus a quarter */
 #define LINK_REDIAL_MAX_NS    5000000000u
@@ -33,20 +33,20 @@
 
 struct daemon;
 
-enum link_state {
-    LINK_IDLE = 0, /* outbound: waits for redial_ns; inbound: free */
-    LINK_RESOLVING,
-    LINK_DIALLING,
-    LINK_SECURING, /* connected; the TLS handshake is under way */
-    LINK_GREETING, /* a hello is due */
-    LINK_UP,       /* the core knows it */
-    LINK_CLOSED,   /* the ring still holds it */
+enum peer_link_state {
+    PEER_LINK_IDLE = 0, /* outbound: waits for redial_ns; inbound: free */
+    PEER_LINK_RESOLVING,
+    PEER_LINK_DIALLING,
+    PEER_LINK_SECURING, /* connected; the TLS handshake is under way */
+    PEER_LINK_GREETING, /* a hello is due */
+    PEER_LINK_UP,       /* the core knows it */
+    PEER_LINK_CLOSED,   /* the ring still holds it */
 };
 
-struct link {
+struct peer_link {
     struct stream stream;
     struct daemon *d;
-    enum link_state state;
+    enum peer_link_state state;
     uint32_t slot,
         peer;  /* peer: index in the configuration; NONE until an inbound link said its name */
     bool rdma; /* the peer has a device */
@@ -59,7 +59,7 @@ struct link {
 
     /* Outbound only: why it is not up, since when, and how many attempts have failed since then. */
     char cause[LINK_CAUSE_BYTES]; /* "": it is up, or nothing has failed yet */
-    bool blamed;                  /* this connection's cause is known before its end */
+    bool cause_known;             /* this connection's cause is known before its end */
     uint32_t attempts;
     uint64_t down_ns;
     int dial_errno[LINK_ADDRS_MAX]; /* of the last connect to each address, as it was logged */
@@ -74,8 +74,8 @@ struct link {
     char name_trouble[RESOLVE_TEXT]; /* of the last time that was asked, as it was logged */
 };
 
-struct links {
-    struct link *v; /* owned */
+struct peer_links {
+    struct peer_link *v; /* owned */
     uint32_t n, peers;
     struct tls *tls;           /* owned; NULL: in the clear */
     struct resolver *resolver; /* owned; NULL: no peer's address is a name */
@@ -84,8 +84,9 @@ struct links {
     /* Connections that were refused, by the peer where it is known who it was to be; the last row
      * is of those who dialled us and did not come so far. */
     uint64_t refused[CONFIG_PEERS_MAX + 1][TLS_REFUSALS];
-    uint64_t
-        breaches[CONFIG_PEERS_MAX + 1]; /* of the protocol; the last: before a name was known */
+    /* Connections that were ended for what the peer sent; the last row counts those that had not
+     * said their name. */
+    uint64_t protocol_errors[CONFIG_PEERS_MAX + 1];
     uint64_t data_refused; /* data connections without a token, as far as it was logged */
     struct listener listener;
     struct prng prng;
@@ -99,12 +100,12 @@ void links_finish(struct daemon *d);
 void link_send(struct daemon *d, uint32_t slot,
                const struct peer_msg *msg); /* dropped unless it is up */
 void link_close(struct daemon *d, uint32_t slot, const char *why);
-bool link_up(const struct link *l);
+bool link_up(const struct peer_link *l);
 /* link_path.c: what xfer and the peer's xfer say to each other. */
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
 void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const char *reason);
 void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path);
-enum tern_err link_path_read(struct link *l, const struct frame_header *h, const uint8_t *body,
+enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, const uint8_t *body,
                              uint64_t sequence);
 /* Of the outbound link to that peer, for operators; ctx: the daemon. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
@@ -112,23 +113,24 @@ const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incar
 const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                          uint64_t *ret_since_ns);
 /* Connections that were ended for what they said. peer NONE: before they said who they are. */
-uint64_t links_breaches(const struct daemon *d, uint32_t peer);
+uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer);
 /* Before one of ours is closed: a better cause than what closes it. May hold what the
  * peer said. */
-void link_blame(struct link *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void link_set_cause(struct peer_link *l, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* The next address, or its name is asked for first. */
-void link_dial(struct link *l, uint64_t now_ns);
+void link_dial(struct peer_link *l, uint64_t now_ns);
 /* An attempt has failed: counted, told as the cause, and followed by a pause. text: why an address
  * did not do; without one the name is the cause. */
-void link_missed(struct link *l, const char *text);
+void link_attempt_failed(struct peer_link *l, const char *text);
 
 /* ---- link_names.c ---- */
 
 enum tern_err links_names_init(struct daemon *d, char *why, size_t cap);
 void links_names_finish(struct daemon *d);
-void link_ask_name(struct link *l, uint64_t now_ns);
-void link_name_late(struct link *l, uint64_t now_ns); /* no answer by give_up_ns */
+void link_ask_name(struct peer_link *l, uint64_t now_ns);
+void link_name_timed_out(struct peer_link *l, uint64_t now_ns); /* no answer by give_up_ns */
 
 /* ---- link_tls.c ---- */
 
@@ -137,8 +139,8 @@ enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap);
 /* Certificates anew; links that are up stay. UNSUPPORTED: peers talk in the clear. Logs either. */
 enum tern_err links_reload(struct daemon *d, char *why, size_t cap);
 /* Puts TLS under a stream that was just opened. False: refused, counted, and closed. */
-bool link_secure(struct link *l);
-void link_distrust(struct link *l, enum tls_refusal why, const char *detail);
+bool link_secure(struct peer_link *l);
+void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail);
 /* Of the outbound link to that peer. False: not up, or in the clear. */
 bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret);
 /* [TLS_REFUSALS]; peer NONE: of those who dialled us and were not known yet. */

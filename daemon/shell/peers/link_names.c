@@ -16,12 +16,12 @@
 
 static_assert(RESOLVE_HOST_BYTES >= CONFIG_HOST_BYTES, "every host is asked for whole");
 
-static const struct config_endpoint *address_of(const struct link *l)
+static const struct config_endpoint *address_of(const struct peer_link *l)
 {
     return &l->d->config->peers[l->peer].address;
 }
 
-static void take_addresses(struct link *l, const struct resolve_answer *a)
+static void take_addresses(struct peer_link *l, const struct resolve_answer *a)
 {
     check(a->n > 0 && a->n <= LINK_ADDRS_MAX);
     if (a->n != l->naddrs || memcmp(l->addr_len, a->len, a->n * sizeof a->len[0]) != 0 ||
@@ -33,7 +33,7 @@ static void take_addresses(struct link *l, const struct resolve_answer *a)
 }
 
 /* The first time of each cause is told; what repeats is in `ternctl peers`. */
-static void failed(struct link *l, const struct resolve_answer *a, uint64_t now_ns)
+static void failed(struct peer_link *l, const struct resolve_answer *a, uint64_t now_ns)
 {
     bool told = strcmp(l->name_trouble, a->text) == 0;
 
@@ -42,7 +42,7 @@ static void failed(struct link *l, const struct resolve_answer *a, uint64_t now_
         l->naddrs = 0;
     l->next_addr = 0;
     if (l->naddrs == 0)
-        link_missed(l, "");
+        link_attempt_failed(l, "");
     log_event(told ? LEVEL_DEBUG : LEVEL_WARN, "resolve_failed",
               "peer=%s host=%s err=%s reason=%s attempts=%u last_addresses=%u",
               l->d->config->peers[l->peer].name, address_of(l)->host, err_name(a->err), a->text,
@@ -51,9 +51,9 @@ static void failed(struct link *l, const struct resolve_answer *a, uint64_t now_
         link_dial(l, now_ns);
 }
 
-static void answered(struct link *l, const struct resolve_answer *a, uint64_t now_ns)
+static void answered(struct peer_link *l, const struct resolve_answer *a, uint64_t now_ns)
 {
-    check(l->state == LINK_RESOLVING);
+    check(l->state == PEER_LINK_RESOLVING);
     if (a->err != TERN_OK) {
         failed(l, a, now_ns);
         return;
@@ -64,7 +64,7 @@ static void answered(struct link *l, const struct resolve_answer *a, uint64_t no
     link_dial(l, now_ns);
 }
 
-static void nothing_heard(struct link *l, uint64_t now_ns)
+static void nothing_heard(struct peer_link *l, uint64_t now_ns)
 {
     const struct resolve_answer a = {.err = TERN_TIMED_OUT,
                                      .text = "no answer from the name service"};
@@ -72,7 +72,7 @@ static void nothing_heard(struct link *l, uint64_t now_ns)
     failed(l, &a, now_ns);
 }
 
-void link_ask_name(struct link *l, uint64_t now_ns)
+void link_ask_name(struct peer_link *l, uint64_t now_ns)
 {
     const struct config_endpoint *at = address_of(l);
 
@@ -80,12 +80,12 @@ void link_ask_name(struct link *l, uint64_t now_ns)
         nothing_heard(l, now_ns);
         return;
     }
-    l->state = LINK_RESOLVING;
+    l->state = PEER_LINK_RESOLVING;
     l->give_up_ns =
         now_ns + (l->naddrs > 0 && l->attempts == 0 ? LINK_RESOLVE_AGAIN_NS : LINK_RESOLVE_NS);
 }
 
-void link_name_late(struct link *l, uint64_t now_ns)
+void link_name_timed_out(struct peer_link *l, uint64_t now_ns)
 {
     resolver_forget(l->d->links.resolver, l->slot);
     nothing_heard(l, now_ns);
@@ -95,7 +95,8 @@ void link_name_late(struct link *l, uint64_t now_ns)
 
 static void resolved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
-    struct links *ls = (struct links *)(void *)((char *)op - offsetof(struct links, resolved));
+    struct peer_links *ls =
+        (struct peer_links *)(void *)((char *)op - offsetof(struct peer_links, resolved));
     struct resolve_answer answer;
     uint32_t slot;
 
@@ -109,11 +110,11 @@ static void resolved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buf
 
 enum tern_err links_names_init(struct daemon *d, char *why, size_t cap)
 {
-    struct links *ls = &d->links;
+    struct peer_links *ls = &d->links;
     bool named = false;
 
     for (uint32_t i = 0; i < ls->peers; i++) {
-        struct link *l = &ls->v[i];
+        struct peer_link *l = &ls->v[i];
         struct resolve_answer a;
 
         l->named = !resolve_number(address_of(l)->host, address_of(l)->port, &a);

@@ -19,7 +19,7 @@ static_assert(WIRE_GID_BYTES == XFER_PATH_GID_BYTES, "a GID");
 
 /* Called from inside the seam, whose calls must not find the link closed under them: with no room
  * the link is closed by the tick. */
-static void send_message(struct link *l, const struct xfer_path_msg *msg, const char *tenant)
+static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, const char *tenant)
 {
     struct daemon *d = l->d;
     Tern__Wire__PeerPath m = TERN__WIRE__PEER_PATH__INIT;
@@ -62,7 +62,7 @@ static void send_message(struct link *l, const struct xfer_path_msg *msg, const 
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg)
 {
     struct daemon *d = ctx;
-    struct link *l = &d->links.v[slot];
+    struct peer_link *l = &d->links.v[slot];
 
     if (link_up(l))
         send_message(l, msg, d->config->tenants[msg->tenant].name);
@@ -71,7 +71,7 @@ void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg)
 void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const char *reason)
 {
     struct daemon *d = ctx;
-    const struct link *l = &d->links.v[slot];
+    const struct peer_link *l = &d->links.v[slot];
     const struct config_peer *peer = &d->config->peers[l->peer];
     bool forced = peer->transport == XFER_VERBS && !verbs;
 
@@ -87,7 +87,7 @@ void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const
 void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path)
 {
     struct daemon *d = ctx;
-    const struct link *l = &d->links.v[slot];
+    const struct peer_link *l = &d->links.v[slot];
 
     if (!link_up(l))
         return; /* it went with its link, whose end is told */
@@ -97,7 +97,7 @@ void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path
               path->reason);
 }
 
-static void refuse(struct link *l, const Tern__Wire__PeerPath *m)
+static void refuse(struct peer_link *l, const Tern__Wire__PeerPath *m)
 {
     struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE, .rail = m->rail, .epoch = m->epoch};
 
@@ -137,7 +137,7 @@ static void decode(const Tern__Wire__PeerPath *m, struct xfer_path_msg *ret)
             *c = '?'; /* it goes to logs and terminals */
 }
 
-enum tern_err link_path_read(struct link *l, const struct frame_header *h, const uint8_t *body,
+enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, const uint8_t *body,
                              uint64_t sequence)
 {
     struct daemon *d = l->d;

@@ -8,7 +8,7 @@
 
 enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap)
 {
-    struct links *ls = &d->links;
+    struct peer_links *ls = &d->links;
     struct tls_config config = {
         .ca = d->config->tls_ca,
         .cert = d->config->tls_cert,
@@ -56,7 +56,7 @@ static uint32_t row_of(uint32_t peer)
     return peer == NONE ? CONFIG_PEERS_MAX : peer;
 }
 
-void link_distrust(struct link *l, enum tls_refusal why, const char *detail)
+void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail)
 {
     struct daemon *d = l->d;
     bool out = l->slot < d->links.peers;
@@ -65,17 +65,17 @@ void link_distrust(struct link *l, enum tls_refusal why, const char *detail)
     log_event(LEVEL_WARN, "tls_refused", "link=%u peer=%s dir=%s reason=%s detail=%s", l->slot,
               l->peer == NONE ? "" : d->config->peers[l->peer].name, out ? "out" : "in",
               tls_refusal_name(why), detail);
-    link_blame(l, "TLS refused: %s: %s", tls_refusal_name(why), detail);
+    link_set_cause(l, "TLS refused: %s: %s", tls_refusal_name(why), detail);
 }
 
-bool link_secure(struct link *l)
+bool link_secure(struct peer_link *l)
 {
     struct daemon *d = l->d;
     bool out = l->slot < d->links.peers;
 
     if (tls_open(d->links.tls, out ? d->config->peers[l->peer].name : NULL, stream_tls_send,
                  &l->stream, &l->tls) != TERN_OK) {
-        link_distrust(l, TLS_NO_ROOM, "too many handshakes at a time");
+        link_tls_refused(l, TLS_NO_ROOM, "too many handshakes at a time");
         stream_close(&l->stream, "no TLS session is free");
         return false;
     }
@@ -85,9 +85,9 @@ bool link_secure(struct link *l)
 
 bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret)
 {
-    const struct link *l = &d->links.v[peer];
+    const struct peer_link *l = &d->links.v[peer];
 
-    if (l->state != LINK_UP || !l->tls)
+    if (l->state != PEER_LINK_UP || !l->tls)
         return false;
     tls_peer(l->tls, ret);
     return true;

@@ -10,16 +10,16 @@
 
 #include "shell/tls/tls.h"
 
-enum tls_state {
-    TLS_UNUSED = 0,
-    TLS_HANDSHAKING,
-    TLS_OPEN,
-    TLS_BROKEN, /* refused, failed or ended: only tls_close is left */
+enum tls_session_state {
+    TLS_SESSION_UNUSED = 0,
+    TLS_SESSION_HANDSHAKING,
+    TLS_SESSION_OPEN,
+    TLS_SESSION_BROKEN, /* refused, failed or ended: only tls_close is left */
 };
 
 struct tls_session {
     struct tls *tls;
-    enum tls_state state;
+    enum tls_session_state state;
     enum tls_refusal refusal;
     const char *detail;
     SSL *ssl;         /* owned */

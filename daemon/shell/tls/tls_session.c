@@ -137,18 +137,18 @@ static enum tls_refusal judge(struct tls_session *s)
         return TLS_NO_ROOM;
     if (s->wrong_name)
         return TLS_WRONG_NAME;
-    if (s->state == TLS_HANDSHAKING && result != X509_V_OK) {
+    if (s->state == TLS_SESSION_HANDSHAKING && result != X509_V_OK) {
         s->detail = X509_verify_cert_error_string(result);
         return of_verify(result);
     }
     if (found != TLS_REFUSALS)
         return found;
-    return s->state == TLS_HANDSHAKING ? TLS_BAD_HANDSHAKE : TLS_BAD_RECORD;
+    return s->state == TLS_SESSION_HANDSHAKING ? TLS_BAD_HANDSHAKE : TLS_BAD_RECORD;
 }
 
 static void handshake_over(struct tls_session *s)
 {
-    if (s->state == TLS_HANDSHAKING && !s->peer)
+    if (s->state == TLS_SESSION_HANDSHAKING && !s->peer)
         s->tls->handshakes--;
 }
 
@@ -156,7 +156,7 @@ static enum tls_got broken(struct tls_session *s, enum tls_refusal why)
 {
     handshake_over(s);
     s->refusal = why;
-    s->state = TLS_BROKEN;
+    s->state = TLS_SESSION_BROKEN;
     ERR_clear_error();
     return TLS_FAILED;
 }
@@ -190,7 +190,7 @@ int tls_verify(int ok, X509_STORE_CTX *store)
 
 bool tls_names(const struct tls_session *s, const char *name)
 {
-    check(s->state == TLS_OPEN);
+    check(s->state == TLS_SESSION_OPEN);
     return tls_cert_names(SSL_get0_peer_certificate(s->ssl), name);
 }
 
@@ -223,7 +223,7 @@ enum tern_err tls_open(struct tls *tls, const char *peer, tls_send *send, void *
     tls->free = s->next_free;
     *s = (struct tls_session){.tls = tls, .peer = peer, .send = send, .ctx = ctx, .detail = ""};
     s->ssl = SSL_new(tls->ctx);
-    s->state = TLS_HANDSHAKING;
+    s->state = TLS_SESSION_HANDSHAKING;
     if (!peer)
         tls->handshakes++;
     if (!attach(s)) {
@@ -238,19 +238,19 @@ enum tern_err tls_open(struct tls *tls, const char *peer, tls_send *send, void *
 
 void tls_close(struct tls_session *s)
 {
-    if (!s || s->state == TLS_UNUSED)
+    if (!s || s->state == TLS_SESSION_UNUSED)
         return;
     handshake_over(s);
     SSL_free(s->ssl);
     s->ssl = NULL;
-    s->state = TLS_UNUSED;
+    s->state = TLS_SESSION_UNUSED;
     s->next_free = s->tls->free;
     s->tls->free = s;
 }
 
 bool tls_secured(const struct tls_session *s)
 {
-    return s->state == TLS_OPEN;
+    return s->state == TLS_SESSION_OPEN;
 }
 
 enum tls_refusal tls_refusal_of(const struct tls_session *s)
@@ -265,7 +265,7 @@ const char *tls_detail(const struct tls_session *s)
 
 void tls_peer(const struct tls_session *s, struct tls_peer *ret)
 {
-    check(s->state == TLS_OPEN);
+    check(s->state == TLS_SESSION_OPEN);
     ret->version = SSL_get_version(s->ssl);
     ret->cipher = SSL_get_cipher_name(s->ssl);
     tls_time_text(X509_get0_notAfter(SSL_get0_peer_certificate(s->ssl)), ret->not_after);
@@ -289,7 +289,7 @@ static enum tls_got handshake(struct tls_session *s)
     if (!cert || SSL_get_verify_result(s->ssl) != X509_V_OK || !may_be(s, cert))
         return broken(s, cert ? TLS_WRONG_NAME : TLS_NO_CERTIFICATE);
     handshake_over(s);
-    s->state = TLS_OPEN;
+    s->state = TLS_SESSION_OPEN;
     return TLS_SECURED;
 }
 
@@ -303,7 +303,7 @@ static enum tls_got records(struct tls_session *s, const uint8_t **ret_plain, si
     }
     switch (SSL_get_error(s->ssl, rc)) {
     case SSL_ERROR_WANT_READ: return s->full ? broken(s, TLS_NO_ROOM) : TLS_WANTS;
-    case SSL_ERROR_ZERO_RETURN: s->state = TLS_BROKEN; return TLS_ENDED;
+    case SSL_ERROR_ZERO_RETURN: s->state = TLS_SESSION_BROKEN; return TLS_ENDED;
     default: return broken(s, judge(s));
     }
 }
@@ -313,11 +313,11 @@ enum tls_got tls_take(struct tls_session *s, const uint8_t **in, size_t *n,
 {
     enum tls_got got;
 
-    check(s->state == TLS_HANDSHAKING || s->state == TLS_OPEN);
+    check(s->state == TLS_SESSION_HANDSHAKING || s->state == TLS_SESSION_OPEN);
     ERR_clear_error();
     s->in = *in;
     s->in_n = *n;
-    got = s->state == TLS_HANDSHAKING ? handshake(s) : records(s, ret_plain, ret_n);
+    got = s->state == TLS_SESSION_HANDSHAKING ? handshake(s) : records(s, ret_plain, ret_n);
     *in = s->in;
     *n = s->in_n;
     s->in = NULL;
@@ -329,7 +329,7 @@ bool tls_put(struct tls_session *s, const uint8_t *plain, size_t n)
 {
     size_t put = 0;
 
-    check(s->state == TLS_OPEN);
+    check(s->state == TLS_SESSION_OPEN);
     ERR_clear_error();
     if (SSL_write_ex(s->ssl, plain, n, &put) == 1 && put == n && !s->full)
         return true;

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "shell/config/config_table.h"
-#include "shell/peers/link.h"
 #include "shell/config/plan.h"
+#include "shell/peers/link.h"
 #include "shell/tls/tls.h"
 
 #define TENANT "tenants:\n  - name: default\n    socket: /tmp/t.sock\n    memory: 64M\n"
@@ -403,7 +403,7 @@ static void config_memory_of_a_peer_is_counted(void **state)
     plan_streams(c, &s);
     plan_streams(d, &t);
     assert_int_equal(more.connections - m.connections,
-                     stream_pool_bytes(&t) - stream_pool_bytes(&s) + sizeof(struct link) +
+                     stream_pool_bytes(&t) - stream_pool_bytes(&s) + sizeof(struct peer_link) +
                          resolver_bytes(2) - resolver_bytes(1));
     assert_true(resolver_bytes(2) - resolver_bytes(1) > RESOLVE_HOST_BYTES);
     config_destroy(c);

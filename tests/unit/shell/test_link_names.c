@@ -58,7 +58,7 @@ void __wrap_xfer_link_down(struct xfer *xfer, uint32_t link);
 bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const int *fds,
                        uint32_t nfds);
 void __wrap_stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops,
-                        int fd, uint32_t share, uint32_t body_max, uint32_t chunks_max);
+                        int fd, uint32_t share, uint32_t body_max, uint32_t send_buffers_max);
 
 uint64_t __wrap_io_now_ns(void)
 {
@@ -87,7 +87,8 @@ void __wrap_xfer_stats(const struct xfer *xfer, struct xfer_stats *ret)
 void __wrap_io_connect(struct io *io, struct io_op *op, int fd, const struct sockaddr *addr,
                        socklen_t len)
 {
-    const struct link *l = (const struct link *)(void *)((char *)op - offsetof(struct link, dial));
+    const struct peer_link *l =
+        (const struct peer_link *)(void *)((char *)op - offsetof(struct peer_link, dial));
 
     (void)io, (void)fd;
     assert_int_equal(len, sizeof(struct sockaddr_in));
@@ -112,9 +113,9 @@ bool __wrap_stream_put(struct stream *s, const uint8_t *bytes, size_t n, const i
 }
 
 void __wrap_stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops,
-                        int fd, uint32_t share, uint32_t body_max, uint32_t chunks_max)
+                        int fd, uint32_t share, uint32_t body_max, uint32_t send_buffers_max)
 {
-    (void)pool, (void)share, (void)body_max, (void)chunks_max;
+    (void)pool, (void)share, (void)body_max, (void)send_buffers_max;
     s->ops = ops;
     s->fd = fd;
 }
@@ -188,7 +189,7 @@ static void until(uint32_t begun, uint32_t over)
     pthread_mutex_unlock(&service.lock);
 }
 
-static struct link *link_of(uint32_t peer)
+static struct peer_link *link_of(uint32_t peer)
 {
     return &d.links.v[peer];
 }
@@ -196,7 +197,7 @@ static struct link *link_of(uint32_t peer)
 /* Until the peer is not asked for any more: answers are given to the links. */
 static void settle(uint32_t peer)
 {
-    while (link_of(peer)->state == LINK_RESOLVING) {
+    while (link_of(peer)->state == PEER_LINK_RESOLVING) {
         struct pollfd p = {.fd = resolver_event_fd(d.links.resolver), .events = POLLIN};
 
         assert_int_equal(poll(&p, 1, WAIT_MS), 1);
@@ -207,7 +208,7 @@ static void settle(uint32_t peer)
 /* The time comes at which that peer is tried again. */
 static void next_try(uint32_t peer)
 {
-    assert_int_equal(link_of(peer)->state, LINK_IDLE);
+    assert_int_equal(link_of(peer)->state, PEER_LINK_IDLE);
     now_ns = link_of(peer)->redial_ns;
     links_tick(&d, now_ns);
     settle(peer);
@@ -230,7 +231,7 @@ static void accept_dial(uint32_t peer)
     assert_non_null(op);
     connects[peer].op = NULL;
     op->done(op, 0, IO_LAST, 0);
-    assert_int_equal(link_of(peer)->state, LINK_GREETING);
+    assert_int_equal(link_of(peer)->state, PEER_LINK_GREETING);
 }
 
 static void hang_up(uint32_t peer)
@@ -244,7 +245,7 @@ static void hang_up(uint32_t peer)
 
 static void assert_dialled(uint32_t peer, const char *address)
 {
-    assert_int_equal(link_of(peer)->state, LINK_DIALLING);
+    assert_int_equal(link_of(peer)->state, PEER_LINK_DIALLING);
     assert_non_null(connects[peer].op);
     assert_string_equal(connects[peer].to, address);
 }
@@ -367,14 +368,14 @@ static void a_lost_link_asks_anew(void **state)
     assert_dialled(NAME, "127.0.0.2");
     assert_int_equal(calls(), 1);
     accept_dial(NAME);
-    link_of(NAME)->state = LINK_UP;
+    link_of(NAME)->state = PEER_LINK_UP;
     name_is(TERN_OK, "127.0.0.7", "127.0.0.8");
     hang_up(NAME);
     next_try(NAME);
     assert_int_equal(calls(), 2);
     assert_dialled(NAME, "127.0.0.7");
     accept_dial(NAME);
-    link_of(NAME)->state = LINK_UP; /* at the first of two */
+    link_of(NAME)->state = PEER_LINK_UP; /* at the first of two */
     name_is(TERN_OK, "127.0.0.9", NULL);
     hang_up(NAME);
     next_try(NAME);
@@ -434,7 +435,7 @@ static void a_silent_name_service_leaves_the_last_addresses(void **state)
     assert_int_equal(logged("err=TIMED_OUT reason=\"Temporary failure\""), 1);
     name_is(TERN_INVALID, "no such name", NULL);
     next_try(NAME);
-    assert_int_equal(link_of(NAME)->state, LINK_IDLE);
+    assert_int_equal(link_of(NAME)->state, PEER_LINK_IDLE);
     assert_trouble(NAME, "the name does not resolve: no such name");
     name_is(TERN_TIMED_OUT, "Temporary failure", NULL);
     next_try(NAME);
@@ -452,7 +453,7 @@ static void a_lost_link_does_not_wait_for_a_silent_name_service(void **state)
     others_dial();
     settle(NAME);
     accept_dial(NAME);
-    link_of(NAME)->state = LINK_UP;
+    link_of(NAME)->state = PEER_LINK_UP;
     set_hangs(true);
     hang_up(NAME);
     now_ns = link_of(NAME)->redial_ns;
@@ -460,7 +461,7 @@ static void a_lost_link_does_not_wait_for_a_silent_name_service(void **state)
     until(2, 1);
     now_ns += LINK_RESOLVE_AGAIN_NS - 1;
     links_tick(&d, now_ns);
-    assert_int_equal(link_of(NAME)->state, LINK_RESOLVING);
+    assert_int_equal(link_of(NAME)->state, PEER_LINK_RESOLVING);
     links_tick(&d, ++now_ns);
     assert_dialled(NAME, "127.0.0.1");
     refuse(NAME);
@@ -474,14 +475,14 @@ static void a_lost_link_does_not_wait_for_a_silent_name_service(void **state)
     while (calls() == 2) { /* its thread may not have noted it yet */
         now_ns = link_of(NAME)->redial_ns;
         links_tick(&d, now_ns);
-        if (link_of(NAME)->state == LINK_DIALLING)
+        if (link_of(NAME)->state == PEER_LINK_DIALLING)
             refuse(NAME);
         else
             until(3, 2);
     }
     now_ns += LINK_RESOLVE_NS - 1;
     links_tick(&d, now_ns);
-    assert_int_equal(link_of(NAME)->state, LINK_RESOLVING);
+    assert_int_equal(link_of(NAME)->state, PEER_LINK_RESOLVING);
     name_is(TERN_OK, "127.0.0.7", NULL);
     set_hangs(false);
     settle(NAME);
@@ -499,9 +500,9 @@ static void a_lookup_that_hangs_is_given_up(void **state)
     until(1, 0);
     now_ns += LINK_RESOLVE_NS - 1;
     links_tick(&d, now_ns);
-    assert_int_equal(link_of(NAME)->state, LINK_RESOLVING);
+    assert_int_equal(link_of(NAME)->state, PEER_LINK_RESOLVING);
     links_tick(&d, ++now_ns);
-    assert_int_equal(link_of(NAME)->state, LINK_IDLE);
+    assert_int_equal(link_of(NAME)->state, PEER_LINK_IDLE);
     assert_trouble(NAME, "the name does not resolve: no answer from the name service");
     assert_int_equal(logged("event=resolve_failed peer=name host=name.test err=TIMED_OUT"), 1);
     for (uint32_t i = 0; i < 3; i++)

@@ -25,7 +25,7 @@ static uint8_t mem[BUDGET_BYTES(FRAME_BODY_MAX)] __attribute__((aligned(64)));
 static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
 static struct config config;
 static struct daemon d;
-static struct link links[2];
+static struct peer_link links[2];
 static struct prng prng;
 static int log_fd;
 
@@ -115,11 +115,11 @@ static int start(void **state)
     d.config = &config;
     d.frame = frame;
     d.xfer = (struct xfer *)(void *)&d; /* handed on, never looked into */
-    d.links = (struct links){.v = links, .n = 2, .peers = 2};
+    d.links = (struct peer_links){.v = links, .n = 2, .peers = 2};
     for (uint32_t i = 0; i < 2; i++) {
         links[i].d = &d;
         links[i].slot = links[i].peer = i;
-        links[i].state = LINK_UP;
+        links[i].state = PEER_LINK_UP;
     }
     log_fd = mkstemp(path);
     assert_true(log_fd >= 0);
@@ -299,7 +299,7 @@ static void link_path_message_of_a_link_that_is_down_is_dropped(void **state)
     struct xfer_path_msg msg = a_message(XFER_PATH_OFFER);
 
     (void)state;
-    links[SLOT].state = LINK_GREETING;
+    links[SLOT].state = PEER_LINK_GREETING;
     link_path_send(&d, SLOT, &msg);
     assert_int_equal(seen.frames, 0);
     assert_int_equal(links[SLOT].sent, 0); /* else the peer would miss a number */
@@ -473,7 +473,7 @@ static void link_path_state_is_logged_while_the_link_is_up(void **state)
     link_path_state(&d, SLOT, &view);
     assert_non_null(strstr(logged(), "level=info event=path_ready peer=east tenant=blue "
                                      "device=rxe0 way=out reason=lost\n"));
-    links[SLOT].state = LINK_CLOSED;
+    links[SLOT].state = PEER_LINK_CLOSED;
     link_path_state(&d, SLOT, &view);
     assert_string_equal(logged(), "");
 }

@@ -52,7 +52,7 @@ static int set_up(void **state)
 {
     struct io_config config = {.entries = 64, .buffers = 8, .buffer_bytes = 4096};
     struct stream_config streams = {.streams = STREAMS,
-                                    .chunks_extra = 4,
+                                    .send_buffers_extra = 4,
                                     .shares = 1,
                                     .big_bytes = 65536,
                                     .partial_ns = 1,

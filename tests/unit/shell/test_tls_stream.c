@@ -11,14 +11,14 @@
 
 #include <cmocka.h>
 
-#include "unit/rig/rig_tls.h"
 #include "shell/conn/stream.h"
+#include "unit/rig/rig_tls.h"
 
-#define CHUNKS_MAX 5
-#define EXTRA      8 /* more than a stream may have */
-#define BODY_MAX   (CHUNKS_MAX * STREAM_CHUNK_BYTES)
-#define WAIT_NS    30000000000u
-#define ENDS       2
+#define BUFFERS_MAX 5
+#define EXTRA       8 /* more than a stream may have */
+#define BODY_MAX    (BUFFERS_MAX * SEND_BUFFER_BYTES)
+#define WAIT_NS     30000000000u
+#define ENDS        2
 
 struct side {
     struct stream s; /* first: the callbacks cast */
@@ -66,10 +66,10 @@ static void on_secured(struct stream *s)
     ((struct side *)(void *)s)->secured = true;
 }
 
-static void on_distrusted(struct stream *s, enum tls_refusal why, const char *detail)
+static void on_tls_refused(struct stream *s, enum tls_refusal why, const char *detail)
 {
     (void)s;
-    fail_msg("distrusted: %s: %s", tls_refusal_name(why), detail);
+    fail_msg("tls_refused: %s: %s", tls_refusal_name(why), detail);
 }
 
 static const struct stream_ops ops = {.frame = on_frame,
@@ -77,7 +77,7 @@ static const struct stream_ops ops = {.frame = on_frame,
                                       .closed = on_closed,
                                       .finished = on_finished,
                                       .secured = on_secured,
-                                      .distrusted = on_distrusted};
+                                      .tls_refused = on_tls_refused};
 
 static void turn(uint64_t give_up_ns)
 {
@@ -86,7 +86,7 @@ static void turn(uint64_t give_up_ns)
     io_run(io, io_now_ns() + 10000000);
 }
 
-static void open_ends(uint32_t chunks_max, bool secure)
+static void open_ends(uint32_t send_buffers_max, bool secure)
 {
     uint64_t end = io_now_ns() + WAIT_NS;
     int fd[ENDS];
@@ -94,7 +94,7 @@ static void open_ends(uint32_t chunks_max, bool secure)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
     memset(side, 0, sizeof(side));
     for (uint32_t i = 0; i < ENDS; i++)
-        stream_open(&side[i].s, pool, &ops, fd[i], 0, BODY_MAX, i ? CHUNKS_MAX : chunks_max);
+        stream_open(&side[i].s, pool, &ops, fd[i], 0, BODY_MAX, i ? BUFFERS_MAX : send_buffers_max);
     if (!secure)
         return;
     for (uint32_t i = 0; i < ENDS; i++) {
@@ -102,7 +102,7 @@ static void open_ends(uint32_t chunks_max, bool secure)
             tls_open(tls[i], i ? NULL : "b", stream_tls_send, &side[i].s, &side[i].tls), TERN_OK);
         stream_secure(&side[i].s, side[i].tls);
     }
-    while (!side[0].secured || !side[1].secured || side[0].s.chunks || side[1].s.chunks)
+    while (!side[0].secured || !side[1].secured || side[0].s.send_buffers || side[1].s.send_buffers)
         turn(end);
 }
 
@@ -136,7 +136,7 @@ static void arrives(size_t n)
 {
     uint64_t end = io_now_ns() + WAIT_NS;
 
-    while (side[1].got != n || side[0].s.chunks > 0)
+    while (side[1].got != n || side[0].s.send_buffers > 0)
         turn(end);
     assert_false(side[0].closed || side[1].closed);
 }
@@ -154,7 +154,7 @@ static int start(void **state)
 {
     struct io_config ring = {.entries = 64, .buffers = 16, .buffer_bytes = 16384};
     struct stream_config streams = {.streams = ENDS,
-                                    .chunks_extra = EXTRA,
+                                    .send_buffers_extra = EXTRA,
                                     .shares = 1,
                                     .big_bytes = BODY_MAX,
                                     .partial_ns = WAIT_NS,
@@ -189,10 +189,10 @@ static int stop(void **state)
 static void stream_in_the_clear_fits_to_the_last_byte(void **state)
 {
     (void)state;
-    for (uint32_t chunks = 1; chunks <= CHUNKS_MAX; chunks++) {
-        size_t all = (size_t)chunks * STREAM_CHUNK_BYTES;
+    for (uint32_t send_buffers = 1; send_buffers <= BUFFERS_MAX; send_buffers++) {
+        size_t all = (size_t)send_buffers * SEND_BUFFER_BYTES;
 
-        open_ends(chunks, false);
+        open_ends(send_buffers, false);
         assert_true(stream_fits(&side[0].s, all));
         assert_false(stream_fits(&side[0].s, all + 1));
         assert_true(put(all));
@@ -207,19 +207,19 @@ static void stream_in_the_clear_fits_to_the_last_byte(void **state)
 static void stream_with_tls_what_fits_can_be_put(void **state)
 {
     (void)state;
-    for (uint32_t chunks = 1; chunks <= CHUNKS_MAX; chunks++) {
-        size_t all = (size_t)chunks * STREAM_CHUNK_BYTES, most;
+    for (uint32_t send_buffers = 1; send_buffers <= BUFFERS_MAX; send_buffers++) {
+        size_t all = (size_t)send_buffers * SEND_BUFFER_BYTES, most;
 
-        open_ends(chunks, true);
+        open_ends(send_buffers, true);
         most = most_that_fits(all);
-        assert_true(most + (size_t)(chunks + 1) * TLS_RECORD_OVERHEAD >= all);
+        assert_true(most + (size_t)(send_buffers + 1) * TLS_RECORD_OVERHEAD >= all);
         assert_true(put(most));
         arrives(most);
-        assert_true(put(100)); /* a chunk that is begun is not counted */
+        assert_true(put(100)); /* a send buffer that is begun is not counted */
         most = most_that_fits(all);
-        assert_true(most <= all - STREAM_CHUNK_BYTES);
-        assert_true(chunks == 1 || put(most));
-        arrives(chunks == 1 ? 100 : most);
+        assert_true(most <= all - SEND_BUFFER_BYTES);
+        assert_true(send_buffers == 1 || put(most));
+        arrives(send_buffers == 1 ? 100 : most);
         close_ends();
     }
 }
@@ -228,8 +228,8 @@ static void stream_with_tls_what_does_not_fit_closes_it(void **state)
 {
     (void)state;
     open_ends(2, true);
-    assert_false(stream_fits(&side[0].s, 2 * STREAM_CHUNK_BYTES));
-    assert_false(put(2 * STREAM_CHUNK_BYTES));
+    assert_false(stream_fits(&side[0].s, 2 * SEND_BUFFER_BYTES));
+    assert_false(put(2 * SEND_BUFFER_BYTES));
     assert_true(side[0].closed);
     close_ends();
 }
