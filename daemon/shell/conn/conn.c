@@ -81,10 +81,7 @@ static void on_closed(struct stream *s, const char *why)
     subscribe_forget(d, c->slot);
     if (!known)
         return;
-    if (d->stepping)
-        daemon_later(d, &ev);
-    else
-        daemon_event(d, &ev);
+    daemon_later(d, &ev);
 }
 
 static void on_finished(struct stream *s)

@@ -401,7 +401,7 @@ static void drain_tick(struct daemon *d, uint64_t now_ns)
 
 static uint64_t next_deadline(const struct daemon *d)
 {
-    uint64_t at = d->subs.more ? 0 : core_deadline(d->core);
+    uint64_t at = d->subs.more || d->queue.n > 0 ? 0 : core_deadline(d->core);
 
     if (core_waits_for_steps(d->core) && d->step_poll_ns < at)
         at = d->step_poll_ns;

@@ -32,6 +32,7 @@
 struct event_queue {
     struct event *v; /* owned */
     uint32_t cap, head, n;
+    bool stepping; /* for a check: the core is stepped by nobody inside its step */
 };
 
 /* An engine that joined, as far as the shell looks at it: whose done_step to read. */
@@ -65,7 +66,6 @@ struct daemon {
     void *arena;
     struct core *core; /* lies in the arena */
     struct actions *actions;
-    bool stepping; /* inside core_step or its actions */
     struct event_queue queue;
 
     struct stream_pool *streams;
@@ -99,10 +99,12 @@ void daemon_drain(struct daemon *d);
 
 /* ---- dispatch.c ---- */
 
-/* Steps the core with the event and carries everything out, at once; from inside a step or a seam's
- * call use daemon_later. Arrays in the event are borrowed for the call. */
+/* Steps the core with the queued events and then with this one, and carries everything out, at once.
+ * Arrays in the event are borrowed for the call. Never called from inside a step or a seam's call:
+ * what can happen there, such as the end of a connection, always goes through daemon_later. */
 void daemon_event(struct daemon *d, struct event *ev);
-/* Queues the event (it borrows nothing). */
+/* Queues the event (it borrows nothing): the core hears it before any other, and at the latest in
+ * the next turn of the loop, which waits for nothing meanwhile. */
 void daemon_later(struct daemon *d, const struct event *ev);
 void daemon_run_queue(struct daemon *d);
 /* Tells the core what the ranks of that engine (or of all) have finished since the last look. */

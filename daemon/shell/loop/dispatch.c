@@ -209,15 +209,15 @@ static void step(struct daemon *d, struct event *ev)
 
     if (d->phase == DAEMON_STOPPED)
         return;
-    check(!d->stepping);
+    check(!d->queue.stepping);
     ev->now_ns = now > d->last_ns ? now : d->last_ns;
     d->last_ns = ev->now_ns;
     tape_record(d->tape, ev);
-    d->stepping = true;
+    d->queue.stepping = true;
     core_step(d->core, ev, d->actions);
     for (uint32_t i = 0; i < d->actions->n; i++)
         carry_out(d, &d->actions->v[i]);
-    d->stepping = false;
+    d->queue.stepping = false;
 }
 
 void daemon_run_queue(struct daemon *d)

@@ -278,10 +278,7 @@ static void on_closed(struct stream *s, const char *why)
         xfer_link_down(d->xfer, l->slot);
     else
         xfer_peer_down(d->xfer, l->slot);
-    if (d->stepping)
-        daemon_later(d, &ev);
-    else
-        daemon_event(d, &ev);
+    daemon_later(d, &ev);
 }
 
 static void on_finished(struct stream *s)

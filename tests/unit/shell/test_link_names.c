@@ -308,7 +308,6 @@ static int start(void **state)
     d.config = &config;
     d.incarnation = 7;
     d.frame = frame;
-    d.stepping = true; /* what is told to the core waits, and nobody takes it */
     d.queue = (struct event_queue){.v = queue, .cap = sizeof queue / sizeof *queue};
     strcpy(config.node, "self");
     d.limits.peers = d.limits.links = PEERS;
