@@ -24,8 +24,8 @@ enum peer_msg_kind {
 
 struct peer_msg {
     enum peer_msg_kind kind;
-    struct id pull;  /* the puller's id of the transfer */
-    struct id serve; /* the source's; {0,0} in PULL_OPEN and in an offer that failed */
+    struct pull_id pull;   /* the puller's id of the transfer */
+    struct serve_id serve; /* the source's; {0,0} in PULL_OPEN and in an offer that failed */
     uint64_t trace_id;
     enum tern_err err; /* OFFER, ABORT */
     uint32_t retry_ms; /* OFFER with BUSY: when to come back */
@@ -73,19 +73,19 @@ struct event {
             uint32_t proc;
         } proc;
         struct {
-            struct id engine;
+            struct engine_id engine;
             uint32_t rank;
             uint64_t step;
         } step_done;
         struct request request;
         struct {
-            struct id job;
+            struct seal_id job;
         } sealed;
         struct {
-            struct id pool;
+            struct pool_id pool;
         } zeroed;
         struct {
-            struct id job;
+            struct copy_id job;
             enum tern_err err;
         } copied;
         struct {
@@ -97,19 +97,19 @@ struct event {
             struct peer_msg msg;
         } peer;
         struct {
-            struct id pull;
+            struct pull_id pull;
             uint32_t batch;
             uint64_t ok[PULL_BATCH_PAGES / 64];
         } pulled; /* bit i: page i is right */
         struct {
-            struct id pull;
+            struct pull_id pull;
             enum tern_err err;
         } broken;
         struct {
-            struct id pull;
+            struct pull_id pull;
         } pull_quiet;
         struct {
-            struct id serve;
+            struct serve_id serve;
         } serve_quiet;
     };
 };
@@ -147,16 +147,16 @@ struct action {
             uint32_t conn;
         } conn;
         struct {
-            struct id job;
+            struct seal_id job;
             uint32_t pool;
             const struct page_at *pages;
             uint32_t n;
         } seal;
         struct {
-            struct id pool;
+            struct pool_id pool;
         } zero;
         struct {
-            struct id job;
+            struct copy_id job;
             uint32_t from_pool, to_pool;     /* one of them of TIER_HOST */
             const struct page_at *from, *to; /* same order and groups */
             uint32_t n;
@@ -169,20 +169,21 @@ struct action {
             uint32_t link;
         } link;
         struct {
-            struct id pull, serve; /* serve: the source's id */
+            struct pull_id pull;
+            struct serve_id serve; /* the source's */
             uint32_t link, pool, batch, n;
             const struct page_at *pages; /* ours, written by the receive */
             const struct page_ref *refs; /* the source's, same order and group */
         } pull;
         struct {
-            struct id pull;
+            struct pull_id pull;
         } pull_stop;
         struct {
-            struct id serve;
+            struct serve_id serve;
             uint32_t link, pool;
         } serve;
         struct {
-            struct id engine;
+            struct engine_id engine;
         } engine;
     };
 };
@@ -231,7 +232,7 @@ uint64_t core_hash(const struct core *core); /* of the arena's used bytes */
 
 /* For the source's data path: may this page leave now? GONE if the serve has ended or the
  * generation passed. */
-enum tern_err core_serve_page(const struct core *core, struct id serve, uint32_t group,
+enum tern_err core_serve_page(const struct core *core, struct serve_id serve, uint32_t group,
                               struct page_ref ref, uint32_t *ret_record);
 
 #endif

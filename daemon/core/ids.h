@@ -7,12 +7,35 @@
 
 #define NONE UINT32_MAX /* "no such slot" for every index in the arena */
 
-/* What a client or a peer holds: a slot and the generation that it had when it was handed out. A
- * handle whose generation has passed is answered GONE. On the wire: gen << 32 | slot. {0,0} names
- * nothing. */
-struct id {
-    uint32_t slot, gen;
-};
+/* What a client, a peer or a worker holds of a record of the core: its slot and the generation that
+ * the slot had when the handle was given out. A handle whose generation has passed is answered
+ * GONE. Each kind is a type of its own, so that none can be given where another is meant. Packed,
+ * as on the wire: gen << 32 | slot. {0, 0} names nothing. */
+#define HANDLE(kind)                                                                               \
+    struct kind##_id {                                                                             \
+        uint32_t slot, gen;                                                                        \
+    };                                                                                             \
+    static inline uint64_t kind##_id_pack(struct kind##_id id)                                     \
+    {                                                                                              \
+        return (uint64_t)id.gen << 32 | id.slot;                                                   \
+    }                                                                                              \
+    static inline struct kind##_id kind##_id_unpack(uint64_t packed)                               \
+    {                                                                                              \
+        return (struct kind##_id){.slot = (uint32_t)packed, .gen = (uint32_t)(packed >> 32)};      \
+    }                                                                                              \
+    static inline bool kind##_id_equal(struct kind##_id a, struct kind##_id b)                     \
+    {                                                                                              \
+        return a.slot == b.slot && a.gen == b.gen;                                                 \
+    }
+
+HANDLE(engine)
+HANDLE(pool)
+HANDLE(session)
+HANDLE(node)
+HANDLE(pull)  /* a transfer in */
+HANDLE(serve) /* a transfer out */
+HANDLE(seal)  /* a job that computes the checksums of a node's pages */
+HANDLE(copy)  /* a job that copies a node's pages from one tier to the other */
 
 /* A page within its group: the index is the engine's block id. Index 0 is reserved in every group.
  */
@@ -32,20 +55,5 @@ struct extra_key {
     uint32_t zero; /* explicit padding, always 0 */
     uint64_t hi, lo;
 };
-
-static inline uint64_t id_pack(struct id id)
-{
-    return (uint64_t)id.gen << 32 | id.slot;
-}
-
-static inline struct id id_unpack(uint64_t wire)
-{
-    return (struct id){.slot = (uint32_t)wire, .gen = (uint32_t)(wire >> 32)};
-}
-
-static inline bool id_equal(struct id a, struct id b)
-{
-    return a.slot == b.slot && a.gen == b.gen;
-}
 
 #endif

@@ -36,7 +36,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
         return false;
     p = pool_at(c, slot);
     memset(ret, 0, sizeof *ret);
-    ret->id = (struct id){.slot = slot, .gen = p->gen};
+    ret->id = (struct pool_id){.slot = slot, .gen = p->gen};
     ret->tenant = p->tenant;
     ret->engine = p->opener;
     ret->ngroups = p->ngroups;
@@ -72,9 +72,9 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
         return false;
     s = session_at(c, slot);
     memset(ret, 0, sizeof *ret);
-    ret->id = (struct id){.slot = slot, .gen = s->gen};
-    ret->engine = (struct id){.slot = s->engine, .gen = engine_at(c, s->engine)->gen};
-    ret->pool = (struct id){.slot = s->pool, .gen = pool_at(c, s->pool)->gen};
+    ret->id = (struct session_id){.slot = slot, .gen = s->gen};
+    ret->engine = (struct engine_id){.slot = s->engine, .gen = engine_at(c, s->engine)->gen};
+    ret->pool = (struct pool_id){.slot = s->pool, .gen = pool_at(c, s->pool)->gen};
     ret->ns = space_at(c, s->space)->ns;
     ret->state = names[s->state];
     ret->lengths = session_lengths(s);
@@ -98,7 +98,7 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
         return false;
     e = engine_at(c, slot);
     memset(ret, 0, sizeof *ret);
-    ret->id = (struct id){.slot = slot, .gen = e->gen};
+    ret->id = (struct engine_id){.slot = slot, .gen = e->gen};
     memcpy(ret->name, e->name, sizeof ret->name);
     ret->state = names[e->state];
     ret->tenant = e->tenant;
@@ -127,7 +127,7 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
         return false;
     p = pull_at(c, slot);
     memset(ret, 0, sizeof *ret);
-    ret->id = (struct id){.slot = slot, .gen = p->gen};
+    ret->pull = (struct pull_id){.slot = slot, .gen = p->gen};
     ret->state = names[p->state];
     ret->link = p->link;
     ret->from = p->from;
@@ -156,7 +156,7 @@ bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *
         return false;
     s = serve_at(c, slot);
     memset(ret, 0, sizeof *ret);
-    ret->id = (struct id){.slot = slot, .gen = s->gen};
+    ret->serve = (struct serve_id){.slot = slot, .gen = s->gen};
     ret->node = s->node;
     ret->outgoing = true;
     ret->state = names[s->state];
@@ -191,7 +191,7 @@ bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
         return false;
     n = node_at(c, slot);
     memset(ret, 0, sizeof *ret);
-    ret->id = (struct id){.slot = slot, .gen = n->gen};
+    ret->id = (struct node_id){.slot = slot, .gen = n->gen};
     ret->slot = slot;
     ret->parent = n->parent;
     ret->depth = n->depth;
@@ -223,7 +223,7 @@ static void oldest_quarantine(const struct core *c, struct core_view *ret)
             (ret->oldest_quarantine_ns && ret->oldest_quarantine_ns <= p->quarantined_ns))
             continue;
         ret->oldest_quarantine_ns = p->quarantined_ns;
-        ret->oldest_quarantine = (struct id){.slot = i, .gen = p->gen};
+        ret->oldest_quarantine = (struct pull_id){.slot = i, .gen = p->gen};
     }
 }
 

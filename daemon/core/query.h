@@ -15,7 +15,7 @@ struct group_view {
 };
 
 struct pool_view {
-    struct id id;
+    struct pool_id id;
     uint32_t tenant, ngroups, align_tokens, slabs, slabs_free, nodes;
     uint32_t engine;  /* slot of one that maps it; NONE: none does */
     uint32_t regions; /* ranks of the engines that use it */
@@ -33,7 +33,9 @@ struct pool_view {
 enum ref_kind { REF_DEVICE, REF_TRANSFER, REF_JOB, REF_RETRACTED, REF_ADMIN, REF_HOST, REF_KINDS };
 
 struct session_view {
-    struct id id, engine, pool;
+    struct session_id id;
+    struct engine_id engine;
+    struct pool_id pool;
     struct namespace_id ns;
     const char *state; /* static */
     struct lengths lengths;
@@ -44,7 +46,7 @@ struct session_view {
 };
 
 struct engine_view {
-    struct id id;
+    struct engine_id id;
     char name[ENGINE_NAME_MAX];
     const char *state;
     uint32_t tenant, world, procs_alive, sessions;
@@ -53,8 +55,11 @@ struct engine_view {
 };
 
 struct transfer_view {
-    struct id id;
     bool outgoing;
+    union {
+        struct pull_id pull;   /* of one that comes in */
+        struct serve_id serve; /* of one that goes out */
+    };
     const char *state;
     uint32_t link, from, to, published;
     uint32_t node; /* that it holds by a TRANSFER ref; NONE */
@@ -65,7 +70,7 @@ struct transfer_view {
 };
 
 struct node_view {
-    struct id id;
+    struct node_id id;
     uint32_t slot, parent, depth, children, pages;
     uint32_t refs[REF_KINDS]; /* by kind */
     uint64_t admin_since_ns;  /* the first ADMIN ref, if there is one */
@@ -102,8 +107,8 @@ struct core_view {
     bool draining;
     uint64_t errors[TERN_ERR_COUNT]; /* replies by error */
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
-    uint64_t oldest_quarantine_ns; /* since when its pages wait; 0: none */
-    struct id oldest_quarantine;   /* the pull that holds them; gen 0: none */
+    uint64_t oldest_quarantine_ns;    /* since when its pages wait; 0: none */
+    struct pull_id oldest_quarantine; /* the pull that holds them; gen 0: none */
     uint64_t host_copies, host_copies_failed, host_loads; /* nodes copied to host memory, back */
     uint64_t host_copies_again;                           /* that failed and were begun anew */
     uint64_t retracts, recovers;

@@ -75,7 +75,7 @@ struct req_pool_open {
 };
 
 struct req_session_open {
-    struct id pool;
+    struct pool_id pool;
     struct namespace_id ns;
 };
 
@@ -89,13 +89,13 @@ struct req_tokens {
 };
 
 struct req_peek {
-    struct id pool;
+    struct pool_id pool;
     struct namespace_id ns;
     struct req_tokens tokens; /* base is 0 */
 };
 
 struct req_match {
-    struct id session;
+    struct session_id session;
     struct req_tokens tokens;
     uint64_t step; /* the last step that may touch pages that this gives back (a resume frees the
                       tail) */
@@ -119,7 +119,7 @@ enum step_op_kind {
 struct step_op {
     enum step_op_kind kind;
     bool barrier;
-    struct id session;
+    struct session_id session;
     uint64_t step; /* REWIND, FINISH, ABORT, CLOSE: the last step that may touch what is given back.
                       COMMIT: the step that writes the pages, or a later one that was dispatched on
                       them: duplicates that a canonical page replaces retire behind it (T8).
@@ -139,24 +139,24 @@ struct req_step {
 #define PEER_HOST 0xfffffffeu
 
 struct req_fetch {
-    struct id session; /* with A == T: nothing allocated beyond what is committed */
-    uint32_t peer;     /* index in the configured list; the shell resolves the name; NONE: unknown.
-                          PEER_HOST: this daemon's own host tier */
-    uint32_t depth;    /* bring at most this many tokens of the session's list; 0 = all of them */
+    struct session_id session; /* with A == T: nothing allocated beyond what is committed */
+    uint32_t peer;  /* index in the configured list; the shell resolves the name; NONE: unknown.
+                       PEER_HOST: this daemon's own host tier */
+    uint32_t depth; /* bring at most this many tokens of the session's list; 0 = all of them */
 };
 
 struct req_fetch_cancel {
-    struct id session;
+    struct session_id session;
 };
 
 struct req_retract {
-    struct id session;
+    struct session_id session;
     enum retract_mode mode;
     uint64_t step; /* the last step that may touch the session's pages; 0: nothing is in flight */
 };
 
 struct req_recover {
-    struct id session;
+    struct session_id session;
 };
 
 struct req_namespace_reset {
@@ -164,13 +164,13 @@ struct req_namespace_reset {
 };
 
 struct req_pin {
-    struct id node; /* as ternctl tree shows it */
+    struct node_id node; /* as ternctl tree shows it */
     bool on;
 };
 
 struct req_evict {
-    struct id pool; /* {NONE, 0}: every pool of every tenant */
-    uint32_t nodes; /* at most this many; 0 = all that can go */
+    struct pool_id pool; /* {NONE, 0}: every pool of every tenant */
+    uint32_t nodes;      /* at most this many; 0 = all that can go */
 };
 
 struct request {
@@ -182,10 +182,10 @@ struct request {
         struct req_join join;
         struct req_pool_open pool_open;
         struct {
-            struct id pool;
+            struct pool_id pool;
         } pool_map; /* the rank is the connection's */
         struct {
-            struct id pool;
+            struct pool_id pool;
         } pool_close;
         struct req_session_open session_open;
         struct req_peek peek;
@@ -243,10 +243,10 @@ struct reply {
     struct shortage shortage; /* if err is POOL_EXHAUSTED */
     union {
         struct {
-            struct id engine;
+            struct engine_id engine;
         } join;
         struct {
-            struct id pool;
+            struct pool_id pool;
             uint32_t align_tokens;
             uint64_t bytes;
         } pool_open;
@@ -255,7 +255,7 @@ struct reply {
             uint64_t offset, bytes;
         } pool_map; /* in the tenant's memory of that region */
         struct {
-            struct id session;
+            struct session_id session;
         } session_open;
         struct {
             uint32_t depth,

@@ -130,14 +130,14 @@ static void garbage(struct world *w, struct actor *a)
     if (!a->alive || r.op == OP_ENGINE_LEAVE || r.op == OP_POOL_CLOSE || r.op == OP_POOL_OPEN ||
         r.op == OP_DRAIN)
         return;
-    op.session = (struct id){another % 10, a_number};
+    op.session = (struct session_id){another % 10, a_number};
     op.length = a_number;
     op.written = another;
     r.match.session = op.session;
     r.match.tokens =
         (struct req_tokens){.v = sequence(0), .n = another % SEQUENCE, .base = a_number};
     if (r.op == OP_SESSION_OPEN)
-        r.session_open.pool = (struct id){another % 4, a_number};
+        r.session_open.pool = (struct pool_id){another % 4, a_number};
     if (r.op == OP_PEEK)
         r.peek = (struct req_peek){.pool = a->pool,
                                    .tokens = {.v = sequence(another % 8), .n = SEQUENCE}};
@@ -159,7 +159,7 @@ static void stale_event(struct world *w, struct rig *rig)
     struct event event = {.kind = kinds[take(w) % 6]};
 
     event.pulled.pull =
-        (struct id){take(w) % 8, 1u << 31 | take(w)}; /* never a generation that lives */
+        (struct pull_id){take(w) % 8, 1u << 31 | take(w)}; /* never a generation that lives */
     rig_event(rig, &event);
 }
 
@@ -188,7 +188,8 @@ static void one_op(struct world *w)
     else if (op == 13 && b / 24 % 6)
         host_op(w, a, b / 24 % 6);
     else if (op == 13)
-        rig_evict(a->rig, w->admin[a->rig == w->rig[1]], (struct id){NONE, 0}, 1 + take(w) % 3);
+        rig_evict(a->rig, w->admin[a->rig == w->rig[1]], (struct pool_id){NONE, 0},
+                  1 + take(w) % 3);
     else if (op == 14)
         a->rig->automatic = RIG_ALL & ~take(w);
     else if (op <= 17)
@@ -236,7 +237,7 @@ static void all_evicted(struct world *w, uint32_t d)
         unpin(w, d);
     for (uint32_t i = 0; i < EVICTS_MAX;
          i++) { /* what leaves the device may still be on the host */
-        rig_evict(w->rig[d], w->admin[d], (struct id){NONE, 0}, 0);
+        rig_evict(w->rig[d], w->admin[d], (struct pool_id){NONE, 0}, 0);
         rig_settle(w->rig[d]);
         core_view(w->rig[d]->core, &v);
         if (!v.nodes)

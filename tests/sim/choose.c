@@ -158,45 +158,46 @@ static void do_step_back(struct sim *w, uint32_t d, uint32_t e)
 static void do_stale_completion(struct sim *w, uint32_t d)
 {
     struct event ev = {.kind = EV_SEALED};
-    struct id id = {.slot = pick(w, 4), .gen = pick(w, 3)};
+    uint64_t slot = pick(w, 4), gen = pick(w, 3), id = gen << 32 | slot;
     uint64_t before = core_changes(w->d[d].core);
 
     switch (pick(w, 6)) {
     case 5:
         ev.kind = EV_COPIED;
-        ev.copied.job = id = chance(w, 50) && w->d[d].last_copy.gen ? w->d[d].last_copy : id;
+        id = chance(w, 50) && w->d[d].last_copy.gen ? copy_id_pack(w->d[d].last_copy) : id;
+        ev.copied.job = copy_id_unpack(id);
         break;
-    case 0: ev.sealed.job = id; break;
+    case 0: ev.sealed.job = seal_id_unpack(id); break;
     case 1:
         ev.kind = EV_PULL_QUIET;
-        ev.pull_quiet.pull = id;
+        ev.pull_quiet.pull = pull_id_unpack(id);
         break;
     case 2:
         ev.kind = EV_SERVE_QUIET;
-        ev.serve_quiet.serve = id;
+        ev.serve_quiet.serve = serve_id_unpack(id);
         break;
     case 3:
         ev.kind = EV_ZEROED;
-        ev.zeroed.pool = id;
+        ev.zeroed.pool = pool_id_unpack(id);
         break;
     default:
         ev.kind = EV_PULLED;
-        ev.pulled.pull = id;
+        ev.pulled.pull = pull_id_unpack(id);
         ev.pulled.ok[0] = ~0ull;
     }
     for (uint32_t i = 0; i < PULLS * 2; i++) /* one that could be real */
-        if (w->d[d].pull[i].used && id_equal(w->d[d].pull[i].id, id))
+        if (w->d[d].pull[i].used && pull_id_pack(w->d[d].pull[i].id) == id)
             return;
     for (uint32_t i = 0; i < SERVES * 2; i++)
-        if (w->d[d].serve[i].used && id_equal(w->d[d].serve[i].id, id))
+        if (w->d[d].serve[i].used && serve_id_pack(w->d[d].serve[i].id) == id)
             return;
     for (uint32_t i = 0; i < w->d[d].njobs; i++)
-        if (id_equal(w->d[d].job[i].id, id))
+        if (w->d[d].job[i].id == id)
             return;
     FAULT(stale_completion);
     sim_step(w, d, &ev);
     EXPECT(before == core_changes(w->d[d].core), "stale_completion_taken",
-           "event %u for %u.%u changed the state", ev.kind, id.slot, id.gen);
+           "event %u for %u.%u changed the state", ev.kind, (uint32_t)id, (uint32_t)(id >> 32));
 }
 
 static void do_kill(struct sim *w, uint32_t d, uint32_t kind, uint32_t e)

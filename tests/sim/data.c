@@ -26,7 +26,7 @@ static uint32_t pool_of_slot(struct sim *w, uint32_t d, uint32_t slot)
 
 /* --- jobs --- */
 
-struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id, uint32_t pool)
+struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, uint64_t id, uint32_t pool)
 {
     struct daemon *m = &w->d[d];
     struct job *j = &m->job[m->njobs];
@@ -43,7 +43,7 @@ struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id,
 void take_seal(struct sim *w, uint32_t d, const struct action *act)
 {
     uint32_t pool = pool_of_slot(w, d, act->seal.pool), running = 0;
-    struct job *j = job_add(w, d, JOB_SEAL, act->seal.job, pool);
+    struct job *j = job_add(w, d, JOB_SEAL, seal_id_pack(act->seal.job), pool);
 
     for (uint32_t i = 0; i < w->d[d].njobs; i++)
         running += w->d[d].job[i].kind == JOB_SEAL;
@@ -70,7 +70,7 @@ void take_zero(struct sim *w, uint32_t d, const struct action *act)
     uint32_t pool = pool_of_slot(w, d, act->zero.pool.slot);
     struct pool *p = &w->d[d].pool[pool];
 
-    EXPECT(id_equal(act->zero.pool, p->id), "zero_stale", "pool %u.%u", act->zero.pool.slot,
+    EXPECT(pool_id_equal(act->zero.pool, p->id), "zero_stale", "pool %u.%u", act->zero.pool.slot,
            act->zero.pool.gen);
     EXPECT(p->closing || p->engines == 0, "zero_open_pool",
            "pool %u is zeroed, but nobody closed it", pool);
@@ -78,7 +78,7 @@ void take_zero(struct sim *w, uint32_t d, const struct action *act)
     EXPECT(p->engines == 0, "zero_mapped_pool", "pool %u is zeroed, but engines %x may still write",
            pool, p->engines);
     host_close(w, d, pool);
-    job_add(w, d, JOB_ZERO, act->zero.pool, pool);
+    job_add(w, d, JOB_ZERO, pool_id_pack(act->zero.pool), pool);
 }
 
 static void finish_seal(struct sim *w, uint32_t d, const struct job *j, struct event *ev)
@@ -98,7 +98,7 @@ static void finish_seal(struct sim *w, uint32_t d, const struct job *j, struct e
         m->sum_known[j->record[i]] = 1;
     }
     ev->kind = EV_SEALED;
-    ev->sealed.job = j->id;
+    ev->sealed.job = seal_id_unpack(j->id);
 }
 
 static void finish_zero(struct sim *w, uint32_t d, const struct job *j, struct event *ev)
@@ -116,7 +116,7 @@ static void finish_zero(struct sim *w, uint32_t d, const struct job *j, struct e
     memset(m->known[j->pool], 0, sizeof m->known[j->pool]);
     MARK(pool_closed_zeroed);
     ev->kind = EV_ZEROED;
-    ev->zeroed.pool = j->id;
+    ev->zeroed.pool = pool_id_unpack(j->id);
 }
 
 /* Of a hundred: there are many copies to the host, and few loads. */
@@ -141,7 +141,8 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     if (j.kind == JOB_COPY && !j.back && !w->quiet_phase && chance(w, LOAD_LINGERS))
         return; /* so that others meet it */
     m->job[i] = m->job[--m->njobs];
-    TRACE("  daemon %u finishes job %u.%u of kind %u\n", d, j.id.slot, j.id.gen, j.kind);
+    TRACE("  daemon %u finishes job %u.%u of kind %u\n", d, (uint32_t)j.id, (uint32_t)(j.id >> 32),
+          j.kind);
     if (j.kind == JOB_SEAL)
         finish_seal(w, d, &j, &ev);
     else if (j.kind == JOB_ZERO)
@@ -152,27 +153,28 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     if (j.kind != JOB_COPY)
         return;
     copy_ended(w, d, &j, ev.copied.err);
-    m->last_copy = j.id;
+    m->last_copy = copy_id_unpack(j.id);
     if (w->quiet_phase || !w->cfg.spoil || !chance(w, 10))
         return;
     before = core_changes(m->core); /* T16: once more */
     sim_step(w, d, &ev);
-    EXPECT(core_changes(m->core) == before, "second_ack_taken", "job %u.%u", j.id.slot, j.id.gen);
+    EXPECT(core_changes(m->core) == before, "second_ack_taken", "job %u.%u", (uint32_t)j.id,
+           (uint32_t)(j.id >> 32));
     FAULT(copy_acked_twice);
     MARK(copy_acked_twice);
 }
 
 /* --- pulls --- */
 
-static struct pull *pull_by_id(struct sim *w, uint32_t d, struct id id)
+static struct pull *pull_by_id(struct sim *w, uint32_t d, struct pull_id id)
 {
     for (uint32_t i = 0; i < PULLS * 2; i++)
-        if (w->d[d].pull[i].used && id_equal(w->d[d].pull[i].id, id))
+        if (w->d[d].pull[i].used && pull_id_equal(w->d[d].pull[i].id, id))
             return &w->d[d].pull[i];
     return NULL;
 }
 
-static struct pull *pull_slot(struct sim *w, uint32_t d, struct id id)
+static struct pull *pull_slot(struct sim *w, uint32_t d, struct pull_id id)
 {
     struct daemon *m = &w->d[d];
     struct pull *p = NULL;
@@ -200,7 +202,7 @@ static struct pull *pull_new(struct sim *w, uint32_t d, const struct action *act
     p->source_incarnation = w->d[1 - d].incarnation;
     for (uint32_t i = 0; i < SESSIONS; i++)
         if (m->session[i].live && m->session[i].turn == TURN_FETCHING &&
-            id_equal(m->session[i].fetch_pull, p->id))
+            pull_id_equal(m->session[i].fetch_pull, p->id))
             p->space = m->session[i].space;
     m->pool[p->pool].evictions++; /* making room may have evicted */
     return p;
@@ -333,10 +335,10 @@ void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned)
     p->orphaned = orphaned;
 }
 
-static const struct serve *serve_by_id(const struct sim *w, uint32_t d, struct id id)
+static const struct serve *serve_by_id(const struct sim *w, uint32_t d, struct serve_id id)
 {
     for (uint32_t i = 0; i < SERVES * 2; i++)
-        if (w->d[d].serve[i].used && id_equal(w->d[d].serve[i].id, id))
+        if (w->d[d].serve[i].used && serve_id_equal(w->d[d].serve[i].id, id))
             return &w->d[d].serve[i];
     return NULL;
 }
@@ -542,7 +544,7 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
     if (msg->err != TERN_OK || msg->nruns == 0)
         return;
     for (uint32_t i = 0; i < SERVES * 2 && !s; i++)
-        if (w->d[d].serve[i].used && id_equal(w->d[d].serve[i].id, msg->serve))
+        if (w->d[d].serve[i].used && serve_id_equal(w->d[d].serve[i].id, msg->serve))
             s = &w->d[d].serve[i];
     EXPECT(s, "offer_before_start", "serve %u.%u", msg->serve.slot, msg->serve.gen);
     for (uint32_t i = 0; i < msg->nruns; i++)
@@ -581,7 +583,7 @@ void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_m
 void take_serve_stop(struct sim *w, uint32_t d, const struct action *act)
 {
     for (uint32_t i = 0; i < SERVES * 2; i++)
-        if (w->d[d].serve[i].used && id_equal(w->d[d].serve[i].id, act->serve.serve)) {
+        if (w->d[d].serve[i].used && serve_id_equal(w->d[d].serve[i].id, act->serve.serve)) {
             w->d[d].serve[i].stopping = 1;
             return;
         }
@@ -660,7 +662,7 @@ void data_stale(struct sim *w, uint32_t d)
     uint32_t at = pick(w, SERVES * 2), record, one;
     const struct serve *s = &m->serve[at];
     struct page_ref ref;
-    struct id id;
+    struct serve_id id;
 
     for (uint32_t i = 0; i < SERVES * 2 && !s->npages; i++)
         s = &m->serve[(at + i) % (SERVES * 2)];

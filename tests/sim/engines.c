@@ -95,7 +95,7 @@ static void process_join(struct sim *w, uint32_t d, struct engine *g, uint32_t e
     EXPECT(w->reply->err == TERN_OK, "join_refused", "join of seat %u: err %u %s", seat,
            w->reply->err, w->reply->text);
     if (g->known)
-        EXPECT(id_equal(g->id, w->reply->join.engine), "join_other_engine",
+        EXPECT(engine_id_equal(g->id, w->reply->join.engine), "join_other_engine",
                "one name, two engines");
     g->known = 1;
     g->id = w->reply->join.engine;
@@ -233,7 +233,7 @@ static void pool_choose(struct sim *w, uint32_t d, struct engine *g, uint32_t e)
     EXPECT(w->reply->pool_open.align_tokens == w->L, "align", "L is %u",
            w->reply->pool_open.align_tokens);
     for (uint32_t i = 0; i < POOLS; i++) /* one that no engine mapped any more */
-        if (m->pool[i].open && id_equal(m->pool[i].id, w->reply->pool_open.pool)) {
+        if (m->pool[i].open && pool_id_equal(m->pool[i].id, w->reply->pool_open.pool)) {
             EXPECT(m->pool[i].engines == 0 && m->pool[i].tenant == g->tenant &&
                        m->pool[i].ranks == g->world,
                    "pool_shared", "pool %u has engines %x", i, m->pool[i].engines);

@@ -8,7 +8,7 @@ static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
 {
     for (uint32_t i = 0; i < PULLS * 2; i++)
         if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
-            id_equal(w->d[d].pull[i].id, s->fetch_pull))
+            pull_id_equal(w->d[d].pull[i].id, s->fetch_pull))
             pull_over(w, d, &w->d[d].pull[i], s->ending || w->cfg.nstate);
 }
 
@@ -71,7 +71,7 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     s->fetch_bad_peer = (uint8_t)chance(w, 4);
     ev.request.fetch.peer = s->fetch_bad_peer ? NONE : s->fetch_host ? PEER_HOST : 0;
     ev.request.fetch.depth = depth;
-    w->opened = (struct id){.slot = NONE};
+    w->opened = (struct pull_id){.slot = NONE};
     TRACE("  daemon %u fetch session %u: depth %u of %u tokens (T %u A %u)\n", d, i, depth,
           s->ntokens, s->t, s->a);
     s->fetch_request = ev.request.request_id;

@@ -321,7 +321,7 @@ void take_copy(struct sim *w, uint32_t d, const struct action *act)
            act->copy.to_pool);
     EXPECT(act->copy.n > 0 && act->copy.n <= BATCH_PAGES * 2, "copy_pages", "%u pages",
            act->copy.n);
-    j = job_add(w, d, JOB_COPY, act->copy.job, pool);
+    j = job_add(w, d, JOB_COPY, copy_id_pack(act->copy.job), pool);
     for (uint32_t i = 0; i < w->d[d].njobs; i++)
         running += w->d[d].job[i].kind == JOB_COPY;
     EXPECT(running <= w->limits.copy_jobs, "copy_jobs", "%u copies, the limit is %u", running,
@@ -333,7 +333,7 @@ void take_copy(struct sim *w, uint32_t d, const struct action *act)
                     : load_chunk(w, d, pool, &act->copy.from[0]);
     TRACE("  daemon %u copies depth %u %s: %u pages, job %u.%u\n", d,
           w->d[d].chunk[pool][j->chunk].depth * w->L, back ? "to the host" : "back", act->copy.n,
-          j->id.slot, j->id.gen);
+          (uint32_t)j->id, (uint32_t)(j->id >> 32));
     if (back)
         copied_again(w, d, j, act);
     if (!back)
@@ -468,7 +468,7 @@ void finish_copy(struct sim *w, uint32_t d, const struct job *j, struct event *e
     else
         end_load(w, d, j, good);
     ev->kind = EV_COPIED;
-    ev->copied.job = j->id;
+    ev->copied.job = copy_id_unpack(j->id);
     ev->copied.err = good ? TERN_OK : TERN_CORRUPT;
     away_settle(w, d);
 }
@@ -482,7 +482,7 @@ void copy_ended(struct sim *w, uint32_t d, const struct job *j, enum tern_err er
     struct node_view v, up;
 
     if (err == TERN_OK || !j->back || m->resets || w->cfg.nstate || !m->pool[j->pool].open ||
-        m->pool[j->pool].closing || !core_node_view(m->core, j->id.slot, &v) ||
+        m->pool[j->pool].closing || !core_node_view(m->core, (uint32_t)j->id, &v) ||
         v.depth != c->depth * w->L || !v.on_device)
         return;
     EXPECT(core_node_view(m->core, v.parent, &up), "view_path", "depth %u", v.depth);

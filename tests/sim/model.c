@@ -365,7 +365,7 @@ void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
     if (s->turn == TURN_FETCHING)
         for (uint32_t i = 0; i < PULLS * 2; i++)
             if (w->d[d].pull[i].used && !w->d[d].pull[i].over &&
-                id_equal(w->d[d].pull[i].id, s->fetch_pull))
+                pull_id_equal(w->d[d].pull[i].id, s->fetch_pull))
                 pull_over(w, d, &w->d[d].pull[i], true);
     w->d[d].host_unsure |= s->away == AWAY_HOST && !s->unpinned;
     s->foggy = s->live = s->deaf = s->away = s->unpinned = s->undone = s->lost = 0;

@@ -29,7 +29,7 @@ void ask_again(struct sim *w, uint32_t d, uint32_t i)
 }
 
 /* Nodes of the paths that sessions hold, on whichever tier, that the host has too. */
-static uint32_t held_on_host(struct sim *w, uint32_t d, struct id *ret)
+static uint32_t held_on_host(struct sim *w, uint32_t d, struct node_id *ret)
 {
     const struct daemon *m = &w->d[d];
     struct session_view s;
@@ -40,7 +40,7 @@ static uint32_t held_on_host(struct sim *w, uint32_t d, struct id *ret)
         uint32_t left = CHUNKS;
 
         if (!m->session[i].live || !core_session_view(m->core, m->session[i].id.slot, &s) ||
-            !id_equal(s.id, m->session[i].id))
+            !session_id_equal(s.id, m->session[i].id))
             continue;
         for (uint32_t at = s.node; core_node_view(m->core, at, &n) && n.depth > 0; at = n.parent) {
             EXPECT(left-- > 0, "path_too_deep", "depth %u", n.depth);
@@ -69,14 +69,14 @@ static uint32_t pages_used(const struct sim *w, uint32_t d, enum tier tier)
 void evict(struct sim *w, uint32_t d, bool all)
 {
     struct daemon *m = &w->d[d];
-    struct id held[SESSIONS * CHUNKS];
+    struct node_id held[SESSIONS * CHUNKS];
     uint32_t nheld = held_on_host(w, d, held), device = pages_used(w, d, TIER_DEVICE),
              host = pages_used(w, d, TIER_HOST);
     struct node_view n;
     struct event ev;
 
     request_init(w, d, &ev, OP_EVICT, 0);
-    ev.request.evict.pool = (struct id){.slot = NONE};
+    ev.request.evict.pool = (struct pool_id){.slot = NONE};
     ev.request.evict.nodes = all ? 0 : 1 + pick(w, 4);
     for (uint32_t i = 0; i < POOLS; i++)
         m->pool[i].evictions++;
@@ -86,7 +86,8 @@ void evict(struct sim *w, uint32_t d, bool all)
     EXPECT(all || w->reply->evict.nodes <= ev.request.evict.nodes, "evict_too_many", "%u nodes",
            w->reply->evict.nodes);
     for (uint32_t i = 0; i < nheld; i++)
-        EXPECT(core_node_view(m->core, held[i].slot, &n) && id_equal(n.id, held[i]) && n.on_host,
+        EXPECT(core_node_view(m->core, held[i].slot, &n) && node_id_equal(n.id, held[i]) &&
+                   n.on_host,
                "evict_took_held", "node %u.%u has left the host", held[i].slot, held[i].gen);
     device -= pages_used(w, d, TIER_DEVICE);
     host -= pages_used(w, d, TIER_HOST);
@@ -129,7 +130,7 @@ static uint32_t any_conn(struct sim *w, uint32_t d, uint32_t *ret_engine)
     return NO;
 }
 
-static void ask_with_handle(struct sim *w, uint32_t d, uint32_t conn, struct id id,
+static void ask_with_handle(struct sim *w, uint32_t d, uint32_t conn, struct session_id id,
                             const char *what)
 {
     struct event ev;

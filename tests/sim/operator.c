@@ -127,7 +127,7 @@ static void pin_pages(struct sim *w, uint32_t d, const struct pin *p, int by)
     }
 }
 
-static void admin_pin(struct sim *w, uint32_t d, struct id node, bool on)
+static void admin_pin(struct sim *w, uint32_t d, struct node_id node, bool on)
 {
     struct event ev;
 
@@ -153,7 +153,7 @@ void ask_pin(struct sim *w, uint32_t d)
     if (!p || !s->live || s->t == 0 || s->deaf || s->turn == TURN_FETCHING ||
         s->turn == TURN_LOADING || s->unpinned || m->pool[s->pool].closing)
         return;
-    EXPECT(core_session_view(m->core, s->id.slot, &sv) && id_equal(sv.id, s->id) &&
+    EXPECT(core_session_view(m->core, s->id.slot, &sv) && session_id_equal(sv.id, s->id) &&
                core_node_view(m->core, sv.node, &nv) && nv.depth == s->t,
            "view_node", "session %u.%u has T %u", s->id.slot, s->id.gen, s->t);
     if (chance(w, 10)) {

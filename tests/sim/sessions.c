@@ -80,7 +80,7 @@ void ask_open(struct sim *w, uint32_t d, uint32_t e)
     TRACE("  daemon %u engine %u opens session %u = %u.%u ns %u variant %u\n", d, e, slot,
           s->id.slot, s->id.gen, s->ns, s->variant);
     for (uint32_t i = 0; i < SESSIONS; i++)
-        EXPECT(i == slot || !m->session[i].used || !id_equal(m->session[i].id, s->id),
+        EXPECT(i == slot || !m->session[i].used || !session_id_equal(m->session[i].id, s->id),
                "handle_reused", "session handle %u.%u was handed out before", s->id.slot,
                s->id.gen);
 }

@@ -233,13 +233,13 @@ struct session {
     uint32_t away_step;
     uint32_t slid_step; /* named for borrowed pages that left the table alone: it holds the rest */
     uint8_t ending;     /* an abort or close of it is in the request under way */
-    struct id id;
+    struct session_id id;
     uint32_t t, c, a, ntokens, prompt, good;
     uint32_t filled; /* bytes of [0, filled) are right once the dispatched steps have run; >= c */
     uint32_t last_step; /* last dispatched step that touches its pages */
     uint32_t fetch_depth, fetch_conn;
     uint64_t fetch_request;
-    struct id fetch_pull; /* {NONE, 0}: nothing was asked of the peer */
+    struct pull_id fetch_pull; /* {NONE, 0}: nothing was asked of the peer */
     uint64_t fetch_since;
     uint8_t lame; /* it lacks STATE to go on from its T: all it can do is abort or close */
     /* STATE of shape WINDOW: the table has logical pages [first, top); from base on they are owned.
@@ -278,7 +278,7 @@ struct engine {
     uint8_t joined; /* bit a seat: on an open connection */
     uint8_t seen;   /* bit a seat: the core has known a process there */
     uint8_t mapped; /* bit a seat, of `pool` */
-    struct id id;
+    struct engine_id id;
     uint32_t step, exec[RANKS], done[RANKS], min_done;
     struct proc proc[PROCS];
     struct work work[STEPS];
@@ -290,7 +290,7 @@ struct pool {
                         0: none did */
     uint8_t ranks;   /* regions that hold its bytes: the world of the engine that opened it */
     uint8_t engines; /* engines: bit each that opened or mapped it */
-    struct id id;
+    struct pool_id id;
     uint32_t granules, base;              /* base: first granule in the tenant's memory */
     uint32_t evictions;                   /* times that something may have been evicted */
     uint32_t host_slot, hgranules, hbase; /* its host tier: NONE, 0: it has none */
@@ -306,7 +306,7 @@ struct job {
     uint8_t kind, pool, n;
     uint8_t back;   /* COPY: to the host */
     uint16_t chunk; /* COPY */
-    struct id id;
+    uint64_t id;    /* the handle of the seal, the pool or the copy, packed */
     uint16_t granule[BATCH_PAGES * 2];
     uint16_t record[BATCH_PAGES * 2];
     uint16_t hgranule[BATCH_PAGES * 2], hrecord[BATCH_PAGES * 2];
@@ -325,7 +325,8 @@ struct batch {
 
 struct pull {
     uint8_t used, pool, space, stopping, broken, over, orphaned;
-    struct id id, serve;
+    struct pull_id id;
+    struct serve_id serve;
     uint64_t source_incarnation;
     struct batch batch[BATCHES];
 };
@@ -333,7 +334,7 @@ struct pull {
 struct serve {
     uint8_t used, stopping, pool, npages; /* pool NO: not started yet */
     uint32_t resets;                      /* of the daemon, when the peer asked */
-    struct id id;
+    struct serve_id id;
     uint8_t group[96];
     struct page_ref ref[96];
 };
@@ -363,7 +364,7 @@ struct kept {
 /* An operator's. */
 struct pin {
     uint8_t used, pool, tenant, space, variant, depth;
-    struct id node;
+    struct node_id node;
 };
 
 struct daemon {
@@ -391,7 +392,7 @@ struct daemon {
     struct granule granule[TENANTS][GRANULES];
     struct hpage host[TENANTS][HOSTS];
     struct pin pin[PINS];
-    struct id last_copy; /* acknowledged */
+    struct copy_id last_copy; /* acknowledged */
     uint32_t resets, open_resets[OPENS], spoilt;
     uint8_t waiting;     /* a session may wait for a fetch or a load; 0: none does */
     uint8_t pulled;      /* a transfer was active when the event began */
@@ -400,7 +401,9 @@ struct daemon {
     struct tag htag[TENANTS][RANKS][HOSTS];
     struct tag sum[RECORDS][RANKS]; /* what the checksum of a record says its page holds */
     uint8_t sum_known[RECORDS];
-    struct id old_session, old_pool, old_engine; /* handles from before the last restart */
+    struct session_id old_session; /* handles from before the last restart */
+    struct pool_id old_pool;
+    struct engine_id old_engine;
 };
 
 struct sim {
@@ -424,7 +427,7 @@ struct sim {
     uint64_t faults[FAULT_COUNT];
     uint64_t marks[MARK_COUNT];
     uint32_t at_choice;
-    struct id opened; /* pull of the last PULL_OPEN that was sent */
+    struct pull_id opened; /* pull of the last PULL_OPEN that was sent */
     jmp_buf failed;
     char what[48], text[400];
 };
@@ -607,7 +610,7 @@ enum want { WANT_AUTO = 0, WANT_CLOSE, WANT_ABORT };
 void step_request(struct sim *w, uint32_t d, uint32_t e, enum want want);
 
 /* ---- data.c ---- */
-struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, struct id id, uint32_t pool);
+struct job *job_add(struct sim *w, uint32_t d, enum job_kind kind, uint64_t id, uint32_t pool);
 void take_seal(struct sim *w, uint32_t d, const struct action *act);
 void take_zero(struct sim *w, uint32_t d, const struct action *act);
 void take_pull(struct sim *w, uint32_t d, const struct action *act);

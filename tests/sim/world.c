@@ -233,7 +233,7 @@ static void daemon_clear(struct sim *w, uint32_t d)
     m->npulls = m->njobs = m->procs_used = m->resets = m->spoilt = 0;
     m->host_unsure = m->waiting = 0;
     memset(m->open_resets, 0, sizeof m->open_resets);
-    m->last_copy = (struct id){0, 0};
+    m->last_copy = (struct copy_id){0, 0};
     memset(m->pin, 0, sizeof m->pin);
     memset(&m->kept, 0, sizeof m->kept);
     m->draining = 0;
@@ -285,11 +285,11 @@ static void take_reply(struct sim *w, uint32_t d, const struct reply *r)
         w->reply = r;
 }
 
-static void take_gone(struct sim *w, uint32_t d, struct id id)
+static void take_gone(struct sim *w, uint32_t d, struct engine_id id)
 {
     for (uint32_t e = 0; e < ENGINES; e++)
         EXPECT(!w->d[d].engine[e].used || !w->d[d].engine[e].seen ||
-                   !id_equal(w->d[d].engine[e].id, id),
+                   !engine_id_equal(w->d[d].engine[e].id, id),
                "engine_gone_early",
                "engine %u is said to be gone while processes of it may be alive", e);
 }
@@ -409,7 +409,9 @@ static void sim_begin(struct sim *w, const struct history *h)
     for (uint32_t d = 0; d < DAEMONS; d++) {
         w->d[d].restarts = 0;
         w->d[d].next_request = 0;
-        w->d[d].old_session = w->d[d].old_pool = w->d[d].old_engine = (struct id){0, 0};
+        w->d[d].old_session = (struct session_id){0, 0};
+        w->d[d].old_pool = (struct pool_id){0, 0};
+        w->d[d].old_engine = (struct engine_id){0, 0};
         memset(w->d[d].inbound_busy, 0, sizeof w->d[d].inbound_busy);
         daemon_clear(w, d);
         daemon_start(w, d);

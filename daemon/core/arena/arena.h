@@ -277,7 +277,7 @@ struct pull { /* a transfer in */
     struct batch batch[PULL_BATCHES_MAX];
     uint32_t owning; /* 1: chunks go to the session's own pages, not to the tree */
     uint32_t zero;
-    struct id serve;
+    struct serve_id serve;
     uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;
 };
 
@@ -289,7 +289,7 @@ struct serve { /* a transfer out */
     uint32_t link, pool, node, wait_node, from, to, history, asked_history, low;
     uint32_t ending,
         err; /* 1: to be ended once there is room; err: what to tell the peer, 0 = nothing */
-    struct id pull;
+    struct pull_id pull;
     uint64_t trace_id, deadline_ns, started_ns;
 };
 

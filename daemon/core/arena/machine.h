@@ -16,7 +16,7 @@ bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs);
 
 /* --- engines.c --- */
 
-struct engine *engine_find(const struct core *c, struct id id);
+struct engine *engine_find(const struct core *c, struct engine_id id);
 uint32_t engine_slot(const struct core *c, const struct engine *e);
 /* The engine of a connection, if it may ask for things now. */
 enum tern_err engine_of_conn(const struct core *c, uint32_t conn, struct engine **ret,
@@ -26,7 +26,7 @@ void engine_leave(struct core *c, struct actions *out, const struct request *req
                   struct reply *ret);
 void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc);
 void engine_conn_closed(struct core *c, uint32_t conn);
-void engine_step_done(struct core *c, struct id engine, uint32_t rank, uint64_t step);
+void engine_step_done(struct core *c, struct engine_id engine, uint32_t rank, uint64_t step);
 void engine_attach(struct core *c, struct engine *e, uint32_t pool);
 
 /* --- retires.c: what waits for a step --- */
@@ -49,12 +49,12 @@ uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t poo
 /* --- seals.c: checksums of published nodes --- */
 
 void seal_queue(struct core *c, uint32_t node);
-void seal_done(struct core *c, struct id job);
+void seal_done(struct core *c, struct seal_id job);
 bool seal_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
 
 /* --- sessions.c, session_ops.c --- */
 
-struct session *session_find(const struct core *c, struct id id);
+struct session *session_find(const struct core *c, struct session_id id);
 uint32_t session_slot(const struct core *c, const struct session *s);
 void session_open(struct core *c, const struct request *req, struct reply *ret);
 void session_peek(struct core *c, const struct request *req, struct reply *ret);
@@ -86,7 +86,7 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
 bool has_recurrent(const struct pool *p);
 uint32_t session_table_refs(const struct pool *p, uint32_t tokens);
 /* The session that a connection of engine `e` names. */
-enum tern_err session_for(const struct core *c, const struct engine *e, struct id id,
+enum tern_err session_for(const struct core *c, const struct engine *e, struct session_id id,
                           struct session **ret, const char **ret_text);
 struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
                                const struct req_tokens *req);
@@ -150,7 +150,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
 void pool_open(struct core *c, const struct request *req, struct reply *ret);
 void pool_map(struct core *c, const struct request *req, struct reply *ret);
 void pool_close(struct core *c, const struct request *req, struct reply *ret);
-void pool_zeroed(struct core *c, struct id pool);
+void pool_zeroed(struct core *c, struct pool_id pool);
 /* Takes closing pools on: their prefixes go as pins end, then their range is zeroed and given back.
  */
 bool pool_flush(struct core *c, struct actions *out);
@@ -171,18 +171,18 @@ void pull_msg(struct core *c, struct actions *out, uint32_t link, const struct p
 void pull_arrived(struct core *c, const struct event *ev);
 /* pull_data.c: takes in what is there, chunk by chunk; ends the pull when that is all. */
 void pull_publish(struct core *c, struct pull *p);
-void pull_broken(struct core *c, struct id pull, enum tern_err err);
-void pull_proved_quiet(struct core *c, struct id pull);
+void pull_broken(struct core *c, struct pull_id pull, enum tern_err err);
+void pull_proved_quiet(struct core *c, struct pull_id pull);
 void pull_link_down(struct core *c, uint32_t link);
 bool pull_flush(struct core *c, struct actions *out);
 uint64_t pull_deadline(const struct core *c);
-struct pull *pull_find(const struct core *c, struct id id);
-struct id pull_id(const struct core *c, const struct pull *p);
+struct pull *pull_find(const struct core *c, struct pull_id id);
+struct pull_id pull_id(const struct core *c, const struct pull *p);
 bool pull_issue(struct core *c, struct actions *out,
                 struct pull *p); /* pull_data.c. False: no room */
 
 void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
-void serve_proved_quiet(struct core *c, struct id serve);
+void serve_proved_quiet(struct core *c, struct serve_id serve);
 void serve_sealed(struct core *c, uint32_t node);
 void serve_link_down(struct core *c, uint32_t link);
 void serve_end_pool(struct core *c, uint32_t pool);

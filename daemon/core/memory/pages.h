@@ -44,6 +44,6 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
 bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req);
 bool pool_all_free(const struct core *c, const struct pool *p);
 uint32_t pool_slot(const struct core *c, const struct pool *p);
-struct pool *pool_find(const struct core *c, struct id id); /* open or closing; NULL: stale */
+struct pool *pool_find(const struct core *c, struct pool_id id); /* open or closing; NULL: stale */
 
 #endif

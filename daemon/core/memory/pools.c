@@ -13,7 +13,7 @@ uint32_t pool_slot(const struct core *c, const struct pool *p)
     return (uint32_t)(p - pool_at(c, 0));
 }
 
-struct pool *pool_find(const struct core *c, struct id id)
+struct pool *pool_find(const struct core *c, struct pool_id id)
 {
     struct pool *p;
 

@@ -11,7 +11,7 @@ uint32_t engine_slot(const struct core *c, const struct engine *e)
     return (uint32_t)(e - engine_at(c, 0));
 }
 
-struct engine *engine_find(const struct core *c, struct id id)
+struct engine *engine_find(const struct core *c, struct engine_id id)
 {
     struct engine *e;
 
@@ -161,7 +161,7 @@ void engine_join(struct core *c, const struct request *req, struct reply *ret)
         return;
     }
     ret->err = seat_take(c, e, req->conn, j, &ret->text);
-    ret->join.engine = (struct id){.slot = engine_slot(c, e), .gen = e->gen};
+    ret->join.engine = (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
 }
 
 void engine_attach(struct core *c, struct engine *e, uint32_t pool)
@@ -206,7 +206,7 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
         if (e->conns[i] != NONE)
             conn_at(c, e->conns[i])->engine = NONE;
     action_add(out, ACT_ENGINE_GONE)->engine.engine =
-        (struct id){.slot = engine_slot(c, e), .gen = e->gen};
+        (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
     e->state = ENGINE_EMPTY;
     c->nengines--;
     touch(c);
@@ -228,7 +228,7 @@ static void seat_leave(struct core *c, struct actions *out, struct engine *e, ui
     }
     if (died && e->state != ENGINE_DYING) /* an orderly shutdown of several ranks is no alarm */
         action_add(out, ACT_ENGINE_STUCK)->engine.engine =
-            (struct id){.slot = engine_slot(c, e), .gen = e->gen};
+            (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
     e->state = ENGINE_DYING;
 }
 
@@ -270,7 +270,7 @@ void engine_conn_closed(struct core *c, uint32_t conn)
     touch(c);
 }
 
-void engine_step_done(struct core *c, struct id engine, uint32_t rank, uint64_t step)
+void engine_step_done(struct core *c, struct engine_id engine, uint32_t rank, uint64_t step)
 {
     struct engine *e = engine_find(c, engine);
     uint64_t min = UINT64_MAX;

@@ -118,12 +118,12 @@ void pool_open(struct core *c, const struct request *req, struct reply *ret)
         p = pool_at(c, slot);
     }
     engine_attach(c, e, slot);
-    ret->pool_open.pool = (struct id){.slot = slot, .gen = p->gen};
+    ret->pool_open.pool = (struct pool_id){.slot = slot, .gen = p->gen};
     ret->pool_open.align_tokens = p->align;
     ret->pool_open.bytes = p->bytes;
 }
 
-static struct pool *pool_of_request(const struct core *c, const struct engine *e, struct id id,
+static struct pool *pool_of_request(const struct core *c, const struct engine *e, struct pool_id id,
                                     struct reply *ret)
 {
     struct pool *p = pool_find(c, id);
@@ -177,7 +177,7 @@ void pool_close(struct core *c, const struct request *req, struct reply *ret)
     ret->text = "";
 }
 
-void pool_zeroed(struct core *c, struct id id)
+void pool_zeroed(struct core *c, struct pool_id id)
 {
     struct pool *p = id.slot < c->limits.pools ? pool_at(c, id.slot) : NULL;
 
@@ -208,7 +208,7 @@ bool pool_flush(struct core *c, struct actions *out)
         }
         p->state = POOL_ZEROING;
         c->nclosing--;
-        action_add(out, ACT_ZERO)->zero.pool = (struct id){.slot = i, .gen = p->gen};
+        action_add(out, ACT_ZERO)->zero.pool = (struct pool_id){.slot = i, .gen = p->gen};
         touch(c);
     }
     return true;

@@ -1,12 +1,12 @@
 /* Sessions: tokens, lengths and the pages that a session owns (S1-S9, T2-T5). The borrowed part of
  * a session's table is the path to its pinned node and is never stored twice. */
-#include "core/tier/host.h"
 #include "core/arena/machine.h"
+#include "core/tier/host.h"
 #include "core/tree/state.h"
 
 #include <string.h>
 
-struct session *session_find(const struct core *c, struct id id)
+struct session *session_find(const struct core *c, struct session_id id)
 {
     struct session *s;
 
@@ -58,7 +58,7 @@ static enum tern_err tokens_check(const struct req_tokens *t, const char **ret_t
 /* --- open, peek --- */
 
 /* A pool that this engine has opened or mapped. */
-static enum tern_err pool_for(const struct core *c, const struct engine *e, struct id id,
+static enum tern_err pool_for(const struct core *c, const struct engine *e, struct pool_id id,
                               struct pool **ret, const char **ret_text)
 {
     struct pool *p = pool_find(c, id);
@@ -144,7 +144,7 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     session_link(c, e, s);
     ret->err = TERN_OK;
     ret->text = "";
-    ret->session_open.session = (struct id){.slot = slot, .gen = s->gen};
+    ret->session_open.session = (struct session_id){.slot = slot, .gen = s->gen};
 }
 
 void session_peek(struct core *c, const struct request *req, struct reply *ret)
@@ -504,7 +504,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
 }
 
 /* The session a connection names; its engine must be the connection's. */
-enum tern_err session_for(const struct core *c, const struct engine *e, struct id id,
+enum tern_err session_for(const struct core *c, const struct engine *e, struct session_id id,
                           struct session **ret, const char **ret_text)
 {
     struct session *s = session_find(c, id);

@@ -6,8 +6,8 @@
  * that is read: by a JOB ref on the device, by `copy` itself on the host. */
 #include "core/tier/host.h"
 
-#include "core/tree/events.h"
 #include "core/arena/machine.h"
+#include "core/tree/events.h"
 #include "core/tree/state.h"
 
 static bool is_back(const struct node *n)
@@ -633,7 +633,7 @@ static void load_acked(struct core *c, uint32_t slot, enum tern_err err)
     node_offer(c, slot);
 }
 
-void copy_done(struct core *c, struct id job, enum tern_err err)
+void copy_done(struct core *c, struct copy_id job, enum tern_err err)
 {
     struct node *n;
 
@@ -672,7 +672,7 @@ static void emit_copy(struct core *c, struct actions *out, uint32_t slot, uint32
     const uint32_t *source = is_back(n) ? n->pages : n->host;
 
     n->copy_gen = gen_next(n->copy_gen);
-    a->copy.job = (struct id){.slot = slot, .gen = n->copy_gen};
+    a->copy.job = (struct copy_id){.slot = slot, .gen = n->copy_gen};
     a->copy.from_pool = is_back(n) ? n->pool : p->other;
     a->copy.to_pool = is_back(n) ? p->other : n->pool;
     a->copy.from = from;

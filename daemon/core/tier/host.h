@@ -47,7 +47,7 @@ enum tern_err load_failed(const struct core *c, uint32_t slot, uint32_t low);
 
 /* A copy that has not begun is forgotten with its node. */
 void copy_forget(struct core *c, uint32_t slot);
-void copy_done(struct core *c, struct id job, enum tern_err err);
+void copy_done(struct core *c, struct copy_id job, enum tern_err err);
 bool copy_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
 
 #endif

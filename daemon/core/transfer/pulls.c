@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-struct pull *pull_find(const struct core *c, struct id id)
+struct pull *pull_find(const struct core *c, struct pull_id id)
 {
     struct pull *p;
 
@@ -18,9 +18,9 @@ struct pull *pull_find(const struct core *c, struct id id)
     return p->state != PULL_EMPTY && p->gen == id.gen ? p : NULL;
 }
 
-struct id pull_id(const struct core *c, const struct pull *p)
+struct pull_id pull_id(const struct core *c, const struct pull *p)
 {
-    return (struct id){.slot = (uint32_t)(p - pull_at(c, 0)), .gen = p->gen};
+    return (struct pull_id){.slot = (uint32_t)(p - pull_at(c, 0)), .gen = p->gen};
 }
 
 static struct pull *pull_create(struct core *c)
@@ -321,7 +321,7 @@ void pull_link_down(struct core *c, uint32_t link)
             pull_doom(c, pull_at(c, i), TERN_PEER_LOST);
 }
 
-void pull_broken(struct core *c, struct id id, enum tern_err err)
+void pull_broken(struct core *c, struct pull_id id, enum tern_err err)
 {
     struct pull *p = pull_find(c, id);
 
@@ -490,7 +490,7 @@ static void pull_end(struct core *c, struct actions *out, struct pull *p,
     touch(c);
 }
 
-void pull_proved_quiet(struct core *c, struct id id)
+void pull_proved_quiet(struct core *c, struct pull_id id)
 {
     struct pull *p = pull_find(c, id);
 

@@ -1,8 +1,8 @@
 /* Checksums of published nodes, so that peers may read them: a queue of nodes, and jobs of one node
  * each, as many at a time as there are job slots. A job holds a reference, so its pages cannot be
  * given to anyone else while a worker reads them. */
-#include "core/tier/host.h"
 #include "core/arena/machine.h"
+#include "core/tier/host.h"
 #include "core/tree/state.h"
 
 void seal_queue(struct core *c, uint32_t node)
@@ -36,7 +36,7 @@ static bool node_waits(const struct core *c, const struct node *n)
     return false;
 }
 
-void seal_done(struct core *c, struct id job)
+void seal_done(struct core *c, struct seal_id job)
 {
     struct node *n;
 
@@ -78,7 +78,7 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
     struct action *a = action_add(out, ACT_SEAL);
     struct page_at *to = out->pages + out->npages;
 
-    a->seal.job = (struct id){.slot = slot, .gen = n->gen};
+    a->seal.job = (struct seal_id){.slot = slot, .gen = n->gen};
     a->seal.pool = n->pool;
     a->seal.pages = to;
     for (uint32_t g = 0; g < p->ngroups; g++)

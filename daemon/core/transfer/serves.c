@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static struct serve *serve_find(const struct core *c, struct id id)
+static struct serve *serve_find(const struct core *c, struct serve_id id)
 {
     struct serve *s;
 
@@ -16,9 +16,9 @@ static struct serve *serve_find(const struct core *c, struct id id)
     return s->state != SERVE_EMPTY && s->gen == id.gen ? s : NULL;
 }
 
-static struct id serve_id(const struct core *c, const struct serve *s)
+static struct serve_id serve_id(const struct core *c, const struct serve *s)
 {
-    return (struct id){.slot = (uint32_t)(s - serve_at(c, 0)), .gen = s->gen};
+    return (struct serve_id){.slot = (uint32_t)(s - serve_at(c, 0)), .gen = s->gen};
 }
 
 static void serve_free(struct core *c, struct serve *s)
@@ -207,7 +207,7 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     for (uint32_t i = c->serves_active; i != NONE; i = serve_at(c, i)->next) {
         struct serve *s = serve_at(c, i);
 
-        if (s->link == link && id_equal(s->pull, m->pull))
+        if (s->link == link && pull_id_equal(s->pull, m->pull))
             serve_end(c, s, TERN_OK);
     }
 }
@@ -233,7 +233,7 @@ void serve_end_pool(struct core *c, uint32_t pool)
             serve_end(c, serve_at(c, i), TERN_GONE);
 }
 
-void serve_proved_quiet(struct core *c, struct id id)
+void serve_proved_quiet(struct core *c, struct serve_id id)
 {
     struct serve *s = serve_find(c, id);
 
@@ -344,7 +344,7 @@ uint64_t serve_deadline(const struct core *c)
     return first;
 }
 
-enum tern_err core_serve_page(const struct core *c, struct id serve, uint32_t group,
+enum tern_err core_serve_page(const struct core *c, struct serve_id serve, uint32_t group,
                               struct page_ref ref, uint32_t *ret_record)
 {
     const struct serve *s = serve_find(c, serve);

@@ -88,13 +88,13 @@ uint32_t mem_sums_per_page(const struct mem *mem); /* as configured */
  * sealed or verified. CHECKSUM_NONE where a page could not be read to be sealed. */
 uint64_t *mem_sums(struct mem *mem, uint32_t record);
 
-void mem_seal(struct mem *mem, struct id job, uint32_t pool, const struct page_at *pages,
+void mem_seal(struct mem *mem, struct seal_id job, uint32_t pool, const struct page_at *pages,
               uint32_t n);
-void mem_zero(struct mem *mem, struct id pool);
+void mem_zero(struct mem *mem, struct pool_id pool);
 /* Copies pages between the tiers, bytes and checksums, in every region, and hashes what it wrote:
  * EV_COPIED says CORRUPT if that does not agree with the checksums of `from`. Both pools have the
  * same groups. The page lists are copied. */
-void mem_copy(struct mem *mem, struct id job, uint32_t from_pool, uint32_t to_pool,
+void mem_copy(struct mem *mem, struct copy_id job, uint32_t from_pool, uint32_t to_pool,
               const struct page_at *from, const struct page_at *to, uint32_t n);
 
 int mem_region_fd(const struct mem *mem, uint32_t tenant,

@@ -368,7 +368,7 @@ static void check_pages(const struct mem *mem, const struct pool_place *place,
     }
 }
 
-void mem_seal(struct mem *mem, struct id job, uint32_t pool, const struct page_at *pages,
+void mem_seal(struct mem *mem, struct seal_id job, uint32_t pool, const struct page_at *pages,
               uint32_t n)
 {
     const struct pool_place *place = place_of(mem, pool);
@@ -377,7 +377,7 @@ void mem_seal(struct mem *mem, struct id job, uint32_t pool, const struct page_a
     workers_seal(mem->workers, job, place, pages, n, mem->sums, mem->config.sums_per_page);
 }
 
-void mem_copy(struct mem *mem, struct id job, uint32_t from_pool, uint32_t to_pool,
+void mem_copy(struct mem *mem, struct copy_id job, uint32_t from_pool, uint32_t to_pool,
               const struct page_at *from, const struct page_at *to, uint32_t n)
 {
     const struct pool_place *source = place_of(mem, from_pool), *target = place_of(mem, to_pool);
@@ -401,7 +401,7 @@ void mem_copy(struct mem *mem, struct id job, uint32_t from_pool, uint32_t to_po
                  mem->config.sums_per_page, spoil);
 }
 
-void mem_zero(struct mem *mem, struct id pool)
+void mem_zero(struct mem *mem, struct pool_id pool)
 {
     workers_zero(mem->workers, pool, place_of(mem, pool.slot));
 }

@@ -208,13 +208,12 @@ void workers_destroy(struct workers *w)
     free(w);
 }
 
-static struct job *job_take(struct workers *w, enum job_kind kind, struct id id)
+static struct job *job_take(struct workers *w, enum job_kind kind)
 {
     struct job *job = list_pop(&w->unused);
 
     check(job); /* the core counts its jobs against the same limit */
     job->kind = kind;
-    job->id = id;
     job->taken = job->done = job->items = 0;
     job->huge = job->spoil = job->failed = false;
     w->queued++;
@@ -236,14 +235,15 @@ static void job_start(struct workers *w, struct job *job)
     pthread_cond_broadcast(&w->wake);
 }
 
-void workers_seal(struct workers *w, struct id id, const struct pool_place *place,
+void workers_seal(struct workers *w, struct seal_id id, const struct pool_place *place,
                   const struct page_at *pages, uint32_t n, uint64_t *sums, uint32_t sums_per_page)
 {
     struct job *job;
 
     check(n <= SEAL_PAGES_MAX);
     pthread_mutex_lock(&w->lock);
-    job = job_take(w, JOB_SEAL, id);
+    job = job_take(w, JOB_SEAL);
+    job->seal = id;
     job->place = *place;
     memcpy(job->page, pages, n * sizeof *pages);
     job->npages = n;
@@ -253,7 +253,7 @@ void workers_seal(struct workers *w, struct id id, const struct pool_place *plac
     pthread_mutex_unlock(&w->lock);
 }
 
-void workers_copy(struct workers *w, struct id id, const struct pool_place *from_place,
+void workers_copy(struct workers *w, struct copy_id id, const struct pool_place *from_place,
                   const struct pool_place *to_place, const struct page_at *from,
                   const struct page_at *to, uint32_t n, uint64_t *sums, uint32_t sums_per_page,
                   bool spoil)
@@ -262,7 +262,8 @@ void workers_copy(struct workers *w, struct id id, const struct pool_place *from
 
     check(n <= SEAL_PAGES_MAX);
     pthread_mutex_lock(&w->lock);
-    job = job_take(w, JOB_COPY, id);
+    job = job_take(w, JOB_COPY);
+    job->copy = id;
     job->place = *from_place;
     job->target = *to_place;
     memcpy(job->page, from, n * sizeof *from);
@@ -275,12 +276,13 @@ void workers_copy(struct workers *w, struct id id, const struct pool_place *from
     pthread_mutex_unlock(&w->lock);
 }
 
-void workers_zero(struct workers *w, struct id pool, const struct pool_place *place)
+void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place)
 {
     struct job *job;
 
     pthread_mutex_lock(&w->lock);
-    job = job_take(w, JOB_ZERO, pool);
+    job = job_take(w, JOB_ZERO);
+    job->zero = pool;
     job->place = *place;
     job_start(w, job);
     pthread_mutex_unlock(&w->lock);
@@ -294,7 +296,7 @@ bool workers_populate(struct workers *w, uint8_t *base, uint64_t bytes, bool hug
     if (bytes == 0)
         return true;
     pthread_mutex_lock(&w->lock);
-    job = job_take(w, JOB_POPULATE, (struct id){0});
+    job = job_take(w, JOB_POPULATE);
     job->place = (struct pool_place){.base = {base}, .bytes = bytes, .regions = 1};
     job->huge = huge;
     job_start(w, job);
@@ -323,16 +325,16 @@ static void job_event(struct workers *w, const struct job *job, struct event *re
     memset(ret, 0, sizeof *ret);
     if (job->kind == JOB_SEAL) {
         ret->kind = EV_SEALED;
-        ret->sealed.job = job->id;
+        ret->sealed.job = job->seal;
         w->stats.sealed_pages += job->npages;
     } else if (job->kind == JOB_COPY) {
         ret->kind = EV_COPIED;
-        ret->copied.job = job->id;
+        ret->copied.job = job->copy;
         ret->copied.err = job->failed ? TERN_CORRUPT : TERN_OK;
         count_copy(&w->stats, job);
     } else {
         ret->kind = EV_ZEROED;
-        ret->zeroed.pool = job->id;
+        ret->zeroed.pool = job->zero;
         w->stats.zeroed_bytes += job->place.bytes * job->place.regions;
     }
 }

@@ -29,15 +29,15 @@ void workers_destroy(
     struct workers *w); /* finishes no job: ends the threads after their piece, joins them */
 
 /* `sums` is the store of mem_sums: sums_per_page values a record. */
-void workers_seal(struct workers *w, struct id job, const struct pool_place *place,
+void workers_seal(struct workers *w, struct seal_id job, const struct pool_place *place,
                   const struct page_at *pages, uint32_t n, uint64_t *sums, uint32_t sums_per_page);
 /* `sums` likewise, of both lists' records. `spoil`: fault injection, one byte of the copy goes
  * wrong. */
-void workers_copy(struct workers *w, struct id job, const struct pool_place *from_place,
+void workers_copy(struct workers *w, struct copy_id job, const struct pool_place *from_place,
                   const struct pool_place *to_place, const struct page_at *from,
                   const struct page_at *to, uint32_t n, uint64_t *sums, uint32_t sums_per_page,
                   bool spoil);
-void workers_zero(struct workers *w, struct id pool, const struct pool_place *place);
+void workers_zero(struct workers *w, struct pool_id pool, const struct pool_place *place);
 
 /* Populates memory with the threads' help before anything is shared; blocks until done. False: no
  * memory. */

@@ -10,7 +10,11 @@ enum job_kind { JOB_SEAL = 1, JOB_COPY, JOB_ZERO, JOB_POPULATE };
 
 struct job {
     enum job_kind kind;
-    struct id id;                        /* SEAL, COPY: the job; ZERO: the pool */
+    union { /* by kind; POPULATE has none */
+        struct seal_id seal;
+        struct copy_id copy;
+        struct pool_id zero;
+    };
     struct pool_place place;             /* COPY: of what is read */
     struct pool_place target;            /* COPY */
     struct page_at page[SEAL_PAGES_MAX]; /* SEAL, COPY */

@@ -98,11 +98,11 @@ struct xfer_config {
      * called from inside xfer_* calls: the shell queues. now_ns is the shell's to set. */
     void (*emit)(void *ctx, struct event *event);
     /* core_serve_page on the live core. */
-    enum tern_err (*serve_page)(void *ctx, struct id serve, uint32_t group, struct page_ref ref,
-                                uint32_t *ret_record);
+    enum tern_err (*serve_page)(void *ctx, struct serve_id serve, uint32_t group,
+                                struct page_ref ref, uint32_t *ret_record);
     /* May who was admitted by that link ask for pages of that serve? False only for one that lives
      * and is another link's. NULL: each may ask for all. */
-    bool (*serve_allowed)(void *ctx, struct id serve, uint32_t link);
+    bool (*serve_allowed)(void *ctx, struct serve_id serve, uint32_t link);
     void *ctx;
 };
 

@@ -289,7 +289,7 @@ static void status_quarantine(const struct admin_ctx *ctx, const struct core_vie
              since_ns && ctx->now_ns > since_ns ? (ctx->now_ns - since_ns) / MS_NS : 0);
     text_object(out, "quarantine_holder");
     text_str(out, "peer", t.link < ctx->config->npeers ? ctx->config->peers[t.link].name : "");
-    text_hex(out, "transfer", id_pack(t.id));
+    text_hex(out, "transfer", pull_id_pack(t.pull));
     text_u64(out, "pages", t.quarantined);
     text_object_end(out);
 }

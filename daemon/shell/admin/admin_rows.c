@@ -28,10 +28,10 @@ static void namespace(struct text_out *out, struct namespace_id ns)
 }
 
 /* An id, or null where there is nothing. */
-static void id_or_null(struct text_out *out, const char *key, bool there, struct id id)
+static void id_or_null(struct text_out *out, const char *key, bool there, uint64_t packed)
 {
     if (there)
-        text_hex(out, key, id_pack(id));
+        text_hex(out, key, packed);
     else
         text_str(out, key, NULL);
 }
@@ -96,7 +96,7 @@ void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     core_pool_borrowed(ctx->core, slot, ctx->node_bits, borrowed);
     for (uint32_t i = 0; i < p.ngroups; i++) {
         text_object(out, NULL);
-        text_hex(out, "pool", id_pack(p.id));
+        text_hex(out, "pool", pool_id_pack(p.id));
         text_str(out, "tenant", tenant_name(ctx, p.tenant));
         text_str(out, "tier", tier_names[p.tier]);
         group_counts(ctx, &p, slot, i, borrowed[i], out);
@@ -119,14 +119,14 @@ bool admin_pool_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
         return false;
     core_pool_borrowed(ctx->core, slot, ctx->node_bits, borrowed);
     text_object(out, NULL);
-    text_hex(out, "pool", id_pack(p.id));
+    text_hex(out, "pool", pool_id_pack(p.id));
     text_u64(out, "slot", slot);
     text_str(out, "tenant", tenant_name(ctx, p.tenant));
     text_str(out, "engine", core_engine_view(ctx->core, p.engine, &engine) ? engine.name : NULL);
     text_str(out, "state", p.zeroing ? "zeroing" : p.closing ? "closing" : "open");
     text_str(out, "tier", tier_names[p.tier]);
     has_other = core_pool_view(ctx->core, p.other, &other);
-    id_or_null(out, "other_tier", has_other, other.id);
+    id_or_null(out, "other_tier", has_other, pool_id_pack(other.id));
     text_u64(out, "offset", p.offset);
     text_u64(out, "bytes", p.bytes);
     text_u64(out, "slab_bytes", p.slab_bytes);
@@ -166,7 +166,7 @@ static void session_hold(const struct admin_ctx *ctx, const struct session_view 
     bool there = core_node_view(ctx->core, s->node, &node);
 
     node_or_null(out, "node", s->node);
-    id_or_null(out, "node_id", there, node.id);
+    id_or_null(out, "node_id", there, node_id_pack(node.id));
     text_str(out, "ref", there ? ref_names[s->ref] : NULL);
     if (there)
         text_f64(out, "ref_s", age_s(ctx, s->ref_since_ns));
@@ -188,10 +188,10 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     if (tenant != NONE && (!has_engine || engine.tenant != tenant))
         return false;
     text_object(out, NULL);
-    text_hex(out, "session", id_pack(s.id));
+    text_hex(out, "session", session_id_pack(s.id));
     text_str(out, "tenant", has_engine ? tenant_name(ctx, engine.tenant) : NULL);
     text_str(out, "engine", has_engine ? engine.name : NULL);
-    text_hex(out, "pool", id_pack(s.pool));
+    text_hex(out, "pool", pool_id_pack(s.pool));
     namespace(out, s.ns);
     text_str(out, "state", s.state);
     text_u64(out, "committed", s.lengths.committed);
@@ -213,7 +213,7 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenan
     if (!core_engine_view(ctx->core, slot, &e) || (tenant != NONE && e.tenant != tenant))
         return false;
     text_object(out, NULL);
-    text_hex(out, "engine", id_pack(e.id));
+    text_hex(out, "engine", engine_id_pack(e.id));
     text_str(out, "name", e.name);
     text_str(out, "tenant", tenant_name(ctx, e.tenant));
     text_str(out, "state", e.state);
@@ -371,7 +371,7 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t ten
                        : core_serve_view(ctx->core, slot - pulls, &t)))
         return false;
     text_object(out, NULL);
-    text_hex(out, "transfer", id_pack(t.id));
+    text_hex(out, "transfer", t.outgoing ? serve_id_pack(t.serve) : pull_id_pack(t.pull));
     text_str(out, "direction", t.outgoing ? "out" : "in");
     text_str(out, "peer",
              !t.outgoing && t.link < ctx->config->npeers ? ctx->config->peers[t.link].name : NULL);
@@ -383,7 +383,7 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t ten
     text_u64(out, "pages", t.pages);
     text_u64(out, "pages_done", t.pages_done);
     holds = core_node_view(ctx->core, t.node, &node);
-    id_or_null(out, "node_id", holds, node.id);
+    id_or_null(out, "node_id", holds, node_id_pack(node.id));
     text_f64(out, "age_s", age_s(ctx, t.started_ns));
     text_f64(out, "left_s",
              t.deadline_ns > ctx->now_ns ? (double)(t.deadline_ns - ctx->now_ns) / SECOND_NS : 0);
@@ -425,7 +425,7 @@ bool admin_node_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
         return false;
     text_object(out, NULL);
     text_u64(out, "slot", n.slot);
-    text_hex(out, "id", id_pack(n.id));
+    text_hex(out, "id", node_id_pack(n.id));
     node_or_null(out, "parent", n.parent);
     text_u64(out, "pool", n.pool);
     namespace(out, n.ns);

@@ -278,7 +278,7 @@ static enum tern_err evict_command(struct daemon *d, struct client_conn *c,
     ev.request.op = OP_EVICT;
     ev.request.conn = c->slot;
     ev.request.request_id = h->request_id;
-    ev.request.evict.pool = (struct id){.slot = NONE};
+    ev.request.evict.pool = (struct pool_id){.slot = NONE};
     ev.request.evict.nodes = nodes;
     if (pool != NONE) {
         *ret_text = "no pool is open in that slot";
@@ -298,13 +298,13 @@ static enum tern_err evict_command(struct daemon *d, struct client_conn *c,
 }
 
 /* An id as lists show it: hexadecimal digits, at most 16. */
-static enum tern_err node_id(const char *text, struct id *ret)
+static enum tern_err node_id(const char *text, struct node_id *ret)
 {
     size_t n = text ? strlen(text) : 0;
 
     if (n == 0 || n > 16 || strspn(text, "0123456789abcdefABCDEF") != n)
         return TERN_INVALID;
-    *ret = id_unpack(strtoull(text, NULL, 16));
+    *ret = node_id_unpack(strtoull(text, NULL, 16));
     return TERN_OK;
 }
 

@@ -15,9 +15,9 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "shell/config/plan.h"
 #include "shell/loop/log.h"
 #include "shell/loop/notify.h"
-#include "shell/config/plan.h"
 #include "shell/loop/quarantine.h"
 
 #define DRAIN_GRACE_NS 50000000u /* for the last answers to leave */
@@ -29,20 +29,20 @@ static void later(void *ctx, struct event *ev)
     daemon_later(ctx, ev);
 }
 
-static enum tern_err serve_page(void *ctx, struct id serve, uint32_t group, struct page_ref ref,
-                                uint32_t *ret_record)
+static enum tern_err serve_page(void *ctx, struct serve_id serve, uint32_t group,
+                                struct page_ref ref, uint32_t *ret_record)
 {
     const struct daemon *d = ctx;
 
     return core_serve_page(d->core, serve, group, ref, ret_record);
 }
 
-static bool serve_allowed(void *ctx, struct id serve, uint32_t link)
+static bool serve_allowed(void *ctx, struct serve_id serve, uint32_t link)
 {
     const struct daemon *d = ctx;
     struct transfer_view view;
 
-    return !core_serve_view(d->core, serve.slot, &view) || view.id.gen != serve.gen ||
+    return !core_serve_view(d->core, serve.slot, &view) || !serve_id_equal(view.serve, serve) ||
            view.link == link;
 }
 

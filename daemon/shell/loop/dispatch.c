@@ -50,7 +50,7 @@ static void pool_known(struct daemon *d, uint32_t slot)
 
 /* The control page is zeroed now and not when the engine before it ended: what was written there
  * since counts for nobody. None of this engine has it yet. */
-static void engine_known(struct daemon *d, struct id engine)
+static void engine_known(struct daemon *d, struct engine_id engine)
 {
     struct engine_watch *w = &d->engines[engine.slot];
     struct engine_view view;
@@ -145,7 +145,7 @@ static void reply(struct daemon *d, const struct reply *r)
     conn_send(c, n, fds, nfds);
 }
 
-static void engine_gone(struct daemon *d, struct id engine)
+static void engine_gone(struct daemon *d, struct engine_id engine)
 {
     struct engine_watch *w = &d->engines[engine.slot];
 
@@ -158,7 +158,7 @@ static void engine_gone(struct daemon *d, struct id engine)
     }
 }
 
-static void engine_stuck(struct daemon *d, struct id engine)
+static void engine_stuck(struct daemon *d, struct engine_id engine)
 {
     struct engine_view view;
 
@@ -256,7 +256,7 @@ void daemon_poll_engine(struct daemon *d, uint32_t slot)
         if (done <= w->last[r])
             continue; /* E2: numbers never go back; one that does is not believed */
         w->last[r] = done;
-        ev.step_done.engine = (struct id){.slot = slot, .gen = w->gen};
+        ev.step_done.engine = (struct engine_id){.slot = slot, .gen = w->gen};
         ev.step_done.rank = r;
         ev.step_done.step = done;
         daemon_event(d, &ev);

@@ -7,7 +7,7 @@ static void warn(const struct config *config, const struct transfer_view *t, uin
 {
     log_event(LEVEL_WARN, "quarantine_old",
               "peer=%s transfer=%016" PRIx64 " pages=%u age_ms=%" PRIu64 " reason=%s",
-              t->link < config->npeers ? config->peers[t->link].name : "", id_pack(t->id),
+              t->link < config->npeers ? config->peers[t->link].name : "", pull_id_pack(t->pull),
               t->quarantined, age_ns / 1000000,
               "a write of that peer may still arrive: look at it in `ternctl peers`; if its pages "
               "never come back, drain and restart this daemon");

@@ -53,11 +53,8 @@ static bool truth(struct codec *c, bool v)
     return within(c, v, 0, 2) != 0;
 }
 
-static void id(struct codec *c, struct id *v)
-{
-    codec_u32(c, &v->slot);
-    codec_u32(c, &v->gen);
-}
+/* A handle of any kind. */
+#define handle(c, v) (codec_u32(c, &(v)->slot), codec_u32(c, &(v)->gen))
 
 static void namespace(struct codec *c, struct namespace_id *v)
 {
@@ -114,7 +111,7 @@ static void operation(struct codec *c, struct step_op *v)
 {
     v->kind = (enum step_op_kind)within(c, v->kind, STEP_EXTEND, STEP_RELEASE + 1);
     v->barrier = truth(c, v->barrier);
-    id(c, &v->session);
+    handle(c, &v->session);
     codec_u64(c, &v->step);
     codec_u32(c, &v->length);
     codec_u32(c, &v->written);
@@ -147,46 +144,46 @@ static void request(struct codec *c, struct request *v, struct codec_room *room)
     case OP_COUNT: break;
     case OP_ENGINE_JOIN: join(c, &v->join); break;
     case OP_POOL_OPEN: pool_open(c, &v->pool_open); break;
-    case OP_POOL_MAP: id(c, &v->pool_map.pool); break;
-    case OP_POOL_CLOSE: id(c, &v->pool_close.pool); break;
+    case OP_POOL_MAP: handle(c, &v->pool_map.pool); break;
+    case OP_POOL_CLOSE: handle(c, &v->pool_close.pool); break;
     case OP_SESSION_OPEN:
-        id(c, &v->session_open.pool);
+        handle(c, &v->session_open.pool);
         namespace(c, &v->session_open.ns);
         break;
     case OP_PEEK:
-        id(c, &v->peek.pool);
+        handle(c, &v->peek.pool);
         namespace(c, &v->peek.ns);
         tokens(c, &v->peek.tokens);
         break;
     case OP_MATCH:
-        id(c, &v->match.session);
+        handle(c, &v->match.session);
         tokens(c, &v->match.tokens);
         codec_u64(c, &v->match.step);
         break;
     case OP_STEP: step(c, &v->step, room); break;
     case OP_FETCH:
-        id(c, &v->fetch.session);
+        handle(c, &v->fetch.session);
         codec_u32(c, &v->fetch.peer);
         codec_u32(c, &v->fetch.depth);
         break;
-    case OP_FETCH_CANCEL: id(c, &v->fetch_cancel.session); break;
+    case OP_FETCH_CANCEL: handle(c, &v->fetch_cancel.session); break;
     case OP_EVICT:
-        id(c, &v->evict.pool);
+        handle(c, &v->evict.pool);
         codec_u32(c, &v->evict.nodes);
         break;
     case OP_DRAIN: v->drain.on = truth(c, v->drain.on); break;
     case OP_RETRACT:
-        id(c, &v->retract.session);
+        handle(c, &v->retract.session);
         v->retract.mode = (enum retract_mode)within(c, v->retract.mode, 0, RETRACT_DROP + 1);
         codec_u64(c, &v->retract.step);
         break;
-    case OP_RECOVER: id(c, &v->recover.session); break;
+    case OP_RECOVER: handle(c, &v->recover.session); break;
     case OP_NAMESPACE_RESET:
         namespace
         (c, &v->namespace_reset.ns);
         break;
     case OP_PIN:
-        id(c, &v->pin.node);
+        handle(c, &v->pin.node);
         v->pin.on = truth(c, v->pin.on);
         break;
     }
@@ -221,8 +218,8 @@ static void runs(struct codec *c, struct peer_msg *v, struct codec_room *room)
 static void peer_msg(struct codec *c, struct peer_msg *v, struct codec_room *room)
 {
     v->kind = (enum peer_msg_kind)within(c, v->kind, PEER_PULL_OPEN, PEER_MSG_COUNT);
-    id(c, &v->pull);
-    id(c, &v->serve);
+    handle(c, &v->pull);
+    handle(c, &v->serve);
     codec_u64(c, &v->trace_id);
     v->err = (enum tern_err)within(c, v->err, 0, TERN_ERR_COUNT);
     codec_u32(c, &v->retry_ms);
@@ -245,14 +242,14 @@ static void small_event(struct codec *c, struct event *e)
 {
     switch (e->kind) {
     case EV_STEP_DONE:
-        id(c, &e->step_done.engine);
+        handle(c, &e->step_done.engine);
         e->step_done.rank = within(c, e->step_done.rank, 0, RANKS_MAX);
         codec_u64(c, &e->step_done.step);
         break;
-    case EV_SEALED: id(c, &e->sealed.job); break;
-    case EV_ZEROED: id(c, &e->zeroed.pool); break;
+    case EV_SEALED: handle(c, &e->sealed.job); break;
+    case EV_ZEROED: handle(c, &e->zeroed.pool); break;
     case EV_COPIED:
-        id(c, &e->copied.job);
+        handle(c, &e->copied.job);
         e->copied.err = (enum tern_err)within(c, e->copied.err, TERN_OK, TERN_ERR_COUNT);
         break;
     case EV_LINK_UP:
@@ -261,17 +258,17 @@ static void small_event(struct codec *c, struct event *e)
         codec_u64(c, &e->link.incarnation);
         break;
     case EV_PULLED:
-        id(c, &e->pulled.pull);
+        handle(c, &e->pulled.pull);
         e->pulled.batch = within(c, e->pulled.batch, 0, PULL_BATCHES_MAX);
         for (size_t i = 0; i < sizeof e->pulled.ok / sizeof *e->pulled.ok; i++)
             codec_u64(c, &e->pulled.ok[i]);
         break;
     case EV_PULL_BROKEN:
-        id(c, &e->broken.pull);
+        handle(c, &e->broken.pull);
         e->broken.err = (enum tern_err)within(c, e->broken.err, TERN_OK + 1, TERN_ERR_COUNT);
         break;
-    case EV_PULL_QUIET: id(c, &e->pull_quiet.pull); break;
-    case EV_SERVE_QUIET: id(c, &e->serve_quiet.serve); break;
+    case EV_PULL_QUIET: handle(c, &e->pull_quiet.pull); break;
+    case EV_SERVE_QUIET: handle(c, &e->serve_quiet.serve); break;
     default: break;
     }
 }

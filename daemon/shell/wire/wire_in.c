@@ -168,7 +168,7 @@ static enum tern_err step_of(struct wire_in *w, const Tern__Wire__Step *m, struc
         w->ops[i] = (struct step_op){
             .kind = (enum step_op_kind)o->kind,
             .barrier = o->barrier,
-            .session = id_unpack(o->session),
+            .session = session_id_unpack(o->session),
             .step = o->step,
             .length = o->length,
             .written = o->written,
@@ -201,7 +201,7 @@ static enum tern_err match_of(struct wire_in *w, const struct frame_header *h, c
     TRY(wire_match(&w->budget, body, h->length, &m));
     ret->op = OP_MATCH;
     ret->trace_id = m.trace_id;
-    ret->match.session = id_unpack(h->session);
+    ret->match.session = session_id_unpack(h->session);
     ret->match.step = m.step;
     ret->match.tokens = (struct req_tokens){
         .v = m.tokens, .n = m.ntokens, .base = m.kept, .keys = m.keys, .nkeys = m.nkeys};
@@ -212,7 +212,7 @@ static enum tern_err peek_of(struct wire_in *w, const Tern__Wire__Peek *m, struc
 {
     ret->op = OP_PEEK;
     ret->trace_id = m->trace_id;
-    ret->peek.pool = id_unpack(m->pool);
+    ret->peek.pool = pool_id_unpack(m->pool);
     ret->peek.ns = wire_in_namespace(m->ns);
     TRY(tokens_of(w, m->tokens, &ret->peek.tokens));
     return ret->peek.tokens.base == 0 ? TERN_OK : TERN_INVALID;
@@ -225,7 +225,7 @@ static enum tern_err retract_of(const struct frame_header *h, const Tern__Wire__
         return TERN_INVALID;
     ret->op = OP_RETRACT;
     ret->trace_id = m->trace_id;
-    ret->retract.session = id_unpack(h->session);
+    ret->retract.session = session_id_unpack(h->session);
     ret->retract.mode = (enum retract_mode)m->mode;
     ret->retract.step = m->step;
     return TERN_OK;
@@ -253,7 +253,7 @@ static enum tern_err session_request(struct wire_in *w, const struct frame_heade
     case FRAME_FETCH:
         ret->op = OP_FETCH;
         ret->trace_id = AS(Fetch)->trace_id;
-        ret->fetch.session = id_unpack(h->session);
+        ret->fetch.session = session_id_unpack(h->session);
         ret->fetch.peer = peer_of(w, AS(Fetch)->peer);
         ret->fetch.depth = AS(Fetch)->depth;
         return TERN_OK;
@@ -261,13 +261,13 @@ static enum tern_err session_request(struct wire_in *w, const struct frame_heade
     case FRAME_RECOVER:
         ret->op = OP_RECOVER;
         ret->trace_id = AS(Recover)->trace_id;
-        ret->recover.session = id_unpack(h->session);
+        ret->recover.session = session_id_unpack(h->session);
         return TERN_OK;
     default:
         check(h->type == FRAME_FETCH_CANCEL);
         ret->op = OP_FETCH_CANCEL;
         ret->trace_id = AS(FetchCancel)->trace_id;
-        ret->fetch_cancel.session = id_unpack(h->session);
+        ret->fetch_cancel.session = session_id_unpack(h->session);
         return TERN_OK;
     }
 }
@@ -300,17 +300,17 @@ enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, c
     case FRAME_POOL_MAP:
         ret->op = OP_POOL_MAP;
         ret->trace_id = AS(PoolRef)->trace_id;
-        ret->pool_map.pool = id_unpack(AS(PoolRef)->pool);
+        ret->pool_map.pool = pool_id_unpack(AS(PoolRef)->pool);
         return TERN_OK;
     case FRAME_POOL_CLOSE:
         ret->op = OP_POOL_CLOSE;
         ret->trace_id = AS(PoolRef)->trace_id;
-        ret->pool_close.pool = id_unpack(AS(PoolRef)->pool);
+        ret->pool_close.pool = pool_id_unpack(AS(PoolRef)->pool);
         return TERN_OK;
     case FRAME_SESSION_OPEN:
         ret->op = OP_SESSION_OPEN;
         ret->trace_id = AS(SessionOpen)->trace_id;
-        ret->session_open.pool = id_unpack(AS(SessionOpen)->pool);
+        ret->session_open.pool = pool_id_unpack(AS(SessionOpen)->pool);
         ret->session_open.ns = wire_in_namespace(AS(SessionOpen)->ns);
         return TERN_OK;
     case FRAME_NAMESPACE_RESET:
@@ -367,8 +367,8 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
         return TERN_MALFORMED;
     *ret = (struct peer_msg){
         .kind = (enum peer_msg_kind)m->kind,
-        .pull = id_unpack(m->pull),
-        .serve = id_unpack(m->serve),
+        .pull = pull_id_unpack(m->pull),
+        .serve = serve_id_unpack(m->serve),
         .trace_id = m->trace_id,
         .err = (enum tern_err)m->err,
         .retry_ms = m->retry_ms,

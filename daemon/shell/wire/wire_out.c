@@ -217,9 +217,9 @@ static uint16_t reply_type(enum op op)
 static void put_answer(struct writer *w, const struct reply *r, uint64_t region_bytes)
 {
     switch (r->op) {
-    case OP_ENGINE_JOIN: put_fixed64(w, 2, id_pack(r->join.engine)); break;
+    case OP_ENGINE_JOIN: put_fixed64(w, 2, engine_id_pack(r->join.engine)); break;
     case OP_POOL_OPEN:
-        put_fixed64(w, 2, id_pack(r->pool_open.pool));
+        put_fixed64(w, 2, pool_id_pack(r->pool_open.pool));
         put_number(w, 3, r->pool_open.align_tokens);
         put_number(w, 4, r->pool_open.bytes);
         break;
@@ -229,7 +229,7 @@ static void put_answer(struct writer *w, const struct reply *r, uint64_t region_
         put_number(w, 4, r->pool_map.bytes);
         put_number(w, 5, region_bytes);
         break;
-    case OP_SESSION_OPEN: put_fixed64(w, 2, id_pack(r->session_open.session)); break;
+    case OP_SESSION_OPEN: put_fixed64(w, 2, session_id_pack(r->session_open.session)); break;
     case OP_PEEK:
         put_number(w, 2, r->peek.depth);
         put_number(w, 3, r->peek.history_depth);
@@ -343,8 +343,8 @@ size_t wire_out_peer_msg(const struct peer_msg *msg, const char *tenant, uint64_
     fill_peer_runs(msg, runs, list);
     m.has_kind = m.has_pull = m.has_serve = m.has_sequence = true;
     m.kind = msg->kind;
-    m.pull = id_pack(msg->pull);
-    m.serve = id_pack(msg->serve);
+    m.pull = pull_id_pack(msg->pull);
+    m.serve = serve_id_pack(msg->serve);
     m.sequence = sequence;
     m.has_trace_id = msg->trace_id != 0;
     m.trace_id = msg->trace_id;

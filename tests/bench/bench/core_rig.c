@@ -60,7 +60,7 @@ const struct reply *core_rig_ask(struct core_rig *rig, struct request *request)
 void core_rig_settle(struct core_rig *rig)
 {
     for (uint32_t round = 0; round < SETTLE_LIMIT; round++) {
-        struct id jobs[ACTIONS_MAX];
+        struct seal_id jobs[ACTIONS_MAX];
         uint32_t njobs = 0;
 
         for (uint32_t i = 0; i < rig->out->n; i++) {
@@ -83,7 +83,7 @@ void core_rig_settle(struct core_rig *rig)
     }
 }
 
-bool core_rig_open(struct core_rig *rig, struct id *ret_session)
+bool core_rig_open(struct core_rig *rig, struct session_id *ret_session)
 {
     struct request open = {.op = OP_SESSION_OPEN, .session_open = {.pool = rig->pool, .ns = ns}};
     const struct reply *r = core_rig_ask(rig, &open);
@@ -94,7 +94,7 @@ bool core_rig_open(struct core_rig *rig, struct id *ret_session)
     return true;
 }
 
-bool core_rig_close(struct core_rig *rig, struct id session)
+bool core_rig_close(struct core_rig *rig, struct session_id session)
 {
     struct step_op op = {.kind = STEP_CLOSE, .session = session};
     struct request step = {.op = OP_STEP, .step = {.ops = &op, .n = 1}};
@@ -105,8 +105,8 @@ bool core_rig_close(struct core_rig *rig, struct id session)
     return ok;
 }
 
-bool core_rig_turn(struct core_rig *rig, struct id session, const uint32_t *tokens, uint32_t from,
-                   uint32_t to, double *ret_us)
+bool core_rig_turn(struct core_rig *rig, struct session_id session, const uint32_t *tokens,
+                   uint32_t from, uint32_t to, double *ret_us)
 {
     struct req_tokens appended = {.v = tokens + from, .n = to - from, .base = from};
     struct step_op ops[] = {

@@ -11,7 +11,7 @@ struct core_rig {
     void *mem;           /* owned */
     struct core *core;   /* inside mem */
     struct actions *out; /* owned */
-    struct id pool;
+    struct pool_id pool;
     uint64_t now_ns, request_id;
 };
 
@@ -28,13 +28,13 @@ const struct reply *core_rig_ask(struct core_rig *rig, struct request *request);
 void core_rig_settle(struct core_rig *rig);
 
 /* False if the core refused. The session's namespace is the rig's; close settles. */
-bool core_rig_open(struct core_rig *rig, struct id *ret_session);
-bool core_rig_close(struct core_rig *rig, struct id session);
+bool core_rig_open(struct core_rig *rig, struct session_id *ret_session);
+bool core_rig_close(struct core_rig *rig, struct session_id session);
 
 /* One Step: tokens [from, to) are appended, written and committed. Settles nothing, so that the
  * caller sees what this Step alone did. */
-bool core_rig_turn(struct core_rig *rig, struct id session, const uint32_t *tokens, uint32_t from,
-                   uint32_t to, double *ret_us);
+bool core_rig_turn(struct core_rig *rig, struct session_id session, const uint32_t *tokens,
+                   uint32_t from, uint32_t to, double *ret_us);
 
 /* Throws out every node that can go; false if one is left. */
 bool core_rig_evict(struct core_rig *rig);

@@ -38,7 +38,7 @@ struct index_bench {
     uint8_t *touched;                /* owned: TOUCH_BYTES */
 };
 
-static bool insert_turn(struct index_bench *b, struct id session, const uint32_t *tokens,
+static bool insert_turn(struct index_bench *b, struct session_id session, const uint32_t *tokens,
                         uint32_t from, uint32_t to)
 {
     double us;
@@ -52,7 +52,7 @@ static bool insert_turn(struct index_bench *b, struct id session, const uint32_t
 
 static bool grow_tree(struct index_bench *b)
 {
-    struct id session;
+    struct session_id session;
     uint32_t from = 0;
 
     if (!core_rig_open(&b->rig, &session))
@@ -84,7 +84,7 @@ static void touch_memory(struct index_bench *b)
  * answer. */
 static bool match_once(struct index_bench *b, bool cold, double *ret_us)
 {
-    struct id session;
+    struct session_id session;
     struct request match = {.op = OP_MATCH, .match.tokens = {.v = b->tokens, .n = TOKENS}};
     const struct reply *r;
     uint64_t start;

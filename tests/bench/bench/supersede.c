@@ -64,7 +64,7 @@ static bool one_went(const struct pool_view *before, const struct pool_view *aft
     return false;
 }
 
-static bool take_turn(struct bench *b, struct id session, uint32_t turn, struct series *us)
+static bool take_turn(struct bench *b, struct session_id session, uint32_t turn, struct series *us)
 {
     struct pool_view before, after;
     uint32_t slot = b->rig.pool.slot;
@@ -86,7 +86,7 @@ static bool take_turn(struct bench *b, struct id session, uint32_t turn, struct 
 
 static bool play_session(struct bench *b, uint32_t seed)
 {
-    struct id session;
+    struct session_id session;
 
     block_tokens(seed, 0, TURNS * CHUNK_TOKENS, b->tokens);
     if (!core_rig_open(&b->rig, &session))

@@ -37,7 +37,7 @@ struct actor {
     uint32_t world, shares; /* shares: the actor whose pool this one maps, or itself */
     bool alive, dying; /* dying: some of its processes live on, and write wherever they could */
     struct rig_engine e;
-    struct id pool;
+    struct pool_id pool;
     uint64_t done[RANKS_MAX];
     struct rig_session *s[SESSIONS];
     bool open[SESSIONS];
@@ -57,7 +57,7 @@ struct world {
     size_t n;
     uint32_t respawns, admin[2], shape; /* shape: which groups the pools have */
     struct event copied[2];             /* the last acknowledgement of a copy */
-    struct id pin[2][PINS_MAX];
+    struct node_id pin[2][PINS_MAX];
     uint32_t npins[2];
 };
 /* The next byte; 0 at the end. */

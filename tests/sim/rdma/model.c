@@ -116,7 +116,7 @@ static void said_quiet(struct rnode *node, struct rpull *pull)
     }
 }
 
-static struct rpull *pull_of(struct rnode *node, struct id id)
+static struct rpull *pull_of(struct rnode *node, struct pull_id id)
 {
     if (id.slot >= PULLS || node->pull[id.slot].phase == PULL_NOT ||
         node->pull[id.slot].gen != id.gen || node->pull[id.slot].quiet)
@@ -125,7 +125,7 @@ static struct rpull *pull_of(struct rnode *node, struct id id)
     return &node->pull[id.slot];
 }
 
-static void said_serve_quiet(struct rnode *node, struct id id)
+static void said_serve_quiet(struct rnode *node, struct serve_id id)
 {
     struct rserve *s = &node->serve[id.slot];
 

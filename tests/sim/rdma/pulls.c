@@ -87,7 +87,7 @@ struct rpull *pulls_start(uint32_t number, uint32_t source, uint32_t pool, uint3
             node->pool[pool].page[pull->place[i]].kind = PG_FREE;
         return NULL;
     }
-    pull->serve = (struct id){(uint32_t)(serve - rw.node[source].serve), serve->gen};
+    pull->serve = (struct serve_id){(uint32_t)(serve - rw.node[source].serve), serve->gen};
     pull->phase = PULL_RUNS;
     step_later(node, pull);
     return pull;
@@ -121,7 +121,7 @@ static void ask(struct rnode *node, struct rpull *pull)
     }
     pull->ntodo -= n;
     memmove(pull->todo, pull->todo + n, pull->ntodo * sizeof pull->todo[0]);
-    act.pull.pull = (struct id){(uint32_t)(pull - node->pull), pull->gen};
+    act.pull.pull = (struct pull_id){(uint32_t)(pull - node->pull), pull->gen};
     act.pull.serve = pull->serve;
     act.pull.link = pull->link;
     act.pull.pool = pull->pool;
@@ -177,7 +177,7 @@ void pulls_stop(struct rnode *node, struct rpull *pull)
         rw_mark(RM_pulled_all);
     if (rnic_outstanding(node->number) > 0)
         rw_mark(RM_stopped_with_reads_out);
-    act.pull_stop.pull = (struct id){(uint32_t)(pull - node->pull), pull->gen};
+    act.pull_stop.pull = (struct pull_id){(uint32_t)(pull - node->pull), pull->gen};
     rw_post(rw_soon(), T_SERVE, pull->source * SERVES + pull->serve.slot, pull->serve.gen);
     rw.current = node->number;
     xfer_pull_stop(node->xfer, &act);
@@ -220,7 +220,7 @@ bool pulls_stopping(uint64_t owner)
 
 /* ------------------------------------------------------------------ hearing */
 
-static struct rpull *of(struct rnode *node, struct id id)
+static struct rpull *of(struct rnode *node, struct pull_id id)
 {
     struct rpull *pull = &node->pull[id.slot];
 

@@ -23,7 +23,7 @@ struct rserve *serves_start(const struct rpull *pull, uint32_t puller)
                          .n = pull->n};
     memcpy(s->place, pull->from_place, sizeof s->place);
     memcpy(s->page_gen, pull->from_gen, sizeof s->page_gen);
-    act.serve.serve = (struct id){i, s->gen};
+    act.serve.serve = (struct serve_id){i, s->gen};
     act.serve.pool = s->pool;
     act.serve.link = s->link;
     rw.current = node->number;
@@ -38,7 +38,7 @@ void serves_stop(struct rnode *node, struct rserve *s)
     if (!s->used || !s->live)
         return;
     s->live = false;
-    act.serve.serve = (struct id){(uint32_t)(s - node->serve), s->gen};
+    act.serve.serve = (struct serve_id){(uint32_t)(s - node->serve), s->gen};
     act.serve.pool = s->pool;
     act.serve.link = s->link;
     rw.current = node->number;
@@ -79,7 +79,7 @@ bool serves_cover(uint32_t number, uint32_t pool, uint32_t place, bool stopping_
     return false;
 }
 
-enum tern_err serves_page(void *ctx, struct id id, uint32_t group, struct page_ref ref,
+enum tern_err serves_page(void *ctx, struct serve_id id, uint32_t group, struct page_ref ref,
                           uint32_t *ret_record)
 {
     const struct rnode *node = ctx;
@@ -102,7 +102,7 @@ enum tern_err serves_page(void *ctx, struct id id, uint32_t group, struct page_r
     return TERN_GONE;
 }
 
-bool serves_allowed(void *ctx, struct id id, uint32_t link)
+bool serves_allowed(void *ctx, struct serve_id id, uint32_t link)
 {
     const struct rnode *node = ctx;
 

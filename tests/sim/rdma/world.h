@@ -202,7 +202,7 @@ struct rpull {
     uint64_t from_tag[PULL_PAGES];
     uint8_t tries[PULL_PAGES];
     uint32_t todo[PULL_PAGES * 2], ntodo; /* pages to be asked for */
-    struct id serve;
+    struct serve_id serve;
     struct rbatch batch[PULL_BATCHES_MAX];
 };
 
@@ -391,9 +391,9 @@ void serves_stop(struct rnode *node, struct rserve *serve);
 void serves_pull_over(uint32_t at, uint32_t gen);
 void serves_link_down(uint32_t node, uint32_t link);
 bool serves_cover(uint32_t node, uint32_t pool, uint32_t place, bool stopping_too);
-enum tern_err serves_page(void *ctx, struct id serve, uint32_t group, struct page_ref ref,
+enum tern_err serves_page(void *ctx, struct serve_id serve, uint32_t group, struct page_ref ref,
                           uint32_t *ret_record);
-bool serves_allowed(void *ctx, struct id serve, uint32_t link);
+bool serves_allowed(void *ctx, struct serve_id serve, uint32_t link);
 
 /* model.c: what the seam says, at the moment it says it. */
 void model_said(struct rnode *node, const struct event *event);

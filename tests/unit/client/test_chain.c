@@ -1,9 +1,9 @@
 /* The names of prefixes: libtern's are the core's. */
-#include "core/tree/events.h"
 #include "core/query.h"
-#include "unit/rig/rig_test.h"
+#include "core/tree/events.h"
 #include "shell/wire/wire_in.h"
 #include "tern.h"
+#include "unit/rig/rig_test.h"
 
 #define CHUNKS 3
 
@@ -14,7 +14,7 @@ static void compare(uint32_t align, const struct tern_namespace *ns,
     Tern__Wire__Namespace wire = TERN__WIRE__NAMESPACE__INIT;
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, align, 16);
+    struct pool_id pool = rig_pool_pages(rig, &e, align, 16);
     struct request open = {.op = OP_SESSION_OPEN};
     struct rig_session *s = rig_session(rig, &e, pool, 1);
     struct tern_extra_key keys[RIG_KEYS_MAX];

@@ -10,7 +10,7 @@ static void assert_refused(struct rig *rig, enum tern_err want, enum tern_err go
 
 static enum tern_err open_layout(struct bench *b, struct group_layout group, uint64_t bytes)
 {
-    struct id pool;
+    struct pool_id pool;
 
     return rig_pool_open(b->rig, b->e.conn[0], &group, 1, bytes, &pool);
 }
@@ -57,7 +57,7 @@ static void errors_groups_without_a_common_multiple(void **state)
     struct group_layout tokens[2] = {rig_group(4095, 512), rig_group(4096, 512)};
     struct group_layout bytes[2] = {rig_group(4, 8 * 65521), rig_group(4, 8 * 65519)};
     struct group_layout nine[GROUPS_MAX + 1];
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     for (uint32_t i = 0; i <= GROUPS_MAX; i++)
@@ -72,7 +72,7 @@ static void errors_groups_without_a_common_multiple(void **state)
     bench_stop(&b);
 }
 
-static enum tern_err map(struct rig *rig, uint32_t conn, struct id pool)
+static enum tern_err map(struct rig *rig, uint32_t conn, struct pool_id pool)
 {
     struct request request = {.op = OP_POOL_MAP};
 
@@ -87,7 +87,7 @@ static void errors_pools_of_others_and_of_other_worlds(void **state)
                       foreign = rig_engine(b.rig, 1, "f", 1),
                       unmapped = rig_engine(b.rig, 0, "u", 1);
     struct rig_session s;
-    struct id stale = {b.pool.slot, b.pool.gen + 1}, far = {NONE, 1};
+    struct pool_id stale = {b.pool.slot, b.pool.gen + 1}, far = {NONE, 1};
 
     (void)state;
     assert_refused(b.rig, TERN_INVALID, map(b.rig, wide.conn[0], b.pool));
@@ -111,7 +111,7 @@ static void errors_dying_engine_gone_and_its_name_busy(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2), again;
-    struct id pool = rig_pool_pages(rig, &e, 4, 16);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 16);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
     uint32_t late = rig_connect(rig, 0, NULL);
 
@@ -122,7 +122,7 @@ static void errors_dying_engine_gone_and_its_name_busy(void **state)
     assert_refused(rig, TERN_BUSY, rig_join(rig, late, "e", ROLE_WORKER, 1, 2));
     rig_engine_kill(rig, &e, 0);
     again = rig_engine(rig, 0, "e", 2);
-    assert_false(id_equal(e.id, again.id));
+    assert_false(engine_id_equal(e.id, again.id));
     rig_session_free(s);
     rig_destroy(rig);
 }
@@ -132,7 +132,7 @@ static void errors_engine_incomplete_busy(void **state)
     struct rig *rig = rig_create(NULL);
     uint32_t a = rig_connect(rig, 0, NULL), b = rig_connect(rig, 0, NULL);
     struct group_layout group = rig_group(4, 512);
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 2));
@@ -151,7 +151,7 @@ static void errors_scheduler_of_its_own_counts_as_a_process(void **state)
     uint32_t sched = rig_connect(rig, 0, &sched_proc), rank = rig_connect(rig, 0, &rank_proc);
     struct group_layout group = rig_group(4, 512);
     struct rig_session s;
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     assert_ok(rig_join(rig, sched, "e", ROLE_SCHEDULER, 0, 1));
@@ -275,7 +275,7 @@ static void errors_orphan_pool_makes_way_busy_then_ok(void **state)
     struct group_layout other = rig_group(8, 1024);
     struct rig_engine next;
     struct bench b;
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     options.tenant[0].memory_bytes = 1 << 20;
@@ -285,7 +285,7 @@ static void errors_orphan_pool_makes_way_busy_then_ok(void **state)
     next = rig_engine(b.rig, 0, "next", 1);
     assert_refused(b.rig, TERN_BUSY, rig_pool_open(b.rig, next.conn[0], &other, 1, 1 << 20, &pool));
     assert_ok(rig_pool_open(b.rig, next.conn[0], &other, 1, 1 << 20, &pool));
-    assert_false(id_equal(pool, b.pool));
+    assert_false(pool_id_equal(pool, b.pool));
     bench_stop(&b);
 }
 
@@ -295,7 +295,7 @@ static void errors_quota_is_not_eased_by_another_tenants_closing_pool(void **sta
     struct bench b = bench_start(4, 16);
     struct group_layout group = rig_group(4, 512);
     struct rig_engine other = rig_engine(b.rig, 1, "other", 1);
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_ZERO;

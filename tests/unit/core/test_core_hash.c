@@ -96,7 +96,7 @@ static void core_changes_counts_every_change_once(void **state)
 static void core_changes_peeks_timers_and_failures_do_not_count(void **state)
 {
     struct bench b = bench_start(4, 32);
-    struct id pool;
+    struct pool_id pool;
     struct group_layout group = rig_group(4, 512);
     struct rig_session ignored;
     struct request unknown = {.op = OP_COUNT};
@@ -112,11 +112,12 @@ static void core_changes_peeks_timers_and_failures_do_not_count(void **state)
     assert_err(TERN_INVALID, rig_rewind(b.s, 1, 0));
     assert_err(TERN_INVALID, rig_match(b.s, rig_tokens(1, 4), 4));
     assert_err(TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], &group, 0, 1 << 16, &pool));
-    assert_err(TERN_GONE, rig_session_open(b.rig, b.e.conn[0], (struct id){5, 5}, 1, &ignored));
+    assert_err(TERN_GONE,
+               rig_session_open(b.rig, b.e.conn[0], (struct pool_id){5, 5}, 1, &ignored));
     assert_err(TERN_UNSUPPORTED, rig_request(b.rig, b.e.conn[0], &unknown)->err);
     rig_step_done(b.rig, b.e.id, 0, step); /* goes back: refused */
     rig_step_done(b.rig, b.e.id, 7, 99);   /* no such rank */
-    rig_step_done(b.rig, (struct id){3, 3}, 0, 99);
+    rig_step_done(b.rig, (struct engine_id){3, 3}, 0, 99);
     assert_true(core_changes(b.rig->core) == before);
     bench_stop(&b);
 }
@@ -126,7 +127,8 @@ static void core_stale_completions_change_nothing(void **state)
 {
     static const enum event_kind kinds[] = {EV_SEALED,      EV_ZEROED,     EV_PULLED,
                                             EV_PULL_BROKEN, EV_PULL_QUIET, EV_SERVE_QUIET};
-    const struct id stale[] = {{0, 0}, {0, 77}, {1, 1}, {NONE, 1}, {UINT32_MAX - 1, UINT32_MAX}};
+    const struct pull_id stale[] = {
+        {0, 0}, {0, 77}, {1, 1}, {NONE, 1}, {UINT32_MAX - 1, UINT32_MAX}};
     struct bench b = bench_start(4, 32);
     uint64_t before;
 

@@ -14,7 +14,7 @@ static enum tern_err opens(struct bench *b, uint64_t ns)
 static enum tern_err opens_pool(struct bench *b, uint64_t page_bytes, uint64_t bytes)
 {
     struct group_layout group = rig_group(4, page_bytes);
-    struct id pool;
+    struct pool_id pool;
 
     return rig_pool_open(b->rig, b->e.conn[0], &group, 1, bytes, &pool);
 }
@@ -58,7 +58,7 @@ static void limits_quota_of_one_tenant_leaves_the_other_alone(void **state)
     struct rig_options options = rig_defaults();
     struct rig_session *mine;
     struct rig_engine other;
-    struct id pool;
+    struct pool_id pool;
     struct bench b;
 
     (void)state;
@@ -381,7 +381,7 @@ static void limits_chunk_of_more_pages_than_a_job_invalid(void **state)
 {
     struct bench b = bench_start(4, 16);
     struct group_layout groups[2] = {rig_group(1, 64), rig_group(SEAL_PAGES_MAX * 2, 64)};
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     assert_err(TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], groups, 2, 1 << 16, &pool));
@@ -499,7 +499,7 @@ static void limits_checksums_of_a_page_invalid(void **state)
     struct rig *rig = rig_create(NULL); /* 4 of them */
     struct rig_engine wide = rig_engine(rig, 0, "wide", 4);
     struct group_layout group = rig_group(4, 512);
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     group.units = 2;
@@ -546,7 +546,7 @@ static void limits_nodes_full_evicts_from_another_pool(void **state)
     struct rig_options options = rig_defaults();
     struct rig_session *s;
     struct bench b;
-    struct id other;
+    struct pool_id other;
 
     (void)state;
     options.limits.nodes = 8;

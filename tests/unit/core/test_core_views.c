@@ -31,7 +31,7 @@ static void views_session_and_engine_say_what_they_are(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "prefill-7", 2);
-    struct id pool = rig_pool_pages(rig, &e, 4, 16);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 16);
     struct rig_session *s = rig_session(rig, &e, pool, 9);
     struct session_view session;
     struct engine_view engine;
@@ -45,8 +45,8 @@ static void views_session_and_engine_say_what_they_are(void **state)
     assert_ok(rig_rewind(s, 8, 6));
     rig_step_done(rig, e.id, 0, 3);
     assert_true(core_session_view(rig->core, s->id.slot, &session));
-    assert_true(id_equal(session.id, s->id) && id_equal(session.engine, e.id) &&
-                id_equal(session.pool, pool));
+    assert_true(session_id_equal(session.id, s->id) && engine_id_equal(session.engine, e.id) &&
+                pool_id_equal(session.pool, pool));
     assert_true(session.ns.lo == 9);
     assert_string_equal(session.state, "turn");
     assert_int_equal(session.lengths.committed, 8);
@@ -112,7 +112,7 @@ static void views_transfers_show_both_ends(void **state)
     struct pair p;
     struct rig_session *d;
     struct transfer_view in, out;
-    struct id pull;
+    struct pull_id pull;
 
     (void)state;
     options.limits.peer_bytes_in_flight = 3 * 512;
@@ -122,9 +122,9 @@ static void views_transfers_show_both_ends(void **state)
     assert_ok(rig_match(d, rig_tokens(1, 32), 32));
     p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
     rig_fetch(d, 0, 0);
-    pull = rig_job(p.dest, RIG_PULL, 0)->id;
+    pull = rig_job(p.dest, RIG_PULL, 0)->pull;
     assert_true(core_pull_view(p.dest->core, pull.slot, &in));
-    assert_true(id_equal(in.id, pull));
+    assert_true(pull_id_equal(in.pull, pull));
     assert_string_equal(in.state, "running");
     assert_false(in.outgoing);
     assert_int_equal(in.from, 0);
@@ -156,12 +156,12 @@ static void views_transfers_show_both_ends(void **state)
     pair_stop(&p);
 }
 
-static void assert_oldest(struct pair *p, struct id pull, uint64_t since_ns, uint32_t pages)
+static void assert_oldest(struct pair *p, struct pull_id pull, uint64_t since_ns, uint32_t pages)
 {
     struct core_view view = rig_view(p->dest);
     struct transfer_view t;
 
-    assert_true(id_equal(view.oldest_quarantine, pull));
+    assert_true(pull_id_equal(view.oldest_quarantine, pull));
     assert_true(view.oldest_quarantine_ns == since_ns);
     assert_true(core_pull_view(p->dest->core, pull.slot, &t));
     assert_true(t.quarantined_ns == since_ns);
@@ -177,13 +177,13 @@ static void views_name_the_oldest_in_quarantine(void **state)
     struct rig_session *d[3];
     struct transfer_view t;
     uint64_t fetch[3], since_ns[3];
-    struct id pull[3];
+    struct pull_id pull[3];
 
     (void)state;
     p.dest->automatic = BY_HAND(RIG_PULL | RIG_PULL_STOP);
     fetch_many(&p, 3, 16, d, fetch);
     for (uint32_t i = 0; i < 3; i++)
-        pull[i] = rig_job(p.dest, RIG_PULL, i)->id;
+        pull[i] = rig_job(p.dest, RIG_PULL, i)->pull;
     assert_true(core_pull_view(p.dest->core, pull[1].slot, &t));
     assert_true(t.quarantined_ns == 0);
     assert_int_equal(t.quarantined, 0); /* arriving */

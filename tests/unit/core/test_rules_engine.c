@@ -32,13 +32,13 @@ static void engine_join_repeated_by_the_same_process_same_engine(void **state)
 {
     struct rig *rig = rig_create(NULL);
     uint32_t a = rig_connect(rig, 0, NULL);
-    struct id first;
+    struct engine_id first;
 
     (void)state;
     assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 1));
     first = rig->last->join.engine;
     assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 1));
-    assert_true(id_equal(first, rig->last->join.engine));
+    assert_true(engine_id_equal(first, rig->last->join.engine));
     assert_int_equal(rig_view(rig).engines, 1);
     rig_destroy(rig);
 }
@@ -49,7 +49,7 @@ static void engine_same_name_of_two_tenants_two_engines(void **state)
     struct rig_engine a = rig_engine(rig, 0, "e", 1), b = rig_engine(rig, 1, "e", 1);
 
     (void)state;
-    assert_false(id_equal(a.id, b.id));
+    assert_false(engine_id_equal(a.id, b.id));
     rig_destroy(rig);
 }
 
@@ -57,7 +57,7 @@ static void engine_requests_before_join_refused(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 8), ignored;
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8), ignored;
     uint32_t stranger = rig_connect(rig, 0, NULL);
     struct group_layout group = rig_group(4, 512);
     struct rig_session *s = rig_session(rig, &e, pool, 1), other;
@@ -76,7 +76,7 @@ static void engine_leave_of_all_frees_everything(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 3);
-    struct id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
 
     (void)state;
@@ -99,7 +99,7 @@ static void engine_connection_lost_process_alive_keeps_pages(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
 
     (void)state;
@@ -116,7 +116,7 @@ static void engine_connection_lost_process_alive_keeps_pages(void **state)
     rig_destroy(rig);
 }
 
-static const char *maps(struct rig *rig, struct id pool)
+static const char *maps(struct rig *rig, struct pool_id pool)
 {
     static struct engine_view v;
 
@@ -130,7 +130,7 @@ static void a_pool_is_named_after_who_maps_it(void **state)
     struct rig *rig = rig_create(NULL);
     struct rig_engine first = rig_engine(rig, 0, "first", 1),
                       second = rig_engine(rig, 0, "second", 1), later;
-    struct id pool = rig_pool_pages(rig, &first, 4, 8);
+    struct pool_id pool = rig_pool_pages(rig, &first, 4, 8);
     struct request map = {.op = OP_POOL_MAP};
 
     (void)state;
@@ -155,7 +155,7 @@ static void engine_gone_ends_its_retiring_pages(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2), other = rig_engine(rig, 0, "o", 2);
-    struct id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct request map = {.op = OP_POOL_MAP};
     struct rig_session *s = rig_session(rig, &e, pool, 1);
 
@@ -181,7 +181,7 @@ static void engine_gone_takes_its_pending_nodes(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_engine other = second_engine(rig, pool);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
     struct rig_session *like = rig_session(rig, &other, pool, 1);
@@ -238,7 +238,7 @@ static void engine_pin_given_up_at_a_step_ends_when_all_ranks_passed(void **stat
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2);
-    struct id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     uint32_t admin = rig_connect_admin(rig);
     struct rig_session *s = rig_committed(rig, &e, pool, 1, 16);
 
@@ -386,7 +386,7 @@ static void session_of_another_engine_is_not_ours(void **state)
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1), other = rig_engine(rig, 0, "o", 1),
                       foreign = rig_engine(rig, 1, "f", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_session *s = rig_session(rig, &e, pool, 1), mine;
 
     (void)state;
@@ -405,7 +405,7 @@ static void session_of_another_engine_is_not_ours(void **state)
 static void engine_shortage_names_the_step_that_brings_enough(void **state)
 {
     struct bench b = bench_start(4, 10);
-    struct id elsewhere = rig_pool_pages(b.rig, &b.e, 4, 8);
+    struct pool_id elsewhere = rig_pool_pages(b.rig, &b.e, 4, 8);
     struct rig_session *s[3];
     const uint32_t pages[3] = {4, 3, 3};
     const uint64_t steps[3] = {3, 5, 9};
@@ -451,7 +451,7 @@ static void engine_seat_taken_again_by_its_process_alone(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     uint32_t again = connect_again(rig, e.proc[0]), stranger = rig_connect(rig, 0, NULL);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
 
@@ -460,7 +460,7 @@ static void engine_seat_taken_again_by_its_process_alone(void **state)
     rig_disconnect(rig, e.conn[0]);
     assert_err(TERN_CONFLICT, rig_join(rig, stranger, "e", ROLE_BOTH, 0, 1));
     assert_ok(rig_join(rig, again, "e", ROLE_BOTH, 0, 1));
-    assert_true(id_equal(rig->last->join.engine, e.id));
+    assert_true(engine_id_equal(rig->last->join.engine, e.id));
     s->conn = again;
     assert_ok(rig_match(s, rig_tokens(1, 8), 8));
     rig_session_free(s);
@@ -473,7 +473,7 @@ static void engine_gone_its_connection_is_nobodys(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2), next;
-    struct id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_session s;
 
     (void)state;
@@ -484,7 +484,7 @@ static void engine_gone_its_connection_is_nobodys(void **state)
     assert_int_equal(rig->engines_gone, 1);
     next = rig_engine(rig, 0, "next", 2);
     assert_int_equal(next.id.slot, e.id.slot);
-    assert_false(id_equal(next.id, e.id));
+    assert_false(engine_id_equal(next.id, e.id));
     assert_err(TERN_INVALID, rig_session_open(rig, e.conn[0], pool, 1, &s));
     assert_err(TERN_INVALID, rig_leave(rig, e.conn[0]));
     rig_disconnect(rig, e.conn[0]);
@@ -499,14 +499,14 @@ static void engine_left_its_connection_joins_another(void **state)
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2);
     struct group_layout group = rig_group(4, 512);
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     assert_ok(rig_leave(rig, e.conn[1]));
     assert_ok(rig_join(rig, e.conn[1], "next", ROLE_BOTH, 0, 1));
     assert_ok(rig_leave(rig, e.conn[0]));
     assert_int_equal(rig->engines_gone, 1);
-    assert_true(id_equal(rig->engine_gone, e.id));
+    assert_true(engine_id_equal(rig->engine_gone, e.id));
     assert_ok(rig_pool_open(rig, e.conn[1], &group, 1, 1u << 16, &pool));
     rig_destroy(rig);
 }

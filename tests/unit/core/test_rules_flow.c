@@ -153,7 +153,7 @@ static void fetch_bytes_in_flight_are_each_tenants_own(void **state)
     struct rig_options options = rig_defaults();
     struct rig_engine se, de;
     struct rig_session *d;
-    struct id sp, dp;
+    struct pool_id sp, dp;
     struct pair p;
     uint64_t fetch[2];
 

@@ -109,7 +109,7 @@ static void t16_a_failed_copy_is_made_again(void **state)
         uint64_t changes;
 
         put_slowly(&b, 1, 12);
-        late.copied.job = rig_job(b.rig, RIG_COPY, 0)->id;
+        late.copied.job = rig_job(b.rig, RIG_COPY, 0)->copy;
         first = rig_job(b.rig, RIG_COPY, 0)->to[0];
         rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 */
         fail_nth(&b, 0);
@@ -241,7 +241,7 @@ static void t16_a_second_acknowledgement_is_ignored(void **state)
 
     (void)state;
     put(&b, 1, 4);
-    again.copied.job = rig_job(b.rig, RIG_COPY, 0)->id;
+    again.copied.job = rig_job(b.rig, RIG_COPY, 0)->copy;
     rig_complete(b.rig, RIG_COPY);
     changes = core_changes(b.rig->core);
     for (int err = 0; err < 2; err++) {
@@ -258,11 +258,11 @@ static void t16_a_second_acknowledgement_is_ignored(void **state)
     /* an old one, while the node is copied anew the other way */
     demote_pool(b.rig, &b.e, b.pool);
     assert_false(on_device(&b, 1, 4));
-    again.copied.job = (struct id){0};
+    again.copied.job = (struct copy_id){0};
     assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
     rig_fetch(b.s, PEER_HOST, 0);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 1);
-    again.copied.job = rig_job(b.rig, RIG_COPY, 0)->id;
+    again.copied.job = rig_job(b.rig, RIG_COPY, 0)->copy;
     again.copied.job.gen--;
     again.copied.err = TERN_OK;
     changes = core_changes(b.rig->core);
@@ -563,7 +563,7 @@ static void changes_of_tier_are_told(void **state)
 static void a_pool_with_a_host_tier_opens_closes_and_is_had_again(void **state)
 {
     struct bench b = host_bench(4, 16, 16);
-    struct id again;
+    struct pool_id again;
     struct group_layout group = rig_group(4, 512);
 
     (void)state;

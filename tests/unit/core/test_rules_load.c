@@ -414,7 +414,7 @@ static void a_peer_never_reads_host_pages(void **state)
 {
     struct pair p = pair_with(rig_defaults(), 4, 32, 32);
     uint32_t admin = rig_connect_admin(p.source);
-    struct id pool = {0, 0};
+    struct pool_id pool = {0, 0};
     struct group_layout group = rig_group(4, 512);
 
     (void)state;

@@ -59,10 +59,10 @@ static void match_after_allocation_never_imports(void **state)
     bench_stop(&b);
 }
 
-static struct id two_groups(struct bench *b, uint32_t cap0, uint32_t cap1)
+static struct pool_id two_groups(struct bench *b, uint32_t cap0, uint32_t cap1)
 {
     struct group_layout groups[2] = {rig_group(4, 512), rig_group(8, 1024)};
-    struct id pool = {0, 0};
+    struct pool_id pool = {0, 0};
 
     groups[0].cap_pages = cap0;
     groups[1].cap_pages = cap1;
@@ -76,7 +76,7 @@ static void extend_one_group_short_takes_nothing(void **state)
 {
     for (uint32_t starved = 0; starved < 2; starved++) {
         struct bench b = bench_start(4, 4);
-        struct id pool = two_groups(&b, starved == 0 ? 3 : 0, starved == 1 ? 1 : 0);
+        struct pool_id pool = two_groups(&b, starved == 0 ? 3 : 0, starved == 1 ? 1 : 0);
         struct rig_session *s = rig_session(b.rig, &b.e, pool, 1);
 
         (void)state;
@@ -218,7 +218,7 @@ static void commit_of_a_known_chunk_adopts_and_retires_duplicates(void **state)
 struct two_engines {
     struct rig *rig;
     struct rig_engine a, b;
-    struct id pool;
+    struct pool_id pool;
     struct rig_session *sa, *sb;
 };
 
@@ -443,7 +443,7 @@ static void evict_all_that_a_session_does_is_a_use(void **state)
 static void evict_of_one_pool_leaves_the_others(void **state)
 {
     struct bench b = bench_start(4, 16);
-    struct id other = rig_pool_pages(b.rig, &b.e, 4, 16);
+    struct pool_id other = rig_pool_pages(b.rig, &b.e, 4, 16);
     struct rig_session *s = rig_session(b.rig, &b.e, other, 1);
 
     (void)state;

@@ -60,7 +60,7 @@ static void offer_that_does_not_fit_closes_the_link(void **state)
         case 3: msg.nruns = 0; break;
         case 4: run.n--; break;
         case 5: run.group = 1; break;
-        default: msg.serve = (struct id){0, 0}; break;
+        default: msg.serve = (struct serve_id){0, 0}; break;
         }
         source_says(&p, &msg); /* in place of the offer that waits */
         assert_int_equal(p.dest->link_closes, 1);
@@ -103,7 +103,7 @@ static void message_of_a_pull_on_another_link_closes_that_link(void **state)
     (void)state;
     rig_link_up(p.dest, 1, third, 2);
     fetch = fetch_held(&p, RIG_PULL);
-    abort.pull = rig_job(p.dest, RIG_PULL, 0)->id;
+    abort.pull = rig_job(p.dest, RIG_PULL, 0)->pull;
     says(p.dest, 1, &abort);
     assert_int_equal(p.dest->link_closes, 1);
     rig_complete(p.dest, RIG_PULL); /* the fetch itself goes on */
@@ -205,7 +205,7 @@ static void fetch_from_a_pool_of_another_layout_unsupported(void **state)
 {
     struct pair p = start();
     struct group_layout other = rig_group(8, 512);
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     assert_ok(rig_pool_open(p.source, p.se.conn[0], &other, 1, 1 << 16, &pool));
@@ -480,7 +480,8 @@ static void offer_that_comes_too_late_is_declined_where_it_came_from(void **stat
     job = rig_job(p.dest, RIG_MSG, 0);
     assert_int_equal(job->link, 1);
     assert_int_equal(job->msg.kind, PEER_PULL_DONE);
-    assert_true(id_equal(job->msg.pull, offer.pull) && id_equal(job->msg.serve, offer.serve));
+    assert_true(pull_id_equal(job->msg.pull, offer.pull) &&
+                serve_id_equal(job->msg.serve, offer.serve));
     pair_stop(&p);
 }
 

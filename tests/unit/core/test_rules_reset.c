@@ -13,7 +13,7 @@ static void n1_only_that_namespace_and_that_tenant(void **state)
 {
     struct bench b = host_bench(4, 64, 64);
     struct rig_engine two = rig_engine(b.rig, 1, "theirs", 1);
-    struct id theirs;
+    struct pool_id theirs;
     struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 2), *foreign;
     uint32_t nodes = 99;
 
@@ -63,7 +63,7 @@ static void n1_an_old_session_matches_nothing_new(void **state)
 static void n1_in_every_pool(void **state)
 {
     struct bench b = host_bench(4, 64, 16);
-    struct id second = rig_pool_pages(b.rig, &b.e, 4, 32);
+    struct pool_id second = rig_pool_pages(b.rig, &b.e, 4, 32);
     struct rig_session *s = rig_session(b.rig, &b.e, second, 1);
     uint32_t nodes = 0;
 
@@ -357,7 +357,7 @@ static void n1_again_and_again(void **state)
 
 /* --- pins --- */
 
-static struct id id_at(struct bench *b, uint32_t seed, uint32_t depth)
+static struct node_id id_at(struct bench *b, uint32_t seed, uint32_t depth)
 {
     return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).id;
 }
@@ -366,7 +366,7 @@ static void a_pin_keeps_its_path_on_the_device(void **state)
 {
     struct bench b = host_bench(4, 16, 16);
     struct node_view v;
-    struct id id;
+    struct node_id id;
 
     (void)state;
     put(&b, 1, 12);
@@ -400,7 +400,7 @@ static void a_pin_keeps_its_path_on_the_device(void **state)
 static void pins_that_cannot_be(void **state)
 {
     struct bench b = host_bench(4, 16, 16);
-    struct id id, root, stale;
+    struct node_id id, root, stale;
     uint64_t changes;
 
     (void)state;
@@ -408,7 +408,7 @@ static void pins_that_cannot_be(void **state)
     id = id_at(&b, 1, 8);
     root.slot = node_at(b.rig->core, node_at(b.rig->core, id.slot)->parent)->parent;
     root.gen = node_at(b.rig->core, root.slot)->gen;
-    stale = (struct id){.slot = id.slot, .gen = id.gen + 1};
+    stale = (struct node_id){.slot = id.slot, .gen = id.gen + 1};
     changes = core_changes(b.rig->core);
     assert_err(TERN_DENIED, rig_pin(b.rig, b.e.conn[0], id, true));
     assert_err(TERN_GONE, rig_pin(b.rig, b.admin, stale, true));
@@ -432,7 +432,7 @@ static void pins_that_cannot_be(void **state)
 static void a_node_that_waits_for_its_step_is_not_pinned(void **state)
 {
     struct bench b = host_bench(4, 16, 16);
-    struct id id;
+    struct node_id id;
 
     (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
@@ -449,7 +449,7 @@ static void a_node_that_waits_for_its_step_is_not_pinned(void **state)
 static void a_pin_and_a_reset(void **state)
 {
     struct bench b = host_bench(4, 16, 16);
-    struct id id;
+    struct node_id id;
 
     (void)state;
     put(&b, 1, 8);
@@ -470,7 +470,7 @@ static void a_pin_from_before_a_restart_is_gone(void **state)
 {
     struct rig_options o = rig_defaults();
     struct bench old, now;
-    struct id was, is;
+    struct node_id was, is;
 
     (void)state;
     old = bench_with(&o, 4, 16);
@@ -491,7 +491,7 @@ static void a_pin_from_before_a_restart_is_gone(void **state)
 static void a_pin_of_what_the_slot_had_before_is_gone(void **state)
 {
     struct bench b = bench_start(4, 16);
-    struct id was, is;
+    struct node_id was, is;
 
     (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 4);
@@ -509,7 +509,7 @@ static void a_pin_of_what_the_slot_had_before_is_gone(void **state)
 static void a_pin_and_a_pool_that_closes(void **state)
 {
     struct bench b = bench_start(4, 16);
-    struct id id;
+    struct node_id id;
 
     (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 8);

@@ -184,12 +184,12 @@ static void close_handle_of_a_reused_slot_gone(void **state)
 {
     struct bench b = bench_start(4, 8);
     struct rig_session *next;
-    struct id old = b.s->id;
+    struct session_id old = b.s->id;
 
     (void)state;
     assert_ok(rig_close(b.s, 0));
     next = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_false(id_equal(old, next->id));
+    assert_false(session_id_equal(old, next->id));
     assert_err(TERN_GONE, rig_match(b.s, rig_tokens(1, 8), 8));
     assert_ok(rig_match(next, rig_tokens(1, 8), 8));
     rig_session_free(next);
@@ -332,7 +332,7 @@ static void namespace_of_another_tenant_sees_nothing(void **state)
 {
     struct bench b = bench_start(4, 32);
     struct rig_engine foreign = rig_engine(b.rig, 1, "e", 1);
-    struct id pool = rig_pool_pages(b.rig, &foreign, 4, 32);
+    struct pool_id pool = rig_pool_pages(b.rig, &foreign, 4, 32);
     struct rig_session *s = rig_session(b.rig, &foreign, pool, 1);
     uint32_t depth;
 

@@ -7,7 +7,7 @@
 static void page_every_index_unique_and_never_zero(void **state)
 {
     struct bench b = bench_start(4, 4);
-    struct id pool;
+    struct pool_id pool;
     struct group_layout group = rig_group(1, 512);
     struct rig_session *s;
     uint32_t n;
@@ -57,7 +57,7 @@ static void slab_moves_between_groups_of_unlike_page_size(void **state)
     struct bench b = bench_start(4, 4);
     struct group_layout small = rig_group(4, 512), large = rig_group(64, 4096);
     struct group_layout groups[2] = {small, large};
-    struct id pool;
+    struct pool_id pool;
     struct rig_session *s, *t;
     uint32_t free0, free1;
 
@@ -93,7 +93,7 @@ static void extend_groups_fit_alone_not_together_takes_nothing(void **state)
 {
     struct bench b = bench_start(4, 4);
     struct group_layout groups[2] = {rig_group(4, 512), rig_group(4, 1024)};
-    struct id pool;
+    struct pool_id pool;
     struct rig_session *s;
     struct pool_view v;
 
@@ -125,7 +125,7 @@ static void pool_close_zeroes_before_reuse_of_its_range(void **state)
     struct bench b;
     struct rig_engine other;
     struct group_layout group = rig_group(8, 1024);
-    struct id next;
+    struct pool_id next;
     struct pool_view v;
 
     (void)state;
@@ -148,7 +148,7 @@ static void pool_close_zeroes_before_reuse_of_its_range(void **state)
         assert_int_equal(b.rig->bytes[0][v.offset + i], 0);
     assert_ok(rig_pool_open(b.rig, other.conn[0], &group, 1, 1u << 20, &next));
     assert_int_equal(rig_pool_view(b.rig, next).offset, v.offset);
-    assert_false(id_equal(next, b.pool));
+    assert_false(pool_id_equal(next, b.pool));
     bench_stop(&b);
 }
 
@@ -163,7 +163,7 @@ static void pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gon
     assert_ok(rig_match(b.s, rig_tokens(1, 16), 16)); /* and nothing has changed */
     assert_ok(rig_close(b.s, 0));
     assert_err(TERN_GONE,
-               rig_pool_close(b.rig, b.e.conn[0], (struct id){b.pool.slot, b.pool.gen + 1}));
+               rig_pool_close(b.rig, b.e.conn[0], (struct pool_id){b.pool.slot, b.pool.gen + 1}));
     assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
     assert_err(TERN_GONE, rig_pool_close(b.rig, b.e.conn[0], b.pool));
     assert_err(TERN_GONE, rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &other));
@@ -180,7 +180,7 @@ static void pool_of_a_dead_engine_keeps_its_prefixes_for_the_next(void **state)
     struct bench b = bench_start(4, 16);
     struct rig_engine next;
     struct rig_session *s;
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 16);
@@ -201,7 +201,7 @@ static void pool_of_a_dead_engine_is_had_again_only_as_it_was(void **state)
     struct rig *rig = rig_create(NULL);
     struct rig_engine first = rig_engine(rig, 0, "first", 1), next, wide;
     struct group_layout g[2] = {rig_group(4, 512), rig_window(4, 8, 512)}, other;
-    struct id pool, got;
+    struct pool_id pool, got;
 
     (void)state;
     g[0].cap_pages = 32;
@@ -211,24 +211,24 @@ static void pool_of_a_dead_engine_is_had_again_only_as_it_was(void **state)
     wide = rig_engine(rig, 0, "wide", 2);
     for (rig->supersede = SUPERSEDE_EAGER; rig->supersede <= SUPERSEDE_OFF; rig->supersede++) {
         assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
-        assert_false(id_equal(got, pool));
+        assert_false(pool_id_equal(got, pool));
     }
     rig->supersede = SUPERSEDE_LAZY;
     assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 15, &got));
-    assert_false(id_equal(got, pool));
+    assert_false(pool_id_equal(got, pool));
     other = g[0];
     g[0].cap_pages = 31;
     assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
-    assert_false(id_equal(got, pool));
+    assert_false(pool_id_equal(got, pool));
     g[0] = other;
     g[1].window = 12;
     assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
-    assert_false(id_equal(got, pool));
+    assert_false(pool_id_equal(got, pool));
     g[1].window = 8;
     assert_ok(rig_pool_open(rig, wide.conn[0], g, 2, 1u << 16, &got));
-    assert_false(id_equal(got, pool));
+    assert_false(pool_id_equal(got, pool));
     assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
-    assert_true(id_equal(got, pool));
+    assert_true(pool_id_equal(got, pool));
     rig_destroy(rig);
 }
 
@@ -238,7 +238,7 @@ static void pool_opened_first_makes_way_first(void **state)
     struct rig_options options = rig_defaults();
     struct group_layout other = rig_group(8, 1024);
     struct rig_engine first, next;
-    struct id older, younger, pool;
+    struct pool_id older, younger, pool;
     struct rig *rig;
 
     (void)state;
@@ -252,7 +252,7 @@ static void pool_opened_first_makes_way_first(void **state)
     assert_err(TERN_BUSY, rig_pool_open(rig, next.conn[0], &other, 1, 1u << 20, &pool));
     assert_ok(rig_pool_open(rig, next.conn[0], &other, 1, 1u << 20, &pool));
     assert_int_equal(pool.slot, older.slot);
-    assert_true(id_equal(rig_pool_pages(rig, &next, 4, 17), younger));
+    assert_true(pool_id_equal(rig_pool_pages(rig, &next, 4, 17), younger));
     rig_destroy(rig);
 }
 
@@ -263,7 +263,7 @@ static void pool_that_can_never_fit_takes_no_other(void **state)
     struct group_layout group = rig_group(4, 512), small = rig_group(4, 64);
     struct rig_engine next;
     struct bench b;
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     options.limits.pages = 8192;
@@ -278,7 +278,7 @@ static void pool_that_can_never_fit_takes_no_other(void **state)
         assert_err(TERN_QUOTA, rig_pool_open(b.rig, next.conn[0], &group, 1, 1u << 20, &pool));
         b.rig->host_bytes = 0;
     }
-    assert_true(id_equal(rig_pool_pages(b.rig, &next, 4, 16), b.pool));
+    assert_true(pool_id_equal(rig_pool_pages(b.rig, &next, 4, 16), b.pool));
     bench_stop(&b);
 }
 

@@ -376,7 +376,7 @@ static enum tern_err open_with(struct rig *rig, const struct rig_engine *e, stru
                                struct group_layout b)
 {
     struct group_layout groups[2] = {a, b};
-    struct id pool;
+    struct pool_id pool;
     enum tern_err err = rig_pool_open(rig, e->conn[0], groups, 2, 1u << 18, &pool);
 
     if (err == TERN_OK)

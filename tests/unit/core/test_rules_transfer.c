@@ -119,7 +119,7 @@ static void fetch_two_groups_publish_together(void **state)
     struct rig_options options = rig_defaults();
     struct group_layout groups[2] = {rig_group(4, 512), rig_group(8, 1024)};
     struct pair p;
-    struct id sp, dp;
+    struct pool_id sp, dp;
     uint64_t fetch;
 
     (void)state;
@@ -262,7 +262,7 @@ static void fetch_data_path_broken_answers_its_error_and_quarantines(void **stat
 
     (void)state;
     fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
-    event.broken.pull = rig_job(p.dest, RIG_PULL, 0)->id;
+    event.broken.pull = rig_job(p.dest, RIG_PULL, 0)->pull;
     event.broken.err = TERN_PEER_LOST;
     rig_event(p.dest, &event);
     assert_err(TERN_PEER_LOST, rig_fetched(p.d, fetch));
@@ -296,7 +296,7 @@ static void serve_page_checks_serve_and_generation(void **state)
     struct rig_session *other;
     struct rig_job *job;
     struct page_ref ref, stale, foreign;
-    struct id serve;
+    struct serve_id serve;
     uint32_t record;
 
     (void)state;
@@ -360,12 +360,12 @@ static void transfer_message_from_before_a_restart_has_no_effect(void **state)
 {
     struct pair p = offered(1 << 20);
     struct event event = {.kind = EV_PEER_MSG};
-    struct id old;
+    struct pull_id old;
     uint64_t fetch, hash;
 
     (void)state;
     fetch = fetch_held(&p, RIG_PULL);
-    old = rig_job(p.dest, RIG_PULL, 0)->id;
+    old = rig_job(p.dest, RIG_PULL, 0)->pull;
     rig_link_down(p.dest, 0);
     assert_err(TERN_PEER_LOST, rig_fetched(p.d, fetch));
     p.source->options.incarnation++;

@@ -217,7 +217,7 @@ static void keep_pull(struct rig *rig, const struct action *act)
 {
     struct rig_job *job = add_job(rig, RIG_PULL);
 
-    job->id = act->pull.pull;
+    job->pull = act->pull.pull;
     job->serve = act->pull.serve;
     job->link = act->pull.link;
     job->pool = act->pull.pool;
@@ -236,7 +236,7 @@ static void keep_copy(struct rig *rig, const struct action *act)
 {
     struct rig_job *job = add_job(rig, RIG_COPY);
 
-    job->id = act->copy.job;
+    job->copy = act->copy.job;
     job->pool = act->copy.from_pool;
     job->to_pool = act->copy.to_pool;
     job->n = act->copy.n;
@@ -255,11 +255,11 @@ static void start_serve(struct rig *rig, const struct action *act)
     rig->serve[slot].live = true;
 }
 
-uint32_t rig_serve_pool(const struct rig *rig, struct id serve)
+uint32_t rig_serve_pool(const struct rig *rig, struct serve_id serve)
 {
     uint32_t slot = serve.slot % RIG_SERVES_MAX;
 
-    return id_equal(rig->serve[slot].id, serve) ? rig->serve[slot].pool : NONE;
+    return serve_id_equal(rig->serve[slot].id, serve) ? rig->serve[slot].pool : NONE;
 }
 
 static void take_action(struct rig *rig, const struct action *act)
@@ -272,20 +272,20 @@ static void take_action(struct rig *rig, const struct action *act)
 
         if (!act->seal.n || act->seal.n > SEAL_PAGES_MAX)
             rig_fail("a seal job of %u pages", act->seal.n);
-        job->id = act->seal.job;
+        job->seal = act->seal.job;
         job->pool = act->seal.pool;
         job->n = act->seal.n;
         job->pages = must_copy(act->seal.pages, job->n * sizeof *job->pages);
         break;
     }
-    case ACT_ZERO: add_job(rig, RIG_ZERO)->id = act->zero.pool; break;
+    case ACT_ZERO: add_job(rig, RIG_ZERO)->zero = act->zero.pool; break;
     case ACT_COPY: keep_copy(rig, act); break;
     case ACT_PEER_SEND: keep_msg(rig, act->peer.link, &act->peer.msg); break;
     case ACT_LINK_CLOSE: rig->link_closes++; break;
     case ACT_PULL: keep_pull(rig, act); break;
-    case ACT_PULL_STOP: add_job(rig, RIG_PULL_STOP)->id = act->pull_stop.pull; break;
+    case ACT_PULL_STOP: add_job(rig, RIG_PULL_STOP)->pull = act->pull_stop.pull; break;
     case ACT_SERVE_START: start_serve(rig, act); break;
-    case ACT_SERVE_STOP: add_job(rig, RIG_SERVE_STOP)->id = act->serve.serve; break;
+    case ACT_SERVE_STOP: add_job(rig, RIG_SERVE_STOP)->serve = act->serve.serve; break;
     case ACT_ENGINE_GONE:
         rig->engines_gone++;
         rig->engine_gone = act->engine.engine;
@@ -396,7 +396,7 @@ void rig_lose_messages(struct rig *rig, uint32_t link)
         }
 }
 
-static void zero_pool(struct rig *rig, struct id pool)
+static void zero_pool(struct rig *rig, struct pool_id pool)
 {
     struct pool_view v;
 
@@ -495,29 +495,29 @@ static void complete_at(struct rig *rig, uint32_t at)
     case RIG_SEAL:
         seal_pages(rig, &job);
         event.kind = EV_SEALED;
-        event.sealed.job = job.id;
+        event.sealed.job = job.seal;
         break;
     case RIG_ZERO:
-        zero_pool(rig, job.id);
+        zero_pool(rig, job.zero);
         event.kind = EV_ZEROED;
-        event.zeroed.pool = job.id;
+        event.zeroed.pool = job.zero;
         break;
     case RIG_COPY:
         event.kind = EV_COPIED;
-        event.copied.job = job.id;
+        event.copied.job = job.copy;
         event.copied.err = do_copy(rig, &job);
         break;
     case RIG_PULL:
         event.kind = EV_PULLED;
-        event.pulled.pull = job.id;
+        event.pulled.pull = job.pull;
         event.pulled.batch = job.batch;
         do_pull(rig, &job, &event);
         break;
     case RIG_PULL_STOP:
         event.kind = EV_PULL_QUIET;
-        event.pull_quiet.pull = job.id;
+        event.pull_quiet.pull = job.pull;
         for (uint32_t i = 0; i < rig->njobs; i++) /* a stopped pull completes nothing any more */
-            if (rig->jobs[i].kind == RIG_PULL && id_equal(rig->jobs[i].id, job.id)) {
+            if (rig->jobs[i].kind == RIG_PULL && pull_id_equal(rig->jobs[i].pull, job.pull)) {
                 struct rig_job stale = take_job(rig, i--);
 
                 free_job(&stale);
@@ -525,7 +525,7 @@ static void complete_at(struct rig *rig, uint32_t at)
         break;
     case RIG_SERVE_STOP:
         event.kind = EV_SERVE_QUIET;
-        event.serve_quiet.serve = job.id;
+        event.serve_quiet.serve = job.serve;
         break;
     case RIG_MSG:
         target = rig->link[job.link].rig;

@@ -37,7 +37,13 @@ struct rig;
 
 struct rig_job {
     enum rig_job_kind kind;
-    struct id id, serve; /* job, pool, pull or serve */
+    union { /* by kind */
+        struct seal_id seal;
+        struct pool_id zero;
+        struct copy_id copy;
+        struct pull_id pull;
+    };
+    struct serve_id serve; /* SERVE_STOP; PULL: the source's */
     uint32_t link, pool, batch, n;
     struct page_at *pages; /* owned */
     uint32_t to_pool;      /* COPY: `pages` are read, `to` is written */
@@ -89,7 +95,7 @@ struct rig {
         uint32_t link;
     } link[RIG_LINKS_MAX];
     struct {
-        struct id id;
+        struct serve_id id;
         uint32_t pool;
         bool live;
     } serve[RIG_SERVES_MAX];
@@ -97,12 +103,12 @@ struct rig {
     uint32_t corrupt_group_index; /* 0: any; else only this index */
     uint64_t pulled_pages, pulled_bytes;
     uint32_t replies_seen, closes_seen, engines_gone, engines_stuck, link_closes;
-    struct id engine_gone; /* the newest */
+    struct engine_id engine_gone; /* the newest */
     uint32_t max_pages_in_flight, pages_in_flight;
 };
 
 struct rig_engine {
-    struct id id;
+    struct engine_id id;
     uint32_t tenant, world;
     uint32_t conn[RANKS_MAX], proc[RANKS_MAX]; /* [0] schedules too */
 };
@@ -110,7 +116,8 @@ struct rig_engine {
 /* What the engine knows of a session: kept up from the answers. */
 struct rig_session {
     struct rig *rig;
-    struct id id, pool;
+    struct session_id id;
+    struct pool_id pool;
     uint32_t conn, tenant;
     struct namespace_id ns;
     struct lengths len;
@@ -147,7 +154,7 @@ uint32_t rig_connect(struct rig *rig, uint32_t tenant, uint32_t *ret_proc);
 uint32_t rig_connect_admin(struct rig *rig);
 void rig_disconnect(struct rig *rig, uint32_t conn);
 void rig_proc_gone(struct rig *rig, uint32_t proc);
-void rig_step_done(struct rig *rig, struct id engine, uint32_t rank, uint64_t step);
+void rig_step_done(struct rig *rig, struct engine_id engine, uint32_t rank, uint64_t step);
 void rig_engine_done(struct rig *rig, const struct rig_engine *e, uint64_t step); /* every rank */
 
 /* Sends a request; the reply that came within the event, NULL if it comes later. Borrowed until
@@ -167,16 +174,16 @@ struct group_layout rig_group(uint32_t page_tokens, uint64_t page_bytes);
 struct group_layout rig_window(uint32_t page_tokens, uint32_t window, uint64_t page_bytes);
 struct group_layout rig_recurrent(uint32_t page_tokens, uint64_t page_bytes);
 enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_layout *groups,
-                            uint32_t n, uint64_t bytes, struct id *ret);
-enum tern_err rig_pool_close(struct rig *rig, uint32_t conn, struct id pool);
+                            uint32_t n, uint64_t bytes, struct pool_id *ret);
+enum tern_err rig_pool_close(struct rig *rig, uint32_t conn, struct pool_id pool);
 /* A pool with one HISTORY group that has exactly `usable` pages to hand out. */
-struct id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,
-                         uint32_t usable);
+struct pool_id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,
+                              uint32_t usable);
 
-enum tern_err rig_session_open(struct rig *rig, uint32_t conn, struct id pool, uint64_t ns,
+enum tern_err rig_session_open(struct rig *rig, uint32_t conn, struct pool_id pool, uint64_t ns,
                                struct rig_session *ret);
 /* Opened, checked, heap: freed by rig_session_free (which sends nothing). */
-struct rig_session *rig_session(struct rig *rig, const struct rig_engine *e, struct id pool,
+struct rig_session *rig_session(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                                 uint64_t ns);
 void rig_session_free(struct rig_session *s);
 
@@ -211,12 +218,12 @@ const struct reply *rig_step_ops(struct rig *rig, uint32_t conn, const struct st
 void rig_take(struct rig_session *s, const struct reply *reply, const struct op_result *result);
 
 /* Match, run, commit and (for put) close: tokens [0, depth) of `seed` are in the tree. */
-struct rig_session *rig_committed(struct rig *rig, const struct rig_engine *e, struct id pool,
+struct rig_session *rig_committed(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                                   uint32_t seed, uint32_t depth);
-void rig_put(struct rig *rig, const struct rig_engine *e, struct id pool, uint32_t seed,
+void rig_put(struct rig *rig, const struct rig_engine *e, struct pool_id pool, uint32_t seed,
              uint32_t depth);
 
-uint32_t rig_evict(struct rig *rig, uint32_t admin_conn, struct id pool, uint32_t nodes);
+uint32_t rig_evict(struct rig *rig, uint32_t admin_conn, struct pool_id pool, uint32_t nodes);
 
 /* The engine forgets the session's table; Recover tells it anew. */
 enum tern_err rig_retract(struct rig_session *s, enum retract_mode mode, uint64_t step);
@@ -225,7 +232,7 @@ uint64_t rig_recover(struct rig_session *s); /* the request id */
 enum tern_err rig_recovered(struct rig_session *s, uint64_t request_id);
 enum tern_err rig_recover_now(struct rig_session *s); /* that must be answered by now */
 enum tern_err rig_reset(struct rig *rig, uint32_t conn, uint64_t ns, uint32_t *ret_nodes);
-enum tern_err rig_pin(struct rig *rig, uint32_t admin_conn, struct id node, bool on);
+enum tern_err rig_pin(struct rig *rig, uint32_t admin_conn, struct node_id node, bool on);
 
 uint64_t rig_fetch(struct rig_session *s, uint32_t peer, uint32_t depth); /* the request id */
 /* Takes the answer to a fetch into the session; its error, BUSY while there is none. */
@@ -235,7 +242,7 @@ void rig_link_up(struct rig *a, uint32_t link_a, struct rig *b, uint32_t link_b)
 void rig_link_down(struct rig *a, uint32_t link_a);     /* both ends hear of it */
 void rig_lose_messages(struct rig *rig, uint32_t link); /* that wait to be sent on it */
 /* The serve's pool as the source rig was told; NONE if it never started. */
-uint32_t rig_serve_pool(const struct rig *rig, struct id serve);
+uint32_t rig_serve_pool(const struct rig *rig, struct serve_id serve);
 
 /* Bytes. A whole page of a session holds a pattern of (namespace, tokens up to its end, group); a
  * RECURRENT page that of the length at which it is the state. */
@@ -246,11 +253,11 @@ uint32_t
 rig_wrong(struct rig_session *s,
           uint32_t upto); /* pages that are needed to go on from `upto`, with other bytes */
 
-struct pool_view rig_pool_view(struct rig *rig, struct id pool);
-struct pool_view rig_host_view(struct rig *rig, struct id pool); /* of its host tier */
-struct group_view rig_group_view(struct rig *rig, struct id pool, uint32_t group);
-uint32_t rig_free(struct rig *rig, struct id pool);     /* of group 0 */
-uint32_t rig_retiring(struct rig *rig, struct id pool); /* of group 0 */
+struct pool_view rig_pool_view(struct rig *rig, struct pool_id pool);
+struct pool_view rig_host_view(struct rig *rig, struct pool_id pool); /* of its host tier */
+struct group_view rig_group_view(struct rig *rig, struct pool_id pool, uint32_t group);
+uint32_t rig_free(struct rig *rig, struct pool_id pool);     /* of group 0 */
+uint32_t rig_retiring(struct rig *rig, struct pool_id pool); /* of group 0 */
 struct core_view rig_view(struct rig *rig);
 
 /* A core that broke its contract with the shell, or a test that used the rig wrongly. */

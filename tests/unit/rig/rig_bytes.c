@@ -123,7 +123,7 @@ uint32_t rig_wrong(struct rig_session *s, uint32_t upto)
     return wrong;
 }
 
-struct pool_view rig_pool_view(struct rig *rig, struct id pool)
+struct pool_view rig_pool_view(struct rig *rig, struct pool_id pool)
 {
     struct pool_view v;
 
@@ -132,7 +132,7 @@ struct pool_view rig_pool_view(struct rig *rig, struct id pool)
     return v;
 }
 
-struct pool_view rig_host_view(struct rig *rig, struct id pool)
+struct pool_view rig_host_view(struct rig *rig, struct pool_id pool)
 {
     struct pool_view v = rig_pool_view(rig, pool), host;
 
@@ -141,17 +141,17 @@ struct pool_view rig_host_view(struct rig *rig, struct id pool)
     return host;
 }
 
-struct group_view rig_group_view(struct rig *rig, struct id pool, uint32_t group)
+struct group_view rig_group_view(struct rig *rig, struct pool_id pool, uint32_t group)
 {
     return rig_pool_view(rig, pool).group[group];
 }
 
-uint32_t rig_free(struct rig *rig, struct id pool)
+uint32_t rig_free(struct rig *rig, struct pool_id pool)
 {
     return rig_group_view(rig, pool, 0).free;
 }
 
-uint32_t rig_retiring(struct rig *rig, struct id pool)
+uint32_t rig_retiring(struct rig *rig, struct pool_id pool)
 {
     return rig_group_view(rig, pool, 0).retiring;
 }

@@ -80,7 +80,7 @@ void rig_proc_gone(struct rig *rig, uint32_t proc)
     rig_event(rig, &event);
 }
 
-void rig_step_done(struct rig *rig, struct id engine, uint32_t rank, uint64_t step)
+void rig_step_done(struct rig *rig, struct engine_id engine, uint32_t rank, uint64_t step)
 {
     struct event event = {.kind = EV_STEP_DONE};
 
@@ -160,7 +160,7 @@ struct group_layout rig_recurrent(uint32_t page_tokens, uint64_t page_bytes)
 }
 
 enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_layout *groups,
-                            uint32_t n, uint64_t bytes, struct id *ret)
+                            uint32_t n, uint64_t bytes, struct pool_id *ret)
 {
     struct request request = {.op = OP_POOL_OPEN};
     const struct reply *reply;
@@ -178,7 +178,7 @@ enum tern_err rig_pool_open(struct rig *rig, uint32_t conn, const struct group_l
     return reply->err;
 }
 
-enum tern_err rig_pool_close(struct rig *rig, uint32_t conn, struct id pool)
+enum tern_err rig_pool_close(struct rig *rig, uint32_t conn, struct pool_id pool)
 {
     struct request request = {.op = OP_POOL_CLOSE};
 
@@ -186,11 +186,11 @@ enum tern_err rig_pool_close(struct rig *rig, uint32_t conn, struct id pool)
     return must_answer(rig, conn, &request)->err;
 }
 
-struct id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,
-                         uint32_t usable)
+struct pool_id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint32_t page_tokens,
+                              uint32_t usable)
 {
     struct group_layout group = rig_group(page_tokens, 512);
-    struct id pool = {0, 0};
+    struct pool_id pool = {0, 0};
 
     group.cap_pages = usable;
     if (rig_pool_open(rig, e->conn[0], &group, 1, 1u << 20, &pool) != TERN_OK)
@@ -198,7 +198,7 @@ struct id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint32_t p
     return pool;
 }
 
-enum tern_err rig_session_open(struct rig *rig, uint32_t conn, struct id pool, uint64_t ns,
+enum tern_err rig_session_open(struct rig *rig, uint32_t conn, struct pool_id pool, uint64_t ns,
                                struct rig_session *ret)
 {
     struct request request = {.op = OP_SESSION_OPEN};
@@ -219,7 +219,7 @@ enum tern_err rig_session_open(struct rig *rig, uint32_t conn, struct id pool, u
     return TERN_OK;
 }
 
-struct rig_session *rig_session(struct rig *rig, const struct rig_engine *e, struct id pool,
+struct rig_session *rig_session(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                                 uint64_t ns)
 {
     struct rig_session *s = malloc(sizeof *s);
@@ -513,7 +513,7 @@ enum tern_err rig_snapshot_release(struct rig_session *s)
     return rig_op(s, (struct step_op){.kind = STEP_RELEASE});
 }
 
-struct rig_session *rig_committed(struct rig *rig, const struct rig_engine *e, struct id pool,
+struct rig_session *rig_committed(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                                   uint32_t seed, uint32_t depth)
 {
     struct rig_session *s = rig_session(rig, e, pool, 1);
@@ -527,7 +527,7 @@ struct rig_session *rig_committed(struct rig *rig, const struct rig_engine *e, s
     return s;
 }
 
-void rig_put(struct rig *rig, const struct rig_engine *e, struct id pool, uint32_t seed,
+void rig_put(struct rig *rig, const struct rig_engine *e, struct pool_id pool, uint32_t seed,
              uint32_t depth)
 {
     struct rig_session *s = rig_committed(rig, e, pool, seed, depth);
@@ -537,7 +537,7 @@ void rig_put(struct rig *rig, const struct rig_engine *e, struct id pool, uint32
     rig_session_free(s);
 }
 
-uint32_t rig_evict(struct rig *rig, uint32_t admin_conn, struct id pool, uint32_t nodes)
+uint32_t rig_evict(struct rig *rig, uint32_t admin_conn, struct pool_id pool, uint32_t nodes)
 {
     struct request request = {.op = OP_EVICT};
     const struct reply *reply;
@@ -677,7 +677,7 @@ enum tern_err rig_reset(struct rig *rig, uint32_t conn, uint64_t ns, uint32_t *r
     return reply->err;
 }
 
-enum tern_err rig_pin(struct rig *rig, uint32_t admin_conn, struct id node, bool on)
+enum tern_err rig_pin(struct rig *rig, uint32_t admin_conn, struct node_id node, bool on)
 {
     struct request request = {.op = OP_PIN};
 

@@ -42,7 +42,7 @@ static inline struct stage host_stage(enum supersede supersede, uint32_t align,
 }
 
 /* The node at `depth` of the path of these tokens in namespace 1, on whatever tier; NONE. */
-static inline uint32_t anywhere(struct rig *rig, struct id pool, const uint32_t *tokens,
+static inline uint32_t anywhere(struct rig *rig, struct pool_id pool, const uint32_t *tokens,
                                 uint32_t depth)
 {
     const struct core *c = rig->core;
@@ -63,8 +63,8 @@ static inline uint32_t anywhere(struct rig *rig, struct id pool, const uint32_t 
     return at;
 }
 
-static inline struct node_view node_seen(struct rig *rig, struct id pool, const uint32_t *tokens,
-                                         uint32_t depth)
+static inline struct node_view node_seen(struct rig *rig, struct pool_id pool,
+                                         const uint32_t *tokens, uint32_t depth)
 {
     struct node_view v = {0};
     uint32_t at = anywhere(rig, pool, tokens, depth);
@@ -88,7 +88,7 @@ static inline const char *state_of(const struct rig_session *s)
     return session_seen(s).state;
 }
 
-static inline uint32_t host_free(struct rig *rig, struct id pool, uint32_t group)
+static inline uint32_t host_free(struct rig *rig, struct pool_id pool, uint32_t group)
 {
     return rig_host_view(rig, pool).group[group].free;
 }
@@ -122,7 +122,7 @@ static inline uint32_t host_depth(struct rig_session *like, const uint32_t *toke
 }
 
 /* Every page of both tiers is free. */
-static inline void assert_all_free(struct rig *rig, struct id pool)
+static inline void assert_all_free(struct rig *rig, struct pool_id pool)
 {
     struct pool_view v = rig_pool_view(rig, pool), h = v;
 
@@ -135,14 +135,14 @@ static inline void assert_all_free(struct rig *rig, struct id pool)
 }
 
 /* Everything unpinned goes, from both tiers. */
-static inline void evict_all(struct rig *rig, uint32_t admin, struct id pool)
+static inline void evict_all(struct rig *rig, uint32_t admin, struct pool_id pool)
 {
     rig_evict(rig, admin, pool, 0);
 }
 
 /* Every device page that can go goes: somebody needs them all, for a moment. What has a copy stays
  * on the host. */
-static inline void demote_pool(struct rig *rig, const struct rig_engine *e, struct id pool)
+static inline void demote_pool(struct rig *rig, const struct rig_engine *e, struct pool_id pool)
 {
     struct rig_session *hog = rig_session(rig, e, pool, 77);
     struct group_view g = rig_group_view(rig, pool, 0);

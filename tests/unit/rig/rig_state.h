@@ -10,7 +10,7 @@
 struct stage {
     struct rig *rig;
     struct rig_engine e;
-    struct id pool;
+    struct pool_id pool;
 };
 
 /* One engine and a pool of one HISTORY group and one STATE group, whose pages a cap of 0 leaves
@@ -49,7 +49,7 @@ static inline void stage_put(struct stage *st, uint32_t seed, uint32_t depth)
 }
 
 /* The node at `depth` of the path of these tokens; NONE if HISTORY does not reach it. */
-static inline uint32_t node_of(struct rig *rig, struct id pool, const uint32_t *tokens,
+static inline uint32_t node_of(struct rig *rig, struct pool_id pool, const uint32_t *tokens,
                                uint32_t depth)
 {
     const struct core *c = rig->core;

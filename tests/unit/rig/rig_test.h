@@ -39,7 +39,7 @@ static inline int rig_test_setup(void **state)
 struct bench {
     struct rig *rig;
     struct rig_engine e;
-    struct id pool;
+    struct pool_id pool;
     struct rig_session *s;
     uint32_t admin;
 };
@@ -72,7 +72,7 @@ static inline void bench_stop(struct bench *b)
 struct pair {
     struct rig *source, *dest;
     struct rig_engine se, de;
-    struct id sp, dp;
+    struct pool_id sp, dp;
     struct rig_session *d; /* at the destination, for the test to open; freed by pair_stop */
 };
 
@@ -135,7 +135,7 @@ static inline void commits(struct rig_session *s, uint32_t seed, uint32_t n)
 }
 
 /* Another engine, which uses that pool too. */
-static inline struct rig_engine second_engine(struct rig *rig, struct id pool)
+static inline struct rig_engine second_engine(struct rig *rig, struct pool_id pool)
 {
     struct rig_engine two = rig_engine(rig, 0, "two", 1);
     struct request map = {.op = OP_POOL_MAP};

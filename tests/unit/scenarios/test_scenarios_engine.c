@@ -3,7 +3,7 @@
 #include "unit/rig/rig_test.h"
 
 /* Fills every page of the pool for one session of `pages` pages of 4 tokens. */
-static struct rig_session *filled(struct rig *rig, const struct rig_engine *e, struct id pool,
+static struct rig_session *filled(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                                   uint32_t seed, uint32_t pages)
 {
     struct rig_session *s = rig_session(rig, e, pool, 1);
@@ -17,7 +17,7 @@ static void e_a_freed_at_7_not_reused_until_both_ranks_are_at_7(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2);
-    struct id pool = rig_pool_pages(rig, &e, 4, 4);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 4);
     struct rig_session *s = filled(rig, &e, pool, 1, 4), *next = rig_session(rig, &e, pool, 1);
 
     (void)state;
@@ -43,7 +43,7 @@ static void e_b_leader_killed_nothing_reused_before_the_last_exits(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 4), other = rig_engine(rig, 0, "other", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 4);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 4);
     struct rig_session *s = filled(rig, &e, pool, 1, 4);
     struct pool_view v;
 
@@ -61,7 +61,7 @@ static void e_b_leader_killed_nothing_reused_before_the_last_exits(void **state)
         rig_engine_kill(rig, &e, r);
     }
     assert_int_equal(rig->engines_gone, 1);
-    assert_true(id_equal(rig->engine_gone, e.id));
+    assert_true(engine_id_equal(rig->engine_gone, e.id));
     assert_true(rig->engines_stuck >=
                 1); /* the alarm when the leader went and the others did not */
     if (core_pool_view(rig->core, pool.slot, &v) && v.id.gen == pool.gen)
@@ -74,7 +74,7 @@ static void e_c_all_retiring_exhausted_names_the_step_and_succeeds_after_it(void
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 4);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 4);
     struct rig_session *s[2], *next = rig_session(rig, &e, pool, 1);
 
     (void)state;
@@ -104,7 +104,7 @@ static void e_d_commit_at_9_not_found_at_8_found_at_9(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 16);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 16);
     struct rig_session *s = filled(rig, &e, pool, 1, 4), *early = rig_session(rig, &e, pool, 1),
                        *late = rig_session(rig, &e, pool, 1);
 
@@ -130,7 +130,7 @@ static void n_a_other_extra_key_at_600_matches_576(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 64, 64);
+    struct pool_id pool = rig_pool_pages(rig, &e, 64, 64);
     struct rig_session *s = rig_session(rig, &e, pool, 1), *other = rig_session(rig, &e, pool, 1);
     struct extra_key cat = {.position = 600, .hi = 1, .lo = 2},
                      dog = {.position = 600, .hi = 1, .lo = 3};

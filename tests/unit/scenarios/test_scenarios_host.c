@@ -185,7 +185,7 @@ static struct bench loading_6_and_4(uint64_t *ret_request)
 
 static void a18_ends(struct bench *b, bool open)
 {
-    struct id job = rig_job(b->rig, RIG_COPY, 5)->id;
+    struct copy_id job = rig_job(b->rig, RIG_COPY, 5)->copy;
     struct event again = {.kind = EV_COPIED};
     uint64_t changes;
 

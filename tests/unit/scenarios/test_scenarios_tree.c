@@ -3,7 +3,8 @@
 #include "unit/rig/rig_test.h"
 
 /* Sequence `seed` in the tree up to 256, 512 and 768, by sessions of their own. */
-static void three_depths(struct rig *rig, const struct rig_engine *e, struct id pool, uint32_t seed)
+static void three_depths(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
+                         uint32_t seed)
 {
     for (uint32_t depth = 256; depth <= 768; depth += 256)
         rig_put(rig, e, pool, seed, depth);
@@ -13,7 +14,7 @@ static void a5_history_alone_snapshot_removed_at_512_matches_256(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 256, 64);
+    struct pool_id pool = rig_pool_pages(rig, &e, 256, 64);
     uint32_t admin = rig_connect_admin(rig);
     struct rig_session *s;
 
@@ -35,7 +36,7 @@ static void a5_under_pressure_768_goes_with_512(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 256, 4);
+    struct pool_id pool = rig_pool_pages(rig, &e, 256, 4);
     struct rig_session *s, *other;
 
     (void)state;
@@ -55,7 +56,7 @@ static void a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256(void **sta
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 256, 16);
+    struct pool_id pool = rig_pool_pages(rig, &e, 256, 16);
     struct rig_session *writer = rig_session(rig, &e, pool, 1),
                        *reader = rig_session(rig, &e, pool, 1);
 
@@ -79,7 +80,7 @@ static void a10_rewind_to_5_gives_one_page_back(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 2, 7);
+    struct pool_id pool = rig_pool_pages(rig, &e, 2, 7);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
     struct group_view v;
 
@@ -105,7 +106,7 @@ static void a11_speculation_accepted_in_part_commits_4(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 2, 16);
+    struct pool_id pool = rig_pool_pages(rig, &e, 2, 16);
     struct rig_session *s = rig_session(rig, &e, pool, 1), *other = rig_session(rig, &e, pool, 1);
     const uint32_t *tokens = rig_tokens(1, 16);
 
@@ -132,7 +133,7 @@ static void a12_evict_brings_every_group_back_to_its_start(void **state)
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
     struct group_layout groups[2] = {rig_group(2, 512), rig_group(4, 1024)};
     uint32_t admin = rig_connect_admin(rig);
-    struct id pool;
+    struct pool_id pool;
     uint32_t start[2], spare = 0;
 
     (void)state;
@@ -157,7 +158,7 @@ static void a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin(void **s
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 32);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 32);
     uint32_t admin = rig_connect_admin(rig);
     struct rig_session *holder, *like = rig_session(rig, &e, pool, 1);
 
@@ -185,7 +186,7 @@ static void equal_last_use(bool reversed, uint32_t shuffle)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 32);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 32);
     uint32_t admin = rig_connect_admin(rig), first = reversed ? 1 : 0;
     struct rig_session *s[2], *like = rig_session(rig, &e, pool, 1);
     struct step_op commit[2], close[2];
@@ -257,7 +258,7 @@ static uint64_t two_exhaust_the_pool(void)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
-    struct id pool = rig_pool_pages(rig, &e, 4, 6);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 6);
     struct rig_session *first = rig_session(rig, &e, pool, 1),
                        *later = rig_session(rig, &e, pool, 1);
     uint64_t hash;

@@ -109,10 +109,10 @@ static void mem_seal_computes_each_unit_of_each_region(void **state)
                 at[b] = (uint8_t)prng_u64(&p);
         }
     }
-    mem_seal(rig.mem, (struct id){4, 9}, 0, pages, 200);
+    mem_seal(rig.mem, (struct seal_id){4, 9}, 0, pages, 200);
     take_events(rig.mem, &rig.back, 1);
     assert_int_equal(rig.back.got[0].kind, EV_SEALED);
-    assert_true(id_equal(rig.back.got[0].sealed.job, (struct id){4, 9}));
+    assert_true(seal_id_equal(rig.back.got[0].sealed.job, (struct seal_id){4, 9}));
     for (uint32_t i = 0; i < 200; i++) {
         const struct group_layout *g = &groups[pages[i].group];
 
@@ -144,10 +144,10 @@ static void mem_zero_touches_the_pool_and_nothing_else(void **state)
         assert_ptr_not_equal(map[r], MAP_FAILED);
         memset(map[r], 0xee, 4 * MIB);
     }
-    mem_zero(rig.mem, (struct id){0, 77});
+    mem_zero(rig.mem, (struct pool_id){0, 77});
     take_events(rig.mem, &rig.back, 1);
     assert_int_equal(rig.back.got[0].kind, EV_ZEROED);
-    assert_true(id_equal(rig.back.got[0].zeroed.pool, (struct id){0, 77}));
+    assert_true(pool_id_equal(rig.back.got[0].zeroed.pool, (struct pool_id){0, 77}));
     for (uint32_t r = 0; r < 2; r++) {
         for (uint32_t i = 0; i < 4 * MIB; i++)
             assert_int_equal(map[r][i], i >= MIB && i < 3 * MIB ? 0 : 0xee);
@@ -172,17 +172,20 @@ static void mem_jobs_to_the_limit_all_come_back(void **state)
         for (uint32_t j = 0; j < 7; j++) {
             struct page_at page = {.group = 0, .index = 1 + j, .gen = 1, .record = 1 + j};
 
-            mem_seal(rig.mem, (struct id){j, round}, 0, &page, j == 3 ? 0 : 1);
+            mem_seal(rig.mem, (struct seal_id){j, round}, 0, &page, j == 3 ? 0 : 1);
         }
-        mem_zero(rig.mem, (struct id){1, round});
+        mem_zero(rig.mem, (struct pool_id){1, round});
         take_events(rig.mem, &rig.back, 8);
         for (uint32_t i = 0; i < 8; i++) {
             bool zeroed = rig.back.got[i].kind == EV_ZEROED;
-            struct id id = zeroed ? rig.back.got[i].zeroed.pool : rig.back.got[i].sealed.job;
+            uint32_t slot =
+                zeroed ? rig.back.got[i].zeroed.pool.slot : rig.back.got[i].sealed.job.slot;
+            uint32_t gen =
+                zeroed ? rig.back.got[i].zeroed.pool.gen : rig.back.got[i].sealed.job.gen;
 
-            assert_int_equal(id.gen, round);
-            assert_false(seen & 1u << (zeroed ? 8 : id.slot));
-            seen |= 1u << (zeroed ? 8 : id.slot);
+            assert_int_equal(gen, round);
+            assert_false(seen & 1u << (zeroed ? 8 : slot));
+            seen |= 1u << (zeroed ? 8 : slot);
         }
         assert_int_equal(seen, 0x17f);
     }
@@ -197,7 +200,7 @@ static void mem_destroy_with_jobs_running_joins_cleanly(void **state)
     for (int i = 0; i < 20; i++) {
         rig_init(&rig);
         for (uint32_t j = 0; j < 8; j++)
-            mem_zero(rig.mem, (struct id){0, j});
+            mem_zero(rig.mem, (struct pool_id){0, j});
         mem_destroy(rig.mem);
     }
 }
@@ -225,8 +228,8 @@ static void mem_fault_40_truncation_is_refused_and_holes_are_survived(void **sta
     assert_int_equal(fallocate(mem_control_fd(rig.mem, 0, 0),
                                FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096),
                      0);
-    mem_seal(rig.mem, (struct id){1, 1}, 0, &page, 1);
-    mem_zero(rig.mem, (struct id){0, 1});
+    mem_seal(rig.mem, (struct seal_id){1, 1}, 0, &page, 1);
+    mem_zero(rig.mem, (struct pool_id){0, 1});
     take_events(rig.mem, &rig.back, 2);
     assert_int_equal(mem_sums(rig.mem, 1)[0], checksum_unit(zero, sizeof zero));
     assert_int_equal(mem_done_step(rig.mem, 0, 0, 3), 0);
@@ -248,7 +251,7 @@ static void seal_two(struct rig *rig, uint32_t job)
                               {.group = 0, .index = 3, .gen = 1, .record = 2}};
 
     rig->back.ngot = 0;
-    mem_seal(rig->mem, (struct id){job, 1}, 0, pages, 2);
+    mem_seal(rig->mem, (struct seal_id){job, 1}, 0, pages, 2);
     take_events(rig->mem, &rig->back, 1);
 }
 
@@ -310,7 +313,7 @@ static void mem_zero_passes_by_what_is_not_there(void **state)
     lost_open(&lost, mem_page(rig.mem, 0, 1, 0, 50), 16384);
     memset(lost.view, 0xee, 16384);
     lost_cut(&lost);
-    mem_zero(rig.mem, (struct id){0, 1});
+    mem_zero(rig.mem, (struct pool_id){0, 1});
     take_events(rig.mem, &rig.back, 1);
     assert_int_equal(rig.back.got[0].kind, EV_ZEROED);
     lost_back(&lost);

@@ -136,7 +136,7 @@ static void fill_and_seal(struct rig *rig)
     rig->back.ngot = 0;
     for (uint32_t i = 0; i < PAGES; i++)
         fill(rig, DEVICE, &rig->device[i], 100 + i);
-    mem_seal(rig->mem, (struct id){1, 1}, DEVICE, rig->device, PAGES);
+    mem_seal(rig->mem, (struct seal_id){1, 1}, DEVICE, rig->device, PAGES);
     take_events(rig->mem, &rig->back, 1);
     rig->back.ngot = 0;
 }
@@ -144,13 +144,13 @@ static void fill_and_seal(struct rig *rig)
 static enum tern_err copy(struct rig *rig, uint32_t from_pool, uint32_t to_pool,
                           const struct page_at *from, const struct page_at *to, uint32_t n)
 {
-    struct id job = {n, 77};
+    struct copy_id job = {n, 77};
 
     rig->back.ngot = 0;
     mem_copy(rig->mem, job, from_pool, to_pool, from, to, n);
     take_events(rig->mem, &rig->back, 1);
     assert_int_equal(rig->back.got[0].kind, EV_COPIED);
-    assert_true(id_equal(rig->back.got[0].copied.job, job));
+    assert_true(copy_id_equal(rig->back.got[0].copied.job, job));
     return rig->back.got[0].copied.err;
 }
 
@@ -324,7 +324,7 @@ static void mem_copy_believes_no_page_that_was_lost(void **state)
         assert_int_equal(copy(&rig, DEVICE, HOST, &rig.device[3], &rig.host[3], 1), TERN_CORRUPT);
         assert_int_equal(copy(&rig, HOST, DEVICE, &rig.host[0], &rig.device[3], 1), TERN_CORRUPT);
     }
-    mem_seal(rig.mem, (struct id){1, 2}, DEVICE, &rig.device[3], 1);
+    mem_seal(rig.mem, (struct seal_id){1, 2}, DEVICE, &rig.device[3], 1);
     rig.back.ngot = 0;
     take_events(rig.mem, &rig.back, 1);
     lost_back(&lost);
@@ -375,23 +375,26 @@ static void mem_copy_jobs_to_the_limit_all_come_back(void **state)
         /* Every job has pages of its own: out in even rounds, back in odd ones. */
         for (uint32_t j = 0; j < 22; j++) {
             uint32_t n = j == 21 ? PAGES - 21 : 1;
-            struct id job = {j, round};
+            struct copy_id job = {j, round};
 
             if (round & 1)
                 mem_copy(rig.mem, job, HOST, DEVICE, &rig.host[j], &rig.device[j], n);
             else
                 mem_copy(rig.mem, job, DEVICE, HOST, &rig.device[j], &rig.host[j], n);
         }
-        mem_copy(rig.mem, (struct id){22, round}, DEVICE, HOST, rig.device, rig.host, 0);
-        mem_zero(rig.mem, (struct id){SPARE, round});
+        mem_copy(rig.mem, (struct copy_id){22, round}, DEVICE, HOST, rig.device, rig.host, 0);
+        mem_zero(rig.mem, (struct pool_id){SPARE, round});
         take_events(rig.mem, &rig.back, 24);
         for (uint32_t i = 0; i < 24; i++) {
             bool zeroed = rig.back.got[i].kind == EV_ZEROED;
-            struct id id = zeroed ? rig.back.got[i].zeroed.pool : rig.back.got[i].copied.job;
+            uint32_t slot =
+                zeroed ? rig.back.got[i].zeroed.pool.slot : rig.back.got[i].copied.job.slot;
+            uint32_t gen =
+                zeroed ? rig.back.got[i].zeroed.pool.gen : rig.back.got[i].copied.job.gen;
 
-            assert_int_equal(id.gen, round);
+            assert_int_equal(gen, round);
             assert_true(zeroed || rig.back.got[i].copied.err == TERN_OK);
-            seen |= 1u << (zeroed ? 23 : id.slot);
+            seen |= 1u << (zeroed ? 23 : slot);
         }
         assert_int_equal(seen, (1u << 24) - 1);
         for (uint32_t i = 0; i < PAGES; i++) {
@@ -417,8 +420,8 @@ static void mem_copy_goes_where_its_pools_lay_when_it_was_submitted(void **state
             memset(region_of(&rig, HOST, r), 0xee, 3 * MIB);
         rig.back.ngot = 0;
         for (uint32_t j = 0; j < 10; j++)
-            mem_copy(rig.mem, (struct id){j, 1}, DEVICE, HOST, &rig.device[3 * j], &rig.host[3 * j],
-                     3);
+            mem_copy(rig.mem, (struct copy_id){j, 1}, DEVICE, HOST, &rig.device[3 * j],
+                     &rig.host[3 * j], 3);
         mem_pool_set(rig.mem, DEVICE, TIER_DEVICE, 1, 0, 4 * MIB, 1, 1, 1, groups);
         mem_pool_set(rig.mem, HOST, TIER_DEVICE, 1, 8 * MIB, 4 * MIB, 1, 1, 2, groups);
         take_events(rig.mem, &rig.back, 10);
@@ -447,10 +450,11 @@ static void mem_seals_go_before_copies_and_copies_before_zeroing(void **state)
     fill_and_seal(&rig);
     for (uint32_t round = 0; round < 20; round++) {
         rig.back.ngot = 0;
-        mem_zero(rig.mem, (struct id){SPARE, round});
+        mem_zero(rig.mem, (struct pool_id){SPARE, round});
         for (uint32_t j = 0; j < 10; j++)
-            mem_copy(rig.mem, (struct id){j, round}, DEVICE, HOST, rig.device, rig.host, PAGES);
-        mem_seal(rig.mem, (struct id){0, round}, DEVICE, rig.other, 12);
+            mem_copy(rig.mem, (struct copy_id){j, round}, DEVICE, HOST, rig.device, rig.host,
+                     PAGES);
+        mem_seal(rig.mem, (struct seal_id){0, round}, DEVICE, rig.other, 12);
         take_events(rig.mem, &rig.back, 12);
         right += rig.back.got[0].kind == EV_SEALED && rig.back.got[11].kind == EV_ZEROED;
     }
@@ -466,7 +470,8 @@ static void mem_destroy_with_copies_running_joins_cleanly(void **state)
     for (uint32_t i = 0; i < 20; i++) {
         rig_init(&rig);
         for (uint32_t j = 0; j < 24; j++)
-            mem_copy(rig.mem, (struct id){j, 1}, DEVICE, HOST, &rig.device[j], &rig.host[j], 1);
+            mem_copy(rig.mem, (struct copy_id){j, 1}, DEVICE, HOST, &rig.device[j], &rig.host[j],
+                     1);
         mem_destroy(rig.mem);
     }
 }
@@ -534,7 +539,7 @@ static void mem_zero_of_a_host_pool_touches_nothing_else(void **state)
     fill_and_seal(&rig);
     for (uint32_t r = 0; r < REGIONS; r++)
         memset(region_of(&rig, HOST, r), 0xee, 3 * MIB);
-    mem_zero(rig.mem, (struct id){HOST, 3});
+    mem_zero(rig.mem, (struct pool_id){HOST, 3});
     take_events(rig.mem, &rig.back, 1);
     assert_int_equal(rig.back.got[0].kind, EV_ZEROED);
     for (uint32_t r = 0; r < REGIONS; r++)

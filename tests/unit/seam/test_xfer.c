@@ -3,7 +3,7 @@
 #include "unit/rig/rig_lost.h"
 #include "unit/seam/test_xfer_rig.h"
 
-#define PULL(s)     ((struct id){(s), 5})
+#define PULL(s)     ((struct pull_id){(s), 5})
 #define STILL_TURNS 500
 
 static void pull_and_check(const struct rig_options *o, uint32_t pages, uint32_t batch_pages)
@@ -26,7 +26,7 @@ static void pull_and_check(const struct rig_options *o, uint32_t pages, uint32_t
     for (uint32_t i = 0; i < batches; i++) {
         uint32_t first = 1 + rig.dst.event[i].pulled.batch * batch_pages;
 
-        assert_true(id_equal(rig.dst.event[i].pulled.pull, PULL(3)));
+        assert_true(pull_id_equal(rig.dst.event[i].pulled.pull, PULL(3)));
         ok += rig_check_pulled(&rig, &rig.dst.event[i], first, batch_pages);
     }
     assert_int_equal(ok, pages);
@@ -141,14 +141,14 @@ static void xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again(
     rig_close(&rig);
 }
 
-static void expect_broken(struct rig *rig, struct id pull, enum tern_err err)
+static void expect_broken(struct rig *rig, struct pull_id pull, enum tern_err err)
 {
     const struct event *e;
 
     rig_until(rig, &rig->dst, 1);
     e = &rig->dst.event[0];
     assert_int_equal(e->kind, EV_PULL_BROKEN);
-    assert_true(id_equal(e->broken.pull, pull));
+    assert_true(pull_id_equal(e->broken.pull, pull));
     assert_int_equal(e->broken.err, err);
     rig_stop(rig, pull);
     rig_until(rig, &rig->dst, 2);
@@ -199,7 +199,7 @@ static void xfer_generation_that_passes_while_sending_is_gone(void **state)
     }
 }
 
-static void pull_arrives(struct rig *rig, struct id pull, uint32_t first, uint32_t n)
+static void pull_arrives(struct rig *rig, struct pull_id pull, uint32_t first, uint32_t n)
 {
     rig_pull(rig, pull, 0, 0, first, n);
     rig_until(rig, &rig->dst, 1);
@@ -222,7 +222,7 @@ static void seal_one(struct rig *rig, uint32_t index)
     struct page_at at = {0, index, 1, index};
     struct pollfd p = {.fd = mem_event_fd(rig->src.mem), .events = POLLIN};
 
-    mem_seal(rig->src.mem, (struct id){1, 2}, 0, &at, 1);
+    mem_seal(rig->src.mem, (struct seal_id){1, 2}, 0, &at, 1);
     assert_int_equal(poll(&p, 1, 30000), 1);
     mem_poll(rig->src.mem, rig_emit, &rig->src);
     assert_int_equal(rig->src.nevents, 1);
@@ -281,7 +281,7 @@ static void xfer_destination_page_without_memory_is_corrupt(void **state)
         rig_pull(&rig, PULL(1), 0, 0, 257, 20);
         rig_until(&rig, &rig.dst, 2);
         assert_int_equal(rig.dst.event[0].kind, EV_PULL_BROKEN);
-        assert_true(id_equal(rig.dst.event[0].broken.pull, PULL(0)));
+        assert_true(pull_id_equal(rig.dst.event[0].broken.pull, PULL(0)));
         assert_int_equal(rig.dst.event[0].broken.err, TERN_CORRUPT);
         assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[1], 257, 20), 20);
         rig_stop(&rig, PULL(0));
@@ -402,7 +402,7 @@ static void xfer_every_flipped_byte_is_harmless(void **state)
     rig_fill_source(&rig, 4);
     for (uint64_t k = 0; k < 32 + 16 + 24 + 900 + 40; k++) {
         rig.proxy.flip_at = rig.proxy.down + k;
-        rig_pull(&rig, (struct id){0, (uint32_t)k + 1}, 0, 0, 1, 3);
+        rig_pull(&rig, (struct pull_id){0, (uint32_t)k + 1}, 0, 0, 1, 3);
         until_event_or_idle(&rig);
         if (rig.dst.event[0].kind == EV_PULL_BROKEN) {
             broken++;
@@ -414,7 +414,7 @@ static void xfer_every_flipped_byte_is_harmless(void **state)
         }
         rig.dst.nevents = 0;
         rig.proxy.flip_at = UINT64_MAX;
-        rig_stop(&rig, (struct id){0, (uint32_t)k + 1});
+        rig_stop(&rig, (struct pull_id){0, (uint32_t)k + 1});
         rig_until(&rig, &rig.dst, 1);
         proxy_cut(&rig.proxy); /* a new connection each time */
         for (int i = 0; i < 3; i++)
@@ -439,7 +439,7 @@ static void xfer_fault_5_connection_cut_anywhere_ends_typed(void **state)
     rig_open(&rig, &o);
     rig_fill_source(&rig, 4);
     for (uint64_t k = 1; k < 32 + 16 + 24 + 900 + 40; k += 7, runs++) {
-        struct id id = {0, (uint32_t)k + 1};
+        struct pull_id id = {0, (uint32_t)k + 1};
 
         rig.proxy.down_limit = k;
         rig_pull(&rig, id, 0, 0, 1, 3);

@@ -1,14 +1,14 @@
 /* Peers that are not there, not who they were, too slow, too many, or not talking our language. */
 #include "unit/seam/test_xfer_rig.h"
 
-#define PULL(s) ((struct id){(s), 5})
+#define PULL(s) ((struct pull_id){(s), 5})
 #define HALVES  7
 #define BYTE_NS (IDLE_NS / 16)
 #define IDLE_NS 2000000000u /* so long that nothing is given up because the machine stood still */
 
 static const struct rig_options options = {.page_bytes = {4096}, .idle_ns = IDLE_NS};
 
-static void expect_broken(struct rig *rig, struct id pull, enum tern_err err)
+static void expect_broken(struct rig *rig, struct pull_id pull, enum tern_err err)
 {
     rig_until(rig, &rig->dst, 1);
     assert_int_equal(rig->dst.event[0].kind, EV_PULL_BROKEN);
@@ -105,7 +105,7 @@ static void xfer_link_down_breaks_its_pulls_and_no_others(void **state)
     rig_open(&rig, &options);
     rig_fill_source(&rig, 300);
     for (uint32_t k = 0; k < 30; k++) {
-        struct id id = {0, k + 1};
+        struct pull_id id = {0, k + 1};
 
         rig.link = 0;
         rig_link(&rig, rig.port, RIG_SRC_INC);
@@ -119,8 +119,8 @@ static void xfer_link_down_breaks_its_pulls_and_no_others(void **state)
         } else {
             expect_broken(&rig, id, TERN_PEER_LOST);
         }
-        rig_pull(&rig, (struct id){0, 1000 + k}, 0, 0, 1, 3); /* on a link that is down */
-        expect_broken(&rig, (struct id){0, 1000 + k}, TERN_PEER_LOST);
+        rig_pull(&rig, (struct pull_id){0, 1000 + k}, 0, 0, 1, 3); /* on a link that is down */
+        expect_broken(&rig, (struct pull_id){0, 1000 + k}, TERN_PEER_LOST);
         rig.link = 1;
         rig_link(&rig, rig.port, RIG_SRC_INC);
         pull_works(&rig, 1);
@@ -144,7 +144,7 @@ static void xfer_idle_connection_makes_room_for_another_link(void **state)
         if (k < 3)
             rig_link(&rig, rig.port, RIG_SRC_INC);
         /* The source has room for one connection in: it takes the next when the last has gone. */
-        rig_pull(&rig, (struct id){0, k + 1}, 0, 0, 1, 30);
+        rig_pull(&rig, (struct pull_id){0, k + 1}, 0, 0, 1, 30);
         rig_until(&rig, &rig.dst, 1);
         if (rig.dst.event[0].kind == EV_PULLED)
             assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 30), 30);
@@ -298,7 +298,7 @@ static void xfer_write_asked_of_a_source_without_rdma_gives_nothing(void **state
     struct xfer_head head = {.type = XFER_REQUEST_WRITE,
                              .n = 1,
                              .seq = 7,
-                             .a = id_pack((struct id){0, 7}),
+                             .a = serve_id_pack((struct serve_id){0, 7}),
                              .b = 1 | (uint64_t)5 << 32};
     uint32_t n = 2 * XFER_HEAD_BYTES, got = 0;
     uint64_t deadline;

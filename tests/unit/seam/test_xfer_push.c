@@ -9,7 +9,7 @@ static void open_push(struct rig *rig, struct rig_options o, uint32_t pages)
 }
 
 /* Page i of the batch is page first + i * step of the source and of the destination. */
-static void pull_scattered(struct rig *rig, struct id pull, uint32_t first, uint32_t step,
+static void pull_scattered(struct rig *rig, struct pull_id pull, uint32_t first, uint32_t step,
                            uint32_t n)
 {
     struct page_at pages[PULL_BATCH_PAGES];
@@ -23,7 +23,7 @@ static void pull_scattered(struct rig *rig, struct id pull, uint32_t first, uint
         refs[i] = (struct page_ref){index, 100 + index};
     }
     act.pull.pull = pull;
-    act.pull.serve = (struct id){0, 7};
+    act.pull.serve = (struct serve_id){0, 7};
     act.pull.link = rig->link;
     act.pull.n = n;
     act.pull.pages = pages;
@@ -83,7 +83,7 @@ static void xfer_push_more_runs_than_windows_go_in_turn(void **state)
     open_push(&rig, (struct rig_options){.page_bytes = {4096}, .regions = 2}, 402);
     for (uint32_t run = 1; run <= 3; run++) {
         rig.dst.nevents = 0;
-        pull_scattered(&rig, (struct id){1, run}, 1, 2, 200);
+        pull_scattered(&rig, (struct pull_id){1, run}, 1, 2, 200);
         rig_until(&rig, &rig.dst, 1);
         assert_int_equal(last(&rig.dst)->kind, EV_PULLED);
         assert_true(all_right(&rig, 1, 2, 200));
@@ -107,11 +107,11 @@ static void xfer_push_stale_generation_writes_nothing(void **state)
     open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
     rig.gen[0][33]++;
     poison(&rig, 1, 64);
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 64);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 64);
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_GONE);
-    stop_and_wait(&rig, (struct id){1, 1});
+    stop_and_wait(&rig, (struct pull_id){1, 1});
     assert_true(poisoned(&rig, 1, 64));
     assert_int_equal(stats_of(&rig.src).writes_posted, 0);
     rig.gen[0][33]--;
@@ -148,11 +148,11 @@ static void xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write(void **st
 
         rig.dst.nevents = 0;
         wait_verbs(&rig); /* the run before may have cost the queue pair */
-        rig_pull(&rig, (struct id){2, run}, 0, 0, 1, 200);
+        rig_pull(&rig, (struct pull_id){2, run}, 0, 0, 1, 200);
         for (uint64_t turns = prng_below(&prng, 40); turns > 0 && rig.dst.nevents == 0; turns--)
             rig_turn(&rig);
         before = rig.dst.nevents;
-        rig_stop(&rig, (struct id){2, run});
+        rig_stop(&rig, (struct pull_id){2, run});
         rig_until(&rig, &rig.dst, before + 1);
         assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
         poison(&rig, 1, 200);
@@ -182,13 +182,13 @@ static void xfer_push_stop_that_both_hear_of_breaks_nothing(void **state)
     open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 257);
     for (uint32_t run = 1; run <= 20; run++) {
         rig.dst.nevents = rig.src.nevents = 0;
-        rig_pull(&rig, (struct id){2, run}, 0, 0, 1, 256);
+        rig_pull(&rig, (struct pull_id){2, run}, 0, 0, 1, 256);
         for (uint32_t turns = 0; turns < run && rig.dst.nevents == 0; turns++)
             rig_turn(&rig);
         if (rig.dst.nevents > 0)
             rig.dst.nevents = 0; /* it was faster */
         rig_serve_stop(&rig, 0);
-        rig_stop(&rig, (struct id){2, run});
+        rig_stop(&rig, (struct pull_id){2, run});
         rig_until(&rig, &rig.src, 1);
         assert_int_equal(last(&rig.src)->kind, EV_SERVE_QUIET);
         while (rig.dst.nevents == 0 || last(&rig.dst)->kind != EV_PULL_QUIET)
@@ -213,7 +213,7 @@ static void xfer_push_serve_is_quiet_only_when_its_writes_have_ended(void **stat
         uint64_t before = stats_of(&rig.src).writes_posted;
 
         rig.dst.nevents = rig.src.nevents = 0;
-        rig_pull(&rig, (struct id){2, run}, 0, 0, 1, 200);
+        rig_pull(&rig, (struct pull_id){2, run}, 0, 0, 1, 200);
         while (stats_of(&rig.src).writes_posted == before)
             rig_turn(&rig);
         rig_serve_stop(&rig, 0);
@@ -224,7 +224,7 @@ static void xfer_push_serve_is_quiet_only_when_its_writes_have_ended(void **stat
         rig_until(&rig, &rig.dst, 1);
         assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
         assert_int_equal(last(&rig.dst)->broken.err, TERN_GONE);
-        stop_and_wait(&rig, (struct id){2, run});
+        stop_and_wait(&rig, (struct pull_id){2, run});
         rig_serve(&rig, 0);
     }
     assert_true(waited > 0);
@@ -241,7 +241,7 @@ static void xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again(void
 
     (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 200);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 200);
     while (stats_of(&rig.src).writes_posted == 0)
         rig_turn(&rig);
     xfer_peer_down(rig.src.xfer, rig.link);
@@ -249,7 +249,7 @@ static void xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again(void
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
-    stop_and_wait(&rig, (struct id){1, 1});
+    stop_and_wait(&rig, (struct pull_id){1, 1});
     wait_verbs(&rig);
     pull_whole(&rig, 2, 1, 200);
     assert_true(stats_of(&rig.dst).paths_failed >= 1);
@@ -266,14 +266,14 @@ static void xfer_push_lost_queue_pair_of_the_destination_is_made_again(void **st
 
     (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 200);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 200);
     while (stats_of(&rig.src).writes_posted == 0)
         rig_turn(&rig);
     xfer_link_down(rig.dst.xfer, rig.link);
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
-    stop_and_wait(&rig, (struct id){1, 1});
+    stop_and_wait(&rig, (struct pull_id){1, 1});
     poison(&rig, 1, 200);
     for (uint32_t turns = 0; turns < 200; turns++)
         rig_turn(&rig);
@@ -300,11 +300,11 @@ static void xfer_push_forged_key_writes_nothing_and_ends_typed(void **state)
     wait_verbs(&rig);
     poison(&rig, 1, 64);
     rig.dst.nevents = 0;
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 64);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 64);
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
-    stop_and_wait(&rig, (struct id){1, 1});
+    stop_and_wait(&rig, (struct pull_id){1, 1});
     assert_true(poisoned(&rig, 1, 64));
     assert_true(stats_of(&rig.src).read_errors > 0);
     rig_close(&rig);
@@ -322,7 +322,7 @@ static int64_t forge(struct rig *rig, const struct forgery *f)
     uint8_t buf[XFER_WRITE_BYTES];
     struct xfer_head head = {.type = XFER_REQUEST_WRITE,
                              .n = 1,
-                             .a = id_pack((struct id){0, 7}),
+                             .a = serve_id_pack((struct serve_id){0, 7}),
                              .b = f->nruns | (uint64_t)(rig->offer[0].epoch + f->other_epoch)
                                                  << 32};
     uint32_t n = 2 * XFER_HEAD_BYTES, got = 0;
@@ -397,11 +397,11 @@ static void xfer_push_page_in_too_many_registrations_is_not_pushed(void **state)
 
     (void)state;
     open_push(&rig, in_many_registrations, 2);
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 1);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 1);
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_UNSUPPORTED);
-    stop_and_wait(&rig, (struct id){1, 1});
+    stop_and_wait(&rig, (struct pull_id){1, 1});
     any_transport(&rig);
     pull_whole(&rig, 2, 1, 1);
     assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 0);
@@ -418,8 +418,8 @@ static void xfer_push_batches_that_go_another_way_wait_for_no_tick(void **state)
     (void)state;
     open_push(&rig, in_many_registrations, 2);
     any_transport(&rig);
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 1);
-    rig_pull(&rig, (struct id){1, 1}, 0, 1, 1, 1);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 1);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 1, 1, 1);
     while (rig.dst.nevents < 2) {
         assert_true(io_now_ns() < deadline);
         xfer_poll(rig.src.xfer);

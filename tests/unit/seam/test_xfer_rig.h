@@ -101,7 +101,7 @@ static inline void rig_emit(void *ctx, struct event *event)
     side->event[side->nevents++] = *event;
 }
 
-static inline enum tern_err rig_serve_page(void *ctx, struct id serve, uint32_t group,
+static inline enum tern_err rig_serve_page(void *ctx, struct serve_id serve, uint32_t group,
                                            struct page_ref ref, uint32_t *ret_record)
 {
     struct rig *rig = ((struct side *)ctx)->rig;
@@ -119,7 +119,7 @@ static inline enum tern_err rig_serve_page(void *ctx, struct id serve, uint32_t 
     return TERN_OK;
 }
 
-static inline bool rig_serve_allowed(void *ctx, struct id serve, uint32_t link)
+static inline bool rig_serve_allowed(void *ctx, struct serve_id serve, uint32_t link)
 {
     (void)serve;
     assert_int_equal(link, 0); /* the one that rig_side admitted */
@@ -148,7 +148,7 @@ static inline void rig_fill_source(struct rig *rig, uint32_t pages)
             }
             at[n++] = (struct page_at){g, rig->base[g] + i, 1, g * RIG_PAGES + i};
             if (n == SEAL_PAGES_MAX || (g + 1 == rig->ngroups && i + 1 == pages)) {
-                mem_seal(rig->src.mem, (struct id){jobs++, 1}, 0, at, n);
+                mem_seal(rig->src.mem, (struct seal_id){jobs++, 1}, 0, at, n);
                 n = 0;
                 while (done < jobs) {
                     struct pollfd p = {.fd = mem_event_fd(rig->src.mem), .events = POLLIN};
@@ -275,7 +275,7 @@ static inline void rig_serve(struct rig *rig, uint32_t slot)
 {
     struct action act = {.kind = ACT_SERVE_START};
 
-    act.serve.serve = (struct id){slot, 7};
+    act.serve.serve = (struct serve_id){slot, 7};
     xfer_serve_start(rig->src.xfer, &act);
 }
 
@@ -442,7 +442,7 @@ static inline void rig_until(struct rig *rig, const struct side *side, uint32_t 
 
 /* Page i of a batch goes from the source's index i to the destination's index i, group by parity.
  */
-static inline void rig_pull(struct rig *rig, struct id pull, uint32_t serve, uint32_t batch,
+static inline void rig_pull(struct rig *rig, struct pull_id pull, uint32_t serve, uint32_t batch,
                             uint32_t first, uint32_t n)
 {
     struct page_at pages[PULL_BATCH_PAGES];
@@ -457,7 +457,7 @@ static inline void rig_pull(struct rig *rig, struct id pull, uint32_t serve, uin
         refs[i] = (struct page_ref){rig->base[g] + first + i, 100 + first + i};
     }
     act.pull.pull = pull;
-    act.pull.serve = (struct id){serve, 7};
+    act.pull.serve = (struct serve_id){serve, 7};
     act.pull.link = rig->link;
     act.pull.batch = batch;
     act.pull.n = n;
@@ -466,7 +466,7 @@ static inline void rig_pull(struct rig *rig, struct id pull, uint32_t serve, uin
     xfer_pull(rig->dst.xfer, &act);
 }
 
-static inline void rig_stop(struct rig *rig, struct id pull)
+static inline void rig_stop(struct rig *rig, struct pull_id pull)
 {
     struct action act = {.kind = ACT_PULL_STOP};
 
@@ -478,7 +478,7 @@ static inline void rig_serve_stop(struct rig *rig, uint32_t slot)
 {
     struct action act = {.kind = ACT_SERVE_STOP};
 
-    act.serve.serve = (struct id){slot, 7};
+    act.serve.serve = (struct serve_id){slot, 7};
     xfer_serve_stop(rig->src.xfer, &act);
 }
 

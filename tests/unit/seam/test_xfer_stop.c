@@ -51,12 +51,12 @@ static void turn_some(struct rig *rig, struct prng *p)
 static void both_pull(struct rig *rig, uint32_t gen)
 {
     for (uint32_t batch = 0; batch < 4; batch++) {
-        rig_pull(rig, (struct id){0, gen}, 0, batch, A_FIRST + 25 * batch, 25);
+        rig_pull(rig, (struct pull_id){0, gen}, 0, batch, A_FIRST + 25 * batch, 25);
         if (gen & 1)
-            rig_pull(rig, (struct id){1, gen}, 1, batch, B_FIRST + 25 * batch, 25);
+            rig_pull(rig, (struct pull_id){1, gen}, 1, batch, B_FIRST + 25 * batch, 25);
     }
     for (uint32_t batch = 0; batch < 4 && !(gen & 1); batch++)
-        rig_pull(rig, (struct id){1, gen}, 1, batch, B_FIRST + 25 * batch, 25);
+        rig_pull(rig, (struct pull_id){1, gen}, 1, batch, B_FIRST + 25 * batch, 25);
 }
 
 static void b_is_whole(struct rig *rig)
@@ -135,7 +135,7 @@ static void xfer_fault_6_nothing_is_written_after_pull_quiet(void **state)
         rig.dst.nevents = 0;
         both_pull(&rig, k + 1);
         turn_some(&rig, &p);
-        rig_stop(&rig, (struct id){0, k + 1});
+        rig_stop(&rig, (struct pull_id){0, k + 1});
         in_flight += !find(&rig.dst, EV_PULL_QUIET, 0);
         wait_for(&rig, &rig.dst, EV_PULL_QUIET, 0);
         skipped += count_pulled(&rig.dst, 0) < 4;
@@ -162,7 +162,7 @@ static void xfer_pages_and_slot_are_reused_right_after_quiet(void **state)
     rig_open(&rig, &options);
     rig_fill_source(&rig, B_FIRST + PAGES);
     for (uint32_t k = 0; k < STOPS; k++) {
-        struct id first = {0, 2 * k + 1}, second = {0, 2 * k + 2};
+        struct pull_id first = {0, 2 * k + 1}, second = {0, 2 * k + 2};
 
         rig.dst.nevents = 0;
         for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
@@ -175,7 +175,7 @@ static void xfer_pages_and_slot_are_reused_right_after_quiet(void **state)
             rig_pull(&rig, second, 0, b, A_FIRST + 3 * b, 3);
         rig_until(&rig, &rig.dst, PULL_BATCHES_MAX);
         for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++) {
-            assert_true(id_equal(rig.dst.event[b].pulled.pull, second));
+            assert_true(pull_id_equal(rig.dst.event[b].pulled.pull, second));
             assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[b], A_FIRST + 3 * b, 3), 3);
         }
         rig_stop(&rig, second);
@@ -217,7 +217,7 @@ static void xfer_nothing_is_read_after_serve_quiet(void **state)
         }
         broken += find(&rig.dst, EV_PULL_BROKEN, 0) != NULL;
         assert_false(poison_came_over(&rig, A_FIRST));
-        rig_stop(&rig, (struct id){0, k + 1});
+        rig_stop(&rig, (struct pull_id){0, k + 1});
         wait_for(&rig, &rig.dst, EV_PULL_QUIET, 0);
         restore_source(&rig, A_FIRST);
         rig_serve(&rig, 0);
@@ -249,7 +249,7 @@ static void xfer_destroy_in_mid_transfer_ends_the_other_side(void **state)
             rig.src.xfer = NULL;
             while (count_pulled(&rig.dst, 0) < 4 && !find(&rig.dst, EV_PULL_BROKEN, 0))
                 io_run(rig.io, io_now_ns() + 1000000u);
-            rig_stop(&rig, (struct id){0, 1});
+            rig_stop(&rig, (struct pull_id){0, 1});
             while (!find(&rig.dst, EV_PULL_QUIET, 0))
                 io_run(rig.io, io_now_ns() + 1000000u);
         } else {

@@ -70,11 +70,11 @@ static void xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended(void **s
     for (uint32_t run = 1; run <= runs; run++) {
         uint32_t before = rig.dst.nevents = 0, late = (uint32_t)stats_of(&rig.dst).late_reads;
 
-        rig_pull(&rig, (struct id){2, run}, 0, 0, 1, 200);
+        rig_pull(&rig, (struct pull_id){2, run}, 0, 0, 1, 200);
         for (uint64_t turns = prng_below(&prng, 60); turns > 0 && rig.dst.nevents == 0; turns--)
             rig_turn(&rig);
         before = rig.dst.nevents;
-        rig_stop(&rig, (struct id){2, run});
+        rig_stop(&rig, (struct pull_id){2, run});
         rig_until(&rig, &rig.dst, before + 1);
         assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
         at_quiet = stats_of(&rig.dst).late_reads;
@@ -100,7 +100,7 @@ static void xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again(voi
 
     (void)state;
     open_verbs(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 200);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 200);
     deadline = io_now_ns() + WAIT_NS;
     while (stats_of(&rig.dst).reads_posted == 0 && io_now_ns() < deadline)
         rig_turn(&rig);
@@ -109,7 +109,7 @@ static void xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again(voi
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
-    rig_stop(&rig, (struct id){1, 1});
+    rig_stop(&rig, (struct pull_id){1, 1});
     rig_until(&rig, &rig.dst, 2);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
     wait_verbs(&rig);
@@ -130,8 +130,8 @@ static void xfer_verbs_fault_10_lost_path_goes_on_over_tcp(void **state)
     (void)state;
     open_verbs(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     xfer_link_transport(rig.dst.xfer, rig.link, XFER_AUTO, 1, true);
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 100);
-    rig_pull(&rig, (struct id){1, 1}, 0, 1, 101, 100);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 100);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 1, 101, 100);
     deadline = io_now_ns() + WAIT_NS;
     while (stats_of(&rig.dst).reads_posted == 0 && io_now_ns() < deadline)
         rig_turn(&rig);
@@ -230,7 +230,7 @@ static void xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on(void **state)
     open_two_rails(&rig, (struct rig_options){.page_bytes = {64 << 10}, .memory_bytes = 64u << 20},
                    801);
     for (uint32_t i = 0; i < 4; i++)
-        rig_pull(&rig, (struct id){1 + i / 2, 1}, 0, i, 1 + 200 * i, 200);
+        rig_pull(&rig, (struct pull_id){1 + i / 2, 1}, 0, i, 1 + 200 * i, 200);
     deadline = io_now_ns() + WAIT_NS;
     while (stats_of(&rig.dst).reads_posted < 4 && io_now_ns() < deadline)
         rig_turn(&rig);
@@ -313,7 +313,7 @@ static void pull_800(struct rig *rig, uint32_t gen)
 {
     rig->dst.nevents = 0;
     for (uint32_t i = 0; i < 4; i++)
-        rig_pull(rig, (struct id){1 + i / 2, gen}, 0, i, 1 + 200 * i, 200);
+        rig_pull(rig, (struct pull_id){1 + i / 2, gen}, 0, i, 1 + 200 * i, 200);
     rig_until(rig, &rig->dst, 4);
     for (uint32_t i = 0; i < 4; i++) {
         const struct event *e = &rig->dst.event[i];
@@ -398,11 +398,11 @@ static void xfer_verbs_forged_key_reads_nothing_and_ends_typed(void **state)
     wait_verbs(&rig);
     poison(&rig, 1, 64);
     rig.dst.nevents = 0;
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 64);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 64);
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
-    rig_stop(&rig, (struct id){1, 1});
+    rig_stop(&rig, (struct pull_id){1, 1});
     rig_until(&rig, &rig.dst, 2);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_QUIET);
     assert_true(poisoned(&rig, 1, 64));
@@ -430,7 +430,7 @@ static void xfer_verbs_fallback_is_only_what_was_asked_for(void **state)
     rig_link(&rig, rig.port, RIG_SRC_INC);
     xfer_link_transport(rig.dst.xfer, rig.link, XFER_VERBS, 1, false);
     rig.dst.nevents = 0;
-    rig_pull(&rig, (struct id){2, 1}, 0, 0, 1, 64);
+    rig_pull(&rig, (struct pull_id){2, 1}, 0, 0, 1, 64);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_PEER_LOST);
     xfer_link_view(rig.dst.xfer, rig.link, &view);
@@ -456,7 +456,7 @@ static void xfer_verbs_idle_connections_make_room_both_ways(void **state)
 
         rig.link = k % 3;
         pull_whole(&rig, k + 1, 1, 64);
-        stop_and_wait(&rig, (struct id){1, k + 1});
+        stop_and_wait(&rig, (struct pull_id){1, k + 1});
         assert_int_equal(stats_of(&rig.dst).verbs_pages_in - before, rig.link < 2 ? 64 : 0);
         assert_true(stats_of(&rig.dst).conns <= 2);
     }

@@ -75,7 +75,7 @@ static inline const struct event *last(const struct side *side)
 static inline void pull_whole(struct rig *rig, uint32_t gen, uint32_t first, uint32_t n)
 {
     rig->dst.nevents = 0;
-    rig_pull(rig, (struct id){1, gen}, 0, 3, first, n);
+    rig_pull(rig, (struct pull_id){1, gen}, 0, 3, first, n);
     rig_until(rig, &rig->dst, 1);
     assert_int_equal(last(&rig->dst)->pulled.batch, 3);
     assert_int_equal(rig_check_pulled(rig, last(&rig->dst), first, n), n);
@@ -99,7 +99,7 @@ static inline bool poisoned(struct rig *rig, uint32_t first, uint32_t n)
     return true;
 }
 
-static inline void stop_and_wait(struct rig *rig, struct id pull)
+static inline void stop_and_wait(struct rig *rig, struct pull_id pull)
 {
     uint32_t before = rig->dst.nevents;
 
@@ -145,12 +145,12 @@ static inline void recycled_is_gone(bool push)
     open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .push = push}, 65);
     rig.gone_after = 64 + 40; /* all may leave; the 41st to be confirmed was recycled */
     rig.answers = 0;
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 64);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 64);
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(last(&rig.dst)->kind, EV_PULL_BROKEN);
     assert_int_equal(last(&rig.dst)->broken.err, TERN_GONE);
     assert_int_equal(stats_of(&rig.dst).gone_answers, 24);
-    stop_and_wait(&rig, (struct id){1, 1});
+    stop_and_wait(&rig, (struct pull_id){1, 1});
     rig_close(&rig);
 }
 
@@ -159,11 +159,11 @@ static inline uint32_t right_of(struct rig *rig, uint32_t gen, uint32_t n)
     uint32_t right;
 
     rig->dst.nevents = 0;
-    rig_pull(rig, (struct id){1, gen}, 0, 0, 1, n);
+    rig_pull(rig, (struct pull_id){1, gen}, 0, 0, 1, n);
     rig_until(rig, &rig->dst, 1);
     assert_int_equal(last(&rig->dst)->kind, EV_PULLED);
     right = rig_check_pulled(rig, last(&rig->dst), 1, n);
-    stop_and_wait(rig, (struct id){1, gen});
+    stop_and_wait(rig, (struct pull_id){1, gen});
     return right;
 }
 
@@ -182,7 +182,7 @@ static inline void other_memory_than_registered_is_found(bool push)
     lost_open(&from, mem_page(rig.src.mem, 0, 0, 0, 5), 4096);
     memset(from.view, 0xab, 4096);
     p = (struct pollfd){.fd = mem_event_fd(rig.src.mem), .events = POLLIN};
-    mem_seal(rig.src.mem, (struct id){1, 2}, 0, &at, 1);
+    mem_seal(rig.src.mem, (struct seal_id){1, 2}, 0, &at, 1);
     assert_int_equal(poll(&p, 1, 30000), 1);
     mem_poll(rig.src.mem, rig_emit, &rig.src);
     assert_int_equal(right_of(&rig, 2, 64), 63);
@@ -208,7 +208,7 @@ static inline void damaged_is_found(bool push)
     struct rig rig;
 
     open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .corrupt = 5, .push = push}, 129);
-    rig_pull(&rig, (struct id){1, 1}, 0, 0, 1, 128);
+    rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 128);
     rig_until(&rig, &rig.dst, 1);
     assert_int_equal(rig_check_pulled(&rig, last(&rig.dst), 1, 128), 123);
     assert_int_equal(stats_of(&rig.dst).corrupt_detected, 5);
@@ -242,8 +242,8 @@ static inline double pull_mb_per_s(struct rig *rig, uint32_t run)
     uint64_t start = io_now_ns();
 
     rig->dst.nevents = 0;
-    rig_pull(rig, (struct id){1, run}, 0, 0, 1, 200);
-    rig_pull(rig, (struct id){1, run}, 0, 1, 201, 200);
+    rig_pull(rig, (struct pull_id){1, run}, 0, 0, 1, 200);
+    rig_pull(rig, (struct pull_id){1, run}, 0, 1, 201, 200);
     rig_until(rig, &rig->dst, 2);
     return 400.0 * (64 << 10) * 1000.0 / (double)(io_now_ns() - start);
 }

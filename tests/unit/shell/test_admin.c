@@ -15,7 +15,7 @@
 struct scene {
     struct bench b;
     struct rig_engine other; /* of tenant 1 */
-    struct id other_pool;
+    struct pool_id other_pool;
     struct rig_session *other_session;
     struct config *config;
     struct admin_ctx ctx;
@@ -193,7 +193,7 @@ static void status_counts_errors_and_tells_the_hash_when_asked(void **state)
     json_t *status;
 
     (void)state;
-    rig_session_open(s->b.rig, s->b.e.conn[0], (struct id){77, 77}, 1, s->b.s);
+    rig_session_open(s->b.rig, s->b.e.conn[0], (struct pool_id){77, 77}, 1, s->b.s);
     status = NULL;
     assert_int_equal(ask_sized(s, "status", "hash=1", NULL, NONE, TEXT_BYTES, &status), TERN_OK);
     assert_int_equal(number_of(json_object_get(status, "errors"), "GONE"),
@@ -217,7 +217,7 @@ static void lists_tell_what_is_there(void **state)
     json = ask(s, "sessions", NONE);
     row = json_array_get(json_object_get(json, "sessions"), 0);
     assert_int_equal(json_array_size(json_object_get(json, "sessions")), 2);
-    snprintf(id, sizeof id, "%016llx", (unsigned long long)id_pack(s->b.s->id));
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)session_id_pack(s->b.s->id));
     assert_string_equal(string_of(row, "session"), id);
     assert_string_equal(string_of(row, "tenant"), "first");
     assert_string_equal(string_of(row, "engine"), "e");
@@ -335,7 +335,7 @@ static void transfers_are_told_by_both_sides(void **state)
     row = json_array_get(json_object_get(json, "transfers"), 0);
     assert_string_equal(string_of(row, "direction"), "out");
     node = node_seen(p.source, p.sp, rig_tokens(9, 16), 16);
-    assert_int_equal(strtoull(string_of(row, "node_id"), NULL, 16), id_pack(node.id));
+    assert_int_equal(strtoull(string_of(row, "node_id"), NULL, 16), node_id_pack(node.id));
     json_decref(json);
 
     s->ctx.core = s->b.rig->core;
@@ -363,19 +363,19 @@ static void status_tells_how_long_quarantine_lasts_and_for_whom(void **state)
 {
     struct pair p = pair_limited(1 << 20);
     struct scene *s = scene_start();
-    struct id pull;
+    struct pull_id pull;
 
     (void)state;
     pair_offer(&p, 16);
     fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
-    pull = rig_job(p.dest, RIG_PULL, 0)->id;
+    pull = rig_job(p.dest, RIG_PULL, 0)->pull;
     s->ctx.core = p.dest->core;
     s->ctx.now_ns = p.dest->now_ns + 5000000;
     assert_quarantine(s, 0, "", 0, 0);
     assert_ok(rig_fetch_cancel(p.d));
-    assert_quarantine(s, 5, "beta", id_pack(pull), 4);
+    assert_quarantine(s, 5, "beta", pull_id_pack(pull), 4);
     s->ctx.now_ns = p.dest->now_ns + 12345678901;
-    assert_quarantine(s, 12345, "beta", id_pack(pull), 4);
+    assert_quarantine(s, 12345, "beta", pull_id_pack(pull), 4);
     rig_complete(p.dest, RIG_PULL_STOP);
     assert_quarantine(s, 0, "", 0, 0);
 
@@ -388,13 +388,13 @@ static void status_tells_how_long_quarantine_lasts_and_for_whom(void **state)
 
 /* ---- tiers and refs ---- */
 
-static json_t *node_row(const json_t *tree, struct id id)
+static json_t *node_row(const json_t *tree, struct node_id id)
 {
     char wanted[32];
     json_t *row;
     size_t i;
 
-    snprintf(wanted, sizeof wanted, "%016llx", (unsigned long long)id_pack(id));
+    snprintf(wanted, sizeof wanted, "%016llx", (unsigned long long)node_id_pack(id));
     json_array_foreach(json_object_get(tree, "tree"), i, row)
     {
         if (strcmp(string_of(row, "id"), wanted) == 0)
@@ -416,7 +416,7 @@ static json_t *session_row(const json_t *answer, const struct rig_session *s)
 
     json_array_foreach(json_object_get(answer, "sessions"), i, row)
     {
-        if (strtoull(string_of(row, "session"), NULL, 16) == id_pack(s->id))
+        if (strtoull(string_of(row, "session"), NULL, 16) == session_id_pack(s->id))
             return row;
     }
     fail_msg("the session is not told");
@@ -469,7 +469,7 @@ static void a_retracted_session_is_told_with_its_ref_and_since_when(void **state
     assert_string_equal(string_of(row, "ref"), "host");
     assert_true(json_real_value(json_object_get(row, "ref_s")) == 7.0);
     assert_int_equal(strtoull(string_of(row, "node_id"), NULL, 16),
-                     id_pack(node_seen(host.rig, host.pool, tokens, 12).id));
+                     node_id_pack(node_seen(host.rig, host.pool, tokens, 12).id));
     json_decref(json);
 
     json = ask(s, "tree", NONE);
@@ -534,7 +534,7 @@ static void borrowed_pages_and_pins_are_told(void **state)
     struct scene *s = scene_of(&host);
     struct rig_session *second;
     json_t *json, *row;
-    struct id node;
+    struct node_id node;
 
     (void)state;
     rig_put(host.rig, &host.e, host.pool, 3, 12);

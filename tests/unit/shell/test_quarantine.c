@@ -24,14 +24,14 @@ static const char *written(void)
     return text;
 }
 
-static void assert_line(const char *text, struct id pull, uint32_t pages, uint64_t age_ms)
+static void assert_line(const char *text, struct pull_id pull, uint32_t pages, uint64_t age_ms)
 {
     char wanted[160];
 
     snprintf(wanted, sizeof wanted,
              "level=warn event=quarantine_old peer=beta transfer=%016" PRIx64
              " pages=%u age_ms=%" PRIu64 " reason=",
-             id_pack(pull), pages, age_ms);
+             pull_id_pack(pull), pages, age_ms);
     if (strstr(text, wanted) == NULL)
         fail_msg("no \"%s\" in: %s", wanted, text);
     assert_non_null(strstr(text, "ternctl peers"));
@@ -62,13 +62,13 @@ static void quarantine_old_is_warned_of_once_a_transfer(void **state)
     struct config *config = config_with_peer();
     struct rig_session *d[2];
     uint64_t fetch[2], since_ns, seen_ns = 0;
-    struct id pull[2];
+    struct pull_id pull[2];
 
     (void)state;
     p.dest->automatic = BY_HAND(RIG_PULL | RIG_PULL_STOP);
     fetch_many(&p, 2, 16, d, fetch);
     for (uint32_t i = 0; i < 2; i++)
-        pull[i] = rig_job(p.dest, RIG_PULL, i)->id;
+        pull[i] = rig_job(p.dest, RIG_PULL, i)->pull;
     rig_advance(p.dest, 1000000);
     seen_ns = quarantine_warn(p.dest->core, config, seen_ns, p.dest->now_ns);
     since_ns = p.dest->now_ns;

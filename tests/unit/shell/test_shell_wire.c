@@ -178,18 +178,18 @@ static void wire_out_small_answers_decode_as_given(void **state)
         uint64_t bytes = number(64);
         const ProtobufCMessage *msg;
 
-        r.join.engine = (struct id){number32(), number32()};
+        r.join.engine = (struct engine_id){number32(), number32()};
         msg =
             decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_ENGINE_JOIN_REPLY, r.request_id);
-        assert_int_equal(AS(EngineJoinReply)->engine, id_pack(r.join.engine));
+        assert_int_equal(AS(EngineJoinReply)->engine, engine_id_pack(r.join.engine));
         same_status(AS(EngineJoinReply)->status, r.err, r.text, &r.shortage);
 
         r.op = OP_POOL_OPEN;
-        r.pool_open.pool = (struct id){number32(), number32()};
+        r.pool_open.pool = (struct pool_id){number32(), number32()};
         r.pool_open.align_tokens = number32();
         r.pool_open.bytes = number(64);
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_POOL_OPEN_REPLY, r.request_id);
-        assert_int_equal(AS(PoolOpenReply)->pool, id_pack(r.pool_open.pool));
+        assert_int_equal(AS(PoolOpenReply)->pool, pool_id_pack(r.pool_open.pool));
         assert_int_equal(AS(PoolOpenReply)->align_tokens, r.pool_open.align_tokens);
         assert_int_equal(AS(PoolOpenReply)->bytes, r.pool_open.bytes);
 
@@ -205,10 +205,10 @@ static void wire_out_small_answers_decode_as_given(void **state)
         assert_int_equal(AS(PoolMapReply)->region_bytes, bytes);
 
         r.op = OP_SESSION_OPEN;
-        r.session_open.session = (struct id){number32(), number32()};
+        r.session_open.session = (struct session_id){number32(), number32()};
         msg =
             decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_SESSION_OPEN_REPLY, r.request_id);
-        assert_int_equal(AS(SessionOpenReply)->session, id_pack(r.session_open.session));
+        assert_int_equal(AS(SessionOpenReply)->session, session_id_pack(r.session_open.session));
 
         r.op = OP_PEEK;
         r.peek.depth = number32();
@@ -554,7 +554,7 @@ static void wire_in_tokens_are_aligned_wherever_they_lie(void **state)
         memcpy(shifted + at, frame, n);
         assert_int_equal(wire_in_request(&in, &h, shifted + at + FRAME_HEADER_BYTES, &r), TERN_OK);
         assert_int_equal(r.op, OP_MATCH);
-        assert_int_equal(id_pack(r.match.session), 0x300000004);
+        assert_int_equal(session_id_pack(r.match.session), 0x300000004);
         assert_int_equal(r.match.step, 12);
         assert_int_equal(r.match.tokens.base, 1);
         assert_int_equal(r.match.tokens.n, 5);
@@ -605,7 +605,7 @@ static void wire_in_retract_and_recover_name_the_headers_session(void **state)
     assert_int_equal(r.retract.mode, RETRACT_DROP);
     assert_true(r.retract.step == 1ull << 60);
     assert_int_equal(r.trace_id, 77);
-    assert_int_equal(id_pack(r.retract.session), 0x300000004);
+    assert_int_equal(session_id_pack(r.retract.session), 0x300000004);
     retract.mode = RETRACT_DROP + 1;
     assert_int_equal(request(FRAME_RETRACT, &retract.base, &r), TERN_INVALID);
 
@@ -614,7 +614,7 @@ static void wire_in_retract_and_recover_name_the_headers_session(void **state)
     assert_int_equal(request(FRAME_RECOVER, &recover.base, &r), TERN_OK);
     assert_int_equal(r.op, OP_RECOVER);
     assert_int_equal(r.trace_id, 78);
-    assert_int_equal(id_pack(r.recover.session), 0x300000004);
+    assert_int_equal(session_id_pack(r.recover.session), 0x300000004);
 }
 
 static void wire_in_namespace_reset_names_what_sessions_are_opened_in(void **state)
@@ -710,7 +710,7 @@ static void peer_open_comes_back_as_sent(void **state)
     assert_int_equal(there_and_back(&msg, "blue", 3, &got, &sequence), TERN_OK);
     assert_int_equal(sequence, 41);
     assert_int_equal(got.kind, PEER_PULL_OPEN);
-    assert_true(id_equal(got.pull, msg.pull) && id_equal(got.serve, msg.serve));
+    assert_true(pull_id_equal(got.pull, msg.pull) && serve_id_equal(got.serve, msg.serve));
     assert_int_equal(got.trace_id, 9);
     assert_int_equal(got.tenant, 1);
     assert_true(ns_equal(got.ns, msg.ns));
@@ -748,7 +748,7 @@ static void peer_offer_comes_back_as_sent(void **state)
     runs[0] = (struct table_run){0, 0, 10, refs, {0, 0}};
     runs[1] = (struct table_run){1, 5, 3, refs + 100, {0, 0}};
     assert_int_equal(there_and_back(&msg, NULL, 3, &got, &sequence), TERN_OK);
-    assert_true(id_equal(got.serve, msg.serve));
+    assert_true(serve_id_equal(got.serve, msg.serve));
     assert_int_equal(got.err, TERN_BUSY);
     assert_int_equal(got.retry_ms, 20);
     assert_int_equal(got.to, 640);

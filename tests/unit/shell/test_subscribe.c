@@ -4,8 +4,8 @@
 
 #include "base/prng.h"
 #include "core/tree/events.h"
-#include "unit/rig/rig_test.h"
 #include "shell/conn/subscribe.h"
+#include "unit/rig/rig_test.h"
 
 #define L         256
 #define RING      64 /* rig_defaults' limits.events */
@@ -119,7 +119,7 @@ static void event_host_tier_tells_each_way(void **state)
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
     uint32_t admin = rig_connect_admin(rig);
     struct rig_session *s;
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     rig->host_bytes = HOST_ROOM;
@@ -160,8 +160,8 @@ static void event_reset_namespace_is_removed(void **state)
 
 /* ---- how a prefix is named ---- */
 
-static uint64_t chain_of(struct rig *rig, const struct rig_engine *e, struct id pool, uint64_t ns,
-                         const struct req_tokens *tokens)
+static uint64_t chain_of(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
+                         uint64_t ns, const struct req_tokens *tokens)
 {
     struct rig_session *s = rig_session(rig, e, pool, ns);
 
@@ -176,7 +176,7 @@ static uint64_t chain_of(struct rig *rig, const struct rig_engine *e, struct id 
 static void chain_is_of_namespace_tokens_and_keys_alone(void **state)
 {
     struct pair p = pair_with(rig_defaults(), L, 16, 16);
-    struct id other = rig_pool_pages(p.source, &p.se, L, 16);
+    struct pool_id other = rig_pool_pages(p.source, &p.se, L, 16);
     uint32_t changed[L];
     struct extra_key key = {.position = 3, .hi = 1, .lo = 2};
     struct req_tokens plain = {.v = rig_tokens(1, L), .n = L}, keyed = plain, differs = plain;
@@ -312,7 +312,7 @@ static void reader_hears_of_its_tenant_and_namespace_alone(void **state)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine a = rig_engine(rig, 0, "a", 1), b = rig_engine(rig, 1, "b", 1);
-    struct id pa = rig_pool_pages(rig, &a, L, 16), pb = rig_pool_pages(rig, &b, L, 16);
+    struct pool_id pa = rig_pool_pages(rig, &a, L, 16), pb = rig_pool_pages(rig, &b, L, 16);
     struct req_tokens tokens = {.v = rig_tokens(1, L), .n = L};
     struct event_reader r;
     struct wire_event v[READ_MAX];
@@ -328,7 +328,7 @@ static void reader_hears_of_its_tenant_and_namespace_alone(void **state)
     assert_int_equal(v[0].number, 2);
     assert_int_equal(v[1].number, 4);
     assert_int_equal(v[0].tenant, 0); /* nobody's business but the operator's */
-    assert_true(v[0].pool == id_pack(pb));
+    assert_true(v[0].pool == pool_id_pack(pb));
     r = (struct event_reader){.at = 1, .tenant = 0, .one_ns = true, .ns = {.hi = 1, .lo = 2}};
     assert_int_equal(subscribe_read(rig->core, &r, v, READ_MAX), 1);
     assert_int_equal(v[0].number, 3);
@@ -426,7 +426,7 @@ static void mirror_of_a_random_run_is_the_tree(void **state)
     uint32_t admin = rig_connect_admin(rig);
     struct mirror *m = calloc(1, sizeof *m);
     struct prng rng;
-    struct id pool;
+    struct pool_id pool;
 
     (void)state;
     prng_init(&rng, 5);

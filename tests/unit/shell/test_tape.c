@@ -107,9 +107,11 @@ static struct tape_reader *reread(const struct tape *tape, bool keep_tokens)
 
 /* ---- events with a value of its own in every field ---- */
 
-static struct id some_id(struct prng *p)
+static uint64_t some_id(struct prng *p)
 {
-    return (struct id){.slot = prng_below(p, UINT32_MAX), .gen = prng_below(p, UINT32_MAX)};
+    uint64_t slot = prng_below(p, UINT32_MAX);
+
+    return (uint64_t)prng_below(p, UINT32_MAX) << 32 | slot;
 }
 
 static struct req_tokens some_tokens(struct prng *p, struct lent *lent, uint32_t at)
@@ -135,7 +137,7 @@ static void fill_step(struct prng *p, struct req_step *step, struct lent *lent)
         memset(&lent->ops[i], 0, sizeof lent->ops[i]);
         lent->ops[i].kind = (enum step_op_kind)(STEP_EXTEND + prng_below(p, STEP_RELEASE));
         lent->ops[i].barrier = prng_below(p, 2) != 0;
-        lent->ops[i].session = some_id(p);
+        lent->ops[i].session = session_id_unpack(some_id(p));
         lent->ops[i].step = prng_u64(p);
         lent->ops[i].length = (uint32_t)prng_u64(p);
         lent->ops[i].written = (uint32_t)prng_u64(p);
@@ -183,45 +185,45 @@ static void fill_request(struct prng *p, struct request *r, enum op op, struct l
         r->join.world = (uint32_t)prng_u64(p);
         break;
     case OP_POOL_OPEN: fill_pool_open(p, &r->pool_open); break;
-    case OP_POOL_MAP: r->pool_map.pool = some_id(p); break;
-    case OP_POOL_CLOSE: r->pool_close.pool = some_id(p); break;
+    case OP_POOL_MAP: r->pool_map.pool = pool_id_unpack(some_id(p)); break;
+    case OP_POOL_CLOSE: r->pool_close.pool = pool_id_unpack(some_id(p)); break;
     case OP_SESSION_OPEN:
-        r->session_open.pool = some_id(p);
+        r->session_open.pool = pool_id_unpack(some_id(p));
         r->session_open.ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
         break;
     case OP_PEEK:
-        r->peek.pool = some_id(p);
+        r->peek.pool = pool_id_unpack(some_id(p));
         r->peek.ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
         r->peek.tokens = some_tokens(p, lent, 0);
         break;
     case OP_MATCH:
-        r->match.session = some_id(p);
+        r->match.session = session_id_unpack(some_id(p));
         r->match.tokens = some_tokens(p, lent, 0);
         r->match.step = prng_u64(p);
         break;
     case OP_STEP: fill_step(p, &r->step, lent); break;
     case OP_FETCH:
-        r->fetch.session = some_id(p);
+        r->fetch.session = session_id_unpack(some_id(p));
         r->fetch.peer = some_peer(p);
         r->fetch.depth = (uint32_t)prng_u64(p);
         break;
-    case OP_FETCH_CANCEL: r->fetch_cancel.session = some_id(p); break;
+    case OP_FETCH_CANCEL: r->fetch_cancel.session = session_id_unpack(some_id(p)); break;
     case OP_EVICT:
-        r->evict.pool = some_id(p);
+        r->evict.pool = pool_id_unpack(some_id(p));
         r->evict.nodes = (uint32_t)prng_u64(p);
         break;
     case OP_DRAIN: r->drain.on = prng_below(p, 2) != 0; break;
     case OP_RETRACT:
-        r->retract.session = some_id(p);
+        r->retract.session = session_id_unpack(some_id(p));
         r->retract.mode = (enum retract_mode)prng_below(p, RETRACT_DROP + 1);
         r->retract.step = prng_u64(p);
         break;
-    case OP_RECOVER: r->recover.session = some_id(p); break;
+    case OP_RECOVER: r->recover.session = session_id_unpack(some_id(p)); break;
     case OP_NAMESPACE_RESET:
         r->namespace_reset.ns = (struct namespace_id){prng_u64(p), prng_u64(p)};
         break;
     case OP_PIN:
-        r->pin.node = some_id(p);
+        r->pin.node = node_id_unpack(some_id(p));
         r->pin.on = prng_below(p, 2) != 0;
         break;
     default: break;
@@ -231,8 +233,8 @@ static void fill_request(struct prng *p, struct request *r, enum op op, struct l
 static void fill_peer(struct prng *p, struct peer_msg *m, struct lent *lent)
 {
     m->kind = (enum peer_msg_kind)(1 + prng_below(p, PEER_MSG_COUNT - 1));
-    m->pull = some_id(p);
-    m->serve = some_id(p);
+    m->pull = pull_id_unpack(some_id(p));
+    m->serve = serve_id_unpack(some_id(p));
     m->trace_id = prng_u64(p);
     m->err = (enum tern_err)prng_below(p, TERN_ERR_COUNT);
     m->retry_ms = (uint32_t)prng_u64(p);
@@ -278,15 +280,15 @@ static void fill_event(struct prng *p, struct event *e, enum event_kind kind, en
         break;
     case EV_PROC_GONE: e->proc.proc = prng_below(p, PROCS); break;
     case EV_STEP_DONE:
-        e->step_done.engine = some_id(p);
+        e->step_done.engine = engine_id_unpack(some_id(p));
         e->step_done.rank = prng_below(p, RANKS_MAX);
         e->step_done.step = prng_u64(p);
         break;
     case EV_REQUEST: fill_request(p, &e->request, op, lent); break;
-    case EV_SEALED: e->sealed.job = some_id(p); break;
-    case EV_ZEROED: e->zeroed.pool = some_id(p); break;
+    case EV_SEALED: e->sealed.job = seal_id_unpack(some_id(p)); break;
+    case EV_ZEROED: e->zeroed.pool = pool_id_unpack(some_id(p)); break;
     case EV_COPIED:
-        e->copied.job = some_id(p);
+        e->copied.job = copy_id_unpack(some_id(p));
         e->copied.err = (enum tern_err)prng_below(p, TERN_ERR_COUNT);
         break;
     case EV_LINK_UP:
@@ -299,17 +301,17 @@ static void fill_event(struct prng *p, struct event *e, enum event_kind kind, en
         fill_peer(p, &e->peer.msg, lent);
         break;
     case EV_PULLED:
-        e->pulled.pull = some_id(p);
+        e->pulled.pull = pull_id_unpack(some_id(p));
         e->pulled.batch = prng_below(p, PULL_BATCHES_MAX);
         for (size_t i = 0; i < PULL_BATCH_PAGES / 64; i++)
             e->pulled.ok[i] = prng_u64(p);
         break;
     case EV_PULL_BROKEN:
-        e->broken.pull = some_id(p);
+        e->broken.pull = pull_id_unpack(some_id(p));
         e->broken.err = (enum tern_err)(1 + prng_below(p, TERN_ERR_COUNT - 1));
         break;
-    case EV_PULL_QUIET: e->pull_quiet.pull = some_id(p); break;
-    case EV_SERVE_QUIET: e->serve_quiet.serve = some_id(p); break;
+    case EV_PULL_QUIET: e->pull_quiet.pull = pull_id_unpack(some_id(p)); break;
+    case EV_SERVE_QUIET: e->serve_quiet.serve = serve_id_unpack(some_id(p)); break;
     default: break;
     }
 }
@@ -344,7 +346,7 @@ static void same_ops(struct req_step *a, struct req_step *b)
         same_tokens(&x.tokens, &y.tokens);
         assert_int_equal(x.kind, y.kind);
         assert_int_equal(x.barrier, y.barrier);
-        assert_true(id_equal(x.session, y.session));
+        assert_true(session_id_equal(x.session, y.session));
         assert_true(x.step == y.step);
         assert_int_equal(x.length, y.length);
         assert_int_equal(x.written, y.written);

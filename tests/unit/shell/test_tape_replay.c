@@ -20,7 +20,7 @@ struct host {
     struct rig *rig;
     struct tape *tape;
     struct rig_engine engine;
-    struct id pool;
+    struct pool_id pool;
     uint32_t admin;
     uint64_t step;
 };

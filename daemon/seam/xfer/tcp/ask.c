@@ -23,10 +23,10 @@ static void emit_pull(struct xfer *xfer, enum event_kind kind, uint32_t slot, en
     memset(&event, 0, sizeof event);
     event.kind = kind;
     if (kind == EV_PULL_BROKEN) {
-        event.broken.pull = (struct id){slot, xfer->pull[slot].gen};
+        event.broken.pull = (struct pull_id){slot, xfer->pull[slot].gen};
         event.broken.err = err;
     } else {
-        event.pull_quiet.pull = (struct id){slot, xfer->pull[slot].gen};
+        event.pull_quiet.pull = (struct pull_id){slot, xfer->pull[slot].gen};
     }
     xfer->config.emit(xfer->config.ctx, &event);
 }
@@ -127,7 +127,7 @@ void pull_break(struct xfer *xfer, uint32_t slot, enum tern_err err)
     emit_pull(xfer, EV_PULL_BROKEN, slot, err);
 }
 
-static struct xfer_pull_slot *pull_slot(struct xfer *xfer, struct id id)
+static struct xfer_pull_slot *pull_slot(struct xfer *xfer, struct pull_id id)
 {
     check(id.slot < xfer->config.pulls);
     return &xfer->pull[id.slot];
@@ -219,7 +219,7 @@ void batch_done(struct xfer *xfer, uint32_t number)
     batch->used = false;
     memset(&event, 0, sizeof event);
     event.kind = EV_PULLED;
-    event.pulled.pull = (struct id){batch->pull, xfer->pull[batch->pull].gen};
+    event.pulled.pull = (struct pull_id){batch->pull, xfer->pull[batch->pull].gen};
     event.pulled.batch = batch->number;
     memcpy(event.pulled.ok, batch->ok, sizeof batch->ok);
     xfer->config.emit(xfer->config.ctx, &event);
@@ -380,7 +380,7 @@ static void piece_ask(struct xfer_conn *conn, uint32_t number)
     struct xfer_head head = {.type = XFER_REQUEST,
                              .n = piece.n,
                              .seq = out->seq,
-                             .a = id_pack(batch->serve),
+                             .a = serve_id_pack(batch->serve),
                              .b = batch->pull};
 
     piece.seq = out->seq++;

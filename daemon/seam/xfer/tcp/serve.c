@@ -18,7 +18,7 @@ static void rx_post(struct xfer_conn *conn);
 
 /* ------------------------------------------------------------------ serves */
 
-static struct xfer_serve_slot *serve_slot(struct xfer *xfer, struct id id)
+static struct xfer_serve_slot *serve_slot(struct xfer *xfer, struct serve_id id)
 {
     check(id.slot < xfer->config.serves);
     return &xfer->serve[id.slot];
@@ -37,7 +37,7 @@ void serve_quiet(struct xfer *xfer, uint32_t slot)
     serve->state = SERVING_NONE;
     memset(&event, 0, sizeof event);
     event.kind = EV_SERVE_QUIET;
-    event.serve_quiet.serve = (struct id){slot, serve->gen};
+    event.serve_quiet.serve = (struct serve_id){slot, serve->gen};
     xfer->config.emit(xfer->config.ctx, &event);
 }
 
@@ -62,10 +62,10 @@ void xfer_serve_stop(struct xfer *xfer, const struct action *act)
 
         if (conn->state == CONN_FREE || conn->outbound)
             continue;
-        if (conn->in.stage == SERVE_ANSWER && id_equal(conn->in.serve, act->serve.serve))
+        if (conn->in.stage == SERVE_ANSWER && serve_id_equal(conn->in.serve, act->serve.serve))
             conn->in.serve_over = true;
         if (conn->state == CONN_OPEN && conn->in.stage == SERVE_WRITE &&
-            id_equal(conn->in.serve, act->serve.serve))
+            serve_id_equal(conn->in.serve, act->serve.serve))
             in_write(conn);
         if (conn->send_serve == slot)
             io_cancel(xfer->config.io, &conn->send_op);
@@ -76,7 +76,7 @@ void xfer_serve_stop(struct xfer *xfer, const struct action *act)
 /* ------------------------------------------------------------------ an answer */
 
 /* False for a page that may not leave; else where it lies is known. */
-static bool page_may_leave(struct xfer *xfer, struct id id, const struct xfer_entry *e,
+static bool page_may_leave(struct xfer *xfer, struct serve_id id, const struct xfer_entry *e,
                            uint32_t *ret_record)
 {
     const struct xfer_serve_slot *serve;
@@ -91,7 +91,7 @@ static bool page_may_leave(struct xfer *xfer, struct id id, const struct xfer_en
 }
 
 /* Where the pool of a serve that lives begins in its tenant's regions, if those can be read. */
-static bool serve_readable(const struct xfer *xfer, struct id id, uint64_t *ret_offset)
+static bool serve_readable(const struct xfer *xfer, struct serve_id id, uint64_t *ret_offset)
 {
     const struct xfer_serve_slot *serve;
 
@@ -550,7 +550,7 @@ static void take_request(struct conn_in *in, const struct xfer_head *head)
     in->kind = head->type;
     in->n = head->n;
     in->seq = head->seq;
-    in->serve = id_unpack(head->a);
+    in->serve = serve_id_unpack(head->a);
     for (uint32_t i = 0; i < head->n; i++, at += XFER_ENTRY_BYTES)
         xfer_get_entry(at, &in->entry[i]);
     if (head->type != XFER_REQUEST_WRITE)

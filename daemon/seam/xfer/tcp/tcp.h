@@ -112,7 +112,7 @@ struct conn_in {
     uint32_t rx_at, rx_n; /* what was received and not yet understood: rx[rx_at .. rx_at + rx_n) */
     uint64_t frame_ns;    /* when the frame at the front of rx began to come */
     uint16_t kind;        /* enum xfer_frame of the request in work */
-    struct id serve;
+    struct serve_id serve;
     bool serve_over; /* its pages are no longer ours to read: what was promised is sent as zeros */
     uint32_t n, seq;
     struct xfer_entry entry[XFER_PAGES_MAX];
@@ -188,7 +188,7 @@ struct xfer_batch {
     uint32_t pull, pool, number, n;
     uint32_t asked, answered; /* pages */
     uint32_t next;            /* link's queue */
-    struct id serve;
+    struct serve_id serve;
     uint64_t ok[XFER_MASK_WORDS];
     struct page_at page[PULL_BATCH_PAGES];
     struct page_ref ref[PULL_BATCH_PAGES];

@@ -13,7 +13,7 @@ static void put_frame(struct xfer_conn *conn, uint16_t type, const struct verbs_
 {
     struct conn_read *r = &conn->read;
     struct xfer_head head = {
-        .type = type, .seq = piece->seq, .a = id_pack(piece->serve), .b = piece->pull};
+        .type = type, .seq = piece->seq, .a = serve_id_pack(piece->serve), .b = piece->pull};
     uint32_t head_at = r->tx_n;
 
     r->tx_n += XFER_HEAD_BYTES;
@@ -40,7 +40,7 @@ static void put_request_write(const struct verbs *v, struct xfer_conn *conn,
     struct xfer_head head = {.type = XFER_REQUEST_WRITE,
                              .n = piece->n,
                              .seq = piece->seq,
-                             .a = id_pack(piece->serve),
+                             .a = serve_id_pack(piece->serve),
                              .b = piece->nruns | (uint64_t)p->epoch << 32};
     uint32_t head_at = r->tx_n;
 

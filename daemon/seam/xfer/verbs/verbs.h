@@ -171,7 +171,7 @@ struct verbs_piece {
     struct cursor cursor; /* of what is posted */
     uint64_t sent[XFER_MASK_WORDS];          /* pages that the source gives */
     struct xfer_entry entry[XFER_PAGES_MAX]; /* as asked, to be confirmed */
-    struct id serve;
+    struct serve_id serve;
     uint64_t *sums; /* owned, verbs->piece_sums: the source's */
     bool granted;   /* it was asked for as a push */
     bool revoked; /* closed, and the source may yet write: until it says not, did, or the path ends
