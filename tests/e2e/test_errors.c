@@ -4,11 +4,7 @@
  * of the daemon and cannot be provoked; what can is its other meaning, the client's process out of
  * address space. */
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "base/err.h"
@@ -24,6 +19,7 @@
 #include "bench/common/spawn.h"
 #include "rig_daemon.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define TOKENS   64
 #define PAGE     4096
@@ -80,13 +76,12 @@ static void daemon_up(struct daemon *d, const char *node, uint16_t port, const c
         fail_msg("%s: %s", node, why);
 }
 
-static int start(void **state)
+FIXTURE(start)
 {
     uint16_t ports[2] = {port_free(), port_free()};
     const char *bin = getenv("TERN_BIN");
     char ternd[4096];
 
-    (void)state;
     snprintf(ternd, sizeof(ternd), "%s/ternd", bin ? bin : "build/bin");
     setenv("TERND", ternd, 0);
     source.pid = rig.pid = -1;
@@ -97,11 +92,10 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
     char command[64];
 
-    (void)state;
     tern_destroy(tern);
     daemon_stop(&rig);
     daemon_stop(&source);
@@ -137,66 +131,62 @@ static void close_session(struct tern *t, tern_session s)
     assert_ok(t, tern_do(t, &op, 0, &r));
 }
 
-static void err_ok(void **state)
+TEST_GROUP(start, stop);
+
+TEST(err_ok)
 {
-    (void)state;
     provoked(tern, TERN_OK, tern_ping(tern, 0), "Ping");
 }
 
-static void err_invalid(void **state)
+TEST(err_invalid)
 {
     tern_session s = session_with(tern, pool, 1, 2 * TOKENS);
     struct tern_op op = {.kind = TERN_COMMIT, .session = s, .length = TOKENS};
     struct tern_result r;
 
-    (void)state;
     provoked(tern, TERN_INVALID, tern_do(tern, &op, 0, &r), "a commit of what was not written");
     close_session(tern, s);
 }
 
-static void err_malformed(void **state)
+TEST(err_malformed)
 {
     static struct rig_answer answer;
     int fd = rig_greeted(rig.socket);
 
-    (void)state;
     assert_true(rig_frame(fd, FRAME_MATCH, 2, "\xff\xff\xff", 3));
     assert_int_equal(rig_read(fd, ROUND_MS, &answer), RIG_FRAME);
     provoked(NULL, TERN_MALFORMED, rig_status(&answer), "a body that is no message (raw socket)");
     close(fd);
 }
 
-static void err_unsupported(void **state)
+TEST(err_unsupported)
 {
     struct tern *admin;
     const char *json;
 
-    (void)state;
     assert_int_equal(tern_connect(rig.admin, ROUND_MS, &admin), TERN_OK);
     provoked(admin, TERN_UNSUPPORTED, tern_admin(admin, "levitate", NULL, 0, 0, &json),
              "an admin command that does not exist");
     tern_destroy(admin);
 }
 
-static void err_conflict(void **state)
+TEST(err_conflict)
 {
     struct tern *other;
 
-    (void)state;
     assert_int_equal(tern_connect(rig.socket, ROUND_MS, &other), TERN_OK);
     provoked(other, TERN_CONFLICT, tern_join(other, "engine", TERN_BOTH, 0, 1, 0),
              "joining as a rank that is taken");
     tern_destroy(other);
 }
 
-static void err_pool_exhausted(void **state)
+TEST(err_pool_exhausted)
 {
     tern_session s = session_with(tern, pool, 2, 0);
     struct tern_op op = {
         .kind = TERN_EXTEND, .session = s, .length = POOL / PAGE * TOKENS + TOKENS};
     struct tern_result r;
 
-    (void)state;
     provoked(tern, TERN_POOL_EXHAUSTED, tern_do(tern, &op, 0, &r), "extending beyond the pool");
     assert_int_equal(r.err, TERN_POOL_EXHAUSTED);
     assert_int_equal(r.shortage.needed, POOL / PAGE + 1);
@@ -205,35 +195,21 @@ static void err_pool_exhausted(void **state)
     close_session(tern, s);
 }
 
-static void err_peer_lost(void **state)
+TEST(err_timed_out)
 {
-    tern_session s = session_with(tern, pool, 3, 2 * TOKENS);
-    struct tern_result r;
-
-    (void)state;
-    daemon_stop(&source); /* whether or not the end of the connection is seen by now */
-    provoked(tern, TERN_PEER_LOST, tern_fetch(tern, s, "source", 0, ROUND_MS, &r),
-             "fetching from a peer that is down");
-    close_session(tern, s);
-}
-
-static void err_timed_out(void **state)
-{
-    (void)state;
     kill(rig.pid, SIGSTOP);
     provoked(tern, TERN_TIMED_OUT, tern_ping(tern, 50), "a daemon that is stopped");
     kill(rig.pid, SIGCONT);
     assert_ok(tern, tern_ping(tern, ROUND_MS)); /* and the connection lives on */
 }
 
-static void err_busy(void **state)
+TEST(err_busy)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = TOKENS, .page_bytes = PAGE};
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = POOL};
     struct tern *half;
     uint64_t handle;
 
-    (void)state;
     assert_int_equal(tern_connect(rig.socket, ROUND_MS, &half), TERN_OK);
     assert_ok(half, tern_join(half, "half", TERN_SCHEDULER, 0, 1, 0));
     provoked(half, TERN_BUSY, tern_pool_open(half, &layout, 0, &handle, NULL),
@@ -241,33 +217,30 @@ static void err_busy(void **state)
     tern_destroy(half);
 }
 
-static void err_gone(void **state)
+TEST(err_gone)
 {
     tern_session s = session_with(tern, pool, 4, 0);
     struct tern_tokens none = {0};
     struct tern_result r;
 
-    (void)state;
     close_session(tern, s);
     provoked(tern, TERN_GONE, tern_match(tern, s, &none, 0, 0, &r), "a session that was closed");
 }
 
-static void err_denied(void **state)
+TEST(err_denied)
 {
     const char *json;
 
-    (void)state;
     provoked(tern, TERN_DENIED, tern_admin(tern, "status", NULL, 0, 0, &json),
              "an admin request on a tenant's socket");
 }
 
-static void err_quota(void **state)
+TEST(err_quota)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = TOKENS, .page_bytes = PAGE};
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 1u << 30};
     uint64_t handle;
 
-    (void)state;
     provoked(tern, TERN_QUOTA, tern_pool_open(tern, &layout, 0, &handle, NULL),
              "a pool larger than the tenant's memory");
 }
@@ -296,7 +269,7 @@ static void wait_sealed(void)
 
 /* The source's own engine writes into a page after it was committed and sealed: each try of the
  * puller sees bytes that do not agree with their checksum. */
-static void err_corrupt(void **state)
+TEST(err_corrupt)
 {
     static uint32_t tokens[4 * TOKENS];
     struct tern_tokens list = list_of(tokens, 5, 4 * TOKENS);
@@ -309,7 +282,6 @@ static void err_corrupt(void **state)
     struct tern_result r;
     enum tern_err err = TERN_BUSY;
 
-    (void)state;
     assert_ok(t, tern_do(t, &op, 0, &r));
     for (uint32_t i = 0; i < r.runs[0].n; i++)
         memset(tern_pool_base(mapped) + (size_t)r.runs[0].pages[i].index * PAGE, 7, PAGE);
@@ -333,12 +305,23 @@ static void err_corrupt(void **state)
     tern_destroy(t);
 }
 
-static void err_disk(void **state)
+/* Behind all that fetch: the source is gone then. */
+TEST(err_peer_lost)
+{
+    tern_session s = session_with(tern, pool, 3, 2 * TOKENS);
+    struct tern_result r;
+
+    daemon_stop(&source); /* whether or not the end of the connection is seen by now */
+    provoked(tern, TERN_PEER_LOST, tern_fetch(tern, s, "source", 0, ROUND_MS, &r),
+             "fetching from a peer that is down");
+    close_session(tern, s);
+}
+
+TEST(err_disk)
 {
     const char *json, *args[] = {"path=/nowhere/at/all.tape"};
     struct tern *admin;
 
-    (void)state;
     assert_int_equal(tern_connect(rig.admin, ROUND_MS, &admin), TERN_OK);
     provoked(admin, TERN_DISK, tern_admin(admin, "tape", args, 1, 0, &json),
              "a tape where no file can be (there is no disk tier in this build)");
@@ -346,7 +329,7 @@ static void err_disk(void **state)
 }
 
 /* Mistyped, an argument is refused by its name, and nothing is done without it. */
-static void an_admin_argument_that_is_wrong_is_named(void **state)
+TEST(an_admin_argument_that_is_wrong_is_named)
 {
     static const struct {
         const char *command, *arg, *named;
@@ -372,7 +355,6 @@ static void an_admin_argument_that_is_wrong_is_named(void **state)
     struct tern *admin;
     const char *json;
 
-    (void)state;
     assert_ok(tern, tern_do(tern, &op, 0, &r));
     op = (struct tern_op){.kind = TERN_COMMIT, .session = s, .length = 2 * TOKENS};
     assert_ok(tern, tern_do(tern, &op, 0, &r));
@@ -394,12 +376,11 @@ static void an_admin_argument_that_is_wrong_is_named(void **state)
 }
 
 /* In a child, whose address space may be limited: the pool cannot be mapped. */
-static void err_internal(void **state)
+TEST(err_internal)
 {
     int status;
     pid_t pid = fork();
 
-    (void)state;
     assert_true(pid >= 0);
     if (pid == 0) {
         struct rlimit none = {.rlim_cur = 0, .rlim_max = 0};
@@ -425,7 +406,7 @@ static void refused(const char *word, enum tern_err got)
     assert_ok(tern, tern_ping(tern, 0));
 }
 
-static void a_refusal_names_what_is_wrong(void **state)
+TEST(a_refusal_names_what_is_wrong)
 {
     char name[300];
     struct tern_axis axis = {.name = name, .length = 1, .stride_bytes = 1};
@@ -437,7 +418,6 @@ static void a_refusal_names_what_is_wrong(void **state)
     struct tern_result r;
     uint64_t other;
 
-    (void)state;
     memset(name, 'x', sizeof(name));
     name[sizeof(name) - 1] = '\0';
     refused("multiple of 8", tern_pool_open(tern, &layout, 0, &other, NULL));
@@ -454,12 +434,11 @@ static void a_refusal_names_what_is_wrong(void **state)
 }
 
 /* It is told to the daemon for its log, and may be of any length. */
-static void a_program_with_a_long_name_connects(void **state)
+TEST(a_program_with_a_long_name_connects)
 {
     char name[300], *before = program_invocation_short_name;
     struct tern *t = NULL;
 
-    (void)state;
     memset(name, 'x', sizeof(name));
     name[sizeof(name) - 1] = '\0';
     program_invocation_short_name = name;
@@ -468,39 +447,11 @@ static void a_program_with_a_long_name_connects(void **state)
     tern_destroy(t);
 }
 
-static void every_error_was_provoked(void **state)
+TEST(every_error_was_provoked)
 {
-    (void)state;
     for (uint32_t i = 0; i < TERN_ERR_COUNT; i++) {
         print_message("%-15s %s\n", err_name((enum tern_err)i), how[i] ? how[i] : "NOT PROVOKED");
         assert_non_null(how[i]);
         assert_string_not_equal(tern_strerror((enum tern_err)i), "");
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(err_ok),
-        cmocka_unit_test(err_invalid),
-        cmocka_unit_test(err_malformed),
-        cmocka_unit_test(err_unsupported),
-        cmocka_unit_test(err_conflict),
-        cmocka_unit_test(err_pool_exhausted),
-        cmocka_unit_test(err_timed_out),
-        cmocka_unit_test(err_busy),
-        cmocka_unit_test(err_gone),
-        cmocka_unit_test(err_denied),
-        cmocka_unit_test(err_quota),
-        cmocka_unit_test(err_corrupt),
-        cmocka_unit_test(err_peer_lost),
-        cmocka_unit_test(err_disk),
-        cmocka_unit_test(err_internal),
-        cmocka_unit_test(every_error_was_provoked),
-        cmocka_unit_test(an_admin_argument_that_is_wrong_is_named),
-        cmocka_unit_test(a_refusal_names_what_is_wrong),
-        cmocka_unit_test(a_program_with_a_long_name_connects),
-    };
-
-    return cmocka_run_group_tests(tests, start, stop);
 }

@@ -2,22 +2,18 @@
  * byte what was written, and with copies spoilt on purpose some do not come back, but none comes
  * back wrong. The pool holds far less than what is written, so that all of it passes through the
  * host tier. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "base/err.h"
 #include "bench/common/bytes.h"
 #include "rig_daemon.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define L             64
 #define PAGE          4096
@@ -282,9 +278,8 @@ static uint32_t there_and_back(void)
 
 /* ---- tests ---- */
 
-static void host_memory_gives_back_what_was_written(void **state)
+TEST(host_memory_gives_back_what_was_written)
 {
-    (void)state;
     start("");
     write_all(true);
     for (uint32_t round = 0; round < 2; round++)
@@ -303,9 +298,8 @@ static void host_memory_gives_back_what_was_written(void **state)
     stop();
 }
 
-static void host_memory_with_spoilt_copies_gives_back_nothing_wrong(void **state)
+TEST(host_memory_with_spoilt_copies_gives_back_nothing_wrong)
 {
-    (void)state;
     start("faults:\n  copy_corrupt_every: 31\n");
     for (uint32_t round = 0; round < 2; round++) {
         /* The first time all of it comes to the host: what was damaged is copied again. The second
@@ -328,14 +322,4 @@ static void host_memory_with_spoilt_copies_gives_back_nothing_wrong(void **state
            (unsigned long long)figure("host_copies_failed"), corrupt_answers, right_pages,
            rig_alive(&rig));
     stop();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(host_memory_gives_back_what_was_written),
-        cmocka_unit_test(host_memory_with_spoilt_copies_gives_back_nothing_wrong),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,21 +4,16 @@
  * device still writes would be handed out. Nor does the next engine of its own tenant begin with
  * what was written while there was none. */
 #define _GNU_SOURCE
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/err.h"
 #include "rig_daemon.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define L             64
 #define PAGE          4096
@@ -142,13 +137,12 @@ static bool handed_out_early(struct engine *e, volatile uint64_t *late)
     return early;
 }
 
-static void fault_4_a_late_write_stays_inside_its_tenant(void **state)
+TEST(fault_4_a_late_write_stays_inside_its_tenant)
 {
     uint32_t early = 0, tenant = 0;
     volatile uint64_t *late;
     struct engine e;
 
-    (void)state;
     start();
     for (uint32_t run = 0; run < RUNS; run++, tenant = !tenant) {
         e = engine_start(tenant);
@@ -163,13 +157,4 @@ static void fault_4_a_late_write_stays_inside_its_tenant(void **state)
            early * 8);
     assert_int_equal(early, 0);
     stop();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_4_a_late_write_stays_inside_its_tenant),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

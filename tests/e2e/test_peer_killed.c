@@ -5,15 +5,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "bench/common/admin.h"
 #include "bench/common/bytes.h"
@@ -22,6 +17,7 @@
 #include "bench/common/spawn.h"
 #include "bench/common/stats.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define PAGE_TOKENS 64
 #define PAGE_BYTES  65536
@@ -269,7 +265,7 @@ static void check_destination(struct pair *p, tern_session session, const struct
     printf("fault=5 runs=1 injected=1 violations=0 published_pages=%u\n", before / PAGE_TOKENS);
 }
 
-static void source_killed_fetch_ends_typed(void **state)
+TEST_WITH(source_killed_fetch_ends_typed, set_up, tear_down)
 {
     struct pair *p = *state;
     tern_session session;
@@ -285,7 +281,7 @@ static void source_killed_fetch_ends_typed(void **state)
     check_destination(p, session, &a);
 }
 
-static void source_hangs_fetch_ends_at_deadline(void **state)
+TEST_WITH(source_hangs_fetch_ends_at_deadline, set_up, tear_down)
 {
     struct pair *p = *state;
     tern_session session;
@@ -299,7 +295,7 @@ static void source_hangs_fetch_ends_at_deadline(void **state)
     assert_settled(&p->source, PAGES);
 }
 
-static void destination_killed_source_keeps_pages(void **state)
+TEST_WITH(destination_killed_source_keeps_pages, set_up, tear_down)
 {
     struct pair *p = *state;
     tern_session session;
@@ -335,7 +331,7 @@ static uint32_t log_lines(const struct side *s, const char *event, const char *w
 }
 
 /* Who asked can be followed from the engine's daemon to the one that it fetched from. */
-static void trace_id_is_in_the_logs_of_both_daemons(void **state)
+TEST_WITH(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down)
 {
     struct pair *p = *state;
     struct tern_result r;
@@ -372,7 +368,7 @@ static uint32_t mapped_memory(pid_t pid, uint64_t ret[MEMFDS_MAX])
     return n;
 }
 
-static void daemons_share_no_memory(void **state)
+TEST_WITH(daemons_share_no_memory, set_up, tear_down)
 {
     struct pair *p = *state;
     uint64_t a[MEMFDS_MAX], b[MEMFDS_MAX];
@@ -387,7 +383,7 @@ static void daemons_share_no_memory(void **state)
 /* The source reads nothing for a moment while more requests with their tokens come than its link's
  * queue takes: those that find no room are BUSY at once, the link lives, and the others end as if
  * nothing had been. */
-static void source_pauses_fetches_beyond_the_queue_are_busy(void **state)
+TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
 {
     struct pair *p = *state;
     tern_session session[FLOOD];
@@ -419,19 +415,4 @@ static void source_pauses_fetches_beyond_the_queue_are_busy(void **state)
         close_session(&p->dest, session[i]);
     assert_settled(&p->dest, PAGES);
     assert_no_leak(&p->dest);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(source_killed_fetch_ends_typed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(source_hangs_fetch_ends_at_deadline, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(destination_killed_source_keeps_pages, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(daemons_share_no_memory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(source_pauses_fetches_beyond_the_queue_are_busy, set_up,
-                                        tear_down),
-    };
-
-    return cmocka_run_group_tests_name("peer_killed", tests, NULL, NULL);
 }

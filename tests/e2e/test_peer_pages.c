@@ -2,14 +2,11 @@
  * the daemon and both may ask for the tenant, yet neither gets a page of the other's transfer on
  * its own data connection. */
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "bench/common/admin.h"
@@ -18,6 +15,7 @@
 #include "rig_daemon.h"
 #include "seam/xfer/data_wire.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define L        64
 #define PAGE     4096
@@ -98,12 +96,11 @@ static void commit_pages(void)
     assert_int_equal(r.lengths.committed, TOKENS);
 }
 
-static int start(void **state)
+FIXTURE(start)
 {
     char extra[512];
     uint16_t port;
 
-    (void)state;
     listener = rig_listen(&port);
     snprintf(extra, sizeof(extra),
              "listen: 127.0.0.1:0\ninsecure_peers: true\npeers:\n"
@@ -117,9 +114,8 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     tern_destroy(engine);
     tern_destroy(admin);
     close(listener);
@@ -228,14 +224,15 @@ static uint64_t figure(const char *key)
 
 /* ---- the test ---- */
 
-static void pages_of_another_peers_transfer_are_refused(void **state)
+TEST_GROUP(start, stop);
+
+TEST(pages_of_another_peers_transfer_are_refused)
 {
     static uint8_t bytes[ANSWERED] __attribute__((aligned(8)));
     struct page_ref of_one[PAGES], of_two[PAGES];
     struct peer one = comes_in("one"), two = comes_in("two");
     uint64_t serve_one = opens_pull(&one, of_one), serve_two = opens_pull(&two, of_two);
 
-    (void)state;
     assert_true(serve_one != serve_two);
     gets_page(&two, serve_two, of_two, 0); /* it is let in, and served what it was offered */
     assert_int_equal(figure("refused"), 0);
@@ -255,13 +252,4 @@ static void pages_of_another_peers_transfer_are_refused(void **state)
     assert_int_equal(figure("refused"), PAGES + 1);
     close(one.fd);
     close(two.fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_of_another_peers_transfer_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,20 +1,18 @@
 /* What operators are told of peers that are not there, and as many peers as a configuration may
  * have. A bare listener plays the peer. */
 #include <arpa/inet.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "bench/common/admin.h"
 #include "rig_daemon.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define LOG_BYTES (4u << 20)
 #define MANY      500
@@ -112,9 +110,8 @@ static void start(const char *extra)
     assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     tern_destroy(admin);
     admin = NULL;
     assert_int_equal(rig_stop(&rig), 0);
@@ -135,14 +132,13 @@ static int listen_at(uint16_t port)
     return fd;
 }
 
-static void peers_that_are_not_there_say_why(void **state)
+TEST_WITH(peers_that_are_not_there_say_why, NULL, stop)
 {
     static const char warned[] = "level=warn event=dial_failed peer=gone ";
     uint16_t port, gone_port;
     int listener = rig_listen(&port), gone = rig_listen(&gone_port), fd;
     char extra[512];
 
-    (void)state;
     close(gone);
     snprintf(extra, sizeof extra,
              "insecure_peers: true\npeers:\n"
@@ -192,7 +188,7 @@ static void greet(int fd, uint32_t number)
     assert_int_equal(rig_status(&answer), TERN_OK);
 }
 
-static void peers_of_a_large_cluster_fit(void **state)
+TEST_WITH(peers_of_a_large_cluster_fit, NULL, stop)
 {
     int fds[COMING];
     json_t *status;
@@ -200,7 +196,6 @@ static void peers_of_a_large_cluster_fit(void **state)
     size_t n;
     FILE *out = open_memstream(&extra, &n);
 
-    (void)state;
     fputs("listen: 127.0.0.1:0\ninsecure_peers: true\npeers:\n", out);
     for (uint32_t i = 0; i < MANY; i++)
         fprintf(out, "  - {name: p%u, address: \"127.0.0.1:1\", tenants: [t0]}\n", i);
@@ -222,14 +217,4 @@ static void peers_of_a_large_cluster_fit(void **state)
         close(fds[i]);
     printf("peers=%d inbound=%d rss_kib=%llu\n", MANY, COMING,
            (unsigned long long)rig_rss_kib(&rig));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(peers_that_are_not_there_say_why, stop),
-        cmocka_unit_test_teardown(peers_of_a_large_cluster_fit, stop),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

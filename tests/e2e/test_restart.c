@@ -1,17 +1,11 @@
 /* A daemon that is killed and started again on the same configuration (fault 30): it starts with
  * nothing, the old connection is lost, its mapping stays, and every handle from before is GONE on a
  * new one, whatever was under way. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/err.h"
 #include "bench/common/bytes.h"
@@ -19,6 +13,7 @@
 #include "bench/common/spawn.h"
 #include "rig_daemon.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define RUNS    12
 #define CALL_MS 10000
@@ -54,9 +49,8 @@ static void daemon_up(void)
         fail_msg("%s", why);
 }
 
-static int set_up(void **state)
+FIXTURE(set_up)
 {
-    (void)state;
     daemon_here.pid = -1;
     assert_true(tempdir_make(dir, sizeof dir, "tern-e2e"));
     for (uint32_t i = 0; i < TOKENS; i++)
@@ -65,9 +59,8 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     proc_end(&daemon_here.pid);
     tempdir_remove(dir);
     return 0;
@@ -170,12 +163,11 @@ static void old_handles_are_gone(struct tern *t, const struct engine *old)
     gone(tern_pool_close(t, old->pool, CALL_MS), "pool_close");
 }
 
-static void restarted_daemon_is_empty_and_old_handles_are_gone(void **state)
+TEST_WITH(restarted_daemon_is_empty_and_old_handles_are_gone, set_up, tear_down)
 {
     struct engine old = {0}, now = {0};
     uint32_t wrong = 0;
 
-    (void)state;
     engine_open(&old);
     for (uint32_t run = 0; run < RUNS; run++) {
         uint32_t depth;
@@ -206,14 +198,4 @@ static void restarted_daemon_is_empty_and_old_handles_are_gone(void **state)
     assert_int_equal(not_gone, 0);
     printf("fault=30 runs=%d injected=%d violations=0 stale_served=0 old_handles_tried=%u\n", RUNS,
            RUNS, asked);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(restarted_daemon_is_empty_and_old_handles_are_gone, set_up,
-                                        tear_down),
-    };
-
-    return cmocka_run_group_tests_name("restart", tests, NULL, NULL);
 }

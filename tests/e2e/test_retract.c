@@ -1,21 +1,17 @@
 /* Sessions that give way and come back, through ternd and libtern: to host memory and back with the
  * same bytes, dropped and back at once, no room there, copies that fail, fetches from the host
  * tier, namespaces that are reset. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "base/err.h"
 #include "rig_daemon.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define L      64 /* tokens of a page of either group, and of a chunk */
 #define PAGE   4096
@@ -68,16 +64,14 @@ static void stop_all(void)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-static int start(void **state)
+FIXTURE(start)
 {
-    (void)state;
     start_with("    host_memory: 16M\n", 2u << 20);
     return 0;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     stop_all();
     return 0;
 }
@@ -257,13 +251,12 @@ static void end_session(struct session *s)
 
 /* ---- the tests ---- */
 
-static void retract_host_comes_back_with_the_same_bytes(void **state)
+TEST_WITH(retract_host_comes_back_with_the_same_bytes, start, stop)
 {
     struct tern_retracted gone;
     struct tern_result r;
     struct session s;
 
-    (void)state;
     run_session(&s, 1);
     assert_ok(engine, op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + 2 * L}));
     step += 2;
@@ -288,13 +281,12 @@ static void retract_host_comes_back_with_the_same_bytes(void **state)
     end_session(&s);
 }
 
-static void retract_drop_comes_back_at_once(void **state)
+TEST_WITH(retract_drop_comes_back_at_once, start, stop)
 {
     struct tern_retracted gone;
     struct tern_result r;
     struct session s;
 
-    (void)state;
     run_session(&s, 2);
     assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_DROP, 0, 0, &gone));
     assert_int_equal(gone.lengths.allocated, CHUNKS * L);
@@ -310,14 +302,13 @@ static void retract_drop_comes_back_at_once(void **state)
     end_session(&s);
 }
 
-static void a_session_that_is_away_takes_few_requests(void **state)
+TEST_WITH(a_session_that_is_away_takes_few_requests, start, stop)
 {
     struct tern_tokens list = {.v = tokens_of(3), .n = TOKENS};
     struct tern_retracted gone;
     struct tern_result r;
     struct session s;
 
-    (void)state;
     run_session(&s, 3);
     assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
     wait_for_state("retracted");
@@ -337,13 +328,12 @@ static void a_session_that_is_away_takes_few_requests(void **state)
 }
 
 /* Whoever wins, the session is whole afterwards. */
-static void recover_and_cancel_race_and_one_wins(void **state)
+TEST_WITH(recover_and_cancel_race_and_one_wins, start, stop)
 {
     struct tern_retracted gone;
     struct session s;
     uint32_t won = 0;
 
-    (void)state;
     run_session(&s, 4);
     for (uint32_t i = 0; i < 20; i++) {
         struct tern_answer answer;
@@ -372,14 +362,13 @@ static void recover_and_cancel_race_and_one_wins(void **state)
     end_session(&s);
 }
 
-static void fetch_from_the_host_tier_brings_the_same_bytes(void **state)
+TEST_WITH(fetch_from_the_host_tier_brings_the_same_bytes, start, stop)
 {
     struct tern_depths depths;
     struct tern_tokens list;
     struct tern_result r;
     struct session s;
 
-    (void)state;
     run_session(&s, 5);
     close_session(&s);
     wait_for_copies();
@@ -404,7 +393,7 @@ static void fetch_from_the_host_tier_brings_the_same_bytes(void **state)
     end_session(&s);
 }
 
-static void namespace_reset_hides_everything_at_once(void **state)
+TEST_WITH(namespace_reset_hides_everything_at_once, start, stop)
 {
     struct tern_namespace others = {.model = "m", .revision = "2"};
     struct tern_tokens list = {.v = tokens_of(6), .n = TOKENS};
@@ -413,7 +402,6 @@ static void namespace_reset_hides_everything_at_once(void **state)
     struct tern_result r;
     uint32_t nodes = 0;
 
-    (void)state;
     run_session(&s, 6);
     assert_ok(engine, tern_namespace_reset(engine, &others, 0, &nodes));
     assert_int_equal(nodes, 0);
@@ -431,12 +419,11 @@ static void namespace_reset_hides_everything_at_once(void **state)
     end_session(&s);
 }
 
-static void no_host_tier_or_too_small_a_one(void **state)
+TEST(no_host_tier_or_too_small_a_one)
 {
     struct tern_retracted gone;
     struct session s;
 
-    (void)state;
     start_with("", 0);
     run_session(&s, 1);
     assert_err(TERN_UNSUPPORTED, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
@@ -470,13 +457,12 @@ static json_int_t undone(void)
 }
 
 /* Every copy is spoilt: the session runs on, and Stats and Recover say so. */
-static void copies_that_fail_leave_the_session_running(void **state)
+TEST(copies_that_fail_leave_the_session_running)
 {
     struct tern_retracted gone;
     struct tern_result r;
     struct session s;
 
-    (void)state;
     start_with("    host_memory: 16M\nfaults:\n  copy_corrupt_every: 1\n", 2u << 20);
     run_session(&s, 1);
     assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
@@ -491,21 +477,4 @@ static void copies_that_fail_leave_the_session_running(void **state)
     assert_int_equal(s.len.written, TOKENS);
     assert_bytes(&s, TOKENS);
     stop_all();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(retract_host_comes_back_with_the_same_bytes, start, stop),
-        cmocka_unit_test_setup_teardown(retract_drop_comes_back_at_once, start, stop),
-        cmocka_unit_test_setup_teardown(a_session_that_is_away_takes_few_requests, start, stop),
-        cmocka_unit_test_setup_teardown(recover_and_cancel_race_and_one_wins, start, stop),
-        cmocka_unit_test_setup_teardown(fetch_from_the_host_tier_brings_the_same_bytes, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(namespace_reset_hides_everything_at_once, start, stop),
-        cmocka_unit_test(no_host_tier_or_too_small_a_one),
-        cmocka_unit_test(copies_that_fail_leave_the_session_running),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

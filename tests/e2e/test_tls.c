@@ -4,16 +4,13 @@
  * counted. The certificates are made by deploy/make-certs.sh. */
 #include <openssl/ssl.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 
 #include "bench/common/admin.h"
@@ -21,6 +18,7 @@
 #include "rig_daemon.h"
 #include "seam/xfer/data_wire.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define SLACK_MS   4000 /* of a deadline, on a busy machine */
 #define SAID_BYTES 65536
@@ -79,12 +77,11 @@ static void start_other(uint16_t port, uint16_t rig_port, const char *from)
     rig_start_node(&other, "other", extra, NULL);
 }
 
-static int start(void **state)
+FIXTURE(start)
 {
     uint16_t port = port_free(), other_port = port_free();
     char extra[2048];
 
-    (void)state;
     rig_deadlines.tls_handshake_ms = RIG_TLS_MS;
     make_certs();
     snprintf(extra, sizeof(extra),
@@ -99,9 +96,8 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     tern_destroy(admin);
     assert_int_equal(rig_stop(&rig), 0);
     assert_int_equal(rig_stop(&other), 0);
@@ -313,11 +309,12 @@ static bool raw_closed(struct raw *r)
 
 /* ---- the tests ---- */
 
-static void tls_two_daemons_find_each_other(void **state)
+TEST_GROUP(start, stop);
+
+TEST(tls_two_daemons_find_each_other)
 {
     json_t *answer, *tls;
 
-    (void)state;
     assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
     answer = admin_ask(admin, "peers", NULL);
     tls = json_object_get(json_array_get(json_object_get(answer, "peers"), 0), "tls");
@@ -346,11 +343,10 @@ static void comes_in_vain(const char *cert, int version, const char *reason)
         fail_msg("%s: %s was not counted or not logged", cert ? cert : "none", reason);
 }
 
-static void tls_peers_that_prove_nothing_are_refused(void **state)
+TEST(tls_peers_that_prove_nothing_are_refused)
 {
     static struct raw r;
 
-    (void)state;
     raw_up(&r); /* a good one comes in, else the others prove nothing */
     raw_close(&r);
     comes_in_vain(NULL, TLS1_3_VERSION, "no_certificate");
@@ -362,12 +358,11 @@ static void tls_peers_that_prove_nothing_are_refused(void **state)
 }
 
 /* A certificate of one peer, the name of another. */
-static void tls_hello_has_to_be_of_the_name_in_the_certificate(void **state)
+TEST(tls_hello_has_to_be_of_the_name_in_the_certificate)
 {
     uint64_t before = refused(NULL, "wrong_name"), token, incarnation;
     static struct raw r;
 
-    (void)state;
     raw_open(&r, "raw", TLS1_3_VERSION);
     assert_true(raw_handshake(&r));
     assert_true(raw_hello(&r, "other"));
@@ -378,13 +373,12 @@ static void tls_hello_has_to_be_of_the_name_in_the_certificate(void **state)
     assert_true(counted(NULL, "wrong_name", before));
 }
 
-static void tls_peer_in_the_clear_is_refused(void **state)
+TEST(tls_peer_in_the_clear_is_refused)
 {
     Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
     uint64_t before = refused(NULL, "bad_record");
     int fd = rig_connect_tcp(rig.control_port);
 
-    (void)state;
     m.node = (char *)(uintptr_t) "raw";
     assert_true(rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base));
     assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
@@ -392,12 +386,11 @@ static void tls_peer_in_the_clear_is_refused(void **state)
     assert_true(counted(NULL, "bad_record", before) && logged("bad_record"));
 }
 
-static void tls_peer_that_says_nothing_is_given_up(void **state)
+TEST(tls_peer_that_says_nothing_is_given_up)
 {
     uint64_t before = refused(NULL, "timeout"), start_ms = rig_now_ms();
     int fd = rig_connect_tcp(rig.control_port);
 
-    (void)state;
     assert_true(rig_until_closed(fd, RIG_TLS_MS + SLACK_MS) != UINT32_MAX);
     assert_true(rig_now_ms() - start_ms >= RIG_TLS_MS / 2);
     close(fd);
@@ -406,13 +399,12 @@ static void tls_peer_that_says_nothing_is_given_up(void **state)
 
 /* Fault 27: all that a good peer said, from its first byte on, said again by someone who has only
  * that. */
-static void tls_recorded_connection_said_again_is_refused(void **state)
+TEST(tls_recorded_connection_said_again_is_refused)
 {
     static struct raw r;
     uint32_t runs = 0;
     uint64_t before;
 
-    (void)state;
     raw_up(&r);
     close(r.fd);
     before = refused(NULL, "bad_record");
@@ -430,7 +422,7 @@ static void tls_recorded_connection_said_again_is_refused(void **state)
 }
 
 /* One record twice on a link that is up: someone in between. */
-static void tls_record_said_again_ends_the_link(void **state)
+TEST(tls_record_said_again_ends_the_link)
 {
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
     uint64_t before = refused("raw", "bad_record");
@@ -439,7 +431,6 @@ static void tls_record_said_again_ends_the_link(void **state)
     static struct raw r;
     size_t at;
 
-    (void)state;
     raw_up(&r);
     at = r.nsaid;
     assert_true(raw_message(&r, FRAME_PING, 9, &m.base));
@@ -473,12 +464,11 @@ static void data_refused(uint64_t incarnation, uint64_t token)
     assert_true(data_closed(incarnation, token, RIG_AT_ONCE_MS));
 }
 
-static void tls_data_port_needs_the_token_of_a_link_that_is_up(void **state)
+TEST(tls_data_port_needs_the_token_of_a_link_that_is_up)
 {
     uint64_t token, incarnation, downs;
     static struct raw r;
 
-    (void)state;
     raw_open(&r, "raw", TLS1_3_VERSION);
     assert_true(raw_handshake(&r));
     assert_true(raw_hello(&r, "raw"));
@@ -525,11 +515,10 @@ static bool server_is_of(const char *ca)
     return yes;
 }
 
-static void tls_reload_keeps_links_and_bad_files_change_nothing(void **state)
+TEST(tls_reload_keeps_links_and_bad_files_change_nothing)
 {
     uint64_t downs;
 
-    (void)state;
     assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
     downs = link_downs("other");
     shell("echo nonsense > %s/live.pem", certs);
@@ -566,12 +555,11 @@ static void assert_last_error(const char *begins)
 
 /* The peer comes back with a certificate of another CA: it is at the right address, and has the
  * right name. */
-static void tls_real_peer_of_another_ca_is_refused_both_ways(void **state)
+TEST(tls_real_peer_of_another_ca_is_refused_both_ways)
 {
     uint16_t port = other.control_port;
     char evil[128];
 
-    (void)state;
     assert_int_equal(rig_stop(&other), 0);
     snprintf(evil, sizeof(evil), "%s/evil", certs);
     start_other(port, rig.control_port, evil);
@@ -583,22 +571,4 @@ static void tls_real_peer_of_another_ca_is_refused_both_ways(void **state)
     start_other(port, rig.control_port, certs);
     assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
     assert_last_error(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tls_two_daemons_find_each_other),
-        cmocka_unit_test(tls_peers_that_prove_nothing_are_refused),
-        cmocka_unit_test(tls_hello_has_to_be_of_the_name_in_the_certificate),
-        cmocka_unit_test(tls_peer_in_the_clear_is_refused),
-        cmocka_unit_test(tls_peer_that_says_nothing_is_given_up),
-        cmocka_unit_test(tls_recorded_connection_said_again_is_refused),
-        cmocka_unit_test(tls_record_said_again_ends_the_link),
-        cmocka_unit_test(tls_data_port_needs_the_token_of_a_link_that_is_up),
-        cmocka_unit_test(tls_reload_keeps_links_and_bad_files_change_nothing),
-        cmocka_unit_test(tls_real_peer_of_another_ca_is_refused_both_ways),
-    };
-
-    return cmocka_run_group_tests(tests, start, stop);
 }

@@ -11,19 +11,14 @@
  * in seconds; TERN_XA_SEED: to repeat what was chosen (what the daemons do meanwhile is their own).
  */
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/hash.h"
 #include "base/prng.h"
@@ -35,6 +30,7 @@
 #include "bench/common/spawn.h"
 #include "bench/common/stats.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define PAGE_TOKENS  64
 #define PAGE_BYTES   65536
@@ -803,7 +799,7 @@ static void report(const struct xa *x)
            (unsigned long long)x->wrong_bytes, (unsigned long long)x->written_over);
 }
 
-static void xa_abort_while_pages_are_on_the_way(void **state)
+TEST_WITH(xa_abort_while_pages_are_on_the_way, set_up, tear_down)
 {
     struct xa *x = *state;
     struct tern *source_admin;
@@ -829,13 +825,4 @@ static void xa_abort_while_pages_are_on_the_way(void **state)
     tern_destroy(source_admin);
     judge_verbs(x);
     assert_true(daemon_stop(&x->dest)); /* by itself, and with status 0 */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(xa_abort_while_pages_are_on_the_way, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests_name("xa", tests, NULL, NULL);
 }

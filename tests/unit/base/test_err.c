@@ -1,14 +1,9 @@
 /* The error table: dense ids, no name or text twice, and a safe answer for a number that is not in
  * it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/err.h"
+#include "testing/test.h"
 
 struct row {
     const char *name, *text;
@@ -23,15 +18,14 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
-static void err_ids_are_dense_and_in_order(void **state)
+TEST(err_ids_are_dense_and_in_order)
 {
-    (void)state;
     assert_int_equal(ROWS, TERN_ERR_COUNT);
     for (size_t i = 0; i < ROWS; i++)
         assert_int_equal(rows[i].id, i);
 }
 
-static void err_ids_on_the_wire_never_change(void **state)
+TEST(err_ids_on_the_wire_never_change)
 {
     static const char *const names[] = {
         "OK",        "INVALID",   "MALFORMED", "UNSUPPORTED", "CONFLICT", "POOL_EXHAUSTED",
@@ -39,15 +33,13 @@ static void err_ids_on_the_wire_never_change(void **state)
         "CORRUPT",   "DISK",      "INTERNAL",
     };
 
-    (void)state;
     assert_true(ROWS >= sizeof names / sizeof names[0]);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         assert_string_equal(rows[i].name, names[i]);
 }
 
-static void err_names_and_texts_are_unique_and_not_empty(void **state)
+TEST(err_names_and_texts_are_unique_and_not_empty)
 {
-    (void)state;
     for (size_t i = 0; i < ROWS; i++) {
         assert_true(strlen(rows[i].name) > 0);
         assert_true(strlen(rows[i].text) > 0);
@@ -58,9 +50,8 @@ static void err_names_and_texts_are_unique_and_not_empty(void **state)
     }
 }
 
-static void err_functions_answer_from_the_table(void **state)
+TEST(err_functions_answer_from_the_table)
 {
-    (void)state;
     for (size_t i = 0; i < ROWS; i++) {
         enum tern_err err = (enum tern_err)rows[i].id;
 
@@ -70,12 +61,11 @@ static void err_functions_answer_from_the_table(void **state)
     }
 }
 
-static void err_unknown_number_is_answered_safely(void **state)
+TEST(err_unknown_number_is_answered_safely)
 {
     static const int strange[] = {TERN_ERR_COUNT, TERN_ERR_COUNT + 1, 1000, -1,
                                   INT32_MAX,      INT32_MIN};
 
-    (void)state;
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
         enum tern_err err = (enum tern_err)strange[i];
 
@@ -85,23 +75,8 @@ static void err_unknown_number_is_answered_safely(void **state)
     }
 }
 
-static void err_only_ok_is_in_the_category_ok(void **state)
+TEST(err_only_ok_is_in_the_category_ok)
 {
-    (void)state;
     for (size_t i = 0; i < ROWS; i++)
         assert_int_equal(rows[i].category == TERN_CAT_OK, rows[i].id == TERN_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(err_ids_are_dense_and_in_order),
-        cmocka_unit_test(err_ids_on_the_wire_never_change),
-        cmocka_unit_test(err_names_and_texts_are_unique_and_not_empty),
-        cmocka_unit_test(err_functions_answer_from_the_table),
-        cmocka_unit_test(err_unknown_number_is_answered_safely),
-        cmocka_unit_test(err_only_ok_is_in_the_category_ok),
-    };
-
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

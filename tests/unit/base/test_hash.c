@@ -1,15 +1,10 @@
 /* base/hash: every word counts, wherever it stands; no obvious collisions; equal input, equal
  * output. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "base/hash.h"
+#include "testing/test.h"
 
 #define WORDS 67 /* not a multiple of any lane count */
 
@@ -40,45 +35,41 @@ static uint64_t plainly(uint64_t seed, const uint32_t *words, size_t n)
     return h;
 }
 
-static void hash_is_what_it_is_without_vectors(void **state)
+TEST(hash_is_what_it_is_without_vectors)
 {
     uint32_t v[WORDS];
 
-    (void)state;
     for (uint32_t i = 0; i < WORDS; i++)
         v[i] = (uint32_t)hash_mix(i, 77);
     for (size_t n = 0; n <= WORDS; n++)
         assert_true(hash_words(n * 31, v, n) == plainly(n * 31, v, n));
 }
 
-static void hash_same_words_same_result(void **state)
+TEST(hash_same_words_same_result)
 {
     uint32_t a[WORDS], b[WORDS];
 
-    (void)state;
     ramp(a);
     ramp(b);
     for (size_t n = 0; n <= WORDS; n++)
         assert_true(hash_words(5, a, n) == hash_words(5, b, n));
 }
 
-static void hash_unaligned_words_same_result(void **state)
+TEST(hash_unaligned_words_same_result)
 {
     uint32_t a[WORDS], shifted[WORDS + 1];
 
-    (void)state;
     ramp(a);
     memcpy(shifted + 1, a, sizeof a);
     for (size_t n = 0; n <= WORDS; n++)
         assert_true(hash_words(5, a, n) == hash_words(5, shifted + 1, n));
 }
 
-static void hash_any_bit_flipped_changes_the_result(void **state)
+TEST(hash_any_bit_flipped_changes_the_result)
 {
     uint32_t a[WORDS];
     uint64_t before;
 
-    (void)state;
     ramp(a);
     before = hash_words(9, a, WORDS);
     for (uint32_t bit = 0; bit < WORDS * 32; bit++) {
@@ -88,12 +79,11 @@ static void hash_any_bit_flipped_changes_the_result(void **state)
     }
 }
 
-static void hash_length_order_and_seed_change_the_result(void **state)
+TEST(hash_length_order_and_seed_change_the_result)
 {
     uint32_t zeros[WORDS] = {0}, a[WORDS];
     uint64_t seen[WORDS + 1];
 
-    (void)state;
     for (size_t n = 0; n <= WORDS; n++) {
         seen[n] = hash_words(0, zeros, n);
         for (size_t k = 0; k < n; k++)
@@ -123,12 +113,11 @@ static int by_value(const void *a, const void *b)
 }
 
 /* 60,000 short similar inputs: by chance alone a 64-bit hash collides once in 10^10 such sets. */
-static void hash_similar_inputs_do_not_collide(void **state)
+TEST(hash_similar_inputs_do_not_collide)
 {
     enum { N = 60000 };
     uint64_t *seen = malloc(N * sizeof *seen);
 
-    (void)state;
     assert_non_null(seen);
     for (uint32_t i = 0; i < N; i++) {
         uint32_t v[16] = {0};
@@ -144,12 +133,11 @@ static void hash_similar_inputs_do_not_collide(void **state)
 }
 
 /* The low bits pick a bucket: they must spread consecutive token chunks evenly. */
-static void hash_low_bits_fill_buckets_evenly(void **state)
+TEST(hash_low_bits_fill_buckets_evenly)
 {
     enum { BUCKETS = 256, N = 256 * 64 };
     uint32_t count[BUCKETS] = {0};
 
-    (void)state;
     for (uint32_t i = 0; i < N; i++) {
         uint32_t v[64];
 
@@ -161,26 +149,9 @@ static void hash_low_bits_fill_buckets_evenly(void **state)
         assert_in_range(count[b], 24, 112); /* mean 64, deviation 8: five deviations and more */
 }
 
-static void hash_mix_is_not_symmetric_and_changes_with_each_argument(void **state)
+TEST(hash_mix_is_not_symmetric_and_changes_with_each_argument)
 {
-    (void)state;
     assert_true(hash_mix(1, 2) != hash_mix(2, 1));
     assert_true(hash_mix(0, 0) != hash_mix(0, 1));
     assert_true(hash_mix(0, 0) != hash_mix(1, 0));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hash_is_what_it_is_without_vectors),
-        cmocka_unit_test(hash_same_words_same_result),
-        cmocka_unit_test(hash_unaligned_words_same_result),
-        cmocka_unit_test(hash_any_bit_flipped_changes_the_result),
-        cmocka_unit_test(hash_length_order_and_seed_change_the_result),
-        cmocka_unit_test(hash_similar_inputs_do_not_collide),
-        cmocka_unit_test(hash_low_bits_fill_buckets_evenly),
-        cmocka_unit_test(hash_mix_is_not_symmetric_and_changes_with_each_argument),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,28 +1,22 @@
 /* base/prng: the published sequences of splitmix64 and xoshiro256**, repeatability, bounds. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/prng.h"
+#include "testing/test.h"
 
 /* Splitmix64 from seed 1234567: the values that its reference implementation prints. */
-static void prng_splitmix_gives_the_published_sequence(void **state)
+TEST(prng_splitmix_gives_the_published_sequence)
 {
     static const uint64_t want[5] = {6457827717110365317u, 3203168211198807973u,
                                      9817491932198370423u, 4593380528125082431u,
                                      16408922859458223821u};
     uint64_t s = 1234567;
 
-    (void)state;
     for (int i = 0; i < 5; i++)
         assert_true(prng_splitmix(&s) == want[i]);
 }
 
 /* xoshiro256** from the state {1, 2, 3, 4}: the values that its reference implementation prints. */
-static void prng_xoshiro_gives_the_published_sequence(void **state)
+TEST(prng_xoshiro_gives_the_published_sequence)
 {
     static const uint64_t want[10] = {11520u,
                                       0u,
@@ -36,17 +30,15 @@ static void prng_xoshiro_gives_the_published_sequence(void **state)
                                       2904607092377533576u};
     struct prng p = {.s = {1, 2, 3, 4}};
 
-    (void)state;
     for (int i = 0; i < 10; i++)
         assert_true(prng_u64(&p) == want[i]);
 }
 
-static void prng_same_seed_same_sequence_other_seed_another(void **state)
+TEST(prng_same_seed_same_sequence_other_seed_another)
 {
     struct prng a, b, c;
     int same = 0;
 
-    (void)state;
     prng_init(&a, 42);
     prng_init(&b, 42);
     prng_init(&c, 43);
@@ -59,24 +51,22 @@ static void prng_same_seed_same_sequence_other_seed_another(void **state)
     assert_int_equal(same, 0);
 }
 
-static void prng_seed_zero_is_not_stuck(void **state)
+TEST(prng_seed_zero_is_not_stuck)
 {
     struct prng p;
     uint64_t all = 0;
 
-    (void)state;
     prng_init(&p, 0);
     for (int i = 0; i < 64; i++)
         all |= prng_u64(&p);
     assert_true(all == UINT64_MAX);
 }
 
-static void prng_below_stays_below_and_reaches_every_value(void **state)
+TEST(prng_below_stays_below_and_reaches_every_value)
 {
     struct prng p;
     uint32_t count[10] = {0};
 
-    (void)state;
     prng_init(&p, 7);
     for (int i = 0; i < 10000; i++) {
         uint32_t v = prng_below(&p, 10);
@@ -90,17 +80,4 @@ static void prng_below_stays_below_and_reaches_every_value(void **state)
         assert_int_equal(prng_below(&p, 1), 0);
     for (int i = 0; i < 100; i++)
         assert_true(prng_below(&p, UINT32_MAX) < UINT32_MAX);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prng_splitmix_gives_the_published_sequence),
-        cmocka_unit_test(prng_xoshiro_gives_the_published_sequence),
-        cmocka_unit_test(prng_same_seed_same_sequence_other_seed_another),
-        cmocka_unit_test(prng_seed_zero_is_not_stuck),
-        cmocka_unit_test(prng_below_stays_below_and_reaches_every_value),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,12 +45,11 @@ static void compare(uint32_t align, const struct tern_namespace *ns,
     rig_destroy(rig);
 }
 
-static void chains_are_the_cores(void **state)
+TEST(chains_are_the_cores)
 {
     static const uint32_t aligns[] = {16, 64, 100, 256}; /* below, at, beside and above a block */
     const struct tern_namespace ns[] = {{.model = "m"}, {.model = "m", .lora = "l"}, {0}};
 
-    (void)state;
     for (uint32_t a = 0; a < 4; a++)
         for (uint32_t i = 0; i < 3; i++) {
             uint32_t n = CHUNKS * aligns[a] + 5;
@@ -60,7 +59,7 @@ static void chains_are_the_cores(void **state)
         }
 }
 
-static void chains_know_extra_keys(void **state)
+TEST(chains_know_extra_keys)
 {
     struct extra_key keys[] = {{.position = 0, .hi = 1, .lo = 2},
                                {.position = 63, .hi = 3, .lo = 4},
@@ -69,17 +68,15 @@ static void chains_know_extra_keys(void **state)
     struct req_tokens keyed = {.v = rig_tokens(1, 200), .n = 200, .keys = keys, .nkeys = 4};
     struct tern_namespace ns = {.model = "m"};
 
-    (void)state;
     compare(64, &ns, &keyed);
 }
 
-static void chains_stop_where_there_is_no_room(void **state)
+TEST(chains_stop_where_there_is_no_room)
 {
     struct tern_namespace ns = {.model = "m"};
     struct tern_tokens tokens = {.v = rig_tokens(1, 200), .n = 200};
     uint64_t all[3], two[3] = {0, 0, 7};
 
-    (void)state;
     assert_int_equal(tern_chains(&ns, &tokens, 64, all, 3), 3);
     assert_int_equal(tern_chains(&ns, &tokens, 64, two, 2), 2);
     assert_true(two[0] == all[0] && two[1] == all[1] && two[2] == 7);
@@ -87,7 +84,7 @@ static void chains_stop_where_there_is_no_room(void **state)
     assert_int_equal(tern_chains(&ns, &tokens, 0, two, 2), 0);
 }
 
-static void chains_of_a_list_that_points_nowhere_are_none(void **state)
+TEST(chains_of_a_list_that_points_nowhere_are_none)
 {
     struct tern_namespace ns = {.model = "m"};
     struct tern_tokens no_tokens = {.n = 200},
@@ -95,21 +92,8 @@ static void chains_of_a_list_that_points_nowhere_are_none(void **state)
                        whole = {.v = no_keys.v, .n = 200};
     uint64_t chain;
 
-    (void)state;
     assert_int_equal(tern_chains(&ns, &no_tokens, 64, &chain, 1), 0);
     assert_int_equal(tern_chains(&ns, &no_keys, 64, &chain, 1), 0);
     assert_int_equal(tern_chains(NULL, &whole, 64, &chain, 1), 0);
     assert_int_equal(tern_chains(&ns, NULL, 64, &chain, 1), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(chains_are_the_cores),
-        RIG_TEST(chains_know_extra_keys),
-        RIG_TEST(chains_stop_where_there_is_no_room),
-        RIG_TEST(chains_of_a_list_that_points_nowhere_are_none),
-    };
-
-    return RIG_RUN(tests);
 }

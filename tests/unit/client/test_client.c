@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <time.h>
 
+#include "testing/test.h"
 #include "unit/rig/rig_client.h"
 
 #define ENDS_MS  10000 /* within which a call of 50 ms has ended, on a machine that stands still */
@@ -79,11 +80,10 @@ static void assert_match(const struct tern_result *r, uint32_t tag)
 
 /* ---- connecting ---- */
 
-static void connect_version_differs_unsupported(void **state)
+TEST(connect_version_differs_unsupported)
 {
     struct tern *t = NULL;
 
-    (void)state;
     fake.version = 77;
     fake.body_max = fake.hello_err = 0;
     fake_start(&fake, NULL, NULL);
@@ -92,11 +92,10 @@ static void connect_version_differs_unsupported(void **state)
     fake_stop(&fake);
 }
 
-static void connect_daemon_refuses_its_error(void **state)
+TEST(connect_daemon_refuses_its_error)
 {
     struct tern *t = NULL;
 
-    (void)state;
     fake.version = fake.body_max = 0;
     fake.hello_err = TERN_DENIED;
     fake.hello_text = "no, and here is why";
@@ -134,11 +133,10 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t n, int flags)
 
 /* By a daemon that had no room for it, before Hello came or was read: its words get here, whoever
  * was faster. */
-static void connect_turned_away_its_error(void **state)
+TEST(connect_turned_away_its_error)
 {
     struct tern *t = NULL;
 
-    (void)state;
     fake.version = fake.body_max = 0;
     fake.hello_err = TERN_QUOTA;
     fake.hello_text = "as many as may be";
@@ -157,12 +155,11 @@ static void connect_turned_away_its_error(void **state)
     fake.hello_text = NULL;
 }
 
-static void connect_nobody_listens_peer_lost(void **state)
+TEST(connect_nobody_listens_peer_lost)
 {
     char path[200];
     struct tern *t = NULL;
 
-    (void)state;
     assert_err(TERN_PEER_LOST, tern_connect("/tmp/tern-nobody-listens.sock", 100, &t));
     assert_int_equal(errno, ENOENT);
     assert_string_equal(tern_error_text(NULL), strerror(ENOENT));
@@ -175,7 +172,7 @@ static void connect_nobody_listens_peer_lost(void **state)
 
 /* A daemon that accepts nobody and a signal every few milliseconds: the deadline is the deadline.
  */
-static void connect_interrupted_by_signals_has_one_deadline(void **state)
+TEST(connect_interrupted_by_signals_has_one_deadline)
 {
     struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}, old;
     struct itimerval timer = {.it_interval.tv_usec = 5000, .it_value.tv_usec = 5000}, off = {0};
@@ -185,7 +182,6 @@ static void connect_interrupted_by_signals_has_one_deadline(void **state)
     enum tern_err err;
     uint64_t before;
 
-    (void)state;
     snprintf(addr.sun_path, sizeof(addr.sun_path), "/tmp/tern-full-%d.sock", (int)getpid());
     assert_int_equal(bind(listener, (const struct sockaddr *)&addr, sizeof(addr)), 0);
     assert_int_equal(listen(listener, 0), 0);
@@ -208,14 +204,13 @@ static void connect_interrupted_by_signals_has_one_deadline(void **state)
     unlink(addr.sun_path);
 }
 
-static void connect_without_a_descriptor_says_so(void **state)
+TEST(connect_without_a_descriptor_says_so)
 {
     struct rlimit before, none;
     struct tern *t = NULL;
     enum tern_err err;
     int next = socket(AF_UNIX, SOCK_STREAM, 0);
 
-    (void)state;
     close(next); /* the lowest that is free */
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = before.rlim_max};
@@ -236,14 +231,13 @@ static void serve_match_tag_from_session(struct fake *f)
     }
 }
 
-static void connect_daemon_announces_cap_it_is_kept(void **state)
+TEST(connect_daemon_announces_cap_it_is_kept)
 {
     static const uint32_t tokens[2000];
     struct tern_tokens list = {.v = tokens, .n = 1000};
     struct tern_result r;
     struct tern *t;
 
-    (void)state;
     fake.version = fake.hello_err = 0;
     fake.body_max = 4096;
     fake_start(&fake, serve_match_tag_from_session, NULL);
@@ -259,14 +253,13 @@ static void connect_daemon_announces_cap_it_is_kept(void **state)
     stop(t);
 }
 
-static void connect_daemon_announces_larger_cap_it_is_used(void **state)
+TEST(connect_daemon_announces_larger_cap_it_is_used)
 {
     static const uint32_t tokens[400000];
     struct tern_tokens list = {.v = tokens, .n = 200000};
     struct tern_result r;
     struct tern *t;
 
-    (void)state;
     fake.version = fake.hello_err = 0;
     fake.body_max = 2u << 20;
     fake_start(&fake, serve_match_tag_from_session, NULL);
@@ -295,7 +288,7 @@ static void serve_split(struct fake *f)
     }
 }
 
-static void match_answer_split_at_every_offset_same_result(void **state)
+TEST(match_answer_split_at_every_offset_same_result)
 {
     static const uint32_t tokens[64];
     struct tern_tokens list = {.v = tokens, .n = 64};
@@ -303,7 +296,6 @@ static void match_answer_split_at_every_offset_same_result(void **state)
     struct tern *t = start(serve_split, (void *)(uintptr_t)&n);
     size_t splits = 0;
 
-    (void)state;
     for (uint32_t i = 0; i < n; i++, splits++) {
         struct tern_result r;
 
@@ -330,7 +322,7 @@ static void serve_byte_by_byte(struct fake *f)
     }
 }
 
-static void match_interrupted_by_signals_same_result(void **state)
+TEST(match_interrupted_by_signals_same_result)
 {
     struct sigaction sa = {.sa_handler = on_alarm}, old; /* no SA_RESTART */
     struct itimerval timer = {.it_interval.tv_usec = 200, .it_value.tv_usec = 200}, off = {0};
@@ -338,7 +330,6 @@ static void match_interrupted_by_signals_same_result(void **state)
     struct tern_tokens list = {.v = tokens, .n = 64};
     struct tern *t = start(serve_byte_by_byte, NULL);
 
-    (void)state;
     sigaction(SIGALRM, &sa, &old);
     setitimer(ITIMER_REAL, &timer, NULL);
     for (uint32_t i = 0; i < 20; i++) {
@@ -373,7 +364,7 @@ static void serve_late(struct fake *f)
         ;
 }
 
-static void match_deadline_passes_timed_out_late_answer_dropped(void **state)
+TEST(match_deadline_passes_timed_out_late_answer_dropped)
 {
     static const uint32_t tokens[64];
     struct tern_tokens list = {.v = tokens, .n = 64};
@@ -381,7 +372,6 @@ static void match_deadline_passes_timed_out_late_answer_dropped(void **state)
     uint64_t before = now_ms(), took;
     struct tern_result r = {.tokens = 99};
 
-    (void)state;
     assert_err(TERN_TIMED_OUT, tern_match(t, 1, &list, 0, 50, &r));
     took = now_ms() - before;
     assert_in_range(took, 45, ENDS_MS);
@@ -404,7 +394,7 @@ static void serve_never_reads(struct fake *f)
     check(read(*(int *)f->ctx, &c, 1) == 1); /* the test says when it has seen enough */
 }
 
-static void match_daemon_does_not_read_timed_out(void **state)
+TEST(match_daemon_does_not_read_timed_out)
 {
     static const uint32_t tokens[250000];
     struct tern_tokens list = {.v = tokens, .n = 250000};
@@ -412,7 +402,6 @@ static void match_daemon_does_not_read_timed_out(void **state)
     struct tern *t;
     int go[2];
 
-    (void)state;
     assert_int_equal(pipe(go), 0);
     t = start(serve_never_reads, &go[0]);
     for (int i = 0; i < 3; i++) {
@@ -437,13 +426,12 @@ static void serve_half_then_close(struct fake *f)
     fake_write(f, frame, *(size_t *)f->ctx);
 }
 
-static void match_connection_ends_peer_lost_for_ever(void **state)
+TEST(match_connection_ends_peer_lost_for_ever)
 {
     static const uint32_t tokens[64];
     struct tern_tokens list = {.v = tokens, .n = 64};
     size_t cut[] = {0, 1, FRAME_HEADER_BYTES, FRAME_HEADER_BYTES + 9};
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
         struct tern *t = start(serve_half_then_close, &cut[i]);
         struct tern_answer answer;
@@ -471,14 +459,13 @@ static void serve_errors(struct fake *f)
     }
 }
 
-static void call_error_answered_text_until_next_success(void **state)
+TEST(call_error_answered_text_until_next_success)
 {
     static const uint32_t tokens[64];
     struct tern_tokens list = {.v = tokens, .n = 64};
     struct tern *t = start(serve_errors, NULL);
     struct tern_result r;
 
-    (void)state;
     assert_err(TERN_GONE, tern_match(t, 1, &list, 0, 2000, &r));
     assert_string_equal(tern_error_text(t), "that session was closed");
     assert_err(TERN_GONE, r.err);
@@ -511,13 +498,12 @@ static void serve_json(struct fake *f)
     }
 }
 
-static void admin_answer_in_pieces_joined(void **state)
+TEST(admin_answer_in_pieces_joined)
 {
     static const char *const args[] = {"from=0", "limit=5"};
     struct tern *t = start(serve_json, NULL);
     const char *json;
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         assert_ok(tern_admin(t, "tree", args, 2, 2000, &json));
         assert_string_equal(json, "{\"a\":[1,2,3]}");
@@ -544,12 +530,11 @@ static void serve_json_slowly(struct fake *f)
         fake_reply_empty(f);
 }
 
-static void admin_answer_in_slow_pieces_has_one_deadline(void **state)
+TEST(admin_answer_in_slow_pieces_has_one_deadline)
 {
     struct tern *t = start(serve_json_slowly, NULL);
     const char *json;
 
-    (void)state;
     assert_err(TERN_TIMED_OUT, tern_admin(t, "tree", NULL, 0, 500, &json));
     assert_ok(tern_ping(t, COMES_MS));
     stop(t);
@@ -571,13 +556,12 @@ static void serve_fetch_never_answered(struct fake *f)
         fake_reply_empty(f);
 }
 
-static void fetch_deadline_passes_cancelled_and_forgotten(void **state)
+TEST(fetch_deadline_passes_cancelled_and_forgotten)
 {
     atomic_int cancelled = 0;
     struct tern *t = start(serve_fetch_never_answered, &cancelled);
     struct tern_result r;
 
-    (void)state;
     assert_err(TERN_TIMED_OUT, tern_fetch(t, 5, "source", 0, 30, &r));
     assert_string_not_equal(tern_error_text(t), "");
     assert_ok(tern_ping(t, 2000)); /* both late answers were dropped on the way */
@@ -585,7 +569,7 @@ static void fetch_deadline_passes_cancelled_and_forgotten(void **state)
     stop(t);
 }
 
-static void call_arguments_wrong_invalid_without_a_request(void **state)
+TEST(call_arguments_wrong_invalid_without_a_request)
 {
     struct tern *t = start(serve_nothing, NULL);
     struct tern_tokens nowhere = {.v = NULL, .n = 1}, keys = {.nkeys = 1}, none = {0};
@@ -598,7 +582,6 @@ static void call_arguments_wrong_invalid_without_a_request(void **state)
     struct tern_layout layout = {.ngroups = 0};
     const char *json;
 
-    (void)state;
     assert_err(TERN_INVALID, tern_match(t, 1, &nowhere, 0, 100, &r));
     assert_err(TERN_INVALID, tern_match(t, 1, &keys, 0, 100, &r));
     keys = (struct tern_tokens){.keys = many, .nkeys = TERN_KEYS_MAX + 1};
@@ -643,14 +626,13 @@ static void serve_mixed(struct fake *f)
     }
 }
 
-static void async_answers_during_a_call_are_kept_in_order(void **state)
+TEST(async_answers_during_a_call_are_kept_in_order)
 {
     static const uint32_t tokens[64];
     struct tern_tokens list = {.v = tokens, .n = 64};
     struct tern *t = start(serve_mixed, NULL);
     struct tern_answer answer;
 
-    (void)state;
     for (uint32_t round = 0; round < 3; round++) {
         assert_err(TERN_BUSY, tern_poll(t, &answer));
         for (uint32_t i = 0; i < 5; i++)
@@ -668,7 +650,7 @@ static void async_answers_during_a_call_are_kept_in_order(void **state)
     stop(t);
 }
 
-static void async_inflight_max_busy_then_all_answered(void **state)
+TEST(async_inflight_max_busy_then_all_answered)
 {
     static const uint32_t tokens[64];
     struct tern_tokens list = {.v = tokens, .n = 64};
@@ -676,7 +658,6 @@ static void async_inflight_max_busy_then_all_answered(void **state)
     struct tern_answer answer;
     uint64_t seen = 0;
 
-    (void)state;
     for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++)
         assert_ok(tern_submit_match(t, 100 + i, &list, 0, i));
     assert_err(TERN_BUSY, tern_submit_match(t, 1, &list, 0, 99));
@@ -692,7 +673,7 @@ static void async_inflight_max_busy_then_all_answered(void **state)
     stop(t);
 }
 
-static void async_socket_full_busy_then_all_sent(void **state)
+TEST(async_socket_full_busy_then_all_sent)
 {
     static const uint32_t tokens[200000];
     struct tern_tokens list = {.v = tokens, .n = 200000};
@@ -700,7 +681,6 @@ static void async_socket_full_busy_then_all_sent(void **state)
     uint32_t sent = 0, got = 0;
     struct tern *t;
 
-    (void)state;
     t = start(serve_match_tag_from_session, NULL);
     for (uint32_t i = 0; i < 40; i++) {
         enum tern_err err = tern_submit_match(t, 100 + i, &list, 0, i);
@@ -738,7 +718,7 @@ static void serve_two_then_close(struct fake *f)
     }
 }
 
-static void async_connection_ends_each_request_is_told(void **state)
+TEST(async_connection_ends_each_request_is_told)
 {
     static const uint32_t tokens[64];
     struct tern_tokens list = {.v = tokens, .n = 64};
@@ -747,7 +727,6 @@ static void async_connection_ends_each_request_is_told(void **state)
     uint32_t ok = 0, lost = 0;
     enum tern_err err;
 
-    (void)state;
     for (uint32_t i = 0; i < 4; i++)
         assert_ok(tern_submit_match(t, 100 + i, &list, 0, i));
     for (uint64_t end = now_ms() + COMES_MS; now_ms() < end;) {
@@ -776,14 +755,13 @@ static void serve_one_then_close(struct fake *f)
     fake_reply(f, make_match(&a, (uint32_t)f->h.session));
 }
 
-static void async_answers_from_before_the_end_are_not_lost_to_a_send(void **state)
+TEST(async_answers_from_before_the_end_are_not_lost_to_a_send)
 {
     static const uint32_t tokens[64];
     struct tern_tokens list = {.v = tokens, .n = 64};
     struct tern *t = start(serve_one_then_close, NULL);
     struct tern_answer answer;
 
-    (void)state;
     assert_ok(tern_submit_match(t, 100, &list, 0, 0));
     sends_late = true;
     assert_ok(tern_submit_match(t, 101, &list, 0, 1));
@@ -829,7 +807,7 @@ static void serve_step(struct fake *f)
     }
 }
 
-static void step_operations_have_their_own_results(void **state)
+TEST(step_operations_have_their_own_results)
 {
     static struct tern_op ops[TERN_STEP_OPS_MAX];
     static struct tern_result results[TERN_STEP_OPS_MAX];
@@ -838,7 +816,6 @@ static void step_operations_have_their_own_results(void **state)
     struct tern_result r;
     uint32_t done = 0;
 
-    (void)state;
     for (uint32_t i = 0; i < TERN_STEP_OPS_MAX; i++)
         ops[i] = (struct tern_op){.kind = TERN_EXTEND, .session = i, .written = i, .length = i + 1};
     assert_ok(tern_step(t, ops, TERN_STEP_OPS_MAX, 2000, results, &done));
@@ -860,36 +837,4 @@ static void step_operations_have_their_own_results(void **state)
     assert_err(TERN_POOL_EXHAUSTED, answer.results[3].err);
     assert_int_equal(answer.results[7].lengths.written, 7);
     stop(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connect_version_differs_unsupported),
-        cmocka_unit_test(connect_daemon_refuses_its_error),
-        cmocka_unit_test(connect_turned_away_its_error),
-        cmocka_unit_test(connect_nobody_listens_peer_lost),
-        cmocka_unit_test(connect_interrupted_by_signals_has_one_deadline),
-        cmocka_unit_test(connect_without_a_descriptor_says_so),
-        cmocka_unit_test(connect_daemon_announces_cap_it_is_kept),
-        cmocka_unit_test(connect_daemon_announces_larger_cap_it_is_used),
-        cmocka_unit_test(match_answer_split_at_every_offset_same_result),
-        cmocka_unit_test(match_interrupted_by_signals_same_result),
-        cmocka_unit_test(match_deadline_passes_timed_out_late_answer_dropped),
-        cmocka_unit_test(match_daemon_does_not_read_timed_out),
-        cmocka_unit_test(match_connection_ends_peer_lost_for_ever),
-        cmocka_unit_test(call_error_answered_text_until_next_success),
-        cmocka_unit_test(admin_answer_in_pieces_joined),
-        cmocka_unit_test(admin_answer_in_slow_pieces_has_one_deadline),
-        cmocka_unit_test(fetch_deadline_passes_cancelled_and_forgotten),
-        cmocka_unit_test(call_arguments_wrong_invalid_without_a_request),
-        cmocka_unit_test(async_answers_during_a_call_are_kept_in_order),
-        cmocka_unit_test(async_inflight_max_busy_then_all_answered),
-        cmocka_unit_test(async_socket_full_busy_then_all_sent),
-        cmocka_unit_test(async_connection_ends_each_request_is_told),
-        cmocka_unit_test(async_answers_from_before_the_end_are_not_lost_to_a_send),
-        cmocka_unit_test(step_operations_have_their_own_results),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "testing/test.h"
 #include "unit/rig/rig_client.h"
 
 /* ---- retract ---- */
@@ -53,12 +54,11 @@ static void serve_retract(struct fake *f)
     }
 }
 
-static void retract_tells_lengths_and_pages(void **state)
+TEST(retract_tells_lengths_and_pages)
 {
     struct tern *t = start(serve_retract, NULL);
     struct tern_retracted r = {.free_now = 99, .shortage.needed = 99};
 
-    (void)state;
     assert_ok(tern_retract(t, 1, TERN_RETRACT_DROP, 1ull << 50, 2000, &r));
     assert_int_equal(r.lengths.committed, 64);
     assert_int_equal(r.lengths.written, 65);
@@ -69,12 +69,11 @@ static void retract_tells_lengths_and_pages(void **state)
     stop(t);
 }
 
-static void retract_error_tells_what_holds(void **state)
+TEST(retract_error_tells_what_holds)
 {
     struct tern *t = start(serve_retract, NULL);
     struct tern_retracted r = {.free_now = 99};
 
-    (void)state;
     assert_err(TERN_POOL_EXHAUSTED, tern_retract(t, 2, TERN_RETRACT_HOST, 0, 2000, &r));
     assert_string_equal(tern_error_text(t), "the host tier is full");
     assert_int_equal(r.lengths.allocated, 66);
@@ -95,12 +94,11 @@ static void serve_silence(struct fake *f)
         ;
 }
 
-static void retract_without_an_answer_leaves_the_result(void **state)
+TEST(retract_without_an_answer_leaves_the_result)
 {
     struct tern *t = start(serve_silence, NULL);
     struct tern_retracted r = {.free_now = 99};
 
-    (void)state;
     assert_err(TERN_TIMED_OUT, tern_retract(t, 1, TERN_RETRACT_DROP, 0, 30, &r));
     assert_int_equal(r.free_now, 99);
     stop(t);
@@ -176,12 +174,11 @@ static void serve_recover(struct fake *f)
     }
 }
 
-static void recover_tells_the_whole_table(void **state)
+TEST(recover_tells_the_whole_table)
 {
     struct tern *t = start(serve_recover, NULL);
     struct tern_result r;
 
-    (void)state;
     assert_ok(tern_recover(t, 5, 2000, &r));
     assert_recovered(&r, 5);
     assert_err(TERN_POOL_EXHAUSTED, tern_recover(t, 13, 2000, &r));
@@ -192,12 +189,11 @@ static void recover_tells_the_whole_table(void **state)
     stop(t);
 }
 
-static void recover_submitted_is_handed_out_by_poll(void **state)
+TEST(recover_submitted_is_handed_out_by_poll)
 {
     struct tern *t = start(serve_recover, NULL);
     struct tern_answer answer;
 
-    (void)state;
     for (uint32_t i = 0; i < 4; i++)
         assert_ok(tern_submit_recover(t, 100 + i, 1000 + i));
     assert_ok(tern_ping(t, 2000)); /* their answers come before, and are kept */
@@ -233,13 +229,12 @@ static void serve_recover_never_answered(struct fake *f)
         fake_reply_empty(f);
 }
 
-static void recover_deadline_passes_cancelled_and_forgotten(void **state)
+TEST(recover_deadline_passes_cancelled_and_forgotten)
 {
     atomic_int cancelled = 0;
     struct tern *t = start(serve_recover_never_answered, &cancelled);
     struct tern_result r = {.tokens = 99};
 
-    (void)state;
     assert_err(TERN_TIMED_OUT, tern_recover(t, 5, 30, &r));
     assert_int_equal(r.tokens, 99);
     assert_string_not_equal(tern_error_text(t), "");
@@ -264,9 +259,8 @@ static void serve_nonsense(struct fake *f)
         ;
 }
 
-static void recover_answer_is_nonsense_connection_ends_typed(void **state)
+TEST(recover_answer_is_nonsense_connection_ends_typed)
 {
-    (void)state;
     for (int submitted = 0; submitted < 2; submitted++) {
         struct tern *t = start(serve_nonsense, NULL);
         struct tern_result r;
@@ -325,13 +319,12 @@ static void serve_requests(struct fake *f)
     }
 }
 
-static void fetch_without_a_peer_is_from_the_host_tier(void **state)
+TEST(fetch_without_a_peer_is_from_the_host_tier)
 {
     struct tern *t = start(serve_requests, NULL);
     struct tern_answer answer;
     struct tern_result r;
 
-    (void)state;
     assert_ok(tern_fetch(t, 1, NULL, 64, 2000, &r));
     assert_int_equal(r.fetched_kib, 6);
     assert_ok(tern_fetch(t, 2, "west", 64, 2000, &r));
@@ -345,7 +338,7 @@ static void fetch_without_a_peer_is_from_the_host_tier(void **state)
     stop(t);
 }
 
-static void peek_depths_are_those_of_the_three_calls(void **state)
+TEST(peek_depths_are_those_of_the_three_calls)
 {
     static const uint32_t tokens[64];
     struct tern_tokens list = {.v = tokens, .n = 64};
@@ -354,7 +347,6 @@ static void peek_depths_are_those_of_the_three_calls(void **state)
     struct tern_depths d;
     uint32_t depth = 0, history = 0;
 
-    (void)state;
     assert_ok(tern_peek_depths(t, 1, &ns, &list, 2000, &d));
     assert_int_equal(d.resumable, 64);
     assert_int_equal(d.history, 128);
@@ -368,13 +360,12 @@ static void peek_depths_are_those_of_the_three_calls(void **state)
     stop(t);
 }
 
-static void namespace_reset_tells_nodes_that_are_held(void **state)
+TEST(namespace_reset_tells_nodes_that_are_held)
 {
     struct tern_namespace ns = {.model = "m", .revision = "7"};
     struct tern *t = start(serve_requests, NULL);
     uint32_t nodes = 0;
 
-    (void)state;
     assert_ok(tern_namespace_reset(t, &ns, 2000, &nodes));
     assert_int_equal(nodes, 300);
     assert_ok(tern_namespace_reset(t, &ns, 2000, NULL));
@@ -382,37 +373,17 @@ static void namespace_reset_tells_nodes_that_are_held(void **state)
     stop(t);
 }
 
-static void pool_open_asks_for_the_host_tier(void **state)
+TEST(pool_open_asks_for_the_host_tier)
 {
     struct tern_group group = {.name = "kv", .page_tokens = 64, .page_bytes = 4096};
     struct tern_layout layout = {.groups = &group, .ngroups = 1, .bytes = 1u << 20};
     struct tern *t = start(serve_requests, NULL);
     uint64_t pool = 0;
 
-    (void)state;
     assert_ok(tern_pool_open(t, &layout, 2000, &pool, NULL));
     assert_true(pool == UINT64_MAX); /* none, as an older client asked */
     layout.host_bytes = 1ull << 40;
     assert_ok(tern_pool_open(t, &layout, 2000, &pool, NULL));
     assert_true(pool == 1ull << 40);
     stop(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(retract_tells_lengths_and_pages),
-        cmocka_unit_test(retract_error_tells_what_holds),
-        cmocka_unit_test(retract_without_an_answer_leaves_the_result),
-        cmocka_unit_test(recover_tells_the_whole_table),
-        cmocka_unit_test(recover_submitted_is_handed_out_by_poll),
-        cmocka_unit_test(recover_deadline_passes_cancelled_and_forgotten),
-        cmocka_unit_test(recover_answer_is_nonsense_connection_ends_typed),
-        cmocka_unit_test(fetch_without_a_peer_is_from_the_host_tier),
-        cmocka_unit_test(peek_depths_are_those_of_the_three_calls),
-        cmocka_unit_test(namespace_reset_tells_nodes_that_are_held),
-        cmocka_unit_test(pool_open_asks_for_the_host_tier),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

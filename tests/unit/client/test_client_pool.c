@@ -1,11 +1,5 @@
 /* Mapping pools: what libtern does with the descriptors that it gets, and the one store of
  * tern_done_step. The daemon is the test's own; both sides look at the same memfd. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,6 +10,7 @@
 #include "base/err.h"
 #include "client/internal.h"
 #include "core/limits.h"
+#include "testing/test.h"
 #include "unit/rig/fake_daemon.h"
 
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
@@ -223,14 +218,13 @@ static const char *flags_of(const void *at)
     return "";
 }
 
-static void pool_map_shares_bytes_and_leaves_no_descriptor(void **state)
+TEST(pool_map_shares_bytes_and_leaves_no_descriptor)
 {
     struct tern *t = start(GOOD, TERN_WORKER, 3);
     struct tern_pool *pool, *second;
     uint32_t before = open_fds();
     const uint8_t *base;
 
-    (void)state;
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_ok(tern_pool_map(t, 1, 2000, &second));
     assert_int_equal(open_fds(), before);
@@ -253,14 +247,13 @@ static void pool_map_shares_bytes_and_leaves_no_descriptor(void **state)
     memory_finish(&memory);
 }
 
-static void pool_map_forked_child_has_no_mapping(void **state)
+TEST(pool_map_forked_child_has_no_mapping)
 {
     struct tern *t = start(GOOD, TERN_WORKER, 3);
     struct tern_pool *pool;
     int status;
     pid_t pid;
 
-    (void)state;
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     pid = fork();
     if (pid == 0)
@@ -307,12 +300,11 @@ int __wrap_madvise(void *at, size_t bytes, int advice)
     return __real_madvise(at, bytes, advice);
 }
 
-static void pool_map_child_forked_while_it_maps_cannot_touch(void **state)
+TEST(pool_map_child_forked_while_it_maps_cannot_touch)
 {
     struct tern *t = start(GOOD, TERN_WORKER, 3);
     struct tern_pool *pool;
 
-    (void)state;
     fork_at_advice = true;
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     fork_at_advice = false;
@@ -324,7 +316,7 @@ static void pool_map_child_forked_while_it_maps_cannot_touch(void **state)
 }
 
 /* What the child lets go of is its own copy: its parent's ranks still write. */
-static void destroy_in_a_forked_child_leaves_the_parent_alone(void **state)
+TEST(destroy_in_a_forked_child_leaves_the_parent_alone)
 {
     struct tern *t = start(GOOD, TERN_WORKER, 3);
     struct tern_pool *pool, *second;
@@ -332,7 +324,6 @@ static void destroy_in_a_forked_child_leaves_the_parent_alone(void **state)
     int status;
     pid_t pid;
 
-    (void)state;
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_ok(tern_pool_map(t, 1, 2000, &second));
     pid = fork();
@@ -353,7 +344,7 @@ static void destroy_in_a_forked_child_leaves_the_parent_alone(void **state)
     stop(t);
 }
 
-static void pool_map_answer_twisted_typed_error_no_leak(void **state)
+TEST(pool_map_answer_twisted_typed_error_no_leak)
 {
     static const enum tern_err want[TWIST_COUNT] = {
         [NO_FDS] = TERN_MALFORMED,        [ONE_FD] = TERN_MALFORMED,
@@ -362,7 +353,6 @@ static void pool_map_answer_twisted_typed_error_no_leak(void **state)
         [CONTROL_SHORT] = TERN_MALFORMED, [OTHER_INCARNATION] = TERN_GONE,
     };
 
-    (void)state;
     for (enum twist twist = NO_FDS; twist < LATE; twist++) {
         uint32_t before = open_fds();
         struct tern *t = start(twist, TERN_WORKER, 0);
@@ -375,13 +365,12 @@ static void pool_map_answer_twisted_typed_error_no_leak(void **state)
     }
 }
 
-static void pool_map_late_answer_its_descriptors_closed(void **state)
+TEST(pool_map_late_answer_its_descriptors_closed)
 {
     struct tern *t = start(LATE, TERN_WORKER, 0);
     uint32_t before = open_fds();
     struct tern_pool *pool = NULL;
 
-    (void)state;
     assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
     assert_null(pool);
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
@@ -391,13 +380,12 @@ static void pool_map_late_answer_its_descriptors_closed(void **state)
     stop(t);
 }
 
-static void pool_map_late_refusal_leaves_the_next_answer_its_descriptors(void **state)
+TEST(pool_map_late_refusal_leaves_the_next_answer_its_descriptors)
 {
     struct tern *t = start(LATE_REFUSED, TERN_WORKER, 0);
     uint32_t before = open_fds();
     struct tern_pool *pool = NULL;
 
-    (void)state;
     assert_err(TERN_TIMED_OUT, tern_pool_map(t, 1, 50, &pool));
     assert_ok(tern_pool_map(t, 2, 2000, &pool));
     assert_int_equal(open_fds(), before);
@@ -411,12 +399,11 @@ static uint64_t published(uint32_t rank)
     return *(volatile uint64_t *)(void *)(memory.control_at + 64 * rank);
 }
 
-static void done_step_is_published_and_never_goes_back(void **state)
+TEST(done_step_is_published_and_never_goes_back)
 {
     struct tern *t = start(GOOD, TERN_WORKER, 2);
     struct tern_pool *pool, *second;
 
-    (void)state;
     *(uint64_t *)(void *)(memory.control_at + 64 * 2) = 40; /* this rank was here before */
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_err(TERN_INVALID, tern_done_step(pool, 39));
@@ -434,25 +421,23 @@ static void done_step_is_published_and_never_goes_back(void **state)
     stop(t);
 }
 
-static void done_step_of_a_pure_scheduler_denied(void **state)
+TEST(done_step_of_a_pure_scheduler_denied)
 {
     struct tern *t = start(GOOD, TERN_SCHEDULER, 0);
     struct tern_pool *pool;
 
-    (void)state;
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     assert_err(TERN_DENIED, tern_done_step(pool, 1));
     assert_int_equal(published(0), 0);
     stop(t);
 }
 
-static void pool_after_the_connection_is_lost_stays_mapped_until_destroy(void **state)
+TEST(pool_after_the_connection_is_lost_stays_mapped_until_destroy)
 {
     struct tern *t = start(GOOD, TERN_WORKER, 0);
     struct tern_pool *pool;
     const uint8_t *base;
 
-    (void)state;
     assert_ok(tern_pool_map(t, 1, 2000, &pool));
     base = tern_pool_base(pool);
     shutdown(fake.fd, SHUT_RDWR);
@@ -463,22 +448,4 @@ static void pool_after_the_connection_is_lost_stays_mapped_until_destroy(void **
     assert_string_equal(flags_of(base), "");
     fake_stop(&fake);
     memory_finish(&memory);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pool_map_shares_bytes_and_leaves_no_descriptor),
-        cmocka_unit_test(pool_map_forked_child_has_no_mapping),
-        cmocka_unit_test(pool_map_child_forked_while_it_maps_cannot_touch),
-        cmocka_unit_test(destroy_in_a_forked_child_leaves_the_parent_alone),
-        cmocka_unit_test(pool_map_answer_twisted_typed_error_no_leak),
-        cmocka_unit_test(pool_map_late_answer_its_descriptors_closed),
-        cmocka_unit_test(pool_map_late_refusal_leaves_the_next_answer_its_descriptors),
-        cmocka_unit_test(done_step_is_published_and_never_goes_back),
-        cmocka_unit_test(done_step_of_a_pure_scheduler_denied),
-        cmocka_unit_test(pool_after_the_connection_is_lost_stays_mapped_until_destroy),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* What libtern keeps of a subscription while nobody polls, and what it makes of answers that are
  * none. The daemon is scripted; a real one is in tests/e2e/test_subscribe.c. */
+#include "testing/test.h"
 #include "unit/rig/rig_client.h"
 
 #define COOKIE 5
@@ -100,13 +101,12 @@ static void assert_kept(const struct tern_answer *a, uint64_t first, uint32_t n,
     }
 }
 
-static void answers_that_come_during_a_call_are_one(void **state)
+TEST(answers_that_come_during_a_call_are_one)
 {
     static const struct said v[] = {{.n = 0}, {.n = 3}, {.n = TERN_EVENTS_KEPT - 3}};
     struct tern *t = subscribed(&(struct script){v, 3});
     struct tern_answer a;
 
-    (void)state;
     assert_ok(tern_ping(t, 2000));
     a = polled_ours(t);
     assert_kept(&a, 1, TERN_EVENTS_KEPT, 0);
@@ -118,26 +118,24 @@ static void answers_that_come_during_a_call_are_one(void **state)
     stop(t);
 }
 
-static void oldest_are_lost_when_nobody_polls(void **state)
+TEST(oldest_are_lost_when_nobody_polls)
 {
     static const struct said v[] = {{.n = 10}, {.n = TERN_EVENTS_KEPT - 4}};
     struct tern *t = subscribed(&(struct script){v, 2});
     struct tern_answer a;
 
-    (void)state;
     assert_ok(tern_ping(t, 2000));
     a = polled_ours(t);
     assert_kept(&a, 7, TERN_EVENTS_KEPT, 6);
     stop(t);
 }
 
-static void answer_that_is_larger_than_what_is_kept_keeps_its_end(void **state)
+TEST(answer_that_is_larger_than_what_is_kept_keeps_its_end)
 {
     static const struct said v[] = {{.n = 10}, {.n = WIRE_EVENTS_MAX}};
     struct tern *t = subscribed(&(struct script){v, 2});
     struct tern_answer a;
 
-    (void)state;
     assert_ok(tern_ping(t, 2000));
     a = polled_ours(t);
     assert_kept(&a, 11 + WIRE_EVENTS_MAX - TERN_EVENTS_KEPT, TERN_EVENTS_KEPT,
@@ -146,26 +144,24 @@ static void answer_that_is_larger_than_what_is_kept_keeps_its_end(void **state)
 }
 
 /* What lies before a gap may have changed in it. */
-static void what_is_kept_before_a_gap_is_lost_with_it(void **state)
+TEST(what_is_kept_before_a_gap_is_lost_with_it)
 {
     static const struct said v[] = {{.n = 10}, {.n = 2, .lost = 100}, {.n = 1}};
     struct tern *t = subscribed(&(struct script){v, 3});
     struct tern_answer a;
 
-    (void)state;
     assert_ok(tern_ping(t, 2000));
     a = polled_ours(t);
     assert_kept(&a, 111, 3, 110);
     stop(t);
 }
 
-static void error_is_the_last_answer(void **state)
+TEST(error_is_the_last_answer)
 {
     static const struct said v[] = {{.n = 0, .err = TERN_QUOTA}};
     struct tern *t = subscribed(&(struct script){v, 1});
     struct tern_answer a;
 
-    (void)state;
     assert_ok(tern_ping(t, 2000));
     a = polled_ours(t);
     assert_err(TERN_QUOTA, a.err);
@@ -176,13 +172,12 @@ static void error_is_the_last_answer(void **state)
     stop(t);
 }
 
-static void unsubscribe_forgets_what_is_kept(void **state)
+TEST(unsubscribe_forgets_what_is_kept)
 {
     static const struct said v[] = {{.n = 3}};
     struct tern *t = subscribed(&(struct script){v, 1});
     struct tern_answer a;
 
-    (void)state;
     assert_ok(tern_ping(t, 2000));
     assert_ok(tern_unsubscribe(t, COOKIE, 2000));
     assert_err(TERN_BUSY, tern_poll(t, &a));
@@ -192,13 +187,12 @@ static void unsubscribe_forgets_what_is_kept(void **state)
     stop(t);
 }
 
-static void answer_that_is_none_ends_the_connection(void **state)
+TEST(answer_that_is_none_ends_the_connection)
 {
     static const struct said v[] = {{.n = 3, .spoil = 3}};
     static const struct said many[] = {{.n = WIRE_EVENTS_MAX + 1}};
     const struct script scripts[] = {{v, 1}, {many, 1}};
 
-    (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         struct tern *t = subscribed(&scripts[i]);
         struct tern_answer a;
@@ -211,19 +205,4 @@ static void answer_that_is_none_ends_the_connection(void **state)
         assert_err(TERN_PEER_LOST, tern_subscribe(t, NULL, 0, 1));
         stop(t);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_that_come_during_a_call_are_one),
-        cmocka_unit_test(oldest_are_lost_when_nobody_polls),
-        cmocka_unit_test(answer_that_is_larger_than_what_is_kept_keeps_its_end),
-        cmocka_unit_test(what_is_kept_before_a_gap_is_lost_with_it),
-        cmocka_unit_test(error_is_the_last_answer),
-        cmocka_unit_test(unsubscribe_forgets_what_is_kept),
-        cmocka_unit_test(answer_that_is_none_ends_the_connection),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

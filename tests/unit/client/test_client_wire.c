@@ -1,17 +1,12 @@
 /* What libtern's own writers and readers of the hot path do with bytes: the same as the generated
  * code with good ones, a typed error with all others. Then whole connections fed with nonsense. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "base/err.h"
 #include "base/prng.h"
 #include "client/quick.h"
-#include "unit/rig/fake_daemon.h"
 #include "tern.h"
+#include "testing/test.h"
+#include "unit/rig/fake_daemon.h"
 
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
 #define assert_ok(expr)        assert_err(TERN_OK, expr)
@@ -59,13 +54,12 @@ static uint64_t edge(struct prng *p)
     return prng_below(p, 4) ? v : 0;
 }
 
-static void quick_match_put_same_as_generated(void **state)
+TEST(quick_match_put_same_as_generated)
 {
     static uint32_t tokens[300];
     static struct tern_extra_key keys[4];
     struct prng p;
 
-    (void)state;
     prng_init(&p, 1);
     for (int i = 0; i < 3000; i++) {
         struct tern_tokens list = {
@@ -90,13 +84,12 @@ static void quick_match_put_same_as_generated(void **state)
     }
 }
 
-static void quick_step_put_same_as_generated(void **state)
+TEST(quick_step_put_same_as_generated)
 {
     static struct tern_op ops[64];
     static uint32_t tokens[200];
     struct prng p;
 
-    (void)state;
     prng_init(&p, 2);
     for (int i = 0; i < 500; i++) {
         uint32_t n = 1 + prng_below(&p, 64);
@@ -135,12 +128,11 @@ static void quick_step_put_same_as_generated(void **state)
     }
 }
 
-static void quick_fetch_put_same_as_generated(void **state)
+TEST(quick_fetch_put_same_as_generated)
 {
     uint64_t size = quick_fetch_size("decode-7", 300);
     Tern__Wire__Fetch *m;
 
-    (void)state;
     assert_ptr_equal(quick_fetch_put(body, "decode-7", 300), body + size);
     m = tern__wire__fetch__unpack(NULL, size, body);
     assert_non_null(m);
@@ -157,12 +149,11 @@ static void quick_fetch_put_same_as_generated(void **state)
     tern__wire__fetch__free_unpacked(m, NULL);
 }
 
-static void quick_recover_put_same_as_generated(void **state)
+TEST(quick_recover_put_same_as_generated)
 {
     uint64_t size = quick_recover_size();
     Tern__Wire__Recover *m;
 
-    (void)state;
     assert_true(size > 0);
     assert_ptr_equal(quick_recover_put(body), body + size);
     m = tern__wire__recover__unpack(NULL, size, body);
@@ -220,13 +211,12 @@ static size_t pack_step_reply(void)
     return tern__wire__step_reply__pack(&m, packed);
 }
 
-static void quick_step_get_reads_every_field(void **state)
+TEST(quick_step_get_reads_every_field)
 {
     size_t n = pack_step_reply();
     enum tern_err err = TERN_INTERNAL;
     uint32_t done = 0;
 
-    (void)state;
     assert_true(quick_step_get(packed, (uint32_t)n, store(), results, 3, &done, &err));
     assert_ok(err);
     assert_int_equal(done, 3);
@@ -252,11 +242,10 @@ static void quick_step_get_reads_every_field(void **state)
     assert_false(quick_step_get(packed, (uint32_t)n, store(), results, 2, &done, &err));
 }
 
-static void quick_match_get_reads_the_host_depth(void **state)
+TEST(quick_match_get_reads_the_host_depth)
 {
     Tern__Wire__MatchReply m = TERN__WIRE__MATCH_REPLY__INIT;
 
-    (void)state;
     m.has_matched = m.has_host_depth = 1;
     m.matched = 64;
     m.host_depth = 1u << 20;
@@ -308,12 +297,11 @@ static size_t pack_recover_reply(void)
     return tern__wire__recover_reply__pack(&m, packed);
 }
 
-static void quick_recover_get_reads_every_field(void **state)
+TEST(quick_recover_get_reads_every_field)
 {
     size_t n = pack_recover_reply();
     const struct tern_result *r = &results[0];
 
-    (void)state;
     assert_true(quick_recover_get(packed, (uint32_t)n, store(), results));
     assert_err(TERN_POOL_EXHAUSTED, r->err);
     assert_int_equal(r->shortage.needed, 300);
@@ -340,13 +328,12 @@ static void quick_recover_get_reads_every_field(void **state)
 
 /* Every truncation and every single changed byte: refused or read, never beyond the arrays (ASan
  * looks). */
-static void quick_get_damaged_never_out_of_bounds(void **state)
+TEST(quick_get_damaged_never_out_of_bounds)
 {
     size_t n = pack_step_reply();
     uint32_t done, refused = 0, read = 0;
     enum tern_err err;
 
-    (void)state;
     for (size_t cut = 0; cut < n; cut++) {
         uint8_t *exact = malloc(cut ? cut : 1);
 
@@ -382,13 +369,12 @@ static bool match_get(const void *bytes, size_t n)
     return quick_match_get(bytes, (uint32_t)n, store(), results);
 }
 
-static void quick_get_each_rule_refused(void **state)
+TEST(quick_get_each_rule_refused)
 {
     static const uint8_t endless_varint[] = {0x18, 0xff, 0xff, 0xff, 0xff, 0xff,
                                              0xff, 0xff, 0xff, 0xff, 0xff, 1};
     static uint8_t many[4 * (QUICK_RUNS_MAX + 1)];
 
-    (void)state;
     assert_true(match_get("", 0));
     assert_true(match_get("\x18\x05", 2));     /* tokens = 5 */
     assert_true(match_get("\xa0\x06\x00", 3)); /* an unknown field */
@@ -412,14 +398,13 @@ static void quick_get_each_rule_refused(void **state)
     assert_false(match_get(many, sizeof(many)));
 }
 
-static void quick_get_text_longer_than_kept_cut(void **state)
+TEST(quick_get_text_longer_than_kept_cut)
 {
     Tern__Wire__MatchReply m = TERN__WIRE__MATCH_REPLY__INIT;
     Tern__Wire__Status s = TERN__WIRE__STATUS__INIT;
     char longer[600];
     size_t n;
 
-    (void)state;
     memset(longer, 'x', sizeof(longer));
     longer[sizeof(longer) - 1] = '\0';
     s.has_err = 1;
@@ -473,12 +458,11 @@ static void serve_nonsense(struct fake *f)
         ;
 }
 
-static void answer_is_nonsense_connection_ends_typed(void **state)
+TEST(answer_is_nonsense_connection_ends_typed)
 {
     static const uint32_t tokens[64];
     struct tern_tokens list = {.v = tokens, .n = 64};
 
-    (void)state;
     for (int submitted = 0; submitted < 2; submitted++) {
         for (enum nonsense i = 0; i < NONSENSE_COUNT; i++) {
             struct tern_answer answer = {.err = TERN_BUSY};
@@ -592,11 +576,10 @@ static uint32_t every_call(struct tern *t)
     return asked + 4;
 }
 
-static void every_request_carries_the_trace_id_that_was_set(void **state)
+TEST(every_request_carries_the_trace_id_that_was_set)
 {
     static const uint64_t ids[] = {0, 1, 127, 128, UINT64_MAX};
 
-    (void)state;
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         struct traced seen = {.trace_id = ids[i]};
         struct tern *t;
@@ -611,24 +594,4 @@ static void every_request_carries_the_trace_id_that_was_set(void **state)
         assert_int_equal(seen.requests, 19);
         assert_int_equal(seen.others, 0);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quick_match_put_same_as_generated),
-        cmocka_unit_test(quick_step_put_same_as_generated),
-        cmocka_unit_test(quick_fetch_put_same_as_generated),
-        cmocka_unit_test(quick_recover_put_same_as_generated),
-        cmocka_unit_test(quick_match_get_reads_the_host_depth),
-        cmocka_unit_test(quick_recover_get_reads_every_field),
-        cmocka_unit_test(quick_step_get_reads_every_field),
-        cmocka_unit_test(quick_get_damaged_never_out_of_bounds),
-        cmocka_unit_test(quick_get_each_rule_refused),
-        cmocka_unit_test(quick_get_text_longer_than_kept_cut),
-        cmocka_unit_test(answer_is_nonsense_connection_ends_typed),
-        cmocka_unit_test(every_request_carries_the_trace_id_that_was_set),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,13 @@
 /* ternctl's view of the tree from lists as a daemon sends them: who holds which node, which nodes
  * are one line, and the drawing: what is folded, how large it can get, what is escaped. The parts
  * of ternctl are compiled in, and answers are given in place of a daemon. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "../../../client/ctl/forest.c"
 #include "../../../client/ctl/svg.c"
 #include "../../../client/ctl/table.c"
+#include "testing/test.h"
 
 #define HAND_SLOT 9u /* generation in the ids of the made-up nodes */
 
@@ -132,14 +127,13 @@ static void session_holds(uint32_t slot, const char *kind, const char *engine, d
 
 /* ---- lines ---- */
 
-static void lines_end_at_branches_at_what_is_held_and_where_nodes_differ(void **state)
+TEST(lines_end_at_branches_at_what_is_held_and_where_nodes_differ)
 {
     struct ctl ctl = {0};
     struct forest f;
     uint32_t root, at, last;
     json_t *answer;
 
-    (void)state;
     lists_start();
     root = node(-1);
     at = chain(root, 4);
@@ -169,14 +163,13 @@ static void lines_end_at_branches_at_what_is_held_and_where_nodes_differ(void **
     json_decref(lists);
 }
 
-static void nodes_that_moved_are_shown_apart_or_counted_never_followed_for_ever(void **state)
+TEST(nodes_that_moved_are_shown_apart_or_counted_never_followed_for_ever)
 {
     struct ctl ctl = {0};
     struct forest f;
     uint32_t root, a, b;
     json_t *answer;
 
-    (void)state;
     lists_start();
     root = node(-1);
     a = chain(root, 1);
@@ -211,13 +204,12 @@ static void assert_holders(const struct forest_node *n, const char *wanted)
     free(text);
 }
 
-static void holders_are_named_together_by_kind_with_the_longest_of_them(void **state)
+TEST(holders_are_named_together_by_kind_with_the_longest_of_them)
 {
     struct ctl ctl = {0};
     struct forest f;
     json_t *answer;
 
-    (void)state;
     lists_start();
     chain(node(-1), 3);
     session_holds(1, "device", "decode-0", 2);
@@ -246,14 +238,13 @@ static void holders_are_named_together_by_kind_with_the_longest_of_them(void **s
     json_decref(lists);
 }
 
-static void holders_of_many_names_are_counted(void **state)
+TEST(holders_of_many_names_are_counted)
 {
     struct ctl ctl = {0};
     struct forest f;
     char name[16];
     json_t *answer;
 
-    (void)state;
     lists_start();
     node(-1);
     for (uint32_t i = 0; i < 7; i++) {
@@ -307,13 +298,12 @@ static uint32_t count_of(const char *text, const char *what)
 }
 
 /* A control of Latin-1 begins a command as ESC [ does, also where it comes as UTF-8. */
-static void tables_show_what_others_have_named_as_ascii(void **state)
+TEST(tables_show_what_others_have_named_as_ascii)
 {
     static const char *const titles[] = {"<NAME"};
     const struct ctl ctl = {0};
     struct table t;
 
-    (void)state;
     table_init(&t, &ctl, titles, 1);
     table_add(&t, PLAIN, "%s",
               "a\033[31m\x7f \xc2\x9b"
@@ -322,12 +312,11 @@ static void tables_show_what_others_have_named_as_ascii(void **state)
     table_print(&t, "");
 }
 
-static void drawings_escape_what_others_have_named(void **state)
+TEST(drawings_escape_what_others_have_named)
 {
     struct svg_drawn d;
     char *text;
 
-    (void)state;
     lists_start();
     chain(node(-1), 2);
     session_holds(2, "device", "<script>&\"\033[31m", 1);
@@ -342,13 +331,12 @@ static void drawings_escape_what_others_have_named(void **state)
     json_decref(lists);
 }
 
-static void drawings_mark_resume_points_pins_and_tiers(void **state)
+TEST(drawings_mark_resume_points_pins_and_tiers)
 {
     struct svg_drawn d;
     uint32_t base;
     char *text;
 
-    (void)state;
     lists_start();
     chain(node(-1), 6);
     text = drawn(&d, "n");
@@ -371,13 +359,12 @@ static void drawings_mark_resume_points_pins_and_tiers(void **state)
 
 /* Far more branches than a sheet has rows: the small ones are folded and counted, the large one
  * stays; and one way down of any length is bounded too. */
-static void drawings_are_bounded_and_say_what_is_folded(void **state)
+TEST(drawings_are_bounded_and_say_what_is_folded)
 {
     struct svg_drawn d;
     uint32_t root, at;
     char *text;
 
-    (void)state;
     lists_start();
     root = node(-1);
     for (uint32_t i = 0; i < 5 * ROWS_MAX; i++)
@@ -414,20 +401,4 @@ static void drawings_are_bounded_and_say_what_is_folded(void **state)
     assert_non_null(strstr(text, "is empty"));
     free(text);
     json_decref(lists);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_end_at_branches_at_what_is_held_and_where_nodes_differ),
-        cmocka_unit_test(nodes_that_moved_are_shown_apart_or_counted_never_followed_for_ever),
-        cmocka_unit_test(holders_are_named_together_by_kind_with_the_longest_of_them),
-        cmocka_unit_test(holders_of_many_names_are_counted),
-        cmocka_unit_test(tables_show_what_others_have_named_as_ascii),
-        cmocka_unit_test(drawings_escape_what_others_have_named),
-        cmocka_unit_test(drawings_mark_resume_points_pins_and_tiers),
-        cmocka_unit_test(drawings_are_bounded_and_say_what_is_folded),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

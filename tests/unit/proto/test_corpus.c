@@ -1,18 +1,13 @@
 /* The seed corpus of the wire's fuzzers is made here from the schema, and committed. This test
  * fails where a committed file is not what would be made today; TERN_WRITE_CORPUS=1 writes the
  * files anew. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include <cmocka.h>
-
 #include "proto/codec.h"
+#include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 
 #define FRAME_CAP (FRAME_HEADER_BYTES + (64u << 10))
@@ -61,11 +56,10 @@ static void keep(const char *folder, const char *name, const struct rig_bytes *b
         fail_msg("%s is old: run this test with TERN_WRITE_CORPUS=1", path);
 }
 
-static void corpus_of_messages_is_current(void **state)
+TEST(corpus_of_messages_is_current)
 {
     static const size_t repeats[] = {0, 1, 3};
 
-    (void)state;
     for (const uint16_t *type = rig_wire_types; *type; type++) {
         for (size_t i = 0; i < 3; i++) {
             size_t n = encode(*type, repeats[i]);
@@ -84,11 +78,10 @@ static void corpus_of_messages_is_current(void **state)
     }
 }
 
-static void corpus_of_hostile_messages_is_current(void **state)
+TEST(corpus_of_hostile_messages_is_current)
 {
     static const uint8_t types[] = {FRAME_STEP, FRAME_STEP_REPLY, FRAME_POOL_OPEN, FRAME_PEER_MSG};
 
-    (void)state;
     for (size_t i = 0; i < sizeof types; i++) {
         struct rig_bytes nested = {0}, empty = {0};
         char name[64];
@@ -107,9 +100,8 @@ static void corpus_of_hostile_messages_is_current(void **state)
     }
 }
 
-static void corpus_of_streams_is_current(void **state)
+TEST(corpus_of_streams_is_current)
 {
-    (void)state;
     for (uint8_t seed = 0; seed < 4; seed++) {
         struct rig_bytes b = {0};
         char name[64];
@@ -127,15 +119,4 @@ static void corpus_of_streams_is_current(void **state)
         keep("frame", name, &b);
         rig_bytes_finish(&b);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(corpus_of_messages_is_current),
-        cmocka_unit_test(corpus_of_hostile_messages_is_current),
-        cmocka_unit_test(corpus_of_streams_is_current),
-    };
-
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* The frame header and the splitter: every length at the edges, every split of a stream, what is
  * copied and what is not. Bytes that must not be read or written are guarded by a page without
  * access. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/prng.h"
 #include "proto/frame.h"
+#include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 
 #define BODY_MAX   300u
@@ -80,7 +75,7 @@ static void small_stream(struct stream *s)
         stream_add(s, lengths[i]);
 }
 
-static void frame_header_is_little_endian_at_fixed_offsets(void **state)
+TEST(frame_header_is_little_endian_at_fixed_offsets)
 {
     static const uint8_t expected[FRAME_HEADER_BYTES] = {
         4,   3,   2, 0, 1,    0,    6,    5,    0xf,  0xe,  0xd,  0xc,
@@ -93,14 +88,13 @@ static void frame_header_is_little_endian_at_fixed_offsets(void **state)
     struct frame_header back = {0};
     uint8_t out[FRAME_HEADER_BYTES];
 
-    (void)state;
     frame_encode(&h, out);
     assert_memory_equal(out, expected, sizeof out);
     assert_int_equal(frame_decode(out, UINT32_MAX, &back), TERN_OK);
     assert_memory_equal(&back, &h, sizeof h);
 }
 
-static void frame_lengths_at_the_edges_are_judged(void **state)
+TEST(frame_lengths_at_the_edges_are_judged)
 {
     static const struct {
         uint32_t length;
@@ -117,7 +111,6 @@ static void frame_lengths_at_the_edges_are_judged(void **state)
     };
     uint8_t in[FRAME_HEADER_BYTES];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct frame_header h = {.length = cases[i].length, .version = FRAME_VERSION, .type = 1};
         struct frame_header ret = {.length = 77};
@@ -128,24 +121,22 @@ static void frame_lengths_at_the_edges_are_judged(void **state)
     }
 }
 
-static void frame_versions_outside_the_range_are_unsupported(void **state)
+TEST(frame_versions_outside_the_range_are_unsupported)
 {
     static const uint16_t bad[] = {0, FRAME_VERSION_MIN - 1, FRAME_VERSION + 1, UINT16_MAX};
     uint8_t in[FRAME_HEADER_BYTES];
     struct frame_header ret;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         frame_encode(&(struct frame_header){.length = 1, .version = bad[i], .type = 1}, in);
         assert_int_equal(frame_decode(in, FRAME_BODY_MAX, &ret), TERN_UNSUPPORTED);
     }
 }
 
-static void splitter_every_split_in_two_gives_the_same_frames(void **state)
+TEST(splitter_every_split_in_two_gives_the_same_frames)
 {
     static struct stream s;
 
-    (void)state;
     small_stream(&s);
     for (size_t cut = 0; cut <= s.n; cut++) {
         uint8_t *buf = rig_guarded(BUF_BYTES);
@@ -161,14 +152,13 @@ static void splitter_every_split_in_two_gives_the_same_frames(void **state)
     }
 }
 
-static void splitter_byte_by_byte_gives_the_same_frames(void **state)
+TEST(splitter_byte_by_byte_gives_the_same_frames)
 {
     static struct stream s;
     uint8_t *buf = rig_guarded(BUF_BYTES);
     struct splitter sp;
     size_t seen = 0;
 
-    (void)state;
     small_stream(&s);
     splitter_init(&sp, buf, BUF_BYTES);
     for (size_t i = 0; i < s.n; i++)
@@ -177,12 +167,11 @@ static void splitter_byte_by_byte_gives_the_same_frames(void **state)
     rig_release(buf, BUF_BYTES);
 }
 
-static void splitter_random_pieces_give_the_same_frames(void **state)
+TEST(splitter_random_pieces_give_the_same_frames)
 {
     static struct stream s;
     struct prng p;
 
-    (void)state;
     prng_init(&p, 1);
     for (int round = 0; round < 200; round++) {
         uint8_t *buf = rig_guarded(BUF_BYTES);
@@ -205,7 +194,7 @@ static void splitter_random_pieces_give_the_same_frames(void **state)
     }
 }
 
-static void splitter_whole_frame_is_handed_out_in_place(void **state)
+TEST(splitter_whole_frame_is_handed_out_in_place)
 {
     static struct stream s;
     uint8_t buf[BUF_BYTES];
@@ -215,7 +204,6 @@ static void splitter_whole_frame_is_handed_out_in_place(void **state)
     enum tern_err err;
     size_t n;
 
-    (void)state;
     small_stream(&s);
     splitter_init(&sp, buf, BUF_BYTES);
     in = s.bytes;
@@ -250,9 +238,8 @@ static void bad_header(uint32_t length, uint16_t version, enum tern_err expected
     }
 }
 
-static void splitter_bad_header_is_refused_at_its_last_byte(void **state)
+TEST(splitter_bad_header_is_refused_at_its_last_byte)
 {
-    (void)state;
     bad_header(0, FRAME_VERSION, TERN_MALFORMED);
     bad_header(BODY_MAX + 1, FRAME_VERSION, TERN_MALFORMED);
     bad_header(UINT32_MAX, FRAME_VERSION, TERN_MALFORMED);
@@ -260,7 +247,7 @@ static void splitter_bad_header_is_refused_at_its_last_byte(void **state)
     bad_header(1, FRAME_VERSION + 1, TERN_UNSUPPORTED);
 }
 
-static void splitter_empty_input_is_no_frame(void **state)
+TEST(splitter_empty_input_is_no_frame)
 {
     uint8_t buf[BUF_BYTES];
     struct splitter sp;
@@ -269,26 +256,8 @@ static void splitter_empty_input_is_no_frame(void **state)
     enum tern_err err;
     size_t n = 0;
 
-    (void)state;
     splitter_init(&sp, buf, sizeof buf);
     assert_int_equal(sp.body_max, BODY_MAX);
     assert_int_equal(splitter_next(&sp, &in, &n, &h, &body, &err), 0);
     assert_int_equal(sp.have, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(frame_header_is_little_endian_at_fixed_offsets),
-        cmocka_unit_test(frame_lengths_at_the_edges_are_judged),
-        cmocka_unit_test(frame_versions_outside_the_range_are_unsupported),
-        cmocka_unit_test(splitter_every_split_in_two_gives_the_same_frames),
-        cmocka_unit_test(splitter_byte_by_byte_gives_the_same_frames),
-        cmocka_unit_test(splitter_random_pieces_give_the_same_frames),
-        cmocka_unit_test(splitter_whole_frame_is_handed_out_in_place),
-        cmocka_unit_test(splitter_bad_header_is_refused_at_its_last_byte),
-        cmocka_unit_test(splitter_empty_input_is_no_frame),
-    };
-
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,23 +1,19 @@
 /* The codec: every message there and back, and everything that a peer may send instead: cut short,
  * nested deep, full of empty submessages, above a limit, from a later version. Bodies end at a page
  * without access and so does the budget's memory: a byte too far is a crash. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "proto/codec.h"
+#include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 
 #define NESTED 100000u
 
-static void wire_every_message_comes_back_as_sent(void **state)
+TEST_GROUP(rig_wire_set_up, NULL);
+
+TEST(wire_every_message_comes_back_as_sent)
 {
-    (void)state;
     for (const uint16_t *type = rig_wire_types; *type; type++) {
         for (size_t repeat = 0; repeat < 5; repeat++) {
             const ProtobufCMessage *msg;
@@ -34,11 +30,10 @@ static void wire_every_message_comes_back_as_sent(void **state)
     }
 }
 
-static void wire_types_without_message_are_unsupported(void **state)
+TEST(wire_types_without_message_are_unsupported)
 {
     const uint16_t *known = rig_wire_types;
 
-    (void)state;
     for (uint32_t type = 0; type <= UINT16_MAX; type++) {
         const uint8_t body[] = {0x08, 0x01};
 
@@ -53,9 +48,8 @@ static void wire_types_without_message_are_unsupported(void **state)
     assert_int_equal(*known, 0);
 }
 
-static void wire_message_cut_anywhere_is_harmless(void **state)
+TEST(wire_message_cut_anywhere_is_harmless)
 {
-    (void)state;
     for (const uint16_t *type = rig_wire_types; *type; type++) {
         size_t n = rig_wire_encode(*type, rig_wire_sample(*type, 7, 2)), refused = 0;
 
@@ -69,14 +63,13 @@ static void wire_message_cut_anywhere_is_harmless(void **state)
     }
 }
 
-static void wire_unknown_fields_are_ignored(void **state)
+TEST(wire_unknown_fields_are_ignored)
 {
     static const uint8_t later[] = {0xb8, 0x3e, 0x2a, /* field 999: varint */
                                     0xc1, 0x3e, 1,    2,   3,   4,   5, 6, 7, 8, /* 1000: 64 bits */
                                     0xca, 0x3e, 3,    'n', 'e', 'w',             /* 1001: bytes */
                                     0xd5, 0x3e, 1,    2,   3,   4};              /* 1002: 32 bits */
 
-    (void)state;
     for (const uint16_t *type = rig_wire_types; *type; type++) {
         const ProtobufCMessage *msg;
         ProtobufCMessage *known;
@@ -95,9 +88,8 @@ static void wire_unknown_fields_are_ignored(void **state)
     }
 }
 
-static void wire_deep_nesting_is_skipped_not_followed(void **state)
+TEST(wire_deep_nesting_is_skipped_not_followed)
 {
-    (void)state;
     for (const uint16_t *type = rig_wire_types; *type; type++) {
         const ProtobufCMessageDescriptor *d = wire_descriptor(*type);
 
@@ -113,9 +105,8 @@ static void wire_deep_nesting_is_skipped_not_followed(void **state)
     }
 }
 
-static void wire_deep_groups_are_malformed(void **state)
+TEST(wire_deep_groups_are_malformed)
 {
-    (void)state;
     for (const uint16_t *type = rig_wire_types; *type; type++) {
         struct rig_bytes b = {0};
 
@@ -143,9 +134,8 @@ static void empty_pieces(uint16_t type, uint32_t field)
     rig_bytes_finish(&b);
 }
 
-static void wire_megabyte_of_empty_submessages_stays_in_budget(void **state)
+TEST(wire_megabyte_of_empty_submessages_stays_in_budget)
 {
-    (void)state;
     for (const uint16_t *type = rig_wire_types; *type; type++) {
         const ProtobufCMessageDescriptor *d = wire_descriptor(*type);
 
@@ -158,7 +148,7 @@ static void wire_megabyte_of_empty_submessages_stays_in_budget(void **state)
     assert_int_equal(rig_budget.exceeded, true); /* the last was one of those that need too much */
 }
 
-static void wire_longest_prompt_of_a_frame_passes(void **state)
+TEST(wire_longest_prompt_of_a_frame_passes)
 {
     Tern__Wire__Tokens tokens = TERN__WIRE__TOKENS__INIT;
     Tern__Wire__Match match = TERN__WIRE__MATCH__INIT;
@@ -167,7 +157,6 @@ static void wire_longest_prompt_of_a_frame_passes(void **state)
     const void *array;
     uint32_t n;
 
-    (void)state;
     assert_non_null(prompt);
     for (size_t i = 0; i < FRAME_BODY_MAX / 4; i++)
         prompt[i] = (uint32_t)i * 2654435761u;
@@ -187,13 +176,12 @@ static void wire_longest_prompt_of_a_frame_passes(void **state)
 
 /* ---- encoding ---- */
 
-static void wire_encode_writes_only_what_fits(void **state)
+TEST(wire_encode_writes_only_what_fits)
 {
     struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_STEP};
     size_t whole =
         FRAME_HEADER_BYTES + rig_wire_encode(FRAME_STEP, rig_wire_sample(FRAME_STEP, 1, 3));
 
-    (void)state;
     for (size_t cap = 0; cap < whole; cap++) {
         uint8_t *out = rig_guarded(cap ? cap : 1);
         const ProtobufCMessage *msg = rig_wire_sample(FRAME_STEP, 1, 3);
@@ -208,25 +196,23 @@ static void wire_encode_writes_only_what_fits(void **state)
     }
 }
 
-static void wire_encode_respects_the_readers_cap(void **state)
+TEST(wire_encode_respects_the_readers_cap)
 {
     struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_STEP};
     const ProtobufCMessage *msg = rig_wire_sample(FRAME_STEP, 1, 3);
     uint32_t body = (uint32_t)rig_wire_encode(FRAME_STEP, msg);
     size_t n;
 
-    (void)state;
     assert_int_equal(wire_encode(&h, msg, body - 1, rig_frame, RIG_FRAME_CAP, &n), TERN_INVALID);
     assert_int_equal(wire_encode(&h, msg, body, rig_frame, RIG_FRAME_CAP, &n), TERN_OK);
 }
 
-static void wire_empty_message_has_a_body_that_readers_ignore(void **state)
+TEST(wire_empty_message_has_a_body_that_readers_ignore)
 {
     Tern__Wire__Empty empty = TERN__WIRE__EMPTY__INIT;
     const ProtobufCMessage *msg;
     size_t n = rig_wire_encode(FRAME_PING, &empty.base);
 
-    (void)state;
     assert_true(n > 0);
     assert_int_equal(rig_wire_decode(FRAME_PING, rig_frame + FRAME_HEADER_BYTES, n, &msg), TERN_OK);
     assert_null(((const Tern__Wire__Empty *)msg)->status);
@@ -235,14 +221,13 @@ static void wire_empty_message_has_a_body_that_readers_ignore(void **state)
 
 /* ---- arrays, budget, versions, schema ---- */
 
-static void wire_array_is_in_place_where_it_can_be(void **state)
+TEST(wire_array_is_in_place_where_it_can_be)
 {
     static _Alignas(8) uint8_t bytes[64];
     ProtobufCBinaryData data = wire_bytes(bytes, 32);
     const void *array;
     uint32_t n;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)i;
     budget_start(&rig_budget, 0);
@@ -264,12 +249,11 @@ static void wire_array_is_in_place_where_it_can_be(void **state)
     assert_int_equal(wire_array(&rig_budget, &data, WIRE_REF_BYTES, &array, &n), TERN_MALFORMED);
 }
 
-static void budget_gives_aligned_pieces_up_to_its_limit(void **state)
+TEST(budget_gives_aligned_pieces_up_to_its_limit)
 {
     uint8_t *last = NULL;
     size_t taken = 0;
 
-    (void)state;
     budget_start(&rig_budget, 100);
     assert_int_equal(rig_budget.limit, BUDGET_BYTES(100));
     for (size_t n = 0; n < 64; n++) {
@@ -297,7 +281,7 @@ static void budget_gives_aligned_pieces_up_to_its_limit(void **state)
     assert_int_equal(rig_budget.limit, rig_budget.cap);
 }
 
-static void wire_negotiate_takes_the_highest_common_version(void **state)
+TEST(wire_negotiate_takes_the_highest_common_version)
 {
     static const struct {
         uint32_t min, max;
@@ -315,7 +299,6 @@ static void wire_negotiate_takes_the_highest_common_version(void **state)
         {UINT32_MAX, 0, TERN_INVALID},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t version = 77;
 
@@ -336,32 +319,8 @@ static void walk(const ProtobufCMessageDescriptor *d, int depth)
     }
 }
 
-static void wire_schema_has_no_recursion_and_nothing_required(void **state)
+TEST(wire_schema_has_no_recursion_and_nothing_required)
 {
-    (void)state;
     for (const uint16_t *type = rig_wire_types; *type; type++)
         walk(wire_descriptor(*type), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(wire_every_message_comes_back_as_sent),
-        cmocka_unit_test(wire_types_without_message_are_unsupported),
-        cmocka_unit_test(wire_message_cut_anywhere_is_harmless),
-        cmocka_unit_test(wire_unknown_fields_are_ignored),
-        cmocka_unit_test(wire_deep_nesting_is_skipped_not_followed),
-        cmocka_unit_test(wire_deep_groups_are_malformed),
-        cmocka_unit_test(wire_megabyte_of_empty_submessages_stays_in_budget),
-        cmocka_unit_test(wire_longest_prompt_of_a_frame_passes),
-        cmocka_unit_test(wire_encode_writes_only_what_fits),
-        cmocka_unit_test(wire_encode_respects_the_readers_cap),
-        cmocka_unit_test(wire_empty_message_has_a_body_that_readers_ignore),
-        cmocka_unit_test(wire_array_is_in_place_where_it_can_be),
-        cmocka_unit_test(budget_gives_aligned_pieces_up_to_its_limit),
-        cmocka_unit_test(wire_negotiate_takes_the_highest_common_version),
-        cmocka_unit_test(wire_schema_has_no_recursion_and_nothing_required),
-    };
-
-    return cmocka_run_group_tests(cases, rig_wire_set_up, NULL);
 }

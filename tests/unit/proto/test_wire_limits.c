@@ -1,23 +1,19 @@
 /* The limits of a decoded message: the largest that is allowed passes, one more is MALFORMED. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "proto/codec.h"
+#include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 
-static void wire_step_of_most_operations_passes(void **state)
+TEST_GROUP(rig_wire_set_up, NULL);
+
+TEST(wire_step_of_most_operations_passes)
 {
     static Tern__Wire__StepOp ops[WIRE_OPS_MAX + 1];
     static Tern__Wire__StepOp *list[WIRE_OPS_MAX + 1];
     static Tern__Wire__Tokens tokens[WIRE_OPS_MAX + 1];
     Tern__Wire__Step step = TERN__WIRE__STEP__INIT;
 
-    (void)state;
     for (size_t i = 0; i <= WIRE_OPS_MAX; i++) {
         tern__wire__step_op__init(&ops[i]);
         tern__wire__tokens__init(&tokens[i]);
@@ -31,7 +27,7 @@ static void wire_step_of_most_operations_passes(void **state)
     assert_int_equal(rig_wire_decode_message(FRAME_STEP, &step), TERN_MALFORMED);
 }
 
-static void wire_step_reply_of_most_results_passes(void **state)
+TEST(wire_step_reply_of_most_results_passes)
 {
     static Tern__Wire__OpResult results[WIRE_OPS_MAX + 1];
     static Tern__Wire__OpResult *list[WIRE_OPS_MAX + 1];
@@ -41,7 +37,6 @@ static void wire_step_reply_of_most_results_passes(void **state)
     Tern__Wire__Shortage shortage = TERN__WIRE__SHORTAGE__INIT;
     Tern__Wire__StepReply reply = TERN__WIRE__STEP_REPLY__INIT;
 
-    (void)state;
     status.shortage = &shortage;
     for (size_t i = 0; i < WIRE_RUNS_MAX / WIRE_OPS_MAX; i++)
         runs[i] = &run;
@@ -61,7 +56,7 @@ static void wire_step_reply_of_most_results_passes(void **state)
     assert_int_equal(rig_wire_decode_message(FRAME_STEP_REPLY, &reply), TERN_MALFORMED);
 }
 
-static void wire_runs_and_references_are_limited_over_all_results(void **state)
+TEST(wire_runs_and_references_are_limited_over_all_results)
 {
     static uint8_t refs[WIRE_REFS_MAX * WIRE_REF_BYTES];
     Tern__Wire__Run half = TERN__WIRE__RUN__INIT, one = TERN__WIRE__RUN__INIT;
@@ -71,7 +66,6 @@ static void wire_runs_and_references_are_limited_over_all_results(void **state)
     Tern__Wire__StepReply reply = TERN__WIRE__STEP_REPLY__INIT;
     Tern__Wire__MatchReply match = TERN__WIRE__MATCH_REPLY__INIT;
 
-    (void)state;
     reply.results = results;
     reply.n_results = 2;
     half.has_refs = one.has_refs = 1;
@@ -97,7 +91,7 @@ static void wire_runs_and_references_are_limited_over_all_results(void **state)
     assert_int_equal(rig_wire_decode_message(FRAME_MATCH_REPLY, &match), TERN_MALFORMED);
 }
 
-static void wire_pool_open_is_limited_in_groups_and_axes(void **state)
+TEST(wire_pool_open_is_limited_in_groups_and_axes)
 {
     Tern__Wire__Axis axis = TERN__WIRE__AXIS__INIT;
     Tern__Wire__Axis *axes[WIRE_AXES_MAX + 1];
@@ -105,7 +99,6 @@ static void wire_pool_open_is_limited_in_groups_and_axes(void **state)
     Tern__Wire__Group *groups[WIRE_GROUPS_MAX + 1];
     Tern__Wire__PoolOpen open = TERN__WIRE__POOL_OPEN__INIT;
 
-    (void)state;
     for (size_t i = 0; i <= WIRE_AXES_MAX; i++)
         axes[i] = &axis;
     for (size_t i = 0; i <= WIRE_GROUPS_MAX; i++)
@@ -122,14 +115,13 @@ static void wire_pool_open_is_limited_in_groups_and_axes(void **state)
     assert_int_equal(rig_wire_decode_message(FRAME_POOL_OPEN, &open), TERN_MALFORMED);
 }
 
-static void wire_token_lists_are_whole_elements_and_limited(void **state)
+TEST(wire_token_lists_are_whole_elements_and_limited)
 {
     static uint8_t bytes[(WIRE_KEYS_MAX + 1) * WIRE_KEY_BYTES];
     Tern__Wire__Tokens tokens = TERN__WIRE__TOKENS__INIT;
     Tern__Wire__Match match = TERN__WIRE__MATCH__INIT;
     Tern__Wire__PeerMsg peer = TERN__WIRE__PEER_MSG__INIT;
 
-    (void)state;
     match.tokens = &tokens;
     tokens.has_tokens = tokens.has_keys = peer.has_tokens = peer.has_keys = 1;
     for (size_t n = 0; n <= 2 * WIRE_KEY_BYTES; n++) {
@@ -160,7 +152,7 @@ static void text_of(size_t n)
     text[n] = '\0';
 }
 
-static void wire_strings_pass_up_to_their_limit(void **state)
+TEST(wire_strings_pass_up_to_their_limit)
 {
     Tern__Wire__Hello hello = TERN__WIRE__HELLO__INIT;
     Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
@@ -168,7 +160,6 @@ static void wire_strings_pass_up_to_their_limit(void **state)
     static const size_t sizes[] = {
         0, 1, WIRE_STRING_MAX, WIRE_STRING_MAX + 1, WIRE_TEXT_MAX, WIRE_TEXT_MAX + 1};
 
-    (void)state;
     hello.client = status.text = text;
     empty.status = &status;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -212,12 +203,11 @@ static size_t collect(ProtobufCMessage *m, struct field *fields, size_t n)
 
 /* Every string and every array of every message, wherever it is, by reflection: nobody can forget
  * one. */
-static void wire_every_string_and_array_of_every_message_is_checked(void **state)
+TEST(wire_every_string_and_array_of_every_message_is_checked)
 {
     static struct field fields[FIELDS_MAX];
     size_t spoiled = 0;
 
-    (void)state;
     text_of(WIRE_TEXT_MAX + 1);
     for (const uint16_t *type = rig_wire_types; *type; type++) {
         ProtobufCMessage *m = (ProtobufCMessage *)(uintptr_t)rig_wire_sample(*type, 9, 2);
@@ -248,12 +238,11 @@ static void wire_every_string_and_array_of_every_message_is_checked(void **state
     assert_true(spoiled > 60);
 }
 
-static void wire_admin_is_limited_in_arguments(void **state)
+TEST(wire_admin_is_limited_in_arguments)
 {
     char *args[WIRE_ARGS_MAX + 1];
     Tern__Wire__Admin admin = TERN__WIRE__ADMIN__INIT;
 
-    (void)state;
     for (size_t i = 0; i <= WIRE_ARGS_MAX; i++)
         args[i] = "a=b";
     admin.args = args;
@@ -263,13 +252,12 @@ static void wire_admin_is_limited_in_arguments(void **state)
     assert_int_equal(rig_wire_decode_message(FRAME_ADMIN, &admin), TERN_MALFORMED);
 }
 
-static void wire_subscribe_reply_is_limited_in_events_and_tenants(void **state)
+TEST(wire_subscribe_reply_is_limited_in_events_and_tenants)
 {
     static uint8_t events[(WIRE_EVENTS_MAX + 1) * WIRE_EVENT_BYTES];
     char *tenants[WIRE_NAMES_MAX + 1];
     Tern__Wire__SubscribeReply reply = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
 
-    (void)state;
     for (size_t i = 0; i <= WIRE_NAMES_MAX; i++)
         tenants[i] = "t";
     reply.tenants = tenants;
@@ -284,13 +272,12 @@ static void wire_subscribe_reply_is_limited_in_events_and_tenants(void **state)
     assert_int_equal(rig_wire_decode_message(FRAME_SUBSCRIBE_REPLY, &reply), TERN_MALFORMED);
 }
 
-static void wire_peer_path_is_limited_in_chunks_and_windows(void **state)
+TEST(wire_peer_path_is_limited_in_chunks_and_windows)
 {
     static uint8_t chunks[(WIRE_CHUNKS_MAX + 1) * WIRE_CHUNK_BYTES],
         windows[(WIRE_WINDOWS_MAX + 1) * WIRE_WINDOW_BYTES];
     Tern__Wire__PeerPath path = TERN__WIRE__PEER_PATH__INIT;
 
-    (void)state;
     path.has_chunks = path.has_windows = 1;
     path.chunks = wire_bytes(chunks, sizeof chunks - WIRE_CHUNK_BYTES);
     path.windows = wire_bytes(windows, sizeof windows - WIRE_WINDOW_BYTES);
@@ -300,22 +287,4 @@ static void wire_peer_path_is_limited_in_chunks_and_windows(void **state)
     path.windows.len = 0;
     path.chunks.len = sizeof chunks;
     assert_int_equal(rig_wire_decode_message(FRAME_PEER_PATH, &path), TERN_MALFORMED);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(wire_step_of_most_operations_passes),
-        cmocka_unit_test(wire_step_reply_of_most_results_passes),
-        cmocka_unit_test(wire_runs_and_references_are_limited_over_all_results),
-        cmocka_unit_test(wire_pool_open_is_limited_in_groups_and_axes),
-        cmocka_unit_test(wire_token_lists_are_whole_elements_and_limited),
-        cmocka_unit_test(wire_admin_is_limited_in_arguments),
-        cmocka_unit_test(wire_subscribe_reply_is_limited_in_events_and_tenants),
-        cmocka_unit_test(wire_peer_path_is_limited_in_chunks_and_windows),
-        cmocka_unit_test(wire_strings_pass_up_to_their_limit),
-        cmocka_unit_test(wire_every_string_and_array_of_every_message_is_checked),
-    };
-
-    return cmocka_run_group_tests(cases, rig_wire_set_up, NULL);
 }

@@ -4,16 +4,11 @@
 #ifndef TEST_RIG_TEST_H
 #define TEST_RIG_TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/err.h"
+#include "testing/test.h"
 #include "unit/rig/rig.h"
 
 static inline void rig_test_failed(const char *text)
@@ -21,12 +16,17 @@ static inline void rig_test_failed(const char *text)
     fail_msg("%s", text);
 }
 
-static inline int rig_test_setup(void **state)
+/* Before each case: a hook is gone after a failed check. */
+FIXTURE(rig_test_setup)
 {
-    (void)state;
     rig_fail_hook = rig_test_failed;
-    check_set_hook(rig_test_failed); /* gone after a failed check, so it is set for every test */
+    check_set_hook(rig_test_failed);
     return 0;
+}
+
+__attribute__((constructor)) static void rig_test_each(void)
+{
+    test_each(rig_test_setup, NULL);
 }
 
 #define RIG_TEST(f)    cmocka_unit_test_setup(f, rig_test_setup)

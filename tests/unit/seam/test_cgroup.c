@@ -1,10 +1,4 @@
 /* Limits of memory from control groups, in a /proc and a /sys of the test's own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "seam/mem/cgroup.h"
+#include "testing/test.h"
 
 #define V1_NONE "9223372036854771712\n"
 
@@ -36,19 +31,17 @@ static void put(const char *name, const char *text)
     fclose(f);
 }
 
-static int make_root(void **state)
+FIXTURE(make_root)
 {
-    (void)state;
     strcpy(root, "/tmp/tern-cgroup-XXXXXX");
     assert_non_null(mkdtemp(root));
     return 0;
 }
 
-static int remove_root(void **state)
+FIXTURE(remove_root)
 {
     char command[128];
 
-    (void)state;
     snprintf(command, sizeof command, "rm -rf %s", root);
     return system(command);
 }
@@ -62,9 +55,8 @@ static void expect(uint64_t most, uint64_t left)
     assert_int_equal(got.left, left);
 }
 
-static void cgroup_unknown_is_no_limit(void **state)
+TEST_WITH(cgroup_unknown_is_no_limit, make_root, remove_root)
 {
-    (void)state;
     expect(UINT64_MAX, UINT64_MAX);
     put("proc/self/cgroup", "0::/system.slice/ternd.service\n");
     expect(UINT64_MAX, UINT64_MAX);
@@ -72,9 +64,8 @@ static void cgroup_unknown_is_no_limit(void **state)
     expect(UINT64_MAX, UINT64_MAX);
 }
 
-static void cgroup_own_namespace_is_the_root(void **state)
+TEST_WITH(cgroup_own_namespace_is_the_root, make_root, remove_root)
 {
-    (void)state;
     put("sys/fs/cgroup/memory.max", "1000000\n");
     put("sys/fs/cgroup/memory.current", "250000\n");
     expect(1000000, 750000); /* without a /proc, too */
@@ -82,9 +73,8 @@ static void cgroup_own_namespace_is_the_root(void **state)
     expect(1000000, 750000);
 }
 
-static void cgroup_v2_least_limit_on_the_way_up(void **state)
+TEST_WITH(cgroup_v2_least_limit_on_the_way_up, make_root, remove_root)
 {
-    (void)state;
     put("proc/self/cgroup", "0::/a.slice/b.slice/c.service\n");
     put("sys/fs/cgroup/a.slice/b.slice/c.service/memory.max", "900000\n");
     put("sys/fs/cgroup/a.slice/b.slice/c.service/memory.current", "100000\n");
@@ -103,9 +93,8 @@ static void cgroup_v2_least_limit_on_the_way_up(void **state)
     expect(500000, 0);
 }
 
-static void cgroup_clean_page_cache_is_free(void **state)
+TEST_WITH(cgroup_clean_page_cache_is_free, make_root, remove_root)
 {
-    (void)state;
     put("proc/self/cgroup", "0::/s\n");
     put("sys/fs/cgroup/s/memory.max", "1000000\n");
     put("sys/fs/cgroup/s/memory.current", "950000\n");
@@ -113,9 +102,8 @@ static void cgroup_clean_page_cache_is_free(void **state)
     expect(1000000, 850000);
 }
 
-static void cgroup_v1_memory_controller(void **state)
+TEST_WITH(cgroup_v1_memory_controller, make_root, remove_root)
 {
-    (void)state;
     put("proc/self/cgroup", "5:devices:/d\n4:cpu,memory:/job/x\n3:notmemory:/n\n0::/u\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", V1_NONE);
     put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", V1_NONE);
@@ -130,26 +118,10 @@ static void cgroup_v1_memory_controller(void **state)
 }
 
 /* The host's path is not there, and the mounted root is the container's own group. */
-static void cgroup_path_of_another_namespace_falls_back_to_the_root(void **state)
+TEST_WITH(cgroup_path_of_another_namespace_falls_back_to_the_root, make_root, remove_root)
 {
-    (void)state;
     put("proc/self/cgroup", "4:memory:/docker/0123\n0::/../../host.slice\n");
     put("sys/fs/cgroup/memory/memory.limit_in_bytes", "400000\n");
     put("sys/host.slice/memory.max", "1\n");
     expect(400000, 400000);
-}
-
-int main(void)
-{
-#define CASE(f) cmocka_unit_test_setup_teardown(f, make_root, remove_root)
-    const struct CMUnitTest tests[] = {
-        CASE(cgroup_unknown_is_no_limit),
-        CASE(cgroup_own_namespace_is_the_root),
-        CASE(cgroup_v2_least_limit_on_the_way_up),
-        CASE(cgroup_clean_page_cache_is_free),
-        CASE(cgroup_v1_memory_controller),
-        CASE(cgroup_path_of_another_namespace_falls_back_to_the_root),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* io over io_uring: every operation once, a full submission queue, an overflowing completion queue,
  * cancellation at each stage, buffers that run out. One thread, sockets of its own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,6 +14,7 @@
 #include <unistd.h>
 
 #include "seam/io/io.h"
+#include "testing/test.h"
 
 struct seen {
     struct io_op op; /* first: the callback casts */
@@ -69,12 +64,11 @@ static void pair(int fd[2])
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd), 0);
 }
 
-static void io_run_returns_at_its_deadline(void **state)
+TEST(io_run_returns_at_its_deadline)
 {
     struct io *io = open_io(8, 0, 0);
     uint64_t from = io_now_ns();
 
-    (void)state;
     assert_int_equal(io_run(io, 0), 0);
     assert_true(io_now_ns() - from < 10000000000u);
     assert_int_equal(io_run(io, io_now_ns() + 20000000u), 0);
@@ -83,7 +77,7 @@ static void io_run_returns_at_its_deadline(void **state)
     io_destroy(io);
 }
 
-static void io_connect_accept_send_recv_work(void **state)
+TEST(io_connect_accept_send_recv_work)
 {
     struct io *io = open_io(8, 0, 0);
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -93,7 +87,6 @@ static void io_connect_accept_send_recv_work(void **state)
                 r = {.op.done = note};
     char in[8] = {0};
 
-    (void)state;
     assert_int_equal(bind(lfd, (struct sockaddr *)&addr, len), 0);
     assert_int_equal(listen(lfd, 8), 0);
     assert_int_equal(getsockname(lfd, (struct sockaddr *)&addr, &len), 0);
@@ -129,7 +122,7 @@ static void io_connect_accept_send_recv_work(void **state)
     io_destroy(io);
 }
 
-static void io_sendmsg_and_recvmsg_scatter_and_gather(void **state)
+TEST(io_sendmsg_and_recvmsg_scatter_and_gather)
 {
     struct io *io = open_io(8, 0, 0);
     struct seen s = {.op.done = note}, r = {.op.done = note};
@@ -139,7 +132,6 @@ static void io_sendmsg_and_recvmsg_scatter_and_gather(void **state)
                   mi = {.msg_iov = in, .msg_iovlen = 2, .msg_flags = MSG_WAITALL};
     int fd[2];
 
-    (void)state;
     pair(fd);
     io_recvmsg(io, &r.op, fd[0], &mi);
     io_sendmsg(io, &s.op, fd[1], &mo);
@@ -152,14 +144,13 @@ static void io_sendmsg_and_recvmsg_scatter_and_gather(void **state)
     io_destroy(io);
 }
 
-static void io_multishot_recv_brings_buffers_until_none_is_left(void **state)
+TEST(io_multishot_recv_brings_buffers_until_none_is_left)
 {
     struct io *io = open_io(8, 4, 16);
     struct seen r = {.op.done = note};
     struct io_stats stats;
     int fd[2];
 
-    (void)state;
     pair(fd);
     io_recv_buffers(io, &r.op, fd[0]);
     for (char i = 0; i < 4; i++) {
@@ -189,14 +180,13 @@ static void io_multishot_recv_brings_buffers_until_none_is_left(void **state)
     io_destroy(io);
 }
 
-static void io_poll_reports_an_eventfd(void **state)
+TEST(io_poll_reports_an_eventfd)
 {
     struct io *io = open_io(8, 0, 0);
     struct seen p = {.op.done = note};
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     uint64_t v = 1;
 
-    (void)state;
     io_poll_in(io, &p.op, fd, true);
     io_run(io, 0);
     for (uint32_t i = 1; i < 5; i++) {
@@ -264,9 +254,8 @@ static void full_queues_lose_nothing(uint32_t every)
     io_destroy(io);
 }
 
-static void io_fault_13_full_queues_lose_nothing(void **state)
+TEST(io_fault_13_full_queues_lose_nothing)
 {
-    (void)state;
     full_queues_lose_nothing(0);
     full_queues_lose_nothing(2); /* 1 would never let anything through */
     full_queues_lose_nothing(3);
@@ -315,9 +304,8 @@ static void cancel_at_any_stage(uint32_t every)
     io_destroy(io);
 }
 
-static void io_cancel_at_any_stage_completes_once(void **state)
+TEST(io_cancel_at_any_stage_completes_once)
 {
-    (void)state;
     cancel_at_any_stage(0);
     cancel_at_any_stage(2);
     cancel_at_any_stage(3);
@@ -325,14 +313,13 @@ static void io_cancel_at_any_stage_completes_once(void **state)
 }
 
 /* What xfer's stop rests on: a receive that took some bytes and is cancelled says how many. */
-static void io_cancelled_receive_says_how_much_it_took(void **state)
+TEST(io_cancelled_receive_says_how_much_it_took)
 {
     struct io *io = open_io(8, 0, 0);
     struct seen r = {.op.done = note};
     char in[64] = {0}, rest[64] = {0};
     int fd[2];
 
-    (void)state;
     pair(fd);
     io_recv(io, &r.op, fd[0], in, sizeof in, true);
     io_run(io, 0);
@@ -350,7 +337,7 @@ static void io_cancelled_receive_says_how_much_it_took(void **state)
     io_destroy(io);
 }
 
-static void io_signals_are_not_seen(void **state)
+TEST(io_signals_are_not_seen)
 {
     struct io *io = open_io(8, 0, 0);
     struct seen r = {.op.done = note};
@@ -358,7 +345,6 @@ static void io_signals_are_not_seen(void **state)
     int fd[2];
     pid_t self = getpid(), child;
 
-    (void)state;
     pair(fd);
     child = fork();
     assert_true(child >= 0);
@@ -378,14 +364,13 @@ static void io_signals_are_not_seen(void **state)
     io_destroy(io);
 }
 
-static void io_create_refuses_bad_limits_and_says_why(void **state)
+TEST(io_create_refuses_bad_limits_and_says_why)
 {
     struct io_config c = {.entries = 0};
     struct io *io = NULL;
     const char *why = NULL;
     struct rlimit old, none;
 
-    (void)state;
     assert_int_equal(io_create(&c, &io, &why), TERN_INVALID);
     c = (struct io_config){.entries = 8, .buffers = 3, .buffer_bytes = 16};
     assert_int_equal(io_create(&c, &io, &why), TERN_INVALID);
@@ -398,22 +383,4 @@ static void io_create_refuses_bad_limits_and_says_why(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
     assert_non_null(strstr(why, "RLIMIT_NOFILE"));
     assert_null(io);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(io_run_returns_at_its_deadline),
-        cmocka_unit_test(io_connect_accept_send_recv_work),
-        cmocka_unit_test(io_sendmsg_and_recvmsg_scatter_and_gather),
-        cmocka_unit_test(io_multishot_recv_brings_buffers_until_none_is_left),
-        cmocka_unit_test(io_poll_reports_an_eventfd),
-        cmocka_unit_test(io_fault_13_full_queues_lose_nothing),
-        cmocka_unit_test(io_cancel_at_any_stage_completes_once),
-        cmocka_unit_test(io_cancelled_receive_says_how_much_it_took),
-        cmocka_unit_test(io_signals_are_not_seen),
-        cmocka_unit_test(io_create_refuses_bad_limits_and_says_why),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

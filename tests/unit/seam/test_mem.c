@@ -1,5 +1,6 @@
 /* mem over memfd: geometry, sealing, zeroing, checksums, control pages, and what a hostile mapper
  * can do. */
+#include "testing/test.h"
 #include "unit/rig/rig_lost.h"
 #include "unit/rig/rig_mem.h"
 
@@ -56,12 +57,11 @@ static void rig_init(struct rig *rig)
     mem_pool_set(rig->mem, 0, TIER_DEVICE, 0, MIB, 2 * MIB, 2, 2, 2, groups);
 }
 
-static void mem_page_lies_where_the_layout_says(void **state)
+TEST(mem_page_lies_where_the_layout_says)
 {
     struct rig rig;
     uint8_t *base, *other;
 
-    (void)state;
     rig_init(&rig);
     base = mem_page(rig.mem, 0, 0, 0, 0);
     other = mem_page(rig.mem, 0, 1, 0, 0);
@@ -73,12 +73,11 @@ static void mem_page_lies_where_the_layout_says(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_region_fd_maps_the_same_bytes(void **state)
+TEST(mem_region_fd_maps_the_same_bytes)
 {
     struct rig rig;
     uint8_t *map;
 
-    (void)state;
     rig_init(&rig);
     map = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, mem_region_fd(rig.mem, 0, 1), 0);
     assert_ptr_not_equal(map, MAP_FAILED);
@@ -89,13 +88,12 @@ static void mem_region_fd_maps_the_same_bytes(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_seal_computes_each_unit_of_each_region(void **state)
+TEST(mem_seal_computes_each_unit_of_each_region)
 {
     struct rig rig;
     struct prng p;
     struct page_at pages[200];
 
-    (void)state;
     rig_init(&rig);
     prng_init(&p, 3);
     for (uint32_t i = 0; i < 200; i++) {
@@ -131,12 +129,11 @@ static void mem_seal_computes_each_unit_of_each_region(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_zero_touches_the_pool_and_nothing_else(void **state)
+TEST(mem_zero_touches_the_pool_and_nothing_else)
 {
     struct rig rig;
     uint8_t *map[2];
 
-    (void)state;
     rig_init(&rig);
     for (uint32_t r = 0; r < 2; r++) {
         map[r] = mmap(NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -157,11 +154,10 @@ static void mem_zero_touches_the_pool_and_nothing_else(void **state)
 }
 
 /* As many jobs as are allowed at once, and again from where they left; none lost, none twice. */
-static void mem_jobs_to_the_limit_all_come_back(void **state)
+TEST(mem_jobs_to_the_limit_all_come_back)
 {
     struct rig rig;
 
-    (void)state;
     rig_init(&rig);
     mem_pool_set(rig.mem, 1, TIER_DEVICE, 1, 0, 2 * MIB, 1, 1, 2,
                  groups); /* as in life, none seals what another zeroes */
@@ -192,11 +188,10 @@ static void mem_jobs_to_the_limit_all_come_back(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_destroy_with_jobs_running_joins_cleanly(void **state)
+TEST(mem_destroy_with_jobs_running_joins_cleanly)
 {
     struct rig rig;
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         rig_init(&rig);
         for (uint32_t j = 0; j < 8; j++)
@@ -206,14 +201,13 @@ static void mem_destroy_with_jobs_running_joins_cleanly(void **state)
 }
 
 /* Fault 40. */
-static void mem_fault_40_truncation_is_refused_and_holes_are_survived(void **state)
+TEST(mem_fault_40_truncation_is_refused_and_holes_are_survived)
 {
     struct rig rig;
     struct page_at page = {.group = 0, .index = 2, .gen = 1, .record = 1};
     uint8_t zero[8192] = {0};
     int fd;
 
-    (void)state;
     rig_init(&rig);
     fd = mem_region_fd(rig.mem, 0, 0);
     assert_int_equal(ftruncate(fd, 0), -1);
@@ -257,14 +251,13 @@ static void seal_two(struct rig *rig, uint32_t job)
 
 /* A hole in huge pages that cannot be filled again: no checksum of what is not there, all else goes
  * on, and what comes back is the engines' memory. */
-static void mem_sigbus_in_a_pool_leaves_the_daemon_alive(void **state)
+TEST(mem_sigbus_in_a_pool_leaves_the_daemon_alive)
 {
     struct rig rig;
     struct checksum sum;
     struct lost lost;
     uint64_t before;
 
-    (void)state;
     rig_init(&rig);
     before = faults_of(rig.mem);
     lost_open(&lost, mem_page(rig.mem, 0, 1, 0, 2), 16384);
@@ -301,12 +294,11 @@ static void mem_sigbus_in_a_pool_leaves_the_daemon_alive(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_zero_passes_by_what_is_not_there(void **state)
+TEST(mem_zero_passes_by_what_is_not_there)
 {
     struct rig rig;
     struct lost lost;
 
-    (void)state;
     rig_init(&rig);
     for (uint32_t r = 0; r < 2; r++)
         memset(mem_page(rig.mem, 0, r, 0, 0), 0xee, 2 * MIB);
@@ -350,13 +342,12 @@ static void *mapping_of(int fd)
     return at;
 }
 
-static void mem_control_page_without_memory_has_no_step_done(void **state)
+TEST(mem_control_page_without_memory_has_no_step_done)
 {
     struct rig rig;
     struct lost lost;
     uint64_t value = 41;
 
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* its atomic store holds a lock of its own, which the jump would leave locked */
 #endif
@@ -377,13 +368,12 @@ static void mem_control_page_without_memory_has_no_step_done(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_control_pages_carry_steps_and_incarnation(void **state)
+TEST(mem_control_pages_carry_steps_and_incarnation)
 {
     struct rig rig;
     uint8_t *map;
     uint64_t value = 41;
 
-    (void)state;
     rig_init(&rig);
     map = mmap(NULL, CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
                mem_control_fd(rig.mem, 0, 2), 0);
@@ -402,13 +392,12 @@ static void mem_control_pages_carry_steps_and_incarnation(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_control_pages_never_change_tenant(void **state)
+TEST(mem_control_pages_never_change_tenant)
 {
     struct rig rig;
     struct stat a, b;
     uint64_t value = 41;
 
-    (void)state;
     rig_init(&rig);
     for (uint32_t engine = 0; engine < 3; engine++) {
         assert_int_equal(fstat(mem_control_fd(rig.mem, 0, engine), &a), 0);
@@ -424,13 +413,12 @@ static void mem_control_pages_never_change_tenant(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_create_takes_as_many_workers_as_the_configuration(void **state)
+TEST(mem_create_takes_as_many_workers_as_the_configuration)
 {
     struct mem_config c = config_small();
     const char *why = NULL;
     struct mem *mem = NULL;
 
-    (void)state;
     c.workers = 0;
     for (size_t i = 0; i < config_settings_n; i++)
         if (strcmp(config_settings[i].key, "workers") == 0)
@@ -440,13 +428,12 @@ static void mem_create_takes_as_many_workers_as_the_configuration(void **state)
     mem_destroy(mem);
 }
 
-static void mem_create_with_too_little_memory_says_so(void **state)
+TEST(mem_create_with_too_little_memory_says_so)
 {
     struct mem_config c = config_small();
     struct mem *mem = NULL;
     const char *why = NULL;
 
-    (void)state;
     c.tenant[0].memory_bytes = 1ull << 45;
     assert_int_equal(mem_create(&c, &mem, &why), TERN_INTERNAL);
     assert_null(mem);
@@ -458,14 +445,13 @@ static void mem_create_with_too_little_memory_says_so(void **state)
 
 /* Every descriptor that mem_create opens is refused once; each time it says why and leaves none
  * behind. */
-static void mem_create_without_descriptors_says_so(void **state)
+TEST(mem_create_without_descriptors_says_so)
 {
     struct mem_config c = config_small();
     struct rlimit old, few;
     int first_free = dup(0), runs = 0;
     const char *why;
 
-    (void)state;
     close(first_free);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     for (rlim_t n = (rlim_t)first_free;; n++) {
@@ -493,12 +479,11 @@ static void mem_create_without_descriptors_says_so(void **state)
 }
 
 /* Every tenant has its own of each engine. */
-static void mem_bytes_count_the_control_pages_of_each_tenant(void **state)
+TEST(mem_bytes_count_the_control_pages_of_each_tenant)
 {
     struct mem_config c = config_small();
     uint64_t pages, host, one, two;
 
-    (void)state;
     c.tenants = 1;
     mem_bytes(&c, &pages, &host, &one);
     c.tenants = 2;
@@ -524,7 +509,7 @@ static uint64_t huge_pages_free(void)
 }
 
 /* All of it where the machine has set enough aside: the RDMA lab does. */
-static void mem_huge_pages_are_tried_and_reported(void **state)
+TEST(mem_huge_pages_are_tried_and_reported)
 {
     const uint64_t set_aside = huge_pages_free() * 2 * MIB;
     struct mem_config c = config_small();
@@ -532,7 +517,6 @@ static void mem_huge_pages_are_tried_and_reported(void **state)
     struct mem_stats stats;
     const char *why = NULL;
 
-    (void)state;
     c.huge_pages = true;
     c.tenant[0].memory_bytes = 8 * MIB;
     assert_int_equal(mem_create(&c, &mem, &why), TERN_OK);
@@ -544,29 +528,4 @@ static void mem_huge_pages_are_tried_and_reported(void **state)
     printf("mem: bytes=%llu huge_page_bytes=%llu\n", (unsigned long long)stats.bytes,
            (unsigned long long)stats.huge_page_bytes);
     mem_destroy(mem);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mem_page_lies_where_the_layout_says),
-        cmocka_unit_test(mem_region_fd_maps_the_same_bytes),
-        cmocka_unit_test(mem_seal_computes_each_unit_of_each_region),
-        cmocka_unit_test(mem_zero_touches_the_pool_and_nothing_else),
-        cmocka_unit_test(mem_jobs_to_the_limit_all_come_back),
-        cmocka_unit_test(mem_destroy_with_jobs_running_joins_cleanly),
-        cmocka_unit_test(mem_fault_40_truncation_is_refused_and_holes_are_survived),
-        cmocka_unit_test(mem_sigbus_in_a_pool_leaves_the_daemon_alive),
-        cmocka_unit_test(mem_zero_passes_by_what_is_not_there),
-        cmocka_unit_test(mem_control_page_without_memory_has_no_step_done),
-        cmocka_unit_test(mem_control_pages_carry_steps_and_incarnation),
-        cmocka_unit_test(mem_control_pages_never_change_tenant),
-        cmocka_unit_test(mem_create_takes_as_many_workers_as_the_configuration),
-        cmocka_unit_test(mem_create_with_too_little_memory_says_so),
-        cmocka_unit_test(mem_create_without_descriptors_says_so),
-        cmocka_unit_test(mem_bytes_count_the_control_pages_of_each_tenant),
-        cmocka_unit_test(mem_huge_pages_are_tried_and_reported),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

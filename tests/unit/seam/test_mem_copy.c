@@ -1,5 +1,6 @@
 /* The host tier behind the seam: where its memory lies, copies between the tiers, and what happens
  * to bytes that went wrong on either side. */
+#include "testing/test.h"
 #include "unit/rig/rig_lost.h"
 #include "unit/rig/rig_mem.h"
 
@@ -163,13 +164,12 @@ static uint8_t *region_of(const struct rig *rig, uint32_t pool, uint32_t region)
 
 /* ---- copies ---- */
 
-static void mem_copy_there_and_back_keeps_bytes_and_checksums(void **state)
+TEST(mem_copy_there_and_back_keeps_bytes_and_checksums)
 {
     struct rig rig;
     struct mem_stats stats;
     uint64_t bytes = 0;
 
-    (void)state;
     rig_init(&rig);
     fill_and_seal(&rig);
     assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
@@ -196,12 +196,11 @@ static void mem_copy_there_and_back_keeps_bytes_and_checksums(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_copy_writes_its_pages_and_nothing_else(void **state)
+TEST(mem_copy_writes_its_pages_and_nothing_else)
 {
     static uint8_t touched[3 * MIB];
     struct rig rig;
 
-    (void)state;
     rig_init(&rig);
     fill_and_seal(&rig);
     for (uint32_t r = 0; r < REGIONS; r++)
@@ -248,13 +247,12 @@ static uint32_t spoil_everywhere(struct rig *rig, uint32_t from_pool, const stru
     return runs;
 }
 
-static void mem_copy_of_corrupt_bytes_is_found_on_either_tier(void **state)
+TEST(mem_copy_of_corrupt_bytes_is_found_on_either_tier)
 {
     struct rig rig;
     struct mem_stats stats;
     uint32_t runs;
 
-    (void)state;
     rig_init(&rig);
     fill_and_seal(&rig);
     runs = spoil_everywhere(&rig, DEVICE, rig.device, HOST, rig.host);
@@ -270,7 +268,7 @@ static void mem_copy_of_corrupt_bytes_is_found_on_either_tier(void **state)
 
 /* Fault 40 for copies: the client punched a hole, or a page of either tier cannot be had any more.
  */
-static void mem_copy_of_pages_whose_backing_is_gone_is_corrupt(void **state)
+TEST(mem_copy_of_pages_whose_backing_is_gone_is_corrupt)
 {
     struct rig rig;
     struct mem_stats stats;
@@ -278,7 +276,6 @@ static void mem_copy_of_pages_whose_backing_is_gone_is_corrupt(void **state)
     uint64_t before;
     uint8_t *page;
 
-    (void)state;
     rig_init(&rig);
     fill_and_seal(&rig);
     mem_stats(rig.mem, &stats);
@@ -309,12 +306,11 @@ static void mem_copy_of_pages_whose_backing_is_gone_is_corrupt(void **state)
 
 /* On the device the mapping stays the engines': gone, it fails whatever is copied from or to it,
  * and with it what was sealed meanwhile, however it comes back. */
-static void mem_copy_believes_no_page_that_was_lost(void **state)
+TEST(mem_copy_believes_no_page_that_was_lost)
 {
     struct rig rig;
     struct lost lost;
 
-    (void)state;
     rig_init(&rig);
     fill_and_seal(&rig);
     assert_int_equal(copy(&rig, DEVICE, HOST, rig.device, rig.host, PAGES), TERN_OK);
@@ -338,13 +334,12 @@ static void mem_copy_believes_no_page_that_was_lost(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_fault_copy_corrupt_spoils_every_so_many_th_copy(void **state)
+TEST(mem_fault_copy_corrupt_spoils_every_so_many_th_copy)
 {
     struct mem_config c = config_small();
     struct rig rig;
     struct mem_stats stats;
 
-    (void)state;
     c.fault_copy_corrupt_every = 3;
     rig_init_of(&rig, &c);
     fill_and_seal(&rig);
@@ -361,11 +356,10 @@ static void mem_fault_copy_corrupt_spoils_every_so_many_th_copy(void **state)
 
 /* ---- many jobs ---- */
 
-static void mem_copy_jobs_to_the_limit_all_come_back(void **state)
+TEST(mem_copy_jobs_to_the_limit_all_come_back)
 {
     struct rig rig;
 
-    (void)state;
     rig_init(&rig);
     fill_and_seal(&rig);
     for (uint32_t round = 0; round < 40; round++) {
@@ -408,11 +402,10 @@ static void mem_copy_jobs_to_the_limit_all_come_back(void **state)
 }
 
 /* Pools of other places open in both slots while the jobs run: these go where they were sent. */
-static void mem_copy_goes_where_its_pools_lay_when_it_was_submitted(void **state)
+TEST(mem_copy_goes_where_its_pools_lay_when_it_was_submitted)
 {
     struct rig rig;
 
-    (void)state;
     rig_init(&rig);
     fill_and_seal(&rig);
     for (uint32_t round = 0; round < 50; round++) {
@@ -438,13 +431,12 @@ static void mem_copy_goes_where_its_pools_lay_when_it_was_submitted(void **state
 
 /* With one thread, jobs submitted in the wrong order. Now and then the thread is through with one
  * before the next is there, so not every round shows it; with another order none would. */
-static void mem_seals_go_before_copies_and_copies_before_zeroing(void **state)
+TEST(mem_seals_go_before_copies_and_copies_before_zeroing)
 {
     struct mem_config c = config_small();
     struct rig rig;
     uint32_t right = 0;
 
-    (void)state;
     c.workers = 1;
     rig_init_of(&rig, &c);
     fill_and_seal(&rig);
@@ -462,11 +454,10 @@ static void mem_seals_go_before_copies_and_copies_before_zeroing(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_destroy_with_copies_running_joins_cleanly(void **state)
+TEST(mem_destroy_with_copies_running_joins_cleanly)
 {
     struct rig rig;
 
-    (void)state;
     for (uint32_t i = 0; i < 20; i++) {
         rig_init(&rig);
         for (uint32_t j = 0; j < 24; j++)
@@ -491,13 +482,12 @@ static void mapping_of(const void *p, char *ret, int cap)
     fclose(f);
 }
 
-static void mem_host_tier_is_memory_that_nobody_can_map(void **state)
+TEST(mem_host_tier_is_memory_that_nobody_can_map)
 {
     struct mem_config c = config_small();
     struct rig rig;
     struct mem_stats stats;
 
-    (void)state;
     for (uint32_t huge = 0; huge < 2; huge++) {
         c.huge_pages = huge;
         rig_init_of(&rig, &c);
@@ -530,11 +520,10 @@ static void mem_host_tier_is_memory_that_nobody_can_map(void **state)
     }
 }
 
-static void mem_zero_of_a_host_pool_touches_nothing_else(void **state)
+TEST(mem_zero_of_a_host_pool_touches_nothing_else)
 {
     struct rig rig;
 
-    (void)state;
     rig_init(&rig);
     fill_and_seal(&rig);
     for (uint32_t r = 0; r < REGIONS; r++)
@@ -551,13 +540,12 @@ static void mem_zero_of_a_host_pool_touches_nothing_else(void **state)
     mem_destroy(rig.mem);
 }
 
-static void mem_create_with_too_large_a_host_tier_says_so(void **state)
+TEST(mem_create_with_too_large_a_host_tier_says_so)
 {
     struct mem_config c = config_small();
     struct mem *mem = NULL;
     const char *why = NULL;
 
-    (void)state;
     c.tenant[1].host_bytes = 1ull << 45;
     assert_int_equal(mem_create(&c, &mem, &why), TERN_INTERNAL);
     assert_null(mem);
@@ -565,25 +553,4 @@ static void mem_create_with_too_large_a_host_tier_says_so(void **state)
     c.tenant[1].host_bytes = UINT64_MAX;
     assert_int_equal(mem_create(&c, &mem, &why), TERN_INVALID);
     assert_null(mem);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mem_copy_there_and_back_keeps_bytes_and_checksums),
-        cmocka_unit_test(mem_copy_writes_its_pages_and_nothing_else),
-        cmocka_unit_test(mem_copy_of_corrupt_bytes_is_found_on_either_tier),
-        cmocka_unit_test(mem_copy_of_pages_whose_backing_is_gone_is_corrupt),
-        cmocka_unit_test(mem_copy_believes_no_page_that_was_lost),
-        cmocka_unit_test(mem_fault_copy_corrupt_spoils_every_so_many_th_copy),
-        cmocka_unit_test(mem_copy_jobs_to_the_limit_all_come_back),
-        cmocka_unit_test(mem_copy_goes_where_its_pools_lay_when_it_was_submitted),
-        cmocka_unit_test(mem_seals_go_before_copies_and_copies_before_zeroing),
-        cmocka_unit_test(mem_destroy_with_copies_running_joins_cleanly),
-        cmocka_unit_test(mem_host_tier_is_memory_that_nobody_can_map),
-        cmocka_unit_test(mem_zero_of_a_host_pool_touches_nothing_else),
-        cmocka_unit_test(mem_create_with_too_large_a_host_tier_says_so),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

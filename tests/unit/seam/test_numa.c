@@ -1,10 +1,4 @@
 /* Nodes of memory, CPUs and devices, from a /sys of the test's own. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <sched.h>
@@ -15,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "seam/mem/numa.h"
+#include "testing/test.h"
 
 static char sys[64];
 
@@ -37,9 +32,8 @@ static void put(const char *name, const char *text)
 }
 
 /* Nodes 0, 1 and 3: one was taken out. */
-static int make_sys(void **state)
+FIXTURE(make_sys)
 {
-    (void)state;
     strcpy(sys, "/tmp/tern-numa-XXXXXX");
     assert_non_null(mkdtemp(sys));
     put("devices/system/node/node0/distance", "10 21 31\n");
@@ -54,27 +48,26 @@ static int make_sys(void **state)
     return 0;
 }
 
-static int remove_sys(void **state)
+FIXTURE(remove_sys)
 {
     char command[128];
 
-    (void)state;
     snprintf(command, sizeof command, "rm -r %s", sys);
     return system(command);
 }
 
-static void numa_device_is_on_the_node_that_sysfs_names(void **state)
+TEST_GROUP(make_sys, remove_sys);
+
+TEST(numa_device_is_on_the_node_that_sysfs_names)
 {
-    (void)state;
     assert_int_equal(numa_of_rdma_device(sys, "near"), 1);
     assert_int_equal(numa_of_rdma_device(sys, "far"), 3);
     assert_int_equal(numa_of_rdma_device(sys, "virtual"), -1);
     assert_int_equal(numa_of_rdma_device(sys, "none"), -1);
 }
 
-static void numa_distance_counts_the_nodes_that_are_there(void **state)
+TEST(numa_distance_counts_the_nodes_that_are_there)
 {
-    (void)state;
     assert_int_equal(numa_distance(sys, 0, 0), 10);
     assert_int_equal(numa_distance(sys, 0, 1), 21);
     assert_int_equal(numa_distance(sys, 0, 3), 31);
@@ -87,18 +80,16 @@ static void numa_distance_counts_the_nodes_that_are_there(void **state)
     assert_int_equal(numa_nearest(sys, 3, 0), -1);
 }
 
-static void numa_of_cpus_is_where_we_may_run(void **state)
+TEST(numa_of_cpus_is_where_we_may_run)
 {
-    (void)state;
     assert_int_equal(numa_of_cpus(sys), 1u << 1);
     assert_int_equal(numa_of_cpus("/nowhere"), 0);
 }
 
-static void numa_of_memory_is_known_or_not(void **state)
+TEST(numa_of_memory_is_known_or_not)
 {
     uint8_t *at = mmap(NULL, 1u << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    (void)state;
     assert_ptr_not_equal(at, MAP_FAILED);
     assert_int_equal(numa_of_memory(at, 1u << 20), 0); /* nobody touched it */
     memset(at, 1, 1u << 20);
@@ -106,16 +97,4 @@ static void numa_of_memory_is_known_or_not(void **state)
         assert_true(__builtin_popcountll(numa_of_memory(at, 1u << 20)) >= 1);
     assert_int_equal(numa_of_memory(at, 0), 0);
     munmap(at, 1u << 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numa_device_is_on_the_node_that_sysfs_names),
-        cmocka_unit_test(numa_distance_counts_the_nodes_that_are_there),
-        cmocka_unit_test(numa_of_cpus_is_where_we_may_run),
-        cmocka_unit_test(numa_of_memory_is_known_or_not),
-    };
-
-    return cmocka_run_group_tests(tests, make_sys, remove_sys);
 }

@@ -4,14 +4,10 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "seam/io/resolve.h"
+#include "testing/test.h"
 
 #define SLOTS   7u
 #define WAIT_MS 20000
@@ -89,13 +85,12 @@ static uint32_t take(struct resolver *r, struct resolve_answer *ret)
     return slot;
 }
 
-static void lookups_are_so_many_at_a_time_and_all_come(void **state)
+TEST(lookups_are_so_many_at_a_time_and_all_come)
 {
     struct resolver *r = start();
     struct resolve_answer a;
     uint32_t seen = 0;
 
-    (void)state;
     for (uint32_t i = 0; i < SLOTS; i++)
         assert_true(resolver_ask(r, i, (const char[]){(char)('a' + i), '\0'}, (uint16_t)i));
     until_inside(RESOLVE_THREADS);
@@ -117,14 +112,13 @@ static void lookups_are_so_many_at_a_time_and_all_come(void **state)
 
 /* A queued one never begins; one that a thread has is not taken, and its slot is not free before
  * it has come back. */
-static void what_is_forgotten_is_not_taken(void **state)
+TEST(what_is_forgotten_is_not_taken)
 {
     struct resolver *r = start();
     struct pollfd ready = {.fd = resolver_event_fd(r), .events = POLLIN};
     struct resolve_answer a;
     uint32_t slot;
 
-    (void)state;
     for (uint32_t i = 0; i < SLOTS; i++)
         assert_true(resolver_ask(r, i, "x", 1));
     until_inside(RESOLVE_THREADS);
@@ -149,11 +143,10 @@ static void what_is_forgotten_is_not_taken(void **state)
 }
 
 /* Every thread hangs: destroying does not, and they give back what there is when they are done. */
-static void the_end_waits_for_no_lookup(void **state)
+TEST(the_end_waits_for_no_lookup)
 {
     struct resolver *r = start();
 
-    (void)state;
     for (uint32_t i = 0; i < SLOTS; i++)
         assert_true(resolver_ask(r, i, "x", 1));
     until_inside(RESOLVE_THREADS);
@@ -164,13 +157,12 @@ static void the_end_waits_for_no_lookup(void **state)
     assert_int_equal(called(), RESOLVE_THREADS); /* those that were queued never begin */
 }
 
-static void numbers_are_told_from_names(void **state)
+TEST(numbers_are_told_from_names)
 {
     static const char *const numbers[] = {"127.0.0.1", "10.0.0.2", "::1", "fe80::1%lo"};
     static const char *const names[] = {"localhost", "host-b.example", "1.2.3.4.example", ""};
     struct resolve_answer a;
 
-    (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         assert_true(resolve_number(numbers[i], 7001, &a));
         assert_int_equal(a.n, 1);
@@ -180,12 +172,11 @@ static void numbers_are_told_from_names(void **state)
 }
 
 /* What no name service is asked for: not every machine knows even localhost. */
-static void the_systems_answer_is_taken_over(void **state)
+TEST(the_systems_answer_is_taken_over)
 {
     struct resolve_answer a = {0};
     const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)&a.addr[0];
 
-    (void)state;
     resolve_system("127.0.0.9", 7001, &a);
     assert_int_equal(a.err, TERN_OK);
     assert_int_equal(a.n, 1);
@@ -197,17 +188,4 @@ static void the_systems_answer_is_taken_over(void **state)
     assert_int_not_equal(a.err, TERN_OK);
     assert_int_equal(a.n, 0);
     assert_true(a.text[0] != '\0');
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lookups_are_so_many_at_a_time_and_all_come),
-        cmocka_unit_test(what_is_forgotten_is_not_taken),
-        cmocka_unit_test(the_end_waits_for_no_lookup),
-        cmocka_unit_test(numbers_are_told_from_names),
-        cmocka_unit_test(the_systems_answer_is_taken_over),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

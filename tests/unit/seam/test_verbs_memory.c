@@ -1,11 +1,5 @@
 /* Registration of the tenants' memory with a device that is played here: what is registered, by how
  * many threads, and what becomes of it when a registration fails. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -16,6 +10,7 @@
 #include <unistd.h>
 
 #include "seam/xfer/verbs/verbs.h"
+#include "testing/test.h"
 
 #define TENANTS 3u
 #define GIB     ((uint64_t)1 << 30)
@@ -169,9 +164,8 @@ static void covers_all(void)
 
 /* ------------------------------------------------------------------ cases */
 
-static void verbs_memory_small_is_one_registration_a_region(void **state)
+TEST(verbs_memory_small_is_one_registration_a_region)
 {
-    (void)state;
     rig(64u << 20, 2, 0);
     assert_true(memory_register(&v, &rail, why, sizeof why));
     covers_all();
@@ -184,9 +178,8 @@ static void verbs_memory_small_is_one_registration_a_region(void **state)
     assert_int_equal(atomic_load(&registered) + npds, 0);
 }
 
-static void verbs_memory_is_cut_at_what_the_device_takes(void **state)
+TEST(verbs_memory_is_cut_at_what_the_device_takes)
 {
-    (void)state;
     rig(100u << 20, 1, 0);
     rail.view.max_mr_bytes = (16u << 20) + 5;
     assert_true(memory_register(&v, &rail, why, sizeof why));
@@ -200,9 +193,8 @@ static void verbs_memory_is_cut_at_what_the_device_takes(void **state)
     assert_int_equal(atomic_load(&registered) + npds, 0);
 }
 
-static void verbs_memory_large_is_registered_by_several_threads(void **state)
+TEST(verbs_memory_large_is_registered_by_several_threads)
 {
-    (void)state;
     rig(100 * GIB, 4, 0);
     with_another = sysconf(_SC_NPROCESSORS_ONLN) > 1;
     assert_true(memory_register(&v, &rail, why, sizeof why));
@@ -219,12 +211,11 @@ static void verbs_memory_large_is_registered_by_several_threads(void **state)
 }
 
 /* Fault 20: whichever registration fails, the device is left out, with the reason and no rest. */
-static void verbs_memory_fault_20_each_failure_says_why_and_leaves_nothing(void **state)
+TEST(verbs_memory_fault_20_each_failure_says_why_and_leaves_nothing)
 {
     static const uint64_t bytes[] = {64u << 20, 8 * GIB};
     uint32_t points = 0;
 
-    (void)state;
     for (uint32_t big = 0; big < 2; big++) {
         for (uint32_t k = 1, all = 1; k <= all; k++, points++) {
             rig(bytes[big], 2, 0);
@@ -242,16 +233,4 @@ static void verbs_memory_fault_20_each_failure_says_why_and_leaves_nothing(void 
     }
     printf("fault=20 runs=%u injected=%u violations=0 points=%u/%u\n", points, points, points,
            points);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(verbs_memory_small_is_one_registration_a_region),
-        cmocka_unit_test(verbs_memory_is_cut_at_what_the_device_takes),
-        cmocka_unit_test(verbs_memory_large_is_registered_by_several_threads),
-        cmocka_unit_test(verbs_memory_fault_20_each_failure_says_why_and_leaves_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,11 @@
 /* Pieces of pushes at the destination, with a device that is played here: what lets one go on, and
  * what lets it go. The simulator comes here too seldom. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "seam/xfer/verbs/verbs.h"
+#include "testing/test.h"
 
 #define PAGE_BYTES   4096u
 #define MEMORY_BYTES (1u << 20)
@@ -66,9 +61,8 @@ static void make_memory(void)
 }
 
 /* A link with one path, which is ready, and its rail. */
-static int start(void **state)
+FIXTURE(start)
 {
-    (void)state;
     make_memory();
     memset(paths, 0, sizeof paths);
     bound = 0;
@@ -101,9 +95,8 @@ static int start(void **state)
     return link_pieces(&v, 0) ? 0 : -1;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
         free(link_verbs.piece[i].sums);
     free(link_verbs.piece);
@@ -115,12 +108,11 @@ static int stop(void **state)
 
 /* The path that it was on is lost, and the next one's completion queue is full of other paths'
  * requests: when those are done it goes on, and not with the tick. */
-static void verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room(void **state)
+TEST_WITH(verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, start, stop)
 {
     struct verbs_piece *piece = piece_of(&v, 0, 0);
     struct verbs_rail *rail = &v.rail[0];
 
-    (void)state;
     *piece = (struct verbs_piece){
         .state = PIECE_WAITING, .heard = true, .n = 1, .tries = 1, .sums = piece->sums};
     rail->cq_used = PLACES - 1; /* a window takes two: to be bound, and to be closed */
@@ -146,11 +138,10 @@ static void revoke(struct verbs_piece *piece, bool heard)
 
 /* Of a grant that was revoked, and closed: if its answer had come, the source writes, and its write
  * is waited for; else nobody will say whether it does, so nothing is waited for. */
-static void verbs_pieces_of_a_lost_connection_wait_for_what_was_answered(void **state)
+TEST_WITH(verbs_pieces_of_a_lost_connection_wait_for_what_was_answered, start, stop)
 {
     struct verbs_piece *unheard = piece_of(&v, 0, 0), *heard = piece_of(&v, 0, 1);
 
-    (void)state;
     revoke(unheard, false);
     revoke(heard, true);
     conn = (struct xfer_conn){.xfer = &xfer, .outbound = true, .reads = true};
@@ -173,13 +164,12 @@ static void on_event(void *unused, struct event *event)
 
 /* Of two pulls over one link one is read by RDMA, the other waits in vain for a connection of its
  * own. */
-static void xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one(void **state)
+TEST_WITH(xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start, stop)
 {
     static struct xfer_pull_slot pulls[2];
     static struct xfer_batch batches[2 * PULL_BATCHES_MAX];
     struct xfer_batch *waits = &batches[0], *is_read = &batches[PULL_BATCHES_MAX];
 
-    (void)state;
     pulls[0] = pulls[1] = (struct xfer_pull_slot){.state = PULL_ACTIVE};
     *waits = (struct xfer_batch){.used = true, .pull = 0, .n = 1};
     *is_read = (struct xfer_batch){.used = true, .pull = 1, .n = 1, .asked = 1, .reads = true};
@@ -199,18 +189,4 @@ static void xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one(void
     assert_int_equal(link_tcp.waiting_ns, 0);
     assert_int_equal(pulls[1].state, PULL_ACTIVE);
     assert_true(is_read->used);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start, stop),
-        cmocka_unit_test_setup_teardown(
-            verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, start, stop),
-        cmocka_unit_test_setup_teardown(
-            verbs_pieces_of_a_lost_connection_wait_for_what_was_answered, start, stop),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* Which devices are taken as rails, on a host with more of them than are looked at. The devices are
  * played here. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +9,7 @@
 #include <unistd.h>
 
 #include "seam/xfer/verbs/verbs.h"
+#include "testing/test.h"
 
 #undef ibv_query_port
 #undef ibv_get_device_list
@@ -174,9 +169,8 @@ static void close_all(void)
 
 /* ------------------------------------------------------------------ cases */
 
-static void verbs_rail_named_devices_are_found_among_many(void **state)
+TEST(verbs_rail_named_devices_are_found_among_many)
 {
-    (void)state;
     open_named(DEVICES, "mlx5_35", "mlx5_3");
     rails_open(&v);
     assert_int_equal(v.nrails, 2);
@@ -194,9 +188,8 @@ static void verbs_rail_named_devices_are_found_among_many(void **state)
     close_all();
 }
 
-static void verbs_rail_a_name_that_is_not_there_has_a_line(void **state)
+TEST(verbs_rail_a_name_that_is_not_there_has_a_line)
 {
-    (void)state;
     open_named(3, "mlx5_33", "mlx5_1");
     rails_open(&v);
     assert_int_equal(v.nrails, 1);
@@ -224,9 +217,8 @@ static void verbs_rail_a_name_that_is_not_there_has_a_line(void **state)
     close_all();
 }
 
-static void verbs_rail_without_names_it_is_the_first_that_can(void **state)
+TEST(verbs_rail_without_names_it_is_the_first_that_can)
 {
-    (void)state;
     open_named(DEVICES, NULL, NULL);
     down = 0;
     rails_open(&v);
@@ -235,15 +227,4 @@ static void verbs_rail_without_names_it_is_the_first_that_can(void **state)
     assert_string_equal(v.view.found[0].state, "port 1 is down");
     assert_string_equal(v.view.found[2].state, "not needed");
     close_all();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(verbs_rail_named_devices_are_found_among_many),
-        cmocka_unit_test(verbs_rail_a_name_that_is_not_there_has_a_line),
-        cmocka_unit_test(verbs_rail_without_names_it_is_the_first_that_can),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* The threads that make and destroy queue pairs, with a device that is played here: what waits for
  * what. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <errno.h>
 #include <poll.h>
@@ -15,6 +9,7 @@
 #include <unistd.h>
 
 #include "seam/xfer/verbs/verbs.h"
+#include "testing/test.h"
 
 #define PATHS 6u
 
@@ -61,9 +56,8 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 
 /* ------------------------------------------------------------------ the rig */
 
-static int start(void **state)
+FIXTURE(start)
 {
-    (void)state;
     memset(paths, 0, sizeof paths);
     v = (struct verbs){.npaths = PATHS, .nrails = 1, .path = paths};
     for (uint32_t i = 0; i < PATHS; i++)
@@ -82,9 +76,8 @@ static void sleep_in_connects(bool on)
     pthread_mutex_unlock(&lock);
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     sleep_in_connects(false); /* a case that failed may have left one there */
     setup_stop(&v);
     close(v.event_fd);
@@ -116,9 +109,8 @@ static struct verbs_path *take(void)
 /* ------------------------------------------------------------------ cases */
 
 /* Pages wait for a queue pair's end, and for no connect: it is there while one sleeps. */
-static void verbs_setup_an_end_does_not_wait_behind_connects(void **state)
+TEST_WITH(verbs_setup_an_end_does_not_wait_behind_connects, start, stop)
 {
-    (void)state;
     sleep_in_connects(true);
     for (uint32_t i = 0; i < 4; i++)
         setup_give(&v, &paths[i], JOB_CONNECT);
@@ -138,11 +130,10 @@ static void verbs_setup_an_end_does_not_wait_behind_connects(void **state)
 }
 
 /* As many jobs as there are paths: none is lost where the ring's ends meet. */
-static void verbs_setup_every_job_is_done_once(void **state)
+TEST_WITH(verbs_setup_every_job_is_done_once, start, stop)
 {
     uint32_t times[PATHS] = {0};
 
-    (void)state;
     for (uint32_t round = 0; round < 100; round++) {
         sleep_in_connects(true);
         setup_give(&v, &paths[round % PATHS], JOB_CONNECT);
@@ -161,9 +152,8 @@ static void verbs_setup_every_job_is_done_once(void **state)
 }
 
 /* It is the owner's to say what becomes of pages whose queue pair is still there. */
-static void verbs_setup_a_pair_that_is_not_destroyed_is_kept(void **state)
+TEST_WITH(verbs_setup_a_pair_that_is_not_destroyed_is_kept, start, stop)
 {
-    (void)state;
     destroy_errno = ETIMEDOUT;
     setup_give(&v, &paths[2], JOB_END);
     assert_ptr_equal(take(), &paths[2]);
@@ -174,17 +164,4 @@ static void verbs_setup_a_pair_that_is_not_destroyed_is_kept(void **state)
     assert_ptr_equal(take(), &paths[2]);
     assert_int_equal(paths[2].job_errno, 0);
     assert_null(paths[2].qp);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(verbs_setup_an_end_does_not_wait_behind_connects, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(verbs_setup_every_job_is_done_once, start, stop),
-        cmocka_unit_test_setup_teardown(verbs_setup_a_pair_that_is_not_destroyed_is_kept, start,
-                                        stop),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

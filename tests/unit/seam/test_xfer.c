@@ -1,5 +1,6 @@
 /* Transfers that go as they should, and the faults of the bytes: right pages for every geometry,
  * corrupt and gone pages, every split of the stream, every flipped byte, every place to cut it. */
+#include "testing/test.h"
 #include "unit/rig/rig_lost.h"
 #include "unit/seam/test_xfer_rig.h"
 
@@ -50,7 +51,7 @@ static void pull_and_check(const struct rig_options *o, uint32_t pages, uint32_t
     rig_close(&rig);
 }
 
-static void xfer_pages_of_every_geometry_arrive_right(void **state)
+TEST(xfer_pages_of_every_geometry_arrive_right)
 {
     static const struct rig_options o[] = {
         {.page_bytes = {4096}, .units = 1},
@@ -60,7 +61,6 @@ static void xfer_pages_of_every_geometry_arrive_right(void **state)
         {.page_bytes = {65536}, .units = 8, .regions = 1},
     };
 
-    (void)state;
     for (uint32_t i = 0; i < sizeof o / sizeof o[0]; i++) {
         pull_and_check(&o[i], 300, 256);
         pull_and_check(&o[i], 37, 5);
@@ -68,12 +68,11 @@ static void xfer_pages_of_every_geometry_arrive_right(void **state)
     }
 }
 
-static void xfer_pages_larger_than_a_piece_arrive_right(void **state)
+TEST(xfer_pages_larger_than_a_piece_arrive_right)
 {
     struct rig_options o = {
         .page_bytes = {3u << 20}, .units = 5, .regions = 2, .memory_bytes = 64u << 20};
 
-    (void)state;
     pull_and_check(&o, 7, 3);
     o = (struct rig_options){.page_bytes = {1u << 20}, .units = 1, .memory_bytes = 64u << 20};
     pull_and_check(&o, 20, 8);
@@ -83,7 +82,7 @@ static void xfer_pages_larger_than_a_piece_arrive_right(void **state)
 }
 
 /* X5: what all ranks hold alike moves once, and every rank has it. */
-static void xfer_x5_replicated_pages_move_once(void **state)
+TEST(xfer_x5_replicated_pages_move_once)
 {
     static const struct rig_options o[] = {
         {.page_bytes = {4096}, .units = 1, .regions = 4, .alike = true},
@@ -95,31 +94,28 @@ static void xfer_x5_replicated_pages_move_once(void **state)
          .alike = true},
     };
 
-    (void)state;
     pull_and_check(&o[0], 300, 256);
     pull_and_check(&o[1], 37, 5);
     pull_and_check(&o[2], 5, 3);
 }
 
 /* The smallest buffers that the kernel gives: every send and receive is short. */
-static void xfer_tiny_socket_buffers_change_nothing(void **state)
+TEST(xfer_tiny_socket_buffers_change_nothing)
 {
     struct rig_options o = {
         .page_bytes = {4096, 10000}, .units = 2, .regions = 2, .socket_buffer_bytes = 1};
 
-    (void)state;
     pull_and_check(&o, 120, 50);
 }
 
 /* Fault 9: each flipped byte is seen, the page is asked for again and is right. */
-static void xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again(void **state)
+TEST(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again)
 {
     static struct rig rig;
     struct rig_options o = {.page_bytes = {4096, 8192}, .units = 2, .regions = 2, .corrupt = 40};
     struct xfer_stats stats;
     uint32_t ok;
 
-    (void)state;
     rig_open(&rig, &o);
     rig_fill_source(&rig, 301);
     rig_pull(&rig, PULL(0), 0, 0, 1, 150);
@@ -158,13 +154,12 @@ static void expect_broken(struct rig *rig, struct pull_id pull, enum tern_err er
 }
 
 /* Fault 7, and that the connection goes on: the pages that are there can still be had. */
-static void xfer_fault_7_passed_generation_is_gone(void **state)
+TEST(xfer_fault_7_passed_generation_is_gone)
 {
     static struct rig rig;
     struct rig_options o = {.page_bytes = {4096}};
     struct xfer_stats stats;
 
-    (void)state;
     rig_open(&rig, &o);
     rig_fill_source(&rig, 301);
     rig.gen[0][17]++;
@@ -183,12 +178,11 @@ static void xfer_fault_7_passed_generation_is_gone(void **state)
 }
 
 /* The generation passes while the bytes are on their way: each number of answers before it does. */
-static void xfer_generation_that_passes_while_sending_is_gone(void **state)
+TEST(xfer_generation_that_passes_while_sending_is_gone)
 {
     static struct rig rig;
     struct rig_options o = {.page_bytes = {4096}};
 
-    (void)state;
     for (uint32_t k = 1; k < 16; k++) { /* 8 pages: asked 8 times before and 8 times after */
         rig_open(&rig, &o);
         rig_fill_source(&rig, 9);
@@ -231,13 +225,12 @@ static void seal_one(struct rig *rig, uint32_t index)
 
 /* Fault 40 at the source: what is not there is not sent, nor what was not there when it was sealed;
  * what else the connection carries goes on. */
-static void xfer_source_page_without_memory_is_gone(void **state)
+TEST(xfer_source_page_without_memory_is_gone)
 {
     static struct rig rig;
     struct rig_options o = {.page_bytes = {4096}};
     struct lost lost;
 
-    (void)state;
     rig_open(&rig, &o);
     lost_open(&lost, mem_page(rig.src.mem, 0, 0, 0, 17), 4096);
     rig_fill_source(&rig, 301);
@@ -265,13 +258,12 @@ static void xfer_source_page_without_memory_is_gone(void **state)
 }
 
 /* And at the destination: the pull ends, the connection and the others on it go on. */
-static void xfer_destination_page_without_memory_is_corrupt(void **state)
+TEST(xfer_destination_page_without_memory_is_corrupt)
 {
     static struct rig rig;
     struct rig_options o = {.page_bytes = {4096}};
     struct lost lost;
 
-    (void)state;
     for (uint32_t index = 1; index < 256; index += 50) { /* at the edges of an operation, and not */
         rig_open(&rig, &o);
         rig_fill_source(&rig, 301);
@@ -298,7 +290,7 @@ static void xfer_destination_page_without_memory_is_corrupt(void **state)
 
 /* The memory goes when a part of a block has come, and its end lies elsewhere: the receive does not
  * see it, the checksum does. */
-static void xfer_memory_lost_before_it_is_hashed_is_a_wrong_page(void **state)
+TEST(xfer_memory_lost_before_it_is_hashed_is_a_wrong_page)
 {
     static struct rig rig;
     struct rig_options o = {.page_bytes = {6144}, .by_proxy = true};
@@ -306,7 +298,6 @@ static void xfer_memory_lost_before_it_is_hashed_is_a_wrong_page(void **state)
     struct lost lost;
     uint64_t till;
 
-    (void)state;
     rig_open(&rig, &o);
     rig_fill_source(&rig, 3);
     lost_open(&lost, (uint8_t *)mem_page(rig.dst.mem, 0, 0, 0, 0) + 4096, 4096);
@@ -336,14 +327,13 @@ static void xfer_memory_lost_before_it_is_hashed_is_a_wrong_page(void **state)
 }
 
 /* Fault 15: the stream down arrives in two parts, for every place to part it; then byte by byte. */
-static void xfer_fault_15_every_split_is_the_same(void **state)
+TEST(xfer_fault_15_every_split_is_the_same)
 {
     static struct rig rig;
     struct rig_options o = {.page_bytes = {600}, .units = 2, .by_proxy = true};
     uint64_t total = 0;
     uint32_t runs = 0;
 
-    (void)state;
     rig_open(&rig, &o);
     rig_fill_source(&rig, 4);
     for (uint64_t k = 0; k == 0 || k < total; k++, runs++) {
@@ -391,13 +381,12 @@ static void until_event_or_idle(struct rig *rig)
 }
 
 /* One bit of the stream down is flipped, at every byte: never a wrong page, always an end. */
-static void xfer_every_flipped_byte_is_harmless(void **state)
+TEST(xfer_every_flipped_byte_is_harmless)
 {
     static struct rig rig;
     struct rig_options o = {.page_bytes = {300}, .by_proxy = true};
     uint32_t broken = 0, wrong = 0, right = 0;
 
-    (void)state;
     rig_open(&rig, &o);
     rig_fill_source(&rig, 4);
     for (uint64_t k = 0; k < 32 + 16 + 24 + 900 + 40; k++) {
@@ -429,13 +418,12 @@ static void xfer_every_flipped_byte_is_harmless(void **state)
 }
 
 /* Fault 5: cut after every byte; PEER_LOST, and a later pull over a new connection is whole. */
-static void xfer_fault_5_connection_cut_anywhere_ends_typed(void **state)
+TEST(xfer_fault_5_connection_cut_anywhere_ends_typed)
 {
     static struct rig rig;
     struct rig_options o = {.page_bytes = {300}, .by_proxy = true};
     uint32_t runs = 0;
 
-    (void)state;
     rig_open(&rig, &o);
     rig_fill_source(&rig, 4);
     for (uint64_t k = 1; k < 32 + 16 + 24 + 900 + 40; k += 7, runs++) {
@@ -456,14 +444,13 @@ static void xfer_fault_5_connection_cut_anywhere_ends_typed(void **state)
     rig_close(&rig);
 }
 
-static void xfer_listen_says_why_it_cannot(void **state)
+TEST(xfer_listen_says_why_it_cannot)
 {
     const struct rig_options o = {.page_bytes = {4096}, .units = 1};
     static struct rig rig;
     const char *why = "";
     uint16_t port = 0;
 
-    (void)state;
     rig_open(&rig, &o);
     assert_int_equal(xfer_listen(rig.dst.xfer, "127.0.0.1", rig.port, &port, &why), TERN_CONFLICT);
     assert_string_equal(why, "Address already in use");
@@ -473,26 +460,4 @@ static void xfer_listen_says_why_it_cannot(void **state)
     assert_string_equal(why, "it listens already");
     assert_int_equal(port, 0);
     rig_close(&rig);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(xfer_pages_of_every_geometry_arrive_right),
-        cmocka_unit_test(xfer_pages_larger_than_a_piece_arrive_right),
-        cmocka_unit_test(xfer_x5_replicated_pages_move_once),
-        cmocka_unit_test(xfer_tiny_socket_buffers_change_nothing),
-        cmocka_unit_test(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again),
-        cmocka_unit_test(xfer_fault_7_passed_generation_is_gone),
-        cmocka_unit_test(xfer_generation_that_passes_while_sending_is_gone),
-        cmocka_unit_test(xfer_source_page_without_memory_is_gone),
-        cmocka_unit_test(xfer_destination_page_without_memory_is_corrupt),
-        cmocka_unit_test(xfer_memory_lost_before_it_is_hashed_is_a_wrong_page),
-        cmocka_unit_test(xfer_fault_15_every_split_is_the_same),
-        cmocka_unit_test(xfer_every_flipped_byte_is_harmless),
-        cmocka_unit_test(xfer_fault_5_connection_cut_anywhere_ends_typed),
-        cmocka_unit_test(xfer_listen_says_why_it_cannot),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 /* Peers that are not there, not who they were, too slow, too many, or not talking our language. */
+#include "testing/test.h"
 #include "unit/seam/test_xfer_rig.h"
 
 #define PULL(s) ((struct pull_id){(s), 5})
@@ -29,11 +30,10 @@ static void pull_works(struct rig *rig, uint32_t slot)
     rig->dst.nevents = 0;
 }
 
-static void xfer_stale_incarnation_is_refused_before_any_page(void **state)
+TEST(xfer_stale_incarnation_is_refused_before_any_page)
 {
     static struct rig rig;
 
-    (void)state;
     rig_open(&rig, &options);
     rig_fill_source(&rig, 40);
     rig_link(&rig, rig.port, RIG_SRC_INC - 1);
@@ -45,12 +45,11 @@ static void xfer_stale_incarnation_is_refused_before_any_page(void **state)
     rig_close(&rig);
 }
 
-static void xfer_nobody_listens_ends_peer_lost(void **state)
+TEST(xfer_nobody_listens_ends_peer_lost)
 {
     static struct rig rig;
     uint16_t port;
 
-    (void)state;
     rig_open(&rig, &options);
     close(rig_listen(&port));
     rig_link(&rig, port, RIG_SRC_INC);
@@ -60,14 +59,13 @@ static void xfer_nobody_listens_ends_peer_lost(void **state)
     rig_close(&rig);
 }
 
-static void xfer_silent_source_is_given_up_after_idle(void **state)
+TEST(xfer_silent_source_is_given_up_after_idle)
 {
     static struct rig rig;
     uint64_t from = io_now_ns();
     uint16_t port;
     int fd;
 
-    (void)state;
     rig_open(&rig, &options);
     fd = rig_listen(&port); /* the kernel accepts, nobody answers */
     rig_link(&rig, port, RIG_SRC_INC);
@@ -79,13 +77,12 @@ static void xfer_silent_source_is_given_up_after_idle(void **state)
 }
 
 /* Its bytes come, in far longer than the limit and too few at a time to wake anybody. */
-static void xfer_slow_source_is_waited_for(void **state)
+TEST(xfer_slow_source_is_waited_for)
 {
     static struct rig rig;
     struct rig_options o = options;
     uint64_t from = io_now_ns();
 
-    (void)state;
     o.by_proxy = true;
     o.idle_ns = IDLE_NS / 2;
     rig_open(&rig, &o);
@@ -97,11 +94,10 @@ static void xfer_slow_source_is_waited_for(void **state)
     rig_close(&rig);
 }
 
-static void xfer_link_down_breaks_its_pulls_and_no_others(void **state)
+TEST(xfer_link_down_breaks_its_pulls_and_no_others)
 {
     static struct rig rig;
 
-    (void)state;
     rig_open(&rig, &options);
     rig_fill_source(&rig, 300);
     for (uint32_t k = 0; k < 30; k++) {
@@ -128,12 +124,11 @@ static void xfer_link_down_breaks_its_pulls_and_no_others(void **state)
     rig_close(&rig);
 }
 
-static void xfer_idle_connection_makes_room_for_another_link(void **state)
+TEST(xfer_idle_connection_makes_room_for_another_link)
 {
     static struct rig rig;
     struct rig_options o = options;
 
-    (void)state;
     o.conns = 2;
     rig_open(&rig, &o);
     rig_fill_source(&rig, 40);
@@ -182,7 +177,7 @@ static void hello(uint8_t *p)
 }
 
 /* Who knows the port and the incarnation alone gets nothing; who was let in goes with its link. */
-static void xfer_only_the_token_of_a_link_that_is_up_lets_in(void **state)
+TEST(xfer_only_the_token_of_a_link_that_is_up_lets_in)
 {
     static const uint64_t wrong[] = {0, RIG_TOKEN ^ 1, RIG_SRC_INC, UINT64_MAX};
     static struct rig rig;
@@ -190,7 +185,6 @@ static void xfer_only_the_token_of_a_link_that_is_up_lets_in(void **state)
     uint8_t head[32];
     int fd;
 
-    (void)state;
     rig_open(&rig, &options);
     rig_fill_source(&rig, 40);
     for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -218,14 +212,13 @@ static void xfer_only_the_token_of_a_link_that_is_up_lets_in(void **state)
     rig_close(&rig);
 }
 
-static void xfer_serve_of_another_link_is_not_given(void **state)
+TEST(xfer_serve_of_another_link_is_not_given)
 {
     static struct rig rig;
     uint8_t buf[64 + XFER_ENTRY_BYTES];
     uint32_t answers;
     int fd;
 
-    (void)state;
     rig_open(&rig, &options);
     rig_fill_source(&rig, 40);
     pull_works(&rig, 0);
@@ -244,7 +237,7 @@ static void xfer_serve_of_another_link_is_not_given(void **state)
 }
 
 /* Faults 24 and 25 on the data port: each closed, the others served. */
-static void xfer_malformed_frames_close_the_connection(void **state)
+TEST(xfer_malformed_frames_close_the_connection)
 {
     static const struct xfer_head bad[] = {
         {.type = XFER_HELLO, .n = 0},
@@ -261,7 +254,6 @@ static void xfer_malformed_frames_close_the_connection(void **state)
     uint32_t runs = 0;
     struct prng p;
 
-    (void)state;
     rig_open(&rig, &options);
     rig_fill_source(&rig, 40);
     pull_works(&rig, 0);
@@ -291,7 +283,7 @@ static void xfer_malformed_frames_close_the_connection(void **state)
 }
 
 /* A source without a device answers that nothing comes this way, and serves on. */
-static void xfer_write_asked_of_a_source_without_rdma_gives_nothing(void **state)
+TEST(xfer_write_asked_of_a_source_without_rdma_gives_nothing)
 {
     static struct rig rig;
     uint8_t buf[XFER_WRITE_BYTES];
@@ -304,7 +296,6 @@ static void xfer_write_asked_of_a_source_without_rdma_gives_nothing(void **state
     uint64_t deadline;
     int fd;
 
-    (void)state;
     rig_open(&rig, &options);
     rig_fill_source(&rig, 40);
     deadline = io_now_ns() + RIG_WAIT_NS;
@@ -335,7 +326,7 @@ static void xfer_write_asked_of_a_source_without_rdma_gives_nothing(void **state
 }
 
 /* Faults 22 and 23: half a frame for ever, and one byte now and then. */
-static void xfer_half_frames_are_closed_at_the_deadline(void **state)
+TEST(xfer_half_frames_are_closed_at_the_deadline)
 {
     static const size_t half[HALVES] = {0, 9, 18, 27, 45, 54, 63};
     static struct rig rig;
@@ -344,7 +335,6 @@ static void xfer_half_frames_are_closed_at_the_deadline(void **state)
     int fd, fds[HALVES];
     uint8_t buf[96];
 
-    (void)state;
     o.conns = 2 * HALVES + 2; /* half of them inbound */
     rig_open(&rig, &o);
     rig_fill_source(&rig, 40);
@@ -376,13 +366,12 @@ static void xfer_half_frames_are_closed_at_the_deadline(void **state)
     rig_close(&rig);
 }
 
-static void xfer_callers_beyond_the_limit_are_turned_away(void **state)
+TEST(xfer_callers_beyond_the_limit_are_turned_away)
 {
     static struct rig rig;
     struct xfer_stats stats;
     int fd[12];
 
-    (void)state;
     rig_open(&rig, &options); /* 8 connections: 4 of them inbound */
     rig_fill_source(&rig, 40);
     for (int i = 0; i < 12; i++) {
@@ -404,13 +393,12 @@ static void xfer_callers_beyond_the_limit_are_turned_away(void **state)
 }
 
 /* A source that says more than it was asked for. */
-static void xfer_unasked_bytes_from_a_source_close_the_connection(void **state)
+TEST(xfer_unasked_bytes_from_a_source_close_the_connection)
 {
     static struct rig rig;
     uint16_t port;
     int fd, peer = -1;
 
-    (void)state;
     rig_open(&rig, &options);
     fd = rig_listen(&port);
     rig_link(&rig, port, RIG_SRC_INC);
@@ -434,37 +422,14 @@ static void xfer_unasked_bytes_from_a_source_close_the_connection(void **state)
     rig_close(&rig);
 }
 
-static void xfer_create_refuses_bad_limits_and_says_why(void **state)
+TEST(xfer_create_refuses_bad_limits_and_says_why)
 {
     struct xfer_config c = {.links = 1};
     struct xfer *xfer = NULL;
     const char *why = NULL;
 
-    (void)state;
     assert_int_equal(xfer_create(&c, &xfer, &why), TERN_INVALID);
     assert_null(xfer);
     assert_non_null(why);
     xfer_destroy(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(xfer_stale_incarnation_is_refused_before_any_page),
-        cmocka_unit_test(xfer_nobody_listens_ends_peer_lost),
-        cmocka_unit_test(xfer_silent_source_is_given_up_after_idle),
-        cmocka_unit_test(xfer_slow_source_is_waited_for),
-        cmocka_unit_test(xfer_link_down_breaks_its_pulls_and_no_others),
-        cmocka_unit_test(xfer_idle_connection_makes_room_for_another_link),
-        cmocka_unit_test(xfer_only_the_token_of_a_link_that_is_up_lets_in),
-        cmocka_unit_test(xfer_serve_of_another_link_is_not_given),
-        cmocka_unit_test(xfer_malformed_frames_close_the_connection),
-        cmocka_unit_test(xfer_write_asked_of_a_source_without_rdma_gives_nothing),
-        cmocka_unit_test(xfer_half_frames_are_closed_at_the_deadline),
-        cmocka_unit_test(xfer_callers_beyond_the_limit_are_turned_away),
-        cmocka_unit_test(xfer_unasked_bytes_from_a_source_close_the_connection),
-        cmocka_unit_test(xfer_create_refuses_bad_limits_and_says_why),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

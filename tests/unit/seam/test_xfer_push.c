@@ -1,5 +1,6 @@
 /* Pushes by RDMA WRITE between two transfer sides of one process, over whatever device there is, as
  * test_verbs/verbs.c has it for pulls: grants, their end, and who is harmed by what. */
+#include "testing/test.h"
 #include "unit/seam/test_xfer_verbs_rig.h"
 
 static void open_push(struct rig *rig, struct rig_options o, uint32_t pages)
@@ -41,12 +42,11 @@ static bool all_right(const struct rig *rig, uint32_t first, uint32_t step, uint
 
 /* ------------------------------------------------------------------ cases */
 
-static void xfer_push_writes_every_page_and_merges_adjacent_ones(void **state)
+TEST(xfer_push_writes_every_page_and_merges_adjacent_ones)
 {
     struct rig rig;
     struct xfer_stats s, out;
 
-    (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 2}, 257);
     pull_whole(&rig, 1, 1, 256);
     s = stats_of(&rig.dst);
@@ -61,25 +61,22 @@ static void xfer_push_writes_every_page_and_merges_adjacent_ones(void **state)
     rig_close(&rig);
 }
 
-static void xfer_push_x5_replicated_pages_move_once(void **state)
+TEST(xfer_push_x5_replicated_pages_move_once)
 {
-    (void)state;
     replicated_move_once(true);
 }
 
-static void xfer_push_pages_across_registrations_are_split(void **state)
+TEST(xfer_push_pages_across_registrations_are_split)
 {
-    (void)state;
     across_registrations(true);
 }
 
 /* No two pages are adjacent: each needs a window of its own in each region, 400 in all, and a path
  * has far fewer. They are given back and taken again. */
-static void xfer_push_more_runs_than_windows_go_in_turn(void **state)
+TEST(xfer_push_more_runs_than_windows_go_in_turn)
 {
     struct rig rig;
 
-    (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {4096}, .regions = 2}, 402);
     for (uint32_t run = 1; run <= 3; run++) {
         rig.dst.nevents = 0;
@@ -92,18 +89,16 @@ static void xfer_push_more_runs_than_windows_go_in_turn(void **state)
     rig_close(&rig);
 }
 
-static void xfer_push_page_recycled_at_the_source_is_gone(void **state)
+TEST(xfer_push_page_recycled_at_the_source_is_gone)
 {
-    (void)state;
     recycled_is_gone(true);
 }
 
 /* One page of a piece is of another generation: nothing of the piece is written. */
-static void xfer_push_stale_generation_writes_nothing(void **state)
+TEST(xfer_push_stale_generation_writes_nothing)
 {
     struct rig rig;
 
-    (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
     rig.gen[0][33]++;
     poison(&rig, 1, 64);
@@ -120,27 +115,24 @@ static void xfer_push_stale_generation_writes_nothing(void **state)
     rig_close(&rig);
 }
 
-static void xfer_push_damaged_page_is_found_by_its_checksum(void **state)
+TEST(xfer_push_damaged_page_is_found_by_its_checksum)
 {
-    (void)state;
     damaged_is_found(true);
 }
 
-static void xfer_push_other_memory_than_registered_is_found(void **state)
+TEST(xfer_push_other_memory_than_registered_is_found)
 {
-    (void)state;
     other_memory_than_registered_is_found(true);
 }
 
 /* Fault 6, from the other side: once QUIET was said no write lands, however many the source has
  * under way. What was granted and does not come in time is revoked, and the device refuses it. */
-static void xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write(void **state)
+TEST(xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write)
 {
     struct prng prng;
     struct rig rig;
     uint32_t runs = 25, injected = 0;
 
-    (void)state;
     prng_init(&prng, 7);
     open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     for (uint32_t run = 1; run <= runs; run++) {
@@ -174,11 +166,10 @@ static void xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write(void **st
 }
 
 /* The source hears of the end, too: what it had not begun it refuses, and no queue pair breaks. */
-static void xfer_push_stop_that_both_hear_of_breaks_nothing(void **state)
+TEST(xfer_push_stop_that_both_hear_of_breaks_nothing)
 {
     struct rig rig;
 
-    (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 257);
     for (uint32_t run = 1; run <= 20; run++) {
         rig.dst.nevents = rig.src.nevents = 0;
@@ -202,12 +193,11 @@ static void xfer_push_stop_that_both_hear_of_breaks_nothing(void **state)
 }
 
 /* The serve is quiet only when no device reads its pages any more. */
-static void xfer_push_serve_is_quiet_only_when_its_writes_have_ended(void **state)
+TEST(xfer_push_serve_is_quiet_only_when_its_writes_have_ended)
 {
     struct rig rig;
     uint32_t waited = 0;
 
-    (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     for (uint32_t run = 1; run <= 10; run++) {
         uint64_t before = stats_of(&rig.src).writes_posted;
@@ -234,12 +224,11 @@ static void xfer_push_serve_is_quiet_only_when_its_writes_have_ended(void **stat
 
 /* Fault 10: the source's queue pair goes while it writes. The destination, which posts nothing, is
  * told. */
-static void xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again(void **state)
+TEST(xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again)
 {
     uint64_t start;
     struct rig rig;
 
-    (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 200);
     while (stats_of(&rig.src).writes_posted == 0)
@@ -260,11 +249,10 @@ static void xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again(void
 }
 
 /* The destination's queue pair goes while it is written to. */
-static void xfer_push_lost_queue_pair_of_the_destination_is_made_again(void **state)
+TEST(xfer_push_lost_queue_pair_of_the_destination_is_made_again)
 {
     struct rig rig;
 
-    (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 200);
     while (stats_of(&rig.src).writes_posted == 0)
@@ -287,11 +275,10 @@ static void xfer_push_lost_queue_pair_of_the_destination_is_made_again(void **st
 }
 
 /* The source writes by keys that the destination did not give. */
-static void xfer_push_forged_key_writes_nothing_and_ends_typed(void **state)
+TEST(xfer_push_forged_key_writes_nothing_and_ends_typed)
 {
     struct rig rig;
 
-    (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
     xfer_link_down(rig.dst.xfer, rig.link);
     rig.rkey_xor = 0x00ffff00u;
@@ -349,7 +336,7 @@ static int64_t forge(struct rig *rig, const struct forgery *f)
 }
 
 /* Grants that no destination gave: the source writes for none of them. */
-static void xfer_push_forged_grants_are_not_written_to(void **state)
+TEST(xfer_push_forged_grants_are_not_written_to)
 {
     const struct forgery senseless[] = {
         {{.window = XFER_WINDOWS_MAX << 8, .bytes = 4096}, 1, false}, /* no such window */
@@ -366,7 +353,6 @@ static void xfer_push_forged_grants_are_not_written_to(void **state)
     };
     struct rig rig;
 
-    (void)state;
     open_push(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
     for (uint32_t i = 0; i < sizeof senseless / sizeof senseless[0]; i++)
         assert_int_equal(forge(&rig, &senseless[i]), -1);
@@ -391,11 +377,10 @@ static void any_transport(struct rig *rig)
 }
 
 /* It goes another way, or ends typed. */
-static void xfer_push_page_in_too_many_registrations_is_not_pushed(void **state)
+TEST(xfer_push_page_in_too_many_registrations_is_not_pushed)
 {
     struct rig rig;
 
-    (void)state;
     open_push(&rig, in_many_registrations, 2);
     rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 1);
     rig_until(&rig, &rig.dst, 1);
@@ -410,12 +395,11 @@ static void xfer_push_page_in_too_many_registrations_is_not_pushed(void **state)
 }
 
 /* Both batches that wait for the connection go there at once: the clock stands still. */
-static void xfer_push_batches_that_go_another_way_wait_for_no_tick(void **state)
+TEST(xfer_push_batches_that_go_another_way_wait_for_no_tick)
 {
     uint64_t deadline = io_now_ns() + WAIT_NS;
     struct rig rig;
 
-    (void)state;
     open_push(&rig, in_many_registrations, 2);
     any_transport(&rig);
     rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 1);
@@ -432,34 +416,12 @@ static void xfer_push_batches_that_go_another_way_wait_for_no_tick(void **state)
     rig_close(&rig);
 }
 
-static void xfer_push_throughput_at_64_kib(void **state)
+TEST(xfer_push_throughput_at_64_kib)
 {
-    (void)state;
     throughput(true, "verbs_push", "ib_write_bw");
 }
 
-int main(void)
+__attribute__((constructor)) static void says_how_it_ended(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(xfer_push_writes_every_page_and_merges_adjacent_ones),
-        cmocka_unit_test(xfer_push_x5_replicated_pages_move_once),
-        cmocka_unit_test(xfer_push_pages_across_registrations_are_split),
-        cmocka_unit_test(xfer_push_more_runs_than_windows_go_in_turn),
-        cmocka_unit_test(xfer_push_page_recycled_at_the_source_is_gone),
-        cmocka_unit_test(xfer_push_stale_generation_writes_nothing),
-        cmocka_unit_test(xfer_push_damaged_page_is_found_by_its_checksum),
-        cmocka_unit_test(xfer_push_other_memory_than_registered_is_found),
-        cmocka_unit_test(xfer_push_fault_6_stop_is_quiet_only_when_nobody_can_write),
-        cmocka_unit_test(xfer_push_stop_that_both_hear_of_breaks_nothing),
-        cmocka_unit_test(xfer_push_serve_is_quiet_only_when_its_writes_have_ended),
-        cmocka_unit_test(xfer_push_fault_10_lost_queue_pair_ends_typed_and_is_made_again),
-        cmocka_unit_test(xfer_push_lost_queue_pair_of_the_destination_is_made_again),
-        cmocka_unit_test(xfer_push_forged_key_writes_nothing_and_ends_typed),
-        cmocka_unit_test(xfer_push_forged_grants_are_not_written_to),
-        cmocka_unit_test(xfer_push_page_in_too_many_registrations_is_not_pushed),
-        cmocka_unit_test(xfer_push_batches_that_go_another_way_wait_for_no_tick),
-        cmocka_unit_test(xfer_push_throughput_at_64_kib),
-    };
-
-    return verbs_ended(cmocka_run_group_tests(tests, NULL, NULL));
+    test_ends(verbs_ended);
 }

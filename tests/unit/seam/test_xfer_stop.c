@@ -1,6 +1,7 @@
 /* Promise P2 at the transport: after EV_PULL_QUIET nothing writes the pull's pages, after
  * EV_SERVE_QUIET nothing reads the serve's. Stops at random points, with a second transfer on the
  * same connection that must not notice. */
+#include "testing/test.h"
 #include "unit/seam/test_xfer_rig.h"
 
 #define STOPS      200
@@ -119,14 +120,13 @@ static bool poison_came_over(const struct rig *rig, uint32_t first)
 }
 
 /* Fault 6 / P2: what QUIET promises. */
-static void xfer_fault_6_nothing_is_written_after_pull_quiet(void **state)
+TEST(xfer_fault_6_nothing_is_written_after_pull_quiet)
 {
     static struct rig rig;
     uint32_t in_flight = 0, skipped = 0;
     struct xfer_stats stats;
     struct prng p;
 
-    (void)state;
     prng_init(&p, 11);
     rig_open(&rig, &options);
     rig_fill_source(&rig, B_FIRST + PAGES);
@@ -152,12 +152,11 @@ static void xfer_fault_6_nothing_is_written_after_pull_quiet(void **state)
 }
 
 /* The slot and the pages are used again at once, by a transfer of other bytes. */
-static void xfer_pages_and_slot_are_reused_right_after_quiet(void **state)
+TEST(xfer_pages_and_slot_are_reused_right_after_quiet)
 {
     static struct rig rig;
     struct prng p;
 
-    (void)state;
     prng_init(&p, 12);
     rig_open(&rig, &options);
     rig_fill_source(&rig, B_FIRST + PAGES);
@@ -184,14 +183,13 @@ static void xfer_pages_and_slot_are_reused_right_after_quiet(void **state)
     rig_close(&rig);
 }
 
-static void xfer_nothing_is_read_after_serve_quiet(void **state)
+TEST(xfer_nothing_is_read_after_serve_quiet)
 {
     static struct rig rig;
     uint32_t in_flight = 0, broken = 0;
     struct xfer_stats stats;
     struct prng p;
 
-    (void)state;
     prng_init(&p, 13);
     rig_open(&rig, &options);
     rig_fill_source(&rig, B_FIRST + PAGES);
@@ -231,12 +229,11 @@ static void xfer_nothing_is_read_after_serve_quiet(void **state)
 }
 
 /* Both ends stop, in any order, and one of them may go altogether. */
-static void xfer_destroy_in_mid_transfer_ends_the_other_side(void **state)
+TEST(xfer_destroy_in_mid_transfer_ends_the_other_side)
 {
     static struct rig rig;
     struct prng p;
 
-    (void)state;
     prng_init(&p, 14);
     for (uint32_t k = 0; k < 20; k++) {
         rig_open(&rig, &options);
@@ -261,16 +258,4 @@ static void xfer_destroy_in_mid_transfer_ends_the_other_side(void **state)
         }
         rig_close(&rig);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(xfer_fault_6_nothing_is_written_after_pull_quiet),
-        cmocka_unit_test(xfer_pages_and_slot_are_reused_right_after_quiet),
-        cmocka_unit_test(xfer_nothing_is_read_after_serve_quiet),
-        cmocka_unit_test(xfer_destroy_in_mid_transfer_ends_the_other_side),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

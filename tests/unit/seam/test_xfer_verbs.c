@@ -4,16 +4,16 @@
 #include <dirent.h>
 #include <sys/resource.h>
 
+#include "testing/test.h"
 #include "unit/seam/test_xfer_verbs_rig.h"
 
 /* ------------------------------------------------------------------ cases */
 
-static void xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones(void **state)
+TEST(xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones)
 {
     struct rig rig;
     struct xfer_stats s;
 
-    (void)state;
     open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .units = 2, .regions = 2}, 257);
     pull_whole(&rig, 1, 1, 256);
     s = stats_of(&rig.dst);
@@ -26,45 +26,39 @@ static void xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones(void **sta
     rig_close(&rig);
 }
 
-static void xfer_verbs_x5_replicated_pages_move_once(void **state)
+TEST(xfer_verbs_x5_replicated_pages_move_once)
 {
-    (void)state;
     replicated_move_once(false);
 }
 
-static void xfer_verbs_pages_across_registrations_are_split(void **state)
+TEST(xfer_verbs_pages_across_registrations_are_split)
 {
-    (void)state;
     across_registrations(false);
 }
 
-static void xfer_verbs_page_recycled_before_confirm_is_gone(void **state)
+TEST(xfer_verbs_page_recycled_before_confirm_is_gone)
 {
-    (void)state;
     recycled_is_gone(false);
 }
 
-static void xfer_verbs_damaged_page_is_found_by_its_checksum(void **state)
+TEST(xfer_verbs_damaged_page_is_found_by_its_checksum)
 {
-    (void)state;
     damaged_is_found(false);
 }
 
-static void xfer_verbs_other_memory_than_registered_is_found(void **state)
+TEST(xfer_verbs_other_memory_than_registered_is_found)
 {
-    (void)state;
     other_memory_than_registered_is_found(false);
 }
 
 /* Fault 6: once QUIET was said no byte of the pull lands, however far its reads were. */
-static void xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended(void **state)
+TEST(xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended)
 {
     struct prng prng;
     struct rig rig;
     uint32_t runs = 60, injected = 0;
     uint64_t at_quiet;
 
-    (void)state;
     prng_init(&prng, 7);
     open_verbs(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     for (uint32_t run = 1; run <= runs; run++) {
@@ -93,12 +87,11 @@ static void xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended(void **s
 }
 
 /* Fault 10: the source's queue pair goes while it is read from. */
-static void xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again(void **state)
+TEST(xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again)
 {
     uint64_t start, deadline;
     struct rig rig;
 
-    (void)state;
     open_verbs(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 200);
     deadline = io_now_ns() + WAIT_NS;
@@ -122,12 +115,11 @@ static void xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again(voi
 }
 
 /* Fault 10, where TCP is allowed: what was under way goes on over it, from its beginning. */
-static void xfer_verbs_fault_10_lost_path_goes_on_over_tcp(void **state)
+TEST(xfer_verbs_fault_10_lost_path_goes_on_over_tcp)
 {
     uint64_t deadline;
     struct rig rig;
 
-    (void)state;
     open_verbs(&rig, (struct rig_options){.page_bytes = {64 << 10}}, 201);
     xfer_link_transport(rig.dst.xfer, rig.link, XFER_AUTO, 1, true);
     rig_pull(&rig, (struct pull_id){1, 1}, 0, 0, 1, 100);
@@ -151,13 +143,12 @@ static void xfer_verbs_fault_10_lost_path_goes_on_over_tcp(void **state)
 }
 
 /* Fault 11: a peer that refuses every path is asked less and less often. */
-static void xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause(void **state)
+TEST(xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause)
 {
     uint64_t start, now, pause = 200000000u, sum = 0;
     uint32_t cap = 1;
     struct rig rig;
 
-    (void)state;
     open_verbs(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
     rig.refuses = true;
     xfer_link_down(rig.dst.xfer, rig.link);
@@ -218,7 +209,7 @@ static void open_two_rails(struct rig *rig, struct rig_options o, uint32_t pages
 }
 
 /* Both carry; when one is lost the other takes over. More is pulled than is asked for at once. */
-static void xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on(void **state)
+TEST(xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on)
 {
     struct xfer_path_msg again;
     struct xfer_path_view path;
@@ -226,7 +217,6 @@ static void xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on(void **state)
     uint64_t deadline;
     struct rig rig;
 
-    (void)state;
     open_two_rails(&rig, (struct rig_options){.page_bytes = {64 << 10}, .memory_bytes = 64u << 20},
                    801);
     for (uint32_t i = 0; i < 4; i++)
@@ -272,7 +262,7 @@ static uint32_t open_files(void)
 
 /* What the operator decides by: the devices and the limit are told where RDMA is not wanted, too,
  * as they are where it is. */
-static void xfer_verbs_unwanted_is_looked_at_and_left_alone(void **state)
+TEST(xfer_verbs_unwanted_is_looked_at_and_left_alone)
 {
     struct rig_options o = {.page_bytes = {4096}, .rdma = true};
     struct xfer_rdma_view wanted, view;
@@ -280,7 +270,6 @@ static void xfer_verbs_unwanted_is_looked_at_and_left_alone(void **state)
     uint32_t files[2];
     struct rig rig;
 
-    (void)state;
     rig_open(&rig, &o);
     xfer_rdma_view(rig.dst.xfer, &wanted);
     rig_close(&rig);
@@ -372,23 +361,20 @@ static void rail_in_doubt(bool push)
     rig_close(&rig);
 }
 
-static void xfer_verbs_rail_in_doubt_reads_one_piece(void **state)
+TEST(xfer_verbs_rail_in_doubt_reads_one_piece)
 {
-    (void)state;
     rail_in_doubt(false);
 }
 
-static void xfer_verbs_rail_in_doubt_is_pushed_one_piece(void **state)
+TEST(xfer_verbs_rail_in_doubt_is_pushed_one_piece)
 {
-    (void)state;
     rail_in_doubt(true);
 }
 
-static void xfer_verbs_forged_key_reads_nothing_and_ends_typed(void **state)
+TEST(xfer_verbs_forged_key_reads_nothing_and_ends_typed)
 {
     struct rig rig;
 
-    (void)state;
     rig.rkey_xor = 0;
     open_verbs(&rig, (struct rig_options){.page_bytes = {4096}}, 65);
     xfer_link_down(rig.dst.xfer, rig.link);
@@ -411,13 +397,12 @@ static void xfer_verbs_forged_key_reads_nothing_and_ends_typed(void **state)
 }
 
 /* Where one end cannot, auto goes over TCP and verbs goes nowhere. */
-static void xfer_verbs_fallback_is_only_what_was_asked_for(void **state)
+TEST(xfer_verbs_fallback_is_only_what_was_asked_for)
 {
     struct rig_options o = {.page_bytes = {4096}, .rdma = true};
     struct xfer_link_view view;
     struct rig rig;
 
-    (void)state;
     rig_open(&rig, &o);
     rig_fill_source(&rig, 65);
     xfer_link_transport(rig.dst.xfer, rig.link, XFER_AUTO, 1, false);
@@ -440,11 +425,10 @@ static void xfer_verbs_fallback_is_only_what_was_asked_for(void **state)
 
 /* Two slots. Links 0 and 1 read, link 2 pulls over TCP; each takes the slot of one that is idle,
  * beside a path or not, and nobody hears BUSY. */
-static void xfer_verbs_idle_connections_make_room_both_ways(void **state)
+TEST(xfer_verbs_idle_connections_make_room_both_ways)
 {
     struct rig rig;
 
-    (void)state;
     open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .conns_dst = 2}, 65);
     for (rig.link = 1; rig.link < 3; rig.link++)
         rig_link(&rig, rig.port, RIG_SRC_INC);
@@ -463,34 +447,12 @@ static void xfer_verbs_idle_connections_make_room_both_ways(void **state)
     rig_close(&rig);
 }
 
-static void xfer_verbs_throughput_at_64_kib(void **state)
+TEST(xfer_verbs_throughput_at_64_kib)
 {
-    (void)state;
     throughput(false, "verbs_pull", "ib_read_bw");
 }
 
-int main(void)
+__attribute__((constructor)) static void says_how_it_ended(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(xfer_verbs_fallback_is_only_what_was_asked_for),
-        cmocka_unit_test(xfer_verbs_pull_reads_every_page_and_merges_adjacent_ones),
-        cmocka_unit_test(xfer_verbs_x5_replicated_pages_move_once),
-        cmocka_unit_test(xfer_verbs_pages_across_registrations_are_split),
-        cmocka_unit_test(xfer_verbs_page_recycled_before_confirm_is_gone),
-        cmocka_unit_test(xfer_verbs_damaged_page_is_found_by_its_checksum),
-        cmocka_unit_test(xfer_verbs_other_memory_than_registered_is_found),
-        cmocka_unit_test(xfer_verbs_fault_6_stop_is_quiet_only_when_reads_have_ended),
-        cmocka_unit_test(xfer_verbs_fault_10_lost_queue_pair_ends_typed_and_is_made_again),
-        cmocka_unit_test(xfer_verbs_fault_10_lost_path_goes_on_over_tcp),
-        cmocka_unit_test(xfer_verbs_fault_11_refused_paths_come_again_after_a_growing_pause),
-        cmocka_unit_test(xfer_verbs_rail_lost_in_mid_transfer_the_other_goes_on),
-        cmocka_unit_test(xfer_verbs_unwanted_is_looked_at_and_left_alone),
-        cmocka_unit_test(xfer_verbs_rail_in_doubt_reads_one_piece),
-        cmocka_unit_test(xfer_verbs_rail_in_doubt_is_pushed_one_piece),
-        cmocka_unit_test(xfer_verbs_forged_key_reads_nothing_and_ends_typed),
-        cmocka_unit_test(xfer_verbs_idle_connections_make_room_both_ways),
-        cmocka_unit_test(xfer_verbs_throughput_at_64_kib),
-    };
-
-    return verbs_ended(cmocka_run_group_tests(tests, NULL, NULL));
+    test_ends(verbs_ended);
 }

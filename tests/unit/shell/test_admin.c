@@ -143,7 +143,7 @@ static const char *string_of(const json_t *object, const char *key)
 
 /* ---- status ---- */
 
-static void status_has_the_keys_and_its_pages_add_up(void **state)
+TEST(status_has_the_keys_and_its_pages_add_up)
 {
     static const char *const parts[] = {"free",     "leased", "session",  "snapshot", "reclaimable",
                                         "transfer", "ticket", "retiring", "zeroing",  "quarantine"};
@@ -151,7 +151,6 @@ static void status_has_the_keys_and_its_pages_add_up(void **state)
     json_t *status = ask(s, "status", NONE), *pools = json_object_get(status, "pools");
     const json_t *kv;
 
-    (void)state;
     assert_string_equal(string_of(status, "incarnation"), "0000000000001001");
     assert_int_equal(number_of(status, "uptime_s"), 90);
     assert_int_equal(number_of(status, "sessions"), 2);
@@ -186,13 +185,12 @@ static void status_has_the_keys_and_its_pages_add_up(void **state)
     scene_stop(s);
 }
 
-static void status_counts_errors_and_tells_the_hash_when_asked(void **state)
+TEST(status_counts_errors_and_tells_the_hash_when_asked)
 {
     struct scene *s = scene_start();
     char wanted[32];
     json_t *status;
 
-    (void)state;
     rig_session_open(s->b.rig, s->b.e.conn[0], (struct pool_id){77, 77}, 1, s->b.s);
     status = NULL;
     assert_int_equal(ask_sized(s, "status", "hash=1", NULL, NONE, TEXT_BYTES, &status), TERN_OK);
@@ -207,13 +205,12 @@ static void status_counts_errors_and_tells_the_hash_when_asked(void **state)
 
 /* ---- lists ---- */
 
-static void lists_tell_what_is_there(void **state)
+TEST(lists_tell_what_is_there)
 {
     struct scene *s = scene_start();
     json_t *json, *row;
     char id[32];
 
-    (void)state;
     json = ask(s, "sessions", NONE);
     row = json_array_get(json_object_get(json, "sessions"), 0);
     assert_int_equal(json_array_size(json_object_get(json, "sessions")), 2);
@@ -266,14 +263,13 @@ static void lists_tell_what_is_there(void **state)
     scene_stop(s);
 }
 
-static void tree_tells_the_path_of_a_prefix(void **state)
+TEST(tree_tells_the_path_of_a_prefix)
 {
     struct scene *s = scene_start();
     json_t *json = ask(s, "tree", NONE), *rows = json_object_get(json, "tree"), *row;
     uint32_t pages = 0, roots = 0, deepest = 0;
     size_t i;
 
-    (void)state;
     assert_int_equal(json_array_size(rows), rig_view(s->b.rig).nodes);
     json_array_foreach(rows, i, row)
     {
@@ -299,7 +295,7 @@ static void tree_tells_the_path_of_a_prefix(void **state)
 }
 
 /* A transfer that is under way, on both sides. */
-static void transfers_are_told_by_both_sides(void **state)
+TEST(transfers_are_told_by_both_sides)
 {
     struct pair p = pair_with(rig_defaults(), 4, 32, 32);
     struct scene *s = scene_start();
@@ -307,7 +303,6 @@ static void transfers_are_told_by_both_sides(void **state)
     json_t *json = NULL, *row;
     struct node_view node;
 
-    (void)state;
     rig_put(p.source, &p.se, p.sp, 9, 16);
     session = rig_session(p.dest, &p.de, p.dp, 1);
     rig_match(session, rig_tokens(9, 16), 16);
@@ -359,13 +354,12 @@ static void assert_quarantine(struct scene *s, uint64_t oldest_ms, const char *p
 }
 
 /* The age grows by the clock alone: nothing needs to happen in the core for it. */
-static void status_tells_how_long_quarantine_lasts_and_for_whom(void **state)
+TEST(status_tells_how_long_quarantine_lasts_and_for_whom)
 {
     struct pair p = pair_limited(1 << 20);
     struct scene *s = scene_start();
     struct pull_id pull;
 
-    (void)state;
     pair_offer(&p, 16);
     fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     pull = rig_job(p.dest, RIG_PULL, 0)->pull;
@@ -442,14 +436,13 @@ static void scene_of_stop(struct scene *s, struct bench *host)
 
 /* A session goes away to the host: what its row, its node's and the pools' say before, and after.
  */
-static void a_retracted_session_is_told_with_its_ref_and_since_when(void **state)
+TEST(a_retracted_session_is_told_with_its_ref_and_since_when)
 {
     struct bench host = host_bench(4, 16, 16);
     const uint32_t *tokens = rig_tokens(3, 12);
     struct scene *s = scene_of(&host);
     json_t *json, *row;
 
-    (void)state;
     rig_match(host.s, tokens, 12);
     rig_run_to(host.s, tokens, 12);
     rig_commit(host.s, 12, 1);
@@ -491,14 +484,13 @@ static void a_retracted_session_is_told_with_its_ref_and_since_when(void **state
 }
 
 /* Pools: the host tier is a row of its own, the two name each other; status adds it up. */
-static void host_tiers_are_pools_of_their_own(void **state)
+TEST(host_tiers_are_pools_of_their_own)
 {
     struct bench host = host_bench(4, 16, 12);
     struct scene *s = scene_of(&host);
     json_t *json, *row, *tier;
     uint64_t device, other;
 
-    (void)state;
     rig_put(host.rig, &host.e, host.pool, 3, 12);
     json = ask(s, "pools", NONE);
     assert_int_equal(json_array_size(json_object_get(json, "pools")), 2);
@@ -527,7 +519,7 @@ static void host_tiers_are_pools_of_their_own(void **state)
 }
 
 /* Borrowed pages are counted once, however many sessions have them in their tables. */
-static void borrowed_pages_and_pins_are_told(void **state)
+TEST(borrowed_pages_and_pins_are_told)
 {
     struct bench host = host_bench(4, 16, 0);
     const uint32_t *tokens = rig_tokens(3, 12);
@@ -536,7 +528,6 @@ static void borrowed_pages_and_pins_are_told(void **state)
     json_t *json, *row;
     struct node_id node;
 
-    (void)state;
     rig_put(host.rig, &host.e, host.pool, 3, 12);
     rig_match(host.s, tokens, 12);
     second = rig_session(host.rig, &host.e, host.pool, 1);
@@ -594,12 +585,11 @@ static json_t *whole_list(struct scene *s, const char *command, const char *limi
     return all;
 }
 
-static void paged_lists_are_the_same_at_every_size(void **state)
+TEST(paged_lists_are_the_same_at_every_size)
 {
     static const char *const commands[] = {"tree", "sessions", "pools", "engines"};
     struct scene *s = scene_start();
 
-    (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         json_t *wanted = whole_list(s, commands[i], NULL, TEXT_BYTES), *got;
         uint32_t answered = 0;
@@ -624,13 +614,12 @@ static void paged_lists_are_the_same_at_every_size(void **state)
     scene_stop(s);
 }
 
-static void status_is_whole_or_busy_at_every_size(void **state)
+TEST(status_is_whole_or_busy_at_every_size)
 {
     struct scene *s = scene_start();
     uint32_t busy = 0, whole = 0;
     json_t *json;
 
-    (void)state;
     for (size_t cap = 1; cap < 4096; cap += 11) {
         enum tern_err err = ask_sized(s, "status", NULL, NULL, NONE, cap, &json);
 
@@ -646,13 +635,12 @@ static void status_is_whole_or_busy_at_every_size(void **state)
 
 /* ---- tenants and bad questions ---- */
 
-static void tenants_are_told_about_themselves_alone(void **state)
+TEST(tenants_are_told_about_themselves_alone)
 {
     static const char *const commands[] = {"status", "pools", "sessions", "engines"};
     struct scene *s = scene_start();
     json_t *json;
 
-    (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         json = ask(s, commands[i], 1);
         assert_null(strstr(s->text, "first"));
@@ -671,7 +659,7 @@ static void tenants_are_told_about_themselves_alone(void **state)
     scene_stop(s);
 }
 
-static void questions_that_are_wrong_are_refused(void **state)
+TEST(questions_that_are_wrong_are_refused)
 {
     static const char *const bad[] = {
         "from=", "from=x", "from=-1", "from=4294967296", "limit=0", "limit=4097", "zork=1",
@@ -679,7 +667,6 @@ static void questions_that_are_wrong_are_refused(void **state)
     struct scene *s = scene_start();
     json_t *json = NULL;
 
-    (void)state;
     assert_int_equal(ask_sized(s, "zork", NULL, NULL, NONE, TEXT_BYTES, &json), TERN_UNSUPPORTED);
     assert_int_equal(ask_sized(s, "", NULL, NULL, NONE, TEXT_BYTES, &json), TERN_UNSUPPORTED);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -698,38 +685,15 @@ static void questions_that_are_wrong_are_refused(void **state)
 }
 
 /* Asking must not change anything: the arena is the same after every question. */
-static void questions_change_nothing(void **state)
+TEST(questions_change_nothing)
 {
     static const char *const commands[] = {"status", "pools",     "sessions", "engines",
                                            "peers",  "transfers", "tree"};
     struct scene *s = scene_start();
     uint64_t before = core_hash(s->b.rig->core);
 
-    (void)state;
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         json_decref(ask(s, commands[i], NONE));
     assert_true(core_hash(s->b.rig->core) == before);
     scene_stop(s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(status_has_the_keys_and_its_pages_add_up),
-        RIG_TEST(status_counts_errors_and_tells_the_hash_when_asked),
-        RIG_TEST(status_is_whole_or_busy_at_every_size),
-        RIG_TEST(lists_tell_what_is_there),
-        RIG_TEST(tree_tells_the_path_of_a_prefix),
-        RIG_TEST(transfers_are_told_by_both_sides),
-        RIG_TEST(status_tells_how_long_quarantine_lasts_and_for_whom),
-        RIG_TEST(a_retracted_session_is_told_with_its_ref_and_since_when),
-        RIG_TEST(host_tiers_are_pools_of_their_own),
-        RIG_TEST(borrowed_pages_and_pins_are_told),
-        RIG_TEST(paged_lists_are_the_same_at_every_size),
-        RIG_TEST(tenants_are_told_about_themselves_alone),
-        RIG_TEST(questions_that_are_wrong_are_refused),
-        RIG_TEST(questions_change_nothing),
-    };
-
-    return RIG_RUN(tests);
 }

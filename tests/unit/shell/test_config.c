@@ -1,12 +1,7 @@
 /* Configuration: what is accepted, what is refused and where the refusal points. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -15,6 +10,7 @@
 #include "shell/config/plan.h"
 #include "shell/peers/link.h"
 #include "shell/tls/tls.h"
+#include "testing/test.h"
 
 #define TENANT "tenants:\n  - name: default\n    socket: /tmp/t.sock\n    memory: 64M\n"
 
@@ -49,12 +45,11 @@ static struct config *accepted(const char *text)
 
 /* ---- YAML ---- */
 
-static void config_smallest_file_is_completed(void **state)
+TEST(config_smallest_file_is_completed)
 {
     struct config *c = accepted(TENANT);
     size_t arena;
 
-    (void)state;
     assert_int_equal(c->ntenants, 1);
     assert_string_equal(c->tenants[0].name, "default");
     assert_int_equal(c->tenants[0].memory_bytes, 64u << 20);
@@ -77,7 +72,7 @@ static void config_smallest_file_is_completed(void **state)
     config_destroy(c);
 }
 
-static void config_every_section_is_read(void **state)
+TEST(config_every_section_is_read)
 {
     struct config *c = accepted(
         "node: prefill-1\n"
@@ -103,7 +98,6 @@ static void config_every_section_is_read(void **state)
         "  - {name: two, socket: /tmp/2.sock, mode: \"0600\", memory: 2M, host_memory: 3M, "
         "sessions_max: 8}\n");
 
-    (void)state;
     assert_string_equal(c->node, "prefill-1");
     assert_string_equal(c->listen.host, "::1");
     assert_int_equal(c->listen.port, 7001);
@@ -141,12 +135,11 @@ static void config_every_section_is_read(void **state)
 }
 
 /* Host pages have records like any other, and their memory counts against the machine's. */
-static void config_host_memory_is_counted_with_memory(void **state)
+TEST(config_host_memory_is_counted_with_memory)
 {
     struct config *c = accepted(TENANT), *more;
     size_t arena;
 
-    (void)state;
     more = accepted(TENANT "    host_memory: 64M\n  - name: b\n    socket: /tmp/b\n"
                            "    memory: 1M\n    host_memory: 8191\n");
     assert_int_equal(more->limits.pages, (128u << 20) / 4096 + 256 + 1);
@@ -164,9 +157,8 @@ static void config_host_memory_is_counted_with_memory(void **state)
             "t.yaml:6: tenants[0].host_memory: ", "given twice");
 }
 
-static void config_shape_errors_name_their_line(void **state)
+TEST(config_shape_errors_name_their_line)
 {
-    (void)state;
     refused("node: a\nzork: 3\n" TENANT, "t.yaml:2: zork: ", "unknown key");
     refused("node: a\nlimits:\n  nodes: 5\n  zork: 2\n" TENANT,
             "t.yaml:4: limits.zork: ", "unknown key");
@@ -185,9 +177,8 @@ static void config_shape_errors_name_their_line(void **state)
     refused("node: a\n---\nnode: b\n", "t.yaml:", "documents");
 }
 
-static void config_text_that_is_no_yaml_names_its_line(void **state)
+TEST(config_text_that_is_no_yaml_names_its_line)
 {
-    (void)state;
     refused("node: a\n\tworkers: 1\n", "t.yaml:2: ", "");
     refused("node: a\nlimits: {\n", "t.yaml:3: ", "");
     refused("node: \"a\n", "t.yaml:2: ", "");
@@ -197,9 +188,8 @@ static void config_text_that_is_no_yaml_names_its_line(void **state)
     refused("node: a\nadmin:\n    mode: 0600\n  socket: /tmp/x\n", "t.yaml:4: ", "");
 }
 
-static void config_values_out_of_range_name_their_line(void **state)
+TEST(config_values_out_of_range_name_their_line)
 {
-    (void)state;
     refused("node: a\nworkers: many\n" TENANT, "t.yaml:2: workers: ", "whole number, not \"many\"");
     refused("workers: 0\n" TENANT, "t.yaml:1: workers: ", "from 1 to 256");
     refused("workers: 257\n" TENANT, "t.yaml:1: workers: ", "from 1 to 256");
@@ -243,14 +233,13 @@ static void entry_refused(const char *list, const struct setting *fields, size_t
     refused(text, at, "must ");
 }
 
-static void config_every_setting_refuses_nonsense_at_its_line(void **state)
+TEST(config_every_setting_refuses_nonsense_at_its_line)
 {
     static const char *const tenant[TENANT_FIELDS] = {"a",  "/tmp/a", "0660", "1M",
                                                       "1M", "1",      "1",    "1"};
     static const char *const peer[PEER_FIELDS] = {"b", "h:1", "tcp", "false"};
     char text[512], at[128], value[32];
 
-    (void)state;
     for (size_t i = 0; i < config_settings_n; i++) {
         const struct setting *s = &config_settings[i];
         bool ranged = s->max < UINT64_MAX;
@@ -276,12 +265,11 @@ static void config_every_setting_refuses_nonsense_at_its_line(void **state)
         entry_refused("peers", config_peer_fields, PEER_FIELDS, f, peer, "!");
 }
 
-static void config_socket_path_longer_than_the_kernel_takes_is_refused(void **state)
+TEST(config_socket_path_longer_than_the_kernel_takes_is_refused)
 {
     char text[512], path[CONFIG_PATH_BYTES + 2];
     struct config *c;
 
-    (void)state;
     memset(path, 'p', sizeof path);
     path[0] = '/';
     path[CONFIG_PATH_BYTES] = '\0';
@@ -294,9 +282,8 @@ static void config_socket_path_longer_than_the_kernel_takes_is_refused(void **st
     config_destroy(c);
 }
 
-static void config_tenants_that_do_not_fit_are_refused(void **state)
+TEST(config_tenants_that_do_not_fit_are_refused)
 {
-    (void)state;
     refused("node: a\n", "t.yaml:", "no tenant");
     refused("", "t.yaml: no tenant is configured", "");
     refused("tenants: []\n", "t.yaml:", "no tenant");
@@ -315,9 +302,8 @@ static void config_tenants_that_do_not_fit_are_refused(void **state)
             "t.yaml:5: tenants[0].socket: ", "admin socket");
 }
 
-static void config_memory_above_the_machine_is_refused(void **state)
+TEST(config_memory_above_the_machine_is_refused)
 {
-    (void)state;
     refused("tenants:\n  - name: a\n    socket: /tmp/a\n    memory: 900T\n",
             "t.yaml:4: tenants[0].memory: ", "this machine has");
     refused("page_bytes_min: 1M\n" TENANT
@@ -333,11 +319,10 @@ static void config_memory_above_the_machine_is_refused(void **state)
 }
 
 /* Each part fits, and together they do not. */
-static void config_all_parts_above_the_machine_are_refused(void **state)
+TEST(config_all_parts_above_the_machine_are_refused)
 {
     char text[512];
 
-    (void)state;
     snprintf(text, sizeof text,
              "page_bytes_min: 1G\ntenants:\n  - name: a\n    socket: /tmp/a\n    memory: %" PRIu64
              "\n",
@@ -352,7 +337,7 @@ static void config_all_parts_above_the_machine_are_refused(void **state)
 }
 
 /* The parts are the sum, and who is too large hears how to make the largest part smaller. */
-static void config_memory_is_told_by_part(void **state)
+TEST(config_memory_is_told_by_part)
 {
     struct plan_memory m, more, alone = {.rdma = 3, .core = 2};
     struct config *c = accepted(TENANT), *d = accepted("tape:\n  bytes: 80M\n" TENANT);
@@ -360,7 +345,6 @@ static void config_memory_is_told_by_part(void **state)
     size_t n;
     FILE *out = open_memstream(&printed, &n);
 
-    (void)state;
     plan_memory(c, &m);
     plan_memory(d, &more);
     assert_int_equal(m.pages, 64u << 20);
@@ -385,7 +369,7 @@ static void config_memory_is_told_by_part(void **state)
 }
 
 /* Of a further peer: its link, what the link sends and receives, and what asks for its name. */
-static void config_memory_of_a_peer_is_counted(void **state)
+TEST(config_memory_of_a_peer_is_counted)
 {
     static const char two[] = TENANT "insecure_peers: true\nlimits: {inbound_links: 1}\npeers:\n"
                                      "  - {name: a, address: \"a:1\", tenants: [default]}\n"
@@ -395,7 +379,6 @@ static void config_memory_of_a_peer_is_counted(void **state)
     struct stream_config s, t;
     struct config *c, *d = accepted(two);
 
-    (void)state;
     snprintf(one, sizeof one, "%.*s", (int)(strstr(two, "  - {name: b") - two), two);
     c = accepted(one);
     plan_memory(c, &m);
@@ -410,12 +393,11 @@ static void config_memory_of_a_peer_is_counted(void **state)
     config_destroy(d);
 }
 
-static void config_peers_that_do_not_fit_are_refused(void **state)
+TEST(config_peers_that_do_not_fit_are_refused)
 {
     static const char clear[] = "insecure_peers: true\n" TENANT "peers:\n";
     char text[1024];
 
-    (void)state;
 #define PEERS(rest) (snprintf(text, sizeof text, "%s%s", clear, rest), text)
     refused(PEERS("  - name: b\n    address: 10.0.0.2:7001\n    tenants: [default, other]\n"),
             "t.yaml:9: peers[0].tenants: ", "there is no tenant other");
@@ -453,13 +435,12 @@ static char *many_peers(uint32_t n, const char *more)
     return text;
 }
 
-static void config_512_peers_fit_and_limits_follow_from_them(void **state)
+TEST(config_512_peers_fit_and_limits_follow_from_them)
 {
     char *text = many_peers(512, ""), *verbs = many_peers(512, ", transport: auto"), why[512];
     struct config *c = accepted(text);
     size_t arena;
 
-    (void)state;
     assert_int_equal(c->npeers, 512);
     assert_string_equal(c->peers[511].name, "p511");
     assert_int_equal(c->peers[511].tenants, 1);
@@ -481,14 +462,13 @@ static void config_512_peers_fit_and_limits_follow_from_them(void **state)
     free(text);
 }
 
-static void config_peer_of_64_tenants_with_the_longest_names_is_read(void **state)
+TEST(config_peer_of_64_tenants_with_the_longest_names_is_read)
 {
     char *text = NULL, name[CONFIG_NAME_BYTES];
     struct config *c;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
 
-    (void)state;
     fputs("insecure_peers: true\ntenants:\n", out);
     for (int i = 0; i < CONFIG_TENANTS_MAX; i++)
         fprintf(out, "  - {name: t%062d, socket: /s%d, memory: 1M, conns_max: 1}\n", i, i);
@@ -505,11 +485,10 @@ static void config_peer_of_64_tenants_with_the_longest_names_is_read(void **stat
     free(text);
 }
 
-static void config_peers_in_the_clear_need_the_flag(void **state)
+TEST(config_peers_in_the_clear_need_the_flag)
 {
     struct config *c;
 
-    (void)state;
     refused(TENANT "peers:\n  - {name: b, address: \"h:1\", tenants: [default]}\n",
             "t.yaml:6: peers[0]: ", "--insecure-peers");
     refused("listen: 127.0.0.1:0\n" TENANT, "t.yaml:1: listen: ", "--insecure-peers");
@@ -519,14 +498,13 @@ static void config_peers_in_the_clear_need_the_flag(void **state)
 
 #define TLS_FILES "tls:\n  ca: /t/ca.pem\n  cert: /t/a.pem\n  key: /t/a.key\n"
 
-static void config_tls_is_whole_and_instead_of_the_clear(void **state)
+TEST(config_tls_is_whole_and_instead_of_the_clear)
 {
     struct config *c, *again;
     char *text;
     size_t n;
     FILE *out;
 
-    (void)state;
     refused("tls:\n  ca: /t/ca.pem\n  cert: /t/a.pem\n" TENANT, "t.yaml:3: tls.cert: ", "key");
     refused("tls: {key: /t/a.key}\n" TENANT, "t.yaml:1: tls.key: ", "ca, cert and key");
     refused("tls: {key: a.key}\n" TENANT, "t.yaml:1: tls.key: ", "absolute");
@@ -554,11 +532,10 @@ static void config_tls_is_whole_and_instead_of_the_clear(void **state)
     "insecure_peers: true\n" TENANT                                                                \
     "peers:\n  - {name: b, address: \"h:1\", tenants: [default]" more "}\n"
 
-static void config_rdma_of_a_peer_and_of_the_host_is_read(void **state)
+TEST(config_rdma_of_a_peer_and_of_the_host_is_read)
 {
     struct config *c = accepted(PEER_OF(""));
 
-    (void)state;
     assert_int_equal(c->rdma_device.n, 0);
     assert_int_equal(c->peers[0].transport, XFER_TCP);
     assert_false(c->peers[0].push);
@@ -576,9 +553,8 @@ static void config_rdma_of_a_peer_and_of_the_host_is_read(void **state)
     config_destroy(c);
 }
 
-static void config_rdma_that_makes_no_sense_is_refused(void **state)
+TEST(config_rdma_that_makes_no_sense_is_refused)
 {
-    (void)state;
     refused("rdma_device: a+b+a\n" TENANT, "t.yaml:1: rdma_device: ", "twice");
     refused("rdma_device: a+b+c+d+e\n" TENANT, "t.yaml:1: rdma_device: ", "at most 4");
     refused("rdma_device: a+\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
@@ -587,16 +563,15 @@ static void config_rdma_that_makes_no_sense_is_refused(void **state)
     refused(PEER_OF(", push: 2"), "t.yaml:", "must be true or false");
 }
 
-static void config_push_over_tcp_is_refused(void **state)
+TEST(config_push_over_tcp_is_refused)
 {
-    (void)state;
     refused(PEER_OF(", push: true"), "t.yaml:7: peers[0].push: ", "set transport to auto or verbs");
     refused(PEER_OF(", transport: tcp, push: true"), "t.yaml:7: peers[0].push: ", "or leave out");
     config_destroy(accepted(PEER_OF(", transport: tcp, push: false")));
     config_destroy(accepted(PEER_OF(", transport: auto, push: true")));
 }
 
-static void config_what_is_printed_is_read_back_the_same(void **state)
+TEST(config_what_is_printed_is_read_back_the_same)
 {
     struct config *c = accepted("rdma_device: a+b\ninsecure_peers: true\nlisten: "
                                 "\"[::1]:7\"\nadmin: {socket: '/tmp/a \"b\\c'}\n" TENANT
@@ -607,7 +582,6 @@ static void config_what_is_printed_is_read_back_the_same(void **state)
     size_t n;
     FILE *out;
 
-    (void)state;
     out = open_memstream(&first, &n);
     config_print(c, out);
     fclose(out);
@@ -649,12 +623,11 @@ static void flags_refused(char **argv, const char *at, const char *words)
         fail_msg("wanted \"%s ... %s ...\", got \"%s\"", at, words, why);
 }
 
-static void config_flags_alone_are_enough(void **state)
+TEST(config_flags_alone_are_enough)
 {
     char why[CONFIG_WHY_BYTES];
     struct config *c = NULL;
 
-    (void)state;
     assert_int_equal(
         load_flags(ARGV(T, (char *)"--insecure-peers", (char *)"--peer",
                         (char *)"name=b,address=127.0.0.1:7001,tenants=default+two",
@@ -680,9 +653,8 @@ static void config_flags_alone_are_enough(void **state)
     config_destroy(c);
 }
 
-static void config_flags_that_are_wrong_are_named(void **state)
+TEST(config_flags_that_are_wrong_are_named)
 {
-    (void)state;
     flags_refused(ARGV(T, (char *)"--workers=0"), "--workers: ", "from 1 to 256");
     flags_refused(ARGV(T, (char *)"--limit-sessions=x"), "--limit-sessions: ", "whole number");
     flags_refused(ARGV((char *)"--tenant=name=a,socket"), "--tenant a: socket: ", "no value");
@@ -703,11 +675,10 @@ static void config_flags_that_are_wrong_are_named(void **state)
 }
 
 /* Every setting has a flag, which says its own name. */
-static void config_every_flag_refuses_nonsense(void **state)
+TEST(config_every_flag_refuses_nonsense)
 {
     char flag[128], at[128];
 
-    (void)state;
     for (size_t i = 0; i < config_settings_n; i++) {
         snprintf(flag, sizeof flag, "--%s=!", config_settings[i].flag);
         snprintf(at, sizeof at, "--%s: ", config_settings[i].flag);
@@ -717,14 +688,13 @@ static void config_every_flag_refuses_nonsense(void **state)
                   "--limit-sums-per-page: ", "lower it");
 }
 
-static void config_flags_override_the_file(void **state)
+TEST(config_flags_override_the_file)
 {
     static const char text[] = "workers: 2\nnode: fromfile\n" TENANT;
     char path[] = "/tmp/tern-config-XXXXXX", why[CONFIG_WHY_BYTES], flag[64];
     struct config *c = NULL;
     int fd = mkstemp(path);
 
-    (void)state;
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, sizeof text - 1), sizeof text - 1);
     snprintf(flag, sizeof flag, "--config=%s", path);
@@ -743,12 +713,11 @@ static void config_flags_override_the_file(void **state)
     close(fd);
 }
 
-static void config_file_larger_than_the_cap_is_refused(void **state)
+TEST(config_file_larger_than_the_cap_is_refused)
 {
     char path[] = "/tmp/tern-config-XXXXXX", flag[64];
     int fd = mkstemp(path);
 
-    (void)state;
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, CONFIG_FILE_MAX + 1), 0);
     snprintf(flag, sizeof flag, "--config=%s", path);
@@ -758,13 +727,12 @@ static void config_file_larger_than_the_cap_is_refused(void **state)
 }
 
 /* The example that is installed has to load, and to say what its own text says. */
-static void config_example_file_is_valid(void **state)
+TEST(config_example_file_is_valid)
 {
     const char *source = getenv("TERN_SOURCE");
     char flag[4096 + 32], why[CONFIG_WHY_BYTES];
     struct config *c = NULL;
 
-    (void)state;
     snprintf(flag, sizeof flag, "--config=%s/deploy/ternd.yaml", source == NULL ? "." : source);
     if (load_flags(ARGV(flag), &c, why) != TERN_OK)
         fail_msg("refused: %s", why);
@@ -773,13 +741,12 @@ static void config_example_file_is_valid(void **state)
 }
 
 /* "Every setting is shown", it says. */
-static void config_example_file_shows_every_setting(void **state)
+TEST(config_example_file_shows_every_setting)
 {
     const char *source = getenv("TERN_SOURCE");
     char path[4096 + 32], text[16384], key[64];
     FILE *f;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/deploy/ternd.yaml", source == NULL ? "." : source);
     f = fopen(path, "re");
     assert_non_null(f);
@@ -800,41 +767,4 @@ static void config_example_file_shows_every_setting(void **state)
         if (strstr(text, key) == NULL)
             fail_msg("peers[].%s is not shown", config_peer_fields[i].key);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(config_smallest_file_is_completed),
-        cmocka_unit_test(config_every_section_is_read),
-        cmocka_unit_test(config_host_memory_is_counted_with_memory),
-        cmocka_unit_test(config_shape_errors_name_their_line),
-        cmocka_unit_test(config_text_that_is_no_yaml_names_its_line),
-        cmocka_unit_test(config_values_out_of_range_name_their_line),
-        cmocka_unit_test(config_every_setting_refuses_nonsense_at_its_line),
-        cmocka_unit_test(config_socket_path_longer_than_the_kernel_takes_is_refused),
-        cmocka_unit_test(config_tenants_that_do_not_fit_are_refused),
-        cmocka_unit_test(config_memory_above_the_machine_is_refused),
-        cmocka_unit_test(config_all_parts_above_the_machine_are_refused),
-        cmocka_unit_test(config_memory_is_told_by_part),
-        cmocka_unit_test(config_memory_of_a_peer_is_counted),
-        cmocka_unit_test(config_peers_that_do_not_fit_are_refused),
-        cmocka_unit_test(config_512_peers_fit_and_limits_follow_from_them),
-        cmocka_unit_test(config_peer_of_64_tenants_with_the_longest_names_is_read),
-        cmocka_unit_test(config_peers_in_the_clear_need_the_flag),
-        cmocka_unit_test(config_tls_is_whole_and_instead_of_the_clear),
-        cmocka_unit_test(config_rdma_of_a_peer_and_of_the_host_is_read),
-        cmocka_unit_test(config_rdma_that_makes_no_sense_is_refused),
-        cmocka_unit_test(config_push_over_tcp_is_refused),
-        cmocka_unit_test(config_what_is_printed_is_read_back_the_same),
-        cmocka_unit_test(config_flags_alone_are_enough),
-        cmocka_unit_test(config_flags_that_are_wrong_are_named),
-        cmocka_unit_test(config_every_flag_refuses_nonsense),
-        cmocka_unit_test(config_flags_override_the_file),
-        cmocka_unit_test(config_file_larger_than_the_cap_is_refused),
-        cmocka_unit_test(config_example_file_is_valid),
-        cmocka_unit_test(config_example_file_shows_every_setting),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,5 @@
 /* A process that ends by a bug: by that signal, with one line that says what and where, and with a
  * tape that can be read. Each case is a child that is made to end so. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,6 +15,7 @@
 #include "base/check.h"
 #include "seam/mem/mem_fault.h"
 #include "shell/loop/crash.h"
+#include "testing/test.h"
 
 #define INCARNATION 0x1122334455667788
 #define EVENTS      7
@@ -29,14 +24,13 @@ static char dir[64], text[8192];
 static struct config config;
 static struct tape *tape;
 
-static int make_all(void **state)
+FIXTURE(make_all)
 {
     static const struct tenant_config none;
     struct tape_config t = {
         .bytes = 1 << 16, .tenant = &none, .limits = {.links = 4}, .secret = {1, 2}};
     struct event e = {.kind = EV_TIMER};
 
-    (void)state;
     strcpy(dir, "/tmp/tern-crash-XXXXXX");
     assert_non_null(mkdtemp(dir));
     snprintf(config.admin_socket, sizeof config.admin_socket, "%s/a", dir);
@@ -47,11 +41,10 @@ static int make_all(void **state)
     return 0;
 }
 
-static int remove_all(void **state)
+FIXTURE(remove_all)
 {
     char command[128];
 
-    (void)state;
     tape_destroy(tape);
     snprintf(command, sizeof command, "rm -rf %s", dir);
     return system(command);
@@ -126,18 +119,16 @@ static void touch_nothing(void)
     *(volatile char *)nowhere = 1;
 }
 
-static void crash_fault_says_what_and_where(void **state)
+TEST_WITH(crash_fault_says_what_and_where, make_all, remove_all)
 {
-    (void)state;
     assert_int_equal(end_of(touch_nothing), SIGSEGV);
     one_line();
     says("event=crash signal=SIGSEGV code=1 address=0x10 at=ternd+0x");
     left("a.tape.1122334455667788");
 }
 
-static void crash_named_file_is_that_file(void **state)
+TEST_WITH(crash_named_file_is_that_file, make_all, remove_all)
 {
-    (void)state;
     snprintf(config.tape_file, sizeof config.tape_file, "%s/mine", dir);
     assert_int_equal(end_of(touch_nothing), SIGSEGV);
     left("mine");
@@ -148,11 +139,10 @@ static void abort_me(void)
     kill(getpid(), SIGABRT);
 }
 
-static void crash_sent_signal_says_from_whom(void **state)
+TEST_WITH(crash_sent_signal_says_from_whom, make_all, remove_all)
 {
     char words[64];
 
-    (void)state;
     assert_int_equal(end_of(abort_me), SIGABRT);
     one_line();
     says("event=crash signal=SIGABRT code=0 sender_pid=");
@@ -166,9 +156,8 @@ static void fail_a_check(void)
     check(1 == 2);
 }
 
-static void crash_failed_check_leaves_one_tape_and_its_text(void **state)
+TEST_WITH(crash_failed_check_leaves_one_tape_and_its_text, make_all, remove_all)
 {
-    (void)state;
     assert_int_equal(end_of(fail_a_check), SIGABRT);
     one_line();
     says("event=check_failed check=\"");
@@ -186,9 +175,8 @@ static void overflow(void)
     room[1] = 1;
 }
 
-static void crash_stack_that_overflowed_is_told(void **state)
+TEST_WITH(crash_stack_that_overflowed_is_told, make_all, remove_all)
 {
-    (void)state;
     assert_int_equal(end_of(overflow), SIGSEGV);
     one_line();
     left("a.tape.1122334455667788");
@@ -205,9 +193,8 @@ static void fault_on_bus(void)
     *at = 1;
 }
 
-static void crash_bus_error_of_others_is_told(void **state)
+TEST_WITH(crash_bus_error_of_others_is_told, make_all, remove_all)
 {
-    (void)state;
     assert_int_equal(end_of(fault_on_bus), SIGBUS);
     one_line();
     says("signal=SIGBUS code=2 address=0x");
@@ -220,9 +207,8 @@ static void damaged_tape(void)
     abort_me();
 }
 
-static void crash_fault_while_the_tape_is_written_still_ends(void **state)
+TEST_WITH(crash_fault_while_the_tape_is_written_still_ends, make_all, remove_all)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* it blocks all signals in a handler, so that the kernel ends the process at once */
 #endif
@@ -240,9 +226,8 @@ static void full_disk(void)
     touch_nothing();
 }
 
-static void crash_on_a_full_disk_says_so(void **state)
+TEST_WITH(crash_on_a_full_disk_says_so, make_all, remove_all)
 {
-    (void)state;
     assert_int_equal(end_of(full_disk), SIGSEGV);
     one_line();
     says("tape=none reason=EFBIG path=\"");
@@ -267,30 +252,11 @@ static void four_at_once(void)
         pthread_join(thread[i], NULL);
 }
 
-static void crash_of_several_threads_is_one(void **state)
+TEST_WITH(crash_of_several_threads_is_one, make_all, remove_all)
 {
-    (void)state;
     for (uint32_t round = 0; round < 20; round++) {
         assert_int_equal(end_of(four_at_once), SIGSEGV);
         one_line();
         left("a.tape.1122334455667788");
     }
-}
-
-int main(void)
-{
-#define CASE(f) cmocka_unit_test_setup_teardown(f, make_all, remove_all)
-    const struct CMUnitTest tests[] = {
-        CASE(crash_fault_says_what_and_where),
-        CASE(crash_named_file_is_that_file),
-        CASE(crash_sent_signal_says_from_whom),
-        CASE(crash_failed_check_leaves_one_tape_and_its_text),
-        CASE(crash_stack_that_overflowed_is_told),
-        CASE(crash_bus_error_of_others_is_told),
-        CASE(crash_fault_while_the_tape_is_written_still_ends),
-        CASE(crash_on_a_full_disk_says_so),
-        CASE(crash_of_several_threads_is_one),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

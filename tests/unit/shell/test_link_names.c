@@ -6,19 +6,15 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "seam/io/resolve.h"
 #include "shell/loop/daemon.h"
 #include "shell/loop/log.h"
+#include "testing/test.h"
 
 #define WAIT_MS 20000
 #define SECOND  1000000000u
@@ -287,13 +283,12 @@ static uint64_t test_clock(void)
     return 1;
 }
 
-static int start(void **state)
+FIXTURE(start)
 {
     static const char *const hosts[PEERS] = {"127.0.0.9", "name.test", "other.test"};
     static const char *const names[PEERS] = {"number", "name", "other"};
     char path[] = "/tmp/tern-link-names-XXXXXX", why[256];
 
-    (void)state;
     memset(&config, 0, sizeof config);
     memset(&d, 0, sizeof d);
     memset(connects, 0, sizeof connects);
@@ -319,9 +314,8 @@ static int start(void **state)
     return links_init(&d, why, sizeof why) == TERN_OK ? 0 : -1;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     links_finish(&d);
     log_init(LEVEL_INFO, STDERR_FILENO, NULL);
     return close(log_fd);
@@ -329,9 +323,8 @@ static int stop(void **state)
 
 /* A round is every address of the answer, one a try; then the name is asked for again, and who
  * moved is found. A number is dialled at once, by nobody's leave. */
-static void a_name_is_asked_for_before_each_round(void **state)
+TEST_WITH(a_name_is_asked_for_before_each_round, start, stop)
 {
-    (void)state;
     name_is(TERN_OK, "127.0.0.1", "127.0.0.2");
     links_tick(&d, now_ns);
     assert_dialled(NUMBER, "127.0.0.9");
@@ -355,9 +348,8 @@ static void a_name_is_asked_for_before_each_round(void **state)
 
 /* The link is lost: what the name says now counts, not what it said before. One that never came up,
  * as another node answers there, says nothing against the other addresses. */
-static void a_lost_link_asks_anew(void **state)
+TEST_WITH(a_lost_link_asks_anew, start, stop)
 {
-    (void)state;
     name_is(TERN_OK, "127.0.0.1", "127.0.0.2");
     links_tick(&d, now_ns);
     settle(NAME);
@@ -383,11 +375,10 @@ static void a_lost_link_asks_anew(void **state)
 }
 
 /* Not known yet: told once, tried again with a pause that grows, and found when it is known. */
-static void a_name_that_is_not_known_yet_is_asked_for_again(void **state)
+TEST_WITH(a_name_that_is_not_known_yet_is_asked_for_again, start, stop)
 {
     uint64_t pause = 0;
 
-    (void)state;
     name_is(TERN_INVALID, "Name or service not known", NULL);
     links_tick(&d, now_ns);
     others_dial();
@@ -415,9 +406,8 @@ static void a_name_that_is_not_known_yet_is_asked_for_again(void **state)
 
 /* It says nothing for now: what it said last holds. It says that there is no such name: that goes.
  */
-static void a_silent_name_service_leaves_the_last_addresses(void **state)
+TEST_WITH(a_silent_name_service_leaves_the_last_addresses, start, stop)
 {
-    (void)state;
     name_is(TERN_OK, "127.0.0.1", NULL);
     links_tick(&d, now_ns);
     settle(NAME);
@@ -444,9 +434,8 @@ static void a_silent_name_service_leaves_the_last_addresses(void **state)
 
 /* The link was up a moment ago, so its addresses are good, and nobody waits long to hear so. They
  * fail, so the name has all of its time again: a slow answer is heard. */
-static void a_lost_link_does_not_wait_for_a_silent_name_service(void **state)
+TEST_WITH(a_lost_link_does_not_wait_for_a_silent_name_service, start, stop)
 {
-    (void)state;
     name_is(TERN_OK, "127.0.0.1", NULL);
     links_tick(&d, now_ns);
     others_dial();
@@ -489,9 +478,8 @@ static void a_lost_link_does_not_wait_for_a_silent_name_service(void **state)
 }
 
 /* A lookup that hangs has a deadline, is not begun a second time, and holds up nobody else. */
-static void a_lookup_that_hangs_is_given_up(void **state)
+TEST_WITH(a_lookup_that_hangs_is_given_up, start, stop)
 {
-    (void)state;
     set_hangs(true);
     name_is(TERN_OK, "127.0.0.1", NULL);
     links_tick(&d, now_ns);
@@ -513,21 +501,4 @@ static void a_lookup_that_hangs_is_given_up(void **state)
     while (calls() == 1) /* its thread may not have noted it yet */
         next_try(NAME);
     assert_dialled(NAME, "127.0.0.1");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_name_is_asked_for_before_each_round, start, stop),
-        cmocka_unit_test_setup_teardown(a_lost_link_asks_anew, start, stop),
-        cmocka_unit_test_setup_teardown(a_name_that_is_not_known_yet_is_asked_for_again, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(a_silent_name_service_leaves_the_last_addresses, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(a_lost_link_does_not_wait_for_a_silent_name_service, start,
-                                        stop),
-        cmocka_unit_test_setup_teardown(a_lookup_that_hangs_is_given_up, start, stop),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

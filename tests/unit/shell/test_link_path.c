@@ -1,20 +1,15 @@
 /* What two daemons say to each other about RDMA paths: every field there and back, and as it stands
  * in the frame; what is refused, by whom it may be asked and what the log shows of it. The linker
  * gives this file what link_path.c hands to the transfer seam and to its stream. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/prng.h"
 #include "shell/loop/daemon.h"
 #include "shell/loop/log.h"
+#include "testing/test.h"
 
 #define ROUNDS 2000
 #define SLOT   1 /* of the link under test; slot 0 is of another peer */
@@ -93,12 +88,11 @@ static uint64_t test_clock(void)
 }
 
 /* Before each test: the link is up and nothing was said on it. */
-static int start(void **state)
+FIXTURE(start)
 {
     static const char *const names[TENANTS] = {"red", "blue", "green"};
     char path[] = "/tmp/tern-link-path-XXXXXX";
 
-    (void)state;
     memset(&config, 0, sizeof config);
     memset(&d, 0, sizeof d);
     memset(links, 0, sizeof links);
@@ -128,9 +122,8 @@ static int start(void **state)
     return wire_in_init(&d.in, &config, FRAME_BODY_MAX) == TERN_OK ? 0 : -1;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     wire_in_finish(&d.in);
     log_init(LEVEL_INFO, STDERR_FILENO, NULL);
     return close(log_fd);
@@ -274,9 +267,8 @@ static void same_in_the_seam(const struct xfer_path_msg *got, const struct xfer_
     assert_string_equal(got->text, msg->text);
 }
 
-static void link_path_message_travels_with_every_field(void **state)
+TEST_WITH(link_path_message_travels_with_every_field, start, stop)
 {
-    (void)state;
     for (uint32_t i = 1; i <= ROUNDS; i++) {
         struct xfer_path_msg msg = a_message((enum xfer_path_kind)(XFER_PATH_OFFER + i % 3));
         uint64_t sequence = i;
@@ -294,11 +286,10 @@ static void link_path_message_travels_with_every_field(void **state)
     assert_string_equal(logged(), ""); /* neither keys nor addresses */
 }
 
-static void link_path_message_of_a_link_that_is_down_is_dropped(void **state)
+TEST_WITH(link_path_message_of_a_link_that_is_down_is_dropped, start, stop)
 {
     struct xfer_path_msg msg = a_message(XFER_PATH_OFFER);
 
-    (void)state;
     links[SLOT].state = PEER_LINK_GREETING;
     link_path_send(&d, SLOT, &msg);
     assert_int_equal(seen.frames, 0);
@@ -306,11 +297,10 @@ static void link_path_message_of_a_link_that_is_down_is_dropped(void **state)
 }
 
 /* The link lives on: an older configuration at the peer is no reason to lose its other tenants. */
-static void link_path_tenant_that_is_not_the_peers_is_denied(void **state)
+TEST_WITH(link_path_tenant_that_is_not_the_peers_is_denied, start, stop)
 {
     static const char *const tenants[] = {"red", "violet", ""};
 
-    (void)state;
     for (uint32_t i = 0; i < sizeof tenants / sizeof tenants[0]; i++) {
         Tern__Wire__PeerPath m = an_offer(tenants[i]);
 
@@ -329,9 +319,8 @@ static void link_path_tenant_that_is_not_the_peers_is_denied(void **state)
 }
 
 /* Two daemons that do not agree must not refuse each other's refusals for ever. */
-static void link_path_only_an_offer_is_answered_when_denied(void **state)
+TEST_WITH(link_path_only_an_offer_is_answered_when_denied, start, stop)
 {
-    (void)state;
     for (uint32_t kind = XFER_PATH_ANSWER; kind < XFER_PATH_KINDS; kind++) {
         Tern__Wire__PeerPath m = an_offer("red");
 
@@ -342,11 +331,10 @@ static void link_path_only_an_offer_is_answered_when_denied(void **state)
     assert_true(seen.messages == 0 && seen.frames == 0);
 }
 
-static void link_path_message_of_no_tenant_is_denied(void **state)
+TEST_WITH(link_path_message_of_no_tenant_is_denied, start, stop)
 {
     Tern__Wire__PeerPath m = an_offer(NULL);
 
-    (void)state;
     assert_int_equal(say(&m, 0), TERN_OK);
     assert_non_null(strstr(logged(), "event=path_denied"));
     assert_true(seen.messages == 0 && seen.frames == 0);
@@ -359,12 +347,11 @@ static void unread(const Tern__Wire__PeerPath *m, uint64_t received)
     assert_true(seen.messages == 0 && seen.frames == 0);
 }
 
-static void link_path_unknown_kind_is_malformed(void **state)
+TEST_WITH(link_path_unknown_kind_is_malformed, start, stop)
 {
     static const uint32_t kinds[] = {0, XFER_PATH_KINDS, 77, UINT32_MAX};
     Tern__Wire__PeerPath m = an_offer("blue");
 
-    (void)state;
     for (uint32_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         m.kind = kinds[i];
         unread(&m, 0);
@@ -373,12 +360,11 @@ static void link_path_unknown_kind_is_malformed(void **state)
     unread(&m, 0);
 }
 
-static void link_path_message_out_of_turn_is_malformed(void **state)
+TEST_WITH(link_path_message_out_of_turn_is_malformed, start, stop)
 {
     static const uint64_t received[] = {0, 1, 3, 4, UINT64_MAX - 1};
     Tern__Wire__PeerPath m = an_offer("blue");
 
-    (void)state;
     m.sequence = 3;
     for (uint32_t i = 0; i < sizeof received / sizeof received[0]; i++)
         unread(&m, received[i]);
@@ -389,14 +375,13 @@ static void link_path_message_out_of_turn_is_malformed(void **state)
     assert_int_equal(seen.messages, 1);
 }
 
-static void link_path_count_above_its_limit_is_malformed(void **state)
+TEST_WITH(link_path_count_above_its_limit_is_malformed, start, stop)
 {
     static struct xfer_chunk chunks[XFER_CHUNKS_MAX + 1];
     static uint32_t windows[XFER_WINDOWS_MAX + 1];
     static const uint32_t gid[] = {0, 1, 15, 17, 32};
     Tern__Wire__PeerPath good = an_offer("blue"), m = good;
 
-    (void)state;
     m.chunks = wire_bytes(chunks, sizeof chunks);
     unread(&m, 0);
     m.chunks = wire_bytes(chunks, sizeof chunks[0] + 1);
@@ -414,12 +399,11 @@ static void link_path_count_above_its_limit_is_malformed(void **state)
     }
 }
 
-static void link_path_long_names_and_texts_are_malformed(void **state)
+TEST_WITH(link_path_long_names_and_texts_are_malformed, start, stop)
 {
     static char text[WIRE_TEXT_MAX + 2];
     Tern__Wire__PeerPath m = an_offer("blue");
 
-    (void)state;
     memset(text, 'x', sizeof text - 1);
     m.text = text;
     unread(&m, 0);
@@ -428,12 +412,11 @@ static void link_path_long_names_and_texts_are_malformed(void **state)
 }
 
 /* The peer's words go to logs and terminals. */
-static void link_path_reason_is_cut_and_cannot_steer_a_terminal(void **state)
+TEST_WITH(link_path_reason_is_cut_and_cannot_steer_a_terminal, start, stop)
 {
     static char text[WIRE_TEXT_MAX + 1];
     Tern__Wire__PeerPath m = an_offer("blue");
 
-    (void)state;
     memset(text, 'x', sizeof text - 1);
     memcpy(text, "a\x1b[2J\n\x7f\xc3\xa9 b", 11);
     m.kind = XFER_PATH_REFUSE;
@@ -444,9 +427,8 @@ static void link_path_reason_is_cut_and_cannot_steer_a_terminal(void **state)
     assert_memory_equal(seen.msg.text, "a?[2J???? bx", 12);
 }
 
-static void link_path_transport_is_logged_with_its_reason(void **state)
+TEST_WITH(link_path_transport_is_logged_with_its_reason, start, stop)
 {
-    (void)state;
     link_path_note(&d, SLOT, GREEN, true, "as \"asked\"");
     assert_non_null(strstr(logged(), "level=info event=transport peer=east tenant=green "
                                      "transport=verbs reason=\"as \\\"asked\\\"\"\n"));
@@ -459,12 +441,11 @@ static void link_path_transport_is_logged_with_its_reason(void **state)
                                      "transport=none reason=slow\n"));
 }
 
-static void link_path_state_is_logged_while_the_link_is_up(void **state)
+TEST_WITH(link_path_state_is_logged_while_the_link_is_up, start, stop)
 {
     struct xfer_path_view view = {
         .tenant = BLUE, .device = "rxe0", .reason = "lost", .state = "paused", .reads = true};
 
-    (void)state;
     link_path_state(&d, SLOT, &view);
     assert_non_null(strstr(logged(), "level=warn event=path_failed peer=east tenant=blue "
                                      "device=rxe0 way=in reason=lost\n"));
@@ -479,11 +460,10 @@ static void link_path_state_is_logged_while_the_link_is_up(void **state)
 }
 
 /* The seam is in the middle of something when it says this: the link ends with the tick. */
-static void link_path_full_queue_closes_the_link_with_the_tick(void **state)
+TEST_WITH(link_path_full_queue_closes_the_link_with_the_tick, start, stop)
 {
     struct xfer_path_msg msg = {.kind = XFER_PATH_REFUSE, .tenant = BLUE, .text = "no"};
 
-    (void)state;
     links_tick(&d, 1);
     assert_int_equal(seen.closed, 0);
     seen.full = true;
@@ -496,27 +476,4 @@ static void link_path_full_queue_closes_the_link_with_the_tick(void **state)
     links_tick(&d, 1);
     assert_int_equal(seen.closed, 1);
     assert_ptr_equal(seen.stream, &links[SLOT].stream);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(link_path_message_travels_with_every_field),
-        CASE(link_path_message_of_a_link_that_is_down_is_dropped),
-        CASE(link_path_tenant_that_is_not_the_peers_is_denied),
-        CASE(link_path_only_an_offer_is_answered_when_denied),
-        CASE(link_path_message_of_no_tenant_is_denied),
-        CASE(link_path_unknown_kind_is_malformed),
-        CASE(link_path_message_out_of_turn_is_malformed),
-        CASE(link_path_count_above_its_limit_is_malformed),
-        CASE(link_path_long_names_and_texts_are_malformed),
-        CASE(link_path_reason_is_cut_and_cannot_steer_a_terminal),
-        CASE(link_path_transport_is_logged_with_its_reason),
-        CASE(link_path_state_is_logged_while_the_link_is_up),
-        CASE(link_path_full_queue_closes_the_link_with_the_tick),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

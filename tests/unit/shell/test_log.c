@@ -1,12 +1,7 @@
 /* Log lines: their form, what is quoted, and how many of one kind come out. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +10,7 @@
 #include <unistd.h>
 
 #include "shell/loop/log.h"
+#include "testing/test.h"
 
 static uint64_t clock_ns;
 static int log_fd;
@@ -24,11 +20,10 @@ static uint64_t test_clock(void)
     return clock_ns;
 }
 
-static int setup(void **state)
+FIXTURE(setup)
 {
     char path[] = "/tmp/tern-log-XXXXXX";
 
-    (void)state;
     clock_ns = 1234567890;
     log_fd = mkstemp(path);
     if (log_fd < 0)
@@ -38,9 +33,8 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+FIXTURE(teardown)
 {
-    (void)state;
     return close(log_fd);
 }
 
@@ -65,9 +59,8 @@ static uint32_t count_lines(const char *text)
     return n;
 }
 
-static void log_line_has_its_form(void **state)
+TEST_WITH(log_line_has_its_form, setup, teardown)
 {
-    (void)state;
     written();
     log_event(LEVEL_WARN, "conn_closed", "conn=%u reason=%s bytes=%zu left=%d " LOG_TRACE, 7u,
               "half_frame", (size_t)12, -3, (uint64_t)0xabc);
@@ -77,11 +70,10 @@ static void log_line_has_its_form(void **state)
         "trace=0000000000000abc\n");
 }
 
-static void log_values_that_would_break_the_line_are_quoted(void **state)
+TEST_WITH(log_values_that_would_break_the_line_are_quoted, setup, teardown)
 {
     const char *text;
 
-    (void)state;
     written();
     log_event(LEVEL_INFO, "values", "a=%s b=%s c=%s d=%s e=%s", "two words", "", "x=y", "a\"b\\c",
               "one\nlevel=error");
@@ -91,9 +83,8 @@ static void log_values_that_would_break_the_line_are_quoted(void **state)
     assert_int_equal(count_lines(text), 1);
 }
 
-static void log_above_its_level_is_silent(void **state)
+TEST_WITH(log_above_its_level_is_silent, setup, teardown)
 {
-    (void)state;
     written();
     log_event(LEVEL_DEBUG, "detail", "a=%d", 1);
     assert_string_equal(written(), "");
@@ -101,12 +92,11 @@ static void log_above_its_level_is_silent(void **state)
     assert_int_equal(count_lines(written()), 1);
 }
 
-static void log_long_line_is_cut_and_ended(void **state)
+TEST_WITH(log_long_line_is_cut_and_ended, setup, teardown)
 {
     char value[4096];
     const char *text;
 
-    (void)state;
     memset(value, 'v', sizeof value - 1);
     value[sizeof value - 1] = '\0';
     written();
@@ -116,11 +106,10 @@ static void log_long_line_is_cut_and_ended(void **state)
     assert_string_equal(text + LOG_LINE_MAX - 4, "...\n");
 }
 
-static void log_event_that_repeats_is_cut_off_and_counted(void **state)
+TEST_WITH(log_event_that_repeats_is_cut_off_and_counted, setup, teardown)
 {
     const char *text;
 
-    (void)state;
     written();
     for (int i = 0; i < 1000; i++)
         log_event(LEVEL_INFO, "noisy", "i=%d", i);
@@ -143,11 +132,10 @@ static void log_event_that_repeats_is_cut_off_and_counted(void **state)
     assert_int_equal(count_lines(written()), LOG_BURST);
 }
 
-static void log_more_events_than_it_counts_share_one_allowance(void **state)
+TEST_WITH(log_more_events_than_it_counts_share_one_allowance, setup, teardown)
 {
     static char names[LOG_EVENTS_MAX + 200][24];
 
-    (void)state;
     written();
     for (int i = 0; i < LOG_EVENTS_MAX + 200; i++) {
         snprintf(names[i], sizeof names[i], "event_%d", i);
@@ -156,11 +144,10 @@ static void log_more_events_than_it_counts_share_one_allowance(void **state)
     assert_int_equal(count_lines(written()), LOG_EVENTS_MAX + LOG_BURST);
 }
 
-static void log_level_names_are_read_back(void **state)
+TEST(log_level_names_are_read_back)
 {
     enum log_level level;
 
-    (void)state;
     for (int i = LEVEL_ERROR; i <= LEVEL_DEBUG; i++) {
         assert_true(log_level_parse(log_level_name((enum log_level)i), &level));
         assert_int_equal(level, i);
@@ -210,11 +197,10 @@ static void expect_no_wait(int reader, int writer)
     assert_null(strstr(text, "lost="));
 }
 
-static void log_waits_for_no_reader_of_a_pipe(void **state)
+TEST_WITH(log_waits_for_no_reader_of_a_pipe, setup, teardown)
 {
     int fd[2];
 
-    (void)state;
     assert_int_equal(pipe(fd), 0);
     alarm(20);
     expect_no_wait(fd[0], fd[1]);
@@ -223,11 +209,10 @@ static void log_waits_for_no_reader_of_a_pipe(void **state)
     close(fd[1]);
 }
 
-static void log_waits_for_no_reader_of_a_socket(void **state)
+TEST_WITH(log_waits_for_no_reader_of_a_socket, setup, teardown)
 {
     int fd[2];
 
-    (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
     alarm(20);
     expect_no_wait(fd[0], fd[1]);
@@ -237,12 +222,11 @@ static void log_waits_for_no_reader_of_a_socket(void **state)
 }
 
 /* A full disk takes a part of a line: the next one begins on its own. */
-static void log_line_that_was_cut_short_is_lost_and_ended(void **state)
+TEST_WITH(log_line_that_was_cut_short_is_lost_and_ended, setup, teardown)
 {
     struct rlimit limit, old;
     const char *text;
 
-    (void)state;
     written();
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -258,26 +242,4 @@ static void log_line_that_was_cut_short_is_lost_and_ended(void **state)
     assert_int_equal(count_lines(text), 2);
     assert_memory_equal(text, "ts=1.23456\nts=", 14);
     assert_non_null(strstr(text, "event=third lost=2 a=1\n"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(log_line_has_its_form, setup, teardown),
-        cmocka_unit_test_setup_teardown(log_values_that_would_break_the_line_are_quoted, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(log_above_its_level_is_silent, setup, teardown),
-        cmocka_unit_test_setup_teardown(log_long_line_is_cut_and_ended, setup, teardown),
-        cmocka_unit_test_setup_teardown(log_event_that_repeats_is_cut_off_and_counted, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(log_more_events_than_it_counts_share_one_allowance, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(log_waits_for_no_reader_of_a_pipe, setup, teardown),
-        cmocka_unit_test_setup_teardown(log_waits_for_no_reader_of_a_socket, setup, teardown),
-        cmocka_unit_test_setup_teardown(log_line_that_was_cut_short_is_lost_and_ended, setup,
-                                        teardown),
-        cmocka_unit_test(log_level_names_are_read_back),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

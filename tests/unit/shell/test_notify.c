@@ -1,8 +1,5 @@
 /* What the service manager is told, and that one which does not read holds nobody up. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "shell/loop/notify.h"
+#include "testing/test.h"
 
 #define GIVE_UP_S 60 /* the alarm ends the test */
 
@@ -27,11 +23,10 @@ static struct sockaddr_un address(void)
     return addr;
 }
 
-static int set_up(void **state)
+FIXTURE(set_up)
 {
     struct sockaddr_un addr;
 
-    (void)state;
     snprintf(path, sizeof path, "/tmp/tern-notify-%d", (int)getpid());
     unlink(path);
     addr = address();
@@ -43,9 +38,8 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
-    (void)state;
     alarm(0);
     close(manager);
     unlink(path);
@@ -53,23 +47,21 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void notify_reaches_the_manager_word_for_word(void **state)
+TEST_WITH(notify_reaches_the_manager_word_for_word, set_up, tear_down)
 {
     char text[64] = "";
 
-    (void)state;
     notify_service("READY=1");
     assert_int_equal(recv(manager, text, sizeof text, 0), 7);
     assert_string_equal(text, "READY=1");
 }
 
-static void notify_with_a_manager_that_does_not_read_comes_back(void **state)
+TEST_WITH(notify_with_a_manager_that_does_not_read_comes_back, set_up, tear_down)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct sockaddr_un addr = address();
     uint32_t n = 0;
 
-    (void)state;
     while (sendto(fd, "x", 1, 0, (struct sockaddr *)&addr, sizeof addr) == 1)
         n++;
     assert_int_equal(errno, EAGAIN);
@@ -78,27 +70,13 @@ static void notify_with_a_manager_that_does_not_read_comes_back(void **state)
     close(fd);
 }
 
-static void notify_without_a_manager_does_nothing(void **state)
+TEST_WITH(notify_without_a_manager_does_nothing, set_up, tear_down)
 {
     char text[64];
 
-    (void)state;
     unsetenv("NOTIFY_SOCKET");
     notify_service("READY=1");
     setenv("NOTIFY_SOCKET", "/tmp/tern-notify-nobody", 1);
     notify_service("READY=1");
     assert_int_equal(recv(manager, text, sizeof text, 0), -1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(notify_reaches_the_manager_word_for_word, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(notify_with_a_manager_that_does_not_read_comes_back, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(notify_without_a_manager_does_nothing, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,18 +2,14 @@
  * by which it is proven, fails when the test says so. */
 #include <errno.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "shell/loop/proc.h"
+#include "testing/test.h"
 
 #define WAIT_NS 20000000000u
 
@@ -102,14 +98,13 @@ static void child_end(struct rig *rig)
     assert_int_equal(waitpid(rig->child, &status, 0), rig->child);
 }
 
-static void proc_exit_that_cannot_be_told_is_no_exit(void **state)
+TEST(proc_exit_that_cannot_be_told_is_no_exit)
 {
     uint64_t end = io_now_ns() + WAIT_NS;
     const char *why = "";
     uint32_t slot = 99;
     struct rig rig;
 
-    (void)state;
     rig_init(&rig);
     assert_int_equal(proc_take(&rig.table, rig.sock, 0, 2, &slot, &why), TERN_OK);
     assert_int_equal(slot, 0);
@@ -128,13 +123,12 @@ static void proc_exit_that_cannot_be_told_is_no_exit(void **state)
     rig_finish(&rig);
 }
 
-static void proc_take_without_a_proof_of_life_is_refused(void **state)
+TEST(proc_take_without_a_proof_of_life_is_refused)
 {
     const char *why = "";
     uint32_t slot = 99;
     struct rig rig;
 
-    (void)state;
     rig_init(&rig);
     failures = 4;
     assert_int_equal(proc_take(&rig.table, rig.sock, 0, 2, &slot, &why), TERN_GONE);
@@ -147,13 +141,12 @@ static void proc_take_without_a_proof_of_life_is_refused(void **state)
 
 /* A process counts until it has exited, whether its connection is still there or not; what one
  * tenant's have taken is not taken from another's. */
-static void proc_of_a_tenant_beyond_its_share_is_refused(void **state)
+TEST(proc_of_a_tenant_beyond_its_share_is_refused)
 {
     const char *why = "";
     uint32_t slot = 99;
     struct rig rig;
 
-    (void)state;
     rig_init(&rig);
     rig.table.v[1] = (struct proc){.pid = 1, .tenant = 5};
     assert_int_equal(proc_take(&rig.table, rig.sock, 5, 1, &slot, &why), TERN_BUSY);
@@ -167,15 +160,4 @@ static void proc_of_a_tenant_beyond_its_share_is_refused(void **state)
     rig.table.v[1].pid = 0;
     child_end(&rig);
     rig_finish(&rig);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(proc_exit_that_cannot_be_told_is_no_exit),
-        cmocka_unit_test(proc_of_a_tenant_beyond_its_share_is_refused),
-        cmocka_unit_test(proc_take_without_a_proof_of_life_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* The alarm for pages in quarantine: one line a transfer, in the turn in which its wait passes the
  * limit, with the peer, the transfer and what to do. */
+#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #include <stdio.h>
@@ -56,7 +57,7 @@ static struct config *config_with_peer(void)
     return config;
 }
 
-static void quarantine_old_is_warned_of_once_a_transfer(void **state)
+TEST(quarantine_old_is_warned_of_once_a_transfer)
 {
     struct pair p = pair_limited(1 << 20);
     struct config *config = config_with_peer();
@@ -64,7 +65,6 @@ static void quarantine_old_is_warned_of_once_a_transfer(void **state)
     uint64_t fetch[2], since_ns, seen_ns = 0;
     struct pull_id pull[2];
 
-    (void)state;
     p.dest->automatic = BY_HAND(RIG_PULL | RIG_PULL_STOP);
     fetch_many(&p, 2, 16, d, fetch);
     for (uint32_t i = 0; i < 2; i++)
@@ -97,13 +97,4 @@ static void quarantine_old_is_warned_of_once_a_transfer(void **state)
     pair_stop(&p);
     config_destroy(config);
     close(log_fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(quarantine_old_is_warned_of_once_a_transfer),
-    };
-
-    return RIG_RUN(tests);
 }

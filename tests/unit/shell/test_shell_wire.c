@@ -1,17 +1,13 @@
 /* The shell's own encoder against the generated decoder, and bodies into requests: every field of
  * every answer, at both sides of each varint length; peer messages there and back; what the core
  * may be given. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "base/prng.h"
 #include "shell/wire/wire_in.h"
 #include "shell/wire/wire_out.h"
+#include "testing/test.h"
 
 #define BODY_MAX (1u << 20)
 #define ROUNDS   2000
@@ -25,9 +21,8 @@ static struct prng prng;
 static struct wire_in in;
 static struct config config;
 
-static int start(void **state)
+FIXTURE(start)
 {
-    (void)state;
     prng_init(&prng, 4);
     for (uint32_t i = 0; i < 65536; i++)
         refs[i] = (struct page_ref){.index = i * 7 + 1, .gen = i};
@@ -41,9 +36,8 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     wire_in_finish(&in);
     return 0;
 }
@@ -170,9 +164,10 @@ static struct reply some_reply(enum op op)
 
 #define AS(name) ((const Tern__Wire__##name *)(const void *)msg)
 
-static void wire_out_small_answers_decode_as_given(void **state)
+TEST_GROUP(start, stop);
+
+TEST(wire_out_small_answers_decode_as_given)
 {
-    (void)state;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         struct reply r = some_reply(OP_ENGINE_JOIN);
         uint64_t bytes = number(64);
@@ -228,9 +223,8 @@ static void wire_out_small_answers_decode_as_given(void **state)
     }
 }
 
-static void wire_out_retract_and_recover_decode_as_given(void **state)
+TEST(wire_out_retract_and_recover_decode_as_given)
 {
-    (void)state;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         struct reply r = some_reply(OP_RETRACT);
         const ProtobufCMessage *msg;
@@ -258,13 +252,12 @@ static void wire_out_retract_and_recover_decode_as_given(void **state)
     }
 }
 
-static void wire_out_bare_answers_are_never_empty(void **state)
+TEST(wire_out_bare_answers_are_never_empty)
 {
     static const enum op ops[] = {OP_ENGINE_LEAVE, OP_POOL_CLOSE, OP_FETCH_CANCEL};
     static const uint16_t types[] = {FRAME_ENGINE_LEAVE_REPLY, FRAME_POOL_CLOSE_REPLY,
                                      FRAME_FETCH_CANCEL_REPLY};
 
-    (void)state;
     for (int i = 0; i < 30; i++) {
         struct reply r = some_reply(ops[i % 3]);
         const ProtobufCMessage *msg =
@@ -274,9 +267,8 @@ static void wire_out_bare_answers_are_never_empty(void **state)
     }
 }
 
-static void wire_out_match_and_fetch_decode_as_given(void **state)
+TEST(wire_out_match_and_fetch_decode_as_given)
 {
-    (void)state;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         struct reply r = some_reply(OP_MATCH);
         const ProtobufCMessage *msg;
@@ -304,9 +296,8 @@ static void wire_out_match_and_fetch_decode_as_given(void **state)
     }
 }
 
-static void wire_out_step_results_decode_as_given(void **state)
+TEST(wire_out_step_results_decode_as_given)
 {
-    (void)state;
     for (uint32_t round = 0; round < ROUNDS / 10; round++) {
         struct reply r = some_reply(OP_STEP);
         const ProtobufCMessage *msg;
@@ -339,13 +330,12 @@ static void wire_out_step_results_decode_as_given(void **state)
 }
 
 /* Every limit below what is needed gives 0, and nothing is written behind it. */
-static void wire_out_too_small_a_limit_gives_nothing(void **state)
+TEST(wire_out_too_small_a_limit_gives_nothing)
 {
     struct reply r = {
         .op = OP_MATCH, .err = TERN_POOL_EXHAUSTED, .text = "wait", .runs = runs, .nruns = 2};
     size_t whole;
 
-    (void)state;
     r.shortage = (struct shortage){1, 2000, 3, 4, 5, 1u << 30};
     runs[0] = (struct table_run){0, 5, 20, refs, {7, 1u << 31}};
     runs[1] = (struct table_run){1, 300, 33, refs, {0, 0}};
@@ -359,11 +349,10 @@ static void wire_out_too_small_a_limit_gives_nothing(void **state)
     }
 }
 
-static void wire_out_largest_answer_fits_the_default_limit(void **state)
+TEST(wire_out_largest_answer_fits_the_default_limit)
 {
     struct reply r = {.op = OP_MATCH, .text = "", .runs = runs, .nruns = 1};
 
-    (void)state;
     runs[0] = (struct table_run){0, 0, REPLY_REFS_MAX, refs, {0, 0}};
     assert_true(wire_out_reply(&r, 0, FRAME_BODY_MAX, frame) >
                 REPLY_REFS_MAX * sizeof(struct page_ref));
@@ -401,7 +390,7 @@ static bool ns_equal(struct namespace_id a, struct namespace_id b)
 }
 
 /* A path that an operator gave may be longer than a status's text; the smallest frame holds it. */
-static void wire_out_status_of_a_long_text_can_be_read(void **state)
+TEST(wire_out_status_of_a_long_text_can_be_read)
 {
     struct frame_header h, request = {.type = FRAME_ADMIN, .request_id = 7};
     const Tern__Wire__AdminReply *reply;
@@ -410,7 +399,6 @@ static void wire_out_status_of_a_long_text_can_be_read(void **state)
     char text[5000];
     size_t n;
 
-    (void)state;
     memset(text, 'a', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     n = wire_out_status(&request, TERN_DISK, text, 4096, frame);
@@ -424,9 +412,8 @@ static void wire_out_status_of_a_long_text_can_be_read(void **state)
     assert_int_equal(strlen(reply->status->text), WIRE_TEXT_MAX);
 }
 
-static void wire_in_namespace_fields_do_not_run_into_one_another(void **state)
+TEST(wire_in_namespace_fields_do_not_run_into_one_another)
 {
-    (void)state;
     assert_true(ns_equal(ns_of("ab", "c", "d"), ns_of("ab", "c", "d")));
     assert_false(ns_equal(ns_of("ab", "c", "d"), ns_of("a", "bc", "d")));
     assert_false(ns_equal(ns_of("ab", "c", "d"), ns_of("ab", "cd", "")));
@@ -434,7 +421,7 @@ static void wire_in_namespace_fields_do_not_run_into_one_another(void **state)
     assert_true(ns_equal(ns_of("ab", "", "c"), ns_of("ab", NULL, "c")));
 }
 
-static void wire_in_unknown_values_are_invalid(void **state)
+TEST(wire_in_unknown_values_are_invalid)
 {
     Tern__Wire__EngineJoin join = TERN__WIRE__ENGINE_JOIN__INIT;
     Tern__Wire__PoolOpen pool = TERN__WIRE__POOL_OPEN__INIT;
@@ -444,7 +431,6 @@ static void wire_in_unknown_values_are_invalid(void **state)
     char name[ENGINE_NAME_MAX + 1] = {0};
     struct request r;
 
-    (void)state;
     memset(name, 'n', ENGINE_NAME_MAX - 1);
     join.name = name;
     join.has_role = true;
@@ -497,14 +483,13 @@ static void wire_in_unknown_values_are_invalid(void **state)
     }
 }
 
-static void wire_in_layout_axes_make_another_hash(void **state)
+TEST(wire_in_layout_axes_make_another_hash)
 {
     Tern__Wire__PoolOpen pool = TERN__WIRE__POOL_OPEN__INIT;
     Tern__Wire__Axis a = TERN__WIRE__AXIS__INIT, b = TERN__WIRE__AXIS__INIT, *axes[2] = {&a, &b};
     Tern__Wire__Group group = TERN__WIRE__GROUP__INIT, *groups[1] = {&group};
     struct request first, other;
 
-    (void)state;
     a.name = (char *)(uintptr_t) "head";
     b.name = (char *)(uintptr_t) "token";
     a.has_stride_bytes = b.has_stride_bytes = true;
@@ -527,7 +512,7 @@ static void wire_in_layout_axes_make_another_hash(void **state)
     assert_int_not_equal(first.pool_open.axes_hash, other.pool_open.axes_hash);
 }
 
-static void wire_in_tokens_are_aligned_wherever_they_lie(void **state)
+TEST(wire_in_tokens_are_aligned_wherever_they_lie)
 {
     static uint8_t shifted[FRAME_HEADER_BYTES + BODY_MAX + 8];
     static const uint32_t v[5] = {9, 8, 7, 6, 5};
@@ -538,7 +523,6 @@ static void wire_in_tokens_are_aligned_wherever_they_lie(void **state)
     struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_MATCH, .session = 0x300000004};
     size_t n;
 
-    (void)state;
     tokens.has_kept = tokens.has_tokens = tokens.has_keys = true;
     tokens.kept = 1;
     tokens.tokens = wire_bytes(v, sizeof(v));
@@ -566,12 +550,11 @@ static void wire_in_tokens_are_aligned_wherever_they_lie(void **state)
     }
 }
 
-static void wire_in_fetch_names_a_configured_peer(void **state)
+TEST(wire_in_fetch_names_a_configured_peer)
 {
     Tern__Wire__Fetch m = TERN__WIRE__FETCH__INIT;
     struct request r;
 
-    (void)state;
     m.peer = (char *)(uintptr_t) "west";
     assert_int_equal(request(FRAME_FETCH, &m.base, &r), TERN_OK);
     assert_int_equal(r.fetch.peer, 1);
@@ -586,13 +569,12 @@ static void wire_in_fetch_names_a_configured_peer(void **state)
     assert_int_equal(r.fetch.peer, PEER_HOST);
 }
 
-static void wire_in_retract_and_recover_name_the_headers_session(void **state)
+TEST(wire_in_retract_and_recover_name_the_headers_session)
 {
     Tern__Wire__Retract retract = TERN__WIRE__RETRACT__INIT;
     Tern__Wire__Recover recover = TERN__WIRE__RECOVER__INIT;
     struct request r;
 
-    (void)state;
     assert_int_equal(request(FRAME_RETRACT, &retract.base, &r), TERN_OK);
     assert_int_equal(r.op, OP_RETRACT);
     assert_int_equal(r.retract.mode, RETRACT_HOST);
@@ -617,13 +599,12 @@ static void wire_in_retract_and_recover_name_the_headers_session(void **state)
     assert_int_equal(session_id_pack(r.recover.session), 0x300000004);
 }
 
-static void wire_in_namespace_reset_names_what_sessions_are_opened_in(void **state)
+TEST(wire_in_namespace_reset_names_what_sessions_are_opened_in)
 {
     Tern__Wire__NamespaceReset m = TERN__WIRE__NAMESPACE_RESET__INIT;
     Tern__Wire__Namespace ns = TERN__WIRE__NAMESPACE__INIT;
     struct request r;
 
-    (void)state;
     ns.model = (char *)(uintptr_t) "m";
     ns.revision = (char *)(uintptr_t) "7";
     m.ns = &ns;
@@ -637,12 +618,11 @@ static void wire_in_namespace_reset_names_what_sessions_are_opened_in(void **sta
 }
 
 /* Requests of engines are the odd types up to FETCH_CANCEL and from RETRACT to NAMESPACE_RESET. */
-static void wire_in_takes_no_other_type_for_a_request(void **state)
+TEST(wire_in_takes_no_other_type_for_a_request)
 {
     static const uint8_t pad[] = {0xa0, 0x06, 0x00};
     uint32_t taken = 0;
 
-    (void)state;
     for (uint32_t type = 0; type < 300; type++) {
         struct frame_header h = {
             .length = sizeof pad, .version = FRAME_VERSION, .type = (uint16_t)type};
@@ -658,9 +638,8 @@ static void wire_in_takes_no_other_type_for_a_request(void **state)
 }
 
 /* Also where the rest of the message makes no sense, so that the log can say whose it was. */
-static void wire_in_every_request_has_its_trace_id(void **state)
+TEST(wire_in_every_request_has_its_trace_id)
 {
-    (void)state;
     for (uint16_t type = FRAME_ENGINE_JOIN; type <= FRAME_NAMESPACE_RESET; type += 2) {
         const ProtobufCFieldDescriptor *f =
             protobuf_c_message_descriptor_get_field_by_name(wire_descriptor(type), "trace_id");
@@ -688,7 +667,7 @@ static enum tern_err there_and_back(const struct peer_msg *msg, const char *tena
     return wire_in_peer_msg(&in, &h, frame + FRAME_HEADER_BYTES, allowed, ret, ret_sequence);
 }
 
-static void peer_open_comes_back_as_sent(void **state)
+TEST(peer_open_comes_back_as_sent)
 {
     static const uint32_t tokens[128] = {4, 5, 6};
     static const struct extra_key keys[1] = {{.position = 100, .hi = 3, .lo = 4}};
@@ -706,7 +685,6 @@ static void peer_open_comes_back_as_sent(void **state)
     struct peer_msg got;
     uint64_t sequence;
 
-    (void)state;
     assert_int_equal(there_and_back(&msg, "blue", 3, &got, &sequence), TERN_OK);
     assert_int_equal(sequence, 41);
     assert_int_equal(got.kind, PEER_PULL_OPEN);
@@ -730,7 +708,7 @@ static void peer_open_comes_back_as_sent(void **state)
     assert_int_equal(got.tenant, NONE);
 }
 
-static void peer_offer_comes_back_as_sent(void **state)
+TEST(peer_offer_comes_back_as_sent)
 {
     struct peer_msg msg = {.kind = PEER_PULL_OFFER,
                            .pull = {1, 2},
@@ -744,7 +722,6 @@ static void peer_offer_comes_back_as_sent(void **state)
     struct peer_msg got;
     uint64_t sequence;
 
-    (void)state;
     runs[0] = (struct table_run){0, 0, 10, refs, {0, 0}};
     runs[1] = (struct table_run){1, 5, 3, refs + 100, {0, 0}};
     assert_int_equal(there_and_back(&msg, NULL, 3, &got, &sequence), TERN_OK);
@@ -761,7 +738,7 @@ static void peer_offer_comes_back_as_sent(void **state)
     }
 }
 
-static void peer_message_that_lies_is_malformed(void **state)
+TEST(peer_message_that_lies_is_malformed)
 {
     static const uint32_t tokens[64];
     struct peer_msg msg = {.kind = PEER_PULL_OPEN, .from = 0, .to = 64, .tokens = tokens}, got;
@@ -769,7 +746,6 @@ static void peer_message_that_lies_is_malformed(void **state)
     struct frame_header h;
     size_t n;
 
-    (void)state;
     msg.from = 65; /* beyond `to` */
     assert_int_equal(there_and_back(&msg, "red", 3, &got, &sequence), TERN_MALFORMED);
     msg.from = 0;
@@ -792,32 +768,4 @@ static void peer_message_that_lies_is_malformed(void **state)
         assert_int_equal(wire_in_peer_msg(&in, &h, frame + FRAME_HEADER_BYTES, 3, &got, &sequence),
                          TERN_MALFORMED);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wire_out_small_answers_decode_as_given),
-        cmocka_unit_test(wire_out_bare_answers_are_never_empty),
-        cmocka_unit_test(wire_out_match_and_fetch_decode_as_given),
-        cmocka_unit_test(wire_out_retract_and_recover_decode_as_given),
-        cmocka_unit_test(wire_out_step_results_decode_as_given),
-        cmocka_unit_test(wire_out_too_small_a_limit_gives_nothing),
-        cmocka_unit_test(wire_out_largest_answer_fits_the_default_limit),
-        cmocka_unit_test(wire_out_status_of_a_long_text_can_be_read),
-        cmocka_unit_test(wire_in_namespace_fields_do_not_run_into_one_another),
-        cmocka_unit_test(wire_in_unknown_values_are_invalid),
-        cmocka_unit_test(wire_in_layout_axes_make_another_hash),
-        cmocka_unit_test(wire_in_tokens_are_aligned_wherever_they_lie),
-        cmocka_unit_test(wire_in_fetch_names_a_configured_peer),
-        cmocka_unit_test(wire_in_retract_and_recover_name_the_headers_session),
-        cmocka_unit_test(wire_in_namespace_reset_names_what_sessions_are_opened_in),
-        cmocka_unit_test(wire_in_takes_no_other_type_for_a_request),
-        cmocka_unit_test(wire_in_every_request_has_its_trace_id),
-        cmocka_unit_test(peer_open_comes_back_as_sent),
-        cmocka_unit_test(peer_offer_comes_back_as_sent),
-        cmocka_unit_test(peer_message_that_lies_is_malformed),
-    };
-
-    return cmocka_run_group_tests(tests, start, stop);
 }

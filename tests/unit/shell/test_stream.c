@@ -1,14 +1,11 @@
 /* The deadlines of streams: one sweep closes all that are past theirs, whatever the end of one of
  * them does to the others. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "shell/conn/stream.h"
+#include "testing/test.h"
 
 #define STREAMS 3
 #define WAIT_NS 5000000000u
@@ -48,7 +45,7 @@ static void on_finished(struct stream *s)
 static const struct stream_ops ops = {
     .frame = on_frame, .closed = on_closed, .finished = on_finished};
 
-static int set_up(void **state)
+FIXTURE(set_up)
 {
     struct io_config config = {.entries = 64, .buffers = 8, .buffer_bytes = 4096};
     struct stream_config streams = {.streams = STREAMS,
@@ -60,7 +57,6 @@ static int set_up(void **state)
     const char *why = "";
     int fd[2];
 
-    (void)state;
     assert_int_equal(io_create(&config, &io, &why), TERN_OK);
     streams.io = io;
     assert_int_equal(stream_pool_create(&streams, &pool), TERN_OK);
@@ -73,11 +69,10 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+FIXTURE(tear_down)
 {
     uint64_t end = io_now_ns() + WAIT_NS;
 
-    (void)state;
     for (uint32_t i = 0; i < STREAMS; i++) {
         stream_close(&side[i].s, "the test is over");
         while (!side[i].finished && io_now_ns() < end)
@@ -91,31 +86,17 @@ static int tear_down(void **state)
 }
 
 /* Whichever is looked at next when one is closed, in either order of the list. */
-static void stream_sweep_with_a_neighbour_closed_meanwhile_closes_the_rest(void **state)
+TEST_WITH(stream_sweep_with_a_neighbour_closed_meanwhile_closes_the_rest, set_up, tear_down)
 {
-    (void)state;
     side[0].other = side[2].other = &side[1];
     stream_pool_sweep(pool, io_now_ns() + WAIT_NS);
     for (uint32_t i = 0; i < STREAMS; i++)
         assert_int_equal(side[i].closed, 1);
 }
 
-static void stream_sweep_before_a_deadline_closes_nothing(void **state)
+TEST_WITH(stream_sweep_before_a_deadline_closes_nothing, set_up, tear_down)
 {
-    (void)state;
     stream_pool_sweep(pool, 0);
     for (uint32_t i = 0; i < STREAMS; i++)
         assert_int_equal(side[i].closed, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            stream_sweep_with_a_neighbour_closed_meanwhile_closes_the_rest, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(stream_sweep_before_a_deadline_closes_nothing, set_up,
-                                        tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

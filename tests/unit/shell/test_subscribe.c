@@ -50,13 +50,12 @@ static uint32_t node_of(const struct rig *rig, uint64_t chain)
 
 /* ---- what is told ---- */
 
-static void event_commit_tells_each_chunk_once(void **state)
+TEST(event_commit_tells_each_chunk_once)
 {
     struct bench b = bench_start(L, 16);
     struct tree_event_view e1, e2;
     struct node_view n;
 
-    (void)state;
     assert_int_equal(next_no(b.rig), 1);
     rig_put(b.rig, &b.e, b.pool, 1, 2 * L);
     rig_put(b.rig, &b.e, b.pool, 1, 2 * L); /* duplicates of what is there */
@@ -78,11 +77,10 @@ static void event_commit_tells_each_chunk_once(void **state)
     bench_stop(&b);
 }
 
-static void event_commit_in_flight_is_told_when_its_step_has_passed(void **state)
+TEST(event_commit_in_flight_is_told_when_its_step_has_passed)
 {
     struct bench b = bench_start(L, 16);
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, L), L));
     assert_ok(rig_run_to(b.s, rig_tokens(1, L), L));
     assert_ok(rig_commit(b.s, L, 7));
@@ -94,11 +92,10 @@ static void event_commit_in_flight_is_told_when_its_step_has_passed(void **state
     bench_stop(&b);
 }
 
-static void event_evict_removes_from_the_end(void **state)
+TEST(event_evict_removes_from_the_end)
 {
     struct bench b = bench_start(L, 16);
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 2 * L);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
     assert_int_equal(next_no(b.rig), 5);
@@ -113,7 +110,7 @@ static void event_evict_removes_from_the_end(void **state)
     bench_stop(&b);
 }
 
-static void event_host_tier_tells_each_way(void **state)
+TEST(event_host_tier_tells_each_way)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -121,7 +118,6 @@ static void event_host_tier_tells_each_way(void **state)
     struct rig_session *s;
     struct pool_id pool;
 
-    (void)state;
     rig->host_bytes = HOST_ROOM;
     rig->automatic = RIG_ALL & ~(uint32_t)RIG_COPY;
     pool = rig_pool_pages(rig, &e, L, 16);
@@ -144,12 +140,11 @@ static void event_host_tier_tells_each_way(void **state)
     rig_destroy(rig);
 }
 
-static void event_reset_namespace_is_removed(void **state)
+TEST(event_reset_namespace_is_removed)
 {
     struct bench b = bench_start(L, 16);
     uint32_t nodes;
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 2 * L);
     assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes));
     rig_timers(b.rig);
@@ -173,7 +168,7 @@ static uint64_t chain_of(struct rig *rig, const struct rig_engine *e, struct poo
     return event_no(rig, next_no(rig) - 1).chain;
 }
 
-static void chain_is_of_namespace_tokens_and_keys_alone(void **state)
+TEST(chain_is_of_namespace_tokens_and_keys_alone)
 {
     struct pair p = pair_with(rig_defaults(), L, 16, 16);
     struct pool_id other = rig_pool_pages(p.source, &p.se, L, 16);
@@ -182,7 +177,6 @@ static void chain_is_of_namespace_tokens_and_keys_alone(void **state)
     struct req_tokens plain = {.v = rig_tokens(1, L), .n = L}, keyed = plain, differs = plain;
     uint64_t chain[6];
 
-    (void)state;
     memcpy(changed, plain.v, sizeof changed);
     changed[L - 1]++;
     differs.v = changed;
@@ -221,14 +215,13 @@ static void toggle(struct bench *b, uint32_t node, uint32_t n)
                    node_at(b->rig->core, node)->stored ? TREE_REMOVED : TREE_STORED);
 }
 
-static void ring_keeps_the_last_and_no_other(void **state)
+TEST(ring_keeps_the_last_and_no_other)
 {
     struct bench b = bench_start(L, 16);
     uint32_t node = toggled(&b);
     struct tree_event_view e;
     uint64_t first, next;
 
-    (void)state;
     for (uint32_t n = 1; n <= 3 * RING; n++) { /* n have happened */
         core_event_range(b.rig->core, &first, &next);
         assert_int_equal(next, n + 1);
@@ -246,12 +239,11 @@ static void ring_keeps_the_last_and_no_other(void **state)
     bench_stop(&b);
 }
 
-static void ring_is_told_changes_only(void **state)
+TEST(ring_is_told_changes_only)
 {
     struct bench b = bench_start(L, 16);
     uint32_t node = toggled(&b);
 
-    (void)state;
     tree_event(b.rig->core, node, TREE_STORED); /* it is */
     tree_event(b.rig->core, node, TREE_TIER);   /* it has not moved */
     assert_int_equal(next_no(b.rig), 2);
@@ -269,11 +261,10 @@ static struct event_reader reader_from(uint64_t at)
     return (struct event_reader){.at = at, .tenant = 0};
 }
 
-static void reader_that_lags_by_the_ring_loses_nothing_and_by_one_more_loses_one(void **state)
+TEST(reader_that_lags_by_the_ring_loses_nothing_and_by_one_more_loses_one)
 {
     struct wire_event v[2 * RING];
 
-    (void)state;
     for (uint32_t lag = 0; lag < 3 * RING; lag++) {
         struct bench b = bench_start(L, 16);
         uint32_t node = toggled(&b), want = lag < RING ? lag : RING;
@@ -291,14 +282,13 @@ static void reader_that_lags_by_the_ring_loses_nothing_and_by_one_more_loses_one
     }
 }
 
-static void reader_takes_as_many_as_fit_and_goes_on_there(void **state)
+TEST(reader_takes_as_many_as_fit_and_goes_on_there)
 {
     struct bench b = bench_start(L, 16);
     uint32_t node = toggled(&b), got = 0;
     struct event_reader r = reader_from(1);
     struct wire_event v[7];
 
-    (void)state;
     toggle(&b, node, 29);
     for (uint32_t n; (n = subscribe_read(b.rig->core, &r, v, 7)) > 0; got += n)
         for (uint32_t i = 0; i < n; i++)
@@ -308,7 +298,7 @@ static void reader_takes_as_many_as_fit_and_goes_on_there(void **state)
     bench_stop(&b);
 }
 
-static void reader_hears_of_its_tenant_and_namespace_alone(void **state)
+TEST(reader_hears_of_its_tenant_and_namespace_alone)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine a = rig_engine(rig, 0, "a", 1), b = rig_engine(rig, 1, "b", 1);
@@ -317,7 +307,6 @@ static void reader_hears_of_its_tenant_and_namespace_alone(void **state)
     struct event_reader r;
     struct wire_event v[READ_MAX];
 
-    (void)state;
     chain_of(rig, &a, pa, 1, &tokens);
     chain_of(rig, &b, pb, 1, &tokens);
     chain_of(rig, &a, pa, 2, &tokens);
@@ -341,7 +330,7 @@ static void reader_hears_of_its_tenant_and_namespace_alone(void **state)
     rig_destroy(rig);
 }
 
-static void reader_looks_at_no_more_than_its_bound(void **state)
+TEST(reader_looks_at_no_more_than_its_bound)
 {
     struct rig_options o = rig_defaults();
     struct bench b;
@@ -349,7 +338,6 @@ static void reader_looks_at_no_more_than_its_bound(void **state)
     struct wire_event v[READ_MAX];
     uint32_t node;
 
-    (void)state;
     o.limits.events = 2 * SUBSCRIBE_SCAN_MAX;
     b = bench_with(&o, L, 16);
     node = toggled(&b);
@@ -419,7 +407,7 @@ static void mirror_compare(const struct rig *rig, const struct mirror *m)
     assert_int_equal(n, m->n);
 }
 
-static void mirror_of_a_random_run_is_the_tree(void **state)
+TEST(mirror_of_a_random_run_is_the_tree)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -428,7 +416,6 @@ static void mirror_of_a_random_run_is_the_tree(void **state)
     struct prng rng;
     struct pool_id pool;
 
-    (void)state;
     prng_init(&rng, 5);
     rig->host_bytes = 4096; /* both tiers run full */
     rig->automatic = RIG_ALL & ~(uint32_t)RIG_COPY;
@@ -451,25 +438,4 @@ static void mirror_of_a_random_run_is_the_tree(void **state)
     assert_true(rig_view(rig).host_copies > 20);
     free(m);
     rig_destroy(rig);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(event_commit_tells_each_chunk_once),
-        RIG_TEST(event_commit_in_flight_is_told_when_its_step_has_passed),
-        RIG_TEST(event_evict_removes_from_the_end),
-        RIG_TEST(event_host_tier_tells_each_way),
-        RIG_TEST(event_reset_namespace_is_removed),
-        RIG_TEST(chain_is_of_namespace_tokens_and_keys_alone),
-        RIG_TEST(ring_keeps_the_last_and_no_other),
-        RIG_TEST(ring_is_told_changes_only),
-        RIG_TEST(reader_that_lags_by_the_ring_loses_nothing_and_by_one_more_loses_one),
-        RIG_TEST(reader_takes_as_many_as_fit_and_goes_on_there),
-        RIG_TEST(reader_hears_of_its_tenant_and_namespace_alone),
-        RIG_TEST(reader_looks_at_no_more_than_its_bound),
-        RIG_TEST(mirror_of_a_random_run_is_the_tree),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -1,19 +1,15 @@
 /* Tapes: every kind of event comes back as it went in; the ring drops the oldest and says so; token
  * ids leave only when asked for; and no damage to the bytes gets past the reader as anything but an
  * error or a well-formed event. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/prng.h"
 #include "shell/tape/tape.h"
+#include "testing/test.h"
 
 #define TOKENS_EACH 33
 #define KEYS_EACH   3
@@ -395,14 +391,13 @@ static void same_event(const struct event *wanted, const struct event *got)
 
 /* ---- tests ---- */
 
-static void tape_every_kind_and_every_op_comes_back(void **state)
+TEST(tape_every_kind_and_every_op_comes_back)
 {
     struct tape_reader *reader;
     struct event in, out;
     struct lent lent;
     struct prng p;
 
-    (void)state;
     prng_init(&p, 1);
     for (uint32_t kind = 1; kind < EV_COUNT; kind++) {
         for (uint32_t op = 1; op < (kind == EV_REQUEST ? OP_COUNT : 2); op++) {
@@ -424,14 +419,13 @@ static void tape_every_kind_and_every_op_comes_back(void **state)
     }
 }
 
-static void tape_header_says_what_the_daemon_was(void **state)
+TEST(tape_header_says_what_the_daemon_was)
 {
     struct tape *tape = make_tape(1 << 14);
     struct event e = {.kind = EV_TIMER};
     struct tape_reader *reader;
     const struct tape_header *h;
 
-    (void)state;
     tape_record(tape, &e);
     reader = reread(tape, false);
     h = tape_header(reader);
@@ -448,7 +442,7 @@ static void tape_header_says_what_the_daemon_was(void **state)
 }
 
 /* A ring of a few KiB and many events: what is left is exactly the last ones, at every wrap. */
-static void tape_full_ring_keeps_the_last_events(void **state)
+TEST(tape_full_ring_keeps_the_last_events)
 {
     struct tape *tape = make_tape(1 << 14);
     struct tape_reader *reader;
@@ -457,7 +451,6 @@ static void tape_full_ring_keeps_the_last_events(void **state)
     struct lent lent;
     struct prng p;
 
-    (void)state;
     for (uint32_t total = 1; total < 400; total += 13) {
         tape_destroy(tape);
         tape = make_tape(1 << 14);
@@ -490,7 +483,7 @@ static void tape_full_ring_keeps_the_last_events(void **state)
     tape_destroy(tape);
 }
 
-static void tape_event_larger_than_the_ring_empties_it(void **state)
+TEST(tape_event_larger_than_the_ring_empties_it)
 {
     static uint32_t tokens[4096];
     struct tape *tape = make_tape(TAPE_BYTES_MIN);
@@ -498,7 +491,6 @@ static void tape_event_larger_than_the_ring_empties_it(void **state)
     struct tape_reader *reader;
     struct tape_stats stats;
 
-    (void)state;
     tape_record(tape, &e);
     e.kind = EV_REQUEST;
     e.request = (struct request){.op = OP_MATCH, .match = {.tokens = {.v = tokens, .n = 4096}}};
@@ -516,7 +508,7 @@ static void tape_event_larger_than_the_ring_empties_it(void **state)
 
 /* Mapped tokens: equal stays equal, different stays different, and no real value is to be found in
  * the bytes. */
-static void tape_tokens_are_mapped_one_to_one(void **state)
+TEST(tape_tokens_are_mapped_one_to_one)
 {
     struct extra_key keys[2] = {{.position = 3, .hi = 0xabcdef0123456789, .lo = 5},
                                 {.position = 9, .hi = 0xabcdef0123456789, .lo = 6}};
@@ -528,7 +520,6 @@ static void tape_tokens_are_mapped_one_to_one(void **state)
     uint8_t *bytes;
     size_t n;
 
-    (void)state;
     for (uint32_t i = 0; i < 2000; i++)
         tokens[i] = 0x00c0ffee + i % 1000;
     e.request = (struct request){
@@ -560,13 +551,12 @@ static void tape_tokens_are_mapped_one_to_one(void **state)
     tape_destroy(tape);
 }
 
-static void tape_write_that_fails_is_told(void **state)
+TEST(tape_write_that_fails_is_told)
 {
     struct tape *tape = make_tape(1 << 14);
     struct event e = {.kind = EV_TIMER};
     FILE *full = fopen("/dev/full", "w");
 
-    (void)state;
     assert_non_null(full);
     tape_record(tape, &e);
     assert_int_equal(tape_dump(tape, fileno(full), true), TERN_DISK);
@@ -624,13 +614,12 @@ static uint8_t *sample(size_t *ret_n)
     return bytes;
 }
 
-static void tape_cut_anywhere_is_malformed(void **state)
+TEST(tape_cut_anywhere_is_malformed)
 {
     enum tern_err err;
     size_t n;
     uint8_t *bytes = sample(&n);
 
-    (void)state;
     assert_int_equal(play(bytes, n, &err), 60);
     assert_int_equal(err, TERN_OK);
     for (size_t cut = 0; cut < n; cut += 1 + cut % 3) {
@@ -642,13 +631,12 @@ static void tape_cut_anywhere_is_malformed(void **state)
     free(bytes);
 }
 
-static void tape_with_bytes_behind_its_end_is_malformed(void **state)
+TEST(tape_with_bytes_behind_its_end_is_malformed)
 {
     enum tern_err err;
     size_t n;
     uint8_t *bytes = sample(&n), *longer = calloc(1, n + 16);
 
-    (void)state;
     memcpy(longer, bytes, n);
     for (size_t more = 1; more <= 16; more++) {
         assert_int_equal(play(longer, n + more, &err), 60);
@@ -658,13 +646,12 @@ static void tape_with_bytes_behind_its_end_is_malformed(void **state)
     free(longer);
 }
 
-static void tape_of_another_version_is_unsupported(void **state)
+TEST(tape_of_another_version_is_unsupported)
 {
     enum tern_err err;
     size_t n;
     uint8_t *bytes = sample(&n);
 
-    (void)state;
     bytes[8]++;
     play(bytes, n, &err);
     assert_int_equal(err, TERN_UNSUPPORTED);
@@ -675,14 +662,13 @@ static void tape_of_another_version_is_unsupported(void **state)
 }
 
 /* Under the sanitizers this is what proves the reader's bounds. */
-static void tape_damaged_bytes_are_an_error_or_an_event(void **state)
+TEST(tape_damaged_bytes_are_an_error_or_an_event)
 {
     enum tern_err err;
     struct prng p;
     size_t n;
     uint8_t *bytes = sample(&n), *copy = malloc(n);
 
-    (void)state;
     prng_init(&p, 11);
     for (uint32_t i = 0; i < 20000; i++) {
         memcpy(copy, bytes, n);
@@ -695,7 +681,7 @@ static void tape_damaged_bytes_are_an_error_or_an_event(void **state)
     free(bytes);
 }
 
-static void tape_time_that_goes_back_is_malformed(void **state)
+TEST(tape_time_that_goes_back_is_malformed)
 {
     struct tape *tape = make_tape(1 << 14);
     struct event e = {.kind = EV_TIMER, .now_ns = 5};
@@ -703,7 +689,6 @@ static void tape_time_that_goes_back_is_malformed(void **state)
     size_t n;
     uint8_t *bytes;
 
-    (void)state;
     tape_record(tape, &e);
     e.now_ns = 4;
     tape_record(tape, &e);
@@ -716,7 +701,7 @@ static void tape_time_that_goes_back_is_malformed(void **state)
 
 /* The core takes the shell's slots on trust, so the reader may not. The ring itself takes anything.
  */
-static void tape_slots_outside_the_limits_are_malformed(void **state)
+TEST(tape_slots_outside_the_limits_are_malformed)
 {
     static const uint32_t tokens[2];
     const struct event bad[] = {
@@ -743,7 +728,6 @@ static void tape_slots_outside_the_limits_are_malformed(void **state)
         {.kind = EV_PEER_MSG, .peer = {.msg = {.kind = PEER_MSG_COUNT}}},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tape *tape = make_tape(1 << 14);
         enum tern_err err;
@@ -759,37 +743,15 @@ static void tape_slots_outside_the_limits_are_malformed(void **state)
     }
 }
 
-static void tape_of_no_bytes_records_nothing(void **state)
+TEST(tape_of_no_bytes_records_nothing)
 {
     struct tape *tape = make_tape(0);
     struct event e = {.kind = EV_TIMER};
 
-    (void)state;
     tape_record(tape, &e);
     tape_record(NULL, &e);
     assert_int_equal(tape_dump(tape, 1, true), TERN_INVALID);
     assert_int_equal(tape_dump(NULL, 1, true), TERN_INVALID);
     tape_destroy(tape);
     tape_destroy(NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tape_every_kind_and_every_op_comes_back),
-        cmocka_unit_test(tape_header_says_what_the_daemon_was),
-        cmocka_unit_test(tape_full_ring_keeps_the_last_events),
-        cmocka_unit_test(tape_event_larger_than_the_ring_empties_it),
-        cmocka_unit_test(tape_tokens_are_mapped_one_to_one),
-        cmocka_unit_test(tape_write_that_fails_is_told),
-        cmocka_unit_test(tape_cut_anywhere_is_malformed),
-        cmocka_unit_test(tape_with_bytes_behind_its_end_is_malformed),
-        cmocka_unit_test(tape_of_another_version_is_unsupported),
-        cmocka_unit_test(tape_damaged_bytes_are_an_error_or_an_event),
-        cmocka_unit_test(tape_time_that_goes_back_is_malformed),
-        cmocka_unit_test(tape_slots_outside_the_limits_are_malformed),
-        cmocka_unit_test(tape_of_no_bytes_records_nothing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

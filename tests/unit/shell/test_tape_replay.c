@@ -202,11 +202,10 @@ static struct core *replayed(const uint8_t *bytes, size_t n, uint64_t *ret_event
     return core;
 }
 
-static void tape_replay_ends_in_the_same_bytes(void **state)
+TEST(tape_replay_ends_in_the_same_bytes)
 {
     uint64_t pulled = 0, back = 0, up = 0;
 
-    (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct host hosts[2] = {host_start(0x1000 + seed), host_start(0x2000 + seed)};
 
@@ -234,9 +233,8 @@ static void tape_replay_ends_in_the_same_bytes(void **state)
 }
 
 /* Without the tokens the bytes differ, and nothing else does: every count comes out the same. */
-static void tape_replay_of_mapped_tokens_takes_the_same_path(void **state)
+TEST(tape_replay_of_mapped_tokens_takes_the_same_path)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct host hosts[2] = {host_start(0x1000 + seed), host_start(0x2000 + seed)};
 
@@ -272,12 +270,11 @@ static void tape_replay_of_mapped_tokens_takes_the_same_path(void **state)
 
 /* Seeds of fuzz_tape: that they are there and play to their end. They need not be what would be
  * written today. */
-static void tape_seeds_of_the_fuzzer_can_be_played(void **state)
+TEST(tape_seeds_of_the_fuzzer_can_be_played)
 {
     const char *source = getenv("TERN_SOURCE");
     char path[4096];
 
-    (void)state;
     for (uint32_t i = 0; i < 6; i++) {
         struct host hosts[2] = {host_start(0x1000 + i), host_start(0x2000 + i)};
         uint8_t *bytes;
@@ -303,15 +300,4 @@ static void tape_seeds_of_the_fuzzer_can_be_played(void **state)
         host_stop(&hosts[0]);
         host_stop(&hosts[1]);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(tape_replay_ends_in_the_same_bytes),
-        RIG_TEST(tape_replay_of_mapped_tokens_takes_the_same_path),
-        RIG_TEST(tape_seeds_of_the_fuzzer_can_be_played),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -1,11 +1,5 @@
 /* Tapes as files: one that cannot be written costs none that was, those of crashes are counted, and
  * a signal in the middle of recording sees whole records. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,22 +15,21 @@
 #include <unistd.h>
 
 #include "shell/tape/tape.h"
+#include "testing/test.h"
 
 static char dir[64];
 
-static int make_dir(void **state)
+FIXTURE(make_dir)
 {
-    (void)state;
     strcpy(dir, "/tmp/tern-save-XXXXXX");
     assert_non_null(mkdtemp(dir));
     return 0;
 }
 
-static int remove_dir(void **state)
+FIXTURE(remove_dir)
 {
     char command[128];
 
-    (void)state;
     snprintf(command, sizeof command, "rm -rf %s", dir);
     return system(command);
 }
@@ -106,14 +99,13 @@ static uint64_t events_in(const char *path)
     return n;
 }
 
-static void tape_save_replaces_the_file_whole(void **state)
+TEST_WITH(tape_save_replaces_the_file_whole, make_dir, remove_dir)
 {
     struct tape *few = make_tape(1 << 16, 3), *many = make_tape(1 << 16, 50);
     struct stat st;
     int why = -1;
     FILE *left;
 
-    (void)state;
     left = fopen(in_dir("a.tape.tmp"), "we"); /* of a daemon that died over it */
     assert_non_null(left);
     fclose(left);
@@ -128,14 +120,13 @@ static void tape_save_replaces_the_file_whole(void **state)
     tape_destroy(many);
 }
 
-static void tape_save_that_fails_keeps_what_was_there(void **state)
+TEST_WITH(tape_save_that_fails_keeps_what_was_there, make_dir, remove_dir)
 {
     struct tape *few = make_tape(1 << 16, 3), *many = make_tape(1 << 16, 1000);
     struct rlimit before, small;
     enum tern_err err;
     int why = -1;
 
-    (void)state;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(tape_save(few, in_dir("a.tape"), false, &why), TERN_OK);
     getrlimit(RLIMIT_FSIZE, &before);
@@ -152,13 +143,12 @@ static void tape_save_that_fails_keeps_what_was_there(void **state)
     tape_destroy(many);
 }
 
-static void tape_save_says_why(void **state)
+TEST_WITH(tape_save_says_why, make_dir, remove_dir)
 {
     struct tape *tape = make_tape(1 << 16, 3);
     char longer[5000];
     int why = -1;
 
-    (void)state;
     assert_int_equal(tape_save(tape, in_dir("no/a.tape"), false, &why), TERN_DISK);
     assert_int_equal(why, ENOENT);
     assert_int_equal(tape_save(tape, dir, false, &why), TERN_DISK);
@@ -188,11 +178,10 @@ static void put(const char *name, int age)
     close(fd);
 }
 
-static void tapes_keep_drops_the_oldest_of_crashes_alone(void **state)
+TEST_WITH(tapes_keep_drops_the_oldest_of_crashes_alone, make_dir, remove_dir)
 {
     char name[64];
 
-    (void)state;
     tape_crash_name(name, sizeof name, "s.tape", 0xabc);
     assert_string_equal(name, "s.tape.0000000000000abc");
     assert_int_equal(tapes_keep(in_dir("s.tape"), 2), 0);
@@ -228,14 +217,13 @@ static void on_timer(int number)
 
 /* A crash is not always of the recording thread's own making. The ring is small, so that records
  * are dropped as well. */
-static void tape_dump_in_the_middle_of_recording_is_whole(void **state)
+TEST_WITH(tape_dump_in_the_middle_of_recording_is_whole, make_dir, remove_dir)
 {
     struct itimerval soon = {.it_interval = {.tv_usec = 97}, .it_value = {.tv_usec = 97}}, no = {0};
     struct sigaction sa = {.sa_handler = on_timer}, old;
     struct event e = {.kind = EV_REQUEST, .request = {.op = OP_MATCH}};
     uint32_t tokens[700] = {0};
 
-    (void)state;
     recorded = make_tape(TAPE_BYTES_MIN * 4, 0);
     e.request.match.tokens.v = tokens;
     sigaction(SIGALRM, &sa, &old);
@@ -258,26 +246,10 @@ static void tape_dump_in_the_middle_of_recording_is_whole(void **state)
     tape_destroy(recorded);
 }
 
-static void hint_is_of_the_cause(void **state)
+TEST(hint_is_of_the_cause)
 {
-    (void)state;
     assert_non_null(strstr(tape_save_hint(ENOSPC), "room"));
     assert_non_null(strstr(tape_save_hint(EMFILE), "RLIMIT_NOFILE"));
     assert_non_null(strstr(tape_save_hint(ENAMETOOLONG), "shorter"));
     assert_non_null(strstr(tape_save_hint(EISDIR), "plain file"));
-}
-
-int main(void)
-{
-#define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hint_is_of_the_cause),
-        CASE(tape_save_replaces_the_file_whole),
-        CASE(tape_save_that_fails_keeps_what_was_there),
-        CASE(tape_save_says_why),
-        CASE(tapes_keep_drops_the_oldest_of_crashes_alone),
-        CASE(tape_dump_in_the_middle_of_recording_is_whole),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* The bounded JSON writer: what it writes is read back by jansson, and at every buffer size it
  * either is whole or says that it is not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <jansson.h>
 #include <math.h>
 
 #include "shell/admin/text_out.h"
+#include "testing/test.h"
 
 static void write_sample(struct text_out *out)
 {
@@ -39,13 +35,12 @@ static void write_sample(struct text_out *out)
     text_object_end(out);
 }
 
-static void text_out_sample_is_read_back(void **state)
+TEST(text_out_sample_is_read_back)
 {
     struct text_out out;
     char buf[1024];
     json_t *json;
 
-    (void)state;
     text_init(&out, buf, sizeof buf);
     write_sample(&out);
     assert_true(text_whole(&out));
@@ -68,13 +63,12 @@ static void text_out_sample_is_read_back(void **state)
 
 /* At each size: whole and equal to the full text, or cut, terminated, a prefix of it, and nothing
  * behind it touched. */
-static void text_out_every_size_is_whole_or_says_so(void **state)
+TEST(text_out_every_size_is_whole_or_says_so)
 {
     char full[1024], buf[1024];
     struct text_out out;
     size_t n;
 
-    (void)state;
     text_init(&out, full, sizeof full);
     write_sample(&out);
     n = out.len;
@@ -91,12 +85,11 @@ static void text_out_every_size_is_whole_or_says_so(void **state)
     }
 }
 
-static void text_out_number_is_not_cut_in_half(void **state)
+TEST(text_out_number_is_not_cut_in_half)
 {
     struct text_out out;
     char buf[8];
 
-    (void)state;
     text_init(&out, buf, sizeof buf);
     text_array(&out, NULL);
     text_u64(&out, NULL, 123456789);
@@ -106,7 +99,7 @@ static void text_out_number_is_not_cut_in_half(void **state)
     assert_string_equal(buf, "[");
 }
 
-static void text_out_bytes_that_are_no_utf8_are_replaced(void **state)
+TEST(text_out_bytes_that_are_no_utf8_are_replaced)
 {
     static const char *const bad[] = {
         "\xff",
@@ -129,7 +122,6 @@ static void text_out_bytes_that_are_no_utf8_are_replaced(void **state)
     char buf[128];
     json_t *json;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         text_init(&out, buf, sizeof buf);
         text_array(&out, NULL);
@@ -152,12 +144,11 @@ static void text_out_bytes_that_are_no_utf8_are_replaced(void **state)
     }
 }
 
-static void text_out_unclosed_object_is_not_whole(void **state)
+TEST(text_out_unclosed_object_is_not_whole)
 {
     struct text_out out;
     char buf[64];
 
-    (void)state;
     text_init(&out, buf, sizeof buf);
     text_object(&out, NULL);
     assert_false(text_whole(&out));
@@ -165,17 +156,4 @@ static void text_out_unclosed_object_is_not_whole(void **state)
     assert_true(text_whole(&out));
     text_printf(&out, "%c", '\n');
     assert_string_equal(buf, "{}\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_out_sample_is_read_back),
-        cmocka_unit_test(text_out_every_size_is_whole_or_says_so),
-        cmocka_unit_test(text_out_number_is_not_cut_in_half),
-        cmocka_unit_test(text_out_bytes_that_are_no_utf8_are_replaced),
-        cmocka_unit_test(text_out_unclosed_object_is_not_whole),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,18 @@
 /* The TLS layer: pieces of any size, everyone who has to be refused and why, bytes changed, cut off
  * and repeated, memory that runs out, files that change. Fault 27 below the sequence numbers. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <openssl/err.h>
 
 #include "base/check.h"
 #include "base/prng.h"
-#include "unit/rig/rig_tls.h"
 #include "shell/tls/tls.h"
 #include "shell/tls/tls_arena.h"
+#include "testing/test.h"
+#include "unit/rig/rig_tls.h"
 
 #define RECORD_HEAD 5
 
@@ -24,18 +22,16 @@ static struct tls *daemon_a, *daemon_b;
 static struct wire to_server, to_client;
 static struct end client, server;
 
-static int start(void **state)
+FIXTURE(start)
 {
-    (void)state;
     tls_rig_certs();
     daemon_a = tls_rig_daemon("a", "a", "ca");
     daemon_b = tls_rig_daemon("b", "b", "ca");
     return 0;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     tls_destroy(daemon_a);
     tls_destroy(daemon_b);
     tls_rig_remove();
@@ -87,13 +83,14 @@ static void fill(uint8_t *bytes, size_t n, uint32_t seed)
         bytes[i] = (uint8_t)(i * 31 + seed + i / 251);
 }
 
-static void tls_bytes_in_pieces_of_any_size_arrive_whole(void **state)
+TEST_GROUP(start, stop);
+
+TEST(tls_bytes_in_pieces_of_any_size_arrive_whole)
 {
     static const size_t pieces[] = {1, 2, 3, 5, 7, 16, 17, 100, 1000, 16383, 16384, 16406, 65536};
     static uint8_t sent[100000];
     struct tls_peer p;
 
-    (void)state;
     fill(sent, sizeof(sent), 3);
     for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
         both_ours();
@@ -114,9 +111,8 @@ static void tls_bytes_in_pieces_of_any_size_arrive_whole(void **state)
     }
 }
 
-static void tls_names_are_exact(void **state)
+TEST(tls_names_are_exact)
 {
-    (void)state;
     connected();
     assert_true(tls_names(server.s, "a"));
     assert_false(tls_names(server.s, "A"));
@@ -142,9 +138,8 @@ static void bare_server(const char *cert, int version)
     ends_run(&client, &server, SIZE_MAX);
 }
 
-static void tls_client_that_may_not_come_is_refused(void **state)
+TEST(tls_client_that_may_not_come_is_refused)
 {
-    (void)state;
     bare_client("a", TLS1_3_VERSION); /* else the others prove nothing */
     assert_true(server.secured);
     assert_int_equal(SSL_SESSION_is_resumable(SSL_get_session(client.ssl)), 0); /* no ticket */
@@ -171,9 +166,8 @@ static void tls_client_that_may_not_come_is_refused(void **state)
     server_refused(TLS_OLD_VERSION);
 }
 
-static void tls_server_that_is_not_the_peer_is_refused(void **state)
+TEST(tls_server_that_is_not_the_peer_is_refused)
 {
-    (void)state;
     bare_server("b", TLS1_3_VERSION);
     assert_true(client.secured);
     both_close();
@@ -192,12 +186,11 @@ static void tls_server_that_is_not_the_peer_is_refused(void **state)
 }
 
 /* Where OpenSSL's defaults would look for CAs there is one that made the stranger's certificate. */
-static void tls_cas_of_the_system_are_not_trusted(void **state)
+TEST(tls_cas_of_the_system_are_not_trusted)
 {
     struct tls *tls;
     char path[160];
 
-    (void)state;
     snprintf(path, sizeof(path), "%s/other/ca.pem", tls_dir);
     assert_int_equal(setenv("SSL_CERT_FILE", path, 1), 0);
     tls = tls_rig_daemon("b", "b", "ca");
@@ -210,11 +203,10 @@ static void tls_cas_of_the_system_are_not_trusted(void **state)
 }
 
 /* The side that is refused hears it, and says whose doing it was. */
-static void tls_refused_side_is_told(void **state)
+TEST(tls_refused_side_is_told)
 {
     struct tls *stranger = tls_rig_daemon("a", "other/a", "ca");
 
-    (void)state;
     end_ours(&client, stranger, "b", &to_client, &to_server);
     end_ours(&server, daemon_b, NULL, &to_server, &to_client);
     ends_run(&client, &server, SIZE_MAX);
@@ -227,12 +219,11 @@ static void tls_refused_side_is_told(void **state)
 
 /* ---- bytes ---- */
 
-static void tls_garbage_is_refused(void **state)
+TEST(tls_garbage_is_refused)
 {
     static const char http[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     struct prng p;
 
-    (void)state;
     prng_init(&p, 1);
     for (uint32_t i = 0; i < 400; i++) {
         size_t n = 1 + prng_below(&p, 3000);
@@ -262,12 +253,11 @@ static void tls_garbage_is_refused(void **state)
 /* One bit of what either side says, wherever it is: nobody ends up believing the other. The
  * version in a record's head is the exception: nobody reads its lower byte before the keys are
  * there. */
-static void tls_changed_handshake_is_refused(void **state)
+TEST(tls_changed_handshake_is_refused)
 {
     size_t flights[2];
     uint32_t runs = 0;
 
-    (void)state;
     connected();
     flights[0] = to_server.put;
     flights[1] = to_client.put;
@@ -299,11 +289,10 @@ static void tls_changed_handshake_is_refused(void **state)
 }
 
 /* Every byte of a record counts: its head, its text, its tag. */
-static void tls_changed_record_is_refused(void **state)
+TEST(tls_changed_record_is_refused)
 {
     size_t n;
 
-    (void)state;
     connected();
     to_server.put = to_server.got = 0;
     assert_true(end_put(&client, "twelve bytes", 12));
@@ -328,9 +317,8 @@ static void tls_changed_record_is_refused(void **state)
     }
 }
 
-static void tls_truncated_record_gives_nothing(void **state)
+TEST(tls_truncated_record_gives_nothing)
 {
-    (void)state;
     connected();
     to_server.put = to_server.got = 0;
     assert_true(end_put(&client, "twelve bytes", 12));
@@ -344,11 +332,10 @@ static void tls_truncated_record_gives_nothing(void **state)
     both_close();
 }
 
-static void tls_record_longer_than_allowed_is_refused(void **state)
+TEST(tls_record_longer_than_allowed_is_refused)
 {
     static const uint8_t head[] = {0x17, 0x03, 0x03, 0xff, 0xff};
 
-    (void)state;
     connected();
     to_server.put = to_server.got = 0;
     memcpy(to_server.bytes, head, sizeof(head));
@@ -358,12 +345,11 @@ static void tls_record_longer_than_allowed_is_refused(void **state)
     both_close();
 }
 
-static void tls_repeated_left_out_and_swapped_records_are_refused(void **state)
+TEST(tls_repeated_left_out_and_swapped_records_are_refused)
 {
     uint8_t first[256], second[256];
     size_t n;
 
-    (void)state;
     for (uint32_t kind = 0; kind < 3; kind++) {
         connected();
         to_server.put = to_server.got = 0;
@@ -386,12 +372,11 @@ static void tls_repeated_left_out_and_swapped_records_are_refused(void **state)
 }
 
 /* All that a good client said, once more: the server's part of the secret is another. */
-static void tls_replayed_connection_is_refused(void **state)
+TEST(tls_replayed_connection_is_refused)
 {
     static uint8_t said[WIRE_BYTES];
     size_t n;
 
-    (void)state;
     connected();
     assert_true(end_put(&client, "hello", 5));
     ends_run(&client, &server, SIZE_MAX);
@@ -412,12 +397,11 @@ static void tls_replayed_connection_is_refused(void **state)
 
 /* ---- limits ---- */
 
-static void tls_handshakes_at_a_time_are_limited(void **state)
+TEST(tls_handshakes_at_a_time_are_limited)
 {
     static struct tls_session *open[TLS_HANDSHAKES_MAX];
     struct tls_session *more = NULL;
 
-    (void)state;
     both_ours();
     end_close(&server);
     for (uint32_t i = 0; i < TLS_HANDSHAKES_MAX; i++)
@@ -438,12 +422,11 @@ static void tls_handshakes_at_a_time_are_limited(void **state)
 
 /* A first message that is allowed to be large (64 KiB: not every OpenSSL takes twice that), and
  * comes for ever: not more than so many bytes. */
-static void tls_bytes_of_a_handshake_are_limited(void **state)
+TEST(tls_bytes_of_a_handshake_are_limited)
 {
     static const uint8_t head[] = {0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x01, 0x00, 0x00};
     size_t fed = 0;
 
-    (void)state;
     both_ours();
     memset(to_server.bytes, 0, RECORD_HEAD + 16384);
     memcpy(to_server.bytes, head, sizeof(head));
@@ -459,13 +442,12 @@ static void tls_bytes_of_a_handshake_are_limited(void **state)
 
 /* As many sessions as were said, and as many again, after strangers have made OpenSSL take large
  * buffers as often as they may: the arena is large enough for them all. */
-static void tls_arena_holds_all_sessions(void **state)
+TEST(tls_arena_holds_all_sessions)
 {
     static struct end many[2][64];
     static const uint8_t head[] = {0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x01, 0x00, 0x00};
     struct tls_arena_stats stats;
 
-    (void)state;
     for (uint32_t i = 0; i < TLS_HANDSHAKES_MAX; i++) {
         end_ours(&many[0][i], daemon_b, NULL, &to_server, &to_client);
         memset(to_server.bytes, 0, RECORD_HEAD + 16384);
@@ -495,9 +477,8 @@ static void tls_arena_holds_all_sessions(void **state)
     }
 }
 
-static void tls_queue_without_room_ends_the_session(void **state)
+TEST(tls_queue_without_room_ends_the_session)
 {
-    (void)state;
     connected();
     to_server.put = WIRE_BYTES - 10;
     assert_false(end_put(&client, "twelve bytes", 12));
@@ -507,12 +488,11 @@ static void tls_queue_without_room_ends_the_session(void **state)
 
 /* The n-th request for memory finds none, for every n that there is: that handshake fails, nothing
  * else does, and everything is given back. */
-static void tls_memory_that_runs_out_fails_one_handshake(void **state)
+TEST(tls_memory_that_runs_out_fails_one_handshake)
 {
     struct tls_arena_stats before, after;
     uint32_t failed = 0, n;
 
-    (void)state;
     connected();
     both_close();
     tls_arena_stats(&before);
@@ -546,13 +526,12 @@ static void tls_memory_that_runs_out_fails_one_handshake(void **state)
     both_close();
 }
 
-static void tls_arena_gives_back_and_is_bounded(void **state)
+TEST(tls_arena_gives_back_and_is_bounded)
 {
     static void *held[4096];
     struct tls_arena_stats before, after;
     struct prng p;
 
-    (void)state;
     prng_init(&p, 9);
     tls_arena_stats(&before);
     assert_null(tls_arena_take(0));
@@ -610,9 +589,8 @@ static void write_file(const char *name, const char *from, size_t cut_at)
         assert_int_equal(truncate(path, (off_t)cut_at), 0);
 }
 
-static void tls_own_files_that_no_peer_would_accept_are_refused(void **state)
+TEST(tls_own_files_that_no_peer_would_accept_are_refused)
 {
-    (void)state;
     refused_file("a", "none", "a", "ca", "No such file");
     refused_file("a", "a", "b", "ca", "not the key");
     refused_file("a", "b", "b", "ca", "DNS:a");
@@ -628,7 +606,7 @@ static void tls_own_files_that_no_peer_would_accept_are_refused(void **state)
 }
 
 /* New files for those who come; who is there stays; a bad file changes nothing. */
-static void tls_reload_changes_new_sessions_only(void **state)
+TEST(tls_reload_changes_new_sessions_only)
 {
     char path[3][160], why[512] = "";
     struct tls_config config = {.ca = path[0],
@@ -641,7 +619,6 @@ static void tls_reload_changes_new_sessions_only(void **state)
     struct tls_stats stats;
     struct tls *tls = NULL;
 
-    (void)state;
     snprintf(path[0], 160, "%s/live-ca.pem", tls_dir);
     snprintf(path[1], 160, "%s/live.pem", tls_dir);
     snprintf(path[2], 160, "%s/live.key", tls_dir);
@@ -690,33 +667,4 @@ static void tls_reload_changes_new_sessions_only(void **state)
         assert_int_equal(tls_reload(tls, why, sizeof(why)), TERN_OK);
     both_close();
     tls_destroy(tls);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tls_bytes_in_pieces_of_any_size_arrive_whole),
-        cmocka_unit_test(tls_names_are_exact),
-        cmocka_unit_test(tls_client_that_may_not_come_is_refused),
-        cmocka_unit_test(tls_server_that_is_not_the_peer_is_refused),
-        cmocka_unit_test(tls_cas_of_the_system_are_not_trusted),
-        cmocka_unit_test(tls_refused_side_is_told),
-        cmocka_unit_test(tls_garbage_is_refused),
-        cmocka_unit_test(tls_changed_handshake_is_refused),
-        cmocka_unit_test(tls_changed_record_is_refused),
-        cmocka_unit_test(tls_truncated_record_gives_nothing),
-        cmocka_unit_test(tls_record_longer_than_allowed_is_refused),
-        cmocka_unit_test(tls_repeated_left_out_and_swapped_records_are_refused),
-        cmocka_unit_test(tls_replayed_connection_is_refused),
-        cmocka_unit_test(tls_handshakes_at_a_time_are_limited),
-        cmocka_unit_test(tls_bytes_of_a_handshake_are_limited),
-        cmocka_unit_test(tls_arena_holds_all_sessions),
-        cmocka_unit_test(tls_queue_without_room_ends_the_session),
-        cmocka_unit_test(tls_memory_that_runs_out_fails_one_handshake),
-        cmocka_unit_test(tls_arena_gives_back_and_is_bounded),
-        cmocka_unit_test(tls_own_files_that_no_peer_would_accept_are_refused),
-        cmocka_unit_test(tls_reload_changes_new_sessions_only),
-    };
-
-    return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,17 +1,14 @@
 /* A stream's promise of room, kept: what stream_fits says will go into the send queue does go in,
  * in the clear and as TLS records, up to the last byte; and little of the queue is left unused. Two
  * streams on a socket pair, frames of every size around what the queue holds. */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "shell/conn/stream.h"
+#include "testing/test.h"
 #include "unit/rig/rig_tls.h"
 
 #define BUFFERS_MAX 5
@@ -150,7 +147,7 @@ static size_t most_that_fits(size_t n)
 
 /* ---- set-up ---- */
 
-static int start(void **state)
+FIXTURE(start)
 {
     struct io_config ring = {.entries = 64, .buffers = 16, .buffer_bytes = 16384};
     struct stream_config streams = {.streams = ENDS,
@@ -162,7 +159,6 @@ static int start(void **state)
                                     .handshake_ns = WAIT_NS};
     const char *why = "";
 
-    (void)state;
     tls_rig_certs();
     tls[0] = tls_rig_daemon("a", "a", "ca");
     tls[1] = tls_rig_daemon("b", "b", "ca");
@@ -173,9 +169,8 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     io_destroy(io);
     stream_pool_destroy(pool);
     tls_destroy(tls[0]);
@@ -186,9 +181,10 @@ static int stop(void **state)
 
 /* ---- the tests ---- */
 
-static void stream_in_the_clear_fits_to_the_last_byte(void **state)
+TEST_GROUP(start, stop);
+
+TEST(stream_in_the_clear_fits_to_the_last_byte)
 {
-    (void)state;
     for (uint32_t send_buffers = 1; send_buffers <= BUFFERS_MAX; send_buffers++) {
         size_t all = (size_t)send_buffers * SEND_BUFFER_BYTES;
 
@@ -204,9 +200,8 @@ static void stream_in_the_clear_fits_to_the_last_byte(void **state)
 }
 
 /* The records that the bytes are cut into have room too. */
-static void stream_with_tls_what_fits_can_be_put(void **state)
+TEST(stream_with_tls_what_fits_can_be_put)
 {
-    (void)state;
     for (uint32_t send_buffers = 1; send_buffers <= BUFFERS_MAX; send_buffers++) {
         size_t all = (size_t)send_buffers * SEND_BUFFER_BYTES, most;
 
@@ -224,23 +219,11 @@ static void stream_with_tls_what_fits_can_be_put(void **state)
     }
 }
 
-static void stream_with_tls_what_does_not_fit_closes_it(void **state)
+TEST(stream_with_tls_what_does_not_fit_closes_it)
 {
-    (void)state;
     open_ends(2, true);
     assert_false(stream_fits(&side[0].s, 2 * SEND_BUFFER_BYTES));
     assert_false(put(2 * SEND_BUFFER_BYTES));
     assert_true(side[0].closed);
     close_ends();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stream_in_the_clear_fits_to_the_last_byte),
-        cmocka_unit_test(stream_with_tls_what_fits_can_be_put),
-        cmocka_unit_test(stream_with_tls_what_does_not_fit_closes_it),
-    };
-
-    return cmocka_run_group_tests(tests, start, stop);
 }

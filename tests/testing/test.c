@@ -1,0 +1,79 @@
+/* Keeps the cases that have listed themselves and runs them: see test.h. With an argument only those
+ * run whose name it matches (* and ? as in a shell). */
+#include "testing/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define GROUPS_MAX 8
+#define CASES_MAX  256
+
+static struct CMUnitTest cases[CASES_MAX];
+static struct {
+    size_t first;
+    CMFixtureFunction setup, teardown;
+} groups[GROUPS_MAX];
+static size_t ncases, ngroups;
+static CMFixtureFunction each_setup, each_teardown;
+static int (*ends)(int failed);
+
+void test_add(const char *name, CMUnitTestFunction test, CMFixtureFunction setup,
+              CMFixtureFunction teardown)
+{
+    if (ncases == CASES_MAX)
+        abort();
+    cases[ncases++] = (struct CMUnitTest){
+        .name = name, .test_func = test, .setup_func = setup, .teardown_func = teardown};
+}
+
+void test_group(CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+    if (ngroups == GROUPS_MAX)
+        abort();
+    groups[ngroups].first = ncases;
+    groups[ngroups].setup = setup;
+    groups[ngroups++].teardown = teardown;
+}
+
+void test_each(CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+    each_setup = setup;
+    each_teardown = teardown;
+}
+
+void test_ends(int (*status)(int failed))
+{
+    ends = status;
+}
+
+static int run(size_t first, size_t end, CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+    if (first == end)
+        return 0;
+    return _cmocka_run_group_tests(program_invocation_short_name, cases + first, end - first, setup,
+                                   teardown);
+}
+
+int test_run(int argc, char **argv)
+{
+    int failed;
+
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    for (size_t i = 0; i < ncases; i++) {
+        if (cases[i].setup_func || cases[i].teardown_func)
+            continue;
+        cases[i].setup_func = each_setup;
+        cases[i].teardown_func = each_teardown;
+    }
+    failed = run(0, ngroups ? groups[0].first : ncases, NULL, NULL);
+    for (size_t g = 0; g < ngroups; g++)
+        failed += run(groups[g].first, g + 1 < ngroups ? groups[g + 1].first : ncases,
+                      groups[g].setup, groups[g].teardown);
+    if (ncases == 0) {
+        fprintf(stderr, "%s: there is no case\n", program_invocation_short_name);
+        return 1;
+    }
+    return ends ? ends(failed) : failed;
+}
