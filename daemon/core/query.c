@@ -44,7 +44,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->regions = p->regions;
     ret->moved = p->moved;
     ret->slabs = p->nslabs - 1;
-    ret->slabs_free = p->nfree_slabs;
+    ret->slabs_free = p->free_slabs.n;
     ret->nodes = p->nodes;
     ret->offset = p->offset;
     ret->bytes = p->bytes;
@@ -104,9 +104,10 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
     ret->tenant = e->tenant;
     ret->world = e->world;
     ret->procs_alive = e->alive;
-    ret->sessions = e->nsessions;
+    ret->sessions = e->sessions.n;
     memcpy(ret->done_step, e->done, sizeof ret->done_step);
-    ret->retiring_until = e->retire_tail == NONE ? 0 : retire_at(c, e->retire_tail)->step;
+    ret->retiring_until =
+        e->retires.n == 0 ? 0 : retire_at(c, retire_list_last(c, &e->retires))->step;
     return true;
 }
 
@@ -195,10 +196,10 @@ bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
     ret->slot = slot;
     ret->parent = n->parent;
     ret->depth = n->depth;
-    ret->children = n->nchildren;
+    ret->children = n->children.n;
     node_pages_fill(c, n, ret);
     ret->borrowers = n->borrowers;
-    ret->reclaimable = n->reclaim != 0;
+    ret->reclaimable = reclaim_list_has(c, slot);
     ret->resumable = n->depth > 0 && node_visible(n) && n->on_device && state_resumable(c, slot);
     memcpy(ret->refs, n->refs, sizeof ret->refs);
     ret->on_device = n->on_device != 0;
@@ -216,7 +217,7 @@ bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
 
 static void oldest_quarantine(const struct core *c, struct core_view *ret)
 {
-    for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next) {
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         const struct pull *p = pull_at(c, i);
 
         if (!p->quarantined_ns ||
@@ -236,8 +237,8 @@ void core_view(const struct core *c, struct core_view *ret)
     ret->engines = c->nengines;
     ret->sessions = c->limits.sessions - c->free_sessions.n;
     ret->nodes = c->limits.nodes - c->free_nodes.n;
-    ret->pulls = c->npulls;
-    ret->serves = c->nserves;
+    ret->pulls = c->pulls_active.n;
+    ret->serves = c->serves_active.n;
     for (uint32_t i = 0; i < c->limits.links; i++)
         ret->links_up += link_at(c, i)->up;
     ret->token_blocks_free = c->free_blocks.n;
@@ -261,7 +262,7 @@ void core_view(const struct core *c, struct core_view *ret)
     for (uint32_t i = 0; i < c->limits.tenants; i++)
         ret->retracts_undone += tenant_at(c, i)->undone;
     ret->recovers = c->recovers;
-    ret->copies = c->copy_queued + c->copy_running;
+    ret->copies = c->copies_queued.n + c->copies_running;
     core_event_range(c, &ret->event_first, &ret->event_next);
 }
 

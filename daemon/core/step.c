@@ -1,8 +1,8 @@
 /* core_step: one event in, actions out. Each event goes to the machine that owns it; then whatever
  * waits for room in the actions is taken on, and core_deadline says "now" while something is left.
  */
-#include "core/tier/host.h"
 #include "core/arena/machine.h"
+#include "core/tier/host.h"
 
 static void step_request(struct core *c, struct actions *out, const struct request *req,
                          struct reply *ret)
@@ -312,5 +312,5 @@ uint64_t core_deadline(const struct core *c)
 
 bool core_waits_for_steps(const struct core *c)
 {
-    return c->nretires > 0 || c->away != NONE;
+    return c->nretires > 0 || c->away.n > 0;
 }

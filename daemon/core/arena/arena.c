@@ -84,27 +84,24 @@ enum tern_err core_size(const struct core_limits *limits, size_t *ret_bytes)
     return lay_out(&probe, limits, ret_bytes);
 }
 
-/* Slot 0 is handed out first: lists are threaded in ascending order. `next` is the link of record
- * i.
- */
-#define THREAD(list, count, next)                                                                  \
+/* Record 0 is handed out first, so it goes in last. */
+#define FREE_ALL(record, list, count)                                                              \
     do {                                                                                           \
-        for (uint32_t i = 0; i < (count); i++)                                                     \
-            (next) = i + 1 < (count) ? i + 1 : NONE;                                               \
-        (list).head = 0;                                                                           \
-        (list).n = (count);                                                                        \
+        c->list = (struct free_list){.head = NONE};                                                \
+        for (uint32_t i = (count); i-- > 0;)                                                       \
+            record##_slot_put(c, i);                                                               \
     } while (0)
 
-static void thread_lists(struct core *c, const struct core_limits *l)
+static void free_all(struct core *c, const struct core_limits *l)
 {
-    THREAD(c->free_sessions, l->sessions, session_at(c, i)->next);
-    THREAD(c->free_nodes, l->nodes, node_at(c, i)->next);
-    THREAD(c->free_spaces, l->namespaces, space_at(c, i)->next);
-    THREAD(c->free_blocks, l->token_blocks, *block_next(c, i));
-    THREAD(c->free_keys, l->extra_keys, key_at(c, i)->next);
-    THREAD(c->free_retires, l->retires, retire_at(c, i)->next);
-    THREAD(c->free_pulls, l->pulls, pull_at(c, i)->next);
-    THREAD(c->free_serves, l->serves, serve_at(c, i)->next);
+    FREE_ALL(session, free_sessions, l->sessions);
+    FREE_ALL(node, free_nodes, l->nodes);
+    FREE_ALL(space, free_spaces, l->namespaces);
+    FREE_ALL(block, free_blocks, l->token_blocks);
+    FREE_ALL(key, free_keys, l->extra_keys);
+    FREE_ALL(retire, free_retires, l->retires);
+    FREE_ALL(pull, free_pulls, l->pulls);
+    FREE_ALL(serve, free_serves, l->serves);
 }
 
 /* X6: a handle from before a restart must be GONE, so every incarnation counts from elsewhere. */
@@ -135,10 +132,9 @@ struct core *core_init(void *mem, const struct core_limits *limits,
     c->incarnation = incarnation;
     c->bytes = bytes;
     c->hash_mask = pow2_at_least(limits->nodes) - 1;
-    c->seal_head = c->seal_tail = c->copy_head = c->copy_tail = c->away = c->pulls_active =
-        c->serves_active = NONE;
+    c->seals_queued = c->copies_queued = c->away = c->pulls_active = c->serves_active = LIST_EMPTY;
     c->event_next = 1;
-    thread_lists(c, limits);
+    free_all(c, limits);
     start_generations(c, limits, (uint32_t)hash_mix(incarnation, 0));
     for (uint32_t i = 0; i <= c->hash_mask; i++)
         *hash_head(c, i) = NONE;

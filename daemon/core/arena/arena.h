@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "core/arena/list.h"
 #include "core/bugs.h"
 #include "core/core.h"
 #include "core/memory/page_states.h"
@@ -21,7 +22,7 @@
 
 struct page {
     uint32_t gen;
-    uint32_t next, prev;    /* in its owner's list */
+    struct list_links in_list; /* its owner's; `next` too where it is free, or one of a node's */
     uint32_t chain;         /* RESERVED: next page of the same pull batch, or of the retry list */
     uint32_t index;         /* within its group */
     uint32_t owner;         /* slot of the session, node, retire record or pull, by state */
@@ -31,13 +32,9 @@ struct page {
     uint32_t pool;
 };
 
-struct page_list {
-    uint32_t head, tail, n;
-};
-
 struct slab {
-    uint32_t next, prev; /* FREE pages there: in its group's partial list; unassigned: in the pool's
-                            free list */
+    struct list_links in_list; /* its group's partial ones where it has FREE pages, or the pool's
+                                  free ones where it is unassigned */
     uint32_t free_head, nfree;
     uint32_t group;    /* whose pages its records are formatted for; NONE: never used */
     uint32_t assigned; /* 1 while the group holds it */
@@ -46,7 +43,7 @@ struct slab {
 struct group {
     struct group_layout layout;
     uint32_t pages_per_slab, held; /* slabs */
-    uint32_t partial;              /* slabs with free pages */
+    struct list partial;           /* slabs with free pages */
     uint32_t count[PAGE_STATES];   /* FREE counts pages in held slabs */
     uint32_t peak_owned, peak_committed;
     uint32_t segment;     /* pages of a node's segment */
@@ -73,16 +70,17 @@ struct pool {
     uint32_t opener;  /* for views: slot of one of those engines, the first if it is there; NONE */
     uint32_t sessions, nodes, serves;
     uint32_t page_base, pages_per_slab_max; /* records */
-    uint32_t slab_base, nslabs, free_slab, nfree_slabs;
+    uint32_t slab_base, nslabs;
+    struct list free_slabs;
     uint32_t
         heap[HEAPS]; /* HEAP_LEAF: evictable leaves. HEAP_STATE: nodes whose STATE may be dropped */
-    uint32_t reclaim_head, reclaim_tail; /* nodes with superseded STATE, oldest first */
+    struct list reclaim; /* nodes with superseded STATE, oldest first */
     uint32_t nstate, reach, window_max,
         remade; /* STATE groups; the largest reach and window of them */
     uint32_t supersede;
-    uint32_t spaces;  /* namespaces */
-    uint32_t regions; /* ranks of the engines that use it */
-    uint32_t moved;   /* regions that a transfer moves: 1 where all hold alike (X5) */
+    struct list spaces; /* namespaces */
+    uint32_t regions;   /* ranks of the engines that use it */
+    uint32_t moved;     /* regions that a transfer moves: 1 where all hold alike (X5) */
     uint32_t tier;
     uint32_t
         other; /* its host tier, a pool of its own; of that one: the pool that it serves. NONE */
@@ -93,7 +91,8 @@ struct pool {
 
 struct space { /* a namespace within a pool */
     struct namespace_id ns;
-    uint32_t pool, root, next;
+    uint32_t pool, root;
+    struct list_links in_pool;
     uint32_t reset; /* N1: never found again; its nodes go as their pins end */
     uint32_t sweep; /* the next node to look at; NONE: all were */
     uint32_t nodes; /* without the root */
@@ -114,17 +113,20 @@ enum seal_state { SEAL_NO, SEAL_QUEUED, SEAL_RUNNING, SEAL_DONE };
 
 struct node { /* one L-chunk under its parent; a root has depth 0 and neither tokens nor pages */
     /* The first cache line is all that a match reads. */
-    uint32_t parent, first_child, depth;
-    uint32_t on_device;      /* all HISTORY is there */
-    uint32_t tokens, keys;   /* heads in the token store and the extra-key store */
-    uint32_t pending_engine; /* NONE: its step has passed */
-    uint32_t pool;
+    _Alignas(64) uint32_t parent;
+    uint32_t depth;
+    struct list children;       /* newest first */
+    uint32_t on_device;         /* all HISTORY is there */
+    uint32_t tokens, keys;      /* heads in the token store and the extra-key store */
+    uint32_t pending_engine;    /* NONE: its step has passed */
     uint32_t pages[GROUPS_MAX]; /* heads; page_tokens order; L / page_tokens each */
-    uint32_t gen, next, prev, space;
+    uint32_t gen, pool, space;
+    struct list_links sibling; /* `next` too where the record is free */
     uint32_t refs[REF_KINDS], nrefs;
     uint32_t hash_next;
     struct heap_links heap[HEAPS];
-    uint32_t seal, seal_next;
+    uint32_t seal;
+    struct list_links seal_queue;
     uint32_t pending_next;
     uint32_t mark, used;
     /* STATE. made: a terminal commit made it a resume point (T9). claims: it counts in `needed` of
@@ -133,8 +135,8 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t made, claims, passed, needed, borrowers;
     uint32_t remade;   /* passed once, then made anew: those below may be passed while it is not */
     uint32_t released; /* SnapshotRelease: as if passed, whatever its ancestors are */
-    uint32_t reclaim, reclaim_next, reclaim_prev;
-    uint32_t state_pending; /* groups, as bits, whose refill waits for its step */
+    struct list_links reclaim; /* superseded: in the pool's list */
+    uint32_t state_pending;    /* groups, as bits, whose refill waits for its step */
     uint64_t pending_step;
     uint64_t hash, seq;
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
@@ -143,21 +145,18 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     /* The host tier. Residency is prefix-closed on each tier. */
     uint32_t host[GROUPS_MAX];   /* heads of acknowledged host pages */
     uint32_t moving[GROUPS_MAX]; /* COPYING pages: of the host for BACK, of the device for LOAD */
-    uint32_t nchildren;
-    uint32_t on_host; /* all HISTORY is there, and acknowledged */
-    uint32_t ndevice; /* children on the device */
-    uint32_t nhost;   /* children on the host, or about to be */
-    uint32_t copy, copy_gen, copy_next, copy_prev;
+    uint32_t on_host;            /* all HISTORY is there, and acknowledged */
+    uint32_t ndevice;            /* children on the device */
+    uint32_t nhost;              /* children on the host, or about to be */
+    uint32_t copy, copy_gen;
+    struct list_links copy_queue;
     uint32_t loaders;        /* loads that need this node on the device */
     uint32_t host_borrowers; /* of `borrowers`, those that are content with the host's copy */
     uint32_t host_bad;       /* its host pages do not agree with their checksums */
     uint32_t stored;         /* what subscribers know of it: 0 nothing, see events.c */
     uint32_t load_cancelled; /* nobody waits for the load that is running */
     uint32_t copy_tries;     /* copies of it to the host that failed in a row */
-    uint64_t pad[2];
 };
-
-static_assert(sizeof(struct node) % 64 == 0, "nodes begin at a cache line");
 
 struct token_block {
     uint32_t v[TOKEN_BLOCK];
@@ -187,7 +186,7 @@ enum session_state {
 
 struct session {
     uint32_t gen, state, engine, pool, space;
-    uint32_t next, prev; /* of its engine */
+    struct list_links in_engine;
     uint32_t node; /* pinned DEVICE; the path to it is the borrowed part of the table. NONE: empty
                       table */
     uint32_t t, c, a;
@@ -197,13 +196,13 @@ struct session {
     uint32_t prompt, good;      /* tokens of this turn's prompt; tokens at the last Finish */
     uint32_t pull;
     struct token_buf tokens;
-    struct page_list owned[GROUPS_MAX];
+    struct list owned[GROUPS_MAX];
     uint64_t last_use_ns;
     uint64_t ref_since_ns;
     /* RETRACTING, RETRACTED, LOADING; in one list over all engines. */
-    uint32_t away_next, away_prev, away; /* away: it is in that list */
-    uint32_t held;                       /* enum ref_kind by which it holds `node` */
-    uint32_t back_to;                    /* the state that it had */
+    struct list_links in_away;
+    uint32_t held;               /* enum ref_kind by which it holds `node` */
+    uint32_t back_to;            /* the state that it had */
     uint32_t load_pin;           /* LOADING: what is on the device already, pinned TRANSFER */
     uint32_t target, load_low;   /* LOADING: the node to be reached, and those deeper than
                                     this on the path to it have it among their loaders */
@@ -216,11 +215,11 @@ struct session {
 
 struct retire { /* what waits until every rank of an engine has passed a step */
     uint64_t step;
-    uint32_t next, prev;
+    struct list_links in_engine;
     uint32_t node;    /* a DEVICE pin that ends; NONE */
     uint32_t low;     /* with the pin end its borrows of STATE on the path deeper than this */
     uint32_t pending; /* nodes that become visible */
-    struct page_list pages;
+    struct list pages;
 };
 
 enum engine_state { ENGINE_EMPTY = 0, ENGINE_JOINING, ENGINE_LIVE, ENGINE_DYING };
@@ -235,8 +234,7 @@ struct engine {
     struct proc_of procs[PROCS_PER_ENGINE_MAX]; /* [rank], and the pure scheduler last */
     uint32_t conns[PROCS_PER_ENGINE_MAX];
     uint32_t alive, joined; /* processes; ranks */
-    uint32_t sessions, nsessions;
-    uint32_t retire_head, retire_tail;
+    struct list sessions, retires;
     uint64_t pools;
     uint64_t done[RANKS_MAX];
     uint64_t done_min;
@@ -261,7 +259,7 @@ enum pull_state { PULL_EMPTY = 0, PULL_ASKED, PULL_RUNNING, PULL_STOPPING };
 
 struct pull { /* a transfer in */
     uint32_t gen, state;
-    uint32_t next, prev; /* active list */
+    struct list_links active;
     uint32_t session, pool, engine, tenant, link;
     uint32_t conn;            /* NONE: nobody waits for the answer */
     uint32_t from, to, start; /* tokens offered; depth at the Fetch */
@@ -272,8 +270,8 @@ struct pull { /* a transfer in */
     uint32_t cursor_group, cursor_left;
     uint32_t history; /* HISTORY is here already up to this depth: the node is pinned */
     uint32_t history_node;
-    uint32_t base[GROUPS_MAX];          /* first logical page of each list */
-    struct page_list pages[GROUPS_MAX]; /* not yet published, in logical order */
+    uint32_t base[GROUPS_MAX];     /* first logical page of each list */
+    struct list pages[GROUPS_MAX]; /* not yet published, in logical order */
     struct batch batch[PULL_BATCHES_MAX];
     uint32_t owning; /* 1: chunks go to the session's own pages, not to the tree */
     uint32_t zero;
@@ -285,7 +283,7 @@ enum serve_state { SERVE_EMPTY = 0, SERVE_SEALING, SERVE_OPEN, SERVE_STOPPING };
 
 struct serve { /* a transfer out */
     uint32_t gen, state;
-    uint32_t next, prev;
+    struct list_links active;
     uint32_t link, pool, node, wait_node, from, to, history, asked_history, low;
     uint32_t ending,
         err; /* 1: to be ended once there is room; err: what to tell the peer, 0 = nothing */
@@ -307,10 +305,6 @@ struct tenant {
     uint64_t bytes_in_flight;
 };
 
-struct free_list {
-    uint32_t head, n;
-};
-
 struct core {
     struct core_limits limits;
     uint64_t incarnation, now_ns, changes, seq, bytes;
@@ -320,15 +314,16 @@ struct core {
         serves_at, hash_at; /* offsets / 64 */
     struct free_list free_sessions, free_nodes, free_spaces, free_blocks, free_keys, free_retires,
         free_pulls, free_serves;
-    uint32_t seal_head, seal_tail, seal_running;
-    uint32_t copy_head, copy_tail, copy_queued, copy_running;
+    struct list seals_queued, copies_queued; /* nodes */
+    uint32_t seals_running, copies_running;
     uint32_t rotten;      /* nodes whose host pages do not agree with their checksums */
     uint32_t copy_failed; /* 1: look whether those away wait for something that will not come */
-    uint32_t away;        /* sessions; head */
+    struct list away;     /* sessions */
     uint32_t resets;      /* namespaces that are being swept */
     uint32_t events_at;   /* offset / 64 */
     uint64_t event_next;
-    uint32_t pulls_active, serves_active, npulls, nserves, nretires;
+    struct list pulls_active, serves_active;
+    uint32_t nretires;
     uint32_t nengines, npools, nclosing;
     uint64_t errors[TERN_ERR_COUNT];
     uint64_t evicted_nodes, evicted_pages, corrupt_detected, pages_pulled, pages_served, dup_chunks;
@@ -368,6 +363,28 @@ static inline uint32_t *hash_head(const struct core *c, uint64_t hash)
 {
     return (uint32_t *)((char *)(uintptr_t)c + (size_t)c->hash_at * 64) + (hash & c->hash_mask);
 }
+
+ARENA_LIST(page_list, page, in_list)
+ARENA_LIST(slab_list, slab, in_list)
+ARENA_LIST(space_list, space, in_pool)
+ARENA_LIST(child_list, node, sibling)
+ARENA_LIST(reclaim_list, node, reclaim)
+ARENA_LIST(seal_list, node, seal_queue)
+ARENA_LIST(copy_list, node, copy_queue)
+ARENA_LIST(session_list, session, in_engine)
+ARENA_LIST(away_list, session, in_away)
+ARENA_LIST(retire_list, retire, in_engine)
+ARENA_LIST(pull_list, pull, active)
+ARENA_LIST(serve_list, serve, active)
+
+ARENA_FREE_LIST(session, free_sessions, session_at(c, i)->in_engine.next)
+ARENA_FREE_LIST(node, free_nodes, node_at(c, i)->sibling.next)
+ARENA_FREE_LIST(space, free_spaces, space_at(c, i)->in_pool.next)
+ARENA_FREE_LIST(block, free_blocks, *block_next(c, i))
+ARENA_FREE_LIST(key, free_keys, key_at(c, i)->next)
+ARENA_FREE_LIST(retire, free_retires, retire_at(c, i)->in_engine.next)
+ARENA_FREE_LIST(pull, free_pulls, pull_at(c, i)->active.next)
+ARENA_FREE_LIST(serve, free_serves, serve_at(c, i)->active.next)
 
 /* Generation 0 names nothing. */
 static inline uint32_t gen_next(uint32_t gen)

@@ -36,7 +36,7 @@ bool retire_ready(const struct core *c, const struct engine *e, uint64_t step);
 /* Gives back pages and at most one DEVICE pin, with the borrowed STATE of the path to it deeper
  * than `low`, when every rank has passed `step`; at once if they have. retire_ready must hold. The
  * list is emptied. node NONE: no pin. */
-void retire_release(struct core *c, struct engine *e, uint64_t step, struct page_list *pages,
+void retire_release(struct core *c, struct engine *e, uint64_t step, struct list *pages,
                     uint32_t node, uint32_t low);
 /* Nodes chained by pending_next become visible when `step` has passed. */
 void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t nodes);
@@ -66,7 +66,7 @@ void session_op(struct core *c, struct actions *out, struct engine *e, const str
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone);
 /* S4, the only place: takes the pages of [ceil_page(p), A) into `list`, then A = p and C = min(C,
  * p). */
-void session_free_tail(struct core *c, struct session *s, uint32_t p, struct page_list *list);
+void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list);
 void session_use(struct core *c, struct session *s);
 /* What it owns of a group, as one run; none if that is nothing. */
 void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
@@ -78,7 +78,7 @@ void session_runs(const struct core *c, struct actions *out, const struct sessio
  * node, pinned for the caller's retire_release, up to which borrowed segments end (from the
  * session's `low` before the call); NONE: none do. */
 uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
-                       struct page_list *list);
+                       struct list *list);
 /* Pages of a WINDOW group below `first` leave the table; steps up to `step` may still read them. */
 void session_slid_to(struct session *s, uint32_t group, uint32_t first, uint64_t step);
 /* May the session go on from length p? Not where STATE that it would need has left its table. */
@@ -120,7 +120,7 @@ bool session_away(const struct session *s);
 uint64_t session_step(const struct session *s, uint64_t step);
 /* Gives back `pages` and whatever holds the session's prefix: at `step`, or at once for an engine
  * that is gone. */
-void session_let_go(struct core *c, struct session *s, uint64_t step, struct page_list *pages,
+void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages,
                     bool engine_gone);
 bool away_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
 
@@ -129,13 +129,13 @@ bool away_flush(struct core *c, struct actions *out); /* false: work is left for
 /* Attaches or adopts [T, T+L) (T6-T8, T18) with the first pages of `pages`. GONE stands for
  * "another engine is about to publish it". */
 struct chunk_source {
-    struct page_list *pages;      /* one list a group */
-    uint32_t *base;               /* first logical page of each list */
-    struct page_list *duplicates; /* collects what is to be given back */
-    uint32_t *pending;            /* nodes to be published, chained */
-    uint64_t *step;               /* in: the commit's; out: not below that of the path */
-    uint32_t state_at;            /* the depth whose state a RECURRENT page holds */
-    uint32_t handed;              /* out: RECURRENT groups whose page was handed over, as bits */
+    struct list *pages;      /* one list a group */
+    uint32_t *base;          /* first logical page of each list */
+    struct list *duplicates; /* collects what is to be given back */
+    uint32_t *pending;       /* nodes to be published, chained */
+    uint64_t *step;          /* in: the commit's; out: not below that of the path */
+    uint32_t state_at;       /* the depth whose state a RECURRENT page holds */
+    uint32_t handed;         /* out: RECURRENT groups whose page was handed over, as bits */
     uint32_t unread; /* out: groups, as bits, whose STATE in the last chunk waits for a step */
     bool arriving;   /* a transfer's: checksums are known, and the session gets no fresh RECURRENT
                         page */

@@ -37,98 +37,7 @@ void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owne
     touch(c);
 }
 
-void list_init(struct page_list *l)
-{
-    l->head = l->tail = NONE;
-    l->n = 0;
-}
-
-void list_push(const struct core *c, struct page_list *l, uint32_t record)
-{
-    struct page *p = page_at(c, record);
-
-    p->next = NONE;
-    p->prev = l->tail;
-    if (l->tail == NONE)
-        l->head = record;
-    else
-        page_at(c, l->tail)->next = record;
-    l->tail = record;
-    l->n++;
-}
-
-uint32_t list_pop_head(const struct core *c, struct page_list *l)
-{
-    uint32_t record = l->head;
-    struct page *p = page_at(c, record);
-
-    check(record != NONE);
-    l->head = p->next;
-    if (l->head == NONE)
-        l->tail = NONE;
-    else
-        page_at(c, l->head)->prev = NONE;
-    l->n--;
-    p->next = p->prev = NONE;
-    return record;
-}
-
-uint32_t list_pop_tail(const struct core *c, struct page_list *l)
-{
-    uint32_t record = l->tail;
-    struct page *p = page_at(c, record);
-
-    check(record != NONE);
-    l->tail = p->prev;
-    if (l->tail == NONE)
-        l->head = NONE;
-    else
-        page_at(c, l->tail)->next = NONE;
-    l->n--;
-    p->next = p->prev = NONE;
-    return record;
-}
-
-void list_concat(const struct core *c, struct page_list *to, struct page_list *from)
-{
-    if (from->n == 0)
-        return;
-    if (to->n == 0) {
-        *to = *from;
-    } else {
-        page_at(c, to->tail)->next = from->head;
-        page_at(c, from->head)->prev = to->tail;
-        to->tail = from->tail;
-        to->n += from->n;
-    }
-    list_init(from);
-}
-
 /* --- slabs --- */
-
-static void slab_unlink(const struct core *c, uint32_t *head, uint32_t slot)
-{
-    struct slab *s = slab_at(c, slot);
-
-    if (s->prev == NONE)
-        *head = s->next;
-    else
-        slab_at(c, s->prev)->next = s->next;
-    if (s->next != NONE)
-        slab_at(c, s->next)->prev = s->prev;
-    s->next = s->prev = NONE;
-}
-
-static void slab_link(const struct core *c, uint32_t *head, uint32_t slot)
-{
-    struct slab *s = slab_at(c, slot);
-
-    s->prev = NONE;
-    s->next = *head;
-    if (*head != NONE)
-        slab_at(c, *head)->prev = slot;
-    *head = slot;
-}
 
 static void slab_format(const struct core *c, const struct pool *p, uint32_t slot, uint32_t group)
 {
@@ -146,26 +55,23 @@ static void slab_format(const struct core *c, const struct pool *p, uint32_t slo
         pg->pool = pool_slot(c, p);
         pg->group = (uint8_t)group;
         pg->state = PAGE_FREE;
-        pg->owner = pg->prev = NONE;
-        pg->next = i + 1 < n ? base + i + 1 : NONE;
+        pg->owner = NONE;
+        pg->in_list = (struct list_links){.next = i + 1 < n ? base + i + 1 : NONE, .prev = NONE};
     }
 }
 
 static void slab_assign(struct core *c, struct pool *p, uint32_t group)
 {
-    uint32_t slot = p->free_slab;
+    uint32_t slot = slab_list_pop(c, &p->free_slabs);
     struct slab *s = slab_at(c, slot);
     struct group *g = &p->group[group];
 
-    check(slot != NONE);
-    slab_unlink(c, &p->free_slab, slot);
-    p->nfree_slabs--;
     if (s->group != group)
         slab_format(c, p, slot, group);
     s->assigned = 1;
     g->held++;
     g->count[PAGE_FREE] += g->pages_per_slab;
-    slab_link(c, &g->partial, slot);
+    slab_list_push_front(c, &g->partial, slot);
 }
 
 static void slab_unassign(struct pool *p, const struct core *c, uint32_t slot)
@@ -173,12 +79,11 @@ static void slab_unassign(struct pool *p, const struct core *c, uint32_t slot)
     struct slab *s = slab_at(c, slot);
     struct group *g = &p->group[s->group];
 
-    slab_unlink(c, &g->partial, slot);
+    slab_list_remove(c, &g->partial, slot);
     s->assigned = 0;
     g->held--;
     g->count[PAGE_FREE] -= g->pages_per_slab;
-    slab_link(c, &p->free_slab, slot);
-    p->nfree_slabs++;
+    slab_list_push_front(c, &p->free_slabs, slot);
 }
 
 void page_free(struct core *c, uint32_t record)
@@ -191,19 +96,18 @@ void page_free(struct core *c, uint32_t record)
 
     page_move(c, pg, PAGE_FREE, NONE);
     pg->gen = gen_next(pg->gen);
-    pg->prev = NONE;
-    pg->next = s->free_head;
+    pg->in_list = (struct list_links){.next = s->free_head, .prev = NONE};
     s->free_head = record;
     if (s->nfree++ == 0)
-        slab_link(c, &g->partial, slot);
+        slab_list_push_front(c, &g->partial, slot);
     if (s->nfree == g->pages_per_slab)
         slab_unassign(p, c, slot);
 }
 
-void pages_free(struct core *c, struct page_list *list)
+void pages_free(struct core *c, struct list *list)
 {
     while (list->n > 0)
-        page_free(c, list_pop_head(c, list));
+        page_free(c, page_list_pop(c, list));
 }
 
 uint32_t chain_free(struct core *c, uint32_t *head)
@@ -211,7 +115,7 @@ uint32_t chain_free(struct core *c, uint32_t *head)
     uint32_t freed = 0;
 
     for (uint32_t at = *head, next; at != NONE; at = next, freed++) {
-        next = page_at(c, at)->next;
+        next = page_list_next(c, at);
         page_free(c, at);
     }
     *head = NONE;
@@ -226,7 +130,7 @@ static uint32_t group_used(const struct group *g)
 uint32_t group_free(const struct core *c, const struct pool *p, uint32_t group)
 {
     const struct group *g = &p->group[group];
-    uint32_t n = g->count[PAGE_FREE] + p->nfree_slabs * g->pages_per_slab,
+    uint32_t n = g->count[PAGE_FREE] + p->free_slabs.n * g->pages_per_slab,
              cap = g->layout.cap_pages;
 
     (void)c;
@@ -248,16 +152,17 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
     struct page *pg;
     uint32_t slot, record;
 
-    if (g->partial == NONE)
+    if (g->partial.n == 0)
         slab_assign(c, p, group);
-    slot = g->partial;
+    slot = g->partial.head;
     s = slab_at(c, slot);
     record = s->free_head;
     pg = page_at(c, record);
-    s->free_head = pg->next;
+    s->free_head = pg->in_list.next;
     if (--s->nfree == 0)
-        slab_unlink(c, &g->partial, slot);
-    pg->next = pg->prev = pg->chain = NONE;
+        slab_list_remove(c, &g->partial, slot);
+    pg->in_list = (struct list_links){.next = NONE, .prev = NONE};
+    pg->chain = NONE;
     pg->tries = 0;
     pg->sealed = 0;
     if (pg->gen == 0)

@@ -10,7 +10,7 @@
 void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owner);
 /* Back to its slab; the generation passes. */
 void page_free(struct core *c, uint32_t record);
-void pages_free(struct core *c, struct page_list *list); /* and empties the list */
+void pages_free(struct core *c, struct list *list); /* and empties the list */
 /* The same of a chain that hangs on a node: *head becomes NONE. Returns how many. */
 uint32_t chain_free(struct core *c, uint32_t *head);
 
@@ -18,13 +18,6 @@ uint32_t page_record(const struct core *c, const struct page *p);
 /* The record that a handle names, or NULL where index or generation is not current. */
 struct page *page_find(const struct core *c, const struct pool *pool, uint32_t group,
                        struct page_ref ref);
-
-void list_init(struct page_list *l);
-void list_push(const struct core *c, struct page_list *l, uint32_t record); /* at the tail */
-uint32_t list_pop_head(const struct core *c, struct page_list *l);
-uint32_t list_pop_tail(const struct core *c, struct page_list *l);
-void list_concat(const struct core *c, struct page_list *to,
-                 struct page_list *from); /* and empties `from` */
 
 /* FREE pages of a group that can be had without evicting, within its cap. */
 uint32_t group_free(const struct core *c, const struct pool *p, uint32_t group);

@@ -205,7 +205,7 @@ static void group_set(struct pool *p, uint32_t i, const struct group_layout *lay
 
     g->layout = *layout;
     g->pages_per_slab = (uint32_t)(p->slab_bytes / layout->page_bytes);
-    g->partial = NONE;
+    g->partial = LIST_EMPTY;
     g->segment = segment_of(layout, p->align);
     g->reach = div_up(window, p->align);
     p->nstate += layout->family != FAMILY_HISTORY;
@@ -244,19 +244,15 @@ static void pool_set_groups(struct pool *p, const struct req_pool_open *req, enu
 
 static void pool_set_slabs(const struct core *c, struct pool *p)
 {
-    p->free_slab = NONE;
-    for (uint32_t i = p->nslabs; i-- > 0;) {
+    p->free_slabs = LIST_EMPTY;
+    for (uint32_t i = 0; i < p->nslabs; i++) {
         struct slab *s = slab_at(c, p->slab_base + i);
 
         memset(s, 0, sizeof *s);
-        s->group = s->next = s->prev = s->free_head = NONE;
-        if (i == 0)
-            continue;
-        s->next = p->free_slab;
-        if (p->free_slab != NONE)
-            slab_at(c, p->free_slab)->prev = p->slab_base + i;
-        p->free_slab = p->slab_base + i;
-        p->nfree_slabs++;
+        s->group = s->free_head = NONE;
+        s->in_list = (struct list_links){.next = NONE, .prev = NONE};
+        if (i > 0) /* index 0 exists in no group */
+            slab_list_push(c, &p->free_slabs, p->slab_base + i);
     }
 }
 
@@ -321,7 +317,8 @@ static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, en
     *p = fresh;
     p->state = POOL_OPEN;
     p->tenant = tenant;
-    p->opener = p->spaces = p->reclaim_head = p->reclaim_tail = p->other = NONE;
+    p->opener = p->other = NONE;
+    p->spaces = p->reclaim = LIST_EMPTY;
     for (uint32_t k = 0; k < HEAPS; k++)
         p->heap[k] = NONE;
     p->offset = offset;
@@ -363,5 +360,5 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
 bool pool_all_free(const struct core *c, const struct pool *p)
 {
     (void)c;
-    return p->nfree_slabs == p->nslabs - 1;
+    return p->free_slabs.n == p->nslabs - 1;
 }

@@ -5,19 +5,19 @@
 #include "core/tree/state.h"
 
 /* Moves the first n pages of a list to the node's segment of that group. */
-static void segment_fill(struct core *c, uint32_t slot, uint32_t group, struct page_list *from,
+static void segment_fill(struct core *c, uint32_t slot, uint32_t group, struct list *from,
                          uint32_t n, bool sealed)
 {
-    struct page_list pages;
+    struct list pages;
 
-    list_init(&pages);
+    pages = LIST_EMPTY;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t record = list_pop_head(c, from);
+        uint32_t record = page_list_pop(c, from);
 
         page_move(c, page_at(c, record), PAGE_COMMITTED, slot);
         if (sealed)
             page_at(c, record)->sealed = SEAL_DONE;
-        list_push(c, &pages, record);
+        page_list_push(c, &pages, record);
     }
     node_at(c, slot)->pages[group] = pages.head;
 }
@@ -25,7 +25,7 @@ static void segment_fill(struct core *c, uint32_t slot, uint32_t group, struct p
 static void drop_head(struct core *c, struct chunk_source *src, uint32_t group, uint32_t below)
 {
     while (src->pages[group].n > 0 && src->base[group] < below) {
-        list_push(c, src->duplicates, list_pop_head(c, &src->pages[group]));
+        page_list_push(c, src->duplicates, page_list_pop(c, &src->pages[group]));
         src->base[group]++;
     }
 }
@@ -89,7 +89,7 @@ static void recurrent_hand_over(struct core *c, struct session *s, uint32_t slot
     if (src->arriving)
         return;
     fresh = page_take(c, p, group, PAGE_OWNED, session_slot(c, s));
-    list_push(c, &s->owned[group], fresh);
+    page_list_push(c, &s->owned[group], fresh);
     src->handed |= 1u << group;
 }
 
@@ -313,7 +313,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
                              struct session *s, const struct step_op *op)
 {
     const struct pool *p = session_pool(c, s);
-    struct page_list duplicates;
+    struct list duplicates;
     uint32_t pending = NONE, first_run = out->nruns, begin = s->t, low = s->low, node = NONE;
     uint64_t step = op->step;
     struct chunk_source src = {.pages = s->owned,
@@ -325,7 +325,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
     enum tern_err err = TERN_OK;
     bool adopted;
 
-    list_init(&duplicates);
+    duplicates = LIST_EMPTY;
     if (op->length <= s->t || s->state == SESSION_OPEN)
         return TERN_OK; /* T6 has no target: nothing to do */
     while (err == TERN_OK && s->t + p->align <= op->length) {

@@ -72,7 +72,7 @@ static struct engine *engine_create(struct core *c, uint32_t tenant, const struc
     e->tenant = tenant;
     e->world = join->world;
     memcpy(e->name, join->name, ENGINE_NAME_MAX);
-    e->sessions = e->retire_head = e->retire_tail = NONE;
+    e->sessions = e->retires = LIST_EMPTY;
     for (uint32_t i = 0; i < PROCS_PER_ENGINE_MAX; i++)
         e->conns[i] = NONE;
     c->nengines++;
@@ -196,8 +196,8 @@ static void engine_detach(struct core *c, const struct engine *e, uint32_t pool)
 
 static void engine_end(struct core *c, struct actions *out, struct engine *e)
 {
-    while (e->sessions != NONE)
-        session_close(c, session_at(c, e->sessions), 0, true);
+    while (e->sessions.n > 0)
+        session_close(c, session_at(c, e->sessions.head), 0, true);
     retire_drop_all(c, e);
     for (uint32_t i = 0; i < c->limits.pools; i++)
         if (e->pools & 1ull << i)

@@ -197,7 +197,7 @@ bool pool_flush(struct core *c, struct actions *out)
             continue;
         while (evict_one(c, p) || host_evict_one(c, p))
             ;
-        if (p->engines > 0 || p->serves > 0 || p->nodes > 0 || p->spaces != NONE ||
+        if (p->engines > 0 || p->serves > 0 || p->nodes > 0 || p->spaces.n > 0 ||
             !pool_all_free(c, p) || (p->other != NONE && !pool_all_free(c, pool_at(c, p->other))))
             continue;
         if (actions_room(out) == 0)

@@ -1,8 +1,8 @@
 /* What an engine gave back or published under a step, in ascending order of steps (E2, E3). A
  * record holds pages that become FREE, a pin that ends, nodes that become visible. */
-#include "core/tree/events.h"
-#include "core/tier/host.h"
 #include "core/arena/machine.h"
+#include "core/tier/host.h"
+#include "core/tree/events.h"
 #include "core/tree/state.h"
 
 bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
@@ -11,7 +11,7 @@ bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
 }
 
 /* The borrows before the pin: it is what keeps the path there. */
-static void apply_pages(struct core *c, struct page_list *pages, uint32_t node, uint32_t low)
+static void apply_pages(struct core *c, struct list *pages, uint32_t node, uint32_t low)
 {
     pages_free(c, pages);
     if (node == NONE)
@@ -56,18 +56,9 @@ static void publish_nodes(struct core *c, uint32_t at)
     }
 }
 
-static void record_put(struct core *c, struct engine *e, uint32_t slot)
+static void record_put(struct core *c, struct engine *e)
 {
-    struct retire *r = retire_at(c, slot);
-
-    e->retire_head = r->next;
-    if (r->next == NONE)
-        e->retire_tail = NONE;
-    else
-        retire_at(c, r->next)->prev = NONE;
-    r->next = c->free_retires.head;
-    c->free_retires.head = slot;
-    c->free_retires.n++;
+    retire_slot_put(c, retire_list_pop(c, &e->retires));
     c->nretires--;
     touch(c);
 }
@@ -76,34 +67,23 @@ static void record_put(struct core *c, struct engine *e, uint32_t slot)
  * behind. */
 static struct retire *record_take(struct core *c, struct engine *e, uint64_t step)
 {
-    uint32_t slot = c->free_retires.head, after = e->retire_tail;
+    uint32_t slot = retire_slot_take(c), later = NONE;
     struct retire *r = retire_at(c, slot);
 
-    check(slot != NONE);
-    c->free_retires.head = r->next;
-    c->free_retires.n--;
     c->nretires++;
-    while (after != NONE && retire_at(c, after)->step > step)
-        after = retire_at(c, after)->prev;
+    for (uint32_t at = retire_list_last(c, &e->retires);
+         at != NONE && retire_at(c, at)->step > step; at = retire_list_before(c, &e->retires, at))
+        later = at;
+    retire_list_insert(c, &e->retires, slot, later);
     r->step = step;
-    r->prev = after;
-    r->next = after == NONE ? e->retire_head : retire_at(c, after)->next;
-    if (r->prev == NONE)
-        e->retire_head = slot;
-    else
-        retire_at(c, r->prev)->next = slot;
-    if (r->next == NONE)
-        e->retire_tail = slot;
-    else
-        retire_at(c, r->next)->prev = slot;
     r->node = r->pending = NONE;
     r->low = 0;
-    list_init(&r->pages);
+    r->pages = LIST_EMPTY;
     touch(c);
     return r;
 }
 
-void retire_release(struct core *c, struct engine *e, uint64_t step, struct page_list *pages,
+void retire_release(struct core *c, struct engine *e, uint64_t step, struct list *pages,
                     uint32_t node, uint32_t low)
 {
     struct retire *r;
@@ -120,9 +100,9 @@ void retire_release(struct core *c, struct engine *e, uint64_t step, struct page
         return;
     }
     r = record_take(c, e, step);
-    for (uint32_t at = pages->head; at != NONE; at = page_at(c, at)->next)
+    for (uint32_t at = pages->head; at != NONE; at = page_list_next(c, at))
         page_move(c, page_at(c, at), PAGE_RETIRING, (uint32_t)(r - retire_at(c, 0)));
-    list_concat(c, &r->pages, pages);
+    page_list_append(c, &r->pages, pages);
     r->node = node;
     r->low = low;
 }
@@ -139,12 +119,12 @@ void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t no
 
 void retire_advance(struct core *c, struct engine *e)
 {
-    while (e->retire_head != NONE && retire_at(c, e->retire_head)->step <= e->done_min) {
-        struct retire *r = retire_at(c, e->retire_head);
+    while (e->retires.head != NONE && retire_at(c, e->retires.head)->step <= e->done_min) {
+        struct retire *r = retire_at(c, e->retires.head);
 
         publish_nodes(c, r->pending);
         apply_pages(c, &r->pages, r->node, r->low);
-        record_put(c, e, e->retire_head);
+        record_put(c, e);
     }
 }
 
@@ -153,13 +133,14 @@ void retire_advance(struct core *c, struct engine *e)
  * leaf when its turn comes. */
 void retire_drop_all(struct core *c, struct engine *e)
 {
-    for (uint32_t at = e->retire_head; at != NONE; at = retire_at(c, at)->next) {
+    for (uint32_t at = e->retires.head; at != NONE; at = retire_list_next(c, at)) {
         struct retire *r = retire_at(c, at);
 
         apply_pages(c, &r->pages, r->node, r->low);
         r->node = NONE;
     }
-    for (uint32_t at = e->retire_tail; at != NONE; at = retire_at(c, at)->prev)
+    for (uint32_t at = retire_list_last(c, &e->retires); at != NONE;
+         at = retire_list_before(c, &e->retires, at))
         for (uint32_t n = retire_at(c, at)->pending, next; n != NONE; n = next) {
             next = node_at(c, n)->pending_next;
             if (node_visible(node_at(c, n)))
@@ -169,8 +150,8 @@ void retire_drop_all(struct core *c, struct engine *e)
             else
                 node_destroy(c, n);
         }
-    while (e->retire_head != NONE)
-        record_put(c, e, e->retire_head);
+    while (e->retires.n > 0)
+        record_put(c, e);
 }
 
 uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t pool, uint32_t group,
@@ -179,11 +160,11 @@ uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t poo
     uint32_t have = 0, scanned = 0;
     uint64_t last = 0;
 
-    for (uint32_t at = e->retire_head; at != NONE; at = retire_at(c, at)->next) {
+    for (uint32_t at = e->retires.head; at != NONE; at = retire_list_next(c, at)) {
         const struct retire *r = retire_at(c, at);
 
         for (uint32_t p = r->pages.head; p != NONE && scanned < EVICT_SCAN_MAX;
-             p = page_at(c, p)->next, scanned++)
+             p = page_list_next(c, p), scanned++)
             have += page_at(c, p)->pool == pool && page_at(c, p)->group == group;
         if (have > 0 || r->node != NONE || r->pending != NONE)
             last = r->step;

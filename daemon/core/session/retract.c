@@ -5,8 +5,8 @@
  * (the prefix may leave the device; what was written beyond T stays there) or RETRACTED (the prefix
  * stays; what was beyond T is given back). LOADING: pages are coming back; the target is pinned on
  * the host, what is on the device already by a TRANSFER ref, the rest by load_hold. */
-#include "core/tier/host.h"
 #include "core/arena/machine.h"
+#include "core/tier/host.h"
 #include "core/tree/state.h"
 
 bool session_away(const struct session *s)
@@ -24,26 +24,17 @@ uint64_t session_step(const struct session *s, uint64_t step)
 
 static void away_add(struct core *c, struct session *s)
 {
-    s->away = 1;
-    s->away_prev = NONE;
-    s->away_next = c->away;
-    if (c->away != NONE)
-        session_at(c, c->away)->away_prev = session_slot(c, s);
-    c->away = session_slot(c, s);
+    away_list_push_front(c, &c->away, session_slot(c, s));
     touch(c);
 }
 
 static void away_remove(struct core *c, struct session *s)
 {
-    if (!s->away)
+    uint32_t slot = session_slot(c, s);
+
+    if (!away_list_has(c, slot))
         return;
-    if (s->away_prev == NONE)
-        c->away = s->away_next;
-    else
-        session_at(c, s->away_prev)->away_next = s->away_next;
-    if (s->away_next != NONE)
-        session_at(c, s->away_next)->away_prev = s->away_prev;
-    s->away = 0;
+    away_list_remove(c, &c->away, slot);
     touch(c);
 }
 
@@ -59,7 +50,7 @@ static void held_by(struct core *c, struct session *s, enum ref_kind kind)
 static void drop(struct core *c, struct engine *e, struct session *s, uint64_t step,
                  uint32_t *ret_freed)
 {
-    struct page_list pages;
+    struct list pages;
 
     session_free_tail(c, s, s->t, &pages);
     *ret_freed = pages.n;
@@ -73,7 +64,7 @@ static void drop(struct core *c, struct engine *e, struct session *s, uint64_t s
 static enum tern_err to_host(struct core *c, struct engine *e, struct session *s, uint64_t step,
                              uint32_t *ret_freed, struct reply *ret)
 {
-    struct page_list pages;
+    struct list pages;
 
     ret->text = "the host tier has not that much room: the session runs on; wait for others to "
                 "recover or close, or retract with DROP";
@@ -438,12 +429,12 @@ void load_end(struct core *c, struct actions *out, struct session *s, bool stays
 
 void load_conn_closed(struct core *c, uint32_t conn)
 {
-    for (uint32_t i = c->away; i != NONE; i = session_at(c, i)->away_next)
+    for (uint32_t i = c->away.head; i != NONE; i = away_list_next(c, i))
         if (session_at(c, i)->load_conn == conn)
             session_at(c, i)->load_conn = NONE;
 }
 
-void session_let_go(struct core *c, struct session *s, uint64_t step, struct page_list *pages,
+void session_let_go(struct core *c, struct session *s, uint64_t step, struct list *pages,
                     bool engine_gone)
 {
     struct engine *e = engine_at(c, s->engine);
@@ -534,10 +525,10 @@ bool away_flush(struct core *c, struct actions *out)
 {
     bool failed = c->copy_failed != 0;
 
-    for (uint32_t i = c->away, next; i != NONE; i = next) {
+    for (uint32_t i = c->away.head, next; i != NONE; i = next) {
         struct session *s = session_at(c, i);
 
-        next = s->away_next;
+        next = s->in_away.next;
         if (s->state == SESSION_RETRACTING)
             retract_step(c, s, failed);
         else if (!load_step(c, out, s, failed))

@@ -40,7 +40,7 @@ static bool make_some(struct core *c, struct pool *p, uint32_t group, uint32_t n
 
     if (group_is_state(g))
         return evict_state(c, p) || evict_one(c, p);
-    return (p->reclaim_head != NONE && !capped && evict_state(c, p)) || evict_one(c, p);
+    return (p->reclaim.n > 0 && !capped && evict_state(c, p)) || evict_one(c, p);
 }
 
 bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
@@ -56,7 +56,7 @@ bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
             return false;
         if (need[g] > own) /* groups share the free slabs: count what each would take of them */
             slabs += div_up(need[g] - own, p->group[g].pages_per_slab);
-        if (slabs > p->nfree_slabs)
+        if (slabs > p->free_slabs.n)
             return false;
     }
     return true;

@@ -49,7 +49,7 @@ static void extend_take(struct core *c, struct actions *out, struct session *s,
         for (uint32_t i = 0; i < need[g]; i++) {
             uint32_t record = page_take(c, p, g, PAGE_OWNED, session_slot(c, s));
 
-            list_push(c, &s->owned[g], record);
+            page_list_push(c, &s->owned[g], record);
             refs[i].index = page_at(c, record)->index;
             refs[i].gen = page_at(c, record)->gen;
         }
@@ -88,7 +88,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
 static enum tern_err op_rewind(struct core *c, struct engine *e, struct session *s,
                                const struct step_op *op)
 {
-    struct page_list pages;
+    struct list pages;
 
     if (op->length < s->t || op->length > s->a || !session_can_return(c, s, op->length))
         return TERN_INVALID;
@@ -108,7 +108,7 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
 {
     uint64_t target = (uint64_t)s->prompt + op->length;
     uint32_t keep = target < s->a ? (uint32_t)target : s->a;
-    struct page_list pages;
+    struct list pages;
 
     if (target < s->t || s->state == SESSION_OPEN)
         return TERN_INVALID;
@@ -171,7 +171,7 @@ static bool give_back_ready(const struct core *c, const struct actions *out, con
 static enum tern_err op_abort(struct core *c, struct actions *out, struct engine *e,
                               struct session *s, const struct step_op *op)
 {
-    struct page_list pages;
+    struct list pages;
     uint32_t root;
 
     if (s->state == SESSION_IDLE || s->state == SESSION_OPEN)
@@ -182,9 +182,9 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
         pull_orphan(c, s->pull);
     load_end(c, out, s, false);
     keep_good_tokens(c, s);
-    list_init(&pages);
+    pages = LIST_EMPTY;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        list_concat(c, &pages, &s->owned[g]);
+        page_list_append(c, &pages, &s->owned[g]);
     root = space_at(c, s->space)->root;
     node_pin(c, root, REF_DEVICE);
     session_let_go(c, s, op->step, &pages, false);
@@ -210,14 +210,14 @@ static enum tern_err op_close(struct core *c, struct actions *out, struct engine
 static enum tern_err op_slide(struct core *c, struct engine *e, struct session *s,
                               const struct step_op *op)
 {
-    struct page_list pages;
+    struct list pages;
     uint32_t low = s->low, node;
 
     if (op->length && op->length <= s->t)
         return TERN_INVALID;
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
-    list_init(&pages);
+    pages = LIST_EMPTY;
     node = session_slide(c, s, op->step, op->length ? op->length : s->t + session_pool(c, s)->align,
                          &pages);
     retire_release(c, e, op->step, &pages, node, low);

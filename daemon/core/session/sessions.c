@@ -79,12 +79,7 @@ static enum tern_err pool_for(const struct core *c, const struct engine *e, stru
 
 static void session_link(struct core *c, struct engine *e, struct session *s)
 {
-    s->prev = NONE;
-    s->next = e->sessions;
-    if (s->next != NONE)
-        session_at(c, s->next)->prev = session_slot(c, s);
-    e->sessions = session_slot(c, s);
-    e->nsessions++;
+    session_list_push_front(c, &e->sessions, session_slot(c, s));
     tenant_at(c, e->tenant)->sessions++;
     session_pool(c, s)->sessions++;
 }
@@ -118,10 +113,8 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     root = space_root(c, pool_slot(c, p), req->session_open.ns, true);
     if (root == NONE)
         return;
-    slot = c->free_sessions.head;
+    slot = session_slot_take(c);
     s = session_at(c, slot);
-    c->free_sessions.head = s->next;
-    c->free_sessions.n--;
     s->gen = gen_next(s->gen);
     s->state = SESSION_OPEN;
     s->engine = engine_slot(c, e);
@@ -131,12 +124,12 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     s->t = s->c = s->a = s->low = s->prompt = s->good = 0;
     s->pull = s->load_pin = s->target = NONE;
     s->held = REF_DEVICE;
-    s->away = 0;
+    s->in_away = (struct list_links){.next = NONE, .prev = NONE};
     s->away_step = s->slid_step = 0;
     s->last_use_ns = s->ref_since_ns = c->now_ns;
     tokens_init(&s->tokens, 0);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        list_init(&s->owned[g]);
+        s->owned[g] = LIST_EMPTY;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         s->base[g] = s->first[g] = 0;
     node_pin(c, root,
@@ -182,11 +175,11 @@ void session_peek(struct core *c, const struct request *req, struct reply *ret)
 /* S4, the only place: gives back the pages of [ceil_page(p), A) to `list`, then A = p and C =
  * min(C, p). Where a fetch left a gap between T and the window that it owns, the next page is that
  * of p again. */
-void session_free_tail(struct core *c, struct session *s, uint32_t p, struct page_list *list)
+void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list)
 {
     const struct pool *pool = session_pool(c, s);
 
-    list_init(list);
+    *list = LIST_EMPTY;
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         const struct group_layout *l = &pool->group[g].layout;
         uint32_t end =
@@ -196,7 +189,7 @@ void session_free_tail(struct core *c, struct session *s, uint32_t p, struct pag
         if (l->family == FAMILY_RECURRENT)
             keep = p < s->c || p == 0 ? 0 : 1; /* the state of C is not that of p */
         while (s->owned[g].n > keep)
-            list_push(c, list, list_pop_tail(c, &s->owned[g]));
+            page_list_push(c, list, page_list_pop_last(c, &s->owned[g]));
         if (l->family == FAMILY_WINDOW && s->base[g] > end)
             s->base[g] = end;
     }
@@ -215,29 +208,21 @@ void session_use(struct core *c, struct session *s)
 void session_close(struct core *c, struct session *s, uint64_t step, bool engine_gone)
 {
     struct engine *e = engine_at(c, s->engine);
-    struct page_list pages;
+    struct list pages;
 
     if (s->pull != NONE)
         pull_orphan(c, s->pull);
-    list_init(&pages);
+    pages = LIST_EMPTY;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        list_concat(c, &pages, &s->owned[g]);
+        page_list_append(c, &pages, &s->owned[g]);
     session_let_go(c, s, step, &pages, engine_gone);
     tokens_truncate(c, &s->tokens, session_pool(c, s)->align, s->tokens.first);
-    if (s->prev == NONE)
-        e->sessions = s->next;
-    else
-        session_at(c, s->prev)->next = s->next;
-    if (s->next != NONE)
-        session_at(c, s->next)->prev = s->prev;
-    e->nsessions--;
+    session_list_remove(c, &e->sessions, session_slot(c, s));
     tenant_at(c, e->tenant)->sessions--;
     session_pool(c, s)->sessions--;
     s->state = SESSION_EMPTY;
     s->node = NONE;
-    s->next = c->free_sessions.head;
-    c->free_sessions.head = session_slot(c, s);
-    c->free_sessions.n++;
+    session_slot_put(c, session_slot(c, s));
     touch(c);
 }
 
@@ -305,7 +290,7 @@ void session_owned_run(const struct core *c, struct actions *out, const struct s
         return;
     refs = run_add(out, group, recurrent ? 0 : s->base[group], s->owned[group].n);
     check(refs); /* who asks has looked that there is room */
-    for (uint32_t at = s->owned[group].head; at != NONE; at = page_at(c, at)->next, refs++) {
+    for (uint32_t at = s->owned[group].head; at != NONE; at = page_list_next(c, at), refs++) {
         refs->index = page_at(c, at)->index;
         refs->gen = page_at(c, at)->gen;
     }
@@ -455,7 +440,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     const struct pool *p = session_pool(c, s);
     struct engine *e = engine_at(c, s->engine);
     struct req_tokens t = anchored(&m->tokens);
-    struct page_list pages;
+    struct list pages;
     struct token_buf kept;
     uint32_t common, length;
 

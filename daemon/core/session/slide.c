@@ -35,7 +35,7 @@ void session_slid_to(struct session *s, uint32_t group, uint32_t first, uint64_t
 }
 
 uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
-                       struct page_list *list)
+                       struct list *list)
 {
     const struct pool *p = session_pool(c, s);
     uint64_t held = s->slid_step;
@@ -55,7 +55,7 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
             continue;
         session_slid_to(s, g, lower / pt, step);
         while (s->owned[g].n > 0 && s->base[g] < lower / pt) {
-            list_push(c, list, list_pop_head(c, &s->owned[g]));
+            page_list_push(c, list, page_list_pop(c, &s->owned[g]));
             s->base[g]++;
         }
     }

@@ -25,61 +25,15 @@ static struct pool *pool_of(const struct core *c, const struct node *n)
     return pool_at(c, n->pool);
 }
 
-/* --- the queue --- */
-
-static void queue_push(struct core *c, uint32_t slot)
-{
-    struct node *n = node_at(c, slot);
-
-    c->copy_queued++;
-    n->copy_next = NONE;
-    n->copy_prev = c->copy_tail;
-    if (c->copy_tail == NONE)
-        c->copy_head = slot;
-    else
-        node_at(c, c->copy_tail)->copy_next = slot;
-    c->copy_tail = slot;
-}
-
-static void queue_push_before(struct core *c, uint32_t slot, uint32_t next)
-{
-    struct node *n = node_at(c, slot);
-
-    c->copy_queued++;
-    n->copy_next = next;
-    n->copy_prev = node_at(c, next)->copy_prev;
-    node_at(c, next)->copy_prev = slot;
-    if (n->copy_prev == NONE)
-        c->copy_head = slot;
-    else
-        node_at(c, n->copy_prev)->copy_next = slot;
-}
-
-static void queue_remove(struct core *c, uint32_t slot)
-{
-    struct node *n = node_at(c, slot);
-
-    c->copy_queued--;
-    if (n->copy_prev == NONE)
-        c->copy_head = n->copy_next;
-    else
-        node_at(c, n->copy_prev)->copy_next = n->copy_next;
-    if (n->copy_next == NONE)
-        c->copy_tail = n->copy_prev;
-    else
-        node_at(c, n->copy_next)->copy_prev = n->copy_prev;
-    n->copy_next = n->copy_prev = NONE;
-}
-
 /* --- pages --- */
 
 static void take_moving(struct core *c, struct pool *p, uint32_t slot, uint32_t group)
 {
-    struct page_list pages;
+    struct list pages;
 
-    list_init(&pages);
+    pages = LIST_EMPTY;
     for (uint32_t i = 0; i < p->group[group].segment; i++)
-        list_push(c, &pages, page_take(c, p, group, PAGE_COPYING, slot));
+        page_list_push(c, &pages, page_take(c, p, group, PAGE_COPYING, slot));
     node_at(c, slot)->moving[group] = pages.head;
 }
 
@@ -97,7 +51,7 @@ static void attach_moving(struct core *c, uint32_t slot, uint32_t *heads)
         if (n->moving[g] == NONE)
             continue;
         check(heads[g] == NONE); /* T18 does not fill what is being loaded */
-        for (uint32_t at = n->moving[g]; at != NONE; at = page_at(c, at)->next) {
+        for (uint32_t at = n->moving[g]; at != NONE; at = page_list_next(c, at)) {
             page_move(c, page_at(c, at), PAGE_COMMITTED, slot);
             page_at(c, at)->sealed = SEAL_DONE;
         }
@@ -112,7 +66,7 @@ static void attach_moving(struct core *c, uint32_t slot, uint32_t *heads)
 static bool lacks(const struct pool *p, const struct node *n, uint32_t g)
 {
     return n->pages[g] != NONE && (n->host[g] == NONE || n->host_bad) &&
-           !(group_is_state(&p->group[g]) && (n->reclaim || n->state_pending & 1u << g));
+           !(group_is_state(&p->group[g]) && (state_reclaimable(n) || n->state_pending & 1u << g));
 }
 
 static bool lacks_any(const struct pool *p, const struct node *n)
@@ -135,7 +89,7 @@ static bool checksums_known(const struct core *c, const struct node *n)
 {
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         for (uint32_t at = n->moving[g] == NONE ? NONE : n->pages[g]; at != NONE;
-             at = page_at(c, at)->next)
+             at = page_list_next(c, at))
             if (page_at(c, at)->sealed != SEAL_DONE)
                 return false;
     return node_visible(n);
@@ -144,7 +98,7 @@ static bool checksums_known(const struct core *c, const struct node *n)
 static void back_queue(struct core *c, uint32_t slot)
 {
     node_at(c, slot)->copy = COPY_BACK_QUEUED;
-    queue_push(c, slot);
+    copy_list_push(c, &c->copies_queued, slot);
 }
 
 /* There is room. */
@@ -206,9 +160,9 @@ void host_sealed(struct core *c, uint32_t slot)
     /* A commit of several chunks is sealed from its end up: with the first the rest goes. Siblings
      * come when their parent's copy is acknowledged. */
     while (slot != NONE && back_wanted(c, node_at(c, slot)) && back_if_room(c, slot)) {
-        slot = node_at(c, slot)->first_child;
+        slot = node_at(c, slot)->children.head;
         while (slot != NONE && !back_wanted(c, node_at(c, slot)))
-            slot = node_at(c, slot)->next;
+            slot = child_list_next(c, slot);
     }
 }
 
@@ -306,15 +260,16 @@ static void host_heal(struct core *c, struct node *n)
 }
 
 /* Takes acknowledged copies in, or gives them up, from the top down: `slot` is BACK_DONE. The
- * worklist is threaded through copy_next, since none of these is in the queue. */
+ * list of those to look at uses the links of the queue, since none of them is in it. */
 static void back_settle(struct core *c, uint32_t slot)
 {
-    for (uint32_t work = slot; work != NONE;) {
-        uint32_t at = work;
+    struct list work = LIST_EMPTY;
+
+    copy_list_push(c, &work, slot);
+    while (work.n > 0) {
+        uint32_t at = copy_list_pop(c, &work);
         struct node *n = node_at(c, at), *parent = node_at(c, n->parent);
 
-        work = n->copy_next;
-        n->copy_next = NONE;
         if (!parent->on_host && is_back(parent))
             continue; /* its turn comes with its parent's */
         if (parent->on_host) {
@@ -331,16 +286,15 @@ static void back_settle(struct core *c, uint32_t slot)
         n->copy = COPY_NONE;
         n->copy_tries = 0; /* it was good, wherever its parent is */
         touch(c);
-        for (uint32_t kid = n->first_child; kid != NONE; kid = node_at(c, kid)->next)
-            if (node_at(c, kid)->copy == COPY_BACK_DONE) {
-                node_at(c, kid)->copy_next = work;
-                work = kid;
-            }
+        for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
+            if (node_at(c, kid)->copy == COPY_BACK_DONE)
+                copy_list_push_front(c, &work, kid);
         if (n->on_host)
             tree_event(c, at, TREE_TIER);
         state_settle(c, at);
         /* Those that were ready before their parent was. Making room may end their siblings. */
-        for (uint32_t kid = n->first_child; kid != NONE && n->on_host; kid = node_at(c, kid)->next)
+        for (uint32_t kid = n->children.head; kid != NONE && n->on_host;
+             kid = child_list_next(c, kid))
             if (back_wanted(c, node_at(c, kid)))
                 host_sealed(c, kid);
         node_offer(c, at);
@@ -401,9 +355,9 @@ static void load_cancel(struct core *c, uint32_t slot)
         return;
     }
     if (n->copy == COPY_LOAD_RUNNING)
-        c->copy_running--;
+        c->copies_running--;
     if (n->copy == COPY_LOAD_QUEUED)
-        queue_remove(c, slot);
+        copy_list_remove(c, &c->copies_queued, slot);
     free_moving(c, n);
     n->copy = COPY_NONE;
 }
@@ -479,10 +433,7 @@ uint32_t load_begin(struct core *c, uint32_t slot, uint32_t low)
             }
         n->copy = COPY_LOAD_QUEUED;
         state_settle(c, at);
-        if (below == NONE)
-            queue_push(c, at);
-        else
-            queue_push_before(c, at, below);
+        copy_list_insert(c, &c->copies_queued, at, below);
         below = at;
     }
     touch(c);
@@ -519,12 +470,13 @@ enum tern_err load_failed(const struct core *c, uint32_t slot, uint32_t low)
 /* Like back_settle: `slot` is LOAD_DONE. */
 static void load_settle(struct core *c, uint32_t slot)
 {
-    for (uint32_t work = slot; work != NONE;) {
-        uint32_t at = work;
+    struct list work = LIST_EMPTY;
+
+    copy_list_push(c, &work, slot);
+    while (work.n > 0) {
+        uint32_t at = copy_list_pop(c, &work);
         struct node *n = node_at(c, at);
 
-        work = n->copy_next;
-        n->copy_next = NONE;
         if (!node_at(c, n->parent)->on_device)
             continue; /* its turn comes with its parent's */
         attach_moving(c, at, n->pages);
@@ -536,11 +488,9 @@ static void load_settle(struct core *c, uint32_t slot)
             tree_event(c, at, TREE_TIER);
         }
         touch(c);
-        for (uint32_t kid = n->first_child; kid != NONE; kid = node_at(c, kid)->next)
-            if (node_at(c, kid)->copy == COPY_LOAD_DONE) {
-                node_at(c, kid)->copy_next = work;
-                work = kid;
-            }
+        for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
+            if (node_at(c, kid)->copy == COPY_LOAD_DONE)
+                copy_list_push_front(c, &work, kid);
         state_arrived(c, at);
         node_offer(c, at);
     }
@@ -556,7 +506,7 @@ void copy_forget(struct core *c, uint32_t slot)
         return;
     check(n->copy == COPY_BACK_WAITING || n->copy == COPY_BACK_QUEUED || n->copy == COPY_BACK_DONE);
     if (n->copy == COPY_BACK_QUEUED)
-        queue_remove(c, slot);
+        copy_list_remove(c, &c->copies_queued, slot);
     free_moving(c, n);
     n->copy = COPY_NONE;
     n->copy_tries = 0;
@@ -593,7 +543,7 @@ static void back_fail(struct core *c, uint32_t slot)
         return;
     n->copy_tries = 0;
     c->copy_failed = 1;
-    for (uint32_t kid = n->first_child; kid != NONE; kid = node_at(c, kid)->next)
+    for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
         if (!n->on_host && node_at(c, kid)->copy == COPY_BACK_DONE)
             back_settle(c, kid); /* gives up what hangs on it */
     state_settle(c, slot);
@@ -643,7 +593,7 @@ void copy_done(struct core *c, struct copy_id job, enum tern_err err)
     if (!n->used || n->copy_gen != job.gen ||
         (n->copy != COPY_BACK_RUNNING && n->copy != COPY_LOAD_RUNNING))
         return; /* a second acknowledgement */
-    c->copy_running--;
+    c->copies_running--;
     touch(c);
     if (n->copy == COPY_BACK_RUNNING)
         back_done(c, job.slot, err);
@@ -655,7 +605,7 @@ static uint32_t list_at(const struct core *c, struct page_at *to, uint32_t group
 {
     uint32_t n = 0;
 
-    for (uint32_t at = head; at != NONE; at = page_at(c, at)->next)
+    for (uint32_t at = head; at != NONE; at = page_list_next(c, at))
         to[n++] = (struct page_at){.group = group,
                                    .index = page_at(c, at)->index,
                                    .gen = page_at(c, at)->gen,
@@ -692,8 +642,8 @@ static void emit_copy(struct core *c, struct actions *out, uint32_t slot, uint32
 
 bool copy_flush(struct core *c, struct actions *out)
 {
-    while (c->copy_head != NONE && c->copy_running < c->limits.copy_jobs) {
-        uint32_t slot = c->copy_head, pages = 0;
+    while (c->copies_queued.n > 0 && c->copies_running < c->limits.copy_jobs) {
+        uint32_t slot = c->copies_queued.head, pages = 0;
         const struct node *n = node_at(c, slot);
 
         for (uint32_t g = 0; g < GROUPS_MAX; g++)
@@ -701,8 +651,8 @@ bool copy_flush(struct core *c, struct actions *out)
         if (actions_room(out) == 0 ||
             out->npages + 2 * pages > sizeof out->pages / sizeof out->pages[0])
             return false;
-        queue_remove(c, slot);
-        c->copy_running++;
+        copy_list_remove(c, &c->copies_queued, slot);
+        c->copies_running++;
         emit_copy(c, out, slot, pages);
         touch(c);
     }

@@ -19,7 +19,7 @@ static bool chunk_verified(const struct core *c, const struct pull *p, uint32_t 
         uint32_t at = p->pages[g].head;
 
         for (uint32_t i = 0; chunk_has(pool, p, g, depth) && i < pool->group[g].segment;
-             i++, at = page_at(c, at)->next)
+             i++, at = page_list_next(c, at))
             if (at == NONE || page_at(c, at)->state != PAGE_VERIFIED)
                 return false;
     }
@@ -38,10 +38,10 @@ static void chunk_own(struct core *c, struct pull *p, struct session *s)
         if (s->owned[g].n == 0)
             s->base[g] = p->base[g];
         for (uint32_t i = 0; i < pool->group[g].segment; i++) {
-            uint32_t record = list_pop_head(c, &p->pages[g]);
+            uint32_t record = page_list_pop(c, &p->pages[g]);
 
             page_move(c, page_at(c, record), PAGE_OWNED, session_slot(c, s));
-            list_push(c, &s->owned[g], record);
+            page_list_push(c, &s->owned[g], record);
         }
     }
     p->owning = 1;
@@ -54,7 +54,7 @@ void pull_publish(struct core *c, struct pull *p)
     struct engine *e = engine_at(c, s->engine);
 
     while (s->a < p->to && chunk_verified(c, p, s->a + pool_at(c, p->pool)->align)) {
-        struct page_list duplicates;
+        struct list duplicates;
         uint32_t pending = NONE;
         uint64_t step = 0;
         struct chunk_source src = {.pages = p->pages,
@@ -67,7 +67,7 @@ void pull_publish(struct core *c, struct pull *p)
         enum tern_err err = TERN_GONE;
         bool adopted = false;
 
-        list_init(&duplicates);
+        duplicates = LIST_EMPTY;
         if (c->free_retires.n == 0 && !node_visible(node_at(c, s->node))) {
             pull_doom(c, p, TERN_BUSY);
             return;
@@ -174,7 +174,7 @@ static uint32_t next_page(const struct core *c, struct pull *p)
         p->cursor_left = pool->group[g].segment;
     p->cursor_group = g;
     record = p->cursor[g];
-    p->cursor[p->cursor_group] = page_at(c, record)->next;
+    p->cursor[p->cursor_group] = page_list_next(c, record);
     p->cursor_left--;
     return record;
 }

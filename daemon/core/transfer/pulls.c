@@ -25,22 +25,16 @@ struct pull_id pull_id(const struct core *c, const struct pull *p)
 
 static struct pull *pull_create(struct core *c)
 {
-    uint32_t slot = c->free_pulls.head, gen;
+    uint32_t slot = pull_slot_take(c), gen;
     struct pull *p = pull_at(c, slot);
 
-    c->free_pulls.head = p->next;
-    c->free_pulls.n--;
     gen = gen_next(p->gen);
     memset(p, 0, sizeof *p);
     p->gen = gen;
-    p->prev = p->retry = NONE;
-    p->next = c->pulls_active;
-    if (p->next != NONE)
-        pull_at(c, p->next)->prev = slot;
-    c->pulls_active = slot;
-    c->npulls++;
+    p->retry = NONE;
+    pull_list_push_front(c, &c->pulls_active, slot);
     for (uint32_t g = 0; g < GROUPS_MAX; g++) {
-        list_init(&p->pages[g]);
+        p->pages[g] = LIST_EMPTY;
         p->cursor[g] = NONE;
     }
     touch(c);
@@ -58,18 +52,10 @@ static void pull_free(struct core *c, struct pull *p)
 {
     uint32_t slot = (uint32_t)(p - pull_at(c, 0));
 
-    if (p->prev == NONE)
-        c->pulls_active = p->next;
-    else
-        pull_at(c, p->prev)->next = p->next;
-    if (p->next != NONE)
-        pull_at(c, p->next)->prev = p->prev;
+    pull_list_remove(c, &c->pulls_active, slot);
     history_unpin(c, p);
     p->state = PULL_EMPTY;
-    p->next = c->free_pulls.head;
-    c->free_pulls.head = slot;
-    c->free_pulls.n++;
-    c->npulls--;
+    pull_slot_put(c, slot);
     touch(c);
 }
 
@@ -309,14 +295,14 @@ void pull_cancel(struct core *c, struct actions *out, const struct request *req,
 
 void pull_conn_closed(struct core *c, uint32_t conn)
 {
-    for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next)
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
         if (pull_at(c, i)->conn == conn)
             pull_at(c, i)->conn = NONE;
 }
 
 void pull_link_down(struct core *c, uint32_t link)
 {
-    for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next)
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
         if (pull_at(c, i)->link == link)
             pull_doom(c, pull_at(c, i), TERN_PEER_LOST);
 }
@@ -455,7 +441,7 @@ static void forget_batches(struct core *c, struct pull *p)
 static void quarantine(struct core *c, struct pull *p)
 {
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        for (uint32_t at = p->pages[g].head; at != NONE; at = page_at(c, at)->next) {
+        for (uint32_t at = p->pages[g].head; at != NONE; at = page_list_next(c, at)) {
             page_move(c, page_at(c, at), PAGE_QUARANTINE, (uint32_t)(p - pull_at(c, 0)));
             p->quarantined_ns = c->now_ns;
         }
@@ -528,7 +514,7 @@ static void reserve(struct core *c, struct pull *p, const struct peer_msg *msg)
             uint32_t record = page_take(c, pool, g, PAGE_RESERVED, (uint32_t)(p - pull_at(c, 0)));
 
             page_at(c, record)->source = msg->runs[g].refs[i];
-            list_push(c, &p->pages[g], record);
+            page_list_push(c, &p->pages[g], record);
         }
         p->cursor[g] = p->pages[g].head;
         p->base[g] = transfer_pages(pool, g, p->from, p->history, msg->to).first;
@@ -606,10 +592,10 @@ bool pull_flush(struct core *c, struct actions *out)
 {
     bool all = true;
 
-    for (uint32_t i = c->pulls_active, next; i != NONE; i = next) {
+    for (uint32_t i = c->pulls_active.head, next; i != NONE; i = next) {
         struct pull *p = pull_at(c, i);
 
-        next = p->next;
+        next = p->active.next;
         if (p->state != PULL_STOPPING && c->now_ns >= p->deadline_ns)
             pull_doom(c, p, TERN_TIMED_OUT);
         if (p->ending) {
@@ -621,7 +607,7 @@ bool pull_flush(struct core *c, struct actions *out)
         }
     }
     /* Only now: one that ended gave its bytes in flight back, and no event may follow to tell. */
-    for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next)
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
         if (pull_at(c, i)->state == PULL_RUNNING && !pull_at(c, i)->ending)
             all = pull_issue(c, out, pull_at(c, i)) && all;
     return all;
@@ -631,7 +617,7 @@ uint64_t pull_deadline(const struct core *c)
 {
     uint64_t first = UINT64_MAX;
 
-    for (uint32_t i = c->pulls_active; i != NONE; i = pull_at(c, i)->next) {
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
         const struct pull *p = pull_at(c, i);
 
         if (p->state != PULL_STOPPING && p->deadline_ns < first)

@@ -13,12 +13,7 @@ void seal_queue(struct core *c, uint32_t node)
         return;
     n->seal = SEAL_QUEUED;
     node_pin(c, node, REF_JOB);
-    n->seal_next = NONE;
-    if (c->seal_head == NONE)
-        c->seal_head = node;
-    else
-        node_at(c, c->seal_tail)->seal_next = node;
-    c->seal_tail = node;
+    seal_list_push(c, &c->seals_queued, node);
 }
 
 /* A page of the node whose checksum nobody has asked for yet, and whose writer has passed. */
@@ -30,7 +25,7 @@ static bool page_waits(const struct node *n, uint32_t group, const struct page *
 static bool node_waits(const struct core *c, const struct node *n)
 {
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next)
+        for (uint32_t at = n->pages[g]; at != NONE; at = page_list_next(c, at))
             if (page_waits(n, g, page_at(c, at)))
                 return true;
     return false;
@@ -46,11 +41,11 @@ void seal_done(struct core *c, struct seal_id job)
     if (!n->used || n->gen != job.gen || n->seal != SEAL_RUNNING)
         return;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next)
+        for (uint32_t at = n->pages[g]; at != NONE; at = page_list_next(c, at))
             if (page_at(c, at)->sealed == SEAL_RUNNING)
                 page_at(c, at)->sealed = SEAL_DONE;
     n->seal = SEAL_DONE;
-    c->seal_running--;
+    c->seals_running--;
     if (node_waits(c, n)) { /* its STATE was refilled meanwhile */
         n->seal = SEAL_NO;
         seal_queue(c, job.slot);
@@ -82,7 +77,7 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
     a->seal.pool = n->pool;
     a->seal.pages = to;
     for (uint32_t g = 0; g < p->ngroups; g++)
-        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next) {
+        for (uint32_t at = n->pages[g]; at != NONE; at = page_list_next(c, at)) {
             struct page *pg = page_at(c, at);
 
             if (!page_waits(n, g, pg))
@@ -96,14 +91,14 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
 
 bool seal_flush(struct core *c, struct actions *out)
 {
-    while (c->seal_head != NONE && c->seal_running < c->limits.seal_jobs) {
-        uint32_t slot = c->seal_head, need = node_pages(pool_at(c, node_at(c, slot)->pool));
+    while (c->seals_queued.n > 0 && c->seals_running < c->limits.seal_jobs) {
+        uint32_t slot = c->seals_queued.head, need = node_pages(pool_at(c, node_at(c, slot)->pool));
 
         if (actions_room(out) == 0 || out->npages + need > sizeof out->pages / sizeof out->pages[0])
             return false;
-        c->seal_head = node_at(c, slot)->seal_next;
+        seal_list_remove(c, &c->seals_queued, slot);
         node_at(c, slot)->seal = SEAL_RUNNING;
-        c->seal_running++;
+        c->seals_running++;
         emit_job(c, out, slot);
         touch(c);
     }

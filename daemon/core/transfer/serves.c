@@ -28,17 +28,9 @@ static void serve_free(struct core *c, struct serve *s)
     state_unhold(c, s->node, s->low);
     node_unpin(c, s->node, REF_TRANSFER);
     pool_at(c, s->pool)->serves--;
-    if (s->prev == NONE)
-        c->serves_active = s->next;
-    else
-        serve_at(c, s->prev)->next = s->next;
-    if (s->next != NONE)
-        serve_at(c, s->next)->prev = s->prev;
+    serve_list_remove(c, &c->serves_active, slot);
     s->state = SERVE_EMPTY;
-    s->next = c->free_serves.head;
-    c->free_serves.head = slot;
-    c->free_serves.n++;
-    c->nserves--;
+    serve_slot_put(c, slot);
     touch(c);
 }
 
@@ -110,21 +102,14 @@ static void refuse(struct actions *out, uint32_t link, const struct peer_msg *m,
 static struct serve *serve_create(struct core *c, uint32_t link, const struct peer_msg *m,
                                   const struct found *f)
 {
-    uint32_t slot = c->free_serves.head, gen;
+    uint32_t slot = serve_slot_take(c), gen;
     struct serve *s = serve_at(c, slot);
 
-    c->free_serves.head = s->next;
-    c->free_serves.n--;
     gen = gen_next(s->gen);
     memset(s, 0, sizeof *s);
     s->gen = gen;
     s->state = SERVE_SEALING;
-    s->prev = NONE;
-    s->next = c->serves_active;
-    if (s->next != NONE)
-        serve_at(c, s->next)->prev = slot;
-    c->serves_active = slot;
-    c->nserves++;
+    serve_list_push_front(c, &c->serves_active, slot);
     s->link = link;
     s->pool = f->pool;
     s->node = s->wait_node = f->node;
@@ -204,7 +189,7 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
         serve_open(c, out, link, m);
         return;
     }
-    for (uint32_t i = c->serves_active; i != NONE; i = serve_at(c, i)->next) {
+    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i)) {
         struct serve *s = serve_at(c, i);
 
         if (s->link == link && pull_id_equal(s->pull, m->pull))
@@ -214,21 +199,21 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
 
 void serve_sealed(struct core *c, uint32_t node)
 {
-    for (uint32_t i = c->serves_active; i != NONE; i = serve_at(c, i)->next)
+    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
         if (serve_at(c, i)->state == SERVE_SEALING && serve_at(c, i)->wait_node == node)
             serve_advance(c, serve_at(c, i));
 }
 
 void serve_link_down(struct core *c, uint32_t link)
 {
-    for (uint32_t i = c->serves_active; i != NONE; i = serve_at(c, i)->next)
+    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
         if (serve_at(c, i)->link == link)
             serve_end(c, serve_at(c, i), TERN_OK);
 }
 
 void serve_end_pool(struct core *c, uint32_t pool)
 {
-    for (uint32_t i = c->serves_active; i != NONE; i = serve_at(c, i)->next)
+    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
         if (serve_at(c, i)->pool == pool)
             serve_end(c, serve_at(c, i), TERN_GONE);
 }
@@ -317,10 +302,10 @@ bool serve_flush(struct core *c, struct actions *out)
 {
     bool all = true;
 
-    for (uint32_t i = c->serves_active, next; i != NONE; i = next) {
+    for (uint32_t i = c->serves_active.head, next; i != NONE; i = next) {
         struct serve *s = serve_at(c, i);
 
-        next = s->next;
+        next = s->active.next;
         if (s->state != SERVE_STOPPING && c->now_ns >= s->deadline_ns)
             serve_end(c, s, TERN_TIMED_OUT);
         if (s->ending)
@@ -335,7 +320,7 @@ uint64_t serve_deadline(const struct core *c)
 {
     uint64_t first = UINT64_MAX;
 
-    for (uint32_t i = c->serves_active; i != NONE; i = serve_at(c, i)->next) {
+    for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i)) {
         const struct serve *s = serve_at(c, i);
 
         if (s->state != SERVE_STOPPING && s->deadline_ns < first)

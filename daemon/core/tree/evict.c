@@ -22,7 +22,7 @@ static bool host_evictable(const struct node *n)
 /* Of a namespace that was reset: it goes with all that it has. */
 static bool useless(const struct node *n)
 {
-    return n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->nchildren == 0 && n->depth > 0 &&
+    return n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->children.n == 0 && n->depth > 0 &&
            node_visible(n) && !n->state_pending && n->copy == COPY_NONE && n->loaders == 0;
 }
 
@@ -223,7 +223,7 @@ bool reset_flush(struct core *c)
 
         if (p->state == POOL_EMPTY || p->tier != TIER_DEVICE)
             continue;
-        for (uint32_t at = p->spaces; at != NONE; at = space_at(c, at)->next)
+        for (uint32_t at = p->spaces.head; at != NONE; at = space_list_next(c, at))
             if (space_at(c, at)->reset && !sweep_piece(c, space_at(c, at), &budget))
                 return false;
         while (p->heap[HEAP_RESET] != NONE) {
@@ -241,8 +241,8 @@ bool reset_flush(struct core *c)
 
 bool evict_state(struct core *c, struct pool *p)
 {
-    if (p->reclaim_head != NONE) {
-        c->evicted_pages += state_drop(c, p->reclaim_head);
+    if (p->reclaim.n > 0) {
+        c->evicted_pages += state_drop(c, p->reclaim.head);
         return true;
     }
     if (p->supersede == SUPERSEDE_OFF)

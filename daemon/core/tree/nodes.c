@@ -1,6 +1,6 @@
 /* The prefix tree. See nodes.h. */
-#include "core/tree/events.h"
 #include "core/tier/host.h"
+#include "core/tree/events.h"
 #include "core/tree/state.h"
 
 #include <string.h>
@@ -11,49 +11,37 @@
 
 static uint32_t space_find(const struct core *c, const struct pool *p, struct namespace_id ns)
 {
-    uint32_t at = p->spaces;
+    uint32_t at = p->spaces.head;
 
     while (at != NONE && (space_at(c, at)->reset || space_at(c, at)->ns.hi != ns.hi ||
                           space_at(c, at)->ns.lo != ns.lo))
-        at = space_at(c, at)->next;
+        at = space_list_next(c, at);
     return at;
 }
 
 static void space_free(struct core *c, uint32_t slot)
 {
     struct space *s = space_at(c, slot);
-    struct pool *p = pool_at(c, s->pool);
-    uint32_t at = p->spaces;
 
-    if (at == slot) {
-        p->spaces = s->next;
-    } else {
-        while (at != NONE && space_at(c, at)->next != slot)
-            at = space_at(c, at)->next;
-        check(at != NONE);
-        space_at(c, at)->next = s->next;
-    }
+    space_list_remove(c, &pool_at(c, s->pool)->spaces, slot);
     c->resets -= s->reset;
-    s->next = c->free_spaces.head;
-    c->free_spaces.head = slot;
-    c->free_spaces.n++;
+    space_slot_put(c, slot);
 }
 
 static uint32_t record_take(struct core *c)
 {
-    uint32_t slot = c->free_nodes.head;
+    const struct list_links nowhere = {.next = NONE, .prev = NONE};
+    uint32_t slot = node_slot_take(c);
     struct node *n = node_at(c, slot);
 
-    check(slot != NONE);
-    c->free_nodes.head = n->next;
-    c->free_nodes.n--;
     n->gen = gen_next(n->gen);
     n->used = 1;
-    n->parent = n->first_child = n->next = n->prev = n->tokens = n->keys = n->hash_next = NONE;
-    n->seal_next = n->pending_engine = n->pending_next = n->reclaim_next = n->reclaim_prev = NONE;
-    n->nchildren = n->depth = n->nrefs = n->seal = n->mark = 0;
+    n->parent = n->tokens = n->keys = n->hash_next = n->pending_engine = n->pending_next = NONE;
+    n->children = LIST_EMPTY;
+    n->sibling = n->seal_queue = n->copy_queue = n->reclaim = nowhere;
+    n->depth = n->nrefs = n->seal = n->mark = 0;
     n->made = n->claims = n->remade = n->released = n->passed = n->needed = n->borrowers =
-        n->reclaim = n->state_pending = 0;
+        n->state_pending = 0;
     for (uint32_t k = 0; k < HEAPS; k++)
         n->heap[k] = (struct heap_links){.child = NONE, .next = NONE, .prev = NONE};
     for (uint32_t k = 0; k < REF_KINDS; k++)
@@ -62,7 +50,6 @@ static uint32_t record_take(struct core *c)
         n->pages[g] = NONE;
     n->on_device = n->on_host = n->ndevice = n->nhost = n->copy = n->loaders = n->host_borrowers =
         n->host_bad = n->stored = n->load_cancelled = n->copy_tries = 0;
-    n->copy_next = n->copy_prev = NONE;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         n->host[g] = n->moving[g] = NONE;
     n->pending_step = n->hash = n->chain = n->admin_ns = 0;
@@ -78,9 +65,7 @@ static void record_put(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
 
     n->used = 0;
-    n->next = c->free_nodes.head;
-    c->free_nodes.head = slot;
-    c->free_nodes.n++;
+    node_slot_put(c, slot);
     touch(c);
 }
 
@@ -117,16 +102,13 @@ uint32_t space_root(struct core *c, uint32_t pool, struct namespace_id ns, bool 
         return space_at(c, at)->root;
     if (!make || c->free_spaces.n == 0 || !record_ensure(c, p) || c->free_spaces.n == 0)
         return NONE;
-    at = c->free_spaces.head;
+    at = space_slot_take(c);
     s = space_at(c, at);
-    c->free_spaces.head = s->next;
-    c->free_spaces.n--;
     s->ns = ns;
     s->pool = pool;
     s->reset = s->nodes = 0;
     s->sweep = NONE;
-    s->next = p->spaces;
-    p->spaces = at;
+    space_list_push_front(c, &p->spaces, at);
     s->root = record_take(c);
     node_at(c, s->root)->pool = pool;
     node_at(c, s->root)->space = at;
@@ -141,7 +123,7 @@ static void root_release(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    if (n->depth > 0 || n->nrefs > 0 || n->refs[REF_HOST] > 0 || n->nchildren > 0)
+    if (n->depth > 0 || n->nrefs > 0 || n->refs[REF_HOST] > 0 || n->children.n > 0)
         return;
     space_free(c, n->space);
     record_put(c, slot);
@@ -178,14 +160,14 @@ static uint64_t chunk_hash(uint32_t parent, uint32_t depth, uint64_t content)
 uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
 {
     const struct node *p = node_at(c, parent);
-    uint32_t at = p->first_child;
+    uint32_t at = p->children.head;
     uint64_t hash;
 
     if (at == NONE || w->end - p->depth < w->align)
         return NONE;
     if (view_equals_chunk(w, p->depth, node_at(c, at)))
         return at;
-    if (p->nchildren == 1 && !BUG(CORE_BUG_SPLIT_OFF_L))
+    if (p->children.n == 1 && !BUG(CORE_BUG_SPLIT_OFF_L))
         return NONE;
     hash = chunk_hash(parent, p->depth, view_hash_chunk(w, p->depth, 0));
     for (at = *hash_head(c, hash); at != NONE; at = node_at(c, at)->hash_next) {
@@ -207,14 +189,14 @@ static uint32_t walk_plain(const struct core *c, uint32_t at, const struct token
     if (w->align != TOKEN_BLOCK || depth < w->base || w->nkeys > 0 ||
         (w->buf && w->buf->keys != NONE) || BUG(CORE_BUG_SPLIT_OFF_L))
         return at;
-    for (; w->end - depth >= TOKEN_BLOCK && n->first_child != NONE; depth += TOKEN_BLOCK) {
-        const struct node *child = node_at(c, n->first_child);
+    for (; w->end - depth >= TOKEN_BLOCK && n->children.head != NONE; depth += TOKEN_BLOCK) {
+        const struct node *child = node_at(c, n->children.head);
 
         if (child->keys != NONE || !node_visible(child) || !child->on_device ||
             memcmp(block_at(c, child->tokens)->v, w->v + (depth - w->base),
                    sizeof(struct token_block)) != 0)
             break;
-        at = n->first_child;
+        at = n->children.head;
         n = child;
     }
     return at;
@@ -253,11 +235,7 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     n->pool = p->pool;
     n->space = p->space;
     n->depth = p->depth + w->align;
-    n->next = p->first_child;
-    if (n->next != NONE)
-        node_at(c, n->next)->prev = slot;
-    p->first_child = slot;
-    p->nchildren++;
+    child_list_push_front(c, &p->children, slot);
     p->ndevice++;
     n->on_device = 1;
     space_at(c, n->space)->nodes++;
@@ -269,19 +247,6 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     pool_at(c, n->pool)->nodes++;
     state_settle(c, parent); /* perhaps it is a fork point now */
     return slot;
-}
-
-static void unlink_from_parent(struct core *c, uint32_t slot)
-{
-    struct node *n = node_at(c, slot), *p = node_at(c, n->parent);
-
-    if (n->prev == NONE)
-        p->first_child = n->next;
-    else
-        node_at(c, n->prev)->next = n->next;
-    if (n->next != NONE)
-        node_at(c, n->next)->prev = n->prev;
-    p->nchildren--;
 }
 
 static void unlink_from_hash(const struct core *c, uint32_t slot)
@@ -335,7 +300,7 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     uint32_t parent = n->parent, freed;
     uint32_t lost = n->claims ? pool_at(c, n->pool)->reach : 1; /* ancestors that it kept in use */
 
-    check(n->depth > 0 && n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->nchildren == 0);
+    check(n->depth > 0 && n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->children.n == 0);
     check(n->loaders == 0 && n->host_borrowers == 0);
     copy_forget(c, slot);
     state_forget(c, slot);
@@ -351,7 +316,7 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
     tokens_free_blocks(c, n->tokens);
     tokens_free_keys(c, n->keys);
     unlink_from_hash(c, slot);
-    unlink_from_parent(c, slot);
+    child_list_remove(c, &p->children, slot);
     pool_at(c, n->pool)->nodes--;
     space_at(c, n->space)->nodes--;
     record_put(c, slot);
@@ -438,7 +403,7 @@ void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t fro
     for (; n->depth > 0 && end > from; n = node_at(c, n->parent)) {
         uint32_t at = n->pages[group], start = end - each;
 
-        for (uint32_t i = start; i < end; i++, at = page_at(c, at)->next) {
+        for (uint32_t i = start; i < end; i++, at = page_list_next(c, at)) {
             check(at != NONE); /* who asks knows that the path has it */
             if (i >= from) {
                 refs[i - from].index = page_at(c, at)->index;

@@ -153,14 +153,7 @@ static void reclaim_add(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
     struct pool *p = pool_at(c, n->pool);
 
-    n->reclaim = 1;
-    n->reclaim_next = NONE;
-    n->reclaim_prev = p->reclaim_tail;
-    if (p->reclaim_tail == NONE)
-        p->reclaim_head = slot;
-    else
-        node_at(c, p->reclaim_tail)->reclaim_next = slot;
-    p->reclaim_tail = slot;
+    reclaim_list_push(c, &p->reclaim, slot);
     count_reclaimable(c, p, n, true);
     touch(c);
 }
@@ -170,17 +163,9 @@ static void reclaim_remove(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
     struct pool *p = pool_at(c, n->pool);
 
-    if (!n->reclaim)
+    if (!state_reclaimable(n))
         return;
-    if (n->reclaim_prev == NONE)
-        p->reclaim_head = n->reclaim_next;
-    else
-        node_at(c, n->reclaim_prev)->reclaim_next = n->reclaim_next;
-    if (n->reclaim_next == NONE)
-        p->reclaim_tail = n->reclaim_prev;
-    else
-        node_at(c, n->reclaim_next)->reclaim_prev = n->reclaim_prev;
-    n->reclaim = 0;
+    reclaim_list_remove(c, &p->reclaim, slot);
     count_reclaimable(c, p, n, false);
     touch(c);
 }
@@ -222,19 +207,19 @@ static void unclaim_below(struct core *c, uint32_t slot)
     while (node_at(c, slot)->needed > 0) {
         const struct node *n = node_at(c, at);
 
-        if (level + 1 < p->reach && n->first_child != NONE) {
-            at = n->first_child;
+        if (level + 1 < p->reach && n->children.head != NONE) {
+            at = n->children.head;
             level++;
             unclaim(c, at);
             continue;
         }
-        while (at != slot && node_at(c, at)->next == NONE) {
+        while (at != slot && child_list_next(c, at) == NONE) {
             at = node_at(c, at)->parent;
             level--;
         }
         if (at == slot)
             return;
-        at = node_at(c, at)->next;
+        at = child_list_next(c, at);
         unclaim(c, at);
     }
 }
@@ -265,7 +250,7 @@ static bool superseded(const struct core *c, const struct node *n)
     const struct pool *p = pool_at(c, n->pool);
 
     return p->supersede != SUPERSEDE_OFF && (n->passed || n->released) &&
-           (n->nchildren < 2 || BUG(CORE_BUG_SUPERSEDE_FORK)) &&
+           (n->children.n < 2 || BUG(CORE_BUG_SUPERSEDE_FORK)) &&
            (n->borrowers == 0 || BUG(CORE_BUG_TRUST_REFCOUNT)) &&
            (n->needed == n->claims || BUG(CORE_BUG_SUPERSEDE_NEEDED)) && settled(c, n) &&
            state_has(c, n);
@@ -278,7 +263,7 @@ static bool settle_one(struct core *c, uint32_t slot)
     bool claimed = n->claims || n->needed > 0;
 
     if (!superseded(c, n)) {
-        if (n->reclaim) {
+        if (state_reclaimable(n)) {
             reclaim_remove(c, slot); /* taken back */
             if (n->made && state_resumable(c, slot)) {
                 claim(c, slot);
@@ -287,7 +272,7 @@ static bool settle_one(struct core *c, uint32_t slot)
         }
         return false;
     }
-    if (n->reclaim)
+    if (state_reclaimable(n))
         return false;
     unclaim(c, slot);
     if (pool_at(c, n->pool)->supersede == SUPERSEDE_EAGER)
@@ -314,7 +299,7 @@ void state_settle(struct core *c, uint32_t slot)
 
 uint32_t state_drop(struct core *c, uint32_t slot)
 {
-    uint32_t freed = drop(c, slot, node_at(c, slot)->reclaim != 0), at = slot;
+    uint32_t freed = drop(c, slot, state_reclaimable(node_at(c, slot))), at = slot;
 
     for (uint32_t i = 0; i < pool_at(c, node_at(c, slot)->pool)->reach && node_at(c, at)->depth > 0;
          i++) {
@@ -356,7 +341,7 @@ void state_hold(struct core *c, uint32_t slot, uint32_t low)
 
     for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
         node_at(c, at)->borrowers++;
-        if (node_at(c, at)->reclaim) {
+        if (state_reclaimable(node_at(c, at))) {
             taken_back = true;
             state_settle(c, at);
         }
@@ -442,7 +427,7 @@ void state_terminal(struct core *c, uint32_t slot)
     claim(c, slot);
     for (uint32_t i = 0, up = n->parent; i < p->reach && node_at(c, up)->depth > 0;
          i++, up = node_at(c, up)->parent)
-        if (node_at(c, up)->reclaim)
+        if (state_reclaimable(node_at(c, up)))
             state_settle(c, up);
     /* From the deepest with depth + max(W) <= t up: where one is passed those above are, but for
      * nodes that were made anew. */
@@ -474,19 +459,19 @@ void state_arrived(struct core *c, uint32_t slot)
     while (p->reach > 1) {
         const struct node *n = node_at(c, at);
 
-        if (level + 1 < p->reach && n->first_child != NONE) {
-            at = n->first_child;
+        if (level + 1 < p->reach && n->children.head != NONE) {
+            at = n->children.head;
             level++;
             arrived(c, at);
             continue;
         }
-        while (at != slot && node_at(c, at)->next == NONE) {
+        while (at != slot && child_list_next(c, at) == NONE) {
             at = node_at(c, at)->parent;
             level--;
         }
         if (at == slot)
             break;
-        at = node_at(c, at)->next;
+        at = child_list_next(c, at);
         arrived(c, at);
     }
     state_settle(c, slot);

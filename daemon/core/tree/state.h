@@ -12,6 +12,12 @@ static inline bool group_is_state(const struct group *g)
     return g->layout.family != FAMILY_HISTORY;
 }
 
+/* Is its STATE superseded, and waits in the pool's reclaim list? */
+static inline bool state_reclaimable(const struct node *n)
+{
+    return n->reclaim.prev != NONE;
+}
+
 /* First logical page of the segment of a node at `depth`; it ends at depth / page_tokens.
  * RECURRENT: 0. */
 uint32_t segment_first(const struct pool *p, uint32_t group, uint32_t depth);

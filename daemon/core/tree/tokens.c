@@ -43,11 +43,8 @@ void tokens_init(struct token_buf *b, uint32_t first)
 
 static uint32_t block_take(struct core *c)
 {
-    uint32_t i = c->free_blocks.head;
+    uint32_t i = block_slot_take(c);
 
-    check(i != NONE);
-    c->free_blocks.head = *block_next(c, i);
-    c->free_blocks.n--;
     *block_next(c, i) = NONE;
     return i;
 }
@@ -57,9 +54,7 @@ void tokens_free_blocks(struct core *c, uint32_t head)
     while (head != NONE) {
         uint32_t next = *block_next(c, head);
 
-        *block_next(c, head) = c->free_blocks.head;
-        c->free_blocks.head = head;
-        c->free_blocks.n++;
+        block_slot_put(c, head);
         head = next;
     }
 }
@@ -67,24 +62,18 @@ void tokens_free_blocks(struct core *c, uint32_t head)
 void tokens_free_keys(struct core *c, uint32_t head)
 {
     while (head != NONE) {
-        struct key_record *k = key_at(c, head);
-        uint32_t next = k->next;
+        uint32_t next = key_at(c, head)->next;
 
-        k->next = c->free_keys.head;
-        c->free_keys.head = head;
-        c->free_keys.n++;
+        key_slot_put(c, head);
         head = next;
     }
 }
 
 static void key_append(struct core *c, struct token_buf *b, const struct extra_key *key)
 {
-    uint32_t i = c->free_keys.head;
+    uint32_t i = key_slot_take(c);
     struct key_record *k = key_at(c, i);
 
-    check(i != NONE);
-    c->free_keys.head = k->next;
-    c->free_keys.n--;
     k->next = NONE;
     k->position = key->position;
     k->hi = key->hi;

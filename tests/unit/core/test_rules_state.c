@@ -221,7 +221,7 @@ static void t10_a_fork_point_keeps_its_state(void **state)
     assert_ok(rig_close(a, 0));
     assert_ok(rig_close(b, 0));
     assert_int_equal(node_in(&st, tokens, 128)->passed, 1);
-    assert_int_equal(node_in(&st, tokens, 128)->nchildren, 2);
+    assert_int_equal(node_in(&st, tokens, 128)->children.n, 2);
     assert_int_equal(match_depth(&st, tokens, 130), 128);
     assert_int_equal(rig_evict(st.rig, rig_connect_admin(st.rig), st.pool, 1), 1);
     assert_false(has_state(&st, tokens, 128)); /* one child went: it is no fork point any more */
@@ -260,7 +260,7 @@ static void t10_a_siblings_window_needs_the_segment(void **state)
     assert_ok(rig_run_to(s, tokens, 320));
     assert_ok(rig_commit(s, 320, 0));
     assert_ok(rig_close(s, 0));
-    assert_int_equal(node_in(&st, tokens, 64)->nchildren, 1);
+    assert_int_equal(node_in(&st, tokens, 64)->children.n, 1);
     assert_int_equal(node_in(&st, tokens, 64)->passed, 1);
     assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
     lose_state(&st, rig_tokens(1, 192), 192); /* nothing needs 64 any more */

@@ -50,12 +50,12 @@ void audit_keys(struct audit *a, uint32_t head, uint32_t from, uint32_t to, cons
     }
 }
 
-void audit_page_list(struct audit *a, const struct page_list *l, uint32_t states, uint32_t owner,
+void audit_page_list(struct audit *a, const struct list *l, uint32_t states, uint32_t owner,
                      const char *where)
 {
-    uint32_t n = 0, prev = NONE;
+    uint32_t n = 0, prev = page_list_last(a->c, l), last = NONE;
 
-    for (uint32_t at = l->head; at != NONE; at = page_at(a->c, at)->next, n++) {
+    for (uint32_t at = l->head; at != NONE; at = page_list_next(a->c, at), n++) {
         const struct page *p;
 
         audit_meet(a->page_seen, at, a->c->limits.pages, "page", where);
@@ -63,13 +63,13 @@ void audit_page_list(struct audit *a, const struct page_list *l, uint32_t states
         if (!(states & 1u << p->state) || p->owner != owner)
             rig_fail("audit: page %u in %s has state %u and owner %u", at, where, p->state,
                      p->owner);
-        if (p->prev != prev)
+        if (p->in_list.prev != prev)
             rig_fail("audit: page %u in %s is linked wrongly", at, where);
         if (p->gen == 0)
             rig_fail("audit: page %u in %s is in use with generation 0", at, where);
-        prev = at;
+        prev = last = at;
     }
-    if (l->tail != prev || l->n != n)
+    if (page_list_last(a->c, l) != last || l->n != n)
         rig_fail("audit: %s counts %u pages and has %u", where, l->n, n);
 }
 
@@ -82,7 +82,7 @@ static void audit_free_pages(struct audit *a, const struct pool *p, uint32_t slo
     uint32_t local = slot - p->slab_base, base = p->page_base + local * p->pages_per_slab_max,
              nfree = 0;
 
-    for (uint32_t at = s->free_head; at != NONE; at = page_at(a->c, at)->next, nfree++) {
+    for (uint32_t at = s->free_head; at != NONE; at = page_list_next(a->c, at), nfree++) {
         if (at < base || at >= base + g->pages_per_slab)
             rig_fail("audit: page %u is free in slab %u, which is not its", at, slot);
         audit_meet(a->page_seen, at, a->c->limits.pages, "page", "a slab's free list");
@@ -103,28 +103,27 @@ static void audit_free_pages(struct audit *a, const struct pool *p, uint32_t slo
     }
 }
 
-static uint32_t audit_slab_list(struct audit *a, uint32_t head, const char *where)
+static void audit_slab_list(struct audit *a, const struct list *l, const char *where)
 {
-    uint32_t n = 0, prev = NONE;
+    uint32_t n = 0, prev = slab_list_last(a->c, l);
 
-    for (; head != NONE; head = slab_at(a->c, head)->next, n++) {
-        audit_meet(a->slab_seen, head, a->c->limits.slabs, "slab", where);
-        if (slab_at(a->c, head)->prev != prev)
-            rig_fail("audit: slab %u in %s is linked wrongly", head, where);
-        prev = head;
+    for (uint32_t at = l->head; at != NONE; at = slab_list_next(a->c, at), n++) {
+        audit_meet(a->slab_seen, at, a->c->limits.slabs, "slab", where);
+        if (slab_at(a->c, at)->in_list.prev != prev)
+            rig_fail("audit: slab %u in %s is linked wrongly", at, where);
+        prev = at;
     }
-    return n;
+    if (n != l->n)
+        rig_fail("audit: %u slabs are in %s, %u counted", n, where, l->n);
 }
 
 static void audit_slabs(struct audit *a, const struct pool *p)
 {
     uint32_t tally[GROUPS_MAX][PAGE_STATES] = {{0}}, held[GROUPS_MAX] = {0}, used = 0;
-    uint32_t free = audit_slab_list(a, p->free_slab, "the pool's free list");
 
-    if (free != p->nfree_slabs)
-        rig_fail("audit: %u slabs are free, %u counted", free, p->nfree_slabs);
+    audit_slab_list(a, &p->free_slabs, "the pool's free list");
     for (uint32_t g = 0; g < p->ngroups; g++)
-        audit_slab_list(a, p->group[g].partial, "a group's partial list");
+        audit_slab_list(a, &p->group[g].partial, "a group's partial list");
     for (uint32_t slot = p->slab_base + 1; slot < p->slab_base + p->nslabs; slot++) {
         const struct slab *s = slab_at(a->c, slot);
 
@@ -141,8 +140,8 @@ static void audit_slabs(struct audit *a, const struct pool *p)
         used++;
         audit_free_pages(a, p, slot, tally[s->group]);
     }
-    if (used + free != p->nslabs - 1 || a->slab_seen[p->slab_base])
-        rig_fail("audit: %u slabs used, %u free, of %u and the reserved one", used, free,
+    if (used + p->free_slabs.n != p->nslabs - 1 || a->slab_seen[p->slab_base])
+        rig_fail("audit: %u slabs used, %u free, of %u and the reserved one", used, p->free_slabs.n,
                  p->nslabs);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (held[g] != p->group[g].held ||
@@ -216,11 +215,11 @@ static void audit_retires(struct audit *a)
 
         if (e->state == ENGINE_EMPTY)
             continue;
-        for (uint32_t at = e->retire_head, prev = NONE; at != NONE;
-             prev = at, at = retire_at(c, at)->next) {
+        for (uint32_t at = e->retires.head, prev = retire_list_last(c, &e->retires); at != NONE;
+             prev = at, at = retire_list_next(c, at)) {
             const struct retire *r = retire_at(c, at);
 
-            if (r->step < last || r->step <= e->done_min || r->prev != prev ||
+            if (r->step < last || r->step <= e->done_min || r->in_engine.prev != prev ||
                 n++ == c->limits.retires)
                 rig_fail("audit: retire record %u of step %llu is out of order", at,
                          (unsigned long long)r->step);
@@ -275,12 +274,12 @@ static void audit_sessions(struct audit *a)
 
         if (e->state == ENGINE_EMPTY)
             continue;
-        for (uint32_t at = e->sessions; at != NONE && mine <= c->limits.sessions;
-             at = session_at(c, at)->next, mine++)
+        for (uint32_t at = e->sessions.head; at != NONE && mine <= c->limits.sessions;
+             at = session_list_next(c, at), mine++)
             if (session_at(c, at)->engine != i)
                 rig_fail("audit: session %u is listed by engine %u, which is not its", at, i);
-        if (mine != e->nsessions)
-            rig_fail("audit: engine %u counts %u sessions and has %u", i, e->nsessions, mine);
+        if (mine != e->sessions.n)
+            rig_fail("audit: engine %u counts %u sessions and has %u", i, e->sessions.n, mine);
         listed += mine;
     }
     if (n != listed || n + c->free_sessions.n != c->limits.sessions)

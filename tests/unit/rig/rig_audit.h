@@ -30,7 +30,7 @@ void audit_meet(uint8_t *seen, uint32_t i, uint32_t limit, const char *what, con
 void audit_chain(struct audit *a, uint32_t head, uint32_t blocks, const char *where);
 void audit_keys(struct audit *a, uint32_t head, uint32_t from, uint32_t to, const char *where);
 /* A list of pages in one state with one owner, linked both ways. */
-void audit_page_list(struct audit *a, const struct page_list *l, uint32_t states, uint32_t owner,
+void audit_page_list(struct audit *a, const struct list *l, uint32_t states, uint32_t owner,
                      const char *where);
 
 #endif

@@ -21,7 +21,7 @@ static bool meet_pages(struct audit *a, uint32_t slot, uint32_t g, uint32_t head
 {
     uint32_t count = 0;
 
-    for (uint32_t at = head; at != NONE; at = page_at(a->c, at)->next, count++) {
+    for (uint32_t at = head; at != NONE; at = page_list_next(a->c, at), count++) {
         const struct page *page;
 
         audit_meet(a->page_seen, at, a->c->limits.pages, "page", "a prefix node");
@@ -84,7 +84,8 @@ void audit_node_pages(struct audit *a, uint32_t slot)
     if ((n->on_device && !up->on_device) || (n->on_host && !up->on_host))
         rig_fail("audit: node %u, on %u/%u, hangs on node %u, on %u/%u: not closed", slot,
                  n->on_device, n->on_host, n->parent, up->on_device, up->on_host);
-    if (!n->on_device && (!node_visible(n) || n->state_pending || n->claims || n->reclaim))
+    if (!n->on_device &&
+        (!node_visible(n) || n->state_pending || n->claims || n->reclaim.prev != NONE))
         rig_fail("audit: node %u is on the host alone and waits, or claims", slot);
     if (n->nrefs > 0 && !n->on_device)
         rig_fail("audit: node %u is pinned on the device, where it is not", slot);
@@ -97,7 +98,7 @@ static void audit_kids(const struct core *c, uint32_t slot)
     const struct node *n = node_at(c, slot);
     uint32_t device = 0, host = 0;
 
-    for (uint32_t at = n->first_child; at != NONE; at = node_at(c, at)->next) {
+    for (uint32_t at = n->children.head; at != NONE; at = child_list_next(c, at)) {
         device += node_at(c, at)->on_device == 1;
         host += node_at(c, at)->on_host || is_back(node_at(c, at));
     }
@@ -108,11 +109,11 @@ static void audit_kids(const struct core *c, uint32_t slot)
 
 static void audit_queue(const struct core *c)
 {
-    uint32_t queued = 0, running = 0, prev = NONE, listed = 0;
+    uint32_t queued = 0, running = 0, prev = copy_list_last(c, &c->copies_queued), listed = 0;
 
-    for (uint32_t at = c->copy_head; at != NONE && listed <= c->limits.nodes;
-         prev = at, at = node_at(c, at)->copy_next, listed++)
-        if (!node_at(c, at)->used || node_at(c, at)->copy_prev != prev ||
+    for (uint32_t at = c->copies_queued.head; at != NONE && listed <= c->limits.nodes;
+         prev = at, at = copy_list_next(c, at), listed++)
+        if (!node_at(c, at)->used || node_at(c, at)->copy_queue.prev != prev ||
             (node_at(c, at)->copy != COPY_BACK_QUEUED && node_at(c, at)->copy != COPY_LOAD_QUEUED))
             rig_fail("audit: node %u, copy state %u, is wrongly in the queue of copies", at,
                      node_at(c, at)->copy);
@@ -122,10 +123,10 @@ static void audit_queue(const struct core *c)
         queued += n->used && (n->copy == COPY_BACK_QUEUED || n->copy == COPY_LOAD_QUEUED);
         running += n->used && (n->copy == COPY_BACK_RUNNING || n->copy == COPY_LOAD_RUNNING);
     }
-    if (prev != c->copy_tail || queued != listed || queued != c->copy_queued)
+    if (queued != listed || queued != c->copies_queued.n)
         rig_fail("audit: %u copies are queued, %u are in the queue", queued, listed);
-    if (running != c->copy_running || running > c->limits.copy_jobs)
-        rig_fail("audit: %u copies run, %u counted", running, c->copy_running);
+    if (running != c->copies_running || running > c->limits.copy_jobs)
+        rig_fail("audit: %u copies run, %u counted", running, c->copies_running);
     if (queued > 0 && running < c->limits.copy_jobs && !c->left_over)
         rig_fail("audit: %u copies wait although a job is free", queued);
 }
@@ -155,13 +156,13 @@ static void audit_loaders(const struct core *c)
 /* Those that wait for something besides their engine, in one list. */
 static void audit_away(const struct core *c)
 {
-    uint32_t listed = 0, away = 0, prev = NONE;
+    uint32_t listed = 0, away = 0, prev = away_list_last(c, &c->away);
 
-    for (uint32_t at = c->away; at != NONE && listed <= c->limits.sessions;
-         prev = at, at = session_at(c, at)->away_next, listed++) {
+    for (uint32_t at = c->away.head; at != NONE && listed <= c->limits.sessions;
+         prev = at, at = away_list_next(c, at), listed++) {
         const struct session *s = session_at(c, at);
 
-        if (!s->away || s->away_prev != prev || s->state < SESSION_RETRACTING)
+        if (s->in_away.prev != prev || s->state < SESSION_RETRACTING)
             rig_fail("audit: session %u, state %u, is wrongly in the list of those away", at,
                      s->state);
     }
@@ -170,11 +171,11 @@ static void audit_away(const struct core *c)
 
         if (s->state == SESSION_EMPTY)
             continue;
-        away += s->away == 1;
-        if (!s->away && (s->state == SESSION_RETRACTING || s->state == SESSION_LOADING))
+        away += away_list_has(c, i);
+        if (!away_list_has(c, i) && (s->state == SESSION_RETRACTING || s->state == SESSION_LOADING))
             rig_fail("audit: session %u, state %u, is in no list of those away", i, s->state);
     }
-    if (listed != away)
+    if (listed != away || listed != c->away.n)
         rig_fail("audit: %u sessions are away, %u are listed", away, listed);
 }
 
@@ -191,7 +192,7 @@ static void audit_tiers(const struct core *c)
             rig_fail("audit: pools %u and %u are no pair of tiers", i, p->other);
         if (p->tier != TIER_HOST)
             continue;
-        if (p->sessions || p->nodes || p->serves || p->engines || p->spaces != NONE)
+        if (p->sessions || p->nodes || p->serves || p->engines || p->spaces.n > 0)
             rig_fail("audit: host tier %u has what only a pool has", i);
         for (uint32_t g = 0; g < p->ngroups; g++)
             for (uint32_t s = 0; s < PAGE_STATES; s++)
@@ -211,14 +212,14 @@ static void audit_spaces(const struct core *c)
         if (node_at(c, i)->used && node_at(c, i)->depth > 0)
             nodes[node_at(c, i)->space]++;
     for (uint32_t i = 0; i < c->limits.pools; i++)
-        for (uint32_t at = pool_at(c, i)->state == POOL_EMPTY ? NONE : pool_at(c, i)->spaces;
-             at != NONE; at = space_at(c, at)->next) {
+        for (uint32_t at = pool_at(c, i)->state == POOL_EMPTY ? NONE : pool_at(c, i)->spaces.head;
+             at != NONE; at = space_list_next(c, at)) {
             const struct space *s = space_at(c, at);
 
             resets += s->reset;
             if (s->nodes != nodes[at])
                 rig_fail("audit: namespace %u counts %u nodes and has %u", at, s->nodes, nodes[at]);
-            for (uint32_t k = s->next; k != NONE && !s->reset; k = space_at(c, k)->next)
+            for (uint32_t k = s->in_pool.next; k != NONE && !s->reset; k = space_list_next(c, k))
                 if (!space_at(c, k)->reset && space_at(c, k)->ns.hi == s->ns.hi &&
                     space_at(c, k)->ns.lo == s->ns.lo)
                     rig_fail("audit: namespaces %u and %u are one", at, k);

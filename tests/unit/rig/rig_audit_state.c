@@ -36,8 +36,8 @@ static void count_holders(const struct audit *a, struct counts *n)
         hold_session(a, n, session_at(c, i));
     for (uint32_t i = 0; i < c->limits.engines; i++)
         for (uint32_t at = engine_at(c, i)->state == ENGINE_EMPTY ? NONE
-                                                                  : engine_at(c, i)->retire_head;
-             at != NONE; at = retire_at(c, at)->next)
+                                                                  : engine_at(c, i)->retires.head;
+             at != NONE; at = retire_list_next(c, at))
             if (retire_at(c, at)->node != NONE)
                 hold(a, n, retire_at(c, at)->node, retire_at(c, at)->low);
     for (uint32_t i = 0; i < c->limits.serves; i++)
@@ -109,7 +109,7 @@ bool audit_state_at_rest(const struct core *c, const struct node *n)
 static bool superseded(const struct core *c, const struct node *n)
 {
     return pool_at(c, n->pool)->supersede != SUPERSEDE_OFF && n->depth > 0 &&
-           (n->passed || n->released) && n->nchildren < 2 && n->borrowers == 0 &&
+           (n->passed || n->released) && n->children.n < 2 && n->borrowers == 0 &&
            n->needed == n->claims && audit_state_at_rest(c, n) && state_has(c, n);
 }
 
@@ -117,19 +117,20 @@ static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n
 {
     const struct core *c = a->c;
     const struct pool *p = pool_at(c, slot);
-    uint32_t pages[GROUPS_MAX] = {0}, prev = NONE;
+    uint32_t pages[GROUPS_MAX] = {0}, prev = reclaim_list_last(c, &p->reclaim), listed = 0;
 
-    for (uint32_t at = p->reclaim_head; at != NONE; prev = at, at = node_at(c, at)->reclaim_next) {
+    for (uint32_t at = p->reclaim.head; at != NONE; prev = at, at = reclaim_list_next(c, at)) {
         const struct node *m = node_at(c, at);
 
-        if (n[at].listed++ || !m->used || m->pool != slot || !m->reclaim || m->reclaim_prev != prev)
+        listed++;
+        if (n[at].listed++ || !m->used || m->pool != slot || m->reclaim.prev != prev)
             rig_fail("audit: node %u is wrongly in a reclaim list", at);
         for (uint32_t g = 0; g < p->ngroups; g++)
             if (p->group[g].layout.family != FAMILY_HISTORY)
-                for (uint32_t page = m->pages[g]; page != NONE; page = page_at(c, page)->next)
+                for (uint32_t page = m->pages[g]; page != NONE; page = page_list_next(c, page))
                     pages[g]++;
     }
-    if (prev != p->reclaim_tail || (prev != NONE && p->supersede != SUPERSEDE_LAZY))
+    if (listed != p->reclaim.n || (listed > 0 && p->supersede != SUPERSEDE_LAZY))
         rig_fail("audit: the reclaim list of pool %u ends elsewhere", slot);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (pages[g] != p->group[g].reclaimable)
@@ -143,7 +144,7 @@ static void audit_sealed(const struct core *c, uint32_t slot)
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        for (uint32_t at = n->pages[g]; at != NONE; at = page_at(c, at)->next) {
+        for (uint32_t at = n->pages[g]; at != NONE; at = page_list_next(c, at)) {
             uint32_t sealed = page_at(c, at)->sealed;
             bool refilled = n->state_pending & 1u << g;
 
@@ -182,13 +183,13 @@ void audit_state(struct audit *a)
         if (m->host_borrowers != n[i].host_borrowers)
             rig_fail("audit: T17: node %u counts %u borrowers on the host and has %u", i,
                      m->host_borrowers, n[i].host_borrowers);
-        if (m->reclaim != n[i].listed)
+        if (state_reclaimable(m) != n[i].listed)
             rig_fail("audit: node %u believes that it is in the reclaim list", i);
-        if (superseded(c, m) != (m->reclaim == 1))
+        if (superseded(c, m) != state_reclaimable(m))
             rig_fail(
                 "audit: T10: node %u, depth %u, %s superseded and %s listed; copy %u, %u loaders",
-                i, m->depth, superseded(c, m) ? "is" : "is not", m->reclaim ? "is" : "is not",
-                m->copy, m->loaders);
+                i, m->depth, superseded(c, m) ? "is" : "is not",
+                state_reclaimable(m) ? "is" : "is not", m->copy, m->loaders);
     }
     for (uint32_t i = 0; i < c->limits.pools; i++)
         if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->remade != remade[i])

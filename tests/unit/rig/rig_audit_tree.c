@@ -33,21 +33,21 @@ static uint64_t rehash(const struct core *c, const struct node *n)
 static void audit_children(struct audit *a, uint32_t slot)
 {
     const struct node *n = node_at(a->c, slot);
-    uint32_t count = 0, prev = NONE;
+    uint32_t count = 0, prev = child_list_last(a->c, &n->children);
 
-    for (uint32_t at = n->first_child; at != NONE; at = node_at(a->c, at)->next, count++) {
+    for (uint32_t at = n->children.head; at != NONE; at = child_list_next(a->c, at), count++) {
         const struct node *k = node_at(a->c, at);
 
         audit_meet(a->node_seen, at, a->c->limits.nodes, "node", "a list of children");
-        if (!k->used || k->parent != slot || k->prev != prev || k->pool != n->pool ||
+        if (!k->used || k->parent != slot || k->sibling.prev != prev || k->pool != n->pool ||
             k->space != n->space || k->depth != n->depth + pool_at(a->c, n->pool)->align)
             rig_fail("audit: node %u is no proper child of %u", at, slot);
         if (node_visible(k) && !node_visible(n) && k->on_device)
             rig_fail("audit: node %u is visible below %u, which is not", at, slot);
         prev = at;
     }
-    if (count != n->nchildren)
-        rig_fail("audit: node %u counts %u children and has %u", slot, n->nchildren, count);
+    if (count != n->children.n)
+        rig_fail("audit: node %u counts %u children and has %u", slot, n->children.n, count);
 }
 
 /* Hash chains hold every node but the roots, exactly once. */
@@ -176,7 +176,7 @@ static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
     case HEAP_ALONE: return n->on_host && !n->on_device && n->refs[REF_HOST] == 0 && n->nhost == 0;
     case HEAP_RESET:
         return space_at(c, n->space)->reset && n->nrefs == 0 && n->refs[REF_HOST] == 0 &&
-               n->nchildren == 0 && space_at(c, n->space)->sweep == NONE && !c->left_over;
+               n->children.n == 0 && space_at(c, n->space)->sweep == NONE && !c->left_over;
     default: return false;
     }
 }
@@ -227,8 +227,8 @@ static void hold_sessions(const struct core *c, ref_counts *held)
     }
     for (uint32_t i = 0; i < c->limits.engines; i++)
         for (uint32_t at = engine_at(c, i)->state == ENGINE_EMPTY ? NONE
-                                                                  : engine_at(c, i)->retire_head;
-             at != NONE; at = retire_at(c, at)->next)
+                                                                  : engine_at(c, i)->retires.head;
+             at != NONE; at = retire_list_next(c, at))
             if (retire_at(c, at)->node != NONE)
                 held[retire_at(c, at)->node][REF_DEVICE]++;
 }
@@ -281,7 +281,7 @@ void audit_refs(struct audit *a)
         running += n->seal == SEAL_RUNNING;
         compare_refs(i, n, held[i]);
     }
-    if (running != c->seal_running || running > c->limits.seal_jobs)
-        rig_fail("audit: %u seal jobs run, %u counted", running, c->seal_running);
+    if (running != c->seals_running || running > c->limits.seal_jobs)
+        rig_fail("audit: %u seal jobs run, %u counted", running, c->seals_running);
     free(held);
 }

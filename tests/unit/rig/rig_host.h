@@ -51,10 +51,10 @@ static inline uint32_t anywhere(struct rig *rig, struct pool_id pool, const uint
                            .end = depth,
                            .v = tokens,
                            .cursor_block = NONE};
-    uint32_t at = pool_at(c, pool.slot)->spaces;
+    uint32_t at = pool_at(c, pool.slot)->spaces.head;
 
     while (at != NONE && (space_at(c, at)->ns.lo != 1 || space_at(c, at)->reset))
-        at = space_at(c, at)->next;
+        at = space_list_next(c, at);
     if (at == NONE)
         return NONE;
     at = space_at(c, at)->root;

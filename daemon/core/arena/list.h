@@ -1,0 +1,177 @@
+/* Lists of the arena's records. A list is a head and a length, and each record that can be in it
+ * has a pair of links of its own; all three name records by index. The `prev` of the first record
+ * is the last one, so both ends are found at once, and a record that is in no list has NONE there.
+ *
+ * arena.h makes one set of functions for each kind of list with ARENA_LIST, so that a record can't
+ * get into a list of another kind. What must stay true: links change here and nowhere else. */
+#ifndef CORE_LIST_H
+#define CORE_LIST_H
+
+#include <stddef.h>
+
+#include "base/check.h"
+#include "core/ids.h"
+
+struct list_links {
+    uint32_t next, prev;
+};
+
+struct list {
+    uint32_t head, n;
+};
+
+#define LIST_EMPTY ((struct list){.head = NONE})
+
+/* Where the links of a kind of record are: those of record i lie at first + i * stride. */
+struct list_space {
+    char *first;
+    size_t stride;
+};
+
+static inline struct list_links *list_links_of(struct list_space s, uint32_t i)
+{
+    return (struct list_links *)(void *)(s.first + i * s.stride);
+}
+
+/* Puts `i` before `next`, or at the end of the list where that is NONE. */
+static inline void list_insert(struct list_space s, struct list *l, uint32_t i, uint32_t next)
+{
+    struct list_links *mine = list_links_of(s, i), *after;
+
+    mine->next = next;
+    if (l->n++ == 0) {
+        mine->prev = l->head = i;
+        return;
+    }
+    after = list_links_of(s, next == NONE ? l->head : next);
+    mine->prev = after->prev;
+    if (next == l->head)
+        l->head = i;
+    else
+        list_links_of(s, after->prev)->next = i;
+    after->prev = i;
+}
+
+static inline void list_remove(struct list_space s, struct list *l, uint32_t i)
+{
+    struct list_links *mine = list_links_of(s, i);
+
+    check(l->n > 0 && mine->prev != NONE);
+    l->n--;
+    if (i == l->head)
+        l->head = mine->next;
+    else
+        list_links_of(s, mine->prev)->next = mine->next;
+    if (mine->next != NONE)
+        list_links_of(s, mine->next)->prev = mine->prev;
+    else if (l->head != NONE)
+        list_links_of(s, l->head)->prev = mine->prev;
+    *mine = (struct list_links){.next = NONE, .prev = NONE};
+}
+
+static inline uint32_t list_last(struct list_space s, const struct list *l)
+{
+    return l->head == NONE ? NONE : list_links_of(s, l->head)->prev;
+}
+
+/* Moves all of `from` to the end of `to`. */
+static inline void list_append(struct list_space s, struct list *to, struct list *from)
+{
+    uint32_t last = list_last(s, to), end = list_last(s, from);
+
+    if (from->n == 0)
+        return;
+    if (to->n == 0) {
+        to->head = from->head;
+    } else {
+        list_links_of(s, last)->next = from->head;
+        list_links_of(s, from->head)->prev = last;
+        list_links_of(s, to->head)->prev = end;
+    }
+    to->n += from->n;
+    *from = LIST_EMPTY;
+}
+
+/* The functions of one kind of list: `name`_push and so on, of records that `record`_at finds, by
+ * their links `field`. `name`_next and `name`_before are for walks in either direction. */
+#define ARENA_LIST(name, record, field)                                                            \
+    static inline struct list_space name##_space(const struct core *c)                             \
+    {                                                                                              \
+        return (struct list_space){(char *)&record##_at(c, 0)->field, sizeof *record##_at(c, 0)};  \
+    }                                                                                              \
+    static inline bool name##_has(const struct core *c, uint32_t i)                                \
+    {                                                                                              \
+        return record##_at(c, i)->field.prev != NONE;                                              \
+    }                                                                                              \
+    static inline uint32_t name##_next(const struct core *c, uint32_t i)                           \
+    {                                                                                              \
+        return record##_at(c, i)->field.next;                                                      \
+    }                                                                                              \
+    static inline uint32_t name##_last(const struct core *c, const struct list *l)                 \
+    {                                                                                              \
+        return list_last(name##_space(c), l);                                                      \
+    }                                                                                              \
+    static inline uint32_t name##_before(const struct core *c, const struct list *l, uint32_t i)   \
+    {                                                                                              \
+        return i == l->head ? NONE : record##_at(c, i)->field.prev;                                \
+    }                                                                                              \
+    static inline void name##_push(const struct core *c, struct list *l, uint32_t i)               \
+    {                                                                                              \
+        list_insert(name##_space(c), l, i, NONE);                                                  \
+    }                                                                                              \
+    static inline void name##_push_front(const struct core *c, struct list *l, uint32_t i)         \
+    {                                                                                              \
+        list_insert(name##_space(c), l, i, l->head);                                               \
+    }                                                                                              \
+    static inline void name##_insert(const struct core *c, struct list *l, uint32_t i,             \
+                                     uint32_t next)                                                \
+    {                                                                                              \
+        list_insert(name##_space(c), l, i, next);                                                  \
+    }                                                                                              \
+    static inline void name##_remove(const struct core *c, struct list *l, uint32_t i)             \
+    {                                                                                              \
+        list_remove(name##_space(c), l, i);                                                        \
+    }                                                                                              \
+    static inline uint32_t name##_pop(const struct core *c, struct list *l)                        \
+    {                                                                                              \
+        uint32_t i = l->head;                                                                      \
+                                                                                                   \
+        list_remove(name##_space(c), l, i);                                                        \
+        return i;                                                                                  \
+    }                                                                                              \
+    static inline uint32_t name##_pop_last(const struct core *c, struct list *l)                   \
+    {                                                                                              \
+        uint32_t i = name##_last(c, l);                                                            \
+                                                                                                   \
+        list_remove(name##_space(c), l, i);                                                        \
+        return i;                                                                                  \
+    }                                                                                              \
+    static inline void name##_append(const struct core *c, struct list *to, struct list *from)     \
+    {                                                                                              \
+        list_append(name##_space(c), to, from);                                                    \
+    }
+
+/* Records that are in no use, as a stack: `record`_take and `record`_put. `next` is the link of
+ * record i, which means something else while the record is in use. */
+struct free_list {
+    uint32_t head, n;
+};
+
+#define ARENA_FREE_LIST(record, list, next)                                                        \
+    static inline uint32_t record##_slot_take(struct core *c)                                      \
+    {                                                                                              \
+        uint32_t i = c->list.head;                                                                 \
+                                                                                                   \
+        check(i != NONE);                                                                          \
+        c->list.head = (next);                                                                     \
+        c->list.n--;                                                                               \
+        return i;                                                                                  \
+    }                                                                                              \
+    static inline void record##_slot_put(struct core *c, uint32_t i)                               \
+    {                                                                                              \
+        (next) = c->list.head;                                                                     \
+        c->list.head = i;                                                                          \
+        c->list.n++;                                                                               \
+    }
+
+#endif
