@@ -163,7 +163,7 @@ TERN_API uint8_t *
 tern_pool_base(const struct tern_pool *p); /* page i of a group: base + i * its page_bytes */
 TERN_API uint64_t tern_pool_bytes(const struct tern_pool *p); /* that are mapped */
 
-/* E2: the last step that this rank's device has finished. One release store into the control page;
+/* The last step that this rank's device has finished. One release store into the control page;
  * no system call. INVALID: it would go back; nothing is stored. DENIED: a pure scheduler is no rank
  * and has no step of its own. */
 TERN_API enum tern_err tern_done_step(struct tern_pool *p, uint64_t step);
@@ -259,9 +259,9 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
                                         const struct tern_tokens *tokens, uint32_t deadline_ms,
                                         struct tern_depths *ret);
 
-/* First on an empty session: finds and pins the longest committed prefix (T2, T3). On a session
- * that has written tokens: resumes it at min(C, common prefix) and gives the tail behind it back
- * (S2-S4). May be repeated. INVALID: less than T tokens in common. GONE: the session was closed, or
+/* First on an empty session: finds and pins the longest committed prefix. On a session that has
+ * written tokens: resumes it at min(C, common prefix) and gives the tail behind it back. May be
+ * repeated. INVALID: less than T tokens in common. GONE: the session was closed, or
  * is from before a restart. */
 TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_tokens *tokens,
                                   uint64_t step, uint32_t deadline_ms, struct tern_result *ret);
@@ -277,7 +277,7 @@ enum tern_op_kind {
     TERN_SNAPSHOT_RELEASE
 };
 
-/* See semantics E6. EXTEND: length = new A (0: as it is), written = new C (0: as it is), tokens =
+/* EXTEND: length = new A (0: as it is), written = new C (0: as it is), tokens =
  * appended (base must be the number of tokens that the session has). REWIND: length = p. COMMIT:
  * length = depth, step = the step that writes the pages, or the last one that was dispatched on
  * them if that is later: pages that the answer replaces are given back behind it. FINISH: length =

@@ -653,6 +653,7 @@ static void protocol_second_daemon_leaves_the_first_alone(void **state)
     close(rig_greeted(rig.socket));
 }
 
+/* Fault 38: who is there when the daemon begins to drain is served until it is done. */
 static void drain_waits_for_sessions_until_its_deadline(void **state)
 {
     Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;

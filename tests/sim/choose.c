@@ -249,7 +249,7 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
             FAULT(link_cut);
         net_cut(w, d);
         break;
-    case CHOICE_one_way:
+    case CHOICE_one_way: /* fault 28 */
         if (!w->link[d].alive)
             break;
         FAULT(link_one_way);
@@ -284,7 +284,7 @@ static void do_fault(struct sim *w, uint32_t d, uint32_t kind)
     case CHOICE_jump:
         if (!chance(w, 25))
             break;
-        FAULT(clock_jumped);
+        FAULT(clock_jumped); /* fault 32: the host was suspended for 60 s */
         do_time(w, 60000 * MS);
         break;
     default: break;

@@ -445,7 +445,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     uint32_t common, length;
 
     ret->text =
-        "a session is append-only: the request has fewer tokens in common than are committed (S3)";
+        "a session is append-only: the request has fewer tokens in common than are committed";
     if (t.base + t.n < s->t || (t.base < s->t && !agrees_with_path(c, s, &t)))
         return TERN_INVALID;
     if (t.base < s->t)

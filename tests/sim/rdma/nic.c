@@ -411,6 +411,7 @@ void nic_complete(struct nqp *q, struct ibv_cq *cq, const struct ibv_wc *wc)
     struct ncq *to = (struct ncq *)(void *)cq;
     uint32_t at = (to->head + to->n) % NIC_CQE;
 
+    /* Fault 12: the seam never has more outstanding than the queue takes. */
     if (q && to->n - to->strays == to->depth)
         rw_fail("cq_overrun", "node %u: a completion finds %u of %u taken", q ? q->node : 0, to->n,
                 to->depth);

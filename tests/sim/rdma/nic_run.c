@@ -386,6 +386,7 @@ static void move_read(struct nqp *q, struct nwr *w, uint32_t n)
     }
     w->moved += n;
     q->landed = true;
+    /* Fault 8: the completion comes now, the bytes later. */
     if (last && q->state == IBV_QPS_RTS && rw_fault(RF_early_completion) &&
         hold(to, bytes, n, w->owner, 0)) {
         rmem_excuse(to, n, EXCUSE_LATE);

@@ -322,6 +322,7 @@ static void serve_byte_by_byte(struct fake *f)
     }
 }
 
+/* Fault 16: a call that EINTR interrupts goes on. */
 TEST(match_interrupted_by_signals_same_result)
 {
     struct sigaction sa = {.sa_handler = on_alarm}, old; /* no SA_RESTART */

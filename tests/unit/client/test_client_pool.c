@@ -247,6 +247,8 @@ TEST(pool_map_shares_bytes_and_leaves_no_descriptor)
     memory_finish(&memory);
 }
 
+/* Fault 41: libtern leaves a forked child no mapping. What keeps one all the same is in
+ * tests/e2e/test_late_write.c and ranks.c. */
 TEST(pool_map_forked_child_has_no_mapping)
 {
     struct tern *t = start(GOOD, TERN_WORKER, 3);

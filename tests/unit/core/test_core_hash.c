@@ -122,7 +122,7 @@ static void core_changes_peeks_timers_and_failures_do_not_count(void **state)
     bench_stop(&b);
 }
 
-/* Events that name slots which no longer live: answered by nothing, changing nothing. */
+/* Fault 14: an event that names a slot which no longer lives is not answered and changes nothing. */
 static void core_stale_completions_change_nothing(void **state)
 {
     static const enum event_kind kinds[] = {EV_SEALED,      EV_ZEROED,     EV_PULLED,

@@ -176,7 +176,8 @@ static void engine_gone_ends_its_retiring_pages(void **state)
     rig_destroy(rig);
 }
 
-/* T8's last clause, seen from E1: a commit whose step never passed goes with its engine. */
+/* T8's last clause, seen from E1: a commit whose step never passed goes with its engine. Faults 1
+ * and 2: a prefix is there or it is not, and never half of it. */
 static void engine_gone_takes_its_pending_nodes(void **state)
 {
     struct rig *rig = rig_create(NULL);
@@ -233,7 +234,7 @@ static void engine_step_zero_frees_at_once(void **state)
     bench_stop(&b);
 }
 
-/* E2 for pins: a kernel may still read the borrowed pages. */
+/* E2 for pins, and fault 39: a kernel may still read the borrowed pages. */
 static void engine_pin_given_up_at_a_step_ends_when_all_ranks_passed(void **state)
 {
     struct rig *rig = rig_create(NULL);

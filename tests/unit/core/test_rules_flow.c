@@ -75,6 +75,7 @@ static void fetch_source_full_answers_busy(void **state)
     pair_stop(&p);
 }
 
+/* Y5: the destination's pages are admitted as those of an extend are. */
 static void fetch_destination_full_pool_exhausted_and_the_source_lets_go(void **state)
 {
     struct pair p = pair_limited(1 << 20);

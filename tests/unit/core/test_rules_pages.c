@@ -95,7 +95,7 @@ static void extend_one_group_short_takes_nothing(void **state)
     }
 }
 
-/* T4: no other session notices; nor do prefixes that are pinned. */
+/* T4: no other session notices; nor do prefixes that are pinned. Fault 36: nothing waits for ever. */
 static void extend_exhausted_others_go_on(void **state)
 {
     struct bench b = bench_start(4, 8);

@@ -229,7 +229,8 @@ static void fetch_cancel_before_the_offer_the_source_lets_go(void **state)
     pair_ends_clean(&p, 16, 0);
 }
 
-/* X2: told at once or not, both sides end within the transfer's deadline. */
+/* X2: told at once or not, both sides end within the transfer's deadline. Fault 29: so they do when
+ * the last message is lost. */
 static void fetch_silent_both_sides_end_by_the_deadline(void **state)
 {
     struct pair p = offered(1 << 20);
@@ -386,7 +387,8 @@ static void transfer_message_from_before_a_restart_has_no_effect(void **state)
     pair_stop(&p);
 }
 
-/* The session ends under the fetch: its pages stay in quarantine until proof, then come back. */
+/* X1: the session ends while it fetches. Its pages stay in quarantine until our own proof, and then
+ * they come back. */
 static void fetch_session_closed_meanwhile_pages_return_after_proof(void **state)
 {
     struct pair p = offered(4 * 512);

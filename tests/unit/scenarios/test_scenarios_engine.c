@@ -39,6 +39,7 @@ static void e_a_freed_at_7_not_reused_until_both_ranks_are_at_7(void **state)
     rig_destroy(rig);
 }
 
+/* Fault 3: the dead leader's pages stay the engine's while its other processes write on. */
 static void e_b_leader_killed_nothing_reused_before_the_last_exits(void **state)
 {
     struct rig *rig = rig_create(NULL);

@@ -188,6 +188,7 @@ TEST(mem_jobs_to_the_limit_all_come_back)
     mem_destroy(rig.mem);
 }
 
+/* M13: the workers are joined at shutdown. */
 TEST(mem_destroy_with_jobs_running_joins_cleanly)
 {
     struct rig rig;
