@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "shell/admin/admin_rows.h"
-#include "shell/loop/log.h"
+#include "shell/log/log.h"
 
 #define TAIL_BYTES 48 /* what ends a list: `],"next":4294967295}` */
 #define SECOND_NS  1000000000u

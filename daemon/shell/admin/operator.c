@@ -10,8 +10,10 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "shell/admin/admin.h"
-#include "shell/loop/daemon.h"
-#include "shell/loop/log.h"
+#include "shell/admin/drain.h"
+#include "shell/admin/operator.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
 
 #define PIECE_BYTES    32768 /* of JSON in one frame */
 #define PIECE_OVERHEAD 64    /* of the message around it, at most */
@@ -228,7 +230,7 @@ static enum tern_err drain_command(struct daemon *d, const Tern__Wire__Admin *m,
     struct text_out out;
 
     TRY(arguments(m, NULL, 0, ret_text));
-    daemon_drain(d);
+    drain_begin(d);
     core_view(d->core, &view);
     text_init(&out, d->text, ADMIN_TEXT_BYTES);
     text_object(&out, NULL);

@@ -13,7 +13,7 @@
 #include "base/tern_err.h"
 #include "core/core.h"
 #include "seam/xfer/xfer.h"
-#include "shell/loop/log.h"
+#include "shell/log/log.h"
 
 #define CONFIG_TENANTS_MAX 64
 #define CONFIG_PEERS_MAX   512

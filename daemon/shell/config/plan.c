@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "seam/mem/cgroup.h"
-#include "shell/loop/daemon.h"
+#include "shell/daemon.h"
 
 /* ---- the seams' configurations ---- */
 

@@ -11,7 +11,7 @@
 #include "seam/mem/mem.h"
 #include "seam/xfer/xfer.h"
 #include "shell/config/config.h"
-#include "shell/conn/stream.h"
+#include "shell/stream/stream.h"
 
 /* The configuration's, with our own connection. */
 struct core_limits plan_limits(const struct config *config);

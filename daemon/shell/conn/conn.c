@@ -13,8 +13,8 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "shell/config/plan.h"
-#include "shell/loop/daemon.h"
-#include "shell/loop/log.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
 #include "shell/wire/wire_out.h"
 
 #define CONN_WHY_BYTES 192 /* of why there is no room for one more */
@@ -78,7 +78,7 @@ static void on_closed(struct stream *s, const char *why)
               c->slot, (int)proc_pid(&d->procs, c->proc), why);
     c->state = CLIENT_CONN_CLOSED;
     count_open(c, -1);
-    subscribe_forget(d, c->slot);
+    d->conns.ops->closed(c);
     if (!known)
         return;
     daemon_later(d, &ev);
@@ -208,7 +208,7 @@ static void on_frame(struct stream *s, const struct frame_header *h, const uint8
     struct client_conn *c = conn_of(s);
 
     if (c->state == CLIENT_CONN_OPEN)
-        request_frame(c, h, body);
+        c->d->conns.ops->frame(c, h, body);
     else
         greet(c, h, body);
 }

@@ -1,13 +1,14 @@
 /* Connections of engines and operators: accepted on Unix sockets, tied to a process, greeted,
  * counted. A connection's slot number is its id in the core. conn.c moves it through its states;
- * request.c turns its frames into events. Owner thread only. */
+ * what its frames ask for is decided above, by
+ * `ops`. Owner thread only. */
 #ifndef SHELL_CONN_H
 #define SHELL_CONN_H
 
 #include "core/core.h"
 #include "shell/config/config.h"
-#include "shell/conn/listen.h"
-#include "shell/conn/stream.h"
+#include "shell/stream/listen.h"
+#include "shell/stream/stream.h"
 
 #define HELLO_BODY_MAX         4096 /* of a body before the greeting */
 #define CONN_SEND_BUFFERS_MAX  160  /* of 16 KiB: answers that wait for one connection */
@@ -37,8 +38,17 @@ struct client_conn {
     struct client_conn *next_free;
 };
 
+/* What the layer above does; set before the first connection. */
+struct client_conn_ops {
+    /* A frame on a connection that has been greeted; header and body are borrowed for the call. */
+    void (*frame)(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
+    /* Once, when no frame follows. */
+    void (*closed)(struct client_conn *c);
+};
+
 struct client_conns {
-    struct client_conn *v; /* owned; [0, n) */
+    const struct client_conn_ops *ops; /* static */
+    struct client_conn *v;             /* owned; [0, n) */
     uint32_t n, open;
     struct client_conn *free;
     uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
@@ -67,10 +77,5 @@ static inline bool conn_is_admin(const struct client_conn *c)
 bool conn_send(struct client_conn *c, size_t n, const int *fds, uint32_t nfds);
 bool conn_send_status(struct client_conn *c, const struct frame_header *request, enum tern_err err,
                       const char *text);
-
-/* ---- request.c ---- */
-
-/* A frame on a connection that has been greeted. */
-void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "shell/loop/daemon.h"
-#include "shell/loop/log.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
 
 static_assert(FRAME_HEADER_BYTES + SUBSCRIBE_OVERHEAD + SUBSCRIBE_EVENTS_MAX * WIRE_EVENT_BYTES <=
                   SEND_BUFFER_BYTES,

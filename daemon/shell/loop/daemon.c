@@ -1,6 +1,6 @@
 /* The daemon's life: what is made at start and in which order, the owner loop, draining, the end.
  * See daemon.h. */
-#include "shell/loop/daemon.h"
+#include "shell/daemon.h"
 
 #include <signal.h>
 #include <stddef.h>
@@ -15,12 +15,12 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "shell/admin/drain.h"
 #include "shell/config/plan.h"
-#include "shell/loop/log.h"
-#include "shell/loop/notify.h"
+#include "shell/log/log.h"
+#include "shell/log/notify.h"
+#include "shell/loop/dispatch.h"
 #include "shell/loop/quarantine.h"
-
-#define DRAIN_GRACE_NS 50000000u /* for the last answers to leave */
 
 /* ---- what reports to us ---- */
 
@@ -75,7 +75,7 @@ static void take_signal(struct daemon *d, uint32_t number)
     if (number == SIGHUP)
         links_reload(d, why, sizeof(why));
     else if (d->phase == DAEMON_SERVING)
-        daemon_drain(d);
+        drain_begin(d);
     else
         d->phase = DAEMON_STOPPED; /* asked twice: at once */
 }
@@ -311,6 +311,8 @@ enum tern_err daemon_create(const struct config *config, struct daemon **ret, ch
     if (!d)
         return fail(why, cap, TERN_INTERNAL, "no memory");
     d->config = config;
+    d->carry_out = dispatch_actions;
+    d->conns.ops = &request_ops;
     d->signal_fd = -1;
     d->links.listener.fd = d->conns.admin.fd = -1;
     for (uint32_t i = 0; i < CONFIG_TENANTS_MAX; i++)
@@ -361,40 +363,6 @@ void daemon_destroy(struct daemon *d)
     if (d->signal_fd >= 0)
         close(d->signal_fd);
     free(d);
-}
-
-/* ---- drain ---- */
-
-void daemon_drain(struct daemon *d)
-{
-    struct event ev = {.kind = EV_REQUEST};
-
-    if (d->phase != DAEMON_SERVING)
-        return;
-    d->phase = DAEMON_DRAINING;
-    d->drain_ns = io_now_ns() + (uint64_t)d->config->deadlines.drain_ms * 1000000;
-    ev.request.op = OP_DRAIN;
-    ev.request.conn = d->conns.internal;
-    ev.request.drain.on = true;
-    daemon_event(d, &ev);
-    log_event(LEVEL_INFO, "draining", "drain_ms=%u", d->config->deadlines.drain_ms);
-    notify_service("STOPPING=1");
-}
-
-static void drain_tick(struct daemon *d, uint64_t now_ns)
-{
-    struct core_view view;
-
-    core_view(d->core, &view);
-    if (view.sessions == 0 && now_ns + DRAIN_GRACE_NS < d->drain_ns) {
-        log_event(LEVEL_INFO, "drained", "sessions=0");
-        d->drain_ns = now_ns + DRAIN_GRACE_NS;
-    }
-    if (now_ns < d->drain_ns)
-        return;
-    if (view.sessions)
-        log_event(LEVEL_WARN, "drain_deadline", "sessions=%u", view.sessions);
-    d->phase = DAEMON_STOPPED;
 }
 
 /* ---- the loop ---- */

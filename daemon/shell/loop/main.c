@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "shell/loop/crash.h"
-#include "shell/loop/daemon.h"
-#include "shell/loop/log.h"
 #include "shell/config/plan.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
+#include "shell/loop/crash.h"
 #include "shell/loop/preflight.h"
 
 static void log_memory(const struct plan_memory *m)

@@ -1,7 +1,7 @@
 /* See quarantine.h. */
 #include "shell/loop/quarantine.h"
 
-#include "shell/loop/log.h"
+#include "shell/log/log.h"
 
 static void warn(const struct config *config, const struct transfer_view *t, uint64_t age_ns)
 {

@@ -18,8 +18,8 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "shell/conn/conn.h"
-#include "shell/loop/daemon.h"
-#include "shell/loop/log.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
 #include "shell/wire/wire_out.h"
 
 static_assert(PEER_LINK_SECURING < PEER_LINK_GREETING && PEER_LINK_GREETING < PEER_LINK_UP &&

@@ -14,8 +14,8 @@
 #include "seam/io/resolve.h"
 #include "seam/xfer/xfer.h"
 #include "shell/config/config.h"
-#include "shell/conn/listen.h"
-#include "shell/conn/stream.h"
+#include "shell/stream/listen.h"
+#include "shell/stream/stream.h"
 
 #define LINK_BODY_MAX         (FRAME_BODY_MAX + (128u << 10)) /* a PULL_OPEN with its tokens and keys */
 #define LINK_SEND_BUFFERS_MAX 256 /* of 16 KiB: messages that wait for one peer */

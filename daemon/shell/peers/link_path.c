@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/err.h"
-#include "shell/loop/daemon.h"
-#include "shell/loop/log.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
 #include "shell/wire/wire_out.h"
 
 static_assert(WIRE_CHUNK_BYTES == sizeof(struct xfer_chunk), "chunks travel as they are");

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "shell/loop/daemon.h"
-#include "shell/loop/log.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
 
 enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap)
 {

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "seam/io/resolve.h"
-#include "shell/loop/daemon.h"
-#include "shell/loop/log.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
 #include "testing/test.h"
 
 #define WAIT_MS 20000

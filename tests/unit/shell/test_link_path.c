@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/prng.h"
-#include "shell/loop/daemon.h"
-#include "shell/loop/log.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
 #include "testing/test.h"
 
 #define ROUNDS 2000

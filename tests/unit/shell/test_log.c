@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "shell/loop/log.h"
+#include "shell/log/log.h"
 #include "testing/test.h"
 
 static uint64_t clock_ns;

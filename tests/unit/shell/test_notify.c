@@ -7,7 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "shell/loop/notify.h"
+#include "shell/log/notify.h"
 #include "testing/test.h"
 
 #define GIVE_UP_S 60 /* the alarm ends the test */

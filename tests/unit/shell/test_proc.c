@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shell/loop/proc.h"
+#include "shell/conn/proc.h"
 #include "testing/test.h"
 
 #define WAIT_NS 20000000000u

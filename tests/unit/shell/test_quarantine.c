@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "shell/loop/log.h"
+#include "shell/log/log.h"
 #include "shell/loop/quarantine.h"
 
 static int log_fd;

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "shell/conn/stream.h"
+#include "shell/stream/stream.h"
 #include "testing/test.h"
 
 #define STREAMS 3

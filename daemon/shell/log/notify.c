@@ -1,5 +1,5 @@
 /* The service manager's notification protocol. See notify.h. */
-#include "shell/loop/notify.h"
+#include "shell/log/notify.h"
 
 #include <stddef.h>
 #include <stdlib.h>

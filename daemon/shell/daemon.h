@@ -1,8 +1,8 @@
 /* The running daemon: one owner thread, one ring, one core. main.c creates it, runs it and destroys
- * it; conn.c, link.c and proc.c bring events in, dispatch.c steps the core and carries its actions
- * out, subscribe.c tells what changed. What must stay true: the actions of one step are all carried
- * out before the next step; what a seam reports meanwhile waits in `queue`; after "ready" nothing
- * here allocates. */
+ * it; conn.c, link.c and proc.c bring events in, step.c steps the core, dispatch.c carries its
+ * actions out, subscribe.c tells what changed. What must stay true: the actions of one step are all
+ * carried out before the next step; what a seam reports meanwhile waits in `queue`; after "ready"
+ * nothing here allocates. */
 #ifndef SHELL_DAEMON_H
 #define SHELL_DAEMON_H
 
@@ -12,11 +12,11 @@
 #include "seam/xfer/xfer.h"
 #include "shell/config/config.h"
 #include "shell/conn/conn.h"
-#include "shell/conn/listen.h"
-#include "shell/conn/stream.h"
+#include "shell/conn/proc.h"
 #include "shell/conn/subscribe.h"
-#include "shell/loop/proc.h"
 #include "shell/peers/link.h"
+#include "shell/stream/listen.h"
+#include "shell/stream/stream.h"
 #include "shell/tape/tape.h"
 #include "shell/wire/wire_in.h"
 
@@ -67,6 +67,7 @@ struct daemon {
     struct core *core; /* lies in the arena */
     struct actions *actions;
     struct event_queue queue;
+    void (*carry_out)(struct daemon *d); /* d->actions, after each step */
 
     struct stream_pool *streams;
     struct client_conns conns;
@@ -94,14 +95,13 @@ enum tern_err daemon_create(const struct config *config, struct daemon **ret, ch
                             size_t cap);
 int daemon_run(struct daemon *d); /* until drained; the exit status */
 void daemon_destroy(struct daemon *d);
-/* Takes no new sessions; the loop ends when the rest has, or at the deadline. */
-void daemon_drain(struct daemon *d);
 
-/* ---- dispatch.c ---- */
+/* ---- step.c ---- */
 
-/* Steps the core with the queued events and then with this one, and carries everything out, at once.
- * Arrays in the event are borrowed for the call. Never called from inside a step or a seam's call:
- * what can happen there, such as the end of a connection, always goes through daemon_later. */
+/* Steps the core with the queued events and then with this one, and carries everything out, at
+ * once. Arrays in the event are borrowed for the call. Never called from inside a step or a seam's
+ * call: what can happen there, such as the end of a connection, always goes through daemon_later.
+ */
 void daemon_event(struct daemon *d, struct event *ev);
 /* Queues the event (it borrows nothing): the core hears it before any other, and at the latest in
  * the next turn of the loop, which waits for nothing meanwhile. */
@@ -113,13 +113,5 @@ void daemon_poll_engines(struct daemon *d);
 /* Events that can wait in the queue at once, at most: each thing outstanding reports each kind
  * once. */
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
-
-/* ---- operator.c ---- */
-
-/* An admin request or, with a tenant's name behind it, Stats. */
-void operator_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
-                      const uint8_t *body);
-/* What the core answered to evict and drain. */
-void operator_reply(struct daemon *d, struct client_conn *c, const struct reply *r);
 
 #endif

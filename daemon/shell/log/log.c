@@ -6,7 +6,7 @@
  * Nobody waits for whoever reads the log: a line for which there is no room now is lost, and
  * counted. A pipe that can be written to has room for PIPE_BUF bytes, so its write does not block.
  */
-#include "shell/loop/log.h"
+#include "shell/log/log.h"
 
 #include <assert.h>
 #include <limits.h>

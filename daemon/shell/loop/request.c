@@ -3,9 +3,10 @@
  * answered and ends the connection, an unknown request is answered and does not. */
 #include "base/check.h"
 #include "base/err.h"
-#include "shell/conn/conn.h"
-#include "shell/loop/daemon.h"
-#include "shell/loop/log.h"
+#include "shell/admin/operator.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
+#include "shell/loop/dispatch.h"
 #include "shell/wire/wire_out.h"
 
 static void ping(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
@@ -63,7 +64,7 @@ static void engine_request(struct client_conn *c, const struct frame_header *h, 
     daemon_event(d, &ev);
 }
 
-void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
+static void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
     if (h->request_id <= c->last_request) {
         conn_send_status(c, h, TERN_CONFLICT, "request ids ascend on a connection");
@@ -80,3 +81,10 @@ void request_frame(struct client_conn *c, const struct frame_header *h, const ui
     default: engine_request(c, h, body); break;
     }
 }
+
+static void request_closed(struct client_conn *c)
+{
+    subscribe_forget(c->d, c->slot);
+}
+
+const struct client_conn_ops request_ops = {.frame = request_frame, .closed = request_closed};

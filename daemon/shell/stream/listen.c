@@ -1,6 +1,6 @@
 /* Listening sockets. See listen.h. What must stay true: a socket file belongs to one living daemon;
  * running out of descriptors never ends the listener nor the connections. */
-#include "shell/conn/listen.h"
+#include "shell/stream/listen.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "shell/loop/log.h"
+#include "shell/log/log.h"
 
 /* True if a daemon answers on that path: the file is not ours to replace. */
 static bool answers(const struct sockaddr_un *addr)

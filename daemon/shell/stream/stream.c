@@ -1,7 +1,7 @@
 /* Streams: gathering frames, the send queue, deadlines. See stream.h. What must stay true: a stream
  * is handed back (`finished`) only when the ring holds none of its operations, and `closed` comes
  * exactly once before that. */
-#include "shell/conn/stream.h"
+#include "shell/stream/stream.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Who is connected: pidfds, start times, proofs of exit. See proc.h. What must stay true: a start
  * time is believed only after the pidfd was seen alive behind the read of /proc, so that both speak
  * of one process. */
-#include "shell/loop/proc.h"
+#include "shell/conn/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,39 @@
+/* See drain.h. */
+#include "shell/admin/drain.h"
+
+#include "shell/log/log.h"
+#include "shell/log/notify.h"
+
+#define DRAIN_GRACE_NS 50000000u /* for the last answers to leave */
+
+void drain_begin(struct daemon *d)
+{
+    struct event ev = {.kind = EV_REQUEST};
+
+    if (d->phase != DAEMON_SERVING)
+        return;
+    d->phase = DAEMON_DRAINING;
+    d->drain_ns = io_now_ns() + (uint64_t)d->config->deadlines.drain_ms * 1000000;
+    ev.request.op = OP_DRAIN;
+    ev.request.conn = d->conns.internal;
+    ev.request.drain.on = true;
+    daemon_event(d, &ev);
+    log_event(LEVEL_INFO, "draining", "drain_ms=%u", d->config->deadlines.drain_ms);
+    notify_service("STOPPING=1");
+}
+
+void drain_tick(struct daemon *d, uint64_t now_ns)
+{
+    struct core_view view;
+
+    core_view(d->core, &view);
+    if (view.sessions == 0 && now_ns + DRAIN_GRACE_NS < d->drain_ns) {
+        log_event(LEVEL_INFO, "drained", "sessions=0");
+        d->drain_ns = now_ns + DRAIN_GRACE_NS;
+    }
+    if (now_ns < d->drain_ns)
+        return;
+    if (view.sessions)
+        log_event(LEVEL_WARN, "drain_deadline", "sessions=%u", view.sessions);
+    d->phase = DAEMON_STOPPED;
+}

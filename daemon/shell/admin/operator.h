@@ -1,0 +1,15 @@
+/* Requests of operators, and Stats of tenants: request.c brings them, dispatch.c brings back what the
+ * core answers. */
+#ifndef SHELL_OPERATOR_H
+#define SHELL_OPERATOR_H
+
+#include "core/core.h"
+#include "shell/conn/conn.h"
+
+/* An admin request or, with a tenant's name behind it, Stats. */
+void operator_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
+                      const uint8_t *body);
+/* What the core answered to evict, pin and drain. */
+void operator_reply(struct daemon *d, struct client_conn *c, const struct reply *r);
+
+#endif

@@ -1,0 +1,14 @@
+/* The two ways between the wire and the core: request.c turns the frames of local clients into
+ * events, dispatch.c carries out the actions of a step. daemon.c registers both. */
+#ifndef SHELL_DISPATCH_H
+#define SHELL_DISPATCH_H
+
+#include "shell/daemon.h"
+
+/* Carries out d->actions; what `carry_out` of struct daemon is. */
+void dispatch_actions(struct daemon *d);
+
+/* request.c: what the connections of local clients call for each frame and at their end. */
+extern const struct client_conn_ops request_ops;
+
+#endif
