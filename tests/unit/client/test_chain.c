@@ -41,8 +41,6 @@ static void compare(uint32_t align, const struct tern_namespace *ns,
         assert_int_equal(event.depth, (i + 1) * align);
         assert_true(event.chain == chains[i]);
     }
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
 TEST(chains_are_the_cores)

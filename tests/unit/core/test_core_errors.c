@@ -15,13 +15,12 @@ static enum tern_err open_layout(struct bench *b, struct group_layout group, uin
     return rig_pool_open(b->rig, b->e.conn[0], &group, 1, bytes, &pool);
 }
 
-static void errors_layouts_out_of_range(void **state)
+TEST(errors_layouts_out_of_range)
 {
     struct bench b = bench_start(4, 16);
     uint64_t before = core_changes(b.rig->core);
     struct group_layout good = rig_group(4, 512), g;
 
-    (void)state;
     g = good;
     g.family = (enum family)77;
     assert_refused(b.rig, TERN_UNSUPPORTED, open_layout(&b, g, 1 << 16));
@@ -48,10 +47,9 @@ static void errors_layouts_out_of_range(void **state)
     assert_refused(b.rig, TERN_INVALID, open_layout(&b, good, 0));
     assert_refused(b.rig, TERN_QUOTA, open_layout(&b, good, UINT64_MAX));
     assert_true(core_changes(b.rig->core) == before);
-    bench_stop(&b);
 }
 
-static void errors_groups_without_a_common_multiple(void **state)
+TEST(errors_groups_without_a_common_multiple)
 {
     struct bench b = bench_start(4, 16);
     struct group_layout tokens[2] = {rig_group(4095, 512), rig_group(4096, 512)};
@@ -59,7 +57,6 @@ static void errors_groups_without_a_common_multiple(void **state)
     struct group_layout nine[GROUPS_MAX + 1];
     struct pool_id pool;
 
-    (void)state;
     for (uint32_t i = 0; i <= GROUPS_MAX; i++)
         nine[i] = rig_group(4, 512);
     assert_refused(b.rig, TERN_INVALID,
@@ -69,7 +66,6 @@ static void errors_groups_without_a_common_multiple(void **state)
     assert_refused(b.rig, TERN_INVALID,
                    rig_pool_open(b.rig, b.e.conn[0], nine, GROUPS_MAX + 1, 1 << 20, &pool));
     assert_refused(b.rig, TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], nine, 0, 1 << 20, &pool));
-    bench_stop(&b);
 }
 
 static enum tern_err map(struct rig *rig, uint32_t conn, struct pool_id pool)
@@ -80,7 +76,7 @@ static enum tern_err map(struct rig *rig, uint32_t conn, struct pool_id pool)
     return rig_request(rig, conn, &request)->err;
 }
 
-static void errors_pools_of_others_and_of_other_worlds(void **state)
+TEST(errors_pools_of_others_and_of_other_worlds)
 {
     struct bench b = bench_start(4, 16);
     struct rig_engine wide = rig_engine(b.rig, 0, "wide", 2),
@@ -89,7 +85,6 @@ static void errors_pools_of_others_and_of_other_worlds(void **state)
     struct rig_session s;
     struct pool_id stale = {b.pool.slot, b.pool.gen + 1}, far = {NONE, 1};
 
-    (void)state;
     assert_refused(b.rig, TERN_INVALID, map(b.rig, wide.conn[0], b.pool));
     assert_refused(b.rig, TERN_GONE, map(b.rig, foreign.conn[0], b.pool));
     assert_refused(b.rig, TERN_GONE, map(b.rig, b.e.conn[0], stale));
@@ -102,12 +97,11 @@ static void errors_pools_of_others_and_of_other_worlds(void **state)
     assert_ok(rig_close(&s, 0));
     assert_refused(b.rig, TERN_CONFLICT,
                    rig_pool_close(b.rig, b.e.conn[0], b.pool)); /* two have mapped it */
-    bench_stop(&b);
 }
 
 /* From the first death on, an engine gets nothing more done, and its name is free when the last
  * process is gone. */
-static void errors_dying_engine_gone_and_its_name_busy(void **state)
+TEST(errors_dying_engine_gone_and_its_name_busy)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2), again;
@@ -115,7 +109,6 @@ static void errors_dying_engine_gone_and_its_name_busy(void **state)
     struct rig_session *s = rig_session(rig, &e, pool, 1);
     uint32_t late = rig_connect(rig, 0, NULL);
 
-    (void)state;
     rig_engine_kill(rig, &e, 1);
     assert_refused(rig, TERN_GONE, rig_match(s, rig_tokens(1, 8), 8));
     assert_refused(rig, TERN_GONE, rig_pool_close(rig, e.conn[0], pool));
@@ -123,28 +116,24 @@ static void errors_dying_engine_gone_and_its_name_busy(void **state)
     rig_engine_kill(rig, &e, 0);
     again = rig_engine(rig, 0, "e", 2);
     assert_false(engine_id_equal(e.id, again.id));
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
-static void errors_engine_incomplete_busy(void **state)
+TEST(errors_engine_incomplete_busy)
 {
     struct rig *rig = rig_create(NULL);
     uint32_t a = rig_connect(rig, 0, NULL), b = rig_connect(rig, 0, NULL);
     struct group_layout group = rig_group(4, 512);
     struct pool_id pool;
 
-    (void)state;
     assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 2));
     assert_refused(rig, TERN_BUSY, rig_pool_open(rig, a, &group, 1, 1 << 16, &pool));
     assert_ok(rig_join(rig, b, "e", ROLE_WORKER, 1, 2));
     assert_ok(rig_pool_open(rig, a, &group, 1, 1 << 16, &pool));
-    rig_destroy(rig);
 }
 
 /* A scheduler that is no rank has a process of its own: the engine ends with it or after it, never
  * before. */
-static void errors_scheduler_of_its_own_counts_as_a_process(void **state)
+TEST(errors_scheduler_of_its_own_counts_as_a_process)
 {
     struct rig *rig = rig_create(NULL);
     uint32_t sched_proc, rank_proc;
@@ -153,7 +142,6 @@ static void errors_scheduler_of_its_own_counts_as_a_process(void **state)
     struct rig_session s;
     struct pool_id pool;
 
-    (void)state;
     assert_ok(rig_join(rig, sched, "e", ROLE_SCHEDULER, 0, 1));
     assert_ok(rig_join(rig, rank, "e", ROLE_WORKER, 0, 1));
     assert_ok(rig_pool_open(rig, sched, &group, 1, 1 << 16, &pool));
@@ -166,33 +154,30 @@ static void errors_scheduler_of_its_own_counts_as_a_process(void **state)
     rig_proc_gone(rig, sched_proc);
     assert_int_equal(rig->engines_gone, 1);
     assert_int_equal(rig_view(rig).sessions, 0);
-    rig_destroy(rig);
 }
 
-static void errors_one_connection_one_engine(void **state)
+TEST(errors_one_connection_one_engine)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
     uint32_t stranger = rig_connect(rig, 0, NULL);
 
-    (void)state;
     assert_refused(rig, TERN_CONFLICT, rig_join(rig, e.conn[0], "other", ROLE_BOTH, 0, 1));
     assert_refused(rig, TERN_INVALID, rig_leave(rig, stranger));
     assert_ok(rig_leave(rig, e.conn[0]));
     assert_int_equal(rig->engines_gone, 1);
     assert_refused(rig, TERN_INVALID, rig_leave(rig, e.conn[0]));
     assert_ok(rig_join(rig, e.conn[0], "other", ROLE_BOTH, 0, 1)); /* and may begin anew */
-    rig_destroy(rig);
 }
 
-static void errors_admin_requests_from_a_tenant_denied(void **state)
+TEST(errors_admin_requests_from_a_tenant_denied)
 {
     struct bench b = bench_start(4, 16);
     struct request evict = {.op = OP_EVICT}, drain = {.op = OP_DRAIN};
-    struct rig_session *holder = rig_committed(b.rig, &b.e, b.pool, 1, 8);
-    uint64_t before = core_changes(b.rig->core);
+    uint64_t before;
 
-    (void)state;
+    rig_committed(b.rig, &b.e, b.pool, 1, 8);
+    before = core_changes(b.rig->core);
     evict.evict.pool = b.pool;
     drain.drain.on = true;
     assert_refused(b.rig, TERN_DENIED, rig_request(b.rig, b.e.conn[0], &evict)->err);
@@ -200,18 +185,15 @@ static void errors_admin_requests_from_a_tenant_denied(void **state)
     evict.evict.pool.gen++;
     assert_refused(b.rig, TERN_GONE, rig_request(b.rig, b.admin, &evict)->err);
     assert_true(core_changes(b.rig->core) == before);
-    rig_session_free(holder);
-    bench_stop(&b);
 }
 
 /* Draining takes no new sessions; those that are open go on and end. */
-static void errors_draining_refuses_new_sessions_only(void **state)
+TEST(errors_draining_refuses_new_sessions_only)
 {
     struct bench b = bench_start(4, 16);
     struct request drain = {.op = OP_DRAIN};
     struct rig_session next;
 
-    (void)state;
     drain.drain.on = true;
     assert_int_equal(rig_request(b.rig, b.admin, &drain)->drain.sessions, 1);
     assert_true(rig_view(b.rig).draining);
@@ -223,16 +205,14 @@ static void errors_draining_refuses_new_sessions_only(void **state)
     drain.drain.on = false;
     assert_int_equal(rig_request(b.rig, b.admin, &drain)->drain.sessions, 0);
     assert_ok(rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
-    bench_stop(&b);
 }
 
-static void errors_step_of_too_many_operations_invalid(void **state)
+TEST(errors_step_of_too_many_operations_invalid)
 {
     static struct step_op ops[STEP_OPS_MAX + 1];
     struct bench b = bench_start(4, 16);
     const struct reply *reply;
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
     for (uint32_t i = 0; i <= STEP_OPS_MAX; i++)
         ops[i] = (struct step_op){.kind = STEP_REWIND, .session = b.s->id};
@@ -246,17 +226,15 @@ static void errors_step_of_too_many_operations_invalid(void **state)
     assert_int_equal(reply->step.n, 0);
     ops[0].kind = (enum step_op_kind)99;
     assert_err(TERN_UNSUPPORTED, rig_step_ops(b.rig, b.e.conn[0], ops, 1)->step.results[0].err);
-    bench_stop(&b);
 }
 
-static void errors_tokens_out_of_range_invalid(void **state)
+TEST(errors_tokens_out_of_range_invalid)
 {
     struct bench b = bench_start(4, 16);
     struct req_tokens t = {.v = rig_tokens(1, 8), .n = SESSION_TOKENS_MAX + 1};
     uint64_t before = core_changes(b.rig->core);
     uint32_t depth;
 
-    (void)state;
     assert_refused(b.rig, TERN_INVALID, rig_match_full(b.s, &t, 0));
     t.n = 8;
     t.base = UINT32_MAX;
@@ -265,11 +243,10 @@ static void errors_tokens_out_of_range_invalid(void **state)
     assert_refused(b.rig, TERN_CONFLICT, rig_match_full(b.s, &t, 0));
     assert_refused(b.rig, TERN_INVALID, rig_peek_keys(b.s, &t, &depth));
     assert_true(core_changes(b.rig->core) == before);
-    bench_stop(&b);
 }
 
 /* A pool that nobody maps makes way for another layout, after it was zeroed. */
-static void errors_orphan_pool_makes_way_busy_then_ok(void **state)
+TEST(errors_orphan_pool_makes_way_busy_then_ok)
 {
     struct rig_options options = rig_defaults();
     struct group_layout other = rig_group(8, 1024);
@@ -277,7 +254,6 @@ static void errors_orphan_pool_makes_way_busy_then_ok(void **state)
     struct bench b;
     struct pool_id pool;
 
-    (void)state;
     options.tenant[0].memory_bytes = 1 << 20;
     b = bench_with(&options, 4, 16);
     rig_put(b.rig, &b.e, b.pool, 1, 16);
@@ -286,18 +262,16 @@ static void errors_orphan_pool_makes_way_busy_then_ok(void **state)
     assert_refused(b.rig, TERN_BUSY, rig_pool_open(b.rig, next.conn[0], &other, 1, 1 << 20, &pool));
     assert_ok(rig_pool_open(b.rig, next.conn[0], &other, 1, 1 << 20, &pool));
     assert_false(pool_id_equal(pool, b.pool));
-    bench_stop(&b);
 }
 
 /* What another tenant closes is no room for this one. */
-static void errors_quota_is_not_eased_by_another_tenants_closing_pool(void **state)
+TEST(errors_quota_is_not_eased_by_another_tenants_closing_pool)
 {
     struct bench b = bench_start(4, 16);
     struct group_layout group = rig_group(4, 512);
     struct rig_engine other = rig_engine(b.rig, 1, "other", 1);
     struct pool_id pool;
 
-    (void)state;
     b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_ZERO;
     assert_ok(rig_close(b.s, 0));
     assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
@@ -306,16 +280,14 @@ static void errors_quota_is_not_eased_by_another_tenants_closing_pool(void **sta
     assert_refused(b.rig, TERN_QUOTA,
                    rig_pool_open(b.rig, other.conn[0], &group, 1, 5 << 20, &pool));
     assert_ok(rig_pool_open(b.rig, other.conn[0], &group, 1, 1 << 20, &pool));
-    bench_stop(&b);
 }
 
 /* Every error that the core has answered is counted by kind; every number of the table has a name
  * and a text. */
-static void errors_are_counted_by_kind(void **state)
+TEST(errors_are_counted_by_kind)
 {
     struct bench b = bench_start(4, 2);
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 64), 64));
     rig_extend(b.s, 64, 0, NULL, 0);
     rig_extend(b.s, 64, 0, NULL, 0);
@@ -327,27 +299,4 @@ static void errors_are_counted_by_kind(void **state)
         assert_true(err_text((enum tern_err)err)[0] != 0);
     }
     assert_string_equal(err_name(TERN_ERR_COUNT), "UNKNOWN");
-    bench_stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(errors_layouts_out_of_range),
-        RIG_TEST(errors_groups_without_a_common_multiple),
-        RIG_TEST(errors_pools_of_others_and_of_other_worlds),
-        RIG_TEST(errors_dying_engine_gone_and_its_name_busy),
-        RIG_TEST(errors_engine_incomplete_busy),
-        RIG_TEST(errors_scheduler_of_its_own_counts_as_a_process),
-        RIG_TEST(errors_one_connection_one_engine),
-        RIG_TEST(errors_admin_requests_from_a_tenant_denied),
-        RIG_TEST(errors_draining_refuses_new_sessions_only),
-        RIG_TEST(errors_step_of_too_many_operations_invalid),
-        RIG_TEST(errors_tokens_out_of_range_invalid),
-        RIG_TEST(errors_orphan_pool_makes_way_busy_then_ok),
-        RIG_TEST(errors_quota_is_not_eased_by_another_tenants_closing_pool),
-        RIG_TEST(errors_are_counted_by_kind),
-    };
-
-    return RIG_RUN(tests);
 }

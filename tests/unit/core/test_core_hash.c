@@ -22,33 +22,27 @@ static void history(struct bench *b, uint32_t salt)
     assert_ok(rig_finish(twin, 0, 6));
     rig_evict(b->rig, b->admin, b->pool, 1);
     assert_ok(rig_close(twin, 6));
-    rig_session_free(twin);
 }
 
-static void core_same_events_same_hash(void **state)
+TEST(core_same_events_same_hash)
 {
     struct bench a = bench_start(4, 32), b = bench_start(4, 32), c = bench_start(4, 32);
 
-    (void)state;
     assert_true(core_hash(a.rig->core) == core_hash(b.rig->core));
     history(&a, 0);
     history(&b, 0);
     history(&c, 1);
     assert_true(core_hash(a.rig->core) == core_hash(b.rig->core));
     assert_true(core_hash(a.rig->core) != core_hash(c.rig->core)); /* the tokens count */
-    bench_stop(&a);
-    bench_stop(&b);
-    bench_stop(&c);
 }
 
 /* The arena is pointer-free: a copy at another address goes on as the original does. */
-static void core_snapshot_by_memcpy_goes_on_as_the_original(void **state)
+TEST(core_snapshot_by_memcpy_goes_on_as_the_original)
 {
     struct bench b = bench_start(4, 32);
     void *copy = aligned_alloc(64, b.rig->mem_bytes), *original = b.rig->mem;
     uint64_t at_copy, at_end;
 
-    (void)state;
     assert_non_null(copy);
     history(&b, 0);
     memcpy(copy, b.rig->mem, b.rig->mem_bytes);
@@ -68,15 +62,13 @@ static void core_snapshot_by_memcpy_goes_on_as_the_original(void **state)
     rig_engine_done(b.rig, &b.e, 9);
     assert_true(core_hash(b.rig->core) == at_end);
     free(copy);
-    bench_stop(&b);
 }
 
-static void core_changes_counts_every_change_once(void **state)
+TEST(core_changes_counts_every_change_once)
 {
     struct bench b = bench_start(4, 32);
     uint64_t before = core_changes(b.rig->core);
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 64), 64));
     assert_true(core_changes(b.rig->core) == before + 1);
     assert_ok(rig_extend(b.s, 16, 16, NULL, 0));
@@ -90,10 +82,9 @@ static void core_changes_counts_every_change_once(void **state)
     b.rig->automatic = 0;
     assert_ok(rig_commit(b.s, 16, 0));
     assert_true(core_changes(b.rig->core) == before + 4);
-    bench_stop(&b);
 }
 
-static void core_changes_peeks_timers_and_failures_do_not_count(void **state)
+TEST(core_changes_peeks_timers_and_failures_do_not_count)
 {
     struct bench b = bench_start(4, 32);
     struct pool_id pool;
@@ -102,7 +93,6 @@ static void core_changes_peeks_timers_and_failures_do_not_count(void **state)
     struct request unknown = {.op = OP_COUNT};
     uint64_t before, step = 0;
 
-    (void)state;
     history(&b, 0);
     before = core_changes(b.rig->core);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 64), 64), 16);
@@ -119,11 +109,11 @@ static void core_changes_peeks_timers_and_failures_do_not_count(void **state)
     rig_step_done(b.rig, b.e.id, 7, 99);   /* no such rank */
     rig_step_done(b.rig, (struct engine_id){3, 3}, 0, 99);
     assert_true(core_changes(b.rig->core) == before);
-    bench_stop(&b);
 }
 
-/* Fault 14: an event that names a slot which no longer lives is not answered and changes nothing. */
-static void core_stale_completions_change_nothing(void **state)
+/* Fault 14: an event that names a slot which no longer lives is not answered and changes nothing.
+ */
+TEST(core_stale_completions_change_nothing)
 {
     static const enum event_kind kinds[] = {EV_SEALED,      EV_ZEROED,     EV_PULLED,
                                             EV_PULL_BROKEN, EV_PULL_QUIET, EV_SERVE_QUIET};
@@ -132,7 +122,6 @@ static void core_stale_completions_change_nothing(void **state)
     struct bench b = bench_start(4, 32);
     uint64_t before;
 
-    (void)state;
     history(&b, 0);
     before = core_changes(b.rig->core);
     for (uint32_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
@@ -153,15 +142,13 @@ static void core_stale_completions_change_nothing(void **state)
     rig_disconnect(b.rig, 31);
     rig_disconnect(b.rig, 12345);
     assert_true(core_changes(b.rig->core) == before);
-    bench_stop(&b);
 }
 
-static void core_size_absurd_limits_invalid(void **state)
+TEST(core_size_absurd_limits_invalid)
 {
     struct core_limits l = rig_defaults().limits;
     size_t bytes = 0;
 
-    (void)state;
     assert_ok(core_size(&l, &bytes));
     assert_true(bytes > 0);
     l.pages = 0;
@@ -178,12 +165,11 @@ static void core_size_absurd_limits_invalid(void **state)
 }
 
 /* X6: no handle of one incarnation is one of another, whatever slot it names. */
-static void core_generations_start_elsewhere_in_every_incarnation(void **state)
+TEST(core_generations_start_elsewhere_in_every_incarnation)
 {
     struct rig_options o = rig_defaults();
     struct rig *a = rig_create(&o), *b;
 
-    (void)state;
     o.incarnation++;
     b = rig_create(&o);
 #define ELSEWHERE(kind, n)                                                                         \
@@ -196,21 +182,4 @@ static void core_generations_start_elsewhere_in_every_incarnation(void **state)
     ELSEWHERE(pull, o.limits.pulls);
     ELSEWHERE(serve, o.limits.serves);
 #undef ELSEWHERE
-    rig_destroy(a);
-    rig_destroy(b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(core_same_events_same_hash),
-        RIG_TEST(core_snapshot_by_memcpy_goes_on_as_the_original),
-        RIG_TEST(core_changes_counts_every_change_once),
-        RIG_TEST(core_changes_peeks_timers_and_failures_do_not_count),
-        RIG_TEST(core_stale_completions_change_nothing),
-        RIG_TEST(core_size_absurd_limits_invalid),
-        RIG_TEST(core_generations_start_elsewhere_in_every_incarnation),
-    };
-
-    return RIG_RUN(tests);
 }

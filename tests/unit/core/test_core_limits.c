@@ -1,5 +1,6 @@
 /* P6: every limit of the core, hit. The answer is a typed error, nothing is lost, and what was
  * given back can be had again. The audit, which runs after every event, sees to the rest. */
+#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 /* One more session of the bench's engine in that namespace. */
@@ -33,13 +34,12 @@ static uint32_t lets_go(struct bench *b)
     return rig_evict(b->rig, b->admin, b->pool, 0);
 }
 
-static void limits_sessions_of_a_tenant_quota(void **state)
+TEST(limits_sessions_of_a_tenant_quota)
 {
     struct rig_options options = rig_defaults();
     struct rig_session *held[3];
     struct bench b;
 
-    (void)state;
     options.tenant[0].sessions_max = 4;
     b = bench_with(&options, 4, 32);
     for (uint32_t i = 0; i < 3; i++)
@@ -48,12 +48,10 @@ static void limits_sessions_of_a_tenant_quota(void **state)
     assert_int_equal(rig_view(b.rig).sessions, 4);
     assert_ok(rig_close(held[0], 0));
     assert_ok(opens(&b, 1));
-    free_many(3, held);
-    bench_stop(&b);
 }
 
 /* Fault 37: one tenant's quota is nobody else's business. */
-static void limits_quota_of_one_tenant_leaves_the_other_alone(void **state)
+TEST(limits_quota_of_one_tenant_leaves_the_other_alone)
 {
     struct rig_options options = rig_defaults();
     struct rig_session *mine;
@@ -61,7 +59,6 @@ static void limits_quota_of_one_tenant_leaves_the_other_alone(void **state)
     struct pool_id pool;
     struct bench b;
 
-    (void)state;
     options.tenant[0].sessions_max = 1;
     b = bench_with(&options, 4, 32);
     other = rig_engine(b.rig, 1, "other", 1);
@@ -69,32 +66,27 @@ static void limits_quota_of_one_tenant_leaves_the_other_alone(void **state)
     assert_err(TERN_QUOTA, opens(&b, 1));
     mine = rig_session(b.rig, &other, pool, 1);
     assert_ok(rig_match(mine, rig_tokens(1, 8), 8));
-    rig_session_free(mine);
-    bench_stop(&b);
 }
 
-static void limits_session_slots_full_busy(void **state)
+TEST(limits_session_slots_full_busy)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
 
-    (void)state;
     options.limits.sessions = 1;
     b = bench_with(&options, 4, 32);
     assert_err(TERN_BUSY, opens(&b, 1));
     assert_ok(rig_close(b.s, 0));
     assert_ok(opens(&b, 1));
-    bench_stop(&b);
 }
 
 /* Node records: an unpinned prefix makes way; pinned ones end a commit early, with what was
  * reached. */
-static void limits_nodes_full_evicts_then_busy_keeps_earlier_targets(void **state)
+TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
 
-    (void)state;
     options.limits.nodes = 6; /* a root and five chunks */
     b = bench_with(&options, 4, 64);
     rig_put(b.rig, &b.e, b.pool, 9, 8);
@@ -108,18 +100,16 @@ static void limits_nodes_full_evicts_then_busy_keeps_earlier_targets(void **stat
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 3);
     assert_int_equal(lets_go(&b), 5);
     assert_int_equal(rig_free(b.rig, b.pool), 64);
-    bench_stop(&b);
 }
 
 /* A namespace needs a node record for its root: an unpinned prefix makes way, a pinned one does
  * not. */
-static void limits_nodes_full_new_namespace_busy_or_evicts(void **state)
+TEST(limits_nodes_full_new_namespace_busy_or_evicts)
 {
     struct rig_options options = rig_defaults();
     struct rig_session *holder;
     struct bench b;
 
-    (void)state;
     options.limits.nodes = 4;
     b = bench_with(&options, 4, 64);
     holder = rig_committed(b.rig, &b.e, b.pool, 1, 12);
@@ -128,19 +118,16 @@ static void limits_nodes_full_new_namespace_busy_or_evicts(void **state)
     assert_ok(rig_close(holder, 0));
     assert_ok(opens(&b, 2));
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 8);
-    rig_session_free(holder);
-    bench_stop(&b);
 }
 
 /* The token store counts whole blocks: with L = 4 a block holds four tokens. */
-static void limits_token_store_full_busy_and_nothing_lost(void **state)
+TEST(limits_token_store_full_busy_and_nothing_lost)
 {
     struct rig_options options = rig_defaults();
     struct rig_session *other;
     struct bench b;
     uint32_t n;
 
-    (void)state;
     options.limits.token_blocks = 24;
     b = bench_with(&options, 4, 64);
     assert_err(TERN_BUSY, rig_match(b.s, rig_tokens(1, 400), 400));
@@ -159,11 +146,9 @@ static void limits_token_store_full_busy_and_nothing_lost(void **state)
     assert_ok(rig_close(other, 0));
     lets_go(&b);
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
-    rig_session_free(other);
-    bench_stop(&b);
 }
 
-static void limits_extra_keys_full_busy_and_nothing_lost(void **state)
+TEST(limits_extra_keys_full_busy_and_nothing_lost)
 {
     struct rig_options options = rig_defaults();
     struct extra_key keys[4] = {
@@ -171,7 +156,6 @@ static void limits_extra_keys_full_busy_and_nothing_lost(void **state)
     struct req_tokens t = {.v = rig_tokens(1, 16), .n = 16, .keys = keys, .nkeys = 4};
     struct bench b;
 
-    (void)state;
     options.limits.extra_keys = 3;
     b = bench_with(&options, 4, 64);
     assert_err(TERN_BUSY, rig_match_full(b.s, &t, 0));
@@ -181,18 +165,16 @@ static void limits_extra_keys_full_busy_and_nothing_lost(void **state)
     assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
     assert_ok(rig_commit(b.s, 16, 0));
     lets_go(&b);
-    bench_stop(&b);
 }
 
 /* Retire records: whoever needs one and finds none is told so before anything changes; steps bring
  * them back. */
-static void limits_retires_full_busy_until_a_step_passes(void **state)
+TEST(limits_retires_full_busy_until_a_step_passes)
 {
     struct rig_options options = rig_defaults();
     struct req_tokens shorter = {.n = 20};
     struct bench b;
 
-    (void)state;
     options.limits.retires = 2;
     shorter.v = rig_tokens(1, 64);
     b = bench_with(&options, 4, 64);
@@ -217,18 +199,16 @@ static void limits_retires_full_busy_until_a_step_passes(void **state)
     assert_ok(rig_close(b.s, 3));
     rig_engine_done(b.rig, &b.e, 3);
     assert_int_equal(rig_free(b.rig, b.pool), 64);
-    bench_stop(&b);
 }
 
 /* A commit at step 0 needs no record, until it adopts a node of its engine that is pending: what
  * follows waits with it. */
-static void limits_retires_full_commit_below_a_pending_node_stops_there(void **state)
+TEST(limits_retires_full_commit_below_a_pending_node_stops_there)
 {
     struct rig_options options = rig_defaults();
     struct rig_session *twin;
     struct bench b;
 
-    (void)state;
     options.limits.retires = 2;
     b = bench_with(&options, 4, 64);
     twin = rig_session(b.rig, &b.e, b.pool, 1);
@@ -242,32 +222,27 @@ static void limits_retires_full_commit_below_a_pending_node_stops_there(void **s
     assert_ok(rig_commit(twin, 16, 0));
     assert_lengths(twin, 16, 16, 16);
     assert_int_equal(rig_wrong(twin, 16), 0);
-    rig_session_free(twin);
-    bench_stop(&b);
 }
 
-static void limits_namespaces_full_busy_until_one_is_empty(void **state)
+TEST(limits_namespaces_full_busy_until_one_is_empty)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
 
-    (void)state;
     options.limits.namespaces = 1;
     b = bench_with(&options, 4, 64);
     assert_err(TERN_BUSY, opens(&b, 2));
     assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
     assert_ok(rig_close(b.s, 0));
     assert_ok(opens(&b, 2));
-    bench_stop(&b);
 }
 
 /* A namespace of which only unpinned prefixes are left never keeps a new one out for good. */
-static void limits_namespace_with_evictable_prefixes_makes_way(void **state)
+TEST(limits_namespace_with_evictable_prefixes_makes_way)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
 
-    (void)state;
     options.limits.namespaces = 1;
     b = bench_with(&options, 4, 64);
     rig_put(b.rig, &b.e, b.pool, 1, 8);
@@ -279,17 +254,15 @@ static void limits_namespace_with_evictable_prefixes_makes_way(void **state)
         assert_ok(opens(&b, 2));
     }
     assert_int_equal(rig_view(b.rig).sessions, 1);
-    bench_stop(&b);
 }
 
-static void limits_engines_full_busy(void **state)
+TEST(limits_engines_full_busy)
 {
     struct rig_options options = rig_defaults();
     struct rig *rig;
     struct rig_engine e;
     uint32_t conn;
 
-    (void)state;
     options.limits.engines = 1;
     rig = rig_create(&options);
     e = rig_engine(rig, 0, "a", 1);
@@ -297,44 +270,38 @@ static void limits_engines_full_busy(void **state)
     assert_err(TERN_BUSY, rig_join(rig, conn, "b", ROLE_BOTH, 0, 1));
     rig_engine_kill(rig, &e, 0);
     assert_ok(rig_join(rig, conn, "b", ROLE_BOTH, 0, 1));
-    rig_destroy(rig);
 }
 
-static void limits_pools_full_busy_and_memory_quota(void **state)
+TEST(limits_pools_full_busy_and_memory_quota)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
 
-    (void)state;
     options.limits.pools = 2;
     b = bench_with(&options, 4, 16); /* 1 of 4 MiB */
     assert_err(TERN_QUOTA, opens_pool(&b, 512, 4 << 20));
     assert_ok(opens_pool(&b, 512, 1 << 16));
     assert_err(TERN_BUSY, opens_pool(&b, 512, 1 << 16));
-    bench_stop(&b);
 }
 
-static void limits_page_records_full_busy(void **state)
+TEST(limits_page_records_full_busy)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
 
-    (void)state;
     options.limits.pages = 3000;
     b = bench_with(&options, 4, 16); /* 1 MiB is 2,048 records of 512 bytes */
     assert_err(TERN_BUSY, opens_pool(&b, 512, 1 << 20));
     assert_ok(opens_pool(&b, 4096, 1 << 20));
-    bench_stop(&b);
 }
 
-static void limits_transfers_in_full_busy(void **state)
+TEST(limits_transfers_in_full_busy)
 {
     struct rig_options options = rig_defaults();
     struct rig_session *d[2];
     uint64_t fetch[2];
     struct pair p;
 
-    (void)state;
     options.limits.pulls = 1;
     p = pair_with(options, 4, 64, 64);
     p.dest->automatic = BY_HAND(RIG_PULL);
@@ -344,18 +311,15 @@ static void limits_transfers_in_full_busy(void **state)
     assert_ok(rig_fetched(d[0], fetch[0]));
     p.dest->automatic = RIG_ALL;
     assert_ok(fetch_all(d[1]));
-    free_many(2, d);
-    pair_stop(&p);
 }
 
 /* Checksum jobs: as many at a time as the limit says, and all of them in the end. */
-static void limits_seal_jobs_bounded_and_none_forgotten(void **state)
+TEST(limits_seal_jobs_bounded_and_none_forgotten)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
     uint32_t jobs = 0;
 
-    (void)state;
     options.limits.seal_jobs = 3;
     b = bench_with(&options, 4, 64);
     b.rig->automatic = BY_HAND(RIG_SEAL);
@@ -372,31 +336,27 @@ static void limits_seal_jobs_bounded_and_none_forgotten(void **state)
         if (core_node_view(b.rig->core, i, &v) && v.depth)
             assert_true(v.sealed);
     }
-    bench_stop(&b);
 }
 
 /* A chunk so large that one checksum job could not name its pages is refused when the pool is
  * opened. */
-static void limits_chunk_of_more_pages_than_a_job_invalid(void **state)
+TEST(limits_chunk_of_more_pages_than_a_job_invalid)
 {
     struct bench b = bench_start(4, 16);
     struct group_layout groups[2] = {rig_group(1, 64), rig_group(SEAL_PAGES_MAX * 2, 64)};
     struct pool_id pool;
 
-    (void)state;
     assert_err(TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], groups, 2, 1 << 16, &pool));
     groups[1] = rig_group(SEAL_PAGES_MAX / 2, 64);
     assert_ok(rig_pool_open(b.rig, b.e.conn[0], groups, 2, 1 << 16, &pool));
-    bench_stop(&b);
 }
 
 /* The same where a transfer would hang its chunks below a node that waits for its step. */
-static void limits_retires_full_fetch_below_a_pending_node_busy(void **state)
+TEST(limits_retires_full_fetch_below_a_pending_node_busy)
 {
     struct rig_options options = rig_defaults();
     struct pair p;
 
-    (void)state;
     options.limits.retires = 2;
     p = pair_with(options, 4, 64, 64);
     pair_offer(&p, 32);
@@ -410,25 +370,22 @@ static void limits_retires_full_fetch_below_a_pending_node_busy(void **state)
     rig_engine_done(p.dest, &p.de, 5);
     assert_ok(fetch_all(p.d));
     assert_whole(p.d, 32);
-    pair_stop(&p);
 }
 
-static void limits_slab_records_full_busy(void **state)
+TEST(limits_slab_records_full_busy)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
 
-    (void)state;
     options.limits.slabs = 1500;
     b = bench_with(&options, 4, 16); /* 1 MiB is 1,024 slabs of 1,024 bytes */
     assert_err(TERN_BUSY, opens_pool(&b, 1024, 1 << 20));
     assert_ok(opens_pool(&b, 4096, 1 << 20));
-    bench_stop(&b);
 }
 
 /* Extra keys of one message between daemons: 1,024 go, one more does not, and a depth below it
  * helps. */
-static void limits_fetch_of_too_many_extra_keys_invalid(void **state)
+TEST(limits_fetch_of_too_many_extra_keys_invalid)
 {
     struct rig_options options = rig_defaults();
     struct extra_key keys[EXTRA_KEYS_MAX], last = {.position = 1100, .lo = 9};
@@ -436,7 +393,6 @@ static void limits_fetch_of_too_many_extra_keys_invalid(void **state)
     struct step_op op = {.kind = STEP_EXTEND};
     struct pair p;
 
-    (void)state;
     options.limits.extra_keys = 2 * EXTRA_KEYS_MAX;
     p = pair_with(options, 4, 64, 64);
     p.d = rig_session(p.dest, &p.de, p.dp, 1);
@@ -457,11 +413,10 @@ static void limits_fetch_of_too_many_extra_keys_invalid(void **state)
     p.dest->automatic = RIG_ALL;
     fetch.fetch.depth = 1100;
     assert_ok(rig_request(p.dest, p.d->conn, &fetch)->err); /* asked; it has nothing of it */
-    pair_stop(&p);
 }
 
 /* A table that no answer could tell. */
-static void limits_table_of_more_pages_than_an_answer_invalid(void **state)
+TEST(limits_table_of_more_pages_than_an_answer_invalid)
 {
     static uint32_t tokens[REPLY_REFS_MAX + 1];
     struct rig_options options = rig_defaults();
@@ -469,7 +424,6 @@ static void limits_table_of_more_pages_than_an_answer_invalid(void **state)
     struct step_op op = {.kind = STEP_EXTEND, .length = REPLY_REFS_MAX + 1};
     struct bench b;
 
-    (void)state;
     options.limits.token_blocks = 2 * (REPLY_REFS_MAX / TOKEN_BLOCK);
     b = bench_with(&options, 1, 16);
     match.match.session = b.s->id;
@@ -490,33 +444,29 @@ static void limits_table_of_more_pages_than_an_answer_invalid(void **state)
     assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
     op.tokens.n -= 8;
     assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
-    bench_stop(&b);
 }
 
 /* A page's checksums are one for each unit of each rank. */
-static void limits_checksums_of_a_page_invalid(void **state)
+TEST(limits_checksums_of_a_page_invalid)
 {
     struct rig *rig = rig_create(NULL); /* 4 of them */
     struct rig_engine wide = rig_engine(rig, 0, "wide", 4);
     struct group_layout group = rig_group(4, 512);
     struct pool_id pool;
 
-    (void)state;
     group.units = 2;
     assert_err(TERN_INVALID, rig_pool_open(rig, wide.conn[0], &group, 1, 1 << 16, &pool));
     group.units = 1;
     assert_ok(rig_pool_open(rig, wide.conn[0], &group, 1, 1 << 16, &pool));
-    rig_destroy(rig);
 }
 
 /* S7 where there is no room to copy the keys of the good list out of the tree: the list is given
  * up, and the answer says so. */
-static void limits_extra_keys_full_abort_gives_the_list_up(void **state)
+TEST(limits_extra_keys_full_abort_gives_the_list_up)
 {
     struct extra_key keys[2] = {{.position = 1}, {.position = 5}};
     struct req_tokens t = {.n = 16, .keys = keys, .nkeys = 2};
 
-    (void)state;
     for (uint32_t spare = 1; spare <= 2; spare++) { /* two are to be copied */
         struct rig_options options = rig_defaults();
         struct rig_session *other;
@@ -535,20 +485,17 @@ static void limits_extra_keys_full_abort_gives_the_list_up(void **state)
         assert_ok(rig_match_full(other, &t, 0));
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(b.s->ntokens, spare < 2 ? 0 : 16);
-        rig_session_free(other);
-        bench_stop(&b);
     }
 }
 
 /* Node records are everyone's: the prefixes of another pool make way too. */
-static void limits_nodes_full_evicts_from_another_pool(void **state)
+TEST(limits_nodes_full_evicts_from_another_pool)
 {
     struct rig_options options = rig_defaults();
     struct rig_session *s;
     struct bench b;
     struct pool_id other;
 
-    (void)state;
     options.limits.nodes = 8;
     b = bench_with(&options, 4, 64);
     other = rig_pool_pages(b.rig, &b.e, 4, 64);
@@ -560,38 +507,4 @@ static void limits_nodes_full_evicts_from_another_pool(void **state)
     assert_err(TERN_BUSY, rig_commit(b.s, 20, 0));
     assert_lengths(b.s, 16, 20, 20);
     assert_int_equal(rig_depth(s, rig_tokens(1, 24), 24), 8);
-    rig_session_free(s);
-    bench_stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(limits_sessions_of_a_tenant_quota),
-        RIG_TEST(limits_quota_of_one_tenant_leaves_the_other_alone),
-        RIG_TEST(limits_session_slots_full_busy),
-        RIG_TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets),
-        RIG_TEST(limits_nodes_full_new_namespace_busy_or_evicts),
-        RIG_TEST(limits_token_store_full_busy_and_nothing_lost),
-        RIG_TEST(limits_extra_keys_full_busy_and_nothing_lost),
-        RIG_TEST(limits_retires_full_busy_until_a_step_passes),
-        RIG_TEST(limits_retires_full_commit_below_a_pending_node_stops_there),
-        RIG_TEST(limits_namespaces_full_busy_until_one_is_empty),
-        RIG_TEST(limits_namespace_with_evictable_prefixes_makes_way),
-        RIG_TEST(limits_engines_full_busy),
-        RIG_TEST(limits_pools_full_busy_and_memory_quota),
-        RIG_TEST(limits_page_records_full_busy),
-        RIG_TEST(limits_transfers_in_full_busy),
-        RIG_TEST(limits_seal_jobs_bounded_and_none_forgotten),
-        RIG_TEST(limits_chunk_of_more_pages_than_a_job_invalid),
-        RIG_TEST(limits_retires_full_fetch_below_a_pending_node_busy),
-        RIG_TEST(limits_slab_records_full_busy),
-        RIG_TEST(limits_fetch_of_too_many_extra_keys_invalid),
-        RIG_TEST(limits_table_of_more_pages_than_an_answer_invalid),
-        RIG_TEST(limits_checksums_of_a_page_invalid),
-        RIG_TEST(limits_extra_keys_full_abort_gives_the_list_up),
-        RIG_TEST(limits_nodes_full_evicts_from_another_pool),
-    };
-
-    return RIG_RUN(tests);
 }

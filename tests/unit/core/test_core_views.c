@@ -1,8 +1,9 @@
 /* The read-only views: what ternctl shows is what is there, empty slots are told apart, and looking
  * changes nothing. */
+#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
-static void views_empty_slots_are_false(void **state)
+TEST(views_empty_slots_are_false)
 {
     struct rig *rig = rig_create(NULL);
     struct pool_view pool;
@@ -11,7 +12,6 @@ static void views_empty_slots_are_false(void **state)
     struct transfer_view transfer;
     struct node_view node;
 
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         uint32_t slot = i == 2 ? UINT32_MAX : i; /* beyond the last, too */
 
@@ -24,10 +24,9 @@ static void views_empty_slots_are_false(void **state)
     }
     assert_int_equal(rig_view(rig).nodes, 0);
     assert_true(rig_view(rig).incarnation == 0x1001);
-    rig_destroy(rig);
 }
 
-static void views_session_and_engine_say_what_they_are(void **state)
+TEST(views_session_and_engine_say_what_they_are)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "prefill-7", 2);
@@ -36,7 +35,6 @@ static void views_session_and_engine_say_what_they_are(void **state)
     struct session_view session;
     struct engine_view engine;
 
-    (void)state;
     assert_true(core_session_view(rig->core, s->id.slot, &session));
     assert_string_equal(session.state, "open");
     assert_ok(rig_match(s, rig_tokens(1, 16), 16));
@@ -66,16 +64,13 @@ static void views_session_and_engine_say_what_they_are(void **state)
     rig_engine_kill(rig, &e, 1);
     assert_true(core_engine_view(rig->core, e.id.slot, &engine));
     assert_string_equal(engine.state, "dying");
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
-static void views_nodes_show_depth_refs_and_visibility(void **state)
+TEST(views_nodes_show_depth_refs_and_visibility)
 {
     struct bench b = bench_start(4, 16);
     uint32_t seen = 0, pinned = 0, hidden = 0;
 
-    (void)state;
     b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_SEAL;
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
@@ -103,10 +98,9 @@ static void views_nodes_show_depth_refs_and_visibility(void **state)
     assert_int_equal(pinned, 1);
     assert_int_equal(hidden, 1);
     assert_int_equal(rig_view(b.rig).nodes, 4);
-    bench_stop(&b);
 }
 
-static void views_transfers_show_both_ends(void **state)
+TEST(views_transfers_show_both_ends)
 {
     struct rig_options options = rig_defaults();
     struct pair p;
@@ -114,7 +108,6 @@ static void views_transfers_show_both_ends(void **state)
     struct transfer_view in, out;
     struct pull_id pull;
 
-    (void)state;
     options.limits.peer_bytes_in_flight = 3 * 512;
     p = pair_with(options, 4, 64, 64);
     d = rig_session(p.dest, &p.de, p.dp, 1);
@@ -152,8 +145,6 @@ static void views_transfers_show_both_ends(void **state)
     rig_complete(p.dest, RIG_PULL_STOP);
     assert_true(rig_view(p.dest).oldest_quarantine_ns == 0);
     assert_false(core_pull_view(p.dest->core, pull.slot, &in));
-    rig_session_free(d);
-    pair_stop(&p);
 }
 
 static void assert_oldest(struct pair *p, struct pull_id pull, uint64_t since_ns, uint32_t pages)
@@ -170,7 +161,7 @@ static void assert_oldest(struct pair *p, struct pull_id pull, uint64_t since_ns
 
 /* The pull that waits longest, which is neither the first that began nor the last; as each is
  * proved quiet the next one is told. */
-static void views_name_the_oldest_in_quarantine(void **state)
+TEST(views_name_the_oldest_in_quarantine)
 {
     static const uint32_t order[] = {1, 2, 0};
     struct pair p = pair_limited(1 << 20);
@@ -179,7 +170,6 @@ static void views_name_the_oldest_in_quarantine(void **state)
     uint64_t fetch[3], since_ns[3];
     struct pull_id pull[3];
 
-    (void)state;
     p.dest->automatic = BY_HAND(RIG_PULL | RIG_PULL_STOP);
     fetch_many(&p, 3, 16, d, fetch);
     for (uint32_t i = 0; i < 3; i++)
@@ -201,29 +191,24 @@ static void views_name_the_oldest_in_quarantine(void **state)
     }
     assert_true(rig_view(p.dest).oldest_quarantine_ns == 0);
     assert_int_equal(rig_view(p.dest).oldest_quarantine.gen, 0);
-    free_many(3, d);
-    pair_stop(&p);
 }
 
-static void views_peaks_stay_when_pages_go(void **state)
+TEST(views_peaks_stay_when_pages_go)
 {
     struct bench b = bench_start(4, 16);
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 24);
     rig_evict(b.rig, b.admin, b.pool, 0);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).peak_session, 6);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).peak_snapshot, 6);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 0);
-    bench_stop(&b);
 }
 
-static void views_looking_changes_nothing(void **state)
+TEST(views_looking_changes_nothing)
 {
     struct bench b = bench_start(4, 16);
     uint64_t hash;
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 24);
     hash = core_hash(b.rig->core);
     rig_pool_view(b.rig, b.pool);
@@ -237,20 +222,4 @@ static void views_looking_changes_nothing(void **state)
     }
     rig_audit(b.rig->core);
     assert_true(core_hash(b.rig->core) == hash);
-    bench_stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(views_empty_slots_are_false),
-        RIG_TEST(views_session_and_engine_say_what_they_are),
-        RIG_TEST(views_nodes_show_depth_refs_and_visibility),
-        RIG_TEST(views_transfers_show_both_ends),
-        RIG_TEST(views_name_the_oldest_in_quarantine),
-        RIG_TEST(views_peaks_stay_when_pages_go),
-        RIG_TEST(views_looking_changes_nothing),
-    };
-
-    return RIG_RUN(tests);
 }

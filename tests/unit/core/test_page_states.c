@@ -1,16 +1,11 @@
 /* The table of page states is written once, in core/page_states.h: ARCHITECTURE.md must show
  * exactly that, every state must be reachable from FREE, and every one must lead back to it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "core/memory/page_states.h"
+#include "testing/test.h"
 
 static const struct {
     const char *name, *comment;
@@ -46,11 +41,10 @@ static void row_of(unsigned s, char *row, size_t cap)
     snprintf(row + n, cap - (size_t)n, " | %s |\n", states[s].comment);
 }
 
-static void page_states_document_shows_the_table(void **unused)
+TEST(page_states_document_shows_the_table)
 {
     char *text = read_all(TERN_SOURCE_DIR "/ARCHITECTURE.md"), row[512];
 
-    (void)unused;
     for (unsigned s = 0; s < PAGE_STATES; s++) {
         row_of(s, row, sizeof row);
         if (!strstr(text, row))
@@ -72,20 +66,9 @@ static unsigned reach(unsigned from)
     return set;
 }
 
-static void page_states_all_come_from_free_and_lead_back(void **unused)
+TEST(page_states_all_come_from_free_and_lead_back)
 {
-    (void)unused;
     assert_int_equal(reach(PAGE_FREE), (1u << PAGE_STATES) - 1);
     for (unsigned s = 0; s < PAGE_STATES; s++)
         assert_true(reach(s) & 1u << PAGE_FREE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(page_states_document_shows_the_table),
-        cmocka_unit_test(page_states_all_come_from_free_and_lead_back),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,59 +1,51 @@
 /* Rules E1, E2, E4 and E6, and what joining may and may not do. */
 #include "unit/rig/rig_test.h"
 
-static void engine_other_world_conflicts(void **state)
+TEST(engine_other_world_conflicts)
 {
     struct rig *rig = rig_create(NULL);
     uint32_t a = rig_connect(rig, 0, NULL), b = rig_connect(rig, 0, NULL);
 
-    (void)state;
     assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 2));
     assert_err(TERN_CONFLICT, rig_join(rig, b, "e", ROLE_WORKER, 1, 3));
     assert_err(TERN_CONFLICT, rig_join(rig, b, "e", ROLE_WORKER, 0, 2)); /* that rank is taken */
     assert_ok(rig_join(rig, b, "e", ROLE_WORKER, 1, 2));
-    rig_destroy(rig);
 }
 
-static void engine_join_out_of_range_invalid(void **state)
+TEST(engine_join_out_of_range_invalid)
 {
     struct rig *rig = rig_create(NULL);
     uint32_t a = rig_connect(rig, 0, NULL);
 
-    (void)state;
     assert_err(TERN_INVALID, rig_join(rig, a, "e", ROLE_BOTH, 0, 0));
     assert_err(TERN_INVALID, rig_join(rig, a, "e", ROLE_BOTH, 0, RANKS_MAX + 1));
     assert_err(TERN_INVALID, rig_join(rig, a, "e", ROLE_WORKER, 2, 2));
     assert_err(TERN_INVALID, rig_join(rig, a, "", ROLE_BOTH, 0, 1));
     assert_int_equal(rig_view(rig).engines, 0);
-    rig_destroy(rig);
 }
 
-static void engine_join_repeated_by_the_same_process_same_engine(void **state)
+TEST(engine_join_repeated_by_the_same_process_same_engine)
 {
     struct rig *rig = rig_create(NULL);
     uint32_t a = rig_connect(rig, 0, NULL);
     struct engine_id first;
 
-    (void)state;
     assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 1));
     first = rig->last->join.engine;
     assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 1));
     assert_true(engine_id_equal(first, rig->last->join.engine));
     assert_int_equal(rig_view(rig).engines, 1);
-    rig_destroy(rig);
 }
 
-static void engine_same_name_of_two_tenants_two_engines(void **state)
+TEST(engine_same_name_of_two_tenants_two_engines)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine a = rig_engine(rig, 0, "e", 1), b = rig_engine(rig, 1, "e", 1);
 
-    (void)state;
     assert_false(engine_id_equal(a.id, b.id));
-    rig_destroy(rig);
 }
 
-static void engine_requests_before_join_refused(void **state)
+TEST(engine_requests_before_join_refused)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -62,24 +54,20 @@ static void engine_requests_before_join_refused(void **state)
     struct group_layout group = rig_group(4, 512);
     struct rig_session *s = rig_session(rig, &e, pool, 1), other;
 
-    (void)state;
     assert_int_not_equal(rig_pool_open(rig, stranger, &group, 1, 1 << 16, &ignored), TERN_OK);
     assert_int_not_equal(rig_session_open(rig, stranger, pool, 1, &other), TERN_OK);
     s->conn = stranger;
     assert_int_not_equal(rig_match(s, rig_tokens(1, 8), 8), TERN_OK);
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
 /* E1: every process has its own connection, and the engine ends with the last of them. */
-static void engine_leave_of_all_frees_everything(void **state)
+TEST(engine_leave_of_all_frees_everything)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 3);
     struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
 
-    (void)state;
     assert_ok(rig_match(s, rig_tokens(1, 32), 32));
     assert_ok(rig_run_to(s, rig_tokens(1, 32), 32));
     assert_ok(rig_leave(rig, e.conn[2]));
@@ -90,19 +78,16 @@ static void engine_leave_of_all_frees_everything(void **state)
     assert_int_equal(rig->engines_gone, 1);
     assert_int_equal(rig_view(rig).engines, 0);
     assert_int_equal(rig_view(rig).sessions, 0);
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
 /* A broken connection proves nothing about the process behind it. */
-static void engine_connection_lost_process_alive_keeps_pages(void **state)
+TEST(engine_connection_lost_process_alive_keeps_pages)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
     struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
 
-    (void)state;
     assert_ok(rig_match(s, rig_tokens(1, 32), 32));
     assert_ok(rig_run_to(s, rig_tokens(1, 32), 32));
     rig_disconnect(rig, e.conn[0]);
@@ -112,8 +97,6 @@ static void engine_connection_lost_process_alive_keeps_pages(void **state)
     rig_proc_gone(rig, e.proc[0]);
     assert_int_equal(rig->engines_gone, 1);
     assert_int_equal(rig_view(rig).engines, 0);
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
 static const char *maps(struct rig *rig, struct pool_id pool)
@@ -125,7 +108,7 @@ static const char *maps(struct rig *rig, struct pool_id pool)
 
 /* Which engine a pool is said to be of: one that maps it; none when nobody does, whoever has the
  * slot of the one that did. */
-static void a_pool_is_named_after_who_maps_it(void **state)
+TEST(a_pool_is_named_after_who_maps_it)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine first = rig_engine(rig, 0, "first", 1),
@@ -133,7 +116,6 @@ static void a_pool_is_named_after_who_maps_it(void **state)
     struct pool_id pool = rig_pool_pages(rig, &first, 4, 8);
     struct request map = {.op = OP_POOL_MAP};
 
-    (void)state;
     map.pool_map.pool = pool;
     assert_string_equal(maps(rig, pool), "first");
     assert_ok(rig_request(rig, second.conn[0], &map)->err);
@@ -147,11 +129,10 @@ static void a_pool_is_named_after_who_maps_it(void **state)
     assert_string_equal(maps(rig, pool), "-");
     assert_ok(rig_request(rig, later.conn[0], &map)->err);
     assert_string_equal(maps(rig, pool), "later");
-    rig_destroy(rig);
 }
 
 /* Pages that retire for a dead engine come back with it, whatever step they wait for. */
-static void engine_gone_ends_its_retiring_pages(void **state)
+TEST(engine_gone_ends_its_retiring_pages)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2), other = rig_engine(rig, 0, "o", 2);
@@ -159,7 +140,6 @@ static void engine_gone_ends_its_retiring_pages(void **state)
     struct request map = {.op = OP_POOL_MAP};
     struct rig_session *s = rig_session(rig, &e, pool, 1);
 
-    (void)state;
     map.pool_map.pool = pool;
     assert_ok(rig_request(rig, other.conn[0], &map)->err); /* the pool outlives its opener */
     assert_ok(rig_match(s, rig_tokens(1, 32), 32));
@@ -172,13 +152,11 @@ static void engine_gone_ends_its_retiring_pages(void **state)
     assert_int_equal(rig_retiring(rig, pool), 0);
     assert_int_equal(rig_free(rig, pool), 8);
     assert_int_equal(rig_view(rig).retires_free, rig->options.limits.retires);
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
 /* T8's last clause, seen from E1: a commit whose step never passed goes with its engine. Faults 1
  * and 2: a prefix is there or it is not, and never half of it. */
-static void engine_gone_takes_its_pending_nodes(void **state)
+TEST(engine_gone_takes_its_pending_nodes)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -187,7 +165,6 @@ static void engine_gone_takes_its_pending_nodes(void **state)
     struct rig_session *s = rig_session(rig, &e, pool, 1);
     struct rig_session *like = rig_session(rig, &other, pool, 1);
 
-    (void)state;
     assert_ok(rig_match(s, rig_tokens(1, 16), 16));
     assert_ok(rig_run_to(s, rig_tokens(1, 16), 16));
     assert_ok(rig_commit(s, 8, 0));
@@ -198,18 +175,14 @@ static void engine_gone_takes_its_pending_nodes(void **state)
     assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8); /* P4: what had passed stays */
     assert_int_equal(rig_group_view(rig, pool, 0).snapshot, 2);
     assert_int_equal(rig_free(rig, pool), 6);
-    rig_session_free(s);
-    rig_session_free(like);
-    rig_destroy(rig);
 }
 
 /* E2: numbers never go back. */
-static void engine_step_that_goes_back_is_refused(void **state)
+TEST(engine_step_that_goes_back_is_refused)
 {
     struct bench b = bench_start(4, 8);
     struct engine_view v;
 
-    (void)state;
     rig_engine_done(b.rig, &b.e, 10);
     rig_engine_done(b.rig, &b.e, 4);
     assert_true(core_engine_view(b.rig->core, b.e.id.slot, &v));
@@ -218,24 +191,21 @@ static void engine_step_that_goes_back_is_refused(void **state)
     assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
     assert_ok(rig_rewind(b.s, 8, 10)); /* passed already: free at once */
     assert_int_equal(rig_free(b.rig, b.pool), 6);
-    bench_stop(&b);
 }
 
-static void engine_step_zero_frees_at_once(void **state)
+TEST(engine_step_zero_frees_at_once)
 {
     struct bench b = bench_start(4, 8);
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
     assert_ok(rig_close(b.s, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 8);
     assert_int_equal(rig_retiring(b.rig, b.pool), 0);
-    bench_stop(&b);
 }
 
 /* E2 for pins, and fault 39: a kernel may still read the borrowed pages. */
-static void engine_pin_given_up_at_a_step_ends_when_all_ranks_passed(void **state)
+TEST(engine_pin_given_up_at_a_step_ends_when_all_ranks_passed)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2);
@@ -243,7 +213,6 @@ static void engine_pin_given_up_at_a_step_ends_when_all_ranks_passed(void **stat
     uint32_t admin = rig_connect_admin(rig);
     struct rig_session *s = rig_committed(rig, &e, pool, 1, 16);
 
-    (void)state;
     assert_ok(rig_close(s, 3));
     assert_int_equal(rig_evict(rig, admin, pool, 0), 0);
     rig_step_done(rig, e.id, 0, 3);
@@ -252,16 +221,13 @@ static void engine_pin_given_up_at_a_step_ends_when_all_ranks_passed(void **stat
     assert_int_equal(rig_evict(rig, admin, pool, 0), 0);
     rig_step_done(rig, e.id, 1, 3);
     assert_int_equal(rig_evict(rig, admin, pool, 0), 4);
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
-static void engine_shortage_counts_free_reclaimable_and_retiring(void **state)
+TEST(engine_shortage_counts_free_reclaimable_and_retiring)
 {
     struct bench b = bench_start(4, 12);
     struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 1);
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 5, 8); /* 2 pages that eviction can bring */
     assert_ok(rig_match(other, rig_tokens(2, 12), 12));
     assert_ok(rig_run_to(other, rig_tokens(2, 12), 12));
@@ -276,18 +242,15 @@ static void engine_shortage_counts_free_reclaimable_and_retiring(void **state)
     assert_int_equal(b.rig->res.shortage.retiring, 3);
     assert_true(b.rig->res.shortage.until_step == 6);
     assert_lengths(b.s, 0, 8, 8);
-    rig_session_free(other);
-    bench_stop(&b);
 }
 
 /* Reclaimable is what eviction could bring: not what is pinned, nor what a pinned node continues.
  */
-static void engine_shortage_does_not_count_what_pins_hold(void **state)
+TEST(engine_shortage_does_not_count_what_pins_hold)
 {
     struct bench b = bench_start(4, 20);
     struct rig_session *pins;
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 5, 12); /* 3 pages that can go */
     rig_put(b.rig, &b.e, b.pool, 1, 32); /* 8 pages, of which the session below pins 5 */
     pins = rig_session(b.rig, &b.e, b.pool, 1);
@@ -301,12 +264,10 @@ static void engine_shortage_does_not_count_what_pins_hold(void **state)
     assert_int_equal(b.rig->res.shortage.needed, 30);
     assert_int_equal(rig_view(b.rig).evicted_nodes,
                      0); /* T11: nothing goes for what can never fit */
-    rig_session_free(pins);
-    bench_stop(&b);
 }
 
 /* E6: each operation is all or nothing with its own result; a failed one does not stop the rest. */
-static void step_failed_operation_does_not_stop_the_rest(void **state)
+TEST(step_failed_operation_does_not_stop_the_rest)
 {
     struct bench b = bench_start(4, 4);
     const struct reply *reply;
@@ -314,7 +275,6 @@ static void step_failed_operation_does_not_stop_the_rest(void **state)
                              {.kind = STEP_EXTEND, .length = 400},
                              {.kind = STEP_EXTEND, .length = 12}};
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 4), 4));
     for (int i = 0; i < 3; i++)
         ops[i].session = b.s->id;
@@ -327,10 +287,9 @@ static void step_failed_operation_does_not_stop_the_rest(void **state)
     assert_ok(reply->step.results[2].err);
     assert_int_equal(reply->step.results[2].lengths.allocated, 12);
     assert_int_equal(rig_free(b.rig, b.pool), 1);
-    bench_stop(&b);
 }
 
-static void step_failed_barrier_stops_the_rest(void **state)
+TEST(step_failed_barrier_stops_the_rest)
 {
     struct bench b = bench_start(4, 4);
     const struct reply *reply;
@@ -338,7 +297,6 @@ static void step_failed_barrier_stops_the_rest(void **state)
                              {.kind = STEP_EXTEND, .length = 400, .barrier = true},
                              {.kind = STEP_EXTEND, .length = 12}};
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 4), 4));
     for (int i = 0; i < 3; i++)
         ops[i].session = b.s->id;
@@ -351,10 +309,9 @@ static void step_failed_barrier_stops_the_rest(void **state)
     reply = rig_step_ops(b.rig, b.e.conn[0], ops, 3);
     assert_int_equal(reply->step.n, 3);
     assert_int_equal(rig_free(b.rig, b.pool), 1);
-    bench_stop(&b);
 }
 
-static void step_operations_apply_in_order(void **state)
+TEST(step_operations_apply_in_order)
 {
     struct bench b = bench_start(4, 4);
     const struct reply *reply;
@@ -366,7 +323,6 @@ static void step_operations_apply_in_order(void **state)
                              {.kind = STEP_REWIND, .length = 12},
                              {.kind = STEP_CLOSE}};
 
-    (void)state;
     assert_ok(rig_match(b.s, NULL, 0));
     for (int i = 0; i < 4; i++)
         ops[i].session = b.s->id;
@@ -377,12 +333,11 @@ static void step_operations_apply_in_order(void **state)
     assert_int_equal(reply->step.results[2].lengths.allocated, 12);
     assert_int_equal(rig_free(b.rig, b.pool), 2);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 2);
-    bench_stop(&b);
 }
 
 /* A session belongs to the engine, not to a connection: another rank's connection may use it,
  * another engine's not. */
-static void session_of_another_engine_is_not_ours(void **state)
+TEST(session_of_another_engine_is_not_ours)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1), other = rig_engine(rig, 0, "o", 1),
@@ -390,7 +345,6 @@ static void session_of_another_engine_is_not_ours(void **state)
     struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_session *s = rig_session(rig, &e, pool, 1), mine;
 
-    (void)state;
     s->conn = other.conn[0];
     assert_int_not_equal(rig_match(s, rig_tokens(1, 8), 8), TERN_OK);
     s->conn = foreign.conn[0];
@@ -398,12 +352,10 @@ static void session_of_another_engine_is_not_ours(void **state)
     assert_int_not_equal(rig_session_open(rig, foreign.conn[0], pool, 1, &mine), TERN_OK);
     s->conn = e.conn[0];
     assert_ok(rig_match(s, rig_tokens(1, 8), 8));
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
 /* E4: the first step that brings what is missing, of this pool and group. */
-static void engine_shortage_names_the_step_that_brings_enough(void **state)
+TEST(engine_shortage_names_the_step_that_brings_enough)
 {
     struct bench b = bench_start(4, 10);
     struct pool_id elsewhere = rig_pool_pages(b.rig, &b.e, 4, 8);
@@ -411,7 +363,6 @@ static void engine_shortage_names_the_step_that_brings_enough(void **state)
     const uint32_t pages[3] = {4, 3, 3};
     const uint64_t steps[3] = {3, 5, 9};
 
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         s[i] = rig_session(b.rig, &b.e, i ? b.pool : elsewhere, 1);
         assert_ok(rig_match(s[i], rig_tokens(i, 4 * pages[i]), 4 * pages[i]));
@@ -431,9 +382,6 @@ static void engine_shortage_names_the_step_that_brings_enough(void **state)
     }
     rig_engine_done(b.rig, &b.e, 5);
     assert_ok(rig_extend(b.s, 8 + 4 * 5, 0, NULL, 0));
-    for (uint32_t i = 0; i < 3; i++)
-        rig_session_free(s[i]);
-    bench_stop(&b);
 }
 
 /* One more connection of a process that has one. */
@@ -448,7 +396,7 @@ static uint32_t connect_again(struct rig *rig, uint32_t proc)
 }
 
 /* One seat, one connection; when that is gone, the process may take its seat again. */
-static void engine_seat_taken_again_by_its_process_alone(void **state)
+TEST(engine_seat_taken_again_by_its_process_alone)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -456,7 +404,6 @@ static void engine_seat_taken_again_by_its_process_alone(void **state)
     uint32_t again = connect_again(rig, e.proc[0]), stranger = rig_connect(rig, 0, NULL);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
 
-    (void)state;
     assert_err(TERN_CONFLICT, rig_join(rig, again, "e", ROLE_BOTH, 0, 1));
     rig_disconnect(rig, e.conn[0]);
     assert_err(TERN_CONFLICT, rig_join(rig, stranger, "e", ROLE_BOTH, 0, 1));
@@ -464,20 +411,17 @@ static void engine_seat_taken_again_by_its_process_alone(void **state)
     assert_true(engine_id_equal(rig->last->join.engine, e.id));
     s->conn = again;
     assert_ok(rig_match(s, rig_tokens(1, 8), 8));
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
 /* Its processes are gone, a connection of them is still open: it is no seat in whatever engine has
  * the slot by then. */
-static void engine_gone_its_connection_is_nobodys(void **state)
+TEST(engine_gone_its_connection_is_nobodys)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2), next;
     struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_session s;
 
-    (void)state;
     rig_proc_gone(rig, e.proc[1]);
     assert_ok(rig_leave(rig, e.conn[1])); /* it said so before it died */
     assert_int_equal(rig->engines_gone, 0);
@@ -490,55 +434,21 @@ static void engine_gone_its_connection_is_nobodys(void **state)
     assert_err(TERN_INVALID, rig_leave(rig, e.conn[0]));
     rig_disconnect(rig, e.conn[0]);
     assert_int_equal(rig->engines_gone, 1);
-    rig_destroy(rig);
 }
 
 /* A rank that left may be one of another engine on the same connection; the end of the first is
  * none of its business. */
-static void engine_left_its_connection_joins_another(void **state)
+TEST(engine_left_its_connection_joins_another)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2);
     struct group_layout group = rig_group(4, 512);
     struct pool_id pool;
 
-    (void)state;
     assert_ok(rig_leave(rig, e.conn[1]));
     assert_ok(rig_join(rig, e.conn[1], "next", ROLE_BOTH, 0, 1));
     assert_ok(rig_leave(rig, e.conn[0]));
     assert_int_equal(rig->engines_gone, 1);
     assert_true(engine_id_equal(rig->engine_gone, e.id));
     assert_ok(rig_pool_open(rig, e.conn[1], &group, 1, 1u << 16, &pool));
-    rig_destroy(rig);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(engine_other_world_conflicts),
-        RIG_TEST(engine_join_out_of_range_invalid),
-        RIG_TEST(engine_join_repeated_by_the_same_process_same_engine),
-        RIG_TEST(engine_same_name_of_two_tenants_two_engines),
-        RIG_TEST(engine_requests_before_join_refused),
-        RIG_TEST(engine_leave_of_all_frees_everything),
-        RIG_TEST(engine_connection_lost_process_alive_keeps_pages),
-        RIG_TEST(a_pool_is_named_after_who_maps_it),
-        RIG_TEST(engine_gone_ends_its_retiring_pages),
-        RIG_TEST(engine_gone_takes_its_pending_nodes),
-        RIG_TEST(engine_step_that_goes_back_is_refused),
-        RIG_TEST(engine_step_zero_frees_at_once),
-        RIG_TEST(engine_pin_given_up_at_a_step_ends_when_all_ranks_passed),
-        RIG_TEST(engine_shortage_counts_free_reclaimable_and_retiring),
-        RIG_TEST(engine_shortage_does_not_count_what_pins_hold),
-        RIG_TEST(step_failed_operation_does_not_stop_the_rest),
-        RIG_TEST(step_failed_barrier_stops_the_rest),
-        RIG_TEST(step_operations_apply_in_order),
-        RIG_TEST(session_of_another_engine_is_not_ours),
-        RIG_TEST(engine_shortage_names_the_step_that_brings_enough),
-        RIG_TEST(engine_seat_taken_again_by_its_process_alone),
-        RIG_TEST(engine_gone_its_connection_is_nobodys),
-        RIG_TEST(engine_left_its_connection_joins_another),
-    };
-
-    return RIG_RUN(tests);
 }

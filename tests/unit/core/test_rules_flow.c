@@ -1,5 +1,6 @@
 /* Rule X8 and what else can hold a fetch up: bytes in flight per peer and tenant, a busy source, a
  * full destination, a session in the wrong state. */
+#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens */
@@ -18,48 +19,41 @@ static void fetches_stay_within(struct pair p, uint32_t n, uint64_t bytes)
         assert_ok(rig_fetched(d[i], fetch[i]));
         assert_whole(d[i], 32);
     }
-    free_many(n, d);
-    pair_stop(&p);
 }
 
 /* Also where the limit is no multiple of a page. */
-static void fetch_bytes_in_flight_stay_within_the_peers_limit(void **state)
+TEST(fetch_bytes_in_flight_stay_within_the_peers_limit)
 {
-    (void)state;
     fetches_stay_within(pair_limited(1300), 3, 1300);
 }
 
-static void fetch_bytes_in_flight_stay_within_the_tenants_limit(void **state)
+TEST(fetch_bytes_in_flight_stay_within_the_tenants_limit)
 {
     struct rig_options options = rig_defaults();
 
-    (void)state;
     options.limits.tenant_bytes_in_flight = 2000;
     fetches_stay_within(pair_with(options, 4, 128, 64), 2, 2000);
 }
 
 /* A page larger than the limit still moves: alone. */
-static void fetch_page_above_the_limit_goes_alone(void **state)
+TEST(fetch_page_above_the_limit_goes_alone)
 {
     struct pair p = pair_limited(100);
 
-    (void)state;
     pair_offer(&p, 16);
     assert_ok(fetch_all(p.d));
     assert_whole(p.d, 16);
     assert_int_equal(p.dest->max_pages_in_flight, 1);
-    pair_stop(&p);
 }
 
 /* X8: a source that is busy says so and when to come back. */
-static void fetch_source_full_answers_busy(void **state)
+TEST(fetch_source_full_answers_busy)
 {
     struct rig_options options = rig_defaults();
     struct pair p;
     struct rig_session *d[2];
     uint64_t fetch[2];
 
-    (void)state;
     options.limits.serves = 1;
     p = pair_with(options, 4, 128, 64);
     p.dest->automatic = BY_HAND(RIG_PULL);
@@ -71,18 +65,15 @@ static void fetch_source_full_answers_busy(void **state)
     assert_ok(fetch_all(d[1]));
     assert_whole(d[0], 16);
     assert_whole(d[1], 16);
-    free_many(2, d);
-    pair_stop(&p);
 }
 
 /* Y5: the destination's pages are admitted as those of an extend are. */
-static void fetch_destination_full_pool_exhausted_and_the_source_lets_go(void **state)
+TEST(fetch_destination_full_pool_exhausted_and_the_source_lets_go)
 {
     struct pair p = pair_limited(1 << 20);
     struct rig_session *greedy = rig_session(p.dest, &p.de, p.dp, 2);
     uint64_t fetch;
 
-    (void)state;
     assert_ok(rig_match(greedy, rig_tokens(9, 256), 256));
     assert_ok(rig_run_to(greedy, rig_tokens(9, 256),
                          50 * 4)); /* 14 of 64 pages are left, 16 are needed */
@@ -95,12 +86,10 @@ static void fetch_destination_full_pool_exhausted_and_the_source_lets_go(void **
     assert_ok(rig_close(greedy, 0));
     assert_ok(fetch_all(p.d));
     assert_whole(p.d, TOKENS);
-    rig_session_free(greedy);
-    pair_stop(&p);
 }
 
 /* An engine that asks a peer which is not connected goes on with what it has. */
-static void fetch_refused_tells_what_the_session_has(void **state)
+TEST(fetch_refused_tells_what_the_session_has)
 {
     static const struct {
         uint32_t peer;
@@ -108,7 +97,6 @@ static void fetch_refused_tells_what_the_session_has(void **state)
     } refused[] = {{1, TERN_PEER_LOST}, {9, TERN_INVALID}, {NONE, TERN_INVALID}};
     struct pair p = pair_limited(1 << 20);
 
-    (void)state;
     source_has(&p, 1, TOKENS);
     p.d = rig_session(p.dest, &p.de, p.dp, 1);
     assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
@@ -122,14 +110,12 @@ static void fetch_refused_tells_what_the_session_has(void **state)
         assert_int_equal(reply->fetch.lengths.written, 16);
         assert_int_equal(reply->fetch.lengths.allocated, 16);
     }
-    pair_stop(&p);
 }
 
-static void fetch_wrong_state_refused(void **state)
+TEST(fetch_wrong_state_refused)
 {
     struct pair p = pair_limited(1 << 20);
 
-    (void)state;
     source_has(&p, 1, TOKENS);
     p.d = rig_session(p.dest, &p.de, p.dp, 1);
     assert_err(TERN_INVALID, answered(&p, rig_fetch(p.d, 0, 0))); /* no tokens yet */
@@ -145,11 +131,10 @@ static void fetch_wrong_state_refused(void **state)
     assert_err(TERN_BUSY, answered(&p, rig_fetch(p.d, 0, 0)));
     assert_err(TERN_BUSY, rig_extend(p.d, 128, 0, NULL, 0));
     assert_err(TERN_BUSY, rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
-    pair_stop(&p);
 }
 
 /* What one tenant has on its way is not counted against another. */
-static void fetch_bytes_in_flight_are_each_tenants_own(void **state)
+TEST(fetch_bytes_in_flight_are_each_tenants_own)
 {
     struct rig_options options = rig_defaults();
     struct rig_engine se, de;
@@ -158,7 +143,6 @@ static void fetch_bytes_in_flight_are_each_tenants_own(void **state)
     struct pair p;
     uint64_t fetch[2];
 
-    (void)state;
     options.limits.tenant_bytes_in_flight = 512;
     p = pair_with(options, 4, 64, 64);
     se = rig_engine(p.source, 1, "theirs", 1);
@@ -177,22 +161,4 @@ static void fetch_bytes_in_flight_are_each_tenants_own(void **state)
     assert_ok(rig_fetched(p.d, fetch[0]));
     assert_ok(rig_fetched(d, fetch[1]));
     assert_whole(d, 8);
-    rig_session_free(d);
-    pair_stop(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(fetch_bytes_in_flight_stay_within_the_peers_limit),
-        RIG_TEST(fetch_bytes_in_flight_stay_within_the_tenants_limit),
-        RIG_TEST(fetch_page_above_the_limit_goes_alone),
-        RIG_TEST(fetch_source_full_answers_busy),
-        RIG_TEST(fetch_destination_full_pool_exhausted_and_the_source_lets_go),
-        RIG_TEST(fetch_refused_tells_what_the_session_has),
-        RIG_TEST(fetch_wrong_state_refused),
-        RIG_TEST(fetch_bytes_in_flight_are_each_tenants_own),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -1,5 +1,6 @@
 /* Rules about the host tier: T16 writeback, which copy goes first, what subscribers are told of it,
  * and pools with a host tier. Pages of 4 tokens and L = 4 where nothing else is said. */
+#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 
 /* Chunk by chunk, so that each has its copy queued before the next is there. */
@@ -13,7 +14,6 @@ static void put_slowly(struct bench *b, uint32_t seed, uint32_t depth)
         assert_ok(rig_commit(s, at, 0));
     }
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
 }
 
 /* 16 pages on each tier; copies wait for the test. */
@@ -39,12 +39,11 @@ static struct bench copies_held_at(uint32_t jobs)
 
 /* --- T16 --- */
 
-static void t16_acknowledged_before_its_parent_it_waits_for_it(void **state)
+TEST(t16_acknowledged_before_its_parent_it_waits_for_it)
 {
     struct bench b = copies_held();
     uint32_t seen;
 
-    (void)state;
     put_slowly(&b, 1, 12);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 3);
     rig_complete_nth(b.rig, RIG_COPY, 2);
@@ -59,11 +58,10 @@ static void t16_acknowledged_before_its_parent_it_waits_for_it(void **state)
 }
 
 /* Copies that have not begun, or wait for their parent's, keep nothing on a device that is full. */
-static void t16_a_copy_that_is_not_running_holds_nothing(void **state)
+TEST(t16_a_copy_that_is_not_running_holds_nothing)
 {
     struct bench b = copies_held_at(2);
 
-    (void)state;
     put_slowly(&b, 1, 16);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
     assert_int_equal(evicts(&b, 0), 2); /* 16 and 12 were queued */
@@ -99,9 +97,8 @@ static void fail_for_good(struct bench *b)
 
 /* What is below it on the host, and what was acknowledged before it, does not suffer: the device
  * has the bytes still. */
-static void t16_a_failed_copy_is_made_again(void **state)
+TEST(t16_a_failed_copy_is_made_again)
 {
-    (void)state;
     for (uint32_t fails = 1; fails < COPY_TRIES_MAX; fails++) {
         struct bench b = copies_held();
         struct event late = {.kind = EV_COPIED};
@@ -140,11 +137,10 @@ static void t16_a_failed_copy_is_made_again(void **state)
 }
 
 /* The host gets its pages back, the device keeps its own. */
-static void t16_a_copy_that_fails_for_good_is_given_up(void **state)
+TEST(t16_a_copy_that_fails_for_good_is_given_up)
 {
     struct bench b = copies_held();
 
-    (void)state;
     put_slowly(&b, 1, 4);
     fail_for_good(&b);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
@@ -167,11 +163,10 @@ static void t16_a_copy_that_fails_for_good_is_given_up(void **state)
 }
 
 /* The namespace is reset meanwhile: nobody wants it any more. */
-static void t16_a_failed_copy_of_a_dead_namespace_is_not_made_again(void **state)
+TEST(t16_a_failed_copy_of_a_dead_namespace_is_not_made_again)
 {
     struct bench b = copies_held();
 
-    (void)state;
     put_slowly(&b, 1, 4);
     assert_ok(rig_reset(b.rig, b.e.conn[0], 1, NULL));
     fail_nth(&b, 0);
@@ -182,9 +177,8 @@ static void t16_a_failed_copy_of_a_dead_namespace_is_not_made_again(void **state
 }
 
 /* The parent's copy is given up after the children's were acknowledged: theirs go too. */
-static void t16_a_failed_parent_takes_what_hangs_on_it(void **state)
+TEST(t16_a_failed_parent_takes_what_hangs_on_it)
 {
-    (void)state;
     for (uint32_t order = 0; order < 3; order++) {
         struct bench b = host_bench(4, 16, 3);
 
@@ -210,11 +204,10 @@ static void t16_a_failed_parent_takes_what_hangs_on_it(void **state)
 }
 
 /* A good copy ends a row of bad ones, even if it goes with its parent: the next has all tries. */
-static void t16_a_copy_that_went_with_its_parent_has_all_tries_again(void **state)
+TEST(t16_a_copy_that_went_with_its_parent_has_all_tries_again)
 {
     struct bench b = copies_held();
 
-    (void)state;
     put_slowly(&b, 1, 8);
     fail_nth(&b, 1);
     rig_complete_nth(b.rig, RIG_COPY, 1); /* that of 8 is good, and waits for that of 4 */
@@ -233,13 +226,12 @@ static void t16_a_copy_that_went_with_its_parent_has_all_tries_again(void **stat
     bench_ends_clean(&b);
 }
 
-static void t16_a_second_acknowledgement_is_ignored(void **state)
+TEST(t16_a_second_acknowledgement_is_ignored)
 {
     struct bench b = copies_held();
     struct event again = {.kind = EV_COPIED};
     uint64_t changes;
 
-    (void)state;
     put(&b, 1, 4);
     again.copied.job = rig_job(b.rig, RIG_COPY, 0)->copy;
     rig_complete(b.rig, RIG_COPY);
@@ -273,9 +265,8 @@ static void t16_a_second_acknowledgement_is_ignored(void **state)
 }
 
 /* The session aborts or closes while its prefix is copied: both ends stay until it is through. */
-static void t16_an_abort_during_the_copy_keeps_both_ends(void **state)
+TEST(t16_an_abort_during_the_copy_keeps_both_ends)
 {
-    (void)state;
     for (uint32_t closes = 0; closes < 2; closes++) {
         struct bench b = copies_held();
 
@@ -296,11 +287,10 @@ static void t16_an_abort_during_the_copy_keeps_both_ends(void **state)
 }
 
 /* The namespace is reset, the pool's last session closes: what a worker reads or writes stays. */
-static void t16_a_reset_during_the_copy_keeps_both_ends(void **state)
+TEST(t16_a_reset_during_the_copy_keeps_both_ends)
 {
     struct bench b = copies_held();
 
-    (void)state;
     put_slowly(&b, 1, 8);
     assert_ok(rig_reset(b.rig, b.e.conn[0], 1, NULL));
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 2);
@@ -313,11 +303,10 @@ static void t16_a_reset_during_the_copy_keeps_both_ends(void **state)
 }
 
 /* No checksum, no copy; a copy limit that is small leaves none out. */
-static void t16_writeback_waits_for_checksums_and_for_a_job(void **state)
+TEST(t16_writeback_waits_for_checksums_and_for_a_job)
 {
     struct bench b = copies_held_at(2);
 
-    (void)state;
     b.rig->automatic = BY_HAND(RIG_COPY | RIG_SEAL);
     put_slowly(&b, 1, 20);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
@@ -336,11 +325,10 @@ static void t16_writeback_waits_for_checksums_and_for_a_job(void **state)
 
 /* What waits for its turn, or for its parent's copy, gives way to who needs the device's pages;
  * what runs does not. */
-static void t16_a_copy_that_does_not_run_gives_way(void **state)
+TEST(t16_a_copy_that_does_not_run_gives_way)
 {
     struct bench b = copies_held_at(2);
 
-    (void)state;
     put_slowly(&b, 1, 20);
     assert_int_equal(rig_view(b.rig).copies, 5);
     rig_complete_nth(b.rig, RIG_COPY, 1); /* 8 is through and waits for 4; 12 runs in its place */
@@ -360,11 +348,10 @@ static void t16_a_copy_that_does_not_run_gives_way(void **state)
 }
 
 /* But not what a session retracts for. */
-static void t16_a_copy_that_a_retract_waits_for_does_not_give_way(void **state)
+TEST(t16_a_copy_that_a_retract_waits_for_does_not_give_way)
 {
     struct bench b = copies_held_at(1);
 
-    (void)state;
     commits(b.s, 1, 20);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     rig_complete(b.rig, RIG_COPY);
@@ -379,13 +366,12 @@ static void t16_a_copy_that_a_retract_waits_for_does_not_give_way(void **state)
 }
 
 /* Two chunks whose checksums were known before their parent's: both follow it. */
-static void t16_siblings_follow_their_parent(void **state)
+TEST(t16_siblings_follow_their_parent)
 {
     struct bench b = host_bench(4, 16, 16);
     uint32_t tokens[8], at;
     struct rig_session *s;
 
-    (void)state;
     b.rig->automatic = BY_HAND(RIG_SEAL);
     put_slowly(&b, 1, 8);
     memcpy(tokens, rig_tokens(1, 8), sizeof tokens);
@@ -395,7 +381,6 @@ static void t16_siblings_follow_their_parent(void **state)
     assert_ok(rig_run_to(s, tokens, 8));
     assert_ok(rig_commit(s, 8, 0));
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     assert_int_equal(rig_jobs(b.rig, RIG_SEAL), 3);
     rig_complete_nth(b.rig, RIG_SEAL, 2);
     rig_complete_nth(b.rig, RIG_SEAL, 1);
@@ -409,11 +394,10 @@ static void t16_siblings_follow_their_parent(void **state)
 
 /* --- which copy goes first --- */
 
-static void host_room_is_made_of_the_least_recently_used_leaves(void **state)
+TEST(host_room_is_made_of_the_least_recently_used_leaves)
 {
     struct bench b = host_bench(4, 16, 4);
 
-    (void)state;
     put(&b, 1, 8);
     put(&b, 2, 4);
     put(&b, 3, 4);
@@ -436,12 +420,11 @@ static void host_room_is_made_of_the_least_recently_used_leaves(void **state)
     bench_ends_clean(&b);
 }
 
-static void what_is_on_the_host_alone_is_demoted_leaf_first_then_gone(void **state)
+TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone)
 {
     struct bench b = host_bench(4, 64, 6);
     uint32_t nodes;
 
-    (void)state;
     put(&b, 1, 12);
     put(&b, 2, 8);
     nodes = rig_pool_view(b.rig, b.pool).nodes;
@@ -467,11 +450,10 @@ static void what_is_on_the_host_alone_is_demoted_leaf_first_then_gone(void **sta
 
 /* An operator's evict: of what a session holds on the device, the copy on the host stays too. What
  * it says are the pages that became free, of each tier. */
-static void evict_leaves_what_is_held_on_either_tier(void **state)
+TEST(evict_leaves_what_is_held_on_either_tier)
 {
     struct bench b = host_bench(4, 64, 64);
 
-    (void)state;
     put(&b, 1, 12);
     put(&b, 2, 8);
     assert_ok(rig_match(b.s, rig_tokens(1, 12), 8)); /* the oldest on the host is its path */
@@ -494,11 +476,10 @@ static void evict_leaves_what_is_held_on_either_tier(void **state)
 }
 
 /* Host pages that a copy was about to write are told as well. */
-static void evict_tells_the_pages_of_copies_that_it_gave_up(void **state)
+TEST(evict_tells_the_pages_of_copies_that_it_gave_up)
 {
     struct bench b = copies_held_at(2);
 
-    (void)state;
     put_slowly(&b, 1, 16);
     assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 4);
     assert_int_equal(evicts(&b, 0), 2); /* 16 and 12 were queued */
@@ -509,11 +490,10 @@ static void evict_tells_the_pages_of_copies_that_it_gave_up(void **state)
 }
 
 /* The device's copy of a leaf that is not on the host is destroyed, of one that is, demoted. */
-static void device_pressure_demotes_what_has_a_copy_and_destroys_the_rest(void **state)
+TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest)
 {
     struct bench b = host_bench(4, 8, 2);
 
-    (void)state;
     put(&b, 1, 8);
     b.rig->automatic = BY_HAND(RIG_SEAL);
     put(&b, 2, 8);
@@ -526,11 +506,10 @@ static void device_pressure_demotes_what_has_a_copy_and_destroys_the_rest(void *
     assert_true(is_there(&b, 1, 8) && is_there(&b, 2, 8));
     assert_false(on_device(&b, 1, 4));
     assert_true(on_device(&b, 2, 8));
-    bench_stop(&b);
 }
 
 /* What subscribers are told of one prefix that goes to the host, leaves the device, comes back. */
-static void changes_of_tier_are_told(void **state)
+TEST(changes_of_tier_are_told)
 {
     static const struct {
         enum tree_event_kind kind;
@@ -540,7 +519,6 @@ static void changes_of_tier_are_told(void **state)
     struct bench b = host_bench(4, 16, 16);
     struct tree_event_view v;
 
-    (void)state;
     put(&b, 1, 4);
     assert_int_equal(evicts(&b, 1), 1);
     assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
@@ -560,13 +538,12 @@ static void changes_of_tier_are_told(void **state)
 
 /* --- pools --- */
 
-static void a_pool_with_a_host_tier_opens_closes_and_is_had_again(void **state)
+TEST(a_pool_with_a_host_tier_opens_closes_and_is_had_again)
 {
     struct bench b = host_bench(4, 16, 16);
     struct pool_id again;
     struct group_layout group = rig_group(4, 512);
 
-    (void)state;
     put(&b, 1, 8);
     assert_ok(rig_close(b.s, 0));
     assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
@@ -581,12 +558,10 @@ static void a_pool_with_a_host_tier_opens_closes_and_is_had_again(void **state)
     assert_int_equal(rig_view(b.rig).pools, 1);
     b.rig->host_bytes = 512; /* less than two pages */
     assert_err(TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], &group, 1, 1u << 20, &again));
-    bench_stop(&b);
 }
 
-static void a_pool_closes_while_copies_run(void **state)
+TEST(a_pool_closes_while_copies_run)
 {
-    (void)state;
     for (uint32_t loads = 0; loads < 2; loads++) {
         struct bench b = host_bench(4, 64, 16);
 
@@ -608,17 +583,15 @@ static void a_pool_closes_while_copies_run(void **state)
         assert_int_equal(rig_view(b.rig).pools, 1);
         rig_complete(b.rig, RIG_COPY);
         assert_int_equal(rig_view(b.rig).pools, 0);
-        bench_stop(&b);
     }
 }
 
 /* Node records run out: what is on the host goes after what is on the device. */
-static void node_records_come_from_the_host_tier_too(void **state)
+TEST(node_records_come_from_the_host_tier_too)
 {
     struct rig_options o = rig_defaults();
     struct bench b;
 
-    (void)state;
     o.limits.nodes = 8;
     b = host_bench_with(&o, 4, 64, 64);
     for (uint32_t seed = 1; seed <= 40; seed++) {
@@ -626,35 +599,4 @@ static void node_records_come_from_the_host_tier_too(void **state)
         assert_int_equal(rig_depth(b.s, rig_tokens(seed, 12), 12), 12);
     }
     bench_ends_clean(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(t16_acknowledged_before_its_parent_it_waits_for_it),
-        RIG_TEST(t16_a_copy_that_is_not_running_holds_nothing),
-        RIG_TEST(t16_a_failed_copy_is_made_again),
-        RIG_TEST(t16_a_copy_that_fails_for_good_is_given_up),
-        RIG_TEST(t16_a_failed_copy_of_a_dead_namespace_is_not_made_again),
-        RIG_TEST(t16_a_failed_parent_takes_what_hangs_on_it),
-        RIG_TEST(t16_a_copy_that_went_with_its_parent_has_all_tries_again),
-        RIG_TEST(t16_a_second_acknowledgement_is_ignored),
-        RIG_TEST(t16_an_abort_during_the_copy_keeps_both_ends),
-        RIG_TEST(t16_a_reset_during_the_copy_keeps_both_ends),
-        RIG_TEST(t16_writeback_waits_for_checksums_and_for_a_job),
-        RIG_TEST(t16_a_copy_that_does_not_run_gives_way),
-        RIG_TEST(t16_a_copy_that_a_retract_waits_for_does_not_give_way),
-        RIG_TEST(t16_siblings_follow_their_parent),
-        RIG_TEST(host_room_is_made_of_the_least_recently_used_leaves),
-        RIG_TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone),
-        RIG_TEST(evict_leaves_what_is_held_on_either_tier),
-        RIG_TEST(evict_tells_the_pages_of_copies_that_it_gave_up),
-        RIG_TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest),
-        RIG_TEST(changes_of_tier_are_told),
-        RIG_TEST(a_pool_with_a_host_tier_opens_closes_and_is_had_again),
-        RIG_TEST(a_pool_closes_while_copies_run),
-        RIG_TEST(node_records_come_from_the_host_tier_too),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -1,16 +1,16 @@
 /* What brings a prefix back from the host tier to the device, Recover apart: a commit of the same
  * tokens, a fetch from the host or from a peer, a new engine; and copies that have rotten. Pages of
  * 4 tokens and L = 4 where nothing else is said. */
+#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 #include "unit/rig/rig_pair.h"
 
-static void restored_by_a_commit_of_the_same_tokens(void **state)
+TEST(restored_by_a_commit_of_the_same_tokens)
 {
     struct bench b = host_bench(4, 64, 16);
     const uint32_t *tokens;
     struct rig_session *other;
 
-    (void)state;
     put_away(&b, 1, 12);
     assert_false(on_device(&b, 1, 4));
     tokens = rig_tokens(1, 24);
@@ -34,17 +34,15 @@ static void restored_by_a_commit_of_the_same_tokens(void **state)
     assert_true(on_device(&b, 1, 16) && on_host(&b, 1, 16));
     assert_int_equal(b.rig->copies_up, 0);
     assert_ok(rig_close(other, 0));
-    rig_session_free(other);
     bench_ends_clean(&b);
 }
 
-static void restored_by_a_commit_whose_engine_dies_it_stays_on_the_host(void **state)
+TEST(restored_by_a_commit_whose_engine_dies_it_stays_on_the_host)
 {
     struct bench b = host_bench(4, 64, 16);
     struct rig_engine two = second_engine(b.rig, b.pool);
     struct rig_session *s;
 
-    (void)state;
     put_away(&b, 1, 8);
     s = rig_session(b.rig, &two, b.pool, 1);
     assert_ok(rig_match(s, rig_tokens(1, 12), 12));
@@ -57,16 +55,14 @@ static void restored_by_a_commit_whose_engine_dies_it_stays_on_the_host(void **s
     assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
     assert_ok(fetch_back(b.s));
     assert_whole(b.s, 8);
-    rig_session_free(s);
     bench_ends_clean(&b);
 }
 
-static void fetch_from_the_host_tier_brings_the_deeper_prefix(void **state)
+TEST(fetch_from_the_host_tier_brings_the_deeper_prefix)
 {
     struct bench b = host_bench(4, 64, 16);
     uint64_t request;
 
-    (void)state;
     put(&b, 1, 20);
     assert_int_equal(evicts(&b, 3), 3); /* 12, 16, 20 are on the host alone */
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
@@ -94,11 +90,10 @@ static void fetch_from_the_host_tier_brings_the_deeper_prefix(void **state)
     bench_ends_clean(&b);
 }
 
-static void fetch_from_the_host_tier_up_to_a_depth(void **state)
+TEST(fetch_from_the_host_tier_up_to_a_depth)
 {
     struct bench b = host_bench(4, 64, 16);
 
-    (void)state;
     put_away(&b, 1, 20);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 15)));
@@ -109,11 +104,10 @@ static void fetch_from_the_host_tier_up_to_a_depth(void **state)
 }
 
 /* A depth that is here already brings nothing, and is no error. */
-static void fetch_from_the_host_tier_below_what_is_here(void **state)
+TEST(fetch_from_the_host_tier_below_what_is_here)
 {
     struct bench b = host_bench(4, 64, 16);
 
-    (void)state;
     put(&b, 1, 20);
     assert_int_equal(evicts(&b, 3), 3);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
@@ -128,13 +122,12 @@ static void fetch_from_the_host_tier_below_what_is_here(void **state)
 
 /* A session computes what another is having loaded: it keeps its own pages, and commits them when
  * the load is through. */
-static void a_load_and_a_commit_of_one_chunk(void **state)
+TEST(a_load_and_a_commit_of_one_chunk)
 {
     struct bench b = host_bench(4, 64, 16);
     struct rig_session *s;
     uint64_t request;
 
-    (void)state;
     put_away(&b, 1, 12);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     b.rig->automatic = BY_HAND(RIG_COPY);
@@ -157,17 +150,15 @@ static void a_load_and_a_commit_of_one_chunk(void **state)
     assert_memory_equal(s->table[0], b.s->table[0], 3 * sizeof s->table[0][0]); /* adopted */
     assert_int_equal(rig_wrong(s, 16), 0);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     bench_ends_clean(&b);
 }
 
 /* Nothing deeper there, no host tier, something allocated, no room. */
-static void fetch_from_the_host_tier_that_brings_nothing(void **state)
+TEST(fetch_from_the_host_tier_that_brings_nothing)
 {
     struct bench b = host_bench(4, 8, 16);
     uint64_t request;
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     request = rig_fetch(b.s, PEER_HOST, 0);
     assert_non_null(rig_reply_to(b.rig, request));
@@ -192,7 +183,6 @@ static void fetch_from_the_host_tier_that_brings_nothing(void **state)
         assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
         assert_lengths(b.s, 0, 0, 0);
         assert_ok(rig_close(hog, 0));
-        rig_session_free(hog);
     }
     assert_ok(fetch_back(b.s));
     assert_lengths(b.s, 20, 20, 20);
@@ -202,15 +192,13 @@ static void fetch_from_the_host_tier_that_brings_nothing(void **state)
     request = rig_fetch(b.s, PEER_HOST, 0);
     assert_non_null(rig_reply_to(b.rig, request));
     assert_lengths(b.s, 0, 0, 0);
-    bench_stop(&b);
 }
 
-static void fetch_from_the_host_tier_cancelled(void **state)
+TEST(fetch_from_the_host_tier_cancelled)
 {
     struct bench b = host_bench(4, 64, 16);
     uint64_t request;
 
-    (void)state;
     put_away(&b, 1, 20);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     b.rig->automatic = BY_HAND(RIG_COPY);
@@ -231,9 +219,8 @@ static void fetch_from_the_host_tier_cancelled(void **state)
 
 /* A copy that fails for no fault of its bytes: the asker hears of it and may ask again; it is not
  * tried for ever behind its back. */
-static void fetch_from_the_host_tier_whose_copy_fails_is_busy(void **state)
+TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy)
 {
-    (void)state;
     for (uint32_t good = 0; good < 5; good++) {
         struct bench b = host_bench(4, 64, 16);
         uint64_t request;
@@ -272,12 +259,11 @@ static void spoil_host(struct bench *b, uint32_t seed, uint32_t depth)
     page[5] = (uint8_t)~page[5];
 }
 
-static void a_rotten_host_page_is_corrupt_and_never_matched(void **state)
+TEST(a_rotten_host_page_is_corrupt_and_never_matched)
 {
     struct bench b = host_bench(4, 64, 16);
     uint64_t request;
 
-    (void)state;
     put_away(&b, 1, 20);
     spoil_host(&b, 1, 12);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
@@ -294,7 +280,6 @@ static void a_rotten_host_page_is_corrupt_and_never_matched(void **state)
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 28);
     assert_ok(rig_close(b.s, 0));
     demote_pool(b.rig, &b.e, b.pool);
-    rig_session_free(b.s);
     b.s = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     request = rig_fetch(b.s, PEER_HOST, 0);
@@ -304,12 +289,11 @@ static void a_rotten_host_page_is_corrupt_and_never_matched(void **state)
     bench_ends_clean(&b);
 }
 
-static void a_rotten_host_page_and_a_retracted_session(void **state)
+TEST(a_rotten_host_page_and_a_retracted_session)
 {
     struct bench b = host_bench(4, 64, 16);
     uint32_t copies;
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 22));
     assert_ok(rig_commit(b.s, 20, 0));
@@ -331,12 +315,11 @@ static void a_rotten_host_page_and_a_retracted_session(void **state)
 }
 
 /* A pull brings what is on the host alone, from a peer. */
-static void a_pull_restores_what_is_on_the_host_alone(void **state)
+TEST(a_pull_restores_what_is_on_the_host_alone)
 {
     struct pair p = pair_with_host(rig_defaults(), 4, 32, 32, 64 * 512, 64 * 512);
     uint32_t admin = rig_connect_admin(p.dest);
 
-    (void)state;
     source_has(&p, 1, 20);
     dest_has(&p, 1, 12);
     assert_int_equal(rig_evict(p.dest, admin, p.dp, 2), 2); /* 8 and 12 are on the host alone */
@@ -350,17 +333,15 @@ static void a_pull_restores_what_is_on_the_host_alone(void **state)
     assert_ok(rig_close(p.d, 0));
     evict_all(p.dest, admin, p.dp);
     assert_all_free(p.dest, p.dp);
-    pair_stop(&p);
 }
 
 /* What came back from the host has its checksums, and is served like anything else. */
-static void a_peer_reads_what_was_loaded(void **state)
+TEST(a_peer_reads_what_was_loaded)
 {
     struct pair p = pair_with_host(rig_defaults(), 4, 32, 32, 64 * 512, 0);
     uint32_t admin = rig_connect_admin(p.source);
     struct rig_session *s;
 
-    (void)state;
     source_has(&p, 1, 20);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 5), 5);
     p.source->automatic = BY_HAND(RIG_SEAL); /* none is computed again */
@@ -369,22 +350,19 @@ static void a_peer_reads_what_was_loaded(void **state)
     assert_ok(fetch_back(s));
     assert_whole(s, 20);
     assert_true(node_seen(p.source, p.sp, rig_tokens(1, 20), 20).sealed);
-    rig_session_free(s);
     p.d = asking(&p, 1, 20);
     assert_ok(fetch_all(p.d));
     assert_whole(p.d, 20);
-    pair_stop(&p);
 }
 
 /* A chunk that another engine is computing again is not fetched from the host in the meantime, nor
  * what hangs on it. */
-static void fetch_from_the_host_stops_at_what_is_not_written_yet(void **state)
+TEST(fetch_from_the_host_stops_at_what_is_not_written_yet)
 {
     struct bench b = host_bench(4, 64, 16);
     struct rig_engine two = second_engine(b.rig, b.pool);
     struct rig_session *s;
 
-    (void)state;
     put_away(&b, 1, 20);
     s = rig_session(b.rig, &two, b.pool, 1);
     assert_ok(rig_match(s, rig_tokens(1, 30), 30));
@@ -405,19 +383,17 @@ static void fetch_from_the_host_stops_at_what_is_not_written_yet(void **state)
     assert_ok(fetch_back(b.s));
     assert_whole(b.s, 20);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     bench_ends_clean(&b);
 }
 
 /* The source offers what its device has: its host tier is its own business. */
-static void a_peer_never_reads_host_pages(void **state)
+TEST(a_peer_never_reads_host_pages)
 {
     struct pair p = pair_with(rig_defaults(), 4, 32, 32);
     uint32_t admin = rig_connect_admin(p.source);
     struct pool_id pool = {0, 0};
     struct group_layout group = rig_group(4, 512);
 
-    (void)state;
     group.cap_pages = 31;
     p.source->host_bytes = 64 * 512;
     assert_ok(rig_pool_open(p.source, p.se.conn[0], &group, 1, 1u << 20, &pool));
@@ -427,15 +403,13 @@ static void a_peer_never_reads_host_pages(void **state)
     fetch_all(p.d);
     assert_true(p.d->len.committed <= 4);
     assert_int_equal(rig_wrong(p.d, p.d->len.committed), 0);
-    pair_stop(&p);
 }
 
-static void a_new_engine_finds_what_the_host_has(void **state)
+TEST(a_new_engine_finds_what_the_host_has)
 {
     struct bench b = host_bench(4, 64, 16);
     struct rig_session *s;
 
-    (void)state;
     put_away(&b, 1, 8);
     rig_engine_kill(b.rig, &b.e, 0);
     b.e = rig_engine(b.rig, 0, "again", 1);
@@ -444,30 +418,4 @@ static void a_new_engine_finds_what_the_host_has(void **state)
     assert_ok(rig_match(s, rig_tokens(1, 12), 12));
     assert_ok(fetch_back(s));
     assert_whole(s, 8);
-    rig_session_free(s);
-    bench_stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(restored_by_a_commit_of_the_same_tokens),
-        RIG_TEST(restored_by_a_commit_whose_engine_dies_it_stays_on_the_host),
-        RIG_TEST(fetch_from_the_host_tier_brings_the_deeper_prefix),
-        RIG_TEST(fetch_from_the_host_tier_up_to_a_depth),
-        RIG_TEST(fetch_from_the_host_tier_below_what_is_here),
-        RIG_TEST(a_load_and_a_commit_of_one_chunk),
-        RIG_TEST(fetch_from_the_host_tier_that_brings_nothing),
-        RIG_TEST(fetch_from_the_host_tier_cancelled),
-        RIG_TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy),
-        RIG_TEST(a_rotten_host_page_is_corrupt_and_never_matched),
-        RIG_TEST(a_rotten_host_page_and_a_retracted_session),
-        RIG_TEST(a_pull_restores_what_is_on_the_host_alone),
-        RIG_TEST(a_peer_reads_what_was_loaded),
-        RIG_TEST(fetch_from_the_host_stops_at_what_is_not_written_yet),
-        RIG_TEST(a_peer_never_reads_host_pages),
-        RIG_TEST(a_new_engine_finds_what_the_host_has),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -4,12 +4,11 @@
 
 #include <stdlib.h>
 
-static void match_partial_chunk_matches_whole_chunks_only(void **state)
+TEST(match_partial_chunk_matches_whole_chunks_only)
 {
     struct bench b = bench_start(4, 16);
     uint32_t tokens[16];
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     memcpy(tokens, rig_tokens(1, 16), sizeof tokens);
     assert_int_equal(rig_depth(b.s, tokens, 15), 12);
@@ -19,16 +18,14 @@ static void match_partial_chunk_matches_whole_chunks_only(void **state)
         assert_int_equal(rig_depth(b.s, tokens, 16), i / 4 * 4);
         tokens[i] ^= 1;
     }
-    bench_stop(&b);
 }
 
 /* T2: idempotent per session; a scheduler may retry. */
-static void match_repeated_changes_nothing(void **state)
+TEST(match_repeated_changes_nothing)
 {
     struct bench b = bench_start(4, 16);
     struct page_ref first[4];
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     assert_ok(rig_match(b.s, rig_tokens(1, 20), 20));
     memcpy(first, b.s->table[0], sizeof first);
@@ -38,25 +35,21 @@ static void match_repeated_changes_nothing(void **state)
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 4);
     assert_ok(rig_close(b.s, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 4); /* one pin, given up once */
-    bench_stop(&b);
 }
 
 /* T3: import is legal only on an empty table; with C > 0 a Match is a resume and never consults the
  * tree. */
-static void match_after_allocation_never_imports(void **state)
+TEST(match_after_allocation_never_imports)
 {
     struct bench b = bench_start(4, 32);
     struct rig_session *late = rig_session(b.rig, &b.e, b.pool, 1);
 
-    (void)state;
     assert_ok(rig_match(late, rig_tokens(1, 32), 32));
     assert_ok(rig_run_to(late, rig_tokens(1, 32), 8)); /* C = 8 before anyone commits */
     rig_put(b.rig, &b.e, b.pool, 1, 32);
     assert_ok(rig_match(late, rig_tokens(1, 32), 32));
     assert_int_equal(late->matched, 0);
     assert_lengths(late, 0, 8, 8);
-    rig_session_free(late);
-    bench_stop(&b);
 }
 
 static struct pool_id two_groups(struct bench *b, uint32_t cap0, uint32_t cap1)
@@ -72,14 +65,13 @@ static struct pool_id two_groups(struct bench *b, uint32_t cap0, uint32_t cap1)
 }
 
 /* T4: all or nothing with two groups, whichever of them is short. */
-static void extend_one_group_short_takes_nothing(void **state)
+TEST(extend_one_group_short_takes_nothing)
 {
     for (uint32_t starved = 0; starved < 2; starved++) {
         struct bench b = bench_start(4, 4);
         struct pool_id pool = two_groups(&b, starved == 0 ? 3 : 0, starved == 1 ? 1 : 0);
         struct rig_session *s = rig_session(b.rig, &b.e, pool, 1);
 
-        (void)state;
         assert_ok(rig_match(s, rig_tokens(1, 16), 16));
         assert_err(TERN_POOL_EXHAUSTED, rig_extend(s, 16, 0, NULL, 0));
         assert_int_equal(b.rig->res.shortage.group, starved);
@@ -90,18 +82,16 @@ static void extend_one_group_short_takes_nothing(void **state)
         assert_ok(rig_extend(s, 8, 0, NULL, 0));
         assert_int_equal(rig_group_view(b.rig, pool, 0).session, 2);
         assert_int_equal(rig_group_view(b.rig, pool, 1).session, 1);
-        rig_session_free(s);
-        bench_stop(&b);
     }
 }
 
-/* T4: no other session notices; nor do prefixes that are pinned. Fault 36: nothing waits for ever. */
-static void extend_exhausted_others_go_on(void **state)
+/* T4: no other session notices; nor do prefixes that are pinned. Fault 36: nothing waits for ever.
+ */
+TEST(extend_exhausted_others_go_on)
 {
     struct bench b = bench_start(4, 8);
     struct rig_session *pinned = rig_committed(b.rig, &b.e, b.pool, 1, 16);
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(2, 64), 64));
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 20, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.needed, 5);
@@ -111,16 +101,13 @@ static void extend_exhausted_others_go_on(void **state)
     assert_int_equal(rig_wrong(pinned, 16), 0);
     assert_ok(rig_run_to(b.s, rig_tokens(2, 64), 16));
     assert_int_equal(rig_wrong(pinned, 16), 0);
-    rig_session_free(pinned);
-    bench_stop(&b);
 }
 
-static void extend_only_what_is_missing(void **state)
+TEST(extend_only_what_is_missing)
 {
     struct bench b = bench_start(4, 8);
     struct page_ref first;
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
     assert_ok(rig_extend(b.s, 1, 0, NULL, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 7);
@@ -130,15 +117,13 @@ static void extend_only_what_is_missing(void **state)
     assert_ok(rig_extend(b.s, 5, 0, NULL, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 6);
     assert_memory_equal(&first, &b.s->table[0][0], sizeof first);
-    bench_stop(&b);
 }
 
 /* T6: a failed check keeps all earlier targets. */
-static void commit_beyond_written_keeps_earlier_targets(void **state)
+TEST(commit_beyond_written_keeps_earlier_targets)
 {
     struct bench b = bench_start(4, 16);
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 10));
     assert_err(TERN_INVALID, rig_commit(b.s, 16, 0)); /* target 12 is beyond C = 10 */
@@ -147,14 +132,12 @@ static void commit_beyond_written_keeps_earlier_targets(void **state)
     assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 16));
     assert_ok(rig_commit(b.s, 16, 0));
     assert_lengths(b.s, 16, 16, 16);
-    bench_stop(&b);
 }
 
-static void commit_repeated_or_short_of_a_chunk_changes_nothing(void **state)
+TEST(commit_repeated_or_short_of_a_chunk_changes_nothing)
 {
     struct bench b = bench_start(4, 16);
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 11));
     assert_ok(rig_commit(b.s, 3, 0));
@@ -164,16 +147,14 @@ static void commit_repeated_or_short_of_a_chunk_changes_nothing(void **state)
     assert_ok(rig_commit(b.s, 11, 0));
     assert_lengths(b.s, 8, 11, 11);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 2);
-    bench_stop(&b);
 }
 
 /* T7: the ids stay in the table as borrowed: a commit that finds nothing there moves no page. */
-static void commit_to_an_empty_tree_keeps_the_page_ids(void **state)
+TEST(commit_to_an_empty_tree_keeps_the_page_ids)
 {
     struct bench b = bench_start(4, 16);
     struct page_ref before[4];
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
     memcpy(before, b.s->table[0], sizeof before);
@@ -182,18 +163,16 @@ static void commit_to_an_empty_tree_keeps_the_page_ids(void **state)
     assert_memory_equal(before, b.s->table[0], sizeof before);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 4);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
-    bench_stop(&b);
 }
 
 /* T8: canonical pages are adopted, the answer lists them, the duplicates retire: the next step may
  * be queued on them. */
-static void commit_of_a_known_chunk_adopts_and_retires_duplicates(void **state)
+TEST(commit_of_a_known_chunk_adopts_and_retires_duplicates)
 {
     struct bench b = bench_start(4, 16);
     struct rig_session *twin = rig_session(b.rig, &b.e, b.pool, 1);
     struct page_ref old[4];
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
     assert_ok(rig_match(twin, rig_tokens(1, 16), 16));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
@@ -211,8 +190,6 @@ static void commit_of_a_known_chunk_adopts_and_retires_duplicates(void **state)
     assert_int_equal(rig_free(b.rig, b.pool), 8);
     rig_engine_done(b.rig, &b.e, 4);
     assert_int_equal(rig_free(b.rig, b.pool), 12);
-    rig_session_free(twin);
-    bench_stop(&b);
 }
 
 struct two_engines {
@@ -239,21 +216,13 @@ static struct two_engines two_engines_start(void)
     return t;
 }
 
-static void two_engines_stop(struct two_engines *t)
-{
-    rig_session_free(t->sa);
-    rig_session_free(t->sb);
-    rig_destroy(t->rig);
-}
-
 /* T8: before its step has passed, another engine keeps its own pages and is told the depth reached.
  */
-static void commit_onto_anothers_pending_node_keeps_own_pages(void **state)
+TEST(commit_onto_anothers_pending_node_keeps_own_pages)
 {
     struct two_engines t = two_engines_start();
     struct page_ref own[4];
 
-    (void)state;
     memcpy(own, t.sb->table[0], sizeof own);
     assert_ok(rig_commit(t.sa, 8, 0));
     assert_ok(rig_commit(t.sa, 16, 5));
@@ -267,14 +236,12 @@ static void commit_onto_anothers_pending_node_keeps_own_pages(void **state)
     assert_lengths(t.sb, 16, 16, 16);
     assert_memory_equal(t.sb->table[0], t.sa->table[0], 4 * sizeof own[0]);
     assert_int_equal(rig_wrong(t.sb, 16), 0);
-    two_engines_stop(&t);
 }
 
-static void commit_engine_dies_before_its_step_other_engine_commits_its_own(void **state)
+TEST(commit_engine_dies_before_its_step_other_engine_commits_its_own)
 {
     struct two_engines t = two_engines_start();
 
-    (void)state;
     assert_ok(rig_commit(t.sa, 16, 5));
     rig_commit(t.sb, 16, 0);
     assert_int_equal(t.sb->len.committed, 0);
@@ -284,16 +251,14 @@ static void commit_engine_dies_before_its_step_other_engine_commits_its_own(void
     assert_ok(rig_commit(t.sb, 16, 0));
     assert_int_equal(rig_depth(t.sb, rig_tokens(1, 16), 16), 16);
     assert_int_equal(rig_wrong(t.sb, 16), 0);
-    two_engines_stop(&t);
 }
 
 /* A session of the same engine adopts the pending node; nobody sees either before the step. */
-static void commit_onto_own_engines_pending_node_adopts(void **state)
+TEST(commit_onto_own_engines_pending_node_adopts)
 {
     struct bench b = bench_start(4, 16);
     struct rig_session *twin = rig_session(b.rig, &b.e, b.pool, 1);
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
     assert_ok(rig_match(twin, rig_tokens(1, 16), 16));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 8));
@@ -306,16 +271,13 @@ static void commit_onto_own_engines_pending_node_adopts(void **state)
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);
     rig_engine_done(b.rig, &b.e, 5);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
-    rig_session_free(twin);
-    bench_stop(&b);
 }
 
 /* T12, T13: oldest use first; among those of one path the deepest first. */
-static void evict_oldest_use_first_and_deepest_of_a_path(void **state)
+TEST(evict_oldest_use_first_and_deepest_of_a_path)
 {
     struct bench b = bench_start(4, 32);
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     rig_put(b.rig, &b.e, b.pool, 2, 8);
     rig_put(b.rig, &b.e, b.pool, 3, 8);
@@ -329,38 +291,32 @@ static void evict_oldest_use_first_and_deepest_of_a_path(void **state)
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
     assert_int_equal(rig_depth(b.s, rig_tokens(3, 8), 8), 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
-    bench_stop(&b);
 }
 
 /* A Peek is no use. */
-static void evict_peek_does_not_refresh(void **state)
+TEST(evict_peek_does_not_refresh)
 {
     struct bench b = bench_start(4, 32);
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 4);
     rig_put(b.rig, &b.e, b.pool, 2, 4);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 4);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 4), 4), 4);
-    bench_stop(&b);
 }
 
-static void evict_inner_node_with_pinned_child_stays(void **state)
+TEST(evict_inner_node_with_pinned_child_stays)
 {
     struct bench b = bench_start(4, 32);
     struct rig_session *deep = rig_committed(b.rig, &b.e, b.pool, 1, 32);
 
-    (void)state;
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0);
     assert_int_equal(rig_wrong(deep, 32), 0);
     assert_ok(rig_close(deep, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 8);
     assert_int_equal(rig_view(b.rig).evicted_nodes, 8);
     assert_int_equal(rig_view(b.rig).evicted_pages, 8);
-    rig_session_free(deep);
-    bench_stop(&b);
 }
 
 /* T20: giving up a pin deep in the tree touches what it touches near the root: so many words of the
@@ -380,17 +336,15 @@ static uint32_t words_of_close(struct bench *b, uint32_t seed, uint32_t depth)
     for (size_t i = 0; i < b->rig->mem_bytes / sizeof *now; i++)
         differ += before[i] != now[i];
     free(before);
-    rig_session_free(s);
     return differ;
 }
 
-static void pin_given_up_deep_in_the_tree_costs_as_near_the_root(void **state)
+TEST(pin_given_up_deep_in_the_tree_costs_as_near_the_root)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
     uint32_t shallow, deep;
 
-    (void)state;
     options.limits.nodes = 4096;
     options.limits.token_blocks = 8192;
     b = bench_with(&options, 4, 2000);
@@ -398,17 +352,15 @@ static void pin_given_up_deep_in_the_tree_costs_as_near_the_root(void **state)
     deep = words_of_close(&b, 2, 4000);
     assert_true(shallow > 0);
     assert_true(deep <= shallow + 8);
-    bench_stop(&b);
 }
 
 /* T13: whatever a session does is a use of the prefix that it holds by then. */
-static void evict_all_that_a_session_does_is_a_use(void **state)
+TEST(evict_all_that_a_session_does_is_a_use)
 {
     for (uint32_t what = 0; what < 6; what++) {
         struct bench b = bench_start(4, 32);
         struct rig_session *s = b.s;
 
-        (void)state;
         if (what == 0) {
             assert_ok(rig_match(s, rig_tokens(1, 12), 12));
             assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
@@ -428,25 +380,22 @@ static void evict_all_that_a_session_does_is_a_use(void **state)
         }
         assert_ok(rig_close(s, 0));
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
-        rig_session_free(s);
         s = rig_session(b.rig, &b.e, b.pool, 1);
         assert_int_equal(rig_depth(s, rig_tokens(1, 8), 8), what < 5 ? 8 : 4);
         assert_int_equal(rig_depth(s, rig_tokens(2, 8), 8), what < 5 ? 4 : 8);
         b.s = what ? b.s : s;
         if (what)
             rig_session_free(s);
-        bench_stop(&b);
     }
 }
 
 /* An operator who names a pool empties that one. */
-static void evict_of_one_pool_leaves_the_others(void **state)
+TEST(evict_of_one_pool_leaves_the_others)
 {
     struct bench b = bench_start(4, 16);
     struct pool_id other = rig_pool_pages(b.rig, &b.e, 4, 16);
     struct rig_session *s = rig_session(b.rig, &b.e, other, 1);
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     rig_put(b.rig, &b.e, other, 1, 16);
     assert_int_equal(rig_evict(b.rig, b.admin, other, 0), 4);
@@ -456,8 +405,6 @@ static void evict_of_one_pool_leaves_the_others(void **state)
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 3), 3);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 4);
     assert_int_equal(rig_depth(s, rig_tokens(1, 16), 16), 16);
-    rig_session_free(s);
-    bench_stop(&b);
 }
 
 enum { FORKS = 36 };
@@ -474,12 +421,11 @@ static const uint32_t *fork_tokens(uint32_t fork, uint32_t which)
 
 /* T2: the same chunk under another parent is another prefix. So many of them that some share a
  * bucket of the index. */
-static void match_same_chunk_under_another_parent_is_another_prefix(void **state)
+TEST(match_same_chunk_under_another_parent_is_another_prefix)
 {
     struct rig_options o = rig_defaults();
     struct bench b;
 
-    (void)state;
     o.limits.nodes = 3 * FORKS + 1;
     b = bench_with(&o, 4, 4 * FORKS);
     for (uint32_t fork = 0; fork < FORKS; fork++)
@@ -491,40 +437,10 @@ static void match_same_chunk_under_another_parent_is_another_prefix(void **state
             assert_ok(rig_run_to(s, v, 8));
             assert_ok(rig_commit(s, 8, 0));
             assert_ok(rig_close(s, 0));
-            rig_session_free(s);
         }
     assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
     for (uint32_t fork = 0; fork < FORKS; fork++)
         for (uint32_t which = 0; which < 3; which++)
             assert_int_equal(rig_depth(b.s, fork_tokens(fork, which), 8),
                              which == fork % 2 || which == fork % 2 + 1 ? 8 : 4);
-    bench_stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(match_partial_chunk_matches_whole_chunks_only),
-        RIG_TEST(match_repeated_changes_nothing),
-        RIG_TEST(match_after_allocation_never_imports),
-        RIG_TEST(extend_one_group_short_takes_nothing),
-        RIG_TEST(extend_exhausted_others_go_on),
-        RIG_TEST(extend_only_what_is_missing),
-        RIG_TEST(commit_beyond_written_keeps_earlier_targets),
-        RIG_TEST(commit_repeated_or_short_of_a_chunk_changes_nothing),
-        RIG_TEST(commit_to_an_empty_tree_keeps_the_page_ids),
-        RIG_TEST(commit_of_a_known_chunk_adopts_and_retires_duplicates),
-        RIG_TEST(commit_onto_anothers_pending_node_keeps_own_pages),
-        RIG_TEST(commit_engine_dies_before_its_step_other_engine_commits_its_own),
-        RIG_TEST(commit_onto_own_engines_pending_node_adopts),
-        RIG_TEST(evict_oldest_use_first_and_deepest_of_a_path),
-        RIG_TEST(evict_peek_does_not_refresh),
-        RIG_TEST(evict_inner_node_with_pinned_child_stays),
-        RIG_TEST(pin_given_up_deep_in_the_tree_costs_as_near_the_root),
-        RIG_TEST(evict_all_that_a_session_does_is_a_use),
-        RIG_TEST(evict_of_one_pool_leaves_the_others),
-        RIG_TEST(match_same_chunk_under_another_parent_is_another_prefix),
-    };
-
-    return RIG_RUN(tests);
 }

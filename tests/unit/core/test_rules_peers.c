@@ -1,6 +1,7 @@
 /* What a peer may send and what it gets for it: bad offers, requests and directions; extra keys and
  * layouts on the way; fetches that meet another engine's pending chunk; more endings at once than
  * one step has room for. */
+#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 32 /* 8 pages of 4 tokens */
@@ -39,7 +40,7 @@ static void dest_says(struct pair *p, const struct peer_msg *msg)
     says(p->source, p->source->options.limits.peers, msg);
 }
 
-static void offer_that_does_not_fit_closes_the_link(void **state)
+TEST(offer_that_does_not_fit_closes_the_link)
 {
     for (uint32_t wrong = 0; wrong < 7; wrong++) {
         struct pair p = offered();
@@ -47,7 +48,6 @@ static void offer_that_does_not_fit_closes_the_link(void **state)
         struct peer_msg msg;
         uint64_t fetch;
 
-        (void)state;
         p.source->automatic = BY_HAND(RIG_MSG);
         fetch = rig_fetch(p.d, 0, 0);
         msg = rig_job(p.source, RIG_MSG, 0)->msg;
@@ -68,18 +68,16 @@ static void offer_that_does_not_fit_closes_the_link(void **state)
         assert_lengths(p.d, 0, 0, 0);
         assert_int_equal(rig_group_view(p.dest, p.dp, 0).free, 64);
         assert_int_equal(p.dest->pulled_pages, 0);
-        pair_stop(&p);
     }
 }
 
-static void message_in_the_wrong_direction_closes_the_link(void **state)
+TEST(message_in_the_wrong_direction_closes_the_link)
 {
     static const enum peer_msg_kind kinds[] = {PEER_PULL_OPEN, PEER_PULL_DONE, PEER_PULL_OFFER,
                                                PEER_PULL_ABORT, PEER_MSG_COUNT};
     struct pair p = start();
     uint32_t closes = 0;
 
-    (void)state;
     for (uint32_t i = 0; i < 5; i++) {
         struct peer_msg msg = {.kind = kinds[i]};
 
@@ -90,17 +88,15 @@ static void message_in_the_wrong_direction_closes_the_link(void **state)
             dest_says(&p, &msg);
         assert_int_equal(p.dest->link_closes + p.source->link_closes, closes);
     }
-    pair_stop(&p);
 }
 
-static void message_of_a_pull_on_another_link_closes_that_link(void **state)
+TEST(message_of_a_pull_on_another_link_closes_that_link)
 {
     struct pair p = offered();
     struct rig *third = rig_create(NULL);
     struct peer_msg abort = {.kind = PEER_PULL_ABORT, .err = TERN_GONE};
     uint64_t fetch;
 
-    (void)state;
     rig_link_up(p.dest, 1, third, 2);
     fetch = fetch_held(&p, RIG_PULL);
     abort.pull = rig_job(p.dest, RIG_PULL, 0)->pull;
@@ -109,17 +105,14 @@ static void message_of_a_pull_on_another_link_closes_that_link(void **state)
     rig_complete(p.dest, RIG_PULL); /* the fetch itself goes on */
     assert_ok(rig_fetched(p.d, fetch));
     assert_whole(p.d, TOKENS);
-    rig_destroy(third);
-    pair_stop(&p);
 }
 
 /* What a puller may send in an open: nothing of it may do more than be refused. */
-static void open_out_of_range_refused(void **state)
+TEST(open_out_of_range_refused)
 {
     struct extra_key down[2] = {{.position = 6}, {.position = 5}};
     struct pair p = start();
 
-    (void)state;
     source_has(&p, 1, TOKENS);
     p.source->automatic = BY_HAND(RIG_MSG);
     for (uint32_t wrong = 0; wrong < 5; wrong++) {
@@ -148,19 +141,16 @@ static void open_out_of_range_refused(void **state)
         rig_fetch_cancel(d);
         while (rig_jobs(p.dest, RIG_MSG))
             rig_drop(p.dest, RIG_MSG);
-        rig_session_free(d);
     }
-    pair_stop(&p);
 }
 
 /* An open that comes twice makes no second owner of anything: one done ends all of it. */
-static void open_replayed_one_done_ends_both(void **state)
+TEST(open_replayed_one_done_ends_both)
 {
     struct pair p = offered();
     uint32_t admin = rig_connect_admin(p.source);
     uint64_t fetch;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_MSG);
     dest_says(&p, &rig_job(p.dest, RIG_MSG, 0)->msg);
     p.dest->automatic = RIG_ALL;
@@ -169,11 +159,10 @@ static void open_replayed_one_done_ends_both(void **state)
     assert_whole(p.d, TOKENS);
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 8);
-    pair_stop(&p);
 }
 
 /* N2 across hosts: the keys travel and are compared, and the pages carry them. */
-static void fetch_with_extra_keys_brings_the_right_branch(void **state)
+TEST(fetch_with_extra_keys_brings_the_right_branch)
 {
     struct pair p = start();
     struct extra_key cat[2] = {{.position = 3, .lo = 1}, {.position = 18, .lo = 1}};
@@ -182,7 +171,6 @@ static void fetch_with_extra_keys_brings_the_right_branch(void **state)
     struct req_tokens with_dog = with_cat;
     struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1), *d[2];
 
-    (void)state;
     with_dog.keys = dog;
     assert_ok(rig_match_full(s, &with_cat, 0));
     assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
@@ -196,35 +184,29 @@ static void fetch_with_extra_keys_brings_the_right_branch(void **state)
     assert_int_equal(d[1]->matched, 16);
     assert_ok(fetch_all(d[1])); /* the keys of what is committed travel too */
     assert_whole(d[1], TOKENS);
-    free_many(2, d);
-    rig_session_free(s);
-    pair_stop(&p);
 }
 
-static void fetch_from_a_pool_of_another_layout_unsupported(void **state)
+TEST(fetch_from_a_pool_of_another_layout_unsupported)
 {
     struct pair p = start();
     struct group_layout other = rig_group(8, 512);
     struct pool_id pool;
 
-    (void)state;
     assert_ok(rig_pool_open(p.source, p.se.conn[0], &other, 1, 1 << 16, &pool));
     rig_put(p.source, &p.se, pool, 1, TOKENS);
     p.d = asking(&p, 1, TOKENS);
     assert_err(TERN_UNSUPPORTED, fetch_all(p.d));
     assert_lengths(p.d, 0, 0, 0);
-    pair_stop(&p);
 }
 
 /* T8 on arrival: another engine is about to publish the same chunk. What came stays with the
  * session, uncommitted. */
-static void fetch_onto_another_engines_pending_chunk_keeps_its_own_pages(void **state)
+TEST(fetch_onto_another_engines_pending_chunk_keeps_its_own_pages)
 {
     struct pair p = offered();
     struct rig_engine other = second_engine(p.dest, p.dp);
     struct rig_session *s = rig_session(p.dest, &other, p.dp, 1);
 
-    (void)state;
     assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
     assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
     assert_ok(rig_commit(s, 8, 0));
@@ -237,18 +219,15 @@ static void fetch_onto_another_engines_pending_chunk_keeps_its_own_pages(void **
     assert_ok(rig_commit(p.d, TOKENS, 0));
     assert_whole(p.d, TOKENS);
     assert_int_equal(rig_depth(p.d, rig_tokens(1, TOKENS), TOKENS), TOKENS);
-    rig_session_free(s);
-    pair_stop(&p);
 }
 
 /* Duplicates on arrival: the same chunk was committed here meanwhile. One copy stays, the other was
  * never seen. */
-static void fetch_of_what_was_committed_meanwhile_adopts(void **state)
+TEST(fetch_of_what_was_committed_meanwhile_adopts)
 {
     struct pair p = offered();
     uint64_t fetch;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_PULL);
     dest_has(&p, 1, 20);
     rig_complete(p.dest, RIG_PULL);
@@ -257,17 +236,15 @@ static void fetch_of_what_was_committed_meanwhile_adopts(void **state)
     assert_int_equal(rig_group_view(p.dest, p.dp, 0).snapshot, 8);
     assert_int_equal(rig_free(p.dest, p.dp), 64 - 8);
     assert_int_equal(rig_view(p.dest).dup_chunks, 5);
-    pair_stop(&p);
 }
 
 /* The source's pool is closed under the transfer: the puller is told, at once and in words of the
  * table. */
-static void serve_pool_closed_meanwhile_puller_told(void **state)
+TEST(serve_pool_closed_meanwhile_puller_told)
 {
     struct pair p = offered();
     uint64_t fetch;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_PULL);
     p.source->automatic = BY_HAND(RIG_SERVE_STOP | RIG_ZERO);
     assert_ok(rig_pool_close(p.source, p.se.conn[0], p.sp));
@@ -277,16 +254,14 @@ static void serve_pool_closed_meanwhile_puller_told(void **state)
     rig_complete(p.source, RIG_SERVE_STOP);
     assert_int_equal(rig_jobs(p.source, RIG_ZERO), 1);
     assert_int_equal(quarantined(&p), 0);
-    pair_stop(&p);
 }
 
 /* The asker's connection closes: the fetch ends without an answer and without a leak. */
-static void fetch_connection_closed_meanwhile_nobody_is_answered(void **state)
+TEST(fetch_connection_closed_meanwhile_nobody_is_answered)
 {
     struct pair p = offered();
     uint64_t fetch;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_PULL);
     rig_disconnect(p.dest, p.de.conn[0]);
     rig_complete(p.dest, RIG_PULL);
@@ -295,12 +270,11 @@ static void fetch_connection_closed_meanwhile_nobody_is_answered(void **state)
     assert_int_equal(rig_view(p.source).serves, 0);
     rig_proc_gone(p.dest, p.de.proc[0]);
     assert_int_equal(rig_free(p.dest, p.dp), 64 - 8); /* the prefix was published and stays */
-    pair_stop(&p);
 }
 
 /* More endings in one event than struct actions has room for: what is left over comes in the next
  * steps, all of it. */
-static void link_lost_under_many_fetches_every_one_is_answered(void **state)
+TEST(link_lost_under_many_fetches_every_one_is_answered)
 {
     enum { N = 70 };
     struct rig_options options = rig_defaults();
@@ -308,7 +282,6 @@ static void link_lost_under_many_fetches_every_one_is_answered(void **state)
     uint64_t fetch[N];
     struct pair p;
 
-    (void)state;
     options.limits.pulls = options.limits.serves = N;
     options.limits.sessions = 2 * N;
     options.tenant[0].sessions_max = 2 * N;
@@ -321,7 +294,6 @@ static void link_lost_under_many_fetches_every_one_is_answered(void **state)
     rig_link_down(p.dest, 0);
     for (uint32_t i = 0; i < N; i++)
         assert_err(TERN_PEER_LOST, rig_fetched(d[i], fetch[i]));
-    free_many(N, d);
     assert_int_equal(rig_jobs(p.dest, RIG_PULL_STOP), N);
     assert_int_equal(rig_jobs(p.source, RIG_SERVE_STOP), N);
     p.dest->automatic = p.source->automatic = RIG_ALL;
@@ -330,19 +302,17 @@ static void link_lost_under_many_fetches_every_one_is_answered(void **state)
     assert_int_equal(rig_view(p.dest).pulls, 0);
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_int_equal(rig_free(p.dest, p.dp), 256);
-    pair_stop(&p);
 }
 
 /* More pages than one batch names: the batches are told apart by number, and come back in any
  * order. */
-static void fetch_of_many_batches_completes_in_any_order(void **state)
+TEST(fetch_of_many_batches_completes_in_any_order)
 {
     for (uint32_t order = 0; order < 3; order++) {
         struct rig_options options = rig_defaults();
         uint64_t fetch;
         struct pair p;
 
-        (void)state;
         options.limits.nodes = 1024;
         options.limits.token_blocks = 2048;
         p = pair_with(options, 1, 700, 700);
@@ -358,17 +328,15 @@ static void fetch_of_many_batches_completes_in_any_order(void **state)
         assert_whole(p.d, 600);
         assert_int_equal(p.dest->pulled_pages, 605);
         rig_audit(p.dest->core);
-        pair_stop(&p);
     }
 }
 
 /* Chunks of more than one token block, of which the last is partly filled; over a link that is not
  * the first. */
-static void fetch_of_long_chunks_over_another_link_brings_the_delta(void **state)
+TEST(fetch_of_long_chunks_over_another_link_brings_the_delta)
 {
     struct pair p = pair_with(rig_defaults(), 100, 16, 16);
 
-    (void)state;
     rig_link_down(p.dest, 0);
     rig_link_up(p.dest, 1, p.source, p.source->options.limits.peers + 1);
     source_has(&p, 1, 500);
@@ -379,16 +347,14 @@ static void fetch_of_long_chunks_over_another_link_brings_the_delta(void **state
     assert_whole(p.d, 500);
     assert_int_equal(p.dest->pulled_pages, 3);
     assert_int_equal(rig_depth(p.d, rig_tokens(1, 570), 570), 500);
-    pair_stop(&p);
 }
 
 /* A trace id goes through: to the peer, back, and into the answer. */
-static void fetch_trace_id_goes_through_both_daemons(void **state)
+TEST(fetch_trace_id_goes_through_both_daemons)
 {
     struct pair p = offered();
     struct request request = {.op = OP_FETCH, .trace_id = 0x7ace};
 
-    (void)state;
     p.dest->automatic = p.source->automatic = BY_HAND(RIG_MSG);
     request.fetch.session = p.d->id;
     assert_null(rig_request(p.dest, p.d->conn, &request));
@@ -399,18 +365,16 @@ static void fetch_trace_id_goes_through_both_daemons(void **state)
     assert_ok(rig_fetched(p.d, request.request_id));
     assert_true(rig_reply_to(p.dest, request.request_id)->trace_id == 0x7ace);
     assert_true(rig_job(p.dest, RIG_MSG, 0)->msg.trace_id == 0x7ace);
-    pair_stop(&p);
 }
 
 /* The same, for a transfer that has published a chunk of its own before. */
-static void fetch_overtaken_by_another_engine_keeps_its_own_pages(void **state)
+TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages)
 {
     struct pair p = pair_limited(512);
     struct rig_engine other = second_engine(p.dest, p.dp);
     struct rig_session *s = rig_session(p.dest, &other, p.dp, 1);
     uint64_t fetch;
 
-    (void)state;
     pair_offer(&p, TOKENS);
     fetch = fetch_held(&p, RIG_PULL);
     rig_complete(p.dest, RIG_PULL); /* [0, 4) */
@@ -425,21 +389,18 @@ static void fetch_overtaken_by_another_engine_keeps_its_own_pages(void **state)
     rig_engine_kill(p.dest, &other, 0);
     assert_ok(rig_commit(p.d, TOKENS, 0));
     assert_whole(p.d, TOKENS);
-    rig_session_free(s);
     p.dest->automatic = RIG_ALL;
     rig_settle(p.dest);
-    pair_stop(&p);
 }
 
 /* A session fetches on from a commit whose step has not passed: what arrives is seen with it, not
  * before. */
-static void fetch_beyond_a_pending_commit_is_seen_with_it(void **state)
+TEST(fetch_beyond_a_pending_commit_is_seen_with_it)
 {
     struct pair p = start();
     struct rig_engine other = second_engine(p.dest, p.dp);
     struct rig_session *like = rig_session(p.dest, &other, p.dp, 1);
 
-    (void)state;
     pair_offer(&p, TOKENS);
     assert_ok(rig_run_to(p.d, rig_tokens(1, TOKENS), 8));
     assert_ok(rig_commit(p.d, 8, 5));
@@ -448,16 +409,13 @@ static void fetch_beyond_a_pending_commit_is_seen_with_it(void **state)
     assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), 0);
     rig_engine_done(p.dest, &p.de, 5);
     assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), TOKENS);
-    rig_session_free(like);
-    pair_stop(&p);
 }
 
 /* All of it was committed here between the Match and the Fetch: nothing moves, and nobody waits. */
-static void fetch_of_what_was_committed_before_moves_nothing(void **state)
+TEST(fetch_of_what_was_committed_before_moves_nothing)
 {
     struct pair p = offered();
 
-    (void)state;
     dest_has(&p, 1, TOKENS);
     assert_ok(fetch_all(p.d));
     assert_whole(p.d, TOKENS);
@@ -466,13 +424,12 @@ static void fetch_of_what_was_committed_before_moves_nothing(void **state)
 }
 
 /* An offer for a pull that is over: the source that made it is told to let go, on its own link. */
-static void offer_that_comes_too_late_is_declined_where_it_came_from(void **state)
+TEST(offer_that_comes_too_late_is_declined_where_it_came_from)
 {
     struct pair p = start();
     struct peer_msg offer = {.kind = PEER_PULL_OFFER, .pull = {3, 3}, .serve = {5, 5}, .to = 4};
     const struct rig_job *job;
 
-    (void)state;
     rig_link_up(p.dest, 1, p.source, p.source->options.limits.peers + 1);
     p.dest->automatic = BY_HAND(RIG_MSG);
     says(p.dest, 1, &offer);
@@ -482,32 +439,4 @@ static void offer_that_comes_too_late_is_declined_where_it_came_from(void **stat
     assert_int_equal(job->msg.kind, PEER_PULL_DONE);
     assert_true(pull_id_equal(job->msg.pull, offer.pull) &&
                 serve_id_equal(job->msg.serve, offer.serve));
-    pair_stop(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(offer_that_does_not_fit_closes_the_link),
-        RIG_TEST(message_in_the_wrong_direction_closes_the_link),
-        RIG_TEST(message_of_a_pull_on_another_link_closes_that_link),
-        RIG_TEST(open_out_of_range_refused),
-        RIG_TEST(open_replayed_one_done_ends_both),
-        RIG_TEST(fetch_with_extra_keys_brings_the_right_branch),
-        RIG_TEST(fetch_from_a_pool_of_another_layout_unsupported),
-        RIG_TEST(fetch_onto_another_engines_pending_chunk_keeps_its_own_pages),
-        RIG_TEST(fetch_of_what_was_committed_meanwhile_adopts),
-        RIG_TEST(serve_pool_closed_meanwhile_puller_told),
-        RIG_TEST(fetch_connection_closed_meanwhile_nobody_is_answered),
-        RIG_TEST(fetch_of_many_batches_completes_in_any_order),
-        RIG_TEST(fetch_of_long_chunks_over_another_link_brings_the_delta),
-        RIG_TEST(fetch_trace_id_goes_through_both_daemons),
-        RIG_TEST(link_lost_under_many_fetches_every_one_is_answered),
-        RIG_TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages),
-        RIG_TEST(fetch_beyond_a_pending_commit_is_seen_with_it),
-        RIG_TEST(fetch_of_what_was_committed_before_moves_nothing),
-        RIG_TEST(offer_that_comes_too_late_is_declined_where_it_came_from),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -1,5 +1,6 @@
 /* Rules about resets and pins: N1 (NamespaceReset) while transfers, commits, retractions and copies
  * are under way, and an operator's pins. Pages of 4 tokens and L = 4. */
+#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 
 static void reset(struct bench *b)
@@ -9,7 +10,7 @@ static void reset(struct bench *b)
 
 /* --- resets --- */
 
-static void n1_only_that_namespace_and_that_tenant(void **state)
+TEST(n1_only_that_namespace_and_that_tenant)
 {
     struct bench b = host_bench(4, 64, 64);
     struct rig_engine two = rig_engine(b.rig, 1, "theirs", 1);
@@ -17,7 +18,6 @@ static void n1_only_that_namespace_and_that_tenant(void **state)
     struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 2), *foreign;
     uint32_t nodes = 99;
 
-    (void)state;
     theirs = rig_pool_pages(b.rig, &two, 4, 64);
     put(&b, 1, 8);
     assert_ok(rig_match(other, rig_tokens(1, 8), 8));
@@ -35,18 +35,15 @@ static void n1_only_that_namespace_and_that_tenant(void **state)
     assert_int_equal(nodes, 0);
     assert_int_not_equal(rig_reset(b.rig, b.admin, 1, &nodes), TERN_OK); /* no engine */
     assert_ok(rig_close(other, 0));
-    rig_session_free(other);
-    rig_session_free(foreign);
     bench_ends_clean(&b);
 }
 
 /* Nor by a session of the old revision, while another one still holds it. */
-static void n1_an_old_session_matches_nothing_new(void **state)
+TEST(n1_an_old_session_matches_nothing_new)
 {
     struct bench b = host_bench(4, 64, 16);
     struct rig_session *holder = rig_committed(b.rig, &b.e, b.pool, 1, 8);
 
-    (void)state;
     reset(&b);
     assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
     assert_int_equal(b.s->matched, 0);
@@ -55,19 +52,17 @@ static void n1_an_old_session_matches_nothing_new(void **state)
     assert_ok(rig_commit(b.s, 8, 0)); /* the same content: that may be shared */
     assert_int_equal(rig_wrong(b.s, 12), 0);
     assert_ok(rig_close(holder, 0));
-    rig_session_free(holder);
     bench_ends_clean(&b);
 }
 
 /* In every pool of the tenant. */
-static void n1_in_every_pool(void **state)
+TEST(n1_in_every_pool)
 {
     struct bench b = host_bench(4, 64, 16);
     struct pool_id second = rig_pool_pages(b.rig, &b.e, 4, 32);
     struct rig_session *s = rig_session(b.rig, &b.e, second, 1);
     uint32_t nodes = 0;
 
-    (void)state;
     put(&b, 1, 8);
     rig_put(b.rig, &b.e, second, 1, 12);
     assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes));
@@ -76,7 +71,6 @@ static void n1_in_every_pool(void **state)
     assert_int_equal(rig_depth(s, rig_tokens(1, 12), 12), 0);
     assert_int_equal(rig_free(b.rig, second), 32);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     bench_ends_clean(&b);
 }
 
@@ -97,14 +91,13 @@ static void frees_little(void *ctx, const struct event *event)
     f->nodes = nodes;
 }
 
-static void n1_more_nodes_than_one_step_frees(void **state)
+TEST(n1_more_nodes_than_one_step_frees)
 {
     struct rig_options o = rig_defaults();
     struct rig_session *old;
     struct freed freed;
     struct bench b;
 
-    (void)state;
     o.limits.nodes = 4096;
     o.limits.token_blocks = 4096;
     b = host_bench_with(&o, 4, 1800, 1200);
@@ -125,13 +118,11 @@ static void n1_more_nodes_than_one_step_frees(void **state)
     assert_ok(rig_close(old, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 1800);
     assert_int_equal(host_free(b.rig, b.pool, 0), 1200);
-    rig_session_free(old);
     bench_ends_clean(&b);
 }
 
-static void n1_while_a_commit_is_pending(void **state)
+TEST(n1_while_a_commit_is_pending)
 {
-    (void)state;
     for (uint32_t dies = 0; dies < 2; dies++) {
         struct bench b = host_bench(4, 64, 16);
 
@@ -144,7 +135,6 @@ static void n1_while_a_commit_is_pending(void **state)
             rig_engine_kill(b.rig, &b.e, 0);
             assert_int_equal(rig_view(b.rig).nodes, 0);
             assert_all_free(b.rig, b.pool);
-            bench_stop(&b);
             continue;
         }
         rig_engine_done(b.rig, &b.e, 9);
@@ -163,12 +153,11 @@ static void n1_while_a_commit_is_pending(void **state)
     }
 }
 
-static void n1_while_sessions_are_away(void **state)
+TEST(n1_while_sessions_are_away)
 {
     struct bench b = host_bench(4, 64, 32);
     struct rig_session *s[3];
 
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         s[i] = rig_session(b.rig, &b.e, b.pool, 1);
         assert_ok(rig_match(s[i], rig_tokens(i + 1, 20), 20));
@@ -198,19 +187,17 @@ static void n1_while_sessions_are_away(void **state)
         assert_ok(rig_recover_now(s[i]));
         assert_int_equal(rig_wrong(s[i], 16), 0);
         assert_ok(rig_close(s[i], 0));
-        rig_session_free(s[i]);
     }
     assert_int_equal(rig_free(b.rig, b.pool), 64);
     assert_int_equal(host_free(b.rig, b.pool, 0), 32);
     bench_ends_clean(&b);
 }
 
-static void n1_while_a_load_runs(void **state)
+TEST(n1_while_a_load_runs)
 {
     struct bench b = host_bench(4, 64, 32);
     uint64_t request;
 
-    (void)state;
     put(&b, 1, 20);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 5), 5);
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
@@ -229,15 +216,13 @@ static void n1_while_a_load_runs(void **state)
     assert_ok(rig_close(b.s, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 64);
     assert_int_equal(host_free(b.rig, b.pool, 0), 32);
-    rig_session_free(b.s);
     b.s = rig_session(b.rig, &b.e, b.pool, 1);
     bench_ends_clean(&b);
 }
 
 /* A transfer in: what arrives is of a revision that is no more. */
-static void n1_while_a_pull_runs(void **state)
+TEST(n1_while_a_pull_runs)
 {
-    (void)state;
     for (uint32_t jobs = 0; jobs < 3; jobs++) {
         struct pair p = pair_with(rig_defaults(), 4, 64, 64);
         struct rig_session *s = rig_session(p.dest, &p.de, p.dp, 1);
@@ -259,21 +244,17 @@ static void n1_while_a_pull_runs(void **state)
         assert_int_equal(rig_depth(s, rig_tokens(1, 40), 40), 0);
         assert_ok(rig_close(s, 0));
         assert_int_equal(rig_free(p.dest, p.dp), 64);
-        rig_session_free(s);
         s = rig_session(p.dest, &p.de, p.dp, 1);
         assert_ok(rig_match(s, rig_tokens(1, 40), 40)); /* the new one can be fetched */
         assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
         assert_lengths(s, 40, 40, 40);
         assert_int_equal(rig_wrong(s, 40), 0);
-        rig_session_free(s);
-        pair_stop(&p);
     }
 }
 
 /* A transfer out: what a peer reads stays until it is through. */
-static void n1_while_a_serve_runs(void **state)
+TEST(n1_while_a_serve_runs)
 {
-    (void)state;
     for (uint32_t seals = 0; seals < 2; seals++) {
         struct pair p = pair_with(rig_defaults(), 4, 64, 64);
         struct rig_session *s = rig_session(p.dest, &p.de, p.dp, 1);
@@ -294,20 +275,16 @@ static void n1_while_a_serve_runs(void **state)
         assert_lengths(s, 40, 40, 40);
         assert_int_equal(rig_wrong(s, 40), 0);
         assert_int_equal(rig_free(p.source, p.sp), 64); /* and then goes */
-        rig_session_free(s);
         s = rig_session(p.dest, &p.de, p.dp, 1);
         assert_ok(rig_match(s, rig_tokens(2, 40), 40));
         rig_fetched(s, rig_fetch(s, 0, 0));
         assert_lengths(s, 0, 0, 0);
-        rig_session_free(s);
-        pair_stop(&p);
     }
 }
 
 /* STATE and borrowers: what a running session still needs stays. */
-static void n1_with_state(void **state)
+TEST(n1_with_state)
 {
-    (void)state;
     for (uint32_t supersede = SUPERSEDE_LAZY; supersede <= SUPERSEDE_OFF; supersede++) {
         struct stage st = host_stage(supersede, 64, rig_window(16, 128, 64), 64);
         struct rig_session *s = stage_committed(&st, 1, 192);
@@ -323,18 +300,15 @@ static void n1_with_state(void **state)
         assert_int_equal(rig_wrong(s, 320), 0);
         assert_ok(rig_close(s, 0));
         assert_all_free(st.rig, st.pool);
-        rig_session_free(s);
-        stage_stop(&st);
     }
 }
 
 /* Many resets, one after another, with namespace records that are few. */
-static void n1_again_and_again(void **state)
+TEST(n1_again_and_again)
 {
     struct rig_options o = rig_defaults();
     struct bench b;
 
-    (void)state;
     o.limits.namespaces = 3;
     b = host_bench_with(&o, 4, 64, 8);
     for (uint32_t i = 0; i < 30; i++) {
@@ -349,7 +323,6 @@ static void n1_again_and_again(void **state)
         assert_ok(rig_close(s, 0));
         if (i % 2 == 0)
             reset(&b);
-        rig_session_free(s);
         assert_int_equal(rig_free(b.rig, b.pool), 64);
     }
     bench_ends_clean(&b);
@@ -362,13 +335,12 @@ static struct node_id id_at(struct bench *b, uint32_t seed, uint32_t depth)
     return node_seen(b->rig, b->pool, rig_tokens(seed, depth), depth).id;
 }
 
-static void a_pin_keeps_its_path_on_the_device(void **state)
+TEST(a_pin_keeps_its_path_on_the_device)
 {
     struct bench b = host_bench(4, 16, 16);
     struct node_view v;
     struct node_id id;
 
-    (void)state;
     put(&b, 1, 12);
     put(&b, 2, 8);
     id = id_at(&b, 1, 8);
@@ -397,13 +369,12 @@ static void a_pin_keeps_its_path_on_the_device(void **state)
     bench_ends_clean(&b);
 }
 
-static void pins_that_cannot_be(void **state)
+TEST(pins_that_cannot_be)
 {
     struct bench b = host_bench(4, 16, 16);
     struct node_id id, root, stale;
     uint64_t changes;
 
-    (void)state;
     put(&b, 1, 8);
     id = id_at(&b, 1, 8);
     root.slot = node_at(b.rig->core, node_at(b.rig->core, id.slot)->parent)->parent;
@@ -429,12 +400,11 @@ static void pins_that_cannot_be(void **state)
 }
 
 /* A pin of a node whose step has not passed would outlive the node, if its engine died. */
-static void a_node_that_waits_for_its_step_is_not_pinned(void **state)
+TEST(a_node_that_waits_for_its_step_is_not_pinned)
 {
     struct bench b = host_bench(4, 16, 16);
     struct node_id id;
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 12), 12));
     assert_ok(rig_commit(b.s, 8, 5));
@@ -446,12 +416,11 @@ static void a_node_that_waits_for_its_step_is_not_pinned(void **state)
     bench_ends_clean(&b);
 }
 
-static void a_pin_and_a_reset(void **state)
+TEST(a_pin_and_a_reset)
 {
     struct bench b = host_bench(4, 16, 16);
     struct node_id id;
 
-    (void)state;
     put(&b, 1, 8);
     put(&b, 2, 8);
     id = id_at(&b, 1, 4);
@@ -466,13 +435,12 @@ static void a_pin_and_a_reset(void **state)
 }
 
 /* X6: the id of a node from before a restart, for which the slot has another node now. */
-static void a_pin_from_before_a_restart_is_gone(void **state)
+TEST(a_pin_from_before_a_restart_is_gone)
 {
     struct rig_options o = rig_defaults();
     struct bench old, now;
     struct node_id was, is;
 
-    (void)state;
     old = bench_with(&o, 4, 16);
     o.incarnation++;
     now = bench_with(&o, 4, 16);
@@ -483,17 +451,14 @@ static void a_pin_from_before_a_restart_is_gone(void **state)
     assert_int_equal(was.slot, is.slot);
     assert_err(TERN_GONE, rig_pin(now.rig, now.admin, was, true));
     assert_ok(rig_pin(now.rig, now.admin, is, true));
-    bench_stop(&old);
-    bench_stop(&now);
 }
 
 /* Within one incarnation a slot that has another node names it by another generation. */
-static void a_pin_of_what_the_slot_had_before_is_gone(void **state)
+TEST(a_pin_of_what_the_slot_had_before_is_gone)
 {
     struct bench b = bench_start(4, 16);
     struct node_id was, is;
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 4);
     was = id_at(&b, 1, 4);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 1);
@@ -502,16 +467,14 @@ static void a_pin_of_what_the_slot_had_before_is_gone(void **state)
     assert_int_equal(was.slot, is.slot);
     assert_err(TERN_GONE, rig_pin(b.rig, b.admin, was, true));
     assert_ok(rig_pin(b.rig, b.admin, is, true));
-    bench_stop(&b);
 }
 
 /* An operator's pins end with the pool: its range would never come back. */
-static void a_pin_and_a_pool_that_closes(void **state)
+TEST(a_pin_and_a_pool_that_closes)
 {
     struct bench b = bench_start(4, 16);
     struct node_id id;
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     id = id_at(&b, 1, 8);
     assert_ok(rig_pin(b.rig, b.admin, id, true));
@@ -522,31 +485,4 @@ static void a_pin_and_a_pool_that_closes(void **state)
     assert_err(TERN_GONE, rig_pin(b.rig, b.admin, id, false));
     rig_engine_kill(b.rig, &b.e, 0);
     assert_int_equal(rig_view(b.rig).pools, 0);
-    bench_stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(n1_only_that_namespace_and_that_tenant),
-        RIG_TEST(n1_an_old_session_matches_nothing_new),
-        RIG_TEST(n1_in_every_pool),
-        RIG_TEST(n1_more_nodes_than_one_step_frees),
-        RIG_TEST(n1_while_a_commit_is_pending),
-        RIG_TEST(n1_while_sessions_are_away),
-        RIG_TEST(n1_while_a_load_runs),
-        RIG_TEST(n1_while_a_pull_runs),
-        RIG_TEST(n1_while_a_serve_runs),
-        RIG_TEST(n1_with_state),
-        RIG_TEST(n1_again_and_again),
-        RIG_TEST(a_pin_keeps_its_path_on_the_device),
-        RIG_TEST(pins_that_cannot_be),
-        RIG_TEST(a_node_that_waits_for_its_step_is_not_pinned),
-        RIG_TEST(a_pin_and_a_reset),
-        RIG_TEST(a_pin_from_before_a_restart_is_gone),
-        RIG_TEST(a_pin_of_what_the_slot_had_before_is_gone),
-        RIG_TEST(a_pin_and_a_pool_that_closes),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -1,6 +1,7 @@
 /* Rule T14, retract and recover, and S10 and S8 of it: both modes, what is given back and when,
  * which lengths come back, what a session that is away may do, and every way out of it. Pages of 4
  * tokens and L = 4 where nothing else is said. */
+#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 
 /* T = 8, C = 14, A = 20: two pages in the tree, two of the session's own, one speculative. */
@@ -38,7 +39,6 @@ static void retract_host_waits_for(bool copies_first)
 
     b.rig->automatic = BY_HAND(RIG_COPY);
     rig_close(b.s, 0);
-    rig_session_free(b.s);
     evict_all(b.rig, b.admin, b.pool);
     b.s = rig_session(b.rig, &b.e, b.pool, 1);
     b = running_with(b);
@@ -83,19 +83,17 @@ static void retract_host_waits_for(bool copies_first)
     bench_ends_clean(&b);
 }
 
-static void t14_host_waits_for_its_copies_and_for_its_step(void **state)
+TEST(t14_host_waits_for_its_copies_and_for_its_step)
 {
-    (void)state;
     retract_host_waits_for(true);
     retract_host_waits_for(false);
 }
 
 /* What the host has already is not copied again, and nobody evicted it: at once both ways. */
-static void t14_host_with_the_copies_there_already_is_away_at_once(void **state)
+TEST(t14_host_with_the_copies_there_already_is_away_at_once)
 {
     struct bench b = running(32);
 
-    (void)state;
     assert_int_equal(b.rig->copies_back, 2);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_lengths(b.s, 8, 14, 14);
@@ -111,12 +109,11 @@ static void t14_host_with_the_copies_there_already_is_away_at_once(void **state)
     bench_ends_clean(&b);
 }
 
-static void t14_drop_gives_back_what_was_not_committed(void **state)
+TEST(t14_drop_gives_back_what_was_not_committed)
 {
     struct bench b = running(0);
     const uint32_t *tokens = rig_tokens(1, 64);
 
-    (void)state;
     assert_ok(rig_retract(b.s, RETRACT_DROP, 5));
     assert_lengths(b.s, 8, 8, 8);
     assert_int_equal(b.rig->free_now, 0);
@@ -137,11 +134,10 @@ static void t14_drop_gives_back_what_was_not_committed(void **state)
     bench_ends_clean(&b);
 }
 
-static void t14_drop_at_step_0_frees_now(void **state)
+TEST(t14_drop_at_step_0_frees_now)
 {
     struct bench b = running(32);
 
-    (void)state;
     assert_ok(rig_retract(b.s, RETRACT_DROP, 0));
     assert_int_equal(b.rig->free_now, 3);
     assert_int_equal(b.rig->free_at_step, 0);
@@ -152,12 +148,11 @@ static void t14_drop_at_step_0_frees_now(void **state)
     bench_ends_clean(&b);
 }
 
-static void t14_host_without_a_host_tier_is_unsupported_and_the_session_runs_on(void **state)
+TEST(t14_host_without_a_host_tier_is_unsupported_and_the_session_runs_on)
 {
     struct bench b = running(0);
     uint64_t changes = core_changes(b.rig->core);
 
-    (void)state;
     assert_err(TERN_UNSUPPORTED, rig_retract(b.s, RETRACT_HOST, 0));
     assert_true(core_changes(b.rig->core) == changes);
     assert_lengths(b.s, 8, 14, 20);
@@ -165,13 +160,12 @@ static void t14_host_without_a_host_tier_is_unsupported_and_the_session_runs_on(
     bench_ends_clean(&b);
 }
 
-static void t14_too_little_host_room_fails_cleanly_and_the_session_runs_on(void **state)
+TEST(t14_too_little_host_room_fails_cleanly_and_the_session_runs_on)
 {
     struct bench b = running(1);
     const struct shortage *sh;
     uint32_t copies = b.rig->copies_back;
 
-    (void)state;
     assert_err(TERN_POOL_EXHAUSTED, rig_retract(b.s, RETRACT_HOST, 7));
     sh = &b.rig->last->shortage;
     assert_int_equal(sh->group, 0);
@@ -186,12 +180,11 @@ static void t14_too_little_host_room_fails_cleanly_and_the_session_runs_on(void 
 }
 
 /* Room is taken for the whole path at once: nobody else can take it while the copies run. */
-static void t14_host_room_is_taken_at_once(void **state)
+TEST(t14_host_room_is_taken_at_once)
 {
     struct bench b = host_bench(4, 32, 3);
     struct rig_session *other;
 
-    (void)state;
     b.rig->automatic = BY_HAND(RIG_COPY | RIG_SEAL);
     b = running_with(b);
     assert_int_equal(host_free(b.rig, b.pool, 0), 3); /* no checksums yet */
@@ -210,14 +203,12 @@ static void t14_host_room_is_taken_at_once(void **state)
     assert_string_equal(state_of(b.s), "retracted");
     assert_ok(rig_recover_now(b.s));
     assert_ok(rig_close(other, 0));
-    rig_session_free(other);
     goes_on(&b);
     bench_ends_clean(&b);
 }
 
-static void t14_repeated_retract_changes_nothing(void **state)
+TEST(t14_repeated_retract_changes_nothing)
 {
-    (void)state;
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++)
         for (uint32_t again = RETRACT_HOST; again <= RETRACT_DROP; again++) {
             struct bench b = running(32);
@@ -240,12 +231,11 @@ static void t14_repeated_retract_changes_nothing(void **state)
         }
 }
 
-static void t14_recover_of_a_running_session_changes_nothing_of_it(void **state)
+TEST(t14_recover_of_a_running_session_changes_nothing_of_it)
 {
     struct bench b = running(32);
     struct lengths before = b.s->len;
 
-    (void)state;
     if (rig_recover_now(b.s) == TERN_OK) {
         assert_memory_equal(&before, &b.s->len, sizeof before);
         assert_int_equal(rig_wrong(b.s, 12), 0);
@@ -256,9 +246,8 @@ static void t14_recover_of_a_running_session_changes_nothing_of_it(void **state)
 }
 
 /* Recover before the copies are there, or before the step has passed: it runs at once. */
-static void t14_recover_cancels_a_retract_that_is_not_through(void **state)
+TEST(t14_recover_cancels_a_retract_that_is_not_through)
 {
-    (void)state;
     for (uint32_t done = 0; done <= 2; done++) {
         struct bench b = host_bench(4, 32, 32);
 
@@ -283,9 +272,8 @@ static void t14_recover_cancels_a_retract_that_is_not_through(void **state)
 }
 
 /* A copy fails while a session waits for it. */
-static void t14_a_failed_copy_leaves_the_prefix_where_it_is(void **state)
+TEST(t14_a_failed_copy_leaves_the_prefix_where_it_is)
 {
-    (void)state;
     for (uint32_t fails = 1; fails <= 2; fails++) {
         struct bench b = host_bench(4, 32, 32);
 
@@ -310,9 +298,8 @@ static void t14_a_failed_copy_leaves_the_prefix_where_it_is(void **state)
 
 /* A copy that is made again undoes nothing; one that is given up does, and that is counted. Who
  * waits for the memory asks again, and learns what holds. */
-static void t14_a_retract_that_is_undone_is_counted_and_may_be_repeated(void **state)
+TEST(t14_a_retract_that_is_undone_is_counted_and_may_be_repeated)
 {
-    (void)state;
     for (uint32_t fails = COPY_TRIES_MAX - 1; fails <= COPY_TRIES_MAX; fails++) {
         bool undone = fails == COPY_TRIES_MAX;
         struct bench b = host_bench(4, 32, 32);
@@ -379,12 +366,11 @@ static void away_is_refused(struct rig_session *s, enum tern_err err)
     assert_memory_equal(&before, &s->len, sizeof before);
 }
 
-static void t14_a_session_that_is_away_may_only_come_back_or_end(void **state)
+TEST(t14_a_session_that_is_away_may_only_come_back_or_end)
 {
     struct bench b = running(32);
     uint64_t recover;
 
-    (void)state;
     assert_ok(rig_retract(b.s, RETRACT_HOST, 5));
     assert_string_equal(state_of(b.s), "retracting");
     away_is_refused(b.s, TERN_INVALID);
@@ -411,13 +397,12 @@ static void t14_a_session_that_is_away_may_only_come_back_or_end(void **state)
     bench_ends_clean(&b);
 }
 
-static void t14_stale_and_foreign_sessions(void **state)
+TEST(t14_stale_and_foreign_sessions)
 {
     struct bench b = running(32);
     struct rig_engine other = rig_engine(b.rig, 0, "other", 1);
     struct rig_session stale = *b.s, foreign = *b.s;
 
-    (void)state;
     stale.id.gen++;
     foreign.conn = other.conn[0];
     assert_err(TERN_GONE, rig_retract(&stale, RETRACT_DROP, 0));
@@ -450,9 +435,8 @@ static struct bench away(enum away how)
     return b;
 }
 
-static void t14_abort_of_a_session_that_is_away(void **state)
+TEST(t14_abort_of_a_session_that_is_away)
 {
-    (void)state;
     for (uint32_t how = 0; how < AWAYS; how++) {
         struct bench b = away(how);
         const uint32_t *tokens = rig_tokens(1, 64);
@@ -472,9 +456,8 @@ static void t14_abort_of_a_session_that_is_away(void **state)
     }
 }
 
-static void t14_close_of_a_session_that_is_away(void **state)
+TEST(t14_close_of_a_session_that_is_away)
 {
-    (void)state;
     for (uint32_t how = 0; how < AWAYS; how++) {
         struct bench b = away(how);
 
@@ -486,9 +469,8 @@ static void t14_close_of_a_session_that_is_away(void **state)
     }
 }
 
-static void t14_the_engine_dies_while_its_session_is_away(void **state)
+TEST(t14_the_engine_dies_while_its_session_is_away)
 {
-    (void)state;
     for (uint32_t how = 0; how < AWAYS; how++) {
         struct bench b = away(how);
         struct core_view v;
@@ -501,17 +483,15 @@ static void t14_the_engine_dies_while_its_session_is_away(void **state)
         assert_int_equal(v.copies, 0);
         evict_all(b.rig, b.admin, b.pool);
         assert_all_free(b.rig, b.pool);
-        bench_stop(&b);
     }
 }
 
 /* The one that waited for a Recover is gone: nobody is answered, and nothing is lost. */
-static void t14_the_connection_closes_while_a_recover_waits(void **state)
+TEST(t14_the_connection_closes_while_a_recover_waits)
 {
     struct bench b = away(AWAY_LOADING);
     uint32_t replies;
 
-    (void)state;
     rig_disconnect(b.rig, b.e.conn[0]);
     replies = b.rig->replies_seen;
     b.rig->automatic = RIG_ALL;
@@ -520,16 +500,14 @@ static void t14_the_connection_closes_while_a_recover_waits(void **state)
     rig_proc_gone(b.rig, b.e.proc[0]);
     evict_all(b.rig, b.admin, b.pool);
     assert_all_free(b.rig, b.pool);
-    bench_stop(&b);
 }
 
-static void t14_load_back_without_device_room_leaves_it_retracted(void **state)
+TEST(t14_load_back_without_device_room_leaves_it_retracted)
 {
     struct bench b = host_bench(4, 8, 32);
     struct rig_session *hog;
     const struct reply *reply;
 
-    (void)state;
     b = running_with(b);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
@@ -544,7 +522,6 @@ static void t14_load_back_without_device_room_leaves_it_retracted(void **state)
     assert_string_equal(state_of(b.s), "retracted");
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
     assert_ok(rig_close(hog, 0));
-    rig_session_free(hog);
     assert_ok(rig_recover_now(b.s));
     assert_lengths(b.s, 8, 14, 14);
     goes_on(&b);
@@ -552,11 +529,10 @@ static void t14_load_back_without_device_room_leaves_it_retracted(void **state)
 }
 
 /* Nothing committed: there is nothing to copy, and all of [0, C) stays the session's own. */
-static void t14_host_with_nothing_committed(void **state)
+TEST(t14_host_with_nothing_committed)
 {
     struct bench b = host_bench(4, 32, 4);
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 64), 10));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 10));
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
@@ -570,9 +546,8 @@ static void t14_host_with_nothing_committed(void **state)
     bench_ends_clean(&b);
 }
 
-static void t14_a_fresh_session_can_go_and_come_back(void **state)
+TEST(t14_a_fresh_session_can_go_and_come_back)
 {
-    (void)state;
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
         struct bench b = host_bench(4, 32, 4);
 
@@ -587,9 +562,8 @@ static void t14_a_fresh_session_can_go_and_come_back(void **state)
 }
 
 /* Between turns: it comes back idle, with its good list. */
-static void t14_an_idle_session_comes_back_idle(void **state)
+TEST(t14_an_idle_session_comes_back_idle)
 {
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         enum retract_mode mode = i == 2 ? RETRACT_DROP : RETRACT_HOST;
         bool evicts = i == 1;
@@ -620,12 +594,11 @@ static void t14_an_idle_session_comes_back_idle(void **state)
 }
 
 /* A commit whose step has not passed: the copy waits for it, and so does the retract. */
-static void t14_host_waits_for_a_commit_that_is_pending(void **state)
+TEST(t14_host_waits_for_a_commit_that_is_pending)
 {
     struct bench b = host_bench(4, 32, 32);
     const uint32_t *tokens = rig_tokens(1, 64);
 
-    (void)state;
     assert_ok(rig_match(b.s, tokens, 14));
     assert_ok(rig_run_to(b.s, tokens, 14));
     assert_ok(rig_commit(b.s, 8, 6));
@@ -643,9 +616,8 @@ static void t14_host_waits_for_a_commit_that_is_pending(void **state)
 }
 
 /* What a Retract said of steps ends with it. */
-static void t14_the_step_of_a_retract_ends_with_it(void **state)
+TEST(t14_the_step_of_a_retract_ends_with_it)
 {
-    (void)state;
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
         struct bench b = running(32);
 
@@ -678,9 +650,8 @@ static void t14_the_step_of_a_retract_ends_with_it(void **state)
 }
 
 /* A session that came back names its steps itself, whatever its Retract had said. */
-static void t14_after_a_recover_the_step_is_the_engines_again(void **state)
+TEST(t14_after_a_recover_the_step_is_the_engines_again)
 {
-    (void)state;
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
         struct bench b = running(32);
         uint32_t retiring;
@@ -697,13 +668,12 @@ static void t14_after_a_recover_the_step_is_the_engines_again(void **state)
 }
 
 /* More than the retire records can name: BUSY, and nothing has changed. */
-static void t14_without_a_retire_record_it_is_busy(void **state)
+TEST(t14_without_a_retire_record_it_is_busy)
 {
     struct rig_options o = rig_defaults();
     struct bench b;
     uint64_t changes;
 
-    (void)state;
     o.limits.retires = 2;
     b = running_with(host_bench_with(&o, 4, 32, 32));
     assert_ok(rig_rewind(b.s, 16, 3));
@@ -723,14 +693,13 @@ static void t14_without_a_retire_record_it_is_busy(void **state)
 }
 
 /* Two sessions of one path: each has its ref, and what one loads the other finds. */
-static void t14_two_sessions_of_one_prefix_go_and_come_back(void **state)
+TEST(t14_two_sessions_of_one_prefix_go_and_come_back)
 {
     struct bench b = running(32);
     struct rig_session *two = rig_session(b.rig, &b.e, b.pool, 1);
     const uint32_t *tokens = rig_tokens(1, 64);
     uint64_t first, second;
 
-    (void)state;
     assert_ok(rig_match(two, tokens, 10));
     assert_int_equal(two->matched, 8);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
@@ -753,41 +722,5 @@ static void t14_two_sessions_of_one_prefix_go_and_come_back(void **state)
     assert_int_equal(rig_wrong(two, 8), 0);
     b.rig->automatic = RIG_ALL;
     assert_ok(rig_close(two, 0));
-    rig_session_free(two);
     bench_ends_clean(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(t14_host_waits_for_its_copies_and_for_its_step),
-        RIG_TEST(t14_host_with_the_copies_there_already_is_away_at_once),
-        RIG_TEST(t14_drop_gives_back_what_was_not_committed),
-        RIG_TEST(t14_drop_at_step_0_frees_now),
-        RIG_TEST(t14_host_without_a_host_tier_is_unsupported_and_the_session_runs_on),
-        RIG_TEST(t14_too_little_host_room_fails_cleanly_and_the_session_runs_on),
-        RIG_TEST(t14_host_room_is_taken_at_once),
-        RIG_TEST(t14_repeated_retract_changes_nothing),
-        RIG_TEST(t14_recover_of_a_running_session_changes_nothing_of_it),
-        RIG_TEST(t14_recover_cancels_a_retract_that_is_not_through),
-        RIG_TEST(t14_a_retract_that_is_undone_is_counted_and_may_be_repeated),
-        RIG_TEST(t14_a_failed_copy_leaves_the_prefix_where_it_is),
-        RIG_TEST(t14_a_session_that_is_away_may_only_come_back_or_end),
-        RIG_TEST(t14_stale_and_foreign_sessions),
-        RIG_TEST(t14_abort_of_a_session_that_is_away),
-        RIG_TEST(t14_close_of_a_session_that_is_away),
-        RIG_TEST(t14_the_engine_dies_while_its_session_is_away),
-        RIG_TEST(t14_the_connection_closes_while_a_recover_waits),
-        RIG_TEST(t14_load_back_without_device_room_leaves_it_retracted),
-        RIG_TEST(t14_host_with_nothing_committed),
-        RIG_TEST(t14_a_fresh_session_can_go_and_come_back),
-        RIG_TEST(t14_an_idle_session_comes_back_idle),
-        RIG_TEST(t14_host_waits_for_a_commit_that_is_pending),
-        RIG_TEST(t14_the_step_of_a_retract_ends_with_it),
-        RIG_TEST(t14_after_a_recover_the_step_is_the_engines_again),
-        RIG_TEST(t14_without_a_retire_record_it_is_busy),
-        RIG_TEST(t14_two_sessions_of_one_prefix_go_and_come_back),
-    };
-
-    return RIG_RUN(tests);
 }

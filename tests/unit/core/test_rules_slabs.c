@@ -4,7 +4,7 @@
 #include "unit/rig/rig_test.h"
 
 /* Index 0 is never handed out, indices are unique within a group, and generations pass. */
-static void page_every_index_unique_and_never_zero(void **state)
+TEST(page_every_index_unique_and_never_zero)
 {
     struct bench b = bench_start(4, 4);
     struct pool_id pool;
@@ -13,7 +13,6 @@ static void page_every_index_unique_and_never_zero(void **state)
     uint32_t n;
     bool seen[64] = {false};
 
-    (void)state;
     assert_ok(rig_pool_open(b.rig, b.e.conn[0], &group, 1, 64 * 512, &pool));
     n = rig_free(b.rig, pool);
     assert_int_equal(n, 63); /* all but the reserved one */
@@ -28,16 +27,13 @@ static void page_every_index_unique_and_never_zero(void **state)
         assert_false(seen[index]);
         seen[index] = true;
     }
-    rig_session_free(s);
-    bench_stop(&b);
 }
 
-static void page_handed_out_again_has_another_generation(void **state)
+TEST(page_handed_out_again_has_another_generation)
 {
     struct bench b = bench_start(4, 1);
     struct page_ref last = {0, 0};
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
     for (int i = 0; i < 5; i++) {
         assert_ok(rig_extend(b.s, 4, 0, NULL, 0));
@@ -47,12 +43,11 @@ static void page_handed_out_again_has_another_generation(void **state)
         last = b.s->table[0][0];
         assert_ok(rig_rewind(b.s, 0, 0));
     }
-    bench_stop(&b);
 }
 
 /* Groups of unlike page size trade slabs: what one gives up the other can have, and no byte is
  * shared meanwhile. */
-static void slab_moves_between_groups_of_unlike_page_size(void **state)
+TEST(slab_moves_between_groups_of_unlike_page_size)
 {
     struct bench b = bench_start(4, 4);
     struct group_layout small = rig_group(4, 512), large = rig_group(64, 4096);
@@ -61,7 +56,6 @@ static void slab_moves_between_groups_of_unlike_page_size(void **state)
     struct rig_session *s, *t;
     uint32_t free0, free1;
 
-    (void)state;
     assert_ok(rig_pool_open(b.rig, b.e.conn[0], groups, 2, 8 * 4096, &pool));
     free0 = rig_group_view(b.rig, pool, 0).free;
     free1 = rig_group_view(b.rig, pool, 1).free;
@@ -82,14 +76,11 @@ static void slab_moves_between_groups_of_unlike_page_size(void **state)
         assert_ok(rig_close(t, 0));
         assert_int_equal(rig_group_view(b.rig, pool, 0).free, free0);
         assert_int_equal(rig_group_view(b.rig, pool, 1).free, free1);
-        rig_session_free(s);
-        rig_session_free(t);
     }
-    bench_stop(&b);
 }
 
 /* Both groups fit alone, but not together: slabs are one currency for all groups of a pool. */
-static void extend_groups_fit_alone_not_together_takes_nothing(void **state)
+TEST(extend_groups_fit_alone_not_together_takes_nothing)
 {
     struct bench b = bench_start(4, 4);
     struct group_layout groups[2] = {rig_group(4, 512), rig_group(4, 1024)};
@@ -97,7 +88,6 @@ static void extend_groups_fit_alone_not_together_takes_nothing(void **state)
     struct rig_session *s;
     struct pool_view v;
 
-    (void)state;
     assert_ok(rig_pool_open(b.rig, b.e.conn[0], groups, 2, 5 * 1024,
                             &pool)); /* 4 slabs of 1024 and the reserved one */
     v = rig_pool_view(b.rig, pool);
@@ -113,13 +103,11 @@ static void extend_groups_fit_alone_not_together_takes_nothing(void **state)
     assert_err(TERN_POOL_EXHAUSTED,
                rig_extend(s, 12, 0, NULL, 0)); /* 3 x 512 + 3 x 1024 is 4.5 slabs */
     assert_lengths(s, 0, 0, 8);
-    rig_session_free(s);
-    bench_stop(&b);
 }
 
 /* T15: the pool's snapshots go before the pool; its range is zeroed before it is used for anything
  * else, and not before everyone who mapped it is gone. */
-static void pool_close_zeroes_before_reuse_of_its_range(void **state)
+TEST(pool_close_zeroes_before_reuse_of_its_range)
 {
     struct rig_options options = rig_defaults();
     struct bench b;
@@ -128,7 +116,6 @@ static void pool_close_zeroes_before_reuse_of_its_range(void **state)
     struct pool_id next;
     struct pool_view v;
 
-    (void)state;
     options.tenant[0].memory_bytes = 1u << 20; /* one pool fills the tenant */
     b = bench_with(&options, 4, 16);
     other = rig_engine(b.rig, 0, "o", 1);
@@ -149,15 +136,13 @@ static void pool_close_zeroes_before_reuse_of_its_range(void **state)
     assert_ok(rig_pool_open(b.rig, other.conn[0], &group, 1, 1u << 20, &next));
     assert_int_equal(rig_pool_view(b.rig, next).offset, v.offset);
     assert_false(pool_id_equal(next, b.pool));
-    bench_stop(&b);
 }
 
-static void pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone(void **state)
+TEST(pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone)
 {
     struct bench b = bench_start(4, 16);
     struct rig_session other;
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 2, 16);
     assert_err(TERN_CONFLICT, rig_pool_close(b.rig, b.e.conn[0], b.pool));
     assert_ok(rig_match(b.s, rig_tokens(1, 16), 16)); /* and nothing has changed */
@@ -170,19 +155,17 @@ static void pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gon
     assert_int_equal(rig_view(b.rig).nodes, 0);
     rig_engine_kill(b.rig, &b.e, 0);
     assert_int_equal(rig_view(b.rig).pools, 0);
-    bench_stop(&b);
 }
 
 /* The prefixes of an engine that died serve the next one of its tenant that asks for the same
  * layout (P4). */
-static void pool_of_a_dead_engine_keeps_its_prefixes_for_the_next(void **state)
+TEST(pool_of_a_dead_engine_keeps_its_prefixes_for_the_next)
 {
     struct bench b = bench_start(4, 16);
     struct rig_engine next;
     struct rig_session *s;
     struct pool_id pool;
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     rig_engine_kill(b.rig, &b.e, 0);
     next = rig_engine(b.rig, 0, "next", 1);
@@ -191,19 +174,16 @@ static void pool_of_a_dead_engine_keeps_its_prefixes_for_the_next(void **state)
     assert_ok(rig_match(s, rig_tokens(1, 16), 16));
     assert_int_equal(s->matched, 16);
     assert_int_equal(rig_wrong(s, 16), 0);
-    rig_session_free(s);
-    bench_stop(&b);
 }
 
 /* Every word of the request counts: a pool that would behave otherwise is not handed out for it. */
-static void pool_of_a_dead_engine_is_had_again_only_as_it_was(void **state)
+TEST(pool_of_a_dead_engine_is_had_again_only_as_it_was)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine first = rig_engine(rig, 0, "first", 1), next, wide;
     struct group_layout g[2] = {rig_group(4, 512), rig_window(4, 8, 512)}, other;
     struct pool_id pool, got;
 
-    (void)state;
     g[0].cap_pages = 32;
     assert_ok(rig_pool_open(rig, first.conn[0], g, 2, 1u << 16, &pool));
     rig_engine_kill(rig, &first, 0);
@@ -229,11 +209,10 @@ static void pool_of_a_dead_engine_is_had_again_only_as_it_was(void **state)
     assert_false(pool_id_equal(got, pool));
     assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
     assert_true(pool_id_equal(got, pool));
-    rig_destroy(rig);
 }
 
 /* Two that nobody maps: the older one makes way. */
-static void pool_opened_first_makes_way_first(void **state)
+TEST(pool_opened_first_makes_way_first)
 {
     struct rig_options options = rig_defaults();
     struct group_layout other = rig_group(8, 1024);
@@ -241,7 +220,6 @@ static void pool_opened_first_makes_way_first(void **state)
     struct pool_id older, younger, pool;
     struct rig *rig;
 
-    (void)state;
     options.tenant[0].memory_bytes = 2u << 20;
     rig = rig_create(&options);
     first = rig_engine(rig, 0, "first", 1);
@@ -253,11 +231,10 @@ static void pool_opened_first_makes_way_first(void **state)
     assert_ok(rig_pool_open(rig, next.conn[0], &other, 1, 1u << 20, &pool));
     assert_int_equal(pool.slot, older.slot);
     assert_true(pool_id_equal(rig_pool_pages(rig, &next, 4, 17), younger));
-    rig_destroy(rig);
 }
 
 /* T11 for pools: what can never fit costs nobody a pool. */
-static void pool_that_can_never_fit_takes_no_other(void **state)
+TEST(pool_that_can_never_fit_takes_no_other)
 {
     struct rig_options options = rig_defaults();
     struct group_layout group = rig_group(4, 512), small = rig_group(4, 64);
@@ -265,7 +242,6 @@ static void pool_that_can_never_fit_takes_no_other(void **state)
     struct bench b;
     struct pool_id pool;
 
-    (void)state;
     options.limits.pages = 8192;
     b = bench_with(&options, 4, 16);
     rig_put(b.rig, &b.e, b.pool, 1, 16);
@@ -279,16 +255,14 @@ static void pool_that_can_never_fit_takes_no_other(void **state)
         b.rig->host_bytes = 0;
     }
     assert_true(pool_id_equal(rig_pool_pages(b.rig, &next, 4, 16), b.pool));
-    bench_stop(&b);
 }
 
 /* N3: only pools of one geometry exchange pages as they are. Each word of it counts. */
-static void layouts_differ_in_each_word(void **state)
+TEST(layouts_differ_in_each_word)
 {
     struct req_pool_open a = {.ngroups = 2, .axes_hash = 7}, b;
     uint64_t same;
 
-    (void)state;
     a.group[0] = rig_group(4, 512);
     a.group[1] = rig_window(4, 8, 64);
     same = layout_hash(&a, 2);
@@ -314,23 +288,4 @@ static void layouts_differ_in_each_word(void **state)
     a.group[0].cap_pages = 1;
     a.supersede = SUPERSEDE_OFF;
     assert_true(layout_hash(&a, 2) == same); /* each host's own business */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(page_every_index_unique_and_never_zero),
-        RIG_TEST(page_handed_out_again_has_another_generation),
-        RIG_TEST(slab_moves_between_groups_of_unlike_page_size),
-        RIG_TEST(extend_groups_fit_alone_not_together_takes_nothing),
-        RIG_TEST(pool_close_zeroes_before_reuse_of_its_range),
-        RIG_TEST(pool_close_with_open_sessions_conflicts_then_everything_of_it_is_gone),
-        RIG_TEST(pool_of_a_dead_engine_keeps_its_prefixes_for_the_next),
-        RIG_TEST(pool_of_a_dead_engine_is_had_again_only_as_it_was),
-        RIG_TEST(pool_opened_first_makes_way_first),
-        RIG_TEST(pool_that_can_never_fit_takes_no_other),
-        RIG_TEST(layouts_differ_in_each_word),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -1,5 +1,6 @@
 /* Rules about STATE groups, one session at a time: T2 match, T5 slide, T7 attach, T9 resume points,
  * T10 supersession, T12 prune, T21 recurrent state, and which layouts there are. */
+#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 static struct group_view state_view(struct stage *st)
@@ -26,13 +27,12 @@ static void commit_each(struct rig_session *s, const uint32_t *tokens, uint32_t 
     }
 }
 
-static void t2_peek_tells_the_deeper_history_and_match_the_window(void **state)
+TEST(t2_peek_tells_the_deeper_history_and_match_the_window)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_window(16, 40, 64));
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 256);
 
-    (void)state;
     for (uint32_t depth = 64; depth <= 256; depth += 64)
         stage_put(&st, 1, depth);
     lose_state(&st, tokens, 256);
@@ -45,18 +45,15 @@ static void t2_peek_tells_the_deeper_history_and_match_the_window(void **state)
     assert_ok(rig_match(s, tokens, 256)); /* again: the same */
     assert_lengths(s, 192, 192, 192);
     assert_int_equal(rig_wrong(s, 192), 0);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void t5_own_pages_below_the_window_go_back_with_the_step(void **state)
+TEST(t5_own_pages_below_the_window_go_back_with_the_step)
 {
     struct group_layout l = rig_window(2, 8, 64);
     struct stage st;
     struct rig_session *s;
     struct group_view before;
 
-    (void)state;
     l.reserve = 4;
     st = stage_with(SUPERSEDE_LAZY, 16, l);
     s = stage_session(&st);
@@ -77,18 +74,15 @@ static void t5_own_pages_below_the_window_go_back_with_the_step(void **state)
     assert_int_equal(state_view(&st).retiring, 0);
     assert_int_equal(state_view(&st).free, before.free + 2);
     assert_int_equal(rig_wrong(s, 64), 0);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void t5_borrowed_pages_only_lose_the_index(void **state)
+TEST(t5_borrowed_pages_only_lose_the_index)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 8, 64));
     const uint32_t *tokens = rig_tokens(1, 64);
     struct rig_session *s;
     const struct node *n;
 
-    (void)state;
     stage_put(&st, 1, 32);
     s = stage_session(&st);
     assert_ok(rig_match(s, tokens, 64));
@@ -105,19 +99,16 @@ static void t5_borrowed_pages_only_lose_the_index(void **state)
     assert_err(TERN_INVALID, rig_rewind(s, 34, 0)); /* beyond the reserve: its window has left */
     assert_ok(rig_rewind(s, 59, 0));
     assert_int_equal(rig_wrong(s, 59), 0);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
 /* Borrows are counted by node: one page of it leaves the table at step 9, the others at step 3. */
-static void t5_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it(void **state)
+TEST(t5_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 8, 64));
     const uint32_t *tokens = rig_tokens(1, 64);
     struct rig_session *s;
     const struct node *n;
 
-    (void)state;
     stage_put(&st, 1, 32);
     s = stage_session(&st);
     assert_ok(rig_match(s, tokens, 64)); /* borrows [24, 32) */
@@ -130,7 +121,6 @@ static void t5_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it(void **s
     assert_int_equal(n->borrowers, 1);
     rig_engine_done(st.rig, &st.e, 9);
     assert_int_equal(n->borrowers, 0);
-    rig_session_free(s);
     s = stage_session(&st);
     assert_ok(rig_match(s, tokens, 64));
     assert_ok(rig_run_to(s, tokens, 60));
@@ -141,17 +131,14 @@ static void t5_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it(void **s
     assert_ok(rig_close(s, 13));
     rig_engine_done(st.rig, &st.e, 19);
     assert_int_equal(n->borrowers, 0);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void t7_a_node_takes_the_window_and_the_rest_goes_back(void **state)
+TEST(t7_a_node_takes_the_window_and_the_rest_goes_back)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 6, 64));
     struct rig_session *s = stage_session(&st);
     struct page_ref history, last;
 
-    (void)state;
     assert_ok(rig_match(s, rig_tokens(1, 16), 16));
     assert_ok(rig_run_to(s, rig_tokens(1, 16), 16));
     assert_int_equal(state_view(&st).session, 8);
@@ -164,31 +151,26 @@ static void t7_a_node_takes_the_window_and_the_rest_goes_back(void **state)
     assert_memory_equal(&history, &s->table[0][0], sizeof history); /* its ids stay */
     assert_memory_equal(&last, &s->table[1][7], sizeof last);
     assert_int_equal(rig_wrong(s, 16), 0);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void t9_only_the_last_target_is_a_resume_point(void **state)
+TEST(t9_only_the_last_target_is_a_resume_point)
 {
     struct stage st = stage_64(SUPERSEDE_OFF, 64, 0);
     const uint32_t *tokens = rig_tokens(1, 192);
 
-    (void)state;
     stage_put(&st, 1, 192);
     for (uint32_t depth = 64; depth <= 192; depth += 64) {
         assert_int_equal(node_in(&st, tokens, depth)->made, depth == 192);
         assert_int_equal(node_in(&st, tokens, depth)->claims, depth == 192);
     }
-    stage_stop(&st);
 }
 
-static void t10_a_borrower_keeps_what_is_passed(void **state)
+TEST(t10_a_borrower_keeps_what_is_passed)
 {
     struct stage st = stage_64(SUPERSEDE_EAGER, 64, 0);
     const uint32_t *tokens = rig_tokens(1, 192);
     struct rig_session *s, *holder = stage_session(&st);
 
-    (void)state;
     s = stage_committed(&st, 1, 64);
     assert_ok(rig_match(holder, tokens, 64));
     commit_each(s, tokens, 192);
@@ -199,18 +181,14 @@ static void t10_a_borrower_keeps_what_is_passed(void **state)
     assert_true(has_state(&st, tokens, 64)); /* a kernel may still read it */
     rig_engine_done(st.rig, &st.e, 4);
     assert_false(has_state(&st, tokens, 64));
-    rig_session_free(s);
-    rig_session_free(holder);
-    stage_stop(&st);
 }
 
-static void t10_a_fork_point_keeps_its_state(void **state)
+TEST(t10_a_fork_point_keeps_its_state)
 {
     struct stage st = stage_64(SUPERSEDE_EAGER, 64, 0);
     struct rig_session *a = stage_committed(&st, 1, 128), *b = stage_session(&st);
     uint32_t tokens[192];
 
-    (void)state;
     memcpy(tokens, rig_tokens(1, 128), 128 * sizeof tokens[0]);
     for (uint32_t i = 128; i < 192; i++)
         tokens[i] = 5000 + i;
@@ -225,32 +203,26 @@ static void t10_a_fork_point_keeps_its_state(void **state)
     assert_int_equal(match_depth(&st, tokens, 130), 128);
     assert_int_equal(rig_evict(st.rig, rig_connect_admin(st.rig), st.pool, 1), 1);
     assert_false(has_state(&st, tokens, 128)); /* one child went: it is no fork point any more */
-    rig_session_free(a);
-    rig_session_free(b);
-    stage_stop(&st);
 }
 
 /* depth + W > t: 64 is in reach of 128, and no later one has passed it. */
-static void t10_what_is_in_reach_is_not_passed(void **state)
+TEST(t10_what_is_in_reach_is_not_passed)
 {
     struct stage st = stage_64(SUPERSEDE_EAGER, 128, 0);
     const uint32_t *tokens = rig_tokens(1, 128);
 
-    (void)state;
     stage_put(&st, 1, 128);
     lose_state(&st, tokens, 128);
     assert_int_equal(match_depth(&st, tokens, 128), 64);
-    stage_stop(&st);
 }
 
 /* W > L: 64 is in the window of the sibling that ends at 192, and no fork point itself. */
-static void t10_a_siblings_window_needs_the_segment(void **state)
+TEST(t10_a_siblings_window_needs_the_segment)
 {
     struct stage st = stage_64(SUPERSEDE_EAGER, 192, 0);
     uint32_t tokens[320];
     struct rig_session *s;
 
-    (void)state;
     stage_put(&st, 1, 192);
     memcpy(tokens, rig_tokens(1, 128), 128 * sizeof tokens[0]);
     for (uint32_t i = 128; i < 320; i++)
@@ -266,17 +238,14 @@ static void t10_a_siblings_window_needs_the_segment(void **state)
     lose_state(&st, rig_tokens(1, 192), 192); /* nothing needs 64 any more */
     assert_false(has_state(&st, tokens, 64));
     assert_int_equal(match_depth(&st, tokens, 320), 320);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void t10_reclaimed_oldest_first_and_taken_back_by_a_match(void **state)
+TEST(t10_reclaimed_oldest_first_and_taken_back_by_a_match)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 20);
     struct rig_session *a = stage_session(&st), *b = stage_session(&st), *c = stage_session(&st);
     struct rig_session *reader = stage_session(&st);
 
-    (void)state;
     assert_ok(rig_match(a, rig_tokens(1, 128), 128));
     commit_each(a, rig_tokens(1, 128), 128);
     assert_ok(rig_close(a, 0));
@@ -295,19 +264,13 @@ static void t10_reclaimed_oldest_first_and_taken_back_by_a_match(void **state)
     assert_int_equal(state_view(&st).reclaimable, 0); /* taken back */
     assert_int_equal(state_view(&st).snapshot, 12);
     assert_int_equal(rig_wrong(reader, 64), 0);
-    rig_session_free(a);
-    rig_session_free(b);
-    rig_session_free(c);
-    rig_session_free(reader);
-    stage_stop(&st);
 }
 
-static void t12_starved_of_state_drops_state_alone(void **state)
+TEST(t12_starved_of_state_drops_state_alone)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 12);
     struct rig_session *s = stage_session(&st);
 
-    (void)state;
     for (uint32_t seed = 1; seed <= 3; seed++)
         stage_put(&st, seed, 64);
     assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64); /* so 2 is the oldest use */
@@ -319,17 +282,14 @@ static void t12_starved_of_state_drops_state_alone(void **state)
     assert_int_equal(match_depth(&st, rig_tokens(2, 64), 64), 0);
     assert_int_equal(rig_depth(s, rig_tokens(2, 64), 64), 0);
     assert_int_equal(st.rig->last->peek.history_depth, 64);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void t12_starved_of_history_takes_whole_snapshots(void **state)
+TEST(t12_starved_of_history_takes_whole_snapshots)
 {
     struct group_layout groups[2] = {rig_group(64, 512), rig_window(16, 64, 64)};
     struct stage st = {.rig = rig_create(NULL)};
     struct rig_session *s;
 
-    (void)state;
     groups[0].cap_pages = 2;
     st.e = rig_engine(st.rig, 0, "e", 1);
     assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 2, 1u << 20, &st.pool));
@@ -339,18 +299,15 @@ static void t12_starved_of_history_takes_whole_snapshots(void **state)
     assert_ok(rig_extend(s, 64, 0, NULL, 0));
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 1);
     assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 4);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void t21_only_a_commit_at_c_leaves_a_recurrent_state(void **state)
+TEST(t21_only_a_commit_at_c_leaves_a_recurrent_state)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 256);
     uint32_t before;
 
-    (void)state;
     assert_ok(rig_match(s, tokens, 256));
     assert_ok(rig_run_to(s, tokens, 70));
     assert_ok(rig_commit(s, 64, 0)); /* its one state is that of 70 */
@@ -368,8 +325,6 @@ static void t21_only_a_commit_at_c_leaves_a_recurrent_state(void **state)
     assert_ok(rig_run_to(s, tokens, 129));
     assert_int_equal(rig_wrong(s, 129), 0);
     assert_err(TERN_INVALID, rig_rewind(s, 127, 0));
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
 static enum tern_err open_with(struct rig *rig, const struct rig_engine *e, struct group_layout a,
@@ -384,13 +339,12 @@ static enum tern_err open_with(struct rig *rig, const struct rig_engine *e, stru
     return err;
 }
 
-static void layouts_that_make_no_sense_are_refused(void **state)
+TEST(layouts_that_make_no_sense_are_refused)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
     struct group_layout history = rig_group(64, 512), window = rig_window(16, 128, 64), bad;
 
-    (void)state;
     assert_ok(open_with(rig, &e, history, window));
     assert_ok(open_with(rig, &e, history, rig_recurrent(64, 128)));
     bad = window;
@@ -421,17 +375,15 @@ static void layouts_that_make_no_sense_are_refused(void **state)
     assert_err(TERN_UNSUPPORTED, open_with(rig, &e, history, bad));
     rig->supersede = (enum supersede)3;
     assert_err(TERN_INVALID, open_with(rig, &e, history, window));
-    rig_destroy(rig);
 }
 
 /* S2, S6: its one state is that of C, so whoever goes on from less goes on from T. */
-static void t21_a_turn_that_ends_below_c_goes_back_to_the_resume_point(void **state)
+TEST(t21_a_turn_that_ends_below_c_goes_back_to_the_resume_point)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 256);
 
-    (void)state;
     assert_ok(rig_match(s, tokens, 72));
     assert_ok(rig_run_to(s, tokens, 64));
     assert_ok(rig_commit(s, 64, 0));
@@ -448,18 +400,15 @@ static void t21_a_turn_that_ends_below_c_goes_back_to_the_resume_point(void **st
     assert_int_equal(rig_wrong(s, 100), 0);
     assert_ok(rig_finish(s, 11, 0)); /* at C: nothing is given up */
     assert_lengths(s, 64, 100, 100);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
 /* A commit behind what has been slid over does not bring it back into the table. */
-static void t5_a_later_commit_does_not_bring_back_what_has_left(void **state)
+TEST(t5_a_later_commit_does_not_bring_back_what_has_left)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 256);
 
-    (void)state;
     assert_ok(rig_match(s, tokens, 256));
     assert_ok(rig_run_to(s, tokens, 200));
     assert_ok(rig_slide(s, 200, 0)); /* 200 - 65: eight pages */
@@ -472,18 +421,15 @@ static void t5_a_later_commit_does_not_bring_back_what_has_left(void **state)
     assert_lengths(s, 128, 200, 200);
     assert_ok(rig_rewind(s, 199, 0));
     assert_int_equal(rig_wrong(s, 199), 0);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
 /* Once it has slid past the resume point, that one's state is nobody's to keep. */
-static void t21_what_was_slid_past_is_not_gone_back_to(void **state)
+TEST(t21_what_was_slid_past_is_not_gone_back_to)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 256);
 
-    (void)state;
     assert_ok(rig_match(s, tokens, 256));
     assert_ok(rig_run_to(s, tokens, 64));
     assert_ok(rig_commit(s, 64, 0));
@@ -493,8 +439,6 @@ static void t21_what_was_slid_past_is_not_gone_back_to(void **state)
     assert_err(TERN_INVALID, rig_rewind(s, 64, 0));
     assert_err(TERN_INVALID, rig_match(s, tokens, 199));
     assert_lengths(s, 64, 200, 200);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
 /* A slab is one page of either group. Sequence 1 to 192 is there: three pages of HISTORY, of STATE
@@ -515,9 +459,8 @@ static struct stage stage_of_slabs(uint32_t usable, uint32_t history_cap)
 
 /* Starved of HISTORY: superseded STATE goes before any leaf, since its slabs help; where the group
  * has a cap, up to that. */
-static void t12_superseded_state_goes_before_leaves(void **state)
+TEST(t12_superseded_state_goes_before_leaves)
 {
-    (void)state;
     for (uint32_t cap = 0; cap <= 5; cap += 5) {
         struct stage st = stage_of_slabs(7, cap);
         struct rig_session *s = stage_session(&st);
@@ -528,33 +471,27 @@ static void t12_superseded_state_goes_before_leaves(void **state)
         assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 3);
         assert_int_equal(rig_depth(s, rig_tokens(1, 192), 192), 0);
         assert_int_equal(st.rig->last->peek.history_depth, 192);
-        rig_session_free(s);
-        stage_stop(&st);
     }
 }
 
 /* At the group's own cap they do not help, and stay. */
-static void t12_at_the_cap_of_history_superseded_state_stays(void **state)
+TEST(t12_at_the_cap_of_history_superseded_state_stays)
 {
     struct stage st = stage_of_slabs(15, 3);
     struct rig_session *s = stage_session(&st);
 
-    (void)state;
     assert_ok(rig_match(s, rig_tokens(2, 64), 64));
     assert_ok(rig_extend(s, 64, 0, NULL, 0));
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, 2);
     assert_int_equal(state_view(&st).reclaimable, 2);
     assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 128);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void peaks_of_state_stay_when_its_pages_go(void **state)
+TEST(peaks_of_state_stay_when_its_pages_go)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
     uint32_t admin = rig_connect_admin(st.rig);
 
-    (void)state;
     for (uint32_t seed = 1; seed <= 3; seed++)
         stage_put(&st, seed, 64);
     assert_int_equal(state_view(&st).peak_snapshot, 12);
@@ -562,34 +499,4 @@ static void peaks_of_state_stay_when_its_pages_go(void **state)
     stage_put(&st, 4, 64);
     assert_int_equal(state_view(&st).snapshot, 4);
     assert_int_equal(state_view(&st).peak_snapshot, 12);
-    stage_stop(&st);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(t2_peek_tells_the_deeper_history_and_match_the_window),
-        RIG_TEST(t5_own_pages_below_the_window_go_back_with_the_step),
-        RIG_TEST(t5_borrowed_pages_only_lose_the_index),
-        RIG_TEST(t5_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it),
-        RIG_TEST(t7_a_node_takes_the_window_and_the_rest_goes_back),
-        RIG_TEST(t9_only_the_last_target_is_a_resume_point),
-        RIG_TEST(t10_a_borrower_keeps_what_is_passed),
-        RIG_TEST(t10_a_fork_point_keeps_its_state),
-        RIG_TEST(t10_what_is_in_reach_is_not_passed),
-        RIG_TEST(t10_a_siblings_window_needs_the_segment),
-        RIG_TEST(t10_reclaimed_oldest_first_and_taken_back_by_a_match),
-        RIG_TEST(t12_starved_of_state_drops_state_alone),
-        RIG_TEST(t12_starved_of_history_takes_whole_snapshots),
-        RIG_TEST(t21_only_a_commit_at_c_leaves_a_recurrent_state),
-        RIG_TEST(layouts_that_make_no_sense_are_refused),
-        RIG_TEST(t21_a_turn_that_ends_below_c_goes_back_to_the_resume_point),
-        RIG_TEST(t5_a_later_commit_does_not_bring_back_what_has_left),
-        RIG_TEST(t21_what_was_slid_past_is_not_gone_back_to),
-        RIG_TEST(t12_superseded_state_goes_before_leaves),
-        RIG_TEST(t12_at_the_cap_of_history_superseded_state_stays),
-        RIG_TEST(peaks_of_state_stay_when_its_pages_go),
-    };
-
-    return RIG_RUN(tests);
 }

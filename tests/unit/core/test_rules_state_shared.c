@@ -1,5 +1,6 @@
 /* Rules about STATE that several hold or bring: T17 borrowers, T18 refill, T19 no false claim, the
  * numbers of a shortage (E4), transfers that carry STATE (X5). */
+#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 static struct stage stage_64(enum supersede supersede, uint32_t window, uint32_t cap)
@@ -18,13 +19,12 @@ static void commit_to(struct rig_session *s, const uint32_t *tokens, uint32_t de
 }
 
 /* Superseded first, the last borrower leaves later; and the other way round. */
-static void t17_superseded_and_without_borrower_in_either_order(void **state)
+TEST(t17_superseded_and_without_borrower_in_either_order)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
     struct rig_session *a = stage_session(&st), *b = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 192);
 
-    (void)state;
     assert_ok(rig_match(a, tokens, 192));
     commit_to(a, tokens, 64, 0);
     assert_ok(rig_match(b, tokens, 192));
@@ -38,30 +38,23 @@ static void t17_superseded_and_without_borrower_in_either_order(void **state)
     stage_put(&st, 2, 64);
     tokens = rig_tokens(2, 192);
     assert_false(is_reclaimable(&st, tokens, 64)); /* no borrower, and not superseded yet */
-    rig_session_free(a);
     a = stage_session(&st);
     assert_ok(rig_match(a, tokens, 192));
     commit_to(a, tokens, 128, 0);
     assert_ok(rig_close(a, 0));
     assert_true(is_reclaimable(&st, tokens, 64));
-    rig_session_free(a);
-    rig_session_free(b);
-    stage_stop(&st);
 }
 
-static void t17_a_released_resume_point_goes_first_once_nobody_borrows_it(void **state)
+TEST(t17_a_released_resume_point_goes_first_once_nobody_borrows_it)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
     struct rig_session *s = stage_committed(&st, 1, 64);
     const uint32_t *tokens = rig_tokens(1, 64);
 
-    (void)state;
     assert_ok(rig_snapshot_release(s));
     assert_false(is_reclaimable(&st, tokens, 64));
     assert_ok(rig_close(s, 0));
     assert_true(is_reclaimable(&st, tokens, 64));
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
 /* HISTORY to 64 is there, its STATE was lost: `s` computes it again and commits at step 5. */
@@ -78,17 +71,15 @@ static struct rig_session *refiller(struct stage *st, const struct rig_engine *e
     return s;
 }
 
-static void t18_a_refill_is_seen_when_its_step_has_passed(void **state)
+TEST(t18_a_refill_is_seen_when_its_step_has_passed)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
     const uint32_t *tokens = rig_tokens(1, 64);
-    struct rig_session *s;
     uint32_t nodes;
 
-    (void)state;
     stage_put(&st, 1, 64);
     nodes = rig_pool_view(st.rig, st.pool).nodes;
-    s = refiller(&st, &st.e);
+    refiller(&st, &st.e);
     assert_int_equal(rig_pool_view(st.rig, st.pool).nodes, nodes); /* adopted */
     assert_true(has_state(&st, tokens, 64));
     assert_int_equal(match_depth(&st, tokens, 64), 0);
@@ -96,37 +87,30 @@ static void t18_a_refill_is_seen_when_its_step_has_passed(void **state)
     assert_int_equal(match_depth(&st, tokens, 64), 0);
     rig_engine_done(st.rig, &st.e, 5);
     assert_int_equal(match_depth(&st, tokens, 64), 64);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void t18_a_refill_goes_with_the_engine_that_never_passed_its_step(void **state)
+TEST(t18_a_refill_goes_with_the_engine_that_never_passed_its_step)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
     const uint32_t *tokens = rig_tokens(1, 64);
     struct rig_engine other = second_engine(st.rig, st.pool);
-    struct rig_session *s;
 
-    (void)state;
     stage_put(&st, 1, 64);
-    s = refiller(&st, &other);
+    refiller(&st, &other);
     rig_engine_kill(st.rig, &other, 0);
     assert_false(has_state(&st, tokens, 64));
     assert_int_equal(match_depth(&st, tokens, 64), 0);
     stage_put(&st, 1, 64); /* and can be refilled again */
     assert_int_equal(match_depth(&st, tokens, 64), 64);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void t18_a_present_segment_is_not_overwritten(void **state)
+TEST(t18_a_present_segment_is_not_overwritten)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
     struct rig_session *a = stage_session(&st), *b = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 64);
     uint32_t first;
 
-    (void)state;
     assert_ok(rig_match(a, tokens, 64));
     assert_ok(rig_match(b, tokens, 64));
     commit_to(a, tokens, 64, 0);
@@ -135,19 +119,15 @@ static void t18_a_present_segment_is_not_overwritten(void **state)
     assert_int_equal(node_in(&st, tokens, 64)->pages[1], first);
     assert_memory_equal(a->table[1], b->table[1], 4 * sizeof a->table[1][0]); /* adopted */
     assert_int_equal(rig_wrong(b, 64), 0);
-    rig_session_free(a);
-    rig_session_free(b);
-    stage_stop(&st);
 }
 
-static void t18_a_present_recurrent_state_is_not_overwritten(void **state)
+TEST(t18_a_present_recurrent_state_is_not_overwritten)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
     struct rig_session *a = stage_session(&st), *b = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 64);
     uint32_t first, own;
 
-    (void)state;
     assert_ok(rig_match(a, tokens, 64));
     assert_ok(rig_match(b, tokens, 64));
     commit_to(a, tokens, 64, 0);
@@ -158,18 +138,14 @@ static void t18_a_present_recurrent_state_is_not_overwritten(void **state)
     assert_int_equal(node_in(&st, tokens, 64)->pages[1], first);
     assert_int_equal(b->table[1][0].index, own);
     assert_int_equal(rig_wrong(b, 64), 0);
-    rig_session_free(a);
-    rig_session_free(b);
-    stage_stop(&st);
 }
 
 /* W = 3 L: the segment at 64 is in the windows of 64, 128 and 192. */
-static void t19_a_lost_segment_ends_what_needs_it_and_no_more(void **state)
+TEST(t19_a_lost_segment_ends_what_needs_it_and_no_more)
 {
     struct stage st = stage_64(SUPERSEDE_OFF, 192, 0);
     const uint32_t *tokens = rig_tokens(1, 320);
 
-    (void)state;
     for (uint32_t depth = 64; depth <= 320; depth += 64)
         stage_put(&st, 1, depth);
     lose_state(&st, tokens, 64);
@@ -179,18 +155,16 @@ static void t19_a_lost_segment_ends_what_needs_it_and_no_more(void **state)
         assert_int_equal(node_in(&st, tokens, depth)->claims, keeps);
         assert_int_equal(match_depth(&st, tokens, depth), keeps ? depth : 0);
     }
-    stage_stop(&st);
 }
 
 /* W = 2 L: 192 has passed 64, which 128 needs in its window. What brings that segment back, with a
  * step that has passed, brings the resume point back. */
-static void t18_a_refill_makes_a_resume_point_live_again(void **state)
+TEST(t18_a_refill_makes_a_resume_point_live_again)
 {
     struct stage st = stage_64(SUPERSEDE_EAGER, 128, 0);
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 192);
 
-    (void)state;
     assert_ok(rig_match(s, tokens, 192)); /* nothing is there yet */
     stage_put(&st, 1, 128);
     stage_put(&st, 1, 192);
@@ -200,17 +174,14 @@ static void t18_a_refill_makes_a_resume_point_live_again(void **state)
     assert_int_equal(node_in(&st, tokens, 128)->claims, 1);
     assert_ok(rig_close(s, 0));
     assert_int_equal(match_depth(&st, tokens, 128), 128);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void e4_a_shortage_of_state_says_what_there_is(void **state)
+TEST(e4_a_shortage_of_state_says_what_there_is)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 12);
     struct rig_session *held = stage_committed(&st, 1, 64), *s = stage_session(&st);
     const struct shortage *sh = &st.rig->res.shortage;
 
-    (void)state;
     stage_put(&st, 2, 64); /* 4 borrowed, 4 that can go, 4 free */
     assert_ok(rig_match(s, rig_tokens(3, 64), 64));
     assert_ok(rig_extend(s, 32, 0, NULL, 0)); /* 2 of the free ones */
@@ -224,9 +195,6 @@ static void e4_a_shortage_of_state_says_what_there_is(void **state)
     assert_int_equal(sh->until_step, 9);
     rig_engine_done(st.rig, &st.e, 9);
     assert_ok(rig_extend(s, 144, 0, NULL, 0));
-    rig_session_free(held);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
 /* --- transfers --- */
@@ -253,12 +221,6 @@ static struct hosts hosts_with(struct group_layout state_group, uint64_t bytes_i
     return h;
 }
 
-static void hosts_stop(struct hosts *h)
-{
-    stage_stop(&h->dest);
-    stage_stop(&h->source);
-}
-
 /* Fetches sequence 1 to 320, of `state_pages` STATE pages; then goes on with right bytes. */
 static void fetch_320(struct group_layout state_group, uint32_t state_pages)
 {
@@ -280,26 +242,22 @@ static void fetch_320(struct group_layout state_group, uint32_t state_pages)
     assert_ok(rig_commit(s, 384, 0));
     assert_int_equal(rig_wrong(s, 390), 0);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
-    hosts_stop(&h);
 }
 
-static void x5_a_transfer_brings_only_the_final_window(void **state)
+TEST(x5_a_transfer_brings_only_the_final_window)
 {
-    (void)state;
     fetch_320(rig_window(16, 40, 64), 3);   /* W < L: its own segment */
     fetch_320(rig_window(16, 64, 64), 4);   /* W = L */
     fetch_320(rig_window(16, 150, 64), 12); /* W > L: those of three chunks */
     fetch_320(rig_recurrent(64, 128), 1);
 }
 
-static void x5_history_that_is_there_is_not_moved_again(void **state)
+TEST(x5_history_that_is_there_is_not_moved_again)
 {
     struct hosts h = hosts_with(rig_window(16, 64, 64), 1u << 20);
     struct rig_session *s = stage_session(&h.dest);
     const uint32_t *tokens;
 
-    (void)state;
     stage_put(&h.source, 1, 256);
     stage_put(&h.dest, 1, 192);
     tokens = rig_tokens(1, 256);
@@ -312,19 +270,16 @@ static void x5_history_that_is_there_is_not_moved_again(void **state)
     assert_int_equal(h.dest.rig->pulled_pages, 1 + 4); /* HISTORY of [192, 256), one window */
     assert_int_equal(rig_wrong(s, 256), 0);
     assert_int_equal(match_depth(&h.dest, tokens, 256), 256);
-    rig_session_free(s);
-    hosts_stop(&h);
 }
 
 /* What was published has no STATE yet: the session is not left at a length it cannot go on from. */
-static void x3_a_transfer_that_breaks_off_leaves_the_session_where_it_was(void **state)
+TEST(x3_a_transfer_that_breaks_off_leaves_the_session_where_it_was)
 {
     struct hosts h = hosts_with(rig_window(16, 64, 64), 1100);
     struct rig_session *s = stage_session(&h.dest);
     const uint32_t *tokens;
     uint64_t request;
 
-    (void)state;
     stage_put(&h.source, 1, 256);
     tokens = rig_tokens(1, 256);
     assert_ok(rig_match(s, tokens, 256));
@@ -345,25 +300,20 @@ static void x3_a_transfer_that_breaks_off_leaves_the_session_where_it_was(void *
     assert_lengths(s, 256, 256, 256);
     assert_int_equal(h.dest.rig->pulled_pages, 3 + 4);
     assert_int_equal(rig_wrong(s, 256), 0);
-    rig_session_free(s);
-    hosts_stop(&h);
 }
 
-static void x5_a_session_with_pages_of_its_own_does_not_fetch(void **state)
+TEST(x5_a_session_with_pages_of_its_own_does_not_fetch)
 {
     struct hosts h = hosts_with(rig_recurrent(64, 128), 1u << 20);
     struct rig_session *s = stage_session(&h.dest);
     const uint32_t *tokens = rig_tokens(1, 128);
     uint64_t request;
 
-    (void)state;
     assert_ok(rig_match(s, tokens, 128));
     assert_ok(rig_run_to(s, tokens, 64));
     assert_ok(rig_commit(s, 64, 0));
     request = rig_fetch(s, 0, 0);
     assert_err(TERN_INVALID, rig_fetched(s, request));
-    rig_session_free(s);
-    hosts_stop(&h);
 }
 
 /* Tokens that leave sequence 1 at `at` for sequence `seed`. */
@@ -383,17 +333,15 @@ static void refill(struct stage *st, const uint32_t *tokens, uint32_t depth)
     assert_int_equal(s->matched, 0);
     commit_to(s, tokens, depth, 0);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
 }
 
 /* W = 3 L, and branches at every depth: all windows that have the segment at 64 end, in whatever
  * branch, and come back with it; those that begin below it stay. */
-static void t19_a_lost_segment_ends_it_in_every_branch(void **state)
+TEST(t19_a_lost_segment_ends_it_in_every_branch)
 {
     struct stage st = stage_64(SUPERSEDE_OFF, 192, 0);
     uint32_t v[6][256];
 
-    (void)state;
     for (uint32_t b = 0; b < 6; b++) {
         branch(2 + b, 64 * (b / 2 + 1), v[b]);
         for (uint32_t depth = 64; depth <= 256; depth += 64) {
@@ -402,7 +350,6 @@ static void t19_a_lost_segment_ends_it_in_every_branch(void **state)
             assert_ok(rig_match(s, v[b], depth));
             commit_to(s, v[b], depth, 0);
             assert_ok(rig_close(s, 0));
-            rig_session_free(s);
         }
     }
     lose_state(&st, v[0], 64);
@@ -416,17 +363,15 @@ static void t19_a_lost_segment_ends_it_in_every_branch(void **state)
     lose_state(&st, v[2], 128); /* branches 2 to 5 have it, 0 and 1 their own */
     for (uint32_t b = 0; b < 6; b++)
         assert_int_equal(node_in(&st, v[b], 256)->claims, b < 2);
-    stage_stop(&st);
 }
 
 /* W = 2 L: a commit ends where two refills wait for its step, with which it is a resume point. */
-static void t18_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed(void **state)
+TEST(t18_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 128, 0);
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 192);
 
-    (void)state;
     stage_put(&st, 1, 192); /* in one commit: 64 and 128 are none */
     lose_state(&st, tokens, 64);
     lose_state(&st, tokens, 128);
@@ -438,18 +383,15 @@ static void t18_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed
     rig_engine_done(st.rig, &st.e, 5);
     assert_int_equal(node_in(&st, tokens, 128)->claims, 1);
     assert_int_equal(match_depth(&st, tokens, 192), 192);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
 /* The same up to a depth: what is here beyond it is not the transfer's business. */
-static void x5_history_beyond_the_depth_that_is_asked_for(void **state)
+TEST(x5_history_beyond_the_depth_that_is_asked_for)
 {
     struct hosts h = hosts_with(rig_window(16, 64, 64), 1u << 20);
     struct rig_session *s = stage_session(&h.dest);
     const uint32_t *tokens;
 
-    (void)state;
     for (uint32_t depth = 64; depth <= 256; depth += 64)
         stage_put(&h.source, 1, depth);
     stage_put(&h.dest, 1, 192);
@@ -461,8 +403,6 @@ static void x5_history_beyond_the_depth_that_is_asked_for(void **state)
     assert_lengths(s, 128, 128, 128);
     assert_int_equal(h.dest.rig->pulled_pages, 4); /* the window alone */
     assert_int_equal(rig_wrong(s, 128), 0);
-    rig_session_free(s);
-    hosts_stop(&h);
 }
 
 /* `s` has fetched 320 tokens while another engine is about to publish the first chunk, so all that
@@ -488,20 +428,12 @@ static void fetch_beside(struct beside *ret)
     assert_ok(rig_fetched(ret->s, rig_fetch(ret->s, 0, 0)));
 }
 
-static void beside_stop(struct beside *b)
-{
-    rig_session_free(b->first);
-    rig_session_free(b->s);
-    hosts_stop(&b->h);
-}
-
 /* It cannot go back to where it would need more. */
-static void x5_what_a_transfer_left_out_is_not_gone_back_to(void **state)
+TEST(x5_what_a_transfer_left_out_is_not_gone_back_to)
 {
     struct beside b;
     struct rig_session *s;
 
-    (void)state;
     fetch_beside(&b);
     s = b.s;
     assert_lengths(s, 0, 320, 320);
@@ -517,16 +449,14 @@ static void x5_what_a_transfer_left_out_is_not_gone_back_to(void **state)
     assert_ok(rig_commit(s, 320, 0));
     assert_ok(rig_close(s, 0));
     assert_int_equal(match_depth(&b.h.dest, b.tokens, 400), 320);
-    beside_stop(&b);
 }
 
 /* The same session back at its T, where it needs nothing. */
-static void x5_what_a_transfer_left_out_is_not_needed_at_t(void **state)
+TEST(x5_what_a_transfer_left_out_is_not_needed_at_t)
 {
     struct beside b;
     struct rig_session *s;
 
-    (void)state;
     fetch_beside(&b);
     s = b.s;
     assert_ok(rig_rewind(s, 0, 0));
@@ -534,17 +464,15 @@ static void x5_what_a_transfer_left_out_is_not_needed_at_t(void **state)
     assert_ok(rig_match(s, b.tokens, 400));
     assert_ok(rig_run_to(s, b.tokens, 100));
     assert_int_equal(rig_wrong(s, 100), 0);
-    beside_stop(&b);
 }
 
 /* Passed, lost, computed anew: it is a resume point again, until it goes. The audit counts such. */
-static void t10_a_resume_point_made_anew_goes(void **state)
+TEST(t10_a_resume_point_made_anew_goes)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 64, 0);
     uint32_t admin = rig_connect_admin(st.rig);
     const uint32_t *tokens = rig_tokens(1, 128);
 
-    (void)state;
     stage_put(&st, 1, 64);
     stage_put(&st, 1, 128);
     assert_int_equal(node_in(&st, tokens, 64)->passed, 1);
@@ -554,12 +482,11 @@ static void t10_a_resume_point_made_anew_goes(void **state)
     assert_int_equal(node_in(&st, tokens, 64)->remade, 1);
     assert_int_equal(match_depth(&st, tokens, 64), 64);
     assert_int_equal(rig_evict(st.rig, admin, st.pool, 0), 2);
-    stage_stop(&st);
 }
 
 /* W = 2 L: at 64 another engine's refill waits for its step, so the session keeps its own pages
  * from there on, of 128 too, and its answer names no others. */
-static void t18_beyond_a_refill_under_way_a_session_keeps_its_own(void **state)
+TEST(t18_beyond_a_refill_under_way_a_session_keeps_its_own)
 {
     struct stage st = stage_64(SUPERSEDE_LAZY, 128, 0);
     struct rig_engine other = second_engine(st.rig, st.pool);
@@ -567,7 +494,6 @@ static void t18_beyond_a_refill_under_way_a_session_keeps_its_own(void **state)
     const uint32_t *tokens = rig_tokens(1, 128);
     struct page_ref own[8];
 
-    (void)state;
     stage_put(&st, 1, 128);
     lose_state(&st, tokens, 64);
     assert_ok(rig_match(a, tokens, 64));
@@ -582,35 +508,4 @@ static void t18_beyond_a_refill_under_way_a_session_keeps_its_own(void **state)
     assert_int_equal(rig_wrong(b, 128), 0);
     rig_engine_kill(st.rig, &other, 0); /* the refill goes, the session's pages do not */
     assert_int_equal(rig_wrong(b, 128), 0);
-    rig_session_free(a);
-    rig_session_free(b);
-    stage_stop(&st);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(t17_superseded_and_without_borrower_in_either_order),
-        RIG_TEST(t17_a_released_resume_point_goes_first_once_nobody_borrows_it),
-        RIG_TEST(t18_a_refill_is_seen_when_its_step_has_passed),
-        RIG_TEST(t18_a_refill_goes_with_the_engine_that_never_passed_its_step),
-        RIG_TEST(t18_a_present_segment_is_not_overwritten),
-        RIG_TEST(t18_a_present_recurrent_state_is_not_overwritten),
-        RIG_TEST(t19_a_lost_segment_ends_what_needs_it_and_no_more),
-        RIG_TEST(t18_a_refill_makes_a_resume_point_live_again),
-        RIG_TEST(e4_a_shortage_of_state_says_what_there_is),
-        RIG_TEST(x5_a_transfer_brings_only_the_final_window),
-        RIG_TEST(x5_history_that_is_there_is_not_moved_again),
-        RIG_TEST(x3_a_transfer_that_breaks_off_leaves_the_session_where_it_was),
-        RIG_TEST(x5_a_session_with_pages_of_its_own_does_not_fetch),
-        RIG_TEST(t19_a_lost_segment_ends_it_in_every_branch),
-        RIG_TEST(t18_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed),
-        RIG_TEST(x5_history_beyond_the_depth_that_is_asked_for),
-        RIG_TEST(x5_what_a_transfer_left_out_is_not_gone_back_to),
-        RIG_TEST(x5_what_a_transfer_left_out_is_not_needed_at_t),
-        RIG_TEST(t10_a_resume_point_made_anew_goes),
-        RIG_TEST(t18_beyond_a_refill_under_way_a_session_keeps_its_own),
-    };
-
-    return RIG_RUN(tests);
 }

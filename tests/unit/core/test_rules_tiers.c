@@ -1,6 +1,7 @@
 /* Retraction and fetches from the host tier where there is STATE: windows and recurrent states that
  * come back, borrowers that are away, what is copied and what is not (T14, T16, T17, T18). L = 64
  * and windows of 16-token pages where nothing else is said. */
+#include "testing/test.h"
 #include "unit/rig/rig_tiers.h"
 
 /* --- T14 with STATE --- */
@@ -30,15 +31,13 @@ static void t14_window(uint32_t window, uint32_t c, enum retract_mode mode)
     commit_to(s, tokens, 448, 0);
     assert_int_equal(match_depth(&st, tokens, 448), 448);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     stage_ends(&st);
 }
 
-static void t14_a_window_comes_back_whole(void **state)
+TEST(t14_a_window_comes_back_whole)
 {
     static const uint32_t windows[] = {16, 32, 64, 80, 128, 256};
 
-    (void)state;
     for (uint32_t i = 0; i < 6; i++)
         for (uint32_t c = 192; c <= 384; c += 24) {
             t14_window(windows[i], c, RETRACT_HOST);
@@ -48,13 +47,12 @@ static void t14_a_window_comes_back_whole(void **state)
 }
 
 /* Its own window pages have left the table: it slid. */
-static void t14_a_slid_window_comes_back_as_it_was(void **state)
+TEST(t14_a_slid_window_comes_back_as_it_was)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 1024);
 
-    (void)state;
     assert_ok(rig_match(s, tokens, 1024));
     commit_to(s, tokens, 64, 0);
     assert_ok(rig_run_to(s, tokens, 320));
@@ -68,19 +66,17 @@ static void t14_a_slid_window_comes_back_as_it_was(void **state)
     commit_to(s, rig_tokens(1, 1024), 320, 0);
     assert_int_equal(match_depth(&st, rig_tokens(1, 320), 320), 320);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     stage_ends(&st);
 }
 
 /* DROP where the STATE at T is gone: the session could not go on from there. */
-static void t14_drop_does_not_go_where_the_state_is_gone(void **state)
+TEST(t14_drop_does_not_go_where_the_state_is_gone)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 1024);
     enum tern_err err;
 
-    (void)state;
     assert_ok(rig_match(s, tokens, 1024));
     commit_to(s, tokens, 64, 0);
     assert_ok(rig_run_to(s, tokens, 320));
@@ -98,7 +94,6 @@ static void t14_drop_does_not_go_where_the_state_is_gone(void **state)
     assert_ok(rig_run_to(s, rig_tokens(1, 1024), 384));
     assert_int_equal(rig_wrong(s, 384), 0);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     stage_ends(&st);
 }
 
@@ -133,13 +128,11 @@ static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
     commit_to(s, tokens, 256, 0);
     assert_int_equal(match_depth(&st, tokens, 256), 256);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     stage_ends(&st);
 }
 
-static void t14_a_recurrent_state_comes_back(void **state)
+TEST(t14_a_recurrent_state_comes_back)
 {
-    (void)state;
     t14_recurrent(128, RETRACT_HOST, 128);
     t14_recurrent(129, RETRACT_HOST, 128);
     t14_recurrent(200, RETRACT_HOST, 128);
@@ -186,14 +179,11 @@ static void t17_a_retracted_holder(enum retract_mode mode, enum supersede supers
         assert_true(is_reclaimable(&st, tokens, 64));
     if (supersede == SUPERSEDE_EAGER)
         assert_false(has_state(&st, tokens, 64));
-    rig_session_free(kept);
-    rig_session_free(runner);
     stage_ends(&st);
 }
 
-static void t17_a_retracted_holder_keeps_its_borrow(void **state)
+TEST(t17_a_retracted_holder_keeps_its_borrow)
 {
-    (void)state;
     t17_a_retracted_holder(RETRACT_DROP, SUPERSEDE_LAZY);
     t17_a_retracted_holder(RETRACT_DROP, SUPERSEDE_EAGER);
     t17_a_retracted_holder(RETRACT_HOST, SUPERSEDE_LAZY);
@@ -201,9 +191,8 @@ static void t17_a_retracted_holder_keeps_its_borrow(void **state)
 }
 
 /* A session that ends while it is away gives its borrow back. */
-static void t17_a_holder_that_ends_while_it_is_away(void **state)
+TEST(t17_a_holder_that_ends_while_it_is_away)
 {
-    (void)state;
     for (uint32_t i = 0; i < 6; i++) {
         struct stage st = stage_64(128, 64);
         struct rig_session *kept = stage_committed(&st, 1, 192);
@@ -218,19 +207,17 @@ static void t17_a_holder_that_ends_while_it_is_away(void **state)
             0);
         if (i % 3 == 0)
             assert_ok(rig_close(kept, 0));
-        rig_session_free(kept);
         stage_ends(&st);
     }
 }
 
 /* The device's STATE of a HOST holder may go, since the host has it; the host's may not. */
-static void t17_a_host_holder_keeps_the_host_copy_alone(void **state)
+TEST(t17_a_host_holder_keeps_the_host_copy_alone)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *kept = stage_committed(&st, 1, 64);
     const uint32_t *tokens = rig_tokens(1, 64);
 
-    (void)state;
     assert_ok(rig_retract(kept, RETRACT_HOST, 0));
     assert_int_equal(node_in(&st, tokens, 64)->borrowers, 1);
     assert_int_equal(node_in(&st, tokens, 64)->host_borrowers, 1);
@@ -246,7 +233,6 @@ static void t17_a_host_holder_keeps_the_host_copy_alone(void **state)
     assert_false(state_droppable(st.rig->core, node_in(&st, tokens, 64)));
     assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64);
     assert_ok(rig_close(kept, 0));
-    rig_session_free(kept);
     stage_ends(&st);
 }
 
@@ -275,25 +261,22 @@ static void window_alone(enum supersede supersede)
     commit_to(s, rig_tokens(1, 320), 320, 0);
     assert_int_equal(rig_wrong(s, 320), 0);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     stage_ends(&st);
 }
 
-static void fetch_from_the_host_brings_the_window_alone(void **state)
+TEST(fetch_from_the_host_brings_the_window_alone)
 {
-    (void)state;
     window_alone(SUPERSEDE_LAZY);
     window_alone(SUPERSEDE_EAGER);
     window_alone(SUPERSEDE_OFF);
 }
 
 /* HISTORY is on the device, STATE at the depth on the host. */
-static void fetch_from_the_host_brings_state_alone(void **state)
+TEST(fetch_from_the_host_brings_state_alone)
 {
     struct stage st = stage_64(128, 64);
     struct rig_session *s = stage_session(&st);
 
-    (void)state;
     put_all(&st, 1, 192);
     lose_state(&st, rig_tokens(1, 192), 128);
     lose_state(&st, rig_tokens(1, 192), 192);
@@ -315,18 +298,16 @@ static void fetch_from_the_host_brings_state_alone(void **state)
     assert_int_equal(rig_wrong(s, 192), 0);
     assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     stage_ends(&st);
 }
 
 /* Copies that failed are made by a Retract: HISTORY of all, STATE of what the session borrows. What
  * is superseded is not worth host room. */
-static void t14_superseded_state_is_not_copied(void **state)
+TEST(t14_superseded_state_is_not_copied)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = stage_session(&st);
 
-    (void)state;
     st.rig->copies_to_fail = 3;
     st.rig->copy_err = TERN_INTERNAL;
     assert_ok(rig_match(s, rig_tokens(1, 256), 256));
@@ -347,7 +328,6 @@ static void t14_superseded_state_is_not_copied(void **state)
     assert_ok(rig_recover_now(s));
     assert_int_equal(rig_wrong(s, 192), 0);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     stage_ends(&st);
 }
 
@@ -362,7 +342,6 @@ static struct rig_session *retracts_on_a_refill(struct stage *st)
     commit_to(first, rig_tokens(1, 64), 64, 0);
     assert_ok(rig_snapshot_release(first));
     assert_ok(rig_close(first, 0));
-    rig_session_free(first);
     at = anywhere(st->rig, st->pool, rig_tokens(1, 64), 64);
     assert_int_equal(node_at(st->rig->core, at)->reclaim.prev != NONE, 1);
     state_drop(st->rig->core, at); /* of both tiers, since nobody comes back */
@@ -384,12 +363,11 @@ static struct rig_session *retracts_on_a_refill(struct stage *st)
 
 /* T18, E3: STATE that is being refilled is no help before its step has passed, and is not copied.
  */
-static void t16_a_refill_under_way_is_not_copied(void **state)
+TEST(t16_a_refill_under_way_is_not_copied)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = retracts_on_a_refill(&st);
 
-    (void)state;
     rig_complete(st.rig, RIG_COPY);
     assert_string_equal(state_of(s), "retracted");
     st.rig->automatic = RIG_ALL;
@@ -397,17 +375,15 @@ static void t16_a_refill_under_way_is_not_copied(void **state)
     assert_ok(rig_recover_now(s));
     assert_int_equal(rig_wrong(s, 64), 0);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     stage_ends(&st);
 }
 
 /* STATE alone is copied anew as often as a whole node, and no oftener. */
-static void t16_a_refill_whose_copy_fails_for_good_undoes_the_retract(void **state)
+TEST(t16_a_refill_whose_copy_fails_for_good_undoes_the_retract)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = retracts_on_a_refill(&st);
 
-    (void)state;
     st.rig->copies_to_fail = COPY_TRIES_MAX;
     st.rig->copy_err = TERN_CORRUPT;
     for (uint32_t i = 0; i < COPY_TRIES_MAX; i++) {
@@ -421,32 +397,28 @@ static void t16_a_refill_whose_copy_fails_for_good_undoes_the_retract(void **sta
     assert_ok(rig_recover_now(s));
     assert_int_equal(rig_wrong(s, 64), 0);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     stage_ends(&st);
 }
 
 /* A node whose HISTORY is on the host, where one STATE segment of two is on the way: the other is
  * refilled meanwhile, the session leaves, and the copy fails. What is made again has to find room
  * for both, on a host that is full, and not in the place of the node itself. */
-static void t16_a_copy_that_is_made_again_leaves_the_node_on_the_host(void **state)
+TEST(t16_a_copy_that_is_made_again_leaves_the_node_on_the_host)
 {
     struct group_layout groups[3] = {rig_group(64, 512), rig_recurrent(64, 512),
                                      rig_recurrent(64, 512)};
     struct stage st = {.rig = rig_create(NULL)};
     struct rig_engine other;
-    struct rig_session *s;
 
-    (void)state;
     st.rig->host_bytes = (1 + 3) * 512;
     st.e = rig_engine(st.rig, 0, "e", 1);
     assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 3, 64u << 10, &st.pool));
-    s = retracts_on_a_refill(&st);
+    retracts_on_a_refill(&st);
     chain_free(st.rig->core,
                &node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 64), 64))->moving[2]);
     rig_job(st.rig, RIG_COPY, 0)->n = 1; /* begun with the one alone */
     other = second_engine(st.rig, st.pool);
     rig_engine_kill(st.rig, &st.e, 0);
-    rig_session_free(s);
     st.e = other;
     st.rig->automatic &= ~(uint32_t)RIG_SEAL;
     rig_put(st.rig, &other, st.pool, 2, 128); /* in one commit: no STATE at 64 */
@@ -464,25 +436,4 @@ static void t16_a_copy_that_is_made_again_leaves_the_node_on_the_host(void **sta
     assert_int_equal(seen(&st, 1, 64).host_pages, 3);
     st.rig->automatic = RIG_ALL;
     stage_ends(&st);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(t14_a_window_comes_back_whole),
-        RIG_TEST(t14_a_slid_window_comes_back_as_it_was),
-        RIG_TEST(t14_drop_does_not_go_where_the_state_is_gone),
-        RIG_TEST(t14_a_recurrent_state_comes_back),
-        RIG_TEST(t17_a_retracted_holder_keeps_its_borrow),
-        RIG_TEST(t17_a_holder_that_ends_while_it_is_away),
-        RIG_TEST(t17_a_host_holder_keeps_the_host_copy_alone),
-        RIG_TEST(fetch_from_the_host_brings_the_window_alone),
-        RIG_TEST(fetch_from_the_host_brings_state_alone),
-        RIG_TEST(t14_superseded_state_is_not_copied),
-        RIG_TEST(t16_a_refill_under_way_is_not_copied),
-        RIG_TEST(t16_a_refill_whose_copy_fails_for_good_undoes_the_retract),
-        RIG_TEST(t16_a_copy_that_is_made_again_leaves_the_node_on_the_host),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -1,13 +1,13 @@
 /* The host tier where several want the same copies, or another engine, a worker or a rotten page
  * comes in between: T14, T16 and what they must not break (E3, T8, T10). L = 64 and windows of
  * 16-token pages where nothing else is said. */
+#include "testing/test.h"
 #include "unit/rig/rig_tiers.h"
 
 /* W = 2 L: a load of 256 needs the superseded STATE of 192, which nobody may take meanwhile; when
  * it is cancelled that is superseded again. */
-static void a_load_takes_superseded_state_back_while_it_lasts(void **state)
+TEST(a_load_takes_superseded_state_back_while_it_lasts)
 {
-    (void)state;
     for (uint32_t cancels = 0; cancels < 2; cancels++) {
         struct stage st = stage_64(128, 64);
         struct rig_session *s = stage_session(&st);
@@ -38,15 +38,13 @@ static void a_load_takes_superseded_state_back_while_it_lasts(void **state)
         rig_evict(st.rig, admin, st.pool, 1);
         assert_int_equal(rig_wrong(s, s->len.written), 0);
         assert_ok(rig_close(s, 0));
-        rig_session_free(s);
         stage_ends(&st);
     }
 }
 
 /* One load brings HISTORY of a node, another wants its STATE too. */
-static void two_loads_of_one_path_that_need_different_state(void **state)
+TEST(two_loads_of_one_path_that_need_different_state)
 {
-    (void)state;
     for (uint32_t order = 0; order < 2; order++) {
         struct stage st = host_stage(SUPERSEDE_OFF, 64, rig_window(16, 64, 64), 64);
         struct rig_session *deep = stage_session(&st), *flat = stage_session(&st);
@@ -73,21 +71,18 @@ static void two_loads_of_one_path_that_need_different_state(void **state)
         assert_int_equal(rig_wrong(flat, 64), 0);
         assert_ok(rig_close(deep, 0));
         assert_ok(rig_close(flat, 0));
-        rig_session_free(deep);
-        rig_session_free(flat);
         stage_ends(&st);
     }
 }
 
 /* A load brings STATE alone; a commit comes by that could fill the segment, at a step that has not
  * passed. It keeps its own: nobody may wait for the load and be given what is not written yet. */
-static void a_load_and_a_refill_of_one_segment(void **state)
+TEST(a_load_and_a_refill_of_one_segment)
 {
     struct stage st = stage_64(128, 64);
     struct rig_session *s = stage_session(&st), *other = stage_session(&st);
     uint64_t request;
 
-    (void)state;
     put_all(&st, 1, 192);
     lose_state(&st, rig_tokens(1, 192), 64);
     lose_state(&st, rig_tokens(1, 192), 128);
@@ -112,15 +107,12 @@ static void a_load_and_a_refill_of_one_segment(void **state)
     assert_int_equal(rig_wrong(other, 192), 0);
     assert_ok(rig_close(other, 0));
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
-    rig_session_free(other);
     stage_ends(&st);
 }
 
 /* The first gives up while its copies run; another comes for the same before they are through. */
-static void a_cancelled_load_is_taken_up_again(void **state)
+TEST(a_cancelled_load_is_taken_up_again)
 {
-    (void)state;
     for (uint32_t depth = 64; depth <= 192; depth += 64) {
         struct stage st = host_stage(SUPERSEDE_OFF, 64, rig_window(16, 64, 64), 64);
         struct rig_session *first = stage_session(&st), *second = stage_session(&st);
@@ -144,17 +136,14 @@ static void a_cancelled_load_is_taken_up_again(void **state)
         assert_int_equal(rig_wrong(second, depth), 0);
         assert_ok(rig_close(second, 0));
         assert_ok(rig_close(first, 0));
-        rig_session_free(first);
-        rig_session_free(second);
         stage_ends(&st);
     }
 }
 
 /* Another engine computes the retracted prefix again, and its step has not passed: its pages are
  * nobody else's (E3, T8). */
-static void t14_recover_onto_what_another_engine_is_writing(void **state)
+TEST(t14_recover_onto_what_another_engine_is_writing)
 {
-    (void)state;
     for (uint32_t dies = 0; dies < 2; dies++) {
         struct bench b = host_bench(4, 32, 32);
         struct rig_engine two = second_engine(b.rig, b.pool);
@@ -191,19 +180,16 @@ static void t14_recover_onto_what_another_engine_is_writing(void **state)
         assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));
         assert_ok(rig_commit(b.s, 28, 0));
         assert_int_equal(rig_wrong(b.s, 30), 0);
-        rig_session_free(s);
-        bench_stop(&b);
     }
 }
 
 /* The session's own engine is writing it: its next steps come after that one, so it need not wait.
  */
-static void t14_recover_onto_what_its_own_engine_is_writing(void **state)
+TEST(t14_recover_onto_what_its_own_engine_is_writing)
 {
     struct bench b = host_bench(4, 32, 32);
     struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 10));
     assert_ok(rig_commit(b.s, 8, 0));
@@ -218,15 +204,12 @@ static void t14_recover_onto_what_its_own_engine_is_writing(void **state)
     assert_int_equal(b.rig->copies_up, 0);
     rig_engine_kill(b.rig, &b.e, 0); /* both with it, in whatever order */
     assert_int_equal(rig_free(b.rig, b.pool), 32);
-    rig_session_free(s);
-    bench_stop(&b);
 }
 
 /* A node whose host copy lacks STATE is computed again, retracted from, and its engine dies before
  * the step: the copy that waits for it goes as well. */
-static void t16_a_copy_that_waits_for_a_step_that_never_passes(void **state)
+TEST(t16_a_copy_that_waits_for_a_step_that_never_passes)
 {
-    (void)state;
     for (uint32_t aborts = 0; aborts < 2; aborts++) {
         struct stage st = stage_64(64, 64);
         struct rig_engine two = second_engine(st.rig, st.pool);
@@ -244,7 +227,6 @@ static void t16_a_copy_that_waits_for_a_step_that_never_passes(void **state)
             assert_ok(rig_match(s, rig_tokens(1, 64), 64));
             assert_ok(rig_snapshot_release(s));
             assert_ok(rig_close(s, 0));
-            rig_session_free(s);
             assert_int_equal(node_at(st.rig->core, at)->reclaim.prev != NONE, 1);
             state_drop(st.rig->core, at);
             rig_audit(st.rig->core);
@@ -264,14 +246,13 @@ static void t16_a_copy_that_waits_for_a_step_that_never_passes(void **state)
         assert_int_equal(rig_view(st.rig).sessions, 0);
         stage_put(&st, 1, 64);
         assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64);
-        rig_session_free(s);
         stage_ends(&st);
     }
 }
 
 /* A host copy is known to be rotten, and cannot go since a chunk hangs on it; the chunk is computed
  * again. A session that retracts to the host must not come to rely on that copy. */
-static void t14_retract_does_not_trust_a_rotten_copy(void **state)
+TEST(t14_retract_does_not_trust_a_rotten_copy)
 {
     struct bench b = host_bench(4, 32, 32);
     const struct core *c = b.rig->core;
@@ -279,7 +260,6 @@ static void t14_retract_does_not_trust_a_rotten_copy(void **state)
     uint64_t bytes;
     uint8_t *page;
 
-    (void)state;
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
     at = anywhere(b.rig, b.pool, rig_tokens(1, 4), 4);
@@ -307,12 +287,11 @@ static void t14_retract_does_not_trust_a_rotten_copy(void **state)
     assert_ok(rig_recover_now(b.s)); /* its device pages were right */
     assert_lengths(b.s, 8, 14, 14);
     assert_int_equal(rig_wrong(b.s, 14), 0);
-    bench_stop(&b);
 }
 
 /* A rotten page of HISTORY is copied anew, from a commit that has no STATE to give: what the
  * retracted session comes back for must not be lost behind its back. */
-static void t14_healing_a_copy_does_not_lose_state(void **state)
+TEST(t14_healing_a_copy_does_not_lose_state)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *kept = stage_committed(&st, 1, 64), *other = stage_session(&st);
@@ -322,7 +301,6 @@ static void t14_healing_a_copy_does_not_lose_state(void **state)
     uint8_t *page;
     enum tern_err err;
 
-    (void)state;
     assert_ok(rig_retract(kept, RETRACT_HOST, 0));
     demote_pool(st.rig, &st.e, st.pool);
     at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
@@ -341,21 +319,18 @@ static void t14_healing_a_copy_does_not_lose_state(void **state)
         assert_err(TERN_CORRUPT, err);
     assert_ok(rig_close(kept, 0));
     assert_ok(rig_close(other, 0));
-    rig_session_free(kept);
-    rig_session_free(other);
     stage_ends(&st);
 }
 
 /* Many retract and come back in turns, on a small device and a small host, with copies that fail.
  */
-static void t14_many_sessions_in_little_room(void **state)
+TEST(t14_many_sessions_in_little_room)
 {
     struct rig_options o = rig_defaults();
     struct bench b;
     struct rig_session *s[6];
     uint32_t length[6] = {0};
 
-    (void)state;
     o.limits.copy_jobs = 2;
     b = host_bench_with(&o, 4, 40, 40);
     for (uint32_t i = 0; i < 6; i++) {
@@ -394,27 +369,7 @@ static void t14_many_sessions_in_little_room(void **state)
     assert_true(rig_view(b.rig).recovers > 100 && length[0] > 0);
     for (uint32_t i = 0; i < 6; i++) {
         assert_ok(rig_close(s[i], 0));
-        rig_session_free(s[i]);
     }
     evict_all(b.rig, b.admin, b.pool);
     assert_all_free(b.rig, b.pool);
-    bench_stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(a_load_takes_superseded_state_back_while_it_lasts),
-        RIG_TEST(two_loads_of_one_path_that_need_different_state),
-        RIG_TEST(a_load_and_a_refill_of_one_segment),
-        RIG_TEST(a_cancelled_load_is_taken_up_again),
-        RIG_TEST(t14_recover_onto_what_another_engine_is_writing),
-        RIG_TEST(t14_recover_onto_what_its_own_engine_is_writing),
-        RIG_TEST(t16_a_copy_that_waits_for_a_step_that_never_passes),
-        RIG_TEST(t14_retract_does_not_trust_a_rotten_copy),
-        RIG_TEST(t14_healing_a_copy_does_not_lose_state),
-        RIG_TEST(t14_many_sessions_in_little_room),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -22,13 +22,12 @@ static struct req_tokens piece(uint32_t from, uint32_t n, const struct extra_key
 
 /* A first list that ends in the middle of a chunk, the rest by base: the tree is asked about both
  * together. */
-static void tokens_straddling_buffer_and_request_match_as_one(void **state)
+TEST(tokens_straddling_buffer_and_request_match_as_one)
 {
     for (uint32_t base = 0; base <= 16; base++) {
         struct bench b = bench_start(4, 32);
         struct req_tokens head = piece(0, base, NULL, 0), rest = piece(base, 20 - base, NULL, 0);
 
-        (void)state;
         assert_ok(rig_match_full(b.s, &head, 0)); /* nothing is there yet */
         rig_put(b.rig, &b.e, b.pool, 1, 16);
         assert_ok(rig_match_full(b.s, &rest, 0));
@@ -39,13 +38,12 @@ static void tokens_straddling_buffer_and_request_match_as_one(void **state)
         assert_ok(rig_run_to(b.s, rig_tokens(1, 20), 20)); /* and what was kept is what was said */
         assert_ok(rig_commit(b.s, 20, 0));
         assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
-        bench_stop(&b);
     }
 }
 
 /* S7 at every length of the good list against every committed depth: the list comes back as it was.
  */
-static void abort_good_list_comes_back_from_the_tree_and_the_tail(void **state)
+TEST(abort_good_list_comes_back_from_the_tree_and_the_tail)
 {
     for (uint32_t good = 1; good <= 14; good++)
         for (uint32_t committed = 0; committed <= 16; committed += 4) {
@@ -53,7 +51,6 @@ static void abort_good_list_comes_back_from_the_tree_and_the_tail(void **state)
             struct req_tokens more;
             uint32_t other[4] = {9, 9, 9, 9};
 
-            (void)state;
             assert_ok(rig_match(b.s, rig_tokens(1, good), good));
             assert_ok(rig_run_to(b.s, rig_tokens(1, good), good));
             assert_ok(rig_finish(b.s, 0, 0));
@@ -66,12 +63,12 @@ static void abort_good_list_comes_back_from_the_tree_and_the_tail(void **state)
             assert_ok(rig_match_full(b.s, &more, 0)); /* the kept tokens, and others behind them */
             assert_int_equal(b.s->matched, good / 4 * 4 < committed ? good / 4 * 4 : committed);
             assert_int_equal(b.s->ntokens, good + 4);
-            bench_stop(&b);
+            rig_destroy(b.rig); /* there are many */
         }
 }
 
 /* The same with chunks of more than one token block, of which the last is partly filled. */
-static void abort_good_list_of_long_chunks_comes_back(void **state)
+TEST(abort_good_list_of_long_chunks_comes_back)
 {
     static const uint32_t lengths[] = {1, 63, 64, 65, 99, 100, 101, 163, 164, 165, 199, 200, 250};
 
@@ -80,7 +77,6 @@ static void abort_good_list_of_long_chunks_comes_back(void **state)
         const uint32_t good = lengths[i];
         struct req_tokens more = {.v = rig_tokens(1, 400) + good, .n = 400 - good, .base = good};
 
-        (void)state;
         assert_ok(rig_match(b.s, rig_tokens(1, good), good));
         assert_ok(rig_run_to(b.s, rig_tokens(1, good), good));
         assert_ok(rig_finish(b.s, 0, 0));
@@ -94,18 +90,16 @@ static void abort_good_list_of_long_chunks_comes_back(void **state)
         assert_ok(rig_run_to(b.s, rig_tokens(1, 400), 400));
         assert_ok(rig_commit(b.s, 400, 0));
         assert_int_equal(rig_depth(b.s, rig_tokens(1, 400), 400), 400);
-        bench_stop(&b);
     }
 }
 
 /* The list survives a second aborted turn too, however its Match gave the tokens. */
-static void abort_twice_keeps_the_list_of_the_last_finish(void **state)
+TEST(abort_twice_keeps_the_list_of_the_last_finish)
 {
     for (uint32_t whole = 0; whole < 2; whole++) {
         struct bench b = bench_start(4, 32);
         struct req_tokens again = piece(whole ? 0 : 10, whole ? 18 : 8, NULL, 0);
 
-        (void)state;
         assert_ok(rig_match(b.s, rig_tokens(1, 10), 10));
         assert_ok(rig_run_to(b.s, rig_tokens(1, 10), 10));
         assert_ok(rig_commit(b.s, 8, 0));
@@ -117,19 +111,17 @@ static void abort_twice_keeps_the_list_of_the_last_finish(void **state)
             assert_ok(rig_abort(b.s, 0));
             assert_int_equal(b.s->ntokens, 10);
         }
-        bench_stop(&b);
     }
 }
 
 /* Tokens that a later turn replaced are no good list any more: an Abort must not bring others'
  * tokens back. */
-static void abort_after_replaced_tokens_keeps_what_agreed(void **state)
+TEST(abort_after_replaced_tokens_keeps_what_agreed)
 {
     struct bench b = bench_start(4, 32);
     uint32_t tokens[20];
     struct req_tokens t;
 
-    (void)state;
     assert_ok(rig_match(b.s, rig_tokens(1, 14), 14));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 14), 14));
     assert_ok(rig_commit(b.s, 8, 0));
@@ -146,7 +138,6 @@ static void abort_after_replaced_tokens_keeps_what_agreed(void **state)
     assert_ok(rig_commit(b.s, 20, 0));
     assert_int_equal(rig_depth(b.s, tokens, 20), 20);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
-    bench_stop(&b);
 }
 
 static const struct extra_key keys[4] = {{.position = 2, .lo = 1},
@@ -156,7 +147,7 @@ static const struct extra_key keys[4] = {{.position = 2, .lo = 1},
 
 /* Resumes at every base, the keys given again or not: the same sequence goes on, and its commits
  * carry every key. */
-static void keys_over_resumes_at_every_base(void **state)
+TEST(keys_over_resumes_at_every_base)
 {
     for (uint32_t base = 0; base <= 15; base++) {
         struct bench b = bench_start(4, 32);
@@ -164,7 +155,6 @@ static void keys_over_resumes_at_every_base(void **state)
         struct req_tokens all = piece(0, 24, keys, 4), fewer = piece(0, 24, keys, 3);
         uint32_t depth;
 
-        (void)state;
         assert_ok(rig_match_full(b.s, &first, 0));
         assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 15));
         assert_ok(rig_commit(b.s, 8, 0));
@@ -176,19 +166,17 @@ static void keys_over_resumes_at_every_base(void **state)
         assert_int_equal(depth, 24);
         assert_ok(rig_peek_keys(b.s, &fewer, &depth));
         assert_int_equal(depth, 20);
-        bench_stop(&b);
     }
 }
 
 /* A committed key that the request leaves out, adds or changes is a difference below T (S3). */
-static void keys_that_differ_below_committed_invalid(void **state)
+TEST(keys_that_differ_below_committed_invalid)
 {
     struct extra_key changed[2] = {keys[0], keys[1]};
     struct extra_key added[3] = {keys[0], {.position = 5, .lo = 7}, keys[1]};
     struct bench b = bench_start(4, 32);
     struct req_tokens first = piece(0, 16, keys, 2), t = first;
 
-    (void)state;
     assert_ok(rig_match_full(b.s, &first, 0));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
     assert_ok(rig_commit(b.s, 12, 0));
@@ -214,18 +202,16 @@ static void keys_that_differ_below_committed_invalid(void **state)
     assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
     assert_ok(rig_match_full(b.s, &first, 0));
     assert_lengths(b.s, 12, 16, 16);
-    bench_stop(&b);
 }
 
 /* Keys come back with an aborted list: those that lay in the tree and those of the tail. */
-static void keys_come_back_with_an_aborted_list(void **state)
+TEST(keys_come_back_with_an_aborted_list)
 {
     struct bench b = bench_start(4, 32);
     struct req_tokens first = piece(0, 15, keys, 4), more = piece(15, 9, keys, 4),
                       all = piece(0, 24, keys, 4);
     uint32_t depth;
 
-    (void)state;
     assert_ok(rig_match_full(b.s, &first, 0));
     assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 15));
     assert_ok(rig_commit(b.s, 8, 0));
@@ -239,11 +225,10 @@ static void keys_come_back_with_an_aborted_list(void **state)
     assert_ok(rig_commit(b.s, 24, 0));
     assert_ok(rig_peek_keys(b.s, &all, &depth));
     assert_int_equal(depth, 24);
-    bench_stop(&b);
 }
 
 /* Keys appended by an Extend count from there on. */
-static void keys_of_an_extend_are_part_of_the_prefix(void **state)
+TEST(keys_of_an_extend_are_part_of_the_prefix)
 {
     struct bench b = bench_start(4, 32);
     struct req_tokens head = piece(0, 4, NULL, 0), all = piece(0, 12, keys + 1, 1),
@@ -251,7 +236,6 @@ static void keys_of_an_extend_are_part_of_the_prefix(void **state)
     struct step_op op = {.kind = STEP_EXTEND, .length = 12, .written = 12};
     uint32_t depth;
 
-    (void)state;
     assert_ok(rig_match_full(b.s, &head, 0));
     op.tokens = piece(4, 8, keys + 1, 1);
     assert_ok(rig_op(b.s, op));
@@ -261,22 +245,4 @@ static void keys_of_an_extend_are_part_of_the_prefix(void **state)
     assert_int_equal(depth, 12);
     assert_ok(rig_peek_keys(b.s, &none, &depth));
     assert_int_equal(depth, 8);
-    bench_stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(tokens_straddling_buffer_and_request_match_as_one),
-        RIG_TEST(abort_good_list_comes_back_from_the_tree_and_the_tail),
-        RIG_TEST(abort_good_list_of_long_chunks_comes_back),
-        RIG_TEST(abort_twice_keeps_the_list_of_the_last_finish),
-        RIG_TEST(abort_after_replaced_tokens_keeps_what_agreed),
-        RIG_TEST(keys_over_resumes_at_every_base),
-        RIG_TEST(keys_that_differ_below_committed_invalid),
-        RIG_TEST(keys_come_back_with_an_aborted_list),
-        RIG_TEST(keys_of_an_extend_are_part_of_the_prefix),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -1,5 +1,6 @@
 /* Rules X1 to X8 on two cores: what a Fetch brings, when it publishes, what it leaves when it ends
  * in any other way. */
+#include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens */
@@ -13,11 +14,10 @@ static struct pair offered(uint64_t peer_bytes)
     return p;
 }
 
-static void fetch_brings_whole_chunks_and_every_byte(void **state)
+TEST(fetch_brings_whole_chunks_and_every_byte)
 {
     struct pair p = pair_limited(1 << 20);
 
-    (void)state;
     source_has(&p, 1, TOKENS);
     p.d = asking(&p, 1, TOKENS + 3);
     assert_ok(fetch_all(p.d));
@@ -29,39 +29,34 @@ static void fetch_brings_whole_chunks_and_every_byte(void **state)
 }
 
 /* X5: the destination's own longest match is subtracted first. */
-static void fetch_moves_only_the_delta(void **state)
+TEST(fetch_moves_only_the_delta)
 {
     struct pair p = pair_limited(1 << 20);
 
-    (void)state;
     dest_has(&p, 1, 40);
     pair_offer(&p, TOKENS);
     assert_int_equal(p.d->matched, 40);
     assert_ok(fetch_all(p.d));
     assert_whole(p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 6);
-    pair_stop(&p);
 }
 
-static void fetch_of_what_is_here_asks_nobody(void **state)
+TEST(fetch_of_what_is_here_asks_nobody)
 {
     struct pair p = pair_limited(1 << 20);
 
-    (void)state;
     dest_has(&p, 1, TOKENS);
     p.d = asking(&p, 1, TOKENS);
     assert_ok(fetch_all(p.d));
     assert_int_equal(p.dest->pulled_pages, 0);
     assert_whole(p.d, TOKENS);
-    pair_stop(&p);
 }
 
-static void fetch_source_has_less_brings_what_there_is(void **state)
+TEST(fetch_source_has_less_brings_what_there_is)
 {
     struct pair p = pair_limited(1 << 20);
     struct rig_session *none = asking(&p, 2, TOKENS);
 
-    (void)state;
     source_has(&p, 1, 24);
     p.d = asking(&p, 1, TOKENS);
     assert_ok(fetch_all(p.d));
@@ -69,33 +64,28 @@ static void fetch_source_has_less_brings_what_there_is(void **state)
     assert_ok(fetch_all(none));
     assert_lengths(none, 0, 0, 0);
     assert_int_equal(rig_view(p.source).serves, 0);
-    rig_session_free(none);
-    pair_stop(&p);
 }
 
-static void fetch_to_a_depth_stops_there(void **state)
+TEST(fetch_to_a_depth_stops_there)
 {
     struct pair p = offered(1 << 20);
 
-    (void)state;
     assert_ok(fetch_to(p.d, 22));
     assert_whole(p.d, 20);
     assert_ok(fetch_all(p.d));
     assert_whole(p.d, TOKENS);
     assert_int_equal(p.dest->pulled_pages, 16);
-    pair_stop(&p);
 }
 
 /* X3: a chunk is visible only when all of its pages are here and right; and never before the chunk
  * that it continues. */
-static void fetch_batches_out_of_order_publish_in_order(void **state)
+TEST(fetch_batches_out_of_order_publish_in_order)
 {
     struct pair p = offered(4 * 512);
     struct rig_session *other = rig_session(p.dest, &p.de, p.dp, 1);
     uint32_t first;
     uint64_t fetch;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_PULL);
     first = rig_job(p.dest, RIG_PULL, 0)->n;
     if (rig_jobs(p.dest, RIG_PULL) > 1) {
@@ -109,12 +99,10 @@ static void fetch_batches_out_of_order_publish_in_order(void **state)
     complete_all(p.dest, RIG_PULL);
     assert_ok(rig_fetched(p.d, fetch));
     assert_int_equal(rig_wrong(p.d, TOKENS), 0);
-    rig_session_free(other);
-    pair_stop(&p);
 }
 
 /* A chunk of two groups waits for the pages of both. */
-static void fetch_two_groups_publish_together(void **state)
+TEST(fetch_two_groups_publish_together)
 {
     struct rig_options options = rig_defaults();
     struct group_layout groups[2] = {rig_group(4, 512), rig_group(8, 1024)};
@@ -122,7 +110,6 @@ static void fetch_two_groups_publish_together(void **state)
     struct pool_id sp, dp;
     uint64_t fetch;
 
-    (void)state;
     options.limits.peer_bytes_in_flight = 512; /* about a page at a time */
     p = pair_with(options, 4, 8, 8);
     assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 2, 128 << 10, &sp));
@@ -140,28 +127,24 @@ static void fetch_two_groups_publish_together(void **state)
     }
     assert_ok(rig_fetched(p.d, fetch));
     assert_whole(p.d, TOKENS);
-    pair_stop(&p);
 }
 
-static void fetch_corrupt_page_asked_again_once_then_right(void **state)
+TEST(fetch_corrupt_page_asked_again_once_then_right)
 {
     struct pair p = offered(1 << 20);
 
-    (void)state;
     p.dest->corrupt_pages = 3; /* distinct pages of the first batch */
     assert_ok(fetch_all(p.d));
     assert_whole(p.d, TOKENS);
     assert_int_equal(rig_view(p.dest).corrupt_detected, 3);
     assert_int_equal(p.dest->pulled_pages, 16 + 3);
-    pair_stop(&p);
 }
 
-static void fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it(void **state)
+TEST(fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it)
 {
     struct pair p = offered(2 * 512);
     uint64_t fetch;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_PULL);
     rig_complete(p.dest, RIG_PULL); /* the first arrives */
     p.dest->corrupt_group_index = rig_job(p.dest, RIG_PULL, 0)->pages[0].index;
@@ -180,27 +163,24 @@ static void fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it(void **
 
 /* Y6 as far as it exists: exactly one of cancel and completion wins, and repeating either is
  * harmless. */
-static void fetch_cancel_after_completion_changes_nothing(void **state)
+TEST(fetch_cancel_after_completion_changes_nothing)
 {
     struct pair p = offered(1 << 20);
     uint64_t fetch;
 
-    (void)state;
     fetch = rig_fetch(p.d, 0, 0);
     assert_ok(rig_fetched(p.d, fetch));
     assert_ok(rig_fetch_cancel(p.d));
     assert_ok(rig_fetch_cancel(p.d));
     assert_ok(rig_fetched(p.d, fetch));
     assert_lengths(p.d, TOKENS, TOKENS, TOKENS);
-    pair_stop(&p);
 }
 
-static void fetch_completion_after_cancel_changes_nothing(void **state)
+TEST(fetch_completion_after_cancel_changes_nothing)
 {
     struct pair p = offered(1 << 20);
     uint64_t fetch;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     assert_ok(rig_fetch_cancel(p.d));
     assert_err(TERN_GONE, rig_fetched(p.d, fetch));
@@ -213,12 +193,11 @@ static void fetch_completion_after_cancel_changes_nothing(void **state)
 }
 
 /* Cancel before the source has answered: its late offer must not leave a pin behind. */
-static void fetch_cancel_before_the_offer_the_source_lets_go(void **state)
+TEST(fetch_cancel_before_the_offer_the_source_lets_go)
 {
     struct pair p = offered(1 << 20);
     uint64_t fetch;
 
-    (void)state;
     p.source->automatic = BY_HAND(RIG_MSG); /* the offer waits */
     fetch = rig_fetch(p.d, 0, 0);
     assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
@@ -231,13 +210,12 @@ static void fetch_cancel_before_the_offer_the_source_lets_go(void **state)
 
 /* X2: told at once or not, both sides end within the transfer's deadline. Fault 29: so they do when
  * the last message is lost. */
-static void fetch_silent_both_sides_end_by_the_deadline(void **state)
+TEST(fetch_silent_both_sides_end_by_the_deadline)
 {
     struct pair p = offered(1 << 20);
     const uint64_t deadline = p.dest->options.limits.transfer_deadline_ns;
     uint64_t fetch;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     assert_true(core_deadline(p.dest->core) <= p.dest->now_ns + deadline);
     p.dest->automatic &= ~(uint32_t)RIG_MSG; /* the last message is lost */
@@ -255,13 +233,12 @@ static void fetch_silent_both_sides_end_by_the_deadline(void **state)
     pair_ends_clean(&p, 16, 0);
 }
 
-static void fetch_data_path_broken_answers_its_error_and_quarantines(void **state)
+TEST(fetch_data_path_broken_answers_its_error_and_quarantines)
 {
     struct pair p = offered(1 << 20);
     struct event event = {.kind = EV_PULL_BROKEN};
     uint64_t fetch;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     event.broken.pull = rig_job(p.dest, RIG_PULL, 0)->pull;
     event.broken.err = TERN_PEER_LOST;
@@ -273,12 +250,11 @@ static void fetch_data_path_broken_answers_its_error_and_quarantines(void **stat
 }
 
 /* X4: a dead peer's pins end with its connection's fence, not before. */
-static void serve_puller_dies_pins_end_with_the_fence(void **state)
+TEST(serve_puller_dies_pins_end_with_the_fence)
 {
     struct pair p = offered(1 << 20);
     uint32_t admin = rig_connect_admin(p.source);
 
-    (void)state;
     fetch_held(&p, RIG_PULL);
     p.source->automatic = BY_HAND(RIG_SERVE_STOP);
     rig_link_down(p.dest, 0);
@@ -287,11 +263,10 @@ static void serve_puller_dies_pins_end_with_the_fence(void **state)
     rig_complete(p.source, RIG_SERVE_STOP);
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
-    pair_stop(&p);
 }
 
 /* The data path asks before bytes leave: only pages of a live serve, only in their generation. */
-static void serve_page_checks_serve_and_generation(void **state)
+TEST(serve_page_checks_serve_and_generation)
 {
     struct pair p = offered(1 << 20);
     struct rig_session *other;
@@ -300,7 +275,6 @@ static void serve_page_checks_serve_and_generation(void **state)
     struct serve_id serve;
     uint32_t record;
 
-    (void)state;
     other = rig_session(p.source, &p.se, p.sp, 2); /* of another namespace */
     assert_ok(rig_match(other, rig_tokens(1, 8), 8));
     assert_ok(rig_run_to(other, rig_tokens(1, 8), 8));
@@ -325,18 +299,15 @@ static void serve_page_checks_serve_and_generation(void **state)
     serve.gen--;
     assert_ok(rig_fetch_cancel(p.d));
     assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, ref, &record));
-    rig_session_free(other);
-    pair_stop(&p);
 }
 
 /* E3: peers read a node when every rank has passed its step and its checksums are there. */
-static void serve_pending_or_unsealed_is_not_offered(void **state)
+TEST(serve_pending_or_unsealed_is_not_offered)
 {
     struct pair p = pair_limited(1 << 20);
     struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1);
     uint64_t fetch;
 
-    (void)state;
     p.d = asking(&p, 1, TOKENS);
     p.source->automatic = BY_HAND(RIG_SEAL);
     assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
@@ -352,19 +323,16 @@ static void serve_pending_or_unsealed_is_not_offered(void **state)
     if (p.d->len.committed == 0) /* a source may also have answered "nothing yet" */
         assert_ok(fetch_all(p.d));
     assert_whole(p.d, TOKENS);
-    rig_session_free(s);
-    pair_stop(&p);
 }
 
 /* X6: what was said on a connection of another incarnation reaches nobody. */
-static void transfer_message_from_before_a_restart_has_no_effect(void **state)
+TEST(transfer_message_from_before_a_restart_has_no_effect)
 {
     struct pair p = offered(1 << 20);
     struct event event = {.kind = EV_PEER_MSG};
     struct pull_id old;
     uint64_t fetch, hash;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_PULL);
     old = rig_job(p.dest, RIG_PULL, 0)->pull;
     rig_link_down(p.dest, 0);
@@ -384,17 +352,15 @@ static void transfer_message_from_before_a_restart_has_no_effect(void **state)
     p.dest->automatic = RIG_ALL;
     assert_ok(fetch_all(p.d));
     assert_whole(p.d, TOKENS);
-    pair_stop(&p);
 }
 
 /* X1: the session ends while it fetches. Its pages stay in quarantine until our own proof, and then
  * they come back. */
-static void fetch_session_closed_meanwhile_pages_return_after_proof(void **state)
+TEST(fetch_session_closed_meanwhile_pages_return_after_proof)
 {
     struct pair p = offered(4 * 512);
     uint64_t fetch;
 
-    (void)state;
     fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     rig_complete(p.dest, RIG_PULL);
     assert_ok(rig_close(p.d, 0));
@@ -402,14 +368,12 @@ static void fetch_session_closed_meanwhile_pages_return_after_proof(void **state
     assert_true(quarantined(&p) > 0);
     rig_complete(p.dest, RIG_PULL_STOP);
     assert_nothing_left(&p, 16, 4);
-    pair_stop(&p);
 }
 
-static void fetch_engine_gone_meanwhile_pages_return_after_proof(void **state)
+TEST(fetch_engine_gone_meanwhile_pages_return_after_proof)
 {
     struct pair p = offered(4 * 512);
 
-    (void)state;
     fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     rig_engine_kill(p.dest, &p.de, 0);
     assert_int_equal(p.dest->engines_gone, 1);
@@ -417,17 +381,15 @@ static void fetch_engine_gone_meanwhile_pages_return_after_proof(void **state)
     rig_complete(p.dest, RIG_PULL_STOP);
     assert_int_equal(quarantined(&p), 0);
     assert_int_equal(rig_view(p.source).serves, 0);
-    pair_stop(&p);
 }
 
 /* A tenant that the peer's entry does not list, and namespaces that are not the same. */
-static void serve_tenant_not_allowed_denied_and_other_namespace_nothing(void **state)
+TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing)
 {
     struct pair p = pair_limited(1 << 20);
     struct event event = {.kind = EV_PEER_MSG};
     struct rig_job *job;
 
-    (void)state;
     source_has(&p, 1, TOKENS);
     p.source->automatic = BY_HAND(RIG_MSG);
     event.peer.link = p.source->options.limits.peers;
@@ -447,34 +409,4 @@ static void serve_tenant_not_allowed_denied_and_other_namespace_nothing(void **s
     assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
     assert_ok(fetch_all(p.d));
     assert_lengths(p.d, 0, 0, 0);
-    pair_stop(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(fetch_brings_whole_chunks_and_every_byte),
-        RIG_TEST(fetch_moves_only_the_delta),
-        RIG_TEST(fetch_of_what_is_here_asks_nobody),
-        RIG_TEST(fetch_source_has_less_brings_what_there_is),
-        RIG_TEST(fetch_to_a_depth_stops_there),
-        RIG_TEST(fetch_batches_out_of_order_publish_in_order),
-        RIG_TEST(fetch_two_groups_publish_together),
-        RIG_TEST(fetch_corrupt_page_asked_again_once_then_right),
-        RIG_TEST(fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it),
-        RIG_TEST(fetch_cancel_after_completion_changes_nothing),
-        RIG_TEST(fetch_completion_after_cancel_changes_nothing),
-        RIG_TEST(fetch_cancel_before_the_offer_the_source_lets_go),
-        RIG_TEST(fetch_silent_both_sides_end_by_the_deadline),
-        RIG_TEST(fetch_data_path_broken_answers_its_error_and_quarantines),
-        RIG_TEST(serve_puller_dies_pins_end_with_the_fence),
-        RIG_TEST(serve_page_checks_serve_and_generation),
-        RIG_TEST(serve_pending_or_unsealed_is_not_offered),
-        RIG_TEST(transfer_message_from_before_a_restart_has_no_effect),
-        RIG_TEST(fetch_session_closed_meanwhile_pages_return_after_proof),
-        RIG_TEST(fetch_engine_gone_meanwhile_pages_return_after_proof),
-        RIG_TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing),
-    };
-
-    return RIG_RUN(tests);
 }

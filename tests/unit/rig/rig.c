@@ -77,6 +77,8 @@ struct rig_options rig_defaults(void)
     return o;
 }
 
+static struct rig *live;
+
 struct rig *rig_create(const struct rig_options *options)
 {
     struct rig_options defaults = rig_defaults();
@@ -105,6 +107,8 @@ struct rig *rig_create(const struct rig_options *options)
         rig->host[t] = calloc(1, rig->options.tenant[t].host_bytes + 1);
     }
     rig->sums = calloc(rig->options.limits.pages, sizeof *rig->sums);
+    rig->next_live = live;
+    live = rig;
     return rig;
 }
 
@@ -136,8 +140,15 @@ static void free_reply(struct rig_reply *r)
 
 void rig_destroy(struct rig *rig)
 {
+    struct rig **at = &live;
+
     if (!rig)
         return;
+    while (*at != rig)
+        at = &(*at)->next_live;
+    *at = rig->next_live;
+    while (rig->sessions)
+        rig_session_free(rig->sessions);
     for (uint32_t i = 0; i < rig->njobs; i++)
         free_job(&rig->jobs[i]);
     for (uint32_t i = 0; i < RIG_REPLIES_MAX; i++)
@@ -153,6 +164,12 @@ void rig_destroy(struct rig *rig)
     free(rig->mem);
     free(rig->out);
     free(rig);
+}
+
+void rig_destroy_all(void)
+{
+    while (live)
+        rig_destroy(live);
 }
 
 static struct table_run *copy_runs(const struct table_run *runs, uint32_t n)

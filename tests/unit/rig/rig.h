@@ -64,6 +64,8 @@ struct rig_options {
 };
 
 struct rig {
+    struct rig *next_live;        /* of those that were not destroyed */
+    struct rig_session *sessions; /* owned: those of rig_session */
     void (*on_event)(void *ctx,
                      const struct event *event); /* before each step; NULL: nobody listens */
     void *on_event_ctx;
@@ -116,6 +118,7 @@ struct rig_engine {
 /* What the engine knows of a session: kept up from the answers. */
 struct rig_session {
     struct rig *rig;
+    struct rig_session *next; /* of rig->sessions */
     struct session_id id;
     struct pool_id pool;
     uint32_t conn, tenant;
@@ -134,7 +137,9 @@ struct rig_session {
 /* Limits that fit small tests; change what the test is about. */
 struct rig_options rig_defaults(void);
 struct rig *rig_create(const struct rig_options *options); /* NULL: the defaults */
+/* With its sessions. Behind each case rig_destroy_all does it. */
 void rig_destroy(struct rig *rig);
+void rig_destroy_all(void);
 
 /* Applies one event, takes the actions in, completes automatic jobs until nothing moves (links
  * included). */
@@ -182,7 +187,7 @@ struct pool_id rig_pool_pages(struct rig *rig, const struct rig_engine *e, uint3
 
 enum tern_err rig_session_open(struct rig *rig, uint32_t conn, struct pool_id pool, uint64_t ns,
                                struct rig_session *ret);
-/* Opened, checked, heap: freed by rig_session_free (which sends nothing). */
+/* Opened, checked, and owned by the rig; rig_session_free frees it before (and sends nothing). */
 struct rig_session *rig_session(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
                                 uint64_t ns);
 void rig_session_free(struct rig_session *s);

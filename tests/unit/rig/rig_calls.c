@@ -228,11 +228,18 @@ struct rig_session *rig_session(struct rig *rig, const struct rig_engine *e, str
         abort();
     if (rig_session_open(rig, e->conn[0], pool, ns, s) != TERN_OK)
         rig_fail("no session: %d", rig->last->err);
+    s->next = rig->sessions;
+    rig->sessions = s;
     return s;
 }
 
 void rig_session_free(struct rig_session *s)
 {
+    struct rig_session **at = &s->rig->sessions;
+
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
     free(s);
 }
 

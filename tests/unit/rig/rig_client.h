@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/err.h"
-#include "unit/rig/fake_daemon.h"
 #include "tern.h"
+#include "unit/rig/fake_daemon.h"
 
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
 #define assert_ok(expr)        assert_err(TERN_OK, expr)

@@ -152,7 +152,6 @@ static inline void demote_pool(struct rig *rig, const struct rig_engine *e, stru
     while (n > 0 && rig_extend(hog, n * g.layout.page_tokens, 0, NULL, 0) != TERN_OK)
         n--;
     assert_ok(rig_close(hog, 0));
-    rig_session_free(hog);
 }
 
 /* So many nodes at the most, 0: all that can go; how many went. */
@@ -186,7 +185,6 @@ static inline void bench_ends_clean(struct bench *b)
         assert_ok(rig_close(b->s, 0));
     evict_all(b->rig, b->admin, b->pool);
     assert_all_free(b->rig, b->pool);
-    bench_stop(b);
 }
 
 #endif

@@ -71,12 +71,6 @@ static inline void fetch_many(struct pair *p, uint32_t n, uint32_t tokens, struc
     }
 }
 
-static inline void free_many(uint32_t n, struct rig_session **d)
-{
-    for (uint32_t i = 0; i < n; i++)
-        rig_session_free(d[i]);
-}
-
 /* The error of an answer that has to be there. */
 static inline enum tern_err answered(struct pair *p, uint64_t fetch)
 {
@@ -107,7 +101,6 @@ static inline void pair_ends_clean(struct pair *p, uint32_t source_nodes, uint32
 {
     assert_ok(rig_close(p->d, 0));
     assert_nothing_left(p, source_nodes, dest_nodes);
-    pair_stop(p);
 }
 
 #endif

@@ -28,11 +28,6 @@ static inline struct stage stage_with(enum supersede supersede, uint32_t align,
     return st;
 }
 
-static inline void stage_stop(struct stage *st)
-{
-    rig_destroy(st->rig);
-}
-
 static inline struct rig_session *stage_session(struct stage *st)
 {
     return rig_session(st->rig, &st->e, st->pool, 1);
@@ -101,7 +96,6 @@ static inline uint32_t match_depth(struct stage *st, const uint32_t *tokens, uin
     assert_int_equal(rig_depth(s, tokens, n), depth);
     assert_int_equal(rig_wrong(s, depth), 0);
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     return depth;
 }
 

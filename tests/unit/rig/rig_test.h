@@ -24,13 +24,16 @@ FIXTURE(rig_test_setup)
     return 0;
 }
 
-__attribute__((constructor)) static void rig_test_each(void)
+FIXTURE(rig_test_teardown)
 {
-    test_each(rig_test_setup, NULL);
+    rig_destroy_all();
+    return 0;
 }
 
-#define RIG_TEST(f)    cmocka_unit_test_setup(f, rig_test_setup)
-#define RIG_RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
+__attribute__((constructor)) static void rig_test_each(void)
+{
+    test_each(rig_test_setup, rig_test_teardown);
+}
 
 /* For rig->automatic: all but these kinds of jobs complete by themselves. */
 #define BY_HAND(kinds) (RIG_ALL & ~(uint32_t)(kinds))
@@ -62,18 +65,12 @@ static inline struct bench bench_start(uint32_t page_tokens, uint32_t usable)
     return bench_with(NULL, page_tokens, usable);
 }
 
-static inline void bench_stop(struct bench *b)
-{
-    rig_session_free(b->s);
-    rig_destroy(b->rig);
-}
-
 /* Two hosts: the destination's link 0 leads to the source. */
 struct pair {
     struct rig *source, *dest;
     struct rig_engine se, de;
     struct pool_id sp, dp;
-    struct rig_session *d; /* at the destination, for the test to open; freed by pair_stop */
+    struct rig_session *d; /* at the destination, for the test to open */
 };
 
 /* The pools have host tiers of so many bytes; 0: none. */
@@ -99,13 +96,6 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
                                     uint32_t source_pages, uint32_t dest_pages)
 {
     return pair_with_host(options, page_tokens, source_pages, dest_pages, 0, 0);
-}
-
-static inline void pair_stop(struct pair *p)
-{
-    rig_session_free(p->d);
-    rig_destroy(p->dest);
-    rig_destroy(p->source);
 }
 
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))

@@ -34,7 +34,6 @@ static inline void stage_ends(struct stage *st)
     rig_engine_done(st->rig, &st->e, 1000);
     evict_all(st->rig, admin, st->pool);
     assert_all_free(st->rig, st->pool);
-    stage_stop(st);
 }
 
 static inline struct node_view seen(struct stage *st, uint32_t seed, uint32_t depth)

@@ -13,14 +13,13 @@ static struct rig_session *filled(struct rig *rig, const struct rig_engine *e, s
     return s;
 }
 
-static void e_a_freed_at_7_not_reused_until_both_ranks_are_at_7(void **state)
+TEST(e_a_freed_at_7_not_reused_until_both_ranks_are_at_7)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 2);
     struct pool_id pool = rig_pool_pages(rig, &e, 4, 4);
     struct rig_session *s = filled(rig, &e, pool, 1, 4), *next = rig_session(rig, &e, pool, 1);
 
-    (void)state;
     rig_step_done(rig, e.id, 0, 6);
     rig_step_done(rig, e.id, 1, 6);
     assert_ok(rig_close(s, 7));
@@ -34,22 +33,18 @@ static void e_a_freed_at_7_not_reused_until_both_ranks_are_at_7(void **state)
     assert_int_equal(rig_free(rig, pool), 4);
     assert_false(core_waits_for_steps(rig->core));
     assert_ok(rig_extend(next, 16, 0, NULL, 0));
-    rig_session_free(s);
-    rig_session_free(next);
-    rig_destroy(rig);
 }
 
 /* Fault 3: the dead leader's pages stay the engine's while its other processes write on. */
-static void e_b_leader_killed_nothing_reused_before_the_last_exits(void **state)
+TEST(e_b_leader_killed_nothing_reused_before_the_last_exits)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 4), other = rig_engine(rig, 0, "other", 1);
     struct pool_id pool = rig_pool_pages(rig, &e, 4, 4);
-    struct rig_session *s = filled(rig, &e, pool, 1, 4);
     struct pool_view v;
 
-    (void)state;
     (void)other;
+    filled(rig, &e, pool, 1, 4);
     rig_engine_kill(rig, &e, 0); /* the leader */
     for (uint32_t r = 1; r < 4; r++) {
         v = rig_pool_view(rig, pool);
@@ -67,18 +62,15 @@ static void e_b_leader_killed_nothing_reused_before_the_last_exits(void **state)
                 1); /* the alarm when the leader went and the others did not */
     if (core_pool_view(rig->core, pool.slot, &v) && v.id.gen == pool.gen)
         assert_int_equal(v.group[0].free, v.group[0].total);
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
-static void e_c_all_retiring_exhausted_names_the_step_and_succeeds_after_it(void **state)
+TEST(e_c_all_retiring_exhausted_names_the_step_and_succeeds_after_it)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
     struct pool_id pool = rig_pool_pages(rig, &e, 4, 4);
     struct rig_session *s[2], *next = rig_session(rig, &e, pool, 1);
 
-    (void)state;
     s[0] = filled(rig, &e, pool, 1, 3);
     s[1] = filled(rig, &e, pool, 2, 1);
     assert_ok(rig_close(s[0], 12));
@@ -95,13 +87,9 @@ static void e_c_all_retiring_exhausted_names_the_step_and_succeeds_after_it(void
     assert_int_equal(rig->res.shortage.retiring, 1);
     rig_step_done(rig, e.id, 0, 14);
     assert_ok(rig_extend(next, 16, 0, NULL, 0));
-    for (uint32_t i = 0; i < 2; i++)
-        rig_session_free(s[i]);
-    rig_session_free(next);
-    rig_destroy(rig);
 }
 
-static void e_d_commit_at_9_not_found_at_8_found_at_9(void **state)
+TEST(e_d_commit_at_9_not_found_at_8_found_at_9)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -109,7 +97,6 @@ static void e_d_commit_at_9_not_found_at_8_found_at_9(void **state)
     struct rig_session *s = filled(rig, &e, pool, 1, 4), *early = rig_session(rig, &e, pool, 1),
                        *late = rig_session(rig, &e, pool, 1);
 
-    (void)state;
     assert_ok(rig_commit(s, 16, 9));
     assert_lengths(s, 16, 16, 16); /* the session itself uses them at once */
     rig_step_done(rig, e.id, 0, 8);
@@ -121,13 +108,9 @@ static void e_d_commit_at_9_not_found_at_8_found_at_9(void **state)
     assert_ok(rig_match(late, rig_tokens(1, 16), 16));
     assert_int_equal(late->matched, 16);
     assert_int_equal(rig_wrong(late, 16), 0);
-    rig_session_free(s);
-    rig_session_free(early);
-    rig_session_free(late);
-    rig_destroy(rig);
 }
 
-static void n_a_other_extra_key_at_600_matches_576(void **state)
+TEST(n_a_other_extra_key_at_600_matches_576)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -139,7 +122,6 @@ static void n_a_other_extra_key_at_600_matches_576(void **state)
     struct req_tokens with_dog = with_cat, plain = with_cat;
     uint32_t depth;
 
-    (void)state;
     with_dog.keys = &dog;
     plain.nkeys = 0;
     assert_ok(rig_match_full(s, &with_cat, 0));
@@ -154,20 +136,4 @@ static void n_a_other_extra_key_at_600_matches_576(void **state)
     assert_ok(rig_match_full(other, &with_dog, 0));
     assert_int_equal(other->matched, 576);
     assert_int_equal(rig_wrong(other, 576), 0);
-    rig_session_free(s);
-    rig_session_free(other);
-    rig_destroy(rig);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(e_a_freed_at_7_not_reused_until_both_ranks_are_at_7),
-        RIG_TEST(e_b_leader_killed_nothing_reused_before_the_last_exits),
-        RIG_TEST(e_c_all_retiring_exhausted_names_the_step_and_succeeds_after_it),
-        RIG_TEST(e_d_commit_at_9_not_found_at_8_found_at_9),
-        RIG_TEST(n_a_other_extra_key_at_600_matches_576),
-    };
-
-    return RIG_RUN(tests);
 }

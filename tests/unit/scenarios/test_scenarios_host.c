@@ -1,5 +1,6 @@
 /* The scenarios about retraction, the host tier and resets: A15, A16, A17, A18, A20, S-f and N-b of
  * the rules, each with its name and numbers. */
+#include "testing/test.h"
 #include "unit/rig/rig_host.h"
 
 static void settle_all(struct rig *rig)
@@ -10,9 +11,8 @@ static void settle_all(struct rig *rig)
 
 /* --- A15 --- */
 
-static void a15_retract_then_abort_frees_nothing_twice(void **state)
+TEST(a15_retract_then_abort_frees_nothing_twice)
 {
-    (void)state;
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++)
         for (uint32_t abort_step = 3; abort_step <= 7; abort_step += 2) {
             struct bench b = host_bench(2, 16, 16);
@@ -36,14 +36,12 @@ static void a15_retract_then_abort_frees_nothing_twice(void **state)
             assert_ok(rig_close(b.s, 0));
             evict_all(b.rig, b.admin, b.pool);
             assert_all_free(b.rig, b.pool);
-            bench_stop(&b);
         }
 }
 
 /* Its tokens need 3 pages and it holds 1: only what is held can go and come back. */
-static void a15_retract_after_late_tokens_is_clamped_to_what_is_held(void **state)
+TEST(a15_retract_after_late_tokens_is_clamped_to_what_is_held)
 {
-    (void)state;
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++)
         for (uint32_t committed = 0; committed <= 4; committed += 4) {
             struct bench b = host_bench(4, 16, 16);
@@ -70,19 +68,17 @@ static void a15_retract_after_late_tokens_is_clamped_to_what_is_held(void **stat
             assert_ok(rig_close(b.s, 0));
             evict_all(b.rig, b.admin, b.pool);
             assert_all_free(b.rig, b.pool);
-            bench_stop(&b);
         }
 }
 
 /* --- A16 --- */
 
-static void a16_a_writeback_is_seen_when_it_is_acknowledged(void **state)
+TEST(a16_a_writeback_is_seen_when_it_is_acknowledged)
 {
     struct bench b = host_bench(4, 16, 4);
     const uint32_t *tokens = rig_tokens(1, 4);
     struct node_view v;
 
-    (void)state;
     b.rig->automatic = BY_HAND(RIG_COPY);
     rig_put(b.rig, &b.e, b.pool, 1, 4);
     tokens = rig_tokens(1, 4);
@@ -123,17 +119,15 @@ static void a16_a_writeback_is_seen_when_it_is_acknowledged(void **state)
     assert_true(!v.on_device && v.on_host);
     assert_int_equal(rig_depth(b.s, tokens, 4), 0);
     assert_int_equal(host_depth(b.s, tokens, 4), 4);
-    bench_stop(&b);
 }
 
 /* --- A17 --- */
 
-static void a17_a_borrowed_snapshot_on_the_host_is_kept_then_freed(void **state)
+TEST(a17_a_borrowed_snapshot_on_the_host_is_kept_then_freed)
 {
     struct bench b = host_bench(4, 16, 2);
     const uint32_t *tokens = rig_tokens(1, 8);
 
-    (void)state;
     assert_ok(rig_match(b.s, tokens, 8));
     assert_ok(rig_run_to(b.s, tokens, 8));
     assert_ok(rig_commit(b.s, 8, 0));
@@ -147,7 +141,6 @@ static void a17_a_borrowed_snapshot_on_the_host_is_kept_then_freed(void **state)
     assert_false(node_seen(b.rig, b.pool, rig_tokens(2, 8), 4).on_host);
     assert_ok(rig_close(b.s, 0));
     tokens = rig_tokens(1, 8);
-    rig_session_free(b.s);
     b.s = rig_session(b.rig, &b.e, b.pool, 1);
     assert_int_equal(host_depth(b.s, tokens, 8), 8); /* still there, for whoever needs the room */
     rig_put(b.rig, &b.e, b.pool, 3, 8);
@@ -155,7 +148,6 @@ static void a17_a_borrowed_snapshot_on_the_host_is_kept_then_freed(void **state)
     assert_int_equal(host_depth(b.s, tokens, 8), 0);
     assert_int_equal(anywhere(b.rig, b.pool, tokens, 4), NONE);
     assert_true(node_seen(b.rig, b.pool, rig_tokens(3, 8), 8).on_host);
-    bench_stop(&b);
 }
 
 /* --- A18 --- */
@@ -209,15 +201,13 @@ static void a18_ends(struct bench *b, bool open)
     settle_all(b->rig);
     evict_all(b->rig, b->admin, b->pool);
     assert_all_free(b->rig, b->pool);
-    bench_stop(b);
 }
 
-static void a18_abort_in_the_middle_of_a_load_back(void **state)
+TEST(a18_abort_in_the_middle_of_a_load_back)
 {
     uint64_t request;
     struct bench b = loading_6_and_4(&request);
 
-    (void)state;
     assert_ok(rig_abort(b.s, 0));
     assert_int_not_equal(rig_recovered(b.s, request), TERN_OK);
     assert_non_null(rig_reply_to(b.rig, request)); /* who waits is told */
@@ -225,12 +215,11 @@ static void a18_abort_in_the_middle_of_a_load_back(void **state)
     a18_ends(&b, true);
 }
 
-static void a18_close_in_the_middle_of_a_load_back(void **state)
+TEST(a18_close_in_the_middle_of_a_load_back)
 {
     uint64_t request;
     struct bench b = loading_6_and_4(&request);
 
-    (void)state;
     assert_ok(rig_close(b.s, 0));
     assert_non_null(rig_reply_to(b.rig, request));
     assert_int_not_equal(rig_reply_to(b.rig, request)->err, TERN_OK);
@@ -238,12 +227,11 @@ static void a18_close_in_the_middle_of_a_load_back(void **state)
 }
 
 /* FetchCancel is for a load too; the session is retracted as before. */
-static void a18_cancel_in_the_middle_of_a_load_back(void **state)
+TEST(a18_cancel_in_the_middle_of_a_load_back)
 {
     uint64_t request;
     struct bench b = loading_6_and_4(&request);
 
-    (void)state;
     assert_ok(rig_fetch_cancel(b.s));
     assert_non_null(rig_reply_to(b.rig, request));
     assert_int_not_equal(rig_recovered(b.s, request), TERN_OK);
@@ -254,7 +242,6 @@ static void a18_cancel_in_the_middle_of_a_load_back(void **state)
     assert_ok(rig_recover_now(b.s));
     assert_lengths(b.s, 40, 40, 40);
     assert_int_equal(rig_wrong(b.s, 40), 0);
-    bench_stop(&b);
 }
 
 /* --- A20 --- */
@@ -294,7 +281,6 @@ static void a20_presses(struct stage *st, struct rig_session *runner)
         rig_commit(third, to, 0);
     assert_int_equal(rig_wrong(runner, runner->len.written), 0);
     assert_ok(rig_close(third, 0));
-    rig_session_free(third);
 }
 
 /* Page 2, L=4, W=8: the retracted session shares [0, 8) with one that commits past it. */
@@ -337,14 +323,10 @@ static void a20(enum retract_mode mode, enum supersede supersede)
     rig_close(runner, 0);
     evict_all(st.rig, admin, st.pool);
     assert_all_free(st.rig, st.pool);
-    rig_session_free(kept);
-    rig_session_free(runner);
-    stage_stop(&st);
 }
 
-static void a20_another_commits_past_what_a_retracted_session_shares(void **state)
+TEST(a20_another_commits_past_what_a_retracted_session_shares)
 {
-    (void)state;
     for (uint32_t supersede = SUPERSEDE_LAZY; supersede <= SUPERSEDE_OFF; supersede++) {
         a20(RETRACT_HOST, supersede);
         a20(RETRACT_DROP, supersede);
@@ -395,12 +377,10 @@ static void s_f(uint32_t host_pages, bool evicts)
     assert_all_free(b.rig, b.pool);
     assert_int_equal(rig_view(b.rig).retracts, 1000);
     assert_int_equal(rig_view(b.rig).recovers, away);
-    bench_stop(&b);
 }
 
-static void s_f_a_thousand_turns_of_retract_and_speculation(void **state)
+TEST(s_f_a_thousand_turns_of_retract_and_speculation)
 {
-    (void)state;
     s_f(0, false);
     s_f(64, false);
     s_f(64, true);
@@ -451,34 +431,13 @@ static void n_b(uint32_t host_pages)
     assert_int_equal(rig_depth(other, rig_tokens(1, 16), 16), 16);
     assert_int_equal(rig_wrong(other, 16), 0);
     assert_ok(rig_close(other, 0));
-    rig_session_free(other);
     evict_all(b.rig, b.admin, b.pool);
     assert_all_free(b.rig, b.pool);
-    bench_stop(&b);
 }
 
-static void n_b_a_reset_while_a_session_runs(void **state)
+TEST(n_b_a_reset_while_a_session_runs)
 {
-    (void)state;
     n_b(0);
     n_b(16);
     n_b(3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(a15_retract_then_abort_frees_nothing_twice),
-        RIG_TEST(a15_retract_after_late_tokens_is_clamped_to_what_is_held),
-        RIG_TEST(a16_a_writeback_is_seen_when_it_is_acknowledged),
-        RIG_TEST(a17_a_borrowed_snapshot_on_the_host_is_kept_then_freed),
-        RIG_TEST(a18_abort_in_the_middle_of_a_load_back),
-        RIG_TEST(a18_close_in_the_middle_of_a_load_back),
-        RIG_TEST(a18_cancel_in_the_middle_of_a_load_back),
-        RIG_TEST(a20_another_commits_past_what_a_retracted_session_shares),
-        RIG_TEST(s_f_a_thousand_turns_of_retract_and_speculation),
-        RIG_TEST(n_b_a_reset_while_a_session_runs),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -1,13 +1,12 @@
 /* The scenarios of streaming sessions: S-a to S-e and S-h. Each keeps its name and its numbers. */
 #include "unit/rig/rig_test.h"
 
-static void s_a_finish_12_trims_to_38_and_frees_38_to_43(void **state)
+TEST(s_a_finish_12_trims_to_38_and_frees_38_to_43)
 {
     struct bench b = bench_start(1, 64);
     const uint32_t *tokens = rig_tokens(1, 64);
     struct page_ref before[44];
 
-    (void)state;
     assert_ok(rig_match(b.s, tokens, 26));
     assert_ok(rig_extend(b.s, 44, 40, tokens + 26, 14));
     assert_lengths(b.s, 0, 40, 44);
@@ -24,15 +23,13 @@ static void s_a_finish_12_trims_to_38_and_frees_38_to_43(void **state)
         for (uint32_t k = 0; k < 44; k++)
             assert_false(before[k].index == b.s->table[0][i].index &&
                          before[k].gen == b.s->table[0][i].gen);
-    bench_stop(&b);
 }
 
-static void s_b_abort_on_the_first_turn_frees_0_to_19(void **state)
+TEST(s_b_abort_on_the_first_turn_frees_0_to_19)
 {
     struct bench b = bench_start(1, 32);
     const uint32_t *tokens = rig_tokens(1, 64);
 
-    (void)state;
     assert_ok(rig_match(b.s, tokens, 16));
     assert_ok(rig_extend(b.s, 20, 16, NULL, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 12);
@@ -43,16 +40,14 @@ static void s_b_abort_on_the_first_turn_frees_0_to_19(void **state)
     assert_ok(rig_match(b.s, tokens, 16)); /* open, and empty: it consults the tree again */
     assert_int_equal(b.s->matched, 0);
     assert_ok(rig_extend(b.s, 20, 0, NULL, 0));
-    bench_stop(&b);
 }
 
-static void s_c_abort_on_a_later_turn_frees_16_to_64(void **state)
+TEST(s_c_abort_on_a_later_turn_frees_16_to_64)
 {
     struct bench b = bench_start(1, 80);
     const uint32_t *tokens = rig_tokens(1, 80);
     struct req_tokens again = {.base = 50};
 
-    (void)state;
     assert_ok(rig_match(b.s, tokens, 40));
     assert_ok(rig_run_to(b.s, tokens, 50));
     assert_ok(rig_commit(b.s, 16, 0));
@@ -71,10 +66,9 @@ static void s_c_abort_on_a_later_turn_frees_16_to_64(void **state)
     assert_int_equal(b.s->matched, 16);
     assert_lengths(b.s, 16, 16, 16);
     assert_int_equal(b.s->ntokens, 50);
-    bench_stop(&b);
 }
 
-static void s_d_rejected_before_admission_leaves_the_session_untouched(void **state)
+TEST(s_d_rejected_before_admission_leaves_the_session_untouched)
 {
     struct bench b = bench_start(1, 48);
     const uint32_t *tokens = rig_tokens(1, 64);
@@ -82,7 +76,6 @@ static void s_d_rejected_before_admission_leaves_the_session_untouched(void **st
     struct req_tokens bad_base = {.v = tokens, .n = 1, .base = 49};
     uint64_t changes;
 
-    (void)state;
     assert_ok(rig_match(b.s, tokens, 48));
     assert_ok(rig_run_to(b.s, tokens, 48));
     assert_ok(rig_commit(b.s, 16, 0));
@@ -103,16 +96,14 @@ static void s_d_rejected_before_admission_leaves_the_session_untouched(void **st
     assert_ok(rig_abort(b.s, 0));
     assert_lengths(b.s, 16, 48, 48);
     assert_int_equal(rig_wrong(b.s, 48), 0);
-    bench_stop(&b);
 }
 
-static void s_e_three_turns_the_next_match_gives_exactly_what_finish_kept(void **state)
+TEST(s_e_three_turns_the_next_match_gives_exactly_what_finish_kept)
 {
     struct bench b = bench_start(1, 128);
     const uint32_t *tokens = rig_tokens(1, 128);
     uint32_t have = 0;
 
-    (void)state;
     for (uint32_t turn = 0; turn < 3; turn++) {
         uint32_t prompt = have + 7, end = prompt + 5; /* 12 tokens a turn */
 
@@ -129,16 +120,14 @@ static void s_e_three_turns_the_next_match_gives_exactly_what_finish_kept(void *
     assert_int_equal(have, 36);
     assert_ok(rig_match(b.s, tokens, 40));
     assert_lengths(b.s, 0, 36, 36);
-    bench_stop(&b);
 }
 
-static void s_h_resume_at_100_gives_back_112_to_130_only(void **state)
+TEST(s_h_resume_at_100_gives_back_112_to_130_only)
 {
     struct bench b = bench_start(16, 16);
     const uint32_t *tokens = rig_tokens(1, 256);
     struct page_ref before[9];
 
-    (void)state;
     assert_ok(rig_match(b.s, tokens, 120));
     assert_ok(rig_run_to(b.s, tokens, 120));
     assert_ok(rig_extend(b.s, 130, 0, NULL, 0));
@@ -149,16 +138,14 @@ static void s_h_resume_at_100_gives_back_112_to_130_only(void **state)
     assert_int_equal(rig_free(b.rig, b.pool), 16 - 7);
     assert_memory_equal(before, b.s->table[0], 7 * sizeof before[0]);
     assert_int_equal(rig_wrong(b.s, 96), 0);
-    bench_stop(&b);
 }
 
 /* The same by Rewind, with pages still in flight: they retire and come back with their step. */
-static void s_h_by_rewind_at_a_step_retires_112_to_130(void **state)
+TEST(s_h_by_rewind_at_a_step_retires_112_to_130)
 {
     struct bench b = bench_start(16, 16);
     const uint32_t *tokens = rig_tokens(1, 256);
 
-    (void)state;
     assert_ok(rig_match(b.s, tokens, 130));
     assert_ok(rig_run_to(b.s, tokens, 130));
     assert_ok(rig_rewind(b.s, 100, 5));
@@ -168,20 +155,4 @@ static void s_h_by_rewind_at_a_step_retires_112_to_130(void **state)
     rig_engine_done(b.rig, &b.e, 5);
     assert_int_equal(rig_free(b.rig, b.pool), 9);
     assert_int_equal(rig_retiring(b.rig, b.pool), 0);
-    bench_stop(&b);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(s_a_finish_12_trims_to_38_and_frees_38_to_43),
-        RIG_TEST(s_b_abort_on_the_first_turn_frees_0_to_19),
-        RIG_TEST(s_c_abort_on_a_later_turn_frees_16_to_64),
-        RIG_TEST(s_d_rejected_before_admission_leaves_the_session_untouched),
-        RIG_TEST(s_e_three_turns_the_next_match_gives_exactly_what_finish_kept),
-        RIG_TEST(s_h_resume_at_100_gives_back_112_to_130_only),
-        RIG_TEST(s_h_by_rewind_at_a_step_retires_112_to_130),
-    };
-
-    return RIG_RUN(tests);
 }

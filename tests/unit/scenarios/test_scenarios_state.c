@@ -1,5 +1,6 @@
 /* The scenarios about STATE groups: where a prefix can be resumed, what a commit attaches, what a
  * recurrent state is. A3, A4, A5, A6, A8, A26, A27 of the rules, each with its name and numbers. */
+#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 /* L=256; depths 256, 512, 768 committed by sessions of their own. */
@@ -13,59 +14,50 @@ static struct stage three_depths(uint32_t window)
     return st;
 }
 
-static void a3_state_removed_at_768_matches_512(void **state)
+TEST(a3_state_removed_at_768_matches_512)
 {
     struct stage st = three_depths(128);
 
-    (void)state;
     lose_state(&st, rig_tokens(1, 768), 768);
     assert_int_equal(match_depth(&st, rig_tokens(1, 768), 768), 512);
-    stage_stop(&st);
 }
 
-static void a4_state_removed_at_512_matches_768(void **state)
+TEST(a4_state_removed_at_512_matches_768)
 {
     struct stage st = three_depths(128);
 
-    (void)state;
     lose_state(&st, rig_tokens(1, 768), 512);
     assert_int_equal(match_depth(&st, rig_tokens(1, 768), 768), 768);
     assert_int_equal(match_depth(&st, rig_tokens(1, 512), 512), 256);
-    stage_stop(&st);
 }
 
-static void a5_whole_snapshot_removed_at_512_matches_256(void **state)
+TEST(a5_whole_snapshot_removed_at_512_matches_256)
 {
     struct stage st = three_depths(128);
     uint32_t admin = rig_connect_admin(st.rig);
 
-    (void)state;
     assert_int_equal(rig_evict(st.rig, admin, st.pool, 2), 2); /* 768 goes with it */
     assert_int_equal(match_depth(&st, rig_tokens(1, 768), 768), 256);
     assert_int_equal(rig_evict(st.rig, admin, st.pool, 0), 1);
     for (uint32_t g = 0; g < 2; g++)
         assert_int_equal(rig_group_view(st.rig, st.pool, g).free,
                          rig_group_view(st.rig, st.pool, g).total);
-    stage_stop(&st);
 }
 
-static void a6_window_512_state_removed_at_512_matches_256(void **state)
+TEST(a6_window_512_state_removed_at_512_matches_256)
 {
     struct stage st = three_depths(512);
 
-    (void)state;
     lose_state(&st, rig_tokens(1, 768), 512);
     assert_int_equal(match_depth(&st, rig_tokens(1, 768), 768), 256);
-    stage_stop(&st);
 }
 
-static void a8_a_hit_of_256_then_commit_512(void **state)
+TEST(a8_a_hit_of_256_then_commit_512)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 256, rig_window(8, 512, 64));
     struct rig_session *s, *reader;
     uint32_t pages = 0;
 
-    (void)state;
     stage_put(&st, 1, 256);
     s = stage_session(&st);
     assert_ok(rig_match(s, rig_tokens(1, 512), 512));
@@ -80,18 +72,14 @@ static void a8_a_hit_of_256_then_commit_512(void **state)
         pages += reader->table[1][p].index != 0;
     assert_int_equal(pages, 512 / 8);
     assert_int_equal(rig_wrong(reader, 512), 0);
-    rig_session_free(s);
-    rig_session_free(reader);
-    stage_stop(&st);
 }
 
-static void a26_prefill_of_20_chunks_then_resume_one_token_short(void **state)
+TEST(a26_prefill_of_20_chunks_then_resume_one_token_short)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 4, rig_window(4, 8, 64));
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 90);
 
-    (void)state;
     assert_ok(rig_match(s, tokens, 81));
     assert_ok(rig_run_to(s, tokens, 81));
     assert_ok(rig_commit(s, 80, 0));
@@ -108,11 +96,9 @@ static void a26_prefill_of_20_chunks_then_resume_one_token_short(void **state)
     assert_ok(rig_commit(s, 88, 0));
     assert_int_equal(rig_wrong(s, 88), 0);
     assert_int_equal(match_depth(&st, tokens, 88), 88);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void a27_recurrent_state_of_512_while_the_runner_is_at_600(void **state)
+TEST(a27_recurrent_state_of_512_while_the_runner_is_at_600)
 {
     struct stage st = stage_with(SUPERSEDE_LAZY, 256, rig_recurrent(256, 128));
     struct rig_session *s = stage_session(&st), *other = stage_session(&st);
@@ -120,7 +106,6 @@ static void a27_recurrent_state_of_512_while_the_runner_is_at_600(void **state)
     uint8_t at_600[128];
     uint64_t bytes;
 
-    (void)state;
     assert_ok(rig_match(s, tokens, 700));
     assert_ok(rig_run_to(s, tokens, 512));
     assert_ok(rig_commit(s, 512, 0));
@@ -141,22 +126,4 @@ static void a27_recurrent_state_of_512_while_the_runner_is_at_600(void **state)
                         sizeof at_600);
     assert_int_equal(rig_wrong(s, 600), 0);
     assert_int_equal(match_depth(&st, tokens, 600), 512);
-    rig_session_free(s);
-    rig_session_free(other);
-    stage_stop(&st);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(a3_state_removed_at_768_matches_512),
-        RIG_TEST(a4_state_removed_at_512_matches_768),
-        RIG_TEST(a5_whole_snapshot_removed_at_512_matches_256),
-        RIG_TEST(a6_window_512_state_removed_at_512_matches_256),
-        RIG_TEST(a8_a_hit_of_256_then_commit_512),
-        RIG_TEST(a26_prefill_of_20_chunks_then_resume_one_token_short),
-        RIG_TEST(a27_recurrent_state_of_512_while_the_runner_is_at_600),
-    };
-
-    return RIG_RUN(tests);
 }

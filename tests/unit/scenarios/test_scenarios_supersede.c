@@ -1,5 +1,6 @@
 /* The scenarios about supersession: A21, A22, A24, A25 of the rules, each with its name and
  * numbers. */
+#include "testing/test.h"
 #include "unit/rig/rig_state.h"
 
 /* Page 2, L=4, W=8. R1 commits 16 and closes. */
@@ -22,13 +23,12 @@ static const uint32_t *r2_tokens(void)
     return tokens;
 }
 
-static void a21_eager_r2_recomputes_what_r1_superseded_and_matches_32(void **state)
+TEST(a21_eager_r2_recomputes_what_r1_superseded_and_matches_32)
 {
     struct stage st = after_r1(SUPERSEDE_EAGER);
     const uint32_t *tokens = r2_tokens();
     struct rig_session *s = stage_session(&st);
 
-    (void)state;
     assert_false(has_state(&st, rig_tokens(1, 16), 4));
     assert_false(has_state(&st, rig_tokens(1, 16), 8));
     assert_true(has_state(&st, rig_tokens(1, 16), 12));
@@ -42,8 +42,6 @@ static void a21_eager_r2_recomputes_what_r1_superseded_and_matches_32(void **sta
     assert_ok(rig_close(s, 0));
     assert_int_equal(match_depth(&st, tokens, 32), 32);
     assert_int_equal(match_depth(&st, rig_tokens(1, 16), 16), 16);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
 /* Every depth of sequence 1: it can be resumed exactly if its prefix matches. */
@@ -63,16 +61,13 @@ static uint32_t claiming(struct stage *st, uint32_t to)
     return claims;
 }
 
-static void a22_what_claims_to_be_resumable_matches(void **state)
+TEST(a22_what_claims_to_be_resumable_matches)
 {
     struct stage st = after_r1(SUPERSEDE_EAGER);
 
-    (void)state;
     assert_int_equal(claiming(&st, 16), 1u << 16 / 4); /* not 12, whose window needs segment 8 */
-    stage_stop(&st);
     st = after_r1(SUPERSEDE_LAZY);
     assert_int_equal(claiming(&st, 16), 1u << 1 | 1u << 2 | 1u << 3 | 1u << 4);
-    stage_stop(&st);
 }
 
 /* Two turns: a resume point at 64, then one at 128 that supersedes it. */
@@ -88,16 +83,14 @@ static struct stage two_turns(enum supersede supersede)
     assert_ok(rig_run_to(s, rig_tokens(1, 128), 128));
     assert_ok(rig_commit(s, 128, 0));
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     return st;
 }
 
-static void a24_lazy_the_old_resume_point_matches_until_its_pages_are_needed(void **state)
+TEST(a24_lazy_the_old_resume_point_matches_until_its_pages_are_needed)
 {
     struct stage st = two_turns(SUPERSEDE_LAZY);
     struct rig_session *s = stage_session(&st);
 
-    (void)state;
     assert_true(is_reclaimable(&st, rig_tokens(1, 64), 64));
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).reclaimable, 4);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).snapshot, 4);
@@ -107,23 +100,18 @@ static void a24_lazy_the_old_resume_point_matches_until_its_pages_are_needed(voi
     assert_ok(rig_extend(s, 144, 0, NULL, 0));                      /* 9 pages: 8 are free */
     assert_int_equal(match_depth(&st, rig_tokens(1, 100), 100), 0); /* after */
     assert_int_equal(match_depth(&st, rig_tokens(1, 128), 128), 128);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void a24_eager_and_off_for_comparison(void **state)
+TEST(a24_eager_and_off_for_comparison)
 {
     struct stage st = two_turns(SUPERSEDE_EAGER);
 
-    (void)state;
     assert_int_equal(match_depth(&st, rig_tokens(1, 100), 100), 0);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).free, 12);
-    stage_stop(&st);
     st = two_turns(SUPERSEDE_OFF);
     assert_int_equal(match_depth(&st, rig_tokens(1, 100), 100), 64);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).snapshot, 8);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).reclaimable, 0);
-    stage_stop(&st);
 }
 
 static void hangs_off_128(enum supersede supersede)
@@ -144,26 +132,10 @@ static void hangs_off_128(enum supersede supersede)
     assert_ok(rig_close(s, 0));
     assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
     assert_int_equal(match_depth(&st, tokens, 256), 256);
-    rig_session_free(s);
-    stage_stop(&st);
 }
 
-static void a25_a_resume_point_at_192_outlives_a_commit_of_256_through_128(void **state)
+TEST(a25_a_resume_point_at_192_outlives_a_commit_of_256_through_128)
 {
-    (void)state;
     hangs_off_128(SUPERSEDE_LAZY);
     hangs_off_128(SUPERSEDE_EAGER);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(a21_eager_r2_recomputes_what_r1_superseded_and_matches_32),
-        RIG_TEST(a22_what_claims_to_be_resumable_matches),
-        RIG_TEST(a24_lazy_the_old_resume_point_matches_until_its_pages_are_needed),
-        RIG_TEST(a24_eager_and_off_for_comparison),
-        RIG_TEST(a25_a_resume_point_at_192_outlives_a_commit_of_256_through_128),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -79,16 +79,13 @@ static void one_round(struct pair *p, uint32_t round)
     assert_int_equal(rig_wrong(greedy, greedy->len.allocated), 0);
     assert_ok(rig_close(greedy, 0));
     assert_ok(rig_close(d, 0));
-    rig_session_free(greedy);
-    rig_session_free(d);
 }
 
-static void x_a_writes_in_flight_quarantine_until_proof_0_wrong_bytes(void **state)
+TEST(x_a_writes_in_flight_quarantine_until_proof_0_wrong_bytes)
 {
     struct pair p = start(4);
     uint32_t admin = rig_connect_admin(p.dest);
 
-    (void)state;
     for (uint32_t seed = 1; seed <= 4; seed++)
         rig_put(p.source, &p.se, p.sp, seed, PREFIX);
     for (uint32_t round = 0; round < 24; round++)
@@ -96,18 +93,16 @@ static void x_a_writes_in_flight_quarantine_until_proof_0_wrong_bytes(void **sta
     rig_evict(p.dest, admin, p.dp, 0);
     assert_int_equal(rig_free(p.dest, p.dp), DEST_PAGES);
     assert_int_equal(rig_view(p.source).serves, 0);
-    pair_stop(&p);
 }
 
 /* The other side: the puller goes away while the source still sends. The source's pages stay pinned
  * until its own proof. */
-static void x_a_reads_in_flight_source_keeps_its_pages_until_proof(void **state)
+TEST(x_a_reads_in_flight_source_keeps_its_pages_until_proof)
 {
     struct pair p = start(4);
     uint32_t admin = rig_connect_admin(p.source);
     struct rig_session *d = rig_session(p.dest, &p.de, p.dp, 1), *greedy;
 
-    (void)state;
     rig_put(p.source, &p.se, p.sp, 1, PREFIX);
     assert_ok(rig_match(d, rig_tokens(1, PREFIX), PREFIX));
     p.dest->automatic = RIG_ALL & ~(uint32_t)RIG_PULL;
@@ -125,21 +120,17 @@ static void x_a_reads_in_flight_source_keeps_its_pages_until_proof(void **state)
     rig_complete(p.source, RIG_SERVE_STOP);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
     assert_int_equal(rig_free(p.source, p.sp), 16);
-    rig_session_free(greedy);
-    rig_session_free(d);
-    pair_stop(&p);
 }
 
 /* The connection itself breaks in the middle: both ends end, the destination after its own proof.
  */
-static void x_a_link_lost_both_ends_end_and_pages_return(void **state)
+TEST(x_a_link_lost_both_ends_end_and_pages_return)
 {
     struct pair p = start(4);
     struct rig_session *d = rig_session(p.dest, &p.de, p.dp, 1);
     uint32_t admin = rig_connect_admin(p.source);
     uint64_t fetch;
 
-    (void)state;
     rig_put(p.source, &p.se, p.sp, 1, PREFIX);
     assert_ok(rig_match(d, rig_tokens(1, PREFIX), PREFIX));
     p.dest->automatic = RIG_ALL & ~(uint32_t)(RIG_PULL | RIG_PULL_STOP);
@@ -155,17 +146,4 @@ static void x_a_link_lost_both_ends_end_and_pages_return(void **state)
     assert_int_equal(rig_wrong(d, d->len.committed), 0);
     assert_int_equal(rig_view(p.source).serves, 0);
     assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
-    rig_session_free(d);
-    pair_stop(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(x_a_writes_in_flight_quarantine_until_proof_0_wrong_bytes),
-        RIG_TEST(x_a_reads_in_flight_source_keeps_its_pages_until_proof),
-        RIG_TEST(x_a_link_lost_both_ends_end_and_pages_return),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -10,7 +10,7 @@ static void three_depths(struct rig *rig, const struct rig_engine *e, struct poo
         rig_put(rig, e, pool, seed, depth);
 }
 
-static void a5_history_alone_snapshot_removed_at_512_matches_256(void **state)
+TEST(a5_history_alone_snapshot_removed_at_512_matches_256)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -18,7 +18,6 @@ static void a5_history_alone_snapshot_removed_at_512_matches_256(void **state)
     uint32_t admin = rig_connect_admin(rig);
     struct rig_session *s;
 
-    (void)state;
     three_depths(rig, &e, pool, 1);
     s = rig_session(rig, &e, pool, 1);
     assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 768);
@@ -27,19 +26,16 @@ static void a5_history_alone_snapshot_removed_at_512_matches_256(void **state)
     assert_ok(rig_match(s, rig_tokens(1, 768), 768));
     assert_int_equal(s->matched, 256);
     assert_int_equal(rig_wrong(s, 256), 0);
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
 /* The same two at once: whoever is starved takes 768 before 512 and never 512 alone. */
-static void a5_under_pressure_768_goes_with_512(void **state)
+TEST(a5_under_pressure_768_goes_with_512)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
     struct pool_id pool = rig_pool_pages(rig, &e, 256, 4);
     struct rig_session *s, *other;
 
-    (void)state;
     three_depths(rig, &e, pool, 1);
     s = rig_session(rig, &e, pool, 1);
     other = rig_session(rig, &e, pool, 1);
@@ -47,12 +43,9 @@ static void a5_under_pressure_768_goes_with_512(void **state)
     assert_ok(rig_match(other, rig_tokens(2, 768), 768));
     assert_ok(rig_extend(other, 768, 0, NULL, 0)); /* needs 3: two of them come from the tree */
     assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 256);
-    rig_session_free(s);
-    rig_session_free(other);
-    rig_destroy(rig);
 }
 
-static void a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256(void **state)
+TEST(a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -60,7 +53,6 @@ static void a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256(void **sta
     struct rig_session *writer = rig_session(rig, &e, pool, 1),
                        *reader = rig_session(rig, &e, pool, 1);
 
-    (void)state;
     assert_ok(rig_match(writer, rig_tokens(1, 320), 320));
     assert_ok(rig_run_to(writer, rig_tokens(1, 320), 320));
     assert_int_equal(rig_depth(reader, rig_tokens(1, 320), 320), 0);
@@ -71,12 +63,9 @@ static void a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256(void **sta
     assert_int_equal(reader->matched, 256);
     assert_lengths(reader, 256, 256, 256);
     assert_int_equal(rig_wrong(reader, 256), 0);
-    rig_session_free(writer);
-    rig_session_free(reader);
-    rig_destroy(rig);
 }
 
-static void a10_rewind_to_5_gives_one_page_back(void **state)
+TEST(a10_rewind_to_5_gives_one_page_back)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -84,7 +73,6 @@ static void a10_rewind_to_5_gives_one_page_back(void **state)
     struct rig_session *s = rig_session(rig, &e, pool, 1);
     struct group_view v;
 
-    (void)state;
     assert_int_equal(rig_free(rig, pool), 7);
     assert_ok(rig_match(s, rig_tokens(1, 8), 8));
     assert_ok(rig_run_to(s, rig_tokens(1, 8), 8));
@@ -98,11 +86,9 @@ static void a10_rewind_to_5_gives_one_page_back(void **state)
     v = rig_group_view(rig, pool, 0);
     assert_int_equal(v.session + v.snapshot, 3);
     assert_int_equal(v.free, 4);
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
-static void a11_speculation_accepted_in_part_commits_4(void **state)
+TEST(a11_speculation_accepted_in_part_commits_4)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -110,7 +96,6 @@ static void a11_speculation_accepted_in_part_commits_4(void **state)
     struct rig_session *s = rig_session(rig, &e, pool, 1), *other = rig_session(rig, &e, pool, 1);
     const uint32_t *tokens = rig_tokens(1, 16);
 
-    (void)state;
     assert_int_equal(rig_pool_view(rig, pool).align_tokens, 2);
     assert_ok(rig_match(s, tokens, 3));
     assert_ok(rig_run_to(s, tokens, 3));
@@ -122,12 +107,9 @@ static void a11_speculation_accepted_in_part_commits_4(void **state)
     assert_ok(rig_commit(s, 5, 0));
     assert_lengths(s, 4, 5, 7);
     assert_int_equal(rig_depth(other, tokens, 7), 4);
-    rig_session_free(s);
-    rig_session_free(other);
-    rig_destroy(rig);
 }
 
-static void a12_evict_brings_every_group_back_to_its_start(void **state)
+TEST(a12_evict_brings_every_group_back_to_its_start)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -136,7 +118,6 @@ static void a12_evict_brings_every_group_back_to_its_start(void **state)
     struct pool_id pool;
     uint32_t start[2], spare = 0;
 
-    (void)state;
     groups[0].cap_pages = 24;
     groups[1].cap_pages = 16;
     assert_ok(rig_pool_open(rig, e.conn[0], groups, 2, 64 << 10, &pool));
@@ -151,10 +132,9 @@ static void a12_evict_brings_every_group_back_to_its_start(void **state)
         assert_int_equal(rig_group_view(rig, pool, g).free, start[g]);
         assert_int_equal(rig_group_view(rig, pool, g).snapshot, 0);
     }
-    rig_destroy(rig);
 }
 
-static void a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin(void **state)
+TEST(a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin)
 {
     struct rig *rig = rig_create(NULL);
     struct rig_engine e = rig_engine(rig, 0, "e", 1);
@@ -162,7 +142,6 @@ static void a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin(void **s
     uint32_t admin = rig_connect_admin(rig);
     struct rig_session *holder, *like = rig_session(rig, &e, pool, 1);
 
-    (void)state;
     holder = rig_committed(rig, &e, pool, 1, 4); /* the oldest, and pinned by its writer */
     rig_advance(rig, 1000);
     rig_put(rig, &e, pool, 2, 4);
@@ -174,9 +153,6 @@ static void a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin(void **s
     assert_ok(rig_close(holder, 0));
     assert_int_equal(rig_evict(rig, admin, pool, 1), 1);
     assert_int_equal(rig_depth(like, rig_tokens(1, 4), 4), 0);
-    rig_session_free(holder);
-    rig_session_free(like);
-    rig_destroy(rig);
 }
 
 /* Two sessions commit in one Step and close in one Step: their leaves have one and the same last
@@ -214,21 +190,16 @@ static void equal_last_use(bool reversed, uint32_t shuffle)
     assert_int_equal(rig_evict(rig, admin, pool, 1), 1);
     assert_int_equal(rig_depth(like, rig_tokens(1 + first, 4), 4), 0);
     assert_int_equal(rig_depth(like, rig_tokens(1 + !first, 4), 4), 4);
-    for (uint32_t i = 0; i < 2; i++)
-        rig_session_free(s[i]);
-    rig_session_free(like);
-    rig_destroy(rig);
 }
 
 /* One Step uses both again, the one that was committed first last: within a Step all uses are
  * equally old. */
-static void a14_used_again_in_one_step_the_smaller_sequence_number_goes_first(void **state)
+TEST(a14_used_again_in_one_step_the_smaller_sequence_number_goes_first)
 {
     struct bench b = bench_start(4, 32);
     struct rig_session *s[2];
     struct step_op ops[2];
 
-    (void)state;
     for (uint32_t i = 0; i < 2; i++)
         s[i] = rig_committed(b.rig, &b.e, b.pool, 1 + i, 4);
     for (uint32_t i = 0; i < 2; i++)
@@ -236,17 +207,14 @@ static void a14_used_again_in_one_step_the_smaller_sequence_number_goes_first(vo
     assert_ok(rig_step_ops(b.rig, b.e.conn[0], ops, 2)->step.results[1].err);
     for (uint32_t i = 0; i < 2; i++) {
         assert_ok(rig_close(s[!i], 0));
-        rig_session_free(s[!i]);
     }
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 1), 1);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 4), 4), 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(2, 4), 4), 4);
-    bench_stop(&b);
 }
 
-static void a14_equal_last_use_the_smaller_sequence_number_goes_first(void **state)
+TEST(a14_equal_last_use_the_smaller_sequence_number_goes_first)
 {
-    (void)state;
     for (uint32_t shuffle = 0; shuffle < 4; shuffle++) {
         equal_last_use(false, shuffle);
         equal_last_use(true, shuffle);
@@ -282,32 +250,10 @@ static uint64_t two_exhaust_the_pool(void)
     assert_int_equal(rig_wrong(first, 16), 0);
     assert_int_equal(rig_wrong(later, 8), 0);
     hash = core_hash(rig->core);
-    rig_session_free(first);
-    rig_session_free(later);
-    rig_destroy(rig);
     return hash;
 }
 
-static void a19_later_extend_is_refused_always_the_same_one(void **state)
+TEST(a19_later_extend_is_refused_always_the_same_one)
 {
-    (void)state;
     assert_true(two_exhaust_the_pool() == two_exhaust_the_pool());
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        RIG_TEST(a5_history_alone_snapshot_removed_at_512_matches_256),
-        RIG_TEST(a5_under_pressure_768_goes_with_512),
-        RIG_TEST(a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256),
-        RIG_TEST(a10_rewind_to_5_gives_one_page_back),
-        RIG_TEST(a11_speculation_accepted_in_part_commits_4),
-        RIG_TEST(a12_evict_brings_every_group_back_to_its_start),
-        RIG_TEST(a13_pinned_oldest_leaf_is_skipped_and_evictable_after_unpin),
-        RIG_TEST(a14_used_again_in_one_step_the_smaller_sequence_number_goes_first),
-        RIG_TEST(a14_equal_last_use_the_smaller_sequence_number_goes_first),
-        RIG_TEST(a19_later_extend_is_refused_always_the_same_one),
-    };
-
-    return RIG_RUN(tests);
 }

@@ -85,8 +85,6 @@ static struct scene *scene_start(void)
 
 static void scene_stop(struct scene *s)
 {
-    rig_session_free(s->other_session);
-    bench_stop(&s->b);
     config_destroy(s->config);
     free(s->text);
     free(s->bits);
@@ -334,9 +332,6 @@ TEST(transfers_are_told_by_both_sides)
     json_decref(json);
 
     s->ctx.core = s->b.rig->core;
-    rig_session_free(session);
-    rig_destroy(p.dest);
-    rig_destroy(p.source);
     scene_stop(s);
 }
 
@@ -374,9 +369,6 @@ TEST(status_tells_how_long_quarantine_lasts_and_for_whom)
     assert_quarantine(s, 0, "", 0, 0);
 
     s->ctx.core = s->b.rig->core;
-    rig_session_free(p.d);
-    rig_destroy(p.dest);
-    rig_destroy(p.source);
     scene_stop(s);
 }
 
@@ -427,11 +419,10 @@ static struct scene *scene_of(struct bench *host)
     return s;
 }
 
-static void scene_of_stop(struct scene *s, struct bench *host)
+static void scene_of_stop(struct scene *s)
 {
     s->ctx.core = s->b.rig->core;
     scene_stop(s);
-    bench_stop(host);
 }
 
 /* A session goes away to the host: what its row, its node's and the pools' say before, and after.
@@ -480,7 +471,7 @@ TEST(a_retracted_session_is_told_with_its_ref_and_since_when)
     assert_string_equal(string_of(row, "tier"), "host");
     assert_int_equal(number_of(row, "pages"), 0);
     json_decref(json);
-    scene_of_stop(s, &host);
+    scene_of_stop(s);
 }
 
 /* Pools: the host tier is a row of its own, the two name each other; status adds it up. */
@@ -515,7 +506,7 @@ TEST(host_tiers_are_pools_of_their_own)
     other = number_of(json_array_get(json_object_get(json, "pools"), 1), "snapshot");
     assert_true(device == 3 && other == 3);
     json_decref(json);
-    scene_of_stop(s, &host);
+    scene_of_stop(s);
 }
 
 /* Borrowed pages are counted once, however many sessions have them in their tables. */
@@ -551,8 +542,7 @@ TEST(borrowed_pages_and_pins_are_told)
     row = node_row(json, node_seen(host.rig, host.pool, tokens, 4).id);
     assert_true(json_is_null(json_object_get(row, "admin_s")));
     json_decref(json);
-    rig_session_free(second);
-    scene_of_stop(s, &host);
+    scene_of_stop(s);
 }
 
 /* ---- paging ---- */

@@ -93,8 +93,6 @@ TEST(quarantine_old_is_warned_of_once_a_transfer)
     quarantine_warn(p.dest->core, config, 0, since_ns + 9 * QUARANTINE_WARN_NS);
     assert_string_equal(written(), "");
 
-    free_many(2, d);
-    pair_stop(&p);
     config_destroy(config);
     close(log_fd);
 }

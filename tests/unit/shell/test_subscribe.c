@@ -74,7 +74,6 @@ TEST(event_commit_tells_each_chunk_once)
     assert_true(e2.parent_chain == e1.chain && e1.chain != e2.chain);
     assert_true(core_node_view(b.rig->core, node_of(b.rig, e2.chain), &n));
     assert_int_equal(n.depth, 2 * L);
-    bench_stop(&b);
 }
 
 TEST(event_commit_in_flight_is_told_when_its_step_has_passed)
@@ -89,7 +88,6 @@ TEST(event_commit_in_flight_is_told_when_its_step_has_passed)
     rig_engine_done(b.rig, &b.e, 7);
     assert_int_equal(next_no(b.rig), 2);
     assert_event(event_no(b.rig, 1), TREE_STORED, L, true, false);
-    bench_stop(&b);
 }
 
 TEST(event_evict_removes_from_the_end)
@@ -107,7 +105,6 @@ TEST(event_evict_removes_from_the_end)
     rig_put(b.rig, &b.e, b.pool, 1, L);
     assert_event(event_no(b.rig, 5), TREE_STORED, L, true, false);
     assert_true(event_no(b.rig, 5).chain == event_no(b.rig, 1).chain);
-    bench_stop(&b);
 }
 
 TEST(event_host_tier_tells_each_way)
@@ -136,8 +133,6 @@ TEST(event_host_tier_tells_each_way)
     rig_complete(rig, RIG_COPY);
     assert_event(event_no(rig, 4), TREE_TIER, L, true, true);
     assert_int_equal(next_no(rig), 5);
-    rig_session_free(s);
-    rig_destroy(rig);
 }
 
 TEST(event_reset_namespace_is_removed)
@@ -150,7 +145,6 @@ TEST(event_reset_namespace_is_removed)
     rig_timers(b.rig);
     assert_event(event_no(b.rig, next_no(b.rig) - 1), TREE_REMOVED, L, false, false);
     assert_int_equal(next_no(b.rig), 5);
-    bench_stop(&b);
 }
 
 /* ---- how a prefix is named ---- */
@@ -164,7 +158,6 @@ static uint64_t chain_of(struct rig *rig, const struct rig_engine *e, struct poo
     assert_ok(rig_extend(s, tokens->n, tokens->n, NULL, 0));
     assert_ok(rig_commit(s, tokens->n, 0));
     assert_ok(rig_close(s, 0));
-    rig_session_free(s);
     return event_no(rig, next_no(rig) - 1).chain;
 }
 
@@ -196,7 +189,6 @@ TEST(chain_is_of_namespace_tokens_and_keys_alone)
     for (uint32_t i = 0; i < 6; i++)
         for (uint32_t j = 0; j < i; j++)
             assert_true(chain[i] != chain[j]);
-    pair_stop(&p);
 }
 
 /* ---- the ring ---- */
@@ -236,7 +228,6 @@ TEST(ring_keeps_the_last_and_no_other)
         }
         toggle(&b, node, 1);
     }
-    bench_stop(&b);
 }
 
 TEST(ring_is_told_changes_only)
@@ -251,7 +242,6 @@ TEST(ring_is_told_changes_only)
     tree_event(b.rig->core, node, TREE_REMOVED);
     tree_event(b.rig->core, node, TREE_TIER);
     assert_int_equal(next_no(b.rig), 3);
-    bench_stop(&b);
 }
 
 /* ---- the reader ---- */
@@ -278,7 +268,6 @@ TEST(reader_that_lags_by_the_ring_loses_nothing_and_by_one_more_loses_one)
             assert_int_equal(v[i].number, lag + 2 - want + i);
         assert_int_equal(subscribe_read(b.rig->core, &r, v, 2 * RING), 0);
         assert_int_equal(r.lost, lag - want); /* until it is told */
-        bench_stop(&b);
     }
 }
 
@@ -295,7 +284,6 @@ TEST(reader_takes_as_many_as_fit_and_goes_on_there)
             assert_int_equal(v[i].number, got + i + 1);
     assert_int_equal(got, 30);
     assert_int_equal(r.lost, 0);
-    bench_stop(&b);
 }
 
 TEST(reader_hears_of_its_tenant_and_namespace_alone)
@@ -327,7 +315,6 @@ TEST(reader_hears_of_its_tenant_and_namespace_alone)
     r = (struct event_reader){.at = 1, .tenant = NONE};
     assert_int_equal(subscribe_read(rig->core, &r, v, READ_MAX), 4);
     assert_int_equal(v[1].tenant, 1);
-    rig_destroy(rig);
 }
 
 TEST(reader_looks_at_no_more_than_its_bound)
@@ -346,7 +333,6 @@ TEST(reader_looks_at_no_more_than_its_bound)
     assert_int_equal(r.at, SUBSCRIBE_SCAN_MAX + 1);
     assert_int_equal(subscribe_read(b.rig->core, &r, v, READ_MAX), 0);
     assert_int_equal(r.at, next_no(b.rig));
-    bench_stop(&b);
 }
 
 /* ---- whoever applies every change knows the tree ---- */
@@ -437,5 +423,4 @@ TEST(mirror_of_a_random_run_is_the_tree)
     assert_true(next_no(rig) > 600); /* it was about something */
     assert_true(rig_view(rig).host_copies > 20);
     free(m);
-    rig_destroy(rig);
 }

@@ -80,7 +80,6 @@ static struct host host_start(uint64_t incarnation)
 static void host_stop(struct host *h)
 {
     tape_destroy(h->tape);
-    rig_destroy(h->rig);
 }
 
 /* ---- a workload ---- */
@@ -127,7 +126,6 @@ static void run_session(struct prng *p, struct host *h, bool fetch)
     else
         rig_finish(s, 0, step);
     rig_close(s, step);
-    rig_session_free(s);
 }
 
 static void workload(struct host *a, struct host *b, uint64_t seed, uint32_t rounds)
