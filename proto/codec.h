@@ -1,7 +1,7 @@
 /* Bodies to structs and back, bounded. wire_decode unpacks one body into a budget and checks every
- * count against the limits below, so that who reads the struct need not look at sizes again;
- * wire_encode packs a struct and its header into the caller's buffer. Neither allocates. Used by
- * the shell, libtern and ternctl.
+ * count against the limits of messages.h, so that whoever reads the struct need not look at sizes
+ * again; wire_encode packs a struct and its header into the caller's buffer. Neither allocates.
+ * Used by the shell, libtern and ternctl.
  *
  * Integers that are absent read as 0, strings as NULL, bytes as {0, NULL}. Unknown fields are
  * ignored. Arrays of integers are little-endian bytes on the wire and in the struct; use wire_array
@@ -15,36 +15,12 @@
 #include "base/tern_err.h"
 #include "proto/budget.h"
 #include "proto/frame.h"
+#include "proto/messages.h"
 #include "proto/tern.pb-c.h"
 
 /* Versions of the messages that this build speaks. N talks to N-1. */
 #define WIRE_VERSION     1u
 #define WIRE_VERSION_MIN 1u
-
-/* What a decoded message can hold at most; MALFORMED above it. */
-#define WIRE_GROUPS_MAX 8u     /* of a PoolOpen */
-#define WIRE_AXES_MAX   8u     /* of a group */
-#define WIRE_OPS_MAX    1024u  /* of a Step, and results of its answer */
-#define WIRE_RUNS_MAX   4096u  /* of one message, all its results together */
-#define WIRE_REFS_MAX   65536u /* page references of one message, all its runs together */
-#define WIRE_KEYS_MAX   1024u  /* extra keys of one token list */
-#define WIRE_ARGS_MAX   16u    /* of an Admin */
-#define WIRE_EVENTS_MAX 4096u  /* of a SubscribeReply */
-#define WIRE_NAMES_MAX  64u    /* of tenants in a SubscribeReply */
-#define WIRE_STRING_MAX 255u   /* bytes of every string but the two below */
-#define WIRE_TEXT_MAX                                                                              \
-    1023u /* bytes of Status.text; AdminReply.json is bounded by the frame alone */
-
-/* Elements of the byte arrays. */
-#define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */
-#define WIRE_REF_BYTES    8u /* Run.refs: u32 index, u32 generation */
-#define WIRE_GID_BYTES    16
-#define WIRE_CHUNK_BYTES  32
-#define WIRE_CHUNKS_MAX   64
-#define WIRE_WINDOW_BYTES 4
-#define WIRE_WINDOWS_MAX  64
-#define WIRE_KEY_BYTES    24u /* Tokens.keys, PeerMsg.keys: u32 position, u32 zero, u64 hi, u64 lo */
-#define WIRE_EVENT_BYTES  56u /* SubscribeReply.events: struct wire_event */
 
 /* A change of the prefix tree. */
 struct wire_event {
@@ -57,18 +33,10 @@ struct wire_event {
     uint8_t kind, tiers; /* core/query.h's tree_event_kind; bits 1 << enum tier */
 };
 
-/* The message that a frame type carries: NULL for a type that this build does not know.
- *   POOL_MAP, POOL_CLOSE                             PoolRef
- *   ENGINE_LEAVE_REPLY, POOL_CLOSE_REPLY, FETCH_CANCEL_REPLY,
- *   PING, PING_REPLY, STATS                          Empty
- *   STATS_REPLY                                      AdminReply
- *   every other type                                 the message of its name */
-const ProtobufCMessageDescriptor *wire_descriptor(uint16_t type);
-
 /* Unpacks. *ret lies in the budget until its next budget_start (wire_decode calls it); cast it to
- * the struct of the type: (const Tern__Wire__Match *)msg. UNSUPPORTED: wire_descriptor is NULL.
- * MALFORMED: not such a message, or above a limit or the budget; budget->exceeded tells the latter.
- */
+ * the struct of the type: (const Tern__Wire__Match *)msg. UNSUPPORTED: messages.h has
+ * no such type. MALFORMED: not such a message, or above a limit or the budget; budget->exceeded
+ * tells the latter. */
 enum tern_err wire_decode(struct budget *budget, uint16_t type, const uint8_t *body, size_t n,
                           const ProtobufCMessage **ret);
 

@@ -4,44 +4,51 @@
 
 #include "base/err.h"
 #include "proto/codec.h"
-#include "proto/fields.h"
+#include "proto/reader.h"
 
-static bool tokens_field(const struct field *f, struct wire_match *ret, ProtobufCBinaryData *tokens,
-                         ProtobufCBinaryData *keys)
+static void take_array(struct reader *r, const struct field *f, ProtobufCBinaryData *ret)
 {
-    if (f->number == 1)
-        return field_u32(f, &ret->kept);
-    if (f->number != 2 && f->number != 3)
-        return true; /* a newer client may say more */
-    *(f->number == 2 ? tokens : keys) = (ProtobufCBinaryData){f->v, (uint8_t *)(uintptr_t)f->bytes};
-    return f->type == FIELD_BYTES;
+    if (f->type != FIELD_BYTES)
+        r->failed = true;
+    else
+        *ret = (ProtobufCBinaryData){f->v, (uint8_t *)(uintptr_t)f->bytes};
+}
+
+static void take_tokens(struct reader *outer, const struct field *list, struct wire_match *ret,
+                        ProtobufCBinaryData *tokens, ProtobufCBinaryData *keys)
+{
+    struct reader r = reader_enter(outer, list);
+    struct field f;
+
+    while (reader_next(&r, &f)) {
+        switch (f.number) {
+        case 1: reader_u32(&r, &f, &ret->kept); break;
+        case 2: take_array(&r, &f, tokens); break;
+        case 3: take_array(&r, &f, keys); break;
+        default: break; /* a newer client may say more */
+        }
+    }
+    reader_leave(outer, &r);
 }
 
 enum tern_err wire_match(struct budget *budget, const uint8_t *body, size_t n,
                          struct wire_match *ret)
 {
-    struct fields c = {.p = body, .end = body + n}, inner;
     ProtobufCBinaryData tokens = {0}, keys = {0};
-    struct field f, g;
-    int rc, in = 0;
+    struct reader r = reader_of(body, n);
+    struct field f;
 
     budget_start(budget, n);
     *ret = (struct wire_match){0};
-    while ((rc = fields_next(&c, &f)) > 0) {
-        if (f.number == 1) {
-            inner = fields_inside(&f);
-            while ((in = fields_next(&inner, &g)) > 0)
-                if (!tokens_field(&g, ret, &tokens, &keys))
-                    return TERN_MALFORMED;
-            if (in < 0 || f.type != FIELD_BYTES)
-                return TERN_MALFORMED;
-        } else if (f.number == 2 || f.number == 3) {
-            if (f.type != FIELD_VARINT)
-                return TERN_MALFORMED;
-            *(f.number == 2 ? &ret->step : &ret->trace_id) = f.v;
+    while (reader_next(&r, &f)) {
+        switch (f.number) {
+        case 1: take_tokens(&r, &f, ret, &tokens, &keys); break;
+        case 2: reader_u64(&r, &f, &ret->step); break;
+        case 3: reader_u64(&r, &f, &ret->trace_id); break;
+        default: break;
         }
     }
-    if (rc < 0)
+    if (!reader_ok(&r))
         return TERN_MALFORMED;
     TRY(wire_array(budget, &tokens, WIRE_TOKEN_BYTES, &ret->tokens, &ret->ntokens));
     TRY(wire_array(budget, &keys, WIRE_KEY_BYTES, &ret->keys, &ret->nkeys));

@@ -14,49 +14,23 @@
 #define PAGE         4096u
 #define FIELD_BYTES  48u /* whole tokens, references and keys; `events` are longer */
 
-const uint16_t rig_wire_types[] = {FRAME_HELLO,
-                                   FRAME_HELLO_REPLY,
-                                   FRAME_ENGINE_JOIN,
-                                   FRAME_ENGINE_JOIN_REPLY,
-                                   FRAME_ENGINE_LEAVE,
-                                   FRAME_ENGINE_LEAVE_REPLY,
-                                   FRAME_POOL_OPEN,
-                                   FRAME_POOL_OPEN_REPLY,
-                                   FRAME_POOL_MAP,
-                                   FRAME_POOL_MAP_REPLY,
-                                   FRAME_POOL_CLOSE,
-                                   FRAME_POOL_CLOSE_REPLY,
-                                   FRAME_SESSION_OPEN,
-                                   FRAME_SESSION_OPEN_REPLY,
-                                   FRAME_PEEK,
-                                   FRAME_PEEK_REPLY,
-                                   FRAME_MATCH,
-                                   FRAME_MATCH_REPLY,
-                                   FRAME_STEP,
-                                   FRAME_STEP_REPLY,
-                                   FRAME_FETCH,
-                                   FRAME_FETCH_REPLY,
-                                   FRAME_FETCH_CANCEL,
-                                   FRAME_FETCH_CANCEL_REPLY,
-                                   FRAME_PING,
-                                   FRAME_PING_REPLY,
-                                   FRAME_STATS,
-                                   FRAME_STATS_REPLY,
-                                   FRAME_RETRACT,
-                                   FRAME_RETRACT_REPLY,
-                                   FRAME_RECOVER,
-                                   FRAME_RECOVER_REPLY,
-                                   FRAME_NAMESPACE_RESET,
-                                   FRAME_NAMESPACE_RESET_REPLY,
-                                   FRAME_SUBSCRIBE,
-                                   FRAME_SUBSCRIBE_REPLY,
-                                   FRAME_ADMIN,
-                                   FRAME_ADMIN_REPLY,
-                                   FRAME_PEER_HELLO,
-                                   FRAME_PEER_HELLO_REPLY,
-                                   FRAME_PEER_MSG,
-                                   FRAME_PEER_PATH,
-                                   0};
+uint16_t rig_wire_types[RIG_WIRE_TYPES];
+
+/* The rows of the table in order. */
+__attribute__((constructor)) static void list_types(void)
+{
+    uint32_t n = 0;
+
+    for (uint32_t type = 1; type < FRAME_TYPES_END; type++) {
+        for (uint32_t i = 0; i < messages_n; i++) {
+            const struct message *m = &messages[i];
+
+            if (m->type == type || (m->reply && m->type + 1u == type))
+                rig_wire_types[n++] = (uint16_t)type;
+        }
+    }
+    check(n < RIG_WIRE_TYPES);
+}
 
 static _Alignas(16) uint8_t sample_memory[SAMPLE_BYTES];
 static size_t sample_used;

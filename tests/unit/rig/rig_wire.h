@@ -9,7 +9,8 @@
 #include "proto/codec.h"
 
 /* Every frame type that this build knows, ascending; 0 ends it. */
-extern const uint16_t rig_wire_types[];
+#define RIG_WIRE_TYPES (2 * MESSAGES_MAX + 1)
+extern uint16_t rig_wire_types[RIG_WIRE_TYPES];
 
 /* Fills every field (repeated ones `repeat` times) with values that follow from seed and the
  * field's place. */

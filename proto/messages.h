@@ -1,0 +1,212 @@
+/* The one table of messages. A request is one row here, its message in tern.proto, and the two
+ * lists of fields below by which the shell turns it into the core's struct and back. From this file
+ * come the frame numbers, which answer belongs to which request, decoding and its limits, who may
+ * send what, the tape and the table in docs/protocol.md; tests/unit/proto/test_messages.c holds it
+ * against tern.proto and the document.
+ *
+ * What must stay true: numbers, messages and field numbers never change their meaning; a new row
+ * takes the next free odd number. Plain text for the preprocessor: whoever expands a list of fields
+ * knows the structs that it names. */
+#ifndef PROTO_MESSAGES_H
+#define PROTO_MESSAGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+/* Who may send it. An engine's processes, scheduler and ranks, speak on their tenant's socket,
+ * operators on the admin socket, peers are other daemons. */
+enum message_from {
+    FROM_ENGINE = 1,
+    FROM_OPERATOR = 2,
+    FROM_PEER = 4,
+    FROM_CLIENT = FROM_ENGINE | FROM_OPERATOR,
+    FROM_ANYONE = FROM_CLIENT | FROM_PEER,
+};
+
+/* What has to be there before it means anything. */
+enum message_needs {
+    NEEDS_NOTHING = 0,
+    NEEDS_ENGINE,  /* the connection has joined an engine, and all of its ranks are there */
+    NEEDS_SESSION, /* and the frame's header names an open session of that engine */
+};
+
+enum message_answer {
+    ANSWER_NONE = 0,
+    ANSWER_AT_ONCE, /* one frame, before the next request of the connection is looked at */
+    ANSWER_LATER,   /* one frame, when the work is done; other answers may come before it */
+    ANSWER_PIECES,  /* several frames at once, to be joined; the last one says so */
+    ANSWER_STREAM,  /* one frame at once, then one whenever something has changed */
+};
+
+/* A request whose answer was lost: does it do harm to send it again, under a new request id? */
+enum message_repeat {
+    REPEAT_HARMLESS = 0, /* a second one changes nothing that the first one had not changed */
+    REPEAT_ACTS_AGAIN,   /* it opens, joins or counts once more, or ends the connection */
+};
+
+/* Bytes of a body at most. */
+enum message_body {
+    BODY_AGREED = 0,   /* frame_body_max, as the answer to Hello says */
+    BODY_HELLO = 4096, /* before anybody knows who speaks */
+    BODY_PEER = (1 << 20) + (128 << 10),
+};
+
+/* Operations of the core: each has the name of one of its operations (core/request.h).
+ * X(number, NAME, message, message of the answer, from, needs, answered, repeat, body) */
+#define REQUEST_TABLE(X)                                                                           \
+    X(3, ENGINE_JOIN, engine_join, engine_join_reply, FROM_ENGINE, NEEDS_NOTHING, ANSWER_AT_ONCE,  \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(5, ENGINE_LEAVE, engine_leave, empty, FROM_ENGINE, NEEDS_NOTHING, ANSWER_AT_ONCE,            \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(7, POOL_OPEN, pool_open, pool_open_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,         \
+      REPEAT_ACTS_AGAIN, BODY_AGREED)                                                              \
+    X(9, POOL_MAP, pool_ref, pool_map_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE,            \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(11, POOL_CLOSE, pool_ref, empty, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE, REPEAT_HARMLESS, \
+      BODY_AGREED)                                                                                 \
+    X(13, SESSION_OPEN, session_open, session_open_reply, FROM_ENGINE, NEEDS_ENGINE,               \
+      ANSWER_AT_ONCE, REPEAT_ACTS_AGAIN, BODY_AGREED)                                              \
+    X(15, PEEK, peek, peek_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE, REPEAT_HARMLESS,      \
+      BODY_AGREED)                                                                                 \
+    X(17, MATCH, match, match_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE, REPEAT_HARMLESS,  \
+      BODY_AGREED)                                                                                 \
+    X(19, STEP, step, step_reply, FROM_ENGINE, NEEDS_ENGINE, ANSWER_AT_ONCE, REPEAT_HARMLESS,      \
+      BODY_AGREED)                                                                                 \
+    X(21, FETCH, fetch, fetch_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER, REPEAT_HARMLESS,    \
+      BODY_AGREED)                                                                                 \
+    X(23, FETCH_CANCEL, fetch_cancel, empty, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE,           \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(29, RETRACT, retract, retract_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_AT_ONCE,             \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(31, RECOVER, recover, recover_reply, FROM_ENGINE, NEEDS_SESSION, ANSWER_LATER,               \
+      REPEAT_HARMLESS, BODY_AGREED)                                                                \
+    X(33, NAMESPACE_RESET, namespace_reset, namespace_reset_reply, FROM_ENGINE, NEEDS_ENGINE,      \
+      ANSWER_AT_ONCE, REPEAT_HARMLESS, BODY_AGREED)
+
+/* Requests that the shell answers by itself: X as above. */
+#define SHELL_TABLE(X)                                                                             \
+    X(1, HELLO, hello, hello_reply, FROM_CLIENT, NEEDS_NOTHING, ANSWER_AT_ONCE, REPEAT_ACTS_AGAIN, \
+      BODY_HELLO)                                                                                  \
+    X(25, PING, empty, empty, FROM_ANYONE, NEEDS_NOTHING, ANSWER_AT_ONCE, REPEAT_HARMLESS,         \
+      BODY_AGREED)                                                                                 \
+    X(27, STATS, empty, admin_reply, FROM_CLIENT, NEEDS_NOTHING, ANSWER_PIECES, REPEAT_HARMLESS,   \
+      BODY_AGREED)                                                                                 \
+    X(35, SUBSCRIBE, subscribe, subscribe_reply, FROM_CLIENT, NEEDS_NOTHING, ANSWER_STREAM,        \
+      REPEAT_ACTS_AGAIN, BODY_AGREED)                                                              \
+    X(65, ADMIN, admin, admin_reply, FROM_OPERATOR, NEEDS_NOTHING, ANSWER_PIECES,                  \
+      REPEAT_ACTS_AGAIN, BODY_AGREED)                                                              \
+    X(129, PEER_HELLO, peer_hello, peer_hello_reply, FROM_PEER, NEEDS_NOTHING, ANSWER_AT_ONCE,     \
+      REPEAT_ACTS_AGAIN, BODY_HELLO)
+
+/* What peers tell each other, unanswered: the number behind it is nobody's.
+ * X(number, NAME, message, from, repeat, body) */
+#define NOTICE_TABLE(X)                                                                            \
+    X(131, PEER_MSG, peer_msg, FROM_PEER, REPEAT_ACTS_AGAIN, BODY_PEER)                            \
+    X(133, PEER_PATH, peer_path, FROM_PEER, REPEAT_ACTS_AGAIN, BODY_PEER)
+
+/* The two numbers of a request. */
+enum frame_type {
+#define X(number, NAME, ...) FRAME_##NAME = (number), FRAME_##NAME##_REPLY = (number) + 1,
+    REQUEST_TABLE(X) SHELL_TABLE(X)
+#undef X
+#define X(number, NAME, ...) FRAME_##NAME = (number),
+        NOTICE_TABLE(X)
+#undef X
+            FRAME_TYPES_END
+};
+
+/* ---- what a decoded message can hold ---- */
+
+#define WIRE_GROUPS_MAX  8u     /* of a PoolOpen */
+#define WIRE_AXES_MAX    8u     /* of a group */
+#define WIRE_OPS_MAX     1024u  /* of a Step, and results of its answer */
+#define WIRE_RUNS_MAX    4096u  /* of one message, all its results together */
+#define WIRE_REFS_MAX    65536u /* page references of one message, all its runs together */
+#define WIRE_KEYS_MAX    1024u  /* extra keys of one token list */
+#define WIRE_ARGS_MAX    16u    /* of an Admin */
+#define WIRE_EVENTS_MAX  4096u  /* of a SubscribeReply */
+#define WIRE_NAMES_MAX   64u    /* of tenants in a SubscribeReply */
+#define WIRE_CHUNKS_MAX  64u    /* of a PeerPath */
+#define WIRE_WINDOWS_MAX 64u    /* of a PeerPath */
+#define WIRE_STRING_MAX  255u   /* bytes of every string that is not among the limits below */
+#define WIRE_TEXT_MAX    1023u  /* bytes of Status.text and PeerPath.text */
+
+/* Elements of the byte arrays. */
+#define WIRE_TOKEN_BYTES  4u /* Tokens.tokens, PeerMsg.tokens: u32 */
+#define WIRE_REF_BYTES    8u /* Run.refs: u32 index, u32 generation */
+#define WIRE_GID_BYTES    16u
+#define WIRE_CHUNK_BYTES  32u
+#define WIRE_WINDOW_BYTES 4u
+#define WIRE_KEY_BYTES    24u /* Tokens.keys, PeerMsg.keys: u32 position, u32 zero, u64 hi, u64 lo */
+#define WIRE_EVENT_BYTES  56u /* SubscribeReply.events: struct wire_event */
+
+#define WIRE_ANY UINT32_MAX /* no more than the body has room for */
+
+/* Which elements are counted together over the whole message. */
+enum limit_sum { SUM_NONE = 0, SUM_RUNS, SUM_REFS, LIMIT_SUMS };
+
+/* Every list and every array, and the strings that may be longer than the rest. A list or an array
+ * without a row has to be empty. The most frequent ones stand first: they are searched in order.
+ * X(message, field, bytes of an element, at least if it is there, at most, counted with) */
+#define LIMIT_TABLE(X)                                                                             \
+    X(tokens, tokens, WIRE_TOKEN_BYTES, 0, WIRE_ANY, SUM_NONE)                                     \
+    X(tokens, keys, WIRE_KEY_BYTES, 0, WIRE_KEYS_MAX, SUM_NONE)                                    \
+    X(run, refs, WIRE_REF_BYTES, 0, WIRE_REFS_MAX, SUM_REFS)                                       \
+    X(op_result, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                              \
+    X(match_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                            \
+    X(fetch_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                            \
+    X(recover_reply, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                          \
+    X(peer_msg, runs, 0, 0, WIRE_RUNS_MAX, SUM_RUNS)                                               \
+    X(peer_msg, tokens, WIRE_TOKEN_BYTES, 0, WIRE_ANY, SUM_NONE)                                   \
+    X(peer_msg, keys, WIRE_KEY_BYTES, 0, WIRE_KEYS_MAX, SUM_NONE)                                  \
+    X(step, ops, 0, 0, WIRE_OPS_MAX, SUM_NONE)                                                     \
+    X(step_reply, results, 0, 0, WIRE_OPS_MAX, SUM_NONE)                                           \
+    X(status, text, 1, 0, WIRE_TEXT_MAX, SUM_NONE)                                                 \
+    X(pool_open, groups, 0, 0, WIRE_GROUPS_MAX, SUM_NONE)                                          \
+    X(group, axes, 0, 0, WIRE_AXES_MAX, SUM_NONE)                                                  \
+    X(subscribe_reply, events, WIRE_EVENT_BYTES, 0, WIRE_EVENTS_MAX, SUM_NONE)                     \
+    X(subscribe_reply, tenants, 0, 0, WIRE_NAMES_MAX, SUM_NONE)                                    \
+    X(admin, args, 0, 0, WIRE_ARGS_MAX, SUM_NONE)                                                  \
+    X(admin_reply, json, 1, 0, WIRE_ANY, SUM_NONE)                                                 \
+    X(peer_path, text, 1, 0, WIRE_TEXT_MAX, SUM_NONE)                                              \
+    X(peer_path, gid, WIRE_GID_BYTES, 1, 1, SUM_NONE)                                              \
+    X(peer_path, chunks, WIRE_CHUNK_BYTES, 0, WIRE_CHUNKS_MAX, SUM_NONE)                           \
+    X(peer_path, windows, WIRE_WINDOW_BYTES, 0, WIRE_WINDOWS_MAX, SUM_NONE)
+
+/* ---- the rows, to be asked at run time ---- */
+
+struct message {
+    uint16_t type;    /* of the request or notice; the answer's is the next one */
+    const char *name; /* "ENGINE_JOIN" */
+    const ProtobufCMessageDescriptor *request, *reply; /* reply NULL: it has no answer */
+    enum message_from from;                            /* bits */
+    enum message_needs needs;
+    enum message_answer answer;
+    enum message_repeat repeat;
+    enum message_body body;
+};
+
+#define MESSAGES_MAX 64
+
+extern const struct message messages[];
+extern const uint32_t messages_n;
+
+/* The row of that number, be it a request's or its answer's. NULL: this build knows none. */
+const struct message *message_of(uint16_t type);
+/* The message that a frame of that type carries; NULL likewise. */
+const ProtobufCMessageDescriptor *wire_descriptor(uint16_t type);
+
+struct field_limit {
+    const ProtobufCMessageDescriptor *message;
+    uint32_t offset; /* of the field in its struct */
+    uint32_t element_bytes, least, most;
+    enum limit_sum sum;
+};
+
+/* NULL: there is no row for that field. */
+const struct field_limit *message_limit(const ProtobufCMessageDescriptor *message,
+                                        const ProtobufCFieldDescriptor *field);
+
+#endif

@@ -1,0 +1,149 @@
+/* Reading a protobuf body field by field, for the messages of which there are hundreds of thousands
+ * a second: one bounded cursor, nothing allocated, nothing copied. Used by the daemon and libtern;
+ * every other message is decoded by codec.h.
+ *
+ * What must stay true: nothing is believed before it was checked (a length that leaves its message,
+ * a varint that does not end, a field of another type than it should have). A failure sticks: the
+ * first one ends the walk, and reader_ok tells it at the end. */
+#ifndef PROTO_READER_H
+#define PROTO_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct reader {
+    const uint8_t *p, *end;
+    bool failed;
+};
+
+#define READER_TAG_BYTES 5 /* as many as 32 bits take */
+
+enum field_type {
+    FIELD_VARINT = 0,
+    FIELD_FIXED64 = 1,
+    FIELD_BYTES = 2,
+    FIELD_FIXED32 = 5,
+};
+
+struct field {
+    uint32_t number;
+    enum field_type type;
+    uint64_t v;           /* VARINT, FIXED64, FIXED32: the value. BYTES: their number */
+    const uint8_t *bytes; /* BYTES: borrowed from the body */
+};
+
+static inline struct reader reader_of(const uint8_t *body, size_t n)
+{
+    return (struct reader){.p = body, .end = body + n};
+}
+
+/* The message was read to its end, and all that was asked of it was there. */
+static inline bool reader_ok(const struct reader *r)
+{
+    return !r->failed;
+}
+
+static inline bool reader_fail(struct reader *r)
+{
+    r->failed = true;
+    return false;
+}
+
+static inline bool reader_varint(struct reader *r, uint64_t *ret)
+{
+    uint64_t v = 0;
+
+    if (r->p < r->end && *r->p < 0x80) {
+        *ret = *r->p++;
+        return true;
+    }
+    for (uint32_t shift = 0; shift < 64 && r->p < r->end; shift += 7) {
+        uint8_t b = *r->p++;
+
+        v |= (uint64_t)(b & 0x7f) << shift;
+        if (b < 0x80) {
+            *ret = v;
+            return true;
+        }
+    }
+    return reader_fail(r);
+}
+
+static inline bool reader_fixed(struct reader *r, size_t n, uint64_t *ret)
+{
+    if ((size_t)(r->end - r->p) < n)
+        return reader_fail(r);
+    *ret = 0;
+    memcpy(ret, r->p, n);
+    r->p += n;
+    return true;
+}
+
+static inline bool reader_bytes(struct reader *r, struct field *f)
+{
+    if (!reader_varint(r, &f->v) || f->v > (uint64_t)(r->end - r->p))
+        return reader_fail(r);
+    f->bytes = r->p;
+    r->p += f->v;
+    return true;
+}
+
+/* The next field. False: the message ended, or it is none, which reader_ok tells. */
+static inline bool reader_next(struct reader *r, struct field *f)
+{
+    const uint8_t *start = r->p;
+    uint64_t tag;
+
+    if (r->failed || r->p == r->end)
+        return false;
+    if (!reader_varint(r, &tag) || r->p - start > READER_TAG_BYTES || tag >> 3 == 0 ||
+        tag > UINT32_MAX)
+        return reader_fail(r);
+    f->number = (uint32_t)(tag >> 3);
+    f->type = (enum field_type)(tag & 7);
+    f->bytes = r->p;
+    switch (f->type) {
+    case FIELD_VARINT: return reader_varint(r, &f->v);
+    case FIELD_FIXED64: return reader_fixed(r, 8, &f->v);
+    case FIELD_FIXED32: return reader_fixed(r, 4, &f->v);
+    case FIELD_BYTES: return reader_bytes(r, f);
+    default: return reader_fail(r);
+    }
+}
+
+/* ---- the value of a field; each fails where it has another type ---- */
+
+static inline void reader_u32(struct reader *r, const struct field *f, uint32_t *ret)
+{
+    if (f->type != FIELD_VARINT || f->v > UINT32_MAX)
+        r->failed = true;
+    else
+        *ret = (uint32_t)f->v;
+}
+
+static inline void reader_u64(struct reader *r, const struct field *f, uint64_t *ret)
+{
+    if (f->type != FIELD_VARINT)
+        r->failed = true;
+    else
+        *ret = f->v;
+}
+
+/* The message inside a field: empty where there is none. reader_leave ends it. */
+static inline struct reader reader_enter(struct reader *r, const struct field *f)
+{
+    if (f->type != FIELD_BYTES)
+        r->failed = true;
+    return (struct reader){
+        .p = f->bytes, .end = f->bytes + (r->failed ? 0 : f->v), .failed = r->failed};
+}
+
+/* What failed inside has failed outside. */
+static inline void reader_leave(struct reader *r, const struct reader *inside)
+{
+    r->failed |= inside->failed;
+}
+
+#endif

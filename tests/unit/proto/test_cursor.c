@@ -1,0 +1,147 @@
+/* The one reader and the one writer of fields that are not left to the generated code: what one
+ * writes the other reads, sizes are those that are written, neither goes beyond its end, and a
+ * failure sticks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proto/reader.h"
+#include "proto/writer.h"
+#include "unit/rig/rig_wire.h"
+
+static void cursor_numbers_of_every_length_come_back(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits <= 64; bits++) {
+        for (uint32_t less = 0; less < 2; less++) {
+            uint64_t v = (bits == 64 ? 0 : 1ull << bits) - less;
+            size_t n = number_size(v) + fixed64_size();
+            uint8_t *body = rig_guarded(n);
+            struct writer w = writer_of(body, n);
+            struct reader r = reader_of(body, n);
+            struct field f;
+            uint64_t back = 0;
+
+            put_number(&w, 3, v);
+            put_fixed64(&w, 15, v);
+            assert_true(writer_ok(&w));
+            assert_ptr_equal(w.p, body + n);
+            if (v) {
+                assert_true(reader_next(&r, &f));
+                assert_int_equal(f.number, 3);
+                reader_u64(&r, &f, &back);
+                assert_true(back == v);
+            }
+            assert_true(reader_next(&r, &f));
+            assert_int_equal(f.number, 15);
+            assert_int_equal(f.type, FIELD_FIXED64);
+            assert_true(f.v == v);
+            assert_false(reader_next(&r, &f));
+            assert_true(reader_ok(&r));
+            rig_release(body, n);
+        }
+    }
+}
+
+/* Everything at once, into every room that is too small: nothing beyond it, and no success. */
+static void writer_without_room_fails_and_stays_so(void **state)
+{
+    static const uint8_t bytes[300];
+    const size_t inner = number_size(1u << 20) + bytes_size(sizeof bytes);
+    const size_t whole = bytes_size(inner) + fixed64_size();
+
+    (void)state;
+    for (size_t room = 0; room <= whole; room++) {
+        uint8_t *body = rig_guarded(room ? room : 1);
+        struct writer w = writer_of(body, room);
+
+        put_message(&w, 1, inner);
+        put_number(&w, 2, 1u << 20);
+        put_bytes(&w, 3, bytes, sizeof bytes);
+        put_fixed64(&w, 4, 7);
+        assert_int_equal(writer_ok(&w), room == whole);
+        put_number(&w, 5, 0); /* which would fit */
+        put_pad(&w, w.p);
+        assert_false(writer_ok(&w));
+        rig_release(body, room ? room : 1);
+    }
+}
+
+static void writer_pads_a_body_that_is_empty(void **state)
+{
+    uint8_t body[WRITER_PAD_BYTES + 3];
+    struct writer w = writer_of(body, sizeof body);
+    struct reader r;
+    struct field f;
+
+    (void)state;
+    put_number(&w, 1, 0);
+    put_pad(&w, body);
+    assert_ptr_equal(w.p, body + WRITER_PAD_BYTES);
+    put_pad(&w, body); /* there is something by now */
+    assert_ptr_equal(w.p, body + WRITER_PAD_BYTES);
+    r = reader_of(body, WRITER_PAD_BYTES);
+    assert_true(reader_next(&r, &f));
+    assert_int_equal(f.number, 100);
+    assert_false(reader_next(&r, &f));
+    assert_true(reader_ok(&r));
+}
+
+static bool reads(const void *bytes, size_t n)
+{
+    uint8_t *body = rig_guarded(n ? n : 1);
+    struct reader r, inside;
+    struct field f, g;
+
+    memcpy(body, bytes, n);
+    r = reader_of(body, n);
+    while (reader_next(&r, &f)) {
+        if (f.number != 1)
+            continue;
+        inside = reader_enter(&r, &f);
+        while (reader_next(&inside, &g)) {
+            uint32_t v;
+
+            reader_u32(&inside, &g, &v);
+        }
+        reader_leave(&r, &inside);
+    }
+    assert_false(reader_next(&r, &f));
+    rig_release(body, n ? n : 1);
+    return reader_ok(&r);
+}
+
+static void reader_refuses_what_is_no_message(void **state)
+{
+    (void)state;
+    assert_true(reads("", 0));
+    assert_true(reads("\x0a\x02\x08\x05", 4));
+    assert_true(reads("\x0a\x00", 2));
+    assert_false(reads("\x0a\x03\x08\x05", 4));                 /* leaves its message */
+    assert_false(reads("\x0a\x01\x08", 3));                     /* ends inside */
+    assert_false(reads("\x08\x05", 2));                         /* a number where a message is */
+    assert_false(reads("\x0a\x02\x0a\x00", 4));                 /* bytes where a number is */
+    assert_false(reads("\x0a\x06\x08\xff\xff\xff\xff\x1f", 8)); /* beyond 32 bits */
+    assert_false(reads("\x00\x00", 2));                         /* field 0 */
+    assert_false(reads("\x13", 1));                             /* a group */
+    assert_false(reads("\x11\x01\x02\x03", 4));                 /* 64 bits that are not there */
+    assert_false(reads("\x15\x01\x02\x03", 4));                 /* 32 bits likewise */
+    assert_false(reads("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12)); /* does not end */
+    assert_false(reads("\xff\xff\xff\xff\xff\x01\x00", 7)); /* a tag of six bytes */
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(cursor_numbers_of_every_length_come_back),
+        cmocka_unit_test(writer_without_room_fails_and_stays_so),
+        cmocka_unit_test(writer_pads_a_body_that_is_empty),
+        cmocka_unit_test(reader_refuses_what_is_no_message),
+    };
+
+    return cmocka_run_group_tests(cases, rig_wire_set_up, NULL);
+}

@@ -1,0 +1,131 @@
+/* The table of messages: numbers that were given once stay what they are, each field that has a
+ * limit is one, each list has one, and docs/protocol.md shows the table as it is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "proto/frame.h"
+#include "unit/rig/rig_wire.h"
+
+/* What daemons and libraries that are out there speak. Append only. */
+static const struct {
+    uint16_t type;
+    const char *name, *request, *reply;
+} given[] = {
+    {1, "HELLO", "Hello", "HelloReply"},
+    {3, "ENGINE_JOIN", "EngineJoin", "EngineJoinReply"},
+    {5, "ENGINE_LEAVE", "EngineLeave", "Empty"},
+    {7, "POOL_OPEN", "PoolOpen", "PoolOpenReply"},
+    {9, "POOL_MAP", "PoolRef", "PoolMapReply"},
+    {11, "POOL_CLOSE", "PoolRef", "Empty"},
+    {13, "SESSION_OPEN", "SessionOpen", "SessionOpenReply"},
+    {15, "PEEK", "Peek", "PeekReply"},
+    {17, "MATCH", "Match", "MatchReply"},
+    {19, "STEP", "Step", "StepReply"},
+    {21, "FETCH", "Fetch", "FetchReply"},
+    {23, "FETCH_CANCEL", "FetchCancel", "Empty"},
+    {25, "PING", "Empty", "Empty"},
+    {27, "STATS", "Empty", "AdminReply"},
+    {29, "RETRACT", "Retract", "RetractReply"},
+    {31, "RECOVER", "Recover", "RecoverReply"},
+    {33, "NAMESPACE_RESET", "NamespaceReset", "NamespaceResetReply"},
+    {35, "SUBSCRIBE", "Subscribe", "SubscribeReply"},
+    {65, "ADMIN", "Admin", "AdminReply"},
+    {129, "PEER_HELLO", "PeerHello", "PeerHelloReply"},
+    {131, "PEER_MSG", "PeerMsg", NULL},
+    {133, "PEER_PATH", "PeerPath", NULL},
+};
+
+static void messages_given_numbers_keep_their_meaning(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        const struct message *m = message_of(given[i].type);
+
+        assert_non_null(m);
+        assert_int_equal(m->type, given[i].type);
+        assert_string_equal(m->name, given[i].name);
+        assert_string_equal(m->request->short_name, given[i].request);
+        if (!given[i].reply) {
+            assert_null(m->reply);
+            continue;
+        }
+        assert_string_equal(m->reply->short_name, given[i].reply);
+        assert_ptr_equal(message_of((uint16_t)(given[i].type + 1)), m);
+    }
+    assert_true(messages_n >= sizeof given / sizeof given[0]);
+}
+
+static void messages_rows_are_found_and_nothing_else(void **state)
+{
+    uint32_t found = 0, rows = 0;
+
+    (void)state;
+    for (uint32_t type = 0; type <= UINT16_MAX; type++)
+        found += message_of((uint16_t)type) != NULL;
+    for (uint32_t i = 0; i < messages_n; i++)
+        rows += messages[i].reply ? 2 : 1;
+    assert_int_equal(found, rows);
+    assert_null(message_of(FRAME_PEER_MSG + 1));
+}
+
+/* A request can be told apart from the answer, and every answer has a status where all others have
+ * theirs: an error of any request can be said without looking at which one it was. */
+static void messages_every_answer_has_its_status_first(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < messages_n; i++) {
+        const struct message *m = &messages[i];
+
+        assert_int_equal(m->type % 2, 1);
+        assert_int_equal(m->answer == ANSWER_NONE, m->reply == NULL);
+        if (m->reply)
+            assert_string_equal(protobuf_c_message_descriptor_get_field(m->reply, 1)->name,
+                                "status");
+    }
+}
+
+static uint32_t limits_in(const ProtobufCMessageDescriptor *d, bool *ret_lists_have_one)
+{
+    uint32_t n = 0;
+
+    for (unsigned i = 0; i < d->n_fields; i++) {
+        const ProtobufCFieldDescriptor *f = &d->fields[i];
+        const struct field_limit *limit = message_limit(d, f);
+
+        n += limit != NULL;
+        if (f->label == PROTOBUF_C_LABEL_REPEATED || f->type == PROTOBUF_C_TYPE_BYTES)
+            *ret_lists_have_one &= limit != NULL;
+        if (limit && f->type == PROTOBUF_C_TYPE_BYTES)
+            assert_true(limit->element_bytes > 0);
+        if (f->type == PROTOBUF_C_TYPE_MESSAGE)
+            n += limits_in(f->descriptor, ret_lists_have_one);
+    }
+    return n;
+}
+
+static void messages_every_list_and_array_has_a_limit(void **state)
+{
+    bool lists_have_one = true;
+
+    (void)state;
+    for (const uint16_t *type = rig_wire_types; *type; type++)
+        limits_in(wire_descriptor(*type), &lists_have_one);
+    assert_true(lists_have_one);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(messages_given_numbers_keep_their_meaning),
+        cmocka_unit_test(messages_rows_are_found_and_nothing_else),
+        cmocka_unit_test(messages_every_answer_has_its_status_first),
+        cmocka_unit_test(messages_every_list_and_array_has_a_limit),
+    };
+
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
