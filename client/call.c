@@ -3,62 +3,17 @@
  * and a receive that sleeps. */
 #include "internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
-
-static const char lost_text[] =
-    "the daemon ended the connection (its log says why): tern_destroy, then "
-    "connect again";
-static const char nonsense_text[] = "the daemon sent what is no answer: the connection is closed";
-
-enum tern_err set_error(struct tern *t, enum tern_err err, const char *text)
-{
-    if (!text && err == TERN_PEER_LOST)
-        text = lost_text;
-    if (!text)
-        text = err_text(err);
-    snprintf(t->text, sizeof(t->text), "%s", text);
-    return err;
-}
-
-uint64_t new_id(struct tern *t, uint32_t slot)
-{
-    return ++t->next_number << ID_SLOT_BITS | slot;
-}
-
-uint64_t with_trace(const struct tern *t, uint64_t body)
-{
-    return t->trace_id ? body + TRACE_BYTES : body;
-}
-
-/* Behind the other fields, whoever wrote those: most requests have a field of that name. Returns
- * its bytes. */
-static uint32_t put_trace(const struct tern *t, uint16_t type, uint8_t *end)
-{
-    const ProtobufCMessageDescriptor *d = t->trace_id ? wire_descriptor(type) : NULL;
-    const ProtobufCFieldDescriptor *f =
-        d ? protobuf_c_message_descriptor_get_field_by_name(d, "trace_id") : NULL;
-    uint8_t *p = end;
-
-    if (!f)
-        return 0;
-    check(f->id < 16 && f->type == PROTOBUF_C_TYPE_UINT64); /* a tag of one byte, a varint */
-    *p++ = (uint8_t)(f->id << 3);
-    for (uint64_t v = t->trace_id; v; v >>= 7)
-        *p++ = (uint8_t)((v & 0x7f) | (v >= 0x80 ? 0x80 : 0));
-    return (uint32_t)(p - end);
-}
 
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret)
 {
     t->text[0] = '\0';
-    if (t->conn.state != CONN_UP)
+    if (t->conn.state != CLIENT_UP)
         return set_error(t, TERN_PEER_LOST, NULL);
     ret->sleep_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
-    ret->deadline_ns = conn_now_ns() + (uint64_t)ret->sleep_ms * 1000000u;
+    ret->deadline_ns = client_conn_now_ns() + (uint64_t)ret->sleep_ms * 1000000u;
     ret->reply_type = (uint16_t)(type + 1);
     ret->id = new_id(t, ID_SYNC);
     return TERN_OK;
@@ -80,42 +35,41 @@ static enum tern_err take_frames(struct tern *t, const struct call *call, const 
     const uint8_t *body;
     enum tern_err err;
 
-    while ((err = conn_frame(&t->conn, &h, &body)) == TERN_OK) {
+    while ((err = client_conn_frame(&t->conn, &h, &body)) == TERN_OK) {
         if (ret_body && is_answer(call, &h)) {
-            if (h.type != call->reply_type) {
-                conn_lose(&t->conn);
-                return set_error(t, TERN_MALFORMED, nonsense_text);
-            }
+            if (h.type != call->reply_type)
+                return not_an_answer(t, TERN_MALFORMED);
             *ret_body = body;
             *ret_n = h.length;
             return TERN_OK;
         }
-        async_take(t, &h, body);
+        pending_take(t, &h, body);
     }
     if (err != TERN_BUSY)
-        return set_error(t, err, nonsense_text);
-    return t->conn.state == CONN_UP ? TERN_BUSY : set_error(t, TERN_PEER_LOST, NULL);
+        return not_an_answer(t, err);
+    return t->conn.state == CLIENT_UP ? TERN_BUSY : set_error(t, TERN_PEER_LOST, NULL);
 }
 
 /* One round of waiting and moving bytes both ways: a daemon that cannot write to us would not read
  * either. */
 static enum tern_err move_bytes(struct tern *t, const struct call *call)
 {
-    enum tern_err err = conn_wait(&t->conn, call->deadline_ns);
+    enum tern_err err = client_conn_wait(&t->conn, call->deadline_ns);
 
     if (err != TERN_OK)
         return set_error(t, err, NULL);
-    err = conn_recv(&t->conn, 0);
+    err = client_conn_recv(&t->conn, 0);
     if (err == TERN_OK || err == TERN_BUSY)
-        err = conn_send(&t->conn);
+        err = client_conn_send(&t->conn);
     return err == TERN_BUSY ? TERN_OK : err;
 }
 
-enum tern_err call_room(struct tern *t, struct call *call, uint64_t body, uint8_t **ret_frame)
+/* Room in the send buffer, waiting for it until the call's deadline. */
+static enum tern_err call_room(struct tern *t, struct call *call, size_t body, struct outgoing *ret)
 {
     enum tern_err err;
 
-    while ((err = conn_room(&t->conn, with_trace(t, body), ret_frame)) == TERN_BUSY) {
+    while ((err = send_room(t, body, ret)) == TERN_BUSY) {
         call->sleep_ms = 0;
         err = move_bytes(t, call);
         if (err == TERN_OK)
@@ -123,59 +77,39 @@ enum tern_err call_room(struct tern *t, struct call *call, uint64_t body, uint8_
         if (err != TERN_OK && err != TERN_BUSY)
             return err == TERN_PEER_LOST ? set_error(t, err, NULL) : err;
     }
-    if (err == TERN_INVALID)
-        set_error(
-            t, err,
-            "larger than one request can be: split the step, or match a part and extend by the "
-            "rest");
     return err;
-}
-
-void call_queue(struct tern *t, uint8_t *frame, uint16_t type, uint64_t id, uint64_t session,
-                uint64_t body)
-{
-    struct frame_header h = {
-        .length = (uint32_t)body + put_trace(t, type, frame + FRAME_HEADER_BYTES + body),
-        .version = FRAME_VERSION,
-        .type = type,
-        .request_id = id,
-        .session = session,
-    };
-
-    frame_encode(&h, frame);
-    conn_queue(&t->conn, FRAME_HEADER_BYTES + h.length);
 }
 
 enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,
                        const ProtobufCMessage *msg)
 {
-    struct frame_header h = {
-        .version = FRAME_VERSION,
-        .type = (uint16_t)(call->reply_type - 1),
-        .request_id = call->id,
-        .session = session,
-    };
-    size_t size = protobuf_c_message_get_packed_size(msg), n;
-    size_t room =
-        size < FRAME_HEADER_BYTES ? FRAME_HEADER_BYTES : size; /* an empty body is padded */
-    uint8_t *frame;
+    struct outgoing o;
 
-    TRY(call_room(t, call, room, &frame));
-    if (wire_encode(&h, msg, t->conn.body_max, frame, FRAME_HEADER_BYTES + room, &n) != TERN_OK)
-        return set_error(t, TERN_INVALID, "larger than one request can be");
-    call_queue(t, frame, h.type, h.request_id, session, n - FRAME_HEADER_BYTES);
+    TRY(call_room(t, call, message_size(msg), &o));
+    put_whole(&o.body, msg);
+    send_queue(t, &o, (uint16_t)(call->reply_type - 1), call->id, session);
+    return TERN_OK;
+}
+
+enum tern_err call_put_quick(struct tern *t, struct call *call, const struct quick_request *q)
+{
+    struct outgoing o;
+
+    TRY(call_room(t, call, quick_size(q), &o));
+    quick_put(&o.body, q);
+    send_queue(t, &o, q->type, call->id, q->session);
     return TERN_OK;
 }
 
 enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_body,
                         uint32_t *ret_n)
 {
-    enum tern_err err = conn_send(&t->conn);
+    enum tern_err err = client_conn_send(&t->conn);
 
     /* The common case: all is out, and the answer is the next thing to arrive. Sleep in the receive
      * itself. */
     if (err == TERN_OK && t->conn.in_head == t->conn.in_tail)
-        err = conn_recv(&t->conn, call->sleep_ms);
+        err = client_conn_recv(&t->conn, call->sleep_ms);
     call->sleep_ms = 0; /* an answer may have further frames */
     if (err == TERN_PEER_LOST)
         return set_error(t, err, NULL);
@@ -209,10 +143,8 @@ enum tern_err call_answer(struct tern *t, struct call *call, const ProtobufCMess
     uint32_t n;
 
     TRY(call_wait(t, call, &body, &n));
-    if (wire_decode(&t->budget, call->reply_type, body, n, ret) != TERN_OK) {
-        conn_lose(&t->conn);
-        return set_error(t, TERN_MALFORMED, nonsense_text);
-    }
+    if (wire_decode(&t->budget, call->reply_type, body, n, ret) != TERN_OK)
+        return not_an_answer(t, TERN_MALFORMED);
     return take_status(t, *ret);
 }
 

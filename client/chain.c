@@ -1,6 +1,6 @@
 /* The names of prefixes, computed without a daemon: what a router holds its prompts against. The
- * daemon's own are made in daemon/core (events.c, tokens.c); tests/unit/client/test_chain.c holds the two
- * together. */
+ * daemon's own are made in daemon/core (events.c, tokens.c); tests/unit/client/test_chain.c holds
+ * the two together. */
 #include "base/hash.h"
 #include "internal.h"
 #include "proto/namespace.h"

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 
-uint64_t conn_now_ns(void)
+uint64_t client_conn_now_ns(void)
 {
     struct timespec ts;
 
@@ -26,15 +26,16 @@ static void set_timeout(int fd, int option, uint32_t ms)
 {
     struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000};
 
-    /* Cannot fail for a socket that is open; were it to, waits would be cut by conn_wait instead.
+    /* Cannot fail for a socket that is open; were it to, waits would be cut by client_conn_wait
+     * instead.
      */
     (void)setsockopt(fd, SOL_SOCKET, option, &tv, sizeof(tv));
 }
 
-static enum tern_err alloc_buffers(struct conn *c, uint32_t body_max)
+static enum tern_err alloc_buffers(struct client_conn *c, uint32_t body_max)
 {
     uint32_t recv_max = body_max > FRAME_BODY_MAX ? body_max : FRAME_BODY_MAX;
-    uint32_t in_cap = FRAME_HEADER_BYTES + recv_max + CONN_IN_EXTRA;
+    uint32_t in_cap = FRAME_HEADER_BYTES + recv_max + CLIENT_IN_EXTRA;
     uint32_t out_cap = FRAME_HEADER_BYTES + body_max;
     uint8_t *in = malloc(in_cap), *out = malloc(out_cap);
 
@@ -54,16 +55,15 @@ static enum tern_err alloc_buffers(struct conn *c, uint32_t body_max)
     return TERN_OK;
 }
 
-enum tern_err conn_adopt(struct conn *c, int fd)
+enum tern_err client_conn_adopt(struct client_conn *c, int fd)
 {
     enum tern_err err;
 
-    *c = (struct conn){.fd = fd, .state = CONN_UP};
+    *c = (struct client_conn){.fd = fd};
+    client_conn_state_move(&c->state, CLIENT_UP);
     err = alloc_buffers(c, FRAME_BODY_MAX);
-    if (err != TERN_OK) {
-        close(fd);
-        c->fd = -1;
-    }
+    if (err != TERN_OK)
+        client_conn_close(c);
     return err;
 }
 
@@ -71,12 +71,12 @@ enum tern_err conn_adopt(struct conn *c, int fd)
  * signal ends it early: what is left of the time goes on. */
 static int connect_within(int fd, const struct sockaddr_un *addr, uint32_t ms)
 {
-    uint64_t end_ns = conn_now_ns() + (uint64_t)ms * 1000000u, now_ns;
+    uint64_t end_ns = client_conn_now_ns() + (uint64_t)ms * 1000000u, now_ns;
     int rc;
 
     set_timeout(fd, SO_SNDTIMEO, ms);
     while ((rc = connect(fd, (const struct sockaddr *)addr, sizeof(*addr))) < 0 && errno == EINTR) {
-        now_ns = conn_now_ns();
+        now_ns = client_conn_now_ns();
         if (now_ns >= end_ns) {
             errno = EAGAIN;
             break;
@@ -86,7 +86,7 @@ static int connect_within(int fd, const struct sockaddr_un *addr, uint32_t ms)
     return rc;
 }
 
-enum tern_err conn_open(struct conn *c, const char *path, uint32_t deadline_ms)
+enum tern_err client_conn_open(struct client_conn *c, const char *path, uint32_t deadline_ms)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     size_t len = strlen(path);
@@ -105,45 +105,47 @@ enum tern_err conn_open(struct conn *c, const char *path, uint32_t deadline_ms)
         errno = saved;
         return saved == EAGAIN ? TERN_TIMED_OUT : TERN_PEER_LOST;
     }
-    return conn_adopt(c, fd);
+    return client_conn_adopt(c, fd);
 }
 
-void conn_close(struct conn *c)
+void client_conn_close(struct client_conn *c)
 {
-    conn_drop_fds(c);
+    client_conn_drop_fds(c);
     if (c->fd >= 0)
         close(c->fd);
     free(c->in);
     free(c->out);
-    *c = (struct conn){.fd = -1, .state = CONN_LOST};
+    client_conn_state_move(&c->state, CLIENT_CLOSED);
+    *c = (struct client_conn){.fd = -1, .state = c->state};
 }
 
-void conn_lose(struct conn *c)
+void client_conn_lose(struct client_conn *c)
 {
-    c->state = CONN_LOST;
+    if (c->state == CLIENT_UP)
+        client_conn_state_move(&c->state, CLIENT_LOST);
     c->out_head = c->out_tail = 0;
-    conn_drop_fds(c);
+    client_conn_drop_fds(c);
     /* The other side learns at once; the descriptor stays ours, so that nobody polls a stranger's.
      */
     (void)shutdown(c->fd, SHUT_RDWR);
 }
 
-enum tern_err conn_set_body_max(struct conn *c, uint32_t body_max)
+enum tern_err client_conn_set_body_max(struct client_conn *c, uint32_t body_max)
 {
     if (body_max == 0 || body_max == c->body_max)
         return TERN_OK;
-    if (body_max < CONN_BODY_MIN)
+    if (body_max < CLIENT_BODY_MIN)
         return TERN_UNSUPPORTED;
-    if (body_max > CONN_BODY_MAX)
-        body_max = CONN_BODY_MAX;
-    if (c->in_head != c->in_tail || conn_wants_write(c))
+    if (body_max > CLIENT_BODY_MAX)
+        body_max = CLIENT_BODY_MAX;
+    if (c->in_head != c->in_tail || client_conn_wants_write(c))
         return TERN_MALFORMED; /* the daemon said more than it was asked */
     c->in_head = c->in_tail = 0;
     c->out_head = c->out_tail = 0;
     return alloc_buffers(c, body_max);
 }
 
-enum tern_err conn_room(struct conn *c, uint64_t body, uint8_t **ret_frame)
+enum tern_err client_conn_room(struct client_conn *c, uint64_t body, uint8_t **ret_frame)
 {
     uint32_t need;
 
@@ -161,15 +163,15 @@ enum tern_err conn_room(struct conn *c, uint64_t body, uint8_t **ret_frame)
     return TERN_OK;
 }
 
-void conn_queue(struct conn *c, uint32_t frame_bytes)
+void client_conn_queue(struct client_conn *c, uint32_t frame_bytes)
 {
     check(frame_bytes <= c->out_cap - c->out_tail);
     c->out_tail += frame_bytes;
 }
 
-enum tern_err conn_send(struct conn *c)
+enum tern_err client_conn_send(struct client_conn *c)
 {
-    if (c->state != CONN_UP)
+    if (c->state != CLIENT_UP)
         return TERN_PEER_LOST;
     while (c->out_head < c->out_tail) {
         ssize_t n = send(c->fd, c->out + c->out_head, c->out_tail - c->out_head,
@@ -182,7 +184,7 @@ enum tern_err conn_send(struct conn *c)
         } else if (errno == EPIPE || errno == ECONNRESET) {
             break; /* what it said before it closed is still to be read, and behind it the end */
         } else if (errno != EINTR) {
-            conn_lose(c);
+            client_conn_lose(c);
             return TERN_PEER_LOST;
         }
     }
@@ -190,7 +192,8 @@ enum tern_err conn_send(struct conn *c)
     return TERN_OK;
 }
 
-enum tern_err conn_frame(struct conn *c, struct frame_header *ret, const uint8_t **ret_body)
+enum tern_err client_conn_frame(struct client_conn *c, struct frame_header *ret,
+                                const uint8_t **ret_body)
 {
     uint32_t have = c->in_tail - c->in_head;
     struct frame_header h;
@@ -200,7 +203,7 @@ enum tern_err conn_frame(struct conn *c, struct frame_header *ret, const uint8_t
         return TERN_BUSY;
     err = frame_decode(c->in + c->in_head, c->recv_max, &h);
     if (err != TERN_OK) {
-        conn_lose(c);
+        client_conn_lose(c);
         c->in_head = c->in_tail = 0; /* where the next frame begins can't be known any more */
         return err;
     }
@@ -213,7 +216,7 @@ enum tern_err conn_frame(struct conn *c, struct frame_header *ret, const uint8_t
 }
 
 /* Takes descriptors out of a control message; false when more came than one answer can carry. */
-static bool collect_fds(struct conn *c, struct msghdr *msg)
+static bool collect_fds(struct client_conn *c, struct msghdr *msg)
 {
     bool fits = !(msg->msg_flags & MSG_CTRUNC);
 
@@ -227,7 +230,7 @@ static bool collect_fds(struct conn *c, struct msghdr *msg)
             int fd;
 
             memcpy(&fd, CMSG_DATA(m) + i * sizeof(int), sizeof(fd));
-            if (c->nfds < CONN_FDS_MAX) {
+            if (c->nfds < CLIENT_FDS_MAX) {
                 c->fds[c->nfds++] = fd;
             } else {
                 close(fd);
@@ -238,11 +241,11 @@ static bool collect_fds(struct conn *c, struct msghdr *msg)
     return fits;
 }
 
-static ssize_t recv_with_fds(struct conn *c, void *buf, size_t n, int flags)
+static ssize_t recv_with_fds(struct client_conn *c, void *buf, size_t n, int flags)
 {
     union {
         struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int) * (CONN_FDS_MAX + 1))];
+        char bytes[CMSG_SPACE(sizeof(int) * (CLIENT_FDS_MAX + 1))];
     } control;
     struct iovec iov = {.iov_base = buf, .iov_len = n};
     struct msghdr msg = {
@@ -262,23 +265,23 @@ static ssize_t recv_with_fds(struct conn *c, void *buf, size_t n, int flags)
 
 /* Room behind in_tail for the rest of the frame that is coming. A frame never exceeds in_cap, so
  * moving what is left to the front always makes some. */
-static void make_room(struct conn *c)
+static void make_room(struct client_conn *c)
 {
     if (c->in_head == c->in_tail) {
         c->in_head = c->in_tail = 0;
-    } else if (c->in_cap - c->in_tail < CONN_IN_EXTRA) {
+    } else if (c->in_cap - c->in_tail < CLIENT_IN_EXTRA) {
         memmove(c->in, c->in + c->in_head, c->in_tail - c->in_head);
         c->in_tail -= c->in_head;
         c->in_head = 0;
     }
 }
 
-enum tern_err conn_recv(struct conn *c, uint32_t wait_ms)
+enum tern_err client_conn_recv(struct client_conn *c, uint32_t wait_ms)
 {
     int flags = wait_ms ? 0 : MSG_DONTWAIT;
     ssize_t n;
 
-    if (c->state != CONN_UP)
+    if (c->state != CLIENT_UP)
         return TERN_PEER_LOST;
     make_room(c);
     if (wait_ms && c->recv_ms != wait_ms) {
@@ -295,21 +298,21 @@ enum tern_err conn_recv(struct conn *c, uint32_t wait_ms)
     }
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return wait_ms ? TERN_TIMED_OUT : TERN_BUSY;
-    conn_lose(c);
+    client_conn_lose(c);
     return TERN_PEER_LOST;
 }
 
-enum tern_err conn_wait(struct conn *c, uint64_t deadline_ns)
+enum tern_err client_conn_wait(struct client_conn *c, uint64_t deadline_ns)
 {
     for (;;) {
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
-        uint64_t now = conn_now_ns(), left_ms;
+        uint64_t now = client_conn_now_ns(), left_ms;
         int rc;
 
         if (now >= deadline_ns)
             return TERN_TIMED_OUT;
         left_ms = (deadline_ns - now + 999999) / 1000000;
-        if (conn_wants_write(c))
+        if (client_conn_wants_write(c))
             p.events |= POLLOUT;
         rc = poll(&p, 1, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
         if (rc > 0)
@@ -320,10 +323,10 @@ enum tern_err conn_wait(struct conn *c, uint64_t deadline_ns)
     }
 }
 
-enum tern_err conn_take_fds(struct conn *c, int *ret, uint32_t n)
+enum tern_err client_conn_take_fds(struct client_conn *c, int *ret, uint32_t n)
 {
     if (c->nfds != n) {
-        conn_drop_fds(c);
+        client_conn_drop_fds(c);
         return TERN_MALFORMED;
     }
     memcpy(ret, c->fds, n * sizeof(*ret));
@@ -331,7 +334,7 @@ enum tern_err conn_take_fds(struct conn *c, int *ret, uint32_t n)
     return TERN_OK;
 }
 
-void conn_drop_fds(struct conn *c)
+void client_conn_drop_fds(struct client_conn *c)
 {
     while (c->nfds > 0)
         close(c->fds[--c->nfds]);

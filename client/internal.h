@@ -1,5 +1,15 @@
-/* What the files of libtern share: the connection object and the one way to make a call. Not
- * installed.
+/* What the files of libtern share: the connection object and the ways to make a call. Not
+ * installed. Each file calls those above it in this list and never one below:
+ *   conn          frames on a socket
+ *   send          a request into the send buffer
+ *   check         what may be asked for
+ *   changes       what a subscription keeps
+ *   pending       what was submitted, and answers that wait to be polled
+ *   quick_*       bodies of the hot path
+ *   call          one request and its answer
+ *   async         submitting and polling
+ *   request, session, pool, subscribe, chain    the calls of tern.h
+ *   tern          connecting and leaving
  *
  * A request id is a running number << 8 | slot: the slot is the place in `pending` of a submitted
  * request, or ID_SYNC for a call that waits. So an answer finds its request without a search, ids
@@ -34,14 +44,7 @@ enum member_state {
     MEMBER_RANK, /* has a done_step of its own */
 };
 
-enum pending_state {
-    PENDING_FREE = 0,
-    PENDING_WAITING, /* submitted, no answer yet */
-    PENDING_KEPT,    /* its answer came while a synchronous call waited; body is owned */
-    PENDING_STREAM,  /* a subscription: answers come until it ends; `sub` is owned */
-};
-
-struct subscription; /* subscribe.c */
+struct subscription; /* changes.c */
 
 struct pending {
     enum pending_state state;
@@ -55,7 +58,7 @@ struct pending {
 };
 
 struct tern {
-    struct conn conn;
+    struct client_conn conn;
     pid_t pid; /* whose it is: a forked child may only let go of it */
     uint64_t incarnation, next_number;
     uint64_t trace_id; /* that requests carry; 0: none */
@@ -84,32 +87,84 @@ struct tern_pool {
     uint8_t *control;
 };
 
-/* A call under way: made by call_start, used up by call_wait. */
-struct call {
-    uint64_t id, deadline_ns;
-    uint32_t
-        sleep_ms; /* what one receive may take: all of the deadline, 0 once some of it has passed
-                   */
-    uint16_t reply_type;
+/* ---- send.c ---- */
+
+/* A request on its way into the send buffer: the body is written through the writer, which ends
+ * where the room does. */
+struct outgoing {
+    uint8_t *frame;
+    struct writer body;
 };
 
 /* Sets the text and returns err. NULL: what the error table says. */
 enum tern_err set_error(struct tern *t, enum tern_err err, const char *text);
-
+/* Ends the connection: what came from the daemon makes no sense. Returns err. */
+enum tern_err not_an_answer(struct tern *t, enum tern_err err);
 uint64_t new_id(struct tern *t, uint32_t slot);
-/* What a request's body needs in the send buffer. */
-uint64_t with_trace(const struct tern *t, uint64_t body);
+/* Room for a body of so many bytes and the trace id. BUSY: not now. INVALID, with a text: never. */
+enum tern_err send_room(struct tern *t, size_t body, struct outgoing *ret);
+/* Completes the frame, by the trace id and the header, and queues it. */
+void send_queue(struct tern *t, struct outgoing *o, uint16_t type, uint64_t id, uint64_t session);
+/* A message that has no writer of its own in quick.h; one that says nothing is padded. */
+size_t message_size(const ProtobufCMessage *msg);
+void put_whole(struct writer *w, const ProtobufCMessage *msg);
+
+/* ---- check.c ---- */
+
+/* Not in a forked child: the connection, the engine and the mappings are its parent's. */
+bool is_owner(const struct tern *t);
+/* INVALID with a text: lists that point nowhere or are longer than a request may be. */
+enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens);
+enum tern_err check_ops(struct tern *t, const struct tern_op *ops, uint32_t n);
+enum tern_err check_peer(struct tern *t, const char *peer);
+/* A namespace as a message that borrows its strings. INVALID with a text. */
+enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
+                            Tern__Wire__Namespace *ret);
+
+/* ---- changes.c ---- */
+
+struct subscription *subscription_new(void); /* NULL: no memory */
+void subscription_free(struct subscription *sub);
+/* An answer of a subscription: kept with what is there already. False: it is no such answer. */
+bool subscription_take(struct tern *t, struct pending *p, const uint8_t *body, uint32_t n);
+/* What is kept, as an answer; borrowed until the next one is taken. Returns its err: not OK is the
+ * end. */
+enum tern_err subscription_give(struct tern *t, struct pending *p, struct tern_answer *ret);
+
+/* ---- pending.c ---- */
+
+/* Takes a free slot and returns the number of its request. sub: NULL, or consumed. */
+uint64_t pending_begin(struct tern *t, uint32_t slot, uint16_t type, uint32_t nops, uint64_t cookie,
+                       struct subscription *sub);
+void pending_free(struct tern *t, uint32_t slot);
+void pending_end(struct tern *t, uint32_t slot); /* that of a subscription: it is kept no more */
+void pending_finish(struct tern *t);             /* frees what the whole table owns */
+/* The submitted request that this frame answers, or NULL. */
+struct pending *pending_find(struct tern *t, const struct frame_header *h);
+/* A frame that no synchronous call waits for: keeps the answer of a submitted request, or drops
+ * it. */
+void pending_take(struct tern *t, const struct frame_header *h, const uint8_t *body);
+/* The answer to a call that ran into its deadline is dropped; what was never asked for ends the
+ * connection. */
+void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *body);
+/* Takes the slot of the oldest answer that was kept off their list; NO_SLOT: there is none. */
+uint32_t pending_kept(struct tern *t);
+
+/* ---- call.c ---- */
+
+/* A call under way: made by call_start, used up by call_wait. */
+struct call {
+    uint64_t id, deadline_ns;
+    uint32_t sleep_ms; /* what one receive may take: all of the deadline, 0 once some has passed */
+    uint16_t reply_type;
+};
 
 /* PEER_LOST where nothing can be asked any more. */
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret);
-/* Room in the send buffer, waiting for it until the call's deadline. */
-enum tern_err call_room(struct tern *t, struct call *call, uint64_t body, uint8_t **ret_frame);
-/* Completes the frame in that room, by the trace id and the header, and queues it. */
-void call_queue(struct tern *t, uint8_t *frame, uint16_t type, uint64_t id, uint64_t session,
-                uint64_t body);
-/* Queues a message that has no writer of its own in quick.h. */
+/* Queues the request, waiting for room in the send buffer until the call's deadline. */
 enum tern_err call_put(struct tern *t, struct call *call, uint64_t session,
                        const ProtobufCMessage *msg);
+enum tern_err call_put_quick(struct tern *t, struct call *call, const struct quick_request *q);
 /* Sends what is queued, waits for the answer; body borrowed until the connection receives again. */
 enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_body,
                         uint32_t *ret_n);
@@ -121,37 +176,17 @@ enum tern_err call_whole(struct tern *t, uint16_t type, uint64_t session,
                          const ProtobufCMessage *msg, uint32_t deadline_ms,
                          const ProtobufCMessage **ret);
 
-/* A frame that no synchronous call waits for: keeps the answer of a submitted request, drops that
- * of a call that gave up, ends the connection for anything else. */
-void async_take(struct tern *t, const struct frame_header *h, const uint8_t *body);
-void async_finish(struct tern *t); /* frees what was kept */
-/* Takes a slot and room for the body. BUSY: neither may be waited for here. */
-enum tern_err async_submit(struct tern *t, uint64_t body, uint32_t *ret_slot, uint8_t **ret_frame);
-/* The body is in place: from now on the request is under way. A connection that is lost here is
- * told by tern_poll. */
-void async_submitted(struct tern *t, uint32_t slot, uint8_t *frame, uint16_t type, uint64_t session,
-                     uint64_t body, uint32_t nops, uint64_t cookie);
-/* Ends a subscription's part in the table. */
-void async_end(struct tern *t, uint32_t slot);
+/* ---- async.c ---- */
 
-/* An answer of a subscription: kept with what is there already. False: it is no such answer. */
-bool subscription_take(struct tern *t, struct pending *p, const uint8_t *body, uint32_t n);
-/* What is kept, as an answer; borrowed until the next one is taken. Returns its err: not OK is the
- * end. */
-enum tern_err subscription_give(struct tern *t, struct pending *p, struct tern_answer *ret);
-void subscription_free(struct subscription *sub);
+/* A free slot of the table and room for the body. BUSY: neither may be waited for here. */
+enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret);
+/* The body is in place: from now on the request is under way, and consumes `sub`. A connection that
+ * is lost here is told by tern_poll. */
+void async_submit(struct tern *t, struct outgoing *o, uint16_t type, uint64_t session,
+                  uint32_t nops, uint64_t cookie, struct subscription *sub);
+
+/* ---- pool.c ---- */
 
 void pool_unmap_all(struct tern *t);
-/* Not in a forked child: the connection, the engine and the mappings are its parent's. */
-bool is_owner(const struct tern *t);
-
-/* A namespace as a message that borrows its strings. INVALID with a text. */
-enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
-                            Tern__Wire__Namespace *ret);
-
-/* INVALID with a text: lists that point nowhere or are longer than a request may be. */
-enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens);
-enum tern_err check_ops(struct tern *t, const struct tern_op *ops, uint32_t n);
-enum tern_err check_peer(struct tern *t, const char *peer);
 
 #endif

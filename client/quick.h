@@ -1,11 +1,13 @@
 /* The messages of the hot path (Match, Step, Fetch, Recover and their answers) written and read
  * without the generated code: an engine sends one Step an iteration, and building a tree of structs
  * for each would cost more than the request. The bytes are the same as protobuf's; test_client
- * compares both ways. Everything received is read by one bounded cursor and lands in arrays of a
- * fixed size. */
+ * compares both ways. Both go through the bounded cursors of proto/, and what is received lands in
+ * arrays of a fixed size. */
 #ifndef CLIENT_QUICK_H
 #define CLIENT_QUICK_H
 
+#include "proto/frame.h"
+#include "proto/writer.h"
 #include "tern.h"
 
 #define QUICK_RUNS_MAX 4096 /* runs of one answer */
@@ -19,25 +21,34 @@ struct quick_store {
     char *text; /* QUICK_TEXT_MAX: the last text that came with an error */
 };
 
-/* Bytes of the body; UINT64_MAX cannot occur. */
-uint64_t quick_match_size(const struct tern_tokens *tokens, uint64_t step);
-uint64_t quick_step_size(const struct tern_op *ops, uint32_t n);
-uint64_t quick_fetch_size(const char *peer, uint32_t depth); /* NULL: the host tier */
-uint64_t quick_recover_size(void);
+/* A request of the hot path. Its arrays are borrowed until it is written. */
+struct quick_request {
+    uint16_t type; /* FRAME_MATCH, FRAME_STEP, FRAME_FETCH or FRAME_RECOVER */
+    tern_session session;
+    union {
+        struct {
+            const struct tern_tokens *tokens;
+            uint64_t step;
+        } match;
+        struct {
+            const struct tern_op *ops;
+            uint32_t n;
+        } step;
+        struct {
+            const char *peer; /* NULL: the host tier */
+            uint32_t depth;
+        } fetch;
+    };
+};
 
-/* Write exactly that many bytes and return the end. */
-uint8_t *quick_match_put(uint8_t *p, const struct tern_tokens *tokens, uint64_t step);
-uint8_t *quick_step_put(uint8_t *p, const struct tern_op *ops, uint32_t n);
-uint8_t *quick_fetch_put(uint8_t *p, const char *peer, uint32_t depth);
-uint8_t *quick_recover_put(uint8_t *p);
+/* Bytes of the body, which quick_put writes. */
+size_t quick_size(const struct quick_request *q);
+void quick_put(struct writer *w, const struct quick_request *q);
 
-/* false: the bytes are no such message, or name more than fits. ret->err is the answer's own. */
-bool quick_match_get(const uint8_t *body, uint32_t n, struct quick_store *store,
-                     struct tern_result *ret);
-bool quick_fetch_get(const uint8_t *body, uint32_t n, struct quick_store *store,
-                     struct tern_result *ret);
-bool quick_recover_get(const uint8_t *body, uint32_t n, struct quick_store *store,
-                       struct tern_result *ret);
+/* False: the bytes are no such message, or name more than fits. ret->err is the answer's own. */
+/* type: of the answer to a Match, a Fetch or a Recover. */
+bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_store *store,
+               struct tern_result *ret);
 /* *ret_err: of the whole request; *ret_done <= max results were filled. */
 bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                     struct tern_result *ret, uint32_t max, uint32_t *ret_done,

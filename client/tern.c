@@ -91,7 +91,7 @@ static enum tern_err hello(struct tern *t, uint32_t deadline_ms)
     if (reply->version < WIRE_VERSION_MIN || reply->version > WIRE_VERSION)
         return set_error(t, TERN_UNSUPPORTED, "daemon and library have no version in common");
     t->incarnation = reply->incarnation;
-    return conn_set_body_max(&t->conn, reply->frame_body_max);
+    return client_conn_set_body_max(&t->conn, reply->frame_body_max);
 }
 
 /* The arrays fit what the connection takes before Hello; a daemon with a larger cap needs larger
@@ -123,7 +123,7 @@ static enum tern_err not_connected(enum tern_err err, const char *text)
 enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct tern **ret)
 {
     uint32_t ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
-    uint64_t start_ns = conn_now_ns(), gone_ms;
+    uint64_t start_ns = client_conn_now_ns(), gone_ms;
     enum tern_err err = TERN_INTERNAL;
     struct tern *t;
 
@@ -135,10 +135,10 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
     t->pid = getpid();
     t->pending_free = UINT64_MAX;
     t->kept_head = t->kept_tail = NO_SLOT;
-    err = conn_open(&t->conn, socket_path, ms);
+    err = client_conn_open(&t->conn, socket_path, ms);
     if (err != TERN_OK)
         goto out_free;
-    gone_ms = (conn_now_ns() - start_ns) / 1000000u;
+    gone_ms = (client_conn_now_ns() - start_ns) / 1000000u;
     err = agree(t, gone_ms < ms ? ms - (uint32_t)gone_ms : 1);
     if (err != TERN_OK)
         goto out_close;
@@ -148,18 +148,13 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
 
 out_close:
     free_arrays(t);
-    conn_close(&t->conn);
+    client_conn_close(&t->conn);
     if (err == TERN_PEER_LOST)
         errno = ECONNRESET;
 out_free:
     not_connected(err, t->text);
     free(t);
     return err;
-}
-
-bool is_owner(const struct tern *t)
-{
-    return t->pid == getpid();
 }
 
 void tern_destroy(struct tern *t)
@@ -173,12 +168,12 @@ void tern_destroy(struct tern *t)
     pool_unmap_all(t);
     m.has_reserved_one = 1;
     m.reserved_one = 1;
-    if (t->member != MEMBER_NONE && t->conn.state == CONN_UP && is_owner(t))
+    if (t->member != MEMBER_NONE && t->conn.state == CLIENT_UP && is_owner(t))
         (void)call_whole(t, FRAME_ENGINE_LEAVE, 0, &m.base, LEAVE_DEADLINE_MS, &msg);
-    async_finish(t);
+    pending_finish(t);
     free_arrays(t);
     free(t->json);
-    conn_close(&t->conn);
+    client_conn_close(&t->conn);
     free(t);
 }
 
@@ -204,114 +199,7 @@ enum tern_err tern_join(struct tern *t, const char *name, enum tern_role role, u
     return TERN_OK;
 }
 
-/* ---- sessions and prefixes ---- */
-
-static bool ns_fits(const struct tern_namespace *ns)
-{
-    const char *parts[] = {ns->model, ns->revision, ns->kv_dtype, ns->lora, ns->salt};
-
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        if (parts[i] && strnlen(parts[i], WIRE_STRING_MAX + 1) > WIRE_STRING_MAX)
-            return false;
-    }
-    return true;
-}
-
-enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
-                            Tern__Wire__Namespace *ret)
-{
-    if (!ns || !ns_fits(ns))
-        return set_error(t, TERN_INVALID, "a namespace's parts are strings of at most 255 bytes");
-    tern__wire__namespace__init(ret);
-    ret->model = (char *)(uintptr_t)ns->model;
-    ret->revision = (char *)(uintptr_t)ns->revision;
-    ret->kv_dtype = (char *)(uintptr_t)ns->kv_dtype;
-    ret->lora = (char *)(uintptr_t)ns->lora;
-    ret->salt = (char *)(uintptr_t)ns->salt;
-    return TERN_OK;
-}
-
-enum tern_err tern_session_open(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                                uint32_t deadline_ms, tern_session *ret)
-{
-    Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;
-    Tern__Wire__Namespace wire_ns;
-    const ProtobufCMessage *msg;
-
-    TRY(put_namespace(t, ns, &wire_ns));
-    m.has_pool = 1;
-    m.pool = pool;
-    m.ns = &wire_ns;
-    TRY(call_whole(t, FRAME_SESSION_OPEN, 0, &m.base, deadline_ms, &msg));
-    *ret = ((const Tern__Wire__SessionOpenReply *)msg)->session;
-    return TERN_OK;
-}
-
-enum tern_err tern_peek_depths(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                               const struct tern_tokens *tokens, uint32_t deadline_ms,
-                               struct tern_depths *ret)
-{
-    Tern__Wire__Tokens list = TERN__WIRE__TOKENS__INIT;
-    Tern__Wire__Peek m = TERN__WIRE__PEEK__INIT;
-    const Tern__Wire__PeekReply *reply;
-    Tern__Wire__Namespace wire_ns;
-    const ProtobufCMessage *msg;
-
-    TRY(check_tokens(t, tokens));
-    TRY(put_namespace(t, ns, &wire_ns));
-    list.has_kept = 1;
-    list.kept = tokens->base;
-    list.has_tokens = 1;
-    list.tokens = wire_bytes(tokens->v, (size_t)tokens->n * sizeof(*tokens->v));
-    list.has_keys = tokens->nkeys > 0;
-    list.keys = wire_bytes(tokens->keys, (size_t)tokens->nkeys * sizeof(*tokens->keys));
-    m.has_pool = 1;
-    m.pool = pool;
-    m.ns = &wire_ns;
-    m.tokens = &list;
-    TRY(call_whole(t, FRAME_PEEK, 0, &m.base, deadline_ms, &msg));
-    reply = (const Tern__Wire__PeekReply *)msg;
-    *ret = (struct tern_depths){
-        .resumable = reply->depth, .history = reply->history_depth, .host = reply->host_depth};
-    return TERN_OK;
-}
-
-enum tern_err tern_peek_history(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                                const struct tern_tokens *tokens, uint32_t deadline_ms,
-                                uint32_t *ret_depth, uint32_t *ret_history_depth)
-{
-    struct tern_depths depths;
-
-    TRY(tern_peek_depths(t, pool, ns, tokens, deadline_ms, &depths));
-    *ret_depth = depths.resumable;
-    *ret_history_depth = depths.history;
-    return TERN_OK;
-}
-
-enum tern_err tern_peek(struct tern *t, uint64_t pool, const struct tern_namespace *ns,
-                        const struct tern_tokens *tokens, uint32_t deadline_ms, uint32_t *ret_depth)
-{
-    struct tern_depths depths;
-
-    TRY(tern_peek_depths(t, pool, ns, tokens, deadline_ms, &depths));
-    *ret_depth = depths.resumable;
-    return TERN_OK;
-}
-
-enum tern_err tern_namespace_reset(struct tern *t, const struct tern_namespace *ns,
-                                   uint32_t deadline_ms, uint32_t *ret_nodes)
-{
-    Tern__Wire__NamespaceReset m = TERN__WIRE__NAMESPACE_RESET__INIT;
-    Tern__Wire__Namespace wire_ns;
-    const ProtobufCMessage *msg;
-
-    TRY(put_namespace(t, ns, &wire_ns));
-    m.ns = &wire_ns;
-    TRY(call_whole(t, FRAME_NAMESPACE_RESET, 0, &m.base, deadline_ms, &msg));
-    if (ret_nodes)
-        *ret_nodes = ((const Tern__Wire__NamespaceResetReply *)msg)->nodes;
-    return TERN_OK;
-}
+/* ---- asking about the daemon ---- */
 
 enum tern_err tern_ping(struct tern *t, uint32_t deadline_ms)
 {

@@ -34,6 +34,25 @@ static struct quick_store *store(void)
 
 /* ---- writers ---- */
 
+/* The request into `body`: exactly the bytes that were announced, and none where one less is there.
+ */
+static size_t put_exactly(const struct quick_request *q)
+{
+    size_t size = quick_size(q);
+    struct writer w = writer_of(body, size);
+
+    assert_true(size > 0 && size < BODY_MAX);
+    quick_put(&w, q);
+    assert_true(writer_ok(&w));
+    assert_ptr_equal(w.p, body + size);
+    w = writer_of(packed, size - 1);
+    packed[size - 1] = 0xee;
+    quick_put(&w, q);
+    assert_false(writer_ok(&w));
+    assert_int_equal(packed[size - 1], 0xee);
+    return size;
+}
+
 static void same_tokens(const Tern__Wire__Tokens *got, const struct tern_tokens *want)
 {
     assert_int_equal(got->kept, want->base);
@@ -69,12 +88,13 @@ TEST(quick_match_put_same_as_generated)
             .keys = keys,
             .nkeys = prng_below(&p, 5),
         };
-        uint64_t step = edge(&p), size = quick_match_size(&list, step);
+        uint64_t step = edge(&p);
+        struct quick_request q = {.type = FRAME_MATCH, .match = {.tokens = &list, .step = step}};
         Tern__Wire__Match *m;
+        size_t size;
 
         tokens[prng_below(&p, 300)] = (uint32_t)prng_u64(&p);
-        assert_true(size < BODY_MAX);
-        assert_ptr_equal(quick_match_put(body, &list, step), body + size);
+        size = put_exactly(&q);
         m = tern__wire__match__unpack(NULL, size, body);
         assert_non_null(m);
         assert_true(m->step == step);
@@ -93,8 +113,9 @@ TEST(quick_step_put_same_as_generated)
     prng_init(&p, 2);
     for (int i = 0; i < 500; i++) {
         uint32_t n = 1 + prng_below(&p, 64);
+        struct quick_request q = {.type = FRAME_STEP, .step = {.ops = ops, .n = n}};
         Tern__Wire__Step *m;
-        uint64_t size;
+        size_t size;
 
         for (uint32_t k = 0; k < n; k++)
             ops[k] = (struct tern_op){
@@ -106,9 +127,7 @@ TEST(quick_step_put_same_as_generated)
                 .written = (uint32_t)edge(&p),
                 .tokens = {.v = tokens, .n = prng_below(&p, 200), .base = (uint32_t)edge(&p)},
             };
-        size = quick_step_size(ops, n);
-        assert_true(size < BODY_MAX);
-        assert_ptr_equal(quick_step_put(body, ops, n), body + size);
+        size = put_exactly(&q);
         m = tern__wire__step__unpack(NULL, size, body);
         assert_non_null(m);
         assert_int_equal(m->n_ops, n);
@@ -130,18 +149,19 @@ TEST(quick_step_put_same_as_generated)
 
 TEST(quick_fetch_put_same_as_generated)
 {
-    uint64_t size = quick_fetch_size("decode-7", 300);
+    struct quick_request q = {.type = FRAME_FETCH, .fetch = {.peer = "decode-7", .depth = 300}};
+    size_t size = put_exactly(&q);
     Tern__Wire__Fetch *m;
 
-    assert_ptr_equal(quick_fetch_put(body, "decode-7", 300), body + size);
     m = tern__wire__fetch__unpack(NULL, size, body);
     assert_non_null(m);
     assert_string_equal(m->peer, "decode-7");
     assert_int_equal(m->depth, 300);
     tern__wire__fetch__free_unpacked(m, NULL);
     /* The host tier: a name that is there and has no letter. */
-    size = quick_fetch_size(NULL, 0);
-    assert_ptr_equal(quick_fetch_put(body, NULL, 0), body + size);
+    q.fetch.peer = NULL;
+    q.fetch.depth = 0;
+    size = put_exactly(&q);
     m = tern__wire__fetch__unpack(NULL, size, body);
     assert_non_null(m);
     assert_non_null(m->peer);
@@ -151,11 +171,10 @@ TEST(quick_fetch_put_same_as_generated)
 
 TEST(quick_recover_put_same_as_generated)
 {
-    uint64_t size = quick_recover_size();
+    struct quick_request q = {.type = FRAME_RECOVER};
+    size_t size = put_exactly(&q);
     Tern__Wire__Recover *m;
 
-    assert_true(size > 0);
-    assert_ptr_equal(quick_recover_put(body), body + size);
     m = tern__wire__recover__unpack(NULL, size, body);
     assert_non_null(m);
     assert_int_equal(m->base.n_unknown_fields, 0);
@@ -249,13 +268,13 @@ TEST(quick_match_get_reads_the_host_depth)
     m.has_matched = m.has_host_depth = 1;
     m.matched = 64;
     m.host_depth = 1u << 20;
-    assert_true(quick_match_get(packed, (uint32_t)tern__wire__match_reply__pack(&m, packed),
-                                store(), results));
+    assert_true(quick_get(FRAME_MATCH_REPLY, packed,
+                          (uint32_t)tern__wire__match_reply__pack(&m, packed), store(), results));
     assert_int_equal(results[0].matched, 64);
     assert_int_equal(results[0].host_depth, 1u << 20);
     m.has_host_depth = 0; /* an older daemon */
-    assert_true(quick_match_get(packed, (uint32_t)tern__wire__match_reply__pack(&m, packed),
-                                store(), results));
+    assert_true(quick_get(FRAME_MATCH_REPLY, packed,
+                          (uint32_t)tern__wire__match_reply__pack(&m, packed), store(), results));
     assert_int_equal(results[0].host_depth, 0);
 }
 
@@ -302,7 +321,7 @@ TEST(quick_recover_get_reads_every_field)
     size_t n = pack_recover_reply();
     const struct tern_result *r = &results[0];
 
-    assert_true(quick_recover_get(packed, (uint32_t)n, store(), results));
+    assert_true(quick_get(FRAME_RECOVER_REPLY, packed, (uint32_t)n, store(), results));
     assert_err(TERN_POOL_EXHAUSTED, r->err);
     assert_int_equal(r->shortage.needed, 300);
     assert_string_equal(text, "not yet");
@@ -321,7 +340,7 @@ TEST(quick_recover_get_reads_every_field)
         uint8_t *exact = malloc(cut ? cut : 1);
 
         memcpy(exact, packed, cut);
-        (void)quick_recover_get(exact, (uint32_t)cut, store(), results);
+        (void)quick_get(FRAME_RECOVER_REPLY, exact, (uint32_t)cut, store(), results);
         free(exact);
     }
 }
@@ -339,8 +358,8 @@ TEST(quick_get_damaged_never_out_of_bounds)
 
         memcpy(exact, packed, cut);
         (void)quick_step_get(exact, (uint32_t)cut, store(), results, 3, &done, &err);
-        (void)quick_match_get(exact, (uint32_t)cut, store(), results);
-        (void)quick_fetch_get(exact, (uint32_t)cut, store(), results);
+        (void)quick_get(FRAME_MATCH_REPLY, exact, (uint32_t)cut, store(), results);
+        (void)quick_get(FRAME_FETCH_REPLY, exact, (uint32_t)cut, store(), results);
         free(exact);
     }
     for (size_t at = 0; at < n; at++) {
@@ -357,7 +376,7 @@ TEST(quick_get_damaged_never_out_of_bounds)
                 for (uint32_t r = 0; r < results[i].nruns; r++)
                     assert_true(results[i].runs[r].group < TERN_GROUPS_MAX);
             }
-            (void)quick_match_get(exact, (uint32_t)n, store(), results);
+            (void)quick_get(FRAME_MATCH_REPLY, exact, (uint32_t)n, store(), results);
             free(exact);
         }
     }
@@ -366,7 +385,7 @@ TEST(quick_get_damaged_never_out_of_bounds)
 
 static bool match_get(const void *bytes, size_t n)
 {
-    return quick_match_get(bytes, (uint32_t)n, store(), results);
+    return quick_get(FRAME_MATCH_REPLY, bytes, (uint32_t)n, store(), results);
 }
 
 TEST(quick_get_each_rule_refused)

@@ -1,21 +1,15 @@
 /* The one reader and the one writer of fields that are not left to the generated code: what one
  * writes the other reads, sizes are those that are written, neither goes beyond its end, and a
  * failure sticks. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "proto/reader.h"
 #include "proto/writer.h"
+#include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 
-static void cursor_numbers_of_every_length_come_back(void **state)
+TEST(cursor_numbers_of_every_length_come_back)
 {
-    (void)state;
     for (uint32_t bits = 0; bits <= 64; bits++) {
         for (uint32_t less = 0; less < 2; less++) {
             uint64_t v = (bits == 64 ? 0 : 1ull << bits) - less;
@@ -48,13 +42,12 @@ static void cursor_numbers_of_every_length_come_back(void **state)
 }
 
 /* Everything at once, into every room that is too small: nothing beyond it, and no success. */
-static void writer_without_room_fails_and_stays_so(void **state)
+TEST(writer_without_room_fails_and_stays_so)
 {
     static const uint8_t bytes[300];
     const size_t inner = number_size(1u << 20) + bytes_size(sizeof bytes);
     const size_t whole = bytes_size(inner) + fixed64_size();
 
-    (void)state;
     for (size_t room = 0; room <= whole; room++) {
         uint8_t *body = rig_guarded(room ? room : 1);
         struct writer w = writer_of(body, room);
@@ -71,14 +64,13 @@ static void writer_without_room_fails_and_stays_so(void **state)
     }
 }
 
-static void writer_pads_a_body_that_is_empty(void **state)
+TEST(writer_pads_a_body_that_is_empty)
 {
     uint8_t body[WRITER_PAD_BYTES + 3];
     struct writer w = writer_of(body, sizeof body);
     struct reader r;
     struct field f;
 
-    (void)state;
     put_number(&w, 1, 0);
     put_pad(&w, body);
     assert_ptr_equal(w.p, body + WRITER_PAD_BYTES);
@@ -115,9 +107,8 @@ static bool reads(const void *bytes, size_t n)
     return reader_ok(&r);
 }
 
-static void reader_refuses_what_is_no_message(void **state)
+TEST(reader_refuses_what_is_no_message)
 {
-    (void)state;
     assert_true(reads("", 0));
     assert_true(reads("\x0a\x02\x08\x05", 4));
     assert_true(reads("\x0a\x00", 2));
@@ -132,16 +123,4 @@ static void reader_refuses_what_is_no_message(void **state)
     assert_false(reads("\x15\x01\x02\x03", 4));                 /* 32 bits likewise */
     assert_false(reads("\x10\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12)); /* does not end */
     assert_false(reads("\xff\xff\xff\xff\xff\x01\x00", 7)); /* a tag of six bytes */
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(cursor_numbers_of_every_length_come_back),
-        cmocka_unit_test(writer_without_room_fails_and_stays_so),
-        cmocka_unit_test(writer_pads_a_body_that_is_empty),
-        cmocka_unit_test(reader_refuses_what_is_no_message),
-    };
-
-    return cmocka_run_group_tests(cases, rig_wire_set_up, NULL);
 }

@@ -1,14 +1,9 @@
 /* The table of messages: numbers that were given once stay what they are, each field that has a
  * limit is one, each list has one, and docs/protocol.md shows the table as it is. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "proto/frame.h"
+#include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 
 /* What daemons and libraries that are out there speak. Append only. */
@@ -40,9 +35,8 @@ static const struct {
     {133, "PEER_PATH", "PeerPath", NULL},
 };
 
-static void messages_given_numbers_keep_their_meaning(void **state)
+TEST(messages_given_numbers_keep_their_meaning)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
         const struct message *m = message_of(given[i].type);
 
@@ -60,11 +54,10 @@ static void messages_given_numbers_keep_their_meaning(void **state)
     assert_true(messages_n >= sizeof given / sizeof given[0]);
 }
 
-static void messages_rows_are_found_and_nothing_else(void **state)
+TEST(messages_rows_are_found_and_nothing_else)
 {
     uint32_t found = 0, rows = 0;
 
-    (void)state;
     for (uint32_t type = 0; type <= UINT16_MAX; type++)
         found += message_of((uint16_t)type) != NULL;
     for (uint32_t i = 0; i < messages_n; i++)
@@ -75,9 +68,8 @@ static void messages_rows_are_found_and_nothing_else(void **state)
 
 /* A request can be told apart from the answer, and every answer has a status where all others have
  * theirs: an error of any request can be said without looking at which one it was. */
-static void messages_every_answer_has_its_status_first(void **state)
+TEST(messages_every_answer_has_its_status_first)
 {
-    (void)state;
     for (uint32_t i = 0; i < messages_n; i++) {
         const struct message *m = &messages[i];
 
@@ -108,24 +100,11 @@ static uint32_t limits_in(const ProtobufCMessageDescriptor *d, bool *ret_lists_h
     return n;
 }
 
-static void messages_every_list_and_array_has_a_limit(void **state)
+TEST(messages_every_list_and_array_has_a_limit)
 {
     bool lists_have_one = true;
 
-    (void)state;
     for (const uint16_t *type = rig_wire_types; *type; type++)
         limits_in(wire_descriptor(*type), &lists_have_one);
     assert_true(lists_have_one);
-}
-
-int main(void)
-{
-    const struct CMUnitTest cases[] = {
-        cmocka_unit_test(messages_given_numbers_keep_their_meaning),
-        cmocka_unit_test(messages_rows_are_found_and_nothing_else),
-        cmocka_unit_test(messages_every_answer_has_its_status_first),
-        cmocka_unit_test(messages_every_list_and_array_has_a_limit),
-    };
-
-    return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -1,0 +1,64 @@
+/* What a caller of libtern may not ask for, found before anything is sent; and names put into
+ * messages. Used by every file that makes a request. */
+#include "internal.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+bool is_owner(const struct tern *t)
+{
+    return t->pid == getpid();
+}
+
+enum tern_err check_tokens(struct tern *t, const struct tern_tokens *tokens)
+{
+    if (!tokens || (tokens->n && !tokens->v) || (tokens->nkeys && !tokens->keys))
+        return set_error(t, TERN_INVALID, "a token list that points nowhere");
+    if (tokens->nkeys > WIRE_KEYS_MAX)
+        return set_error(t, TERN_INVALID, "more than TERN_KEYS_MAX extra keys in one request");
+    return TERN_OK;
+}
+
+enum tern_err check_ops(struct tern *t, const struct tern_op *ops, uint32_t n)
+{
+    if (n == 0 || n > TERN_STEP_OPS_MAX || !ops)
+        return set_error(t, TERN_INVALID, "a step has 1 to TERN_STEP_OPS_MAX operations");
+    for (uint32_t i = 0; i < n; i++)
+        TRY(check_tokens(t, &ops[i].tokens));
+    return TERN_OK;
+}
+
+enum tern_err check_peer(struct tern *t, const char *peer)
+{
+    if (peer && (!peer[0] || strnlen(peer, WIRE_STRING_MAX + 1) > WIRE_STRING_MAX))
+        return set_error(t, TERN_INVALID,
+                         "a peer's name has 1 to 255 bytes; NULL is the pool's own host tier");
+    return TERN_OK;
+}
+
+static bool ns_fits(const struct tern_namespace *ns)
+{
+    const char *parts[] = {ns->model, ns->revision, ns->kv_dtype, ns->lora, ns->salt};
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (parts[i] && strnlen(parts[i], WIRE_STRING_MAX + 1) > WIRE_STRING_MAX)
+            return false;
+    }
+    return true;
+}
+
+enum tern_err put_namespace(struct tern *t, const struct tern_namespace *ns,
+                            Tern__Wire__Namespace *ret)
+{
+    if (!ns || !ns_fits(ns))
+        return set_error(t, TERN_INVALID, "a namespace's parts are strings of at most 255 bytes");
+    tern__wire__namespace__init(ret);
+    ret->model = (char *)(uintptr_t)ns->model;
+    ret->revision = (char *)(uintptr_t)ns->revision;
+    ret->kv_dtype = (char *)(uintptr_t)ns->kv_dtype;
+    ret->lora = (char *)(uintptr_t)ns->lora;
+    ret->salt = (char *)(uintptr_t)ns->salt;
+    return TERN_OK;
+}

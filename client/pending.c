@@ -1,0 +1,167 @@
+/* The table of what is under way: requests that were submitted and subscriptions, found by the slot
+ * in their number, and the list of those whose answer came while a synchronous call waited. There
+ * are never more than TERN_INFLIGHT_MAX, since each belongs to a slot of the table. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+void pending_free(struct tern *t, uint32_t slot)
+{
+    struct pending *p = &t->pending[slot];
+
+    free(p->body);
+    subscription_free(p->sub);
+    pending_state_move(&p->state, PENDING_FREE);
+    *p = (struct pending){.state = p->state};
+    t->pending_free |= 1ull << slot;
+}
+
+void pending_finish(struct tern *t)
+{
+    for (uint32_t i = 0; i < TERN_INFLIGHT_MAX; i++) {
+        free(t->pending[i].body);
+        subscription_free(t->pending[i].sub);
+    }
+}
+
+uint64_t pending_begin(struct tern *t, uint32_t slot, uint16_t type, uint32_t nops, uint64_t cookie,
+                       struct subscription *sub)
+{
+    struct pending *p = &t->pending[slot];
+
+    pending_state_move(&p->state, sub ? PENDING_STREAM : PENDING_WAITING);
+    p->type = (uint16_t)(type + 1);
+    p->nops = nops;
+    p->id = new_id(t, slot);
+    p->cookie = cookie;
+    p->sub = sub;
+    t->pending_free &= ~(1ull << slot);
+    return p->id;
+}
+
+struct pending *pending_find(struct tern *t, const struct frame_header *h)
+{
+    uint32_t slot = h->request_id & ID_SYNC;
+    struct pending *p;
+
+    if (slot >= TERN_INFLIGHT_MAX)
+        return NULL;
+    p = &t->pending[slot];
+    if (p->state != PENDING_WAITING && p->state != PENDING_STREAM)
+        return NULL;
+    return p->id == h->request_id && p->type == h->type ? p : NULL;
+}
+
+/* ---- answers that nobody waits for ---- */
+
+/* A refusal brings no descriptors: those that are here belong to a frame behind it. */
+static bool brought_fds(struct tern *t, const struct frame_header *h, const uint8_t *body)
+{
+    const Tern__Wire__PoolMapReply *reply;
+    const ProtobufCMessage *msg;
+
+    if (wire_decode(&t->budget, h->type, body, h->length, &msg) != TERN_OK)
+        return true;
+    reply = (const Tern__Wire__PoolMapReply *)msg;
+    return !reply->status || !reply->status->err;
+}
+
+void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *body)
+{
+    bool asked =
+        (h->request_id & ID_SYNC) == ID_SYNC && h->request_id >> ID_SLOT_BITS <= t->next_number;
+
+    if (!asked) {
+        client_conn_lose(&t->conn);
+        return;
+    }
+    if (h->type == FRAME_POOL_MAP_REPLY && t->conn.fds_expected > 0) {
+        t->conn.fds_expected--;
+        if (brought_fds(t, h, body))
+            client_conn_drop_fds(&t->conn);
+    }
+}
+
+/* ---- answers that are kept ---- */
+
+/* A subscription is there once, whatever has come for it. */
+static bool is_kept(const struct tern *t, uint32_t slot)
+{
+    uint32_t at = t->kept_head;
+
+    while (at != NO_SLOT && at != slot)
+        at = t->pending[at].next;
+    return at == slot;
+}
+
+static void keep(struct tern *t, uint32_t slot)
+{
+    if (is_kept(t, slot))
+        return;
+    t->pending[slot].next = NO_SLOT;
+    if (t->kept_head == NO_SLOT)
+        t->kept_head = (uint8_t)slot;
+    else
+        t->pending[t->kept_tail].next = (uint8_t)slot;
+    t->kept_tail = (uint8_t)slot;
+}
+
+static void keep_no_more(struct tern *t, uint32_t slot)
+{
+    uint8_t head = t->kept_head;
+
+    t->kept_head = t->kept_tail = NO_SLOT;
+    for (uint32_t at = head, next; at != NO_SLOT; at = next) {
+        next = t->pending[at].next;
+        if (at != slot)
+            keep(t, at);
+    }
+}
+
+void pending_end(struct tern *t, uint32_t slot)
+{
+    keep_no_more(t, slot);
+    pending_free(t, slot);
+}
+
+uint32_t pending_kept(struct tern *t)
+{
+    uint32_t slot = t->kept_head;
+
+    if (slot == NO_SLOT)
+        return NO_SLOT;
+    t->kept_head = t->pending[slot].next;
+    if (t->kept_head == NO_SLOT)
+        t->kept_tail = NO_SLOT;
+    return slot;
+}
+
+static bool keep_answer(struct pending *p, const struct frame_header *h, const uint8_t *body)
+{
+    p->body = malloc(h->length);
+    if (!p->body)
+        return false;
+    memcpy(p->body, body, h->length);
+    p->body_bytes = h->length;
+    pending_state_move(&p->state, PENDING_KEPT);
+    return true;
+}
+
+void pending_take(struct tern *t, const struct frame_header *h, const uint8_t *body)
+{
+    struct pending *p = pending_find(t, h);
+    bool taken;
+
+    if (!p) {
+        pending_drop(t, h, body);
+        return;
+    }
+    taken = p->sub ? subscription_take(t, p, body, h->length) : keep_answer(p, h, body);
+    if (taken)
+        keep(t, (uint32_t)(p - t->pending));
+    else
+        client_conn_lose(&t->conn);
+}

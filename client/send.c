@@ -1,0 +1,96 @@
+/* The way out: a request written into the send buffer, with its number, the trace id and the
+ * header. Also the words of what went wrong, which every file above sets. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+
+static const char lost_text[] =
+    "the daemon ended the connection (its log says why): tern_destroy, then "
+    "connect again";
+
+enum tern_err set_error(struct tern *t, enum tern_err err, const char *text)
+{
+    if (!text && err == TERN_PEER_LOST)
+        text = lost_text;
+    if (!text)
+        text = err_text(err);
+    snprintf(t->text, sizeof(t->text), "%s", text);
+    return err;
+}
+
+enum tern_err not_an_answer(struct tern *t, enum tern_err err)
+{
+    client_conn_lose(&t->conn);
+    return set_error(t, err, "the daemon sent what is no answer: the connection is closed");
+}
+
+uint64_t new_id(struct tern *t, uint32_t slot)
+{
+    return ++t->next_number << ID_SLOT_BITS | slot;
+}
+
+enum tern_err send_room(struct tern *t, size_t body, struct outgoing *ret)
+{
+    size_t room = body + (t->trace_id ? TRACE_BYTES : 0);
+    uint8_t *frame;
+    enum tern_err err = client_conn_room(&t->conn, room, &frame);
+
+    if (err == TERN_INVALID)
+        return set_error(
+            t, err,
+            "larger than one request can be: split the step, or match a part and extend by the "
+            "rest");
+    if (err != TERN_OK)
+        return err;
+    ret->frame = frame;
+    ret->body = writer_of(frame + FRAME_HEADER_BYTES, room);
+    return TERN_OK;
+}
+
+/* Behind the other fields, whoever wrote those: most requests have a field of that name. */
+static void put_trace(const struct tern *t, uint16_t type, struct writer *w)
+{
+    const ProtobufCMessageDescriptor *d = t->trace_id ? wire_descriptor(type) : NULL;
+    const ProtobufCFieldDescriptor *f =
+        d ? protobuf_c_message_descriptor_get_field_by_name(d, "trace_id") : NULL;
+
+    if (!f)
+        return;
+    check(f->id < 16 && f->type == PROTOBUF_C_TYPE_UINT64); /* a tag of one byte, a varint */
+    put_number(w, f->id, t->trace_id);
+}
+
+void send_queue(struct tern *t, struct outgoing *o, uint16_t type, uint64_t id, uint64_t session)
+{
+    struct frame_header h = {
+        .version = FRAME_VERSION, .type = type, .request_id = id, .session = session};
+
+    put_trace(t, type, &o->body);
+    check(writer_ok(&o->body)); /* there was room for what the caller said it would write */
+    h.length = (uint32_t)(o->body.p - o->frame) - FRAME_HEADER_BYTES;
+    frame_encode(&h, o->frame);
+    client_conn_queue(&t->conn, FRAME_HEADER_BYTES + h.length);
+}
+
+/* ---- messages that have no writer of their own ---- */
+
+size_t message_size(const ProtobufCMessage *msg)
+{
+    size_t n = protobuf_c_message_get_packed_size(msg);
+
+    return n ? n : WRITER_PAD_BYTES;
+}
+
+void put_whole(struct writer *w, const ProtobufCMessage *msg)
+{
+    const uint8_t *body = w->p;
+    size_t n = protobuf_c_message_get_packed_size(msg);
+
+    if (writer_room(w, n))
+        w->p += protobuf_c_message_pack(msg, w->p);
+    put_pad(w, body);
+}
