@@ -133,7 +133,7 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
     ret->link = p->link;
     ret->from = p->from;
     ret->to = p->to;
-    ret->published = p->session == NONE ? p->from : session_at(c, p->session)->a;
+    ret->published = p->session == NONE ? p->from : session_at(c, p->session)->allocated;
     ret->node = p->history_node;
     ret->pages = p->npages;
     ret->pages_done = p->done_pages;

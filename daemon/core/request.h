@@ -109,9 +109,10 @@ enum step_op_kind {
     STEP_ABORT,
     STEP_CLOSE,
     STEP_SLIDE,  /* T5: STATE pages wholly below the window leave the table. `length`: the next
-                    commit target,  0 for T + L. A commit slides by itself */
-    STEP_RELEASE /* SnapshotRelease: nobody will come back to the resume point at T: its STATE may
-                    go first */
+                    commit target,  0 for one chunk beyond what is committed. A commit slides by
+                    itself */
+    STEP_RELEASE /* SnapshotRelease: nobody will come back to the resume point where the session is:
+                    its STATE may go first */
 };
 
 /* One operation of a Step. All or nothing by itself; a failed one stops the rest only if `barrier`.
@@ -124,9 +125,9 @@ struct step_op {
                       COMMIT: the step that writes the pages, or a later one that was dispatched on
                       them: duplicates that a canonical page replaces retire behind it (T8).
                       0: nothing is in flight */
-    uint32_t
-        length; /* EXTEND: new A, 0 = as it is. REWIND: p. COMMIT: depth. FINISH: output tokens */
-    uint32_t written; /* EXTEND: new C, 0 = as it is */
+    uint32_t length; /* EXTEND: tokens allocated, 0 = as they are. REWIND: p. COMMIT: depth. FINISH:
+                        output tokens */
+    uint32_t written; /* EXTEND: tokens written, 0 = as they are */
     struct req_tokens
         tokens; /* EXTEND: appended tokens (base = tokens the session has, else CONFLICT) */
 };
@@ -139,7 +140,7 @@ struct req_step {
 #define PEER_HOST 0xfffffffeu
 
 struct req_fetch {
-    struct session_id session; /* with A == T: nothing allocated beyond what is committed */
+    struct session_id session; /* nothing is allocated beyond what is committed */
     uint32_t peer;  /* index in the configured list; the shell resolves the name; NONE: unknown.
                        PEER_HOST: this daemon's own host tier */
     uint32_t depth; /* bring at most this many tokens of the session's list; 0 = all of them */
@@ -221,7 +222,7 @@ struct shortage {
 };
 
 struct lengths {
-    uint32_t committed, written, allocated; /* T <= C <= A */
+    uint32_t committed, written, allocated; /* in ascending order (S1) */
 };
 
 struct op_result {

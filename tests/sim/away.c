@@ -25,7 +25,7 @@ static void queue_copies(struct sim *w, uint32_t d, struct session *s)
 /* Is all of the path on the host, as far as the model was told? */
 static bool path_copied(struct sim *w, uint32_t d, const struct session *s)
 {
-    for (uint32_t k = 1; k * w->L <= s->t; k++) {
+    for (uint32_t k = 1; k * w->L <= s->committed; k++) {
         const struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
 
         for (uint32_t g = 0; g < w->cfg.ngroups; g++)
@@ -49,7 +49,7 @@ static void unpin_device(struct sim *w, uint32_t d, struct session *s)
 {
     TRACE("    session %u.%u is retracted: its path may leave the device\n", s->id.slot, s->id.gen);
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0; i < s->t / w->page_tokens[g]; i++)
+        for (uint32_t i = 0; i < s->committed / w->page_tokens[g]; i++)
             for (uint32_t k = 0; k < w->page_granules[g]; k++)
                 entry_granule(w, d, s, g, i)[k].borrows--;
     for (STATE_GROUPS(w, g))
@@ -80,20 +80,20 @@ static uint32_t tail_pages(const struct sim *w, const struct session *s, uint32_
 {
     uint32_t n = 0;
 
-    for (uint32_t g = 0; p < s->a && g < w->cfg.ngroups; g++)
-        n += up(s->a, w->page_tokens[g]) - up(p, w->page_tokens[g]);
+    for (uint32_t g = 0; p < s->allocated && g < w->cfg.ngroups; g++)
+        n += up(s->allocated, w->page_tokens[g]) - up(p, w->page_tokens[g]);
     for (STATE_GROUPS(w, g)) {
         uint32_t end = up(p, w->page_tokens[g]);
 
         if (recurrent(w, g)) {
-            n += s->top[g] && !(p >= s->c && p > 0);
+            n += s->top[g] && !(p >= s->written && p > 0);
             continue;
         }
         if (end < s->base[g])
             end = s->base[g];
         n += s->top[g] > end ? s->top[g] - end : 0;
     }
-    return p < s->a ? n : 0;
+    return p < s->allocated ? n : 0;
 }
 
 static void check_no_host_room(struct sim *w, uint32_t d, const struct session *s,
@@ -101,7 +101,7 @@ static void check_no_host_room(struct sim *w, uint32_t d, const struct session *
 {
     uint32_t need[GROUPS] = {0};
 
-    for (uint32_t k = 1; k * w->L <= s->t; k++) {
+    for (uint32_t k = 1; k * w->L <= s->committed; k++) {
         const struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
 
         for (uint32_t g = 0; g < w->ngroups; g++)
@@ -116,8 +116,8 @@ static void check_no_host_room(struct sim *w, uint32_t d, const struct session *
     if (w->d[d].spoilt) /* a rotten copy holds its room until it is replaced */
         return;
     EXPECT(w->cfg.nstate || w->d[d].njobs || w->d[d].host_unsure || !host_fits(w, d, s->pool, need),
-           "false_host_shortage", "session %u.%u: T %u fits the host's free slabs", s->id.slot,
-           s->id.gen, s->t);
+           "false_host_shortage", "session %u.%u: committed %u fits the host's free slabs",
+           s->id.slot, s->id.gen, s->committed);
     MARK(retract_host_no_room);
 }
 
@@ -138,10 +138,11 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
         return true;
     }
     if (s->turn == TURN_AWAY) {
-        EXPECT(r->err == TERN_OK && l->committed == s->t && l->written == s->c &&
-                   l->allocated == s->a && r->retract.free_now == 0 && r->retract.free_at_step == 0,
-               "retract_repeated", "err %u T %u C %u A %u", r->err, l->committed, l->written,
-               l->allocated);
+        EXPECT(r->err == TERN_OK && l->committed == s->committed && l->written == s->written &&
+                   l->allocated == s->allocated && r->retract.free_now == 0 &&
+                   r->retract.free_at_step == 0,
+               "retract_repeated", "err %u committed %u written %u allocated %u", r->err,
+               l->committed, l->written, l->allocated);
         MARK(retract_repeated);
         return true;
     }
@@ -153,8 +154,9 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
         check_no_host_room(w, d, s, &r->shortage);
         return true;
     }
-    if (r->err == TERN_INVALID && (s->turn == TURN_NEW || s->lame ||
-                                   state_may_refuse(w, s, mode == RETRACT_HOST ? s->c : s->t)))
+    if (r->err == TERN_INVALID &&
+        (s->turn == TURN_NEW || s->lame ||
+         state_may_refuse(w, s, mode == RETRACT_HOST ? s->written : s->committed)))
         return true;
     EXPECT(r->err == TERN_OK, "retract_refused", "err %u %s", r->err, r->text);
     return false;
@@ -164,7 +166,7 @@ static bool retract_refused(struct sim *w, uint32_t d, struct session *s, enum r
 static void hold_until(struct sim *w, uint32_t d, const struct session *s, uint32_t step)
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0; i < s->t / w->page_tokens[g]; i++)
+        for (uint32_t i = 0; i < s->committed / w->page_tokens[g]; i++)
             for (uint32_t k = 0; k < w->page_granules[g]; k++) {
                 struct granule *p = entry_granule(w, d, s, g, i) + k;
 
@@ -179,7 +181,7 @@ static bool can_return(struct sim *w, uint32_t d, const struct session *s, uint3
     if (!state_window_whole(w, s, p))
         return false;
     for (STATE_GROUPS(w, g))
-        if (recurrent(w, g) && p > 0 && p != s->c &&
+        if (recurrent(w, g) && p > 0 && p != s->written &&
             !state_certain(w, d, s->pool, chunk_at(w, d, s->pool, s->space, s->variant, p / w->L),
                            g))
             return false;
@@ -204,14 +206,15 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
     ev.request.retract.session = s->id;
     ev.request.retract.mode = mode;
     ev.request.retract.step = step;
-    TRACE("  daemon %u retracts session %u to %s, step %u (T %u C %u A %u)\n", d, i,
-          mode == RETRACT_HOST ? "the host" : "its prefix", step, s->t, s->c, s->a);
+    TRACE("  daemon %u retracts session %u to %s, step %u (committed %u written %u allocated %u)\n",
+          d, i, mode == RETRACT_HOST ? "the host" : "its prefix", step, s->committed, s->written,
+          s->allocated);
     sim_step(w, d, &ev);
     EXPECT(w->reply, "retract_answer", "no answer to a retract");
     TRACE("    err %u %s\n", w->reply->err, w->reply->text);
     if (retract_refused(w, d, s, mode, step))
         return;
-    p = mode == RETRACT_HOST ? s->c : s->t;
+    p = mode == RETRACT_HOST ? s->written : s->committed;
     pages = tail_pages(w, s, p);
     lame = s->lame; /* it may have pages that the model was not told of */
     s->lame |= !can_return(w, d, s, p);
@@ -224,12 +227,12 @@ void ask_retract(struct sim *w, uint32_t d, uint32_t i)
            "retract_frees", "%u now, %u at step %u; the table gives %u pages back",
            w->reply->retract.free_now, w->reply->retract.free_at_step, step, pages);
     trim(w, d, s, p, step);
-    EXPECT(w->reply->retract.lengths.committed == s->t &&
-               w->reply->retract.lengths.written == s->c &&
-               w->reply->retract.lengths.allocated == s->a,
-           "retract_lengths", "T %u C %u A %u, the model has %u %u %u",
+    EXPECT(w->reply->retract.lengths.committed == s->committed &&
+               w->reply->retract.lengths.written == s->written &&
+               w->reply->retract.lengths.allocated == s->allocated,
+           "retract_lengths", "committed %u written %u allocated %u, the model has %u %u %u",
            w->reply->retract.lengths.committed, w->reply->retract.lengths.written,
-           w->reply->retract.lengths.allocated, s->t, s->c, s->a);
+           w->reply->retract.lengths.allocated, s->committed, s->written, s->allocated);
     s->away = mode == RETRACT_HOST ? AWAY_HOST : AWAY_DROP;
     s->away_step = step > s->slid_step ? step : s->slid_step;
     s->unpinned = s->foggy = 0;
@@ -258,7 +261,8 @@ void ask_recover(struct sim *w, uint32_t d, uint32_t i)
         return;
     request_init(w, d, &ev, OP_RECOVER, conn);
     ev.request.recover.session = s->id;
-    TRACE("  daemon %u recovers session %u (T %u C %u A %u)\n", d, i, s->t, s->c, s->a);
+    TRACE("  daemon %u recovers session %u (committed %u written %u allocated %u)\n", d, i,
+          s->committed, s->written, s->allocated);
     if (s->turn != TURN_AWAY) { /* it is here, or on its way */
         sim_step(w, d, &ev);
         EXPECT(w->reply && (w->reply->err == TERN_OK || w->reply->err == TERN_BUSY ||
@@ -303,15 +307,15 @@ static void check_table(struct sim *w, uint32_t d, const struct session *s, cons
             n[run->group]++;
         }
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        EXPECT(n[g] == up(s->a, w->page_tokens[g]), "recover_page_count",
-               "group %u: %u pages for A %u", g, n[g], s->a);
+        EXPECT(n[g] == up(s->allocated, w->page_tokens[g]), "recover_page_count",
+               "group %u: %u pages for allocated %u", g, n[g], s->allocated);
 }
 
 /* Loaded back: the borrowed part is the tree's, with the bytes of this prefix; what it owns has
  * never been away. */
 static void rebuild_table(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
-    for (uint32_t k = 1; k * w->L <= s->t; k++) {
+    for (uint32_t k = 1; k * w->L <= s->committed; k++) {
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, k);
 
         chunk_publish(w, d, s->pool, c, r->runs, r->nruns);
@@ -338,7 +342,8 @@ static void recover_failed(struct sim *w, uint32_t d, struct session *s, const s
     case TERN_POOL_EXHAUSTED:
         EXPECT(s->unpinned, "recover_no_room_held", "its pages are on the device");
         EXPECT(!recover_fits(w, d, s), "false_recover_shortage",
-               "session %u.%u: T %u fits the free pages", s->id.slot, s->id.gen, s->t);
+               "session %u.%u: committed %u fits the free pages", s->id.slot, s->id.gen,
+               s->committed);
         MARK(recover_no_room);
         break;
     case TERN_CORRUPT: /* the copy is bad: there is nothing to come back to */
@@ -366,7 +371,7 @@ bool session_recovered(struct sim *w, uint32_t d, const struct reply *r)
             s = &w->d[d].session[i];
     if (!s)
         return false;
-    TRACE("  recover of session %u answered: err %u T %u C %u A %u %s\n",
+    TRACE("  recover of session %u answered: err %u committed %u written %u allocated %u %s\n",
           (unsigned)(s - w->d[d].session), r->err, l->committed, l->written, l->allocated, r->text);
     if (!s->live || s->ending) { /* aborted or closed in the middle of it */
         EXPECT(r->err != TERN_OK, "recover_of_closed", "err %u", r->err);
@@ -378,10 +383,12 @@ bool session_recovered(struct sim *w, uint32_t d, const struct reply *r)
         recover_failed(w, d, s, r);
         return true;
     }
-    EXPECT(l->committed == s->t && l->written == s->c && l->allocated == s->a &&
-               r->recover.tokens == s->ntokens,
-           "recover_lengths", "T %u C %u A %u tokens %u, the model has %u %u %u %u", l->committed,
-           l->written, l->allocated, r->recover.tokens, s->t, s->c, s->a, s->ntokens);
+    EXPECT(l->committed == s->committed && l->written == s->written &&
+               l->allocated == s->allocated && r->recover.tokens == s->ntokens,
+           "recover_lengths",
+           "committed %u written %u allocated %u tokens %u, the model has %u %u %u %u",
+           l->committed, l->written, l->allocated, r->recover.tokens, s->committed, s->written,
+           s->allocated, s->ntokens);
     if (!s->unpinned) {
         check_table(w, d, s, r);
         w->d[d].host_unsure |= s->away == AWAY_HOST;

@@ -37,7 +37,8 @@ static void do_fetch(struct sim *w, uint32_t d)
     while (set) {
         const struct session *x = &w->d[d].session[s = session_next(&set, at)];
 
-        if (x->turn != TURN_NEW && x->a == x->t && x->ntokens >= x->t + w->L)
+        if (x->turn != TURN_NEW && x->allocated == x->committed &&
+            x->ntokens >= x->committed + w->L)
             break;
     }
     if (s != NO)
@@ -61,7 +62,7 @@ static void do_retract(struct sim *w, uint32_t d)
 
     if (s != NO && !w->d[d].pool[w->d[d].session[s].pool].hgranules && !chance(w, 30))
         return; /* without a host tier there is less to see */
-    if (s != NO && w->d[d].session[s].t == 0 && chance(w, 80))
+    if (s != NO && w->d[d].session[s].committed == 0 && chance(w, 80))
         s = pick_session(w, d, turns);
     if (s != NO)
         ask_retract(w, d, s);

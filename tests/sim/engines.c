@@ -390,7 +390,7 @@ void engine_publish(struct sim *w, uint32_t d, uint32_t e, uint32_t rank)
 /* At most so deep what comes back makes resume points, which pass what is above them (T10). */
 static void unheard_to(struct daemon *m, const struct session *s)
 {
-    uint32_t depth = s->turn == TURN_LOADING ? s->t : s->fetch_depth;
+    uint32_t depth = s->turn == TURN_LOADING ? s->committed : s->fetch_depth;
     struct pool *p = &m->pool[s->pool];
 
     if (p->unheard < depth || p->unheard == 0)

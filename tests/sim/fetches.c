@@ -16,7 +16,7 @@ static void session_unfetch(struct sim *w, uint32_t d, const struct session *s)
 void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
 {
     struct event ev;
-    uint32_t before = s->t;
+    uint32_t before = s->committed;
     const struct lengths *l;
 
     request_init(w, d, &ev, OP_MATCH, conn);
@@ -31,17 +31,17 @@ void match_unheard(struct sim *w, uint32_t d, struct session *s, uint32_t conn)
     if (w->reply->err == TERN_BUSY)
         return;
     l = &w->reply->match.lengths;
-    TRACE("    T %u C %u A %u\n", l->committed, l->written, l->allocated);
+    TRACE("    committed %u written %u allocated %u\n", l->committed, l->written, l->allocated);
     if (l->allocated != l->committed)
         return; /* pages of its own that nobody told of: it can only abort */
-    EXPECT(l->committed >= before && l->committed <= s->ntokens, "unheard_lengths", "T %u, was %u",
-           l->committed, before);
+    EXPECT(l->committed >= before && l->committed <= s->ntokens, "unheard_lengths",
+           "committed %u, was %u", l->committed, before);
     MARK(fetch_answer_unheard);
     if (l->committed > before)
         take_borrowed(w, d, s, before, l->committed, l->committed, w->reply->runs, w->reply->nruns);
     if (l->committed > before) /* its window is not told anew */
         s->lame = w->cfg.nstate != 0;
-    s->t = s->c = s->a = s->filled = l->committed;
+    s->committed = s->written = s->allocated = s->filled = l->committed;
     s->prompt = s->ntokens;
     s->turn = TURN_OPEN;
     s->deaf = 0;
@@ -61,7 +61,7 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     s->fetch_host = m->pool[s->pool].hgranules ? chance(w, 50) : chance(w, 2);
     if (!s->fetch_host && !space_current(w, d, s->tenant, s->space))
         return; /* the peer knows this name only as it is now */
-    if (s->turn == TURN_NEW || s->ntokens < s->t + w->L || s->a != s->t) {
+    if (s->turn == TURN_NEW || s->ntokens < s->committed + w->L || s->allocated != s->committed) {
         if (!chance(w, 10))
             return;
     }
@@ -72,8 +72,8 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     ev.request.fetch.peer = s->fetch_bad_peer ? NONE : s->fetch_host ? PEER_HOST : 0;
     ev.request.fetch.depth = depth;
     w->opened = (struct pull_id){.slot = NONE};
-    TRACE("  daemon %u fetch session %u: depth %u of %u tokens (T %u A %u)\n", d, i, depth,
-          s->ntokens, s->t, s->a);
+    TRACE("  daemon %u fetch session %u: depth %u of %u tokens (committed %u allocated %u)\n", d, i,
+          depth, s->ntokens, s->committed, s->allocated);
     s->fetch_request = ev.request.request_id;
     s->fetch_since = w->now;
     s->fetch_depth = depth && depth < s->ntokens ? depth : s->ntokens;
@@ -197,12 +197,12 @@ static void take_state(struct sim *w, uint32_t d, struct session *s, uint32_t be
 static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     const struct lengths *l = &r->fetch.lengths;
-    uint32_t before = s->t;
+    uint32_t before = s->committed;
 
     EXPECT(l->committed >= before && l->allocated <= s->ntokens && l->committed <= l->allocated &&
                l->written == l->allocated && l->committed % w->L == 0 && l->allocated % w->L == 0,
-           "fetch_lengths", "T %u C %u A %u, T was %u, of %u tokens", l->committed, l->written,
-           l->allocated, before, s->ntokens);
+           "fetch_lengths", "committed %u written %u allocated %u, T was %u, of %u tokens",
+           l->committed, l->written, l->allocated, before, s->ntokens);
     for (uint32_t k = before / w->L + 1; k * w->L <= l->committed; k++)
         if (chunk_at(w, d, s->pool, s->space, s->variant, k)->present)
             MARK(fetch_adopts_existing);
@@ -211,8 +211,8 @@ static void fetch_take(struct sim *w, uint32_t d, struct session *s, const struc
     take_owned(w, d, s, r);
     if (l->committed > before)
         state_fetched(w, d, s, l->committed / w->L);
-    s->t = l->committed;
-    s->c = s->a = s->filled = l->allocated;
+    s->committed = l->committed;
+    s->written = s->allocated = s->filled = l->allocated;
 }
 
 /* One that broke off gave chunks back whose STATE never came, and so may one that found others'
@@ -226,8 +226,8 @@ static void list_cut(struct sim *w, uint32_t d, struct session *s)
     EXPECT(core_session_view(w->d[d].core, s->id.slot, &v), "view_session", "slot %u", s->id.slot);
     if (v.tokens == had)
         return;
-    EXPECT(v.tokens >= s->t && v.tokens < had && v.tokens % w->L == 0, "fetch_tokens",
-           "%u tokens of %u, T %u", v.tokens, had, s->t);
+    EXPECT(v.tokens >= s->committed && v.tokens < had && v.tokens % w->L == 0, "fetch_tokens",
+           "%u tokens of %u, committed %u", v.tokens, had, s->committed);
     s->ntokens = v.tokens;
     if (s->good > s->ntokens)
         s->good = s->ntokens;
@@ -237,7 +237,7 @@ static void list_cut(struct sim *w, uint32_t d, struct session *s)
 /* A fetch ended before its peer was asked. */
 static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
-    bool idle = s->fetch_before == TURN_NEW || s->a != s->t;
+    bool idle = s->fetch_before == TURN_NEW || s->allocated != s->committed;
 
     for (STATE_GROUPS(w, g)) /* which would be stale */
         idle |= s->top[g] > s->base[g];
@@ -252,9 +252,9 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
         return;
     case TERN_BUSY: return;
     case TERN_OK:
-        EXPECT(s->a == s->t && s->turn != TURN_NEW && r->nruns == 0 &&
-                   r->fetch.lengths.committed == s->t,
-               "fetch_at_once", "T %u", s->t);
+        EXPECT(s->allocated == s->committed && s->turn != TURN_NEW && r->nruns == 0 &&
+                   r->fetch.lengths.committed == s->committed,
+               "fetch_at_once", "committed %u", s->committed);
         return;
     default: violation(w, "fetch_refused", "err %u %s", r->err, r->text);
     }
@@ -264,7 +264,8 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
 static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, const struct reply *r)
 {
     const struct lengths *l = &r->fetch.lengths;
-    bool idle = s->fetch_before == TURN_NEW || s->fetch_before == TURN_AWAY || s->a != s->t;
+    bool idle =
+        s->fetch_before == TURN_NEW || s->fetch_before == TURN_AWAY || s->allocated != s->committed;
 
     for (STATE_GROUPS(w, g))
         idle |= s->top[g] > s->base[g];
@@ -281,15 +282,17 @@ static void fetched_from_host(struct sim *w, uint32_t d, struct session *s, cons
     case TERN_BUSY: return;
     default: violation(w, "host_fetch_refused", "err %u %s", r->err, r->text);
     }
-    EXPECT(!idle, "host_fetch_taken", "T %u A %u", s->t, s->a);
-    EXPECT(l->committed >= s->t && l->committed <= s->ntokens && l->written == l->committed &&
-               l->allocated == l->committed && l->committed % w->L == 0,
-           "host_fetch_lengths", "T %u C %u A %u, T was %u", l->committed, l->written, l->allocated,
-           s->t);
-    if (l->committed == s->t)
+    EXPECT(!idle, "host_fetch_taken", "committed %u allocated %u", s->committed, s->allocated);
+    EXPECT(l->committed >= s->committed && l->committed <= s->ntokens &&
+               l->written == l->committed && l->allocated == l->committed &&
+               l->committed % w->L == 0,
+           "host_fetch_lengths", "committed %u written %u allocated %u, T was %u", l->committed,
+           l->written, l->allocated, s->committed);
+    if (l->committed == s->committed)
         return;
     s->turn = TURN_OPEN;
-    check_host_depth(w, d, s->pool, s->space, s->variant, s->fetch_depth, s->t, l->committed);
+    check_host_depth(w, d, s->pool, s->space, s->variant, s->fetch_depth, s->committed,
+                     l->committed);
     fetch_take(w, d, s, r);
     MARK(host_fetch);
 }
@@ -305,9 +308,9 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
             s = &m->session[i];
     EXPECT(s, "fetch_answered_twice", "an answer to fetch %llu, which is not under way",
            (unsigned long long)r->request_id);
-    TRACE("  fetch of session %u answered: err %u T %u C %u A %u %s\n", (unsigned)(s - m->session),
-          r->err, r->fetch.lengths.committed, r->fetch.lengths.written, r->fetch.lengths.allocated,
-          r->text);
+    TRACE("  fetch of session %u answered: err %u committed %u written %u allocated %u %s\n",
+          (unsigned)(s - m->session), r->err, r->fetch.lengths.committed, r->fetch.lengths.written,
+          r->fetch.lengths.allocated, r->text);
     if (!s->live || s->ending) { /* closed or aborted in mid-transfer */
         EXPECT(r->err != TERN_OK, "fetch_of_closed", "err %u", r->err);
         s->turn = TURN_OPEN;
@@ -328,7 +331,7 @@ void session_fetched(struct sim *w, uint32_t d, const struct reply *r)
     s->turn = TURN_OPEN;
     if (r->err == TERN_POOL_EXHAUSTED)
         m->pool[s->pool].evictions++; /* what was evicted stays evicted */
-    fetch_marks(w, s, r, s->t);
+    fetch_marks(w, s, r, s->committed);
     fetch_take(w, d, s, r);
     if (w->cfg.nstate)
         list_cut(w, d, s);

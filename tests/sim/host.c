@@ -36,7 +36,7 @@ static bool counts_on(const struct sim *w, const struct session *s, uint32_t poo
     uint32_t k = c->depth;
 
     if (!s->live || s->away != AWAY_HOST || s->undone || s->foggy || s->pool != pool ||
-        s->space != c->space || k * w->L > s->t || w->canon[s->variant][k] != c->variant)
+        s->space != c->space || k * w->L > s->committed || w->canon[s->variant][k] != c->variant)
         return false;
     return g < w->cfg.ngroups || (!recurrent(w, g) && state_counts(w, s, g, k));
 }
@@ -153,7 +153,7 @@ void host_sync(struct sim *w, uint32_t d, struct session *s)
 
     EXPECT(core_session_view(w->d[d].core, s->id.slot, &sv), "view_session", "slot %u", s->id.slot);
     at = sv.node;
-    for (uint32_t k = s->t / w->L; k > 0; k--, at = nv.parent) {
+    for (uint32_t k = s->committed / w->L; k > 0; k--, at = nv.parent) {
         EXPECT(core_node_view(w->d[d].core, at, &nv) && nv.depth == k * w->L, "view_path",
                "depth %u", k * w->L);
         c = chunk_at(w, d, s->pool, s->space, s->variant, k);
@@ -390,7 +390,8 @@ static void undo(struct sim *w, uint32_t d, uint32_t pool, const struct chunk *c
         struct session *s = &w->d[d].session[i];
 
         if (s->live && s->away == AWAY_HOST && s->pool == pool && s->space == c->space &&
-            !s->unpinned && c->depth * w->L <= s->t && w->canon[s->variant][c->depth] == c->variant)
+            !s->unpinned && c->depth * w->L <= s->committed &&
+            w->canon[s->variant][c->depth] == c->variant)
             s->undone = 1;
     }
 }

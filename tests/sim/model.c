@@ -336,7 +336,7 @@ void borrow(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32
 void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uint32_t from,
                uint32_t to, uint32_t step)
 {
-    uint32_t borrowed = s->t / w->page_tokens[group];
+    uint32_t borrowed = s->committed / w->page_tokens[group];
 
     for (uint32_t i = from; i < to; i++) {
         struct granule *g = &w->d[d].granule[s->tenant][s->table[group][i].granule];
@@ -354,13 +354,14 @@ void give_back(struct sim *w, uint32_t d, struct session *s, uint32_t group, uin
 
 static uint32_t pages_of(const struct sim *w, const struct session *s, uint32_t group)
 {
-    return (s->a + w->page_tokens[group] - 1) / w->page_tokens[group];
+    return (s->allocated + w->page_tokens[group] - 1) / w->page_tokens[group];
 }
 
 void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
 {
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        give_back(w, d, s, g, s->unpinned ? s->t / w->page_tokens[g] : 0, pages_of(w, s, g), step);
+        give_back(w, d, s, g, s->unpinned ? s->committed / w->page_tokens[g] : 0, pages_of(w, s, g),
+                  step);
     state_forget_session(w, d, s, step);
     if (s->turn == TURN_FETCHING)
         for (uint32_t i = 0; i < PULLS * 2; i++)
@@ -370,7 +371,7 @@ void session_forget(struct sim *w, uint32_t d, struct session *s, uint32_t step)
     w->d[d].host_unsure |= s->away == AWAY_HOST && !s->unpinned;
     s->foggy = s->live = s->deaf = s->away = s->unpinned = s->undone = s->lost = 0;
     s->slid_step = 0;
-    s->t = s->c = s->a = 0;
+    s->committed = s->written = s->allocated = 0;
 }
 
 /* --- E4 --- */
@@ -591,9 +592,9 @@ bool recover_fits(struct sim *w, uint32_t d, const struct session *s)
     uint32_t need[GROUPS] = {0};
     struct room r;
 
-    for (uint32_t k = 1; k * w->L <= s->t; k++)
+    for (uint32_t k = 1; k * w->L <= s->committed; k++)
         for (uint32_t g = 0; g < w->ngroups; g++)
-            if (g < w->cfg.ngroups || !recurrent(w, g) || k * w->L == s->t)
+            if (g < w->cfg.ngroups || !recurrent(w, g) || k * w->L == s->committed)
                 need[g] += chunk_pages(w, g, chunk_at(w, d, s->pool, s->space, s->variant, k));
     room_count(w, d, s->pool, &r);
     return !pulls_active(w, d) && room_fits(w, &r, need);

@@ -8,7 +8,7 @@ void ask_again(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
     uint32_t conn = engine_conn(w, d, s->engine);
-    struct step_op op = {.kind = STEP_COMMIT, .session = s->id, .length = s->t};
+    struct step_op op = {.kind = STEP_COMMIT, .session = s->id, .length = s->committed};
     struct event ev;
     const struct op_result *r;
 
@@ -21,11 +21,11 @@ void ask_again(struct sim *w, uint32_t d, uint32_t i)
     sim_step(w, d, &ev);
     EXPECT(w->reply && w->reply->step.n == 1, "repeat_answer", "no answer");
     r = &w->reply->step.results[0];
-    EXPECT(r->err == TERN_OK && r->nruns == 0 && r->lengths.committed == s->t &&
-               r->lengths.written == s->c && r->lengths.allocated == s->a &&
+    EXPECT(r->err == TERN_OK && r->nruns == 0 && r->lengths.committed == s->committed &&
+               r->lengths.written == s->written && r->lengths.allocated == s->allocated &&
                r->tokens == s->ntokens,
-           "commit_repeated", "err %u T %u C %u A %u", r->err, r->lengths.committed,
-           r->lengths.written, r->lengths.allocated);
+           "commit_repeated", "err %u committed %u written %u allocated %u", r->err,
+           r->lengths.committed, r->lengths.written, r->lengths.allocated);
 }
 
 /* Nodes of the paths that sessions hold, on whichever tier, that the host has too. */
@@ -212,7 +212,7 @@ static void bad_op(struct sim *w, const struct session *s, struct step_op *op)
     op->kind = STEP_EXTEND;
     switch (pick(w, 6)) {
     case 0: op->length = 0x80000000u + pick(w, 100); break;
-    case 1: op->written = s->a + 1 + pick(w, 9); break;
+    case 1: op->written = s->allocated + 1 + pick(w, 9); break;
     case 2:
         op->tokens = tokens_of(w, s->variant, s->ntokens > 3 ? s->ntokens - 3 : s->ntokens + 1,
                                s->ntokens + 2);
@@ -220,7 +220,7 @@ static void bad_op(struct sim *w, const struct session *s, struct step_op *op)
     case 3: op->kind = (enum step_op_kind)77; break;
     case 4:
         op->kind = STEP_REWIND;
-        op->length = s->a + 1 + pick(w, 3);
+        op->length = s->allocated + 1 + pick(w, 3);
         break;
     default: op->written = 0xffffffffu; break;
     }

@@ -150,12 +150,12 @@ void ask_pin(struct sim *w, uint32_t d)
     for (uint32_t i = 0; i < PINS; i++)
         if (!m->pin[i].used)
             p = &m->pin[i];
-    if (!p || !s->live || s->t == 0 || s->deaf || s->turn == TURN_FETCHING ||
+    if (!p || !s->live || s->committed == 0 || s->deaf || s->turn == TURN_FETCHING ||
         s->turn == TURN_LOADING || s->unpinned || m->pool[s->pool].closing)
         return;
     EXPECT(core_session_view(m->core, s->id.slot, &sv) && session_id_equal(sv.id, s->id) &&
-               core_node_view(m->core, sv.node, &nv) && nv.depth == s->t,
-           "view_node", "session %u.%u has T %u", s->id.slot, s->id.gen, s->t);
+               core_node_view(m->core, sv.node, &nv) && nv.depth == s->committed,
+           "view_node", "session %u.%u has committed %u", s->id.slot, s->id.gen, s->committed);
     if (chance(w, 10)) {
         nv.id.gen--;
         admin_pin(w, d, nv.id, true);
@@ -167,10 +167,10 @@ void ask_pin(struct sim *w, uint32_t d)
         EXPECT(w->reply->err == TERN_CONFLICT, "unpin_nothing", "err %u", w->reply->err);
         return;
     }
-    TRACE("  daemon %u pins depth %u\n", d, s->t);
+    TRACE("  daemon %u pins depth %u\n", d, s->committed);
     admin_pin(w, d, nv.id, true);
     if (w->reply->err == TERN_INVALID &&
-        !chunk_visible(w, d, chunk_at(w, d, s->pool, s->space, s->variant, s->t / w->L)))
+        !chunk_visible(w, d, chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L)))
         return; /* nobody else may match it yet */
     EXPECT(w->reply->err == TERN_OK, "pin_refused", "err %u %s", w->reply->err, w->reply->text);
     *p = (struct pin){.used = 1,
@@ -178,7 +178,7 @@ void ask_pin(struct sim *w, uint32_t d)
                       .tenant = s->tenant,
                       .space = s->space,
                       .variant = s->variant,
-                      .depth = (uint8_t)(s->t / w->L),
+                      .depth = (uint8_t)(s->committed / w->L),
                       .node = nv.id};
     pin_pages(w, d, p, 1);
     MARK(pinned);

@@ -183,14 +183,14 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
         check_depth(w, d, s->pool, s->space, s->variant, n, depth);
     EXPECT(r->match.lengths.committed == depth && r->match.lengths.written == depth &&
                r->match.lengths.allocated == depth,
-           "match_lengths", "T %u C %u A %u for a match of %u", r->match.lengths.committed,
-           r->match.lengths.written, r->match.lengths.allocated, depth);
+           "match_lengths", "committed %u written %u allocated %u for a match of %u",
+           r->match.lengths.committed, r->match.lengths.written, r->match.lengths.allocated, depth);
     EXPECT(r->match.tokens == n, "match_tokens", "%u of %u tokens", r->match.tokens, n);
     if (space_current(w, d, s->tenant, s->space))
         check_host_depth(w, d, s->pool, s->space, s->variant, n, depth, r->match.host_depth);
     take_borrowed(w, d, s, 0, depth, depth, r->runs, r->nruns);
     state_borrow(w, d, s, 0, depth, r->runs, r->nruns);
-    s->t = s->c = s->a = s->filled = depth;
+    s->committed = s->written = s->allocated = s->filled = depth;
     s->ntokens = s->prompt = n;
     if (s->good > common)
         s->good = common;
@@ -211,7 +211,8 @@ static void check_repeated_page(struct sim *w, uint32_t d, const struct session 
 {
     const struct entry *e = &s->table[run->group][run->first + k];
 
-    EXPECT(run->first + k < s->t / w->page_tokens[run->group] && run->refs[k].gen == e->gen &&
+    EXPECT(run->first + k < s->committed / w->page_tokens[run->group] &&
+               run->refs[k].gen == e->gen &&
                page_granule(w, d, s->pool, run->group, run->refs[k].index) ==
                    &w->d[d].granule[s->tenant][e->granule],
            "resume_pages", "group %u page %u is not the session's", run->group, run->first + k);
@@ -234,20 +235,21 @@ static void check_repeated(struct sim *w, uint32_t d, const struct session *s,
             }
             check_repeated_page(w, d, s, run, k);
         }
-    for (uint32_t g = 0; s->a == s->t && base < s->t && g < w->cfg.ngroups; g++)
-        want += s->t / w->page_tokens[g] - base / w->page_tokens[g];
-    EXPECT(n == want, "resume_page_count", "%u pages for T %u from token %u, not %u", n, s->t, base,
-           want);
+    for (uint32_t g = 0; s->allocated == s->committed && base < s->committed && g < w->cfg.ngroups;
+         g++)
+        want += s->committed / w->page_tokens[g] - base / w->page_tokens[g];
+    EXPECT(n == want, "resume_page_count", "%u pages for committed %u from token %u, not %u", n,
+           s->committed, base, want);
 }
 
 /* S2; a RECURRENT page is the state of C alone: shorter than that, it is that of T again (T21). */
 static uint32_t resume_length(const struct sim *w, const struct session *s, uint32_t common)
 {
-    if (common >= s->c)
-        return s->c;
+    if (common >= s->written)
+        return s->written;
     for (STATE_GROUPS(w, g))
         if (recurrent(w, g))
-            return s->t;
+            return s->committed;
     return common;
 }
 
@@ -260,28 +262,29 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
     for (uint32_t g = 0; g < w->cfg.ngroups; g++) {
         uint32_t pt = w->page_tokens[g];
 
-        give_back(w, d, s, g, (p + pt - 1) / pt, (s->a + pt - 1) / pt, step);
+        give_back(w, d, s, g, (p + pt - 1) / pt, (s->allocated + pt - 1) / pt, step);
     }
     state_trim(w, d, s, p, step);
-    if (p < s->c)
+    if (p < s->written)
         MARK(resume_shorter_than_written);
     if (s->ntokens == n && common == n)
         MARK(match_repeated);
-    s->a = s->c = p;
+    s->allocated = s->written = p;
     s->filled = p;
     s->variant = (uint8_t)variant;
     s->ntokens = s->prompt = n;
     if (s->good > common)
         s->good = common;
     s->turn = TURN_OPEN;
-    EXPECT(r->match.lengths.committed == s->t && r->match.lengths.written == p &&
+    EXPECT(r->match.lengths.committed == s->committed && r->match.lengths.written == p &&
                r->match.lengths.allocated == p,
-           "resume_lengths", "T %u C %u A %u, but p is %u and T %u", r->match.lengths.committed,
-           r->match.lengths.written, r->match.lengths.allocated, p, s->t);
+           "resume_lengths", "committed %u written %u allocated %u, but p is %u and committed %u",
+           r->match.lengths.committed, r->match.lengths.written, r->match.lengths.allocated, p,
+           s->committed);
     EXPECT(r->match.tokens == n && r->match.matched == 0, "resume_answer", "%u tokens, %u matched",
            r->match.tokens, r->match.matched);
     check_repeated(w, d, s, r, base);
-    if (s->lame && p == s->t && state_window_whole(w, s, p))
+    if (s->lame && p == s->committed && state_window_whole(w, s, p))
         s->lame = 0; /* what it could not go on from was given back */
 }
 
@@ -314,15 +317,16 @@ static bool unseen_chunks(const struct sim *w, uint32_t d)
 void check_store_full(struct sim *w, uint32_t d, const struct session *asking, uint32_t tokens)
 {
     const struct daemon *m = &w->d[d];
-    uint32_t blocks = (tokens - asking->t + w->L - 1) / w->L, keys = 1;
+    uint32_t blocks = (tokens - asking->committed + w->L - 1) / w->L, keys = 1;
 
     for (uint32_t i = 0; i < SESSIONS; i++)
         if (m->session[i].live && &m->session[i] != asking) {
-            blocks += (m->session[i].ntokens - m->session[i].t + w->L - 1) / w->L;
+            blocks += (m->session[i].ntokens - m->session[i].committed + w->L - 1) / w->L;
             keys++;
         }
-    if (asking->ntokens > asking->t) /* old and new tokens may stand side by side for a moment */
-        blocks += (asking->ntokens - asking->t + w->L - 1) / w->L + 1, keys++;
+    if (asking->ntokens >
+        asking->committed) /* old and new tokens may stand side by side for a moment */
+        blocks += (asking->ntokens - asking->committed + w->L - 1) / w->L + 1, keys++;
     for (uint32_t p = 0; p < POOLS; p++)
         for (KNOWN_CHUNKS(m, p, i))
             if (m->pool[p].open && (m->chunk[p][i].present || host_has(&m->chunk[p][i]))) {
@@ -353,7 +357,7 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
 {
     struct session *s = &w->d[d].session[i];
     uint32_t conn = engine_conn(w, d, s->engine), variant = s->variant, n, base = 0, step, common;
-    bool fresh = s->a == 0;
+    bool fresh = s->allocated == 0;
     struct event ev;
 
     if (!s->live || conn == NO || w->d[d].engine[s->engine].dying || may_be_undone(w, d, s))
@@ -385,12 +389,14 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
     ev.request.match.session = s->id;
     ev.request.match.tokens = tokens_of(w, variant, base, n);
     ev.request.match.step = step;
-    TRACE("  daemon %u match session %u: variant %u, tokens %u from %u, step %u (T %u C %u A %u)\n",
-          d, i, variant, n, base, step, s->t, s->c, s->a);
+    TRACE("  daemon %u match session %u: variant %u, tokens %u from %u, step %u (committed %u "
+          "written %u allocated %u)\n",
+          d, i, variant, n, base, step, s->committed, s->written, s->allocated);
     sim_step(w, d, &ev);
     EXPECT(w->reply, "match_answer", "no answer to a match");
-    TRACE("    err %u T %u C %u A %u\n", w->reply->err, w->reply->match.lengths.committed,
-          w->reply->match.lengths.written, w->reply->match.lengths.allocated);
+    TRACE("    err %u committed %u written %u allocated %u\n", w->reply->err,
+          w->reply->match.lengths.committed, w->reply->match.lengths.written,
+          w->reply->match.lengths.allocated);
     if (match_must_wait(w, s))
         return;
     if (w->reply->err == TERN_BUSY) {
@@ -398,9 +404,9 @@ void ask_match(struct sim *w, uint32_t d, uint32_t i)
             check_store_full(w, d, s, n);
         return;
     }
-    if (!fresh && common < s->t) {
+    if (!fresh && common < s->committed) {
         EXPECT(w->reply->err == TERN_INVALID, "resume_below_t",
-               "err %u for %u common tokens, T is %u", w->reply->err, common, s->t);
+               "err %u for %u common tokens, T is %u", w->reply->err, common, s->committed);
         MARK(resume_refused);
         return;
     }

@@ -38,7 +38,7 @@ bool in_window(const struct sim *w, uint32_t g, uint32_t k, uint32_t t)
 /* Is a page of it in the table, or will it be when the session comes back? */
 bool state_counts(const struct sim *w, const struct session *s, uint32_t g, uint32_t k)
 {
-    return in_window(w, g, k, s->t) && seg_end(w, g, k) > s->first[g] &&
+    return in_window(w, g, k, s->committed) && seg_end(w, g, k) > s->first[g] &&
            s->base[g] >= seg_end(w, g, k);
 }
 
@@ -98,7 +98,7 @@ void state_trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32
         uint32_t end = (p + w->page_tokens[g] - 1) / w->page_tokens[g];
 
         if (recurrent(w, g)) {
-            if ((p >= s->c && p > 0) || !s->top[g])
+            if ((p >= s->written && p > 0) || !s->top[g])
                 continue;
             release_copy(w, d, s, g, step);
             state_release_entry(w, d, s, g, 0, step);
@@ -127,7 +127,7 @@ void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t
 void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, uint32_t step)
 {
     for (STATE_GROUPS(w, g)) {
-        uint32_t at = s->c < next ? s->c : next, keep = w->window[g] + w->reserve[g];
+        uint32_t at = s->written < next ? s->written : next, keep = w->window[g] + w->reserve[g];
         uint32_t lower = at > keep ? at - keep : 0;
 
         if (recurrent(w, g))
@@ -152,7 +152,7 @@ bool state_window_whole(const struct sim *w, const struct session *s, uint32_t p
 {
     for (STATE_GROUPS(w, g)) {
         if (recurrent(w, g)) {
-            if (p != s->c && p != s->t)
+            if (p != s->written && p != s->committed)
                 return false;
             continue;
         }
@@ -167,7 +167,8 @@ bool state_window_whole(const struct sim *w, const struct session *s, uint32_t p
 
 bool state_may_refuse(const struct sim *w, const struct session *s, uint32_t p)
 {
-    return w->cfg.nstate && (!state_window_whole(w, s, p) || (has_recurrent_state(w) && p != s->c));
+    return w->cfg.nstate &&
+           (!state_window_whole(w, s, p) || (has_recurrent_state(w) && p != s->written));
 }
 
 /* --- the snapshot of a chunk --- */
@@ -536,13 +537,13 @@ void state_commit(struct sim *w, uint32_t d, struct session *s, struct chunk *c,
 void state_handed(struct sim *w, uint32_t d, struct session *s, const struct table_run *runs,
                   uint32_t nruns)
 {
-    struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, s->t / w->L);
+    struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L);
 
     for (uint32_t i = 0; i < nruns;
          i++) /* what was there before is free, or handed out anew here */
         if (runs[i].group >= w->cfg.ngroups && recurrent(w, runs[i].group)) {
             EXPECT(!state_certain(w, d, s->pool, c, runs[i].group), "state_overwritten",
-                   "depth %u group %u", s->t, runs[i].group);
+                   "depth %u group %u", s->committed, runs[i].group);
             group_lost(w, d, s->pool, c, runs[i].group);
         }
     for (uint32_t i = 0; i < nruns; i++) {
@@ -556,8 +557,8 @@ void state_handed(struct sim *w, uint32_t d, struct session *s, const struct tab
         p = page_granule(w, d, s->pool, g, runs[i].from.index);
         EXPECT(p == at_granule(w, d, s, s->table[g][0].granule) && p->gen == runs[i].from.gen,
                "handed_other", "group %u: not the session's page", g);
-        EXPECT(s->c == s->t, "handed_depth", "group %u: the state is that of %u, not of %u", g,
-               s->c, s->t);
+        EXPECT(s->written == s->committed, "handed_depth",
+               "group %u: the state is that of %u, not of %u", g, s->written, s->committed);
         first_seen(w, d, s->pool, c, g, s->engine, s->last_step);
         release_copy(w, d, s, g, s->last_step);
         set_state(w, d, s, c, g, 0, s->table[g][0].granule);
@@ -678,7 +679,7 @@ static void settle_path(struct sim *w, uint32_t d, const struct session *s, uint
 
 void state_ended(struct sim *w, uint32_t d, const struct session *s)
 {
-    uint32_t t = s->t / w->L;
+    uint32_t t = s->committed / w->L;
     bool whole;
 
     if (!w->cfg.nstate || t == 0)
@@ -689,7 +690,7 @@ void state_ended(struct sim *w, uint32_t d, const struct session *s)
         chunk_at(w, d, s->pool, s->space, s->variant, t)->made = 1;
     chunk_at(w, d, s->pool, s->space, s->variant, t)->must = 0;
     for (uint32_t k = 1; k < t; k++)
-        if (k * w->L + w->window_max <= s->t) {
+        if (k * w->L + w->window_max <= s->committed) {
             chunk_at(w, d, s->pool, s->space, s->variant, k)->passed = 1;
             chunk_at(w, d, s->pool, s->space, s->variant, k)->must |= whole;
         }
@@ -714,12 +715,12 @@ void state_release_point(struct sim *w, uint32_t d, const struct session *s)
 {
     struct chunk *c;
 
-    if (!w->cfg.nstate || s->t == 0)
+    if (!w->cfg.nstate || s->committed == 0)
         return;
-    c = chunk_at(w, d, s->pool, s->space, s->variant, s->t / w->L);
+    c = chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L);
     c->made = 0;
     c->passed = 1;
-    settle_path(w, d, s, s->t / w->L);
+    settle_path(w, d, s, s->committed / w->L);
 }
 
 /* A fresh page of a RECURRENT group starts as a copy of the resume point's at T. */
@@ -730,18 +731,19 @@ void state_take_from(struct sim *w, uint32_t d, struct session *s, const struct 
     struct granule *p;
 
     s->copy[g].gen = 0;
-    if (s->t == 0) {
+    if (s->committed == 0) {
         EXPECT(run->from.index == 0, "recurrent_from", "T is 0, but there is a state to copy");
         return;
     }
-    EXPECT(run->from.index, "recurrent_from_nothing", "T %u, but there is no state to copy", s->t);
-    c = chunk_at(w, d, s->pool, s->space, s->variant, s->t / w->L);
+    EXPECT(run->from.index, "recurrent_from_nothing", "committed %u, but there is no state to copy",
+           s->committed);
+    c = chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L);
     p = page_granule(w, d, s->pool, g, run->from.index);
     EXPECT(p->gen == run->from.gen, "recurrent_from_stale", "index %u", run->from.index);
     if (!c->has[g] || at_granule(w, d, s, c->granule[g][0]) != p || c->gen[g][0] != p->gen) {
-        EXPECT(!state_certain(w, d, s->pool, c, g), "state_replaced", "depth %u", s->t);
+        EXPECT(!state_certain(w, d, s->pool, c, g), "state_replaced", "depth %u", s->committed);
         EXPECT(p->verified && !p->writers, "state_unknown",
-               "depth %u group %u index %u: nobody committed it (kind %u)", s->t, g,
+               "depth %u group %u index %u: nobody committed it (kind %u)", s->committed, g,
                run->from.index, p->own);
         if (c->has[g])
             group_lost(w, d, s->pool, c, g);
@@ -798,7 +800,7 @@ static struct chunk *chunk_of_entry(struct sim *w, uint32_t d, const struct sess
 /* Is all that it borrows of its window on the host? */
 bool state_copied(struct sim *w, uint32_t d, const struct session *s, uint32_t g)
 {
-    uint32_t begin = window_begin(w, g, s->t);
+    uint32_t begin = window_begin(w, g, s->committed);
 
     for (uint32_t i = begin > s->first[g] ? begin : s->first[g]; i < s->base[g]; i++) {
         const struct chunk *c = chunk_of_entry(w, d, s, g, i);
@@ -821,11 +823,11 @@ void state_leave_device(struct sim *w, uint32_t d, struct session *s, uint32_t g
 void state_come_back(struct sim *w, uint32_t d, struct session *s, uint32_t g,
                      const struct table_run *runs, uint32_t nruns)
 {
-    uint32_t pt = w->page_tokens[g], begin = window_begin(w, g, s->t);
+    uint32_t pt = w->page_tokens[g], begin = window_begin(w, g, s->committed);
 
     if (begin < s->first[g])
         begin = s->first[g];
-    for (uint32_t at = begin; at < s->t / pt && at < s->base[g]; at++) {
+    for (uint32_t at = begin; at < s->committed / pt && at < s->base[g]; at++) {
         struct chunk *c = chunk_of_entry(w, d, s, g, at);
         uint32_t first = seg_first(w, g, c->depth);
 

@@ -23,7 +23,7 @@ static void plan_extend(struct sim *w, const struct session *s, struct step_op *
 {
     uint32_t n = s->ntokens, variant = s->variant, more = 0, a, spec;
 
-    if (s->a >= s->ntokens && chance(w, 70))
+    if (s->allocated >= s->ntokens && chance(w, 70))
         more = 1 + pick(w, 4);
     if (s->filled > s->ntokens) /* speculation that was accepted */
         more = s->filled - s->ntokens;
@@ -42,22 +42,22 @@ static void plan_extend(struct sim *w, const struct session *s, struct step_op *
     spec = chance(w, 25) ? pick(w, 6) : 0;
     if (has_recurrent_state(w)) /* it would overwrite the one state there is */
         spec = 0;
-    a = s->a > n + more + spec ? s->a : n + more + spec;
-    if (chance(w, 15) && s->a < n) /* a prefill in pieces */
-        a = s->a + 1 + pick(w, n - s->a);
+    a = s->allocated > n + more + spec ? s->allocated : n + more + spec;
+    if (chance(w, 15) && s->allocated < n) /* a prefill in pieces */
+        a = s->allocated + 1 + pick(w, n - s->allocated);
     if (a > TOKENS + 8)
         a = TOKENS + 8;
-    if (a < s->a)
-        a = s->a;
-    op->length = a == s->a && chance(w, 50) ? 0 : a;
+    if (a < s->allocated)
+        a = s->allocated;
+    op->length = a == s->allocated && chance(w, 50) ? 0 : a;
     /* C now, before the step that writes it is queued, or with the next step, after it was. */
     *ret_wrote = (uint8_t)(chance(w, 60) || has_recurrent_state(w));
     op->written = a < n + more ? a : n + more;
     if (!*ret_wrote)
         op->written = s->filled < op->written ? s->filled : op->written;
-    if (op->written < s->c)
-        op->written = s->c;
-    if (op->written == s->c && chance(w, 50))
+    if (op->written < s->written)
+        op->written = s->written;
+    if (op->written == s->written && chance(w, 50))
         op->written = 0;
     *ret_variant = (uint8_t)variant;
 }
@@ -67,12 +67,14 @@ static bool plan_relief(struct sim *w, uint32_t d, const struct session *s, stru
 {
     struct pool *p = &w->d[d].pool[s->pool];
 
-    if (!p->pressure || s->a == 0 || !chance(w, 60))
+    if (!p->pressure || s->allocated == 0 || !chance(w, 60))
         return false;
     p->pressure = 0;
-    op->kind = s->c >= s->t + w->L ? STEP_COMMIT : chance(w, 70) ? STEP_CLOSE : STEP_ABORT;
+    op->kind = s->written >= s->committed + w->L ? STEP_COMMIT
+               : chance(w, 70)                   ? STEP_CLOSE
+                                                 : STEP_ABORT;
     op->step = op->kind == STEP_COMMIT ? s->last_step : release_step(w, d, s);
-    op->length = op->kind == STEP_COMMIT ? s->c : 0;
+    op->length = op->kind == STEP_COMMIT ? s->written : 0;
     return true;
 }
 
@@ -84,26 +86,28 @@ static void plan_rest(struct sim *w, uint32_t d, const struct session *s, struct
     if (r < 45) {
         op->kind = STEP_COMMIT;
         op->step = s->last_step;
-        op->length = chance(w, 85) ? s->c : pick(w, s->c + 6);
+        op->length = chance(w, 85) ? s->written : pick(w, s->written + 6);
     } else if (r < 62) {
         op->kind = STEP_REWIND;
-        op->length = s->c > s->t ? s->t + pick(w, s->c - s->t + 1) : s->t;
+        op->length = s->written > s->committed
+                         ? s->committed + pick(w, s->written - s->committed + 1)
+                         : s->committed;
         if (chance(w, 40))
-            op->length = s->c;
+            op->length = s->written;
         if (chance(w, 4))
-            op->length = pick(w, s->a + 3);
+            op->length = pick(w, s->allocated + 3);
     } else if (r < 84) {
         uint32_t most = s->filled > s->prompt ? s->filled - s->prompt : 0;
 
         op->kind = STEP_FINISH;
         op->length = pick(w, most + 1);
-        if (s->prompt + op->length < s->t && chance(w, 90))
+        if (s->prompt + op->length < s->committed && chance(w, 90))
             op->kind = STEP_COMMIT;
-        else if (s->prompt + op->length > s->filled && s->a > s->filled)
+        else if (s->prompt + op->length > s->filled && s->allocated > s->filled)
             op->kind = STEP_ABORT; /* it would keep bytes that were never written */
         if (op->kind == STEP_COMMIT) {
             op->step = s->last_step;
-            op->length = s->c;
+            op->length = s->written;
         }
     } else if (r < 89) {
         op->kind = STEP_ABORT;
@@ -119,7 +123,7 @@ static void plan_commit_behind(struct sim *w, uint32_t d, struct plan *p)
     const struct session *s = &w->d[d].session[p->session[p->n - 1]];
     struct step_op *op = &p->op[p->n];
 
-    if (extend->written < s->t + w->L || p->n == OPS || !chance(w, 25))
+    if (extend->written < s->committed + w->L || p->n == OPS || !chance(w, 25))
         return;
     memset(op, 0, sizeof *op);
     op->kind = STEP_COMMIT;
@@ -167,11 +171,11 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
     } else if (w->cfg.nstate && s->turn != TURN_NEW && chance(w, 5)) {
         op->kind = chance(w, 70) ? STEP_SLIDE : STEP_RELEASE;
         op->step = s->last_step;
-        op->length = op->kind == STEP_SLIDE && chance(w, 40) ? s->t + pick(w, 2 * w->L) : 0;
+        op->length = op->kind == STEP_SLIDE && chance(w, 40) ? s->committed + pick(w, 2 * w->L) : 0;
     } else if (plan_relief(w, d, s, op)) {
         p->n++;
         return;
-    } else if (s->c < s->ntokens ? chance(w, 75) : chance(w, 35)) {
+    } else if (s->written < s->ntokens ? chance(w, 75) : chance(w, 35)) {
         plan_extend(w, s, op, &p->variant[p->n], &p->wrote[p->n]);
         p->n++;
         plan_commit_behind(w, d, p);
@@ -190,23 +194,24 @@ static void plan_op(struct sim *w, uint32_t d, struct plan *p, uint32_t i, enum 
 static void same_lengths(struct sim *w, const struct session *s, const struct op_result *r,
                          const char *what)
 {
-    EXPECT(r->lengths.committed == s->t && r->lengths.written == s->c &&
-               r->lengths.allocated == s->a,
-           what, "session %u.%u: T %u C %u A %u, the model has %u %u %u", s->id.slot, s->id.gen,
-           r->lengths.committed, r->lengths.written, r->lengths.allocated, s->t, s->c, s->a);
+    EXPECT(r->lengths.committed == s->committed && r->lengths.written == s->written &&
+               r->lengths.allocated == s->allocated,
+           what, "session %u.%u: committed %u written %u allocated %u, the model has %u %u %u",
+           s->id.slot, s->id.gen, r->lengths.committed, r->lengths.written, r->lengths.allocated,
+           s->committed, s->written, s->allocated);
     EXPECT(r->tokens == s->ntokens, what, "%u tokens, the model has %u", r->tokens, s->ntokens);
 }
 
 void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t step)
 {
-    if (p >= s->a)
+    if (p >= s->allocated)
         return;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        give_back(w, d, s, g, up(p, w->page_tokens[g]), up(s->a, w->page_tokens[g]), step);
+        give_back(w, d, s, g, up(p, w->page_tokens[g]), up(s->allocated, w->page_tokens[g]), step);
     state_trim(w, d, s, p, step);
-    s->a = p;
-    if (s->c > p)
-        s->c = p;
+    s->allocated = p;
+    if (s->written > p)
+        s->written = p;
     if (s->filled > p)
         s->filled = p;
 }
@@ -214,7 +219,7 @@ void trim(struct sim *w, uint32_t d, struct session *s, uint32_t p, uint32_t ste
 static void did_extend(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                        uint32_t variant, const struct op_result *r, const struct table_run *runs)
 {
-    uint32_t a = op->length ? op->length : s->a, c = op->written ? op->written : s->c,
+    uint32_t a = op->length ? op->length : s->allocated, c = op->written ? op->written : s->written,
              need[GROUPS] = {0};
     uint32_t given[GROUPS] = {0};
 
@@ -222,12 +227,12 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         EXPECT(r->err == TERN_CONFLICT, "extend_base", "err %u", r->err);
         return;
     }
-    if (a < s->a || c < s->c || c > a || c > s->ntokens + op->tokens.n) {
+    if (a < s->allocated || c < s->written || c > a || c > s->ntokens + op->tokens.n) {
         EXPECT(r->err == TERN_INVALID, "extend_lengths", "err %u", r->err);
         return;
     }
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        need[g] = up(a, w->page_tokens[g]) - up(s->a, w->page_tokens[g]);
+        need[g] = up(a, w->page_tokens[g]) - up(s->allocated, w->page_tokens[g]);
     for (STATE_GROUPS(w, g))
         if (recurrent(w, g))
             need[g] = a > 0 && !s->top[g];
@@ -249,8 +254,8 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
         note_need(w, d, s->pool, need);
     for (uint32_t i = 0; i < r->nruns; i++) {
         const struct table_run *run = &runs[r->first_run + i];
-        uint32_t first =
-            run->group < w->cfg.ngroups ? up(s->a, w->page_tokens[run->group]) : s->top[run->group];
+        uint32_t first = run->group < w->cfg.ngroups ? up(s->allocated, w->page_tokens[run->group])
+                                                     : s->top[run->group];
 
         EXPECT(run->group < w->ngroups && run->first == first + given[run->group], "extend_run",
                "group %u starts at page %u", run->group, run->first);
@@ -273,8 +278,8 @@ static void did_extend(struct sim *w, uint32_t d, struct session *s, const struc
             s->top[g] += given[g];
     }
     check_cap(w, d, s->pool);
-    s->a = a;
-    s->c = c;
+    s->allocated = a;
+    s->written = c;
     s->ntokens += op->tokens.n;
     s->variant = (uint8_t)variant;
     s->turn = TURN_OPEN;
@@ -329,15 +334,17 @@ static void did_adopt(struct sim *w, uint32_t d, struct session *s, uint32_t k,
 static void did_commit(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                        const struct op_result *r, const struct table_run *runs)
 {
-    uint32_t k = s->t / w->L, to = r->lengths.committed / w->L;
-    bool nothing = op->length <= s->t || s->turn == TURN_NEW;
-    uint32_t goal = nothing ? s->t : (op->length < s->c ? op->length : s->c) / w->L * w->L;
+    uint32_t k = s->committed / w->L, to = r->lengths.committed / w->L;
+    bool nothing = op->length <= s->committed || s->turn == TURN_NEW;
+    uint32_t goal =
+        nothing ? s->committed : (op->length < s->written ? op->length : s->written) / w->L * w->L;
 
-    EXPECT(r->lengths.committed >= s->t && r->lengths.committed <= (goal > s->t ? goal : s->t) &&
+    EXPECT(r->lengths.committed >= s->committed &&
+               r->lengths.committed <= (goal > s->committed ? goal : s->committed) &&
                r->lengths.committed % w->L == 0,
-           "commit_depth", "T %u, was %u, C %u, asked %u", r->lengths.committed, s->t, s->c,
-           op->length);
-    uint32_t begin = s->t;
+           "commit_depth", "committed %u, was %u, written %u, asked %u", r->lengths.committed,
+           s->committed, s->written, op->length);
+    uint32_t begin = s->committed;
 
     while (k < to) {
         struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, ++k);
@@ -351,7 +358,7 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
         if (op->step > w->d[d].engine[s->engine].step)
             MARK(commit_before_dispatch);
         (void)c;
-        s->t += w->L;
+        s->committed += w->L;
         if (op->step > s->last_step)
             s->last_step =
                 (uint32_t)op->step; /* it named that step as one that writes these pages */
@@ -363,28 +370,28 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
             need[g] = recurrent(w, g);
         note_need(w, d, s->pool, need);
     }
-    if (s->t > begin) {
+    if (s->committed > begin) {
         state_handed(w, d, s, runs + r->first_run, r->nruns);
         state_ended(w, d, s);
     }
     if (op->length > begin && s->turn != TURN_NEW && !(r->err == TERN_BUSY && w->cfg.tight == 3))
-        state_slide(w, d, s, s->t + w->L, (uint32_t)op->step);
-    if (s->t == goal) {
+        state_slide(w, d, s, s->committed + w->L, (uint32_t)op->step);
+    if (s->committed == goal) {
         EXPECT(r->err == (!nothing && op->length / w->L * w->L > goal ? TERN_INVALID : TERN_OK) ||
                    r->err == TERN_BUSY,
-               "commit_answer", "err %u at %u, asked %u", r->err, s->t, op->length);
+               "commit_answer", "err %u at %u, asked %u", r->err, s->committed, op->length);
     } else if (r->err == TERN_BUSY) {
         if (w->cfg.tight == 1)
             MARK(nodes_full);
     } else { /* only another engine's pending chunk stops it without an error (T8), or a load */
-        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, s->t / w->L + 1);
+        struct chunk *c = chunk_at(w, d, s->pool, s->space, s->variant, s->committed / w->L + 1);
 
         if (r->err == TERN_OK && chunk_loading(w, d, s->pool, c)) {
             MARK(commit_stopped_by_load);
             return;
         }
         EXPECT(r->err == TERN_OK && c->present && !chunk_visible(w, d, c) && c->engine != s->engine,
-               "commit_stopped", "stopped at %u of %u, err %u", s->t, goal, r->err);
+               "commit_stopped", "stopped at %u of %u, err %u", s->committed, goal, r->err);
         MARK(pending_other_engine_keeps_own);
     }
 }
@@ -392,45 +399,46 @@ static void did_commit(struct sim *w, uint32_t d, struct session *s, const struc
 static void did_finish(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                        const struct op_result *r)
 {
-    uint32_t target = s->prompt + op->length, before = s->a, keep = target < s->a ? target : s->a;
+    uint32_t target = s->prompt + op->length, before = s->allocated,
+             keep = target < s->allocated ? target : s->allocated;
 
-    if (target < s->t || s->turn == TURN_NEW) {
+    if (target < s->committed || s->turn == TURN_NEW) {
         EXPECT(r->err == TERN_INVALID, "finish_below_t", "err %u", r->err);
         return;
     }
-    if (keep < s->c && has_recurrent_state(w))
-        keep = s->t;
+    if (keep < s->written && has_recurrent_state(w))
+        keep = s->committed;
     if (r->err == TERN_INVALID && state_may_refuse(w, s, keep)) {
         MARK(return_refused);
         return;
     }
     EXPECT(r->err == TERN_OK, "finish_refused", "err %u", r->err);
     trim(w, d, s, keep, (uint32_t)op->step);
-    if (s->a < before)
+    if (s->allocated < before)
         MARK(finish_trims);
     if (target < s->ntokens)
         s->ntokens = target;
-    s->c = s->a < s->ntokens ? s->a : s->ntokens;
+    s->written = s->allocated < s->ntokens ? s->allocated : s->ntokens;
     if (s->filled > s->ntokens)
         s->filled = s->ntokens;
     s->good = s->prompt = s->ntokens;
     s->turn = TURN_FINISHED;
-    s->lame |= w->cfg.nstate && !state_window_whole(w, s, s->c);
+    s->lame |= w->cfg.nstate && !state_window_whole(w, s, s->written);
 }
 
 static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
                       const struct op_result *r)
 {
-    uint32_t pages = up(s->a, w->page_tokens[0]);
+    uint32_t pages = up(s->allocated, w->page_tokens[0]);
 
     if (s->turn == TURN_FINISHED || s->turn == TURN_NEW) {
         EXPECT(r->err == TERN_OK, "abort_refused", "err %u", r->err);
         return;
     }
     EXPECT(r->err == TERN_OK, "abort_refused", "err %u", r->err);
-    if (s->a > s->t)
+    if (s->allocated > s->committed)
         MARK(abort_with_tail);
-    if (pages && op->step > w->d[d].engine[s->engine].min_done && s->t)
+    if (pages && op->step > w->d[d].engine[s->engine].min_done && s->committed)
         MARK(pin_retires_with_step);
     session_forget(w, d, s, (uint32_t)op->step);
     s->live = 1;
@@ -451,14 +459,14 @@ static void did_rewind(struct sim *w, uint32_t d, struct session *s, const struc
         MARK(return_refused);
         return;
     }
-    if (op->length < s->t || op->length > s->a) {
+    if (op->length < s->committed || op->length > s->allocated) {
         EXPECT(r->err == TERN_INVALID, "rewind_range", "err %u", r->err);
         return;
     }
     EXPECT(r->err == TERN_OK, "rewind_refused", "err %u", r->err);
-    if (!state_window_whole(w, s, op->length < s->c ? op->length : s->c))
+    if (!state_window_whole(w, s, op->length < s->written ? op->length : s->written))
         s->lame = 1;
-    if (s->a > op->length)
+    if (s->allocated > op->length)
         MARK(rewind_speculation);
     trim(w, d, s, op->length, (uint32_t)op->step);
     if (op->length < s->ntokens)
@@ -477,7 +485,8 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
     const struct step_op *op = &late;
     uint32_t min_done = w->d[d].engine[s->engine].min_done;
 
-    TRACE("    op %u on session %u: length %u written %u tokens %u step %llu -> err %u T %u C %u A "
+    TRACE("    op %u on session %u: length %u written %u tokens %u step %llu -> err %u committed "
+          "%u written %u A "
           "%u\n",
           op->kind, p->session[i], op->length, op->written, op->tokens.n,
           (unsigned long long)op->step, r->err, r->lengths.committed, r->lengths.written,
@@ -520,17 +529,17 @@ static void did_one(struct sim *w, uint32_t d, const struct plan *p, uint32_t i,
         state_release_point(w, d, s);
         break;
     case STEP_SLIDE:
-        if (op->length && op->length <= s->t) {
+        if (op->length && op->length <= s->committed) {
             EXPECT(r->err == TERN_INVALID, "slide_range", "err %u", r->err);
             break;
         }
         EXPECT(r->err == TERN_OK, "slide_refused", "err %u", r->err);
-        state_slide(w, d, s, op->length ? op->length : s->t + w->L, (uint32_t)op->step);
+        state_slide(w, d, s, op->length ? op->length : s->committed + w->L, (uint32_t)op->step);
         break;
     case STEP_REWIND: did_rewind(w, d, s, op, r); break;
     case STEP_CLOSE:
         EXPECT(r->err == TERN_OK, "close_refused", "err %u", r->err);
-        if (s->t && op->step > min_done)
+        if (s->committed && op->step > min_done)
             MARK(pin_retires_with_step);
         session_forget(w, d, s, (uint32_t)op->step);
         return;
@@ -572,11 +581,13 @@ static void add_touch(struct sim *w, struct work *k, const struct session *s, ui
 static void touch_window(struct sim *w, struct work *k, const struct session *s, uint32_t g,
                          uint32_t to)
 {
-    for (uint32_t i = window_begin(w, g, s->filled), n = up(s->a, w->page_tokens[g]); i < n; i++) {
-        EXPECT(i >= s->first[g] && i < s->top[g] && s->table[g][i].granule != HOLE, "window_hole",
-               "session %u.%u goes on from %u, but group %u lacks page %u (T %u C %u)", s->id.slot,
-               s->id.gen, s->filled, g, i, s->t, s->c);
-        add_touch(w, k, s, g, i, to, s->a);
+    for (uint32_t i = window_begin(w, g, s->filled), n = up(s->allocated, w->page_tokens[g]); i < n;
+         i++) {
+        EXPECT(
+            i >= s->first[g] && i < s->top[g] && s->table[g][i].granule != HOLE, "window_hole",
+            "session %u.%u goes on from %u, but group %u lacks page %u (committed %u written %u)",
+            s->id.slot, s->id.gen, s->filled, g, i, s->committed, s->written);
+        add_touch(w, k, s, g, i, to, s->allocated);
     }
 }
 
@@ -584,18 +595,18 @@ static void touch_window(struct sim *w, struct work *k, const struct session *s,
 static void dispatch_session(struct sim *w, uint32_t d, struct work *k, struct session *s,
                              uint32_t step)
 {
-    uint32_t to = s->a < s->ntokens ? s->a : s->ntokens, ok = to;
+    uint32_t to = s->allocated < s->ntokens ? s->allocated : s->ntokens, ok = to;
 
-    if (s->a > s->ntokens && s->ntokens >= s->filled &&
+    if (s->allocated > s->ntokens && s->ntokens >= s->filled &&
         to == s->ntokens) /* guesses: some of them right */
-        ok = s->ntokens + pick(w, s->a - s->ntokens + 1);
+        ok = s->ntokens + pick(w, s->allocated - s->ntokens + 1);
     if (ok > TOKENS)
         ok = TOKENS;
     if (ok < s->filled)
         ok = s->filled;
     for (uint32_t g = 0; g < w->cfg.ngroups; g++)
-        for (uint32_t i = 0, n = up(s->a, w->page_tokens[g]); i < n; i++)
-            add_touch(w, k, s, g, i, ok, s->a);
+        for (uint32_t i = 0, n = up(s->allocated, w->page_tokens[g]); i < n; i++)
+            add_touch(w, k, s, g, i, ok, s->allocated);
     for (STATE_GROUPS(w, g))
         if (recurrent(w, g))
             state_touch_recurrent(w, d, k, s, g, ok, step);

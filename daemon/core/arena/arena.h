@@ -189,9 +189,9 @@ struct session {
     struct list_links in_engine;
     uint32_t node; /* pinned DEVICE; the path to it is the borrowed part of the table. NONE: empty
                       table */
-    uint32_t t, c, a;
+    uint32_t committed, written, allocated; /* tokens; each at least what the one before is */
     uint32_t low;               /* it borrows the STATE of the nodes of its path deeper than this */
-    uint32_t base[GROUPS_MAX];  /* first owned logical page; HISTORY: T / page_tokens */
+    uint32_t base[GROUPS_MAX];  /* first owned logical page; HISTORY: committed / page_tokens */
     uint32_t first[GROUPS_MAX]; /* WINDOW: the first that has not left the table (T5, T7) */
     uint32_t prompt, good;      /* tokens of this turn's prompt; tokens at the last Finish */
     uint32_t pull;

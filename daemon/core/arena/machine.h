@@ -74,8 +74,8 @@ void session_owned_run(const struct core *c, struct actions *out, const struct s
 /* The whole table as runs: what it borrows from token `from` on, then what it owns. */
 void session_runs(const struct core *c, struct actions *out, const struct session *s,
                   uint32_t from);
-/* T5: takes STATE pages that are wholly below the window of min(C, next) into `list`. Returns the
- * node, pinned for the caller's retire_release, up to which borrowed segments end (from the
+/* T5: takes STATE pages that are wholly below the window of min(written, next) into `list`. Returns
+ * the node, pinned for the caller's retire_release, up to which borrowed segments end (from the
  * session's `low` before the call); NONE: none do. */
 uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
                        struct list *list);
@@ -126,7 +126,8 @@ bool away_flush(struct core *c, struct actions *out); /* false: work is left for
 
 /* --- commits.c --- */
 
-/* Attaches or adopts [T, T+L) (T6-T8, T18) with the first pages of `pages`. GONE stands for
+/* Attaches or adopts the chunk that follows what is committed (T6-T8, T18), with the first pages of
+ * `pages`. GONE stands for
  * "another engine is about to publish it". */
 struct chunk_source {
     struct list *pages;      /* one list a group */

@@ -122,7 +122,7 @@ static void segment_attach(struct core *c, struct session *s, uint32_t slot, uin
     }
 }
 
-/* The session's T moves to `slot`: it pins it and borrows its STATE. */
+/* The session's committed length moves to `slot`: it pins it and borrows its STATE. */
 static void move_on(struct core *c, struct session *s, uint32_t slot, struct chunk_source *src)
 {
     const struct pool *p = session_pool(c, s);
@@ -130,16 +130,16 @@ static void move_on(struct core *c, struct session *s, uint32_t slot, struct chu
     node_pin(c, slot, REF_DEVICE);
     node_unpin(c, s->node, REF_DEVICE);
     s->node = slot;
-    s->t += p->align;
+    s->committed += p->align;
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_is_state(&p->group[g]))
-            s->base[g] = s->t / p->group[g].layout.page_tokens;
+            s->base[g] = s->committed / p->group[g].layout.page_tokens;
     if (p->nstate == 0) {
-        s->low = s->t;
+        s->low = s->committed;
         return;
     }
     src->unread = 0;
-    state_hold(c, slot, s->t - p->align);
+    state_hold(c, slot, s->committed - p->align);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (group_is_state(&p->group[g]))
             segment_attach(c, s, slot, g, src);
@@ -175,7 +175,7 @@ static void leave_below(const struct core *c, struct session *s, uint64_t step)
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (p->group[g].layout.family == FAMILY_WINDOW)
-            session_slid_to(s, g, window_first(p, g, s->t), step);
+            session_slid_to(s, g, window_first(p, g, s->committed), step);
 }
 
 static enum tern_err attach_new(struct core *c, struct session *s, struct token_view *w,
@@ -239,19 +239,20 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
     tokens_drop_chunk(c, &s->tokens, p->align);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_is_state(&p->group[g]))
-            drop_head(c, src, g, segment_end(p, g, s->t + p->align));
+            drop_head(c, src, g, segment_end(p, g, s->committed + p->align));
     move_on(c, s, child, src);
     return TERN_OK;
 }
 
-/* The canonical pages of the chunk that ends at the session's T, one run a group. */
+/* The canonical pages of the chunk that ends what the session committed, one run a group. */
 static void adopted_runs(struct core *c, struct actions *out, const struct session *s,
                          const struct chunk_source *src, uint32_t first_run)
 {
     const struct pool *p = session_pool(c, s);
 
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        uint32_t first = segment_first(p, g, s->t), n = segment_end(p, g, s->t) - first;
+        uint32_t first = segment_first(p, g, s->committed),
+                 n = segment_end(p, g, s->committed) - first;
         struct table_run *last = out->nruns > first_run ? &out->runs[out->nruns - 1] : NULL;
         struct page_ref *refs;
 
@@ -314,23 +315,24 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
 {
     const struct pool *p = session_pool(c, s);
     struct list duplicates;
-    uint32_t pending = NONE, first_run = out->nruns, begin = s->t, low = s->low, node = NONE;
+    uint32_t pending = NONE, first_run = out->nruns, begin = s->committed, low = s->low,
+             node = NONE;
     uint64_t step = op->step;
     struct chunk_source src = {.pages = s->owned,
                                .base = s->base,
                                .duplicates = &duplicates,
                                .pending = &pending,
                                .step = &step,
-                               .state_at = s->c};
+                               .state_at = s->written};
     enum tern_err err = TERN_OK;
     bool adopted;
 
     duplicates = LIST_EMPTY;
-    if (op->length <= s->t || s->state == SESSION_OPEN)
+    if (op->length <= s->committed || s->state == SESSION_OPEN)
         return TERN_OK; /* T6 has no target: nothing to do */
-    while (err == TERN_OK && s->t + p->align <= op->length) {
-        if (s->t + p->align >
-            s->c) /* T6: what is not written cannot be committed; earlier targets stay */
+    while (err == TERN_OK && s->committed + p->align <= op->length) {
+        if (s->committed + p->align >
+            s->written) /* T6: what is not written cannot be committed; earlier targets stay */
             err = TERN_INVALID;
         else if (!refs_fit(out, 2 * p->ngroups, chunk_refs(p)) || !records_ready(c, e, s, op->step))
             err = TERN_BUSY;
@@ -342,12 +344,12 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
     if (err == TERN_GONE)
         err = TERN_OK; /* the answer's lengths tell the depth reached */
     handed_runs(c, out, s, src.handed);
-    if (s->t > begin) {
+    if (s->committed > begin) {
         state_terminal(c, s->node);
         leave_below(c, s, op->step);
     }
     if (records_ready(c, e, s, op->step)) /* else what has left the window leaves it later */
-        node = session_slide(c, s, op->step, s->t + p->align, &duplicates);
+        node = session_slide(c, s, op->step, s->committed + p->align, &duplicates);
     if (BUG(CORE_BUG_ADOPT_FREES_DUPS))
         pages_free(c, &duplicates);
     retire_release(c, e, op->step, &duplicates, node, low);

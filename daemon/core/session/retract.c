@@ -52,11 +52,11 @@ static void drop(struct core *c, struct engine *e, struct session *s, uint64_t s
 {
     struct list pages;
 
-    session_free_tail(c, s, s->t, &pages);
+    session_free_tail(c, s, s->committed, &pages);
     *ret_freed = pages.n;
     node_pin(c, s->node, REF_RETRACTED);
     /* The pin ends with the step; the borrows of STATE go over to the new one (T17). */
-    retire_release(c, e, step, &pages, s->node, s->t);
+    retire_release(c, e, step, &pages, s->node, s->committed);
     held_by(c, s, REF_RETRACTED);
     s->state = SESSION_RETRACTED;
 }
@@ -76,7 +76,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
         return TERN_POOL_EXHAUSTED;
     }
     ret->text = "";
-    session_free_tail(c, s, s->c, &pages);
+    session_free_tail(c, s, s->written, &pages);
     *ret_freed = pages.n;
     retire_release(c, e, step, &pages, NONE, 0);
     s->state = SESSION_RETRACTING;
@@ -112,7 +112,7 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
         return TERN_UNSUPPORTED;
     *ret_text = "the STATE of what is committed has left the table, so nothing could go on from "
                 "there: retract to the HOST, or Abort";
-    if (r->mode == RETRACT_DROP && !session_can_return(c, s, s->t))
+    if (r->mode == RETRACT_DROP && !session_can_return(c, s, s->committed))
         return TERN_INVALID;
     *ret_text = "no retire record is left: wait until a step has passed, or raise limits.retires";
     return retire_ready(c, e, r->step) ? TERN_OK : TERN_BUSY;
@@ -148,7 +148,7 @@ void session_retract(struct core *c, const struct request *req, struct reply *re
     s->away_step = session_step(s, r->step);
     c->retracts++;
     if (BUG(CORE_BUG_COUNT_BORROWED))
-        freed += session_table_refs(session_pool(c, s), s->t);
+        freed += session_table_refs(session_pool(c, s), s->committed);
     if (BUG(CORE_BUG_UNPIN_DEVICE_FIRST) && s->state == SESSION_RETRACTING)
         retracted(c, s);
     if (r->step > e->done_min)
@@ -322,7 +322,7 @@ void session_fetch_host(struct core *c, const struct request *req, struct reply 
     ret->text = "";
     w = session_view(c, s, s->tokens.end, &none);
     if (r->depth && r->depth < w.end)
-        w.end = r->depth > s->t ? r->depth : s->t;
+        w.end = r->depth > s->committed ? r->depth : s->committed;
     target = host_walk(c, s->node, &w);
     if (target == s->node)
         return; /* the host knows no more */
@@ -335,26 +335,26 @@ void session_fetch_host(struct core *c, const struct request *req, struct reply 
     *ret_later = true;
 }
 
-/* All chunks from T to the target are in the tree: the session borrows them. */
+/* All chunks from the committed length to the target are in the tree: the session borrows them. */
 static void adopt(struct core *c, struct session *s)
 {
     const struct pool *p = session_pool(c, s);
-    uint32_t from = s->node, t = s->t;
+    uint32_t from = s->node, committed = s->committed;
 
-    while (s->t < node_at(c, s->target)->depth) {
+    while (s->committed < node_at(c, s->target)->depth) {
         tokens_drop_chunk(c, &s->tokens, p->align);
-        s->t += p->align;
+        s->committed += p->align;
     }
-    s->c = s->a = s->t;
+    s->written = s->allocated = s->committed;
     node_pin(c, s->target, REF_DEVICE);
     if (p->nstate)
-        state_hold(c, s->target, t);
+        state_hold(c, s->target, committed);
     else
-        s->low = s->t;
+        s->low = s->committed;
     s->node = s->target;
     node_unpin(c, from, REF_DEVICE);
     for (uint32_t g = 0; g < p->ngroups; g++)
-        s->base[g] = s->t / p->group[g].layout.page_tokens;
+        s->base[g] = s->committed / p->group[g].layout.page_tokens;
 }
 
 /* --- taking on and ending --- */
@@ -411,7 +411,7 @@ static void load_finish(struct core *c, struct actions *out, struct session *s, 
     if (err == TERN_OK && recover)
         back_on_device(c, s);
     if (err == TERN_OK && !recover) {
-        from = s->t;
+        from = s->committed;
         adopt(c, s);
     }
     load_release(c, s);

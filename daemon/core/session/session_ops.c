@@ -4,17 +4,17 @@
 #include "core/tree/state.h"
 
 static enum tern_err extend_check(const struct core *c, const struct actions *out,
-                                  const struct session *s, const struct step_op *op, uint32_t a,
-                                  uint32_t w, uint32_t pages)
+                                  const struct session *s, const struct step_op *op,
+                                  const struct lengths *to, uint32_t pages)
 {
     const struct pool *p = session_pool(c, s);
 
     if (op->tokens.n > 0 && op->tokens.base != s->tokens.end)
         return TERN_CONFLICT;
-    if (a < s->a || w < s->c || w > a || a > SESSION_TOKENS_MAX ||
-        op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end || w > s->tokens.end + op->tokens.n ||
-        op->tokens.nkeys > EXTRA_KEYS_MAX || !keys_in_order(&op->tokens) ||
-        session_table_refs(p, a) > REPLY_REFS_MAX ||
+    if (to->allocated < s->allocated || to->written < s->written || to->written > to->allocated ||
+        to->allocated > SESSION_TOKENS_MAX || op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end ||
+        to->written > s->tokens.end + op->tokens.n || op->tokens.nkeys > EXTRA_KEYS_MAX ||
+        !keys_in_order(&op->tokens) || session_table_refs(p, to->allocated) > REPLY_REFS_MAX ||
         session_table_refs(p, s->tokens.end + op->tokens.n) > REPLY_REFS_MAX)
         return TERN_INVALID; /* nor tokens for a table that no answer could tell: see Match */
     if (tokens_blocks_needed(&s->tokens, p->align, op->tokens.n) > c->free_blocks.n ||
@@ -23,12 +23,13 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
     return TERN_OK;
 }
 
-/* What the fresh page of a RECURRENT group starts from: the state of the resume point at T. */
+/* What the fresh page of a RECURRENT group starts from: the state of the resume point where the
+ * session is. */
 static struct page_ref recurrent_from(const struct core *c, const struct session *s, uint32_t group)
 {
     uint32_t at = node_at(c, s->node)->pages[group];
 
-    if (session_pool(c, s)->group[group].layout.family != FAMILY_RECURRENT || s->t == 0 ||
+    if (session_pool(c, s)->group[group].layout.family != FAMILY_RECURRENT || s->committed == 0 ||
         at == NONE)
         return (struct page_ref){0};
     return (struct page_ref){.index = page_at(c, at)->index, .gen = page_at(c, at)->gen};
@@ -60,26 +61,27 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
                                struct session *s, const struct step_op *op, struct op_result *ret)
 {
     struct pool *p = session_pool(c, s);
-    uint32_t a = op->length ? op->length : s->a, w = op->written ? op->written : s->c;
+    const struct lengths to = {.written = op->written ? op->written : s->written,
+                               .allocated = op->length ? op->length : s->allocated};
     uint32_t need[GROUPS_MAX] = {0}, total = 0;
 
-    for (uint32_t g = 0; g < p->ngroups && a <= SESSION_TOKENS_MAX; g++) {
+    for (uint32_t g = 0; g < p->ngroups && to.allocated <= SESSION_TOKENS_MAX; g++) {
         uint32_t pt = p->group[g].layout.page_tokens, have = s->base[g] + s->owned[g].n;
 
         if (p->group[g].layout.family == FAMILY_RECURRENT)
-            need[g] = s->owned[g].n == 0 && a > 0;
+            need[g] = s->owned[g].n == 0 && to.allocated > 0;
         else
-            need[g] = div_up(a, pt) > have ? div_up(a, pt) - have : 0;
+            need[g] = div_up(to.allocated, pt) > have ? div_up(to.allocated, pt) - have : 0;
         total += need[g];
     }
-    TRY(extend_check(c, out, s, op, a, w, total));
+    TRY(extend_check(c, out, s, op, &to, total));
     if (total > 0)
         TRY(pages_make_room(c, e, p, need, &ret->shortage));
     extend_take(c, out, s, need);
     check(tokens_append(c, &s->tokens, p->align, op->tokens.v, op->tokens.n, op->tokens.keys,
                         op->tokens.nkeys) == TERN_OK);
-    s->a = a;
-    s->c = w;
+    s->allocated = to.allocated;
+    s->written = to.written;
     s->state = SESSION_TURN;
     session_use(c, s);
     return TERN_OK;
@@ -90,7 +92,8 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
 {
     struct list pages;
 
-    if (op->length < s->t || op->length > s->a || !session_can_return(c, s, op->length))
+    if (op->length < s->committed || op->length > s->allocated ||
+        !session_can_return(c, s, op->length))
         return TERN_INVALID;
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
@@ -107,13 +110,14 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
                                const struct step_op *op)
 {
     uint64_t target = (uint64_t)s->prompt + op->length;
-    uint32_t keep = target < s->a ? (uint32_t)target : s->a;
+    uint32_t keep = target < s->allocated ? (uint32_t)target : s->allocated;
     struct list pages;
 
-    if (target < s->t || s->state == SESSION_OPEN)
+    if (target < s->committed || s->state == SESSION_OPEN)
         return TERN_INVALID;
-    if (keep < s->c && has_recurrent(session_pool(c, s)))
-        keep = s->t; /* its one state is that of C: the resume point's is copied anew */
+    if (keep < s->written && has_recurrent(session_pool(c, s)))
+        keep = s->committed; /* its one state is that of the written length: the resume point's is
+                                copied anew */
     if (!session_can_return(c, s, keep))
         return TERN_INVALID;
     if (!retire_ready(c, e, op->step))
@@ -122,9 +126,8 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     retire_release(c, e, op->step, &pages, NONE, 0);
     if (target < s->tokens.end)
         tokens_truncate(c, &s->tokens, session_pool(c, s)->align, (uint32_t)target);
-    s->c = s->a < s->tokens.end
-               ? s->a
-               : s->tokens.end;          /* S6: C = min(target, A), of tokens that are known */
+    s->written = s->allocated < s->tokens.end ? s->allocated
+                                              : s->tokens.end; /* S6: of tokens that are known */
     s->good = s->prompt = s->tokens.end; /* so a repeated Finish changes nothing */
     s->state = SESSION_IDLE;
     session_use(c, s);
@@ -135,7 +138,8 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
  * the token store has no room, the list is given up, and the `tokens` of the answer says so. */
 static void keep_good_tokens(struct core *c, struct session *s)
 {
-    const uint32_t align = session_pool(c, s)->align, in_tree = s->good < s->t ? s->good : s->t;
+    const uint32_t align = session_pool(c, s)->align,
+                   in_tree = s->good < s->committed ? s->good : s->committed;
     uint32_t keys = 0;
 
     tokens_truncate(c, &s->tokens, align, s->good > s->tokens.first ? s->good : s->tokens.first);
@@ -148,7 +152,7 @@ static void keep_good_tokens(struct core *c, struct session *s)
         s->good = 0;
         return;
     }
-    if (in_tree == 0 && s->t > 0)
+    if (in_tree == 0 && s->committed > 0)
         tokens_init(&s->tokens, 0); /* nothing was good yet; the buffer is empty by now */
     for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
@@ -189,7 +193,7 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
     node_pin(c, root, REF_DEVICE);
     session_let_go(c, s, op->step, &pages, false);
     s->node = root;
-    s->t = s->c = s->a = s->low = s->prompt = 0;
+    s->committed = s->written = s->allocated = s->low = s->prompt = 0;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         s->base[g] = s->first[g] = 0;
     s->state = SESSION_OPEN;
@@ -213,13 +217,13 @@ static enum tern_err op_slide(struct core *c, struct engine *e, struct session *
     struct list pages;
     uint32_t low = s->low, node;
 
-    if (op->length && op->length <= s->t)
+    if (op->length && op->length <= s->committed)
         return TERN_INVALID;
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
     pages = LIST_EMPTY;
-    node = session_slide(c, s, op->step, op->length ? op->length : s->t + session_pool(c, s)->align,
-                         &pages);
+    node = session_slide(
+        c, s, op->step, op->length ? op->length : s->committed + session_pool(c, s)->align, &pages);
     retire_release(c, e, op->step, &pages, node, low);
     return TERN_OK;
 }

@@ -28,7 +28,8 @@ struct pool *session_pool(const struct core *c, const struct session *s)
 
 struct lengths session_lengths(const struct session *s)
 {
-    return (struct lengths){.committed = s->t, .written = s->c, .allocated = s->a};
+    return (struct lengths){
+        .committed = s->committed, .written = s->written, .allocated = s->allocated};
 }
 
 struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
@@ -121,7 +122,7 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     s->pool = pool_slot(c, p);
     s->space = node_at(c, root)->space;
     s->node = root;
-    s->t = s->c = s->a = s->low = s->prompt = s->good = 0;
+    s->committed = s->written = s->allocated = s->low = s->prompt = s->good = 0;
     s->pull = s->load_pin = s->target = NONE;
     s->held = REF_DEVICE;
     s->in_away = (struct list_links){.next = NONE, .prev = NONE};
@@ -187,14 +188,15 @@ void session_free_tail(struct core *c, struct session *s, uint32_t p, struct lis
         uint32_t keep = end > s->base[g] ? end - s->base[g] : 0;
 
         if (l->family == FAMILY_RECURRENT)
-            keep = p < s->c || p == 0 ? 0 : 1; /* the state of C is not that of p */
+            keep =
+                p < s->written || p == 0 ? 0 : 1; /* its one state is that of the written length */
         while (s->owned[g].n > keep)
             page_list_push(c, list, page_list_pop_last(c, &s->owned[g]));
         if (l->family == FAMILY_WINDOW && s->base[g] > end)
             s->base[g] = end;
     }
-    s->a = p < s->a ? p : s->a;
-    s->c = s->c < s->a ? s->c : s->a;
+    s->allocated = p < s->allocated ? p : s->allocated;
+    s->written = s->written < s->allocated ? s->written : s->allocated;
 }
 
 void session_use(struct core *c, struct session *s)
@@ -256,7 +258,7 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
 {
     const struct pool *p = session_pool(c, s);
 
-    for (uint32_t g = 0; g < p->ngroups && from < s->t; g++) {
+    for (uint32_t g = 0; g < p->ngroups && from < s->committed; g++) {
         uint32_t first = from / p->group[g].layout.page_tokens, at, end;
         struct page_ref *refs;
 
@@ -264,10 +266,10 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
             continue; /* the first Extend brings its page, and what to copy into it */
         at = borrowed_to(c, s, g);
         end = segment_end(p, g, node_at(c, at)->depth);
-        if (first < window_first(p, g, s->t))
-            first = window_first(p, g, s->t);
+        if (first < window_first(p, g, s->committed))
+            first = window_first(p, g, s->committed);
         if (group_is_state(&p->group[g])) { /* what the session has slid over is not its any more */
-            if (s->low >= s->t)
+            if (s->low >= s->committed)
                 continue;
             if (first < segment_first(p, g, s->low + p->align))
                 first = segment_first(p, g, s->low + p->align);
@@ -361,7 +363,7 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     node_pin(c, node, REF_DEVICE);
     node_unpin(c, s->node, REF_DEVICE);
     s->node = node;
-    s->t = s->c = s->a = depth;
+    s->committed = s->written = s->allocated = depth;
     s->low = p->nstate ? state_low(c, node) : depth;
     state_hold(c, node, s->low);
     for (uint32_t g = 0; g < p->ngroups; g++) {
@@ -377,14 +379,15 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     return TERN_OK;
 }
 
-/* Do the request's tokens from `base` on agree with the committed ones? (base < T) */
+/* Do the request's tokens from `base` on agree with the committed ones? (base is below their end)
+ */
 static bool agrees_with_path(const struct core *c, const struct session *s,
                              const struct req_tokens *t)
 {
     const uint32_t align = session_pool(c, s)->align;
     uint32_t key = t->nkeys, from = t->base;
 
-    while (key > 0 && t->keys[key - 1].position >= s->t)
+    while (key > 0 && t->keys[key - 1].position >= s->committed)
         key--;
     for (uint32_t at = s->node; node_at(c, at)->depth > from; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
@@ -446,16 +449,17 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
 
     ret->text =
         "a session is append-only: the request has fewer tokens in common than are committed";
-    if (t.base + t.n < s->t || (t.base < s->t && !agrees_with_path(c, s, &t)))
+    if (t.base + t.n < s->committed || (t.base < s->committed && !agrees_with_path(c, s, &t)))
         return TERN_INVALID;
-    if (t.base < s->t)
-        tokens_skip_to(&t, s->t); /* what is committed was compared: go on from there */
+    if (t.base < s->committed)
+        tokens_skip_to(&t, s->committed); /* what is committed was compared: go on from there */
     common = t.base + tokens_common(c, &s->tokens, p->align, t.base, &t);
-    length = s->c < common ? s->c : common;
-    if (BUG(CORE_BUG_RESUME_MINUS_ONE) && length > s->t)
+    length = s->written < common ? s->written : common;
+    if (BUG(CORE_BUG_RESUME_MINUS_ONE) && length > s->committed)
         length--;
-    if (length < s->c && has_recurrent(p))
-        length = s->t; /* its one state is that of C: the resume point's is copied anew */
+    if (length < s->written && has_recurrent(p))
+        length = s->committed; /* its one state is that of the written length: the resume point's is
+                                  copied anew */
     ret->text =
         "the STATE that is needed there has left the table: abort the session and match anew";
     if (!session_can_return(c, s, length))
@@ -482,7 +486,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     session_use(c, s);
     /* Perhaps the answer to the import was lost, and the request is its repetition: from base 0. An
      * asker that names what it has needs no more than what lies beyond. */
-    if (s->a == s->t)
+    if (s->allocated == s->committed)
         runs_of_path(c, out, s, m->tokens.base);
     ret->text = "";
     return TERN_OK;
@@ -537,8 +541,8 @@ void session_match(struct core *c, struct actions *out, const struct request *re
     if (session_table_refs(session_pool(c, s), m->tokens.base + m->tokens.n) > REPLY_REFS_MAX)
         return;
     /* T3: import only into an empty table, before anything is allocated. */
-    ret->err = s->a == 0 && s->owned[0].n == 0 ? match_import(c, out, s, &t, ret)
-                                               : match_resume(c, out, s, m, ret);
+    ret->err = s->allocated == 0 && s->owned[0].n == 0 ? match_import(c, out, s, &t, ret)
+                                                       : match_resume(c, out, s, m, ret);
     ret->match.lengths = session_lengths(s);
     ret->match.tokens = s->tokens.end;
 }

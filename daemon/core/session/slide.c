@@ -9,11 +9,11 @@ static uint32_t lower_bound(const struct core *c, const struct session *s, uint3
 {
     const struct pool *p = session_pool(c, s);
     const struct group_layout *l = &p->group[group].layout;
-    uint32_t at = s->c < next && !BUG(CORE_BUG_SLIDE_BY_C) ? s->c : next;
+    uint32_t at = s->written < next && !BUG(CORE_BUG_SLIDE_BY_C) ? s->written : next;
     uint64_t keep = l->family == FAMILY_RECURRENT ? p->align : (uint64_t)l->window + l->reserve;
 
     if (BUG(CORE_BUG_SLIDE_BY_C))
-        at = s->c;
+        at = s->written;
     return at > keep ? at - (uint32_t)keep : 0;
 }
 
@@ -39,7 +39,7 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
 {
     const struct pool *p = session_pool(c, s);
     uint64_t held = s->slid_step;
-    uint32_t low = s->t, node;
+    uint32_t low = s->committed, node;
 
     if (p->nstate == 0)
         return NONE;
@@ -80,25 +80,26 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
 {
     const struct pool *pool = session_pool(c, s);
 
-    if (p >= s->c)
+    if (p >= s->written)
         return true; /* only what was not written goes */
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         const struct group_layout *l = &pool->group[g].layout;
-        uint32_t first = window_first(pool, g, p), t = s->t / l->page_tokens;
+        uint32_t first = window_first(pool, g, p), t = s->committed / l->page_tokens;
 
         if (l->family == FAMILY_HISTORY)
             continue;
         if (l->family == FAMILY_RECURRENT) {
             const struct node *n = node_at(c, s->node);
 
-            if (p != s->t ||
+            if (p != s->committed ||
                 (p > 0 && (s->low >= p || n->pages[g] == NONE || n->state_pending & 1u << g)))
                 return false;
             continue;
         }
         if (s->first[g] > first)
             return false;
-        /* What it would own: a fetch may have left some of that out. Back at T that is nothing. */
+        /* What it would own: a fetch may have left some of that out. Back at the committed length
+         * that is nothing. */
         if (div_up(p, l->page_tokens) > t && s->base[g] > (first > t ? first : t))
             return false;
     }

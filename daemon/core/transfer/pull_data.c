@@ -33,7 +33,7 @@ static void chunk_own(struct core *c, struct pull *p, struct session *s)
     const struct pool *pool = pool_at(c, p->pool);
 
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        if (!chunk_has(pool, p, g, s->a + pool->align))
+        if (!chunk_has(pool, p, g, s->allocated + pool->align))
             continue;
         if (s->owned[g].n == 0)
             s->base[g] = p->base[g];
@@ -45,7 +45,7 @@ static void chunk_own(struct core *c, struct pull *p, struct session *s)
         }
     }
     p->owning = 1;
-    s->c = s->a = s->a + pool->align;
+    s->written = s->allocated = s->allocated + pool->align;
 }
 
 void pull_publish(struct core *c, struct pull *p)
@@ -53,7 +53,8 @@ void pull_publish(struct core *c, struct pull *p)
     struct session *s = session_at(c, p->session);
     struct engine *e = engine_at(c, s->engine);
 
-    while (s->a < p->to && chunk_verified(c, p, s->a + pool_at(c, p->pool)->align)) {
+    while (s->allocated < p->to &&
+           chunk_verified(c, p, s->allocated + pool_at(c, p->pool)->align)) {
         struct list duplicates;
         uint32_t pending = NONE;
         uint64_t step = 0;
@@ -82,16 +83,16 @@ void pull_publish(struct core *c, struct pull *p)
             pull_doom(c, p, err);
             return;
         }
-        s->c = s->a = s->t;
+        s->written = s->allocated = s->committed;
         for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++)
-            s->base[g] = s->t / pool_at(c, p->pool)->group[g].layout.page_tokens;
+            s->base[g] = s->committed / pool_at(c, p->pool)->group[g].layout.page_tokens;
         c->dup_chunks += adopted;
         pages_free(c, &duplicates); /* verified copies that no engine has seen */
         retire_publish(c, e, step, pending);
     }
-    if (s->a < p->to)
+    if (s->allocated < p->to)
         return;
-    if (s->t == p->to && state_resumable(c, s->node)) /* else it steps back from there */
+    if (s->committed == p->to && state_resumable(c, s->node)) /* else it steps back from there */
         state_terminal(c, s->node);
     pull_doom(c, p, TERN_OK);
 }

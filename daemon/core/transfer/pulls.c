@@ -127,7 +127,7 @@ static bool gather(const struct core *c, const struct session *s, uint32_t to, s
     if (at_key + tail > EXTRA_KEYS_MAX)
         return false;
     *ret_nkeys = at_key + tail;
-    for (uint32_t start = s->t; start < to; start += align)
+    for (uint32_t start = s->committed; start < to; start += align)
         for (uint32_t off = 0; off < align; off += TOKEN_BLOCK) {
             uint32_t take = align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK;
 
@@ -153,9 +153,8 @@ enum tern_err fetch_ready(const struct session *s, const char **ret_text)
     *ret_text = "the session is retracted: Recover it first";
     if (session_away(s))
         return TERN_INVALID;
-    *ret_text =
-        "Match the session's tokens first, and hold nothing beyond what is committed (A == T)";
-    if (s->state == SESSION_OPEN || s->a != s->t)
+    *ret_text = "Match the session's tokens first, and hold nothing beyond what is committed";
+    if (s->state == SESSION_OPEN || s->allocated != s->committed)
         return TERN_INVALID;
     *ret_text =
         "the session has STATE pages of its own, which the fetch would make stale: Abort it "
@@ -184,8 +183,8 @@ static enum tern_err fetch_check(const struct core *c, const struct session *s,
     return TERN_OK;
 }
 
-/* X5: HISTORY beyond T that is here without the STATE to go on from it is not moved again, and must
- * stay. */
+/* X5: HISTORY beyond the committed length that is here without the STATE to go on from it is not
+ * moved again, and must stay. */
 static void history_pin(struct core *c, struct pull *p, const struct session *s)
 {
     struct req_tokens none = {0};
@@ -218,7 +217,7 @@ void pull_fetch(struct core *c, struct actions *out, const struct request *req, 
         return;
     to = r->depth && r->depth < s->tokens.end ? r->depth : s->tokens.end;
     to -= to % session_pool(c, s)->align;
-    if (to <= s->t)
+    if (to <= s->committed)
         return; /* it is all here */
     ret->err = TERN_INVALID;
     ret->text =
@@ -236,7 +235,7 @@ void pull_fetch(struct core *c, struct actions *out, const struct request *req, 
     p->tenant = e->tenant;
     p->link = r->peer;
     p->conn = req->conn;
-    p->from = p->start = s->t;
+    p->from = p->start = s->committed;
     p->to = to;
     p->request_id = req->request_id;
     p->trace_id = req->trace_id;
@@ -338,16 +337,17 @@ static void gained_runs(const struct core *c, struct actions *out, const struct 
     const struct pool *pool = session_pool(c, s);
 
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        uint32_t pt = pool->group[g].layout.page_tokens, first = p->start / pt, t = s->t / pt;
+        uint32_t pt = pool->group[g].layout.page_tokens, first = p->start / pt,
+                 end = s->committed / pt;
         bool recurrent = pool->group[g].layout.family == FAMILY_RECURRENT;
         struct page_ref *refs;
 
-        if (first < window_first(pool, g, s->a))
-            first = window_first(pool, g, s->a);
-        if (t > first && !recurrent &&
+        if (first < window_first(pool, g, s->allocated))
+            first = window_first(pool, g, s->allocated);
+        if (end > first && !recurrent &&
             state_path_has(c, s->node, g,
                            first)) { /* of a RECURRENT group the first Extend brings the page */
-            refs = run_add(out, g, first, t - first);
+            refs = run_add(out, g, first, end - first);
             check(refs); /* a step that ends a pull has room: pull_flush looked */
             node_refs(c, s->node, g, first, refs);
         }
@@ -404,23 +404,23 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
 {
     const struct pool *pool = session_pool(c, s);
 
-    if (pool->nstate == 0 || p->state != PULL_RUNNING || (p->owning && s->a == p->to))
+    if (pool->nstate == 0 || p->state != PULL_RUNNING || (p->owning && s->allocated == p->to))
         return; /* what it owns, it can go on from */
     for (uint32_t g = 0; g < pool->ngroups; g++)
         pages_free(c, &s->owned[g]); /* all are this transfer's, and no engine has seen them */
-    s->c = s->a = s->t;
-    while (s->t > p->start && !state_resumable(c, s->node)) {
+    s->written = s->allocated = s->committed;
+    while (s->committed > p->start && !state_resumable(c, s->node)) {
         uint32_t from = s->node, parent = node_at(c, from)->parent;
 
         untake_chunk(c, s, node_at(c, from));
         node_pin(c, parent, REF_DEVICE);
-        state_unhold(c, from, s->t - pool->align);
+        state_unhold(c, from, s->committed - pool->align);
         s->node = parent;
-        s->t = s->c = s->a = s->t - pool->align;
+        s->committed = s->written = s->allocated = s->committed - pool->align;
         node_unpin(c, from, REF_DEVICE);
     }
     for (uint32_t g = 0; g < pool->ngroups; g++)
-        s->base[g] = s->t / pool->group[g].layout.page_tokens;
+        s->base[g] = s->committed / pool->group[g].layout.page_tokens;
     if (s->good > s->tokens.end)
         s->good = s->tokens.end;
 }

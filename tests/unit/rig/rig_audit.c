@@ -155,23 +155,24 @@ static void audit_slabs(struct audit *a, const struct pool *p)
 static void audit_owned(const struct session *s, uint32_t slot, const struct pool *p, uint32_t g)
 {
     const struct group_layout *l = &p->group[g].layout;
-    uint32_t n = s->owned[g].n, end = div_up(s->a, l->page_tokens);
+    uint32_t n = s->owned[g].n, end = div_up(s->allocated, l->page_tokens);
     bool right = true;
 
     switch (l->family) {
     case FAMILY_HISTORY:
-        right = s->base[g] == s->t / l->page_tokens && s->base[g] + n == end;
+        right = s->base[g] == s->committed / l->page_tokens && s->base[g] + n == end;
         break;
     case FAMILY_WINDOW:
         right = s->base[g] + n == end || (s->state == SESSION_FETCHING && n == 0);
         break;
     case FAMILY_RECURRENT:
-        right = n == 1 || (n == 0 && (s->c == s->t || s->state == SESSION_FETCHING));
+        right = n == 1 || (n == 0 && (s->written == s->committed || s->state == SESSION_FETCHING));
         break;
     }
     if (!right)
-        rig_fail("audit: session %u owns [%u, +%u) of group %u for T %u, C %u, A %u", slot,
-                 s->base[g], n, g, s->t, s->c, s->a);
+        rig_fail("audit: session %u owns [%u, +%u) of group %u for committed %u, written %u, "
+                 "allocated %u",
+                 slot, s->base[g], n, g, s->committed, s->written, s->allocated);
 }
 
 static void audit_session(struct audit *a, uint32_t slot)
@@ -182,20 +183,23 @@ static void audit_session(struct audit *a, uint32_t slot)
     const struct token_buf *b = &s->tokens;
     uint32_t per_chunk = div_up(p->align, TOKEN_BLOCK), length = b->end - b->first;
 
-    if (s->t > s->c || s->c > s->a)
-        rig_fail("audit: S1: T %u, C %u, A %u", s->t, s->c, s->a);
-    if (!n->used || n->depth != s->t || n->pool != s->pool || n->space != s->space)
-        rig_fail("audit: session %u, T %u, pins node %u of depth %u", slot, s->t, s->node,
-                 n->depth);
+    if (s->committed > s->written || s->written > s->allocated)
+        rig_fail("audit: S1: committed %u, written %u, allocated %u", s->committed, s->written,
+                 s->allocated);
+    if (!n->used || n->depth != s->committed || n->pool != s->pool || n->space != s->space)
+        rig_fail("audit: session %u, committed %u, pins node %u of depth %u", slot, s->committed,
+                 s->node, n->depth);
     for (uint32_t g = 0; g < p->ngroups; g++) {
         audit_page_list(a, &s->owned[g], BIT(OWNED), slot, "a session's table");
         audit_owned(s, slot, p, g);
     }
-    if (s->low > s->t || s->low % p->align || (p->nstate == 0 && s->low != s->t))
-        rig_fail("audit: session %u, T %u, borrows the STATE deeper than %u", slot, s->t, s->low);
-    if (b->first > b->end || (s->t > 0 && b->first != s->t) || b->end < s->c || b->first % p->align)
-        rig_fail("audit: session %u holds tokens [%u, %u) with T %u, C %u", slot, b->first, b->end,
-                 s->t, s->c);
+    if (s->low > s->committed || s->low % p->align || (p->nstate == 0 && s->low != s->committed))
+        rig_fail("audit: session %u, committed %u, borrows the STATE deeper than %u", slot,
+                 s->committed, s->low);
+    if (b->first > b->end || (s->committed > 0 && b->first != s->committed) ||
+        b->end < s->written || b->first % p->align)
+        rig_fail("audit: session %u holds tokens [%u, %u) with committed %u, written %u", slot,
+                 b->first, b->end, s->committed, s->written);
     audit_chain(a, b->head, length / p->align * per_chunk + div_up(length % p->align, TOKEN_BLOCK),
                 "a session");
     audit_keys(a, b->keys, b->first, b->end, "a session");

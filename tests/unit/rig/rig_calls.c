@@ -434,7 +434,8 @@ void rig_take(struct rig_session *s, const struct reply *reply, const struct op_
     s->len = result->lengths;
     s->ntokens = result->tokens;
     if (s->len.committed > s->len.written || s->len.written > s->len.allocated)
-        rig_fail("S1: T %u, C %u, A %u", s->len.committed, s->len.written, s->len.allocated);
+        rig_fail("S1: committed %u, written %u, allocated %u", s->len.committed, s->len.written,
+                 s->len.allocated);
     take_runs(s, result->nruns ? reply->runs + result->first_run : NULL, result->nruns);
     trim_table(s, &before);
 }
@@ -626,7 +627,8 @@ enum tern_err rig_retract(struct rig_session *s, enum retract_mode mode, uint64_
     s->rig->free_now = reply->retract.free_now;
     s->rig->free_at_step = reply->retract.free_at_step;
     if (s->len.committed > s->len.written || s->len.written > s->len.allocated)
-        rig_fail("S1: T %u, C %u, A %u", s->len.committed, s->len.written, s->len.allocated);
+        rig_fail("S1: committed %u, written %u, allocated %u", s->len.committed, s->len.written,
+                 s->len.allocated);
     forget_table(s);
     return TERN_OK;
 }
