@@ -1,5 +1,5 @@
-/* What tls.c (files and contexts) and tls_session.c (one peer) share. Only they and no one else
- * include OpenSSL. */
+/* What tls_cert.c (files), tls_session.c (one peer) and tls.c (contexts) share; each calls those
+ * before it. Only they and no one else include OpenSSL. */
 #ifndef SHELL_TLS_OPENSSL_H
 #define SHELL_TLS_OPENSSL_H
 
@@ -46,12 +46,24 @@ struct tls {
     uint8_t plain[TLS_PLAIN_BYTES];
 };
 
-/* tls.c */
+/* ---- tls_cert.c ---- */
+
+typedef bool tls_take_cert(SSL_CTX *ctx, X509 *cert, uint32_t i);
+bool tls_trust_cert(SSL_CTX *ctx, X509 *cert, uint32_t i); /* as one of the CA's */
+/* The first certificate is ours, the others lead from it to the CA. */
+bool tls_present_cert(SSL_CTX *ctx, X509 *cert, uint32_t i);
+/* INVALID with `why`, which names the file and what is wrong with it. */
+enum tern_err tls_read_certs(SSL_CTX *ctx, const char *path, tls_take_cert *take, char *why,
+                             size_t cap);
+enum tern_err tls_read_key(SSL_CTX *ctx, const char *path, char *why, size_t cap);
+/* Refuses a certificate of ours that every peer would refuse, here where the cause can be seen. */
+enum tern_err tls_judge_own(const struct tls_config *config, SSL_CTX *ctx, char *why, size_t cap);
 void tls_time_text(const ASN1_TIME *at, char ret[TLS_TIME_BYTES]);
 /* Is that exact name one of the certificate's DNS names? The common name is not looked at. */
 bool tls_cert_names(const X509 *cert, const char *name);
 
-/* tls_session.c */
+/* ---- tls_session.c ---- */
+
 BIO_METHOD *tls_bio_method(void);
 int tls_verify(int ok, X509_STORE_CTX *store);
 

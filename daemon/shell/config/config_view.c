@@ -1,0 +1,73 @@
+/* A configuration that is whole: printed as the YAML file that would give it, and looked up by the
+ * names of tenants and peers. See config.h. */
+#include <string.h>
+
+#include "shell/config/config_table.h"
+
+static void print_entry(const struct setting *fields, size_t n, const void *base, FILE *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        fprintf(out, "  %s %s: ", i == 0 ? "-" : " ", fields[i].key);
+        value_print(&fields[i], base, out);
+        fputc('\n', out);
+    }
+}
+
+void config_print(const struct config *config, FILE *out)
+{
+    const char *section = "";
+
+    for (size_t i = 0; i < config_settings_n; i++) {
+        const struct setting *s = &config_settings[i];
+
+        if (s->kind == VALUE_PATH && *((const char *)config + s->offset) == '\0')
+            continue; /* a file that is not named: no text stands for that */
+        if (strcmp(section, s->section) != 0)
+            fprintf(out, "%s:\n", s->section);
+        section = s->section;
+        fprintf(out, "%s%s: ", *section == '\0' ? "" : "  ", s->key);
+        value_print(s, config, out);
+        fputc('\n', out);
+    }
+    if (config->ntenants > 0)
+        fputs("tenants:\n", out);
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        print_entry(config_tenant_fields, TENANT_FIELDS, &config->tenants[i], out);
+    if (config->npeers > 0)
+        fputs("peers:\n", out);
+    for (uint32_t i = 0; i < config->npeers; i++) {
+        const char *comma = "";
+
+        print_entry(config_peer_fields, PEER_FIELDS, &config->peers[i], out);
+        fputs("    tenants: [", out);
+        for (uint32_t t = 0; t < config->ntenants; t++) {
+            if (config->peers[i].tenants >> t & 1) {
+                fprintf(out, "%s\"%s\"", comma, config->tenants[t].name);
+                comma = ", ";
+            }
+        }
+        fputs("]\n", out);
+    }
+}
+
+enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < config->ntenants; i++) {
+        if (strcmp(config->tenants[i].name, name) == 0) {
+            *ret = i;
+            return TERN_OK;
+        }
+    }
+    return TERN_INVALID;
+}
+
+enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < config->npeers; i++) {
+        if (strcmp(config->peers[i].name, name) == 0) {
+            *ret = i;
+            return TERN_OK;
+        }
+    }
+    return TERN_INVALID;
+}
