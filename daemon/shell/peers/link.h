@@ -14,6 +14,7 @@
 #include "seam/io/resolve.h"
 #include "seam/xfer/xfer.h"
 #include "shell/config/config.h"
+#include "shell/peers/peer_link_states.h"
 #include "shell/stream/listen.h"
 #include "shell/stream/stream.h"
 
@@ -33,24 +34,13 @@
 
 struct daemon;
 
-enum peer_link_state {
-    PEER_LINK_IDLE = 0, /* outbound: waits for redial_ns; inbound: free */
-    PEER_LINK_RESOLVING,
-    PEER_LINK_DIALLING,
-    PEER_LINK_SECURING, /* connected; the TLS handshake is under way */
-    PEER_LINK_GREETING, /* a hello is due */
-    PEER_LINK_UP,       /* the core knows it */
-    PEER_LINK_CLOSED,   /* the ring still holds it */
-};
-
 struct peer_link {
     struct stream stream;
     struct daemon *d;
     enum peer_link_state state;
-    uint32_t slot,
-        peer;  /* peer: index in the configuration; NONE until an inbound link said its name */
-    bool rdma; /* the peer has a device */
-    bool full; /* a message of a path found no room: the tick closes it */
+    uint32_t slot;
+    uint32_t peer; /* index in the configuration; NONE until an inbound link said its name */
+    bool rdma;     /* the peer has a device */
     uint64_t incarnation, sent, received; /* sent, received: sequence numbers */
     uint64_t heard_ns, pinged_ns, up_ns;
     uint64_t pings;
@@ -80,6 +70,7 @@ struct peer_links {
     struct tls *tls;           /* owned; NULL: in the clear */
     struct resolver *resolver; /* owned; NULL: no peer's address is a name */
     struct io_op resolved;
+    void (*connected)(struct peer_link *l, int fd); /* a dial has succeeded; it takes fd over */
     const char *names[CONFIG_PEERS_MAX];
     /* Connections that were refused, by the peer where it is known who it was to be; the last row
      * is of those who dialled us and did not come so far. */
@@ -105,45 +96,21 @@ bool link_up(const struct peer_link *l);
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
 void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const char *reason);
 void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path);
-enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, const uint8_t *body,
-                             uint64_t sequence);
+
 /* Of the outbound link to that peer, for operators; ctx: the daemon. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
 /* Of the same link, why it is not up; NULL: it is, or nothing has failed yet, and both are 0. */
 const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
                          uint64_t *ret_since_ns);
-/* Connections that were ended for what they said. peer NONE: before they said who they are. */
+/* Connections that were ended for what the peer sent; peer NONE: before it said its name. */
 uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer);
-/* Before one of ours is closed: a better cause than what closes it. May hold what the
- * peer said. */
-void link_set_cause(struct peer_link *l, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-/* The next address, or its name is asked for first. */
-void link_dial(struct peer_link *l, uint64_t now_ns);
-/* An attempt has failed: counted, told as the cause, and followed by a pause. text: why an address
- * did not do; without one the name is the cause. */
-void link_attempt_failed(struct peer_link *l, const char *text);
-
-/* ---- link_names.c ---- */
-
-enum tern_err links_names_init(struct daemon *d, char *why, size_t cap);
-void links_names_finish(struct daemon *d);
-void link_ask_name(struct peer_link *l, uint64_t now_ns);
-void link_name_timed_out(struct peer_link *l, uint64_t now_ns); /* no answer by give_up_ns */
-
-/* ---- link_tls.c ---- */
-
-/* Nothing without a certificate in the configuration. */
-enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap);
-/* Certificates anew; links that are up stay. UNSUPPORTED: peers talk in the clear. Logs either. */
+/* Reads the certificates anew; links that are up stay. UNSUPPORTED: peers talk in the clear. Either
+ * is logged. */
 enum tern_err links_reload(struct daemon *d, char *why, size_t cap);
-/* Puts TLS under a stream that was just opened. False: refused, counted, and closed. */
-bool link_secure(struct peer_link *l);
-void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail);
-/* Of the outbound link to that peer. False: not up, or in the clear. */
+/* What TLS says of the outbound link to that peer. False: the link is not up, or in the clear. */
 bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret);
-/* [TLS_REFUSALS]; peer NONE: of those who dialled us and were not known yet. */
+/* Refused connections, [TLS_REFUSALS]; peer NONE: of those who dialled us and were not known yet.
+ */
 const uint64_t *links_refused(const struct daemon *d, uint32_t peer);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
+#include "shell/peers/link_internal.h"
 #include "shell/wire/wire_out.h"
 
 static_assert(WIRE_CHUNK_BYTES == sizeof(struct xfer_chunk), "chunks travel as they are");
@@ -51,8 +52,10 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
     }
     check(wire_encode(&h, &m.base, FRAME_BODY_MAX, d->frame, FRAME_HEADER_BYTES + FRAME_BODY_MAX,
                       &n) == TERN_OK);
-    if (l->full || !stream_fits(&l->stream, n)) {
-        l->full = true;
+    if (l->state == PEER_LINK_OVERFLOWED)
+        return;
+    if (!stream_fits(&l->stream, n)) {
+        link_move(l, PEER_LINK_OVERFLOWED);
         return;
     }
     l->sent++;

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
+#include "shell/peers/link_internal.h"
 
 enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap)
 {
@@ -59,19 +60,18 @@ static uint32_t row_of(uint32_t peer)
 void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail)
 {
     struct daemon *d = l->d;
-    bool out = l->slot < d->links.peers;
+    bool out = link_is_outbound(l);
 
     d->links.refused[row_of(l->peer)][why]++;
     log_event(LEVEL_WARN, "tls_refused", "link=%u peer=%s dir=%s reason=%s detail=%s", l->slot,
-              l->peer == NONE ? "" : d->config->peers[l->peer].name, out ? "out" : "in",
-              tls_refusal_name(why), detail);
+              link_peer_name(l), out ? "out" : "in", tls_refusal_name(why), detail);
     link_set_cause(l, "TLS refused: %s: %s", tls_refusal_name(why), detail);
 }
 
 bool link_secure(struct peer_link *l)
 {
     struct daemon *d = l->d;
-    bool out = l->slot < d->links.peers;
+    bool out = link_is_outbound(l);
 
     if (tls_open(d->links.tls, out ? d->config->peers[l->peer].name : NULL, stream_tls_send,
                  &l->stream, &l->tls) != TERN_OK) {
@@ -87,7 +87,7 @@ bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret)
 {
     const struct peer_link *l = &d->links.v[peer];
 
-    if (l->state != PEER_LINK_UP || !l->tls)
+    if (!link_up(l) || !l->tls)
         return false;
     tls_peer(l->tls, ret);
     return true;

@@ -9,6 +9,7 @@
 #include "base/prng.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
+#include "shell/peers/link_internal.h"
 #include "testing/test.h"
 
 #define ROUNDS 2000

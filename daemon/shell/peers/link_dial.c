@@ -1,0 +1,250 @@
+/* Dialling: the addresses of peers, connects, and the pauses between attempts. See link.h. An
+ * address that is a number is used as it is; a name is asked for before each round of attempts,
+ * because machines get other addresses while the daemon runs. What must stay true: the owner thread
+ * never waits for a name service; a name that is not known holds up no other peer, and where
+ * RESOLVE_THREADS of them hear nothing the others wait LINK_RESOLVE_NS at the most; where the name
+ * service is silent the addresses that it gave last are tried, soon if a link over them was lost
+ * just now; where it says that there is no such name they are forgotten. */
+#include <assert.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
+#include "shell/peers/link_internal.h"
+
+static_assert(RESOLVE_HOST_BYTES >= CONFIG_HOST_BYTES, "every host is asked for whole");
+
+/* ---- attempts that fail ---- */
+
+void link_schedule_redial(struct peer_link *l, uint64_t now_ns)
+{
+    uint64_t quarter;
+
+    if (l->pause_ns == 0 || (l->up_ns && now_ns - l->up_ns >= LINK_STEADY_NS))
+        l->pause_ns = LINK_REDIAL_MIN_NS;
+    else
+        l->pause_ns *= 2;
+    if (l->pause_ns > LINK_REDIAL_MAX_NS)
+        l->pause_ns = LINK_REDIAL_MAX_NS;
+    l->up_ns = 0;
+    quarter = l->pause_ns / 4;
+    l->redial_ns = now_ns + l->pause_ns - quarter + prng_u64(&l->d->links.prng) % (2 * quarter);
+}
+
+/* An attempt has failed: it is counted, told as the cause, and followed by a pause. text: why an
+ * address did not do; without one the name is the cause. */
+static void attempt_failed(struct peer_link *l, const char *text)
+{
+    char cause[LINK_CAUSE_BYTES];
+
+    if (l->naddrs == 0)
+        snprintf(cause, sizeof cause, "the name does not resolve: %s", l->name_trouble);
+    else if (l->name_trouble[0])
+        snprintf(cause, sizeof cause, "%s; the name does not resolve: %s", text, l->name_trouble);
+    else
+        snprintf(cause, sizeof cause, "%s", text);
+    l->attempts++;
+    link_record_cause(l, cause);
+    if (l->state != PEER_LINK_IDLE)
+        link_move(l, PEER_LINK_IDLE);
+    link_schedule_redial(l, io_now_ns());
+}
+
+/* Each cause is logged as a warning once; `ternctl peers` shows what repeats. */
+static void dial_failed(struct peer_link *l, uint32_t address, int cause, const char *text)
+{
+    const struct config_peer *peer = &l->d->config->peers[l->peer];
+    bool logged = l->dial_errno[address] == cause;
+
+    l->dial_errno[address] = cause;
+    attempt_failed(l, text);
+    log_event(logged ? LEVEL_DEBUG : LEVEL_WARN, "dial_failed",
+              "peer=%s host=%s port=%u errno=%d reason=%s attempts=%u pause_ms=%u", peer->name,
+              peer->address.host, peer->address.port, cause, text, l->attempts,
+              (unsigned)(l->pause_ns / 1000000));
+}
+
+/* ---- connecting ---- */
+
+static void dial_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct peer_link *l =
+        (struct peer_link *)(void *)((char *)op - offsetof(struct peer_link, dial));
+    uint32_t i = l->next_addr % l->naddrs;
+    int fd = l->dial_fd;
+
+    (void)flags;
+    (void)buffer;
+    l->dial_fd = -1;
+    if (res < 0) {
+        close(fd);
+        l->next_addr++;
+        dial_failed(l, i, -res, res == -ECANCELED ? "no answer in time" : strerror(-res));
+        return;
+    }
+    l->dial_errno[i] = 0;
+    l->d->links.connected(l, fd);
+}
+
+/* Connects to the next address; all of them are numbers by now. */
+static void connect_next(struct peer_link *l, uint64_t now_ns)
+{
+    uint32_t i = l->next_addr % l->naddrs;
+
+    l->dial_fd = socket(l->addr[i].ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (l->dial_fd < 0) {
+        dial_failed(l, i, errno, strerror(errno));
+        return;
+    }
+    link_move(l, PEER_LINK_DIALLING);
+    l->give_up_ns = now_ns + LINK_DIAL_NS;
+    l->dial.done = dial_done;
+    io_connect(l->d->io, &l->dial, l->dial_fd, (struct sockaddr *)&l->addr[i], l->addr_len[i]);
+}
+
+/* ---- names ---- */
+
+static const struct config_endpoint *address_of(const struct peer_link *l)
+{
+    return &l->d->config->peers[l->peer].address;
+}
+
+static void take_addresses(struct peer_link *l, const struct resolve_answer *a)
+{
+    check(a->n > 0 && a->n <= LINK_ADDRS_MAX);
+    if (a->n != l->naddrs || memcmp(l->addr_len, a->len, a->n * sizeof a->len[0]) != 0 ||
+        memcmp(l->addr, a->addr, a->n * sizeof a->addr[0]) != 0)
+        memset(l->dial_errno, 0, sizeof l->dial_errno);
+    l->naddrs = a->n;
+    memcpy(l->addr, a->addr, sizeof l->addr);
+    memcpy(l->addr_len, a->len, sizeof l->addr_len);
+}
+
+/* Each cause is logged as a warning once. Addresses that the name had before are tried again. */
+static void resolve_failed(struct peer_link *l, const struct resolve_answer *a, uint64_t now_ns)
+{
+    bool logged = strcmp(l->name_trouble, a->text) == 0;
+
+    snprintf(l->name_trouble, sizeof l->name_trouble, "%s", a->text);
+    if (a->err == TERN_INVALID)
+        l->naddrs = 0;
+    l->next_addr = 0;
+    if (l->naddrs == 0)
+        attempt_failed(l, "");
+    log_event(logged ? LEVEL_DEBUG : LEVEL_WARN, "resolve_failed",
+              "peer=%s host=%s err=%s reason=%s attempts=%u last_addresses=%u",
+              l->d->config->peers[l->peer].name, address_of(l)->host, err_name(a->err), a->text,
+              l->attempts, l->naddrs);
+    if (l->naddrs > 0)
+        connect_next(l, now_ns);
+}
+
+static void resolve_answered(struct peer_link *l, const struct resolve_answer *a, uint64_t now_ns)
+{
+    check(l->state == PEER_LINK_RESOLVING);
+    if (a->err != TERN_OK) {
+        resolve_failed(l, a, now_ns);
+        return;
+    }
+    l->name_trouble[0] = '\0';
+    take_addresses(l, a);
+    l->next_addr = 0;
+    connect_next(l, now_ns);
+}
+
+static void resolve_timed_out(struct peer_link *l, uint64_t now_ns)
+{
+    const struct resolve_answer a = {.err = TERN_TIMED_OUT,
+                                     .text = "no answer from the name service"};
+
+    resolve_failed(l, &a, now_ns);
+}
+
+static void resolve_peer(struct peer_link *l, uint64_t now_ns)
+{
+    const struct config_endpoint *at = address_of(l);
+
+    if (!resolver_ask(l->d->links.resolver, l->slot, at->host, at->port)) {
+        resolve_timed_out(l, now_ns);
+        return;
+    }
+    link_move(l, PEER_LINK_RESOLVING);
+    l->give_up_ns =
+        now_ns + (l->naddrs > 0 && l->attempts == 0 ? LINK_RESOLVE_AGAIN_NS : LINK_RESOLVE_NS);
+}
+
+/* Tries the next address; at the end of a round the name is asked for first. */
+static void dial(struct peer_link *l, uint64_t now_ns)
+{
+    if (l->named && l->next_addr >= l->naddrs)
+        resolve_peer(l, now_ns);
+    else
+        connect_next(l, now_ns);
+}
+
+void link_dial_tick(struct peer_link *l, uint64_t now_ns)
+{
+    if (l->state == PEER_LINK_IDLE && now_ns >= l->redial_ns) {
+        dial(l, now_ns);
+    } else if (l->state == PEER_LINK_RESOLVING && now_ns >= l->give_up_ns) {
+        resolver_forget(l->d->links.resolver, l->slot);
+        resolve_timed_out(l, now_ns);
+    } else if (l->state == PEER_LINK_DIALLING && now_ns >= l->give_up_ns) {
+        link_move(l, PEER_LINK_CANCELLING);
+        io_cancel(l->d->io, &l->dial);
+    }
+}
+
+/* ---- the beginning and the end ---- */
+
+static void resolved(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct peer_links *ls =
+        (struct peer_links *)(void *)((char *)op - offsetof(struct peer_links, resolved));
+    struct resolve_answer answer;
+    uint32_t slot;
+
+    (void)res;
+    (void)buffer;
+    while (resolver_take(ls->resolver, &slot, &answer))
+        resolve_answered(&ls->v[slot], &answer, io_now_ns());
+    if (flags & IO_LAST)
+        io_poll_in(ls->v[0].d->io, &ls->resolved, resolver_event_fd(ls->resolver), true);
+}
+
+enum tern_err links_names_init(struct daemon *d, char *why, size_t cap)
+{
+    struct peer_links *ls = &d->links;
+    bool named = false;
+
+    for (uint32_t i = 0; i < ls->peers; i++) {
+        struct peer_link *l = &ls->v[i];
+        struct resolve_answer a;
+
+        l->named = !resolve_number(address_of(l)->host, address_of(l)->port, &a);
+        named = named || l->named;
+        if (!l->named)
+            take_addresses(l, &a);
+    }
+    if (!named)
+        return TERN_OK;
+    if (resolver_create(ls->peers, resolve_system, &ls->resolver) != TERN_OK) {
+        snprintf(why, cap, "no memory or no right to start the threads that resolve peers' names");
+        return TERN_INTERNAL;
+    }
+    ls->resolved.done = resolved;
+    io_poll_in(d->io, &ls->resolved, resolver_event_fd(ls->resolver), true);
+    return TERN_OK;
+}
+
+void links_names_finish(struct daemon *d)
+{
+    resolver_destroy(d->links.resolver);
+    d->links.resolver = NULL;
+}

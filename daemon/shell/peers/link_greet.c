@@ -1,0 +1,207 @@
+/* Greetings: who the other side is, whether it may be here, and what is told to the core and the
+ * data path when a link comes up. See link.h. What must stay true: no link comes up for a node that
+ * is not configured, nor for one that its certificate does not name. */
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
+#include "shell/peers/link_internal.h"
+
+static void send_hello(struct peer_link *l)
+{
+    struct daemon *d = l->d;
+    Tern__Wire__PeerHello m = TERN__WIRE__PEER_HELLO__INIT;
+
+    m.has_version_min = m.has_version_max = m.has_incarnation = m.has_data_port = true;
+    m.has_rdma = true;
+    m.rdma = d->rdma;
+    m.version_min = WIRE_VERSION_MIN;
+    m.version_max = WIRE_VERSION;
+    m.node = (char *)(uintptr_t)d->config->node;
+    m.incarnation = d->incarnation;
+    m.data_port = d->data_port;
+    link_send_message(l, FRAME_PEER_HELLO, 1, &m.base);
+}
+
+static void answer_hello(struct peer_link *l, uint64_t request_id, enum tern_err err,
+                         const char *text, uint32_t version)
+{
+    struct daemon *d = l->d;
+    Tern__Wire__PeerHelloReply m = TERN__WIRE__PEER_HELLO_REPLY__INIT;
+    Tern__Wire__Status status = TERN__WIRE__STATUS__INIT;
+
+    status.has_err = true;
+    status.err = err;
+    status.text = *text ? (char *)(uintptr_t)text : NULL;
+    m.status = err == TERN_OK ? NULL : &status;
+    if (err == TERN_OK) {
+        m.has_version = m.has_incarnation = m.has_data_port = m.has_data_token = m.has_rdma = true;
+        m.data_token = l->data_token;
+        m.rdma = d->rdma;
+        m.version = version;
+        m.node = (char *)(uintptr_t)d->config->node;
+        m.incarnation = d->incarnation;
+        m.data_port = d->data_port;
+    }
+    link_send_message(l, FRAME_PEER_HELLO_REPLY, request_id, &m.base);
+}
+
+/* ---- coming up ---- */
+
+/* An inbound link gives its peer a token: who says it on a data connection is that peer. */
+static bool admit(struct peer_link *l)
+{
+    if (getrandom(&l->data_token, sizeof(l->data_token), 0) != (ssize_t)sizeof(l->data_token))
+        return false;
+    l->data_token |= 1; /* 0 means none */
+    xfer_admit(l->d->xfer, l->slot, l->data_token);
+    return true;
+}
+
+/* An outbound link opens the data path to the port that the peer named. False: the link is closed.
+ */
+static bool open_data_path(struct peer_link *l, uint64_t incarnation, uint32_t data_port)
+{
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof(addr);
+
+    memset(&addr, 0, sizeof(addr));
+    if (data_port == 0 || data_port > UINT16_MAX ||
+        getpeername(l->stream.fd, (struct sockaddr *)&addr, &len) != 0) {
+        stream_close(&l->stream, "the peer names no data port");
+        return false;
+    }
+    if (addr.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)(void *)&addr)->sin6_port = htons((uint16_t)data_port);
+    else
+        ((struct sockaddr_in *)(void *)&addr)->sin_port = htons((uint16_t)data_port);
+    if (xfer_link_up(l->d->xfer, l->slot, (struct sockaddr *)&addr, len, incarnation,
+                     l->data_token) != TERN_OK) {
+        stream_close(&l->stream, "the data path to the peer cannot be opened");
+        return false;
+    }
+    return true;
+}
+
+static void come_up(struct peer_link *l, uint64_t incarnation, uint32_t data_port)
+{
+    struct event ev = {.kind = EV_LINK_UP, .link = {.link = l->slot, .incarnation = incarnation}};
+    struct daemon *d = l->d;
+
+    if (link_is_outbound(l) && !open_data_path(l, incarnation, data_port))
+        return;
+    link_move(l, PEER_LINK_UP);
+    link_clear_cause(l);
+    l->incarnation = incarnation;
+    l->up_ns = l->heard_ns = l->pinged_ns = io_now_ns();
+    l->stream.body_max = LINK_BODY_MAX;
+    log_event(LEVEL_INFO, "link_up", "link=%u peer=%s dir=%s incarnation=%016" PRIx64, l->slot,
+              link_peer_name(l), link_is_outbound(l) ? "out" : "in", incarnation);
+    if (link_is_outbound(l)) {
+        const struct config_peer *peer = &d->config->peers[l->peer];
+
+        xfer_link_push(d->xfer, l->slot, peer->push);
+        xfer_link_transport(d->xfer, l->slot, peer->transport, peer->tenants, l->rdma);
+    }
+    daemon_event(d, &ev);
+}
+
+/* A peer that was cut off dials again before we notice: its older link is void. */
+static void replace_older(struct peer_link *l)
+{
+    struct peer_links *ls = &l->d->links;
+
+    for (uint32_t i = ls->peers; i < ls->n; i++) {
+        struct peer_link *other = &ls->v[i];
+
+        if (other != l && link_up(other) && other->peer == l->peer)
+            stream_close(&other->stream, "its node connected anew");
+    }
+}
+
+/* ---- hello ---- */
+
+static void greeted(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
+{
+    const Tern__Wire__PeerHello *m;
+    const ProtobufCMessage *msg;
+    const char *text = "";
+    uint32_t version = 0, peer = NONE;
+    enum tern_err err;
+
+    if (h->type != FRAME_PEER_HELLO || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
+        link_protocol_error(l, "a peer says hello first");
+        return;
+    }
+    m = (const Tern__Wire__PeerHello *)(const void *)msg;
+    err = wire_negotiate(m->version_min, m->version_max, &version);
+    if (err != TERN_OK) {
+        text = "no version in common: update the older daemon";
+    } else if (!m->node || config_peer_slot(l->d->config, m->node, &peer) != TERN_OK) {
+        err = TERN_DENIED;
+        text = "this node is not among the peers that are configured here";
+    } else if (l->tls && !tls_names(l->tls, m->node)) {
+        err = TERN_DENIED;
+        text = "this node is not the one that its certificate names";
+        link_tls_refused(l, TLS_WRONG_NAME, text);
+    } else if (!admit(l)) {
+        err = TERN_BUSY;
+        text = "no random numbers are to be had";
+    }
+    answer_hello(l, h->request_id, err, text, version);
+    if (err != TERN_OK) {
+        stream_finish(&l->stream, text);
+        return;
+    }
+    l->peer = peer;
+    replace_older(l);
+    if (l->stream.state == STREAM_OPEN)
+        come_up(l, m->incarnation, m->data_port);
+}
+
+static void hello_answered(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
+{
+    const Tern__Wire__PeerHelloReply *m;
+    const ProtobufCMessage *msg;
+
+    if (h->type != FRAME_PEER_HELLO_REPLY || wire_in_message(&l->d->in, h, body, &msg) != TERN_OK) {
+        link_protocol_error(l, "the peer does not answer hello");
+        return;
+    }
+    m = (const Tern__Wire__PeerHelloReply *)(const void *)msg;
+    if (m->status && m->status->err != TERN_OK) {
+        log_event(LEVEL_WARN, "peer_refused", "peer=%s err=%s text=%s", link_peer_name(l),
+                  err_name((enum tern_err)m->status->err), m->status->text ? m->status->text : "");
+        link_set_cause(l, "refused by the peer: %s",
+                       m->status->text ? m->status->text : err_name((enum tern_err)m->status->err));
+        stream_close(&l->stream, "the peer refused us");
+    } else if (!m->node || strcmp(m->node, link_peer_name(l)) != 0) {
+        log_event(LEVEL_WARN, "peer_mismatch", "peer=%s node=%s", link_peer_name(l),
+                  m->node ? m->node : "");
+        link_set_cause(l, "another node answers at the peer's address: %s", m->node ? m->node : "");
+        stream_close(&l->stream, "another node answers at the peer's address");
+    } else {
+        l->data_token = m->data_token;
+        l->rdma = m->rdma;
+        come_up(l, m->incarnation, m->data_port);
+    }
+}
+
+void link_greet(struct peer_link *l)
+{
+    link_move(l, PEER_LINK_GREETING);
+    if (link_is_outbound(l))
+        send_hello(l);
+}
+
+void link_greeting_frame(struct peer_link *l, const struct frame_header *h, const uint8_t *body)
+{
+    if (link_is_outbound(l))
+        hello_answered(l, h, body);
+    else
+        greeted(l, h, body);
+}

@@ -1,0 +1,61 @@
+/* What the files of the links share, lowest first: link_state.c, link_send.c, link_tls.c,
+ * link_path.c, link_greet.c, link_dial.c, link.c. Each calls those before it alone. */
+#ifndef SHELL_LINK_INTERNAL_H
+#define SHELL_LINK_INTERNAL_H
+
+#include "shell/peers/link.h"
+
+/* ---- link_state.c ---- */
+
+void link_move(struct peer_link *l, enum peer_link_state to);
+const char *link_peer_name(const struct peer_link *l); /* "" until it is known */
+bool link_is_outbound(const struct peer_link *l);
+/* Sets why the link is not up. True: the text differs from the last one. */
+bool link_record_cause(struct peer_link *l, const char *text);
+void link_clear_cause(struct peer_link *l); /* it is up */
+/* Before an outbound link is closed: a better cause than the reason it is closed with. May hold
+ * what the peer said. */
+void link_set_cause(struct peer_link *l, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Counts it and closes the link. */
+void link_protocol_error(struct peer_link *l, const char *why);
+
+/* ---- link_send.c ---- */
+
+/* A message that fits HELLO_BODY_MAX, in any state that has a stream. */
+bool link_send_message(struct peer_link *l, uint16_t type, uint64_t request_id,
+                       const ProtobufCMessage *m);
+void link_send_ping(struct peer_link *l, uint16_t type, uint64_t request_id);
+void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, const char *dir);
+
+/* ---- link_tls.c ---- */
+
+/* Nothing without a certificate in the configuration. */
+enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap);
+/* Puts TLS under a stream that was just opened. False: it was refused, counted, and closed. */
+bool link_secure(struct peer_link *l);
+/* Logs and counts that the peer, or what it sent, was not accepted. */
+void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail);
+
+/* ---- link_path.c ---- */
+
+enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, const uint8_t *body,
+                             uint64_t sequence);
+
+/* ---- link_greet.c ---- */
+
+/* The stream is open and, with TLS, secured: the dialling side says hello. */
+void link_greet(struct peer_link *l);
+/* A frame on a link that is not up yet. */
+void link_greeting_frame(struct peer_link *l, const struct frame_header *h, const uint8_t *body);
+
+/* ---- link_dial.c ---- */
+
+enum tern_err links_names_init(struct daemon *d, char *why, size_t cap);
+void links_names_finish(struct daemon *d);
+/* Sets when an outbound link dials again. */
+void link_schedule_redial(struct peer_link *l, uint64_t now_ns);
+/* Dials, or gives up what takes too long; of an outbound link that is not up. */
+void link_dial_tick(struct peer_link *l, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,77 @@
+/* What a link sends: pings, and the messages of the core. See link.h. What must stay true: messages
+ * are numbered without a gap; one that finds no room ends the transfer, not the link. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
+#include "shell/peers/link_internal.h"
+#include "shell/wire/wire_out.h"
+
+bool link_send_message(struct peer_link *l, uint16_t type, uint64_t request_id,
+                       const ProtobufCMessage *m)
+{
+    struct frame_header h = {.version = FRAME_VERSION, .type = type, .request_id = request_id};
+    size_t n;
+
+    check(wire_encode(&h, m, HELLO_BODY_MAX, l->d->frame, FRAME_HEADER_BYTES + HELLO_BODY_MAX,
+                      &n) == TERN_OK);
+    return stream_put(&l->stream, l->d->frame, n, NULL, 0);
+}
+
+void link_send_ping(struct peer_link *l, uint16_t type, uint64_t request_id)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+
+    link_send_message(l, type, request_id, &m.base);
+}
+
+/* One line a transfer on each side, so that a trace id can be followed from daemon to daemon. */
+void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, const char *dir)
+{
+    if (msg->kind == PEER_PULL_OPEN)
+        log_event(LEVEL_DEBUG, "pull_open", "peer=%s dir=%s from=%u to=%u " LOG_TRACE,
+                  link_peer_name(l), dir, msg->from, msg->to, msg->trace_id);
+    else if (msg->err != TERN_OK)
+        log_event(LEVEL_DEBUG, "pull_refused", "peer=%s dir=%s err=%s " LOG_TRACE,
+                  link_peer_name(l), dir, err_name(msg->err), msg->trace_id);
+}
+
+/* As many requests with their tokens wait for the peer as may wait: the fetch ends the way the peer
+ * itself would end it, and the link lives on. */
+static void refuse_open(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
+{
+    struct event ev = {.kind = EV_PEER_MSG};
+
+    log_event(LEVEL_WARN, "link_full", "link=%u " LOG_TRACE, slot, msg->trace_id);
+    ev.peer.link = slot;
+    ev.peer.msg.kind = PEER_PULL_OFFER;
+    ev.peer.msg.pull = msg->pull;
+    ev.peer.msg.trace_id = msg->trace_id;
+    ev.peer.msg.err = TERN_BUSY;
+    ev.peer.msg.retry_ms = d->config->limits.busy_retry_ms;
+    daemon_later(d, &ev);
+}
+
+void link_send(struct daemon *d, uint32_t slot, const struct peer_msg *msg)
+{
+    struct peer_link *l = &d->links.v[slot];
+    const char *tenant = NULL;
+    size_t n;
+
+    if (!link_up(l))
+        return;
+    if (msg->kind == PEER_PULL_OPEN && msg->tenant < d->config->ntenants)
+        tenant = d->config->tenants[msg->tenant].name;
+    n = wire_out_peer_msg(msg, tenant, l->sent + 1, LINK_BODY_MAX, d->frame);
+    check(n > 0);
+    if (msg->kind == PEER_PULL_OPEN && !stream_fits(&l->stream, n)) {
+        refuse_open(d, slot, msg);
+        return;
+    }
+    link_log_transfer(l, msg, "out");
+    l->sent++;
+    stream_put(&l->stream, d->frame, n, NULL, 0);
+}

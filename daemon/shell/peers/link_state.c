@@ -1,0 +1,120 @@
+/* The state of a link and what operators hear of it: whether it is up, why not, how often the peer
+ * broke the protocol. See link.h. What must stay true: a state changes only in link_move, along the
+ * table in peer_link_states.h. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "shell/daemon.h"
+#include "shell/peers/link_internal.h"
+
+void link_move(struct peer_link *l, enum peer_link_state to)
+{
+    static const uint32_t next[PEER_LINK_STATES] = {
+#define X(name, next, comment) next,
+        PEER_LINK_STATE_TABLE(X)
+#undef X
+    };
+
+    check(next[l->state] >> to & 1);
+    l->state = to;
+}
+
+bool link_up(const struct peer_link *l)
+{
+    return l->state == PEER_LINK_UP || l->state == PEER_LINK_OVERFLOWED;
+}
+
+bool link_is_outbound(const struct peer_link *l)
+{
+    return l->slot < l->d->links.peers;
+}
+
+const char *link_peer_name(const struct peer_link *l)
+{
+    return l->peer == NONE ? "" : l->d->config->peers[l->peer].name;
+}
+
+const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation)
+{
+    static const char *const names[PEER_LINK_STATES] = {
+        [PEER_LINK_IDLE] = "waiting",
+        [PEER_LINK_RESOLVING] = "resolving",
+        [PEER_LINK_DIALLING] = "dialling",
+        [PEER_LINK_CANCELLING] = "dialling",
+        [PEER_LINK_SECURING] = "securing",
+        [PEER_LINK_GREETING] = "greeting",
+        [PEER_LINK_UP] = "up",
+        [PEER_LINK_OVERFLOWED] = "up",
+        [PEER_LINK_CLOSED] = "closing",
+    };
+    const struct peer_link *l = &d->links.v[peer];
+
+    *ret_incarnation = link_up(l) ? l->incarnation : 0;
+    return names[l->state];
+}
+
+/* ---- why a peer is not there ---- */
+
+uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer)
+{
+    return d->links.protocol_errors[peer == NONE ? CONFIG_PEERS_MAX : peer];
+}
+
+void link_protocol_error(struct peer_link *l, const char *why)
+{
+    l->d->links.protocol_errors[l->peer == NONE ? CONFIG_PEERS_MAX : l->peer]++;
+    stream_close(&l->stream, why);
+}
+
+const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
+                         uint64_t *ret_since_ns)
+{
+    const struct peer_link *l = &d->links.v[peer];
+
+    *ret_attempts = l->attempts;
+    *ret_since_ns = l->down_ns;
+    return l->cause[0] ? l->cause : NULL;
+}
+
+/* The text goes to logs and terminals, and may be the peer's words: only printable characters stay.
+ */
+bool link_record_cause(struct peer_link *l, const char *text)
+{
+    char cause[LINK_CAUSE_BYTES];
+    bool changed;
+
+    snprintf(cause, sizeof cause, "%s", text);
+    for (char *c = cause; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    changed = strcmp(cause, l->cause) != 0;
+    if (!l->down_ns)
+        l->down_ns = io_now_ns();
+    memcpy(l->cause, cause, sizeof cause);
+    return changed;
+}
+
+void link_clear_cause(struct peer_link *l)
+{
+    l->cause[0] = '\0';
+    l->attempts = 0;
+    l->down_ns = 0;
+    l->name_trouble[0] = '\0';
+    memset(l->dial_errno, 0, sizeof l->dial_errno);
+}
+
+void link_set_cause(struct peer_link *l, const char *format, ...)
+{
+    char text[LINK_CAUSE_BYTES];
+    va_list args;
+
+    if (!link_is_outbound(l) || l->cause_known)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    link_record_cause(l, text);
+    l->cause_known = true;
+}
