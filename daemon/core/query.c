@@ -175,7 +175,7 @@ static void node_pages_fill(const struct core *c, const struct node *n, struct n
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < p->ngroups && n->depth > 0; g++) {
-        ret->host_pages += n->host[g] == NONE ? 0 : p->group[g].segment;
+        ret->host_pages += n->tiers.host_pages[g] == NONE ? 0 : p->group[g].segment;
         if (n->pages[g] == NONE)
             continue;
         ret->pages += p->group[g].segment;
@@ -198,19 +198,20 @@ bool core_node_view(const struct core *c, uint32_t slot, struct node_view *ret)
     ret->depth = n->depth;
     ret->children = n->children.n;
     node_pages_fill(c, n, ret);
-    ret->borrowers = n->borrowers;
+    ret->borrowers = n->state.borrowers;
     ret->reclaimable = reclaim_list_has(c, slot);
-    ret->resumable = n->depth > 0 && node_visible(n) && n->on_device && state_resumable(c, slot);
+    ret->resumable =
+        n->depth > 0 && node_visible(n) && node_on_device(n) && state_resumable(c, slot);
     memcpy(ret->refs, n->refs, sizeof ret->refs);
-    ret->on_device = n->on_device != 0;
-    ret->on_host = n->on_host != 0;
-    ret->copying = n->copy != COPY_NONE;
+    ret->on_device = node_on_device(n);
+    ret->on_host = node_on_host(n);
+    ret->copying = n->work.copy != COPY_NONE;
     ret->admin_since_ns = n->refs[REF_ADMIN] ? n->admin_ns : 0;
     ret->chain = n->chain;
     ret->pool = n->pool;
     ret->ns = space_at(c, n->space)->ns;
     ret->visible = node_visible(n);
-    ret->sealed = n->seal == SEAL_DONE;
+    ret->sealed = n->work.seal == SEAL_DONE;
     ret->last_use_ns = n->last_use_ns;
     return true;
 }
@@ -290,7 +291,7 @@ void core_pool_borrowed(const struct core *c, uint32_t pool, uint64_t *bits,
             bits[at / 64] |= 1ull << at % 64;
             for (uint32_t g = 0; g < p->ngroups; g++)
                 if (n->pages[g] != NONE &&
-                    (!group_is_state(&p->group[g]) || n->borrowers > n->host_borrowers))
+                    (!group_is_state(&p->group[g]) || n->state.borrowers > n->state.host_borrowers))
                     ret[g] += p->group[g].segment;
         }
     }

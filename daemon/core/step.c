@@ -110,7 +110,7 @@ static enum tern_err pin_check(const struct core *c, const struct request *req,
     if (!r->on)
         return n->refs[REF_ADMIN] > 0 ? TERN_OK : TERN_CONFLICT;
     *ret_text = "the node is not on the device now: what is on the host alone is not pinned";
-    return n->on_device && node_visible(n) ? TERN_OK : TERN_INVALID;
+    return node_on_device(n) && node_visible(n) ? TERN_OK : TERN_INVALID;
 }
 
 static void pin_request(struct core *c, const struct request *req, struct reply *ret)

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "core/arena/list.h"
+#include "core/arena/node_states.h"
 #include "core/bugs.h"
 #include "core/core.h"
 #include "core/memory/page_states.h"
@@ -74,9 +75,9 @@ struct pool {
     struct list free_slabs;
     uint32_t
         heap[HEAPS]; /* HEAP_LEAF: evictable leaves. HEAP_STATE: nodes whose STATE may be dropped */
-    struct list reclaim; /* nodes with superseded STATE, oldest first */
-    uint32_t nstate, reach, window_max,
-        remade; /* STATE groups; the largest reach and window of them */
+    struct list reclaim;                /* nodes with superseded STATE, oldest first */
+    uint32_t nstate, reach, window_max; /* STATE groups; the largest reach and window of them */
+    uint32_t resumed_anew;              /* nodes of SUCCESSOR_EARLIER */
     uint32_t supersede;
     struct list spaces; /* namespaces */
     uint32_t regions;   /* ranks of the engines that use it */
@@ -98,64 +99,66 @@ struct space { /* a namespace within a pool */
     uint32_t nodes; /* without the root */
 };
 
-/* Of a node's copy to the other tier. WAITING: for the checksums. */
-enum copy_state {
-    COPY_NONE,
-    COPY_BACK_WAITING,
-    COPY_BACK_QUEUED,
-    COPY_BACK_RUNNING,
-    COPY_BACK_DONE, /* acknowledged; its parent's is not */
-    COPY_LOAD_QUEUED,
-    COPY_LOAD_RUNNING,
-    COPY_LOAD_DONE
+/* The tiers that have all of a node's HISTORY, as bits of node.residency; on the host it has been
+ * acknowledged. On each tier the nodes are closed towards the root. */
+#define ON_DEVICE (1u << TIER_DEVICE)
+#define ON_HOST   (1u << TIER_HOST)
+
+/* STATE of a node: who needs its segment (state.c). Whether one can resume here is derived each
+ * time, never stored. */
+struct node_state {
+    uint32_t resume, successor; /* enum resume_state, enum successor_state */
+    uint32_t claims_window;     /* 1: it counts among window_claims of the nodes of its window */
+    uint32_t window_claims;     /* resume points whose windows its segment is in */
+    uint32_t borrowers;
+    uint32_t host_borrowers;   /* of those, the ones that are content with the host's copy */
+    uint32_t refilling;        /* groups, as bits, whose refill waits for its step */
+    struct list_links reclaim; /* superseded: in the pool's list */
 };
-enum seal_state { SEAL_NO, SEAL_QUEUED, SEAL_RUNNING, SEAL_DONE };
+
+struct node_tiers {
+    uint32_t host_pages[GROUPS_MAX]; /* heads of acknowledged host pages */
+    uint32_t device_children;        /* children on the device */
+    uint32_t host_children;          /* children on the host, or about to be */
+    uint32_t host_corrupt;           /* 1: its host pages do not agree with their checksums */
+    uint32_t announced;              /* what subscribers know of it: see events.c */
+};
+
+/* What is under way with a node: its commit's step, its checksums, its copy to the other tier. */
+struct node_work {
+    uint64_t publish_step;
+    uint32_t publish_next; /* in the list of a retire record */
+    uint32_t seal;         /* enum seal_state */
+    struct list_links seal_queue;
+    uint32_t copy, copy_gen; /* enum copy_state */
+    struct list_links copy_queue;
+    uint32_t copy_pages[GROUPS_MAX]; /* heads of COPYING pages, of the tier that is written */
+    uint32_t copy_tries;             /* writebacks of it that failed in a row */
+    uint32_t loaders;                /* loads that need this node on the device */
+};
 
 struct node { /* one L-chunk under its parent; a root has depth 0 and neither tokens nor pages */
     /* The first cache line is all that a match reads. */
     _Alignas(64) uint32_t parent;
     uint32_t depth;
     struct list children;       /* newest first */
-    uint32_t on_device;         /* all HISTORY is there */
+    uint32_t residency;         /* ON_DEVICE, ON_HOST */
     uint32_t tokens, keys;      /* heads in the token store and the extra-key store */
     uint32_t pending_engine;    /* NONE: its step has passed */
     uint32_t pages[GROUPS_MAX]; /* heads; page_tokens order; L / page_tokens each */
     uint32_t gen, pool, space;
     struct list_links sibling; /* `next` too where the record is free */
+    uint32_t used, mark;
     uint32_t refs[REF_KINDS], nrefs;
     uint32_t hash_next;
-    struct heap_links heap[HEAPS];
-    uint32_t seal;
-    struct list_links seal_queue;
-    uint32_t pending_next;
-    uint32_t mark, used;
-    /* STATE. made: a terminal commit made it a resume point (T9). claims: it counts in `needed` of
-     * the nodes of its window. passed: a resume point below is out of reach of its segment. What
-     * can be resumed is derived, never stored. */
-    uint32_t made, claims, passed, needed, borrowers;
-    uint32_t remade;   /* passed once, then made anew: those below may be passed while it is not */
-    uint32_t released; /* SnapshotRelease: as if passed, whatever its ancestors are */
-    struct list_links reclaim; /* superseded: in the pool's list */
-    uint32_t state_pending;    /* groups, as bits, whose refill waits for its step */
-    uint64_t pending_step;
     uint64_t hash, seq;
-    uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
     uint64_t chain;                 /* of all tokens up to here; no slot or address in it */
+    uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */
     uint64_t admin_ns;
-    /* The host tier. Residency is prefix-closed on each tier. */
-    uint32_t host[GROUPS_MAX];   /* heads of acknowledged host pages */
-    uint32_t moving[GROUPS_MAX]; /* COPYING pages: of the host for BACK, of the device for LOAD */
-    uint32_t on_host;            /* all HISTORY is there, and acknowledged */
-    uint32_t ndevice;            /* children on the device */
-    uint32_t nhost;              /* children on the host, or about to be */
-    uint32_t copy, copy_gen;
-    struct list_links copy_queue;
-    uint32_t loaders;        /* loads that need this node on the device */
-    uint32_t host_borrowers; /* of `borrowers`, those that are content with the host's copy */
-    uint32_t host_bad;       /* its host pages do not agree with their checksums */
-    uint32_t stored;         /* what subscribers know of it: 0 nothing, see events.c */
-    uint32_t load_cancelled; /* nobody waits for the load that is running */
-    uint32_t copy_tries;     /* copies of it to the host that failed in a row */
+    struct heap_links heap[HEAPS];
+    struct node_state state;
+    struct node_tiers tiers;
+    struct node_work work;
 };
 
 struct token_block {
@@ -316,11 +319,11 @@ struct core {
         free_pulls, free_serves;
     struct list seals_queued, copies_queued; /* nodes */
     uint32_t seals_running, copies_running;
-    uint32_t rotten;      /* nodes whose host pages do not agree with their checksums */
-    uint32_t copy_failed; /* 1: look whether those away wait for something that will not come */
-    struct list away;     /* sessions */
-    uint32_t resets;      /* namespaces that are being swept */
-    uint32_t events_at;   /* offset / 64 */
+    uint32_t host_corrupt; /* nodes whose host pages do not agree with their checksums */
+    uint32_t copy_failed;  /* 1: look whether those away wait for something that will not come */
+    struct list away;      /* sessions */
+    uint32_t resets;       /* namespaces that are being swept */
+    uint32_t events_at;    /* offset / 64 */
     uint64_t event_next;
     struct list pulls_active, serves_active;
     uint32_t nretires;
@@ -368,9 +371,9 @@ ARENA_LIST(page_list, page, in_list)
 ARENA_LIST(slab_list, slab, in_list)
 ARENA_LIST(space_list, space, in_pool)
 ARENA_LIST(child_list, node, sibling)
-ARENA_LIST(reclaim_list, node, reclaim)
-ARENA_LIST(seal_list, node, seal_queue)
-ARENA_LIST(copy_list, node, copy_queue)
+ARENA_LIST(reclaim_list, node, state.reclaim)
+ARENA_LIST(seal_list, node, work.seal_queue)
+ARENA_LIST(copy_list, node, work.copy_queue)
 ARENA_LIST(session_list, session, in_engine)
 ARENA_LIST(away_list, session, in_away)
 ARENA_LIST(retire_list, retire, in_engine)

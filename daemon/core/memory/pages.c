@@ -3,14 +3,6 @@
  * nothing. */
 #include "core/memory/pages.h"
 
-static const struct {
-    uint32_t next;
-} states[PAGE_STATES] = {
-#define X(name, next, comment) [PAGE_##name] = {next},
-    PAGE_STATE_TABLE(X)
-#undef X
-};
-
 uint32_t page_record(const struct core *c, const struct page *p)
 {
     return (uint32_t)(p - page_at(c, 0));
@@ -30,7 +22,9 @@ static void count_move(struct group *g, enum page_state from, enum page_state to
 
 void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owner)
 {
-    check(states[p->state].next & 1u << to);
+    uint32_t state = p->state;
+
+    page_state_move(&state, to);
     count_move(&pool_at(c, p->pool)->group[p->group], p->state, to);
     p->state = (uint8_t)to;
     p->owner = owner;

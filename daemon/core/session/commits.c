@@ -38,18 +38,18 @@ static bool refill_allowed(struct core *c, const struct engine *e, uint32_t slot
     struct node *n = node_at(c, slot);
 
     if (!node_visible(n))
-        return *src->step <= n->pending_step;
-    if (n->state_pending && slot != *src->pending)
+        return *src->step <= n->work.publish_step;
+    if (n->state.refilling && slot != *src->pending)
         return false; /* another commit's refill waits for its step */
-    if (n->moving[group] != NONE)
+    if (n->work.copy_pages[group] != NONE)
         return false; /* it is coming from the host, and somebody waits for that */
     if (*src->step <= e->done_min)
         return true;
-    if (!n->state_pending) {
-        n->pending_next = *src->pending;
+    if (!n->state.refilling) {
+        n->work.publish_next = *src->pending;
         *src->pending = slot;
     }
-    n->state_pending |= 1u << group;
+    n->state.refilling |= 1u << group;
     return true;
 }
 
@@ -59,12 +59,12 @@ static void refilled(struct core *c, uint32_t slot, const struct chunk_source *s
 {
     struct node *n = node_at(c, slot);
 
-    if (!node_visible(n) || n->state_pending)
+    if (!node_visible(n) || n->state.refilling)
         return;
     state_arrived(c, slot);
-    if (src->arriving || n->seal != SEAL_DONE)
+    if (src->arriving || n->work.seal != SEAL_DONE)
         return;
-    n->seal = SEAL_NO;
+    seal_state_move(&n->work.seal, SEAL_NONE);
     seal_queue(c, slot);
 }
 
@@ -108,7 +108,7 @@ static void segment_attach(struct core *c, struct session *s, uint32_t slot, uin
     drop_head(c, src, g, window_first(p, g, n->depth)); /* T7 */
     if (src->base[g] < first)
         return; /* pages that no node holds: the session still needs them, and keeps them */
-    if (n->state_pending & 1u << g) {
+    if (n->state.refilling & 1u << g) {
         src->unread |= 1u << g;
         return; /* nobody may read that refill yet: the session keeps its own pages */
     }
@@ -150,11 +150,11 @@ static void set_pending(struct core *c, struct session *s, uint32_t slot, struct
     struct node *n = node_at(c, slot);
     const struct node *parent = node_at(c, s->node);
 
-    if (!node_visible(parent) && *src->step < parent->pending_step)
-        *src->step = parent->pending_step; /* a chunk is not seen before what it continues */
+    if (!node_visible(parent) && *src->step < parent->work.publish_step)
+        *src->step = parent->work.publish_step; /* a chunk is not seen before what it continues */
     n->pending_engine = s->engine;
-    n->pending_step = *src->step;
-    n->pending_next = *src->pending;
+    n->work.publish_step = *src->step;
+    n->work.publish_next = *src->pending;
     *src->pending = slot;
 }
 
@@ -191,7 +191,7 @@ static enum tern_err attach_new(struct core *c, struct session *s, struct token_
     tokens_take_chunk(c, &s->tokens, p->align, &n->tokens, &n->keys);
     history_fill(c, p, slot, src);
     if (src->arriving)
-        n->seal = SEAL_DONE;
+        seal_state_move(&n->work.seal, SEAL_DONE);
     set_pending(c, s, slot, src);
     move_on(c, s, slot, src);
     return TERN_OK;
@@ -204,15 +204,17 @@ static enum tern_err attach_again(struct core *c, struct session *s, uint32_t sl
     const struct pool *p = session_pool(c, s);
     struct node *n = node_at(c, slot);
 
-    if (n->copy != COPY_NONE)
+    if (n->work.copy != COPY_NONE)
         return TERN_GONE; /* it is being loaded */
     tokens_drop_chunk(c, &s->tokens, p->align);
     history_fill(c, p, slot, src);
     node_arrive(c, slot);
-    n->seal = src->arriving ? SEAL_DONE : SEAL_NO;
+    if (src->arriving)
+        seal_state_move(&n->work.seal, SEAL_DONE);
     set_pending(c, s, slot, src);
     move_on(c, s, slot, src);
-    if (n->host_bad && n->nhost == 0 && n->refs[REF_HOST] == 0 && n->copy == COPY_NONE)
+    if (n->tiers.host_corrupt && n->tiers.host_children == 0 && n->refs[REF_HOST] == 0 &&
+        n->work.copy == COPY_NONE)
         node_leave_host(c, slot);
     return TERN_OK;
 }
@@ -228,7 +230,7 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
     *ret_adopted = child != NONE;
     if (child == NONE)
         return attach_new(c, s, &w, src);
-    if (!node_at(c, child)->on_device) {
+    if (!node_on_device(node_at(c, child))) {
         *ret_adopted = false;
         return attach_again(c, s, child, src);
     }

@@ -26,8 +26,8 @@ static uint32_t reversed(const struct core *c, uint32_t at)
     uint32_t before = NONE;
 
     for (uint32_t next; at != NONE; at = next) {
-        next = node_at(c, at)->pending_next;
-        node_at(c, at)->pending_next = before;
+        next = node_at(c, at)->work.publish_next;
+        node_at(c, at)->work.publish_next = before;
         before = at;
     }
     return before;
@@ -38,17 +38,17 @@ static void publish_nodes(struct core *c, uint32_t at)
     at = reversed(c, at);
     while (at != NONE) {
         struct node *n = node_at(c, at);
-        uint32_t next = n->pending_next;
+        uint32_t next = n->work.publish_next;
 
-        n->pending_engine = n->pending_next = NONE;
-        n->pending_step = 0;
-        if (n->state_pending && n->seal == SEAL_DONE)
-            n->seal = SEAL_NO; /* what was refilled has no checksum yet */
-        n->state_pending = 0;
+        n->pending_engine = n->work.publish_next = NONE;
+        n->work.publish_step = 0;
+        if (n->state.refilling && n->work.seal == SEAL_DONE)
+            seal_state_move(&n->work.seal, SEAL_NONE); /* what was refilled has no checksum yet */
+        n->state.refilling = 0;
         seal_queue(c, at);
-        tree_event(c, at, n->stored ? TREE_TIER : TREE_STORED);
+        tree_event(c, at, n->tiers.announced ? TREE_TIER : TREE_STORED);
         state_arrived(c, at);
-        if (n->seal == SEAL_DONE)
+        if (n->work.seal == SEAL_DONE)
             host_sealed(c, at);
         node_offer(c, at);
         touch(c);
@@ -142,10 +142,10 @@ void retire_drop_all(struct core *c, struct engine *e)
     for (uint32_t at = retire_list_last(c, &e->retires); at != NONE;
          at = retire_list_before(c, &e->retires, at))
         for (uint32_t n = retire_at(c, at)->pending, next; n != NONE; n = next) {
-            next = node_at(c, n)->pending_next;
+            next = node_at(c, n)->work.publish_next;
             if (node_visible(node_at(c, n)))
                 state_unfill(c, n);
-            else if (node_at(c, n)->on_host)
+            else if (node_on_host(node_at(c, n)))
                 node_demote(c, n);
             else
                 node_destroy(c, n);

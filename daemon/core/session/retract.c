@@ -207,7 +207,7 @@ static bool path_written(const struct core *c, const struct session *s, uint32_t
     if (!node_visible(n) && (!all || n->pending_engine != s->engine))
         return false;
     for (uint32_t at = device; node_at(c, at)->depth > s->low; at = node_at(c, at)->parent)
-        if (node_at(c, at)->state_pending)
+        if (node_at(c, at)->state.refilling)
             return false;
     return true;
 }
@@ -220,7 +220,7 @@ static enum tern_err load_start(struct core *c, struct engine *e, struct session
     uint32_t need[GROUPS_MAX] = {0}, device = target;
     struct pool *p = session_pool(c, s);
 
-    while (!node_at(c, device)->on_device)
+    while (!node_on_device(node_at(c, device)))
         device = node_at(c, device)->parent;
     s->target = target;
     s->load_pin = device;
@@ -484,7 +484,7 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
     enum tern_err err = TERN_OK;
 
     if (!load_done(c, s->target, low)) {
-        if (failed || node_at(c, s->target)->on_device)
+        if (failed || node_on_device(node_at(c, s->target)))
             err = load_failed(c, s->target, low);
         if (err != TERN_OK && !failed)
             err = load_more(c, s, low);

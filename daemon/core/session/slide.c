@@ -92,7 +92,7 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
             const struct node *n = node_at(c, s->node);
 
             if (p != s->committed ||
-                (p > 0 && (s->low >= p || n->pages[g] == NONE || n->state_pending & 1u << g)))
+                (p > 0 && (s->low >= p || n->pages[g] == NONE || n->state.refilling & 1u << g)))
                 return false;
             continue;
         }

@@ -12,12 +12,12 @@
 
 static bool is_back(const struct node *n)
 {
-    return n->copy >= COPY_BACK_WAITING && n->copy <= COPY_BACK_DONE;
+    return n->work.copy >= COPY_WRITEBACK_WAITING && n->work.copy <= COPY_WRITEBACK_DONE;
 }
 
 static bool is_load(const struct node *n)
 {
-    return n->copy >= COPY_LOAD_QUEUED && n->copy <= COPY_LOAD_DONE;
+    return n->work.copy >= COPY_LOADBACK_QUEUED && n->work.copy <= COPY_LOADBACK_DONE;
 }
 
 static struct pool *pool_of(const struct core *c, const struct node *n)
@@ -34,13 +34,13 @@ static void take_moving(struct core *c, struct pool *p, uint32_t slot, uint32_t 
     pages = LIST_EMPTY;
     for (uint32_t i = 0; i < p->group[group].segment; i++)
         page_list_push(c, &pages, page_take(c, p, group, PAGE_COPYING, slot));
-    node_at(c, slot)->moving[group] = pages.head;
+    node_at(c, slot)->work.copy_pages[group] = pages.head;
 }
 
 static void free_moving(struct core *c, struct node *n)
 {
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        chain_free(c, &n->moving[g]);
+        chain_free(c, &n->work.copy_pages[g]);
 }
 
 static void attach_moving(struct core *c, uint32_t slot, uint32_t *heads)
@@ -48,15 +48,15 @@ static void attach_moving(struct core *c, uint32_t slot, uint32_t *heads)
     struct node *n = node_at(c, slot);
 
     for (uint32_t g = 0; g < GROUPS_MAX; g++) {
-        if (n->moving[g] == NONE)
+        if (n->work.copy_pages[g] == NONE)
             continue;
         check(heads[g] == NONE); /* T18 does not fill what is being loaded */
-        for (uint32_t at = n->moving[g]; at != NONE; at = page_list_next(c, at)) {
+        for (uint32_t at = n->work.copy_pages[g]; at != NONE; at = page_list_next(c, at)) {
             page_move(c, page_at(c, at), PAGE_COMMITTED, slot);
             page_at(c, at)->sealed = SEAL_DONE;
         }
-        heads[g] = n->moving[g];
-        n->moving[g] = NONE;
+        heads[g] = n->work.copy_pages[g];
+        n->work.copy_pages[g] = NONE;
     }
 }
 
@@ -65,8 +65,9 @@ static void attach_moving(struct core *c, uint32_t slot, uint32_t *heads)
 /* What of the node the host lacks and could be given now. */
 static bool lacks(const struct pool *p, const struct node *n, uint32_t g)
 {
-    return n->pages[g] != NONE && (n->host[g] == NONE || n->host_bad) &&
-           !(group_is_state(&p->group[g]) && (state_reclaimable(n) || n->state_pending & 1u << g));
+    return n->pages[g] != NONE && (n->tiers.host_pages[g] == NONE || n->tiers.host_corrupt) &&
+           !(group_is_state(&p->group[g]) &&
+             (state_reclaimable(n) || n->state.refilling & 1u << g));
 }
 
 static bool lacks_any(const struct pool *p, const struct node *n)
@@ -88,7 +89,7 @@ static bool host_room(struct core *c, struct pool *p, const uint32_t *need, uint
 static bool checksums_known(const struct core *c, const struct node *n)
 {
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        for (uint32_t at = n->moving[g] == NONE ? NONE : n->pages[g]; at != NONE;
+        for (uint32_t at = n->work.copy_pages[g] == NONE ? NONE : n->pages[g]; at != NONE;
              at = page_list_next(c, at))
             if (page_at(c, at)->sealed != SEAL_DONE)
                 return false;
@@ -97,7 +98,7 @@ static bool checksums_known(const struct core *c, const struct node *n)
 
 static void back_queue(struct core *c, uint32_t slot)
 {
-    node_at(c, slot)->copy = COPY_BACK_QUEUED;
+    copy_state_move(&node_at(c, slot)->work.copy, COPY_WRITEBACK_QUEUED);
     copy_list_push(c, &c->copies_queued, slot);
 }
 
@@ -110,9 +111,9 @@ static void back_begin(struct core *c, uint32_t slot)
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (lacks(p, n, g))
             take_moving(c, pool_at(c, p->other), slot, g);
-    if (!n->on_host)
-        node_at(c, n->parent)->nhost++;
-    n->copy = COPY_BACK_WAITING;
+    if (!node_on_host(n))
+        node_at(c, n->parent)->tiers.host_children++;
+    copy_state_move(&n->work.copy, COPY_WRITEBACK_WAITING);
     if (checksums_known(c, n))
         back_queue(c, slot);
     state_settle(c, slot);
@@ -125,9 +126,10 @@ static bool back_wanted(const struct core *c, const struct node *n)
     const struct pool *p = pool_of(c, n);
     const struct node *parent = node_at(c, n->parent);
 
-    return p->other != NONE && p->state == POOL_OPEN && n->seal == SEAL_DONE &&
-           n->copy == COPY_NONE && (!n->on_host || n->host_bad) && n->on_device &&
-           node_visible(n) && !space_at(c, n->space)->reset && (parent->on_host || is_back(parent));
+    return p->other != NONE && p->state == POOL_OPEN && n->work.seal == SEAL_DONE &&
+           n->work.copy == COPY_NONE && (!node_on_host(n) || n->tiers.host_corrupt) &&
+           node_on_device(n) && node_visible(n) && !space_at(c, n->space)->reset &&
+           (node_on_host(parent) || is_back(parent));
 }
 
 static bool back_if_room(struct core *c, uint32_t slot)
@@ -136,7 +138,7 @@ static bool back_if_room(struct core *c, uint32_t slot)
     struct pool *p = pool_of(c, n);
     uint32_t need[GROUPS_MAX] = {0}, group;
     /* Making room must not take what it hangs on, nor what it has there and so does not count. */
-    uint32_t held = n->on_host && !n->host_bad ? slot : n->parent;
+    uint32_t held = node_on_host(n) && !n->tiers.host_corrupt ? slot : n->parent;
     bool room;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
@@ -153,7 +155,7 @@ void host_sealed(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
 
-    if (n->copy == COPY_BACK_WAITING && checksums_known(c, n)) {
+    if (n->work.copy == COPY_WRITEBACK_WAITING && checksums_known(c, n)) {
         back_queue(c, slot);
         return;
     }
@@ -169,7 +171,7 @@ void host_sealed(struct core *c, uint32_t slot)
 /* What a session at `slot` that borrows STATE deeper than `low` has to find on the host. */
 static bool must_have(const struct pool *p, const struct node *n, uint32_t low)
 {
-    if (!n->on_host || n->host_bad)
+    if (!node_on_host(n) || n->tiers.host_corrupt)
         return true;
     for (uint32_t g = 0; g < p->ngroups && n->depth > low; g++)
         if (lacks(p, n, g))
@@ -183,12 +185,13 @@ enum tern_err host_back_path(struct core *c, uint32_t slot, uint32_t low, struct
     uint32_t need[GROUPS_MAX] = {0}, deepest = slot, group;
     bool room;
 
-    while (!node_at(c, deepest)->on_host)
+    while (!node_on_host(node_at(c, deepest)))
         deepest = node_at(c, deepest)->parent;
     for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
-        for (uint32_t g = 0; g < p->ngroups && n->copy == COPY_NONE && must_have(p, n, low); g++)
+        for (uint32_t g = 0; g < p->ngroups && n->work.copy == COPY_NONE && must_have(p, n, low);
+             g++)
             need[g] += lacks(p, n, g) ? p->group[g].segment : 0;
     }
     node_pin(c, deepest, REF_HOST);
@@ -197,7 +200,7 @@ enum tern_err host_back_path(struct core *c, uint32_t slot, uint32_t low, struct
         for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
             const struct node *n = node_at(c, at);
 
-            if (n->copy == COPY_NONE && must_have(p, n, low) && lacks_any(p, n))
+            if (n->work.copy == COPY_NONE && must_have(p, n, low) && lacks_any(p, n))
                 back_begin(c, at);
         }
     node_unpin(c, deepest, REF_HOST);
@@ -212,12 +215,12 @@ bool host_has_path(const struct core *c, uint32_t slot, uint32_t low)
 {
     const struct pool *p = pool_of(c, node_at(c, slot));
 
-    if (!node_at(c, slot)->on_host)
+    if (!node_on_host(node_at(c, slot)))
         return false;
-    for (uint32_t at = slot; node_at(c, at)->depth > (c->rotten ? 0 : low);
+    for (uint32_t at = slot; node_at(c, at)->depth > (c->host_corrupt ? 0 : low);
          at = node_at(c, at)->parent)
         if (is_back(node_at(c, at)) || must_have(p, node_at(c, at), low) ||
-            node_at(c, at)->state_pending) /* a refill will have to be copied */
+            node_at(c, at)->state.refilling) /* a refill will have to be copied */
             return false;
     return true;
 }
@@ -226,13 +229,13 @@ bool host_path_lacks(const struct core *c, uint32_t slot, uint32_t low)
 {
     const struct pool *p = pool_of(c, node_at(c, slot));
 
-    if (!node_at(c, slot)->on_host)
+    if (!node_on_host(node_at(c, slot)))
         return false;
-    for (uint32_t at = slot; node_at(c, at)->depth > (c->rotten ? 0 : low);
+    for (uint32_t at = slot; node_at(c, at)->depth > (c->host_corrupt ? 0 : low);
          at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
-        if (n->copy == COPY_NONE && must_have(p, n, low) && lacks_any(p, n))
+        if (n->work.copy == COPY_NONE && must_have(p, n, low) && lacks_any(p, n))
             return true;
     }
     return false;
@@ -241,7 +244,7 @@ bool host_path_lacks(const struct core *c, uint32_t slot, uint32_t low)
 bool host_path_comes(const struct core *c, uint32_t slot)
 {
     for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
-        if (!node_at(c, at)->on_host && !is_back(node_at(c, at)))
+        if (!node_on_host(node_at(c, at)) && !is_back(node_at(c, at)))
             return false;
     return true;
 }
@@ -250,13 +253,13 @@ bool host_path_comes(const struct core *c, uint32_t slot)
  * stays, and is found out again when somebody loads it: it must not be lost in silence. */
 static void host_heal(struct core *c, struct node *n)
 {
-    if (!n->host_bad)
+    if (!n->tiers.host_corrupt)
         return;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        if (n->moving[g] != NONE)
-            chain_free(c, &n->host[g]);
-    n->host_bad = 0;
-    c->rotten--;
+        if (n->work.copy_pages[g] != NONE)
+            chain_free(c, &n->tiers.host_pages[g]);
+    n->tiers.host_corrupt = 0;
+    c->host_corrupt--;
 }
 
 /* Takes acknowledged copies in, or gives them up, from the top down: `slot` is BACK_DONE. The
@@ -270,30 +273,30 @@ static void back_settle(struct core *c, uint32_t slot)
         uint32_t at = copy_list_pop(c, &work);
         struct node *n = node_at(c, at), *parent = node_at(c, n->parent);
 
-        if (!parent->on_host && is_back(parent))
+        if (!node_on_host(parent) && is_back(parent))
             continue; /* its turn comes with its parent's */
-        if (parent->on_host) {
+        if (node_on_host(parent)) {
             host_heal(c, n);
-            attach_moving(c, at, n->host);
-            n->on_host = 1;
+            attach_moving(c, at, n->tiers.host_pages);
+            n->residency |= ON_HOST;
             c->host_copies++;
         } else {
             free_moving(c, n);
-            if (!n->on_host)
-                parent->nhost--;
+            if (!node_on_host(n))
+                parent->tiers.host_children--;
             c->copy_failed = 1;
         }
-        n->copy = COPY_NONE;
-        n->copy_tries = 0; /* it was good, wherever its parent is */
+        copy_state_move(&n->work.copy, COPY_NONE);
+        n->work.copy_tries = 0; /* it was good, wherever its parent is */
         touch(c);
         for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
-            if (node_at(c, kid)->copy == COPY_BACK_DONE)
+            if (node_at(c, kid)->work.copy == COPY_WRITEBACK_DONE)
                 copy_list_push_front(c, &work, kid);
-        if (n->on_host)
+        if (node_on_host(n))
             tree_event(c, at, TREE_TIER);
         state_settle(c, at);
         /* Those that were ready before their parent was. Making room may end their siblings. */
-        for (uint32_t kid = n->children.head; kid != NONE && n->on_host;
+        for (uint32_t kid = n->children.head; kid != NONE && node_on_host(n);
              kid = child_list_next(c, kid))
             if (back_wanted(c, node_at(c, kid)))
                 host_sealed(c, kid);
@@ -315,7 +318,8 @@ uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
 
         child = node_child(c, at, w);
         n = node_at(c, child == NONE ? 0 : child);
-        if (child == NONE || !node_visible(n) || !(n->on_device || (n->on_host && !n->host_bad)))
+        if (child == NONE || !node_visible(n) ||
+            !(node_on_device(n) || (node_on_host(n) && !n->tiers.host_corrupt)))
             break;
         at = child;
     }
@@ -325,8 +329,9 @@ uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
         for (uint32_t g = 0; g < p->ngroups && all; g++)
             for (uint32_t i = 0, up = at; i < p->group[g].reach && node_at(c, up)->depth > 0 && all;
                  i++, up = node_at(c, up)->parent)
-                all = (node_at(c, up)->pages[g] != NONE || node_at(c, up)->host[g] != NONE) &&
-                      !(node_at(c, up)->state_pending & 1u << g);
+                all = (node_at(c, up)->pages[g] != NONE ||
+                       node_at(c, up)->tiers.host_pages[g] != NONE) &&
+                      !(node_at(c, up)->state.refilling & 1u << g);
         if (all)
             break;
     }
@@ -338,8 +343,9 @@ void load_hold(struct core *c, uint32_t slot, uint32_t low)
     for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
         struct node *n = node_at(c, at);
 
-        n->loaders++;
-        n->load_cancelled = 0;
+        n->work.loaders++;
+        if (n->work.copy == COPY_LOADBACK_CANCELLED)
+            copy_state_move(&n->work.copy, COPY_LOADBACK_RUNNING);
         state_settle(c, at);
     }
     touch(c);
@@ -350,16 +356,16 @@ static void load_cancel(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    if (n->copy == COPY_LOAD_RUNNING && !BUG(CORE_BUG_HOST_FREE_EARLY)) {
-        n->load_cancelled = 1;
+    if (n->work.copy == COPY_LOADBACK_RUNNING && !BUG(CORE_BUG_HOST_FREE_EARLY)) {
+        copy_state_move(&n->work.copy, COPY_LOADBACK_CANCELLED);
         return;
     }
-    if (n->copy == COPY_LOAD_RUNNING)
+    if (n->work.copy == COPY_LOADBACK_RUNNING)
         c->copies_running--;
-    if (n->copy == COPY_LOAD_QUEUED)
+    if (n->work.copy == COPY_LOADBACK_QUEUED)
         copy_list_remove(c, &c->copies_queued, slot);
     free_moving(c, n);
-    n->copy = COPY_NONE;
+    copy_state_move(&n->work.copy, COPY_NONE);
 }
 
 void load_let_go(struct core *c, uint32_t slot, uint32_t low)
@@ -368,7 +374,7 @@ void load_let_go(struct core *c, uint32_t slot, uint32_t low)
         struct node *n = node_at(c, at);
 
         up = n->parent;
-        if (--n->loaders > 0)
+        if (--n->work.loaders > 0)
             continue;
         if (is_load(n))
             load_cancel(c, at);
@@ -381,7 +387,7 @@ void load_let_go(struct core *c, uint32_t slot, uint32_t low)
 /* Of group g: is it missing on the device, and to be had from the host? */
 static bool loads(const struct pool *p, const struct node *n, uint32_t g, uint32_t low)
 {
-    return n->pages[g] == NONE && n->host[g] != NONE &&
+    return n->pages[g] == NONE && n->tiers.host_pages[g] != NONE &&
            (!group_is_state(&p->group[g]) || n->depth > low);
 }
 
@@ -400,13 +406,13 @@ enum tern_err load_need(const struct core *c, uint32_t slot, uint32_t low, uint3
     for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
-        if (n->on_device && n->depth <= low)
+        if (node_on_device(n) && n->depth <= low)
             break; /* and so is all above */
         if (!loads_any(p, n, low) || is_load(n))
             continue;
-        if (n->host_bad)
+        if (n->tiers.host_corrupt)
             return TERN_CORRUPT;
-        if (n->copy != COPY_NONE || !node_visible(n))
+        if (n->work.copy != COPY_NONE || !node_visible(n))
             return TERN_BUSY;
         for (uint32_t g = 0; g < p->ngroups; g++)
             need[g] += loads(p, n, g, low) ? p->group[g].segment : 0;
@@ -422,7 +428,7 @@ uint32_t load_begin(struct core *c, uint32_t slot, uint32_t low)
     for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         struct node *n = node_at(c, at);
 
-        if (n->on_device && n->depth <= low)
+        if (node_on_device(n) && n->depth <= low)
             break;
         if (!loads_any(p, n, low) || is_load(n))
             continue;
@@ -431,7 +437,7 @@ uint32_t load_begin(struct core *c, uint32_t slot, uint32_t low)
                 take_moving(c, p, at, g);
                 pages += p->group[g].segment;
             }
-        n->copy = COPY_LOAD_QUEUED;
+        copy_state_move(&n->work.copy, COPY_LOADBACK_QUEUED);
         state_settle(c, at);
         copy_list_insert(c, &c->copies_queued, at, below);
         below = at;
@@ -444,7 +450,7 @@ bool load_done(const struct core *c, uint32_t slot, uint32_t low)
 {
     const struct pool *p = pool_of(c, node_at(c, slot));
 
-    if (!node_at(c, slot)->on_device)
+    if (!node_on_device(node_at(c, slot)))
         return false;
     for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent)
         if (is_load(node_at(c, at)) || loads_any(p, node_at(c, at), low))
@@ -459,10 +465,10 @@ enum tern_err load_failed(const struct core *c, uint32_t slot, uint32_t low)
     for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
-        if (n->on_device && n->depth <= low)
+        if (node_on_device(n) && n->depth <= low)
             break;
         if (loads_any(p, n, low) && !is_load(n))
-            return n->host_bad ? TERN_CORRUPT : TERN_BUSY;
+            return n->tiers.host_corrupt ? TERN_CORRUPT : TERN_BUSY;
     }
     return TERN_OK;
 }
@@ -477,19 +483,19 @@ static void load_settle(struct core *c, uint32_t slot)
         uint32_t at = copy_list_pop(c, &work);
         struct node *n = node_at(c, at);
 
-        if (!node_at(c, n->parent)->on_device)
+        if (!node_on_device(node_at(c, n->parent)))
             continue; /* its turn comes with its parent's */
         attach_moving(c, at, n->pages);
-        n->copy = COPY_NONE;
+        copy_state_move(&n->work.copy, COPY_NONE);
         c->host_loads++;
-        if (!n->on_device) {
+        if (!node_on_device(n)) {
             node_arrive(c, at);
-            n->seal = SEAL_DONE;
+            seal_state_move(&n->work.seal, SEAL_DONE);
             tree_event(c, at, TREE_TIER);
         }
         touch(c);
         for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
-            if (node_at(c, kid)->copy == COPY_LOAD_DONE)
+            if (node_at(c, kid)->work.copy == COPY_LOADBACK_DONE)
                 copy_list_push_front(c, &work, kid);
         state_arrived(c, at);
         node_offer(c, at);
@@ -502,16 +508,17 @@ void copy_forget(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    if (n->copy == COPY_NONE)
+    if (n->work.copy == COPY_NONE)
         return;
-    check(n->copy == COPY_BACK_WAITING || n->copy == COPY_BACK_QUEUED || n->copy == COPY_BACK_DONE);
-    if (n->copy == COPY_BACK_QUEUED)
+    check(n->work.copy == COPY_WRITEBACK_WAITING || n->work.copy == COPY_WRITEBACK_QUEUED ||
+          n->work.copy == COPY_WRITEBACK_DONE);
+    if (n->work.copy == COPY_WRITEBACK_QUEUED)
         copy_list_remove(c, &c->copies_queued, slot);
     free_moving(c, n);
-    n->copy = COPY_NONE;
-    n->copy_tries = 0;
-    if (!n->on_host)
-        node_at(c, n->parent)->nhost--;
+    copy_state_move(&n->work.copy, COPY_NONE);
+    n->work.copy_tries = 0;
+    if (!node_on_host(n))
+        node_at(c, n->parent)->tiers.host_children--;
     c->copy_failed = 1;
 }
 
@@ -522,8 +529,9 @@ static bool back_again(struct core *c, uint32_t slot)
     const struct node *n = node_at(c, slot), *parent = node_at(c, n->parent);
     const struct pool *p = pool_of(c, n);
 
-    if (n->copy_tries == COPY_TRIES_MAX || p->state != POOL_OPEN || space_at(c, n->space)->reset ||
-        !(parent->on_host || is_back(parent)) || !lacks_any(p, n) || !back_if_room(c, slot))
+    if (n->work.copy_tries == COPY_TRIES_MAX || p->state != POOL_OPEN ||
+        space_at(c, n->space)->reset || !(node_on_host(parent) || is_back(parent)) ||
+        !lacks_any(p, n) || !back_if_room(c, slot))
         return false;
     c->host_copies_again++;
     return true;
@@ -534,17 +542,17 @@ static void back_fail(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
 
     c->host_copies_failed++;
-    n->copy_tries++;
+    n->work.copy_tries++;
     free_moving(c, n);
-    n->copy = COPY_NONE;
-    if (!n->on_host)
-        node_at(c, n->parent)->nhost--;
+    copy_state_move(&n->work.copy, COPY_NONE);
+    if (!node_on_host(n))
+        node_at(c, n->parent)->tiers.host_children--;
     if (back_again(c, slot))
         return;
-    n->copy_tries = 0;
+    n->work.copy_tries = 0;
     c->copy_failed = 1;
     for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
-        if (!n->on_host && node_at(c, kid)->copy == COPY_BACK_DONE)
+        if (!node_on_host(n) && node_at(c, kid)->work.copy == COPY_WRITEBACK_DONE)
             back_settle(c, kid); /* gives up what hangs on it */
     state_settle(c, slot);
     node_offer(c, n->parent);
@@ -552,11 +560,12 @@ static void back_fail(struct core *c, uint32_t slot)
 
 static void back_done(struct core *c, uint32_t slot, enum tern_err err)
 {
-    node_at(c, slot)->copy = COPY_BACK_DONE;
-    if (err == TERN_OK)
+    if (err == TERN_OK) {
+        copy_state_move(&node_at(c, slot)->work.copy, COPY_WRITEBACK_DONE);
         back_settle(c, slot);
-    else
+    } else {
         back_fail(c, slot);
+    }
     node_unpin(c, slot, REF_JOB);
 }
 
@@ -564,20 +573,19 @@ static void load_acked(struct core *c, uint32_t slot, enum tern_err err)
 {
     struct node *n = node_at(c, slot);
 
-    if (err == TERN_OK && !n->load_cancelled) {
-        n->copy = COPY_LOAD_DONE;
+    if (err == TERN_OK && n->work.copy == COPY_LOADBACK_RUNNING) {
+        copy_state_move(&n->work.copy, COPY_LOADBACK_DONE);
         load_settle(c, slot);
         return;
     }
     free_moving(c, n);
-    n->copy = COPY_NONE;
-    n->load_cancelled = 0;
+    copy_state_move(&n->work.copy, COPY_NONE);
     if (err != TERN_OK) {
         c->copy_failed = 1;
         c->corrupt_detected += err == TERN_CORRUPT;
-        if (err == TERN_CORRUPT && !n->host_bad)
-            c->rotten++;
-        n->host_bad |= err == TERN_CORRUPT;
+        if (err == TERN_CORRUPT && !n->tiers.host_corrupt)
+            c->host_corrupt++;
+        n->tiers.host_corrupt |= err == TERN_CORRUPT;
     }
     state_settle(c, slot);
     node_offer(c, slot);
@@ -590,12 +598,13 @@ void copy_done(struct core *c, struct copy_id job, enum tern_err err)
     if (job.slot >= c->limits.nodes)
         return;
     n = node_at(c, job.slot);
-    if (!n->used || n->copy_gen != job.gen ||
-        (n->copy != COPY_BACK_RUNNING && n->copy != COPY_LOAD_RUNNING))
+    if (!n->used || n->work.copy_gen != job.gen ||
+        (n->work.copy != COPY_WRITEBACK_RUNNING && n->work.copy != COPY_LOADBACK_RUNNING &&
+         n->work.copy != COPY_LOADBACK_CANCELLED))
         return; /* a second acknowledgement */
     c->copies_running--;
     touch(c);
-    if (n->copy == COPY_BACK_RUNNING)
+    if (n->work.copy == COPY_WRITEBACK_RUNNING)
         back_done(c, job.slot, err);
     else
         load_acked(c, job.slot, err);
@@ -619,10 +628,10 @@ static void emit_copy(struct core *c, struct actions *out, uint32_t slot, uint32
     const struct pool *p = pool_of(c, n);
     struct action *a = action_add(out, ACT_COPY);
     struct page_at *from = out->pages + out->npages, *to = from + pages;
-    const uint32_t *source = is_back(n) ? n->pages : n->host;
+    const uint32_t *source = is_back(n) ? n->pages : n->tiers.host_pages;
 
-    n->copy_gen = gen_next(n->copy_gen);
-    a->copy.job = (struct copy_id){.slot = slot, .gen = n->copy_gen};
+    n->work.copy_gen = gen_next(n->work.copy_gen);
+    a->copy.job = (struct copy_id){.slot = slot, .gen = n->work.copy_gen};
     a->copy.from_pool = is_back(n) ? n->pool : p->other;
     a->copy.to_pool = is_back(n) ? p->other : n->pool;
     a->copy.from = from;
@@ -630,14 +639,14 @@ static void emit_copy(struct core *c, struct actions *out, uint32_t slot, uint32
     a->copy.n = pages;
     out->npages += 2 * pages;
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        if (n->moving[g] == NONE)
+        if (n->work.copy_pages[g] == NONE)
             continue;
         from += list_at(c, from, g, source[g]);
-        to += list_at(c, to, g, n->moving[g]);
+        to += list_at(c, to, g, n->work.copy_pages[g]);
     }
     if (is_back(n))
         node_pin(c, slot, REF_JOB);
-    n->copy = is_back(n) ? COPY_BACK_RUNNING : COPY_LOAD_RUNNING;
+    copy_state_move(&n->work.copy, is_back(n) ? COPY_WRITEBACK_RUNNING : COPY_LOADBACK_RUNNING);
 }
 
 bool copy_flush(struct core *c, struct actions *out)
@@ -647,7 +656,7 @@ bool copy_flush(struct core *c, struct actions *out)
         const struct node *n = node_at(c, slot);
 
         for (uint32_t g = 0; g < GROUPS_MAX; g++)
-            pages += n->moving[g] == NONE ? 0 : pool_of(c, n)->group[g].segment;
+            pages += n->work.copy_pages[g] == NONE ? 0 : pool_of(c, n)->group[g].segment;
         if (actions_room(out) == 0 ||
             out->npages + 2 * pages > sizeof out->pages / sizeof out->pages[0])
             return false;

@@ -9,9 +9,9 @@ void seal_queue(struct core *c, uint32_t node)
 {
     struct node *n = node_at(c, node);
 
-    if (n->seal != SEAL_NO)
+    if (n->work.seal != SEAL_NONE)
         return;
-    n->seal = SEAL_QUEUED;
+    seal_state_move(&n->work.seal, SEAL_QUEUED);
     node_pin(c, node, REF_JOB);
     seal_list_push(c, &c->seals_queued, node);
 }
@@ -19,7 +19,7 @@ void seal_queue(struct core *c, uint32_t node)
 /* A page of the node whose checksum nobody has asked for yet, and whose writer has passed. */
 static bool page_waits(const struct node *n, uint32_t group, const struct page *pg)
 {
-    return pg->sealed == SEAL_NO && !(n->state_pending & 1u << group);
+    return pg->sealed == SEAL_NONE && !(n->state.refilling & 1u << group);
 }
 
 static bool node_waits(const struct core *c, const struct node *n)
@@ -38,16 +38,16 @@ void seal_done(struct core *c, struct seal_id job)
     if (job.slot >= c->limits.nodes)
         return;
     n = node_at(c, job.slot);
-    if (!n->used || n->gen != job.gen || n->seal != SEAL_RUNNING)
+    if (!n->used || n->gen != job.gen || n->work.seal != SEAL_RUNNING)
         return;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         for (uint32_t at = n->pages[g]; at != NONE; at = page_list_next(c, at))
             if (page_at(c, at)->sealed == SEAL_RUNNING)
                 page_at(c, at)->sealed = SEAL_DONE;
-    n->seal = SEAL_DONE;
+    seal_state_move(&n->work.seal, SEAL_DONE);
     c->seals_running--;
     if (node_waits(c, n)) { /* its STATE was refilled meanwhile */
-        n->seal = SEAL_NO;
+        seal_state_move(&n->work.seal, SEAL_NONE);
         seal_queue(c, job.slot);
     } else {
         serve_sealed(c, job.slot);
@@ -97,7 +97,7 @@ bool seal_flush(struct core *c, struct actions *out)
         if (actions_room(out) == 0 || out->npages + need > sizeof out->pages / sizeof out->pages[0])
             return false;
         seal_list_remove(c, &c->seals_queued, slot);
-        node_at(c, slot)->seal = SEAL_RUNNING;
+        seal_state_move(&node_at(c, slot)->work.seal, SEAL_RUNNING);
         c->seals_running++;
         emit_job(c, out, slot);
         touch(c);

@@ -136,7 +136,7 @@ static void serve_advance(const struct core *c, struct serve *s)
 
         if (n->depth <= s->history && n->depth <= s->low)
             s->wait_node = NONE;
-        else if (n->seal == SEAL_DONE)
+        else if (n->work.seal == SEAL_DONE)
             s->wait_node = n->parent;
         else
             return;

@@ -17,21 +17,16 @@ uint64_t tree_chain(const struct core *c, uint32_t parent, uint64_t content)
     return hash_mix(before, content);
 }
 
-#define STORED 0x80u /* in node.stored, beside the tiers that subscribers believe it to be on */
-
-static uint32_t tiers_of(const struct node *n)
-{
-    return (n->on_device ? 1u << TIER_DEVICE : 0) | (n->on_host ? 1u << TIER_HOST : 0);
-}
+#define STORED 0x80u /* in node_tiers.announced, beside the tiers that subscribers believe it to be on */
 
 /* Whether subscribers are to be told; notes that they were. */
 static bool is_news(struct node *n, enum tree_event_kind kind, uint32_t tiers)
 {
-    bool first = kind == TREE_STORED, known = n->stored != 0;
+    bool first = kind == TREE_STORED, known = n->tiers.announced != 0;
 
-    if (known == first || (kind == TREE_TIER && n->stored == (STORED | tiers)))
+    if (known == first || (kind == TREE_TIER && n->tiers.announced == (STORED | tiers)))
         return false;
-    n->stored = kind == TREE_REMOVED ? 0 : STORED | tiers;
+    n->tiers.announced = kind == TREE_REMOVED ? 0 : STORED | tiers;
     return true;
 }
 
@@ -39,7 +34,7 @@ void tree_event(struct core *c, uint32_t node, enum tree_event_kind kind)
 {
     struct node *n = node_at(c, node);
     const struct pool *p = pool_at(c, n->pool);
-    uint32_t tiers = kind == TREE_REMOVED ? 0 : tiers_of(n);
+    uint32_t tiers = kind == TREE_REMOVED ? 0 : n->residency;
     const struct node *parent;
 
     check(n->used && n->depth > 0);

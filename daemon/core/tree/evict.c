@@ -7,23 +7,24 @@
 /* A retire record names a node that waits for its step, with all of its pages or with STATE. */
 static bool evictable(const struct node *n)
 {
-    return n->nrefs == 0 && n->ndevice == 0 && n->on_device && n->depth > 0 && node_visible(n) &&
-           !n->state_pending && n->loaders == 0 &&
-           (n->copy == COPY_NONE || n->copy == COPY_BACK_WAITING || n->copy == COPY_BACK_QUEUED ||
-            n->copy == COPY_BACK_DONE);
+    return n->nrefs == 0 && n->tiers.device_children == 0 && node_on_device(n) && n->depth > 0 &&
+           node_visible(n) && !n->state.refilling && n->work.loaders == 0 &&
+           (n->work.copy == COPY_NONE || n->work.copy == COPY_WRITEBACK_WAITING ||
+            n->work.copy == COPY_WRITEBACK_QUEUED || n->work.copy == COPY_WRITEBACK_DONE);
 }
 
 static bool host_evictable(const struct node *n)
 {
-    return n->on_host && n->depth > 0 && n->nhost == 0 && n->refs[REF_HOST] == 0 &&
-           n->copy == COPY_NONE && n->loaders == 0;
+    return node_on_host(n) && n->depth > 0 && n->tiers.host_children == 0 &&
+           n->refs[REF_HOST] == 0 && n->work.copy == COPY_NONE && n->work.loaders == 0;
 }
 
 /* Of a namespace that was reset: it goes with all that it has. */
 static bool useless(const struct node *n)
 {
     return n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->children.n == 0 && n->depth > 0 &&
-           node_visible(n) && !n->state_pending && n->copy == COPY_NONE && n->loaders == 0;
+           node_visible(n) && !n->state.refilling && n->work.copy == COPY_NONE &&
+           n->work.loaders == 0;
 }
 
 static bool before(const struct node *a, const struct node *b, enum heap_kind k)
@@ -128,7 +129,7 @@ void node_offer(struct core *c, uint32_t slot)
         heap_insert(c, p, HEAP_STATE, slot);
     if (p->other != NONE && !n->heap[HEAP_HOST].in && host_evictable(n))
         heap_insert(c, p, HEAP_HOST, slot);
-    if (p->other != NONE && !n->heap[HEAP_ALONE].in && !n->on_device && host_evictable(n))
+    if (p->other != NONE && !n->heap[HEAP_ALONE].in && !node_on_device(n) && host_evictable(n))
         heap_insert(c, p, HEAP_ALONE, slot);
     if (space_at(c, n->space)->reset && !n->heap[HEAP_RESET].in && useless(n))
         heap_insert(c, p, HEAP_RESET, slot);
@@ -165,7 +166,7 @@ bool evict_one(struct core *c, struct pool *p)
         }
         c->evicted_nodes++;
         c->evicted_pages +=
-            node_at(c, slot)->on_host ? node_demote(c, slot) : node_destroy(c, slot);
+            node_on_host(node_at(c, slot)) ? node_demote(c, slot) : node_destroy(c, slot);
         return true;
     }
     return false;
@@ -178,7 +179,7 @@ static bool host_evict(struct core *c, struct pool *p, enum heap_kind k)
         const struct node *n = node_at(c, slot);
 
         heap_remove(c, p, k, slot);
-        if (!host_evictable(n) || (k == HEAP_ALONE && n->on_device))
+        if (!host_evictable(n) || (k == HEAP_ALONE && node_on_device(n)))
             continue;
         node_leave_host(c, slot);
         return true;
@@ -285,7 +286,7 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
         const struct node *n = node_at(c, i);
 
         if (!n->used || pool_at(c, n->pool) != p || n->depth == 0 ||
-            (n->nrefs == n->refs[REF_JOB] && node_visible(n) && !n->state_pending))
+            (n->nrefs == n->refs[REF_JOB] && node_visible(n) && !n->state.refilling))
             continue; /* a worker's ref ends by itself: waiting brings those pages */
         for (uint32_t at = i; at != NONE && node_at(c, at)->mark != c->mark;
              at = node_at(c, at)->parent)

@@ -33,26 +33,20 @@ static uint32_t record_take(struct core *c)
     const struct list_links nowhere = {.next = NONE, .prev = NONE};
     uint32_t slot = node_slot_take(c);
     struct node *n = node_at(c, slot);
+    uint32_t gen = gen_next(n->gen), copy_gen = n->work.copy_gen;
 
-    n->gen = gen_next(n->gen);
+    memset(n, 0, sizeof *n);
+    n->gen = gen;
+    n->work.copy_gen = copy_gen; /* a job of the record's last user may still be acknowledged */
     n->used = 1;
-    n->parent = n->tokens = n->keys = n->hash_next = n->pending_engine = n->pending_next = NONE;
+    n->parent = n->tokens = n->keys = n->hash_next = n->pending_engine = NONE;
+    n->work.publish_next = NONE;
     n->children = LIST_EMPTY;
-    n->sibling = n->seal_queue = n->copy_queue = n->reclaim = nowhere;
-    n->depth = n->nrefs = n->seal = n->mark = 0;
-    n->made = n->claims = n->remade = n->released = n->passed = n->needed = n->borrowers =
-        n->state_pending = 0;
+    n->sibling = n->state.reclaim = n->work.seal_queue = n->work.copy_queue = nowhere;
     for (uint32_t k = 0; k < HEAPS; k++)
         n->heap[k] = (struct heap_links){.child = NONE, .next = NONE, .prev = NONE};
-    for (uint32_t k = 0; k < REF_KINDS; k++)
-        n->refs[k] = 0;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        n->pages[g] = NONE;
-    n->on_device = n->on_host = n->ndevice = n->nhost = n->copy = n->loaders = n->host_borrowers =
-        n->host_bad = n->stored = n->load_cancelled = n->copy_tries = 0;
-    for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        n->host[g] = n->moving[g] = NONE;
-    n->pending_step = n->hash = n->chain = n->admin_ns = 0;
+        n->pages[g] = n->tiers.host_pages[g] = n->work.copy_pages[g] = NONE;
     n->last_use = c->changes;
     n->last_use_ns = c->now_ns;
     n->seq = ++c->seq;
@@ -112,8 +106,7 @@ uint32_t space_root(struct core *c, uint32_t pool, struct namespace_id ns, bool 
     s->root = record_take(c);
     node_at(c, s->root)->pool = pool;
     node_at(c, s->root)->space = at;
-    node_at(c, s->root)->on_device = 1;
-    node_at(c, s->root)->on_host = 1;
+    node_at(c, s->root)->residency = ON_DEVICE | ON_HOST;
     node_at(c, s->root)->chain = tree_root_chain(ns);
     return s->root;
 }
@@ -192,7 +185,7 @@ static uint32_t walk_plain(const struct core *c, uint32_t at, const struct token
     for (; w->end - depth >= TOKEN_BLOCK && n->children.head != NONE; depth += TOKEN_BLOCK) {
         const struct node *child = node_at(c, n->children.head);
 
-        if (child->keys != NONE || !node_visible(child) || !child->on_device ||
+        if (child->keys != NONE || !node_visible(child) || !node_on_device(child) ||
             memcmp(block_at(c, child->tokens)->v, w->v + (depth - w->base),
                    sizeof(struct token_block)) != 0)
             break;
@@ -211,7 +204,7 @@ uint32_t node_walk(const struct core *c, uint32_t root, struct token_view *w)
     for (;;) {
         at = walk_plain(c, at, w);
         child = node_child(c, at, w);
-        if (child == NONE || !node_visible(node_at(c, child)) || !node_at(c, child)->on_device)
+        if (child == NONE || !node_visible(node_at(c, child)) || !node_on_device(node_at(c, child)))
             return at;
         at = child;
     }
@@ -236,8 +229,8 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     n->space = p->space;
     n->depth = p->depth + w->align;
     child_list_push_front(c, &p->children, slot);
-    p->ndevice++;
-    n->on_device = 1;
+    p->tiers.device_children++;
+    n->residency = ON_DEVICE;
     space_at(c, n->space)->nodes++;
     content = view_hash_chunk(w, p->depth, 0);
     n->hash = chunk_hash(parent, p->depth, content);
@@ -298,20 +291,21 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot), *p = node_at(c, n->parent);
     uint32_t parent = n->parent, freed;
-    uint32_t lost = n->claims ? pool_at(c, n->pool)->reach : 1; /* ancestors that it kept in use */
+    uint32_t lost =
+        n->state.claims_window ? pool_at(c, n->pool)->reach : 1; /* ancestors that it kept in use */
 
     check(n->depth > 0 && n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->children.n == 0);
-    check(n->loaders == 0 && n->host_borrowers == 0);
+    check(n->work.loaders == 0 && n->state.host_borrowers == 0);
     copy_forget(c, slot);
     state_forget(c, slot);
     evict_forget(c, slot);
     hand_use_up(c, slot);
-    p->ndevice -= n->on_device;
-    p->nhost -= n->on_host;
+    p->tiers.device_children -= node_on_device(n);
+    p->tiers.host_children -= node_on_host(n);
     freed = free_pages(c, n->pages);
-    free_pages(c, n->host);
-    c->rotten -= n->host_bad;
-    n->on_device = n->on_host = n->host_bad = 0;
+    free_pages(c, n->tiers.host_pages);
+    c->host_corrupt -= n->tiers.host_corrupt;
+    n->residency = n->tiers.host_corrupt = 0;
     tree_event(c, slot, TREE_REMOVED);
     tokens_free_blocks(c, n->tokens);
     tokens_free_keys(c, n->keys);
@@ -327,18 +321,19 @@ uint32_t node_destroy(struct core *c, uint32_t slot)
 uint32_t node_demote(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
-    uint32_t freed, lost = n->claims ? pool_at(c, n->pool)->reach : 1;
+    uint32_t freed, lost = n->state.claims_window ? pool_at(c, n->pool)->reach : 1;
 
-    check(n->on_host && n->nrefs == 0 && n->ndevice == 0);
+    check(node_on_host(n) && n->nrefs == 0 && n->tiers.device_children == 0);
     copy_forget(c, slot);
     state_leave(c, slot);
     evict_forget(c, slot);
     hand_use_up(c, slot);
     freed = free_pages(c, n->pages);
-    n->on_device = 0;
+    n->residency &= ~ON_DEVICE;
     n->pending_engine = NONE;
-    n->seal = SEAL_NO;
-    node_at(c, n->parent)->ndevice--;
+    if (n->work.seal == SEAL_DONE)
+        seal_state_move(&n->work.seal, SEAL_NONE);
+    node_at(c, n->parent)->tiers.device_children--;
     touch(c);
     tree_event(c, slot, TREE_TIER);
     node_offer(c, slot);
@@ -351,16 +346,18 @@ void node_leave_host(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
     uint32_t parent = n->parent;
 
-    check(n->on_host && n->nhost == 0 && n->refs[REF_HOST] == 0 && n->copy == COPY_NONE);
+    check(node_on_host(n) && n->tiers.host_children == 0 && n->refs[REF_HOST] == 0 &&
+          n->work.copy == COPY_NONE);
     c->evicted_host++;
-    if (!n->on_device) {
+    if (!node_on_device(n)) {
         node_destroy(c, slot);
         return;
     }
-    free_pages(c, n->host);
-    c->rotten -= n->host_bad;
-    n->on_host = n->host_bad = 0;
-    node_at(c, parent)->nhost--;
+    free_pages(c, n->tiers.host_pages);
+    c->host_corrupt -= n->tiers.host_corrupt;
+    n->residency &= ~ON_HOST;
+    n->tiers.host_corrupt = 0;
+    node_at(c, parent)->tiers.host_children--;
     touch(c);
     tree_event(c, slot, TREE_TIER);
     node_offer(c, slot);
@@ -371,8 +368,8 @@ void node_arrive(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    n->on_device = 1;
-    node_at(c, n->parent)->ndevice++;
+    n->residency |= ON_DEVICE;
+    node_at(c, n->parent)->tiers.device_children++;
     touch(c);
 }
 

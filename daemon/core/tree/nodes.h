@@ -38,6 +38,16 @@ static inline bool node_visible(const struct node *n)
     return n->pending_engine == NONE;
 }
 
+static inline bool node_on_device(const struct node *n)
+{
+    return n->residency & ON_DEVICE;
+}
+
+static inline bool node_on_host(const struct node *n)
+{
+    return n->residency & ON_HOST;
+}
+
 /* O(1), also in depth. */
 static inline void node_pin(struct core *c, uint32_t slot, enum ref_kind kind)
 {

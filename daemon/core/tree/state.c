@@ -83,7 +83,7 @@ bool state_has(const struct core *c, const struct node *n)
 static bool group_complete(const struct core *c, const struct pool *p, uint32_t g, uint32_t slot)
 {
     for (uint32_t i = 0; i < p->group[g].reach && node_at(c, slot)->depth > 0; i++) {
-        if (node_at(c, slot)->pages[g] == NONE || node_at(c, slot)->state_pending & 1u << g)
+        if (node_at(c, slot)->pages[g] == NONE || node_at(c, slot)->state.refilling & 1u << g)
             return false;
         slot = node_at(c, slot)->parent;
     }
@@ -105,7 +105,7 @@ uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
     uint32_t at = node_walk(c, root, w);
 
     while (node_at(c, at)->depth > 0 && !state_resumable(c, at) &&
-           !(BUG(CORE_BUG_STORED_CLAIM) && node_at(c, at)->made))
+           !(BUG(CORE_BUG_STORED_CLAIM) && node_at(c, at)->state.resume == RESUME_POINT))
         at = node_at(c, at)->parent;
     return at;
 }
@@ -115,23 +115,23 @@ static bool in_copy(const struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);
 
-    for (uint32_t g = 0; g < p->ngroups && n->copy != COPY_NONE; g++)
-        if (group_is_state(&p->group[g]) && n->moving[g] != NONE)
+    for (uint32_t g = 0; g < p->ngroups && n->work.copy != COPY_NONE; g++)
+        if (group_is_state(&p->group[g]) && n->work.copy_pages[g] != NONE)
             return true;
-    return n->loaders > 0;
+    return n->work.loaders > 0;
 }
 
 /* Its writer has passed, and nobody but matches can be reading it. */
 static bool settled(const struct core *c, const struct node *n)
 {
-    return node_visible(n) && !n->state_pending && n->seal != SEAL_QUEUED &&
-           n->seal != SEAL_RUNNING && !in_copy(c, n);
+    return node_visible(n) && !n->state.refilling && n->work.seal != SEAL_QUEUED &&
+           n->work.seal != SEAL_RUNNING && !in_copy(c, n);
 }
 
 bool state_droppable(const struct core *c, const struct node *n)
 {
-    return (n->borrowers == n->host_borrowers || BUG(CORE_BUG_TRUST_REFCOUNT)) && n->depth > 0 &&
-           settled(c, n) && state_has(c, n);
+    return (n->state.borrowers == n->state.host_borrowers || BUG(CORE_BUG_TRUST_REFCOUNT)) &&
+           n->depth > 0 && settled(c, n) && state_has(c, n);
 }
 
 /* --- the reclaim list --- */
@@ -176,24 +176,24 @@ static void claim(struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
 
-    if (node_at(c, slot)->claims)
+    if (node_at(c, slot)->state.claims_window)
         return;
-    node_at(c, slot)->claims = 1;
+    node_at(c, slot)->state.claims_window = 1;
     for (uint32_t i = 0, at = slot; i < p->reach && node_at(c, at)->depth > 0;
          i++, at = node_at(c, at)->parent)
-        node_at(c, at)->needed++;
+        node_at(c, at)->state.window_claims++;
 }
 
 static void unclaim(struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
 
-    if (!node_at(c, slot)->claims)
+    if (!node_at(c, slot)->state.claims_window)
         return;
-    node_at(c, slot)->claims = 0;
+    node_at(c, slot)->state.claims_window = 0;
     for (uint32_t i = 0, at = slot; i < p->reach && node_at(c, at)->depth > 0;
          i++, at = node_at(c, at)->parent)
-        node_at(c, at)->needed--;
+        node_at(c, at)->state.window_claims--;
 }
 
 /* A window that lost this segment is no resume point's any more: those that claimed it are within
@@ -204,7 +204,7 @@ static void unclaim_below(struct core *c, uint32_t slot)
     uint32_t level = 0, at = slot;
 
     unclaim(c, slot);
-    while (node_at(c, slot)->needed > 0) {
+    while (node_at(c, slot)->state.window_claims > 0) {
         const struct node *n = node_at(c, at);
 
         if (level + 1 < p->reach && n->children.head != NONE) {
@@ -233,13 +233,13 @@ static uint32_t drop(struct core *c, uint32_t slot, bool host)
     const struct pool *p = pool_at(c, n->pool);
     uint32_t freed = 0;
 
-    check(n->state_pending == 0);
+    check(n->state.refilling == 0);
     reclaim_remove(c, slot);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (group_is_state(&p->group[g])) {
             freed += chain_free(c, &n->pages[g]);
             if (host)
-                chain_free(c, &n->host[g]);
+                chain_free(c, &n->tiers.host_pages[g]);
         }
     unclaim_below(c, slot);
     return freed;
@@ -249,23 +249,24 @@ static bool superseded(const struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);
 
-    return p->supersede != SUPERSEDE_OFF && (n->passed || n->released) &&
+    return p->supersede != SUPERSEDE_OFF &&
+           (n->state.successor == SUCCESSOR_BELOW || n->state.resume == RESUME_RELEASED) &&
            (n->children.n < 2 || BUG(CORE_BUG_SUPERSEDE_FORK)) &&
-           (n->borrowers == 0 || BUG(CORE_BUG_TRUST_REFCOUNT)) &&
-           (n->needed == n->claims || BUG(CORE_BUG_SUPERSEDE_NEEDED)) && settled(c, n) &&
-           state_has(c, n);
+           (n->state.borrowers == 0 || BUG(CORE_BUG_TRUST_REFCOUNT)) &&
+           (n->state.window_claims == n->state.claims_window || BUG(CORE_BUG_SUPERSEDE_NEEDED)) &&
+           settled(c, n) && state_has(c, n);
 }
 
 /* True if claims were given up or made, so that the ancestors must be looked at. */
 static bool settle_one(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
-    bool claimed = n->claims || n->needed > 0;
+    bool claimed = n->state.claims_window || n->state.window_claims > 0;
 
     if (!superseded(c, n)) {
         if (state_reclaimable(n)) {
             reclaim_remove(c, slot); /* taken back */
-            if (n->made && state_resumable(c, slot)) {
+            if (n->state.resume == RESUME_POINT && state_resumable(c, slot)) {
                 claim(c, slot);
                 return true;
             }
@@ -327,10 +328,10 @@ void state_unfill(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
 
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
-        if (n->state_pending & 1u << g)
+        if (n->state.refilling & 1u << g)
             chain_free(c, &n->pages[g]);
-    n->state_pending = 0;
-    n->pending_next = NONE;
+    n->state.refilling = 0;
+    n->work.publish_next = NONE;
     state_settle(c, slot);
     touch(c);
 }
@@ -340,7 +341,7 @@ void state_hold(struct core *c, uint32_t slot, uint32_t low)
     bool taken_back = false;
 
     for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
-        node_at(c, at)->borrowers++;
+        node_at(c, at)->state.borrowers++;
         if (state_reclaimable(node_at(c, at))) {
             taken_back = true;
             state_settle(c, at);
@@ -353,8 +354,8 @@ void state_hold(struct core *c, uint32_t slot, uint32_t low)
 void state_unhold(struct core *c, uint32_t slot, uint32_t low)
 {
     for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
-        check(node_at(c, at)->borrowers > 0);
-        if (--node_at(c, at)->borrowers == node_at(c, at)->host_borrowers &&
+        check(node_at(c, at)->state.borrowers > 0);
+        if (--node_at(c, at)->state.borrowers == node_at(c, at)->state.host_borrowers &&
             !BUG(CORE_BUG_FREE_AT_LAST_COMMIT))
             state_settle(c, at);
     }
@@ -374,22 +375,20 @@ static void make(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    n->made = 1;
-    if (n->passed && !n->remade) {
-        n->remade = 1;
-        pool_at(c, n->pool)->remade++;
-    }
-    n->passed = n->released = 0;
+    resume_state_move(&n->state.resume, RESUME_POINT);
+    if (n->state.successor != SUCCESSOR_BELOW)
+        return;
+    successor_state_move(&n->state.successor, SUCCESSOR_EARLIER);
+    pool_at(c, n->pool)->resumed_anew++;
 }
 
 static void pass(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    n->passed = 1;
-    if (n->remade)
-        pool_at(c, n->pool)->remade--;
-    n->remade = 0;
+    if (n->state.successor == SUCCESSOR_EARLIER)
+        pool_at(c, n->pool)->resumed_anew--;
+    successor_state_move(&n->state.successor, SUCCESSOR_BELOW);
     state_settle(c, slot);
 }
 
@@ -404,7 +403,7 @@ static bool window_waits(const struct core *c, uint32_t slot)
              i++, at = node_at(c, at)->parent) {
             if (node_at(c, at)->pages[g] == NONE)
                 return false;
-            waits = waits || node_at(c, at)->state_pending & 1u << g;
+            waits = waits || node_at(c, at)->state.refilling & 1u << g;
         }
     return waits;
 }
@@ -434,9 +433,9 @@ void state_terminal(struct core *c, uint32_t slot)
     while (node_at(c, at)->depth > 0 && node_at(c, at)->depth + p->window_max > t)
         at = node_at(c, at)->parent;
     for (; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
-        if (!node_at(c, at)->passed)
+        if (node_at(c, at)->state.successor != SUCCESSOR_BELOW)
             pass(c, at);
-        else if (p->remade == 0)
+        else if (p->resumed_anew == 0)
             break;
     take_peaks(p);
 }
@@ -445,7 +444,8 @@ static void arrived(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
 
-    if (n->made && !n->claims && !n->passed && n->on_device && node_visible(n))
+    if (n->state.resume == RESUME_POINT && !n->state.claims_window &&
+        n->state.successor != SUCCESSOR_BELOW && node_on_device(n) && node_visible(n))
         state_terminal(c, slot);
 }
 
@@ -483,8 +483,7 @@ void state_release(struct core *c, uint32_t slot)
 
     if (n->depth == 0)
         return;
-    n->made = 0;
-    n->released = 1;
+    resume_state_move(&n->state.resume, RESUME_RELEASED);
     unclaim(c, slot);
     touch(c);
     for (uint32_t at = slot, i = 0; i <= pool_at(c, n->pool)->reach && node_at(c, at)->depth > 0;
@@ -499,17 +498,17 @@ void state_forget(struct core *c, uint32_t slot)
     if (p->nstate == 0)
         return;
     state_leave(c, slot);
-    if (node_at(c, slot)->remade)
-        pool_at(c, node_at(c, slot)->pool)->remade--;
-    check(node_at(c, slot)->borrowers == 0);
+    if (node_at(c, slot)->state.successor == SUCCESSOR_EARLIER)
+        pool_at(c, node_at(c, slot)->pool)->resumed_anew--;
+    check(node_at(c, slot)->state.borrowers == 0);
 }
 
 void state_leave(struct core *c, uint32_t slot)
 {
     reclaim_remove(c, slot);
     unclaim(c, slot);
-    check(node_at(c, slot)->needed == 0);
-    check(node_at(c, slot)->borrowers == node_at(c, slot)->host_borrowers);
+    check(node_at(c, slot)->state.window_claims == 0);
+    check(node_at(c, slot)->state.borrowers == node_at(c, slot)->state.host_borrowers);
 }
 
 void state_lend_host(struct core *c, uint32_t slot, uint32_t low, bool host)
@@ -518,10 +517,10 @@ void state_lend_host(struct core *c, uint32_t slot, uint32_t low, bool host)
         struct node *n = node_at(c, at);
 
         if (host)
-            n->host_borrowers++;
+            n->state.host_borrowers++;
         else
-            n->host_borrowers--;
-        check(n->host_borrowers <= n->borrowers);
+            n->state.host_borrowers--;
+        check(n->state.host_borrowers <= n->state.borrowers);
         state_settle(c, at);
     }
 }

@@ -15,7 +15,7 @@ static inline bool group_is_state(const struct group *g)
 /* Is its STATE superseded, and waits in the pool's reclaim list? */
 static inline bool state_reclaimable(const struct node *n)
 {
-    return n->reclaim.prev != NONE;
+    return n->state.reclaim.prev != NONE;
 }
 
 /* First logical page of the segment of a node at `depth`; it ends at depth / page_tokens.

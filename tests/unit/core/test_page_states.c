@@ -11,7 +11,7 @@ static const struct {
     const char *name, *comment;
     unsigned next;
 } states[PAGE_STATES] = {
-#define X(name, next, comment) {#name, comment, next},
+#define X(machine, name, next, comment) {#name, comment, next},
     PAGE_STATE_TABLE(X)
 #undef X
 };

@@ -388,7 +388,7 @@ TEST(t16_siblings_follow_their_parent)
     rig_complete(b.rig, RIG_SEAL);
     assert_int_equal(b.rig->copies_back, 3);
     at = anywhere(b.rig, b.pool, tokens, 8);
-    assert_true(on_host(&b, 1, 8) && node_at(b.rig->core, at)->on_host);
+    assert_true(on_host(&b, 1, 8) && node_on_host(node_at(b.rig->core, at)));
     bench_ends_clean(&b);
 }
 

@@ -87,13 +87,13 @@ TEST(t5_borrowed_pages_only_lose_the_index)
     s = stage_session(&st);
     assert_ok(rig_match(s, tokens, 64));
     n = node_in(&st, tokens, 32);
-    assert_int_equal(n->borrowers, 1);
+    assert_int_equal(n->state.borrowers, 1);
     assert_ok(rig_run_to(s, tokens, 60));
     assert_ok(rig_slide(s, 60, 3)); /* 60 - 9 = 51: nothing below it is read again */
-    assert_int_equal(n->borrowers, 1);
+    assert_int_equal(n->state.borrowers, 1);
     assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 8);
     rig_engine_done(st.rig, &st.e, 3);
-    assert_int_equal(n->borrowers, 0); /* with the step */
+    assert_int_equal(n->state.borrowers, 0); /* with the step */
     assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 8);
     assert_int_equal(match_depth(&st, tokens, 32), 32);
     assert_err(TERN_INVALID, rig_rewind(s, 34, 0)); /* beyond the reserve: its window has left */
@@ -115,22 +115,22 @@ TEST(t5_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it)
     n = node_in(&st, tokens, 32);
     assert_ok(rig_run_to(s, tokens, 36));
     assert_ok(rig_slide(s, 36, 9)); /* 36 - 9 = 27: one page */
-    assert_int_equal(n->borrowers, 1);
+    assert_int_equal(n->state.borrowers, 1);
     assert_ok(rig_close(s, 3));
     rig_engine_done(st.rig, &st.e, 8);
-    assert_int_equal(n->borrowers, 1);
+    assert_int_equal(n->state.borrowers, 1);
     rig_engine_done(st.rig, &st.e, 9);
-    assert_int_equal(n->borrowers, 0);
+    assert_int_equal(n->state.borrowers, 0);
     s = stage_session(&st);
     assert_ok(rig_match(s, tokens, 64));
     assert_ok(rig_run_to(s, tokens, 60));
     assert_ok(rig_slide(s, 36, 19));
     assert_ok(rig_slide(s, 60, 13)); /* the rest, at an earlier step */
     rig_engine_done(st.rig, &st.e, 18);
-    assert_int_equal(n->borrowers, 1);
+    assert_int_equal(n->state.borrowers, 1);
     assert_ok(rig_close(s, 13));
     rig_engine_done(st.rig, &st.e, 19);
-    assert_int_equal(n->borrowers, 0);
+    assert_int_equal(n->state.borrowers, 0);
 }
 
 TEST(t7_a_node_takes_the_window_and_the_rest_goes_back)
@@ -160,8 +160,8 @@ TEST(t9_only_the_last_target_is_a_resume_point)
 
     stage_put(&st, 1, 192);
     for (uint32_t depth = 64; depth <= 192; depth += 64) {
-        assert_int_equal(node_in(&st, tokens, depth)->made, depth == 192);
-        assert_int_equal(node_in(&st, tokens, depth)->claims, depth == 192);
+        assert_int_equal(node_in(&st, tokens, depth)->state.resume == RESUME_POINT, depth == 192);
+        assert_int_equal(node_in(&st, tokens, depth)->state.claims_window, depth == 192);
     }
 }
 
@@ -175,7 +175,7 @@ TEST(t10_a_borrower_keeps_what_is_passed)
     assert_ok(rig_match(holder, tokens, 64));
     commit_each(s, tokens, 192);
     assert_true(has_state(&st, tokens, 64)); /* holder */
-    assert_false(has_state(&st, tokens, 128) && node_in(&st, tokens, 128)->borrowers == 0);
+    assert_false(has_state(&st, tokens, 128) && node_in(&st, tokens, 128)->state.borrowers == 0);
     assert_int_equal(rig_wrong(holder, 64), 0);
     assert_ok(rig_close(holder, 4));
     assert_true(has_state(&st, tokens, 64)); /* a kernel may still read it */
@@ -198,7 +198,7 @@ TEST(t10_a_fork_point_keeps_its_state)
     commit_each(b, tokens, 192);
     assert_ok(rig_close(a, 0));
     assert_ok(rig_close(b, 0));
-    assert_int_equal(node_in(&st, tokens, 128)->passed, 1);
+    assert_int_equal(node_in(&st, tokens, 128)->state.successor, SUCCESSOR_BELOW);
     assert_int_equal(node_in(&st, tokens, 128)->children.n, 2);
     assert_int_equal(match_depth(&st, tokens, 130), 128);
     assert_int_equal(rig_evict(st.rig, rig_connect_admin(st.rig), st.pool, 1), 1);
@@ -233,7 +233,7 @@ TEST(t10_a_siblings_window_needs_the_segment)
     assert_ok(rig_commit(s, 320, 0));
     assert_ok(rig_close(s, 0));
     assert_int_equal(node_in(&st, tokens, 64)->children.n, 1);
-    assert_int_equal(node_in(&st, tokens, 64)->passed, 1);
+    assert_int_equal(node_in(&st, tokens, 64)->state.successor, SUCCESSOR_BELOW);
     assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
     lose_state(&st, rig_tokens(1, 192), 192); /* nothing needs 64 any more */
     assert_false(has_state(&st, tokens, 64));
@@ -435,7 +435,7 @@ TEST(t21_what_was_slid_past_is_not_gone_back_to)
     assert_ok(rig_commit(s, 64, 0));
     assert_ok(rig_run_to(s, tokens, 200));
     assert_ok(rig_slide(s, 192, 0));
-    assert_int_equal(node_in(&st, tokens, 64)->borrowers, 0);
+    assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 0);
     assert_err(TERN_INVALID, rig_rewind(s, 64, 0));
     assert_err(TERN_INVALID, rig_match(s, tokens, 199));
     assert_lengths(s, 64, 200, 200);

@@ -28,10 +28,10 @@ TEST(t17_superseded_and_without_borrower_in_either_order)
     assert_ok(rig_match(a, tokens, 192));
     commit_to(a, tokens, 64, 0);
     assert_ok(rig_match(b, tokens, 192));
-    assert_int_equal(node_in(&st, tokens, 64)->borrowers, 2);
+    assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 2);
     commit_to(a, tokens, 128, 0);
     commit_to(a, tokens, 192, 0);
-    assert_int_equal(node_in(&st, tokens, 64)->passed, 1);
+    assert_int_equal(node_in(&st, tokens, 64)->state.successor, SUCCESSOR_BELOW);
     assert_false(is_reclaimable(&st, tokens, 64)); /* b */
     assert_ok(rig_close(b, 0));
     assert_true(is_reclaimable(&st, tokens, 64));
@@ -152,7 +152,7 @@ TEST(t19_a_lost_segment_ends_what_needs_it_and_no_more)
     for (uint32_t depth = 64; depth <= 320; depth += 64) {
         bool keeps = depth >= 64 + 192;
 
-        assert_int_equal(node_in(&st, tokens, depth)->claims, keeps);
+        assert_int_equal(node_in(&st, tokens, depth)->state.claims_window, keeps);
         assert_int_equal(match_depth(&st, tokens, depth), keeps ? depth : 0);
     }
 }
@@ -169,9 +169,9 @@ TEST(t18_a_refill_makes_a_resume_point_live_again)
     stage_put(&st, 1, 128);
     stage_put(&st, 1, 192);
     lose_state(&st, tokens, 64);
-    assert_int_equal(node_in(&st, tokens, 128)->claims, 0);
+    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 0);
     commit_to(s, tokens, 192, 0);
-    assert_int_equal(node_in(&st, tokens, 128)->claims, 1);
+    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 1);
     assert_ok(rig_close(s, 0));
     assert_int_equal(match_depth(&st, tokens, 128), 128);
 }
@@ -355,14 +355,14 @@ TEST(t19_a_lost_segment_ends_it_in_every_branch)
     lose_state(&st, v[0], 64);
     for (uint32_t b = 0; b < 6; b++)
         for (uint32_t depth = 64; depth <= 256; depth += 64)
-            assert_int_equal(node_in(&st, v[b], depth)->claims, depth == 256);
+            assert_int_equal(node_in(&st, v[b], depth)->state.claims_window, depth == 256);
     refill(&st, v[0], 64);
     for (uint32_t b = 0; b < 6; b++)
         for (uint32_t depth = 64; depth <= 256; depth += 64)
-            assert_int_equal(node_in(&st, v[b], depth)->claims, 1);
+            assert_int_equal(node_in(&st, v[b], depth)->state.claims_window, 1);
     lose_state(&st, v[2], 128); /* branches 2 to 5 have it, 0 and 1 their own */
     for (uint32_t b = 0; b < 6; b++)
-        assert_int_equal(node_in(&st, v[b], 256)->claims, b < 2);
+        assert_int_equal(node_in(&st, v[b], 256)->state.claims_window, b < 2);
 }
 
 /* W = 2 L: a commit ends where two refills wait for its step, with which it is a resume point. */
@@ -378,10 +378,10 @@ TEST(t18_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed)
     assert_ok(rig_match(s, tokens, 128));
     assert_int_equal(s->matched, 0);
     commit_to(s, tokens, 128, 5);
-    assert_int_equal(node_in(&st, tokens, 128)->claims, 0);
+    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 0);
     assert_int_equal(match_depth(&st, tokens, 192), 0);
     rig_engine_done(st.rig, &st.e, 5);
-    assert_int_equal(node_in(&st, tokens, 128)->claims, 1);
+    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 1);
     assert_int_equal(match_depth(&st, tokens, 192), 192);
 }
 
@@ -475,11 +475,10 @@ TEST(t10_a_resume_point_made_anew_goes)
 
     stage_put(&st, 1, 64);
     stage_put(&st, 1, 128);
-    assert_int_equal(node_in(&st, tokens, 64)->passed, 1);
+    assert_int_equal(node_in(&st, tokens, 64)->state.successor, SUCCESSOR_BELOW);
     lose_state(&st, tokens, 64);
     refill(&st, tokens, 64);
-    assert_int_equal(node_in(&st, tokens, 64)->passed, 0);
-    assert_int_equal(node_in(&st, tokens, 64)->remade, 1);
+    assert_int_equal(node_in(&st, tokens, 64)->state.successor, SUCCESSOR_EARLIER);
     assert_int_equal(match_depth(&st, tokens, 64), 64);
     assert_int_equal(rig_evict(st.rig, admin, st.pool, 0), 2);
 }

@@ -163,7 +163,7 @@ static void t17_a_retracted_holder(enum retract_mode mode, enum supersede supers
     assert_int_equal(runner->matched, 64);
     commit_to(runner, tokens, 128, 0);
     commit_to(runner, tokens, 192, 0);
-    assert_int_equal(node_in(&st, tokens, 64)->borrowers, 1); /* the one that is away */
+    assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 1); /* the one that is away */
     assert_false(is_reclaimable(&st, tokens, 64));
     for (uint32_t seed = 2; seed < 8; seed++) /* others need STATE pages */
         stage_put(&st, seed, 128);
@@ -198,12 +198,12 @@ TEST(t17_a_holder_that_ends_while_it_is_away)
         struct rig_session *kept = stage_committed(&st, 1, 192);
 
         assert_ok(rig_retract(kept, i < 3 ? RETRACT_HOST : RETRACT_DROP, 0));
-        assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->borrowers, 1);
+        assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->state.borrowers, 1);
         if (i % 3 == 2)
             demote_pool(st.rig, &st.e, st.pool);
         assert_ok(i % 3 ? rig_close(kept, 0) : rig_abort(kept, 0));
         assert_int_equal(
-            node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 192), 192))->borrowers,
+            node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 192), 192))->state.borrowers,
             0);
         if (i % 3 == 0)
             assert_ok(rig_close(kept, 0));
@@ -219,8 +219,8 @@ TEST(t17_a_host_holder_keeps_the_host_copy_alone)
     const uint32_t *tokens = rig_tokens(1, 64);
 
     assert_ok(rig_retract(kept, RETRACT_HOST, 0));
-    assert_int_equal(node_in(&st, tokens, 64)->borrowers, 1);
-    assert_int_equal(node_in(&st, tokens, 64)->host_borrowers, 1);
+    assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 1);
+    assert_int_equal(node_in(&st, tokens, 64)->state.host_borrowers, 1);
     assert_true(state_droppable(st.rig->core, node_in(&st, tokens, 64)));
     lose_state(&st, tokens, 64);
     assert_int_equal(match_depth(&st, tokens, 64), 0);
@@ -229,7 +229,7 @@ TEST(t17_a_host_holder_keeps_the_host_copy_alone)
     assert_ok(rig_recover_now(kept));
     assert_int_equal(st.rig->copies_up, 1);
     assert_int_equal(rig_wrong(kept, 64), 0);
-    assert_int_equal(node_in(&st, tokens, 64)->host_borrowers, 0);
+    assert_int_equal(node_in(&st, tokens, 64)->state.host_borrowers, 0);
     assert_false(state_droppable(st.rig->core, node_in(&st, tokens, 64)));
     assert_int_equal(match_depth(&st, rig_tokens(1, 64), 64), 64);
     assert_ok(rig_close(kept, 0));
@@ -257,7 +257,8 @@ static void window_alone(enum supersede supersede)
     assert_true(has_state(&st, rig_tokens(1, 256), 256));
     assert_false(has_state(&st, rig_tokens(1, 256), 192));
     assert_int_equal(match_depth(&st, rig_tokens(1, 256), 256), 256);
-    assert_int_equal(node_in(&st, rig_tokens(1, 256), 256)->claims, 1); /* a resume point again */
+    assert_int_equal(node_in(&st, rig_tokens(1, 256), 256)->state.claims_window,
+                     1); /* a resume point again */
     commit_to(s, rig_tokens(1, 320), 320, 0);
     assert_int_equal(rig_wrong(s, 320), 0);
     assert_ok(rig_close(s, 0));
@@ -343,7 +344,7 @@ static struct rig_session *retracts_on_a_refill(struct stage *st)
     assert_ok(rig_snapshot_release(first));
     assert_ok(rig_close(first, 0));
     at = anywhere(st->rig, st->pool, rig_tokens(1, 64), 64);
-    assert_int_equal(node_at(st->rig->core, at)->reclaim.prev != NONE, 1);
+    assert_int_equal(node_at(st->rig->core, at)->state.reclaim.prev != NONE, 1);
     state_drop(st->rig->core, at); /* of both tiers, since nobody comes back */
     rig_audit(st->rig->core);
     assert_int_equal(seen(st, 1, 64).host_pages, 1);
@@ -415,7 +416,7 @@ TEST(t16_a_copy_that_is_made_again_leaves_the_node_on_the_host)
     assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 3, 64u << 10, &st.pool));
     retracts_on_a_refill(&st);
     chain_free(st.rig->core,
-               &node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 64), 64))->moving[2]);
+               &node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 64), 64))->work.copy_pages[2]);
     rig_job(st.rig, RIG_COPY, 0)->n = 1; /* begun with the one alone */
     other = second_engine(st.rig, st.pool);
     rig_engine_kill(st.rig, &st.e, 0);

@@ -100,7 +100,7 @@ TEST(a_load_and_a_refill_of_one_segment)
     st.rig->automatic = RIG_ALL;
     rig_settle(st.rig);
     assert_int_not_equal(node_in(&st, rig_tokens(1, 192), 192)->pages[1], NONE);
-    assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->state_pending, 0);
+    assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->state.refilling, 0);
     assert_ok(rig_fetched(s, request));
     assert_lengths(s, 192, 192, 192);
     assert_int_equal(rig_wrong(s, 192), 0);
@@ -227,7 +227,7 @@ TEST(t16_a_copy_that_waits_for_a_step_that_never_passes)
             assert_ok(rig_match(s, rig_tokens(1, 64), 64));
             assert_ok(rig_snapshot_release(s));
             assert_ok(rig_close(s, 0));
-            assert_int_equal(node_at(st.rig->core, at)->reclaim.prev != NONE, 1);
+            assert_int_equal(node_at(st.rig->core, at)->state.reclaim.prev != NONE, 1);
             state_drop(st.rig->core, at);
             rig_audit(st.rig->core);
         }
@@ -263,7 +263,7 @@ TEST(t14_retract_does_not_trust_a_rotten_copy)
     rig_put(b.rig, &b.e, b.pool, 1, 8);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 2), 2);
     at = anywhere(b.rig, b.pool, rig_tokens(1, 4), 4);
-    page = rig_page(b.rig, host, 0, page_at(c, node_at(c, at)->host[0])->index, &bytes);
+    page = rig_page(b.rig, host, 0, page_at(c, node_at(c, at)->tiers.host_pages[0])->index, &bytes);
     page[7] = (uint8_t)~page[7];
     assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
     assert_err(TERN_CORRUPT, rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
@@ -304,7 +304,7 @@ TEST(t14_healing_a_copy_does_not_lose_state)
     assert_ok(rig_retract(kept, RETRACT_HOST, 0));
     demote_pool(st.rig, &st.e, st.pool);
     at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
-    page = rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->host[0])->index, &bytes);
+    page = rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->tiers.host_pages[0])->index, &bytes);
     page[7] = (uint8_t)~page[7];
     assert_err(TERN_CORRUPT, rig_recover_now(kept));
     assert_ok(rig_match(other, rig_tokens(1, 320), 320));

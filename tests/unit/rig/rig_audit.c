@@ -229,11 +229,11 @@ static void audit_retires(struct audit *a)
                          (unsigned long long)r->step);
             last = r->step;
             audit_page_list(a, &r->pages, BIT(RETIRING), at, "a retire record");
-            for (uint32_t p = r->pending; p != NONE; p = node_at(c, p)->pending_next) {
+            for (uint32_t p = r->pending; p != NONE; p = node_at(c, p)->work.publish_next) {
                 const struct node *m = node_at(c, p);
-                bool new = m->pending_engine == i && m->pending_step <= r->step;
+                bool new = m->pending_engine == i && m->work.publish_step <= r->step;
 
-                if (!new && !(node_visible(m) && m->state_pending))
+                if (!new && !(node_visible(m) && m->state.refilling))
                     rig_fail("audit: node %u is pending in a record that is not its", p);
                 audit_meet(pending, p, c->limits.nodes, "node", "the lists of pending ones");
             }
@@ -241,7 +241,7 @@ static void audit_retires(struct audit *a)
     }
     for (uint32_t i = 0; i < c->limits.nodes; i++)
         if (node_at(c, i)->used &&
-            pending[i] != (!node_visible(node_at(c, i)) || node_at(c, i)->state_pending != 0))
+            pending[i] != (!node_visible(node_at(c, i)) || node_at(c, i)->state.refilling != 0))
             rig_fail("audit: node %u waits for a step in %u records", i, pending[i]);
     free(pending);
     if (n != c->nretires || n + c->free_retires.n != c->limits.retires)

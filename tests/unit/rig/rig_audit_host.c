@@ -7,12 +7,12 @@
 
 static bool is_back(const struct node *n)
 {
-    return n->copy >= COPY_BACK_WAITING && n->copy <= COPY_BACK_DONE;
+    return n->work.copy >= COPY_WRITEBACK_WAITING && n->work.copy <= COPY_WRITEBACK_DONE;
 }
 
 static bool is_load(const struct node *n)
 {
-    return n->copy >= COPY_LOAD_QUEUED && n->copy <= COPY_LOAD_DONE;
+    return n->work.copy >= COPY_LOADBACK_QUEUED && n->work.copy <= COPY_LOADBACK_DONE;
 }
 
 /* The pages of one group of a node in one of its three places: none, or a whole segment. */
@@ -39,16 +39,16 @@ static bool meet_pages(struct audit *a, uint32_t slot, uint32_t g, uint32_t head
 
 static void audit_moving(const struct node *n, uint32_t slot, bool any)
 {
-    if (any != (n->copy != COPY_NONE))
+    if (any != (n->work.copy != COPY_NONE))
         rig_fail("audit: node %u has %s pages on the move, and a copy in state %u", slot,
-                 any ? "some" : "no", n->copy);
-    if (is_load(n) && !n->on_host)
+                 any ? "some" : "no", n->work.copy);
+    if (is_load(n) && !node_on_host(n))
         rig_fail("audit: node %u is loaded from a tier where it is not", slot);
-    if (is_load(n) && n->loaders == 0 && !(n->copy == COPY_LOAD_RUNNING && n->load_cancelled))
+    if (is_load(n) && n->work.loaders == 0 && n->work.copy != COPY_LOADBACK_CANCELLED)
         rig_fail("audit: node %u is loaded for nobody", slot);
-    if (n->load_cancelled && (n->copy != COPY_LOAD_RUNNING || n->loaders > 0))
+    if (n->work.copy == COPY_LOADBACK_CANCELLED && n->work.loaders > 0)
         rig_fail("audit: node %u has a cancelled load that is none", slot);
-    if (is_back(n) && !n->on_device)
+    if (is_back(n) && !node_on_device(n))
         rig_fail("audit: node %u is copied from a device where it is not", slot);
 }
 
@@ -62,34 +62,35 @@ void audit_node_pages(struct audit *a, uint32_t slot)
     for (uint32_t g = 0; g < p->ngroups; g++) {
         bool history = p->group[g].layout.family == FAMILY_HISTORY;
         bool device = meet_pages(a, slot, g, n->pages[g], n->pool, PAGE_COMMITTED);
-        bool host = meet_pages(a, slot, g, n->host[g], p->other, PAGE_COMMITTED);
-        bool moving = meet_pages(a, slot, g, n->moving[g], to, PAGE_COPYING);
+        bool host = meet_pages(a, slot, g, n->tiers.host_pages[g], p->other, PAGE_COMMITTED);
+        bool moving = meet_pages(a, slot, g, n->work.copy_pages[g], to, PAGE_COPYING);
 
         moves = moves || moving;
-        if ((device && !n->on_device) || (history && device != (n->on_device == 1)))
+        if ((device && !node_on_device(n)) || (history && device != (node_on_device(n) == 1)))
             rig_fail("audit: node %u, on the device %u, has %u pages of group %u there", slot,
-                     n->on_device, device, g);
-        if ((host && !n->on_host) || (history && host != (n->on_host == 1)))
+                     node_on_device(n), device, g);
+        if ((host && !node_on_host(n)) || (history && host != (node_on_host(n) == 1)))
             rig_fail("audit: node %u, on the host %u, has %u pages of group %u there", slot,
-                     n->on_host, host, g);
+                     node_on_host(n), host, g);
         /* STATE that is loaded may be filled by a commit meanwhile. */
-        if (moving &&
-            (is_back(n) ? !device || (host && !n->host_bad) : !host || (history && device)))
+        if (moving && (is_back(n) ? !device || (host && !n->tiers.host_corrupt)
+                                  : !host || (history && device)))
             rig_fail("audit: T16: node %u copies group %u, which is on the device %u, the host %u",
                      slot, g, device, host);
     }
     audit_moving(n, slot, moves);
-    if (!n->on_device && !n->on_host)
+    if (!node_on_device(n) && !node_on_host(n))
         rig_fail("audit: node %u is on no tier", slot);
-    if ((n->on_device && !up->on_device) || (n->on_host && !up->on_host))
+    if ((node_on_device(n) && !node_on_device(up)) || (node_on_host(n) && !node_on_host(up)))
         rig_fail("audit: node %u, on %u/%u, hangs on node %u, on %u/%u: not closed", slot,
-                 n->on_device, n->on_host, n->parent, up->on_device, up->on_host);
-    if (!n->on_device &&
-        (!node_visible(n) || n->state_pending || n->claims || n->reclaim.prev != NONE))
+                 node_on_device(n), node_on_host(n), n->parent, node_on_device(up),
+                 node_on_host(up));
+    if (!node_on_device(n) && (!node_visible(n) || n->state.refilling || n->state.claims_window ||
+                               n->state.reclaim.prev != NONE))
         rig_fail("audit: node %u is on the host alone and waits, or claims", slot);
-    if (n->nrefs > 0 && !n->on_device)
+    if (n->nrefs > 0 && !node_on_device(n))
         rig_fail("audit: node %u is pinned on the device, where it is not", slot);
-    if (n->refs[REF_HOST] > 0 && !n->on_host && !is_back(n))
+    if (n->refs[REF_HOST] > 0 && !node_on_host(n) && !is_back(n))
         rig_fail("audit: node %u is pinned on the host, where it is not", slot);
 }
 
@@ -99,12 +100,12 @@ static void audit_kids(const struct core *c, uint32_t slot)
     uint32_t device = 0, host = 0;
 
     for (uint32_t at = n->children.head; at != NONE; at = child_list_next(c, at)) {
-        device += node_at(c, at)->on_device == 1;
-        host += node_at(c, at)->on_host || is_back(node_at(c, at));
+        device += node_on_device(node_at(c, at)) == 1;
+        host += node_on_host(node_at(c, at)) || is_back(node_at(c, at));
     }
-    if (device != n->ndevice || host != n->nhost)
+    if (device != n->tiers.device_children || host != n->tiers.host_children)
         rig_fail("audit: node %u counts %u/%u children on the tiers and has %u/%u", slot,
-                 n->ndevice, n->nhost, device, host);
+                 n->tiers.device_children, n->tiers.host_children, device, host);
 }
 
 static void audit_queue(const struct core *c)
@@ -113,15 +114,19 @@ static void audit_queue(const struct core *c)
 
     for (uint32_t at = c->copies_queued.head; at != NONE && listed <= c->limits.nodes;
          prev = at, at = copy_list_next(c, at), listed++)
-        if (!node_at(c, at)->used || node_at(c, at)->copy_queue.prev != prev ||
-            (node_at(c, at)->copy != COPY_BACK_QUEUED && node_at(c, at)->copy != COPY_LOAD_QUEUED))
+        if (!node_at(c, at)->used || node_at(c, at)->work.copy_queue.prev != prev ||
+            (node_at(c, at)->work.copy != COPY_WRITEBACK_QUEUED &&
+             node_at(c, at)->work.copy != COPY_LOADBACK_QUEUED))
             rig_fail("audit: node %u, copy state %u, is wrongly in the queue of copies", at,
-                     node_at(c, at)->copy);
+                     node_at(c, at)->work.copy);
     for (uint32_t i = 0; i < c->limits.nodes; i++) {
         const struct node *n = node_at(c, i);
 
-        queued += n->used && (n->copy == COPY_BACK_QUEUED || n->copy == COPY_LOAD_QUEUED);
-        running += n->used && (n->copy == COPY_BACK_RUNNING || n->copy == COPY_LOAD_RUNNING);
+        queued += n->used &&
+                  (n->work.copy == COPY_WRITEBACK_QUEUED || n->work.copy == COPY_LOADBACK_QUEUED);
+        running += n->used && (n->work.copy == COPY_WRITEBACK_RUNNING ||
+                               n->work.copy == COPY_LOADBACK_RUNNING ||
+                               n->work.copy == COPY_LOADBACK_CANCELLED);
     }
     if (queued != listed || queued != c->copies_queued.n)
         rig_fail("audit: %u copies are queued, %u are in the queue", queued, listed);
@@ -147,8 +152,8 @@ static void audit_loaders(const struct core *c)
             loaders[at]++;
     }
     for (uint32_t i = 0; i < c->limits.nodes; i++)
-        if (node_at(c, i)->used && node_at(c, i)->loaders != loaders[i])
-            rig_fail("audit: node %u counts %u loaders and has %u", i, node_at(c, i)->loaders,
+        if (node_at(c, i)->used && node_at(c, i)->work.loaders != loaders[i])
+            rig_fail("audit: node %u counts %u loaders and has %u", i, node_at(c, i)->work.loaders,
                      loaders[i]);
     free(loaders);
 }
@@ -239,15 +244,15 @@ void audit_host(struct audit *a)
         if (!n->used)
             continue;
         audit_kids(a->c, i);
-        rotten += n->host_bad != 0;
-        if (n->host_bad && !n->on_host)
+        rotten += n->tiers.host_corrupt != 0;
+        if (n->tiers.host_corrupt && !node_on_host(n))
             rig_fail("audit: node %u has rotten pages on a tier where it is not", i);
-        if (n->depth == 0 && (!n->on_device || !n->on_host || n->copy != COPY_NONE))
-            rig_fail("audit: root %u is on %u/%u, copy state %u", i, n->on_device, n->on_host,
-                     n->copy);
+        if (n->depth == 0 && (!node_on_device(n) || !node_on_host(n) || n->work.copy != COPY_NONE))
+            rig_fail("audit: root %u is on %u/%u, copy state %u", i, node_on_device(n),
+                     node_on_host(n), n->work.copy);
     }
-    if (rotten != a->c->rotten)
-        rig_fail("audit: %u nodes are rotten, %u counted", rotten, a->c->rotten);
+    if (rotten != a->c->host_corrupt)
+        rig_fail("audit: %u nodes are rotten, %u counted", rotten, a->c->host_corrupt);
     audit_queue(a->c);
     audit_loaders(a->c);
     audit_away(a->c);

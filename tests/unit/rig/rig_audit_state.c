@@ -61,7 +61,7 @@ static bool resumable(const struct core *c, const struct pool *p, uint32_t slot)
         if (p->group[g].layout.family == FAMILY_HISTORY)
             continue;
         for (uint32_t i = 0; i < chunks_of(p, g) && node_at(c, at)->depth > 0; i++) {
-            if (node_at(c, at)->pages[g] == NONE || node_at(c, at)->state_pending & 1u << g)
+            if (node_at(c, at)->pages[g] == NONE || node_at(c, at)->state.refilling & 1u << g)
                 return false;
             at = node_at(c, at)->parent;
         }
@@ -78,9 +78,9 @@ static void count_claims(const struct audit *a, struct counts *n)
         const struct pool *p = pool_at(c, m->pool);
         uint32_t most = 0, at = i;
 
-        if (!m->used || !m->claims)
+        if (!m->used || !m->state.claims_window)
             continue;
-        if (!m->made || m->depth == 0 || !resumable(c, p, i))
+        if (m->state.resume != RESUME_POINT || m->depth == 0 || !resumable(c, p, i))
             rig_fail("audit: T19: node %u, depth %u, claims a window that is not complete", i,
                      m->depth);
         for (uint32_t g = 0; g < p->ngroups; g++)
@@ -99,18 +99,20 @@ bool audit_state_at_rest(const struct core *c, const struct node *n)
     const struct pool *p = pool_at(c, n->pool);
 
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (p->group[g].layout.family != FAMILY_HISTORY && n->moving[g] != NONE)
+        if (p->group[g].layout.family != FAMILY_HISTORY && n->work.copy_pages[g] != NONE)
             return false;
-    return n->loaders == 0 && node_visible(n) && !n->state_pending && n->seal != SEAL_QUEUED &&
-           n->seal != SEAL_RUNNING;
+    return n->work.loaders == 0 && node_visible(n) && !n->state.refilling &&
+           n->work.seal != SEAL_QUEUED && n->work.seal != SEAL_RUNNING;
 }
 
 /* T10, T17: superseded is what a resume point has passed, and nobody needs in any way. */
 static bool superseded(const struct core *c, const struct node *n)
 {
     return pool_at(c, n->pool)->supersede != SUPERSEDE_OFF && n->depth > 0 &&
-           (n->passed || n->released) && n->children.n < 2 && n->borrowers == 0 &&
-           n->needed == n->claims && audit_state_at_rest(c, n) && state_has(c, n);
+           (n->state.successor == SUCCESSOR_BELOW || n->state.resume == RESUME_RELEASED) &&
+           n->children.n < 2 && n->state.borrowers == 0 &&
+           n->state.window_claims == n->state.claims_window && audit_state_at_rest(c, n) &&
+           state_has(c, n);
 }
 
 static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n)
@@ -123,7 +125,7 @@ static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n
         const struct node *m = node_at(c, at);
 
         listed++;
-        if (n[at].listed++ || !m->used || m->pool != slot || m->reclaim.prev != prev)
+        if (n[at].listed++ || !m->used || m->pool != slot || m->state.reclaim.prev != prev)
             rig_fail("audit: node %u is wrongly in a reclaim list", at);
         for (uint32_t g = 0; g < p->ngroups; g++)
             if (p->group[g].layout.family != FAMILY_HISTORY)
@@ -146,12 +148,12 @@ static void audit_sealed(const struct core *c, uint32_t slot)
     for (uint32_t g = 0; g < p->ngroups; g++)
         for (uint32_t at = n->pages[g]; at != NONE; at = page_list_next(c, at)) {
             uint32_t sealed = page_at(c, at)->sealed;
-            bool refilled = n->state_pending & 1u << g;
+            bool refilled = n->state.refilling & 1u << g;
 
-            if ((sealed == SEAL_RUNNING && n->seal != SEAL_RUNNING) ||
-                (sealed != SEAL_DONE && n->seal == SEAL_DONE && !refilled))
+            if ((sealed == SEAL_RUNNING && n->work.seal != SEAL_RUNNING) ||
+                (sealed != SEAL_DONE && n->work.seal == SEAL_DONE && !refilled))
                 rig_fail("audit: page %u is sealed %u in a node that is sealed %u", at, sealed,
-                         n->seal);
+                         n->work.seal);
         }
 }
 
@@ -176,24 +178,25 @@ void audit_state(struct audit *a)
         audit_sealed(c, i);
         if (pool_at(c, m->pool)->nstate == 0)
             continue;
-        remade[m->pool] += m->remade;
-        if (m->borrowers != n[i].borrowers || m->needed != n[i].needed)
+        remade[m->pool] += (m->state.successor == SUCCESSOR_EARLIER);
+        if (m->state.borrowers != n[i].borrowers || m->state.window_claims != n[i].needed)
             rig_fail("audit: T17: node %u, depth %u, counts %u borrowers, %u claims; has %u and %u",
-                     i, m->depth, m->borrowers, m->needed, n[i].borrowers, n[i].needed);
-        if (m->host_borrowers != n[i].host_borrowers)
+                     i, m->depth, m->state.borrowers, m->state.window_claims, n[i].borrowers,
+                     n[i].needed);
+        if (m->state.host_borrowers != n[i].host_borrowers)
             rig_fail("audit: T17: node %u counts %u borrowers on the host and has %u", i,
-                     m->host_borrowers, n[i].host_borrowers);
+                     m->state.host_borrowers, n[i].host_borrowers);
         if (state_reclaimable(m) != n[i].listed)
             rig_fail("audit: node %u believes that it is in the reclaim list", i);
         if (superseded(c, m) != state_reclaimable(m))
             rig_fail(
                 "audit: T10: node %u, depth %u, %s superseded and %s listed; copy %u, %u loaders",
                 i, m->depth, superseded(c, m) ? "is" : "is not",
-                state_reclaimable(m) ? "is" : "is not", m->copy, m->loaders);
+                state_reclaimable(m) ? "is" : "is not", m->work.copy, m->work.loaders);
     }
     for (uint32_t i = 0; i < c->limits.pools; i++)
-        if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->remade != remade[i])
+        if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->resumed_anew != remade[i])
             rig_fail("audit: pool %u counts %u nodes made anew and has %u", i,
-                     pool_at(c, i)->remade, remade[i]);
+                     pool_at(c, i)->resumed_anew, remade[i]);
     free(n);
 }

@@ -42,7 +42,7 @@ static void audit_children(struct audit *a, uint32_t slot)
         if (!k->used || k->parent != slot || k->sibling.prev != prev || k->pool != n->pool ||
             k->space != n->space || k->depth != n->depth + pool_at(a->c, n->pool)->align)
             rig_fail("audit: node %u is no proper child of %u", at, slot);
-        if (node_visible(k) && !node_visible(n) && k->on_device)
+        if (node_visible(k) && !node_visible(n) && node_on_device(k))
             rig_fail("audit: node %u is visible below %u, which is not", at, slot);
         prev = at;
     }
@@ -155,11 +155,11 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
  * device's pages. */
 static bool at_rest(const struct node *n, bool device)
 {
-    bool idle = n->copy == COPY_NONE ||
-                (device && (n->copy == COPY_BACK_WAITING || n->copy == COPY_BACK_QUEUED ||
-                            n->copy == COPY_BACK_DONE));
+    bool idle = n->work.copy == COPY_NONE || (device && (n->work.copy == COPY_WRITEBACK_WAITING ||
+                                                         n->work.copy == COPY_WRITEBACK_QUEUED ||
+                                                         n->work.copy == COPY_WRITEBACK_DONE));
 
-    return node_visible(n) && !n->state_pending && idle && n->loaders == 0;
+    return node_visible(n) && !n->state.refilling && idle && n->work.loaders == 0;
 }
 
 static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
@@ -167,13 +167,16 @@ static bool can_go(const struct core *c, const struct node *n, uint32_t kind)
     if (!n->used || n->depth == 0)
         return false;
     if (kind == HEAP_STATE)
-        return n->borrowers == n->host_borrowers && audit_state_at_rest(c, n) && state_has(c, n);
+        return n->state.borrowers == n->state.host_borrowers && audit_state_at_rest(c, n) &&
+               state_has(c, n);
     if (!at_rest(n, kind == HEAP_LEAF))
         return false;
     switch (kind) {
-    case HEAP_LEAF: return n->on_device && n->nrefs == 0 && n->ndevice == 0;
-    case HEAP_HOST: return n->on_host && n->refs[REF_HOST] == 0 && n->nhost == 0;
-    case HEAP_ALONE: return n->on_host && !n->on_device && n->refs[REF_HOST] == 0 && n->nhost == 0;
+    case HEAP_LEAF: return node_on_device(n) && n->nrefs == 0 && n->tiers.device_children == 0;
+    case HEAP_HOST: return node_on_host(n) && n->refs[REF_HOST] == 0 && n->tiers.host_children == 0;
+    case HEAP_ALONE:
+        return node_on_host(n) && !node_on_device(n) && n->refs[REF_HOST] == 0 &&
+               n->tiers.host_children == 0;
     case HEAP_RESET:
         return space_at(c, n->space)->reset && n->nrefs == 0 && n->refs[REF_HOST] == 0 &&
                n->children.n == 0 && space_at(c, n->space)->sweep == NONE && !c->left_over;
@@ -276,9 +279,9 @@ void audit_refs(struct audit *a)
 
         if (!n->used)
             continue;
-        held[i][REF_JOB] += n->seal == SEAL_QUEUED || n->seal == SEAL_RUNNING;
-        held[i][REF_JOB] += n->copy == COPY_BACK_RUNNING;
-        running += n->seal == SEAL_RUNNING;
+        held[i][REF_JOB] += n->work.seal == SEAL_QUEUED || n->work.seal == SEAL_RUNNING;
+        held[i][REF_JOB] += n->work.copy == COPY_WRITEBACK_RUNNING;
+        running += n->work.seal == SEAL_RUNNING;
         compare_refs(i, n, held[i]);
     }
     if (running != c->seals_running || running > c->limits.seal_jobs)

@@ -76,7 +76,7 @@ static inline bool has_state(struct stage *st, const uint32_t *tokens, uint32_t 
 
 static inline bool is_reclaimable(struct stage *st, const uint32_t *tokens, uint32_t depth)
 {
-    return node_in(st, tokens, depth)->reclaim.prev != NONE;
+    return node_in(st, tokens, depth)->state.reclaim.prev != NONE;
 }
 
 static inline void lose_state(struct stage *st, const uint32_t *tokens, uint32_t depth)

@@ -55,7 +55,7 @@ static uint32_t claiming(struct stage *st, uint32_t to)
         bool can = state_resumable(st->rig->core, node_of(st->rig, st->pool, tokens, depth));
 
         assert_int_equal(match_depth(st, tokens, depth) == depth, can);
-        assert_true(can || !n->claims);
+        assert_true(can || !n->state.claims_window);
         claims |= (uint32_t)can << depth / 4;
     }
     return claims;

@@ -1,0 +1,61 @@
+/* The state machines of a prefix node, besides the states of its pages (page_states.h): its copy to
+ * the other tier, its checksums, and two about its STATE segment. */
+#ifndef CORE_NODE_STATES_H
+#define CORE_NODE_STATES_H
+
+#include "core/arena/states.h"
+
+/* A writeback copies a node from the device to the host, a load-back from the host to the device.
+ */
+#define COPY_STATE_TABLE(X)                                                                        \
+    X(COPY, NONE, TO(COPY, WRITEBACK_WAITING) | TO(COPY, LOADBACK_QUEUED),                         \
+      "nothing is being copied")                                                                   \
+    X(COPY, WRITEBACK_WAITING, TO(COPY, WRITEBACK_QUEUED) | TO(COPY, NONE),                        \
+      "has its host pages, and waits for the checksums of the device pages")                       \
+    X(COPY, WRITEBACK_QUEUED, TO(COPY, WRITEBACK_RUNNING) | TO(COPY, NONE),                        \
+      "waits for a free copy job")                                                                 \
+    X(COPY, WRITEBACK_RUNNING, TO(COPY, WRITEBACK_DONE) | TO(COPY, NONE),                          \
+      "a job reads the device pages and writes the host pages")                                    \
+    X(COPY, WRITEBACK_DONE, TO(COPY, NONE),                                                        \
+      "acknowledged; becomes the host copy as soon as its parent is on the host")                  \
+    X(COPY, LOADBACK_QUEUED, TO(COPY, LOADBACK_RUNNING) | TO(COPY, NONE),                          \
+      "has its device pages, and waits for a free copy job")                                       \
+    X(COPY, LOADBACK_RUNNING,                                                                      \
+      TO(COPY, LOADBACK_DONE) | TO(COPY, LOADBACK_CANCELLED) | TO(COPY, NONE),                     \
+      "a job reads the host pages and writes the device pages")                                    \
+    X(COPY, LOADBACK_CANCELLED, TO(COPY, LOADBACK_RUNNING) | TO(COPY, NONE),                       \
+      "the job still runs, but nobody waits for it: its pages go on the acknowledgement")          \
+    X(COPY, LOADBACK_DONE, TO(COPY, NONE),                                                         \
+      "acknowledged; becomes the device copy as soon as its parent is on the device")
+
+STATE_MACHINE(copy, COPY, COPY_STATE_TABLE)
+
+/* Of a page it says the same of that page alone. */
+#define SEAL_STATE_TABLE(X)                                                                        \
+    X(SEAL, NONE, TO(SEAL, QUEUED) | TO(SEAL, DONE), "some page has no checksum")                  \
+    X(SEAL, QUEUED, TO(SEAL, RUNNING), "waits for a free checksum job")                            \
+    X(SEAL, RUNNING, TO(SEAL, DONE), "a job computes the checksums")                               \
+    X(SEAL, DONE, TO(SEAL, NONE), "every page has its checksum: peers may read it")
+
+STATE_MACHINE(seal, SEAL, SEAL_STATE_TABLE)
+
+#define RESUME_STATE_TABLE(X)                                                                      \
+    X(RESUME, NONE, TO(RESUME, POINT) | TO(RESUME, RELEASED), "no commit ended here")              \
+    X(RESUME, POINT, TO(RESUME, POINT) | TO(RESUME, RELEASED),                                     \
+      "a commit ended here: a resume point as long as its whole window is there")                  \
+    X(RESUME, RELEASED, TO(RESUME, POINT) | TO(RESUME, RELEASED),                                  \
+      "an engine released the snapshot: superseded whatever lies below it")
+
+STATE_MACHINE(resume, RESUME, RESUME_STATE_TABLE)
+
+/* A successor of a node is a resume point below it whose window does not reach up to its segment.
+ */
+#define SUCCESSOR_STATE_TABLE(X)                                                                   \
+    X(SUCCESSOR, NONE, TO(SUCCESSOR, BELOW), "it has had none")                                    \
+    X(SUCCESSOR, BELOW, TO(SUCCESSOR, EARLIER), "it has one: superseded, if nobody needs it")      \
+    X(SUCCESSOR, EARLIER, TO(SUCCESSOR, BELOW),                                                    \
+      "it had one, and was made a resume point anew; nodes above it may have one")
+
+STATE_MACHINE(successor, SUCCESSOR, SUCCESSOR_STATE_TABLE)
+
+#endif
