@@ -2,7 +2,7 @@
 # Builds everything and runs every test; under 25 minutes on two cores. `--full` runs the long forms.
 # Prints what ran and for how long, then `N passed, N failed, N skipped`. Not zero on any failure.
 #
-# TERN_TRACES      folder of traces (default ../shared/traces); without it their tests are skipped, visibly
+# TERN_TRACES      folder of traces; without it their tests are skipped, visibly
 # TERN_SIM_FIRST   first seed of the simulator, to repeat a run (default: random, printed)
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -21,8 +21,10 @@ jobs=$(nproc)
 root=$PWD
 logs=$root/build/logs
 mkdir -p "$logs"
-TERN_TRACES=$(realpath -m "${TERN_TRACES:-$root/../shared/traces}") # tests run in other folders
-export TERN_TRACES
+if [[ -n ${TERN_TRACES:-} ]]; then
+    TERN_TRACES=$(realpath -m "$TERN_TRACES") # tests run in other folders
+    export TERN_TRACES
+fi
 [[ $full -eq 1 ]] && export TERN_FULL=1
 passed=0 failed=0 skipped=0
 table=()
@@ -146,7 +148,7 @@ timeout_s=1800 # of one test: many times what it takes
 [[ $full -eq 1 ]] && timeout_s=7200
 stage "build gcc" "" build build -DTERN_E2E_TIMEOUT=$timeout_s || finish
 grep 'left out' "$logs/build-gcc.log" | sed 's/^-- *//'
-[[ -r $TERN_TRACES/conversation.jsonl ]] || echo "no traces in $TERN_TRACES: their tests are skipped"
+[[ -r ${TERN_TRACES:-}/conversation.jsonl ]] || echo "no traces in TERN_TRACES=${TERN_TRACES:-}: their tests are skipped"
 
 # The simulator and its planted bugs are among the end-to-end tests; all start from this seed.
 export TERN_SIM_FIRST=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}

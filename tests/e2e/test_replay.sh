@@ -4,7 +4,8 @@
 # the bytes. The first 2,000 requests of each trace; all of them with TERN_FULL=1. Needs the traces: exit 77 without.
 . "$(dirname "$0")/replay_lib.sh"
 
-traces=${TERN_TRACES:-$here/../../../shared/traces} # else the folder beside the sources
+traces=${TERN_TRACES:-}
+[ -n "$traces" ] || { echo "skipped: TERN_TRACES names no folder of traces"; exit 77; }
 for f in conversation agentic; do
     [ -r "$traces/$f.jsonl" ] || { echo "skipped: no $traces/$f.jsonl: TERN_TRACES names the folder of traces"; exit 77; }
 done
