@@ -19,11 +19,12 @@ function(tern_sources ret dir)
     set(${ret} ${found} PARENT_SCOPE)
 endfunction()
 
-# A static library of these sources; nothing where there are none.
+# A library of these sources; nothing where there are none. It is static, but for BUILD_SHARED_LIBS, which only
+# tests/mutate sets: there a changed source costs one object and one library, and no test is linked again.
 function(tern_library name)
     cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
     if(arg_SOURCES)
-        add_library(${name} STATIC ${arg_SOURCES})
+        add_library(${name} ${arg_SOURCES})
         target_link_libraries(${name} PRIVATE tern_flags)
         tern_link(${name} ${arg_LINK})
     endif()
