@@ -182,6 +182,7 @@ if stage "build asan" "" build build-asan -DTERN_SANITIZE=address; then
 fi
 
 if [[ $full -eq 1 ]]; then
+    stage "mutate self-test" "" tests/mutate/mutate self-test
     if stage "build tsan" "" build build-tsan -DTERN_SANITIZE=thread; then
         tests build-tsan unit "$jobs"
     fi
