@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes certificates for daemons: a CA of its own in DIR (ca.pem, ca.key), unless there is one, and NODE.pem and
-# NODE.key for each NODE, the `node` of a daemon. Keep ca.key away from the hosts: who has it can be any node.
+# Makes certificates for daemons. It makes a CA in DIR (ca.pem, ca.key), unless there is one, and then NODE.pem and
+# NODE.key for each NODE, which is the `node` of a daemon. Keep ca.key away from the hosts: who has it can be any node.
 #
 #   deploy/make-certs.sh DIR NODE...
 #
-# DAYS: how long a node's certificate is valid (365). SAN and EKU replace what it says of names and purposes; tests
-# make wrong ones with them.
+# DAYS says how long a node's certificate is valid (365). SAN and EKU replace what it says of names and purposes; tests
+# make wrong certificates with them.
 set -euo pipefail
 if [[ $# -lt 2 ]]; then
     sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
@@ -24,7 +24,7 @@ if [[ ! -e $dir/ca.pem ]]; then
 fi
 for node in "$@"; do
     if [[ ! $node =~ ^[A-Za-z0-9._-]{1,63}$ ]]; then
-        echo "make-certs: $node: a node is 1 to 63 of a-z A-Z 0-9 - _ ." >&2
+        echo "make-certs: $node: the name of a node has 1 to 63 characters of a-z A-Z 0-9 - _ ." >&2
         exit 1
     fi
     openssl genpkey "${ec[@]}" -out "$dir/$node.key" 2>/dev/null

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the packages of deploy/packages.txt that are missing. The only script that installs anything.
-# Does nothing, and needs no network, where all are there. --build: without those that only the tests need.
+# Installs the packages of deploy/packages.txt that are missing. It is the only script that installs anything. Where all
+# of them are there it does nothing and needs no network. --build leaves out those that only the tests need.
 set -euo pipefail
 cd "$(dirname "$0")"
 
