@@ -1,6 +1,6 @@
-/* A whole model server in one file, without the model: what an engine has to do to keep its KV
- * cache in Tern. Two conversations share their first tokens; the second finds what the first one
- * has left behind.
+/* A whole model server in one file, without the model. It shows what an engine has to do to keep
+ * its KV cache in Tern. Two conversations share their first tokens, and the second one finds what
+ * the first has left behind.
  *
  *     gcc tiny_engine.c $(pkg-config --cflags --libs tern) -o tiny_engine
  *     ./tiny_engine /run/tern/mytenant.sock
@@ -25,7 +25,7 @@ struct engine {
     struct tern *tern;
     uint64_t pool;            /* its handle, for requests */
     struct tern_pool *mapped; /* its bytes, for the kernels */
-    uint32_t align;           /* L: prefixes are shared in whole multiples of so many tokens */
+    uint32_t align;           /* L: prefixes are shared in whole multiples of L tokens */
     uint64_t step;            /* the number of the scheduler iteration that is running */
 };
 
@@ -35,7 +35,8 @@ struct block_table {
     uint32_t n;
 };
 
-/* Every call of libtern answers an enum; the connection says what to do about it. */
+/* Every call of libtern returns an error of one enum; the connection has words for it that say what
+ * to do. A real engine looks at the error and reacts. */
 static void must(struct engine *e, enum tern_err err, const char *doing)
 {
     if (err == TERN_OK)
@@ -45,7 +46,7 @@ static void must(struct engine *e, enum tern_err err, const char *doing)
     exit(1);
 }
 
-/* An answer's runs say: "at [group][first ...] of your table are now these pages". */
+/* Each run of an answer says: "at [group][first ...] your table now has these pages". */
 static void table_update(struct block_table *table, const struct tern_result *r)
 {
     for (uint32_t i = 0; i < r->nruns; i++) {
@@ -58,14 +59,14 @@ static void table_update(struct block_table *table, const struct tern_result *r)
     }
 }
 
-/* Page i of a group lies at i times the group's page bytes. No copy, no request: the memory is
- * mapped. */
+/* Page i of a group lies at i times the group's page bytes. It takes no copy and no request,
+ * because the memory is mapped. */
 static uint8_t *page_at(const struct engine *e, uint32_t index)
 {
     return tern_pool_base(e->mapped) + (size_t)index * PAGE_BYTES;
 }
 
-/* Stands for the attention kernels: the KV of a token goes to its place in its page. */
+/* This stands for the attention kernels. The KV of each token goes to its place in its page. */
 static void compute(const struct engine *e, const struct block_table *table, const uint32_t *tokens,
                     uint32_t from, uint32_t to)
 {
@@ -77,8 +78,8 @@ static void compute(const struct engine *e, const struct block_table *table, con
     }
 }
 
-/* What a decode would read back: the KV of [0, to) must be what the tokens say, whoever computed
- * it. */
+/* This stands for what a decode reads back. The KV of [0, to) must be what the tokens say, whoever
+ * computed it. */
 static uint32_t wrong_bytes(const struct engine *e, const struct block_table *table,
                             const uint32_t *tokens, uint32_t to)
 {
@@ -110,7 +111,7 @@ static void start(struct engine *e, const char *socket)
                 socket, tern_strerror(err));
         exit(1);
     }
-    /* One process that is the scheduler and the only rank. With more ranks each process joins for
+    /* This one process is the scheduler and the only rank. With more ranks each process joins for
      * itself. */
     must(e, tern_join(e->tern, "tiny", TERN_BOTH, 0, 1, 0), "joining");
     must(e, tern_pool_open(e->tern, &layout, 0, &e->pool, &e->align), "opening a pool");
@@ -130,19 +131,19 @@ static uint32_t give_way(struct engine *e, const char *name, tern_session sessio
     struct tern_retracted gone;
     struct tern_result r;
 
-    /* `step` as always: the last that may touch the pages. They are free when it has passed. */
+    /* `step` is the last step that may touch the pages. They are free when it has passed. */
     must(e, tern_retract(e->tern, session, TERN_RETRACT_DROP, e->step, 0, &gone), "retracting");
-    table->n = 0; /* what it had is no longer to be used */
+    table->n = 0; /* the pages that it had must not be used any more */
 
     must(e, tern_recover(e->tern, session, 0, &r), "recovering");
-    table_update(table, &r); /* the whole table, as after a Match */
+    table_update(table, &r); /* the answer names the whole table, as after a match */
     printf("%s: gave %u pages back, came back with %u tokens in %u pages\n", name,
            gone.free_now + gone.free_at_step, r.lengths.written, table->n);
     return r.lengths.written;
 }
 
-/* One request: prompt in, KV in pages, prefix left for others. Returns the tokens that need not be
- * computed. */
+/* Runs one request: a prompt comes in, its KV goes to pages, and its prefix is left for others.
+ * Returns how many tokens need not be computed. */
 static uint32_t conversation(struct engine *e, const char *name, const uint32_t *prompt, uint32_t n)
 {
     struct tern_namespace ns = {.model = "tiny-model", .revision = "1", .kv_dtype = "u8"};
@@ -153,7 +154,7 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
     tern_session session;
     uint32_t depth, cached, wrong;
 
-    /* Before anything is pinned: is it worth it? A scheduler sorts its queue by this. */
+    /* Ask how deep the prefix is before anything is pinned. A scheduler sorts its queue by this. */
     must(e, tern_peek(e->tern, e->pool, &ns, &tokens, 0, &depth), "peeking");
 
     /* Find the longest prefix that someone has committed, and pin it. Its pages come first in our
@@ -165,13 +166,13 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
     printf("%s: %u tokens, peek says %u, match found %u in %u pages\n", name, n, depth, cached,
            table.n);
 
-    /* Room for the rest of the prompt. The pages are ours to write until we commit them. */
+    /* Get room for the rest of the prompt. The pages are ours to write until we commit them. */
     op = (struct tern_op){.kind = TERN_EXTEND, .session = session, .length = n, .written = n};
     must(e, tern_do(e->tern, &op, 0, &r), "extending");
     table_update(&table, &r);
 
-    /* Run the step, and say when the device is done with it: only then do others see what it wrote.
-     */
+    /* Run the step, and publish when the device is done with it: only then do others see what it
+     * wrote. */
     e->step++;
     compute(e, &table, prompt, cached, n);
     must(e, tern_done_step(e->mapped, e->step), "publishing the step");
@@ -192,8 +193,7 @@ static uint32_t conversation(struct engine *e, const char *name, const uint32_t 
 
     wrong += wrong_bytes(e, &table, prompt, give_way(e, name, session, &table));
 
-    /* The turn ends, the conversation could go on; here it ends as well. `step`: the last that may
-     * touch the pages. */
+    /* The turn ends. The conversation could go on, but here it ends as well. */
     op = (struct tern_op){.kind = TERN_FINISH, .session = session, .step = e->step, .length = 0};
     must(e, tern_do(e->tern, &op, 0, &r), "finishing");
     op = (struct tern_op){.kind = TERN_CLOSE, .session = session, .step = e->step};
