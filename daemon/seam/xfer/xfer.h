@@ -1,8 +1,8 @@
 /* Moving pages between daemons: a pull. The destination asks for pages by the source's (group,
  * index, generation) and receives straight into its own pages; the source asks the core whether
- * each page may leave, and sends from the page. Checksums travel beside the bytes and are verified
- * here, before the core hears of a page. Owner thread only; no allocation after create.
- * Implementation: tcp/; verbs/ where both ends have RDMA. */
+ * each page may leave, and sends from the page. Checksums travel beside the bytes, and the memory
+ * verifies them before the core hears of a page. Owner thread only; no allocation after create.
+ * How the pages travel is a transport's affair: transport.h, tcp/, verbs/. */
 #ifndef SEAM_XFER_H
 #define SEAM_XFER_H
 
@@ -10,6 +10,7 @@
 #include "seam/io/io.h"
 #include "seam/mem/mem.h"
 
+struct transport_ops;
 struct xfer;
 
 /* How the pages of a peer come to us. AUTO: by RDMA where both ends can, else over TCP. */
@@ -92,6 +93,8 @@ struct xfer_config {
                                      it where net.core.rmem_max and wmem_max are below that */
     uint64_t incarnation;         /* ours: a data connection that names another is refused */
     struct xfer_rdma_config rdma; /* all zero: TCP alone */
+    /* Borrowed, best first, ends with NULL; NULL: all that are built in (transport.h). */
+    const struct transport_ops *const *transports;
     /* EV_PULLED, EV_PULL_BROKEN (PEER_LOST: the connection ended; GONE: the source gave a page or
      * the serve up; BUSY: no data connection to be had; UNSUPPORTED: a page lies in too many
      * registrations to be pushed, and TCP is not allowed), EV_PULL_QUIET, EV_SERVE_QUIET; may be
@@ -109,7 +112,7 @@ struct xfer_config {
 /* What xfer_create will take: for the tables and connections, and for those of RDMA, but for what a
  * device's library allocates. The other two numbers are those of the page memory. */
 void xfer_bytes(const struct xfer_config *config, uint32_t page_records, uint32_t sums_per_page,
-                uint64_t *ret_tcp, uint64_t *ret_rdma);
+                uint64_t *ret_shared, uint64_t *ret_rdma);
 enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret,
                           const char **ret_why);
 void xfer_destroy(

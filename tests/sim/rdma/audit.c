@@ -29,7 +29,7 @@ static uint32_t rail_named(const struct xfer_path_view *view)
 static void called_ready(struct rnode *node, uint32_t link, const struct xfer_path_view *view)
 {
     uint32_t rail = rail_named(view);
-    const struct verbs_path *p = path_of(node->xfer->verbs, link, view->tenant, rail);
+    const struct verbs_path *p = path_of(verbs_of(node->xfer), link, view->tenant, rail);
 
     if (node->failed[link][view->tenant][rail] && !nqp_of(p->qp)->landed)
         rw_fail("ready_and_unproven", "node %u link %u: %s", node->number, link, view->reason);
@@ -50,7 +50,7 @@ static void audit_views(struct rnode *node, uint32_t link)
 
 void audit_node(uint32_t number, bool rest)
 {
-    struct verbs *v = rw.node[number].xfer->verbs;
+    struct verbs *v = verbs_of(rw.node[number].xfer);
     uint32_t held[XFER_RAILS_MAX] = {0};
 
     for (uint32_t l = 0; v && l < LINKS; l++)
@@ -83,7 +83,7 @@ static bool could_go_on(struct verbs *v, uint32_t link, const struct verbs_piece
  * of it when it came. */
 void audit_tick(uint32_t number)
 {
-    struct verbs *v = rw.node[number].xfer->verbs;
+    struct verbs *v = verbs_of(rw.node[number].xfer);
     bool waits[LINKS][VERBS_PIECES] = {{false}};
     uint64_t failed = rw.node[number].xfer->stats.paths_failed;
 
@@ -106,7 +106,7 @@ void audit_tick(uint32_t number)
 void audit_path_state(void *ctx, uint32_t link, const struct xfer_path_view *view)
 {
     struct rnode *node = ctx;
-    struct verbs *v = node->xfer ? node->xfer->verbs : NULL;
+    struct verbs *v = node->xfer ? verbs_of(node->xfer) : NULL;
 
     if (view->ready) {
         called_ready(node, link, view);

@@ -4,23 +4,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "seam/xfer/tcp/tcp.h"
 #include "seam/xfer/verbs/verbs.h"
 #include "testing/test.h"
 
 #define PAGE_BYTES   4096u
 #define MEMORY_BYTES (1u << 20)
 #define PLACES       64u /* of the completion queue */
+#define LANE                                                                                       \
+    {                                                                                              \
+        .queue = {NONE, NONE}, .conn = NONE                                                        \
+    }
 
 /* ------------------------------------------------------------------ the rig */
 
 static struct mem *mem;
 static struct xfer xfer;
 static struct verbs v;
-static struct xfer_link link_tcp;
+static struct peer_link peer;
 static struct verbs_link link_verbs;
-static struct xfer_pull_slot pull;
-static struct xfer_batch batch;
-static struct xfer_conn conn;
+static struct inflow inflow;
+static struct batch batch;
+static struct data_conn conn;
+static struct data_conns conns;
 static struct verbs_path paths[XFER_RAILS_MAX];
 static struct verbs_domain domain;
 static struct ibv_mr mr;
@@ -68,15 +74,19 @@ FIXTURE(start)
     bound = 0;
     ctx.ops.post_send = post_send;
     qp.context = &ctx;
-    link_tcp = (struct xfer_link){.conn = NONE,
-                                  .read_conn = NONE,
-                                  .queue = {.head = NONE, .tail = NONE},
-                                  .reads = {.head = NONE, .tail = NONE}};
-    pull = (struct xfer_pull_slot){.state = PULL_ACTIVE};
-    batch = (struct xfer_batch){.used = true, .reads = true, .n = 1, .page = {{.index = 1}}};
-    xfer = (struct xfer){.link = &link_tcp, .pull = &pull, .batch = &batch, .verbs = &v};
+    peer = (struct peer_link){.lane = {LANE, LANE}};
+    inflow = (struct inflow){.state = INFLOW_ACTIVE};
+    batch = (struct batch){.state = BATCH_ASKED, .n = 1, .asked = 1, .page = {{.index = 1}}};
+    xfer = (struct xfer){
+        .link = &peer,
+        .inflow = &inflow,
+        .batch = &batch,
+        .conns = &conns,
+        .ntransports = 2,
+        .transport = {{&verbs_transport, &xfer, 0, &v}, {&tcp_transport, &xfer, 1, &conns}}};
     xfer.config = (struct xfer_config){.mem = mem, .links = 1, .pulls = 1, .rdma.pulls = 1};
     v = (struct verbs){.xfer = &xfer,
+                       .transport = &xfer.transport[0],
                        .nrails = 1,
                        .tenants = 1,
                        .npaths = XFER_RAILS_MAX,
@@ -123,7 +133,7 @@ TEST_WITH(verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, star
     paths_go_on(rail);
     assert_int_equal(piece->state, PIECE_BINDING);
     assert_int_equal(bound, 1);
-    assert_int_equal(pull.reading, 1);
+    assert_int_equal(inflow.holds, 1);
 }
 
 static void revoke(struct verbs_piece *piece, bool heard)
@@ -144,8 +154,8 @@ TEST_WITH(verbs_pieces_of_a_lost_connection_wait_for_what_was_answered, start, s
 
     revoke(unheard, false);
     revoke(heard, true);
-    conn = (struct xfer_conn){.xfer = &xfer, .outbound = true, .reads = true};
-    verbs_conn_lost(&conn);
+    conn = (struct data_conn){.xfer = &xfer, .transport = &xfer.transport[0], .peer_link = 0};
+    verbs_caller.lost(&conn);
     assert_int_equal(unheard->state, PIECE_FREE);
     assert_false(unheard->revoked);
     assert_int_equal(heard->state, PIECE_CLOSING);
@@ -166,27 +176,28 @@ static void on_event(void *unused, struct event *event)
  * own. */
 TEST_WITH(xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start, stop)
 {
-    static struct xfer_pull_slot pulls[2];
-    static struct xfer_batch batches[2 * PULL_BATCHES_MAX];
-    struct xfer_batch *waits = &batches[0], *is_read = &batches[PULL_BATCHES_MAX];
+    static struct inflow inflows[2];
+    static struct batch batches[2 * PULL_BATCHES_MAX];
+    struct lane *lane = &peer.lane[1];
+    struct batch *waits = &batches[0], *is_read = &batches[PULL_BATCHES_MAX];
 
-    pulls[0] = pulls[1] = (struct xfer_pull_slot){.state = PULL_ACTIVE};
-    *waits = (struct xfer_batch){.used = true, .pull = 0, .n = 1};
-    *is_read = (struct xfer_batch){.used = true, .pull = 1, .n = 1, .asked = 1, .reads = true};
-    xfer.pull = pulls;
+    inflows[0] = inflows[1] = (struct inflow){.state = INFLOW_ACTIVE};
+    *waits = (struct batch){.state = BATCH_QUEUED, .lane = 1, .inflow = 0, .n = 1, .next = NONE};
+    *is_read = (struct batch){.state = BATCH_ASKED, .lane = 0, .inflow = 1, .n = 1, .asked = 1};
+    xfer.inflow = inflows;
     xfer.batch = batches;
     xfer.config.pulls = 2;
     xfer.config.idle_ns = 1000;
     xfer.config.emit = on_event;
-    queue_push(&xfer, &link_tcp.queue, 0);
-    link_tcp.waiting_ns = 1;
+    lane->queue = (struct batch_queue){0, 0};
+    lane->waiting_ns = 1;
     ntold = 0;
-    link_tick(&xfer, 0, 2000);
+    peer_link_tick(&xfer, 0, 2000);
     assert_int_equal(ntold, 1);
     assert_int_equal(told.kind, EV_PULL_BROKEN);
     assert_int_equal(told.broken.pull.slot, 0);
     assert_int_equal(told.broken.err, TERN_BUSY);
-    assert_int_equal(link_tcp.waiting_ns, 0);
-    assert_int_equal(pulls[1].state, PULL_ACTIVE);
-    assert_true(is_read->used);
+    assert_int_equal(lane->waiting_ns, 0);
+    assert_int_equal(inflows[1].state, INFLOW_ACTIVE);
+    assert_true(batch_used(is_read));
 }

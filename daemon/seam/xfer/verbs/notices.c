@@ -1,65 +1,76 @@
 /* The connection beside a path: what is asked of the source, and what it answers. Its frames carry
  * everything but the pages. That it ends breaks the pulls it spoke for and no read: those end by
- * themselves, and their pieces stay until then. Called by verbs/ and tcp/tcp.c. */
-#include <unistd.h>
-
+ * themselves, and their pieces stay until then. */
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ what is asked */
 
-static void put_frame(struct xfer_conn *conn, uint16_t type, const struct verbs_piece *piece,
+/* Is an answer of the peer due? */
+static bool answer_due(const struct data_conn *conn)
+{
+    struct verbs *v = conn->transport->own;
+
+    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
+        const struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
+
+        if (piece->state != PIECE_FREE && !piece->heard)
+            return true;
+    }
+    return false;
+}
+
+static void put_frame(struct data_conn *conn, uint16_t type, const struct verbs_piece *piece,
                       const uint64_t *mask)
 {
-    struct conn_read *r = &conn->read;
     struct xfer_head head = {
         .type = type, .seq = piece->seq, .a = serve_id_pack(piece->serve), .b = piece->pull};
-    uint32_t head_at = r->tx_n;
+    uint32_t head_at = conn->out_n;
 
-    r->tx_n += XFER_HEAD_BYTES;
+    conn->out_n += XFER_HEAD_BYTES;
     for (uint32_t i = 0; i < piece->n; i++) {
         if (mask && !xfer_bit(mask, i))
             continue;
-        xfer_put_entry(r->tx + r->tx_n, &piece->entry[i]);
-        r->tx_n += XFER_ENTRY_BYTES;
+        xfer_put_entry(conn->buffer + conn->out_n, &piece->entry[i]);
+        conn->out_n += XFER_ENTRY_BYTES;
         head.n++;
     }
-    xfer_put_head(r->tx + head_at, &head);
+    xfer_put_head(conn->buffer + head_at, &head);
 }
 
-static bool room_to_say(const struct xfer_conn *conn)
+static bool room_to_say(const struct data_conn *conn)
 {
-    return conn->read.tx_n + XFER_WRITE_BYTES <= READ_TX_BYTES;
+    return conn->out_n + XFER_WRITE_BYTES <= DATA_BUFFER_BYTES;
 }
 
-static void put_request_write(const struct verbs *v, struct xfer_conn *conn,
+static void put_request_write(const struct verbs *v, struct data_conn *conn,
                               const struct verbs_piece *piece)
 {
     const struct verbs_path *p = &v->path[piece->path];
-    struct conn_read *r = &conn->read;
     struct xfer_head head = {.type = XFER_REQUEST_WRITE,
                              .n = piece->n,
                              .seq = piece->seq,
                              .a = serve_id_pack(piece->serve),
                              .b = piece->nruns | (uint64_t)p->epoch << 32};
-    uint32_t head_at = r->tx_n;
+    uint32_t head_at = conn->out_n;
 
     put_frame(conn, XFER_REQUEST_WRITE, piece, NULL);
-    xfer_put_head(r->tx + head_at, &head);
-    for (uint32_t i = 0; i < piece->nruns; i++, r->tx_n += XFER_RUN_BYTES) {
+    xfer_put_head(conn->buffer + head_at, &head);
+    for (uint32_t i = 0; i < piece->nruns; i++, conn->out_n += XFER_RUN_BYTES) {
         const struct verbs_run *run = &piece->run[i];
 
-        xfer_put_run(r->tx + r->tx_n, &(struct xfer_run){.window = push_window_name(p, run),
-                                                         .region = run->mr->region,
-                                                         .offset = run->offset,
-                                                         .bytes = run->bytes});
+        xfer_put_run(conn->buffer + conn->out_n,
+                     &(struct xfer_run){.window = push_window_name(p, run),
+                                        .region = run->mr->region,
+                                        .offset = run->offset,
+                                        .bytes = run->bytes});
     }
 }
 
-static void say_grants(struct verbs *v, struct xfer_conn *conn)
+static void ask_for_writes(struct verbs *v, struct data_conn *conn)
 {
     for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn); i++) {
-        struct verbs_piece *piece = piece_of(v, conn->read.link, i);
+        struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
 
         if (piece->state != PIECE_BOUND)
             continue;
@@ -68,10 +79,10 @@ static void say_grants(struct verbs *v, struct xfer_conn *conn)
     }
 }
 
-static void say_confirms(struct verbs *v, struct xfer_conn *conn)
+static void say_confirms(struct verbs *v, struct data_conn *conn)
 {
     for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn); i++) {
-        struct verbs_piece *piece = piece_of(v, conn->read.link, i);
+        struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
 
         if (piece->state != PIECE_READ)
             continue;
@@ -82,36 +93,34 @@ static void say_confirms(struct verbs *v, struct xfer_conn *conn)
 }
 
 static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t link,
-                           const struct asked *from)
+                           const struct batch_part *from)
 {
-    struct asked cut = *from;
+    struct batch_part cut = *from;
     uint32_t number = cut.batch;
-    struct xfer_batch *batch = &v->xfer->batch[number];
+    const struct batch *batch = &v->xfer->batch[number];
 
     piece->state = PIECE_ASKED;
     piece->counted = piece->heard = piece->granted = piece->revoked = false;
     piece->batch = number;
-    piece->pull = batch->pull;
+    piece->pull = batch->inflow;
     piece->seq = v->link[link].seq++;
     piece->first = cut.first;
     piece->n = cut.n;
     piece->path = NONE;
     piece->tries = piece->tried = 0;
     piece->serve = batch->serve;
-    piece->cursor = (struct cursor){0};
+    piece->cursor = (struct page_cursor){0};
     memset(piece->sent, 0, sizeof piece->sent);
     for (uint32_t i = 0; i < cut.n; i++)
         piece->entry[i] =
             (struct xfer_entry){batch->page[cut.first + i].group, batch->ref[cut.first + i].index,
                                 batch->ref[cut.first + i].gen};
-    batch->asked += cut.n;
-    if (batch->asked == batch->n)
-        queue_remove(v->xfer, &v->xfer->link[link].reads, number);
+    batch_asked(v->xfer, number, cut.n);
 }
 
 static uint32_t next_batch(struct verbs *v, uint32_t link)
 {
-    uint32_t b = v->xfer->link[link].reads.head;
+    uint32_t b = verbs_lane(v, link)->queue.head;
 
     while (b != NONE && !path_best(v, link, batch_tenant(v, b), NULL))
         b = v->xfer->batch[b].next;
@@ -119,12 +128,12 @@ static uint32_t next_batch(struct verbs *v, uint32_t link)
 }
 
 /* Or its batch goes another way. False: no more can be begun now. */
-static bool piece_begin(struct verbs *v, struct xfer_conn *conn, struct verbs_piece *piece,
+static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_piece *piece,
                         uint32_t number)
 {
-    uint32_t link = conn->read.link;
+    uint32_t link = conn->peer_link;
     struct verbs_path *p = path_best(v, link, batch_tenant(v, number), NULL);
-    struct asked cut = piece_cut(v->xfer, number, v->piece_sums);
+    struct batch_part cut = batch_cut(v->xfer, number, v->piece_sums);
     bool most;
 
     check(p); /* as next_batch has seen */
@@ -138,7 +147,7 @@ static bool piece_begin(struct verbs *v, struct xfer_conn *conn, struct verbs_pi
         return false; /* goes on when windows are free */
     if (cut.n == 0) {
         batch_other_way(v, link, number);
-        link_pump(v->xfer, link);
+        transports_pump_after(v->xfer, v->transport, link);
         return next_batch(v, link) != number; /* else when what is granted of it has ended */
     }
     piece_cut_from(v, piece, link, &cut);
@@ -146,9 +155,9 @@ static bool piece_begin(struct verbs *v, struct xfer_conn *conn, struct verbs_pi
     return push_bind(v, p, piece);
 }
 
-static void say_requests(struct verbs *v, struct xfer_conn *conn)
+static void say_requests(struct verbs *v, struct data_conn *conn)
 {
-    uint32_t link = conn->read.link;
+    uint32_t link = conn->peer_link;
 
     for (uint32_t i = 0; i < VERBS_PIECES && room_to_say(conn);) {
         struct verbs_piece *piece = piece_of(v, link, i);
@@ -163,61 +172,33 @@ static void say_requests(struct verbs *v, struct xfer_conn *conn)
     }
 }
 
-static void read_send(struct xfer_conn *conn)
+void verbs_pump(struct verbs *v, uint32_t number)
 {
-    conn->sending = true;
-    io_send(conn->xfer->config.io, &conn->send_op, conn->fd, conn->read.tx + conn->read.tx_at,
-            conn->read.tx_n - conn->read.tx_at, true);
-}
+    struct data_conn *conn;
 
-/* False: no descriptor. With no slot it waits for one, as over TCP. */
-static bool read_connect(struct verbs *v, uint32_t number)
-{
-    struct xfer *xfer = v->xfer;
-    struct xfer_link *link = &xfer->link[number];
-    int fd = socket(link->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct xfer_conn *conn = fd < 0 ? NULL : conn_take(xfer, true, fd);
-
-    if (fd < 0)
-        return false;
+    if (!v->xfer->link[number].up || !v->link[number].piece)
+        return;
+    conn = data_conn_of_lane(v->transport, number);
     if (!conn) {
-        close(fd);
-        if (link->reads_waiting_ns == 0)
-            link->reads_waiting_ns = io_now_ns();
-        evict_idle(xfer);
-        return true;
+        if (next_batch(v, number) != NONE)
+            data_conn_call(v->transport, number, &verbs_caller);
+        return;
     }
-    conn_options(xfer, fd);
-    link->reads_waiting_ns = 0;
-    link->read_conn = (uint32_t)(conn - xfer->conn);
-    read_start(conn, number);
-    return true;
+    if (conn->state != DATA_CONN_OPEN || conn->sending)
+        return;
+    conn->out_n = conn->out_at = 0;
+    if (!answer_due(conn))
+        data_conn_progress(conn); /* the peer's time to answer starts now */
+    say_confirms(v, conn);
+    ask_for_writes(v, conn);
+    say_requests(v, conn);
+    if (conn->state == DATA_CONN_OPEN && !conn->sending && conn->out_n > 0)
+        data_conn_send_buffer(conn);
 }
 
-void verbs_pump(struct xfer *xfer, uint32_t number)
+void verbs_pump_lane(struct transport *t, uint32_t peer_link)
 {
-    struct verbs *v = xfer->verbs;
-    struct xfer_link *link = &xfer->link[number];
-    struct xfer_conn *conn;
-
-    if (!link->up || !v->link[number].piece)
-        return;
-    if (link->read_conn == NONE) {
-        if (next_batch(v, number) != NONE && !read_connect(v, number))
-            queue_break(xfer, &link->reads, TERN_BUSY);
-        return;
-    }
-    conn = &xfer->conn[link->read_conn];
-    if (conn->state != CONN_OPEN || conn->sending)
-        return;
-    conn->read.tx_n = conn->read.tx_at = 0;
-    if (!verbs_conn_busy(conn))
-        conn_progress(conn); /* the peer's time to answer starts now */
-    say_confirms(v, conn);
-    say_grants(v, conn);
-    say_requests(v, conn);
-    if (conn->state == CONN_OPEN && !conn->sending && conn->read.tx_n > 0)
-        read_send(conn);
+    verbs_pump(t->own, peer_link);
 }
 
 /* ------------------------------------------------------------------ what is answered */
@@ -253,13 +234,12 @@ static uint32_t count_given(const uint8_t *status, uint32_t n, bool *ret_lost)
 static bool take_answer(struct verbs *v, struct verbs_piece *piece, const struct xfer_head *head,
                         const uint8_t *status)
 {
-    struct xfer_batch *batch = &v->xfer->batch[piece->batch];
+    const struct batch *batch = &v->xfer->batch[piece->batch];
     uint32_t nsums = 0;
 
     for (uint32_t i = 0; i < piece->n; i++) {
         if (xfer_get32(status + 4 * i) != TERN_OK) {
-            batch->gone = true;
-            v->xfer->stats.gone_answers++;
+            batch_gone(v->xfer, piece->batch);
             continue;
         }
         xfer_set_bit(piece->sent, i);
@@ -311,9 +291,9 @@ static bool answered_read(struct verbs *v, struct verbs_piece *piece, const stru
     return true;
 }
 
-static bool answered(struct verbs *v, struct xfer_conn *conn, const struct xfer_head *head)
+static bool answered(struct verbs *v, struct data_conn *conn, const struct xfer_head *head)
 {
-    struct verbs_piece *piece = piece_by_seq(v, conn->read.link, head->seq, false);
+    struct verbs_piece *piece = piece_by_seq(v, conn->peer_link, head->seq, false);
 
     if (!piece || head->n != piece->n)
         return false;
@@ -322,13 +302,13 @@ static bool answered(struct verbs *v, struct xfer_conn *conn, const struct xfer_
                                                           conn->meta + XFER_HEAD_BYTES))
         return false;
     piece_free(piece);
-    pieces_start(v, conn->read.link);
+    pieces_start(v, conn->peer_link);
     return true;
 }
 
-static bool confirmed(struct verbs *v, struct xfer_conn *conn, const struct xfer_head *head)
+static bool confirmed(struct verbs *v, struct data_conn *conn, const struct xfer_head *head)
 {
-    struct verbs_piece *piece = piece_by_seq(v, conn->read.link, head->seq, true);
+    struct verbs_piece *piece = piece_by_seq(v, conn->peer_link, head->seq, true);
     uint64_t stale[XFER_MASK_WORDS];
 
     if (!piece || !xfer_get_tail(conn->meta + XFER_HEAD_BYTES, head->seq, stale))
@@ -343,164 +323,92 @@ static bool confirmed(struct verbs *v, struct xfer_conn *conn, const struct xfer
 }
 
 /* Bytes of the frame that conn->meta begins with; 0: not all of it is there. */
-static uint32_t frame_bytes(const struct xfer_conn *conn, struct xfer_head *ret, bool *ret_bad)
+static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret, bool *ret_bad)
 {
     uint64_t need;
 
     *ret_bad = false;
-    if (conn->read.rx_n < XFER_HEAD_BYTES)
+    uint32_t rx_n = ((const struct verbs_notices *)conn->own)->rx_n;
+
+    if (rx_n < XFER_HEAD_BYTES)
         return 0;
     *ret_bad = !xfer_get_head(conn->meta, ret) || ret->n > XFER_PAGES_MAX ||
                (ret->type != XFER_ANSWER_READ && ret->type != XFER_CONFIRMED) ||
-               ret->b > conn->xfer->meta_bytes;
+               ret->b > conn->xfer->conns->meta_bytes;
     if (*ret_bad)
         return 0;
     need = ret->type == XFER_CONFIRMED ? XFER_HEAD_BYTES + XFER_TAIL_BYTES
                                        : XFER_HEAD_BYTES + XFER_STATUS_BYTES(ret->n) + ret->b;
-    *ret_bad = need > conn->xfer->meta_bytes;
-    return *ret_bad || conn->read.rx_n < need ? 0 : (uint32_t)need;
-}
-
-static void read_recv(struct xfer_conn *conn)
-{
-    conn->receiving = true;
-    io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, conn->meta + conn->read.rx_n,
-            conn->xfer->meta_bytes - conn->read.rx_n, false);
-}
-
-static void take_frames(struct verbs *v, struct xfer_conn *conn)
-{
-    struct conn_read *r = &conn->read;
-    struct xfer_head head;
-    uint32_t n;
-    bool bad;
-
-    while (conn->state == CONN_OPEN && (n = frame_bytes(conn, &head, &bad)) > 0) {
-        if (!(head.type == XFER_ANSWER_READ ? answered : confirmed)(v, conn, &head)) {
-            conn_fail(conn);
-            return;
-        }
-        if (conn->state != CONN_OPEN)
-            return;
-        memmove(conn->meta, conn->meta + n, r->rx_n - n);
-        r->rx_n -= n;
-    }
-    if (conn->state == CONN_OPEN && bad)
-        conn_fail(conn);
-}
-
-static void read_recv_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
-{
-    struct xfer_conn *conn = conn_of_recv(op);
-    struct xfer *xfer = conn->xfer;
-
-    (void)flags, (void)buffer;
-    conn->receiving = false;
-    if (conn->state == CONN_OPEN) {
-        if (res > 0) {
-            conn_progress(conn);
-            xfer->stats.socket_bytes_in += (uint64_t)res;
-            conn->read.rx_n += (uint32_t)res;
-            take_frames(xfer->verbs, conn);
-        } else {
-            conn_fail(conn);
-        }
-    }
-    if (conn->state != CONN_OPEN) {
-        conn_reap(conn);
-        return;
-    }
-    read_recv(conn);
-    verbs_pump(xfer, conn->read.link);
-}
-
-static void read_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
-{
-    struct xfer_conn *conn = conn_of_send(op);
-    struct xfer *xfer = conn->xfer;
-
-    (void)flags, (void)buffer;
-    if (!conn_sent(conn, res > 0))
-        return;
-    xfer->stats.socket_bytes_out += (uint64_t)res;
-    conn->read.tx_at += (uint32_t)res;
-    if (conn->read.tx_at < conn->read.tx_n)
-        read_send(conn);
-    else
-        verbs_pump(xfer, conn->read.link);
-}
-
-static void read_connect_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
-{
-    struct xfer_conn *conn = conn_of_send(op);
-
-    (void)flags, (void)buffer;
-    if (!conn_sent(conn, res >= 0))
-        return;
-    conn->state = CONN_OPEN;
-    conn->read.tx_n = conn_hello(conn->xfer, conn->read.link, conn->read.tx);
-    conn->send_op.done = read_send_done;
-    read_send(conn);
-    read_recv(conn);
+    *ret_bad = need > conn->xfer->conns->meta_bytes;
+    return *ret_bad || rx_n < need ? 0 : (uint32_t)need;
 }
 
 /* ------------------------------------------------------------------ life of the connection */
 
-void read_start(struct xfer_conn *conn, uint32_t link)
+static void receive(struct data_conn *conn)
 {
-    conn->reads = true;
-    conn->read.link = link;
-    conn->read.rx_n = conn->read.tx_n = conn->read.tx_at = 0;
-    conn->recv_op.done = read_recv_done;
-    conn_connect(conn, link, read_connect_done);
+    data_conn_receive_meta(conn, ((const struct verbs_notices *)conn->own)->rx_n);
 }
 
-bool verbs_conn_busy(const struct xfer_conn *conn)
+static bool received(struct data_conn *conn, uint64_t bytes)
 {
-    struct verbs *v = conn->xfer->verbs;
+    struct verbs_notices *notices = conn->own;
+    struct verbs *v = conn->transport->own;
+    struct xfer_head head;
+    uint32_t n;
+    bool bad;
 
-    if (conn->sending)
-        return true;
-    for (uint32_t i = 0; i < VERBS_PIECES; i++) {
-        const struct verbs_piece *piece = piece_of(v, conn->read.link, i);
-
-        if (piece->state != PIECE_FREE && !piece->heard)
+    notices->rx_n += (uint32_t)bytes;
+    while ((n = frame_bytes(conn, &head, &bad)) > 0) {
+        if (!(head.type == XFER_ANSWER_READ ? answered : confirmed)(v, conn, &head))
+            return false;
+        if (conn->state != DATA_CONN_OPEN)
             return true;
+        memmove(conn->meta, conn->meta + n, notices->rx_n - n);
+        notices->rx_n -= n;
     }
-    return false;
+    return !bad;
 }
 
-bool verbs_conn_idle(const struct xfer_conn *conn)
+static bool idle(const struct data_conn *conn)
 {
+    struct verbs *v = conn->transport->own;
+
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
-        const struct verbs_piece *piece = piece_of(conn->xfer->verbs, conn->read.link, i);
+        const struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
 
         if (piece->state != PIECE_FREE && (piece->batch != NONE || !piece->heard))
             return false;
     }
-    return !conn->sending;
+    return true;
 }
 
 /* The pulls that it spoke for break; reads that are in flight end by themselves. */
-void verbs_conn_lost(struct xfer_conn *conn)
+static void lost(struct data_conn *conn)
 {
     struct xfer *xfer = conn->xfer;
-    struct verbs *v = xfer->verbs;
-    uint32_t number = conn->read.link;
+    struct verbs *v = conn->transport->own;
 
-    xfer->link[number].read_conn = NONE;
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
-        struct verbs_piece *piece = piece_of(v, number, i);
+        struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
 
         if (piece->state == PIECE_FREE)
             continue;
         piece->revoked = piece->revoked && piece->heard;
         piece->heard = true;
         if (piece->batch != NONE)
-            pull_break(xfer, piece->pull, TERN_PEER_LOST);
+            inflow_break(xfer, piece->pull, TERN_PEER_LOST);
         if (piece->state != PIECE_FREE && piece->batch != NONE)
             piece_drop(v, piece);
         piece_free(piece);
     }
-    queue_break(xfer, &xfer->link[number].reads, TERN_PEER_LOST);
+    queue_break(xfer, &verbs_lane(v, conn->peer_link)->queue, TERN_PEER_LOST);
 }
+
+const struct data_caller verbs_caller = {
+    .receive = receive,
+    .received = received,
+    .lost = lost,
+    .busy = answer_due,
+    .idle = idle,
+};

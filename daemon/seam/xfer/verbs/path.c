@@ -510,11 +510,11 @@ static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_pa
     setup_give(v, p, JOB_CONNECT);
 }
 
-void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg *msg)
+void verbs_path_msg(struct transport *t, uint32_t link, const struct xfer_path_msg *msg)
 {
-    struct verbs *v = xfer->verbs;
+    struct xfer *xfer = t->xfer;
+    struct verbs *v = t->own;
 
-    check(link < xfer->config.links);
     if (!v || v->nrails == 0 || msg->tenant >= v->tenants || msg->rail >= XFER_RAILS_MAX) {
         struct xfer_path_msg no = {.kind = XFER_PATH_REFUSE,
                                    .tenant = msg->tenant,
@@ -533,11 +533,10 @@ void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg 
         answered(v, path_of(v, link, msg->tenant, msg->rail), msg);
 }
 
-void xfer_peer_down(struct xfer *xfer, uint32_t link)
+void verbs_peer_down(struct transport *t, uint32_t link)
 {
-    struct verbs *v = xfer->verbs;
+    struct verbs *v = t->own;
 
-    check(link < xfer->config.links);
     for (uint32_t i = 0; v && v->path && i < v->tenants * XFER_RAILS_MAX; i++)
         path_close(v, path_of(v, link, 0, 0) + i, "the link ended");
 }

@@ -83,20 +83,14 @@ bool path_coming(const struct verbs *v, uint32_t link, uint32_t tenant, uint64_t
     return false;
 }
 
-bool verbs_takes(struct xfer *xfer, uint32_t link, uint32_t pool, enum tern_err *ret_err)
+bool verbs_takes(const struct transport *t, uint32_t link, uint32_t pool)
 {
-    struct verbs *v = xfer->verbs;
+    struct verbs *v = t->own;
     uint32_t tenant;
     uint64_t offset;
 
-    if (!v || !v->link[link].piece || v->link[link].transport == XFER_TCP)
-        return false;
-    if (mem_pool_place(xfer->config.mem, pool, &tenant, &offset) &&
-        (path_best(v, link, tenant, NULL) || path_coming(v, link, tenant, io_now_ns())))
-        return true;
-    if (v->link[link].transport == XFER_VERBS)
-        *ret_err = TERN_PEER_LOST;
-    return false;
+    return v->link[link].piece && mem_pool_place(t->xfer->config.mem, pool, &tenant, &offset) &&
+           (path_best(v, link, tenant, NULL) || path_coming(v, link, tenant, io_now_ns()));
 }
 
 void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs, const char *reason)
@@ -112,20 +106,21 @@ void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
         v->xfer->config.rdma.path_note(v->xfer->config.ctx, link, tenant, verbs, reason);
 }
 
-static const char *why_not(const struct verbs *v, const struct verbs_link *l)
+static const char *why_not(const struct verbs *v, uint32_t link)
 {
-    if (l->transport == XFER_TCP)
+    if (v->xfer->link[link].wanted == XFER_TCP)
         return "transport: tcp is configured";
     if (v->nrails == 0)
         return v->view.why;
-    return l->peer_rdma ? "" : "the peer knows no RDMA, or has no device";
+    return v->link[link].peer_rdma ? "" : "the peer knows no RDMA, or has no device";
 }
 
-void xfer_link_push(struct xfer *xfer, uint32_t link, bool push)
+void verbs_link_push(struct transport *t, uint32_t link, bool push)
 {
-    check(link < xfer->config.links);
-    if (xfer->verbs)
-        xfer->verbs->link[link].push = push;
+    struct verbs *v = t->own;
+
+    if (v)
+        v->link[link].push = push;
 }
 
 /* On all rails or on none: a piece goes over whichever is free. */
@@ -145,47 +140,47 @@ static void path_want(struct verbs_path *p)
         p->state = PATH_PAUSED; /* with no pause: the tick makes it */
 }
 
-void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
-                         uint64_t tenants, bool peer_rdma)
+void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, bool peer_rdma)
 {
-    struct verbs *v = xfer->verbs;
+    struct verbs *v = t->own;
     struct verbs_link *l;
+    const char *why;
 
-    check(link < xfer->config.links);
     if (!v || !v->link[link].piece)
         return;
     l = &v->link[link];
-    l->transport = transport;
     l->peer_rdma = peer_rdma;
     l->tenants = tenants;
     l->up_ns = io_now_ns();
     l->told = 0;
-    for (uint32_t t = 0; t < v->tenants; t++) {
-        if (!(tenants >> t & 1))
+    why = why_not(v, link);
+    for (uint32_t tenant = 0; tenant < v->tenants; tenant++) {
+        if (!(tenants >> tenant & 1))
             continue;
-        if (*why_not(v, l))
-            transport_note(v, link, t, false, why_not(v, l));
-        for (uint32_t i = 0; !*why_not(v, l) && i < v->nrails; i++)
-            path_want(path_of(v, link, t, i));
+        if (*why)
+            transport_note(v, link, tenant, false, why);
+        for (uint32_t i = 0; !*why && i < v->nrails; i++)
+            path_want(path_of(v, link, tenant, i));
     }
     paths_tick(v, l->up_ns);
 }
 
 /* ------------------------------------------------------------------ links that come and go */
 
-void verbs_link_down(struct xfer *xfer, uint32_t link)
+void verbs_link_down(struct transport *t, uint32_t link)
 {
-    struct verbs *v = xfer->verbs;
+    const struct verbs *v = t->own;
 
-    if (v && v->link[link].piece)
-        xfer_peer_down(xfer, link);
+    if (v->link[link].piece)
+        verbs_peer_down(t, link);
 }
 
-void verbs_tick(struct xfer *xfer, uint64_t now_ns)
+void verbs_tick(struct transport *t, uint64_t now_ns)
 {
-    struct verbs *v = xfer->verbs;
+    const struct xfer *xfer = t->xfer;
+    struct verbs *v = t->own;
 
-    if (!v || v->nrails == 0)
+    if (v->nrails == 0)
         return;
     paths_tick(v, now_ns);
     for (uint32_t i = 0; i < xfer->config.rdma.pulls && i < xfer->config.links; i++) {
@@ -196,43 +191,36 @@ void verbs_tick(struct xfer *xfer, uint64_t now_ns)
         struct verbs_path *p = &v->path[i];
 
         if (!p->source && p->wanted && p->state != PATH_READY && xfer->link[p->link].up &&
-            xfer->link[p->link].reads.head != NONE)
+            verbs_lane(v, p->link)->queue.head != NONE)
             path_usable(v, p);
     }
 }
 
 /* ------------------------------------------------------------------ for operators */
 
-void xfer_link_view(const struct xfer *xfer, uint32_t link, struct xfer_link_view *ret)
+bool verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_view *ret)
 {
-    const struct verbs *v = xfer->verbs;
-    const struct verbs_link *l;
+    struct verbs *v = t->own;
+    enum xfer_transport wanted = t->xfer->link[link].wanted;
 
-    check(link < xfer->config.links);
-    *ret = (struct xfer_link_view){.transport = xfer->link[link].up ? "tcp" : "none", .reason = ""};
-    if (!xfer->link[link].up)
-        return;
-    if (!v || !v->link[link].piece) {
-        ret->reason = "transport: tcp is configured";
-        return;
-    }
-    l = &v->link[link];
-    ret->reason = why_not(v, l);
-    for (uint32_t t = 0; !*ret->reason && t < v->tenants; t++) {
-        const struct verbs_path *p = path_best(xfer->verbs, link, t, NULL);
+    if (!v || !v->link[link].piece)
+        return false;
+    *ret = (struct xfer_link_view){.transport = wanted == XFER_VERBS ? "none" : "tcp",
+                                   .reason = why_not(v, link)};
+    for (uint32_t tenant = 0; !*ret->reason && tenant < v->tenants; tenant++) {
+        const struct verbs_path *p = path_best(v, link, tenant, NULL);
 
-        if (!(l->tenants >> t & 1))
+        if (!(v->link[link].tenants >> tenant & 1))
             continue;
-        ret->transport = p                                      ? "verbs"
-                         : path_coming(v, link, t, io_now_ns()) ? "setting up"
-                         : l->transport == XFER_VERBS           ? "none"
-                                                                : "tcp";
+        if (p)
+            ret->transport = "verbs";
+        else if (path_coming(v, link, tenant, io_now_ns()))
+            ret->transport = "setting up";
         ret->push = p && p->push;
-        ret->reason = p ? p->reason : path_of(v, link, t, 0)->reason;
-        return;
+        ret->reason = p ? p->reason : path_of(v, link, tenant, 0)->reason;
+        break;
     }
-    if (l->transport == XFER_VERBS)
-        ret->transport = "none";
+    return true;
 }
 
 void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_path_view *ret)
@@ -253,11 +241,11 @@ void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_pa
                                    .reads = !p->source};
 }
 
-bool xfer_path_view(const struct xfer *xfer, uint32_t link, uint32_t i, struct xfer_path_view *ret)
+bool verbs_path_view(const struct transport *t, uint32_t link, uint32_t i,
+                     struct xfer_path_view *ret)
 {
-    const struct verbs *v = xfer->verbs;
+    const struct verbs *v = t->own;
 
-    check(link < xfer->config.links);
     for (uint32_t k = 0; v && v->nrails > 0 && k < v->tenants * XFER_RAILS_MAX; k++) {
         const struct verbs_path *p = path_of(v, link, 0, 0) + k;
 

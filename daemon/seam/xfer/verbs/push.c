@@ -8,7 +8,7 @@
  * then its windows are closed under the writer. The device refuses what comes after that, and by it
  * both queue pairs break, which would hit every other pull of the path: hence the time.
  *
- * What must stay true: a piece counts in pull->reading from its first BIND until its invalidations
+ * What must stay true: a piece holds its inflow from its first BIND until its invalidations
  * have completed well or the queue pair is destroyed. A flushed invalidation proves nothing. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -58,7 +58,7 @@ static bool runs_add_page(struct runs *runs, const struct verbs_domain *domain, 
 }
 
 /* The runs of n pages of a batch. False: there are more than fit. */
-static bool runs_make(struct verbs *v, const struct verbs_path *p, const struct xfer_batch *batch,
+static bool runs_make(struct verbs *v, const struct verbs_path *p, const struct batch *batch,
                       uint32_t first, uint32_t n, struct runs *runs)
 {
     const struct verbs_domain *domain = &rail_of(v, p)->domain[p->tenant];
@@ -92,7 +92,7 @@ uint32_t push_credit(struct verbs *v, const struct verbs_path *p)
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t number, uint32_t first,
                   uint32_t n, struct verbs_piece *piece, bool *ret_most)
 {
-    const struct xfer_batch *batch = &v->xfer->batch[number];
+    const struct batch *batch = &v->xfer->batch[number];
     uint32_t credit = push_credit(v, p);
     uint32_t all = n;
     struct runs runs = {.run = piece->run, .room = credit < XFER_RUNS_MAX ? credit : XFER_RUNS_MAX};
@@ -162,7 +162,7 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
     piece->tried |= 1u << p->rail;
     piece->last = p->posted;
     piece->at_ns = io_now_ns();
-    v->xfer->pull[piece->pull].reading++;
+    inflow_hold(v->xfer, piece->pull);
     if (!posted)
         path_failed(v, p, "a window could not be bound: %s", strerror(errno));
     return posted;

@@ -392,15 +392,14 @@ static bool rail_poll(struct verbs_rail *rail)
     return cq_drain(rail);
 }
 
-bool xfer_poll(struct xfer *xfer)
+bool verbs_poll(struct transport *t)
 {
-    struct verbs *v = xfer->verbs;
+    struct verbs *v = t->own;
     bool again = false;
 
-    for (uint32_t i = 0; v && i < v->nrails; i++)
+    for (uint32_t i = 0; i < v->nrails; i++)
         again = rail_poll(&v->rail[i]) || again;
-    if (v)
-        v->polls = true;
+    v->polls = true;
     return again;
 }
 

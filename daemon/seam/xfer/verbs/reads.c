@@ -3,13 +3,12 @@
  * those generations) and only then compared with its checksums. A page that was recycled under a
  * read fails at the confirmation; a page that was damaged fails at the checksum.
  *
- * What must stay true: a piece counts in pull->reading from its first work request until path->done
+ * What must stay true: a piece holds its inflow from its first work request until path->done
  * has passed its last, whatever became of the pull, the connection or the link meanwhile. */
 #include <errno.h>
 
 #include "base/check.h"
 #include "core/bugs.h"
-#include "seam/mem/mem_fault.h"
 #include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ reading */
@@ -62,9 +61,9 @@ bool wrs_extend(struct verbs_wrs *r, enum ibv_wr_opcode opcode, const struct ibv
 static bool reads_next(struct verbs *v, const struct verbs_path *p, struct verbs_piece *piece,
                        struct verbs_wrs *r, bool *ret_sound)
 {
-    const struct xfer_batch *batch = &v->xfer->batch[piece->batch];
+    const struct batch *batch = &v->xfer->batch[piece->batch];
     const struct mem *mem = v->xfer->config.mem;
-    struct cursor *c = &piece->cursor;
+    struct page_cursor *c = &piece->cursor;
     const struct page_at *page = &batch->page[piece->first + c->page];
     uint64_t page_bytes = mem_page_bytes(mem, batch->pool, page->group);
     uint8_t *at = mem_page(mem, batch->pool, c->region, page->group, page->index);
@@ -152,7 +151,6 @@ uint32_t path_credit(struct verbs *v, const struct verbs_path *p)
 bool piece_post(struct verbs *v, struct verbs_piece *piece)
 {
     struct verbs_path *p = &v->path[piece->path];
-    struct xfer_link *link = &v->xfer->link[p->link];
 
     cursor_to_sent(piece);
     while (piece->cursor.page < piece->n && p->state == PATH_READY) {
@@ -163,8 +161,10 @@ bool piece_post(struct verbs *v, struct verbs_piece *piece)
         while (piece->cursor.page < piece->n && reads_next(v, p, piece, &r, &sound))
             cursor_to_sent(piece);
         if (!sound) {
-            if (link->read_conn != NONE)
-                conn_fail(&v->xfer->conn[link->read_conn]);
+            struct data_conn *conn = data_conn_of_lane(v->transport, p->link);
+
+            if (conn)
+                data_conn_fail(conn);
             return false;
         }
         if (r.n == 0) { /* no credit: goes on when requests are done, of another path if need be */
@@ -175,7 +175,7 @@ bool piece_post(struct verbs *v, struct verbs_piece *piece)
         v->xfer->stats.reads_posted += r.n;
         if (r.n > 0 && !piece->counted) {
             piece->counted = true;
-            v->xfer->pull[piece->pull].reading++;
+            inflow_hold(v->xfer, piece->pull);
         }
         piece->last = p->posted;
         if (!posted) {
@@ -202,24 +202,24 @@ void piece_drop(struct verbs *v, struct verbs_piece *piece)
     piece_free(piece);
 }
 
-void verbs_drop(struct xfer *xfer, uint32_t pull)
+void verbs_drop(struct transport *t, uint32_t inflow)
 {
-    struct verbs *v = xfer->verbs;
-    struct verbs_link *l = v ? &v->link[xfer->pull[pull].link] : NULL;
+    struct verbs *v = t->own;
+    struct verbs_link *l = &v->link[t->xfer->inflow[inflow].peer_link];
 
-    for (uint32_t i = 0; l && l->piece && i < VERBS_PIECES; i++)
+    for (uint32_t i = 0; l->piece && i < VERBS_PIECES; i++)
         if (l->piece[i].state != PIECE_FREE && l->piece[i].batch != NONE &&
-            l->piece[i].pull == pull)
+            l->piece[i].pull == inflow)
             piece_drop(v, &l->piece[i]);
 }
 
-bool verbs_reads(const struct xfer *xfer, uint32_t pull)
+bool verbs_holds(const struct transport *t, uint32_t inflow)
 {
-    const struct verbs *v = xfer->verbs;
+    const struct verbs *v = t->own;
 
-    for (uint32_t n = 0; v && n < xfer->config.links; n++)
+    for (uint32_t n = 0; n < t->xfer->config.links; n++)
         for (uint32_t i = 0; v->link[n].piece && i < VERBS_PIECES; i++)
-            if (v->link[n].piece[i].counted && v->link[n].piece[i].pull == pull)
+            if (v->link[n].piece[i].counted && v->link[n].piece[i].pull == inflow)
                 return true;
     return false;
 }
@@ -230,13 +230,12 @@ void piece_done(struct verbs *v, struct verbs_piece *piece)
     uint32_t pull = piece->pull;
 
     piece->counted = false;
-    xfer->pull[pull].reading--;
     if (piece->batch != NONE && (piece->state == PIECE_READING || piece->state == PIECE_CLOSING))
         piece->state = PIECE_READ;
     else if (!v->path[piece->path].push)
         xfer->stats.late_reads++;
     piece_free(piece);
-    pull_quiet(xfer, pull);
+    inflow_release(xfer, pull);
 }
 
 static bool piece_quiet(const struct verbs_path *p, const struct verbs_piece *piece)
@@ -276,14 +275,11 @@ void pieces_done(struct verbs *v, struct verbs_path *p)
 
 void piece_end(struct verbs *v, struct verbs_piece *piece)
 {
-    struct xfer_batch *batch = &v->xfer->batch[piece->batch];
     uint32_t number = piece->batch;
 
-    batch->answered += piece->n;
     piece->batch = NONE;
     piece_free(piece);
-    if (batch->answered == batch->n)
-        batch_done(v->xfer, number);
+    batch_answered(v->xfer, number, piece->n);
 }
 
 static struct verbs_piece *oldest_unposted(struct verbs *v, const struct verbs_path *p)
@@ -312,7 +308,7 @@ static void pieces_go_on(struct verbs *v, struct verbs_path *p)
     }
     if (p->push) {
         pieces_start(v, p->link);
-        verbs_pump(v->xfer, p->link);
+        verbs_pump(v, p->link);
         return;
     }
     while (p->state == PATH_READY && (piece = oldest_unposted(v, p)) != NULL)
@@ -337,11 +333,11 @@ void paths_go_on(struct verbs_rail *rail)
 static uint64_t granted_ns(const struct verbs *v, uint32_t link, const struct verbs_piece *piece)
 {
     const struct verbs_path *p = &v->path[piece->path];
-    uint32_t conn = v->xfer->link[link].read_conn;
+    const struct data_conn *conn = data_conn_of_lane(v->transport, link);
     uint64_t since_ns = piece->at_ns > p->pushed_ns ? piece->at_ns : p->pushed_ns;
 
-    if (!piece->heard && conn != NONE && v->xfer->conn[conn].progress_ns > since_ns)
-        since_ns = v->xfer->conn[conn].progress_ns;
+    if (!piece->heard && conn && conn->progress_ns > since_ns)
+        since_ns = conn->progress_ns;
     return since_ns;
 }
 
@@ -365,58 +361,35 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
 
 /* ------------------------------------------------------------------ verifying */
 
-static bool page_right(struct verbs *v, const struct xfer_batch *batch, const struct page_at *page,
-                       const uint64_t *sums)
+/* All bytes of a page that the device has brought are there, so the memory looks at it whole. */
+static void page_arrived(struct verbs *v, const struct verbs_piece *piece, uint32_t i,
+                         const uint64_t *sums)
 {
-    struct xfer *xfer = v->xfer;
-    const struct mem *mem = xfer->config.mem;
-    uint32_t units = mem_units(mem, batch->pool, page->group);
-    uint32_t regions = mem_moved_regions(mem, batch->pool);
-    uint64_t page_bytes = mem_page_bytes(mem, batch->pool, page->group);
-    bool right = true;
+    const struct batch *batch = &v->xfer->batch[piece->batch];
+    uint64_t bytes =
+        mem_page_bytes(v->xfer->config.mem, batch->pool, batch->page[piece->first + i].group);
+    uint32_t regions = mem_moved_regions(v->xfer->config.mem, batch->pool);
+    struct arrival a;
 
-    for (uint32_t r = 0; r < regions; r++) {
-        uint8_t *base = mem_page(mem, batch->pool, r, page->group, page->index);
-
-        if (xfer->injected)
-            page_inject(xfer, page, regions, r, base, page_bytes, 0, page_bytes);
-        for (uint32_t u = 0; u < units; u++) {
-            uint64_t from, to = checksum_unit_span(page_bytes, units, u, &from);
-            struct checksum sum;
-
-            checksum_begin(&sum);
-            right = mem_fault_feed(&sum, base + from, to - from) && right;
-            mem_sums(xfer->config.mem, page->record)[r * units + u] = checksum_end(&sum);
-            right = right &&
-                    mem_sums(xfer->config.mem, page->record)[r * units + u] == sums[r * units + u];
-        }
-    }
-    return right && mem_spread(xfer->config.mem, batch->pool, page);
+    arrival_begin(&a, v->xfer, piece->batch, piece->first + i, sums);
+    for (uint32_t r = 0; r < regions; r++)
+        arrival_reached(&a, r, bytes);
+    arrival_end(&a);
 }
 
 void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *stale)
 {
-    struct xfer_batch *batch = &v->xfer->batch[piece->batch];
-    struct xfer_stats *stats = &v->xfer->stats;
+    const struct batch *batch = &v->xfer->batch[piece->batch];
     uint32_t k = 0, sum = 0;
 
     for (uint32_t i = 0; i < piece->n; i++) {
-        const struct page_at *page = &batch->page[piece->first + i];
-        uint64_t bytes = batch_page_bytes(v->xfer, batch, piece->first + i);
-
         if (!xfer_bit(piece->sent, i))
             continue;
-        stats->payload_bytes_in += bytes;
         if (xfer_bit(stale, k++) && !BUG(CORE_BUG_NO_END_CHECK)) {
-            batch->gone = true;
-            stats->gone_answers++;
-        } else if (page_right(v, batch, page, piece->sums + sum)) {
-            xfer_set_bit(batch->ok, piece->first + i);
-            stats->pages_in++;
-            stats->verbs_pages_in++;
-            stats->verbs_bytes_in += bytes;
+            v->xfer->stats.payload_bytes_in += batch_page_bytes(v->xfer, batch, piece->first + i);
+            batch_gone(v->xfer, piece->batch);
         } else {
-            stats->corrupt_detected++;
+            page_arrived(v, piece, i, piece->sums + sum);
         }
         sum += batch_page_sums(v->xfer, batch, piece->first + i);
     }
@@ -489,7 +462,7 @@ bool cq_drain(struct verbs_rail *rail)
             pieces_done(v, &v->path[number]);
             path_advance(v, &v->path[number]);
             pieces_go_on(v, &v->path[number]);
-            verbs_pump(v->xfer, v->path[number].link);
+            verbs_pump(v, v->path[number].link);
         }
     }
     if (n < 0)

@@ -261,10 +261,10 @@ void memory_close(struct verbs *v, struct verbs_rail *rail)
     rail->domain = NULL;
 }
 
-bool verbs_exposes(const struct xfer *xfer, uint32_t pool, uint64_t *ret_offset)
+bool memory_readable(const struct verbs *v, uint32_t pool, uint64_t *ret_offset)
 {
     uint32_t tenant;
 
-    return xfer->verbs && xfer->verbs->nrails > 0 && xfer->config.rdma.serves &&
-           mem_pool_place(xfer->config.mem, pool, &tenant, ret_offset);
+    return v->nrails > 0 && v->xfer->config.rdma.serves &&
+           mem_pool_place(v->xfer->config.mem, pool, &tenant, ret_offset);
 }

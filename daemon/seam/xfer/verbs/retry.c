@@ -1,18 +1,15 @@
 /* Which path a piece goes over, and what becomes of it when that path is lost: it is read again,
- * from its beginning, over another path, else its batch is asked for anew over TCP where the link's
- * transport allows that, else its pull breaks. None of that happens while the device may still
+ * from its beginning, over another path, else its batch is handed on to another transport where the
+ * link allows that, else its pull breaks. None of that happens while the device may still
  * write the piece's pages for the path that was lost. Called by verbs/. */
 #include "base/check.h"
 #include "core/bugs.h"
 #include "seam/xfer/verbs/verbs.h"
 
-/* All that was asked for of a batch is forgotten, and it is asked for over TCP. Not while reads of
- * its pages are in flight: the last of those comes by here again. */
-static void batch_to_tcp(struct verbs *v, uint32_t link, uint32_t number)
+/* All that was asked for of a batch is forgotten, and another transport asks for it. Not while
+ * reads of its pages are in flight: the last of those comes by here again. */
+static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
 {
-    struct xfer *xfer = v->xfer;
-    struct xfer_batch *batch = &xfer->batch[number];
-
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
         if (piece_of(v, link, i)->counted && piece_of(v, link, i)->batch == number &&
             !BUG(CORE_BUG_TCP_BESIDE_READS))
@@ -20,22 +17,16 @@ static void batch_to_tcp(struct verbs *v, uint32_t link, uint32_t number)
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
         if (piece_of(v, link, i)->state != PIECE_FREE && piece_of(v, link, i)->batch == number)
             piece_drop(v, piece_of(v, link, i));
-    if (batch->queued)
-        queue_remove(xfer, &xfer->link[link].reads, number);
-    batch->reads = batch->gone = false;
-    batch->asked = batch->answered = 0;
-    memset(batch->ok, 0, sizeof batch->ok);
-    queue_push(xfer, &xfer->link[link].queue, number);
-    xfer->stats.batches_to_tcp++;
+    batch_hand_on(v->xfer, number, TERN_PEER_LOST);
 }
 
 /* A page in so many registrations that no grant has a window for each, for one. */
 void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
 {
-    if (v->link[link].transport == XFER_VERBS)
-        pull_break(v->xfer, v->xfer->batch[number].pull, TERN_UNSUPPORTED);
+    if (!batch_has_another_way(v->xfer, number))
+        inflow_break(v->xfer, v->xfer->batch[number].inflow, TERN_UNSUPPORTED);
     else
-        batch_to_tcp(v, link, number);
+        batch_given_up(v, link, number);
 }
 
 /* It is granted anew, under another number: the old one's answer says nothing about this grant. */
@@ -65,14 +56,14 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
 
     if (!p && more && path_coming(v, link, tenant, io_now_ns()))
         return;
-    if (!p && v->link[link].transport == XFER_VERBS) {
-        pull_break(v->xfer, piece->pull, TERN_PEER_LOST);
+    if (!p && !batch_has_another_way(v->xfer, piece->batch)) {
+        inflow_break(v->xfer, piece->pull, TERN_PEER_LOST);
         return;
     }
     if (piece->counted || !piece->heard)
         return;
     if (!p) {
-        batch_to_tcp(v, link, piece->batch);
+        batch_given_up(v, link, piece->batch);
         return;
     }
     if (p->push) {
@@ -83,7 +74,7 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
         v->xfer->stats.pieces_again++;
     piece->path = (uint32_t)(p - v->path);
     piece->tried |= 1u << p->rail;
-    piece->cursor = (struct cursor){0};
+    piece->cursor = (struct page_cursor){0};
     piece->state = PIECE_READING;
     piece_post(v, piece);
 }
@@ -97,7 +88,7 @@ void pieces_start(struct verbs *v, uint32_t link)
         if (piece->state == PIECE_WAITING && piece->batch != NONE)
             piece_start(v, link, piece);
     }
-    link_pump(v->xfer, link);
+    transports_pump_after(v->xfer, v->transport, link);
 }
 
 void path_lost(struct verbs *v, struct verbs_path *p)
@@ -117,29 +108,29 @@ void path_lost(struct verbs *v, struct verbs_path *p)
 void path_usable(struct verbs *v, struct verbs_path *p)
 {
     struct xfer *xfer = v->xfer;
-    struct xfer_link *link = &xfer->link[p->link];
+    struct peer_link *link = &xfer->link[p->link];
     uint32_t next;
 
     if (!link->up)
         return;
     if (p->state == PATH_READY) {
         pieces_start(v, p->link);
-        verbs_pump(xfer, p->link);
+        verbs_pump(v, p->link);
         return;
     }
     if (path_best(v, p->link, p->tenant, NULL) || path_coming(v, p->link, p->tenant, io_now_ns()))
         return;
     transport_note(v, p->link, p->tenant, false, p->reason);
-    for (uint32_t b = link->reads.head; b != NONE; b = next) {
+    for (uint32_t b = verbs_lane(v, p->link)->queue.head; b != NONE; b = next) {
         next = xfer->batch[b].next;
         if (batch_tenant(v, b) != p->tenant)
             continue;
-        if (v->link[p->link].transport == XFER_VERBS) {
-            pull_break(xfer, xfer->batch[b].pull, TERN_PEER_LOST);
-            next = link->reads.head; /* others of that pull went with it */
+        if (!batch_has_another_way(xfer, b)) {
+            inflow_break(xfer, xfer->batch[b].inflow, TERN_PEER_LOST);
+            next = verbs_lane(v, p->link)->queue.head; /* others of that pull went with it */
         } else {
-            batch_to_tcp(v, p->link, b);
+            batch_given_up(v, p->link, b);
         }
     }
-    link_pump(xfer, p->link);
+    transports_pump_after(xfer, v->transport, p->link);
 }

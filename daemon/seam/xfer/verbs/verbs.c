@@ -1,4 +1,4 @@
-/* RDMA: its tables and their life, and the figures. Called by tcp/; see verbs/verbs.h. */
+/* The RDMA transport behind the door: its tables, its life and its figures. See verbs.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ static uint32_t piece_sums(uint32_t sums_per_page)
     return sums_per_page > VERBS_PIECE_SUMS ? sums_per_page : VERBS_PIECE_SUMS;
 }
 
-uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
+static uint64_t verbs_bytes(const struct xfer_config *c, uint32_t sums_per_page)
 {
     uint64_t rails = c->rdma.ndevices > 0 ? c->rdma.ndevices : 1,
              pulls = c->rdma.pulls < c->links ? c->rdma.pulls : c->links,
@@ -70,8 +70,9 @@ static enum tern_err create_tables(struct verbs *v)
     return TERN_OK;
 }
 
-enum tern_err verbs_create(struct xfer *xfer)
+static enum tern_err verbs_create(struct transport *t)
 {
+    struct xfer *xfer = t->xfer;
     const struct xfer_rdma_config *c = &xfer->config.rdma;
     struct verbs *v;
 
@@ -85,8 +86,9 @@ enum tern_err verbs_create(struct xfer *xfer)
     v = calloc(1, sizeof *v);
     if (!v)
         return TERN_INTERNAL;
-    xfer->verbs = v;
+    t->own = v;
     v->xfer = xfer;
+    v->transport = t;
     v->event_fd = -1;
     v->view.built = true;
     v->view.send_queue = VERBS_SEND_QUEUE;
@@ -116,9 +118,9 @@ static void stop_polling(struct verbs *v)
     check(!v->setup_polling && !rails_polling(v));
 }
 
-void verbs_destroy(struct xfer *xfer)
+static void verbs_destroy(struct transport *t)
 {
-    struct verbs *v = xfer->verbs;
+    struct verbs *v = t->own;
 
     if (!v)
         return;
@@ -127,7 +129,7 @@ void verbs_destroy(struct xfer *xfer)
     for (uint32_t i = 0; v->path && i < v->npaths; i++)
         (void)setup_end_now(&v->path[i]); /* what is left ends with the process */
     rails_close(v);
-    for (uint32_t i = 0; v->link && i < xfer->config.links; i++) {
+    for (uint32_t i = 0; v->link && i < t->xfer->config.links; i++) {
         for (uint32_t k = 0; v->link[i].piece && k < VERBS_PIECES; k++)
             free(v->link[i].piece[k].sums);
         free(v->link[i].piece);
@@ -138,15 +140,14 @@ void verbs_destroy(struct xfer *xfer)
     free(v->path);
     free(v->link);
     free(v);
-    xfer->verbs = NULL;
+    t->own = NULL;
 }
 
-void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
+static void verbs_rdma_view(const struct transport *t, struct xfer_rdma_view *ret)
 {
-    const struct verbs *v = xfer->verbs;
+    const struct verbs *v = t->own;
 
     if (!v) {
-        *ret = xfer->looked;
         ret->built = true;
         snprintf(ret->why, sizeof ret->why, "not asked for: no peer's transport is auto or verbs");
         return;
@@ -157,3 +158,34 @@ void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
     for (uint32_t i = 0; i < v->nrails; i++)
         ret->rail[i] = v->rail[i].view;
 }
+
+static void verbs_page_in(struct transport *t, uint64_t bytes)
+{
+    t->xfer->stats.verbs_pages_in++;
+    t->xfer->stats.verbs_bytes_in += bytes;
+}
+
+const struct transport_ops verbs_transport = {
+    .name = "verbs",
+    .rdma = true,
+    .conn_bytes = sizeof(struct verbs_notices),
+    .service = &verbs_service,
+    .bytes = verbs_bytes,
+    .create = verbs_create,
+    .destroy = verbs_destroy,
+    .takes = verbs_takes,
+    .pump = verbs_pump_lane,
+    .drop = verbs_drop,
+    .holds = verbs_holds,
+    .link_down = verbs_link_down,
+    .tick = verbs_tick,
+    .poll = verbs_poll,
+    .page_in = verbs_page_in,
+    .link_transport = verbs_link_transport,
+    .link_push = verbs_link_push,
+    .path_msg = verbs_path_msg,
+    .peer_down = verbs_peer_down,
+    .link_view = verbs_link_view,
+    .path_view = verbs_path_view,
+    .rdma_view = verbs_rdma_view,
+};

@@ -11,7 +11,7 @@
  * and the source's end allows nothing.
  *
  * Promise P2 rests on three counters: path->posted and path->done (work requests, in order), and
- * pull->reading (pieces of a pull some of whose requests are not done). `done` moves on a
+ * inflow->holds (of it, pieces some of whose requests are not done). `done` moves on a
  * completion of the same epoch, or to the end when the queue pair is destroyed; nowhere else. */
 #ifndef SEAM_XFER_VERBS_H
 #define SEAM_XFER_VERBS_H
@@ -19,7 +19,10 @@
 #include <infiniband/verbs.h>
 #include <pthread.h>
 
-#include "seam/xfer/tcp/tcp.h"
+#include "seam/xfer/data_conn.h"
+#include "seam/xfer/transport.h"
+
+extern const struct transport_ops verbs_transport;
 
 #define VERBS_SEND_QUEUE       128u       /* requests outstanding on a queue pair */
 #define VERBS_COMPLETION_QUEUE 4096u      /* requests outstanding over all of them */
@@ -160,15 +163,15 @@ struct verbs_run {
 
 struct verbs_piece {
     enum piece_state state;
-    bool counted;   /* in pull->reading: a device may write its pages */
+    bool counted;   /* it holds its inflow: a device may write its pages */
     bool heard;     /* no answer of the connection is due for it */
     uint32_t batch; /* NONE: its pull has ended */
     uint32_t pull, seq, first, n, tries;
-    uint32_t tried;       /* rails, a bit each */
-    uint32_t path, last;  /* whose requests, NONE before; path->posted behind its last one */
-    uint64_t at_ns;       /* pushed: when it was granted, asked for, closed, or its pull ended */
-    uint64_t offset;      /* where the source's pool begins */
-    struct cursor cursor; /* of what is posted */
+    uint32_t tried;      /* rails, a bit each */
+    uint32_t path, last; /* whose requests, NONE before; path->posted behind its last one */
+    uint64_t at_ns;      /* pushed: when it was granted, asked for, closed, or its pull ended */
+    uint64_t offset;     /* where the source's pool begins */
+    struct page_cursor cursor;               /* of what is posted */
     uint64_t sent[XFER_MASK_WORDS];          /* pages that the source gives */
     struct xfer_entry entry[XFER_PAGES_MAX]; /* as asked, to be confirmed */
     struct serve_id serve;
@@ -202,9 +205,10 @@ struct verbs_worker {
 };
 
 struct verbs {
-    struct xfer *xfer;
-    struct xfer_rdma_view view; /* but for its rails */
-    uint32_t nrails;            /* 0: there is no device to use */
+    struct xfer *xfer;           /* borrowed, and so is the next */
+    struct transport *transport; /* what it is behind the door */
+    struct xfer_rdma_view view;  /* but for its rails */
+    uint32_t nrails;             /* 0: there is no device to use */
     struct verbs_rail rail[XFER_RAILS_MAX];
     struct io_op setup_op;
     bool setup_polling, closing;
@@ -223,6 +227,25 @@ struct verbs {
     int event_fd;
 };
 
+/* Of a transport of this kind; NULL: it is not in use. */
+static inline struct verbs *verbs_of(const struct xfer *xfer)
+{
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        if (xfer->transport[i].ops == &verbs_transport)
+            return xfer->transport[i].own;
+    return NULL;
+}
+
+static inline struct lane *verbs_lane(const struct verbs *v, uint32_t peer_link)
+{
+    return transport_lane(v->transport, peer_link);
+}
+
+/* What is kept for a connection that carries notices. */
+struct verbs_notices {
+    uint32_t rx_n; /* bytes of conn->meta that are there */
+};
+
 /* verbs/rail.c */
 void rails_look(struct xfer *xfer); /* as it, in xfer->looked, and leaves none open */
 void rails_open(struct verbs *v);   /* says in v->view why each device is, or is not, in use */
@@ -239,6 +262,7 @@ bool rail_gone(const struct verbs_rail *rail);
 /* verbs/regions.c */
 bool memory_lockable(struct verbs *v, char *ret_why, size_t cap);
 /* Registers all tenants' memory; on failure what was registered stays until memory_close. */
+bool memory_readable(const struct verbs *v, uint32_t pool, uint64_t *ret_offset); /* by peers */
 bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, size_t cap);
 void memory_close(struct verbs *v, struct verbs_rail *rail);
 
@@ -372,11 +396,47 @@ void push_unhold(struct verbs *v, struct verbs_path *p);
 int push_make(struct verbs *v, struct verbs_path *p); /* a thread's; 0 or an errno */
 int push_unmake(struct verbs_path *p);                /* 0 or an errno */
 
+/* verbs/notices.c */
+void verbs_pump(struct verbs *v, uint32_t peer_link);
+
+/* verbs/source.c */
+void write_go_on(struct verbs *v, struct data_conn *conn); /* of one that waits for its path */
+
 /* verbs/write.c: the source of pushes. */
+enum verbs_written {
+    WRITTEN_ALL = 0,
+    WRITTEN_SOME, /* no credit for the rest: write_go_on will be called */
+    WRITTEN_LOST, /* the path went, or is not the one that was asked for */
+    WRITTEN_NOT,  /* the request makes no sense */
+};
+
+/* REQUEST_WRITE's runs and cursor are in conn->request; all its pages may leave. Posts what it can.
+ */
+enum verbs_written writes_begin(struct verbs *v, struct data_conn *conn);
+enum verbs_written writes_post(struct verbs *v, struct data_conn *conn);
+/* Some of it was posted and is under way yet, over a path that will say when it is not. */
+bool writes_under_way(const struct verbs *v, const struct data_conn *conn);
 void writes_go_on(struct verbs *v, const struct verbs_path *p);
 void writes_done(struct verbs *v, struct verbs_path *p); /* path->done moved */
 
-/* verbs/notices.c */
-void read_start(struct xfer_conn *conn, uint32_t link);
+/* ------------------------------------------------------------------ behind the door */
+
+bool verbs_takes(const struct transport *t, uint32_t peer_link, uint32_t pool);
+void verbs_pump_lane(struct transport *t, uint32_t peer_link);
+void verbs_drop(struct transport *t, uint32_t inflow);
+bool verbs_holds(const struct transport *t, uint32_t inflow);
+void verbs_link_down(struct transport *t, uint32_t peer_link);
+void verbs_tick(struct transport *t, uint64_t now_ns);
+bool verbs_poll(struct transport *t);
+void verbs_link_transport(struct transport *t, uint32_t peer_link, uint64_t tenants,
+                          bool peer_rdma);
+void verbs_link_push(struct transport *t, uint32_t peer_link, bool push);
+void verbs_path_msg(struct transport *t, uint32_t peer_link, const struct xfer_path_msg *msg);
+void verbs_peer_down(struct transport *t, uint32_t peer_link);
+bool verbs_link_view(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);
+bool verbs_path_view(const struct transport *t, uint32_t peer_link, uint32_t i,
+                     struct xfer_path_view *ret);
+extern const struct data_service verbs_service;
+extern const struct data_caller verbs_caller;
 
 #endif

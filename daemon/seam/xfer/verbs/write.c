@@ -1,13 +1,13 @@
 /* Pushes, the source's side: pages that were asked for are written into the runs that the
  * destination granted, from where they lie, in the runs' order; the last write carries the piece's
  * number. What does not fit into the queue waits in its connection, which answers nothing else
- * until then. Called by tcp/serve.c, and by verbs/ when a path has credit or goes.
+ * until then. Called by source.c, and by the paths when one has credit or goes.
  *
  * A wrong grant harms its destination alone: the device there refuses what no window opens, and
  * what it does not refuse fails there by its checksum.
  *
- * What must stay true: a serve counts each list of writes from its pages in `writing` until the
- * last of the list has completed, well or not, or the queue pair is destroyed. */
+ * What must stay true: each list of writes from a serve's pages holds its outflow until the last of
+ * the list has completed, well or not, or the queue pair is destroyed. */
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -28,7 +28,7 @@ static struct verbs_path *write_path(struct verbs *v, uint32_t link, uint32_t te
     return NULL;
 }
 
-static bool runs_sound(const struct verbs_path *p, const struct conn_in *in, uint64_t bytes)
+static bool runs_sound(const struct verbs_path *p, const struct data_request *in, uint64_t bytes)
 {
     for (uint32_t i = 0; i < in->nruns; i++) {
         const struct xfer_run *run = &in->runs[i];
@@ -42,17 +42,16 @@ static bool runs_sound(const struct verbs_path *p, const struct conn_in *in, uin
     return bytes == 0;
 }
 
-enum verbs_written verbs_write_begin(struct xfer_conn *conn)
+enum verbs_written writes_begin(struct verbs *v, struct data_conn *conn)
 {
-    struct conn_in *in = &conn->in;
-    struct verbs *v = conn->xfer->verbs;
+    struct data_request *in = conn->request;
     const struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = conn->xfer->serve[in->serve.slot].pool, tenant;
+    uint32_t pool = data_request_pool(conn), tenant;
     uint64_t offset, bytes = 0;
     struct verbs_path *p;
 
-    check(v && mem_pool_place(mem, pool, &tenant, &offset)); /* else none may leave by RDMA */
-    p = write_path(v, in->link, tenant, in->epoch);
+    check(mem_pool_place(mem, pool, &tenant, &offset)); /* else none may leave by RDMA */
+    p = write_path(v, conn->peer_link, tenant, in->epoch);
     if (!p)
         return WRITTEN_LOST;
     for (uint32_t i = 0; i < in->n; i++)
@@ -62,7 +61,7 @@ enum verbs_written verbs_write_begin(struct xfer_conn *conn)
     in->path = (uint32_t)(p - v->path);
     in->run = 0;
     in->run_at = 0;
-    return verbs_write(conn);
+    return writes_post(v, conn);
 }
 
 /* ------------------------------------------------------------------ posting */
@@ -72,9 +71,9 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static void cursor_move(struct conn_in *in, uint64_t n, uint64_t page_bytes)
+static void cursor_move(struct data_request *in, uint64_t n, uint64_t page_bytes)
 {
-    struct cursor *c = &in->cursor;
+    struct page_cursor *c = &in->cursor;
 
     in->run_at += n;
     if (in->run_at == in->runs[in->run].bytes) {
@@ -92,7 +91,7 @@ static void cursor_move(struct conn_in *in, uint64_t n, uint64_t page_bytes)
 }
 
 /* The next bytes at the cursor. False: no room. */
-static bool writes_next(struct verbs *v, const struct verbs_path *p, struct conn_in *in,
+static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data_request *in,
                         uint32_t pool, struct verbs_wrs *list)
 {
     const struct mem *mem = v->xfer->config.mem;
@@ -126,29 +125,28 @@ static void write_counted(struct verbs *v, struct verbs_path *p, uint32_t serve)
     check(p->writes_n < VERBS_SEND_QUEUE); /* each has a request outstanding */
     p->writes[at] = (struct verbs_write){.serve = serve, .last = p->posted};
     p->writes_n++;
-    v->xfer->serve[serve].writing++;
+    outflow_hold(v->xfer, serve);
 }
 
-static bool path_gone(const struct verbs_path *p, const struct conn_in *in)
+static bool path_gone(const struct verbs_path *p, const struct data_request *in)
 {
     return p->state != PATH_READY || p->again || p->their_epoch != in->epoch;
 }
 
-bool verbs_writing(const struct xfer_conn *conn)
+bool writes_under_way(const struct verbs *v, const struct data_conn *conn)
 {
-    const struct conn_in *in = &conn->in;
-    const struct verbs_path *p = &conn->xfer->verbs->path[in->path];
+    const struct data_request *in = conn->request;
+    const struct verbs_path *p = &v->path[in->path];
 
     return (in->run > 0 || in->run_at > 0) && !path_gone(p, in) &&
            (int32_t)(p->done - in->last) < 0;
 }
 
-enum verbs_written verbs_write(struct xfer_conn *conn)
+enum verbs_written writes_post(struct verbs *v, struct data_conn *conn)
 {
-    struct conn_in *in = &conn->in;
-    struct verbs *v = conn->xfer->verbs;
+    struct data_request *in = conn->request;
     struct verbs_path *p = &v->path[in->path];
-    uint32_t pool = conn->xfer->serve[in->serve.slot].pool;
+    uint32_t pool = data_request_pool(conn);
 
     while (in->run < in->nruns) {
         uint32_t credit;
@@ -190,11 +188,11 @@ void writes_go_on(struct verbs *v, const struct verbs_path *p)
     uint32_t number = (uint32_t)(p - v->path);
 
     for (uint32_t i = 0; i < v->xfer->config.data_conns_max; i++) {
-        struct xfer_conn *conn = &v->xfer->conn[i];
+        struct data_conn *conn = &v->xfer->conns->conn[i];
 
-        if (conn->state == CONN_OPEN && !conn->outbound && conn->in.stage == SERVE_WRITE &&
-            conn->in.path == number)
-            in_write(conn);
+        if (conn->state == DATA_CONN_OPEN && conn->request &&
+            conn->request->state == REQUEST_WAITS && conn->request->path == number)
+            write_go_on(v, conn);
     }
 }
 
@@ -205,7 +203,6 @@ void writes_done(struct verbs *v, struct verbs_path *p)
 
         p->writes_at = (p->writes_at + 1) % VERBS_SEND_QUEUE;
         p->writes_n--;
-        v->xfer->serve[serve].writing--;
-        serve_quiet(v->xfer, serve);
+        outflow_release(v->xfer, serve);
     }
 }

@@ -1,0 +1,56 @@
+/* Verifying a page that arrives. Whoever brings a page's bytes (a transport) says how far they have
+ * come and never looks at them; the memory compares them with the checksums that travelled beside
+ * them. Host memory does so piece by piece, while the bytes are in cache, and answers at once.
+ * Memory that the CPU cannot read answers later: its verdict comes by a call.
+ *
+ * What must stay true: no byte of the page is written between mem_verify_end and the verdict, and
+ * the page and its record stay the caller's until then. */
+#ifndef SEAM_MEM_VERIFY_H
+#define SEAM_MEM_VERIFY_H
+
+#include "seam/mem/checksum.h"
+#include "seam/mem/mem.h"
+
+enum mem_verdict {
+    MEM_RIGHT = 0, /* the bytes agree with their checksums, which are in mem_sums now */
+    MEM_CORRUPT,   /* they do not, or a page of memory is gone */
+    MEM_LATER,     /* not known yet: `verdict` will be called once, with one of the other two */
+};
+
+/* Who is to hear of a later verdict. The token is the caller's. */
+struct mem_asker {
+    void (*verdict)(void *ctx, uint64_t token, enum mem_verdict verdict);
+    void *ctx;
+    uint64_t token;
+};
+
+/* A page in work. The struct is the caller's and needs no clean-up: one that was begun and is never
+ * ended costs nothing. */
+struct mem_verify {
+    struct mem *mem;      /* borrowed */
+    const uint64_t *sums; /* borrowed: what the page must agree with, [region * units + unit] */
+    struct page_at page;
+    uint32_t pool, regions, units;
+    uint32_t region, unit; /* in work */
+    uint64_t page_bytes;
+    uint64_t hashed; /* bytes of the region in work */
+    bool wrong;
+    struct checksum sum;
+};
+
+void mem_verify_begin(struct mem_verify *v, struct mem *mem, uint32_t pool,
+                      const struct page_at *page, const uint64_t *sums);
+/* The bytes [0, to) of that region are there. Regions come in order, each to its end. */
+void mem_verify_arrived(struct mem_verify *v, uint32_t region, uint64_t to);
+/* All bytes are there. A page that is right is copied to the regions that transfers do not move. */
+enum mem_verdict mem_verify_end(struct mem_verify *v, const struct mem_asker *asker);
+
+/* Whether the first n checksums of a record are known: a page that could not be read when it was
+ * sealed has none. */
+bool mem_sums_known(struct mem *mem, uint32_t record, uint32_t n);
+
+/* Fault injection: flips a bit of a page that is arriving, before it is verified. */
+void mem_verify_spoil(struct mem *mem, uint32_t pool, const struct page_at *page, uint32_t region,
+                      uint64_t at);
+
+#endif

@@ -1,0 +1,456 @@
+/* Data connections: slots, calling, sending, receiving and the end. A connection that ends is shut
+ * down at once, and its slot is free only when neither of its operations is in flight, because
+ * until then the kernel may still read or write the pages that they name. See data_conn.h. */
+#include "seam/xfer/data_conn.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+static struct data_conn *conn_of_send(struct io_op *op)
+{
+    return (struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, send_op));
+}
+
+static struct data_conn *conn_of_recv(struct io_op *op)
+{
+    return (struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, recv_op));
+}
+
+/* ------------------------------------------------------------------ slots */
+
+void data_conn_options(const struct xfer *xfer, int fd)
+{
+    int one = 1, bytes = xfer->conns->socket_bytes;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (bytes > 0) {
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    }
+}
+
+void data_conn_progress(struct data_conn *conn)
+{
+    conn->progress_ns = io_now_ns();
+}
+
+struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
+{
+    struct data_conns *conns = xfer->conns;
+
+    if (!t && conns->inbound == conns->inbound_max)
+        return NULL;
+    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
+        struct data_conn *conn = &conns->conn[i];
+
+        if (conn->state != DATA_CONN_FREE)
+            continue;
+        data_conn_move(conn, t ? DATA_CONN_CONNECTING : DATA_CONN_OPEN);
+        conn->transport = t;
+        conn->caller = NULL;
+        conn->peer_link = NONE;
+        conn->fd = fd;
+        conn->receiving = conn->sending = false;
+        conn->recv_inflow = conn->send_outflow = NONE;
+        conn->awaited = 1;
+        conn->out_n = conn->out_at = 0;
+        memset(conn->own, 0, conns->own_bytes);
+        conn->request = t ? NULL : conn->own;
+        data_conn_progress(conn);
+        xfer->stats.conns++;
+        conns->inbound += t ? 0 : 1;
+        return conn;
+    }
+    return NULL;
+}
+
+struct data_conn *data_conn_of_lane(const struct transport *t, uint32_t peer_link)
+{
+    uint32_t number = transport_lane(t, peer_link)->conn;
+
+    return number == NONE ? NULL : &t->xfer->conns->conn[number];
+}
+
+void data_conn_fail(struct data_conn *conn)
+{
+    if (conn->state == DATA_CONN_CLOSING || conn->state == DATA_CONN_FREE)
+        return;
+    data_conn_move(conn, DATA_CONN_CLOSING);
+    shutdown(conn->fd, SHUT_RDWR);
+    if (conn->receiving)
+        io_cancel(conn->xfer->config.io, &conn->recv_op);
+    if (conn->sending)
+        io_cancel(conn->xfer->config.io, &conn->send_op);
+    if (conn->caller) {
+        transport_lane(conn->transport, conn->peer_link)->conn = NONE;
+        conn->caller->lost(conn);
+    }
+    data_conn_reap(conn);
+}
+
+void data_conn_reap(struct data_conn *conn)
+{
+    struct xfer *xfer = conn->xfer;
+
+    if (conn->state != DATA_CONN_CLOSING || conn->receiving || conn->sending)
+        return;
+    check(conn->recv_inflow == NONE && conn->send_outflow == NONE);
+    close(conn->fd);
+    conn->fd = -1;
+    data_conn_move(conn, DATA_CONN_FREE);
+    xfer->stats.conns--;
+    xfer->conns->inbound -= conn->transport ? 0 : 1;
+    for (uint32_t k = xfer->ntransports; k > 0; k--)
+        for (uint32_t i = 0; i < xfer->config.links; i++)
+            if (xfer->link[i].lane[k - 1].waiting_ns != 0)
+                xfer->transport[k - 1].ops->pump(&xfer->transport[k - 1], i);
+}
+
+/* Nothing asked for, nothing queued: its slot may go to a link that needs one. */
+bool data_conns_evict(struct xfer *xfer)
+{
+    for (uint32_t i = 0; i < xfer->config.links; i++)
+        for (uint32_t k = xfer->ntransports; k > 0; k--) {
+            const struct lane *lane = &xfer->link[i].lane[k - 1];
+            struct data_conn *conn = data_conn_of_lane(&xfer->transport[k - 1], i);
+
+            if (!conn || lane->queue.head != NONE || conn->sending || !conn->caller->idle(conn))
+                continue;
+            data_conn_fail(conn);
+            return true;
+        }
+    return false;
+}
+
+/* ------------------------------------------------------------------ sending */
+
+/* What was in flight on send_op has ended, well or not. False: so has the connection. */
+static bool send_ended(struct data_conn *conn, bool well)
+{
+    conn->sending = false;
+    if (conn->state == DATA_CONN_CLOSING) {
+        data_conn_reap(conn);
+        return false;
+    }
+    if (!well) {
+        data_conn_fail(conn);
+        return false;
+    }
+    data_conn_progress(conn);
+    return true;
+}
+
+static void buffer_sent(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct data_conn *conn = conn_of_send(op);
+
+    (void)flags, (void)buffer;
+    if (!send_ended(conn, res > 0))
+        return;
+    conn->xfer->stats.socket_bytes_out += (uint64_t)res;
+    conn->out_at += (uint32_t)res;
+    if (conn->out_at < conn->out_n)
+        data_conn_send_buffer(conn);
+    else
+        conn->transport->ops->pump(conn->transport, conn->peer_link);
+}
+
+void data_conn_send_buffer(struct data_conn *conn)
+{
+    conn->sending = true;
+    conn->send_op.done = buffer_sent;
+    io_send(conn->xfer->config.io, &conn->send_op, conn->fd, conn->buffer + conn->out_at,
+            conn->out_n - conn->out_at, true);
+}
+
+/* ------------------------------------------------------------------ receiving */
+
+static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct data_conn *conn = conn_of_recv(op);
+    struct xfer *xfer = conn->xfer;
+    uint32_t inflow = conn->recv_inflow;
+    bool lost = res == -EFAULT && inflow != NONE; /* a page has no memory behind it */
+
+    (void)flags, (void)buffer;
+    conn->receiving = false;
+    conn->recv_inflow = NONE;
+    if (conn->state == DATA_CONN_OPEN) {
+        if (res > 0) {
+            data_conn_progress(conn);
+            xfer->stats.socket_bytes_in += (uint64_t)res;
+        }
+        if (lost)
+            inflow_break(xfer, inflow, TERN_CORRUPT);
+        if ((res <= 0 && res != -ECANCELED && !lost) ||
+            (res > 0 && !conn->caller->received(conn, (uint64_t)res)))
+            data_conn_fail(conn);
+    }
+    if (inflow != NONE)
+        inflow_release(xfer, inflow);
+    if (conn->state != DATA_CONN_OPEN) {
+        data_conn_reap(conn);
+        return;
+    }
+    conn->caller->receive(conn);
+    conn->transport->ops->pump(conn->transport,
+                               conn->peer_link); /* there is room to ask for more */
+}
+
+void data_conn_await(struct data_conn *conn, uint64_t n)
+{
+    int bytes = (int)n;
+
+    if (conn->awaited == bytes)
+        return;
+    conn->awaited = bytes;
+    setsockopt(conn->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes);
+}
+
+void data_conn_receive_meta(struct data_conn *conn, uint32_t at)
+{
+    conn->receiving = true;
+    conn->recv_op.done = received;
+    io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, conn->meta + at,
+            conn->xfer->conns->meta_bytes - at, false);
+}
+
+void data_conn_receive_iov(struct data_conn *conn, uint32_t n, uint64_t bytes)
+{
+    if (conn->recv_inflow != NONE)
+        inflow_hold(conn->xfer, conn->recv_inflow);
+    conn->msg.msg_iov = conn->iov;
+    conn->msg.msg_iovlen = n;
+    conn->msg.msg_flags = 0;
+    conn->receiving = true;
+    conn->recv_op.done = received;
+    data_conn_await(conn, bytes);
+    io_recvmsg(conn->xfer->config.io, &conn->recv_op, conn->fd, &conn->msg);
+}
+
+void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow)
+{
+    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
+        struct data_conn *conn = &xfer->conns->conn[i];
+
+        if (conn->state == DATA_CONN_OPEN && conn->recv_inflow == inflow)
+            io_cancel(xfer->config.io, &conn->recv_op);
+    }
+}
+
+/* ------------------------------------------------------------------ calling */
+
+static void connected(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct data_conn *conn = conn_of_send(op);
+    const struct peer_link *link = &conn->xfer->link[conn->peer_link];
+
+    (void)flags, (void)buffer;
+    if (!send_ended(conn, res >= 0))
+        return;
+    data_conn_move(conn, DATA_CONN_OPEN);
+    xfer_put_head(
+        conn->buffer,
+        &(struct xfer_head){.type = XFER_HELLO, .a = link->peer_incarnation, .b = link->token});
+    conn->out_n = XFER_HEAD_BYTES;
+    if (conn->caller->opened)
+        conn->caller->opened(conn);
+    data_conn_send_buffer(conn);
+    conn->caller->receive(conn);
+}
+
+void data_conn_call(struct transport *t, uint32_t number, const struct data_caller *caller)
+{
+    struct xfer *xfer = t->xfer;
+    struct peer_link *link = &xfer->link[number];
+    struct lane *lane = transport_lane(t, number);
+    int fd = socket(link->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct data_conn *conn;
+
+    if (fd < 0) {
+        queue_break(xfer, &lane->queue, TERN_BUSY); /* no descriptor: what has some may let go */
+        return;
+    }
+    data_conn_options(xfer, fd);
+    conn = data_conn_take(xfer, t, fd);
+    if (!conn) {
+        close(fd);
+        if (lane->waiting_ns == 0)
+            lane->waiting_ns = io_now_ns();
+        data_conns_evict(xfer);
+        return;
+    }
+    lane->waiting_ns = 0;
+    lane->conn = (uint32_t)(conn - xfer->conns->conn);
+    conn->caller = caller;
+    conn->peer_link = number;
+    conn->send_op.done = connected;
+    conn->sending = true;
+    io_connect(xfer->config.io, &conn->send_op, fd, (struct sockaddr *)&link->addr, link->addr_len);
+}
+
+/* ------------------------------------------------------------------ all of them */
+
+bool data_conns_write(const struct xfer *xfer, uint32_t inflow)
+{
+    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++)
+        if (xfer->conns->conn[i].state != DATA_CONN_FREE &&
+            xfer->conns->conn[i].recv_inflow == inflow)
+            return true;
+    return false;
+}
+
+bool data_conns_read(const struct xfer *xfer, uint32_t outflow)
+{
+    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++)
+        if (xfer->conns->conn[i].state != DATA_CONN_FREE &&
+            xfer->conns->conn[i].send_outflow == outflow)
+            return true;
+    return false;
+}
+
+void data_conns_tick(struct xfer *xfer, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
+        struct data_conn *conn = &xfer->conns->conn[i];
+        uint64_t still_ns = now_ns > conn->progress_ns ? now_ns - conn->progress_ns : 0;
+        bool busy;
+
+        if (conn->state != DATA_CONN_OPEN && conn->state != DATA_CONN_CONNECTING)
+            continue;
+        busy = conn->sending ||
+               (conn->caller ? conn->caller->busy(conn) : data_source_busy(conn, now_ns));
+        if (busy && still_ns > xfer->config.idle_ns)
+            data_conn_fail(conn);
+        else if (busy && conn->receiving && still_ns > xfer->config.idle_ns / 2)
+            data_conn_await(conn, 1); /* a slow peer is not a silent one: takes what there is */
+    }
+}
+
+static size_t meta_bytes(uint32_t sums_per_page)
+{
+    uint32_t sums = sums_per_page > XFER_PIECE_SUMS ? sums_per_page : XFER_PIECE_SUMS;
+
+    return XFER_TAIL_BYTES + XFER_ANSWER_HEAD_BYTES + (size_t)sums * sizeof(uint64_t);
+}
+
+static uint32_t own_bytes(const struct transport_ops *const *transports)
+{
+    uint32_t bytes = sizeof(struct data_request);
+
+    for (; *transports; transports++)
+        if ((*transports)->conn_bytes > bytes)
+            bytes = (*transports)->conn_bytes;
+    return bytes;
+}
+
+uint64_t data_conns_bytes(const struct xfer_config *c, uint32_t sums_per_page,
+                          const struct transport_ops *const *transports)
+{
+    uint64_t conn = sizeof(struct data_conn) + DATA_IOVS * sizeof(struct iovec) +
+                    meta_bytes(sums_per_page) + DATA_BUFFER_BYTES + own_bytes(transports);
+
+    return sizeof(struct data_conns) + c->data_conns_max * conn;
+}
+
+static long sysctl_number(const char *path)
+{
+    long value = 0;
+    FILE *f = fopen(path, "re");
+
+    if (!f)
+        return 0;
+    if (fscanf(f, "%ld", &value) != 1)
+        value = 0;
+    fclose(f);
+    return value;
+}
+
+/* A size that the system would cut down is not set at all: the kernel's own tuning goes further. */
+static int socket_bytes(const struct xfer_config *c)
+{
+    if (c->socket_buffer_bytes > 0)
+        return (int)c->socket_buffer_bytes;
+    if (sysctl_number("/proc/sys/net/core/rmem_max") < DATA_SOCKET_BYTES ||
+        sysctl_number("/proc/sys/net/core/wmem_max") < DATA_SOCKET_BYTES)
+        return 0;
+    return DATA_SOCKET_BYTES;
+}
+
+static bool create_conn(struct xfer *xfer, struct data_conn *conn)
+{
+    conn->xfer = xfer;
+    conn->fd = -1;
+    conn->iov = calloc(DATA_IOVS, sizeof *conn->iov);
+    conn->meta = calloc(1, xfer->conns->meta_bytes);
+    conn->buffer = calloc(1, DATA_BUFFER_BYTES);
+    conn->own = calloc(1, xfer->conns->own_bytes);
+    return conn->iov && conn->meta && conn->buffer && conn->own;
+}
+
+enum tern_err data_conns_create(struct xfer *xfer)
+{
+    const struct xfer_config *c = &xfer->config;
+    struct data_conns *conns = calloc(1, sizeof *conns);
+
+    xfer->conns = conns;
+    if (!conns)
+        return TERN_INTERNAL;
+    conns->listen_fd = -1;
+    conns->socket_bytes = socket_bytes(c);
+    conns->inbound_max = c->data_conns_max / 2;
+    conns->meta_bytes = meta_bytes(mem_sums_per_page(c->mem));
+    conns->own_bytes = own_bytes(c->transports);
+    conns->conn = calloc(c->data_conns_max, sizeof *conns->conn);
+    for (uint32_t i = 0; conns->conn && i < c->data_conns_max; i++)
+        if (!create_conn(xfer, &conns->conn[i]))
+            return TERN_INTERNAL;
+    return conns->conn ? TERN_OK : TERN_INTERNAL;
+}
+
+/* Cancels all and runs the ring until nothing of ours is in flight: the kernel must not be left
+ * with our memory. */
+static void drain(struct xfer *xfer)
+{
+    struct data_conns *conns = xfer->conns;
+    uint64_t deadline = io_now_ns() + XFER_DESTROY_WAIT_NS;
+    bool busy = true;
+
+    if (conns->accepting)
+        io_cancel(xfer->config.io, &conns->accept_op);
+    while (busy && io_now_ns() < deadline) {
+        busy = conns->accepting;
+        for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
+            data_conn_fail(&conns->conn[i]); /* one may still have been accepted */
+            busy = busy || conns->conn[i].state != DATA_CONN_FREE;
+        }
+        if (busy)
+            io_run(xfer->config.io, deadline);
+    }
+    check(!busy);
+}
+
+void data_conns_destroy(struct xfer *xfer)
+{
+    struct data_conns *conns = xfer->conns;
+
+    if (!conns)
+        return;
+    drain(xfer);
+    if (conns->listen_fd >= 0)
+        close(conns->listen_fd);
+    for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {
+        free(conns->conn[i].iov);
+        free(conns->conn[i].meta);
+        free(conns->conn[i].buffer);
+        free(conns->conn[i].own);
+    }
+    free(conns->conn);
+    free(conns);
+    xfer->conns = NULL;
+}

@@ -1,0 +1,172 @@
+/* Data connections: TCP connections between daemons, apart from the control connections, that carry
+ * frames (data_wire.h) and, for the TCP transport, pages. Shared by the transports that need them:
+ * slots, calling and being called, the token that lets a caller in, sending, the deadline of a peer
+ * that is silent, and an end that waits for the kernel. data_conn.c has what both ends share,
+ * data_listen.c the port, data_source.c the source's side, which takes requests and hands them to
+ * the transport that knows their frame.
+ *
+ * Promise P2 rests on two fields: recv_inflow names the pull whose pages the receive in flight may
+ * write, send_outflow the serve whose pages the send in flight may read. Each holds its record
+ * until that operation has completed, and a slot is free only when neither is in flight. */
+#ifndef SEAM_DATA_CONN_H
+#define SEAM_DATA_CONN_H
+
+#include <sys/uio.h>
+
+#include "seam/xfer/transfers.h"
+
+/* Of a data connection's socket buffers, where the system allows so much: room for a receive that
+ * waits to be whole, one that is verified, and a send. With half of that the source waits for the
+ * window of TCP. */
+#define DATA_SOCKET_BYTES (1 << 20)
+#define DATA_IOVS         1024u /* of one send or receive: the kernel's limit */
+#define DATA_SEND_BYTES   (512u << 10)
+#define DATA_BUFFER_BYTES 16384u /* requests sent at once; requests received and not understood */
+#define DATA_BACKLOG      64
+
+static_assert(DATA_BUFFER_BYTES >= 2 * XFER_WRITE_BYTES,
+              "a request in work and the next one read ahead");
+static_assert(XFER_PIECE_PARTS < DATA_IOVS, "the rest is for heads, sums and tails");
+
+/* Who called, and what it does with the connection. */
+struct data_caller {
+    /* It is open, HELLO is in the buffer, and what is to be said at once can follow. Later the
+     * transport's pump is called when all that was in the buffer is with the kernel. */
+    void (*opened)(struct data_conn *conn);
+    void (*receive)(struct data_conn *conn); /* posts the next receive; none is in flight */
+    /* It has completed: n bytes lie where they were asked for. False: this is not our protocol, and
+     * the connection ends. */
+    bool (*received)(struct data_conn *conn, uint64_t n);
+    void (*lost)(struct data_conn *conn); /* it is shut down: breaks the pulls that it carried */
+    bool (*busy)(const struct data_conn *conn); /* the peer owes us something */
+    bool (*idle)(const struct data_conn *conn); /* no pull needs it: its slot may go to another */
+};
+
+struct data_conn {
+    struct xfer *xfer;
+    enum data_conn_state state;
+    struct transport *transport;      /* that called; NULL: a peer did */
+    const struct data_caller *caller; /* NULL likewise */
+    uint32_t peer_link; /* whom it calls; of one that was called: whose token it said, or NONE */
+    int fd;
+    struct io_op recv_op, send_op;
+    bool receiving, sending; /* the operation is in flight */
+    uint32_t recv_inflow;    /* whose pages the receive in flight may write; NONE */
+    uint32_t send_outflow;   /* whose pages the send in flight may read; NONE */
+    int awaited;             /* bytes that wake the receive in flight: SO_RCVLOWAT as it is set */
+    uint64_t progress_ns;
+    struct msghdr msg;      /* of a scattered receive or a gathered send */
+    struct iovec *iov;      /* owned, DATA_IOVS */
+    uint8_t *meta;          /* owned, data_conns.meta_bytes, aligned as a uint64_t */
+    uint8_t *buffer;        /* owned, DATA_BUFFER_BYTES: what we ask; what we are asked */
+    uint32_t out_n, out_at; /* to be sent: of the buffer, or of meta at the source's side */
+    void *own; /* owned, own_bytes: the caller's part, or the request; zeroed when it is taken */
+    struct data_request *request; /* of one that was called: what the peer asks; else NULL */
+};
+
+/* All of one struct xfer. */
+struct data_conns {
+    struct data_conn *conn; /* owned, config.data_conns_max */
+    size_t meta_bytes;
+    uint32_t own_bytes;
+    uint32_t inbound, inbound_max; /* peers that call us leave room for our own calls */
+    int socket_bytes;              /* 0: as the kernel likes */
+    int listen_fd;
+    struct io_op accept_op;
+    bool accepting;
+};
+
+/* data_listen.c: accepts calls of peers, if it listens and is not at it already. */
+void data_conns_accept(struct xfer *xfer);
+
+/* ------------------------------------------------------------------ data_conn.c */
+
+uint64_t data_conns_bytes(const struct xfer_config *config, uint32_t sums_per_page,
+                          const struct transport_ops *const *transports);
+enum tern_err data_conns_create(struct xfer *xfer);
+void data_conns_destroy(struct xfer *xfer); /* runs the ring until nothing of theirs is in flight */
+void data_conns_tick(struct xfer *xfer, uint64_t now_ns);
+bool data_conns_evict(struct xfer *xfer); /* an idle one, for a link that has none to be had */
+bool data_conns_write(const struct xfer *xfer, uint32_t inflow); /* a receive in flight may */
+bool data_conns_read(const struct xfer *xfer, uint32_t outflow); /* a send in flight may */
+
+/* Calls the peer for that transport's lane of the link. `opened` comes when it is there. Where no
+ * slot is to be had the lane waits for one, and the transport's pump comes again; without a
+ * descriptor the pulls of the lane's queue break. */
+void data_conn_call(struct transport *t, uint32_t peer_link, const struct data_caller *caller);
+struct data_conn *data_conn_of_lane(const struct transport *t, uint32_t peer_link); /* or NULL */
+struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd);   /* or NULL */
+void data_conn_options(const struct xfer *xfer, int fd);
+void data_conn_fail(struct data_conn *conn); /* ends it; safe to call twice */
+void data_conn_reap(struct data_conn *conn); /* frees it once nothing is in flight */
+void data_conn_progress(struct data_conn *conn);
+/* Fewer than n bytes wake nobody: a wake-up costs the source's core more than a segment does. */
+void data_conn_await(struct data_conn *conn, uint64_t n);
+void data_conn_send_buffer(struct data_conn *conn); /* of a caller: what is in the buffer */
+/* Into meta behind what is there, or by iov (n of them); what may be written is recv_inflow's. */
+void data_conn_receive_meta(struct data_conn *conn, uint32_t at);
+void data_conn_receive_iov(struct data_conn *conn, uint32_t n, uint64_t bytes);
+void data_conn_stop_writing(struct xfer *xfer, uint32_t inflow); /* cancels such receives */
+
+/* What of conn->meta precedes page bytes that go out, and a list of those. */
+struct data_gather {
+    struct iovec *iov;
+    uint32_t n;
+    uint64_t bytes, bytes_max;
+};
+
+/* Adds up to n bytes; returns how many fit. */
+static inline uint64_t data_gather_add(struct data_gather *g, void *at, uint64_t n)
+{
+    uint64_t room = g->bytes_max - g->bytes;
+
+    n = n < room ? n : room;
+    if (n == 0 || g->n == DATA_IOVS)
+        return 0;
+    if (g->n > 0 && (uint8_t *)g->iov[g->n - 1].iov_base + g->iov[g->n - 1].iov_len == at)
+        g->iov[g->n - 1].iov_len += n;
+    else
+        g->iov[g->n++] = (struct iovec){at, n};
+    g->bytes += n;
+    return n;
+}
+
+/* ------------------------------------------------------------------ data_source.c */
+
+/* A request of a peer, and what was received behind it. */
+struct data_request {
+    enum request_state state;
+    uint32_t rx_at, rx_n; /* received and not yet understood: buffer[rx_at .. rx_at + rx_n) */
+    uint64_t frame_ns;    /* when the frame at the front of that began to come */
+    struct transport *transport; /* that knows its frame; NULL: it was answered */
+    uint16_t kind;               /* enum xfer_frame */
+    struct serve_id serve;
+    uint32_t n, seq;
+    struct xfer_entry entry[XFER_PAGES_MAX];
+    uint64_t given[XFER_MASK_WORDS]; /* pages that the answer gives */
+    struct page_cursor cursor;
+    uint64_t pages_left; /* page bytes still to be sent */
+    bool over;           /* its serve has ended: what was promised goes out as zeros */
+    /* Of REQUEST_WRITE. */
+    uint32_t path, epoch, nruns, run; /* run: where in the runs the cursor is */
+    uint64_t run_at;
+    uint32_t last; /* the path's `posted` behind what was posted of it last */
+    struct xfer_run runs[XFER_RUNS_MAX];
+};
+
+void data_source_start(struct data_conn *conn); /* a peer has called */
+bool data_source_busy(const struct data_conn *conn, uint64_t now_ns);
+void data_conns_serve_stopped(struct xfer *xfer, struct serve_id serve);
+void data_conns_dismiss(struct xfer *xfer, uint32_t peer_link);
+
+/* For services. An answer is made behind what meta holds: its head, a status for each page, and the
+ * checksums of those that are given. `leaves`: pages may leave this way, if the core lets them;
+ * `place`: of ANSWER_READ, where their pool begins. False: there is no room, so the request is not
+ * one of ours. The caller moves the request to the state that follows. */
+bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, bool leaves);
+void data_answer_none(struct data_conn *conn, uint16_t frame, enum tern_err err); /* gives none */
+uint32_t data_request_pool(const struct data_conn *conn); /* of its serve, which gave pages */
+/* Sends what meta, and the service's `gather`, have; the next request comes when that is out. */
+void data_source_send(struct data_conn *conn);
+
+#endif

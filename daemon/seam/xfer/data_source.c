@@ -1,0 +1,410 @@
+/* The source's side of a data connection: who calls says its token, then asks; requests are
+ * answered in order, each by the transport that knows its frame. The core is asked for every page
+ * right before its answer is begun, and again by the transport when its bytes have left; a page
+ * whose generation passed in between is named then, and the destination throws it away.
+ *
+ * What must stay true: an answer that was begun is sent whole, or the connection ends, so that the
+ * stream stays in step. A serve that ends while its pages go out is told to the transport, and the
+ * send in flight is cancelled. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "seam/xfer/data_conn.h"
+
+#define SOURCE_RX_BYTES (2 * XFER_WRITE_BYTES) /* a request in work and the next one read ahead */
+
+static void receive(struct data_conn *conn);
+
+/* ------------------------------------------------------------------ an answer */
+
+uint32_t data_request_pool(const struct data_conn *conn)
+{
+    return conn->xfer->outflow[conn->request->serve.slot].pool;
+}
+
+/* The page's sums go behind the statuses. False: there is no room. */
+static bool answer_page(struct data_conn *conn, uint32_t i, uint32_t record,
+                        uint64_t *ret_sums_bytes)
+{
+    struct data_request *r = conn->request;
+    struct mem *mem = conn->xfer->config.mem;
+    uint32_t pool = data_request_pool(conn), n = mem_moved_sums(mem, pool, r->entry[i].group);
+    const uint64_t *sums = mem_sums(mem, record);
+
+    if (conn->out_n + n * sizeof *sums > conn->xfer->conns->meta_bytes)
+        return false;
+    for (uint32_t k = 0; k < n; k++, conn->out_n += 8)
+        xfer_put64(conn->meta + conn->out_n, sums[k]);
+    *ret_sums_bytes += n * sizeof *sums;
+    r->pages_left += mem_moved_bytes(mem, pool, r->entry[i].group);
+    xfer_set_bit(r->given, i);
+    return true;
+}
+
+static bool page_leaves(const struct data_conn *conn, uint32_t i, uint32_t *ret_record)
+{
+    const struct data_request *r = conn->request;
+    struct mem *mem = conn->xfer->config.mem;
+
+    return outflow_page(conn->xfer, r->serve, &r->entry[i], ret_record) &&
+           mem_sums_known(mem, *ret_record,
+                          mem_moved_sums(mem, data_request_pool(conn), r->entry[i].group));
+}
+
+bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, bool leaves)
+{
+    struct data_request *r = conn->request;
+    uint32_t head_at = conn->out_n, record = 0;
+    struct xfer_head head = {.type = frame, .n = r->n, .seq = r->seq, .a = place};
+
+    memset(conn->meta + head_at, 0, XFER_HEAD_BYTES + XFER_STATUS_BYTES(r->n));
+    conn->out_n += XFER_HEAD_BYTES + XFER_STATUS_BYTES(r->n);
+    memset(r->given, 0, sizeof r->given);
+    r->pages_left = 0;
+    r->over = false;
+    r->cursor = (struct page_cursor){0};
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (leaves && page_leaves(conn, i, &record)) {
+            if (!answer_page(conn, i, record, &head.b))
+                return false;
+            continue;
+        }
+        xfer_put32(conn->meta + head_at + XFER_HEAD_BYTES + 4 * i, TERN_GONE);
+        conn->xfer->stats.gone_answers++;
+    }
+    if (frame == XFER_ANSWER)
+        head.a = r->pages_left;
+    else
+        r->pages_left = 0; /* they don't go over this connection */
+    xfer_put_head(conn->meta + head_at, &head);
+    return true;
+}
+
+void data_answer_none(struct data_conn *conn, uint16_t frame, enum tern_err err)
+{
+    const struct data_request *r = conn->request;
+    struct xfer_head head = {.type = frame, .n = r->n, .seq = r->seq};
+
+    xfer_put_head(conn->meta, &head);
+    conn->out_n = XFER_HEAD_BYTES + XFER_STATUS_BYTES(r->n);
+    for (uint32_t i = 0; i < r->n; i++)
+        xfer_put32(conn->meta + XFER_HEAD_BYTES + 4 * i, err);
+}
+
+/* ------------------------------------------------------------------ requests */
+
+static struct transport *transport_of(struct xfer *xfer, uint16_t frame)
+{
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        if (xfer->transport[i].ops->service && xfer->transport[i].ops->service->knows(frame))
+            return &xfer->transport[i];
+    return NULL;
+}
+
+static bool is_request(uint16_t frame)
+{
+    return frame == XFER_REQUEST || frame == XFER_REQUEST_READ || frame == XFER_REQUEST_WRITE ||
+           frame == XFER_CONFIRM;
+}
+
+static uint32_t runs_of(const struct xfer_head *head)
+{
+    return (uint32_t)head->b;
+}
+
+/* Bytes of the frame that comes next; 0: not all of it is there. *ret_bad: it is none of ours. */
+static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret, bool *ret_bad)
+{
+    const struct data_request *r = conn->request;
+    uint32_t need;
+
+    *ret_bad = false;
+    if (r->rx_n < XFER_HEAD_BYTES)
+        return 0;
+    if (!xfer_get_head(conn->buffer + r->rx_at, ret) ||
+        (r->state == REQUEST_HELLO ? ret->type != XFER_HELLO : !is_request(ret->type)) ||
+        (ret->type == XFER_HELLO ? ret->n != 0 : ret->n == 0 || ret->n > XFER_PAGES_MAX) ||
+        (ret->type == XFER_REQUEST_WRITE && runs_of(ret) > XFER_RUNS_MAX)) {
+        *ret_bad = true;
+        return 0;
+    }
+    need = XFER_HEAD_BYTES + ret->n * XFER_ENTRY_BYTES;
+    if (ret->type == XFER_REQUEST_WRITE)
+        need += runs_of(ret) * XFER_RUN_BYTES;
+    return r->rx_n >= need ? need : 0;
+}
+
+/* Nothing moves here: a receive may be in flight behind these bytes. `receive` closes the gap. */
+static void frame_taken(struct data_request *r, uint32_t n)
+{
+    r->rx_at += n;
+    r->rx_n -= n;
+    r->frame_ns = io_now_ns();
+}
+
+/* False: nobody that may be here. HELLO was meant for a daemon that was here before, or its token
+ * is of no link that is up. */
+static bool hello(struct data_conn *conn, const struct xfer_head *head)
+{
+    struct xfer *xfer = conn->xfer;
+
+    conn->peer_link = peer_link_admitted(xfer, head->b);
+    if (head->a == xfer->config.incarnation && conn->peer_link != NONE)
+        return true;
+    xfer->stats.refused++;
+    return false;
+}
+
+static void take_request(struct data_conn *conn, const struct xfer_head *head)
+{
+    struct data_request *r = conn->request;
+    const uint8_t *at = conn->buffer + r->rx_at + XFER_HEAD_BYTES;
+
+    r->kind = head->type;
+    r->n = head->n;
+    r->seq = head->seq;
+    r->serve = serve_id_unpack(head->a);
+    for (uint32_t i = 0; i < head->n; i++, at += XFER_ENTRY_BYTES)
+        xfer_get_entry(at, &r->entry[i]);
+    if (head->type != XFER_REQUEST_WRITE)
+        return;
+    r->nruns = runs_of(head);
+    r->epoch = (uint32_t)(head->b >> 32);
+    for (uint32_t i = 0; i < r->nruns; i++, at += XFER_RUN_BYTES)
+        xfer_get_run(at, &r->runs[i]);
+}
+
+/* A build without RDMA is asked for what only RDMA can do: it gives nothing, and serves on. False:
+ * the answer to something else is not out, and nobody asks so. */
+static bool nobody_serves(struct data_conn *conn)
+{
+    if (conn->out_n > 0)
+        return false;
+    data_answer_none(conn, XFER_ANSWER_READ, TERN_GONE);
+    request_move(conn->request, REQUEST_META);
+    return true;
+}
+
+/* False: the request breaks the protocol. */
+static bool request_begin(struct data_conn *conn, const struct xfer_head *head)
+{
+    struct data_request *r = conn->request;
+
+    if (!outflow_allowed(conn->xfer, r->serve, conn->peer_link))
+        return false;
+    r->transport = transport_of(conn->xfer, head->type);
+    return r->transport ? r->transport->ops->service->begin(r->transport, conn)
+                        : nobody_serves(conn);
+}
+
+/* The next request, if a whole one has come. */
+static void next_request(struct data_conn *conn)
+{
+    struct data_request *r = conn->request;
+    struct xfer_head head;
+    uint32_t bytes;
+    bool bad;
+
+    if (r->state == REQUEST_WAITS)
+        return; /* comes again when that was answered */
+    bytes = frame_bytes(conn, &head, &bad);
+    if (!bad && bytes > 0 && r->state == REQUEST_HELLO) {
+        bad = !hello(conn, &head);
+        request_move(r, REQUEST_NONE);
+        frame_taken(r, bytes);
+        if (!bad)
+            bytes = frame_bytes(conn, &head, &bad);
+    }
+    if (bad) {
+        data_conn_fail(conn);
+        return;
+    }
+    if (bytes == 0)
+        return;
+    take_request(conn, &head);
+    frame_taken(r, bytes);
+    data_conn_progress(conn); /* our time to answer starts now */
+    if (!request_begin(conn, &head))
+        data_conn_fail(conn);
+}
+
+/* ------------------------------------------------------------------ sending */
+
+static bool has_to_send(const struct data_request *r)
+{
+    return r->state == REQUEST_PAGES || r->state == REQUEST_META;
+}
+
+static void send_post(struct data_conn *conn)
+{
+    struct data_request *r = conn->request;
+    struct data_gather g = {.iov = conn->iov, .bytes_max = DATA_SEND_BYTES};
+
+    check(!conn->sending && conn->send_outflow == NONE);
+    data_gather_add(&g, conn->meta + conn->out_at, conn->out_n - conn->out_at);
+    if (r->state == REQUEST_PAGES && r->pages_left > 0)
+        r->transport->ops->service->gather(conn, &g);
+    if (conn->send_outflow != NONE)
+        outflow_hold(conn->xfer, conn->send_outflow);
+    conn->msg.msg_iov = conn->iov;
+    conn->msg.msg_iovlen = g.n;
+    conn->msg.msg_flags = MSG_WAITALL;
+    conn->sending = true;
+    io_sendmsg(conn->xfer->config.io, &conn->send_op, conn->fd, &conn->msg);
+}
+
+void data_source_send(struct data_conn *conn)
+{
+    if (conn->state == DATA_CONN_OPEN && !conn->sending && has_to_send(conn->request))
+        send_post(conn);
+}
+
+static void sent_bytes(struct data_conn *conn, uint64_t n)
+{
+    struct data_request *r = conn->request;
+    uint64_t meta = conn->out_n - conn->out_at;
+    bool more = r->state == REQUEST_PAGES && r->pages_left > 0;
+
+    conn->xfer->stats.socket_bytes_out += n;
+    meta = meta < n ? meta : n;
+    conn->out_at += (uint32_t)meta;
+    if (n > meta)
+        more = r->transport->ops->service->sent(conn, n - meta);
+    if (conn->out_at < conn->out_n || more) {
+        send_post(conn);
+        return;
+    }
+    conn->out_n = conn->out_at = 0;
+    if (r->state == REQUEST_PAGES) { /* what is left to be said goes out with the next answer */
+        r->transport->ops->service->end(conn);
+        request_move(r, REQUEST_META);
+        next_request(conn);
+        data_source_send(conn);
+        return;
+    }
+    request_move(r, REQUEST_NONE);
+    next_request(conn);
+    data_source_send(conn);
+}
+
+static void send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct data_conn *conn =
+        (struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, send_op));
+    struct xfer *xfer = conn->xfer;
+    struct data_request *r = conn->request;
+    uint32_t outflow = conn->send_outflow;
+
+    (void)flags, (void)buffer;
+    conn->sending = false;
+    conn->send_outflow = NONE;
+    if (conn->state == DATA_CONN_OPEN) {
+        if (res > 0) {
+            data_conn_progress(conn);
+            sent_bytes(conn, (uint64_t)res);
+        } else if (res == -EFAULT && outflow != NONE) {
+            r->transport->ops->service->over(r->transport, conn, true);
+            send_post(conn);
+        } else if (res == -ECANCELED) {
+            send_post(conn);
+        } else {
+            data_conn_fail(conn);
+        }
+    }
+    if (outflow != NONE)
+        outflow_release(xfer, outflow);
+    if (conn->state == DATA_CONN_CLOSING)
+        data_conn_reap(conn);
+    else if (conn->state == DATA_CONN_OPEN && conn->request)
+        receive(conn);
+}
+
+/* ------------------------------------------------------------------ receiving */
+
+static void received(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct data_conn *conn =
+        (struct data_conn *)(void *)((char *)op - offsetof(struct data_conn, recv_op));
+    struct data_request *r = conn->request;
+
+    (void)flags, (void)buffer;
+    conn->receiving = false;
+    if (conn->state == DATA_CONN_OPEN && res <= 0) {
+        data_conn_fail(conn);
+    } else if (conn->state == DATA_CONN_OPEN) {
+        if (r->rx_n == 0)
+            r->frame_ns = io_now_ns();
+        r->rx_n += (uint32_t)res;
+        conn->xfer->stats.socket_bytes_in += (uint64_t)res;
+        if (!conn->sending) {
+            next_request(conn);
+            data_source_send(conn);
+        }
+    }
+    if (conn->state == DATA_CONN_OPEN)
+        receive(conn);
+    else
+        data_conn_reap(conn);
+}
+
+static void receive(struct data_conn *conn)
+{
+    struct data_request *r = conn->request;
+
+    if (conn->receiving || r->rx_n == SOURCE_RX_BYTES)
+        return; /* in the latter case the peer waits: it asked for more than we read ahead */
+    memmove(conn->buffer, conn->buffer + r->rx_at, r->rx_n);
+    r->rx_at = 0;
+    conn->receiving = true;
+    io_recv(conn->xfer->config.io, &conn->recv_op, conn->fd, conn->buffer + r->rx_n,
+            SOURCE_RX_BYTES - r->rx_n, false);
+}
+
+/* ------------------------------------------------------------------ life */
+
+void data_source_start(struct data_conn *conn)
+{
+    conn->request->frame_ns = io_now_ns();
+    conn->recv_op.done = received;
+    conn->send_op.done = send_done;
+    receive(conn);
+}
+
+/* Busy: it owes us the rest of a frame. The time runs from the frame's first byte, so that one byte
+ * now and then does not hold a slot. */
+bool data_source_busy(const struct data_conn *conn, uint64_t now_ns)
+{
+    const struct data_request *r = conn->request;
+
+    if (r->state != REQUEST_HELLO && r->rx_n == 0)
+        return false;
+    return now_ns > r->frame_ns && now_ns - r->frame_ns > conn->xfer->config.idle_ns;
+}
+
+void data_conns_serve_stopped(struct xfer *xfer, struct serve_id serve)
+{
+    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
+        struct data_conn *conn = &xfer->conns->conn[i];
+        const struct data_request *r = conn->request;
+
+        if (conn->state == DATA_CONN_FREE || !r)
+            continue;
+        if ((r->state == REQUEST_PAGES ||
+             (r->state == REQUEST_WAITS && conn->state == DATA_CONN_OPEN)) &&
+            serve_id_equal(r->serve, serve))
+            r->transport->ops->service->over(r->transport, conn, false);
+        if (conn->send_outflow == serve.slot)
+            io_cancel(xfer->config.io, &conn->send_op);
+    }
+}
+
+void data_conns_dismiss(struct xfer *xfer, uint32_t peer_link)
+{
+    for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
+        struct data_conn *conn = &xfer->conns->conn[i];
+
+        if (conn->state == DATA_CONN_OPEN && conn->request && conn->peer_link == peer_link)
+            data_conn_fail(conn);
+    }
+}

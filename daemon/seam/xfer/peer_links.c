@@ -1,0 +1,234 @@
+/* Peer links: whom we may call, who may call us, and which transport the batches of a link go over.
+ * Called by the shell's owner thread. */
+#include <stdio.h>
+
+#include "base/check.h"
+#include "seam/xfer/data_conn.h"
+#include "seam/xfer/transfers.h"
+
+static const char no_rdma[] = "this build has no RDMA: it was configured without libibverbs";
+
+/* The transport that makes paths; NULL: none is built in. */
+static struct transport *rdma_of(const struct xfer *xfer)
+{
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        if (xfer->transport[i].ops->rdma)
+            return (struct transport *)&xfer->transport[i];
+    return NULL;
+}
+
+bool xfer_rdma_built(const struct xfer *xfer)
+{
+    return rdma_of(xfer) != NULL;
+}
+
+/* ------------------------------------------------------------------ up and down */
+
+enum tern_err xfer_link_up(struct xfer *xfer, uint32_t number, const struct sockaddr *addr,
+                           socklen_t len, uint64_t peer_incarnation, uint64_t token)
+{
+    struct peer_link *link;
+
+    if (number >= xfer->config.links || len > sizeof link->addr ||
+        (addr->sa_family != AF_INET && addr->sa_family != AF_INET6))
+        return TERN_INVALID;
+    xfer_link_down(xfer, number); /* what was asked of an earlier incarnation is over */
+    link = &xfer->link[number];
+    memcpy(&link->addr, addr, len);
+    link->addr_len = len;
+    link->peer_incarnation = peer_incarnation;
+    link->token = token;
+    link->up = true;
+    return TERN_OK;
+}
+
+static bool has_batches(const struct xfer *xfer, uint32_t slot)
+{
+    const struct batch *first = &xfer->batch[(size_t)slot * PULL_BATCHES_MAX];
+
+    for (uint32_t b = 0; b < PULL_BATCHES_MAX; b++)
+        if (batch_used(&first[b]))
+            return true;
+    return false;
+}
+
+void xfer_link_down(struct xfer *xfer, uint32_t number)
+{
+    struct peer_link *link = &xfer->link[number];
+
+    check(number < xfer->config.links);
+    if (!link->up)
+        return;
+    link->up = false;
+    for (uint32_t k = xfer->ntransports; k > 0; k--) {
+        struct data_conn *conn = data_conn_of_lane(&xfer->transport[k - 1], number);
+
+        if (conn)
+            data_conn_fail(conn);
+    }
+    for (uint32_t slot = 0; slot < xfer->config.pulls; slot++)
+        if (xfer->inflow[slot].peer_link == number && has_batches(xfer, slot))
+            inflow_break(xfer, slot, TERN_PEER_LOST);
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        if (xfer->transport[i].own && xfer->transport[i].ops->link_down)
+            xfer->transport[i].ops->link_down(&xfer->transport[i], number);
+}
+
+static bool waited_too_long(const struct xfer *xfer, struct lane *lane, uint64_t now_ns)
+{
+    if (lane->waiting_ns == 0 || now_ns <= lane->waiting_ns ||
+        now_ns - lane->waiting_ns <= xfer->config.idle_ns)
+        return false;
+    lane->waiting_ns = 0;
+    return true;
+}
+
+void peer_link_tick(struct xfer *xfer, uint32_t number, uint64_t now_ns)
+{
+    bool waits = false;
+
+    for (uint32_t k = xfer->ntransports; k > 0; k--) {
+        struct lane *lane = &xfer->link[number].lane[k - 1];
+
+        if (waited_too_long(xfer, lane, now_ns))
+            queue_break(xfer, &lane->queue, TERN_BUSY);
+        waits = waits || lane->waiting_ns != 0;
+    }
+    if (waits)
+        data_conns_evict(xfer);
+}
+
+/* ------------------------------------------------------------------ who may ask */
+
+void xfer_admit(struct xfer *xfer, uint32_t number, uint64_t token)
+{
+    check(number < xfer->config.links && token != 0);
+    xfer_dismiss(xfer, number);
+    xfer->link[number].admitted = token;
+}
+
+void xfer_dismiss(struct xfer *xfer, uint32_t number)
+{
+    check(number < xfer->config.links);
+    if (!xfer->link[number].admitted)
+        return;
+    xfer->link[number].admitted = 0;
+    data_conns_dismiss(xfer, number);
+}
+
+uint32_t peer_link_admitted(const struct xfer *xfer, uint64_t token)
+{
+    uint32_t found = NONE;
+
+    for (uint32_t i = 0; token && i < xfer->config.links; i++)
+        if (xfer->link[i].admitted == token)
+            found = i;
+    return found;
+}
+
+/* ------------------------------------------------------------------ which way */
+
+static bool link_wants(const struct xfer *xfer, uint32_t number, const struct transport *t)
+{
+    enum xfer_transport wanted = xfer->link[number].wanted;
+
+    return wanted == XFER_AUTO || (wanted == XFER_VERBS) == t->ops->rdma;
+}
+
+struct transport *transport_for(struct xfer *xfer, uint32_t number, uint32_t pool,
+                                const struct transport *after)
+{
+    for (uint32_t i = after ? after->lane + 1 : 0; i < xfer->ntransports; i++) {
+        struct transport *t = &xfer->transport[i];
+
+        if (t->own && link_wants(xfer, number, t) && t->ops->takes(t, number, pool))
+            return t;
+    }
+    return NULL;
+}
+
+void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport transport,
+                         uint64_t tenants, bool peer_rdma)
+{
+    const struct xfer_rdma_config *c = &xfer->config.rdma;
+    struct transport *t = rdma_of(xfer);
+
+    check(number < xfer->config.links);
+    xfer->link[number].wanted = transport;
+    if (t)
+        t->ops->link_transport(t, number, tenants, peer_rdma);
+    for (uint32_t i = 0; !t && i < c->tenants && c->path_note; i++)
+        if (tenants >> i & 1)
+            c->path_note(xfer->config.ctx, number, i, false, no_rdma);
+}
+
+void xfer_link_push(struct xfer *xfer, uint32_t number, bool push)
+{
+    struct transport *t = rdma_of(xfer);
+
+    check(number < xfer->config.links);
+    if (t)
+        t->ops->link_push(t, number, push);
+}
+
+void xfer_path_msg(struct xfer *xfer, uint32_t number, const struct xfer_path_msg *msg)
+{
+    struct transport *t = rdma_of(xfer);
+    struct xfer_path_msg no = {
+        .kind = XFER_PATH_REFUSE, .tenant = msg->tenant, .rail = msg->rail, .epoch = msg->epoch};
+
+    check(number < xfer->config.links);
+    if (t) {
+        t->ops->path_msg(t, number, msg);
+        return;
+    }
+    snprintf(no.text, sizeof no.text, "its %s", no_rdma + 5);
+    if (msg->kind == XFER_PATH_OFFER && xfer->config.rdma.path_send)
+        xfer->config.rdma.path_send(xfer->config.ctx, number, &no);
+}
+
+void xfer_peer_down(struct xfer *xfer, uint32_t number)
+{
+    struct transport *t = rdma_of(xfer);
+
+    check(number < xfer->config.links);
+    if (t)
+        t->ops->peer_down(t, number);
+}
+
+/* ------------------------------------------------------------------ for operators */
+
+void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_view *ret)
+{
+    const struct transport *t = rdma_of(xfer), *last = &xfer->transport[xfer->ntransports - 1];
+
+    check(number < xfer->config.links);
+    *ret = (struct xfer_link_view){.transport = "none", .reason = ""};
+    if (!xfer->link[number].up || (t && t->ops->link_view(t, number, ret)))
+        return;
+    if (t || xfer->link[number].wanted != XFER_VERBS)
+        ret->transport = last->ops->name;
+    ret->reason = t ? "transport: tcp is configured" : no_rdma;
+}
+
+bool xfer_path_view(const struct xfer *xfer, uint32_t number, uint32_t i,
+                    struct xfer_path_view *ret)
+{
+    const struct transport *t = rdma_of(xfer);
+
+    check(number < xfer->config.links);
+    return t && t->ops->path_view(t, number, i, ret);
+}
+
+void xfer_rdma_view(const struct xfer *xfer, struct xfer_rdma_view *ret)
+{
+    const struct transport *t = rdma_of(xfer);
+
+    *ret = xfer->looked;
+    if (t) {
+        t->ops->rdma_view(t, ret);
+        return;
+    }
+    ret->wanted = xfer->config.rdma.pulls > 0 || xfer->config.rdma.serves;
+    snprintf(ret->why, sizeof ret->why, "%s", no_rdma);
+}

@@ -1,0 +1,442 @@
+/* Inflows, which are the seam's records of pulls, their batches, and the pages that arrive. A batch
+ * is offered to the transports in rank; the one that takes it asks for its pages and reports what
+ * came; the core hears of the batch when every page was answered and the memory has given its
+ * verdict on all that came. Called by the shell's owner thread and by the transports.
+ *
+ * What must stay true: an inflow is idle only when nothing holds it, and its slot, like those of
+ * its batches, is used again only then. So a verdict that comes late finds the batch that it was
+ * asked for, or one that is free. */
+#include "base/check.h"
+#include "core/bugs.h"
+#include "seam/xfer/data_conn.h"
+#include "seam/xfer/transfers.h"
+
+/* ------------------------------------------------------------------ quiet and broken */
+
+static struct pull_id inflow_id(const struct xfer *xfer, uint32_t slot)
+{
+    return (struct pull_id){slot, xfer->inflow[slot].gen};
+}
+
+/* The one place that says QUIET. */
+static void inflow_quiet(struct xfer *xfer, uint32_t slot)
+{
+    struct inflow *inflow = &xfer->inflow[slot];
+    struct event event;
+
+    if (inflow->state != INFLOW_STOPPING || (inflow->holds > 0 && !BUG(CORE_BUG_QUIET_ON_ACK)))
+        return;
+    for (uint32_t i = 0; i < xfer->ntransports; i++) {
+        const struct transport *t = &xfer->transport[i];
+
+        check(!t->own || !t->ops->holds(t, slot) || BUG(CORE_BUG_QUIET_ON_ACK));
+    }
+    inflow_move(inflow, INFLOW_IDLE);
+    memset(&event, 0, sizeof event);
+    event.kind = EV_PULL_QUIET;
+    event.pull_quiet.pull = inflow_id(xfer, slot);
+    xfer->config.emit(xfer->config.ctx, &event);
+}
+
+void inflow_hold(struct xfer *xfer, uint32_t slot)
+{
+    xfer->inflow[slot].holds++;
+}
+
+void inflow_release(struct xfer *xfer, uint32_t slot)
+{
+    check(xfer->inflow[slot].holds > 0 || BUG(CORE_BUG_QUIET_ON_ACK));
+    xfer->inflow[slot].holds--;
+    inflow_quiet(xfer, slot);
+}
+
+static void queue_push(struct xfer *xfer, struct batch_queue *queue, uint32_t number)
+{
+    xfer->batch[number].next = NONE;
+    if (queue->tail == NONE)
+        queue->head = number;
+    else
+        xfer->batch[queue->tail].next = number;
+    queue->tail = number;
+}
+
+static struct lane *lane_of(struct xfer *xfer, const struct batch *batch)
+{
+    return &xfer->link[xfer->inflow[batch->inflow].peer_link].lane[batch->lane];
+}
+
+static void queue_remove(struct xfer *xfer, uint32_t number)
+{
+    struct lane *lane = lane_of(xfer, &xfer->batch[number]);
+    uint32_t prev = NONE, at = lane->queue.head;
+
+    while (at != number) {
+        check(at != NONE);
+        prev = at;
+        at = xfer->batch[at].next;
+    }
+    if (prev == NONE)
+        lane->queue.head = xfer->batch[number].next;
+    else
+        xfer->batch[prev].next = xfer->batch[number].next;
+    if (lane->queue.tail == number)
+        lane->queue.tail = prev;
+    if (lane->queue.head == NONE)
+        lane->waiting_ns = 0;
+}
+
+/* Forgets all that the inflow asked for. */
+static void inflow_drop(struct xfer *xfer, uint32_t slot)
+{
+    uint32_t first = slot * PULL_BATCHES_MAX;
+
+    for (uint32_t b = first; b < first + PULL_BATCHES_MAX; b++) {
+        if (!batch_used(&xfer->batch[b]))
+            continue;
+        if (xfer->batch[b].state == BATCH_QUEUED)
+            queue_remove(xfer, b);
+        batch_move(&xfer->batch[b], BATCH_FREE);
+    }
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        if (xfer->transport[i].own)
+            xfer->transport[i].ops->drop(&xfer->transport[i], slot);
+}
+
+void inflow_break(struct xfer *xfer, uint32_t slot, enum tern_err err)
+{
+    struct event event;
+
+    if (xfer->inflow[slot].state != INFLOW_ACTIVE)
+        return;
+    inflow_move(&xfer->inflow[slot], INFLOW_BROKEN);
+    inflow_drop(xfer, slot);
+    memset(&event, 0, sizeof event);
+    event.kind = EV_PULL_BROKEN;
+    event.broken.pull = inflow_id(xfer, slot);
+    event.broken.err = err;
+    xfer->config.emit(xfer->config.ctx, &event);
+}
+
+void queue_break(struct xfer *xfer, const struct batch_queue *queue, enum tern_err err)
+{
+    while (queue->head != NONE) {
+        uint32_t head = queue->head;
+
+        inflow_break(xfer, xfer->batch[head].inflow, err);
+        check(queue->head != head); /* a queued batch is one of an active inflow */
+    }
+}
+
+/* ------------------------------------------------------------------ what the core asks for */
+
+static struct inflow *inflow_of(struct xfer *xfer, struct pull_id id)
+{
+    check(id.slot < xfer->config.pulls);
+    return &xfer->inflow[id.slot];
+}
+
+static void inflow_begin(struct inflow *inflow, uint32_t gen, uint32_t peer_link)
+{
+    check(inflow->state != INFLOW_STOPPING && (inflow->holds == 0 || BUG(CORE_BUG_QUIET_ON_ACK)));
+    if (inflow->state != INFLOW_IDLE)
+        inflow_move(inflow, INFLOW_IDLE);
+    inflow_move(inflow, INFLOW_ACTIVE);
+    inflow->gen = gen;
+    inflow->peer_link = peer_link;
+    inflow->holds = 0;
+}
+
+static uint32_t batch_take(struct xfer *xfer, uint32_t slot)
+{
+    uint32_t first = slot * PULL_BATCHES_MAX;
+
+    for (uint32_t b = first; b < first + PULL_BATCHES_MAX; b++)
+        if (!batch_used(&xfer->batch[b]))
+            return b;
+    check_failed("batches of a pull in flight <= PULL_BATCHES_MAX", __FILE__, __LINE__);
+}
+
+/* Nothing of it was asked for yet; it goes into that transport's queue. */
+static void batch_queue(struct xfer *xfer, uint32_t number, const struct transport *t)
+{
+    struct batch *batch = &xfer->batch[number];
+
+    batch->lane = t->lane;
+    batch->gone = false;
+    batch->asked = batch->answered = batch->verifying = 0;
+    memset(batch->ok, 0, sizeof batch->ok);
+    batch_move(batch, BATCH_QUEUED);
+    queue_push(xfer, &lane_of(xfer, batch)->queue, number);
+}
+
+void xfer_pull(struct xfer *xfer, const struct action *act)
+{
+    struct inflow *inflow = inflow_of(xfer, act->pull.pull);
+    uint32_t slot = act->pull.pull.slot, number;
+    struct transport *t;
+    struct batch *batch;
+
+    check(act->pull.link < xfer->config.links);
+    check(act->pull.n >= 1 && act->pull.n <= PULL_BATCH_PAGES);
+    if (inflow->gen != act->pull.pull.gen || inflow->state == INFLOW_IDLE)
+        inflow_begin(inflow, act->pull.pull.gen, act->pull.link);
+    if (inflow->state != INFLOW_ACTIVE)
+        return; /* broken; the core has not heard of it yet */
+    t = xfer->link[act->pull.link].up ? transport_for(xfer, act->pull.link, act->pull.pool, NULL)
+                                      : NULL;
+    if (!t) {
+        inflow_break(xfer, slot, TERN_PEER_LOST);
+        return;
+    }
+    number = batch_take(xfer, slot);
+    batch = &xfer->batch[number];
+    batch->inflow = slot;
+    batch->pool = act->pull.pool;
+    batch->number = act->pull.batch;
+    batch->n = act->pull.n;
+    batch->serve = act->pull.serve;
+    memcpy(batch->page, act->pull.pages, act->pull.n * sizeof *batch->page);
+    memcpy(batch->ref, act->pull.refs, act->pull.n * sizeof *batch->ref);
+    batch_queue(xfer, number, t);
+    t->ops->pump(t, act->pull.link);
+}
+
+void xfer_pull_stop(struct xfer *xfer, const struct action *act)
+{
+    struct inflow *inflow = inflow_of(xfer, act->pull_stop.pull);
+    uint32_t slot = act->pull_stop.pull.slot;
+
+    if (inflow->gen != act->pull_stop.pull.gen || inflow->state == INFLOW_IDLE) {
+        check(inflow->holds == 0); /* nothing was asked for, or all was answered and handed over */
+        inflow->gen = act->pull_stop.pull.gen;
+        inflow_move(inflow, INFLOW_STOPPING);
+    } else if (inflow->state != INFLOW_STOPPING) {
+        inflow_move(inflow, INFLOW_STOPPING);
+        inflow_drop(xfer, slot);
+    }
+    inflow_quiet(xfer, slot);
+}
+
+/* ------------------------------------------------------------------ asking and answering */
+
+uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i)
+{
+    return mem_moved_bytes(xfer->config.mem, batch->pool, batch->page[i].group);
+}
+
+uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i)
+{
+    return mem_moved_sums(xfer->config.mem, batch->pool, batch->page[i].group);
+}
+
+struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint32_t sums_max)
+{
+    const struct batch *batch = &xfer->batch[number];
+    uint32_t regions = mem_moved_regions(xfer->config.mem, batch->pool), sums = 0;
+    struct batch_part part = {.batch = number, .first = batch->asked};
+
+    for (uint32_t i = batch->asked; i < batch->n; i++) {
+        uint64_t bytes = batch_page_bytes(xfer, batch, i);
+        uint32_t more = batch_page_sums(xfer, batch, i);
+
+        if (part.n > 0 && (part.page_bytes + bytes > XFER_PIECE_BYTES || sums + more > sums_max ||
+                           (part.n + 1) * regions > XFER_PIECE_PARTS))
+            break;
+        part.n++;
+        part.page_bytes += bytes;
+        sums += more;
+    }
+    part.sums_bytes = sums * (uint32_t)sizeof(uint64_t);
+    return part;
+}
+
+void batch_asked(struct xfer *xfer, uint32_t number, uint32_t n)
+{
+    struct batch *batch = &xfer->batch[number];
+
+    check(batch->state == BATCH_QUEUED && n <= batch->n - batch->asked);
+    batch->asked += n;
+    if (batch->asked < batch->n)
+        return;
+    queue_remove(xfer, number);
+    batch_move(batch, BATCH_ASKED);
+}
+
+void batch_gone(struct xfer *xfer, uint32_t number)
+{
+    xfer->batch[number].gone = true;
+    xfer->stats.gone_answers++;
+}
+
+static void batch_done(struct xfer *xfer, uint32_t number)
+{
+    struct batch *batch = &xfer->batch[number];
+    struct event event;
+
+    if (batch->gone) {
+        inflow_break(xfer, batch->inflow, TERN_GONE);
+        return;
+    }
+    batch_move(batch, BATCH_FREE);
+    memset(&event, 0, sizeof event);
+    event.kind = EV_PULLED;
+    event.pulled.pull = inflow_id(xfer, batch->inflow);
+    event.pulled.batch = batch->number;
+    memcpy(event.pulled.ok, batch->ok, sizeof batch->ok);
+    xfer->config.emit(xfer->config.ctx, &event);
+}
+
+void batch_answered(struct xfer *xfer, uint32_t number, uint32_t n)
+{
+    struct batch *batch = &xfer->batch[number];
+
+    batch->answered += n;
+    check(batch->answered <= batch->asked);
+    if (batch->answered < batch->n)
+        return;
+    if (batch->verifying > 0)
+        batch_move(batch, BATCH_VERIFYING);
+    else
+        batch_done(xfer, number);
+}
+
+/* ------------------------------------------------------------------ another transport */
+
+static struct transport *transport_after(struct xfer *xfer, const struct batch *batch)
+{
+    return transport_for(xfer, xfer->inflow[batch->inflow].peer_link, batch->pool,
+                         &xfer->transport[batch->lane]);
+}
+
+bool batch_has_another_way(struct xfer *xfer, uint32_t number)
+{
+    return transport_after(xfer, &xfer->batch[number]) != NULL;
+}
+
+/* False: its pull broke. */
+static bool batch_moved(struct xfer *xfer, uint32_t number, enum tern_err err)
+{
+    struct transport *t = transport_after(xfer, &xfer->batch[number]);
+
+    if (t)
+        batch_queue(xfer, number, t);
+    else
+        inflow_break(xfer, xfer->batch[number].inflow, err);
+    return t != NULL;
+}
+
+void batch_hand_on(struct xfer *xfer, uint32_t number, enum tern_err err)
+{
+    struct batch *batch = &xfer->batch[number];
+
+    if (!batch_has_another_way(xfer, number)) {
+        inflow_break(xfer, batch->inflow, err);
+        return;
+    }
+    if (batch->state == BATCH_QUEUED)
+        queue_remove(xfer, number);
+    batch_move(batch, BATCH_MOVING);
+    xfer->stats.batches_to_tcp++;
+    if (batch->verifying == 0) /* else with the last verdict */
+        batch_moved(xfer, number, err);
+}
+
+void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_t peer_link)
+{
+    for (uint32_t i = t->lane + 1; i < xfer->ntransports; i++)
+        if (xfer->transport[i].own)
+            xfer->transport[i].ops->pump(&xfer->transport[i], peer_link);
+}
+
+/* ------------------------------------------------------------------ pages that arrive */
+
+static void page_verified(struct xfer *xfer, uint32_t number, uint32_t i, enum mem_verdict verdict)
+{
+    struct batch *batch = &xfer->batch[number];
+    struct transport *t = &xfer->transport[batch->lane];
+
+    if (verdict != MEM_RIGHT) {
+        xfer->stats.corrupt_detected++;
+        return;
+    }
+    xfer_set_bit(batch->ok, i);
+    xfer->stats.pages_in++;
+    if (t->ops->page_in)
+        t->ops->page_in(t, batch_page_bytes(xfer, batch, i));
+}
+
+/* One that the memory owed. Its batch may be free by now, since its pull ended; then only the hold
+ * is left of it. */
+static void verdict_came(void *ctx, uint64_t token, enum mem_verdict verdict)
+{
+    struct xfer *xfer = ctx;
+    uint32_t number = (uint32_t)(token >> 32), slot = number / PULL_BATCHES_MAX;
+    struct batch *batch = &xfer->batch[number];
+    const struct transport *t = &xfer->transport[batch->lane];
+
+    check(verdict != MEM_LATER);
+    if (batch_used(batch)) {
+        page_verified(xfer, number, (uint32_t)token, verdict);
+        batch->verifying--;
+        if (batch->state == BATCH_VERIFYING && batch->verifying == 0)
+            batch_done(xfer, number);
+        else if (batch->state == BATCH_MOVING && batch->verifying == 0 &&
+                 batch_moved(xfer, number, TERN_PEER_LOST))
+            transports_pump_after(xfer, t, xfer->inflow[slot].peer_link);
+    }
+    inflow_release(xfer, slot);
+}
+
+void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t number, uint32_t i,
+                   const uint64_t *sums)
+{
+    const struct batch *batch = &xfer->batch[number];
+
+    a->xfer = xfer;
+    a->batch = number;
+    a->i = i;
+    a->at = 0;
+    mem_verify_begin(&a->verify, xfer->config.mem, batch->pool, &batch->page[i], sums);
+}
+
+/* Fault injection: flips a bit of that many distinct pages, once each, in one region. */
+static void inject(const struct arrival *a, uint32_t region, uint64_t to)
+{
+    struct xfer *xfer = a->xfer;
+    const struct batch *batch = &xfer->batch[a->batch];
+    const struct page_at *page = &batch->page[a->i];
+    uint64_t where = (page->record * 2654435761u) % a->verify.page_bytes;
+
+    if (xfer->stats.corrupt_injected >= xfer->config.fault_corrupt_pages ||
+        region != page->record % a->verify.regions || where < a->at || where >= to ||
+        xfer->injected[page->record] == (uint64_t)page->gen + 1)
+        return;
+    xfer->injected[page->record] = (uint64_t)page->gen + 1;
+    xfer->stats.corrupt_injected++;
+    mem_verify_spoil(xfer->config.mem, batch->pool, page, region, where);
+}
+
+void arrival_reached(struct arrival *a, uint32_t region, uint64_t to)
+{
+    if (a->xfer->injected)
+        inject(a, region, to);
+    mem_verify_arrived(&a->verify, region, to);
+    a->xfer->stats.payload_bytes_in += to - a->at;
+    a->at = to < a->verify.page_bytes ? to : 0;
+}
+
+void arrival_end(struct arrival *a)
+{
+    struct xfer *xfer = a->xfer;
+    struct batch *batch = &xfer->batch[a->batch];
+    struct mem_asker asker = {
+        .verdict = verdict_came, .ctx = xfer, .token = (uint64_t)a->batch << 32 | a->i};
+    enum mem_verdict verdict = mem_verify_end(&a->verify, &asker);
+
+    if (verdict != MEM_LATER) {
+        page_verified(xfer, a->batch, a->i, verdict);
+        return;
+    }
+    batch->verifying++;
+    inflow_hold(xfer, batch->inflow);
+}

@@ -1,0 +1,89 @@
+/* Outflows, which are the seam's records of serves: whether a page may leave, and when nothing
+ * reads the pages of one any more. Called by the shell's owner thread and by the transports. */
+#include "base/check.h"
+#include "seam/xfer/data_conn.h"
+#include "seam/xfer/transfers.h"
+
+static struct outflow *outflow_of(struct xfer *xfer, struct serve_id id)
+{
+    check(id.slot < xfer->config.serves);
+    return &xfer->outflow[id.slot];
+}
+
+/* The one place that says QUIET. */
+static void outflow_quiet(struct xfer *xfer, uint32_t slot)
+{
+    struct outflow *outflow = &xfer->outflow[slot];
+    struct event event;
+
+    if (outflow->state != OUTFLOW_STOPPING || outflow->holds > 0)
+        return;
+    check(!data_conns_read(xfer, slot));
+    outflow_move(outflow, OUTFLOW_NONE);
+    memset(&event, 0, sizeof event);
+    event.kind = EV_SERVE_QUIET;
+    event.serve_quiet.serve = (struct serve_id){slot, outflow->gen};
+    xfer->config.emit(xfer->config.ctx, &event);
+}
+
+void outflow_hold(struct xfer *xfer, uint32_t slot)
+{
+    xfer->outflow[slot].holds++;
+}
+
+void outflow_release(struct xfer *xfer, uint32_t slot)
+{
+    check(xfer->outflow[slot].holds > 0);
+    xfer->outflow[slot].holds--;
+    outflow_quiet(xfer, slot);
+}
+
+void xfer_serve_start(struct xfer *xfer, const struct action *act)
+{
+    struct outflow *outflow = outflow_of(xfer, act->serve.serve);
+
+    check(outflow->holds == 0);
+    if (outflow->state != OUTFLOW_NONE)
+        outflow_move(outflow, OUTFLOW_NONE);
+    outflow_move(outflow, OUTFLOW_SERVING);
+    outflow->gen = act->serve.serve.gen;
+    outflow->pool = act->serve.pool;
+}
+
+void xfer_serve_stop(struct xfer *xfer, const struct action *act)
+{
+    struct outflow *outflow = outflow_of(xfer, act->serve.serve);
+
+    outflow->gen = act->serve.serve.gen;
+    outflow_move(outflow, OUTFLOW_STOPPING);
+    data_conns_serve_stopped(xfer, act->serve.serve);
+    for (uint32_t i = 0; i < xfer->ntransports; i++) {
+        struct transport *t = &xfer->transport[i];
+
+        if (t->own && t->ops->serve_stopped)
+            t->ops->serve_stopped(t, act->serve.serve);
+    }
+    outflow_quiet(xfer, act->serve.serve.slot);
+}
+
+bool outflow_serves(const struct xfer *xfer, struct serve_id id)
+{
+    return id.slot < xfer->config.serves && xfer->outflow[id.slot].state == OUTFLOW_SERVING &&
+           xfer->outflow[id.slot].gen == id.gen;
+}
+
+bool outflow_page(const struct xfer *xfer, struct serve_id id, const struct xfer_entry *e,
+                  uint32_t *ret_record)
+{
+    return outflow_serves(xfer, id) &&
+           xfer->config.serve_page(xfer->config.ctx, id, e->group,
+                                   (struct page_ref){e->index, e->gen}, ret_record) == TERN_OK;
+}
+
+bool outflow_allowed(struct xfer *xfer, struct serve_id id, uint32_t peer_link)
+{
+    if (!xfer->config.serve_allowed || xfer->config.serve_allowed(xfer->config.ctx, id, peer_link))
+        return true;
+    xfer->stats.refused++;
+    return false;
+}

@@ -1,0 +1,132 @@
+/* The source's side of the TCP transport: pages are sent straight from where they lie, behind the
+ * answer that promises them. The core is asked for each page again when its last byte was handed to
+ * the kernel; one whose generation passed in between is named in the tail, and the destination
+ * throws it away.
+ *
+ * When a serve ends in the middle of an answer, what had been promised and not sent goes out as
+ * zeros, with every page named in the tail. So the stream stays in step, the connection serves on,
+ * and nothing reads the pages once EV_SERVE_QUIET was emitted. */
+#include "seam/xfer/tcp/tcp.h"
+
+static bool knows(uint16_t frame)
+{
+    return frame == XFER_REQUEST;
+}
+
+static bool begin(struct transport *t, struct data_conn *conn)
+{
+    (void)t;
+    if (!data_answer_begin(conn, XFER_ANSWER, 0, true))
+        return false;
+    request_move(conn->request, REQUEST_PAGES);
+    return true;
+}
+
+static void gather_zeros(const struct data_request *r, struct data_gather *g)
+{
+    const struct tcp *tcp = r->transport->own;
+    uint64_t left = r->pages_left;
+
+    while (left > 0) {
+        uint64_t n = left < TCP_SCRATCH ? left : TCP_SCRATCH;
+
+        if (g->n == XFER_PIECE_PARTS || g->bytes_max - g->bytes < n)
+            return;
+        g->iov[g->n++] = (struct iovec){tcp->zeros, n};
+        g->bytes += n;
+        left -= n;
+    }
+}
+
+static void gather(struct data_conn *conn, struct data_gather *g)
+{
+    const struct data_request *r = conn->request;
+    const struct mem *mem = conn->xfer->config.mem;
+    uint32_t pool = data_request_pool(conn), regions = mem_moved_regions(mem, pool);
+    struct page_cursor c = r->cursor;
+
+    if (r->over) {
+        gather_zeros(r, g);
+        return;
+    }
+    for (; c.page < r->n; c.page++, c.region = 0, c.at = 0) {
+        const struct xfer_entry *e = &r->entry[c.page];
+        uint64_t bytes;
+
+        if (!xfer_bit(r->given, c.page))
+            continue;
+        bytes = mem_page_bytes(mem, pool, e->group);
+        for (; c.region < regions; c.region++, c.at = 0) {
+            uint8_t *at = mem_page(mem, pool, c.region, e->group, e->index);
+
+            conn->send_outflow = r->serve.slot;
+            if (data_gather_add(g, at + c.at, bytes - c.at) < bytes - c.at)
+                return;
+        }
+    }
+}
+
+/* Moves the cursor over n page bytes. A serve that is over has no cursor to move. */
+static bool sent(struct data_conn *conn, uint64_t n)
+{
+    struct data_request *r = conn->request;
+    const struct mem *mem = conn->xfer->config.mem;
+    uint32_t pool = data_request_pool(conn), regions = mem_moved_regions(mem, pool);
+
+    r->pages_left -= n;
+    conn->xfer->stats.payload_bytes_out += n;
+    while (n > 0 && !r->over) {
+        uint64_t left;
+
+        if (!xfer_bit(r->given, r->cursor.page)) {
+            r->cursor.page++;
+            continue;
+        }
+        left = mem_page_bytes(mem, pool, r->entry[r->cursor.page].group) - r->cursor.at;
+        if (n < left) {
+            r->cursor.at += n;
+            break;
+        }
+        n -= left;
+        r->cursor.at = 0;
+        if (++r->cursor.region == regions) {
+            r->cursor.region = 0;
+            r->cursor.page++;
+        }
+    }
+    return r->pages_left > 0;
+}
+
+/* Every byte is with the kernel: whose generation passed meanwhile? */
+static void end(struct data_conn *conn)
+{
+    struct data_request *r = conn->request;
+    uint64_t stale[XFER_MASK_WORDS] = {0};
+    uint32_t record;
+
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (!xfer_bit(r->given, i))
+            continue;
+        if (r->over || !outflow_page(conn->xfer, r->serve, &r->entry[i], &record))
+            xfer_set_bit(stale, i);
+        else
+            conn->xfer->stats.pages_out++;
+    }
+    xfer_put_tail(conn->meta, r->seq, stale);
+    conn->out_n = XFER_TAIL_BYTES;
+}
+
+static void over(struct transport *t, struct data_conn *conn, bool lost)
+{
+    (void)t, (void)lost;
+    conn->request->over = true; /* the tail says GONE */
+}
+
+const struct data_service tcp_service = {
+    .knows = knows,
+    .begin = begin,
+    .gather = gather,
+    .sent = sent,
+    .end = end,
+    .over = over,
+};

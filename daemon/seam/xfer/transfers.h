@@ -1,0 +1,191 @@
+/* Transfers: what all transports share, seen from inside. xfer.c (life, time, figures), pulls.c
+ * (inflows, batches and the pages that arrive), serves.c (outflows), peer_links.c (whom we may call
+ * and who may call us, and which transport a batch goes over). The transports use it, and nobody
+ * outside seam/xfer. Owner thread only.
+ *
+ * Promise P2 rests on two counts. inflow->holds: receives, requests to a device and verdicts of the
+ * memory that may still touch the pages of a pull. outflow->holds: sends and requests to a device
+ * that may still read the pages of a serve. EV_PULL_QUIET and EV_SERVE_QUIET are emitted in one
+ * place each, with the count at 0. */
+#ifndef SEAM_XFER_TRANSFERS_H
+#define SEAM_XFER_TRANSFERS_H
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "seam/mem/mem_verify.h"
+#include "seam/xfer/data_wire.h"
+#include "seam/xfer/states.h"
+#include "seam/xfer/transport.h"
+#include "seam/xfer/xfer.h"
+
+/* Page bytes asked for at once, unless one page is larger. Less in the simulator. */
+#ifndef XFER_PIECE_BYTES
+#define XFER_PIECE_BYTES (1u << 20)
+#endif
+#define XFER_PIECE_SUMS  8192u /* checksums of a piece, unless one page has more */
+#define XFER_PIECE_PARTS 1000u /* stretches of memory of a piece: pages times regions */
+/* For operations that were cancelled: they end at once or something is wrong. */
+#define XFER_DESTROY_WAIT_NS 2000000000u
+
+struct batch_queue {
+    uint32_t head, tail; /* batches not wholly asked for */
+};
+
+/* What one transport has of one peer link. */
+struct lane {
+    struct batch_queue queue;
+    uint32_t conn;       /* its data connection; NONE */
+    uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not */
+};
+
+/* A connection between daemons, as the shell numbers them. */
+struct peer_link {
+    bool up;
+    struct sockaddr_storage addr;
+    socklen_t addr_len;
+    uint64_t peer_incarnation;
+    uint64_t token;    /* outbound: what we say */
+    uint64_t admitted; /* inbound: what its data connections have to say; 0: nothing does */
+    enum xfer_transport wanted;
+    struct lane lane[XFER_TRANSPORTS_MAX];
+};
+
+struct inflow {
+    enum inflow_state state;
+    uint32_t gen, peer_link;
+    uint32_t holds; /* what may still touch its pages */
+};
+
+struct batch {
+    enum batch_state state;
+    bool gone;     /* the source gave a page up */
+    uint32_t lane; /* of the transport that has it */
+    uint32_t inflow, pool, number, n;
+    uint32_t asked, answered; /* pages */
+    uint32_t verifying;       /* pages whose verdict the memory owes */
+    uint32_t next;            /* in the queue */
+    struct serve_id serve;
+    uint64_t ok[XFER_MASK_WORDS];
+    struct page_at page[PULL_BATCH_PAGES];
+    struct page_ref ref[PULL_BATCH_PAGES];
+};
+
+struct outflow {
+    enum outflow_state state;
+    uint32_t gen, pool;
+    uint32_t holds; /* what may still read its pages */
+};
+
+struct xfer {
+    struct xfer_config config;
+    struct transport transport[XFER_TRANSPORTS_MAX];
+    uint32_t ntransports;
+    struct peer_link *link;   /* owned, config.links */
+    struct inflow *inflow;    /* owned, config.pulls */
+    struct batch *batch;      /* owned, PULL_BATCHES_MAX an inflow */
+    struct outflow *outflow;  /* owned, config.serves */
+    uint64_t *injected;       /* owned, a record's generation + 1 where a bit was flipped; NULL */
+    struct data_conns *conns; /* owned */
+    struct xfer_stats stats;
+    struct xfer_rdma_view looked; /* what there is where it is not wanted, or not built */
+};
+
+/* Where in a list of pages somebody is. */
+struct page_cursor {
+    uint32_t page, region; /* page: n at the end */
+    uint64_t at;
+};
+
+/* memlock.c */
+void xfer_memlock(const struct xfer *xfer, struct xfer_rdma_view *view);
+
+/* ------------------------------------------------------------------ pulls.c */
+
+/* Something may write pages of the inflow from here on, and no more. Each hold is released once;
+ * the last release says QUIET if the pull was stopped. */
+void inflow_hold(struct xfer *xfer, uint32_t inflow);
+void inflow_release(struct xfer *xfer, uint32_t inflow);
+/* Its pull cannot go on: tells the core, once, and forgets its batches. */
+void inflow_break(struct xfer *xfer, uint32_t inflow, enum tern_err err);
+
+static inline bool batch_used(const struct batch *b)
+{
+    return b->state != BATCH_FREE;
+}
+
+/* Pages of a batch that are asked for together. */
+struct batch_part {
+    uint32_t batch, first, n;
+    uint32_t sums_bytes;
+    uint64_t page_bytes;
+};
+
+/* How many of the batch's next pages go into one piece of at most so many checksums. */
+struct batch_part batch_cut(const struct xfer *xfer, uint32_t batch, uint32_t sums_max);
+/* n more pages were asked for; out of the queue with the last of them. */
+void batch_asked(struct xfer *xfer, uint32_t batch, uint32_t n);
+/* The source gave one of its pages up. */
+void batch_gone(struct xfer *xfer, uint32_t batch);
+/* n more pages were answered, and those that came were handed to the memory. */
+void batch_answered(struct xfer *xfer, uint32_t batch, uint32_t n);
+/* Of page i of a batch, over all regions that are moved. */
+uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i);
+uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i);
+
+/* Another transport may take it: by its link's transport, and in rank. */
+bool batch_has_another_way(struct xfer *xfer, uint32_t batch);
+/* The transport that has it gives it up: all that was asked for is forgotten and another one asks
+ * anew. Where none takes it, its pull breaks with err. Nothing of the old one writes its pages any
+ * more. transports_pump_after is for when the caller's own tables are in order again. */
+void batch_hand_on(struct xfer *xfer, uint32_t batch, enum tern_err err);
+void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_t peer_link);
+
+/* The pulls of all that is queued break. */
+void queue_break(struct xfer *xfer, const struct batch_queue *queue, enum tern_err err);
+
+/* One page of a batch while its bytes come. The struct is the transport's and needs no clean-up. */
+struct arrival {
+    struct xfer *xfer;
+    uint32_t batch, i;
+    uint64_t at; /* bytes of the region in work that have come */
+    struct mem_verify verify;
+};
+
+/* sums: as the source sent them, [region * units + unit], borrowed until arrival_end. */
+void arrival_begin(struct arrival *a, struct xfer *xfer, uint32_t batch, uint32_t i,
+                   const uint64_t *sums);
+/* The bytes [0, to) of that region lie where mem.h says. Regions come in order. */
+void arrival_reached(struct arrival *a, uint32_t region, uint64_t to);
+/* All bytes lie there: the memory says whether they are right, now or later. */
+void arrival_end(struct arrival *a);
+
+/* ------------------------------------------------------------------ serves.c */
+
+void outflow_hold(struct xfer *xfer, uint32_t outflow);
+void outflow_release(struct xfer *xfer, uint32_t outflow);
+bool outflow_serves(const struct xfer *xfer, struct serve_id serve);
+/* May that page leave now? Then *ret_record is where its checksums are. Asked before its bytes are
+ * read, and again behind that: who is refused then has read what may be another page's. */
+bool outflow_page(const struct xfer *xfer, struct serve_id serve, const struct xfer_entry *e,
+                  uint32_t *ret_record);
+/* May who came by that peer link ask for pages of that serve? */
+bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_link);
+
+/* ------------------------------------------------------------------ peer_links.c */
+
+void peer_link_tick(struct xfer *xfer, uint32_t peer_link, uint64_t now_ns);
+/* The peer link whose token that is; NONE: it is of no link that is up. */
+uint32_t peer_link_admitted(const struct xfer *xfer, uint64_t token);
+/* The transport that a new batch goes over, or one that `after` gives up; NULL: none takes it. */
+struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t pool,
+                                const struct transport *after);
+
+bool xfer_rdma_built(const struct xfer *xfer);
+
+static inline struct lane *transport_lane(const struct transport *t, uint32_t peer_link)
+{
+    return &t->xfer->link[peer_link].lane[t->lane];
+}
+
+#endif

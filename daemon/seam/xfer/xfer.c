@@ -1,0 +1,139 @@
+/* Transfers: their tables and their life, time and figures. Called by the shell's owner thread. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "seam/xfer/data_conn.h"
+#include "seam/xfer/transfers.h"
+
+static const struct transport_ops *const *transports_of(const struct xfer_config *c)
+{
+    return c->transports ? c->transports : transports_built;
+}
+
+void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sums_per_page,
+                uint64_t *ret_shared, uint64_t *ret_rdma)
+{
+    const struct transport_ops *const *ops = transports_of(c);
+
+    *ret_rdma = 0;
+    *ret_shared = sizeof(struct xfer) + c->links * sizeof(struct peer_link) +
+                  c->pulls * (sizeof(struct inflow) + PULL_BATCHES_MAX * sizeof(struct batch)) +
+                  c->serves * sizeof(struct outflow) + data_conns_bytes(c, sums_per_page, ops);
+    if (c->fault_corrupt_pages > 0)
+        *ret_shared += page_records * sizeof(uint64_t);
+    for (; *ops; ops++)
+        *((*ops)->rdma ? ret_rdma : ret_shared) += (*ops)->bytes(c, sums_per_page);
+}
+
+static bool create_tables(struct xfer *xfer)
+{
+    const struct xfer_config *c = &xfer->config;
+
+    xfer->link = calloc(c->links, sizeof *xfer->link);
+    xfer->inflow = calloc(c->pulls, sizeof *xfer->inflow);
+    xfer->batch = calloc((size_t)c->pulls * PULL_BATCHES_MAX, sizeof *xfer->batch);
+    xfer->outflow = calloc(c->serves, sizeof *xfer->outflow);
+    if (c->fault_corrupt_pages > 0)
+        xfer->injected = calloc(mem_page_records(c->mem), sizeof *xfer->injected);
+    if (!xfer->link || !xfer->inflow || !xfer->batch || !xfer->outflow ||
+        (c->fault_corrupt_pages > 0 && !xfer->injected))
+        return false;
+    for (uint32_t i = 0; i < c->links; i++)
+        for (uint32_t k = 0; k < XFER_TRANSPORTS_MAX; k++)
+            xfer->link[i].lane[k] = (struct lane){.queue = {NONE, NONE}, .conn = NONE};
+    return data_conns_create(xfer) == TERN_OK;
+}
+
+static bool create_transports(struct xfer *xfer)
+{
+    for (const struct transport_ops *const *ops = xfer->config.transports; *ops; ops++) {
+        struct transport *t = &xfer->transport[xfer->ntransports];
+
+        check(xfer->ntransports < XFER_TRANSPORTS_MAX);
+        *t = (struct transport){.ops = *ops, .xfer = xfer, .lane = xfer->ntransports++};
+        if (t->ops->create(t) != TERN_OK)
+            return false;
+    }
+    return true;
+}
+
+enum tern_err xfer_create(const struct xfer_config *config, struct xfer **ret, const char **ret_why)
+{
+    struct xfer *xfer;
+
+    if (!config->io || !config->mem || config->links == 0 || config->pulls == 0 ||
+        config->serves == 0 || config->data_conns_max < 2 || config->idle_ns == 0) {
+        *ret_why = "transfers: a limit is 0, or data_conns_max is below 2";
+        return TERN_INVALID;
+    }
+    xfer = calloc(1, sizeof *xfer);
+    if (!xfer) {
+        *ret_why = "no memory for the tables of the transfers";
+        return TERN_INTERNAL;
+    }
+    xfer->config = *config;
+    xfer->config.transports = transports_of(config);
+    if (!create_tables(xfer)) {
+        xfer_destroy(xfer);
+        *ret_why = "no memory for the tables of the transfers";
+        return TERN_INTERNAL;
+    }
+    if (!create_transports(xfer)) {
+        *ret_why = xfer->transport[xfer->ntransports - 1].ops->rdma
+                       ? "no memory for the tables of the RDMA paths"
+                       : "no memory for the tables of the transfers";
+        xfer_destroy(xfer);
+        return TERN_INTERNAL;
+    }
+    if (!xfer_rdma_built(xfer))
+        xfer_memlock(xfer, &xfer->looked);
+    *ret = xfer;
+    return TERN_OK;
+}
+
+void xfer_destroy(struct xfer *xfer)
+{
+    if (!xfer)
+        return;
+    for (uint32_t i = 0; xfer->link && i < xfer->config.links; i++)
+        for (uint32_t k = 0; k < XFER_TRANSPORTS_MAX; k++)
+            xfer->link[i].lane[k].waiting_ns = 0;
+    data_conns_destroy(xfer);
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        xfer->transport[i].ops->destroy(&xfer->transport[i]);
+    free(xfer->link);
+    free(xfer->inflow);
+    free(xfer->batch);
+    free(xfer->outflow);
+    free(xfer->injected);
+    free(xfer);
+}
+
+/* ------------------------------------------------------------------ time and figures */
+
+void xfer_tick(struct xfer *xfer, uint64_t now_ns)
+{
+    data_conns_tick(xfer, now_ns);
+    for (uint32_t i = 0; i < xfer->config.links; i++)
+        peer_link_tick(xfer, i, now_ns);
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        if (xfer->transport[i].own && xfer->transport[i].ops->tick)
+            xfer->transport[i].ops->tick(&xfer->transport[i], now_ns);
+    data_conns_accept(xfer);
+}
+
+bool xfer_poll(struct xfer *xfer)
+{
+    bool again = false;
+
+    for (uint32_t i = 0; i < xfer->ntransports; i++)
+        if (xfer->transport[i].own && xfer->transport[i].ops->poll)
+            again = xfer->transport[i].ops->poll(&xfer->transport[i]) || again;
+    return again;
+}
+
+void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret)
+{
+    *ret = xfer->stats;
+}
