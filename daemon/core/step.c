@@ -1,33 +1,37 @@
 /* core_step: one event in, actions out. Each event goes to the machine that owns it; then whatever
  * waits for room in the actions is taken on, and core_deadline says "now" while something is left.
  */
+#include <string.h>
+
 #include "core/arena/machine.h"
 #include "core/tier/host.h"
 
-static void step_request(struct core *c, struct actions *out, const struct request *req,
-                         struct reply *ret)
+static enum tern_err step_request(struct core *c, struct actions *out, struct call *call,
+                                  struct reply *ret)
 {
-    struct engine *e;
+    const struct req_step *r = &call->req->step;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
     ret->step.results = out->results;
-    if (ret->err != TERN_OK)
-        return;
-    if (req->step.n > STEP_OPS_MAX) {
-        ret->err = TERN_INVALID;
-        ret->text = "a Step has at most 1,024 operations: send several";
-        return;
-    }
-    for (uint32_t i = 0; i < req->step.n; i++) {
-        const struct step_op *op = &req->step.ops[i];
-        struct op_result *r = &out->results[ret->step.n++];
+    if (r->n > STEP_OPS_MAX)
+        return refuse(ret, TERN_INVALID, "a Step has at most 1,024 operations: send several");
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct step_op *op = &r->ops[i];
+        struct op_result *result = &out->results[ret->step.n++];
 
-        *r = (struct op_result){0};
-        session_op(c, out, e, op, r);
-        c->errors[r->err]++;
-        if (r->err != TERN_OK && op->barrier)
+        *result = (struct op_result){0};
+        session_op(c, out, call->engine, op, result);
+        c->errors[result->err]++;
+        if (result->err != TERN_OK && op->barrier)
             break;
     }
+    return TERN_OK;
+}
+
+static enum tern_err fetch_request(struct core *c, struct actions *out, struct call *call,
+                                   struct reply *ret)
+{
+    return call->req->fetch.peer == PEER_HOST ? session_fetch_host(c, call, ret)
+                                              : pull_fetch(c, out, call, ret);
 }
 
 static uint32_t pages_used(const struct core *c, enum tier tier)
@@ -46,17 +50,16 @@ static uint32_t pages_used(const struct core *c, enum tier tier)
     return n;
 }
 
-static void evict_request(struct core *c, const struct request *req, struct reply *ret)
+static enum tern_err evict_request(struct core *c, struct actions *out, struct call *call,
+                                   struct reply *ret)
 {
-    const struct req_evict *r = &req->evict;
+    const struct req_evict *r = &call->req->evict;
     uint32_t pages = pages_used(c, TIER_DEVICE), host_pages = pages_used(c, TIER_HOST);
     struct pool *only = r->pool.slot == NONE ? NULL : pool_find(c, r->pool);
 
-    if (!conn_at(c, req->conn)->admin || (r->pool.slot != NONE && !only)) {
-        ret->err = only ? TERN_DENIED : r->pool.slot == NONE ? TERN_DENIED : TERN_GONE;
-        ret->text = "evicting is for the admin socket, and for a pool that is there";
-        return;
-    }
+    (void)out;
+    if (r->pool.slot != NONE && !only)
+        return refuse(ret, TERN_GONE, "no such pool: it was closed; look at the list of pools");
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         struct pool *p = pool_at(c, i);
 
@@ -67,61 +70,55 @@ static void evict_request(struct core *c, const struct request *req, struct repl
     }
     ret->evict.pages = pages - pages_used(c, TIER_DEVICE);
     ret->evict.host_pages = host_pages - pages_used(c, TIER_HOST);
+    return TERN_OK;
 }
 
-static void drain_request(struct core *c, const struct request *req, struct reply *ret)
+static enum tern_err drain_request(struct core *c, struct actions *out, struct call *call,
+                                   struct reply *ret)
 {
-    if (!conn_at(c, req->conn)->admin) {
-        ret->err = TERN_DENIED;
-        ret->text = "draining is for the admin socket";
-        return;
-    }
-    if (c->draining != req->drain.on)
+    (void)out;
+    if (c->draining != call->req->drain.on)
         touch(c);
-    c->draining = req->drain.on;
+    c->draining = call->req->drain.on;
     ret->drain.sessions = c->limits.sessions - c->free_sessions.n;
+    return TERN_OK;
 }
 
-static void reset_request(struct core *c, const struct request *req, struct reply *ret)
+static enum tern_err reset_request(struct core *c, struct actions *out, struct call *call,
+                                   struct reply *ret)
 {
-    struct engine *e;
-
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->namespace_reset.nodes = spaces_reset(c, e->tenant, req->namespace_reset.ns);
+    (void)out;
+    ret->namespace_reset.nodes =
+        spaces_reset(c, call->engine->tenant, call->req->namespace_reset.ns);
+    return TERN_OK;
 }
 
-static enum tern_err pin_check(const struct core *c, const struct request *req,
-                               const char **ret_text)
+static enum tern_err pin_check(const struct core *c, const struct req_pin *r, struct reply *ret)
 {
-    const struct req_pin *r = &req->pin;
+    static const char gone[] = "no such node: it is gone, look at the tree again";
     const struct node *n;
 
-    *ret_text = "pinning is for the admin socket";
-    if (!conn_at(c, req->conn)->admin)
-        return TERN_DENIED;
-    *ret_text = "no such node: it is gone, look at the tree again";
     if (r->node.slot >= c->limits.nodes)
-        return TERN_GONE;
+        return refuse(ret, TERN_GONE, gone);
     n = node_at(c, r->node.slot);
     if (!n->used || n->gen != r->node.gen || n->depth == 0)
-        return TERN_GONE;
-    *ret_text = "the node has no pin of an operator";
-    if (!r->on)
-        return n->refs[REF_ADMIN] > 0 ? TERN_OK : TERN_CONFLICT;
-    *ret_text = "the node is not on the device now: what is on the host alone is not pinned";
-    return node_on_device(n) && node_visible(n) ? TERN_OK : TERN_INVALID;
+        return refuse(ret, TERN_GONE, gone);
+    if (!r->on && n->refs[REF_ADMIN] == 0)
+        return refuse(ret, TERN_CONFLICT, "the node has no pin of an operator: nothing to take");
+    if (r->on && (!node_on_device(n) || !node_visible(n)))
+        return refuse(ret, TERN_INVALID,
+                      "the node is not on the device now: what is on the host alone is not pinned");
+    return TERN_OK;
 }
 
-static void pin_request(struct core *c, const struct request *req, struct reply *ret)
+static enum tern_err pin_request(struct core *c, struct actions *out, struct call *call,
+                                 struct reply *ret)
 {
-    const struct req_pin *r = &req->pin;
+    const struct req_pin *r = &call->req->pin;
     struct node *n;
 
-    ret->err = pin_check(c, req, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
-    ret->text = "";
+    (void)out;
+    TRY(pin_check(c, r, ret));
     n = node_at(c, r->node.slot);
     if (r->on && n->refs[REF_ADMIN] == 0)
         n->admin_ns = c->now_ns;
@@ -130,66 +127,104 @@ static void pin_request(struct core *c, const struct request *req, struct reply 
     ret->pin.refs = n->refs[REF_ADMIN] - !r->on;
     if (!r->on)
         node_unpin(c, r->node.slot, REF_ADMIN);
+    return TERN_OK;
 }
 
-static void dispatch(struct core *c, struct actions *out, const struct request *req,
-                     struct reply *ret, bool *ret_later)
+/* --- requests: the table says what must be there before each is called --- */
+
+enum asker { ASKER_ANY, ASKER_OPERATOR, ASKER_ENGINE, ASKER_SESSION };
+
+static const struct {
+    enum tern_err (*answer)(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret);
+    enum asker asker;
+    size_t session_at; /* ASKER_SESSION: where the request names it */
+    bool may_wait;     /* the answer may come when a transfer has ended */
+} requests[OP_COUNT] = {
+#define SESSION_OF(op) .asker = ASKER_SESSION, .session_at = offsetof(struct request, op.session)
+    [OP_ENGINE_JOIN] = {.answer = engine_join},
+    [OP_ENGINE_LEAVE] = {.answer = engine_leave},
+    [OP_POOL_OPEN] = {.answer = pool_open, .asker = ASKER_ENGINE},
+    [OP_POOL_MAP] = {.answer = pool_map, .asker = ASKER_ENGINE},
+    [OP_POOL_CLOSE] = {.answer = pool_close, .asker = ASKER_ENGINE},
+    [OP_SESSION_OPEN] = {.answer = session_open, .asker = ASKER_ENGINE},
+    [OP_PEEK] = {.answer = session_peek, .asker = ASKER_ENGINE},
+    [OP_MATCH] = {.answer = session_match, SESSION_OF(match)},
+    [OP_STEP] = {.answer = step_request, .asker = ASKER_ENGINE},
+    [OP_FETCH] = {.answer = fetch_request, SESSION_OF(fetch), .may_wait = true},
+    [OP_FETCH_CANCEL] = {.answer = pull_cancel, SESSION_OF(fetch_cancel)},
+    [OP_EVICT] = {.answer = evict_request, .asker = ASKER_OPERATOR},
+    [OP_DRAIN] = {.answer = drain_request, .asker = ASKER_OPERATOR},
+    [OP_RETRACT] = {.answer = session_retract, SESSION_OF(retract)},
+    [OP_RECOVER] = {.answer = session_recover, SESSION_OF(recover), .may_wait = true},
+    [OP_NAMESPACE_RESET] = {.answer = reset_request, .asker = ASKER_ENGINE},
+    [OP_PIN] = {.answer = pin_request, .asker = ASKER_OPERATOR},
+#undef SESSION_OF
+};
+
+/* The only place that finds the engine of a connection and the session that a request names. */
+static enum tern_err call_resolve(const struct core *c, struct call *call, struct reply *ret)
 {
-    switch (req->op) {
-    case OP_ENGINE_JOIN: engine_join(c, req, ret); return;
-    case OP_ENGINE_LEAVE: engine_leave(c, out, req, ret); return;
-    case OP_POOL_OPEN: pool_open(c, req, ret); return;
-    case OP_POOL_MAP: pool_map(c, req, ret); return;
-    case OP_POOL_CLOSE: pool_close(c, req, ret); return;
-    case OP_SESSION_OPEN: session_open(c, req, ret); return;
-    case OP_PEEK: session_peek(c, req, ret); return;
-    case OP_MATCH: session_match(c, out, req, ret); return;
-    case OP_STEP: step_request(c, out, req, ret); return;
-    case OP_FETCH:
-        if (req->fetch.peer == PEER_HOST)
-            session_fetch_host(c, req, ret, ret_later);
-        else
-            pull_fetch(c, out, req, ret, ret_later);
+    enum asker asker = requests[call->req->op].asker;
+    const char *at = (const char *)call->req + requests[call->req->op].session_at;
+    struct session_id id;
+
+    if (asker == ASKER_OPERATOR && !call->conn->admin)
+        return refuse(ret, TERN_DENIED, "this is for the operator: send it to the admin socket");
+    if (asker == ASKER_ENGINE || asker == ASKER_SESSION)
+        TRY(engine_of_conn(c, call->conn, &call->engine, ret));
+    if (asker != ASKER_SESSION)
+        return TERN_OK;
+    memcpy(&id, at, sizeof id);
+    call->session = session_of(c, call->engine, id);
+    if (!call->session)
+        return refuse(ret, TERN_GONE,
+                      "no such session: it was closed, or is from before a restart; open another");
+    return TERN_OK;
+}
+
+static void answer(struct core *c, struct actions *out, struct call *call, struct reply *ret)
+{
+    const struct request *req = call->req;
+
+    ret->op = req->op;
+    ret->conn = req->conn;
+    ret->request_id = req->request_id;
+    ret->trace_id = req->trace_id;
+    ret->text = "";
+    if (req->op >= OP_COUNT || !requests[req->op].answer) {
+        ret->err = refuse(ret, TERN_UNSUPPORTED, "this build does not know that request");
         return;
-    case OP_FETCH_CANCEL: pull_cancel(c, out, req, ret); return;
-    case OP_EVICT: evict_request(c, req, ret); return;
-    case OP_DRAIN: drain_request(c, req, ret); return;
-    case OP_RETRACT: session_retract(c, req, ret); return;
-    case OP_RECOVER: session_recover(c, out, req, ret, ret_later); return;
-    case OP_NAMESPACE_RESET: reset_request(c, req, ret); return;
-    case OP_PIN: pin_request(c, req, ret); return;
-    case OP_NONE:
-    case OP_COUNT: break;
     }
-    ret->err = TERN_UNSUPPORTED;
-    ret->text = "this build does not know that request";
+    ret->err = call_resolve(c, call, ret);
+    if (ret->err == TERN_OK)
+        ret->err = requests[req->op].answer(c, out, call, ret);
+    ret->runs = out->runs;
+    ret->nruns = out->nruns;
 }
 
 static void request(struct core *c, struct actions *out, const struct request *req)
 {
-    struct reply *r;
-    bool later = false;
+    struct call call = {.req = req};
+    struct reply aside;
 
     if (req->conn >= c->limits.conns || !conn_at(c, req->conn)->open)
         return;
-    r = &action_add(out, ACT_REPLY)->reply;
-    r->op = req->op;
-    r->conn = req->conn;
-    r->request_id = req->request_id;
-    r->trace_id = req->trace_id;
-    r->text = "";
-    dispatch(c, out, req, r, &later);
-    r->runs = out->runs;
-    r->nruns = out->nruns;
-    if (!later) {
+    call.conn = conn_at(c, req->conn);
+    if (req->op >= OP_COUNT || !requests[req->op].may_wait) {
+        /* First of the actions: the asker hears of it before what it brings about. */
+        struct reply *r = &action_add(out, ACT_REPLY)->reply;
+
+        answer(c, out, &call, r);
         c->errors[r->err]++;
         return;
     }
-    /* The answer comes when the transfer ends. The reply was the first action: what came after
-     * takes its place. */
-    out->n--;
-    for (uint32_t i = 0; i < out->n; i++)
-        out->v[i] = out->v[i + 1];
+    memset(&aside, 0, sizeof aside);
+    answer(c, out, &call, &aside);
+    if (call.later)
+        return;
+    action_add(out, ACT_REPLY)->reply = aside;
+    c->errors[aside.err]++;
 }
 
 static void conn_opened(struct core *c, const struct event *ev)

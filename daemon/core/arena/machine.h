@@ -4,6 +4,7 @@
 #ifndef CORE_MACHINE_H
 #define CORE_MACHINE_H
 
+#include "core/session/call.h"
 #include "core/tree/nodes.h"
 
 /* --- actions.c: filling struct actions --- */
@@ -18,12 +19,10 @@ bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs);
 
 struct engine *engine_find(const struct core *c, struct engine_id id);
 uint32_t engine_slot(const struct core *c, const struct engine *e);
-/* The engine of a connection, if it may ask for things now. */
-enum tern_err engine_of_conn(const struct core *c, uint32_t conn, struct engine **ret,
-                             const char **ret_text);
-void engine_join(struct core *c, const struct request *req, struct reply *ret);
-void engine_leave(struct core *c, struct actions *out, const struct request *req,
-                  struct reply *ret);
+enum tern_err engine_join(struct core *c, struct actions *out, struct call *call,
+                          struct reply *ret);
+enum tern_err engine_leave(struct core *c, struct actions *out, struct call *call,
+                           struct reply *ret);
 void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc);
 void engine_conn_closed(struct core *c, uint32_t conn);
 void engine_step_done(struct core *c, struct engine_id engine, uint32_t rank, uint64_t step);
@@ -56,10 +55,12 @@ bool seal_flush(struct core *c, struct actions *out); /* false: work is left for
 
 struct session *session_find(const struct core *c, struct session_id id);
 uint32_t session_slot(const struct core *c, const struct session *s);
-void session_open(struct core *c, const struct request *req, struct reply *ret);
-void session_peek(struct core *c, const struct request *req, struct reply *ret);
-void session_match(struct core *c, struct actions *out, const struct request *req,
-                   struct reply *ret);
+enum tern_err session_open(struct core *c, struct actions *out, struct call *call,
+                           struct reply *ret);
+enum tern_err session_peek(struct core *c, struct actions *out, struct call *call,
+                           struct reply *ret);
+enum tern_err session_match(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret);
 void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,
                 struct op_result *ret);
 /* Gives everything back: at `step` for a live engine, at once for one that is gone. */
@@ -85,9 +86,6 @@ void session_slid_to(struct session *s, uint32_t group, uint32_t first, uint64_t
 bool session_can_return(const struct core *c, const struct session *s, uint32_t p);
 bool has_recurrent(const struct pool *p);
 uint32_t session_table_refs(const struct pool *p, uint32_t tokens);
-/* The session that a connection of engine `e` names. */
-enum tern_err session_for(const struct core *c, const struct engine *e, struct session_id id,
-                          struct session **ret, const char **ret_text);
 struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
                                const struct req_tokens *req);
 struct pool *session_pool(const struct core *c, const struct session *s);
@@ -105,11 +103,11 @@ bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
 
 /* --- retract.c: sessions that are away, or wait for the host tier --- */
 
-void session_retract(struct core *c, const struct request *req, struct reply *ret);
-void session_recover(struct core *c, struct actions *out, const struct request *req,
-                     struct reply *ret, bool *ret_later);
-void session_fetch_host(struct core *c, const struct request *req, struct reply *ret,
-                        bool *ret_later);
+enum tern_err session_retract(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret);
+enum tern_err session_recover(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret);
+enum tern_err session_fetch_host(struct core *c, struct call *call, struct reply *ret);
 /* Ends the load of a session that has one; the asker is told GONE. There must be room for that.
  * `stays`: it was cancelled, the session is not aborted or closed. */
 void load_end(struct core *c, struct actions *out, struct session *s, bool stays);
@@ -148,9 +146,9 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
 
 /* --- pool_requests.c --- */
 
-void pool_open(struct core *c, const struct request *req, struct reply *ret);
-void pool_map(struct core *c, const struct request *req, struct reply *ret);
-void pool_close(struct core *c, const struct request *req, struct reply *ret);
+enum tern_err pool_open(struct core *c, struct actions *out, struct call *call, struct reply *ret);
+enum tern_err pool_map(struct core *c, struct actions *out, struct call *call, struct reply *ret);
+enum tern_err pool_close(struct core *c, struct actions *out, struct call *call, struct reply *ret);
 void pool_zeroed(struct core *c, struct pool_id pool);
 /* Takes closing pools on: their prefixes go as pins end, then their range is zeroed and given back.
  */
@@ -158,11 +156,11 @@ bool pool_flush(struct core *c, struct actions *out);
 
 /* --- pulls.c, serves.c --- */
 
-void pull_fetch(struct core *c, struct actions *out, const struct request *req, struct reply *ret,
-                bool *ret_later);
-void pull_cancel(struct core *c, struct actions *out, const struct request *req, struct reply *ret);
+enum tern_err pull_fetch(struct core *c, struct actions *out, struct call *call, struct reply *ret);
+enum tern_err pull_cancel(struct core *c, struct actions *out, struct call *call,
+                          struct reply *ret);
 /* May the session fetch now, wherever from? */
-enum tern_err fetch_ready(const struct session *s, const char **ret_text);
+enum tern_err fetch_ready(const struct session *s, struct reply *ret);
 void pull_doom(struct core *c, struct pull *p, enum tern_err err);
 void pull_orphan(
     struct core *c,

@@ -27,12 +27,11 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
                    uint32_t owner);
 
 enum tern_err layout_check(const struct core *c, const struct req_pool_open *req,
-                           const char **ret_text);
+                           struct reply *ret);
 uint64_t layout_hash(const struct req_pool_open *req, uint32_t regions);
 /* Carves a pool. QUOTA: the tenant's memory; BUSY: page, slab or pool records. */
 enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
-                         const struct req_pool_open *req, uint32_t *ret_pool,
-                         const char **ret_text);
+                         const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret);
 /* False: no other pool's going would make room for it. */
 bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req);
 bool pool_all_free(const struct core *c, const struct pool *p);

@@ -2,6 +2,8 @@
  * finding pools. Slab 0 of every pool is never handed out, so index 0 exists in no group. */
 #include "core/memory/pages.h"
 
+#include "core/arena/refuse.h"
+
 #include <string.h>
 
 #include "base/hash.h"
@@ -47,18 +49,18 @@ static bool lcm_within(uint64_t a, uint64_t b, uint64_t max, uint64_t *ret)
     return true;
 }
 
-static enum tern_err family_check(const struct group_layout *g, const char **ret_text)
+static enum tern_err family_check(const struct group_layout *g, struct reply *ret)
 {
     bool window = g->family == FAMILY_WINDOW;
 
-    *ret_text = "the family of a group is HISTORY, WINDOW or RECURRENT";
     if (g->family > FAMILY_RECURRENT)
-        return TERN_UNSUPPORTED;
-    *ret_text =
-        "a WINDOW group has a window and a reserve of 1 to 4,194,304 tokens, others have none";
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "the family of a group is HISTORY, WINDOW or RECURRENT");
     if (window != (g->window > 0) || window != (g->reserve > 0) || g->window > SESSION_TOKENS_MAX ||
         g->reserve > SESSION_TOKENS_MAX)
-        return TERN_INVALID;
+        return refuse(
+            ret, TERN_INVALID,
+            "a WINDOW group has a window and a reserve of 1 to 4,194,304 tokens, others have none");
     return TERN_OK;
 }
 
@@ -98,44 +100,43 @@ static uint32_t segment_of(const struct group_layout *g, uint32_t align)
     return align / g->page_tokens;
 }
 
-enum tern_err layout_check(const struct core *c, const struct req_pool_open *req,
-                           const char **ret_text)
+enum tern_err layout_check(const struct core *c, const struct req_pool_open *req, struct reply *ret)
 {
     uint64_t align, slab, chunk = 0;
 
-    *ret_text = "a pool has 1 to 8 groups";
     if (req->ngroups == 0 || req->ngroups > GROUPS_MAX || req->supersede > SUPERSEDE_OFF)
-        return TERN_INVALID;
+        return refuse(ret, TERN_INVALID, "a pool has 1 to 8 groups");
     for (uint32_t i = 0; i < req->ngroups; i++) {
         const struct group_layout *g = &req->group[i];
 
-        TRY(family_check(g, ret_text));
-        *ret_text = "page_tokens is 1 to 4096; page_bytes is a multiple of 8, and not 0";
+        TRY(family_check(g, ret));
         if (g->page_tokens == 0 || g->page_tokens > PAGE_TOKENS_MAX || g->page_bytes == 0 ||
             g->page_bytes % 8 != 0)
-            return TERN_INVALID;
-        *ret_text = "units divide page_bytes, and units x regions are within the configured "
-                    "checksums of a page";
+            return refuse(ret, TERN_INVALID,
+                          "page_tokens is 1 to 4096; page_bytes is a multiple of 8, and not 0");
         if (g->units == 0 || g->page_bytes % g->units != 0 || g->units > c->limits.sums_per_page)
-            return TERN_INVALID;
+            return refuse(ret, TERN_INVALID,
+                          "units divide page_bytes, and units x regions are within the configured "
+                          "checksums of a page");
     }
-    *ret_text = "there is a HISTORY group; the HISTORY groups' page_tokens have a common multiple "
-                "L up to 16384, and "
-                "the others' divide it";
     if (!align_of(req, &align))
-        return TERN_INVALID;
-    *ret_text = "the groups' page_bytes have no common multiple that fits the pool twice";
+        return refuse(
+            ret, TERN_INVALID,
+            "there is a HISTORY group; the HISTORY groups' page_tokens have a common multiple "
+            "L up to 16384, and "
+            "the others' divide it");
     if (!slab_of(req, req->bytes, &slab))
-        return TERN_INVALID;
-    *ret_text = "the groups' page_bytes have no common multiple that fits the host tier twice";
+        return refuse(ret, TERN_INVALID,
+                      "the groups' page_bytes have no common multiple that fits the pool twice");
     if (req->host_bytes && !slab_of(req, req->host_bytes, &slab))
-        return TERN_INVALID;
-    *ret_text = "a chunk of L tokens has more than 256 pages: use larger pages";
+        return refuse(
+            ret, TERN_INVALID,
+            "the groups' page_bytes have no common multiple that fits the host tier twice");
     for (uint32_t i = 0; i < req->ngroups; i++)
         chunk += segment_of(&req->group[i], (uint32_t)align);
     if (chunk > SEAL_PAGES_MAX)
-        return TERN_INVALID;
-    *ret_text = "";
+        return refuse(ret, TERN_INVALID,
+                      "a chunk of L tokens has more than 256 pages: use larger pages");
     return TERN_OK;
 }
 
@@ -282,8 +283,7 @@ bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_
 }
 
 static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, enum tier tier,
-                           const struct req_pool_open *req, uint32_t *ret_pool,
-                           const char **ret_text)
+                           const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret)
 {
     uint64_t memory = tier_bytes(c, tenant, tier);
     struct pool fresh, *p = NULL;
@@ -292,26 +292,27 @@ static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, en
 
     for (slot = 0; slot < c->limits.pools && pool_at(c, slot)->state != POOL_EMPTY; slot++)
         ;
-    *ret_text = "all pool slots are in use (a host tier takes one too): close a pool, or raise "
-                "limits.pools";
     if (slot == c->limits.pools)
-        return TERN_BUSY;
+        return refuse(
+            ret, TERN_BUSY,
+            "all pool slots are in use (a host tier takes one too): close a pool, or raise "
+            "limits.pools");
     memset(&fresh, 0, sizeof fresh);
     pool_set_groups(&fresh, req, tier);
-    *ret_text = tier == TIER_HOST
-                    ? "the tenant's host memory has no room for a host tier of that size: close a "
-                      "pool, or raise its host_memory"
-                    : "the tenant's memory has no room for a pool of that size: close a pool, or "
-                      "raise its memory";
     if (!range_find(c, tenant, tier, RANGE_BYTES, fresh.bytes, memory, &offset))
-        return TERN_QUOTA;
-    *ret_text =
-        "too few page or slab records: raise limits.pages or limits.slabs, or use larger pages";
+        return refuse(ret, TERN_QUOTA,
+                      tier == TIER_HOST
+                          ? "the tenant's host memory has no room for a host tier of that size: "
+                            "close a pool, or raise its host_memory"
+                          : "the tenant's memory has no room for a pool of that size: close a "
+                            "pool, or raise its memory");
     if (fresh.pages_per_slab_max == UINT32_MAX ||
         !range_find(c, tenant, tier, RANGE_PAGES, (uint64_t)fresh.nslabs * fresh.pages_per_slab_max,
                     c->limits.pages, &page_base) ||
         !range_find(c, tenant, tier, RANGE_SLABS, fresh.nslabs, c->limits.slabs, &slab_base))
-        return TERN_BUSY;
+        return refuse(ret, TERN_BUSY,
+                      "too few page or slab records: raise limits.pages or limits.slabs, or use "
+                      "larger pages");
     p = pool_at(c, slot);
     fresh.gen = gen_next(p->gen);
     *p = fresh;
@@ -330,18 +331,17 @@ static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, en
     p->opened_seq = ++c->seq;
     pool_set_slabs(c, p);
     *ret_pool = slot;
-    *ret_text = "";
     return TERN_OK;
 }
 
 enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
-                         const struct req_pool_open *req, uint32_t *ret_pool, const char **ret_text)
+                         const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret)
 {
     uint32_t device, host;
-    enum tern_err err = carve(c, tenant, regions, TIER_DEVICE, req, &device, ret_text);
+    enum tern_err err = carve(c, tenant, regions, TIER_DEVICE, req, &device, ret);
 
     if (err == TERN_OK && req->host_bytes) {
-        err = carve(c, tenant, regions, TIER_HOST, req, &host, ret_text);
+        err = carve(c, tenant, regions, TIER_HOST, req, &host, ret);
         if (err != TERN_OK) {
             pool_at(c, device)->state = POOL_EMPTY;
         } else {

@@ -21,25 +21,22 @@ struct engine *engine_find(const struct core *c, struct engine_id id)
     return e->state != ENGINE_EMPTY && e->gen == id.gen ? e : NULL;
 }
 
-enum tern_err engine_of_conn(const struct core *c, uint32_t conn, struct engine **ret,
-                             const char **ret_text)
+enum tern_err engine_of_conn(const struct core *c, const struct conn *cn,
+                             struct engine **ret_engine, struct reply *ret)
 {
-    const struct conn *cn = conn_at(c, conn);
     struct engine *e;
 
-    *ret_text = "join an engine on this connection first";
     if (cn->engine == NONE)
-        return TERN_INVALID;
+        return refuse(ret, TERN_INVALID, "join an engine on this connection first");
     e = engine_at(c, cn->engine);
-    *ret_text = "a process of this engine died or left: restart the engine, its pages come back "
-                "when the last has gone";
     if (e->state == ENGINE_DYING)
-        return TERN_GONE;
-    *ret_text = "not every rank of the engine has joined yet";
+        return refuse(
+            ret, TERN_GONE,
+            "a process of this engine died or left: restart the engine, its pages come back "
+            "when the last has gone");
     if (e->state != ENGINE_LIVE)
-        return TERN_BUSY;
-    *ret_text = "";
-    *ret = e;
+        return refuse(ret, TERN_BUSY, "not every rank of the engine has joined yet");
+    *ret_engine = e;
     return TERN_OK;
 }
 
@@ -95,38 +92,41 @@ static bool same_seat(const struct core *c, const struct conn *cn, const struct 
 }
 
 static enum tern_err join_check(const struct core *c, const struct conn *cn,
-                                const struct req_join *j, const char **ret_text)
+                                const struct req_join *j, struct reply *ret)
 {
-    *ret_text = "world is 1 to 16 and within the tenant's regions; rank is below world; the name "
-                "is not empty";
     if (j->world == 0 || j->world > RANKS_MAX ||
         j->world > tenant_at(c, cn->tenant)->config.regions ||
         (j->role != ROLE_SCHEDULER && j->rank >= j->world) || j->role > ROLE_BOTH ||
         j->name[0] == 0 || memchr(j->name, 0, ENGINE_NAME_MAX) == NULL)
-        return TERN_INVALID;
-    *ret_text =
-        "this connection has joined as another engine or rank already: one connection, one seat";
-    return cn->engine == NONE || same_seat(c, cn, j) ? TERN_OK : TERN_CONFLICT;
+        return refuse(
+            ret, TERN_INVALID,
+            "world is 1 to 16 and within the tenant's regions; rank is below world; the name "
+            "is not empty");
+    if (cn->engine != NONE && !same_seat(c, cn, j))
+        return refuse(ret, TERN_CONFLICT,
+                      "this connection has joined as another engine or rank already: one "
+                      "connection, one seat");
+    return TERN_OK;
 }
 
 static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
-                               const struct req_join *j, const char **ret_text)
+                               const struct req_join *j, struct reply *ret)
 {
     struct conn *cn = conn_at(c, conn);
     uint32_t seat = seat_of(j);
     struct proc_of *proc = &e->procs[seat];
 
-    *ret_text =
-        "a process of this engine died or left: wait until the others have exited, then join anew";
     if (e->state == ENGINE_DYING)
-        return TERN_BUSY;
-    *ret_text = "the engine was joined with another world size";
+        return refuse(ret, TERN_BUSY,
+                      "a process of this engine died or left: wait until the others have exited, "
+                      "then join anew");
     if (e->world != j->world)
-        return TERN_CONFLICT;
-    *ret_text = "another process has that rank, or this one has it on another open connection";
+        return refuse(ret, TERN_CONFLICT, "the engine was joined with another world size");
     if (proc->alive &&
         (proc->proc != cn->proc || (e->conns[seat] != NONE && e->conns[seat] != conn)))
-        return TERN_CONFLICT;
+        return refuse(
+            ret, TERN_CONFLICT,
+            "another process has that rank, or this one has it on another open connection");
     if (!proc->alive) {
         proc->proc = cn->proc;
         proc->alive = 1;
@@ -139,29 +139,24 @@ static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
     cn->engine = engine_slot(c, e);
     cn->seat = seat;
     touch(c);
-    *ret_text = "";
     return TERN_OK;
 }
 
-void engine_join(struct core *c, const struct request *req, struct reply *ret)
+enum tern_err engine_join(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {
-    const struct req_join *j = &req->join;
-    struct conn *cn = conn_at(c, req->conn);
+    const struct req_join *j = &call->req->join;
+    struct conn *cn = call->conn;
     struct engine *e;
 
-    ret->err = join_check(c, cn, j, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
+    (void)out;
+    TRY(join_check(c, cn, j, ret));
     e = by_name(c, cn->tenant, j->name);
     if (!e)
         e = engine_create(c, cn->tenant, j);
-    if (!e) {
-        ret->err = TERN_BUSY;
-        ret->text = "all engine slots are in use: raise limits.engines";
-        return;
-    }
-    ret->err = seat_take(c, e, req->conn, j, &ret->text);
+    if (!e)
+        return refuse(ret, TERN_BUSY, "all engine slots are in use: raise limits.engines");
     ret->join.engine = (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
+    return seat_take(c, e, call->req->conn, j, ret);
 }
 
 void engine_attach(struct core *c, struct engine *e, uint32_t pool)
@@ -243,20 +238,19 @@ void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc)
     }
 }
 
-void engine_leave(struct core *c, struct actions *out, const struct request *req, struct reply *ret)
+enum tern_err engine_leave(struct core *c, struct actions *out, struct call *call,
+                           struct reply *ret)
 {
-    struct conn *cn = conn_at(c, req->conn);
+    struct conn *cn = call->conn;
     struct engine *e;
 
-    if (cn->engine == NONE) {
-        ret->err = TERN_INVALID;
-        ret->text = "this connection has joined no engine";
-        return;
-    }
+    if (cn->engine == NONE)
+        return refuse(ret, TERN_INVALID, "this connection has joined no engine");
     e = engine_at(c, cn->engine);
     e->conns[cn->seat] = NONE;
     cn->engine = NONE;
     seat_leave(c, out, e, cn->seat, false);
+    return TERN_OK;
 }
 
 void engine_conn_closed(struct core *c, uint32_t conn)

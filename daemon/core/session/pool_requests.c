@@ -77,104 +77,87 @@ static bool room_is_coming(const struct core *c, uint32_t tenant)
 
 static enum tern_err carve_or_wait(struct core *c, const struct engine *e,
                                    const struct req_pool_open *r, uint32_t *ret_pool,
-                                   const char **ret_text)
+                                   struct reply *ret)
 {
-    enum tern_err err = pool_carve(c, e->tenant, e->world, r, ret_pool, ret_text);
+    enum tern_err err = pool_carve(c, e->tenant, e->world, r, ret_pool, ret);
 
     if (err == TERN_OK || !pool_possible(c, e->tenant, r) ||
         !(room_is_coming(c, e->tenant) || orphan_close(c, e->tenant)))
         return err;
-    *ret_text = "a pool that nobody maps is being closed to make room: repeat in a moment";
-    return TERN_BUSY;
+    return refuse(ret, TERN_BUSY,
+                  "a pool that nobody maps is being closed to make room: repeat in a moment");
 }
 
-void pool_open(struct core *c, const struct request *req, struct reply *ret)
+enum tern_err pool_open(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {
-    const struct req_pool_open *r = &req->pool_open;
-    struct engine *e;
+    const struct req_pool_open *r = &call->req->pool_open;
+    struct engine *e = call->engine;
     struct pool *p;
     uint32_t slot;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = layout_check(c, r, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
-    ret->err = TERN_INVALID;
-    ret->text = "units x regions are more than the configured checksums of a page: raise "
-                "limits.sums_per_page";
+    (void)out;
+    TRY(layout_check(c, r, ret));
     for (uint32_t g = 0; g < r->ngroups; g++)
         if ((uint64_t)r->group[g].units * e->world > c->limits.sums_per_page)
-            return;
+            return refuse(ret, TERN_INVALID,
+                          "units x regions are more than the configured checksums of a page: raise "
+                          "limits.sums_per_page");
     p = orphan_find(c, e, r);
-    if (p) {
+    if (p)
         slot = pool_slot(c, p);
-        ret->err = TERN_OK;
-        ret->text = "";
-    } else {
-        ret->err = carve_or_wait(c, e, r, &slot, &ret->text);
-        if (ret->err != TERN_OK)
-            return;
-        p = pool_at(c, slot);
-    }
+    else
+        TRY(carve_or_wait(c, e, r, &slot, ret));
+    p = pool_at(c, slot);
     engine_attach(c, e, slot);
     ret->pool_open.pool = (struct pool_id){.slot = slot, .gen = p->gen};
     ret->pool_open.align_tokens = p->align;
     ret->pool_open.bytes = p->bytes;
+    return TERN_OK;
 }
 
-static struct pool *pool_of_request(const struct core *c, const struct engine *e, struct pool_id id,
-                                    struct reply *ret)
+static enum tern_err pool_of_request(const struct core *c, const struct engine *e,
+                                     struct pool_id id, struct pool **ret_pool, struct reply *ret)
 {
     struct pool *p = pool_find(c, id);
 
-    if (p && p->tenant == e->tenant && p->state == POOL_OPEN)
-        return p;
-    ret->err = TERN_GONE;
-    ret->text = "no such pool: it was closed, or is from before a restart";
-    return NULL;
+    if (!p || p->tenant != e->tenant || p->state != POOL_OPEN)
+        return refuse(ret, TERN_GONE,
+                      "no such pool: it was closed, or is from before a restart; open it again");
+    *ret_pool = p;
+    return TERN_OK;
 }
 
-void pool_map(struct core *c, const struct request *req, struct reply *ret)
+enum tern_err pool_map(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {
-    const struct conn *cn = conn_at(c, req->conn);
-    struct engine *e;
+    const struct conn *cn = call->conn;
+    struct engine *e = call->engine;
     struct pool *p;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    p = ret->err == TERN_OK ? pool_of_request(c, e, req->pool_map.pool, ret) : NULL;
-    if (!p)
-        return;
-    if (p->regions != e->world) {
-        ret->err = TERN_INVALID;
-        ret->text = "the pool was opened by an engine of another world size";
-        return;
-    }
+    (void)out;
+    TRY(pool_of_request(c, e, call->req->pool_map.pool, &p, ret));
+    if (p->regions != e->world)
+        return refuse(ret, TERN_INVALID, "the pool was opened by an engine of another world size");
     engine_attach(c, e, pool_slot(c, p));
     ret->pool_map.region = cn->seat < RANKS_MAX ? cn->seat : 0;
     ret->pool_map.offset = p->offset;
     ret->pool_map.bytes = p->bytes;
+    return TERN_OK;
 }
 
-void pool_close(struct core *c, const struct request *req, struct reply *ret)
+enum tern_err pool_close(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {
-    struct engine *e;
+    const struct engine *e = call->engine;
     struct pool *p;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    p = ret->err == TERN_OK ? pool_of_request(c, e, req->pool_close.pool, ret) : NULL;
-    if (!p)
-        return;
-    ret->err = TERN_CONFLICT;
-    ret->text = "sessions are open in that pool: close them first";
+    (void)out;
+    TRY(pool_of_request(c, e, call->req->pool_close.pool, &p, ret));
     if (p->sessions > 0)
-        return;
-    ret->text = "another engine has mapped that pool: it closes with the last one";
+        return refuse(ret, TERN_CONFLICT, "sessions are open in that pool: close them first");
     if (p->engines != 1 || !(e->pools & 1ull << pool_slot(c, p)))
-        return;
+        return refuse(ret, TERN_CONFLICT,
+                      "another engine has mapped that pool: it closes with the last one");
     pool_begin_close(c, p);
-    ret->err = TERN_OK;
-    ret->text = "";
+    return TERN_OK;
 }
 
 void pool_zeroed(struct core *c, struct pool_id id)

@@ -66,16 +66,15 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
 {
     struct list pages;
 
-    ret->text = "the host tier has not that much room: the session runs on; wait for others to "
-                "recover or close, or retract with DROP";
     if (!BUG(CORE_BUG_PIN_ONE_TIER))
         node_pin(c, s->node, REF_HOST);
     if (host_back_path(c, s->node, s->low, &ret->shortage) != TERN_OK) {
         if (!BUG(CORE_BUG_PIN_ONE_TIER))
             node_unpin(c, s->node, REF_HOST);
-        return TERN_POOL_EXHAUSTED;
+        return refuse(ret, TERN_POOL_EXHAUSTED,
+                      "the host tier has not that much room: the session runs on; wait for others "
+                      "to recover or close, or retract with DROP");
     }
-    ret->text = "";
     session_free_tail(c, s, s->written, &pages);
     *ret_freed = pages.n;
     retire_release(c, e, step, &pages, NONE, 0);
@@ -96,54 +95,48 @@ static void retracted(struct core *c, struct session *s)
 
 static enum tern_err retract_check(const struct core *c, const struct engine *e,
                                    const struct session *s, const struct req_retract *r,
-                                   const char **ret_text)
+                                   struct reply *ret)
 {
-    *ret_text = "the mode of a Retract is HOST or DROP";
     if (r->mode > RETRACT_DROP)
-        return TERN_INVALID;
-    *ret_text = "a fetch or a recovery is under way in this session: wait for it, or cancel it";
+        return refuse(ret, TERN_INVALID, "the mode of a Retract is HOST or DROP");
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-        return TERN_BUSY;
-    *ret_text = "";
+        return refuse(
+            ret, TERN_BUSY,
+            "a fetch or a recovery is under way in this session: wait for it, or cancel it");
     if (session_away(s))
         return TERN_OK; /* a repetition changes nothing (S8) */
-    *ret_text = "this pool has no host tier: open it with host_bytes, or retract with DROP";
     if (r->mode == RETRACT_HOST && session_pool(c, s)->other == NONE)
-        return TERN_UNSUPPORTED;
-    *ret_text = "the STATE of what is committed has left the table, so nothing could go on from "
-                "there: retract to the HOST, or Abort";
+        return refuse(ret, TERN_UNSUPPORTED,
+                      "this pool has no host tier: open it with host_bytes, or retract with DROP");
     if (r->mode == RETRACT_DROP && !session_can_return(c, s, s->committed))
-        return TERN_INVALID;
-    *ret_text = "no retire record is left: wait until a step has passed, or raise limits.retires";
-    return retire_ready(c, e, r->step) ? TERN_OK : TERN_BUSY;
+        return refuse(
+            ret, TERN_INVALID,
+            "the STATE of what is committed has left the table, so nothing could go on from "
+            "there: retract to the HOST, or Abort");
+    if (!retire_ready(c, e, r->step))
+        return refuse(ret, TERN_BUSY,
+                      "no retire record is left: wait until a step has passed, or raise "
+                      "limits.retires");
+    return TERN_OK;
 }
 
-void session_retract(struct core *c, const struct request *req, struct reply *ret)
+enum tern_err session_retract(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret)
 {
-    const struct req_retract *r = &req->retract;
-    struct engine *e;
-    struct session *s;
-    uint32_t state, freed = 0;
+    const struct req_retract *r = &call->req->retract;
+    struct engine *e = call->engine;
+    struct session *s = call->session;
+    uint32_t state = s->state, freed = 0;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = session_for(c, e, r->session, &s, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
+    (void)out;
     ret->retract.lengths = session_lengths(s);
-    ret->err = retract_check(c, e, s, r, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
-    ret->text = "";
-    state = s->state;
+    TRY(retract_check(c, e, s, r, ret));
     if (session_away(s))
-        return;
+        return TERN_OK;
     if (r->mode == RETRACT_DROP)
         drop(c, e, s, r->step, &freed);
     else
-        ret->err = to_host(c, e, s, r->step, &freed, ret);
-    if (ret->err != TERN_OK)
-        return;
+        TRY(to_host(c, e, s, r->step, &freed, ret));
     s->back_to = state;
     s->away_step = session_step(s, r->step);
     c->retracts++;
@@ -156,6 +149,7 @@ void session_retract(struct core *c, const struct request *req, struct reply *re
     else
         ret->retract.free_now = freed;
     ret->retract.lengths = session_lengths(s);
+    return TERN_OK;
 }
 
 /* It cannot be done: the session runs on. Its engine does not know that yet: the step that it named
@@ -213,40 +207,43 @@ static bool path_written(const struct core *c, const struct session *s, uint32_t
 }
 
 /* What the load needs that is on the device already stays there; then the pages are taken. */
-static enum tern_err load_start(struct core *c, struct engine *e, struct session *s,
-                                uint32_t target, uint32_t low, const struct request *req,
+static enum tern_err load_start(struct core *c, struct call *call, uint32_t target, uint32_t low,
                                 struct reply *ret)
 {
     uint32_t need[GROUPS_MAX] = {0}, device = target;
+    struct session *s = call->session;
     struct pool *p = session_pool(c, s);
+    enum tern_err err;
 
     while (!node_on_device(node_at(c, device)))
         device = node_at(c, device)->parent;
     s->target = target;
     s->load_pin = device;
     s->load_low = low < node_at(c, device)->depth ? low : node_at(c, device)->depth;
-    ret->text = "a commit or a copy of that prefix is under way: repeat in a moment";
-    ret->err = path_written(c, s, device, false) ? load_need(c, target, low, need) : TERN_BUSY;
-    if (ret->err == TERN_CORRUPT)
-        ret->text = "the host's copy does not agree with its checksums: Abort, and compute it anew";
-    if (ret->err != TERN_OK)
-        return ret->err;
+    err = path_written(c, s, device, false) ? load_need(c, target, low, need) : TERN_BUSY;
+    if (err != TERN_OK)
+        return refuse(ret, err,
+                      err == TERN_CORRUPT
+                          ? "the host's copy does not agree with its checksums: Abort, and compute "
+                            "it anew"
+                          : "a commit or a copy of that prefix is under way: repeat in a moment");
     node_pin(c, device, REF_TRANSFER);
     load_hold(c, target, s->load_low);
-    ret->text = "the device has not that much room: the session stays as it is; make room, repeat";
-    ret->err = pages_make_room(c, e, p, need, &ret->shortage);
-    if (ret->err != TERN_OK) {
+    err = pages_make_room(c, call->engine, p, need, &ret->shortage);
+    if (err != TERN_OK) {
         load_let_go(c, target, s->load_low);
         node_unpin(c, device, REF_TRANSFER);
-        return ret->err;
+        return refuse(ret, err,
+                      "the device has not that much room: the session stays as it is; make room, "
+                      "repeat");
     }
     load_begin(c, target, low);
     s->load_kib = load_kib(p, need);
-    ret->text = "";
-    s->load_op = req->op;
-    s->load_conn = req->conn;
-    s->load_request = req->request_id;
-    s->load_trace = req->trace_id;
+    s->load_op = call->req->op;
+    s->load_conn = call->req->conn;
+    s->load_request = call->req->request_id;
+    s->load_trace = call->req->trace_id;
+    call->later = true;
     s->state = SESSION_LOADING;
     away_add(c, s);
     return TERN_OK;
@@ -262,25 +259,17 @@ static void load_release(struct core *c, struct session *s)
     s->load_pin = NONE;
 }
 
-void session_recover(struct core *c, struct actions *out, const struct request *req,
-                     struct reply *ret, bool *ret_later)
+enum tern_err session_recover(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret)
 {
-    struct engine *e;
-    struct session *s;
+    struct session *s = call->session;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = session_for(c, e, req->recover.session, &s, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
     ret->recover.lengths = session_lengths(s);
     ret->recover.tokens = s->tokens.end;
-    ret->err = TERN_BUSY;
-    ret->text = "a fetch or a recovery is under way in this session: wait for it, or cancel it";
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-        return;
-    ret->err = TERN_OK;
-    ret->text = "";
+        return refuse(ret, TERN_BUSY,
+                      "a fetch or a recovery is under way in this session: wait for it, or cancel "
+                      "it");
     if (s->state == SESSION_RETRACTING)
         retract_undo(c, s);
     if (!session_away(s))
@@ -289,50 +278,43 @@ void session_recover(struct core *c, struct actions *out, const struct request *
         if (s->held == REF_RETRACTED ||
             (load_done(c, s->node, s->low) && path_written(c, s, s->node, true)))
             back_on_device(c, s);
-        else if (load_start(c, e, s, s->node, s->low, req, ret) == TERN_OK)
-            *ret_later = true;
+        else
+            TRY(load_start(c, call, s->node, s->low, ret));
     }
+    if (call->later)
+        return TERN_OK;
     ret->recover.lengths = session_lengths(s);
     ret->recover.tokens = s->tokens.end;
-    if (ret->err == TERN_OK && !*ret_later)
-        session_runs(c, out, s, 0);
+    session_runs(c, out, s, 0);
+    return TERN_OK;
 }
 
 /* --- fetch from the host tier --- */
 
-void session_fetch_host(struct core *c, const struct request *req, struct reply *ret,
-                        bool *ret_later)
+enum tern_err session_fetch_host(struct core *c, struct call *call, struct reply *ret)
 {
-    const struct req_fetch *r = &req->fetch;
+    const struct req_fetch *r = &call->req->fetch;
+    struct session *s = call->session;
     struct req_tokens none = {0};
     struct token_view w;
-    struct engine *e;
-    struct session *s;
+    enum tern_err err;
     uint32_t target;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = session_for(c, e, r->session, &s, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
     ret->fetch.lengths = session_lengths(s);
-    ret->err = fetch_ready(s, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
-    ret->text = "";
+    TRY(fetch_ready(s, ret));
     w = session_view(c, s, s->tokens.end, &none);
     if (r->depth && r->depth < w.end)
         w.end = r->depth > s->committed ? r->depth : s->committed;
     target = host_walk(c, s->node, &w);
     if (target == s->node)
-        return; /* the host knows no more */
+        return TERN_OK; /* the host knows no more */
     node_pin(c, target, REF_HOST);
-    if (load_start(c, e, s, target, state_low(c, target), req, ret) != TERN_OK) {
+    err = load_start(c, call, target, state_low(c, target), ret);
+    if (err != TERN_OK)
         node_unpin(c, target, REF_HOST);
-        return;
-    }
-    s->back_to = SESSION_TURN;
-    *ret_later = true;
+    else
+        s->back_to = SESSION_TURN;
+    return err;
 }
 
 /* All chunks from the committed length to the target are in the tree: the session borrows them. */

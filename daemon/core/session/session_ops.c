@@ -253,13 +253,13 @@ static enum tern_err apply(struct core *c, struct actions *out, struct engine *e
 void session_op(struct core *c, struct actions *out, struct engine *e, const struct step_op *op,
                 struct op_result *ret)
 {
-    struct session *s;
-    const char *text;
+    struct session *s = session_of(c, e, op->session);
 
     ret->first_run = out->nruns;
-    ret->err = session_for(c, e, op->session, &s, &text);
-    if (ret->err != TERN_OK)
+    if (!s) {
+        ret->err = TERN_GONE;
         return;
+    }
     ret->err = apply(c, out, e, s, op, ret);
     ret->nruns = out->nruns - ret->first_run;
     if (s->state == SESSION_EMPTY)

@@ -16,6 +16,13 @@ struct session *session_find(const struct core *c, struct session_id id)
     return s->state != SESSION_EMPTY && s->gen == id.gen ? s : NULL;
 }
 
+struct session *session_of(const struct core *c, const struct engine *e, struct session_id id)
+{
+    struct session *s = session_find(c, id);
+
+    return s && s->engine == engine_slot(c, e) ? s : NULL;
+}
+
 uint32_t session_slot(const struct core *c, const struct session *s)
 {
     return (uint32_t)(s - session_at(c, 0));
@@ -46,35 +53,36 @@ struct token_view session_view(const struct core *c, const struct session *s, ui
                                .cursor_block = NONE};
 }
 
-static enum tern_err tokens_check(const struct req_tokens *t, const char **ret_text)
+static const char token_store_full[] =
+    "the token store is full: close sessions, or raise limits.token_blocks or limits.extra_keys";
+
+static enum tern_err tokens_check(const struct req_tokens *t, struct reply *ret)
 {
-    *ret_text = "a session has at most 4,194,304 tokens, a request at most 1,024 extra keys";
     if (t->n > SESSION_TOKENS_MAX || t->base > SESSION_TOKENS_MAX - t->n ||
         t->nkeys > EXTRA_KEYS_MAX)
-        return TERN_INVALID;
-    *ret_text = "extra keys have ascending positions among the request's own tokens";
-    return keys_in_order(t) ? TERN_OK : TERN_INVALID;
+        return refuse(ret, TERN_INVALID,
+                      "a session has at most 4,194,304 tokens, a request at most 1,024 extra keys");
+    if (!keys_in_order(t))
+        return refuse(ret, TERN_INVALID,
+                      "extra keys have ascending positions among the request's own tokens");
+    return TERN_OK;
 }
 
 /* --- open, peek --- */
 
 /* A pool that this engine has opened or mapped. */
 static enum tern_err pool_for(const struct core *c, const struct engine *e, struct pool_id id,
-                              struct pool **ret, const char **ret_text)
+                              struct pool **ret_pool, struct reply *ret)
 {
     struct pool *p = pool_find(c, id);
 
-    *ret_text = "no such pool: open or map one with this incarnation";
     if (!p || p->tenant != e->tenant)
-        return TERN_GONE;
-    *ret_text = "this engine has not mapped that pool";
+        return refuse(ret, TERN_GONE, "no such pool: open or map one with this incarnation");
     if (!(e->pools & 1ull << id.slot))
-        return TERN_INVALID;
-    *ret_text = "the pool is closing";
+        return refuse(ret, TERN_INVALID, "this engine has not mapped that pool");
     if (p->state != POOL_OPEN)
-        return TERN_GONE;
-    *ret_text = "";
-    *ret = p;
+        return refuse(ret, TERN_GONE, "the pool is closing");
+    *ret_pool = p;
     return TERN_OK;
 }
 
@@ -85,35 +93,32 @@ static void session_link(struct core *c, struct engine *e, struct session *s)
     session_pool(c, s)->sessions++;
 }
 
-void session_open(struct core *c, const struct request *req, struct reply *ret)
+enum tern_err session_open(struct core *c, struct actions *out, struct call *call,
+                           struct reply *ret)
 {
-    struct engine *e;
+    const struct req_session_open *r = &call->req->session_open;
+    struct engine *e = call->engine;
+    const struct tenant *tenant = tenant_at(c, e->tenant);
     struct pool *p;
     struct session *s;
     uint32_t root, slot;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = pool_for(c, e, req->session_open.pool, &p, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
-    ret->err = TERN_BUSY;
-    ret->text = "the daemon is draining: open sessions elsewhere";
+    (void)out;
+    TRY(pool_for(c, e, r->pool, &p, ret));
     if (c->draining)
-        return;
-    ret->err = TERN_QUOTA;
-    ret->text = "the tenant's limit of open sessions is reached: close some, or raise sessions_max";
-    if (tenant_at(c, e->tenant)->sessions >= tenant_at(c, e->tenant)->config.sessions_max)
-        return;
-    ret->err = TERN_BUSY;
-    ret->text = "all session slots are in use: close some, or raise limits.sessions";
+        return refuse(ret, TERN_BUSY, "the daemon is draining: open sessions elsewhere");
+    if (tenant->sessions >= tenant->config.sessions_max)
+        return refuse(ret, TERN_QUOTA,
+                      "the tenant's limit of open sessions is reached: close some, or raise "
+                      "sessions_max");
     if (c->free_sessions.n == 0)
-        return;
-    ret->text = "no namespace or node record is left: close sessions, or raise limits.namespaces "
-                "or limits.nodes";
-    root = space_root(c, pool_slot(c, p), req->session_open.ns, true);
+        return refuse(ret, TERN_BUSY,
+                      "all session slots are in use: close some, or raise limits.sessions");
+    root = space_root(c, pool_slot(c, p), r->ns, true);
     if (root == NONE)
-        return;
+        return refuse(ret, TERN_BUSY,
+                      "no namespace or node record is left: close sessions, or raise "
+                      "limits.namespaces or limits.nodes");
     slot = session_slot_take(c);
     s = session_at(c, slot);
     s->gen = gen_next(s->gen);
@@ -136,39 +141,32 @@ void session_open(struct core *c, const struct request *req, struct reply *ret)
     node_pin(c, root,
              REF_DEVICE); /* an empty table pins its root, which pins nothing but the namespace */
     session_link(c, e, s);
-    ret->err = TERN_OK;
-    ret->text = "";
     ret->session_open.session = (struct session_id){.slot = slot, .gen = s->gen};
+    return TERN_OK;
 }
 
-void session_peek(struct core *c, const struct request *req, struct reply *ret)
+enum tern_err session_peek(struct core *c, struct actions *out, struct call *call,
+                           struct reply *ret)
 {
-    const struct req_peek *r = &req->peek;
+    const struct req_peek *r = &call->req->peek;
     struct token_view w = session_view(c, NULL, 0, &r->tokens);
-    struct engine *e;
     struct pool *p;
     uint32_t root, at;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = pool_for(c, e, r->pool, &p, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = tokens_check(&r->tokens, &ret->text);
-    if (ret->err == TERN_OK && r->tokens.base != 0) {
-        ret->err = TERN_INVALID;
-        ret->text = "a Peek gives all tokens: base is 0";
-    }
-    if (ret->err != TERN_OK)
-        return;
-    ret->text = "";
+    (void)out;
+    TRY(pool_for(c, call->engine, r->pool, &p, ret));
+    TRY(tokens_check(&r->tokens, ret));
+    if (r->tokens.base != 0)
+        return refuse(ret, TERN_INVALID, "a Peek gives all tokens: base is 0");
     w.align = p->align;
     root = space_root(c, pool_slot(c, p), r->ns, false);
     if (root == NONE)
-        return;
+        return TERN_OK;
     ret->peek.history_depth = node_at(c, node_walk(c, root, &w))->depth;
     at = state_walk(c, root, &w);
     ret->peek.depth = node_at(c, at)->depth;
     ret->peek.host_depth = node_at(c, host_walk(c, at, &w))->depth;
+    return TERN_OK;
 }
 
 /* --- giving back --- */
@@ -337,10 +335,8 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     if (depth > t->base)
         tokens_init(&fresh, depth);
     blocks = tokens_blocks_needed(&fresh, p->align, t->n - keep);
-    ret->text = "the token store is full: close sessions, or raise limits.token_blocks or "
-                "limits.extra_keys";
     if (blocks > c->free_blocks.n || t->nkeys > c->free_keys.n)
-        return TERN_BUSY;
+        return refuse(ret, TERN_BUSY, token_store_full);
     if (s->good >
         t->base) { /* what differs is replaced: an Abort must not take it for the good list */
         uint32_t common = t->base + tokens_common(c, &s->tokens, p->align, t->base, t);
@@ -375,7 +371,6 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     session_use(c, s);
     runs_of_path(c, out, s, 0);
     ret->match.matched = depth;
-    ret->text = "";
     return TERN_OK;
 }
 
@@ -447,10 +442,10 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     struct token_buf kept;
     uint32_t common, length;
 
-    ret->text =
-        "a session is append-only: the request has fewer tokens in common than are committed";
     if (t.base + t.n < s->committed || (t.base < s->committed && !agrees_with_path(c, s, &t)))
-        return TERN_INVALID;
+        return refuse(
+            ret, TERN_INVALID,
+            "a session is append-only: the request has fewer tokens in common than are committed");
     if (t.base < s->committed)
         tokens_skip_to(&t, s->committed); /* what is committed was compared: go on from there */
     common = t.base + tokens_common(c, &s->tokens, p->align, t.base, &t);
@@ -460,20 +455,19 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
     if (length < s->written && has_recurrent(p))
         length = s->committed; /* its one state is that of the written length: the resume point's is
                                   copied anew */
-    ret->text =
-        "the STATE that is needed there has left the table: abort the session and match anew";
     if (!session_can_return(c, s, length))
-        return TERN_INVALID;
-    ret->text = "no retire record is left: wait until a step has passed, or raise limits.retires";
+        return refuse(
+            ret, TERN_INVALID,
+            "the STATE that is needed there has left the table: abort the session and match anew");
     if (!retire_ready(c, e, m->step))
-        return TERN_BUSY;
-    ret->text = "the token store is full: close sessions, or raise limits.token_blocks or "
-                "limits.extra_keys";
+        return refuse(ret, TERN_BUSY,
+                      "no retire record is left: wait until a step has passed, or raise "
+                      "limits.retires");
     kept = s->tokens;
     kept.end = common;
     if (tokens_blocks_needed(&kept, p->align, t.base + t.n - common) > c->free_blocks.n ||
         t.nkeys > c->free_keys.n)
-        return TERN_BUSY;
+        return refuse(ret, TERN_BUSY, token_store_full);
     session_free_tail(c, s, length, &pages);
     retire_release(c, e, m->step, &pages, NONE, 0);
     if (s->good > common)
@@ -488,61 +482,43 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
      * asker that names what it has needs no more than what lies beyond. */
     if (s->allocated == s->committed)
         runs_of_path(c, out, s, m->tokens.base);
-    ret->text = "";
     return TERN_OK;
 }
 
-/* The session a connection names; its engine must be the connection's. */
-enum tern_err session_for(const struct core *c, const struct engine *e, struct session_id id,
-                          struct session **ret, const char **ret_text)
+static enum tern_err match_check(const struct core *c, const struct session *s,
+                                 const struct req_tokens *t, struct reply *ret)
 {
-    struct session *s = session_find(c, id);
-
-    *ret_text = "no such session: it was closed, or is from before a restart";
-    if (!s || s->engine != engine_slot(c, e))
-        return TERN_GONE;
-    *ret_text = "";
-    *ret = s;
+    TRY(tokens_check(t, ret));
+    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
+        return refuse(ret, TERN_BUSY,
+                      "a fetch is under way in this session: wait for it, or cancel it");
+    if (session_away(s))
+        return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
+    if (t->base > s->tokens.end)
+        return refuse(ret, TERN_CONFLICT,
+                      "base is beyond the tokens that the session has: give them again from there");
+    if (session_table_refs(session_pool(c, s), t->base + t->n) > REPLY_REFS_MAX)
+        return refuse(ret, TERN_INVALID,
+                      "a session's table has at most 65,536 pages: give fewer tokens");
     return TERN_OK;
 }
 
-void session_match(struct core *c, struct actions *out, const struct request *req,
-                   struct reply *ret)
+enum tern_err session_match(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret)
 {
-    const struct req_match *m = &req->match;
+    const struct req_match *m = &call->req->match;
     const struct req_tokens t = anchored(&m->tokens);
-    struct engine *e;
-    struct session *s;
+    struct session *s = call->session;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = session_for(c, e, m->session, &s, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
     ret->match.lengths = session_lengths(s); /* of a refusal, too */
     ret->match.tokens = s->tokens.end;
-    ret->err = tokens_check(&m->tokens, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
-    ret->err = TERN_BUSY;
-    ret->text = "a fetch is under way in this session: wait for it, or cancel it";
-    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-        return;
-    ret->err = TERN_INVALID;
-    ret->text = "the session is retracted: Recover it first";
-    if (session_away(s))
-        return;
-    ret->err = TERN_CONFLICT;
-    ret->text = "base is beyond the tokens that the session has: give them again from there";
-    if (m->tokens.base > s->tokens.end)
-        return;
-    ret->err = TERN_INVALID;
-    ret->text = "a session's table has at most 65,536 pages";
-    if (session_table_refs(session_pool(c, s), m->tokens.base + m->tokens.n) > REPLY_REFS_MAX)
-        return;
+    TRY(match_check(c, s, &m->tokens, ret));
     /* T3: import only into an empty table, before anything is allocated. */
-    ret->err = s->allocated == 0 && s->owned[0].n == 0 ? match_import(c, out, s, &t, ret)
-                                                       : match_resume(c, out, s, m, ret);
+    if (s->allocated == 0 && s->owned[0].n == 0)
+        TRY(match_import(c, out, s, &t, ret));
+    else
+        TRY(match_resume(c, out, s, m, ret));
     ret->match.lengths = session_lengths(s);
     ret->match.tokens = s->tokens.end;
+    return TERN_OK;
 }

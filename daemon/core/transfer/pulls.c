@@ -145,41 +145,37 @@ static bool gather(const struct core *c, const struct session *s, uint32_t to, s
     return true;
 }
 
-enum tern_err fetch_ready(const struct session *s, const char **ret_text)
+enum tern_err fetch_ready(const struct session *s, struct reply *ret)
 {
-    *ret_text = "a fetch or a recovery is under way in this session already";
     if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
-        return TERN_BUSY;
-    *ret_text = "the session is retracted: Recover it first";
+        return refuse(ret, TERN_BUSY, "a fetch or a recovery is under way in this session already");
     if (session_away(s))
-        return TERN_INVALID;
-    *ret_text = "Match the session's tokens first, and hold nothing beyond what is committed";
+        return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
     if (s->state == SESSION_OPEN || s->allocated != s->committed)
-        return TERN_INVALID;
-    *ret_text =
-        "the session has STATE pages of its own, which the fetch would make stale: Abort it "
-        "and Match anew";
+        return refuse(
+            ret, TERN_INVALID,
+            "Match the session's tokens first, and hold nothing beyond what is committed");
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         if (s->owned[g].n > 0)
-            return TERN_INVALID;
+            return refuse(ret, TERN_INVALID,
+                          "the session has STATE pages of its own, which the fetch would make "
+                          "stale: Abort it "
+                          "and Match anew");
     return TERN_OK;
 }
 
 static enum tern_err fetch_check(const struct core *c, const struct session *s,
-                                 const struct req_fetch *r, const char **ret_text)
+                                 const struct req_fetch *r, struct reply *ret)
 {
-    TRY(fetch_ready(s, ret_text));
-    *ret_text = "no such peer is configured";
+    TRY(fetch_ready(s, ret));
     if (r->peer >= c->limits.peers)
-        return TERN_INVALID;
-    *ret_text = "the peer is not connected; the daemon keeps trying";
+        return refuse(ret, TERN_INVALID, "no such peer is configured");
     if (!link_at(c, r->peer)->up)
-        return TERN_PEER_LOST;
-    *ret_text =
-        "all transfer slots are in use: come back when a fetch has ended, or raise limits.pulls";
+        return refuse(ret, TERN_PEER_LOST, "the peer is not connected; the daemon keeps trying");
     if (c->free_pulls.n == 0)
-        return TERN_BUSY;
-    *ret_text = "";
+        return refuse(ret, TERN_BUSY,
+                      "all transfer slots are in use: come back when a fetch has ended, or raise "
+                      "limits.pulls");
     return TERN_OK;
 }
 
@@ -196,36 +192,26 @@ static void history_pin(struct core *c, struct pull *p, const struct session *s)
     node_pin(c, p->history_node, REF_TRANSFER);
 }
 
-void pull_fetch(struct core *c, struct actions *out, const struct request *req, struct reply *ret,
-                bool *ret_later)
+enum tern_err pull_fetch(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {
+    const struct request *req = call->req;
     const struct req_fetch *r = &req->fetch;
-    struct engine *e;
-    struct session *s;
+    const struct engine *e = call->engine;
+    struct session *s = call->session;
     struct pull *p;
     struct peer_msg *msg;
     uint32_t to, nkeys;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = session_for(c, e, r->session, &s, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
     ret->fetch.lengths = session_lengths(s);
-    ret->err = fetch_check(c, s, r, &ret->text);
-    if (ret->err != TERN_OK)
-        return;
+    TRY(fetch_check(c, s, r, ret));
     to = r->depth && r->depth < s->tokens.end ? r->depth : s->tokens.end;
     to -= to % session_pool(c, s)->align;
     if (to <= s->committed)
-        return; /* it is all here */
-    ret->err = TERN_INVALID;
-    ret->text =
-        "one fetch carries at most 245,760 tokens and 1,024 extra keys: fetch in pieces by `depth`";
+        return TERN_OK; /* it is all here */
     if (to > FETCH_TOKENS_MAX || !gather(c, s, to, out, &nkeys))
-        return;
-    ret->err = TERN_OK;
-    ret->text = "";
+        return refuse(ret, TERN_INVALID,
+                      "one fetch carries at most 245,760 tokens and 1,024 extra keys: fetch in "
+                      "pieces by `depth`");
     p = pull_create(c);
     p->state = PULL_ASKED;
     p->session = session_slot(c, s);
@@ -254,7 +240,8 @@ void pull_fetch(struct core *c, struct actions *out, const struct request *req, 
     msg->tokens = out->tokens;
     msg->keys = out->keys;
     msg->nkeys = nkeys;
-    *ret_later = true;
+    call->later = true;
+    return TERN_OK;
 }
 
 /* --- ending --- */
@@ -278,18 +265,15 @@ void pull_orphan(struct core *c, uint32_t slot)
     pull_doom(c, p, TERN_GONE);
 }
 
-void pull_cancel(struct core *c, struct actions *out, const struct request *req, struct reply *ret)
+enum tern_err pull_cancel(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {
-    struct engine *e;
-    struct session *s;
+    struct session *s = call->session;
 
-    ret->err = engine_of_conn(c, req->conn, &e, &ret->text);
-    if (ret->err == TERN_OK)
-        ret->err = session_for(c, e, req->fetch_cancel.session, &s, &ret->text);
-    if (ret->err == TERN_OK && s->pull != NONE)
+    (void)ret;
+    if (s->pull != NONE)
         pull_doom(c, pull_at(c, s->pull), TERN_GONE);
-    if (ret->err == TERN_OK)
-        load_end(c, out, s, true);
+    load_end(c, out, s, true);
+    return TERN_OK;
 }
 
 void pull_conn_closed(struct core *c, uint32_t conn)

@@ -82,8 +82,8 @@ static void find_prefix(struct core *c, const struct peer_msg *m, struct found *
     }
 }
 
-static void refuse(struct actions *out, uint32_t link, const struct peer_msg *m, enum tern_err err,
-                   uint32_t retry_ms)
+static void offer_nothing(struct actions *out, uint32_t link, const struct peer_msg *m,
+                          enum tern_err err, uint32_t retry_ms)
 {
     struct peer_msg *reply;
     struct action *a = action_add(out, ACT_PEER_SEND);
@@ -157,25 +157,26 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
     struct found f;
 
     if (m->tenant >= c->limits.tenants) {
-        refuse(out, link, m, TERN_DENIED, 0);
+        offer_nothing(out, link, m, TERN_DENIED, 0);
         return;
     }
     if (m->from > m->to || m->history > m->to || m->to > FETCH_TOKENS_MAX ||
         m->nkeys > EXTRA_KEYS_MAX || !keys_in_order(&t)) {
-        refuse(out, link, m, TERN_INVALID, 0);
+        offer_nothing(out, link, m, TERN_INVALID, 0);
         return;
     }
     find_prefix(c, m, &f);
     if (f.node == NONE || node_at(c, f.node)->depth <= m->from) {
-        refuse(out, link, m, f.node == NONE && f.other_layout ? TERN_UNSUPPORTED : TERN_OK, 0);
+        offer_nothing(out, link, m, f.node == NONE && f.other_layout ? TERN_UNSUPPORTED : TERN_OK,
+                      0);
         return;
     }
     if (m->from % pool_at(c, f.pool)->align != 0 || m->history % pool_at(c, f.pool)->align != 0) {
-        refuse(out, link, m, TERN_INVALID, 0);
+        offer_nothing(out, link, m, TERN_INVALID, 0);
         return;
     }
     if (c->free_serves.n == 0) {
-        refuse(out, link, m, TERN_BUSY, c->limits.busy_retry_ms);
+        offer_nothing(out, link, m, TERN_BUSY, c->limits.busy_retry_ms);
         return;
     }
     clip_to_offer(c, pool_at(c, f.pool), m->from, &f.node);

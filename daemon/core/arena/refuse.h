@@ -1,0 +1,17 @@
+/* How a request is refused: what went wrong and what the asker can do about it go into its reply in
+ * one place, and the caller hands the error on. A reply that nobody refused says TERN_OK and has no
+ * text. */
+#ifndef CORE_REFUSE_H
+#define CORE_REFUSE_H
+
+#include "core/request.h"
+
+/* `text` is static, and says what to do. */
+static inline enum tern_err refuse(struct reply *ret, enum tern_err err, const char *text)
+{
+    ret->err = err;
+    ret->text = text;
+    return err;
+}
+
+#endif
