@@ -176,7 +176,8 @@ if stage "build asan" "" build build-asan -DTERN_SANITIZE=address; then
     tests build-asan fuzz "$jobs"
     [[ $full -eq 1 ]] && tests build-asan rdma 1
     seeds=$((full ? 5000 : 500))
-    stage "simulator asan" "$seeds seeds" build-asan/bin/tern-sim --seeds $seeds --first "$TERN_SIM_FIRST" --json
+    stage "simulator asan" "$seeds seeds" build-asan/bin/tern-sim --seeds $seeds --first "$TERN_SIM_FIRST" \
+        --audit 16 --json
     stage "simulator of RDMA asan" "$seeds seeds" \
         build-asan/bin/tern-sim --rdma --seeds $seeds --first "$TERN_SIM_FIRST" --json
 fi

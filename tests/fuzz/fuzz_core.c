@@ -287,7 +287,7 @@ static void converge(struct world *w)
                 expect(pool.group[g].free + pool.group[g].zeroing == pool.group[g].total &&
                        pool.group[g].reclaimable == 0);
         }
-        rig_audit(w->rig[d]->core);
+        oracle_audit(w->rig[d]->core);
     }
 }
 
@@ -368,7 +368,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         }
         if (i % AUDIT_EACH == 0)
             for (uint32_t d = 0; d < 2; d++)
-                rig_audit(w.rig[d]->core);
+                oracle_audit(w.rig[d]->core);
     }
     converge(&w);
     rig_destroy(w.rig[0]);

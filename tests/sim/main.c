@@ -16,7 +16,7 @@
 #define FAILING_MAX 64
 
 struct options {
-    uint64_t seeds, first;
+    uint64_t seeds, first, audit_every;
     const char *tape, *shrink_to, *bug;
     bool json, twice, verbose, keep_going, rdma;
 };
@@ -169,6 +169,7 @@ static int run_seeds(const struct options *o)
     }
     sim_create(&w);
     w.verbose = o->verbose;
+    w.audit_every = (uint32_t)o->audit_every;
     start = cpu_seconds();
     for (uint64_t i = 0; i < o->seeds; i++)
         if (!run_seed(&w, &h, o, &t, o->first + i) && !o->keep_going && t.violations >= 8)
@@ -199,6 +200,7 @@ static int run_history(const struct options *o)
     }
     sim_create(&w);
     w.verbose = o->verbose;
+    w.audit_every = (uint32_t)o->audit_every;
     ok = sim_run(&w, &h, &hash);
     sim_destroy(&w);
     if (ok)
@@ -221,6 +223,8 @@ static void usage(void)
          "  --shrink DIR   write each failing history to DIR, shrunk\n"
          "  --tape FILE    replay a shrunk history, or a tape that a daemon recorded\n"
          "  --verbose      print every choice and what it did\n"
+         "  --audit N      look into the cores' memory after each N-th step (default 256; 0: "
+         "never)\n"
          "  --keep-going   do not stop after 8 failing seeds\n"
          "  --rdma         histories of the transfers alone, over modelled NICs and sockets; --bug "
          "N plants\n"
@@ -260,12 +264,13 @@ static bool number(const char *text, uint64_t least, uint64_t *ret)
 
 static bool parse(int argc, char **argv, struct options *o)
 {
-    static const struct option longs[] = {
-        {"seeds", 1, NULL, 'n'},   {"first", 1, NULL, 'f'},      {"json", 0, NULL, 'j'},
-        {"twice", 0, NULL, '2'},   {"shrink", 1, NULL, 's'},     {"tape", 1, NULL, 't'},
-        {"verbose", 0, NULL, 'v'}, {"keep-going", 0, NULL, 'k'}, {"bug", 1, NULL, 'b'},
-        {"rdma", 0, NULL, 'r'},    {"help", 0, NULL, 'h'},       {"version", 0, NULL, 'V'},
-        {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"seeds", 1, NULL, 'n'},   {"first", 1, NULL, 'f'},
+                                          {"json", 0, NULL, 'j'},    {"twice", 0, NULL, '2'},
+                                          {"shrink", 1, NULL, 's'},  {"tape", 1, NULL, 't'},
+                                          {"verbose", 0, NULL, 'v'}, {"keep-going", 0, NULL, 'k'},
+                                          {"bug", 1, NULL, 'b'},     {"rdma", 0, NULL, 'r'},
+                                          {"audit", 1, NULL, 'a'},   {"help", 0, NULL, 'h'},
+                                          {"version", 0, NULL, 'V'}, {NULL, 0, NULL, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "hV", longs, NULL)) != -1)
@@ -276,6 +281,10 @@ static bool parse(int argc, char **argv, struct options *o)
             break;
         case 'f':
             if (!number(optarg, 0, &o->first))
+                return false;
+            break;
+        case 'a':
+            if (!number(optarg, 0, &o->audit_every))
                 return false;
             break;
         case 'j': o->json = true; break;

@@ -32,15 +32,17 @@ static bool fails_alike(void *ctx)
 void history_shrink(struct sim *w, struct history *h)
 {
     struct failing f = {.w = w, .h = h};
-    uint32_t verbose = w->verbose;
+    uint32_t verbose = w->verbose, audit_every = w->audit_every;
 
     memcpy(f.what, w->what, sizeof f.what);
     w->verbose = 0;
+    w->audit_every = audit_every > 0; /* what the oracle saw late it sees at once */
     if (w->at_choice < h->n && h->n > w->at_choice + 1)
         h->n = w->at_choice + 1; /* nothing behind the failure matters */
     pieces_drop(h->choice, &h->n, sizeof h->choice[0], fails_alike, &f);
     fails_alike(&f); /* leaves the text of the shrunk one */
     w->verbose = verbose;
+    w->audit_every = audit_every;
 }
 
 bool history_write(const struct history *h, const char *path, const char *why)

@@ -414,6 +414,7 @@ struct sim {
     uint32_t world[ENGINES], ranks;
     uint64_t now, rng;
     uint32_t verbose, quiet_phase;
+    uint32_t audit_every, steps; /* the oracle looks at each audit_every-th step's core; 0: never */
     uint64_t events;
     struct daemon d[DAEMONS];
     struct link link[DAEMONS]; /* [d]: opened by d */

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/prng.h"
 #include "choices.h"
+#include "oracle/oracle.h"
 
 #define HISTORY_S 10 /* of a processor that is busy with other things, too; most take 1 ms */
 
@@ -53,6 +54,12 @@ static void on_check(const char *text)
         violation(w, "check", "%s", text);
 }
 
+static void on_audit(const char *text)
+{
+    if (running)
+        violation(running, "audit", "%s", text);
+}
+
 /* A core that reads where nothing is, or does not come back, has failed like any other: the history
  * can be shrunk. */
 static void on_crash(int sig)
@@ -90,6 +97,7 @@ void sim_create(struct sim *w)
     for (uint32_t d = 0; d < DAEMONS; d++)
         w->d[d].arena = arena_take(ARENA_MAX);
     w->out = arena_take(sizeof *w->out);
+    oracle_fail_hook = on_audit;
     check_set_hook(on_check);
     sigaction(SIGSEGV, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
     sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_crash, .sa_flags = SA_NODEFER}, NULL);
@@ -322,6 +330,8 @@ static void step_once(struct sim *w, uint32_t d, struct event *event)
     core_step(w->d[d].core, event, w->out);
     for (uint32_t i = 0; i < w->out->n; i++)
         take(w, d, &w->out->v[i]);
+    if (w->audit_every && ++w->steps % w->audit_every == 0)
+        oracle_audit(w->d[d].core);
 }
 
 void sim_step(struct sim *w, uint32_t d, struct event *event)
@@ -383,6 +393,7 @@ static void set_state(struct sim *w)
 static void sim_begin(struct sim *w, const struct history *h)
 {
     w->cfg = h->cfg;
+    w->steps = 0;
     w->page_tokens[0] = h->cfg.page_tokens0;
     w->page_tokens[1] = h->cfg.page_tokens1 ? h->cfg.page_tokens1 : 1;
     w->page_granules[0] = h->cfg.page_granules0;

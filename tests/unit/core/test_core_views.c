@@ -220,6 +220,6 @@ TEST(views_looking_changes_nothing)
         core_node_view(b.rig->core, i, &node);
         core_session_view(b.rig->core, i, &session);
     }
-    rig_audit(b.rig->core);
+    oracle_audit(b.rig->core);
     assert_true(core_hash(b.rig->core) == hash);
 }

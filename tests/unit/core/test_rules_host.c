@@ -279,7 +279,7 @@ TEST(t16_an_abort_during_the_copy_keeps_both_ends)
         assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 2);
         demote_pool(b.rig, &b.e, b.pool); /* nor under pressure */
         assert_int_equal(rig_free(b.rig, b.pool), 16 - 2);
-        rig_complete(b.rig, RIG_COPY); /* rig_audit_copy looks at both ends */
+        rig_complete(b.rig, RIG_COPY); /* oracle_audit_copy looks at both ends */
         rig_complete(b.rig, RIG_COPY);
         assert_true(on_host(&b, 1, 8));
         bench_ends_clean(&b);

@@ -327,7 +327,7 @@ TEST(fetch_of_many_batches_completes_in_any_order)
         assert_ok(rig_fetched(p.d, fetch));
         assert_whole(p.d, 600);
         assert_int_equal(p.dest->pulled_pages, 605);
-        rig_audit(p.dest->core);
+        oracle_audit(p.dest->core);
     }
 }
 

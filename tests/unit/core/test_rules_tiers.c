@@ -346,7 +346,7 @@ static struct rig_session *retracts_on_a_refill(struct stage *st)
     at = anywhere(st->rig, st->pool, rig_tokens(1, 64), 64);
     assert_int_equal(node_at(st->rig->core, at)->state.reclaim.prev != NONE, 1);
     state_drop(st->rig->core, at); /* of both tiers, since nobody comes back */
-    rig_audit(st->rig->core);
+    oracle_audit(st->rig->core);
     assert_int_equal(seen(st, 1, 64).host_pages, 1);
     s = stage_session(st);
     assert_ok(rig_match(s, rig_tokens(1, 80), 80));

@@ -229,7 +229,7 @@ TEST(t16_a_copy_that_waits_for_a_step_that_never_passes)
             assert_ok(rig_close(s, 0));
             assert_int_equal(node_at(st.rig->core, at)->state.reclaim.prev != NONE, 1);
             state_drop(st.rig->core, at);
-            rig_audit(st.rig->core);
+            oracle_audit(st.rig->core);
         }
         assert_int_equal(seen(&st, 1, 64).host_pages, 1); /* HISTORY alone */
         demote_pool(st.rig, &st.e, st.pool);

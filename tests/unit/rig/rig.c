@@ -14,8 +14,6 @@
 #define SETTLE_ROUNDS_MAX 100000
 #define TIMER_ROUNDS_MAX  10000
 
-void (*rig_fail_hook)(const char *text);
-
 void rig_fail(const char *format, ...)
 {
     char text[512];
@@ -24,10 +22,7 @@ void rig_fail(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "rig: %s\n", text);
-    if (rig_fail_hook)
-        rig_fail_hook(text);
-    abort();
+    oracle_fail("%s", text);
 }
 
 static void *must_copy(const void *v, size_t n)
@@ -325,7 +320,7 @@ static void one_event(struct rig *rig, const struct event *event)
     for (uint32_t i = 0; i < rig->out->n; i++)
         take_action(rig, &rig->out->v[i]);
     if (!rig->no_audit)
-        rig_audit(rig->core);
+        oracle_audit(rig->core);
 }
 
 void rig_timers(struct rig *rig)
@@ -444,7 +439,7 @@ static enum tern_err do_copy(struct rig *rig, const struct rig_job *job)
     bool fails = rig->copies_to_fail > 0;
     struct pool_view to;
 
-    rig_audit_copy(rig->core, job->pages, job->to, job->n);
+    oracle_audit_copy(rig->core, job->pages, job->to, job->n);
     for (uint32_t i = 0; i < job->n; i++) {
         uint64_t bytes, other;
         const uint8_t *source =

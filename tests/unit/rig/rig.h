@@ -1,8 +1,8 @@
 /* A rig around one core, for unit tests and fuzzers: it plays the shell. It turns calls into
  * events, keeps the replies, answers the core's jobs (seal, zero, pull, stop) at once or when the
  * test says so, and holds real bytes for every page so that a test can compare contents. Two rigs
- * can be joined by links. After every event the audit of rig_audit.c runs. What the core must never
- * do ends in rig_fail: abort, or the hook's way out. */
+ * can be joined by links. After every event the audit of tests/oracle runs. What the core must
+ * never do ends in rig_fail. */
 #ifndef TEST_RIG_H
 #define TEST_RIG_H
 
@@ -12,6 +12,7 @@
 
 #include "core/core.h"
 #include "core/query.h"
+#include "oracle/oracle.h"
 
 #define RIG_TENANTS_MAX 4
 #define RIG_JOBS_MAX    512
@@ -265,15 +266,8 @@ uint32_t rig_free(struct rig *rig, struct pool_id pool);     /* of group 0 */
 uint32_t rig_retiring(struct rig *rig, struct pool_id pool); /* of group 0 */
 struct core_view rig_view(struct rig *rig);
 
-/* A core that broke its contract with the shell, or a test that used the rig wrongly. */
+/* A core that broke its contract with the shell, or a test that used the rig wrongly: as
+ * oracle_fail. */
 _Noreturn void rig_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-extern void (*rig_fail_hook)(const char *text); /* may longjmp; NULL: abort */
-
-/* rig_audit.c: fails the test if the arena contradicts itself. */
-void rig_audit(const struct core *core);
-/* A copy job that is under way has both of its ends still: no page of either is used for anything
- * else (T16). */
-void rig_audit_copy(const struct core *core, const struct page_at *from, const struct page_at *to,
-                    uint32_t n);
 
 #endif

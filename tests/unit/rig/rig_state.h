@@ -82,7 +82,7 @@ static inline bool is_reclaimable(struct stage *st, const uint32_t *tokens, uint
 static inline void lose_state(struct stage *st, const uint32_t *tokens, uint32_t depth)
 {
     state_drop(st->rig->core, node_of(st->rig, st->pool, tokens, depth));
-    rig_audit(st->rig->core);
+    oracle_audit(st->rig->core);
 }
 
 /* What a session that matches them gets, with its bytes looked at. The session is closed again. */

@@ -19,7 +19,7 @@ static inline void rig_test_failed(const char *text)
 /* Before each case: a hook is gone after a failed check. */
 FIXTURE(rig_test_setup)
 {
-    rig_fail_hook = rig_test_failed;
+    oracle_fail_hook = rig_test_failed;
     check_set_hook(rig_test_failed);
     return 0;
 }

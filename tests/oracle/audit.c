@@ -1,28 +1,53 @@
 /* The audit of an arena: every page, token block, key and slot is in exactly one place, and every
  * count agrees with what it counts. What must stay true: it takes nothing on trust that it can walk
- * itself. See rig_audit.h. */
-#include "unit/rig/rig_audit.h"
+ * itself. See audit.h. */
+#include "oracle/audit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define BIT(state) (1u << PAGE_##state)
 
+/* Of the audit under way. It is given back by the next one, for a failing one leaves by a jump. */
+struct scratch {
+    struct scratch *next;
+    _Alignas(8) uint8_t bytes[];
+};
+
+static struct scratch *taken;
+
+void *audit_scratch(uint32_t n, size_t each)
+{
+    struct scratch *s = calloc(1, sizeof *s + n * each);
+
+    if (!s)
+        abort();
+    s->next = taken;
+    taken = s;
+    return s->bytes;
+}
+
+static void give_scratch_back(void)
+{
+    while (taken) {
+        struct scratch *next = taken->next;
+
+        free(taken);
+        taken = next;
+    }
+}
+
 static void *marks(uint32_t n)
 {
-    void *m = calloc(n, 1);
-
-    if (!m)
-        abort();
-    return m;
+    return audit_scratch(n, 1);
 }
 
 void audit_meet(uint8_t *seen, uint32_t i, uint32_t limit, const char *what, const char *where)
 {
     if (i >= limit)
-        rig_fail("audit: %s %u in %s does not exist", what, i, where);
+        oracle_fail("audit: %s %u in %s does not exist", what, i, where);
     if (seen[i]++)
-        rig_fail("audit: %s %u in %s is in two places", what, i, where);
+        oracle_fail("audit: %s %u in %s is in two places", what, i, where);
 }
 
 void audit_chain(struct audit *a, uint32_t head, uint32_t blocks, const char *where)
@@ -32,7 +57,7 @@ void audit_chain(struct audit *a, uint32_t head, uint32_t blocks, const char *wh
     for (uint32_t n = 0; n < blocks; n++, head = *block_next(a->c, head))
         audit_meet(a->block_seen, head, limit, "token block", where);
     if (head != NONE)
-        rig_fail("audit: the token chain of %s is longer than %u blocks", where, blocks);
+        oracle_fail("audit: the token chain of %s is longer than %u blocks", where, blocks);
 }
 
 void audit_keys(struct audit *a, uint32_t head, uint32_t from, uint32_t to, const char *where)
@@ -45,7 +70,7 @@ void audit_keys(struct audit *a, uint32_t head, uint32_t from, uint32_t to, cons
         audit_meet(a->key_seen, head, a->c->limits.extra_keys, "extra key", where);
         position = key_at(a->c, head)->position;
         if (position < from || position >= to || position < last)
-            rig_fail("audit: key at %u of %s, which holds [%u, %u)", position, where, from, to);
+            oracle_fail("audit: key at %u of %s, which holds [%u, %u)", position, where, from, to);
         last = (uint64_t)position + 1;
     }
 }
@@ -61,16 +86,16 @@ void audit_page_list(struct audit *a, const struct list *l, uint32_t states, uin
         audit_meet(a->page_seen, at, a->c->limits.pages, "page", where);
         p = page_at(a->c, at);
         if (!(states & 1u << p->state) || p->owner != owner)
-            rig_fail("audit: page %u in %s has state %u and owner %u", at, where, p->state,
-                     p->owner);
+            oracle_fail("audit: page %u in %s has state %u and owner %u", at, where, p->state,
+                        p->owner);
         if (p->in_list.prev != prev)
-            rig_fail("audit: page %u in %s is linked wrongly", at, where);
+            oracle_fail("audit: page %u in %s is linked wrongly", at, where);
         if (p->gen == 0)
-            rig_fail("audit: page %u in %s is in use with generation 0", at, where);
+            oracle_fail("audit: page %u in %s is in use with generation 0", at, where);
         prev = last = at;
     }
     if (page_list_last(a->c, l) != last || l->n != n)
-        rig_fail("audit: %s counts %u pages and has %u", where, l->n, n);
+        oracle_fail("audit: %s counts %u pages and has %u", where, l->n, n);
 }
 
 /* --- slabs --- */
@@ -84,21 +109,21 @@ static void audit_free_pages(struct audit *a, const struct pool *p, uint32_t slo
 
     for (uint32_t at = s->free_head; at != NONE; at = page_list_next(a->c, at), nfree++) {
         if (at < base || at >= base + g->pages_per_slab)
-            rig_fail("audit: page %u is free in slab %u, which is not its", at, slot);
+            oracle_fail("audit: page %u is free in slab %u, which is not its", at, slot);
         audit_meet(a->page_seen, at, a->c->limits.pages, "page", "a slab's free list");
         if (page_at(a->c, at)->state != PAGE_FREE)
-            rig_fail("audit: page %u is in a free list with state %u", at,
-                     page_at(a->c, at)->state);
+            oracle_fail("audit: page %u is in a free list with state %u", at,
+                        page_at(a->c, at)->state);
     }
     if (nfree != s->nfree)
-        rig_fail("audit: slab %u counts %u free pages and has %u", slot, s->nfree, nfree);
+        oracle_fail("audit: slab %u counts %u free pages and has %u", slot, s->nfree, nfree);
     for (uint32_t i = 0; i < g->pages_per_slab; i++) {
         const struct page *page = page_at(a->c, base + i);
 
         if (page->pool != pool_slot(a->c, p) || page->group != s->group ||
             page->index != local * g->pages_per_slab + i || page->index == 0)
-            rig_fail("audit: page %u of slab %u is not formatted for group %u", base + i, slot,
-                     s->group);
+            oracle_fail("audit: page %u of slab %u is not formatted for group %u", base + i, slot,
+                        s->group);
         tally[page->state]++;
     }
 }
@@ -110,11 +135,11 @@ static void audit_slab_list(struct audit *a, const struct list *l, const char *w
     for (uint32_t at = l->head; at != NONE; at = slab_list_next(a->c, at), n++) {
         audit_meet(a->slab_seen, at, a->c->limits.slabs, "slab", where);
         if (slab_at(a->c, at)->in_list.prev != prev)
-            rig_fail("audit: slab %u in %s is linked wrongly", at, where);
+            oracle_fail("audit: slab %u in %s is linked wrongly", at, where);
         prev = at;
     }
     if (n != l->n)
-        rig_fail("audit: %u slabs are in %s, %u counted", n, where, l->n);
+        oracle_fail("audit: %u slabs are in %s, %u counted", n, where, l->n);
 }
 
 static void audit_slabs(struct audit *a, const struct pool *p)
@@ -128,25 +153,25 @@ static void audit_slabs(struct audit *a, const struct pool *p)
         const struct slab *s = slab_at(a->c, slot);
 
         if (s->assigned && s->group >= p->ngroups)
-            rig_fail("audit: slab %u belongs to group %u", slot, s->group);
+            oracle_fail("audit: slab %u belongs to group %u", slot, s->group);
         if (a->slab_seen[slot] != (!s->assigned || s->nfree > 0))
-            rig_fail("audit: slab %u, assigned %u with %u free pages, is listed %u times", slot,
-                     s->assigned, s->nfree, a->slab_seen[slot]);
+            oracle_fail("audit: slab %u, assigned %u with %u free pages, is listed %u times", slot,
+                        s->assigned, s->nfree, a->slab_seen[slot]);
         if (!s->assigned)
             continue;
         if (s->nfree == p->group[s->group].pages_per_slab)
-            rig_fail("audit: slab %u is held although nothing of it is used", slot);
+            oracle_fail("audit: slab %u is held although nothing of it is used", slot);
         held[s->group]++;
         used++;
         audit_free_pages(a, p, slot, tally[s->group]);
     }
     if (used + p->free_slabs.n != p->nslabs - 1 || a->slab_seen[p->slab_base])
-        rig_fail("audit: %u slabs used, %u free, of %u and the reserved one", used, p->free_slabs.n,
-                 p->nslabs);
+        oracle_fail("audit: %u slabs used, %u free, of %u and the reserved one", used,
+                    p->free_slabs.n, p->nslabs);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (held[g] != p->group[g].held ||
             memcmp(tally[g], p->group[g].count, sizeof tally[g]) != 0)
-            rig_fail("audit: the counts of pool %u group %u are wrong", pool_slot(a->c, p), g);
+            oracle_fail("audit: the counts of pool %u group %u are wrong", pool_slot(a->c, p), g);
 }
 
 /* --- owners of pages and tokens other than nodes --- */
@@ -170,9 +195,9 @@ static void audit_owned(const struct session *s, uint32_t slot, const struct poo
         break;
     }
     if (!right)
-        rig_fail("audit: session %u owns [%u, +%u) of group %u for committed %u, written %u, "
-                 "allocated %u",
-                 slot, s->base[g], n, g, s->committed, s->written, s->allocated);
+        oracle_fail("audit: session %u owns [%u, +%u) of group %u for committed %u, written %u, "
+                    "allocated %u",
+                    slot, s->base[g], n, g, s->committed, s->written, s->allocated);
 }
 
 static void audit_session(struct audit *a, uint32_t slot)
@@ -184,27 +209,27 @@ static void audit_session(struct audit *a, uint32_t slot)
     uint32_t per_chunk = div_up(p->align, TOKEN_BLOCK), length = b->end - b->first;
 
     if (s->committed > s->written || s->written > s->allocated)
-        rig_fail("audit: S1: committed %u, written %u, allocated %u", s->committed, s->written,
-                 s->allocated);
+        oracle_fail("audit: S1: committed %u, written %u, allocated %u", s->committed, s->written,
+                    s->allocated);
     if (!n->used || n->depth != s->committed || n->pool != s->pool || n->space != s->space)
-        rig_fail("audit: session %u, committed %u, pins node %u of depth %u", slot, s->committed,
-                 s->node, n->depth);
+        oracle_fail("audit: session %u, committed %u, pins node %u of depth %u", slot, s->committed,
+                    s->node, n->depth);
     for (uint32_t g = 0; g < p->ngroups; g++) {
         audit_page_list(a, &s->owned[g], BIT(OWNED), slot, "a session's table");
         audit_owned(s, slot, p, g);
     }
     if (s->low > s->committed || s->low % p->align || (p->nstate == 0 && s->low != s->committed))
-        rig_fail("audit: session %u, committed %u, borrows the STATE deeper than %u", slot,
-                 s->committed, s->low);
+        oracle_fail("audit: session %u, committed %u, borrows the STATE deeper than %u", slot,
+                    s->committed, s->low);
     if (b->first > b->end || (s->committed > 0 && b->first != s->committed) ||
         b->end < s->written || b->first % p->align)
-        rig_fail("audit: session %u holds tokens [%u, %u) with committed %u, written %u", slot,
-                 b->first, b->end, s->committed, s->written);
+        oracle_fail("audit: session %u holds tokens [%u, %u) with committed %u, written %u", slot,
+                    b->first, b->end, s->committed, s->written);
     audit_chain(a, b->head, length / p->align * per_chunk + div_up(length % p->align, TOKEN_BLOCK),
                 "a session");
     audit_keys(a, b->keys, b->first, b->end, "a session");
     if (engine_at(a->c, s->engine)->state == ENGINE_EMPTY)
-        rig_fail("audit: session %u belongs to no engine", slot);
+        oracle_fail("audit: session %u belongs to no engine", slot);
 }
 
 static void audit_retires(struct audit *a)
@@ -225,8 +250,8 @@ static void audit_retires(struct audit *a)
 
             if (r->step < last || r->step <= e->done_min || r->in_engine.prev != prev ||
                 n++ == c->limits.retires)
-                rig_fail("audit: retire record %u of step %llu is out of order", at,
-                         (unsigned long long)r->step);
+                oracle_fail("audit: retire record %u of step %llu is out of order", at,
+                            (unsigned long long)r->step);
             last = r->step;
             audit_page_list(a, &r->pages, BIT(RETIRING), at, "a retire record");
             for (uint32_t p = r->pending; p != NONE; p = node_at(c, p)->work.publish_next) {
@@ -234,7 +259,7 @@ static void audit_retires(struct audit *a)
                 bool new = m->pending_engine == i && m->work.publish_step <= r->step;
 
                 if (!new && !(node_visible(m) && m->state.refilling))
-                    rig_fail("audit: node %u is pending in a record that is not its", p);
+                    oracle_fail("audit: node %u is pending in a record that is not its", p);
                 audit_meet(pending, p, c->limits.nodes, "node", "the lists of pending ones");
             }
         }
@@ -242,11 +267,10 @@ static void audit_retires(struct audit *a)
     for (uint32_t i = 0; i < c->limits.nodes; i++)
         if (node_at(c, i)->used &&
             pending[i] != (!node_visible(node_at(c, i)) || node_at(c, i)->state.refilling != 0))
-            rig_fail("audit: node %u waits for a step in %u records", i, pending[i]);
-    free(pending);
+            oracle_fail("audit: node %u waits for a step in %u records", i, pending[i]);
     if (n != c->nretires || n + c->free_retires.n != c->limits.retires)
-        rig_fail("audit: %u retire records live, %u counted, %u free", n, c->nretires,
-                 c->free_retires.n);
+        oracle_fail("audit: %u retire records live, %u counted, %u free", n, c->nretires,
+                    c->free_retires.n);
 }
 
 static void audit_pulls(struct audit *a)
@@ -281,17 +305,17 @@ static void audit_sessions(struct audit *a)
         for (uint32_t at = e->sessions.head; at != NONE && mine <= c->limits.sessions;
              at = session_list_next(c, at), mine++)
             if (session_at(c, at)->engine != i)
-                rig_fail("audit: session %u is listed by engine %u, which is not its", at, i);
+                oracle_fail("audit: session %u is listed by engine %u, which is not its", at, i);
         if (mine != e->sessions.n)
-            rig_fail("audit: engine %u counts %u sessions and has %u", i, e->sessions.n, mine);
+            oracle_fail("audit: engine %u counts %u sessions and has %u", i, e->sessions.n, mine);
         listed += mine;
     }
     if (n != listed || n + c->free_sessions.n != c->limits.sessions)
-        rig_fail("audit: %u sessions live, %u listed, %u free", n, listed, c->free_sessions.n);
+        oracle_fail("audit: %u sessions live, %u listed, %u free", n, listed, c->free_sessions.n);
     for (uint32_t i = 0; i < c->limits.pools; i++)
         if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->sessions != per_pool[i])
-            rig_fail("audit: pool %u counts %u sessions and has %u", i, pool_at(c, i)->sessions,
-                     per_pool[i]);
+            oracle_fail("audit: pool %u counts %u sessions and has %u", i, pool_at(c, i)->sessions,
+                        per_pool[i]);
 }
 
 /* --- free lists and what was met nowhere --- */
@@ -304,18 +328,18 @@ static void audit_stores(struct audit *a)
     for (uint32_t at = c->free_blocks.head; at != NONE; at = *block_next(c, at), n++)
         audit_meet(a->block_seen, at, c->limits.token_blocks, "token block", "the free list");
     if (n != c->free_blocks.n)
-        rig_fail("audit: %u token blocks are free, %u counted", n, c->free_blocks.n);
+        oracle_fail("audit: %u token blocks are free, %u counted", n, c->free_blocks.n);
     n = 0;
     for (uint32_t at = c->free_keys.head; at != NONE; at = key_at(c, at)->next, n++)
         audit_meet(a->key_seen, at, c->limits.extra_keys, "extra key", "the free list");
     if (n != c->free_keys.n)
-        rig_fail("audit: %u extra keys are free, %u counted", n, c->free_keys.n);
+        oracle_fail("audit: %u extra keys are free, %u counted", n, c->free_keys.n);
     for (uint32_t i = 0; i < c->limits.token_blocks; i++)
         if (!a->block_seen[i])
-            rig_fail("audit: token block %u leaked", i);
+            oracle_fail("audit: token block %u leaked", i);
     for (uint32_t i = 0; i < c->limits.extra_keys; i++)
         if (!a->key_seen[i])
-            rig_fail("audit: extra key %u leaked", i);
+            oracle_fail("audit: extra key %u leaked", i);
 }
 
 static void audit_no_page_lost(struct audit *a)
@@ -331,8 +355,8 @@ static void audit_no_page_lost(struct audit *a)
 
             for (uint32_t k = 0; slab->assigned && k < p->group[slab->group].pages_per_slab; k++)
                 if (!a->page_seen[base + k])
-                    rig_fail("audit: T1: page %u, state %u, owner %u, is nowhere", base + k,
-                             page_at(c, base + k)->state, page_at(c, base + k)->owner);
+                    oracle_fail("audit: T1: page %u, state %u, owner %u, is nowhere", base + k,
+                                page_at(c, base + k)->state, page_at(c, base + k)->owner);
         }
     }
 }
@@ -349,11 +373,11 @@ static void audit_view(const struct core *core, uint32_t slot)
                        q->transfer + q->ticket + q->retiring + q->zeroing + q->quarantine;
 
         if (sum != q->total)
-            rig_fail("T1: pool %u group %u: %llu pages are somewhere, %u exist", slot, g,
-                     (unsigned long long)sum, q->total);
+            oracle_fail("T1: pool %u group %u: %llu pages are somewhere, %u exist", slot, g,
+                        (unsigned long long)sum, q->total);
         if (q->layout.cap_pages && q->total - q->free > q->layout.cap_pages)
-            rig_fail("audit: group %u uses %u pages and may use %u", g, q->total - q->free,
-                     q->layout.cap_pages);
+            oracle_fail("audit: group %u uses %u pages and may use %u", g, q->total - q->free,
+                        q->layout.cap_pages);
     }
 }
 
@@ -363,12 +387,12 @@ static void must_be(const struct core *core, const struct page_at *at, uint32_t 
     const struct page *p = page_at(core, at->record);
 
     if (p->gen != at->gen || p->index != at->index || p->group != at->group || p->state != state)
-        rig_fail("audit: T16: page %u, the %s of a copy, has state %u, generation %u and not %u",
-                 at->record, end, p->state, p->gen, at->gen);
+        oracle_fail("audit: T16: page %u, the %s of a copy, has state %u, generation %u and not %u",
+                    at->record, end, p->state, p->gen, at->gen);
 }
 
-void rig_audit_copy(const struct core *core, const struct page_at *from, const struct page_at *to,
-                    uint32_t n)
+void oracle_audit_copy(const struct core *core, const struct page_at *from,
+                       const struct page_at *to, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         must_be(core, &from[i], PAGE_COMMITTED, "source");
@@ -376,16 +400,19 @@ void rig_audit_copy(const struct core *core, const struct page_at *from, const s
     }
 }
 
-void rig_audit(const struct core *core)
+void oracle_audit(const struct core *core)
 {
     const struct core_limits *l = core_limits_of(core);
-    struct audit a = {.c = core,
-                      .page_seen = marks(l->pages),
-                      .block_seen = marks(l->token_blocks),
-                      .key_seen = marks(l->extra_keys),
-                      .node_seen = marks(l->nodes),
-                      .slab_seen = marks(l->slabs)};
+    struct audit a;
     uint32_t closing = 0, pools = 0;
+
+    give_scratch_back();
+    a = (struct audit){.c = core,
+                       .page_seen = marks(l->pages),
+                       .block_seen = marks(l->token_blocks),
+                       .key_seen = marks(l->extra_keys),
+                       .node_seen = marks(l->nodes),
+                       .slab_seen = marks(l->slabs)};
 
     for (uint32_t i = 0; i < l->pools; i++) {
         if (pool_at(core, i)->state != POOL_EMPTY)
@@ -395,8 +422,8 @@ void rig_audit(const struct core *core)
         audit_view(core, i);
     }
     if (closing != core->nclosing || pools != core->npools)
-        rig_fail("audit: %u pools, %u of them closing; %u and %u counted", pools, closing,
-                 core->npools, core->nclosing);
+        oracle_fail("audit: %u pools, %u of them closing; %u and %u counted", pools, closing,
+                    core->npools, core->nclosing);
     audit_sessions(&a);
     audit_retires(&a);
     audit_pulls(&a);
@@ -407,9 +434,5 @@ void rig_audit(const struct core *core)
     audit_state(&a);
     audit_stores(&a);
     audit_no_page_lost(&a);
-    free(a.page_seen);
-    free(a.block_seen);
-    free(a.key_seen);
-    free(a.node_seen);
-    free(a.slab_seen);
+    give_scratch_back();
 }

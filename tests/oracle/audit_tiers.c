@@ -1,9 +1,7 @@
 /* The audit of the two tiers: where each prefix node is and what copies of it are under way, that
  * residency is prefix-closed on both, the queue of copies, the loads that sessions wait for, pools
- * and their host tiers. All of it is made anew from the pages and the sessions. See rig_audit.h. */
-#include "unit/rig/rig_audit.h"
-
-#include <stdlib.h>
+ * and their host tiers. All of it is made anew from the pages and the sessions. See audit.h. */
+#include "oracle/audit.h"
 
 static bool is_back(const struct node *n)
 {
@@ -27,29 +25,29 @@ static bool meet_pages(struct audit *a, uint32_t slot, uint32_t g, uint32_t head
         audit_meet(a->page_seen, at, a->c->limits.pages, "page", "a prefix node");
         page = page_at(a->c, at);
         if (page->state != state || page->owner != slot || page->group != g || page->pool != pool)
-            rig_fail("audit: page %u of node %u has state %u, owner %u, pool %u", at, slot,
-                     page->state, page->owner, page->pool);
+            oracle_fail("audit: page %u of node %u has state %u, owner %u, pool %u", at, slot,
+                        page->state, page->owner, page->pool);
         if (page->gen == 0)
-            rig_fail("audit: page %u of node %u has generation 0", at, slot);
+            oracle_fail("audit: page %u of node %u has generation 0", at, slot);
     }
     if (count && count != pool_at(a->c, node_at(a->c, slot)->pool)->group[g].segment)
-        rig_fail("audit: node %u has %u pages of group %u", slot, count, g);
+        oracle_fail("audit: node %u has %u pages of group %u", slot, count, g);
     return count > 0;
 }
 
 static void audit_moving(const struct node *n, uint32_t slot, bool any)
 {
     if (any != (n->work.copy != COPY_NONE))
-        rig_fail("audit: node %u has %s pages on the move, and a copy in state %u", slot,
-                 any ? "some" : "no", n->work.copy);
+        oracle_fail("audit: node %u has %s pages on the move, and a copy in state %u", slot,
+                    any ? "some" : "no", n->work.copy);
     if (is_load(n) && !node_on_host(n))
-        rig_fail("audit: node %u is loaded from a tier where it is not", slot);
+        oracle_fail("audit: node %u is loaded from a tier where it is not", slot);
     if (is_load(n) && n->work.loaders == 0 && n->work.copy != COPY_LOADBACK_CANCELLED)
-        rig_fail("audit: node %u is loaded for nobody", slot);
+        oracle_fail("audit: node %u is loaded for nobody", slot);
     if (n->work.copy == COPY_LOADBACK_CANCELLED && n->work.loaders > 0)
-        rig_fail("audit: node %u has a cancelled load that is none", slot);
+        oracle_fail("audit: node %u has a cancelled load that is none", slot);
     if (is_back(n) && !node_on_device(n))
-        rig_fail("audit: node %u is copied from a device where it is not", slot);
+        oracle_fail("audit: node %u is copied from a device where it is not", slot);
 }
 
 void audit_node_pages(struct audit *a, uint32_t slot)
@@ -67,31 +65,32 @@ void audit_node_pages(struct audit *a, uint32_t slot)
 
         moves = moves || moving;
         if ((device && !node_on_device(n)) || (history && device != (node_on_device(n) == 1)))
-            rig_fail("audit: node %u, on the device %u, has %u pages of group %u there", slot,
-                     node_on_device(n), device, g);
+            oracle_fail("audit: node %u, on the device %u, has %u pages of group %u there", slot,
+                        node_on_device(n), device, g);
         if ((host && !node_on_host(n)) || (history && host != (node_on_host(n) == 1)))
-            rig_fail("audit: node %u, on the host %u, has %u pages of group %u there", slot,
-                     node_on_host(n), host, g);
+            oracle_fail("audit: node %u, on the host %u, has %u pages of group %u there", slot,
+                        node_on_host(n), host, g);
         /* STATE that is loaded may be filled by a commit meanwhile. */
         if (moving && (is_back(n) ? !device || (host && !n->tiers.host_corrupt)
                                   : !host || (history && device)))
-            rig_fail("audit: T16: node %u copies group %u, which is on the device %u, the host %u",
-                     slot, g, device, host);
+            oracle_fail(
+                "audit: T16: node %u copies group %u, which is on the device %u, the host %u", slot,
+                g, device, host);
     }
     audit_moving(n, slot, moves);
     if (!node_on_device(n) && !node_on_host(n))
-        rig_fail("audit: node %u is on no tier", slot);
+        oracle_fail("audit: node %u is on no tier", slot);
     if ((node_on_device(n) && !node_on_device(up)) || (node_on_host(n) && !node_on_host(up)))
-        rig_fail("audit: node %u, on %u/%u, hangs on node %u, on %u/%u: not closed", slot,
-                 node_on_device(n), node_on_host(n), n->parent, node_on_device(up),
-                 node_on_host(up));
+        oracle_fail("audit: node %u, on %u/%u, hangs on node %u, on %u/%u: not closed", slot,
+                    node_on_device(n), node_on_host(n), n->parent, node_on_device(up),
+                    node_on_host(up));
     if (!node_on_device(n) && (!node_visible(n) || n->state.refilling || n->state.claims_window ||
                                n->state.reclaim.prev != NONE))
-        rig_fail("audit: node %u is on the host alone and waits, or claims", slot);
+        oracle_fail("audit: node %u is on the host alone and waits, or claims", slot);
     if (n->nrefs > 0 && !node_on_device(n))
-        rig_fail("audit: node %u is pinned on the device, where it is not", slot);
+        oracle_fail("audit: node %u is pinned on the device, where it is not", slot);
     if (n->refs[REF_HOST] > 0 && !node_on_host(n) && !is_back(n))
-        rig_fail("audit: node %u is pinned on the host, where it is not", slot);
+        oracle_fail("audit: node %u is pinned on the host, where it is not", slot);
 }
 
 static void audit_kids(const struct core *c, uint32_t slot)
@@ -104,8 +103,8 @@ static void audit_kids(const struct core *c, uint32_t slot)
         host += node_on_host(node_at(c, at)) || is_back(node_at(c, at));
     }
     if (device != n->tiers.device_children || host != n->tiers.host_children)
-        rig_fail("audit: node %u counts %u/%u children on the tiers and has %u/%u", slot,
-                 n->tiers.device_children, n->tiers.host_children, device, host);
+        oracle_fail("audit: node %u counts %u/%u children on the tiers and has %u/%u", slot,
+                    n->tiers.device_children, n->tiers.host_children, device, host);
 }
 
 static void audit_queue(const struct core *c)
@@ -117,8 +116,8 @@ static void audit_queue(const struct core *c)
         if (!node_at(c, at)->used || node_at(c, at)->work.copy_queue.prev != prev ||
             (node_at(c, at)->work.copy != COPY_WRITEBACK_QUEUED &&
              node_at(c, at)->work.copy != COPY_LOADBACK_QUEUED))
-            rig_fail("audit: node %u, copy state %u, is wrongly in the queue of copies", at,
-                     node_at(c, at)->work.copy);
+            oracle_fail("audit: node %u, copy state %u, is wrongly in the queue of copies", at,
+                        node_at(c, at)->work.copy);
     for (uint32_t i = 0; i < c->limits.nodes; i++) {
         const struct node *n = node_at(c, i);
 
@@ -129,19 +128,17 @@ static void audit_queue(const struct core *c)
                                n->work.copy == COPY_LOADBACK_CANCELLED);
     }
     if (queued != listed || queued != c->copies_queued.n)
-        rig_fail("audit: %u copies are queued, %u are in the queue", queued, listed);
+        oracle_fail("audit: %u copies are queued, %u are in the queue", queued, listed);
     if (running != c->copies_running || running > c->limits.copy_jobs)
-        rig_fail("audit: %u copies run, %u counted", running, c->copies_running);
+        oracle_fail("audit: %u copies run, %u counted", running, c->copies_running);
     if (queued > 0 && running < c->limits.copy_jobs && !c->left_over)
-        rig_fail("audit: %u copies wait although a job is free", queued);
+        oracle_fail("audit: %u copies wait although a job is free", queued);
 }
 
 static void audit_loaders(const struct core *c)
 {
-    uint32_t *loaders = calloc(c->limits.nodes, sizeof *loaders);
+    uint32_t *loaders = audit_scratch(c->limits.nodes, sizeof *loaders);
 
-    if (!loaders)
-        abort();
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         const struct session *s = session_at(c, i);
 
@@ -153,9 +150,8 @@ static void audit_loaders(const struct core *c)
     }
     for (uint32_t i = 0; i < c->limits.nodes; i++)
         if (node_at(c, i)->used && node_at(c, i)->work.loaders != loaders[i])
-            rig_fail("audit: node %u counts %u loaders and has %u", i, node_at(c, i)->work.loaders,
-                     loaders[i]);
-    free(loaders);
+            oracle_fail("audit: node %u counts %u loaders and has %u", i,
+                        node_at(c, i)->work.loaders, loaders[i]);
 }
 
 /* Those that wait for something besides their engine, in one list. */
@@ -168,8 +164,8 @@ static void audit_away(const struct core *c)
         const struct session *s = session_at(c, at);
 
         if (s->in_away.prev != prev || s->state < SESSION_RETRACTING)
-            rig_fail("audit: session %u, state %u, is wrongly in the list of those away", at,
-                     s->state);
+            oracle_fail("audit: session %u, state %u, is wrongly in the list of those away", at,
+                        s->state);
     }
     for (uint32_t i = 0; i < c->limits.sessions; i++) {
         const struct session *s = session_at(c, i);
@@ -178,10 +174,10 @@ static void audit_away(const struct core *c)
             continue;
         away += away_list_has(c, i);
         if (!away_list_has(c, i) && (s->state == SESSION_RETRACTING || s->state == SESSION_LOADING))
-            rig_fail("audit: session %u, state %u, is in no list of those away", i, s->state);
+            oracle_fail("audit: session %u, state %u, is in no list of those away", i, s->state);
     }
     if (listed != away || listed != c->away.n)
-        rig_fail("audit: %u sessions are away, %u are listed", away, listed);
+        oracle_fail("audit: %u sessions are away, %u are listed", away, listed);
 }
 
 static void audit_tiers(const struct core *c)
@@ -194,25 +190,23 @@ static void audit_tiers(const struct core *c)
         o = pool_at(c, p->other);
         if (o->state == POOL_EMPTY || o->other != i || o->tier == p->tier ||
             o->tenant != p->tenant || o->ngroups != p->ngroups || o->align != p->align)
-            rig_fail("audit: pools %u and %u are no pair of tiers", i, p->other);
+            oracle_fail("audit: pools %u and %u are no pair of tiers", i, p->other);
         if (p->tier != TIER_HOST)
             continue;
         if (p->sessions || p->nodes || p->serves || p->engines || p->spaces.n > 0)
-            rig_fail("audit: host tier %u has what only a pool has", i);
+            oracle_fail("audit: host tier %u has what only a pool has", i);
         for (uint32_t g = 0; g < p->ngroups; g++)
             for (uint32_t s = 0; s < PAGE_STATES; s++)
                 if (p->group[g].count[s] && s != PAGE_FREE && s != PAGE_COMMITTED &&
                     s != PAGE_COPYING)
-                    rig_fail("audit: host tier %u has pages in state %u", i, s);
+                    oracle_fail("audit: host tier %u has pages in state %u", i, s);
     }
 }
 
 static void audit_spaces(const struct core *c)
 {
-    uint32_t *nodes = calloc(c->limits.namespaces, sizeof *nodes), resets = 0;
+    uint32_t *nodes = audit_scratch(c->limits.namespaces, sizeof *nodes), resets = 0;
 
-    if (!nodes)
-        abort();
     for (uint32_t i = 0; i < c->limits.nodes; i++)
         if (node_at(c, i)->used && node_at(c, i)->depth > 0)
             nodes[node_at(c, i)->space]++;
@@ -223,15 +217,15 @@ static void audit_spaces(const struct core *c)
 
             resets += s->reset;
             if (s->nodes != nodes[at])
-                rig_fail("audit: namespace %u counts %u nodes and has %u", at, s->nodes, nodes[at]);
+                oracle_fail("audit: namespace %u counts %u nodes and has %u", at, s->nodes,
+                            nodes[at]);
             for (uint32_t k = s->in_pool.next; k != NONE && !s->reset; k = space_list_next(c, k))
                 if (!space_at(c, k)->reset && space_at(c, k)->ns.hi == s->ns.hi &&
                     space_at(c, k)->ns.lo == s->ns.lo)
-                    rig_fail("audit: namespaces %u and %u are one", at, k);
+                    oracle_fail("audit: namespaces %u and %u are one", at, k);
         }
     if (resets != c->resets)
-        rig_fail("audit: %u namespaces were reset, %u counted", resets, c->resets);
-    free(nodes);
+        oracle_fail("audit: %u namespaces were reset, %u counted", resets, c->resets);
 }
 
 void audit_host(struct audit *a)
@@ -246,13 +240,13 @@ void audit_host(struct audit *a)
         audit_kids(a->c, i);
         rotten += n->tiers.host_corrupt != 0;
         if (n->tiers.host_corrupt && !node_on_host(n))
-            rig_fail("audit: node %u has rotten pages on a tier where it is not", i);
+            oracle_fail("audit: node %u has rotten pages on a tier where it is not", i);
         if (n->depth == 0 && (!node_on_device(n) || !node_on_host(n) || n->work.copy != COPY_NONE))
-            rig_fail("audit: root %u is on %u/%u, copy state %u", i, node_on_device(n),
-                     node_on_host(n), n->work.copy);
+            oracle_fail("audit: root %u is on %u/%u, copy state %u", i, node_on_device(n),
+                        node_on_host(n), n->work.copy);
     }
     if (rotten != a->c->host_corrupt)
-        rig_fail("audit: %u nodes are rotten, %u counted", rotten, a->c->host_corrupt);
+        oracle_fail("audit: %u nodes are rotten, %u counted", rotten, a->c->host_corrupt);
     audit_queue(a->c);
     audit_loaders(a->c);
     audit_away(a->c);

@@ -1,10 +1,10 @@
 /* The audit of an arena, from the inside: shared by its files. Called by the rig after every
  * event; callable for any core at rest (between two core_step calls). */
-#ifndef TEST_RIG_AUDIT_H
-#define TEST_RIG_AUDIT_H
+#ifndef ORACLE_AUDIT_H
+#define ORACLE_AUDIT_H
 
 #include "core/tree/nodes.h"
-#include "unit/rig/rig.h"
+#include "oracle/oracle.h"
 
 /* How often each record was met in the place that its state names; every walk is bounded by these.
  */
@@ -13,16 +13,19 @@ struct audit {
     uint8_t *page_seen, *block_seen, *key_seen, *node_seen, *slab_seen;
 };
 
-/* rig_audit_tree.c */
+/* audit_tree.c */
 void audit_nodes(struct audit *a);
 void audit_heaps(struct audit *a);
 void audit_refs(struct audit *a);
-/* rig_audit_host.c */
+/* audit_tiers.c */
 void audit_node_pages(struct audit *a, uint32_t slot);
 void audit_host(struct audit *a);
-/* rig_audit_state.c */
+/* audit_state.c */
 void audit_state(struct audit *a);
 bool audit_state_at_rest(const struct core *c, const struct node *n);
+
+/* Zeroed memory for `n` records of `each` bytes, until the audit ends. */
+void *audit_scratch(uint32_t n, size_t each);
 
 /* Meets a record for the first and only time. */
 void audit_meet(uint8_t *seen, uint32_t i, uint32_t limit, const char *what, const char *where);

@@ -1,10 +1,7 @@
 /* The audit of STATE: who borrows a segment, who claims it, what is superseded, which checksums are
  * known. Each count is made anew from its holders; whether a node can be resumed is derived here by
- * a walk of its own, from the pages alone. See rig_audit.h. */
-#include "unit/rig/rig_audit.h"
-
-#include <stdlib.h>
-#include <string.h>
+ * a walk of its own, from the pages alone. See audit.h. */
+#include "oracle/audit.h"
 
 #include "core/tree/state.h"
 
@@ -81,8 +78,8 @@ static void count_claims(const struct audit *a, struct counts *n)
         if (!m->used || !m->state.claims_window)
             continue;
         if (m->state.resume != RESUME_POINT || m->depth == 0 || !resumable(c, p, i))
-            rig_fail("audit: T19: node %u, depth %u, claims a window that is not complete", i,
-                     m->depth);
+            oracle_fail("audit: T19: node %u, depth %u, claims a window that is not complete", i,
+                        m->depth);
         for (uint32_t g = 0; g < p->ngroups; g++)
             if (p->group[g].layout.family != FAMILY_HISTORY && chunks_of(p, g) > most)
                 most = chunks_of(p, g);
@@ -126,24 +123,27 @@ static void audit_reclaim(const struct audit *a, uint32_t slot, struct counts *n
 
         listed++;
         if (n[at].listed++ || !m->used || m->pool != slot || m->state.reclaim.prev != prev)
-            rig_fail("audit: node %u is wrongly in a reclaim list", at);
+            oracle_fail("audit: node %u is wrongly in a reclaim list", at);
         for (uint32_t g = 0; g < p->ngroups; g++)
             if (p->group[g].layout.family != FAMILY_HISTORY)
                 for (uint32_t page = m->pages[g]; page != NONE; page = page_list_next(c, page))
                     pages[g]++;
     }
     if (listed != p->reclaim.n || (listed > 0 && p->supersede != SUPERSEDE_LAZY))
-        rig_fail("audit: the reclaim list of pool %u ends elsewhere", slot);
+        oracle_fail("audit: the reclaim list of pool %u ends elsewhere", slot);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (pages[g] != p->group[g].reclaimable)
-            rig_fail("audit: group %u counts %u reclaimable pages and has %u", g,
-                     p->group[g].reclaimable, pages[g]);
+            oracle_fail("audit: group %u counts %u reclaimable pages and has %u", g,
+                        p->group[g].reclaimable, pages[g]);
 }
 
+/* Each page's checksum is known, is being computed, or has yet to be: then somebody has to do it.
+ */
 static void audit_sealed(const struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
     const struct pool *p = pool_at(c, n->pool);
+    bool asked = n->work.seal == SEAL_QUEUED || n->work.seal == SEAL_RUNNING;
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         for (uint32_t at = n->pages[g]; at != NONE; at = page_list_next(c, at)) {
@@ -152,19 +152,19 @@ static void audit_sealed(const struct core *c, uint32_t slot)
 
             if ((sealed == SEAL_RUNNING && n->work.seal != SEAL_RUNNING) ||
                 (sealed != SEAL_DONE && n->work.seal == SEAL_DONE && !refilled))
-                rig_fail("audit: page %u is sealed %u in a node that is sealed %u", at, sealed,
-                         n->work.seal);
+                oracle_fail("audit: page %u is sealed %u in a node that is sealed %u", at, sealed,
+                            n->work.seal);
+            if (sealed != SEAL_DONE && !refilled && node_visible(n) && node_on_device(n) && !asked)
+                oracle_fail("audit: page %u has no checksum, and node %u waits for none", at, slot);
         }
 }
 
 void audit_state(struct audit *a)
 {
     const struct core *c = a->c;
-    struct counts *n = calloc(c->limits.nodes, sizeof *n);
+    struct counts *n = audit_scratch(c->limits.nodes, sizeof *n);
     uint32_t remade[POOLS_LIMIT] = {0};
 
-    if (!n)
-        abort();
     count_holders(a, n);
     count_claims(a, n);
     for (uint32_t i = 0; i < c->limits.pools; i++)
@@ -180,23 +180,22 @@ void audit_state(struct audit *a)
             continue;
         remade[m->pool] += (m->state.successor == SUCCESSOR_EARLIER);
         if (m->state.borrowers != n[i].borrowers || m->state.window_claims != n[i].needed)
-            rig_fail("audit: T17: node %u, depth %u, counts %u borrowers, %u claims; has %u and %u",
-                     i, m->depth, m->state.borrowers, m->state.window_claims, n[i].borrowers,
-                     n[i].needed);
+            oracle_fail(
+                "audit: T17: node %u, depth %u, counts %u borrowers, %u claims; has %u and %u", i,
+                m->depth, m->state.borrowers, m->state.window_claims, n[i].borrowers, n[i].needed);
         if (m->state.host_borrowers != n[i].host_borrowers)
-            rig_fail("audit: T17: node %u counts %u borrowers on the host and has %u", i,
-                     m->state.host_borrowers, n[i].host_borrowers);
+            oracle_fail("audit: T17: node %u counts %u borrowers on the host and has %u", i,
+                        m->state.host_borrowers, n[i].host_borrowers);
         if (state_reclaimable(m) != n[i].listed)
-            rig_fail("audit: node %u believes that it is in the reclaim list", i);
+            oracle_fail("audit: node %u believes that it is in the reclaim list", i);
         if (superseded(c, m) != state_reclaimable(m))
-            rig_fail(
+            oracle_fail(
                 "audit: T10: node %u, depth %u, %s superseded and %s listed; copy %u, %u loaders",
                 i, m->depth, superseded(c, m) ? "is" : "is not",
                 state_reclaimable(m) ? "is" : "is not", m->work.copy, m->work.loaders);
     }
     for (uint32_t i = 0; i < c->limits.pools; i++)
         if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->resumed_anew != remade[i])
-            rig_fail("audit: pool %u counts %u nodes made anew and has %u", i,
-                     pool_at(c, i)->resumed_anew, remade[i]);
-    free(n);
+            oracle_fail("audit: pool %u counts %u nodes made anew and has %u", i,
+                        pool_at(c, i)->resumed_anew, remade[i]);
 }

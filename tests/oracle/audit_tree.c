@@ -1,8 +1,7 @@
 /* The audit of the prefix tree: links, hash chains, the heaps of what can be evicted, and that
- * every reference counter equals the number of its holders. See rig_audit.h. */
-#include "unit/rig/rig_audit.h"
+ * every reference counter equals the number of its holders. See audit.h. */
+#include "oracle/audit.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -41,13 +40,13 @@ static void audit_children(struct audit *a, uint32_t slot)
         audit_meet(a->node_seen, at, a->c->limits.nodes, "node", "a list of children");
         if (!k->used || k->parent != slot || k->sibling.prev != prev || k->pool != n->pool ||
             k->space != n->space || k->depth != n->depth + pool_at(a->c, n->pool)->align)
-            rig_fail("audit: node %u is no proper child of %u", at, slot);
+            oracle_fail("audit: node %u is no proper child of %u", at, slot);
         if (node_visible(k) && !node_visible(n) && node_on_device(k))
-            rig_fail("audit: node %u is visible below %u, which is not", at, slot);
+            oracle_fail("audit: node %u is visible below %u, which is not", at, slot);
         prev = at;
     }
     if (count != n->children.n)
-        rig_fail("audit: node %u counts %u children and has %u", slot, n->children.n, count);
+        oracle_fail("audit: node %u counts %u children and has %u", slot, n->children.n, count);
 }
 
 /* Hash chains hold every node but the roots, exactly once. */
@@ -60,9 +59,9 @@ static uint32_t audit_hash(struct audit *a)
         for (uint32_t at = *hash_head(c, i); at != NONE; at = node_at(c, at)->hash_next, n++) {
             if (at >= c->limits.nodes || n > c->limits.nodes || !node_at(c, at)->used ||
                 !node_at(c, at)->depth)
-                rig_fail("audit: node %u has no business in a hash chain", at);
+                oracle_fail("audit: node %u has no business in a hash chain", at);
             if ((node_at(c, at)->hash & c->hash_mask) != i)
-                rig_fail("audit: node %u is in another's hash chain", at);
+                oracle_fail("audit: node %u is in another's hash chain", at);
         }
     return n;
 }
@@ -80,13 +79,13 @@ void audit_nodes(struct audit *a)
             continue;
         nodes++;
         if (p->state == POOL_EMPTY || p->state == POOL_ZEROING)
-            rig_fail("audit: node %u lives in a pool that does not", i);
+            oracle_fail("audit: node %u lives in a pool that does not", i);
         audit_children(a, i);
         if (n->depth == 0) {
             roots++;
             if (n->parent != NONE || space_at(c, n->space)->root != i ||
                 space_at(c, n->space)->pool != n->pool)
-                rig_fail("audit: root %u is not its namespace's", i);
+                oracle_fail("audit: root %u is not its namespace's", i);
             continue;
         }
         inner++;
@@ -95,19 +94,19 @@ void audit_nodes(struct audit *a)
         audit_chain(a, n->tokens, div_up(p->align, TOKEN_BLOCK), "a node");
         audit_keys(a, n->keys, n->depth - p->align, n->depth, "a node");
         if (n->hash != rehash(c, n))
-            rig_fail("audit: the hash of node %u is not that of its tokens", i);
+            oracle_fail("audit: the hash of node %u is not that of its tokens", i);
     }
     for (uint32_t i = 0; i < c->limits.nodes; i++)
         if (node_at(c, i)->used && a->node_seen[i] != (node_at(c, i)->depth > 0))
-            rig_fail("audit: node %u hangs nowhere", i);
+            oracle_fail("audit: node %u hangs nowhere", i);
     for (uint32_t i = 0; i < c->limits.pools; i++)
         if (pool_at(c, i)->state != POOL_EMPTY && pool_at(c, i)->nodes != per_pool[i])
-            rig_fail("audit: pool %u counts %u nodes and has %u", i, pool_at(c, i)->nodes,
-                     per_pool[i]);
+            oracle_fail("audit: pool %u counts %u nodes and has %u", i, pool_at(c, i)->nodes,
+                        per_pool[i]);
     if (audit_hash(a) != inner || nodes + c->free_nodes.n != c->limits.nodes ||
         roots + c->free_spaces.n != c->limits.namespaces)
-        rig_fail("audit: %u nodes, %u of them roots; %u and %u records free", nodes, roots,
-                 c->free_nodes.n, c->free_spaces.n);
+        oracle_fail("audit: %u nodes, %u of them roots; %u and %u records free", nodes, roots,
+                    c->free_nodes.n, c->free_spaces.n);
 }
 
 /* --- the heap --- */
@@ -124,13 +123,12 @@ static bool in_order(const struct node *a, const struct node *b, uint32_t kind)
 static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uint8_t *seen)
 {
     const struct core *c = a->c;
-    uint32_t *stack = malloc((c->limits.nodes + 1) * sizeof *stack), depth = 0, top = p->heap[kind];
+    uint32_t *stack = audit_scratch(c->limits.nodes + 1, sizeof *stack), depth = 0,
+             top = p->heap[kind];
 
-    if (!stack)
-        abort();
     if (top != NONE) {
         if (node_at(c, top)->heap[kind].next != NONE || node_at(c, top)->heap[kind].prev != NONE)
-            rig_fail("audit: the top of a heap has neighbours");
+            oracle_fail("audit: the top of a heap has neighbours");
         stack[depth++] = top;
     }
     while (depth > 0) {
@@ -139,16 +137,15 @@ static void audit_heap(struct audit *a, const struct pool *p, uint32_t kind, uin
 
         audit_meet(seen, slot, c->limits.nodes, "node", "a heap");
         if (!n->heap[kind].in || !n->used || pool_at(c, n->pool) != p)
-            rig_fail("audit: node %u is in a heap that is not its", slot);
+            oracle_fail("audit: node %u is in a heap that is not its", slot);
         for (uint32_t at = n->heap[kind].child; at != NONE;
              prev = at, at = node_at(c, at)->heap[kind].next) {
             if (node_at(c, at)->heap[kind].prev != prev || in_order(node_at(c, at), n, kind) ||
                 depth > c->limits.nodes)
-                rig_fail("audit: node %u is out of order in its heap", at);
+                oracle_fail("audit: node %u is out of order in its heap", at);
             stack[depth++] = at;
         }
     }
-    free(stack);
 }
 
 /* Nothing waits for it or works on it. A writeback that does not run gives way to who needs the
@@ -189,10 +186,8 @@ void audit_heaps(struct audit *a)
     const struct core *c = a->c;
 
     for (uint32_t kind = 0; kind < HEAPS; kind++) {
-        uint8_t *seen = calloc(c->limits.nodes, 1);
+        uint8_t *seen = audit_scratch(c->limits.nodes, 1);
 
-        if (!seen)
-            abort();
         for (uint32_t i = 0; i < c->limits.pools; i++)
             if (pool_at(c, i)->state != POOL_EMPTY)
                 audit_heap(a, pool_at(c, i), kind, seen);
@@ -200,11 +195,10 @@ void audit_heaps(struct audit *a)
             const struct node *n = node_at(c, i);
 
             if (can_go(c, n, kind) && !seen[i])
-                rig_fail("audit: node %u could go and is not in heap %u", i, kind);
+                oracle_fail("audit: node %u could go and is not in heap %u", i, kind);
             if (n->used && n->heap[kind].in != seen[i])
-                rig_fail("audit: node %u believes that it is in heap %u", i, kind);
+                oracle_fail("audit: node %u believes that it is in heap %u", i, kind);
         }
-        free(seen);
     }
 }
 
@@ -220,7 +214,7 @@ static void hold_sessions(const struct core *c, ref_counts *held)
         if (s->state == SESSION_EMPTY)
             continue;
         if (s->held >= REF_KINDS)
-            rig_fail("audit: session %u holds its node by a ref of kind %u", i, s->held);
+            oracle_fail("audit: session %u holds its node by a ref of kind %u", i, s->held);
         held[s->node][s->held]++;
         if (s->state == SESSION_LOADING && s->load_pin != NONE)
             held[s->load_pin][REF_TRANSFER]++;
@@ -255,23 +249,22 @@ static void compare_refs(uint32_t slot, const struct node *n, uint32_t *held)
     for (uint32_t k = 0; k < REF_KINDS; k++) {
         device += k == REF_HOST ? 0 : held[k];
         if (held[k] != n->refs[k])
-            rig_fail("audit: node %u counts %u refs of kind %u and has %u holders", slot,
-                     n->refs[k], k, held[k]);
+            oracle_fail("audit: node %u counts %u refs of kind %u and has %u holders", slot,
+                        n->refs[k], k, held[k]);
     }
     if (n->nrefs != device)
-        rig_fail("audit: node %u counts %u refs on the device and has %u", slot, n->nrefs, device);
+        oracle_fail("audit: node %u counts %u refs on the device and has %u", slot, n->nrefs,
+                    device);
     if (n->refs[REF_ADMIN] && !n->admin_ns)
-        rig_fail("audit: node %u was pinned at no time", slot);
+        oracle_fail("audit: node %u was pinned at no time", slot);
 }
 
 void audit_refs(struct audit *a)
 {
     const struct core *c = a->c;
-    ref_counts *held = calloc(c->limits.nodes, sizeof *held);
+    ref_counts *held = audit_scratch(c->limits.nodes, sizeof *held);
     uint32_t running = 0;
 
-    if (!held)
-        abort();
     hold_sessions(c, held);
     hold_transfers(c, held);
     for (uint32_t i = 0; i < c->limits.nodes; i++) {
@@ -285,6 +278,7 @@ void audit_refs(struct audit *a)
         compare_refs(i, n, held[i]);
     }
     if (running != c->seals_running || running > c->limits.seal_jobs)
-        rig_fail("audit: %u seal jobs run, %u counted", running, c->seals_running);
-    free(held);
+        oracle_fail("audit: %u seal jobs run, %u counted", running, c->seals_running);
+    if (c->seals_queued.n > 0 && running < c->limits.seal_jobs && !c->left_over)
+        oracle_fail("audit: %u seals wait although a job is free", c->seals_queued.n);
 }
