@@ -9,12 +9,12 @@ enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret)
     enum tern_err err;
 
     t->text[0] = '\0';
-    if (t->conn.state != CLIENT_UP)
+    if (t->socket.state != CLIENT_UP)
         return set_error(t, TERN_PEER_LOST, NULL);
     if (!t->pending_free)
         return set_error(t, TERN_BUSY, "TERN_INFLIGHT_MAX requests are under way: tern_poll first");
     err = send_room(t, body, ret);
-    if (err == TERN_BUSY && client_conn_send(&t->conn) != TERN_PEER_LOST)
+    if (err == TERN_BUSY && client_socket_send(&t->socket) != TERN_PEER_LOST)
         err = send_room(t, body, ret);
     if (err == TERN_OK || err == TERN_INVALID)
         return err;
@@ -28,7 +28,7 @@ void async_submit(struct tern *t, struct outgoing *o, uint16_t type, uint64_t se
     uint32_t slot = (uint32_t)__builtin_ctzll(t->pending_free);
 
     send_queue(t, o, type, pending_begin(t, slot, type, nops, cookie, sub), session);
-    (void)client_conn_send(&t->conn);
+    (void)client_socket_send(&t->socket);
 }
 
 static enum tern_err submit_quick(struct tern *t, const struct quick_request *q, uint32_t nops,
@@ -80,12 +80,12 @@ enum tern_err tern_submit_recover(struct tern *t, tern_session s, uint64_t cooki
 
 int tern_fd(const struct tern *t)
 {
-    return t->conn.fd;
+    return t->socket.fd;
 }
 
 bool tern_wants_write(const struct tern *t)
 {
-    return client_conn_wants_write(&t->conn);
+    return client_socket_wants_write(&t->socket);
 }
 
 /* What has come for a subscription, which stays in the table unless that was its end. */
@@ -171,14 +171,14 @@ enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
     bool received = false;
 
     t->text[0] = '\0';
-    if (client_conn_wants_write(&t->conn))
-        (void)client_conn_send(&t->conn);
+    if (client_socket_wants_write(&t->socket))
+        (void)client_socket_send(&t->socket);
     if (hand_out_kept(t, ret) == TERN_OK)
         return TERN_OK;
     for (;;) {
         struct frame_header h;
         const uint8_t *body;
-        enum tern_err err = client_conn_frame(&t->conn, &h, &body);
+        enum tern_err err = client_socket_frame(&t->socket, &h, &body);
 
         if (err == TERN_OK) {
             struct pending *p = pending_find(t, &h);
@@ -190,9 +190,9 @@ enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
             pending_drop(t, &h, body);
             continue;
         }
-        if (t->conn.state != CLIENT_UP)
+        if (t->socket.state != CLIENT_UP)
             return hand_out_lost(t, ret);
-        if (received || client_conn_recv(&t->conn, 0) == TERN_BUSY)
+        if (received || client_socket_recv(&t->socket, 0) == TERN_BUSY)
             return TERN_BUSY;
         received = true;
     }

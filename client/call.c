@@ -10,10 +10,10 @@
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret)
 {
     t->text[0] = '\0';
-    if (t->conn.state != CLIENT_UP)
+    if (t->socket.state != CLIENT_UP)
         return set_error(t, TERN_PEER_LOST, NULL);
     ret->sleep_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
-    ret->deadline_ns = client_conn_now_ns() + (uint64_t)ret->sleep_ms * 1000000u;
+    ret->deadline_ns = client_socket_now_ns() + (uint64_t)ret->sleep_ms * 1000000u;
     ret->reply_type = (uint16_t)(type + 1);
     ret->id = new_id(t, ID_SYNC);
     return TERN_OK;
@@ -35,7 +35,7 @@ static enum tern_err take_frames(struct tern *t, const struct call *call, const 
     const uint8_t *body;
     enum tern_err err;
 
-    while ((err = client_conn_frame(&t->conn, &h, &body)) == TERN_OK) {
+    while ((err = client_socket_frame(&t->socket, &h, &body)) == TERN_OK) {
         if (ret_body && is_answer(call, &h)) {
             if (h.type != call->reply_type)
                 return not_an_answer(t, TERN_MALFORMED);
@@ -47,20 +47,20 @@ static enum tern_err take_frames(struct tern *t, const struct call *call, const 
     }
     if (err != TERN_BUSY)
         return not_an_answer(t, err);
-    return t->conn.state == CLIENT_UP ? TERN_BUSY : set_error(t, TERN_PEER_LOST, NULL);
+    return t->socket.state == CLIENT_UP ? TERN_BUSY : set_error(t, TERN_PEER_LOST, NULL);
 }
 
 /* One round of waiting and moving bytes both ways: a daemon that cannot write to us would not read
  * either. */
 static enum tern_err move_bytes(struct tern *t, const struct call *call)
 {
-    enum tern_err err = client_conn_wait(&t->conn, call->deadline_ns);
+    enum tern_err err = client_socket_wait(&t->socket, call->deadline_ns);
 
     if (err != TERN_OK)
         return set_error(t, err, NULL);
-    err = client_conn_recv(&t->conn, 0);
+    err = client_socket_recv(&t->socket, 0);
     if (err == TERN_OK || err == TERN_BUSY)
-        err = client_conn_send(&t->conn);
+        err = client_socket_send(&t->socket);
     return err == TERN_BUSY ? TERN_OK : err;
 }
 
@@ -104,12 +104,12 @@ enum tern_err call_put_quick(struct tern *t, struct call *call, const struct qui
 enum tern_err call_wait(struct tern *t, struct call *call, const uint8_t **ret_body,
                         uint32_t *ret_n)
 {
-    enum tern_err err = client_conn_send(&t->conn);
+    enum tern_err err = client_socket_send(&t->socket);
 
     /* The common case: all is out, and the answer is the next thing to arrive. Sleep in the receive
      * itself. */
-    if (err == TERN_OK && t->conn.in_head == t->conn.in_tail)
-        err = client_conn_recv(&t->conn, call->sleep_ms);
+    if (err == TERN_OK && t->socket.in_head == t->socket.in_tail)
+        err = client_socket_recv(&t->socket, call->sleep_ms);
     call->sleep_ms = 0; /* an answer may have further frames */
     if (err == TERN_PEER_LOST)
         return set_error(t, err, NULL);

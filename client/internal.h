@@ -1,6 +1,6 @@
 /* What the files of libtern share: the connection object and the ways to make a call. Not
  * installed. Each file calls those above it in this list and never one below:
- *   conn          frames on a socket
+ *   socket        frames, in and out
  *   send          a request into the send buffer
  *   check         what may be asked for
  *   changes       what a subscription keeps
@@ -20,9 +20,9 @@
 
 #include <sys/types.h>
 
-#include "conn.h"
 #include "proto/codec.h"
 #include "quick.h"
+#include "socket.h"
 #include "tern.h"
 
 #define ID_SLOT_BITS 8
@@ -58,7 +58,7 @@ struct pending {
 };
 
 struct tern {
-    struct client_conn conn;
+    struct client_socket socket;
     pid_t pid; /* whose it is: a forked child may only let go of it */
     uint64_t incarnation, next_number;
     uint64_t trace_id; /* that requests carry; 0: none */

@@ -75,13 +75,13 @@ void pending_drop(struct tern *t, const struct frame_header *h, const uint8_t *b
         (h->request_id & ID_SYNC) == ID_SYNC && h->request_id >> ID_SLOT_BITS <= t->next_number;
 
     if (!asked) {
-        client_conn_lose(&t->conn);
+        client_socket_lose(&t->socket);
         return;
     }
-    if (h->type == FRAME_POOL_MAP_REPLY && t->conn.fds_expected > 0) {
-        t->conn.fds_expected--;
+    if (h->type == FRAME_POOL_MAP_REPLY && t->socket.fds_expected > 0) {
+        t->socket.fds_expected--;
         if (brought_fds(t, h, body))
-            client_conn_drop_fds(&t->conn);
+            client_socket_drop_fds(&t->socket);
     }
 }
 
@@ -163,5 +163,5 @@ void pending_take(struct tern *t, const struct frame_header *h, const uint8_t *b
     if (taken)
         keep(t, (uint32_t)(p - t->pending));
     else
-        client_conn_lose(&t->conn);
+        client_socket_lose(&t->socket);
 }

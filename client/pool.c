@@ -176,7 +176,7 @@ static enum tern_err map_answer(struct tern *t, const Tern__Wire__PoolMapReply *
     enum tern_err err;
     int fds[2];
 
-    if (client_conn_take_fds(&t->conn, fds, 2) != TERN_OK)
+    if (client_socket_take_fds(&t->socket, fds, 2) != TERN_OK)
         return set_error(t, TERN_MALFORMED, "the answer came without its two descriptors");
     err = map_both(t, fds, reply, pool);
     close(fds[0]);
@@ -214,15 +214,15 @@ enum tern_err tern_pool_map(struct tern *t, uint64_t handle, uint32_t deadline_m
     err = call_put(t, &call, 0, &m.base);
     if (err != TERN_OK)
         goto out_free;
-    t->conn.fds_expected++;
+    t->socket.fds_expected++;
     err = call_answer(t, &call, &msg);
     /* Without an answer its descriptors are still to come; async.c drops them then. */
     if (err == TERN_TIMED_OUT)
         goto out_free;
-    t->conn.fds_expected--;
+    t->socket.fds_expected--;
     if (err == TERN_OK)
         err = map_answer(t, (const Tern__Wire__PoolMapReply *)msg, pool);
-    client_conn_drop_fds(&t->conn);
+    client_socket_drop_fds(&t->socket);
     if (err != TERN_OK)
         goto out_free;
     pool_link(t, pool);

@@ -86,7 +86,7 @@ static void cancel_unheard(struct tern *t, tern_session s)
     m.reserved_one = 1;
     if (call_start(t, FRAME_FETCH_CANCEL, 1, &call) == TERN_OK &&
         call_put(t, &call, s, &m.base) == TERN_OK)
-        (void)client_conn_send(&t->conn);
+        (void)client_socket_send(&t->socket);
     memcpy(t->text, text, sizeof(text));
 }
 

@@ -24,7 +24,7 @@ enum tern_err set_error(struct tern *t, enum tern_err err, const char *text)
 
 enum tern_err not_an_answer(struct tern *t, enum tern_err err)
 {
-    client_conn_lose(&t->conn);
+    client_socket_lose(&t->socket);
     return set_error(t, err, "the daemon sent what is no answer: the connection is closed");
 }
 
@@ -37,7 +37,7 @@ enum tern_err send_room(struct tern *t, size_t body, struct outgoing *ret)
 {
     size_t room = body + (t->trace_id ? TRACE_BYTES : 0);
     uint8_t *frame;
-    enum tern_err err = client_conn_room(&t->conn, room, &frame);
+    enum tern_err err = client_socket_room(&t->socket, room, &frame);
 
     if (err == TERN_INVALID)
         return set_error(
@@ -73,7 +73,7 @@ void send_queue(struct tern *t, struct outgoing *o, uint16_t type, uint64_t id, 
     check(writer_ok(&o->body)); /* there was room for what the caller said it would write */
     h.length = (uint32_t)(o->body.p - o->frame) - FRAME_HEADER_BYTES;
     frame_encode(&h, o->frame);
-    client_conn_queue(&t->conn, FRAME_HEADER_BYTES + h.length);
+    client_socket_queue(&t->socket, FRAME_HEADER_BYTES + h.length);
 }
 
 /* ---- messages that have no writer of their own ---- */

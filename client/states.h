@@ -8,23 +8,24 @@
 #define TO(s) (1u << CLIENT_##s)
 
 /* X(name, legal next, comment) */
-#define CLIENT_CONN_STATE_TABLE(X)                                                                 \
+#define CLIENT_SOCKET_STATE_TABLE(X)                                                               \
     X(CLOSED, TO(UP), "no socket: before it is opened, and after it was closed")                   \
     X(UP, TO(LOST) | TO(CLOSED), "frames go both ways")                                            \
     X(LOST, TO(CLOSED), "ended by the other side, by an error or by nonsense; only closing is left")
 
-enum client_conn_state {
+enum client_socket_state {
 #define X(name, next, comment) CLIENT_##name,
-    CLIENT_CONN_STATE_TABLE(X)
+    CLIENT_SOCKET_STATE_TABLE(X)
 #undef X
-        CLIENT_CONN_STATES
+        CLIENT_SOCKET_STATES
 };
 
-static inline void client_conn_state_move(enum client_conn_state *state, enum client_conn_state to)
+static inline void client_socket_state_move(enum client_socket_state *state,
+                                            enum client_socket_state to)
 {
-    static const unsigned next[CLIENT_CONN_STATES] = {
+    static const unsigned next[CLIENT_SOCKET_STATES] = {
 #define X(name, next, comment) [CLIENT_##name] = (next),
-        CLIENT_CONN_STATE_TABLE(X)
+        CLIENT_SOCKET_STATE_TABLE(X)
 #undef X
     };
 

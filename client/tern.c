@@ -49,10 +49,10 @@ void tern_trace(struct tern *t, uint64_t trace_id)
  * on its way. */
 static enum tern_err alloc_arrays(struct tern *t)
 {
-    size_t budget_bytes = BUDGET_BYTES(t->conn.recv_max);
+    size_t budget_bytes = BUDGET_BYTES(t->socket.recv_max);
     void *budget = aligned_alloc(BUDGET_ALIGN, budget_bytes / BUDGET_ALIGN * BUDGET_ALIGN);
 
-    t->store.pages_max = t->conn.recv_max / sizeof(struct tern_page);
+    t->store.pages_max = t->socket.recv_max / sizeof(struct tern_page);
     t->store.pages = malloc(t->store.pages_max * sizeof(struct tern_page));
     t->store.runs = malloc(QUICK_RUNS_MAX * sizeof(struct tern_run));
     t->results = malloc(TERN_STEP_OPS_MAX * sizeof(struct tern_result));
@@ -91,18 +91,18 @@ static enum tern_err hello(struct tern *t, uint32_t deadline_ms)
     if (reply->version < WIRE_VERSION_MIN || reply->version > WIRE_VERSION)
         return set_error(t, TERN_UNSUPPORTED, "daemon and library have no version in common");
     t->incarnation = reply->incarnation;
-    return client_conn_set_body_max(&t->conn, reply->frame_body_max);
+    return client_socket_set_body_max(&t->socket, reply->frame_body_max);
 }
 
 /* The arrays fit what the connection takes before Hello; a daemon with a larger cap needs larger
  * ones. */
 static enum tern_err agree(struct tern *t, uint32_t deadline_ms)
 {
-    uint32_t before = t->conn.recv_max;
+    uint32_t before = t->socket.recv_max;
 
     TRY(alloc_arrays(t));
     TRY(hello(t, deadline_ms));
-    if (t->conn.recv_max == before)
+    if (t->socket.recv_max == before)
         return TERN_OK;
     free_arrays(t);
     return alloc_arrays(t);
@@ -123,7 +123,7 @@ static enum tern_err not_connected(enum tern_err err, const char *text)
 enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct tern **ret)
 {
     uint32_t ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
-    uint64_t start_ns = client_conn_now_ns(), gone_ms;
+    uint64_t start_ns = client_socket_now_ns(), gone_ms;
     enum tern_err err = TERN_INTERNAL;
     struct tern *t;
 
@@ -135,10 +135,10 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
     t->pid = getpid();
     t->pending_free = UINT64_MAX;
     t->kept_head = t->kept_tail = NO_SLOT;
-    err = client_conn_open(&t->conn, socket_path, ms);
+    err = client_socket_open(&t->socket, socket_path, ms);
     if (err != TERN_OK)
         goto out_free;
-    gone_ms = (client_conn_now_ns() - start_ns) / 1000000u;
+    gone_ms = (client_socket_now_ns() - start_ns) / 1000000u;
     err = agree(t, gone_ms < ms ? ms - (uint32_t)gone_ms : 1);
     if (err != TERN_OK)
         goto out_close;
@@ -148,7 +148,7 @@ enum tern_err tern_connect(const char *socket_path, uint32_t deadline_ms, struct
 
 out_close:
     free_arrays(t);
-    client_conn_close(&t->conn);
+    client_socket_close(&t->socket);
     if (err == TERN_PEER_LOST)
         errno = ECONNRESET;
 out_free:
@@ -168,12 +168,12 @@ void tern_destroy(struct tern *t)
     pool_unmap_all(t);
     m.has_reserved_one = 1;
     m.reserved_one = 1;
-    if (t->member != MEMBER_NONE && t->conn.state == CLIENT_UP && is_owner(t))
+    if (t->member != MEMBER_NONE && t->socket.state == CLIENT_UP && is_owner(t))
         (void)call_whole(t, FRAME_ENGINE_LEAVE, 0, &m.base, LEAVE_DEADLINE_MS, &msg);
     pending_finish(t);
     free_arrays(t);
     free(t->json);
-    client_conn_close(&t->conn);
+    client_socket_close(&t->socket);
     free(t);
 }
 

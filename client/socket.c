@@ -1,6 +1,6 @@
 /* The socket of a connection and its two buffers. Plain send, recv and poll: the library must work
  * inside any engine process, so it needs no io_uring, no thread and no signal. */
-#include "conn.h"
+#include "socket.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 
-uint64_t client_conn_now_ns(void)
+uint64_t client_socket_now_ns(void)
 {
     struct timespec ts;
 
@@ -26,13 +26,13 @@ static void set_timeout(int fd, int option, uint32_t ms)
 {
     struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (ms % 1000) * 1000};
 
-    /* Cannot fail for a socket that is open; were it to, waits would be cut by client_conn_wait
+    /* Cannot fail for a socket that is open; were it to, waits would be cut by client_socket_wait
      * instead.
      */
     (void)setsockopt(fd, SOL_SOCKET, option, &tv, sizeof(tv));
 }
 
-static enum tern_err alloc_buffers(struct client_conn *c, uint32_t body_max)
+static enum tern_err alloc_buffers(struct client_socket *c, uint32_t body_max)
 {
     uint32_t recv_max = body_max > FRAME_BODY_MAX ? body_max : FRAME_BODY_MAX;
     uint32_t in_cap = FRAME_HEADER_BYTES + recv_max + CLIENT_IN_EXTRA;
@@ -55,15 +55,15 @@ static enum tern_err alloc_buffers(struct client_conn *c, uint32_t body_max)
     return TERN_OK;
 }
 
-enum tern_err client_conn_adopt(struct client_conn *c, int fd)
+enum tern_err client_socket_adopt(struct client_socket *c, int fd)
 {
     enum tern_err err;
 
-    *c = (struct client_conn){.fd = fd};
-    client_conn_state_move(&c->state, CLIENT_UP);
+    *c = (struct client_socket){.fd = fd};
+    client_socket_state_move(&c->state, CLIENT_UP);
     err = alloc_buffers(c, FRAME_BODY_MAX);
     if (err != TERN_OK)
-        client_conn_close(c);
+        client_socket_close(c);
     return err;
 }
 
@@ -71,12 +71,12 @@ enum tern_err client_conn_adopt(struct client_conn *c, int fd)
  * signal ends it early: what is left of the time goes on. */
 static int connect_within(int fd, const struct sockaddr_un *addr, uint32_t ms)
 {
-    uint64_t end_ns = client_conn_now_ns() + (uint64_t)ms * 1000000u, now_ns;
+    uint64_t end_ns = client_socket_now_ns() + (uint64_t)ms * 1000000u, now_ns;
     int rc;
 
     set_timeout(fd, SO_SNDTIMEO, ms);
     while ((rc = connect(fd, (const struct sockaddr *)addr, sizeof(*addr))) < 0 && errno == EINTR) {
-        now_ns = client_conn_now_ns();
+        now_ns = client_socket_now_ns();
         if (now_ns >= end_ns) {
             errno = EAGAIN;
             break;
@@ -86,7 +86,7 @@ static int connect_within(int fd, const struct sockaddr_un *addr, uint32_t ms)
     return rc;
 }
 
-enum tern_err client_conn_open(struct client_conn *c, const char *path, uint32_t deadline_ms)
+enum tern_err client_socket_open(struct client_socket *c, const char *path, uint32_t deadline_ms)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     size_t len = strlen(path);
@@ -105,32 +105,32 @@ enum tern_err client_conn_open(struct client_conn *c, const char *path, uint32_t
         errno = saved;
         return saved == EAGAIN ? TERN_TIMED_OUT : TERN_PEER_LOST;
     }
-    return client_conn_adopt(c, fd);
+    return client_socket_adopt(c, fd);
 }
 
-void client_conn_close(struct client_conn *c)
+void client_socket_close(struct client_socket *c)
 {
-    client_conn_drop_fds(c);
+    client_socket_drop_fds(c);
     if (c->fd >= 0)
         close(c->fd);
     free(c->in);
     free(c->out);
-    client_conn_state_move(&c->state, CLIENT_CLOSED);
-    *c = (struct client_conn){.fd = -1, .state = c->state};
+    client_socket_state_move(&c->state, CLIENT_CLOSED);
+    *c = (struct client_socket){.fd = -1, .state = c->state};
 }
 
-void client_conn_lose(struct client_conn *c)
+void client_socket_lose(struct client_socket *c)
 {
     if (c->state == CLIENT_UP)
-        client_conn_state_move(&c->state, CLIENT_LOST);
+        client_socket_state_move(&c->state, CLIENT_LOST);
     c->out_head = c->out_tail = 0;
-    client_conn_drop_fds(c);
+    client_socket_drop_fds(c);
     /* The other side learns at once; the descriptor stays ours, so that nobody polls a stranger's.
      */
     (void)shutdown(c->fd, SHUT_RDWR);
 }
 
-enum tern_err client_conn_set_body_max(struct client_conn *c, uint32_t body_max)
+enum tern_err client_socket_set_body_max(struct client_socket *c, uint32_t body_max)
 {
     if (body_max == 0 || body_max == c->body_max)
         return TERN_OK;
@@ -138,14 +138,14 @@ enum tern_err client_conn_set_body_max(struct client_conn *c, uint32_t body_max)
         return TERN_UNSUPPORTED;
     if (body_max > CLIENT_BODY_MAX)
         body_max = CLIENT_BODY_MAX;
-    if (c->in_head != c->in_tail || client_conn_wants_write(c))
+    if (c->in_head != c->in_tail || client_socket_wants_write(c))
         return TERN_MALFORMED; /* the daemon said more than it was asked */
     c->in_head = c->in_tail = 0;
     c->out_head = c->out_tail = 0;
     return alloc_buffers(c, body_max);
 }
 
-enum tern_err client_conn_room(struct client_conn *c, uint64_t body, uint8_t **ret_frame)
+enum tern_err client_socket_room(struct client_socket *c, uint64_t body, uint8_t **ret_frame)
 {
     uint32_t need;
 
@@ -163,13 +163,13 @@ enum tern_err client_conn_room(struct client_conn *c, uint64_t body, uint8_t **r
     return TERN_OK;
 }
 
-void client_conn_queue(struct client_conn *c, uint32_t frame_bytes)
+void client_socket_queue(struct client_socket *c, uint32_t frame_bytes)
 {
     check(frame_bytes <= c->out_cap - c->out_tail);
     c->out_tail += frame_bytes;
 }
 
-enum tern_err client_conn_send(struct client_conn *c)
+enum tern_err client_socket_send(struct client_socket *c)
 {
     if (c->state != CLIENT_UP)
         return TERN_PEER_LOST;
@@ -184,7 +184,7 @@ enum tern_err client_conn_send(struct client_conn *c)
         } else if (errno == EPIPE || errno == ECONNRESET) {
             break; /* what it said before it closed is still to be read, and behind it the end */
         } else if (errno != EINTR) {
-            client_conn_lose(c);
+            client_socket_lose(c);
             return TERN_PEER_LOST;
         }
     }
@@ -192,8 +192,8 @@ enum tern_err client_conn_send(struct client_conn *c)
     return TERN_OK;
 }
 
-enum tern_err client_conn_frame(struct client_conn *c, struct frame_header *ret,
-                                const uint8_t **ret_body)
+enum tern_err client_socket_frame(struct client_socket *c, struct frame_header *ret,
+                                  const uint8_t **ret_body)
 {
     uint32_t have = c->in_tail - c->in_head;
     struct frame_header h;
@@ -203,7 +203,7 @@ enum tern_err client_conn_frame(struct client_conn *c, struct frame_header *ret,
         return TERN_BUSY;
     err = frame_decode(c->in + c->in_head, c->recv_max, &h);
     if (err != TERN_OK) {
-        client_conn_lose(c);
+        client_socket_lose(c);
         c->in_head = c->in_tail = 0; /* where the next frame begins can't be known any more */
         return err;
     }
@@ -216,7 +216,7 @@ enum tern_err client_conn_frame(struct client_conn *c, struct frame_header *ret,
 }
 
 /* Takes descriptors out of a control message; false when more came than one answer can carry. */
-static bool collect_fds(struct client_conn *c, struct msghdr *msg)
+static bool collect_fds(struct client_socket *c, struct msghdr *msg)
 {
     bool fits = !(msg->msg_flags & MSG_CTRUNC);
 
@@ -241,7 +241,7 @@ static bool collect_fds(struct client_conn *c, struct msghdr *msg)
     return fits;
 }
 
-static ssize_t recv_with_fds(struct client_conn *c, void *buf, size_t n, int flags)
+static ssize_t recv_with_fds(struct client_socket *c, void *buf, size_t n, int flags)
 {
     union {
         struct cmsghdr align;
@@ -265,7 +265,7 @@ static ssize_t recv_with_fds(struct client_conn *c, void *buf, size_t n, int fla
 
 /* Room behind in_tail for the rest of the frame that is coming. A frame never exceeds in_cap, so
  * moving what is left to the front always makes some. */
-static void make_room(struct client_conn *c)
+static void make_room(struct client_socket *c)
 {
     if (c->in_head == c->in_tail) {
         c->in_head = c->in_tail = 0;
@@ -276,7 +276,7 @@ static void make_room(struct client_conn *c)
     }
 }
 
-enum tern_err client_conn_recv(struct client_conn *c, uint32_t wait_ms)
+enum tern_err client_socket_recv(struct client_socket *c, uint32_t wait_ms)
 {
     int flags = wait_ms ? 0 : MSG_DONTWAIT;
     ssize_t n;
@@ -298,21 +298,21 @@ enum tern_err client_conn_recv(struct client_conn *c, uint32_t wait_ms)
     }
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return wait_ms ? TERN_TIMED_OUT : TERN_BUSY;
-    client_conn_lose(c);
+    client_socket_lose(c);
     return TERN_PEER_LOST;
 }
 
-enum tern_err client_conn_wait(struct client_conn *c, uint64_t deadline_ns)
+enum tern_err client_socket_wait(struct client_socket *c, uint64_t deadline_ns)
 {
     for (;;) {
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
-        uint64_t now = client_conn_now_ns(), left_ms;
+        uint64_t now = client_socket_now_ns(), left_ms;
         int rc;
 
         if (now >= deadline_ns)
             return TERN_TIMED_OUT;
         left_ms = (deadline_ns - now + 999999) / 1000000;
-        if (client_conn_wants_write(c))
+        if (client_socket_wants_write(c))
             p.events |= POLLOUT;
         rc = poll(&p, 1, left_ms > INT32_MAX ? INT32_MAX : (int)left_ms);
         if (rc > 0)
@@ -323,10 +323,10 @@ enum tern_err client_conn_wait(struct client_conn *c, uint64_t deadline_ns)
     }
 }
 
-enum tern_err client_conn_take_fds(struct client_conn *c, int *ret, uint32_t n)
+enum tern_err client_socket_take_fds(struct client_socket *c, int *ret, uint32_t n)
 {
     if (c->nfds != n) {
-        client_conn_drop_fds(c);
+        client_socket_drop_fds(c);
         return TERN_MALFORMED;
     }
     memcpy(ret, c->fds, n * sizeof(*ret));
@@ -334,7 +334,7 @@ enum tern_err client_conn_take_fds(struct client_conn *c, int *ret, uint32_t n)
     return TERN_OK;
 }
 
-void client_conn_drop_fds(struct client_conn *c)
+void client_socket_drop_fds(struct client_socket *c)
 {
     while (c->nfds > 0)
         close(c->fds[--c->nfds]);

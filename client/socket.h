@@ -5,8 +5,8 @@
  * that the other side sends is checked before it is used; once `state` is CLIENT_LOST nothing is
  * sent or received any more. File descriptors are taken from the socket only while an answer that
  * carries some is expected: the kernel drops any other. */
-#ifndef CLIENT_CONN_H
-#define CLIENT_CONN_H
+#ifndef CLIENT_SOCKET_H
+#define CLIENT_SOCKET_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,9 +21,9 @@
 #define CLIENT_IN_EXTRA                                                                            \
     (64u << 10) /* room behind the largest frame, so that one read takes several */
 
-struct client_conn {
+struct client_socket {
     int fd;
-    enum client_conn_state state;
+    enum client_socket_state state;
     uint32_t body_max;                    /* cap of a body that we send: the daemon's */
     uint32_t recv_max;                    /* cap of one that we take: never below FRAME_BODY_MAX */
     uint32_t recv_ms;                     /* SO_RCVTIMEO in force; 0: none */
@@ -32,53 +32,53 @@ struct client_conn {
     uint32_t in_head, in_tail, in_cap;    /* [head, tail) was received and not yet handed out */
     uint32_t fds_expected;                /* answers under way that carry descriptors */
     uint32_t nfds;
-    int fds[CLIENT_FDS_MAX]; /* owned until client_conn_take_fds */
+    int fds[CLIENT_FDS_MAX]; /* owned until client_socket_take_fds */
 };
 
-uint64_t client_conn_now_ns(void); /* CLOCK_MONOTONIC */
+uint64_t client_socket_now_ns(void); /* CLOCK_MONOTONIC */
 
 /* PEER_LOST with errno: nobody listens, or not allowed. TIMED_OUT; INVALID: the path does not fit;
  * INTERNAL: no memory, or no descriptor (errno). On success everything in *c is owned by it until
- * client_conn_close. */
-enum tern_err client_conn_open(struct client_conn *c, const char *path, uint32_t deadline_ms);
-/* Takes a connected socket over (and closes it on failure). For client_conn_open and tests. */
-enum tern_err client_conn_adopt(struct client_conn *c, int fd);
-void client_conn_close(struct client_conn *c);
+ * client_socket_close. */
+enum tern_err client_socket_open(struct client_socket *c, const char *path, uint32_t deadline_ms);
+/* Takes a connected socket over (and closes it on failure). For client_socket_open and tests. */
+enum tern_err client_socket_adopt(struct client_socket *c, int fd);
+void client_socket_close(struct client_socket *c);
 
 /* After Hello: the daemon's own cap. Only while both buffers are empty. UNSUPPORTED: too small to
  * work with. */
-enum tern_err client_conn_set_body_max(struct client_conn *c, uint32_t body_max);
+enum tern_err client_socket_set_body_max(struct client_socket *c, uint32_t body_max);
 
 /* Room for a frame with a body of `body` bytes: the frame's header goes to *ret_frame, the body
- * behind it. client_conn_queue then lets client_conn_send have it. BUSY: not now, send first.
+ * behind it. client_socket_queue then lets client_socket_send have it. BUSY: not now, send first.
  * INVALID: larger than the daemon takes. */
-enum tern_err client_conn_room(struct client_conn *c, uint64_t body, uint8_t **ret_frame);
-void client_conn_queue(struct client_conn *c, uint32_t frame_bytes);
+enum tern_err client_socket_room(struct client_socket *c, uint64_t body, uint8_t **ret_frame);
+void client_socket_queue(struct client_socket *c, uint32_t frame_bytes);
 
-/* Sends what the socket takes. OK: all is out, or nobody will read it: client_conn_recv tells.
+/* Sends what the socket takes. OK: all is out, or nobody will read it: client_socket_recv tells.
  * BUSY: the rest waits for the socket. PEER_LOST. */
-enum tern_err client_conn_send(struct client_conn *c);
+enum tern_err client_socket_send(struct client_socket *c);
 
-/* The next whole frame, body borrowed until the next client_conn_recv. OK, BUSY (none is whole
+/* The next whole frame, body borrowed until the next client_socket_recv. OK, BUSY (none is whole
  * yet), MALFORMED or UNSUPPORTED (the header is nonsense; the connection is lost). */
-enum tern_err client_conn_frame(struct client_conn *c, struct frame_header *ret,
-                                const uint8_t **ret_body);
+enum tern_err client_socket_frame(struct client_socket *c, struct frame_header *ret,
+                                  const uint8_t **ret_body);
 
 /* Receives once. wait_ms 0: only what is there (BUSY: nothing). Else waits that long: TIMED_OUT.
  * PEER_LOST. */
-enum tern_err client_conn_recv(struct client_conn *c, uint32_t wait_ms);
+enum tern_err client_socket_recv(struct client_socket *c, uint32_t wait_ms);
 /* Waits until the socket can be read, or written while something is left to send. OK or TIMED_OUT.
  */
-enum tern_err client_conn_wait(struct client_conn *c, uint64_t deadline_ns);
+enum tern_err client_socket_wait(struct client_socket *c, uint64_t deadline_ns);
 
-static inline bool client_conn_wants_write(const struct client_conn *c)
+static inline bool client_socket_wants_write(const struct client_socket *c)
 {
     return c->out_head != c->out_tail;
 }
 
 /* Hands over exactly `n` received descriptors. MALFORMED: another number came; all are closed. */
-enum tern_err client_conn_take_fds(struct client_conn *c, int *ret, uint32_t n);
-void client_conn_drop_fds(struct client_conn *c);
-void client_conn_lose(struct client_conn *c);
+enum tern_err client_socket_take_fds(struct client_socket *c, int *ret, uint32_t n);
+void client_socket_drop_fds(struct client_socket *c);
+void client_socket_lose(struct client_socket *c);
 
 #endif
