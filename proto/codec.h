@@ -22,6 +22,10 @@
 #define WIRE_VERSION     1u
 #define WIRE_VERSION_MIN 1u
 
+/* The struct of a message, by its name in the table: MESSAGE_STRUCT(pool_open) is
+ * Tern__Wire__PoolOpen. The function that it names is not called. */
+#define MESSAGE_STRUCT(message) __typeof__(*tern__wire__##message##__unpack(NULL, 0, NULL))
+
 /* A change of the prefix tree. */
 struct wire_event {
     uint64_t number;

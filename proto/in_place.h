@@ -1,19 +1,13 @@
-/* Match, the request that every turn of every session begins with, read without protobuf-c. */
-#ifndef PROTO_MATCH_H
-#define PROTO_MATCH_H
+/* Decoding where the body outlives the message: its arrays need no copy. Match, the request that
+ * every turn of every session begins with, is read by hand; all others as codec.h reads them. */
+#ifndef PROTO_IN_PLACE_H
+#define PROTO_IN_PLACE_H
 
-#include "base/tern_err.h"
-#include "proto/budget.h"
+#include "proto/codec.h"
 
-struct wire_match {
-    uint64_t step, trace_id;
-    uint32_t kept, ntokens, nkeys;
-    const void *tokens; /* WIRE_TOKEN_BYTES each, aligned to 8; of the body or of the budget */
-    const void *keys;   /* WIRE_KEY_BYTES each, the same */
-};
-
-/* MALFORMED: no such message, or larger than codec.h lets it be. */
-enum tern_err wire_match(struct budget *budget, const uint8_t *body, size_t n,
-                         struct wire_match *ret);
+/* As wire_decode, but that the bytes of a field may be those of the body, and that a Match is read
+ * more strictly: a number that its field is too small for is MALFORMED. */
+enum tern_err wire_decode_in_place(struct budget *budget, uint16_t type, const uint8_t *body,
+                                   size_t n, const ProtobufCMessage **ret);
 
 #endif

@@ -4,11 +4,9 @@
 #include <assert.h>
 #include <stddef.h>
 
-#include "proto/tern.pb-c.h"
+#include "proto/codec.h"
 
 #define DESCRIPTOR(message) (&tern__wire__##message##__descriptor)
-/* The struct of a message, by the name of its generated functions. Nothing is called. */
-#define STRUCT(message) __typeof__(*tern__wire__##message##__unpack(NULL, 0, NULL))
 
 const struct message messages[] = {
 #define X(number, NAME, request, reply, from, needs, answer, repeat, body)                         \
@@ -67,7 +65,7 @@ const ProtobufCMessageDescriptor *wire_descriptor(uint16_t type)
 
 static const struct field_limit limits[] = {
 #define X(message, field, element, least, most, sum)                                               \
-    {DESCRIPTOR(message), offsetof(STRUCT(message), field), element, least, most, sum},
+    {DESCRIPTOR(message), offsetof(MESSAGE_STRUCT(message), field), element, least, most, sum},
     LIMIT_TABLE(X)
 #undef X
 };

@@ -100,11 +100,116 @@ enum message_body {
     X(129, PEER_HELLO, peer_hello, peer_hello_reply, FROM_PEER, NEEDS_NOTHING, ANSWER_AT_ONCE,     \
       REPEAT_ACTS_AGAIN, BODY_HELLO)
 
+/* Operations that an operator asks for through the text of an Admin: no frame of their own.
+ * X(NAME) */
+#define COMMAND_TABLE(X)                                                                           \
+    X(EVICT)                                                                                       \
+    X(DRAIN)                                                                                       \
+    X(PIN)
+
 /* What peers tell each other, unanswered: the number behind it is nobody's.
  * X(number, NAME, message, from, repeat, body) */
 #define NOTICE_TABLE(X)                                                                            \
     X(131, PEER_MSG, peer_msg, FROM_PEER, REPEAT_ACTS_AGAIN, BODY_PEER)                            \
     X(133, PEER_PATH, peer_path, FROM_PEER, REPEAT_ACTS_AGAIN, BODY_PEER)
+
+/* ---- what the core's structs are filled from, and answers from them ----
+ *
+ * The fields of each request in the order in which the tape has them: F(struct, member, KIND,
+ * limit). The member has the same name in tern.proto and in the core's struct request. Kinds, each
+ * of which shell/wire/ and shell/tape/ know how to move: SESSION       a handle, which travels in
+ * the frame's header POOL, NODE    a handle NAMESPACE     five strings; the core has a hash of them
+ *   TOKENS        a token list; PROMPT: one that says all tokens
+ *   U32, U64      a number; CHOICE: one up to the limit, an enum of the core's; TRUTH: 0 or 1
+ *   NAME          of an engine
+ *   PEER          the name of one, "" for the host tier; the core has its slot
+ *   GROUPS, HASH  a pool's layout: what the core computes with, and a hash of the rest
+ *   OPS           the operations of a Step */
+#define REQUEST_ENGINE_JOIN(F)                                                                     \
+    F(join, name, NAME, 0)                                                                         \
+    F(join, role, CHOICE, ROLE_BOTH)                                                               \
+    F(join, rank, U32, 0)                                                                          \
+    F(join, world, U32, 0)
+#define REQUEST_ENGINE_LEAVE(F)
+#define REQUEST_POOL_OPEN(F)                                                                       \
+    F(pool_open, groups, GROUPS, 0)                                                                \
+    F(pool_open, shard, CHOICE, SHARD_TOKENS)                                                      \
+    F(pool_open, supersede, CHOICE, SUPERSEDE_OFF)                                                 \
+    F(pool_open, axes_hash, HASH, 0)                                                               \
+    F(pool_open, bytes, U64, 0)                                                                    \
+    F(pool_open, host_bytes, U64, 0)
+#define REQUEST_POOL_MAP(F)     F(pool_map, pool, POOL, 0)
+#define REQUEST_POOL_CLOSE(F)   F(pool_close, pool, POOL, 0)
+#define REQUEST_SESSION_OPEN(F) F(session_open, pool, POOL, 0) F(session_open, ns, NAMESPACE, 0)
+#define REQUEST_PEEK(F)                                                                            \
+    F(peek, pool, POOL, 0)                                                                         \
+    F(peek, ns, NAMESPACE, 0)                                                                      \
+    F(peek, tokens, PROMPT, 0)
+#define REQUEST_MATCH(F)                                                                           \
+    F(match, session, SESSION, 0)                                                                  \
+    F(match, tokens, TOKENS, 0)                                                                    \
+    F(match, step, U64, 0)
+#define REQUEST_STEP(F) F(step, ops, OPS, 0)
+#define REQUEST_FETCH(F)                                                                           \
+    F(fetch, session, SESSION, 0)                                                                  \
+    F(fetch, peer, PEER, 0)                                                                        \
+    F(fetch, depth, U32, 0)
+#define REQUEST_FETCH_CANCEL(F) F(fetch_cancel, session, SESSION, 0)
+#define REQUEST_RETRACT(F)                                                                         \
+    F(retract, session, SESSION, 0)                                                                \
+    F(retract, mode, CHOICE, RETRACT_DROP)                                                         \
+    F(retract, step, U64, 0)
+#define REQUEST_RECOVER(F)         F(recover, session, SESSION, 0)
+#define REQUEST_NAMESPACE_RESET(F) F(namespace_reset, ns, NAMESPACE, 0)
+#define REQUEST_EVICT(F)           F(evict, pool, POOL, 0) F(evict, nodes, U32, 0)
+#define REQUEST_DRAIN(F)           F(drain, on, TRUTH, 0)
+#define REQUEST_PIN(F)             F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
+
+/* The fields of each answer behind its status, in the order of their numbers, which are those of
+ * tern.proto: F(struct, number, member, KIND). Kinds as above; ENGINE is a handle, and
+ *   LENGTHS       of a session
+ *   RUNS          of pages: the answer's own, whatever its struct
+ *   RESULTS       of the operations of a Step
+ *   REGION_BYTES  of the whole region that a pool lies in; the shell knows it */
+#define REPLY_ENGINE_JOIN(F) F(join, 2, engine, ENGINE)
+#define REPLY_ENGINE_LEAVE(F)
+#define REPLY_POOL_OPEN(F)                                                                         \
+    F(pool_open, 2, pool, POOL)                                                                    \
+    F(pool_open, 3, align_tokens, U32)                                                             \
+    F(pool_open, 4, bytes, U64)
+#define REPLY_POOL_MAP(F)                                                                          \
+    F(pool_map, 2, region, U32)                                                                    \
+    F(pool_map, 3, offset, U64)                                                                    \
+    F(pool_map, 4, bytes, U64)                                                                     \
+    F(pool_map, 5, region_bytes, REGION_BYTES)
+#define REPLY_POOL_CLOSE(F)
+#define REPLY_SESSION_OPEN(F) F(session_open, 2, session, SESSION)
+#define REPLY_PEEK(F)                                                                              \
+    F(peek, 2, depth, U32)                                                                         \
+    F(peek, 3, history_depth, U32)                                                                 \
+    F(peek, 4, host_depth, U32)
+#define REPLY_MATCH(F)                                                                             \
+    F(match, 2, lengths, LENGTHS)                                                                  \
+    F(match, 3, tokens, U32)                                                                       \
+    F(match, 4, matched, U32)                                                                      \
+    F(match, 5, runs, RUNS)                                                                        \
+    F(match, 6, host_depth, U32)
+#define REPLY_STEP(F) F(step, 2, results, RESULTS)
+#define REPLY_FETCH(F)                                                                             \
+    F(fetch, 2, lengths, LENGTHS)                                                                  \
+    F(fetch, 3, runs, RUNS)                                                                        \
+    F(fetch, 4, kib, U32)
+#define REPLY_FETCH_CANCEL(F)
+#define REPLY_RETRACT(F)                                                                           \
+    F(retract, 2, lengths, LENGTHS)                                                                \
+    F(retract, 3, free_now, U32)                                                                   \
+    F(retract, 4, free_at_step, U32)
+#define REPLY_RECOVER(F)                                                                           \
+    F(recover, 2, lengths, LENGTHS)                                                                \
+    F(recover, 3, tokens, U32)                                                                     \
+    F(recover, 4, runs, RUNS)                                                                      \
+    F(recover, 5, kib, U32)
+#define REPLY_NAMESPACE_RESET(F) F(namespace_reset, 2, nodes, U32)
 
 /* The two numbers of a request. */
 enum frame_type {

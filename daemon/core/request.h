@@ -8,28 +8,47 @@
 #include "core/ids.h"
 #include "core/limits.h"
 
+/* The operations: X(NAME, name in the log). Their order is the tape's, so a new one comes last.
+ * What each of them says and is answered is below. ENGINE_LEAVE says that this process has unmapped
+ * everything; the last one ends the engine. EVICT, DRAIN and PIN are operators' alone. */
+#define OP_TABLE(X)                                                                                \
+    X(ENGINE_JOIN, "join")                                                                         \
+    X(ENGINE_LEAVE, "leave")                                                                       \
+    X(POOL_OPEN, "pool_open")                                                                      \
+    X(POOL_MAP, "pool_map")                                                                        \
+    X(POOL_CLOSE, "pool_close")                                                                    \
+    X(SESSION_OPEN, "session_open")                                                                \
+    X(PEEK, "peek")                                                                                \
+    X(MATCH, "match")                                                                              \
+    X(STEP, "step")                                                                                \
+    X(FETCH, "fetch")                                                                              \
+    X(FETCH_CANCEL, "fetch_cancel")                                                                \
+    X(EVICT, "evict")                                                                              \
+    X(DRAIN, "drain")                                                                              \
+    X(RETRACT, "retract")                                                                          \
+    X(RECOVER, "recover")                                                                          \
+    X(NAMESPACE_RESET, "namespace_reset")                                                          \
+    X(PIN, "pin")
+
 enum op {
     OP_NONE = 0,
-    OP_ENGINE_JOIN,
-    OP_ENGINE_LEAVE, /* this process has unmapped everything; the last one ends the engine */
-    OP_POOL_OPEN, /* attaches to a pool of the same layout that no engine has mapped any more; else
-                     carves one */
-    OP_POOL_MAP,
-    OP_POOL_CLOSE, /* CONFLICT while sessions are open in it or another engine has mapped it */
-    OP_SESSION_OPEN,
-    OP_PEEK,
-    OP_MATCH,
-    OP_STEP,
-    OP_FETCH,
-    OP_FETCH_CANCEL,
-    OP_EVICT,           /* admin */
-    OP_DRAIN,           /* admin */
-    OP_RETRACT,         /* T14: a running session gives its device pages up, to come back later */
-    OP_RECOVER,         /* ... and comes back. Answered when its pages are on the device again */
-    OP_NAMESPACE_RESET, /* N1: nothing of this namespace is matched any more */
-    OP_PIN,             /* admin */
-    OP_COUNT
+#define X(NAME, name) OP_##NAME,
+    OP_TABLE(X)
+#undef X
+        OP_COUNT
 };
+
+/* "" for what is none. */
+static inline const char *op_name(enum op op)
+{
+    static const char *const names[OP_COUNT] = {
+#define X(NAME, name) [OP_##NAME] = (name),
+        OP_TABLE(X)
+#undef X
+    };
+
+    return op > OP_NONE && op < OP_COUNT ? names[op] : "";
+}
 
 enum role {
     ROLE_SCHEDULER = 0,
@@ -64,6 +83,7 @@ struct group_layout {
     uint64_t page_bytes; /* in one region */
 };
 
+/* Attaches to a pool of the same layout that no engine has mapped any more; else carves one. */
 struct req_pool_open {
     uint32_t ngroups;
     struct group_layout group[GROUPS_MAX];
@@ -150,16 +170,19 @@ struct req_fetch_cancel {
     struct session_id session;
 };
 
+/* A running session gives its device pages up, to come back by a Recover. */
 struct req_retract {
     struct session_id session;
     enum retract_mode mode;
     uint64_t step; /* the last step that may touch the session's pages; 0: nothing is in flight */
 };
 
+/* Answered when the session's pages are on the device again. */
 struct req_recover {
     struct session_id session;
 };
 
+/* Nothing of this namespace is matched any more. */
 struct req_namespace_reset {
     struct namespace_id ns; /* in every pool of the engine's tenant */
 };
@@ -187,7 +210,7 @@ struct request {
         } pool_map; /* the rank is the connection's */
         struct {
             struct pool_id pool;
-        } pool_close;
+        } pool_close; /* CONFLICT while sessions are open in it or another engine has mapped it */
         struct req_session_open session_open;
         struct req_peek peek;
         struct req_match match;
@@ -275,7 +298,7 @@ struct reply {
         } step; /* n < ops if a barrier stopped it */
         struct {
             struct lengths lengths;
-            uint32_t bytes_kib;
+            uint32_t kib;
         } fetch;
         struct {
             struct lengths lengths;
@@ -286,7 +309,7 @@ struct reply {
         } retract;
         struct {
             struct lengths lengths; /* the length that came back */
-            uint32_t tokens, bytes_kib;
+            uint32_t tokens, kib;
         } recover; /* runs: the whole table, as after a Match */
         struct {
             uint32_t nodes; /* that the namespace had; pinned ones go as their pins end */

@@ -7,14 +7,15 @@
 
 #include "base/check.h"
 #include "proto/codec.h"
-#include "proto/match.h"
+#include "proto/in_place.h"
 
 #define ARENA_BYTES BUDGET_BYTES(FRAME_BODY_MAX)
 #define FRAME_CAP   (FRAME_HEADER_BYTES + 2 * FRAME_BODY_MAX)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static struct budget budget;
+static struct budget budget, hand_budget;
+static void *hand_arena;
 static uint8_t *first, *second; /* frames */
 
 static void set_up(void)
@@ -24,9 +25,10 @@ static void set_up(void)
     if (first)
         return;
     arena = aligned_alloc(BUDGET_ALIGN, ARENA_BYTES);
+    hand_arena = aligned_alloc(BUDGET_ALIGN, ARENA_BYTES);
     first = malloc(FRAME_CAP);
     second = malloc(FRAME_CAP);
-    check(arena && first && second);
+    check(arena && hand_arena && first && second);
     budget_init(&budget, arena, ARENA_BYTES);
 }
 
@@ -66,37 +68,38 @@ static void forget_unknown(ProtobufCMessage *msg)
             forget_in(&msg->descriptor->fields[i], msg);
 }
 
-/* A Match is read by hand too: what it takes protobuf-c takes, with the same values; what it
+/* A Match is read by hand too: what that takes protobuf-c takes, with the same values; what it
  * refuses is not what protobuf-c writes. */
 static void hold_match(const uint8_t *body, size_t n)
 {
-    const ProtobufCMessage *msg;
-    const Tern__Wire__Match *m;
     static const Tern__Wire__Tokens none;
-    const Tern__Wire__Tokens *t;
-    struct wire_match quick;
-    enum tern_err err = wire_match(&budget, body, n, &quick);
+    const Tern__Wire__Match *m, *by_hand;
+    const Tern__Wire__Tokens *t, *u;
+    const ProtobufCMessage *msg, *quick;
+    enum tern_err err;
 
+    budget_init(&hand_budget, hand_arena, ARENA_BYTES);
+    err = wire_decode_in_place(&hand_budget, FRAME_MATCH, body, n, &quick);
     check(err == TERN_OK || err == TERN_MALFORMED);
-    check(budget.used <= BUDGET_BYTES(n));
+    check(hand_budget.used <= BUDGET_BYTES(n));
     if (wire_decode(&budget, FRAME_MATCH, body, n, &msg) != TERN_OK) {
         check(err != TERN_OK || budget.exceeded);
         return;
     }
-    m = (const Tern__Wire__Match *)(const void *)msg;
-    t = m->tokens ? m->tokens : &none;
     if (err != TERN_OK) { /* stricter in one point: a u32 that is sent as more is refused */
         forget_unknown((ProtobufCMessage *)(uintptr_t)msg);
         check(encode(FRAME_MATCH, msg, first) != n ||
               memcmp(first + FRAME_HEADER_BYTES, body, n) != 0);
         return;
     }
-    check(quick.step == m->step && quick.trace_id == m->trace_id && quick.kept == t->kept);
-    if (quick.ntokens > 0 && (const uint8_t *)quick.tokens >= body &&
-        (const uint8_t *)quick.tokens < body + n) /* in place; what was copied is gone by now */
-        check(memcmp(quick.tokens, t->tokens.data, t->tokens.len) == 0);
-    check(quick.ntokens * (size_t)WIRE_TOKEN_BYTES == t->tokens.len);
-    check(quick.nkeys * (size_t)WIRE_KEY_BYTES == t->keys.len);
+    m = (const Tern__Wire__Match *)(const void *)msg;
+    by_hand = (const Tern__Wire__Match *)(const void *)quick;
+    t = m->tokens ? m->tokens : &none;
+    u = by_hand->tokens ? by_hand->tokens : &none;
+    check(by_hand->step == m->step && by_hand->trace_id == m->trace_id && u->kept == t->kept);
+    check(u->tokens.len == t->tokens.len && u->keys.len == t->keys.len);
+    check(t->tokens.len == 0 || memcmp(u->tokens.data, t->tokens.data, t->tokens.len) == 0);
+    check(t->keys.len == 0 || memcmp(u->keys.data, t->keys.data, t->keys.len) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)

@@ -377,10 +377,10 @@ static void load_answer(struct core *c, struct actions *out, struct session *s, 
     if (stays && s->load_op == OP_RECOVER) {
         r->recover.lengths = session_lengths(s);
         r->recover.tokens = s->tokens.end;
-        r->recover.bytes_kib = err == TERN_OK ? s->load_kib : 0;
+        r->recover.kib = err == TERN_OK ? s->load_kib : 0;
     } else if (stays) {
         r->fetch.lengths = session_lengths(s);
-        r->fetch.bytes_kib = err == TERN_OK ? s->load_kib : 0;
+        r->fetch.kib = err == TERN_OK ? s->load_kib : 0;
     }
 }
 

@@ -364,7 +364,7 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     r->runs = out->runs + first_run;
     r->nruns = out->nruns - first_run;
     r->fetch.lengths = session_lengths(s);
-    r->fetch.bytes_kib = (uint32_t)((p->arrived_bytes + 1023) / 1024);
+    r->fetch.kib = (uint32_t)((p->arrived_bytes + 1023) / 1024);
 }
 
 /* The tokens of a chunk that the session had taken from are its own again; where the store has no

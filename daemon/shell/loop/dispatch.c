@@ -63,30 +63,10 @@ static void note_reply(struct daemon *d, const struct reply *r, struct client_co
 
 static void log_failure(const struct reply *r)
 {
-    static const char *const ops[OP_COUNT] = {
-        [OP_ENGINE_JOIN] = "join",
-        [OP_ENGINE_LEAVE] = "leave",
-        [OP_POOL_OPEN] = "pool_open",
-        [OP_POOL_MAP] = "pool_map",
-        [OP_POOL_CLOSE] = "pool_close",
-        [OP_SESSION_OPEN] = "session_open",
-        [OP_PEEK] = "peek",
-        [OP_MATCH] = "match",
-        [OP_STEP] = "step",
-        [OP_FETCH] = "fetch",
-        [OP_FETCH_CANCEL] = "fetch_cancel",
-        [OP_EVICT] = "evict",
-        [OP_DRAIN] = "drain",
-        [OP_RETRACT] = "retract",
-        [OP_RECOVER] = "recover",
-        [OP_NAMESPACE_RESET] = "namespace_reset",
-        [OP_PIN] = "pin",
-    };
     bool ours = err_category(r->err) == TERN_CAT_IO || err_category(r->err) == TERN_CAT_INTERNAL;
 
     log_event(ours ? LEVEL_WARN : LEVEL_DEBUG, "request_failed", "conn=%u op=%s err=%s " LOG_TRACE,
-              r->conn, r->op < OP_COUNT && ops[r->op] ? ops[r->op] : "", err_name(r->err),
-              r->trace_id);
+              r->conn, op_name(r->op), err_name(r->err), r->trace_id);
 }
 
 static void reply(struct daemon *d, const struct reply *r)
@@ -102,7 +82,7 @@ static void reply(struct daemon *d, const struct reply *r)
         log_failure(r);
     if (!c)
         return;
-    if (conn_is_admin(c)) {
+    if (wire_out_type(r->op) == 0) {
         operator_reply(d, c, r);
         return;
     }
@@ -114,10 +94,11 @@ static void reply(struct daemon *d, const struct reply *r)
     n = wire_out_reply(r, d->config->tenants[tenant].memory_bytes, d->config->frame_body_max,
                        d->frame);
     if (n == 0) {
-        struct frame_header h = {.type = (uint16_t)(2 * r->op + 1), .request_id = r->request_id};
+        struct frame_header h = {.type = (uint16_t)(wire_out_type(r->op) - 1),
+                                 .request_id = r->request_id};
 
-        log_event(LEVEL_ERROR, "answer_too_large", "conn=%u op=%u " LOG_TRACE, r->conn,
-                  (unsigned)r->op, r->trace_id);
+        log_event(LEVEL_ERROR, "answer_too_large", "conn=%u op=%s " LOG_TRACE, r->conn,
+                  op_name(r->op), r->trace_id);
         conn_send_status(
             c, &h, TERN_INTERNAL,
             "the answer is larger than frame_body_max: raise it, or ask for less at a time");

@@ -19,40 +19,30 @@ static void ping(struct client_conn *c, const struct frame_header *h, const uint
         stream_finish(&c->stream, "malformed body");
 }
 
-static bool is_engines(uint16_t type)
+/* Why this connection may not ask for that; NULL: it may, or nobody knows what it is. */
+static const char *denied(const struct client_conn *c, const struct message *m)
 {
-    return type < FRAME_PING || (type >= FRAME_RETRACT && type <= FRAME_NAMESPACE_RESET_REPLY);
+    if (!m || (m->from & FROM_CLIENT) == 0)
+        return NULL;
+    if (conn_is_admin(c) && !(m->from & FROM_OPERATOR))
+        return "this is the admin socket: engines connect to a tenant's";
+    if (!conn_is_admin(c) && !(m->from & FROM_ENGINE))
+        return "admin requests go to the admin socket";
+    return NULL;
 }
 
-/* What an operator's connection may not ask for, and a tenant's may not. */
-static bool allowed(struct client_conn *c, const struct frame_header *h)
-{
-    if (conn_is_admin(c) && is_engines(h->type)) {
-        conn_send_status(c, h, TERN_DENIED,
-                         "this is the admin socket: engines connect to a tenant's");
-        return false;
-    }
-    if (!conn_is_admin(c) && h->type == FRAME_ADMIN) {
-        conn_send_status(c, h, TERN_DENIED, "admin requests go to the admin socket");
-        return false;
-    }
-    return true;
-}
-
-static void engine_request(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
+/* An operation of the core, or what nobody knows. */
+static void core_request(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
     struct daemon *d = c->d;
     struct event ev;
+    const char *text;
     enum tern_err err;
 
     ev.kind = EV_REQUEST;
-    err = wire_in_request(&d->in, h, body, &ev.request);
+    err = wire_in_request(&d->in, h, body, &ev.request, &text);
     if (err != TERN_OK) {
-        conn_send_status(c, h, err,
-                         err == TERN_INVALID
-                             ? "a kind, role, family, shard, supersede or mode that "
-                               "is none; or a Peek with a base"
-                             : "");
+        conn_send_status(c, h, err, text);
         if (err == TERN_MALFORMED)
             stream_finish(&c->stream, "malformed body");
         return;
@@ -66,19 +56,24 @@ static void engine_request(struct client_conn *c, const struct frame_header *h, 
 
 static void request_frame(struct client_conn *c, const struct frame_header *h, const uint8_t *body)
 {
+    const char *why;
+
     if (h->request_id <= c->last_request) {
         conn_send_status(c, h, TERN_CONFLICT, "request ids ascend on a connection");
         return;
     }
     c->last_request = h->request_id;
-    if (!allowed(c, h))
+    why = denied(c, message_of(h->type));
+    if (why) {
+        conn_send_status(c, h, TERN_DENIED, why);
         return;
+    }
     switch (h->type) {
     case FRAME_PING: ping(c, h, body); break;
     case FRAME_STATS:
     case FRAME_ADMIN: operator_request(c->d, c, h, body); break;
     case FRAME_SUBSCRIBE: subscribe_request(c->d, c, h, body); break;
-    default: engine_request(c, h, body); break;
+    default: core_request(c, h, body); break;
     }
 }
 

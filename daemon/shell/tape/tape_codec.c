@@ -1,9 +1,11 @@
-/* The walk over the fields of each event kind. See tape_codec.h. */
+/* The walk over the fields of each event kind; those of a request are listed in proto/messages.h.
+ * See tape_codec.h. */
 #include "shell/tape/tape_codec.h"
 
 #include <string.h>
 
 #include "base/check.h"
+#include "proto/messages.h"
 
 void codec_u32(struct codec *c, uint32_t *v)
 {
@@ -69,24 +71,21 @@ static void tokens(struct codec *c, struct req_tokens *v)
     v->nkeys = within(c, v->nkeys, 0, EXTRA_KEYS_MAX + 1);
 }
 
-static void join(struct codec *c, struct req_join *v)
+static void name(struct codec *c, char v[ENGINE_NAME_MAX])
 {
     uint32_t words[ENGINE_NAME_MAX / sizeof(uint32_t)];
 
-    memcpy(words, v->name, sizeof words);
+    memcpy(words, v, sizeof words);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         codec_u32(c, &words[i]);
-    memcpy(v->name, words, sizeof words);
-    if (memchr(v->name, '\0', sizeof v->name) == NULL) {
+    memcpy(v, words, sizeof words);
+    if (memchr(v, '\0', ENGINE_NAME_MAX) == NULL) {
         c->bad = true;
-        v->name[sizeof v->name - 1] = '\0';
+        v[ENGINE_NAME_MAX - 1] = '\0';
     }
-    v->role = (enum role)within(c, v->role, 0, ROLE_BOTH + 1);
-    codec_u32(c, &v->rank);
-    codec_u32(c, &v->world);
 }
 
-static void pool_open(struct codec *c, struct req_pool_open *v)
+static void groups(struct codec *c, struct req_pool_open *v)
 {
     v->ngroups = within(c, v->ngroups, 0, GROUPS_MAX + 1);
     for (uint32_t i = 0; i < v->ngroups; i++) {
@@ -100,11 +99,6 @@ static void pool_open(struct codec *c, struct req_pool_open *v)
         codec_u32(c, &g->cap_pages);
         codec_u64(c, &g->page_bytes);
     }
-    v->shard = (enum shard_axis)within(c, v->shard, 0, SHARD_TOKENS + 1);
-    v->supersede = (enum supersede)within(c, v->supersede, 0, SUPERSEDE_OFF + 1);
-    codec_u32(c, &v->axes_hash);
-    codec_u64(c, &v->bytes);
-    codec_u64(c, &v->host_bytes);
 }
 
 static void operation(struct codec *c, struct step_op *v)
@@ -118,7 +112,7 @@ static void operation(struct codec *c, struct step_op *v)
     tokens(c, &v->tokens);
 }
 
-static void step(struct codec *c, struct req_step *v, struct codec_room *room)
+static void operations(struct codec *c, struct req_step *v, struct codec_room *room)
 {
     v->n = within(c, v->n, 0, STEP_OPS_MAX + 1);
     for (uint32_t i = 0; i < v->n; i++) {
@@ -132,6 +126,24 @@ static void step(struct codec *c, struct req_step *v, struct codec_room *room)
         v->ops = room->ops;
 }
 
+/* What each kind of field of messages.h is on the tape; `of` is the struct of its request. */
+#define TAPE_SESSION(of, member, limit)   handle(c, &(of).member);
+#define TAPE_POOL(of, member, limit)      handle(c, &(of).member);
+#define TAPE_NODE(of, member, limit)      handle(c, &(of).member);
+#define TAPE_NAMESPACE(of, member, limit) namespace(c, &(of).member);
+#define TAPE_TOKENS(of, member, limit)    tokens(c, &(of).member);
+#define TAPE_PROMPT(of, member, limit)    tokens(c, &(of).member);
+#define TAPE_U32(of, member, limit)       codec_u32(c, &(of).member);
+#define TAPE_U64(of, member, limit)       codec_u64(c, &(of).member);
+#define TAPE_CHOICE(of, member, limit)                                                             \
+    (of).member = (__typeof__((of).member))within(c, (of).member, 0, (limit) + 1);
+#define TAPE_TRUTH(of, member, limit)  (of).member = truth(c, (of).member);
+#define TAPE_NAME(of, member, limit)   name(c, (of).member);
+#define TAPE_PEER(of, member, limit)   codec_u32(c, &(of).member);
+#define TAPE_GROUPS(of, member, limit) groups(c, &(of));
+#define TAPE_HASH(of, member, limit)   codec_u32(c, &(of).member);
+#define TAPE_OPS(of, member, limit)    operations(c, &(of), room);
+
 static void request(struct codec *c, struct request *v, struct codec_room *room)
 {
     v->op = (enum op)within(c, v->op, 0, OP_COUNT);
@@ -139,53 +151,18 @@ static void request(struct codec *c, struct request *v, struct codec_room *room)
     codec_u64(c, &v->request_id);
     codec_u64(c, &v->trace_id);
     switch (v->op) {
+#define F(op, member, KIND, limit) TAPE_##KIND(v->op, member, limit)
+#define X(number, NAME, ...)                                                                       \
+    case OP_##NAME: REQUEST_##NAME(F) break;
+        REQUEST_TABLE(X)
+#undef X
+#define X(NAME)                                                                                    \
+    case OP_##NAME: REQUEST_##NAME(F) break;
+        COMMAND_TABLE(X)
+#undef X
+#undef F
     case OP_NONE:
-    case OP_ENGINE_LEAVE:
     case OP_COUNT: break;
-    case OP_ENGINE_JOIN: join(c, &v->join); break;
-    case OP_POOL_OPEN: pool_open(c, &v->pool_open); break;
-    case OP_POOL_MAP: handle(c, &v->pool_map.pool); break;
-    case OP_POOL_CLOSE: handle(c, &v->pool_close.pool); break;
-    case OP_SESSION_OPEN:
-        handle(c, &v->session_open.pool);
-        namespace(c, &v->session_open.ns);
-        break;
-    case OP_PEEK:
-        handle(c, &v->peek.pool);
-        namespace(c, &v->peek.ns);
-        tokens(c, &v->peek.tokens);
-        break;
-    case OP_MATCH:
-        handle(c, &v->match.session);
-        tokens(c, &v->match.tokens);
-        codec_u64(c, &v->match.step);
-        break;
-    case OP_STEP: step(c, &v->step, room); break;
-    case OP_FETCH:
-        handle(c, &v->fetch.session);
-        codec_u32(c, &v->fetch.peer);
-        codec_u32(c, &v->fetch.depth);
-        break;
-    case OP_FETCH_CANCEL: handle(c, &v->fetch_cancel.session); break;
-    case OP_EVICT:
-        handle(c, &v->evict.pool);
-        codec_u32(c, &v->evict.nodes);
-        break;
-    case OP_DRAIN: v->drain.on = truth(c, v->drain.on); break;
-    case OP_RETRACT:
-        handle(c, &v->retract.session);
-        v->retract.mode = (enum retract_mode)within(c, v->retract.mode, 0, RETRACT_DROP + 1);
-        codec_u64(c, &v->retract.step);
-        break;
-    case OP_RECOVER: handle(c, &v->recover.session); break;
-    case OP_NAMESPACE_RESET:
-        namespace
-        (c, &v->namespace_reset.ns);
-        break;
-    case OP_PIN:
-        handle(c, &v->pin.node);
-        v->pin.on = truth(c, v->pin.on);
-        break;
     }
 }
 
@@ -297,47 +274,88 @@ void codec_event(struct codec *c, struct event *e, struct codec_room *room)
 
 /* ---- token lists ---- */
 
+/* The kinds of field that are one, or have one each: counted in `n`, and the one with that number
+ * found. */
+#define LIST_TOKENS(of, member, limit)                                                             \
+    if (n++ == i)                                                                                  \
+        list = &(of).member;
+#define LIST_PROMPT(of, member, limit) LIST_TOKENS(of, member, limit)
+#define LIST_OPS(of, member, limit)                                                                \
+    if (i >= n && i - n < (of).n)                                                                  \
+        list = &(of).member[i - n].tokens;                                                         \
+    n += (of).n;
+#define LIST_SESSION(of, member, limit)
+#define LIST_POOL(of, member, limit)
+#define LIST_NAMESPACE(of, member, limit)
+#define LIST_U32(of, member, limit)
+#define LIST_U64(of, member, limit)
+#define LIST_CHOICE(of, member, limit)
+#define LIST_NAME(of, member, limit)
+#define LIST_PEER(of, member, limit)
+#define LIST_GROUPS(of, member, limit)
+#define LIST_HASH(of, member, limit)
+
+/* List i of a request, NULL if it has not so many, and how many it has. */
+static const struct req_tokens *list_of(const struct request *v, uint32_t i, uint32_t *ret_n)
+{
+    const struct req_tokens *list = NULL;
+    uint32_t n = 0;
+
+    switch (v->op) {
+#define F(op, member, KIND, limit) LIST_##KIND(v->op, member, limit)
+#define X(number, NAME, ...)                                                                       \
+    case OP_##NAME: REQUEST_##NAME(F) break;
+        REQUEST_TABLE(X)
+#undef X
+#undef F
+    default: break;
+    }
+    *ret_n = n;
+    return list;
+}
+
 uint32_t codec_lists(const struct event *e)
 {
+    uint32_t n = 0;
+
     if (e->kind == EV_PEER_MSG)
         return e->peer.msg.kind == PEER_PULL_OPEN;
     if (e->kind != EV_REQUEST)
         return 0;
-    if (e->request.op == OP_STEP)
-        return e->request.step.n;
-    return e->request.op == OP_MATCH || e->request.op == OP_PEEK;
+    (void)list_of(&e->request, 0, &n);
+    return n;
 }
 
 struct req_tokens codec_list(const struct event *e, uint32_t i)
 {
+    const struct req_tokens *list;
+    uint32_t n;
+
     if (e->kind == EV_PEER_MSG)
         return (struct req_tokens){.v = e->peer.msg.tokens,
                                    .n = e->peer.msg.to,
                                    .keys = e->peer.msg.keys,
                                    .nkeys = e->peer.msg.nkeys};
-    if (e->request.op == OP_STEP)
-        return e->request.step.ops[i].tokens;
-    return e->request.op == OP_MATCH ? e->request.match.tokens : e->request.peek.tokens;
-}
-
-static void place(struct req_tokens *list, const uint32_t *v, const struct extra_key *keys)
-{
-    list->v = v;
-    list->keys = keys;
+    list = list_of(&e->request, i, &n);
+    check(list);
+    return *list;
 }
 
 void codec_list_set(struct event *e, uint32_t i, const uint32_t *v, const struct extra_key *keys)
 {
+    struct req_tokens *list;
+    uint32_t n;
+
     if (e->kind == EV_PEER_MSG) {
         e->peer.msg.tokens = v;
         e->peer.msg.keys = keys;
-    } else if (e->request.op == OP_STEP) {
-        place((struct req_tokens *)(uintptr_t)&e->request.step.ops[i].tokens, v,
-              keys); /* in codec_room */
-    } else {
-        place(e->request.op == OP_MATCH ? &e->request.match.tokens : &e->request.peek.tokens, v,
-              keys);
+        return;
     }
+    list = (struct req_tokens *)(uintptr_t)list_of(&e->request, i,
+                                                   &n); /* in the event or codec_room */
+    check(list);
+    list->v = v;
+    list->keys = keys;
 }
 
 size_t codec_body_max(const struct event *e)

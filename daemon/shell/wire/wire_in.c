@@ -8,15 +8,15 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "base/check.h"
 #include "base/err.h"
-#include "proto/match.h"
+#include "proto/in_place.h"
 #include "proto/namespace.h"
 
 static_assert(WIRE_OPS_MAX <= STEP_OPS_MAX, "a decoded Step fits");
 static_assert(WIRE_GROUPS_MAX <= GROUPS_MAX, "a decoded PoolOpen fits");
 static_assert(WIRE_TOKEN_BYTES == sizeof(uint32_t), "tokens are used in place");
 static_assert(WIRE_REF_BYTES == sizeof(struct page_ref), "page refs are used in place");
+static_assert(ENGINE_NAME_MAX == 48, "what the refusal of a name says");
 static_assert(WIRE_KEY_BYTES == sizeof(struct extra_key), "extra keys are used in place");
 
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max)
@@ -44,6 +44,17 @@ enum tern_err wire_in_message(struct wire_in *w, const struct frame_header *h, c
 }
 
 /* ---- pieces ---- */
+
+static enum tern_err refused(const char **ret_text, const char *text)
+{
+    *ret_text = text;
+    return TERN_INVALID;
+}
+
+static enum tern_err choice_of(uint32_t v, uint32_t last, const char *text, const char **ret_text)
+{
+    return v <= last ? TERN_OK : refused(ret_text, text);
+}
 
 /* With its length before it, so that ("ab", "c") and ("a", "bc") differ. */
 static void hash_field(XXH3_state_t *state, const char *text)
@@ -82,18 +93,35 @@ static enum tern_err tokens_of(struct wire_in *w, const Tern__Wire__Tokens *t,
     return TERN_OK;
 }
 
-static enum tern_err join_of(const Tern__Wire__EngineJoin *m, struct req_join *ret)
+static enum tern_err prompt_of(struct wire_in *w, const Tern__Wire__Tokens *t,
+                               struct req_tokens *ret, const char **ret_text)
 {
-    size_t n = m->name ? strlen(m->name) : 0;
+    TRY(tokens_of(w, t, ret));
+    return ret->base == 0
+               ? TERN_OK
+               : refused(ret_text, "this request takes a whole token list: the daemon keeps none");
+}
 
-    if (n == 0 || n >= sizeof(ret->name) || m->role > ROLE_BOTH)
-        return TERN_INVALID;
-    memset(ret, 0, sizeof(*ret));
-    memcpy(ret->name, m->name, n);
-    ret->role = (enum role)m->role;
-    ret->rank = m->rank;
-    ret->world = m->world;
+static enum tern_err name_of(const char *name, char ret[ENGINE_NAME_MAX], const char **ret_text)
+{
+    size_t n = name ? strlen(name) : 0;
+
+    if (n == 0 || n >= ENGINE_NAME_MAX)
+        return refused(ret_text, "an engine has a name of 1 to 47 bytes");
+    memset(ret, 0, ENGINE_NAME_MAX);
+    memcpy(ret, name, n);
     return TERN_OK;
+}
+
+/* No name at all, or one that is not in the configuration, is the core's NONE: it answers INVALID
+ * with what to do. A name without a letter is the host tier. */
+static uint32_t peer_of(const struct wire_in *w, const char *name)
+{
+    uint32_t slot = NONE;
+
+    if (name && !name[0])
+        return PEER_HOST;
+    return name && config_peer_slot(w->config, name, &slot) == TERN_OK ? slot : NONE;
 }
 
 /* ---- PoolOpen ---- */
@@ -113,11 +141,9 @@ static void hash_group(XXH3_state_t *state, const Tern__Wire__Group *g)
     }
 }
 
-static enum tern_err group_of(const Tern__Wire__Group *g, struct group_layout *ret)
+static struct group_layout group_of(const Tern__Wire__Group *g)
 {
-    if (g->family > FAMILY_RECURRENT)
-        return TERN_INVALID;
-    *ret = (struct group_layout){
+    return (struct group_layout){
         .family = (enum family)g->family,
         .page_tokens = g->page_tokens,
         .window = g->window,
@@ -126,45 +152,42 @@ static enum tern_err group_of(const Tern__Wire__Group *g, struct group_layout *r
         .cap_pages = g->cap_pages,
         .page_bytes = g->page_bytes,
     };
-    return TERN_OK;
 }
 
-static enum tern_err pool_open_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
-                                  struct req_pool_open *ret)
+/* The groups, their names for operators, and a hash of what the core does not compute with. */
+static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
+                               struct req_pool_open *ret, const char **ret_text)
 {
     XXH3_state_t state;
 
     memset(ret, 0, sizeof(*ret));
     memset(w->group_names, 0, sizeof(w->group_names));
-    if (m->shard > SHARD_TOKENS || m->supersede > SUPERSEDE_OFF)
-        return TERN_INVALID;
     XXH3_128bits_reset(&state);
     for (size_t i = 0; i < m->n_groups; i++) {
         const char *name = m->groups[i]->name;
 
-        TRY(group_of(m->groups[i], &ret->group[i]));
+        TRY(choice_of(m->groups[i]->family, FAMILY_RECURRENT,
+                      "the family of a group is none that this daemon knows", ret_text));
+        ret->group[i] = group_of(m->groups[i]);
         hash_group(&state, m->groups[i]);
         if (name)
             strncpy(w->group_names[i], name, WIRE_GROUP_NAME - 1);
     }
     ret->ngroups = (uint32_t)m->n_groups;
-    ret->shard = (enum shard_axis)m->shard;
-    ret->supersede = (enum supersede)m->supersede;
     ret->axes_hash = (uint32_t)XXH3_128bits_digest(&state).low64;
-    ret->bytes = m->bytes;
-    ret->host_bytes = m->host_bytes;
     return TERN_OK;
 }
 
 /* ---- Step ---- */
 
-static enum tern_err step_of(struct wire_in *w, const Tern__Wire__Step *m, struct req_step *ret)
+static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct req_step *ret,
+                            const char **ret_text)
 {
     for (size_t i = 0; i < m->n_ops; i++) {
         const Tern__Wire__StepOp *o = m->ops[i];
 
         if (o->kind < STEP_EXTEND || o->kind > STEP_RELEASE)
-            return TERN_INVALID;
+            return refused(ret_text, "the kind of an operation is none that this daemon knows");
         w->ops[i] = (struct step_op){
             .kind = (enum step_op_kind)o->kind,
             .barrier = o->barrier,
@@ -180,145 +203,71 @@ static enum tern_err step_of(struct wire_in *w, const Tern__Wire__Step *m, struc
     return TERN_OK;
 }
 
-/* ---- the rest ---- */
+/* ---- whole requests ---- */
 
-/* No name at all, or one that is not in the configuration, is the core's NONE: it answers INVALID
- * with what to do. A name without a letter is the host tier. */
-static uint32_t peer_of(const struct wire_in *w, const char *name)
-{
-    uint32_t slot = NONE;
+/* What each kind of field of messages.h does: `m` is the message, `to` the struct of its request.
+ */
+#define IN_SESSION(to, member, limit)   (to).member = session_id_unpack(h->session);
+#define IN_POOL(to, member, limit)      (to).member = pool_id_unpack(m->member);
+#define IN_NAMESPACE(to, member, limit) (to).member = wire_in_namespace(m->member);
+#define IN_TOKENS(to, member, limit)    TRY(tokens_of(w, m->member, &(to).member));
+#define IN_PROMPT(to, member, limit)    TRY(prompt_of(w, m->member, &(to).member, ret_text));
+#define IN_U32(to, member, limit)       (to).member = m->member;
+#define IN_U64(to, member, limit)       (to).member = m->member;
+#define IN_CHOICE(to, member, limit)                                                               \
+    TRY(choice_of(m->member, limit, "its " #member " is none that this daemon knows", ret_text));  \
+    (to).member = (__typeof__((to).member))m->member;
+#define IN_NAME(to, member, limit)   TRY(name_of(m->member, (to).member, ret_text));
+#define IN_PEER(to, member, limit)   (to).member = peer_of(w, m->member);
+#define IN_GROUPS(to, member, limit) TRY(groups_of(w, m, &(to), ret_text));
+#define IN_HASH(to, member, limit)   /* IN_GROUPS has made it */
+#define IN_OPS(to, member, limit)    TRY(ops_of(w, m, &(to), ret_text));
 
-    if (name && !name[0])
-        return PEER_HOST;
-    return name && config_peer_slot(w->config, name, &slot) == TERN_OK ? slot : NONE;
-}
+/* One function for each request of the table: NAME_of. */
+#define F(op, member, KIND, limit) IN_##KIND(ret->op, member, limit)
+#define X(number, NAME, message, ...)                                                              \
+    static enum tern_err NAME##_of(struct wire_in *w, const struct frame_header *h,                \
+                                   const MESSAGE_STRUCT(message) * m, struct request * ret,        \
+                                   const char **ret_text)                                          \
+    {                                                                                              \
+        (void)w, (void)h, (void)ret_text;                                                          \
+        ret->op = OP_##NAME;                                                                       \
+        ret->trace_id = m->trace_id;                                                               \
+        REQUEST_##NAME(F) return TERN_OK;                                                          \
+    }
+REQUEST_TABLE(X)
+#undef X
+#undef F
 
-static enum tern_err match_of(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
-                              struct request *ret)
-{
-    struct wire_match m;
-
-    TRY(wire_match(&w->budget, body, h->length, &m));
-    ret->op = OP_MATCH;
-    ret->trace_id = m.trace_id;
-    ret->match.session = session_id_unpack(h->session);
-    ret->match.step = m.step;
-    ret->match.tokens = (struct req_tokens){
-        .v = m.tokens, .n = m.ntokens, .base = m.kept, .keys = m.keys, .nkeys = m.nkeys};
-    return TERN_OK;
-}
-
-static enum tern_err peek_of(struct wire_in *w, const Tern__Wire__Peek *m, struct request *ret)
-{
-    ret->op = OP_PEEK;
-    ret->trace_id = m->trace_id;
-    ret->peek.pool = pool_id_unpack(m->pool);
-    ret->peek.ns = wire_in_namespace(m->ns);
-    TRY(tokens_of(w, m->tokens, &ret->peek.tokens));
-    return ret->peek.tokens.base == 0 ? TERN_OK : TERN_INVALID;
-}
-
-static enum tern_err retract_of(const struct frame_header *h, const Tern__Wire__Retract *m,
-                                struct request *ret)
-{
-    if (m->mode > RETRACT_DROP)
-        return TERN_INVALID;
-    ret->op = OP_RETRACT;
-    ret->trace_id = m->trace_id;
-    ret->retract.session = session_id_unpack(h->session);
-    ret->retract.mode = (enum retract_mode)m->mode;
-    ret->retract.step = m->step;
-    return TERN_OK;
-}
-
-/* The types of frame that are an engine's requests. Even ones are answers. */
 static bool is_request(uint16_t type)
 {
-    return type % 2 == 1 && ((type > FRAME_HELLO && type <= FRAME_FETCH_CANCEL) ||
-                             (type >= FRAME_RETRACT && type <= FRAME_NAMESPACE_RESET));
-}
-
-#define AS(name) ((const Tern__Wire__##name *)(const void *)msg)
-
-/* Requests that name a session or tokens. */
-static enum tern_err session_request(struct wire_in *w, const struct frame_header *h,
-                                     const ProtobufCMessage *msg, struct request *ret)
-{
-    switch (h->type) {
-    case FRAME_PEEK: return peek_of(w, AS(Peek), ret);
-    case FRAME_STEP:
-        ret->op = OP_STEP;
-        ret->trace_id = AS(Step)->trace_id;
-        return step_of(w, AS(Step), &ret->step);
-    case FRAME_FETCH:
-        ret->op = OP_FETCH;
-        ret->trace_id = AS(Fetch)->trace_id;
-        ret->fetch.session = session_id_unpack(h->session);
-        ret->fetch.peer = peer_of(w, AS(Fetch)->peer);
-        ret->fetch.depth = AS(Fetch)->depth;
-        return TERN_OK;
-    case FRAME_RETRACT: return retract_of(h, AS(Retract), ret);
-    case FRAME_RECOVER:
-        ret->op = OP_RECOVER;
-        ret->trace_id = AS(Recover)->trace_id;
-        ret->recover.session = session_id_unpack(h->session);
-        return TERN_OK;
-    default:
-        check(h->type == FRAME_FETCH_CANCEL);
-        ret->op = OP_FETCH_CANCEL;
-        ret->trace_id = AS(FetchCancel)->trace_id;
-        ret->fetch_cancel.session = session_id_unpack(h->session);
-        return TERN_OK;
+    switch (type) {
+#define X(number, NAME, ...)                                                                       \
+    case FRAME_##NAME: return true;
+        REQUEST_TABLE(X)
+#undef X
+    default: return false;
     }
 }
 
 enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
-                              struct request *ret)
+                              struct request *ret, const char **ret_text)
 {
     const ProtobufCMessage *msg;
 
     ret->op = OP_NONE;
     ret->trace_id = 0;
+    *ret_text = "";
     if (!is_request(h->type))
         return TERN_UNSUPPORTED;
-    if (h->type == FRAME_MATCH)
-        return match_of(w, h, body, ret);
-    TRY(wire_decode(&w->budget, h->type, body, h->length, &msg));
+    TRY(wire_decode_in_place(&w->budget, h->type, body, h->length, &msg));
     switch (h->type) {
-    case FRAME_ENGINE_JOIN:
-        ret->op = OP_ENGINE_JOIN;
-        ret->trace_id = AS(EngineJoin)->trace_id;
-        return join_of(AS(EngineJoin), &ret->join);
-    case FRAME_ENGINE_LEAVE:
-        ret->op = OP_ENGINE_LEAVE;
-        ret->trace_id = AS(EngineLeave)->trace_id;
-        return TERN_OK;
-    case FRAME_POOL_OPEN:
-        ret->op = OP_POOL_OPEN;
-        ret->trace_id = AS(PoolOpen)->trace_id;
-        return pool_open_of(w, AS(PoolOpen), &ret->pool_open);
-    case FRAME_POOL_MAP:
-        ret->op = OP_POOL_MAP;
-        ret->trace_id = AS(PoolRef)->trace_id;
-        ret->pool_map.pool = pool_id_unpack(AS(PoolRef)->pool);
-        return TERN_OK;
-    case FRAME_POOL_CLOSE:
-        ret->op = OP_POOL_CLOSE;
-        ret->trace_id = AS(PoolRef)->trace_id;
-        ret->pool_close.pool = pool_id_unpack(AS(PoolRef)->pool);
-        return TERN_OK;
-    case FRAME_SESSION_OPEN:
-        ret->op = OP_SESSION_OPEN;
-        ret->trace_id = AS(SessionOpen)->trace_id;
-        ret->session_open.pool = pool_id_unpack(AS(SessionOpen)->pool);
-        ret->session_open.ns = wire_in_namespace(AS(SessionOpen)->ns);
-        return TERN_OK;
-    case FRAME_NAMESPACE_RESET:
-        ret->op = OP_NAMESPACE_RESET;
-        ret->trace_id = AS(NamespaceReset)->trace_id;
-        ret->namespace_reset.ns = wire_in_namespace(AS(NamespaceReset)->ns);
-        return TERN_OK;
-    default: return session_request(w, h, msg, ret);
+#define X(number, NAME, message, ...)                                                              \
+    case FRAME_##NAME:                                                                             \
+        return NAME##_of(w, h, (const MESSAGE_STRUCT(message) *)(const void *)msg, ret, ret_text);
+        REQUEST_TABLE(X)
+#undef X
+    default: return TERN_INTERNAL;
     }
 }
 
@@ -362,7 +311,7 @@ enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, 
     uint32_t ntokens;
 
     TRY(wire_decode(&w->budget, h->type, body, h->length, &msg));
-    m = AS(PeerMsg);
+    m = (const Tern__Wire__PeerMsg *)(const void *)msg;
     if (m->kind < PEER_PULL_OPEN || m->kind >= PEER_MSG_COUNT || m->err >= TERN_ERR_COUNT)
         return TERN_MALFORMED;
     *ret = (struct peer_msg){

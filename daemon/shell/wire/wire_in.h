@@ -23,11 +23,12 @@ struct wire_in {
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);
 void wire_in_finish(struct wire_in *w);
 
-/* A request of an engine; its arrays live until the next call. conn and request_id are the caller's
- * to set. UNSUPPORTED: a frame type that no request has. MALFORMED: not such a message. INVALID: a
- * value. */
+/* A request that is an operation of the core. Its arrays live until the next call, and as long as
+ * the body. conn and request_id are the caller's to set. UNSUPPORTED: a frame type that no such
+ * request has. MALFORMED: not such a message. INVALID: a value. *ret_text: static, says which; "".
+ */
 enum tern_err wire_in_request(struct wire_in *w, const struct frame_header *h, const uint8_t *body,
-                              struct request *ret);
+                              struct request *ret, const char **ret_text);
 
 /* `allowed`: bit i, the peer may name tenant i. */
 enum tern_err wire_in_peer_msg(struct wire_in *w, const struct frame_header *h, const uint8_t *body,

@@ -1,6 +1,6 @@
-/* Answers to frames. See wire_out.h. What must stay true: the size of each submessage is computed
- * by the same fields in the same order as it is written; a buffer that is too small ends in 0,
- * never in half a frame. */
+/* Answers to frames. See wire_out.h. What must stay true: the size of each message inside another
+ * one is computed by the same fields as are written; a buffer that is too small ends in 0, never in
+ * half a frame. */
 #include "shell/wire/wire_out.h"
 
 #include <stdio.h>
@@ -8,35 +8,9 @@
 
 #include "base/check.h"
 #include "base/err.h"
-
-#define TAG_VARINT(field)  ((uint8_t)((field) << 3 | 0))
-#define TAG_FIXED64(field) ((uint8_t)((field) << 3 | 1))
-#define TAG_BYTES(field)   ((uint8_t)((field) << 3 | 2))
-#define VARINT_MAX         10u
-#define PAD_BYTES          3u /* field 100, a varint of 0: no message has it, and a body is never empty */
-
-struct writer {
-    uint8_t *p, *end;
-    bool overflow;
-};
+#include "proto/writer.h"
 
 /* ---- sizes ---- */
-
-static size_t varint_size(uint64_t v)
-{
-    return (size_t)(63 - __builtin_clzll(v | 1)) / 7 + 1;
-}
-
-/* A field that is absent when 0. */
-static size_t number_size(uint64_t v)
-{
-    return v ? 1 + varint_size(v) : 0;
-}
-
-static size_t message_size(size_t n)
-{
-    return 1 + varint_size(n) + n;
-}
 
 static size_t shortage_size(const struct shortage *s)
 {
@@ -46,14 +20,14 @@ static size_t shortage_size(const struct shortage *s)
 
 static size_t status_size(enum tern_err err, size_t text, const struct shortage *s)
 {
-    return number_size(err) + (text ? message_size(text) : 0) +
-           (err == TERN_POOL_EXHAUSTED ? message_size(shortage_size(s)) : 0);
+    return number_size(err) + (text ? bytes_size(text) : 0) +
+           (err == TERN_POOL_EXHAUSTED ? bytes_size(shortage_size(s)) : 0);
 }
 
 static size_t run_size(const struct table_run *r)
 {
     return number_size(r->group) + number_size(r->first) +
-           message_size((size_t)r->n * sizeof(struct page_ref)) + number_size(r->from.index) +
+           bytes_size((size_t)r->n * sizeof(struct page_ref)) + number_size(r->from.index) +
            number_size(r->from.gen);
 }
 
@@ -67,70 +41,17 @@ static size_t result_size(const struct op_result *r, const struct table_run *run
     size_t n = lengths_size(&r->lengths) + number_size(r->tokens);
 
     if (r->err != TERN_OK)
-        n += message_size(status_size(r->err, 0, &r->shortage));
+        n += bytes_size(status_size(r->err, 0, &r->shortage));
     for (uint32_t i = 0; i < r->nruns; i++)
-        n += message_size(run_size(&runs[r->first_run + i]));
+        n += bytes_size(run_size(&runs[r->first_run + i]));
     return n;
 }
 
 /* ---- writing ---- */
 
-static bool room(struct writer *w, size_t n)
-{
-    if ((size_t)(w->end - w->p) < n)
-        w->overflow = true;
-    return !w->overflow;
-}
-
-static void put_varint(struct writer *w, uint64_t v)
-{
-    if (!room(w, VARINT_MAX))
-        return;
-    while (v >= 0x80) {
-        *w->p++ = (uint8_t)(v | 0x80);
-        v >>= 7;
-    }
-    *w->p++ = (uint8_t)v;
-}
-
-static void put_number(struct writer *w, uint32_t field, uint64_t v)
-{
-    if (!v || !room(w, 1 + VARINT_MAX))
-        return;
-    *w->p++ = TAG_VARINT(field);
-    put_varint(w, v);
-}
-
-static void put_fixed64(struct writer *w, uint32_t field, uint64_t v)
-{
-    if (!room(w, 1 + sizeof(v)))
-        return;
-    *w->p++ = TAG_FIXED64(field);
-    memcpy(w->p, &v, sizeof(v));
-    w->p += sizeof(v);
-}
-
-/* The head of a submessage or of bytes, n bytes long. */
-static void put_length(struct writer *w, uint32_t field, size_t n)
-{
-    if (!room(w, 1 + VARINT_MAX + n))
-        return;
-    *w->p++ = TAG_BYTES(field);
-    put_varint(w, n);
-}
-
-static void put_bytes(struct writer *w, uint32_t field, const void *bytes, size_t n)
-{
-    put_length(w, field, n);
-    if (w->overflow || n == 0)
-        return;
-    memcpy(w->p, bytes, n);
-    w->p += n;
-}
-
 static void put_shortage(struct writer *w, uint32_t field, const struct shortage *s)
 {
-    put_length(w, field, shortage_size(s));
+    put_message(w, field, shortage_size(s));
     put_number(w, 1, s->group);
     put_number(w, 2, s->needed);
     put_number(w, 3, s->free);
@@ -146,7 +67,7 @@ static void put_status(struct writer *w, enum tern_err err, const char *text,
 
     if (err == TERN_OK)
         return;
-    put_length(w, 1, status_size(err, n, s));
+    put_message(w, 1, status_size(err, n, s));
     put_number(w, 1, err);
     if (n)
         put_bytes(w, 2, text, n);
@@ -156,7 +77,7 @@ static void put_status(struct writer *w, enum tern_err err, const char *text,
 
 static void put_run(struct writer *w, uint32_t field, const struct table_run *r)
 {
-    put_length(w, field, run_size(r));
+    put_message(w, field, run_size(r));
     put_number(w, 1, r->group);
     put_number(w, 2, r->first);
     put_bytes(w, 3, r->refs, (size_t)r->n * sizeof(struct page_ref));
@@ -172,7 +93,7 @@ static void put_runs(struct writer *w, uint32_t field, const struct reply *r)
 
 static void put_lengths(struct writer *w, uint32_t field, const struct lengths *l)
 {
-    put_length(w, field, lengths_size(l));
+    put_message(w, field, lengths_size(l));
     put_number(w, 1, l->committed);
     put_number(w, 2, l->written);
     put_number(w, 3, l->allocated);
@@ -181,7 +102,7 @@ static void put_lengths(struct writer *w, uint32_t field, const struct lengths *
 static void put_result(struct writer *w, uint32_t field, const struct op_result *r,
                        const struct table_run *runs)
 {
-    put_length(w, field, result_size(r, runs));
+    put_message(w, field, result_size(r, runs));
     put_status(w, r->err, NULL, &r->shortage);
     put_number(w, 2, r->lengths.committed);
     put_number(w, 3, r->lengths.written);
@@ -193,97 +114,61 @@ static void put_result(struct writer *w, uint32_t field, const struct op_result 
 
 /* ---- whole answers ---- */
 
-static uint16_t reply_type(enum op op)
+uint16_t wire_out_type(enum op op)
 {
     switch (op) {
-    case OP_ENGINE_JOIN: return FRAME_ENGINE_JOIN_REPLY;
-    case OP_ENGINE_LEAVE: return FRAME_ENGINE_LEAVE_REPLY;
-    case OP_POOL_OPEN: return FRAME_POOL_OPEN_REPLY;
-    case OP_POOL_MAP: return FRAME_POOL_MAP_REPLY;
-    case OP_POOL_CLOSE: return FRAME_POOL_CLOSE_REPLY;
-    case OP_SESSION_OPEN: return FRAME_SESSION_OPEN_REPLY;
-    case OP_PEEK: return FRAME_PEEK_REPLY;
-    case OP_MATCH: return FRAME_MATCH_REPLY;
-    case OP_STEP: return FRAME_STEP_REPLY;
-    case OP_FETCH: return FRAME_FETCH_REPLY;
-    case OP_RETRACT: return FRAME_RETRACT_REPLY;
-    case OP_RECOVER: return FRAME_RECOVER_REPLY;
-    case OP_NAMESPACE_RESET: return FRAME_NAMESPACE_RESET_REPLY;
-    default: check(op == OP_FETCH_CANCEL); return FRAME_FETCH_CANCEL_REPLY;
+#define X(number, NAME, ...)                                                                       \
+    case OP_##NAME: return FRAME_##NAME##_REPLY;
+        REQUEST_TABLE(X)
+#undef X
+    default: return 0;
     }
 }
+
+static void put_results(struct writer *w, uint32_t field, const struct reply *r)
+{
+    for (uint32_t i = 0; i < r->step.n; i++)
+        put_result(w, field, &r->step.results[i], r->runs);
+}
+
+/* What each kind of field of messages.h does: `of` is the struct of the answer. */
+#define OUT_U32(of, number, member)          put_number(w, number, (of).member);
+#define OUT_U64(of, number, member)          put_number(w, number, (of).member);
+#define OUT_ENGINE(of, number, member)       put_fixed64(w, number, engine_id_pack((of).member));
+#define OUT_POOL(of, number, member)         put_fixed64(w, number, pool_id_pack((of).member));
+#define OUT_SESSION(of, number, member)      put_fixed64(w, number, session_id_pack((of).member));
+#define OUT_LENGTHS(of, number, member)      put_lengths(w, number, &(of).member);
+#define OUT_RUNS(of, number, member)         put_runs(w, number, r);
+#define OUT_RESULTS(of, number, member)      put_results(w, number, r);
+#define OUT_REGION_BYTES(of, number, member) put_number(w, number, region_bytes);
 
 /* What follows the status. Lengths and runs come with errors too: they say what stayed. */
 static void put_answer(struct writer *w, const struct reply *r, uint64_t region_bytes)
 {
     switch (r->op) {
-    case OP_ENGINE_JOIN: put_fixed64(w, 2, engine_id_pack(r->join.engine)); break;
-    case OP_POOL_OPEN:
-        put_fixed64(w, 2, pool_id_pack(r->pool_open.pool));
-        put_number(w, 3, r->pool_open.align_tokens);
-        put_number(w, 4, r->pool_open.bytes);
-        break;
-    case OP_POOL_MAP:
-        put_number(w, 2, r->pool_map.region);
-        put_number(w, 3, r->pool_map.offset);
-        put_number(w, 4, r->pool_map.bytes);
-        put_number(w, 5, region_bytes);
-        break;
-    case OP_SESSION_OPEN: put_fixed64(w, 2, session_id_pack(r->session_open.session)); break;
-    case OP_PEEK:
-        put_number(w, 2, r->peek.depth);
-        put_number(w, 3, r->peek.history_depth);
-        put_number(w, 4, r->peek.host_depth);
-        break;
-    case OP_MATCH:
-        put_lengths(w, 2, &r->match.lengths);
-        put_number(w, 3, r->match.tokens);
-        put_number(w, 4, r->match.matched);
-        put_runs(w, 5, r);
-        put_number(w, 6, r->match.host_depth);
-        break;
-    case OP_STEP:
-        for (uint32_t i = 0; i < r->step.n; i++)
-            put_result(w, 2, &r->step.results[i], r->runs);
-        break;
-    case OP_FETCH:
-        put_lengths(w, 2, &r->fetch.lengths);
-        put_runs(w, 3, r);
-        put_number(w, 4, r->fetch.bytes_kib);
-        break;
-    case OP_RETRACT:
-        put_lengths(w, 2, &r->retract.lengths);
-        put_number(w, 3, r->retract.free_now);
-        put_number(w, 4, r->retract.free_at_step);
-        break;
-    case OP_RECOVER:
-        put_lengths(w, 2, &r->recover.lengths);
-        put_number(w, 3, r->recover.tokens);
-        put_runs(w, 4, r);
-        put_number(w, 5, r->recover.bytes_kib);
-        break;
-    case OP_NAMESPACE_RESET: put_number(w, 2, r->namespace_reset.nodes); break;
-    default: break; /* only a status */
+#define F(op, number, member, KIND) OUT_##KIND(r->op, number, member)
+#define X(number, NAME, ...)                                                                       \
+    case OP_##NAME: REPLY_##NAME(F) break;
+        REQUEST_TABLE(X)
+#undef X
+#undef F
+    default: check(!"an answer that has no frame");
     }
 }
 
 size_t wire_out_reply(const struct reply *r, uint64_t region_bytes, uint32_t body_max, uint8_t *out)
 {
-    static const uint8_t pad[PAD_BYTES] = {0xa0, 0x06, 0x00};
     uint8_t *body = out + FRAME_HEADER_BYTES;
-    struct writer w = {.p = body, .end = body + body_max};
-    struct frame_header h = {.version = FRAME_VERSION, .type = reply_type(r->op)};
+    struct writer w = writer_of(body, body_max);
+    struct frame_header h = {
+        .version = FRAME_VERSION, .type = wire_out_type(r->op), .request_id = r->request_id};
 
     put_status(&w, r->err, r->text, &r->shortage);
     put_answer(&w, r, region_bytes);
-    if (w.p == body && room(&w, PAD_BYTES)) {
-        memcpy(w.p, pad, PAD_BYTES);
-        w.p += PAD_BYTES;
-    }
-    if (w.overflow)
+    put_pad(&w, body);
+    if (!writer_ok(&w))
         return 0;
     h.length = (uint32_t)(w.p - body);
-    h.request_id = r->request_id;
     frame_encode(&h, out);
     return FRAME_HEADER_BYTES + h.length;
 }

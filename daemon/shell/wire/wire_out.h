@@ -1,6 +1,7 @@
 /* Answers to frames. What the core answers is written straight into the caller's buffer, by hand: a
  * Step has up to a thousand results, and one pass without intermediate structs is what its latency
- * needs. The field numbers are those of proto/tern.proto; tests/unit/shell/test_shell_wire.c holds every
+ * needs. What each answer says is listed in
+ * proto/messages.h; tests/unit/shell/test_shell_wire.c holds every
  * field against the generated decoder. What the shell answers itself goes through wire_encode. */
 #ifndef SHELL_WIRE_OUT_H
 #define SHELL_WIRE_OUT_H
@@ -8,8 +9,12 @@
 #include "core/core.h"
 #include "proto/codec.h"
 
-/* The whole frame of a reply; `out` has room for FRAME_HEADER_BYTES + body_max. region_bytes: of a
- * PoolMap. Returns the frame's bytes, 0 if the body would pass body_max. */
+/* The type of the frame that answers an operation; 0: it has none, operators are told in text. */
+uint16_t wire_out_type(enum op op);
+
+/* The whole frame of a reply of such an operation; `out` has room for FRAME_HEADER_BYTES +
+ * body_max. region_bytes: of a PoolMap. Returns the frame's bytes, 0 if the body would pass
+ * body_max. */
 size_t wire_out_reply(const struct reply *r, uint64_t region_bytes, uint32_t body_max,
                       uint8_t *out);
 

@@ -81,7 +81,7 @@ TEST(fetch_from_the_host_tier_brings_the_deeper_prefix)
     rig_complete(b.rig, RIG_COPY);
     assert_ok(rig_fetched(b.s, request));
     assert_whole(b.s, 20);
-    assert_int_equal(rig_reply_to(b.rig, request)->fetch.bytes_kib, 2); /* 3 pages of 512 bytes */
+    assert_int_equal(rig_reply_to(b.rig, request)->fetch.kib, 2); /* 3 pages of 512 bytes */
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
     b.rig->automatic = RIG_ALL;
     assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30));

@@ -77,7 +77,7 @@ static void retract_host_waits_for(bool copies_first)
     assert_lengths(b.s, 8, 14, 14); /* S10: T is where it was, although 12 could be committed */
     assert_int_equal(b.s->ntokens, 14);
     assert_int_equal(b.rig->copies_up, 2);
-    assert_int_equal(b.rig->last->recover.bytes_kib, 1);
+    assert_int_equal(b.rig->last->recover.kib, 1);
     assert_string_equal(state_of(b.s), "turn");
     goes_on(&b);
     bench_ends_clean(&b);

@@ -108,3 +108,43 @@ TEST(messages_every_list_and_array_has_a_limit)
         limits_in(wire_descriptor(*type), &lists_have_one);
     assert_true(lists_have_one);
 }
+
+/* ---- the fields of answers ---- */
+
+#define TYPE_U32          PROTOBUF_C_TYPE_UINT32
+#define TYPE_U64          PROTOBUF_C_TYPE_UINT64
+#define TYPE_ENGINE       PROTOBUF_C_TYPE_FIXED64
+#define TYPE_POOL         PROTOBUF_C_TYPE_FIXED64
+#define TYPE_SESSION      PROTOBUF_C_TYPE_FIXED64
+#define TYPE_LENGTHS      PROTOBUF_C_TYPE_MESSAGE
+#define TYPE_RUNS         PROTOBUF_C_TYPE_MESSAGE
+#define TYPE_RESULTS      PROTOBUF_C_TYPE_MESSAGE
+#define TYPE_REGION_BYTES PROTOBUF_C_TYPE_UINT64
+
+static uint32_t has_field(const ProtobufCMessageDescriptor *d, uint32_t number, const char *name,
+                          ProtobufCType type)
+{
+    const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(d, number);
+
+    assert_non_null(f);
+    assert_string_equal(f->name, name);
+    assert_int_equal(f->type, type);
+    return 1;
+}
+
+/* The numbers by which the daemon writes its answers are those of tern.proto, and none is left
+ * out. The trace id of an Empty is for who asks. */
+TEST(messages_fields_of_answers_are_those_of_the_schema)
+{
+    const ProtobufCMessageDescriptor *d;
+    uint32_t fields;
+
+#define F(op, number, member, KIND) fields += has_field(d, number, #member, TYPE_##KIND);
+#define X(number, NAME, ...)                                                                       \
+    d = wire_descriptor(FRAME_##NAME##_REPLY);                                                     \
+    fields = 1 + (strcmp(d->short_name, "Empty") == 0);                                            \
+    REPLY_##NAME(F) assert_int_equal(fields, d->n_fields);
+    REQUEST_TABLE(X)
+#undef X
+#undef F
+}

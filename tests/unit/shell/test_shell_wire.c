@@ -20,6 +20,7 @@ static struct op_result results[STEP_OPS_MAX];
 static struct prng prng;
 static struct wire_in in;
 static struct config config;
+static const char *refusal; /* the words of the last one */
 
 FIXTURE(start)
 {
@@ -242,12 +243,12 @@ TEST(wire_out_retract_and_recover_decode_as_given)
         r.nruns = some_runs(8, 0);
         r.recover.lengths = some_lengths();
         r.recover.tokens = number32();
-        r.recover.bytes_kib = number32();
+        r.recover.kib = number32();
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_RECOVER_REPLY, r.request_id);
         same_status(AS(RecoverReply)->status, r.err, r.text, &r.shortage);
         same_lengths(AS(RecoverReply)->lengths, &r.recover.lengths);
         assert_int_equal(AS(RecoverReply)->tokens, r.recover.tokens);
-        assert_int_equal(AS(RecoverReply)->kib, r.recover.bytes_kib);
+        assert_int_equal(AS(RecoverReply)->kib, r.recover.kib);
         same_runs(AS(RecoverReply)->runs, AS(RecoverReply)->n_runs, runs, r.nruns);
     }
 }
@@ -288,10 +289,10 @@ TEST(wire_out_match_and_fetch_decode_as_given)
 
         r.op = OP_FETCH;
         r.fetch.lengths = some_lengths();
-        r.fetch.bytes_kib = number32();
+        r.fetch.kib = number32();
         msg = decoded(wire_out_reply(&r, 0, BODY_MAX, frame), FRAME_FETCH_REPLY, r.request_id);
         same_lengths(AS(FetchReply)->lengths, &r.fetch.lengths);
-        assert_int_equal(AS(FetchReply)->kib, r.fetch.bytes_kib);
+        assert_int_equal(AS(FetchReply)->kib, r.fetch.kib);
         same_runs(AS(FetchReply)->runs, AS(FetchReply)->n_runs, runs, r.nruns);
     }
 }
@@ -367,7 +368,7 @@ static enum tern_err request(uint16_t type, const ProtobufCMessage *m, struct re
 
     assert_int_equal(wire_encode(&h, m, BODY_MAX, frame, sizeof(frame), &n), TERN_OK);
     assert_int_equal(frame_decode(frame, BODY_MAX, &h), TERN_OK);
-    return wire_in_request(&in, &h, frame + FRAME_HEADER_BYTES, ret);
+    return wire_in_request(&in, &h, frame + FRAME_HEADER_BYTES, ret, &refusal);
 }
 
 static struct namespace_id ns_of(const char *model, const char *revision, const char *salt)
@@ -536,7 +537,8 @@ TEST(wire_in_tokens_are_aligned_wherever_they_lie)
         struct request r;
 
         memcpy(shifted + at, frame, n);
-        assert_int_equal(wire_in_request(&in, &h, shifted + at + FRAME_HEADER_BYTES, &r), TERN_OK);
+        assert_int_equal(wire_in_request(&in, &h, shifted + at + FRAME_HEADER_BYTES, &r, &refusal),
+                         TERN_OK);
         assert_int_equal(r.op, OP_MATCH);
         assert_int_equal(session_id_pack(r.match.session), 0x300000004);
         assert_int_equal(r.match.step, 12);
@@ -629,7 +631,7 @@ TEST(wire_in_takes_no_other_type_for_a_request)
         struct request r;
         bool asked = type % 2 == 1 && type >= FRAME_ENGINE_JOIN && type <= FRAME_NAMESPACE_RESET &&
                      type != FRAME_PING && type != FRAME_STATS;
-        enum tern_err err = wire_in_request(&in, &h, pad, &r);
+        enum tern_err err = wire_in_request(&in, &h, pad, &r, &refusal);
 
         assert_int_equal(err == TERN_UNSUPPORTED, !asked);
         taken += err != TERN_UNSUPPORTED;
@@ -649,7 +651,7 @@ TEST(wire_in_every_request_has_its_trace_id)
 
         assert_non_null(f);
         body[0] = (uint8_t)(f->id << 3);
-        if (wire_in_request(&in, &h, body, &r) != TERN_UNSUPPORTED)
+        if (wire_in_request(&in, &h, body, &r, &refusal) != TERN_UNSUPPORTED)
             assert_int_equal(r.trace_id, 77);
     }
 }
