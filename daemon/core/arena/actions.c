@@ -1,6 +1,6 @@
-/* Filling struct actions: bounded, never memset, since it is large and most steps use a line of it.
- */
-#include "core/arena/machine.h"
+/* See actions.h. struct actions is never cleared as a whole: it is large, and most steps use a line
+ * of it. */
+#include "core/arena/actions.h"
 
 #include <string.h>
 

@@ -4,16 +4,9 @@
 #ifndef CORE_MACHINE_H
 #define CORE_MACHINE_H
 
+#include "core/arena/actions.h"
 #include "core/session/call.h"
 #include "core/tree/nodes.h"
-
-/* --- actions.c: filling struct actions --- */
-
-uint32_t actions_room(const struct actions *out);
-struct action *action_add(struct actions *out, enum action_kind kind); /* there must be room */
-/* A run of n refs to be filled in by the caller; NULL if the answer is full. */
-struct page_ref *run_add(struct actions *out, uint32_t group, uint32_t first, uint32_t n);
-bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs);
 
 /* --- engines.c --- */
 
@@ -96,10 +89,6 @@ struct lengths session_lengths(const struct session *s);
 /* Makes `need[g]` pages of each group free, evicting; all or nothing but for what was evicted. */
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
                               const uint32_t *need, struct shortage *ret);
-
-/* Are need[g] pages of each group free? Else *ret_short is a group that lacks some. */
-bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
-               uint32_t *ret_short);
 
 /* --- retract.c: sessions that are away, or wait for the host tier --- */
 

@@ -43,25 +43,6 @@ static bool make_some(struct core *c, struct pool *p, uint32_t group, uint32_t n
     return (p->reclaim.n > 0 && !capped && evict_state(c, p)) || evict_one(c, p);
 }
 
-bool pages_fit(const struct core *c, const struct pool *p, const uint32_t *need,
-               uint32_t *ret_short)
-{
-    uint32_t slabs = 0;
-
-    for (uint32_t g = 0; g < p->ngroups; g++) {
-        uint32_t own = p->group[g].count[PAGE_FREE];
-
-        *ret_short = g;
-        if (need[g] > group_free(c, p, g))
-            return false;
-        if (need[g] > own) /* groups share the free slabs: count what each would take of them */
-            slabs += div_up(need[g] - own, p->group[g].pages_per_slab);
-        if (slabs > p->free_slabs.n)
-            return false;
-    }
-    return true;
-}
-
 enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
                               const uint32_t *need, struct shortage *ret)
 {

@@ -1,13 +1,14 @@
-/* The host tier: copies of prefix nodes in host memory, in a pool of its own that no engine maps:
- * its pages, slabs and counts are the code of any pool. BACK copies a node's device pages there,
- * LOAD brings them back; one copy job moves what a node needs. Residency is prefix-closed on each
- * tier, so what was acknowledged before its parent waits for it.
+/* The host tier: copies of prefix nodes in host memory, in a pool of its own that no engine maps,
+ * so that its pages, slabs and counts are kept by the code of any pool. A writeback copies a node's
+ * device pages there, a load-back brings them back; one copy job moves what one node needs. On each
+ * tier the nodes are closed towards the root, so a node whose copy is acknowledged before its
+ * parent's waits for its parent.
  *
- * A node is copied when its checksums are known, as long as the host has room or what may be
- * evicted; then its device pages can go at once. Where the copy fails it is copied again, up to
- * COPY_TRIES_MAX copies in a row; a session whose Retract waited for one that is given up runs on.
+ * A node is copied once its checksums are known, as long as the host has room or something to
+ * evict; from then on its device pages can go at once. A copy that fails is made again, up to
+ * COPY_TRIES_MAX times in a row; a session whose Retract waited for one that is given up runs on.
  * Loading is by node, not by session: sessions that need the same node wait for the same copy.
- * Sessions that retract, recover or fetch from here are in retract.c. */
+ * Sessions that retract, recover or fetch from here are in session/retract.c. */
 #ifndef CORE_HOST_H
 #define CORE_HOST_H
 
@@ -45,9 +46,12 @@ bool load_done(const struct core *c, uint32_t slot, uint32_t low);
 /* CORRUPT or BUSY where something that is still missing is not on its way; else OK. */
 enum tern_err load_failed(const struct core *c, uint32_t slot, uint32_t low);
 
-/* A copy that has not begun is forgotten with its node. */
-void copy_forget(struct core *c, uint32_t slot);
+/* Acknowledges a job. */
 void copy_done(struct core *c, struct copy_id job, enum tern_err err);
 bool copy_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
+
+/* The job of a node's copy has ended: jobs.c tells the file of its direction. */
+void writeback_acked(struct core *c, uint32_t slot, enum tern_err err);
+void loadback_acked(struct core *c, uint32_t slot, enum tern_err err);
 
 #endif

@@ -1,5 +1,5 @@
 /* The prefix tree. See nodes.h. */
-#include "core/tier/host.h"
+#include "core/tree/copies.h"
 #include "core/tree/events.h"
 #include "core/tree/state.h"
 

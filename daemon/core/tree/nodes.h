@@ -38,6 +38,11 @@ static inline bool node_visible(const struct node *n)
     return n->pending_engine == NONE;
 }
 
+static inline struct pool *node_pool(const struct core *c, const struct node *n)
+{
+    return pool_at(c, n->pool);
+}
+
 static inline bool node_on_device(const struct node *n)
 {
     return n->residency & ON_DEVICE;

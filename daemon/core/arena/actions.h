@@ -1,0 +1,14 @@
+/* Filling struct actions: what one step of the core wants done, and the runs of page refs that its
+ * answers carry. Every part of the core that emits something uses it. */
+#ifndef CORE_ACTIONS_H
+#define CORE_ACTIONS_H
+
+#include "core/arena/arena.h"
+
+uint32_t actions_room(const struct actions *out);
+struct action *action_add(struct actions *out, enum action_kind kind); /* there must be room */
+/* A run of n refs to be filled in by the caller; NULL if the answer is full. */
+struct page_ref *run_add(struct actions *out, uint32_t group, uint32_t first, uint32_t n);
+bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs);
+
+#endif

@@ -1,0 +1,84 @@
+/* The jobs that copy between the tiers: a queue of nodes, and as many jobs at a time as there are
+ * slots for. A job moves what one node needs. See host.h. */
+#include "core/arena/actions.h"
+#include "core/tier/host.h"
+#include "core/tree/copies.h"
+#include "core/tree/nodes.h"
+
+void copy_done(struct core *c, struct copy_id job, enum tern_err err)
+{
+    struct node *n;
+
+    if (job.slot >= c->limits.nodes)
+        return;
+    n = node_at(c, job.slot);
+    if (!n->used || n->work.copy_gen != job.gen ||
+        (n->work.copy != COPY_WRITEBACK_RUNNING && n->work.copy != COPY_LOADBACK_RUNNING &&
+         n->work.copy != COPY_LOADBACK_CANCELLED))
+        return; /* a second acknowledgement */
+    c->copies_running--;
+    touch(c);
+    if (n->work.copy == COPY_WRITEBACK_RUNNING)
+        writeback_acked(c, job.slot, err);
+    else
+        loadback_acked(c, job.slot, err);
+}
+
+static uint32_t list_at(const struct core *c, struct page_at *to, uint32_t group, uint32_t head)
+{
+    uint32_t n = 0;
+
+    for (uint32_t at = head; at != NONE; at = page_list_next(c, at))
+        to[n++] = (struct page_at){.group = group,
+                                   .index = page_at(c, at)->index,
+                                   .gen = page_at(c, at)->gen,
+                                   .record = at};
+    return n;
+}
+
+static void emit_copy(struct core *c, struct actions *out, uint32_t slot, uint32_t pages)
+{
+    struct node *n = node_at(c, slot);
+    const struct pool *p = node_pool(c, n);
+    struct action *a = action_add(out, ACT_COPY);
+    struct page_at *from = out->pages + out->npages, *to = from + pages;
+    const uint32_t *source = copy_is_writeback(n) ? n->pages : n->tiers.host_pages;
+
+    n->work.copy_gen = gen_next(n->work.copy_gen);
+    a->copy.job = (struct copy_id){.slot = slot, .gen = n->work.copy_gen};
+    a->copy.from_pool = copy_is_writeback(n) ? n->pool : p->other;
+    a->copy.to_pool = copy_is_writeback(n) ? p->other : n->pool;
+    a->copy.from = from;
+    a->copy.to = to;
+    a->copy.n = pages;
+    out->npages += 2 * pages;
+    for (uint32_t g = 0; g < p->ngroups; g++) {
+        if (n->work.copy_pages[g] == NONE)
+            continue;
+        from += list_at(c, from, g, source[g]);
+        to += list_at(c, to, g, n->work.copy_pages[g]);
+    }
+    if (copy_is_writeback(n))
+        node_pin(c, slot, REF_JOB);
+    copy_state_move(&n->work.copy,
+                    copy_is_writeback(n) ? COPY_WRITEBACK_RUNNING : COPY_LOADBACK_RUNNING);
+}
+
+bool copy_flush(struct core *c, struct actions *out)
+{
+    while (c->copies_queued.n > 0 && c->copies_running < c->limits.copy_jobs) {
+        uint32_t slot = c->copies_queued.head, pages = 0;
+        const struct node *n = node_at(c, slot);
+
+        for (uint32_t g = 0; g < GROUPS_MAX; g++)
+            pages += n->work.copy_pages[g] == NONE ? 0 : node_pool(c, n)->group[g].segment;
+        if (actions_room(out) == 0 ||
+            out->npages + 2 * pages > sizeof out->pages / sizeof out->pages[0])
+            return false;
+        copy_list_remove(c, &c->copies_queued, slot);
+        c->copies_running++;
+        emit_copy(c, out, slot, pages);
+        touch(c);
+    }
+    return true;
+}

@@ -1,0 +1,227 @@
+/* Load-backs: copies of host pages on the device, for sessions that need the node there. See
+ * host.h. While one is queued or running the node stays on the host: its copy state holds it there.
+ */
+#include "core/tier/host.h"
+
+#include "core/memory/pages.h"
+#include "core/tree/copies.h"
+#include "core/tree/events.h"
+#include "core/tree/state.h"
+
+uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
+{
+    const struct pool *p = node_pool(c, node_at(c, from));
+    uint32_t at = from, child;
+
+    if (p->other == NONE || space_at(c, node_at(c, from)->space)->reset)
+        return from;
+    while (w->end - node_at(c, at)->depth >= w->align) {
+        const struct node *n;
+
+        child = node_child(c, at, w);
+        n = node_at(c, child == NONE ? 0 : child);
+        if (child == NONE || !node_visible(n) ||
+            !(node_on_device(n) || (node_on_host(n) && !n->tiers.host_corrupt)))
+            break;
+        at = child;
+    }
+    for (; at != from; at = node_at(c, at)->parent) {
+        bool all = true;
+
+        for (uint32_t g = 0; g < p->ngroups && all; g++)
+            for (uint32_t i = 0, up = at; i < p->group[g].reach && node_at(c, up)->depth > 0 && all;
+                 i++, up = node_at(c, up)->parent)
+                all = (node_at(c, up)->pages[g] != NONE ||
+                       node_at(c, up)->tiers.host_pages[g] != NONE) &&
+                      !(node_at(c, up)->state.refilling & 1u << g);
+        if (all)
+            break;
+    }
+    return at;
+}
+
+void load_hold(struct core *c, uint32_t slot, uint32_t low)
+{
+    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
+        struct node *n = node_at(c, at);
+
+        n->work.loaders++;
+        if (n->work.copy == COPY_LOADBACK_CANCELLED)
+            copy_state_move(&n->work.copy, COPY_LOADBACK_RUNNING);
+        state_settle(c, at);
+    }
+    touch(c);
+}
+
+/* Nobody waits for the node's copy any more. */
+static void loadback_cancel(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    if (n->work.copy == COPY_LOADBACK_RUNNING && !BUG(CORE_BUG_HOST_FREE_EARLY)) {
+        copy_state_move(&n->work.copy, COPY_LOADBACK_CANCELLED);
+        return;
+    }
+    if (n->work.copy == COPY_LOADBACK_RUNNING)
+        c->copies_running--;
+    if (n->work.copy == COPY_LOADBACK_QUEUED)
+        copy_list_remove(c, &c->copies_queued, slot);
+    copy_pages_free(c, n);
+    copy_state_move(&n->work.copy, COPY_NONE);
+}
+
+void load_let_go(struct core *c, uint32_t slot, uint32_t low)
+{
+    for (uint32_t at = slot, up; node_at(c, at)->depth > low; at = up) {
+        struct node *n = node_at(c, at);
+
+        up = n->parent;
+        if (--n->work.loaders > 0)
+            continue;
+        if (copy_is_loadback(n))
+            loadback_cancel(c, at);
+        state_settle(c, at);
+        node_offer(c, at);
+    }
+    touch(c);
+}
+
+/* Are the pages of group g missing on the device, and is the host able to give them? */
+static bool loads(const struct pool *p, const struct node *n, uint32_t g, uint32_t low)
+{
+    return n->pages[g] == NONE && n->tiers.host_pages[g] != NONE &&
+           (!group_is_state(&p->group[g]) || n->depth > low);
+}
+
+static bool loads_any(const struct pool *p, const struct node *n, uint32_t low)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (loads(p, n, g, low))
+            return true;
+    return false;
+}
+
+enum tern_err load_need(const struct core *c, uint32_t slot, uint32_t low, uint32_t *need)
+{
+    const struct pool *p = node_pool(c, node_at(c, slot));
+
+    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+        const struct node *n = node_at(c, at);
+
+        if (node_on_device(n) && n->depth <= low)
+            break; /* so is everything above it */
+        if (!loads_any(p, n, low) || copy_is_loadback(n))
+            continue;
+        if (n->tiers.host_corrupt)
+            return TERN_CORRUPT;
+        if (n->work.copy != COPY_NONE || !node_visible(n))
+            return TERN_BUSY;
+        for (uint32_t g = 0; g < p->ngroups; g++)
+            need[g] += loads(p, n, g, low) ? p->group[g].segment : 0;
+    }
+    return TERN_OK;
+}
+
+uint32_t load_begin(struct core *c, uint32_t slot, uint32_t low)
+{
+    struct pool *p = node_pool(c, node_at(c, slot));
+    uint32_t pages = 0, below = NONE;
+
+    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+        struct node *n = node_at(c, at);
+
+        if (node_on_device(n) && n->depth <= low)
+            break;
+        if (!loads_any(p, n, low) || copy_is_loadback(n))
+            continue;
+        for (uint32_t g = 0; g < p->ngroups; g++)
+            if (loads(p, n, g, low)) {
+                copy_pages_take(c, p, at, g);
+                pages += p->group[g].segment;
+            }
+        copy_state_move(&n->work.copy, COPY_LOADBACK_QUEUED);
+        state_settle(c, at);
+        copy_list_insert(c, &c->copies_queued, at, below);
+        below = at;
+    }
+    touch(c);
+    return pages;
+}
+
+bool load_done(const struct core *c, uint32_t slot, uint32_t low)
+{
+    const struct pool *p = node_pool(c, node_at(c, slot));
+
+    if (!node_on_device(node_at(c, slot)))
+        return false;
+    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent)
+        if (copy_is_loadback(node_at(c, at)) || loads_any(p, node_at(c, at), low))
+            return false;
+    return true;
+}
+
+enum tern_err load_failed(const struct core *c, uint32_t slot, uint32_t low)
+{
+    const struct pool *p = node_pool(c, node_at(c, slot));
+
+    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+        const struct node *n = node_at(c, at);
+
+        if (node_on_device(n) && n->depth <= low)
+            break;
+        if (loads_any(p, n, low) && !copy_is_loadback(n))
+            return n->tiers.host_corrupt ? TERN_CORRUPT : TERN_BUSY;
+    }
+    return TERN_OK;
+}
+
+/* Takes acknowledged copies in, from `slot` downwards, as writeback_settle does. */
+static void loadback_settle(struct core *c, uint32_t slot)
+{
+    struct list work = LIST_EMPTY;
+
+    copy_list_push(c, &work, slot);
+    while (work.n > 0) {
+        uint32_t at = copy_list_pop(c, &work);
+        struct node *n = node_at(c, at);
+
+        if (!node_on_device(node_at(c, n->parent)))
+            continue; /* it is looked at again with its parent */
+        copy_pages_attach(c, at, n->pages);
+        copy_state_move(&n->work.copy, COPY_NONE);
+        c->host_loads++;
+        if (!node_on_device(n)) {
+            node_arrive(c, at);
+            seal_state_move(&n->work.seal, SEAL_DONE);
+            tree_event(c, at, TREE_TIER);
+        }
+        touch(c);
+        for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
+            if (node_at(c, kid)->work.copy == COPY_LOADBACK_DONE)
+                copy_list_push_front(c, &work, kid);
+        state_arrived(c, at);
+        node_offer(c, at);
+    }
+}
+
+void loadback_acked(struct core *c, uint32_t slot, enum tern_err err)
+{
+    struct node *n = node_at(c, slot);
+
+    if (err == TERN_OK && n->work.copy == COPY_LOADBACK_RUNNING) {
+        copy_state_move(&n->work.copy, COPY_LOADBACK_DONE);
+        loadback_settle(c, slot);
+        return;
+    }
+    copy_pages_free(c, n);
+    copy_state_move(&n->work.copy, COPY_NONE);
+    if (err != TERN_OK) {
+        c->copy_failed = 1;
+        c->corrupt_detected += err == TERN_CORRUPT;
+        if (err == TERN_CORRUPT && !n->tiers.host_corrupt)
+            c->host_corrupt++;
+        n->tiers.host_corrupt |= err == TERN_CORRUPT;
+    }
+    state_settle(c, slot);
+    node_offer(c, slot);
+}

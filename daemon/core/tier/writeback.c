@@ -1,0 +1,298 @@
+/* Writebacks: copies of a node's device pages in host memory. See host.h. While one is queued or
+ * running the node stays on the device: a JOB ref holds it there. */
+#include "core/tier/host.h"
+
+#include "core/memory/pages.h"
+#include "core/tree/copies.h"
+#include "core/tree/events.h"
+#include "core/tree/state.h"
+
+/* Does the host lack these pages of the node, and could it be given them now? */
+static bool host_lacks(const struct pool *p, const struct node *n, uint32_t g)
+{
+    return n->pages[g] != NONE && (n->tiers.host_pages[g] == NONE || n->tiers.host_corrupt) &&
+           !(group_is_state(&p->group[g]) &&
+             (state_reclaimable(n) || n->state.refilling & 1u << g));
+}
+
+static bool host_lacks_any(const struct pool *p, const struct node *n)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (host_lacks(p, n, g))
+            return true;
+    return false;
+}
+
+static bool host_room(struct core *c, struct pool *p, const uint32_t *need, uint32_t *ret_group)
+{
+    while (!pages_fit(c, pool_at(c, p->other), need, ret_group))
+        if (!host_evict_one(c, p))
+            return false;
+    return true;
+}
+
+static bool checksums_known(const struct core *c, const struct node *n)
+{
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        for (uint32_t at = n->work.copy_pages[g] == NONE ? NONE : n->pages[g]; at != NONE;
+             at = page_list_next(c, at))
+            if (page_at(c, at)->sealed != SEAL_DONE)
+                return false;
+    return node_visible(n);
+}
+
+static void writeback_queue(struct core *c, uint32_t slot)
+{
+    copy_state_move(&node_at(c, slot)->work.copy, COPY_WRITEBACK_QUEUED);
+    copy_list_push(c, &c->copies_queued, slot);
+}
+
+/* There must be room on the host. */
+static void writeback_begin(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+    struct pool *p = node_pool(c, n);
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (host_lacks(p, n, g))
+            copy_pages_take(c, pool_at(c, p->other), slot, g);
+    if (!node_on_host(n))
+        node_at(c, n->parent)->tiers.host_children++;
+    copy_state_move(&n->work.copy, COPY_WRITEBACK_WAITING);
+    if (checksums_known(c, n))
+        writeback_queue(c, slot);
+    state_settle(c, slot);
+    touch(c);
+}
+
+/* Is the node ready to be copied, with its parent on the host or on the way there? */
+static bool writeback_wanted(const struct core *c, const struct node *n)
+{
+    const struct pool *p = node_pool(c, n);
+    const struct node *parent = node_at(c, n->parent);
+
+    return p->other != NONE && p->state == POOL_OPEN && n->work.seal == SEAL_DONE &&
+           n->work.copy == COPY_NONE && (!node_on_host(n) || n->tiers.host_corrupt) &&
+           node_on_device(n) && node_visible(n) && !space_at(c, n->space)->reset &&
+           (node_on_host(parent) || copy_is_writeback(parent));
+}
+
+static bool writeback_if_room(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+    struct pool *p = node_pool(c, n);
+    uint32_t need[GROUPS_MAX] = {0}, group;
+    /* Making room must not take its parent, nor pages of its own that it has there already. */
+    uint32_t held = node_on_host(n) && !n->tiers.host_corrupt ? slot : n->parent;
+    bool room;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        need[g] = host_lacks(p, n, g) ? p->group[g].segment : 0;
+    node_pin(c, held, REF_HOST);
+    room = host_room(c, p, need, &group);
+    if (room)
+        writeback_begin(c, slot);
+    node_unpin(c, held, REF_HOST);
+    return room;
+}
+
+void host_sealed(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot);
+
+    if (n->work.copy == COPY_WRITEBACK_WAITING && checksums_known(c, n)) {
+        writeback_queue(c, slot);
+        return;
+    }
+    /* A commit of several chunks is sealed from its end upwards, so the first chunk takes the rest
+     * along. Its siblings follow when their parent's copy is acknowledged. */
+    while (slot != NONE && writeback_wanted(c, node_at(c, slot)) && writeback_if_room(c, slot)) {
+        slot = node_at(c, slot)->children.head;
+        while (slot != NONE && !writeback_wanted(c, node_at(c, slot)))
+            slot = child_list_next(c, slot);
+    }
+}
+
+/* Does a session that borrows STATE deeper than `low` have to find this node anew on the host? */
+static bool must_have(const struct pool *p, const struct node *n, uint32_t low)
+{
+    if (!node_on_host(n) || n->tiers.host_corrupt)
+        return true;
+    for (uint32_t g = 0; g < p->ngroups && n->depth > low; g++)
+        if (host_lacks(p, n, g))
+            return true;
+    return false;
+}
+
+enum tern_err host_back_path(struct core *c, uint32_t slot, uint32_t low, struct shortage *ret)
+{
+    struct pool *p = node_pool(c, node_at(c, slot));
+    uint32_t need[GROUPS_MAX] = {0}, deepest = slot, group;
+    bool room;
+
+    while (!node_on_host(node_at(c, deepest)))
+        deepest = node_at(c, deepest)->parent;
+    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+        const struct node *n = node_at(c, at);
+
+        for (uint32_t g = 0; g < p->ngroups && n->work.copy == COPY_NONE && must_have(p, n, low);
+             g++)
+            need[g] += host_lacks(p, n, g) ? p->group[g].segment : 0;
+    }
+    node_pin(c, deepest, REF_HOST);
+    room = host_room(c, p, need, &group);
+    if (room)
+        for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+            const struct node *n = node_at(c, at);
+
+            if (n->work.copy == COPY_NONE && must_have(p, n, low) && host_lacks_any(p, n))
+                writeback_begin(c, at);
+        }
+    node_unpin(c, deepest, REF_HOST);
+    if (room)
+        return TERN_OK;
+    *ret = (struct shortage){
+        .group = group, .needed = need[group], .free = group_free(c, pool_at(c, p->other), group)};
+    return TERN_POOL_EXHAUSTED;
+}
+
+bool host_has_path(const struct core *c, uint32_t slot, uint32_t low)
+{
+    const struct pool *p = node_pool(c, node_at(c, slot));
+
+    if (!node_on_host(node_at(c, slot)))
+        return false;
+    for (uint32_t at = slot; node_at(c, at)->depth > (c->host_corrupt ? 0 : low);
+         at = node_at(c, at)->parent)
+        if (copy_is_writeback(node_at(c, at)) || must_have(p, node_at(c, at), low) ||
+            node_at(c, at)->state.refilling) /* a refill will have to be copied */
+            return false;
+    return true;
+}
+
+bool host_path_lacks(const struct core *c, uint32_t slot, uint32_t low)
+{
+    const struct pool *p = node_pool(c, node_at(c, slot));
+
+    if (!node_on_host(node_at(c, slot)))
+        return false;
+    for (uint32_t at = slot; node_at(c, at)->depth > (c->host_corrupt ? 0 : low);
+         at = node_at(c, at)->parent) {
+        const struct node *n = node_at(c, at);
+
+        if (n->work.copy == COPY_NONE && must_have(p, n, low) && host_lacks_any(p, n))
+            return true;
+    }
+    return false;
+}
+
+bool host_path_comes(const struct core *c, uint32_t slot)
+{
+    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
+        if (!node_on_host(node_at(c, at)) && !copy_is_writeback(node_at(c, at)))
+            return false;
+    return true;
+}
+
+/* Pages that did not agree with their checksums make way for those that were copied anew. STATE
+ * that was not copied anew stays, and is found corrupt again when somebody loads it: it must not be
+ * lost in silence. */
+static void host_heal(struct core *c, struct node *n)
+{
+    if (!n->tiers.host_corrupt)
+        return;
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        if (n->work.copy_pages[g] != NONE)
+            chain_free(c, &n->tiers.host_pages[g]);
+    n->tiers.host_corrupt = 0;
+    c->host_corrupt--;
+}
+
+/* Takes acknowledged copies in, or gives them up, from `slot` downwards; its copy is done. The list
+ * of nodes to look at uses the links of the queue, since none of these nodes is in the queue. */
+static void writeback_settle(struct core *c, uint32_t slot)
+{
+    struct list work = LIST_EMPTY;
+
+    copy_list_push(c, &work, slot);
+    while (work.n > 0) {
+        uint32_t at = copy_list_pop(c, &work);
+        struct node *n = node_at(c, at), *parent = node_at(c, n->parent);
+
+        if (!node_on_host(parent) && copy_is_writeback(parent))
+            continue; /* it is looked at again with its parent */
+        if (node_on_host(parent)) {
+            host_heal(c, n);
+            copy_pages_attach(c, at, n->tiers.host_pages);
+            n->residency |= ON_HOST;
+            c->host_copies++;
+        } else {
+            copy_pages_free(c, n);
+            if (!node_on_host(n))
+                parent->tiers.host_children--;
+            c->copy_failed = 1;
+        }
+        copy_state_move(&n->work.copy, COPY_NONE);
+        n->work.copy_tries = 0; /* the copy was good, even if its parent's was not */
+        touch(c);
+        for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
+            if (node_at(c, kid)->work.copy == COPY_WRITEBACK_DONE)
+                copy_list_push_front(c, &work, kid);
+        if (node_on_host(n))
+            tree_event(c, at, TREE_TIER);
+        state_settle(c, at);
+        /* Some children were ready before this node was. Making room may end their siblings. */
+        for (uint32_t kid = n->children.head; kid != NONE && node_on_host(n);
+             kid = child_list_next(c, kid))
+            if (writeback_wanted(c, node_at(c, kid)))
+                host_sealed(c, kid);
+        node_offer(c, at);
+    }
+}
+
+/* Copies the node again: it is on the device still, since the JOB ref has not ended. Its children
+ * and the sessions that wait for it go on waiting. */
+static bool writeback_again(struct core *c, uint32_t slot)
+{
+    const struct node *n = node_at(c, slot), *parent = node_at(c, n->parent);
+    const struct pool *p = node_pool(c, n);
+
+    if (n->work.copy_tries == COPY_TRIES_MAX || p->state != POOL_OPEN ||
+        space_at(c, n->space)->reset || !(node_on_host(parent) || copy_is_writeback(parent)) ||
+        !host_lacks_any(p, n) || !writeback_if_room(c, slot))
+        return false;
+    c->host_copies_again++;
+    return true;
+}
+
+static void writeback_fail(struct core *c, uint32_t slot)
+{
+    struct node *n = node_at(c, slot);
+
+    c->host_copies_failed++;
+    n->work.copy_tries++;
+    copy_pages_free(c, n);
+    copy_state_move(&n->work.copy, COPY_NONE);
+    if (!node_on_host(n))
+        node_at(c, n->parent)->tiers.host_children--;
+    if (writeback_again(c, slot))
+        return;
+    n->work.copy_tries = 0;
+    c->copy_failed = 1;
+    for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
+        if (!node_on_host(n) && node_at(c, kid)->work.copy == COPY_WRITEBACK_DONE)
+            writeback_settle(c, kid); /* gives up the copies below it */
+    state_settle(c, slot);
+    node_offer(c, n->parent);
+}
+
+void writeback_acked(struct core *c, uint32_t slot, enum tern_err err)
+{
+    if (err == TERN_OK) {
+        copy_state_move(&node_at(c, slot)->work.copy, COPY_WRITEBACK_DONE);
+        writeback_settle(c, slot);
+    } else {
+        writeback_fail(c, slot);
+    }
+    node_unpin(c, slot, REF_JOB);
+}
