@@ -187,4 +187,29 @@ static inline void bench_ends_clean(struct bench *b)
     assert_all_free(b->rig, b->pool);
 }
 
+/* Chunk by chunk, so that each has its copy queued before the next is there. */
+static inline void put_slowly(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(seed, depth), depth));
+    for (uint32_t at = s->matched + 4; at <= depth; at += 4) {
+        assert_ok(rig_run_to(s, rig_tokens(seed, depth), at));
+        assert_ok(rig_commit(s, at, 0));
+    }
+    assert_ok(rig_close(s, 0));
+}
+
+/* 16 pages on each tier; copies wait for the test, and no more than `jobs` run at a time. */
+static inline struct bench copies_held_at(uint32_t jobs)
+{
+    struct rig_options o = rig_defaults();
+    struct bench b;
+
+    o.limits.copy_jobs = jobs;
+    b = host_bench_with(&o, 4, 16, 16);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    return b;
+}
+
 #endif

@@ -103,4 +103,13 @@ static inline void pair_ends_clean(struct pair *p, uint32_t source_nodes, uint32
     assert_nothing_left(p, source_nodes, dest_nodes);
 }
 
+/* p.d asks for the first 64 tokens of sequence 1, which the source has. */
+static inline struct pair pair_offered(uint64_t peer_bytes)
+{
+    struct pair p = pair_limited(peer_bytes);
+
+    pair_offer(&p, 64);
+    return p;
+}
+
 #endif

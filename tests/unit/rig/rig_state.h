@@ -99,4 +99,25 @@ static inline uint32_t match_depth(struct stage *st, const uint32_t *tokens, uin
     return depth;
 }
 
+static inline struct group_view state_view(struct stage *st)
+{
+    return rig_group_view(st->rig, st->pool, 1);
+}
+
+/* A pool of L=64 with a WINDOW of `window` tokens, 16 a page, at most `cap` pages of it. */
+static inline struct stage stage_capped(enum supersede supersede, uint32_t window, uint32_t cap)
+{
+    struct group_layout l = rig_window(16, window, 64);
+
+    l.cap_pages = cap;
+    return stage_with(supersede, 64, l);
+}
+
+static inline void commit_to(struct rig_session *s, const uint32_t *tokens, uint32_t depth, uint64_t step)
+{
+    assert_ok(rig_run_to(s, tokens, depth));
+    assert_ok(rig_commit(s, depth, step));
+    assert_int_equal(s->len.committed, depth);
+}
+
 #endif

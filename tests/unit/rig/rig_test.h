@@ -141,4 +141,54 @@ static inline void complete_all(struct rig *rig, enum rig_job_kind kind)
         rig_complete(rig, kind);
 }
 
+/* With words that say what to do next. */
+static inline void assert_refused(struct rig *rig, enum tern_err want, enum tern_err got)
+{
+    assert_err(want, got);
+    assert_true(rig->last->text[0] != 0);
+}
+
+static inline enum tern_err rig_map(struct rig *rig, uint32_t conn, struct pool_id pool)
+{
+    struct request request = {.op = OP_POOL_MAP};
+
+    request.pool_map.pool = pool;
+    return rig_request(rig, conn, &request)->err;
+}
+
+/* One more session of the bench's engine in that namespace. */
+static inline enum tern_err bench_opens(struct bench *b, uint64_t ns)
+{
+    struct rig_session s;
+
+    return rig_session_open(b->rig, b->e.conn[0], b->pool, ns, &s);
+}
+
+/* Has the tokens of sequence 1 up to n, and their pages written; nothing is committed. */
+static inline void computes(struct rig_session *s, uint32_t n)
+{
+    assert_ok(rig_match(s, rig_tokens(1, n), n));
+    assert_ok(rig_run_to(s, rig_tokens(1, n), n));
+}
+
+/* The bench's session closes, and every prefix goes; their number. */
+static inline uint32_t bench_lets_go(struct bench *b)
+{
+    assert_ok(rig_close(b->s, 0));
+    return rig_evict(b->rig, b->admin, b->pool, 0);
+}
+
+/* A session with T = 8, C = 14, A = 20, pages of 4 tokens, L = 4. */
+static inline struct bench bench_running(void)
+{
+    struct bench b = bench_start(4, 32);
+
+    assert_ok(rig_match(b.s, rig_tokens(1, 32), 14));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 14));
+    assert_ok(rig_commit(b.s, 8, 0));
+    assert_ok(rig_extend(b.s, 20, 0, NULL, 0));
+    assert_lengths(b.s, 8, 14, 20);
+    return b;
+}
+
 #endif

@@ -10,14 +10,6 @@ static inline struct stage stage_64(uint32_t window, uint32_t host_kib)
     return host_stage(SUPERSEDE_LAZY, 64, rig_window(16, window, 64), host_kib);
 }
 
-static inline void commit_to(struct rig_session *s, const uint32_t *tokens, uint32_t depth,
-                             uint64_t step)
-{
-    assert_ok(rig_run_to(s, tokens, depth));
-    assert_ok(rig_commit(s, depth, step));
-    assert_int_equal(s->len.committed, depth);
-}
-
 /* One after the other, so that each depth is a resume point. */
 static inline void put_all(struct stage *st, uint32_t seed, uint32_t depth)
 {

@@ -1,9 +1,66 @@
 /* The core as a function over its arena: a snapshot is a memcpy, equal histories give equal hashes,
- * and core_changes counts changes and nothing else. */
+ * core_changes counts changes and nothing else; and what is refused before any operation runs. */
+#include <stdlib.h>
+
 #include "core/arena/arena.h"
 #include "unit/rig/rig_test.h"
 
-#include <stdlib.h>
+TEST(errors_admin_requests_from_a_tenant_denied)
+{
+    struct bench b = bench_start(4, 16);
+    struct request evict = {.op = OP_EVICT}, drain = {.op = OP_DRAIN};
+    uint64_t before;
+
+    rig_committed(b.rig, &b.e, b.pool, 1, 8);
+    before = core_changes(b.rig->core);
+    evict.evict.pool = b.pool;
+    drain.drain.on = true;
+    assert_refused(b.rig, TERN_DENIED, rig_request(b.rig, b.e.conn[0], &evict)->err);
+    assert_refused(b.rig, TERN_DENIED, rig_request(b.rig, b.e.conn[0], &drain)->err);
+    evict.evict.pool.gen++;
+    assert_refused(b.rig, TERN_GONE, rig_request(b.rig, b.admin, &evict)->err);
+    assert_true(core_changes(b.rig->core) == before);
+}
+
+TEST(errors_step_of_too_many_operations_invalid)
+{
+    static struct step_op ops[STEP_OPS_MAX + 1];
+    struct bench b = bench_start(4, 16);
+    const struct reply *reply;
+
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    for (uint32_t i = 0; i <= STEP_OPS_MAX; i++)
+        ops[i] = (struct step_op){.kind = STEP_REWIND, .session = b.s->id};
+    assert_refused(b.rig, TERN_INVALID,
+                   rig_step_ops(b.rig, b.e.conn[0], ops, STEP_OPS_MAX + 1)->err);
+    reply = rig_step_ops(b.rig, b.e.conn[0], ops, STEP_OPS_MAX);
+    assert_ok(reply->err);
+    assert_int_equal(reply->step.n, STEP_OPS_MAX);
+    reply = rig_step_ops(b.rig, b.e.conn[0], ops, 0);
+    assert_ok(reply->err);
+    assert_int_equal(reply->step.n, 0);
+    ops[0].kind = (enum step_op_kind)99;
+    assert_err(TERN_UNSUPPORTED, rig_step_ops(b.rig, b.e.conn[0], ops, 1)->step.results[0].err);
+}
+
+/* Every error that the core has answered is counted by kind; every number of the table has a name
+ * and a text. */
+TEST(errors_are_counted_by_kind)
+{
+    struct bench b = bench_start(4, 2);
+
+    assert_ok(rig_match(b.s, rig_tokens(1, 64), 64));
+    rig_extend(b.s, 64, 0, NULL, 0);
+    rig_extend(b.s, 64, 0, NULL, 0);
+    rig_rewind(b.s, 9, 0);
+    assert_int_equal(rig_view(b.rig).errors[TERN_POOL_EXHAUSTED], 2);
+    assert_int_equal(rig_view(b.rig).errors[TERN_INVALID], 1);
+    for (int err = 0; err < TERN_ERR_COUNT; err++) {
+        assert_string_not_equal(err_name((enum tern_err)err), "UNKNOWN");
+        assert_true(err_text((enum tern_err)err)[0] != 0);
+    }
+    assert_string_equal(err_name(TERN_ERR_COUNT), "UNKNOWN");
+}
 
 /* Some of everything; the same calls every time. */
 static void history(struct bench *b, uint32_t salt)

@@ -5,15 +5,6 @@
 
 #define TOKENS 64 /* 16 pages of 4 tokens */
 
-/* Besides, p.d asks for sequence 1, which the source has. */
-static struct pair offered(uint64_t peer_bytes)
-{
-    struct pair p = pair_limited(peer_bytes);
-
-    pair_offer(&p, TOKENS);
-    return p;
-}
-
 TEST(fetch_brings_whole_chunks_and_every_byte)
 {
     struct pair p = pair_limited(1 << 20);
@@ -68,7 +59,7 @@ TEST(fetch_source_has_less_brings_what_there_is)
 
 TEST(fetch_to_a_depth_stops_there)
 {
-    struct pair p = offered(1 << 20);
+    struct pair p = pair_offered(1 << 20);
 
     assert_ok(fetch_to(p.d, 22));
     assert_whole(p.d, 20);
@@ -81,7 +72,7 @@ TEST(fetch_to_a_depth_stops_there)
  * that it continues. */
 TEST(fetch_batches_out_of_order_publish_in_order)
 {
-    struct pair p = offered(4 * 512);
+    struct pair p = pair_offered(4 * 512);
     struct rig_session *other = rig_session(p.dest, &p.de, p.dp, 1);
     uint32_t first;
     uint64_t fetch;
@@ -131,7 +122,7 @@ TEST(fetch_two_groups_publish_together)
 
 TEST(fetch_corrupt_page_asked_again_once_then_right)
 {
-    struct pair p = offered(1 << 20);
+    struct pair p = pair_offered(1 << 20);
 
     p.dest->corrupt_pages = 3; /* distinct pages of the first batch */
     assert_ok(fetch_all(p.d));
@@ -142,7 +133,7 @@ TEST(fetch_corrupt_page_asked_again_once_then_right)
 
 TEST(fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it)
 {
-    struct pair p = offered(2 * 512);
+    struct pair p = pair_offered(2 * 512);
     uint64_t fetch;
 
     fetch = fetch_held(&p, RIG_PULL);
@@ -165,7 +156,7 @@ TEST(fetch_corrupt_twice_ends_corrupt_and_publishes_nothing_of_it)
  * harmless. */
 TEST(fetch_cancel_after_completion_changes_nothing)
 {
-    struct pair p = offered(1 << 20);
+    struct pair p = pair_offered(1 << 20);
     uint64_t fetch;
 
     fetch = rig_fetch(p.d, 0, 0);
@@ -178,7 +169,7 @@ TEST(fetch_cancel_after_completion_changes_nothing)
 
 TEST(fetch_completion_after_cancel_changes_nothing)
 {
-    struct pair p = offered(1 << 20);
+    struct pair p = pair_offered(1 << 20);
     uint64_t fetch;
 
     fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
@@ -195,7 +186,7 @@ TEST(fetch_completion_after_cancel_changes_nothing)
 /* Cancel before the source has answered: its late offer must not leave a pin behind. */
 TEST(fetch_cancel_before_the_offer_the_source_lets_go)
 {
-    struct pair p = offered(1 << 20);
+    struct pair p = pair_offered(1 << 20);
     uint64_t fetch;
 
     p.source->automatic = BY_HAND(RIG_MSG); /* the offer waits */
@@ -212,7 +203,7 @@ TEST(fetch_cancel_before_the_offer_the_source_lets_go)
  * the last message is lost. */
 TEST(fetch_silent_both_sides_end_by_the_deadline)
 {
-    struct pair p = offered(1 << 20);
+    struct pair p = pair_offered(1 << 20);
     const uint64_t deadline = p.dest->options.limits.transfer_deadline_ns;
     uint64_t fetch;
 
@@ -235,7 +226,7 @@ TEST(fetch_silent_both_sides_end_by_the_deadline)
 
 TEST(fetch_data_path_broken_answers_its_error_and_quarantines)
 {
-    struct pair p = offered(1 << 20);
+    struct pair p = pair_offered(1 << 20);
     struct event event = {.kind = EV_PULL_BROKEN};
     uint64_t fetch;
 
@@ -249,86 +240,10 @@ TEST(fetch_data_path_broken_answers_its_error_and_quarantines)
     pair_ends_clean(&p, 16, 0);
 }
 
-/* X4: a dead peer's pins end with its connection's fence, not before. */
-TEST(serve_puller_dies_pins_end_with_the_fence)
-{
-    struct pair p = offered(1 << 20);
-    uint32_t admin = rig_connect_admin(p.source);
-
-    fetch_held(&p, RIG_PULL);
-    p.source->automatic = BY_HAND(RIG_SERVE_STOP);
-    rig_link_down(p.dest, 0);
-    assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 0);
-    assert_int_equal(rig_jobs(p.source, RIG_SERVE_STOP), 1);
-    rig_complete(p.source, RIG_SERVE_STOP);
-    assert_int_equal(rig_view(p.source).serves, 0);
-    assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
-}
-
-/* The data path asks before bytes leave: only pages of a live serve, only in their generation. */
-TEST(serve_page_checks_serve_and_generation)
-{
-    struct pair p = offered(1 << 20);
-    struct rig_session *other;
-    struct rig_job *job;
-    struct page_ref ref, stale, foreign;
-    struct serve_id serve;
-    uint32_t record;
-
-    other = rig_session(p.source, &p.se, p.sp, 2); /* of another namespace */
-    assert_ok(rig_match(other, rig_tokens(1, 8), 8));
-    assert_ok(rig_run_to(other, rig_tokens(1, 8), 8));
-    assert_ok(rig_commit(other, 8, 0));
-    foreign = other->table[0][0];
-    fetch_held(&p, RIG_PULL);
-    job = rig_job(p.dest, RIG_PULL, 0);
-    serve = job->serve;
-    ref = stale = job->refs[0];
-    stale.gen++;
-    assert_ok(core_serve_page(p.source->core, serve, 0, ref, &record));
-    assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, stale, &record));
-    assert_int_not_equal(core_serve_page(p.source->core, serve, 1, ref, &record), TERN_OK);
-    assert_int_not_equal(
-        core_serve_page(p.source->core, serve, 0, (struct page_ref){0, 1}, &record), TERN_OK);
-    assert_int_not_equal(
-        core_serve_page(p.source->core, serve, 0, (struct page_ref){UINT32_MAX, 1}, &record),
-        TERN_OK);
-    assert_int_not_equal(core_serve_page(p.source->core, serve, 0, foreign, &record), TERN_OK);
-    serve.gen++;
-    assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, ref, &record));
-    serve.gen--;
-    assert_ok(rig_fetch_cancel(p.d));
-    assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, ref, &record));
-}
-
-/* E3: peers read a node when every rank has passed its step and its checksums are there. */
-TEST(serve_pending_or_unsealed_is_not_offered)
-{
-    struct pair p = pair_limited(1 << 20);
-    struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1);
-    uint64_t fetch;
-
-    p.d = asking(&p, 1, TOKENS);
-    p.source->automatic = BY_HAND(RIG_SEAL);
-    assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
-    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
-    assert_ok(rig_commit(s, TOKENS, 3));
-    assert_ok(fetch_all(p.d)); /* its step is pending: there is nothing to offer */
-    assert_lengths(p.d, 0, 0, 0);
-    rig_engine_done(p.source, &p.se, 3);
-    fetch = rig_fetch(p.d, 0, 0);
-    assert_int_equal(p.dest->pulled_pages, 0); /* no checksums yet: nothing leaves */
-    complete_all(p.source, RIG_SEAL);
-    assert_ok(rig_fetched(p.d, fetch));
-    if (p.d->len.committed == 0) /* a source may also have answered "nothing yet" */
-        assert_ok(fetch_all(p.d));
-    assert_whole(p.d, TOKENS);
-}
-
 /* X6: what was said on a connection of another incarnation reaches nobody. */
 TEST(transfer_message_from_before_a_restart_has_no_effect)
 {
-    struct pair p = offered(1 << 20);
+    struct pair p = pair_offered(1 << 20);
     struct event event = {.kind = EV_PEER_MSG};
     struct pull_id old;
     uint64_t fetch, hash;
@@ -358,7 +273,7 @@ TEST(transfer_message_from_before_a_restart_has_no_effect)
  * they come back. */
 TEST(fetch_session_closed_meanwhile_pages_return_after_proof)
 {
-    struct pair p = offered(4 * 512);
+    struct pair p = pair_offered(4 * 512);
     uint64_t fetch;
 
     fetch = fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
@@ -372,7 +287,7 @@ TEST(fetch_session_closed_meanwhile_pages_return_after_proof)
 
 TEST(fetch_engine_gone_meanwhile_pages_return_after_proof)
 {
-    struct pair p = offered(4 * 512);
+    struct pair p = pair_offered(4 * 512);
 
     fetch_held(&p, RIG_PULL | RIG_PULL_STOP);
     rig_engine_kill(p.dest, &p.de, 0);
@@ -381,32 +296,4 @@ TEST(fetch_engine_gone_meanwhile_pages_return_after_proof)
     rig_complete(p.dest, RIG_PULL_STOP);
     assert_int_equal(quarantined(&p), 0);
     assert_int_equal(rig_view(p.source).serves, 0);
-}
-
-/* A tenant that the peer's entry does not list, and namespaces that are not the same. */
-TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing)
-{
-    struct pair p = pair_limited(1 << 20);
-    struct event event = {.kind = EV_PEER_MSG};
-    struct rig_job *job;
-
-    source_has(&p, 1, TOKENS);
-    p.source->automatic = BY_HAND(RIG_MSG);
-    event.peer.link = p.source->options.limits.peers;
-    event.peer.msg =
-        (struct peer_msg){.kind = PEER_PULL_OPEN, .pull = {0, 77}, .tenant = NONE, .to = TOKENS};
-    event.peer.msg.ns = (struct namespace_id){.hi = 1, .lo = 1};
-    event.peer.msg.tokens = rig_tokens(1, TOKENS);
-    rig_event(p.source, &event);
-    job = rig_job(p.source, RIG_MSG, 0);
-    assert_non_null(job);
-    assert_int_equal(job->msg.kind, PEER_PULL_OFFER);
-    assert_err(TERN_DENIED, job->msg.err);
-    assert_int_equal(rig_view(p.source).serves, 0);
-    rig_drop(p.source, RIG_MSG);
-    p.source->automatic = RIG_ALL;
-    p.d = rig_session(p.dest, &p.de, p.dp, 2);
-    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
-    assert_ok(fetch_all(p.d));
-    assert_lengths(p.d, 0, 0, 0);
 }

@@ -1,20 +1,7 @@
-/* Rules about the host tier: T16 writeback, which copy goes first, what subscribers are told of it,
- * and pools with a host tier. Pages of 4 tokens and L = 4 where nothing else is said. */
+/* The host tier: T16 writeback, which copy goes first, and pools with a host tier. Pages of 4
+ * tokens and L = 4 where nothing else is said. */
 #include "testing/test.h"
 #include "unit/rig/rig_host.h"
-
-/* Chunk by chunk, so that each has its copy queued before the next is there. */
-static void put_slowly(struct bench *b, uint32_t seed, uint32_t depth)
-{
-    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
-
-    assert_ok(rig_match(s, rig_tokens(seed, depth), depth));
-    for (uint32_t at = s->matched + 4; at <= depth; at += 4) {
-        assert_ok(rig_run_to(s, rig_tokens(seed, depth), at));
-        assert_ok(rig_commit(s, at, 0));
-    }
-    assert_ok(rig_close(s, 0));
-}
 
 /* 16 pages on each tier; copies wait for the test. */
 static struct bench copies_held(void)
@@ -25,21 +12,9 @@ static struct bench copies_held(void)
     return b;
 }
 
-/* And no more than `jobs` of them run at a time. */
-static struct bench copies_held_at(uint32_t jobs)
-{
-    struct rig_options o = rig_defaults();
-    struct bench b;
-
-    o.limits.copy_jobs = jobs;
-    b = host_bench_with(&o, 4, 16, 16);
-    b.rig->automatic = BY_HAND(RIG_COPY);
-    return b;
-}
-
 /* --- T16 --- */
 
-TEST(t16_acknowledged_before_its_parent_it_waits_for_it)
+TEST(host_acknowledged_before_its_parent_it_waits_for_it)
 {
     struct bench b = copies_held();
     uint32_t seen;
@@ -57,8 +32,9 @@ TEST(t16_acknowledged_before_its_parent_it_waits_for_it)
     bench_ends_clean(&b);
 }
 
-/* Copies that have not begun, or wait for their parent's, keep nothing on a device that is full. */
-TEST(t16_a_copy_that_is_not_running_holds_nothing)
+/* T16: copies that have not begun, or wait for their parent's, keep nothing on a device that is
+ * full. */
+TEST(host_a_copy_that_is_not_running_holds_nothing)
 {
     struct bench b = copies_held_at(2);
 
@@ -95,9 +71,9 @@ static void fail_for_good(struct bench *b)
     assert_int_equal(rig_jobs(b->rig, RIG_COPY), jobs - 1);
 }
 
-/* What is below it on the host, and what was acknowledged before it, does not suffer: the device
- * has the bytes still. */
-TEST(t16_a_failed_copy_is_made_again)
+/* T16: what is below it on the host, and what was acknowledged before it, does not suffer: the
+ * device has the bytes still. */
+TEST(host_a_failed_copy_is_made_again)
 {
     for (uint32_t fails = 1; fails < COPY_TRIES_MAX; fails++) {
         struct bench b = copies_held();
@@ -136,8 +112,8 @@ TEST(t16_a_failed_copy_is_made_again)
     }
 }
 
-/* The host gets its pages back, the device keeps its own. */
-TEST(t16_a_copy_that_fails_for_good_is_given_up)
+/* T16: the host gets its pages back, the device keeps its own. */
+TEST(host_a_copy_that_fails_for_good_is_given_up)
 {
     struct bench b = copies_held();
 
@@ -162,8 +138,8 @@ TEST(t16_a_copy_that_fails_for_good_is_given_up)
     bench_ends_clean(&b);
 }
 
-/* The namespace is reset meanwhile: nobody wants it any more. */
-TEST(t16_a_failed_copy_of_a_dead_namespace_is_not_made_again)
+/* T16: the namespace is reset meanwhile: nobody wants it any more. */
+TEST(host_a_failed_copy_of_a_dead_namespace_is_not_made_again)
 {
     struct bench b = copies_held();
 
@@ -176,8 +152,8 @@ TEST(t16_a_failed_copy_of_a_dead_namespace_is_not_made_again)
     bench_ends_clean(&b);
 }
 
-/* The parent's copy is given up after the children's were acknowledged: theirs go too. */
-TEST(t16_a_failed_parent_takes_what_hangs_on_it)
+/* T16: the parent's copy is given up after the children's were acknowledged: theirs go too. */
+TEST(host_a_failed_parent_takes_what_hangs_on_it)
 {
     for (uint32_t order = 0; order < 3; order++) {
         struct bench b = host_bench(4, 16, 3);
@@ -203,8 +179,9 @@ TEST(t16_a_failed_parent_takes_what_hangs_on_it)
     }
 }
 
-/* A good copy ends a row of bad ones, even if it goes with its parent: the next has all tries. */
-TEST(t16_a_copy_that_went_with_its_parent_has_all_tries_again)
+/* T16: a good copy ends a row of bad ones, even if it goes with its parent: the next has all tries.
+ */
+TEST(host_a_copy_that_went_with_its_parent_has_all_tries_again)
 {
     struct bench b = copies_held();
 
@@ -226,7 +203,8 @@ TEST(t16_a_copy_that_went_with_its_parent_has_all_tries_again)
     bench_ends_clean(&b);
 }
 
-TEST(t16_a_second_acknowledgement_is_ignored)
+/* T16 */
+TEST(host_a_second_acknowledgement_is_ignored)
 {
     struct bench b = copies_held();
     struct event again = {.kind = EV_COPIED};
@@ -264,8 +242,9 @@ TEST(t16_a_second_acknowledgement_is_ignored)
     bench_ends_clean(&b);
 }
 
-/* The session aborts or closes while its prefix is copied: both ends stay until it is through. */
-TEST(t16_an_abort_during_the_copy_keeps_both_ends)
+/* T16: the session aborts or closes while its prefix is copied: both ends stay until it is through.
+ */
+TEST(host_an_abort_during_the_copy_keeps_both_ends)
 {
     for (uint32_t closes = 0; closes < 2; closes++) {
         struct bench b = copies_held();
@@ -286,8 +265,9 @@ TEST(t16_an_abort_during_the_copy_keeps_both_ends)
     }
 }
 
-/* The namespace is reset, the pool's last session closes: what a worker reads or writes stays. */
-TEST(t16_a_reset_during_the_copy_keeps_both_ends)
+/* T16: the namespace is reset, the pool's last session closes: what a worker reads or writes stays.
+ */
+TEST(host_a_reset_during_the_copy_keeps_both_ends)
 {
     struct bench b = copies_held();
 
@@ -302,8 +282,8 @@ TEST(t16_a_reset_during_the_copy_keeps_both_ends)
     bench_ends_clean(&b);
 }
 
-/* No checksum, no copy; a copy limit that is small leaves none out. */
-TEST(t16_writeback_waits_for_checksums_and_for_a_job)
+/* T16: no checksum, no copy; a copy limit that is small leaves none out. */
+TEST(host_writeback_waits_for_checksums_and_for_a_job)
 {
     struct bench b = copies_held_at(2);
 
@@ -323,9 +303,9 @@ TEST(t16_writeback_waits_for_checksums_and_for_a_job)
     bench_ends_clean(&b);
 }
 
-/* What waits for its turn, or for its parent's copy, gives way to who needs the device's pages;
- * what runs does not. */
-TEST(t16_a_copy_that_does_not_run_gives_way)
+/* T16: what waits for its turn, or for its parent's copy, gives way to who needs the device's
+ * pages; what runs does not. */
+TEST(host_a_copy_that_does_not_run_gives_way)
 {
     struct bench b = copies_held_at(2);
 
@@ -347,8 +327,8 @@ TEST(t16_a_copy_that_does_not_run_gives_way)
     bench_ends_clean(&b);
 }
 
-/* But not what a session retracts for. */
-TEST(t16_a_copy_that_a_retract_waits_for_does_not_give_way)
+/* T16: but not what a session retracts for. */
+TEST(host_a_copy_that_a_retract_waits_for_does_not_give_way)
 {
     struct bench b = copies_held_at(1);
 
@@ -365,8 +345,8 @@ TEST(t16_a_copy_that_a_retract_waits_for_does_not_give_way)
     bench_ends_clean(&b);
 }
 
-/* Two chunks whose checksums were known before their parent's: both follow it. */
-TEST(t16_siblings_follow_their_parent)
+/* T16: two chunks whose checksums were known before their parent's: both follow it. */
+TEST(host_siblings_follow_their_parent)
 {
     struct bench b = host_bench(4, 16, 16);
     uint32_t tokens[8], at;
@@ -389,150 +369,6 @@ TEST(t16_siblings_follow_their_parent)
     assert_int_equal(b.rig->copies_back, 3);
     at = anywhere(b.rig, b.pool, tokens, 8);
     assert_true(on_host(&b, 1, 8) && node_on_host(node_at(b.rig->core, at)));
-    bench_ends_clean(&b);
-}
-
-/* --- which copy goes first --- */
-
-TEST(host_room_is_made_of_the_least_recently_used_leaves)
-{
-    struct bench b = host_bench(4, 16, 4);
-
-    put(&b, 1, 8);
-    put(&b, 2, 4);
-    put(&b, 3, 4);
-    assert_int_equal(host_free(b.rig, b.pool, 0), 0);
-    put(&b, 1, 8); /* used again: 2 is the oldest now */
-    put(&b, 4, 4);
-    assert_false(on_host(&b, 2, 4));
-    assert_true(on_device(&b, 2, 4)); /* the device's copy stays */
-    assert_true(on_host(&b, 4, 4) && on_host(&b, 3, 4) && on_host(&b, 1, 8));
-    put(&b, 5, 4);
-    assert_false(on_host(&b, 3, 4));
-    put(&b, 6, 4); /* the leaf of 1 before its parent */
-    assert_true(on_host(&b, 1, 4));
-    assert_false(on_host(&b, 1, 8));
-    put(&b, 7, 12); /* a path never makes room by what it hangs on itself */
-    assert_true(on_host(&b, 7, 12));
-    put(&b, 7, 20);
-    assert_true(on_host(&b, 7, 16));
-    assert_false(on_host(&b, 7, 20));
-    bench_ends_clean(&b);
-}
-
-TEST(what_is_on_the_host_alone_is_demoted_leaf_first_then_gone)
-{
-    struct bench b = host_bench(4, 64, 6);
-    uint32_t nodes;
-
-    put(&b, 1, 12);
-    put(&b, 2, 8);
-    nodes = rig_pool_view(b.rig, b.pool).nodes;
-    assert_int_equal(rig_free(b.rig, b.pool), 64 - 5);
-    assert_int_equal(evicts(&b, 1), 1);
-    assert_false(on_device(&b, 1, 12)); /* oldest, leaf first */
-    assert_true(on_device(&b, 1, 8));
-    assert_int_equal(evicts(&b, 2), 2);
-    assert_false(on_device(&b, 1, 4));
-    assert_true(on_device(&b, 2, 8));
-    assert_int_equal(evicts(&b, 2), 2);
-    assert_false(on_device(&b, 2, 4));
-    assert_int_equal(rig_free(b.rig, b.pool), 64);
-    assert_int_equal(rig_pool_view(b.rig, b.pool).nodes, nodes); /* all in the tree still */
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 12);
-    assert_int_equal(host_depth(b.s, rig_tokens(2, 8), 8), 8);
-    put(&b, 3, 8); /* one is free, one more is needed: the leaf of 1 is destroyed */
-    assert_false(is_there(&b, 1, 12));
-    assert_true(is_there(&b, 1, 8));
-    assert_int_equal(host_depth(b.s, rig_tokens(1, 12), 12), 8);
-    bench_ends_clean(&b);
-}
-
-/* An operator's evict: of what a session holds on the device, the copy on the host stays too. What
- * it says are the pages that became free, of each tier. */
-TEST(evict_leaves_what_is_held_on_either_tier)
-{
-    struct bench b = host_bench(4, 64, 64);
-
-    put(&b, 1, 12);
-    put(&b, 2, 8);
-    assert_ok(rig_match(b.s, rig_tokens(1, 12), 8)); /* the oldest on the host is its path */
-    assert_int_equal(b.s->len.committed, 8);
-    assert_int_equal(evicts(&b, 4), 4); /* 12, the two of 2, and the first of the host */
-    assert_int_equal(b.rig->last->evict.pages, 3);
-    assert_int_equal(b.rig->last->evict.host_pages, 1);
-    assert_int_equal(evicts(&b, 0), 2);
-    assert_int_equal(b.rig->last->evict.pages, 0);
-    assert_int_equal(b.rig->last->evict.host_pages, 2);
-    assert_int_equal(host_free(b.rig, b.pool, 0), 64 - 2);
-    assert_int_equal(rig_free(b.rig, b.pool), 64 - 2);
-    assert_true(on_host(&b, 1, 4) && on_host(&b, 1, 8) && on_device(&b, 1, 8));
-    assert_false(is_there(&b, 1, 12) || is_there(&b, 2, 4));
-    assert_int_equal(evicts(&b, 0), 0);
-    assert_ok(rig_abort(b.s, 0));
-    assert_int_equal(evicts(&b, 0), 4); /* nobody holds them: both tiers */
-    assert_int_equal(b.rig->last->evict.host_pages, 2);
-    bench_ends_clean(&b);
-}
-
-/* Host pages that a copy was about to write are told as well. */
-TEST(evict_tells_the_pages_of_copies_that_it_gave_up)
-{
-    struct bench b = copies_held_at(2);
-
-    put_slowly(&b, 1, 16);
-    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 4);
-    assert_int_equal(evicts(&b, 0), 2); /* 16 and 12 were queued */
-    assert_int_equal(b.rig->last->evict.pages, 2);
-    assert_int_equal(b.rig->last->evict.host_pages, 2);
-    assert_int_equal(host_free(b.rig, b.pool, 0), 16 - 2);
-    bench_ends_clean(&b);
-}
-
-/* The device's copy of a leaf that is not on the host is destroyed, of one that is, demoted. */
-TEST(device_pressure_demotes_what_has_a_copy_and_destroys_the_rest)
-{
-    struct bench b = host_bench(4, 8, 2);
-
-    put(&b, 1, 8);
-    b.rig->automatic = BY_HAND(RIG_SEAL);
-    put(&b, 2, 8);
-    while (rig_jobs(b.rig, RIG_SEAL) > 0)
-        rig_drop(b.rig, RIG_SEAL); /* its checksums never come: it is pinned */
-    b.rig->automatic = RIG_ALL;
-    assert_ok(rig_match(b.s, rig_tokens(3, 64), 24));
-    assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 28, 0, NULL, 0));
-    assert_ok(rig_extend(b.s, 24, 0, NULL, 0));
-    assert_true(is_there(&b, 1, 8) && is_there(&b, 2, 8));
-    assert_false(on_device(&b, 1, 4));
-    assert_true(on_device(&b, 2, 8));
-}
-
-/* What subscribers are told of one prefix that goes to the host, leaves the device, comes back. */
-TEST(changes_of_tier_are_told)
-{
-    static const struct {
-        enum tree_event_kind kind;
-        bool device, host;
-    } want[] = {{TREE_STORED, true, false}, {TREE_TIER, true, true},  {TREE_TIER, false, true},
-                {TREE_TIER, true, true},    {TREE_TIER, false, true}, {TREE_REMOVED, false, false}};
-    struct bench b = host_bench(4, 16, 16);
-    struct tree_event_view v;
-
-    put(&b, 1, 4);
-    assert_int_equal(evicts(&b, 1), 1);
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
-    assert_ok(fetch_back(b.s));
-    assert_ok(rig_abort(b.s, 0));
-    assert_int_equal(evicts(&b, 0), 2);
-    for (uint32_t i = 0; i < 6; i++) {
-        assert_true(core_event_view(b.rig->core, i + 1, &v));
-        assert_int_equal(v.kind, want[i].kind);
-        assert_int_equal(v.on_device, want[i].device);
-        assert_int_equal(v.on_host, want[i].host);
-        assert_int_equal(v.depth, 4);
-    }
-    assert_false(core_event_view(b.rig->core, 7, &v));
     bench_ends_clean(&b);
 }
 

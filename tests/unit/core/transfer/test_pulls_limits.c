@@ -1,9 +1,59 @@
-/* Rule X8 and what else can hold a fetch up: bytes in flight per peer and tenant, a busy source, a
- * full destination, a session in the wrong state. */
+/* What can hold a fetch up: bytes in flight per peer and tenant (X8), a busy source, a full
+ * destination, a session in the wrong state, full stores. */
 #include "testing/test.h"
 #include "unit/rig/rig_pair.h"
 
 #define TOKENS 64 /* 16 pages of 4 tokens */
+
+TEST(limits_transfers_in_full_busy)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *d[2];
+    uint64_t fetch[2];
+    struct pair p;
+
+    options.limits.pulls = 1;
+    p = pair_with(options, 4, 64, 64);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    fetch_many(&p, 2, 16, d, fetch);
+    assert_err(TERN_BUSY, answered(&p, fetch[1]));
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(d[0], fetch[0]));
+    p.dest->automatic = RIG_ALL;
+    assert_ok(fetch_all(d[1]));
+}
+
+/* Extra keys of one message between daemons: 1,024 go, one more does not, and a depth below it
+ * helps. */
+TEST(limits_fetch_of_too_many_extra_keys_invalid)
+{
+    struct rig_options options = rig_defaults();
+    struct extra_key keys[EXTRA_KEYS_MAX], last = {.position = 1100, .lo = 9};
+    struct request match = {.op = OP_MATCH}, fetch = {.op = OP_FETCH};
+    struct step_op op = {.kind = STEP_EXTEND};
+    struct pair p;
+
+    options.limits.extra_keys = 2 * EXTRA_KEYS_MAX;
+    p = pair_with(options, 4, 64, 64);
+    p.d = rig_session(p.dest, &p.de, p.dp, 1);
+    for (uint32_t i = 0; i < EXTRA_KEYS_MAX; i++)
+        keys[i] = (struct extra_key){.position = i, .lo = i};
+    match.match.session = p.d->id;
+    match.match.tokens = (struct req_tokens){
+        .v = rig_tokens(1, 1100), .n = 1100, .keys = keys, .nkeys = EXTRA_KEYS_MAX};
+    assert_ok(rig_request(p.dest, p.d->conn, &match)->err);
+    op.session = p.d->id;
+    op.tokens = (struct req_tokens){
+        .v = rig_tokens(1, 1108) + 1100, .n = 8, .base = 1100, .keys = &last, .nkeys = 1};
+    assert_ok(rig_step_ops(p.dest, p.d->conn, &op, 1)->step.results[0].err);
+    fetch.fetch.session = p.d->id;
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    assert_err(TERN_INVALID, rig_request(p.dest, p.d->conn, &fetch)->err);
+    assert_int_equal(rig_jobs(p.dest, RIG_MSG), 0); /* without asking the source */
+    p.dest->automatic = RIG_ALL;
+    fetch.fetch.depth = 1100;
+    assert_ok(rig_request(p.dest, p.d->conn, &fetch)->err); /* asked; it has nothing of it */
+}
 
 /* X8: n fetches of 8 pages each; the bytes asked for and not yet here. */
 static void fetches_stay_within(struct pair p, uint32_t n, uint64_t bytes)

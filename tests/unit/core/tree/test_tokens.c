@@ -1,7 +1,126 @@
-/* A session's token list and its extra keys over turns: what base means, where lists straddle
- * chunks, what an Abort keeps (S3, S7, N2), and that a key counts wherever it lies: committed, in
- * the tail, or in the request. */
+/* Token lists and extra keys: what base means, where lists straddle chunks, what an Abort keeps
+ * (S3, S7, N2), and stores of them that are full. */
+#include "testing/test.h"
+#include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_test.h"
+
+/* The token store counts whole blocks: with L = 4 a block holds four tokens. */
+TEST(limits_token_store_full_busy_and_nothing_lost)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *other;
+    struct bench b;
+    uint32_t n;
+
+    options.limits.token_blocks = 24;
+    b = bench_with(&options, 4, 64);
+    assert_err(TERN_BUSY, rig_match(b.s, rig_tokens(1, 400), 400));
+    assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
+    computes(b.s, 40);
+    other = rig_session(b.rig, &b.e, b.pool, 1);
+    for (n = 4; rig_match(other, rig_tokens(2, n), n) == TERN_OK; n += 4) /* up to the brim */
+        assert_true(n < 24 * 4);
+    assert_err(TERN_BUSY, b.rig->last->err);
+    assert_err(TERN_BUSY, rig_match(b.s, rig_tokens(1, 200), 200)); /* a resume */
+    assert_lengths(b.s, 0, 40, 40);
+    assert_err(TERN_BUSY, rig_extend(b.s, 0, 0, rig_tokens(3, 200), 200));
+    assert_int_equal(b.s->ntokens, 40);
+    assert_ok(rig_commit(b.s, 40, 0)); /* takes no new block */
+    assert_lengths(b.s, 40, 40, 40);
+    assert_ok(rig_close(other, 0));
+    bench_lets_go(&b);
+    assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
+}
+
+TEST(limits_extra_keys_full_busy_and_nothing_lost)
+{
+    struct rig_options options = rig_defaults();
+    struct extra_key keys[4] = {
+        {.position = 1}, {.position = 5}, {.position = 6}, {.position = 13}};
+    struct req_tokens t = {.v = rig_tokens(1, 16), .n = 16, .keys = keys, .nkeys = 4};
+    struct bench b;
+
+    options.limits.extra_keys = 3;
+    b = bench_with(&options, 4, 64);
+    assert_err(TERN_BUSY, rig_match_full(b.s, &t, 0));
+    assert_int_equal(b.s->ntokens, 0);
+    t.nkeys = 3;
+    assert_ok(rig_match_full(b.s, &t, 0));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_commit(b.s, 16, 0));
+    bench_lets_go(&b);
+}
+
+/* S7 where there is no room to copy the keys of the good list out of the tree: the list is given
+ * up, and the answer says so. */
+TEST(limits_extra_keys_full_abort_gives_the_list_up)
+{
+    struct extra_key keys[2] = {{.position = 1}, {.position = 5}};
+    struct req_tokens t = {.n = 16, .keys = keys, .nkeys = 2};
+
+    for (uint32_t spare = 1; spare <= 2; spare++) { /* two are to be copied */
+        struct rig_options options = rig_defaults();
+        struct rig_session *other;
+        struct bench b;
+
+        options.limits.extra_keys = 4 + spare;
+        b = bench_with(&options, 4, 64);
+        other = rig_session(b.rig, &b.e, b.pool, 1);
+        t.v = rig_tokens(1, 16);
+        assert_ok(rig_match_full(b.s, &t, 0));
+        assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+        assert_ok(rig_commit(b.s, 8, 0));
+        assert_ok(rig_finish(b.s, 0, 0));
+        assert_ok(rig_match_full(b.s, &t, 0));
+        t.v = rig_tokens(2, 16);
+        assert_ok(rig_match_full(other, &t, 0));
+        assert_ok(rig_abort(b.s, 0));
+        assert_int_equal(b.s->ntokens, spare < 2 ? 0 : 16);
+    }
+}
+
+/* N2: extra keys are part of the prefix, compared like tokens, from their position on. */
+TEST(extra_keys_split_the_tree_at_their_position)
+{
+    struct bench b = bench_start(4, 32);
+    struct extra_key keys[2] = {{.position = 5, .lo = 1}, {.position = 9, .lo = 2}};
+    struct req_tokens both = {.v = rig_tokens(1, 16), .n = 16, .keys = keys, .nkeys = 2};
+    struct req_tokens one = both, moved;
+    struct extra_key at6 = {.position = 6, .lo = 1};
+    uint32_t depth;
+
+    assert_ok(rig_match_full(b.s, &both, 0));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_commit(b.s, 16, 0));
+    assert_ok(rig_peek_keys(b.s, &both, &depth));
+    assert_int_equal(depth, 16);
+    one.nkeys = 1;
+    assert_ok(rig_peek_keys(b.s, &one, &depth));
+    assert_int_equal(depth, 8);
+    moved = one;
+    moved.keys = &at6;
+    assert_ok(rig_peek_keys(b.s, &moved, &depth));
+    assert_int_equal(depth, 4);
+}
+
+TEST(extra_keys_out_of_order_invalid)
+{
+    struct bench b = bench_start(4, 32);
+    struct extra_key twice[2] = {{.position = 5, .lo = 1}, {.position = 5, .lo = 2}};
+    struct extra_key down[2] = {{.position = 6, .lo = 1}, {.position = 5, .lo = 2}};
+    struct extra_key beyond = {.position = 16, .lo = 1};
+    struct req_tokens t = {.v = rig_tokens(1, 16), .n = 16, .keys = twice, .nkeys = 2};
+    uint32_t depth;
+
+    assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    assert_err(TERN_INVALID, rig_peek_keys(b.s, &t, &depth));
+    t.keys = down;
+    assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    t.keys = &beyond;
+    t.nkeys = 1;
+    assert_err(TERN_INVALID, rig_match_full(b.s, &t, 0));
+    assert_int_equal(b.s->ntokens, 0);
+}
 
 /* Tokens [from, from + n) of sequence 1, with the keys that lie there. */
 static struct req_tokens piece(uint32_t from, uint32_t n, const struct extra_key *keys,

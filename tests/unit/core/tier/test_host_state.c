@@ -34,7 +34,8 @@ static void t14_window(uint32_t window, uint32_t c, enum retract_mode mode)
     stage_ends(&st);
 }
 
-TEST(t14_a_window_comes_back_whole)
+/* T14 */
+TEST(host_a_window_comes_back_whole)
 {
     static const uint32_t windows[] = {16, 32, 64, 80, 128, 256};
 
@@ -46,8 +47,8 @@ TEST(t14_a_window_comes_back_whole)
         }
 }
 
-/* Its own window pages have left the table: it slid. */
-TEST(t14_a_slid_window_comes_back_as_it_was)
+/* T14: its own window pages have left the table: it slid. */
+TEST(host_a_slid_window_comes_back_as_it_was)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = stage_session(&st);
@@ -69,8 +70,8 @@ TEST(t14_a_slid_window_comes_back_as_it_was)
     stage_ends(&st);
 }
 
-/* DROP where the STATE at T is gone: the session could not go on from there. */
-TEST(t14_drop_does_not_go_where_the_state_is_gone)
+/* T14: dROP where the STATE at T is gone: the session could not go on from there. */
+TEST(host_drop_does_not_go_where_the_state_is_gone)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = stage_session(&st);
@@ -131,7 +132,8 @@ static void t14_recurrent(uint32_t c, enum retract_mode mode, uint32_t last)
     stage_ends(&st);
 }
 
-TEST(t14_a_recurrent_state_comes_back)
+/* T14 */
+TEST(host_a_recurrent_state_comes_back)
 {
     t14_recurrent(128, RETRACT_HOST, 128);
     t14_recurrent(129, RETRACT_HOST, 128);
@@ -182,7 +184,8 @@ static void t17_a_retracted_holder(enum retract_mode mode, enum supersede supers
     stage_ends(&st);
 }
 
-TEST(t17_a_retracted_holder_keeps_its_borrow)
+/* T17 */
+TEST(host_a_retracted_holder_keeps_its_borrow)
 {
     t17_a_retracted_holder(RETRACT_DROP, SUPERSEDE_LAZY);
     t17_a_retracted_holder(RETRACT_DROP, SUPERSEDE_EAGER);
@@ -190,8 +193,8 @@ TEST(t17_a_retracted_holder_keeps_its_borrow)
     t17_a_retracted_holder(RETRACT_HOST, SUPERSEDE_EAGER);
 }
 
-/* A session that ends while it is away gives its borrow back. */
-TEST(t17_a_holder_that_ends_while_it_is_away)
+/* T17: a session that ends while it is away gives its borrow back. */
+TEST(host_a_holder_that_ends_while_it_is_away)
 {
     for (uint32_t i = 0; i < 6; i++) {
         struct stage st = stage_64(128, 64);
@@ -202,17 +205,17 @@ TEST(t17_a_holder_that_ends_while_it_is_away)
         if (i % 3 == 2)
             demote_pool(st.rig, &st.e, st.pool);
         assert_ok(i % 3 ? rig_close(kept, 0) : rig_abort(kept, 0));
-        assert_int_equal(
-            node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 192), 192))->state.borrowers,
-            0);
+        assert_int_equal(node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 192), 192))
+                             ->state.borrowers,
+                         0);
         if (i % 3 == 0)
             assert_ok(rig_close(kept, 0));
         stage_ends(&st);
     }
 }
 
-/* The device's STATE of a HOST holder may go, since the host has it; the host's may not. */
-TEST(t17_a_host_holder_keeps_the_host_copy_alone)
+/* T17: the device's STATE of a HOST holder may go, since the host has it; the host's may not. */
+TEST(host_a_host_holder_keeps_the_host_copy_alone)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *kept = stage_committed(&st, 1, 64);
@@ -302,9 +305,9 @@ TEST(fetch_from_the_host_brings_state_alone)
     stage_ends(&st);
 }
 
-/* Copies that failed are made by a Retract: HISTORY of all, STATE of what the session borrows. What
- * is superseded is not worth host room. */
-TEST(t14_superseded_state_is_not_copied)
+/* T14: copies that failed are made by a Retract: HISTORY of all, STATE of what the session borrows.
+ * What is superseded is not worth host room. */
+TEST(host_superseded_state_is_not_copied)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = stage_session(&st);
@@ -362,9 +365,10 @@ static struct rig_session *retracts_on_a_refill(struct stage *st)
     return s;
 }
 
-/* T18, E3: STATE that is being refilled is no help before its step has passed, and is not copied.
+/* T16: t18, E3: STATE that is being refilled is no help before its step has passed, and is not
+ * copied.
  */
-TEST(t16_a_refill_under_way_is_not_copied)
+TEST(host_a_refill_under_way_is_not_copied)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = retracts_on_a_refill(&st);
@@ -379,8 +383,8 @@ TEST(t16_a_refill_under_way_is_not_copied)
     stage_ends(&st);
 }
 
-/* STATE alone is copied anew as often as a whole node, and no oftener. */
-TEST(t16_a_refill_whose_copy_fails_for_good_undoes_the_retract)
+/* T16: sTATE alone is copied anew as often as a whole node, and no oftener. */
+TEST(host_a_refill_whose_copy_fails_for_good_undoes_the_retract)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *s = retracts_on_a_refill(&st);
@@ -401,10 +405,10 @@ TEST(t16_a_refill_whose_copy_fails_for_good_undoes_the_retract)
     stage_ends(&st);
 }
 
-/* A node whose HISTORY is on the host, where one STATE segment of two is on the way: the other is
- * refilled meanwhile, the session leaves, and the copy fails. What is made again has to find room
- * for both, on a host that is full, and not in the place of the node itself. */
-TEST(t16_a_copy_that_is_made_again_leaves_the_node_on_the_host)
+/* T16: a node whose HISTORY is on the host, where one STATE segment of two is on the way: the other
+ * is refilled meanwhile, the session leaves, and the copy fails. What is made again has to find
+ * room for both, on a host that is full, and not in the place of the node itself. */
+TEST(host_a_copy_that_is_made_again_leaves_the_node_on_the_host)
 {
     struct group_layout groups[3] = {rig_group(64, 512), rig_recurrent(64, 512),
                                      rig_recurrent(64, 512)};
@@ -416,7 +420,8 @@ TEST(t16_a_copy_that_is_made_again_leaves_the_node_on_the_host)
     assert_ok(rig_pool_open(st.rig, st.e.conn[0], groups, 3, 64u << 10, &st.pool));
     retracts_on_a_refill(&st);
     chain_free(st.rig->core,
-               &node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 64), 64))->work.copy_pages[2]);
+               &node_at(st.rig->core, anywhere(st.rig, st.pool, rig_tokens(1, 64), 64))
+                    ->work.copy_pages[2]);
     rig_job(st.rig, RIG_COPY, 0)->n = 1; /* begun with the one alone */
     other = second_engine(st.rig, st.pool);
     rig_engine_kill(st.rig, &st.e, 0);

@@ -140,9 +140,9 @@ TEST(a_cancelled_load_is_taken_up_again)
     }
 }
 
-/* Another engine computes the retracted prefix again, and its step has not passed: its pages are
- * nobody else's (E3, T8). */
-TEST(t14_recover_onto_what_another_engine_is_writing)
+/* T14: another engine computes the retracted prefix again, and its step has not passed: its pages
+ * are nobody else's (E3, T8). */
+TEST(host_recover_onto_what_another_engine_is_writing)
 {
     for (uint32_t dies = 0; dies < 2; dies++) {
         struct bench b = host_bench(4, 32, 32);
@@ -183,9 +183,10 @@ TEST(t14_recover_onto_what_another_engine_is_writing)
     }
 }
 
-/* The session's own engine is writing it: its next steps come after that one, so it need not wait.
+/* T14: the session's own engine is writing it: its next steps come after that one, so it need not
+ * wait.
  */
-TEST(t14_recover_onto_what_its_own_engine_is_writing)
+TEST(host_recover_onto_what_its_own_engine_is_writing)
 {
     struct bench b = host_bench(4, 32, 32);
     struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
@@ -206,9 +207,9 @@ TEST(t14_recover_onto_what_its_own_engine_is_writing)
     assert_int_equal(rig_free(b.rig, b.pool), 32);
 }
 
-/* A node whose host copy lacks STATE is computed again, retracted from, and its engine dies before
- * the step: the copy that waits for it goes as well. */
-TEST(t16_a_copy_that_waits_for_a_step_that_never_passes)
+/* T16: a node whose host copy lacks STATE is computed again, retracted from, and its engine dies
+ * before the step: the copy that waits for it goes as well. */
+TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
 {
     for (uint32_t aborts = 0; aborts < 2; aborts++) {
         struct stage st = stage_64(64, 64);
@@ -250,9 +251,9 @@ TEST(t16_a_copy_that_waits_for_a_step_that_never_passes)
     }
 }
 
-/* A host copy is known to be rotten, and cannot go since a chunk hangs on it; the chunk is computed
- * again. A session that retracts to the host must not come to rely on that copy. */
-TEST(t14_retract_does_not_trust_a_rotten_copy)
+/* T14: a host copy is known to be rotten, and cannot go since a chunk hangs on it; the chunk is
+ * computed again. A session that retracts to the host must not come to rely on that copy. */
+TEST(host_retract_does_not_trust_a_rotten_copy)
 {
     struct bench b = host_bench(4, 32, 32);
     const struct core *c = b.rig->core;
@@ -289,9 +290,9 @@ TEST(t14_retract_does_not_trust_a_rotten_copy)
     assert_int_equal(rig_wrong(b.s, 14), 0);
 }
 
-/* A rotten page of HISTORY is copied anew, from a commit that has no STATE to give: what the
+/* T14: a rotten page of HISTORY is copied anew, from a commit that has no STATE to give: what the
  * retracted session comes back for must not be lost behind its back. */
-TEST(t14_healing_a_copy_does_not_lose_state)
+TEST(host_healing_a_copy_does_not_lose_state)
 {
     struct stage st = stage_64(64, 64);
     struct rig_session *kept = stage_committed(&st, 1, 64), *other = stage_session(&st);
@@ -304,7 +305,8 @@ TEST(t14_healing_a_copy_does_not_lose_state)
     assert_ok(rig_retract(kept, RETRACT_HOST, 0));
     demote_pool(st.rig, &st.e, st.pool);
     at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
-    page = rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->tiers.host_pages[0])->index, &bytes);
+    page =
+        rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->tiers.host_pages[0])->index, &bytes);
     page[7] = (uint8_t)~page[7];
     assert_err(TERN_CORRUPT, rig_recover_now(kept));
     assert_ok(rig_match(other, rig_tokens(1, 320), 320));
@@ -322,9 +324,10 @@ TEST(t14_healing_a_copy_does_not_lose_state)
     stage_ends(&st);
 }
 
-/* Many retract and come back in turns, on a small device and a small host, with copies that fail.
+/* T14: many retract and come back in turns, on a small device and a small host, with copies that
+ * fail.
  */
-TEST(t14_many_sessions_in_little_room)
+TEST(host_many_sessions_in_little_room)
 {
     struct rig_options o = rig_defaults();
     struct bench b;

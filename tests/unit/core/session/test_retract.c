@@ -83,14 +83,15 @@ static void retract_host_waits_for(bool copies_first)
     bench_ends_clean(&b);
 }
 
-TEST(t14_host_waits_for_its_copies_and_for_its_step)
+/* T14 */
+TEST(retract_host_waits_for_its_copies_and_for_its_step)
 {
     retract_host_waits_for(true);
     retract_host_waits_for(false);
 }
 
-/* What the host has already is not copied again, and nobody evicted it: at once both ways. */
-TEST(t14_host_with_the_copies_there_already_is_away_at_once)
+/* T14: what the host has already is not copied again, and nobody evicted it: at once both ways. */
+TEST(retract_host_with_the_copies_there_already_is_away_at_once)
 {
     struct bench b = running(32);
 
@@ -109,7 +110,8 @@ TEST(t14_host_with_the_copies_there_already_is_away_at_once)
     bench_ends_clean(&b);
 }
 
-TEST(t14_drop_gives_back_what_was_not_committed)
+/* T14 */
+TEST(retract_drop_gives_back_what_was_not_committed)
 {
     struct bench b = running(0);
     const uint32_t *tokens = rig_tokens(1, 64);
@@ -134,7 +136,8 @@ TEST(t14_drop_gives_back_what_was_not_committed)
     bench_ends_clean(&b);
 }
 
-TEST(t14_drop_at_step_0_frees_now)
+/* T14 */
+TEST(retract_drop_at_step_0_frees_now)
 {
     struct bench b = running(32);
 
@@ -148,7 +151,8 @@ TEST(t14_drop_at_step_0_frees_now)
     bench_ends_clean(&b);
 }
 
-TEST(t14_host_without_a_host_tier_is_unsupported_and_the_session_runs_on)
+/* T14 */
+TEST(retract_host_without_a_host_tier_is_unsupported_and_the_session_runs_on)
 {
     struct bench b = running(0);
     uint64_t changes = core_changes(b.rig->core);
@@ -160,7 +164,8 @@ TEST(t14_host_without_a_host_tier_is_unsupported_and_the_session_runs_on)
     bench_ends_clean(&b);
 }
 
-TEST(t14_too_little_host_room_fails_cleanly_and_the_session_runs_on)
+/* T14 */
+TEST(retract_too_little_host_room_fails_cleanly_and_the_session_runs_on)
 {
     struct bench b = running(1);
     const struct shortage *sh;
@@ -179,8 +184,8 @@ TEST(t14_too_little_host_room_fails_cleanly_and_the_session_runs_on)
     bench_ends_clean(&b);
 }
 
-/* Room is taken for the whole path at once: nobody else can take it while the copies run. */
-TEST(t14_host_room_is_taken_at_once)
+/* T14: room is taken for the whole path at once: nobody else can take it while the copies run. */
+TEST(retract_host_room_is_taken_at_once)
 {
     struct bench b = host_bench(4, 32, 3);
     struct rig_session *other;
@@ -207,7 +212,8 @@ TEST(t14_host_room_is_taken_at_once)
     bench_ends_clean(&b);
 }
 
-TEST(t14_repeated_retract_changes_nothing)
+/* T14 */
+TEST(retract_repeated_retract_changes_nothing)
 {
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++)
         for (uint32_t again = RETRACT_HOST; again <= RETRACT_DROP; again++) {
@@ -231,7 +237,8 @@ TEST(t14_repeated_retract_changes_nothing)
         }
 }
 
-TEST(t14_recover_of_a_running_session_changes_nothing_of_it)
+/* T14 */
+TEST(retract_recover_of_a_running_session_changes_nothing_of_it)
 {
     struct bench b = running(32);
     struct lengths before = b.s->len;
@@ -245,8 +252,8 @@ TEST(t14_recover_of_a_running_session_changes_nothing_of_it)
     bench_ends_clean(&b);
 }
 
-/* Recover before the copies are there, or before the step has passed: it runs at once. */
-TEST(t14_recover_cancels_a_retract_that_is_not_through)
+/* T14: recover before the copies are there, or before the step has passed: it runs at once. */
+TEST(retract_recover_cancels_a_retract_that_is_not_through)
 {
     for (uint32_t done = 0; done <= 2; done++) {
         struct bench b = host_bench(4, 32, 32);
@@ -271,8 +278,8 @@ TEST(t14_recover_cancels_a_retract_that_is_not_through)
     }
 }
 
-/* A copy fails while a session waits for it. */
-TEST(t14_a_failed_copy_leaves_the_prefix_where_it_is)
+/* T14: a copy fails while a session waits for it. */
+TEST(retract_a_failed_copy_leaves_the_prefix_where_it_is)
 {
     for (uint32_t fails = 1; fails <= 2; fails++) {
         struct bench b = host_bench(4, 32, 32);
@@ -296,9 +303,9 @@ TEST(t14_a_failed_copy_leaves_the_prefix_where_it_is)
     }
 }
 
-/* A copy that is made again undoes nothing; one that is given up does, and that is counted. Who
- * waits for the memory asks again, and learns what holds. */
-TEST(t14_a_retract_that_is_undone_is_counted_and_may_be_repeated)
+/* T14: a copy that is made again undoes nothing; one that is given up does, and that is counted.
+ * Who waits for the memory asks again, and learns what holds. */
+TEST(retract_a_retract_that_is_undone_is_counted_and_may_be_repeated)
 {
     for (uint32_t fails = COPY_TRIES_MAX - 1; fails <= COPY_TRIES_MAX; fails++) {
         bool undone = fails == COPY_TRIES_MAX;
@@ -366,7 +373,8 @@ static void away_is_refused(struct rig_session *s, enum tern_err err)
     assert_memory_equal(&before, &s->len, sizeof before);
 }
 
-TEST(t14_a_session_that_is_away_may_only_come_back_or_end)
+/* T14 */
+TEST(retract_a_session_that_is_away_may_only_come_back_or_end)
 {
     struct bench b = running(32);
     uint64_t recover;
@@ -397,7 +405,8 @@ TEST(t14_a_session_that_is_away_may_only_come_back_or_end)
     bench_ends_clean(&b);
 }
 
-TEST(t14_stale_and_foreign_sessions)
+/* T14 */
+TEST(retract_stale_and_foreign_sessions)
 {
     struct bench b = running(32);
     struct rig_engine other = rig_engine(b.rig, 0, "other", 1);
@@ -435,7 +444,8 @@ static struct bench away(enum away how)
     return b;
 }
 
-TEST(t14_abort_of_a_session_that_is_away)
+/* T14 */
+TEST(retract_abort_of_a_session_that_is_away)
 {
     for (uint32_t how = 0; how < AWAYS; how++) {
         struct bench b = away(how);
@@ -456,7 +466,8 @@ TEST(t14_abort_of_a_session_that_is_away)
     }
 }
 
-TEST(t14_close_of_a_session_that_is_away)
+/* T14 */
+TEST(retract_close_of_a_session_that_is_away)
 {
     for (uint32_t how = 0; how < AWAYS; how++) {
         struct bench b = away(how);
@@ -469,7 +480,8 @@ TEST(t14_close_of_a_session_that_is_away)
     }
 }
 
-TEST(t14_the_engine_dies_while_its_session_is_away)
+/* T14 */
+TEST(retract_the_engine_dies_while_its_session_is_away)
 {
     for (uint32_t how = 0; how < AWAYS; how++) {
         struct bench b = away(how);
@@ -486,8 +498,8 @@ TEST(t14_the_engine_dies_while_its_session_is_away)
     }
 }
 
-/* The one that waited for a Recover is gone: nobody is answered, and nothing is lost. */
-TEST(t14_the_connection_closes_while_a_recover_waits)
+/* T14: the one that waited for a Recover is gone: nobody is answered, and nothing is lost. */
+TEST(retract_the_connection_closes_while_a_recover_waits)
 {
     struct bench b = away(AWAY_LOADING);
     uint32_t replies;
@@ -502,7 +514,8 @@ TEST(t14_the_connection_closes_while_a_recover_waits)
     assert_all_free(b.rig, b.pool);
 }
 
-TEST(t14_load_back_without_device_room_leaves_it_retracted)
+/* T14 */
+TEST(retract_load_back_without_device_room_leaves_it_retracted)
 {
     struct bench b = host_bench(4, 8, 32);
     struct rig_session *hog;
@@ -528,8 +541,8 @@ TEST(t14_load_back_without_device_room_leaves_it_retracted)
     bench_ends_clean(&b);
 }
 
-/* Nothing committed: there is nothing to copy, and all of [0, C) stays the session's own. */
-TEST(t14_host_with_nothing_committed)
+/* T14: nothing committed: there is nothing to copy, and all of [0, C) stays the session's own. */
+TEST(retract_host_with_nothing_committed)
 {
     struct bench b = host_bench(4, 32, 4);
 
@@ -546,7 +559,8 @@ TEST(t14_host_with_nothing_committed)
     bench_ends_clean(&b);
 }
 
-TEST(t14_a_fresh_session_can_go_and_come_back)
+/* T14 */
+TEST(retract_a_fresh_session_can_go_and_come_back)
 {
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
         struct bench b = host_bench(4, 32, 4);
@@ -561,8 +575,8 @@ TEST(t14_a_fresh_session_can_go_and_come_back)
     }
 }
 
-/* Between turns: it comes back idle, with its good list. */
-TEST(t14_an_idle_session_comes_back_idle)
+/* T14: between turns: it comes back idle, with its good list. */
+TEST(retract_an_idle_session_comes_back_idle)
 {
     for (uint32_t i = 0; i < 3; i++) {
         enum retract_mode mode = i == 2 ? RETRACT_DROP : RETRACT_HOST;
@@ -593,8 +607,8 @@ TEST(t14_an_idle_session_comes_back_idle)
     }
 }
 
-/* A commit whose step has not passed: the copy waits for it, and so does the retract. */
-TEST(t14_host_waits_for_a_commit_that_is_pending)
+/* T14: a commit whose step has not passed: the copy waits for it, and so does the retract. */
+TEST(retract_host_waits_for_a_commit_that_is_pending)
 {
     struct bench b = host_bench(4, 32, 32);
     const uint32_t *tokens = rig_tokens(1, 64);
@@ -615,8 +629,8 @@ TEST(t14_host_waits_for_a_commit_that_is_pending)
     bench_ends_clean(&b);
 }
 
-/* What a Retract said of steps ends with it. */
-TEST(t14_the_step_of_a_retract_ends_with_it)
+/* T14: what a Retract said of steps ends with it. */
+TEST(retract_the_step_of_a_retract_ends_with_it)
 {
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
         struct bench b = running(32);
@@ -649,8 +663,8 @@ TEST(t14_the_step_of_a_retract_ends_with_it)
     }
 }
 
-/* A session that came back names its steps itself, whatever its Retract had said. */
-TEST(t14_after_a_recover_the_step_is_the_engines_again)
+/* T14: a session that came back names its steps itself, whatever its Retract had said. */
+TEST(retract_after_a_recover_the_step_is_the_engines_again)
 {
     for (uint32_t mode = RETRACT_HOST; mode <= RETRACT_DROP; mode++) {
         struct bench b = running(32);
@@ -667,8 +681,8 @@ TEST(t14_after_a_recover_the_step_is_the_engines_again)
     }
 }
 
-/* More than the retire records can name: BUSY, and nothing has changed. */
-TEST(t14_without_a_retire_record_it_is_busy)
+/* T14: more than the retire records can name: BUSY, and nothing has changed. */
+TEST(retract_without_a_retire_record_it_is_busy)
 {
     struct rig_options o = rig_defaults();
     struct bench b;
@@ -692,8 +706,8 @@ TEST(t14_without_a_retire_record_it_is_busy)
     bench_ends_clean(&b);
 }
 
-/* Two sessions of one path: each has its ref, and what one loads the other finds. */
-TEST(t14_two_sessions_of_one_prefix_go_and_come_back)
+/* T14: two sessions of one path: each has its ref, and what one loads the other finds. */
+TEST(retract_two_sessions_of_one_prefix_go_and_come_back)
 {
     struct bench b = running(32);
     struct rig_session *two = rig_session(b.rig, &b.e, b.pool, 1);

@@ -10,7 +10,8 @@ static void reset(struct bench *b)
 
 /* --- resets --- */
 
-TEST(n1_only_that_namespace_and_that_tenant)
+/* N1 */
+TEST(reset_only_that_namespace_and_that_tenant)
 {
     struct bench b = host_bench(4, 64, 64);
     struct rig_engine two = rig_engine(b.rig, 1, "theirs", 1);
@@ -38,8 +39,8 @@ TEST(n1_only_that_namespace_and_that_tenant)
     bench_ends_clean(&b);
 }
 
-/* Nor by a session of the old revision, while another one still holds it. */
-TEST(n1_an_old_session_matches_nothing_new)
+/* N1: nor by a session of the old revision, while another one still holds it. */
+TEST(reset_an_old_session_matches_nothing_new)
 {
     struct bench b = host_bench(4, 64, 16);
     struct rig_session *holder = rig_committed(b.rig, &b.e, b.pool, 1, 8);
@@ -55,8 +56,8 @@ TEST(n1_an_old_session_matches_nothing_new)
     bench_ends_clean(&b);
 }
 
-/* In every pool of the tenant. */
-TEST(n1_in_every_pool)
+/* N1: in every pool of the tenant. */
+TEST(reset_in_every_pool)
 {
     struct bench b = host_bench(4, 64, 16);
     struct pool_id second = rig_pool_pages(b.rig, &b.e, 4, 32);
@@ -91,7 +92,8 @@ static void frees_little(void *ctx, const struct event *event)
     f->nodes = nodes;
 }
 
-TEST(n1_more_nodes_than_one_step_frees)
+/* N1 */
+TEST(reset_more_nodes_than_one_step_frees)
 {
     struct rig_options o = rig_defaults();
     struct rig_session *old;
@@ -121,7 +123,8 @@ TEST(n1_more_nodes_than_one_step_frees)
     bench_ends_clean(&b);
 }
 
-TEST(n1_while_a_commit_is_pending)
+/* N1 */
+TEST(reset_while_a_commit_is_pending)
 {
     for (uint32_t dies = 0; dies < 2; dies++) {
         struct bench b = host_bench(4, 64, 16);
@@ -153,7 +156,8 @@ TEST(n1_while_a_commit_is_pending)
     }
 }
 
-TEST(n1_while_sessions_are_away)
+/* N1 */
+TEST(reset_while_sessions_are_away)
 {
     struct bench b = host_bench(4, 64, 32);
     struct rig_session *s[3];
@@ -193,7 +197,8 @@ TEST(n1_while_sessions_are_away)
     bench_ends_clean(&b);
 }
 
-TEST(n1_while_a_load_runs)
+/* N1 */
+TEST(reset_while_a_load_runs)
 {
     struct bench b = host_bench(4, 64, 32);
     uint64_t request;
@@ -220,8 +225,8 @@ TEST(n1_while_a_load_runs)
     bench_ends_clean(&b);
 }
 
-/* A transfer in: what arrives is of a revision that is no more. */
-TEST(n1_while_a_pull_runs)
+/* N1: a transfer in: what arrives is of a revision that is no more. */
+TEST(reset_while_a_pull_runs)
 {
     for (uint32_t jobs = 0; jobs < 3; jobs++) {
         struct pair p = pair_with(rig_defaults(), 4, 64, 64);
@@ -252,8 +257,8 @@ TEST(n1_while_a_pull_runs)
     }
 }
 
-/* A transfer out: what a peer reads stays until it is through. */
-TEST(n1_while_a_serve_runs)
+/* N1: a transfer out: what a peer reads stays until it is through. */
+TEST(reset_while_a_serve_runs)
 {
     for (uint32_t seals = 0; seals < 2; seals++) {
         struct pair p = pair_with(rig_defaults(), 4, 64, 64);
@@ -282,8 +287,8 @@ TEST(n1_while_a_serve_runs)
     }
 }
 
-/* STATE and borrowers: what a running session still needs stays. */
-TEST(n1_with_state)
+/* N1: sTATE and borrowers: what a running session still needs stays. */
+TEST(reset_with_state)
 {
     for (uint32_t supersede = SUPERSEDE_LAZY; supersede <= SUPERSEDE_OFF; supersede++) {
         struct stage st = host_stage(supersede, 64, rig_window(16, 128, 64), 64);
@@ -303,8 +308,8 @@ TEST(n1_with_state)
     }
 }
 
-/* Many resets, one after another, with namespace records that are few. */
-TEST(n1_again_and_again)
+/* N1: many resets, one after another, with namespace records that are few. */
+TEST(reset_again_and_again)
 {
     struct rig_options o = rig_defaults();
     struct bench b;

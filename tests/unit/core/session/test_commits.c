@@ -1,0 +1,158 @@
+/* Commits: what becomes of the tree, of the pages, and where two engines meet (T7, T8). */
+#include <stdlib.h>
+
+#include "unit/rig/rig_test.h"
+
+/* T6: a failed check keeps all earlier targets. */
+TEST(commit_beyond_written_keeps_earlier_targets)
+{
+    struct bench b = bench_start(4, 16);
+
+    assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 10));
+    assert_err(TERN_INVALID, rig_commit(b.s, 16, 0)); /* target 12 is beyond C = 10 */
+    assert_lengths(b.s, 8, 10, 10);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 8);
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 16));
+    assert_ok(rig_commit(b.s, 16, 0));
+    assert_lengths(b.s, 16, 16, 16);
+}
+
+TEST(commit_repeated_or_short_of_a_chunk_changes_nothing)
+{
+    struct bench b = bench_start(4, 16);
+
+    assert_ok(rig_match(b.s, rig_tokens(1, 32), 32));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 11));
+    assert_ok(rig_commit(b.s, 3, 0));
+    assert_lengths(b.s, 0, 11, 11);
+    assert_ok(rig_commit(b.s, 11, 0));
+    assert_lengths(b.s, 8, 11, 11);
+    assert_ok(rig_commit(b.s, 11, 0));
+    assert_lengths(b.s, 8, 11, 11);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 2);
+}
+
+/* T7: the ids stay in the table as borrowed: a commit that finds nothing there moves no page. */
+TEST(commit_to_an_empty_tree_keeps_the_page_ids)
+{
+    struct bench b = bench_start(4, 16);
+    struct page_ref before[4];
+
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    memcpy(before, b.s->table[0], sizeof before);
+    assert_ok(rig_commit(b.s, 16, 0));
+    assert_int_equal(b.rig->res.nruns, 0);
+    assert_memory_equal(before, b.s->table[0], sizeof before);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 4);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
+}
+
+/* T8: canonical pages are adopted, the answer lists them, the duplicates retire: the next step may
+ * be queued on them. */
+TEST(commit_of_a_known_chunk_adopts_and_retires_duplicates)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_session *twin = rig_session(b.rig, &b.e, b.pool, 1);
+    struct page_ref old[4];
+
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(twin, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(twin, rig_tokens(1, 16), 16));
+    memcpy(old, twin->table[0], sizeof old);
+    assert_ok(rig_commit(b.s, 16, 0));
+    assert_ok(rig_commit(twin, 16, 4));
+    assert_lengths(twin, 16, 16, 16);
+    assert_int_equal(b.rig->res.nruns, 1); /* four chunks, one run */
+    assert_memory_equal(twin->table[0], b.s->table[0], sizeof old);
+    assert_memory_not_equal(twin->table[0], old, sizeof old);
+    assert_int_equal(rig_wrong(twin, 16), 0);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 4);
+    assert_int_equal(rig_retiring(b.rig, b.pool), 4);
+    assert_int_equal(rig_free(b.rig, b.pool), 8);
+    rig_engine_done(b.rig, &b.e, 4);
+    assert_int_equal(rig_free(b.rig, b.pool), 12);
+}
+
+struct two_engines {
+    struct rig *rig;
+    struct rig_engine a, b;
+    struct pool_id pool;
+    struct rig_session *sa, *sb;
+};
+
+static struct two_engines two_engines_start(void)
+{
+    struct two_engines t;
+
+    t.rig = rig_create(NULL);
+    t.a = rig_engine(t.rig, 0, "a", 1);
+    t.pool = rig_pool_pages(t.rig, &t.a, 4, 16);
+    t.b = second_engine(t.rig, t.pool);
+    t.sa = rig_session(t.rig, &t.a, t.pool, 1);
+    t.sb = rig_session(t.rig, &t.b, t.pool, 1);
+    assert_ok(rig_match(t.sa, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(t.sb, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(t.sa, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(t.sb, rig_tokens(1, 16), 16));
+    return t;
+}
+
+/* T8: before its step has passed, another engine keeps its own pages and is told the depth reached.
+ */
+TEST(commit_onto_anothers_pending_node_keeps_own_pages)
+{
+    struct two_engines t = two_engines_start();
+    struct page_ref own[4];
+
+    memcpy(own, t.sb->table[0], sizeof own);
+    assert_ok(rig_commit(t.sa, 8, 0));
+    assert_ok(rig_commit(t.sa, 16, 5));
+    rig_commit(t.sb, 16, 0);
+    assert_int_equal(t.sb->len.committed, 8);
+    assert_int_equal(t.sb->len.written, 16);
+    assert_memory_equal(own + 2, t.sb->table[0] + 2, 2 * sizeof own[0]);
+    assert_int_equal(rig_wrong(t.sb, 16), 0);
+    rig_engine_done(t.rig, &t.a, 5);
+    assert_ok(rig_commit(t.sb, 16, 0)); /* now it may */
+    assert_lengths(t.sb, 16, 16, 16);
+    assert_memory_equal(t.sb->table[0], t.sa->table[0], 4 * sizeof own[0]);
+    assert_int_equal(rig_wrong(t.sb, 16), 0);
+}
+
+TEST(commit_engine_dies_before_its_step_other_engine_commits_its_own)
+{
+    struct two_engines t = two_engines_start();
+
+    assert_ok(rig_commit(t.sa, 16, 5));
+    rig_commit(t.sb, 16, 0);
+    assert_int_equal(t.sb->len.committed, 0);
+    rig_engine_kill(t.rig, &t.a, 0);
+    assert_int_equal(rig_depth(t.sb, rig_tokens(1, 16), 16),
+                     0); /* if it dies first, the node goes */
+    assert_ok(rig_commit(t.sb, 16, 0));
+    assert_int_equal(rig_depth(t.sb, rig_tokens(1, 16), 16), 16);
+    assert_int_equal(rig_wrong(t.sb, 16), 0);
+}
+
+/* A session of the same engine adopts the pending node; nobody sees either before the step. */
+TEST(commit_onto_own_engines_pending_node_adopts)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_session *twin = rig_session(b.rig, &b.e, b.pool, 1);
+
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_match(twin, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 8));
+    assert_ok(rig_run_to(twin, rig_tokens(1, 16), 16));
+    assert_ok(rig_commit(b.s, 8, 5));
+    assert_ok(rig_commit(twin, 16, 3)); /* its own chunk hangs below one that is pending until 5 */
+    assert_lengths(twin, 16, 16, 16);
+    assert_memory_equal(twin->table[0], b.s->table[0], 2 * sizeof(struct page_ref));
+    rig_engine_done(b.rig, &b.e, 4);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);
+    rig_engine_done(b.rig, &b.e, 5);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
+}

@@ -1,0 +1,314 @@
+/* Engines: who may join as what, what a lost connection and a dead process leave behind (E1 to E3).
+ */
+#include "testing/test.h"
+#include "unit/rig/rig_pair.h"
+#include "unit/rig/rig_test.h"
+
+/* From the first death on, an engine gets nothing more done, and its name is free when the last
+ * process is gone. */
+TEST(errors_dying_engine_gone_and_its_name_busy)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 2), again;
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 16);
+    struct rig_session *s = rig_session(rig, &e, pool, 1);
+    uint32_t late = rig_connect(rig, 0, NULL);
+
+    rig_engine_kill(rig, &e, 1);
+    assert_refused(rig, TERN_GONE, rig_match(s, rig_tokens(1, 8), 8));
+    assert_refused(rig, TERN_GONE, rig_pool_close(rig, e.conn[0], pool));
+    assert_refused(rig, TERN_BUSY, rig_join(rig, late, "e", ROLE_WORKER, 1, 2));
+    rig_engine_kill(rig, &e, 0);
+    again = rig_engine(rig, 0, "e", 2);
+    assert_false(engine_id_equal(e.id, again.id));
+}
+
+TEST(errors_engine_incomplete_busy)
+{
+    struct rig *rig = rig_create(NULL);
+    uint32_t a = rig_connect(rig, 0, NULL), b = rig_connect(rig, 0, NULL);
+    struct group_layout group = rig_group(4, 512);
+    struct pool_id pool;
+
+    assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 2));
+    assert_refused(rig, TERN_BUSY, rig_pool_open(rig, a, &group, 1, 1 << 16, &pool));
+    assert_ok(rig_join(rig, b, "e", ROLE_WORKER, 1, 2));
+    assert_ok(rig_pool_open(rig, a, &group, 1, 1 << 16, &pool));
+}
+
+/* A scheduler that is no rank has a process of its own: the engine ends with it or after it, never
+ * before. */
+TEST(errors_scheduler_of_its_own_counts_as_a_process)
+{
+    struct rig *rig = rig_create(NULL);
+    uint32_t sched_proc, rank_proc;
+    uint32_t sched = rig_connect(rig, 0, &sched_proc), rank = rig_connect(rig, 0, &rank_proc);
+    struct group_layout group = rig_group(4, 512);
+    struct rig_session s;
+    struct pool_id pool;
+
+    assert_ok(rig_join(rig, sched, "e", ROLE_SCHEDULER, 0, 1));
+    assert_ok(rig_join(rig, rank, "e", ROLE_WORKER, 0, 1));
+    assert_ok(rig_pool_open(rig, sched, &group, 1, 1 << 16, &pool));
+    assert_ok(rig_session_open(rig, sched, pool, 1, &s));
+    assert_ok(rig_map(rig, rank, pool));
+    rig_disconnect(rig, rank);
+    rig_proc_gone(rig, rank_proc);
+    assert_int_equal(rig->engines_gone, 0);
+    rig_disconnect(rig, sched);
+    rig_proc_gone(rig, sched_proc);
+    assert_int_equal(rig->engines_gone, 1);
+    assert_int_equal(rig_view(rig).sessions, 0);
+}
+
+TEST(errors_one_connection_one_engine)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    uint32_t stranger = rig_connect(rig, 0, NULL);
+
+    assert_refused(rig, TERN_CONFLICT, rig_join(rig, e.conn[0], "other", ROLE_BOTH, 0, 1));
+    assert_refused(rig, TERN_INVALID, rig_leave(rig, stranger));
+    assert_ok(rig_leave(rig, e.conn[0]));
+    assert_int_equal(rig->engines_gone, 1);
+    assert_refused(rig, TERN_INVALID, rig_leave(rig, e.conn[0]));
+    assert_ok(rig_join(rig, e.conn[0], "other", ROLE_BOTH, 0, 1)); /* and may begin anew */
+}
+
+TEST(limits_engines_full_busy)
+{
+    struct rig_options options = rig_defaults();
+    struct rig *rig;
+    struct rig_engine e;
+    uint32_t conn;
+
+    options.limits.engines = 1;
+    rig = rig_create(&options);
+    e = rig_engine(rig, 0, "a", 1);
+    conn = rig_connect(rig, 0, NULL);
+    assert_err(TERN_BUSY, rig_join(rig, conn, "b", ROLE_BOTH, 0, 1));
+    rig_engine_kill(rig, &e, 0);
+    assert_ok(rig_join(rig, conn, "b", ROLE_BOTH, 0, 1));
+}
+
+TEST(engine_other_world_conflicts)
+{
+    struct rig *rig = rig_create(NULL);
+    uint32_t a = rig_connect(rig, 0, NULL), b = rig_connect(rig, 0, NULL);
+
+    assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 2));
+    assert_err(TERN_CONFLICT, rig_join(rig, b, "e", ROLE_WORKER, 1, 3));
+    assert_err(TERN_CONFLICT, rig_join(rig, b, "e", ROLE_WORKER, 0, 2)); /* that rank is taken */
+    assert_ok(rig_join(rig, b, "e", ROLE_WORKER, 1, 2));
+}
+
+TEST(engine_join_out_of_range_invalid)
+{
+    struct rig *rig = rig_create(NULL);
+    uint32_t a = rig_connect(rig, 0, NULL);
+
+    assert_err(TERN_INVALID, rig_join(rig, a, "e", ROLE_BOTH, 0, 0));
+    assert_err(TERN_INVALID, rig_join(rig, a, "e", ROLE_BOTH, 0, RANKS_MAX + 1));
+    assert_err(TERN_INVALID, rig_join(rig, a, "e", ROLE_WORKER, 2, 2));
+    assert_err(TERN_INVALID, rig_join(rig, a, "", ROLE_BOTH, 0, 1));
+    assert_int_equal(rig_view(rig).engines, 0);
+}
+
+TEST(engine_join_repeated_by_the_same_process_same_engine)
+{
+    struct rig *rig = rig_create(NULL);
+    uint32_t a = rig_connect(rig, 0, NULL);
+    struct engine_id first;
+
+    assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 1));
+    first = rig->last->join.engine;
+    assert_ok(rig_join(rig, a, "e", ROLE_BOTH, 0, 1));
+    assert_true(engine_id_equal(first, rig->last->join.engine));
+    assert_int_equal(rig_view(rig).engines, 1);
+}
+
+TEST(engine_same_name_of_two_tenants_two_engines)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine a = rig_engine(rig, 0, "e", 1), b = rig_engine(rig, 1, "e", 1);
+
+    assert_false(engine_id_equal(a.id, b.id));
+}
+
+TEST(engine_requests_before_join_refused)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8), ignored;
+    uint32_t stranger = rig_connect(rig, 0, NULL);
+    struct group_layout group = rig_group(4, 512);
+    struct rig_session *s = rig_session(rig, &e, pool, 1), other;
+
+    assert_int_not_equal(rig_pool_open(rig, stranger, &group, 1, 1 << 16, &ignored), TERN_OK);
+    assert_int_not_equal(rig_session_open(rig, stranger, pool, 1, &other), TERN_OK);
+    s->conn = stranger;
+    assert_int_not_equal(rig_match(s, rig_tokens(1, 8), 8), TERN_OK);
+}
+
+/* E1: every process has its own connection, and the engine ends with the last of them. */
+TEST(engine_leave_of_all_frees_everything)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 3);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct rig_session *s = rig_session(rig, &e, pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(1, 32), 32));
+    assert_ok(rig_run_to(s, rig_tokens(1, 32), 32));
+    assert_ok(rig_leave(rig, e.conn[2]));
+    assert_ok(rig_leave(rig, e.conn[0]));
+    assert_int_equal(rig->engines_gone, 0);
+    assert_int_equal(rig_free(rig, pool), 0);
+    assert_ok(rig_leave(rig, e.conn[1]));
+    assert_int_equal(rig->engines_gone, 1);
+    assert_int_equal(rig_view(rig).engines, 0);
+    assert_int_equal(rig_view(rig).sessions, 0);
+}
+
+/* A broken connection proves nothing about the process behind it. */
+TEST(engine_connection_lost_process_alive_keeps_pages)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct rig_session *s = rig_session(rig, &e, pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(1, 32), 32));
+    assert_ok(rig_run_to(s, rig_tokens(1, 32), 32));
+    rig_disconnect(rig, e.conn[0]);
+    rig_advance(rig, 3600000000000u); /* an alarm, never a timer */
+    assert_int_equal(rig_free(rig, pool), 0);
+    assert_int_equal(rig->engines_gone, 0);
+    rig_proc_gone(rig, e.proc[0]);
+    assert_int_equal(rig->engines_gone, 1);
+    assert_int_equal(rig_view(rig).engines, 0);
+}
+
+static const char *maps(struct rig *rig, struct pool_id pool)
+{
+    static struct engine_view v;
+
+    return core_engine_view(rig->core, rig_pool_view(rig, pool).engine, &v) ? v.name : "-";
+}
+
+/* Which engine a pool is said to be of: one that maps it; none when nobody does, whoever has the
+ * slot of the one that did. */
+TEST(a_pool_is_named_after_who_maps_it)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine first = rig_engine(rig, 0, "first", 1),
+                      second = rig_engine(rig, 0, "second", 1), later;
+    struct pool_id pool = rig_pool_pages(rig, &first, 4, 8);
+    struct request map = {.op = OP_POOL_MAP};
+
+    map.pool_map.pool = pool;
+    assert_string_equal(maps(rig, pool), "first");
+    assert_ok(rig_request(rig, second.conn[0], &map)->err);
+    assert_string_equal(maps(rig, pool), "first");
+    rig_engine_kill(rig, &first, 0);
+    assert_string_equal(maps(rig, pool), "second");
+    rig_engine_kill(rig, &second, 0);
+    assert_string_equal(maps(rig, pool), "-");
+    later = rig_engine(rig, 0, "later", 1);
+    (void)rig_engine(rig, 0, "last", 1);
+    assert_string_equal(maps(rig, pool), "-");
+    assert_ok(rig_request(rig, later.conn[0], &map)->err);
+    assert_string_equal(maps(rig, pool), "later");
+}
+
+/* T8's last clause, seen from E1: a commit whose step never passed goes with its engine. Faults 1
+ * and 2: a prefix is there or it is not, and never half of it. */
+TEST(engine_gone_takes_its_pending_nodes)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct rig_engine other = second_engine(rig, pool);
+    struct rig_session *s = rig_session(rig, &e, pool, 1);
+    struct rig_session *like = rig_session(rig, &other, pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(s, rig_tokens(1, 16), 16));
+    assert_ok(rig_commit(s, 8, 0));
+    assert_ok(rig_commit(s, 16, 5));
+    assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8);
+    rig_engine_kill(rig, &e, 0);
+    rig_step_done(rig, e.id, 0, 9);                              /* a late store of the dead */
+    assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8); /* P4: what had passed stays */
+    assert_int_equal(rig_group_view(rig, pool, 0).snapshot, 2);
+    assert_int_equal(rig_free(rig, pool), 6);
+}
+
+/* One more connection of a process that has one. */
+static uint32_t connect_again(struct rig *rig, uint32_t proc)
+{
+    struct event event = {.kind = EV_CONN_OPENED};
+
+    event.conn.conn = rig->next_conn++;
+    event.conn.proc = proc;
+    rig_event(rig, &event);
+    return event.conn.conn;
+}
+
+/* One seat, one connection; when that is gone, the process may take its seat again. */
+TEST(engine_seat_taken_again_by_its_process_alone)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
+    uint32_t again = connect_again(rig, e.proc[0]), stranger = rig_connect(rig, 0, NULL);
+    struct rig_session *s = rig_session(rig, &e, pool, 1);
+
+    assert_err(TERN_CONFLICT, rig_join(rig, again, "e", ROLE_BOTH, 0, 1));
+    rig_disconnect(rig, e.conn[0]);
+    assert_err(TERN_CONFLICT, rig_join(rig, stranger, "e", ROLE_BOTH, 0, 1));
+    assert_ok(rig_join(rig, again, "e", ROLE_BOTH, 0, 1));
+    assert_true(engine_id_equal(rig->last->join.engine, e.id));
+    s->conn = again;
+    assert_ok(rig_match(s, rig_tokens(1, 8), 8));
+}
+
+/* Its processes are gone, a connection of them is still open: it is no seat in whatever engine has
+ * the slot by then. */
+TEST(engine_gone_its_connection_is_nobodys)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 2), next;
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct rig_session s;
+
+    rig_proc_gone(rig, e.proc[1]);
+    assert_ok(rig_leave(rig, e.conn[1])); /* it said so before it died */
+    assert_int_equal(rig->engines_gone, 0);
+    rig_proc_gone(rig, e.proc[0]);
+    assert_int_equal(rig->engines_gone, 1);
+    next = rig_engine(rig, 0, "next", 2);
+    assert_int_equal(next.id.slot, e.id.slot);
+    assert_false(engine_id_equal(next.id, e.id));
+    assert_err(TERN_INVALID, rig_session_open(rig, e.conn[0], pool, 1, &s));
+    assert_err(TERN_INVALID, rig_leave(rig, e.conn[0]));
+    rig_disconnect(rig, e.conn[0]);
+    assert_int_equal(rig->engines_gone, 1);
+}
+
+/* A rank that left may be one of another engine on the same connection; the end of the first is
+ * none of its business. */
+TEST(engine_left_its_connection_joins_another)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 2);
+    struct group_layout group = rig_group(4, 512);
+    struct pool_id pool;
+
+    assert_ok(rig_leave(rig, e.conn[1]));
+    assert_ok(rig_join(rig, e.conn[1], "next", ROLE_BOTH, 0, 1));
+    assert_ok(rig_leave(rig, e.conn[0]));
+    assert_int_equal(rig->engines_gone, 1);
+    assert_true(engine_id_equal(rig->engine_gone, e.id));
+    assert_ok(rig_pool_open(rig, e.conn[1], &group, 1, 1u << 16, &pool));
+}

@@ -1,0 +1,411 @@
+/* Opening, mapping and naming pools: which layouts there are, what does not fit, and who gets the
+ * pool of an engine that is gone (T15). */
+#include "core/memory/pages.h"
+#include "testing/test.h"
+#include "unit/rig/rig_pair.h"
+#include "unit/rig/rig_state.h"
+#include "unit/rig/rig_test.h"
+
+static enum tern_err open_layout(struct bench *b, struct group_layout group, uint64_t bytes)
+{
+    struct pool_id pool;
+
+    return rig_pool_open(b->rig, b->e.conn[0], &group, 1, bytes, &pool);
+}
+
+TEST(errors_layouts_out_of_range)
+{
+    struct bench b = bench_start(4, 16);
+    uint64_t before = core_changes(b.rig->core);
+    struct group_layout good = rig_group(4, 512), g;
+
+    g = good;
+    g.family = (enum family)77;
+    assert_refused(b.rig, TERN_UNSUPPORTED, open_layout(&b, g, 1 << 16));
+    g = good;
+    g.page_tokens = 0;
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
+    g.page_tokens = PAGE_TOKENS_MAX + 1;
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
+    g = good;
+    g.page_bytes = 0;
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
+    g.page_bytes = 508; /* no multiple of 8 */
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
+    g.page_bytes = UINT64_MAX - 7;
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
+    g = good;
+    g.units = 0;
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
+    g.units = 3; /* does not divide 512 */
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
+    g.units = 8; /* above limits.sums_per_page */
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, g, 1 << 16));
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, good, 512)); /* the reserved slab alone */
+    assert_refused(b.rig, TERN_INVALID, open_layout(&b, good, 0));
+    assert_refused(b.rig, TERN_QUOTA, open_layout(&b, good, UINT64_MAX));
+    assert_true(core_changes(b.rig->core) == before);
+}
+
+TEST(errors_groups_without_a_common_multiple)
+{
+    struct bench b = bench_start(4, 16);
+    struct group_layout tokens[2] = {rig_group(4095, 512), rig_group(4096, 512)};
+    struct group_layout bytes[2] = {rig_group(4, 8 * 65521), rig_group(4, 8 * 65519)};
+    struct group_layout nine[GROUPS_MAX + 1];
+    struct pool_id pool;
+
+    for (uint32_t i = 0; i <= GROUPS_MAX; i++)
+        nine[i] = rig_group(4, 512);
+    assert_refused(b.rig, TERN_INVALID,
+                   rig_pool_open(b.rig, b.e.conn[0], tokens, 2, 1 << 20, &pool));
+    assert_refused(b.rig, TERN_INVALID,
+                   rig_pool_open(b.rig, b.e.conn[0], bytes, 2, 1 << 20, &pool));
+    assert_refused(b.rig, TERN_INVALID,
+                   rig_pool_open(b.rig, b.e.conn[0], nine, GROUPS_MAX + 1, 1 << 20, &pool));
+    assert_refused(b.rig, TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], nine, 0, 1 << 20, &pool));
+}
+
+TEST(errors_pools_of_others_and_of_other_worlds)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_engine wide = rig_engine(b.rig, 0, "wide", 2),
+                      foreign = rig_engine(b.rig, 1, "f", 1),
+                      unmapped = rig_engine(b.rig, 0, "u", 1);
+    struct rig_session s;
+    struct pool_id stale = {b.pool.slot, b.pool.gen + 1}, far = {NONE, 1};
+
+    assert_refused(b.rig, TERN_INVALID, rig_map(b.rig, wide.conn[0], b.pool));
+    assert_refused(b.rig, TERN_GONE, rig_map(b.rig, foreign.conn[0], b.pool));
+    assert_refused(b.rig, TERN_GONE, rig_map(b.rig, b.e.conn[0], stale));
+    assert_refused(b.rig, TERN_GONE, rig_map(b.rig, b.e.conn[0], far));
+    assert_refused(b.rig, TERN_GONE, rig_pool_close(b.rig, foreign.conn[0], b.pool));
+    assert_refused(b.rig, TERN_INVALID, rig_session_open(b.rig, unmapped.conn[0], b.pool, 1, &s));
+    assert_ok(rig_map(b.rig, unmapped.conn[0], b.pool));
+    assert_ok(rig_session_open(b.rig, unmapped.conn[0], b.pool, 1, &s));
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_close(&s, 0));
+    assert_refused(b.rig, TERN_CONFLICT,
+                   rig_pool_close(b.rig, b.e.conn[0], b.pool)); /* two have mapped it */
+}
+
+/* A pool that nobody maps makes way for another layout, after it was zeroed. */
+TEST(errors_orphan_pool_makes_way_busy_then_ok)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout other = rig_group(8, 1024);
+    struct rig_engine next;
+    struct bench b;
+    struct pool_id pool;
+
+    options.tenant[0].memory_bytes = 1 << 20;
+    b = bench_with(&options, 4, 16);
+    rig_put(b.rig, &b.e, b.pool, 1, 16);
+    rig_engine_kill(b.rig, &b.e, 0);
+    next = rig_engine(b.rig, 0, "next", 1);
+    assert_refused(b.rig, TERN_BUSY, rig_pool_open(b.rig, next.conn[0], &other, 1, 1 << 20, &pool));
+    assert_ok(rig_pool_open(b.rig, next.conn[0], &other, 1, 1 << 20, &pool));
+    assert_false(pool_id_equal(pool, b.pool));
+}
+
+/* What another tenant closes is no room for this one. */
+TEST(errors_quota_is_not_eased_by_another_tenants_closing_pool)
+{
+    struct bench b = bench_start(4, 16);
+    struct group_layout group = rig_group(4, 512);
+    struct rig_engine other = rig_engine(b.rig, 1, "other", 1);
+    struct pool_id pool;
+
+    b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_ZERO;
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(rig_pool_close(b.rig, b.e.conn[0], b.pool));
+    rig_engine_kill(b.rig, &b.e, 0);
+    assert_int_equal(rig_jobs(b.rig, RIG_ZERO), 1);
+    assert_refused(b.rig, TERN_QUOTA,
+                   rig_pool_open(b.rig, other.conn[0], &group, 1, 5 << 20, &pool));
+    assert_ok(rig_pool_open(b.rig, other.conn[0], &group, 1, 1 << 20, &pool));
+}
+
+/* One more pool of `bytes` with one group. */
+static enum tern_err opens_pool(struct bench *b, uint64_t page_bytes, uint64_t bytes)
+{
+    struct group_layout group = rig_group(4, page_bytes);
+    struct pool_id pool;
+
+    return rig_pool_open(b->rig, b->e.conn[0], &group, 1, bytes, &pool);
+}
+
+TEST(limits_pools_full_busy_and_memory_quota)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+
+    options.limits.pools = 2;
+    b = bench_with(&options, 4, 16); /* 1 of 4 MiB */
+    assert_err(TERN_QUOTA, opens_pool(&b, 512, 4 << 20));
+    assert_ok(opens_pool(&b, 512, 1 << 16));
+    assert_err(TERN_BUSY, opens_pool(&b, 512, 1 << 16));
+}
+
+TEST(limits_page_records_full_busy)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+
+    options.limits.pages = 3000;
+    b = bench_with(&options, 4, 16); /* 1 MiB is 2,048 records of 512 bytes */
+    assert_err(TERN_BUSY, opens_pool(&b, 512, 1 << 20));
+    assert_ok(opens_pool(&b, 4096, 1 << 20));
+}
+
+/* A chunk so large that one checksum job could not name its pages is refused when the pool is
+ * opened. */
+TEST(limits_chunk_of_more_pages_than_a_job_invalid)
+{
+    struct bench b = bench_start(4, 16);
+    struct group_layout groups[2] = {rig_group(1, 64), rig_group(SEAL_PAGES_MAX * 2, 64)};
+    struct pool_id pool;
+
+    assert_err(TERN_INVALID, rig_pool_open(b.rig, b.e.conn[0], groups, 2, 1 << 16, &pool));
+    groups[1] = rig_group(SEAL_PAGES_MAX / 2, 64);
+    assert_ok(rig_pool_open(b.rig, b.e.conn[0], groups, 2, 1 << 16, &pool));
+}
+
+TEST(limits_slab_records_full_busy)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+
+    options.limits.slabs = 1500;
+    b = bench_with(&options, 4, 16); /* 1 MiB is 1,024 slabs of 1,024 bytes */
+    assert_err(TERN_BUSY, opens_pool(&b, 1024, 1 << 20));
+    assert_ok(opens_pool(&b, 4096, 1 << 20));
+}
+
+/* A table that no answer could tell. */
+TEST(limits_table_of_more_pages_than_an_answer_invalid)
+{
+    static uint32_t tokens[REPLY_REFS_MAX + 1];
+    struct rig_options options = rig_defaults();
+    struct request match = {.op = OP_MATCH};
+    struct step_op op = {.kind = STEP_EXTEND, .length = REPLY_REFS_MAX + 1};
+    struct bench b;
+
+    options.limits.token_blocks = 2 * (REPLY_REFS_MAX / TOKEN_BLOCK);
+    b = bench_with(&options, 1, 16);
+    match.match.session = b.s->id;
+    match.match.tokens = (struct req_tokens){.v = tokens, .n = REPLY_REFS_MAX + 1};
+    assert_err(TERN_INVALID, rig_request(b.rig, b.s->conn, &match)->err);
+    assert_true(b.rig->last->text[0] != 0);
+    op.session = b.s->id;
+    assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.length = REPLY_REFS_MAX;
+    assert_err(TERN_POOL_EXHAUSTED, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.length = 0; /* tokens alone, whose table a Fetch or a Recover would have to tell */
+    op.tokens = match.match.tokens;
+    assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.tokens.n--; /* as far as the store goes */
+    assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    op.tokens.base = 8;
+    assert_err(TERN_INVALID, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+    op.tokens.n -= 8;
+    assert_err(TERN_BUSY, rig_step_ops(b.rig, b.s->conn, &op, 1)->step.results[0].err);
+}
+
+/* A page's checksums are one for each unit of each rank. */
+TEST(limits_checksums_of_a_page_invalid)
+{
+    struct rig *rig = rig_create(NULL); /* 4 of them */
+    struct rig_engine wide = rig_engine(rig, 0, "wide", 4);
+    struct group_layout group = rig_group(4, 512);
+    struct pool_id pool;
+
+    group.units = 2;
+    assert_err(TERN_INVALID, rig_pool_open(rig, wide.conn[0], &group, 1, 1 << 16, &pool));
+    group.units = 1;
+    assert_ok(rig_pool_open(rig, wide.conn[0], &group, 1, 1 << 16, &pool));
+}
+
+/* The prefixes of an engine that died serve the next one of its tenant that asks for the same
+ * layout (P4). */
+TEST(pool_of_a_dead_engine_keeps_its_prefixes_for_the_next)
+{
+    struct bench b = bench_start(4, 16);
+    struct rig_engine next;
+    struct rig_session *s;
+    struct pool_id pool;
+
+    rig_put(b.rig, &b.e, b.pool, 1, 16);
+    rig_engine_kill(b.rig, &b.e, 0);
+    next = rig_engine(b.rig, 0, "next", 1);
+    pool = rig_pool_pages(b.rig, &next, 4, 16);
+    s = rig_session(b.rig, &next, pool, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 16), 16));
+    assert_int_equal(s->matched, 16);
+    assert_int_equal(rig_wrong(s, 16), 0);
+}
+
+/* Every word of the request counts: a pool that would behave otherwise is not handed out for it. */
+TEST(pool_of_a_dead_engine_is_had_again_only_as_it_was)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine first = rig_engine(rig, 0, "first", 1), next, wide;
+    struct group_layout g[2] = {rig_group(4, 512), rig_window(4, 8, 512)}, other;
+    struct pool_id pool, got;
+
+    g[0].cap_pages = 32;
+    assert_ok(rig_pool_open(rig, first.conn[0], g, 2, 1u << 16, &pool));
+    rig_engine_kill(rig, &first, 0);
+    next = rig_engine(rig, 0, "next", 1);
+    wide = rig_engine(rig, 0, "wide", 2);
+    for (rig->supersede = SUPERSEDE_EAGER; rig->supersede <= SUPERSEDE_OFF; rig->supersede++) {
+        assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+        assert_false(pool_id_equal(got, pool));
+    }
+    rig->supersede = SUPERSEDE_LAZY;
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 15, &got));
+    assert_false(pool_id_equal(got, pool));
+    other = g[0];
+    g[0].cap_pages = 31;
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+    assert_false(pool_id_equal(got, pool));
+    g[0] = other;
+    g[1].window = 12;
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+    assert_false(pool_id_equal(got, pool));
+    g[1].window = 8;
+    assert_ok(rig_pool_open(rig, wide.conn[0], g, 2, 1u << 16, &got));
+    assert_false(pool_id_equal(got, pool));
+    assert_ok(rig_pool_open(rig, next.conn[0], g, 2, 1u << 16, &got));
+    assert_true(pool_id_equal(got, pool));
+}
+
+/* Two that nobody maps: the older one makes way. */
+TEST(pool_opened_first_makes_way_first)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout other = rig_group(8, 1024);
+    struct rig_engine first, next;
+    struct pool_id older, younger, pool;
+    struct rig *rig;
+
+    options.tenant[0].memory_bytes = 2u << 20;
+    rig = rig_create(&options);
+    first = rig_engine(rig, 0, "first", 1);
+    older = rig_pool_pages(rig, &first, 4, 16);
+    younger = rig_pool_pages(rig, &first, 4, 17);
+    rig_engine_kill(rig, &first, 0);
+    next = rig_engine(rig, 0, "next", 1);
+    assert_err(TERN_BUSY, rig_pool_open(rig, next.conn[0], &other, 1, 1u << 20, &pool));
+    assert_ok(rig_pool_open(rig, next.conn[0], &other, 1, 1u << 20, &pool));
+    assert_int_equal(pool.slot, older.slot);
+    assert_true(pool_id_equal(rig_pool_pages(rig, &next, 4, 17), younger));
+}
+
+/* T11 for pools: what can never fit costs nobody a pool. */
+TEST(pool_that_can_never_fit_takes_no_other)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout group = rig_group(4, 512), small = rig_group(4, 64);
+    struct rig_engine next;
+    struct bench b;
+    struct pool_id pool;
+
+    options.limits.pages = 8192;
+    b = bench_with(&options, 4, 16);
+    rig_put(b.rig, &b.e, b.pool, 1, 16);
+    rig_engine_kill(b.rig, &b.e, 0);
+    next = rig_engine(b.rig, 0, "next", 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_err(TERN_QUOTA, rig_pool_open(b.rig, next.conn[0], &group, 1, 8u << 20, &pool));
+        assert_err(TERN_BUSY, rig_pool_open(b.rig, next.conn[0], &small, 1, 1u << 20, &pool));
+        b.rig->host_bytes = 2u << 20;
+        assert_err(TERN_QUOTA, rig_pool_open(b.rig, next.conn[0], &group, 1, 1u << 20, &pool));
+        b.rig->host_bytes = 0;
+    }
+    assert_true(pool_id_equal(rig_pool_pages(b.rig, &next, 4, 16), b.pool));
+}
+
+/* N3: only pools of one geometry exchange pages as they are. Each word of it counts. */
+TEST(layouts_differ_in_each_word)
+{
+    struct req_pool_open a = {.ngroups = 2, .axes_hash = 7}, b;
+    uint64_t same;
+
+    a.group[0] = rig_group(4, 512);
+    a.group[1] = rig_window(4, 8, 64);
+    same = layout_hash(&a, 2);
+    assert_true(layout_hash(&a, 2) == same);
+    assert_true(layout_hash(&a, 3) != same);
+#define DIFFERS(change)                                                                            \
+    b = a;                                                                                         \
+    b.change;                                                                                      \
+    assert_true(layout_hash(&b, 2) != same)
+    DIFFERS(ngroups--);
+    DIFFERS(shard++);
+    DIFFERS(axes_hash++);
+    DIFFERS(group[0].page_tokens *= 2);
+    DIFFERS(group[0].page_bytes *= 2);
+    DIFFERS(group[1].units *= 2);
+    DIFFERS(group[1].family = FAMILY_RECURRENT);
+    DIFFERS(group[1].window *= 2);
+    DIFFERS(group[1].reserve *= 2);
+    DIFFERS(group[0] = a.group[1]; b.group[1] = a.group[0]);
+#undef DIFFERS
+    a.bytes = 1;
+    a.host_bytes = 1;
+    a.group[0].cap_pages = 1;
+    a.supersede = SUPERSEDE_OFF;
+    assert_true(layout_hash(&a, 2) == same); /* each host's own business */
+}
+
+static enum tern_err open_with(struct rig *rig, const struct rig_engine *e, struct group_layout a,
+                               struct group_layout b)
+{
+    struct group_layout groups[2] = {a, b};
+    struct pool_id pool;
+    enum tern_err err = rig_pool_open(rig, e->conn[0], groups, 2, 1u << 18, &pool);
+
+    if (err == TERN_OK)
+        assert_ok(rig_pool_close(rig, e->conn[0], pool));
+    return err;
+}
+
+TEST(layouts_that_make_no_sense_are_refused)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct group_layout history = rig_group(64, 512), window = rig_window(16, 128, 64), bad;
+
+    assert_ok(open_with(rig, &e, history, window));
+    assert_ok(open_with(rig, &e, history, rig_recurrent(64, 128)));
+    bad = window;
+    bad.window = 0;
+    assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
+    bad.window = bad.reserve = SESSION_TOKENS_MAX;
+    assert_ok(open_with(rig, &e, history, bad));
+    bad.window++;
+    assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
+    bad.window--;
+    bad.reserve++;
+    assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
+    bad = window;
+    bad.reserve = 0;
+    assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
+    bad = window;
+    bad.page_tokens = 24; /* does not divide L */
+    assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
+    bad = history;
+    bad.window = 64;
+    assert_err(TERN_INVALID, open_with(rig, &e, bad, window));
+    bad = rig_recurrent(64, 128);
+    bad.window = 64;
+    assert_err(TERN_INVALID, open_with(rig, &e, history, bad));
+    assert_err(TERN_INVALID, open_with(rig, &e, window, window)); /* no HISTORY: no L */
+    bad = window;
+    bad.family = (enum family)3;
+    assert_err(TERN_UNSUPPORTED, open_with(rig, &e, history, bad));
+    rig->supersede = (enum supersede)3;
+    assert_err(TERN_INVALID, open_with(rig, &e, history, window));
+}

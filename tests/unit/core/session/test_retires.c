@@ -1,0 +1,151 @@
+/* Pages that are given back at a step, and the records that they wait in (E2). */
+#include "testing/test.h"
+#include "unit/rig/rig_pair.h"
+#include "unit/rig/rig_test.h"
+
+/* Retire records: whoever needs one and finds none is told so before anything changes; steps bring
+ * them back. */
+TEST(limits_retires_full_busy_until_a_step_passes)
+{
+    struct rig_options options = rig_defaults();
+    struct req_tokens shorter = {.n = 20};
+    struct bench b;
+
+    options.limits.retires = 2;
+    shorter.v = rig_tokens(1, 64);
+    b = bench_with(&options, 4, 64);
+    assert_ok(rig_match(b.s, rig_tokens(1, 64), 64));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 40));
+    assert_ok(rig_rewind(b.s, 36, 1));
+    assert_ok(rig_rewind(b.s, 32, 2));
+    assert_err(TERN_BUSY, rig_rewind(b.s, 28, 3));
+    assert_lengths(b.s, 0, 32, 32);
+    assert_err(TERN_BUSY, rig_match_full(b.s, &shorter, 3));
+    assert_err(TERN_BUSY, rig_finish(b.s, 0, 3));
+    assert_err(TERN_BUSY, rig_commit(b.s, 16, 3));
+    assert_err(TERN_BUSY, rig_abort(b.s, 3));
+    assert_err(TERN_BUSY, rig_close(b.s, 3));
+    assert_int_equal(rig_retiring(b.rig, b.pool), 2);
+    rig_engine_done(b.rig, &b.e, 1);
+    assert_ok(rig_rewind(b.s, 28, 2)); /* one record came back */
+    assert_ok(rig_rewind(b.s, 24, 1)); /* and step 1 has passed: it needs none */
+    rig_engine_done(b.rig, &b.e, 2);
+    assert_int_equal(rig_retiring(b.rig, b.pool), 0);
+    assert_int_equal(rig_view(b.rig).retires_free, 2);
+    assert_ok(rig_close(b.s, 3));
+    rig_engine_done(b.rig, &b.e, 3);
+    assert_int_equal(rig_free(b.rig, b.pool), 64);
+}
+
+/* A commit at step 0 needs no record, until it adopts a node of its engine that is pending: what
+ * follows waits with it. */
+TEST(limits_retires_full_commit_below_a_pending_node_stops_there)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *twin;
+    struct bench b;
+
+    options.limits.retires = 2;
+    b = bench_with(&options, 4, 64);
+    twin = rig_session(b.rig, &b.e, b.pool, 1);
+    computes(twin, 16);
+    computes(b.s, 16);
+    assert_ok(rig_commit(b.s, 8, 5));  /* one record */
+    assert_ok(rig_rewind(b.s, 12, 6)); /* and the other */
+    assert_err(TERN_BUSY, rig_commit(twin, 16, 0));
+    assert_lengths(twin, 4, 16, 16); /* adopted, and not beyond */
+    rig_engine_done(b.rig, &b.e, 6);
+    assert_ok(rig_commit(twin, 16, 0));
+    assert_lengths(twin, 16, 16, 16);
+    assert_int_equal(rig_wrong(twin, 16), 0);
+}
+
+/* The same where a transfer would hang its chunks below a node that waits for its step. */
+TEST(limits_retires_full_fetch_below_a_pending_node_busy)
+{
+    struct rig_options options = rig_defaults();
+    struct pair p;
+
+    options.limits.retires = 2;
+    p = pair_with(options, 4, 64, 64);
+    pair_offer(&p, 32);
+    assert_ok(rig_run_to(p.d, rig_tokens(1, 32), 9));
+    assert_ok(rig_commit(p.d, 8, 5));
+    assert_ok(rig_rewind(p.d, 8, 5));
+    assert_int_equal(rig_view(p.dest).retires_free, 0);
+    assert_ok(rig_match(p.d, rig_tokens(1, 32), 32));
+    assert_err(TERN_BUSY, fetch_all(p.d));
+    assert_lengths(p.d, 8, 8, 8);
+    rig_engine_done(p.dest, &p.de, 5);
+    assert_ok(fetch_all(p.d));
+    assert_whole(p.d, 32);
+}
+
+/* Pages that retire for a dead engine come back with it, whatever step they wait for. */
+TEST(engine_gone_ends_its_retiring_pages)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 2), other = rig_engine(rig, 0, "o", 2);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
+    struct request map = {.op = OP_POOL_MAP};
+    struct rig_session *s = rig_session(rig, &e, pool, 1);
+
+    map.pool_map.pool = pool;
+    assert_ok(rig_request(rig, other.conn[0], &map)->err); /* the pool outlives its opener */
+    assert_ok(rig_match(s, rig_tokens(1, 32), 32));
+    assert_ok(rig_run_to(s, rig_tokens(1, 32), 32));
+    assert_ok(rig_close(s, 1000));
+    assert_int_equal(rig_retiring(rig, pool), 8);
+    rig_engine_kill(rig, &e, 0);
+    assert_int_equal(rig_retiring(rig, pool), 8);
+    rig_engine_kill(rig, &e, 1);
+    assert_int_equal(rig_retiring(rig, pool), 0);
+    assert_int_equal(rig_free(rig, pool), 8);
+    assert_int_equal(rig_view(rig).retires_free, rig->options.limits.retires);
+}
+
+/* E2: numbers never go back. */
+TEST(engine_step_that_goes_back_is_refused)
+{
+    struct bench b = bench_start(4, 8);
+    struct engine_view v;
+
+    rig_engine_done(b.rig, &b.e, 10);
+    rig_engine_done(b.rig, &b.e, 4);
+    assert_true(core_engine_view(b.rig->core, b.e.id.slot, &v));
+    assert_true(v.done_step[0] == 10);
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_rewind(b.s, 8, 10)); /* passed already: free at once */
+    assert_int_equal(rig_free(b.rig, b.pool), 6);
+}
+
+TEST(engine_step_zero_frees_at_once)
+{
+    struct bench b = bench_start(4, 8);
+
+    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    assert_ok(rig_close(b.s, 0));
+    assert_int_equal(rig_free(b.rig, b.pool), 8);
+    assert_int_equal(rig_retiring(b.rig, b.pool), 0);
+}
+
+/* E2 for pins, and fault 39: a kernel may still read the borrowed pages. */
+TEST(engine_pin_given_up_at_a_step_ends_when_all_ranks_passed)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 2);
+    struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
+    uint32_t admin = rig_connect_admin(rig);
+    struct rig_session *s = rig_committed(rig, &e, pool, 1, 16);
+
+    assert_ok(rig_close(s, 3));
+    assert_int_equal(rig_evict(rig, admin, pool, 0), 0);
+    rig_step_done(rig, e.id, 0, 3);
+    assert_int_equal(rig_evict(rig, admin, pool, 0), 0);
+    rig_step_done(rig, e.id, 1, 2);
+    assert_int_equal(rig_evict(rig, admin, pool, 0), 0);
+    rig_step_done(rig, e.id, 1, 3);
+    assert_int_equal(rig_evict(rig, admin, pool, 0), 4);
+}

@@ -1,0 +1,131 @@
+/* Pages of a window that leave the table, and what that costs whoever goes back (T5, T21). */
+#include "testing/test.h"
+#include "unit/rig/rig_state.h"
+
+/* T5 */
+TEST(slide_own_pages_below_the_window_go_back_with_the_step)
+{
+    struct group_layout l = rig_window(2, 8, 64);
+    struct stage st;
+    struct rig_session *s;
+    struct group_view before;
+
+    l.reserve = 4;
+    st = stage_with(SUPERSEDE_LAZY, 16, l);
+    s = stage_session(&st);
+    assert_ok(rig_match(s, rig_tokens(1, 64), 64));
+    assert_ok(rig_run_to(s, rig_tokens(1, 64), 64));
+    before = state_view(&st);
+    assert_int_equal(before.session, 32);
+    assert_ok(rig_slide(s, 0, 7)); /* min(64, 0 + 16) - 8 - 4 = 4: pages 0 and 1 */
+    assert_lengths(s, 0, 64, 64);
+    assert_int_equal(state_view(&st).session, 30);
+    assert_int_equal(state_view(&st).retiring, 2);
+    assert_int_equal(state_view(&st).free, before.free);
+    assert_ok(rig_slide(s, 0, 9)); /* idempotent */
+    assert_int_equal(state_view(&st).session, 30);
+    rig_engine_done(st.rig, &st.e, 6);
+    assert_int_equal(state_view(&st).retiring, 2);
+    rig_engine_done(st.rig, &st.e, 7);
+    assert_int_equal(state_view(&st).retiring, 0);
+    assert_int_equal(state_view(&st).free, before.free + 2);
+    assert_int_equal(rig_wrong(s, 64), 0);
+}
+
+/* T5 */
+TEST(slide_borrowed_pages_only_lose_the_index)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 8, 64));
+    const uint32_t *tokens = rig_tokens(1, 64);
+    struct rig_session *s;
+    const struct node *n;
+
+    stage_put(&st, 1, 32);
+    s = stage_session(&st);
+    assert_ok(rig_match(s, tokens, 64));
+    n = node_in(&st, tokens, 32);
+    assert_int_equal(n->state.borrowers, 1);
+    assert_ok(rig_run_to(s, tokens, 60));
+    assert_ok(rig_slide(s, 60, 3)); /* 60 - 9 = 51: nothing below it is read again */
+    assert_int_equal(n->state.borrowers, 1);
+    assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 8);
+    rig_engine_done(st.rig, &st.e, 3);
+    assert_int_equal(n->state.borrowers, 0); /* with the step */
+    assert_int_equal(state_view(&st).snapshot + state_view(&st).reclaimable, 8);
+    assert_int_equal(match_depth(&st, tokens, 32), 32);
+    assert_err(TERN_INVALID, rig_rewind(s, 34, 0)); /* beyond the reserve: its window has left */
+    assert_ok(rig_rewind(s, 59, 0));
+    assert_int_equal(rig_wrong(s, 59), 0);
+}
+
+/* T5: borrows are counted by node: one page of it leaves the table at step 9, the others at step 3.
+ */
+TEST(slide_a_borrowed_page_is_held_by_its_step_and_the_rest_with_it)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 8, 64));
+    const uint32_t *tokens = rig_tokens(1, 64);
+    struct rig_session *s;
+    const struct node *n;
+
+    stage_put(&st, 1, 32);
+    s = stage_session(&st);
+    assert_ok(rig_match(s, tokens, 64)); /* borrows [24, 32) */
+    n = node_in(&st, tokens, 32);
+    assert_ok(rig_run_to(s, tokens, 36));
+    assert_ok(rig_slide(s, 36, 9)); /* 36 - 9 = 27: one page */
+    assert_int_equal(n->state.borrowers, 1);
+    assert_ok(rig_close(s, 3));
+    rig_engine_done(st.rig, &st.e, 8);
+    assert_int_equal(n->state.borrowers, 1);
+    rig_engine_done(st.rig, &st.e, 9);
+    assert_int_equal(n->state.borrowers, 0);
+    s = stage_session(&st);
+    assert_ok(rig_match(s, tokens, 64));
+    assert_ok(rig_run_to(s, tokens, 60));
+    assert_ok(rig_slide(s, 36, 19));
+    assert_ok(rig_slide(s, 60, 13)); /* the rest, at an earlier step */
+    rig_engine_done(st.rig, &st.e, 18);
+    assert_int_equal(n->state.borrowers, 1);
+    assert_ok(rig_close(s, 13));
+    rig_engine_done(st.rig, &st.e, 19);
+    assert_int_equal(n->state.borrowers, 0);
+}
+
+/* T5: a commit behind what has been slid over does not bring it back into the table. */
+TEST(slide_a_later_commit_does_not_bring_back_what_has_left)
+{
+    struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 256);
+
+    assert_ok(rig_match(s, tokens, 256));
+    assert_ok(rig_run_to(s, tokens, 200));
+    assert_ok(rig_slide(s, 200, 0)); /* 200 - 65: eight pages */
+    assert_ok(rig_commit(s, 128, 0));
+    assert_lengths(s, 128, 200, 200);
+    assert_int_equal(match_depth(&st, tokens, 256), 0);
+    assert_err(TERN_INVALID, rig_rewind(s, 128, 0)); /* [64, 128) is nowhere */
+    assert_err(TERN_INVALID, rig_match(s, tokens, 128));
+    assert_err(TERN_INVALID, rig_rewind(s, 190, 0)); /* nor is the page of [112, 128) */
+    assert_lengths(s, 128, 200, 200);
+    assert_ok(rig_rewind(s, 199, 0));
+    assert_int_equal(rig_wrong(s, 199), 0);
+}
+
+/* T21: once it has slid past the resume point, that one's state is nobody's to keep. */
+TEST(slide_what_was_slid_past_is_not_gone_back_to)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 256);
+
+    assert_ok(rig_match(s, tokens, 256));
+    assert_ok(rig_run_to(s, tokens, 64));
+    assert_ok(rig_commit(s, 64, 0));
+    assert_ok(rig_run_to(s, tokens, 200));
+    assert_ok(rig_slide(s, 192, 0));
+    assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 0);
+    assert_err(TERN_INVALID, rig_rewind(s, 64, 0));
+    assert_err(TERN_INVALID, rig_match(s, tokens, 199));
+    assert_lengths(s, 64, 200, 200);
+}

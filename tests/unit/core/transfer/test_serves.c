@@ -1,0 +1,109 @@
+/* The side of a transfer that is read: what it offers, to whom, and when its pins end (X2, X6). */
+#include "testing/test.h"
+#include "unit/rig/rig_pair.h"
+
+#define TOKENS 64 /* 16 pages of 4 tokens */
+
+/* X4: a dead peer's pins end with its connection's fence, not before. */
+TEST(serve_puller_dies_pins_end_with_the_fence)
+{
+    struct pair p = pair_offered(1 << 20);
+    uint32_t admin = rig_connect_admin(p.source);
+
+    fetch_held(&p, RIG_PULL);
+    p.source->automatic = BY_HAND(RIG_SERVE_STOP);
+    rig_link_down(p.dest, 0);
+    assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 0);
+    assert_int_equal(rig_jobs(p.source, RIG_SERVE_STOP), 1);
+    rig_complete(p.source, RIG_SERVE_STOP);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    assert_int_equal(rig_evict(p.source, admin, p.sp, 0), 16);
+}
+
+/* The data path asks before bytes leave: only pages of a live serve, only in their generation. */
+TEST(serve_page_checks_serve_and_generation)
+{
+    struct pair p = pair_offered(1 << 20);
+    struct rig_session *other;
+    struct rig_job *job;
+    struct page_ref ref, stale, foreign;
+    struct serve_id serve;
+    uint32_t record;
+
+    other = rig_session(p.source, &p.se, p.sp, 2); /* of another namespace */
+    assert_ok(rig_match(other, rig_tokens(1, 8), 8));
+    assert_ok(rig_run_to(other, rig_tokens(1, 8), 8));
+    assert_ok(rig_commit(other, 8, 0));
+    foreign = other->table[0][0];
+    fetch_held(&p, RIG_PULL);
+    job = rig_job(p.dest, RIG_PULL, 0);
+    serve = job->serve;
+    ref = stale = job->refs[0];
+    stale.gen++;
+    assert_ok(core_serve_page(p.source->core, serve, 0, ref, &record));
+    assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, stale, &record));
+    assert_int_not_equal(core_serve_page(p.source->core, serve, 1, ref, &record), TERN_OK);
+    assert_int_not_equal(
+        core_serve_page(p.source->core, serve, 0, (struct page_ref){0, 1}, &record), TERN_OK);
+    assert_int_not_equal(
+        core_serve_page(p.source->core, serve, 0, (struct page_ref){UINT32_MAX, 1}, &record),
+        TERN_OK);
+    assert_int_not_equal(core_serve_page(p.source->core, serve, 0, foreign, &record), TERN_OK);
+    serve.gen++;
+    assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, ref, &record));
+    serve.gen--;
+    assert_ok(rig_fetch_cancel(p.d));
+    assert_err(TERN_GONE, core_serve_page(p.source->core, serve, 0, ref, &record));
+}
+
+/* E3: peers read a node when every rank has passed its step and its checksums are there. */
+TEST(serve_pending_or_unsealed_is_not_offered)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct rig_session *s = rig_session(p.source, &p.se, p.sp, 1);
+    uint64_t fetch;
+
+    p.d = asking(&p, 1, TOKENS);
+    p.source->automatic = BY_HAND(RIG_SEAL);
+    assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(rig_commit(s, TOKENS, 3));
+    assert_ok(fetch_all(p.d)); /* its step is pending: there is nothing to offer */
+    assert_lengths(p.d, 0, 0, 0);
+    rig_engine_done(p.source, &p.se, 3);
+    fetch = rig_fetch(p.d, 0, 0);
+    assert_int_equal(p.dest->pulled_pages, 0); /* no checksums yet: nothing leaves */
+    complete_all(p.source, RIG_SEAL);
+    assert_ok(rig_fetched(p.d, fetch));
+    if (p.d->len.committed == 0) /* a source may also have answered "nothing yet" */
+        assert_ok(fetch_all(p.d));
+    assert_whole(p.d, TOKENS);
+}
+
+/* A tenant that the peer's entry does not list, and namespaces that are not the same. */
+TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing)
+{
+    struct pair p = pair_limited(1 << 20);
+    struct event event = {.kind = EV_PEER_MSG};
+    struct rig_job *job;
+
+    source_has(&p, 1, TOKENS);
+    p.source->automatic = BY_HAND(RIG_MSG);
+    event.peer.link = p.source->options.limits.peers;
+    event.peer.msg =
+        (struct peer_msg){.kind = PEER_PULL_OPEN, .pull = {0, 77}, .tenant = NONE, .to = TOKENS};
+    event.peer.msg.ns = (struct namespace_id){.hi = 1, .lo = 1};
+    event.peer.msg.tokens = rig_tokens(1, TOKENS);
+    rig_event(p.source, &event);
+    job = rig_job(p.source, RIG_MSG, 0);
+    assert_non_null(job);
+    assert_int_equal(job->msg.kind, PEER_PULL_OFFER);
+    assert_err(TERN_DENIED, job->msg.err);
+    assert_int_equal(rig_view(p.source).serves, 0);
+    rig_drop(p.source, RIG_MSG);
+    p.source->automatic = RIG_ALL;
+    p.d = rig_session(p.dest, &p.de, p.dp, 2);
+    assert_ok(rig_match(p.d, rig_tokens(1, TOKENS), TOKENS));
+    assert_ok(fetch_all(p.d));
+    assert_lengths(p.d, 0, 0, 0);
+}

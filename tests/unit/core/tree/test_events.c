@@ -1,0 +1,31 @@
+/* What subscribers of the tree are told of the host tier. */
+#include "testing/test.h"
+#include "unit/rig/rig_host.h"
+
+/* What subscribers are told of one prefix that goes to the host, leaves the device, comes back. */
+TEST(changes_of_tier_are_told)
+{
+    static const struct {
+        enum tree_event_kind kind;
+        bool device, host;
+    } want[] = {{TREE_STORED, true, false}, {TREE_TIER, true, true},  {TREE_TIER, false, true},
+                {TREE_TIER, true, true},    {TREE_TIER, false, true}, {TREE_REMOVED, false, false}};
+    struct bench b = host_bench(4, 16, 16);
+    struct tree_event_view v;
+
+    put(&b, 1, 4);
+    assert_int_equal(evicts(&b, 1), 1);
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(fetch_back(b.s));
+    assert_ok(rig_abort(b.s, 0));
+    assert_int_equal(evicts(&b, 0), 2);
+    for (uint32_t i = 0; i < 6; i++) {
+        assert_true(core_event_view(b.rig->core, i + 1, &v));
+        assert_int_equal(v.kind, want[i].kind);
+        assert_int_equal(v.on_device, want[i].device);
+        assert_int_equal(v.on_host, want[i].host);
+        assert_int_equal(v.depth, 4);
+    }
+    assert_false(core_event_view(b.rig->core, 7, &v));
+    bench_ends_clean(&b);
+}

@@ -1,0 +1,134 @@
+/* Prefix nodes: what a full store of them does, and what a pin costs (P6, T20). */
+#include <stdlib.h>
+
+#include "testing/test.h"
+#include "unit/rig/rig_pair.h"
+#include "unit/rig/rig_test.h"
+
+/* Node records: an unpinned prefix makes way; pinned ones end a commit early, with what was
+ * reached. */
+TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+
+    options.limits.nodes = 6; /* a root and five chunks */
+    b = bench_with(&options, 4, 64);
+    rig_put(b.rig, &b.e, b.pool, 9, 8);
+    computes(b.s, 32);
+    assert_err(TERN_BUSY, rig_commit(b.s, 32, 0));
+    assert_lengths(b.s, 20, 32, 32);
+    assert_int_equal(rig_depth(b.s, rig_tokens(9, 8), 8), 0);
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 20);
+    assert_int_equal(rig_wrong(b.s, 32), 0);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot, 5);
+    assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 3);
+    assert_int_equal(bench_lets_go(&b), 5);
+    assert_int_equal(rig_free(b.rig, b.pool), 64);
+}
+
+/* A namespace needs a node record for its root: an unpinned prefix makes way, a pinned one does
+ * not. */
+TEST(limits_nodes_full_new_namespace_busy_or_evicts)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *holder;
+    struct bench b;
+
+    options.limits.nodes = 4;
+    b = bench_with(&options, 4, 64);
+    holder = rig_committed(b.rig, &b.e, b.pool, 1, 12);
+    assert_int_equal(rig_view(b.rig).nodes_free, 0);
+    assert_err(TERN_BUSY, bench_opens(&b, 2));
+    assert_ok(rig_close(holder, 0));
+    assert_ok(bench_opens(&b, 2));
+    assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 8);
+}
+
+TEST(limits_namespaces_full_busy_until_one_is_empty)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+
+    options.limits.namespaces = 1;
+    b = bench_with(&options, 4, 64);
+    assert_err(TERN_BUSY, bench_opens(&b, 2));
+    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
+    assert_ok(rig_close(b.s, 0));
+    assert_ok(bench_opens(&b, 2));
+}
+
+/* A namespace of which only unpinned prefixes are left never keeps a new one out for good. */
+TEST(limits_namespace_with_evictable_prefixes_makes_way)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+
+    options.limits.namespaces = 1;
+    b = bench_with(&options, 4, 64);
+    rig_put(b.rig, &b.e, b.pool, 1, 8);
+    assert_ok(rig_close(b.s, 0));
+    assert_int_equal(rig_view(b.rig).nodes, 3);
+    if (bench_opens(&b, 2) != TERN_OK) {
+        assert_err(TERN_BUSY, b.rig->last->err);
+        rig_evict(b.rig, b.admin, b.pool, 0);
+        assert_ok(bench_opens(&b, 2));
+    }
+    assert_int_equal(rig_view(b.rig).sessions, 1);
+}
+
+/* Node records are everyone's: the prefixes of another pool make way too. */
+TEST(limits_nodes_full_evicts_from_another_pool)
+{
+    struct rig_options options = rig_defaults();
+    struct rig_session *s;
+    struct bench b;
+    struct pool_id other;
+
+    options.limits.nodes = 8;
+    b = bench_with(&options, 4, 64);
+    other = rig_pool_pages(b.rig, &b.e, 4, 64);
+    rig_put(b.rig, &b.e, other, 1, 24); /* six and two roots */
+    assert_int_equal(rig_view(b.rig).nodes_free, 0);
+    s = rig_session(b.rig, &b.e, other, 1);
+    assert_ok(rig_match(s, rig_tokens(1, 8), 8)); /* two are held */
+    computes(b.s, 20);
+    assert_err(TERN_BUSY, rig_commit(b.s, 20, 0));
+    assert_lengths(b.s, 16, 20, 20);
+    assert_int_equal(rig_depth(s, rig_tokens(1, 24), 24), 8);
+}
+
+/* T20: giving up a pin deep in the tree touches what it touches near the root: so many words of the
+ * core as differ afterwards. What it takes in time, `tern-bench index` tells. */
+static uint32_t words_of_close(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+    const uint64_t *now = b->rig->mem;
+    uint64_t *before = malloc(b->rig->mem_bytes);
+    uint32_t differ = 0;
+
+    rig_put(b->rig, &b->e, b->pool, seed, depth);
+    assert_ok(rig_match(s, rig_tokens(seed, depth), depth));
+    assert_non_null(before);
+    memcpy(before, now, b->rig->mem_bytes);
+    assert_ok(rig_close(s, 0));
+    for (size_t i = 0; i < b->rig->mem_bytes / sizeof *now; i++)
+        differ += before[i] != now[i];
+    free(before);
+    return differ;
+}
+
+TEST(pin_given_up_deep_in_the_tree_costs_as_near_the_root)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+    uint32_t shallow, deep;
+
+    options.limits.nodes = 4096;
+    options.limits.token_blocks = 8192;
+    b = bench_with(&options, 4, 2000);
+    shallow = words_of_close(&b, 1, 40);
+    deep = words_of_close(&b, 2, 4000);
+    assert_true(shallow > 0);
+    assert_true(deep <= shallow + 8);
+}

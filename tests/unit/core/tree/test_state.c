@@ -1,0 +1,239 @@
+/* STATE groups, one session at a time: T2 match, T7 attach, T9 resume points, T10 supersession, T21
+ * recurrent state. */
+#include "testing/test.h"
+#include "unit/rig/rig_state.h"
+
+/* Commits `depth` tokens of what the session runs, with a resume point at each chunk. */
+static void commit_each(struct rig_session *s, const uint32_t *tokens, uint32_t depth)
+{
+    for (uint32_t d = s->len.committed + 64; d <= depth; d += 64) {
+        assert_ok(rig_run_to(s, tokens, d));
+        assert_ok(rig_commit(s, d, 0));
+        assert_int_equal(s->len.committed, d);
+    }
+}
+
+/* T2 */
+TEST(state_peek_tells_the_deeper_history_and_match_the_window)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_window(16, 40, 64));
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 256);
+
+    for (uint32_t depth = 64; depth <= 256; depth += 64)
+        stage_put(&st, 1, depth);
+    lose_state(&st, tokens, 256);
+    assert_int_equal(rig_depth(s, tokens, 256), 192);
+    assert_int_equal(st.rig->last->peek.history_depth, 256);
+    assert_ok(rig_match(s, tokens, 256));
+    assert_int_equal(s->matched, 192);
+    for (uint32_t p = 0; p < 16; p++) /* floor((192 - 40) / 16) = 9 to 192 / 16 = 12 */
+        assert_int_equal(s->table[1][p].index != 0, p >= 9 && p < 12);
+    assert_ok(rig_match(s, tokens, 256)); /* again: the same */
+    assert_lengths(s, 192, 192, 192);
+    assert_int_equal(rig_wrong(s, 192), 0);
+}
+
+/* T7 */
+TEST(state_a_node_takes_the_window_and_the_rest_goes_back)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 16, rig_window(2, 6, 64));
+    struct rig_session *s = stage_session(&st);
+    struct page_ref history, last;
+
+    assert_ok(rig_match(s, rig_tokens(1, 16), 16));
+    assert_ok(rig_run_to(s, rig_tokens(1, 16), 16));
+    assert_int_equal(state_view(&st).session, 8);
+    history = s->table[0][0];
+    last = s->table[1][7];
+    assert_ok(rig_commit(s, 16, 0));
+    assert_int_equal(state_view(&st).session, 0);
+    assert_int_equal(state_view(&st).snapshot, 3); /* [10, 16) */
+    assert_int_equal(rig_group_view(st.rig, st.pool, 0).snapshot, 1);
+    assert_memory_equal(&history, &s->table[0][0], sizeof history); /* its ids stay */
+    assert_memory_equal(&last, &s->table[1][7], sizeof last);
+    assert_int_equal(rig_wrong(s, 16), 0);
+}
+
+/* T9 */
+TEST(state_only_the_last_target_is_a_resume_point)
+{
+    struct stage st = stage_capped(SUPERSEDE_OFF, 64, 0);
+    const uint32_t *tokens = rig_tokens(1, 192);
+
+    stage_put(&st, 1, 192);
+    for (uint32_t depth = 64; depth <= 192; depth += 64) {
+        assert_int_equal(node_in(&st, tokens, depth)->state.resume == RESUME_POINT, depth == 192);
+        assert_int_equal(node_in(&st, tokens, depth)->state.claims_window, depth == 192);
+    }
+}
+
+/* T10 */
+TEST(state_a_borrower_keeps_what_is_passed)
+{
+    struct stage st = stage_capped(SUPERSEDE_EAGER, 64, 0);
+    const uint32_t *tokens = rig_tokens(1, 192);
+    struct rig_session *s, *holder = stage_session(&st);
+
+    s = stage_committed(&st, 1, 64);
+    assert_ok(rig_match(holder, tokens, 64));
+    commit_each(s, tokens, 192);
+    assert_true(has_state(&st, tokens, 64)); /* holder */
+    assert_false(has_state(&st, tokens, 128) && node_in(&st, tokens, 128)->state.borrowers == 0);
+    assert_int_equal(rig_wrong(holder, 64), 0);
+    assert_ok(rig_close(holder, 4));
+    assert_true(has_state(&st, tokens, 64)); /* a kernel may still read it */
+    rig_engine_done(st.rig, &st.e, 4);
+    assert_false(has_state(&st, tokens, 64));
+}
+
+/* T10 */
+TEST(state_a_fork_point_keeps_its_state)
+{
+    struct stage st = stage_capped(SUPERSEDE_EAGER, 64, 0);
+    struct rig_session *a = stage_committed(&st, 1, 128), *b = stage_session(&st);
+    uint32_t tokens[192];
+
+    memcpy(tokens, rig_tokens(1, 128), 128 * sizeof tokens[0]);
+    for (uint32_t i = 128; i < 192; i++)
+        tokens[i] = 5000 + i;
+    assert_ok(rig_match(b, tokens, 192));
+    assert_int_equal(b->matched, 128);
+    commit_each(a, rig_tokens(1, 192), 192);
+    commit_each(b, tokens, 192);
+    assert_ok(rig_close(a, 0));
+    assert_ok(rig_close(b, 0));
+    assert_int_equal(node_in(&st, tokens, 128)->state.successor, SUCCESSOR_BELOW);
+    assert_int_equal(node_in(&st, tokens, 128)->children.n, 2);
+    assert_int_equal(match_depth(&st, tokens, 130), 128);
+    assert_int_equal(rig_evict(st.rig, rig_connect_admin(st.rig), st.pool, 1), 1);
+    assert_false(has_state(&st, tokens, 128)); /* one child went: it is no fork point any more */
+}
+
+/* T10: depth + W > t: 64 is in reach of 128, and no later one has passed it. */
+TEST(state_what_is_in_reach_is_not_passed)
+{
+    struct stage st = stage_capped(SUPERSEDE_EAGER, 128, 0);
+    const uint32_t *tokens = rig_tokens(1, 128);
+
+    stage_put(&st, 1, 128);
+    lose_state(&st, tokens, 128);
+    assert_int_equal(match_depth(&st, tokens, 128), 64);
+}
+
+/* T10: w > L: 64 is in the window of the sibling that ends at 192, and no fork point itself. */
+TEST(state_a_siblings_window_needs_the_segment)
+{
+    struct stage st = stage_capped(SUPERSEDE_EAGER, 192, 0);
+    uint32_t tokens[320];
+    struct rig_session *s;
+
+    stage_put(&st, 1, 192);
+    memcpy(tokens, rig_tokens(1, 128), 128 * sizeof tokens[0]);
+    for (uint32_t i = 128; i < 320; i++)
+        tokens[i] = 5000 + i;
+    s = stage_session(&st);
+    assert_ok(rig_match(s, tokens, 320));
+    assert_ok(rig_run_to(s, tokens, 320));
+    assert_ok(rig_commit(s, 320, 0));
+    assert_ok(rig_close(s, 0));
+    assert_int_equal(node_in(&st, tokens, 64)->children.n, 1);
+    assert_int_equal(node_in(&st, tokens, 64)->state.successor, SUCCESSOR_BELOW);
+    assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
+    lose_state(&st, rig_tokens(1, 192), 192); /* nothing needs 64 any more */
+    assert_false(has_state(&st, tokens, 64));
+    assert_int_equal(match_depth(&st, tokens, 320), 320);
+}
+
+/* T10 */
+TEST(state_reclaimed_oldest_first_and_taken_back_by_a_match)
+{
+    struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 20);
+    struct rig_session *a = stage_session(&st), *b = stage_session(&st), *c = stage_session(&st);
+    struct rig_session *reader = stage_session(&st);
+
+    assert_ok(rig_match(a, rig_tokens(1, 128), 128));
+    commit_each(a, rig_tokens(1, 128), 128);
+    assert_ok(rig_close(a, 0));
+    assert_ok(rig_match(b, rig_tokens(2, 128), 128));
+    commit_each(b, rig_tokens(2, 128), 128);
+    assert_ok(rig_close(b, 0));
+    assert_int_equal(state_view(&st).reclaimable, 8);
+    assert_int_equal(state_view(&st).snapshot, 8);
+    assert_int_equal(match_depth(&st, rig_tokens(1, 100), 100), 64); /* now the newest of the two */
+    assert_ok(rig_match(c, rig_tokens(3, 128), 128));
+    assert_ok(rig_extend(c, 128, 0, NULL, 0)); /* 8 pages, 4 are free */
+    assert_true(has_state(&st, rig_tokens(1, 128), 64));
+    assert_false(has_state(&st, rig_tokens(2, 128), 64));
+    assert_ok(rig_match(reader, rig_tokens(1, 100), 100));
+    assert_int_equal(reader->matched, 64);
+    assert_int_equal(state_view(&st).reclaimable, 0); /* taken back */
+    assert_int_equal(state_view(&st).snapshot, 12);
+    assert_int_equal(rig_wrong(reader, 64), 0);
+}
+
+/* T21 */
+TEST(state_only_a_commit_at_c_leaves_a_recurrent_state)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 256);
+    uint32_t before;
+
+    assert_ok(rig_match(s, tokens, 256));
+    assert_ok(rig_run_to(s, tokens, 70));
+    assert_ok(rig_commit(s, 64, 0)); /* its one state is that of 70 */
+    assert_lengths(s, 64, 70, 70);
+    assert_int_equal(match_depth(&st, tokens, 64), 0);
+    assert_ok(rig_run_to(s, tokens, 128));
+    before = s->table[1][0].index;
+    assert_ok(rig_commit(s, 128, 0));
+    assert_int_not_equal(s->table[1][0].index,
+                         before); /* handed over, and a copy is the session's */
+    assert_int_equal(rig_wrong(s, 128), 0);
+    assert_ok(rig_run_to(s, tokens, 140));
+    assert_int_equal(match_depth(&st, tokens, 140), 128);
+    assert_ok(rig_rewind(s, 128, 0)); /* back to the resume point: a fresh copy of it */
+    assert_ok(rig_run_to(s, tokens, 129));
+    assert_int_equal(rig_wrong(s, 129), 0);
+    assert_err(TERN_INVALID, rig_rewind(s, 127, 0));
+}
+
+/* T21: s2, S6: its one state is that of C, so whoever goes on from less goes on from T. */
+TEST(state_a_turn_that_ends_below_c_goes_back_to_the_resume_point)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 64, rig_recurrent(64, 128));
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 256);
+
+    assert_ok(rig_match(s, tokens, 72));
+    assert_ok(rig_run_to(s, tokens, 64));
+    assert_ok(rig_commit(s, 64, 0));
+    assert_ok(rig_run_to(s, tokens, 80));
+    assert_ok(rig_finish(s, 0, 0)); /* at 72 */
+    assert_lengths(s, 64, 64, 64);
+    assert_int_equal(s->ntokens, 72);
+    assert_ok(rig_match(s, tokens, 100));
+    assert_ok(rig_run_to(s, tokens, 90));
+    assert_int_equal(rig_wrong(s, 90), 0);
+    assert_ok(rig_match(s, tokens, 89)); /* one token short */
+    assert_lengths(s, 64, 64, 64);
+    assert_ok(rig_run_to(s, tokens, 100));
+    assert_int_equal(rig_wrong(s, 100), 0);
+    assert_ok(rig_finish(s, 11, 0)); /* at C: nothing is given up */
+    assert_lengths(s, 64, 100, 100);
+}
+
+TEST(peaks_of_state_stay_when_its_pages_go)
+{
+    struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
+    uint32_t admin = rig_connect_admin(st.rig);
+
+    for (uint32_t seed = 1; seed <= 3; seed++)
+        stage_put(&st, seed, 64);
+    assert_int_equal(state_view(&st).peak_snapshot, 12);
+    rig_evict(st.rig, admin, st.pool, 0);
+    stage_put(&st, 4, 64);
+    assert_int_equal(state_view(&st).snapshot, 4);
+    assert_int_equal(state_view(&st).peak_snapshot, 12);
+}
