@@ -80,4 +80,7 @@ if(NOT instrument AND NOT TERN_FUZZ AND NOT BUILD_SHARED_LIBS AND NOT CMAKE_BUIL
     check_ipo_supported(RESULT TERN_HAVE_LTO LANGUAGES C)
 endif()
 add_compile_options(${instrument})
+if(TERN_SANITIZE OR TERN_FUZZ)
+    add_compile_definitions(TERN_CHECK_BOUNDS=1)
+endif()
 add_link_options(${instrument})

@@ -115,7 +115,7 @@ class Suite:
         program = os.path.join(self.build, "bin", "tern-sim")
         seeds = ["--seeds", str(count), "--first", str(FIRST_SEED)]
         return [
-            Test(f"histories/{count}", "histories", [program, *seeds], {}, self.build),
+            Test(f"histories/{count}", "histories", [program, *seeds, "--audit", "16"], {}, self.build),
             Test(f"histories/{count}_rdma", "histories_rdma", [program, "--rdma", "--seeds", str(count // 3), "--first", str(FIRST_SEED)], {}, self.build),
         ]
 

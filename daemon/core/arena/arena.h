@@ -334,28 +334,37 @@ struct core {
         recovers;
 };
 
-#define ARENA_RECORDS(type, name)                                                                  \
+/* A sanitizer can't see past the end of one of the arena's arrays: where TERN_CHECK_BOUNDS is
+ * defined, every access is checked. */
+#ifdef TERN_CHECK_BOUNDS
+#define ARENA_BOUND(i, n) check((i) < (n))
+#else
+#define ARENA_BOUND(i, n) ((void)0)
+#endif
+
+#define ARENA_RECORDS(type, name, limit)                                                           \
     static inline struct type *name##_at(const struct core *c, uint32_t i)                         \
     {                                                                                              \
+        ARENA_BOUND(i, c->limits.limit);                                                           \
         return (struct type *)((char *)(uintptr_t)c + (size_t)c->name##s_at * 64) + i;             \
     }
 
-ARENA_RECORDS(tenant, tenant)
-ARENA_RECORDS(conn, conn)
-ARENA_RECORDS(engine, engine)
-ARENA_RECORDS(pool, pool)
-ARENA_RECORDS(session, session)
-ARENA_RECORDS(node, node)
-ARENA_RECORDS(space, space)
-ARENA_RECORDS(token_block, block)
-ARENA_RECORDS(key_record, key)
-ARENA_RECORDS(page, page)
-ARENA_RECORDS(slab, slab)
-ARENA_RECORDS(retire, retire)
-ARENA_RECORDS(link, link)
-ARENA_RECORDS(pull, pull)
-ARENA_RECORDS(serve, serve)
-ARENA_RECORDS(tree_event, event)
+ARENA_RECORDS(tenant, tenant, tenants)
+ARENA_RECORDS(conn, conn, conns)
+ARENA_RECORDS(engine, engine, engines)
+ARENA_RECORDS(pool, pool, pools)
+ARENA_RECORDS(session, session, sessions)
+ARENA_RECORDS(node, node, nodes)
+ARENA_RECORDS(space, space, namespaces)
+ARENA_RECORDS(token_block, block, token_blocks)
+ARENA_RECORDS(key_record, key, extra_keys)
+ARENA_RECORDS(page, page, pages)
+ARENA_RECORDS(slab, slab, slabs)
+ARENA_RECORDS(retire, retire, retires)
+ARENA_RECORDS(link, link, links)
+ARENA_RECORDS(pull, pull, pulls)
+ARENA_RECORDS(serve, serve, serves)
+ARENA_RECORDS(tree_event, event, events)
 
 static inline uint32_t *block_next(const struct core *c, uint32_t i)
 {

@@ -309,7 +309,19 @@ static const char *end_text(enum tern_err err)
     case TERN_CORRUPT:
         return "a page arrived twice with bytes that do not match its checksum; nothing of it was "
                "published";
-    default: return "";
+    case TERN_BUSY:
+        return "the peer serves as many transfers as it may, or records have run out here; what "
+               "was published before stays: fetch again in a moment";
+    case TERN_POOL_EXHAUSTED:
+        return "the pool has not that many free pages: close or retract sessions, and fetch again";
+    case TERN_UNSUPPORTED:
+        return "the peer has these tokens in a pool of another layout: compute them, or open pools "
+               "of one layout on both hosts";
+    case TERN_DENIED: return "the peer does not know the tenant: both hosts name the same tenants";
+    case TERN_OK: return "";
+    default:
+        return "the peer did not accept the request; what was published before stays: compute the "
+               "rest";
     }
 }
 

@@ -3,6 +3,7 @@
  * files, tests, fuzzers. What must stay true: every job that the core asked for is completed
  * exactly once or dropped by the test on purpose. */
 #include "unit/rig/rig.h"
+#include "base/err.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -187,6 +188,8 @@ static void keep_reply(struct rig *rig, const struct reply *reply)
         rig_fail("request %llu answered twice", (unsigned long long)reply->request_id);
     if ((unsigned)reply->err >= TERN_ERR_COUNT || !reply->text)
         rig_fail("a reply without an error of the table or without a text");
+    if (reply->err != TERN_OK && reply->text[0] == 0)
+        rig_fail("%s, and nothing is said about it", err_name(reply->err));
     free_reply(slot);
     slot->used = true;
     slot->reply = *reply;
@@ -307,6 +310,21 @@ static void take_action(struct rig *rig, const struct action *act)
     }
 }
 
+/* Where nothing is left over and no time has passed, the core has nothing to do. What it does then
+ * was forgotten, and would wait for an event that has nothing to do with it. */
+static void nothing_was_forgotten(struct rig *rig)
+{
+    struct event timer = {.kind = EV_TIMER, .now_ns = rig->now_ns};
+
+    if (core_deadline(rig->core) <= rig->now_ns)
+        return;
+    if (rig->on_event)
+        rig->on_event(rig->on_event_ctx, &timer);
+    core_step(rig->core, &timer, rig->out);
+    if (rig->out->n > 0)
+        rig_fail("an action of kind %d was forgotten", rig->out->v[0].kind);
+}
+
 static void one_event(struct rig *rig, const struct event *event)
 {
     struct event e = *event;
@@ -319,8 +337,10 @@ static void one_event(struct rig *rig, const struct event *event)
         rig_fail("%u actions in one step", rig->out->n);
     for (uint32_t i = 0; i < rig->out->n; i++)
         take_action(rig, &rig->out->v[i]);
-    if (!rig->no_audit)
-        oracle_audit(rig->core);
+    if (rig->no_audit)
+        return;
+    nothing_was_forgotten(rig);
+    oracle_audit(rig->core);
 }
 
 void rig_timers(struct rig *rig)
