@@ -141,7 +141,8 @@ struct transport *transport_for(struct xfer *xfer, uint32_t number, uint32_t poo
     for (uint32_t i = after ? after->lane + 1 : 0; i < xfer->ntransports; i++) {
         struct transport *t = &xfer->transport[i];
 
-        if (t->own && link_wants(xfer, number, t) && t->ops->takes(t, number, pool))
+        if (t->own && link_wants(xfer, number, t) &&
+            (!t->ops->takes || t->ops->takes(t, number, pool)))
             return t;
     }
     return NULL;

@@ -49,7 +49,7 @@ struct transport_ops {
         conn_bytes; /* of what it keeps for a data connection that it calls; 0: it calls none */
     const struct data_service *service; /* NULL: nobody asks it by frames */
 
-    /* What `create` will take. */
+    /* What `create` will take. NULL: nothing. */
     uint64_t (*bytes)(const struct xfer_config *config, uint32_t sums_per_page);
     /* OK with t->own left NULL: it is not in use here. */
     enum tern_err (*create)(struct transport *t);
@@ -57,7 +57,7 @@ struct transport_ops {
      * `create` failed. Data connections have ended before. */
     void (*destroy)(struct transport *t);
 
-    /* Can a batch of that pool go over it, on that peer link, now or soon? */
+    /* Can a batch of that pool go over it, on that peer link, now or soon? NULL: always. */
     bool (*takes)(const struct transport *t, uint32_t peer_link, uint32_t pool);
     /* Its lane of the peer link has batches in its queue, or room for more: asks for what can be
      * asked for now. A page that arrives is reported by arrival_*, a request that was answered by

@@ -23,7 +23,8 @@ void xfer_bytes(const struct xfer_config *c, uint32_t page_records, uint32_t sum
     if (c->fault_corrupt_pages > 0)
         *ret_shared += page_records * sizeof(uint64_t);
     for (; *ops; ops++)
-        *((*ops)->rdma ? ret_rdma : ret_shared) += (*ops)->bytes(c, sums_per_page);
+        if ((*ops)->bytes)
+            *((*ops)->rdma ? ret_rdma : ret_shared) += (*ops)->bytes(c, sums_per_page);
 }
 
 static bool create_tables(struct xfer *xfer)

@@ -1,6 +1,6 @@
 /* Peers that are not there, not who they were, too slow, too many, or not talking our language. */
 #include "testing/test.h"
-#include "unit/seam/test_xfer_rig.h"
+#include "unit/seam/test_pulls_rig.h"
 
 #define PULL(s) ((struct pull_id){(s), 5})
 #define HALVES  7
@@ -8,42 +8,6 @@
 #define IDLE_NS 2000000000u /* so long that nothing is given up because the machine stood still */
 
 static const struct rig_options options = {.page_bytes = {4096}, .idle_ns = IDLE_NS};
-
-static void expect_broken(struct rig *rig, struct pull_id pull, enum tern_err err)
-{
-    rig_until(rig, &rig->dst, 1);
-    assert_int_equal(rig->dst.event[0].kind, EV_PULL_BROKEN);
-    assert_int_equal(rig->dst.event[0].broken.err, err);
-    rig_stop(rig, pull);
-    rig_until(rig, &rig->dst, 2);
-    assert_int_equal(rig->dst.event[1].kind, EV_PULL_QUIET);
-    assert_int_equal(rig->dst.nevents, 2);
-    rig->dst.nevents = 0;
-}
-
-static void pull_works(struct rig *rig, uint32_t slot)
-{
-    rig->dst.nevents = 0;
-    rig_pull(rig, PULL(slot), 0, 0, 1, 30);
-    rig_until(rig, &rig->dst, 1);
-    assert_int_equal(rig_check_pulled(rig, &rig->dst.event[0], 1, 30), 30);
-    rig->dst.nevents = 0;
-}
-
-TEST(xfer_stale_incarnation_is_refused_before_any_page)
-{
-    static struct rig rig;
-
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, 40);
-    rig_link(&rig, rig.port, RIG_SRC_INC - 1);
-    rig_pull(&rig, PULL(0), 0, 0, 1, 30);
-    expect_broken(&rig, PULL(0), TERN_PEER_LOST);
-    assert_int_equal(rig.answers, 0);
-    rig_link(&rig, rig.port, RIG_SRC_INC);
-    pull_works(&rig, 0);
-    rig_close(&rig);
-}
 
 TEST(xfer_nobody_listens_ends_peer_lost)
 {
@@ -91,36 +55,6 @@ TEST(xfer_slow_source_is_waited_for)
     rig.proxy.pause_ns = o.idle_ns / 4;
     pull_works(&rig, 0);
     assert_true(io_now_ns() - from > o.idle_ns + o.idle_ns / 2);
-    rig_close(&rig);
-}
-
-TEST(xfer_link_down_breaks_its_pulls_and_no_others)
-{
-    static struct rig rig;
-
-    rig_open(&rig, &options);
-    rig_fill_source(&rig, 300);
-    for (uint32_t k = 0; k < 30; k++) {
-        struct pull_id id = {0, k + 1};
-
-        rig.link = 0;
-        rig_link(&rig, rig.port, RIG_SRC_INC);
-        rig_pull(&rig, id, 0, 0, 1, 250);
-        for (uint32_t i = 0; i < k % 10; i++)
-            io_run(rig.io, 0);
-        xfer_link_down(rig.dst.xfer, 0);
-        if (rig.dst.nevents == 1 && rig.dst.event[0].kind == EV_PULLED) {
-            assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 250), 250);
-            rig.dst.nevents = 0;
-        } else {
-            expect_broken(&rig, id, TERN_PEER_LOST);
-        }
-        rig_pull(&rig, (struct pull_id){0, 1000 + k}, 0, 0, 1, 3); /* on a link that is down */
-        expect_broken(&rig, (struct pull_id){0, 1000 + k}, TERN_PEER_LOST);
-        rig.link = 1;
-        rig_link(&rig, rig.port, RIG_SRC_INC);
-        pull_works(&rig, 1);
-    }
     rig_close(&rig);
 }
 

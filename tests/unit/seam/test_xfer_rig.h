@@ -26,8 +26,8 @@
 
 #include "base/prng.h"
 #include "seam/mem/checksum.h"
-#include "seam/xfer/xfer.h"
 #include "seam/xfer/data_wire.h"
+#include "seam/xfer/xfer.h"
 
 #define RIG_PAGES        1024 /* of each group */
 #define RIG_GROUP0_PAGES 400  /* of them used, where there are two groups */
@@ -38,6 +38,9 @@
 #define RIG_DST_INC      0x1111111111111111u
 
 struct rig;
+
+/* What both sides of a rig are made with; NULL: the transports that are built in. */
+static const struct transport_ops *const *rig_transports;
 
 struct side {
     struct rig *rig;
@@ -208,6 +211,7 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                             .fault_corrupt_pages = corrupt,
                             .socket_buffer_bytes = o->socket_buffer_bytes,
                             .incarnation = incarnation,
+                            .transports = rig_transports,
                             .emit = rig_emit,
                             .serve_page = rig_serve_page,
                             .serve_allowed = rig_serve_allowed,
@@ -398,6 +402,16 @@ static inline void proxy_step(struct rig *rig)
     }
     if (!proxy_copy(p, p->client, p->server, false) || !proxy_copy(p, p->server, p->client, true))
         proxy_cut(p);
+}
+
+/* All that can be done at once, and no tick. */
+static inline void rig_step(struct rig *rig)
+{
+    if (rig->src.xfer)
+        xfer_poll(rig->src.xfer);
+    if (rig->dst.xfer)
+        xfer_poll(rig->dst.xfer);
+    io_run(rig->io, 0);
 }
 
 static inline void rig_turn(struct rig *rig)

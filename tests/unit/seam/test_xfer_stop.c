@@ -1,8 +1,7 @@
 /* Promise P2 at the transport: after EV_PULL_QUIET nothing writes the pull's pages, after
  * EV_SERVE_QUIET nothing reads the serve's. Stops at random points, with a second transfer on the
  * same connection that must not notice. */
-#include "testing/test.h"
-#include "unit/seam/test_xfer_rig.h"
+#include "unit/seam/test_transfers.h"
 
 #define STOPS      200
 #define A_FIRST    1
@@ -46,7 +45,7 @@ static uint32_t count_pulled(const struct side *side, uint32_t slot)
 static void turn_some(struct rig *rig, struct prng *p)
 {
     for (uint32_t n = prng_below(p, TURNS_MAX); n > 0; n--)
-        io_run(rig->io, 0);
+        rig_step(rig);
 }
 
 static void both_pull(struct rig *rig, uint32_t gen)
@@ -120,7 +119,7 @@ static bool poison_came_over(const struct rig *rig, uint32_t first)
 }
 
 /* Fault 6 / P2: what QUIET promises. */
-TEST(xfer_fault_6_nothing_is_written_after_pull_quiet)
+TRANSFER_TEST(xfer_fault_6_nothing_is_written_after_pull_quiet)
 {
     static struct rig rig;
     uint32_t in_flight = 0, skipped = 0;
@@ -144,7 +143,8 @@ TEST(xfer_fault_6_nothing_is_written_after_pull_quiet)
         assert_true(poison_is_whole(&rig, A_FIRST));
     }
     xfer_stats(rig.dst.xfer, &stats);
-    assert_int_equal(stats.conns, 1); /* B never had to be asked for twice */
+    if (!rig_transports)
+        assert_int_equal(stats.conns, 1); /* B never had to be asked for twice */
     assert_true(in_flight > STOPS / 10);
     printf("fault=6 runs=%u injected=%u violations=0 landed_in_live=0 stopped_early=%u\n", STOPS,
            in_flight, skipped);
@@ -152,7 +152,7 @@ TEST(xfer_fault_6_nothing_is_written_after_pull_quiet)
 }
 
 /* The slot and the pages are used again at once, by a transfer of other bytes. */
-TEST(xfer_pages_and_slot_are_reused_right_after_quiet)
+TRANSFER_TEST(xfer_pages_and_slot_are_reused_right_after_quiet)
 {
     static struct rig rig;
     struct prng p;
@@ -183,7 +183,7 @@ TEST(xfer_pages_and_slot_are_reused_right_after_quiet)
     rig_close(&rig);
 }
 
-TEST(xfer_nothing_is_read_after_serve_quiet)
+TRANSFER_TEST(xfer_nothing_is_read_after_serve_quiet)
 {
     static struct rig rig;
     uint32_t in_flight = 0, broken = 0;
@@ -221,7 +221,8 @@ TEST(xfer_nothing_is_read_after_serve_quiet)
         rig_serve(&rig, 0);
     }
     xfer_stats(rig.dst.xfer, &stats);
-    assert_int_equal(stats.conns, 1);
+    if (!rig_transports)
+        assert_int_equal(stats.conns, 1);
     assert_true(in_flight > STOPS / 20);
     assert_true(broken > STOPS / 10);
     printf("serve_stop: runs=%u in_flight=%u broken=%u\n", STOPS, in_flight, broken);
@@ -229,7 +230,7 @@ TEST(xfer_nothing_is_read_after_serve_quiet)
 }
 
 /* Both ends stop, in any order, and one of them may go altogether. */
-TEST(xfer_destroy_in_mid_transfer_ends_the_other_side)
+TRANSFER_TEST(xfer_destroy_in_mid_transfer_ends_the_other_side)
 {
     static struct rig rig;
     struct prng p;
@@ -245,16 +246,16 @@ TEST(xfer_destroy_in_mid_transfer_ends_the_other_side)
             xfer_destroy(rig.src.xfer);
             rig.src.xfer = NULL;
             while (count_pulled(&rig.dst, 0) < 4 && !find(&rig.dst, EV_PULL_BROKEN, 0))
-                io_run(rig.io, io_now_ns() + 1000000u);
+                rig_step(&rig);
             rig_stop(&rig, (struct pull_id){0, 1});
             while (!find(&rig.dst, EV_PULL_QUIET, 0))
-                io_run(rig.io, io_now_ns() + 1000000u);
+                rig_step(&rig);
         } else {
             xfer_destroy(rig.dst.xfer);
             rig.dst.xfer = NULL;
             rig_serve_stop(&rig, 0);
             while (!find(&rig.src, EV_SERVE_QUIET, 0))
-                io_run(rig.io, io_now_ns() + 1000000u);
+                rig_step(&rig);
         }
         rig_close(&rig);
     }

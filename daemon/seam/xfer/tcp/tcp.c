@@ -33,12 +33,6 @@ static void tcp_destroy(struct transport *t)
     t->own = NULL;
 }
 
-static bool tcp_takes(const struct transport *t, uint32_t peer_link, uint32_t pool)
-{
-    (void)t, (void)peer_link, (void)pool;
-    return true; /* the last resort */
-}
-
 static bool tcp_holds(const struct transport *t, uint32_t inflow)
 {
     return data_conns_write(t->xfer, inflow);
@@ -51,7 +45,6 @@ const struct transport_ops tcp_transport = {
     .bytes = tcp_bytes,
     .create = tcp_create,
     .destroy = tcp_destroy,
-    .takes = tcp_takes,
     .pump = tcp_pump,
     .drop = tcp_drop,
     .holds = tcp_holds,

@@ -1,0 +1,76 @@
+/* What several tests of transfers do with a rig: a pull from its beginning to its end. */
+#ifndef TEST_PULLS_RIG_H
+#define TEST_PULLS_RIG_H
+
+#include "unit/seam/test_xfer_rig.h"
+
+static inline void pull_and_check(const struct rig_options *o, uint32_t pages, uint32_t batch_pages)
+{
+    static struct rig rig;
+    uint32_t batches = 0, ok = 0;
+    struct xfer_stats in, out;
+    uint64_t total = 0;
+
+    rig_open(&rig, o);
+    rig_fill_source(&rig, pages + 1);
+    for (uint32_t first = 1; first <= pages; first += batch_pages, batches++) {
+        uint32_t n = pages + 1 - first < batch_pages ? pages + 1 - first : batch_pages;
+
+        if (batches >= PULL_BATCHES_MAX)
+            rig_until(&rig, &rig.dst, batches - PULL_BATCHES_MAX + 1);
+        rig_pull(&rig, (struct pull_id){3, 5}, 0, batches, first, n);
+    }
+    rig_until(&rig, &rig.dst, batches);
+    for (uint32_t i = 0; i < batches; i++) {
+        uint32_t first = 1 + rig.dst.event[i].pulled.batch * batch_pages;
+
+        assert_true(pull_id_equal(rig.dst.event[i].pulled.pull, (struct pull_id){3, 5}));
+        ok += rig_check_pulled(&rig, &rig.dst.event[i], first, batch_pages);
+    }
+    assert_int_equal(ok, pages);
+    for (uint32_t i = 1; i <= pages; i++)
+        total += rig.group[rig_group_of(&rig, i)].page_bytes * rig.moved;
+    xfer_stats(rig.dst.xfer, &in);
+    xfer_stats(rig.src.xfer, &out);
+    assert_int_equal(in.payload_bytes_in, total);
+    assert_int_equal(out.payload_bytes_out, total);
+    assert_int_equal(in.pages_in, pages);
+    assert_int_equal(out.pages_out, pages);
+    /* Heads both ways: at 4096 bytes a page at most 2 %. */
+    if (!rig_transports && o->page_bytes[0] == 4096 && o->units == 1 && pages >= 256)
+        assert_true((in.socket_bytes_in + in.socket_bytes_out - total) * 50 <= total);
+    rig_stop(&rig, (struct pull_id){3, 5});
+    assert_int_equal(rig.dst.nevents, batches + 1);
+    assert_int_equal(rig.dst.event[batches].kind, EV_PULL_QUIET);
+    rig_serve_stop(&rig, 0);
+    assert_int_equal(rig.src.nevents, 1);
+    assert_int_equal(rig.src.event[0].kind, EV_SERVE_QUIET);
+    rig_close(&rig);
+}
+
+static inline void expect_broken(struct rig *rig, struct pull_id pull, enum tern_err err)
+{
+    const struct event *e;
+
+    rig_until(rig, &rig->dst, 1);
+    e = &rig->dst.event[0];
+    assert_int_equal(e->kind, EV_PULL_BROKEN);
+    assert_true(pull_id_equal(e->broken.pull, pull));
+    assert_int_equal(e->broken.err, err);
+    rig_stop(rig, pull);
+    rig_until(rig, &rig->dst, 2);
+    assert_int_equal(rig->dst.event[1].kind, EV_PULL_QUIET);
+    assert_int_equal(rig->dst.nevents, 2);
+    rig->dst.nevents = 0;
+}
+
+static inline void pull_works(struct rig *rig, uint32_t slot)
+{
+    rig->dst.nevents = 0;
+    rig_pull(rig, (struct pull_id){slot, 5}, 0, 0, 1, 30);
+    rig_until(rig, &rig->dst, 1);
+    assert_int_equal(rig_check_pulled(rig, &rig->dst.event[0], 1, 30), 30);
+    rig->dst.nevents = 0;
+}
+
+#endif

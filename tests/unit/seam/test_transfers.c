@@ -1,0 +1,171 @@
+/* Transfers that go as they should, and the faults that are nobody's wire: right pages for every
+ * geometry, corrupt and gone pages, peers that are gone or not who they were. */
+#include "unit/seam/test_transfers.h"
+#include "unit/seam/test_pulls_rig.h"
+
+#define PULL(s) ((struct pull_id){(s), 5})
+
+static const struct rig_options options = {.page_bytes = {4096}};
+
+TRANSFER_TEST(xfer_pages_of_every_geometry_arrive_right)
+{
+    static const struct rig_options o[] = {
+        {.page_bytes = {4096}, .units = 1},
+        {.page_bytes = {512}, .units = 1},
+        {.page_bytes = {4096, 16384}, .units = 2, .regions = 2},
+        {.page_bytes = {100, 70272}, .units = 3, .regions = 4},
+        {.page_bytes = {65536}, .units = 8, .regions = 1},
+    };
+
+    for (uint32_t i = 0; i < sizeof o / sizeof o[0]; i++) {
+        pull_and_check(&o[i], 300, 256);
+        pull_and_check(&o[i], 37, 5);
+        pull_and_check(&o[i], 1, 1);
+    }
+}
+
+TRANSFER_TEST(xfer_pages_larger_than_a_piece_arrive_right)
+{
+    struct rig_options o = {
+        .page_bytes = {3u << 20}, .units = 5, .regions = 2, .memory_bytes = 64u << 20};
+
+    pull_and_check(&o, 7, 3);
+    o = (struct rig_options){.page_bytes = {1u << 20}, .units = 1, .memory_bytes = 64u << 20};
+    pull_and_check(&o, 20, 8);
+    o = (struct rig_options){
+        .page_bytes = {300000}, .units = 1000, .regions = 16, .memory_bytes = 4u << 20};
+    pull_and_check(&o, 5, 3); /* more sums a page than a piece usually has */
+}
+
+/* X5: what all ranks hold alike moves once, and every rank has it. */
+TRANSFER_TEST(xfer_x5_replicated_pages_move_once)
+{
+    static const struct rig_options o[] = {
+        {.page_bytes = {4096}, .units = 1, .regions = 4, .alike = true},
+        {.page_bytes = {100, 70272}, .units = 3, .regions = 2, .alike = true},
+        {.page_bytes = {300000},
+         .units = 1000,
+         .regions = 16,
+         .memory_bytes = 4u << 20,
+         .alike = true},
+    };
+
+    pull_and_check(&o[0], 300, 256);
+    pull_and_check(&o[1], 37, 5);
+    pull_and_check(&o[2], 5, 3);
+}
+
+/* Fault 9: each flipped byte is seen, the page is asked for again and is right. */
+TRANSFER_TEST(xfer_fault_9_corrupt_pages_are_seen_and_come_right_when_asked_again)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {4096, 8192}, .units = 2, .regions = 2, .corrupt = 40};
+    struct xfer_stats stats;
+    uint32_t ok;
+
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 301);
+    rig_pull(&rig, PULL(0), 0, 0, 1, 150);
+    rig_pull(&rig, PULL(0), 0, 1, 151, 150);
+    rig_until(&rig, &rig.dst, 2);
+    ok = rig_check_pulled(&rig, &rig.dst.event[0], 1, 150);
+    ok += rig_check_pulled(&rig, &rig.dst.event[1], 151, 150);
+    assert_int_equal(ok, 260);
+    rig_pull(&rig, PULL(0), 0, 2, 1, 150);
+    rig_pull(&rig, PULL(0), 0, 3, 151, 150);
+    rig_until(&rig, &rig.dst, 4);
+    ok = rig_check_pulled(&rig, &rig.dst.event[2], 1, 150);
+    ok += rig_check_pulled(&rig, &rig.dst.event[3], 151, 150);
+    assert_int_equal(ok, 300);
+    xfer_stats(rig.dst.xfer, &stats);
+    assert_int_equal(stats.corrupt_injected, 40);
+    assert_int_equal(stats.corrupt_detected, 40);
+    printf("fault=9 runs=1 injected=40 violations=0 undetected=0\n");
+    rig_close(&rig);
+}
+
+/* Fault 7, and that the connection goes on: the pages that are there can still be had. */
+TRANSFER_TEST(xfer_fault_7_passed_generation_is_gone)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {4096}};
+    struct xfer_stats stats;
+
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 301);
+    rig.gen[0][17]++;
+    rig_pull(&rig, PULL(0), 0, 0, 1, 256);
+    expect_broken(&rig, PULL(0), TERN_GONE);
+    rig_pull(&rig, PULL(1), 5, 0, 1, 20); /* a serve that does not exist */
+    expect_broken(&rig, PULL(1), TERN_GONE);
+    rig_pull(&rig, PULL(2), 0, 0, 18, 200);
+    rig_until(&rig, &rig.dst, 1);
+    assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 18, 200), 200);
+    xfer_stats(rig.dst.xfer, &stats);
+    assert_int_equal(stats.gone_answers, 21);
+    if (!rig_transports)
+        assert_int_equal(stats.conns, 1);
+    printf("fault=7 runs=1 injected=21 violations=0 wrong_bytes=0\n");
+    rig_close(&rig);
+}
+
+/* The generation passes while the bytes are on their way: each number of answers before it does. */
+TRANSFER_TEST(xfer_generation_that_passes_while_sending_is_gone)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {4096}};
+
+    for (uint32_t k = 1; k < 16; k++) { /* 8 pages: asked 8 times before and 8 times after */
+        rig_open(&rig, &o);
+        rig_fill_source(&rig, 9);
+        rig.gone_after = k;
+        rig_pull(&rig, PULL(0), 0, 0, 1, 8);
+        expect_broken(&rig, PULL(0), TERN_GONE);
+        rig_close(&rig);
+    }
+}
+
+TRANSFER_TEST(xfer_stale_incarnation_is_refused_before_any_page)
+{
+    static struct rig rig;
+
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 40);
+    rig_link(&rig, rig.port, RIG_SRC_INC - 1);
+    rig_pull(&rig, PULL(0), 0, 0, 1, 30);
+    expect_broken(&rig, PULL(0), TERN_PEER_LOST);
+    assert_int_equal(rig.answers, 0);
+    rig_link(&rig, rig.port, RIG_SRC_INC);
+    pull_works(&rig, 0);
+    rig_close(&rig);
+}
+
+TRANSFER_TEST(xfer_link_down_breaks_its_pulls_and_no_others)
+{
+    static struct rig rig;
+
+    rig_open(&rig, &options);
+    rig_fill_source(&rig, 300);
+    for (uint32_t k = 0; k < 30; k++) {
+        struct pull_id id = {0, k + 1};
+
+        rig.link = 0;
+        rig_link(&rig, rig.port, RIG_SRC_INC);
+        rig_pull(&rig, id, 0, 0, 1, 250);
+        for (uint32_t i = 0; i < k % 10; i++)
+            rig_step(&rig);
+        xfer_link_down(rig.dst.xfer, 0);
+        if (rig.dst.nevents == 1 && rig.dst.event[0].kind == EV_PULLED) {
+            assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[0], 1, 250), 250);
+            rig.dst.nevents = 0;
+        } else {
+            expect_broken(&rig, id, TERN_PEER_LOST);
+        }
+        rig_pull(&rig, (struct pull_id){0, 1000 + k}, 0, 0, 1, 3); /* on a link that is down */
+        expect_broken(&rig, (struct pull_id){0, 1000 + k}, TERN_PEER_LOST);
+        rig.link = 1;
+        rig_link(&rig, rig.port, RIG_SRC_INC);
+        pull_works(&rig, 1);
+    }
+    rig_close(&rig);
+}
