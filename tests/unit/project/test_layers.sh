@@ -10,6 +10,9 @@ base    | daemon/base  | base/*                                                 
 wire    | proto        | base/* proto/*                                                     | +libc protobuf-c/* xxhash.h
 core    | daemon/core  | base/* core/*                                                      | +pure
 seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/request.h core/ids.h core/limits.h core/bugs.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h
+xfer    | daemon/seam/xfer | base/* core/* seam/io/io.h seam/mem/mem.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* | +any
+tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* | +any
+verbs   | daemon/seam/xfer/verbs | base/* core/* seam/mem/numa.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/*                               | +any
 client  | client       | base/* proto/* client/* tern.h tern_err.h                          | +any
 kernels | kernels      | kernels/*                                                          | +libc +system cuda.h
@@ -88,14 +91,17 @@ self_test() { # each forbidden edge in a copy must be found, and nothing else
     local copy bad
     copy=$(realpath "$(mktemp -d)")
     trap 'rm -rf "$copy"' RETURN
-    mkdir -p "$copy/daemon"/{base,core,seam,shell} "$copy/proto" "$copy/client/include" "$copy/kernels"
+    mkdir -p "$copy/daemon"/{base,core,shell,seam/mem,seam/xfer/tcp,seam/xfer/verbs} "$copy/proto" "$copy/client/include" "$copy/kernels"
     touch "$copy/daemon/base/err.h" "$copy/daemon/core/core.h" "$copy/daemon/core/arena.h" "$copy/daemon/seam/io.h" \
-        "$copy/daemon/shell/log.h" "$copy/proto/frame.h" "$copy/client/include/tern.h"
+        "$copy/daemon/shell/log.h" "$copy/daemon/seam/mem/checksum.h" "$copy/daemon/seam/xfer/tcp/tcp.h" \
+        "$copy/daemon/seam/xfer/verbs/verbs.h" "$copy/proto/frame.h" "$copy/client/include/tern.h"
     for bad in 'daemon/base/x.c core/core.h' 'daemon/base/x.c proto/frame.h' 'daemon/core/x.c seam/io.h' \
         'daemon/core/x.c time.h' 'daemon/core/x.c stdlib.h' 'daemon/core/x.c proto/frame.h' 'proto/x.c core/core.h' \
         'daemon/seam/x.c core/arena.h' 'daemon/seam/x.c ../core/arena.h' 'daemon/seam/x.c shell/log.h' \
         'daemon/seam/x.c jansson.h' 'client/x.c core/core.h' 'client/x.c ../daemon/seam/io.h' 'kernels/x.c base/err.h' \
-        'daemon/base/x.c pthread.h' 'proto/x.c sys/socket.h' 'daemon/core/x.c liburing.h'; do
+        'daemon/base/x.c pthread.h' 'proto/x.c sys/socket.h' 'daemon/core/x.c liburing.h' \
+        'daemon/seam/xfer/tcp/x.c seam/xfer/verbs/verbs.h' 'daemon/seam/xfer/verbs/x.c ../tcp/tcp.h' \
+        'daemon/seam/xfer/x.c seam/mem/checksum.h'; do
         echo "#include \"${bad#* }\"" >"$copy/${bad% *}"
         if [[ $(check_tree "$copy" | grep -c '^forbidden') -ne 1 ]]; then
             echo "self-test: not found: $bad" >&2
