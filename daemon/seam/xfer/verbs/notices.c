@@ -87,7 +87,7 @@ static void say_confirms(struct verbs *v, struct data_conn *conn)
         if (piece->state != PIECE_READ)
             continue;
         put_frame(conn, XFER_CONFIRM, piece, piece->sent);
-        piece->state = PIECE_CONFIRMING;
+        piece_move(piece, PIECE_CONFIRMING);
         piece->heard = false;
     }
 }
@@ -99,7 +99,6 @@ static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t 
     uint32_t number = cut.batch;
     const struct batch *batch = &v->xfer->batch[number];
 
-    piece->state = PIECE_ASKED;
     piece->counted = piece->heard = piece->granted = piece->revoked = false;
     piece->batch = number;
     piece->pull = batch->inflow;
@@ -139,6 +138,7 @@ static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_pi
     check(p); /* as next_batch has seen */
     if (!p->push) {
         piece_cut_from(v, piece, link, &cut);
+        piece_move(piece, PIECE_ASKED);
         put_frame(conn, XFER_REQUEST_READ, piece, NULL);
         return true;
     }
@@ -285,7 +285,7 @@ static bool answered_read(struct verbs *v, struct verbs_piece *piece, const stru
         return true;
     if (!take_answer(v, piece, head, status))
         return false;
-    piece->state = PIECE_WAITING;
+    piece_move(piece, PIECE_WAITING);
     if (count_given(status, head->n, &lost) == 0)
         piece_end(v, piece);
     return true;

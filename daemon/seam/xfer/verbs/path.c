@@ -12,6 +12,21 @@
 #include "core/bugs.h"
 #include "seam/xfer/verbs/verbs.h"
 
+void path_move(struct verbs_path *p, enum path_state to)
+{
+#define X(name, next, comment) [PATH_##name] = (next),
+    static const uint32_t legal[] = {PATH_STATE_TABLE(X)};
+#undef X
+
+    check(legal[p->state] >> to & 1);
+    p->state = to;
+}
+
+static bool with_thread(const struct verbs_path *p)
+{
+    return p->job != JOB_NONE;
+}
+
 static const struct xfer_rdma_config *rdma(const struct verbs *v)
 {
     return &v->xfer->config.rdma;
@@ -112,7 +127,6 @@ static bool our_end(struct verbs *v, struct verbs_path *p)
                                 .rd_atomic = p->source ? rail->rd_resp : rail->rd_init,
                                 .gid = rail->gid};
     p->epoch = ++v->epoch & 0xffffffu;
-    p->over = false;
     p->posted = p->done = 0;
     check(p->writes_n == 0 && p->held == 0);
     p->since_ns = io_now_ns();
@@ -135,7 +149,7 @@ static void path_make(struct verbs *v, struct verbs_path *p)
         path_failed(v, p, "the completion queue has no room for another path");
         return;
     }
-    p->state = PATH_MAKING;
+    path_move(p, PATH_MAKING);
     setup_give(v, p, JOB_MAKE);
 }
 
@@ -151,23 +165,23 @@ static struct path_end their_end(const struct xfer_path_msg *msg)
     return end;
 }
 
-/* p->next and p->next_epoch are what the peer offered. */
+/* p->offer is what the peer offers. */
 static void path_accept(struct verbs *v, struct verbs_path *p)
 {
     check(!p->qp && p->source);
     if (rail_of(v, p)->view.lost) {
-        refuse(v, p, p->next_epoch, "its daemon has lost the device");
+        refuse(v, p, p->offer.epoch, "its daemon has lost the device");
         return;
     }
     if (!our_end(v, p)) {
-        refuse(v, p, p->next_epoch, "no random number for it");
+        refuse(v, p, p->offer.epoch, "no random number for it");
         return;
     }
-    p->their_epoch = p->next_epoch;
-    p->theirs = p->next;
-    p->push = p->next_push;
+    p->their_epoch = p->offer.epoch;
+    p->theirs = p->offer.end;
+    p->push = p->offer.push;
     p->wanted = true;
-    p->state = PATH_MAKING;
+    path_move(p, PATH_MAKING);
     setup_give(v, p, JOB_ACCEPT);
 }
 
@@ -176,12 +190,13 @@ static void path_accept(struct verbs *v, struct verbs_path *p)
 static void path_rest(struct verbs *v, struct verbs_path *p)
 {
     push_unhold(v, p);
-    p->state = PATH_NONE;
-    if (p->source && p->again) {
-        p->again = false;
+    if (p->state != PATH_NONE)
+        path_move(p, PATH_NONE);
+    if (p->source && p->offer.waits) {
+        p->offer.waits = false;
         path_accept(v, p);
     } else if (!p->source && p->wanted) {
-        p->state = PATH_PAUSED;
+        path_move(p, PATH_PAUSED);
         if (p->pause_ns == 0)
             p->retry_ns = 0; /* ended because the link came up anew */
     }
@@ -203,11 +218,11 @@ static void path_stop(struct verbs *v, struct verbs_path *p)
     }
     if (BUG(CORE_BUG_CREDIT_EARLY))
         rail_of(v, p)->cq_used -= p->posted - p->done;
-    p->state = PATH_STOPPING;
+    path_move(p, PATH_STOPPING);
     setup_give(v, p, JOB_STOP);
     if (!was_ready || !p->source || !p->push)
         return;
-    if (!p->again)
+    if (!p->offer.waits)
         refuse(v, p, p->their_epoch, p->reason);
     writes_go_on(v, p);
 }
@@ -218,7 +233,7 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     uint64_t now = io_now_ns();
     va_list args;
 
-    check(!p->working);
+    check(!with_thread(p));
     va_start(args, format);
     vsnprintf(p->reason, sizeof p->reason, format, args);
     va_end(args);
@@ -238,43 +253,58 @@ void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
 
 void path_close(struct verbs *v, struct verbs_path *p, const char *why)
 {
-    p->wanted = p->again = false;
-    p->over = p->working;
+    p->wanted = p->offer.waits = false;
     if (!p->doubted) /* else why it failed stands until a page comes */
         snprintf(p->reason, sizeof p->reason, "%s", why);
     if (p->state == PATH_PAUSED)
-        p->state = PATH_NONE;
-    if (!p->working && (p->state == PATH_READY || p->state == PATH_OFFERED))
+        path_move(p, PATH_NONE);
+    else if (p->state == PATH_MAKING || p->state == PATH_CONNECTING)
+        path_move(p, PATH_ABANDONED);
+    else if (p->state == PATH_READY || p->state == PATH_OFFERED)
         path_stop(v, p);
 }
 
 void path_advance(struct verbs *v, struct verbs_path *p)
 {
-    if (p->state != PATH_DRAINING || p->working)
+    if (p->state != PATH_DRAINING)
         return;
     if (p->posted != p->done && io_now_ns() - p->since_ns < VERBS_DRAIN_NS)
         return;
-    p->state = PATH_ENDING;
+    path_move(p, PATH_ENDING);
     setup_give(v, p, JOB_END);
 }
 
 /* ------------------------------------------------------------------ what the threads have done */
 
+static bool job_failed(struct verbs *v, struct verbs_path *p)
+{
+    if (p->job_errno == 0)
+        return false;
+    if (p->source)
+        refuse(v, p, p->their_epoch, "its daemon could not make or connect a queue pair");
+    path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
+    return true;
+}
+
+static void abandoned(struct verbs *v, struct verbs_path *p)
+{
+    if (!job_failed(v, p))
+        path_stop(v, p);
+}
+
 static void made(struct verbs *v, struct verbs_path *p)
 {
-    if (p->job_errno && p->source)
-        refuse(v, p, p->their_epoch, "its daemon could not make or connect a queue pair");
-    if (p->job_errno) {
-        path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
-    } else if (!p->wanted || p->over || (p->source && p->again)) {
+    if (job_failed(v, p))
+        return;
+    if (p->source && p->offer.waits) {
         path_stop(v, p);
     } else if (p->source) {
-        p->state = PATH_READY;
+        path_move(p, PATH_READY);
         p->ready_ns = io_now_ns();
         v->xfer->stats.paths_up++;
         answer(v, p);
     } else {
-        p->state = PATH_OFFERED;
+        path_move(p, PATH_OFFERED);
         p->since_ns = io_now_ns();
         offer(v, p);
     }
@@ -317,15 +347,9 @@ void path_carried(struct verbs *v, struct verbs_path *p)
 
 static void connected(struct verbs *v, struct verbs_path *p)
 {
-    if (p->job_errno) {
-        path_failed(v, p, "%s: %s", p->job_what, strerror(p->job_errno));
+    if (job_failed(v, p))
         return;
-    }
-    if (!p->wanted || p->over) {
-        path_stop(v, p);
-        return;
-    }
-    p->state = PATH_READY;
+    path_move(p, PATH_READY);
     p->ready_ns = io_now_ns();
     v->xfer->stats.paths_up++;
     if (!p->doubted)
@@ -339,9 +363,9 @@ static void not_ended(struct verbs *v, struct verbs_path *p)
     struct xfer *xfer = v->xfer;
 
     p->since_ns = io_now_ns();
-    if (p->stuck || p->job_errno == EIO) /* of a lost device, which was told */
+    if (p->state == PATH_STUCK || p->job_errno == EIO) /* of a lost device, which was told */
         return;
-    p->stuck = true;
+    path_move(p, PATH_STUCK);
     snprintf(p->reason, sizeof p->reason, "%s: %s: tried again, and its pages wait for it",
              p->job_what, strerror(p->job_errno));
     if (xfer->config.rdma.device_alarm)
@@ -369,7 +393,6 @@ static void ended(struct verbs *v, struct verbs_path *p)
         not_ended(v, p);
         return;
     }
-    p->stuck = false;
     cq_drain(rail_of(v, p)); /* what is there was counted; what is not there cannot come */
     if (!BUG(CORE_BUG_CREDIT_EARLY))
         rail_of(v, p)->cq_used -= p->posted - p->done;
@@ -387,21 +410,24 @@ void paths_finished(struct verbs *v)
 
     while (!v->closing && (p = setup_take(v)) != NULL) {
         if (rail_of(v, p)->view.lost && p->job_errno == 0 &&
-            (p->state == PATH_MAKING || p->state == PATH_CONNECTING)) {
+            (p->state == PATH_MAKING || p->state == PATH_CONNECTING ||
+             p->state == PATH_ABANDONED)) {
             p->job_errno = EIO;
             p->job_what = "the device is lost";
         }
         switch (p->state) {
         case PATH_MAKING: made(v, p); break;
         case PATH_CONNECTING: connected(v, p); break;
+        case PATH_ABANDONED: abandoned(v, p); break;
         case PATH_STOPPING:
-            p->state = PATH_DRAINING;
+            path_move(p, PATH_DRAINING);
             p->since_ns = io_now_ns();
             if (BUG(CORE_BUG_UNREVOKED))
                 pieces_done(v, p);
             path_advance(v, p);
             break;
-        case PATH_ENDING: ended(v, p); break;
+        case PATH_ENDING:
+        case PATH_STUCK: ended(v, p); break;
         default: check_failed("a path that a thread had", __FILE__, __LINE__);
         }
     }
@@ -423,7 +449,7 @@ static void path_tick(struct verbs *v, struct verbs_path *p, uint64_t now_ns)
     else if (p->state == PATH_READY && p->posted != p->done && now_ns > p->progress_ns &&
              now_ns - p->progress_ns > stuck_ns(v, p))
         path_failed(v, p, "requests were neither completed nor given up in time");
-    else if (p->state == PATH_ENDING &&
+    else if ((p->state == PATH_ENDING || p->state == PATH_STUCK) &&
              (p->job_errno == EIO || now_ns - p->since_ns >= VERBS_DRAIN_NS))
         setup_give(v, p, JOB_END);
     else
@@ -433,7 +459,7 @@ static void path_tick(struct verbs *v, struct verbs_path *p, uint64_t now_ns)
 void paths_tick(struct verbs *v, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < v->npaths; i++)
-        if (v->path[i].state != PATH_NONE && !v->path[i].working)
+        if (v->path[i].state != PATH_NONE && !with_thread(&v->path[i]))
             path_tick(v, &v->path[i], now_ns);
 }
 
@@ -466,9 +492,8 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
         return;
     }
     p->source = true;
-    p->next = their_end(msg);
-    p->next_epoch = msg->epoch;
-    p->next_push = msg->push;
+    p->offer = (struct path_offer){
+        .waits = p->offer.waits, .end = their_end(msg), .epoch = msg->epoch, .push = msg->push};
     if (msg->push) { /* nothing is written by the path that goes from here on */
         p->nchunks = msg->nchunks;
         memcpy(p->chunk, msg->chunk, sizeof p->chunk);
@@ -479,8 +504,8 @@ static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_pat
         path_accept(v, p);
         return;
     }
-    p->again = true; /* the peer made its end anew: the old one goes first */
-    if (!p->working && p->state == PATH_READY)
+    p->offer.waits = true; /* the peer made its end anew: the old one goes first */
+    if (p->state == PATH_READY)
         path_stop(v, p);
 }
 
@@ -492,7 +517,7 @@ static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_pa
         v->xfer->stats.stale_answers++; /* to an offer that was given up, or to none */
         return;
     }
-    if (p->working)
+    if (with_thread(p))
         return;
     if (refused && (p->state == PATH_OFFERED || (p->push && p->state == PATH_READY)))
         path_failed(v, p, "the peer: %s", msg->text);
@@ -506,7 +531,7 @@ static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_pa
     p->theirs = their_end(msg);
     p->nchunks = msg->nchunks;
     memcpy(p->chunk, msg->chunk, sizeof p->chunk);
-    p->state = PATH_CONNECTING;
+    path_move(p, PATH_CONNECTING);
     setup_give(v, p, JOB_CONNECT);
 }
 

@@ -136,8 +136,8 @@ static void path_want(struct verbs_path *p)
 {
     p->wanted = true;
     p->pause_ns = p->retry_ns = 0;
-    if (p->state == PATH_NONE && !p->working)
-        p->state = PATH_PAUSED; /* with no pause: the tick makes it */
+    if (p->state == PATH_NONE)
+        path_move(p, PATH_PAUSED); /* with no pause: the tick makes it */
 }
 
 void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, bool peer_rdma)
@@ -227,10 +227,11 @@ void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_pa
 {
     bool unproven = p->state == PATH_READY && p->doubted;
     static const char *const states[] = {
-        [PATH_NONE] = "ended",        [PATH_MAKING] = "making",
-        [PATH_OFFERED] = "offered",   [PATH_CONNECTING] = "connecting",
-        [PATH_READY] = "ready",       [PATH_STOPPING] = "stopping",
-        [PATH_DRAINING] = "draining", [PATH_ENDING] = "ending",
+        [PATH_NONE] = "ended",         [PATH_MAKING] = "making",
+        [PATH_OFFERED] = "offered",    [PATH_CONNECTING] = "connecting",
+        [PATH_ABANDONED] = "stopping", [PATH_STUCK] = "ending",
+        [PATH_READY] = "ready",        [PATH_STOPPING] = "stopping",
+        [PATH_DRAINING] = "draining",  [PATH_ENDING] = "ending",
         [PATH_PAUSED] = "paused"};
 
     *ret = (struct xfer_path_view){.tenant = p->tenant,

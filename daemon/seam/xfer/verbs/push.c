@@ -155,7 +155,7 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
     posted = wrs_post(v, p, &list);
     for (uint32_t i = 0; i < piece->nruns; i++) /* the old key named the window until now */
         p->window[piece->run[i].window]->rkey = list.wr[i].bind_mw.rkey;
-    piece->state = PIECE_BINDING;
+    piece_move(piece, PIECE_BINDING);
     piece->heard = true;
     piece->counted = true;
     piece->path = (uint32_t)(p - v->path);
@@ -174,7 +174,7 @@ static void push_close(struct verbs *v, struct verbs_piece *piece)
     struct verbs_path *p = &v->path[piece->path];
     struct verbs_wrs list = {.n = piece->nruns};
 
-    piece->state = PIECE_CLOSING;
+    piece_move(piece, PIECE_CLOSING);
     piece->at_ns = io_now_ns();
     piece->last = p->posted + piece->nruns;
     if (p->state != PATH_READY)
@@ -201,7 +201,7 @@ uint32_t push_window_name(const struct verbs_path *p, const struct verbs_run *ru
 
 void push_asked(struct verbs_piece *piece)
 {
-    piece->state = PIECE_ASKED;
+    piece_move(piece, PIECE_ASKED);
     piece->granted = true;
     piece->heard = false;
     piece->at_ns = io_now_ns();
@@ -210,7 +210,7 @@ void push_asked(struct verbs_piece *piece)
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given)
 {
     if (piece->state == PIECE_ASKED && given && !BUG(CORE_BUG_PUBLISH_ON_SENT))
-        piece->state = PIECE_READING;
+        piece_move(piece, PIECE_READING);
     else if (piece->state == PIECE_ASKED || piece->state == PIECE_ARRIVED)
         push_close(v, piece); /* nothing of it is under way, nothing will come */
 }
@@ -245,7 +245,7 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     } else if (piece->state == PIECE_READING || piece->batch == NONE) {
         push_close(v, piece);
     } else if (piece->state == PIECE_ASKED) {
-        piece->state = PIECE_ARRIVED; /* its answer is on the way */
+        piece_move(piece, PIECE_ARRIVED); /* its answer is on the way */
     } else {
         path_failed(v, p, "the peer says that it wrote what it was not asked for");
     }
@@ -295,7 +295,7 @@ void pushes_done(struct verbs *v, struct verbs_path *p)
         } else if (piece->state == PIECE_BINDING && piece->batch == NONE) {
             push_close(v, piece);
         } else if (piece->state == PIECE_BINDING) {
-            piece->state = PIECE_BOUND;
+            piece_move(piece, PIECE_BOUND);
         }
     }
     if (freed)
@@ -311,8 +311,9 @@ void pushes_ended(struct verbs *v, struct verbs_path *p)
 
         if (piece->state == PIECE_FREE || !piece->counted || piece->path != number)
             continue;
-        piece->state = PIECE_WAITING; /* to be granted again, unless its pull has ended */
-        piece->nruns = 0;             /* the windows went with the queue pair */
+        if (piece->state != PIECE_WAITING)
+            piece_move(piece, PIECE_WAITING); /* to be granted again, unless its pull has ended */
+        piece->nruns = 0;                     /* the windows went with the queue pair */
         piece_done(v, piece);
     }
     pieces_start(v, p->link);

@@ -188,10 +188,21 @@ bool piece_post(struct verbs *v, struct verbs_piece *piece)
 
 /* ------------------------------------------------------------------ pieces */
 
+void piece_move(struct verbs_piece *piece, enum piece_state to)
+{
+#define X(name, next, comment) [PIECE_##name] = (next),
+    static const uint32_t legal[] = {PIECE_STATE_TABLE(X)};
+#undef X
+
+    check(legal[piece->state] >> to & 1);
+    piece->state = to;
+}
+
 void piece_free(struct verbs_piece *piece)
 {
-    if (piece->batch == NONE && !piece->counted && piece->heard && !piece->revoked)
-        piece->state = PIECE_FREE;
+    if (piece->state != PIECE_FREE && piece->batch == NONE && !piece->counted && piece->heard &&
+        !piece->revoked)
+        piece_move(piece, PIECE_FREE);
 }
 
 void piece_drop(struct verbs *v, struct verbs_piece *piece)
@@ -231,7 +242,7 @@ void piece_done(struct verbs *v, struct verbs_piece *piece)
 
     piece->counted = false;
     if (piece->batch != NONE && (piece->state == PIECE_READING || piece->state == PIECE_CLOSING))
-        piece->state = PIECE_READ;
+        piece_move(piece, PIECE_READ);
     else if (!v->path[piece->path].push)
         xfer->stats.late_reads++;
     piece_free(piece);

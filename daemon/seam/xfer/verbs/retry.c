@@ -75,7 +75,7 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
     piece->path = (uint32_t)(p - v->path);
     piece->tried |= 1u << p->rail;
     piece->cursor = (struct page_cursor){0};
-    piece->state = PIECE_READING;
+    piece_move(piece, PIECE_READING);
     piece_post(v, piece);
 }
 
@@ -98,8 +98,9 @@ void path_lost(struct verbs *v, struct verbs_path *p)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if (piece->path == number && (piece->state == PIECE_READING || piece->counted))
-            piece->state = PIECE_WAITING;
+        if (piece->path == number && piece->state != PIECE_WAITING &&
+            (piece->state == PIECE_READING || piece->counted))
+            piece_move(piece, PIECE_WAITING);
     }
     pieces_start(v, p->link);
     path_usable(v, p);

@@ -124,6 +124,7 @@ static int work(struct verbs *v, struct verbs_path *p)
     int rc = 0;
 
     switch (p->job) {
+    case JOB_NONE: break;
     case JOB_MAKE: return make(v, p);
     case JOB_ACCEPT: rc = make(v, p); return rc ? rc : connect_both(v, p);
     case JOB_CONNECT: return connect_both(v, p);
@@ -218,8 +219,7 @@ void setup_give(struct verbs *v, struct verbs_path *p, enum verbs_job job)
     bool ends = job == JOB_STOP || job == JOB_END;
     struct verbs_worker *w = &v->worker[ends ? WORKER_ENDS : WORKER_SETS_UP];
 
-    check(!p->working);
-    p->working = true;
+    check(p->job == JOB_NONE && job != JOB_NONE);
     p->job = job;
     pthread_mutex_lock(&v->lock);
     check(w->todo_n < v->npaths);
@@ -240,6 +240,6 @@ struct verbs_path *setup_take(struct verbs *v)
     }
     pthread_mutex_unlock(&v->lock);
     if (p)
-        p->working = false;
+        p->job = JOB_NONE;
     return p;
 }

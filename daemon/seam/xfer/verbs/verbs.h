@@ -21,6 +21,7 @@
 
 #include "seam/xfer/data_conn.h"
 #include "seam/xfer/transport.h"
+#include "seam/xfer/verbs/states.h"
 
 extern const struct transport_ops verbs_transport;
 
@@ -45,23 +46,19 @@ extern const struct transport_ops verbs_transport;
 #define VERBS_RETRY_MIN_NS     200000000u  /* pause before a path is made anew; doubled up to */
 #define VERBS_RETRY_MAX_NS     10000000000u
 
-enum path_state {
-    PATH_NONE = 0,
-    PATH_MAKING,     /* a thread makes the queue pair; the source's is connected at once */
-    PATH_OFFERED,    /* ours is there; the peer's answer is due */
-    PATH_CONNECTING, /* a thread connects it */
-    PATH_READY,
-    PATH_STOPPING, /* a thread moves it to the error state */
-    PATH_DRAINING, /* its requests are flushed */
-    PATH_ENDING,   /* a thread destroys it; not working: it could not, and tries again */
-    PATH_PAUSED,   /* made again at retry_ns */
-};
-
-enum verbs_job { JOB_MAKE, JOB_ACCEPT, JOB_CONNECT, JOB_STOP, JOB_END };
+enum verbs_job { JOB_NONE = 0, JOB_MAKE, JOB_ACCEPT, JOB_CONNECT, JOB_STOP, JOB_END };
 
 struct path_end {
     uint32_t qpn, psn, mtu, lid, rd_atomic;
     union ibv_gid gid;
+};
+
+/* An offer of the peer, which is taken at once or when the old queue pair has ended. */
+struct path_offer {
+    bool waits;
+    struct path_end end;
+    uint32_t epoch;
+    bool push;
 };
 
 /* A list of writes from a serve's pages. */
@@ -73,17 +70,14 @@ struct verbs_path {
     enum path_state state;
     bool source;  /* the peer reads; else we do */
     bool wanted;  /* destination: made again when it ends */
-    bool over;    /* its link ended while a thread had it: of no use, though wanted again */
-    bool again;   /* source: the offer in `next` waits for the old queue pair's end */
     bool push;    /* the source writes, in place of being read */
     bool doubted; /* destination: it failed, and no page has come over it since */
-    bool stuck;   /* its queue pair could not be destroyed, which was told */
     uint32_t link, tenant, epoch;
-    uint32_t rail;                      /* as the destination numbers them: see rail_of */
-    struct ibv_qp *qp;                  /* owned */
-    struct path_end ours, theirs, next; /* next: of an offer that waits or is being taken */
-    uint32_t their_epoch, next_epoch;
-    bool next_push;
+    uint32_t rail;     /* as the destination numbers them: see rail_of */
+    struct ibv_qp *qp; /* owned */
+    struct path_end ours, theirs;
+    uint32_t their_epoch;
+    struct path_offer offer;                                      /* source: the last one */
     uint32_t posted, done;                                        /* work requests */
     uint64_t since_ns, retry_ns, pause_ns, ready_ns, progress_ns; /* progress: of its requests */
     char reason[XFER_PATH_TEXT]; /* why it is not ready; of a ready one, as what it was made */
@@ -100,8 +94,7 @@ struct verbs_path {
     uint32_t writes_at, writes_n;       /* source: a ring of what is posted and not done */
     struct verbs_write writes[VERBS_SEND_QUEUE];
 
-    /* While `working` is set the queue pair, both ends and what follows are a thread's. */
-    bool working;
+    /* While a thread has a job of it, the queue pair, both ends and what follows are its. */
     enum verbs_job job;
     int job_errno; /* 0: done */
     const char *job_what;
@@ -136,22 +129,6 @@ struct verbs_rail {
     uint32_t lid, mtu, rd_init, rd_resp, max_msg;
     int alive_fd; /* an attribute of the device, which cannot be read once it is gone; -1: none */
     struct xfer_rail_view view;
-};
-
-/* Read:   ASKED -> READING -> READ -> CONFIRMING -> FREE
- * Pushed: BINDING -> BOUND -> ASKED -> READING or ARRIVED -> CLOSING -> READ -> CONFIRMING -> FREE,
- * and to CLOSING from each of the first ones when its pull has ended. */
-enum piece_state {
-    PIECE_FREE = 0,
-    PIECE_BINDING,    /* the device binds windows to its runs */
-    PIECE_BOUND,      /* waits for room to say REQUEST_WRITE */
-    PIECE_ASKED,      /* REQUEST_READ or _WRITE was queued; its answer is due */
-    PIECE_WAITING,    /* for a path, and for what one that was lost still has of it */
-    PIECE_READING,    /* some pages are not asked of the device yet, or not there yet */
-    PIECE_ARRIVED,    /* all pages are there, and the answer is due */
-    PIECE_CLOSING,    /* the device closes the windows */
-    PIECE_READ,       /* waits for room to say CONFIRM */
-    PIECE_CONFIRMING, /* the answer to CONFIRM is due */
 };
 
 /* What one window opens: a stretch of one registration. */
@@ -274,6 +251,7 @@ struct verbs_path *setup_take(struct verbs *v); /* NULL: none is finished */
 int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
 
 /* verbs/path.c */
+void path_move(struct verbs_path *p, enum path_state to);
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void path_carried(struct verbs *v, struct verbs_path *p); /* a page has come over it */
@@ -349,6 +327,7 @@ void paths_go_on(struct verbs_rail *rail); /* there is room in its completion qu
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
 /* Frees a piece of a pull that has ended, unless it is counted, revoked, or an answer is due. */
 void piece_free(struct verbs_piece *piece);
+void piece_move(struct verbs_piece *piece, enum piece_state to);
 void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
 void piece_end(struct verbs *v, struct verbs_piece *piece);
 /* Posts what there is credit for. False: the path failed, or the connection. */

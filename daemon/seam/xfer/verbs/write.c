@@ -22,7 +22,8 @@ static struct verbs_path *write_path(struct verbs *v, uint32_t link, uint32_t te
     for (uint32_t i = 0; i < XFER_RAILS_MAX; i++) {
         struct verbs_path *p = path_of(v, link, tenant, i);
 
-        if (p->source && p->push && !p->again && p->state == PATH_READY && p->their_epoch == epoch)
+        if (p->source && p->push && !p->offer.waits && p->state == PATH_READY &&
+            p->their_epoch == epoch)
             return p;
     }
     return NULL;
@@ -130,7 +131,7 @@ static void write_counted(struct verbs *v, struct verbs_path *p, uint32_t serve)
 
 static bool path_gone(const struct verbs_path *p, const struct data_request *in)
 {
-    return p->state != PATH_READY || p->again || p->their_epoch != in->epoch;
+    return p->state != PATH_READY || p->offer.waits || p->their_epoch != in->epoch;
 }
 
 bool writes_under_way(const struct verbs *v, const struct data_conn *conn)
