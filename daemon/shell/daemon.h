@@ -15,6 +15,7 @@
 #include "shell/conn/proc.h"
 #include "shell/conn/subscribe.h"
 #include "shell/peers/link.h"
+#include "shell/step/daemon_phases.h"
 #include "shell/stream/listen.h"
 #include "shell/stream/stream.h"
 #include "shell/tape/tape.h"
@@ -47,8 +48,6 @@ struct pool_watch {
     uint32_t gen;
     char names[GROUPS_MAX][WIRE_GROUP_NAME];
 };
-
-enum daemon_phase { DAEMON_STARTING = 0, DAEMON_SERVING, DAEMON_DRAINING, DAEMON_STOPPED };
 
 struct daemon {
     const struct config *config; /* borrowed */
@@ -97,6 +96,8 @@ int daemon_run(struct daemon *d); /* until drained; the exit status */
 void daemon_destroy(struct daemon *d);
 
 /* ---- step.c ---- */
+
+void daemon_move(struct daemon *d, enum daemon_phase to);
 
 /* Steps the core with the queued events and then with this one, and carries everything out, at
  * once. Arrays in the event are borrowed for the call. Never called from inside a step or a seam's

@@ -20,6 +20,7 @@ struct io;
 #define IO_LAST   1u /* no further completion of this operation follows */
 #define IO_BUFFER 2u /* a multishot receive brought a buffer: io_buffer / io_buffer_put */
 
+/* Zeroed before its first use. */
 struct io_op {
     /* res >= 0: bytes, a file descriptor or poll mask; < 0: -errno. EINTR and EAGAIN never get
      * here. */

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "base/check.h"
+#include "seam/io/io_states.h"
 #include "seam/io/uring_compat.h"
 
 #define RING_FLAGS_WANTED                                                                          \
@@ -26,15 +27,9 @@
 #define BUFFER_GROUP 0
 #define OPCODES_MAX  256u /* that one probe can tell of */
 
-/* Where an operation is; kept in op->pending[7], a part of the submission that none of our opcodes
- * uses. */
-enum op_state {
-    OP_IDLE = 0,
-    OP_WAITING,        /* on the list: the submission queue was full */
-    OP_IN_FLIGHT,      /* in the ring */
-    OP_CANCELLED,      /* in the ring or on the list, its cancel is on the way */
-    OP_CANCEL_WAITING, /* in the ring; its cancel is on the list */
-};
+/* An operation's state (io_states.h) is kept in a word of the submission that none of our opcodes
+ * uses.
+ */
 #define STATE_WORD 7
 
 struct io {
@@ -226,9 +221,22 @@ static enum op_state op_state(const struct io_op *op)
     return (enum op_state)op->pending[STATE_WORD];
 }
 
-static void op_set_state(struct io_op *op, enum op_state state)
+static void op_move(struct io_op *op, enum op_state to)
 {
-    op->pending[STATE_WORD] = state;
+    static const uint32_t next[OP_STATES] = {
+#define X(name, next, comment) next,
+        OP_STATE_TABLE(X)
+#undef X
+    };
+
+    check(op->pending[STATE_WORD] < OP_STATES && next[op->pending[STATE_WORD]] >> to & 1);
+    op->pending[STATE_WORD] = to;
+}
+
+/* Keeps the submission for as long as the operation lasts; its state stays. */
+static void op_keep(struct io_op *op, const struct io_uring_sqe *sqe)
+{
+    memcpy(op->pending, sqe, STATE_WORD * sizeof(op->pending[0]));
 }
 
 /* A free submission entry; a full queue is submitted once. NULL: the kernel takes no more for now.
@@ -297,9 +305,9 @@ static void wait_flush(struct io *io)
             io->wait_tail = NULL;
         sqe_fill(sqe, op);
         if (op_state(op) == OP_WAITING)
-            op_set_state(op, OP_IN_FLIGHT);
+            op_move(op, OP_IN_FLIGHT);
         else if (op_state(op) == OP_CANCEL_WAITING)
-            op_set_state(op, OP_CANCELLED);
+            op_move(op, OP_CANCELLED);
     }
 }
 
@@ -308,18 +316,18 @@ static void post(struct io *io, struct io_op *op)
     struct io_uring_sqe *sqe = io->wait_head ? NULL : sqe_take(io);
 
     if (!sqe) {
-        op_set_state(op, OP_WAITING);
+        op_move(op, OP_WAITING);
         wait_push(io, op);
         return;
     }
     sqe_fill(sqe, op);
-    op_set_state(op, OP_IN_FLIGHT);
+    op_move(op, OP_IN_FLIGHT);
 }
 
 static void post_sqe(struct io *io, struct io_op *op, struct io_uring_sqe *sqe)
 {
     io_uring_sqe_set_data(sqe, op);
-    memcpy(op->pending, sqe, sizeof *sqe);
+    op_keep(op, sqe);
     post(io, op);
 }
 
@@ -404,8 +412,8 @@ void io_cancel(struct io *io, struct io_op *op)
     if (op_state(op) == OP_WAITING) {
         io_uring_prep_nop(&sqe);
         io_uring_sqe_set_data(&sqe, op);
-        memcpy(op->pending, &sqe, sizeof sqe);
-        op_set_state(op, OP_CANCELLED);
+        op_keep(op, &sqe);
+        op_move(op, OP_CANCELLED);
         return;
     }
     if (op_state(op) != OP_IN_FLIGHT)
@@ -413,13 +421,13 @@ void io_cancel(struct io *io, struct io_op *op)
     io_uring_prep_cancel(&sqe, op, 0);
     sqe.flags |= IOSQE_CQE_SKIP_SUCCESS; /* what counts is the operation's own completion */
     io_uring_sqe_set_data(&sqe, NULL);
-    memcpy(op->pending, &sqe, sizeof sqe);
+    op_keep(op, &sqe);
     room = io->wait_head ? NULL : sqe_take(io);
     if (room) {
         sqe_fill(room, op);
-        op_set_state(op, OP_CANCELLED);
+        op_move(op, OP_CANCELLED);
     } else {
-        op_set_state(op, OP_CANCEL_WAITING);
+        op_move(op, OP_CANCEL_WAITING);
         wait_push(io, op);
     }
 }
@@ -447,7 +455,7 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
             post(io, op);
             return;
         }
-        op_set_state(op, OP_IDLE);
+        op_move(op, OP_IDLE);
     }
     if (res == -ENOBUFS)
         io->stats.buffers_empty++;

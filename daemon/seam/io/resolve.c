@@ -14,17 +14,10 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "seam/io/resolve_states.h"
 
-enum ask_state {
-    ASK_FREE = 0,
-    ASK_QUEUED,
-    ASK_LOOKING,   /* a thread has it */
-    ASK_FORGOTTEN, /* a thread has it, and nobody waits */
-    ASK_DONE,
-};
-
-struct ask {
-    enum ask_state state;
+struct query {
+    enum query_state state;
     uint64_t turn; /* the least goes next */
     char host[RESOLVE_HOST_BYTES];
     uint16_t port;
@@ -34,13 +27,25 @@ struct ask {
 struct resolver {
     pthread_mutex_t lock;
     pthread_cond_t wake, left;
-    struct ask *ask; /* owned: slots of them */
+    struct query *query; /* owned: slots of them */
     uint32_t slots, threads, looking;
     uint64_t turns;
     resolve_lookup *lookup;
     int event_fd;
     bool stop, orphan; /* orphan: the last thread frees it */
 };
+
+static void query_move(struct query *q, enum query_state to)
+{
+    static const uint32_t next[QUERY_STATES] = {
+#define X(name, next, comment) next,
+        QUERY_STATE_TABLE(X)
+#undef X
+    };
+
+    check(next[q->state] >> to & 1);
+    q->state = to;
+}
 
 /* ------------------------------------------------------------------ the system's resolver */
 
@@ -94,17 +99,17 @@ static void resolver_free(struct resolver *r)
     pthread_cond_destroy(&r->wake);
     pthread_cond_destroy(&r->left);
     pthread_mutex_destroy(&r->lock);
-    free(r->ask);
+    free(r->query);
     free(r);
 }
 
-static struct ask *next_ask(struct resolver *r)
+static struct query *next_query(struct resolver *r)
 {
-    struct ask *next = NULL;
+    struct query *next = NULL;
 
     for (uint32_t i = 0; i < r->slots; i++)
-        if (r->ask[i].state == ASK_QUEUED && (!next || r->ask[i].turn < next->turn))
-            next = &r->ask[i];
+        if (r->query[i].state == QUERY_QUEUED && (!next || r->query[i].turn < next->turn))
+            next = &r->query[i];
     return next;
 }
 
@@ -116,22 +121,22 @@ static void wake_owner(struct resolver *r)
 }
 
 /* With the lock held, but for the lookup. */
-static void look(struct resolver *r, struct ask *a)
+static void look(struct resolver *r, struct query *q)
 {
     struct resolve_answer answer = {0};
 
-    a->state = ASK_LOOKING;
+    query_move(q, QUERY_LOOKING_UP);
     r->looking++;
     pthread_mutex_unlock(&r->lock);
-    r->lookup(a->host, a->port, &answer);
+    r->lookup(q->host, q->port, &answer);
     pthread_mutex_lock(&r->lock);
     r->looking--;
-    if (a->state == ASK_FORGOTTEN) {
-        a->state = ASK_FREE;
+    if (q->state == QUERY_CANCELLED) {
+        query_move(q, QUERY_FREE);
         return;
     }
-    a->answer = answer;
-    a->state = ASK_DONE;
+    q->answer = answer;
+    query_move(q, QUERY_DONE);
     wake_owner(r);
 }
 
@@ -142,10 +147,10 @@ static void *run(void *ctx)
 
     pthread_mutex_lock(&r->lock);
     while (!r->stop) {
-        struct ask *a = next_ask(r);
+        struct query *q = next_query(r);
 
-        if (a)
-            look(r, a);
+        if (q)
+            look(r, q);
         else
             pthread_cond_wait(&r->wake, &r->lock);
     }
@@ -184,7 +189,7 @@ static bool start_threads(struct resolver *r)
 
 uint64_t resolver_bytes(uint32_t slots)
 {
-    return sizeof(struct resolver) + slots * sizeof(struct ask);
+    return sizeof(struct resolver) + slots * sizeof(struct query);
 }
 
 enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct resolver **ret)
@@ -198,9 +203,9 @@ enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct res
     pthread_cond_init(&r->left, NULL);
     r->slots = slots;
     r->lookup = lookup;
-    r->ask = calloc(slots, sizeof *r->ask);
+    r->query = calloc(slots, sizeof *r->query);
     r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (!r->ask || r->event_fd < 0 || !start_threads(r)) {
+    if (!r->query || r->event_fd < 0 || !start_threads(r)) {
         resolver_destroy(r);
         return TERN_INTERNAL;
     }
@@ -232,34 +237,34 @@ int resolver_event_fd(const struct resolver *r)
 
 bool resolver_ask(struct resolver *r, uint32_t slot, const char *host, uint16_t port)
 {
-    struct ask *a = &r->ask[slot];
+    struct query *q = &r->query[slot];
     bool room;
 
-    check(slot < r->slots && strlen(host) < sizeof a->host);
+    check(slot < r->slots && strlen(host) < sizeof q->host);
     pthread_mutex_lock(&r->lock);
-    check(a->state == ASK_FREE || a->state == ASK_FORGOTTEN); /* one at a time */
-    room = a->state == ASK_FREE;
+    check(q->state == QUERY_FREE || q->state == QUERY_CANCELLED); /* one at a time */
+    room = q->state == QUERY_FREE;
     if (room) {
-        snprintf(a->host, sizeof a->host, "%s", host);
-        a->port = port;
-        a->turn = r->turns++;
-        a->state = ASK_QUEUED;
+        snprintf(q->host, sizeof q->host, "%s", host);
+        q->port = port;
+        q->turn = r->turns++;
+        query_move(q, QUERY_QUEUED);
         pthread_cond_signal(&r->wake);
     }
     pthread_mutex_unlock(&r->lock);
     return room;
 }
 
-void resolver_forget(struct resolver *r, uint32_t slot)
+void resolver_cancel(struct resolver *r, uint32_t slot)
 {
-    struct ask *a = &r->ask[slot];
+    struct query *q = &r->query[slot];
 
     check(slot < r->slots);
     pthread_mutex_lock(&r->lock);
-    if (a->state == ASK_LOOKING)
-        a->state = ASK_FORGOTTEN;
-    else if (a->state != ASK_FORGOTTEN)
-        a->state = ASK_FREE;
+    if (q->state == QUERY_LOOKING_UP)
+        query_move(q, QUERY_CANCELLED);
+    else if (q->state == QUERY_QUEUED || q->state == QUERY_DONE)
+        query_move(q, QUERY_FREE);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -271,11 +276,11 @@ bool resolver_take(struct resolver *r, uint32_t *ret_slot, struct resolve_answer
     (void)!read(r->event_fd, &count, sizeof count);
     pthread_mutex_lock(&r->lock);
     for (uint32_t i = 0; i < r->slots && !found; i++) {
-        if (r->ask[i].state != ASK_DONE)
+        if (r->query[i].state != QUERY_DONE)
             continue;
-        *ret = r->ask[i].answer;
+        *ret = r->query[i].answer;
         *ret_slot = i;
-        r->ask[i].state = ASK_FREE;
+        query_move(&r->query[i], QUERY_FREE);
         found = true;
     }
     pthread_mutex_unlock(&r->lock);

@@ -44,10 +44,10 @@ enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct res
 void resolver_destroy(struct resolver *r);
 int resolver_event_fd(const struct resolver *r); /* readable when resolver_take has something */
 
-/* False: a lookup of that slot, forgotten since, has not come back yet. The host is copied. */
+/* False: a cancelled lookup of that slot has not come back yet. The host is copied. */
 bool resolver_ask(struct resolver *r, uint32_t slot, const char *host, uint16_t port);
-/* What was asked for is not wanted any more: the slot will not be taken. */
-void resolver_forget(struct resolver *r, uint32_t slot);
+/* The answer is not wanted any more: resolver_take will not bring it. */
+void resolver_cancel(struct resolver *r, uint32_t slot);
 bool resolver_take(struct resolver *r, uint32_t *ret_slot, struct resolve_answer *ret);
 
 #endif

@@ -1,5 +1,5 @@
-/* Requests of operators, and Stats of tenants: request.c brings them, dispatch.c brings back what the
- * core answers. */
+/* Requests of operators, and Stats of tenants: request.c brings them, dispatch.c brings back what
+ * the core answers. */
 #ifndef SHELL_OPERATOR_H
 #define SHELL_OPERATOR_H
 

@@ -24,6 +24,18 @@ static struct client_conn *conn_of(struct stream *s)
     return (struct client_conn *)(void *)((char *)s - offsetof(struct client_conn, stream));
 }
 
+static void conn_move(struct client_conn *c, enum client_conn_state to)
+{
+    static const uint32_t next[CLIENT_CONN_STATES] = {
+#define X(name, next, comment) next,
+        CLIENT_CONN_STATE_TABLE(X)
+#undef X
+    };
+
+    check(next[c->state] >> to & 1);
+    c->state = to;
+}
+
 enum tern_err conns_init(struct daemon *d)
 {
     struct client_conns *cs = &d->conns;
@@ -57,6 +69,11 @@ void conns_finish(struct daemon *d)
 
 /* ---- the end ---- */
 
+static bool known_to_core(const struct client_conn *c)
+{
+    return c->state == CLIENT_CONN_GREETING || c->state == CLIENT_CONN_OPEN;
+}
+
 static void count_open(struct client_conn *c, int32_t by)
 {
     struct client_conns *cs = &c->d->conns;
@@ -70,13 +87,13 @@ static void on_closed(struct stream *s, const char *why)
 {
     struct client_conn *c = conn_of(s);
     struct daemon *d = c->d;
-    bool known = c->state == CLIENT_CONN_GREETING || c->state == CLIENT_CONN_OPEN;
+    bool known = known_to_core(c);
     struct event ev = {.kind = EV_CONN_CLOSED, .conn = {.conn = c->slot}};
 
     /* What we ended somebody will ask about; that clients come and go is nothing to tell. */
     log_event(s->peer_closed ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
               c->slot, (int)proc_pid(&d->procs, c->proc), why);
-    c->state = CLIENT_CONN_CLOSED;
+    conn_move(c, CLIENT_CONN_CLOSED);
     count_open(c, -1);
     d->conns.ops->closed(c);
     if (!known)
@@ -89,7 +106,7 @@ static void on_finished(struct stream *s)
     struct client_conn *c = conn_of(s);
     struct client_conns *cs = &c->d->conns;
 
-    c->state = CLIENT_CONN_FREE;
+    conn_move(c, CLIENT_CONN_FREE);
     c->next_free = cs->free;
     cs->free = c;
 }
@@ -104,7 +121,7 @@ void conns_close_proc(struct daemon *d, uint32_t proc)
     for (uint32_t i = 0; i < d->conns.n; i++) {
         struct client_conn *c = &d->conns.v[i];
 
-        if ((c->state == CLIENT_CONN_GREETING || c->state == CLIENT_CONN_OPEN) && c->proc == proc) {
+        if (known_to_core(c) && c->proc == proc) {
             c->stream.peer_closed = true;
             conn_close(c, "its process has exited");
         }
@@ -189,7 +206,7 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
     if (err != TERN_OK) {
         hello_reply(c, h, err,
                     c->state == CLIENT_CONN_REFUSED ? c->refusal_text
-                                                    : "no version in common: update the older side",
+                                                   : "no version in common: update the older side",
                     0);
         stream_finish(&c->stream, "refused");
         return;
@@ -197,7 +214,7 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
     log_event(LEVEL_DEBUG, "hello", "conn=%u pid=%d client=%s " LOG_TRACE, c->slot,
               (int)proc_pid(&d->procs, c->proc), hello->client ? hello->client : "",
               hello->trace_id);
-    c->state = CLIENT_CONN_OPEN;
+    conn_move(c, CLIENT_CONN_OPEN);
     c->last_request = h->request_id;
     c->stream.body_max = d->config->frame_body_max;
     hello_reply(c, h, TERN_OK, "", version);
@@ -306,7 +323,7 @@ static void accepted(struct listener *l, int fd)
     c->refusal_text = "";
     c->proc = NONE;
     c->refusal = admit(d, tenant, fd, &c->proc, &c->refusal_text);
-    c->state = c->refusal == TERN_OK ? CLIENT_CONN_GREETING : CLIENT_CONN_REFUSED;
+    conn_move(c, c->refusal == TERN_OK ? CLIENT_CONN_GREETING : CLIENT_CONN_REFUSED);
     count_open(c, 1);
     if (c->refusal != TERN_OK) {
         cs->refused++;

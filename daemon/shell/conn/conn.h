@@ -7,6 +7,7 @@
 
 #include "core/core.h"
 #include "shell/config/config.h"
+#include "shell/conn/client_conn_states.h"
 #include "shell/stream/listen.h"
 #include "shell/stream/stream.h"
 
@@ -15,15 +16,6 @@
 #define ADMIN_SEND_BUFFERS_MAX 320  /* an operator's answer is larger */
 
 struct daemon;
-
-enum client_conn_state {
-    CLIENT_CONN_FREE = 0,
-    CLIENT_CONN_REFUSED, /* answers its Hello with `refusal`, then closes; the core does not know it
-                          */
-    CLIENT_CONN_GREETING, /* the core knows it; Hello has to come first */
-    CLIENT_CONN_OPEN,
-    CLIENT_CONN_CLOSED, /* the core was told; the ring still holds it */
-};
 
 struct client_conn {
     struct stream stream;

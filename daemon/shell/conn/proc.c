@@ -28,6 +28,18 @@ static const char why_namespace[] =
     "with "
     "--pid=host or hostPID: true, or with shareProcessNamespace in one pod";
 
+static void proc_move(struct proc *p, enum proc_state to)
+{
+    static const uint32_t next[PROC_STATES] = {
+#define X(name, next, comment) next,
+        PROC_STATE_TABLE(X)
+#undef X
+    };
+
+    check(next[p->state] >> to & 1);
+    p->state = to;
+}
+
 enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
                               void (*gone)(void *ctx, uint32_t slot), void *ctx)
 {
@@ -39,7 +51,7 @@ enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
 void proc_table_finish(struct proc_table *t)
 {
     for (uint32_t i = 0; t->v && i < t->n; i++) {
-        if (t->v[i].pid)
+        if (t->v[i].state == PROC_WATCHED)
             close(t->v[i].pidfd);
     }
     free(t->v);
@@ -48,7 +60,7 @@ void proc_table_finish(struct proc_table *t)
 
 pid_t proc_pid(const struct proc_table *t, uint32_t slot)
 {
-    return slot < t->n ? t->v[slot].pid : 0;
+    return slot < t->n && t->v[slot].state != PROC_FREE ? t->v[slot].pid : 0;
 }
 
 /* A pidfd reads as ready once every thread of the process has exited. 1: that is so; 0: it is not;
@@ -133,8 +145,9 @@ static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     }
     close(p->pidfd);
     p->pidfd = -1;
+    proc_move(p, PROC_EXITED);
     t->gone(t->ctx, (uint32_t)(p - t->v));
-    p->pid = 0;
+    proc_move(p, PROC_FREE);
 }
 
 /* BUSY: descriptors have run out. GONE: that process has exited. */
@@ -157,7 +170,7 @@ static enum tern_err identify(int sock, pid_t pid, int *ret_pidfd, uint64_t *ret
 static uint32_t find(const struct proc_table *t, pid_t pid, uint64_t start_time)
 {
     for (uint32_t i = 0; i < t->n; i++) {
-        if (t->v[i].pid == pid && t->v[i].start_time == start_time)
+        if (t->v[i].state == PROC_WATCHED && t->v[i].pid == pid && t->v[i].start_time == start_time)
             return i;
     }
     return t->n;
@@ -169,7 +182,7 @@ static uint32_t find_free(const struct proc_table *t, uint32_t tenant, uint32_t 
     uint32_t slot = t->n, held = 0;
 
     for (uint32_t i = 0; i < t->n; i++) {
-        if (t->v[i].pid == 0)
+        if (t->v[i].state == PROC_FREE)
             slot = slot == t->n ? i : slot;
         else
             held += t->v[i].tenant == tenant;
@@ -213,6 +226,7 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_
         return TERN_BUSY;
     }
     p = &t->v[slot];
+    proc_move(p, PROC_WATCHED);
     p->pid = cred.pid;
     p->tenant = tenant;
     p->start_time = start_time;

@@ -11,9 +11,11 @@
 
 #include "base/tern_err.h"
 #include "seam/io/io.h"
+#include "shell/conn/proc_states.h"
 
 struct proc {
-    pid_t pid;       /* 0: the slot is free */
+    enum proc_state state;
+    pid_t pid;
     uint32_t tenant; /* on whose socket it was first seen */
     uint64_t start_time;
     int pidfd;

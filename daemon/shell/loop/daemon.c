@@ -76,8 +76,8 @@ static void take_signal(struct daemon *d, uint32_t number)
         links_reload(d, why, sizeof(why));
     else if (d->phase == DAEMON_SERVING)
         drain_begin(d);
-    else
-        d->phase = DAEMON_STOPPED; /* asked twice: at once */
+    else if (d->phase == DAEMON_DRAINING)
+        daemon_move(d, DAEMON_STOPPED); /* asked twice: at once */
 }
 
 /* All that are pending: several may have come with one wake-up, and none wakes us again. */
@@ -299,7 +299,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     TRY(start_xfer(d, why, cap));
     TRY(start_sockets(d, why, cap));
     TRY(start_signals(d, why, cap));
-    d->phase = DAEMON_SERVING;
+    daemon_move(d, DAEMON_SERVING);
     return TERN_OK;
 }
 
@@ -340,7 +340,8 @@ void daemon_destroy(struct daemon *d)
         return;
     /* xfer runs the ring until its own operations have ended, and completions of connections and
      * links come with them: those must still be there, and must no longer step the core. */
-    d->phase = DAEMON_STOPPED;
+    if (d->phase != DAEMON_STOPPED)
+        daemon_move(d, DAEMON_STOPPED);
     xfer_destroy(d->xfer);
     conns_finish(d);
     subscribe_finish(d);

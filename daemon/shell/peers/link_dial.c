@@ -193,7 +193,7 @@ void link_dial_tick(struct peer_link *l, uint64_t now_ns)
     if (l->state == PEER_LINK_IDLE && now_ns >= l->redial_ns) {
         dial(l, now_ns);
     } else if (l->state == PEER_LINK_RESOLVING && now_ns >= l->give_up_ns) {
-        resolver_forget(l->d->links.resolver, l->slot);
+        resolver_cancel(l->d->links.resolver, l->slot);
         resolve_timed_out(l, now_ns);
     } else if (l->state == PEER_LINK_DIALLING && now_ns >= l->give_up_ns) {
         link_move(l, PEER_LINK_CANCELLING);

@@ -7,6 +7,18 @@
 #include "base/check.h"
 #include "shell/daemon.h"
 
+void daemon_move(struct daemon *d, enum daemon_phase to)
+{
+    static const uint32_t next[DAEMON_STATES] = {
+#define X(name, next, comment) next,
+        DAEMON_STATE_TABLE(X)
+#undef X
+    };
+
+    check(next[d->phase] >> to & 1);
+    d->phase = to;
+}
+
 /* ---- the queue ---- */
 
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs)

@@ -17,6 +17,7 @@
 #include "base/tern_err.h"
 #include "proto/frame.h"
 #include "seam/io/io.h"
+#include "shell/stream/stream_states.h"
 #include "shell/tls/tls.h"
 
 #define SEND_BUFFER_BYTES  16384 /* of the send queue */
@@ -42,8 +43,6 @@ struct stream_ops {
     void (*secured)(struct stream *s);
     void (*tls_refused)(struct stream *s, enum tls_refusal why, const char *detail);
 };
-
-enum stream_state { STREAM_UNUSED = 0, STREAM_OPEN, STREAM_FLUSHING, STREAM_CLOSED };
 
 struct send_buffer {
     struct send_buffer *next;

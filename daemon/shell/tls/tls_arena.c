@@ -26,7 +26,7 @@
 #define BLOCK_FREE 0x66726565u
 
 struct block {
-    uint32_t state, class;
+    uint32_t mark, class; /* mark: BLOCK_USED or BLOCK_FREE, so that a stray pointer is found */
     union {
         size_t size; /* asked for; while it is out */
         struct block *next;
@@ -70,7 +70,7 @@ static struct block *block_of(void *p)
 {
     struct block *b = (struct block *)p - 1;
 
-    check(b->state == BLOCK_USED && b->class < CLASSES);
+    check(b->mark == BLOCK_USED && b->class < CLASSES);
     return b;
 }
 
@@ -121,7 +121,7 @@ void *tls_arena_take(size_t n)
         b = find(class);
     }
     if (b) {
-        b->state = BLOCK_USED;
+        b->mark = BLOCK_USED;
         b->size = n;
         SHOW(b + 1, n);
         arena.stats.used += class_bytes(b->class);
@@ -144,7 +144,7 @@ void tls_arena_put(void *p)
     b = block_of(p);
     explicit_bzero(p, b->size); /* may have been a key */
     arena.stats.used -= class_bytes(b->class);
-    b->state = BLOCK_FREE;
+    b->mark = BLOCK_FREE;
     b->next = arena.free[b->class];
     arena.free[b->class] = b;
     HIDE(p, class_bytes(b->class) - sizeof(*b));

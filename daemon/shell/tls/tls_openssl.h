@@ -9,13 +9,7 @@
 #include <openssl/x509v3.h>
 
 #include "shell/tls/tls.h"
-
-enum tls_session_state {
-    TLS_SESSION_UNUSED = 0,
-    TLS_SESSION_HANDSHAKING,
-    TLS_SESSION_OPEN,
-    TLS_SESSION_BROKEN, /* refused, failed or ended: only tls_close is left */
-};
+#include "shell/tls/tls_session_states.h"
 
 struct tls_session {
     struct tls *tls;
@@ -24,9 +18,8 @@ struct tls_session {
     const char *detail;
     SSL *ssl;         /* owned */
     const char *peer; /* borrowed; NULL: the other side began */
-    bool wrong_name; /* said by the check of its certificate, which OpenSSL reports as another error
-                      */
-    bool full;       /* `send` had no room */
+    bool wrong_name; /* the check of its certificate found no name; OpenSSL reports another error */
+    bool send_full;  /* `send` had no room */
     const uint8_t *in; /* what came and was not yet taken; borrowed during tls_take */
     size_t in_n;
     size_t taken; /* bytes during the handshake */

@@ -10,6 +10,18 @@
 #include "base/err.h"
 #include "shell/tls/tls_openssl.h"
 
+static void session_move(struct tls_session *s, enum tls_session_state to)
+{
+    static const uint32_t next[TLS_SESSION_STATES] = {
+#define X(name, next, comment) next,
+        TLS_SESSION_STATE_TABLE(X)
+#undef X
+    };
+
+    check(next[s->state] >> to & 1);
+    s->state = to;
+}
+
 /* ---- OpenSSL's view of the socket ---- */
 
 static int bio_read(BIO *bio, char *to, size_t n, size_t *ret_n)
@@ -35,8 +47,8 @@ static int bio_write(BIO *bio, const char *from, size_t n, size_t *ret_n)
     struct tls_session *s = BIO_get_data(bio);
 
     BIO_clear_retry_flags(bio);
-    if (s->full || !s->send(s->ctx, (const uint8_t *)from, n)) {
-        s->full = true;
+    if (s->send_full || !s->send(s->ctx, (const uint8_t *)from, n)) {
+        s->send_full = true;
         return 0;
     }
     *ret_n = n;
@@ -133,7 +145,7 @@ static enum tls_refusal judge(struct tls_session *s)
         if (text)
             s->detail = text;
     }
-    if (s->full || found == TLS_NO_ROOM)
+    if (s->send_full || found == TLS_NO_ROOM)
         return TLS_NO_ROOM;
     if (s->wrong_name)
         return TLS_WRONG_NAME;
@@ -156,7 +168,7 @@ static enum tls_got broken(struct tls_session *s, enum tls_refusal why)
 {
     handshake_over(s);
     s->refusal = why;
-    s->state = TLS_SESSION_BROKEN;
+    session_move(s, TLS_SESSION_BROKEN);
     ERR_clear_error();
     return TLS_FAILED;
 }
@@ -223,7 +235,7 @@ enum tern_err tls_open(struct tls *tls, const char *peer, tls_send *send, void *
     tls->free = s->next_free;
     *s = (struct tls_session){.tls = tls, .peer = peer, .send = send, .ctx = ctx, .detail = ""};
     s->ssl = SSL_new(tls->ctx);
-    s->state = TLS_SESSION_HANDSHAKING;
+    session_move(s, TLS_SESSION_HANDSHAKING);
     if (!peer)
         tls->handshakes++;
     if (!attach(s)) {
@@ -243,7 +255,7 @@ void tls_close(struct tls_session *s)
     handshake_over(s);
     SSL_free(s->ssl);
     s->ssl = NULL;
-    s->state = TLS_SESSION_UNUSED;
+    session_move(s, TLS_SESSION_UNUSED);
     s->next_free = s->tls->free;
     s->tls->free = s;
 }
@@ -281,7 +293,7 @@ static enum tls_got handshake(struct tls_session *s)
 
     s->taken += before - s->in_n;
     if (rc != 1) {
-        if (SSL_get_error(s->ssl, rc) != SSL_ERROR_WANT_READ || s->full)
+        if (SSL_get_error(s->ssl, rc) != SSL_ERROR_WANT_READ || s->send_full)
             return broken(s, judge(s));
         return s->taken > TLS_HANDSHAKE_BYTES_MAX ? broken(s, TLS_NO_ROOM) : TLS_WANTS;
     }
@@ -289,7 +301,7 @@ static enum tls_got handshake(struct tls_session *s)
     if (!cert || SSL_get_verify_result(s->ssl) != X509_V_OK || !may_be(s, cert))
         return broken(s, cert ? TLS_WRONG_NAME : TLS_NO_CERTIFICATE);
     handshake_over(s);
-    s->state = TLS_SESSION_OPEN;
+    session_move(s, TLS_SESSION_OPEN);
     return TLS_SECURED;
 }
 
@@ -302,8 +314,8 @@ static enum tls_got records(struct tls_session *s, const uint8_t **ret_plain, si
         return TLS_BYTES;
     }
     switch (SSL_get_error(s->ssl, rc)) {
-    case SSL_ERROR_WANT_READ: return s->full ? broken(s, TLS_NO_ROOM) : TLS_WANTS;
-    case SSL_ERROR_ZERO_RETURN: s->state = TLS_SESSION_BROKEN; return TLS_ENDED;
+    case SSL_ERROR_WANT_READ: return s->send_full ? broken(s, TLS_NO_ROOM) : TLS_WANTS;
+    case SSL_ERROR_ZERO_RETURN: session_move(s, TLS_SESSION_BROKEN); return TLS_ENDED;
     default: return broken(s, judge(s));
     }
 }
@@ -331,7 +343,7 @@ bool tls_put(struct tls_session *s, const uint8_t *plain, size_t n)
 
     check(s->state == TLS_SESSION_OPEN);
     ERR_clear_error();
-    if (SSL_write_ex(s->ssl, plain, n, &put) == 1 && put == n && !s->full)
+    if (SSL_write_ex(s->ssl, plain, n, &put) == 1 && put == n && !s->send_full)
         return true;
     broken(s, judge(s));
     return false;

@@ -123,7 +123,7 @@ TEST(what_is_forgotten_is_not_taken)
         assert_true(resolver_ask(r, i, "x", 1));
     until_inside(RESOLVE_THREADS);
     for (uint32_t i = 0; i < SLOTS; i++)
-        resolver_forget(r, i);
+        resolver_cancel(r, i);
     for (uint32_t i = 0; i < RESOLVE_THREADS; i++)
         assert_false(resolver_ask(r, i, "y", 2));
     let(RESOLVE_THREADS);
@@ -137,7 +137,7 @@ TEST(what_is_forgotten_is_not_taken)
     assert_true(resolver_ask(r, SLOTS - 1, "z", 4)); /* and what is there already is not either */
     let(1);
     assert_int_equal(poll(&ready, 1, WAIT_MS), 1);
-    resolver_forget(r, SLOTS - 1);
+    resolver_cancel(r, SLOTS - 1);
     assert_false(resolver_take(r, &slot, &a));
     resolver_destroy(r);
 }

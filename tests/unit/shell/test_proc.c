@@ -148,7 +148,7 @@ TEST(proc_of_a_tenant_beyond_its_share_is_refused)
     struct rig rig;
 
     rig_init(&rig);
-    rig.table.v[1] = (struct proc){.pid = 1, .tenant = 5};
+    rig.table.v[1] = (struct proc){.state = PROC_WATCHED, .pid = 1, .tenant = 5};
     assert_int_equal(proc_take(&rig.table, rig.sock, 5, 1, &slot, &why), TERN_BUSY);
     assert_int_equal(slot, 99);
     assert_non_null(strstr(why, "limits.procs"));
@@ -157,7 +157,7 @@ TEST(proc_of_a_tenant_beyond_its_share_is_refused)
     slot = 99;
     assert_int_equal(proc_take(&rig.table, rig.sock, 4, 1, &slot, &why), TERN_OK);
     assert_int_equal(slot, 0); /* it is there already */
-    rig.table.v[1].pid = 0;
+    rig.table.v[1].state = PROC_FREE;
     child_end(&rig);
     rig_finish(&rig);
 }

@@ -1,0 +1,83 @@
+/* The end of a stream. See stream.h. What must stay true: a stream is handed back (`finished`) only
+ * when the ring holds none of its operations, and `closed` comes exactly once before that; a state
+ * changes only in stream_move, along the table in stream_states.h. */
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "shell/stream/stream_internal.h"
+
+void stream_move(struct stream *s, enum stream_state to)
+{
+    static const uint32_t next[STREAM_STATES] = {
+#define X(name, next, comment) next,
+        STREAM_STATE_TABLE(X)
+#undef X
+    };
+
+    check(next[s->state] >> to & 1);
+    s->state = to;
+}
+
+void stream_start_send_deadline(struct stream *s)
+{
+    s->deadline_bytes = s->queued_bytes;
+    if (!s->send_ns)
+        s->send_ns = io_now_ns() + s->pool->config.slow_ns;
+}
+
+void stream_finish_if_quiet(struct stream *s)
+{
+    if (s->state != STREAM_CLOSED || s->recv_posted || s->send_posted)
+        return;
+    while (s->first)
+        send_buffer_put_first(s);
+    close(s->fd);
+    s->fd = -1;
+    stream_move(s, STREAM_UNUSED);
+    s->ops->finished(s);
+}
+
+void stream_close(struct stream *s, const char *why)
+{
+    if (s->state == STREAM_UNUSED || s->state == STREAM_CLOSED)
+        return;
+    if (s->state == STREAM_FLUSHING) {
+        why = s->close_reason;
+        s->peer_closed = false;
+    }
+    stream_move(s, STREAM_CLOSED);
+    stream_body_put(s);
+    s->skip_bytes = 0;
+    if (s->prev)
+        s->prev->next = s->next;
+    else
+        s->pool->open = s->next;
+    if (s->next)
+        s->next->prev = s->prev;
+    s->prev = s->next = NULL;
+    shutdown(s->fd, SHUT_RDWR); /* ends a receive and a send that are posted */
+    s->ops->closed(s, why);
+    stream_finish_if_quiet(s);
+}
+
+void stream_close_by_peer(struct stream *s, const char *why)
+{
+    s->peer_closed = true;
+    stream_close(s, why);
+}
+
+void stream_finish(struct stream *s, const char *why)
+{
+    if (s->state != STREAM_OPEN)
+        return;
+    if (!s->first) {
+        stream_close(s, why);
+        return;
+    }
+    stream_move(s, STREAM_FLUSHING);
+    s->close_reason = why;
+    stream_start_send_deadline(s);
+    stream_body_put(s);
+    s->partial_ns = 0;
+}

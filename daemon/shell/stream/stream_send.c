@@ -1,0 +1,175 @@
+/* Sending: the queue, one send in flight, TLS records on their way out. See stream.h. What must
+ * stay true: a frame is queued whole or the stream is closed; descriptors leave with the first byte
+ * of their frame. */
+#include <string.h>
+
+#include "base/check.h"
+#include "shell/stream/stream_internal.h"
+
+#define stream_of(op_ptr, member)                                                                  \
+    ((struct stream *)(void *)((char *)(op_ptr)-offsetof(struct stream, member)))
+
+void stream_send_start(struct stream *s)
+{
+    struct send_buffer *c = s->first;
+    size_t n = 0;
+
+    s->send_posted = true;
+    if (!c->next && c->nfds == 0) {
+        io_send(s->pool->config.io, &s->send, s->fd, c->data + c->sent, c->used - c->sent, false);
+        return;
+    }
+    memset(&s->msg, 0, sizeof(s->msg));
+    if (c->nfds) {
+        struct cmsghdr *cm = (struct cmsghdr *)(void *)s->control;
+
+        memset(s->control, 0, sizeof(s->control));
+        cm->cmsg_level = SOL_SOCKET;
+        cm->cmsg_type = SCM_RIGHTS;
+        cm->cmsg_len = CMSG_LEN(c->nfds * sizeof(int));
+        memcpy(CMSG_DATA(cm), c->fds, c->nfds * sizeof(int));
+        s->msg.msg_control = s->control;
+        s->msg.msg_controllen = CMSG_SPACE(c->nfds * sizeof(int));
+    }
+    for (; c && n < STREAM_IOV_MAX && (n == 0 || c->nfds == 0); c = c->next)
+        s->iov[n++] = (struct iovec){c->data + c->sent, c->used - c->sent};
+    s->msg.msg_iov = s->iov;
+    s->msg.msg_iovlen = n;
+    io_sendmsg(s->pool->config.io, &s->send, s->fd, &s->msg);
+}
+
+void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct stream *s = stream_of(op, send);
+    uint64_t slow_ns = s->pool->config.slow_ns;
+
+    (void)flags;
+    (void)buffer;
+    s->send_posted = false;
+    if (s->state == STREAM_CLOSED) {
+        stream_finish_if_quiet(s);
+        return;
+    }
+    if (res < 0) {
+        stream_close_by_peer(s, "send failed");
+        return;
+    }
+    s->sent_bytes += (uint32_t)res;
+    for (uint32_t left = (uint32_t)res; left > 0;) {
+        struct send_buffer *c = s->first;
+        uint32_t n = c->used - c->sent < left ? c->used - c->sent : left;
+
+        c->sent += n;
+        c->nfds = 0;
+        left -= n;
+        if (c->sent < c->used)
+            break;
+        send_buffer_put_first(s);
+        s->send_ns = io_now_ns() + slow_ns;
+    }
+    if (s->sent_bytes >= s->deadline_bytes)
+        s->send_ns = 0;
+    if (s->first) {
+        stream_send_start(s);
+        return;
+    }
+    if (s->state == STREAM_FLUSHING)
+        stream_close(s, s->close_reason);
+}
+
+/* ---- the queue ---- */
+
+bool stream_fits(const struct stream *s, size_t n)
+{
+    uint32_t own = s->send_buffers_max - s->send_buffers,
+             shared = s->pool->send_buffers_shared + (s->send_buffers == 0);
+
+    /* The room left in the last send buffer is not counted: a little less than there is. */
+    if (s->tls)
+        n += (n / TLS_PLAIN_BYTES + 1) * TLS_RECORD_OVERHEAD;
+    return n <= sizeof(s->last->data) * (size_t)(own < shared ? own : shared);
+}
+
+/* Bytes as they go to the socket. False: no room for all of them; the stream is to be closed. */
+static bool enqueue(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
+{
+    while (n > 0) {
+        struct send_buffer *c = s->last;
+        uint32_t room;
+
+        if (!c || c->used == sizeof(c->data) || nfds > 0)
+            c = send_buffer_take(s);
+        if (!c)
+            return false;
+        for (; nfds > 0; nfds--)
+            c->fds[c->nfds++] = *fds++;
+        room = (uint32_t)sizeof(c->data) - c->used;
+        if (room > n)
+            room = (uint32_t)n;
+        memcpy(c->data + c->used, frame, room);
+        c->used += room;
+        s->queued_bytes += room;
+        frame += room;
+        n -= room;
+    }
+    if (!s->dirty) {
+        s->dirty = true;
+        s->pool->dirty[s->pool->ndirty++] = s;
+    }
+    return true;
+}
+
+bool stream_tls_send(void *stream, const uint8_t *bytes, size_t n)
+{
+    struct stream *s = stream;
+
+    if (s->state != STREAM_OPEN || !enqueue(s, bytes, n, NULL, 0))
+        return false;
+    stream_start_send_deadline(s);
+    return true;
+}
+
+static bool put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
+{
+    if (s->state != STREAM_OPEN)
+        return false;
+    check(!s->tls || (nfds == 0 && tls_secured(s->tls)));
+    if (s->tls ? tls_put(s->tls, frame, n) : enqueue(s, frame, n, fds, nfds))
+        return true;
+    stream_close(s, "reads too slowly: its send queue is full");
+    return false;
+}
+
+bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
+{
+    if (!put(s, frame, n, fds, nfds))
+        return false;
+    stream_start_send_deadline(s);
+    return true;
+}
+
+bool stream_has_spare_buffer(const struct stream *s)
+{
+    const struct stream_pool *pool = s->pool;
+
+    return s->send_buffers == 0 ||
+           (s->send_buffers < s->send_buffers_max &&
+            pool->send_buffers_shared > pool->config.send_buffers_extra / 2);
+}
+
+bool stream_put_no_deadline(struct stream *s, const uint8_t *frame, size_t n)
+{
+    return put(s, frame, n, NULL, 0);
+}
+
+void stream_pool_flush(struct stream_pool *pool)
+{
+    for (uint32_t i = 0; i < pool->ndirty; i++) {
+        struct stream *s = pool->dirty[i];
+
+        s->dirty = false;
+        if ((s->state == STREAM_OPEN || s->state == STREAM_FLUSHING) && s->first && !s->send_posted)
+            stream_send_start(s);
+    }
+    pool->ndirty = 0;
+}
