@@ -63,18 +63,20 @@ const ProtobufCMessageDescriptor *wire_descriptor(uint16_t type)
     return type == m->type ? m->request : m->reply;
 }
 
-static const struct field_limit limits[] = {
+const struct field_limit field_limits[] = {
 #define X(message, field, element, least, most, sum)                                               \
     {DESCRIPTOR(message), offsetof(MESSAGE_STRUCT(message), field), element, least, most, sum},
     LIMIT_TABLE(X)
 #undef X
 };
 
+const uint32_t field_limits_n = sizeof(field_limits) / sizeof(field_limits[0]);
+
 const struct field_limit *message_limit(const ProtobufCMessageDescriptor *message,
                                         const ProtobufCFieldDescriptor *field)
 {
-    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
-        if (limits[i].message == message && limits[i].offset == field->offset)
-            return &limits[i];
+    for (size_t i = 0; i < field_limits_n; i++)
+        if (field_limits[i].message == message && field_limits[i].offset == field->offset)
+            return &field_limits[i];
     return NULL;
 }

@@ -310,6 +310,9 @@ struct field_limit {
     enum limit_sum sum;
 };
 
+extern const struct field_limit field_limits[];
+extern const uint32_t field_limits_n;
+
 /* NULL: there is no row for that field. */
 const struct field_limit *message_limit(const ProtobufCMessageDescriptor *message,
                                         const ProtobufCFieldDescriptor *field);

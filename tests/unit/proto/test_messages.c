@@ -1,5 +1,7 @@
 /* The table of messages: numbers that were given once stay what they are, each field that has a
  * limit is one, each list has one, and docs/protocol.md shows the table as it is. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/frame.h"
@@ -147,4 +149,134 @@ TEST(messages_fields_of_answers_are_those_of_the_schema)
     REQUEST_TABLE(X)
 #undef X
 #undef F
+}
+
+/* ---- docs/protocol.md ---- */
+
+#define DOCUMENT   TERN_SOURCE_DIR "/docs/protocol.md"
+#define TEXT_BYTES (1u << 20)
+
+static const char *body_limit(enum message_body body)
+{
+    switch (body) {
+    case BODY_HELLO: return "4,096";
+    case BODY_PEER: return "1,179,648";
+    default: return "`frame_body_max`";
+    }
+}
+
+static const char *senders(enum message_from from)
+{
+    switch (from) {
+    case FROM_ENGINE: return "engine";
+    case FROM_OPERATOR: return "operator";
+    case FROM_PEER: return "peer";
+    case FROM_CLIENT: return "engine, operator";
+    default: return "engine, operator, peer";
+    }
+}
+
+static void put_message_row(FILE *out, const struct message *m)
+{
+    static const char *const needs[] = {"nothing", "an engine", "a session"};
+    static const char *const answers[] = {"not", "at once", "later", "in pieces", "as a stream"};
+
+    fprintf(out, "| %u | %s | %s%s%s | %s | %s | %s | %s | %s |\n", m->type, m->name,
+            m->request->short_name, m->reply ? ", " : "", m->reply ? m->reply->short_name : "",
+            senders(m->from), needs[m->needs], answers[m->answer],
+            m->repeat == REPEAT_HARMLESS ? "harmless" : "acts again", body_limit(m->body));
+}
+
+static void put_messages(FILE *out)
+{
+    fprintf(out,
+            "| number | name | messages | may send | needs | answered | once more | bytes of a "
+            "body |\n|---|---|---|---|---|---|---|---|\n");
+    for (const uint16_t *type = rig_wire_types; *type; type++)
+        if (message_of(*type)->type == *type)
+            put_message_row(out, message_of(*type));
+}
+
+/* With commas, as people write numbers. */
+static void put_limit(FILE *out, uint32_t v)
+{
+    if (v == WIRE_ANY)
+        fprintf(out, "as the body allows");
+    else if (v >= 1000)
+        fprintf(out, "%u,%03u", v / 1000, v % 1000);
+    else
+        fprintf(out, "%u", v);
+}
+
+static void put_limit_row(FILE *out, const struct field_limit *l, const ProtobufCFieldDescriptor *f)
+{
+    fprintf(out, "| %s.%s | ", l->message->short_name, f->name);
+    put_limit(out, l->most);
+    if (l->element_bytes > 1)
+        fprintf(out, " | elements of %u bytes |\n", l->element_bytes);
+    else
+        fprintf(out, " | %s |\n",
+                l->element_bytes == 1                ? "bytes"
+                : f->type == PROTOBUF_C_TYPE_MESSAGE ? "messages"
+                                                     : "strings");
+}
+
+static void put_limits(FILE *out)
+{
+    fprintf(out, "| field | at most | |\n|---|---|---|\n");
+    for (uint32_t i = 0; i < field_limits_n; i++) {
+        const struct field_limit *l = &field_limits[i];
+
+        for (unsigned k = 0; k < l->message->n_fields; k++)
+            if (l->message->fields[k].offset == l->offset)
+                put_limit_row(out, l, &l->message->fields[k]);
+    }
+}
+
+/* Copies `text` up to and behind a table, which it writes anew. Returns what follows the table. */
+static const char *put_table(FILE *out, const char *text, const char *name, void (*put)(FILE *out))
+{
+    char mark[64];
+    const char *at;
+
+    snprintf(mark, sizeof mark, "<!-- %s -->\n", name);
+    at = strstr(text, mark);
+    if (!at)
+        fail_msg("docs/protocol.md lacks the mark %s", mark);
+    at += strlen(mark);
+    fwrite(text, 1, (size_t)(at - text), out);
+    put(out);
+    while (*at == '|')
+        at = strchr(at, '\n') + 1;
+    return at;
+}
+
+/* With TERN_WRITE_DOCS in the environment it writes the tables instead. */
+TEST(messages_document_shows_the_tables)
+{
+    char *text = calloc(1, TEXT_BYTES), *anew = NULL;
+    FILE *f = fopen(DOCUMENT, "r"), *out;
+    const char *rest;
+    size_t n;
+
+    assert_non_null(f);
+    assert_non_null(text);
+    assert_true(fread(text, 1, TEXT_BYTES - 1, f) > 0);
+    fclose(f);
+    out = open_memstream(&anew, &n);
+    rest = put_table(out, text, "messages", put_messages);
+    rest = put_table(out, rest, "limits", put_limits);
+    fputs(rest, out);
+    fclose(out);
+    if (strcmp(text, anew) != 0 && getenv("TERN_WRITE_DOCS")) {
+        f = fopen(DOCUMENT, "w");
+        assert_non_null(f);
+        assert_int_equal(fwrite(anew, 1, n, f), n);
+        fclose(f);
+    } else if (strcmp(text, anew) != 0) {
+        fail_msg("the tables of docs/protocol.md are not those of proto/messages.h: run this test "
+                 "with TERN_WRITE_DOCS=1");
+    }
+    free(text);
+    free(anew);
 }
