@@ -8,31 +8,39 @@
 #include "core/ids.h"
 #include "core/limits.h"
 
-/* The operations: X(NAME, name in the log). Their order is the tape's, so a new one comes last.
- * What each of them says and is answered is below. ENGINE_LEAVE says that this process has unmapped
- * everything; the last one ends the engine. EVICT, DRAIN and PIN are operators' alone. */
+/* The operations. Their order is the tape's, so a new one comes last. What each of them says and is
+ * answered is below. ENGINE_LEAVE says that this process has unmapped everything; the last one ends
+ * the engine.
+ * X(NAME, name in the log, function of the core that answers it, who asks, when it is answered):
+ *   ANY            whoever is connected
+ *   OPERATOR       a connection of the admin socket
+ *   ENGINE         a connection that has joined an engine, when all its ranks have
+ *   SESSION(op)    such a one, about the session that request.op.session names
+ *   AT_ONCE        by the reply of the same step
+ *   LATER          by one of a later step, when a transfer or a copy has ended; a refusal at once
+ */
 #define OP_TABLE(X)                                                                                \
-    X(ENGINE_JOIN, "join")                                                                         \
-    X(ENGINE_LEAVE, "leave")                                                                       \
-    X(POOL_OPEN, "pool_open")                                                                      \
-    X(POOL_MAP, "pool_map")                                                                        \
-    X(POOL_CLOSE, "pool_close")                                                                    \
-    X(SESSION_OPEN, "session_open")                                                                \
-    X(PEEK, "peek")                                                                                \
-    X(MATCH, "match")                                                                              \
-    X(STEP, "step")                                                                                \
-    X(FETCH, "fetch")                                                                              \
-    X(FETCH_CANCEL, "fetch_cancel")                                                                \
-    X(EVICT, "evict")                                                                              \
-    X(DRAIN, "drain")                                                                              \
-    X(RETRACT, "retract")                                                                          \
-    X(RECOVER, "recover")                                                                          \
-    X(NAMESPACE_RESET, "namespace_reset")                                                          \
-    X(PIN, "pin")
+    X(ENGINE_JOIN, "join", engine_join, ANY, AT_ONCE)                                              \
+    X(ENGINE_LEAVE, "leave", engine_leave, ANY, AT_ONCE)                                           \
+    X(POOL_OPEN, "pool_open", pool_open, ENGINE, AT_ONCE)                                          \
+    X(POOL_MAP, "pool_map", pool_map, ENGINE, AT_ONCE)                                             \
+    X(POOL_CLOSE, "pool_close", pool_close, ENGINE, AT_ONCE)                                       \
+    X(SESSION_OPEN, "session_open", session_open, ENGINE, AT_ONCE)                                 \
+    X(PEEK, "peek", session_peek, ENGINE, AT_ONCE)                                                 \
+    X(MATCH, "match", session_match, SESSION(match), AT_ONCE)                                      \
+    X(STEP, "step", request_step, ENGINE, AT_ONCE)                                                 \
+    X(FETCH, "fetch", request_fetch, SESSION(fetch), LATER)                                        \
+    X(FETCH_CANCEL, "fetch_cancel", pull_cancel, SESSION(fetch_cancel), AT_ONCE)                   \
+    X(EVICT, "evict", request_evict, OPERATOR, AT_ONCE)                                            \
+    X(DRAIN, "drain", request_drain, OPERATOR, AT_ONCE)                                            \
+    X(RETRACT, "retract", session_retract, SESSION(retract), AT_ONCE)                              \
+    X(RECOVER, "recover", session_recover, SESSION(recover), LATER)                                \
+    X(NAMESPACE_RESET, "namespace_reset", request_reset, ENGINE, AT_ONCE)                          \
+    X(PIN, "pin", request_pin, OPERATOR, AT_ONCE)
 
 enum op {
     OP_NONE = 0,
-#define X(NAME, name) OP_##NAME,
+#define X(NAME, ...) OP_##NAME,
     OP_TABLE(X)
 #undef X
         OP_COUNT
@@ -42,7 +50,7 @@ enum op {
 static inline const char *op_name(enum op op)
 {
     static const char *const names[OP_COUNT] = {
-#define X(NAME, name) [OP_##NAME] = (name),
+#define X(NAME, name, ...) [OP_##NAME] = (name),
         OP_TABLE(X)
 #undef X
     };

@@ -6,8 +6,8 @@
 #include "core/arena/machine.h"
 #include "core/tier/host.h"
 
-static enum tern_err step_request(struct core *c, struct actions *out, struct call *call,
-                                  struct reply *ret)
+enum tern_err request_step(struct core *c, struct actions *out, struct call *call,
+                           struct reply *ret)
 {
     const struct req_step *r = &call->req->step;
 
@@ -27,8 +27,8 @@ static enum tern_err step_request(struct core *c, struct actions *out, struct ca
     return TERN_OK;
 }
 
-static enum tern_err fetch_request(struct core *c, struct actions *out, struct call *call,
-                                   struct reply *ret)
+enum tern_err request_fetch(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret)
 {
     return call->req->fetch.peer == PEER_HOST ? session_fetch_host(c, call, ret)
                                               : pull_fetch(c, out, call, ret);
@@ -50,8 +50,8 @@ static uint32_t pages_used(const struct core *c, enum tier tier)
     return n;
 }
 
-static enum tern_err evict_request(struct core *c, struct actions *out, struct call *call,
-                                   struct reply *ret)
+enum tern_err request_evict(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret)
 {
     const struct req_evict *r = &call->req->evict;
     uint32_t pages = pages_used(c, TIER_DEVICE), host_pages = pages_used(c, TIER_HOST);
@@ -73,8 +73,8 @@ static enum tern_err evict_request(struct core *c, struct actions *out, struct c
     return TERN_OK;
 }
 
-static enum tern_err drain_request(struct core *c, struct actions *out, struct call *call,
-                                   struct reply *ret)
+enum tern_err request_drain(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret)
 {
     (void)out;
     if (c->draining != call->req->drain.on)
@@ -84,8 +84,8 @@ static enum tern_err drain_request(struct core *c, struct actions *out, struct c
     return TERN_OK;
 }
 
-static enum tern_err reset_request(struct core *c, struct actions *out, struct call *call,
-                                   struct reply *ret)
+enum tern_err request_reset(struct core *c, struct actions *out, struct call *call,
+                            struct reply *ret)
 {
     (void)out;
     ret->namespace_reset.nodes =
@@ -111,8 +111,7 @@ static enum tern_err pin_check(const struct core *c, const struct req_pin *r, st
     return TERN_OK;
 }
 
-static enum tern_err pin_request(struct core *c, struct actions *out, struct call *call,
-                                 struct reply *ret)
+enum tern_err request_pin(struct core *c, struct actions *out, struct call *call, struct reply *ret)
 {
     const struct req_pin *r = &call->req->pin;
     struct node *n;
@@ -130,7 +129,7 @@ static enum tern_err pin_request(struct core *c, struct actions *out, struct cal
     return TERN_OK;
 }
 
-/* --- requests: the table says what must be there before each is called --- */
+/* --- requests: the table of operations says what must be there before each is called --- */
 
 enum asker { ASKER_ANY, ASKER_OPERATOR, ASKER_ENGINE, ASKER_SESSION };
 
@@ -141,25 +140,17 @@ static const struct {
     size_t session_at; /* ASKER_SESSION: where the request names it */
     bool may_wait;     /* the answer may come when a transfer has ended */
 } requests[OP_COUNT] = {
-#define SESSION_OF(op) .asker = ASKER_SESSION, .session_at = offsetof(struct request, op.session)
-    [OP_ENGINE_JOIN] = {.answer = engine_join},
-    [OP_ENGINE_LEAVE] = {.answer = engine_leave},
-    [OP_POOL_OPEN] = {.answer = pool_open, .asker = ASKER_ENGINE},
-    [OP_POOL_MAP] = {.answer = pool_map, .asker = ASKER_ENGINE},
-    [OP_POOL_CLOSE] = {.answer = pool_close, .asker = ASKER_ENGINE},
-    [OP_SESSION_OPEN] = {.answer = session_open, .asker = ASKER_ENGINE},
-    [OP_PEEK] = {.answer = session_peek, .asker = ASKER_ENGINE},
-    [OP_MATCH] = {.answer = session_match, SESSION_OF(match)},
-    [OP_STEP] = {.answer = step_request, .asker = ASKER_ENGINE},
-    [OP_FETCH] = {.answer = fetch_request, SESSION_OF(fetch), .may_wait = true},
-    [OP_FETCH_CANCEL] = {.answer = pull_cancel, SESSION_OF(fetch_cancel)},
-    [OP_EVICT] = {.answer = evict_request, .asker = ASKER_OPERATOR},
-    [OP_DRAIN] = {.answer = drain_request, .asker = ASKER_OPERATOR},
-    [OP_RETRACT] = {.answer = session_retract, SESSION_OF(retract)},
-    [OP_RECOVER] = {.answer = session_recover, SESSION_OF(recover), .may_wait = true},
-    [OP_NAMESPACE_RESET] = {.answer = reset_request, .asker = ASKER_ENGINE},
-    [OP_PIN] = {.answer = pin_request, .asker = ASKER_OPERATOR},
-#undef SESSION_OF
+#define ASKED_BY_ANY      .asker = ASKER_ANY
+#define ASKED_BY_OPERATOR .asker = ASKER_OPERATOR
+#define ASKED_BY_ENGINE   .asker = ASKER_ENGINE
+#define ASKED_BY_SESSION(op)                                                                       \
+    .asker = ASKER_SESSION, .session_at = offsetof(struct request, op.session)
+#define ANSWERED_AT_ONCE false
+#define ANSWERED_LATER   true
+#define X(NAME, name, function, asked_by, answered)                                                \
+    [OP_##NAME] = {.answer = (function), .may_wait = ANSWERED_##answered, ASKED_BY_##asked_by},
+    OP_TABLE(X)
+#undef X
 };
 
 /* The only place that finds the engine of a connection and the session that a request names. */

@@ -1,5 +1,5 @@
 /* One request while it is being answered: who asks, and what the request names. step.c fills this
- * in one place, by its table of requests, before the request's own function is called; so a
+ * in one place, by the table of operations, before the operation's own function is called; so a
  * function that needs an engine or a session finds it here, alive and belonging to the asker.
  *
  * Such a function returns what becomes the reply's error, by refuse() where it refuses. It fills
@@ -18,6 +18,13 @@ struct call {
     struct session *session; /* that the request names, if it names one; of that engine */
     bool later;
 };
+
+/* What answers each operation. */
+#define X(NAME, name, function, ...)                                                               \
+    enum tern_err function(struct core *c, struct actions *out, struct call *call,                 \
+                           struct reply *ret);
+OP_TABLE(X)
+#undef X
 
 /* The engine of a connection, if it may ask for things now. */
 enum tern_err engine_of_conn(const struct core *c, const struct conn *conn,

@@ -203,6 +203,28 @@ static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct
     return TERN_OK;
 }
 
+/* ---- the core's table of operations says the same as that of messages ---- */
+
+enum {
+#define CORE_NEEDS_ANY         NEEDS_NOTHING
+#define CORE_NEEDS_OPERATOR    NEEDS_NOTHING
+#define CORE_NEEDS_ENGINE      NEEDS_ENGINE
+#define CORE_NEEDS_SESSION(op) NEEDS_SESSION
+#define CORE_ANSWER_AT_ONCE    ANSWER_AT_ONCE
+#define CORE_ANSWER_LATER      ANSWER_LATER
+#define X(NAME, name, function, asked_by, answered)                                                \
+    NEEDS_OF_##NAME = CORE_NEEDS_##asked_by, ANSWER_OF_##NAME = CORE_ANSWER_##answered,
+    OP_TABLE(X)
+#undef X
+};
+
+#define X(number, NAME, message, reply, from, needs, answer, ...)                                  \
+    static_assert((int)NEEDS_OF_##NAME == (int)(needs), #NAME " needs what the core asks for");    \
+    static_assert((int)ANSWER_OF_##NAME == (int)(answer), #NAME " is answered when the core "      \
+                                                                "says");
+REQUEST_TABLE(X)
+#undef X
+
 /* ---- whole requests ---- */
 
 /* What each kind of field of messages.h does: `m` is the message, `to` the struct of its request.
