@@ -99,7 +99,7 @@ static enum tern_err prompt_of(struct wire_in *w, const Tern__Wire__Tokens *t,
     TRY(tokens_of(w, t, ret));
     return ret->base == 0
                ? TERN_OK
-               : refused(ret_text, "this request takes a whole token list: the daemon keeps none");
+               : refused(ret_text, "it names a base: this request takes a whole token list");
 }
 
 static enum tern_err name_of(const char *name, char ret[ENGINE_NAME_MAX], const char **ret_text)
@@ -167,7 +167,7 @@ static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
         const char *name = m->groups[i]->name;
 
         TRY(choice_of(m->groups[i]->family, FAMILY_RECURRENT,
-                      "the family of a group is none that this daemon knows", ret_text));
+                      "it has a group of a family that this daemon does not know", ret_text));
         ret->group[i] = group_of(m->groups[i]);
         hash_group(&state, m->groups[i]);
         if (name)
@@ -187,7 +187,7 @@ static enum tern_err ops_of(struct wire_in *w, const Tern__Wire__Step *m, struct
         const Tern__Wire__StepOp *o = m->ops[i];
 
         if (o->kind < STEP_EXTEND || o->kind > STEP_RELEASE)
-            return refused(ret_text, "the kind of an operation is none that this daemon knows");
+            return refused(ret_text, "it has a kind of operation that this daemon does not know");
         w->ops[i] = (struct step_op){
             .kind = (enum step_op_kind)o->kind,
             .barrier = o->barrier,
@@ -237,7 +237,8 @@ REQUEST_TABLE(X)
 #define IN_U32(to, member, limit)       (to).member = m->member;
 #define IN_U64(to, member, limit)       (to).member = m->member;
 #define IN_CHOICE(to, member, limit)                                                               \
-    TRY(choice_of(m->member, limit, "its " #member " is none that this daemon knows", ret_text));  \
+    TRY(choice_of(m->member, limit, "its " #member " has a value that this daemon does not know",  \
+                  ret_text));                                                                      \
     (to).member = (__typeof__((to).member))m->member;
 #define IN_NAME(to, member, limit)   TRY(name_of(m->member, (to).member, ret_text));
 #define IN_PEER(to, member, limit)   (to).member = peer_of(w, m->member);
