@@ -1,14 +1,9 @@
 # Helpers for the CMakeLists.txt of each folder.
 
-# Sources of one folder, re-checked at each build; with a third argument, DEEP, also those of the folders below it.
-function(tern_sources ret dir)
-    if("DEEP" IN_LIST ARGN)
-        file(GLOB_RECURSE found CONFIGURE_DEPENDS ${dir}/*.c)
-    else()
-        file(GLOB found CONFIGURE_DEPENDS ${dir}/*.c)
-    endif()
+# Files that are named for an instruction set are compiled for it.
+function(tern_wide_vectors)
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-        foreach(file IN LISTS found)
+        foreach(file IN LISTS ARGN)
             if(file MATCHES "_avx2\\.c$")
                 set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-O3;-mavx2")
             elseif(file MATCHES "_avx512\\.c$")
@@ -16,6 +11,16 @@ function(tern_sources ret dir)
             endif()
         endforeach()
     endif()
+endfunction()
+
+# Sources of one folder, re-checked at each build; with a third argument, DEEP, also those of the folders below it.
+function(tern_sources ret dir)
+    if("DEEP" IN_LIST ARGN)
+        file(GLOB_RECURSE found CONFIGURE_DEPENDS ${dir}/*.c)
+    else()
+        file(GLOB found CONFIGURE_DEPENDS ${dir}/*.c)
+    endif()
+    tern_wide_vectors(${found})
     set(${ret} ${found} PARENT_SCOPE)
 endfunction()
 

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "core/bugs.h"
+#include "bugs/bugs.h"
 #include "rdma/run.h"
 #include "sim.h"
 
@@ -28,20 +28,20 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
 }
 #else
 
-unsigned core_bug;
+unsigned planted_bug;
 
 #define RUNS 5
 
 /* Without RDMA nothing would find the seam's. */
 static unsigned bugs_end(void)
 {
-    return rdma_built ? CORE_BUG_END : CORE_BUG_SEAM;
+    return rdma_built ? BUG_END : BUG_SEAM;
 }
 
 bool bug_plant(const char *which)
 {
-    core_bug = (unsigned)atoi(which);
-    return core_bug > 0 && core_bug < bugs_end();
+    planted_bug = (unsigned)atoi(which);
+    return planted_bug > 0 && planted_bug < bugs_end();
 }
 
 static const char *bug_text(unsigned n)
@@ -50,7 +50,7 @@ static const char *bug_text(unsigned n)
 #define X(number, name, what)                                                                      \
     case number:                                                                                   \
         return what;
-        CORE_BUG_TABLE(X)
+        BUG_TABLE(X)
 #undef X
     default: return NULL;
     }
@@ -75,7 +75,7 @@ static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, ui
     uint64_t hash;
 
     for (uint64_t i = 0; i < seeds; i++) {
-        if (core_bug >= CORE_BUG_SEAM) {
+        if (planted_bug >= BUG_SEAM) {
             if (!rdma_seed(first + i, what))
                 return i + 1;
             continue;
@@ -91,7 +91,7 @@ static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, ui
 static void bug_find(struct sim *w, struct history *h, unsigned bug, uint64_t first, uint64_t seeds,
                      struct found *ret)
 {
-    core_bug = bug;
+    planted_bug = bug;
     ret->seed = 0;
     ret->what[0] = 0;
     for (unsigned r = 0; r < RUNS; r++) {
@@ -105,7 +105,7 @@ static void bug_find(struct sim *w, struct history *h, unsigned bug, uint64_t fi
         }
     }
     qsort(ret->took, RUNS, sizeof ret->took[0], by_value);
-    core_bug = 0;
+    planted_bug = 0;
 }
 
 /* A short history that fails with the bug and passes without it. */
@@ -116,12 +116,12 @@ static void bug_keep(struct sim *w, struct history *h, unsigned bug, const struc
     const char *what;
     uint64_t hash;
 
-    core_bug = bug;
-    if (bug >= CORE_BUG_SEAM) {
+    planted_bug = bug;
+    if (bug >= BUG_SEAM) {
         snprintf(path, sizeof path, "bug-%u", bug);
         if (!rdma_seed(f->seed, &what))
             rdma_keep(dir, path, bug_text(bug));
-        core_bug = 0;
+        planted_bug = 0;
         return;
     }
     history_make(f->seed, h);
@@ -131,7 +131,7 @@ static void bug_keep(struct sim *w, struct history *h, unsigned bug, const struc
         if (!history_write(h, path, bug_text(bug)))
             perror(path);
     }
-    core_bug = 0;
+    planted_bug = 0;
 }
 
 static json_t *found_json(unsigned bug, const struct found *f)

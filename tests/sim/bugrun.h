@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* which: a number of core/bugs.h or "all". 0 only if each was found within `seeds` in every
+/* which: a number of bugs/bugs.h or "all". 0 only if each was found within `seeds` in every
  * repetition. */
 int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const char *shrink_to);
 /* Plants one for what follows. False: this build has none, or no such number. */

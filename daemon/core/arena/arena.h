@@ -11,7 +11,6 @@
 #include "base/err.h"
 #include "core/arena/list.h"
 #include "core/arena/node_states.h"
-#include "core/bugs.h"
 #include "core/core.h"
 #include "core/memory/page_states.h"
 #include "core/query.h"

@@ -202,7 +202,7 @@ struct page *page_find(const struct core *c, const struct pool *p, uint32_t grou
     if (!s->assigned || s->group != group)
         return NULL;
     pg = page_at(c, p->page_base + local * p->pages_per_slab_max + ref.index % g->pages_per_slab);
-    if (pg->state == PAGE_FREE || (pg->gen != ref.gen && !BUG(CORE_BUG_IGNORE_GEN)))
+    if (pg->state == PAGE_FREE || pg->gen != ref.gen)
         return NULL;
     return pg;
 }

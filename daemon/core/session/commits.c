@@ -236,8 +236,6 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
     }
     if (!node_visible(node_at(c, child)) && node_at(c, child)->pending_engine != s->engine)
         return TERN_GONE; /* T8: it may still vanish with the engine that wrote it */
-    if (BUG(CORE_BUG_NO_REFILL) && p->nstate > 0 && !state_resumable(c, child))
-        return TERN_GONE;
     tokens_drop_chunk(c, &s->tokens, p->align);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_is_state(&p->group[g]))
@@ -352,8 +350,6 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
     }
     if (records_ready(c, e, s, op->step)) /* else what has left the window leaves it later */
         node = session_slide(c, s, op->step, s->committed + p->align, &duplicates);
-    if (BUG(CORE_BUG_ADOPT_FREES_DUPS))
-        pages_free(c, &duplicates);
     retire_release(c, e, op->step, &duplicates, node, low);
     retire_publish(c, e, step, pending);
     session_use(c, s);

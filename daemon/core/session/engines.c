@@ -217,7 +217,7 @@ static void seat_leave(struct core *c, struct actions *out, struct engine *e, ui
     proc->alive = 0;
     e->alive--;
     touch(c);
-    if (e->alive == 0 || BUG(CORE_BUG_ONE_PIDFD)) {
+    if (e->alive == 0) {
         engine_end(c, out, e);
         return;
     }

@@ -88,14 +88,9 @@ void retire_release(struct core *c, struct engine *e, uint64_t step, struct list
 {
     struct retire *r;
 
-    if (BUG(CORE_BUG_UNPIN_UNFENCED) && node != NONE) {
-        state_unhold(c, node, low);
-        node_unpin(c, node, REF_DEVICE);
-        node = NONE;
-    }
     if (pages->n == 0 && node == NONE)
         return;
-    if (step <= e->done_min || BUG(CORE_BUG_FREE_UNFENCED)) {
+    if (step <= e->done_min) {
         apply_pages(c, pages, node, low);
         return;
     }

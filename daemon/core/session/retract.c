@@ -66,11 +66,9 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
 {
     struct list pages;
 
-    if (!BUG(CORE_BUG_PIN_ONE_TIER))
-        node_pin(c, s->node, REF_HOST);
+    node_pin(c, s->node, REF_HOST);
     if (host_back_path(c, s->node, s->low, &ret->shortage) != TERN_OK) {
-        if (!BUG(CORE_BUG_PIN_ONE_TIER))
-            node_unpin(c, s->node, REF_HOST);
+        node_unpin(c, s->node, REF_HOST);
         return refuse(ret, TERN_POOL_EXHAUSTED,
                       "the host tier has not that much room: the session runs on; wait for others "
                       "to recover or close, or retract with DROP");
@@ -140,10 +138,6 @@ enum tern_err session_retract(struct core *c, struct actions *out, struct call *
     s->back_to = state;
     s->away_step = session_step(s, r->step);
     c->retracts++;
-    if (BUG(CORE_BUG_COUNT_BORROWED))
-        freed += session_table_refs(session_pool(c, s), s->committed);
-    if (BUG(CORE_BUG_UNPIN_DEVICE_FIRST) && s->state == SESSION_RETRACTING)
-        retracted(c, s);
     if (r->step > e->done_min)
         ret->retract.free_at_step = freed;
     else
@@ -157,8 +151,7 @@ enum tern_err session_retract(struct core *c, struct actions *out, struct call *
 static void retract_undo(struct core *c, struct session *s)
 {
     away_remove(c, s);
-    if (!BUG(CORE_BUG_PIN_ONE_TIER))
-        node_unpin(c, s->node, REF_HOST);
+    node_unpin(c, s->node, REF_HOST);
     s->state = s->back_to;
     touch(c);
 }
@@ -171,8 +164,7 @@ static void back_on_device(struct core *c, struct session *s)
     node_pin(c, s->node, REF_DEVICE);
     if (s->held == REF_HOST) {
         state_lend_host(c, s->node, s->low, false);
-        if (!BUG(CORE_BUG_PIN_ONE_TIER))
-            node_unpin(c, s->node, REF_HOST);
+        node_unpin(c, s->node, REF_HOST);
     } else {
         node_unpin(c, s->node, REF_RETRACTED);
     }
@@ -435,8 +427,7 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct lis
         state_lend_host(c, s->node, s->low, false);
     if (engine_gone || host) {
         state_unhold(c, s->node, s->low);
-        if (!host || !BUG(CORE_BUG_PIN_ONE_TIER))
-            node_unpin(c, s->node, host ? REF_HOST : REF_DEVICE);
+        node_unpin(c, s->node, host ? REF_HOST : REF_DEVICE);
     }
     if (engine_gone)
         pages_free(c, pages);

@@ -181,8 +181,7 @@ void session_free_tail(struct core *c, struct session *s, uint32_t p, struct lis
     *list = LIST_EMPTY;
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         const struct group_layout *l = &pool->group[g].layout;
-        uint32_t end =
-            BUG(CORE_BUG_TAIL_UNALIGNED) ? p / l->page_tokens : div_up(p, l->page_tokens);
+        uint32_t end = div_up(p, l->page_tokens);
         uint32_t keep = end > s->base[g] ? end - s->base[g] : 0;
 
         if (l->family == FAMILY_RECURRENT)
@@ -450,8 +449,6 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         tokens_skip_to(&t, s->committed); /* what is committed was compared: go on from there */
     common = t.base + tokens_common(c, &s->tokens, p->align, t.base, &t);
     length = s->written < common ? s->written : common;
-    if (BUG(CORE_BUG_RESUME_MINUS_ONE) && length > s->committed)
-        length--;
     if (length < s->written && has_recurrent(p))
         length = s->committed; /* its one state is that of the written length: the resume point's is
                                   copied anew */

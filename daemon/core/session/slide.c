@@ -9,11 +9,9 @@ static uint32_t lower_bound(const struct core *c, const struct session *s, uint3
 {
     const struct pool *p = session_pool(c, s);
     const struct group_layout *l = &p->group[group].layout;
-    uint32_t at = s->written < next && !BUG(CORE_BUG_SLIDE_BY_C) ? s->written : next;
+    uint32_t at = s->written < next ? s->written : next;
     uint64_t keep = l->family == FAMILY_RECURRENT ? p->align : (uint64_t)l->window + l->reserve;
 
-    if (BUG(CORE_BUG_SLIDE_BY_C))
-        at = s->written;
     return at > keep ? at - (uint32_t)keep : 0;
 }
 

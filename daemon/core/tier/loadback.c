@@ -58,12 +58,10 @@ static void loadback_cancel(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
 
-    if (n->work.copy == COPY_LOADBACK_RUNNING && !BUG(CORE_BUG_HOST_FREE_EARLY)) {
+    if (n->work.copy == COPY_LOADBACK_RUNNING) {
         copy_state_move(&n->work.copy, COPY_LOADBACK_CANCELLED);
         return;
     }
-    if (n->work.copy == COPY_LOADBACK_RUNNING)
-        c->copies_running--;
     if (n->work.copy == COPY_LOADBACK_QUEUED)
         copy_list_remove(c, &c->copies_queued, slot);
     copy_pages_free(c, n);

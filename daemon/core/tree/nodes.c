@@ -160,7 +160,7 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
         return NONE;
     if (view_equals_chunk(w, p->depth, node_at(c, at)))
         return at;
-    if (p->children.n == 1 && !BUG(CORE_BUG_SPLIT_OFF_L))
+    if (p->children.n == 1)
         return NONE;
     hash = chunk_hash(parent, p->depth, view_hash_chunk(w, p->depth, 0));
     for (at = *hash_head(c, hash); at != NONE; at = node_at(c, at)->hash_next) {
@@ -180,7 +180,7 @@ static uint32_t walk_plain(const struct core *c, uint32_t at, const struct token
     uint32_t depth = n->depth;
 
     if (w->align != TOKEN_BLOCK || depth < w->base || w->nkeys > 0 ||
-        (w->buf && w->buf->keys != NONE) || BUG(CORE_BUG_SPLIT_OFF_L))
+        (w->buf && w->buf->keys != NONE))
         return at;
     for (; w->end - depth >= TOKEN_BLOCK && n->children.head != NONE; depth += TOKEN_BLOCK) {
         const struct node *child = node_at(c, n->children.head);

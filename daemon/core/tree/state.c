@@ -104,8 +104,7 @@ uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
 {
     uint32_t at = node_walk(c, root, w);
 
-    while (node_at(c, at)->depth > 0 && !state_resumable(c, at) &&
-           !(BUG(CORE_BUG_STORED_CLAIM) && node_at(c, at)->state.resume == RESUME_POINT))
+    while (node_at(c, at)->depth > 0 && !state_resumable(c, at))
         at = node_at(c, at)->parent;
     return at;
 }
@@ -130,8 +129,8 @@ static bool settled(const struct core *c, const struct node *n)
 
 bool state_droppable(const struct core *c, const struct node *n)
 {
-    return (n->state.borrowers == n->state.host_borrowers || BUG(CORE_BUG_TRUST_REFCOUNT)) &&
-           n->depth > 0 && settled(c, n) && state_has(c, n);
+    return n->state.borrowers == n->state.host_borrowers && n->depth > 0 && settled(c, n) &&
+           state_has(c, n);
 }
 
 /* --- the reclaim list --- */
@@ -248,12 +247,11 @@ static uint32_t drop(struct core *c, uint32_t slot, bool host)
 static bool superseded(const struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);
+    bool unneeded = n->state.successor == SUCCESSOR_BELOW || n->state.resume == RESUME_RELEASED;
+    bool fork = n->children.n > 1, borrowed = n->state.borrowers > 0;
+    bool in_window = n->state.window_claims > n->state.claims_window;
 
-    return p->supersede != SUPERSEDE_OFF &&
-           (n->state.successor == SUCCESSOR_BELOW || n->state.resume == RESUME_RELEASED) &&
-           (n->children.n < 2 || BUG(CORE_BUG_SUPERSEDE_FORK)) &&
-           (n->state.borrowers == 0 || BUG(CORE_BUG_TRUST_REFCOUNT)) &&
-           (n->state.window_claims == n->state.claims_window || BUG(CORE_BUG_SUPERSEDE_NEEDED)) &&
+    return p->supersede != SUPERSEDE_OFF && unneeded && !fork && !borrowed && !in_window &&
            settled(c, n) && state_has(c, n);
 }
 
@@ -355,8 +353,7 @@ void state_unhold(struct core *c, uint32_t slot, uint32_t low)
 {
     for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
         check(node_at(c, at)->state.borrowers > 0);
-        if (--node_at(c, at)->state.borrowers == node_at(c, at)->state.host_borrowers &&
-            !BUG(CORE_BUG_FREE_AT_LAST_COMMIT))
+        if (--node_at(c, at)->state.borrowers == node_at(c, at)->state.host_borrowers)
             state_settle(c, at);
     }
 }

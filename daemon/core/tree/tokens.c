@@ -302,7 +302,7 @@ static bool keys_equal_chunk(struct token_view *w, uint32_t start, const struct 
 static bool chunk_tokens_equal(struct token_view *w, uint32_t start, const struct node *n)
 {
     uint32_t scratch[TOKEN_BLOCK], at = n->tokens;
-    uint32_t length = BUG(CORE_BUG_SPLIT_OFF_L) ? (w->align + 1) / 2 : w->align;
+    uint32_t length = w->align;
 
     for (uint32_t off = 0; off < length; off += TOKEN_BLOCK) {
         uint32_t take = min_u32(TOKEN_BLOCK, length - off);
@@ -318,7 +318,7 @@ static bool chunk_tokens_equal(struct token_view *w, uint32_t start, const struc
 bool view_equals_chunk(struct token_view *w, uint32_t start, const struct node *n)
 {
     /* The usual case, one block and all of it in the request, is worth a line of its own. */
-    if (w->align == TOKEN_BLOCK && start >= w->base && !BUG(CORE_BUG_SPLIT_OFF_L)) {
+    if (w->align == TOKEN_BLOCK && start >= w->base) {
         if (memcmp(block_at(w->c, n->tokens)->v, w->v + (start - w->base),
                    sizeof(struct token_block)) != 0)
             return false;

@@ -7,7 +7,6 @@
  * its batches, is used again only then. So a verdict that comes late finds the batch that it was
  * asked for, or one that is free. */
 #include "base/check.h"
-#include "core/bugs.h"
 #include "seam/xfer/data_conn.h"
 #include "seam/xfer/transfers.h"
 
@@ -24,12 +23,12 @@ static void inflow_quiet(struct xfer *xfer, uint32_t slot)
     struct inflow *inflow = &xfer->inflow[slot];
     struct event event;
 
-    if (inflow->state != INFLOW_STOPPING || (inflow->holds > 0 && !BUG(CORE_BUG_QUIET_ON_ACK)))
+    if (inflow->state != INFLOW_STOPPING || inflow->holds > 0)
         return;
     for (uint32_t i = 0; i < xfer->ntransports; i++) {
         const struct transport *t = &xfer->transport[i];
 
-        check(!t->own || !t->ops->holds(t, slot) || BUG(CORE_BUG_QUIET_ON_ACK));
+        check(!t->own || !t->ops->holds(t, slot));
     }
     inflow_move(inflow, INFLOW_IDLE);
     memset(&event, 0, sizeof event);
@@ -45,7 +44,7 @@ void inflow_hold(struct xfer *xfer, uint32_t slot)
 
 void inflow_release(struct xfer *xfer, uint32_t slot)
 {
-    check(xfer->inflow[slot].holds > 0 || BUG(CORE_BUG_QUIET_ON_ACK));
+    check(xfer->inflow[slot].holds > 0);
     xfer->inflow[slot].holds--;
     inflow_quiet(xfer, slot);
 }
@@ -137,7 +136,7 @@ static struct inflow *inflow_of(struct xfer *xfer, struct pull_id id)
 
 static void inflow_begin(struct inflow *inflow, uint32_t gen, uint32_t peer_link)
 {
-    check(inflow->state != INFLOW_STOPPING && (inflow->holds == 0 || BUG(CORE_BUG_QUIET_ON_ACK)));
+    check(inflow->state != INFLOW_STOPPING && inflow->holds == 0);
     if (inflow->state != INFLOW_IDLE)
         inflow_move(inflow, INFLOW_IDLE);
     inflow_move(inflow, INFLOW_ACTIVE);

@@ -53,22 +53,22 @@ if [[ -n $bad ]]; then
 fi
 echo "core: $(defined "$core" | wc -l) symbols of its own, none forbidden"
 
-# With planted bugs the core asks for core_bug, which is above: so only the twin of tern-sim-bugs can have them.
-twin=$build/daemon/core/libtern_core_bugs.a
-if [[ -f $twin && $(forbidden "$twin" "$base") != core_bug ]]; then
-    echo "self-test: the core with planted bugs should need core_bug: $(forbidden "$twin" "$base")"
+# With planted bugs the core asks for planted_bug, which is above: so only the twin of tern-sim-bugs can have them.
+twin=$build/tests/sim/libtern_core_bugs.a
+if [[ -f $twin && $(forbidden "$twin" "$base") != planted_bug ]]; then
+    echo "self-test: the core with planted bugs should need planted_bug: $(forbidden "$twin" "$base")"
     exit 1
 fi
 
 for program in ternd ternctl tern-sim tern-replay tern-bench; do
     [[ -x $build/bin/$program ]] || continue
-    if nm "$build/bin/$program" | grep ' core_bug$' >/dev/null; then
+    if nm "$build/bin/$program" | grep ' planted_bug$' >/dev/null; then
         echo "$program has planted bugs"
         exit 1
     fi
 done
-if [[ -f $build/bin/tern-sim-bugs ]] && ! nm "$build/bin/tern-sim-bugs" | grep ' core_bug$' >/dev/null; then
-    echo "self-test: tern-sim-bugs should have core_bug"
+if [[ -f $build/bin/tern-sim-bugs ]] && ! nm "$build/bin/tern-sim-bugs" | grep ' planted_bug$' >/dev/null; then
+    echo "self-test: tern-sim-bugs should have planted_bug"
     exit 1
 fi
 

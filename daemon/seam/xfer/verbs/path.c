@@ -9,7 +9,6 @@
 #include <sys/random.h>
 
 #include "base/check.h"
-#include "core/bugs.h"
 #include "seam/xfer/verbs/verbs.h"
 
 void path_move(struct verbs_path *p, enum path_state to)
@@ -216,8 +215,6 @@ static void path_stop(struct verbs *v, struct verbs_path *p)
         path_rest(v, p);
         return;
     }
-    if (BUG(CORE_BUG_CREDIT_EARLY))
-        rail_of(v, p)->cq_used -= p->posted - p->done;
     path_move(p, PATH_STOPPING);
     setup_give(v, p, JOB_STOP);
     if (!was_ready || !p->source || !p->push)
@@ -394,8 +391,7 @@ static void ended(struct verbs *v, struct verbs_path *p)
         return;
     }
     cq_drain(rail_of(v, p)); /* what is there was counted; what is not there cannot come */
-    if (!BUG(CORE_BUG_CREDIT_EARLY))
-        rail_of(v, p)->cq_used -= p->posted - p->done;
+    rail_of(v, p)->cq_used -= p->posted - p->done;
     p->done = p->posted;
     pieces_done(v, p);
     if (p->push && !p->source)
@@ -422,8 +418,6 @@ void paths_finished(struct verbs *v)
         case PATH_STOPPING:
             path_move(p, PATH_DRAINING);
             p->since_ns = io_now_ns();
-            if (BUG(CORE_BUG_UNREVOKED))
-                pieces_done(v, p);
             path_advance(v, p);
             break;
         case PATH_ENDING:

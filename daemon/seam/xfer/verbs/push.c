@@ -14,7 +14,6 @@
 #include <errno.h>
 
 #include "base/check.h"
-#include "core/bugs.h"
 #include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ runs */
@@ -186,9 +185,6 @@ static void push_close(struct verbs *v, struct verbs_piece *piece)
     rail_of(v, p)->cq_used -= piece->nruns;
     if (!wrs_post(v, p, &list)) {
         path_failed(v, p, "a window could not be closed: %s", strerror(errno));
-    } else if (BUG(CORE_BUG_UNREVOKED)) {
-        windows_give(p, piece);
-        piece_done(v, piece);
     }
 }
 
@@ -209,7 +205,7 @@ void push_asked(struct verbs_piece *piece)
 
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given)
 {
-    if (piece->state == PIECE_ASKED && given && !BUG(CORE_BUG_PUBLISH_ON_SENT))
+    if (piece->state == PIECE_ASKED && given)
         piece_move(piece, PIECE_READING);
     else if (piece->state == PIECE_ASKED || piece->state == PIECE_ARRIVED)
         push_close(v, piece); /* nothing of it is under way, nothing will come */

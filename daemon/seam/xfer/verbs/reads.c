@@ -8,7 +8,6 @@
 #include <errno.h>
 
 #include "base/check.h"
-#include "core/bugs.h"
 #include "seam/xfer/verbs/verbs.h"
 
 /* ------------------------------------------------------------------ reading */
@@ -251,8 +250,7 @@ void piece_done(struct verbs *v, struct verbs_piece *piece)
 
 static bool piece_quiet(const struct verbs_path *p, const struct verbs_piece *piece)
 {
-    return (int32_t)(p->done - piece->last) >= 0 ||
-           (BUG(CORE_BUG_UNREVOKED) && p->state == PATH_DRAINING);
+    return (int32_t)(p->done - piece->last) >= 0;
 }
 
 static void reads_done(struct verbs *v, const struct verbs_path *p)
@@ -396,7 +394,7 @@ void piece_verify(struct verbs *v, struct verbs_piece *piece, const uint64_t *st
     for (uint32_t i = 0; i < piece->n; i++) {
         if (!xfer_bit(piece->sent, i))
             continue;
-        if (xfer_bit(stale, k++) && !BUG(CORE_BUG_NO_END_CHECK)) {
+        if (xfer_bit(stale, k++)) {
             v->xfer->stats.payload_bytes_in += batch_page_bytes(v->xfer, batch, piece->first + i);
             batch_gone(v->xfer, piece->batch);
         } else {
@@ -438,10 +436,8 @@ static void completion(struct verbs_rail *rail, const struct ibv_wc *wc)
     p->progress_ns = io_now_ns();
     if (!p->push && wc->status == IBV_WC_SUCCESS)
         path_carried(v, p);
-    if (p->state == PATH_READY || !BUG(CORE_BUG_CREDIT_EARLY))
-        rail->cq_used -= moved;
-    if (wc->status != IBV_WC_SUCCESS &&
-        !(wc->status == IBV_WC_WR_FLUSH_ERR && BUG(CORE_BUG_FLUSH_IS_DONE))) {
+    rail->cq_used -= moved;
+    if (wc->status != IBV_WC_SUCCESS) {
         v->xfer->stats.read_errors++;
         if (p->state != PATH_READY)
             return;

@@ -3,7 +3,6 @@
  * link allows that, else its pull breaks. None of that happens while the device may still
  * write the piece's pages for the path that was lost. Called by verbs/. */
 #include "base/check.h"
-#include "core/bugs.h"
 #include "seam/xfer/verbs/verbs.h"
 
 /* All that was asked for of a batch is forgotten, and another transport asks for it. Not while
@@ -11,8 +10,7 @@
 static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
 {
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
-        if (piece_of(v, link, i)->counted && piece_of(v, link, i)->batch == number &&
-            !BUG(CORE_BUG_TCP_BESIDE_READS))
+        if (piece_of(v, link, i)->counted && piece_of(v, link, i)->batch == number)
             return;
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
         if (piece_of(v, link, i)->state != PIECE_FREE && piece_of(v, link, i)->batch == number)

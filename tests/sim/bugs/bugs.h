@@ -1,11 +1,12 @@
-/* The planted bugs: each breaks one rule of the core, or of the seam's transfers, in one test build
- * only, chosen at run time by `tern-sim-bugs --bug N`. The simulator must find every one of them.
- * Without TERN_BUGS the macro is a constant 0 and nothing of this reaches the object code. */
-#ifndef CORE_BUGS_H
-#define CORE_BUGS_H
+/* The planted bugs: each breaks one rule of the core, or of the seam's transfers. Each is a patch
+ * of this folder, NN-name.patch, which plant.sh applies to a copy of the sources; tern-sim-bugs
+ * alone is built from that copy, and `tern-sim-bugs --bug N` turns one of them on. The simulator
+ * must find every one. */
+#ifndef SIM_BUGS_H
+#define SIM_BUGS_H
 
 /* X(number, NAME, what is done wrong) */
-#define CORE_BUG_TABLE(X)                                                                          \
+#define BUG_TABLE(X)                                                                               \
     X(1, FREE_UNFENCED, "free without waiting for the step")                                       \
     X(2, IGNORE_GEN, "ignore the generation")                                                      \
     X(3, PUBLISH_UNVERIFIED, "publish before the checksum")                                        \
@@ -34,20 +35,16 @@
     X(26, PUBLISH_ON_SENT, "publish on the sender's completion")                                   \
     X(27, TCP_BESIDE_READS, "hand a batch to TCP while it is being read")
 
-#define CORE_BUG_SEAM 21 /* from here on they are the seam's: `tern-sim --rdma` finds them */
+#define BUG_SEAM 21 /* from here on they are the seam's: `tern-sim --rdma` finds them */
 
-enum core_bug {
-#define X(number, name, what) CORE_BUG_##name = (number),
-    CORE_BUG_TABLE(X)
+enum planted_bug {
+#define X(number, name, what) BUG_##name = (number),
+    BUG_TABLE(X)
 #undef X
-        CORE_BUG_END
+        BUG_END
 };
 
-#ifdef TERN_BUGS
-extern unsigned core_bug; /* 0: none. Defined by the simulator */
-#define BUG(n) (core_bug == (n))
-#else
-#define BUG(n) 0
-#endif
+extern unsigned planted_bug; /* the one that is turned on, 0: none */
+#define BUG(name) (planted_bug == BUG_##name)
 
 #endif

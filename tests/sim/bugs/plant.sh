@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# plant.sh SOURCE OUT: copies the sources of daemon/core and daemon/seam below OUT and applies every patch
+# of this folder to the copy, in the order of their numbers. A file whose text stays as it is keeps its
+# time, so that nothing is compiled for nothing.
+set -euo pipefail
+source=${1:?the root of the sources} out=${2:?where the copy goes}
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+(cd "$source" && find daemon/core daemon/seam -name '*.c' -exec cp --parents -t "$work" {} +)
+numbers=
+for patch in "$here"/[0-9][0-9]-*.patch; do
+    name=${patch##*/}
+    numbers="$numbers $((10#${name%%-*}))"
+    if ! said=$(patch -d "$work" -p1 -F0 -s --no-backup-if-mismatch <"$patch" 2>&1); then
+        echo "the planted bug $name no longer applies to the sources; say in the patch where it belongs now:"
+        echo "$said"
+        exit 1
+    fi
+done
+table=$(sed -n 's/^ *X(\([0-9]*\),.*/\1/p' "$here/bugs.h" | tr '\n' ' ')
+if [[ ${numbers# } != "${table% }" ]]; then
+    echo "bugs.h lists the planted bugs $table, but there are patches for $numbers"
+    exit 1
+fi
+(cd "$work" && find . -name '*.c') | while read -r file; do
+    cmp -s "$work/$file" "$out/$file" || install -D -m 644 "$work/$file" "$out/$file"
+done
