@@ -15,8 +15,8 @@
 #include <jansson.h>
 
 #include "base/err.h"
-#include "bench/common/admin.h"
-#include "bench/common/spawn.h"
+#include "engine/admin.h"
+#include "engine/daemon.h"
 #include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"

@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 #include "base/err.h"
-#include "bench/common/bytes.h"
+#include "engine/bytes.h"
 #include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"

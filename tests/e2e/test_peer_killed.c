@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/common/admin.h"
-#include "bench/common/bytes.h"
-#include "bench/common/proc.h"
-#include "bench/common/profile.h"
-#include "bench/common/spawn.h"
-#include "bench/common/stats.h"
+#include "engine/admin.h"
+#include "engine/bytes.h"
+#include "engine/daemon.h"
+#include "engine/proc.h"
+#include "engine/profile.h"
+#include "engine/stats.h"
 #include "tern.h"
 #include "testing/test.h"
 

@@ -9,9 +9,9 @@
 
 #include <jansson.h>
 
-#include "bench/common/admin.h"
-#include "bench/common/bytes.h"
 #include "core/core.h"
+#include "engine/admin.h"
+#include "engine/bytes.h"
 #include "rig_daemon.h"
 #include "seam/xfer/data_wire.h"
 #include "tern.h"

@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "bench/common/admin.h"
+#include "engine/admin.h"
 #include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"

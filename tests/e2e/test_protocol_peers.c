@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "bench/common/admin.h"
 #include "core/core.h"
+#include "engine/admin.h"
 #include "rig_daemon.h"
 #include "seam/xfer/xfer.h"
 #include "shell/peers/link.h"

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "bench/common/bytes.h"
-#include "bench/common/proc.h"
-#include "bench/common/spawn.h"
+#include "engine/bytes.h"
+#include "engine/daemon.h"
+#include "engine/proc.h"
 #include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"

@@ -13,8 +13,8 @@
 
 #include <jansson.h>
 
-#include "bench/common/admin.h"
-#include "bench/common/spawn.h"
+#include "engine/admin.h"
+#include "engine/daemon.h"
 #include "rig_daemon.h"
 #include "seam/xfer/data_wire.h"
 #include "tern.h"

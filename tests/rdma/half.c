@@ -18,11 +18,11 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "bench/common/admin.h"
-#include "bench/common/bytes.h"
-#include "bench/common/proc.h"
-#include "bench/common/profile.h"
-#include "bench/common/stats.h"
+#include "engine/admin.h"
+#include "engine/bytes.h"
+#include "engine/proc.h"
+#include "engine/profile.h"
+#include "engine/stats.h"
 #include "tern.h"
 
 #define CALL_MS       60000 /* emulated machines are slow */

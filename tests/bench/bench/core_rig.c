@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stats.h"
+#include "engine/stats.h"
 
 #define PAGE_BYTES   4096
 #define SETTLE_LIMIT 100000

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "bench.h"
-#include "bytes.h"
 #include "core/tree/nodes.h"
 #include "core_rig.h"
-#include "json.h"
-#include "stats.h"
+#include "engine/bytes.h"
+#include "engine/json.h"
+#include "engine/stats.h"
 #include "supersede.h"
 
 #define PAGE_TOKENS 64

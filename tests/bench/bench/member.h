@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "profile.h"
+#include "engine/profile.h"
 #include "tern.h"
 
 #define MEMBER_CALL_MS 60000

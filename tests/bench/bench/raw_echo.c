@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "proc.h"
+#include "engine/proc.h"
 
 #define BUFFER_BYTES 65536
 #define MESSAGE_MAX  16384

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/prng.h"
-#include "bytes.h"
-#include "proc.h"
-#include "stats.h"
+#include "engine/bytes.h"
+#include "engine/proc.h"
+#include "engine/stats.h"
 
 const size_t raw_read_sizes[RAW_READ_SIZES] = {64 << 10, 256 << 10, 1 << 20};
 

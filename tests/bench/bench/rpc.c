@@ -12,15 +12,15 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "bytes.h"
-#include "json.h"
+#include "engine/bytes.h"
+#include "engine/daemon.h"
+#include "engine/json.h"
+#include "engine/proc.h"
+#include "engine/stats.h"
 #include "member.h"
-#include "proc.h"
 #include "proto/frame.h"
 #include "proto/tern.pb-c.h"
 #include "raw_echo.h"
-#include "spawn.h"
-#include "stats.h"
 
 #define PAGE_TOKENS  64
 #define PAGE_BYTES   4096

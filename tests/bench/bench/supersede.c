@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 #include "bench.h"
-#include "bytes.h"
 #include "core_rig.h"
-#include "json.h"
-#include "stats.h"
+#include "engine/bytes.h"
+#include "engine/json.h"
+#include "engine/stats.h"
 
 #define CHUNK_TOKENS  64 /* L: a page of HISTORY */
 #define WINDOW_TOKENS 64 /* W = L: with a wider one each resume point keeps the one above it */

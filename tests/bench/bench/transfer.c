@@ -9,15 +9,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "admin.h"
 #include "bench.h"
-#include "bytes.h"
-#include "json.h"
+#include "engine/admin.h"
+#include "engine/bytes.h"
+#include "engine/daemon.h"
+#include "engine/json.h"
+#include "engine/proc.h"
+#include "engine/stats.h"
 #include "member.h"
-#include "proc.h"
 #include "raw_stream.h"
-#include "spawn.h"
-#include "stats.h"
 
 #define PAGE_TOKENS   64
 #define SESSIONS      8

@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "engine/proc.h"
+#include "engine/stats.h"
 #include "pressure.h"
-#include "proc.h"
-#include "stats.h"
 
 #define SOURCE_AWAY_MS 20 /* before a Match of a request whose session there has given way */
 

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "admin.h"
-#include "bytes.h"
-#include "spawn.h"
-#include "stats.h"
+#include "engine/admin.h"
+#include "engine/bytes.h"
+#include "engine/daemon.h"
+#include "engine/stats.h"
 
 #define BACKOFF_MAX_MS 5
 #define OPS_OF_TURN    3 /* in one Step */

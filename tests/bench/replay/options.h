@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "profile.h"
+#include "engine/profile.h"
 #include "source.h"
 
 #define CONCURRENCY_MAX 256

@@ -12,10 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "engine/proc.h"
+#include "engine/stats.h"
 #include "prefixes.h"
 #include "pressure.h"
-#include "proc.h"
-#include "stats.h"
 
 struct prefill {
     struct engine e;

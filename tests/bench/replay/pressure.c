@@ -1,7 +1,7 @@
 /* Giving way and coming back: see pressure.h. */
 #include "pressure.h"
 
-#include "stats.h"
+#include "engine/stats.h"
 
 #define MS            UINT64_C(1000000)
 #define CALM_MS       5 /* a retract's copies are given that long before the next one is retracted */

@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bytes.h"
-#include "proc.h"
+#include "engine/bytes.h"
+#include "engine/proc.h"
 
 #define ORDER_JOBS 4096
 #define JOIN_MS    30000

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "profile.h"
+#include "engine/profile.h"
 #include "tern.h"
 
 enum rank_work { RANK_WRITE = 1, RANK_COMPARE, RANK_COPY };

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "json.h"
+#include "engine/json.h"
+#include "engine/stats.h"
 #include "run.h"
-#include "stats.h"
 
 struct figures {
     uint64_t wrong, failed, leaked, transferred_bytes, socket_bytes, corrupt;

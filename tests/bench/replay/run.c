@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/proc.h"
+#include "engine/stats.h"
 #include "handover.h"
-#include "proc.h"
-#include "stats.h"
 
 #define LOOK_MS     50         /* between two looks at the engines */
 #define SAMPLE_NS   200000000u /* between two samples of page counts */

@@ -2,11 +2,11 @@
 #ifndef REPLAY_RUN_H
 #define REPLAY_RUN_H
 
-#include "admin.h"
 #include "board.h"
+#include "engine/admin.h"
+#include "engine/daemon.h"
 #include "options.h"
 #include "progress.h"
-#include "spawn.h"
 #include "survey.h"
 
 struct run {

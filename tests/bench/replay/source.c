@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bytes.h"
+#include "engine/bytes.h"
 #include "generator.h"
 #include "trace.h"
 

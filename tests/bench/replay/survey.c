@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bytes.h"
+#include "engine/bytes.h"
 #include "prefixes.h"
 
 static bool count_pages(struct prefixes *set, const struct prompt *p, const uint32_t *tokens,

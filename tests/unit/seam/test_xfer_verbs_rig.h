@@ -4,7 +4,7 @@
 #ifndef TEST_XFER_VERBS_RIG_H
 #define TEST_XFER_VERBS_RIG_H
 
-#include "bench/common/stats.h"
+#include "engine/stats.h"
 #include "unit/rig/rig_lost.h"
 #include "unit/seam/test_xfer_rig.h"
 

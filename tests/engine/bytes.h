@@ -2,8 +2,8 @@
  * all tokens up to the page's end, and bytes from the seed: so they depend on (tenant, namespace,
  * prefix, group, page, rank) and on nothing else, and the decode side can make them again without
  * having seen the prefill side's. */
-#ifndef BENCH_BYTES_H
-#define BENCH_BYTES_H
+#ifndef ENGINE_BYTES_H
+#define ENGINE_BYTES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* The table of profiles: see profile.h. A rank's region holds its share of every page, or all of it
  * where the group is replicated. --page-bytes changes how many bytes a page has, never how many
  * tokens, layers or heads. */
-#include "profile.h"
+#include "engine/profile.h"
 
 #include <string.h>
 

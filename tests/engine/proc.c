@@ -1,6 +1,6 @@
 /* Processes of the benchmarks: see proc.h. A child asks the kernel to be killed with its parent, so
  * that no run, however it ends, leaves a process behind. */
-#include "proc.h"
+#include "engine/proc.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "stats.h"
+#include "engine/stats.h"
 
 pid_t proc_fork(void)
 {

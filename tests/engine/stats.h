@@ -1,7 +1,7 @@
 /* Order statistics over measured values. Used by tern-bench and tern-replay; every figure that they
  * print as a median or a percentile comes from here. */
-#ifndef BENCH_STATS_H
-#define BENCH_STATS_H
+#ifndef ENGINE_STATS_H
+#define ENGINE_STATS_H
 
 #include <stddef.h>
 #include <stdint.h>

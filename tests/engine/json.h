@@ -1,6 +1,6 @@
 /* The few things that the benchmarks do with JSON beyond jansson's own calls. */
-#ifndef BENCH_JSON_H
-#define BENCH_JSON_H
+#ifndef ENGINE_JSON_H
+#define ENGINE_JSON_H
 
 #include <jansson.h>
 #include <stdint.h>

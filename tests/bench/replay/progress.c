@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "stats.h"
+#include "engine/stats.h"
 
 #define BAR_CELLS   30
 #define DRAW_GAP_NS 100000000u

@@ -1,6 +1,6 @@
 /* Order statistics over measured values: see stats.h. Called by every benchmark, on one thread. A
  * series never grows past its capacity, and a quantile is always a value that was measured. */
-#include "stats.h"
+#include "engine/stats.h"
 
 #include <stdlib.h>
 #include <string.h>

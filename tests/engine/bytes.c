@@ -1,7 +1,7 @@
 /* Tokens, page seeds and page bytes: see bytes.h. Called by the engines of tern-replay and
  * tern-bench for every token and every byte, so all loops are plain counters that a compiler can
  * vectorise. */
-#include "bytes.h"
+#include "engine/bytes.h"
 
 #include <string.h>
 

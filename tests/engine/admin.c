@@ -1,15 +1,15 @@
 /* The admin client of the benchmarks: see admin.h. Reads the daemon's own counters, so that what a
  * run reports was counted by the side that did the work. */
-#include "admin.h"
+#include "engine/admin.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
-#include "proc.h"
-#include "stats.h"
+#include "engine/json.h"
+#include "engine/proc.h"
+#include "engine/stats.h"
 
 #define ASK_MS 20000
 

@@ -1,7 +1,7 @@
 /* Daemons started for one run: a directory of their own, real Unix and TCP sockets, ended with the
  * run whatever happens. Each daemon makes its own memory: nothing is shared between two of them. */
-#ifndef BENCH_SPAWN_H
-#define BENCH_SPAWN_H
+#ifndef ENGINE_DAEMON_H
+#define ENGINE_DAEMON_H
 
 #include <stdbool.h>
 #include <stdint.h>

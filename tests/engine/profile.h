@@ -1,7 +1,7 @@
 /* The profiles: page geometry by name, as in --profile. Group 0 is a HISTORY group, and L is its
  * page_tokens; a profile may have more HISTORY groups of the same page_tokens, and STATE groups. */
-#ifndef BENCH_PROFILE_H
-#define BENCH_PROFILE_H
+#ifndef ENGINE_PROFILE_H
+#define ENGINE_PROFILE_H
 
 #include <stdint.h>
 

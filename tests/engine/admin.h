@@ -1,6 +1,6 @@
 /* What the benchmarks ask of a daemon's admin socket: page counts, transfer counters, evictions. */
-#ifndef BENCH_ADMIN_H
-#define BENCH_ADMIN_H
+#ifndef ENGINE_ADMIN_H
+#define ENGINE_ADMIN_H
 
 #include <jansson.h>
 #include <stdbool.h>

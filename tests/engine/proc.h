@@ -1,7 +1,7 @@
 /* Processes of the benchmarks: children that never outlive their parent, pinned where asked, and
  * streams of small messages between them. */
-#ifndef BENCH_PROC_H
-#define BENCH_PROC_H
+#ifndef ENGINE_PROC_H
+#define ENGINE_PROC_H
 
 #include <stdbool.h>
 #include <stddef.h>

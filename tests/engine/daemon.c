@@ -1,7 +1,7 @@
 /* Daemons of a run: see spawn.h. The daemon's program is looked for beside the caller's own, or
  * where TERND says. Its log goes to a file in the run's directory, and its end is shown when
  * something fails. */
-#include "spawn.h"
+#include "engine/daemon.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "proc.h"
-#include "stats.h"
+#include "engine/proc.h"
+#include "engine/stats.h"
 
 #define START_MS    120000 /* gigabytes of memory are written before it serves */
 #define TRANSFER_MS 60000

@@ -1,5 +1,5 @@
 /* JSON helpers of the benchmarks: see json.h. */
-#include "json.h"
+#include "engine/json.h"
 
 #include <math.h>
 #include <stdio.h>
