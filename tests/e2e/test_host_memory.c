@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 #include "base/err.h"
-#include "engine/bytes.h"
+#include "engine/engine.h"
 #include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"
@@ -23,17 +23,10 @@
 #define AWAY          8  /* sessions that give way together */
 #define SETTLED_LOOKS 5
 
-struct talk {
-    uint32_t id, index[PAGES], n; /* n: pages of the table that are known */
-    tern_session session;
-};
-
 static struct rig_daemon rig;
-static struct tern *engine, *admin;
-static struct tern_pool *mapped;
-static uint64_t pool, step;
+static struct engine e;
+static struct tern *admin;
 static uint32_t wrong_pages, right_pages, corrupt_answers;
-static const struct tern_namespace ns = {.model = "m"};
 
 static void start(const char *faults)
 {
@@ -45,18 +38,14 @@ static void start(const char *faults)
     /* The first line goes on with the rig's tenant. */
     snprintf(extra, sizeof extra, "    host_memory: 8M\nlimits:\n  sums_per_page: 4\n%s", faults);
     rig_start(&rig, extra, NULL);
-    step = 0;
     wrong_pages = right_pages = corrupt_answers = 0;
-    assert_int_equal(tern_connect(rig.socket, 0, &engine), TERN_OK);
     assert_int_equal(tern_connect(rig.admin, 0, &admin), TERN_OK);
-    assert_ok(engine, tern_join(engine, "e", TERN_BOTH, 0, 1, 0));
-    assert_ok(engine, tern_pool_open(engine, &layout, 0, &pool, NULL));
-    assert_ok(engine, tern_pool_map(engine, pool, 0, &mapped));
+    assert_ok(e.tern, engine_open(&e, rig.socket, "e", &layout, RIG_WAIT_MS));
 }
 
 static void stop(void)
 {
-    tern_destroy(engine);
+    engine_close(&e);
     tern_destroy(admin);
     assert_int_equal(rig_stop(&rig), 0);
 }
@@ -104,113 +93,71 @@ static void copies_reach(uint64_t n)
 
 /* ---- one conversation ---- */
 
-static struct tern_tokens tokens_of(const struct talk *k)
+static void open_talk(struct engine_session *k, uint32_t id)
 {
-    static uint32_t v[TOKENS];
+    uint32_t v[TOKENS];
 
     for (uint32_t i = 0; i < TOKENS; i++)
-        v[i] = k->id * 10000 + i;
-    return (struct tern_tokens){.v = v, .n = TOKENS};
+        v[i] = id * 10000 + i;
+    assert_ok(e.tern, engine_begin(k, &e, v, TOKENS));
 }
 
-static uint8_t *page(const struct talk *k, uint32_t i)
+/* Pages that are on their way to the host hold the device's until they are there. */
+static void operation(struct engine_session *k, enum tern_op_kind kind, uint32_t length,
+                      uint32_t written)
 {
-    return tern_pool_base(mapped) + (size_t)k->index[i] * PAGE;
-}
+    struct tern_op op = {.kind = kind, .step = e.step, .length = length, .written = written};
 
-static void table_is(struct talk *k, const struct tern_result *r)
-{
-    for (uint32_t i = 0; i < r->nruns; i++) {
-        const struct tern_run *run = &r->runs[i];
-
-        assert_true(run->first + run->n <= PAGES);
-        for (uint32_t j = 0; j < run->n; j++)
-            k->index[run->first + j] = run->pages[j].index;
-        if (run->first + run->n > k->n)
-            k->n = run->first + run->n;
-    }
-}
-
-static void open_talk(struct talk *k, uint32_t id, struct tern_result *ret)
-{
-    struct tern_tokens tokens;
-
-    memset(k, 0, sizeof *k);
-    k->id = id;
-    tokens = tokens_of(k);
-    assert_ok(engine, tern_session_open(engine, pool, &ns, 0, &k->session));
-    assert_ok(engine, tern_match(engine, k->session, &tokens, 0, 0, ret));
-    table_is(k, ret);
-}
-
-static void operation(const struct talk *k, enum tern_op_kind kind, uint32_t length,
-                      uint32_t written, struct tern_result *ret)
-{
-    struct tern_op op = {
-        .kind = kind, .session = k->session, .step = step, .length = length, .written = written};
-
-    uint64_t until = rig_now_ms() + RIG_WAIT_MS;
-    enum tern_err err;
-
-    /* Pages that are on their way to the host hold the device's until they are there. */
-    while ((err = tern_do(engine, &op, 0, ret)) == TERN_POOL_EXHAUSTED && rig_now_ms() < until)
-        usleep(1000);
-    if (err != TERN_OK)
-        fail_msg("%s: %s", err_name(err), tern_error_text(engine));
+    assert_ok(e.tern, engine_do_within(k, op, RIG_WAIT_MS));
 }
 
 /* From where the table ends to the end of the conversation, and committed. */
-static void write_talk(struct talk *k)
+static void write_talk(struct engine_session *k)
 {
-    uint32_t from = k->n;
-    struct tern_result r;
+    uint32_t from = k->len.written;
 
-    operation(k, TERN_EXTEND, TOKENS, 0, &r);
-    table_is(k, &r);
-    assert_int_equal(k->n, PAGES);
-    for (uint32_t i = from; i < PAGES; i++)
-        page_fill(page(k, i), PAGE, page_seed(k->id, i, 0));
-    step++;
-    operation(k, TERN_EXTEND, 0, TOKENS, &r);
-    operation(k, TERN_COMMIT, TOKENS, 0, &r);
-    assert_ok(engine, tern_done_step(mapped, step));
+    operation(k, TERN_EXTEND, TOKENS, 0);
+    assert_true(table_covers(&k->table, TOKENS));
+    engine_write(k, from, TOKENS);
+    e.step++;
+    operation(k, TERN_EXTEND, 0, TOKENS);
+    operation(k, TERN_COMMIT, TOKENS, 0);
+    assert_ok(e.tern, tern_done_step(e.map, e.step));
 }
 
-static void compare(const struct talk *k, uint32_t tokens)
+static void compare(const struct engine_session *k, uint32_t tokens)
 {
-    for (uint32_t i = 0; i < tokens / L; i++) {
-        if (page_compare(page(k, i), PAGE, page_seed(k->id, i, 0)) == 0)
-            right_pages++;
-        else
-            wrong_pages++;
-    }
+    uint32_t wrong = (uint32_t)((engine_wrong(k, tokens) + PAGE - 1) / PAGE);
+
+    wrong_pages += wrong;
+    right_pages += tokens / L - wrong;
 }
 
-static void close_talk(const struct talk *k)
+static void close_talk(struct engine_session *k)
 {
-    struct tern_result r;
-
-    operation(k, TERN_CLOSE, 0, 0, &r);
+    operation(k, TERN_CLOSE, 0, 0);
+    engine_free(k);
 }
 
 /* Looks for the conversation, fetches what only the host has, and reads all that it got. Depth that
  * was there. */
 static uint32_t visit(uint32_t id)
 {
-    struct tern_result r;
-    struct talk k;
+    struct engine_session k;
     uint32_t got;
 
-    open_talk(&k, id, &r);
-    got = r.matched;
-    if (r.host_depth > got) {
-        enum tern_err err = tern_fetch(engine, k.session, NULL, 0, RIG_WAIT_MS, &r);
+    open_talk(&k, id);
+    got = k.matched;
+    if (k.host_depth > got) {
+        enum tern_err err = engine_fetch(&k, NULL, 0, RIG_WAIT_MS);
 
         if (err != TERN_OK && err != TERN_CORRUPT)
-            fail_msg("fetch: %s: %s", err_name(err), tern_error_text(engine));
-        corrupt_answers += err == TERN_CORRUPT ? 1 : 0;
-        table_is(&k, &r);
-        got = r.lengths.committed;
+            fail_msg("fetch: %s: %s", err_name(err), engine_why(&e));
+        if (err == TERN_CORRUPT) {
+            corrupt_answers++;
+            assert_int_equal(engine_take(&k, &k.last), TERN_OK); /* what came before stays */
+        }
+        got = k.len.committed;
     }
     compare(&k, got);
     close_talk(&k);
@@ -221,10 +168,9 @@ static uint32_t visit(uint32_t id)
 static void write_all(bool all_copied)
 {
     for (uint32_t id = 1; id <= CONVERSATIONS; id++) {
-        struct tern_result r;
-        struct talk k;
+        struct engine_session k;
 
-        open_talk(&k, id, &r);
+        open_talk(&k, id);
         write_talk(&k);
         if (all_copied)
             copies_reach(id * PAGES);
@@ -237,39 +183,36 @@ static void write_all(bool all_copied)
 /* AWAY sessions go to the host, others take their pages, and they come back. How many did. */
 static uint32_t there_and_back(void)
 {
-    struct talk k[AWAY];
+    struct engine_session k[AWAY];
     struct tern_retracted gone;
-    struct tern_result r;
     uint32_t back = 0;
 
     for (uint32_t i = 0; i < AWAY; i++) {
-        open_talk(&k[i], 1000 + i, &r);
-        if (k[i].n < PAGES)
+        open_talk(&k[i], 1000 + i);
+        if (k[i].matched < TOKENS)
             write_talk(&k[i]);
         copies_settle();
-        assert_ok(engine, tern_retract(engine, k[i].session, TERN_RETRACT_HOST, step, 0, &gone));
+        assert_ok(e.tern, tern_retract(e.tern, k[i].id, TERN_RETRACT_HOST, e.step, 0, &gone));
         copies_settle();
     }
     for (uint32_t id = 2000; id < 2000 + 2 * 256 / PAGES; id++) {
-        struct talk other;
+        struct engine_session other;
 
-        open_talk(&other, id, &r);
+        open_talk(&other, id);
         write_talk(&other);
         close_talk(&other);
     }
     for (uint32_t i = 0; i < AWAY; i++) {
-        enum tern_err err = tern_recover(engine, k[i].session, RIG_WAIT_MS, &r);
+        enum tern_err err = engine_recover(&k[i], RIG_WAIT_MS);
 
         if (err == TERN_OK) {
-            assert_int_equal(r.lengths.committed, TOKENS);
-            memset(k[i].index, 0xff, sizeof k[i].index);
-            table_is(&k[i], &r);
+            assert_int_equal(k[i].len.committed, TOKENS);
             compare(&k[i], TOKENS);
             back++;
         } else if (err == TERN_CORRUPT) {
             corrupt_answers++;
         } else {
-            fail_msg("recover: %s: %s", err_name(err), tern_error_text(engine));
+            fail_msg("recover: %s: %s", err_name(err), engine_why(&e));
         }
         close_talk(&k[i]);
     }

@@ -13,6 +13,7 @@
 #include "engine/admin.h"
 #include "engine/bytes.h"
 #include "engine/daemon.h"
+#include "engine/engine.h"
 #include "engine/proc.h"
 #include "engine/profile.h"
 #include "engine/stats.h"
@@ -33,17 +34,15 @@
 
 struct side {
     struct daemon daemon;
-    struct tern *admin, *tern;
-    struct tern_pool *map;
-    uint64_t pool;
+    struct tern *admin;
+    struct engine engine;
 };
 
 struct pair {
     char dir[64];
     struct side source, dest;
-    uint32_t tokens[TOKENS], table[PAGES];
-    uint64_t prefix[PAGES];
-    tern_session held; /* at the source, closed by the test */
+    uint32_t tokens[TOKENS];
+    struct engine_session held; /* at the source, closed by the test */
 };
 
 static const struct profile profile = {.name = "test",
@@ -52,82 +51,38 @@ static const struct profile profile = {.name = "test",
                                        .page_bytes = PAGE_BYTES,
                                        .layers = 1,
                                        .heads = 1};
-static const struct tern_namespace ns = {.model = "test"};
 
 static void side_open(struct side *s, const char *name)
 {
     struct geometry g;
-    uint32_t align;
 
     assert_null(geometry_init(&g, &profile, 0, 1, PAGES));
     assert_int_equal(tern_connect(s->daemon.admin, CALL_MS, &s->admin), TERN_OK);
-    assert_int_equal(tern_connect(s->daemon.socket, CALL_MS, &s->tern), TERN_OK);
-    assert_int_equal(tern_join(s->tern, name, TERN_BOTH, 0, 1, CALL_MS), TERN_OK);
-    assert_int_equal(tern_pool_open(s->tern, &g.layout, CALL_MS, &s->pool, &align), TERN_OK);
-    assert_int_equal(tern_pool_map(s->tern, s->pool, CALL_MS, &s->map), TERN_OK);
+    assert_int_equal(engine_open(&s->engine, s->daemon.socket, name, &g.layout, CALL_MS), TERN_OK);
 }
 
-static uint32_t take_runs(struct pair *p, const struct tern_result *r)
+/* A session that has matched all tokens. */
+static struct engine_session match_all(struct side *s, struct pair *p)
 {
-    uint32_t n = 0;
+    struct engine_session session;
 
-    for (uint32_t i = 0; i < r->nruns; i++) {
-        assert_true(r->runs[i].first + r->runs[i].n <= PAGES);
-        for (uint32_t k = 0; k < r->runs[i].n; k++, n++)
-            p->table[r->runs[i].first + k] = r->runs[i].pages[k].index;
-    }
-    return n;
+    assert_int_equal(engine_begin(&session, &s->engine, p->tokens, TOKENS), TERN_OK);
+    assert_true(table_covers(&session.table, session.matched));
+    return session;
 }
 
-static uint8_t *page_of(const struct side *s, const struct pair *p, uint32_t page)
+static void close_session(struct engine_session *session)
 {
-    return tern_pool_base(s->map) + (uint64_t)p->table[page] * PAGE_BYTES;
-}
-
-static void assert_pages_right(const struct side *s, const struct pair *p, uint32_t pages)
-{
-    for (uint32_t i = 0; i < pages; i++)
-        assert_int_equal(page_compare(page_of(s, p, i), PAGE_BYTES, p->prefix[i]), 0);
-}
-
-/* A session that has matched all tokens; returns how many were found. */
-static uint32_t match_all(struct side *s, struct pair *p, tern_session *ret)
-{
-    struct tern_tokens tokens = {.v = p->tokens, .n = TOKENS};
-    struct tern_result r;
-
-    assert_int_equal(tern_session_open(s->tern, s->pool, &ns, CALL_MS, ret), TERN_OK);
-    assert_int_equal(tern_match(s->tern, *ret, &tokens, 0, CALL_MS, &r), TERN_OK);
-    assert_int_equal(take_runs(p, &r), r.matched / PAGE_TOKENS);
-    return r.matched;
-}
-
-static void close_session(struct side *s, tern_session session)
-{
-    struct tern_op op = {.kind = TERN_CLOSE, .session = session};
-    struct tern_result r;
-
-    assert_int_equal(tern_do(s->tern, &op, CALL_MS, &r), TERN_OK);
+    assert_int_equal(engine_end(session), TERN_OK);
 }
 
 static void fill_source(struct pair *p)
 {
-    struct tern_op extend = {.kind = TERN_EXTEND, .length = TOKENS, .written = TOKENS};
-    struct tern_op commit = {.kind = TERN_COMMIT, .length = TOKENS};
-    struct tern_result r;
-    uint64_t h = 1;
-
     block_tokens(5, 0, TOKENS, p->tokens);
-    for (uint32_t i = 0; i < PAGES; i++)
-        p->prefix[i] = h = content_chain(h, p->tokens + i * PAGE_TOKENS, PAGE_TOKENS);
-    assert_int_equal(match_all(&p->source, p, &p->held), 0);
-    extend.session = commit.session = p->held;
-    assert_int_equal(tern_do(p->source.tern, &extend, CALL_MS, &r), TERN_OK);
-    assert_int_equal(take_runs(p, &r), PAGES);
-    for (uint32_t i = 0; i < PAGES; i++)
-        page_fill(page_of(&p->source, p, i), PAGE_BYTES, p->prefix[i]);
-    assert_int_equal(tern_do(p->source.tern, &commit, CALL_MS, &r), TERN_OK);
-    assert_int_equal(r.lengths.committed, TOKENS);
+    p->held = match_all(&p->source, p);
+    assert_int_equal(p->held.matched, 0);
+    assert_int_equal(engine_run(&p->held), TERN_OK);
+    assert_int_equal(p->held.len.committed, TOKENS);
 }
 
 static int set_up(void **state)
@@ -175,9 +130,9 @@ static int tear_down(void **state)
 {
     struct pair *p = *state;
 
-    tern_destroy(p->source.tern);
+    engine_close(&p->source.engine);
     tern_destroy(p->source.admin);
-    tern_destroy(p->dest.tern);
+    engine_close(&p->dest.engine);
     tern_destroy(p->dest.admin);
     proc_end(&p->source.daemon.pid);
     proc_end(&p->dest.daemon.pid);
@@ -187,14 +142,15 @@ static int tear_down(void **state)
 }
 
 /* Submits a Fetch of everything and stops `victim` while some of it, and not all, has arrived. */
-static void stop_in_the_middle(struct pair *p, pid_t victim, tern_session *ret)
+static struct engine_session stop_in_the_middle(struct pair *p, pid_t victim)
 {
+    struct engine_session session = match_all(&p->dest, p);
     uint64_t until = clock_ns() + CALL_MS * UINT64_C(1000000);
     struct daemon_status s = {0};
     struct tern_answer a;
 
-    assert_int_equal(match_all(&p->dest, p, ret), 0);
-    assert_int_equal(tern_submit_fetch(p->dest.tern, *ret, "source", 0, 77), TERN_OK);
+    assert_int_equal(session.matched, 0);
+    assert_int_equal(tern_submit_fetch(p->dest.engine.tern, session.id, "source", 0, 77), TERN_OK);
     while (s.transfers.payload_bytes_in < STARTED) {
         assert_true(clock_ns() < until);
         assert_true(admin_status(p->dest.admin, 0, &s));
@@ -202,21 +158,16 @@ static void stop_in_the_middle(struct pair *p, pid_t victim, tern_session *ret)
     assert_int_equal(kill(victim, SIGSTOP), 0);
     assert_true(s.transfers.payload_bytes_in < ALL_BYTES);
     sleep_ms(50);
-    assert_int_equal(tern_poll(p->dest.tern, &a), TERN_BUSY); /* else it was not the middle */
+    assert_int_equal(tern_poll(p->dest.engine.tern, &a),
+                     TERN_BUSY); /* else it was not the middle */
+    return session;
 }
 
 static struct tern_answer wait_fetch(struct pair *p, uint32_t ms)
 {
-    uint64_t until = clock_ns() + ms * UINT64_C(1000000);
     struct tern_answer a;
-    enum tern_err err;
 
-    while ((err = tern_poll(p->dest.tern, &a)) == TERN_BUSY && clock_ns() < until) {
-        struct pollfd fd = {.fd = tern_fd(p->dest.tern), .events = POLLIN};
-
-        poll(&fd, 1, 20);
-    }
-    assert_int_equal(err, TERN_OK);
+    assert_int_equal(engine_answer(&p->dest.engine, ms, &a), TERN_OK);
     assert_int_equal(a.cookie, 77);
     return a;
 }
@@ -240,27 +191,28 @@ static void assert_no_leak(struct side *s)
 {
     struct daemon_status st;
 
-    assert_true(admin_empty(s->admin, s->pool, CALL_MS, &st));
+    assert_true(admin_empty(s->admin, s->engine.pool, CALL_MS, &st));
     assert_int_equal(st.pages.total, PAGES);
     assert_int_equal(st.pages.free, PAGES);
 }
 
 /* What a broken Fetch left at the destination: published chunks are right, the rest is given back.
  */
-static void check_destination(struct pair *p, tern_session session, const struct tern_answer *a)
+static void check_destination(struct pair *p, struct engine_session *session,
+                              const struct tern_answer *a)
 {
-    uint32_t before, again;
-    tern_session other;
+    struct engine_session other;
+    uint32_t before;
 
     assert_int_equal(a->n, 1);
     before = a->results[0].lengths.committed;
     assert_true(before < TOKENS);
     assert_settled(&p->dest, before / PAGE_TOKENS);
-    again = match_all(&p->dest, p, &other);
-    assert_int_equal(again, before);
-    assert_pages_right(&p->dest, p, again / PAGE_TOKENS);
-    close_session(&p->dest, other);
-    close_session(&p->dest, session);
+    other = match_all(&p->dest, p);
+    assert_int_equal(other.matched, before);
+    assert_int_equal(engine_wrong(&other, before), 0);
+    close_session(&other);
+    close_session(session);
     assert_no_leak(&p->dest);
     printf("fault=5 runs=1 injected=1 violations=0 published_pages=%u\n", before / PAGE_TOKENS);
 }
@@ -268,29 +220,29 @@ static void check_destination(struct pair *p, tern_session session, const struct
 TEST_WITH(source_killed_fetch_ends_typed, set_up, tear_down)
 {
     struct pair *p = *state;
-    tern_session session;
+    struct engine_session session;
     struct tern_answer a;
     uint64_t start;
 
-    stop_in_the_middle(p, p->source.daemon.pid, &session);
+    session = stop_in_the_middle(p, p->source.daemon.pid);
     start = clock_ns();
     proc_end(&p->source.daemon.pid);
     a = wait_fetch(p, TRANSFER_MS + SPARE_MS);
     assert_int_equal(a.err, TERN_PEER_LOST);
     printf("the fetch ended after %.0f ms\n", (double)(clock_ns() - start) / 1e6);
-    check_destination(p, session, &a);
+    check_destination(p, &session, &a);
 }
 
 TEST_WITH(source_hangs_fetch_ends_at_deadline, set_up, tear_down)
 {
     struct pair *p = *state;
-    tern_session session;
+    struct engine_session session;
     struct tern_answer a;
 
-    stop_in_the_middle(p, p->source.daemon.pid, &session);
+    session = stop_in_the_middle(p, p->source.daemon.pid);
     a = wait_fetch(p, TRANSFER_MS + SPARE_MS);
     assert_true(a.err == TERN_TIMED_OUT || a.err == TERN_PEER_LOST);
-    check_destination(p, session, &a);
+    check_destination(p, &session, &a);
     assert_int_equal(kill(p->source.daemon.pid, SIGCONT), 0);
     assert_settled(&p->source, PAGES);
 }
@@ -298,21 +250,23 @@ TEST_WITH(source_hangs_fetch_ends_at_deadline, set_up, tear_down)
 TEST_WITH(destination_killed_source_keeps_pages, set_up, tear_down)
 {
     struct pair *p = *state;
-    tern_session session;
+    struct engine_session session;
     struct daemon_status st;
     struct tern_answer a;
 
-    stop_in_the_middle(p, p->dest.daemon.pid, &session);
+    session = stop_in_the_middle(p, p->dest.daemon.pid);
     assert_true(admin_status(p->source.admin, 0, &st));
     assert_int_equal(st.transfers_active, 1);
     proc_end(&p->dest.daemon.pid);
     a = wait_fetch(p, SPARE_MS);
     assert_int_equal(a.err, TERN_PEER_LOST);
     assert_settled(&p->source, PAGES);
-    assert_int_equal(match_all(&p->source, p, &session), TOKENS);
-    assert_pages_right(&p->source, p, PAGES);
-    close_session(&p->source, session);
-    close_session(&p->source, p->held);
+    engine_free(&session);
+    session = match_all(&p->source, p);
+    assert_int_equal(session.matched, TOKENS);
+    assert_int_equal(engine_wrong(&session, TOKENS), 0);
+    close_session(&session);
+    close_session(&p->held);
     assert_no_leak(&p->source); /* so nothing is pinned any more */
 }
 
@@ -334,18 +288,19 @@ static uint32_t log_lines(const struct side *s, const char *event, const char *w
 TEST_WITH(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down)
 {
     struct pair *p = *state;
-    struct tern_result r;
-    tern_session session;
+    struct engine_session session = match_all(&p->dest, p);
+    tern_session gone;
 
-    assert_int_equal(match_all(&p->dest, p, &session), 0);
-    tern_trace(p->dest.tern, 0xfedcba9876543210);
-    assert_int_equal(tern_fetch(p->dest.tern, session, "source", 0, TRANSFER_MS, &r), TERN_OK);
+    assert_int_equal(session.matched, 0);
+    tern_trace(p->dest.engine.tern, 0xfedcba9876543210);
+    assert_int_equal(engine_fetch(&session, "source", 0, TRANSFER_MS), TERN_OK);
     assert_int_equal(
         log_lines(&p->dest, "event=pull_open peer=source dir=out ", "trace=fedcba9876543210"), 1);
     assert_int_equal(
         log_lines(&p->source, "event=pull_open peer=dest dir=in ", "trace=fedcba9876543210"), 1);
-    tern_trace(p->dest.tern, 0xabc);
-    assert_int_equal(tern_session_open(p->dest.tern, p->dest.pool + 1, &ns, CALL_MS, &session),
+    tern_trace(p->dest.engine.tern, 0xabc);
+    assert_int_equal(tern_session_open(p->dest.engine.tern, p->dest.engine.pool + 1,
+                                       &p->dest.engine.ns, CALL_MS, &gone),
                      TERN_GONE);
     assert_int_equal(log_lines(&p->dest, "op=session_open err=GONE", "trace=0000000000000abc"), 1);
 }
@@ -386,14 +341,15 @@ TEST_WITH(daemons_share_no_memory, set_up, tear_down)
 TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
 {
     struct pair *p = *state;
-    tern_session session[FLOOD];
+    struct engine_session session[FLOOD];
     uint32_t count[TERN_ERR_COUNT] = {0};
 
     for (uint32_t i = 0; i < FLOOD; i++)
-        assert_int_equal(match_all(&p->dest, p, &session[i]), 0);
+        session[i] = match_all(&p->dest, p);
     assert_int_equal(kill(p->source.daemon.pid, SIGSTOP), 0);
     for (uint32_t i = 0; i < FLOOD; i++)
-        assert_int_equal(tern_submit_fetch(p->dest.tern, session[i], "source", 0, 77), TERN_OK);
+        assert_int_equal(tern_submit_fetch(p->dest.engine.tern, session[i].id, "source", 0, 77),
+                         TERN_OK);
     for (uint32_t i = 0; i < FLOOD; i++) {
         struct tern_answer a = wait_fetch(p, TRANSFER_MS + SPARE_MS);
 
@@ -412,7 +368,7 @@ TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
     assert_int_equal(count[TERN_OK] + count[TERN_BUSY] + count[TERN_POOL_EXHAUSTED], FLOOD);
     assert_true(count[TERN_OK] >= 1);
     for (uint32_t i = 0; i < FLOOD; i++)
-        close_session(&p->dest, session[i]);
+        close_session(&session[i]);
     assert_settled(&p->dest, PAGES);
     assert_no_leak(&p->dest);
 }

@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "base/err.h"
+#include "engine/engine.h"
 #include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"
@@ -20,19 +21,10 @@
 #define CHUNKS (TOKENS / L)
 
 static struct rig_daemon rig;
-static struct tern *engine, *admin;
-static struct tern_pool *mapped;
-static uint64_t pool, step;
-static const struct tern_namespace ns = {.model = "m", .revision = "1"};
+static struct engine e = {.ns = {.model = "m", .revision = "1"}};
+static struct tern *admin;
 
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
-
-/* What the engine keeps of a session: the pages of its table, by group. */
-struct session {
-    tern_session id;
-    struct tern_lengths len;
-    uint32_t seed, table[2][(TOKENS + 3 * L - 1) / L]; /* it goes on by two pages at the most */
-};
 
 static void start_with(const char *extra, uint64_t host_bytes)
 {
@@ -49,17 +41,13 @@ static void start_with(const char *extra, uint64_t host_bytes)
         .groups = groups, .ngroups = 2, .bytes = 4u << 20, .host_bytes = host_bytes};
 
     rig_start(&rig, extra, NULL);
-    assert_err(TERN_OK, tern_connect(rig.socket, 0, &engine));
+    assert_err(TERN_OK, engine_open(&e, rig.socket, "e", &layout, RIG_WAIT_MS));
     assert_err(TERN_OK, tern_connect(rig.admin, 0, &admin));
-    assert_ok(engine, tern_join(engine, "e", TERN_BOTH, 0, 1, 0));
-    assert_ok(engine, tern_pool_open(engine, &layout, 0, &pool, NULL));
-    assert_ok(engine, tern_pool_map(engine, pool, 0, &mapped));
-    step = 1;
 }
 
 static void stop_all(void)
 {
-    tern_destroy(engine);
+    engine_close(&e);
     tern_destroy(admin);
     assert_int_equal(rig_stop(&rig), 0);
 }
@@ -78,97 +66,38 @@ FIXTURE(stop)
 
 /* ---- a session and its bytes ---- */
 
+/* A session goes on by two pages at the most. */
 static const uint32_t *tokens_of(uint32_t seed)
 {
-    static uint32_t v[TOKENS];
+    static uint32_t v[TOKENS + 2 * L];
 
-    for (uint32_t i = 0; i < TOKENS; i++)
+    for (uint32_t i = 0; i < TOKENS + 2 * L; i++)
         v[i] = seed * 65536 + i;
     return v;
 }
 
-static uint8_t *page_at(const struct session *s, uint32_t group, uint32_t p)
+static void assert_bytes(const struct engine_session *s, uint32_t upto)
 {
-    return tern_pool_base(mapped) + (size_t)s->table[group][p] * PAGE;
+    assert_int_equal(engine_wrong(s, upto), 0);
 }
 
-static uint32_t word_of(const struct session *s, uint32_t group, uint32_t p, uint32_t i)
+static void open_session(struct engine_session *s, uint32_t seed)
 {
-    return s->seed * 1000003u + group * 7919 + p * 131 + i;
-}
-
-static void take(struct session *s, const struct tern_result *r)
-{
-    s->len = r->lengths;
-    for (uint32_t i = 0; i < r->nruns; i++)
-        for (uint32_t k = 0; k < r->runs[i].n; k++)
-            s->table[r->runs[i].group][r->runs[i].first + k] = r->runs[i].pages[k].index;
-}
-
-static void write_all(const struct session *s)
-{
-    for (uint32_t g = 0; g < 2; g++)
-        for (uint32_t p = 0; p * L < s->len.written; p++)
-            for (uint32_t i = 0; i < PAGE / 4 && s->table[g][p]; i++)
-                memcpy(page_at(s, g, p) + 4 * i, &(uint32_t){word_of(s, g, p, i)}, 4);
-}
-
-/* HISTORY from the beginning, STATE of the window before `upto`. */
-static void assert_bytes(const struct session *s, uint32_t upto)
-{
-    for (uint32_t g = 0; g < 2; g++)
-        for (uint32_t p = g && upto > WINDOW ? (upto - WINDOW) / L : 0; p * L < upto; p++) {
-            assert_int_not_equal(s->table[g][p], 0);
-            for (uint32_t i = 0; i < PAGE / 4; i++) {
-                uint32_t word;
-
-                memcpy(&word, page_at(s, g, p) + 4 * i, 4);
-                if (word != word_of(s, g, p, i))
-                    fail_msg("group %u, page %u, word %u: %u", g, p, i, word);
-            }
-        }
-}
-
-static enum tern_err op(struct session *s, struct tern_op op)
-{
-    struct tern_result r;
-    enum tern_err err;
-
-    op.session = s->id;
-    err = tern_do(engine, &op, 0, &r);
-    if (err == TERN_OK)
-        take(s, &r);
-    return err;
-}
-
-static void open_session(struct session *s, uint32_t seed, struct tern_result *ret)
-{
-    struct tern_tokens list = {.v = tokens_of(seed), .n = TOKENS};
-
-    *s = (struct session){.seed = seed};
-    assert_ok(engine, tern_session_open(engine, pool, &ns, 0, &s->id));
-    assert_ok(engine, tern_match(engine, s->id, &list, 0, 0, ret));
-    take(s, ret);
+    assert_ok(e.tern, engine_begin_with(s, &e, tokens_of(seed), TOKENS, 2 * L));
 }
 
 /* Run to the end of its tokens, and all whole chunks of it committed. */
-static void run_session(struct session *s, uint32_t seed)
+static void run_session(struct engine_session *s, uint32_t seed)
 {
-    struct tern_result r;
-
-    open_session(s, seed, &r);
-    assert_ok(engine,
-              op(s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS, .written = TOKENS}));
-    write_all(s);
-    assert_ok(engine, op(s, (struct tern_op){.kind = TERN_COMMIT, .length = TOKENS, .step = step}));
-    assert_ok(engine, tern_done_step(mapped, step++));
+    open_session(s, seed);
+    assert_ok(e.tern, engine_run(s));
     assert_int_equal(s->len.committed, CHUNKS * L);
     assert_int_equal(s->len.written, TOKENS);
 }
 
-static void close_session(struct session *s)
+static void close_session(struct engine_session *s)
 {
-    assert_ok(engine, op(s, (struct tern_op){.kind = TERN_CLOSE}));
+    assert_ok(e.tern, engine_end(s));
 }
 
 static json_t *asked(const char *command, const char *arg)
@@ -230,13 +159,13 @@ static void wait_for_copies(void)
 }
 
 /* Closed, and everything free again on both tiers. */
-static void end_session(struct session *s)
+static void end_session(struct engine_session *s)
 {
     uint64_t end = rig_now_ms() + RIG_WAIT_MS;
     uint32_t nodes;
 
     close_session(s);
-    assert_ok(engine, tern_done_step(mapped, ++step));
+    assert_ok(e.tern, engine_publish(&e));
     do {
         json_t *root;
 
@@ -254,49 +183,43 @@ static void end_session(struct session *s)
 TEST_WITH(retract_host_comes_back_with_the_same_bytes, start, stop)
 {
     struct tern_retracted gone;
-    struct tern_result r;
-    struct session s;
+    struct engine_session s;
 
     run_session(&s, 1);
-    assert_ok(engine, op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + 2 * L}));
-    step += 2;
-    assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_HOST, step, 0, &gone));
+    assert_ok(e.tern, engine_extend(&s, TOKENS + 2 * L, 0));
+    e.step += 2;
+    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, e.step, 0, &gone));
     assert_int_equal(gone.lengths.committed, CHUNKS * L);
     assert_int_equal(gone.lengths.written, TOKENS);
     assert_int_equal(gone.free_now, 0);
     assert_in_range(gone.free_at_step, 2, 6); /* what lay beyond the written tokens, both groups */
     wait_for_state("retracting");
-    assert_ok(engine, tern_done_step(mapped, step));
+    assert_ok(e.tern, tern_done_step(e.map, e.step));
     wait_for_state("retracted");
     evict(0); /* its prefix leaves the device; the host's copy is pinned */
-    memset(s.table, 0, sizeof s.table);
-    assert_ok(engine, tern_recover(engine, s.id, 0, &r));
-    assert_true(r.fetched_kib >= CHUNKS * PAGE / 1024);
-    take(&s, &r);
+    assert_ok(e.tern, engine_recover(&s, RIG_WAIT_MS));
+    assert_true(s.last.fetched_kib >= CHUNKS * PAGE / 1024);
     assert_int_equal(s.len.committed, CHUNKS * L);
     assert_int_equal(s.len.written, TOKENS);
-    assert_int_equal(r.tokens, TOKENS);
+    assert_int_equal(s.last.tokens, TOKENS);
     assert_bytes(&s, TOKENS);
-    assert_ok(engine, op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + L}));
+    assert_ok(e.tern, engine_extend(&s, TOKENS + L, 0));
     end_session(&s);
 }
 
 TEST_WITH(retract_drop_comes_back_at_once, start, stop)
 {
     struct tern_retracted gone;
-    struct tern_result r;
-    struct session s;
+    struct engine_session s;
 
     run_session(&s, 2);
-    assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_DROP, 0, 0, &gone));
+    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_DROP, 0, 0, &gone));
     assert_int_equal(gone.lengths.allocated, CHUNKS * L);
     assert_true(gone.free_now >= 1);
     assert_int_equal(gone.free_at_step, 0);
     evict(0);
-    memset(s.table, 0, sizeof s.table);
-    assert_ok(engine, tern_recover(engine, s.id, 0, &r));
-    assert_int_equal(r.fetched_kib, 0);
-    take(&s, &r);
+    assert_ok(e.tern, engine_recover(&s, RIG_WAIT_MS));
+    assert_int_equal(s.last.fetched_kib, 0);
     assert_int_equal(s.len.written, CHUNKS * L);
     assert_bytes(&s, CHUNKS * L);
     end_session(&s);
@@ -307,22 +230,21 @@ TEST_WITH(a_session_that_is_away_takes_few_requests, start, stop)
     struct tern_tokens list = {.v = tokens_of(3), .n = TOKENS};
     struct tern_retracted gone;
     struct tern_result r;
-    struct session s;
+    struct engine_session s;
 
     run_session(&s, 3);
-    assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
     wait_for_state("retracted");
-    assert_err(TERN_INVALID, op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = 2 * TOKENS}));
-    assert_err(TERN_INVALID, tern_match(engine, s.id, &list, 0, 0, &r));
-    assert_string_not_equal(tern_error_text(engine), "");
-    assert_err(TERN_INVALID, tern_fetch(engine, s.id, NULL, 0, 0, &r));
-    assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_DROP, 0, 0, &gone)); /* S8 */
+    assert_err(TERN_INVALID, engine_extend(&s, 2 * TOKENS, 0));
+    assert_err(TERN_INVALID, tern_match(e.tern, s.id, &list, 0, 0, &r));
+    assert_string_not_equal(engine_why(&e), "");
+    assert_err(TERN_INVALID, engine_fetch(&s, NULL, 0, RIG_WAIT_MS));
+    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_DROP, 0, 0, &gone)); /* S8 */
     assert_int_equal(gone.free_now, 0);
     wait_for_state("retracted");
-    assert_ok(engine, tern_fetch_cancel(engine, s.id, 0));
-    assert_ok(engine, tern_recover(engine, s.id, 0, &r));
-    assert_ok(engine, tern_recover(engine, s.id, 0, &r)); /* repeated: the table once more */
-    take(&s, &r);
+    assert_ok(e.tern, tern_fetch_cancel(e.tern, s.id, 0));
+    assert_ok(e.tern, engine_recover(&s, RIG_WAIT_MS));
+    assert_ok(e.tern, engine_recover(&s, RIG_WAIT_MS)); /* repeated: the table once more */
     assert_bytes(&s, TOKENS);
     end_session(&s);
 }
@@ -331,31 +253,28 @@ TEST_WITH(a_session_that_is_away_takes_few_requests, start, stop)
 TEST_WITH(recover_and_cancel_race_and_one_wins, start, stop)
 {
     struct tern_retracted gone;
-    struct session s;
+    struct engine_session s;
     uint32_t won = 0;
 
     run_session(&s, 4);
     for (uint32_t i = 0; i < 20; i++) {
         struct tern_answer answer;
-        struct tern_result r;
         enum tern_err err;
 
-        assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+        assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
         wait_for_state("retracted");
         evict(0);
-        assert_ok(engine, tern_submit_recover(engine, s.id, i));
-        assert_ok(engine, tern_fetch_cancel(engine, s.id, 0));
-        while ((err = tern_poll(engine, &answer)) == TERN_BUSY)
+        assert_ok(e.tern, tern_submit_recover(e.tern, s.id, i));
+        assert_ok(e.tern, tern_fetch_cancel(e.tern, s.id, 0));
+        while ((err = tern_poll(e.tern, &answer)) == TERN_BUSY)
             usleep(100);
-        assert_ok(engine, err);
+        assert_ok(e.tern, err);
         assert_int_equal(answer.cookie, i);
         assert_true(answer.err == TERN_OK || answer.err == TERN_GONE);
         won += answer.err == TERN_OK;
-        memset(s.table, 0, sizeof s.table);
-        while ((err = tern_recover(engine, s.id, 0, &r)) == TERN_BUSY)
+        while ((err = engine_recover(&s, RIG_WAIT_MS)) == TERN_BUSY)
             usleep(100); /* a cancelled copy is still under way */
-        assert_ok(engine, err);
-        take(&s, &r);
+        assert_ok(e.tern, err);
         assert_bytes(&s, TOKENS);
     }
     assert_true(won <= 20);
@@ -366,28 +285,25 @@ TEST_WITH(fetch_from_the_host_tier_brings_the_same_bytes, start, stop)
 {
     struct tern_depths depths;
     struct tern_tokens list;
-    struct tern_result r;
-    struct session s;
+    struct engine_session s;
 
     run_session(&s, 5);
     close_session(&s);
     wait_for_copies();
     list = (struct tern_tokens){.v = tokens_of(5), .n = TOKENS};
-    assert_ok(engine, tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, CHUNKS * L);
     evict(CHUNKS); /* as many nodes as there are: from the device */
-    assert_ok(engine, tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, 0);
     assert_int_equal(depths.host, CHUNKS * L);
-    open_session(&s, 5, &r);
-    assert_int_equal(r.matched, 0);
-    assert_int_equal(r.host_depth, CHUNKS * L);
-    assert_ok(engine, tern_fetch(engine, s.id, NULL, 5 * L, 0, &r));
-    take(&s, &r);
+    open_session(&s, 5);
+    assert_int_equal(s.matched, 0);
+    assert_int_equal(s.host_depth, CHUNKS * L);
+    assert_ok(e.tern, engine_fetch(&s, NULL, 5 * L, RIG_WAIT_MS));
     assert_int_equal(s.len.committed, 5 * L);
     assert_bytes(&s, 5 * L);
-    assert_ok(engine, tern_fetch(engine, s.id, NULL, 0, 0, &r));
-    take(&s, &r);
+    assert_ok(e.tern, engine_fetch(&s, NULL, 0, RIG_WAIT_MS));
     assert_int_equal(s.len.committed, CHUNKS * L);
     assert_bytes(&s, CHUNKS * L);
     end_session(&s);
@@ -398,22 +314,21 @@ TEST_WITH(namespace_reset_hides_everything_at_once, start, stop)
     struct tern_namespace others = {.model = "m", .revision = "2"};
     struct tern_tokens list = {.v = tokens_of(6), .n = TOKENS};
     struct tern_depths depths;
-    struct session s, again;
-    struct tern_result r;
+    struct engine_session s, again;
     uint32_t nodes = 0;
 
     run_session(&s, 6);
-    assert_ok(engine, tern_namespace_reset(engine, &others, 0, &nodes));
+    assert_ok(e.tern, tern_namespace_reset(e.tern, &others, 0, &nodes));
     assert_int_equal(nodes, 0);
-    assert_ok(engine, tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.resumable, CHUNKS * L);
-    assert_ok(engine, tern_namespace_reset(engine, &ns, 0, &nodes));
+    assert_ok(e.tern, tern_namespace_reset(e.tern, &e.ns, 0, &nodes));
     assert_true(nodes > 0); /* the session holds them */
-    assert_ok(engine, tern_peek_depths(engine, pool, &ns, &list, 0, &depths));
+    assert_ok(e.tern, tern_peek_depths(e.tern, e.pool, &e.ns, &list, 0, &depths));
     assert_int_equal(depths.history, 0);
     assert_int_equal(depths.host, 0);
-    open_session(&again, 6, &r);
-    assert_int_equal(r.matched, 0);
+    open_session(&again, 6);
+    assert_int_equal(again.matched, 0);
     close_session(&again);
     assert_bytes(&s, TOKENS);
     end_session(&s);
@@ -422,21 +337,20 @@ TEST_WITH(namespace_reset_hides_everything_at_once, start, stop)
 TEST(no_host_tier_or_too_small_a_one)
 {
     struct tern_retracted gone;
-    struct session s;
+    struct engine_session s;
 
     start_with("", 0);
     run_session(&s, 1);
-    assert_err(TERN_UNSUPPORTED, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
-    assert_string_not_equal(tern_error_text(engine), "");
+    assert_err(TERN_UNSUPPORTED, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_string_not_equal(engine_why(&e), "");
     stop_all();
 
     start_with("    host_memory: 16M\n", 8 * PAGE);
     run_session(&s, 2);
-    assert_err(TERN_POOL_EXHAUSTED, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_err(TERN_POOL_EXHAUSTED, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
     assert_true(gone.shortage.needed > gone.shortage.free);
     assert_int_equal(gone.lengths.written, TOKENS);
-    assert_ok(engine,
-              op(&s, (struct tern_op){.kind = TERN_EXTEND, .length = TOKENS + L})); /* it runs on */
+    assert_ok(e.tern, engine_extend(&s, TOKENS + L, 0)); /* it runs on */
     assert_bytes(&s, TOKENS);
     stop_all();
 }
@@ -448,7 +362,7 @@ static json_int_t undone(void)
     json_t *root;
     json_int_t n;
 
-    assert_ok(engine, tern_stats(engine, 0, &text));
+    assert_ok(e.tern, tern_stats(e.tern, 0, &text));
     root = json_loads(text, 0, NULL);
     assert_non_null(root);
     n = json_integer_value(json_object_get(json_object_get(root, "host_tier"), "retracts_undone"));
@@ -460,20 +374,18 @@ static json_int_t undone(void)
 TEST(copies_that_fail_leave_the_session_running)
 {
     struct tern_retracted gone;
-    struct tern_result r;
-    struct session s;
+    struct engine_session s;
 
     start_with("    host_memory: 16M\nfaults:\n  copy_corrupt_every: 1\n", 2u << 20);
     run_session(&s, 1);
-    assert_ok(engine, tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
+    assert_ok(e.tern, tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone));
     wait_for_state("turn");
     assert_int_equal(undone(), 1);
-    assert_ok(engine,
-              tern_retract(engine, s.id, TERN_RETRACT_HOST, 0, 0, &gone)); /* tries once more */
+    assert_ok(e.tern,
+              tern_retract(e.tern, s.id, TERN_RETRACT_HOST, 0, 0, &gone)); /* tries once more */
     wait_for_state("turn");
     assert_int_equal(undone(), 2);
-    assert_ok(engine, tern_recover(engine, s.id, 0, &r));
-    take(&s, &r);
+    assert_ok(e.tern, engine_recover(&s, RIG_WAIT_MS));
     assert_int_equal(s.len.written, TOKENS);
     assert_bytes(&s, TOKENS);
     stop_all();

@@ -16,6 +16,7 @@
 #include "engine/daemon.h"
 #include "engine/json.h"
 #include "engine/proc.h"
+#include "engine/profile.h"
 #include "engine/stats.h"
 #include "member.h"
 #include "proto/frame.h"
@@ -39,8 +40,8 @@ struct rpc {
     char dir[64];
     struct daemon daemon[2]; /* the measured one, and the replay's decode side */
     struct raw_echo raw;
-    struct member member;
-    tern_session session;
+    struct engine engine;
+    struct engine_session session;
     uint32_t *tokens; /* owned: DEPTH_TOKENS and NEW_TOKENS */
     struct series match, raw_rtt, match2, raw2, step, busy;
     double pipelined, raw_pipelined;
@@ -58,49 +59,26 @@ static bool match_once(struct rpc *r)
 {
     struct tern_tokens tokens = new_tokens(r);
     struct tern_result result;
-    enum tern_err err = tern_match(r->member.tern, r->session, &tokens, 0, MEMBER_CALL_MS, &result);
 
-    if (err != TERN_OK)
-        return member_fails(&r->member, "a Match", err);
-    return result.tokens == DEPTH_TOKENS + NEW_TOKENS && result.lengths.written == DEPTH_TOKENS;
+    return member_ok(
+               &r->engine, "a Match",
+               tern_match(r->engine.tern, r->session.id, &tokens, 0, MEMBER_CALL_MS, &result)) &&
+           result.tokens == DEPTH_TOKENS + NEW_TOKENS && result.lengths.written == DEPTH_TOKENS;
 }
 
 static bool make_session(struct rpc *r)
 {
-    struct tern_tokens all = {.v = r->tokens, .n = DEPTH_TOKENS};
-    struct tern_result result;
-    enum tern_err err;
-
     block_tokens(7, 0, DEPTH_TOKENS + NEW_TOKENS, r->tokens);
-    if (!member_open(&r->member, &r->session))
-        return false;
-    err = tern_match(r->member.tern, r->session, &all, 0, MEMBER_CALL_MS, &result);
-    if (err != TERN_OK)
-        return member_fails(&r->member, "the first Match", err);
-    return member_do(&r->member,
-                     (struct tern_op){.kind = TERN_EXTEND,
-                                      .session = r->session,
-                                      .length = DEPTH_TOKENS,
-                                      .written = DEPTH_TOKENS},
-                     NULL) &&
-           member_do(
-               &r->member,
-               (struct tern_op){.kind = TERN_COMMIT, .session = r->session, .length = DEPTH_TOKENS},
-               NULL);
+    return member_ok(&r->engine, "the first Match",
+                     engine_begin(&r->session, &r->engine, r->tokens, DEPTH_TOKENS)) &&
+           member_ok(&r->engine, "an extend",
+                     engine_extend(&r->session, DEPTH_TOKENS, DEPTH_TOKENS)) &&
+           member_ok(&r->engine, "a commit", engine_commit(&r->session, DEPTH_TOKENS));
 }
 
 static bool wait_answer(struct rpc *r, struct tern_answer *ret)
 {
-    enum tern_err err;
-
-    while ((err = tern_poll(r->member.tern, ret)) == TERN_BUSY) {
-        struct pollfd fd = {.fd = tern_fd(r->member.tern), .events = POLLIN};
-
-        if (tern_wants_write(r->member.tern))
-            fd.events |= POLLOUT;
-        poll(&fd, 1, -1);
-    }
-    return err == TERN_OK && ret->err == TERN_OK;
+    return engine_answer(&r->engine, MEMBER_CALL_MS, ret) == TERN_OK && ret->err == TERN_OK;
 }
 
 /* What a Match and its answer are in bytes, frame headers included: the raw side sends as many. */
@@ -117,10 +95,10 @@ static bool frame_sizes(struct rpc *r, uint32_t *ret_request, uint32_t *ret_repl
     tokens.tokens.len = NEW_TOKENS * sizeof(uint32_t);
     match.tokens = &tokens;
     *ret_request = FRAME_HEADER_BYTES + (uint32_t)tern__wire__match__get_packed_size(&match);
-    if (tern_submit_match(r->member.tern, r->session, &v, 0, 1) != TERN_OK)
+    if (tern_submit_match(r->engine.tern, r->session.id, &v, 0, 1) != TERN_OK)
         return false;
     sleep_ms(100); /* until all of the answer lies in the socket */
-    if (ioctl(tern_fd(r->member.tern), FIONREAD, &reply) != 0 || reply <= 0)
+    if (ioctl(tern_fd(r->engine.tern), FIONREAD, &reply) != 0 || reply <= 0)
         return false;
     *ret_reply = (uint32_t)reply;
     return wait_answer(r, &answer);
@@ -157,12 +135,12 @@ static bool pipeline(struct rpc *r, uint32_t n)
         enum tern_err err;
 
         while (sent < n && sent - answered < PIPELINE &&
-               tern_submit_match(r->member.tern, r->session, &tokens, 0, sent) == TERN_OK)
+               tern_submit_match(r->engine.tern, r->session.id, &tokens, 0, sent) == TERN_OK)
             sent++;
         if (!wait_answer(r, &answer))
             return false;
         answered++;
-        while ((err = tern_poll(r->member.tern, &answer)) == TERN_OK) {
+        while ((err = tern_poll(r->engine.tern, &answer)) == TERN_OK) {
             if (answer.err != TERN_OK)
                 return false;
             answered++;
@@ -209,13 +187,13 @@ static bool step_once(struct rpc *r, struct tern_op *ops, struct tern_result *re
         ops[i].tokens = (struct tern_tokens){.v = &token, .n = 1, .base = tokens};
     }
     start = clock_ns();
-    err = tern_step(r->member.tern, ops, SESSIONS, MEMBER_CALL_MS, results, &done);
+    err = tern_step(r->engine.tern, ops, SESSIONS, MEMBER_CALL_MS, results, &done);
     series_add(&r->step, (double)(clock_ns() - start) / 1e3);
-    if (err != TERN_OK)
-        return member_fails(&r->member, "a Step", err);
+    if (!member_ok(&r->engine, "a Step", err))
+        return false;
     for (uint32_t i = 0; i < SESSIONS; i++) {
-        if (done != SESSIONS || results[i].err != TERN_OK)
-            return member_fails(&r->member, "an extend in a Step", results[i].err);
+        if (!member_ok(&r->engine, "an extend in a Step", results[i].err) || done != SESSIONS)
+            return false;
     }
     return true;
 }
@@ -228,13 +206,15 @@ static bool measure_steps(struct rpc *r, uint32_t rounds)
 
     for (uint32_t i = 0; ok && i < SESSIONS; i++) {
         ops[i] = (struct tern_op){.kind = TERN_EXTEND};
-        ok = member_open(&r->member, &ops[i].session);
+        ok = member_ok(&r->engine, "opening a session",
+                       tern_session_open(r->engine.tern, r->engine.pool, &r->engine.ns,
+                                         MEMBER_CALL_MS, &ops[i].session));
     }
     for (uint32_t i = 0; ok && i < rounds; i++)
         ok = step_once(r, ops, results, i);
     for (uint32_t i = 0; ok && i < SESSIONS; i++)
-        ok = member_do(&r->member, (struct tern_op){.kind = TERN_CLOSE, .session = ops[i].session},
-                       NULL);
+        ok = engine_do(&(struct engine_session){.engine = &r->engine, .id = ops[i].session},
+                       (struct tern_op){.kind = TERN_CLOSE}) == TERN_OK;
     return ok;
 }
 
@@ -343,7 +323,7 @@ static bool measure(struct rpc *r)
     uint32_t request = 0, reply = 0;
     bool ok;
 
-    if (!start_daemons(r, first) || !member_start(&r->member, r->daemon[0].socket, "bench",
+    if (!start_daemons(r, first) || !member_start(&r->engine, r->daemon[0].socket, "bench",
                                                   PAGE_TOKENS, PAGE_BYTES, POOL_PAGES - 16))
         return false;
     ok = make_session(r) && frame_sizes(r, &request, &reply) &&
@@ -416,7 +396,8 @@ int bench_rpc(const struct bench_args *args)
         status = show(&r);
     else
         fprintf(stderr, "tern-bench rpc: it could not be measured\n");
-    member_finish(&r.member);
+    engine_free(&r.session);
+    engine_close(&r.engine);
     raw_echo_stop(&r.raw);
     daemon_stop(&r.daemon[0]);
     daemon_stop(&r.daemon[1]);

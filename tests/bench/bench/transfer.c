@@ -15,6 +15,7 @@
 #include "engine/daemon.h"
 #include "engine/json.h"
 #include "engine/proc.h"
+#include "engine/profile.h"
 #include "engine/stats.h"
 #include "member.h"
 #include "raw_stream.h"
@@ -41,91 +42,38 @@ struct transfer {
     struct daemon source, dest;
     pid_t filler; /* the engine at the source */
     int filler_fd;
-    struct member member; /* the engine at the destination */
+    struct engine engine; /* at the destination */
     struct tern *admin;
     uint32_t *tokens; /* owned: of one session */
-    uint64_t *prefix; /* owned: [session * pages + page] */
-    uint32_t *table;  /* owned: index, likewise */
     uint64_t wrong;   /* bytes that were not as they must be, over all passes */
 };
 
-static struct tern_tokens session_tokens(const struct transfer *x, uint32_t session)
+static enum tern_err begin(struct transfer *x, struct engine *e, uint32_t number,
+                           struct engine_session *ret)
 {
-    block_tokens(1000 + session, 0, x->pages * PAGE_TOKENS, x->tokens);
-    return (struct tern_tokens){.v = x->tokens, .n = x->pages * PAGE_TOKENS};
-}
-
-static bool allocate(struct transfer *x)
-{
-    size_t all = (size_t)SESSIONS * x->pages;
-
-    x->tokens = malloc((size_t)x->pages * PAGE_TOKENS * sizeof *x->tokens);
-    x->prefix = malloc(all * sizeof *x->prefix);
-    x->table = malloc(all * sizeof *x->table);
-    if (!x->tokens || !x->prefix || !x->table)
-        return false;
-    for (uint32_t s = 0; s < SESSIONS; s++) {
-        uint64_t h = content_root(SPAWN_TENANT, "bench", "", "kv");
-
-        session_tokens(x, s);
-        for (uint32_t i = 0; i < x->pages; i++) {
-            h = content_chain(h, x->tokens + i * PAGE_TOKENS, PAGE_TOKENS);
-            x->prefix[s * x->pages + i] = h;
-        }
-    }
-    return true;
-}
-
-static bool take_runs(const struct transfer *x, uint32_t session, const struct tern_result *r)
-{
-    uint32_t got = 0;
-
-    for (uint32_t i = 0; i < r->nruns; i++) {
-        for (uint32_t k = 0; k < r->runs[i].n && r->runs[i].first + k < x->pages; k++, got++)
-            x->table[session * x->pages + r->runs[i].first + k] = r->runs[i].pages[k].index;
-    }
-    return got == x->pages;
+    block_tokens(1000 + number, 0, x->pages * PAGE_TOKENS, x->tokens);
+    return engine_begin(ret, e, x->tokens, x->pages * PAGE_TOKENS);
 }
 
 /* ---- the engine at the source: fills its pages once and keeps them pinned ---- */
 
-static bool fill_session(struct transfer *x, struct member *m, uint32_t session)
-{
-    struct tern_tokens tokens = session_tokens(x, session);
-    uint32_t depth = tokens.n;
-    struct tern_result r;
-    tern_session s;
-    enum tern_err err;
-
-    if (!member_open(m, &s))
-        return false;
-    err = tern_match(m->tern, s, &tokens, 0, MEMBER_CALL_MS, &r);
-    if (err != TERN_OK)
-        return member_fails(m, "a Match at the source", err);
-    if (!member_do(
-            m,
-            (struct tern_op){.kind = TERN_EXTEND, .session = s, .length = depth, .written = depth},
-            &r) ||
-        !take_runs(x, session, &r))
-        return false;
-    for (uint32_t i = session * x->pages; i < (session + 1) * x->pages; i++)
-        page_fill(tern_pool_base(m->map) + (uint64_t)x->table[i] * x->page_bytes, x->page_bytes,
-                  x->prefix[i]);
-    return member_do(m, (struct tern_op){.kind = TERN_COMMIT, .session = s, .length = depth}, NULL);
-}
-
 _Noreturn static void filler_main(struct transfer *x, int fd)
 {
-    struct member m;
-    bool ok = member_start(&m, x->source.socket, "source", PAGE_TOKENS, x->page_bytes,
+    struct engine e;
+    bool ok = member_start(&e, x->source.socket, "source", PAGE_TOKENS, x->page_bytes,
                            SESSIONS * x->pages);
     char byte = 0;
 
-    for (uint32_t s = 0; ok && s < SESSIONS; s++)
-        ok = fill_session(x, &m, s);
+    for (uint32_t i = 0; ok && i < SESSIONS; i++) {
+        struct engine_session s;
+
+        ok = member_ok(&e, "a Match at the source", begin(x, &e, i, &s)) &&
+             member_ok(&e, "a commit at the source", engine_run(&s));
+        engine_free(&s); /* it stays open, and pins its pages */
+    }
     if (ok && proc_send(fd, &byte, 1))
         proc_recv(fd, &byte, 1);
-    member_finish(&m);
+    engine_close(&e);
     _exit(ok ? 0 : 1);
 }
 
@@ -148,69 +96,44 @@ static bool start_filler(struct transfer *x)
 
 /* ---- the engine at the destination ---- */
 
-static bool begin_sessions(struct transfer *x, tern_session *sessions)
+static bool begin_sessions(struct transfer *x, struct engine_session *sessions)
 {
-    struct tern_result r;
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        enum tern_err err = begin(x, &x->engine, i, &sessions[i]);
 
-    for (uint32_t s = 0; s < SESSIONS; s++) {
-        struct tern_tokens tokens = session_tokens(x, s);
-        enum tern_err err;
-
-        if (!member_open(&x->member, &sessions[s]))
+        if (!member_ok(&x->engine, "a Match", err) || sessions[i].matched != 0)
             return false;
-        err = tern_match(x->member.tern, sessions[s], &tokens, 0, MEMBER_CALL_MS, &r);
-        if (err != TERN_OK || r.matched != 0)
-            return member_fails(&x->member, "a Match that must find nothing", err);
     }
     return true;
 }
 
-static bool next_answer(struct transfer *x, struct tern_answer *ret)
-{
-    enum tern_err err;
-
-    while ((err = tern_poll(x->member.tern, ret)) == TERN_BUSY) {
-        struct pollfd fd = {.fd = tern_fd(x->member.tern), .events = POLLIN};
-
-        if (tern_wants_write(x->member.tern))
-            fd.events |= POLLOUT;
-        poll(&fd, 1, -1);
-    }
-    if (err == TERN_OK && ret->err == TERN_OK)
-        return true;
-    return member_fails(&x->member, "a Fetch", err != TERN_OK ? err : ret->err);
-}
-
-static bool fetch_all(struct transfer *x, const tern_session *sessions)
+static bool fetch_all(struct transfer *x, struct engine_session *sessions)
 {
     uint32_t submitted = 0, answered = 0;
     struct tern_answer a;
 
-    while (answered < SESSIONS) {
-        for (; submitted < SESSIONS && submitted - answered < FETCHES; submitted++) {
-            enum tern_err err =
-                tern_submit_fetch(x->member.tern, sessions[submitted], "source", 0, submitted);
-
-            if (err != TERN_OK)
-                return member_fails(&x->member, "a Fetch", err);
-        }
-        if (!next_answer(x, &a) || !take_runs(x, (uint32_t)a.cookie, &a.results[0]))
+    for (; answered < SESSIONS; answered++) {
+        for (; submitted < SESSIONS && submitted - answered < FETCHES; submitted++)
+            if (!member_ok(&x->engine, "a Fetch",
+                           tern_submit_fetch(x->engine.tern, sessions[submitted].id, "source", 0,
+                                             submitted)))
+                return false;
+        if (!member_ok(&x->engine, "a Fetch", engine_answer(&x->engine, MEMBER_CALL_MS, &a)) ||
+            !member_ok(&x->engine, "a Fetch", a.err) ||
+            !member_ok(&x->engine, "pages", engine_take(&sessions[a.cookie], &a.results[0])))
             return false;
-        answered++;
     }
     return true;
 }
 
-static bool end_sessions(struct transfer *x, const tern_session *sessions)
+static bool end_sessions(struct transfer *x, struct engine_session *sessions)
 {
     struct daemon_status status;
 
-    for (uint32_t s = 0; s < SESSIONS; s++) {
-        if (!member_do(&x->member, (struct tern_op){.kind = TERN_CLOSE, .session = sessions[s]},
-                       NULL))
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        if (!member_ok(&x->engine, "closing a session", engine_end(&sessions[i])))
             return false;
-    }
-    return admin_empty(x->admin, x->member.pool, 5000, &status) &&
+    return admin_empty(x->admin, x->engine.pool, 5000, &status) &&
            status.pages.total == status.pages.free;
 }
 
@@ -218,7 +141,7 @@ static bool end_sessions(struct transfer *x, const tern_session *sessions)
 static bool tern_pass(struct transfer *x, double *ret_gb_s)
 {
     uint64_t bytes = (uint64_t)SESSIONS * x->pages * x->page_bytes, start;
-    tern_session sessions[SESSIONS];
+    struct engine_session sessions[SESSIONS];
 
     if (!begin_sessions(x, sessions))
         return false;
@@ -226,10 +149,8 @@ static bool tern_pass(struct transfer *x, double *ret_gb_s)
     if (!fetch_all(x, sessions))
         return false;
     *ret_gb_s = (double)bytes / (double)(clock_ns() - start);
-    for (uint32_t i = 0; i < SESSIONS * x->pages; i++)
-        x->wrong +=
-            page_compare(tern_pool_base(x->member.map) + (uint64_t)x->table[i] * x->page_bytes,
-                         x->page_bytes, x->prefix[i]);
+    for (uint32_t i = 0; i < SESSIONS; i++)
+        x->wrong += engine_wrong(&sessions[i], sessions[i].ntokens);
     return end_sessions(x, sessions);
 }
 
@@ -274,8 +195,9 @@ static bool set_up(struct transfer *x, uint32_t page_bytes, uint32_t corrupt)
     *x = (struct transfer){.args = args, .page_bytes = page_bytes, .filler = -1, .filler_fd = -1};
     x->source.pid = x->dest.pid = -1;
     x->pages = (args->quick ? QUICK_BYTES : REGION_BYTES) / SESSIONS / page_bytes;
-    return allocate(x) && start_daemons(x, corrupt) && start_filler(x) &&
-           member_start(&x->member, x->dest.socket, "dest", PAGE_TOKENS, page_bytes,
+    x->tokens = malloc((size_t)x->pages * PAGE_TOKENS * sizeof *x->tokens);
+    return x->tokens && start_daemons(x, corrupt) && start_filler(x) &&
+           member_start(&x->engine, x->dest.socket, "dest", PAGE_TOKENS, page_bytes,
                         SESSIONS * x->pages) &&
            tern_connect(x->dest.admin, MEMBER_CALL_MS, &x->admin) == TERN_OK &&
            admin_wait_peer(x->admin, "source", PEER_UP_MS);
@@ -283,7 +205,7 @@ static bool set_up(struct transfer *x, uint32_t page_bytes, uint32_t corrupt)
 
 static void tear_down(struct transfer *x)
 {
-    member_finish(&x->member);
+    engine_close(&x->engine);
     tern_destroy(x->admin);
     x->admin = NULL;
     if (x->filler_fd >= 0)
@@ -294,11 +216,7 @@ static void tear_down(struct transfer *x)
     if (x->dir[0])
         tempdir_remove(x->dir);
     free(x->tokens);
-    free(x->prefix);
-    free(x->table);
     x->tokens = NULL;
-    x->prefix = NULL;
-    x->table = NULL;
 }
 
 /* ---- measuring ---- */

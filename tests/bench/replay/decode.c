@@ -112,7 +112,7 @@ static void take_fetched(struct decode *d, const struct tern_answer *a)
     enum tern_err err = a->err;
 
     fetch_ends(d);
-    if (err == TERN_OK && !turn_runs(&d->e, turn, &a->results[0], got)) {
+    if (err == TERN_OK && !table_take(&turn->table, &a->results[0], got)) {
         engine_says(&d->e, "request %llu: a Fetch named pages outside the prompt",
                     (unsigned long long)turn->prompt.index);
         err = TERN_INTERNAL;
@@ -188,7 +188,8 @@ static bool add_compares(struct engine *e, const struct turn *turn)
 {
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
         const struct tern_group *group = &e->geometry.groups[g];
-        uint32_t first = window_first(group, turn->target), end = turn->target / group->page_tokens;
+        uint32_t first = table_window_first(group, turn->target),
+                 end = turn->target / group->page_tokens;
 
         if (group->family == TERN_RECURRENT)
             continue;

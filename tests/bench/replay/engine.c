@@ -26,24 +26,6 @@ void engine_says(struct engine *e, const char *format, ...)
     va_end(args);
 }
 
-/* Tokens of one link of the group's chain of hashes. */
-static uint32_t granule(const struct engine *e, uint32_t group)
-{
-    const struct tern_group *g = &e->geometry.groups[group];
-
-    return g->family == TERN_RECURRENT ? e->page_tokens : g->page_tokens;
-}
-
-static bool make_group(const struct engine *e, struct turn *turn, uint32_t group)
-{
-    size_t n = PROMPT_TOKENS_MAX / granule(e, group) + 1;
-    struct turn_group *tg = &turn->group[group];
-
-    tg->prefix = malloc(n * sizeof *tg->prefix);
-    tg->table = malloc(n * sizeof *tg->table);
-    return tg->prefix && tg->table;
-}
-
 static bool make_turns(struct engine *e)
 {
     e->turns = calloc(e->nturns, sizeof *e->turns);
@@ -56,12 +38,9 @@ static bool make_turns(struct engine *e)
         struct turn *turn = &e->turns[i];
 
         turn->tokens = malloc(PROMPT_TOKENS_MAX * sizeof *turn->tokens);
-        if (!prompt_init(&turn->prompt) || !turn->tokens)
+        if (!prompt_init(&turn->prompt) || !turn->tokens ||
+            !table_init(&turn->table, e->geometry.groups, e->geometry.ngroups, PROMPT_TOKENS_MAX))
             return false;
-        for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
-            if (!make_group(e, turn, g))
-                return false;
-        }
     }
     return true;
 }
@@ -147,10 +126,7 @@ void engine_finish(struct engine *e)
     for (uint32_t i = 0; e->turns && i < e->nturns; i++) {
         prompt_finish(&e->turns[i].prompt);
         free(e->turns[i].tokens);
-        for (uint32_t g = 0; g < PROFILE_GROUPS_MAX; g++) {
-            free(e->turns[i].group[g].prefix);
-            free(e->turns[i].group[g].table);
-        }
+        table_finish(&e->turns[i].table);
     }
     free(e->turns);
     free(e->ops);
@@ -159,42 +135,18 @@ void engine_finish(struct engine *e)
     free(e->jobs);
 }
 
-static void load_group(const struct engine *e, struct turn *turn, uint32_t group)
-{
-    struct turn_group *tg = &turn->group[group];
-    uint32_t step = granule(e, group), n = turn->prompt.input_length;
-    uint64_t h = e->root[group];
-
-    tg->pages = 0;
-    for (uint32_t at = 0; at < n; at += step) {
-        h = content_chain(h, turn->tokens + at, n - at < step ? n - at : step);
-        tg->prefix[tg->pages++] = h;
-    }
-}
-
 void turn_load(struct engine *e, struct turn *turn)
 {
     uint32_t chunks = turn->prompt.input_length / e->page_tokens;
 
     prompt_tokens(&turn->prompt, turn->tokens);
-    for (uint32_t g = 0; g < e->geometry.ngroups; g++)
-        load_group(e, turn, g);
+    table_load(&turn->table, e->root, turn->tokens, turn->prompt.input_length);
     turn->whole_pages = chunks * e->nhistory;
     turn->target = chunks * e->page_tokens;
     turn->tries = 0;
     turn->handed = HANDED_NO;
     turn->order = ++e->orders;
     turn->outcome = TERN_OK;
-}
-
-void turn_forget(const struct engine *e, struct turn *turn)
-{
-    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
-        struct turn_group *tg = &turn->group[g];
-
-        tg->from = 0; /* 0 is no page: a gap is seen when it is compared */
-        memset(tg->table, 0, tg->pages * sizeof *tg->table);
-    }
 }
 
 /* So much is in the tree and pinned. */
@@ -204,35 +156,6 @@ static void turn_found(const struct engine *e, struct turn *turn, uint32_t depth
     turn->hits = depth / e->page_tokens * e->nhistory;
 }
 
-uint32_t window_first(const struct tern_group *g, uint32_t at)
-{
-    if (g->family != TERN_WINDOW || at <= g->window)
-        return 0;
-    return (at - g->window) / g->page_tokens;
-}
-
-bool turn_runs(const struct engine *e, struct turn *turn, const struct tern_result *result,
-               uint32_t *ret_pages)
-{
-    for (uint32_t r = 0; r < result->nruns; r++) {
-        const struct tern_run *run = &result->runs[r];
-        bool recurrent = (int)run->group == e->recurrent;
-        struct turn_group *tg;
-
-        if (run->group >= e->geometry.ngroups)
-            return false;
-        tg = &turn->group[run->group];
-        if (run->first > tg->pages || run->n > tg->pages - run->first ||
-            (recurrent ? run->first != 0 || run->n != 1 : run->from.index != 0))
-            return false;
-        for (uint32_t i = 0; i < run->n; i++)
-            tg->table[run->first + i] = run->pages[i].index;
-        tg->from = run->from.index;
-        ret_pages[run->group] += run->n;
-    }
-    return true;
-}
-
 /* A Match names what is there of `at` tokens; of a window no more than what is needed to go on. */
 static bool runs_cover(const struct engine *e, const uint32_t *got, uint32_t at)
 {
@@ -240,23 +163,8 @@ static bool runs_cover(const struct engine *e, const uint32_t *got, uint32_t at)
         const struct tern_group *group = &e->geometry.groups[g];
 
         if (group->family != TERN_RECURRENT &&
-            got[g] != at / group->page_tokens - window_first(group, at))
+            got[g] != at / group->page_tokens - table_window_first(group, at))
             return false;
-    }
-    return true;
-}
-
-bool turn_covered(const struct engine *e, const struct turn *turn, uint32_t at)
-{
-    for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
-        const struct tern_group *group = &e->geometry.groups[g];
-
-        if ((int)g == e->recurrent)
-            continue;
-        for (uint32_t i = window_first(group, at); i < div_up(at, group->page_tokens); i++) {
-            if (turn->group[g].table[i] == 0)
-                return false;
-        }
     }
     return true;
 }
@@ -264,9 +172,9 @@ bool turn_covered(const struct engine *e, const struct turn *turn, uint32_t at)
 bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result *result,
                    uint32_t from, uint32_t to)
 {
-    bool stateless = e->recurrent >= 0 && turn->group[e->recurrent].table[0] == 0;
+    bool stateless = e->recurrent >= 0 && turn->table.group[e->recurrent].index[0] == 0;
     uint32_t got[PROFILE_GROUPS_MAX] = {0};
-    bool right = turn_runs(e, turn, result, got);
+    bool right = table_take(&turn->table, result, got);
 
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
         const struct tern_group *group = &e->geometry.groups[g];
@@ -276,7 +184,7 @@ bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result
             right = right && got[g] == want;
         else /* the first one brings the page, with the state that is to be copied into it */
             right = right && got[g] == stateless &&
-                    (!stateless || (turn->group[g].from != 0) == (from > 0));
+                    (!stateless || (turn->table.group[g].from != 0) == (from > 0));
     }
     if (!right)
         engine_says(e, "request %llu: an extend does not name what is missing behind %u tokens",
@@ -285,7 +193,7 @@ bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result
 }
 
 /* An empty table, and nothing found. */
-static void turn_clear(const struct engine *e, struct turn *turn)
+static void turn_clear(struct turn *turn)
 {
     turn->session = 0;
     turn->step = 0;
@@ -293,7 +201,7 @@ static void turn_clear(const struct engine *e, struct turn *turn)
         0;
     turn->hits = turn->arrived = turn->waits = 0;
     turn->not_before_ns = 0;
-    turn_forget(e, turn);
+    table_forget(&turn->table);
 }
 
 enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_match_ns)
@@ -304,7 +212,7 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
     uint64_t start;
     enum tern_err err;
 
-    turn_clear(e, turn);
+    turn_clear(turn);
     err = tern_session_open(e->tern, e->pool, &e->ns, CALL_MS, &turn->session);
     if (err != TERN_OK)
         return err;
@@ -315,7 +223,7 @@ enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_matc
         return err;
     turn->state = TURN_MATCHED;
     if (result.matched > turn->target || result.matched % e->page_tokens ||
-        !turn_runs(e, turn, &result, got) || !runs_cover(e, got, result.matched)) {
+        !table_take(&turn->table, &result, got) || !runs_cover(e, got, result.matched)) {
         engine_says(e, "request %llu: the answer to a Match does not name the pages of %u tokens",
                     (unsigned long long)turn->prompt.index, result.matched);
         return TERN_INTERNAL;
@@ -349,8 +257,8 @@ bool turn_loaded(struct engine *e, struct turn *turn, const struct tern_answer *
     now = r->lengths.committed;
     if (now == was)
         return true; /* no room, or gone meanwhile: it is computed instead */
-    if (now < was || now > turn->target || !turn_runs(e, turn, r, got) ||
-        !turn_covered(e, turn, now)) {
+    if (now < was || now > turn->target || !table_take(&turn->table, r, got) ||
+        !table_covers(&turn->table, now)) {
         engine_says(e, "request %llu: the host tier brought %u tokens, and does not name them",
                     (unsigned long long)turn->prompt.index, now);
         return false;

@@ -4,6 +4,7 @@
 #define REPLAY_ENGINE_H
 
 #include "board.h"
+#include "engine/table.h"
 #include "options.h"
 #include "ranks.h"
 #include "tern.h"
@@ -33,16 +34,6 @@ enum turn_state {
     TURN_RECOVERING,
 };
 
-/* A turn's part of one group. HISTORY, WINDOW: prefix[i] is the hash of the prefix that ends with
- * page i, table[i] its index. RECURRENT: prefix[i] is that of the prefix that ends with chunk i,
- * and table[0] the one page. */
-struct turn_group {
-    uint64_t *prefix; /* owned */
-    uint32_t *table;  /* owned */
-    uint32_t pages;   /* of the prompt */
-    uint32_t from;    /* RECURRENT: the page that is to be copied into table[0]; 0: none */
-};
-
 /* Prefill: what the decode side knows of a request. It may have to be computed again after that. */
 enum turn_handed { HANDED_NO = 0, HANDED_SENT, HANDED_ANSWERED };
 
@@ -51,7 +42,7 @@ struct turn {
     enum turn_state state;
     struct prompt prompt;
     uint32_t *tokens; /* owned: PROMPT_TOKENS_MAX */
-    struct turn_group group[PROFILE_GROUPS_MAX];
+    struct block_table table;
     uint32_t whole_pages; /* of the prompt in HISTORY groups, up to `target` */
     uint32_t target;      /* tokens in whole chunks of L: what is committed and fetched */
     uint32_t matched;     /* tokens; those from the host tier too */
@@ -118,27 +109,15 @@ void turn_load(struct engine *e, struct turn *turn);
  * in the table. */
 enum tern_err turn_begin(struct engine *e, struct turn *turn, uint64_t *ret_match_ns);
 
-/* Puts the runs into the table and adds their pages to ret_pages[group]. False if they do not fit
- * the prompt. */
-bool turn_runs(const struct engine *e, struct turn *turn, const struct tern_result *result,
-               uint32_t *ret_pages);
 /* Puts what an Extend from `from` to `to` tokens named into the table; false unless it is exactly
  * what is missing there. */
 bool turn_extended(struct engine *e, struct turn *turn, const struct tern_result *result,
                    uint32_t from, uint32_t to);
 
-/* The table is empty again. */
-void turn_forget(const struct engine *e, struct turn *turn);
-/* The table has what is needed to go on from `at`. */
-bool turn_covered(const struct engine *e, const struct turn *turn, uint32_t at);
-
 /* Asks the host tier for what it has beyond the match. False: it has nothing, or is not asked. */
 bool turn_load_host(struct engine *e, struct turn *turn);
 /* Its answer: the turn is MATCHED, whatever came. False if pages are missing in it. */
 bool turn_loaded(struct engine *e, struct turn *turn, const struct tern_answer *a);
-
-/* First page of a group that is needed to go on from `at`: 0, or where its window begins. */
-uint32_t window_first(const struct tern_group *g, uint32_t at);
 
 /* What may be begun: always if nothing else is under way, else only after something has ended since
  * it gave up. */

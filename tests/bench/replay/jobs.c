@@ -24,12 +24,12 @@ static bool add_job(struct engine *e, struct page_job job)
 bool engine_add_jobs(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t group,
                      uint32_t first, uint32_t end)
 {
-    const struct turn_group *tg = &turn->group[group];
+    const struct table_group *tg = &turn->table.group[group];
 
     for (uint32_t i = first; i < end; i++) {
         if (!add_job(e, (struct page_job){.prefix = tg->prefix[i],
                                           .page = i,
-                                          .index = tg->table[i],
+                                          .index = tg->index[i],
                                           .group = (uint16_t)group,
                                           .work = (uint16_t)work}))
             return false;
@@ -39,16 +39,16 @@ bool engine_add_jobs(struct engine *e, const struct turn *turn, enum rank_work w
 
 bool engine_add_state(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t at)
 {
-    const struct turn_group *tg;
+    const struct table_group *tg;
     uint32_t chunk;
 
     if (e->recurrent < 0 || at == 0)
         return true;
-    tg = &turn->group[e->recurrent];
+    tg = &turn->table.group[e->recurrent];
     chunk = (at - 1) / e->page_tokens;
     return add_job(e, (struct page_job){.prefix = tg->prefix[chunk],
                                         .page = chunk,
-                                        .index = tg->table[0],
+                                        .index = tg->index[0],
                                         .from = tg->from,
                                         .group = (uint16_t)e->recurrent,
                                         .work = (uint16_t)work});
@@ -60,13 +60,14 @@ static bool copy_state(struct engine *e, struct turn *turn, uint32_t at)
     bool ok =
         engine_add_state(e, turn, RANK_COPY, at) && engine_add_state(e, turn, RANK_COMPARE, at);
 
-    turn->group[e->recurrent].from = 0;
+    turn->table.group[e->recurrent].from = 0;
     return ok;
 }
 
 bool engine_add_tail(struct engine *e, struct turn *turn, uint32_t from, uint32_t to, uint32_t at)
 {
-    if (e->recurrent >= 0 && turn->group[e->recurrent].from != 0 && !copy_state(e, turn, from))
+    if (e->recurrent >= 0 && turn->table.group[e->recurrent].from != 0 &&
+        !copy_state(e, turn, from))
         return false;
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
         const struct tern_group *group = &e->geometry.groups[g];
@@ -81,18 +82,18 @@ bool engine_add_tail(struct engine *e, struct turn *turn, uint32_t from, uint32_
 
 bool engine_add_table(struct engine *e, struct turn *turn, uint32_t from, uint32_t at)
 {
-    const struct turn_group *state = e->recurrent < 0 ? NULL : &turn->group[e->recurrent];
+    const struct table_group *state = e->recurrent < 0 ? NULL : &turn->table.group[e->recurrent];
 
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
         uint32_t pt = e->geometry.groups[g].page_tokens;
 
         for (uint32_t i = from / pt; (int)g != e->recurrent && i < div_up(at, pt); i++) {
-            if (turn->group[g].table[i] != 0 &&
+            if (turn->table.group[g].index[i] != 0 &&
                 !engine_add_jobs(e, turn, RANK_COMPARE, g, i, i + 1))
                 return false;
         }
     }
-    if (!state || state->table[0] == 0)
+    if (!state || state->index[0] == 0)
         return true;
     return state->from != 0 ? copy_state(e, turn, at) : engine_add_state(e, turn, RANK_COMPARE, at);
 }

@@ -56,7 +56,7 @@ static uint32_t best_match(const struct prefill *p, const struct turn *turn)
 {
     uint32_t i = turn->target / p->e.page_tokens;
 
-    while (i > 0 && !prefixes_have(&p->seen, turn->group[0].prefix[i - 1]))
+    while (i > 0 && !prefixes_have(&p->seen, turn->table.group[0].prefix[i - 1]))
         i--;
     return i * p->e.page_tokens;
 }
@@ -67,7 +67,7 @@ static bool remember(struct prefill *p, const struct turn *turn)
              i = p->e.recurrent >= 0 ? n - (n > 0) : turn->matched / p->e.page_tokens;
 
     for (; i < n; i++) {
-        if (!prefixes_add(&p->seen, turn->group[0].prefix[i], NULL)) {
+        if (!prefixes_add(&p->seen, turn->table.group[0].prefix[i], NULL)) {
             engine_says(&p->e, "no memory");
             return false;
         }
@@ -252,7 +252,7 @@ static bool extended(struct prefill *p, struct turn *turn, const struct tern_res
         const struct tern_group *group = &e->geometry.groups[g];
 
         if (group->family == TERN_WINDOW && turn->ready == turn->matched &&
-            !engine_add_jobs(e, turn, RANK_COMPARE, g, window_first(group, turn->matched),
+            !engine_add_jobs(e, turn, RANK_COMPARE, g, table_window_first(group, turn->matched),
                              turn->matched / group->page_tokens))
             return false;
         if (group->family == TERN_HISTORY)
@@ -268,12 +268,12 @@ static bool extended(struct prefill *p, struct turn *turn, const struct tern_res
  * from now on the daemon takes it for the state of this session. */
 static bool fill_state(struct engine *e, struct turn *turn, uint32_t at)
 {
-    if (e->recurrent < 0 || turn->group[e->recurrent].from == 0)
+    if (e->recurrent < 0 || turn->table.group[e->recurrent].from == 0)
         return true;
     turn->step = e->step;
     if (!engine_add_state(e, turn, RANK_COPY, at) || !engine_add_state(e, turn, RANK_COMPARE, at))
         return false;
-    turn->group[e->recurrent].from = 0;
+    turn->table.group[e->recurrent].from = 0;
     return true;
 }
 
@@ -287,7 +287,7 @@ static bool committed(struct prefill *p, struct turn *turn, const struct tern_re
         return false;
     if (e->recurrent < 0)
         return hand_over(p, turn);
-    if (!turn_runs(e, turn, r, got)) {
+    if (!table_take(&turn->table, r, got)) {
         engine_says(e, "request %llu: a commit names pages outside the prompt",
                     (unsigned long long)turn->prompt.index);
         return false;
@@ -307,7 +307,7 @@ static bool piece_committed(struct engine *e, struct turn *turn, const struct te
 {
     uint32_t got[PROFILE_GROUPS_MAX] = {0};
 
-    if (r->lengths.committed <= turn->ready && turn_runs(e, turn, r, got))
+    if (r->lengths.committed <= turn->ready && table_take(&turn->table, r, got))
         return fill_state(e, turn, r->lengths.committed);
     engine_says(e, "request %llu: a commit of %u tokens reached %u, or names pages outside",
                 (unsigned long long)turn->prompt.index, turn->ready, r->lengths.committed);

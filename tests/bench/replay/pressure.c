@@ -277,7 +277,7 @@ static bool check_back(struct engine *e, struct turn *turn, const struct tern_re
 {
     uint32_t got[PROFILE_GROUPS_MAX] = {0}, n = r->lengths.written;
 
-    turn_forget(e, turn);
+    table_forget(&turn->table);
     if (r->lengths.committed != turn->committed || n < turn->committed ||
         n > turn->prompt.input_length || r->lengths.allocated != n) {
         engine_says(e,
@@ -287,7 +287,7 @@ static bool check_back(struct engine *e, struct turn *turn, const struct tern_re
                     n, r->lengths.allocated);
         return false;
     }
-    if (!turn_runs(e, turn, r, got) || !turn_covered(e, turn, n)) {
+    if (!table_take(&turn->table, r, got) || !table_covers(&turn->table, n)) {
         engine_says(e, "request %llu: a recover to %u tokens does not name all of their pages",
                     (unsigned long long)turn->prompt.index, n);
         return false;

@@ -1,0 +1,250 @@
+/* An engine and its sessions: see engine.h. */
+#include "engine/engine.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/admin.h"
+#include "engine/bytes.h"
+#include "engine/proc.h"
+#include "engine/stats.h"
+
+#define MS UINT64_C(1000000)
+
+enum tern_err engine_open_pool(struct engine *e, const char *socket, const char *name,
+                               const struct tern_layout *layout, uint32_t call_ms)
+{
+    struct tern_namespace ns = e->ns;
+    enum tern_err err;
+
+    *e = (struct engine){.ns = ns, .ngroups = layout->ngroups, .call_ms = call_ms};
+    if (!e->ns.model)
+        e->ns.model = "m";
+    memcpy(e->groups, layout->groups, layout->ngroups * sizeof e->groups[0]);
+    err = tern_connect(socket, call_ms, &e->tern);
+    if (err == TERN_OK)
+        err = tern_join(e->tern, name, TERN_BOTH, 0, 1, call_ms);
+    if (err == TERN_OK)
+        err = tern_pool_open(e->tern, layout, call_ms, &e->pool, NULL);
+    return err;
+}
+
+enum tern_err engine_open(struct engine *e, const char *socket, const char *name,
+                          const struct tern_layout *layout, uint32_t call_ms)
+{
+    enum tern_err err = engine_open_pool(e, socket, name, layout, call_ms);
+
+    return err == TERN_OK ? tern_pool_map(e->tern, e->pool, call_ms, &e->map) : err;
+}
+
+void engine_close(struct engine *e)
+{
+    tern_destroy(e->tern);
+    e->tern = NULL;
+    e->map = NULL;
+}
+
+const char *engine_why(const struct engine *e)
+{
+    return tern_error_text(e->tern);
+}
+
+uint8_t *engine_page(const struct engine *e, uint32_t group, uint32_t index)
+{
+    return tern_pool_base(e->map) + index * e->groups[group].page_bytes;
+}
+
+enum tern_err engine_publish(struct engine *e)
+{
+    return tern_done_step(e->map, ++e->step);
+}
+
+enum tern_err engine_answer(struct engine *e, uint32_t wait_ms, struct tern_answer *ret)
+{
+    enum tern_err err = tern_poll(e->tern, ret);
+
+    for (uint64_t now = clock_ns(), until = now + wait_ms * MS; err == TERN_BUSY && now < until;
+         now = clock_ns()) {
+        struct pollfd fd = {.fd = tern_fd(e->tern), .events = POLLIN};
+
+        if (tern_wants_write(e->tern))
+            fd.events |= POLLOUT;
+        poll(&fd, 1, (int)((until - now) / MS + 1));
+        err = tern_poll(e->tern, ret);
+    }
+    return err;
+}
+
+static bool load(struct engine_session *s, const uint32_t *tokens, uint32_t n, uint32_t all)
+{
+    const struct engine *e = s->engine;
+    uint64_t root[TERN_GROUPS_MAX];
+
+    if (!table_init(&s->table, e->groups, e->ngroups, all))
+        return false;
+    s->tokens = malloc(all * sizeof *tokens + 1);
+    if (!s->tokens)
+        return false;
+    if (all)
+        memcpy(s->tokens, tokens, all * sizeof *tokens);
+    s->ntokens = n;
+    for (uint32_t g = 0; g < e->ngroups; g++)
+        root[g] = content_root("", e->ns.model, e->ns.salt ? e->ns.salt : "", e->groups[g].name);
+    table_load(&s->table, root, s->tokens, all);
+    return true;
+}
+
+enum tern_err engine_begin(struct engine_session *s, struct engine *e, const uint32_t *tokens,
+                           uint32_t n)
+{
+    return engine_begin_with(s, e, tokens, n, 0);
+}
+
+enum tern_err engine_begin_with(struct engine_session *s, struct engine *e, const uint32_t *tokens,
+                                uint32_t n, uint32_t more)
+{
+    struct tern_tokens list = {.v = tokens, .n = n};
+    enum tern_err err;
+
+    *s = (struct engine_session){.engine = e};
+    if (!load(s, tokens, n, n + more))
+        return TERN_INTERNAL;
+    err = tern_session_open(e->tern, e->pool, &e->ns, e->call_ms, &s->id);
+    if (err == TERN_OK)
+        err = tern_match(e->tern, s->id, &list, 0, e->call_ms, &s->last);
+    if (err != TERN_OK)
+        return err;
+    s->matched = s->last.matched;
+    s->host_depth = s->last.host_depth;
+    return engine_take(s, &s->last);
+}
+
+enum tern_err engine_take(struct engine_session *s, const struct tern_result *r)
+{
+    s->len = r->lengths;
+    return table_take(&s->table, r, NULL) ? TERN_OK : TERN_INTERNAL;
+}
+
+static enum tern_err taken(struct engine_session *s, enum tern_err err)
+{
+    return err == TERN_OK ? engine_take(s, &s->last) : err;
+}
+
+enum tern_err engine_do(struct engine_session *s, struct tern_op op)
+{
+    op.session = s->id;
+    return taken(s, tern_do(s->engine->tern, &op, s->engine->call_ms, &s->last));
+}
+
+enum tern_err engine_do_within(struct engine_session *s, struct tern_op op, uint32_t wait_ms)
+{
+    uint64_t until = clock_ns() + wait_ms * MS;
+    enum tern_err err;
+
+    while (((err = engine_do(s, op)) == TERN_POOL_EXHAUSTED || err == TERN_BUSY) &&
+           clock_ns() < until)
+        sleep_ms(1);
+    return err;
+}
+
+enum tern_err engine_extend(struct engine_session *s, uint32_t allocated, uint32_t written)
+{
+    return engine_do(
+        s, (struct tern_op){.kind = TERN_EXTEND, .length = allocated, .written = written});
+}
+
+enum tern_err engine_commit(struct engine_session *s, uint32_t depth)
+{
+    return engine_do(
+        s, (struct tern_op){.kind = TERN_COMMIT, .length = depth, .step = s->engine->step});
+}
+
+enum tern_err engine_run(struct engine_session *s)
+{
+    uint32_t from = s->len.written;
+    enum tern_err err = engine_extend(s, s->ntokens, s->ntokens);
+
+    if (err != TERN_OK)
+        return err;
+    engine_write(s, from, s->ntokens);
+    err = engine_publish(s->engine);
+    return err == TERN_OK ? engine_commit(s, s->ntokens) : err;
+}
+
+enum tern_err engine_fetch(struct engine_session *s, const char *peer, uint32_t depth,
+                           uint32_t wait_ms)
+{
+    return taken(s, tern_fetch(s->engine->tern, s->id, peer, depth, wait_ms, &s->last));
+}
+
+enum tern_err engine_recover(struct engine_session *s, uint32_t wait_ms)
+{
+    enum tern_err err = tern_recover(s->engine->tern, s->id, wait_ms, &s->last);
+
+    if (err == TERN_OK)
+        table_forget(&s->table);
+    return taken(s, err);
+}
+
+enum tern_err engine_end(struct engine_session *s)
+{
+    enum tern_err err = engine_do(s, (struct tern_op){.kind = TERN_CLOSE, .step = s->engine->step});
+
+    engine_free(s);
+    return err;
+}
+
+void engine_free(struct engine_session *s)
+{
+    table_finish(&s->table);
+    free(s->tokens);
+    s->tokens = NULL;
+}
+
+/* Seed of page i, or of the RECURRENT page as it is at `at` tokens. */
+static uint64_t seed_of(const struct engine_session *s, uint32_t g, uint32_t i, uint32_t at)
+{
+    if (s->table.groups[g].family == TERN_RECURRENT)
+        i = (at - 1) / s->table.align;
+    return page_seed(s->table.group[g].prefix[i], i, 0);
+}
+
+static uint32_t pages_to(const struct engine_session *s, uint32_t g, uint32_t at)
+{
+    const struct tern_group *group = &s->table.groups[g];
+
+    if (group->family == TERN_RECURRENT)
+        return at > 0;
+    return at / group->page_tokens + (at % group->page_tokens != 0);
+}
+
+void engine_write(struct engine_session *s, uint32_t from, uint32_t to)
+{
+    for (uint32_t g = 0; g < s->table.ngroups; g++) {
+        const struct tern_group *group = &s->table.groups[g];
+        const struct table_group *tg = &s->table.group[g];
+        uint32_t first = group->family == TERN_RECURRENT ? 0 : from / group->page_tokens;
+
+        for (uint32_t i = first; i < pages_to(s, g, to); i++)
+            if (tg->index[i])
+                page_fill(engine_page(s->engine, g, tg->index[i]), group->page_bytes,
+                          seed_of(s, g, i, to));
+    }
+}
+
+uint64_t engine_wrong(const struct engine_session *s, uint32_t at)
+{
+    uint64_t wrong = 0;
+
+    for (uint32_t g = 0; g < s->table.ngroups; g++) {
+        const struct tern_group *group = &s->table.groups[g];
+        const struct table_group *tg = &s->table.group[g];
+
+        for (uint32_t i = table_window_first(group, at); i < pages_to(s, g, at); i++)
+            wrong += !tg->index[i] ? group->page_bytes
+                                   : page_compare(engine_page(s->engine, g, tg->index[i]),
+                                                  group->page_bytes, seed_of(s, g, i, at));
+    }
+    return wrong;
+}

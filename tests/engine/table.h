@@ -1,0 +1,45 @@
+/* The block table of one session, as its engine keeps it: which page holds what, and the hash of
+ * the tokens up to each page's end, which the page's bytes are made from. It follows the runs of
+ * the daemon's answers and knows nothing else. */
+#ifndef ENGINE_TABLE_H
+#define ENGINE_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tern.h"
+
+/* HISTORY, WINDOW: prefix[i] is the hash of the prefix that ends with page i, index[i] where it
+ * lies, 0: nowhere. RECURRENT: prefix[i] is that of the prefix that ends with chunk i, and index[0]
+ * the one page. */
+struct table_group {
+    uint64_t *prefix; /* owned */
+    uint32_t *index;  /* owned */
+    uint32_t pages;   /* that the tokens take */
+    uint32_t from;    /* RECURRENT: the page that is to be copied into index[0]; 0: none */
+};
+
+struct block_table {
+    const struct tern_group *groups; /* borrowed; the first is a HISTORY group */
+    uint32_t ngroups, align;         /* align: tokens of a chunk */
+    struct table_group group[TERN_GROUPS_MAX];
+};
+
+/* For at most tokens_max tokens; false without memory. table_finish is due in any case. */
+bool table_init(struct block_table *t, const struct tern_group *groups, uint32_t ngroups,
+                uint32_t tokens_max);
+void table_finish(struct block_table *t);
+
+/* Whose tokens these are; root[group] is where the chain of hashes begins. No page is in it yet. */
+void table_load(struct block_table *t, const uint64_t *root, const uint32_t *tokens, uint32_t n);
+void table_forget(struct block_table *t); /* the pages alone */
+
+/* Takes the runs of an answer in and adds their pages to ret_pages[group], which may be NULL. False
+ * if they do not fit the tokens: nobody may write where they lead. */
+bool table_take(struct block_table *t, const struct tern_result *r, uint32_t *ret_pages);
+/* Everything is there that is needed to go on from `at` tokens, RECURRENT pages apart. */
+bool table_covers(const struct block_table *t, uint32_t at);
+/* First page of a group that is needed to go on from `at`: 0, or where its window begins. */
+uint32_t table_window_first(const struct tern_group *g, uint32_t at);
+
+#endif
