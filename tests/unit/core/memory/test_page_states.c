@@ -1,4 +1,4 @@
-/* The table of page states is written once, in core/page_states.h: ARCHITECTURE.md must show
+/* The table of page states is written once, in core/page_states.h: docs/states.md must show
  * exactly that, every state must be reachable from FREE, and every one must lead back to it. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,12 +43,12 @@ static void row_of(unsigned s, char *row, size_t cap)
 
 TEST(page_states_document_shows_the_table)
 {
-    char *text = read_all(TERN_SOURCE_DIR "/ARCHITECTURE.md"), row[512];
+    char *text = read_all(TERN_SOURCE_DIR "/docs/states.md"), row[512];
 
     for (unsigned s = 0; s < PAGE_STATES; s++) {
         row_of(s, row, sizeof row);
         if (!strstr(text, row))
-            fail_msg("ARCHITECTURE.md lacks the row: %s", row);
+            fail_msg("docs/states.md lacks the row: %s", row);
     }
     free(text);
 }
