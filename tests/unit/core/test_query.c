@@ -223,3 +223,39 @@ TEST(views_looking_changes_nothing)
     oracle_audit(b.rig->core);
     assert_true(core_hash(b.rig->core) == hash);
 }
+
+/* The first slot behind the last, and what a pool was opened as. */
+TEST(views_slots_behind_the_last_are_false)
+{
+    struct bench b = bench_start(4, 16);
+    const struct core_limits *l = &b.rig->options.limits;
+    const struct core *c = b.rig->core;
+    struct session_view session;
+    struct transfer_view transfer;
+    struct engine_view engine;
+    struct pool_view pool;
+    struct node_view node;
+
+    assert_false(core_pool_view(c, l->pools, &pool));
+    assert_false(core_session_view(c, l->sessions, &session));
+    assert_false(core_engine_view(c, l->engines, &engine));
+    assert_false(core_pull_view(c, l->pulls, &transfer));
+    assert_false(core_serve_view(c, l->serves, &transfer));
+    assert_false(core_node_view(c, l->nodes, &node));
+}
+
+TEST(views_pool_says_how_it_supersedes)
+{
+    static const enum supersede all[] = {SUPERSEDE_LAZY, SUPERSEDE_EAGER, SUPERSEDE_OFF};
+
+    for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct group_layout groups[2] = {rig_group(4, 512), rig_window(4, 8, 512)};
+        struct rig *rig = rig_create(NULL);
+        struct rig_engine e = rig_engine(rig, 0, "e", 1);
+        struct pool_id pool;
+
+        rig->supersede = all[i];
+        assert_ok(rig_pool_open(rig, e.conn[0], groups, 2, 64u << 10, &pool));
+        assert_int_equal(rig_pool_view(rig, pool).supersede, all[i]);
+    }
+}

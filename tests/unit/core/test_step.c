@@ -240,3 +240,33 @@ TEST(core_generations_start_elsewhere_in_every_incarnation)
     ELSEWHERE(serve, o.limits.serves);
 #undef ELSEWHERE
 }
+
+/* The first slot that is not there, with the generation that the bytes behind it may have: an
+ * index is looked at before what it names. */
+TEST(core_ids_behind_the_last_record_are_nobodys)
+{
+    struct bench b = bench_start(4, 32);
+    const struct core_limits *l = &b.rig->options.limits;
+    struct request pin = {.op = OP_PIN, .pin = {.node = {l->nodes, 0}, .on = true}},
+                   map = {.op = OP_POOL_MAP, .pool_map = {.pool = {l->pools, 0}}},
+                   fetch = {.op = OP_FETCH, .fetch = {.session = {l->sessions, 0}}};
+    const struct event events[] = {
+        {.kind = EV_SEALED, .sealed.job = {l->nodes, 0}},
+        {.kind = EV_COPIED, .copied.job = {l->nodes, 0}},
+        {.kind = EV_ZEROED, .zeroed.pool = {l->pools, 0}},
+        {.kind = EV_PULLED, .pulled.pull = {l->pulls, 0}},
+        {.kind = EV_PULL_BROKEN, .broken = {.pull = {l->pulls, 0}, .err = TERN_PEER_LOST}},
+        {.kind = EV_PULL_QUIET, .pull_quiet.pull = {l->pulls, 0}},
+        {.kind = EV_SERVE_QUIET, .serve_quiet.serve = {l->serves, 0}},
+        {.kind = EV_STEP_DONE, .step_done = {.engine = {l->engines, 0}, .step = 1}}};
+    uint64_t before;
+
+    history(&b, 0);
+    before = core_changes(b.rig->core);
+    for (uint32_t i = 0; i < sizeof events / sizeof events[0]; i++)
+        rig_event(b.rig, &events[i]);
+    assert_err(TERN_GONE, rig_request(b.rig, b.e.conn[0], &map)->err);
+    assert_err(TERN_GONE, rig_request(b.rig, b.e.conn[0], &fetch)->err);
+    assert_int_not_equal(rig_request(b.rig, b.admin, &pin)->err, TERN_OK);
+    assert_true(core_changes(b.rig->core) == before);
+}

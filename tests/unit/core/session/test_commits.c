@@ -1,6 +1,7 @@
 /* Commits: what becomes of the tree, of the pages, and where two engines meet (T7, T8). */
 #include <stdlib.h>
 
+#include "testing/test.h"
 #include "unit/rig/rig_test.h"
 
 /* T6: a failed check keeps all earlier targets. */
@@ -155,4 +156,58 @@ TEST(commit_onto_own_engines_pending_node_adopts)
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);
     rig_engine_done(b.rig, &b.e, 5);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
+}
+
+#define TOKENS 1024 /* pages of one token: as many refs */
+#define FIT    (REPLY_REFS_MAX / TOKENS)
+
+/* Sessions that computed the same tokens at the same time; the first has committed them. */
+static void compute_alike(struct rig *rig, const struct rig_engine *e, struct pool_id pool,
+                          struct rig_session **s, uint32_t n)
+{
+    const uint32_t *tokens = rig_tokens(1, TOKENS);
+
+    for (uint32_t i = 0; i < n; i++) {
+        s[i] = rig_session(rig, e, pool, 1);
+        assert_ok(rig_match(s[i], tokens, TOKENS));
+    }
+    for (uint32_t i = 0; i < n; i++)
+        assert_ok(rig_run_to(s[i], tokens, TOKENS));
+    assert_ok(rig_commit(s[0], TOKENS, 0));
+}
+
+/* One Step adopts more pages than its answer can name: the commit that does not fit is BUSY, what
+ * came before it in the Step stays, and the engine asks again. */
+TEST(commits_that_adopt_more_than_an_answer_holds_busy)
+{
+    struct rig_options options = rig_defaults();
+    struct group_layout group = rig_group(1, 512);
+    struct rig_session *s[FIT + 2];
+    struct pool_id pool;
+    struct step_op ops[FIT + 1];
+    const struct reply *reply;
+    struct rig_engine e;
+    struct rig *rig;
+
+    options.limits.sessions = options.tenant[0].sessions_max = FIT + 2;
+    options.limits.nodes = TOKENS + 64;
+    options.limits.token_blocks = (FIT + 4) * TOKENS; /* a chunk is one token */
+    options.limits.pages = (FIT + 4) * TOKENS;
+    options.tenant[0].memory_bytes = (FIT + 4) * TOKENS * 512;
+    rig = rig_create(&options);
+    rig->no_audit = true; /* until it gets interesting: there are many pages */
+    e = rig_engine(rig, 0, "e", 1);
+    assert_ok(rig_pool_open(rig, e.conn[0], &group, 1, (FIT + 3) * TOKENS * 512, &pool));
+    compute_alike(rig, &e, pool, s, FIT + 2);
+    for (uint32_t i = 0; i <= FIT; i++)
+        ops[i] = (struct step_op){.kind = STEP_COMMIT, .session = s[1 + i]->id, .length = TOKENS};
+    rig->no_audit = false;
+    reply = rig_step_ops(rig, e.conn[0], ops, FIT + 1);
+    assert_err(TERN_OK, reply->step.results[FIT - 1].err);
+    assert_int_equal(reply->step.results[FIT - 1].lengths.committed, TOKENS);
+    assert_err(TERN_BUSY, reply->step.results[FIT].err);
+    assert_int_equal(reply->step.results[FIT].lengths.committed, 0);
+    assert_ok(rig_commit(s[FIT + 1], TOKENS, 0));
+    assert_int_equal(s[FIT + 1]->len.committed, TOKENS);
+    rig->no_audit = true;
 }

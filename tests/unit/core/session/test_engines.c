@@ -312,3 +312,14 @@ TEST(engine_left_its_connection_joins_another)
     assert_true(engine_id_equal(rig->engine_gone, e.id));
     assert_ok(rig_pool_open(rig, e.conn[1], &group, 1, 1u << 16, &pool));
 }
+
+TEST(engines_world_of_more_ranks_than_the_tenant_has_regions_invalid)
+{
+    struct rig *rig = rig_create(NULL);
+    uint32_t regions = rig->options.tenant[0].regions, conn = rig_connect(rig, 0, NULL);
+
+    assert_true(regions < RANKS_MAX);
+    assert_err(TERN_INVALID, rig_join(rig, conn, "e", ROLE_BOTH, 0, regions + 1));
+    assert_int_equal(rig_view(rig).engines, 0);
+    assert_ok(rig_join(rig, conn, "e", ROLE_BOTH, 0, regions));
+}

@@ -738,3 +738,32 @@ TEST(retract_two_sessions_of_one_prefix_go_and_come_back)
     assert_ok(rig_close(two, 0));
     bench_ends_clean(&b);
 }
+
+/* What a refused request says is about what was refused. */
+TEST(retract_a_fetch_of_a_session_that_is_away_is_told_to_recover)
+{
+    struct bench b = host_bench(4, 64, 16);
+    uint64_t fetch;
+
+    commits(b.s, 1, 8);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    fetch = rig_fetch(b.s, PEER_HOST, 0);
+    assert_err(TERN_INVALID, rig_reply_to(b.rig, fetch)->err);
+    assert_non_null(strstr(rig_reply_to(b.rig, fetch)->text, "Recover"));
+}
+
+TEST(retract_a_recover_of_a_session_that_is_coming_back_busy)
+{
+    struct bench b = host_bench(4, 64, 16);
+    uint64_t first;
+
+    commits(b.s, 1, 8);
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    demote_pool(b.rig, &b.e, b.pool);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    first = rig_recover(b.s);
+    assert_err(TERN_BUSY, rig_reply_to(b.rig, rig_recover(b.s))->err);
+    complete_all(b.rig, RIG_COPY);
+    assert_ok(rig_recovered(b.s, first));
+    assert_int_equal(rig_wrong(b.s, 8), 0);
+}

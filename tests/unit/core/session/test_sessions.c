@@ -390,3 +390,14 @@ TEST(extra_keys_differ_on_resume_shortens_the_prefix)
     assert_ok(rig_match_full(b.s, &t, 0));
     assert_lengths(b.s, 0, 10, 10);
 }
+
+/* A Peek's tokens are checked as a Match's are. */
+TEST(session_peek_of_keys_out_of_order_invalid)
+{
+    struct extra_key down[2] = {{.position = 6}, {.position = 5}};
+    struct bench b = bench_start(4, 16);
+    struct req_tokens t = {.v = rig_tokens(1, 8), .n = 8, .keys = down, .nkeys = 2};
+    uint32_t depth;
+
+    assert_err(TERN_INVALID, rig_peek_keys(b.s, &t, &depth));
+}

@@ -419,3 +419,14 @@ TEST(a_new_engine_finds_what_the_host_has)
     assert_ok(fetch_back(s));
     assert_whole(s, 8);
 }
+
+TEST(a_rotten_host_page_is_said_to_be_rotten)
+{
+    struct bench b = host_bench(4, 64, 16);
+
+    put_away(&b, 1, 20);
+    spoil_host(&b, 1, 12);
+    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+    assert_err(TERN_CORRUPT, rig_reply_to(b.rig, rig_fetch(b.s, PEER_HOST, 0))->err);
+    assert_non_null(strstr(b.rig->last->text, "checksum"));
+}

@@ -297,3 +297,25 @@ TEST(fetch_engine_gone_meanwhile_pages_return_after_proof)
     assert_int_equal(quarantined(&p), 0);
     assert_int_equal(rig_view(p.source).serves, 0);
 }
+
+/* What the answer says of a transfer, and what is counted where it fails. */
+TEST(fetch_answer_tells_the_bytes_that_came)
+{
+    struct pair p = pair_offered(1 << 20);
+    uint64_t fetch = rig_fetch(p.d, 0, 0);
+
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_int_equal(rig_reply_to(p.dest, fetch)->fetch.kib, TOKENS / 4 * 512 / 1024);
+}
+
+TEST(fetch_that_fails_is_counted)
+{
+    struct pair p = pair_offered(1 << 20);
+    uint64_t before = rig_view(p.dest).errors[TERN_PEER_LOST];
+
+    fetch_held(&p, RIG_PULL);
+    rig_link_down(p.dest, 0);
+    p.dest->automatic = RIG_ALL;
+    rig_settle(p.dest);
+    assert_true(rig_view(p.dest).errors[TERN_PEER_LOST] == before + 1);
+}

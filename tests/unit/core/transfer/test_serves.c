@@ -107,3 +107,31 @@ TEST(serve_tenant_not_allowed_denied_and_other_namespace_nothing)
     assert_ok(fetch_all(p.d));
     assert_lengths(p.d, 0, 0, 0);
 }
+
+/* A peer that asks from within a chunk, or for history from within one, is told so. */
+TEST(serve_asked_from_within_a_chunk_invalid)
+{
+    struct pair p = pair_limited(1 << 20);
+
+    source_has(&p, 1, TOKENS);
+    for (uint32_t wrong = 0; wrong < 2; wrong++) {
+        struct rig_session *d = asking(&p, 1, TOKENS);
+        struct event event = {.kind = EV_PEER_MSG};
+
+        p.source->automatic = p.dest->automatic = BY_HAND(RIG_MSG);
+        rig_fetch(d, 0, 0);
+        event.peer.link = p.source->options.limits.peers;
+        event.peer.msg = rig_job(p.dest, RIG_MSG, 0)->msg;
+        event.peer.msg.from = wrong ? 0 : 2;
+        event.peer.msg.history = wrong ? 6 : 2;
+        rig_event(p.source, &event);
+        assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
+        assert_err(TERN_INVALID, rig_job(p.source, RIG_MSG, 0)->msg.err);
+        assert_int_equal(rig_view(p.source).serves, 0);
+        rig_drop(p.source, RIG_MSG);
+        rig_drop(p.dest, RIG_MSG);
+        rig_fetch_cancel(d);
+        while (rig_jobs(p.dest, RIG_MSG))
+            rig_drop(p.dest, RIG_MSG);
+    }
+}

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "testing/test.h"
+#include "unit/rig/rig_host.h"
 #include "unit/rig/rig_pair.h"
 #include "unit/rig/rig_test.h"
 
@@ -131,4 +132,48 @@ TEST(pin_given_up_deep_in_the_tree_costs_as_near_the_root)
     deep = words_of_close(&b, 2, 4000);
     assert_true(shallow > 0);
     assert_true(deep <= shallow + 8);
+}
+
+/* Somebody uses tokens [0, depth) of sequence `seed`. */
+static void used(struct bench *b, uint32_t seed, uint32_t depth)
+{
+    struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
+
+    assert_ok(rig_match(s, rig_tokens(seed, depth), depth));
+    assert_int_equal(s->matched, depth);
+    assert_ok(rig_close(s, 0));
+}
+
+/* A use marks the deepest node alone. When that goes, its parent is as recently used as it was: an
+ * older prefix goes first. */
+TEST(nodes_a_parent_inherits_the_last_use_of_a_child_that_goes)
+{
+    struct bench b = bench_start(4, 32);
+    struct node_id other;
+
+    put(&b, 1, 8);
+    put(&b, 2, 4);
+    used(&b, 1, 8);
+    other = node_seen(b.rig, b.pool, rig_tokens(2, 4), 4).id;
+    assert_ok(rig_pin(b.rig, b.admin, other, true));
+    assert_int_equal(evicts(&b, 1), 1); /* [4, 8) of sequence 1: nothing else may go */
+    assert_ok(rig_pin(b.rig, b.admin, other, false));
+    assert_int_equal(evicts(&b, 1), 1);
+    assert_false(is_there(&b, 2, 4));
+    assert_true(is_there(&b, 1, 4));
+}
+
+/* X6: the handle of a node that went is nobody's, whoever has its record now. */
+TEST(nodes_handle_of_a_node_that_went_is_nobodys)
+{
+    struct bench b = bench_start(4, 32);
+    struct node_id old;
+
+    put(&b, 1, 4);
+    old = node_seen(b.rig, b.pool, rig_tokens(1, 4), 4).id;
+    assert_int_equal(evicts(&b, 0), 1);
+    put(&b, 2, 4);
+    assert_int_equal(node_seen(b.rig, b.pool, rig_tokens(2, 4), 4).id.slot, old.slot);
+    assert_int_not_equal(rig_pin(b.rig, b.admin, old, true), TERN_OK);
+    assert_int_equal(evicts(&b, 0), 1);
 }
