@@ -195,6 +195,16 @@ static void unclaim(struct core *c, uint32_t slot)
         node_at(c, at)->state.window_claims--;
 }
 
+/* What the window needed below `top` may be superseded now; whoever asks looks above it. */
+static void unclaim_to(struct core *c, uint32_t slot, uint32_t top)
+{
+    bool claimed = node_at(c, slot)->state.claims_window;
+
+    unclaim(c, slot);
+    for (uint32_t at = slot; claimed && at != top; at = node_at(c, at)->parent)
+        state_settle(c, at);
+}
+
 /* A window that lost this segment is no resume point's any more: those that claimed it are within
  * reach below. */
 static void unclaim_below(struct core *c, uint32_t slot)
@@ -209,7 +219,7 @@ static void unclaim_below(struct core *c, uint32_t slot)
         if (level + 1 < p->reach && n->children.head != NONE) {
             at = n->children.head;
             level++;
-            unclaim(c, at);
+            unclaim_to(c, at, slot);
             continue;
         }
         while (at != slot && child_list_next(c, at) == NONE) {
@@ -219,7 +229,7 @@ static void unclaim_below(struct core *c, uint32_t slot)
         if (at == slot)
             return;
         at = child_list_next(c, at);
-        unclaim(c, at);
+        unclaim_to(c, at, slot);
     }
 }
 
