@@ -53,6 +53,7 @@ static void writeback_begin(struct core *c, uint32_t slot)
     struct node *n = node_at(c, slot);
     struct pool *p = node_pool(c, n);
 
+    n->work.copy_tries = 0; /* writeback_again knows better */
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (host_lacks(p, n, g))
             copy_pages_take(c, pool_at(c, p->other), slot, g);
@@ -233,7 +234,6 @@ static void writeback_settle(struct core *c, uint32_t slot)
             c->copy_failed = 1;
         }
         copy_state_move(&n->work.copy, COPY_NONE);
-        n->work.copy_tries = 0; /* the copy was good, even if its parent's was not */
         touch(c);
         for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
             if (node_at(c, kid)->work.copy == COPY_WRITEBACK_DONE)
@@ -254,13 +254,16 @@ static void writeback_settle(struct core *c, uint32_t slot)
  * and the sessions that wait for it go on waiting. */
 static bool writeback_again(struct core *c, uint32_t slot)
 {
-    const struct node *n = node_at(c, slot), *parent = node_at(c, n->parent);
+    struct node *n = node_at(c, slot);
+    const struct node *parent = node_at(c, n->parent);
     const struct pool *p = node_pool(c, n);
+    uint32_t tries = n->work.copy_tries;
 
-    if (n->work.copy_tries == COPY_TRIES_MAX || p->state != POOL_OPEN ||
-        space_at(c, n->space)->reset || !(node_on_host(parent) || copy_is_writeback(parent)) ||
-        !host_lacks_any(p, n) || !writeback_if_room(c, slot))
+    if (tries == COPY_TRIES_MAX || p->state != POOL_OPEN || space_at(c, n->space)->reset ||
+        !(node_on_host(parent) || copy_is_writeback(parent)) || !host_lacks_any(p, n) ||
+        !writeback_if_room(c, slot))
         return false;
+    n->work.copy_tries = tries;
     c->host_copies_again++;
     return true;
 }
@@ -277,7 +280,6 @@ static void writeback_fail(struct core *c, uint32_t slot)
         node_at(c, n->parent)->tiers.host_children--;
     if (writeback_again(c, slot))
         return;
-    n->work.copy_tries = 0;
     c->copy_failed = 1;
     for (uint32_t kid = n->children.head; kid != NONE; kid = child_list_next(c, kid))
         if (!node_on_host(n) && node_at(c, kid)->work.copy == COPY_WRITEBACK_DONE)

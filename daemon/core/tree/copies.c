@@ -47,7 +47,6 @@ void copy_forget(struct core *c, uint32_t slot)
         copy_list_remove(c, &c->copies_queued, slot);
     copy_pages_free(c, n);
     copy_state_move(&n->work.copy, COPY_NONE);
-    n->work.copy_tries = 0;
     if (!node_on_host(n))
         node_at(c, n->parent)->tiers.host_children--;
     c->copy_failed = 1;
