@@ -95,6 +95,7 @@ class Workshop:
             for entry in json.load(f):
                 name = os.path.relpath(entry["file"], self.tree)
                 self.objects.setdefault(name, []).append(os.path.join(self.build, OBJECT.search(entry["command"]).group(1)))
+        self.code = {name: self.code_of(name) for name in self.objects if not name.startswith("..")}
 
     @staticmethod
     def read(path):
@@ -122,14 +123,13 @@ class Workshop:
         """Puts `change(text)` in a source's place and builds: "built", "identical" (the compiler makes the same code of
         it) or "uncompilable"."""
         self.restore()
-        self.must_build()
-        before, text = self.code_of(name), self.text(name)
+        text = self.text(name)
         self.changed = (name, text)
         self.write(name, change(text))
         code, _ = quiet(["ninja", "-C", self.build], self.tree)
         if code != 0:
             return "uncompilable"
-        return "identical" if self.code_of(name) == before else "built"
+        return "identical" if self.code_of(name) == self.code[name] else "built"
 
     def must_build(self):
         must(["ninja", "-C", self.build], self.tree)

@@ -26,3 +26,18 @@ TEST(limits_seal_jobs_bounded_and_none_forgotten)
             assert_true(v.sealed);
     }
 }
+
+/* More checksums than one step can ask for: the rest is asked for at once, not with the next event
+ * that happens to come. */
+TEST(seals_beyond_the_actions_of_a_step_follow_at_once)
+{
+    struct rig_options options = rig_defaults();
+    struct bench b;
+
+    options.limits.seal_jobs = 2 * ACTIONS_MAX;
+    b = bench_with(&options, 4, 2 * ACTIONS_MAX);
+    b.rig->automatic = BY_HAND(RIG_SEAL);
+    commits(b.s, 1, 4 * (ACTIONS_MAX + 8));
+    assert_int_equal(rig_jobs(b.rig, RIG_SEAL), ACTIONS_MAX + 8);
+    complete_all(b.rig, RIG_SEAL);
+}

@@ -135,3 +135,30 @@ TEST(serve_asked_from_within_a_chunk_invalid)
             rig_drop(p.dest, RIG_MSG);
     }
 }
+
+/* Many peers wait for one checksum, and a step has not room to tell them all: the rest is told at
+ * once. */
+TEST(serve_offers_beyond_the_actions_of_a_step_follow_at_once)
+{
+    struct rig_options options = rig_defaults();
+    struct event event = {.kind = EV_PEER_MSG};
+    struct pair p;
+
+    options.limits.serves = ACTIONS_MAX;
+    p = pair_with(options, 4, 128, 64);
+    p.source->automatic = BY_HAND(RIG_SEAL | RIG_MSG);
+    source_has(&p, 1, 4);
+    p.d = asking(&p, 1, 4);
+    p.dest->automatic = BY_HAND(RIG_MSG);
+    rig_fetch(p.d, 0, 0);
+    event.peer.link = options.limits.peers;
+    event.peer.msg = rig_job(p.dest, RIG_MSG, 0)->msg;
+    for (uint32_t i = 0; i < ACTIONS_MAX; i++) {
+        event.peer.msg.pull.gen++;
+        rig_event(p.source, &event);
+    }
+    assert_int_equal(rig_view(p.source).serves, ACTIONS_MAX);
+    assert_int_equal(rig_jobs(p.source, RIG_MSG), 0);
+    complete_all(p.source, RIG_SEAL);
+    assert_int_equal(rig_jobs(p.source, RIG_MSG), ACTIONS_MAX);
+}
