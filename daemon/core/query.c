@@ -42,7 +42,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->ngroups = p->ngroups;
     ret->align_tokens = p->align;
     ret->regions = p->regions;
-    ret->moved = p->moved;
+    ret->moved = p->transfer_regions;
     ret->slabs = p->nslabs - 1;
     ret->slabs_free = p->free_slabs.n;
     ret->nodes = p->nodes;
@@ -53,7 +53,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
     ret->zeroing = p->state == POOL_ZEROING;
     ret->supersede = p->supersede;
     ret->tier = (enum tier)p->tier;
-    ret->other = p->other;
+    ret->other = p->other_tier;
     for (uint32_t g = 0; g < p->ngroups; g++)
         group_fill(c, p, g, &ret->group[g]);
     return true;

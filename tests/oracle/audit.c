@@ -218,9 +218,10 @@ static void audit_session(struct audit *a, uint32_t slot)
         audit_page_list(a, &s->owned[g], BIT(OWNED), slot, "a session's table");
         audit_owned(s, slot, p, g);
     }
-    if (s->low > s->committed || s->low % p->align || (p->nstate == 0 && s->low != s->committed))
+    if (s->state_from > s->committed || s->state_from % p->align ||
+        (p->nstate == 0 && s->state_from != s->committed))
         oracle_fail("audit: session %u, committed %u, borrows the STATE deeper than %u", slot,
-                    s->committed, s->low);
+                    s->committed, s->state_from);
     if (b->first > b->end || (s->committed > 0 && b->first != s->committed) ||
         b->end < s->written || b->first % p->align)
         oracle_fail("audit: session %u holds tokens [%u, %u) with committed %u, written %u", slot,

@@ -19,8 +19,8 @@ static void hold_session(const struct audit *a, struct counts *n, const struct s
 {
     if (s->state == SESSION_EMPTY)
         return;
-    hold(a, n, s->node, s->low);
-    for (uint32_t at = s->node; s->held == REF_HOST && node_at(a->c, at)->depth > s->low;
+    hold(a, n, s->node, s->state_from);
+    for (uint32_t at = s->node; s->held == REF_HOST && node_at(a->c, at)->depth > s->state_from;
          at = node_at(a->c, at)->parent)
         n[at].host_borrowers++;
 }
@@ -35,11 +35,11 @@ static void count_holders(const struct audit *a, struct counts *n)
         for (uint32_t at = engine_at(c, i)->state == ENGINE_EMPTY ? NONE
                                                                   : engine_at(c, i)->retires.head;
              at != NONE; at = retire_list_next(c, at))
-            if (retire_at(c, at)->node != NONE)
-                hold(a, n, retire_at(c, at)->node, retire_at(c, at)->low);
+            if (retire_at(c, at)->pin.node != NONE)
+                hold(a, n, retire_at(c, at)->pin.node, retire_at(c, at)->pin.state_from);
     for (uint32_t i = 0; i < c->limits.serves; i++)
         if (serve_at(c, i)->state != SERVE_EMPTY)
-            hold(a, n, serve_at(c, i)->node, serve_at(c, i)->low);
+            hold(a, n, serve_at(c, i)->node, serve_at(c, i)->state_from);
 }
 
 /* Chunks of which a window that ends at a chunk's end has pages. */

@@ -54,13 +54,13 @@ void audit_node_pages(struct audit *a, uint32_t slot)
 {
     const struct node *n = node_at(a->c, slot), *up = node_at(a->c, n->parent);
     const struct pool *p = pool_at(a->c, n->pool);
-    uint32_t to = is_back(n) ? p->other : n->pool;
+    uint32_t to = is_back(n) ? p->other_tier : n->pool;
     bool moves = false;
 
     for (uint32_t g = 0; g < p->ngroups; g++) {
         bool history = p->group[g].layout.family == FAMILY_HISTORY;
         bool device = meet_pages(a, slot, g, n->pages[g], n->pool, PAGE_COMMITTED);
-        bool host = meet_pages(a, slot, g, n->tiers.host_pages[g], p->other, PAGE_COMMITTED);
+        bool host = meet_pages(a, slot, g, n->tiers.host_pages[g], p->other_tier, PAGE_COMMITTED);
         bool moving = meet_pages(a, slot, g, n->work.copy_pages[g], to, PAGE_COPYING);
 
         moves = moves || moving;
@@ -144,7 +144,7 @@ static void audit_loaders(const struct core *c)
 
         if (s->state != SESSION_LOADING)
             continue;
-        for (uint32_t at = s->target; node_at(c, at)->depth > s->load_low;
+        for (uint32_t at = s->target; node_at(c, at)->depth > s->load_state_from;
              at = node_at(c, at)->parent)
             loaders[at]++;
     }
@@ -185,12 +185,12 @@ static void audit_tiers(const struct core *c)
     for (uint32_t i = 0; i < c->limits.pools; i++) {
         const struct pool *p = pool_at(c, i), *o;
 
-        if (p->state == POOL_EMPTY || p->other == NONE)
+        if (p->state == POOL_EMPTY || p->other_tier == NONE)
             continue;
-        o = pool_at(c, p->other);
-        if (o->state == POOL_EMPTY || o->other != i || o->tier == p->tier ||
+        o = pool_at(c, p->other_tier);
+        if (o->state == POOL_EMPTY || o->other_tier != i || o->tier == p->tier ||
             o->tenant != p->tenant || o->ngroups != p->ngroups || o->align != p->align)
-            oracle_fail("audit: pools %u and %u are no pair of tiers", i, p->other);
+            oracle_fail("audit: pools %u and %u are no pair of tiers", i, p->other_tier);
         if (p->tier != TIER_HOST)
             continue;
         if (p->sessions || p->nodes || p->serves || p->engines || p->spaces.n > 0)

@@ -226,8 +226,8 @@ static void hold_sessions(const struct core *c, ref_counts *held)
         for (uint32_t at = engine_at(c, i)->state == ENGINE_EMPTY ? NONE
                                                                   : engine_at(c, i)->retires.head;
              at != NONE; at = retire_list_next(c, at))
-            if (retire_at(c, at)->node != NONE)
-                held[retire_at(c, at)->node][REF_DEVICE]++;
+            if (retire_at(c, at)->pin.node != NONE)
+                held[retire_at(c, at)->pin.node][REF_DEVICE]++;
 }
 
 static void hold_transfers(const struct core *c, ref_counts *held)

@@ -26,18 +26,15 @@ bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs)
            out->nrefs <= REPLY_REFS_MAX - refs;
 }
 
-struct page_ref *run_add(struct actions *out, uint32_t group, uint32_t first, uint32_t n)
+struct page_ref *run_add(struct actions *out, struct table_run wanted)
 {
-    struct table_run *run;
+    struct page_ref *refs = out->refs + out->nrefs;
 
-    if (!refs_fit(out, 1, n))
+    if (!refs_fit(out, 1, wanted.n))
         return NULL;
-    run = &out->runs[out->nruns++];
-    run->group = group;
-    run->first = first;
-    run->n = n;
-    run->refs = out->refs + out->nrefs;
-    run->from = (struct page_ref){0}; /* the buffer is used again and again */
-    out->nrefs += n;
-    return out->refs + (out->nrefs - n);
+    wanted.refs = refs;
+    wanted.from = (struct page_ref){0};
+    out->runs[out->nruns++] = wanted;
+    out->nrefs += wanted.n;
+    return refs;
 }

@@ -7,8 +7,8 @@
 
 uint32_t actions_room(const struct actions *out);
 struct action *action_add(struct actions *out, enum action_kind kind); /* there must be room */
-/* A run of n refs to be filled in by the caller; NULL if the answer is full. */
-struct page_ref *run_add(struct actions *out, uint32_t group, uint32_t first, uint32_t n);
+/* A run of these n pages, whose refs the caller fills in; NULL if the answer is full. */
+struct page_ref *run_add(struct actions *out, struct table_run wanted);
 bool refs_fit(const struct actions *out, uint32_t runs, uint32_t refs);
 
 #endif

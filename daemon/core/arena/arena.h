@@ -49,7 +49,7 @@ struct group {
     uint32_t segment;     /* pages of a node's segment */
     uint32_t reach;       /* STATE: nodes whose segments make a window. HISTORY: 0 */
     uint32_t reclaimable; /* COMMITTED pages that no resume point needs any more (T10) */
-    uint32_t zero;
+    uint32_t index;       /* in pool.group */
 };
 
 /* LEAF: leaves of the device tier that may go. STATE: nodes whose STATE may go alone. HOST: leaves
@@ -78,12 +78,12 @@ struct pool {
     uint32_t nstate, reach, window_max; /* STATE groups; the largest reach and window of them */
     uint32_t resumed_anew;              /* nodes of SUCCESSOR_EARLIER */
     uint32_t supersede;
-    struct list spaces; /* namespaces */
-    uint32_t regions;   /* ranks of the engines that use it */
-    uint32_t moved;     /* regions that a transfer moves: 1 where all hold alike (X5) */
+    struct list spaces;        /* namespaces */
+    uint32_t regions;          /* ranks of the engines that use it */
+    uint32_t transfer_regions; /* that a transfer moves: 1 where all hold the same bytes (X5) */
     uint32_t tier;
-    uint32_t
-        other; /* its host tier, a pool of its own; of that one: the pool that it serves. NONE */
+    uint32_t other_tier; /* its host tier, a pool of its own, or the pool that it is the host tier
+                            of. NONE */
     uint64_t offset, bytes, slab_bytes;
     uint64_t layout_hash, opened_seq;
     struct group group[GROUPS_MAX];
@@ -160,6 +160,12 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     struct node_work work;
 };
 
+/* The path from the root down to `node`, with the STATE of those of its nodes that are deeper than
+ * `state_from`: what a session or a transfer borrows, or needs on a tier. */
+struct path {
+    uint32_t node, state_from;
+};
+
 struct token_block {
     uint32_t v[TOKEN_BLOCK];
 };
@@ -171,6 +177,7 @@ struct key_record {
 
 /* Tokens [first, end) in chunks of L from `first`; a chunk is ceil(L / TOKEN_BLOCK) blocks. */
 struct token_buf {
+    uint32_t align; /* L */
     uint32_t head, tail, first, end;
     uint32_t keys, keys_tail;
 };
@@ -192,7 +199,7 @@ struct session {
     uint32_t node; /* pinned DEVICE; the path to it is the borrowed part of the table. NONE: empty
                       table */
     uint32_t committed, written, allocated; /* tokens; each at least what the one before is */
-    uint32_t low;               /* it borrows the STATE of the nodes of its path deeper than this */
+    uint32_t state_from;        /* it borrows the STATE of the nodes of its path deeper than this */
     uint32_t base[GROUPS_MAX];  /* first owned logical page; HISTORY: committed / page_tokens */
     uint32_t first[GROUPS_MAX]; /* WINDOW: the first that has not left the table (T5, T7) */
     uint32_t prompt, good;      /* tokens of this turn's prompt; tokens at the last Finish */
@@ -203,12 +210,12 @@ struct session {
     uint64_t ref_since_ns;
     /* RETRACTING, RETRACTED, LOADING; in one list over all engines. */
     struct list_links in_away;
-    uint32_t held;               /* enum ref_kind by which it holds `node` */
-    uint32_t back_to;            /* the state that it had */
-    uint32_t load_pin;           /* LOADING: what is on the device already, pinned TRANSFER */
-    uint32_t target, load_low;   /* LOADING: the node to be reached, and those deeper than
-                                    this on the path to it have it among their loaders */
-    uint32_t load_op, load_conn; /* whom to answer: OP_RECOVER or OP_FETCH */
+    uint32_t held;                    /* enum ref_kind by which it holds `node` */
+    uint32_t back_to;                 /* the state that it had */
+    uint32_t load_pin;                /* LOADING: what is on the device already, pinned TRANSFER */
+    uint32_t target, load_state_from; /* LOADING: the node to be reached, and those deeper than
+                                  this on the path to it have it among their loaders */
+    uint32_t load_op, load_conn;      /* whom to answer: OP_RECOVER or OP_FETCH */
     uint32_t load_kib;
     uint64_t load_request, load_trace, away_step;
     uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
@@ -218,8 +225,7 @@ struct session {
 struct retire { /* what waits until every rank of an engine has passed a step */
     uint64_t step;
     struct list_links in_engine;
-    uint32_t node;    /* a DEVICE pin that ends; NONE */
-    uint32_t low;     /* with the pin end its borrows of STATE on the path deeper than this */
+    struct path pin; /* a DEVICE pin that ends, and its borrows of STATE with it; node NONE: none */
     uint32_t pending; /* nodes that become visible */
     struct list pages;
 };
@@ -263,10 +269,10 @@ struct pull { /* a transfer in */
     uint32_t gen, state;
     struct list_links active;
     uint32_t session, pool, engine, tenant, link;
-    uint32_t conn;            /* NONE: nobody waits for the answer */
-    uint32_t from, to, start; /* tokens offered; depth at the Fetch */
-    uint32_t ending, err;     /* 1: to be ended with `err` once there is room for the actions */
-    uint32_t moved;           /* regions, as of its pool */
+    uint32_t conn;             /* NONE: nobody waits for the answer */
+    uint32_t from, to, start;  /* tokens offered; depth at the Fetch */
+    uint32_t ending, err;      /* 1: to be ended with `err` once there is room for the actions */
+    uint32_t transfer_regions; /* as of its pool */
     uint32_t retry, next_batch, done_pages, npages;
     uint32_t cursor[GROUPS_MAX]; /* next page to ask for */
     uint32_t cursor_group, cursor_left;
@@ -286,7 +292,7 @@ enum serve_state { SERVE_EMPTY = 0, SERVE_SEALING, SERVE_OPEN, SERVE_STOPPING };
 struct serve { /* a transfer out */
     uint32_t gen, state;
     struct list_links active;
-    uint32_t link, pool, node, wait_node, from, to, history, asked_history, low;
+    uint32_t link, pool, node, wait_node, from, to, history, asked_history, state_from;
     uint32_t ending,
         err; /* 1: to be ended once there is room; err: what to tell the peer, 0 = nothing */
     struct pull_id pull;

@@ -34,7 +34,7 @@ static inline struct list_links *list_links_of(struct list_space s, uint32_t i)
 }
 
 /* Puts `i` before `next`, or at the end of the list where that is NONE. */
-static inline void list_insert(struct list_space s, struct list *l, uint32_t i, uint32_t next)
+static inline void list_insert(struct list_space s, uint32_t i, struct list *l, uint32_t next)
 {
     struct list_links *mine = list_links_of(s, i), *after;
 
@@ -117,16 +117,16 @@ static inline void list_append(struct list_space s, struct list *to, struct list
     }                                                                                              \
     static inline void name##_push(const struct core *c, struct list *l, uint32_t i)               \
     {                                                                                              \
-        list_insert(name##_space(c), l, i, NONE);                                                  \
+        list_insert(name##_space(c), i, l, NONE);                                                  \
     }                                                                                              \
     static inline void name##_push_front(const struct core *c, struct list *l, uint32_t i)         \
     {                                                                                              \
-        list_insert(name##_space(c), l, i, l->head);                                               \
+        list_insert(name##_space(c), i, l, l->head);                                               \
     }                                                                                              \
     static inline void name##_insert(const struct core *c, struct list *l, uint32_t i,             \
                                      uint32_t next)                                                \
     {                                                                                              \
-        list_insert(name##_space(c), l, i, next);                                                  \
+        list_insert(name##_space(c), i, l, next);                                                  \
     }                                                                                              \
     static inline void name##_remove(const struct core *c, struct list *l, uint32_t i)             \
     {                                                                                              \

@@ -25,11 +25,11 @@ void engine_attach(struct core *c, struct engine *e, uint32_t pool);
 
 /* True if a release at `step` needs no record or there is one. */
 bool retire_ready(const struct core *c, const struct engine *e, uint64_t step);
-/* Gives back pages and at most one DEVICE pin, with the borrowed STATE of the path to it deeper
- * than `low`, when every rank has passed `step`; at once if they have. retire_ready must hold. The
- * list is emptied. node NONE: no pin. */
+/* Gives back pages and at most one DEVICE pin, with the STATE that was borrowed along its path,
+ * when every rank has passed `step`; at once if they have. retire_ready must hold. The list is
+ * emptied. pin.node NONE: no pin. */
 void retire_release(struct core *c, struct engine *e, uint64_t step, struct list *pages,
-                    uint32_t node, uint32_t low);
+                    struct path pin);
 /* Nodes chained by pending_next become visible when `step` has passed. */
 void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t nodes);
 void retire_advance(struct core *c, struct engine *e); /* applies what has passed */
@@ -70,7 +70,7 @@ void session_runs(const struct core *c, struct actions *out, const struct sessio
                   uint32_t from);
 /* T5: takes STATE pages that are wholly below the window of min(written, next) into `list`. Returns
  * the node, pinned for the caller's retire_release, up to which borrowed segments end (from the
- * session's `low` before the call); NONE: none do. */
+ * session's `state_from` before the call); NONE: none do. */
 uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
                        struct list *list);
 /* Pages of a WINDOW group below `first` leave the table; steps up to `step` may still read them. */

@@ -33,7 +33,7 @@ void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owne
 
 /* --- slabs --- */
 
-static void slab_format(const struct core *c, const struct pool *p, uint32_t slot, uint32_t group)
+static void slab_format(const struct core *c, uint32_t slot, const struct pool *p, uint32_t group)
 {
     struct slab *s = slab_at(c, slot);
     uint32_t n = p->group[group].pages_per_slab, local = slot - p->slab_base;
@@ -61,7 +61,7 @@ static void slab_assign(struct core *c, struct pool *p, uint32_t group)
     struct group *g = &p->group[group];
 
     if (s->group != group)
-        slab_format(c, p, slot, group);
+        slab_format(c, slot, p, group);
     s->assigned = 1;
     g->held++;
     g->count[PAGE_FREE] += g->pages_per_slab;

@@ -205,6 +205,7 @@ static void group_set(struct pool *p, uint32_t i, const struct group_layout *lay
     uint32_t window = layout->family == FAMILY_RECURRENT ? p->align : layout->window;
 
     g->layout = *layout;
+    g->index = i;
     g->pages_per_slab = (uint32_t)(p->slab_bytes / layout->page_bytes);
     g->partial = LIST_EMPTY;
     g->segment = segment_of(layout, p->align);
@@ -318,7 +319,7 @@ static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, en
     *p = fresh;
     p->state = POOL_OPEN;
     p->tenant = tenant;
-    p->opener = p->other = NONE;
+    p->opener = p->other_tier = NONE;
     p->spaces = p->reclaim = LIST_EMPTY;
     for (uint32_t k = 0; k < HEAPS; k++)
         p->heap[k] = NONE;
@@ -326,7 +327,7 @@ static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, en
     p->page_base = (uint32_t)page_base;
     p->slab_base = (uint32_t)slab_base;
     p->regions = regions;
-    p->moved = req->shard == SHARD_REPLICATED ? 1 : regions;
+    p->transfer_regions = req->shard == SHARD_REPLICATED ? 1 : regions;
     p->layout_hash = layout_hash(req, regions);
     p->opened_seq = ++c->seq;
     pool_set_slabs(c, p);
@@ -345,8 +346,8 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
         if (err != TERN_OK) {
             pool_at(c, device)->state = POOL_EMPTY;
         } else {
-            pool_at(c, device)->other = host;
-            pool_at(c, host)->other = device;
+            pool_at(c, device)->other_tier = host;
+            pool_at(c, host)->other_tier = device;
         }
     }
     if (err != TERN_OK)

@@ -98,14 +98,15 @@ static void segment_attach(struct core *c, struct session *s, uint32_t slot, uin
 {
     const struct pool *p = session_pool(c, s);
     const struct node *n = node_at(c, slot);
-    uint32_t first = segment_first(p, g, n->depth), end = segment_end(p, g, n->depth);
+    uint32_t first = segment_first(p, &p->group[g], n->depth),
+             end = segment_end(&p->group[g], n->depth);
 
     if (p->group[g].layout.family == FAMILY_RECURRENT) {
         if (n->pages[g] == NONE)
             recurrent_hand_over(c, s, slot, g, src);
         return;
     }
-    drop_head(c, src, g, window_first(p, g, n->depth)); /* T7 */
+    drop_head(c, src, g, window_first(&p->group[g], n->depth)); /* T7 */
     if (src->base[g] < first)
         return; /* pages that no node holds: the session still needs them, and keeps them */
     if (n->state.refilling & 1u << g) {
@@ -135,11 +136,11 @@ static void move_on(struct core *c, struct session *s, uint32_t slot, struct chu
         if (!group_is_state(&p->group[g]))
             s->base[g] = s->committed / p->group[g].layout.page_tokens;
     if (p->nstate == 0) {
-        s->low = s->committed;
+        s->state_from = s->committed;
         return;
     }
     src->unread = 0;
-    state_hold(c, slot, s->committed - p->align);
+    state_hold(c, (struct path){slot, s->committed - p->align});
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (group_is_state(&p->group[g]))
             segment_attach(c, s, slot, g, src);
@@ -175,7 +176,7 @@ static void leave_below(const struct core *c, struct session *s, uint64_t step)
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (p->group[g].layout.family == FAMILY_WINDOW)
-            session_slid_to(s, g, window_first(p, g, s->committed), step);
+            session_slid_to(s, g, window_first(&p->group[g], s->committed), step);
 }
 
 static enum tern_err attach_new(struct core *c, struct session *s, struct token_view *w,
@@ -188,7 +189,7 @@ static enum tern_err attach_new(struct core *c, struct session *s, struct token_
     if (slot == NONE)
         return TERN_BUSY;
     n = node_at(c, slot);
-    tokens_take_chunk(c, &s->tokens, p->align, &n->tokens, &n->keys);
+    tokens_take_chunk(c, &s->tokens, &n->tokens, &n->keys);
     history_fill(c, p, slot, src);
     if (src->arriving)
         seal_state_move(&n->work.seal, SEAL_DONE);
@@ -206,7 +207,7 @@ static enum tern_err attach_again(struct core *c, struct session *s, uint32_t sl
 
     if (n->work.copy != COPY_NONE)
         return TERN_GONE; /* it is being loaded */
-    tokens_drop_chunk(c, &s->tokens, p->align);
+    tokens_drop_chunk(c, &s->tokens);
     history_fill(c, p, slot, src);
     node_arrive(c, slot);
     if (src->arriving)
@@ -236,10 +237,10 @@ enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_sourc
     }
     if (!node_visible(node_at(c, child)) && node_at(c, child)->pending_engine != s->engine)
         return TERN_GONE; /* T8: it may still vanish with the engine that wrote it */
-    tokens_drop_chunk(c, &s->tokens, p->align);
+    tokens_drop_chunk(c, &s->tokens);
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_is_state(&p->group[g]))
-            drop_head(c, src, g, segment_end(p, g, s->committed + p->align));
+            drop_head(c, src, g, segment_end(&p->group[g], s->committed + p->align));
     move_on(c, s, child, src);
     return TERN_OK;
 }
@@ -251,8 +252,8 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
     const struct pool *p = session_pool(c, s);
 
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        uint32_t first = segment_first(p, g, s->committed),
-                 n = segment_end(p, g, s->committed) - first;
+        uint32_t first = segment_first(p, &p->group[g], s->committed),
+                 n = segment_end(&p->group[g], s->committed) - first;
         struct table_run *last = out->nruns > first_run ? &out->runs[out->nruns - 1] : NULL;
         struct page_ref *refs;
 
@@ -266,10 +267,10 @@ static void adopted_runs(struct core *c, struct actions *out, const struct sessi
             out->nrefs += n;
             last->n += n;
         } else {
-            refs = run_add(out, g, first, n);
+            refs = run_add(out, (struct table_run){.group = g, .first = first, .n = n});
         }
         check(refs);
-        node_refs(c, s->node, g, first, refs);
+        node_refs(c, s->node, &p->group[g], first, refs);
     }
 }
 
@@ -285,7 +286,7 @@ static void handed_runs(struct core *c, struct actions *out, const struct sessio
             continue;
         fresh = page_at(c, s->owned[g].head);
         from = page_at(c, node_at(c, s->node)->pages[g]);
-        ref = run_add(out, g, 0, 1);
+        ref = run_add(out, (struct table_run){.group = g, .first = 0, .n = 1});
         check(ref);
         ref->index = fresh->index;
         ref->gen = fresh->gen;
@@ -315,8 +316,8 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
 {
     const struct pool *p = session_pool(c, s);
     struct list duplicates;
-    uint32_t pending = NONE, first_run = out->nruns, begin = s->committed, low = s->low,
-             node = NONE;
+    uint32_t pending = NONE, first_run = out->nruns, begin = s->committed,
+             state_from = s->state_from, node = NONE;
     uint64_t step = op->step;
     struct chunk_source src = {.pages = s->owned,
                                .base = s->base,
@@ -350,7 +351,7 @@ enum tern_err session_commit(struct core *c, struct actions *out, struct engine 
     }
     if (records_ready(c, e, s, op->step)) /* else what has left the window leaves it later */
         node = session_slide(c, s, op->step, s->committed + p->align, &duplicates);
-    retire_release(c, e, op->step, &duplicates, node, low);
+    retire_release(c, e, op->step, &duplicates, (struct path){node, state_from});
     retire_publish(c, e, step, pending);
     session_use(c, s);
     return err;

@@ -19,10 +19,10 @@ static struct pool *orphan_find(const struct core *c, const struct engine *e,
         bool same = p->state == POOL_OPEN && p->tier == TIER_DEVICE && p->tenant == e->tenant &&
                     p->engines == 0 && p->layout_hash == layout_hash(r, e->world) &&
                     p->supersede == (uint32_t)r->supersede && size_agrees(p, r->bytes) &&
-                    (p->other != NONE) == (r->host_bytes > 0);
+                    (p->other_tier != NONE) == (r->host_bytes > 0);
 
-        if (same && p->other != NONE)
-            same = size_agrees(pool_at(c, p->other), r->host_bytes);
+        if (same && p->other_tier != NONE)
+            same = size_agrees(pool_at(c, p->other_tier), r->host_bytes);
 
         for (uint32_t g = 0; same && g < r->ngroups; g++)
             same = p->group[g].layout.cap_pages == r->group[g].cap_pages;
@@ -181,13 +181,14 @@ bool pool_flush(struct core *c, struct actions *out)
         while (evict_one(c, p) || host_evict_one(c, p))
             ;
         if (p->engines > 0 || p->serves > 0 || p->nodes > 0 || p->spaces.n > 0 ||
-            !pool_all_free(c, p) || (p->other != NONE && !pool_all_free(c, pool_at(c, p->other))))
+            !pool_all_free(c, p) ||
+            (p->other_tier != NONE && !pool_all_free(c, pool_at(c, p->other_tier))))
             continue;
         if (actions_room(out) == 0)
             return false;
-        if (p->other != NONE) { /* no engine has ever seen it */
-            pool_at(c, p->other)->state = POOL_EMPTY;
-            p->other = NONE;
+        if (p->other_tier != NONE) { /* no engine has ever seen it */
+            pool_at(c, p->other_tier)->state = POOL_EMPTY;
+            p->other_tier = NONE;
         }
         p->state = POOL_ZEROING;
         c->nclosing--;

@@ -11,13 +11,13 @@ bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
 }
 
 /* The borrows before the pin: it is what keeps the path there. */
-static void apply_pages(struct core *c, struct list *pages, uint32_t node, uint32_t low)
+static void apply_pages(struct core *c, struct list *pages, struct path pin)
 {
     pages_free(c, pages);
-    if (node == NONE)
+    if (pin.node == NONE)
         return;
-    state_unhold(c, node, low);
-    node_unpin(c, node, REF_DEVICE);
+    state_unhold(c, pin);
+    node_unpin(c, pin.node, REF_DEVICE);
 }
 
 /* The list is built from the end of the commit: parents are to be seen first. */
@@ -76,30 +76,29 @@ static struct retire *record_take(struct core *c, struct engine *e, uint64_t ste
         later = at;
     retire_list_insert(c, &e->retires, slot, later);
     r->step = step;
-    r->node = r->pending = NONE;
-    r->low = 0;
+    r->pending = NONE;
+    r->pin = (struct path){.node = NONE};
     r->pages = LIST_EMPTY;
     touch(c);
     return r;
 }
 
 void retire_release(struct core *c, struct engine *e, uint64_t step, struct list *pages,
-                    uint32_t node, uint32_t low)
+                    struct path pin)
 {
     struct retire *r;
 
-    if (pages->n == 0 && node == NONE)
+    if (pages->n == 0 && pin.node == NONE)
         return;
     if (step <= e->done_min) {
-        apply_pages(c, pages, node, low);
+        apply_pages(c, pages, pin);
         return;
     }
     r = record_take(c, e, step);
     for (uint32_t at = pages->head; at != NONE; at = page_list_next(c, at))
         page_move(c, page_at(c, at), PAGE_RETIRING, (uint32_t)(r - retire_at(c, 0)));
     page_list_append(c, &r->pages, pages);
-    r->node = node;
-    r->low = low;
+    r->pin = pin;
 }
 
 void retire_publish(struct core *c, struct engine *e, uint64_t step, uint32_t nodes)
@@ -118,7 +117,7 @@ void retire_advance(struct core *c, struct engine *e)
         struct retire *r = retire_at(c, e->retires.head);
 
         publish_nodes(c, r->pending);
-        apply_pages(c, &r->pages, r->node, r->low);
+        apply_pages(c, &r->pages, r->pin);
         record_put(c, e);
     }
 }
@@ -131,8 +130,8 @@ void retire_drop_all(struct core *c, struct engine *e)
     for (uint32_t at = e->retires.head; at != NONE; at = retire_list_next(c, at)) {
         struct retire *r = retire_at(c, at);
 
-        apply_pages(c, &r->pages, r->node, r->low);
-        r->node = NONE;
+        apply_pages(c, &r->pages, r->pin);
+        r->pin.node = NONE;
     }
     for (uint32_t at = retire_list_last(c, &e->retires); at != NONE;
          at = retire_list_before(c, &e->retires, at))
@@ -161,7 +160,7 @@ uint64_t retire_until(const struct core *c, const struct engine *e, uint32_t poo
         for (uint32_t p = r->pages.head; p != NONE && scanned < EVICT_SCAN_MAX;
              p = page_list_next(c, p), scanned++)
             have += page_at(c, p)->pool == pool && page_at(c, p)->group == group;
-        if (have > 0 || r->node != NONE || r->pending != NONE)
+        if (have > 0 || r->pin.node != NONE || r->pending != NONE)
             last = r->step;
         if (have >= missing)
             break;

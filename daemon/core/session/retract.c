@@ -56,7 +56,7 @@ static void drop(struct core *c, struct engine *e, struct session *s, uint64_t s
     *ret_freed = pages.n;
     node_pin(c, s->node, REF_RETRACTED);
     /* The pin ends with the step; the borrows of STATE go over to the new one (T17). */
-    retire_release(c, e, step, &pages, s->node, s->committed);
+    retire_release(c, e, step, &pages, (struct path){s->node, s->committed});
     held_by(c, s, REF_RETRACTED);
     s->state = SESSION_RETRACTED;
 }
@@ -67,7 +67,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     struct list pages;
 
     node_pin(c, s->node, REF_HOST);
-    if (host_back_path(c, s->node, s->low, &ret->shortage) != TERN_OK) {
+    if (host_back_path(c, (struct path){s->node, s->state_from}, &ret->shortage) != TERN_OK) {
         node_unpin(c, s->node, REF_HOST);
         return refuse(ret, TERN_POOL_EXHAUSTED,
                       "the host tier has not that much room: the session runs on; wait for others "
@@ -75,7 +75,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     }
     session_free_tail(c, s, s->written, &pages);
     *ret_freed = pages.n;
-    retire_release(c, e, step, &pages, NONE, 0);
+    retire_release(c, e, step, &pages, (struct path){NONE, 0});
     s->state = SESSION_RETRACTING;
     away_add(c, s);
     return TERN_OK;
@@ -85,7 +85,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
 static void retracted(struct core *c, struct session *s)
 {
     away_remove(c, s);
-    state_lend_host(c, s->node, s->low, true);
+    state_lend_host(c, (struct path){s->node, s->state_from}, true);
     node_unpin(c, s->node, REF_DEVICE);
     held_by(c, s, REF_HOST);
     s->state = SESSION_RETRACTED;
@@ -103,7 +103,7 @@ static enum tern_err retract_check(const struct core *c, const struct engine *e,
             "a fetch or a recovery is under way in this session: wait for it, or cancel it");
     if (session_away(s))
         return TERN_OK; /* a repetition changes nothing (S8) */
-    if (r->mode == RETRACT_HOST && session_pool(c, s)->other == NONE)
+    if (r->mode == RETRACT_HOST && session_pool(c, s)->other_tier == NONE)
         return refuse(ret, TERN_UNSUPPORTED,
                       "this pool has no host tier: open it with host_bytes, or retract with DROP");
     if (r->mode == RETRACT_DROP && !session_can_return(c, s, s->committed))
@@ -163,7 +163,7 @@ static void back_on_device(struct core *c, struct session *s)
 {
     node_pin(c, s->node, REF_DEVICE);
     if (s->held == REF_HOST) {
-        state_lend_host(c, s->node, s->low, false);
+        state_lend_host(c, (struct path){s->node, s->state_from}, false);
         node_unpin(c, s->node, REF_HOST);
     } else {
         node_unpin(c, s->node, REF_RETRACTED);
@@ -192,27 +192,28 @@ static bool path_written(const struct core *c, const struct session *s, uint32_t
 
     if (!node_visible(n) && (!all || n->pending_engine != s->engine))
         return false;
-    for (uint32_t at = device; node_at(c, at)->depth > s->low; at = node_at(c, at)->parent)
+    for (uint32_t at = device; node_at(c, at)->depth > s->state_from; at = node_at(c, at)->parent)
         if (node_at(c, at)->state.refilling)
             return false;
     return true;
 }
 
 /* What the load needs that is on the device already stays there; then the pages are taken. */
-static enum tern_err load_start(struct core *c, struct call *call, uint32_t target, uint32_t low,
+static enum tern_err load_start(struct core *c, struct call *call, struct path path,
                                 struct reply *ret)
 {
-    uint32_t need[GROUPS_MAX] = {0}, device = target;
+    uint32_t need[GROUPS_MAX] = {0}, device = path.node;
     struct session *s = call->session;
     struct pool *p = session_pool(c, s);
     enum tern_err err;
 
     while (!node_on_device(node_at(c, device)))
         device = node_at(c, device)->parent;
-    s->target = target;
+    s->target = path.node;
     s->load_pin = device;
-    s->load_low = low < node_at(c, device)->depth ? low : node_at(c, device)->depth;
-    err = path_written(c, s, device, false) ? load_need(c, target, low, need) : TERN_BUSY;
+    s->load_state_from =
+        path.state_from < node_at(c, device)->depth ? path.state_from : node_at(c, device)->depth;
+    err = path_written(c, s, device, false) ? load_need(c, path, need) : TERN_BUSY;
     if (err != TERN_OK)
         return refuse(ret, err,
                       err == TERN_CORRUPT
@@ -220,16 +221,16 @@ static enum tern_err load_start(struct core *c, struct call *call, uint32_t targ
                             "it anew"
                           : "a commit or a copy of that prefix is under way: repeat in a moment");
     node_pin(c, device, REF_TRANSFER);
-    load_hold(c, target, s->load_low);
+    load_hold(c, (struct path){path.node, s->load_state_from});
     err = pages_make_room(c, call->engine, p, need, &ret->shortage);
     if (err != TERN_OK) {
-        load_let_go(c, target, s->load_low);
+        load_let_go(c, (struct path){path.node, s->load_state_from});
         node_unpin(c, device, REF_TRANSFER);
         return refuse(ret, err,
                       "the device has not that much room: the session stays as it is; make room, "
                       "repeat");
     }
-    load_begin(c, target, low);
+    load_begin(c, path);
     s->load_kib = load_kib(p, need);
     s->load_op = call->req->op;
     s->load_conn = call->req->conn;
@@ -244,7 +245,7 @@ static enum tern_err load_start(struct core *c, struct call *call, uint32_t targ
 static void load_release(struct core *c, struct session *s)
 {
     away_remove(c, s);
-    load_let_go(c, s->target, s->load_low);
+    load_let_go(c, (struct path){s->target, s->load_state_from});
     node_unpin(c, s->load_pin, REF_TRANSFER);
     if (s->load_op == OP_FETCH)
         node_unpin(c, s->target, REF_HOST);
@@ -267,11 +268,11 @@ enum tern_err session_recover(struct core *c, struct actions *out, struct call *
     if (!session_away(s))
         s->away_step = 0;
     if (s->state == SESSION_RETRACTED) {
-        if (s->held == REF_RETRACTED ||
-            (load_done(c, s->node, s->low) && path_written(c, s, s->node, true)))
+        if (s->held == REF_RETRACTED || (load_done(c, (struct path){s->node, s->state_from}) &&
+                                         path_written(c, s, s->node, true)))
             back_on_device(c, s);
         else
-            TRY(load_start(c, call, s->node, s->low, ret));
+            TRY(load_start(c, call, (struct path){s->node, s->state_from}, ret));
     }
     if (call->later)
         return TERN_OK;
@@ -301,7 +302,7 @@ enum tern_err session_fetch_host(struct core *c, struct call *call, struct reply
     if (target == s->node)
         return TERN_OK; /* the host knows no more */
     node_pin(c, target, REF_HOST);
-    err = load_start(c, call, target, state_low(c, target), ret);
+    err = load_start(c, call, (struct path){target, state_low(c, target)}, ret);
     if (err != TERN_OK)
         node_unpin(c, target, REF_HOST);
     else
@@ -316,15 +317,15 @@ static void adopt(struct core *c, struct session *s)
     uint32_t from = s->node, committed = s->committed;
 
     while (s->committed < node_at(c, s->target)->depth) {
-        tokens_drop_chunk(c, &s->tokens, p->align);
+        tokens_drop_chunk(c, &s->tokens);
         s->committed += p->align;
     }
     s->written = s->allocated = s->committed;
     node_pin(c, s->target, REF_DEVICE);
     if (p->nstate)
-        state_hold(c, s->target, committed);
+        state_hold(c, (struct path){s->target, committed});
     else
-        s->low = s->committed;
+        s->state_from = s->committed;
     s->node = s->target;
     node_unpin(c, from, REF_DEVICE);
     for (uint32_t g = 0; g < p->ngroups; g++)
@@ -424,43 +425,44 @@ void session_let_go(struct core *c, struct session *s, uint64_t step, struct lis
         node_unpin(c, s->node, REF_RETRACTED);
     }
     if (host)
-        state_lend_host(c, s->node, s->low, false);
+        state_lend_host(c, (struct path){s->node, s->state_from}, false);
     if (engine_gone || host) {
-        state_unhold(c, s->node, s->low);
+        state_unhold(c, (struct path){s->node, s->state_from});
         node_unpin(c, s->node, host ? REF_HOST : REF_DEVICE);
     }
     if (engine_gone)
         pages_free(c, pages);
     else
-        retire_release(c, e, step, pages, host ? NONE : s->node, s->low);
+        retire_release(c, e, step, pages, (struct path){host ? NONE : s->node, s->state_from});
     s->held = REF_DEVICE;
     s->away_step = s->slid_step = 0;
     s->ref_since_ns = c->now_ns;
 }
 
 /* Something that the load needs was not in a copy that it found under way: begins another. */
-static enum tern_err load_more(struct core *c, struct session *s, uint32_t low)
+static enum tern_err load_more(struct core *c, struct session *s, struct path path)
 {
     uint32_t need[GROUPS_MAX] = {0};
     struct shortage unused;
 
-    TRY(load_need(c, s->target, low, need));
+    TRY(load_need(c, path, need));
     TRY(pages_make_room(c, engine_at(c, s->engine), session_pool(c, s), need, &unused));
-    load_begin(c, s->target, low);
+    load_begin(c, path);
     return TERN_OK;
 }
 
 /* False: the answer has no room. */
 static bool load_step(struct core *c, struct actions *out, struct session *s, bool failed)
 {
-    uint32_t low = s->load_op == OP_RECOVER ? s->low : state_low(c, s->target);
+    struct path path = {s->target,
+                        s->load_op == OP_RECOVER ? s->state_from : state_low(c, s->target)};
     enum tern_err err = TERN_OK;
 
-    if (!load_done(c, s->target, low)) {
+    if (!load_done(c, path)) {
         if (failed || node_on_device(node_at(c, s->target)))
-            err = load_failed(c, s->target, low);
+            err = load_failed(c, path);
         if (err != TERN_OK && !failed)
-            err = load_more(c, s, low);
+            err = load_more(c, s, path);
         if (err == TERN_OK)
             return true;
     }
@@ -477,15 +479,16 @@ static bool retract_fails(struct core *c, const struct session *s, bool failed)
 {
     struct shortage unused;
 
-    if (failed && (!host_path_comes(c, s->node) || host_path_lacks(c, s->node, s->low)))
+    if (failed &&
+        (!host_path_comes(c, s->node) || host_path_lacks(c, (struct path){s->node, s->state_from})))
         return true;
-    return host_path_lacks(c, s->node, s->low) &&
-           host_back_path(c, s->node, s->low, &unused) != TERN_OK;
+    return host_path_lacks(c, (struct path){s->node, s->state_from}) &&
+           host_back_path(c, (struct path){s->node, s->state_from}, &unused) != TERN_OK;
 }
 
 static void retract_step(struct core *c, struct session *s, bool failed)
 {
-    if (host_has_path(c, s->node, s->low)) {
+    if (host_has_path(c, (struct path){s->node, s->state_from})) {
         if (engine_at(c, s->engine)->done_min >= s->away_step)
             retracted(c, s);
     } else if (retract_fails(c, s, failed)) {

@@ -17,7 +17,7 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
         !keys_in_order(&op->tokens) || session_table_refs(p, to->allocated) > REPLY_REFS_MAX ||
         session_table_refs(p, s->tokens.end + op->tokens.n) > REPLY_REFS_MAX)
         return TERN_INVALID; /* nor tokens for a table that no answer could tell: see Match */
-    if (tokens_blocks_needed(&s->tokens, p->align, op->tokens.n) > c->free_blocks.n ||
+    if (tokens_blocks_needed(&s->tokens, op->tokens.n) > c->free_blocks.n ||
         op->tokens.nkeys > c->free_keys.n || !refs_fit(out, p->ngroups, pages))
         return TERN_BUSY;
     return TERN_OK;
@@ -43,7 +43,9 @@ static void extend_take(struct core *c, struct actions *out, struct session *s,
     for (uint32_t g = 0; g < p->ngroups; g++) {
         bool recurrent = p->group[g].layout.family == FAMILY_RECURRENT;
         uint32_t first = recurrent ? 0 : s->base[g] + s->owned[g].n;
-        struct page_ref *refs = need[g] ? run_add(out, g, first, need[g]) : NULL;
+        struct page_ref *refs =
+            need[g] ? run_add(out, (struct table_run){.group = g, .first = first, .n = need[g]})
+                    : NULL;
 
         if (refs)
             out->runs[out->nruns - 1].from = recurrent_from(c, s, g);
@@ -78,7 +80,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
     if (total > 0)
         TRY(pages_make_room(c, e, p, need, &ret->shortage));
     extend_take(c, out, s, need);
-    check(tokens_append(c, &s->tokens, p->align, op->tokens.v, op->tokens.n, op->tokens.keys,
+    check(tokens_append(c, &s->tokens, op->tokens.v, op->tokens.n, op->tokens.keys,
                         op->tokens.nkeys) == TERN_OK);
     s->allocated = to.allocated;
     s->written = to.written;
@@ -98,8 +100,8 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
     session_free_tail(c, s, op->length, &pages);
-    retire_release(c, e, op->step, &pages, NONE, 0);
-    tokens_truncate(c, &s->tokens, session_pool(c, s)->align, op->length);
+    retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
+    tokens_truncate(c, &s->tokens, op->length);
     if (s->good > op->length)
         s->good = op->length;
     session_use(c, s);
@@ -123,9 +125,9 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     if (!retire_ready(c, e, op->step))
         return TERN_BUSY;
     session_free_tail(c, s, keep, &pages);
-    retire_release(c, e, op->step, &pages, NONE, 0);
+    retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
     if (target < s->tokens.end)
-        tokens_truncate(c, &s->tokens, session_pool(c, s)->align, (uint32_t)target);
+        tokens_truncate(c, &s->tokens, (uint32_t)target);
     s->written = s->allocated < s->tokens.end ? s->allocated
                                               : s->tokens.end; /* S6: of tokens that are known */
     s->good = s->prompt = s->tokens.end; /* so a repeated Finish changes nothing */
@@ -142,12 +144,12 @@ static void keep_good_tokens(struct core *c, struct session *s)
                    in_tree = s->good < s->committed ? s->good : s->committed;
     uint32_t keys = 0;
 
-    tokens_truncate(c, &s->tokens, align, s->good > s->tokens.first ? s->good : s->tokens.first);
+    tokens_truncate(c, &s->tokens, s->good > s->tokens.first ? s->good : s->tokens.first);
     for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
         keys += tokens_count_keys(c, node_at(c, at)->keys);
     if (div_up(in_tree, align) * tokens_blocks_per_chunk(align) > c->free_blocks.n ||
         keys > c->free_keys.n) {
-        tokens_truncate(c, &s->tokens, align, s->tokens.first);
+        tokens_truncate(c, &s->tokens, s->tokens.first);
         tokens_init(&s->tokens, 0);
         s->good = 0;
         return;
@@ -159,8 +161,7 @@ static void keep_good_tokens(struct core *c, struct session *s)
         uint32_t start = n->depth - align;
 
         if (start < in_tree)
-            tokens_prepend(c, &s->tokens, n, align,
-                           in_tree - start < align ? in_tree - start : align);
+            tokens_prepend(c, &s->tokens, n, in_tree - start < align ? in_tree - start : align);
     }
 }
 
@@ -193,7 +194,7 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
     node_pin(c, root, REF_DEVICE);
     session_let_go(c, s, op->step, &pages, false);
     s->node = root;
-    s->committed = s->written = s->allocated = s->low = s->prompt = 0;
+    s->committed = s->written = s->allocated = s->state_from = s->prompt = 0;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         s->base[g] = s->first[g] = 0;
     s->state = SESSION_OPEN;
@@ -215,7 +216,7 @@ static enum tern_err op_slide(struct core *c, struct engine *e, struct session *
                               const struct step_op *op)
 {
     struct list pages;
-    uint32_t low = s->low, node;
+    uint32_t state_from = s->state_from, node;
 
     if (op->length && op->length <= s->committed)
         return TERN_INVALID;
@@ -224,7 +225,7 @@ static enum tern_err op_slide(struct core *c, struct engine *e, struct session *
     pages = LIST_EMPTY;
     node = session_slide(
         c, s, op->step, op->length ? op->length : s->committed + session_pool(c, s)->align, &pages);
-    retire_release(c, e, op->step, &pages, node, low);
+    retire_release(c, e, op->step, &pages, (struct path){node, state_from});
     return TERN_OK;
 }
 

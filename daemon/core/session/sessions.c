@@ -127,12 +127,13 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s->pool = pool_slot(c, p);
     s->space = node_at(c, root)->space;
     s->node = root;
-    s->committed = s->written = s->allocated = s->low = s->prompt = s->good = 0;
+    s->committed = s->written = s->allocated = s->state_from = s->prompt = s->good = 0;
     s->pull = s->load_pin = s->target = NONE;
     s->held = REF_DEVICE;
     s->in_away = (struct list_links){.next = NONE, .prev = NONE};
     s->away_step = s->slid_step = 0;
     s->last_use_ns = s->ref_since_ns = c->now_ns;
+    s->tokens.align = p->align;
     tokens_init(&s->tokens, 0);
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         s->owned[g] = LIST_EMPTY;
@@ -215,7 +216,7 @@ void session_close(struct core *c, struct session *s, uint64_t step, bool engine
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         page_list_append(c, &pages, &s->owned[g]);
     session_let_go(c, s, step, &pages, engine_gone);
-    tokens_truncate(c, &s->tokens, session_pool(c, s)->align, s->tokens.first);
+    tokens_truncate(c, &s->tokens, s->tokens.first);
     session_list_remove(c, &e->sessions, session_slot(c, s));
     tenant_at(c, e->tenant)->sessions--;
     session_pool(c, s)->sessions--;
@@ -244,7 +245,7 @@ static uint32_t borrowed_to(const struct core *c, const struct session *s, uint3
 {
     uint32_t at = s->node;
 
-    while (segment_end(session_pool(c, s), group, node_at(c, at)->depth) > s->base[group])
+    while (segment_end(&session_pool(c, s)->group[group], node_at(c, at)->depth) > s->base[group])
         at = node_at(c, at)->parent;
     return at;
 }
@@ -262,20 +263,20 @@ static void runs_of_path(const struct core *c, struct actions *out, const struct
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             continue; /* the first Extend brings its page, and what to copy into it */
         at = borrowed_to(c, s, g);
-        end = segment_end(p, g, node_at(c, at)->depth);
-        if (first < window_first(p, g, s->committed))
-            first = window_first(p, g, s->committed);
+        end = segment_end(&p->group[g], node_at(c, at)->depth);
+        if (first < window_first(&p->group[g], s->committed))
+            first = window_first(&p->group[g], s->committed);
         if (group_is_state(&p->group[g])) { /* what the session has slid over is not its any more */
-            if (s->low >= s->committed)
+            if (s->state_from >= s->committed)
                 continue;
-            if (first < segment_first(p, g, s->low + p->align))
-                first = segment_first(p, g, s->low + p->align);
+            if (first < segment_first(p, &p->group[g], s->state_from + p->align))
+                first = segment_first(p, &p->group[g], s->state_from + p->align);
         }
-        if (first >= end || !state_path_has(c, at, g, first))
+        if (first >= end || !state_path_has(c, at, &p->group[g], first))
             continue;
-        refs = run_add(out, g, first, end - first);
+        refs = run_add(out, (struct table_run){.group = g, .first = first, .n = end - first});
         check(refs); /* tokens were limited by table_refs */
-        node_refs(c, at, g, first, refs);
+        node_refs(c, at, &p->group[g], first, refs);
     }
 }
 
@@ -287,7 +288,9 @@ void session_owned_run(const struct core *c, struct actions *out, const struct s
 
     if (s->owned[group].n == 0)
         return;
-    refs = run_add(out, group, recurrent ? 0 : s->base[group], s->owned[group].n);
+    refs = run_add(out, (struct table_run){.group = group,
+                                           .first = recurrent ? 0 : s->base[group],
+                                           .n = s->owned[group].n});
     check(refs); /* who asks has looked that there is room */
     for (uint32_t at = s->owned[group].head; at != NONE; at = page_list_next(c, at), refs++) {
         refs->index = page_at(c, at)->index;
@@ -333,37 +336,37 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     fresh.end = t->base;
     if (depth > t->base)
         tokens_init(&fresh, depth);
-    blocks = tokens_blocks_needed(&fresh, p->align, t->n - keep);
+    blocks = tokens_blocks_needed(&fresh, t->n - keep);
     if (blocks > c->free_blocks.n || t->nkeys > c->free_keys.n)
         return refuse(ret, TERN_BUSY, token_store_full);
     if (s->good >
         t->base) { /* what differs is replaced: an Abort must not take it for the good list */
-        uint32_t common = t->base + tokens_common(c, &s->tokens, p->align, t->base, t);
+        uint32_t common = t->base + tokens_common(c, &s->tokens, t->base, t);
 
         s->good = s->good < common ? s->good : common;
     }
     if (depth > t->base) {
-        tokens_truncate(c, &s->tokens, p->align, s->tokens.first);
+        tokens_truncate(c, &s->tokens, s->tokens.first);
         tokens_init(&s->tokens, depth);
     } else {
-        tokens_truncate(c, &s->tokens, p->align, t->base);
+        tokens_truncate(c, &s->tokens, t->base);
         while (s->tokens.first < depth) {
-            tokens_drop_chunk(c, &s->tokens, p->align);
+            tokens_drop_chunk(c, &s->tokens);
         }
     }
     while (i < t->nkeys && t->keys[i].position < depth)
         i++;
-    check(tokens_append(c, &s->tokens, p->align, t->v + keep, t->n - keep, t->keys + i,
-                        t->nkeys - i) == TERN_OK);
+    check(tokens_append(c, &s->tokens, t->v + keep, t->n - keep, t->keys + i, t->nkeys - i) ==
+          TERN_OK);
     node_pin(c, node, REF_DEVICE);
     node_unpin(c, s->node, REF_DEVICE);
     s->node = node;
     s->committed = s->written = s->allocated = depth;
-    s->low = p->nstate ? state_low(c, node) : depth;
-    state_hold(c, node, s->low);
+    s->state_from = p->nstate ? state_low(c, node) : depth;
+    state_hold(c, (struct path){node, s->state_from});
     for (uint32_t g = 0; g < p->ngroups; g++) {
         s->base[g] = depth / p->group[g].layout.page_tokens;
-        s->first[g] = window_first(p, g, depth);
+        s->first[g] = window_first(&p->group[g], depth);
     }
     s->state = SESSION_TURN;
     s->prompt = t->base + t->n;
@@ -447,7 +450,7 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
             "a session is append-only: the request has fewer tokens in common than are committed");
     if (t.base < s->committed)
         tokens_skip_to(&t, s->committed); /* what is committed was compared: go on from there */
-    common = t.base + tokens_common(c, &s->tokens, p->align, t.base, &t);
+    common = t.base + tokens_common(c, &s->tokens, t.base, &t);
     length = s->written < common ? s->written : common;
     if (length < s->written && has_recurrent(p))
         length = s->committed; /* its one state is that of the written length: the resume point's is
@@ -462,16 +465,16 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
                       "limits.retires");
     kept = s->tokens;
     kept.end = common;
-    if (tokens_blocks_needed(&kept, p->align, t.base + t.n - common) > c->free_blocks.n ||
+    if (tokens_blocks_needed(&kept, t.base + t.n - common) > c->free_blocks.n ||
         t.nkeys > c->free_keys.n)
         return refuse(ret, TERN_BUSY, token_store_full);
     session_free_tail(c, s, length, &pages);
-    retire_release(c, e, m->step, &pages, NONE, 0);
+    retire_release(c, e, m->step, &pages, (struct path){NONE, 0});
     if (s->good > common)
         s->good = common;
-    tokens_truncate(c, &s->tokens, p->align, common);
+    tokens_truncate(c, &s->tokens, common);
     tokens_skip_to(&t, common);
-    check(tokens_append(c, &s->tokens, p->align, t.v, t.n, t.keys, t.nkeys) == TERN_OK);
+    check(tokens_append(c, &s->tokens, t.v, t.n, t.keys, t.nkeys) == TERN_OK);
     s->prompt = s->tokens.end;
     s->state = SESSION_TURN;
     session_use(c, s);

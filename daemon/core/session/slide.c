@@ -37,7 +37,7 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
 {
     const struct pool *p = session_pool(c, s);
     uint64_t held = s->slid_step;
-    uint32_t low = s->committed, node;
+    uint32_t state_from = s->committed, node;
 
     if (p->nstate == 0)
         return NONE;
@@ -47,8 +47,8 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
         if (!group_is_state(&p->group[g]))
             continue;
         lower = lower_bound(c, s, g, next);
-        if (lower / p->align * p->align < low)
-            low = lower / p->align * p->align;
+        if (lower / p->align * p->align < state_from)
+            state_from = lower / p->align * p->align;
         if (p->group[g].layout.family == FAMILY_RECURRENT)
             continue;
         session_slid_to(s, g, lower / pt, step);
@@ -57,11 +57,11 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
             s->base[g]++;
         }
     }
-    if (low <= s->low || (held > step && held > engine_at(c, s->engine)->done_min))
+    if (state_from <= s->state_from || (held > step && held > engine_at(c, s->engine)->done_min))
         return NONE; /* what it slid over before is still read: a later slide ends the borrows */
-    node = path_node(c, s->node, low);
+    node = path_node(c, s->node, state_from);
     node_pin(c, node, REF_DEVICE);
-    s->low = low;
+    s->state_from = state_from;
     touch(c);
     return node;
 }
@@ -82,15 +82,15 @@ bool session_can_return(const struct core *c, const struct session *s, uint32_t 
         return true; /* only what was not written goes */
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         const struct group_layout *l = &pool->group[g].layout;
-        uint32_t first = window_first(pool, g, p), t = s->committed / l->page_tokens;
+        uint32_t first = window_first(&pool->group[g], p), t = s->committed / l->page_tokens;
 
         if (l->family == FAMILY_HISTORY)
             continue;
         if (l->family == FAMILY_RECURRENT) {
             const struct node *n = node_at(c, s->node);
 
-            if (p != s->committed ||
-                (p > 0 && (s->low >= p || n->pages[g] == NONE || n->state.refilling & 1u << g)))
+            if (p != s->committed || (p > 0 && (s->state_from >= p || n->pages[g] == NONE ||
+                                                n->state.refilling & 1u << g)))
                 return false;
             continue;
         }

@@ -19,11 +19,11 @@ void host_sealed(struct core *c, uint32_t slot);
 
 /* Has every copy made that the host needs to go on from `slot` without the device, taking the host
  * pages at once. POOL_EXHAUSTED, of the host tier, changes nothing but what was evicted there. */
-enum tern_err host_back_path(struct core *c, uint32_t slot, uint32_t low, struct shortage *ret);
+enum tern_err host_back_path(struct core *c, struct path path, struct shortage *ret);
 /* Is all of that acknowledged? */
-bool host_has_path(const struct core *c, uint32_t slot, uint32_t low);
+bool host_has_path(const struct core *c, struct path path);
 /* Is HISTORY all there, but STATE that came to the device later is not, nor on its way? */
-bool host_path_lacks(const struct core *c, uint32_t slot, uint32_t low);
+bool host_path_lacks(const struct core *c, struct path path);
 /* Or on its way? */
 bool host_path_comes(const struct core *c, uint32_t slot);
 
@@ -31,20 +31,20 @@ bool host_path_comes(const struct core *c, uint32_t slot);
  * to resume with the help of the host tier. */
 uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w);
 
-/* Counts a load among the loaders of the nodes of the path deeper than `low`; nothing that they
- * have leaves a tier while it lasts. */
-void load_hold(struct core *c, uint32_t slot, uint32_t low);
+/* Counts a load among the loaders of the nodes of the path deeper than `state_from`; nothing that
+ * they have leaves a tier while it lasts. */
+void load_hold(struct core *c, struct path path);
 /* Ends that. A copy that nobody waits for any more gives its pages back: at once if it has not
  * begun, else on its acknowledgement. */
-void load_let_go(struct core *c, uint32_t slot, uint32_t low);
+void load_let_go(struct core *c, struct path path);
 /* Device pages for what the path to `slot` lacks on the device and has on the host: HISTORY
- * everywhere, STATE deeper than `low`. Adds to need[]. BUSY: another copy is in the way. */
-enum tern_err load_need(const struct core *c, uint32_t slot, uint32_t low, uint32_t *need);
+ * everywhere, STATE deeper than `state_from`. Adds to need[]. BUSY: another copy is in the way. */
+enum tern_err load_need(const struct core *c, struct path path, uint32_t *need);
 /* Queues the copies, from the top; there is room for all of them. Returns pages. */
-uint32_t load_begin(struct core *c, uint32_t slot, uint32_t low);
-bool load_done(const struct core *c, uint32_t slot, uint32_t low);
+uint32_t load_begin(struct core *c, struct path path);
+bool load_done(const struct core *c, struct path path);
 /* CORRUPT or BUSY where something that is still missing is not on its way; else OK. */
-enum tern_err load_failed(const struct core *c, uint32_t slot, uint32_t low);
+enum tern_err load_failed(const struct core *c, struct path path);
 
 /* Acknowledges a job. */
 void copy_done(struct core *c, struct copy_id job, enum tern_err err);

@@ -24,7 +24,7 @@ void copy_done(struct core *c, struct copy_id job, enum tern_err err)
         loadback_acked(c, job.slot, err);
 }
 
-static uint32_t list_at(const struct core *c, struct page_at *to, uint32_t group, uint32_t head)
+static uint32_t list_at(const struct core *c, uint32_t group, struct page_at *to, uint32_t head)
 {
     uint32_t n = 0;
 
@@ -36,7 +36,7 @@ static uint32_t list_at(const struct core *c, struct page_at *to, uint32_t group
     return n;
 }
 
-static void emit_copy(struct core *c, struct actions *out, uint32_t slot, uint32_t pages)
+static void emit_copy(struct core *c, uint32_t slot, struct actions *out, uint32_t pages)
 {
     struct node *n = node_at(c, slot);
     const struct pool *p = node_pool(c, n);
@@ -46,8 +46,8 @@ static void emit_copy(struct core *c, struct actions *out, uint32_t slot, uint32
 
     n->work.copy_gen = gen_next(n->work.copy_gen);
     a->copy.job = (struct copy_id){.slot = slot, .gen = n->work.copy_gen};
-    a->copy.from_pool = copy_is_writeback(n) ? n->pool : p->other;
-    a->copy.to_pool = copy_is_writeback(n) ? p->other : n->pool;
+    a->copy.from_pool = copy_is_writeback(n) ? n->pool : p->other_tier;
+    a->copy.to_pool = copy_is_writeback(n) ? p->other_tier : n->pool;
     a->copy.from = from;
     a->copy.to = to;
     a->copy.n = pages;
@@ -55,8 +55,8 @@ static void emit_copy(struct core *c, struct actions *out, uint32_t slot, uint32
     for (uint32_t g = 0; g < p->ngroups; g++) {
         if (n->work.copy_pages[g] == NONE)
             continue;
-        from += list_at(c, from, g, source[g]);
-        to += list_at(c, to, g, n->work.copy_pages[g]);
+        from += list_at(c, g, from, source[g]);
+        to += list_at(c, g, to, n->work.copy_pages[g]);
     }
     if (copy_is_writeback(n))
         node_pin(c, slot, REF_JOB);
@@ -77,7 +77,7 @@ bool copy_flush(struct core *c, struct actions *out)
             return false;
         copy_list_remove(c, &c->copies_queued, slot);
         c->copies_running++;
-        emit_copy(c, out, slot, pages);
+        emit_copy(c, slot, out, pages);
         touch(c);
     }
     return true;

@@ -13,7 +13,7 @@ uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
     const struct pool *p = node_pool(c, node_at(c, from));
     uint32_t at = from, child;
 
-    if (p->other == NONE || space_at(c, node_at(c, from)->space)->reset)
+    if (p->other_tier == NONE || space_at(c, node_at(c, from)->space)->reset)
         return from;
     while (w->end - node_at(c, at)->depth >= w->align) {
         const struct node *n;
@@ -40,9 +40,10 @@ uint32_t host_walk(const struct core *c, uint32_t from, struct token_view *w)
     return at;
 }
 
-void load_hold(struct core *c, uint32_t slot, uint32_t low)
+void load_hold(struct core *c, struct path path)
 {
-    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
+    for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
+         at = node_at(c, at)->parent) {
         struct node *n = node_at(c, at);
 
         n->work.loaders++;
@@ -68,9 +69,9 @@ static void loadback_cancel(struct core *c, uint32_t slot)
     copy_state_move(&n->work.copy, COPY_NONE);
 }
 
-void load_let_go(struct core *c, uint32_t slot, uint32_t low)
+void load_let_go(struct core *c, struct path path)
 {
-    for (uint32_t at = slot, up; node_at(c, at)->depth > low; at = up) {
+    for (uint32_t at = path.node, up; node_at(c, at)->depth > path.state_from; at = up) {
         struct node *n = node_at(c, at);
 
         up = n->parent;
@@ -85,56 +86,56 @@ void load_let_go(struct core *c, uint32_t slot, uint32_t low)
 }
 
 /* Are the pages of group g missing on the device, and is the host able to give them? */
-static bool loads(const struct pool *p, const struct node *n, uint32_t g, uint32_t low)
+static bool loads(const struct pool *p, uint32_t g, const struct node *n, uint32_t state_from)
 {
     return n->pages[g] == NONE && n->tiers.host_pages[g] != NONE &&
-           (!group_is_state(&p->group[g]) || n->depth > low);
+           (!group_is_state(&p->group[g]) || n->depth > state_from);
 }
 
-static bool loads_any(const struct pool *p, const struct node *n, uint32_t low)
+static bool loads_any(const struct pool *p, const struct node *n, uint32_t state_from)
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
-        if (loads(p, n, g, low))
+        if (loads(p, g, n, state_from))
             return true;
     return false;
 }
 
-enum tern_err load_need(const struct core *c, uint32_t slot, uint32_t low, uint32_t *need)
+enum tern_err load_need(const struct core *c, struct path path, uint32_t *need)
 {
-    const struct pool *p = node_pool(c, node_at(c, slot));
+    const struct pool *p = node_pool(c, node_at(c, path.node));
 
-    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+    for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
-        if (node_on_device(n) && n->depth <= low)
+        if (node_on_device(n) && n->depth <= path.state_from)
             break; /* so is everything above it */
-        if (!loads_any(p, n, low) || copy_is_loadback(n))
+        if (!loads_any(p, n, path.state_from) || copy_is_loadback(n))
             continue;
         if (n->tiers.host_corrupt)
             return TERN_CORRUPT;
         if (n->work.copy != COPY_NONE || !node_visible(n))
             return TERN_BUSY;
         for (uint32_t g = 0; g < p->ngroups; g++)
-            need[g] += loads(p, n, g, low) ? p->group[g].segment : 0;
+            need[g] += loads(p, g, n, path.state_from) ? p->group[g].segment : 0;
     }
     return TERN_OK;
 }
 
-uint32_t load_begin(struct core *c, uint32_t slot, uint32_t low)
+uint32_t load_begin(struct core *c, struct path path)
 {
-    struct pool *p = node_pool(c, node_at(c, slot));
+    struct pool *p = node_pool(c, node_at(c, path.node));
     uint32_t pages = 0, below = NONE;
 
-    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+    for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         struct node *n = node_at(c, at);
 
-        if (node_on_device(n) && n->depth <= low)
+        if (node_on_device(n) && n->depth <= path.state_from)
             break;
-        if (!loads_any(p, n, low) || copy_is_loadback(n))
+        if (!loads_any(p, n, path.state_from) || copy_is_loadback(n))
             continue;
         for (uint32_t g = 0; g < p->ngroups; g++)
-            if (loads(p, n, g, low)) {
-                copy_pages_take(c, p, at, g);
+            if (loads(p, g, n, path.state_from)) {
+                copy_pages_take(c, at, p, g);
                 pages += p->group[g].segment;
             }
         copy_state_move(&n->work.copy, COPY_LOADBACK_QUEUED);
@@ -146,28 +147,29 @@ uint32_t load_begin(struct core *c, uint32_t slot, uint32_t low)
     return pages;
 }
 
-bool load_done(const struct core *c, uint32_t slot, uint32_t low)
+bool load_done(const struct core *c, struct path path)
 {
-    const struct pool *p = node_pool(c, node_at(c, slot));
+    const struct pool *p = node_pool(c, node_at(c, path.node));
 
-    if (!node_on_device(node_at(c, slot)))
+    if (!node_on_device(node_at(c, path.node)))
         return false;
-    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent)
-        if (copy_is_loadback(node_at(c, at)) || loads_any(p, node_at(c, at), low))
+    for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
+         at = node_at(c, at)->parent)
+        if (copy_is_loadback(node_at(c, at)) || loads_any(p, node_at(c, at), path.state_from))
             return false;
     return true;
 }
 
-enum tern_err load_failed(const struct core *c, uint32_t slot, uint32_t low)
+enum tern_err load_failed(const struct core *c, struct path path)
 {
-    const struct pool *p = node_pool(c, node_at(c, slot));
+    const struct pool *p = node_pool(c, node_at(c, path.node));
 
-    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+    for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
-        if (node_on_device(n) && n->depth <= low)
+        if (node_on_device(n) && n->depth <= path.state_from)
             break;
-        if (loads_any(p, n, low) && !copy_is_loadback(n))
+        if (loads_any(p, n, path.state_from) && !copy_is_loadback(n))
             return n->tiers.host_corrupt ? TERN_CORRUPT : TERN_BUSY;
     }
     return TERN_OK;

@@ -25,7 +25,7 @@ static bool host_lacks_any(const struct pool *p, const struct node *n)
 
 static bool host_room(struct core *c, struct pool *p, const uint32_t *need, uint32_t *ret_group)
 {
-    while (!pages_fit(c, pool_at(c, p->other), need, ret_group))
+    while (!pages_fit(c, pool_at(c, p->other_tier), need, ret_group))
         if (!host_evict_one(c, p))
             return false;
     return true;
@@ -56,7 +56,7 @@ static void writeback_begin(struct core *c, uint32_t slot)
     n->work.copy_tries = 0; /* writeback_again knows better */
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (host_lacks(p, n, g))
-            copy_pages_take(c, pool_at(c, p->other), slot, g);
+            copy_pages_take(c, slot, pool_at(c, p->other_tier), g);
     if (!node_on_host(n))
         node_at(c, n->parent)->tiers.host_children++;
     copy_state_move(&n->work.copy, COPY_WRITEBACK_WAITING);
@@ -72,7 +72,7 @@ static bool writeback_wanted(const struct core *c, const struct node *n)
     const struct pool *p = node_pool(c, n);
     const struct node *parent = node_at(c, n->parent);
 
-    return p->other != NONE && p->state == POOL_OPEN && n->work.seal == SEAL_DONE &&
+    return p->other_tier != NONE && p->state == POOL_OPEN && n->work.seal == SEAL_DONE &&
            n->work.copy == COPY_NONE && (!node_on_host(n) || n->tiers.host_corrupt) &&
            node_on_device(n) && node_visible(n) && !space_at(c, n->space)->reset &&
            (node_on_host(parent) || copy_is_writeback(parent));
@@ -114,74 +114,77 @@ void host_sealed(struct core *c, uint32_t slot)
     }
 }
 
-/* Does a session that borrows STATE deeper than `low` have to find this node anew on the host? */
-static bool must_have(const struct pool *p, const struct node *n, uint32_t low)
+/* Does a session that borrows STATE deeper than `state_from` have to find this node anew on the
+ * host? */
+static bool must_have(const struct pool *p, const struct node *n, uint32_t state_from)
 {
     if (!node_on_host(n) || n->tiers.host_corrupt)
         return true;
-    for (uint32_t g = 0; g < p->ngroups && n->depth > low; g++)
+    for (uint32_t g = 0; g < p->ngroups && n->depth > state_from; g++)
         if (host_lacks(p, n, g))
             return true;
     return false;
 }
 
-enum tern_err host_back_path(struct core *c, uint32_t slot, uint32_t low, struct shortage *ret)
+enum tern_err host_back_path(struct core *c, struct path path, struct shortage *ret)
 {
-    struct pool *p = node_pool(c, node_at(c, slot));
-    uint32_t need[GROUPS_MAX] = {0}, deepest = slot, group;
+    struct pool *p = node_pool(c, node_at(c, path.node));
+    uint32_t need[GROUPS_MAX] = {0}, deepest = path.node, group;
     bool room;
 
     while (!node_on_host(node_at(c, deepest)))
         deepest = node_at(c, deepest)->parent;
-    for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+    for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
-        for (uint32_t g = 0; g < p->ngroups && n->work.copy == COPY_NONE && must_have(p, n, low);
-             g++)
+        for (uint32_t g = 0;
+             g < p->ngroups && n->work.copy == COPY_NONE && must_have(p, n, path.state_from); g++)
             need[g] += host_lacks(p, n, g) ? p->group[g].segment : 0;
     }
     node_pin(c, deepest, REF_HOST);
     room = host_room(c, p, need, &group);
     if (room)
-        for (uint32_t at = slot; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
+        for (uint32_t at = path.node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
             const struct node *n = node_at(c, at);
 
-            if (n->work.copy == COPY_NONE && must_have(p, n, low) && host_lacks_any(p, n))
+            if (n->work.copy == COPY_NONE && must_have(p, n, path.state_from) &&
+                host_lacks_any(p, n))
                 writeback_begin(c, at);
         }
     node_unpin(c, deepest, REF_HOST);
     if (room)
         return TERN_OK;
-    *ret = (struct shortage){
-        .group = group, .needed = need[group], .free = group_free(c, pool_at(c, p->other), group)};
+    *ret = (struct shortage){.group = group,
+                             .needed = need[group],
+                             .free = group_free(c, pool_at(c, p->other_tier), group)};
     return TERN_POOL_EXHAUSTED;
 }
 
-bool host_has_path(const struct core *c, uint32_t slot, uint32_t low)
+bool host_has_path(const struct core *c, struct path path)
 {
-    const struct pool *p = node_pool(c, node_at(c, slot));
+    const struct pool *p = node_pool(c, node_at(c, path.node));
 
-    if (!node_on_host(node_at(c, slot)))
+    if (!node_on_host(node_at(c, path.node)))
         return false;
-    for (uint32_t at = slot; node_at(c, at)->depth > (c->host_corrupt ? 0 : low);
+    for (uint32_t at = path.node; node_at(c, at)->depth > (c->host_corrupt ? 0 : path.state_from);
          at = node_at(c, at)->parent)
-        if (copy_is_writeback(node_at(c, at)) || must_have(p, node_at(c, at), low) ||
+        if (copy_is_writeback(node_at(c, at)) || must_have(p, node_at(c, at), path.state_from) ||
             node_at(c, at)->state.refilling) /* a refill will have to be copied */
             return false;
     return true;
 }
 
-bool host_path_lacks(const struct core *c, uint32_t slot, uint32_t low)
+bool host_path_lacks(const struct core *c, struct path path)
 {
-    const struct pool *p = node_pool(c, node_at(c, slot));
+    const struct pool *p = node_pool(c, node_at(c, path.node));
 
-    if (!node_on_host(node_at(c, slot)))
+    if (!node_on_host(node_at(c, path.node)))
         return false;
-    for (uint32_t at = slot; node_at(c, at)->depth > (c->host_corrupt ? 0 : low);
+    for (uint32_t at = path.node; node_at(c, at)->depth > (c->host_corrupt ? 0 : path.state_from);
          at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
 
-        if (n->work.copy == COPY_NONE && must_have(p, n, low) && host_lacks_any(p, n))
+        if (n->work.copy == COPY_NONE && must_have(p, n, path.state_from) && host_lacks_any(p, n))
             return true;
     }
     return false;

@@ -7,7 +7,9 @@
 
 static bool chunk_has(const struct pool *pool, const struct pull *p, uint32_t group, uint32_t depth)
 {
-    return depth > transfer_pages(pool, group, p->from, p->history, p->to).low;
+    return depth > transfer_pages(pool, &pool->group[group],
+                                  (struct transfer_span){p->from, p->history, p->to})
+                       .below;
 }
 
 /* Are all pages of the chunk that ends at `depth` here? */
@@ -104,7 +106,8 @@ static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool o
     if (ok) {
         page_move(c, pg, PAGE_VERIFIED, pg->owner);
         p->done_pages++;
-        p->arrived_bytes += pool_at(c, p->pool)->group[pg->group].layout.page_bytes * p->moved;
+        p->arrived_bytes +=
+            pool_at(c, p->pool)->group[pg->group].layout.page_bytes * p->transfer_regions;
         c->pages_pulled++;
         return;
     }
@@ -188,7 +191,7 @@ static uint64_t next_bytes(const struct core *c, const struct pull *p)
 
     if (g == NONE)
         return 0;
-    return pool->group[g].layout.page_bytes * p->moved;
+    return pool->group[g].layout.page_bytes * p->transfer_regions;
 }
 
 /* X8, never exceeded but by one page that is larger than a limit: it goes alone. */
@@ -228,7 +231,7 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
         pages[b->n] = (struct page_at){
             .group = pg->group, .index = pg->index, .gen = pg->gen, .record = record};
         refs[b->n++] = pg->source;
-        b->bytes += pool->group[pg->group].layout.page_bytes * p->moved;
+        b->bytes += pool->group[pg->group].layout.page_bytes * p->transfer_regions;
     }
     b->used = 1;
     b->no = p->next_batch++;

@@ -131,7 +131,7 @@ static bool gather(const struct core *c, const struct session *s, uint32_t to, s
         for (uint32_t off = 0; off < align; off += TOKEN_BLOCK) {
             uint32_t take = align - off < TOKEN_BLOCK ? align - off : TOKEN_BLOCK;
 
-            memcpy(out->tokens + start + off, view_piece(&w, start + off, take, scratch),
+            memcpy(out->tokens + start + off, view_piece(&w, start + off, scratch, take),
                    take * sizeof(uint32_t));
         }
     copy_keys(c, s->tokens.keys, out->keys + at_key, tail);
@@ -216,7 +216,7 @@ enum tern_err pull_fetch(struct core *c, struct actions *out, struct call *call,
     p->state = PULL_ASKED;
     p->session = session_slot(c, s);
     p->pool = s->pool;
-    p->moved = session_pool(c, s)->moved;
+    p->transfer_regions = session_pool(c, s)->transfer_regions;
     p->engine = s->engine;
     p->tenant = e->tenant;
     p->link = r->peer;
@@ -338,14 +338,14 @@ static void gained_runs(const struct core *c, struct actions *out, const struct 
         bool recurrent = pool->group[g].layout.family == FAMILY_RECURRENT;
         struct page_ref *refs;
 
-        if (first < window_first(pool, g, s->allocated))
-            first = window_first(pool, g, s->allocated);
+        if (first < window_first(&pool->group[g], s->allocated))
+            first = window_first(&pool->group[g], s->allocated);
         if (end > first && !recurrent &&
-            state_path_has(c, s->node, g,
+            state_path_has(c, s->node, &pool->group[g],
                            first)) { /* of a RECURRENT group the first Extend brings the page */
-            refs = run_add(out, g, first, end - first);
+            refs = run_add(out, (struct table_run){.group = g, .first = first, .n = end - first});
             check(refs); /* a step that ends a pull has room: pull_flush looked */
-            node_refs(c, s->node, g, first, refs);
+            node_refs(c, s->node, &pool->group[g], first, refs);
         }
         session_owned_run(c, out, s, g);
     }
@@ -387,10 +387,10 @@ static void untake_chunk(struct core *c, struct session *s, const struct node *n
 
     if (tokens_blocks_per_chunk(align) <= c->free_blocks.n &&
         tokens_count_keys(c, n->keys) <= c->free_keys.n) {
-        tokens_prepend(c, &s->tokens, n, align, align);
+        tokens_prepend(c, &s->tokens, n, align);
         return;
     }
-    tokens_truncate(c, &s->tokens, align, s->tokens.first);
+    tokens_truncate(c, &s->tokens, s->tokens.first);
     tokens_init(&s->tokens, n->depth - align);
 }
 
@@ -410,7 +410,7 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
 
         untake_chunk(c, s, node_at(c, from));
         node_pin(c, parent, REF_DEVICE);
-        state_unhold(c, from, s->committed - pool->align);
+        state_unhold(c, (struct path){from, s->committed - pool->align});
         s->node = parent;
         s->committed = s->written = s->allocated = s->committed - pool->align;
         node_unpin(c, from, REF_DEVICE);
@@ -496,7 +496,9 @@ static bool offer_fits(const struct pool *pool, const struct pull *p, const stru
         return false;
     for (uint32_t g = 0; g < msg->nruns; g++)
         if (msg->runs[g].group != g ||
-            msg->runs[g].n != transfer_pages(pool, g, p->from, p->history, msg->to).n)
+            msg->runs[g].n != transfer_pages(pool, &pool->group[g],
+                                             (struct transfer_span){p->from, p->history, msg->to})
+                                  .n)
             return false;
     return true;
 }
@@ -513,7 +515,9 @@ static void reserve(struct core *c, struct pull *p, const struct peer_msg *msg)
             page_list_push(c, &p->pages[g], record);
         }
         p->cursor[g] = p->pages[g].head;
-        p->base[g] = transfer_pages(pool, g, p->from, p->history, msg->to).first;
+        p->base[g] = transfer_pages(pool, &pool->group[g],
+                                    (struct transfer_span){p->from, p->history, msg->to})
+                         .first;
         p->npages += msg->runs[g].n;
     }
     p->to = msg->to;

@@ -25,7 +25,7 @@ static void serve_free(struct core *c, struct serve *s)
 {
     uint32_t slot = (uint32_t)(s - serve_at(c, 0));
 
-    state_unhold(c, s->node, s->low);
+    state_unhold(c, (struct path){s->node, s->state_from});
     node_unpin(c, s->node, REF_TRANSFER);
     pool_at(c, s->pool)->serves--;
     serve_list_remove(c, &c->serves_active, slot);
@@ -121,9 +121,9 @@ static struct serve *serve_create(struct core *c, uint32_t link, const struct pe
     s->trace_id = m->trace_id;
     s->started_ns = c->now_ns;
     s->deadline_ns = c->now_ns + c->limits.transfer_deadline_ns;
-    s->low = state_low(c, f->node) > m->from ? state_low(c, f->node) : m->from;
+    s->state_from = state_low(c, f->node) > m->from ? state_low(c, f->node) : m->from;
     node_pin(c, f->node, REF_TRANSFER);
-    state_hold(c, f->node, s->low);
+    state_hold(c, (struct path){f->node, s->state_from});
     pool_at(c, f->pool)->serves++;
     return s;
 }
@@ -134,7 +134,7 @@ static void serve_advance(const struct core *c, struct serve *s)
     while (s->wait_node != NONE) {
         const struct node *n = node_at(c, s->wait_node);
 
-        if (n->depth <= s->history && n->depth <= s->low)
+        if (n->depth <= s->history && n->depth <= s->state_from)
             s->wait_node = NONE;
         else if (n->work.seal == SEAL_DONE)
             s->wait_node = n->parent;
@@ -262,9 +262,11 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
     m->runs = out->runs + out->nruns;
     m->nruns = p->ngroups;
     for (uint32_t g = 0; g < p->ngroups; g++) {
-        struct moved mv = transfer_pages(p, g, s->from, s->asked_history, s->to);
+        struct transfer_range mv = transfer_pages(
+            p, &p->group[g], (struct transfer_span){s->from, s->asked_history, s->to});
 
-        node_refs(c, s->node, g, mv.first, run_add(out, g, mv.first, mv.n));
+        node_refs(c, s->node, &p->group[g], mv.first,
+                  run_add(out, (struct table_run){.group = g, .first = mv.first, .n = mv.n}));
         c->pages_served += mv.n;
     }
     s->state = SERVE_OPEN;

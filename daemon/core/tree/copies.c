@@ -3,7 +3,7 @@
 
 #include "core/tree/nodes.h"
 
-void copy_pages_take(struct core *c, struct pool *p, uint32_t slot, uint32_t group)
+void copy_pages_take(struct core *c, uint32_t slot, struct pool *p, uint32_t group)
 {
     struct list pages = LIST_EMPTY;
 

@@ -19,7 +19,7 @@ static inline bool copy_is_loadback(const struct node *n)
 }
 
 /* Gives the copy of one group the pages that it will write, of pool `p`. There must be room. */
-void copy_pages_take(struct core *c, struct pool *p, uint32_t slot, uint32_t group);
+void copy_pages_take(struct core *c, uint32_t slot, struct pool *p, uint32_t group);
 /* The copy's pages become the node's: `heads` are its device or host pages. */
 void copy_pages_attach(struct core *c, uint32_t slot, uint32_t *heads);
 void copy_pages_free(struct core *c, struct node *n);

@@ -127,9 +127,9 @@ void node_offer(struct core *c, uint32_t slot)
         heap_insert(c, p, HEAP_LEAF, slot);
     if (p->nstate > 0 && !n->heap[HEAP_STATE].in && state_droppable(c, n))
         heap_insert(c, p, HEAP_STATE, slot);
-    if (p->other != NONE && !n->heap[HEAP_HOST].in && host_evictable(n))
+    if (p->other_tier != NONE && !n->heap[HEAP_HOST].in && host_evictable(n))
         heap_insert(c, p, HEAP_HOST, slot);
-    if (p->other != NONE && !n->heap[HEAP_ALONE].in && !node_on_device(n) && host_evictable(n))
+    if (p->other_tier != NONE && !n->heap[HEAP_ALONE].in && !node_on_device(n) && host_evictable(n))
         heap_insert(c, p, HEAP_ALONE, slot);
     if (space_at(c, n->space)->reset && !n->heap[HEAP_RESET].in && useless(n))
         heap_insert(c, p, HEAP_RESET, slot);
@@ -261,7 +261,7 @@ bool evict_state(struct core *c, struct pool *p)
 }
 
 /* STATE can go without its node. */
-static uint32_t count_state(const struct core *c, const struct pool *p, uint32_t group,
+static uint32_t count_state(const struct core *c, uint32_t group, const struct pool *p,
                             uint32_t scan)
 {
     uint32_t pages = 0;
@@ -280,7 +280,7 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
     uint32_t scan = c->limits.nodes < EVICT_SCAN_MAX ? c->limits.nodes : EVICT_SCAN_MAX, pages = 0;
 
     if (group_is_state(&p->group[group]) && p->supersede != SUPERSEDE_OFF)
-        return count_state(c, p, group, scan);
+        return count_state(c, group, p, scan);
     c->mark++;
     for (uint32_t i = 0; i < scan; i++) {
         const struct node *n = node_at(c, i);

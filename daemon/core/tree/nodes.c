@@ -145,9 +145,9 @@ uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns)
 
 /* --- finding --- */
 
-static uint64_t chunk_hash(uint32_t parent, uint32_t depth, uint64_t content)
+static uint64_t chunk_hash(const struct core *c, uint32_t parent, uint64_t content)
 {
-    return hash_mix(hash_mix(parent, depth), content);
+    return hash_mix(hash_mix(parent, node_at(c, parent)->depth), content);
 }
 
 uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
@@ -162,7 +162,7 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
         return at;
     if (p->children.n == 1)
         return NONE;
-    hash = chunk_hash(parent, p->depth, view_hash_chunk(w, p->depth, 0));
+    hash = chunk_hash(c, parent, view_hash_chunk(w, p->depth, 0));
     for (at = *hash_head(c, hash); at != NONE; at = node_at(c, at)->hash_next) {
         const struct node *n = node_at(c, at);
 
@@ -233,7 +233,7 @@ uint32_t node_create(struct core *c, uint32_t parent, struct token_view *w)
     n->residency = ON_DEVICE;
     space_at(c, n->space)->nodes++;
     content = view_hash_chunk(w, p->depth, 0);
-    n->hash = chunk_hash(parent, p->depth, content);
+    n->hash = chunk_hash(c, parent, content);
     n->hash_next = *hash_head(c, n->hash);
     *hash_head(c, n->hash) = slot;
     n->chain = tree_chain(c, parent, content);
@@ -389,16 +389,15 @@ void node_unpin(struct core *c, uint32_t slot, enum ref_kind kind)
         node_offer(c, slot);
 }
 
-void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t from,
+void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint32_t from,
                struct page_ref *refs)
 {
     const struct node *n = node_at(c, slot);
-    const struct pool *p = pool_at(c, n->pool);
-    uint32_t each = p->group[group].segment, end = segment_end(p, group, n->depth);
+    uint32_t each = g->segment, end = segment_end(g, n->depth);
 
     /* From the deepest segment upwards, filling from the back. */
     for (; n->depth > 0 && end > from; n = node_at(c, n->parent)) {
-        uint32_t at = n->pages[group], start = end - each;
+        uint32_t at = n->pages[g->index], start = end - each;
 
         for (uint32_t i = start; i < end; i++, at = page_list_next(c, at)) {
             check(at != NONE); /* who asks knows that the path has it */

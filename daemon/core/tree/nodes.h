@@ -87,7 +87,7 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group);
 
 /* The path's pages of one group as refs, logical pages [from, to) of the chain that ends at `slot`;
  * to is its end. */
-void node_refs(const struct core *c, uint32_t slot, uint32_t group, uint32_t from,
+void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint32_t from,
                struct page_ref *refs);
 
 #endif

@@ -7,9 +7,9 @@
  * match that can still use one takes it back. */
 #include "core/tree/state.h"
 
-uint32_t segment_first(const struct pool *p, uint32_t group, uint32_t depth)
+uint32_t segment_first(const struct pool *p, const struct group *g, uint32_t depth)
 {
-    const struct group_layout *l = &p->group[group].layout;
+    const struct group_layout *l = &g->layout;
 
     switch (l->family) {
     case FAMILY_HISTORY: break;
@@ -20,52 +20,50 @@ uint32_t segment_first(const struct pool *p, uint32_t group, uint32_t depth)
     return (depth - p->align) / l->page_tokens;
 }
 
-uint32_t segment_end(const struct pool *p, uint32_t group, uint32_t depth)
+uint32_t segment_end(const struct group *g, uint32_t depth)
 {
-    const struct group_layout *l = &p->group[group].layout;
+    const struct group_layout *l = &g->layout;
 
     return l->family == FAMILY_RECURRENT ? 1 : depth / l->page_tokens;
 }
 
-uint32_t window_first(const struct pool *p, uint32_t group, uint32_t at)
+uint32_t window_first(const struct group *g, uint32_t at)
 {
-    const struct group_layout *l = &p->group[group].layout;
+    const struct group_layout *l = &g->layout;
 
     if (l->family != FAMILY_WINDOW || at <= l->window)
         return 0;
     return (at - l->window) / l->page_tokens;
 }
 
-struct moved transfer_pages(const struct pool *p, uint32_t group, uint32_t from, uint32_t history,
-                            uint32_t to)
+struct transfer_range transfer_pages(const struct pool *p, const struct group *g,
+                                     struct transfer_span span)
 {
-    const struct group *g = &p->group[group];
-    uint64_t span = (uint64_t)g->reach * p->align;
-    struct moved m = {.low = history > from ? history : from};
+    struct transfer_range range = {.below = span.history > span.from ? span.history : span.from};
+    uint64_t window = (uint64_t)g->reach * p->align;
 
     if (group_is_state(g)) {
-        m.low = span < to ? to - (uint32_t)span : 0;
-        if (m.low < from)
-            m.low = from;
+        range.below = window < span.to ? span.to - (uint32_t)window : 0;
+        if (range.below < span.from)
+            range.below = span.from;
     }
-    if (m.low >= to)
-        return m;
-    m.first = segment_first(p, group, m.low + p->align);
-    m.n = segment_end(p, group, to) - m.first;
-    return m;
+    if (range.below >= span.to)
+        return range;
+    range.first = segment_first(p, g, range.below + p->align);
+    range.n = segment_end(g, span.to) - range.first;
+    return range;
 }
 
-bool state_path_has(const struct core *c, uint32_t slot, uint32_t group, uint32_t from)
+bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, uint32_t from)
 {
-    const struct pool *p = pool_at(c, node_at(c, slot)->pool);
-    uint32_t end = segment_end(p, group, node_at(c, slot)->depth);
+    uint32_t end = segment_end(g, node_at(c, slot)->depth);
 
-    if (!group_is_state(&p->group[group]))
+    if (!group_is_state(g))
         return true; /* every node has its HISTORY */
     for (; node_at(c, slot)->depth > 0 && end > from; slot = node_at(c, slot)->parent) {
-        if (node_at(c, slot)->pages[group] == NONE)
+        if (node_at(c, slot)->pages[g->index] == NONE)
             return false;
-        end -= p->group[group].segment;
+        end -= g->segment;
     }
     return true;
 }
@@ -80,10 +78,11 @@ bool state_has(const struct core *c, const struct node *n)
     return false;
 }
 
-static bool group_complete(const struct core *c, const struct pool *p, uint32_t g, uint32_t slot)
+static bool group_complete(const struct core *c, const struct group *g, uint32_t slot)
 {
-    for (uint32_t i = 0; i < p->group[g].reach && node_at(c, slot)->depth > 0; i++) {
-        if (node_at(c, slot)->pages[g] == NONE || node_at(c, slot)->state.refilling & 1u << g)
+    for (uint32_t i = 0; i < g->reach && node_at(c, slot)->depth > 0; i++) {
+        if (node_at(c, slot)->pages[g->index] == NONE ||
+            node_at(c, slot)->state.refilling & 1u << g->index)
             return false;
         slot = node_at(c, slot)->parent;
     }
@@ -95,7 +94,7 @@ bool state_resumable(const struct core *c, uint32_t slot)
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
 
     for (uint32_t g = 0; g < p->ngroups && p->nstate > 0; g++)
-        if (!group_complete(c, p, g, slot))
+        if (!group_complete(c, &p->group[g], slot))
             return false;
     return true;
 }
@@ -344,11 +343,12 @@ void state_unfill(struct core *c, uint32_t slot)
     touch(c);
 }
 
-void state_hold(struct core *c, uint32_t slot, uint32_t low)
+void state_hold(struct core *c, struct path path)
 {
     bool taken_back = false;
 
-    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
+    for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
+         at = node_at(c, at)->parent) {
         node_at(c, at)->state.borrowers++;
         if (state_reclaimable(node_at(c, at))) {
             taken_back = true;
@@ -356,12 +356,13 @@ void state_hold(struct core *c, uint32_t slot, uint32_t low)
         }
     }
     if (taken_back)
-        take_peaks(pool_at(c, node_at(c, slot)->pool));
+        take_peaks(pool_at(c, node_at(c, path.node)->pool));
 }
 
-void state_unhold(struct core *c, uint32_t slot, uint32_t low)
+void state_unhold(struct core *c, struct path path)
 {
-    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
+    for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
+         at = node_at(c, at)->parent) {
         check(node_at(c, at)->state.borrowers > 0);
         if (--node_at(c, at)->state.borrowers == node_at(c, at)->state.host_borrowers)
             state_settle(c, at);
@@ -518,9 +519,10 @@ void state_leave(struct core *c, uint32_t slot)
     check(node_at(c, slot)->state.borrowers == node_at(c, slot)->state.host_borrowers);
 }
 
-void state_lend_host(struct core *c, uint32_t slot, uint32_t low, bool host)
+void state_lend_host(struct core *c, struct path path, bool host)
 {
-    for (uint32_t at = slot; node_at(c, at)->depth > low; at = node_at(c, at)->parent) {
+    for (uint32_t at = path.node; node_at(c, at)->depth > path.state_from;
+         at = node_at(c, at)->parent) {
         struct node *n = node_at(c, at);
 
         if (host)

@@ -20,22 +20,26 @@ static inline bool state_reclaimable(const struct node *n)
 
 /* First logical page of the segment of a node at `depth`; it ends at depth / page_tokens.
  * RECURRENT: 0. */
-uint32_t segment_first(const struct pool *p, uint32_t group, uint32_t depth);
-uint32_t segment_end(const struct pool *p, uint32_t group, uint32_t depth);
+uint32_t segment_first(const struct pool *p, const struct group *g, uint32_t depth);
+uint32_t segment_end(const struct group *g, uint32_t depth);
 /* First logical page that a session at length `at` still reads. */
-uint32_t window_first(const struct pool *p, uint32_t group, uint32_t at);
+uint32_t window_first(const struct group *g, uint32_t at);
 
-/* What a transfer of [from, to) moves of a group when HISTORY below `history` is there: the pages
- * [first, first + n), and the depth of the chunks that have some: deeper than `low`. Both ends
- * compute it. */
-struct moved {
-    uint32_t first, n, low;
+/* A transfer of tokens [from, to), where HISTORY below `history` is there already. */
+struct transfer_span {
+    uint32_t from, history, to;
 };
-struct moved transfer_pages(const struct pool *p, uint32_t group, uint32_t from, uint32_t history,
-                            uint32_t to);
+
+/* What it moves of a group: the pages [first, first + n), of the chunks that are deeper than
+ * `below`. Both ends compute it. */
+struct transfer_range {
+    uint32_t first, n, below;
+};
+struct transfer_range transfer_pages(const struct pool *p, const struct group *g,
+                                     struct transfer_span span);
 
 /* Has every node of the path its pages of this group, from logical page `from` on? */
-bool state_path_has(const struct core *c, uint32_t slot, uint32_t group, uint32_t from);
+bool state_path_has(const struct core *c, uint32_t slot, const struct group *g, uint32_t from);
 bool state_has(const struct core *c, const struct node *n); /* of any STATE group */
 /* Derived from the chain, each time it is asked (T19). True for every node of a pool without STATE
  * groups. */
@@ -49,11 +53,11 @@ uint32_t state_drop(struct core *c, uint32_t slot);
 /* Frees what a refill brought whose step will never pass; what was there before stays. */
 void state_unfill(struct core *c, uint32_t slot);
 
-/* A holder (session, transfer) of the STATE of the nodes of a path deeper than `low`, and its end.
+/* A holder (session, transfer) of the STATE of the nodes of a path, and its end.
  */
-void state_hold(struct core *c, uint32_t slot, uint32_t low);
-void state_unhold(struct core *c, uint32_t slot, uint32_t low);
-/* The `low` of a holder that needs what is needed to go on from this node. */
+void state_hold(struct core *c, struct path path);
+void state_unhold(struct core *c, struct path path);
+/* The `state_from` of a holder that needs what is needed to go on from this node. */
 uint32_t state_low(const struct core *c, uint32_t slot);
 
 /* A commit ended here: if it can be resumed it is a resume point (T9), and what it makes needless
@@ -70,8 +74,8 @@ void state_settle(struct core *c, uint32_t slot);
 void state_forget(struct core *c, uint32_t slot);
 /* The node is about to leave the device: its window is no resume point's there any more. */
 void state_leave(struct core *c, uint32_t slot);
-/* Of what is borrowed on the path deeper than `low`, one borrower is content with the host's copies
+/* Of what is borrowed on the path, one borrower is content with the host's copies
  * from now on, or is so no longer. */
-void state_lend_host(struct core *c, uint32_t slot, uint32_t low, bool host);
+void state_lend_host(struct core *c, struct path path, bool host);
 
 #endif

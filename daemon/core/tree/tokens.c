@@ -17,22 +17,24 @@ uint32_t tokens_blocks_per_chunk(uint32_t align)
 }
 
 /* Blocks of the first n tokens of a buffer. */
-static uint32_t blocks_of(uint32_t align, uint32_t n)
+static uint32_t blocks_of(const struct token_buf *b, uint32_t n)
 {
+    uint32_t align = b->align;
+
     return n / align * tokens_blocks_per_chunk(align) + div_up(n % align, TOKEN_BLOCK);
 }
 
 /* Room of the block that holds offset `off` of a buffer, from `off` on. */
-static uint32_t room_at(uint32_t align, uint32_t off)
+static uint32_t room_at(const struct token_buf *b, uint32_t off)
 {
-    uint32_t in_chunk = off % align, in_block = in_chunk % TOKEN_BLOCK;
+    uint32_t align = b->align, in_chunk = off % align, in_block = in_chunk % TOKEN_BLOCK;
 
     return min_u32(TOKEN_BLOCK - in_block, align - in_chunk);
 }
 
-uint32_t tokens_blocks_needed(const struct token_buf *b, uint32_t align, uint32_t n)
+uint32_t tokens_blocks_needed(const struct token_buf *b, uint32_t n)
 {
-    return blocks_of(align, b->end - b->first + n) - blocks_of(align, b->end - b->first);
+    return blocks_of(b, b->end - b->first + n) - blocks_of(b, b->end - b->first);
 }
 
 void tokens_init(struct token_buf *b, uint32_t first)
@@ -85,15 +87,15 @@ static void key_append(struct core *c, struct token_buf *b, const struct extra_k
     b->keys_tail = i;
 }
 
-enum tern_err tokens_append(struct core *c, struct token_buf *b, uint32_t align, const uint32_t *v,
-                            uint32_t n, const struct extra_key *keys, uint32_t nkeys)
+enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t *v, uint32_t n,
+                            const struct extra_key *keys, uint32_t nkeys)
 {
-    if (tokens_blocks_needed(b, align, n) > c->free_blocks.n || nkeys > c->free_keys.n)
+    if (tokens_blocks_needed(b, n) > c->free_blocks.n || nkeys > c->free_keys.n)
         return TERN_BUSY;
     while (n > 0) {
-        uint32_t off = b->end - b->first, room = room_at(align, off), take = min_u32(room, n);
+        uint32_t off = b->end - b->first, room = room_at(b, off), take = min_u32(room, n);
 
-        if (off % align % TOKEN_BLOCK == 0) {
+        if (off % b->align % TOKEN_BLOCK == 0) {
             uint32_t i = block_take(c);
 
             if (b->head == NONE)
@@ -102,7 +104,7 @@ enum tern_err tokens_append(struct core *c, struct token_buf *b, uint32_t align,
                 *block_next(c, b->tail) = i;
             b->tail = i;
         }
-        memcpy(block_at(c, b->tail)->v + off % align % TOKEN_BLOCK, v, take * sizeof *v);
+        memcpy(block_at(c, b->tail)->v + off % b->align % TOKEN_BLOCK, v, take * sizeof *v);
         v += take;
         n -= take;
         b->end += take;
@@ -112,14 +114,14 @@ enum tern_err tokens_append(struct core *c, struct token_buf *b, uint32_t align,
     return TERN_OK;
 }
 
-void tokens_truncate(struct core *c, struct token_buf *b, uint32_t align, uint32_t end)
+void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end)
 {
     uint32_t keep, last = NONE, at = b->head, key = b->keys, last_key = NONE;
 
     check(end >= b->first);
     if (end >= b->end)
         return;
-    keep = blocks_of(align, end - b->first);
+    keep = blocks_of(b, end - b->first);
     for (uint32_t i = 0; i < keep; i++) {
         last = at;
         at = *block_next(c, at);
@@ -143,18 +145,18 @@ void tokens_truncate(struct core *c, struct token_buf *b, uint32_t align, uint32
     b->end = end;
 }
 
-void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t align, uint32_t *ret_blocks,
+void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t *ret_blocks,
                        uint32_t *ret_keys)
 {
     uint32_t last = b->head, key = b->keys, last_key = NONE;
 
-    check(b->end - b->first >= align);
+    check(b->end - b->first >= b->align);
     *ret_blocks = b->head;
-    for (uint32_t i = 1; i < tokens_blocks_per_chunk(align); i++)
+    for (uint32_t i = 1; i < tokens_blocks_per_chunk(b->align); i++)
         last = *block_next(c, last);
     b->head = *block_next(c, last);
     *block_next(c, last) = NONE;
-    b->first += align;
+    b->first += b->align;
     if (b->head == NONE)
         b->tail = NONE;
     while (key != NONE && key_at(c, key)->position < b->first) {
@@ -178,25 +180,25 @@ uint32_t tokens_count_keys(const struct core *c, uint32_t head)
     return n;
 }
 
-void tokens_drop_chunk(struct core *c, struct token_buf *b, uint32_t align)
+void tokens_drop_chunk(struct core *c, struct token_buf *b)
 {
     uint32_t blocks, keys;
 
-    tokens_take_chunk(c, b, align, &blocks, &keys);
+    tokens_take_chunk(c, b, &blocks, &keys);
     tokens_free_blocks(c, blocks);
     tokens_free_keys(c, keys);
 }
 
-void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t align,
-                    uint32_t take)
+void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t take)
 {
-    uint32_t start = n->depth - align, from = n->tokens;
+    uint32_t start = n->depth - b->align, from = n->tokens;
     struct token_buf front;
 
+    front.align = b->align;
     tokens_init(&front, start);
     for (uint32_t off = 0; off < take; off += TOKEN_BLOCK, from = *block_next(c, from))
-        check(tokens_append(c, &front, align, block_at(c, from)->v,
-                            min_u32(TOKEN_BLOCK, take - off), NULL, 0) == TERN_OK);
+        check(tokens_append(c, &front, block_at(c, from)->v, min_u32(TOKEN_BLOCK, take - off), NULL,
+                            0) == TERN_OK);
     for (uint32_t k = n->keys; k != NONE; k = key_at(c, k)->next) {
         const struct key_record *r = key_at(c, k);
         const struct extra_key key = {.position = r->position, .hi = r->hi, .lo = r->lo};
@@ -221,10 +223,10 @@ void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, u
 
 /* The block of a buffer that holds offset `off`, from a cursor that only goes forward: reading a
  * buffer in order is linear in what is read. */
-static const uint32_t *buf_at(const struct core *c, const struct token_buf *b, uint32_t align,
-                              uint32_t off, uint32_t *cursor_block, uint32_t *cursor_at)
+static const uint32_t *buf_at(const struct core *c, const struct token_buf *b, uint32_t off,
+                              uint32_t *cursor_block, uint32_t *cursor_at)
 {
-    uint32_t at = off / align * tokens_blocks_per_chunk(align) + off % align / TOKEN_BLOCK;
+    uint32_t at = off / b->align * tokens_blocks_per_chunk(b->align) + off % b->align / TOKEN_BLOCK;
 
     if (at < *cursor_at || *cursor_block == NONE) {
         *cursor_block = b->head;
@@ -232,19 +234,18 @@ static const uint32_t *buf_at(const struct core *c, const struct token_buf *b, u
     }
     for (; *cursor_at < at; (*cursor_at)++)
         *cursor_block = *block_next(c, *cursor_block);
-    return block_at(c, *cursor_block)->v + off % align % TOKEN_BLOCK;
+    return block_at(c, *cursor_block)->v + off % b->align % TOKEN_BLOCK;
 }
 
-const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t n,
-                           uint32_t scratch[TOKEN_BLOCK])
+const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t scratch[TOKEN_BLOCK],
+                           uint32_t n)
 {
     uint32_t have;
 
     if (pos >= w->base)
         return w->v + (pos - w->base);
     have = min_u32(n, w->base - pos);
-    memcpy(scratch,
-           buf_at(w->c, w->buf, w->align, pos - w->buf->first, &w->cursor_block, &w->cursor_at),
+    memcpy(scratch, buf_at(w->c, w->buf, pos - w->buf->first, &w->cursor_block, &w->cursor_at),
            have * sizeof *scratch);
     if (have < n)
         memcpy(scratch + have, w->v, (n - have) * sizeof *scratch);
@@ -306,7 +307,7 @@ static bool chunk_tokens_equal(struct token_view *w, uint32_t start, const struc
 
     for (uint32_t off = 0; off < length; off += TOKEN_BLOCK) {
         uint32_t take = min_u32(TOKEN_BLOCK, length - off);
-        const uint32_t *piece = view_piece(w, start + off, take, scratch);
+        const uint32_t *piece = view_piece(w, start + off, scratch, take);
 
         if (memcmp(block_at(w->c, at)->v, piece, take * sizeof *piece) != 0)
             return false;
@@ -340,7 +341,7 @@ uint64_t view_hash_chunk(struct token_view *w, uint32_t start, uint64_t seed)
     for (uint32_t off = 0; off < w->align; off += TOKEN_BLOCK) {
         uint32_t take = min_u32(TOKEN_BLOCK, w->align - off);
 
-        h = hash_words(h, view_piece(w, start + off, take, scratch), take);
+        h = hash_words(h, view_piece(w, start + off, scratch, take), take);
     }
     keys_start(w, start, &walk);
     while (keys_next(w, start + w->align, &walk, &key))
@@ -370,14 +371,14 @@ static uint32_t first_key_difference(const struct core *c, const struct token_bu
     }
 }
 
-uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t align,
-                       uint32_t pos, const struct req_tokens *req)
+uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t pos,
+                       const struct req_tokens *req)
 {
     uint32_t n = min_u32(req->n, b->end - pos), same = 0, cursor = b->head, cursor_at = 0;
 
     while (same < n) {
-        uint32_t off = pos + same - b->first, take = min_u32(room_at(align, off), n - same);
-        const uint32_t *mine = buf_at(c, b, align, off, &cursor, &cursor_at);
+        uint32_t off = pos + same - b->first, take = min_u32(room_at(b, off), n - same);
+        const uint32_t *mine = buf_at(c, b, off, &cursor, &cursor_at);
 
         if (memcmp(mine, req->v + same, take * sizeof *mine) == 0) {
             same += take;

@@ -21,36 +21,36 @@ struct token_view {
 
 uint32_t tokens_blocks_per_chunk(uint32_t align);
 /* Blocks that appending n tokens would take. */
-uint32_t tokens_blocks_needed(const struct token_buf *b, uint32_t align, uint32_t n);
+uint32_t tokens_blocks_needed(const struct token_buf *b, uint32_t n);
+/* Empties a buffer, whose `align` is set; it goes on at position `first`. */
 void tokens_init(struct token_buf *b, uint32_t first);
 /* BUSY and no change if the store is full. Keys must be ascending, within [b->end, b->end + n). */
-enum tern_err tokens_append(struct core *c, struct token_buf *b, uint32_t align, const uint32_t *v,
-                            uint32_t n, const struct extra_key *keys, uint32_t nkeys);
-void tokens_truncate(struct core *c, struct token_buf *b, uint32_t align, uint32_t end);
+enum tern_err tokens_append(struct core *c, struct token_buf *b, const uint32_t *v, uint32_t n,
+                            const struct extra_key *keys, uint32_t nkeys);
+void tokens_truncate(struct core *c, struct token_buf *b, uint32_t end);
 /* Takes the first whole chunk out of the buffer: heads of its blocks and keys. */
-void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t align, uint32_t *ret_blocks,
+void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t *ret_blocks,
                        uint32_t *ret_keys);
 /* The same, and frees it. */
-void tokens_drop_chunk(struct core *c, struct token_buf *b, uint32_t align);
+void tokens_drop_chunk(struct core *c, struct token_buf *b);
 /* Puts a copy of the node's first `take` tokens in front of the buffer, which is empty or begins
  * where they end. There must be room: node_blocks and node_keys of it. */
-void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t align,
-                    uint32_t take);
+void tokens_prepend(struct core *c, struct token_buf *b, const struct node *n, uint32_t take);
 uint32_t tokens_count_keys(const struct core *c, uint32_t head);
 void tokens_free_blocks(struct core *c, uint32_t head);
 void tokens_free_keys(struct core *c, uint32_t head);
 
 /* `n` tokens at `pos`, none of them across a block boundary of the chunk that starts at `chunk`.
  * Copied to scratch only where they straddle buffer and request. */
-const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t n,
-                           uint32_t scratch[TOKEN_BLOCK]);
+const uint32_t *view_piece(struct token_view *w, uint32_t pos, uint32_t scratch[TOKEN_BLOCK],
+                           uint32_t n);
 bool view_equals_chunk(struct token_view *w, uint32_t start, const struct node *n);
 uint64_t view_hash_chunk(struct token_view *w, uint32_t start, uint64_t seed);
 
 /* How many tokens from position `pos` on agree with v[0..n) (extra keys too), up to the buffer's
  * end. */
-uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t align,
-                       uint32_t pos, const struct req_tokens *req);
+uint32_t tokens_common(const struct core *c, const struct token_buf *b, uint32_t pos,
+                       const struct req_tokens *req);
 
 /* Ascending, strictly, within [base, base + n). */
 bool keys_in_order(const struct req_tokens *req);

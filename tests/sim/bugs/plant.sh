@@ -14,7 +14,7 @@ for patch in "$here"/[0-9][0-9]-*.patch; do
     name=${patch##*/}
     numbers="$numbers $((10#${name%%-*}))"
     if ! said=$(patch -d "$work" -p1 -F0 -s --no-backup-if-mismatch <"$patch" 2>&1); then
-        echo "the planted bug $name no longer applies to the sources; say in the patch where it belongs now:"
+        echo "the planted bug $name no longer applies to the sources; run mend.sh beside it, or say in it by hand where the bug belongs now:"
         echo "$said"
         exit 1
     fi
