@@ -11,6 +11,7 @@
 #include "engine/admin.h"
 #include "engine/bytes.h"
 #include "engine/daemon.h"
+#include "engine/engine.h"
 #include "engine/json.h"
 #include "engine/proc.h"
 #include "engine/profile.h"
@@ -50,11 +51,9 @@ struct curve {
 struct bench {
     char dir[64];
     struct daemon daemon;
-    struct tern *tern, *admin;
-    struct tern_pool *map;
-    uint64_t pool, step;
-    tern_session session[SESSIONS_MAX];
-    uint32_t table[SESSIONS_MAX][TURN_TOKENS / 4]; /* c128a_state: where its last chunk lies */
+    struct engine e;
+    struct tern *admin;
+    struct engine_session session[SESSIONS_MAX];
 };
 
 static bool fails(const char *what, const char *text)
@@ -65,7 +64,7 @@ static bool fails(const char *what, const char *text)
 
 static bool open_all(struct bench *b, enum tern_supersede mode, uint32_t sessions)
 {
-    static const struct tern_namespace ns = {.model = "a23"};
+    static uint32_t tokens[TURNS * TURN_TOKENS];
     uint32_t caps[GROUPS_N] = {SESSIONS_MAX * TURNS + 64, SESSIONS_MAX * TURNS + 64,
                                SESSIONS_MAX * (TURNS * 2 + 128), STATE_CAP};
     struct daemon_options d = {
@@ -85,23 +84,22 @@ static bool open_all(struct bench *b, enum tern_supersede mode, uint32_t session
     if (!tempdir_make(b->dir, sizeof b->dir, "tern-a23") ||
         !daemon_start(&b->daemon, b->dir, &d, why))
         return fails("a daemon", why);
-    err = tern_connect(b->daemon.socket, CALL_MS, &b->tern);
+    err = engine_open(&b->e, b->daemon.socket, "a23", &g.layout, CALL_MS);
     if (err == TERN_OK)
         err = tern_connect(b->daemon.admin, CALL_MS, &b->admin);
-    if (err == TERN_OK)
-        err = tern_join(b->tern, "a23", TERN_BOTH, 0, 1, CALL_MS);
-    if (err == TERN_OK)
-        err = tern_pool_open(b->tern, &g.layout, CALL_MS, &b->pool, NULL);
-    if (err == TERN_OK)
-        err = tern_pool_map(b->tern, b->pool, CALL_MS, &b->map);
-    for (uint32_t i = 0; err == TERN_OK && i < sessions; i++)
-        err = tern_session_open(b->tern, b->pool, &ns, CALL_MS, &b->session[i]);
-    return err == TERN_OK ? true : fails("opening", b->tern ? tern_error_text(b->tern) : "");
+    for (uint32_t i = 0; err == TERN_OK && i < sessions; i++) {
+        for (uint32_t t = 0; t < TURNS; t++)
+            block_tokens((uint64_t)i << 32 | t, 0, TURN_TOKENS, tokens + t * TURN_TOKENS);
+        err = engine_begin_with(&b->session[i], &b->e, tokens, 0, TURNS * TURN_TOKENS);
+    }
+    return err == TERN_OK ? true : fails("opening", b->e.tern ? engine_why(&b->e) : "");
 }
 
 static void close_all(struct bench *b)
 {
-    tern_destroy(b->tern);
+    for (uint32_t i = 0; i < SESSIONS_MAX; i++)
+        engine_free(&b->session[i]);
+    engine_close(&b->e);
     tern_destroy(b->admin);
     if (b->daemon.pid > 0)
         daemon_stop(&b->daemon);
@@ -109,69 +107,29 @@ static void close_all(struct bench *b)
         tempdir_remove(b->dir);
 }
 
-static uint8_t *page_at(const struct bench *b, uint32_t index)
-{
-    return tern_pool_base(b->map) + (uint64_t)index * PAGE_BYTES;
-}
-
-static uint64_t seed_of(uint32_t session, uint32_t page)
-{
-    return content_chain(session, &page, 1);
-}
-
-/* The c128a_state pages that an Extend brought get bytes of their own; all 32 of the chunk. */
-static void write_pages(struct bench *b, uint32_t i, const struct tern_result *r)
-{
-    for (uint32_t k = 0; k < r->nruns; k++) {
-        const struct tern_run *run = &r->runs[k];
-
-        for (uint32_t j = 0; run->group == C128A_STATE && j < run->n; j++) {
-            b->table[i][(run->first + j) % 32] = run->pages[j].index;
-            page_fill(page_at(b, run->pages[j].index), PAGE_BYTES, seed_of(i, run->first + j));
-        }
-    }
-}
-
-/* The window that the session goes on from still has its bytes. */
-static bool window_right(const struct bench *b, uint32_t i, uint32_t turn)
-{
-    for (uint32_t page = turn * 32 - WINDOW_PAGES; turn > 0 && page < turn * 32; page++) {
-        if (page_compare(page_at(b, b->table[i][page % 32]), PAGE_BYTES, seed_of(i, page)))
-            return false;
-    }
-    return true;
-}
-
-/* One turn of one session: extend, write, step done, commit. */
+/* One turn of one session: extend, write, step done, commit. What it goes on from has its bytes. */
 static enum tern_err one_turn(struct bench *b, uint32_t i, uint32_t turn, struct curve *ret)
 {
-    uint32_t tokens[TURN_TOKENS], depth = (turn + 1) * TURN_TOKENS, done = 0;
-    struct tern_op op = {.kind = TERN_EXTEND,
-                         .session = b->session[i],
-                         .length = depth,
-                         .tokens = {.v = tokens, .n = TURN_TOKENS, .base = depth - TURN_TOKENS}};
-    struct tern_op ops[2];
-    struct tern_result r, results[2];
+    struct engine_session *s = &b->session[i];
+    uint32_t before = turn * TURN_TOKENS, depth = before + TURN_TOKENS;
     enum tern_err err;
 
-    block_tokens((uint64_t)i << 32 | turn, 0, TURN_TOKENS, tokens);
-    ret->failures += !window_right(b, i, turn);
-    err = tern_do(b->tern, &op, CALL_MS, &r);
+    ret->failures += engine_wrong(s, before) > 0;
+    err = engine_do(
+        s, (struct tern_op){.kind = TERN_EXTEND,
+                            .length = depth,
+                            .tokens = {.v = s->tokens + before, .n = TURN_TOKENS, .base = before}});
     if (err != TERN_OK) {
-        ret->short_group = r.shortage.group;
+        ret->short_group = s->last.shortage.group;
         return err;
     }
-    write_pages(b, i, &r);
-    err = tern_done_step(b->map, ++b->step);
-    ops[0] = (struct tern_op){.kind = TERN_EXTEND, .session = b->session[i], .written = depth};
-    ops[1] = (struct tern_op){
-        .kind = TERN_COMMIT, .session = b->session[i], .length = depth, .step = b->step};
+    engine_write(s, before, depth);
+    err = engine_publish(&b->e);
     if (err == TERN_OK)
-        err = tern_step(b->tern, ops, 2, CALL_MS, results, &done);
-    for (uint32_t k = 0; err == TERN_OK && k < done; k++)
-        err = results[k].err;
-    if (err == TERN_OK && results[1].lengths.committed != depth)
-        ret->failures++;
+        err = engine_extend(s, 0, depth);
+    if (err == TERN_OK)
+        err = engine_commit(s, depth);
+    ret->failures += err == TERN_OK && s->len.committed != depth;
     return err;
 }
 
@@ -215,15 +173,12 @@ static bool settle(struct bench *b, uint32_t most, struct sample *ret)
  * takes to go on from there only where nothing has been given back yet. */
 static bool peek_back(struct bench *b, enum tern_supersede mode, struct curve *ret)
 {
-    static const struct tern_namespace ns = {.model = "a23"};
-    static uint32_t tokens[PEEK_TURNS * TURN_TOKENS];
-    const struct tern_tokens list = {.v = tokens, .n = PEEK_TURNS * TURN_TOKENS};
+    const struct tern_tokens list = {.v = b->session[0].tokens, .n = PEEK_TURNS * TURN_TOKENS};
     uint32_t depth = 0, history = 0;
 
-    for (uint32_t t = 0; t < PEEK_TURNS; t++)
-        block_tokens(t, 0, TURN_TOKENS, tokens + t * TURN_TOKENS);
-    if (tern_peek_history(b->tern, b->pool, &ns, &list, CALL_MS, &depth, &history) != TERN_OK)
-        return fails("a Peek", tern_error_text(b->tern));
+    if (tern_peek_history(b->e.tern, b->e.pool, &b->e.ns, &list, CALL_MS, &depth, &history) !=
+        TERN_OK)
+        return fails("a Peek", engine_why(&b->e));
     ret->failures += history != list.n || depth != (mode == TERN_SUPERSEDE_EAGER ? 0 : list.n);
     return true;
 }
@@ -232,14 +187,10 @@ static bool leaves_nothing(struct bench *b, uint32_t sessions, struct curve *ret
 {
     struct daemon_status s;
 
-    for (uint32_t i = 0; i < sessions; i++) {
-        struct tern_op op = {.kind = TERN_CLOSE, .session = b->session[i], .step = b->step};
-        struct tern_result r;
-
-        if (tern_do(b->tern, &op, CALL_MS, &r) != TERN_OK)
-            return fails("closing a session", tern_error_text(b->tern));
-    }
-    if (!admin_empty(b->admin, b->pool, SETTLE_MS, &s))
+    for (uint32_t i = 0; i < sessions; i++)
+        if (engine_end(&b->session[i]) != TERN_OK)
+            return fails("closing a session", engine_why(&b->e));
+    if (!admin_empty(b->admin, b->e.pool, SETTLE_MS, &s))
         return fails("evicting", tern_error_text(b->admin));
     ret->leaked = (uint32_t)(s.pages.total - s.pages.free);
     return true;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "engine/engine.h"
 #include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"
@@ -24,13 +25,6 @@
 
 static struct rig_daemon rig;
 static char sockets[TENANTS][96];
-static const struct tern_namespace ns = {.model = "m"};
-
-struct engine {
-    struct tern *tern;
-    struct tern_pool *mapped;
-    uint64_t pool;
-};
 
 /* The only slot of an engine goes from tenant to tenant. */
 static void start(void)
@@ -56,12 +50,9 @@ static struct engine engine_start(uint32_t tenant)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 64 * PAGE};
-    struct engine e;
+    struct engine e = {0};
 
-    assert_int_equal(tern_connect(sockets[tenant], 0, &e.tern), TERN_OK);
-    assert_ok(e.tern, tern_join(e.tern, "e", TERN_BOTH, 0, 1, 0));
-    assert_ok(e.tern, tern_pool_open(e.tern, &layout, 0, &e.pool, NULL));
-    assert_ok(e.tern, tern_pool_map(e.tern, e.pool, 0, &e.mapped));
+    assert_ok(e.tern, engine_open(&e, sockets[tenant], "e", &layout, RIG_WAIT_MS));
     return e;
 }
 
@@ -91,7 +82,7 @@ static tern_session session(struct engine *e)
     struct tern_result r;
     tern_session s;
 
-    assert_ok(e->tern, tern_session_open(e->tern, e->pool, &ns, 0, &s));
+    assert_ok(e->tern, tern_session_open(e->tern, e->pool, &e->ns, 0, &s));
     assert_ok(e->tern, tern_match(e->tern, s, &none, 0, 0, &r));
     return s;
 }
@@ -130,7 +121,7 @@ static bool handed_out_early(struct engine *e, volatile uint64_t *late)
     early = extend(e, s, pages, &r) != TERN_POOL_EXHAUSTED; /* a request looks at done_step */
     if (!early)
         assert_int_equal(r.shortage.until_step, STEP);
-    assert_ok(e->tern, tern_done_step(e->mapped, STEP));
+    assert_ok(e->tern, tern_done_step(e->map, STEP));
     if (!early)
         assert_ok(e->tern, extend(e, s, pages, &r));
     close_session(e, s, 0);
@@ -147,10 +138,10 @@ TEST(fault_4_a_late_write_stays_inside_its_tenant)
     for (uint32_t run = 0; run < RUNS; run++, tenant = !tenant) {
         e = engine_start(tenant);
         late = control_kept();
-        tern_destroy(e.tern);
+        engine_close(&e);
         e = engine_start(!tenant);
         early += handed_out_early(&e, late);
-        tern_destroy(e.tern);
+        engine_close(&e);
         munmap((void *)(uintptr_t)late, CONTROL_BYTES);
     }
     printf("fault=4 runs=%d injected=%d violations=%u cross_tenant_bytes=%u\n", RUNS, RUNS, early,

@@ -25,6 +25,7 @@
 #include "engine/admin.h"
 #include "engine/bytes.h"
 #include "engine/daemon.h"
+#include "engine/engine.h"
 #include "engine/json.h"
 #include "engine/proc.h"
 #include "engine/profile.h"
@@ -60,7 +61,6 @@ static const struct profile profile = {.name = "test",
                                        .page_bytes = PAGE_BYTES,
                                        .layers = 1,
                                        .heads = 1};
-static const struct tern_namespace ns = {.model = "xa"};
 
 /* What the source's engine and the test tell each other. */
 struct shared {
@@ -69,14 +69,12 @@ struct shared {
     _Atomic bool close_pool, stop;
 };
 
-/* An engine: its connection and the table of the session that it looks at. */
-struct engine {
+/* An engine, and the tokens of the session that begins. */
+struct side {
     struct daemon *daemon;
-    struct tern *tern;
-    struct tern_pool *map;
-    uint64_t pool;
+    struct engine e;
     uint32_t tries; /* to open it, in a row */
-    uint32_t tokens[TOKENS_MAX], table[PREFIX_PAGES];
+    uint32_t tokens[TOKENS_MAX];
 };
 
 enum act { ACT_NOTHING = 0, ACT_CANCEL, ACT_ABORT, ACT_CLOSE, ACTS };
@@ -92,7 +90,7 @@ struct fetch {
     uint32_t pages;  /* that its session had at the answer */
     uint64_t number; /* of the prefix */
     uint64_t due_ns, begun_ns;
-    tern_session session;
+    struct engine_session session;
 };
 
 /* A session of the destination's own. It is opened beforehand, so that pages which come free by an
@@ -102,8 +100,8 @@ enum writer_state { WRITER_CLOSED = 0, WRITER_OPEN, WRITER_HOLDS };
 struct writer {
     enum writer_state state;
     uint64_t number, due_ns;
-    tern_session session;
-    uint32_t pages, table[PREFIX_PAGES];
+    struct engine_session session;
+    uint32_t pages;
 };
 
 struct xa {
@@ -113,7 +111,7 @@ struct xa {
     struct tern *admin; /* of the destination */
     struct shared *shared;
     pid_t engine; /* the source's */
-    struct engine e;
+    struct side e;
     struct fetch fetch[FETCHES];
     struct writer writer[WRITERS];
     struct prng prng;
@@ -132,41 +130,42 @@ static uint64_t tag(enum who who, uint64_t number, uint32_t page)
     return hash_mix(hash_mix((uint64_t)who, number), page);
 }
 
-static void tokens_of(struct engine *e, enum who who, uint64_t number)
+static uint8_t *page_at(const struct engine_session *s, uint32_t page)
 {
-    block_tokens(tag(who, number, 0), 0, TOKENS_MAX, e->tokens);
+    return engine_page(s->engine, 0, s->table.group[0].index[page]);
 }
 
-static uint8_t *page_at(const struct engine *e, uint32_t index)
+static void fill(const struct engine_session *s, uint32_t pages, enum who who, uint64_t number)
 {
-    return tern_pool_base(e->map) + (uint64_t)index * PAGE_BYTES;
+    for (uint32_t i = 0; i < pages; i++)
+        page_fill(page_at(s, i), PAGE_BYTES, tag(who, number, i));
 }
 
-static uint64_t wrong_in(const struct engine *e, const uint32_t *table, uint32_t pages,
-                         size_t of_page, enum who who, uint64_t number)
+static uint64_t wrong_in(const struct engine_session *s, uint32_t pages, size_t of_page,
+                         enum who who, uint64_t number)
 {
     uint64_t wrong = 0;
 
     for (uint32_t i = 0; i < pages; i++)
-        wrong += page_compare(page_at(e, table[i]), of_page, tag(who, number, i));
+        wrong += page_compare(page_at(s, i), of_page, tag(who, number, i));
     return wrong;
 }
 
 /* A tag that takes no time: a word here and there. */
-static void mark(const struct engine *e, const struct writer *w)
+static void mark(const struct writer *w)
 {
     for (uint32_t i = 0; i < w->pages; i++)
         for (uint32_t at = 0; at < PAGE_BYTES; at += MARK_STRIDE)
-            *(uint64_t *)(void *)(page_at(e, w->table[i]) + at) = tag(WHO_DEST, w->number, i) + at;
+            *(uint64_t *)(void *)(page_at(&w->session, i) + at) = tag(WHO_DEST, w->number, i) + at;
 }
 
-static uint64_t marks_gone(const struct engine *e, const struct writer *w)
+static uint64_t marks_gone(const struct writer *w)
 {
     uint64_t gone = 0;
 
     for (uint32_t i = 0; i < w->pages; i++)
         for (uint32_t at = 0; at < PAGE_BYTES; at += MARK_STRIDE)
-            gone += *(const uint64_t *)(const void *)(page_at(e, w->table[i]) + at) !=
+            gone += *(const uint64_t *)(const void *)(page_at(&w->session, i) + at) !=
                     tag(WHO_DEST, w->number, i) + at;
     return gone;
 }
@@ -174,60 +173,25 @@ static uint64_t marks_gone(const struct engine *e, const struct writer *w)
 /* ---- an engine's calls: PEER_LOST is its daemon's death, anything else the caller's to judge ----
  */
 
-static enum tern_err engine_open(struct engine *e, const char *name)
+static enum tern_err side_open(struct side *s, const char *name)
 {
-    enum tern_err err;
     struct geometry g;
-    uint32_t align;
 
-    geometry_init(&g, &profile, 0, 1, e->daemon->node[0] == 's' ? SOURCE_PAGES : DEST_PAGES);
-    err = tern_connect(e->daemon->socket, CALL_MS, &e->tern);
-    if (err == TERN_OK)
-        err = tern_join(e->tern, name, TERN_BOTH, 0, 1, CALL_MS);
-    if (err == TERN_OK)
-        err = tern_pool_open(e->tern, &g.layout, CALL_MS, &e->pool, &align);
-    if (err == TERN_OK)
-        err = tern_pool_map(e->tern, e->pool, CALL_MS, &e->map);
-    return err;
+    geometry_init(&g, &profile, 0, 1, s->daemon->node[0] == 's' ? SOURCE_PAGES : DEST_PAGES);
+    return engine_open(&s->e, s->daemon->socket, name, &g.layout, CALL_MS);
 }
 
-static uint32_t take_runs(uint32_t *table, const struct tern_result *r)
+static enum tern_err op(struct engine_session *s, enum tern_op_kind kind)
 {
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < r->nruns; i++)
-        for (uint32_t k = 0; k < r->runs[i].n; k++, n++)
-            table[r->runs[i].first + k] = r->runs[i].pages[k].index;
-    return n;
+    return engine_do(s, (struct tern_op){.kind = kind});
 }
 
-static enum tern_err op(struct engine *e, tern_session s, enum tern_op_kind kind, uint32_t pages,
-                        uint32_t *table)
+/* A session of that prefix's tokens; what is found of it is in its table. */
+static enum tern_err begin(struct side *s, enum who who, uint64_t number,
+                           struct engine_session *ret)
 {
-    struct tern_op o = {.kind = kind, .session = s, .length = pages * PAGE_TOKENS};
-    enum tern_err err;
-    struct tern_result r;
-
-    if (kind == TERN_EXTEND)
-        o.written = o.length;
-    err = tern_do(e->tern, &o, CALL_MS, &r);
-    if (err == TERN_OK && table)
-        take_runs(table, &r);
-    return err;
-}
-
-/* A session of e->tokens; *ret_pages are found, and in e->table. */
-static enum tern_err begin(struct engine *e, tern_session *ret, uint32_t *ret_pages)
-{
-    struct tern_tokens tokens = {.v = e->tokens, .n = TOKENS_MAX};
-    enum tern_err err = tern_session_open(e->tern, e->pool, &ns, CALL_MS, ret);
-    struct tern_result r;
-
-    if (err == TERN_OK)
-        err = tern_match(e->tern, *ret, &tokens, 0, CALL_MS, &r);
-    if (err == TERN_OK)
-        *ret_pages = take_runs(e->table, &r);
-    return err;
+    block_tokens(tag(who, number, 0), 0, TOKENS_MAX, s->tokens);
+    return engine_begin(ret, &s->e, s->tokens, TOKENS_MAX);
 }
 
 /* ---- the source's engine, a process ---- */
@@ -264,37 +228,34 @@ static bool is_wanted(const struct shared *sh)
 }
 
 /* One prefix, or a session that comes to nothing. */
-static enum tern_err source_turn(struct engine *e, struct shared *sh, struct prng *prng,
+static enum tern_err source_turn(struct side *e, struct shared *sh, struct prng *prng,
                                  uint64_t number)
 {
     bool abort = prng_below(prng, 4) == 0;
     enum who who = abort ? WHO_SOURCE : WHO_PREFIX;
-    uint32_t have;
-    tern_session s;
-    enum tern_err err;
+    struct engine_session s;
+    enum tern_err err = begin(e, who, number, &s);
 
-    tokens_of(e, who, number);
-    err = begin(e, &s, &have);
     if (err == TERN_OK)
-        err = op(e, s, TERN_EXTEND, PREFIX_PAGES, e->table);
+        err = engine_extend(&s, TOKENS_MAX, TOKENS_MAX);
     if (err == TERN_POOL_EXHAUSTED) { /* transfers pin the rest */
         atomic_fetch_add(&sh->exhausted, 1);
         sleep_ms(2);
-        return op(e, s, TERN_CLOSE, 0, NULL);
+        return engine_end(&s);
     }
-    for (uint32_t i = 0; i < PREFIX_PAGES && err == TERN_OK; i++)
-        page_fill(page_at(e, e->table[i]), PAGE_BYTES, tag(who, number, i));
+    if (err == TERN_OK)
+        fill(&s, PREFIX_PAGES, who, number);
     if (err == TERN_OK && !abort)
-        err = op(e, s, TERN_COMMIT, PREFIX_PAGES, NULL);
+        err = engine_commit(&s, TOKENS_MAX);
     if (!is_wanted(sh))
         sleep_ms((uint32_t)prng_below(prng, 50));
     if (err == TERN_OK)
-        atomic_fetch_add(&sh->wrong_bytes,
-                         wrong_in(e, e->table, PREFIX_PAGES, MARK_STRIDE, who, number));
-    if (err == TERN_OK)
-        err = op(e, s, abort ? TERN_ABORT : TERN_CLOSE, 0, NULL);
+        atomic_fetch_add(&sh->wrong_bytes, wrong_in(&s, PREFIX_PAGES, MARK_STRIDE, who, number));
     if (err == TERN_OK && abort)
-        err = op(e, s, TERN_CLOSE, 0, NULL);
+        err = op(&s, TERN_ABORT);
+    if (err == TERN_OK)
+        err = op(&s, TERN_CLOSE);
+    engine_free(&s);
     if (err == TERN_OK && !abort)
         put_recent(sh, number);
     if (err == TERN_OK && abort)
@@ -303,21 +264,19 @@ static enum tern_err source_turn(struct engine *e, struct shared *sh, struct prn
 }
 
 /* The engine begins anew, with a daemon that was killed, or with its own pool closed. */
-static void source_leave(struct engine *e, struct shared *sh)
+static void source_leave(struct side *e, struct shared *sh)
 {
     forget_recent(sh, 0);
-    tern_destroy(e->tern);
-    e->tern = NULL;
-    e->map = NULL;
+    engine_close(&e->e);
 }
 
 /* False: it cannot go on. */
-static bool source_goes_on(struct engine *e, struct shared *sh, enum tern_err err)
+static bool source_goes_on(struct side *e, struct shared *sh, enum tern_err err)
 {
     if (err == TERN_OK)
         return true;
     sleep_ms(10);
-    if (!e->map && e->tries++ < OPEN_TRIES) { /* its daemon starts, or zeroes the old pool */
+    if (!e->e.map && e->tries++ < OPEN_TRIES) { /* its daemon starts, or zeroes the old pool */
         source_leave(e, sh);
         return true;
     }
@@ -328,24 +287,24 @@ static bool source_goes_on(struct engine *e, struct shared *sh, enum tern_err er
         return true;
     }
     fprintf(stderr, "the source's engine: %s: %s\n", tern_strerror(err),
-            e->tern ? tern_error_text(e->tern) : "");
+            e->e.tern ? engine_why(&e->e) : "");
     return false;
 }
 
 static int source_main(struct daemon *daemon, struct shared *sh, uint64_t seed)
 {
-    static struct engine e;
+    static struct side e;
     struct prng prng;
     enum tern_err err = TERN_OK;
 
     prng_init(&prng, seed);
     e.daemon = daemon;
     for (uint64_t number = 1; !atomic_load(&sh->stop); number++) {
-        if (!e.map) {
-            err = engine_open(&e, "source-engine");
+        if (!e.e.map) {
+            err = side_open(&e, "source-engine");
         } else if (atomic_exchange(&sh->close_pool, false)) {
             /* It goes with all that is read from it; its memory is zeroed, and written anew. */
-            err = tern_pool_close(e.tern, e.pool, CALL_MS);
+            err = tern_pool_close(e.e.tern, e.e.pool, CALL_MS);
             source_leave(&e, sh);
         } else {
             e.tries = 0;
@@ -354,7 +313,7 @@ static int source_main(struct daemon *daemon, struct shared *sh, uint64_t seed)
         if (!source_goes_on(&e, sh, err))
             return 1;
     }
-    tern_destroy(e.tern);
+    engine_close(&e.e);
     return 0;
 }
 
@@ -375,19 +334,19 @@ static void start_source_engine(struct xa *x)
 static void must(struct xa *x, const char *what, enum tern_err err)
 {
     if (err != TERN_OK)
-        fail_msg("%s: %s: %s", what, tern_strerror(err), tern_error_text(x->e.tern));
+        fail_msg("%s: %s: %s", what, tern_strerror(err), engine_why(&x->e.e));
 }
 
 /* What the tree has of that prefix: every byte. Returns its pages. */
 static uint32_t check_tree(struct xa *x, enum who who, uint64_t number)
 {
-    tern_session s;
+    struct engine_session s;
     uint32_t pages;
 
-    tokens_of(&x->e, who, number);
-    must(x, "match", begin(&x->e, &s, &pages));
-    x->wrong_bytes += wrong_in(&x->e, x->e.table, pages, PAGE_BYTES, who, number);
-    must(x, "close", op(&x->e, s, TERN_CLOSE, 0, NULL));
+    must(x, "match", begin(&x->e, who, number, &s));
+    pages = s.matched / PAGE_TOKENS;
+    x->wrong_bytes += wrong_in(&s, pages, PAGE_BYTES, who, number);
+    must(x, "close", engine_end(&s));
     return pages;
 }
 
@@ -401,11 +360,8 @@ static uint64_t within_us(struct xa *x, uint32_t us)
 
 static void writer_open(struct xa *x, struct writer *w)
 {
-    uint32_t found;
-
     w->number = ++x->writes;
-    tokens_of(&x->e, WHO_DEST, w->number);
-    must(x, "match", begin(&x->e, &w->session, &found));
+    must(x, "match", begin(&x->e, WHO_DEST, w->number, &w->session));
     w->state = WRITER_OPEN;
 }
 
@@ -416,12 +372,12 @@ static void writer_take(struct xa *x, struct writer *w)
 
     for (uint32_t n = PREFIX_PAGES; err == TERN_POOL_EXHAUSTED && n >= 4; n /= 2) {
         w->pages = n;
-        err = op(&x->e, w->session, TERN_EXTEND, n, w->table);
+        err = engine_extend(&w->session, n * PAGE_TOKENS, n * PAGE_TOKENS);
     }
     if (err == TERN_POOL_EXHAUSTED)
         return;
     must(x, "extend", err);
-    mark(&x->e, w);
+    mark(w);
     w->due_ns = clock_ns() + within_us(x, 2 * x->fetch_us);
     w->state = WRITER_HOLDS;
 }
@@ -431,14 +387,13 @@ static void writer_end(struct xa *x, struct writer *w)
 {
     if (w->state == WRITER_OPEN)
         w->pages = 0;
-    x->written_over += marks_gone(&x->e, w);
+    x->written_over += marks_gone(w);
     if (w->pages > 0 && prng_below(&x->prng, 2) == 0) {
-        for (uint32_t i = 0; i < w->pages; i++)
-            page_fill(page_at(&x->e, w->table[i]), PAGE_BYTES, tag(WHO_DEST, w->number, i));
-        must(x, "commit", op(&x->e, w->session, TERN_COMMIT, w->pages, NULL));
+        fill(&w->session, w->pages, WHO_DEST, w->number);
+        must(x, "commit", engine_commit(&w->session, w->pages * PAGE_TOKENS));
         check_tree(x, WHO_DEST, w->number);
     }
-    must(x, "close", op(&x->e, w->session, TERN_CLOSE, 0, NULL));
+    must(x, "close", engine_end(&w->session));
     w->state = WRITER_CLOSED;
 }
 
@@ -456,21 +411,19 @@ static void write_what_came_free(struct xa *x)
 static void begin_fetch(struct xa *x, struct fetch *f)
 {
     uint64_t number = atomic_load(&x->shared->recent[prng_below(&x->prng, RECENT)]);
-    uint32_t pages;
 
     if (number == 0)
         return;
     *f = (struct fetch){.number = number, .begun_ns = clock_ns()};
-    tokens_of(&x->e, WHO_PREFIX, number);
-    must(x, "match", begin(&x->e, &f->session, &pages));
-    if (pages == PREFIX_PAGES) {
+    must(x, "match", begin(&x->e, WHO_PREFIX, number, &f->session));
+    if (f->session.matched == TOKENS_MAX) {
         x->hits++;
         forget_recent(x->shared, number);
-        must(x, "close", op(&x->e, f->session, TERN_CLOSE, 0, NULL));
+        must(x, "close", engine_end(&f->session));
         return;
     }
     must(x, "fetch",
-         tern_submit_fetch(x->e.tern, f->session, "source", 0, (uint64_t)(f - x->fetch)));
+         tern_submit_fetch(x->e.e.tern, f->session.id, "source", 0, (uint64_t)(f - x->fetch)));
     f->act = (enum act)prng_below(&x->prng, ACTS);
     f->due_ns = f->begun_ns + within_us(x, x->fetch_us);
     f->state = FETCH_UNDER_WAY;
@@ -489,10 +442,10 @@ static void act(struct xa *x, struct fetch *f)
     f->acted = true;
     x->by_act[what]++;
     if (what == ACT_CANCEL) {
-        must(x, "cancel", tern_fetch_cancel(x->e.tern, f->session, CALL_MS));
+        must(x, "cancel", tern_fetch_cancel(x->e.e.tern, f->session.id, CALL_MS));
     } else {
         f->closed = what == ACT_CLOSE;
-        must(x, "abort", op(&x->e, f->session, f->closed ? TERN_CLOSE : TERN_ABORT, 0, NULL));
+        must(x, "abort", op(&f->session, f->closed ? TERN_CLOSE : TERN_ABORT));
     }
     write_what_came_free(x);
     assert_true(admin_status(x->admin, 0, &st));
@@ -536,21 +489,23 @@ static void end_fetch(struct xa *x, struct fetch *f)
     f->state = FETCH_NONE;
     if (!f->acted)
         assert_true(pages >= f->pages);
-    if (!f->closed)
-        must(x, "close", op(&x->e, f->session, TERN_CLOSE, 0, NULL));
+    if (f->closed)
+        engine_free(&f->session);
+    else
+        must(x, "close", engine_end(&f->session));
 }
 
 static void take_answers(struct xa *x, uint64_t wait_ns)
 {
     struct timespec wait = {.tv_nsec = (long)wait_ns};
-    struct pollfd fd = {.fd = tern_fd(x->e.tern), .events = POLLIN};
+    struct pollfd fd = {.fd = tern_fd(x->e.e.tern), .events = POLLIN};
     struct tern_answer a;
     enum tern_err err;
 
-    if (tern_wants_write(x->e.tern))
+    if (tern_wants_write(x->e.e.tern))
         fd.events |= POLLOUT;
     ppoll(&fd, 1, &wait, NULL);
-    while ((err = tern_poll(x->e.tern, &a)) == TERN_OK)
+    while ((err = tern_poll(x->e.e.tern, &a)) == TERN_OK)
         fetched(x, &a);
     assert_int_equal(err, TERN_BUSY);
 }
@@ -739,7 +694,7 @@ static int set_up(void **state)
     assert_true(tempdir_make(x->dir, sizeof x->dir, "tern-e2e"));
     start_daemons(x);
     x->e.daemon = &x->dest;
-    assert_int_equal(engine_open(&x->e, "dest-engine"), TERN_OK);
+    assert_int_equal(side_open(&x->e, "dest-engine"), TERN_OK);
     assert_int_equal(tern_connect(x->dest.admin, CALL_MS, &x->admin), TERN_OK);
     assert_true(admin_wait_peer(x->admin, "source", 20000));
     start_source_engine(x);
@@ -750,7 +705,7 @@ static int tear_down(void **state)
 {
     struct xa *x = *state;
 
-    tern_destroy(x->e.tern);
+    engine_close(&x->e.e);
     tern_destroy(x->admin);
     proc_end(&x->engine);
     proc_end(&x->source.pid);

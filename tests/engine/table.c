@@ -103,3 +103,13 @@ bool table_covers(const struct block_table *t, uint32_t at)
     }
     return true;
 }
+
+uint32_t table_pages(const struct block_table *t)
+{
+    uint32_t n = 0;
+
+    for (uint32_t g = 0; g < t->ngroups; g++)
+        for (uint32_t i = 0; t->groups[g].family != TERN_RECURRENT && i < t->group[g].pages; i++)
+            n += t->group[g].index[i] != 0;
+    return n;
+}

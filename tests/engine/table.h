@@ -39,6 +39,8 @@ void table_forget(struct block_table *t); /* the pages alone */
 bool table_take(struct block_table *t, const struct tern_result *r, uint32_t *ret_pages);
 /* Everything is there that is needed to go on from `at` tokens, RECURRENT pages apart. */
 bool table_covers(const struct block_table *t, uint32_t at);
+/* Pages that are in it, RECURRENT ones apart. */
+uint32_t table_pages(const struct block_table *t);
 /* First page of a group that is needed to go on from `at`: 0, or where its window begins. */
 uint32_t table_window_first(const struct tern_group *g, uint32_t at);
 

@@ -11,7 +11,6 @@
  * Exit status: 0 if all was as it should be. Run by the scripts of this folder. */
 #include <getopt.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "base/hash.h"
 #include "engine/admin.h"
 #include "engine/bytes.h"
+#include "engine/engine.h"
 #include "engine/proc.h"
 #include "engine/profile.h"
 #include "engine/stats.h"
@@ -28,7 +28,6 @@
 #define CALL_MS       60000 /* emulated machines are slow */
 #define IN_FLIGHT_MAX 16
 #define CHUNKS_MAX    1024 /* of a prefix */
-#define PAGES_MAX     (CHUNKS_MAX * 4)
 #define AGAIN_MS      300
 #define MS            UINT64_C(1000000)
 
@@ -47,24 +46,19 @@ struct options {
 struct fetch {
     bool busy;
     uint32_t number;
-    tern_session session;
+    struct engine_session session;
     uint32_t tries;
     uint64_t begun_ns, again_ns; /* again_ns: it is asked again then; 0: it is under way */
 };
 
 struct half {
     struct options o;
-    struct tern *tern, *admin;
-    struct tern_pool *map;
-    uint64_t pool;
-    struct geometry geometry;
+    struct engine e;
+    struct tern *admin;
     uint32_t tokens[CHUNKS_MAX * 256];
-    uint32_t table[PROFILE_GROUPS_MAX][PAGES_MAX]; /* of the session that is looked at; 0: none */
     struct fetch fetch[IN_FLIGHT_MAX];
     uint64_t pages, wrong_bytes, whole, again, by_err[TERN_ERR_COUNT], longest_ns;
 };
-
-static const struct tern_namespace ns = {.model = "half"};
 
 static void die(const struct half *h, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
@@ -77,7 +71,7 @@ static void die(const struct half *h, const char *format, ...)
     va_start(args, format);
     vprintf(format, args);
     va_end(args);
-    printf("%s%s\n", h->tern ? ": " : "", h->tern ? tern_error_text(h->tern) : "");
+    printf("%s%s\n", h->e.tern ? ": " : "", h->e.tern ? engine_why(&h->e) : "");
     exit(1);
 }
 
@@ -91,7 +85,7 @@ static void must(const struct half *h, const char *what, enum tern_err err)
 
 static uint32_t align_of(const struct half *h)
 {
-    return h->geometry.groups[0].page_tokens;
+    return h->e.groups[0].page_tokens;
 }
 
 static uint32_t length_of(const struct half *h, uint32_t number)
@@ -99,59 +93,22 @@ static uint32_t length_of(const struct half *h, uint32_t number)
     return (1 + (uint32_t)(hash_mix(h->o.seed, number) % h->o.chunks)) * align_of(h);
 }
 
-static struct tern_tokens tokens_of(struct half *h, uint32_t number)
+/* Puts them into h->tokens; how many they are. */
+static uint32_t tokens_of(struct half *h, uint32_t number)
 {
-    struct tern_tokens t = {.v = h->tokens, .n = length_of(h, number)};
+    uint32_t n = length_of(h, number);
 
-    block_tokens(hash_mix(hash_mix(h->o.seed, 0x68616c66), number), 0, t.n, h->tokens);
-    return t;
+    block_tokens(hash_mix(hash_mix(h->o.seed, 0x68616c66), number), 0, n, h->tokens);
+    return n;
 }
 
-/* Fills (`write`) or compares each page that the table names, of the tokens in h->tokens. */
-static void touch_pages(struct half *h, uint32_t n, bool write)
+/* Every byte of what is needed to go on from n tokens; and all of its pages are there. */
+static void compare(struct half *h, const struct engine_session *s, uint32_t n)
 {
-    for (uint32_t g = 0; g < h->geometry.ngroups; g++) {
-        const struct tern_group *group = &h->geometry.groups[g];
-        uint64_t hash = content_root("half", ns.model, h->o.profile, group->name);
-
-        for (uint32_t i = 0; i < n / group->page_tokens; i++) {
-            uint8_t *page = tern_pool_base(h->map) + h->table[g][i] * group->page_bytes;
-
-            hash = content_chain(hash, h->tokens + i * group->page_tokens, group->page_tokens);
-            if (h->table[g][i] == 0)
-                continue;
-            h->pages++;
-            if (write)
-                page_fill(page, group->page_bytes, page_seed(hash, i, 0));
-            else
-                h->wrong_bytes += page_compare(page, group->page_bytes, page_seed(hash, i, 0));
-        }
-    }
-}
-
-static void take_runs(struct half *h, const struct tern_result *r)
-{
-    for (uint32_t i = 0; i < r->nruns; i++) {
-        const struct tern_run *run = &r->runs[i];
-
-        if (run->group >= h->geometry.ngroups || run->first + run->n > PAGES_MAX)
-            die(h, "a run of pages that makes no sense");
-        for (uint32_t k = 0; k < run->n; k++)
-            h->table[run->group][run->first + k] = run->pages[k].index;
-    }
-}
-
-/* All that an engine needs to go on from n tokens is in the table. */
-static void must_cover(const struct half *h, uint32_t n)
-{
-    for (uint32_t g = 0; g < h->geometry.ngroups; g++) {
-        const struct tern_group *group = &h->geometry.groups[g];
-        uint32_t from = group->family == TERN_WINDOW && n > group->window ? n - group->window : 0;
-
-        for (uint32_t i = from / group->page_tokens; i < n / group->page_tokens; i++)
-            if (h->table[g][i] == 0)
-                die(h, "page %u of group %s is missing at %u tokens", i, group->name, n);
-    }
+    if (!table_covers(&s->table, n))
+        die(h, "a page is missing at %u tokens", n);
+    h->wrong_bytes += engine_wrong(s, n);
+    h->pages += table_pages(&s->table);
 }
 
 /* ---- the engine ---- */
@@ -160,43 +117,26 @@ static void open_engine(struct half *h, const char *socket, const char *admin)
 {
     const char *why;
     const struct profile *profile = profile_find(h->o.profile, &why);
-    uint32_t align;
+    struct geometry g;
 
     if (!profile)
         die(h, "%s", why);
-    why = geometry_init(&h->geometry, profile, h->o.page_bytes, 1, h->o.pool_pages);
+    why = geometry_init(&g, profile, h->o.page_bytes, 1, h->o.pool_pages);
     if (why || h->o.chunks > CHUNKS_MAX || profile->page_tokens > 256)
         die(h, "%s", why ? why : "that is too long");
-    must(h, "connecting", tern_connect(socket, CALL_MS, &h->tern));
     must(h, "connecting to the admin socket", tern_connect(admin, CALL_MS, &h->admin));
-    must(h, "joining", tern_join(h->tern, "half", TERN_BOTH, 0, 1, CALL_MS));
-    must(h, "opening a pool",
-         tern_pool_open(h->tern, &h->geometry.layout, CALL_MS, &h->pool, &align));
-    must(h, "mapping", tern_pool_map(h->tern, h->pool, CALL_MS, &h->map));
+    h->e.ns = (struct tern_namespace){.model = "half", .salt = h->o.profile};
+    must(h, "opening a pool", engine_open(&h->e, socket, "half", &g.layout, CALL_MS));
 }
 
-static tern_session begin(struct half *h, const struct tern_tokens *tokens, uint32_t *ret_matched)
+/* A session that has matched the prefix of that number. */
+static struct engine_session begin(struct half *h, uint32_t number)
 {
-    struct tern_result r;
-    tern_session s;
+    uint32_t n = tokens_of(h, number);
+    struct engine_session s;
 
-    memset(h->table, 0, sizeof h->table);
-    must(h, "opening a session", tern_session_open(h->tern, h->pool, &ns, CALL_MS, &s));
-    must(h, "match", tern_match(h->tern, s, tokens, 0, CALL_MS, &r));
-    take_runs(h, &r);
-    *ret_matched = r.matched;
+    must(h, "match", engine_begin(&s, &h->e, h->tokens, n));
     return s;
-}
-
-static void op(struct half *h, tern_session s, enum tern_op_kind kind, uint32_t n)
-{
-    struct tern_op o = {
-        .kind = kind, .session = s, .length = n, .written = kind == TERN_EXTEND ? n : 0};
-    struct tern_result r;
-
-    must(h, "an operation", tern_do(h->tern, &o, CALL_MS, &r));
-    if (kind == TERN_EXTEND)
-        take_runs(h, &r);
 }
 
 /* ---- commit, check, gone ---- */
@@ -205,26 +145,23 @@ static void write_handles(const struct half *h, tern_session s)
 {
     FILE *f = fopen(h->o.handles, "we");
 
-    if (!f || fprintf(f, "%" PRIu64 " %" PRIu64 "\n", s, h->pool) < 0 || fclose(f) != 0)
+    if (!f || fprintf(f, "%" PRIu64 " %" PRIu64 "\n", s, h->e.pool) < 0 || fclose(f) != 0)
         die(h, "%s cannot be written", h->o.handles);
 }
 
 static void commit_all(struct half *h)
 {
     for (uint32_t i = 0; i < h->o.prefixes; i++) {
-        struct tern_tokens t = tokens_of(h, i);
-        uint32_t matched;
-        tern_session s = begin(h, &t, &matched);
+        struct engine_session s = begin(h, i);
 
-        if (matched > 0)
+        if (s.matched > 0)
             die(h, "prefix %u is there already", i);
-        op(h, s, TERN_EXTEND, t.n);
-        touch_pages(h, t.n, true);
-        op(h, s, TERN_COMMIT, t.n);
+        must(h, "a commit", engine_run(&s));
+        h->pages += table_pages(&s.table);
         if (h->o.handles && i == 0)
-            write_handles(h, s);
+            write_handles(h, s.id);
         else
-            op(h, s, TERN_CLOSE, 0);
+            must(h, "a close", engine_end(&s));
     }
     printf("committed: prefixes=%u pages=%" PRIu64 "\n", h->o.prefixes, h->pages);
 }
@@ -251,31 +188,29 @@ static void must_settle(struct half *h)
 
 static void check_all(struct half *h)
 {
-    struct daemon_status s;
+    struct daemon_status status;
 
     must_settle(h);
     for (uint32_t i = 0; i < h->o.prefixes; i++) {
-        struct tern_tokens t = tokens_of(h, i);
-        uint32_t matched;
-        tern_session session = begin(h, &t, &matched);
+        struct engine_session s = begin(h, i);
 
-        if (matched != t.n)
-            die(h, "prefix %u: %u tokens of %u are there", i, matched, t.n);
-        must_cover(h, t.n);
-        touch_pages(h, t.n, false);
-        op(h, session, TERN_CLOSE, 0);
+        if (s.matched != s.ntokens)
+            die(h, "prefix %u: %u tokens of %u are there", i, s.matched, s.ntokens);
+        compare(h, &s, s.ntokens);
+        must(h, "a close", engine_end(&s));
     }
     printf("checked: prefixes=%u pages=%" PRIu64 " wrong_bytes=%" PRIu64 "\n", h->o.prefixes,
            h->pages, h->wrong_bytes);
-    if (!admin_empty(h->admin, 0, h->o.settle_ms, &s) || s.pages.free != s.pages.total)
-        die(h, "something is pinned still: %" PRIu64 " pages of %" PRIu64 " are free", s.pages.free,
-            s.pages.total);
+    if (!admin_empty(h->admin, 0, h->o.settle_ms, &status) ||
+        status.pages.free != status.pages.total)
+        die(h, "something is pinned still: %" PRIu64 " pages of %" PRIu64 " are free",
+            status.pages.free, status.pages.total);
     printf("emptied: nothing was pinned\n");
 }
 
 static void check_gone(struct half *h)
 {
-    struct tern_tokens t = tokens_of(h, 0);
+    struct tern_tokens t = {.v = h->tokens, .n = tokens_of(h, 0)};
     struct tern_pool *map = NULL;
     struct tern_result r;
     tern_session s;
@@ -285,9 +220,9 @@ static void check_gone(struct half *h)
     if (!f || fscanf(f, "%" SCNu64 " %" SCNu64, &s, &pool) != 2)
         die(h, "no handles in %s", h->o.handles ? h->o.handles : "--handles");
     fclose(f);
-    if (tern_match(h->tern, s, &t, 0, CALL_MS, &r) != TERN_GONE)
+    if (tern_match(h->e.tern, s, &t, 0, CALL_MS, &r) != TERN_GONE)
         die(h, "a session's handle from before the restart is not GONE");
-    if (tern_pool_map(h->tern, pool, CALL_MS, &map) != TERN_GONE)
+    if (tern_pool_map(h->e.tern, pool, CALL_MS, &map) != TERN_GONE)
         die(h, "a pool's handle from before the restart is not GONE");
     printf("gone: both handles from before the restart\n");
 }
@@ -299,16 +234,13 @@ static void submit(struct half *h, struct fetch *f)
     f->again_ns = 0;
     f->tries++;
     must(h, "fetch",
-         tern_submit_fetch(h->tern, f->session, h->o.peer, 0, (uint64_t)(f - h->fetch)));
+         tern_submit_fetch(h->e.tern, f->session.id, h->o.peer, 0, (uint64_t)(f - h->fetch)));
 }
 
 static void begin_fetch(struct half *h, struct fetch *f, uint32_t number)
 {
-    struct tern_tokens t = tokens_of(h, number);
-    uint32_t matched;
-
     *f = (struct fetch){.busy = true, .number = number, .begun_ns = clock_ns()};
-    f->session = begin(h, &t, &matched);
+    f->session = begin(h, number);
     submit(h, f);
 }
 
@@ -316,11 +248,9 @@ static void begin_fetch(struct half *h, struct fetch *f, uint32_t number)
 static void end_fetch(struct half *h, const struct tern_answer *a)
 {
     struct fetch *f = &h->fetch[a->cookie];
-    struct tern_tokens t;
     uint64_t took = clock_ns() - f->begun_ns;
     enum tern_err err = a->err;
-    uint32_t matched;
-    tern_session s;
+    struct engine_session s;
 
     if (err == TERN_PEER_LOST && f->tries < h->o.tries) {
         f->again_ns = clock_ns() + AGAIN_MS * MS;
@@ -329,20 +259,18 @@ static void end_fetch(struct half *h, const struct tern_answer *a)
     }
     f->busy = false;
     h->by_err[err]++;
-    t = tokens_of(h, f->number);
     h->longest_ns = took > h->longest_ns ? took : h->longest_ns;
     if (err != TERN_OK && !h->o.may_fail)
         die(h, "fetch of prefix %u: %s", f->number, tern_strerror(err));
     if (tern_category(err) == TERN_CAT_INTERNAL || tern_category(err) == TERN_CAT_BAD_REQUEST)
         die(h, "fetch of prefix %u: %s", f->number, tern_strerror(err));
-    s = begin(h, &t, &matched);
-    if (err == TERN_OK && !h->o.may_fail && matched != t.n)
-        die(h, "prefix %u: %u tokens of %u came", f->number, matched, t.n);
-    must_cover(h, matched);
-    touch_pages(h, matched, false);
-    h->whole += matched == t.n;
-    op(h, s, TERN_CLOSE, 0);
-    op(h, f->session, TERN_CLOSE, 0);
+    s = begin(h, f->number);
+    if (err == TERN_OK && !h->o.may_fail && s.matched != s.ntokens)
+        die(h, "prefix %u: %u tokens of %u came", f->number, s.matched, s.ntokens);
+    compare(h, &s, s.matched);
+    h->whole += s.matched == s.ntokens;
+    must(h, "a close", engine_end(&s));
+    must(h, "a close", engine_end(&f->session));
 }
 
 static void tell_middle(struct half *h)
@@ -358,14 +286,10 @@ static void tell_middle(struct half *h)
 
 static void take_answers(struct half *h)
 {
-    struct pollfd fd = {.fd = tern_fd(h->tern), .events = POLLIN};
-    struct tern_answer a;
     enum tern_err err;
+    struct tern_answer a;
 
-    if (tern_wants_write(h->tern))
-        fd.events |= POLLOUT;
-    poll(&fd, 1, 5);
-    while ((err = tern_poll(h->tern, &a)) == TERN_OK)
+    for (uint32_t wait_ms = 5; (err = engine_answer(&h->e, wait_ms, &a)) == TERN_OK; wait_ms = 0)
         end_fetch(h, &a);
     if (err != TERN_BUSY)
         die(h, "the daemon: %s", tern_strerror(err));
@@ -502,7 +426,7 @@ int main(int argc, char **argv)
             continue;
         open_engine(&h, argv[optind + 1], argv[optind + 2]);
         commands[i].run(&h);
-        tern_destroy(h.tern);
+        engine_close(&h.e);
         tern_destroy(h.admin);
         if (h.wrong_bytes > 0)
             die(&(struct half){0}, "%" PRIu64 " wrong bytes", h.wrong_bytes);
