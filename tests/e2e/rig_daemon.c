@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-#define LOG_BYTES (1u << 20) /* of a log that is searched */
+#include "engine/proc.h"
 
 uint64_t rig_now_ms(void)
 {
@@ -42,7 +42,7 @@ static void write_deadline(FILE *f, const char *name, uint32_t ms)
         fprintf(f, "  %s: %u\n", name, ms);
 }
 
-static void write_config(const struct rig_daemon *d, const char *node, const char *extra)
+static void write_config(const struct daemon *d, const char *node, const char *extra)
 {
     FILE *f = fopen(d->config, "w");
 
@@ -59,135 +59,42 @@ static void write_config(const struct rig_daemon *d, const char *node, const cha
     assert_int_equal(fclose(f), 0);
 }
 
-static void program(char *path, size_t cap)
-{
-    const char *bin = getenv("TERN_BIN");
-
-    snprintf(path, cap, "%s/ternd", bin ? bin : "build/bin");
-}
-
-static void limit_files(rlim_t n)
-{
-    struct rlimit files = {.rlim_cur = n, .rlim_max = n};
-
-    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
-        _exit(126);
-}
-
-static pid_t run(const struct rig_daemon *d, const char *env)
-{
-    char path[4096];
-    pid_t pid;
-    int log;
-
-    program(path, sizeof(path));
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid > 0)
-        return pid;
-    log = open(d->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-    dup2(log, 1);
-    dup2(log, 2);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no daemon behind */
-    if (env && strncmp(env, RIG_NOFILE, strlen(RIG_NOFILE)) == 0)
-        limit_files((rlim_t)atoi(env + strlen(RIG_NOFILE)));
-    else if (env)
-        putenv((char *)(uintptr_t)env);
-    execl(path, "ternd", "--config", d->config, (char *)NULL);
-    dprintf(2, "cannot run %s: %s\n", path, strerror(errno));
-    _exit(127);
-}
-
-static size_t read_log(const struct rig_daemon *d, char *text)
-{
-    FILE *f = fopen(d->log, "r");
-    size_t n = f ? fread(text, 1, LOG_BYTES - 1, f) : 0;
-
-    text[n] = '\0';
-    if (f)
-        fclose(f);
-    return n;
-}
-
-bool rig_log_has(const struct rig_daemon *d, const char *text, uint32_t ms)
+bool rig_log_has(const struct daemon *d, const char *text, uint32_t ms)
 {
     return rig_log_has_times(d, text, 1, ms);
 }
 
-bool rig_log_has_times(const struct rig_daemon *d, const char *text, uint32_t times, uint32_t ms)
+bool rig_log_has_times(const struct daemon *d, const char *text, uint32_t times, uint32_t ms)
 {
-    uint64_t end = rig_now_ms() + ms;
-    char *log = malloc(LOG_BYTES);
-    uint32_t found;
-
-    assert_non_null(log);
-    for (;;) {
-        found = 0;
-        read_log(d, log);
-        for (const char *at = strstr(log, text); at; at = strstr(at + 1, text))
-            found++;
-        if (found >= times || rig_now_ms() >= end)
-            break;
-        usleep(5000);
-    }
-    free(log);
-    return found >= times;
+    return daemon_log_count(d, text, times, ms) >= times;
 }
 
-static uint16_t port_in_log(const struct rig_daemon *d, const char *key)
-{
-    char *log = malloc(LOG_BYTES), *at;
-    uint16_t port = 0;
-
-    assert_non_null(log);
-    read_log(d, log);
-    at = strstr(log, "event=ready");
-    at = at ? strstr(at, key) : NULL;
-    if (at)
-        port = (uint16_t)atoi(at + strlen(key));
-    free(log);
-    return port;
-}
-
-void rig_start(struct rig_daemon *d, const char *extra, const char *env)
+void rig_start(struct daemon *d, const char *extra, const char *env)
 {
     rig_start_node(d, "e2e", extra, env);
 }
 
-void rig_start_node(struct rig_daemon *d, const char *node, const char *extra, const char *env)
+void rig_start_node(struct daemon *d, const char *node, const char *extra, const char *env)
 {
-    memset(d, 0, sizeof(*d));
-    strcpy(d->dir, "/tmp/tern-e2e-XXXXXX");
-    assert_non_null(mkdtemp(d->dir));
-    snprintf(d->socket, sizeof(d->socket), "%s/t0.sock", d->dir);
-    snprintf(d->admin, sizeof(d->admin), "%s/admin.sock", d->dir);
-    snprintf(d->log, sizeof(d->log), "%s/log", d->dir);
-    snprintf(d->config, sizeof(d->config), "%s/config.yaml", d->dir);
+    bool limits = env && strncmp(env, RIG_NOFILE, strlen(RIG_NOFILE)) == 0;
+    struct daemon_launch how = {.core = -1, .says_ready = true, .env = limits ? NULL : env};
+    char dir[64], why[SPAWN_WHY_BYTES] = "";
+
+    if (limits)
+        how.files_max = (uint32_t)atoi(env + strlen(RIG_NOFILE));
+    assert_true(tempdir_make(dir, sizeof dir, "tern-e2e"));
+    daemon_place(d, dir, node);
     write_config(d, node, extra);
-    d->pid = run(d, env);
-    if (!rig_log_has(d, "event=ready", RIG_WAIT_MS)) {
-        char *log = malloc(LOG_BYTES);
-
-        read_log(d, log);
-        print_error("the daemon did not start:\n%s\n", log);
-        free(log);
-        kill(d->pid, SIGKILL);
-        fail();
-    }
-    d->control_port = port_in_log(d, "control_port=");
-    d->data_port = port_in_log(d, "data_port=");
+    if (!daemon_launch(d, &how, why))
+        fail_msg("%s", why);
 }
 
-int rig_run_twin(struct rig_daemon *d)
+int rig_run_twin(struct daemon *d)
 {
-    int status;
-    pid_t pid = run(d, NULL);
-
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return daemon_run_twin(d);
 }
 
-uint32_t rig_fds(const struct rig_daemon *d)
+uint32_t rig_fds(const struct daemon *d)
 {
     char path[64];
     uint32_t n = 0;
@@ -202,12 +109,12 @@ uint32_t rig_fds(const struct rig_daemon *d)
     return n;
 }
 
-bool rig_alive(const struct rig_daemon *d)
+bool rig_alive(const struct daemon *d)
 {
     return waitpid(d->pid, NULL, WNOHANG) == 0;
 }
 
-uint64_t rig_cpu_ms(const struct rig_daemon *d)
+uint64_t rig_cpu_ms(const struct daemon *d)
 {
     struct timespec ts;
     clockid_t clock;
@@ -217,28 +124,20 @@ uint64_t rig_cpu_ms(const struct rig_daemon *d)
     return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
-int rig_stop(struct rig_daemon *d)
+int rig_stop(struct daemon *d)
 {
-    uint64_t end = rig_now_ms() + RIG_STOP_MS;
     char command[128];
-    int status = 0;
-    pid_t got;
+    int status;
 
-    if (d->pid <= 0) /* never started: 0 would be this whole process group, ctest with it */
+    if (d->pid <= 0)
         return -1;
-    kill(d->pid, SIGTERM);
-    while ((got = waitpid(d->pid, &status, WNOHANG)) == 0 && rig_now_ms() < end)
-        usleep(2000);
-    if (got == 0) {
-        kill(d->pid, SIGKILL);
-        waitpid(d->pid, &status, 0);
-    }
+    status = daemon_end(d, RIG_STOP_MS);
     snprintf(command, sizeof(command), "rm -rf '%s'", d->dir);
     assert_int_equal(system(command), 0);
-    return got > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return status;
 }
 
-uint64_t rig_rss_kib(const struct rig_daemon *d)
+uint64_t rig_rss_kib(const struct daemon *d)
 {
     char path[64], line[256];
     unsigned long kib = 0;

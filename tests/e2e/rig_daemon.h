@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "engine/daemon.h"
 #include "proto/codec.h"
 
 #define RIG_WAIT_MS    60000 /* for what must come: a limit alone, not to be waited for */
@@ -32,12 +33,6 @@
             fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t));                     \
     } while (0)
 
-struct rig_daemon {
-    pid_t pid;
-    char dir[64], socket[96], admin[96], log[96], config[96];
-    uint16_t control_port, data_port; /* 0 without a listener */
-};
-
 /* Of daemons that are started from now on; 0: the daemon's own, which a test does not run into. */
 struct rig_deadlines {
     uint32_t partial_frame_ms, slow_reader_ms, tls_handshake_ms;
@@ -46,21 +41,21 @@ extern struct rig_deadlines rig_deadlines;
 
 /* `extra`: YAML at the top level. `env`: one NAME=VALUE for the daemon, or NULL; RIG_NOFILE with a
  * number behind it is its limit of descriptors. */
-void rig_start(struct rig_daemon *d, const char *extra, const char *env);
+void rig_start(struct daemon *d, const char *extra, const char *env);
 /* The same with another name than "e2e". */
-void rig_start_node(struct rig_daemon *d, const char *node, const char *extra, const char *env);
+void rig_start_node(struct daemon *d, const char *node, const char *extra, const char *env);
 /* Runs a second daemon on the same configuration; its exit status. */
-int rig_run_twin(struct rig_daemon *d);
+int rig_run_twin(struct daemon *d);
 /* SIGTERM; the exit status, -1 if it had to be killed after RIG_STOP_MS. Removes the folder. */
-int rig_stop(struct rig_daemon *d);
-uint32_t rig_fds(const struct rig_daemon *d); /* that it holds */
-bool rig_alive(const struct rig_daemon *d);
-uint64_t rig_cpu_ms(const struct rig_daemon *d); /* that it has computed, all threads together */
-uint64_t rig_rss_kib(const struct rig_daemon *d);
+int rig_stop(struct daemon *d);
+uint32_t rig_fds(const struct daemon *d); /* that it holds */
+bool rig_alive(const struct daemon *d);
+uint64_t rig_cpu_ms(const struct daemon *d); /* that it has computed, all threads together */
+uint64_t rig_rss_kib(const struct daemon *d);
 /* Waits until the log holds that text. */
-bool rig_log_has(const struct rig_daemon *d, const char *text, uint32_t ms);
+bool rig_log_has(const struct daemon *d, const char *text, uint32_t ms);
 /* The same, so many times. */
-bool rig_log_has_times(const struct rig_daemon *d, const char *text, uint32_t times, uint32_t ms);
+bool rig_log_has_times(const struct daemon *d, const char *text, uint32_t times, uint32_t ms);
 
 /* ---- raw sockets ---- */
 

@@ -23,7 +23,7 @@
 #define AWAY          8  /* sessions that give way together */
 #define SETTLED_LOOKS 5
 
-static struct rig_daemon rig;
+static struct daemon rig;
 static struct engine e;
 static struct tern *admin;
 static uint32_t wrong_pages, right_pages, corrupt_answers;

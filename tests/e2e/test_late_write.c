@@ -23,8 +23,8 @@
 #define RUNS          8 /* the engine's slot changes hands so often */
 #define STEP          5
 
-static struct rig_daemon rig;
-static char sockets[TENANTS][96];
+static struct daemon rig;
+static char sockets[TENANTS][SPAWN_PATH_BYTES];
 
 /* The only slot of an engine goes from tenant to tenant. */
 static void start(void)

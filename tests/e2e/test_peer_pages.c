@@ -26,7 +26,7 @@
 #define PAGE_AT  (SUMS_AT + 8)
 #define ANSWERED (PAGE_AT + PAGE + XFER_TAIL_BYTES)
 
-static struct rig_daemon rig;
+static struct daemon rig;
 static struct rig_answer answer;
 static struct tern *engine, *admin;
 static struct tern_pool *mapped;

@@ -18,7 +18,7 @@
 #define MANY      500
 #define COMING    200 /* of them have dialled us, and stay: more than 64 */
 
-static struct rig_daemon rig;
+static struct daemon rig;
 static struct tern *admin;
 static struct rig_answer answer;
 

@@ -26,7 +26,7 @@
 #define DEEP_LEVELS  100000
 #define FLOOD_ROUNDS 20
 
-static struct rig_daemon rig;
+static struct daemon rig;
 static struct rig_answer answer;
 static int witness;
 static uint64_t witness_id = 1, computed; /* by the daemon, when the witness was asked last */
@@ -506,7 +506,7 @@ static void protocol_operators_above_the_limit_are_told_and_counted(void **state
  * its exit makes room. */
 static void protocol_processes_above_the_limit_are_busy(void **state)
 {
-    struct rig_daemon d;
+    struct daemon d;
     struct tern *t = NULL;
     int fd, status;
     pid_t pid;
@@ -537,7 +537,7 @@ static void protocol_processes_above_the_limit_are_busy(void **state)
 static void protocol_lack_of_descriptors_pauses_accept_only(void **state)
 {
     static const char extra[] = "limits:\n  engines: 4\n";
-    struct rig_daemon d;
+    struct daemon d;
     char env[64];
     int fds[6], late[10];
 
@@ -657,7 +657,7 @@ static void protocol_second_daemon_leaves_the_first_alone(void **state)
 static void drain_waits_for_sessions_until_its_deadline(void **state)
 {
     Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;
-    struct rig_daemon d;
+    struct daemon d;
     uint64_t start_ms;
     int fd, late;
 
@@ -688,7 +688,7 @@ static void drain_waits_for_sessions_until_its_deadline(void **state)
 static void log_says_why_the_daemon_ended_a_connection(void **state)
 {
     static const uint8_t half[5] = {0};
-    struct rig_daemon d;
+    struct daemon d;
     int fd;
 
     (void)state;
@@ -713,7 +713,7 @@ static void log_says_why_the_daemon_ended_a_connection(void **state)
 /* Signals that come together wake the daemon once. */
 static void signals_that_come_together_are_all_taken(void **state)
 {
-    struct rig_daemon d;
+    struct daemon d;
     int status;
 
     (void)state;

@@ -28,7 +28,7 @@
 #define EPOCH    41u /* of paths: any number */
 #define NOT_READ "peer=other dir=in reason=\"a message that cannot be read, or not in its turn\""
 
-static struct rig_daemon rig;
+static struct daemon rig;
 static struct rig_answer answer;
 static int listener; /* where the daemon dials its peer */
 static uint16_t listener_port;

@@ -20,7 +20,7 @@
 #define TOKENS 1000 /* of a session: its last page is not full */
 #define CHUNKS (TOKENS / L)
 
-static struct rig_daemon rig;
+static struct daemon rig;
 static struct engine e = {.ns = {.model = "m", .revision = "1"}};
 static struct tern *admin;
 

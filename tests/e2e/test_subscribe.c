@@ -26,7 +26,7 @@
 #define ANSWERS   400 /* that nobody reads: more than what is read of them */
 #define LITTLE    65536
 
-static struct rig_daemon rig;
+static struct daemon rig;
 static struct tern *engine, *other, *admin;
 static char other_path[64]; /* of tenant t1 */
 static uint64_t pool, other_pool;

@@ -24,7 +24,7 @@
 #define SAID_BYTES 65536
 
 static char certs[64];
-static struct rig_daemon rig, other; /* rig: node e2e, the one under test; other: its real peer */
+static struct daemon rig, other; /* rig: node e2e, the one under test; other: its real peer */
 static struct tern *admin;
 
 /* ---- certificates and daemons ---- */

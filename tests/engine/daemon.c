@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/proc.h"
@@ -160,18 +162,79 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
     return fclose(f) == 0;
 }
 
-static void run_daemon(const struct daemon *d, const char *config, int core)
+/* In the child. */
+static _Noreturn void run_daemon(const struct daemon *d, const struct daemon_launch *how)
 {
+    struct rlimit files = {.rlim_cur = how->files_max, .rlim_max = how->files_max};
     char path[4096];
-    int log = open(d->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int log = open(d->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
-    if (log < 0 || dup2(log, STDERR_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 || !proc_pin(core))
+    if (log < 0 || dup2(log, STDERR_FILENO) < 0 || dup2(log, STDOUT_FILENO) < 0 ||
+        !proc_pin(how->core) || (how->files_max && setrlimit(RLIMIT_NOFILE, &files) != 0))
         _exit(126);
+    if (how->env)
+        putenv((char *)(uintptr_t)how->env);
     if (daemon_path(path, sizeof path))
-        execl(path, "ternd", "--config", config, (char *)NULL);
+        execl(path, "ternd", "--config", d->config, (char *)NULL);
     fprintf(stderr, "cannot run %s: %s; build ternd beside this program or set TERND\n", path,
             strerror(errno));
     _exit(127);
+}
+
+/* All of it, ended by a zero; owned by the caller. NULL: it cannot be read. */
+static char *read_log(const struct daemon *d)
+{
+    FILE *f = fopen(d->log, "re");
+    char *text = NULL;
+    size_t cap = 0;
+
+    if (f && getdelim(&text, &cap, 0, f) < 0 && text)
+        text[0] = 0;
+    if (f)
+        fclose(f);
+    return text;
+}
+
+uint32_t daemon_log_count(const struct daemon *d, const char *text, uint32_t times,
+                          uint32_t wait_ms)
+{
+    uint64_t until = clock_ns() + (uint64_t)wait_ms * 1000000u;
+
+    for (;;) {
+        char *log = read_log(d);
+        uint32_t found = 0;
+
+        for (const char *at = log ? strstr(log, text) : NULL; at; at = strstr(at + 1, text))
+            found++;
+        free(log);
+        if (found >= times || clock_ns() >= until)
+            return found;
+        sleep_ms(5);
+    }
+}
+
+/* Where its log says that it is ready. */
+static bool is_ready(struct daemon *d)
+{
+    char *log = read_log(d), *at = log ? strstr(log, "event=ready") : NULL, *port;
+
+    if (at) {
+        port = strstr(at, "control_port=");
+        d->control_port = port ? (uint16_t)atoi(port + strlen("control_port=")) : 0;
+        port = strstr(at, "data_port=");
+        d->data_port = port ? (uint16_t)atoi(port + strlen("data_port=")) : 0;
+    }
+    free(log);
+    return at != NULL;
+}
+
+static bool serves(const struct daemon *d)
+{
+    struct tern *t = NULL;
+    bool ok = tern_connect(d->socket, 1000, &t) == TERN_OK;
+
+    tern_destroy(t);
+    return ok;
 }
 
 static void add_log(const struct daemon *d, char *why)
@@ -190,17 +253,14 @@ static void add_log(const struct daemon *d, char *why)
     snprintf(why + used, SPAWN_WHY_BYTES - used, "\n%s", text);
 }
 
-static bool wait_ready(struct daemon *d, char *why)
+static bool wait_ready(struct daemon *d, bool says_ready, char *why)
 {
     uint64_t until = clock_ns() + (uint64_t)START_MS * 1000000u;
-    struct tern *t = NULL;
     int status;
 
     for (;;) {
-        if (tern_connect(d->socket, 1000, &t) == TERN_OK) {
-            tern_destroy(t);
+        if (says_ready ? is_ready(d) : serves(d))
             return true;
-        }
         if (proc_wait(&d->pid, 0, &status)) {
             snprintf(why, SPAWN_WHY_BYTES, "daemon \"%s\" ended while it started", d->node);
             return false;
@@ -214,44 +274,67 @@ static bool wait_ready(struct daemon *d, char *why)
     }
 }
 
-bool daemon_start(struct daemon *d, const char *dir, const struct daemon_options *o, char *why)
+void daemon_place(struct daemon *d, const char *dir, const char *node)
 {
-    char config[SPAWN_PATH_BYTES];
-
     *d = (struct daemon){.pid = -1};
-    snprintf(d->node, sizeof d->node, "%s", o->node);
+    snprintf(d->node, sizeof d->node, "%s", node);
     snprintf(d->dir, sizeof d->dir, "%s", dir);
     snprintf(d->socket, sizeof d->socket, "%s/%s.sock", d->dir, d->node);
     snprintf(d->admin, sizeof d->admin, "%s/%s.admin", d->dir, d->node);
     snprintf(d->log, sizeof d->log, "%s/%s.log", d->dir, d->node);
-    snprintf(config, sizeof config, "%s/%s.yaml", d->dir, d->node);
-    if (!write_config(config, d, o)) {
-        snprintf(why, SPAWN_WHY_BYTES, "%s: %s", config, strerror(errno));
-        return false;
-    }
+    snprintf(d->config, sizeof d->config, "%s/%s.yaml", d->dir, d->node);
+}
+
+bool daemon_launch(struct daemon *d, const struct daemon_launch *how, char *why)
+{
     d->pid = proc_fork();
     if (d->pid == 0)
-        run_daemon(d, config, o->core);
+        run_daemon(d, how);
     if (d->pid < 0) {
         snprintf(why, SPAWN_WHY_BYTES, "fork: %s", strerror(errno));
         return false;
     }
-    if (wait_ready(d, why))
+    if (wait_ready(d, how->says_ready, why))
         return true;
     add_log(d, why);
     proc_end(&d->pid);
     return false;
 }
 
-bool daemon_stop(struct daemon *d)
+bool daemon_start(struct daemon *d, const char *dir, const struct daemon_options *o, char *why)
+{
+    daemon_place(d, dir, o->node);
+    unlink(d->log); /* of one that was there before */
+    if (write_config(d->config, d, o))
+        return daemon_launch(d, &(struct daemon_launch){.core = o->core}, why);
+    snprintf(why, SPAWN_WHY_BYTES, "%s: %s", d->config, strerror(errno));
+    return false;
+}
+
+int daemon_run_twin(const struct daemon *d)
+{
+    int status = -1;
+    pid_t pid = proc_fork();
+
+    if (pid == 0)
+        run_daemon(d, &(struct daemon_launch){.core = -1});
+    return proc_wait(&pid, START_MS, &status) && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int daemon_end(struct daemon *d, uint32_t wait_ms)
 {
     int status = 0;
 
-    if (d->pid <= 0)
-        return false;
+    if (d->pid <= 0) /* never started: 0 would be this whole process group */
+        return -1;
     kill(d->pid, SIGTERM);
-    if (proc_wait(&d->pid, STOP_MS, &status))
-        return status == 0;
+    if (proc_wait(&d->pid, wait_ms, &status))
+        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     proc_end(&d->pid);
-    return false;
+    return -1;
+}
+
+bool daemon_stop(struct daemon *d)
+{
+    return daemon_end(d, STOP_MS) == 0;
 }

@@ -34,7 +34,16 @@ struct daemon_options {
 struct daemon {
     pid_t pid; /* -1: not running */
     char node[32], dir[64], socket[SPAWN_PATH_BYTES], admin[SPAWN_PATH_BYTES],
-        log[SPAWN_PATH_BYTES];
+        log[SPAWN_PATH_BYTES], config[SPAWN_PATH_BYTES];
+    uint16_t control_port, data_port; /* with `says_ready`; 0 without a listener */
+};
+
+/* How it is run. */
+struct daemon_launch {
+    int core;           /* where it runs; -1: anywhere */
+    const char *env;    /* NAME=VALUE for it alone; NULL: none */
+    uint32_t files_max; /* descriptors; 0: as many as its parent may have */
+    bool says_ready;    /* it logs at info: its log says that it serves, and where */
 };
 
 /* Starts it in the existing directory `dir` and waits until it serves. False with the reason, the
@@ -42,8 +51,21 @@ struct daemon {
 bool daemon_start(struct daemon *d, const char *dir, const struct daemon_options *options,
                   char *why);
 
-/* SIGTERM, then SIGKILL if it takes too long. True if it ended by itself with status 0. */
+/* The two halves of it, for a caller with a configuration of its own: where its files lie, of which
+ * d->config is then written; and the start. */
+void daemon_place(struct daemon *d, const char *dir, const char *node);
+bool daemon_launch(struct daemon *d, const struct daemon_launch *how, char *why);
+/* Runs one more on the same configuration, which cannot serve; its exit status. */
+int daemon_run_twin(const struct daemon *d);
+
+/* SIGTERM, then SIGKILL if it takes longer. Its exit status; -1: it had to be killed, or died. */
+int daemon_end(struct daemon *d, uint32_t wait_ms);
+/* The same with patience. True if it ended by itself with status 0. */
 bool daemon_stop(struct daemon *d);
+
+/* How often its log holds that text: waits until it is `times`, at most that long. */
+uint32_t daemon_log_count(const struct daemon *d, const char *text, uint32_t times,
+                          uint32_t wait_ms);
 
 /* A TCP port on 127.0.0.1 that was free a moment ago; 0: none. */
 uint16_t port_free(void);
