@@ -3,9 +3,7 @@
  * fault table. */
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "rig_daemon.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define SLACK_MS     3500 /* of a deadline, on a busy machine; the daemon's own ones are longer */
 #define RSS_SLACK    4096 /* KiB that the daemon may grow by */
@@ -31,9 +28,8 @@ static struct rig_answer answer;
 static int witness;
 static uint64_t witness_id = 1, computed; /* by the daemon, when the witness was asked last */
 
-static int start(void **state)
+FIXTURE(start)
 {
-    (void)state;
     rig_start(&rig, NULL, NULL);
     witness = rig_greeted(rig.socket);
     computed = rig_cpu_ms(&rig);
@@ -41,15 +37,14 @@ static int start(void **state)
 }
 
 /* For tests that wait for a deadline to pass. */
-static int start_short(void **state)
+FIXTURE(start_short)
 {
     rig_deadlines.partial_frame_ms = RIG_PARTIAL_MS;
     return start(state);
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     close(witness);
     assert_int_equal(rig_stop(&rig), 0);
     return 0;
@@ -73,16 +68,14 @@ static void others_are_served(void)
 }
 
 /* Around a test of what is no frame, or half of one. */
-static int memory_is_noted(void **state)
+FIXTURE(memory_is_noted)
 {
-    (void)state;
     most_rss_kib = rig_rss_kib(&rig) + RSS_SLACK;
     return 0;
 }
 
-static int memory_is_flat(void **state)
+FIXTURE(memory_is_flat)
 {
-    (void)state;
     others_are_served();
     most_rss_kib = UINT64_MAX;
     return 0;
@@ -96,24 +89,24 @@ static void expect_status(int fd, uint16_t type, uint64_t id, enum tern_err err)
     assert_int_equal(rig_status(&answer), err);
 }
 
-static void protocol_request_before_hello_is_closed(void **state)
+TEST_GROUP(start, stop);
+
+TEST(protocol_request_before_hello_is_closed)
 {
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
     int fd = rig_connect(rig.socket);
 
-    (void)state;
     assert_true(rig_message(fd, FRAME_PING, 1, 0, &m.base));
     assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
     others_are_served();
 }
 
-static void protocol_hello_without_common_version_is_unsupported(void **state)
+TEST(protocol_hello_without_common_version_is_unsupported)
 {
     Tern__Wire__Hello hello = TERN__WIRE__HELLO__INIT;
     int fd = rig_connect(rig.socket);
 
-    (void)state;
     hello.has_version_min = hello.has_version_max = true;
     hello.version_min = WIRE_VERSION + 1;
     hello.version_max = WIRE_VERSION + 9;
@@ -142,9 +135,8 @@ static void closed_at_header(uint32_t length, uint16_t version, bool in_two)
     close(fd);
 }
 
-static void protocol_impossible_header_is_closed_at_once(void **state)
+TEST_WITH(protocol_impossible_header_is_closed_at_once, memory_is_noted, memory_is_flat)
 {
-    (void)state;
     for (int in_two = 0; in_two < 2; in_two++) {
         closed_at_header(0, FRAME_VERSION, in_two);
         closed_at_header(RIG_BODY_MAX + 1, FRAME_VERSION, in_two);
@@ -155,14 +147,13 @@ static void protocol_impossible_header_is_closed_at_once(void **state)
     others_are_served();
 }
 
-static void protocol_largest_frame_is_read(void **state)
+TEST_WITH(protocol_largest_frame_is_read, memory_is_noted, memory_is_flat)
 {
     uint8_t *body = calloc(1, RIG_BODY_MAX);
     int fd = rig_greeted(rig.socket);
     /* Field 100, bytes, up to the end of the body: every reader ignores it. */
     const uint8_t head[] = {0xa2, 0x06, 0xfb, 0xff, 0x3f};
 
-    (void)state;
     assert_non_null(body);
     memcpy(body, head, sizeof(head));
     assert_true(rig_frame(fd, FRAME_PING, 2, body, RIG_BODY_MAX));
@@ -172,14 +163,13 @@ static void protocol_largest_frame_is_read(void **state)
     free(body);
 }
 
-static void protocol_unknown_request_is_unsupported_and_lives(void **state)
+TEST_WITH(protocol_unknown_request_is_unsupported_and_lives, memory_is_noted, memory_is_flat)
 {
     static const uint16_t types[] = {0, 2, 37, 63, 67, 131, 200, 65535};
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
     int fd = rig_greeted(rig.socket);
     uint64_t id = 1;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         assert_true(rig_message(fd, types[i], ++id, 0, &m.base));
         expect_status(fd, (uint16_t)(types[i] + 1), id, TERN_UNSUPPORTED);
@@ -190,12 +180,11 @@ static void protocol_unknown_request_is_unsupported_and_lives(void **state)
     close(fd);
 }
 
-static void protocol_admin_socket_refuses_engines(void **state)
+TEST(protocol_admin_socket_refuses_engines)
 {
     Tern__Wire__EngineJoin join = TERN__WIRE__ENGINE_JOIN__INIT;
     int fd = rig_greeted(rig.admin);
 
-    (void)state;
     assert_true(rig_message(fd, FRAME_ENGINE_JOIN, 2, 0, &join.base));
     expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_DENIED);
     assert_true(rig_ping(fd, 3, RIG_WAIT_MS));
@@ -213,11 +202,10 @@ static void join(int fd, uint64_t id, const char *name)
     assert_true(rig_message(fd, FRAME_ENGINE_JOIN, id, 0, &m.base));
 }
 
-static void protocol_duplicate_id_has_one_effect(void **state)
+TEST(protocol_duplicate_id_has_one_effect)
 {
     int fd = rig_greeted(rig.socket);
 
-    (void)state;
     join(fd, 5, "twice");
     expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 5, TERN_OK);
     for (uint64_t id = 0; id <= 5; id++) {
@@ -239,25 +227,23 @@ static void malformed(uint16_t type, const void *body, size_t n)
     others_are_served();
 }
 
-static void protocol_malformed_body_is_answered_and_closed(void **state)
+TEST_WITH(protocol_malformed_body_is_answered_and_closed, memory_is_noted, memory_is_flat)
 {
     static const uint8_t cut[] = {0x0a, 0x7f, 0x01}, group[] = {0x0b, 0x0c},
                          tag[] = {0xff, 0xff, 0xff};
     static const uint8_t tokens[] = {0x0a, 0x05, 0x12, 0x03, 1, 2, 3}; /* not a multiple of 4 */
 
-    (void)state;
     malformed(FRAME_STEP, cut, sizeof(cut));
     malformed(FRAME_ENGINE_JOIN, group, sizeof(group));
     malformed(FRAME_PING, tag, sizeof(tag));
     malformed(FRAME_MATCH, tokens, sizeof(tokens));
 }
 
-static void protocol_empty_submessages_keep_memory_flat(void **state)
+TEST_WITH(protocol_empty_submessages_keep_memory_flat, memory_is_noted, memory_is_flat)
 {
     uint8_t *body = malloc(RIG_BODY_MAX);
     uint64_t rss = 0;
 
-    (void)state;
     assert_non_null(body);
     for (size_t i = 0; i < RIG_BODY_MAX; i += 2) {
         body[i] = 0x0a; /* field 1: a StepOp, a Group */
@@ -273,13 +259,12 @@ static void protocol_empty_submessages_keep_memory_flat(void **state)
     free(body);
 }
 
-static void protocol_deep_nesting_does_not_recurse(void **state)
+TEST_WITH(protocol_deep_nesting_does_not_recurse, memory_is_noted, memory_is_flat)
 {
     static const uint16_t types[] = {FRAME_STEP, FRAME_POOL_OPEN, FRAME_MATCH, FRAME_PEEK,
                                      FRAME_PING};
     uint8_t *body = malloc(RIG_BODY_MAX), *end = body + RIG_BODY_MAX;
 
-    (void)state;
     assert_non_null(body);
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         for (uint32_t field = 1; field <= 7; field += 6) {
@@ -307,65 +292,7 @@ static void silent_is_closed_at_deadline(void)
     close(fd);
 }
 
-static void protocol_half_frame_is_closed_at_its_deadline(void **state)
-{
-    static const uint32_t cuts[] = {1, FRAME_HEADER_BYTES - 1, FRAME_HEADER_BYTES, 200, 100000};
-    struct frame_header h = {
-        .length = 200000, .version = FRAME_VERSION, .type = FRAME_PING, .request_id = 2};
-    uint8_t *frame = calloc(1, 200000);
-    uint64_t start_ms = rig_now_ms();
-    int fds[5];
-
-    (void)state;
-    assert_non_null(frame);
-    frame_encode(&h, frame);
-    for (int i = 0; i < 5; i++) {
-        fds[i] = rig_greeted(rig.socket);
-        assert_true(rig_write(fds[i], frame, cuts[i]));
-    }
-    others_are_served();
-    for (int i = 0; i < 5; i++) {
-        assert_true(rig_until_closed(fds[i], RIG_PARTIAL_MS + SLACK_MS) != UINT32_MAX);
-        assert_true(rig_now_ms() - start_ms >= RIG_PARTIAL_MS / 2);
-        close(fds[i]);
-    }
-    silent_is_closed_at_deadline();
-    free(frame);
-    others_are_served();
-}
-
-static void protocol_idle_client_stays(void **state)
-{
-    int fd = rig_greeted(rig.socket);
-
-    (void)state;
-    usleep(3 * RIG_PARTIAL_MS * 1000);
-    assert_true(rig_ping(fd, 2, RIG_WAIT_MS));
-    close(fd);
-}
-
-static void protocol_one_byte_at_a_time_is_closed_at_its_deadline(void **state)
-{
-    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
-    int fd = rig_greeted(rig.socket);
-    uint64_t start_ms = rig_now_ms();
-    uint8_t zero[FRAME_HEADER_BYTES] = {8, 0, 0, 0, 1};
-    bool open = true;
-
-    (void)state;
-    assert_true(rig_message(fd, FRAME_PING, 2, 0, &m.base));
-    expect_status(fd, FRAME_PING_REPLY, 2, TERN_OK);
-    for (uint32_t i = 0; open && rig_now_ms() < start_ms + 2 * RIG_PARTIAL_MS + SLACK_MS; i++) {
-        open = rig_write(fd, &zero[i % sizeof(zero)], 1);
-        usleep(100000);
-    }
-    assert_false(open);
-    assert_true(rig_now_ms() - start_ms >= RIG_PARTIAL_MS / 2);
-    close(fd);
-    others_are_served();
-}
-
-static void protocol_frames_in_every_split_are_whole(void **state)
+TEST(protocol_frames_in_every_split_are_whole)
 {
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
     int fd = rig_greeted(rig.socket);
@@ -373,7 +300,6 @@ static void protocol_frames_in_every_split_are_whole(void **state)
     size_t n = 0;
     uint64_t id = 1;
 
-    (void)state;
     m.has_trace_id = true;
     m.trace_id = 12345;
     for (size_t cut = 1; cut < 2 * (FRAME_HEADER_BYTES + 3); cut++) {
@@ -399,14 +325,13 @@ static void protocol_frames_in_every_split_are_whole(void **state)
 }
 
 /* Asks and asks and reads nothing: the daemon's socket fills, then its queue. */
-static void protocol_slow_reader_is_closed_and_others_are_served(void **state)
+TEST(protocol_slow_reader_is_closed_and_others_are_served)
 {
     static uint8_t frames[512 * (FRAME_HEADER_BYTES + 3)];
     int fd = rig_greeted(rig.socket);
     uint64_t rss, id = 1, end_ms = rig_now_ms() + RIG_WAIT_MS;
     bool open = true, full = false;
 
-    (void)state;
     fcntl(fd, F_SETFL, O_NONBLOCK);
     rss = rig_rss_kib(&rig);
     while (open && rig_now_ms() < end_ms) {
@@ -437,13 +362,12 @@ static void protocol_slow_reader_is_closed_and_others_are_served(void **state)
     others_are_served();
 }
 
-static void protocol_connections_above_the_limit_are_refused(void **state)
+TEST(protocol_connections_above_the_limit_are_refused)
 {
     int fds[RIG_CONNS_MAX];
     struct tern *t = NULL;
     uint64_t rss = 0;
 
-    (void)state;
     for (int round = 0; round < FLOOD_ROUNDS; round++) {
         int n = 0, extra;
 
@@ -482,12 +406,11 @@ static unsigned conns_refused(struct tern *t)
     return (unsigned)strtoul(at + sizeof(key) - 1, NULL, 10);
 }
 
-static void protocol_operators_above_the_limit_are_told_and_counted(void **state)
+TEST(protocol_operators_above_the_limit_are_told_and_counted)
 {
     struct tern *admin[17] = {0};
     unsigned before;
 
-    (void)state;
     assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[0]), TERN_OK);
     before = conns_refused(admin[0]);
     for (int i = 1; i < 16; i++)
@@ -504,14 +427,13 @@ static void protocol_operators_above_the_limit_are_told_and_counted(void **state
 
 /* Another process is told so in its Hello; the one that is watched may have more connections, and
  * its exit makes room. */
-static void protocol_processes_above_the_limit_are_busy(void **state)
+TEST(protocol_processes_above_the_limit_are_busy)
 {
     struct daemon d;
     struct tern *t = NULL;
     int fd, status;
     pid_t pid;
 
-    (void)state;
     rig_start(&d, "limits:\n  procs: 1\n", NULL);
     pid = fork();
     assert_true(pid >= 0);
@@ -534,14 +456,13 @@ static void protocol_processes_above_the_limit_are_busy(void **state)
 }
 
 /* Fault 17: no descriptor is left. Those who are there live on; accepting resumes by itself. */
-static void protocol_lack_of_descriptors_pauses_accept_only(void **state)
+TEST(protocol_lack_of_descriptors_pauses_accept_only)
 {
     static const char extra[] = "limits:\n  engines: 4\n";
     struct daemon d;
     char env[64];
     int fds[6], late[10];
 
-    (void)state;
     rig_start(&d, extra, NULL);
     snprintf(env, sizeof(env), RIG_NOFILE "%u", rig_fds(&d) + 10);
     assert_int_equal(rig_stop(&d), 0);
@@ -566,14 +487,13 @@ static void protocol_lack_of_descriptors_pauses_accept_only(void **state)
 
 /* Large frames that stay half: those above the tenant's share of buffers are answered BUSY, and the
  * connection goes on behind their bodies. */
-static void protocol_large_frames_above_the_share_are_busy(void **state)
+TEST_WITH(protocol_large_frames_above_the_share_are_busy, memory_is_noted, memory_is_flat)
 {
     struct frame_header h = {
         .length = 100000, .version = FRAME_VERSION, .type = FRAME_PING, .request_id = 2};
     uint8_t *frame = calloc(1, FRAME_HEADER_BYTES + 100000);
     int fds[8], fd;
 
-    (void)state;
     assert_non_null(frame);
     frame_encode(&h, frame);
     for (int i = 0; i < 8; i++) {
@@ -618,13 +538,12 @@ static uint64_t open_pool(int fd, uint64_t id)
 }
 
 /* Fault 40. */
-static void protocol_pool_cannot_be_truncated(void **state)
+TEST_WITH(protocol_pool_cannot_be_truncated, memory_is_noted, memory_is_flat)
 {
     Tern__Wire__PoolRef m = TERN__WIRE__POOL_REF__INIT;
     int fd = rig_greeted(rig.socket);
     struct stat st;
 
-    (void)state;
     join(fd, 2, "truncator");
     expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_OK);
     m.has_pool = true;
@@ -645,23 +564,21 @@ static void protocol_pool_cannot_be_truncated(void **state)
     others_are_served();
 }
 
-static void protocol_second_daemon_leaves_the_first_alone(void **state)
+TEST(protocol_second_daemon_leaves_the_first_alone)
 {
-    (void)state;
     assert_int_equal(rig_run_twin(&rig), 1);
     others_are_served();
     close(rig_greeted(rig.socket));
 }
 
 /* Fault 38: who is there when the daemon begins to drain is served until it is done. */
-static void drain_waits_for_sessions_until_its_deadline(void **state)
+TEST(drain_waits_for_sessions_until_its_deadline)
 {
     Tern__Wire__SessionOpen m = TERN__WIRE__SESSION_OPEN__INIT;
     struct daemon d;
     uint64_t start_ms;
     int fd, late;
 
-    (void)state;
     rig_start(&d, NULL, NULL);
     fd = rig_greeted(d.socket);
     join(fd, 2, "drained");
@@ -684,14 +601,88 @@ static void drain_waits_for_sessions_until_its_deadline(void **state)
     assert_int_equal(rig_stop(&d), 0);
 }
 
+/* Signals that come together wake the daemon once. */
+TEST(signals_that_come_together_are_all_taken)
+{
+    struct daemon d;
+    int status;
+
+    rig_start(&d, NULL, NULL);
+    kill(d.pid, SIGSTOP);
+    assert_int_equal(waitpid(d.pid, &status, WUNTRACED), d.pid);
+    assert_true(WIFSTOPPED(status));
+    kill(d.pid, SIGHUP);
+    kill(d.pid, SIGTERM);
+    kill(d.pid, SIGCONT);
+    assert_true(rig_log_has(&d, "event=reload_ignored", RIG_WAIT_MS));
+    assert_true(rig_log_has(&d, "event=draining", RIG_WAIT_MS));
+    assert_int_equal(rig_stop(&d), 0);
+}
+
+TEST_GROUP(start_short, stop);
+
+TEST_WITH(protocol_half_frame_is_closed_at_its_deadline, memory_is_noted, memory_is_flat)
+{
+    static const uint32_t cuts[] = {1, FRAME_HEADER_BYTES - 1, FRAME_HEADER_BYTES, 200, 100000};
+    struct frame_header h = {
+        .length = 200000, .version = FRAME_VERSION, .type = FRAME_PING, .request_id = 2};
+    uint8_t *frame = calloc(1, 200000);
+    uint64_t start_ms = rig_now_ms();
+    int fds[5];
+
+    assert_non_null(frame);
+    frame_encode(&h, frame);
+    for (int i = 0; i < 5; i++) {
+        fds[i] = rig_greeted(rig.socket);
+        assert_true(rig_write(fds[i], frame, cuts[i]));
+    }
+    others_are_served();
+    for (int i = 0; i < 5; i++) {
+        assert_true(rig_until_closed(fds[i], RIG_PARTIAL_MS + SLACK_MS) != UINT32_MAX);
+        assert_true(rig_now_ms() - start_ms >= RIG_PARTIAL_MS / 2);
+        close(fds[i]);
+    }
+    silent_is_closed_at_deadline();
+    free(frame);
+    others_are_served();
+}
+
+TEST(protocol_idle_client_stays)
+{
+    int fd = rig_greeted(rig.socket);
+
+    usleep(3 * RIG_PARTIAL_MS * 1000);
+    assert_true(rig_ping(fd, 2, RIG_WAIT_MS));
+    close(fd);
+}
+
+TEST_WITH(protocol_one_byte_at_a_time_is_closed_at_its_deadline, memory_is_noted, memory_is_flat)
+{
+    Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
+    int fd = rig_greeted(rig.socket);
+    uint64_t start_ms = rig_now_ms();
+    uint8_t zero[FRAME_HEADER_BYTES] = {8, 0, 0, 0, 1};
+    bool open = true;
+
+    assert_true(rig_message(fd, FRAME_PING, 2, 0, &m.base));
+    expect_status(fd, FRAME_PING_REPLY, 2, TERN_OK);
+    for (uint32_t i = 0; open && rig_now_ms() < start_ms + 2 * RIG_PARTIAL_MS + SLACK_MS; i++) {
+        open = rig_write(fd, &zero[i % sizeof(zero)], 1);
+        usleep(100000);
+    }
+    assert_false(open);
+    assert_true(rig_now_ms() - start_ms >= RIG_PARTIAL_MS / 2);
+    close(fd);
+    others_are_served();
+}
+
 /* At the default level: what the daemon ended, and why, and not that clients come and go. */
-static void log_says_why_the_daemon_ended_a_connection(void **state)
+TEST(log_says_why_the_daemon_ended_a_connection)
 {
     static const uint8_t half[5] = {0};
     struct daemon d;
     int fd;
 
-    (void)state;
     rig_start(&d, NULL, NULL);
     close(rig_greeted(d.socket));
     assert_true(rig_log_has(&d, "level=debug event=conn_closed", RIG_WAIT_MS));
@@ -708,61 +699,4 @@ static void log_says_why_the_daemon_ended_a_connection(void **state)
     assert_true(rig_log_has_times(&d, "level=info event=conn_closed", 2, RIG_WAIT_MS));
     assert_false(rig_log_has_times(&d, "level=info event=conn_closed", 3, 0));
     assert_int_equal(rig_stop(&d), 0);
-}
-
-/* Signals that come together wake the daemon once. */
-static void signals_that_come_together_are_all_taken(void **state)
-{
-    struct daemon d;
-    int status;
-
-    (void)state;
-    rig_start(&d, NULL, NULL);
-    kill(d.pid, SIGSTOP);
-    assert_int_equal(waitpid(d.pid, &status, WUNTRACED), d.pid);
-    assert_true(WIFSTOPPED(status));
-    kill(d.pid, SIGHUP);
-    kill(d.pid, SIGTERM);
-    kill(d.pid, SIGCONT);
-    assert_true(rig_log_has(&d, "event=reload_ignored", RIG_WAIT_MS));
-    assert_true(rig_log_has(&d, "event=draining", RIG_WAIT_MS));
-    assert_int_equal(rig_stop(&d), 0);
-}
-
-#define flat(test) cmocka_unit_test_setup_teardown(test, memory_is_noted, memory_is_flat)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(protocol_request_before_hello_is_closed),
-        cmocka_unit_test(protocol_hello_without_common_version_is_unsupported),
-        flat(protocol_impossible_header_is_closed_at_once),
-        flat(protocol_largest_frame_is_read),
-        flat(protocol_unknown_request_is_unsupported_and_lives),
-        cmocka_unit_test(protocol_admin_socket_refuses_engines),
-        cmocka_unit_test(protocol_duplicate_id_has_one_effect),
-        flat(protocol_malformed_body_is_answered_and_closed),
-        flat(protocol_empty_submessages_keep_memory_flat),
-        flat(protocol_deep_nesting_does_not_recurse),
-        cmocka_unit_test(protocol_frames_in_every_split_are_whole),
-        cmocka_unit_test(protocol_slow_reader_is_closed_and_others_are_served),
-        cmocka_unit_test(protocol_connections_above_the_limit_are_refused),
-        cmocka_unit_test(protocol_operators_above_the_limit_are_told_and_counted),
-        cmocka_unit_test(protocol_processes_above_the_limit_are_busy),
-        cmocka_unit_test(protocol_lack_of_descriptors_pauses_accept_only),
-        flat(protocol_large_frames_above_the_share_are_busy),
-        flat(protocol_pool_cannot_be_truncated),
-        cmocka_unit_test(protocol_second_daemon_leaves_the_first_alone),
-        cmocka_unit_test(drain_waits_for_sessions_until_its_deadline),
-        cmocka_unit_test(signals_that_come_together_are_all_taken),
-    };
-    const struct CMUnitTest deadlines[] = {
-        flat(protocol_half_frame_is_closed_at_its_deadline),
-        cmocka_unit_test(protocol_idle_client_stays),
-        flat(protocol_one_byte_at_a_time_is_closed_at_its_deadline),
-        cmocka_unit_test(log_says_why_the_daemon_ended_a_connection),
-    };
-    int failed = cmocka_run_group_tests(tests, start, stop);
-
-    return failed + cmocka_run_group_tests(deadlines, start_short, stop);
 }

@@ -2,22 +2,17 @@
  * a subscriber that does not read loses changes and nothing else: not its connection, not the
  * daemon's time, not another subscriber's changes. */
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/err.h"
 #include "rig_daemon.h"
 #include "shell/conn/subscribe.h"
 #include "tern.h"
+#include "testing/test.h"
 
 #define L         64
 #define CHUNKS    16
@@ -53,11 +48,10 @@ static struct tern *joined(const char *path, uint64_t *ret_pool)
     return t;
 }
 
-static int start(void **state)
+FIXTURE(start)
 {
     char extra[256];
 
-    (void)state;
     snprintf(other_path, sizeof(other_path), "/tmp/tern-subscribe-%d.sock", (int)getpid());
     rig_deadlines.slow_reader_ms = RIG_SLOW_MS;
     /* The first line goes on with the rig's list of tenants. */
@@ -71,9 +65,8 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
+FIXTURE(stop)
 {
-    (void)state;
     tern_destroy(engine);
     tern_destroy(other);
     tern_destroy(admin);
@@ -212,12 +205,13 @@ static void nothing_more(struct tern *t)
 
 /* ---- tests ---- */
 
-static void subscriber_hears_each_change_of_its_namespace(void **state)
+TEST_GROUP(start, stop);
+
+TEST(subscriber_hears_each_change_of_its_namespace)
 {
     struct tern *t = connected(rig.socket), *all = connected(rig.socket);
     uint64_t from = subscribed(t, &ns1, 0, 7);
 
-    (void)state;
     assert_int_equal(subscribed(all, NULL, 0, 8), from);
     put(engine, pool, &ns1, 1, 3);
     put(engine, pool, &ns2, 1, 2);
@@ -243,12 +237,11 @@ static void subscriber_hears_each_change_of_its_namespace(void **state)
     tern_destroy(all);
 }
 
-static void tenant_hears_nothing_of_another(void **state)
+TEST(tenant_hears_nothing_of_another)
 {
     struct tern *mine = connected(rig.socket), *everything = connected(rig.admin);
     uint64_t from = subscribed(mine, NULL, 0, 1);
 
-    (void)state;
     subscribed(everything, NULL, 0, 2);
     put(other, other_pool, &ns1, 1, 4);
     put(engine, pool, &ns1, 1, 1);
@@ -263,12 +256,11 @@ static void tenant_hears_nothing_of_another(void **state)
     tern_destroy(everything);
 }
 
-static void subscriber_goes_on_where_it_was(void **state)
+TEST(subscriber_goes_on_where_it_was)
 {
     struct tern *t = connected(rig.socket);
     uint64_t from = subscribed(t, NULL, 0, 1), at;
 
-    (void)state;
     put(engine, pool, &ns1, 2, 5);
     hear(t, 5);
     tern_destroy(t);
@@ -295,13 +287,12 @@ static void subscriber_goes_on_where_it_was(void **state)
     tern_destroy(t);
 }
 
-static void slow_subscriber_loses_changes_and_nothing_else(void **state)
+TEST(slow_subscriber_loses_changes_and_nothing_else)
 {
     struct tern *slow = connected(rig.socket), *quick = connected(rig.socket);
     uint64_t from = subscribed(slow, NULL, 0, 1), at = from, began, worst = 0, total;
     uint64_t quick_events = 0;
 
-    (void)state;
     subscribed(quick, NULL, 0, 2);
     /* More than the socket takes and the ring keeps, and longer than a slow reader may take. */
     for (uint32_t i = 0; i < 600; i++) {
@@ -339,13 +330,12 @@ static void slow_subscriber_loses_changes_and_nothing_else(void **state)
 }
 
 /* An answer that is due has its deadline, whatever lies unread before it. */
-static void subscriber_that_leaves_answers_unread_is_closed(void **state)
+TEST(subscriber_that_leaves_answers_unread_is_closed)
 {
     Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
     int fd = rig_greeted(rig.socket);
     static uint8_t ask[ANSWERS * (FRAME_HEADER_BYTES + 3)], little[4096];
 
-    (void)state;
     m.has_from = true;
     assert_true(rig_message(fd, FRAME_SUBSCRIBE, 2, 0, &m.base));
     for (uint32_t i = 0; i < 400; i++) { /* until the socket is full */
@@ -375,12 +365,11 @@ static void subscriber_that_leaves_answers_unread_is_closed(void **state)
 }
 
 /* What a synchronous call reads past is kept, up to a bound. */
-static void subscriber_may_call_meanwhile(void **state)
+TEST(subscriber_may_call_meanwhile)
 {
     struct tern *t = connected(rig.socket);
     uint64_t from = subscribed(t, &ns1, 0, 1);
 
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         put(engine, pool, &ns1, 50 + i, 4);
         assert_ok(t, tern_ping(t, 0));
@@ -400,12 +389,11 @@ static void subscriber_may_call_meanwhile(void **state)
     tern_destroy(t);
 }
 
-static void unsubscribed_hears_no_more(void **state)
+TEST(unsubscribed_hears_no_more)
 {
     struct tern *t = connected(rig.socket);
     uint64_t from = subscribed(t, &ns1, 0, 1);
 
-    (void)state;
     assert_int_equal(subscribed(t, &ns2, 0, 2), from);
     put(engine, pool, &ns1, 1, 2); /* on its way, perhaps kept, when the end is asked for */
     assert_ok(t, tern_ping(t, 0));
@@ -421,12 +409,11 @@ static void unsubscribed_hears_no_more(void **state)
     tern_destroy(t);
 }
 
-static void subscriptions_are_limited_and_given_back(void **state)
+TEST(subscriptions_are_limited_and_given_back)
 {
     struct tern *t = connected(rig.socket), *u = connected(rig.socket);
     struct tern *op = connected(rig.admin);
 
-    (void)state;
     for (uint32_t i = 1; i <= SUBSCRIPTIONS_SHARE_MAX; i++)
         subscribed(i % 2 ? t : u, NULL, 0, i);
     refused(t, TERN_QUOTA, 0, 99);
@@ -441,25 +428,8 @@ static void subscriptions_are_limited_and_given_back(void **state)
     tern_destroy(op);
 }
 
-static void subscriber_is_told_of_the_end(void **state)
+FIXTURE(stop_killed)
 {
-    struct tern *t = connected(rig.socket);
-    struct tern_answer a;
-
-    (void)state;
-    subscribed(t, NULL, 0, 5);
-    assert_int_equal(kill(rig.pid, SIGKILL), 0);
-    assert_ok(t, next(t, &a, RIG_WAIT_MS));
-    assert_int_equal(a.cookie, 5);
-    assert_err(TERN_PEER_LOST, a.err);
-    assert_null(a.events);
-    assert_err(TERN_PEER_LOST, tern_poll(t, &a));
-    tern_destroy(t);
-}
-
-static int stop_killed(void **state)
-{
-    (void)state;
     tern_destroy(engine);
     tern_destroy(other);
     tern_destroy(admin);
@@ -468,20 +438,19 @@ static int stop_killed(void **state)
     return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(subscriber_hears_each_change_of_its_namespace),
-        cmocka_unit_test(tenant_hears_nothing_of_another),
-        cmocka_unit_test(subscriber_goes_on_where_it_was),
-        cmocka_unit_test(subscriber_may_call_meanwhile),
-        cmocka_unit_test(unsubscribed_hears_no_more),
-        cmocka_unit_test(subscriptions_are_limited_and_given_back),
-        cmocka_unit_test(slow_subscriber_loses_changes_and_nothing_else),
-        cmocka_unit_test(subscriber_that_leaves_answers_unread_is_closed),
-    };
-    const struct CMUnitTest ends[] = {cmocka_unit_test(subscriber_is_told_of_the_end)};
-    int failed = cmocka_run_group_tests(tests, start, stop);
+TEST_GROUP(start, stop_killed);
 
-    return failed + cmocka_run_group_tests(ends, start, stop_killed);
+TEST(subscriber_is_told_of_the_end)
+{
+    struct tern *t = connected(rig.socket);
+    struct tern_answer a;
+
+    subscribed(t, NULL, 0, 5);
+    assert_int_equal(kill(rig.pid, SIGKILL), 0);
+    assert_ok(t, next(t, &a, RIG_WAIT_MS));
+    assert_int_equal(a.cookie, 5);
+    assert_err(TERN_PEER_LOST, a.err);
+    assert_null(a.events);
+    assert_err(TERN_PEER_LOST, tern_poll(t, &a));
+    tern_destroy(t);
 }

@@ -25,7 +25,7 @@
 /* Once before the first and once behind the last of the cases that follow, up to the next
  * TEST_GROUP or the end of the file. */
 #define TEST_GROUP(setup, teardown)                                                                \
-    __attribute__((constructor)) static void setup##_begins_a_group(void)                          \
+    __attribute__((constructor)) static void setup##_##teardown##_begins_a_group(void)             \
     {                                                                                              \
         test_group(setup, teardown);                                                               \
     }                                                                                              \

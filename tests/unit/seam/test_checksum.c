@@ -1,10 +1,4 @@
 /* X7: one-shot and piecewise forms agree with the definition computed by the plain library. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <endian.h>
 #include <stdio.h>
@@ -16,6 +10,7 @@
 #include "base/prng.h"
 #include "seam/mem/checksum.h"
 #include "seam/mem/checksum_blocks.h"
+#include "testing/test.h"
 
 #define BYTES_MAX (1u << 20)
 
@@ -33,23 +28,42 @@ static uint64_t by_definition(const uint8_t *p, size_t n)
     return XXH3_64bits(sub, blocks * sizeof sub[0]);
 }
 
-static void checksum_unit_agrees_with_the_definition(void **state)
+FIXTURE(make_bytes)
+{
+    struct prng p;
+
+    bytes = malloc(BYTES_MAX);
+    if (!bytes)
+        return -1;
+    prng_init(&p, 1);
+    for (size_t i = 0; i < BYTES_MAX; i++)
+        bytes[i] = (uint8_t)prng_u64(&p);
+    return 0;
+}
+
+FIXTURE(free_bytes)
+{
+    free(bytes);
+    return 0;
+}
+
+TEST_GROUP(make_bytes, free_bytes);
+
+TEST(checksum_unit_agrees_with_the_definition)
 {
     static const size_t sizes[] = {
         1, 7, 4095, 4096, 4097, 8192, 65536, 262143, 262144, 262145, 64 * 4096 + 8192, BYTES_MAX};
 
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         assert_int_equal(checksum_unit(bytes, sizes[i]), by_definition(bytes, sizes[i]));
 }
 
 /* Whatever this machine chose: each variant that it can run says the same. */
-static void checksum_variants_agree(void **state)
+TEST(checksum_variants_agree)
 {
     static uint64_t a[BYTES_MAX / CHECKSUM_BLOCK + 1], b[BYTES_MAX / CHECKSUM_BLOCK + 1];
     static const size_t sizes[] = {1, 100, 240, 241, 4095, 4096, 4097, 262143, BYTES_MAX};
 
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         size_t n = (sizes[i] + CHECKSUM_BLOCK - 1) / CHECKSUM_BLOCK * sizeof a[0];
 
@@ -69,23 +83,21 @@ static void checksum_variants_agree(void **state)
     (void)b;
 }
 
-static void checksum_known_value_stays(void **state)
+TEST(checksum_known_value_stays)
 {
     uint8_t zero[8192] = {0};
 
-    (void)state;
     /* On the wire and on disk: a change here breaks every peer. Computed by the library's default
      * entry. */
     assert_int_equal(checksum_unit(zero, sizeof zero), by_definition(zero, sizeof zero));
     assert_int_equal(checksum_unit(zero, sizeof zero), 0x895a5e2e268f1792u);
 }
 
-static void checksum_fed_in_pieces_is_the_same(void **state)
+TEST(checksum_fed_in_pieces_is_the_same)
 {
     struct prng p;
     struct checksum c;
 
-    (void)state;
     prng_init(&p, 7);
     for (int round = 0; round < 300; round++) {
         size_t n = 1 + prng_below(&p, BYTES_MAX), at = 0;
@@ -102,12 +114,11 @@ static void checksum_fed_in_pieces_is_the_same(void **state)
     }
 }
 
-static void checksum_sees_every_flipped_bit_position(void **state)
+TEST(checksum_sees_every_flipped_bit_position)
 {
     const size_t n = 3 * CHECKSUM_BLOCK + 100;
     uint64_t right = checksum_unit(bytes, n);
 
-    (void)state;
     for (size_t i = 0; i < n; i += 37) {
         bytes[i] ^= (uint8_t)(1u << (i & 7));
         assert_int_not_equal(checksum_unit(bytes, n), right);
@@ -116,9 +127,8 @@ static void checksum_sees_every_flipped_bit_position(void **state)
     assert_int_equal(checksum_unit(bytes, n), right);
 }
 
-static void checksum_unit_spans_cover_the_page(void **state)
+TEST(checksum_unit_spans_cover_the_page)
 {
-    (void)state;
     for (uint32_t units = 1; units < 40; units++) {
         uint64_t end = 0;
 
@@ -159,9 +169,8 @@ static double gb_s(checksum_blocks_fn *fn)
 }
 
 /* Printed, never asserted. */
-static void checksum_speed_is_printed(void **state)
+TEST(checksum_speed_is_printed)
 {
-    (void)state;
     printf("checksum: variant=%s baseline_gb_s=%.1f", checksum_variant(),
            gb_s(checksum_blocks_baseline));
 #if defined(__x86_64__)
@@ -171,29 +180,4 @@ static void checksum_speed_is_printed(void **state)
         printf(" avx512_gb_s=%.1f", gb_s(checksum_blocks_avx512));
 #endif
     printf("\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(checksum_unit_agrees_with_the_definition),
-        cmocka_unit_test(checksum_variants_agree),
-        cmocka_unit_test(checksum_known_value_stays),
-        cmocka_unit_test(checksum_fed_in_pieces_is_the_same),
-        cmocka_unit_test(checksum_sees_every_flipped_bit_position),
-        cmocka_unit_test(checksum_unit_spans_cover_the_page),
-        cmocka_unit_test(checksum_speed_is_printed),
-    };
-    struct prng p;
-    int failed;
-
-    bytes = malloc(BYTES_MAX);
-    if (!bytes)
-        return 1;
-    prng_init(&p, 1);
-    for (size_t i = 0; i < BYTES_MAX; i++)
-        bytes[i] = (uint8_t)prng_u64(&p);
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
-    free(bytes);
-    return failed;
 }
