@@ -5,17 +5,18 @@
  * then nobody may have been reading it. */
 #include "sim.h"
 
+#include "oracle/rules.h"
+
 uint32_t window_begin(const struct sim *w, uint32_t g, uint32_t at)
 {
-    return recurrent(w, g) || at <= w->window[g] ? 0 : (at - w->window[g]) / w->page_tokens[g];
+    return recurrent(w, g) ? 0 : rule_window_first(w->window[g], w->page_tokens[g], at);
 }
 
 /* The segment of the chunk that ends at depth k * L. */
 static uint32_t seg_first(const struct sim *w, uint32_t g, uint32_t k)
 {
-    uint32_t span = w->window[g] < w->L ? w->window[g] : w->L;
-
-    return recurrent(w, g) ? 0 : (k * w->L - span) / w->page_tokens[g];
+    return recurrent(w, g) ? 0
+                           : rule_segment_first(w->window[g], w->page_tokens[g], w->L, k * w->L);
 }
 
 static uint32_t seg_end(const struct sim *w, uint32_t g, uint32_t k)
@@ -127,8 +128,7 @@ void state_forget_session(struct sim *w, uint32_t d, struct session *s, uint32_t
 void state_slide(struct sim *w, uint32_t d, struct session *s, uint32_t next, uint32_t step)
 {
     for (STATE_GROUPS(w, g)) {
-        uint32_t at = s->written < next ? s->written : next, keep = w->window[g] + w->reserve[g];
-        uint32_t lower = at > keep ? at - keep : 0;
+        uint32_t lower = rule_slide_lower(s->written, next, w->window[g] + w->reserve[g]);
 
         if (recurrent(w, g))
             continue;

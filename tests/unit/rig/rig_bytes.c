@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "oracle/rules.h"
 
 uint8_t *rig_page(struct rig *rig, uint32_t pool, uint32_t group, uint32_t index,
                   uint64_t *ret_bytes)
@@ -100,8 +101,8 @@ static uint32_t wrong_in_group(struct rig_session *s, const struct group_layout 
         page = table_page(s, g, 0, &bytes);
         return !holds(page, bytes, pattern(s, g, upto));
     }
-    if (l->family == FAMILY_WINDOW && upto > l->window)
-        p = (upto - l->window) / l->page_tokens;
+    if (l->family == FAMILY_WINDOW)
+        p = rule_window_first(l->window, l->page_tokens, upto);
     for (; (p + 1) * l->page_tokens <= upto; p++) {
         if (!s->table[g][p].index) {
             wrong++;

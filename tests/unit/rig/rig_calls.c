@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oracle/rules.h"
+
 const struct reply *rig_reply_to(struct rig *rig, uint64_t request_id)
 {
     struct rig_reply *slot = &rig->replies[request_id % RIG_REPLIES_MAX];
@@ -267,12 +269,12 @@ static void copy_state(struct rig_session *s, const struct table_run *run)
 static bool has_left(const struct rig_session *s, uint32_t g, const struct group_layout *l,
                      uint32_t align, uint32_t p)
 {
-    uint32_t at = p * l->page_tokens, depth = at / align * align + align;
+    uint32_t at = p * l->page_tokens, end = at / align * align + align;
 
     if (at >= s->len.committed)
         return p < s->slid[g];
     return at + l->page_tokens <= s->low ||
-           (l->window < align && p < (depth - l->window) / l->page_tokens);
+           p < rule_segment_first(l->window, l->page_tokens, align, end);
 }
 
 /* What the rules say that the engine has no more: beyond A, and below the window. */
@@ -303,16 +305,16 @@ static void trim_table(struct rig_session *s, const struct lengths *before)
 static void slide(struct rig_session *s, uint32_t next)
 {
     struct pool_view v;
-    uint32_t at = s->len.written, low = s->len.committed;
+    uint32_t low = s->len.committed;
 
     if (!core_pool_view(s->rig->core, s->pool.slot, &v))
         return;
     next = next ? next : s->len.committed + v.align_tokens;
-    at = at < next ? at : next;
     for (uint32_t g = 0; g < v.ngroups; g++) {
         const struct group_layout *l = &v.group[g].layout;
         uint32_t keep = l->family == FAMILY_WINDOW ? l->window + l->reserve : v.align_tokens;
-        uint32_t lower = at > keep ? at - keep : 0, chunk = lower / v.align_tokens * v.align_tokens;
+        uint32_t lower = rule_slide_lower(s->len.written, next, keep);
+        uint32_t chunk = lower / v.align_tokens * v.align_tokens;
 
         if (l->family != FAMILY_HISTORY && chunk < low)
             low = chunk;
