@@ -428,7 +428,7 @@ TEST(a_refusal_names_what_is_wrong)
     kv.axes = &axis;
     kv.naxes = 1;
     refused("255 bytes", tern_pool_open(tern, &layout, 0, &other, NULL));
-    refused("the kind", tern_do(tern, &op, 0, &r));
+    refused("kind of operation", tern_do(tern, &op, 0, &r));
     list.base = 1;
     refused("whole token list", tern_peek(tern, pool, &ns, &list, 0, &depth));
 }
