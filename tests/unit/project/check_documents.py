@@ -1,0 +1,140 @@
+"""Holds the documents to the tree. Called by test_documents.sh.
+
+  link    a link between documents leads to a file and a heading that are there
+  path    a path of a source that a document names (core/step.c, shell/tls/*.c) is there
+  text    a text of the program that the table of troubles quotes is in the program's sources
+"""
+import glob
+import os
+import re
+import sys
+import tempfile
+
+DOCUMENTS = ["README.md", "ARCHITECTURE.md"]
+ROOTS = ["", "daemon", "tests", "client"]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PATH = re.compile(r"`([\w*{},./-]+/[\w*{},.-]*|[\w*-]+\.(?:sh|md|py))`")
+SOURCE = (".c", ".h", ".sh", ".py", ".md", ".proto", ".yaml", ".txt", "/")
+TROUBLES = "docs/operations.md"
+PLACEHOLDER = re.compile(r"\.\.\.|\(\.\.\.\)|\b[A-Z]{3,}\b|\bN\b|\w+=")
+
+
+def read(tree, path):
+    with open(os.path.join(tree, path), encoding="utf-8", errors="replace") as f:
+        return f.read()
+
+
+def documents(tree):
+    found = [d for d in DOCUMENTS if os.path.exists(os.path.join(tree, d))]
+    return found + sorted(os.path.relpath(p, tree) for p in glob.glob(os.path.join(tree, "docs", "*.md")))
+
+
+def headings(text):
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    names = re.findall(r"^#+ +(.*)$", text, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", n.lower()).replace(" ", "-") for n in names}
+
+
+def bad_links(tree, doc, text):
+    for link in LINK.findall(text):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = os.path.normpath(os.path.join(os.path.dirname(doc), path)) if path else doc
+        if not os.path.exists(os.path.join(tree, target)):
+            yield f"link: {doc}: {link}: there is no {target}"
+        elif anchor and anchor not in headings(read(tree, target)):
+            yield f"link: {doc}: {link}: {target} has no such heading"
+
+
+def spread(name):
+    """a/{b,c}.h -> a/b.h, a/c.h"""
+    m = re.match(r"(.*)\{([^{}]*)\}(.*)", name)
+    return [y for x in m.group(2).split(",") for y in spread(m.group(1) + x + m.group(3))] if m else [name]
+
+
+def bad_paths(tree, doc, text):
+    for found in PATH.findall(re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)):
+        for name in spread(found):
+            if not name.endswith(SOURCE) or name.startswith(("/", "build/")):
+                continue
+            anywhere = "/" not in name
+            roots = [os.path.join(tree, r) for r in ROOTS]
+            if not any(glob.glob(os.path.join(r, "**", name) if anywhere else os.path.join(r, name),
+                                 recursive=anywhere) for r in roots):
+                yield f"path: {doc}: there is no {name}"
+
+
+def sources(tree):
+    text = []
+    for folder in ("daemon", "client", "proto"):
+        for path in glob.glob(os.path.join(tree, folder, "**", "*.[ch]"), recursive=True):
+            text.append(re.sub(r'"\s*\n\s*"', "", read(tree, os.path.relpath(path, tree))))
+    return "\n".join(text)
+
+
+def bad_texts(tree):
+    if not os.path.exists(os.path.join(tree, TROUBLES)):
+        return
+    rows = [r for r in read(tree, TROUBLES).partition("\n## Trouble\n")[2].splitlines() if r.startswith("| ")]
+    program = sources(tree)
+    for row in rows:
+        for quote in re.findall(r"`([^`]+)`", row.split("|")[1]):
+            for part in PLACEHOLDER.split(quote):
+                part = part.strip(" :()")
+                if len(part) > 6 and part not in program:
+                    yield f"text: {TROUBLES}: no program says \"{part}\""
+
+
+def check(tree):
+    found = []
+    for doc in documents(tree):
+        text = read(tree, doc)
+        found += list(bad_links(tree, doc, text)) + list(bad_paths(tree, doc, text))
+    return found + list(bad_texts(tree)), len(documents(tree))
+
+
+GOOD = {
+    "README.md": "# Tern\n## Two commands\nSee [there](docs/operations.md#trouble) and `core/{a,b}.c`, `build/bin/`.\n"
+                 "```\n`not/a/path.c`\n```\n",
+    "docs/operations.md": "[here](#trouble), [up](../README.md#two-commands), `demo.sh`\n## Trouble\n"
+                          "| `no memory: N bytes` or `start_failed ... reason=wrong_ca` | x | y |\n",
+    "daemon/core/a.c": '"no "\n    "memory: %u bytes" "start_failed" "wrong_ca"\n',
+    "daemon/core/b.c": "", "deploy/demo.sh": "", "build/bin/ternd": "",
+}
+BAD = [("README.md", "[x](docs/nothing.md)", "link"), ("README.md", "[x](docs/operations.md#nothing)", "link"),
+       ("docs/operations.md", "\n[x](#nothing)\n", "link"), ("README.md", "`core/c.c`", "path"),
+       ("README.md", "`core/{a,c}.c`", "path"), ("README.md", "`nothing.sh`", "path"),
+       ("docs/operations.md", "| `too little memory: N` | x | y |\n", "text"),
+       ("docs/operations.md", "| `start_failed ... reason=wrong_name` | x | y |\n", "text")]
+
+
+def plant(tree, files):
+    for path, text in files.items():
+        os.makedirs(os.path.dirname(os.path.join(tree, path)), exist_ok=True)
+        with open(os.path.join(tree, path), "w", encoding="utf-8") as f:
+            f.write(text)
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as tree:
+        plant(tree, GOOD)
+        assert not check(tree)[0], check(tree)[0]
+        for path, more, kind in BAD:
+            plant(tree, {path: GOOD[path] + more})
+            got = [f.split(":")[0] for f in check(tree)[0]]
+            assert got == [kind], f"{path}: {more!r}: {got} in place of {kind}"
+            plant(tree, GOOD)
+
+
+def main():
+    self_test()
+    found, documents_seen = check(sys.argv[1])
+    for line in found:
+        print(line)
+    print(f"{documents_seen} documents, {len(found)} violations")
+    return 1 if found or documents_seen < 5 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
