@@ -355,7 +355,7 @@ TEST(dial_that_another_node_answers_is_closed)
 static Tern__Wire__PeerPath path_of(enum xfer_path_kind kind, uint64_t sequence)
 {
     static uint8_t gid[WIRE_GID_BYTES] = {0xfe, 0x80};
-    static struct xfer_chunk chunk = {.addr = 4096, .bytes = 4096, .rkey = 7};
+    static struct xfer_mr chunk = {.addr = 4096, .bytes = 4096, .rkey = 7};
     Tern__Wire__PeerPath m = TERN__WIRE__PEER_PATH__INIT;
 
     m.has_kind = m.has_epoch = m.has_rail = m.has_mtu = m.has_sequence = true;

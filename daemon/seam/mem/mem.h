@@ -51,28 +51,28 @@ int mem_event_fd(const struct mem *mem); /* readable when mem_poll has something
 void mem_poll(struct mem *mem, void (*emit)(void *ctx, struct event *event), void *ctx);
 
 /* Tells where a pool lies; before its first page is used. Again for each pool that opens in that
- * slot. `moved`: regions whose bytes transfers move, all of them, or 1 where all hold alike. */
+ * slot. `transfer_regions`: whose bytes transfers carry, all of them, or 1 where all hold alike. */
 void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenant, uint64_t offset,
-                  uint64_t bytes, uint32_t regions, uint32_t moved, uint32_t ngroups,
+                  uint64_t bytes, uint32_t regions, uint32_t transfer_regions, uint32_t ngroups,
                   const struct group_layout *groups);
 
 /* To be touched within mem_fault_try. */
 void *mem_page(const struct mem *mem, uint32_t pool, uint32_t region, uint32_t group,
                uint32_t index);
 uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group); /* of one region */
-uint32_t mem_moved_regions(const struct mem *mem, uint32_t pool);
-/* A page has come, and agrees with its checksums in the regions that are moved: the others get its
- * bytes, and these checksums. False: memory of theirs is gone. */
+uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool);
+/* A page has come, and agrees with its checksums in the regions that transfers carry: the others
+ * get its bytes, and these checksums. False: memory of theirs is gone. */
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page);
 uint32_t mem_units(const struct mem *mem, uint32_t pool, uint32_t group);
-/* Of a page, what a transfer moves: bytes, and checksums beside them. */
-static inline uint64_t mem_moved_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
+/* Of a page, what a transfer carries: bytes, and checksums beside them. */
+static inline uint64_t mem_transfer_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
 {
-    return mem_page_bytes(mem, pool, group) * mem_moved_regions(mem, pool);
+    return mem_page_bytes(mem, pool, group) * mem_transfer_regions(mem, pool);
 }
-static inline uint32_t mem_moved_sums(const struct mem *mem, uint32_t pool, uint32_t group)
+static inline uint32_t mem_transfer_sums(const struct mem *mem, uint32_t pool, uint32_t group)
 {
-    return mem_units(mem, pool, group) * mem_moved_regions(mem, pool);
+    return mem_units(mem, pool, group) * mem_transfer_regions(mem, pool);
 }
 uint32_t mem_page_records(const struct mem *mem); /* as configured */
 /* A whole region of a tenant's device tier, for registration with a device. */

@@ -203,7 +203,7 @@ void mem_destroy(struct mem *mem)
 /* ------------------------------------------------------------------ pools and pages */
 
 void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenant, uint64_t offset,
-                  uint64_t bytes, uint32_t regions, uint32_t moved, uint32_t ngroups,
+                  uint64_t bytes, uint32_t regions, uint32_t transfer_regions, uint32_t ngroups,
                   const struct group_layout *groups)
 {
     struct pool_place *place;
@@ -211,7 +211,7 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
 
     check(pool < mem->config.pools && tenant < mem->config.tenants && (uint32_t)tier < TIERS);
     check(regions >= 1 && regions <= mem->config.tenant[tenant].regions);
-    check(moved == regions || moved == 1);
+    check(transfer_regions == regions || transfer_regions == 1);
     check(ngroups >= 1 && ngroups <= GROUPS_MAX);
     have = tier_bytes(&mem->config.tenant[tenant], tier);
     check(offset <= have && bytes <= have - offset);
@@ -220,7 +220,7 @@ void mem_pool_set(struct mem *mem, uint32_t pool, enum tier tier, uint32_t tenan
     place->bytes = bytes;
     place->tenant = tenant;
     place->regions = regions;
-    place->moved = moved;
+    place->transfer_regions = transfer_regions;
     place->ngroups = ngroups;
     for (uint32_t g = 0; g < ngroups; g++) {
         check(groups[g].units >= 1 && groups[g].page_bytes >= groups[g].units);
@@ -258,9 +258,9 @@ uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
     return place->group[group].page_bytes;
 }
 
-uint32_t mem_moved_regions(const struct mem *mem, uint32_t pool)
+uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool)
 {
-    return place_of(mem, pool)->moved;
+    return place_of(mem, pool)->transfer_regions;
 }
 
 struct spread {
@@ -282,7 +282,7 @@ bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
     uint64_t *sums = mem_sums(mem, page->record);
     uint32_t units = place->group[page->group].units;
 
-    for (uint32_t r = place->moved; r < place->regions; r++) {
+    for (uint32_t r = place->transfer_regions; r < place->regions; r++) {
         struct spread s = {.to = mem_page(mem, pool, r, page->group, page->index),
                            .from = mem_page(mem, pool, 0, page->group, page->index),
                            .bytes = place->group[page->group].page_bytes};

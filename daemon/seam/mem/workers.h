@@ -17,7 +17,7 @@ struct pool_place {
     uint8_t *base[RANKS_MAX]; /* first byte of the pool in each region */
     uint64_t bytes;           /* in one region */
     uint32_t tenant, regions, ngroups;
-    uint32_t moved; /* regions, by transfers */
+    uint32_t transfer_regions; /* whose bytes transfers carry */
     struct group_layout group[GROUPS_MAX];
 };
 

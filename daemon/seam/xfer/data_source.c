@@ -29,7 +29,7 @@ static bool answer_page(struct data_conn *conn, uint32_t i, uint32_t record,
 {
     struct data_request *r = conn->request;
     struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = data_request_pool(conn), n = mem_moved_sums(mem, pool, r->entry[i].group);
+    uint32_t pool = data_request_pool(conn), n = mem_transfer_sums(mem, pool, r->entry[i].group);
     const uint64_t *sums = mem_sums(mem, record);
 
     if (conn->out_n + n * sizeof *sums > conn->xfer->conns->meta_bytes)
@@ -37,7 +37,7 @@ static bool answer_page(struct data_conn *conn, uint32_t i, uint32_t record,
     for (uint32_t k = 0; k < n; k++, conn->out_n += 8)
         xfer_put64(conn->meta + conn->out_n, sums[k]);
     *ret_sums_bytes += n * sizeof *sums;
-    r->pages_left += mem_moved_bytes(mem, pool, r->entry[i].group);
+    r->pages_left += mem_transfer_bytes(mem, pool, r->entry[i].group);
     xfer_set_bit(r->given, i);
     return true;
 }
@@ -49,7 +49,7 @@ static bool page_leaves(const struct data_conn *conn, uint32_t i, uint32_t *ret_
 
     return outflow_page(conn->xfer, r->serve, &r->entry[i], ret_record) &&
            mem_sums_known(mem, *ret_record,
-                          mem_moved_sums(mem, data_request_pool(conn), r->entry[i].group));
+                          mem_transfer_sums(mem, data_request_pool(conn), r->entry[i].group));
 }
 
 bool data_answer_begin(struct data_conn *conn, uint16_t frame, uint64_t place, bool leaves)

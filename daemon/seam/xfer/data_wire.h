@@ -80,9 +80,9 @@ struct xfer_entry {
     uint32_t group, index, gen;
 };
 
-/* A stretch of the destination's memory that one window opens. */
+/* A stretch of the destination's memory that one memory window opens. */
 struct xfer_run {
-    uint32_t window; /* its number << 8 | the part of its key that changes with each binding */
+    uint32_t mw; /* its number << 8 | the part of its key that changes with each binding */
     uint32_t region;
     uint64_t offset, bytes; /* in that region */
 };
@@ -156,7 +156,7 @@ static inline void xfer_get_entry(const uint8_t *p, struct xfer_entry *ret)
 
 static inline void xfer_put_run(uint8_t *p, const struct xfer_run *r)
 {
-    xfer_put32(p, r->window);
+    xfer_put32(p, r->mw);
     xfer_put32(p + 4, r->region);
     xfer_put64(p + 8, r->offset);
     xfer_put64(p + 16, r->bytes);
@@ -164,7 +164,7 @@ static inline void xfer_put_run(uint8_t *p, const struct xfer_run *r)
 
 static inline void xfer_get_run(const uint8_t *p, struct xfer_run *ret)
 {
-    ret->window = xfer_get32(p);
+    ret->mw = xfer_get32(p);
     ret->region = xfer_get32(p + 4);
     ret->offset = xfer_get64(p + 8);
     ret->bytes = xfer_get64(p + 16);

@@ -220,18 +220,18 @@ void xfer_pull_stop(struct xfer *xfer, const struct action *act)
 
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
-    return mem_moved_bytes(xfer->config.mem, batch->pool, batch->page[i].group);
+    return mem_transfer_bytes(xfer->config.mem, batch->pool, batch->page[i].group);
 }
 
 uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i)
 {
-    return mem_moved_sums(xfer->config.mem, batch->pool, batch->page[i].group);
+    return mem_transfer_sums(xfer->config.mem, batch->pool, batch->page[i].group);
 }
 
 struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint32_t sums_max)
 {
     const struct batch *batch = &xfer->batch[number];
-    uint32_t regions = mem_moved_regions(xfer->config.mem, batch->pool), sums = 0;
+    uint32_t regions = mem_transfer_regions(xfer->config.mem, batch->pool), sums = 0;
     struct batch_part part = {.batch = number, .first = batch->asked};
 
     for (uint32_t i = batch->asked; i < batch->n; i++) {
@@ -313,7 +313,7 @@ bool batch_has_another_way(struct xfer *xfer, uint32_t number)
 }
 
 /* False: its pull broke. */
-static bool batch_moved(struct xfer *xfer, uint32_t number, enum tern_err err)
+static bool batch_requeue(struct xfer *xfer, uint32_t number, enum tern_err err)
 {
     struct transport *t = transport_after(xfer, &xfer->batch[number]);
 
@@ -337,7 +337,7 @@ void batch_hand_on(struct xfer *xfer, uint32_t number, enum tern_err err)
     batch_move(batch, BATCH_MOVING);
     xfer->stats.batches_to_tcp++;
     if (batch->verifying == 0) /* else with the last verdict */
-        batch_moved(xfer, number, err);
+        batch_requeue(xfer, number, err);
 }
 
 void transports_pump_after(struct xfer *xfer, const struct transport *t, uint32_t peer_link)
@@ -380,7 +380,7 @@ static void verdict_came(void *ctx, uint64_t token, enum mem_verdict verdict)
         if (batch->state == BATCH_VERIFYING && batch->verifying == 0)
             batch_done(xfer, number);
         else if (batch->state == BATCH_MOVING && batch->verifying == 0 &&
-                 batch_moved(xfer, number, TERN_PEER_LOST))
+                 batch_requeue(xfer, number, TERN_PEER_LOST))
             transports_pump_after(xfer, t, xfer->inflow[slot].peer_link);
     }
     inflow_release(xfer, slot);

@@ -20,16 +20,17 @@ enum xfer_transport { XFER_AUTO = 0, XFER_VERBS, XFER_TCP };
  * else: a path is of one link, one tenant, because a key is good for one tenant's memory alone, and
  * one rail, a device of the destination's. The destination offers, the source answers or refuses;
  * its end is at its device of that number, modulo as many as it has. */
-#define XFER_CHUNKS_MAX     64 /* registrations of one tenant's memory */
+#define XFER_MRS_MAX        64 /* registrations of one tenant's memory */
 #define XFER_PATH_TEXT      160
 #define XFER_DEVICE_BYTES   64
 #define XFER_PATH_GID_BYTES 16
 #define XFER_RAILS_MAX      4  /* local devices in use; a path of each, at most, a (link, tenant) */
-#define XFER_WINDOWS_MAX    64 /* memory windows of a path that is written to */
+#define XFER_MWS_MAX        64 /* memory windows of a path that is written to */
 
 enum xfer_path_kind { XFER_PATH_OFFER = 1, XFER_PATH_ANSWER, XFER_PATH_REFUSE, XFER_PATH_KINDS };
 
-struct xfer_chunk {
+/* A memory region (MR): a stretch of a tenant's memory that is registered with a device. */
+struct xfer_mr {
     uint64_t addr, bytes;
     uint64_t offset; /* in its region */
     uint32_t rkey, region;
@@ -42,14 +43,15 @@ struct xfer_path_msg {
     uint32_t epoch;  /* the destination's; an answer repeats it */
     uint32_t qpn, psn, mtu, lid, rd_atomic;
     uint8_t gid[XFER_PATH_GID_BYTES];
-    /* The source writes, so the offer says where: chunks without keys, and the keys of windows. An
-     * answer that repeats it agrees; else the destination reads, and the answer names chunks. */
+    /* The source writes, so the offer says where: memory regions without keys, and the keys of
+     * memory windows. An answer that repeats it agrees; else the destination reads, and the answer
+     * names memory regions. */
     bool push;
-    uint32_t nchunks;
-    struct xfer_chunk chunk[XFER_CHUNKS_MAX];
-    uint32_t nwindows;
-    uint32_t window[XFER_WINDOWS_MAX]; /* the part of a key that stays; the rest is 0 */
-    char text[XFER_PATH_TEXT];         /* why it was refused */
+    uint32_t nmrs;
+    struct xfer_mr mr[XFER_MRS_MAX];
+    uint32_t nmws;
+    uint32_t mw_rkey[XFER_MWS_MAX]; /* the part of a key that stays; the rest is 0 */
+    char text[XFER_PATH_TEXT];      /* why it was refused */
 };
 
 /* One end of a path; texts are static, or borrowed until the next call into xfer. */
@@ -155,7 +157,7 @@ struct xfer_rail_view {
     int node; /* NUMA; -1: not known */
     uint32_t port, gid_index, mtu, rd_atomic, completion_queue;
     uint64_t registered_bytes, registrations, max_mr_bytes;
-    bool windows;         /* of type 2B, bound to a queue pair: pages can be pushed to us */
+    bool memory_windows;  /* of type 2B, bound to a queue pair: pages can be pushed to us */
     bool lost;            /* for good: no path is made over it until the daemon starts again */
     uint64_t bytes_asked; /* of the device so far, whatever became of them */
 };

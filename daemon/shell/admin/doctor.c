@@ -42,7 +42,7 @@ static void rails(const struct xfer_rdma_view *v, struct text_out *out)
         text_u64(out, "gid_index", r->gid_index);
         text_u64(out, "mtu", r->mtu);
         text_u64(out, "rd_atomic", r->rd_atomic);
-        text_bool(out, "windows", r->windows);
+        text_bool(out, "windows", r->memory_windows);
         text_bool(out, "lost", r->lost);
         text_u64(out, "send_queue", v->send_queue);
         text_u64(out, "completion_queue", r->completion_queue);

@@ -12,9 +12,9 @@
 #include "shell/peers/link_internal.h"
 #include "shell/wire/wire_out.h"
 
-static_assert(WIRE_CHUNK_BYTES == sizeof(struct xfer_chunk), "chunks travel as they are");
-static_assert(WIRE_CHUNKS_MAX == XFER_CHUNKS_MAX, "as many as fit");
-static_assert(WIRE_WINDOW_BYTES == sizeof(uint32_t) && WIRE_WINDOWS_MAX == XFER_WINDOWS_MAX,
+static_assert(WIRE_CHUNK_BYTES == sizeof(struct xfer_mr), "chunks travel as they are");
+static_assert(WIRE_CHUNKS_MAX == XFER_MRS_MAX, "as many as fit");
+static_assert(WIRE_WINDOW_BYTES == sizeof(uint32_t) && WIRE_WINDOWS_MAX == XFER_MWS_MAX,
               "so do windows");
 static_assert(WIRE_GID_BYTES == XFER_PATH_GID_BYTES, "a GID");
 
@@ -44,11 +44,11 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
         m.rd_atomic = msg->rd_atomic;
         m.gid = wire_bytes(msg->gid, sizeof msg->gid);
         m.has_chunks = true;
-        m.chunks = wire_bytes(msg->chunk, msg->nchunks * sizeof *msg->chunk);
+        m.chunks = wire_bytes(msg->mr, msg->nmrs * sizeof *msg->mr);
         m.has_push = msg->push;
         m.push = msg->push;
-        m.has_windows = msg->nwindows > 0;
-        m.windows = wire_bytes(msg->window, msg->nwindows * sizeof *msg->window);
+        m.has_windows = msg->nmws > 0;
+        m.windows = wire_bytes(msg->mw_rkey, msg->nmws * sizeof *msg->mw_rkey);
     }
     check(wire_encode(&h, &m.base, FRAME_BODY_MAX, d->frame, FRAME_HEADER_BYTES + FRAME_BODY_MAX,
                       &n) == TERN_OK);
@@ -131,8 +131,8 @@ static void decode(const Tern__Wire__PeerPath *m, struct xfer_path_msg *ret)
                                   .push = m->push};
     if (m->has_gid)
         memcpy(ret->gid, m->gid.data, sizeof ret->gid);
-    ret->nchunks = copy_elements(&m->chunks, WIRE_CHUNK_BYTES, ret->chunk);
-    ret->nwindows = copy_elements(&m->windows, WIRE_WINDOW_BYTES, ret->window);
+    ret->nmrs = copy_elements(&m->chunks, WIRE_CHUNK_BYTES, ret->mr);
+    ret->nmws = copy_elements(&m->windows, WIRE_WINDOW_BYTES, ret->mw_rkey);
     if (m->text)
         snprintf(ret->text, sizeof ret->text, "%s", m->text);
     for (char *c = ret->text; *c; c++)

@@ -11,7 +11,7 @@ static void audit_piece(const struct verbs *v, const struct verbs_piece *piece, 
 {
     const struct verbs_path *p = piece->path == NONE ? NULL : &v->path[piece->path];
 
-    if (piece->state == PIECE_FREE && (piece->counted || piece->revoked))
+    if (piece->state == PIECE_FREE && (piece->holds || piece->revoked))
         rw_fail("free_and_held", "node %u piece %u", node, piece->seq);
     if (piece->revoked && (!p || p->source || !p->push || p->state != PATH_READY))
         rw_fail("revoked_without_path", "node %u piece %u", node, piece->seq);
@@ -62,9 +62,9 @@ void audit_node(uint32_t number, bool rest)
     for (uint32_t i = 0; v && v->nrails > 0 && i < v->npaths; i++) {
         const struct verbs_path *p = &v->path[i];
 
-        held[p->rail % v->nrails] += p->held + (p->posted - p->done);
+        held[p->rail % v->nrails] += p->held + (p->posted - p->completed);
         if (rest && p->state == PATH_READY && !p->source && p->push &&
-            ~p->windows_free << (64 - VERBS_WINDOWS))
+            ~p->mws_free << (64 - VERBS_MWS))
             rw_fail("window_left", "node %u path %u", number, i);
     }
     for (uint32_t i = 0; v && rest && i < v->nrails; i++)
@@ -75,8 +75,8 @@ void audit_node(uint32_t number, bool rest)
 
 static bool could_go_on(struct verbs *v, uint32_t link, const struct verbs_piece *piece)
 {
-    return piece->state == PIECE_WAITING && piece->batch != NONE && !piece->counted &&
-           piece->heard && path_best(v, link, batch_tenant(v, piece->batch), piece);
+    return piece->state == PIECE_WAITING && piece->batch != NONE && !piece->holds &&
+           piece->answered && path_best(v, link, batch_tenant(v, piece->batch), piece);
 }
 
 /* The tick is for time that has passed: a piece that waited for something else than that was told

@@ -122,5 +122,5 @@ void config_make(struct rconfig *c)
     if (pushes && rw_one_in(8))
         give_up_pushes(c);
     c->choices = rw_between(60, CHOICES_MAX);
-    c->moved = rw_one_in(2) ? 1 : c->regions;
+    c->transfer_regions = rw_one_in(2) ? 1 : c->regions;
 }

@@ -117,7 +117,7 @@ void rmem_write(uint32_t node, uint32_t pool, uint32_t place, uint64_t tag)
         uint8_t *base = page_base(node, pool, r, place);
 
         for (uint32_t at = 0; at < bytes; at += 8) {
-            uint64_t word = word_of(tag, r % rw.cfg.moved, at);
+            uint64_t word = word_of(tag, r % rw.cfg.transfer_regions, at);
 
             memcpy(base + at, &word, 8);
         }
@@ -133,7 +133,7 @@ bool rmem_holds(uint32_t node, uint32_t pool, uint32_t place, uint64_t tag)
         const uint8_t *base = page_base(node, pool, r, place);
 
         for (uint32_t at = 0; at < bytes; at += 8) {
-            uint64_t word = word_of(tag, r % rw.cfg.moved, at);
+            uint64_t word = word_of(tag, r % rw.cfg.transfer_regions, at);
 
             if (memcmp(base + at, &word, 8) != 0)
                 return false;
@@ -320,10 +320,10 @@ uint64_t mem_page_bytes(const struct mem *mem, uint32_t pool, uint32_t group)
     return rw.cfg.page_bytes[group];
 }
 
-uint32_t mem_moved_regions(const struct mem *mem, uint32_t pool)
+uint32_t mem_transfer_regions(const struct mem *mem, uint32_t pool)
 {
     (void)mem, (void)pool;
-    return rw.cfg.moved;
+    return rw.cfg.transfer_regions;
 }
 
 bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
@@ -331,7 +331,7 @@ bool mem_spread(struct mem *mem, uint32_t pool, const struct page_at *page)
     uint32_t place = rmem_place(page->group, page->index), units = rw.cfg.units[page->group];
     uint64_t *sums = mem_sums(mem, page->record);
 
-    for (uint32_t r = rw.cfg.moved; r < rw.cfg.regions; r++) {
+    for (uint32_t r = rw.cfg.transfer_regions; r < rw.cfg.regions; r++) {
         memcpy(page_base(mem->node, pool, r, place), page_base(mem->node, pool, 0, place),
                rw.cfg.page_bytes[page->group]);
         memcpy(sums + r * units, sums, units * sizeof *sums);

@@ -137,8 +137,8 @@ struct thing_at {
 
 struct rconfig {
     uint32_t nodes, tenants, regions, groups;
-    uint32_t moved;        /* regions, by transfers: all, or 1 where all hold alike */
-    uint32_t rails[NODES]; /* devices in use; 0: it has none */
+    uint32_t transfer_regions; /* that transfers carry: all, or 1 where all hold alike */
+    uint32_t rails[NODES];     /* devices in use; 0: it has none */
     uint32_t page_bytes[GROUPS], units[GROUPS], first[GROUPS],
         pages[GROUPS]; /* index in the pool */
     uint32_t max_msg, cqe, rd_atomic, mr_bytes, choices;

@@ -29,7 +29,7 @@ static inline void pull_and_check(const struct rig_options *o, uint32_t pages, u
     }
     assert_int_equal(ok, pages);
     for (uint32_t i = 1; i <= pages; i++)
-        total += rig.group[rig_group_of(&rig, i)].page_bytes * rig.moved;
+        total += rig.group[rig_group_of(&rig, i)].page_bytes * rig.transfer_regions;
     xfer_stats(rig.dst.xfer, &in);
     xfer_stats(rig.src.xfer, &out);
     assert_int_equal(in.payload_bytes_in, total);

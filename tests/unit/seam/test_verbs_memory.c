@@ -200,7 +200,7 @@ TEST(verbs_memory_large_is_registered_by_several_threads)
     assert_true(memory_register(&v, &rail, why, sizeof why));
     covers_all();
     for (uint32_t t = 0; t < TENANTS; t++)
-        assert_true(rail.domain[t].n >= 16 && rail.domain[t].n <= XFER_CHUNKS_MAX);
+        assert_true(rail.domain[t].n >= 16 && rail.domain[t].n <= XFER_MRS_MAX);
     assert_int_equal(told_done, TENANTS * 4 * 100 * GIB);
     if (with_another) {
         assert_true(told_threads > 1);

@@ -32,7 +32,7 @@ static struct verbs_domain domain;
 static struct ibv_mr mr;
 static struct ibv_context ctx;
 static struct ibv_qp qp;
-static struct ibv_mw window[VERBS_WINDOWS];
+static struct ibv_mw window[VERBS_MWS];
 static uint32_t bound; /* windows, by the device */
 
 static int post_send(struct ibv_qp *to, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -99,9 +99,9 @@ FIXTURE(start)
                                    .push = true,
                                    .wanted = true,
                                    .qp = &qp,
-                                   .windows_free = ~(uint64_t)0 >> (64 - VERBS_WINDOWS)};
-    for (uint32_t i = 0; i < VERBS_WINDOWS; i++)
-        paths[0].window[i] = &window[i];
+                                   .mws_free = ~(uint64_t)0 >> (64 - VERBS_MWS)};
+    for (uint32_t i = 0; i < VERBS_MWS; i++)
+        paths[0].mw[i] = &window[i];
     return link_pieces(&v, 0) ? 0 : -1;
 }
 
@@ -124,7 +124,7 @@ TEST_WITH(verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, star
     struct verbs_rail *rail = &v.rail[0];
 
     *piece = (struct verbs_piece){
-        .state = PIECE_WAITING, .heard = true, .n = 1, .tries = 1, .sums = piece->sums};
+        .state = PIECE_WAITING, .answered = true, .n = 1, .tries = 1, .sums = piece->sums};
     rail->cq_used = PLACES - 1; /* a window takes two: to be bound, and to be closed */
     pieces_start(&v, 0);
     assert_int_equal(piece->state, PIECE_WAITING);
@@ -141,8 +141,8 @@ static void revoke(struct verbs_piece *piece, bool heard)
     *piece = (struct verbs_piece){.state = PIECE_CLOSING,
                                   .batch = NONE,
                                   .revoked = true,
-                                  .granted = true,
-                                  .heard = heard,
+                                  .pushed = true,
+                                  .answered = heard,
                                   .sums = piece->sums};
 }
 

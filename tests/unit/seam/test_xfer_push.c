@@ -339,8 +339,8 @@ static int64_t forge(struct rig *rig, const struct forgery *f)
 TEST(xfer_push_forged_grants_are_not_written_to)
 {
     const struct forgery senseless[] = {
-        {{.window = XFER_WINDOWS_MAX << 8, .bytes = 4096}, 1, false}, /* no such window */
-        {{.window = 0xffffff00u, .bytes = 4096}, 1, false},
+        {{.mw = XFER_MWS_MAX << 8, .bytes = 4096}, 1, false}, /* no such window */
+        {{.mw = 0xffffff00u, .bytes = 4096}, 1, false},
         {{.region = 1, .bytes = 4096}, 1, false}, /* no such memory */
         {{.offset = UINT64_MAX, .bytes = 4096}, 1, false},
         {{.offset = (32u << 20) - 4095, .bytes = 4096}, 1, false}, /* beyond its end */

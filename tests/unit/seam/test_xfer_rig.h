@@ -65,7 +65,7 @@ struct proxy {
 struct rig {
     struct io *io;
     struct side src, dst;
-    uint32_t ngroups, regions, moved;
+    uint32_t ngroups, regions, transfer_regions;
     struct group_layout group[2];
     uint32_t base[2];             /* physical index of page 0: the groups' pages may not overlap */
     uint32_t gen[2][RIG_PAGES];   /* the source's generations */
@@ -147,7 +147,7 @@ static inline void rig_fill_source(struct rig *rig, uint32_t pages)
                 uint8_t *page = mem_page(rig->src.mem, 0, r, g, rig->base[g] + i);
 
                 for (uint64_t b = 0; b < rig->group[g].page_bytes; b++)
-                    page[b] = rig_byte(r % rig->moved, g, i, b);
+                    page[b] = rig_byte(r % rig->transfer_regions, g, i, b);
             }
             at[n++] = (struct page_at){g, rig->base[g] + i, 1, g * RIG_PAGES + i};
             if (n == SEAL_PAGES_MAX || (g + 1 == rig->ngroups && i + 1 == pages)) {
@@ -174,10 +174,10 @@ static inline void rig_path_send(void *ctx, uint32_t link, const struct xfer_pat
     struct rig *rig = side->rig;
     struct xfer_path_msg copy = *msg;
 
-    for (uint32_t i = 0; i < copy.nchunks; i++)
-        copy.chunk[i].rkey ^= rig->rkey_xor;
-    for (uint32_t i = 0; i < copy.nwindows; i++)
-        copy.window[i] ^= rig->rkey_xor;
+    for (uint32_t i = 0; i < copy.nmrs; i++)
+        copy.mr[i].rkey ^= rig->rkey_xor;
+    for (uint32_t i = 0; i < copy.nmws; i++)
+        copy.mw_rkey[i] ^= rig->rkey_xor;
     if (copy.kind == XFER_PATH_OFFER)
         rig->offer[copy.rail] = copy;
     if (copy.kind == XFER_PATH_OFFER && rig->refuses) {
@@ -235,8 +235,8 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
     m.tenant[0] = (struct tenant_config){.memory_bytes = o->memory_bytes, .regions = o->regions};
     if (mem_create(&m, &side->mem, &why) != TERN_OK)
         fail_msg("%s", why);
-    mem_pool_set(side->mem, 0, TIER_DEVICE, 0, 0, o->memory_bytes, o->regions, rig->moved,
-                 rig->ngroups, rig->group);
+    mem_pool_set(side->mem, 0, TIER_DEVICE, 0, 0, o->memory_bytes, o->regions,
+                 rig->transfer_regions, rig->ngroups, rig->group);
     x.mem = side->mem;
     assert_int_equal(xfer_create(&x, &side->xfer, &why), TERN_OK);
     xfer_admit(side->xfer, 0, RIG_TOKEN);
@@ -300,7 +300,7 @@ static inline void rig_open(struct rig *rig, const struct rig_options *options)
         o.idle_ns = 5000000000u;
     rig->idle_ns = o.idle_ns;
     rig->regions = o.regions;
-    rig->moved = o.alike ? 1 : o.regions;
+    rig->transfer_regions = o.alike ? 1 : o.regions;
     for (; rig->ngroups < 2 && o.page_bytes[rig->ngroups]; rig->ngroups++)
         rig->group[rig->ngroups] = (struct group_layout){
             .page_tokens = 64, .units = o.units, .page_bytes = o.page_bytes[rig->ngroups]};
@@ -502,7 +502,7 @@ static inline bool rig_page_right(const struct rig *rig, uint32_t group, uint32_
         const uint8_t *page = mem_page(rig->dst.mem, 0, r, group, rig->base[group] + index);
 
         for (uint64_t b = 0; b < rig->group[group].page_bytes; b++)
-            if (page[b] != rig_byte(r % rig->moved, group, index, b))
+            if (page[b] != rig_byte(r % rig->transfer_regions, group, index, b))
                 return false;
     }
     return true;

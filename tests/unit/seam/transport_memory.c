@@ -122,7 +122,7 @@ static uint64_t copy_some(struct transport *t, struct job *job, uint64_t most)
     if (n < left)
         return n;
     c->at = 0;
-    if (++c->region == mem_moved_regions(mem, b->pool)) {
+    if (++c->region == mem_transfer_regions(mem, b->pool)) {
         *c = (struct page_cursor){.page = c->page + 1};
         arrival_end(&job->arrival);
     }

@@ -171,7 +171,7 @@ static enum tern_err say(const Tern__Wire__PeerPath *m, uint64_t received)
 static Tern__Wire__PeerPath an_offer(const char *tenant)
 {
     static uint8_t gid[WIRE_GID_BYTES] = {0xfe, 0x80};
-    static struct xfer_chunk chunk = {.addr = 4096, .bytes = 4096, .rkey = 7};
+    static struct xfer_mr chunk = {.addr = 4096, .bytes = 4096, .rkey = 7};
     Tern__Wire__PeerPath m = TERN__WIRE__PEER_PATH__INIT;
 
     m.has_kind = m.has_epoch = m.has_rail = m.has_sequence = m.has_gid = m.has_chunks = true;
@@ -209,16 +209,16 @@ static struct xfer_path_msg a_message(enum xfer_path_kind kind)
     msg.push = prng_below(&prng, 2);
     for (uint32_t i = 0; i < XFER_PATH_GID_BYTES; i++)
         msg.gid[i] = (uint8_t)number32();
-    msg.nchunks = prng_below(&prng, 4) ? prng_below(&prng, XFER_CHUNKS_MAX + 1) : XFER_CHUNKS_MAX;
-    for (uint32_t i = 0; i < msg.nchunks; i++)
-        msg.chunk[i] = (struct xfer_chunk){.addr = prng_u64(&prng),
-                                           .bytes = prng_u64(&prng),
-                                           .offset = prng_u64(&prng),
-                                           .rkey = number32(),
-                                           .region = number32()};
-    msg.nwindows = prng_below(&prng, 4) ? prng_below(&prng, XFER_WINDOWS_MAX + 1) : 0;
-    for (uint32_t i = 0; i < msg.nwindows; i++)
-        msg.window[i] = number32();
+    msg.nmrs = prng_below(&prng, 4) ? prng_below(&prng, XFER_MRS_MAX + 1) : XFER_MRS_MAX;
+    for (uint32_t i = 0; i < msg.nmrs; i++)
+        msg.mr[i] = (struct xfer_mr){.addr = prng_u64(&prng),
+                                     .bytes = prng_u64(&prng),
+                                     .offset = prng_u64(&prng),
+                                     .rkey = number32(),
+                                     .region = number32()};
+    msg.nmws = prng_below(&prng, 4) ? prng_below(&prng, XFER_MWS_MAX + 1) : 0;
+    for (uint32_t i = 0; i < msg.nmws; i++)
+        msg.mw_rkey[i] = number32();
     return msg;
 }
 
@@ -239,10 +239,10 @@ static void same_on_the_wire(const Tern__Wire__PeerPath *m, const struct xfer_pa
     assert_int_equal(m->push, msg->push);
     assert_int_equal(m->gid.len, ends ? WIRE_GID_BYTES : 0);
     assert_memory_equal(m->gid.data, msg->gid, m->gid.len);
-    assert_int_equal(m->chunks.len, msg->nchunks * WIRE_CHUNK_BYTES);
-    assert_memory_equal(m->chunks.data, msg->chunk, m->chunks.len);
-    assert_int_equal(m->windows.len, msg->nwindows * WIRE_WINDOW_BYTES);
-    assert_memory_equal(m->windows.data, msg->window, m->windows.len);
+    assert_int_equal(m->chunks.len, msg->nmrs * WIRE_CHUNK_BYTES);
+    assert_memory_equal(m->chunks.data, msg->mr, m->chunks.len);
+    assert_int_equal(m->windows.len, msg->nmws * WIRE_WINDOW_BYTES);
+    assert_memory_equal(m->windows.data, msg->mw_rkey, m->windows.len);
     assert_int_equal(m->text != NULL, !ends);
     if (!ends)
         assert_string_equal(m->text, msg->text);
@@ -261,10 +261,10 @@ static void same_in_the_seam(const struct xfer_path_msg *got, const struct xfer_
     assert_int_equal(got->rd_atomic, msg->rd_atomic);
     assert_memory_equal(got->gid, msg->gid, sizeof msg->gid);
     assert_int_equal(got->push, msg->push);
-    assert_int_equal(got->nchunks, msg->nchunks);
-    assert_memory_equal(got->chunk, msg->chunk, sizeof msg->chunk);
-    assert_int_equal(got->nwindows, msg->nwindows);
-    assert_memory_equal(got->window, msg->window, sizeof msg->window);
+    assert_int_equal(got->nmrs, msg->nmrs);
+    assert_memory_equal(got->mr, msg->mr, sizeof msg->mr);
+    assert_int_equal(got->nmws, msg->nmws);
+    assert_memory_equal(got->mw_rkey, msg->mw_rkey, sizeof msg->mw_rkey);
     assert_string_equal(got->text, msg->text);
 }
 
@@ -378,8 +378,8 @@ TEST_WITH(link_path_message_out_of_turn_is_malformed, start, stop)
 
 TEST_WITH(link_path_count_above_its_limit_is_malformed, start, stop)
 {
-    static struct xfer_chunk chunks[XFER_CHUNKS_MAX + 1];
-    static uint32_t windows[XFER_WINDOWS_MAX + 1];
+    static struct xfer_mr chunks[XFER_MRS_MAX + 1];
+    static uint32_t windows[XFER_MWS_MAX + 1];
     static const uint32_t gid[] = {0, 1, 15, 17, 32};
     Tern__Wire__PeerPath good = an_offer("blue"), m = good;
 

@@ -42,7 +42,7 @@ static void gather(struct data_conn *conn, struct data_gather *g)
 {
     const struct data_request *r = conn->request;
     const struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = data_request_pool(conn), regions = mem_moved_regions(mem, pool);
+    uint32_t pool = data_request_pool(conn), regions = mem_transfer_regions(mem, pool);
     struct page_cursor c = r->cursor;
 
     if (r->over) {
@@ -71,7 +71,7 @@ static bool sent(struct data_conn *conn, uint64_t n)
 {
     struct data_request *r = conn->request;
     const struct mem *mem = conn->xfer->config.mem;
-    uint32_t pool = data_request_pool(conn), regions = mem_moved_regions(mem, pool);
+    uint32_t pool = data_request_pool(conn), regions = mem_transfer_regions(mem, pool);
 
     r->pages_left -= n;
     conn->xfer->stats.payload_bytes_out += n;

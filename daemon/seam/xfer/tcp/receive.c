@@ -48,7 +48,7 @@ static bool target_pages(struct data_conn *conn, const struct batch_part *part,
     const struct tcp_caller *caller = tcp_caller_of(conn);
     const struct mem *mem = conn->xfer->config.mem;
     const struct batch *batch = &conn->xfer->batch[part->batch];
-    uint32_t regions = mem_moved_regions(mem, batch->pool);
+    uint32_t regions = mem_transfer_regions(mem, batch->pool);
     struct page_cursor c = caller->cursor;
 
     for (; c.page < part->n; c.page++, c.region = 0, c.at = 0) {
@@ -149,7 +149,7 @@ static uint64_t take_page_bytes(struct data_conn *conn, const struct batch_part 
     if (c->cursor.at < bytes)
         return n;
     c->cursor.at = 0;
-    if (++c->cursor.region == mem_moved_regions(mem, batch->pool)) {
+    if (++c->cursor.region == mem_transfer_regions(mem, batch->pool)) {
         c->sum_next += batch_page_sums(conn->xfer, batch, i);
         arrival_end(&c->arrival);
         c->cursor.region = 0;

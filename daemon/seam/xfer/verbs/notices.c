@@ -14,7 +14,7 @@ static bool answer_due(const struct data_conn *conn)
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
         const struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
 
-        if (piece->state != PIECE_FREE && !piece->heard)
+        if (piece->state != PIECE_FREE && !piece->answered)
             return true;
     }
     return false;
@@ -59,11 +59,10 @@ static void put_request_write(const struct verbs *v, struct data_conn *conn,
     for (uint32_t i = 0; i < piece->nruns; i++, conn->out_n += XFER_RUN_BYTES) {
         const struct verbs_run *run = &piece->run[i];
 
-        xfer_put_run(conn->buffer + conn->out_n,
-                     &(struct xfer_run){.window = push_window_name(p, run),
-                                        .region = run->mr->region,
-                                        .offset = run->offset,
-                                        .bytes = run->bytes});
+        xfer_put_run(conn->buffer + conn->out_n, &(struct xfer_run){.mw = push_mw_name(p, run),
+                                                                    .region = run->mr->region,
+                                                                    .offset = run->offset,
+                                                                    .bytes = run->bytes});
     }
 }
 
@@ -88,7 +87,7 @@ static void say_confirms(struct verbs *v, struct data_conn *conn)
             continue;
         put_frame(conn, XFER_CONFIRM, piece, piece->sent);
         piece_move(piece, PIECE_CONFIRMING);
-        piece->heard = false;
+        piece->answered = false;
     }
 }
 
@@ -99,7 +98,7 @@ static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t 
     uint32_t number = cut.batch;
     const struct batch *batch = &v->xfer->batch[number];
 
-    piece->counted = piece->heard = piece->granted = piece->revoked = false;
+    piece->holds = piece->answered = piece->pushed = piece->revoked = false;
     piece->batch = number;
     piece->pull = batch->inflow;
     piece->seq = v->link[link].seq++;
@@ -144,7 +143,7 @@ static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_pi
     }
     cut.n = push_fit(v, p, number, cut.first, cut.n, piece, &most);
     if (cut.n == 0 && !most)
-        return false; /* goes on when windows are free */
+        return false; /* goes on when memory windows are free */
     if (cut.n == 0) {
         batch_other_way(v, link, number);
         transports_pump_after(v->xfer, v->transport, link);
@@ -209,7 +208,7 @@ static struct verbs_piece *piece_by_seq(struct verbs *v, uint32_t link, uint32_t
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, link, i);
 
-        if (piece->state != PIECE_FREE && !piece->heard && piece->seq == seq &&
+        if (piece->state != PIECE_FREE && !piece->answered && piece->seq == seq &&
             (piece->state == PIECE_CONFIRMING) == confirms)
             return piece;
     }
@@ -263,13 +262,13 @@ static bool answered_push(struct verbs *v, struct verbs_piece *piece, const stru
     if (given != 0 && given != piece->n)
         return false;
     piece->revoked = piece->revoked && given > 0;
-    if (piece->counted && lost)
+    if (piece->holds && lost)
         push_lost(v, piece);
     if (piece->state == PIECE_WAITING || lost)
         return true; /* it is asked for again */
     if (piece->batch != NONE && !take_answer(v, piece, head, status))
         return false;
-    if (piece->counted)
+    if (piece->holds)
         push_answered(v, piece, given > 0);
     if (piece->batch != NONE && given == 0)
         piece_end(v, piece);
@@ -297,9 +296,9 @@ static bool answered(struct verbs *v, struct data_conn *conn, const struct xfer_
 
     if (!piece || head->n != piece->n)
         return false;
-    piece->heard = true;
-    if (!(piece->granted ? answered_push : answered_read)(v, piece, head,
-                                                          conn->meta + XFER_HEAD_BYTES))
+    piece->answered = true;
+    if (!(piece->pushed ? answered_push : answered_read)(v, piece, head,
+                                                         conn->meta + XFER_HEAD_BYTES))
         return false;
     piece_free(piece);
     pieces_start(v, conn->peer_link);
@@ -313,7 +312,7 @@ static bool confirmed(struct verbs *v, struct data_conn *conn, const struct xfer
 
     if (!piece || !xfer_get_tail(conn->meta + XFER_HEAD_BYTES, head->seq, stale))
         return false;
-    piece->heard = true;
+    piece->answered = true;
     piece_free(piece);
     if (piece->state == PIECE_FREE)
         return true;
@@ -377,7 +376,7 @@ static bool idle(const struct data_conn *conn)
     for (uint32_t i = 0; i < VERBS_PIECES; i++) {
         const struct verbs_piece *piece = piece_of(v, conn->peer_link, i);
 
-        if (piece->state != PIECE_FREE && (piece->batch != NONE || !piece->heard))
+        if (piece->state != PIECE_FREE && (piece->batch != NONE || !piece->answered))
             return false;
     }
     return true;
@@ -394,8 +393,8 @@ static void lost(struct data_conn *conn)
 
         if (piece->state == PIECE_FREE)
             continue;
-        piece->revoked = piece->revoked && piece->heard;
-        piece->heard = true;
+        piece->revoked = piece->revoked && piece->answered;
+        piece->answered = true;
         if (piece->batch != NONE)
             inflow_break(xfer, piece->pull, TERN_PEER_LOST);
         if (piece->state != PIECE_FREE && piece->batch != NONE)

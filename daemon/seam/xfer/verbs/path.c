@@ -51,18 +51,18 @@ static void send_to_peer(struct verbs *v, const struct verbs_path *p,
 
 /* ------------------------------------------------------------------ what is said */
 
-static void fill_chunks(struct verbs *v, const struct verbs_path *p, struct xfer_path_msg *msg,
-                        bool keys)
+static void fill_mrs(struct verbs *v, const struct verbs_path *p, struct xfer_path_msg *msg,
+                     bool keys)
 {
     const struct verbs_domain *d = &rail_of(v, p)->domain[p->tenant];
 
-    msg->nchunks = d->n;
+    msg->nmrs = d->n;
     for (uint32_t i = 0; i < d->n; i++)
-        msg->chunk[i] = (struct xfer_chunk){.addr = (uintptr_t)d->mr[i].base,
-                                            .bytes = d->mr[i].bytes,
-                                            .offset = d->mr[i].offset,
-                                            .rkey = keys ? d->mr[i].mr->rkey : 0,
-                                            .region = d->mr[i].region};
+        msg->mr[i] = (struct xfer_mr){.addr = (uintptr_t)d->mr[i].base,
+                                      .bytes = d->mr[i].bytes,
+                                      .offset = d->mr[i].offset,
+                                      .rkey = keys ? d->mr[i].mr->rkey : 0,
+                                      .region = d->mr[i].region};
 }
 
 static void fill_end(const struct verbs_path *p, struct xfer_path_msg *msg)
@@ -84,10 +84,10 @@ static void offer(struct verbs *v, const struct verbs_path *p)
 
     fill_end(p, &msg);
     if (p->push) {
-        fill_chunks(v, p, &msg, false);
-        msg.nwindows = VERBS_WINDOWS;
-        for (uint32_t i = 0; i < VERBS_WINDOWS; i++)
-            msg.window[i] = p->window[i]->rkey & ~0xffu;
+        fill_mrs(v, p, &msg, false);
+        msg.nmws = VERBS_MWS;
+        for (uint32_t i = 0; i < VERBS_MWS; i++)
+            msg.mw_rkey[i] = p->mw[i]->rkey & ~0xffu;
     }
     send_to_peer(v, p, &msg);
 }
@@ -98,7 +98,7 @@ static void answer(struct verbs *v, const struct verbs_path *p)
 
     fill_end(p, &msg);
     if (!p->push)
-        fill_chunks(v, p, &msg, true);
+        fill_mrs(v, p, &msg, true);
     send_to_peer(v, p, &msg);
 }
 
@@ -113,20 +113,20 @@ static void refuse(struct verbs *v, const struct verbs_path *p, uint32_t epoch, 
 
 /* ------------------------------------------------------------------ making */
 
-static bool our_end(struct verbs *v, struct verbs_path *p)
+static bool our_endpoint(struct verbs *v, struct verbs_path *p)
 {
     const struct verbs_rail *rail = rail_of(v, p);
     uint32_t psn;
 
     if (getrandom(&psn, sizeof psn, GRND_NONBLOCK) != (ssize_t)sizeof psn)
         return false;
-    p->ours = (struct path_end){.psn = psn & 0xffffffu,
-                                .mtu = rail->mtu,
-                                .lid = rail->lid,
-                                .rd_atomic = p->source ? rail->rd_resp : rail->rd_init,
-                                .gid = rail->gid};
+    p->ours = (struct qp_endpoint){.psn = psn & 0xffffffu,
+                                   .mtu = rail->mtu,
+                                   .lid = rail->lid,
+                                   .rd_atomic = p->source ? rail->rd_resp : rail->rd_init,
+                                   .gid = rail->gid};
     p->epoch = ++v->epoch & 0xffffffu;
-    p->posted = p->done = 0;
+    p->posted = p->completed = 0;
     check(p->writes_n == 0 && p->held == 0);
     p->since_ns = io_now_ns();
     v->xfer->stats.paths_made++;
@@ -141,7 +141,7 @@ static void path_make(struct verbs *v, struct verbs_path *p)
         p->retry_ns = UINT64_MAX; /* once for each time that the link comes up */
         return;
     }
-    if (!our_end(v, p))
+    if (!our_endpoint(v, p))
         return; /* as it is: comes again with the tick */
     p->push = link_pushes(v, p->link);
     if (p->push && !push_hold(v, p)) {
@@ -152,13 +152,13 @@ static void path_make(struct verbs *v, struct verbs_path *p)
     setup_give(v, p, JOB_MAKE);
 }
 
-static struct path_end their_end(const struct xfer_path_msg *msg)
+static struct qp_endpoint peer_endpoint(const struct xfer_path_msg *msg)
 {
-    struct path_end end = {.qpn = msg->qpn & 0xffffffu,
-                           .psn = msg->psn & 0xffffffu,
-                           .mtu = msg->mtu,
-                           .lid = msg->lid,
-                           .rd_atomic = msg->rd_atomic};
+    struct qp_endpoint end = {.qpn = msg->qpn & 0xffffffu,
+                              .psn = msg->psn & 0xffffffu,
+                              .mtu = msg->mtu,
+                              .lid = msg->lid,
+                              .rd_atomic = msg->rd_atomic};
 
     memcpy(end.gid.raw, msg->gid, sizeof msg->gid);
     return end;
@@ -172,7 +172,7 @@ static void path_accept(struct verbs *v, struct verbs_path *p)
         refuse(v, p, p->offer.epoch, "its daemon has lost the device");
         return;
     }
-    if (!our_end(v, p)) {
+    if (!our_endpoint(v, p)) {
         refuse(v, p, p->offer.epoch, "no random number for it");
         return;
     }
@@ -265,7 +265,7 @@ void path_advance(struct verbs *v, struct verbs_path *p)
 {
     if (p->state != PATH_DRAINING)
         return;
-    if (p->posted != p->done && io_now_ns() - p->since_ns < VERBS_DRAIN_NS)
+    if (p->posted != p->completed && io_now_ns() - p->since_ns < VERBS_DRAIN_NS)
         return;
     path_move(p, PATH_ENDING);
     setup_give(v, p, JOB_END);
@@ -317,15 +317,15 @@ static void describe(struct verbs *v, struct verbs_path *p)
                  rail->view.port, rail->view.gid_index,
                  128u << (p->ours.mtu < p->theirs.mtu ? p->ours.mtu : p->theirs.mtu));
     if (p->push)
-        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u windows to push into",
-                 VERBS_WINDOWS);
+        snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u memory windows to push into",
+                 VERBS_MWS);
     else
         snprintf(p->reason + n, sizeof p->reason - (size_t)n, "%u reads at a time%s%s",
                  rail->rd_init < p->theirs.rd_atomic ? rail->rd_init : p->theirs.rd_atomic,
                  v->link[p->link].push ? "; no push: " : "",
                  !v->link[p->link].push    ? ""
                  : link_pushes(v, p->link) ? "the peer knows none"
-                                           : "a device here has no windows of type 2B");
+                                           : "a device here has no memory windows of type 2B");
 }
 
 static void proven(struct verbs *v, struct verbs_path *p)
@@ -379,7 +379,7 @@ static bool went_with_device(struct verbs *v, struct verbs_path *p)
     rail_lost(rail, "its driver was taken away; start the daemon again");
     if (!rail_gone(rail))
         return false;
-    memset(p->window, 0, sizeof p->window); /* the library's part of them cannot be freed */
+    memset(p->mw, 0, sizeof p->mw); /* the library's part of them cannot be freed */
     p->qp = NULL;
     return true;
 }
@@ -391,8 +391,8 @@ static void ended(struct verbs *v, struct verbs_path *p)
         return;
     }
     cq_drain(rail_of(v, p)); /* what is there was counted; what is not there cannot come */
-    rail_of(v, p)->cq_used -= p->posted - p->done;
-    p->done = p->posted;
+    rail_of(v, p)->cq_used -= p->posted - p->completed;
+    p->completed = p->posted;
     pieces_done(v, p);
     if (p->push && !p->source)
         pushes_ended(v, p);
@@ -440,7 +440,7 @@ static void path_tick(struct verbs *v, struct verbs_path *p, uint64_t now_ns)
         path_make(v, p);
     else if (p->state == PATH_OFFERED && now_ns - p->since_ns > VERBS_SETUP_NS)
         path_failed(v, p, "the peer does not answer the offer of a path");
-    else if (p->state == PATH_READY && p->posted != p->done && now_ns > p->progress_ns &&
+    else if (p->state == PATH_READY && p->posted != p->completed && now_ns > p->progress_ns &&
              now_ns - p->progress_ns > stuck_ns(v, p))
         path_failed(v, p, "requests were neither completed nor given up in time");
     else if ((p->state == PATH_ENDING || p->state == PATH_STUCK) &&
@@ -459,12 +459,12 @@ void paths_tick(struct verbs *v, uint64_t now_ns)
 
 /* ------------------------------------------------------------------ what the peer says */
 
-static bool chunks_sound(const struct xfer_path_msg *msg)
+static bool mrs_sound(const struct xfer_path_msg *msg)
 {
-    if (msg->nchunks == 0 || msg->nchunks > XFER_CHUNKS_MAX)
+    if (msg->nmrs == 0 || msg->nmrs > XFER_MRS_MAX)
         return false;
-    for (uint32_t i = 0; i < msg->nchunks; i++) {
-        const struct xfer_chunk *c = &msg->chunk[i];
+    for (uint32_t i = 0; i < msg->nmrs; i++) {
+        const struct xfer_mr *c = &msg->mr[i];
 
         if (c->bytes == 0 || c->addr + c->bytes < c->addr || c->offset + c->bytes < c->offset ||
             c->region >= RANKS_MAX)
@@ -473,26 +473,26 @@ static bool chunks_sound(const struct xfer_path_msg *msg)
     return true;
 }
 
-static bool windows_sound(const struct xfer_path_msg *msg)
+static bool mws_sound(const struct xfer_path_msg *msg)
 {
-    return chunks_sound(msg) && msg->nwindows > 0 && msg->nwindows <= XFER_WINDOWS_MAX;
+    return mrs_sound(msg) && msg->nmws > 0 && msg->nmws <= XFER_MWS_MAX;
 }
 
 static void offered(struct verbs *v, struct verbs_path *p, const struct xfer_path_msg *msg)
 {
     if (!rdma(v)->serves || v->xfer->link[p->link].up || msg->mtu < IBV_MTU_256 ||
-        msg->mtu > IBV_MTU_4096 || (msg->push && !windows_sound(msg))) {
+        msg->mtu > IBV_MTU_4096 || (msg->push && !mws_sound(msg))) {
         refuse(v, p, msg->epoch, "this daemon gives nothing by RDMA, or not with that offer");
         return;
     }
     p->source = true;
     p->offer = (struct path_offer){
-        .waits = p->offer.waits, .end = their_end(msg), .epoch = msg->epoch, .push = msg->push};
+        .waits = p->offer.waits, .end = peer_endpoint(msg), .epoch = msg->epoch, .push = msg->push};
     if (msg->push) { /* nothing is written by the path that goes from here on */
-        p->nchunks = msg->nchunks;
-        memcpy(p->chunk, msg->chunk, sizeof p->chunk);
-        p->nwindows = msg->nwindows;
-        memcpy(p->window_key, msg->window, sizeof p->window_key);
+        p->npeer_mrs = msg->nmrs;
+        memcpy(p->peer_mr, msg->mr, sizeof p->peer_mr);
+        p->nmws = msg->nmws;
+        memcpy(p->mw_rkey, msg->mw_rkey, sizeof p->mw_rkey);
     }
     if (p->state == PATH_NONE) {
         path_accept(v, p);
@@ -518,13 +518,13 @@ static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_pa
     if (refused || p->state != PATH_OFFERED)
         return;
     p->push = p->push && msg->push; /* else it knows no pushes */
-    if ((!p->push && !chunks_sound(msg)) || msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {
+    if ((!p->push && !mrs_sound(msg)) || msg->mtu < IBV_MTU_256 || msg->mtu > IBV_MTU_4096) {
         path_failed(v, p, "the peer's answer makes no sense");
         return;
     }
-    p->theirs = their_end(msg);
-    p->nchunks = msg->nchunks;
-    memcpy(p->chunk, msg->chunk, sizeof p->chunk);
+    p->theirs = peer_endpoint(msg);
+    p->npeer_mrs = msg->nmrs;
+    memcpy(p->peer_mr, msg->mr, sizeof p->peer_mr);
     path_move(p, PATH_CONNECTING);
     setup_give(v, p, JOB_CONNECT);
 }

@@ -98,10 +98,10 @@ void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
     struct verbs_link *l = &v->link[link];
     uint64_t bit = (uint64_t)1 << tenant;
 
-    if ((l->told & bit) && ((l->told_verbs & bit) != 0) == verbs)
+    if ((l->noted & bit) && ((l->noted_verbs & bit) != 0) == verbs)
         return;
-    l->told |= bit;
-    l->told_verbs = verbs ? l->told_verbs | bit : l->told_verbs & ~bit;
+    l->noted |= bit;
+    l->noted_verbs = verbs ? l->noted_verbs | bit : l->noted_verbs & ~bit;
     if (v->xfer->config.rdma.path_note)
         v->xfer->config.rdma.path_note(v->xfer->config.ctx, link, tenant, verbs, reason);
 }
@@ -127,7 +127,7 @@ void verbs_link_push(struct transport *t, uint32_t link, bool push)
 bool link_pushes(const struct verbs *v, uint32_t link)
 {
     for (uint32_t i = 0; i < v->nrails; i++)
-        if (!v->rail[i].view.windows)
+        if (!v->rail[i].view.memory_windows)
             return false;
     return v->link[link].push && v->xfer->config.rdma.push;
 }
@@ -152,7 +152,7 @@ void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, 
     l->peer_rdma = peer_rdma;
     l->tenants = tenants;
     l->up_ns = io_now_ns();
-    l->told = 0;
+    l->noted = 0;
     why = why_not(v, link);
     for (uint32_t tenant = 0; tenant < v->tenants; tenant++) {
         if (!(tenants >> tenant & 1))

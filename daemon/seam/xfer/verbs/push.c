@@ -1,12 +1,12 @@
 /* Pushes, the destination's side: a grant. Each contiguous run of a piece's pages is opened by a
- * type-2 window of the path, bound for this piece alone; the source is asked to write there, and
- * its last write says by an immediate that all has arrived. Then the windows are closed, the pages
- * confirmed and compared with their checksums, as pages that were read.
+ * type-2 memory window of the path, bound for this piece alone; the source is asked to write there,
+ * and its last write says by an immediate that all has arrived. Then the memory windows are closed,
+ * the pages confirmed and compared with their checksums, as pages that were read.
  *
  * When its pull ends, a piece that was not asked for yet is closed at once. One that was asked for
  * has VERBS_REVOKE_NS to arrive, or to be refused by the source, which hears of the end as well;
- * then its windows are closed under the writer. The device refuses what comes after that, and by it
- * both queue pairs break, which would hit every other pull of the path: hence the time.
+ * then its memory windows are closed under the writer. The device refuses what comes after that,
+ * and by it both queue pairs break, which would hit every other pull of the path: hence the time.
  *
  * What must stay true: a piece holds its inflow from its first BIND until its invalidations
  * have completed well or the queue pair is destroyed. A flushed invalidation proves nothing. */
@@ -37,12 +37,12 @@ static bool runs_add(struct runs *runs, const struct verbs_mr *mr, uint64_t offs
     return true;
 }
 
-/* A window opens a stretch of one registration. */
+/* A memory window opens a stretch of one registration. */
 static bool runs_add_page(struct runs *runs, const struct verbs_domain *domain, const uint8_t *at,
                           uint64_t bytes)
 {
     while (bytes > 0) {
-        const struct verbs_mr *mr = local_chunk(domain, at);
+        const struct verbs_mr *mr = local_mr(domain, at);
         uint64_t within, n;
 
         check(mr);
@@ -62,7 +62,7 @@ static bool runs_make(struct verbs *v, const struct verbs_path *p, const struct 
 {
     const struct verbs_domain *domain = &rail_of(v, p)->domain[p->tenant];
     const struct mem *mem = v->xfer->config.mem;
-    uint32_t regions = mem_moved_regions(mem, batch->pool);
+    uint32_t regions = mem_transfer_regions(mem, batch->pool);
 
     runs->n = 0;
     for (uint32_t r = 0; r < regions; r++)
@@ -77,15 +77,15 @@ static bool runs_make(struct verbs *v, const struct verbs_path *p, const struct 
     return true;
 }
 
-/* ------------------------------------------------------------------ windows */
+/* ------------------------------------------------------------------ memory windows */
 
 uint32_t push_credit(struct verbs *v, const struct verbs_path *p)
 {
     const struct verbs_rail *rail = rail_of(v, p);
-    uint32_t windows = (uint32_t)__builtin_popcountll(p->windows_free);
+    uint32_t mws = (uint32_t)__builtin_popcountll(p->mws_free);
     uint32_t cq = (rail->view.completion_queue - rail->cq_used) / 2; /* to bind, and to close */
 
-    return windows < cq ? windows : cq;
+    return mws < cq ? mws : cq;
 }
 
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t number, uint32_t first,
@@ -105,17 +105,17 @@ uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t number, uint32
     return n;
 }
 
-static void window_take(struct verbs_path *p, struct verbs_run *run)
+static void mw_take(struct verbs_path *p, struct verbs_run *run)
 {
-    check(p->windows_free != 0);
-    run->window = (uint8_t)__builtin_ctzll(p->windows_free);
-    p->windows_free &= ~((uint64_t)1 << run->window);
+    check(p->mws_free != 0);
+    run->mw = (uint8_t)__builtin_ctzll(p->mws_free);
+    p->mws_free &= ~((uint64_t)1 << run->mw);
 }
 
-static void windows_give(struct verbs_path *p, struct verbs_piece *piece)
+static void mws_give(struct verbs_path *p, struct verbs_piece *piece)
 {
     for (uint32_t i = 0; i < piece->nruns; i++)
-        p->windows_free |= (uint64_t)1 << piece->run[i].window;
+        p->mws_free |= (uint64_t)1 << piece->run[i].mw;
     piece->nruns = 0;
 }
 
@@ -134,16 +134,16 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
     struct verbs_wrs list = {.n = piece->nruns};
     bool posted;
 
-    static_assert(2 * VERBS_WINDOWS <= VERBS_SEND_QUEUE, "all are bound, then all are closed");
-    static_assert(XFER_RUNS_MAX <= VERBS_POST_MAX && XFER_RUNS_MAX <= VERBS_WINDOWS, "one list");
+    static_assert(2 * VERBS_MWS <= VERBS_SEND_QUEUE, "all are bound, then all are closed");
+    static_assert(XFER_RUNS_MAX <= VERBS_POST_MAX && XFER_RUNS_MAX <= VERBS_MWS, "one list");
     for (uint32_t i = 0; i < piece->nruns; i++) {
         struct verbs_run *run = &piece->run[i];
         struct ibv_send_wr *wr = &list.wr[i];
 
-        window_take(p, run);
+        mw_take(p, run);
         *wr = (struct ibv_send_wr){.opcode = IBV_WR_BIND_MW};
-        wr->bind_mw.mw = p->window[run->window];
-        wr->bind_mw.rkey = ibv_inc_rkey(p->window[run->window]->rkey);
+        wr->bind_mw.mw = p->mw[run->mw];
+        wr->bind_mw.rkey = ibv_inc_rkey(p->mw[run->mw]->rkey);
         wr->bind_mw.bind_info = (struct ibv_mw_bind_info){
             .mr = run->mr->mr,
             .addr = (uintptr_t)(run->mr->base + (run->offset - run->mr->offset)),
@@ -152,18 +152,18 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
     }
     holds(v, p, piece->nruns);
     posted = wrs_post(v, p, &list);
-    for (uint32_t i = 0; i < piece->nruns; i++) /* the old key named the window until now */
-        p->window[piece->run[i].window]->rkey = list.wr[i].bind_mw.rkey;
+    for (uint32_t i = 0; i < piece->nruns; i++) /* the old key named the memory window until now */
+        p->mw[piece->run[i].mw]->rkey = list.wr[i].bind_mw.rkey;
     piece_move(piece, PIECE_BINDING);
-    piece->heard = true;
-    piece->counted = true;
+    piece->answered = true;
+    piece->holds = true;
     piece->path = (uint32_t)(p - v->path);
     piece->tried |= 1u << p->rail;
     piece->last = p->posted;
     piece->at_ns = io_now_ns();
     inflow_hold(v->xfer, piece->pull);
     if (!posted)
-        path_failed(v, p, "a window could not be bound: %s", strerror(errno));
+        path_failed(v, p, "a memory window could not be bound: %s", strerror(errno));
     return posted;
 }
 
@@ -180,26 +180,26 @@ static void push_close(struct verbs *v, struct verbs_piece *piece)
         return;
     for (uint32_t i = 0; i < piece->nruns; i++)
         list.wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_LOCAL_INV,
-                                          .invalidate_rkey = p->window[piece->run[i].window]->rkey};
+                                          .invalidate_rkey = p->mw[piece->run[i].mw]->rkey};
     p->held -= piece->nruns;
     rail_of(v, p)->cq_used -= piece->nruns;
     if (!wrs_post(v, p, &list)) {
-        path_failed(v, p, "a window could not be closed: %s", strerror(errno));
+        path_failed(v, p, "a memory window could not be closed: %s", strerror(errno));
     }
 }
 
 /* ------------------------------------------------------------------ what a piece hears */
 
-uint32_t push_window_name(const struct verbs_path *p, const struct verbs_run *run)
+uint32_t push_mw_name(const struct verbs_path *p, const struct verbs_run *run)
 {
-    return (uint32_t)run->window << 8 | (p->window[run->window]->rkey & 0xffu);
+    return (uint32_t)run->mw << 8 | (p->mw[run->mw]->rkey & 0xffu);
 }
 
 void push_asked(struct verbs_piece *piece)
 {
     piece_move(piece, PIECE_ASKED);
-    piece->granted = true;
-    piece->heard = false;
+    piece->pushed = true;
+    piece->answered = false;
     piece->at_ns = io_now_ns();
 }
 
@@ -228,7 +228,7 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES && !piece; i++) {
         struct verbs_piece *at = piece_of(v, p->link, i);
 
-        if ((at->counted || at->revoked) && at->path == number && at->seq == seq)
+        if ((at->holds || at->revoked) && at->path == number && at->seq == seq)
             piece = at;
     }
     if (!piece || piece->batch == NONE)
@@ -265,7 +265,7 @@ void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns)
         return;
     v->xfer->stats.grants_revoked++;
     /* Not if the connection was lost before the answer: nobody would say how it ended. */
-    piece->revoked = !piece->heard || piece->state == PIECE_READING;
+    piece->revoked = !piece->answered || piece->state == PIECE_READING;
     push_close(v, piece);
 }
 
@@ -281,11 +281,11 @@ void pushes_done(struct verbs *v, struct verbs_path *p)
 
         if (p->state != PATH_READY)
             return; /* what is flushed is told as if it were done */
-        if (piece->state == PIECE_FREE || !piece->counted || piece->path != number ||
-            (int32_t)(p->done - piece->last) < 0)
+        if (piece->state == PIECE_FREE || !piece->holds || piece->path != number ||
+            (int32_t)(p->completed - piece->last) < 0)
             continue;
         if (piece->state == PIECE_CLOSING) {
-            windows_give(p, piece);
+            mws_give(p, piece);
             piece_done(v, piece);
             freed = true;
         } else if (piece->state == PIECE_BINDING && piece->batch == NONE) {
@@ -295,7 +295,7 @@ void pushes_done(struct verbs *v, struct verbs_path *p)
         }
     }
     if (freed)
-        pieces_start(v, p->link); /* some may wait for windows */
+        pieces_start(v, p->link); /* some may wait for memory windows */
 }
 
 void pushes_ended(struct verbs *v, struct verbs_path *p)
@@ -305,11 +305,11 @@ void pushes_ended(struct verbs *v, struct verbs_path *p)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if (piece->state == PIECE_FREE || !piece->counted || piece->path != number)
+        if (piece->state == PIECE_FREE || !piece->holds || piece->path != number)
             continue;
         if (piece->state != PIECE_WAITING)
             piece_move(piece, PIECE_WAITING); /* to be granted again, unless its pull has ended */
-        piece->nruns = 0;                     /* the windows went with the queue pair */
+        piece->nruns = 0;                     /* the memory windows went with the queue pair */
         piece_done(v, piece);
     }
     pieces_start(v, p->link);
@@ -384,7 +384,7 @@ bool push_hold(struct verbs *v, struct verbs_path *p)
     if (rail->view.completion_queue - rail->cq_used < VERBS_PIECES + 2 * XFER_RUNS_MAX)
         return false;
     holds(v, p, VERBS_PIECES);
-    p->windows_free = ~(uint64_t)0 >> (64 - VERBS_WINDOWS);
+    p->mws_free = ~(uint64_t)0 >> (64 - VERBS_MWS);
     return true;
 }
 
@@ -397,9 +397,9 @@ void push_unhold(struct verbs *v, struct verbs_path *p)
 int push_make(struct verbs *v, struct verbs_path *p)
 {
     p->job_what = "ibv_alloc_mw";
-    for (uint32_t i = 0; i < VERBS_WINDOWS; i++) {
-        p->window[i] = ibv_alloc_mw(p->qp->pd, IBV_MW_TYPE_2);
-        if (!p->window[i])
+    for (uint32_t i = 0; i < VERBS_MWS; i++) {
+        p->mw[i] = ibv_alloc_mw(p->qp->pd, IBV_MW_TYPE_2);
+        if (!p->mw[i])
             return errno ? errno : EIO;
     }
     p->job_what = "ibv_post_recv";
@@ -412,15 +412,16 @@ int push_make(struct verbs *v, struct verbs_path *p)
     return 0;
 }
 
-/* A window that is freed opens nothing any more; one that is bound has to go before its pair. */
+/* A memory window that is freed opens nothing any more; one that is bound has to go before its
+ * pair. */
 int push_unmake(struct verbs_path *p)
 {
-    for (uint32_t i = 0; i < VERBS_WINDOWS; i++) {
-        int rc = p->window[i] ? ibv_dealloc_mw(p->window[i]) : 0;
+    for (uint32_t i = 0; i < VERBS_MWS; i++) {
+        int rc = p->mw[i] ? ibv_dealloc_mw(p->mw[i]) : 0;
 
         if (rc)
             return rc;
-        p->window[i] = NULL;
+        p->mw[i] = NULL;
     }
     return 0;
 }

@@ -87,8 +87,8 @@ static bool take_device(struct verbs_rail *rail, struct ibv_device *dev, char *r
     rail->rd_init = attr.max_qp_init_rd_atom > 0 ? (uint32_t)attr.max_qp_init_rd_atom : 1;
     rail->rd_resp = attr.max_qp_rd_atom > 0 ? (uint32_t)attr.max_qp_rd_atom : 1;
     rail->view.rd_atomic = rail->rd_init;
-    rail->view.windows = (attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) &&
-                         attr.max_mw >= (int)VERBS_WINDOWS;
+    rail->view.memory_windows =
+        (attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) && attr.max_mw >= (int)VERBS_MWS;
     rail->view.completion_queue = (uint32_t)attr.max_cqe < VERBS_COMPLETION_QUEUE
                                       ? (uint32_t)attr.max_cqe
                                       : VERBS_COMPLETION_QUEUE;

@@ -3,7 +3,7 @@
  * those generations) and only then compared with its checksums. A page that was recycled under a
  * read fails at the confirmation; a page that was damaged fails at the checksum.
  *
- * What must stay true: a piece holds its inflow from its first work request until path->done
+ * What must stay true: a piece holds its inflow from its first work request until path->completed
  * has passed its last, whatever became of the pull, the connection or the link meanwhile. */
 #include <errno.h>
 
@@ -12,7 +12,7 @@
 
 /* ------------------------------------------------------------------ reading */
 
-const struct verbs_mr *local_chunk(const struct verbs_domain *d, const uint8_t *at)
+const struct verbs_mr *local_mr(const struct verbs_domain *d, const uint8_t *at)
 {
     for (uint32_t i = 0; i < d->n; i++)
         if (at >= d->mr[i].base && (uint64_t)(at - d->mr[i].base) < d->mr[i].bytes)
@@ -20,12 +20,12 @@ const struct verbs_mr *local_chunk(const struct verbs_domain *d, const uint8_t *
     return NULL;
 }
 
-const struct xfer_chunk *remote_chunk(const struct verbs_path *p, uint32_t region, uint64_t offset)
+const struct xfer_mr *peer_mr(const struct verbs_path *p, uint32_t region, uint64_t offset)
 {
-    for (uint32_t i = 0; i < p->nchunks; i++)
-        if (p->chunk[i].region == region && offset >= p->chunk[i].offset &&
-            offset - p->chunk[i].offset < p->chunk[i].bytes)
-            return &p->chunk[i];
+    for (uint32_t i = 0; i < p->npeer_mrs; i++)
+        if (p->peer_mr[i].region == region && offset >= p->peer_mr[i].offset &&
+            offset - p->peer_mr[i].offset < p->peer_mr[i].bytes)
+            return &p->peer_mr[i];
     return NULL;
 }
 
@@ -69,8 +69,8 @@ static bool reads_next(struct verbs *v, const struct verbs_path *p, struct verbs
     uint64_t there = piece->offset + piece->entry[c->page].index * page_bytes + c->at;
     const struct verbs_rail *rail = rail_of(v, p);
     uint32_t most = rail->max_msg < VERBS_READ_BYTES ? rail->max_msg : VERBS_READ_BYTES;
-    const struct verbs_mr *mine = local_chunk(&rail->domain[p->tenant], at + c->at);
-    const struct xfer_chunk *theirs = remote_chunk(p, c->region, there);
+    const struct verbs_mr *mine = local_mr(&rail->domain[p->tenant], at + c->at);
+    const struct xfer_mr *theirs = peer_mr(p, c->region, there);
     uint64_t n = page_bytes - c->at;
 
     check(mine);
@@ -91,7 +91,7 @@ static bool reads_next(struct verbs *v, const struct verbs_path *p, struct verbs
     c->at += n;
     if (c->at == page_bytes) {
         c->at = 0;
-        if (++c->region == mem_moved_regions(mem, batch->pool)) {
+        if (++c->region == mem_transfer_regions(mem, batch->pool)) {
             c->region = 0;
             c->page++;
         }
@@ -121,7 +121,7 @@ bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *r)
     rc = ibv_post_send(p->qp, r->wr, &bad);
     if (rc && bad) /* those before the bad one are the device's */
         r->n = (uint32_t)(bad - r->wr);
-    if (p->posted == p->done) { /* the device's time to do them starts now */
+    if (p->posted == p->completed) { /* the device's time to do them starts now */
         p->progress_ns = io_now_ns();
         rail->spin_ns = p->progress_ns + VERBS_SPIN_NS;
     }
@@ -139,7 +139,7 @@ bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *r)
 uint32_t path_credit(struct verbs *v, const struct verbs_path *p)
 {
     const struct verbs_rail *rail = rail_of(v, p);
-    uint32_t queue = VERBS_SEND_QUEUE - (p->posted - p->done);
+    uint32_t queue = VERBS_SEND_QUEUE - (p->posted - p->completed);
     uint32_t cq = rail->view.completion_queue - rail->cq_used;
 
     if (p->push && !p->source)
@@ -172,8 +172,8 @@ bool piece_post(struct verbs *v, struct verbs_piece *piece)
         }
         posted = wrs_post(v, p, &r);
         v->xfer->stats.reads_posted += r.n;
-        if (r.n > 0 && !piece->counted) {
-            piece->counted = true;
+        if (r.n > 0 && !piece->holds) {
+            piece->holds = true;
             inflow_hold(v->xfer, piece->pull);
         }
         piece->last = p->posted;
@@ -199,7 +199,7 @@ void piece_move(struct verbs_piece *piece, enum piece_state to)
 
 void piece_free(struct verbs_piece *piece)
 {
-    if (piece->state != PIECE_FREE && piece->batch == NONE && !piece->counted && piece->heard &&
+    if (piece->state != PIECE_FREE && piece->batch == NONE && !piece->holds && piece->answered &&
         !piece->revoked)
         piece_move(piece, PIECE_FREE);
 }
@@ -207,7 +207,7 @@ void piece_free(struct verbs_piece *piece)
 void piece_drop(struct verbs *v, struct verbs_piece *piece)
 {
     piece->batch = NONE;
-    if (piece->counted && v->path[piece->path].push)
+    if (piece->holds && v->path[piece->path].push)
         push_drop(v, piece);
     piece_free(piece);
 }
@@ -229,7 +229,7 @@ bool verbs_holds(const struct transport *t, uint32_t inflow)
 
     for (uint32_t n = 0; n < t->xfer->config.links; n++)
         for (uint32_t i = 0; v->link[n].piece && i < VERBS_PIECES; i++)
-            if (v->link[n].piece[i].counted && v->link[n].piece[i].pull == inflow)
+            if (v->link[n].piece[i].holds && v->link[n].piece[i].pull == inflow)
                 return true;
     return false;
 }
@@ -239,7 +239,7 @@ void piece_done(struct verbs *v, struct verbs_piece *piece)
     struct xfer *xfer = v->xfer;
     uint32_t pull = piece->pull;
 
-    piece->counted = false;
+    piece->holds = false;
     if (piece->batch != NONE && (piece->state == PIECE_READING || piece->state == PIECE_CLOSING))
         piece_move(piece, PIECE_READ);
     else if (!v->path[piece->path].push)
@@ -250,7 +250,7 @@ void piece_done(struct verbs *v, struct verbs_piece *piece)
 
 static bool piece_quiet(const struct verbs_path *p, const struct verbs_piece *piece)
 {
-    return (int32_t)(p->done - piece->last) >= 0;
+    return (int32_t)(p->completed - piece->last) >= 0;
 }
 
 static void reads_done(struct verbs *v, const struct verbs_path *p)
@@ -261,7 +261,7 @@ static void reads_done(struct verbs *v, const struct verbs_path *p)
     for (uint32_t i = 0; v->link[p->link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
-        if (!piece->counted || piece->path != number || !piece_quiet(p, piece))
+        if (!piece->holds || piece->path != number || !piece_quiet(p, piece))
             continue;
         if (piece->batch != NONE && piece->state == PIECE_READING && piece->cursor.page < piece->n)
             continue; /* more is to be posted */
@@ -345,7 +345,7 @@ static uint64_t granted_ns(const struct verbs *v, uint32_t link, const struct ve
     const struct data_conn *conn = data_conn_of_lane(v->transport, link);
     uint64_t since_ns = piece->at_ns > p->pushed_ns ? piece->at_ns : p->pushed_ns;
 
-    if (!piece->heard && conn && conn->progress_ns > since_ns)
+    if (!piece->answered && conn && conn->progress_ns > since_ns)
         since_ns = conn->progress_ns;
     return since_ns;
 }
@@ -355,7 +355,7 @@ void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns)
 {
     for (uint32_t i = 0; v->link[link].piece && i < VERBS_PIECES; i++) {
         struct verbs_piece *piece = piece_of(v, link, i);
-        struct verbs_path *p = piece->counted || piece->revoked ? &v->path[piece->path] : NULL;
+        struct verbs_path *p = piece->holds || piece->revoked ? &v->path[piece->path] : NULL;
         uint64_t since_ns;
 
         if (!p || !p->push)
@@ -377,7 +377,7 @@ static void page_arrived(struct verbs *v, const struct verbs_piece *piece, uint3
     const struct batch *batch = &v->xfer->batch[piece->batch];
     uint64_t bytes =
         mem_page_bytes(v->xfer->config.mem, batch->pool, batch->page[piece->first + i].group);
-    uint32_t regions = mem_moved_regions(v->xfer->config.mem, batch->pool);
+    uint32_t regions = mem_transfer_regions(v->xfer->config.mem, batch->pool);
     struct arrival a;
 
     arrival_begin(&a, v->xfer, piece->batch, piece->first + i, sums);
@@ -416,7 +416,7 @@ static void completion(struct verbs_rail *rail, const struct ibv_wc *wc)
     struct verbs *v = rail->v;
     uint32_t number = wc_path(wc);
     struct verbs_path *p;
-    uint16_t moved;
+    uint16_t newly;
 
     if (number >= v->npaths || v->path[number].epoch != (wc->wr_id >> 16 & 0xffffffu)) {
         v->xfer->stats.stale_completions++;
@@ -427,16 +427,16 @@ static void completion(struct verbs_rail *rail, const struct ibv_wc *wc)
         push_received(v, p, wc);
         return;
     }
-    moved = (uint16_t)((uint16_t)wc->wr_id - (uint16_t)p->done);
-    if (moved == 0 || moved > p->posted - p->done) {
+    newly = (uint16_t)((uint16_t)wc->wr_id - (uint16_t)p->completed);
+    if (newly == 0 || newly > p->posted - p->completed) {
         v->xfer->stats.stale_completions++;
         return;
     }
-    p->done += moved;
+    p->completed += newly;
     p->progress_ns = io_now_ns();
     if (!p->push && wc->status == IBV_WC_SUCCESS)
         path_carried(v, p);
-    rail->cq_used -= moved;
+    rail->cq_used -= newly;
     if (wc->status != IBV_WC_SUCCESS) {
         v->xfer->stats.read_errors++;
         if (p->state != PATH_READY)
@@ -446,7 +446,7 @@ static void completion(struct verbs_rail *rail, const struct ibv_wc *wc)
         path_failed(v, p, "a %s failed: %s",
                     !p->push    ? "read"
                     : p->source ? "write"
-                                : "binding or closing of a window",
+                                : "binding or closing of a memory window",
                     ibv_wc_status_str(wc->status));
     }
 }

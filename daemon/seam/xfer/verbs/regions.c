@@ -1,8 +1,8 @@
 /* What the devices may touch. On each rail every tenant has a protection domain of its own, so that
  * a key opens one tenant's memory, and its regions are registered in it once, at start: for remote
- * reads where peers read from us, for our own writes where we read from peers, for windows where
- * some are to write, and never for a remote write as a whole. Large memory is registered by several
- * threads, which end before this returns. Called by verbs/. */
+ * reads where peers read from us, for our own writes where we read from peers, for memory windows
+ * where some are to write, and never for a remote write as a whole. Large memory is registered by
+ * several threads, which end before this returns. Called by verbs/. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
-#define CHUNK_ALIGN (2u << 20)
+#define MR_ALIGN (2u << 20)
 
 static uint64_t memory_of(const struct verbs *v, uint32_t tenant)
 {
@@ -44,11 +44,11 @@ bool memory_lockable(struct verbs *v, char *ret_why, size_t cap)
 
 static uint64_t round_up(uint64_t bytes)
 {
-    return (bytes + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN;
+    return (bytes + MR_ALIGN - 1) / MR_ALIGN * MR_ALIGN;
 }
 
 /* As much as the device takes, but so little that all threads have work. */
-static uint64_t chunk_bytes(const struct verbs *v, const struct verbs_rail *rail, uint32_t tenant)
+static uint64_t mr_bytes(const struct verbs *v, const struct verbs_rail *rail, uint32_t tenant)
 {
     uint64_t most = rail->view.max_mr_bytes, asked = v->xfer->config.rdma.mr_bytes_max;
     uint64_t share = round_up(memory_of(v, tenant) / VERBS_REGISTER_THREADS);
@@ -57,8 +57,8 @@ static uint64_t chunk_bytes(const struct verbs *v, const struct verbs_rail *rail
         share = VERBS_REGISTER_BYTES;
     if (asked > 0 && asked < most)
         most = asked;
-    if (most > CHUNK_ALIGN)
-        most -= most % CHUNK_ALIGN;
+    if (most > MR_ALIGN)
+        most -= most % MR_ALIGN;
     return share < most ? share : most;
 }
 
@@ -66,21 +66,21 @@ static bool cut_tenant(struct verbs *v, struct verbs_rail *rail, uint32_t tenant
                        size_t cap)
 {
     struct verbs_domain *d = &rail->domain[tenant];
-    uint64_t bytes, chunk = chunk_bytes(v, rail, tenant);
+    uint64_t bytes, most = mr_bytes(v, rail, tenant);
 
     for (uint32_t r = 0; r < mem_region_count(v->xfer->config.mem, tenant); r++) {
         uint8_t *base = mem_region_base(v->xfer->config.mem, tenant, r, &bytes);
 
-        for (uint64_t at = 0; at < bytes; at += chunk) {
-            if (d->n == XFER_CHUNKS_MAX) {
+        for (uint64_t at = 0; at < bytes; at += most) {
+            if (d->n == XFER_MRS_MAX) {
                 snprintf(ret_why, cap,
                          "a tenant's memory takes more than %u registrations of %llu bytes",
-                         XFER_CHUNKS_MAX, (unsigned long long)chunk);
+                         XFER_MRS_MAX, (unsigned long long)most);
                 return false;
             }
             d->mr[d->n++] = (struct verbs_mr){.region = r,
                                               .offset = at,
-                                              .bytes = bytes - at < chunk ? bytes - at : chunk,
+                                              .bytes = bytes - at < most ? bytes - at : most,
                                               .base = base + at};
         }
     }
@@ -213,9 +213,10 @@ bool memory_register(struct verbs *v, struct verbs_rail *rail, char *ret_why, si
     struct registering r = {
         .v = v,
         .rail = rail,
-        .access = (c->serves ? (int)IBV_ACCESS_REMOTE_READ : 0) |
-                  (c->pulls > 0 ? (int)IBV_ACCESS_LOCAL_WRITE : 0) |
-                  (c->pulls > 0 && c->push && rail->view.windows ? (int)IBV_ACCESS_MW_BIND : 0),
+        .access =
+            (c->serves ? (int)IBV_ACCESS_REMOTE_READ : 0) |
+            (c->pulls > 0 ? (int)IBV_ACCESS_LOCAL_WRITE : 0) |
+            (c->pulls > 0 && c->push && rail->view.memory_windows ? (int)IBV_ACCESS_MW_BIND : 0),
         .start_ns = io_now_ns()};
 
     rail->domain = calloc(v->tenants, sizeof *rail->domain);

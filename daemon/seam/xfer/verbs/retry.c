@@ -10,7 +10,7 @@
 static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
 {
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
-        if (piece_of(v, link, i)->counted && piece_of(v, link, i)->batch == number)
+        if (piece_of(v, link, i)->holds && piece_of(v, link, i)->batch == number)
             return;
     for (uint32_t i = 0; i < VERBS_PIECES; i++)
         if (piece_of(v, link, i)->state != PIECE_FREE && piece_of(v, link, i)->batch == number)
@@ -18,7 +18,7 @@ static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
     batch_hand_on(v->xfer, number, TERN_PEER_LOST);
 }
 
-/* A page in so many registrations that no grant has a window for each, for one. */
+/* A page in so many registrations that no grant has a memory window for each, for one. */
 void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
 {
     if (!batch_has_another_way(v->xfer, number))
@@ -37,7 +37,7 @@ static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
         piece->nruns = 0;
         if (most)
             batch_other_way(v, link, piece->batch); /* this path has other registrations */
-        return;                                     /* until windows are free */
+        return;                                     /* until memory windows are free */
     }
     v->xfer->stats.pieces_again += piece->tries++ > 0;
     piece->seq = v->link[link].seq++;
@@ -58,7 +58,7 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
         inflow_break(v->xfer, piece->pull, TERN_PEER_LOST);
         return;
     }
-    if (piece->counted || !piece->heard)
+    if (piece->holds || !piece->answered)
         return;
     if (!p) {
         batch_given_up(v, link, piece->batch);
@@ -97,7 +97,7 @@ void path_lost(struct verbs *v, struct verbs_path *p)
         struct verbs_piece *piece = piece_of(v, p->link, i);
 
         if (piece->path == number && piece->state != PIECE_WAITING &&
-            (piece->state == PIECE_READING || piece->counted))
+            (piece->state == PIECE_READING || piece->holds))
             piece_move(piece, PIECE_WAITING);
     }
     pieces_start(v, p->link);

@@ -14,7 +14,7 @@
 /* ------------------------------------------------------------------ what the threads do */
 
 /* What the peer may do. The destination allows writes only where it is pushed to, and then no
- * registration does, but what a window opens. */
+ * registration does, but what a memory window opens. */
 static unsigned access_of(const struct verbs_path *p)
 {
     if (p->source)

@@ -1,18 +1,22 @@
-/* What the files of the RDMA transport share: verbs/verbs.c (life, figures), verbs/rail.c (the
- * devices in use), verbs/regions.c (what they may touch), verbs/path.c (queue pairs: made,
- * connected, drained, destroyed), verbs/setup.c (the threads that make the calls which
- * allocate or sleep), verbs/peers.c (which way a batch goes), verbs/retry.c (which path
- * a piece takes, and what if it is lost), verbs/reads.c (reading), verbs/push.c (being
- * written to), verbs/write.c (writing) and verbs/notices.c (the connection beside the
- * paths). A rail is one local device in use. A path is one RC queue pair, of one link, one tenant
- * and one rail, in the tenant's protection domain of that rail. Of a path that reads, the source's
- * end allows remote reads and posts nothing, and the destination's end allows nothing. Of one that
- * pushes, the destination's end allows remote writes, which only windows that it has bound let in,
- * and the source's end allows nothing.
+/* What the files of the RDMA transport share. verbs.c is the transport behind the door and its
+ * life; rail.c the devices in use; regions.c the memory that they may touch; path.c queue pairs:
+ * made, connected, drained, destroyed; setup.c the threads that make the calls which allocate or
+ * sleep; peers.c which path a batch may take; retry.c which path a piece takes, and what happens if
+ * that is lost; reads.c pages that we read; push.c pages that are written to us; source.c what
+ * peers ask of us, and write.c what we write to them; notices.c the data connection beside the
+ * paths.
  *
- * Promise P2 rests on three counters: path->posted and path->done (work requests, in order), and
- * inflow->holds (of it, pieces some of whose requests are not done). `done` moves on a
- * completion of the same epoch, or to the end when the queue pair is destroyed; nowhere else. */
+ * A rail is one local device in use. A path is one end of a reliable connection (a queue pair), and
+ * belongs to one peer link, one tenant and one rail: it lies in the tenant's protection domain of
+ * that rail. When the destination reads, the source's end allows remote reads and posts nothing,
+ * and the destination's end allows nothing. When the source pushes, the destination's end allows
+ * remote writes, which only the memory windows that it has bound let in, and the source's end
+ * allows nothing.
+ *
+ * Promise P2 rests on three counters: path->posted and path->completed (work requests, in order),
+ * and inflow->holds, in which each piece counts while some of its work requests are not completed.
+ * `completed` goes up on a completion of the same epoch, or to the end when the queue pair is
+ * destroyed; nowhere else. */
 #ifndef SEAM_XFER_VERBS_H
 #define SEAM_XFER_VERBS_H
 
@@ -39,7 +43,7 @@ extern const struct transport_ops verbs_transport;
 #define VERBS_REGISTER_TELL_NS 2000000000u /* between two reports of progress */
 #define VERBS_TIMEOUT          16          /* 4.096 us x 2^16: 268 ms until a request is repeated */
 #define VERBS_RETRIES          6 /* repeats; then an error, after 2 s. 7 is "for ever" to rxe */
-#define VERBS_WINDOWS          XFER_WINDOWS_MAX /* of a path: runs of pages granted at a time */
+#define VERBS_MWS              XFER_MWS_MAX /* of a path: runs of pages granted at a time */
 #define VERBS_REVOKE_NS        100000000u /* for what was granted to arrive when its pull has ended */
 #define VERBS_SETUP_NS         3000000000u /* from the link's up to a path; then TCP, or an error */
 #define VERBS_DRAIN_NS         2000000000u /* for flushed completions; then the pair is destroyed */
@@ -48,7 +52,7 @@ extern const struct transport_ops verbs_transport;
 
 enum verbs_job { JOB_NONE = 0, JOB_MAKE, JOB_ACCEPT, JOB_CONNECT, JOB_STOP, JOB_END };
 
-struct path_end {
+struct qp_endpoint {
     uint32_t qpn, psn, mtu, lid, rd_atomic;
     union ibv_gid gid;
 };
@@ -56,7 +60,7 @@ struct path_end {
 /* An offer of the peer, which is taken at once or when the old queue pair has ended. */
 struct path_offer {
     bool waits;
-    struct path_end end;
+    struct qp_endpoint end;
     uint32_t epoch;
     bool push;
 };
@@ -75,23 +79,23 @@ struct verbs_path {
     uint32_t link, tenant, epoch;
     uint32_t rail;     /* as the destination numbers them: see rail_of */
     struct ibv_qp *qp; /* owned */
-    struct path_end ours, theirs;
+    struct qp_endpoint ours, theirs;
     uint32_t their_epoch;
     struct path_offer offer;                                      /* source: the last one */
-    uint32_t posted, done;                                        /* work requests */
+    uint32_t posted, completed;                                   /* work requests */
     uint64_t since_ns, retry_ns, pause_ns, ready_ns, progress_ns; /* progress: of its requests */
     char reason[XFER_PATH_TEXT]; /* why it is not ready; of a ready one, as what it was made */
-    uint32_t nchunks;
-    struct xfer_chunk chunk[XFER_CHUNKS_MAX]; /* what can be read, or written, at the peer */
+    uint32_t npeer_mrs;
+    struct xfer_mr peer_mr[XFER_MRS_MAX]; /* what can be read, or written, at the peer */
 
     /* Of a path that is pushed. */
-    uint64_t pushed_ns;    /* destination: when the peer last said that a piece is there */
-    uint32_t held;         /* destination: completions that have a place and are not posted */
-    uint64_t windows_free; /* destination: a bit each */
-    struct ibv_mw *window[VERBS_WINDOWS]; /* destination: owned */
-    uint32_t nwindows;
-    uint32_t window_key[VERBS_WINDOWS]; /* source: as offered */
-    uint32_t writes_at, writes_n;       /* source: a ring of what is posted and not done */
+    uint64_t pushed_ns; /* destination: when the peer last said that a piece is there */
+    uint32_t held;      /* destination: completions that have a place and are not posted */
+    uint64_t mws_free;  /* destination: a bit each */
+    struct ibv_mw *mw[VERBS_MWS]; /* destination: owned */
+    uint32_t nmws;
+    uint32_t mw_rkey[VERBS_MWS];  /* source: as offered */
+    uint32_t writes_at, writes_n; /* source: a ring of what is posted and not done */
     struct verbs_write writes[VERBS_SEND_QUEUE];
 
     /* While a thread has a job of it, the queue pair, both ends and what follows are its. */
@@ -110,7 +114,7 @@ struct verbs_mr {
 struct verbs_domain {
     struct ibv_pd *pd; /* owned */
     uint32_t n;
-    struct verbs_mr mr[XFER_CHUNKS_MAX];
+    struct verbs_mr mr[XFER_MRS_MAX];
 };
 
 struct verbs_rail {
@@ -131,17 +135,17 @@ struct verbs_rail {
     struct xfer_rail_view view;
 };
 
-/* What one window opens: a stretch of one registration. */
+/* What one memory window opens: a stretch of one registration. */
 struct verbs_run {
     const struct verbs_mr *mr; /* borrowed from the path's rail */
     uint64_t offset, bytes;    /* in the region */
-    uint8_t window;
+    uint8_t mw;
 };
 
 struct verbs_piece {
     enum piece_state state;
-    bool counted;   /* it holds its inflow: a device may write its pages */
-    bool heard;     /* no answer of the connection is due for it */
+    bool holds;     /* it holds its inflow: a device may write its pages */
+    bool answered;  /* no answer of the connection is due for it */
     uint32_t batch; /* NONE: its pull has ended */
     uint32_t pull, seq, first, n, tries;
     uint32_t tried;      /* rails, a bit each */
@@ -153,7 +157,7 @@ struct verbs_piece {
     struct xfer_entry entry[XFER_PAGES_MAX]; /* as asked, to be confirmed */
     struct serve_id serve;
     uint64_t *sums; /* owned, verbs->piece_sums: the source's */
-    bool granted;   /* it was asked for as a push */
+    bool pushed;    /* it was asked for as a push */
     bool revoked; /* closed, and the source may yet write: until it says not, did, or the path ends
                    */
     uint32_t nruns;
@@ -164,7 +168,7 @@ struct verbs_link {
     enum xfer_transport transport;
     bool peer_rdma, push;
     uint64_t tenants, up_ns;
-    uint64_t told, told_verbs; /* tenants whose transport was noted, and as what */
+    uint64_t noted, noted_verbs; /* tenants whose transport was noted, and as what */
     uint32_t seq;
     struct verbs_piece *piece; /* owned, VERBS_PIECES; NULL until the link is used */
 };
@@ -317,11 +321,11 @@ bool wrs_extend(struct verbs_wrs *list, enum ibv_wr_opcode opcode, const struct 
                 uint64_t remote, uint32_t rkey, uint32_t most);
 /* There has to be credit. False: only the first list->n were posted, and errno says why. */
 bool wrs_post(struct verbs *v, struct verbs_path *p, struct verbs_wrs *list);
-const struct verbs_mr *local_chunk(const struct verbs_domain *d, const uint8_t *at);
-const struct xfer_chunk *remote_chunk(const struct verbs_path *p, uint32_t region, uint64_t offset);
+const struct verbs_mr *local_mr(const struct verbs_domain *d, const uint8_t *at);
+const struct xfer_mr *peer_mr(const struct verbs_path *p, uint32_t region, uint64_t offset);
 bool cq_drain(struct verbs_rail *rail);                            /* true: something was there */
 uint32_t path_credit(struct verbs *v, const struct verbs_path *p); /* requests it takes now */
-void pieces_done(struct verbs *v, struct verbs_path *p);           /* path->done moved */
+void pieces_done(struct verbs *v, struct verbs_path *p);           /* path->completed has gone up */
 void piece_done(struct verbs *v, struct verbs_piece *piece); /* no device writes its pages more */
 void paths_go_on(struct verbs_rail *rail); /* there is room in its completion queue again */
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
@@ -356,14 +360,14 @@ uint32_t push_credit(struct verbs *v, const struct verbs_path *p); /* runs that 
 uint32_t push_fit(struct verbs *v, struct verbs_path *p, uint32_t batch, uint32_t first, uint32_t n,
                   struct verbs_piece *piece, bool *ret_most);
 bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece);
-uint32_t push_window_name(const struct verbs_path *p, const struct verbs_run *run); /* xfer_run */
+uint32_t push_mw_name(const struct verbs_path *p, const struct verbs_run *run); /* xfer_run */
 void push_asked(struct verbs_piece *piece);
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given);
 void push_lost(struct verbs *v, struct verbs_piece *piece); /* the source has no such path */
 void push_drop(struct verbs *v, struct verbs_piece *piece);
 void pushes_forgotten(struct verbs *v, const struct verbs_path *p); /* no write comes over it */
 void push_tick(struct verbs *v, struct verbs_piece *piece, uint64_t now_ns);
-void pushes_done(struct verbs *v, struct verbs_path *p);  /* path->done moved */
+void pushes_done(struct verbs *v, struct verbs_path *p);  /* path->completed has gone up */
 void pushes_ended(struct verbs *v, struct verbs_path *p); /* the queue pair was destroyed */
 void push_received(struct verbs *v, struct verbs_path *p, const struct ibv_wc *wc);
 void push_refused(struct verbs *v,
@@ -396,7 +400,7 @@ enum verbs_written writes_post(struct verbs *v, struct data_conn *conn);
 /* Some of it was posted and is under way yet, over a path that will say when it is not. */
 bool writes_under_way(const struct verbs *v, const struct data_conn *conn);
 void writes_go_on(struct verbs *v, const struct verbs_path *p);
-void writes_done(struct verbs *v, struct verbs_path *p); /* path->done moved */
+void writes_done(struct verbs *v, struct verbs_path *p); /* path->completed has gone up */
 
 /* ------------------------------------------------------------------ behind the door */
 

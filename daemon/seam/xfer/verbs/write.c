@@ -3,8 +3,8 @@
  * number. What does not fit into the queue waits in its connection, which answers nothing else
  * until then. Called by source.c, and by the paths when one has credit or goes.
  *
- * A wrong grant harms its destination alone: the device there refuses what no window opens, and
- * what it does not refuse fails there by its checksum.
+ * A wrong grant harms its destination alone: the device there refuses what no memory window opens,
+ * and what it does not refuse fails there by its checksum.
  *
  * What must stay true: each list of writes from a serve's pages holds its outflow until the last of
  * the list has completed, well or not, or the queue pair is destroyed. */
@@ -33,10 +33,10 @@ static bool runs_sound(const struct verbs_path *p, const struct data_request *in
 {
     for (uint32_t i = 0; i < in->nruns; i++) {
         const struct xfer_run *run = &in->runs[i];
-        const struct xfer_chunk *chunk = remote_chunk(p, run->region, run->offset);
+        const struct xfer_mr *mr = peer_mr(p, run->region, run->offset);
 
-        if (!chunk || run->bytes == 0 || run->bytes > bytes || run->window >> 8 >= p->nwindows ||
-            run->bytes > chunk->bytes - (run->offset - chunk->offset))
+        if (!mr || run->bytes == 0 || run->bytes > bytes || run->mw >> 8 >= p->nmws ||
+            run->bytes > mr->bytes - (run->offset - mr->offset))
             return false;
         bytes -= run->bytes;
     }
@@ -56,7 +56,7 @@ enum verbs_written writes_begin(struct verbs *v, struct data_conn *conn)
     if (!p)
         return WRITTEN_LOST;
     for (uint32_t i = 0; i < in->n; i++)
-        bytes += mem_moved_bytes(mem, pool, in->entry[i].group);
+        bytes += mem_transfer_bytes(mem, pool, in->entry[i].group);
     if (!runs_sound(p, in, bytes))
         return WRITTEN_NOT;
     in->path = (uint32_t)(p - v->path);
@@ -99,11 +99,11 @@ static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data
     const struct verbs_rail *rail = rail_of(v, p);
     const struct xfer_entry *e = &in->entry[in->cursor.page];
     const struct xfer_run *run = &in->runs[in->run];
-    const struct xfer_chunk *theirs = remote_chunk(p, run->region, run->offset);
+    const struct xfer_mr *theirs = peer_mr(p, run->region, run->offset);
     uint64_t page_bytes = mem_page_bytes(mem, pool, e->group), n;
     uint8_t *at =
         (uint8_t *)mem_page(mem, pool, in->cursor.region, e->group, e->index) + in->cursor.at;
-    const struct verbs_mr *mine = local_chunk(&rail->domain[p->tenant], at);
+    const struct verbs_mr *mine = local_mr(&rail->domain[p->tenant], at);
     uint32_t most = rail->max_msg < VERBS_READ_BYTES ? rail->max_msg : VERBS_READ_BYTES;
 
     check(mine && theirs);
@@ -113,7 +113,7 @@ static bool writes_next(struct verbs *v, const struct verbs_path *p, struct data
             list, IBV_WR_RDMA_WRITE,
             &(struct ibv_sge){.addr = (uintptr_t)at, .length = (uint32_t)n, .lkey = mine->mr->lkey},
             theirs->addr + (run->offset - theirs->offset) + in->run_at,
-            (p->window_key[run->window >> 8] & ~0xffu) | (run->window & 0xffu), most))
+            (p->mw_rkey[run->mw >> 8] & ~0xffu) | (run->mw & 0xffu), most))
         return false;
     cursor_move(in, n, page_bytes);
     return true;
@@ -140,7 +140,7 @@ bool writes_under_way(const struct verbs *v, const struct data_conn *conn)
     const struct verbs_path *p = &v->path[in->path];
 
     return (in->run > 0 || in->run_at > 0) && !path_gone(p, in) &&
-           (int32_t)(p->done - in->last) < 0;
+           (int32_t)(p->completed - in->last) < 0;
 }
 
 enum verbs_written writes_post(struct verbs *v, struct data_conn *conn)
@@ -199,7 +199,7 @@ void writes_go_on(struct verbs *v, const struct verbs_path *p)
 
 void writes_done(struct verbs *v, struct verbs_path *p)
 {
-    while (p->writes_n > 0 && (int32_t)(p->done - p->writes[p->writes_at].last) >= 0) {
+    while (p->writes_n > 0 && (int32_t)(p->completed - p->writes[p->writes_at].last) >= 0) {
         uint32_t serve = p->writes[p->writes_at].serve;
 
         p->writes_at = (p->writes_at + 1) % VERBS_SEND_QUEUE;
