@@ -28,8 +28,8 @@
  *
  * The destination chooses how much it asks for at once, so it knows the size of all that comes and
  * can have it received in place. A head's size does not depend on a pool, so an answer can be
- * skipped when its pull has ended. Only seam/xfer and
- * their tests include this. */
+ * skipped when its pull has ended. Only seam/xfer and its
+ * tests include this. */
 #ifndef SEAM_XFER_WIRE_H
 #define SEAM_XFER_WIRE_H
 

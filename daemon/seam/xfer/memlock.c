@@ -1,5 +1,5 @@
-/* How much memory this process may lock, and how much registrations would: told whether RDMA is
- * wanted, built in, or neither. Called at start by verbs/. */
+/* How much memory this process may lock, and how much registrations would lock. It is reported
+ * whether RDMA is wanted, built in, or neither. Called at start. */
 #include <stdio.h>
 #include <sys/resource.h>
 

@@ -3,8 +3,9 @@
  * what one of them does in its own way it does behind these operations. A transport includes
  * neither the header of another one nor calls it.
  *
- * To add one: its own files, its line in transports.c, and a folder in CMakeLists.txt if it needs a
- * library. Owner thread only; nothing is allocated after `create`. */
+ * To add one: its own files, its line in transports.c, its library in daemon/seam/CMakeLists.txt if
+ * it needs one, and a value of enum xfer_transport in xfer.h if operators are to ask for it. Owner
+ * thread only; nothing is allocated after `create`. */
 #ifndef SEAM_XFER_TRANSPORT_H
 #define SEAM_XFER_TRANSPORT_H
 

@@ -1,6 +1,6 @@
-/* The connection beside a path: what is asked of the source, and what it answers. Its frames carry
- * everything but the pages. That it ends breaks the pulls it spoke for and no read: those end by
- * themselves, and their pieces stay until then. */
+/* The data connection beside the paths of a link: it carries what is asked of the source and what
+ * the source answers, which is everything but the pages. When it ends, the pulls that it spoke for
+ * break. Reads that are in flight then end by themselves, and their pieces stay until they have. */
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 

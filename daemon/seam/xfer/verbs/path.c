@@ -1,8 +1,8 @@
-/* Paths: from the offer to a queue pair that can be used, and from an error to one that is gone. A
- * pair that ends is moved to the error state, its requests are flushed, and then it is destroyed;
- * it is destroyed, too, if the flushed completions do not come in time, and either is the proof
- * that the device writes no page for it any more. Made again after a pause that doubles up to a
- * cap. Called by verbs/. */
+/* Paths: from the offer to a queue pair that can be used, and from an error to a queue pair that is
+ * gone. A queue pair that ends is moved to the error state, its work requests are flushed, and then
+ * it is destroyed. If the flushed completions do not come in time it is destroyed all the same.
+ * Either one is the proof that the device writes no page for it any more. A path that the
+ * destination still wants is made again after a pause, which doubles up to a cap. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

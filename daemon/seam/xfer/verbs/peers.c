@@ -1,5 +1,5 @@
-/* Links as RDMA sees them: which way a batch goes, what becomes of those that wait for a path that
- * comes or does not, and what operators are told. Called by tcp/ and verbs/. */
+/* Peer links as the RDMA transport sees them: which path a batch may take, what becomes of batches
+ * that wait for a path that comes or does not, and what operators are told. */
 #include <stdlib.h>
 
 #include "base/check.h"

@@ -1,15 +1,16 @@
-/* Pushes, the destination's side: a grant. Each contiguous run of a piece's pages is opened by a
- * type-2 memory window of the path, bound for this piece alone; the source is asked to write there,
- * and its last write says by an immediate that all has arrived. Then the memory windows are closed,
- * the pages confirmed and compared with their checksums, as pages that were read.
+/* Pages that a peer writes to us. Each contiguous run of a piece's pages is opened by a memory
+ * window (type 2) of the path, which is bound for this piece alone. The source is asked to write
+ * there, and the immediate of its last write says that all has arrived. Then the memory windows are
+ * closed, and the pages are confirmed and verified like pages that were read.
  *
- * When its pull ends, a piece that was not asked for yet is closed at once. One that was asked for
- * has VERBS_REVOKE_NS to arrive, or to be refused by the source, which hears of the end as well;
- * then its memory windows are closed under the writer. The device refuses what comes after that,
- * and by it both queue pairs break, which would hit every other pull of the path: hence the time.
+ * When the pull of a piece ends, its memory windows are closed at once if nothing was asked for
+ * yet. A piece that was asked for has VERBS_REVOKE_NS to arrive, or to be refused by the source,
+ * which hears of the end as well; then the memory windows are closed under the writer. The device
+ * refuses what comes after that, and both queue pairs break by it, which would hit every other pull
+ * of the path. That is why the piece is given this time.
  *
- * What must stay true: a piece holds its inflow from its first BIND until its invalidations
- * have completed well or the queue pair is destroyed. A flushed invalidation proves nothing. */
+ * What must stay true: a piece holds its inflow from its first BIND until its invalidations have
+ * completed well or the queue pair is destroyed. A flushed invalidation proves nothing. */
 #include <arpa/inet.h>
 #include <errno.h>
 

@@ -1,7 +1,7 @@
-/* Rails: which local devices are in use, and what they tell. By name, in the order of the names, or
- * the one with an active port that is nearest to the tenants' memory. A device that cannot be used
- * is left out, and says why in the view; with none left pages go by TCP, or nowhere. Called by
- * verbs/verbs.c. */
+/* Rails: which local devices are in use, and what they report. They are chosen by name, in the
+ * order of the names, or it is the one with an active port that is nearest to the tenants' memory.
+ * A device that cannot be used is left out, and the view says why. With no device left pages go
+ * over TCP, or nowhere. Called by verbs.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* What the devices may touch. On each rail every tenant has a protection domain of its own, so that
- * a key opens one tenant's memory, and its regions are registered in it once, at start: for remote
- * reads where peers read from us, for our own writes where we read from peers, for memory windows
- * where some are to write, and never for a remote write as a whole. Large memory is registered by
- * several threads, which end before this returns. Called by verbs/. */
+/* The memory that the devices may touch. On each rail every tenant has a protection domain of its
+ * own, so that a key opens one tenant's memory. The tenant's memory is registered in it once, at
+ * start: for remote reads where peers read from us, for our own writes where we read from peers,
+ * for memory windows where peers write to us, and never for a remote write as a whole. Large memory
+ * is registered by several threads, which end before this returns. Called by rail.c. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
-/* Which path a piece goes over, and what becomes of it when that path is lost: it is read again,
- * from its beginning, over another path, else its batch is handed on to another transport where the
- * link allows that, else its pull breaks. None of that happens while the device may still
- * write the piece's pages for the path that was lost. Called by verbs/. */
+/* Which path a piece goes over, and what becomes of it when that path is lost. It is read again
+ * from its beginning over another path; else its batch is handed on to another transport, where the
+ * link allows that; else its pull breaks. None of that happens while the device may still write the
+ * piece's pages for the path that was lost. */
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
@@ -18,7 +18,7 @@ static void batch_given_up(struct verbs *v, uint32_t link, uint32_t number)
     batch_hand_on(v->xfer, number, TERN_PEER_LOST);
 }
 
-/* A page in so many registrations that no grant has a memory window for each, for one. */
+/* For instance a page that lies in more memory regions than a piece has memory windows. */
 void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
 {
     if (!batch_has_another_way(v->xfer, number))
@@ -27,7 +27,8 @@ void batch_other_way(struct verbs *v, uint32_t link, uint32_t number)
         batch_given_up(v, link, number);
 }
 
-/* It is granted anew, under another number: the old one's answer says nothing about this grant. */
+/* Its memory windows are bound anew, and it gets another number: what is still answered to the old
+ * number says nothing about these. */
 static void piece_push(struct verbs *v, uint32_t link, struct verbs_path *p,
                        struct verbs_piece *piece)
 {

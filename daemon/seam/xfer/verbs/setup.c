@@ -1,7 +1,7 @@
-/* The threads that make, connect and destroy queue pairs: those calls allocate, and connecting one
- * may sleep for seconds while the kernel looks for the peer's address. So one thread sets up and
- * the other ends, for which pages wait. The owner thread gives a path and gets it back through an
- * eventfd; meanwhile the path is a thread's. Called by verbs/. */
+/* The threads that make, connect and destroy queue pairs. Those calls allocate, and connecting one
+ * may sleep for seconds while the kernel looks for the peer's address. So one thread sets queue
+ * pairs up, and another one ends them, because pages wait for that. The owner thread gives a path
+ * to one of them and gets it back through an eventfd; meanwhile the path is that thread's. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* Pushes, the source's side: pages that were asked for are written into the runs that the
- * destination granted, from where they lie, in the runs' order; the last write carries the piece's
- * number. What does not fit into the queue waits in its connection, which answers nothing else
- * until then. Called by source.c, and by the paths when one has credit or goes.
+/* Pages that we write to a peer. They are written from where they lie into the runs that the
+ * destination has opened, in the runs' order, and the immediate of the last write is the number of
+ * the piece. What does not fit into the send queue waits in its request, and its connection answers
+ * nothing else until then. Called by source.c, and by the paths when one has credit or ends.
  *
- * A wrong grant harms its destination alone: the device there refuses what no memory window opens,
- * and what it does not refuse fails there by its checksum.
+ * A wrong request harms its destination alone: the device there refuses what no memory window
+ * opens, and what it does not refuse fails there by its checksum.
  *
  * What must stay true: each list of writes from a serve's pages holds its outflow until the last of
  * the list has completed, well or not, or the queue pair is destroyed. */
