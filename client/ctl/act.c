@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-int run_evict(struct ctl *ctl)
+static int run_evict(struct ctl *ctl)
 {
     const char *args[2], *pool = ctl_pool_arg(ctl);
     char nodes[32];
@@ -51,17 +51,17 @@ static int pin(struct ctl *ctl, bool on)
     return CTL_OK;
 }
 
-int run_pin(struct ctl *ctl)
+static int run_pin(struct ctl *ctl)
 {
     return pin(ctl, true);
 }
 
-int run_unpin(struct ctl *ctl)
+static int run_unpin(struct ctl *ctl)
 {
     return pin(ctl, false);
 }
 
-int run_drain(struct ctl *ctl)
+static int run_drain(struct ctl *ctl)
 {
     json_t *answer = ctl_ask(ctl, "drain", NULL, 0);
 
@@ -75,7 +75,7 @@ int run_drain(struct ctl *ctl)
     return CTL_OK;
 }
 
-int run_reload(struct ctl *ctl)
+static int run_reload(struct ctl *ctl)
 {
     json_t *answer = ctl_ask(ctl, "reload", NULL, 0);
 
@@ -87,7 +87,7 @@ int run_reload(struct ctl *ctl)
 }
 
 /* The daemon writes the file, so a relative path has to be made absolute with our own folder. */
-int run_tape(struct ctl *ctl)
+static int run_tape(struct ctl *ctl)
 {
     char cwd[PATH_MAX] = "", path[PATH_MAX + 8];
     const char *args[2] = {path, "tokens=1"};
@@ -121,7 +121,7 @@ static double now_us(void)
     return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec / 1e3;
 }
 
-int run_ping(struct ctl *ctl)
+static int run_ping(struct ctl *ctl)
 {
     double least = 0, most = 0, sum = 0;
     char incarnation[24];
@@ -152,3 +152,51 @@ int run_ping(struct ctl *ctl)
     json_decref(answer);
     return CTL_OK;
 }
+
+/* ---- the rows ---- */
+
+static const struct argp_option evict_options[] = {
+    {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
+    {"nodes", OPT_NODES, "N", 0, "At most N nodes; default: all that nobody holds", 0},
+    {0},
+};
+
+static const struct argp_option tape_options[] = {
+    {"tokens", OPT_TOKENS, NULL, 0,
+     "Keep token ids, which are your users' text, instead of hashes of them", 0},
+    {0},
+};
+
+static const struct argp_option ping_options[] = {
+    {"count", OPT_COUNT, "N", 0, "So many times; default: 5", 0},
+    {0},
+};
+
+const struct command act_commands[] = {
+    {"evict", "", "Gives back prefixes that nobody holds",
+     "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n\nLeast recently used ones go "
+     "first; those that are on the host too leave the device first, then the host, and count "
+     "twice. Copies on the host of what is held on the device stay.\n",
+     evict_options, false, run_evict},
+    {"pin", "NODE", "Keeps a prefix on the device until it is unpinned",
+     "  ternctl pin 0000000100000002\n\nNODE as `ternctl tree` shows it. The whole path to it "
+     "stays. Pins of one node are counted.\n",
+     NULL, true, run_pin},
+    {"unpin", "NODE", "Takes one pin of a prefix back", "  ternctl unpin 0000000100000002\n", NULL,
+     true, run_unpin},
+    {"drain", "", "Takes no new sessions; ends the daemon after the last one",
+     "  ternctl drain && ternctl sessions\n", NULL, false, run_drain},
+    {"reload", "", "Reads the certificates anew, for connections to come",
+     "  ternctl reload\n\nSo does SIGHUP. New connections use the new files. If one of them is "
+     "wrong, "
+     "what was in force stays, and the reason is told.\n",
+     NULL, false, run_reload},
+    {"tape", "FILE", "Writes the daemon's last events to FILE",
+     "  ternctl tape /tmp/tern.tape && tern-sim --tape /tmp/tern.tape\n\nIt is the daemon that "
+     "writes: FILE must be "
+     "where it may. An earlier FILE is replaced once the new one is whole.\n",
+     tape_options, true, run_tape},
+    {"ping", "", "How long the daemon takes to answer",
+     "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, false, run_ping},
+    {0},
+};

@@ -42,8 +42,19 @@ struct command {
     int (*run)(struct ctl *ctl);
 };
 
-extern const struct command commands[];
-extern const size_t commands_n;
+/* Keys of the commands' options, which main.c parses. */
+enum {
+    OPT_POOL = 'p',
+    OPT_NODES = 'n',
+    OPT_COUNT = 'c',
+    OPT_TOKENS = 't',
+    OPT_FROM = 'f',
+    OPT_CHANGES = 'm',
+    OPT_SVG = 'g',
+};
+
+/* The commands of each file, beside what they run; the last one has no name. */
+extern const struct command show_commands[], tree_commands[], watch_commands[], act_commands[];
 
 /* ---- asking; each ends the program with a message that says what to do ---- */
 
@@ -107,24 +118,5 @@ void paint(const struct ctl *ctl, enum colour colour, const char *format, ...)
 const char *human_bytes(uint64_t bytes);
 const char *human_count(uint64_t n); /* 12,345 */
 const char *human_age(double seconds);
-
-/* ---- the commands ---- */
-
-int run_status(struct ctl *ctl);
-int run_pools(struct ctl *ctl);
-int run_sessions(struct ctl *ctl);
-int run_engines(struct ctl *ctl);
-int run_peers(struct ctl *ctl);
-int run_doctor(struct ctl *ctl);
-int run_transfers(struct ctl *ctl);
-int run_tree(struct ctl *ctl);
-int run_evict(struct ctl *ctl);
-int run_pin(struct ctl *ctl);
-int run_unpin(struct ctl *ctl);
-int run_watch(struct ctl *ctl);
-int run_drain(struct ctl *ctl);
-int run_reload(struct ctl *ctl);
-int run_tape(struct ctl *ctl);
-int run_ping(struct ctl *ctl);
 
 #endif

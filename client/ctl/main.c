@@ -10,106 +10,23 @@
 
 const char *argp_program_version TERN_ARGP = "ternctl " TERN_VERSION;
 
-enum {
-    OPT_POOL = 'p',
-    OPT_NODES = 'n',
-    OPT_COUNT = 'c',
-    OPT_TOKENS = 't',
-    OPT_FROM = 'f',
-    OPT_CHANGES = 'm',
-    OPT_SVG = 'g',
-};
-
 #define EXIT_STATUS                                                                                \
     "Exit status: 0 done, 1 refused or failed, 2 wrong command line, 3 no daemon answers there."
 
-static const struct argp_option tree_options[] = {
-    {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
-    {"svg", OPT_SVG, "FILE", 0,
-     "Draws the tree into FILE instead: an icicle, one pool above the next", 0},
-    {0},
-};
+/* As help shows them. */
+static const struct command *const groups[] = {show_commands, tree_commands, watch_commands,
+                                               act_commands};
 
-static const struct argp_option evict_options[] = {
-    {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
-    {"nodes", OPT_NODES, "N", 0, "At most N nodes; default: all that nobody holds", 0},
-    {0},
-};
+#define GROUPS (sizeof(groups) / sizeof(groups[0]))
 
-static const struct argp_option watch_options[] = {
-    {"from", OPT_FROM, "NUMBER", 0,
-     "Begin with that change, if it is still kept; default: the next to come", 0},
-    {"changes", OPT_CHANGES, "N", 0, "End after N changes", 0},
-    {0},
-};
-
-static const struct argp_option tape_options[] = {
-    {"tokens", OPT_TOKENS, NULL, 0,
-     "Keep token ids, which are your users' text, instead of hashes of them", 0},
-    {0},
-};
-
-static const struct argp_option ping_options[] = {
-    {"count", OPT_COUNT, "N", 0, "So many times; default: 5", 0},
-    {0},
-};
-
-const struct command commands[] = {
-    {"status", "", "What the daemon is, holds and has refused",
-     "  ternctl status\n  ternctl status --json | jq '.pools[] | {group, free, total}'\n", NULL,
-     false, run_status},
-    {"pools", "", "Pools and where their pages are", "  ternctl pools\n", NULL, false, run_pools},
-    {"sessions", "", "Open sessions: committed, written and allocated tokens",
-     "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", NULL, false,
-     run_sessions},
-    {"engines", "", "Engines, their live processes and the steps they finished",
-     "  ternctl engines\n", NULL, false, run_engines},
-    {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", NULL, false,
-     run_peers},
-    {"doctor", "", "What this host has of RDMA, what of it is used, and why", "  ternctl doctor\n",
-     NULL, false, run_doctor},
-    {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n", NULL,
-     false, run_transfers},
-    {"tree", "", "The prefix tree: pages, tier, who holds it and for how long",
-     "  ternctl tree\n  ternctl tree --pool 0 --svg /tmp/tree.svg\n\nNodes in a row without a "
-     "branch, alike and held by nobody, are one line with the depths from..to; NODE is the last of "
-     "them, for `ternctl pin`. TIER: device, host, both, or on its way (device>host).\nIn the "
-     "drawing width is pages, colour is the tier, a dot a point to resume from.\n",
-     tree_options, false, run_tree},
-    {"evict", "", "Gives back prefixes that nobody holds",
-     "  ternctl evict\n  ternctl evict --pool 0 --nodes 100\n\nLeast recently used ones go "
-     "first; those that are on the host too leave the device first, then the host, and count "
-     "twice. Copies on the host of what is held on the device stay.\n",
-     evict_options, false, run_evict},
-    {"pin", "NODE", "Keeps a prefix on the device until it is unpinned",
-     "  ternctl pin 0000000100000002\n\nNODE as `ternctl tree` shows it. The whole path to it "
-     "stays. Pins of one node are counted.\n",
-     NULL, true, run_pin},
-    {"unpin", "NODE", "Takes one pin of a prefix back", "  ternctl unpin 0000000100000002\n", NULL,
-     true, run_unpin},
-    {"watch", "", "What changes in the prefix tree, as it happens",
-     "  ternctl watch\n  ternctl watch --from 1 --json | jq -c 'select(.event == "
-     "\"removed\")'\n\nThe daemon keeps the last limits.events changes; one that watches too "
-     "slowly is told how many it lost. With --json one object a line: the first is the number to "
-     "begin at, and with which incarnation of the daemon.\n",
-     watch_options, false, run_watch},
-    {"drain", "", "Takes no new sessions; ends the daemon after the last one",
-     "  ternctl drain && ternctl sessions\n", NULL, false, run_drain},
-    {"reload", "", "Reads the certificates anew, for connections to come",
-     "  ternctl reload\n\nSo does SIGHUP. New connections use the new files. If one of them is "
-     "wrong, "
-     "what was in force stays, and the reason is told.\n",
-     NULL, false, run_reload},
-    {"tape", "FILE", "Writes the daemon's last events to FILE",
-     "  ternctl tape /tmp/tern.tape && tern-sim --tape /tmp/tern.tape\n\nIt is the daemon that "
-     "writes: FILE must be "
-     "where it may. An earlier FILE is replaced once the new one is whole.\n",
-     tape_options, true, run_tape},
-    {"ping", "", "How long the daemon takes to answer",
-     "  ternctl ping\n  ternctl ping --count 100 --json\n", ping_options, false, run_ping},
-};
-
-const size_t commands_n = sizeof(commands) / sizeof(commands[0]);
+static const struct command *command_of(const char *name)
+{
+    for (size_t i = 0; i < GROUPS; i++)
+        for (const struct command *c = groups[i]; c->name; c++)
+            if (strcmp(c->name, name) == 0)
+                return c;
+    return NULL;
+}
 
 static const struct argp_option common_options[] = {
     {"socket", 's', "PATH", 0,
@@ -219,8 +136,9 @@ static char *help_filter(int key, const char *text, void *input)
     if (key != ARGP_KEY_HELP_POST_DOC || !(f = open_memstream(&out, &n)))
         return (char *)(uintptr_t)text;
     fprintf(f, "Commands:\n");
-    for (size_t i = 0; i < commands_n; i++)
-        fprintf(f, "  %-9s %-5s %s\n", commands[i].name, commands[i].args, commands[i].summary);
+    for (size_t i = 0; i < GROUPS; i++)
+        for (const struct command *c = groups[i]; c->name; c++)
+            fprintf(f, "  %-9s %-5s %s\n", c->name, c->args, c->summary);
     fprintf(f, "\n`ternctl COMMAND --help` tells more. Examples:\n  ternctl status\n"
                "  ternctl --socket /run/tern/admin.sock tree\n  ternctl pools --json | jq "
                ".\n\n" EXIT_STATUS);
@@ -235,10 +153,7 @@ static error_t parse_top(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = top->ctl; return 0;
     case ARGP_KEY_ARG:
-        for (size_t i = 0; i < commands_n; i++) {
-            if (strcmp(commands[i].name, arg) == 0)
-                top->command = &commands[i];
-        }
+        top->command = command_of(arg);
         if (!top->command)
             argp_error(state, "there is no command '%s'", arg);
         top->at = state->next - 1;

@@ -230,7 +230,7 @@ static void show_alarms(const struct ctl *ctl, const json_t *s)
         paint(ctl, YELLOW, "\nwarning: peers talk in the clear (insecure_peers).\n");
 }
 
-int run_status(struct ctl *ctl)
+static int run_status(struct ctl *ctl)
 {
     json_t *s = ctl_ask(ctl, "status", NULL, 0), *row;
     struct table t;
@@ -267,7 +267,7 @@ static int show_list(struct ctl *ctl, const char *name, const char *const *title
     return CTL_OK;
 }
 
-int run_pools(struct ctl *ctl)
+static int run_pools(struct ctl *ctl)
 {
     static const char *const titles[] = {"<POOL",  "SLOT",       "<TENANT",    "<ENGINE", "<TIER",
                                          "<STATE", "BYTES",      "SLABS",      "UNUSED",  "NODES",
@@ -345,7 +345,7 @@ static void add_session(struct table *t, json_t *row)
     add_hold(t, row);
 }
 
-int run_sessions(struct ctl *ctl)
+static int run_sessions(struct ctl *ctl)
 {
     static const char *const titles[] = {
         "<SESSION", "<TENANT",   "<ENGINE", "<POOL", "<NAMESPACE", "<STATE", "COMMITTED",
@@ -385,7 +385,7 @@ static void add_engine(struct table *t, json_t *row)
     add_steps(t, json_object_get(row, "done_step"));
 }
 
-int run_engines(struct ctl *ctl)
+static int run_engines(struct ctl *ctl)
 {
     static const char *const titles[] = {
         "<ENGINE", "<NAME",    "<TENANT",        "<STATE",
@@ -481,7 +481,7 @@ static void add_peer(struct table *t, json_t *row)
     peer_paths(t, row);
 }
 
-int run_peers(struct ctl *ctl)
+static int run_peers(struct ctl *ctl)
 {
     static const char *const titles[] = {"<PEER",        "<ADDRESS", "<STATE",   "<TLS",
                                          "<INCARNATION", "<PAGES",   "<TENANTS", "<REASON"};
@@ -504,7 +504,7 @@ static void doctor_memlock(const json_t *rdma)
                need > may ? ": too few, say LimitMEMLOCK=infinity or ulimit -l unlimited" : "");
 }
 
-int run_doctor(struct ctl *ctl)
+static int run_doctor(struct ctl *ctl)
 {
     json_t *answer = ctl_ask(ctl, "doctor", NULL, 0), *rdma, *row;
     size_t i;
@@ -551,7 +551,7 @@ static void add_transfer(struct table *t, json_t *row)
     table_add(t, j_f64(row, "left_s") < 1 ? YELLOW : PLAIN, "%s", human_age(j_f64(row, "left_s")));
 }
 
-int run_transfers(struct ctl *ctl)
+static int run_transfers(struct ctl *ctl)
 {
     static const char *const titles[] = {"<TRANSFER", "<WAY",  "<PEER", "<STATE", "TOKENS",
                                          "PUBLISHED", "PAGES", "AGE",   "LEFT"};
@@ -559,3 +559,24 @@ int run_transfers(struct ctl *ctl)
     return show_list(ctl, "transfers", titles, TITLES_N(titles), add_transfer,
                      "no transfer is under way");
 }
+
+/* ---- the rows ---- */
+
+const struct command show_commands[] = {
+    {"status", "", "What the daemon is, holds and has refused",
+     "  ternctl status\n  ternctl status --json | jq '.pools[] | {group, free, total}'\n", NULL,
+     false, run_status},
+    {"pools", "", "Pools and where their pages are", "  ternctl pools\n", NULL, false, run_pools},
+    {"sessions", "", "Open sessions: committed, written and allocated tokens",
+     "  ternctl sessions\n  ternctl sessions --json | jq '.sessions | length'\n", NULL, false,
+     run_sessions},
+    {"engines", "", "Engines, their live processes and the steps they finished",
+     "  ternctl engines\n", NULL, false, run_engines},
+    {"peers", "", "Other daemons and whether they can be reached", "  ternctl peers\n", NULL, false,
+     run_peers},
+    {"doctor", "", "What this host has of RDMA, what of it is used, and why", "  ternctl doctor\n",
+     NULL, false, run_doctor},
+    {"transfers", "", "Page transfers under way, in both directions", "  ternctl transfers\n", NULL,
+     false, run_transfers},
+    {0},
+};

@@ -97,7 +97,7 @@ static void draw(struct ctl *ctl, const struct forest *f)
     json_decref(status);
 }
 
-int run_tree(struct ctl *ctl)
+static int run_tree(struct ctl *ctl)
 {
     json_t *answer = forest_ask(ctl);
     struct forest f;
@@ -113,3 +113,22 @@ int run_tree(struct ctl *ctl)
     json_decref(answer);
     return CTL_OK;
 }
+
+/* ---- the rows ---- */
+
+static const struct argp_option tree_options[] = {
+    {"pool", OPT_POOL, "POOL", 0, "Only this pool: its handle or its slot (ternctl pools)", 0},
+    {"svg", OPT_SVG, "FILE", 0,
+     "Draws the tree into FILE instead: an icicle, one pool above the next", 0},
+    {0},
+};
+
+const struct command tree_commands[] = {
+    {"tree", "", "The prefix tree: pages, tier, who holds it and for how long",
+     "  ternctl tree\n  ternctl tree --pool 0 --svg /tmp/tree.svg\n\nNodes in a row without a "
+     "branch, alike and held by nobody, are one line with the depths from..to; NODE is the last of "
+     "them, for `ternctl pin`. TIER: device, host, both, or on its way (device>host).\nIn the "
+     "drawing width is pages, colour is the tier, a dot a point to resume from.\n",
+     tree_options, false, run_tree},
+    {0},
+};

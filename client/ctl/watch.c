@@ -110,7 +110,7 @@ static void next_answer(struct ctl *ctl, struct tern_answer *ret)
         ctl_refused(ctl, "watch", err != TERN_OK ? err : ret->err);
 }
 
-int run_watch(struct ctl *ctl)
+static int run_watch(struct ctl *ctl)
 {
     struct tern_answer answer;
 
@@ -124,3 +124,22 @@ int run_watch(struct ctl *ctl)
         next_answer(ctl, &answer);
     return CTL_OK;
 }
+
+/* ---- the rows ---- */
+
+static const struct argp_option watch_options[] = {
+    {"from", OPT_FROM, "NUMBER", 0,
+     "Begin with that change, if it is still kept; default: the next to come", 0},
+    {"changes", OPT_CHANGES, "N", 0, "End after N changes", 0},
+    {0},
+};
+
+const struct command watch_commands[] = {
+    {"watch", "", "What changes in the prefix tree, as it happens",
+     "  ternctl watch\n  ternctl watch --from 1 --json | jq -c 'select(.event == "
+     "\"removed\")'\n\nThe daemon keeps the last limits.events changes; one that watches too "
+     "slowly is told how many it lost. With --json one object a line: the first is the number to "
+     "begin at, and with which incarnation of the daemon.\n",
+     watch_options, false, run_watch},
+    {0},
+};
