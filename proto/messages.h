@@ -116,15 +116,16 @@ enum message_body {
 /* ---- what the core's structs are filled from, and answers from them ----
  *
  * The fields of each request in the order in which the tape has them: F(struct, member, KIND,
- * limit). The member has the same name in tern.proto and in the core's struct request. Kinds, each
- * of which shell/wire/ and shell/tape/ know how to move: SESSION       a handle, which travels in
- * the frame's header POOL, NODE    a handle NAMESPACE     five strings; the core has a hash of them
- *   TOKENS        a token list; PROMPT: one that says all tokens
- *   U32, U64      a number; CHOICE: one up to the limit, an enum of the core's; TRUTH: 0 or 1
- *   NAME          of an engine
- *   PEER          the name of one, "" for the host tier; the core has its slot
- *   GROUPS, HASH  a pool's layout: what the core computes with, and a hash of the rest
- *   OPS           the operations of a Step */
+ * limit). The member has the same name in tern.proto and in the core's struct request. shell/wire/
+ * and shell/tape/ know how to move each kind:
+ * - SESSION: a handle, which travels in the frame's header. POOL, NODE: a handle.
+ * - NAMESPACE: five strings; the core has a hash of them.
+ * - TOKENS: a token list. PROMPT: one that says all tokens.
+ * - U32, U64: a number. CHOICE: one up to the limit, an enum of the core's. TRUTH: 0 or 1.
+ * - NAME: of an engine.
+ * - PEER: the name of one, "" for the host tier; the core has its slot.
+ * - GROUPS, HASH: a pool's layout, what the core computes with and a hash of the rest.
+ * - OPS: the operations of a Step. */
 #define REQUEST_ENGINE_JOIN(F)                                                                     \
     F(join, name, NAME, 0)                                                                         \
     F(join, role, CHOICE, ROLE_BOTH)                                                               \
@@ -166,11 +167,12 @@ enum message_body {
 #define REQUEST_PIN(F)             F(pin, node, NODE, 0) F(pin, on, TRUTH, 0)
 
 /* The fields of each answer behind its status, in the order of their numbers, which are those of
- * tern.proto: F(struct, number, member, KIND). Kinds as above; ENGINE is a handle, and
- *   LENGTHS       of a session
- *   RUNS          of pages: the answer's own, whatever its struct
- *   RESULTS       of the operations of a Step
- *   REGION_BYTES  of the whole region that a pool lies in; the shell knows it */
+ * tern.proto: F(struct, number, member, KIND). Kinds are as above, and:
+ * - ENGINE: a handle.
+ * - LENGTHS: of a session.
+ * - RUNS: of pages, the answer's own whatever its struct.
+ * - RESULTS: of the operations of a Step.
+ * - REGION_BYTES: of the whole region that a pool lies in; the shell knows it. */
 #define REPLY_ENGINE_JOIN(F) F(join, 2, engine, ENGINE)
 #define REPLY_ENGINE_LEAVE(F)
 #define REPLY_POOL_OPEN(F)                                                                         \

@@ -132,11 +132,14 @@ static void put_results(struct writer *w, uint32_t field, const struct reply *r)
 }
 
 /* What each kind of field of messages.h does: `of` is the struct of the answer. */
-#define OUT_U32(of, number, member)          put_number(w, number, (of).member);
-#define OUT_U64(of, number, member)          put_number(w, number, (of).member);
-#define OUT_ENGINE(of, number, member)       put_fixed64(w, number, engine_id_pack((of).member));
-#define OUT_POOL(of, number, member)         put_fixed64(w, number, pool_id_pack((of).member));
-#define OUT_SESSION(of, number, member)      put_fixed64(w, number, session_id_pack((of).member));
+#define OUT_U32(of, number, member)     put_number(w, number, (of).member);
+#define OUT_U64(of, number, member)     put_number(w, number, (of).member);
+#define OUT_ENGINE(of, number, member)  put_fixed64(w, number, engine_id_pack((of).member));
+#define OUT_POOL(of, number, member)    put_fixed64(w, number, pool_id_pack((of).member));
+#define OUT_SESSION(of, number, member) put_fixed64(w, number, session_id_pack((of).member));
+#define OUT_TOKENS(of, number, member)                                                             \
+    put_message(w, number, bytes_size((size_t)(of).member.n *WIRE_TOKEN_BYTES));                   \
+    put_bytes(w, 2, (of).member.v, (size_t)(of).member.n *WIRE_TOKEN_BYTES);
 #define OUT_LENGTHS(of, number, member)      put_lengths(w, number, &(of).member);
 #define OUT_RUNS(of, number, member)         put_runs(w, number, r);
 #define OUT_RESULTS(of, number, member)      put_results(w, number, r);
