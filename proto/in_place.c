@@ -1,17 +1,36 @@
-/* Reading Match {tokens 1 {kept 1, tokens 2, keys 3}, step 2, trace_id 3}. See in_place.h. The
- * fuzzer holds it against protobuf-c. */
+/* Reading by hand the two requests that a turn consists of:
+ *   Match {tokens 1, step 2, trace_id 3}
+ *   Step {ops 1: {kind 1, barrier 2, session 3, step 4, length 5, written 6, tokens 7}, trace_id 2}
+ *   Tokens {kept 1, tokens 2, keys 3}
+ * See in_place.h. The fuzzer holds both against protobuf-c. */
 #include "proto/in_place.h"
 
 #include "base/err.h"
 #include "proto/reader.h"
 
 static void take_array(struct reader *r, const struct field *f, uint32_t element_bytes,
-                       ProtobufCBinaryData *ret)
+                       protobuf_c_boolean *ret_has, ProtobufCBinaryData *ret)
 {
-    if (f->type != FIELD_BYTES || f->v % element_bytes != 0)
+    if (f->type != FIELD_BYTES || f->v % element_bytes != 0) {
         r->failed = true;
-    else
-        *ret = (ProtobufCBinaryData){f->v, (uint8_t *)(uintptr_t)f->bytes};
+        return;
+    }
+    *ret_has = true;
+    *ret = (ProtobufCBinaryData){f->v, (uint8_t *)(uintptr_t)f->bytes};
+}
+
+static void take_u32(struct reader *r, const struct field *f, protobuf_c_boolean *ret_has,
+                     uint32_t *ret)
+{
+    *ret_has = true;
+    reader_u32(r, f, ret);
+}
+
+static void take_u64(struct reader *r, const struct field *f, protobuf_c_boolean *ret_has,
+                     uint64_t *ret)
+{
+    *ret_has = true;
+    reader_u64(r, f, ret);
 }
 
 static void take_tokens(struct reader *outer, const struct field *list, Tern__Wire__Tokens *ret)
@@ -21,9 +40,9 @@ static void take_tokens(struct reader *outer, const struct field *list, Tern__Wi
 
     while (reader_next(&r, &f)) {
         switch (f.number) {
-        case 1: reader_u32(&r, &f, &ret->kept); break;
-        case 2: take_array(&r, &f, WIRE_TOKEN_BYTES, &ret->tokens); break;
-        case 3: take_array(&r, &f, WIRE_KEY_BYTES, &ret->keys); break;
+        case 1: take_u32(&r, &f, &ret->has_kept, &ret->kept); break;
+        case 2: take_array(&r, &f, WIRE_TOKEN_BYTES, &ret->has_tokens, &ret->tokens); break;
+        case 3: take_array(&r, &f, WIRE_KEY_BYTES, &ret->has_keys, &ret->keys); break;
         default: break; /* a newer client may say more */
         }
     }
@@ -36,13 +55,10 @@ static enum tern_err decode_match(struct budget *budget, const uint8_t *body, si
                                   const ProtobufCMessage **ret)
 {
     struct reader r = reader_of(body, n);
-    Tern__Wire__Tokens *tokens;
-    Tern__Wire__Match *m;
+    Tern__Wire__Tokens *tokens = budget_take(budget, sizeof(*tokens));
+    Tern__Wire__Match *m = budget_take(budget, sizeof(*m));
     struct field f;
 
-    budget_start(budget, n);
-    m = budget_take(budget, sizeof(*m));
-    tokens = budget_take(budget, sizeof(*tokens));
     if (!m || !tokens)
         return TERN_MALFORMED;
     tern__wire__match__init(m);
@@ -53,8 +69,8 @@ static enum tern_err decode_match(struct budget *budget, const uint8_t *body, si
             m->tokens = tokens;
             take_tokens(&r, &f, tokens);
             break;
-        case 2: reader_u64(&r, &f, &m->step); break;
-        case 3: reader_u64(&r, &f, &m->trace_id); break;
+        case 2: take_u64(&r, &f, &m->has_step, &m->step); break;
+        case 3: take_u64(&r, &f, &m->has_trace_id, &m->trace_id); break;
         default: break;
         }
     }
@@ -64,9 +80,108 @@ static enum tern_err decode_match(struct budget *budget, const uint8_t *body, si
     return TERN_OK;
 }
 
+/* ---- Step ---- */
+
+static void take_barrier(struct reader *r, const struct field *f, Tern__Wire__StepOp *ret)
+{
+    if (f->type != FIELD_VARINT)
+        r->failed = true;
+    ret->has_barrier = true;
+    ret->barrier = f->v != 0;
+}
+
+static void take_session(struct reader *r, const struct field *f, Tern__Wire__StepOp *ret)
+{
+    if (f->type != FIELD_FIXED64)
+        r->failed = true;
+    ret->has_session = true;
+    ret->session = f->v;
+}
+
+static void take_op(struct reader *outer, const struct field *op, Tern__Wire__StepOp *ret,
+                    Tern__Wire__Tokens *tokens)
+{
+    struct reader r = reader_enter(outer, op);
+    struct field f;
+
+    while (reader_next(&r, &f)) {
+        switch (f.number) {
+        case 1: take_u32(&r, &f, &ret->has_kind, &ret->kind); break;
+        case 2: take_barrier(&r, &f, ret); break;
+        case 3: take_session(&r, &f, ret); break;
+        case 4: take_u64(&r, &f, &ret->has_step, &ret->step); break;
+        case 5: take_u32(&r, &f, &ret->has_length, &ret->length); break;
+        case 6: take_u32(&r, &f, &ret->has_written, &ret->written); break;
+        case 7:
+            ret->tokens = tokens;
+            take_tokens(&r, &f, tokens);
+            break;
+        default: break;
+        }
+    }
+    reader_leave(outer, &r);
+}
+
+static size_t count_ops(const uint8_t *body, size_t n)
+{
+    struct reader r = reader_of(body, n);
+    struct field f;
+    size_t ops = 0;
+
+    while (reader_next(&r, &f))
+        ops += f.number == 1;
+    return ops;
+}
+
+/* An operation with the list that it may have, so that they lie side by side. */
+struct op_room {
+    Tern__Wire__StepOp op;
+    Tern__Wire__Tokens tokens;
+};
+
+static enum tern_err decode_step(struct budget *budget, const uint8_t *body, size_t n,
+                                 const ProtobufCMessage **ret)
+{
+    size_t ops = count_ops(body, n), taken = 0;
+    struct reader r = reader_of(body, n);
+    struct op_room *room;
+    Tern__Wire__Step *m;
+    struct field f;
+
+    if (ops > WIRE_OPS_MAX)
+        return TERN_MALFORMED;
+    m = budget_take(budget, sizeof(*m));
+    room = budget_take(budget, ops * sizeof(*room));
+    if (!m || !room)
+        return TERN_MALFORMED;
+    tern__wire__step__init(m);
+    m->ops = budget_take(budget, ops * sizeof(*m->ops));
+    if (!m->ops)
+        return TERN_MALFORMED;
+    while (reader_next(&r, &f)) {
+        if (f.number == 1 && taken < ops) {
+            tern__wire__step_op__init(&room[taken].op);
+            tern__wire__tokens__init(&room[taken].tokens);
+            take_op(&r, &f, &room[taken].op, &room[taken].tokens);
+            m->ops[taken] = &room[taken].op;
+            taken++;
+        } else if (f.number == 2) {
+            take_u64(&r, &f, &m->has_trace_id, &m->trace_id);
+        }
+    }
+    if (!reader_ok(&r))
+        return TERN_MALFORMED;
+    m->n_ops = taken;
+    *ret = &m->base;
+    return TERN_OK;
+}
+
 enum tern_err wire_decode_in_place(struct budget *budget, uint16_t type, const uint8_t *body,
                                    size_t n, const ProtobufCMessage **ret)
 {
+    if (type != FRAME_MATCH && type != FRAME_STEP)
+        return wire_decode(budget, type, body, n, ret);
+    budget_start(budget, n);
     return type == FRAME_MATCH ? decode_match(budget, body, n, ret)
-                               : wire_decode(budget, type, body, n, ret);
+                               : decode_step(budget, body, n, ret);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "proto/codec.h"
+#include "proto/in_place.h"
 #include "testing/test.h"
 #include "unit/rig/rig_wire.h"
 
@@ -60,6 +61,37 @@ TEST(wire_message_cut_anywhere_is_harmless)
             refused += err == TERN_MALFORMED;
         }
         assert_true(refused > n / 4); /* only cuts between two fields leave a message */
+    }
+}
+
+/* What is read by hand is read as the generated code reads it: whole, and cut anywhere. */
+TEST(wire_in_place_reads_what_the_generated_code_reads)
+{
+    static const uint16_t types[] = {FRAME_MATCH, FRAME_STEP, FRAME_PEEK};
+    static _Alignas(BUDGET_ALIGN) uint8_t memory[BUDGET_BYTES(1 << 16)];
+    struct budget budget;
+
+    budget_init(&budget, memory, sizeof memory);
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        for (size_t repeat = 0; repeat < 5; repeat++) {
+            size_t n = rig_wire_encode(types[i], rig_wire_sample(types[i], 11 + repeat, repeat));
+            uint8_t *body = rig_guarded(n);
+            const ProtobufCMessage *msg;
+
+            memcpy(body, rig_frame + FRAME_HEADER_BYTES, n);
+            assert_int_equal(wire_decode_in_place(&budget, types[i], body, n, &msg), TERN_OK);
+            assert_int_equal(rig_wire_encode(types[i], msg), n);
+            assert_memory_equal(rig_frame + FRAME_HEADER_BYTES, body, n);
+            for (size_t cut = 0; cut < n; cut++) {
+                uint8_t *part = rig_guarded(cut ? cut : 1);
+
+                memcpy(part, body, cut);
+                assert_int_equal(wire_decode_in_place(&budget, types[i], part, cut, &msg),
+                                 rig_wire_decode(types[i], body, cut, NULL));
+                rig_release(part, cut ? cut : 1);
+            }
+            rig_release(body, n);
+        }
     }
 }
 
