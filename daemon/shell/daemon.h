@@ -16,6 +16,7 @@
 #include "shell/conn/subscribe.h"
 #include "shell/peers/link.h"
 #include "shell/step/daemon_phases.h"
+#include "shell/step/engine_watch_states.h"
 #include "shell/stream/listen.h"
 #include "shell/stream/stream.h"
 #include "shell/tape/tape.h"
@@ -36,10 +37,10 @@ struct event_queue {
     bool stepping; /* for a check: the core is stepped by nobody inside its step */
 };
 
-/* An engine that joined, as far as the shell looks at it: whose done_step to read. */
+/* What the shell keeps of an engine that joined: whose done_step it has to read. */
 struct engine_watch {
-    uint32_t gen; /* 0: none */
-    uint32_t tenant, world;
+    enum engine_watch_state state;
+    uint32_t gen, tenant, world;
     uint64_t last[RANKS_MAX]; /* what the core was told */
 };
 
@@ -108,11 +109,19 @@ void daemon_event(struct daemon *d, struct event *ev);
  * the next turn of the loop, which waits for nothing meanwhile. */
 void daemon_later(struct daemon *d, const struct event *ev);
 void daemon_run_queue(struct daemon *d);
-/* Tells the core what the ranks of that engine (or of all) have finished since the last look. */
+/* The most events that can wait in the queue at once: whatever is outstanding reports each kind of
+ * event once. */
+uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
+
+/* ---- engine_watch.c ---- */
+
+/* An engine has joined; a second call for the same one does nothing. */
+void engine_watch_begin(struct daemon *d, struct engine_id engine);
+/* The engine is gone. False: it was not watched. */
+bool engine_watch_end(struct daemon *d, struct engine_id engine);
+/* Tells the core which steps the ranks of that engine (or of all engines) have finished since the
+ * last look. */
 void daemon_poll_engine(struct daemon *d, uint32_t slot);
 void daemon_poll_engines(struct daemon *d);
-/* Events that can wait in the queue at once, at most: each thing outstanding reports each kind
- * once. */
-uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs);
 
 #endif

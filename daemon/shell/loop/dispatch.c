@@ -29,21 +29,7 @@ static void pool_known(struct daemon *d, uint32_t slot)
                  view.moved, view.ngroups, layouts);
 }
 
-/* The control page is zeroed now and not when the engine before it ended: what was written there
- * since counts for nobody. None of this engine has it yet. */
-static void engine_known(struct daemon *d, struct engine_id engine)
-{
-    struct engine_watch *w = &d->engines[engine.slot];
-    struct engine_view view;
-
-    if (w->gen == engine.gen)
-        return;
-    check(core_engine_view(d->core, engine.slot, &view));
-    *w = (struct engine_watch){.gen = engine.gen, .tenant = view.tenant, .world = view.world};
-    mem_control_reset(d->mem, w->tenant, engine.slot);
-}
-
-/* What the shell has to know of an answer before the asker does. */
+/* Notes what the shell has to know of an answer before the asker does. */
 static void note_reply(struct daemon *d, const struct reply *r, struct client_conn *c)
 {
     uint32_t slot;
@@ -55,7 +41,7 @@ static void note_reply(struct daemon *d, const struct reply *r, struct client_co
         pool_known(d, slot);
         memcpy(d->pools[slot].names, d->in.group_names, sizeof(d->in.group_names));
     } else if (r->op == OP_ENGINE_JOIN) {
-        engine_known(d, r->join.engine);
+        engine_watch_begin(d, r->join.engine);
         if (c)
             c->engine = r->join.engine.slot;
     }
@@ -107,13 +93,11 @@ static void reply(struct daemon *d, const struct reply *r)
     conn_send(c, n, fds, nfds);
 }
 
+/* No connection names the engine any more. */
 static void engine_gone(struct daemon *d, struct engine_id engine)
 {
-    struct engine_watch *w = &d->engines[engine.slot];
-
-    if (w->gen != engine.gen)
+    if (!engine_watch_end(d, engine))
         return;
-    memset(w, 0, sizeof(*w));
     for (uint32_t i = 0; i < d->conns.n; i++) {
         if (d->conns.v[i].engine == engine.slot)
             d->conns.v[i].engine = NONE;

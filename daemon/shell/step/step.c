@@ -1,9 +1,6 @@
-/* One step of the core: the queue of what the seams report meanwhile, the step itself, and what the
- * engines have finished since the last look. What follows from a step is carried out above, by what
- * the daemon registered as `carry_out`. See daemon.h. What must stay true: the actions of one step
- * are all carried out before the next step. */
-#include <string.h>
-
+/* One step of the core, and the queue of what the seams report meanwhile. What follows from a step
+ * is carried out above, by what the daemon registered as `carry_out`. See daemon.h. What must stay
+ * true: the actions of one step are all carried out before the next step. */
 #include "base/check.h"
 #include "shell/daemon.h"
 
@@ -23,10 +20,10 @@ void daemon_move(struct daemon *d, enum daemon_phase to)
 
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs)
 {
-    /* Each thing outstanding reports each kind at most once before the core has heard of it: a pull
-     * its batches, broken and quiet (or, before any of them, that the link is full); a serve quiet;
-     * a job, of checksums or of a copy, done; a pool zeroed; a connection, a link and a process
-     * their end. */
+    /* Whatever is outstanding reports each kind of event at most once before the core has heard it:
+     * a pull reports its batches, that it broke and that it is quiet (or, before any of these, that
+     * the link is full); a serve reports that it is quiet; a job of checksums or of a copy that it
+     * is done; a pool that it is zeroed; a connection, a link and a process that they ended. */
     return l->pulls * (PULL_BATCHES_MAX + 2) + l->serves + l->seal_jobs + l->copy_jobs + l->pools +
            l->conns + l->links + procs;
 }
@@ -65,7 +62,7 @@ void daemon_run_queue(struct daemon *d)
     while (q->n > 0) {
         struct event *ev = &q->v[q->head];
 
-        /* The slot may be written again only after the step, so it leaves the ring behind it. */
+        /* The step still reads the slot, so the slot leaves the ring after the step. */
         step(d, ev);
         q->head = (q->head + 1) % q->cap;
         q->n--;
@@ -79,32 +76,4 @@ void daemon_event(struct daemon *d, struct event *ev)
     step(d, ev);
     if (d->queue.n)
         daemon_run_queue(d);
-}
-
-/* ---- done_step ---- */
-
-void daemon_poll_engine(struct daemon *d, uint32_t slot)
-{
-    struct engine_watch *w = &d->engines[slot];
-
-    for (uint32_t r = 0; w->gen && r < w->world; r++) {
-        uint64_t done = mem_done_step(d->mem, w->tenant, slot, r);
-        struct event ev = {.kind = EV_STEP_DONE};
-
-        if (done <= w->last[r])
-            continue; /* E2: numbers never go back; one that does is not believed */
-        w->last[r] = done;
-        ev.step_done.engine = (struct engine_id){.slot = slot, .gen = w->gen};
-        ev.step_done.rank = r;
-        ev.step_done.step = done;
-        daemon_event(d, &ev);
-    }
-}
-
-void daemon_poll_engines(struct daemon *d)
-{
-    for (uint32_t i = 0; i < d->limits.engines; i++) {
-        if (d->engines[i].gen)
-            daemon_poll_engine(d, i);
-    }
 }

@@ -1,0 +1,73 @@
+/* Which engines have joined, and which steps their ranks have finished: read from the control pages
+ * that the engines write, and told to the core. See daemon.h. What must stay true: what an engine
+ * wrote that had the slot before counts for nobody. */
+#include <string.h>
+
+#include "base/check.h"
+#include "shell/daemon.h"
+
+static void watch_move(struct engine_watch *w, enum engine_watch_state to)
+{
+    static const uint32_t next[ENGINE_WATCH_STATES] = {
+#define X(name, next, comment) next,
+        ENGINE_WATCH_STATE_TABLE(X)
+#undef X
+    };
+
+    check(next[w->state] >> to & 1);
+    w->state = to;
+}
+
+/* The control page is zeroed now and not when the engine before ended, so that what was written
+ * there since counts for nobody. This engine has not mapped it yet. */
+void engine_watch_begin(struct daemon *d, struct engine_id engine)
+{
+    struct engine_watch *w = &d->engines[engine.slot];
+    struct engine_view view;
+
+    if (w->state == ENGINE_WATCH_ACTIVE && w->gen == engine.gen)
+        return;
+    check(core_engine_view(d->core, engine.slot, &view));
+    watch_move(w, ENGINE_WATCH_ACTIVE);
+    w->gen = engine.gen;
+    w->tenant = view.tenant;
+    w->world = view.world;
+    memset(w->last, 0, sizeof(w->last));
+    mem_control_reset(d->mem, w->tenant, engine.slot);
+}
+
+bool engine_watch_end(struct daemon *d, struct engine_id engine)
+{
+    struct engine_watch *w = &d->engines[engine.slot];
+
+    if (w->state != ENGINE_WATCH_ACTIVE || w->gen != engine.gen)
+        return false;
+    watch_move(w, ENGINE_WATCH_NONE);
+    return true;
+}
+
+void daemon_poll_engine(struct daemon *d, uint32_t slot)
+{
+    struct engine_watch *w = &d->engines[slot];
+
+    for (uint32_t r = 0; w->state == ENGINE_WATCH_ACTIVE && r < w->world; r++) {
+        uint64_t done = mem_done_step(d->mem, w->tenant, slot, r);
+        struct event ev = {.kind = EV_STEP_DONE};
+
+        if (done <= w->last[r])
+            continue; /* E2: a number that goes back is ignored */
+        w->last[r] = done;
+        ev.step_done.engine = (struct engine_id){.slot = slot, .gen = w->gen};
+        ev.step_done.rank = r;
+        ev.step_done.step = done;
+        daemon_event(d, &ev);
+    }
+}
+
+void daemon_poll_engines(struct daemon *d)
+{
+    for (uint32_t i = 0; i < d->limits.engines; i++) {
+        if (d->engines[i].state == ENGINE_WATCH_ACTIVE)
+            daemon_poll_engine(d, i);
+    }
+}
