@@ -1,5 +1,5 @@
-/* Asking the daemon: connecting, one command, a paged list. A failure ends the program with a line
- * that says what to do about it. */
+/* Asks the daemon: connects, sends one command, reads a paged list. A failure ends the program with
+ * a line that says what to do about it. */
 #include "ctl.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* What the files of ternctl share: the options of a command, asking the daemon, printing. One
- * process runs one command, so what is allocated here lives until the exit. Answers are JSON made
- * by the daemon, and the tables are made from what --json prints, so the two never disagree. The
- * one thing that ternctl adds is who holds a node of the tree (forest.h). */
+ * process runs one command, so memory is kept until the exit. Answers are JSON made by the daemon,
+ * and the tables are made from what --json prints, so the two never disagree. ternctl adds only one
+ * thing: who holds a node of the tree (forest.h). */
 #ifndef CTL_H
 #define CTL_H
 
@@ -66,7 +66,7 @@ json_t *ctl_list(struct ctl *ctl, const char *list, const char *arg);
 /* "pool=SLOT" of what --pool names: a handle as in the tables, or a slot. NULL if it was not given.
  * Static. */
 const char *ctl_pool_arg(struct ctl *ctl);
-/* The daemon's answer to `what` is an error, or there is none. */
+/* Ends the program: the daemon's answer to `what` is an error, or there is none. */
 _Noreturn void ctl_refused(struct ctl *ctl, const char *what, enum tern_err err);
 _Noreturn void ctl_fail(enum ctl_exit code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -114,7 +114,7 @@ void table_print(struct table *t, const char *if_empty); /* and frees */
 void paint(const struct ctl *ctl, enum colour colour, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Short forms that a person reads; each call has a buffer of its own among the last eight. */
+/* Short forms for people; each call uses one of eight buffers in turn. */
 const char *human_bytes(uint64_t bytes);
 const char *human_count(uint64_t n); /* 12,345 */
 const char *human_age(double seconds);

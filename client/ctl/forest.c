@@ -62,7 +62,7 @@ static void add_holder(json_t *row, const char *kind, const char *who, const cha
         json_pack("{s:s, s:s, s:s*, s:f}", "kind", kind, "who", who, "id", id, "since_s", since));
 }
 
-/* The node that a row of another list names, if it is still the same one. */
+/* Finds the node that a row of another list names, if it is still the same one. */
 static json_t *held_by(const struct forest *f, const json_t *row)
 {
     const char *id = j_str(row, "node_id");
@@ -161,8 +161,8 @@ static void add_text(FILE *f, const char *kind, const char *who, uint64_t count,
         fprintf(f, " %s", human_age(since));
 }
 
-/* Holders of one kind, those of one name together: who is in the text, the others in *more. Returns
- * how many there are. */
+/* Collects holders of one kind and adds up those of one name; the text names some, *more counts the
+ * others. Returns how many there are. */
 static uint64_t add_kind(FILE *f, const json_t *holders, const char *kind, uint64_t *more)
 {
     struct {
@@ -219,8 +219,8 @@ char *forest_holders(const struct forest_node *n)
         if (strcmp(kinds[i], "admin") == 0)
             continue;
         known = add_kind(f, holders, kinds[i], &more);
-        /* Held by what no list shows, or shows no more: jobs, sessions that were closed meanwhile.
-         */
+        /* Counts holders that no list shows, or shows no more: jobs, and sessions that were closed
+         * meanwhile. */
         if (refs > known)
             add_text(f, kinds[i], "", refs - known, -1);
     }
@@ -233,7 +233,7 @@ char *forest_holders(const struct forest_node *n)
 
 /* ---- lines ---- */
 
-/* Counting sort by parent: first how many children each has, then their places. */
+/* Sorts by parent: counts the children of each node first, then assigns their places. */
 static void group(struct forest *f)
 {
     uint32_t at = 0;

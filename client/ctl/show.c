@@ -184,7 +184,7 @@ static void show_errors(const struct ctl *ctl, const json_t *errors)
         printf("\n");
 }
 
-/* A fetch that ended a moment ago has pages there: an alarm only once that lasts. */
+/* A fetch that ended a moment ago has pages in quarantine; it is an alarm only if that lasts. */
 static void show_quarantine(const struct ctl *ctl, const json_t *s)
 {
     const json_t *holder = json_object_get(s, "quarantine_holder");
@@ -204,7 +204,7 @@ static void show_quarantine(const struct ctl *ctl, const json_t *s)
             "this daemon.\n");
 }
 
-/* What an operator should look at, with what to do. */
+/* Lists what an operator should look at, with what to do. */
 static void show_alarms(const struct ctl *ctl, const json_t *s)
 {
     show_quarantine(ctl, s);
@@ -310,7 +310,7 @@ static int run_pools(struct ctl *ctl)
     return CTL_OK;
 }
 
-/* Those that are away from the device, or on their way, stand out. */
+/* Sessions that are away from the device, or on their way, stand out. */
 static void add_session_state(struct table *t, const char *state)
 {
     bool away = strcmp(state, "retracting") == 0 || strcmp(state, "retracted") == 0 ||
@@ -319,7 +319,7 @@ static void add_session_state(struct table *t, const char *state)
     table_add(t, away ? YELLOW : PLAIN, "%s", state);
 }
 
-/* By which kind of ref it pins which node, and for how long. */
+/* Shows which node it pins, by which kind of ref and for how long. */
 static void add_hold(struct table *t, const json_t *row)
 {
     bool holds = json_is_string(json_object_get(row, "ref"));
@@ -394,7 +394,7 @@ static int run_engines(struct ctl *ctl)
     return show_list(ctl, "engines", titles, TITLES_N(titles), add_engine, "no engine has joined");
 }
 
-/* The version; `none` in the clear; with refusals the first reason of them. */
+/* Shows the TLS version, or `none` in the clear; if there were refusals, the first reason. */
 static const char *tls_of(json_t *row)
 {
     json_t *tls = json_object_get(row, "tls"), *n;
@@ -420,7 +420,7 @@ static const char *incarnation_of(const json_t *row)
     return hex[strspn(hex, "0")] ? hex : "-";
 }
 
-/* A row each beneath its peer's, where there are several or one that is not ready. */
+/* Paths get rows beneath their peer's, where there are several or one that is not ready. */
 static void peer_paths(struct table *t, json_t *peer)
 {
     json_t *paths = json_object_get(peer, "paths"), *path;
@@ -442,7 +442,7 @@ static void peer_paths(struct table *t, json_t *peer)
     }
 }
 
-/* Why it is not up; else why its pages go the way they go. */
+/* Shows why the link is not up; else why its pages take the transport that they take. */
 static void add_peer_reason(struct table *t, const json_t *row)
 {
     uint64_t attempts = j_u64(row, "attempts");

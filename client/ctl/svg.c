@@ -72,8 +72,8 @@ static void sum_up(struct sheet *s)
     }
 }
 
-/* Folds what has fewer pages than `least` with all that hangs from it. A child never has more than
- * its parent, so what hangs from a folded line is folded too. */
+/* Folds lines that have, with all that hangs from them, fewer pages than `least`. A child never has
+ * more than its parent, so what hangs from a folded line is folded too. */
 static void fold(struct sheet *s, uint64_t least)
 {
     const struct forest *f = s->f;
@@ -165,7 +165,7 @@ static const char *fill_of(const char *tier)
                                        : COLOUR_DEVICE;
 }
 
-/* What a viewer shows for the cell under the pointer. */
+/* Writes what a viewer shows for the cell under the pointer. */
 static void put_hint(const struct sheet *s, const struct forest_line *l, const char *holders)
 {
     const struct forest_node *n = l->last;
@@ -184,7 +184,7 @@ static void put_hint(const struct sheet *s, const struct forest_line *l, const c
     fprintf(s->out, "</title>");
 }
 
-/* White lines where one chunk ends and the next begins. */
+/* Draws white lines where one chunk ends and the next begins. */
 static void put_ticks(const struct sheet *s, const struct forest_line *l, const struct box *c,
                       double width, double height)
 {
@@ -214,7 +214,8 @@ static bool resumable(const struct forest_line *l)
     return l->to > 0 && j_bool(l->last->row, "resumable");
 }
 
-/* The tokens, where the cell has room for them, and right of a branch's end who holds it. */
+/* Writes the tokens where the cell has room for them, and to the right of a branch's end who holds
+ * it. */
 static void put_names(const struct sheet *s, const struct forest_line *l, const struct box *c,
                       double width, char *holders)
 {
@@ -257,7 +258,7 @@ static void put_cell(const struct sheet *s, uint32_t line)
     free(holders);
 }
 
-/* Over all cells, so that no neighbour hides it. */
+/* This is drawn over all cells, so that no neighbour hides it. */
 static void put_outline(const struct sheet *s, uint32_t line)
 {
     const struct forest_line *l = &s->f->lines[line];
@@ -361,7 +362,7 @@ static void put_legend(const struct sheet *s)
     put_legend_text(s, x + 16, "resume point");
 }
 
-/* Lines at round numbers of pages. */
+/* Draws lines at round numbers of pages. */
 static void put_axis(const struct sheet *s)
 {
     uint64_t reach = s->box[s->f->nlines].reach, step = 1;

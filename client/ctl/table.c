@@ -1,4 +1,4 @@
-/* Printing for people: columns that line up, units, colour where the terminal wants it. Cells are
+/* Prints for people: columns that line up, units, colour where the terminal wants it. Cells are
  * ASCII. */
 #include "ctl.h"
 
@@ -61,7 +61,7 @@ void table_add(struct table *t, enum colour colour, const char *format, ...)
     va_end(args);
     if (n < 0)
         ctl_fail(CTL_FAILED, "no memory");
-    /* A client chose some of these names: none of them commands the terminal. */
+    /* A client chose some of these names, so no character may command the terminal. */
     for (char *c = text; *c; c++) {
         if (*c < ' ' || *c > '~')
             *c = '?';

@@ -22,8 +22,8 @@ static enum colour tier_colour(const char *tier)
     return strcmp(tier, "host") == 0 ? DIM : PLAIN;
 }
 
-/* STATE pages of the line: in use, or superseded and the first to go; and whether a session can go
- * on from its nodes. */
+/* Shows the STATE pages of the line: in use, or superseded and the first to go; and whether a
+ * session can go on from its nodes. */
 static void add_snapshot(struct table *t, const struct forest_line *l)
 {
     uint64_t borrowers = j_u64(l->last->row, "borrowers");
@@ -79,7 +79,7 @@ static void show(const struct ctl *ctl, const struct forest *f)
         printf("%u nodes moved while the list was read and are left out\n", f->hidden);
 }
 
-/* What was drawn, as an answer of our own. */
+/* Answers with what was drawn. */
 static void draw(struct ctl *ctl, const struct forest *f)
 {
     json_t *status = ctl_ask(ctl, "status", NULL, 0), *told;

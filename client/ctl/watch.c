@@ -1,5 +1,6 @@
-/* `ternctl watch`: the changes of the prefix tree as they happen, a line each; with --json an
- * object each. Runs until it is interrupted, the daemon ends or it has shown --changes of them. */
+/* `ternctl watch` shows the changes of the prefix tree as they happen, each as a line, or with
+ * --json as an object. It runs until it is interrupted, the daemon ends or it has shown --changes
+ * of them. */
 #include "ctl.h"
 
 #include <poll.h>
@@ -83,7 +84,7 @@ static void show_begin(const struct ctl *ctl, uint64_t next)
             (unsigned long long)next);
 }
 
-/* False: as many as were asked for have been shown. */
+/* Shows the changes of one answer. False: as many as were asked for have been shown. */
 static bool show_batch(struct ctl *ctl, const struct tern_events *events)
 {
     if (events->lost)
@@ -96,7 +97,7 @@ static bool show_batch(struct ctl *ctl, const struct tern_events *events)
     return true;
 }
 
-/* The next answer; waits for it. */
+/* Waits for the next answer. */
 static void next_answer(struct ctl *ctl, struct tern_answer *ret)
 {
     struct pollfd p = {.fd = tern_fd(ctl->tern)};
@@ -119,7 +120,7 @@ static int run_watch(struct ctl *ctl)
         ctl_fail(CTL_FAILED, "watch: %s", tern_error_text(ctl->tern));
     next_answer(ctl, &answer);
     show_begin(ctl, answer.events->next);
-    /* A closed pipe or a full disk ends it: nobody sees what comes then. */
+    /* A closed pipe or a full disk ends the program, because nobody sees what comes then. */
     while (show_batch(ctl, answer.events) && fflush(stdout) == 0 && !ferror(stdout))
         next_answer(ctl, &answer);
     return CTL_OK;

@@ -101,8 +101,9 @@ static bool probe_opcodes(struct io_uring *ring)
     return all;
 }
 
-/* The ring can do what we do and no more: seccomp does not see what travels inside it. No register
- * operation is allowed afterwards either, so the buffer ring is registered before. */
+/* Restricts the ring to the operations that we use, because seccomp does not see what travels
+ * inside it. No register operation is allowed afterwards, so the buffer ring is registered before.
+ */
 static int restrict_ring(struct io_uring *ring)
 {
     struct io_uring_restriction res[OPCODES_USED + 1];
@@ -274,7 +275,8 @@ static void wait_push(struct io *io, struct io_op *op)
     io->stats.sq_waits++;
 }
 
-/* Rare: a cancel that never found room while its operation completed by itself. */
+/* Takes an operation off the list. This is rare: its cancel never found room, and it completed by
+ * itself. */
 static void wait_unlink(struct io *io, const struct io_op *op)
 {
     struct io_op *prev = NULL, *at = io->wait_head;
@@ -419,7 +421,7 @@ void io_cancel(struct io *io, struct io_op *op)
     if (op_state(op) != OP_IN_FLIGHT)
         return;
     io_uring_prep_cancel(&sqe, op, 0);
-    sqe.flags |= IOSQE_CQE_SKIP_SUCCESS; /* what counts is the operation's own completion */
+    sqe.flags |= IOSQE_CQE_SKIP_SUCCESS; /* the operation's own completion tells how it ended */
     io_uring_sqe_set_data(&sqe, NULL);
     op_keep(op, &sqe);
     room = io->wait_head ? NULL : sqe_take(io);
@@ -442,7 +444,7 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
     int32_t res = cqe->res;
 
     if (!op)
-        return; /* a cancel that found nothing: the operation's own completion says how it ended */
+        return; /* the cancel found nothing; the operation's own completion tells how it ended */
     if (last) {
         enum op_state state = op_state(op);
 
@@ -467,8 +469,8 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
     op->done(op, res, flags, buffer);
 }
 
-/* Calls what is in the completion queue now; what the callbacks bring is left for the next round,
- * so that the caller gets its turn. */
+/* Calls back for every completion that is in the queue now. Completions that the callbacks bring
+ * are left for the next round, so that the caller gets its turn. */
 static uint32_t reap(struct io *io)
 {
     unsigned n = io_uring_cq_ready(&io->ring), done = 0;
@@ -503,8 +505,9 @@ static void submit_and_wait(struct io *io, uint64_t deadline_ns)
     uint64_t now;
 
     if (io_uring_cq_ready(&io->ring) > 0) {
-        /* Something to hand over already: no wait, no clock, and no system call but to submit. That
-         * one runs deferred work too, or a stream of completions at submission would starve it. */
+        /* Completions are there already: no wait, no clock, and no system call but to submit.
+         * Submitting runs deferred work, too; otherwise a stream of completions at submission would
+         * starve it. */
         if (io_uring_sq_ready(&io->ring) > 0)
             io_uring_submit_and_get_events(&io->ring);
         return;
@@ -532,7 +535,7 @@ uint32_t io_run(struct io *io, uint64_t deadline_ns)
     wait_flush(io);
     if (io->wait_head || deadline_ns == 0)
         io_uring_submit_and_get_events(
-            &io->ring); /* what waits for room must not wait for a completion too */
+            &io->ring); /* operations that wait for room must not wait for a completion, too */
     else
         submit_and_wait(io, deadline_ns);
     note_overflow(io);

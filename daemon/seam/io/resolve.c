@@ -120,7 +120,7 @@ static void wake_owner(struct resolver *r)
     (void)!write(r->event_fd, &one, sizeof one); /* a full counter is readable, too */
 }
 
-/* With the lock held, but for the lookup. */
+/* Called with the lock held; the lock is released during the lookup. */
 static void look(struct resolver *r, struct query *q)
 {
     struct resolve_answer answer = {0};
@@ -163,7 +163,7 @@ static void *run(void *ctx)
     return NULL;
 }
 
-/* Nobody joins them: one may be waiting for a name service at the end. */
+/* Nobody joins the threads, because one may still be waiting for a name service at the end. */
 static bool start_threads(struct resolver *r)
 {
     uint32_t want = r->slots < RESOLVE_THREADS ? r->slots : RESOLVE_THREADS;

@@ -1,8 +1,8 @@
-/* Names to addresses, without the owner thread: the system's resolver blocks for as long as a name
- * service takes, and allocates. It has a few threads of its own, not the workers': one of those
- * that waited for a name service would keep checksums waiting. A slot is one asker's, with one
- * lookup at a time, so nothing grows. The owner asks, forgets and takes; none of it blocks or
- * allocates. Called by the shell's links. */
+/* Resolves names without holding up the owner thread: the system's resolver blocks for as long as a
+ * name service takes, and allocates. The resolver has a few threads of its own, because a worker
+ * that waited for a name service would keep checksums waiting. Each slot belongs to one asker and
+ * has one lookup at a time, so nothing grows. The owner asks, cancels and takes answers; none of it
+ * blocks or allocates. Called by the shell's links. */
 #ifndef SEAM_RESOLVE_H
 #define SEAM_RESOLVE_H
 
@@ -29,18 +29,18 @@ struct resolve_answer {
 /* Fills *ret, which is zeroed. Called by several threads at a time; may block. */
 typedef void resolve_lookup(const char *host, uint16_t port, struct resolve_answer *ret);
 
-/* What the system says. */
+/* Asks the system's resolver. */
 void resolve_system(const char *host, uint16_t port, struct resolve_answer *ret);
-/* The same of an address given as a number: never blocks. False: it is a name. */
+/* Converts an address that is given as a number; it never blocks. False: it is a name. */
 bool resolve_number(const char *host, uint16_t port, struct resolve_answer *ret);
 
 struct resolver;
 
-uint64_t resolver_bytes(uint32_t slots); /* that its tables take */
+uint64_t resolver_bytes(uint32_t slots); /* what its tables take */
 /* No more threads than slots. `lookup`: resolve_system, or a test's own. */
 enum tern_err resolver_create(uint32_t slots, resolve_lookup *lookup, struct resolver **ret);
-/* Waits for no name service: a thread that does so ends, and gives the memory back, when it has
- * heard; or with the process. */
+/* Does not wait for a name service: a thread that still waits ends when it has heard, and frees the
+ * memory then. */
 void resolver_destroy(struct resolver *r);
 int resolver_event_fd(const struct resolver *r); /* readable when resolver_take has something */
 

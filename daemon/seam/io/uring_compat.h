@@ -1,4 +1,4 @@
-/* What liburing 2.3 (Debian 12) lacks and we use: the set-up of a ring of provided buffers, which
+/* What we need and liburing 2.3 (Debian 12) lacks: the set-up of a ring of provided buffers, which
  * later versions do in one call. Only io_uring.c includes this. */
 #ifndef SEAM_URING_COMPAT_H
 #define SEAM_URING_COMPAT_H

@@ -135,7 +135,7 @@ static void status_pools(const struct admin_ctx *ctx, uint32_t tenant, struct te
     text_array_end(out);
 }
 
-/* A tenant's own number of sessions: counted, since the core keeps one number for all. */
+/* Counts a tenant's own sessions, because the core keeps one number for all tenants. */
 static uint32_t status_sessions(const struct admin_ctx *ctx, const struct core_view *v,
                                 uint32_t tenant)
 {
@@ -149,8 +149,8 @@ static uint32_t status_sessions(const struct admin_ctx *ctx, const struct core_v
     return n;
 }
 
-/* What the host tier holds and did: all 0 where there is none. Pages of a pool lie in each of its
- * regions. */
+/* What the host tier holds and did; all values are 0 where there is none. Pages of a pool lie in
+ * each of its regions. */
 static void status_host(const struct admin_ctx *ctx, const struct core_view *v,
                         struct text_out *out)
 {
@@ -276,8 +276,8 @@ static void status_core(const struct core_view *v, struct text_out *out)
     text_u64(out, "retires_free", v->retires_free);
 }
 
-/* How long, and for whom: what an operator needs to end it. By the clock, not by the core's last
- * step: while nothing happens it is the older for it. */
+/* How long a quarantine has lasted and for whom, which an operator needs to end it. The age goes by
+ * the clock and not by the core's last step, so that it grows while nothing happens. */
 static void status_quarantine(const struct admin_ctx *ctx, const struct core_view *v,
                               struct text_out *out)
 {
@@ -294,7 +294,7 @@ static void status_quarantine(const struct admin_ctx *ctx, const struct core_vie
     text_object_end(out);
 }
 
-/* Changes of the tree: those that are kept are [first, next). */
+/* Changes of the tree; those that are kept are numbered [first, next). */
 static void status_events(const struct admin_ctx *ctx, const struct core_view *v,
                           struct text_out *out)
 {
@@ -307,8 +307,8 @@ static void status_events(const struct admin_ctx *ctx, const struct core_view *v
     text_object_end(out);
 }
 
-/* Peers that this daemon can fetch from; the core's count of links has those in the other direction
- * too. */
+/* Counts the peers that this daemon can fetch from; the core's count of links includes the other
+ * direction. */
 static uint32_t peers_up(const struct admin_ctx *ctx)
 {
     uint64_t incarnation = 0;
@@ -352,12 +352,12 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_data(ctx, out);
         status_events(ctx, &v, out);
         status_shell(ctx, out);
-    } else { /* of the host tier what an engine waits for in vain */
+    } else { /* what an engine of the host tier waits for in vain */
         text_object(out, "host_tier");
         text_u64(out, "retracts_undone", core_retracts_undone(ctx->core, q->tenant));
         text_object_end(out);
     }
-    /* Over the whole arena, so only when asked: it takes milliseconds. */
+    /* The hash covers the whole arena and takes milliseconds, so it is made only when asked for. */
     if (q->core_hash && q->tenant == NONE)
         text_hex(out, "core_hash", core_hash(ctx->core));
     text_object_end(out);

@@ -1,7 +1,7 @@
 /* What the daemon tells operators and tenants about itself: read-only JSON answers made from the
- * core's views and the seams' counters. The shell fills struct admin_ctx and sends the text;
- * `evict`, `drain` and `tape` change things or write files and so are the shell's own. Nothing here
- * changes the core or allocates. */
+ * core's views and the seams' counters. operator.c fills struct admin_ctx and sends the text, and
+ * carries out the commands that change something or write files. Nothing here changes the core or
+ * allocates. */
 #ifndef SHELL_ADMIN_H
 #define SHELL_ADMIN_H
 

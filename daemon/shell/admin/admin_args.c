@@ -24,7 +24,7 @@ static bool number(const char *text, uint32_t max, uint32_t *ret)
     return true;
 }
 
-/* As much of it as is shown; what is no plain character becomes '?'. */
+/* Copies as much of the text as is shown; anything but plain characters becomes '?'. */
 static void shown(const char *arg, size_t n, char ret[SHOWN_BYTES + 1])
 {
     size_t i;

@@ -158,7 +158,7 @@ uint32_t admin_session_tenant(const struct admin_ctx *ctx, const struct session_
     return core_engine_view(ctx->core, s->engine.slot, &engine) ? engine.tenant : NONE;
 }
 
-/* The node that it pins, by which kind of ref and for how long. */
+/* The node that a session or transfer pins, by which kind of ref and for how long. */
 static void session_hold(const struct admin_ctx *ctx, const struct session_view *s,
                          struct text_out *out)
 {
@@ -266,7 +266,7 @@ void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out)
     text_object_end(out);
 }
 
-/* Null in the clear. Version and what follows are of the link as it is now. */
+/* The value is null in the clear. The version and what follows describe the link as it is now. */
 static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
 {
     struct tls_peer p = {.version = NULL};
@@ -285,7 +285,7 @@ static void peer_tls(const struct admin_ctx *ctx, uint32_t slot, struct text_out
     text_object_end(out);
 }
 
-/* The first of them: a row has to fit. */
+/* Only the first paths are shown, because a row has to fit. */
 static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
 {
     struct xfer_path_view path;
@@ -304,7 +304,7 @@ static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_o
     text_array_end(out);
 }
 
-/* Why it is not up; null, 0 and null while it is. */
+/* Why the link is not up; null, 0 and null while it is. */
 static void peer_trouble(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
 {
     const char *error = NULL;
@@ -356,7 +356,7 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     return true;
 }
 
-/* Transfers in have the slots [0, pulls), transfers out those behind. */
+/* Inbound transfers have the slots [0, pulls), outbound ones those after them. */
 bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                         struct text_out *out)
 {

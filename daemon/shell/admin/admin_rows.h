@@ -5,8 +5,9 @@
 
 #include "shell/admin/admin.h"
 
-/* False, with nothing written, if the slot is empty or is not to be told: of another tenant than
- * `tenant` (NONE: all), of another pool than `pool` (NONE: all; the tree only). */
+/* Writes a row. False, with nothing written, if the slot is empty or belongs to another tenant than
+ * `tenant` (NONE: all tenants) or to another pool than `pool` (NONE: all pools; for the tree only).
+ */
 typedef bool admin_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant, uint32_t pool,
                        struct text_out *out);
 
@@ -16,14 +17,14 @@ admin_row admin_pool_row, admin_session_row, admin_engine_row, admin_peer_row, a
 /* TLS as a whole, before the rows of `peers`. */
 void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out);
 
-/* One flat object a group of that pool, for status. */
+/* Writes one flat object for each group of that pool, for status. */
 void admin_pool_groups(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
                        struct text_out *out);
 
 uint32_t admin_session_tenant(const struct admin_ctx *ctx,
                               const struct session_view *s); /* NONE: its engine is gone */
 
-/* What there is of RDMA, what of it is used, and why not more. */
+/* Which RDMA devices there are, which of them are used, and why the others are not. */
 enum tern_err admin_doctor(const struct admin_ctx *ctx, struct text_out *out);
 
 #endif

@@ -1,6 +1,5 @@
-/* `ternctl doctor`: what this host has of RDMA, what of it is used, and what to do where it is not;
- * where it is not wanted, what it would find.
- * See admin_rows.h. */
+/* `ternctl doctor`: which RDMA devices this host has, which of them are used, and what to do where
+ * they are not. Where RDMA is not wanted, it shows what it would find. See admin_rows.h. */
 #include <stdio.h>
 
 #include "shell/admin/admin_rows.h"
@@ -17,7 +16,8 @@ static void devices(const struct xfer_rdma_view *v, struct text_out *out)
     text_array_end(out);
 }
 
-/* null: none. What JSON's readers take for a whole number ends at 63 bits. */
+/* Writes a limit; null means that there is none. Readers of JSON take whole numbers up to 63 bits.
+ */
 static void limit(struct text_out *out, const char *key, uint64_t bytes)
 {
     if (bytes > INT64_MAX)
@@ -64,7 +64,8 @@ static void nodes(struct text_out *out, const char *key, uint64_t mask)
     text_array_end(out);
 }
 
-/* Memory, workers and devices belong on one node; what is not known is not complained about. */
+/* Memory, workers and devices belong on one NUMA node. There is no warning where a node is not
+ * known. */
 static void numa(const struct xfer_rdma_view *v, struct text_out *out)
 {
     char text[200];

@@ -102,7 +102,7 @@ static const char *group_name(void *ctx, uint32_t pool, uint32_t group)
         return NULL;
     if (!core_pool_view(d->core, pool, &view))
         return NULL;
-    /* A host tier has the groups of the pool that it serves: their names were given there. */
+    /* A host tier has the groups of the pool that it serves, and their names were given there. */
     if (view.tier == TIER_HOST && !core_pool_view(d->core, view.other, &view))
         return NULL;
     w = &d->pools[view.id.slot];
@@ -162,7 +162,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
 
 /* ---- arguments ---- */
 
-/* The text of a failure is the caller's to borrow for this one answer. */
+/* The caller borrows the text of a failure for this one answer. */
 static enum tern_err arguments(const Tern__Wire__Admin *m, const struct admin_arg *takes, size_t n,
                                const char **ret_text)
 {
@@ -174,7 +174,7 @@ static enum tern_err arguments(const Tern__Wire__Admin *m, const struct admin_ar
 
 /* ---- tape ---- */
 
-/* The text of a failure is the caller's to borrow for this one answer. */
+/* The caller borrows the text of a failure for this one answer. */
 static enum tern_err save_tape(const struct daemon *d, const char *path, bool keep,
                                const char **ret_text)
 {
@@ -214,7 +214,8 @@ static enum tern_err tape_command(struct daemon *d, const Tern__Wire__Admin *m, 
     text_u64(&out, "dropped", stats.dropped);
     text_bool(&out, "complete", stats.dropped == 0);
     text_bool(&out, "tokens_kept", keep);
-    /* What a replay of this tape must end in, if it is complete and its tokens were kept. */
+    /* A replay of this tape must end with this hash, if the tape is complete and kept its tokens.
+     */
     text_hex(&out, "core_hash", core_hash(d->core));
     text_object_end(&out);
     *ret_n = out.len;
@@ -242,7 +243,7 @@ static enum tern_err drain_command(struct daemon *d, const Tern__Wire__Admin *m,
     return TERN_OK;
 }
 
-/* Certificates anew. The text of a failure is the caller's to borrow for this one answer. */
+/* Reads the certificates anew. The caller borrows the text of a failure for this one answer. */
 static enum tern_err reload_command(struct daemon *d, const Tern__Wire__Admin *m, size_t *ret_n,
                                     const char **ret_text)
 {
@@ -263,8 +264,8 @@ static enum tern_err reload_command(struct daemon *d, const Tern__Wire__Admin *m
     return TERN_OK;
 }
 
-/* The answer comes back through operator_reply. The text of a failure is the caller's to borrow for
- * this one answer. */
+/* The answer comes back through operator_reply. The caller borrows the text of a failure for this
+ * one answer. */
 static enum tern_err evict_command(struct daemon *d, struct client_conn *c,
                                    const struct frame_header *h, const Tern__Wire__Admin *m,
                                    const char **ret_text)
@@ -299,7 +300,7 @@ static enum tern_err evict_command(struct daemon *d, struct client_conn *c,
     return TERN_OK;
 }
 
-/* An id as lists show it: hexadecimal digits, at most 16. */
+/* Reads an id as lists show it: at most 16 hexadecimal digits. */
 static enum tern_err node_id(const char *text, struct node_id *ret)
 {
     size_t n = text ? strlen(text) : 0;

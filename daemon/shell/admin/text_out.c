@@ -48,7 +48,8 @@ void text_printf(struct text_out *out, const char *format, ...)
     n = vsnprintf(out->buf + out->len, room, format, args);
     va_end(args);
     if (n < 0 || (size_t)n >= room) {
-        /* A number cut in half would be read as another number: take the whole piece back. */
+        /* A number that is cut in half would be read as another number, so the whole piece is taken
+         * back. */
         out->buf[out->len] = '\0';
         out->overflow = true;
         return;
@@ -85,7 +86,8 @@ static size_t utf8_length(const unsigned char *s)
     return n;
 }
 
-/* Writes what one step of the string needs; returns how many bytes of it were used. */
+/* Writes the next character of the string, escaped if needed, and returns how many bytes of the
+ * string it used. */
 static size_t put_escaped(struct text_out *out, const unsigned char *s)
 {
     static const char short_form[] = {

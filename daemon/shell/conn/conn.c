@@ -1,6 +1,7 @@
-/* Connections: accept, who is it, how many may it have, the greeting, the end. See conn.h. What
- * must stay true: the core hears CONN_OPENED once and CLIENT_CONN_CLOSED once for each connection
- * that it knows, and a slot is used again only after both. */
+/* The life of a local client's connection: it is accepted, its process is identified, limits are
+ * checked, it is greeted, it ends. See conn.h. What must stay true: the core hears EV_CONN_OPENED
+ * once and EV_CONN_CLOSED once for each connection that it knows, and a slot is used again only
+ * after both. */
 #include "shell/conn/conn.h"
 
 #include <stddef.h>
@@ -17,7 +18,7 @@
 #include "shell/log/log.h"
 #include "shell/wire/wire_out.h"
 
-#define CONN_WHY_BYTES 192 /* of why there is no room for one more */
+#define CONN_WHY_BYTES 192 /* of the reason why there is no room for one more */
 
 static struct client_conn *conn_of(struct stream *s)
 {
@@ -90,7 +91,7 @@ static void on_closed(struct stream *s, const char *why)
     bool known = known_to_core(c);
     struct event ev = {.kind = EV_CONN_CLOSED, .conn = {.conn = c->slot}};
 
-    /* What we ended somebody will ask about; that clients come and go is nothing to tell. */
+    /* Somebody will ask why we ended a connection; that clients come and go is no news. */
     log_event(s->peer_closed ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
               c->slot, (int)proc_pid(&d->procs, c->proc), why);
     conn_move(c, CLIENT_CONN_CLOSED);
@@ -151,7 +152,7 @@ bool conn_send_status(struct client_conn *c, const struct frame_header *request,
     return conn_send(c, n, NULL, 0);
 }
 
-/* Into d->frame; its bytes. */
+/* Writes the frame into d->frame and returns its bytes. */
 static size_t hello_frame(struct daemon *d, uint32_t tenant, uint64_t request_id, enum tern_err err,
                           const char *text, uint32_t version)
 {
@@ -206,7 +207,7 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
     if (err != TERN_OK) {
         hello_reply(c, h, err,
                     c->state == CLIENT_CONN_REFUSED ? c->refusal_text
-                                                   : "no version in common: update the older side",
+                                                    : "no version in common: update the older side",
                     0);
         stream_finish(&c->stream, "refused");
         return;
@@ -249,7 +250,7 @@ static const struct stream_ops conn_stream_ops = {
 
 /* ---- the beginning ---- */
 
-/* Whether one more is allowed, and which process it is. */
+/* Decides whether the connection is allowed, and finds out which process made it. */
 static enum tern_err admit(struct daemon *d, uint32_t tenant, int fd, uint32_t *ret_proc,
                            const char **ret_why)
 {
@@ -289,8 +290,9 @@ static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[
     return TERN_OK;
 }
 
-/* Takes no slot, no memory and no time that the other side could stretch: the words lie in the
- * socket before anything was read, as the answer to request 0, which nobody asks. */
+/* Refuses a connection without taking a slot or memory, and without waiting for the other side: the
+ * refusal is written to the socket before anything was read, as the answer to request 0, a number
+ * that no request has. */
 static void turn_away(struct daemon *d, uint32_t tenant, int fd, enum tern_err err, const char *why)
 {
     size_t n = hello_frame(d, tenant, 0, err, why, 0);

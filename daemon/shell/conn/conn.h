@@ -1,7 +1,7 @@
-/* Connections of engines and operators: accepted on Unix sockets, tied to a process, greeted,
- * counted. A connection's slot number is its id in the core. conn.c moves it through its states;
- * what its frames ask for is decided above, by
- * `ops`. Owner thread only. */
+/* Connections of local clients: engines, schedulers and operators. They are accepted on Unix
+ * sockets, tied to a process, greeted and counted. A connection's slot number is its id in the
+ * core. conn.c moves it through its states; the layer above registers `ops` and decides what frames
+ * ask for. Owner thread only. */
 #ifndef SHELL_CONN_H
 #define SHELL_CONN_H
 
@@ -44,7 +44,7 @@ struct client_conns {
     uint32_t n, open;
     struct client_conn *free;
     uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
-    uint64_t refused;  /* since the start: above a limit, or for what a `refusal` says */
+    uint64_t refused;  /* since the start: those above a limit, and those with a `refusal` */
     uint32_t internal; /* the core's slot for requests of the daemon itself: n */
     struct listener tenant[CONFIG_TENANTS_MAX], admin;
 };
@@ -57,7 +57,7 @@ void conns_finish(struct daemon *d);
 /* NULL unless the core may answer on it. */
 struct client_conn *conn_for_reply(struct daemon *d, uint32_t slot);
 void conn_close(struct client_conn *c, const char *why);
-/* Closes what the process had; before the core hears of its exit. */
+/* Closes the connections of a process. Called before the core hears of its exit. */
 void conns_close_proc(struct daemon *d, uint32_t proc);
 
 static inline bool conn_is_admin(const struct client_conn *c)
@@ -65,7 +65,7 @@ static inline bool conn_is_admin(const struct client_conn *c)
     return c->tenant == NONE;
 }
 
-/* The frame that d->frame holds. False: the connection is closed now. */
+/* Sends the frame that d->frame holds. False: the connection is closed now. */
 bool conn_send(struct client_conn *c, size_t n, const int *fds, uint32_t nfds);
 bool conn_send_status(struct client_conn *c, const struct frame_header *request, enum tern_err err,
                       const char *text);

@@ -1,6 +1,6 @@
-/* Who is connected: pidfds, start times, proofs of exit. See proc.h. What must stay true: a start
- * time is believed only after the pidfd was seen alive behind the read of /proc, so that both speak
- * of one process. */
+/* The processes that are connected: their pidfds, their start times, the proofs of their exit. See
+ * proc.h. What must stay true: a start time is believed only if the pidfd is still alive after
+ * /proc was read, so that both belong to one process. */
 #include "shell/conn/proc.h"
 
 #include <errno.h>
@@ -63,8 +63,8 @@ pid_t proc_pid(const struct proc_table *t, uint32_t slot)
     return slot < t->n && t->v[slot].state != PROC_FREE ? t->v[slot].pid : 0;
 }
 
-/* A pidfd reads as ready once every thread of the process has exited. 1: that is so; 0: it is not;
- * -1: it cannot be told now. */
+/* A pidfd is ready to read once every thread of the process has exited. Returns 1 if they have, 0
+ * if not, -1 if poll fails. */
 static int exited(int pidfd)
 {
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
@@ -72,7 +72,8 @@ static int exited(int pidfd)
     return poll(&p, 1, 0);
 }
 
-/* Field 22 of the line, counted behind the name, which may hold blanks and parentheses. */
+/* Reads field 22 of the line. Fields are counted from behind the name, because the name may hold
+ * blanks and parentheses. */
 static bool parse_start_time(const char *line, uint64_t *ret)
 {
     const char *p = strrchr(line, ')');
@@ -138,7 +139,7 @@ static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     (void)flags;
     (void)buffer;
     if (res < 0 || exited(p->pidfd) != 1) {
-        /* No proof: ask again rather than believe it. */
+        /* This is no proof of an exit: poll again. */
         if (res != -ECANCELED)
             io_poll_in(t->io, &p->poll, p->pidfd, false);
         return;
@@ -176,7 +177,7 @@ static uint32_t find(const struct proc_table *t, pid_t pid, uint64_t start_time)
     return t->n;
 }
 
-/* A slot for one more process of that tenant: none where it has its share already. */
+/* Finds a slot for one more process of that tenant; there is none if it has its share already. */
 static uint32_t find_free(const struct proc_table *t, uint32_t tenant, uint32_t share)
 {
     uint32_t slot = t->n, held = 0;

@@ -1,7 +1,8 @@
-/* The processes at the other end of our Unix sockets. One slot a process, however many connections
- * it has: known by pid and start time, held by a pidfd, so that a recycled pid is never mistaken
- * for it. A slot lives until the kernel has proved the exit; only then is the core told. Used by
- * conn.c and daemon.c, owner thread only, no allocation after proc_table_init. */
+/* The processes at the other end of our Unix sockets. Each process has one slot, however many
+ * connections it has; it is known by pid and start time and held by a pidfd, so that a recycled pid
+ * is never mistaken for it. A slot is kept until the kernel has proved the exit, and only then the
+ * core is told. Used by conn.c and daemon.c, owner thread only, no allocation after
+ * proc_table_init. */
 #ifndef SHELL_PROC_H
 #define SHELL_PROC_H
 
@@ -27,7 +28,8 @@ struct proc_table {
     struct io *io;
     struct proc *v; /* owned */
     uint32_t n;
-    /* The process in `slot` has exited: proven. The slot is free afterwards. */
+    /* Called when the kernel has proved that the process in `slot` has exited. The slot is free
+     * afterwards. */
     void (*gone)(void *ctx, uint32_t slot);
     void *ctx;
 };
@@ -36,9 +38,10 @@ enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
                               void (*gone)(void *ctx, uint32_t slot), void *ctx);
 void proc_table_finish(struct proc_table *t);
 
-/* The process that connected `sock` to a socket of that tenant, of whose processes `share` are
- * watched at the most. DENIED: it cannot be watched from here; BUSY: the table or the share is
- * full; GONE: it has exited already. *ret_why: static, what to do about it. */
+/* Finds or takes the slot of the process that connected `sock` to a socket of that tenant, of which
+ * at most `share` processes are watched. DENIED: the process cannot be watched from here; BUSY: the
+ * table or the share is full; GONE: it has exited already. *ret_why is static and says what to do.
+ */
 enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_t share,
                         uint32_t *ret_slot, const char **ret_why);
 

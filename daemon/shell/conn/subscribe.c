@@ -91,7 +91,7 @@ void subscribe_forget(struct daemon *d, uint32_t conn)
 
 /* ---- frames ---- */
 
-/* In d->frame; 0 if it is too large. */
+/* Writes the frame into d->frame and returns its bytes; 0 if it is too large. */
 static size_t encode(struct daemon *d, uint64_t request_id, const Tern__Wire__SubscribeReply *m)
 {
     struct frame_header h = {
@@ -112,7 +112,7 @@ static uint32_t events_max(const struct daemon *d)
     return fit < SUBSCRIBE_EVENTS_MAX ? fit : SUBSCRIBE_EVENTS_MAX;
 }
 
-/* True while it has more to read. */
+/* Sends the next frame of changes if the last one has left. True: there is more to read at once. */
 static bool send_changes(struct daemon *d, struct subscription *s)
 {
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
@@ -123,7 +123,7 @@ static bool send_changes(struct daemon *d, struct subscription *s)
 
     if (c->state != CLIENT_CONN_OPEN || !stream_sent(&c->stream, s->mark) ||
         !stream_has_spare_buffer(&c->stream))
-        return false; /* the end of the send wakes us */
+        return false; /* the loop comes back here when the send has ended */
     n = subscribe_read(d->core, &s->reader, d->subs.events, events_max(d));
     core_event_range(d->core, &first, &next);
     if (n == 0 && s->reader.lost == 0)
@@ -187,8 +187,9 @@ static enum tern_err start(struct daemon *d, struct client_conn *c, const struct
     return TERN_OK;
 }
 
-/* The first answer: where it begins. An operator's has the names of all tenants, unless a small
- * frame_body_max leaves no room: then they are numbers to him. */
+/* The first answer says where the subscription begins. An operator is told the names of all
+ * tenants, too, unless a small frame_body_max leaves no room: then an operator sees tenants as
+ * numbers. */
 static void welcome(struct daemon *d, struct client_conn *c, const struct frame_header *h)
 {
     Tern__Wire__SubscribeReply m = TERN__WIRE__SUBSCRIBE_REPLY__INIT;
@@ -208,11 +209,13 @@ static void welcome(struct daemon *d, struct client_conn *c, const struct frame_
         n = encode(d, h->request_id, &m);
     }
     check(n > 0);
-    if (conn_send(c, n, NULL, 0)) /* else the connection is closed, and with it this is forgotten */
+    if (conn_send(c, n, NULL,
+                  0)) /* else the connection is closed, and the subscription has gone with it */
         s->mark = c->stream.queued_bytes;
 }
 
-/* Nothing comes for `request_id` behind this answer. No such subscription: it had ended. */
+/* Ends a subscription: after this answer nothing comes for `request_id`. If there is no such
+ * subscription, it had ended before. */
 static void cancel(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                    uint64_t request_id)
 {

@@ -1,10 +1,10 @@
-/* Subscriptions: a stream of what changed in the prefix tree, for routers and operators. Each has a
- * place in the core's ring of changes and is sent what lies behind it, one frame at a time: while
- * the kernel has not taken that frame the subscription stays where it is, and what the ring
- * overwrites meanwhile is told as `lost`. Called by request.c (a Subscribe), conn.c (the end of a
- * connection) and daemon.c (once a turn). What must stay true: a tenant hears of itself alone; a
- * slow or dead subscriber costs its own connection one frame and the daemon nothing; after "ready"
- * nothing here allocates. */
+/* Subscriptions: a stream of the changes of the prefix tree, for routers and operators. Each
+ * subscription has a position in the core's ring of changes and is sent what follows that position,
+ * one frame at a time. While the kernel has not taken a frame the subscription stays where it is;
+ * changes that the ring overwrites meanwhile are reported as `lost`. Called by request.c (a
+ * Subscribe, the end of a connection) and daemon.c (once a turn). What must stay true: a tenant is
+ * told about itself alone; a slow or dead subscriber costs its own connection one frame and the
+ * daemon nothing; after "ready" nothing here allocates. */
 #ifndef SHELL_SUBSCRIBE_H
 #define SHELL_SUBSCRIBE_H
 
@@ -16,7 +16,7 @@
 #define SUBSCRIBE_SCAN_MAX      4096 /* changes looked at for one subscription a turn */
 #define SUBSCRIBE_OVERHEAD      64   /* bytes of a frame's body beside its events, at most */
 
-/* Where a reader of the ring stands, and what it wants. */
+/* The position of a reader in the ring, and which changes it wants. */
 struct event_reader {
     uint64_t at;     /* number of the next change to look at */
     uint64_t lost;   /* changes overwritten before they were looked at, not yet told */
@@ -25,8 +25,8 @@ struct event_reader {
     struct namespace_id ns;
 };
 
-/* Fills ret with changes in order, at most max, looking at SUBSCRIBE_SCAN_MAX; returns how many.
- * What is lost lies before the first of them. */
+/* Fills ret with at most max changes in order and returns how many. It looks at SUBSCRIBE_SCAN_MAX
+ * changes at most. Lost changes come before the first one returned. */
 uint32_t subscribe_read(const struct core *core, struct event_reader *r, struct wire_event *ret,
                         uint32_t max);
 
@@ -44,7 +44,7 @@ struct subscriptions {
     struct subscription *v; /* owned; [0, n) are in use */
     uint32_t n, cap;
     uint64_t told, lost; /* changes, over all subscriptions since the start */
-    bool more; /* somebody did not get to the end of the ring: call again without waiting */
+    bool more; /* a subscription has not reached the end of the ring: call again without waiting */
     struct wire_event events[SUBSCRIBE_EVENTS_MAX];
 };
 
@@ -53,9 +53,9 @@ void subscribe_finish(struct daemon *d);
 
 void subscribe_request(struct daemon *d, struct client_conn *c, const struct frame_header *h,
                        const uint8_t *body);
-/* The connection has ended. */
+/* The connection has ended, and its subscriptions end with it. */
 void subscribe_forget(struct daemon *d, uint32_t conn);
-/* Sends whatever can be sent. Free of cost where nobody subscribes. */
+/* Sends what can be sent. It costs nothing where nobody subscribes. */
 void subscribe_pump(struct daemon *d);
 
 #endif

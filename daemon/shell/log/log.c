@@ -1,11 +1,9 @@
-/* One line an event, built in a buffer on the stack and written by one call, so that lines of
+/* Each event is one line, built in a buffer on the stack and written by one call, so that lines of
  * several processes on one terminal don't mix. Each event name has an allowance (a token bucket):
- * LOG_BURST lines at once, LOG_PER_SECOND after that; what is cut off is counted and told by the
- * next line that comes through.
- *
- * Nobody waits for whoever reads the log: a line for which there is no room now is lost, and
- * counted. A pipe that can be written to has room for PIPE_BUF bytes, so its write does not block.
- */
+ * LOG_BURST lines at once, LOG_PER_SECOND after that. Lines that are cut off are counted, and the
+ * next line that comes through tells the count. Nobody waits for the reader of the log: a line for
+ * which there is no room now is lost and counted. A pipe that can be written to has room for
+ * PIPE_BUF bytes, so its write does not block. */
 #include "shell/log/log.h"
 
 #include <assert.h>
@@ -87,8 +85,8 @@ uint64_t log_lost(void)
     return logger.lost;
 }
 
-/* CLOCK_REALTIME is what a line says, to be laid beside those of other hosts; CLOCK_MONOTONIC what
- * the allowances go by. */
+/* A line shows CLOCK_REALTIME, so that it can be compared with lines of other hosts; the allowances
+ * use CLOCK_MONOTONIC. */
 static uint64_t now(clockid_t clock)
 {
     struct timespec t;
@@ -112,7 +110,7 @@ static struct bucket *bucket_of(const char *event, uint64_t now_ns)
     return &logger.bucket[i];
 }
 
-/* Whether this line may come out, and how many before it did not. */
+/* Decides whether this line may come out, and tells how many before it did not. */
 static bool admitted(const char *event, uint64_t now_ns, uint64_t *ret_suppressed)
 {
     struct bucket *b = bucket_of(event, now_ns);
@@ -144,8 +142,8 @@ static void put_text(struct line *l, const char *text)
         put_char(l, *text++);
 }
 
-/* As it is if it is one plain word; else in quotes, with what would end the line or the quotes
- * escaped. */
+/* Writes a plain word as it is, and anything else in quotes; characters that would end the line or
+ * the quotes are escaped. */
 static void put_value(struct line *l, const char *value)
 {
     bool plain = *value != '\0';
@@ -173,7 +171,8 @@ static void put_value(struct line *l, const char *value)
     put_char(l, '"');
 }
 
-/* The integer that the conversion names, widened; each length is read as what the caller passed. */
+/* Reads the integer that the conversion names, with the length that the caller passed, and widens
+ * it. */
 static uint64_t take_integer(const char *lengths, bool is_signed, va_list *args)
 {
     if (strcmp(lengths, "ll") == 0 || strcmp(lengths, "j") == 0)
@@ -185,8 +184,8 @@ static uint64_t take_integer(const char *lengths, bool is_signed, va_list *args)
     return is_signed ? (uint64_t)(int64_t)va_arg(*args, int) : va_arg(*args, unsigned);
 }
 
-/* One conversion at `f`, which points behind the %. Returns where the text goes on; NULL for a form
- * that log.h does not allow. */
+/* Writes one conversion at `f`, which points behind the %. Returns where the format goes on; NULL
+ * for a form that log.h does not allow. */
 static const char *put_conversion(struct line *l, const char *f, va_list *args)
 {
     char spec[SPEC_MAX + 4] = "%", text[64], lengths[3] = "";
@@ -230,7 +229,7 @@ static void put_format(struct line *l, const char *format, va_list *args)
         }
         format = put_conversion(l, format + 1, args);
         if (format == NULL) {
-            put_text(l, "format_error"); /* the arguments behind it cannot be found any more */
+            put_text(l, "format_error"); /* the arguments after it cannot be found any more */
             return;
         }
     }

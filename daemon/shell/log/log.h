@@ -18,8 +18,8 @@ enum log_level { LEVEL_ERROR = 0, LEVEL_WARN, LEVEL_INFO, LEVEL_DEBUG };
 #define LOG_PER_SECOND 5    /* how fast that allowance comes back */
 #define LOG_TRACE      "trace=%016" PRIx64
 
-/* `now_ns` NULL: the system's clocks; tests give their own. fd is borrowed. Until then: INFO to
- * standard error. */
+/* `now_ns` NULL means the system's clocks; tests give their own. fd is borrowed. Before this call
+ * lines up to INFO go to standard error. */
 void log_init(enum log_level most, int fd, uint64_t (*now_ns)(void));
 
 /* `event` is a static string of [a-z0-9_]. `format` is "key=%u key=%s ...": printf's %s %c %d %i %u

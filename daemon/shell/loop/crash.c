@@ -1,6 +1,6 @@
-/* See crash.h. Everything behind crash_watch runs in a signal handler, or in the middle of a step
- * whose check failed: system calls and buffers that are there already, nothing else. The first
- * thread that gets here ends the process; others that fault meanwhile wait for that. */
+/* See crash.h. Everything after crash_watch runs in a signal handler, or in the middle of a step
+ * whose check failed, so it uses only system calls and buffers that exist already. The first thread
+ * that gets here ends the process; others that fault meanwhile wait for that. */
 #include "shell/loop/crash.h"
 
 #include <poll.h>
@@ -110,7 +110,7 @@ static void put_signal(struct line *l, int number, const siginfo_t *info)
     put_dec(l, " sender_uid=", info->si_uid);
 }
 
-/* As addr2line takes it, where it is code of our own. */
+/* Writes an address of our own code the way addr2line takes it. */
 static void put_place(struct line *l, const void *context)
 {
     extern const char __executable_start[], etext[];
@@ -131,7 +131,7 @@ static void put_place(struct line *l, const void *context)
     put_dec(l, " thread=", gettid());
 }
 
-/* A reader that has stopped does not keep a daemon that crashed from being started again. */
+/* A log reader that has stopped must not keep a crashed daemon from being started again. */
 static void write_line(struct line *l)
 {
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -143,7 +143,7 @@ static void write_line(struct line *l)
 
 /* ---- the tape ---- */
 
-/* Writes it, and ends the line with where. */
+/* Writes the tape, and ends the line with its place. */
 static void leave_tape(struct line *l)
 {
     const char *name;
@@ -163,8 +163,8 @@ static void leave_tape(struct line *l)
     write_line(l);
 }
 
-/* True: this thread is the one, for the first time. Else it is, in the middle of that or after it.
- */
+/* True: this thread is the first one here. False: it came here before, during the report or after
+ * it. */
 static bool first_to_end(void)
 {
     int me = gettid(), before = 0;
@@ -193,7 +193,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
         put(&line, " tape=none reason=fault_while_writing_it");
         write_line(&line);
     }
-    /* A fault comes again by itself, a signal that was sent does not. */
+    /* A fault comes again by itself; a signal that was sent does not. */
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -228,7 +228,8 @@ void crash_watch(void)
     check_set_hook(on_failed_check);
 }
 
-/* Named by the configuration, it is that file; a default name is another one each time. */
+/* A name from the configuration is used as it is; a default name gets the incarnation, so each
+ * crash has its own. */
 void crash_tape(const struct config *config, const struct tape *tape, uint64_t incarnation)
 {
     static const char suffix[] = ".tape";

@@ -1,5 +1,5 @@
-/* The daemon's life: what is made at start and in which order, the owner loop, draining, the end.
- * See daemon.h. */
+/* The daemon's life: what is made at start and in which order, the owner loop, the end. See
+ * daemon.h. */
 #include "shell/daemon.h"
 
 #include <signal.h>
@@ -80,7 +80,8 @@ static void take_signal(struct daemon *d, uint32_t number)
         daemon_move(d, DAEMON_STOPPED); /* asked twice: at once */
 }
 
-/* All that are pending: several may have come with one wake-up, and none wakes us again. */
+/* Reads all pending signals: several may have come with one wake-up, and none of them wakes us
+ * again. */
 static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
     struct daemon *d = (struct daemon *)(void *)((char *)op - offsetof(struct daemon, signal_op));
@@ -96,7 +97,8 @@ static void signalled(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 
 /* ---- start ---- */
 
-/* Whole pages, zeroed and there: what is touched later costs no fault and no memory. */
+/* Maps whole pages, zeroed and present, so that touching them later costs no fault and no memory.
+ */
 static void *pages_take(size_t n)
 {
     void *p =
@@ -111,7 +113,8 @@ static enum tern_err fail(char *why, size_t cap, enum tern_err err, const char *
     return err;
 }
 
-/* A start takes as long as its memory is large, and SIGTERM and SIGINT end it; SIGHUP waits. */
+/* A start with much memory takes long; SIGTERM and SIGINT end it, and SIGHUP waits until it is
+ * done. */
 static void start_process(void)
 {
     struct rlimit files;
@@ -127,7 +130,7 @@ static void start_process(void)
     }
 }
 
-/* From here on signals are the loop's. No other thread takes one: all block them. */
+/* From here on the loop takes the signals. All other threads block them. */
 static enum tern_err start_signals(struct daemon *d, char *why, size_t cap)
 {
     sigset_t set;
@@ -338,8 +341,8 @@ void daemon_destroy(struct daemon *d)
 
     if (!d)
         return;
-    /* xfer runs the ring until its own operations have ended, and completions of connections and
-     * links come with them: those must still be there, and must no longer step the core. */
+    /* xfer runs the ring until its own operations have ended. Completions of connections and links
+     * come with them, so those must still exist, and they must no longer step the core. */
     if (d->phase != DAEMON_STOPPED)
         daemon_move(d, DAEMON_STOPPED);
     xfer_destroy(d->xfer);
@@ -377,7 +380,8 @@ static uint64_t next_deadline(const struct daemon *d)
     return d->tick_ns < at ? d->tick_ns : at;
 }
 
-/* A client punched a hole, or the machine has lost the memory: what touched it has failed. */
+/* A fault means that a client punched a hole into its memory or that the machine lost it; whatever
+ * touched it has failed. */
 static void warn_of_faults(struct daemon *d)
 {
     struct mem_stats stats;

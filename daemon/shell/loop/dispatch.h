@@ -5,10 +5,10 @@
 
 #include "shell/daemon.h"
 
-/* Carries out d->actions; what `carry_out` of struct daemon is. */
+/* Carries out d->actions; struct daemon has it as `carry_out`. */
 void dispatch_actions(struct daemon *d);
 
-/* request.c: what the connections of local clients call for each frame and at their end. */
+/* request.c: connections of local clients call these for each frame and at their end. */
 extern const struct client_conn_ops request_ops;
 
 #endif

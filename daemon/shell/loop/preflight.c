@@ -1,6 +1,6 @@
-/* Would it start here? See preflight.h. Each check does what the start will do, as far as that
- * leaves no trace: files are read, folders looked at, names resolved, and `listen` is bound to a
- * port that the kernel chooses and let go. */
+/* Checks whether the daemon could start on this host. See preflight.h. Each check does what the
+ * start will do, as far as that leaves no trace: files are read, folders are looked at, names are
+ * resolved, and `listen` is bound for a moment to a port that the kernel chooses. */
 #include "shell/loop/preflight.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ __attribute__((format(printf, 2, 3))) static void wrong(struct findings *f, cons
     f->n++;
 }
 
-/* The folder, and nothing but a socket in the way. */
+/* Checks the folder of a socket, and that nothing but a socket is in the way. */
 static void socket_place(struct findings *f, const char *path)
 {
     char folder[CONFIG_PATH_BYTES], *end;
@@ -104,7 +104,7 @@ static void listen_address(struct findings *f, const struct config *config)
     freeaddrinfo(list);
 }
 
-/* The daemon starts without it and asks again, so that is no more than a warning. */
+/* The daemon starts without the name and asks again, so this is only a warning. */
 static void peer_name(struct findings *f, const struct config_peer *peer)
 {
     struct resolve_answer answer = {0};

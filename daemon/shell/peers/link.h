@@ -1,9 +1,9 @@
-/* Control connections between daemons, over TCP. Links [0, peers) are ours to the configured peers:
- * we dial them, again and again with a capped, jittered pause. Links above are theirs to us: each
- * names its node, which has to be one that is configured, and with TLS one that its certificate
- * names. The one that dials is the one that pulls, so two daemons that fetch from each other have
- * two links. A link's slot is its id in the core and in the transfer seam. Messages are numbered;
- * one that is repeated or skipped ends the link. Owner thread only. */
+/* Control connections between daemons, over TCP. Links [0, peers) are outbound: we dial the
+ * configured peers, again and again with a capped, jittered pause. Links above are inbound: each
+ * names its node, which has to be configured here and, with TLS, named by its certificate. The
+ * daemon that dials is the one that pulls, so two daemons that fetch from each other have two
+ * links. A link's slot is its id in the core and in the transfer seam. Messages are numbered; a
+ * repeated or skipped one ends the link. Owner thread only. */
 #ifndef SHELL_LINK_H
 #define SHELL_LINK_H
 

@@ -117,7 +117,7 @@ static uint32_t copy_elements(const ProtobufCBinaryData *bytes, uint32_t element
     return (uint32_t)(bytes->len / element_bytes);
 }
 
-/* As it was sent, but for who it is about. */
+/* Copies the message as it was sent; the tenant is filled in by the caller. */
 static void decode(const Tern__Wire__PeerPath *m, struct xfer_path_msg *ret)
 {
     *ret = (struct xfer_path_msg){.kind = (enum xfer_path_kind)m->kind,
@@ -137,7 +137,7 @@ static void decode(const Tern__Wire__PeerPath *m, struct xfer_path_msg *ret)
         snprintf(ret->text, sizeof ret->text, "%s", m->text);
     for (char *c = ret->text; *c; c++)
         if (*c < ' ' || *c > '~')
-            *c = '?'; /* it goes to logs and terminals */
+            *c = '?'; /* the text goes to logs and terminals */
 }
 
 enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, const uint8_t *body,

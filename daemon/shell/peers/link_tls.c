@@ -1,5 +1,5 @@
-/* TLS of the links: sessions for them, who was refused and why, certificates anew. See link.h. What
- * must stay true: every refusal is logged and counted once. */
+/* TLS of the links: their sessions, the counts of refusals, the reload of certificates. See link.h.
+ * What must stay true: every refusal is logged and counted once. */
 #include <stdio.h>
 
 #include "base/err.h"

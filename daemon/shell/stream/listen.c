@@ -15,7 +15,7 @@
 
 #include "shell/log/log.h"
 
-/* True if a daemon answers on that path: the file is not ours to replace. */
+/* Does a daemon answer on that path? Then we may not replace the file. */
 static bool answers(const struct sockaddr_un *addr)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -60,8 +60,8 @@ enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, c
         snprintf(why, cap, "%s: %s", path, strerror(errno));
         return TERN_INTERNAL;
     }
-    /* The mode has to hold from the first instant: the file is made without any right for others.
-     */
+    /* The mode has to hold from the first instant, so the file is made without any right for
+     * others. */
     old = umask(0177);
     bound = bind(l->fd, (struct sockaddr *)&addr, sizeof(addr));
     umask(old);

@@ -1,5 +1,6 @@
-/* Listening sockets: Unix paths for tenants and operators, TCP for peers. Accepts in the ring; when
- * descriptors run out it pauses, so that the connections that are there live on, and resumes. */
+/* Listening sockets: Unix paths for tenants and operators, TCP for peers. The ring accepts
+ * connections. When descriptors run out a listener pauses, so that existing connections live on,
+ * and resumes later. */
 #ifndef SHELL_LISTEN_H
 #define SHELL_LISTEN_H
 
@@ -24,8 +25,8 @@ struct listener {
     uint32_t tag; /* the owner's: which tenant */
 };
 
-/* A stale socket file whose daemon is gone is replaced; one that still answers is CONFLICT. why:
- * text. */
+/* A stale socket file is replaced if no daemon answers on it; if one does, that is CONFLICT. why:
+ * the text of what failed. */
 enum tern_err listen_unix(struct listener *l, const char *path, uint32_t mode, char *why,
                           size_t cap);
 /* host "" or NULL: all addresses. *ret_port: the port taken. */
@@ -33,7 +34,8 @@ enum tern_err listen_tcp(struct listener *l, const char *host, uint16_t port, ui
                          char *why, size_t cap);
 void listen_start(struct listener *l, struct io *io, void (*accepted)(struct listener *, int fd),
                   void *ctx, uint32_t tag);
-void listen_tick(struct listener *l, uint64_t now_ns); /* resumes a paused one */
-void listen_stop(struct listener *l); /* no ring any more, or not started: closes and unlinks */
+void listen_tick(struct listener *l, uint64_t now_ns); /* resumes a paused listener */
+void listen_stop(struct listener *l); /* closes and unlinks; call it before the start or when the
+                                         ring has gone */
 
 #endif

@@ -40,7 +40,7 @@ void stream_secure(struct stream *s, struct tls_session *tls)
     check(s->state == STREAM_OPEN && s->queued_bytes == 0);
     s->tls = tls;
     s->partial_ns = io_now_ns() + s->pool->config.handshake_ns;
-    stream_feed_records(s, NULL, 0); /* the one that begins says something first */
+    stream_feed_records(s, NULL, 0); /* the side that began speaks first */
 }
 
 /* ---- deadlines ---- */

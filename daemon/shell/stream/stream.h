@@ -1,10 +1,10 @@
-/* A socket as frames: what engine connections, admin connections and peer links have in common. A
- * stream receives into the ring's shared buffers and hands whole frames out in place; only a frame
- * that came in pieces is gathered, in a small buffer of the stream's own or in a big one that it
- * borrows meanwhile. It sends from a bounded queue of buffers, one send in flight, and closes a
- * reader that makes no progress. With stream_secure the bytes on the socket are TLS records and the
- * frames are what they hold; nothing else changes for the owner. Owner thread only; nothing here
- * allocates after stream_pool_create. */
+/* A stream turns a socket into frames; connections of clients and links to peers are built on it.
+ * It receives into the ring's shared buffers and hands out whole frames in place. Only a frame that
+ * comes in pieces is gathered, in a small buffer of the stream's own or in a large one that it
+ * borrows. It sends from a bounded queue of buffers with one send in flight, and closes a reader
+ * that makes no progress. With stream_secure the socket carries TLS records and the frames are what
+ * they hold; nothing else changes for the owner. Owner thread only; nothing here allocates after
+ * stream_pool_create. */
 #ifndef SHELL_STREAM_H
 #define SHELL_STREAM_H
 
@@ -30,16 +30,18 @@
 struct stream;
 
 struct stream_ops {
-    /* A whole frame; header and body are borrowed for the call. May close the stream. */
+    /* Takes a whole frame; header and body are borrowed for the call. It may close the stream. */
     void (*frame)(struct stream *s, const struct frame_header *h, const uint8_t *body);
-    /* A large frame whose body is being thrown away because its share holds no free buffer. */
+    /* A large frame came, and its body is thrown away because its share has no free buffer. */
     void (*refused)(struct stream *s, const struct frame_header *h);
-    /* Once, from inside stream_close or a completion: no frame follows. `why` is static. */
+    /* Called once, from inside stream_close or a completion: no frame follows. `why` is static. */
     void (*closed)(struct stream *s, const char *why);
-    /* Once, after `closed`: the ring is done with it and the descriptor is closed. */
+    /* Called once, after `closed`: the ring is done with the stream and the descriptor is closed.
+     */
     void (*finished)(struct stream *s);
-    /* Of streams with TLS only. Secured: once, before the first frame: the other side is who it
-     * must be, and frames may be put. Refused: at most once, before `closed`. */
+    /* For streams with TLS only. `secured` is called once, before the first frame: the other side
+     * is who it must be, and frames may be put. `tls_refused` is called at most once, before
+     * `closed`. */
     void (*secured)(struct stream *s);
     void (*tls_refused)(struct stream *s, enum tls_refusal why, const char *detail);
 };
@@ -99,7 +101,8 @@ struct stream_config {
 
 struct stream_pool;
 
-uint64_t stream_pool_bytes(const struct stream_config *config); /* that it takes, at the most */
+uint64_t
+stream_pool_bytes(const struct stream_config *config); /* what the pool takes, at the most */
 enum tern_err stream_pool_create(const struct stream_config *config, struct stream_pool **ret);
 void stream_pool_destroy(struct stream_pool *pool); /* after io_destroy */
 
@@ -107,8 +110,9 @@ void stream_pool_destroy(struct stream_pool *pool); /* after io_destroy */
  * caller's, zeroed before its first use and otherwise as `finished` left it. */
 void stream_open(struct stream *s, struct stream_pool *pool, const struct stream_ops *ops, int fd,
                  uint32_t share, uint32_t body_max, uint32_t send_buffers_max);
-/* At once after stream_open: a session that was made with stream_tls_send and this stream. The
- * handshake has a deadline of its own; that of the first frame begins behind it. */
+/* Puts a TLS session under the stream, which was made with stream_tls_send and this stream. Call it
+ * directly after stream_open. The handshake has a deadline of its own; the deadline of the first
+ * frame begins after it. */
 void stream_secure(struct stream *s, struct tls_session *tls);
 bool stream_tls_send(void *stream, const uint8_t *bytes, size_t n);
 
@@ -116,11 +120,11 @@ bool stream_tls_send(void *stream, const uint8_t *bytes, size_t n);
  * stream is closed now. fds are borrowed for as long as the frame is queued. */
 bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds);
 
-/* The same for what the other side may leave unread as long as it likes: at most a send buffer, and
- * only where stream_has_spare_buffer says so. */
+/* Queues a frame that the other side may leave unread for as long as it likes: at most one send
+ * buffer of bytes, and only if stream_has_spare_buffer says so. */
 bool stream_put_no_deadline(struct stream *s, const uint8_t *frame, size_t n);
-/* Is there a send buffer that may be held for ever? The stream's own, or one of those that all
- * share while half of them are left for answers. */
+/* Is there a send buffer that may be held for ever? It is the stream's own, or one of the shared
+ * ones while half of those are left for answers. */
 bool stream_has_spare_buffer(const struct stream *s);
 
 /* Has the kernel taken everything up to that value of `queued_bytes`? */
@@ -132,14 +136,14 @@ static inline bool stream_sent(const struct stream *s, uint64_t queued_bytes)
 /* Would a frame of n bytes find room in the queue now? */
 bool stream_fits(const struct stream *s, size_t n);
 
-/* Reads no more, sends what is queued, then closes. `why` is static, and stays the reason whoever
- * closes first. */
+/* Reads no more, sends what is queued, then closes. `why` is static and stays the reason, whoever
+ * closes the stream in the end. */
 void stream_finish(struct stream *s, const char *why);
 void stream_close(struct stream *s, const char *why);
 
-/* One send for each stream that got something since the last time. */
+/* Starts a send for each stream that had something queued since the last call. */
 void stream_pool_flush(struct stream_pool *pool);
-/* Closes what is past its deadline. Call every 100 ms or so. */
+/* Closes streams that are past a deadline. Call it every 100 ms or so. */
 void stream_pool_sweep(struct stream_pool *pool, uint64_t now_ns);
 
 #endif

@@ -56,7 +56,7 @@ void stream_close(struct stream *s, const char *why)
     if (s->next)
         s->next->prev = s->prev;
     s->prev = s->next = NULL;
-    shutdown(s->fd, SHUT_RDWR); /* ends a receive and a send that are posted */
+    shutdown(s->fd, SHUT_RDWR); /* this ends a posted receive and a posted send */
     s->ops->closed(s, why);
     stream_finish_if_quiet(s);
 }

@@ -12,7 +12,7 @@ struct stream_pool {
     struct stream **dirty;
     uint32_t ndirty;
     struct send_buffer *send_buffers, *send_buffers_free;
-    uint32_t send_buffers_shared; /* free beyond the one that each stream is sure of */
+    uint32_t send_buffers_shared; /* free ones beyond the one that each stream is sure of */
     uint8_t *big;                 /* shares x STREAM_BIG_SHARE buffers of big_bytes */
     size_t big_size;
     uint8_t **big_free; /* a stack a share */

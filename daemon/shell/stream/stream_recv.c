@@ -15,7 +15,7 @@ static void deliver(struct stream *s, const struct frame_header *h, const uint8_
     s->ops->frame(s, h, body);
 }
 
-/* The header of a frame in pieces is whole: find room for the body. */
+/* The header of a frame that comes in pieces is whole: finds room for the body. */
 static bool gather_begin(struct stream *s)
 {
     enum tern_err err = frame_decode(s->head, s->body_max, &s->header);
@@ -33,7 +33,7 @@ static bool gather_begin(struct stream *s)
     return s->state == STREAM_OPEN;
 }
 
-/* Takes bytes into the frame that is in pieces; returns how many. */
+/* Takes bytes into the frame that comes in pieces, and returns how many it took. */
 static size_t gather(struct stream *s, const uint8_t *in, size_t n)
 {
     size_t want;
@@ -102,14 +102,14 @@ static void feed(struct stream *s, const uint8_t *in, size_t n)
 
 /* ---- TLS ---- */
 
-/* What was said last, an alert that names the reason, still leaves. */
+/* The last record is an alert that names the reason; it still leaves. */
 static void tls_failed(struct stream *s)
 {
     s->ops->tls_refused(s, tls_refusal_of(s->tls), tls_detail(s->tls));
     stream_finish(s, "TLS failed");
 }
 
-/* Records in, frames out. */
+/* Takes TLS records and hands out the frames in them. */
 void stream_feed_records(struct stream *s, const uint8_t *in, size_t n)
 {
     while (s->state == STREAM_OPEN) {

@@ -84,13 +84,14 @@ bool stream_fits(const struct stream *s, size_t n)
     uint32_t own = s->send_buffers_max - s->send_buffers,
              shared = s->pool->send_buffers_shared + (s->send_buffers == 0);
 
-    /* The room left in the last send buffer is not counted: a little less than there is. */
+    /* The room left in the last send buffer is not counted, so the answer is a little too small. */
     if (s->tls)
         n += (n / TLS_PLAIN_BYTES + 1) * TLS_RECORD_OVERHEAD;
     return n <= sizeof(s->last->data) * (size_t)(own < shared ? own : shared);
 }
 
-/* Bytes as they go to the socket. False: no room for all of them; the stream is to be closed. */
+/* Queues bytes as they go to the socket. False: there is no room for all of them, and the caller
+ * has to close the stream. */
 static bool enqueue(struct stream *s, const uint8_t *frame, size_t n, const int *fds, uint32_t nfds)
 {
     while (n > 0) {

@@ -1,9 +1,9 @@
-/* The ring and its way to a file. Records lie one behind the other in the ring, wrapping by words;
- * `first` is the oldest, `next` the place behind the newest. Recording is on the path of every
- * request, so it copies and does nothing else: the mapping of tokens is done when the tape is
- * written out. tape_dump may run in a signal handler: it calls nothing but write(2) and uses
- * buffers made at create. A signal may come in the middle of tape_record: a record is there once
- * `next` has passed it, and until `first` has. */
+/* The ring, and how it is written to a file. Records follow each other in the ring, wrapping by
+ * words; `first` is the oldest, `next` is the place after the newest. Recording is on the path of
+ * every request, so it only copies; tokens are mapped when the tape is written out. tape_dump may
+ * run in a signal handler: it calls nothing but write(2) and uses buffers made at create. A signal
+ * may come in the middle of tape_record: a record exists once `next` has passed it, and until
+ * `first` has. */
 #include "shell/tape/tape.h"
 
 #include <errno.h>
@@ -102,8 +102,8 @@ static size_t words_at_most(const struct event *e)
 
 #define PREFETCH_WORDS 128 /* of 16 a cache line: a usual record */
 
-/* A full ring is larger than the caches: what the next event will read and overwrite is called for
- * now. */
+/* A full ring is larger than the caches, so what the next event will read and overwrite is
+ * prefetched now. */
 static void prefetch_oldest(const struct tape *t)
 {
     for (size_t at = t->first; at < t->first + PREFETCH_WORDS && at < t->nwords; at += 16)
@@ -263,7 +263,7 @@ static uint64_t wide_at(const struct tape *t, size_t at)
     return word_at(t, at) | (uint64_t)word_at(t, at + 1) << 32;
 }
 
-/* Position and padding as they are; the 128 bits of content replaced by as many of a keyed hash. */
+/* Position and padding stay; the 128 bits of content are replaced by as many of a keyed hash. */
 static void put_mapped_key(const struct tape *t, size_t at)
 {
     uint64_t hi = wide_at(t, at + 2), lo = wide_at(t, at + 4);
@@ -299,7 +299,7 @@ static void dump_record(const struct tape *t, size_t at)
     }
 }
 
-/* As a signal that came at any moment sees them. */
+/* Reads the positions so that a signal at any moment sees them whole. */
 static uint64_t events_there(const struct tape *t)
 {
     uint64_t n = 0;

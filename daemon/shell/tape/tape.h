@@ -50,8 +50,8 @@ void tape_record(struct tape *tape, const struct event *event);
 /* Async-signal-safe, and also fine on the owner thread. fd blocking. DISK: a write failed. */
 enum tern_err tape_dump(const struct tape *tape, int fd, bool keep_tokens);
 
-/* The same to that path, whole or not at all: what was there stays until all is written. DISK:
- * *ret_errno says why. Async-signal-safe. */
+/* Writes the tape to that path, whole or not at all: the old file stays until the new one is
+ * written. DISK: *ret_errno says why. Async-signal-safe. */
 enum tern_err tape_save(const struct tape *tape, const char *path, bool keep_tokens,
                         int *ret_errno);
 const char *tape_save_hint(int err); /* what to do about it */

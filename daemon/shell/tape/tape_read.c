@@ -125,8 +125,8 @@ const struct tape_header *tape_header(const struct tape_reader *reader)
     return &reader->header;
 }
 
-/* Slots that the shell chose lie within its limits: the core takes them on trust. A process is a
- * number to the core, and has no slot there. */
+/* Slots that the shell chose have to lie within its limits, because the core takes them on trust. A
+ * process is only a number to the core. */
 static bool within_limits(const struct event *e, const struct core_limits *limits)
 {
     switch (e->kind) {

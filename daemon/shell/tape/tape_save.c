@@ -1,6 +1,6 @@
-/* A tape's way to a file of that name: beside it first, then renamed, so that a disk that is full
- * costs the new tape and not the one before. tape_save may run in a signal handler; tapes_keep may
- * not. */
+/* Saving a tape under a name: it is written beside the old file and then renamed, so that a full
+ * disk costs the new tape and not the old one. tape_save may run in a signal handler; tapes_keep
+ * may not. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,8 @@
 #define TMP_SUFFIX ".tmp"
 #define HEX_DIGITS 16 /* of an incarnation */
 
-/* Only a plain file is replaced: not a device, nor what a symbolic link points to. 0: it may be. */
+/* Only a plain file may be replaced, not a device nor what a symbolic link points to. Returns 0 if
+ * it may. */
 static int refused(const char *path)
 {
     struct stat st;
@@ -101,7 +102,8 @@ static bool older(const struct stat *a, const struct stat *b)
                                                   : a->st_mtim.tv_nsec < b->st_mtim.tv_nsec;
 }
 
-/* How many there are, and which is the oldest. What was not written to its end goes at once. */
+/* Counts the tapes and finds the oldest one. Tapes that were not written to their end are deleted.
+ */
 static uint32_t look(DIR *dir, const char *prefix, char ret_oldest[NAME_MAX + 1])
 {
     struct stat st, oldest = {0};

@@ -45,8 +45,8 @@ static void hook_put(void *p, const char *file, int line)
     tls_arena_put(p);
 }
 
-/* Once a process, before anything else of OpenSSL. No configuration file of the system's is read:
- * what is accepted stands here. */
+/* Runs once a process, before anything else of OpenSSL. No configuration file of the system is
+ * read: this file alone decides what is accepted. */
 static bool library_init(size_t arena_bytes)
 {
     static bool hooked;
@@ -59,7 +59,7 @@ static bool library_init(size_t arena_bytes)
     if (!hooked && CRYPTO_set_mem_functions(hook_take, hook_resize, hook_put) != 1)
         return false;
     hooked = true;
-    gmtime_r(&now, &tm); /* its first call reads the time zone, and allocates */
+    gmtime_r(&now, &tm); /* the first call reads the time zone, and allocates */
     return OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_LOAD_SSL_STRINGS, NULL) ==
                1 &&
            RAND_bytes(warm, sizeof(warm)) == 1;
@@ -108,7 +108,7 @@ static enum tern_err load(const struct tls *tls, SSL_CTX **ret, char *why, size_
 
 static void use(struct tls *tls, SSL_CTX *ctx)
 {
-    SSL_CTX_free(tls->ctx); /* what sessions still hold lives on */
+    SSL_CTX_free(tls->ctx); /* sessions that hold it keep it alive */
     tls->ctx = ctx;
     tls_time_text(X509_get0_notAfter(SSL_CTX_get0_certificate(ctx)), tls->stats.not_after);
 }

@@ -1,8 +1,9 @@
-/* TLS 1.3 between daemons, both sides with a certificate: what a peer's bytes mean, and whether it
- * is who it must be. No sockets in here: a session is given the bytes that came and hands out what
- * is to be sent; stream.c carries both. The files are read at start and by tls_reload; sessions
- * that are there keep what they began with. Owner thread only. OpenSSL's memory comes from
- * tls_arena.h. Built without OpenSSL, tls_none.c stands in and can only say so. */
+/* TLS 1.3 between daemons; both sides show a certificate. This module decodes a peer's bytes and
+ * decides whether the peer is who it must be. It uses no sockets: a session is given the bytes that
+ * came and hands out the bytes to send; streams carry both. The files are read at start and by
+ * tls_reload; existing sessions keep what they began with. Owner thread only. OpenSSL's memory
+ * comes from tls_arena.h. In a build without OpenSSL, tls_none.c stands in and refuses everything.
+ */
 #ifndef SHELL_TLS_H
 #define SHELL_TLS_H
 
@@ -59,8 +60,9 @@ struct tls_session;
 
 bool tls_built(void); /* is TLS in this build? */
 
-/* INVALID with `why`, naming the file and what is wrong with it; INTERNAL: no memory. */
-uint64_t tls_bytes(uint32_t sessions); /* that they take, at the most */
+/* INVALID with `why`, which names the file and what is wrong with it; INTERNAL: there is no memory.
+ */
+uint64_t tls_bytes(uint32_t sessions); /* what the sessions take, at the most */
 enum tern_err tls_create(const struct tls_config *config, struct tls **ret, char *why, size_t cap);
 void tls_destroy(struct tls *tls); /* ends every session */
 /* Reads the files anew. On an error everything stays as it is. */
@@ -69,12 +71,12 @@ void tls_stats(const struct tls *tls, struct tls_stats *ret);
 
 /* ---- sessions ---- */
 
-/* What is to be sent; borrowed for the call. False: there is no room for it. */
+/* Sends the bytes, which are borrowed for the call. False: there is no room for them. */
 typedef bool tls_send(void *ctx, const uint8_t *bytes, size_t n);
 
-/* peer: the name that the other side must have, for a session that we begin; NULL: it begins, and
- * may have any name of config.peers. BUSY: no session is free, TLS_HANDSHAKES_MAX are under way, or
- * the arena is used up. */
+/* peer: the name that the other side must have, if we begin the session; NULL if the other side
+ * begins, which may have any name of config.peers. BUSY: no session is free, TLS_HANDSHAKES_MAX are
+ * under way, or the arena is used up. */
 enum tern_err tls_open(struct tls *tls, const char *peer, tls_send *send, void *ctx,
                        struct tls_session **ret);
 void tls_close(struct tls_session *s); /* NULL is fine */
@@ -87,11 +89,11 @@ enum tls_got {
     TLS_FAILED,    /* tls_refusal_of says why; an alert may have been sent. Nothing follows */
 };
 
-/* Takes from the bytes that came, advancing *in and *n. Call until TLS_WANTS; in a session that we
- * begin once with no bytes first. */
+/* Takes from the bytes that came, advancing *in and *n. Call it until it returns TLS_WANTS; in a
+ * session that we begin, call it once with no bytes first. */
 enum tls_got tls_take(struct tls_session *s, const uint8_t **in, size_t *n,
                       const uint8_t **ret_plain, size_t *ret_n);
-/* Sends n bytes, at once. False: it failed, as with TLS_FAILED. */
+/* Sends n bytes at once. False: the session failed, as with TLS_FAILED. */
 bool tls_put(struct tls_session *s, const uint8_t *plain, size_t n);
 
 bool tls_secured(const struct tls_session *s);

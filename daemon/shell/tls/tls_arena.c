@@ -1,6 +1,6 @@
-/* Blocks of a few sizes from one mapping. See tls_arena.h. What must stay true: a block is in one
- * free list or out, never both; its head says which list it belongs to and that it is one of ours.
- * Sizes are a power of two or half as much again, so that a quarter is lost on the average. */
+/* Blocks of a few sizes from one mapping. See tls_arena.h. What must stay true: a block is either
+ * in one free list or handed out; its head says which list it belongs to and that it is one of
+ * ours. Sizes are a power of two or half as much again, so a quarter is lost on average. */
 #include "shell/tls/tls_arena.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 #include "base/check.h"
 
 #define CLASSES 25 /* of 32, 48, 64, 96, ... TLS_ARENA_BLOCK_MAX bytes, heads included */
-/* A sanitizer build sees what is touched behind a block's end or after it was given back. */
+/* A sanitizer build detects accesses beyond a block's end or after it was given back. */
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #define HIDE(p, n) ASAN_POISON_MEMORY_REGION(p, n)
@@ -88,7 +88,7 @@ static struct block *cut(uint32_t class)
     return b;
 }
 
-/* A block of that size, or a larger one that lies about once the mapping is used up. */
+/* Finds a block of that size, or a larger free one once the mapping is used up. */
 static struct block *find(uint32_t class)
 {
     struct block *b = arena.free[class];

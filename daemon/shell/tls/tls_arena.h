@@ -1,8 +1,8 @@
 /* The memory of OpenSSL: one mapping made at start, cut into blocks of a few sizes that go back to
- * a free list of their size. OpenSSL allocates whenever a peer connects; this is what keeps the
- * owner thread from asking the system for memory after "ready", and what bounds the sum. A request
- * that finds nothing is refused, and the handshake that made it fails. One arena a process, as
- * OpenSSL's hooks are; tls.c makes it. */
+ * a free list of their size. OpenSSL allocates whenever a peer connects; the arena keeps the owner
+ * thread from asking the system for memory after "ready", and bounds the sum. A request that finds
+ * no block is refused, and the handshake that made it fails. There is one arena a process, because
+ * OpenSSL's hooks have no context; tls.c makes it. */
 #ifndef SHELL_TLS_ARENA_H
 #define SHELL_TLS_ARENA_H
 
@@ -24,7 +24,7 @@ struct tls_arena_stats {
 /* INTERNAL: no memory, or another arena is there and smaller. A second call is harmless. */
 enum tern_err tls_arena_create(size_t cap);
 
-/* As malloc, realloc and free, with any thread. Blocks are aligned to 16. */
+/* These behave like malloc, realloc and free, on any thread. Blocks are aligned to 16. */
 void *tls_arena_take(size_t n);
 void *tls_arena_resize(void *p, size_t n);
 void tls_arena_put(void *p);

@@ -34,7 +34,7 @@ static enum tern_err tls_file_fail(char *why, size_t cap, const char *file, cons
     return TERN_INVALID;
 }
 
-/* A pipe or a device would hold the owner thread up. */
+/* Reads a plain file only: a pipe or a device would hold up the owner thread. */
 static enum tern_err read_file(const char *path, size_t *ret_n, char *why, size_t cap)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -59,7 +59,7 @@ static enum tern_err read_file(const char *path, size_t *ret_n, char *why, size_
     return TERN_OK;
 }
 
-/* Nobody is there to be asked for a pass phrase. */
+/* Nobody can be asked for a pass phrase. */
 static int no_phrase(char *buf, int size, int writing, void *ctx)
 {
     (void)buf;
@@ -75,7 +75,7 @@ bool tls_trust_cert(SSL_CTX *ctx, X509 *cert, uint32_t i)
     return X509_STORE_add_cert(SSL_CTX_get_cert_store(ctx), cert) == 1;
 }
 
-/* The first is ours, the others the way from it to the CA. */
+/* The first certificate is ours; the others lead from it to the CA. */
 bool tls_present_cert(SSL_CTX *ctx, X509 *cert, uint32_t i)
 {
     return (i == 0 ? SSL_CTX_use_certificate(ctx, cert)
@@ -98,7 +98,7 @@ enum tern_err tls_read_certs(SSL_CTX *ctx, const char *path, tls_take_cert *take
         ok = take(ctx, cert, i++);
         X509_free(cert);
     }
-    /* What ends the loop has to be the end of the file, not half a certificate. */
+    /* The loop has to end at the end of the file, not at half a certificate. */
     ok = ok && bio && i > 0 && i < TLS_FILE_CERTS_MAX &&
          ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
     BIO_free(bio);
@@ -151,7 +151,7 @@ bool tls_cert_names(const X509 *cert, const char *name)
     for (int i = 0; names && i < sk_GENERAL_NAME_num(names) && !found; i++) {
         const GENERAL_NAME *g = sk_GENERAL_NAME_value(names, i);
 
-        /* Compared with its length: a name with a NUL in it is another name. */
+        /* The length is compared, too: a name with a NUL in it is another name. */
         found = g->type == GEN_DNS && (size_t)ASN1_STRING_length(g->d.dNSName) == n &&
                 memcmp(ASN1_STRING_get0_data(g->d.dNSName), name, n) == 0;
     }
@@ -159,7 +159,7 @@ bool tls_cert_names(const X509 *cert, const char *name)
     return found;
 }
 
-/* What every peer would refuse is refused here, where its cause can be seen. */
+/* A certificate that every peer would refuse is refused here, where the cause can be seen. */
 enum tern_err tls_judge_own(const struct tls_config *config, SSL_CTX *ctx, char *why, size_t cap)
 {
     const char *file = config->cert;

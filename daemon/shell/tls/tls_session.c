@@ -1,8 +1,7 @@
-/* One peer: its handshake, its records, and what is wrong with them. See tls.h. OpenSSL reads from
- * the bytes that tls_take was given and writes straight to `send`: nothing is kept in between but
- * the record that is not whole yet, whose buffer is one record large. What must stay true: plain
- * bytes are handed out only after the handshake has ended and the name was found in the
- * certificate. */
+/* One session: its handshake, its records, and what is wrong with them. See tls.h. OpenSSL reads
+ * from the bytes that tls_take was given and writes straight to `send`; only a record that is not
+ * whole yet is kept in between, in a buffer of one record. What must stay true: plain bytes are
+ * handed out only after the handshake has ended and the name was found in the certificate. */
 #include <limits.h>
 #include <string.h>
 
@@ -82,7 +81,7 @@ BIO_METHOD *tls_bio_method(void)
 
 /* ---- what went wrong ---- */
 
-/* Of what OpenSSL says about a certificate. */
+/* Maps what OpenSSL says about a certificate to a refusal. */
 static enum tls_refusal of_verify(long result)
 {
     switch (result) {
@@ -101,7 +100,8 @@ static enum tls_refusal of_verify(long result)
     }
 }
 
-/* Of OpenSSL's errors; TLS_REFUSALS: says nothing about the peer by itself. */
+/* Maps one of OpenSSL's errors to a refusal; TLS_REFUSALS: the error by itself says nothing about
+ * the peer. */
 static enum tls_refusal of_error(unsigned long e)
 {
     int reason = ERR_GET_REASON(e);
@@ -185,7 +185,8 @@ static bool may_be(const struct tls_session *s, const X509 *cert)
     return false;
 }
 
-/* Called for each certificate of the chain, the peer's own last, after OpenSSL's own checks. */
+/* OpenSSL calls this for each certificate of the chain after its own checks; the peer's own comes
+ * last. */
 int tls_verify(int ok, X509_STORE_CTX *store)
 {
     const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
