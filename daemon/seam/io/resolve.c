@@ -32,7 +32,7 @@ struct resolver {
     uint64_t turns;
     resolve_lookup *lookup;
     int event_fd;
-    bool stop, orphan; /* orphan: the last thread frees it */
+    enum resolver_state state;
 };
 
 static void query_move(struct query *q, enum query_state to)
@@ -92,6 +92,18 @@ bool resolve_number(const char *host, uint16_t port, struct resolve_answer *ret)
 
 /* ------------------------------------------------------------------ threads */
 
+static void resolver_move(struct resolver *r, enum resolver_state to)
+{
+    static const uint32_t next[RESOLVER_STATES] = {
+#define X(name, next, comment) next,
+        RESOLVER_STATE_TABLE(X)
+#undef X
+    };
+
+    check(next[r->state] >> to & 1);
+    r->state = to;
+}
+
 static void resolver_free(struct resolver *r)
 {
     if (r->event_fd >= 0)
@@ -146,7 +158,7 @@ static void *run(void *ctx)
     bool last;
 
     pthread_mutex_lock(&r->lock);
-    while (!r->stop) {
+    while (r->state == RESOLVER_RUNNING) {
         struct query *q = next_query(r);
 
         if (q)
@@ -155,7 +167,7 @@ static void *run(void *ctx)
             pthread_cond_wait(&r->wake, &r->lock);
     }
     r->threads--;
-    last = r->orphan && r->threads == 0;
+    last = r->state == RESOLVER_ORPHANED && r->threads == 0;
     pthread_cond_signal(&r->left);
     pthread_mutex_unlock(&r->lock);
     if (last)
@@ -220,11 +232,13 @@ void resolver_destroy(struct resolver *r)
     if (!r)
         return;
     pthread_mutex_lock(&r->lock);
-    r->stop = true;
+    resolver_move(r, RESOLVER_STOPPING);
     pthread_cond_broadcast(&r->wake);
     while (r->threads > r->looking)
         pthread_cond_wait(&r->left, &r->lock);
-    r->orphan = orphan = r->threads > 0;
+    orphan = r->threads > 0;
+    if (orphan)
+        resolver_move(r, RESOLVER_ORPHANED);
     pthread_mutex_unlock(&r->lock);
     if (!orphan)
         resolver_free(r);

@@ -1,5 +1,5 @@
-/* The one table of the states of a query for a name: name, legal next states, what it means.
- * query_move in resolve.c checks it; docs/states.md shows it. */
+/* The tables of the states of a query for a name and of the resolver: name, legal next states, what
+ * it means. query_move and resolver_move in resolve.c check them; docs/states.md shows them. */
 #ifndef SEAM_RESOLVE_STATES_H
 #define SEAM_RESOLVE_STATES_H
 
@@ -19,6 +19,21 @@ enum query_state {
     QUERY_STATE_TABLE(X)
 #undef X
         QUERY_STATES
+};
+
+#define RESOLVER_TO(s) (1u << RESOLVER_##s)
+
+/* X(name, legal next, comment) */
+#define RESOLVER_STATE_TABLE(X)                                                                    \
+    X(RUNNING, RESOLVER_TO(STOPPING), "its threads take queries")                                  \
+    X(STOPPING, RESOLVER_TO(ORPHANED), "its owner waits for the threads that have no query")       \
+    X(ORPHANED, 0, "its owner has left; the last thread frees it when the name service answers")
+
+enum resolver_state {
+#define X(name, next, comment) RESOLVER_##name,
+    RESOLVER_STATE_TABLE(X)
+#undef X
+        RESOLVER_STATES
 };
 
 #endif

@@ -26,32 +26,36 @@ struct admin_ctx {
     uint64_t conns;            /* open now */
     uint64_t conns_refused;    /* since the start */
     uint64_t subscriptions;    /* likewise */
-    uint64_t events_told, events_lost;
+    uint64_t events_sent, events_lost;
     struct mem_stats mem;
     struct xfer_stats xfer;
     struct io_stats io;
     struct tape_stats tape;
     uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
-    /* State of the outbound link to configured peer `peer`; static texts. NULL: not known. */
+    /* The state of the outbound link to configured peer `peer`; static texts. A NULL function: not
+     * known. */
     const char *(*peer_state)(void *ctx, uint32_t peer, uint64_t *ret_incarnation);
-    /* Connections ended for what they said. NULL: 0. */
+    /* Connections that were ended for what the peer sent. A NULL function: 0. */
     uint64_t (*peer_protocol_errors)(void *ctx, uint32_t peer);
     /* Why that link is not up, how many attempts have failed and since when. NULL, or a NULL
      * function: it is up, or nothing has failed yet. */
-    const char *(*peer_trouble)(void *ctx, uint32_t peer, uint32_t *ret_attempts,
-                                uint64_t *ret_since_ns);
-    /* TLS of that link. False: not up, or in the clear. NULL: none has any. */
+    const char *(*peer_down_cause)(void *ctx, uint32_t peer, uint32_t *ret_attempts,
+                                   uint64_t *ret_since_ns);
+    /* TLS of that link. False: the link is not up, or in the clear. A NULL function: no link has
+     * TLS. */
     bool (*peer_tls)(void *ctx, uint32_t peer, struct tls_peer *ret);
-    /* [TLS_REFUSALS]: connections refused; peer NONE: of those whose name was not known yet. */
+    /* Refused connections, [TLS_REFUSALS]; peer NONE: those that had not said their name. */
     const uint64_t *(*peer_refused)(void *ctx, uint32_t peer);
     const struct tls_stats *tls; /* NULL: peers talk in the clear */
-    /* What pulls from that peer go over, and why; static or borrowed texts. NULL: not known. */
+    /* The transport of pulls from that peer, and why; static or borrowed texts. A NULL function:
+     * not known. */
     const char *(*peer_transport)(void *ctx, uint32_t peer, bool *ret_push,
                                   const char **ret_reason);
-    /* The i-th RDMA path to that peer; false: there are no more. NULL: none is known. */
+    /* The i-th RDMA path to that peer. False: there are no more. A NULL function: none is known. */
     bool (*peer_path)(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret);
     struct xfer_rdma_view rdma;
-    /* Name of a group of the pool in that slot; NULL function or answer: "group0", "group1", ... */
+    /* The name of a group of the pool in that slot; a NULL function or answer: "group0", "group1",
+     * ... */
     const char *(*group_name)(void *ctx, uint32_t pool, uint32_t group);
     void *ctx;
     uint64_t *node_bits; /* scratch: a bit a node of the core, (limits.nodes + 63) / 64 words */

@@ -305,14 +305,14 @@ static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_o
 }
 
 /* Why the link is not up; null, 0 and null while it is. */
-static void peer_trouble(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
+static void peer_down_cause(const struct admin_ctx *ctx, uint32_t slot, struct text_out *out)
 {
     const char *error = NULL;
     uint32_t attempts = 0;
     uint64_t since_ns = 0;
 
-    if (ctx->peer_trouble != NULL)
-        error = ctx->peer_trouble(ctx->ctx, slot, &attempts, &since_ns);
+    if (ctx->peer_down_cause != NULL)
+        error = ctx->peer_down_cause(ctx->ctx, slot, &attempts, &since_ns);
     text_u64(out, "breaches", breaches(ctx, slot));
     text_str(out, "last_error", error);
     text_u64(out, "attempts", attempts);
@@ -340,7 +340,7 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     text_str(out, "host", p->address.host);
     text_u64(out, "port", p->address.port);
     text_str(out, "state", state);
-    peer_trouble(ctx, slot, out);
+    peer_down_cause(ctx, slot, out);
     text_hex(out, "incarnation", incarnation);
     text_str(out, "transport", transport);
     text_str(out, "moves", push ? "push" : "pull");

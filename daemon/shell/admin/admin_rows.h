@@ -14,7 +14,7 @@ typedef bool admin_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
 admin_row admin_pool_row, admin_session_row, admin_engine_row, admin_peer_row, admin_transfer_row,
     admin_node_row;
 
-/* TLS as a whole, before the rows of `peers`. */
+/* Writes TLS as a whole, before the rows of `peers`. */
 void admin_peers_head(const struct admin_ctx *ctx, struct text_out *out);
 
 /* Writes one flat object for each group of that pool, for status. */

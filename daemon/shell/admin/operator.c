@@ -58,10 +58,10 @@ static uint64_t peer_protocol_errors(void *ctx, uint32_t peer)
     return links_protocol_errors(ctx, peer);
 }
 
-static const char *peer_trouble(void *ctx, uint32_t peer, uint32_t *ret_attempts,
-                                uint64_t *ret_since_ns)
+static const char *peer_down_cause(void *ctx, uint32_t peer, uint32_t *ret_attempts,
+                                   uint64_t *ret_since_ns)
 {
-    return link_trouble(ctx, peer, ret_attempts, ret_since_ns);
+    return link_down_cause(ctx, peer, ret_attempts, ret_since_ns);
 }
 
 static bool peer_tls(void *ctx, uint32_t peer, struct tls_peer *ret)
@@ -125,13 +125,13 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .conns = d->conns.open,
         .conns_refused = d->conns.refused,
         .subscriptions = d->subs.n,
-        .events_told = d->subs.told,
+        .events_sent = d->subs.sent,
         .events_lost = d->subs.lost,
         .listen_port = d->control_port,
         .data_port = d->data_port,
         .peer_state = peer_state,
         .peer_protocol_errors = peer_protocol_errors,
-        .peer_trouble = peer_trouble,
+        .peer_down_cause = peer_down_cause,
         .peer_tls = peer_tls,
         .peer_refused = peer_refused,
         .peer_transport = peer_transport,

@@ -1,5 +1,5 @@
-/* How a configuration comes to be: the file and the flags are read, what nobody set is derived, the
- * whole is checked, and it is handed out whole or not at all. See config.h. */
+/* Loading a configuration: the file and the flags are read, settings that nobody set are derived,
+ * the whole is checked, and it is handed out whole or not at all. See config.h. */
 #include "shell/config/config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The daemon's configuration: defaults, then the YAML file, then flags, then checks. Read once at
- * start by main, and never changed afterwards; the rest of the shell borrows it. Each scalar
+/* The daemon's configuration: defaults, then the YAML file, then flags, then checks. main reads it
+ * once at start, and it never changes afterwards; the rest of the shell borrows it. Each scalar
  * setting stands in one table (config_table.h) that makes the YAML schema, the flag, the default,
  * the range and the help text, so that a setting cannot exist in one form only. */
 #ifndef SHELL_CONFIG_H
@@ -108,15 +108,16 @@ struct config {
 enum tern_err config_load(int argc, char **argv, struct config **ret, char *why, size_t why_cap);
 void config_destroy(struct config *config);
 
-/* The YAML text alone, without flags; what config_load does with the file. For the fuzz target and
- * tests. */
+/* Loads the YAML text alone, without flags, as config_load does with the file. For the fuzz target
+ * and tests. */
 enum tern_err config_load_text(const char *name, const void *bytes, size_t n, struct config **ret,
                                char *why, size_t why_cap);
 
-/* What is in force, as a YAML file that would give the same configuration. */
+/* Prints the configuration as a YAML file that would give the same one. */
 void config_print(const struct config *config, FILE *out);
 
-/* INVALID if it is none of the tenants: *ret untouched. */
+/* Finds a tenant or a peer by its name. INVALID: there is none of that name, and *ret is untouched.
+ */
 enum tern_err config_tenant_slot(const struct config *config, const char *name, uint32_t *ret);
 enum tern_err config_peer_slot(const struct config *config, const char *name, uint32_t *ret);
 

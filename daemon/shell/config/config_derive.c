@@ -1,4 +1,5 @@
-/* What follows from the settings, and whether they fit each other and this machine. */
+/* Derives what follows from the settings, and checks whether they fit each other and this machine.
+ */
 #include "shell/config/config_derive.h"
 
 #include <inttypes.h>
@@ -16,7 +17,7 @@
 #define BLOCKS_PER_PAGE    4u /* enough for 256 tokens a page; what is not used costs 4 bytes each */
 #define SLABS_PER_POOL_MAX 2048u
 #define PAGES_INITIAL_MIN  4096u
-#define INBOUND_SPARE      64u /* for peers that come anew before their old link is found dead */
+#define INBOUND_SPARE      64u /* for peers that reconnect before their old link is found dead */
 #define DATA_CONNS_MIN     128u
 
 /* ---- names ---- */
@@ -126,8 +127,8 @@ static void derive_u32(uint32_t *field, uint64_t value)
         *field = at_most(value, COUNT_MAX);
 }
 
-/* A peer keeps its data connection while its link is up, and a second one for what goes by RDMA:
- * each has to find room, both ways. */
+/* A peer keeps its data connection while its link is up, and a second one for transfers by RDMA.
+ * There has to be room for both, in both directions. */
 static uint64_t data_conns(const struct config *c)
 {
     uint64_t n = 0;
@@ -137,7 +138,7 @@ static uint64_t data_conns(const struct config *c)
     return n < DATA_CONNS_MIN ? DATA_CONNS_MIN : n;
 }
 
-/* A field that may not be set to 0 and is 0 was not set. */
+/* A field that may not be 0 and is 0 was not set, and gets the derived value. */
 void config_derive(struct loader *l)
 {
     struct config *c = l->config;
@@ -208,7 +209,7 @@ static enum origin origin_of(const struct loader *l, const char *section, const 
     return ORIGIN_DEFAULT;
 }
 
-/* All three files or none, and not beside the consent to do without. */
+/* TLS needs all three files or none, and none beside the consent to do without. */
 static enum tern_err check_tls(struct loader *l)
 {
     const struct config *c = l->config;
@@ -270,7 +271,8 @@ static enum tern_err check_limits(struct loader *l)
     return TERN_OK;
 }
 
-/* The limit that somebody set and that takes more than half of `total`; NULL: there is none. */
+/* Finds the limit that somebody set and that takes more than half of `total`; NULL: there is none.
+ */
 static const struct setting *costliest_limit(struct loader *l, uint64_t total)
 {
     const struct setting *found = NULL;
@@ -288,14 +290,14 @@ static const struct setting *costliest_limit(struct loader *l, uint64_t total)
         plan_memory(l->config, &m);
         *field = was;
         if (m.total < total / 2) {
-            total = 2 * m.total; /* of several the one without which least is left */
+            total = 2 * m.total; /* of several limits the one without which least is left */
             found = s;
         }
     }
     return found;
 }
 
-/* Each part may fit where all of them do not. */
+/* Checks the sum: each part may fit where all of them do not. */
 static enum tern_err check_all(struct loader *l)
 {
     uint64_t has = plan_machine_bytes();

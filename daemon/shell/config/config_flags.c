@@ -1,6 +1,6 @@
-/* Flags by argp, made from the table of settings, and the three that are no settings: --config,
- * --check-config and the lists --tenant and --peer. argp itself answers --help, --usage, --version
- * and unknown flags. */
+/* Command-line flags, parsed by argp: those made from the table of settings, and those that are no
+ * settings: --config, --check-config and the lists --tenant and --peer. argp itself answers --help,
+ * --usage, --version and unknown flags. */
 #include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -24,11 +24,12 @@ const char *argp_program_version TERN_ARGP = "ternd " TERN_VERSION;
 
 struct pass {
     struct loader *loader;
-    bool first; /* only what decides which file is read */
+    bool first; /* only the flags that decide which file is read */
     enum tern_err err;
 };
 
-/* key=value,key=value: calls `set` for each. The text is the caller's copy and is cut up. */
+/* Reads key=value,key=value and calls `set` for each. The text is the caller's copy and is cut up.
+ */
 static enum tern_err entry(struct loader *l, const char *flag, char *text, uint32_t slot, int index,
                            enum tern_err (*set)(struct loader *, uint32_t, int, const char *,
                                                 const char *))
@@ -149,7 +150,7 @@ static const char *arg_name(enum value_kind kind)
     return "";
 }
 
-/* Groups of --help in the order of the table's sections. */
+/* Makes the groups of --help in the order of the table's sections. */
 static int group_of(const char *section)
 {
     static const char *const sections[] = {"",          "tls",    "admin", "tape",

@@ -1,4 +1,4 @@
-/* Lines of the YAML file: where a setting stands, for messages. libyaml's marks are exact, where
+/* Finds the line of a setting in the YAML file, for messages: libyaml's marks are exact, while
  * libcyaml names the place of an error by a path. Called by config_loader.c. */
 #include <string.h>
 #include <yaml.h>
@@ -17,7 +17,7 @@ struct walk {
     } level[WALK_DEPTH + 1];
 };
 
-/* A scalar or the start of a collection inside level `depth`. True if it is a key. */
+/* Notes a scalar or the start of a collection inside level `depth`. True if it is a key. */
 static bool walk_node(struct walk *w, const yaml_event_t *e)
 {
     bool is_key = false;
@@ -82,8 +82,9 @@ static size_t walk_event(struct walk *w, const yaml_event_t *e, const char *sect
     return line;
 }
 
-/* The last place that fits, as a key given twice is wrong at its second. Stops at bytes that are no
- * YAML and says where in *ret_broken, with the parser's words. */
+/* Finds the last place that fits, because a key that is given twice is wrong at its second place.
+ * It stops at bytes that are no YAML and reports the line in *ret_broken, with the parser's words.
+ */
 static size_t walk_file(const struct loader *l, const char *section, int index, const char *key,
                         size_t *ret_broken, char problem[YAML_PROBLEM_BYTES])
 {

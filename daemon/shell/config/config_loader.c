@@ -1,4 +1,4 @@
-/* How values enter the configuration, whoever read them, and how a refusal says where the value
+/* Values enter the configuration here, from the file and from flags. A refusal says where the value
  * came from: a line of the file or a flag. See config_table.h. */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -148,7 +148,7 @@ enum tern_err loader_peer_set(struct loader *l, uint32_t slot, size_t field, con
     return TERN_OK;
 }
 
-/* The name is resolved once every tenant is known: a file may name its peers first. */
+/* The name is resolved once every tenant is known, because a file may name its peers first. */
 enum tern_err loader_peer_tenant(struct loader *l, uint32_t slot, const char *name)
 {
     char *names = l->peer_tenants[slot];

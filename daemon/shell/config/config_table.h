@@ -44,7 +44,7 @@ extern const struct setting config_peer_fields[PEER_FIELDS];
 
 enum origin { ORIGIN_DEFAULT = 0, ORIGIN_FILE, ORIGIN_FLAG };
 
-/* What config_load works with until the configuration is whole. */
+/* The state of config_load until the configuration is whole. */
 struct loader {
     struct config *config; /* owned until handed out */
     enum origin origin[SETTINGS_MAX];
@@ -59,8 +59,8 @@ struct loader {
     size_t why_cap;
 };
 
-/* config_values.c. Reads `text` into the field at `base`; on failure says in `ret_reason` what
- * would be right. */
+/* config_values.c. Reads `text` into the field at `base`; on failure `ret_reason` says what would
+ * be right. */
 #define REASON_BYTES 256
 enum tern_err value_parse(const struct setting *s, const char *text, void *base,
                           char ret_reason[REASON_BYTES]);
@@ -69,19 +69,20 @@ void value_print(const struct setting *s, const void *base, FILE *out);
 /* config_yaml.c */
 enum tern_err yaml_load(struct loader *l);
 
-/* config_lines.c. The line of the first bytes that are no YAML, with the parser's words; 0: the
- * whole file is YAML. */
+/* config_lines.c. Finds the line of the first bytes that are no YAML, with the parser's words; 0:
+ * the whole file is YAML. */
 #define YAML_PROBLEM_BYTES 256
 size_t yaml_first_problem(const struct loader *l, char ret[YAML_PROBLEM_BYTES]);
-/* The line of section[index].key in the file, 0 if it is not there. section "": the top; index -1:
- * no list; key NULL: the entry itself. */
+/* Finds the line of section[index].key in the file; 0 if it is not there. section "" is the top;
+ * index -1: no list; key NULL: the entry itself. */
 size_t yaml_line(const struct loader *l, const char *section, int index, const char *key);
 
 /* config_flags.c. The first pass looks only for --config and --check-config. */
 enum tern_err flags_first_pass(int argc, char **argv, struct loader *l);
 enum tern_err flags_apply(int argc, char **argv, struct loader *l);
 
-/* config_loader.c: how values enter, whoever read them. Each says why. */
+/* config_loader.c: values enter here, from the file and from flags. On failure each sets the
+ * message. */
 enum tern_err loader_set(struct loader *l, size_t setting, const char *text, enum origin origin);
 enum tern_err loader_tenant_add(struct loader *l, enum origin origin, uint32_t *ret_slot);
 enum tern_err loader_tenant_set(struct loader *l, uint32_t slot, size_t field, const char *text);

@@ -209,8 +209,8 @@ static void collect(cyaml_log_t level, void *ctx, const char *format, va_list ar
     c->any = true;
 }
 
-/* libcyaml's "Expecting SEQUENCE, got event: SCALAR" and the like, for one who never met YAML's
- * grammar; anything else as it is. Static or `text`. */
+/* Rewords libcyaml's "Expecting SEQUENCE, got event: SCALAR" and the like for people who do not
+ * know YAML's grammar; other texts stay. The result is static or `text`. */
 static const char *shape_text(const char *text)
 {
     static const struct {

@@ -70,7 +70,8 @@ void plan_mem(const struct config *config, struct mem_config *ret)
     plan_tenants(config, ret->tenant);
 }
 
-/* Memory is registered only if some peer may come for it, or we may go to one, by RDMA. */
+/* Memory is registered only if a peer may fetch from it by RDMA, or we may fetch from a peer by
+ * RDMA. */
 static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
 {
     bool wanted = false;

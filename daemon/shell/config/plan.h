@@ -1,8 +1,8 @@
-/* What the daemon will be made of, from the configuration alone: the seams' configurations, and the
+/* The plan of the daemon, made from the configuration alone: the seams' configurations, and the
  * memory that each part takes. config_derive.c refuses what this machine cannot hold, main.c prints
- * and logs it, daemon.c makes it. What must stay true: a part that grows with the configuration is
- * counted here, by a function beside the one that allocates it (tests/e2e/test_memory.sh compares
- * the sum with the address space). */
+ * and logs the plan, daemon.c carries it out. What must stay true: a part that grows with the
+ * configuration is counted here, by a function beside the one that allocates it
+ * (tests/e2e/test_memory.sh compares the sum with the address space). */
 #ifndef SHELL_PLAN_H
 #define SHELL_PLAN_H
 
@@ -13,15 +13,16 @@
 #include "shell/config/config.h"
 #include "shell/stream/stream.h"
 
-/* The configuration's, with our own connection. */
+/* The limits of the configuration, with one more connection for the daemon itself. */
 struct core_limits plan_limits(const struct config *config);
 void plan_tenants(const struct config *config, struct tenant_config ret[CONFIG_TENANTS_MAX]);
-/* What is not known before the start (incarnation, io, mem, callbacks) is left 0. */
+/* Fields that are not known before the start (incarnation, io, mem, callbacks) are left 0. */
 void plan_mem(const struct config *config, struct mem_config *ret);
 void plan_xfer(const struct config *config, struct xfer_config *ret);
 void plan_streams(const struct config *config, struct stream_config *ret);
 uint32_t plan_conns(const struct config *config); /* on Unix sockets */
-/* Processes of that tenant that are watched at the most: limits.procs goes by conns_max. */
+/* The most processes of that tenant that are watched: its share of limits.procs goes by conns_max.
+ */
 uint32_t plan_procs(const struct config *config, uint32_t tenant);
 uint32_t plan_body_max(const struct config *config);
 
@@ -38,13 +39,14 @@ struct plan_memory {
 
 /* The core has to accept the limits. */
 void plan_memory(const struct config *config, struct plan_memory *ret);
-/* The smaller of what the machine has and what its control group may use. */
+/* The memory of the machine, or what its control group may use if that is less. */
 uint64_t plan_machine_bytes(void);
-/* One line of every part, as in the log; and what makes the largest one smaller. */
+/* plan_text writes one line of every part, as in the log; plan_hint says what makes the largest one
+ * smaller. */
 #define PLAN_TEXT_BYTES 384
 void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES]);
 const char *plan_hint(const struct plan_memory *m);
-/* For --check-config: comments, as the rest of its output is a configuration. */
+/* For --check-config: prints comments, because the rest of its output is a configuration. */
 void plan_print(const struct plan_memory *m, FILE *out);
 
 #endif

@@ -293,7 +293,8 @@ static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[
 /* Refuses a connection without taking a slot or memory, and without waiting for the other side: the
  * refusal is written to the socket before anything was read, as the answer to request 0, a number
  * that no request has. */
-static void turn_away(struct daemon *d, uint32_t tenant, int fd, enum tern_err err, const char *why)
+static void refuse_early(struct daemon *d, uint32_t tenant, int fd, enum tern_err err,
+                         const char *why)
 {
     size_t n = hello_frame(d, tenant, 0, err, why, 0);
 
@@ -315,7 +316,7 @@ static void accepted(struct listener *l, int fd)
     enum tern_err err = has_room(d, tenant, why);
 
     if (err != TERN_OK) {
-        turn_away(d, tenant, fd, err, why);
+        refuse_early(d, tenant, fd, err, why);
         return;
     }
     cs->free = c->next_free;

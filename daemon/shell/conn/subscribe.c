@@ -139,7 +139,7 @@ static bool send_changes(struct daemon *d, struct subscription *s)
         return false; /* the stream ends, and `s` with it */
     if (s->reader.lost > 0)
         log_event(LEVEL_DEBUG, "subscriber_slow", "conn=%u lost=%" PRIu64, s->conn, s->reader.lost);
-    d->subs.told += n;
+    d->subs.sent += n;
     d->subs.lost += s->reader.lost;
     s->reader.lost = 0;
     s->mark = c->stream.queued_bytes;

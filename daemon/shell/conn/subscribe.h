@@ -43,7 +43,7 @@ struct subscription {
 struct subscriptions {
     struct subscription *v; /* owned; [0, n) are in use */
     uint32_t n, cap;
-    uint64_t told, lost; /* changes, over all subscriptions since the start */
+    uint64_t sent, lost; /* changes, over all subscriptions since the start */
     bool more; /* a subscription has not reached the end of the ring: call again without waiting */
     struct wire_event events[SUBSCRIBE_EVENTS_MAX];
 };

@@ -27,7 +27,7 @@ static struct {
 } leaves;
 
 static atomic_int ending; /* thread that does */
-static atomic_bool told;
+static atomic_bool reported;
 
 struct line {
     char text[LINE_BYTES];
@@ -159,7 +159,7 @@ static void leave_tape(struct line *l)
         put(l, name ? name : "?");
         put_quoted(l, " path=", leaves.path);
     }
-    atomic_store(&told, true);
+    atomic_store(&reported, true);
     write_line(l);
 }
 
@@ -182,14 +182,14 @@ static void on_signal(int number, siginfo_t *info, void *context)
 {
     bool first = first_to_end();
 
-    if (first || !atomic_load(&told)) {
+    if (first || !atomic_load(&reported)) {
         put_head(&line, "crash");
         put_signal(&line, number, info);
         put_place(&line, context);
     }
     if (first) {
         leave_tape(&line);
-    } else if (!atomic_exchange(&told, true)) {
+    } else if (!atomic_exchange(&reported, true)) {
         put(&line, " tape=none reason=fault_while_writing_it");
         write_line(&line);
     }

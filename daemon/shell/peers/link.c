@@ -21,7 +21,7 @@ static struct peer_link *link_of(struct stream *s)
     return (struct peer_link *)(void *)((char *)s - offsetof(struct peer_link, stream));
 }
 
-/* From here on the link has a stream, which has to be closed. */
+/* Has the link a stream that has to be closed? The states between these two have one. */
 static bool has_stream(const struct peer_link *l)
 {
     return l->state >= PEER_LINK_SECURING && l->state <= PEER_LINK_OVERFLOWED;
@@ -185,7 +185,7 @@ static void tick_up(struct peer_link *l, uint64_t now_ns)
     }
 }
 
-/* Data connections of those who know the data port and nothing else. */
+/* Logs data connections of those who know the data port and nothing else. */
 static void log_data_refused(struct daemon *d)
 {
     struct xfer_stats stats;

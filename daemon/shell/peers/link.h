@@ -25,12 +25,12 @@
     100000000u /* the first pause; doubled up to the cap, plus or minus a quarter */
 #define LINK_REDIAL_MAX_NS    5000000000u
 #define LINK_DIAL_NS          5000000000u  /* a connect that takes longer is given up */
-#define LINK_RESOLVE_NS       10000000000u /* a name that is not known by then has failed */
-#define LINK_RESOLVE_AGAIN_NS 1000000000u  /* the same where its last addresses were good */
-#define LINK_PING_NS          1000000000u  /* the dialling side asks that often */
+#define LINK_RESOLVE_NS       10000000000u /* resolving a name that takes longer has failed */
+#define LINK_RESOLVE_AGAIN_NS 1000000000u  /* the same where its last addresses have worked */
+#define LINK_PING_NS          1000000000u  /* the dialling side pings that often */
 #define LINK_SILENT_NS        5000000000u  /* a link that says nothing for so long is down */
-#define LINK_STEADY_NS        5000000000u  /* up for so long: the next pause starts small again */
-#define LINK_CAUSE_BYTES      160          /* of why a link is not up */
+#define LINK_STEADY_NS        5000000000u /* after being up for so long the next pause is small again */
+#define LINK_CAUSE_BYTES      160         /* of the text that says why a link is not up */
 
 struct daemon;
 
@@ -40,7 +40,7 @@ struct peer_link {
     enum peer_link_state state;
     uint32_t slot;
     uint32_t peer; /* index in the configuration; NONE until an inbound link said its name */
-    bool rdma;     /* the peer has a device */
+    bool rdma;     /* the peer has an RDMA device */
     uint64_t incarnation, sent, received; /* sent, received: sequence numbers */
     uint64_t heard_ns, pinged_ns, up_ns;
     uint64_t pings;
@@ -49,7 +49,7 @@ struct peer_link {
 
     /* Outbound only: why it is not up, since when, and how many attempts have failed since then. */
     char cause[LINK_CAUSE_BYTES]; /* "": it is up, or nothing has failed yet */
-    bool cause_known;             /* this connection's cause is known before its end */
+    bool cause_known;             /* the cause was set before this connection ended */
     uint32_t attempts;
     uint64_t down_ns;
     int dial_errno[LINK_ADDRS_MAX]; /* of the last connect to each address, as it was logged */
@@ -59,9 +59,9 @@ struct peer_link {
     uint64_t redial_ns, pause_ns, give_up_ns;
     struct sockaddr_storage addr[LINK_ADDRS_MAX];
     socklen_t addr_len[LINK_ADDRS_MAX];
-    uint32_t naddrs, next_addr;      /* of a name, naddrs: it is asked for again */
-    bool named;                      /* the address is a name: asked for at each round of tries */
-    char name_trouble[RESOLVE_TEXT]; /* of the last time that was asked, as it was logged */
+    uint32_t naddrs, next_addr; /* next_addr == naddrs: a name is resolved again */
+    bool named;                 /* the address is a name, resolved at each round of attempts */
+    char resolve_error[RESOLVE_TEXT]; /* why the name did not resolve, as it was logged */
 };
 
 struct peer_links {
@@ -72,13 +72,13 @@ struct peer_links {
     struct io_op resolved;
     void (*connected)(struct peer_link *l, int fd); /* a dial has succeeded; it takes fd over */
     const char *names[CONFIG_PEERS_MAX];
-    /* Connections that were refused, by the peer where it is known who it was to be; the last row
-     * is of those who dialled us and did not come so far. */
+    /* Connections that were refused, a row for each peer; the last row counts inbound ones that had
+     * not said their name. */
     uint64_t refused[CONFIG_PEERS_MAX + 1][TLS_REFUSALS];
     /* Connections that were ended for what the peer sent; the last row counts those that had not
      * said their name. */
     uint64_t protocol_errors[CONFIG_PEERS_MAX + 1];
-    uint64_t data_refused; /* data connections without a token, as far as it was logged */
+    uint64_t data_refused; /* refused data connections that the log has shown */
     struct listener listener;
     struct prng prng;
 };
@@ -89,25 +89,27 @@ void links_tick(struct daemon *d, uint64_t now_ns);
 void links_finish(struct daemon *d);
 
 void link_send(struct daemon *d, uint32_t slot,
-               const struct peer_msg *msg); /* dropped unless it is up */
+               const struct peer_msg *msg); /* the message is dropped unless the link is up */
 void link_close(struct daemon *d, uint32_t slot, const char *why);
 bool link_up(const struct peer_link *l);
-/* link_path.c: what xfer and the peer's xfer say to each other. */
+/* link_path.c: the messages between xfer and the peer's xfer. */
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
 void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const char *reason);
 void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path);
 
-/* Of the outbound link to that peer, for operators; ctx: the daemon. */
+/* The state of the outbound link to that peer, as operators see it. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);
-/* Of the same link, why it is not up; NULL: it is, or nothing has failed yet, and both are 0. */
-const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
-                         uint64_t *ret_since_ns);
+/* Why the same link is not up. NULL: it is up, or nothing has failed yet, and both results are 0.
+ */
+const char *link_down_cause(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
+                            uint64_t *ret_since_ns);
 /* Connections that were ended for what the peer sent; peer NONE: before it said its name. */
 uint64_t links_protocol_errors(const struct daemon *d, uint32_t peer);
 /* Reads the certificates anew; links that are up stay. UNSUPPORTED: peers talk in the clear. Either
  * is logged. */
 enum tern_err links_reload(struct daemon *d, char *why, size_t cap);
-/* What TLS says of the outbound link to that peer. False: the link is not up, or in the clear. */
+/* Fills in what TLS knows about the outbound link to that peer. False: the link is not up, or in
+ * the clear. */
 bool link_tls_peer(struct daemon *d, uint32_t peer, struct tls_peer *ret);
 /* Refused connections, [TLS_REFUSALS]; peer NONE: of those who dialled us and were not known yet.
  */

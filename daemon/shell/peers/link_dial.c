@@ -44,9 +44,9 @@ static void attempt_failed(struct peer_link *l, const char *text)
     char cause[LINK_CAUSE_BYTES];
 
     if (l->naddrs == 0)
-        snprintf(cause, sizeof cause, "the name does not resolve: %s", l->name_trouble);
-    else if (l->name_trouble[0])
-        snprintf(cause, sizeof cause, "%s; the name does not resolve: %s", text, l->name_trouble);
+        snprintf(cause, sizeof cause, "the name does not resolve: %s", l->resolve_error);
+    else if (l->resolve_error[0])
+        snprintf(cause, sizeof cause, "%s; the name does not resolve: %s", text, l->resolve_error);
     else
         snprintf(cause, sizeof cause, "%s", text);
     l->attempts++;
@@ -129,9 +129,9 @@ static void take_addresses(struct peer_link *l, const struct resolve_answer *a)
 /* Each cause is logged as a warning once. Addresses that the name had before are tried again. */
 static void resolve_failed(struct peer_link *l, const struct resolve_answer *a, uint64_t now_ns)
 {
-    bool logged = strcmp(l->name_trouble, a->text) == 0;
+    bool logged = strcmp(l->resolve_error, a->text) == 0;
 
-    snprintf(l->name_trouble, sizeof l->name_trouble, "%s", a->text);
+    snprintf(l->resolve_error, sizeof l->resolve_error, "%s", a->text);
     if (a->err == TERN_INVALID)
         l->naddrs = 0;
     l->next_addr = 0;
@@ -152,7 +152,7 @@ static void resolve_answered(struct peer_link *l, const struct resolve_answer *a
         resolve_failed(l, a, now_ns);
         return;
     }
-    l->name_trouble[0] = '\0';
+    l->resolve_error[0] = '\0';
     take_addresses(l, a);
     l->next_addr = 0;
     connect_next(l, now_ns);

@@ -13,16 +13,16 @@ bool link_is_outbound(const struct peer_link *l);
 /* Sets why the link is not up. True: the text differs from the last one. */
 bool link_record_cause(struct peer_link *l, const char *text);
 void link_clear_cause(struct peer_link *l); /* it is up */
-/* Before an outbound link is closed: a better cause than the reason it is closed with. May hold
- * what the peer said. */
+/* Sets a better cause than the reason with which an outbound link is closed next. It may hold what
+ * the peer said. */
 void link_set_cause(struct peer_link *l, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Counts it and closes the link. */
+/* Counts a breach of the protocol and closes the link. */
 void link_protocol_error(struct peer_link *l, const char *why);
 
 /* ---- link_send.c ---- */
 
-/* A message that fits HELLO_BODY_MAX, in any state that has a stream. */
+/* Sends a message that fits HELLO_BODY_MAX, in any state that has a stream. */
 bool link_send_message(struct peer_link *l, uint16_t type, uint64_t request_id,
                        const ProtobufCMessage *m);
 void link_send_ping(struct peer_link *l, uint16_t type, uint64_t request_id);
@@ -30,7 +30,7 @@ void link_log_transfer(const struct peer_link *l, const struct peer_msg *msg, co
 
 /* ---- link_tls.c ---- */
 
-/* Nothing without a certificate in the configuration. */
+/* Makes TLS ready; does nothing without a certificate in the configuration. */
 enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap);
 /* Puts TLS under a stream that was just opened. False: it was refused, counted, and closed. */
 bool link_secure(struct peer_link *l);
@@ -46,7 +46,7 @@ enum tern_err link_path_read(struct peer_link *l, const struct frame_header *h, 
 
 /* The stream is open and, with TLS, secured: the dialling side says hello. */
 void link_greet(struct peer_link *l);
-/* A frame on a link that is not up yet. */
+/* Takes a frame on a link that is not up yet. */
 void link_greeting_frame(struct peer_link *l, const struct frame_header *h, const uint8_t *body);
 
 /* ---- link_dial.c ---- */
@@ -55,7 +55,7 @@ enum tern_err links_names_init(struct daemon *d, char *why, size_t cap);
 void links_names_finish(struct daemon *d);
 /* Sets when an outbound link dials again. */
 void link_schedule_redial(struct peer_link *l, uint64_t now_ns);
-/* Dials, or gives up what takes too long; of an outbound link that is not up. */
+/* Dials an outbound link that is not up, or gives up an attempt that takes too long. */
 void link_dial_tick(struct peer_link *l, uint64_t now_ns);
 
 #endif

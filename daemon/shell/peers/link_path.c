@@ -1,5 +1,5 @@
-/* What the RDMA ends of two daemons say to each other, on their control connection: the only place
- * of the shell where keys and addresses of registered memory are seen. Nothing of it reaches the
+/* The messages between the RDMA ends of two daemons, on their control connection. This is the only
+ * file of the shell that sees keys and addresses of registered memory; none of them reaches the
  * core, a tape or a log. A tenant that the peer may not ask for is refused here. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@ static_assert(WIRE_WINDOW_BYTES == sizeof(uint32_t) && WIRE_WINDOWS_MAX == XFER_
               "so do windows");
 static_assert(WIRE_GID_BYTES == XFER_PATH_GID_BYTES, "a GID");
 
-/* Called from inside the seam, whose calls must not find the link closed under them: with no room
- * the link is closed by the tick. */
+/* The seam calls this and must not find the link closed afterwards, so where there is no room the
+ * next tick closes it. */
 static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, const char *tenant)
 {
     struct daemon *d = l->d;
@@ -93,7 +93,7 @@ void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path
     const struct peer_link *l = &d->links.v[slot];
 
     if (!link_up(l))
-        return; /* it went with its link, whose end is told */
+        return; /* it went with its link, whose end was logged */
     log_event(path->ready ? LEVEL_INFO : LEVEL_WARN, path->ready ? "path_ready" : "path_failed",
               "peer=%s tenant=%s device=%s way=%s reason=%s", d->config->peers[l->peer].name,
               d->config->tenants[path->tenant].name, path->device, path->reads ? "in" : "out",
@@ -109,7 +109,7 @@ static void refuse(struct peer_link *l, const Tern__Wire__PeerPath *m)
         send_message(l, &no, m->tenant);
 }
 
-/* The elements of a field, which the codec held to the room there is for them. */
+/* Copies the elements of a field; the codec has checked that they fit. */
 static uint32_t copy_elements(const ProtobufCBinaryData *bytes, uint32_t element_bytes, void *ret)
 {
     if (bytes->len > 0)

@@ -68,8 +68,8 @@ void link_protocol_error(struct peer_link *l, const char *why)
     stream_close(&l->stream, why);
 }
 
-const char *link_trouble(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
-                         uint64_t *ret_since_ns)
+const char *link_down_cause(const struct daemon *d, uint32_t peer, uint32_t *ret_attempts,
+                            uint64_t *ret_since_ns)
 {
     const struct peer_link *l = &d->links.v[peer];
 
@@ -101,7 +101,7 @@ void link_clear_cause(struct peer_link *l)
     l->cause[0] = '\0';
     l->attempts = 0;
     l->down_ns = 0;
-    l->name_trouble[0] = '\0';
+    l->resolve_error[0] = '\0';
     memset(l->dial_errno, 0, sizeof l->dial_errno);
 }
 

@@ -1,5 +1,5 @@
-/* The head of a tape file. A tape is read on the machine type that wrote it and by the same build
- * of the core: `version` and `limits_bytes` refuse others. Internal to tape*.c. */
+/* The head of a tape file. A tape can be read on the machine type that wrote it and by the same
+ * build of the core; `version` and `limits_bytes` refuse others. Internal to tape*.c. */
 #ifndef SHELL_TAPE_FILE_H
 #define SHELL_TAPE_FILE_H
 

@@ -147,7 +147,7 @@ static bool within_limits(const struct event *e, const struct core_limits *limit
     }
 }
 
-/* Gives each token list its part of the record's keys and tokens, which have to come out even. */
+/* Gives each token list its part of the record's keys and tokens; nothing may be left over. */
 static bool place_lists(struct event *e, const uint32_t *keys, uint32_t nkeys,
                         const uint32_t *tokens, uint32_t ntokens)
 {

@@ -102,7 +102,7 @@ static struct block *find(uint32_t class)
     return b;
 }
 
-static bool faulty(void)
+static bool fault_is_due(void)
 {
     return arena.fail_in && --arena.fail_in == 0;
 }
@@ -115,7 +115,7 @@ void *tls_arena_take(size_t n)
     if (n == 0)
         return NULL;
     pthread_mutex_lock(&arena.lock);
-    if (n <= TLS_ARENA_BLOCK_MAX - sizeof(struct block) && !faulty()) {
+    if (n <= TLS_ARENA_BLOCK_MAX - sizeof(struct block) && !fault_is_due()) {
         while (class_bytes(class) < n + sizeof(struct block))
             class ++;
         b = find(class);

@@ -82,7 +82,7 @@ BIO_METHOD *tls_bio_method(void)
 /* ---- what went wrong ---- */
 
 /* Maps what OpenSSL says about a certificate to a refusal. */
-static enum tls_refusal of_verify(long result)
+static enum tls_refusal refusal_of_verify(long result)
 {
     switch (result) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
@@ -102,7 +102,7 @@ static enum tls_refusal of_verify(long result)
 
 /* Maps one of OpenSSL's errors to a refusal; TLS_REFUSALS: the error by itself says nothing about
  * the peer. */
-static enum tls_refusal of_error(unsigned long e)
+static enum tls_refusal refusal_of_error(unsigned long e)
 {
     int reason = ERR_GET_REASON(e);
 
@@ -131,7 +131,7 @@ static enum tls_refusal of_error(unsigned long e)
     }
 }
 
-static enum tls_refusal judge(struct tls_session *s)
+static enum tls_refusal refusal_now(struct tls_session *s)
 {
     enum tls_refusal found = TLS_REFUSALS;
     long result = SSL_get_verify_result(s->ssl);
@@ -141,7 +141,7 @@ static enum tls_refusal judge(struct tls_session *s)
         const char *text = ERR_reason_error_string(e);
 
         if (found == TLS_REFUSALS)
-            found = of_error(e);
+            found = refusal_of_error(e);
         if (text)
             s->detail = text;
     }
@@ -151,7 +151,7 @@ static enum tls_refusal judge(struct tls_session *s)
         return TLS_WRONG_NAME;
     if (s->state == TLS_SESSION_HANDSHAKING && result != X509_V_OK) {
         s->detail = X509_verify_cert_error_string(result);
-        return of_verify(result);
+        return refusal_of_verify(result);
     }
     if (found != TLS_REFUSALS)
         return found;
@@ -164,7 +164,7 @@ static void handshake_over(struct tls_session *s)
         s->tls->handshakes--;
 }
 
-static enum tls_got broken(struct tls_session *s, enum tls_refusal why)
+static enum tls_got fail_session(struct tls_session *s, enum tls_refusal why)
 {
     handshake_over(s);
     s->refusal = why;
@@ -175,7 +175,7 @@ static enum tls_got broken(struct tls_session *s, enum tls_refusal why)
 
 /* ---- names ---- */
 
-static bool may_be(const struct tls_session *s, const X509 *cert)
+static bool names_allowed_peer(const struct tls_session *s, const X509 *cert)
 {
     if (s->peer)
         return tls_cert_names(cert, s->peer);
@@ -194,7 +194,7 @@ int tls_verify(int ok, X509_STORE_CTX *store)
 
     if (!ok || X509_STORE_CTX_get_error_depth(store) > 0)
         return ok;
-    if (may_be(s, X509_STORE_CTX_get_current_cert(store)))
+    if (names_allowed_peer(s, X509_STORE_CTX_get_current_cert(store)))
         return 1;
     s->wrong_name = true;
     X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
@@ -295,12 +295,12 @@ static enum tls_got handshake(struct tls_session *s)
     s->taken += before - s->in_n;
     if (rc != 1) {
         if (SSL_get_error(s->ssl, rc) != SSL_ERROR_WANT_READ || s->send_full)
-            return broken(s, judge(s));
-        return s->taken > TLS_HANDSHAKE_BYTES_MAX ? broken(s, TLS_NO_ROOM) : TLS_WANTS;
+            return fail_session(s, refusal_now(s));
+        return s->taken > TLS_HANDSHAKE_BYTES_MAX ? fail_session(s, TLS_NO_ROOM) : TLS_WANTS;
     }
     cert = SSL_get0_peer_certificate(s->ssl);
-    if (!cert || SSL_get_verify_result(s->ssl) != X509_V_OK || !may_be(s, cert))
-        return broken(s, cert ? TLS_WRONG_NAME : TLS_NO_CERTIFICATE);
+    if (!cert || SSL_get_verify_result(s->ssl) != X509_V_OK || !names_allowed_peer(s, cert))
+        return fail_session(s, cert ? TLS_WRONG_NAME : TLS_NO_CERTIFICATE);
     handshake_over(s);
     session_move(s, TLS_SESSION_OPEN);
     return TLS_SECURED;
@@ -315,9 +315,9 @@ static enum tls_got records(struct tls_session *s, const uint8_t **ret_plain, si
         return TLS_BYTES;
     }
     switch (SSL_get_error(s->ssl, rc)) {
-    case SSL_ERROR_WANT_READ: return s->send_full ? broken(s, TLS_NO_ROOM) : TLS_WANTS;
+    case SSL_ERROR_WANT_READ: return s->send_full ? fail_session(s, TLS_NO_ROOM) : TLS_WANTS;
     case SSL_ERROR_ZERO_RETURN: session_move(s, TLS_SESSION_BROKEN); return TLS_ENDED;
-    default: return broken(s, judge(s));
+    default: return fail_session(s, refusal_now(s));
     }
 }
 
@@ -346,6 +346,6 @@ bool tls_put(struct tls_session *s, const uint8_t *plain, size_t n)
     ERR_clear_error();
     if (SSL_write_ex(s->ssl, plain, n, &put) == 1 && put == n && !s->send_full)
         return true;
-    broken(s, judge(s));
+    fail_session(s, refusal_now(s));
     return false;
 }

@@ -31,8 +31,8 @@ static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnatio
     return "up";
 }
 
-static const char *peer_trouble(void *ctx, uint32_t peer, uint32_t *ret_attempts,
-                                uint64_t *ret_since_ns)
+static const char *peer_down_cause(void *ctx, uint32_t peer, uint32_t *ret_attempts,
+                                   uint64_t *ret_since_ns)
 {
     const struct scene *s = ctx;
 
@@ -245,7 +245,7 @@ TEST(lists_tell_what_is_there)
     assert_true(json_is_null(json_object_get(row, "since_s")));
     json_decref(json);
 
-    s->ctx.peer_trouble = peer_trouble;
+    s->ctx.peer_down_cause = peer_down_cause;
     s->ctx.ctx = s;
     json = ask(s, "peers", NONE);
     row = json_array_get(json_object_get(json, "peers"), 0);

@@ -259,7 +259,7 @@ static void assert_trouble(uint32_t peer, const char *words)
 {
     uint64_t since;
     uint32_t attempts;
-    const char *cause = link_trouble(&d, peer, &attempts, &since);
+    const char *cause = link_down_cause(&d, peer, &attempts, &since);
 
     assert_non_null(cause);
     assert_string_equal(cause, words);
