@@ -205,6 +205,15 @@ struct req_evict {
     uint32_t nodes;      /* at most this many; 0 = all that can go */
 };
 
+/* What a request leaves with its session, for a late answer or for a later request: fields of the
+ * core's struct session, which only keeps them.
+ * - load_*: FETCH from the host tier and RECOVER, whom to answer; load_conn NONE: nobody.
+ * - away_step: RETRACT, until when what it gave back may be touched. */
+#define SESSION_KEEPS                                                                              \
+    uint32_t load_op, load_conn;                                                                   \
+    uint64_t load_request, load_trace;                                                             \
+    uint64_t away_step;
+
 struct request {
     enum op op;
     uint32_t conn;

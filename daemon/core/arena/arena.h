@@ -204,6 +204,7 @@ struct session {
     uint32_t first[GROUPS_MAX]; /* WINDOW: the first that has not left the table (T5, T7) */
     uint32_t prompt, good;      /* tokens of this turn's prompt; tokens at the last Finish */
     uint32_t pull;
+    SESSION_KEEPS
     struct token_buf tokens;
     struct list owned[GROUPS_MAX];
     uint64_t last_use_ns;
@@ -215,9 +216,7 @@ struct session {
     uint32_t load_pin;                /* LOADING: what is on the device already, pinned TRANSFER */
     uint32_t target, load_state_from; /* LOADING: the node to be reached, and those deeper than
                                   this on the path to it have it among their loaders */
-    uint32_t load_op, load_conn;      /* whom to answer: OP_RECOVER or OP_FETCH */
     uint32_t load_kib;
-    uint64_t load_request, load_trace, away_step;
     uint64_t slid_step; /* the last that may touch borrowed pages which it slid over: what it still
                            borrows of their nodes does not end before that */
 };
