@@ -1,6 +1,5 @@
-/* Page states, page lists and slabs. See pages.h. A slab that loses its last used page goes back to
- * its pool at once, still formatted for its group, so giving it back and taking it again costs
- * nothing. */
+/* Page states and slabs. See pages.h. A slab that loses its last used page goes back to its pool at
+ * once and stays formatted for its group, so giving it back and taking it again costs nothing. */
 #include "core/memory/pages.h"
 
 uint32_t page_record(const struct core *c, const struct page *p)
@@ -15,7 +14,7 @@ static void count_move(struct group *g, enum page_state from, enum page_state to
     g->count[to]++;
     if (g->count[PAGE_OWNED] > g->peak_owned)
         g->peak_owned = g->count[PAGE_OWNED];
-    /* Of STATE groups it is taken when a commit is done: see state.c. */
+    /* The peak of a STATE group is taken when a commit is done: see state.c. */
     if (g->layout.family == FAMILY_HISTORY && g->count[PAGE_COMMITTED] > g->peak_committed)
         g->peak_committed = g->count[PAGE_COMMITTED];
 }

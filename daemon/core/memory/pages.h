@@ -11,7 +11,7 @@ void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owne
 /* Back to its slab; the generation passes. */
 void page_free(struct core *c, uint32_t record);
 void pages_free(struct core *c, struct list *list); /* and empties the list */
-/* The same of a chain that hangs on a node: *head becomes NONE. Returns how many. */
+/* Frees a chain of pages that hangs on a node; *head becomes NONE. Returns how many they were. */
 uint32_t chain_free(struct core *c, uint32_t *head);
 
 uint32_t page_record(const struct core *c, const struct page *p);

@@ -172,8 +172,8 @@ static void pool_range(const struct pool *p, enum range_of of, uint64_t *ret_at,
                                  : p->nslabs;
 }
 
-/* First fit among the pools that are there. Bytes are a tenant's own space, one a tier; records are
- * everyone's. */
+/* Finds the first gap that fits among the pools. Bytes are counted within a tenant's memory of one
+ * tier, records over all pools. */
 static bool range_find(const struct core *c, uint32_t tenant, enum tier tier, enum range_of of,
                        uint64_t n, uint64_t limit, uint64_t *ret_at)
 {
@@ -265,7 +265,7 @@ static uint64_t tier_bytes(const struct core *c, uint32_t tenant, enum tier tier
     return tier == TIER_HOST ? config->host_bytes : config->memory_bytes;
 }
 
-/* Were it the only pool there is. */
+/* Would such a pool fit if it were the only one? */
 static bool could_fit(const struct core *c, uint32_t tenant, enum tier tier,
                       const struct req_pool_open *req)
 {
@@ -283,7 +283,7 @@ bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_
            (!req->host_bytes || could_fit(c, tenant, TIER_HOST, req));
 }
 
-static enum tern_err carve(struct core *c, uint32_t tenant, uint32_t regions, enum tier tier,
+static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint32_t regions,
                            const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret)
 {
     uint64_t memory = tier_bytes(c, tenant, tier);
@@ -339,10 +339,10 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
                          const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret)
 {
     uint32_t device, host;
-    enum tern_err err = carve(c, tenant, regions, TIER_DEVICE, req, &device, ret);
+    enum tern_err err = carve(c, tenant, TIER_DEVICE, regions, req, &device, ret);
 
     if (err == TERN_OK && req->host_bytes) {
-        err = carve(c, tenant, regions, TIER_HOST, req, &host, ret);
+        err = carve(c, tenant, TIER_HOST, regions, req, &host, ret);
         if (err != TERN_OK) {
             pool_at(c, device)->state = POOL_EMPTY;
         } else {

@@ -1,10 +1,10 @@
-/* Which leaf goes next, and whose STATE alone (T12, T13): two pairing heaps a pool over (last use,
- * sequence number), threaded through the nodes. A node that is pinned or used while it waits there
- * stays where it is; the heap's owner looks again when the node comes to the top. Keys only grow,
- * so a stale key is never too late. */
+/* Which leaf is evicted next, and which node loses its STATE alone (T12, T13). Each pool has
+ * pairing heaps over (last use, sequence number), threaded through the nodes. A node that is pinned
+ * or used while it is in a heap stays there; it is looked at again when it comes to the top. Keys
+ * only grow, so a node with a stale key comes to the top too early, never too late. */
 #include "core/tree/state.h"
 
-/* A retire record names a node that waits for its step, with all of its pages or with STATE. */
+/* A node that waits for its step stays: a retire record names it. */
 static bool evictable(const struct node *n)
 {
     return n->nrefs == 0 && n->tiers.device_children == 0 && node_on_device(n) && n->depth > 0 &&
@@ -19,7 +19,7 @@ static bool host_evictable(const struct node *n)
            n->refs[REF_HOST] == 0 && n->work.copy == COPY_NONE && n->work.loaders == 0;
 }
 
-/* Of a namespace that was reset: it goes with all that it has. */
+/* May this node of a namespace that was reset go, on both tiers? */
 static bool useless(const struct node *n)
 {
     return n->nrefs == 0 && n->refs[REF_HOST] == 0 && n->children.n == 0 && n->depth > 0 &&
@@ -192,15 +192,15 @@ bool host_evict_one(struct core *c, struct pool *p)
     return host_evict(c, p, HEAP_HOST);
 }
 
-/* Once evict_one finds nothing more, what is on the device still is held there: itself, or by what
- * is below it. */
+/* Once evict_one finds nothing more, each node that is on the device still is held there, or
+ * something below it is. */
 bool evict_unheld(struct core *c, struct pool *p)
 {
     return evict_one(c, p) || host_evict(c, p, HEAP_ALONE);
 }
 
-/* One pass over all nodes puts the leaves into the heap; whoever loses its last child or pin later
- * is offered then. */
+/* One pass over all nodes puts the leaves into the heap. A node that loses its last child or its
+ * last pin later is offered at that time. */
 static bool sweep_piece(struct core *c, struct space *s, uint32_t *budget)
 {
     while (s->sweep != NONE && *budget > 0) {
@@ -260,7 +260,7 @@ bool evict_state(struct core *c, struct pool *p)
     return false;
 }
 
-/* STATE can go without its node. */
+/* Pages of a STATE group that could be freed while their nodes stay. */
 static uint32_t count_state(const struct core *c, uint32_t group, const struct pool *p,
                             uint32_t scan)
 {
@@ -287,12 +287,12 @@ uint32_t evict_count(struct core *c, struct pool *p, uint32_t group)
 
         if (!n->used || pool_at(c, n->pool) != p || n->depth == 0 ||
             (n->nrefs == n->refs[REF_JOB] && node_visible(n) && !n->state.refilling))
-            continue; /* a worker's ref ends by itself: waiting brings those pages */
+            continue; /* a worker's reference ends by itself: those pages only take time */
         for (uint32_t at = i; at != NONE && node_at(c, at)->mark != c->mark;
              at = node_at(c, at)->parent)
             node_at(c, at)->mark = c->mark;
     }
-    for (uint32_t i = 0; i < scan; i++) { /* what nothing holds, itself or below it */
+    for (uint32_t i = 0; i < scan; i++) { /* nodes that nothing holds, nor anything below them */
         const struct node *n = node_at(c, i);
 
         if (n->used && pool_at(c, n->pool) == p && n->depth > 0 && n->mark != c->mark &&

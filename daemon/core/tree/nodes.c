@@ -71,8 +71,8 @@ static bool evict_record(struct core *c, struct pool *p)
     return true;
 }
 
-/* A free record, taken from the least recently used leaf of this pool and then of any if there is
- * none left. What is on the host too loses its device pages first. */
+/* Makes sure that a record is free: it evicts the least recently used leaf of this pool, then of
+ * the others. A node that is on the host too loses its device pages first. */
 static bool record_ensure(struct core *c, struct pool *first)
 {
     if (evict_record(c, first))
@@ -111,7 +111,7 @@ uint32_t space_root(struct core *c, uint32_t pool, struct namespace_id ns, bool 
     return s->root;
 }
 
-/* A root that nothing needs any more goes with its namespace record. */
+/* Gives back a root that nothing needs any more, with the record of its namespace. */
 static void root_release(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -173,7 +173,7 @@ uint32_t node_child(const struct core *c, uint32_t parent, struct token_view *w)
 }
 
 /* The usual steps of a walk: a chunk is one block of tokens, without extra keys, and its node is
- * the first child. What is otherwise is node_child's. */
+ * the first child. node_child handles all others. */
 static uint32_t walk_plain(const struct core *c, uint32_t at, const struct token_view *w)
 {
     const struct node *n = node_at(c, at);
@@ -254,7 +254,7 @@ static void unlink_from_hash(const struct core *c, uint32_t slot)
     *at = n->hash_next;
 }
 
-/* Ancestors need no mark of use of their own: a child that goes hands its last use up. */
+/* Using a node does not mark its ancestors as used: a child that goes hands its last use up. */
 static void hand_use_up(struct core *c, uint32_t slot)
 {
     const struct node *n = node_at(c, slot);
@@ -276,8 +276,8 @@ static uint32_t free_pages(struct core *c, uint32_t heads[GROUPS_MAX])
     return freed;
 }
 
-/* The node is on the device no more, or is gone: its parent is perhaps a leaf now, no fork point
- * any more, and nobody needs what its window needed. */
+/* A node has left the device: its parent may be a leaf now, or no fork point any more, and nobody
+ * needs what the node's window needed. */
 static void left(struct core *c, uint32_t parent, uint32_t lost)
 {
     for (uint32_t at = parent; lost > 0 && node_at(c, at)->depth > 0;

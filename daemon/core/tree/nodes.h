@@ -29,8 +29,9 @@ uint32_t node_demote(struct core *c, uint32_t slot);
 void node_leave_host(struct core *c, uint32_t slot);
 /* HISTORY was attached to a node that was on the host alone. */
 void node_arrive(struct core *c, uint32_t slot);
-/* N1: their records are dead. Lookups pass them by, sessions that are in them run on, and a sweep
- * and each pin that ends take their nodes. Returns how many nodes the namespaces had. */
+/* Kills the records of a namespace in the tenant's pools (N1): lookups pass them by, and sessions
+ * that are in them run on. A sweep and each pin that ends take their nodes. Returns how many nodes
+ * they had. */
 uint32_t spaces_reset(struct core *c, uint32_t tenant, struct namespace_id ns);
 
 static inline bool node_visible(const struct node *n)
@@ -72,15 +73,15 @@ void node_offer(struct core *c, uint32_t slot);
 bool evict_one(struct core *c, struct pool *p);
 /* The same of the host tier: one that is not on the device goes altogether. */
 bool host_evict_one(struct core *c, struct pool *p);
-/* What nobody holds on either tier, from the device first. Copies of what is held there stay on the
- * host, which host_evict_one would take. */
+/* Removes a leaf that nobody holds on either tier, from the device first. The host copy of a node
+ * that is held on the device stays, where host_evict_one would take it. */
 bool evict_unheld(struct core *c, struct pool *p);
-/* Takes the nodes of namespaces that were reset on. False: there are more. */
+/* Goes on freeing the nodes of namespaces that were reset. False: there are more. */
 bool reset_flush(struct core *c);
 /* Drops STATE alone: superseded first, oldest first, then that of the node used least recently
  * (T12). */
 bool evict_state(struct core *c, struct pool *p);
-/* Takes a node that is to be destroyed out of the heap, if it is there. */
+/* Takes a node out of every heap that it is in. */
 void evict_forget(struct core *c, uint32_t slot);
 /* Pages of `group` that eviction could bring, looking at no more than EVICT_SCAN_MAX nodes. */
 uint32_t evict_count(struct core *c, struct pool *p, uint32_t group);

@@ -108,7 +108,7 @@ uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w)
     return at;
 }
 
-/* A copy between the tiers reads or writes it, or a load needs it. */
+/* Does a copy between the tiers read or write its STATE, or a load need it? */
 static bool in_copy(const struct core *c, const struct node *n)
 {
     const struct pool *p = pool_at(c, n->pool);
@@ -119,7 +119,7 @@ static bool in_copy(const struct core *c, const struct node *n)
     return n->work.loaders > 0;
 }
 
-/* Its writer has passed, and nobody but matches can be reading it. */
+/* Has its writer passed, so that nobody but a match can read its STATE? */
 static bool settled(const struct core *c, const struct node *n)
 {
     return node_visible(n) && !n->state.refilling && n->work.seal != SEAL_QUEUED &&
@@ -204,8 +204,8 @@ static void unclaim_to(struct core *c, uint32_t slot, uint32_t top)
         state_settle(c, at);
 }
 
-/* A window that lost this segment is no resume point's any more: those that claimed it are within
- * reach below. */
+/* A resume point whose window loses this segment can't be resumed any more. Those that claimed the
+ * segment are within reach below it. */
 static void unclaim_below(struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
@@ -234,7 +234,7 @@ static void unclaim_below(struct core *c, uint32_t slot)
 
 /* --- superseding --- */
 
-/* `host` too: nobody needs it any more. */
+/* Frees the segment of a node; with `host` its host copy too, which nobody needs any more. */
 static uint32_t drop(struct core *c, uint32_t slot, bool host)
 {
     struct node *n = node_at(c, slot);
@@ -264,7 +264,7 @@ static bool superseded(const struct core *c, const struct node *n)
            settled(c, n) && state_has(c, n);
 }
 
-/* True if claims were given up or made, so that the ancestors must be looked at. */
+/* Returns true if claims were given up or made, so that the ancestors must be looked at. */
 static bool settle_one(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -317,8 +317,8 @@ uint32_t state_drop(struct core *c, uint32_t slot)
     return freed;
 }
 
-/* Snapshot pages in use: what is reclaimable is not, and within a commit nothing is superseded yet.
- */
+/* Takes the peaks of snapshot pages in use. Reclaimable pages do not count, and while a commit goes
+ * on nothing is superseded yet. */
 static void take_peaks(struct pool *p)
 {
     for (uint32_t g = 0; g < p->ngroups; g++) {
@@ -378,7 +378,7 @@ uint32_t state_low(const struct core *c, uint32_t slot)
     return span < n->depth ? n->depth - (uint32_t)span : 0;
 }
 
-/* A commit ends here, for the first time or once more: what had passed it may be gone. */
+/* A commit ends here, for the first time or once more: its successors of then may be gone. */
 static void make(struct core *c, uint32_t slot)
 {
     struct node *n = node_at(c, slot);
@@ -400,7 +400,7 @@ static void pass(struct core *c, uint32_t slot)
     state_settle(c, slot);
 }
 
-/* Nothing of its window is missing, but a refill in it waits for its step. */
+/* Is nothing of its window missing, while a refill in it waits for its step? */
 static bool window_waits(const struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);
@@ -436,8 +436,8 @@ void state_terminal(struct core *c, uint32_t slot)
          i++, up = node_at(c, up)->parent)
         if (state_reclaimable(node_at(c, up)))
             state_settle(c, up);
-    /* From the deepest with depth + max(W) <= t up: where one is passed those above are, but for
-     * nodes that were made anew. */
+    /* Upwards from the deepest node with depth + max(W) <= t: where a node has a successor already,
+     * those above it have one too, except for nodes that were made resume points anew. */
     while (node_at(c, at)->depth > 0 && node_at(c, at)->depth + p->window_max > t)
         at = node_at(c, at)->parent;
     for (; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
@@ -457,7 +457,7 @@ static void arrived(struct core *c, uint32_t slot)
         state_terminal(c, slot);
 }
 
-/* Those whose window this segment is in are within reach below. */
+/* The resume points whose windows this segment is in are within reach below it. */
 void state_arrived(struct core *c, uint32_t slot)
 {
     const struct pool *p = pool_at(c, node_at(c, slot)->pool);

@@ -46,11 +46,11 @@ bool state_has(const struct core *c, const struct node *n); /* of any STATE grou
 bool state_resumable(const struct core *c, uint32_t slot);
 /* T2: the deepest visible node on the view's path that can be resumed; the root for none. */
 uint32_t state_walk(const struct core *c, uint32_t root, struct token_view *w);
-/* Nobody borrows it and its writer has passed. */
+/* May its STATE go: does nobody borrow it, and has its writer passed? */
 bool state_droppable(const struct core *c, const struct node *n);
 /* Frees a node's STATE pages; returns how many. */
 uint32_t state_drop(struct core *c, uint32_t slot);
-/* Frees what a refill brought whose step will never pass; what was there before stays. */
+/* Frees what a refill brought, because its step will never pass. What was there before stays. */
 void state_unfill(struct core *c, uint32_t slot);
 
 /* A holder (session, transfer) of the STATE of the nodes of a path, and its end.
@@ -72,7 +72,7 @@ void state_release(struct core *c, uint32_t slot);
 void state_settle(struct core *c, uint32_t slot);
 /* The node is about to be destroyed. */
 void state_forget(struct core *c, uint32_t slot);
-/* The node is about to leave the device: its window is no resume point's there any more. */
+/* The node is about to leave the device: nobody can resume there any more. */
 void state_leave(struct core *c, uint32_t slot);
 /* Of what is borrowed on the path, one borrower is content with the host's copies
  * from now on, or is so no longer. */
