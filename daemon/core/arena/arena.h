@@ -145,11 +145,10 @@ struct node { /* one L-chunk under its parent; a root has depth 0 and neither to
     uint32_t tokens, keys;      /* heads in the token store and the extra-key store */
     uint32_t pending_engine;    /* NONE: its step has passed */
     uint32_t pages[GROUPS_MAX]; /* heads; page_tokens order; L / page_tokens each */
-    uint32_t gen, pool, space;
-    struct list_links sibling; /* `next` too where the record is free */
-    uint32_t used, mark;
+    uint32_t gen, pool, space, used;
     uint32_t refs[REF_KINDS], nrefs;
-    uint32_t hash_next;
+    struct list_links sibling; /* `next` too where the record is free */
+    uint32_t hash_next, mark;
     uint64_t hash, seq;
     uint64_t chain;                 /* of all tokens up to here; no slot or address in it */
     uint64_t last_use, last_use_ns; /* last_use: T13's tick, the core's changes at that event */

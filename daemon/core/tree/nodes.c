@@ -33,16 +33,21 @@ static uint32_t record_take(struct core *c)
     const struct list_links nowhere = {.next = NONE, .prev = NONE};
     uint32_t slot = node_slot_take(c);
     struct node *n = node_at(c, slot);
-    uint32_t gen = gen_next(n->gen), copy_gen = n->work.copy_gen;
+    uint32_t copy_gen = n->work.copy_gen; /* a job of the last user may still be acknowledged */
 
-    memset(n, 0, sizeof *n);
-    n->gen = gen;
-    n->work.copy_gen = copy_gen; /* a job of the record's last user may still be acknowledged */
+    n->gen = gen_next(n->gen);
     n->used = 1;
     n->parent = n->tokens = n->keys = n->hash_next = n->pending_engine = NONE;
-    n->work.publish_next = NONE;
     n->children = LIST_EMPTY;
-    n->sibling = n->state.reclaim = n->work.seal_queue = n->work.copy_queue = nowhere;
+    n->sibling = nowhere;
+    n->depth = n->residency = n->nrefs = n->mark = 0;
+    n->hash = n->chain = n->admin_ns = 0;
+    n->state = (struct node_state){.reclaim = nowhere};
+    n->tiers = (struct node_tiers){0};
+    n->work = (struct node_work){
+        .publish_next = NONE, .seal_queue = nowhere, .copy_gen = copy_gen, .copy_queue = nowhere};
+    for (uint32_t k = 0; k < REF_KINDS; k++)
+        n->refs[k] = 0;
     for (uint32_t k = 0; k < HEAPS; k++)
         n->heap[k] = (struct heap_links){.child = NONE, .next = NONE, .prev = NONE};
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
