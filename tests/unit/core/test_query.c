@@ -259,3 +259,20 @@ TEST(views_pool_says_how_it_supersedes)
         assert_int_equal(rig_pool_view(rig, pool).supersede, all[i]);
     }
 }
+
+TEST(views_serve_says_since_when)
+{
+    struct pair p = pair_with(rig_defaults(), 4, 64, 64);
+    struct transfer_view view = {0};
+
+    rig_put(p.source, &p.se, p.sp, 1, 16);
+    rig_advance(p.source, 5000000);
+    p.d = rig_session(p.dest, &p.de, p.dp, 1);
+    assert_ok(rig_match(p.d, rig_tokens(1, 16), 16));
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    rig_fetch(p.d, 0, 0);
+    for (uint32_t i = 0; i < p.source->options.limits.serves; i++)
+        if (core_serve_view(p.source->core, i, &view))
+            break;
+    assert_true(view.started_ns == p.source->now_ns);
+}

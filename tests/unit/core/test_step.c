@@ -258,7 +258,8 @@ TEST(core_ids_behind_the_last_record_are_nobodys)
         {.kind = EV_PULL_BROKEN, .broken = {.pull = {l->pulls, 0}, .err = TERN_PEER_LOST}},
         {.kind = EV_PULL_QUIET, .pull_quiet.pull = {l->pulls, 0}},
         {.kind = EV_SERVE_QUIET, .serve_quiet.serve = {l->serves, 0}},
-        {.kind = EV_STEP_DONE, .step_done = {.engine = {l->engines, 0}, .step = 1}}};
+        {.kind = EV_STEP_DONE, .step_done = {.engine = {l->engines, 0}, .step = 1}},
+        {.kind = EV_CONN_OPENED, .conn = {.conn = l->conns}}};
     uint64_t before;
 
     history(&b, 0);
@@ -269,4 +270,13 @@ TEST(core_ids_behind_the_last_record_are_nobodys)
     assert_err(TERN_GONE, rig_request(b.rig, b.e.conn[0], &fetch)->err);
     assert_int_not_equal(rig_request(b.rig, b.admin, &pin)->err, TERN_OK);
     assert_true(core_changes(b.rig->core) == before);
+}
+
+TEST(core_reply_has_the_trace_id_of_its_request)
+{
+    struct bench b = bench_start(4, 32);
+    struct request match = {.op = OP_MATCH, .trace_id = 0x7ace, .match.session = b.s->id};
+
+    match.match.tokens = (struct req_tokens){.v = rig_tokens(1, 8), .n = 8};
+    assert_true(rig_request(b.rig, b.e.conn[0], &match)->trace_id == 0x7ace);
 }

@@ -356,3 +356,20 @@ TEST(wire_schema_has_no_recursion_and_nothing_required)
     for (const uint16_t *type = rig_wire_types; *type; type++)
         walk(wire_descriptor(*type), 0);
 }
+
+/* A client that is newer than the daemon may say more in a Match, in the list of tokens too. */
+TEST(wire_unknown_fields_of_a_match_are_ignored)
+{
+    static const uint8_t body[] = {0x0a, 9,    0x12, 4, 1, 0, 0, 0, /* tokens: one */
+                                   0xa0, 0x06, 7,                   /* field 100 of the list */
+                                   0x10, 5,                         /* step */
+                                   0xa0, 0x06, 7};                  /* field 100 of the Match */
+    const ProtobufCMessage *m = NULL;
+    static uint8_t memory[4096];
+    struct budget budget;
+
+    budget_init(&budget, memory, sizeof memory);
+    assert_int_equal(wire_decode_in_place(&budget, FRAME_MATCH, body, sizeof body, &m), TERN_OK);
+    assert_int_equal(((const Tern__Wire__Match *)m)->tokens->tokens.len, 4);
+    assert_int_equal(((const Tern__Wire__Match *)m)->step, 5);
+}

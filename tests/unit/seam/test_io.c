@@ -384,3 +384,27 @@ TEST(io_create_refuses_bad_limits_and_says_why)
     assert_non_null(strstr(why, "RLIMIT_NOFILE"));
     assert_null(io);
 }
+
+/* A poll that is asked for once waits for what it polls for, says it once, and is over. */
+TEST(io_poll_once_waits_and_reports_once)
+{
+    struct io *io = open_io(8, 0, 0);
+    struct seen p = {.op.done = note};
+    int fd = eventfd(0, EFD_CLOEXEC);
+    uint64_t v = 1;
+
+    io_poll_in(io, &p.op, fd, false);
+    for (uint32_t i = 0; i < 3; i++)
+        io_run(io, io_now_ns() + 1000000u);
+    assert_int_equal(p.n, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(write(fd, &v, sizeof v), sizeof v);
+        run_until(io, &p.n, 1);
+        io_run(io, 0);
+    }
+    assert_int_equal(p.n, 1);
+    assert_int_equal(p.flags[0], IO_LAST);
+    assert_true(p.res[0] > 0);
+    close(fd);
+    io_destroy(io);
+}

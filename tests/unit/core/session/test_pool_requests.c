@@ -409,3 +409,19 @@ TEST(layouts_that_make_no_sense_are_refused)
     rig->supersede = (enum supersede)3;
     assert_err(TERN_INVALID, open_with(rig, &e, history, window));
 }
+
+/* What the quota is of is said: the tenant's memory, or its host memory. */
+TEST(pool_whose_host_tier_does_not_fit_is_told_so)
+{
+    struct rig *rig = rig_create(NULL);
+    struct rig_engine e = rig_engine(rig, 0, "e", 1);
+    struct group_layout group = rig_group(4, 512);
+    struct pool_id pool;
+
+    rig->host_bytes = rig->options.tenant[0].host_bytes + (1u << 20);
+    assert_err(TERN_QUOTA, rig_pool_open(rig, e.conn[0], &group, 1, 64u << 10, &pool));
+    assert_non_null(strstr(rig->last->text, "host_memory"));
+    rig->host_bytes = 0;
+    assert_err(TERN_QUOTA, rig_pool_open(rig, e.conn[0], &group, 1, 1ull << 30, &pool));
+    assert_null(strstr(rig->last->text, "host_memory"));
+}

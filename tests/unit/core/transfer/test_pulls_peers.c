@@ -440,3 +440,24 @@ TEST(offer_that_comes_too_late_is_declined_where_it_came_from)
     assert_true(pull_id_equal(job->msg.pull, offer.pull) &&
                 serve_id_equal(job->msg.serve, offer.serve));
 }
+
+/* An offer that comes twice begins nothing anew. */
+TEST(offer_repeated_while_the_transfer_runs_changes_nothing)
+{
+    struct pair p = start();
+    struct event event = {.kind = EV_PEER_MSG, .peer.link = 0};
+    uint64_t before;
+
+    source_has(&p, 1, TOKENS);
+    p.d = asking(&p, 1, TOKENS);
+    p.source->automatic = BY_HAND(RIG_MSG);
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    rig_fetch(p.d, 0, 0);
+    event.peer.msg = rig_job(p.source, RIG_MSG, 0)->msg;
+    rig_event(p.dest, &event);
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1);
+    before = core_changes(p.dest->core);
+    rig_event(p.dest, &event);
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1);
+    assert_true(core_changes(p.dest->core) == before);
+}

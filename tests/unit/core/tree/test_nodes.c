@@ -150,10 +150,14 @@ TEST(nodes_a_parent_inherits_the_last_use_of_a_child_that_goes)
 {
     struct bench b = bench_start(4, 32);
     struct node_id other;
+    uint64_t used_ns;
 
     put(&b, 1, 8);
     put(&b, 2, 4);
+    rig_advance(b.rig, 1000);
     used(&b, 1, 8);
+    used_ns = node_seen(b.rig, b.pool, rig_tokens(1, 8), 8).last_use_ns;
+    assert_true(used_ns > node_seen(b.rig, b.pool, rig_tokens(1, 4), 4).last_use_ns);
     other = node_seen(b.rig, b.pool, rig_tokens(2, 4), 4).id;
     assert_ok(rig_pin(b.rig, b.admin, other, true));
     assert_int_equal(evicts(&b, 1), 1); /* [4, 8) of sequence 1: nothing else may go */
@@ -161,6 +165,7 @@ TEST(nodes_a_parent_inherits_the_last_use_of_a_child_that_goes)
     assert_int_equal(evicts(&b, 1), 1);
     assert_false(is_there(&b, 2, 4));
     assert_true(is_there(&b, 1, 4));
+    assert_true(node_seen(b.rig, b.pool, rig_tokens(1, 4), 4).last_use_ns == used_ns);
 }
 
 /* X6: the handle of a node that went is nobody's, whoever has its record now. */
