@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/arena/arena.h"
+#include "unit/rig/rig_state.h"
 #include "unit/rig/rig_test.h"
 
 TEST(errors_admin_requests_from_a_tenant_denied)
@@ -279,4 +280,18 @@ TEST(core_reply_has_the_trace_id_of_its_request)
 
     match.match.tokens = (struct req_tokens){.v = rig_tokens(1, 8), .n = 8};
     assert_true(rig_request(b.rig, b.e.conn[0], &match)->trace_id == 0x7ace);
+}
+
+/* What changes nothing but what may go first, or where a session is, is a change too. */
+TEST(core_changes_counts_a_snapshot_release_and_a_retract)
+{
+    struct stage st = stage_with(SUPERSEDE_LAZY, 4, rig_window(4, 8, 512));
+    struct rig_session *s = stage_committed(&st, 1, 16), *fresh = stage_session(&st);
+    uint64_t before = core_changes(st.rig->core);
+
+    assert_ok(rig_snapshot_release(s));
+    assert_true(core_changes(st.rig->core) > before);
+    before = core_changes(st.rig->core);
+    assert_ok(rig_retract(fresh, RETRACT_DROP, 0));
+    assert_true(core_changes(st.rig->core) > before);
 }

@@ -365,7 +365,7 @@ TEST(wire_unknown_fields_of_a_match_are_ignored)
                                    0x10, 5,                         /* step */
                                    0xa0, 0x06, 7};                  /* field 100 of the Match */
     const ProtobufCMessage *m = NULL;
-    static uint8_t memory[4096];
+    static _Alignas(max_align_t) uint8_t memory[BUDGET_BYTES(sizeof body)];
     struct budget budget;
 
     budget_init(&budget, memory, sizeof memory);
