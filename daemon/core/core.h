@@ -28,7 +28,8 @@ struct peer_msg {
     struct serve_id serve; /* the source's; {0,0} in PULL_OPEN and in an offer that failed */
     uint64_t trace_id;
     enum tern_err err; /* OFFER, ABORT */
-    uint32_t retry_ms; /* OFFER with BUSY: when to come back */
+    uint32_t retry_ms; /* OFFER with BUSY: when to come back. It is a hint, which no puller reads so
+                          far: whoever asked for the fetch repeats it */
     uint32_t tenant; /* OPEN: local slot, resolved by the shell from the name; NONE: not allowed */
     struct namespace_id ns; /* OPEN */
     uint64_t layout_hash;   /* OPEN: geometry of the destination's pool */

@@ -1,8 +1,8 @@
 /* The running daemon: one owner thread, one ring, one core. main.c creates it, runs it and destroys
- * it; conn.c, link.c and proc.c bring events in, step.c steps the core, dispatch.c carries its
- * actions out, subscribe.c tells what changed. What must stay true: the actions of one step are all
- * carried out before the next step; what a seam reports meanwhile waits in `queue`; after "ready"
- * nothing here allocates. */
+ * it; request.c, conn.c, link.c and proc.c bring events in, shell/step/step.c steps the core,
+ * dispatch.c carries its actions out, subscribe.c tells what changed. What must stay true: the
+ * actions of one step are all carried out before the next step; what a seam reports meanwhile waits
+ * in `queue`; after "ready" nothing here allocates. */
 #ifndef SHELL_DAEMON_H
 #define SHELL_DAEMON_H
 

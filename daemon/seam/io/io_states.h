@@ -3,9 +3,10 @@
 #ifndef SEAM_IO_STATES_H
 #define SEAM_IO_STATES_H
 
+/* X(name, legal next, comment) */
 #define OP_TO(s) (1u << OP_##s)
 
-/* X(name, legal next, comment) */
+/* An operation of the ring (struct io_op), such as a receive or an accept. */
 #define OP_STATE_TABLE(X)                                                                          \
     X(IDLE, OP_TO(IN_FLIGHT) | OP_TO(WAITING), "its owner may submit it")                          \
     X(WAITING, OP_TO(IN_FLIGHT) | OP_TO(CANCELLED), "on the list: the submission queue was full")  \

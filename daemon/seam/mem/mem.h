@@ -2,8 +2,8 @@
  * sealed before anything is shared, and beside it one for the host tier, which no process can map;
  * pools are ranges of them. A pool of threads computes checksums, copies between the tiers and
  * zeroes; it reports to the owner thread through an eventfd. All functions are for the owner
- * thread, none blocks after mem_create, none allocates after it. Implementations: mem_host.c
- * (memfd); mem_cuda.c comes later. */
+ * thread, none blocks after mem_create, none allocates after it. The one implementation so far is
+ * mem_host.c, on memfd; memory of a device would be another file beside it. */
 #ifndef SEAM_MEM_H
 #define SEAM_MEM_H
 

@@ -1,6 +1,6 @@
 /* Inflows, which are the seam's records of pulls, their batches, and the pages that arrive. A batch
- * is offered to the transports in rank; the one that takes it asks for its pages and reports what
- * came; the core hears of the batch when every page was answered and the memory has given its
+ * is offered to the transports in their order; the one that takes it asks for its pages and reports
+ * what came; the core hears of the batch when every page was answered and the memory has given its
  * verdict on all that came. Called by the shell's owner thread and by the transports.
  *
  * What must stay true: an inflow is idle only when nothing holds it, and its slot, like those of

@@ -9,6 +9,7 @@
 
 /* X(name, legal next, comment) */
 #define INFLOW_TO(s) (1u << INFLOW_##s)
+/* What the seam keeps of a pull at its destination; the core has another machine for it. */
 #define INFLOW_STATE_TABLE(X)                                                                      \
     X(IDLE, INFLOW_TO(ACTIVE) | INFLOW_TO(STOPPING), "nothing is asked for and nothing arrives")   \
     X(ACTIVE, INFLOW_TO(BROKEN) | INFLOW_TO(STOPPING) | INFLOW_TO(IDLE),                           \
@@ -19,6 +20,7 @@
       "the core has stopped it; idle once nothing can write its pages any more")
 
 #define OUTFLOW_TO(s) (1u << OUTFLOW_##s)
+/* What the seam keeps of a serve at its source; the core has another machine for it. */
 #define OUTFLOW_STATE_TABLE(X)                                                                     \
     X(NONE, OUTFLOW_TO(SERVING) | OUTFLOW_TO(STOPPING), "no serve has this slot")                  \
     X(SERVING, OUTFLOW_TO(STOPPING) | OUTFLOW_TO(NONE), "peers may ask for its pages")             \
@@ -26,6 +28,7 @@
       "the core has stopped it; none once nothing can read its pages any more")
 
 #define BATCH_TO(s) (1u << BATCH_##s)
+/* Pages of one pull that the core asked for by one action. */
 #define BATCH_STATE_TABLE(X)                                                                       \
     X(FREE, BATCH_TO(QUEUED), "no batch has this slot")                                            \
     X(QUEUED, BATCH_TO(ASKED) | BATCH_TO(MOVING) | BATCH_TO(FREE),                                 \
@@ -37,6 +40,8 @@
       "to be asked for anew by another transport, when the memory has verified what had come")
 
 #define DATA_CONN_TO(s) (1u << DATA_CONN_##s)
+/* A connection for frames about pages and, over TCP, for the pages; apart from the control
+ * connection between the same daemons. */
 #define DATA_CONN_STATE_TABLE(X)                                                                   \
     X(FREE, DATA_CONN_TO(CONNECTING) | DATA_CONN_TO(OPEN), "no connection has this slot")          \
     X(CONNECTING, DATA_CONN_TO(OPEN) | DATA_CONN_TO(CLOSING), "we call a peer")                    \
@@ -44,6 +49,7 @@
     X(CLOSING, DATA_CONN_TO(FREE), "shut down; free once the kernel has none of our memory for it")
 
 #define REQUEST_TO(s) (1u << REQUEST_##s)
+/* What a peer asks for on a data connection, seen at the source; no request of the protocol. */
 #define REQUEST_STATE_TABLE(X)                                                                     \
     X(HELLO, REQUEST_TO(NONE), "the caller has not said its token")                                \
     X(NONE, REQUEST_TO(PAGES) | REQUEST_TO(META) | REQUEST_TO(WAITS), "no request is in work")     \

@@ -133,7 +133,7 @@ void batch_answered(struct xfer *xfer, uint32_t batch, uint32_t n);
 uint64_t batch_page_bytes(const struct xfer *xfer, const struct batch *batch, uint32_t i);
 uint32_t batch_page_sums(const struct xfer *xfer, const struct batch *batch, uint32_t i);
 
-/* Another transport may take it: by its link's transport, and in rank. */
+/* Another transport may take it: by its link's transport, and in the order of transports.c. */
 bool batch_has_another_way(struct xfer *xfer, uint32_t batch);
 /* The transport that has it gives it up: all that was asked for is forgotten and another one asks
  * anew. Where none takes it, its pull breaks with err. Nothing of the old one writes its pages any

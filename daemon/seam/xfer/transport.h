@@ -3,9 +3,12 @@
  * what one of them does in its own way it does behind these operations. A transport includes
  * neither the header of another one nor calls it.
  *
- * To add one: its own files, its line in transports.c, its library in daemon/seam/CMakeLists.txt if
- * it needs one, and a value of enum xfer_transport in xfer.h if operators are to ask for it. Owner
- * thread only; nothing is allocated after `create`. */
+ * To add one: its own folder of files, its line in transports.c, and its library in
+ * daemon/seam/CMakeLists.txt if it needs one. XFER_AUTO then offers it batches in the order of
+ * transports.c. If operators are to ask for it by name, it also needs a value of enum
+ * xfer_transport in xfer.h, its name in shell/config/config_values.c, and an answer of link_wants
+ * in peer_links.c, which so far tells RDMA from the rest. Owner thread only; nothing is allocated
+ * after `create`. */
 #ifndef SEAM_XFER_TRANSPORT_H
 #define SEAM_XFER_TRANSPORT_H
 
@@ -21,7 +24,8 @@ struct transport_ops;
 struct transport {
     const struct transport_ops *ops;
     struct xfer *xfer;
-    uint32_t lane; /* its number: which lane of every peer link is its own, and its rank */
+    uint32_t lane; /* its place in transports.c: that lane of every peer link is its own, and a
+                      batch is offered to lower ones first */
     void *own; /* owned by the transport; NULL: it is not in use, and is never offered a batch */
 };
 

@@ -1,6 +1,7 @@
 /* The settings, each written once: the section and key in YAML, the flag, where the value goes, how
- * it is read and printed, its range, its default and what it means. config.c, config_yaml.c and
- * config_flags.c walk this table. Internal to config*.c. */
+ * it is read and printed, its range, its default and what it means. What reads the file and the
+ * flags, and what prints them, walks this table. A new setting is a row in config_table.c, a field
+ * in config.h and a line in deploy/ternd.yaml (test_config compares). Internal to config*.c. */
 #ifndef SHELL_CONFIG_TABLE_H
 #define SHELL_CONFIG_TABLE_H
 

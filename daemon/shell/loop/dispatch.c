@@ -1,5 +1,6 @@
 /* What follows from a step of the core: replies to connections, work to the seams, messages to
- * peers. step.c calls dispatch_actions after each step. See daemon.h. */
+ * peers. shell/step/step.c calls dispatch_actions after each step, as the `carry_out` that
+ * daemon_create has set. See daemon.h. */
 #include <string.h>
 
 #include "base/check.h"

@@ -1,6 +1,7 @@
-/* One step of the core, and the queue of what the seams report meanwhile. What follows from a step
- * is carried out above, by what the daemon registered as `carry_out`. See daemon.h. What must stay
- * true: the actions of one step are all carried out before the next step. */
+/* One step of the core (core_step, not a step of an engine), and the queue of what the seams report
+ * meanwhile. What follows from a step is carried out by `carry_out`, which is dispatch_actions of
+ * shell/loop/dispatch.c in the daemon. See daemon.h. What must stay true: the actions of one step
+ * are all carried out before the next step. */
 #include "base/check.h"
 #include "shell/daemon.h"
 
