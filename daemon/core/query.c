@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-#include "core/arena/machine.h"
+#include "core/memory/pages.h"
+#include "core/session/record.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
 static void group_fill(const struct core *c, const struct pool *p, uint32_t g,
@@ -61,11 +63,7 @@ bool core_pool_view(const struct core *c, uint32_t slot, struct pool_view *ret)
 
 bool core_session_view(const struct core *c, uint32_t slot, struct session_view *ret)
 {
-    static const char *const names[] = {
-        [SESSION_EMPTY] = "empty",         [SESSION_OPEN] = "open",
-        [SESSION_TURN] = "turn",           [SESSION_IDLE] = "idle",
-        [SESSION_FETCHING] = "fetching",   [SESSION_RETRACTING] = "retracting",
-        [SESSION_RETRACTED] = "retracted", [SESSION_LOADING] = "loading"};
+    static const char *const words[] = {SESSION_STATE_TABLE(STATE_WORD)};
     const struct session *s;
 
     if (slot >= c->limits.sessions || session_at(c, slot)->state == SESSION_EMPTY)
@@ -76,7 +74,7 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
     ret->engine = (struct engine_id){.slot = s->engine, .gen = engine_at(c, s->engine)->gen};
     ret->pool = (struct pool_id){.slot = s->pool, .gen = pool_at(c, s->pool)->gen};
     ret->ns = space_at(c, s->space)->ns;
-    ret->state = names[s->state];
+    ret->state = words[s->state];
     ret->lengths = session_lengths(s);
     ret->tokens = s->tokens.end;
     ret->node = s->node;
@@ -88,10 +86,7 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
 
 bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *ret)
 {
-    static const char *const names[] = {[ENGINE_EMPTY] = "empty",
-                                        [ENGINE_JOINING] = "joining",
-                                        [ENGINE_LIVE] = "live",
-                                        [ENGINE_DYING] = "dying"};
+    static const char *const words[] = {ENGINE_STATE_TABLE(STATE_WORD)};
     const struct engine *e;
 
     if (slot >= c->limits.engines || engine_at(c, slot)->state == ENGINE_EMPTY)
@@ -100,7 +95,7 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
     memset(ret, 0, sizeof *ret);
     ret->id = (struct engine_id){.slot = slot, .gen = e->gen};
     memcpy(ret->name, e->name, sizeof ret->name);
-    ret->state = names[e->state];
+    ret->state = words[e->state];
     ret->tenant = e->tenant;
     ret->world = e->world;
     ret->procs_alive = e->alive;
@@ -113,15 +108,12 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
 
 static uint32_t pages_of(const struct core *c, uint32_t pool, uint32_t tokens)
 {
-    return session_table_refs(pool_at(c, pool), tokens);
+    return pool_table_refs(pool_at(c, pool), tokens);
 }
 
 bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *ret)
 {
-    static const char *const names[] = {[PULL_EMPTY] = "empty",
-                                        [PULL_ASKED] = "asked",
-                                        [PULL_RUNNING] = "running",
-                                        [PULL_STOPPING] = "stopping"};
+    static const char *const words[] = {PULL_STATE_TABLE(STATE_WORD)};
     const struct pull *p;
 
     if (slot >= c->limits.pulls || pull_at(c, slot)->state == PULL_EMPTY)
@@ -129,7 +121,7 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
     p = pull_at(c, slot);
     memset(ret, 0, sizeof *ret);
     ret->pull = (struct pull_id){.slot = slot, .gen = p->gen};
-    ret->state = names[p->state];
+    ret->state = words[p->state];
     ret->link = p->link;
     ret->from = p->from;
     ret->to = p->to;
@@ -147,10 +139,7 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
 
 bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *ret)
 {
-    static const char *const names[] = {[SERVE_EMPTY] = "empty",
-                                        [SERVE_SEALING] = "sealing",
-                                        [SERVE_OPEN] = "open",
-                                        [SERVE_STOPPING] = "stopping"};
+    static const char *const words[] = {SERVE_STATE_TABLE(STATE_WORD)};
     const struct serve *s;
 
     if (slot >= c->limits.serves || serve_at(c, slot)->state == SERVE_EMPTY)
@@ -160,7 +149,7 @@ bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *
     ret->serve = (struct serve_id){.slot = slot, .gen = s->gen};
     ret->node = s->node;
     ret->outgoing = true;
-    ret->state = names[s->state];
+    ret->state = words[s->state];
     ret->link = s->link;
     ret->from = s->from;
     ret->to = s->to;

@@ -30,7 +30,7 @@
     X(MATCH, "match", session_match, SESSION(match), AT_ONCE)                                      \
     X(STEP, "step", request_step, ENGINE, AT_ONCE)                                                 \
     X(FETCH, "fetch", request_fetch, SESSION(fetch), LATER)                                        \
-    X(FETCH_CANCEL, "fetch_cancel", pull_cancel, SESSION(fetch_cancel), AT_ONCE)                   \
+    X(FETCH_CANCEL, "fetch_cancel", fetch_cancel, SESSION(fetch_cancel), AT_ONCE)                  \
     X(EVICT, "evict", request_evict, OPERATOR, AT_ONCE)                                            \
     X(DRAIN, "drain", request_drain, OPERATOR, AT_ONCE)                                            \
     X(RETRACT, "retract", session_retract, SESSION(retract), AT_ONCE)                              \

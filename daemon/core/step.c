@@ -3,8 +3,20 @@
  */
 #include <string.h>
 
-#include "core/arena/machine.h"
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/session/engines.h"
+#include "core/session/fetch.h"
+#include "core/session/pool_requests.h"
+#include "core/session/record.h"
+#include "core/session/retract.h"
+#include "core/session/session_ops.h"
+#include "core/session/sessions.h"
 #include "core/tier/host.h"
+#include "core/transfer/pulls.h"
+#include "core/transfer/seals.h"
+#include "core/transfer/serves.h"
+#include "core/tree/nodes.h"
 
 enum tern_err request_step(struct core *c, struct actions *out, struct call *call,
                            struct reply *ret)
@@ -30,8 +42,8 @@ enum tern_err request_step(struct core *c, struct actions *out, struct call *cal
 enum tern_err request_fetch(struct core *c, struct actions *out, struct call *call,
                             struct reply *ret)
 {
-    return call->req->fetch.peer == PEER_HOST ? session_fetch_host(c, call, ret)
-                                              : pull_fetch(c, out, call, ret);
+    return call->req->fetch.peer == PEER_HOST ? fetch_from_host(c, call, ret)
+                                              : fetch_from_peer(c, out, call, ret);
 }
 
 static uint32_t pages_used(const struct core *c, enum tier tier)
@@ -275,7 +287,7 @@ static void peer_event(struct core *c, struct actions *out, const struct event *
     if (ev->peer.link >= c->limits.peers && to_source)
         serve_msg(c, out, ev->peer.link, m);
     else if (ev->peer.link < c->limits.peers && to_puller)
-        pull_msg(c, out, ev->peer.link, m);
+        fetch_msg(c, out, ev->peer.link, m);
     else
         action_add(out, ACT_LINK_CLOSE)->link.link = ev->peer.link;
 }
@@ -296,7 +308,7 @@ static void apply(struct core *c, struct actions *out, const struct event *ev)
     case EV_LINK_UP:
     case EV_LINK_DOWN: link_event(c, ev); return;
     case EV_PEER_MSG: peer_event(c, out, ev); return;
-    case EV_PULLED: pull_arrived(c, ev); return;
+    case EV_PULLED: fetch_arrived(c, ev); return;
     case EV_PULL_BROKEN: pull_broken(c, ev->broken.pull, ev->broken.err); return;
     case EV_PULL_QUIET: pull_proved_quiet(c, ev->pull_quiet.pull); return;
     case EV_SERVE_QUIET: serve_proved_quiet(c, ev->serve_quiet.serve); return;
@@ -315,7 +327,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     c->touched = 0;
     apply(c, out, ev);
     all = serve_flush(c, out);
-    all = pull_flush(c, out) && all;
+    all = fetch_flush(c, out) && all;
     all = seal_flush(c, out) && all;
     all = away_flush(c, out) && all;
     all = copy_flush(c, out) && all;

@@ -11,8 +11,9 @@
 #include "base/err.h"
 #include "core/arena/list.h"
 #include "core/arena/node_states.h"
+#include "core/arena/page_states.h"
+#include "core/arena/record_states.h"
 #include "core/core.h"
-#include "core/memory/page_states.h"
 #include "core/query.h"
 
 #define POOLS_LIMIT 64 /* an engine's pools are one 64-bit set */
@@ -60,8 +61,6 @@ enum heap_kind { HEAP_LEAF, HEAP_STATE, HEAP_HOST, HEAP_ALONE, HEAP_RESET, HEAPS
 struct heap_links {
     uint32_t child, next, prev, in;
 };
-
-enum pool_state { POOL_EMPTY = 0, POOL_OPEN, POOL_CLOSING, POOL_ZEROING };
 
 struct pool {
     uint32_t gen, state, tenant, ngroups;
@@ -181,17 +180,6 @@ struct token_buf {
     uint32_t keys, keys_tail;
 };
 
-enum session_state {
-    SESSION_EMPTY = 0,
-    SESSION_OPEN,
-    SESSION_TURN,
-    SESSION_IDLE,
-    SESSION_FETCHING,
-    SESSION_RETRACTING, /* running still: it waits for its host copies and for its step */
-    SESSION_RETRACTED,
-    SESSION_LOADING /* waits for pages of the host tier: a Recover or a Fetch */
-};
-
 struct session {
     uint32_t gen, state, engine, pool, space;
     struct list_links in_engine;
@@ -228,8 +216,6 @@ struct retire { /* what waits until every rank of an engine has passed a step */
     struct list pages;
 };
 
-enum engine_state { ENGINE_EMPTY = 0, ENGINE_JOINING, ENGINE_LIVE, ENGINE_DYING };
-
 struct proc_of {
     uint32_t proc, alive;
 };
@@ -261,15 +247,13 @@ struct batch {
     uint64_t bytes;
 };
 
-enum pull_state { PULL_EMPTY = 0, PULL_ASKED, PULL_RUNNING, PULL_STOPPING };
-
 struct pull { /* a transfer in */
     uint32_t gen, state;
     struct list_links active;
     uint32_t session, pool, engine, tenant, link;
     uint32_t conn;             /* NONE: nobody waits for the answer */
     uint32_t from, to, start;  /* tokens offered; depth at the Fetch */
-    uint32_t ending, err;      /* 1: to be ended with `err` once there is room for the actions */
+    uint32_t err;              /* that it is to end with */
     uint32_t transfer_regions; /* as of its pool */
     uint32_t retry, next_batch, done_pages, npages;
     uint32_t cursor[GROUPS_MAX]; /* next page to ask for */
@@ -279,20 +263,16 @@ struct pull { /* a transfer in */
     uint32_t base[GROUPS_MAX];     /* first logical page of each list */
     struct list pages[GROUPS_MAX]; /* not yet published, in logical order */
     struct batch batch[PULL_BATCHES_MAX];
-    uint32_t owning; /* 1: chunks go to the session's own pages, not to the tree */
     uint32_t zero;
     struct serve_id serve;
     uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;
 };
 
-enum serve_state { SERVE_EMPTY = 0, SERVE_SEALING, SERVE_OPEN, SERVE_STOPPING };
-
 struct serve { /* a transfer out */
     uint32_t gen, state;
     struct list_links active;
     uint32_t link, pool, node, wait_node, from, to, history, asked_history, state_from;
-    uint32_t ending,
-        err; /* 1: to be ended once there is room; err: what to tell the peer, 0 = nothing */
+    uint32_t err; /* what to tell the peer at the end, 0 = nothing */
     struct pull_id pull;
     uint64_t trace_id, deadline_ns, started_ns;
 };
@@ -415,6 +395,37 @@ static inline void touch(struct core *c)
 static inline uint32_t div_up(uint32_t n, uint32_t d)
 {
     return n / d + (n % d != 0);
+}
+
+/* Where a record is. */
+static inline uint32_t pool_slot(const struct core *c, const struct pool *record)
+{
+    return (uint32_t)(record - pool_at(c, 0));
+}
+
+static inline uint32_t engine_slot(const struct core *c, const struct engine *record)
+{
+    return (uint32_t)(record - engine_at(c, 0));
+}
+
+static inline uint32_t session_slot(const struct core *c, const struct session *record)
+{
+    return (uint32_t)(record - session_at(c, 0));
+}
+
+static inline uint32_t pull_slot(const struct core *c, const struct pull *record)
+{
+    return (uint32_t)(record - pull_at(c, 0));
+}
+
+static inline uint32_t serve_slot(const struct core *c, const struct serve *record)
+{
+    return (uint32_t)(record - serve_at(c, 0));
+}
+
+static inline uint32_t retire_slot(const struct core *c, const struct retire *record)
+{
+    return (uint32_t)(record - retire_at(c, 0));
 }
 
 #endif

@@ -11,8 +11,8 @@
 
 #define TO(machine, name) (1u << machine##_##name)
 
-#define STATE_NAME(machine, name, next, comment) machine##_##name,
-#define STATE_NEXT(machine, name, next, comment) [machine##_##name] = (next),
+#define STATE_NAME(machine, name, next, ...) machine##_##name,
+#define STATE_NEXT(machine, name, next, ...) [machine##_##name] = (next),
 
 /* Makes enum `machine`_state and `machine`_state_move from a table. */
 #define STATE_MACHINE(machine, MACHINE, TABLE)                                                     \

@@ -47,7 +47,7 @@ static void slab_format(const struct core *c, uint32_t slot, const struct pool *
         pg->index = local * n + i;
         pg->pool = pool_slot(c, p);
         pg->group = (uint8_t)group;
-        pg->state = PAGE_FREE;
+        check(pg->state == PAGE_FREE); /* a slab is given back when all of its pages are */
         pg->owner = NONE;
         pg->in_list = (struct list_links){.next = i + 1 < n ? base + i + 1 : NONE, .prev = NONE};
     }

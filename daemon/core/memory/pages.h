@@ -37,8 +37,9 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
                          const struct req_pool_open *req, uint32_t *ret_pool, struct reply *ret);
 /* False: no other pool's going would make room for it. */
 bool pool_possible(const struct core *c, uint32_t tenant, const struct req_pool_open *req);
+/* Pages in the table of a session of that many tokens, of all groups. */
+uint32_t pool_table_refs(const struct pool *p, uint32_t tokens);
 bool pool_all_free(const struct core *c, const struct pool *p);
-uint32_t pool_slot(const struct core *c, const struct pool *p);
 struct pool *pool_find(const struct core *c, struct pool_id id); /* open or closing; NULL: stale */
 
 #endif

@@ -10,11 +10,6 @@
 
 #define MAP_ALIGN 4096u
 
-uint32_t pool_slot(const struct core *c, const struct pool *p)
-{
-    return (uint32_t)(p - pool_at(c, 0));
-}
-
 struct pool *pool_find(const struct core *c, struct pool_id id)
 {
     struct pool *p;
@@ -317,7 +312,7 @@ static enum tern_err carve(struct core *c, uint32_t tenant, enum tier tier, uint
     p = pool_at(c, slot);
     fresh.gen = gen_next(p->gen);
     *p = fresh;
-    p->state = POOL_OPEN;
+    pool_state_move(&p->state, POOL_OPEN);
     p->tenant = tenant;
     p->opener = p->other_tier = NONE;
     p->spaces = p->reclaim = LIST_EMPTY;
@@ -344,7 +339,7 @@ enum tern_err pool_carve(struct core *c, uint32_t tenant, uint32_t regions,
     if (err == TERN_OK && req->host_bytes) {
         err = carve(c, tenant, TIER_HOST, regions, req, &host, ret);
         if (err != TERN_OK) {
-            pool_at(c, device)->state = POOL_EMPTY;
+            pool_state_move(&pool_at(c, device)->state, POOL_EMPTY);
         } else {
             pool_at(c, device)->other_tier = host;
             pool_at(c, host)->other_tier = device;
@@ -362,4 +357,15 @@ bool pool_all_free(const struct core *c, const struct pool *p)
 {
     (void)c;
     return p->free_slabs.n == p->nslabs - 1;
+}
+
+uint32_t pool_table_refs(const struct pool *p, uint32_t tokens)
+{
+    uint64_t n = 0;
+
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        n += p->group[g].layout.family == FAMILY_RECURRENT
+                 ? 1
+                 : div_up(tokens, p->group[g].layout.page_tokens);
+    return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }

@@ -29,7 +29,5 @@ OP_TABLE(X)
 /* The engine of a connection, if it may ask for things now. */
 enum tern_err engine_of_conn(const struct core *c, const struct conn *conn,
                              struct engine **ret_engine, struct reply *ret);
-/* The session that an engine names; NULL where it has no such session. */
-struct session *session_of(const struct core *c, const struct engine *e, struct session_id id);
 
 #endif

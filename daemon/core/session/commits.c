@@ -1,8 +1,18 @@
 /* Commit-chunk (T6-T8): a session's next whole chunk becomes a prefix node, or the session adopts
  * the node that is there. Engines commit what they wrote; transfers publish what arrived; both go
  * through chunk_attach. */
-#include "core/arena/machine.h"
+#include "core/session/commits.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/session/record.h"
+#include "core/session/retires.h"
+#include "core/session/room.h"
+#include "core/session/slide.h"
+#include "core/transfer/seals.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
+#include "core/tree/tokens.h"
 
 /* Moves the first n pages of a list to the node's segment of that group. */
 static void segment_fill(struct core *c, uint32_t slot, uint32_t group, struct list *from,

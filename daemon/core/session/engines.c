@@ -2,14 +2,14 @@
  * finished. An engine is gone when the exit of its last process was proven, or the last one said
  * that it unmapped everything (E1). From the first death on it gets nothing more done, and nothing
  * of it is reused until then. */
-#include "core/arena/machine.h"
+#include "core/session/engines.h"
 
 #include <string.h>
 
-uint32_t engine_slot(const struct core *c, const struct engine *e)
-{
-    return (uint32_t)(e - engine_at(c, 0));
-}
+#include "core/arena/actions.h"
+#include "core/session/retires.h"
+#include "core/session/sessions.h"
+#include "core/tree/nodes.h"
 
 struct engine *engine_find(const struct core *c, struct engine_id id)
 {
@@ -65,7 +65,7 @@ static struct engine *engine_create(struct core *c, uint32_t tenant, const struc
     gen = gen_next(e->gen);
     memset(e, 0, sizeof *e);
     e->gen = gen;
-    e->state = ENGINE_JOINING;
+    engine_state_move(&e->state, ENGINE_JOINING);
     e->tenant = tenant;
     e->world = join->world;
     memcpy(e->name, join->name, ENGINE_NAME_MAX);
@@ -133,8 +133,8 @@ static enum tern_err seat_take(struct core *c, struct engine *e, uint32_t conn,
         e->alive++;
         e->joined += seat < RANKS_MAX;
     }
-    if (e->joined == e->world)
-        e->state = ENGINE_LIVE;
+    if (e->state == ENGINE_JOINING && e->joined == e->world)
+        engine_state_move(&e->state, ENGINE_LIVE);
     e->conns[seat] = conn;
     cn->engine = engine_slot(c, e);
     cn->seat = seat;
@@ -202,7 +202,7 @@ static void engine_end(struct core *c, struct actions *out, struct engine *e)
             conn_at(c, e->conns[i])->engine = NONE;
     action_add(out, ACT_ENGINE_GONE)->engine.engine =
         (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
-    e->state = ENGINE_EMPTY;
+    engine_state_move(&e->state, ENGINE_EMPTY);
     c->nengines--;
     touch(c);
 }
@@ -224,7 +224,8 @@ static void seat_leave(struct core *c, struct actions *out, struct engine *e, ui
     if (died && e->state != ENGINE_DYING) /* an orderly shutdown of several ranks is no alarm */
         action_add(out, ACT_ENGINE_STUCK)->engine.engine =
             (struct engine_id){.slot = engine_slot(c, e), .gen = e->gen};
-    e->state = ENGINE_DYING;
+    if (e->state != ENGINE_DYING)
+        engine_state_move(&e->state, ENGINE_DYING);
 }
 
 void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc)

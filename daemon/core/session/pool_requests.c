@@ -2,7 +2,13 @@
  * there for the next engine of the tenant that asks for the same (orphan_find). A range of memory
  * is used for something else only when every engine that mapped it is gone, and after it was
  * zeroed; and only by its tenant. */
-#include "core/arena/machine.h"
+#include "core/session/pool_requests.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/session/engines.h"
+#include "core/transfer/serves.h"
+#include "core/tree/nodes.h"
 
 static bool size_agrees(const struct pool *p, uint64_t bytes)
 {
@@ -34,7 +40,7 @@ static struct pool *orphan_find(const struct core *c, const struct engine *e,
 
 static void pool_begin_close(struct core *c, struct pool *p)
 {
-    p->state = POOL_CLOSING;
+    pool_state_move(&p->state, POOL_CLOSING);
     c->nclosing++;
     for (uint32_t i = 0; i < c->limits.nodes; i++) /* an operator's pin does not outlast its pool */
         while (node_at(c, i)->used && node_at(c, i)->pool == pool_slot(c, p) &&
@@ -166,7 +172,7 @@ void pool_zeroed(struct core *c, struct pool_id id)
 
     if (!p || p->gen != id.gen || p->state != POOL_ZEROING)
         return;
-    p->state = POOL_EMPTY;
+    pool_state_move(&p->state, POOL_EMPTY);
     c->npools--;
     touch(c);
 }
@@ -187,10 +193,10 @@ bool pool_flush(struct core *c, struct actions *out)
         if (actions_room(out) == 0)
             return false;
         if (p->other_tier != NONE) { /* no engine has ever seen it */
-            pool_at(c, p->other_tier)->state = POOL_EMPTY;
+            pool_state_move(&pool_at(c, p->other_tier)->state, POOL_EMPTY);
             p->other_tier = NONE;
         }
-        p->state = POOL_ZEROING;
+        pool_state_move(&p->state, POOL_ZEROING);
         c->nclosing--;
         action_add(out, ACT_ZERO)->zero.pool = (struct pool_id){.slot = i, .gen = p->gen};
         touch(c);

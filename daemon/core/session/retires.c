@@ -1,8 +1,12 @@
 /* What an engine gave back or published under a step, in ascending order of steps (E2, E3). A
  * record holds pages that become FREE, a pin that ends, nodes that become visible. */
-#include "core/arena/machine.h"
+#include "core/session/retires.h"
+
+#include "core/memory/pages.h"
 #include "core/tier/host.h"
+#include "core/transfer/seals.h"
 #include "core/tree/events.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
 bool retire_ready(const struct core *c, const struct engine *e, uint64_t step)
@@ -96,7 +100,7 @@ void retire_release(struct core *c, struct engine *e, uint64_t step, struct list
     }
     r = record_take(c, e, step);
     for (uint32_t at = pages->head; at != NONE; at = page_list_next(c, at))
-        page_move(c, page_at(c, at), PAGE_RETIRING, (uint32_t)(r - retire_at(c, 0)));
+        page_move(c, page_at(c, at), PAGE_RETIRING, retire_slot(c, r));
     page_list_append(c, &r->pages, pages);
     r->pin = pin;
 }

@@ -5,22 +5,18 @@
  * (the prefix may leave the device; what was written beyond T stays there) or RETRACTED (the prefix
  * stays; what was beyond T is given back). LOADING: pages are coming back; the target is pinned on
  * the host, what is on the device already by a TRANSFER ref, the rest by load_hold. */
-#include "core/arena/machine.h"
+#include "core/session/retract.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/session/record.h"
+#include "core/session/retires.h"
+#include "core/session/room.h"
+#include "core/session/slide.h"
 #include "core/tier/host.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
-
-bool session_away(const struct session *s)
-{
-    return s->state == SESSION_RETRACTING || s->state == SESSION_RETRACTED ||
-           s->state == SESSION_LOADING;
-}
-
-uint64_t session_step(const struct session *s, uint64_t step)
-{
-    uint64_t held = s->away_step > s->slid_step ? s->away_step : s->slid_step;
-
-    return step < held ? held : step;
-}
+#include "core/tree/tokens.h"
 
 static void away_add(struct core *c, struct session *s)
 {
@@ -58,7 +54,7 @@ static void drop(struct core *c, struct engine *e, struct session *s, uint64_t s
     /* The pin ends with the step; the borrows of STATE go over to the new one (T17). */
     retire_release(c, e, step, &pages, (struct path){s->node, s->committed});
     held_by(c, s, REF_RETRACTED);
-    s->state = SESSION_RETRACTED;
+    session_state_move(&s->state, SESSION_RETRACTED);
 }
 
 static enum tern_err to_host(struct core *c, struct engine *e, struct session *s, uint64_t step,
@@ -76,7 +72,7 @@ static enum tern_err to_host(struct core *c, struct engine *e, struct session *s
     session_free_tail(c, s, s->written, &pages);
     *ret_freed = pages.n;
     retire_release(c, e, step, &pages, (struct path){NONE, 0});
-    s->state = SESSION_RETRACTING;
+    session_state_move(&s->state, SESSION_RETRACTING);
     away_add(c, s);
     return TERN_OK;
 }
@@ -88,7 +84,7 @@ static void retracted(struct core *c, struct session *s)
     state_lend_host(c, (struct path){s->node, s->state_from}, true);
     node_unpin(c, s->node, REF_DEVICE);
     held_by(c, s, REF_HOST);
-    s->state = SESSION_RETRACTED;
+    session_state_move(&s->state, SESSION_RETRACTED);
 }
 
 static enum tern_err retract_check(const struct core *c, const struct engine *e,
@@ -152,7 +148,7 @@ static void retract_undo(struct core *c, struct session *s)
 {
     away_remove(c, s);
     node_unpin(c, s->node, REF_HOST);
-    s->state = s->back_to;
+    session_state_move(&s->state, s->back_to);
     touch(c);
 }
 
@@ -169,7 +165,7 @@ static void back_on_device(struct core *c, struct session *s)
         node_unpin(c, s->node, REF_RETRACTED);
     }
     held_by(c, s, REF_DEVICE);
-    s->state = s->back_to;
+    session_state_move(&s->state, s->back_to);
     s->away_step = 0;
     c->recovers++;
     session_use(c, s);
@@ -237,7 +233,7 @@ static enum tern_err load_start(struct core *c, struct call *call, struct path p
     s->load_request = call->req->request_id;
     s->load_trace = call->req->trace_id;
     call->later = true;
-    s->state = SESSION_LOADING;
+    session_state_move(&s->state, SESSION_LOADING);
     away_add(c, s);
     return TERN_OK;
 }
@@ -284,7 +280,7 @@ enum tern_err session_recover(struct core *c, struct actions *out, struct call *
 
 /* --- fetch from the host tier --- */
 
-enum tern_err session_fetch_host(struct core *c, struct call *call, struct reply *ret)
+enum tern_err fetch_from_host(struct core *c, struct call *call, struct reply *ret)
 {
     const struct req_fetch *r = &call->req->fetch;
     struct session *s = call->session;
@@ -294,7 +290,7 @@ enum tern_err session_fetch_host(struct core *c, struct call *call, struct reply
     uint32_t target;
 
     ret->fetch.lengths = session_lengths(s);
-    TRY(fetch_ready(s, ret));
+    TRY(session_may_fetch(s, ret));
     w = session_view(c, s, s->tokens.end, &none);
     if (r->depth && r->depth < w.end)
         w.end = r->depth > s->committed ? r->depth : s->committed;
@@ -390,7 +386,8 @@ static void load_finish(struct core *c, struct actions *out, struct session *s, 
         adopt(c, s);
     }
     load_release(c, s);
-    s->state = err != TERN_OK && recover ? SESSION_RETRACTED : s->back_to;
+    if (err != TERN_OK || !recover)
+        session_state_move(&s->state, recover ? SESSION_RETRACTED : s->back_to);
     if (err == TERN_OK)
         session_use(c, s);
     load_answer(c, out, s, err, from, stays);
@@ -467,7 +464,7 @@ static bool load_step(struct core *c, struct actions *out, struct session *s, bo
             return true;
     }
     if (actions_room(out) == 0 ||
-        !refs_fit(out, 2 * GROUPS_MAX, session_table_refs(session_pool(c, s), s->tokens.end)))
+        !refs_fit(out, 2 * GROUPS_MAX, pool_table_refs(session_pool(c, s), s->tokens.end)))
         return false;
     load_finish(c, out, s, err, true);
     return true;

@@ -1,6 +1,10 @@
 /* Making room: evicting until every group has what is needed, and saying what is missing where it
  * cannot (T4, T11, E4). */
-#include "core/arena/machine.h"
+#include "core/session/room.h"
+
+#include "core/memory/pages.h"
+#include "core/session/retires.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
 static void shortage_fill(struct core *c, struct engine *e, struct pool *p, uint32_t group,

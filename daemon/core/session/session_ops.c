@@ -1,7 +1,20 @@
 /* The operations of a Step on one session (E6): extend, rewind, finish, abort, close; commit is in
  * commits.c. Each is all or nothing. */
-#include "core/arena/machine.h"
+#include "core/session/session_ops.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/session/commits.h"
+#include "core/session/record.h"
+#include "core/session/retires.h"
+#include "core/session/retract.h"
+#include "core/session/room.h"
+#include "core/session/sessions.h"
+#include "core/session/slide.h"
+#include "core/transfer/pulls.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
+#include "core/tree/tokens.h"
 
 static enum tern_err extend_check(const struct core *c, const struct actions *out,
                                   const struct session *s, const struct step_op *op,
@@ -14,8 +27,8 @@ static enum tern_err extend_check(const struct core *c, const struct actions *ou
     if (to->allocated < s->allocated || to->written < s->written || to->written > to->allocated ||
         to->allocated > SESSION_TOKENS_MAX || op->tokens.n > SESSION_TOKENS_MAX - s->tokens.end ||
         to->written > s->tokens.end + op->tokens.n || op->tokens.nkeys > EXTRA_KEYS_MAX ||
-        !keys_in_order(&op->tokens) || session_table_refs(p, to->allocated) > REPLY_REFS_MAX ||
-        session_table_refs(p, s->tokens.end + op->tokens.n) > REPLY_REFS_MAX)
+        !keys_in_order(&op->tokens) || pool_table_refs(p, to->allocated) > REPLY_REFS_MAX ||
+        pool_table_refs(p, s->tokens.end + op->tokens.n) > REPLY_REFS_MAX)
         return TERN_INVALID; /* nor tokens for a table that no answer could tell: see Match */
     if (tokens_blocks_needed(&s->tokens, op->tokens.n) > c->free_blocks.n ||
         op->tokens.nkeys > c->free_keys.n || !refs_fit(out, p->ngroups, pages))
@@ -84,7 +97,7 @@ static enum tern_err op_extend(struct core *c, struct actions *out, struct engin
                         op->tokens.nkeys) == TERN_OK);
     s->allocated = to.allocated;
     s->written = to.written;
-    s->state = SESSION_TURN;
+    session_state_move(&s->state, SESSION_TURN);
     session_use(c, s);
     return TERN_OK;
 }
@@ -131,7 +144,7 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
     s->written = s->allocated < s->tokens.end ? s->allocated
                                               : s->tokens.end; /* S6: of tokens that are known */
     s->good = s->prompt = s->tokens.end; /* so a repeated Finish changes nothing */
-    s->state = SESSION_IDLE;
+    session_state_move(&s->state, SESSION_IDLE);
     session_use(c, s);
     return TERN_OK;
 }
@@ -184,7 +197,8 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
     if (!give_back_ready(c, out, e, s, op))
         return TERN_BUSY;
     if (s->pull != NONE)
-        pull_orphan(c, s->pull);
+        pull_orphan(c, pull_at(c, s->pull));
+    s->pull = NONE;
     load_end(c, out, s, false);
     keep_good_tokens(c, s);
     pages = LIST_EMPTY;
@@ -197,7 +211,7 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
     s->committed = s->written = s->allocated = s->state_from = s->prompt = 0;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         s->base[g] = s->first[g] = 0;
-    s->state = SESSION_OPEN;
+    session_state_move(&s->state, SESSION_OPEN);
     touch(c);
     return TERN_OK;
 }

@@ -1,6 +1,9 @@
 /* The window of a session's STATE (T5): which pages have left it, and where the session may still
  * return to. */
-#include "core/arena/machine.h"
+#include "core/session/slide.h"
+
+#include "core/session/record.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
 /* Tokens below which the group's pages are needed neither to go on nor to commit nor to rewind. */
@@ -64,14 +67,6 @@ uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_
     s->state_from = state_from;
     touch(c);
     return node;
-}
-
-bool has_recurrent(const struct pool *p)
-{
-    for (uint32_t g = 0; g < p->ngroups; g++)
-        if (p->group[g].layout.family == FAMILY_RECURRENT)
-            return true;
-    return false;
 }
 
 bool session_can_return(const struct core *c, const struct session *s, uint32_t p)

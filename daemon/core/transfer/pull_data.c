@@ -1,11 +1,16 @@
 /* The pages of transfers in: asked for in batches within the limits of X8, checked in as they
- * arrive, published chunk by chunk in order (X3). Beginning and ending are in pulls.c. */
-#include "core/arena/machine.h"
+ * arrive. The record of a transfer is in pulls.c; what arrived is published by
+ * session/fetch_publish.c. */
+#include "core/transfer/pulls.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-/* --- arriving and publishing --- */
+/* --- arriving --- */
 
-static bool chunk_has(const struct pool *pool, const struct pull *p, uint32_t group, uint32_t depth)
+bool pull_chunk_has(const struct pool *pool, const struct pull *p, uint32_t group, uint32_t depth)
 {
     return depth > transfer_pages(pool, &pool->group[group],
                                   (struct transfer_span){p->from, p->history, p->to})
@@ -13,90 +18,19 @@ static bool chunk_has(const struct pool *pool, const struct pull *p, uint32_t gr
 }
 
 /* Are all pages of the chunk that ends at `depth` here? */
-static bool chunk_verified(const struct core *c, const struct pull *p, uint32_t depth)
+bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t depth)
 {
     const struct pool *pool = pool_at(c, p->pool);
 
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         uint32_t at = p->pages[g].head;
 
-        for (uint32_t i = 0; chunk_has(pool, p, g, depth) && i < pool->group[g].segment;
+        for (uint32_t i = 0; pull_chunk_has(pool, p, g, depth) && i < pool->group[g].segment;
              i++, at = page_list_next(c, at))
             if (at == NONE || page_at(c, at)->state != PAGE_VERIFIED)
                 return false;
     }
     return true;
-}
-
-/* Another engine is about to publish this very chunk: what arrived becomes the session's own,
- * uncommitted. */
-static void chunk_own(struct core *c, struct pull *p, struct session *s)
-{
-    const struct pool *pool = pool_at(c, p->pool);
-
-    for (uint32_t g = 0; g < pool->ngroups; g++) {
-        if (!chunk_has(pool, p, g, s->allocated + pool->align))
-            continue;
-        if (s->owned[g].n == 0)
-            s->base[g] = p->base[g];
-        for (uint32_t i = 0; i < pool->group[g].segment; i++) {
-            uint32_t record = page_list_pop(c, &p->pages[g]);
-
-            page_move(c, page_at(c, record), PAGE_OWNED, session_slot(c, s));
-            page_list_push(c, &s->owned[g], record);
-        }
-    }
-    p->owning = 1;
-    s->written = s->allocated = s->allocated + pool->align;
-}
-
-void pull_publish(struct core *c, struct pull *p)
-{
-    struct session *s = session_at(c, p->session);
-    struct engine *e = engine_at(c, s->engine);
-
-    while (s->allocated < p->to &&
-           chunk_verified(c, p, s->allocated + pool_at(c, p->pool)->align)) {
-        struct list duplicates;
-        uint32_t pending = NONE;
-        uint64_t step = 0;
-        struct chunk_source src = {.pages = p->pages,
-                                   .base = p->base,
-                                   .duplicates = &duplicates,
-                                   .pending = &pending,
-                                   .step = &step,
-                                   .state_at = p->to,
-                                   .arriving = true};
-        enum tern_err err = TERN_GONE;
-        bool adopted = false;
-
-        duplicates = LIST_EMPTY;
-        if (c->free_retires.n == 0 && !node_visible(node_at(c, s->node))) {
-            pull_doom(c, p, TERN_BUSY);
-            return;
-        }
-        if (!p->owning)
-            err = chunk_attach(c, s, &src, &adopted);
-        if (err == TERN_GONE) {
-            chunk_own(c, p, s);
-            continue;
-        }
-        if (err != TERN_OK) {
-            pull_doom(c, p, err);
-            return;
-        }
-        s->written = s->allocated = s->committed;
-        for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++)
-            s->base[g] = s->committed / pool_at(c, p->pool)->group[g].layout.page_tokens;
-        c->dup_chunks += adopted;
-        pages_free(c, &duplicates); /* verified copies that no engine has seen */
-        retire_publish(c, e, step, pending);
-    }
-    if (s->allocated < p->to)
-        return;
-    if (s->committed == p->to && state_resumable(c, s->node)) /* else it steps back from there */
-        state_terminal(c, s->node);
-    pull_doom(c, p, TERN_OK);
 }
 
 static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool ok)
@@ -120,18 +54,18 @@ static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool o
     p->retry = record;
 }
 
-void pull_arrived(struct core *c, const struct event *ev)
+struct pull *pull_check_in(struct core *c, const struct event *ev)
 {
     struct pull *p = pull_find(c, ev->pulled.pull);
     struct batch *b = NULL;
 
-    if (!p || p->state != PULL_RUNNING || p->ending)
-        return;
+    if (!p || p->state != PULL_RUNNING)
+        return NULL;
     for (uint32_t i = 0; i < PULL_BATCHES_MAX && !b; i++)
         if (p->batch[i].used && p->batch[i].no == ev->pulled.batch)
             b = &p->batch[i];
     if (!b)
-        return;
+        return NULL;
     for (uint32_t i = 0, at = b->head, next; i < b->n; i++, at = next) {
         next = page_at(c, at)->chain;
         page_at(c, at)->chain = NONE;
@@ -141,8 +75,7 @@ void pull_arrived(struct core *c, const struct event *ev)
     tenant_at(c, p->tenant)->bytes_in_flight -= b->bytes;
     b->used = 0;
     touch(c);
-    if (!p->ending)
-        pull_publish(c, p);
+    return p->state == PULL_RUNNING ? p : NULL;
 }
 
 /* --- asking for pages --- */

@@ -1,8 +1,12 @@
 /* Checksums of published nodes, so that peers may read them: a queue of nodes, and jobs of one node
  * each, as many at a time as there are job slots. A job holds a reference, so its pages cannot be
  * given to anyone else while a worker reads them. */
-#include "core/arena/machine.h"
+#include "core/transfer/seals.h"
+
+#include "core/arena/actions.h"
 #include "core/tier/host.h"
+#include "core/transfer/serves.h"
+#include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
 void seal_queue(struct core *c, uint32_t node)

@@ -1,10 +1,15 @@
 /* Transfers out: a peer asked for a prefix. SEALING: its pages are pinned (X4), some checksums are
  * still being computed. OPEN: offered, the peer reads. STOPPING: over; the pin stays until the data
  * path proves that nothing reads. */
-#include "core/arena/machine.h"
-#include "core/tree/state.h"
+#include "core/transfer/serves.h"
 
 #include <string.h>
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/tree/nodes.h"
+#include "core/tree/state.h"
+#include "core/tree/tokens.h"
 
 static struct serve *serve_find(const struct core *c, struct serve_id id)
 {
@@ -18,27 +23,27 @@ static struct serve *serve_find(const struct core *c, struct serve_id id)
 
 static struct serve_id serve_id(const struct core *c, const struct serve *s)
 {
-    return (struct serve_id){.slot = (uint32_t)(s - serve_at(c, 0)), .gen = s->gen};
+    return (struct serve_id){.slot = serve_slot(c, s), .gen = s->gen};
 }
 
 static void serve_free(struct core *c, struct serve *s)
 {
-    uint32_t slot = (uint32_t)(s - serve_at(c, 0));
+    uint32_t slot = serve_slot(c, s);
 
     state_unhold(c, (struct path){s->node, s->state_from});
     node_unpin(c, s->node, REF_TRANSFER);
     pool_at(c, s->pool)->serves--;
     serve_list_remove(c, &c->serves_active, slot);
-    s->state = SERVE_EMPTY;
+    serve_state_move(&s->state, SERVE_EMPTY);
     serve_slot_put(c, slot);
     touch(c);
 }
 
 static void serve_end(struct core *c, struct serve *s, enum tern_err tell)
 {
-    if (s->ending || s->state == SERVE_STOPPING)
+    if (s->state != SERVE_SEALING && s->state != SERVE_OPEN)
         return;
-    s->ending = 1;
+    serve_state_move(&s->state, s->state == SERVE_SEALING ? SERVE_SEALING_ENDS : SERVE_OPEN_ENDS);
     s->err = tell;
     touch(c);
 }
@@ -108,7 +113,7 @@ static struct serve *serve_create(struct core *c, uint32_t link, const struct pe
     gen = gen_next(s->gen);
     memset(s, 0, sizeof *s);
     s->gen = gen;
-    s->state = SERVE_SEALING;
+    serve_state_move(&s->state, SERVE_SEALING);
     serve_list_push_front(c, &c->serves_active, slot);
     s->link = link;
     s->pool = f->pool;
@@ -146,7 +151,7 @@ static void serve_advance(const struct core *c, struct serve *s)
 static void clip_to_offer(const struct core *c, const struct pool *p, uint32_t from, uint32_t *node)
 {
     while (node_at(c, *node)->depth > from &&
-           (session_table_refs(p, node_at(c, *node)->depth - from) > OFFER_PAGES_MAX ||
+           (pool_table_refs(p, node_at(c, *node)->depth - from) > OFFER_PAGES_MAX ||
             !state_resumable(c, *node)))
         *node = node_at(c, *node)->parent;
 }
@@ -249,7 +254,7 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
     struct peer_msg *m;
     struct action *a;
 
-    if (actions_room(out) < 2 || !refs_fit(out, p->ngroups, session_table_refs(p, s->to - s->from)))
+    if (actions_room(out) < 2 || !refs_fit(out, p->ngroups, pool_table_refs(p, s->to - s->from)))
         return false;
     a = action_add(out, ACT_SERVE_START);
     a->serve.serve = serve_id(c, s);
@@ -269,7 +274,7 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
                   run_add(out, (struct table_run){.group = g, .first = mv.first, .n = mv.n}));
         c->pages_served += mv.n;
     }
-    s->state = SERVE_OPEN;
+    serve_state_move(&s->state, SERVE_OPEN);
     touch(c);
     return true;
 }
@@ -281,14 +286,13 @@ static bool finish(struct core *c, struct actions *out, struct serve *s)
     if (actions_room(out) < 2)
         return false;
     if (s->err != TERN_OK && link_at(c, s->link)->up) {
-        enum peer_msg_kind kind = s->state == SERVE_OPEN ? PEER_PULL_ABORT : PEER_PULL_OFFER;
+        enum peer_msg_kind kind = s->state == SERVE_OPEN_ENDS ? PEER_PULL_ABORT : PEER_PULL_OFFER;
         struct peer_msg *m = msg_add(c, out, s, kind);
 
         m->err = s->err;
         m->from = m->to = s->from;
     }
-    s->ending = 0;
-    if (s->state == SERVE_SEALING) {
+    if (s->state == SERVE_SEALING_ENDS) {
         serve_free(c, s);
         return true;
     }
@@ -296,7 +300,7 @@ static bool finish(struct core *c, struct actions *out, struct serve *s)
     a->serve.serve = serve_id(c, s);
     a->serve.link = s->link;
     a->serve.pool = s->pool;
-    s->state = SERVE_STOPPING;
+    serve_state_move(&s->state, SERVE_STOPPING);
     touch(c);
     return true;
 }
@@ -311,7 +315,7 @@ bool serve_flush(struct core *c, struct actions *out)
         next = s->active.next;
         if (s->state != SERVE_STOPPING && c->now_ns >= s->deadline_ns)
             serve_end(c, s, TERN_TIMED_OUT);
-        if (s->ending)
+        if (s->state == SERVE_SEALING_ENDS || s->state == SERVE_OPEN_ENDS)
             all = finish(c, out, s) && all;
         else if (s->state == SERVE_SEALING && s->wait_node == NONE)
             all = offer(c, out, s) && all;
@@ -338,7 +342,7 @@ enum tern_err core_serve_page(const struct core *c, struct serve_id serve, uint3
     const struct serve *s = serve_find(c, serve);
     const struct page *pg;
 
-    if (!s || s->state != SERVE_OPEN)
+    if (!s || (s->state != SERVE_OPEN && s->state != SERVE_OPEN_ENDS))
         return TERN_GONE;
     pg = page_find(c, pool_at(c, s->pool), group, ref);
     /* Of the namespace that was asked for, and with its checksum known: a peer cannot reach beside

@@ -1,7 +1,7 @@
 """Makes docs/states.md from the tables of states in the headers, or compares it with them. Called by test_states.sh.
 
 A table is `#define NAME_STATE_TABLE(X)` with a line X(STATE, legal next states, what it means) for each state; the
-tables of the core name their machine in front. With --write the document is written anew.
+tables of the core name their machine in front, and some have a word for operators at the end. With --write the document is written anew.
 """
 import glob
 import os
@@ -40,7 +40,7 @@ def entries(body):
 
 
 def table(name, body):
-    rows, found = [], list(entries(body))
+    rows, found = [], [args[:-1] if args[-2].startswith('"') else args for args in entries(body)]
     order = [args[-3] for args in found]
     for args in found:
         state, legal, meaning = args[-3:]

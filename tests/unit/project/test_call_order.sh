@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The order inside a layer: reads from the built objects which file calls which, and fails on a call from a sub-folder
 # to one that stands after it, and on a circle of files. A table row: library | folder | sub-folders, lowest first;
-# `.` stands for the files of the folder itself.
+# `.` stands for the files of the folder itself. The last column: files that still call each other.
 set -euo pipefail
 build=${TERN_BUILD:?the build folder}
 source_dir=$(realpath "${TERN_SOURCE:-$(dirname "$0")/../../..}")
@@ -9,6 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 read -r -d '' table <<'TABLE' || true
+daemon/core/libtern_core.a | daemon/core | arena memory tree tier transfer session . | tree/evict tree/nodes tree/state
 daemon/shell/libtern_shell.a | daemon/shell | log tape tls stream step config wire conn peers admin loop
 TABLE
 
@@ -58,8 +59,12 @@ against() { # CALLS SUB-FOLDER...
         }' "$list"
 }
 
-circles() { # CALLS: the files of each circle
-    awk '{ print $1, $2 }' "$1" | sort -u | tsort 2>&1 >/dev/null | sed 's/^tsort: //' || true
+circles() { # CALLS FILE...: the files of each circle, but for those between the files named
+    local list=$1
+    shift
+    awk -v known="$*" '
+        BEGIN { n = split(known, file, " "); for (i = 1; i <= n; i++) may[file[i]] = 1 }
+        !($1 in may && $2 in may) { print $1, $2 }' "$list" | sort -u | tsort 2>&1 >/dev/null | sed 's/^tsort: //' || true
 }
 
 # The check must be able to fail: of calls that it should refuse it has to find each.
@@ -71,13 +76,13 @@ cat "$work/good" >>"$work/bad"
 circles "$work/bad" | grep -q 'low/b' || { echo "self-test: a circle was not found"; exit 1; }
 
 status=0
-while IFS='|' read -r archive folder order; do
+while IFS='|' read -r archive folder order known; do
     archive=$build/${archive// /} folder=${folder// /}
     [[ -f $archive ]] || { echo "$folder: is not in this build"; continue; }
     calls "$archive" "$source_dir/$folder" >"$work/calls"
     [[ $(wc -l <"$work/calls") -ge 20 ]] || { echo "$folder: only $(wc -l <"$work/calls") calls: was the library found?"; exit 1; }
     # shellcheck disable=SC2086
-    bad=$(against "$work/calls" $order; circles "$work/calls")
+    bad=$(against "$work/calls" $order; circles "$work/calls" $known)
     if [[ -n $bad ]]; then
         printf '%s:\n%s\n' "$folder" "$bad"
         status=1

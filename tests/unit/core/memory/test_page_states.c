@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory/page_states.h"
+#include "core/arena/page_states.h"
 #include "testing/test.h"
 
 static const struct {

@@ -1,0 +1,98 @@
+/* The state machines of pools, engines, sessions and transfers (states.h says how to read a table).
+ * The last column is the word that operators read in the views. */
+#ifndef CORE_RECORD_STATES_H
+#define CORE_RECORD_STATES_H
+
+#include "core/arena/states.h"
+
+#define POOL_STATE_TABLE(X)                                                                        \
+    X(POOL, EMPTY, TO(POOL, OPEN), "there is none", "empty")                                       \
+    X(POOL, OPEN, TO(POOL, CLOSING) | TO(POOL, EMPTY),                                             \
+      "engines may map it; a host tier stays open until its pool is zeroed", "open")               \
+    X(POOL, CLOSING, TO(POOL, ZEROING),                                                            \
+      "gives out nothing more; its prefixes go as their pins end", "closing")                      \
+    X(POOL, ZEROING, TO(POOL, EMPTY), "a job zeroes its range: then it may be another's", "zeroing")
+
+STATE_MACHINE(pool, POOL, POOL_STATE_TABLE)
+
+#define ENGINE_STATE_TABLE(X)                                                                      \
+    X(ENGINE, EMPTY, TO(ENGINE, JOINING), "there is none", "empty")                                \
+    X(ENGINE, JOINING, TO(ENGINE, LIVE) | TO(ENGINE, DYING) | TO(ENGINE, EMPTY),                   \
+      "not every rank has joined yet", "joining")                                                  \
+    X(ENGINE, LIVE, TO(ENGINE, DYING) | TO(ENGINE, EMPTY), "every rank has joined: it is served",  \
+      "live")                                                                                      \
+    X(ENGINE, DYING, TO(ENGINE, EMPTY),                                                            \
+      "a process of it died or left: nothing more is done for it, and nothing of it is used "      \
+      "again",                                                                                     \
+      "dying")
+
+STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
+
+#define SESSION_STATE_TABLE(X)                                                                     \
+    X(SESSION, EMPTY, TO(SESSION, OPEN), "there is none", "empty")                                 \
+    X(SESSION, OPEN,                                                                               \
+      TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) |   \
+          TO(SESSION, EMPTY),                                                                      \
+      "no turn was admitted: it has no pages", "open")                                             \
+    X(SESSION, TURN,                                                                               \
+      TO(SESSION, TURN) | TO(SESSION, IDLE) | TO(SESSION, OPEN) | TO(SESSION, FETCHING) |          \
+          TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) | TO(SESSION, LOADING) |                \
+          TO(SESSION, EMPTY),                                                                      \
+      "a turn is under way", "turn")                                                               \
+    X(SESSION, IDLE,                                                                               \
+      TO(SESSION, IDLE) | TO(SESSION, TURN) | TO(SESSION, OPEN) | TO(SESSION, FETCHING) |          \
+          TO(SESSION, RETRACTING) | TO(SESSION, RETRACTED) | TO(SESSION, LOADING) |                \
+          TO(SESSION, EMPTY),                                                                      \
+      "its last turn is finished: it keeps its pages for the next", "idle")                        \
+    X(SESSION, FETCHING, TO(SESSION, TURN) | TO(SESSION, OPEN) | TO(SESSION, EMPTY),               \
+      "a transfer from a peer brings it chunks", "fetching")                                       \
+    X(SESSION, RETRACTING,                                                                         \
+      TO(SESSION, RETRACTED) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |         \
+          TO(SESSION, EMPTY),                                                                      \
+      "runs on until the host has all that it needs and its step has passed", "retracting")        \
+    X(SESSION, RETRACTED,                                                                          \
+      TO(SESSION, LOADING) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |           \
+          TO(SESSION, EMPTY),                                                                      \
+      "away: only a Recover, an Abort or a Close is taken", "retracted")                           \
+    X(SESSION, LOADING,                                                                            \
+      TO(SESSION, RETRACTED) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |         \
+          TO(SESSION, EMPTY),                                                                      \
+      "pages of the host tier are coming back for a Recover or a Fetch", "loading")
+
+STATE_MACHINE(session, SESSION, SESSION_STATE_TABLE)
+
+/* A transfer in. */
+#define PULL_STATE_TABLE(X)                                                                        \
+    X(PULL, EMPTY, TO(PULL, ASKED), "there is none", "empty")                                      \
+    X(PULL, ASKED, TO(PULL, RUNNING) | TO(PULL, ASKED_ENDS) | TO(PULL, EMPTY),                     \
+      "the source was asked, and has not offered yet", "asked")                                    \
+    X(PULL, ASKED_ENDS, TO(PULL, EMPTY),                                                           \
+      "ends before a page was asked for, as soon as there is room for the actions", "asked")       \
+    X(PULL, RUNNING, TO(PULL, RUNNING_ENDS), "pages arrive, batch by batch, and are published",    \
+      "running")                                                                                   \
+    X(PULL, RUNNING_ENDS, TO(PULL, STOPPING),                                                      \
+      "asks for nothing more, and ends as soon as there is room for the actions", "running")       \
+    X(PULL, STOPPING, TO(PULL, EMPTY),                                                             \
+      "over for its session; waits for the proof that nothing writes its pages", "stopping")
+
+STATE_MACHINE(pull, PULL, PULL_STATE_TABLE)
+
+/* A transfer out. */
+#define SERVE_STATE_TABLE(X)                                                                       \
+    X(SERVE, EMPTY, TO(SERVE, SEALING), "there is none", "empty")                                  \
+    X(SERVE, SEALING, TO(SERVE, OPEN) | TO(SERVE, SEALING_ENDS),                                   \
+      "its pages are pinned; some checksums are still being computed", "sealing")                  \
+    X(SERVE, SEALING_ENDS, TO(SERVE, EMPTY),                                                       \
+      "ends before it was offered, as soon as there is room for the actions", "sealing")           \
+    X(SERVE, OPEN, TO(SERVE, OPEN_ENDS), "offered: the peer reads", "open")                        \
+    X(SERVE, OPEN_ENDS, TO(SERVE, STOPPING), "ends as soon as there is room for the actions",      \
+      "open")                                                                                      \
+    X(SERVE, STOPPING, TO(SERVE, EMPTY),                                                           \
+      "over; the pin stays until the data path proves that nothing reads", "stopping")
+
+STATE_MACHINE(serve, SERVE, SERVE_STATE_TABLE)
+
+/* The words of a machine's states, by state. */
+#define STATE_WORD(machine, name, next, comment, word) [machine##_##name] = (word),
+
+#endif

@@ -1,0 +1,28 @@
+/* A session's next chunk becomes a node of the prefix tree, or the session adopts the one that is
+ * there. */
+#ifndef CORE_COMMITS_H
+#define CORE_COMMITS_H
+
+#include "core/arena/arena.h"
+
+/* Attaches or adopts the chunk that follows what is committed (T6-T8, T18), with the first pages of
+ * `pages`. GONE stands for
+ * "another engine is about to publish it". */
+struct chunk_source {
+    struct list *pages;      /* one list a group */
+    uint32_t *base;          /* first logical page of each list */
+    struct list *duplicates; /* collects what is to be given back */
+    uint32_t *pending;       /* nodes to be published, chained */
+    uint64_t *step;          /* in: the commit's; out: not below that of the path */
+    uint32_t state_at;       /* the depth whose state a RECURRENT page holds */
+    uint32_t handed;         /* out: RECURRENT groups whose page was handed over, as bits */
+    uint32_t unread; /* out: groups, as bits, whose STATE in the last chunk waits for a step */
+    bool arriving;   /* a transfer's: checksums are known, and the session gets no fresh RECURRENT
+                        page */
+};
+enum tern_err chunk_attach(struct core *c, struct session *s, struct chunk_source *src,
+                           bool *ret_adopted);
+enum tern_err session_commit(struct core *c, struct actions *out, struct engine *e,
+                             struct session *s, const struct step_op *op);
+
+#endif

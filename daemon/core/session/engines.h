@@ -1,0 +1,14 @@
+/* Engines: the processes that make one up, their connections and the steps that their ranks have
+ * finished. Called by step.c with requests and events. */
+#ifndef CORE_ENGINES_H
+#define CORE_ENGINES_H
+
+#include "core/session/call.h"
+
+struct engine *engine_find(const struct core *c, struct engine_id id);
+void engine_proc_gone(struct core *c, struct actions *out, uint32_t proc);
+void engine_conn_closed(struct core *c, uint32_t conn);
+void engine_step_done(struct core *c, struct engine_id engine, uint32_t rank, uint64_t step);
+void engine_attach(struct core *c, struct engine *e, uint32_t pool);
+
+#endif

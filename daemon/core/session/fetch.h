@@ -1,0 +1,15 @@
+/* Fetch: a session gets chunks from a peer. fetch.c asks, fetch_publish.c takes in what comes. The
+ * transfer itself is in transfer/pulls.h. */
+#ifndef CORE_FETCH_H
+#define CORE_FETCH_H
+
+#include "core/session/call.h"
+
+enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
+                              struct reply *ret);
+/* A message from the source of a transfer. */
+void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg);
+void fetch_arrived(struct core *c, const struct event *ev);
+bool fetch_flush(struct core *c, struct actions *out); /* false: work is left for want of room */
+
+#endif

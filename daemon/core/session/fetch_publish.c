@@ -1,0 +1,331 @@
+/* What comes of a session's fetch from a peer: the source's offer, chunks that are published as
+ * they arrive, in order (X3), and the end. Every way out of a transfer goes through fetch_end,
+ * once: the answer, PULL_DONE if the link is up, and pull_stop. */
+#include "core/session/fetch.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/session/commits.h"
+#include "core/session/record.h"
+#include "core/session/retires.h"
+#include "core/session/room.h"
+#include "core/transfer/pulls.h"
+#include "core/tree/nodes.h"
+#include "core/tree/state.h"
+#include "core/tree/tokens.h"
+
+/* --- arriving --- */
+
+/* Another engine is about to publish this very chunk: what arrived becomes the session's own,
+ * uncommitted. */
+static void chunk_own(struct core *c, struct pull *p, struct session *s)
+{
+    const struct pool *pool = pool_at(c, p->pool);
+
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        if (!pull_chunk_has(pool, p, g, s->allocated + pool->align))
+            continue;
+        if (s->owned[g].n == 0)
+            s->base[g] = p->base[g];
+        for (uint32_t i = 0; i < pool->group[g].segment; i++) {
+            uint32_t record = page_list_pop(c, &p->pages[g]);
+
+            page_move(c, page_at(c, record), PAGE_OWNED, session_slot(c, s));
+            page_list_push(c, &s->owned[g], record);
+        }
+    }
+    s->written = s->allocated = s->allocated + pool->align;
+}
+
+static void fetch_publish(struct core *c, struct pull *p)
+{
+    struct session *s = session_at(c, p->session);
+    struct engine *e = engine_at(c, s->engine);
+
+    while (s->allocated < p->to &&
+           pull_chunk_verified(c, p, s->allocated + pool_at(c, p->pool)->align)) {
+        struct list duplicates;
+        uint32_t pending = NONE;
+        uint64_t step = 0;
+        struct chunk_source src = {.pages = p->pages,
+                                   .base = p->base,
+                                   .duplicates = &duplicates,
+                                   .pending = &pending,
+                                   .step = &step,
+                                   .state_at = p->to,
+                                   .arriving = true};
+        enum tern_err err = TERN_GONE;
+        bool adopted = false;
+
+        duplicates = LIST_EMPTY;
+        if (c->free_retires.n == 0 && !node_visible(node_at(c, s->node))) {
+            pull_doom(c, p, TERN_BUSY);
+            return;
+        }
+        if (s->allocated == s->committed) /* else it owns the chunk before this one */
+            err = chunk_attach(c, s, &src, &adopted);
+        if (err == TERN_GONE) {
+            chunk_own(c, p, s);
+            continue;
+        }
+        if (err != TERN_OK) {
+            pull_doom(c, p, err);
+            return;
+        }
+        s->written = s->allocated = s->committed;
+        for (uint32_t g = 0; g < pool_at(c, p->pool)->ngroups; g++)
+            s->base[g] = s->committed / pool_at(c, p->pool)->group[g].layout.page_tokens;
+        c->dup_chunks += adopted;
+        pages_free(c, &duplicates); /* verified copies that no engine has seen */
+        retire_publish(c, e, step, pending);
+    }
+    if (s->allocated < p->to)
+        return;
+    if (s->committed == p->to && state_resumable(c, s->node)) /* else it steps back from there */
+        state_terminal(c, s->node);
+    pull_doom(c, p, TERN_OK);
+}
+
+void fetch_arrived(struct core *c, const struct event *ev)
+{
+    struct pull *p = pull_check_in(c, ev);
+
+    if (p)
+        fetch_publish(c, p);
+}
+
+/* --- ending --- */
+
+static const char *end_text(enum tern_err err)
+{
+    switch (err) {
+    case TERN_GONE: return "the fetch was cancelled; what was published before stays";
+    case TERN_PEER_LOST:
+        return "the connection to the peer ended; what was published before stays: fetch again";
+    case TERN_TIMED_OUT:
+        return "the transfer's deadline passed; what was published before stays: fetch again";
+    case TERN_CORRUPT:
+        return "a page arrived twice with bytes that do not match its checksum; nothing of it was "
+               "published";
+    case TERN_BUSY:
+        return "the peer serves as many transfers as it may, or records have run out here; what "
+               "was published before stays: fetch again in a moment";
+    case TERN_POOL_EXHAUSTED:
+        return "the pool has not that many free pages: close or retract sessions, and fetch again";
+    case TERN_UNSUPPORTED:
+        return "the peer has these tokens in a pool of another layout: compute them, or open pools "
+               "of one layout on both hosts";
+    case TERN_DENIED: return "the peer does not know the tenant: both hosts name the same tenants";
+    case TERN_OK: return "";
+    default:
+        return "the peer did not accept the request; what was published before stays: compute the "
+               "rest";
+    }
+}
+
+/* What the session gained, as runs; empty if the answer is full (the lengths tell, and a Match
+ * repeats them). */
+static void gained_runs(const struct core *c, struct actions *out, const struct pull *p,
+                        const struct session *s)
+{
+    const struct pool *pool = session_pool(c, s);
+
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        uint32_t pt = pool->group[g].layout.page_tokens, first = p->start / pt,
+                 end = s->committed / pt;
+        bool recurrent = pool->group[g].layout.family == FAMILY_RECURRENT;
+        struct page_ref *refs;
+
+        if (first < window_first(&pool->group[g], s->allocated))
+            first = window_first(&pool->group[g], s->allocated);
+        if (end > first && !recurrent &&
+            state_path_has(c, s->node, &pool->group[g],
+                           first)) { /* of a RECURRENT group the first Extend brings the page */
+            refs = run_add(out, (struct table_run){.group = g, .first = first, .n = end - first});
+            check(refs); /* a step that ends a pull has room: pull_flush looked */
+            node_refs(c, s->node, &pool->group[g], first, refs);
+        }
+        session_owned_run(c, out, s, g);
+    }
+}
+
+static void answer(struct core *c, struct actions *out, struct pull *p,
+                   const struct shortage *shortage)
+{
+    struct session *s = p->session == NONE ? NULL : session_at(c, p->session);
+    struct reply *r;
+    uint32_t first_run = out->nruns;
+
+    c->errors[p->err]++;
+    if (p->conn == NONE)
+        return;
+    r = &action_add(out, ACT_REPLY)->reply;
+    r->op = OP_FETCH;
+    r->err = p->err;
+    r->conn = p->conn;
+    r->request_id = p->request_id;
+    r->trace_id = p->trace_id;
+    r->text = end_text(p->err);
+    if (shortage)
+        r->shortage = *shortage;
+    if (!s)
+        return;
+    gained_runs(c, out, p, s);
+    r->runs = out->runs + first_run;
+    r->nruns = out->nruns - first_run;
+    r->fetch.lengths = session_lengths(s);
+    r->fetch.kib = (uint32_t)((p->arrived_bytes + 1023) / 1024);
+}
+
+/* The tokens of a chunk that the session had taken from are its own again; where the store has no
+ * room for them its list ends there, and the next Extend or Match is told. */
+static void untake_chunk(struct core *c, struct session *s, const struct node *n)
+{
+    const uint32_t align = session_pool(c, s)->align;
+
+    if (tokens_blocks_per_chunk(align) <= c->free_blocks.n &&
+        tokens_count_keys(c, n->keys) <= c->free_keys.n) {
+        tokens_prepend(c, &s->tokens, n, align);
+        return;
+    }
+    tokens_truncate(c, &s->tokens, s->tokens.first);
+    tokens_init(&s->tokens, n->depth - align);
+}
+
+/* A transfer that ends early may have published HISTORY whose STATE never came. It stays in the
+ * tree; the session goes back to where it can go on from. */
+static void step_back(struct core *c, const struct pull *p, struct session *s)
+{
+    const struct pool *pool = session_pool(c, s);
+
+    if (pool->nstate == 0 || p->state != PULL_RUNNING_ENDS ||
+        (s->allocated > s->committed && s->allocated == p->to))
+        return; /* what it owns, it can go on from */
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        pages_free(c, &s->owned[g]); /* all are this transfer's, and no engine has seen them */
+    s->written = s->allocated = s->committed;
+    while (s->committed > p->start && !state_resumable(c, s->node)) {
+        uint32_t from = s->node, parent = node_at(c, from)->parent;
+
+        untake_chunk(c, s, node_at(c, from));
+        node_pin(c, parent, REF_DEVICE);
+        state_unhold(c, (struct path){from, s->committed - pool->align});
+        s->node = parent;
+        s->committed = s->written = s->allocated = s->committed - pool->align;
+        node_unpin(c, from, REF_DEVICE);
+    }
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        s->base[g] = s->committed / pool->group[g].layout.page_tokens;
+    if (s->good > s->tokens.end)
+        s->good = s->tokens.end;
+}
+
+/* Needs room for three actions and the answer's runs. */
+static void fetch_end(struct core *c, struct actions *out, struct pull *p,
+                      const struct shortage *shortage)
+{
+    if (p->session != NONE)
+        step_back(c, p, session_at(c, p->session));
+    answer(c, out, p, shortage);
+    if (p->session != NONE) {
+        struct session *s = session_at(c, p->session);
+
+        s->pull = NONE;
+        session_state_move(&s->state, SESSION_TURN);
+        p->session = NONE;
+    }
+    if (link_at(c, p->link)->up)
+        pull_send(c, out, p, PEER_PULL_DONE)->err = p->err;
+    pull_stop(c, out, p);
+}
+
+/* --- the source's answer --- */
+
+static void offer_take(struct core *c, struct actions *out, struct pull *p,
+                       const struct peer_msg *msg)
+{
+    struct pool *pool = pool_at(c, p->pool);
+    uint32_t need[GROUPS_MAX] = {0};
+    struct shortage shortage = {0};
+    enum tern_err err;
+
+    p->serve = msg->serve;
+    if (msg->err != TERN_OK || msg->to == msg->from) {
+        pull_doom(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
+        return;
+    }
+    for (uint32_t g = 0; g < pool->ngroups; g++)
+        need[g] = msg->runs[g].n;
+    err = pages_make_room(c, engine_at(c, p->engine), pool, need, &shortage);
+    if (err == TERN_OK) {
+        pull_reserve(c, p, msg);
+        if (p->npages == 0)
+            fetch_publish(c, p); /* it was all committed here since the Match */
+        return;
+    }
+    p->err = err;
+    fetch_end(c, out, p, &shortage);
+}
+
+void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *msg)
+{
+    struct pull *p = pull_find(c, msg->pull);
+
+    if (p && p->link != link) {
+        action_add(out, ACT_LINK_CLOSE)->link.link = link;
+        return;
+    }
+    if (msg->kind == PEER_PULL_ABORT) {
+        if (p)
+            pull_doom(c, p,
+                      (unsigned)msg->err < TERN_ERR_COUNT && msg->err ? msg->err : TERN_PEER_LOST);
+        return;
+    }
+    if (!p || p->state != PULL_ASKED) {
+        /* Too late: tell the source to let go. Where p is there, pull_end does. */
+        if (!p && msg->err == TERN_OK && msg->serve.gen != 0) {
+            struct action *a = action_add(out, ACT_PEER_SEND);
+
+            a->peer.link = link;
+            a->peer.msg.kind = PEER_PULL_DONE;
+            a->peer.msg.pull = msg->pull;
+            a->peer.msg.serve = msg->serve;
+        } else if (p && p->state == PULL_ASKED_ENDS) {
+            p->serve = msg->serve;
+        }
+        return;
+    }
+    if (msg->err == TERN_OK && !pull_offer_fits(c, p, msg)) {
+        action_add(out, ACT_LINK_CLOSE)->link.link = link;
+        pull_doom(c, p, TERN_PEER_LOST);
+        return;
+    }
+    offer_take(c, out, p, msg);
+}
+
+/* --- as there is room --- */
+
+bool fetch_flush(struct core *c, struct actions *out)
+{
+    bool all = true;
+
+    for (uint32_t i = c->pulls_active.head, next; i != NONE; i = next) {
+        struct pull *p = pull_at(c, i);
+
+        next = p->active.next;
+        if (p->state != PULL_STOPPING && c->now_ns >= p->deadline_ns)
+            pull_doom(c, p, TERN_TIMED_OUT);
+        if (p->state == PULL_ASKED_ENDS || p->state == PULL_RUNNING_ENDS) {
+            if (actions_room(out) < 3 ||
+                !refs_fit(out, 2 * GROUPS_MAX, pool_table_refs(pool_at(c, p->pool), p->to)))
+                all = false;
+            else
+                fetch_end(c, out, p, NULL);
+        }
+    }
+    /* Only now: one that ended gave its bytes in flight back, and no event may follow to tell. */
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
+        if (pull_at(c, i)->state == PULL_RUNNING)
+            all = pull_issue(c, out, pull_at(c, i)) && all;
+    return all;
+}

@@ -1,0 +1,205 @@
+/* The record of a session: what it is, what it owns, and its table as runs of pages. The borrowed
+ * part of the table is the path to its pinned node and is never stored twice. */
+#include "core/session/record.h"
+
+#include "core/arena/actions.h"
+#include "core/memory/pages.h"
+#include "core/tree/nodes.h"
+#include "core/tree/state.h"
+
+struct session *session_find(const struct core *c, struct session_id id)
+{
+    struct session *s;
+
+    if (id.slot >= c->limits.sessions)
+        return NULL;
+    s = session_at(c, id.slot);
+    return s->state != SESSION_EMPTY && s->gen == id.gen ? s : NULL;
+}
+
+struct session *session_of(const struct core *c, const struct engine *e, struct session_id id)
+{
+    struct session *s = session_find(c, id);
+
+    return s && s->engine == engine_slot(c, e) ? s : NULL;
+}
+
+struct pool *session_pool(const struct core *c, const struct session *s)
+{
+    return pool_at(c, s->pool);
+}
+
+struct lengths session_lengths(const struct session *s)
+{
+    return (struct lengths){
+        .committed = s->committed, .written = s->written, .allocated = s->allocated};
+}
+
+struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
+                               const struct req_tokens *req)
+{
+    return (struct token_view){.c = c,
+                               .buf = s ? &s->tokens : NULL,
+                               .align = s ? session_pool(c, s)->align : 0,
+                               .base = base,
+                               .end = base + req->n,
+                               .v = req->v,
+                               .keys = req->keys,
+                               .nkeys = req->nkeys,
+                               .cursor_block = NONE};
+}
+
+bool session_away(const struct session *s)
+{
+    return s->state == SESSION_RETRACTING || s->state == SESSION_RETRACTED ||
+           s->state == SESSION_LOADING;
+}
+
+uint64_t session_step(const struct session *s, uint64_t step)
+{
+    uint64_t held = s->away_step > s->slid_step ? s->away_step : s->slid_step;
+
+    return step < held ? held : step;
+}
+
+enum tern_err session_may_fetch(const struct session *s, struct reply *ret)
+{
+    if (s->state == SESSION_FETCHING || s->state == SESSION_LOADING)
+        return refuse(ret, TERN_BUSY, "a fetch or a recovery is under way in this session already");
+    if (session_away(s))
+        return refuse(ret, TERN_INVALID, "the session is retracted: Recover it first");
+    if (s->state == SESSION_OPEN || s->allocated != s->committed)
+        return refuse(
+            ret, TERN_INVALID,
+            "Match the session's tokens first, and hold nothing beyond what is committed");
+    for (uint32_t g = 0; g < GROUPS_MAX; g++)
+        if (s->owned[g].n > 0)
+            return refuse(ret, TERN_INVALID,
+                          "the session has STATE pages of its own, which the fetch would make "
+                          "stale: Abort it "
+                          "and Match anew");
+    return TERN_OK;
+}
+
+bool has_recurrent(const struct pool *p)
+{
+    for (uint32_t g = 0; g < p->ngroups; g++)
+        if (p->group[g].layout.family == FAMILY_RECURRENT)
+            return true;
+    return false;
+}
+
+/* S4, the only place: gives back the pages of [ceil_page(p), A) to `list`, then A = p and C =
+ * min(C, p). Where a fetch left a gap between T and the window that it owns, the next page is that
+ * of p again. */
+void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list)
+{
+    const struct pool *pool = session_pool(c, s);
+
+    *list = LIST_EMPTY;
+    for (uint32_t g = 0; g < pool->ngroups; g++) {
+        const struct group_layout *l = &pool->group[g].layout;
+        uint32_t end = div_up(p, l->page_tokens);
+        uint32_t keep = end > s->base[g] ? end - s->base[g] : 0;
+
+        if (l->family == FAMILY_RECURRENT)
+            keep =
+                p < s->written || p == 0 ? 0 : 1; /* its one state is that of the written length */
+        while (s->owned[g].n > keep)
+            page_list_push(c, list, page_list_pop_last(c, &s->owned[g]));
+        if (l->family == FAMILY_WINDOW && s->base[g] > end)
+            s->base[g] = end;
+    }
+    s->allocated = p < s->allocated ? p : s->allocated;
+    s->written = s->written < s->allocated ? s->written : s->allocated;
+}
+
+void session_use(struct core *c, struct session *s)
+{
+    s->last_use_ns = c->now_ns;
+    if (node_at(c, s->node)->depth > 0)
+        node_use(c, s->node);
+    touch(c);
+}
+
+/* The deepest node of the session's path whose pages of this group it borrows: further on it has
+ * pages of its own, which no node took (T18). */
+static uint32_t borrowed_to(const struct core *c, const struct session *s, uint32_t group)
+{
+    uint32_t at = s->node;
+
+    while (segment_end(&session_pool(c, s)->group[group], node_at(c, at)->depth) > s->base[group])
+        at = node_at(c, at)->parent;
+    return at;
+}
+
+/* The borrowed pages from the one that holds token `from`. */
+void session_path_runs(const struct core *c, struct actions *out, const struct session *s,
+                       uint32_t from)
+{
+    const struct pool *p = session_pool(c, s);
+
+    for (uint32_t g = 0; g < p->ngroups && from < s->committed; g++) {
+        uint32_t first = from / p->group[g].layout.page_tokens, at, end;
+        struct page_ref *refs;
+
+        if (p->group[g].layout.family == FAMILY_RECURRENT)
+            continue; /* the first Extend brings its page, and what to copy into it */
+        at = borrowed_to(c, s, g);
+        end = segment_end(&p->group[g], node_at(c, at)->depth);
+        if (first < window_first(&p->group[g], s->committed))
+            first = window_first(&p->group[g], s->committed);
+        if (group_is_state(&p->group[g])) { /* what the session has slid over is not its any more */
+            if (s->state_from >= s->committed)
+                continue;
+            if (first < segment_first(p, &p->group[g], s->state_from + p->align))
+                first = segment_first(p, &p->group[g], s->state_from + p->align);
+        }
+        if (first >= end || !state_path_has(c, at, &p->group[g], first))
+            continue;
+        refs = run_add(out, (struct table_run){.group = g, .first = first, .n = end - first});
+        check(refs); /* tokens were limited by table_refs */
+        node_refs(c, at, &p->group[g], first, refs);
+    }
+}
+
+void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
+                       uint32_t group)
+{
+    bool recurrent = session_pool(c, s)->group[group].layout.family == FAMILY_RECURRENT;
+    struct page_ref *refs;
+
+    if (s->owned[group].n == 0)
+        return;
+    refs = run_add(out, (struct table_run){.group = group,
+                                           .first = recurrent ? 0 : s->base[group],
+                                           .n = s->owned[group].n});
+    check(refs); /* who asks has looked that there is room */
+    for (uint32_t at = s->owned[group].head; at != NONE; at = page_list_next(c, at), refs++) {
+        refs->index = page_at(c, at)->index;
+        refs->gen = page_at(c, at)->gen;
+    }
+}
+
+void session_runs(const struct core *c, struct actions *out, const struct session *s, uint32_t from)
+{
+    session_path_runs(c, out, s, from);
+    for (uint32_t g = 0; g < session_pool(c, s)->ngroups; g++)
+        session_owned_run(c, out, s, g);
+}
+
+/* A pool that this engine has opened or mapped. */
+enum tern_err session_pool_find(const struct core *c, const struct engine *e, struct pool_id id,
+                                struct pool **ret_pool, struct reply *ret)
+{
+    struct pool *p = pool_find(c, id);
+
+    if (!p || p->tenant != e->tenant)
+        return refuse(ret, TERN_GONE, "no such pool: open or map one with this incarnation");
+    if (!(e->pools & 1ull << id.slot))
+        return refuse(ret, TERN_INVALID, "this engine has not mapped that pool");
+    if (p->state != POOL_OPEN)
+        return refuse(ret, TERN_GONE, "the pool is closing");
+    *ret_pool = p;
+    return TERN_OK;
+}

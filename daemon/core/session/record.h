@@ -1,0 +1,39 @@
+/* The record of a session: what every part that works on sessions asks of one. */
+#ifndef CORE_RECORD_H
+#define CORE_RECORD_H
+
+#include "core/session/call.h"
+#include "core/tree/tokens.h"
+
+struct session *session_find(const struct core *c, struct session_id id);
+/* The session that an engine names; NULL where it has no such session. */
+struct session *session_of(const struct core *c, const struct engine *e, struct session_id id);
+struct pool *session_pool(const struct core *c, const struct session *s);
+struct lengths session_lengths(const struct session *s);
+struct token_view session_view(const struct core *c, const struct session *s, uint32_t base,
+                               const struct req_tokens *req);
+bool session_away(const struct session *s);
+/* The step at which what the session gives back may be reused: not below that of its Retract,
+ * nor of what it slid over. */
+uint64_t session_step(const struct session *s, uint64_t step);
+/* May the session fetch now, wherever from? */
+enum tern_err session_may_fetch(const struct session *s, struct reply *ret);
+bool has_recurrent(const struct pool *p);
+/* A pool that this engine has opened or mapped. */
+enum tern_err session_pool_find(const struct core *c, const struct engine *e, struct pool_id id,
+                                struct pool **ret_pool, struct reply *ret);
+/* S4, the only place: takes the pages of [ceil_page(p), allocated) into `list`;
+ * after it p tokens are allocated and at most p are written. */
+void session_free_tail(struct core *c, struct session *s, uint32_t p, struct list *list);
+void session_use(struct core *c, struct session *s);
+/* What it owns of a group, as one run; none if that is nothing. */
+void session_owned_run(const struct core *c, struct actions *out, const struct session *s,
+                       uint32_t group);
+/* The borrowed pages, from the one that holds token `from`. */
+void session_path_runs(const struct core *c, struct actions *out, const struct session *s,
+                       uint32_t from);
+/* The whole table as runs: what it borrows from token `from` on, then what it owns. */
+void session_runs(const struct core *c, struct actions *out, const struct session *s,
+                  uint32_t from);
+
+#endif

@@ -1,0 +1,18 @@
+/* The window of a session's STATE: which pages have left it, and where the session may still return
+ * to. */
+#ifndef CORE_SLIDE_H
+#define CORE_SLIDE_H
+
+#include "core/session/call.h"
+
+/* T5: takes STATE pages that are wholly below the window of min(written, next) into `list`. Returns
+ * the node, pinned for the caller's retire_release, up to which borrowed segments end (from the
+ * session's `state_from` before the call); NONE: none do. */
+uint32_t session_slide(struct core *c, struct session *s, uint64_t step, uint32_t next,
+                       struct list *list);
+/* Pages of a WINDOW group below `first` leave the table; steps up to `step` may still read them. */
+void session_slid_to(struct session *s, uint32_t group, uint32_t first, uint64_t step);
+/* May the session go on from length p? Not where STATE that it would need has left its table. */
+bool session_can_return(const struct core *c, const struct session *s, uint32_t p);
+
+#endif

@@ -1,0 +1,44 @@
+/* Transfers in: their records (pulls.c) and their pages (pull_data.c). Which session one is for,
+ * and what it gets, is the business of session/fetch.h, which drives them. */
+#ifndef CORE_PULLS_H
+#define CORE_PULLS_H
+
+#include "core/arena/arena.h"
+
+struct pull *pull_find(const struct core *c, struct pull_id id);
+struct pull_id pull_id(const struct core *c, const struct pull *p);
+/* There must be a free record. */
+struct pull *pull_create(struct core *c);
+/* A message about it to its source; there must be room. */
+struct peer_msg *pull_send(const struct core *c, struct actions *out, const struct pull *p,
+                           enum peer_msg_kind kind);
+/* The HISTORY that it found here need not stay for it any more. */
+void pull_history_unpin(struct core *c, struct pull *p);
+
+/* Is this what a source may offer to what was asked? */
+bool pull_offer_fits(const struct core *c, const struct pull *p, const struct peer_msg *msg);
+/* Takes the pages for what was offered. They must be free. */
+void pull_reserve(struct core *c, struct pull *p, const struct peer_msg *msg);
+
+/* Checks the pages of a batch in. NULL: they change nothing for anybody; else look what can be
+ * published. */
+struct pull *pull_check_in(struct core *c, const struct event *ev);
+/* Does the chunk that ends at `depth` have pages of this group that are moved? */
+bool pull_chunk_has(const struct pool *pool, const struct pull *p, uint32_t group, uint32_t depth);
+/* Are all pages of the chunk that ends at `depth` here? */
+bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t depth);
+/* Asks for pages. False: there is no room in `out` for what could be asked now. */
+bool pull_issue(struct core *c, struct actions *out, struct pull *p);
+
+/* It is to be ended with `err` once there is room for the actions; the first error counts. */
+void pull_doom(struct core *c, struct pull *p, enum tern_err err);
+/* Its session is about to go, with the pages that were published. */
+void pull_orphan(struct core *c, struct pull *p);
+void pull_conn_closed(struct core *c, uint32_t conn);
+void pull_link_down(struct core *c, uint32_t link);
+void pull_broken(struct core *c, struct pull_id pull, enum tern_err err);
+void pull_stop(struct core *c, struct actions *out, struct pull *p);
+void pull_proved_quiet(struct core *c, struct pull_id pull);
+uint64_t pull_deadline(const struct core *c);
+
+#endif
