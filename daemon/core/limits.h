@@ -8,6 +8,7 @@
 #define RANKS_MAX            16              /* rank processes (and regions) of an engine */
 #define PROCS_PER_ENGINE_MAX (RANKS_MAX + 1) /* the ranks and one scheduler */
 #define ENGINE_NAME_MAX      48              /* bytes with the NUL */
+#define GROUP_NAME_MAX       32              /* likewise; what is longer is cut off */
 #define PAGE_TOKENS_MAX      4096            /* tokens of a page */
 #define ALIGN_TOKENS_MAX     16384           /* the commit alignment L */
 #define TOKEN_BLOCK          64              /* tokens of a block of the token store */

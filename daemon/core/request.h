@@ -100,6 +100,9 @@ struct req_pool_open {
     uint32_t axes_hash;  /* names and order of the axes and their strides, hashed by the shell */
     uint64_t bytes;      /* in one region; rounded down to whole slabs */
     uint64_t host_bytes; /* likewise, of its host tier; 0: it has none */
+    /* What the groups are called, for operators; NULL: not known. Borrowed for the step. The core
+     * never reads them: they are no part of a layout, and only go into the answer. */
+    const char (*names)[GROUP_NAME_MAX];
 };
 
 struct req_session_open {
@@ -290,6 +293,7 @@ struct reply {
             struct pool_id pool;
             uint32_t align_tokens;
             uint64_t bytes;
+            const char (*names)[GROUP_NAME_MAX]; /* the request's */
         } pool_open;
         struct {
             uint32_t region;

@@ -47,7 +47,7 @@ struct engine_watch {
 /* A pool as operators see it. */
 struct pool_watch {
     uint32_t gen;
-    char names[GROUPS_MAX][WIRE_GROUP_NAME];
+    char names[GROUPS_MAX][GROUP_NAME_MAX];
 };
 
 struct daemon {

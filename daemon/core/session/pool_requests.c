@@ -118,6 +118,7 @@ enum tern_err pool_open(struct core *c, struct actions *out, struct call *call, 
     ret->pool_open.pool = (struct pool_id){.slot = slot, .gen = p->gen};
     ret->pool_open.align_tokens = p->align;
     ret->pool_open.bytes = p->bytes;
+    ret->pool_open.names = r->names;
     return TERN_OK;
 }
 

@@ -40,7 +40,8 @@ static void note_reply(struct daemon *d, const struct reply *r, struct client_co
     if (r->op == OP_POOL_OPEN) {
         slot = r->pool_open.pool.slot;
         pool_known(d, slot);
-        memcpy(d->pools[slot].names, d->in.group_names, sizeof(d->in.group_names));
+        if (r->pool_open.names)
+            memcpy(d->pools[slot].names, r->pool_open.names, sizeof(d->pools[slot].names));
     } else if (r->op == OP_ENGINE_JOIN) {
         engine_watch_begin(d, r->join.engine);
         if (c)

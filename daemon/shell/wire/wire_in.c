@@ -171,9 +171,10 @@ static enum tern_err groups_of(struct wire_in *w, const Tern__Wire__PoolOpen *m,
         ret->group[i] = group_of(m->groups[i]);
         hash_group(&state, m->groups[i]);
         if (name)
-            strncpy(w->group_names[i], name, WIRE_GROUP_NAME - 1);
+            strncpy(w->group_names[i], name, GROUP_NAME_MAX - 1);
     }
     ret->ngroups = (uint32_t)m->n_groups;
+    ret->names = w->group_names;
     ret->axes_hash = (uint32_t)XXH3_128bits_digest(&state).low64;
     return TERN_OK;
 }

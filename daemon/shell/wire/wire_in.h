@@ -9,15 +9,13 @@
 #include "proto/codec.h"
 #include "shell/config/config.h"
 
-#define WIRE_GROUP_NAME 32 /* bytes of a group's name that are kept for operators, with the NUL */
-
 struct wire_in {
     const struct config *config; /* borrowed */
     struct budget budget;
     void *mem; /* owned: the budget's */
     struct step_op ops[STEP_OPS_MAX];
     struct table_run runs[GROUPS_MAX];
-    char group_names[GROUPS_MAX][WIRE_GROUP_NAME]; /* of the last PoolOpen */
+    char group_names[GROUPS_MAX][GROUP_NAME_MAX]; /* of a PoolOpen, which borrows them */
 };
 
 enum tern_err wire_in_init(struct wire_in *w, const struct config *config, uint32_t body_max);
