@@ -42,7 +42,8 @@ static uint32_t record_take(struct core *c)
     n->sibling = nowhere;
     n->depth = n->residency = n->nrefs = n->mark = 0;
     n->hash = n->chain = n->admin_ns = 0;
-    n->state = (struct node_state){.reclaim = nowhere};
+    memset(&n->state, 0, sizeof n->state);
+    n->state.reclaim = nowhere;
     n->tiers = (struct node_tiers){0};
     n->work = (struct node_work){
         .publish_next = NONE, .seal_queue = nowhere, .copy_gen = copy_gen, .copy_queue = nowhere};
