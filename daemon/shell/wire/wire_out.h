@@ -1,8 +1,8 @@
 /* Answers to frames. What the core answers is written straight into the caller's buffer, by hand: a
  * Step has up to a thousand results, and one pass without intermediate structs is what its latency
- * needs. What each answer says is listed in
- * proto/messages.h; tests/unit/shell/test_shell_wire.c holds every
- * field against the generated decoder. What the shell answers itself goes through wire_encode. */
+ * needs. What each answer says is listed in proto/messages.h; tests/unit/shell/test_shell_wire.c
+ * holds every field against the generated decoder. What the shell answers itself goes through
+ * wire_encode. */
 #ifndef SHELL_WIRE_OUT_H
 #define SHELL_WIRE_OUT_H
 
