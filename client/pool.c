@@ -216,7 +216,7 @@ enum tern_err tern_pool_map(struct tern *t, uint64_t handle, uint32_t deadline_m
         goto out_free;
     t->socket.fds_expected++;
     err = call_answer(t, &call, &msg);
-    /* Without an answer its descriptors are still to come; async.c drops them then. */
+    /* Without an answer its descriptors are still to come; pending.c drops them then. */
     if (err == TERN_TIMED_OUT)
         goto out_free;
     t->socket.fds_expected--;

@@ -45,11 +45,13 @@ struct quick_request {
 size_t quick_size(const struct quick_request *q);
 void quick_put(struct writer *w, const struct quick_request *q);
 
-/* False: the bytes are no such message, or name more than fits. ret->err is the answer's own. */
-/* type: of the answer to a Match, a Fetch or a Recover. */
+/* Reads the answer to a Match, a Fetch or a Recover; `type` is the frame type of that answer.
+ * ret->err is what the daemon answered. False: the bytes are no such message, or name more than
+ * fits. */
 bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_store *store,
                struct tern_result *ret);
-/* *ret_err: of the whole request; *ret_done <= max results were filled. */
+/* The same for the answer to a Step. *ret_err is what the daemon answered to the whole request;
+ * ret[0 .. *ret_done) are the results of its operations, at most `max`. */
 bool quick_step_get(const uint8_t *body, uint32_t n, struct quick_store *store,
                     struct tern_result *ret, uint32_t max, uint32_t *ret_done,
                     enum tern_err *ret_err);

@@ -73,7 +73,7 @@ static size_t ops_size(const struct tern_op *ops, uint32_t n)
     return size;
 }
 
-/* A name of no bytes, which is not the same as none, is the host tier. */
+/* An empty name stands for the host tier; a field that is absent would name nothing. */
 static const char *name_of(const struct quick_request *q)
 {
     return q->fetch.peer ? q->fetch.peer : "";

@@ -1,7 +1,7 @@
 /* Bodies to structs and back, bounded. wire_decode unpacks one body into a budget and checks every
  * count against the limits of messages.h, so that whoever reads the struct need not look at sizes
  * again; wire_encode packs a struct and its header into the caller's buffer. Neither allocates.
- * Used by the shell, libtern and ternctl.
+ * Used by the shell and libtern.
  *
  * Integers that are absent read as 0, strings as NULL, bytes as {0, NULL}. Unknown fields are
  * ignored. Arrays of integers are little-endian bytes on the wire and in the struct; use wire_array

@@ -1,6 +1,6 @@
-/* The fixed header and the cutting of a byte stream into frames. Fed by every connection's receive;
- * nothing in here may trust a byte, allocate, or copy more than a header's worth beyond the body
- * cap. */
+/* The fixed header and the cutting of a byte stream into frames. The bytes come from the other side
+ * of a connection: nothing in here may trust one, allocate, or copy more than a header's worth
+ * beyond the body cap. */
 #include "proto/frame.h"
 
 #include <assert.h>

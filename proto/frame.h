@@ -1,6 +1,8 @@
 /* The fixed header that precedes every message, outside protobuf, so that a gate or a limit can
  * answer before a body is decoded. Little-endian. The splitter is fed bytes as they come and yields
- * whole frames; it never allocates and rejects a bad header as soon as its 24 bytes are there. */
+ * whole frames; it never allocates and rejects a bad header as soon as its 24 bytes are there. Only
+ * tests use it: the daemon cuts its streams in shell/stream/stream_recv.c and libtern in
+ * client/socket.c, both by frame_decode. */
 #ifndef WIRE_FRAME_H
 #define WIRE_FRAME_H
 

@@ -4,6 +4,9 @@
  * send what, the tape and the table in docs/protocol.md; tests/unit/proto/test_messages.c holds it
  * against tern.proto and the document.
  *
+ * Four requests and their answers are besides read or written by hand, with the field numbers once
+ * more: Match and Step in proto/in_place.c, and these with Fetch and Recover in client/quick_*.c.
+ *
  * What must stay true: numbers, messages and field numbers never change their meaning; a new row
  * takes the next free odd number. Plain text for the preprocessor: whoever expands a list of fields
  * knows the structs that it names. */

@@ -15,10 +15,11 @@
  * tern_poll) never blocks.
  *
  * Lost connections. After TERN_PEER_LOST the connection is dead, and every later call on it returns
- * TERN_PEER_LOST. TERN_MALFORMED means that the daemon sent nonsense and has the same effect. The
- * mapped pools stay mapped until tern_destroy, so that kernels in flight touch valid memory; then
- * connect again. A daemon that was restarted has another incarnation, and it answers every handle
- * from before with TERN_GONE.
+ * TERN_PEER_LOST. A fetch is the exception: it says TERN_PEER_LOST also when the other daemon is
+ * not connected, and then this connection lives on, as tern_ping tells. TERN_MALFORMED means that
+ * the daemon sent nonsense; it ends the connection likewise. The mapped pools stay mapped until
+ * tern_destroy, so that kernels in flight touch valid memory; then connect again. A daemon that was
+ * restarted has another incarnation, and it answers every handle from before with TERN_GONE.
  *
  * fork(). After a fork the connection is the parent's. Its pools are not mapped in the child, and
  * the child may call tern_pool_unmap and tern_destroy on it, and nothing else. */
@@ -310,8 +311,11 @@ TERN_API enum tern_err tern_peek_depths(struct tern *t, uint64_t pool,
  * names its pages. On a session that has written tokens it resumes at the shorter of the written
  * length and the common prefix, and it gives the pages behind that back. `step` is the last step
  * that may still touch them; 0: nothing is in flight. The call may be repeated.
- *   INVALID  The request has fewer tokens in common with the session than are committed. A session
- *            is append-only: close it and open another. */
+ *   INVALID   The request has fewer tokens in common with the session than are committed. A session
+ *             is append-only: close it and open another. Or the session is retracted, or the STATE
+ *             that is needed at the common length has left its table: abort it, then match anew.
+ *   CONFLICT  tokens->base is beyond the tokens that the session has.
+ *   BUSY      A fetch of this session is under way, or a table of the daemon is full. */
 TERN_API enum tern_err tern_match(struct tern *t, tern_session s, const struct tern_tokens *tokens,
                                   uint64_t step, uint32_t deadline_ms, struct tern_result *ret);
 
@@ -375,8 +379,8 @@ TERN_API enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_
 
 /* Brings whole chunks of the session's tokens, up to `depth` tokens (0: all of them), from the peer
  * of that name. On return the committed length says how far it got, and the pages are in the table.
- * Before, the session must hold nothing beyond its committed length. When deadline_ms passes first
- * the fetch is cancelled.
+ * Call tern_match before, and let the session hold nothing beyond its committed length: else the
+ * answer is INVALID. When deadline_ms passes first the fetch is cancelled.
  *   PEER_LOST, CORRUPT, TIMED_OUT  What came before stays. Repeat, or compute the rest.
  *   BUSY         The source is full. Repeat in a moment.
  *   UNSUPPORTED  The source has the namespace only in pools of another layout or world.

@@ -352,7 +352,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_data(ctx, out);
         status_events(ctx, &v, out);
         status_shell(ctx, out);
-    } else { /* what an engine of the host tier waits for in vain */
+    } else { /* a tenant hears how many of its retracts came to nothing: it may wait for them */
         text_object(out, "host_tier");
         text_u64(out, "retracts_undone", core_retracts_undone(ctx->core, q->tenant));
         text_object_end(out);

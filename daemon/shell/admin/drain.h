@@ -1,5 +1,5 @@
-/* Draining: the daemon takes no new sessions and ends when the others have ended. An operator
- * (operator.c) or a signal (daemon.c) asks for it. */
+/* Draining: the daemon takes no new sessions and ends when those that are open have ended. An
+ * operator (operator.c) or a signal (daemon.c) asks for it. */
 #ifndef SHELL_DRAIN_H
 #define SHELL_DRAIN_H
 

@@ -1,7 +1,7 @@
-/* Connections of local clients: engines, schedulers and operators. They are accepted on Unix
- * sockets, tied to a process, greeted and counted. A connection's slot number is its id in the
- * core. conn.c moves it through its states; the layer above registers `ops` and decides what frames
- * ask for. Owner thread only. */
+/* Connections of local clients: the processes of engines, and operators. They are accepted on Unix
+ * sockets, greeted and counted; that of an engine is tied to its process. A connection's slot
+ * number is its id in the core. conn.c moves it through its states; the layer above (request.c)
+ * registers `ops` and decides what frames ask for. Owner thread only. */
 #ifndef SHELL_CONN_H
 #define SHELL_CONN_H
 

@@ -113,8 +113,8 @@ static enum tern_err name_of(const char *name, char ret[ENGINE_NAME_MAX], const 
     return TERN_OK;
 }
 
-/* No name at all, or one that is not in the configuration, is the core's NONE: it answers INVALID
- * with what to do. A name without a letter is the host tier. */
+/* An empty name stands for the host tier. A field that is absent and a name that is not in the
+ * configuration become NONE, which the core answers with INVALID and what to do. */
 static uint32_t peer_of(const struct wire_in *w, const char *name)
 {
     uint32_t slot = NONE;
