@@ -1,4 +1,4 @@
-/* The ids of the core: one-field structs, never bare ints, and never an address. */
+/* The ids of the core: a struct for each kind, never a bare int, and never an address. */
 #ifndef CORE_IDS_H
 #define CORE_IDS_H
 

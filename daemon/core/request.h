@@ -140,7 +140,7 @@ enum step_op_kind {
     STEP_ABORT,
     STEP_CLOSE,
     STEP_SLIDE,  /* T5: STATE pages wholly below the window leave the table. `length`: the next
-                    commit target,  0 for one chunk beyond what is committed. A commit slides by
+                    commit target, 0 for one chunk beyond what is committed. A commit slides by
                     itself */
     STEP_RELEASE /* SnapshotRelease: nobody will come back to the resume point where the session is:
                     its STATE may go first */

@@ -28,6 +28,9 @@ STATE_MACHINE(pool, POOL, POOL_STATE_TABLE)
 
 STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
 
+/* Those from RETRACTING on are away from the device, or on their way: session_away names them, and
+ * the audit relies on their order. Which requests each state takes is said where they are refused,
+ * by match.c, session_ops.c, retract.c and record.c. */
 #define SESSION_STATE_TABLE(X)                                                                     \
     X(SESSION, EMPTY, TO(SESSION, OPEN), "there is none", "empty")                                 \
     X(SESSION, OPEN,                                                                               \
@@ -53,7 +56,7 @@ STATE_MACHINE(engine, ENGINE, ENGINE_STATE_TABLE)
     X(SESSION, RETRACTED,                                                                          \
       TO(SESSION, LOADING) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |           \
           TO(SESSION, EMPTY),                                                                      \
-      "away: only a Recover, an Abort or a Close is taken", "retracted")                           \
+      "away: a Recover brings it back; an Abort or a Close ends that", "retracted")                \
     X(SESSION, LOADING,                                                                            \
       TO(SESSION, RETRACTED) | TO(SESSION, OPEN) | TO(SESSION, TURN) | TO(SESSION, IDLE) |         \
           TO(SESSION, EMPTY),                                                                      \

@@ -1,6 +1,6 @@
-/* One request while it is being answered: who asks, and what the request names. step.c fills this
- * in one place, by the table of operations, before the operation's own function is called; so a
- * function that needs an engine or a session finds it here, alive and belonging to the asker.
+/* One request while it is being answered: who asks, and what the request names. core/step.c fills
+ * this in one place, by the table of operations, before the operation's own function is called; so
+ * a function that needs an engine or a session finds it here, alive and belonging to the asker.
  *
  * Such a function returns what becomes the reply's error, by refuse() where it refuses. It fills
  * the rest of the reply itself. One that starts a transfer sets `later`: the reply is then thrown

@@ -6,8 +6,7 @@
 #include "core/arena/arena.h"
 
 /* Attaches or adopts the chunk that follows what is committed (T6-T8, T18), with the first pages of
- * `pages`. GONE stands for
- * "another engine is about to publish it". */
+ * `pages`. GONE stands for "another engine is about to publish it". */
 struct chunk_source {
     struct list *pages;      /* one list a group */
     uint32_t *base;          /* first logical page of each list */

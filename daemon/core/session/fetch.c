@@ -171,7 +171,7 @@ enum tern_err fetch_cancel(struct core *c, struct actions *out, struct call *cal
 
     (void)ret;
     if (s->pull != NONE)
-        pull_doom(c, pull_at(c, s->pull), TERN_GONE);
+        pull_set_ending(c, pull_at(c, s->pull), TERN_GONE);
     load_end(c, out, s, true);
     return TERN_OK;
 }

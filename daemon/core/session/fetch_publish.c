@@ -59,7 +59,7 @@ static void fetch_publish(struct core *c, struct pull *p)
 
         duplicates = LIST_EMPTY;
         if (c->free_retires.n == 0 && !node_visible(node_at(c, s->node))) {
-            pull_doom(c, p, TERN_BUSY);
+            pull_set_ending(c, p, TERN_BUSY);
             return;
         }
         if (s->allocated == s->committed) /* else it owns the chunk before this one */
@@ -69,7 +69,7 @@ static void fetch_publish(struct core *c, struct pull *p)
             continue;
         }
         if (err != TERN_OK) {
-            pull_doom(c, p, err);
+            pull_set_ending(c, p, err);
             return;
         }
         s->written = s->allocated = s->committed;
@@ -83,7 +83,7 @@ static void fetch_publish(struct core *c, struct pull *p)
         return;
     if (s->committed == p->to && state_resumable(c, s->node)) /* else it steps back from there */
         state_terminal(c, s->node);
-    pull_doom(c, p, TERN_OK);
+    pull_set_ending(c, p, TERN_OK);
 }
 
 void fetch_arrived(struct core *c, const struct event *ev)
@@ -251,7 +251,7 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
 
     p->serve = msg->serve;
     if (msg->err != TERN_OK || msg->to == msg->from) {
-        pull_doom(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
+        pull_set_ending(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
         return;
     }
     for (uint32_t g = 0; g < pool->ngroups; g++)
@@ -277,12 +277,12 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     }
     if (msg->kind == PEER_PULL_ABORT) {
         if (p)
-            pull_doom(c, p,
-                      (unsigned)msg->err < TERN_ERR_COUNT && msg->err ? msg->err : TERN_PEER_LOST);
+            pull_set_ending(
+                c, p, (unsigned)msg->err < TERN_ERR_COUNT && msg->err ? msg->err : TERN_PEER_LOST);
         return;
     }
     if (!p || p->state != PULL_ASKED) {
-        /* Too late: tell the source to let go. Where p is there, pull_end does. */
+        /* Too late: tell the source to let go. Where p is there, fetch_end does. */
         if (!p && msg->err == TERN_OK && msg->serve.gen != 0) {
             struct action *a = action_add(out, ACT_PEER_SEND);
 
@@ -297,7 +297,7 @@ void fetch_msg(struct core *c, struct actions *out, uint32_t link, const struct 
     }
     if (msg->err == TERN_OK && !pull_offer_fits(c, p, msg)) {
         action_add(out, ACT_LINK_CLOSE)->link.link = link;
-        pull_doom(c, p, TERN_PEER_LOST);
+        pull_set_ending(c, p, TERN_PEER_LOST);
         return;
     }
     offer_take(c, out, p, msg);
@@ -314,7 +314,7 @@ bool fetch_flush(struct core *c, struct actions *out)
 
         next = p->active.next;
         if (p->state != PULL_STOPPING && c->now_ns >= p->deadline_ns)
-            pull_doom(c, p, TERN_TIMED_OUT);
+            pull_set_ending(c, p, TERN_TIMED_OUT);
         if (p->state == PULL_ASKED_ENDS || p->state == PULL_RUNNING_ENDS) {
             if (actions_room(out) < 3 ||
                 !refs_fit(out, 2 * GROUPS_MAX, pool_table_refs(pool_at(c, p->pool), p->to)))

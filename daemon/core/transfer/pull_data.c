@@ -47,7 +47,7 @@ static void page_arrived(struct core *c, struct pull *p, uint32_t record, bool o
     }
     c->corrupt_detected++;
     if (++pg->tries >= PULL_TRIES_MAX) {
-        pull_doom(c, p, TERN_CORRUPT);
+        pull_set_ending(c, p, TERN_CORRUPT);
         return;
     }
     pg->chain = p->retry;

@@ -122,7 +122,7 @@ void pull_reserve(struct core *c, struct pull *p, const struct peer_msg *msg)
 
 /* --- ending --- */
 
-void pull_doom(struct core *c, struct pull *p, enum tern_err err)
+void pull_set_ending(struct core *c, struct pull *p, enum tern_err err)
 {
     if (p->state != PULL_ASKED && p->state != PULL_RUNNING)
         return; /* whoever came first has won (Y6) */
@@ -136,7 +136,7 @@ void pull_orphan(struct core *c, struct pull *p)
     p->session = NONE;
     pull_history_unpin(
         c, p); /* it publishes no more; a chunk that waits for a dying engine has to go */
-    pull_doom(c, p, TERN_GONE);
+    pull_set_ending(c, p, TERN_GONE);
 }
 
 void pull_conn_closed(struct core *c, uint32_t conn)
@@ -150,7 +150,7 @@ void pull_link_down(struct core *c, uint32_t link)
 {
     for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
         if (pull_at(c, i)->link == link)
-            pull_doom(c, pull_at(c, i), TERN_PEER_LOST);
+            pull_set_ending(c, pull_at(c, i), TERN_PEER_LOST);
 }
 
 void pull_broken(struct core *c, struct pull_id id, enum tern_err err)
@@ -158,7 +158,7 @@ void pull_broken(struct core *c, struct pull_id id, enum tern_err err)
     struct pull *p = pull_find(c, id);
 
     if (p && p->state == PULL_RUNNING)
-        pull_doom(c, p, err);
+        pull_set_ending(c, p, err);
 }
 
 static void forget_batches(struct core *c, struct pull *p)

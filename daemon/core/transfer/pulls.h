@@ -30,8 +30,9 @@ bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t de
 /* Asks for pages. False: there is no room in `out` for what could be asked now. */
 bool pull_issue(struct core *c, struct actions *out, struct pull *p);
 
-/* It is to be ended with `err` once there is room for the actions; the first error counts. */
-void pull_doom(struct core *c, struct pull *p, enum tern_err err);
+/* It is over, with `err` (OK: all of it came), and is ended once there is room for the actions. The
+ * first call counts. */
+void pull_set_ending(struct core *c, struct pull *p, enum tern_err err);
 /* Its session is about to go, with the pages that were published. */
 void pull_orphan(struct core *c, struct pull *p);
 void pull_conn_closed(struct core *c, uint32_t conn);

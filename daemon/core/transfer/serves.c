@@ -39,7 +39,7 @@ static void serve_free(struct core *c, struct serve *s)
     touch(c);
 }
 
-static void serve_end(struct core *c, struct serve *s, enum tern_err tell)
+static void serve_set_ending(struct core *c, struct serve *s, enum tern_err tell)
 {
     if (s->state != SERVE_SEALING && s->state != SERVE_OPEN)
         return;
@@ -199,7 +199,7 @@ void serve_msg(struct core *c, struct actions *out, uint32_t link, const struct 
         struct serve *s = serve_at(c, i);
 
         if (s->link == link && pull_id_equal(s->pull, m->pull))
-            serve_end(c, s, TERN_OK);
+            serve_set_ending(c, s, TERN_OK);
     }
 }
 
@@ -214,14 +214,14 @@ void serve_link_down(struct core *c, uint32_t link)
 {
     for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
         if (serve_at(c, i)->link == link)
-            serve_end(c, serve_at(c, i), TERN_OK);
+            serve_set_ending(c, serve_at(c, i), TERN_OK);
 }
 
 void serve_end_pool(struct core *c, uint32_t pool)
 {
     for (uint32_t i = c->serves_active.head; i != NONE; i = serve_list_next(c, i))
         if (serve_at(c, i)->pool == pool)
-            serve_end(c, serve_at(c, i), TERN_GONE);
+            serve_set_ending(c, serve_at(c, i), TERN_GONE);
 }
 
 void serve_proved_quiet(struct core *c, struct serve_id id)
@@ -314,7 +314,7 @@ bool serve_flush(struct core *c, struct actions *out)
 
         next = s->active.next;
         if (s->state != SERVE_STOPPING && c->now_ns >= s->deadline_ns)
-            serve_end(c, s, TERN_TIMED_OUT);
+            serve_set_ending(c, s, TERN_TIMED_OUT);
         if (s->state == SERVE_SEALING_ENDS || s->state == SERVE_OPEN_ENDS)
             all = finish(c, out, s) && all;
         else if (s->state == SERVE_SEALING && s->wait_node == NONE)
