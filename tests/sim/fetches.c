@@ -229,8 +229,8 @@ static void list_cut(struct sim *w, uint32_t d, struct session *s)
     EXPECT(v.tokens >= s->committed && v.tokens < had && v.tokens % w->L == 0, "fetch_tokens",
            "%u tokens of %u, committed %u", v.tokens, had, s->committed);
     s->ntokens = v.tokens;
-    if (s->good > s->ntokens)
-        s->good = s->ntokens;
+    if (s->finished > s->ntokens)
+        s->finished = s->ntokens;
     check_store_full(w, d, s, had);
 }
 

@@ -192,8 +192,8 @@ static void match_new(struct sim *w, uint32_t d, struct session *s, uint32_t n, 
     state_borrow(w, d, s, 0, depth, r->runs, r->nruns);
     s->committed = s->written = s->allocated = s->filled = depth;
     s->ntokens = s->prompt = n;
-    if (s->good > common)
-        s->good = common;
+    if (s->finished > common)
+        s->finished = common;
     s->turn = TURN_OPEN;
     if (depth)
         MARK(match_hit);
@@ -273,8 +273,8 @@ static void match_again(struct sim *w, uint32_t d, struct session *s, uint32_t v
     s->filled = p;
     s->variant = (uint8_t)variant;
     s->ntokens = s->prompt = n;
-    if (s->good > common)
-        s->good = common;
+    if (s->finished > common)
+        s->finished = common;
     s->turn = TURN_OPEN;
     EXPECT(r->match.lengths.committed == s->committed && r->match.lengths.written == p &&
                r->match.lengths.allocated == p,

@@ -421,7 +421,7 @@ static void did_finish(struct sim *w, uint32_t d, struct session *s, const struc
     s->written = s->allocated < s->ntokens ? s->allocated : s->ntokens;
     if (s->filled > s->ntokens)
         s->filled = s->ntokens;
-    s->good = s->prompt = s->ntokens;
+    s->finished = s->prompt = s->ntokens;
     s->turn = TURN_FINISHED;
     s->lame |= w->cfg.nstate && !state_window_whole(w, s, s->written);
 }
@@ -445,11 +445,11 @@ static void did_abort(struct sim *w, uint32_t d, struct session *s, const struct
     s->filled = 0;
     s->prompt = 0;
     s->turn = TURN_NEW;
-    if (r->tokens == 0 && s->good > 0) { /* given up for want of room in the token store */
-        check_store_full(w, d, s, s->good);
-        s->good = 0;
+    if (r->tokens == 0 && s->finished > 0) { /* given up for want of room in the token store */
+        check_store_full(w, d, s, s->finished);
+        s->finished = 0;
     }
-    s->ntokens = s->good;
+    s->ntokens = s->finished;
 }
 
 static void did_rewind(struct sim *w, uint32_t d, struct session *s, const struct step_op *op,
@@ -471,8 +471,8 @@ static void did_rewind(struct sim *w, uint32_t d, struct session *s, const struc
     trim(w, d, s, op->length, (uint32_t)op->step);
     if (op->length < s->ntokens)
         s->ntokens = op->length;
-    if (s->good > op->length)
-        s->good = op->length;
+    if (s->finished > op->length)
+        s->finished = op->length;
     if (s->filled > s->ntokens)
         s->filled = s->ntokens;
 }

@@ -216,8 +216,8 @@ static void step_back(struct core *c, const struct pull *p, struct session *s)
     }
     for (uint32_t g = 0; g < pool->ngroups; g++)
         s->base[g] = s->committed / pool->group[g].layout.page_tokens;
-    if (s->good > s->tokens.end)
-        s->good = s->tokens.end;
+    if (s->finished > s->tokens.end)
+        s->finished = s->tokens.end;
 }
 
 /* Needs room for three actions and the answer's runs. */

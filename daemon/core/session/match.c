@@ -85,11 +85,11 @@ static enum tern_err match_import(struct core *c, struct actions *out, struct se
     blocks = tokens_blocks_needed(&fresh, t->n - keep);
     if (blocks > c->free_blocks.n || t->nkeys > c->free_keys.n)
         return refuse(ret, TERN_BUSY, token_store_full);
-    if (s->good >
-        t->base) { /* what differs is replaced: an Abort must not take it for the good list */
+    if (s->finished >
+        t->base) { /* what differs is replaced: an Abort must not take it for finished */
         uint32_t common = t->base + tokens_common(c, &s->tokens, t->base, t);
 
-        s->good = s->good < common ? s->good : common;
+        s->finished = s->finished < common ? s->finished : common;
     }
     if (depth > t->base) {
         tokens_truncate(c, &s->tokens, s->tokens.first);
@@ -216,8 +216,8 @@ static enum tern_err match_resume(struct core *c, struct actions *out, struct se
         return refuse(ret, TERN_BUSY, token_store_full);
     session_free_tail(c, s, length, &pages);
     retire_release(c, e, m->step, &pages, (struct path){NONE, 0});
-    if (s->good > common)
-        s->good = common;
+    if (s->finished > common)
+        s->finished = common;
     tokens_truncate(c, &s->tokens, common);
     tokens_skip_to(&t, common);
     check(tokens_append(c, &s->tokens, t.v, t.n, t.keys, t.nkeys) == TERN_OK);

@@ -115,8 +115,8 @@ static enum tern_err op_rewind(struct core *c, struct engine *e, struct session 
     session_free_tail(c, s, op->length, &pages);
     retire_release(c, e, op->step, &pages, (struct path){NONE, 0});
     tokens_truncate(c, &s->tokens, op->length);
-    if (s->good > op->length)
-        s->good = op->length;
+    if (s->finished > op->length)
+        s->finished = op->length;
     session_use(c, s);
     return TERN_OK;
 }
@@ -143,32 +143,32 @@ static enum tern_err op_finish(struct core *c, struct engine *e, struct session 
         tokens_truncate(c, &s->tokens, (uint32_t)target);
     s->written = s->allocated < s->tokens.end ? s->allocated
                                               : s->tokens.end; /* S6: of tokens that are known */
-    s->good = s->prompt = s->tokens.end; /* so a repeated Finish changes nothing */
+    s->finished = s->prompt = s->tokens.end; /* so a repeated Finish changes nothing */
     session_state_move(&s->state, SESSION_IDLE);
     session_use(c, s);
     return TERN_OK;
 }
 
-/* S7 keeps the last good token list: what of it is in the tree is copied before the pin goes. Where
+/* S7 keeps the tokens of the last Finish: what of it is in the tree is copied before the pin goes. Where
  * the token store has no room, the list is given up, and the `tokens` of the answer says so. */
-static void keep_good_tokens(struct core *c, struct session *s)
+static void keep_finished_tokens(struct core *c, struct session *s)
 {
     const uint32_t align = session_pool(c, s)->align,
-                   in_tree = s->good < s->committed ? s->good : s->committed;
+                   in_tree = s->finished < s->committed ? s->finished : s->committed;
     uint32_t keys = 0;
 
-    tokens_truncate(c, &s->tokens, s->good > s->tokens.first ? s->good : s->tokens.first);
+    tokens_truncate(c, &s->tokens, s->finished > s->tokens.first ? s->finished : s->tokens.first);
     for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent)
         keys += tokens_count_keys(c, node_at(c, at)->keys);
     if (div_up(in_tree, align) * tokens_blocks_per_chunk(align) > c->free_blocks.n ||
         keys > c->free_keys.n) {
         tokens_truncate(c, &s->tokens, s->tokens.first);
         tokens_init(&s->tokens, 0);
-        s->good = 0;
+        s->finished = 0;
         return;
     }
     if (in_tree == 0 && s->committed > 0)
-        tokens_init(&s->tokens, 0); /* nothing was good yet; the buffer is empty by now */
+        tokens_init(&s->tokens, 0); /* no turn has finished yet; the buffer is empty by now */
     for (uint32_t at = s->node; node_at(c, at)->depth > 0; at = node_at(c, at)->parent) {
         const struct node *n = node_at(c, at);
         uint32_t start = n->depth - align;
@@ -200,7 +200,7 @@ static enum tern_err op_abort(struct core *c, struct actions *out, struct engine
         pull_orphan(c, pull_at(c, s->pull));
     s->pull = NONE;
     load_end(c, out, s, false);
-    keep_good_tokens(c, s);
+    keep_finished_tokens(c, s);
     pages = LIST_EMPTY;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         page_list_append(c, &pages, &s->owned[g]);

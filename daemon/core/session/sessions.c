@@ -53,7 +53,7 @@ enum tern_err session_open(struct core *c, struct actions *out, struct call *cal
     s->pool = pool_slot(c, p);
     s->space = node_at(c, root)->space;
     s->node = root;
-    s->committed = s->written = s->allocated = s->state_from = s->prompt = s->good = 0;
+    s->committed = s->written = s->allocated = s->state_from = s->prompt = s->finished = 0;
     s->pull = s->load_pin = s->target = NONE;
     s->held = REF_DEVICE;
     s->in_away = (struct list_links){.next = NONE, .prev = NONE};
