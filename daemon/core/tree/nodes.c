@@ -190,7 +190,12 @@ static uint32_t walk_plain(const struct core *c, uint32_t at, const struct token
         return at;
     for (; w->end - depth >= TOKEN_BLOCK && n->children.head != NONE; depth += TOKEN_BLOCK) {
         const struct node *child = node_at(c, n->children.head);
+        uint32_t next = child->children.head;
 
+        /* From cold caches a walk is a chain of misses: the next one begins while this chunk's
+         * tokens are compared. */
+        if (next != NONE)
+            __builtin_prefetch(node_at(c, next));
         if (child->keys != NONE || !node_visible(child) || !node_on_device(child) ||
             memcmp(block_at(c, child->tokens)->v, w->v + (depth - w->base),
                    sizeof(struct token_block)) != 0)
