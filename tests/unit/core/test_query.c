@@ -73,8 +73,7 @@ TEST(views_nodes_show_depth_refs_and_visibility)
 
     b.rig->automatic = RIG_ALL & ~(uint32_t)RIG_SEAL;
     rig_put(b.rig, &b.e, b.pool, 1, 8);
-    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 12), 12));
+    computes(b.s, 1, 12);
     assert_ok(rig_commit(b.s, 12, 5));
     for (uint32_t i = 0; i < b.rig->options.limits.nodes; i++) {
         struct node_view v;

@@ -72,8 +72,7 @@ static void history(struct bench *b, uint32_t salt)
     assert_ok(rig_run_to(b->s, rig_tokens(1, 64), 30));
     assert_ok(rig_commit(b->s, 16, 3));
     assert_ok(rig_match(twin, rig_tokens(1, 64), 64));
-    assert_ok(rig_run_to(twin, rig_tokens(1, 64), 16));
-    assert_ok(rig_commit(twin, 16, 4));
+    commit_to(twin, rig_tokens(1, 64), 16, 4);
     assert_ok(rig_rewind(b->s, 20, 5));
     rig_engine_done(b->rig, &b->e, 4);
     rig_put(b->rig, &b->e, b->pool, 2 + salt, 12);

@@ -178,8 +178,7 @@ static inline void bench_ends_clean(struct bench *b)
 {
     const struct session *s = session_at(b->rig->core, b->s->id.slot);
 
-    b->rig->automatic = RIG_ALL;
-    rig_settle(b->rig);
+    rig_runs_free(b->rig);
     rig_engine_done(b->rig, &b->e, 100);
     if (s->gen == b->s->id.gen && s->state != SESSION_EMPTY)
         assert_ok(rig_close(b->s, 0));
@@ -194,8 +193,7 @@ static inline void put_slowly(struct bench *b, uint32_t seed, uint32_t depth)
 
     assert_ok(rig_match(s, rig_tokens(seed, depth), depth));
     for (uint32_t at = s->matched + 4; at <= depth; at += 4) {
-        assert_ok(rig_run_to(s, rig_tokens(seed, depth), at));
-        assert_ok(rig_commit(s, at, 0));
+        commit_to(s, rig_tokens(seed, depth), at, 0);
     }
     assert_ok(rig_close(s, 0));
 }

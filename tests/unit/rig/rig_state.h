@@ -94,8 +94,7 @@ static inline uint32_t match_depth(struct stage *st, const uint32_t *tokens, uin
     assert_ok(rig_match(s, tokens, n));
     depth = s->matched;
     assert_int_equal(rig_depth(s, tokens, n), depth);
-    assert_int_equal(rig_wrong(s, depth), 0);
-    assert_ok(rig_close(s, 0));
+    closes_whole(s, depth);
     return depth;
 }
 
@@ -111,13 +110,6 @@ static inline struct stage stage_capped(enum supersede supersede, uint32_t windo
 
     l.cap_pages = cap;
     return stage_with(supersede, 64, l);
-}
-
-static inline void commit_to(struct rig_session *s, const uint32_t *tokens, uint32_t depth, uint64_t step)
-{
-    assert_ok(rig_run_to(s, tokens, depth));
-    assert_ok(rig_commit(s, depth, step));
-    assert_int_equal(s->len.committed, depth);
 }
 
 #endif

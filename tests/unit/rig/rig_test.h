@@ -109,19 +109,60 @@ static inline struct pair pair_with(struct rig_options options, uint32_t page_to
     } while (0)
 
 /* T = C = A = n, and every byte is right. */
-static inline void assert_whole(struct rig_session *s, uint32_t n)
-{
-    assert_lengths(s, n, n, n);
-    assert_int_equal(rig_wrong(s, n), 0);
-}
+#define assert_whole(s, n)                                                                         \
+    do {                                                                                           \
+        assert_lengths(s, n, n, n);                                                                \
+        assert_int_equal(rig_wrong((s), (n)), 0);                                                  \
+    } while (0)
 
-/* The session, a fresh one, gets the tokens of sequence `seed` up to n, computes and commits them.
- */
-static inline void commits(struct rig_session *s, uint32_t seed, uint32_t n)
+/* What tests do over and over, as macros, so that a failure names the line of the test. */
+
+/* Match finds `depth` tokens. */
+#define matches(s, tokens, n, depth)                                                               \
+    do {                                                                                           \
+        assert_ok(rig_match((s), (tokens), (n)));                                                  \
+        assert_int_equal((s)->matched, (depth));                                                   \
+    } while (0)
+
+/* The session has those tokens; their pages up to n are written. */
+#define computes_tokens(s, tokens, n)                                                              \
+    do {                                                                                           \
+        assert_ok(rig_match((s), (tokens), (n)));                                                  \
+        assert_ok(rig_run_to((s), (tokens), (n)));                                                 \
+    } while (0)
+
+/* Likewise those of sequence `seed`. */
+#define computes(s, seed, n) computes_tokens(s, rig_tokens(seed, n), n)
+
+/* Of a session that has matched them: writes them up to `depth` and commits them there. */
+#define commit_to(s, tokens, depth, step)                                                          \
+    do {                                                                                           \
+        assert_ok(rig_run_to((s), (tokens), (depth)));                                             \
+        assert_ok(rig_commit((s), (depth), (step)));                                               \
+        assert_int_equal((s)->len.committed, (depth));                                             \
+    } while (0)
+
+/* The session, a fresh one, gets those tokens, computes and commits them. */
+#define commits_tokens(s, tokens, n)                                                               \
+    do {                                                                                           \
+        assert_ok(rig_match((s), (tokens), (n)));                                                  \
+        commit_to(s, tokens, n, 0);                                                                \
+    } while (0)
+
+#define commits(s, seed, n) commits_tokens(s, rig_tokens(seed, n), n)
+
+/* It closes, and until then it had the right bytes up to n. */
+#define closes_whole(s, n)                                                                         \
+    do {                                                                                           \
+        assert_int_equal(rig_wrong((s), (n)), 0);                                                  \
+        assert_ok(rig_close((s), 0));                                                              \
+    } while (0)
+
+/* Every job completes by itself from now on, those that wait among them. */
+static inline void rig_runs_free(struct rig *rig)
 {
-    assert_ok(rig_match(s, rig_tokens(seed, n), n));
-    assert_ok(rig_run_to(s, rig_tokens(seed, n), n));
-    assert_ok(rig_commit(s, n, 0));
+    rig->automatic = RIG_ALL;
+    rig_settle(rig);
 }
 
 /* Another engine, which uses that pool too. */
@@ -162,13 +203,6 @@ static inline enum tern_err bench_opens(struct bench *b, uint64_t ns)
     struct rig_session s;
 
     return rig_session_open(b->rig, b->e.conn[0], b->pool, ns, &s);
-}
-
-/* Has the tokens of sequence 1 up to n, and their pages written; nothing is committed. */
-static inline void computes(struct rig_session *s, uint32_t n)
-{
-    assert_ok(rig_match(s, rig_tokens(1, n), n));
-    assert_ok(rig_run_to(s, rig_tokens(1, n), n));
 }
 
 /* The bench's session closes, and every prefix goes; their number. */

@@ -21,8 +21,7 @@ static inline void stage_ends(struct stage *st)
 {
     uint32_t admin = rig_connect_admin(st->rig);
 
-    st->rig->automatic = RIG_ALL;
-    rig_settle(st->rig);
+    rig_runs_free(st->rig);
     rig_engine_done(st->rig, &st->e, 1000);
     evict_all(st->rig, admin, st->pool);
     assert_all_free(st->rig, st->pool);

@@ -8,8 +8,7 @@ static struct rig_session *filled(struct rig *rig, const struct rig_engine *e, s
 {
     struct rig_session *s = rig_session(rig, e, pool, 1);
 
-    assert_ok(rig_match(s, rig_tokens(seed, 4 * pages), 4 * pages));
-    assert_ok(rig_run_to(s, rig_tokens(seed, 4 * pages), 4 * pages));
+    computes(s, seed, 4 * pages);
     return s;
 }
 
@@ -101,12 +100,10 @@ TEST(e_d_commit_at_9_not_found_at_8_found_at_9)
     assert_lengths(s, 16, 16, 16); /* the session itself uses them at once */
     rig_step_done(rig, e.id, 0, 8);
     assert_int_equal(rig_depth(early, rig_tokens(1, 16), 16), 0);
-    assert_ok(rig_match(early, rig_tokens(1, 16), 16));
-    assert_int_equal(early->matched, 0);
+    matches(early, rig_tokens(1, 16), 16, 0);
     rig_step_done(rig, e.id, 0, 9);
     assert_int_equal(rig_depth(late, rig_tokens(1, 16), 16), 16);
-    assert_ok(rig_match(late, rig_tokens(1, 16), 16));
-    assert_int_equal(late->matched, 16);
+    matches(late, rig_tokens(1, 16), 16, 16);
     assert_int_equal(rig_wrong(late, 16), 0);
 }
 
@@ -125,8 +122,7 @@ TEST(n_a_other_extra_key_at_600_matches_576)
     with_dog.keys = &dog;
     plain.nkeys = 0;
     assert_ok(rig_match_full(s, &with_cat, 0));
-    assert_ok(rig_run_to(s, rig_tokens(1, 1024), 1024));
-    assert_ok(rig_commit(s, 1024, 0));
+    commit_to(s, rig_tokens(1, 1024), 1024, 0);
     assert_ok(rig_peek_keys(other, &with_cat, &depth));
     assert_int_equal(depth, 1024);
     assert_ok(rig_peek_keys(other, &with_dog, &depth));

@@ -5,8 +5,7 @@
 
 static void settle_all(struct rig *rig)
 {
-    rig->automatic = RIG_ALL;
-    rig_settle(rig);
+    rig_runs_free(rig);
 }
 
 /* --- A15 --- */
@@ -19,8 +18,7 @@ TEST(a15_retract_then_abort_frees_nothing_twice)
             const uint32_t *tokens = rig_tokens(1, 32);
 
             b.rig->automatic = BY_HAND(RIG_COPY);
-            assert_ok(rig_match(b.s, tokens, 10));
-            assert_ok(rig_run_to(b.s, tokens, 10));
+            computes_tokens(b.s, tokens, 10);
             assert_ok(rig_commit(b.s, 4, 0));
             assert_ok(rig_extend(b.s, 16, 0, NULL, 0));
             assert_ok(rig_retract(b.s, mode, 5));
@@ -62,10 +60,8 @@ TEST(a15_retract_after_late_tokens_is_clamped_to_what_is_held)
             assert_lengths(b.s, committed, kept, kept);
             assert_int_equal(b.s->ntokens, 12);
             assert_int_equal(rig_wrong(b.s, kept), 0);
-            assert_ok(rig_run_to(b.s, tokens, 12));
-            assert_ok(rig_commit(b.s, 12, 0));
-            assert_int_equal(rig_wrong(b.s, 12), 0);
-            assert_ok(rig_close(b.s, 0));
+            commit_to(b.s, tokens, 12, 0);
+            closes_whole(b.s, 12);
             evict_all(b.rig, b.admin, b.pool);
             assert_all_free(b.rig, b.pool);
         }
@@ -128,9 +124,7 @@ TEST(a17_a_borrowed_snapshot_on_the_host_is_kept_then_freed)
     struct bench b = host_bench(4, 16, 2);
     const uint32_t *tokens = rig_tokens(1, 8);
 
-    assert_ok(rig_match(b.s, tokens, 8));
-    assert_ok(rig_run_to(b.s, tokens, 8));
-    assert_ok(rig_commit(b.s, 8, 0));
+    commits_tokens(b.s, tokens, 8);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2); /* demoted */
     assert_int_equal(rig_free(b.rig, b.pool), 16);
@@ -160,9 +154,7 @@ static struct bench loading_6_and_4(uint64_t *ret_request)
 
     o.limits.copy_jobs = 6;
     b = host_bench_with(&o, 4, 16, 16);
-    assert_ok(rig_match(b.s, rig_tokens(1, 40), 40));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 40), 40));
-    assert_ok(rig_commit(b.s, 40, 0));
+    commits(b.s, 1, 40);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 10);
     assert_int_equal(rig_free(b.rig, b.pool), 16);
@@ -240,8 +232,7 @@ TEST(a18_cancel_in_the_middle_of_a_load_back)
     settle_all(b.rig);
     assert_int_equal(rig_free(b.rig, b.pool), 16);
     assert_ok(rig_recover_now(b.s));
-    assert_lengths(b.s, 40, 40, 40);
-    assert_int_equal(rig_wrong(b.s, 40), 0);
+    assert_whole(b.s, 40);
 }
 
 /* --- A20 --- */
@@ -301,12 +292,9 @@ static void a20(enum retract_mode mode, enum supersede supersede)
     last = kept->len.written;
 
     runner = stage_session(&st);
-    assert_ok(rig_match(runner, tokens, 32));
-    assert_int_equal(runner->matched, 8);
-    assert_ok(rig_run_to(runner, tokens, 16));
-    assert_ok(rig_commit(runner, 16, 0)); /* 4 and 8 are passed now */
-    assert_ok(rig_run_to(runner, tokens, 32));
-    assert_ok(rig_commit(runner, 32, 0));
+    matches(runner, tokens, 32, 8);
+    commit_to(runner, tokens, 16, 0); /* 4 and 8 are passed now */
+    commit_to(runner, tokens, 32, 0);
     a20_presses(&st, runner);
     rig_evict(st.rig, admin, st.pool, 0);
 
@@ -315,8 +303,7 @@ static void a20(enum retract_mode mode, enum supersede supersede)
     assert_int_equal(rig_wrong(kept, last), 0); /* its own bytes */
     assert_int_equal(aliased(kept, runner, 8), 0);
     assert_int_equal(rig_wrong(runner, 32), 0);
-    assert_ok(rig_run_to(kept, rig_tokens(1, 32), 16));
-    assert_ok(rig_commit(kept, 16, 0));
+    commit_to(kept, rig_tokens(1, 32), 16, 0);
     assert_int_equal(rig_wrong(kept, 16), 0);
     assert_int_equal(match_depth(&st, rig_tokens(1, 16), 16), 16);
     rig_close(kept, 0);
@@ -347,8 +334,7 @@ static void s_f(uint32_t host_pages, bool evicts)
         uint64_t step = turn + 1;
         uint32_t expected;
 
-        assert_ok(rig_match(b.s, rig_tokens(1, to), to));
-        assert_ok(rig_run_to(b.s, rig_tokens(1, to), to));
+        computes(b.s, 1, to);
         assert_ok(rig_extend(b.s, to + more, 0, NULL, 0));
         if (to / 256 * 256 > b.s->len.committed)
             assert_ok(rig_commit(b.s, to / 256 * 256, step));
@@ -371,8 +357,7 @@ static void s_f(uint32_t host_pages, bool evicts)
         at = to;
     }
     assert_true(at > 6900);
-    assert_int_equal(rig_wrong(b.s, b.s->len.written), 0);
-    assert_ok(rig_close(b.s, 0));
+    closes_whole(b.s, b.s->len.written);
     evict_all(b.rig, b.admin, b.pool);
     assert_all_free(b.rig, b.pool);
     assert_int_equal(rig_view(b.rig).retracts, 1000);
@@ -395,8 +380,7 @@ static void n_b(uint32_t host_pages)
     uint32_t nodes = 0, had;
 
     rig_put(b.rig, &b.e, b.pool, 2, 16);
-    assert_ok(rig_match(b.s, rig_tokens(1, 32), 14));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 14));
+    computes(b.s, 1, 14);
     assert_ok(rig_commit(b.s, 8, 0));
     if (host_pages)
         rig_evict(b.rig, b.admin, b.pool, 1); /* one is on the host alone, if it had room */
@@ -417,20 +401,16 @@ static void n_b(uint32_t host_pages)
     assert_int_equal(rig_wrong(b.s, 20), 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 0);
     other = rig_session(b.rig, &b.e, b.pool, 1); /* of the new revision */
-    assert_ok(rig_match(other, rig_tokens(1, 16), 16));
-    assert_int_equal(other->matched, 0);
-    assert_ok(rig_run_to(other, rig_tokens(1, 16), 16));
-    assert_ok(rig_commit(other, 16, 0));
+    matches(other, rig_tokens(1, 16), 16, 0);
+    commit_to(other, rig_tokens(1, 16), 16, 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
     assert_ok(rig_finish(b.s, 6, 0));
     assert_ok(rig_match(b.s, rig_tokens(1, 24), 24));
     assert_int_equal(b.s->len.written, 20);
-    assert_int_equal(rig_wrong(b.s, 20), 0);
-    assert_ok(rig_close(b.s, 0));
+    closes_whole(b.s, 20);
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 4); /* pages come back: those of `other` stay */
     assert_int_equal(rig_depth(other, rig_tokens(1, 16), 16), 16);
-    assert_int_equal(rig_wrong(other, 16), 0);
-    assert_ok(rig_close(other, 0));
+    closes_whole(other, 16);
     evict_all(b.rig, b.admin, b.pool);
     assert_all_free(b.rig, b.pool);
 }

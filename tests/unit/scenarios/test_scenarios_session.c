@@ -76,8 +76,7 @@ TEST(s_d_rejected_before_admission_leaves_the_session_untouched)
     struct req_tokens bad_base = {.v = tokens, .n = 1, .base = 49};
     uint64_t changes;
 
-    assert_ok(rig_match(b.s, tokens, 48));
-    assert_ok(rig_run_to(b.s, tokens, 48));
+    computes_tokens(b.s, tokens, 48);
     assert_ok(rig_commit(b.s, 16, 0));
     assert_lengths(b.s, 16, 48, 48);
     memcpy(before, b.s->table[0], sizeof before);
@@ -128,8 +127,7 @@ TEST(s_h_resume_at_100_gives_back_112_to_130_only)
     const uint32_t *tokens = rig_tokens(1, 256);
     struct page_ref before[9];
 
-    assert_ok(rig_match(b.s, tokens, 120));
-    assert_ok(rig_run_to(b.s, tokens, 120));
+    computes_tokens(b.s, tokens, 120);
     assert_ok(rig_extend(b.s, 130, 0, NULL, 0));
     assert_int_equal(rig_free(b.rig, b.pool), 16 - 9);
     memcpy(before, b.s->table[0], sizeof before);
@@ -146,8 +144,7 @@ TEST(s_h_by_rewind_at_a_step_retires_112_to_130)
     struct bench b = bench_start(16, 16);
     const uint32_t *tokens = rig_tokens(1, 256);
 
-    assert_ok(rig_match(b.s, tokens, 130));
-    assert_ok(rig_run_to(b.s, tokens, 130));
+    computes_tokens(b.s, tokens, 130);
     assert_ok(rig_rewind(b.s, 100, 5));
     assert_lengths(b.s, 0, 100, 100);
     assert_int_equal(rig_free(b.rig, b.pool), 7);

@@ -60,14 +60,11 @@ TEST(a8_a_hit_of_256_then_commit_512)
 
     stage_put(&st, 1, 256);
     s = stage_session(&st);
-    assert_ok(rig_match(s, rig_tokens(1, 512), 512));
-    assert_int_equal(s->matched, 256);
-    assert_ok(rig_run_to(s, rig_tokens(1, 512), 512));
-    assert_ok(rig_commit(s, 512, 0));
+    matches(s, rig_tokens(1, 512), 512, 256);
+    commit_to(s, rig_tokens(1, 512), 512, 0);
     assert_lengths(s, 512, 512, 512);
     reader = stage_session(&st);
-    assert_ok(rig_match(reader, rig_tokens(1, 512), 512));
-    assert_int_equal(reader->matched, 512);
+    matches(reader, rig_tokens(1, 512), 512, 512);
     for (uint32_t p = 0; p < RIG_TABLE_MAX; p++)
         pages += reader->table[1][p].index != 0;
     assert_int_equal(pages, 512 / 8);
@@ -80,15 +77,13 @@ TEST(a26_prefill_of_20_chunks_then_resume_one_token_short)
     struct rig_session *s = stage_session(&st);
     const uint32_t *tokens = rig_tokens(1, 90);
 
-    assert_ok(rig_match(s, tokens, 81));
-    assert_ok(rig_run_to(s, tokens, 81));
+    computes_tokens(s, tokens, 81);
     assert_ok(rig_commit(s, 80, 0));
     assert_lengths(s, 80, 81, 81);
     for (uint32_t depth = 4; depth <= 80; depth += 4)
         assert_true(has_state(&st, tokens, depth));
     assert_ok(rig_match(s, tokens, 80));
-    assert_lengths(s, 80, 80, 80);
-    assert_int_equal(rig_wrong(s, 80), 0);
+    assert_whole(s, 80);
     assert_ok(rig_run_to(s, rig_tokens(1, 90), 80));
     assert_ok(rig_extend(s, 88, 0, tokens + 80, 8));
     rig_write(s, 80, 88);
@@ -107,15 +102,13 @@ TEST(a27_recurrent_state_of_512_while_the_runner_is_at_600)
     uint64_t bytes;
 
     assert_ok(rig_match(s, tokens, 700));
-    assert_ok(rig_run_to(s, tokens, 512));
-    assert_ok(rig_commit(s, 512, 0));
+    commit_to(s, tokens, 512, 0);
     assert_int_equal(rig_wrong(s, 512), 0); /* its fresh page holds a copy */
     assert_ok(rig_run_to(s, tokens, 600));
     assert_int_equal(rig_wrong(s, 600), 0);
     memcpy(at_600, rig_page(st.rig, st.pool.slot, 1, s->table[1][0].index, &bytes), sizeof at_600);
 
-    assert_ok(rig_match(other, tokens, 600));
-    assert_int_equal(other->matched, 512);
+    matches(other, tokens, 600, 512);
     assert_ok(rig_extend(other, 513, 0, NULL, 0));
     assert_int_not_equal(other->table[1][0].index, s->table[1][0].index);
     assert_int_equal(rig_wrong(other, 512), 0); /* byte for byte the state of 512 */

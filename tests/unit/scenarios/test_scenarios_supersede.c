@@ -32,12 +32,9 @@ TEST(a21_eager_r2_recomputes_what_r1_superseded_and_matches_32)
     assert_false(has_state(&st, rig_tokens(1, 16), 4));
     assert_false(has_state(&st, rig_tokens(1, 16), 8));
     assert_true(has_state(&st, rig_tokens(1, 16), 12));
-    assert_ok(rig_match(s, tokens, 32));
-    assert_int_equal(s->matched, 0); /* HISTORY alone is there, to 8 */
-    assert_ok(rig_run_to(s, tokens, 32));
-    assert_ok(rig_commit(s, 32, 0));
-    assert_lengths(s, 32, 32, 32);
-    assert_int_equal(rig_wrong(s, 32), 0);
+    matches(s, tokens, 32, 0); /* HISTORY alone is there, to 8 */
+    commit_to(s, tokens, 32, 0);
+    assert_whole(s, 32);
     assert_int_equal(match_depth(&st, tokens, 32), 32);
     assert_ok(rig_close(s, 0));
     assert_int_equal(match_depth(&st, tokens, 32), 32);
@@ -80,8 +77,7 @@ static struct stage two_turns(enum supersede supersede)
     window.cap_pages = 16;
     st = stage_with(supersede, 64, window);
     s = stage_committed(&st, 1, 64);
-    assert_ok(rig_run_to(s, rig_tokens(1, 128), 128));
-    assert_ok(rig_commit(s, 128, 0));
+    commit_to(s, rig_tokens(1, 128), 128, 0);
     assert_ok(rig_close(s, 0));
     return st;
 }
@@ -125,9 +121,7 @@ static void hangs_off_128(enum supersede supersede)
         tokens[i] = 9000 + i;
     stage_put(&st, 1, 192);
     s = stage_session(&st);
-    assert_ok(rig_match(s, tokens, 256));
-    assert_ok(rig_run_to(s, tokens, 256));
-    assert_ok(rig_commit(s, 256, 0));
+    commits_tokens(s, tokens, 256);
     assert_lengths(s, 256, 256, 256);
     assert_ok(rig_close(s, 0));
     assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);

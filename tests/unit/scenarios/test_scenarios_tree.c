@@ -23,8 +23,7 @@ TEST(a5_history_alone_snapshot_removed_at_512_matches_256)
     assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 768);
     assert_int_equal(rig_evict(rig, admin, pool, 2), 2); /* 512 cannot go without 768 */
     assert_int_equal(rig_depth(s, rig_tokens(1, 768), 768), 256);
-    assert_ok(rig_match(s, rig_tokens(1, 768), 768));
-    assert_int_equal(s->matched, 256);
+    matches(s, rig_tokens(1, 768), 768, 256);
     assert_int_equal(rig_wrong(s, 256), 0);
 }
 
@@ -53,16 +52,13 @@ TEST(a7_no_snapshot_matches_0_with_snapshot_at_256_matches_256)
     struct rig_session *writer = rig_session(rig, &e, pool, 1),
                        *reader = rig_session(rig, &e, pool, 1);
 
-    assert_ok(rig_match(writer, rig_tokens(1, 320), 320));
-    assert_ok(rig_run_to(writer, rig_tokens(1, 320), 320));
+    computes(writer, 1, 320);
     assert_int_equal(rig_depth(reader, rig_tokens(1, 320), 320), 0);
     assert_ok(rig_commit(writer, 320, 0));
     assert_lengths(writer, 256, 320, 320);
     assert_int_equal(rig_depth(reader, rig_tokens(1, 320), 320), 256);
-    assert_ok(rig_match(reader, rig_tokens(1, 320), 320));
-    assert_int_equal(reader->matched, 256);
-    assert_lengths(reader, 256, 256, 256);
-    assert_int_equal(rig_wrong(reader, 256), 0);
+    matches(reader, rig_tokens(1, 320), 320, 256);
+    assert_whole(reader, 256);
 }
 
 TEST(a10_rewind_to_5_gives_one_page_back)
@@ -74,8 +70,7 @@ TEST(a10_rewind_to_5_gives_one_page_back)
     struct group_view v;
 
     assert_int_equal(rig_free(rig, pool), 7);
-    assert_ok(rig_match(s, rig_tokens(1, 8), 8));
-    assert_ok(rig_run_to(s, rig_tokens(1, 8), 8));
+    computes(s, 1, 8);
     assert_ok(rig_commit(s, 4, 0));
     assert_lengths(s, 4, 8, 8);
     v = rig_group_view(rig, pool, 0);
@@ -97,8 +92,7 @@ TEST(a11_speculation_accepted_in_part_commits_4)
     const uint32_t *tokens = rig_tokens(1, 16);
 
     assert_int_equal(rig_pool_view(rig, pool).align_tokens, 2);
-    assert_ok(rig_match(s, tokens, 3));
-    assert_ok(rig_run_to(s, tokens, 3));
+    computes_tokens(s, tokens, 3);
     assert_ok(rig_extend(s, 7, 0, NULL, 0)); /* four more, speculative */
     assert_lengths(s, 0, 3, 7);
     assert_ok(rig_extend(s, 0, 5, tokens + 3, 2)); /* two are accepted */
@@ -173,8 +167,7 @@ static void equal_last_use(bool reversed, uint32_t shuffle)
     rig_evict(rig, admin, pool, 0);
     for (uint32_t i = 0; i < 2; i++) {
         s[i] = rig_session(rig, &e, pool, 1);
-        assert_ok(rig_match(s[i], rig_tokens(1 + i, 4), 4));
-        assert_ok(rig_run_to(s[i], rig_tokens(1 + i, 4), 4));
+        computes(s[i], 1 + i, 4);
     }
     for (uint32_t i = 0; i < 2; i++) {
         struct rig_session *of = s[i ? !first : first];

@@ -14,8 +14,7 @@ TEST(commit_beyond_written_keeps_earlier_targets)
     assert_err(TERN_INVALID, rig_commit(b.s, 16, 0)); /* target 12 is beyond C = 10 */
     assert_lengths(b.s, 8, 10, 10);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 32), 32), 8);
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 16));
-    assert_ok(rig_commit(b.s, 16, 0));
+    commit_to(b.s, rig_tokens(1, 32), 16, 0);
     assert_lengths(b.s, 16, 16, 16);
 }
 
@@ -40,8 +39,7 @@ TEST(commit_to_an_empty_tree_keeps_the_page_ids)
     struct bench b = bench_start(4, 16);
     struct page_ref before[4];
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    computes(b.s, 1, 16);
     memcpy(before, b.s->table[0], sizeof before);
     assert_ok(rig_commit(b.s, 16, 0));
     assert_int_equal(b.rig->res.nruns, 0);

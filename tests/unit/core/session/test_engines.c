@@ -158,8 +158,7 @@ TEST(engine_leave_of_all_frees_everything)
     struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
 
-    assert_ok(rig_match(s, rig_tokens(1, 32), 32));
-    assert_ok(rig_run_to(s, rig_tokens(1, 32), 32));
+    computes(s, 1, 32);
     assert_ok(rig_leave(rig, e.conn[2]));
     assert_ok(rig_leave(rig, e.conn[0]));
     assert_int_equal(rig->engines_gone, 0);
@@ -178,8 +177,7 @@ TEST(engine_connection_lost_process_alive_keeps_pages)
     struct pool_id pool = rig_pool_pages(rig, &e, 4, 8);
     struct rig_session *s = rig_session(rig, &e, pool, 1);
 
-    assert_ok(rig_match(s, rig_tokens(1, 32), 32));
-    assert_ok(rig_run_to(s, rig_tokens(1, 32), 32));
+    computes(s, 1, 32);
     rig_disconnect(rig, e.conn[0]);
     rig_advance(rig, 3600000000000u); /* an alarm, never a timer */
     assert_int_equal(rig_free(rig, pool), 0);
@@ -232,8 +230,7 @@ TEST(engine_gone_takes_its_pending_nodes)
     struct rig_session *s = rig_session(rig, &e, pool, 1);
     struct rig_session *like = rig_session(rig, &other, pool, 1);
 
-    assert_ok(rig_match(s, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(s, rig_tokens(1, 16), 16));
+    computes(s, 1, 16);
     assert_ok(rig_commit(s, 8, 0));
     assert_ok(rig_commit(s, 16, 5));
     assert_int_equal(rig_depth(like, rig_tokens(1, 16), 16), 8);

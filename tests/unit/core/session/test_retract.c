@@ -7,8 +7,7 @@
 /* T = 8, C = 14, A = 20: two pages in the tree, two of the session's own, one speculative. */
 static struct bench running_with(struct bench b)
 {
-    assert_ok(rig_match(b.s, rig_tokens(1, 64), 14));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 14));
+    computes(b.s, 1, 14);
     assert_ok(rig_commit(b.s, 8, 0));
     assert_ok(rig_extend(b.s, 20, 0, NULL, 0));
     assert_lengths(b.s, 8, 14, 20);
@@ -30,6 +29,12 @@ static void goes_on(struct bench *b)
     assert_ok(rig_commit(b->s, 24, 0));
     assert_int_equal(rig_depth(b->s, tokens, 24), 24);
 }
+
+#define goes_on_to_the_end(b)                                                                      \
+    do {                                                                                           \
+        goes_on(b);                                                                                \
+        bench_ends_clean(b);                                                                       \
+    } while (0)
 
 /* The copies come first, the step after them; or the other way round. */
 static void retract_host_waits_for(bool copies_first)
@@ -79,8 +84,7 @@ static void retract_host_waits_for(bool copies_first)
     assert_int_equal(b.rig->copies_up, 2);
     assert_int_equal(b.rig->last->recover.kib, 1);
     assert_string_equal(state_of(b.s), "turn");
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14 */
@@ -106,8 +110,7 @@ TEST(retract_host_with_the_copies_there_already_is_away_at_once)
     assert_int_equal(b.rig->copies_back, 2);
     assert_int_equal(b.rig->copies_up, 0);
     assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14 */
@@ -132,8 +135,7 @@ TEST(retract_drop_gives_back_what_was_not_committed)
     assert_ok(rig_recover_now(b.s));
     assert_lengths(b.s, 8, 8, 8);
     assert_int_equal(b.s->ntokens, 14); /* the tokens are known still */
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14 */
@@ -147,8 +149,7 @@ TEST(retract_drop_at_step_0_frees_now)
     assert_int_equal(rig_free(b.rig, b.pool), 32 - 2);
     assert_string_equal(state_of(b.s), "retracted");
     assert_ok(rig_recover_now(b.s));
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14 */
@@ -160,8 +161,7 @@ TEST(retract_host_without_a_host_tier_is_unsupported_and_the_session_runs_on)
     assert_err(TERN_UNSUPPORTED, rig_retract(b.s, RETRACT_HOST, 0));
     assert_true(core_changes(b.rig->core) == changes);
     assert_lengths(b.s, 8, 14, 20);
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14 */
@@ -180,8 +180,7 @@ TEST(retract_too_little_host_room_fails_cleanly_and_the_session_runs_on)
     assert_int_equal(session_seen(b.s).lengths.allocated, 20);
     assert_int_equal(rig_retiring(b.rig, b.pool), 0);
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0);
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14: room is taken for the whole path at once: nobody else can take it while the copies run. */
@@ -198,18 +197,14 @@ TEST(retract_host_room_is_taken_at_once)
     assert_int_equal(rig_jobs(b.rig, RIG_COPY), 0); /* no checksum, no copy */
     assert_string_equal(state_of(b.s), "retracting");
     other = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_ok(rig_match(other, rig_tokens(2, 16), 8));
-    assert_ok(rig_run_to(other, rig_tokens(2, 16), 8));
-    assert_ok(rig_commit(other, 8, 0));
+    commits_tokens(other, rig_tokens(2, 16), 8);
     assert_err(TERN_POOL_EXHAUSTED, rig_retract(other, RETRACT_HOST, 0));
     assert_string_equal(state_of(other), "turn");
-    b.rig->automatic = RIG_ALL;
-    rig_settle(b.rig);
+    rig_runs_free(b.rig);
     assert_string_equal(state_of(b.s), "retracted");
     assert_ok(rig_recover_now(b.s));
     assert_ok(rig_close(other, 0));
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14 */
@@ -232,8 +227,7 @@ TEST(retract_repeated_retract_changes_nothing)
             assert_int_equal(b.rig->free_now, 0);
             assert_int_equal(b.rig->free_at_step, 0);
             assert_ok(rig_recover_now(b.s));
-            goes_on(&b);
-            bench_ends_clean(&b);
+            goes_on_to_the_end(&b);
         }
 }
 
@@ -270,8 +264,7 @@ TEST(retract_recover_cancels_a_retract_that_is_not_through)
         assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
         goes_on(&b);
         rig_engine_done(b.rig, &b.e, 5);
-        b.rig->automatic = RIG_ALL;
-        rig_settle(b.rig);
+        rig_runs_free(b.rig);
         assert_string_equal(state_of(b.s), "turn"); /* it was cancelled for good */
         assert_int_equal(rig_wrong(b.s, 24), 0);
         bench_ends_clean(&b);
@@ -289,8 +282,7 @@ TEST(retract_a_failed_copy_leaves_the_prefix_where_it_is)
         assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
         b.rig->copies_to_fail = fails;
         b.rig->copy_err = TERN_CORRUPT;
-        b.rig->automatic = RIG_ALL;
-        rig_settle(b.rig);
+        rig_runs_free(b.rig);
         assert_int_equal(b.rig->copies_to_fail, 0);
         assert_int_equal(rig_depth(b.s, rig_tokens(1, 64), 8), 8); /* the device has it */
         assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0) > 0 &&
@@ -298,8 +290,7 @@ TEST(retract_a_failed_copy_leaves_the_prefix_where_it_is)
                          0); /* and nothing is lost */
         assert_ok(rig_recover_now(b.s));
         assert_lengths(b.s, 8, 14, 14);
-        goes_on(&b);
-        bench_ends_clean(&b);
+        goes_on_to_the_end(&b);
     }
 }
 
@@ -321,8 +312,7 @@ TEST(retract_a_retract_that_is_undone_is_counted_and_may_be_repeated)
             assert_string_equal(state_of(b.s), "retracting");
             rig_complete(b.rig, RIG_COPY);
         }
-        b.rig->automatic = RIG_ALL;
-        rig_settle(b.rig);
+        rig_runs_free(b.rig);
         assert_string_equal(state_of(b.s), undone ? "turn" : "retracted");
         assert_int_equal(rig_view(b.rig).retracts_undone, undone);
         assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
@@ -331,8 +321,7 @@ TEST(retract_a_retract_that_is_undone_is_counted_and_may_be_repeated)
         assert_int_equal(rig_view(b.rig).retracts_undone, undone);
         assert_ok(rig_recover_now(b.s)); /* what the engine takes back is not counted */
         assert_int_equal(rig_view(b.rig).retracts_undone, undone);
-        goes_on(&b);
-        bench_ends_clean(&b);
+        goes_on_to_the_end(&b);
     }
 }
 
@@ -398,11 +387,9 @@ TEST(retract_a_session_that_is_away_may_only_come_back_or_end)
     assert_told(b.s, &b.rig->last->recover.lengths);
     assert_int_equal(b.rig->last->recover.tokens, b.s->ntokens);
     assert_string_equal(state_of(b.s), "loading");
-    b.rig->automatic = RIG_ALL;
-    rig_settle(b.rig);
+    rig_runs_free(b.rig);
     assert_ok(rig_recovered(b.s, recover));
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14 */
@@ -456,13 +443,11 @@ TEST(retract_abort_of_a_session_that_is_away)
         assert_string_equal(state_of(b.s), "open");
         assert_int_equal(session_seen(b.s).ref, REF_DEVICE);
         assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 0);
-        b.rig->automatic = RIG_ALL;
-        rig_settle(b.rig);
+        rig_runs_free(b.rig);
         assert_ok(rig_match(b.s, tokens, 14)); /* and it goes on as a fresh one */
         assert_ok(rig_run_to(b.s, tokens, 14));
         assert_int_equal(rig_wrong(b.s, 12), 0);
-        goes_on(&b);
-        bench_ends_clean(&b);
+        goes_on_to_the_end(&b);
     }
 }
 
@@ -488,8 +473,7 @@ TEST(retract_the_engine_dies_while_its_session_is_away)
         struct core_view v;
 
         rig_engine_kill(b.rig, &b.e, 0);
-        b.rig->automatic = RIG_ALL;
-        rig_settle(b.rig);
+        rig_runs_free(b.rig);
         v = rig_view(b.rig);
         assert_int_equal(v.sessions, 0);
         assert_int_equal(v.copies, 0);
@@ -506,8 +490,7 @@ TEST(retract_the_connection_closes_while_a_recover_waits)
 
     rig_disconnect(b.rig, b.e.conn[0]);
     replies = b.rig->replies_seen;
-    b.rig->automatic = RIG_ALL;
-    rig_settle(b.rig);
+    rig_runs_free(b.rig);
     assert_int_equal(b.rig->replies_seen, replies);
     rig_proc_gone(b.rig, b.e.proc[0]);
     evict_all(b.rig, b.admin, b.pool);
@@ -537,8 +520,7 @@ TEST(retract_load_back_without_device_room_leaves_it_retracted)
     assert_ok(rig_close(hog, 0));
     assert_ok(rig_recover_now(b.s));
     assert_lengths(b.s, 8, 14, 14);
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14: nothing committed: there is nothing to copy, and all of [0, C) stays the session's own. */
@@ -546,8 +528,7 @@ TEST(retract_host_with_nothing_committed)
 {
     struct bench b = host_bench(4, 32, 4);
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 64), 10));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 64), 10));
+    computes(b.s, 1, 10);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_lengths(b.s, 0, 10, 10);
     assert_int_equal(b.rig->free_now, 0);
@@ -555,8 +536,7 @@ TEST(retract_host_with_nothing_committed)
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).session, 3);
     assert_ok(rig_recover_now(b.s));
     assert_lengths(b.s, 0, 10, 10);
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14 */
@@ -570,8 +550,7 @@ TEST(retract_a_fresh_session_can_go_and_come_back)
         assert_ok(rig_recover_now(b.s));
         assert_string_equal(state_of(b.s), "open");
         assert_ok(rig_match(b.s, rig_tokens(1, 64), 14));
-        goes_on(&b);
-        bench_ends_clean(&b);
+        goes_on_to_the_end(&b);
     }
 }
 
@@ -602,8 +581,7 @@ TEST(retract_an_idle_session_comes_back_idle)
         assert_true(node_seen(b.rig, b.pool, rig_tokens(1, 8), 8).last_use_ns == b.rig->now_ns);
         assert_int_equal(b.s->ntokens, 14);
         assert_ok(rig_match(b.s, rig_tokens(1, 64), 20));
-        goes_on(&b);
-        bench_ends_clean(&b);
+        goes_on_to_the_end(&b);
     }
 }
 
@@ -613,8 +591,7 @@ TEST(retract_host_waits_for_a_commit_that_is_pending)
     struct bench b = host_bench(4, 32, 32);
     const uint32_t *tokens = rig_tokens(1, 64);
 
-    assert_ok(rig_match(b.s, tokens, 14));
-    assert_ok(rig_run_to(b.s, tokens, 14));
+    computes_tokens(b.s, tokens, 14);
     assert_ok(rig_commit(b.s, 8, 6));
     assert_ok(rig_retract(b.s, RETRACT_HOST, 5));
     rig_engine_done(b.rig, &b.e, 5);
@@ -625,8 +602,7 @@ TEST(retract_host_waits_for_a_commit_that_is_pending)
     assert_int_equal(b.rig->copies_back, 2);
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
     assert_ok(rig_recover_now(b.s));
-    goes_on(&b);
-    bench_ends_clean(&b);
+    goes_on_to_the_end(&b);
 }
 
 /* T14: what a Retract said of steps ends with it. */
@@ -641,8 +617,7 @@ TEST(retract_the_step_of_a_retract_ends_with_it)
         assert_int_equal(rig_retiring(b.rig, b.pool), 3);
         rig_evict(b.rig, b.admin, b.pool, 0); /* and so is what it borrowed */
         assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 8);
-        assert_ok(rig_match(b.s, rig_tokens(5, 64), 14));
-        assert_ok(rig_run_to(b.s, rig_tokens(5, 64), 14));
+        computes(b.s, 5, 14);
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(rig_retiring(b.rig, b.pool), 3); /* these are not */
         rig_engine_done(b.rig, &b.e, 5);
@@ -658,8 +633,7 @@ TEST(retract_the_step_of_a_retract_ends_with_it)
         assert_ok(rig_retract(b.s, mode, 0)); /* at once, not when 5 has passed again */
         assert_string_equal(state_of(b.s), "retracted");
         assert_ok(rig_recover_now(b.s));
-        goes_on(&b);
-        bench_ends_clean(&b);
+        goes_on_to_the_end(&b);
     }
 }
 
@@ -714,8 +688,7 @@ TEST(retract_two_sessions_of_one_prefix_go_and_come_back)
     const uint32_t *tokens = rig_tokens(1, 64);
     uint64_t first, second;
 
-    assert_ok(rig_match(two, tokens, 10));
-    assert_int_equal(two->matched, 8);
+    matches(two, tokens, 10, 8);
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 0); /* the other runs on it */
     assert_int_equal(rig_wrong(two, 8), 0);

@@ -10,11 +10,9 @@ TEST(engine_shortage_counts_free_reclaimable_and_retiring)
     struct rig_session *other = rig_session(b.rig, &b.e, b.pool, 1);
 
     rig_put(b.rig, &b.e, b.pool, 5, 8); /* 2 pages that eviction can bring */
-    assert_ok(rig_match(other, rig_tokens(2, 12), 12));
-    assert_ok(rig_run_to(other, rig_tokens(2, 12), 12));
+    computes(other, 2, 12);
     assert_ok(rig_close(other, 6)); /* 3 retiring until 6 */
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 8), 8)); /* 2 in use, 5 free */
+    computes(b.s, 1, 8);            /* 2 in use, 5 free */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 8 + 4 * 20, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.needed, 20);
     /* What was evicted stays evicted (T11), so the two count as free or as reclaimable, never as
@@ -36,8 +34,7 @@ TEST(engine_shortage_does_not_count_what_pins_hold)
     rig_put(b.rig, &b.e, b.pool, 1, 32); /* 8 pages, of which the session below pins 5 */
     pins = rig_session(b.rig, &b.e, b.pool, 1);
     assert_ok(rig_match(pins, rig_tokens(1, 20), 20));
-    assert_ok(rig_match(b.s, rig_tokens(2, 12), 12));
-    assert_ok(rig_run_to(b.s, rig_tokens(2, 12), 12));
+    computes(b.s, 2, 12);
     assert_ok(rig_commit(b.s, 12, 9)); /* 3 pages that nobody sees yet, pinned */
     assert_err(TERN_POOL_EXHAUSTED, rig_extend(b.s, 12 + 4 * 30, 0, NULL, 0));
     assert_int_equal(b.rig->res.shortage.free, 20 - 3 - 8 - 3);

@@ -206,8 +206,7 @@ TEST(abort_after_a_commit_the_tree_keeps_it)
 {
     struct bench b = bench_start(4, 32);
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
+    computes(b.s, 1, 16);
     assert_ok(rig_commit(b.s, 12, 0));
     assert_ok(rig_abort(b.s, 3));
     assert_lengths(b.s, 0, 0, 0);

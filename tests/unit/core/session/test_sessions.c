@@ -17,9 +17,7 @@ TEST(errors_draining_refuses_new_sessions_only)
     assert_int_equal(rig_request(b.rig, b.admin, &drain)->drain.sessions, 1);
     assert_true(rig_view(b.rig).draining);
     assert_refused(b.rig, TERN_BUSY, rig_session_open(b.rig, b.e.conn[0], b.pool, 1, &next));
-    assert_ok(rig_match(b.s, rig_tokens(1, 8), 8));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 8), 8));
-    assert_ok(rig_commit(b.s, 8, 0));
+    commits(b.s, 1, 8);
     assert_ok(rig_close(b.s, 0));
     drain.drain.on = false;
     assert_int_equal(rig_request(b.rig, b.admin, &drain)->drain.sessions, 0);
@@ -151,8 +149,7 @@ TEST(match_after_allocation_never_imports)
     assert_ok(rig_match(late, rig_tokens(1, 32), 32));
     assert_ok(rig_run_to(late, rig_tokens(1, 32), 8)); /* C = 8 before anyone commits */
     rig_put(b.rig, &b.e, b.pool, 1, 32);
-    assert_ok(rig_match(late, rig_tokens(1, 32), 32));
-    assert_int_equal(late->matched, 0);
+    matches(late, rig_tokens(1, 32), 32, 0);
     assert_lengths(late, 0, 8, 8);
 }
 
@@ -182,9 +179,7 @@ TEST(match_same_chunk_under_another_parent_is_another_prefix)
             struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
             const uint32_t *v = fork_tokens(fork, fork % 2 + which); /* 0 and 1, or 1 and 2 */
 
-            assert_ok(rig_match(s, v, 8));
-            assert_ok(rig_run_to(s, v, 8));
-            assert_ok(rig_commit(s, 8, 0));
+            commits_tokens(s, v, 8);
             assert_ok(rig_close(s, 0));
         }
     assert_int_equal(rig_view(b.rig).evicted_nodes, 0);
@@ -238,8 +233,7 @@ TEST(resume_with_other_tokens_above_committed_keeps_what_agrees)
     assert_ok(rig_match(b.s, tokens, 20));
     assert_lengths(b.s, 8, 10, 10);
     assert_int_equal(b.s->ntokens, 20);
-    assert_ok(rig_run_to(b.s, tokens, 16));
-    assert_ok(rig_commit(b.s, 16, 0));
+    commit_to(b.s, tokens, 16, 0);
     assert_int_equal(rig_depth(b.s, tokens, 20), 16);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
 }
@@ -271,8 +265,7 @@ TEST(match_with_base_appends_to_what_is_there)
     assert_ok(rig_match_full(b.s, &more, 0));
     assert_int_equal(b.s->ntokens, 20);
     assert_lengths(b.s, 8, 14, 14);
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 32), 20));
-    assert_ok(rig_commit(b.s, 20, 0));
+    commit_to(b.s, rig_tokens(1, 32), 20, 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 20);
 }
 
@@ -315,8 +308,7 @@ TEST(abort_keeps_the_last_good_list_for_the_next_match)
     uint32_t tail[4] = {7, 7, 7, 7};
 
     assert_ok(rig_finish(b.s, 0, 0));
-    assert_ok(rig_match(b.s, rig_tokens(1, 24), 24));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 24));
+    computes(b.s, 1, 24);
     assert_ok(rig_abort(b.s, 0));
     assert_lengths(b.s, 0, 0, 0);
     assert_int_equal(b.s->ntokens, 14);
@@ -339,10 +331,8 @@ TEST(namespace_other_namespace_sees_nothing)
     rig_put(b.rig, &b.e, b.pool, 1, 16);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 16), 16), 16);
     assert_int_equal(rig_depth(other, rig_tokens(1, 16), 16), 0);
-    assert_ok(rig_match(other, rig_tokens(1, 16), 16));
-    assert_int_equal(other->matched, 0);
-    assert_ok(rig_run_to(other, rig_tokens(1, 16), 16));
-    assert_ok(rig_commit(other, 16, 0));
+    matches(other, rig_tokens(1, 16), 16, 0);
+    commit_to(other, rig_tokens(1, 16), 16, 0);
     assert_int_equal(rig_group_view(b.rig, b.pool, 0).snapshot,
                      8); /* its own pages, not adopted ones */
     assert_int_equal(rig_wrong(other, 16), 0);

@@ -13,8 +13,7 @@ TEST(slide_own_pages_below_the_window_go_back_with_the_step)
     l.reserve = 4;
     st = stage_with(SUPERSEDE_LAZY, 16, l);
     s = stage_session(&st);
-    assert_ok(rig_match(s, rig_tokens(1, 64), 64));
-    assert_ok(rig_run_to(s, rig_tokens(1, 64), 64));
+    computes(s, 1, 64);
     before = state_view(&st);
     assert_int_equal(before.session, 32);
     assert_ok(rig_slide(s, 0, 7)); /* min(64, 0 + 16) - 8 - 4 = 4: pages 0 and 1 */
@@ -120,8 +119,7 @@ TEST(slide_what_was_slid_past_is_not_gone_back_to)
     const uint32_t *tokens = rig_tokens(1, 256);
 
     assert_ok(rig_match(s, tokens, 256));
-    assert_ok(rig_run_to(s, tokens, 64));
-    assert_ok(rig_commit(s, 64, 0));
+    commit_to(s, tokens, 64, 0);
     assert_ok(rig_run_to(s, tokens, 200));
     assert_ok(rig_slide(s, 192, 0));
     assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 0);

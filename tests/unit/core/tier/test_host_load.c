@@ -14,8 +14,7 @@ TEST(restored_by_a_commit_of_the_same_tokens)
     put_away(&b, 1, 12);
     assert_false(on_device(&b, 1, 4));
     tokens = rig_tokens(1, 24);
-    assert_ok(rig_match(b.s, tokens, 24));
-    assert_int_equal(b.s->matched, 0);
+    matches(b.s, tokens, 24, 0);
     assert_int_equal(b.rig->last->match.host_depth, 12);
     assert_ok(rig_run_to(b.s, tokens, 18));
     assert_ok(rig_commit(b.s, 8, 7));
@@ -45,8 +44,7 @@ TEST(restored_by_a_commit_whose_engine_dies_it_stays_on_the_host)
 
     put_away(&b, 1, 8);
     s = rig_session(b.rig, &two, b.pool, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 12), 12));
-    assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
+    computes(s, 1, 12);
     assert_ok(rig_commit(s, 12, 9));
     rig_engine_kill(b.rig, &two, 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 12), 12), 0);
@@ -65,8 +63,7 @@ TEST(fetch_from_the_host_tier_brings_the_deeper_prefix)
 
     put(&b, 1, 20);
     assert_int_equal(evicts(&b, 3), 3); /* 12, 16, 20 are on the host alone */
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_int_equal(b.s->matched, 8);
+    matches(b.s, rig_tokens(1, 30), 30, 8);
     assert_int_equal(b.rig->last->match.host_depth, 20);
     b.rig->automatic = BY_HAND(RIG_COPY);
     request = rig_fetch(b.s, PEER_HOST, 0);
@@ -110,8 +107,7 @@ TEST(fetch_from_the_host_tier_below_what_is_here)
 
     put(&b, 1, 20);
     assert_int_equal(evicts(&b, 3), 3);
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_int_equal(b.s->matched, 8);
+    matches(b.s, rig_tokens(1, 30), 30, 8);
     for (uint32_t depth = 1; depth <= 11; depth++) {
         assert_ok(rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, depth)));
         assert_lengths(b.s, 8, 8, 8);
@@ -133,23 +129,20 @@ TEST(a_load_and_a_commit_of_one_chunk)
     b.rig->automatic = BY_HAND(RIG_COPY);
     request = rig_fetch(b.s, PEER_HOST, 0);
     s = rig_session(b.rig, &b.e, b.pool, 1);
-    assert_ok(rig_match(s, rig_tokens(1, 30), 30));
-    assert_int_equal(s->matched, 0);
+    matches(s, rig_tokens(1, 30), 30, 0);
     assert_ok(rig_run_to(s, rig_tokens(1, 30), 16));
     rig_commit(s, 16, 0);
     assert_int_equal(s->len.committed, 0);
     assert_int_equal(s->len.written, 16);
     assert_int_equal(rig_wrong(s, 16), 0);
     rig_complete(b.rig, RIG_COPY);
-    b.rig->automatic = RIG_ALL;
-    rig_settle(b.rig);
+    rig_runs_free(b.rig);
     assert_ok(rig_fetched(b.s, request));
     assert_lengths(b.s, 12, 12, 12);
     assert_ok(rig_commit(s, 16, 0));
     assert_lengths(s, 16, 16, 16);
     assert_memory_equal(s->table[0], b.s->table[0], 3 * sizeof s->table[0][0]); /* adopted */
-    assert_int_equal(rig_wrong(s, 16), 0);
-    assert_ok(rig_close(s, 0));
+    closes_whole(s, 16);
     bench_ends_clean(&b);
 }
 
@@ -207,8 +200,7 @@ TEST(fetch_from_the_host_tier_cancelled)
     assert_ok(rig_fetch_cancel(b.s));
     assert_non_null(rig_reply_to(b.rig, request));
     assert_string_equal(state_of(b.s), "turn");
-    b.rig->automatic = RIG_ALL;
-    rig_settle(b.rig);
+    rig_runs_free(b.rig);
     assert_true(rig_depth(b.s, rig_tokens(1, 20), 20) <= 4);
     assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20);
     assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 30)); /* it computes them then */
@@ -238,8 +230,7 @@ TEST(fetch_from_the_host_tier_whose_copy_fails_is_busy)
         assert_non_null(rig_reply_to(b.rig, request));
         assert_err(TERN_BUSY, rig_reply_to(b.rig, request)->err);
         assert_string_equal(state_of(b.s), "turn");
-        b.rig->automatic = RIG_ALL;
-        rig_settle(b.rig);
+        rig_runs_free(b.rig);
         assert_int_equal(host_depth(b.s, rig_tokens(1, 20), 20), 20); /* the copies are good */
         assert_ok(fetch_back(b.s));
         assert_whole(b.s, 20);
@@ -378,8 +369,7 @@ TEST(fetch_from_the_host_stops_at_what_is_not_written_yet)
     rig_engine_done(b.rig, &two, 9);
     assert_int_equal(host_depth(b.s, rig_tokens(1, 30), 30), 20);
     assert_ok(rig_abort(b.s, 0));
-    assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
-    assert_int_equal(b.s->matched, 12);
+    matches(b.s, rig_tokens(1, 30), 30, 12);
     assert_ok(fetch_back(b.s));
     assert_whole(b.s, 20);
     assert_ok(rig_close(s, 0));

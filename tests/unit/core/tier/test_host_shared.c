@@ -18,8 +18,7 @@ TEST(a_load_takes_superseded_state_back_while_it_lasts)
         lose_state(&st, rig_tokens(1, 320), 256);
         lose_state(&st, rig_tokens(1, 320), 128); /* so that the Match below borrows none of it */
         assert_true(is_reclaimable(&st, rig_tokens(1, 320), 192));
-        assert_ok(rig_match(s, rig_tokens(1, 256), 256));
-        assert_int_equal(s->matched, 64);
+        matches(s, rig_tokens(1, 256), 256, 64);
         st.rig->automatic = BY_HAND(RIG_COPY);
         request = rig_fetch(s, PEER_HOST, 0);
         assert_int_equal(rig_jobs(st.rig, RIG_COPY), 1);
@@ -32,12 +31,10 @@ TEST(a_load_takes_superseded_state_back_while_it_lasts)
         st.rig->automatic = RIG_ALL;
         if (!cancels) {
             assert_ok(rig_fetched(s, request));
-            assert_lengths(s, 256, 256, 256);
-            assert_int_equal(rig_wrong(s, 256), 0);
+            assert_whole(s, 256);
         }
         rig_evict(st.rig, admin, st.pool, 1);
-        assert_int_equal(rig_wrong(s, s->len.written), 0);
-        assert_ok(rig_close(s, 0));
+        closes_whole(s, s->len.written);
         stage_ends(&st);
     }
 }
@@ -58,8 +55,7 @@ TEST(two_loads_of_one_path_that_need_different_state)
         a = order ? 0 : rig_fetch(deep, PEER_HOST, 0);
         b = rig_fetch(flat, PEER_HOST, 0);
         a = order ? rig_fetch(deep, PEER_HOST, 0) : a;
-        st.rig->automatic = RIG_ALL;
-        rig_settle(st.rig);
+        rig_runs_free(st.rig);
         assert_non_null(rig_reply_to(st.rig, a)); /* nobody waits for ever */
         assert_non_null(rig_reply_to(st.rig, b));
         if (rig_fetched(flat, b) == TERN_BUSY)
@@ -87,25 +83,20 @@ TEST(a_load_and_a_refill_of_one_segment)
     lose_state(&st, rig_tokens(1, 192), 64);
     lose_state(&st, rig_tokens(1, 192), 128);
     lose_state(&st, rig_tokens(1, 192), 192);
-    assert_ok(rig_match(s, rig_tokens(1, 192), 192));
-    assert_int_equal(s->matched, 0);
+    matches(s, rig_tokens(1, 192), 192, 0);
     st.rig->automatic = BY_HAND(RIG_COPY);
     request = rig_fetch(s, PEER_HOST, 0);
     assert_int_equal(rig_jobs(st.rig, RIG_COPY), 2);
-    assert_ok(rig_match(other, rig_tokens(1, 192), 192));
-    assert_ok(rig_run_to(other, rig_tokens(1, 192), 192));
+    computes(other, 1, 192);
     assert_ok(rig_commit(other, 192, 7));
     assert_int_equal(rig_wrong(other, 192), 0);
     assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->pages[1], NONE);
-    st.rig->automatic = RIG_ALL;
-    rig_settle(st.rig);
+    rig_runs_free(st.rig);
     assert_int_not_equal(node_in(&st, rig_tokens(1, 192), 192)->pages[1], NONE);
     assert_int_equal(node_in(&st, rig_tokens(1, 192), 192)->state.refilling, 0);
     assert_ok(rig_fetched(s, request));
-    assert_lengths(s, 192, 192, 192);
-    assert_int_equal(rig_wrong(s, 192), 0);
-    assert_int_equal(rig_wrong(other, 192), 0);
-    assert_ok(rig_close(other, 0));
+    assert_whole(s, 192);
+    closes_whole(other, 192);
     assert_ok(rig_close(s, 0));
     stage_ends(&st);
 }
@@ -127,13 +118,11 @@ TEST(a_cancelled_load_is_taken_up_again)
         assert_ok(rig_abort(first, 0));
         request = rig_fetch(second, PEER_HOST, 0);
         rig_complete_nth(st.rig, RIG_COPY, 1);
-        st.rig->automatic = RIG_ALL;
-        rig_settle(st.rig);
+        rig_runs_free(st.rig);
         assert_non_null(rig_reply_to(st.rig, request));
         if (rig_fetched(second, request) == TERN_BUSY)
             assert_ok(rig_fetched(second, rig_fetch(second, PEER_HOST, 0)));
-        assert_lengths(second, depth, depth, depth);
-        assert_int_equal(rig_wrong(second, depth), 0);
+        assert_whole(second, depth);
         assert_ok(rig_close(second, 0));
         assert_ok(rig_close(first, 0));
         stage_ends(&st);
@@ -197,8 +186,7 @@ TEST(host_recover_onto_what_its_own_engine_is_writing)
     assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
     assert_ok(rig_match(s, rig_tokens(1, 30), 30));
-    assert_ok(rig_run_to(s, rig_tokens(1, 30), 12));
-    assert_ok(rig_commit(s, 12, 9));
+    commit_to(s, rig_tokens(1, 30), 12, 9);
     assert_ok(rig_recover_now(b.s));
     assert_lengths(b.s, 8, 10, 10);
     assert_int_equal(rig_wrong(b.s, 10), 0);
@@ -218,8 +206,7 @@ TEST(host_a_copy_that_waits_for_a_step_that_never_passes)
 
         st.rig->automatic = BY_HAND(RIG_SEAL);
         stage_put(&st, 1, 64);
-        st.rig->automatic = RIG_ALL;
-        rig_settle(st.rig);
+        rig_runs_free(st.rig);
         {
             uint32_t at = anywhere(st.rig, st.pool, rig_tokens(1, 64), 64);
 
@@ -280,8 +267,7 @@ TEST(host_retract_does_not_trust_a_rotten_copy)
     if (strcmp(state_of(b.s), "turn") == 0)
         assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
     assert_string_equal(state_of(b.s), "retracting");
-    b.rig->automatic = RIG_ALL;
-    rig_settle(b.rig);
+    rig_runs_free(b.rig);
     assert_string_equal(state_of(b.s), "retracted");
     rig_evict(b.rig, b.admin, b.pool, 0);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 8), 8), 0);
@@ -309,8 +295,7 @@ TEST(host_healing_a_copy_does_not_lose_state)
         rig_page(st.rig, host, 0, page_at(c, node_at(c, at)->tiers.host_pages[0])->index, &bytes);
     page[7] = (uint8_t)~page[7];
     assert_err(TERN_CORRUPT, rig_recover_now(kept));
-    assert_ok(rig_match(other, rig_tokens(1, 320), 320));
-    assert_ok(rig_run_to(other, rig_tokens(1, 320), 320));
+    computes(other, 1, 320);
     assert_ok(rig_slide(other, 320, 0));
     assert_ok(rig_commit(other, 64, 0)); /* HISTORY alone */
     assert_int_equal(rig_wrong(other, 320), 0);

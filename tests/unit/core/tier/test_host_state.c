@@ -93,8 +93,7 @@ TEST(host_drop_does_not_go_where_the_state_is_gone)
         assert_lengths(s, 64, 320, 320);
     }
     assert_ok(rig_run_to(s, rig_tokens(1, 1024), 384));
-    assert_int_equal(rig_wrong(s, 384), 0);
-    assert_ok(rig_close(s, 0));
+    closes_whole(s, 384);
     stage_ends(&st);
 }
 
@@ -161,8 +160,7 @@ static void t17_a_retracted_holder(enum retract_mode mode, enum supersede supers
     assert_ok(rig_retract(kept, mode, 0));
     runner = stage_session(&st);
     tokens = rig_tokens(1, 512);
-    assert_ok(rig_match(runner, tokens, 512));
-    assert_int_equal(runner->matched, 64);
+    matches(runner, tokens, 512, 64);
     commit_to(runner, tokens, 128, 0);
     commit_to(runner, tokens, 192, 0);
     assert_int_equal(node_in(&st, tokens, 64)->state.borrowers, 1); /* the one that is away */
@@ -249,12 +247,10 @@ static void window_alone(enum supersede supersede)
 
     put_all(&st, 1, 256);
     demote_pool(st.rig, &st.e, st.pool);
-    assert_ok(rig_match(s, rig_tokens(1, 300), 300));
-    assert_int_equal(s->matched, 0);
+    matches(s, rig_tokens(1, 300), 300, 0);
     assert_int_equal(st.rig->last->match.host_depth, 256);
     assert_ok(rig_fetched(s, rig_fetch(s, PEER_HOST, 0)));
-    assert_lengths(s, 256, 256, 256);
-    assert_int_equal(rig_wrong(s, 256), 0);
+    assert_whole(s, 256);
     assert_int_equal(rig_group_view(st.rig, st.pool, 0).snapshot, 4);
     assert_int_equal(rig_group_view(st.rig, st.pool, 1).snapshot, 4);
     assert_true(has_state(&st, rig_tokens(1, 256), 256));
@@ -263,8 +259,7 @@ static void window_alone(enum supersede supersede)
     assert_int_equal(node_in(&st, rig_tokens(1, 256), 256)->state.claims_window,
                      1); /* a resume point again */
     commit_to(s, rig_tokens(1, 320), 320, 0);
-    assert_int_equal(rig_wrong(s, 320), 0);
-    assert_ok(rig_close(s, 0));
+    closes_whole(s, 320);
     stage_ends(&st);
 }
 
@@ -284,8 +279,7 @@ TEST(fetch_from_the_host_brings_state_alone)
     put_all(&st, 1, 192);
     lose_state(&st, rig_tokens(1, 192), 128);
     lose_state(&st, rig_tokens(1, 192), 192);
-    assert_ok(rig_match(s, rig_tokens(1, 200), 200));
-    assert_int_equal(s->matched, 64);
+    matches(s, rig_tokens(1, 200), 200, 64);
     assert_int_equal(st.rig->last->match.host_depth, 192);
     st.rig->automatic = BY_HAND(RIG_COPY);
     {
@@ -298,8 +292,7 @@ TEST(fetch_from_the_host_brings_state_alone)
         rig_complete(st.rig, RIG_COPY);
         assert_ok(rig_fetched(s, request));
     }
-    assert_lengths(s, 192, 192, 192);
-    assert_int_equal(rig_wrong(s, 192), 0);
+    assert_whole(s, 192);
     assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 192);
     assert_ok(rig_close(s, 0));
     stage_ends(&st);
@@ -330,8 +323,7 @@ TEST(host_superseded_state_is_not_copied)
     assert_int_equal(seen(&st, 1, 192).host_pages, 1 + 4);
     demote_pool(st.rig, &st.e, st.pool);
     assert_ok(rig_recover_now(s));
-    assert_int_equal(rig_wrong(s, 192), 0);
-    assert_ok(rig_close(s, 0));
+    closes_whole(s, 192);
     stage_ends(&st);
 }
 
@@ -342,8 +334,7 @@ static struct rig_session *retracts_on_a_refill(struct stage *st)
     struct rig_session *first = stage_session(st), *s;
     uint32_t at;
 
-    assert_ok(rig_match(first, rig_tokens(1, 64), 64));
-    commit_to(first, rig_tokens(1, 64), 64, 0);
+    commits(first, 1, 64);
     assert_ok(rig_snapshot_release(first));
     assert_ok(rig_close(first, 0));
     at = anywhere(st->rig, st->pool, rig_tokens(1, 64), 64);
@@ -378,8 +369,7 @@ TEST(host_a_refill_under_way_is_not_copied)
     st.rig->automatic = RIG_ALL;
     demote_pool(st.rig, &st.e, st.pool);
     assert_ok(rig_recover_now(s));
-    assert_int_equal(rig_wrong(s, 64), 0);
-    assert_ok(rig_close(s, 0));
+    closes_whole(s, 64);
     stage_ends(&st);
 }
 
@@ -400,8 +390,7 @@ TEST(host_a_refill_whose_copy_fails_for_good_undoes_the_retract)
     assert_int_equal(rig_jobs(st.rig, RIG_COPY), 0);
     assert_int_equal(rig_view(st.rig).retracts_undone, 1);
     assert_ok(rig_recover_now(s));
-    assert_int_equal(rig_wrong(s, 64), 0);
-    assert_ok(rig_close(s, 0));
+    closes_whole(s, 64);
     stage_ends(&st);
 }
 

@@ -46,8 +46,7 @@ static void fetch_320(struct group_layout state_group, uint32_t state_pages)
     assert_ok(rig_run_to(s, tokens, 390));
     assert_int_equal(rig_wrong(s, 390), 0);
     assert_ok(rig_commit(s, 384, 0));
-    assert_int_equal(rig_wrong(s, 390), 0);
-    assert_ok(rig_close(s, 0));
+    closes_whole(s, 390);
 }
 
 /* X5 */
@@ -71,8 +70,7 @@ TEST(pull_history_that_is_there_is_not_moved_again)
     tokens = rig_tokens(1, 256);
     for (uint32_t depth = 64; depth <= 192; depth += 64)
         lose_state(&h.dest, tokens, depth);
-    assert_ok(rig_match(s, tokens, 256));
-    assert_int_equal(s->matched, 0);
+    matches(s, tokens, 256, 0);
     assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
     assert_lengths(s, 256, 256, 256);
     assert_int_equal(h.dest.rig->pulled_pages, 1 + 4); /* HISTORY of [192, 256), one window */
@@ -100,8 +98,7 @@ TEST(pull_a_transfer_that_breaks_off_leaves_the_session_where_it_was)
     assert_ok(rig_fetch_cancel(s));
     assert_err(TERN_GONE, rig_fetched(s, request));
     assert_lengths(s, 0, 0, 0);
-    h.dest.rig->automatic = RIG_ALL;
-    rig_settle(h.dest.rig);
+    rig_runs_free(h.dest.rig);
     assert_int_equal(rig_pool_view(h.dest.rig, h.dest.pool).nodes, 1); /* it stays in the tree */
     assert_ok(rig_match(s, tokens, 256));
     h.dest.rig->pulled_pages = 0;
@@ -120,8 +117,7 @@ TEST(pull_a_session_with_pages_of_its_own_does_not_fetch)
     uint64_t request;
 
     assert_ok(rig_match(s, tokens, 128));
-    assert_ok(rig_run_to(s, tokens, 64));
-    assert_ok(rig_commit(s, 64, 0));
+    commit_to(s, tokens, 64, 0);
     request = rig_fetch(s, 0, 0);
     assert_err(TERN_INVALID, rig_fetched(s, request));
 }

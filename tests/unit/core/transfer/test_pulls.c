@@ -194,8 +194,7 @@ TEST(fetch_cancel_before_the_offer_the_source_lets_go)
     assert_int_equal(rig_jobs(p.source, RIG_MSG), 1);
     assert_ok(rig_fetch_cancel(p.d));
     assert_err(TERN_GONE, rig_fetched(p.d, fetch));
-    p.source->automatic = RIG_ALL;
-    rig_settle(p.source);
+    rig_runs_free(p.source);
     pair_ends_clean(&p, 16, 0);
 }
 
@@ -315,7 +314,6 @@ TEST(fetch_that_fails_is_counted)
 
     fetch_held(&p, RIG_PULL);
     rig_link_down(p.dest, 0);
-    p.dest->automatic = RIG_ALL;
-    rig_settle(p.dest);
+    rig_runs_free(p.dest);
     assert_true(rig_view(p.dest).errors[TERN_PEER_LOST] == before + 1);
 }

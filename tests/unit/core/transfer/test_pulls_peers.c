@@ -153,8 +153,7 @@ TEST(open_replayed_one_done_ends_both)
 
     fetch = fetch_held(&p, RIG_MSG);
     dest_says(&p, &rig_job(p.dest, RIG_MSG, 0)->msg);
-    p.dest->automatic = RIG_ALL;
-    rig_settle(p.dest);
+    rig_runs_free(p.dest);
     assert_ok(rig_fetched(p.d, fetch));
     assert_whole(p.d, TOKENS);
     assert_int_equal(rig_view(p.source).serves, 0);
@@ -173,8 +172,7 @@ TEST(fetch_with_extra_keys_brings_the_right_branch)
 
     with_dog.keys = dog;
     assert_ok(rig_match_full(s, &with_cat, 0));
-    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
-    assert_ok(rig_commit(s, TOKENS, 0));
+    commit_to(s, rig_tokens(1, TOKENS), TOKENS, 0);
     d[0] = rig_session(p.dest, &p.de, p.dp, 1);
     assert_ok(rig_match_full(d[0], &with_dog, 0));
     assert_ok(fetch_all(d[0]));
@@ -207,8 +205,7 @@ TEST(fetch_onto_another_engines_pending_chunk_keeps_its_own_pages)
     struct rig_engine other = second_engine(p.dest, p.dp);
     struct rig_session *s = rig_session(p.dest, &other, p.dp, 1);
 
-    assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
-    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
+    computes(s, 1, TOKENS);
     assert_ok(rig_commit(s, 8, 0));
     assert_ok(rig_commit(s, 16, 4)); /* [8, 16) is pending */
     assert_ok(fetch_all(p.d));
@@ -378,8 +375,7 @@ TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages)
     pair_offer(&p, TOKENS);
     fetch = fetch_held(&p, RIG_PULL);
     rig_complete(p.dest, RIG_PULL); /* [0, 4) */
-    assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
-    assert_int_equal(s->matched, 4);
+    matches(s, rig_tokens(1, TOKENS), TOKENS, 4);
     assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
     assert_ok(rig_commit(s, 12, 4)); /* [4, 12) is pending */
     complete_all(p.dest, RIG_PULL);
@@ -389,8 +385,7 @@ TEST(fetch_overtaken_by_another_engine_keeps_its_own_pages)
     rig_engine_kill(p.dest, &other, 0);
     assert_ok(rig_commit(p.d, TOKENS, 0));
     assert_whole(p.d, TOKENS);
-    p.dest->automatic = RIG_ALL;
-    rig_settle(p.dest);
+    rig_runs_free(p.dest);
 }
 
 /* A session fetches on from a commit whose step has not passed: what arrives is seen with it, not
@@ -402,8 +397,7 @@ TEST(fetch_beyond_a_pending_commit_is_seen_with_it)
     struct rig_session *like = rig_session(p.dest, &other, p.dp, 1);
 
     pair_offer(&p, TOKENS);
-    assert_ok(rig_run_to(p.d, rig_tokens(1, TOKENS), 8));
-    assert_ok(rig_commit(p.d, 8, 5));
+    commit_to(p.d, rig_tokens(1, TOKENS), 8, 5);
     assert_ok(fetch_all(p.d));
     assert_whole(p.d, TOKENS);
     assert_int_equal(rig_depth(like, rig_tokens(1, TOKENS), TOKENS), 0);

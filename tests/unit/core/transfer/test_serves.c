@@ -31,9 +31,7 @@ TEST(serve_page_checks_serve_and_generation)
     uint32_t record;
 
     other = rig_session(p.source, &p.se, p.sp, 2); /* of another namespace */
-    assert_ok(rig_match(other, rig_tokens(1, 8), 8));
-    assert_ok(rig_run_to(other, rig_tokens(1, 8), 8));
-    assert_ok(rig_commit(other, 8, 0));
+    commits(other, 1, 8);
     foreign = other->table[0][0];
     fetch_held(&p, RIG_PULL);
     job = rig_job(p.dest, RIG_PULL, 0);
@@ -65,8 +63,7 @@ TEST(serve_pending_or_unsealed_is_not_offered)
 
     p.d = asking(&p, 1, TOKENS);
     p.source->automatic = BY_HAND(RIG_SEAL);
-    assert_ok(rig_match(s, rig_tokens(1, TOKENS), TOKENS));
-    assert_ok(rig_run_to(s, rig_tokens(1, TOKENS), TOKENS));
+    computes(s, 1, TOKENS);
     assert_ok(rig_commit(s, TOKENS, 3));
     assert_ok(fetch_all(p.d)); /* its step is pending: there is nothing to offer */
     assert_lengths(p.d, 0, 0, 0);

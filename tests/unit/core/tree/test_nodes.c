@@ -16,7 +16,7 @@ TEST(limits_nodes_full_evicts_then_busy_keeps_earlier_targets)
     options.limits.nodes = 6; /* a root and five chunks */
     b = bench_with(&options, 4, 64);
     rig_put(b.rig, &b.e, b.pool, 9, 8);
-    computes(b.s, 32);
+    computes(b.s, 1, 32);
     assert_err(TERN_BUSY, rig_commit(b.s, 32, 0));
     assert_lengths(b.s, 20, 32, 32);
     assert_int_equal(rig_depth(b.s, rig_tokens(9, 8), 8), 0);
@@ -93,7 +93,7 @@ TEST(limits_nodes_full_evicts_from_another_pool)
     assert_int_equal(rig_view(b.rig).nodes_free, 0);
     s = rig_session(b.rig, &b.e, other, 1);
     assert_ok(rig_match(s, rig_tokens(1, 8), 8)); /* two are held */
-    computes(b.s, 20);
+    computes(b.s, 1, 20);
     assert_err(TERN_BUSY, rig_commit(b.s, 20, 0));
     assert_lengths(b.s, 16, 20, 20);
     assert_int_equal(rig_depth(s, rig_tokens(1, 24), 24), 8);
@@ -139,8 +139,7 @@ static void used(struct bench *b, uint32_t seed, uint32_t depth)
 {
     struct rig_session *s = rig_session(b->rig, &b->e, b->pool, 1);
 
-    assert_ok(rig_match(s, rig_tokens(seed, depth), depth));
-    assert_int_equal(s->matched, depth);
+    matches(s, rig_tokens(seed, depth), depth, depth);
     assert_ok(rig_close(s, 0));
 }
 

@@ -21,9 +21,7 @@ TEST(reset_only_that_namespace_and_that_tenant)
 
     theirs = rig_pool_pages(b.rig, &two, 4, 64);
     put(&b, 1, 8);
-    assert_ok(rig_match(other, rig_tokens(1, 8), 8));
-    assert_ok(rig_run_to(other, rig_tokens(1, 8), 8));
-    assert_ok(rig_commit(other, 8, 0));
+    commits(other, 1, 8);
     foreign = rig_committed(b.rig, &two, theirs, 1, 8);
     assert_ok(rig_reset(b.rig, b.e.conn[0], 1, &nodes));
     assert_int_equal(nodes, 2);
@@ -46,8 +44,7 @@ TEST(reset_an_old_session_matches_nothing_new)
     struct rig_session *holder = rig_committed(b.rig, &b.e, b.pool, 1, 8);
 
     reset(&b);
-    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
-    assert_int_equal(b.s->matched, 0);
+    matches(b.s, rig_tokens(1, 12), 12, 0);
     assert_int_equal(b.rig->last->match.host_depth, 0);
     assert_ok(rig_run_to(b.s, rig_tokens(1, 12), 12));
     assert_ok(rig_commit(b.s, 8, 0)); /* the same content: that may be shared */
@@ -148,8 +145,7 @@ TEST(reset_while_a_commit_is_pending)
         assert_int_equal(rig_free(b.rig, b.pool), 64);
         assert_ok(rig_match(b.s, rig_tokens(1, 30), 30)); /* the session is of the old revision */
         assert_int_equal(b.s->matched, 0);
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 12));
-        assert_ok(rig_commit(b.s, 12, 0));
+        commit_to(b.s, rig_tokens(1, 30), 12, 0);
         assert_int_equal(rig_depth(b.s, rig_tokens(1, 30), 30), 0);
         assert_int_equal(rig_wrong(b.s, 12), 0);
         bench_ends_clean(&b);
@@ -175,22 +171,19 @@ TEST(reset_while_sessions_are_away)
     assert_ok(rig_retract(s[2], RETRACT_HOST, 5));
     reset(&b);
     rig_evict(b.rig, b.admin, b.pool, 0);
-    b.rig->automatic = RIG_ALL;
-    rig_settle(b.rig);
+    rig_runs_free(b.rig);
     rig_engine_done(b.rig, &b.e, 5);
     for (uint32_t i = 0; i < 3; i++) { /* each comes back for what is its own */
         assert_ok(rig_recover_now(s[i]));
         assert_int_equal(s[i]->len.committed, 8);
         assert_int_equal(rig_wrong(s[i], s[i]->len.written), 0);
-        assert_ok(rig_run_to(s[i], rig_tokens(i + 1, 20), 16));
-        assert_ok(rig_commit(s[i], 16, 0));
+        commit_to(s[i], rig_tokens(i + 1, 20), 16, 0);
         assert_int_equal(rig_wrong(s[i], 16), 0);
         assert_int_equal(rig_depth(b.s, rig_tokens(i + 1, 16), 16), 0);
         assert_ok(rig_retract(s[i], RETRACT_HOST, 0)); /* and may go again */
         rig_evict(b.rig, b.admin, b.pool, 0);
         assert_ok(rig_recover_now(s[i]));
-        assert_int_equal(rig_wrong(s[i], 16), 0);
-        assert_ok(rig_close(s[i], 0));
+        closes_whole(s[i], 16);
     }
     assert_int_equal(rig_free(b.rig, b.pool), 64);
     assert_int_equal(host_free(b.rig, b.pool, 0), 32);
@@ -210,8 +203,7 @@ TEST(reset_while_a_load_runs)
     request = rig_fetch(b.s, PEER_HOST, 0);
     rig_complete(b.rig, RIG_COPY);
     reset(&b);
-    b.rig->automatic = RIG_ALL;
-    rig_settle(b.rig);
+    rig_runs_free(b.rig);
     assert_non_null(rig_reply_to(b.rig, request));
     rig_fetched(b.s, request);
     assert_int_equal(rig_wrong(b.s, b.s->len.written), 0);
@@ -241,8 +233,7 @@ TEST(reset_while_a_pull_runs)
         if (jobs == 2 && rig_jobs(p.dest, RIG_PULL) > 0)
             rig_complete(p.dest, RIG_PULL);
         assert_ok(rig_reset(p.dest, p.de.conn[0], 1, NULL));
-        p.dest->automatic = RIG_ALL;
-        rig_settle(p.dest);
+        rig_runs_free(p.dest);
         assert_non_null(rig_reply_to(p.dest, request));
         rig_fetched(s, request);
         assert_int_equal(rig_wrong(s, s->len.written), 0);
@@ -252,8 +243,7 @@ TEST(reset_while_a_pull_runs)
         s = rig_session(p.dest, &p.de, p.dp, 1);
         assert_ok(rig_match(s, rig_tokens(1, 40), 40)); /* the new one can be fetched */
         assert_ok(rig_fetched(s, rig_fetch(s, 0, 0)));
-        assert_lengths(s, 40, 40, 40);
-        assert_int_equal(rig_wrong(s, 40), 0);
+        assert_whole(s, 40);
     }
 }
 
@@ -272,13 +262,10 @@ TEST(reset_while_a_serve_runs)
         p.dest->automatic = BY_HAND(RIG_PULL);
         request = rig_fetch(s, 0, 0);
         assert_ok(rig_reset(p.source, p.se.conn[0], 1, NULL));
-        p.source->automatic = RIG_ALL;
-        rig_settle(p.source);
-        p.dest->automatic = RIG_ALL;
-        rig_settle(p.dest);
+        rig_runs_free(p.source);
+        rig_runs_free(p.dest);
         assert_ok(rig_fetched(s, request));
-        assert_lengths(s, 40, 40, 40);
-        assert_int_equal(rig_wrong(s, 40), 0);
+        assert_whole(s, 40);
         assert_int_equal(rig_free(p.source, p.sp), 64); /* and then goes */
         s = rig_session(p.dest, &p.de, p.dp, 1);
         assert_ok(rig_match(s, rig_tokens(2, 40), 40));
@@ -300,10 +287,8 @@ TEST(reset_with_state)
         assert_int_equal(nodes, 5);
         assert_int_equal(match_depth(&st, rig_tokens(1, 192), 192), 0);
         assert_int_equal(rig_wrong(s, 192), 0);
-        assert_ok(rig_run_to(s, rig_tokens(1, 320), 320));
-        assert_ok(rig_commit(s, 320, 0));
-        assert_int_equal(rig_wrong(s, 320), 0);
-        assert_ok(rig_close(s, 0));
+        commit_to(s, rig_tokens(1, 320), 320, 0);
+        closes_whole(s, 320);
         assert_all_free(st.rig, st.pool);
     }
 }
@@ -319,10 +304,8 @@ TEST(reset_again_and_again)
     for (uint32_t i = 0; i < 30; i++) {
         struct rig_session *s = rig_session(b.rig, &b.e, b.pool, 1);
 
-        assert_ok(rig_match(s, rig_tokens(1, 12), 12));
-        assert_int_equal(s->matched, 0);
-        assert_ok(rig_run_to(s, rig_tokens(1, 12), 12));
-        assert_ok(rig_commit(s, 12, 0));
+        matches(s, rig_tokens(1, 12), 12, 0);
+        commit_to(s, rig_tokens(1, 12), 12, 0);
         if (i % 2)
             reset(&b);
         assert_ok(rig_close(s, 0));
@@ -410,8 +393,7 @@ TEST(a_node_that_waits_for_its_step_is_not_pinned)
     struct bench b = host_bench(4, 16, 16);
     struct node_id id;
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 12), 12));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 12), 12));
+    computes(b.s, 1, 12);
     assert_ok(rig_commit(b.s, 8, 5));
     id = id_at(&b, 1, 8);
     assert_err(TERN_INVALID, rig_pin(b.rig, b.admin, id, true));

@@ -7,8 +7,7 @@
 static void commit_each(struct rig_session *s, const uint32_t *tokens, uint32_t depth)
 {
     for (uint32_t d = s->len.committed + 64; d <= depth; d += 64) {
-        assert_ok(rig_run_to(s, tokens, d));
-        assert_ok(rig_commit(s, d, 0));
+        commit_to(s, tokens, d, 0);
         assert_int_equal(s->len.committed, d);
     }
 }
@@ -25,13 +24,11 @@ TEST(state_peek_tells_the_deeper_history_and_match_the_window)
     lose_state(&st, tokens, 256);
     assert_int_equal(rig_depth(s, tokens, 256), 192);
     assert_int_equal(st.rig->last->peek.history_depth, 256);
-    assert_ok(rig_match(s, tokens, 256));
-    assert_int_equal(s->matched, 192);
+    matches(s, tokens, 256, 192);
     for (uint32_t p = 0; p < 16; p++) /* floor((192 - 40) / 16) = 9 to 192 / 16 = 12 */
         assert_int_equal(s->table[1][p].index != 0, p >= 9 && p < 12);
     assert_ok(rig_match(s, tokens, 256)); /* again: the same */
-    assert_lengths(s, 192, 192, 192);
-    assert_int_equal(rig_wrong(s, 192), 0);
+    assert_whole(s, 192);
 }
 
 /* T7 */
@@ -41,8 +38,7 @@ TEST(state_a_node_takes_the_window_and_the_rest_goes_back)
     struct rig_session *s = stage_session(&st);
     struct page_ref history, last;
 
-    assert_ok(rig_match(s, rig_tokens(1, 16), 16));
-    assert_ok(rig_run_to(s, rig_tokens(1, 16), 16));
+    computes(s, 1, 16);
     assert_int_equal(state_view(&st).session, 8);
     history = s->table[0][0];
     last = s->table[1][7];
@@ -97,8 +93,7 @@ TEST(state_a_fork_point_keeps_its_state)
     memcpy(tokens, rig_tokens(1, 128), 128 * sizeof tokens[0]);
     for (uint32_t i = 128; i < 192; i++)
         tokens[i] = 5000 + i;
-    assert_ok(rig_match(b, tokens, 192));
-    assert_int_equal(b->matched, 128);
+    matches(b, tokens, 192, 128);
     commit_each(a, rig_tokens(1, 192), 192);
     commit_each(b, tokens, 192);
     assert_ok(rig_close(a, 0));
@@ -133,9 +128,7 @@ TEST(state_a_siblings_window_needs_the_segment)
     for (uint32_t i = 128; i < 320; i++)
         tokens[i] = 5000 + i;
     s = stage_session(&st);
-    assert_ok(rig_match(s, tokens, 320));
-    assert_ok(rig_run_to(s, tokens, 320));
-    assert_ok(rig_commit(s, 320, 0));
+    commits_tokens(s, tokens, 320);
     assert_ok(rig_close(s, 0));
     assert_int_equal(node_in(&st, tokens, 64)->children.n, 1);
     assert_int_equal(node_in(&st, tokens, 64)->state.successor, SUCCESSOR_BELOW);
@@ -165,8 +158,7 @@ TEST(state_reclaimed_oldest_first_and_taken_back_by_a_match)
     assert_ok(rig_extend(c, 128, 0, NULL, 0)); /* 8 pages, 4 are free */
     assert_true(has_state(&st, rig_tokens(1, 128), 64));
     assert_false(has_state(&st, rig_tokens(2, 128), 64));
-    assert_ok(rig_match(reader, rig_tokens(1, 100), 100));
-    assert_int_equal(reader->matched, 64);
+    matches(reader, rig_tokens(1, 100), 100, 64);
     assert_int_equal(state_view(&st).reclaimable, 0); /* taken back */
     assert_int_equal(state_view(&st).snapshot, 12);
     assert_int_equal(rig_wrong(reader, 64), 0);
@@ -207,8 +199,7 @@ TEST(state_a_turn_that_ends_below_c_goes_back_to_the_resume_point)
     const uint32_t *tokens = rig_tokens(1, 256);
 
     assert_ok(rig_match(s, tokens, 72));
-    assert_ok(rig_run_to(s, tokens, 64));
-    assert_ok(rig_commit(s, 64, 0));
+    commit_to(s, tokens, 64, 0);
     assert_ok(rig_run_to(s, tokens, 80));
     assert_ok(rig_finish(s, 0, 0)); /* at 72 */
     assert_lengths(s, 64, 64, 64);

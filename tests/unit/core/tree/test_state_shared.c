@@ -49,8 +49,7 @@ static struct rig_session *refiller(struct stage *st, const struct rig_engine *e
     const uint32_t *tokens = rig_tokens(1, 64);
 
     lose_state(st, tokens, 64);
-    assert_ok(rig_match(s, tokens, 64));
-    assert_int_equal(s->matched, 0);
+    matches(s, tokens, 64, 0);
     commit_to(s, tokens, 64, 5);
     assert_int_equal(rig_wrong(s, 64), 0);
     return s;
@@ -178,8 +177,7 @@ static void refill(struct stage *st, const uint32_t *tokens, uint32_t depth)
 {
     struct rig_session *s = stage_session(st);
 
-    assert_ok(rig_match(s, tokens, depth));
-    assert_int_equal(s->matched, 0);
+    matches(s, tokens, depth, 0);
     commit_to(s, tokens, depth, 0);
     assert_ok(rig_close(s, 0));
 }
@@ -196,8 +194,7 @@ TEST(state_a_lost_segment_ends_it_in_every_branch)
         for (uint32_t depth = 64; depth <= 256; depth += 64) {
             struct rig_session *s = stage_session(&st);
 
-            assert_ok(rig_match(s, v[b], depth));
-            commit_to(s, v[b], depth, 0);
+            commits_tokens(s, v[b], depth);
             assert_ok(rig_close(s, 0));
         }
     }
@@ -225,8 +222,7 @@ TEST(state_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed)
     stage_put(&st, 1, 192); /* in one commit: 64 and 128 are none */
     lose_state(&st, tokens, 64);
     lose_state(&st, tokens, 128);
-    assert_ok(rig_match(s, tokens, 128));
-    assert_int_equal(s->matched, 0);
+    matches(s, tokens, 128, 0);
     commit_to(s, tokens, 128, 5);
     assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 0);
     assert_int_equal(match_depth(&st, tokens, 192), 0);
@@ -267,8 +263,7 @@ TEST(state_beyond_a_refill_under_way_a_session_keeps_its_own)
     lose_state(&st, tokens, 64);
     assert_ok(rig_match(a, tokens, 64));
     commit_to(a, tokens, 64, 5);
-    assert_ok(rig_match(b, tokens, 128));
-    assert_int_equal(b->matched, 0);
+    matches(b, tokens, 128, 0);
     assert_ok(rig_run_to(b, tokens, 128));
     memcpy(own, b->table[1], sizeof own);
     assert_ok(rig_commit(b, 128, 0));

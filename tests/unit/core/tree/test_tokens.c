@@ -16,7 +16,7 @@ TEST(limits_token_store_full_busy_and_nothing_lost)
     b = bench_with(&options, 4, 64);
     assert_err(TERN_BUSY, rig_match(b.s, rig_tokens(1, 400), 400));
     assert_int_equal(rig_view(b.rig).token_blocks_free, 24);
-    computes(b.s, 40);
+    computes(b.s, 1, 40);
     other = rig_session(b.rig, &b.e, b.pool, 1);
     for (n = 4; rig_match(other, rig_tokens(2, n), n) == TERN_OK; n += 4) /* up to the brim */
         assert_true(n < 24 * 4);
@@ -46,8 +46,7 @@ TEST(limits_extra_keys_full_busy_and_nothing_lost)
     assert_int_equal(b.s->ntokens, 0);
     t.nkeys = 3;
     assert_ok(rig_match_full(b.s, &t, 0));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_commit(b.s, 16, 0));
+    commit_to(b.s, rig_tokens(1, 16), 16, 0);
     bench_lets_go(&b);
 }
 
@@ -90,8 +89,7 @@ TEST(extra_keys_split_the_tree_at_their_position)
     uint32_t depth;
 
     assert_ok(rig_match_full(b.s, &both, 0));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 16), 16));
-    assert_ok(rig_commit(b.s, 16, 0));
+    commit_to(b.s, rig_tokens(1, 16), 16, 0);
     assert_ok(rig_peek_keys(b.s, &both, &depth));
     assert_int_equal(depth, 16);
     one.nkeys = 1;
@@ -170,11 +168,9 @@ TEST(abort_good_list_comes_back_from_the_tree_and_the_tail)
             struct req_tokens more;
             uint32_t other[4] = {9, 9, 9, 9};
 
-            assert_ok(rig_match(b.s, rig_tokens(1, good), good));
-            assert_ok(rig_run_to(b.s, rig_tokens(1, good), good));
+            computes(b.s, 1, good);
             assert_ok(rig_finish(b.s, 0, 0));
-            assert_ok(rig_match(b.s, rig_tokens(1, 18), 18));
-            assert_ok(rig_run_to(b.s, rig_tokens(1, 18), 18));
+            computes(b.s, 1, 18);
             assert_ok(rig_commit(b.s, committed, 0));
             assert_ok(rig_abort(b.s, 0));
             assert_int_equal(b.s->ntokens, good);
@@ -196,18 +192,15 @@ TEST(abort_good_list_of_long_chunks_comes_back)
         const uint32_t good = lengths[i];
         struct req_tokens more = {.v = rig_tokens(1, 400) + good, .n = 400 - good, .base = good};
 
-        assert_ok(rig_match(b.s, rig_tokens(1, good), good));
-        assert_ok(rig_run_to(b.s, rig_tokens(1, good), good));
+        computes(b.s, 1, good);
         assert_ok(rig_finish(b.s, 0, 0));
-        assert_ok(rig_match(b.s, rig_tokens(1, 330), 330));
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 330), 330));
+        computes(b.s, 1, 330);
         assert_ok(rig_commit(b.s, 330, 0));
         assert_ok(rig_abort(b.s, 0));
         assert_int_equal(b.s->ntokens, good);
         assert_ok(rig_match_full(b.s, &more, 0));
         assert_int_equal(b.s->matched, 300);
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 400), 400));
-        assert_ok(rig_commit(b.s, 400, 0));
+        commit_to(b.s, rig_tokens(1, 400), 400, 0);
         assert_int_equal(rig_depth(b.s, rig_tokens(1, 400), 400), 400);
     }
 }
@@ -219,8 +212,7 @@ TEST(abort_twice_keeps_the_list_of_the_last_finish)
         struct bench b = bench_start(4, 32);
         struct req_tokens again = piece(whole ? 0 : 10, whole ? 18 : 8, NULL, 0);
 
-        assert_ok(rig_match(b.s, rig_tokens(1, 10), 10));
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 10), 10));
+        computes(b.s, 1, 10);
         assert_ok(rig_commit(b.s, 8, 0));
         assert_ok(rig_finish(b.s, 0, 0));
         for (uint32_t turn = 0; turn < 3; turn++) {
@@ -241,8 +233,7 @@ TEST(abort_after_replaced_tokens_keeps_what_agreed)
     uint32_t tokens[20];
     struct req_tokens t;
 
-    assert_ok(rig_match(b.s, rig_tokens(1, 14), 14));
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 14), 14));
+    computes(b.s, 1, 14);
     assert_ok(rig_commit(b.s, 8, 0));
     assert_ok(rig_finish(b.s, 0, 0));
     memcpy(tokens, rig_tokens(1, 20), sizeof tokens);
@@ -253,8 +244,7 @@ TEST(abort_after_replaced_tokens_keeps_what_agreed)
     assert_int_equal(b.s->ntokens, 11);
     t = (struct req_tokens){.v = tokens + 11, .n = 9, .base = 11};
     assert_ok(rig_match_full(b.s, &t, 0));
-    assert_ok(rig_run_to(b.s, tokens, 20));
-    assert_ok(rig_commit(b.s, 20, 0));
+    commit_to(b.s, tokens, 20, 0);
     assert_int_equal(rig_depth(b.s, tokens, 20), 20);
     assert_int_equal(rig_depth(b.s, rig_tokens(1, 20), 20), 8);
 }
@@ -279,8 +269,7 @@ TEST(keys_over_resumes_at_every_base)
         assert_ok(rig_commit(b.s, 8, 0));
         assert_ok(rig_match_full(b.s, &next, 0));
         assert_lengths(b.s, 8, 15, 15);
-        assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 24));
-        assert_ok(rig_commit(b.s, 24, 0));
+        commit_to(b.s, rig_tokens(1, 24), 24, 0);
         assert_ok(rig_peek_keys(b.s, &all, &depth));
         assert_int_equal(depth, 24);
         assert_ok(rig_peek_keys(b.s, &fewer, &depth));
@@ -340,8 +329,7 @@ TEST(keys_come_back_with_an_aborted_list)
     assert_int_equal(b.s->ntokens, 15);
     assert_ok(rig_match_full(b.s, &more, 0));
     assert_int_equal(b.s->matched, 8);
-    assert_ok(rig_run_to(b.s, rig_tokens(1, 24), 24));
-    assert_ok(rig_commit(b.s, 24, 0));
+    commit_to(b.s, rig_tokens(1, 24), 24, 0);
     assert_ok(rig_peek_keys(b.s, &all, &depth));
     assert_int_equal(depth, 24);
 }
