@@ -9,7 +9,7 @@ enum tern_err async_room(struct tern *t, size_t body, struct outgoing *ret)
     enum tern_err err;
 
     t->text[0] = '\0';
-    if (t->socket.state != CLIENT_UP)
+    if (t->socket.state != CLIENT_SOCKET_UP)
         return set_error(t, TERN_PEER_LOST, NULL);
     if (!t->pending_free)
         return set_error(t, TERN_BUSY, "TERN_INFLIGHT_MAX requests are under way: tern_poll first");
@@ -190,7 +190,7 @@ enum tern_err tern_poll(struct tern *t, struct tern_answer *ret)
             pending_drop(t, &h, body);
             continue;
         }
-        if (t->socket.state != CLIENT_UP)
+        if (t->socket.state != CLIENT_SOCKET_UP)
             return hand_out_lost(t, ret);
         if (received || client_socket_recv(&t->socket, 0) == TERN_BUSY)
             return TERN_BUSY;

@@ -10,7 +10,7 @@
 enum tern_err call_start(struct tern *t, uint16_t type, uint32_t deadline_ms, struct call *ret)
 {
     t->text[0] = '\0';
-    if (t->socket.state != CLIENT_UP)
+    if (t->socket.state != CLIENT_SOCKET_UP)
         return set_error(t, TERN_PEER_LOST, NULL);
     ret->sleep_ms = deadline_ms ? deadline_ms : TERN_DEADLINE_DEFAULT_MS;
     ret->deadline_ns = client_socket_now_ns() + (uint64_t)ret->sleep_ms * 1000000u;
@@ -47,7 +47,7 @@ static enum tern_err take_frames(struct tern *t, const struct call *call, const 
     }
     if (err != TERN_BUSY)
         return not_an_answer(t, err);
-    return t->socket.state == CLIENT_UP ? TERN_BUSY : set_error(t, TERN_PEER_LOST, NULL);
+    return t->socket.state == CLIENT_SOCKET_UP ? TERN_BUSY : set_error(t, TERN_PEER_LOST, NULL);
 }
 
 /* One round of waiting and moving bytes both ways: a daemon that cannot write to us would not read

@@ -38,7 +38,7 @@
 #define CONTROL_RANK_STRIDE    64u
 #define CONTROL_INCARNATION_AT (TERN_RANKS_MAX * CONTROL_RANK_STRIDE)
 
-enum member_state {
+enum member_kind {
     MEMBER_NONE = 0, /* not joined: may only ping and ask for statistics */
     MEMBER_SCHEDULER,
     MEMBER_RANK, /* has a done_step of its own */
@@ -62,7 +62,7 @@ struct tern {
     pid_t pid; /* whose it is: a forked child may only let go of it */
     uint64_t incarnation, next_number;
     uint64_t trace_id; /* that requests carry; 0: none */
-    enum member_state member;
+    enum member_kind member;
     uint32_t rank;
     uint64_t last_step; /* that tern_done_step published: it never goes back */
     struct tern_pool *pools;

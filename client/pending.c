@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
-
 void pending_free(struct tern *t, uint32_t slot)
 {
     struct pending *p = &t->pending[slot];
@@ -15,7 +13,7 @@ void pending_free(struct tern *t, uint32_t slot)
     free(p->body);
     subscription_free(p->sub);
     pending_state_move(&p->state, PENDING_FREE);
-    *p = (struct pending){.state = p->state};
+    *p = (struct pending){0}; /* and FREE, which is 0 */
     t->pending_free |= 1ull << slot;
 }
 

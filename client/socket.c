@@ -60,7 +60,7 @@ enum tern_err client_socket_adopt(struct client_socket *c, int fd)
     enum tern_err err;
 
     *c = (struct client_socket){.fd = fd};
-    client_socket_state_move(&c->state, CLIENT_UP);
+    client_socket_state_move(&c->state, CLIENT_SOCKET_UP);
     err = alloc_buffers(c, FRAME_BODY_MAX);
     if (err != TERN_OK)
         client_socket_close(c);
@@ -115,14 +115,14 @@ void client_socket_close(struct client_socket *c)
         close(c->fd);
     free(c->in);
     free(c->out);
-    client_socket_state_move(&c->state, CLIENT_CLOSED);
-    *c = (struct client_socket){.fd = -1, .state = c->state};
+    client_socket_state_move(&c->state, CLIENT_SOCKET_CLOSED);
+    *c = (struct client_socket){.fd = -1}; /* and CLOSED, which is 0 */
 }
 
 void client_socket_lose(struct client_socket *c)
 {
-    if (c->state == CLIENT_UP)
-        client_socket_state_move(&c->state, CLIENT_LOST);
+    if (c->state == CLIENT_SOCKET_UP)
+        client_socket_state_move(&c->state, CLIENT_SOCKET_LOST);
     c->out_head = c->out_tail = 0;
     client_socket_drop_fds(c);
     /* The other side learns at once; the descriptor stays ours, so that nobody polls a stranger's.
@@ -171,7 +171,7 @@ void client_socket_queue(struct client_socket *c, uint32_t frame_bytes)
 
 enum tern_err client_socket_send(struct client_socket *c)
 {
-    if (c->state != CLIENT_UP)
+    if (c->state != CLIENT_SOCKET_UP)
         return TERN_PEER_LOST;
     while (c->out_head < c->out_tail) {
         ssize_t n = send(c->fd, c->out + c->out_head, c->out_tail - c->out_head,
@@ -281,7 +281,7 @@ enum tern_err client_socket_recv(struct client_socket *c, uint32_t wait_ms)
     int flags = wait_ms ? 0 : MSG_DONTWAIT;
     ssize_t n;
 
-    if (c->state != CLIENT_UP)
+    if (c->state != CLIENT_SOCKET_UP)
         return TERN_PEER_LOST;
     make_room(c);
     if (wait_ms && c->recv_ms != wait_ms) {

@@ -2,9 +2,9 @@
  * Used by every other file of libtern, which sees frames only. Knows nothing of what a body says.
  *
  * What must stay true: both buffers have a fixed size, chosen when the connection opens; a length
- * that the other side sends is checked before it is used; once `state` is CLIENT_LOST nothing is
- * sent or received any more. File descriptors are taken from the socket only while an answer that
- * carries some is expected: the kernel drops any other. */
+ * that the other side sends is checked before it is used; once `state` is CLIENT_SOCKET_LOST
+ * nothing is sent or received any more. File descriptors are taken from the socket only while an
+ * answer that carries some is expected: the kernel drops any other. */
 #ifndef CLIENT_SOCKET_H
 #define CLIENT_SOCKET_H
 

@@ -168,7 +168,7 @@ void tern_destroy(struct tern *t)
     pool_unmap_all(t);
     m.has_reserved_one = 1;
     m.reserved_one = 1;
-    if (t->member != MEMBER_NONE && t->socket.state == CLIENT_UP && is_owner(t))
+    if (t->member != MEMBER_NONE && t->socket.state == CLIENT_SOCKET_UP && is_owner(t))
         (void)call_whole(t, FRAME_ENGINE_LEAVE, 0, &m.base, LEAVE_DEADLINE_MS, &msg);
     pending_finish(t);
     free_arrays(t);

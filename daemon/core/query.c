@@ -74,7 +74,7 @@ bool core_session_view(const struct core *c, uint32_t slot, struct session_view 
     ret->engine = (struct engine_id){.slot = s->engine, .gen = engine_at(c, s->engine)->gen};
     ret->pool = (struct pool_id){.slot = s->pool, .gen = pool_at(c, s->pool)->gen};
     ret->ns = space_at(c, s->space)->ns;
-    ret->state = words[s->state];
+    ret->state_word = words[s->state];
     ret->lengths = session_lengths(s);
     ret->tokens = s->tokens.end;
     ret->node = s->node;
@@ -95,7 +95,7 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
     memset(ret, 0, sizeof *ret);
     ret->id = (struct engine_id){.slot = slot, .gen = e->gen};
     memcpy(ret->name, e->name, sizeof ret->name);
-    ret->state = words[e->state];
+    ret->state_word = words[e->state];
     ret->tenant = e->tenant;
     ret->world = e->world;
     ret->procs_alive = e->alive;
@@ -121,7 +121,7 @@ bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *r
     p = pull_at(c, slot);
     memset(ret, 0, sizeof *ret);
     ret->pull = (struct pull_id){.slot = slot, .gen = p->gen};
-    ret->state = words[p->state];
+    ret->state_word = words[p->state];
     ret->link = p->link;
     ret->from = p->from;
     ret->to = p->to;
@@ -149,7 +149,7 @@ bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *
     ret->serve = (struct serve_id){.slot = slot, .gen = s->gen};
     ret->node = s->node;
     ret->outgoing = true;
-    ret->state = words[s->state];
+    ret->state_word = words[s->state];
     ret->link = s->link;
     ret->from = s->from;
     ret->to = s->to;

@@ -37,7 +37,7 @@ struct session_view {
     struct engine_id engine;
     struct pool_id pool;
     struct namespace_id ns;
-    const char *state; /* static */
+    const char *state_word; /* static */
     struct lengths lengths;
     uint32_t tokens, node;
     enum ref_kind ref; /* by which it holds `node`: DEVICE, RETRACTED or HOST */
@@ -48,7 +48,7 @@ struct session_view {
 struct engine_view {
     struct engine_id id;
     char name[ENGINE_NAME_MAX];
-    const char *state;
+    const char *state_word;
     uint32_t tenant, world, procs_alive, sessions;
     uint64_t done_step[RANKS_MAX];
     uint64_t retiring_until;
@@ -60,7 +60,7 @@ struct transfer_view {
         struct pull_id pull;   /* of one that comes in */
         struct serve_id serve; /* of one that goes out */
     };
-    const char *state;
+    const char *state_word;
     uint32_t link, from, to, published;
     uint32_t node; /* that it holds by a TRANSFER ref; NONE */
     uint32_t pages, pages_done;

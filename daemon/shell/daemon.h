@@ -15,7 +15,7 @@
 #include "shell/conn/proc.h"
 #include "shell/conn/subscribe.h"
 #include "shell/peers/link.h"
-#include "shell/step/daemon_phases.h"
+#include "shell/step/daemon_states.h"
 #include "shell/step/engine_watch_states.h"
 #include "shell/stream/listen.h"
 #include "shell/stream/stream.h"
@@ -52,7 +52,7 @@ struct pool_watch {
 
 struct daemon {
     const struct config *config; /* borrowed */
-    enum daemon_phase phase;
+    enum daemon_state state;
     uint64_t incarnation, start_ns, last_ns;
     uint64_t tick_ns, step_poll_ns, drain_ns;
     uint64_t faults_seen;        /* mem_stats' faults that the log has told of */
@@ -97,8 +97,6 @@ int daemon_run(struct daemon *d); /* until drained; the exit status */
 void daemon_destroy(struct daemon *d);
 
 /* ---- step.c ---- */
-
-void daemon_move(struct daemon *d, enum daemon_phase to);
 
 /* Steps the core with the queued events and then with this one, and carries everything out, at
  * once. Arrays in the event are borrowed for the call. Never called from inside a step or a seam's

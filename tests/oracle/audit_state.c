@@ -147,14 +147,15 @@ static void audit_sealed(const struct core *c, uint32_t slot)
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         for (uint32_t at = n->pages[g]; at != NONE; at = page_list_next(c, at)) {
-            uint32_t sealed = page_at(c, at)->sealed;
+            uint32_t sealed = page_at(c, at)->seal;
             bool refilled = n->state.refilling & 1u << g;
 
-            if ((sealed == SEAL_RUNNING && n->work.seal != SEAL_RUNNING) ||
-                (sealed != SEAL_DONE && n->work.seal == SEAL_DONE && !refilled))
+            if ((sealed == PAGE_SEAL_RUNNING && n->work.seal != SEAL_RUNNING) ||
+                (sealed != PAGE_SEAL_DONE && n->work.seal == SEAL_DONE && !refilled))
                 oracle_fail("audit: page %u is sealed %u in a node that is sealed %u", at, sealed,
                             n->work.seal);
-            if (sealed != SEAL_DONE && !refilled && node_visible(n) && node_on_device(n) && !asked)
+            if (sealed != PAGE_SEAL_DONE && !refilled && node_visible(n) && node_on_device(n) &&
+                !asked)
                 oracle_fail("audit: page %u has no checksum, and node %u waits for none", at, slot);
         }
 }

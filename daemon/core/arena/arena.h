@@ -29,7 +29,7 @@ struct page {
     uint32_t owner;         /* slot of the session, node, retire record or pull, by state */
     struct page_ref source; /* RESERVED: what to ask the peer for */
     uint8_t state, group, tries;
-    uint8_t sealed; /* enum seal_state of its checksum: NONE, RUNNING or DONE */
+    uint8_t seal; /* enum page_seal_state */
     uint32_t pool;
 };
 

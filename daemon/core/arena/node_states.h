@@ -3,7 +3,7 @@
 #ifndef CORE_NODE_STATES_H
 #define CORE_NODE_STATES_H
 
-#include "core/arena/states.h"
+#include "base/states.h"
 
 /* A writeback copies a node from the device to the host, a load-back from the host to the device.
  */
@@ -30,7 +30,7 @@
 
 STATE_MACHINE(copy, COPY, COPY_STATE_TABLE)
 
-/* Of a page it says the same of that page alone. */
+/* The checksums of a node. Each of its pages has a machine of its own (PAGE_SEAL). */
 #define SEAL_STATE_TABLE(X)                                                                        \
     X(SEAL, NONE, TO(SEAL, QUEUED) | TO(SEAL, DONE), "some page has no checksum")                  \
     X(SEAL, QUEUED, TO(SEAL, RUNNING), "waits for a free checksum job")                            \

@@ -1,10 +1,10 @@
-/* The states of a page (states.h says how to read the table). Whether a COMMITTED page may be
- * matched (its step has passed) and read by peers (its checksums are known) is told by its prefix
- * node, since all pages of a node share that fate. */
+/* The states of a page and of its checksum (base/states.h says how to read a table). Whether a
+ * COMMITTED page may be matched (its step has passed) and read by peers (its checksums are known)
+ * is told by its prefix node, since all pages of a node share that fate. */
 #ifndef CORE_PAGE_STATES_H
 #define CORE_PAGE_STATES_H
 
-#include "core/arena/states.h"
+#include "base/states.h"
 
 #define PAGE_STATE_TABLE(X)                                                                        \
     X(PAGE, FREE, TO(PAGE, OWNED) | TO(PAGE, RESERVED) | TO(PAGE, COPYING),                        \
@@ -25,6 +25,15 @@
     X(PAGE, COPYING, TO(PAGE, COMMITTED) | TO(PAGE, FREE),                                         \
       "of one prefix node, on either tier: a copy from the other one writes it, or is about to")
 
-STATE_MACHINE(page, PAGE, PAGE_STATE_TABLE)
+STATE_MACHINE_IN(uint8_t, page, PAGE, PAGE_STATE_TABLE)
+
+/* The checksum of a page. Its node has a machine of its own for all of its pages (SEAL). */
+#define PAGE_SEAL_STATE_TABLE(X)                                                                   \
+    X(PAGE_SEAL, NONE, TO(PAGE_SEAL, NONE) | TO(PAGE_SEAL, RUNNING) | TO(PAGE_SEAL, DONE),         \
+      "not known: so is that of each page when it is taken")                                       \
+    X(PAGE_SEAL, RUNNING, TO(PAGE_SEAL, DONE), "a job computes it")                                \
+    X(PAGE_SEAL, DONE, TO(PAGE_SEAL, NONE), "known")
+
+STATE_MACHINE_IN(uint8_t, page_seal, PAGE_SEAL, PAGE_SEAL_STATE_TABLE)
 
 #endif

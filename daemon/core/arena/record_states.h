@@ -1,9 +1,9 @@
-/* The state machines of pools, engines, sessions and transfers (states.h says how to read a table).
- * The last column is the word that operators read in the views. */
+/* The state machines of pools, engines, sessions and transfers (base/states.h says how to read a
+ * table). The last column is the word that operators read in the views. */
 #ifndef CORE_RECORD_STATES_H
 #define CORE_RECORD_STATES_H
 
-#include "core/arena/states.h"
+#include "base/states.h"
 
 #define POOL_STATE_TABLE(X)                                                                        \
     X(POOL, EMPTY, TO(POOL, OPEN), "there is none", "empty")                                       \

@@ -21,11 +21,10 @@ static void count_move(struct group *g, enum page_state from, enum page_state to
 
 void page_move(struct core *c, struct page *p, enum page_state to, uint32_t owner)
 {
-    uint32_t state = p->state;
+    enum page_state from = p->state;
 
-    page_state_move(&state, to);
-    count_move(&pool_at(c, p->pool)->group[p->group], p->state, to);
-    p->state = (uint8_t)to;
+    page_state_move(&p->state, to);
+    count_move(&pool_at(c, p->pool)->group[p->group], from, to);
     p->owner = owner;
     touch(c);
 }
@@ -176,7 +175,7 @@ uint32_t page_take(struct core *c, struct pool *p, uint32_t group, enum page_sta
     pg->in_list = (struct list_links){.next = NONE, .prev = NONE};
     pg->chain = NONE;
     pg->tries = 0;
-    pg->sealed = 0;
+    page_seal_state_move(&pg->seal, PAGE_SEAL_NONE);
     if (pg->gen == 0)
         pg->gen = 1; /* a ref of generation 0 names nothing */
     page_move(c, pg, state, owner);

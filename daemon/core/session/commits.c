@@ -26,7 +26,7 @@ static void segment_fill(struct core *c, uint32_t slot, uint32_t group, struct l
 
         page_move(c, page_at(c, record), PAGE_COMMITTED, slot);
         if (sealed)
-            page_at(c, record)->sealed = SEAL_DONE;
+            page_seal_state_move(&page_at(c, record)->seal, PAGE_SEAL_DONE);
         page_list_push(c, &pages, record);
     }
     node_at(c, slot)->pages[group] = pages.head;

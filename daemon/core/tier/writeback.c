@@ -36,7 +36,7 @@ static bool checksums_known(const struct core *c, const struct node *n)
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         for (uint32_t at = n->work.copy_pages[g] == NONE ? NONE : n->pages[g]; at != NONE;
              at = page_list_next(c, at))
-            if (page_at(c, at)->sealed != SEAL_DONE)
+            if (page_at(c, at)->seal != PAGE_SEAL_DONE)
                 return false;
     return node_visible(n);
 }

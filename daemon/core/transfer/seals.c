@@ -23,7 +23,7 @@ void seal_queue(struct core *c, uint32_t node)
 /* A page of the node whose checksum nobody has asked for yet, and whose writer has passed. */
 static bool page_waits(const struct node *n, uint32_t group, const struct page *pg)
 {
-    return pg->sealed == SEAL_NONE && !(n->state.refilling & 1u << group);
+    return pg->seal == PAGE_SEAL_NONE && !(n->state.refilling & 1u << group);
 }
 
 static bool node_waits(const struct core *c, const struct node *n)
@@ -46,8 +46,8 @@ void seal_done(struct core *c, struct seal_id job)
         return;
     for (uint32_t g = 0; g < GROUPS_MAX; g++)
         for (uint32_t at = n->pages[g]; at != NONE; at = page_list_next(c, at))
-            if (page_at(c, at)->sealed == SEAL_RUNNING)
-                page_at(c, at)->sealed = SEAL_DONE;
+            if (page_at(c, at)->seal == PAGE_SEAL_RUNNING)
+                page_seal_state_move(&page_at(c, at)->seal, PAGE_SEAL_DONE);
     seal_state_move(&n->work.seal, SEAL_DONE);
     c->seals_running--;
     if (node_waits(c, n)) { /* its STATE was refilled meanwhile */
@@ -86,7 +86,7 @@ static void emit_job(struct core *c, struct actions *out, uint32_t slot)
 
             if (!page_waits(n, g, pg))
                 continue;
-            pg->sealed = SEAL_RUNNING;
+            page_seal_state_move(&pg->seal, PAGE_SEAL_RUNNING);
             to[a->seal.n++] =
                 (struct page_at){.group = g, .index = pg->index, .gen = pg->gen, .record = at};
         }

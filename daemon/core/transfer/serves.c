@@ -348,7 +348,7 @@ enum tern_err core_serve_page(const struct core *c, struct serve_id serve, uint3
     /* Of the namespace that was asked for, and with its checksum known: a peer cannot reach beside
      * its transfer. */
     if (!pg || pg->state != PAGE_COMMITTED ||
-        node_at(c, pg->owner)->space != node_at(c, s->node)->space || pg->sealed != SEAL_DONE)
+        node_at(c, pg->owner)->space != node_at(c, s->node)->space || pg->seal != PAGE_SEAL_DONE)
         return TERN_GONE;
     *ret_record = page_record(c, pg);
     return TERN_OK;

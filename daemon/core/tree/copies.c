@@ -22,7 +22,7 @@ void copy_pages_attach(struct core *c, uint32_t slot, uint32_t *heads)
         check(heads[g] == NONE); /* T18 does not fill what is being loaded */
         for (uint32_t at = n->work.copy_pages[g]; at != NONE; at = page_list_next(c, at)) {
             page_move(c, page_at(c, at), PAGE_COMMITTED, slot);
-            page_at(c, at)->sealed = SEAL_DONE;
+            page_seal_state_move(&page_at(c, at)->seal, PAGE_SEAL_DONE);
         }
         heads[g] = n->work.copy_pages[g];
         n->work.copy_pages[g] = NONE;

@@ -30,7 +30,7 @@
 /* An operation's state (io_states.h) is kept in a word of the submission that none of our opcodes
  * uses.
  */
-#define STATE_WORD 7
+#define STATE_AT 7
 
 struct io {
     struct io_uring ring;
@@ -217,27 +217,20 @@ void io_destroy(struct io *io)
 
 /* ------------------------------------------------------------------ submission */
 
-static enum op_state op_state(const struct io_op *op)
+static enum io_op_state op_state(const struct io_op *op)
 {
-    return (enum op_state)op->pending[STATE_WORD];
+    return (enum io_op_state)op->pending[STATE_AT];
 }
 
-static void op_move(struct io_op *op, enum op_state to)
+static void op_move(struct io_op *op, enum io_op_state to)
 {
-    static const uint32_t next[OP_STATES] = {
-#define X(name, next, comment) next,
-        OP_STATE_TABLE(X)
-#undef X
-    };
-
-    check(op->pending[STATE_WORD] < OP_STATES && next[op->pending[STATE_WORD]] >> to & 1);
-    op->pending[STATE_WORD] = to;
+    io_op_state_move(&op->pending[STATE_AT], to);
 }
 
 /* Keeps the submission for as long as the operation lasts; its state stays. */
 static void op_keep(struct io_op *op, const struct io_uring_sqe *sqe)
 {
-    memcpy(op->pending, sqe, STATE_WORD * sizeof(op->pending[0]));
+    memcpy(op->pending, sqe, STATE_AT * sizeof(op->pending[0]));
 }
 
 /* A free submission entry; a full queue is submitted once. NULL: the kernel takes no more for now.
@@ -260,7 +253,7 @@ static void sqe_fill(struct io_uring_sqe *sqe, const struct io_op *op)
     uint64_t words[8];
 
     memcpy(words, op->pending, sizeof words);
-    words[STATE_WORD] = 0;
+    words[STATE_AT] = 0;
     memcpy(sqe, words, sizeof *sqe);
 }
 
@@ -306,10 +299,10 @@ static void wait_flush(struct io *io)
         if (!io->wait_head)
             io->wait_tail = NULL;
         sqe_fill(sqe, op);
-        if (op_state(op) == OP_WAITING)
-            op_move(op, OP_IN_FLIGHT);
-        else if (op_state(op) == OP_CANCEL_WAITING)
-            op_move(op, OP_CANCELLED);
+        if (op_state(op) == IO_OP_WAITING)
+            op_move(op, IO_OP_IN_FLIGHT);
+        else if (op_state(op) == IO_OP_CANCEL_WAITING)
+            op_move(op, IO_OP_CANCELLED);
     }
 }
 
@@ -318,12 +311,12 @@ static void post(struct io *io, struct io_op *op)
     struct io_uring_sqe *sqe = io->wait_head ? NULL : sqe_take(io);
 
     if (!sqe) {
-        op_move(op, OP_WAITING);
+        op_move(op, IO_OP_WAITING);
         wait_push(io, op);
         return;
     }
     sqe_fill(sqe, op);
-    op_move(op, OP_IN_FLIGHT);
+    op_move(op, IO_OP_IN_FLIGHT);
 }
 
 static void post_sqe(struct io *io, struct io_op *op, struct io_uring_sqe *sqe)
@@ -411,14 +404,14 @@ void io_cancel(struct io *io, struct io_op *op)
 {
     struct io_uring_sqe sqe = {0}, *room;
 
-    if (op_state(op) == OP_WAITING) {
+    if (op_state(op) == IO_OP_WAITING) {
         io_uring_prep_nop(&sqe);
         io_uring_sqe_set_data(&sqe, op);
         op_keep(op, &sqe);
-        op_move(op, OP_CANCELLED);
+        op_move(op, IO_OP_CANCELLED);
         return;
     }
-    if (op_state(op) != OP_IN_FLIGHT)
+    if (op_state(op) != IO_OP_IN_FLIGHT)
         return;
     io_uring_prep_cancel(&sqe, op, 0);
     sqe.flags |= IOSQE_CQE_SKIP_SUCCESS; /* the operation's own completion tells how it ended */
@@ -427,9 +420,9 @@ void io_cancel(struct io *io, struct io_op *op)
     room = io->wait_head ? NULL : sqe_take(io);
     if (room) {
         sqe_fill(room, op);
-        op_move(op, OP_CANCELLED);
+        op_move(op, IO_OP_CANCELLED);
     } else {
-        op_move(op, OP_CANCEL_WAITING);
+        op_move(op, IO_OP_CANCEL_WAITING);
         wait_push(io, op);
     }
 }
@@ -446,18 +439,18 @@ static void complete(struct io *io, const struct io_uring_cqe *cqe)
     if (!op)
         return; /* the cancel found nothing; the operation's own completion tells how it ended */
     if (last) {
-        enum op_state state = op_state(op);
+        enum io_op_state state = op_state(op);
 
-        if (state == OP_CANCEL_WAITING)
+        if (state == IO_OP_CANCEL_WAITING)
             wait_unlink(io, op);
-        if (state != OP_IN_FLIGHT &&
+        if (state != IO_OP_IN_FLIGHT &&
             (res == -EINTR || res == -EAGAIN || (uint8_t)op->pending[0] == IORING_OP_NOP))
             res = -ECANCELED;
         if (res == -EINTR || res == -EAGAIN) {
             post(io, op);
             return;
         }
-        op_move(op, OP_IDLE);
+        op_move(op, IO_OP_IDLE);
     }
     if (res == -ENOBUFS)
         io->stats.buffers_empty++;

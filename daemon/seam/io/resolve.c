@@ -35,18 +35,6 @@ struct resolver {
     enum resolver_state state;
 };
 
-static void query_move(struct query *q, enum query_state to)
-{
-    static const uint32_t next[QUERY_STATES] = {
-#define X(name, next, comment) next,
-        QUERY_STATE_TABLE(X)
-#undef X
-    };
-
-    check(next[q->state] >> to & 1);
-    q->state = to;
-}
-
 /* ------------------------------------------------------------------ the system's resolver */
 
 static void answer_of(int rc, const struct addrinfo *list, struct resolve_answer *ret)
@@ -92,18 +80,6 @@ bool resolve_number(const char *host, uint16_t port, struct resolve_answer *ret)
 
 /* ------------------------------------------------------------------ threads */
 
-static void resolver_move(struct resolver *r, enum resolver_state to)
-{
-    static const uint32_t next[RESOLVER_STATES] = {
-#define X(name, next, comment) next,
-        RESOLVER_STATE_TABLE(X)
-#undef X
-    };
-
-    check(next[r->state] >> to & 1);
-    r->state = to;
-}
-
 static void resolver_free(struct resolver *r)
 {
     if (r->event_fd >= 0)
@@ -137,18 +113,18 @@ static void look(struct resolver *r, struct query *q)
 {
     struct resolve_answer answer = {0};
 
-    query_move(q, QUERY_LOOKING_UP);
+    query_state_move(&q->state, QUERY_LOOKING_UP);
     r->looking++;
     pthread_mutex_unlock(&r->lock);
     r->lookup(q->host, q->port, &answer);
     pthread_mutex_lock(&r->lock);
     r->looking--;
     if (q->state == QUERY_CANCELLED) {
-        query_move(q, QUERY_FREE);
+        query_state_move(&q->state, QUERY_FREE);
         return;
     }
     q->answer = answer;
-    query_move(q, QUERY_DONE);
+    query_state_move(&q->state, QUERY_DONE);
     wake_owner(r);
 }
 
@@ -232,13 +208,13 @@ void resolver_destroy(struct resolver *r)
     if (!r)
         return;
     pthread_mutex_lock(&r->lock);
-    resolver_move(r, RESOLVER_STOPPING);
+    resolver_state_move(&r->state, RESOLVER_STOPPING);
     pthread_cond_broadcast(&r->wake);
     while (r->threads > r->looking)
         pthread_cond_wait(&r->left, &r->lock);
     orphan = r->threads > 0;
     if (orphan)
-        resolver_move(r, RESOLVER_ORPHANED);
+        resolver_state_move(&r->state, RESOLVER_ORPHANED);
     pthread_mutex_unlock(&r->lock);
     if (!orphan)
         resolver_free(r);
@@ -262,7 +238,7 @@ bool resolver_ask(struct resolver *r, uint32_t slot, const char *host, uint16_t 
         snprintf(q->host, sizeof q->host, "%s", host);
         q->port = port;
         q->turn = r->turns++;
-        query_move(q, QUERY_QUEUED);
+        query_state_move(&q->state, QUERY_QUEUED);
         pthread_cond_signal(&r->wake);
     }
     pthread_mutex_unlock(&r->lock);
@@ -276,9 +252,9 @@ void resolver_cancel(struct resolver *r, uint32_t slot)
     check(slot < r->slots);
     pthread_mutex_lock(&r->lock);
     if (q->state == QUERY_LOOKING_UP)
-        query_move(q, QUERY_CANCELLED);
+        query_state_move(&q->state, QUERY_CANCELLED);
     else if (q->state == QUERY_QUEUED || q->state == QUERY_DONE)
-        query_move(q, QUERY_FREE);
+        query_state_move(&q->state, QUERY_FREE);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -294,7 +270,7 @@ bool resolver_take(struct resolver *r, uint32_t *ret_slot, struct resolve_answer
             continue;
         *ret = r->query[i].answer;
         *ret_slot = i;
-        query_move(&r->query[i], QUERY_FREE);
+        query_state_move(&r->query[i].state, QUERY_FREE);
         found = true;
     }
     pthread_mutex_unlock(&r->lock);

@@ -11,7 +11,6 @@
 #include <endian.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "seam/mem/checksum_blocks.h"
 
 #define STATE_ALIGN 64

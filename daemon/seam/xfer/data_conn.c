@@ -50,7 +50,7 @@ struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
 
         if (conn->state != DATA_CONN_FREE)
             continue;
-        data_conn_move(conn, t ? DATA_CONN_CONNECTING : DATA_CONN_OPEN);
+        data_conn_state_move(&conn->state, t ? DATA_CONN_CONNECTING : DATA_CONN_OPEN);
         conn->transport = t;
         conn->caller = NULL;
         conn->peer_link = NONE;
@@ -80,7 +80,7 @@ void data_conn_fail(struct data_conn *conn)
 {
     if (conn->state == DATA_CONN_CLOSING || conn->state == DATA_CONN_FREE)
         return;
-    data_conn_move(conn, DATA_CONN_CLOSING);
+    data_conn_state_move(&conn->state, DATA_CONN_CLOSING);
     shutdown(conn->fd, SHUT_RDWR);
     if (conn->receiving)
         io_cancel(conn->xfer->config.io, &conn->recv_op);
@@ -102,7 +102,7 @@ void data_conn_reap(struct data_conn *conn)
     check(conn->recv_inflow == NONE && conn->send_outflow == NONE);
     close(conn->fd);
     conn->fd = -1;
-    data_conn_move(conn, DATA_CONN_FREE);
+    data_conn_state_move(&conn->state, DATA_CONN_FREE);
     xfer->stats.conns--;
     xfer->conns->inbound -= conn->transport ? 0 : 1;
     for (uint32_t k = xfer->ntransports; k > 0; k--)
@@ -253,7 +253,7 @@ static void connected(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
     (void)flags, (void)buffer;
     if (!send_ended(conn, res >= 0))
         return;
-    data_conn_move(conn, DATA_CONN_OPEN);
+    data_conn_state_move(&conn->state, DATA_CONN_OPEN);
     xfer_put_head(
         conn->buffer,
         &(struct xfer_head){.type = XFER_HELLO, .a = link->peer_incarnation, .b = link->token});

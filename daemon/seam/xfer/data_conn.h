@@ -135,7 +135,7 @@ static inline uint64_t data_gather_add(struct data_gather *g, void *at, uint64_t
 
 /* A request of a peer, and what was received behind it. */
 struct data_request {
-    enum request_state state;
+    enum data_request_state state;
     uint32_t rx_at, rx_n; /* received and not yet understood: buffer[rx_at .. rx_at + rx_n) */
     uint64_t frame_ns;    /* when the frame at the front of that began to come */
     struct transport *transport; /* that knows its frame; NULL: it was answered */

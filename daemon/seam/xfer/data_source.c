@@ -123,7 +123,7 @@ static uint32_t frame_bytes(const struct data_conn *conn, struct xfer_head *ret,
     if (r->rx_n < XFER_HEAD_BYTES)
         return 0;
     if (!xfer_get_head(conn->buffer + r->rx_at, ret) ||
-        (r->state == REQUEST_HELLO ? ret->type != XFER_HELLO : !is_request(ret->type)) ||
+        (r->state == DATA_REQUEST_HELLO ? ret->type != XFER_HELLO : !is_request(ret->type)) ||
         (ret->type == XFER_HELLO ? ret->n != 0 : ret->n == 0 || ret->n > XFER_PAGES_MAX) ||
         (ret->type == XFER_REQUEST_WRITE && runs_of(ret) > XFER_RUNS_MAX)) {
         *ret_bad = true;
@@ -182,7 +182,7 @@ static bool nobody_serves(struct data_conn *conn)
     if (conn->out_n > 0)
         return false;
     data_answer_none(conn, XFER_ANSWER_READ, TERN_GONE);
-    request_move(conn->request, REQUEST_META);
+    data_request_state_move(&conn->request->state, DATA_REQUEST_META);
     return true;
 }
 
@@ -206,12 +206,12 @@ static void next_request(struct data_conn *conn)
     uint32_t bytes;
     bool bad;
 
-    if (r->state == REQUEST_WAITS)
+    if (r->state == DATA_REQUEST_WAITS)
         return; /* comes again when that was answered */
     bytes = frame_bytes(conn, &head, &bad);
-    if (!bad && bytes > 0 && r->state == REQUEST_HELLO) {
+    if (!bad && bytes > 0 && r->state == DATA_REQUEST_HELLO) {
         bad = !hello(conn, &head);
-        request_move(r, REQUEST_NONE);
+        data_request_state_move(&r->state, DATA_REQUEST_NONE);
         frame_taken(r, bytes);
         if (!bad)
             bytes = frame_bytes(conn, &head, &bad);
@@ -233,7 +233,7 @@ static void next_request(struct data_conn *conn)
 
 static bool has_to_send(const struct data_request *r)
 {
-    return r->state == REQUEST_PAGES || r->state == REQUEST_META;
+    return r->state == DATA_REQUEST_PAGES || r->state == DATA_REQUEST_META;
 }
 
 static void send_post(struct data_conn *conn)
@@ -243,7 +243,7 @@ static void send_post(struct data_conn *conn)
 
     check(!conn->sending && conn->send_outflow == NONE);
     data_gather_add(&g, conn->meta + conn->out_at, conn->out_n - conn->out_at);
-    if (r->state == REQUEST_PAGES && r->pages_left > 0)
+    if (r->state == DATA_REQUEST_PAGES && r->pages_left > 0)
         r->transport->ops->service->gather(conn, &g);
     if (conn->send_outflow != NONE)
         outflow_hold(conn->xfer, conn->send_outflow);
@@ -264,7 +264,7 @@ static void sent_bytes(struct data_conn *conn, uint64_t n)
 {
     struct data_request *r = conn->request;
     uint64_t meta = conn->out_n - conn->out_at;
-    bool more = r->state == REQUEST_PAGES && r->pages_left > 0;
+    bool more = r->state == DATA_REQUEST_PAGES && r->pages_left > 0;
 
     conn->xfer->stats.socket_bytes_out += n;
     meta = meta < n ? meta : n;
@@ -276,14 +276,15 @@ static void sent_bytes(struct data_conn *conn, uint64_t n)
         return;
     }
     conn->out_n = conn->out_at = 0;
-    if (r->state == REQUEST_PAGES) { /* what is left to be said goes out with the next answer */
+    if (r->state ==
+        DATA_REQUEST_PAGES) { /* what is left to be said goes out with the next answer */
         r->transport->ops->service->end(conn);
-        request_move(r, REQUEST_META);
+        data_request_state_move(&r->state, DATA_REQUEST_META);
         next_request(conn);
         data_source_send(conn);
         return;
     }
-    request_move(r, REQUEST_NONE);
+    data_request_state_move(&r->state, DATA_REQUEST_NONE);
     next_request(conn);
     data_source_send(conn);
 }
@@ -377,7 +378,7 @@ bool data_source_busy(const struct data_conn *conn, uint64_t now_ns)
 {
     const struct data_request *r = conn->request;
 
-    if (r->state != REQUEST_HELLO && r->rx_n == 0)
+    if (r->state != DATA_REQUEST_HELLO && r->rx_n == 0)
         return false;
     return now_ns > r->frame_ns && now_ns - r->frame_ns > conn->xfer->config.idle_ns;
 }
@@ -390,8 +391,8 @@ void data_conns_serve_stopped(struct xfer *xfer, struct serve_id serve)
 
         if (conn->state == DATA_CONN_FREE || !r)
             continue;
-        if ((r->state == REQUEST_PAGES ||
-             (r->state == REQUEST_WAITS && conn->state == DATA_CONN_OPEN)) &&
+        if ((r->state == DATA_REQUEST_PAGES ||
+             (r->state == DATA_REQUEST_WAITS && conn->state == DATA_CONN_OPEN)) &&
             serve_id_equal(r->serve, serve))
             r->transport->ops->service->over(r->transport, conn, false);
         if (conn->send_outflow == serve.slot)

@@ -30,7 +30,7 @@ static void inflow_quiet(struct xfer *xfer, uint32_t slot)
 
         check(!t->own || !t->ops->holds(t, slot));
     }
-    inflow_move(inflow, INFLOW_IDLE);
+    inflow_state_move(&inflow->state, INFLOW_IDLE);
     memset(&event, 0, sizeof event);
     event.kind = EV_PULL_QUIET;
     event.pull_quiet.pull = inflow_id(xfer, slot);
@@ -94,7 +94,7 @@ static void inflow_drop(struct xfer *xfer, uint32_t slot)
             continue;
         if (xfer->batch[b].state == BATCH_QUEUED)
             queue_remove(xfer, b);
-        batch_move(&xfer->batch[b], BATCH_FREE);
+        batch_state_move(&xfer->batch[b].state, BATCH_FREE);
     }
     for (uint32_t i = 0; i < xfer->ntransports; i++)
         if (xfer->transport[i].own)
@@ -107,7 +107,7 @@ void inflow_break(struct xfer *xfer, uint32_t slot, enum tern_err err)
 
     if (xfer->inflow[slot].state != INFLOW_ACTIVE)
         return;
-    inflow_move(&xfer->inflow[slot], INFLOW_BROKEN);
+    inflow_state_move(&xfer->inflow[slot].state, INFLOW_BROKEN);
     inflow_drop(xfer, slot);
     memset(&event, 0, sizeof event);
     event.kind = EV_PULL_BROKEN;
@@ -138,8 +138,8 @@ static void inflow_begin(struct inflow *inflow, uint32_t gen, uint32_t peer_link
 {
     check(inflow->state != INFLOW_STOPPING && inflow->holds == 0);
     if (inflow->state != INFLOW_IDLE)
-        inflow_move(inflow, INFLOW_IDLE);
-    inflow_move(inflow, INFLOW_ACTIVE);
+        inflow_state_move(&inflow->state, INFLOW_IDLE);
+    inflow_state_move(&inflow->state, INFLOW_ACTIVE);
     inflow->gen = gen;
     inflow->peer_link = peer_link;
     inflow->holds = 0;
@@ -164,7 +164,7 @@ static void batch_queue(struct xfer *xfer, uint32_t number, const struct transpo
     batch->gone = false;
     batch->asked = batch->answered = batch->verifying = 0;
     memset(batch->ok, 0, sizeof batch->ok);
-    batch_move(batch, BATCH_QUEUED);
+    batch_state_move(&batch->state, BATCH_QUEUED);
     queue_push(xfer, &lane_of(xfer, batch)->queue, number);
 }
 
@@ -208,9 +208,9 @@ void xfer_pull_stop(struct xfer *xfer, const struct action *act)
     if (inflow->gen != act->pull_stop.pull.gen || inflow->state == INFLOW_IDLE) {
         check(inflow->holds == 0); /* nothing was asked for, or all was answered and handed over */
         inflow->gen = act->pull_stop.pull.gen;
-        inflow_move(inflow, INFLOW_STOPPING);
+        inflow_state_move(&inflow->state, INFLOW_STOPPING);
     } else if (inflow->state != INFLOW_STOPPING) {
-        inflow_move(inflow, INFLOW_STOPPING);
+        inflow_state_move(&inflow->state, INFLOW_STOPPING);
         inflow_drop(xfer, slot);
     }
     inflow_quiet(xfer, slot);
@@ -258,7 +258,7 @@ void batch_asked(struct xfer *xfer, uint32_t number, uint32_t n)
     if (batch->asked < batch->n)
         return;
     queue_remove(xfer, number);
-    batch_move(batch, BATCH_ASKED);
+    batch_state_move(&batch->state, BATCH_ASKED);
 }
 
 void batch_gone(struct xfer *xfer, uint32_t number)
@@ -276,7 +276,7 @@ static void batch_done(struct xfer *xfer, uint32_t number)
         inflow_break(xfer, batch->inflow, TERN_GONE);
         return;
     }
-    batch_move(batch, BATCH_FREE);
+    batch_state_move(&batch->state, BATCH_FREE);
     memset(&event, 0, sizeof event);
     event.kind = EV_PULLED;
     event.pulled.pull = inflow_id(xfer, batch->inflow);
@@ -294,7 +294,7 @@ void batch_answered(struct xfer *xfer, uint32_t number, uint32_t n)
     if (batch->answered < batch->n)
         return;
     if (batch->verifying > 0)
-        batch_move(batch, BATCH_VERIFYING);
+        batch_state_move(&batch->state, BATCH_VERIFYING);
     else
         batch_done(xfer, number);
 }
@@ -334,7 +334,7 @@ void batch_hand_on(struct xfer *xfer, uint32_t number, enum tern_err err)
     }
     if (batch->state == BATCH_QUEUED)
         queue_remove(xfer, number);
-    batch_move(batch, BATCH_MOVING);
+    batch_state_move(&batch->state, BATCH_MOVING);
     xfer->stats.batches_to_tcp++;
     if (batch->verifying == 0) /* else with the last verdict */
         batch_requeue(xfer, number, err);

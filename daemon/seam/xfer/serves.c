@@ -19,7 +19,7 @@ static void outflow_quiet(struct xfer *xfer, uint32_t slot)
     if (outflow->state != OUTFLOW_STOPPING || outflow->holds > 0)
         return;
     check(!data_conns_read(xfer, slot));
-    outflow_move(outflow, OUTFLOW_NONE);
+    outflow_state_move(&outflow->state, OUTFLOW_NONE);
     memset(&event, 0, sizeof event);
     event.kind = EV_SERVE_QUIET;
     event.serve_quiet.serve = (struct serve_id){slot, outflow->gen};
@@ -44,8 +44,8 @@ void xfer_serve_start(struct xfer *xfer, const struct action *act)
 
     check(outflow->holds == 0);
     if (outflow->state != OUTFLOW_NONE)
-        outflow_move(outflow, OUTFLOW_NONE);
-    outflow_move(outflow, OUTFLOW_SERVING);
+        outflow_state_move(&outflow->state, OUTFLOW_NONE);
+    outflow_state_move(&outflow->state, OUTFLOW_SERVING);
     outflow->gen = act->serve.serve.gen;
     outflow->pool = act->serve.pool;
 }
@@ -55,7 +55,7 @@ void xfer_serve_stop(struct xfer *xfer, const struct action *act)
     struct outflow *outflow = outflow_of(xfer, act->serve.serve);
 
     outflow->gen = act->serve.serve.gen;
-    outflow_move(outflow, OUTFLOW_STOPPING);
+    outflow_state_move(&outflow->state, OUTFLOW_STOPPING);
     data_conns_serve_stopped(xfer, act->serve.serve);
     for (uint32_t i = 0; i < xfer->ntransports; i++) {
         struct transport *t = &xfer->transport[i];

@@ -57,7 +57,7 @@ struct xfer_path_msg {
 /* One end of a path; texts are static, or borrowed until the next call into xfer. */
 struct xfer_path_view {
     uint32_t tenant;
-    const char *device, *state, *reason;
+    const char *device, *state_word, *reason;
     bool ready, reads; /* reads: we do; else the peer does */
 };
 
@@ -78,7 +78,7 @@ struct xfer_rdma_config {
     void (*progress)(void *ctx, const char *device, uint64_t done, uint64_t all, uint32_t threads,
                      uint64_t ns);
     /* A path of a link became ready, or failed; for the log. */
-    void (*path_state)(void *ctx, uint32_t link, const struct xfer_path_view *path);
+    void (*path_changed)(void *ctx, uint32_t link, const struct xfer_path_view *path);
     /* A device was lost, or does not destroy a queue pair: an operator has to know. */
     void (*device_alarm)(void *ctx, const char *device, const char *text);
 };

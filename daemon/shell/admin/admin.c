@@ -314,8 +314,8 @@ static uint32_t peers_up(const struct admin_ctx *ctx)
     uint64_t incarnation = 0;
     uint32_t n = 0;
 
-    for (uint32_t i = 0; ctx->peer_state != NULL && i < ctx->config->npeers; i++) {
-        const char *state = ctx->peer_state(ctx->ctx, i, &incarnation);
+    for (uint32_t i = 0; ctx->peer_state_word != NULL && i < ctx->config->npeers; i++) {
+        const char *state = ctx->peer_state_word(ctx->ctx, i, &incarnation);
 
         n += state != NULL && strcmp(state, "up") == 0;
     }

@@ -34,7 +34,7 @@ struct admin_ctx {
     uint16_t listen_port, data_port; /* as the kernel gave them; 0: not listening */
     /* The state of the outbound link to configured peer `peer`; static texts. A NULL function: not
      * known. */
-    const char *(*peer_state)(void *ctx, uint32_t peer, uint64_t *ret_incarnation);
+    const char *(*peer_state_word)(void *ctx, uint32_t peer, uint64_t *ret_incarnation);
     /* Connections that were ended for what the peer sent. A NULL function: 0. */
     uint64_t (*peer_protocol_errors)(void *ctx, uint32_t peer);
     /* Why that link is not up, how many attempts have failed and since when. NULL, or a NULL

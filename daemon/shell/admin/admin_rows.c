@@ -193,7 +193,7 @@ bool admin_session_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tena
     text_str(out, "engine", has_engine ? engine.name : NULL);
     text_hex(out, "pool", pool_id_pack(s.pool));
     namespace(out, s.ns);
-    text_str(out, "state", s.state);
+    text_str(out, "state", s.state_word);
     text_u64(out, "committed", s.lengths.committed);
     text_u64(out, "written", s.lengths.written);
     text_u64(out, "allocated", s.lengths.allocated);
@@ -216,7 +216,7 @@ bool admin_engine_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenan
     text_hex(out, "engine", engine_id_pack(e.id));
     text_str(out, "name", e.name);
     text_str(out, "tenant", tenant_name(ctx, e.tenant));
-    text_str(out, "state", e.state);
+    text_str(out, "state", e.state_word);
     text_u64(out, "world", e.world);
     text_u64(out, "procs_alive", e.procs_alive);
     text_u64(out, "sessions", e.sessions);
@@ -297,7 +297,7 @@ static void peer_paths(const struct admin_ctx *ctx, uint32_t slot, struct text_o
         text_object(out, NULL);
         text_str(out, "device", path.device);
         text_str(out, "tenant", ctx->config->tenants[path.tenant].name);
-        text_str(out, "state", path.state);
+        text_str(out, "state", path.state_word);
         text_str(out, "reason", path.reason);
         text_object_end(out);
     }
@@ -334,7 +334,8 @@ bool admin_peer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t tenant,
     (void)pool;
     if (ctx->peer_transport != NULL)
         transport = ctx->peer_transport(ctx->ctx, slot, &push, &reason);
-    state = ctx->peer_state == NULL ? NULL : ctx->peer_state(ctx->ctx, slot, &incarnation);
+    state =
+        ctx->peer_state_word == NULL ? NULL : ctx->peer_state_word(ctx->ctx, slot, &incarnation);
     text_object(out, NULL);
     text_str(out, "peer", p->name);
     text_str(out, "host", p->address.host);
@@ -376,7 +377,7 @@ bool admin_transfer_row(const struct admin_ctx *ctx, uint32_t slot, uint32_t ten
     text_str(out, "peer",
              !t.outgoing && t.link < ctx->config->npeers ? ctx->config->peers[t.link].name : NULL);
     text_u64(out, "link", t.link);
-    text_str(out, "state", t.state);
+    text_str(out, "state", t.state_word);
     text_u64(out, "from", t.from);
     text_u64(out, "to", t.to);
     text_u64(out, "published", t.published);

@@ -10,9 +10,9 @@ void drain_begin(struct daemon *d)
 {
     struct event ev = {.kind = EV_REQUEST};
 
-    if (d->phase != DAEMON_SERVING)
+    if (d->state != DAEMON_SERVING)
         return;
-    daemon_move(d, DAEMON_DRAINING);
+    daemon_state_move(&d->state, DAEMON_DRAINING);
     d->drain_ns = io_now_ns() + (uint64_t)d->config->deadlines.drain_ms * 1000000;
     ev.request.op = OP_DRAIN;
     ev.request.conn = d->conns.internal;
@@ -35,5 +35,5 @@ void drain_tick(struct daemon *d, uint64_t now_ns)
         return;
     if (view.sessions)
         log_event(LEVEL_WARN, "drain_deadline", "sessions=%u", view.sessions);
-    daemon_move(d, DAEMON_STOPPED);
+    daemon_state_move(&d->state, DAEMON_STOPPED);
 }

@@ -48,7 +48,7 @@ static void send_text(struct daemon *d, struct client_conn *c, uint16_t type, ui
     } while (at < n);
 }
 
-static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
+static const char *peer_state_word(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
 {
     return link_state_name(ctx, peer, ret_incarnation);
 }
@@ -129,7 +129,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .events_lost = d->subs.lost,
         .listen_port = d->control_port,
         .data_port = d->data_port,
-        .peer_state = peer_state,
+        .peer_state_word = peer_state_word,
         .peer_protocol_errors = peer_protocol_errors,
         .peer_down_cause = peer_down_cause,
         .peer_tls = peer_tls,

@@ -3,7 +3,6 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "base/check.h"
 #include "shell/config/config_table.h"
 
 #define WALK_DEPTH 4 /* the file's top, a section or list, an entry, a list in an entry */

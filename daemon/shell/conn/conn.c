@@ -25,18 +25,6 @@ static struct client_conn *conn_of(struct stream *s)
     return (struct client_conn *)(void *)((char *)s - offsetof(struct client_conn, stream));
 }
 
-static void conn_move(struct client_conn *c, enum client_conn_state to)
-{
-    static const uint32_t next[CLIENT_CONN_STATES] = {
-#define X(name, next, comment) next,
-        CLIENT_CONN_STATE_TABLE(X)
-#undef X
-    };
-
-    check(next[c->state] >> to & 1);
-    c->state = to;
-}
-
 enum tern_err conns_init(struct daemon *d)
 {
     struct client_conns *cs = &d->conns;
@@ -94,7 +82,7 @@ static void on_closed(struct stream *s, const char *why)
     /* Somebody will ask why we ended a connection; that clients come and go is no news. */
     log_event(s->peer_closed ? LEVEL_DEBUG : LEVEL_INFO, "conn_closed", "conn=%u pid=%d reason=%s",
               c->slot, (int)proc_pid(&d->procs, c->proc), why);
-    conn_move(c, CLIENT_CONN_CLOSED);
+    client_conn_state_move(&c->state, CLIENT_CONN_CLOSED);
     count_open(c, -1);
     d->conns.ops->closed(c);
     if (!known)
@@ -107,7 +95,7 @@ static void on_finished(struct stream *s)
     struct client_conn *c = conn_of(s);
     struct client_conns *cs = &c->d->conns;
 
-    conn_move(c, CLIENT_CONN_FREE);
+    client_conn_state_move(&c->state, CLIENT_CONN_FREE);
     c->next_free = cs->free;
     cs->free = c;
 }
@@ -215,7 +203,7 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
     log_event(LEVEL_DEBUG, "hello", "conn=%u pid=%d client=%s " LOG_TRACE, c->slot,
               (int)proc_pid(&d->procs, c->proc), hello->client ? hello->client : "",
               hello->trace_id);
-    conn_move(c, CLIENT_CONN_OPEN);
+    client_conn_state_move(&c->state, CLIENT_CONN_OPEN);
     c->last_request = h->request_id;
     c->stream.body_max = d->config->frame_body_max;
     hello_reply(c, h, TERN_OK, "", version);
@@ -258,7 +246,7 @@ static enum tern_err admit(struct daemon *d, uint32_t tenant, int fd, uint32_t *
         *ret_proc = NONE;
         return TERN_OK;
     }
-    if (d->phase != DAEMON_SERVING) {
+    if (d->state != DAEMON_SERVING) {
         *ret_why = "the daemon is draining: connect to another one";
         return TERN_BUSY;
     }
@@ -326,7 +314,8 @@ static void accepted(struct listener *l, int fd)
     c->refusal_text = "";
     c->proc = NONE;
     c->refusal = admit(d, tenant, fd, &c->proc, &c->refusal_text);
-    conn_move(c, c->refusal == TERN_OK ? CLIENT_CONN_GREETING : CLIENT_CONN_REFUSED);
+    client_conn_state_move(&c->state,
+                           c->refusal == TERN_OK ? CLIENT_CONN_GREETING : CLIENT_CONN_REFUSED);
     count_open(c, 1);
     if (c->refusal != TERN_OK) {
         cs->refused++;

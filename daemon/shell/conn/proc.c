@@ -14,8 +14,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/check.h"
-
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5; not in every libc's headers */
 #endif
@@ -27,18 +25,6 @@ static const char why_namespace[] =
     "the daemon cannot see this process (another pid namespace): run both in one, for instance "
     "with "
     "--pid=host or hostPID: true, or with shareProcessNamespace in one pod";
-
-static void proc_move(struct proc *p, enum proc_state to)
-{
-    static const uint32_t next[PROC_STATES] = {
-#define X(name, next, comment) next,
-        PROC_STATE_TABLE(X)
-#undef X
-    };
-
-    check(next[p->state] >> to & 1);
-    p->state = to;
-}
 
 enum tern_err proc_table_init(struct proc_table *t, struct io *io, uint32_t n,
                               void (*gone)(void *ctx, uint32_t slot), void *ctx)
@@ -146,9 +132,9 @@ static void proc_exited(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     }
     close(p->pidfd);
     p->pidfd = -1;
-    proc_move(p, PROC_EXITED);
+    proc_state_move(&p->state, PROC_EXITED);
     t->gone(t->ctx, (uint32_t)(p - t->v));
-    proc_move(p, PROC_FREE);
+    proc_state_move(&p->state, PROC_FREE);
 }
 
 /* BUSY: descriptors have run out. GONE: that process has exited. */
@@ -227,7 +213,7 @@ enum tern_err proc_take(struct proc_table *t, int sock, uint32_t tenant, uint32_
         return TERN_BUSY;
     }
     p = &t->v[slot];
-    proc_move(p, PROC_WATCHED);
+    proc_state_move(&p->state, PROC_WATCHED);
     p->pid = cred.pid;
     p->tenant = tenant;
     p->start_time = start_time;

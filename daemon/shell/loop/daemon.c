@@ -13,7 +13,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "shell/admin/drain.h"
 #include "shell/config/plan.h"
@@ -71,13 +70,13 @@ static void take_signal(struct daemon *d, uint32_t number)
 {
     char why[CONFIG_WHY_BYTES];
 
-    log_event(LEVEL_INFO, "signal", "signal=%u phase=%d", number, (int)d->phase);
+    log_event(LEVEL_INFO, "signal", "signal=%u state=%d", number, (int)d->state);
     if (number == SIGHUP)
         links_reload(d, why, sizeof(why));
-    else if (d->phase == DAEMON_SERVING)
+    else if (d->state == DAEMON_SERVING)
         drain_begin(d);
-    else if (d->phase == DAEMON_DRAINING)
-        daemon_move(d, DAEMON_STOPPED); /* asked twice: at once */
+    else if (d->state == DAEMON_DRAINING)
+        daemon_state_move(&d->state, DAEMON_STOPPED); /* asked twice: at once */
 }
 
 /* Reads all pending signals: several may have come with one wake-up, and none of them wakes us
@@ -235,7 +234,7 @@ static enum tern_err start_xfer(struct daemon *d, char *why, size_t cap)
     xfer.ctx = d;
     xfer.rdma.path_send = link_path_send;
     xfer.rdma.path_note = link_path_note;
-    xfer.rdma.path_state = link_path_state;
+    xfer.rdma.path_changed = link_path_changed;
     xfer.rdma.progress = register_progress;
     xfer.rdma.device_alarm = device_alarm;
     err = xfer_create(&xfer, &d->xfer, &text);
@@ -302,7 +301,7 @@ static enum tern_err start(struct daemon *d, char *why, size_t cap)
     TRY(start_xfer(d, why, cap));
     TRY(start_sockets(d, why, cap));
     TRY(start_signals(d, why, cap));
-    daemon_move(d, DAEMON_SERVING);
+    daemon_state_move(&d->state, DAEMON_SERVING);
     return TERN_OK;
 }
 
@@ -343,8 +342,8 @@ void daemon_destroy(struct daemon *d)
         return;
     /* xfer runs the ring until its own operations have ended. Completions of connections and links
      * come with them, so those must still exist, and they must no longer step the core. */
-    if (d->phase != DAEMON_STOPPED)
-        daemon_move(d, DAEMON_STOPPED);
+    if (d->state != DAEMON_STOPPED)
+        daemon_state_move(&d->state, DAEMON_STOPPED);
     xfer_destroy(d->xfer);
     conns_finish(d);
     subscribe_finish(d);
@@ -403,7 +402,7 @@ static void tick(struct daemon *d, uint64_t now_ns)
     links_tick(d, now_ns);
     d->quarantine_seen_ns = quarantine_warn(d->core, d->config, d->quarantine_seen_ns, now_ns);
     warn_of_faults(d);
-    if (d->phase == DAEMON_DRAINING)
+    if (d->state == DAEMON_DRAINING)
         drain_tick(d, now_ns);
 }
 
@@ -435,7 +434,7 @@ int daemon_run(struct daemon *d)
               d->config->node, (int)getpid(), d->incarnation, d->control_port, d->data_port,
               d->config->admin_socket);
     notify_service("READY=1");
-    while (d->phase != DAEMON_STOPPED)
+    while (d->state != DAEMON_STOPPED)
         turn(d);
     log_event(LEVEL_INFO, "stopped", "uptime_ms=%" PRIu64, (io_now_ns() - d->start_ns) / 1000000);
     return 0;

@@ -1,7 +1,6 @@
 /* Frames of a greeted connection: what the shell answers itself, what it refuses, what becomes an
  * event of the core. What must stay true: a request id is used once; a body that cannot be read is
  * answered and ends the connection, an unknown request is answered and does not. */
-#include "base/check.h"
 #include "base/err.h"
 #include "shell/admin/operator.h"
 #include "shell/daemon.h"

@@ -36,7 +36,7 @@ static void on_closed(struct stream *s, const char *why)
     bool known = link_up(l), changed = false;
     struct event ev = {.kind = EV_LINK_DOWN, .link = {.link = l->slot}};
 
-    link_move(l, PEER_LINK_CLOSED);
+    peer_link_state_move(&l->state, PEER_LINK_CLOSED);
     if (link_is_outbound(l)) {
         l->attempts += known ? 0 : 1;
         l->next_addr = known ? l->naddrs : l->next_addr + 1;
@@ -60,7 +60,7 @@ static void on_finished(struct stream *s)
 {
     struct peer_link *l = link_of(s);
 
-    link_move(l, PEER_LINK_IDLE);
+    peer_link_state_move(&l->state, PEER_LINK_IDLE);
     tls_close(l->tls);
     l->tls = NULL;
     if (link_is_outbound(l))
@@ -158,7 +158,7 @@ static void open_stream(struct peer_link *l, int fd)
     int one = 1;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    link_move(l, PEER_LINK_SECURING);
+    peer_link_state_move(&l->state, PEER_LINK_SECURING);
     l->cause_known = false;
     l->data_token = 0;
     l->sent = l->received = l->pings = 0;

@@ -95,7 +95,7 @@ bool link_up(const struct peer_link *l);
 /* link_path.c: the messages between xfer and the peer's xfer. */
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
 void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const char *reason);
-void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path);
+void link_path_changed(void *ctx, uint32_t slot, const struct xfer_path_view *path);
 
 /* The state of the outbound link to that peer, as operators see it. */
 const char *link_state_name(struct daemon *d, uint32_t peer, uint64_t *ret_incarnation);

@@ -52,7 +52,7 @@ static void attempt_failed(struct peer_link *l, const char *text)
     l->attempts++;
     link_record_cause(l, cause);
     if (l->state != PEER_LINK_IDLE)
-        link_move(l, PEER_LINK_IDLE);
+        peer_link_state_move(&l->state, PEER_LINK_IDLE);
     link_schedule_redial(l, io_now_ns());
 }
 
@@ -102,7 +102,7 @@ static void connect_next(struct peer_link *l, uint64_t now_ns)
         dial_failed(l, i, errno, strerror(errno));
         return;
     }
-    link_move(l, PEER_LINK_DIALLING);
+    peer_link_state_move(&l->state, PEER_LINK_DIALLING);
     l->give_up_ns = now_ns + LINK_DIAL_NS;
     l->dial.done = dial_done;
     io_connect(l->d->io, &l->dial, l->dial_fd, (struct sockaddr *)&l->addr[i], l->addr_len[i]);
@@ -174,7 +174,7 @@ static void resolve_peer(struct peer_link *l, uint64_t now_ns)
         resolve_timed_out(l, now_ns);
         return;
     }
-    link_move(l, PEER_LINK_RESOLVING);
+    peer_link_state_move(&l->state, PEER_LINK_RESOLVING);
     l->give_up_ns =
         now_ns + (l->naddrs > 0 && l->attempts == 0 ? LINK_RESOLVE_AGAIN_NS : LINK_RESOLVE_NS);
 }
@@ -196,7 +196,7 @@ void link_dial_tick(struct peer_link *l, uint64_t now_ns)
         resolver_cancel(l->d->links.resolver, l->slot);
         resolve_timed_out(l, now_ns);
     } else if (l->state == PEER_LINK_DIALLING && now_ns >= l->give_up_ns) {
-        link_move(l, PEER_LINK_CANCELLING);
+        peer_link_state_move(&l->state, PEER_LINK_CANCELLING);
         io_cancel(l->d->io, &l->dial);
     }
 }

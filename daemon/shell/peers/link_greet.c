@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "shell/daemon.h"
 #include "shell/log/log.h"
@@ -94,7 +93,7 @@ static void come_up(struct peer_link *l, uint64_t incarnation, uint32_t data_por
 
     if (link_is_outbound(l) && !open_data_path(l, incarnation, data_port))
         return;
-    link_move(l, PEER_LINK_UP);
+    peer_link_state_move(&l->state, PEER_LINK_UP);
     link_clear_cause(l);
     l->incarnation = incarnation;
     l->up_ns = l->heard_ns = l->pinged_ns = io_now_ns();
@@ -193,7 +192,7 @@ static void hello_answered(struct peer_link *l, const struct frame_header *h, co
 
 void link_greet(struct peer_link *l)
 {
-    link_move(l, PEER_LINK_GREETING);
+    peer_link_state_move(&l->state, PEER_LINK_GREETING);
     if (link_is_outbound(l))
         send_hello(l);
 }

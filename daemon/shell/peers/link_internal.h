@@ -7,7 +7,6 @@
 
 /* ---- link_state.c ---- */
 
-void link_move(struct peer_link *l, enum peer_link_state to);
 const char *link_peer_name(const struct peer_link *l); /* "" until it is known */
 bool link_is_outbound(const struct peer_link *l);
 /* Sets why the link is not up. True: the text differs from the last one. */

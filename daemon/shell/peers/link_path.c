@@ -55,7 +55,7 @@ static void send_message(struct peer_link *l, const struct xfer_path_msg *msg, c
     if (l->state == PEER_LINK_OVERFLOWED)
         return;
     if (!stream_fits(&l->stream, n)) {
-        link_move(l, PEER_LINK_OVERFLOWED);
+        peer_link_state_move(&l->state, PEER_LINK_OVERFLOWED);
         return;
     }
     l->sent++;
@@ -87,7 +87,7 @@ void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const
               reason);
 }
 
-void link_path_state(void *ctx, uint32_t slot, const struct xfer_path_view *path)
+void link_path_changed(void *ctx, uint32_t slot, const struct xfer_path_view *path)
 {
     struct daemon *d = ctx;
     const struct peer_link *l = &d->links.v[slot];

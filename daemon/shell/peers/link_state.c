@@ -1,25 +1,11 @@
 /* The state of a link and what operators hear of it: whether it is up, why not, how often the peer
- * broke the protocol. See link.h. What must stay true: a state changes only in link_move, along the
- * table in peer_link_states.h. */
+ * broke the protocol. See link.h. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "shell/daemon.h"
 #include "shell/peers/link_internal.h"
-
-void link_move(struct peer_link *l, enum peer_link_state to)
-{
-    static const uint32_t next[PEER_LINK_STATES] = {
-#define X(name, next, comment) next,
-        PEER_LINK_STATE_TABLE(X)
-#undef X
-    };
-
-    check(next[l->state] >> to & 1);
-    l->state = to;
-}
 
 bool link_up(const struct peer_link *l)
 {

@@ -6,18 +6,6 @@
 #include "base/check.h"
 #include "shell/daemon.h"
 
-static void watch_move(struct engine_watch *w, enum engine_watch_state to)
-{
-    static const uint32_t next[ENGINE_WATCH_STATES] = {
-#define X(name, next, comment) next,
-        ENGINE_WATCH_STATE_TABLE(X)
-#undef X
-    };
-
-    check(next[w->state] >> to & 1);
-    w->state = to;
-}
-
 /* The control page is zeroed now and not when the engine before ended, so that what was written
  * there since counts for nobody. This engine has not mapped it yet. */
 void engine_watch_begin(struct daemon *d, struct engine_id engine)
@@ -28,7 +16,7 @@ void engine_watch_begin(struct daemon *d, struct engine_id engine)
     if (w->state == ENGINE_WATCH_ACTIVE && w->gen == engine.gen)
         return;
     check(core_engine_view(d->core, engine.slot, &view));
-    watch_move(w, ENGINE_WATCH_ACTIVE);
+    engine_watch_state_move(&w->state, ENGINE_WATCH_ACTIVE);
     w->gen = engine.gen;
     w->tenant = view.tenant;
     w->world = view.world;
@@ -42,7 +30,7 @@ bool engine_watch_end(struct daemon *d, struct engine_id engine)
 
     if (w->state != ENGINE_WATCH_ACTIVE || w->gen != engine.gen)
         return false;
-    watch_move(w, ENGINE_WATCH_NONE);
+    engine_watch_state_move(&w->state, ENGINE_WATCH_NONE);
     return true;
 }
 

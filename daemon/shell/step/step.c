@@ -5,18 +5,6 @@
 #include "base/check.h"
 #include "shell/daemon.h"
 
-void daemon_move(struct daemon *d, enum daemon_phase to)
-{
-    static const uint32_t next[DAEMON_STATES] = {
-#define X(name, next, comment) next,
-        DAEMON_STATE_TABLE(X)
-#undef X
-    };
-
-    check(next[d->phase] >> to & 1);
-    d->phase = to;
-}
-
 /* ---- the queue ---- */
 
 uint32_t daemon_queue_bound(const struct core_limits *l, uint32_t procs)
@@ -44,7 +32,7 @@ static void step(struct daemon *d, struct event *ev)
 {
     uint64_t now = io_now_ns();
 
-    if (d->phase == DAEMON_STOPPED)
+    if (d->state == DAEMON_STOPPED)
         return;
     check(!d->queue.stepping);
     ev->now_ns = now > d->last_ns ? now : d->last_ns;

@@ -13,7 +13,7 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     check(share < pool->config.shares && body_max <= pool->config.big_bytes);
     s->pool = pool;
     s->ops = ops;
-    stream_move(s, STREAM_OPEN);
+    stream_state_move(&s->state, STREAM_OPEN);
     s->fd = fd;
     s->share = share;
     s->body_max = body_max;

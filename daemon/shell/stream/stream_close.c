@@ -1,23 +1,9 @@
 /* The end of a stream. See stream.h. What must stay true: a stream is handed back (`finished`) only
- * when the ring holds none of its operations, and `closed` comes exactly once before that; a state
- * changes only in stream_move, along the table in stream_states.h. */
+ * when the ring holds none of its operations, and `closed` comes exactly once before that. */
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "shell/stream/stream_internal.h"
-
-void stream_move(struct stream *s, enum stream_state to)
-{
-    static const uint32_t next[STREAM_STATES] = {
-#define X(name, next, comment) next,
-        STREAM_STATE_TABLE(X)
-#undef X
-    };
-
-    check(next[s->state] >> to & 1);
-    s->state = to;
-}
 
 void stream_start_send_deadline(struct stream *s)
 {
@@ -34,7 +20,7 @@ void stream_finish_if_quiet(struct stream *s)
         send_buffer_put_first(s);
     close(s->fd);
     s->fd = -1;
-    stream_move(s, STREAM_UNUSED);
+    stream_state_move(&s->state, STREAM_UNUSED);
     s->ops->finished(s);
 }
 
@@ -46,7 +32,7 @@ void stream_close(struct stream *s, const char *why)
         why = s->close_reason;
         s->peer_closed = false;
     }
-    stream_move(s, STREAM_CLOSED);
+    stream_state_move(&s->state, STREAM_CLOSED);
     stream_body_put(s);
     s->skip_bytes = 0;
     if (s->prev)
@@ -75,7 +61,7 @@ void stream_finish(struct stream *s, const char *why)
         stream_close(s, why);
         return;
     }
-    stream_move(s, STREAM_FLUSHING);
+    stream_state_move(&s->state, STREAM_FLUSHING);
     s->close_reason = why;
     stream_start_send_deadline(s);
     stream_body_put(s);

@@ -34,7 +34,6 @@ void send_buffer_put_first(struct stream *s);
 
 /* ---- stream_close.c ---- */
 
-void stream_move(struct stream *s, enum stream_state to);
 /* What is queued has to leave: from now on its progress is watched. */
 void stream_start_send_deadline(struct stream *s);
 /* The other side has ended it. */

@@ -1,23 +1,17 @@
-/* The one table of the states of a stream: name, legal next states, what it means. stream_move
- * checks it; docs/states.md shows it. */
+/* The states of a stream (base/states.h says how to read the table). */
 #ifndef SHELL_STREAM_STATES_H
 #define SHELL_STREAM_STATES_H
 
-#define STREAM_TO(s) (1u << STREAM_##s)
+#include "base/states.h"
 
-/* X(name, legal next, comment) */
 #define STREAM_STATE_TABLE(X)                                                                      \
-    X(UNUSED, STREAM_TO(OPEN), "its owner may open it")                                            \
-    X(OPEN, STREAM_TO(FLUSHING) | STREAM_TO(CLOSED), "frames come and go")                         \
-    X(FLUSHING, STREAM_TO(CLOSED),                                                                 \
+    X(STREAM, UNUSED, TO(STREAM, OPEN), "its owner may open it")                                   \
+    X(STREAM, OPEN, TO(STREAM, FLUSHING) | TO(STREAM, CLOSED), "frames come and go")               \
+    X(STREAM, FLUSHING, TO(STREAM, CLOSED),                                                        \
       "it reads no more and closes when what is queued has been sent")                             \
-    X(CLOSED, STREAM_TO(UNUSED), "the owner was told; the ring still holds operations of it")
+    X(STREAM, CLOSED, TO(STREAM, UNUSED),                                                          \
+      "the owner was told; the ring still holds operations of it")
 
-enum stream_state {
-#define X(name, next, comment) STREAM_##name,
-    STREAM_STATE_TABLE(X)
-#undef X
-        STREAM_STATES
-};
+STATE_MACHINE(stream, STREAM, STREAM_STATE_TABLE)
 
 #endif

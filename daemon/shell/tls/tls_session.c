@@ -9,18 +9,6 @@
 #include "base/err.h"
 #include "shell/tls/tls_openssl.h"
 
-static void session_move(struct tls_session *s, enum tls_session_state to)
-{
-    static const uint32_t next[TLS_SESSION_STATES] = {
-#define X(name, next, comment) next,
-        TLS_SESSION_STATE_TABLE(X)
-#undef X
-    };
-
-    check(next[s->state] >> to & 1);
-    s->state = to;
-}
-
 /* ---- OpenSSL's view of the socket ---- */
 
 static int bio_read(BIO *bio, char *to, size_t n, size_t *ret_n)
@@ -168,7 +156,7 @@ static enum tls_got fail_session(struct tls_session *s, enum tls_refusal why)
 {
     handshake_over(s);
     s->refusal = why;
-    session_move(s, TLS_SESSION_BROKEN);
+    tls_session_state_move(&s->state, TLS_SESSION_BROKEN);
     ERR_clear_error();
     return TLS_FAILED;
 }
@@ -236,7 +224,7 @@ enum tern_err tls_open(struct tls *tls, const char *peer, tls_send *send, void *
     tls->free = s->next_free;
     *s = (struct tls_session){.tls = tls, .peer = peer, .send = send, .ctx = ctx, .detail = ""};
     s->ssl = SSL_new(tls->ctx);
-    session_move(s, TLS_SESSION_HANDSHAKING);
+    tls_session_state_move(&s->state, TLS_SESSION_HANDSHAKING);
     if (!peer)
         tls->handshakes++;
     if (!attach(s)) {
@@ -256,7 +244,7 @@ void tls_close(struct tls_session *s)
     handshake_over(s);
     SSL_free(s->ssl);
     s->ssl = NULL;
-    session_move(s, TLS_SESSION_UNUSED);
+    tls_session_state_move(&s->state, TLS_SESSION_UNUSED);
     s->next_free = s->tls->free;
     s->tls->free = s;
 }
@@ -302,7 +290,7 @@ static enum tls_got handshake(struct tls_session *s)
     if (!cert || SSL_get_verify_result(s->ssl) != X509_V_OK || !names_allowed_peer(s, cert))
         return fail_session(s, cert ? TLS_WRONG_NAME : TLS_NO_CERTIFICATE);
     handshake_over(s);
-    session_move(s, TLS_SESSION_OPEN);
+    tls_session_state_move(&s->state, TLS_SESSION_OPEN);
     return TLS_SECURED;
 }
 
@@ -316,7 +304,9 @@ static enum tls_got records(struct tls_session *s, const uint8_t **ret_plain, si
     }
     switch (SSL_get_error(s->ssl, rc)) {
     case SSL_ERROR_WANT_READ: return s->send_full ? fail_session(s, TLS_NO_ROOM) : TLS_WANTS;
-    case SSL_ERROR_ZERO_RETURN: session_move(s, TLS_SESSION_BROKEN); return TLS_ENDED;
+    case SSL_ERROR_ZERO_RETURN:
+        tls_session_state_move(&s->state, TLS_SESSION_BROKEN);
+        return TLS_ENDED;
     default: return fail_session(s, refusal_now(s));
     }
 }

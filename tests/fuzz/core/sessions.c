@@ -182,8 +182,8 @@ static void refused(struct actor *a, uint32_t i, uint32_t x)
     enum tern_err err;
 
     expect(core_session_view(a->rig->core, s->id.slot, &v));
-    if (strcmp(v.state, "retracting") != 0 && strcmp(v.state, "retracted") != 0 &&
-        strcmp(v.state, "loading") != 0)
+    if (strcmp(v.state_word, "retracting") != 0 && strcmp(v.state_word, "retracted") != 0 &&
+        strcmp(v.state_word, "loading") != 0)
         return; /* its copies failed: it runs again, which a Recover will tell */
     err = x % 2 ? rig_extend(s, x % SEQUENCE, 0, sequence(0), 0)
                 : rig_match(s, sequence(x % 8), SEQUENCE);

@@ -41,9 +41,9 @@ static void audit_views(struct rnode *node, uint32_t link)
     struct xfer_path_view view;
 
     for (uint32_t i = 0; xfer_path_view(node->xfer, link, i, &view); i++) {
-        if (view.reads && (view.ready || strcmp(view.state, "ready") == 0))
+        if (view.reads && (view.ready || strcmp(view.state_word, "ready") == 0))
             called_ready(node, link, &view);
-        else if (strcmp(view.state, "unproven") == 0)
+        else if (strcmp(view.state_word, "unproven") == 0)
             rw_mark(RM_unproven);
     }
 }
@@ -103,7 +103,7 @@ void audit_tick(uint32_t number)
 }
 
 /* Of a path that fails: why it says it does. */
-void audit_path_state(void *ctx, uint32_t link, const struct xfer_path_view *view)
+void audit_path_changed(void *ctx, uint32_t link, const struct xfer_path_view *view)
 {
     struct rnode *node = ctx;
     struct verbs *v = node->xfer ? verbs_of(node->xfer) : NULL;

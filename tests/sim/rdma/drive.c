@@ -94,7 +94,7 @@ void drive_node_start(uint32_t number)
                                           .tenants = rw.cfg.tenants,
                                           .path_send = links_path_send,
                                           .path_note = links_path_note,
-                                          .path_state = audit_path_state},
+                                          .path_changed = audit_path_changed},
                                  .emit = drive_emit,
                                  .serve_page = serves_page,
                                  .serve_allowed = serves_allowed,
@@ -327,7 +327,7 @@ static uint32_t paths_ready(uint32_t puller, uint32_t source)
     for (uint32_t i = 0; xfer_path_view(rw.node[puller].xfer, link_out(puller, source), i, &view);
          i++) {
         uint32_t rail = (uint32_t)(view.device[3] - '0');
-        bool there = view.ready || strcmp(view.state, "unproven") == 0;
+        bool there = view.ready || strcmp(view.state_word, "unproven") == 0;
 
         n += there && !rnic_is_lost(puller, rail) &&
              !rnic_is_lost(source, rail % rw.cfg.rails[source]);

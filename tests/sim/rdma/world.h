@@ -401,7 +401,7 @@ void model_said(struct rnode *node, const struct event *event);
 /* audit.c: what the seam holds; rest: nothing goes on, so it holds nothing of anything. */
 void audit_node(uint32_t node, bool rest);
 void audit_tick(uint32_t node); /* does it */
-void audit_path_state(void *ctx, uint32_t link, const struct xfer_path_view *view);
+void audit_path_changed(void *ctx, uint32_t link, const struct xfer_path_view *view);
 
 /* links.c */
 uint32_t link_out(uint32_t puller, uint32_t source); /* its number at the puller */

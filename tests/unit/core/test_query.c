@@ -36,7 +36,7 @@ TEST(views_session_and_engine_say_what_they_are)
     struct engine_view engine;
 
     assert_true(core_session_view(rig->core, s->id.slot, &session));
-    assert_string_equal(session.state, "open");
+    assert_string_equal(session.state_word, "open");
     assert_ok(rig_match(s, rig_tokens(1, 16), 16));
     assert_ok(rig_run_to(s, rig_tokens(1, 16), 10));
     assert_ok(rig_commit(s, 8, 4));
@@ -46,13 +46,13 @@ TEST(views_session_and_engine_say_what_they_are)
     assert_true(session_id_equal(session.id, s->id) && engine_id_equal(session.engine, e.id) &&
                 pool_id_equal(session.pool, pool));
     assert_true(session.ns.lo == 9);
-    assert_string_equal(session.state, "turn");
+    assert_string_equal(session.state_word, "turn");
     assert_int_equal(session.lengths.committed, 8);
     assert_int_equal(session.tokens, 8);
     assert_true(session.last_use_ns == rig->now_ns);
     assert_true(core_engine_view(rig->core, e.id.slot, &engine));
     assert_string_equal(engine.name, "prefill-7");
-    assert_string_equal(engine.state, "live");
+    assert_string_equal(engine.state_word, "live");
     assert_int_equal(engine.world, 2);
     assert_int_equal(engine.procs_alive, 2);
     assert_int_equal(engine.sessions, 1);
@@ -60,10 +60,10 @@ TEST(views_session_and_engine_say_what_they_are)
     assert_true(engine.retiring_until == 6);
     assert_ok(rig_finish(s, 0, 6));
     assert_true(core_session_view(rig->core, s->id.slot, &session));
-    assert_string_equal(session.state, "idle");
+    assert_string_equal(session.state_word, "idle");
     rig_engine_kill(rig, &e, 1);
     assert_true(core_engine_view(rig->core, e.id.slot, &engine));
-    assert_string_equal(engine.state, "dying");
+    assert_string_equal(engine.state_word, "dying");
 }
 
 TEST(views_nodes_show_depth_refs_and_visibility)
@@ -117,7 +117,7 @@ TEST(views_transfers_show_both_ends)
     pull = rig_job(p.dest, RIG_PULL, 0)->pull;
     assert_true(core_pull_view(p.dest->core, pull.slot, &in));
     assert_true(pull_id_equal(in.pull, pull));
-    assert_string_equal(in.state, "running");
+    assert_string_equal(in.state_word, "running");
     assert_false(in.outgoing);
     assert_int_equal(in.from, 0);
     assert_int_equal(in.to, 32);
@@ -125,7 +125,7 @@ TEST(views_transfers_show_both_ends)
     assert_int_equal(in.pages_done, 0);
     assert_true(in.deadline_ns == in.started_ns + p.dest->options.limits.transfer_deadline_ns);
     assert_true(core_serve_view(p.source->core, rig_job(p.dest, RIG_PULL, 0)->serve.slot, &out));
-    assert_string_equal(out.state, "open");
+    assert_string_equal(out.state_word, "open");
     assert_true(out.outgoing);
     assert_int_equal(out.to, 32);
     assert_int_equal(out.pages, 8);
@@ -138,7 +138,7 @@ TEST(views_transfers_show_both_ends)
     assert_int_equal(in.published, 12);
     assert_ok(rig_fetch_cancel(d));
     assert_true(core_pull_view(p.dest->core, pull.slot, &in));
-    assert_string_equal(in.state, "stopping");
+    assert_string_equal(in.state_word, "stopping");
     assert_true(rig_view(p.dest).oldest_quarantine_ns == p.dest->now_ns);
     assert_int_equal(rig_view(p.dest).links_up, 1);
     rig_complete(p.dest, RIG_PULL_STOP);

@@ -85,7 +85,7 @@ static inline struct session_view session_seen(const struct rig_session *s)
 
 static inline const char *state_of(const struct rig_session *s)
 {
-    return session_seen(s).state;
+    return session_seen(s).state_word;
 }
 
 static inline uint32_t host_free(struct rig *rig, struct pool_id pool, uint32_t group)

@@ -12,12 +12,12 @@ struct state {
     uint32_t next;
 };
 
-#define X(name, next, comment) {next},
+#define X(machine, name, next, comment) {next},
 static const struct state inflow[] = {INFLOW_STATE_TABLE(X)};
 static const struct state outflow[] = {OUTFLOW_STATE_TABLE(X)};
 static const struct state batch[] = {BATCH_STATE_TABLE(X)};
 static const struct state data_conn[] = {DATA_CONN_STATE_TABLE(X)};
-static const struct state request[] = {REQUEST_STATE_TABLE(X)};
+static const struct state request[] = {DATA_REQUEST_STATE_TABLE(X)};
 static const struct state tcp_answer[] = {TCP_ANSWER_STATE_TABLE(X)};
 static const struct state path[] = {PATH_STATE_TABLE(X)};
 static const struct state piece[] = {PIECE_STATE_TABLE(X)};
@@ -54,7 +54,7 @@ TEST(states_of_the_transfers_are_all_reached_and_lead_back)
 {
     for (size_t i = 0; i < MACHINES; i++) {
         const struct machine *m = &machines[i];
-        uint32_t home = m->state == request ? (uint32_t)REQUEST_NONE : 0;
+        uint32_t home = m->state == request ? (uint32_t)DATA_REQUEST_NONE : 0;
 
         assert_true(m->n <= STATES_MAX);
         assert_int_equal(reach(m, 0), (1u << m->n) - 1);

@@ -316,7 +316,7 @@ static const char *second_path(const struct rig *rig)
     struct xfer_path_view path;
 
     assert_true(xfer_path_view(rig->dst.xfer, rig->link, 1, &path));
-    return path.state;
+    return path.state_word;
 }
 
 /* The second path is lost and made again, and fails again by whatever goes over it, as where a

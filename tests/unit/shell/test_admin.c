@@ -24,7 +24,7 @@ struct scene {
     uint64_t *bits;
 };
 
-static const char *peer_state(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
+static const char *peer_state_word(void *ctx, uint32_t peer, uint64_t *ret_incarnation)
 {
     (void)ctx;
     *ret_incarnation = 0xf00dull << 48 | peer;
@@ -77,7 +77,7 @@ static struct scene *scene_start(void)
                                 .xfer = {.payload_bytes_in = UINT64_MAX / 4, .corrupt_detected = 3},
                                 .tape = {.recorded = 9},
                                 .listen_port = 7001,
-                                .peer_state = peer_state,
+                                .peer_state_word = peer_state_word,
                                 .group_name = group_name,
                                 .node_bits = s->bits};
     return s;

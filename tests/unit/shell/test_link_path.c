@@ -445,18 +445,18 @@ TEST_WITH(link_path_transport_is_logged_with_its_reason, start, stop)
 TEST_WITH(link_path_state_is_logged_while_the_link_is_up, start, stop)
 {
     struct xfer_path_view view = {
-        .tenant = BLUE, .device = "rxe0", .reason = "lost", .state = "paused", .reads = true};
+        .tenant = BLUE, .device = "rxe0", .reason = "lost", .state_word = "paused", .reads = true};
 
-    link_path_state(&d, SLOT, &view);
+    link_path_changed(&d, SLOT, &view);
     assert_non_null(strstr(logged(), "level=warn event=path_failed peer=east tenant=blue "
                                      "device=rxe0 way=in reason=lost\n"));
     view.ready = true;
     view.reads = false;
-    link_path_state(&d, SLOT, &view);
+    link_path_changed(&d, SLOT, &view);
     assert_non_null(strstr(logged(), "level=info event=path_ready peer=east tenant=blue "
                                      "device=rxe0 way=out reason=lost\n"));
     links[SLOT].state = PEER_LINK_CLOSED;
-    link_path_state(&d, SLOT, &view);
+    link_path_changed(&d, SLOT, &view);
     assert_string_equal(logged(), "");
 }
 

@@ -18,7 +18,7 @@ static bool begin(struct transport *t, struct data_conn *conn)
     (void)t;
     if (!data_answer_begin(conn, XFER_ANSWER, 0, true))
         return false;
-    request_move(conn->request, REQUEST_PAGES);
+    data_request_state_move(&conn->request->state, DATA_REQUEST_PAGES);
     return true;
 }
 

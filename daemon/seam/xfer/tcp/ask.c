@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/check.h"
 #include "seam/xfer/tcp/tcp.h"
 
 /* ------------------------------------------------------------------ asking */

@@ -13,16 +13,6 @@
 
 static_assert(TCP_RECV_BYTES > TCP_SCRATCH, "what is skipped takes several stretches");
 
-static void answer_move(struct tcp_caller *c, enum tcp_answer_state to)
-{
-#define X(name, next, comment) [TCP_ANSWER_##name] = (next),
-    static const uint32_t legal[] = {TCP_ANSWER_STATE_TABLE(X)};
-#undef X
-
-    check(legal[c->state] >> to & 1);
-    c->state = to;
-}
-
 /* ------------------------------------------------------------------ where the bytes go */
 
 static struct tcp_asked *asked_now(struct tcp_caller *c)
@@ -210,7 +200,7 @@ static bool head_parse(struct data_conn *conn, const struct tcp_asked *asked)
         return false;
     if (asked->part.batch != NONE && !head_agrees(conn, &asked->part, &head))
         return false;
-    answer_move(c, TCP_ANSWER_BODY);
+    tcp_answer_state_move(&c->state, TCP_ANSWER_BODY);
     c->head_at = 0;
     c->body_left = head.a + head.b + XFER_TAIL_BYTES;
     c->sums_bytes = (uint32_t)head.b;
@@ -230,7 +220,7 @@ static bool answer_end(struct data_conn *conn)
 
     if (wanted && !xfer_get_tail(c->tail, asked.seq, stale))
         return false;
-    answer_move(c, TCP_ANSWER_HEAD);
+    tcp_answer_state_move(&c->state, TCP_ANSWER_HEAD);
     c->asked_at = (c->asked_at + 1) % TCP_ASKED_MAX;
     c->nasked--;
     if (!wanted)

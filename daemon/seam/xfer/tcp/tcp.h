@@ -26,14 +26,11 @@ struct tcp_asked {
     uint32_t seq;
 };
 
-#define TCP_ANSWER_TO(s) (1u << TCP_ANSWER_##s)
 #define TCP_ANSWER_STATE_TABLE(X)                                                                  \
-    X(HEAD, TCP_ANSWER_TO(BODY), "the head of the next answer comes, if one is due")               \
-    X(BODY, TCP_ANSWER_TO(HEAD), "its checksums, its pages and its tail come")
+    X(TCP_ANSWER, HEAD, TO(TCP_ANSWER, BODY), "the head of the next answer comes, if one is due")  \
+    X(TCP_ANSWER, BODY, TO(TCP_ANSWER, HEAD), "its checksums, its pages and its tail come")
 
-#define X(name, next, comment) TCP_ANSWER_##name,
-enum tcp_answer_state { TCP_ANSWER_STATE_TABLE(X) TCP_ANSWER_STATES };
-#undef X
+STATE_MACHINE(tcp_answer, TCP_ANSWER, TCP_ANSWER_STATE_TABLE)
 
 /* What the destination keeps for a connection. */
 struct tcp_caller {

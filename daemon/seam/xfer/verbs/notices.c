@@ -86,7 +86,7 @@ static void say_confirms(struct verbs *v, struct data_conn *conn)
         if (piece->state != PIECE_READ)
             continue;
         put_frame(conn, XFER_CONFIRM, piece, piece->sent);
-        piece_move(piece, PIECE_CONFIRMING);
+        piece_state_move(&piece->state, PIECE_CONFIRMING);
         piece->answered = false;
     }
 }
@@ -137,7 +137,7 @@ static bool piece_begin(struct verbs *v, struct data_conn *conn, struct verbs_pi
     check(p); /* as next_batch has seen */
     if (!p->push) {
         piece_cut_from(v, piece, link, &cut);
-        piece_move(piece, PIECE_ASKED);
+        piece_state_move(&piece->state, PIECE_ASKED);
         put_frame(conn, XFER_REQUEST_READ, piece, NULL);
         return true;
     }
@@ -284,7 +284,7 @@ static bool answered_read(struct verbs *v, struct verbs_piece *piece, const stru
         return true;
     if (!take_answer(v, piece, head, status))
         return false;
-    piece_move(piece, PIECE_WAITING);
+    piece_state_move(&piece->state, PIECE_WAITING);
     if (count_given(status, head->n, &lost) == 0)
         piece_end(v, piece);
     return true;

@@ -11,16 +11,6 @@
 #include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
-void path_move(struct verbs_path *p, enum path_state to)
-{
-#define X(name, next, comment) [PATH_##name] = (next),
-    static const uint32_t legal[] = {PATH_STATE_TABLE(X)};
-#undef X
-
-    check(legal[p->state] >> to & 1);
-    p->state = to;
-}
-
 static bool with_thread(const struct verbs_path *p)
 {
     return p->job != JOB_NONE;
@@ -36,11 +26,11 @@ static void tell(struct verbs *v, const struct verbs_path *p, bool ready)
 {
     struct xfer_path_view view;
 
-    if (!rdma(v)->path_state)
+    if (!rdma(v)->path_changed)
         return;
     path_view(v, p, &view);
     view.ready = ready;
-    rdma(v)->path_state(v->xfer->config.ctx, p->link, &view);
+    rdma(v)->path_changed(v->xfer->config.ctx, p->link, &view);
 }
 
 static void send_to_peer(struct verbs *v, const struct verbs_path *p,
@@ -148,7 +138,7 @@ static void path_make(struct verbs *v, struct verbs_path *p)
         path_failed(v, p, "the completion queue has no room for another path");
         return;
     }
-    path_move(p, PATH_MAKING);
+    path_state_move(&p->state, PATH_MAKING);
     setup_give(v, p, JOB_MAKE);
 }
 
@@ -180,7 +170,7 @@ static void path_accept(struct verbs *v, struct verbs_path *p)
     p->theirs = p->offer.end;
     p->push = p->offer.push;
     p->wanted = true;
-    path_move(p, PATH_MAKING);
+    path_state_move(&p->state, PATH_MAKING);
     setup_give(v, p, JOB_ACCEPT);
 }
 
@@ -190,12 +180,12 @@ static void path_rest(struct verbs *v, struct verbs_path *p)
 {
     push_unhold(v, p);
     if (p->state != PATH_NONE)
-        path_move(p, PATH_NONE);
+        path_state_move(&p->state, PATH_NONE);
     if (p->source && p->offer.waits) {
         p->offer.waits = false;
         path_accept(v, p);
     } else if (!p->source && p->wanted) {
-        path_move(p, PATH_PAUSED);
+        path_state_move(&p->state, PATH_PAUSED);
         if (p->pause_ns == 0)
             p->retry_ns = 0; /* ended because the link came up anew */
     }
@@ -215,7 +205,7 @@ static void path_stop(struct verbs *v, struct verbs_path *p)
         path_rest(v, p);
         return;
     }
-    path_move(p, PATH_STOPPING);
+    path_state_move(&p->state, PATH_STOPPING);
     setup_give(v, p, JOB_STOP);
     if (!was_ready || !p->source || !p->push)
         return;
@@ -254,9 +244,9 @@ void path_close(struct verbs *v, struct verbs_path *p, const char *why)
     if (!p->doubted) /* else why it failed stands until a page comes */
         snprintf(p->reason, sizeof p->reason, "%s", why);
     if (p->state == PATH_PAUSED)
-        path_move(p, PATH_NONE);
+        path_state_move(&p->state, PATH_NONE);
     else if (p->state == PATH_MAKING || p->state == PATH_CONNECTING)
-        path_move(p, PATH_ABANDONED);
+        path_state_move(&p->state, PATH_ABANDONED);
     else if (p->state == PATH_READY || p->state == PATH_OFFERED)
         path_stop(v, p);
 }
@@ -267,7 +257,7 @@ void path_advance(struct verbs *v, struct verbs_path *p)
         return;
     if (p->posted != p->completed && io_now_ns() - p->since_ns < VERBS_DRAIN_NS)
         return;
-    path_move(p, PATH_ENDING);
+    path_state_move(&p->state, PATH_ENDING);
     setup_give(v, p, JOB_END);
 }
 
@@ -296,12 +286,12 @@ static void made(struct verbs *v, struct verbs_path *p)
     if (p->source && p->offer.waits) {
         path_stop(v, p);
     } else if (p->source) {
-        path_move(p, PATH_READY);
+        path_state_move(&p->state, PATH_READY);
         p->ready_ns = io_now_ns();
         v->xfer->stats.paths_up++;
         answer(v, p);
     } else {
-        path_move(p, PATH_OFFERED);
+        path_state_move(&p->state, PATH_OFFERED);
         p->since_ns = io_now_ns();
         offer(v, p);
     }
@@ -346,7 +336,7 @@ static void connected(struct verbs *v, struct verbs_path *p)
 {
     if (job_failed(v, p))
         return;
-    path_move(p, PATH_READY);
+    path_state_move(&p->state, PATH_READY);
     p->ready_ns = io_now_ns();
     v->xfer->stats.paths_up++;
     if (!p->doubted)
@@ -362,7 +352,7 @@ static void not_ended(struct verbs *v, struct verbs_path *p)
     p->since_ns = io_now_ns();
     if (p->state == PATH_STUCK || p->job_errno == EIO) /* of a lost device, which was told */
         return;
-    path_move(p, PATH_STUCK);
+    path_state_move(&p->state, PATH_STUCK);
     snprintf(p->reason, sizeof p->reason, "%s: %s: tried again, and its pages wait for it",
              p->job_what, strerror(p->job_errno));
     if (xfer->config.rdma.device_alarm)
@@ -416,7 +406,7 @@ void paths_finished(struct verbs *v)
         case PATH_CONNECTING: connected(v, p); break;
         case PATH_ABANDONED: abandoned(v, p); break;
         case PATH_STOPPING:
-            path_move(p, PATH_DRAINING);
+            path_state_move(&p->state, PATH_DRAINING);
             p->since_ns = io_now_ns();
             path_advance(v, p);
             break;
@@ -525,7 +515,7 @@ static void answered(struct verbs *v, struct verbs_path *p, const struct xfer_pa
     p->theirs = peer_endpoint(msg);
     p->npeer_mrs = msg->nmrs;
     memcpy(p->peer_mr, msg->mr, sizeof p->peer_mr);
-    path_move(p, PATH_CONNECTING);
+    path_state_move(&p->state, PATH_CONNECTING);
     setup_give(v, p, JOB_CONNECT);
 }
 

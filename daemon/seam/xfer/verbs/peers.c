@@ -137,7 +137,7 @@ static void path_want(struct verbs_path *p)
     p->wanted = true;
     p->pause_ns = p->retry_ns = 0;
     if (p->state == PATH_NONE)
-        path_move(p, PATH_PAUSED); /* with no pause: the tick makes it */
+        path_state_move(&p->state, PATH_PAUSED); /* with no pause: the tick makes it */
 }
 
 void verbs_link_transport(struct transport *t, uint32_t link, uint64_t tenants, bool peer_rdma)
@@ -226,7 +226,7 @@ bool verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_
 void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_path_view *ret)
 {
     bool unproven = p->state == PATH_READY && p->doubted;
-    static const char *const states[] = {
+    static const char *const words[] = {
         [PATH_NONE] = "ended",         [PATH_MAKING] = "making",
         [PATH_OFFERED] = "offered",    [PATH_CONNECTING] = "connecting",
         [PATH_ABANDONED] = "stopping", [PATH_STUCK] = "ending",
@@ -236,7 +236,7 @@ void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_pa
 
     *ret = (struct xfer_path_view){.tenant = p->tenant,
                                    .device = v->rail[p->rail % v->nrails].view.device,
-                                   .state = unproven ? "unproven" : states[p->state],
+                                   .state_word = unproven ? "unproven" : words[p->state],
                                    .reason = p->reason,
                                    .ready = p->state == PATH_READY && !unproven,
                                    .reads = !p->source};

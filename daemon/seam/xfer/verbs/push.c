@@ -155,7 +155,7 @@ bool push_bind(struct verbs *v, struct verbs_path *p, struct verbs_piece *piece)
     posted = wrs_post(v, p, &list);
     for (uint32_t i = 0; i < piece->nruns; i++) /* the old key named the memory window until now */
         p->mw[piece->run[i].mw]->rkey = list.wr[i].bind_mw.rkey;
-    piece_move(piece, PIECE_BINDING);
+    piece_state_move(&piece->state, PIECE_BINDING);
     piece->answered = true;
     piece->holds = true;
     piece->path = (uint32_t)(p - v->path);
@@ -174,7 +174,7 @@ static void push_close(struct verbs *v, struct verbs_piece *piece)
     struct verbs_path *p = &v->path[piece->path];
     struct verbs_wrs list = {.n = piece->nruns};
 
-    piece_move(piece, PIECE_CLOSING);
+    piece_state_move(&piece->state, PIECE_CLOSING);
     piece->at_ns = io_now_ns();
     piece->last = p->posted + piece->nruns;
     if (p->state != PATH_READY)
@@ -198,7 +198,7 @@ uint32_t push_mw_name(const struct verbs_path *p, const struct verbs_run *run)
 
 void push_asked(struct verbs_piece *piece)
 {
-    piece_move(piece, PIECE_ASKED);
+    piece_state_move(&piece->state, PIECE_ASKED);
     piece->pushed = true;
     piece->answered = false;
     piece->at_ns = io_now_ns();
@@ -207,7 +207,7 @@ void push_asked(struct verbs_piece *piece)
 void push_answered(struct verbs *v, struct verbs_piece *piece, bool given)
 {
     if (piece->state == PIECE_ASKED && given)
-        piece_move(piece, PIECE_READING);
+        piece_state_move(&piece->state, PIECE_READING);
     else if (piece->state == PIECE_ASKED || piece->state == PIECE_ARRIVED)
         push_close(v, piece); /* nothing of it is under way, nothing will come */
 }
@@ -242,7 +242,7 @@ static void arrived(struct verbs *v, struct verbs_path *p, uint32_t seq)
     } else if (piece->state == PIECE_READING || piece->batch == NONE) {
         push_close(v, piece);
     } else if (piece->state == PIECE_ASKED) {
-        piece_move(piece, PIECE_ARRIVED); /* its answer is on the way */
+        piece_state_move(&piece->state, PIECE_ARRIVED); /* its answer is on the way */
     } else {
         path_failed(v, p, "the peer says that it wrote what it was not asked for");
     }
@@ -292,7 +292,7 @@ void pushes_done(struct verbs *v, struct verbs_path *p)
         } else if (piece->state == PIECE_BINDING && piece->batch == NONE) {
             push_close(v, piece);
         } else if (piece->state == PIECE_BINDING) {
-            piece_move(piece, PIECE_BOUND);
+            piece_state_move(&piece->state, PIECE_BOUND);
         }
     }
     if (freed)
@@ -309,8 +309,9 @@ void pushes_ended(struct verbs *v, struct verbs_path *p)
         if (piece->state == PIECE_FREE || !piece->holds || piece->path != number)
             continue;
         if (piece->state != PIECE_WAITING)
-            piece_move(piece, PIECE_WAITING); /* to be granted again, unless its pull has ended */
-        piece->nruns = 0;                     /* the memory windows went with the queue pair */
+            piece_state_move(&piece->state,
+                             PIECE_WAITING); /* to be granted again, unless its pull has ended */
+        piece->nruns = 0;                    /* the memory windows went with the queue pair */
         piece_done(v, piece);
     }
     pieces_start(v, p->link);

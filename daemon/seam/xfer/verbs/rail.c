@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "seam/mem/numa.h"
 #include "seam/xfer/verbs/verbs.h"
 

@@ -187,21 +187,11 @@ bool piece_post(struct verbs *v, struct verbs_piece *piece)
 
 /* ------------------------------------------------------------------ pieces */
 
-void piece_move(struct verbs_piece *piece, enum piece_state to)
-{
-#define X(name, next, comment) [PIECE_##name] = (next),
-    static const uint32_t legal[] = {PIECE_STATE_TABLE(X)};
-#undef X
-
-    check(legal[piece->state] >> to & 1);
-    piece->state = to;
-}
-
 void piece_free(struct verbs_piece *piece)
 {
     if (piece->state != PIECE_FREE && piece->batch == NONE && !piece->holds && piece->answered &&
         !piece->revoked)
-        piece_move(piece, PIECE_FREE);
+        piece_state_move(&piece->state, PIECE_FREE);
 }
 
 void piece_drop(struct verbs *v, struct verbs_piece *piece)
@@ -241,7 +231,7 @@ void piece_done(struct verbs *v, struct verbs_piece *piece)
 
     piece->holds = false;
     if (piece->batch != NONE && (piece->state == PIECE_READING || piece->state == PIECE_CLOSING))
-        piece_move(piece, PIECE_READ);
+        piece_state_move(&piece->state, PIECE_READ);
     else if (!v->path[piece->path].push)
         xfer->stats.late_reads++;
     piece_free(piece);

@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
 #define MR_ALIGN (2u << 20)

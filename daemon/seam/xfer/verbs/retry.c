@@ -2,7 +2,6 @@
  * from its beginning over another path; else its batch is handed on to another transport, where the
  * link allows that; else its pull breaks. None of that happens while the device may still write the
  * piece's pages for the path that was lost. */
-#include "base/check.h"
 #include "seam/xfer/verbs/verbs.h"
 
 /* All that was asked for of a batch is forgotten, and another transport asks for it. Not while
@@ -74,7 +73,7 @@ static void piece_start(struct verbs *v, uint32_t link, struct verbs_piece *piec
     piece->path = (uint32_t)(p - v->path);
     piece->tried |= 1u << p->rail;
     piece->cursor = (struct page_cursor){0};
-    piece_move(piece, PIECE_READING);
+    piece_state_move(&piece->state, PIECE_READING);
     piece_post(v, piece);
 }
 
@@ -99,7 +98,7 @@ void path_lost(struct verbs *v, struct verbs_path *p)
 
         if (piece->path == number && piece->state != PIECE_WAITING &&
             (piece->state == PIECE_READING || piece->holds))
-            piece_move(piece, PIECE_WAITING);
+            piece_state_move(&piece->state, PIECE_WAITING);
     }
     pieces_start(v, p->link);
     path_usable(v, p);

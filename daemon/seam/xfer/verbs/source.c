@@ -27,7 +27,7 @@ static bool answer(const struct verbs *v, struct data_conn *conn)
 static void answer_none(struct data_conn *conn, enum tern_err err)
 {
     data_answer_none(conn, XFER_ANSWER_READ, err);
-    request_move(conn->request, REQUEST_META);
+    data_request_state_move(&conn->request->state, DATA_REQUEST_META);
 }
 
 /* The peer has read these pages: whose generation passed meanwhile? Nothing is kept from the
@@ -51,15 +51,19 @@ static void confirm(struct data_conn *conn)
     xfer_put_head(conn->meta + conn->out_n, &head);
     xfer_put_tail(conn->meta + conn->out_n + XFER_HEAD_BYTES, r->seq, stale);
     conn->out_n += XFER_HEAD_BYTES + XFER_TAIL_BYTES;
-    request_move(r, REQUEST_META);
+    data_request_state_move(&r->state, DATA_REQUEST_META);
 }
 
 /* False: the request breaks the protocol. */
 static bool settle(struct data_conn *conn, enum verbs_written written)
 {
     switch (written) {
-    case WRITTEN_ALL: request_move(conn->request, REQUEST_META); return true;
-    case WRITTEN_SOME: request_move(conn->request, REQUEST_WAITS); return true;
+    case WRITTEN_ALL:
+        data_request_state_move(&conn->request->state, DATA_REQUEST_META);
+        return true;
+    case WRITTEN_SOME:
+        data_request_state_move(&conn->request->state, DATA_REQUEST_WAITS);
+        return true;
     case WRITTEN_LOST: answer_none(conn, TERN_PEER_LOST); return true;
     case WRITTEN_NOT: break;
     }
@@ -91,7 +95,7 @@ static bool begin(struct transport *t, struct data_conn *conn)
     }
     if (!answer(t->own, conn))
         return false;
-    request_move(conn->request, REQUEST_META);
+    data_request_state_move(&conn->request->state, DATA_REQUEST_META);
     return true;
 }
 
@@ -100,10 +104,11 @@ void write_go_on(struct verbs *v, struct data_conn *conn)
     struct data_request *r = conn->request;
     bool serves = outflow_serves(conn->xfer, r->serve);
 
-    check(r->state == REQUEST_WAITS);
+    check(r->state == DATA_REQUEST_WAITS);
     if (!serves && writes_under_way(v, conn))
         return;
-    request_move(r, REQUEST_NONE); /* a path that fails while this posts does not call again */
+    data_request_state_move(
+        &r->state, DATA_REQUEST_NONE); /* a path that fails while this posts does not call again */
     if (!serves)
         answer_none(conn, TERN_GONE);
     else if (!settle(conn, writes_post(v, conn)))

@@ -255,7 +255,6 @@ struct verbs_path *setup_take(struct verbs *v); /* NULL: none is finished */
 int setup_end_now(struct verbs_path *p); /* destroys a queue pair, or 0 is not what it says */
 
 /* verbs/path.c */
-void path_move(struct verbs_path *p, enum path_state to);
 void path_failed(struct verbs *v, struct verbs_path *p, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void path_carried(struct verbs *v, struct verbs_path *p); /* a page has come over it */
@@ -331,7 +330,6 @@ void paths_go_on(struct verbs_rail *rail); /* there is room in its completion qu
 void pieces_tick(struct verbs *v, uint32_t link, uint64_t now_ns);
 /* Frees a piece of a pull that has ended, unless it is counted, revoked, or an answer is due. */
 void piece_free(struct verbs_piece *piece);
-void piece_move(struct verbs_piece *piece, enum piece_state to);
 void piece_drop(struct verbs *v, struct verbs_piece *piece); /* its pull has ended */
 void piece_end(struct verbs *v, struct verbs_piece *piece);
 /* Posts what there is credit for. False: the path failed, or the connection. */

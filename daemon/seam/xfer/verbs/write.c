@@ -192,7 +192,7 @@ void writes_go_on(struct verbs *v, const struct verbs_path *p)
         struct data_conn *conn = &v->xfer->conns->conn[i];
 
         if (conn->state == DATA_CONN_OPEN && conn->request &&
-            conn->request->state == REQUEST_WAITS && conn->request->path == number)
+            conn->request->state == DATA_REQUEST_WAITS && conn->request->path == number)
             write_go_on(v, conn);
     }
 }

@@ -1,9 +1,9 @@
 /* State machines as tables. A machine's table is one macro, a line for each state:
  * X(MACHINE, NAME, legal next states, what it means), where TO(MACHINE, NAME) names one of them.
- * The enum, the check of each move and the table in the documents come from it. A state changes by
+ * The enum, the check of each move and the table in docs/states.md come from it. A state changes by
  * its machine's *_state_move and in no other way: a move that the table lacks is a failed check. */
-#ifndef CORE_STATES_H
-#define CORE_STATES_H
+#ifndef BASE_STATES_H
+#define BASE_STATES_H
 
 #include <stdint.h>
 
@@ -14,10 +14,14 @@
 #define STATE_NAME(machine, name, next, ...) machine##_##name,
 #define STATE_NEXT(machine, name, next, ...) [machine##_##name] = (next),
 
-/* Makes enum `machine`_state and `machine`_state_move from a table. */
-#define STATE_MACHINE(machine, MACHINE, TABLE)                                                     \
+/* Makes enum `machine`_state and `machine`_state_move from a table. The state is kept in a uint32_t
+ * or in the enum itself, which the compilers take for the same. */
+#define STATE_MACHINE(machine, MACHINE, TABLE) STATE_MACHINE_IN(uint32_t, machine, MACHINE, TABLE)
+
+/* The same for a state that is kept in another unsigned integer. */
+#define STATE_MACHINE_IN(type, machine, MACHINE, TABLE)                                            \
     enum machine##_state{TABLE(STATE_NAME) MACHINE##_STATES};                                      \
-    static inline void machine##_state_move(uint32_t *state, enum machine##_state to)              \
+    static inline void machine##_state_move(type *state, enum machine##_state to)                  \
     {                                                                                              \
         static const uint32_t next[MACHINE##_STATES] = {TABLE(STATE_NEXT)};                        \
                                                                                                    \

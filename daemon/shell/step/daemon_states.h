@@ -1,0 +1,17 @@
+/* The states of the daemon (base/states.h says how to read the table). */
+#ifndef SHELL_DAEMON_STATES_H
+#define SHELL_DAEMON_STATES_H
+
+#include "base/states.h"
+
+#define DAEMON_STATE_TABLE(X)                                                                      \
+    X(DAEMON, STARTING, TO(DAEMON, SERVING) | TO(DAEMON, STOPPED),                                 \
+      "memory, core and sockets are being made; a failure ends it")                                \
+    X(DAEMON, SERVING, TO(DAEMON, DRAINING) | TO(DAEMON, STOPPED), "the daemon is ready")          \
+    X(DAEMON, DRAINING, TO(DAEMON, STOPPED),                                                       \
+      "it takes no new sessions and waits for the others to end")                                  \
+    X(DAEMON, STOPPED, 0, "the loop ends, and the core is stepped no more")
+
+STATE_MACHINE(daemon, DAEMON, DAEMON_STATE_TABLE)
+
+#endif
