@@ -18,7 +18,10 @@ struct reader {
     bool failed;
 };
 
-#define READER_TAG_BYTES 5 /* as many as 32 bits take */
+/* As many as 32 bits take. protobuf reads a tag and a length as a varint of 32 bits; one that is
+ * longer is a number of 64 bits with zeros in front, and the generated code refuses it. */
+#define READER_TAG_BYTES    5
+#define READER_LENGTH_BYTES 5
 
 enum field_type {
     FIELD_VARINT = 0,
@@ -83,7 +86,10 @@ static inline bool reader_fixed(struct reader *r, size_t n, uint64_t *ret)
 
 static inline bool reader_bytes(struct reader *r, struct field *f)
 {
-    if (!reader_varint(r, &f->v) || f->v > (uint64_t)(r->end - r->p))
+    const uint8_t *start = r->p;
+
+    if (!reader_varint(r, &f->v) || r->p - start > READER_LENGTH_BYTES ||
+        f->v > (uint64_t)(r->end - r->p))
         return reader_fail(r);
     f->bytes = r->p;
     r->p += f->v;

@@ -53,3 +53,12 @@ function(tern_link name)
         endif()
     endforeach()
 endfunction()
+
+# Not what a fuzzer looks into: the coverage of a test's own code would be taken for that of the daemon.
+function(tern_not_fuzzed)
+    foreach(name IN LISTS ARGN)
+        if(TERN_FUZZ AND TARGET ${name})
+            target_compile_options(${name} PRIVATE -fno-sanitize=fuzzer-no-link)
+        endif()
+    endforeach()
+endfunction()

@@ -6,10 +6,10 @@
  * failure is an abort: of the rig, of the audit, or of a check of the core's own. */
 #include "fuzz/core/world.h"
 
-#define OPS_MAX    160
+#define OPS_MAX    100
 #define RESPAWNS   4
-#define AUDIT_EACH 8 /* operations */
-#define EVICTS_MAX 8 /* in a row, until nothing is left */
+#define AUDIT_EACH 16 /* operations */
+#define EVICTS_MAX 8  /* in a row, until nothing is left */
 
 static struct rig_options small_limits(void)
 {
@@ -343,6 +343,15 @@ static void set_up(struct world *w)
     }
 }
 
+static void look_at_all(struct world *w)
+{
+    for (uint32_t k = 0; k < ACTORS; k++)
+        if (w->actor[k].alive)
+            verify(&w->actor[k]);
+    for (uint32_t d = 0; d < 2; d++)
+        oracle_audit(w->rig[d]->core);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -362,13 +371,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             if (w.actor[k].dying)
                 write_late(&w.actor[k]);
         }
-        for (uint32_t k = 0; k < ACTORS; k++) {
-            if (w.actor[k].alive)
-                verify(&w.actor[k]);
-        }
         if (i % AUDIT_EACH == 0)
-            for (uint32_t d = 0; d < 2; d++)
-                oracle_audit(w.rig[d]->core);
+            look_at_all(&w);
     }
     converge(&w);
     rig_destroy(w.rig[0]);

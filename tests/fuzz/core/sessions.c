@@ -2,11 +2,16 @@
  * an engine knows by itself is compared with what it is told. See world.h. */
 #include "fuzz/core/world.h"
 
+static void verify_session(struct actor *a, uint32_t i)
+{
+    if (a->open[i] && !a->away[i] && rig_wrong(a->s[i], a->s[i]->len.written))
+        rig_fail("P1: session %u of %s holds wrong bytes", i, a->name);
+}
+
 void verify(struct actor *a)
 {
     for (uint32_t i = 0; i < SESSIONS; i++)
-        if (a->open[i] && !a->away[i] && rig_wrong(a->s[i], a->s[i]->len.written))
-            rig_fail("P1: session %u of %s holds wrong bytes", i, a->name);
+        verify_session(a, i);
 }
 
 /* Does the engine only read a page that its table lost, until the step is done? What is committed
@@ -232,14 +237,13 @@ static void away_op(struct actor *a, uint32_t i, uint32_t kind, uint32_t x, uint
     }
 }
 
-void play_session(struct world *w, struct actor *a, uint32_t kind)
+/* The bytes after `kind`, to session `which` % SESSIONS. */
+static void play(struct world *w, struct actor *a, uint32_t kind, uint32_t which)
 {
-    uint32_t which = take(w), i = which % SESSIONS, x = take(w);
+    uint32_t i = which % SESSIONS, x = take(w);
     uint64_t step = which & 128 ? 0 : done_min(a) + (which >> 4) % 4;
     struct rig_session *s = a->s[i];
 
-    if (!a->alive)
-        return;
     if (!a->open[i]) {
         a->open[i] = rig_session_open(a->rig, a->e.conn[0], a->pool, 1 + x % 9 / 8, s) == TERN_OK;
         a->left[i] = 0;
@@ -286,4 +290,18 @@ void play_session(struct world *w, struct actor *a, uint32_t kind)
      * now. */
     if (kind == 6 && a->open[i])
         rig_write(s, s->len.committed, s->len.written);
+}
+
+/* Its bytes are looked at before they may leave it, and after. */
+void play_session(struct world *w, struct actor *a, uint32_t kind)
+{
+    uint32_t which = take(w), i = which % SESSIONS;
+
+    if (!a->alive) {
+        take(w);
+        return;
+    }
+    verify_session(a, i);
+    play(w, a, kind, which);
+    verify_session(a, i);
 }

@@ -82,7 +82,7 @@ void scribble_copies(struct rig *rig);
 enum { GIVE_WAY = 13, COME_BACK, FETCH_HOST };
 
 void play_session(struct world *w, struct actor *a, uint32_t kind);
-/* P1: every session that runs has its own bytes. */
+/* P1: every session that runs has its own bytes. play_session looks at the one that it plays. */
 void verify(struct actor *a);
 /* Takes answers that came late. */
 void fetches(struct actor *a);

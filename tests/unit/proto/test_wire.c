@@ -95,6 +95,35 @@ TEST(wire_in_place_reads_what_the_generated_code_reads)
     }
 }
 
+/* A length is a varint of 32 bits: five bytes at most, whoever reads it, zeros in front included.
+ */
+TEST(wire_in_place_refuses_the_lengths_that_the_generated_code_refuses)
+{
+    static const uint16_t types[] = {FRAME_MATCH, FRAME_STEP};
+    static _Alignas(BUDGET_ALIGN) uint8_t memory[BUDGET_BYTES(64)];
+    struct budget budget;
+
+    budget_init(&budget, memory, sizeof memory);
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        for (size_t bytes = 1; bytes <= 10; bytes++)
+            for (uint8_t inside = 0; inside <= 2; inside += 2) {
+                uint8_t body[16] = {0x0a, inside}; /* field 1, a message */
+                enum tern_err want = bytes <= 5 ? TERN_OK : TERN_MALFORMED;
+                size_t n = 1 + bytes;
+                const ProtobufCMessage *msg;
+
+                for (size_t k = 1; k < bytes; k++) {
+                    body[k] |= 0x80;
+                    body[k + 1] = 0;
+                }
+                body[n] = 0x08; /* field 1 of it: 5 */
+                body[n + 1] = 5;
+                n += inside;
+                assert_int_equal(rig_wire_decode(types[i], body, n, NULL), want);
+                assert_int_equal(wire_decode_in_place(&budget, types[i], body, n, &msg), want);
+            }
+}
+
 TEST(wire_unknown_fields_are_ignored)
 {
     static const uint8_t later[] = {0xb8, 0x3e, 0x2a, /* field 999: varint */

@@ -74,6 +74,8 @@ struct rig_options rig_defaults(void)
 }
 
 static struct rig *live;
+/* What the step under way asks for, taken in before the next step of any rig. */
+static struct actions asked;
 
 struct rig *rig_create(const struct rig_options *options)
 {
@@ -84,13 +86,13 @@ struct rig *rig_create(const struct rig_options *options)
     if (!rig)
         abort();
     rig->options = options ? *options : defaults;
-    rig->out = calloc(1, sizeof *rig->out);
+    rig->out = &asked;
     rig->now_ns = 1000000000u;
     rig->next_request = 1;
     rig->next_conn = 1; /* 0 is what a field holds that nobody set */
     rig->automatic = RIG_ALL;
     err = core_size(&rig->options.limits, &rig->mem_bytes);
-    if (err != TERN_OK || !rig->out)
+    if (err != TERN_OK)
         rig_fail("core_size answers %d", err);
     rig->mem = aligned_alloc(64, (rig->mem_bytes + 63) & ~(size_t)63);
     if (!rig->mem)
@@ -158,7 +160,6 @@ void rig_destroy(struct rig *rig)
     }
     free(rig->sums);
     free(rig->mem);
-    free(rig->out);
     free(rig);
 }
 

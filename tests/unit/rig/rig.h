@@ -74,7 +74,7 @@ struct rig {
     void *mem;
     size_t mem_bytes;
     struct rig_options options;
-    struct actions *out;
+    struct actions *out; /* shared by all rigs */
     uint64_t now_ns;
     uint64_t next_request;
     uint32_t next_conn, next_proc;

@@ -9,19 +9,25 @@
 #include "base/hash.h"
 #include "oracle/rules.h"
 
+static uint8_t *page_in(struct rig *rig, const struct pool_view *v, uint32_t group, uint32_t index,
+                        uint64_t *ret_bytes)
+{
+    uint64_t bytes = v->group[group].layout.page_bytes;
+
+    if (!index || (index + 1) * bytes > v->bytes)
+        rig_fail("page index %u lies outside its pool", index);
+    *ret_bytes = bytes;
+    return (v->tier == TIER_HOST ? rig->host : rig->bytes)[v->tenant] + v->offset + index * bytes;
+}
+
 uint8_t *rig_page(struct rig *rig, uint32_t pool, uint32_t group, uint32_t index,
                   uint64_t *ret_bytes)
 {
     struct pool_view v;
-    uint64_t bytes;
 
     if (!core_pool_view(rig->core, pool, &v) || group >= v.ngroups)
         rig_fail("page %u of group %u in pool %u, which is not there", index, group, pool);
-    bytes = v.group[group].layout.page_bytes;
-    if (!index || (index + 1) * bytes > v.bytes)
-        rig_fail("page index %u lies outside its pool", index);
-    *ret_bytes = bytes;
-    return (v.tier == TIER_HOST ? rig->host : rig->bytes)[v.tenant] + v.offset + index * bytes;
+    return page_in(rig, &v, group, index, ret_bytes);
 }
 
 static uint64_t pattern(const struct rig_session *s, uint32_t group, uint32_t end)
@@ -42,9 +48,13 @@ static void fill(uint8_t *page, uint64_t bytes, uint64_t word)
 
 static bool holds(const uint8_t *page, uint64_t bytes, uint64_t word)
 {
-    for (uint64_t at = 0; at + sizeof word <= bytes; at += sizeof word)
-        if (memcmp(page + at, &word, sizeof word) != 0)
+    uint64_t there;
+
+    for (uint64_t at = 0; at + sizeof word <= bytes; at += sizeof word) {
+        memcpy(&there, page + at, sizeof there);
+        if (there != word)
             return false;
+    }
     return true;
 }
 
@@ -53,9 +63,10 @@ static bool is_recurrent(const struct pool_view *v, uint32_t g)
     return v->group[g].layout.family == FAMILY_RECURRENT;
 }
 
-static uint8_t *table_page(struct rig_session *s, uint32_t g, uint32_t p, uint64_t *ret_bytes)
+static uint8_t *table_page(struct rig_session *s, const struct pool_view *v, uint32_t g, uint32_t p,
+                           uint64_t *ret_bytes)
 {
-    return rig_page(s->rig, s->pool.slot, g, s->table[g][p].index, ret_bytes);
+    return page_in(s->rig, v, g, s->table[g][p].index, ret_bytes);
 }
 
 /* The steps that compute tokens [from, to): whole pages of each, and the state as it is at `to`. */
@@ -69,7 +80,7 @@ void rig_write(struct rig_session *s, uint32_t from, uint32_t to)
 
         if (is_recurrent(&v, g)) {
             if (to > 0 && s->table[g][0].index) {
-                uint8_t *page = table_page(s, g, 0, &bytes);
+                uint8_t *page = table_page(s, &v, g, 0, &bytes);
 
                 fill(page, bytes, pattern(s, g, to));
             }
@@ -80,15 +91,16 @@ void rig_write(struct rig_session *s, uint32_t from, uint32_t to)
 
             if (v.group[g].layout.family == FAMILY_WINDOW && !s->table[g][p].index)
                 continue; /* it has left the table, or a fetch did not bring it */
-            page = table_page(s, g, p, &bytes);
+            page = table_page(s, &v, g, p, &bytes);
             fill(page, bytes, pattern(s, g, (p + 1) * page_tokens));
         }
     }
 }
 
-static uint32_t wrong_in_group(struct rig_session *s, const struct group_layout *l, uint32_t g,
+static uint32_t wrong_in_group(struct rig_session *s, const struct pool_view *v, uint32_t g,
                                uint32_t upto)
 {
+    const struct group_layout *l = &v->group[g].layout;
     uint32_t wrong = 0, p = 0;
     uint64_t bytes = 0;
     const uint8_t *page;
@@ -98,7 +110,7 @@ static uint32_t wrong_in_group(struct rig_session *s, const struct group_layout 
             return s->len.written > s->len.committed;
         if (upto == 0 || upto != s->len.written)
             return 0;
-        page = table_page(s, g, 0, &bytes);
+        page = table_page(s, v, g, 0, &bytes);
         return !holds(page, bytes, pattern(s, g, upto));
     }
     if (l->family == FAMILY_WINDOW)
@@ -108,7 +120,7 @@ static uint32_t wrong_in_group(struct rig_session *s, const struct group_layout 
             wrong++;
             continue;
         }
-        page = table_page(s, g, p, &bytes);
+        page = table_page(s, v, g, p, &bytes);
         wrong += !holds(page, bytes, pattern(s, g, (p + 1) * l->page_tokens));
     }
     return wrong;
@@ -120,7 +132,7 @@ uint32_t rig_wrong(struct rig_session *s, uint32_t upto)
     uint32_t wrong = 0;
 
     for (uint32_t g = 0; g < v.ngroups; g++)
-        wrong += wrong_in_group(s, &v.group[g].layout, g, upto);
+        wrong += wrong_in_group(s, &v, g, upto);
     return wrong;
 }
 

@@ -295,9 +295,11 @@ static void trim_table(struct rig_session *s, const struct lengths *before)
                 s->table[g][0] = (struct page_ref){0, 0}; /* the state of C is of no use now */
             continue;
         }
-        for (uint32_t p = 0; p < RIG_TABLE_MAX; p++)
-            if (p >= end || (l->family == FAMILY_WINDOW && has_left(s, g, l, v.align_tokens, p)))
+        for (uint32_t p = 0; p < end && p < RIG_TABLE_MAX && l->family == FAMILY_WINDOW; p++)
+            if (has_left(s, g, l, v.align_tokens, p))
                 s->table[g][p] = (struct page_ref){0, 0};
+        if (end < RIG_TABLE_MAX)
+            memset(&s->table[g][end], 0, (RIG_TABLE_MAX - end) * sizeof s->table[g][end]);
     }
 }
 
