@@ -22,14 +22,14 @@
 
 #include <cmocka.h>
 
+#include "engine/admin.h"
+#include "engine/json.h"
 #include "engine/proc.h"
+#include "engine/stats.h"
 
 uint64_t rig_now_ms(void)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+    return clock_ns() / 1000000;
 }
 
 /* ---- the daemon ---- */
@@ -69,6 +69,17 @@ bool rig_log_has_times(const struct daemon *d, const char *text, uint32_t times,
     return daemon_log_count(d, text, times, ms) >= times;
 }
 
+uint64_t rig_figure(struct tern *admin, const char *command, const char *path)
+{
+    json_t *answer = admin_ask(admin, command, NULL), *n = json_at(answer, path);
+    json_int_t figure = json_integer_value(n);
+
+    if (!json_is_integer(n))
+        fail_msg("%s: no number at %s", command, path);
+    json_decref(answer);
+    return (uint64_t)figure;
+}
+
 void rig_start(struct daemon *d, const char *extra, const char *env)
 {
     rig_start_node(d, "e2e", extra, env);
@@ -87,11 +98,6 @@ void rig_start_node(struct daemon *d, const char *node, const char *extra, const
     write_config(d, node, extra);
     if (!daemon_launch(d, &how, why))
         fail_msg("%s", why);
-}
-
-int rig_run_twin(struct daemon *d)
-{
-    return daemon_run_twin(d);
 }
 
 uint32_t rig_fds(const struct daemon *d)
@@ -181,17 +187,7 @@ int rig_connect_tcp(uint16_t port)
 
 bool rig_write(int fd, const void *bytes, size_t n)
 {
-    const uint8_t *p = bytes;
-
-    while (n > 0) {
-        ssize_t put = send(fd, p, n, MSG_NOSIGNAL);
-
-        if (put <= 0)
-            return false;
-        p += put;
-        n -= (size_t)put;
-    }
-    return true;
+    return proc_send(fd, bytes, n);
 }
 
 bool rig_frame(int fd, uint16_t type, uint64_t id, const void *body, size_t n)
@@ -296,16 +292,18 @@ const ProtobufCMessage *rig_decoded(const struct rig_answer *a, uint16_t type)
     return msg;
 }
 
-int rig_listen(uint16_t *ret_port)
+int rig_listen(uint16_t *port)
 {
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in addr = {
+        .sin_family = AF_INET, .sin_port = htons(*port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(addr);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
     assert_int_equal(listen(fd, 16), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
-    *ret_port = ntohs(addr.sin_port);
+    *port = ntohs(addr.sin_port);
     return fd;
 }
 
@@ -327,7 +325,7 @@ int rig_accept_fresh(int listener)
     return fd;
 }
 
-static void answer_hello(int fd, const char *node, uint16_t data_port, bool rdma)
+void rig_answer_hello(int fd, const char *node, uint16_t data_port, bool rdma)
 {
     static struct rig_answer answer;
     Tern__Wire__PeerHelloReply m = TERN__WIRE__PEER_HELLO_REPLY__INIT;
@@ -341,16 +339,6 @@ static void answer_hello(int fd, const char *node, uint16_t data_port, bool rdma
     m.data_port = data_port;
     m.rdma = rdma;
     assert_true(rig_message(fd, FRAME_PEER_HELLO_REPLY, answer.h.request_id, 0, &m.base));
-}
-
-void rig_answer_hello(int fd, const char *node, uint16_t data_port)
-{
-    answer_hello(fd, node, data_port, false);
-}
-
-void rig_answer_hello_rdma(int fd, const char *node, uint16_t data_port)
-{
-    answer_hello(fd, node, data_port, true);
 }
 
 Tern__Wire__PeerHello rig_peer_hello(const char *node)

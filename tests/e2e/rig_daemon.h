@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/err.h"
 #include "engine/daemon.h"
 #include "proto/codec.h"
 
@@ -33,6 +34,8 @@
             fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t));                     \
     } while (0)
 
+#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
+
 /* Of daemons that are started from now on; 0: the daemon's own, which a test does not run into. */
 struct rig_deadlines {
     uint32_t partial_frame_ms, slow_reader_ms, tls_handshake_ms;
@@ -44,14 +47,14 @@ extern struct rig_deadlines rig_deadlines;
 void rig_start(struct daemon *d, const char *extra, const char *env);
 /* The same with another name than "e2e". */
 void rig_start_node(struct daemon *d, const char *node, const char *extra, const char *env);
-/* Runs a second daemon on the same configuration; its exit status. */
-int rig_run_twin(struct daemon *d);
 /* SIGTERM; the exit status, -1 if it had to be killed after RIG_STOP_MS. Removes the folder. */
 int rig_stop(struct daemon *d);
 uint32_t rig_fds(const struct daemon *d); /* that it holds */
 bool rig_alive(const struct daemon *d);
 uint64_t rig_cpu_ms(const struct daemon *d); /* that it has computed, all threads together */
 uint64_t rig_rss_kib(const struct daemon *d);
+/* The number at that path of what an admin command answers; the test fails where there is none. */
+uint64_t rig_figure(struct tern *admin, const char *command, const char *path);
 /* Waits until the log holds that text. */
 bool rig_log_has(const struct daemon *d, const char *text, uint32_t ms);
 /* The same, so many times. */
@@ -80,16 +83,14 @@ enum rig_end rig_read(int fd, uint32_t ms, struct rig_answer *ret);
 enum tern_err rig_status(const struct rig_answer *a);
 /* The message in a frame, which has to be of that type. Valid until the next call. */
 const ProtobufCMessage *rig_decoded(const struct rig_answer *a, uint16_t type);
-/* A socket that daemons can dial, on a port of its own. */
-int rig_listen(uint16_t *ret_port);
+/* A socket that daemons can dial, on that port; 0: on one that is set. */
+int rig_listen(uint16_t *port);
 /* Who dials it within `ms`; -1: nobody. */
 int rig_accept(int listener, uint32_t ms);
 /* The next dial: those that wait have been given up by the daemon, or will be. */
 int rig_accept_fresh(int listener);
 /* Reads the hello of the daemon that dialled, and answers as that node. */
-void rig_answer_hello(int fd, const char *node, uint16_t data_port);
-/* The same of a node that understands RDMA paths. */
-void rig_answer_hello_rdma(int fd, const char *node, uint16_t data_port);
+void rig_answer_hello(int fd, const char *node, uint16_t data_port, bool understands_rdma);
 /* What a peer of that name says first; borrows it. */
 Tern__Wire__PeerHello rig_peer_hello(const char *node);
 /* Connected and greeted, with request id 1. */

@@ -45,18 +45,11 @@ struct pair {
     struct engine_session held; /* at the source, closed by the test */
 };
 
-static const struct profile profile = {.name = "test",
-                                       .group = "kv",
-                                       .page_tokens = PAGE_TOKENS,
-                                       .page_bytes = PAGE_BYTES,
-                                       .layers = 1,
-                                       .heads = 1};
-
 static void side_open(struct side *s, const char *name)
 {
     struct geometry g;
 
-    assert_null(geometry_init(&g, &profile, 0, 1, PAGES));
+    geometry_plain(&g, PAGE_TOKENS, PAGE_BYTES, PAGES);
     assert_int_equal(tern_connect(s->daemon.admin, CALL_MS, &s->admin), TERN_OK);
     assert_int_equal(engine_open(&s->engine, s->daemon.socket, name, &g.layout, CALL_MS), TERN_OK);
 }
@@ -88,36 +81,27 @@ static void fill_source(struct pair *p)
 static int set_up(void **state)
 {
     char why[SPAWN_WHY_BYTES] = "";
-    uint16_t port = port_free();
     struct pair *p = calloc(1, sizeof *p);
-    struct daemon_options d = {
+    struct daemon_options o[2] = {{
         .node = "source",
-        .port = port_free(),
-        .peer = "dest",
         .memory_bytes = pool_bytes_for(PAGES, PAGE_BYTES) + (2u << 20),
-        .regions = 1,
         .page_bytes_min = PAGE_BYTES,
         .bytes_in_flight = 1 << 20, /* slow enough to be caught in the middle */
         .transfer_ms = TRANSFER_MS,
         .core = proc_core(0),
-    };
+    }};
 
     assert_non_null(p);
     *state = p;
     setenv("TERND_LOG_LEVEL", "debug", 1);
     /* All three on one core, so that each has its turn: on a busy machine, or one whose cores stand
      * still by turns, a transfer could else be over before this process has looked once. */
-    assert_true(proc_pin(d.core));
+    assert_true(proc_pin(o[0].core));
     p->source.daemon.pid = p->dest.daemon.pid = -1;
-    d.peer_port = port;
     assert_true(tempdir_make(p->dir, sizeof p->dir, "tern-e2e"));
-    if (!daemon_start(&p->source.daemon, p->dir, &d, why))
-        fail_msg("%s", why);
-    d.node = "dest";
-    d.peer = "source";
-    d.peer_port = d.port;
-    d.port = port;
-    if (!daemon_start(&p->dest.daemon, p->dir, &d, why))
+    o[1] = o[0];
+    o[1].node = "dest";
+    if (!daemon_start_pair(&p->source.daemon, &p->dest.daemon, p->dir, o, why))
         fail_msg("%s", why);
     side_open(&p->source, "source-engine");
     side_open(&p->dest, "dest-engine");
@@ -167,7 +151,7 @@ static struct tern_answer wait_fetch(struct pair *p, uint32_t ms)
 {
     struct tern_answer a;
 
-    assert_int_equal(engine_answer(&p->dest.engine, ms, &a), TERN_OK);
+    assert_int_equal(answer_wait(p->dest.engine.tern, ms, &a), TERN_OK);
     assert_int_equal(a.cookie, 77);
     return a;
 }
@@ -270,20 +254,6 @@ TEST_WITH(destination_killed_source_keeps_pages, set_up, tear_down)
     assert_no_leak(&p->source); /* so nothing is pinned any more */
 }
 
-/* Lines of that daemon's log that hold both. */
-static uint32_t log_lines(const struct side *s, const char *event, const char *words)
-{
-    FILE *f = fopen(s->daemon.log, "r");
-    char line[1024];
-    uint32_t n = 0;
-
-    assert_non_null(f);
-    while (fgets(line, sizeof line, f))
-        n += strstr(line, event) && strstr(line, words);
-    fclose(f);
-    return n;
-}
-
 /* Who asked can be followed from the engine's daemon to the one that it fetched from. */
 TEST_WITH(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down)
 {
@@ -294,15 +264,18 @@ TEST_WITH(trace_id_is_in_the_logs_of_both_daemons, set_up, tear_down)
     assert_int_equal(session.matched, 0);
     tern_trace(p->dest.engine.tern, 0xfedcba9876543210);
     assert_int_equal(engine_fetch(&session, "source", 0, TRANSFER_MS), TERN_OK);
-    assert_int_equal(
-        log_lines(&p->dest, "event=pull_open peer=source dir=out ", "trace=fedcba9876543210"), 1);
-    assert_int_equal(
-        log_lines(&p->source, "event=pull_open peer=dest dir=in ", "trace=fedcba9876543210"), 1);
+    assert_int_equal(daemon_log_lines(&p->dest.daemon, "event=pull_open peer=source dir=out ",
+                                      "trace=fedcba9876543210"),
+                     1);
+    assert_int_equal(daemon_log_lines(&p->source.daemon, "event=pull_open peer=dest dir=in ",
+                                      "trace=fedcba9876543210"),
+                     1);
     tern_trace(p->dest.engine.tern, 0xabc);
     assert_int_equal(tern_session_open(p->dest.engine.tern, p->dest.engine.pool + 1,
                                        &p->dest.engine.ns, CALL_MS, &gone),
                      TERN_GONE);
-    assert_int_equal(log_lines(&p->dest, "op=session_open err=GONE", "trace=0000000000000abc"), 1);
+    assert_int_equal(
+        daemon_log_lines(&p->dest.daemon, "op=session_open err=GONE", "trace=0000000000000abc"), 1);
 }
 
 /* The inodes of the page memory and control pages that a daemon has mapped. */

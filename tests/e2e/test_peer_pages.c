@@ -7,11 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include "core/core.h"
 #include "engine/admin.h"
 #include "engine/bytes.h"
+#include "engine/engine.h"
 #include "rig_daemon.h"
 #include "seam/xfer/data_wire.h"
 #include "tern.h"
@@ -28,8 +27,8 @@
 
 static struct daemon rig;
 static struct rig_answer answer;
-static struct tern *engine, *admin;
-static struct tern_pool *mapped;
+static struct engine e;
+static struct tern *admin;
 static int listener; /* where the daemon dials the peer "one" */
 
 /* What the daemon asked of "one" when the engine fetched from there: the tenant, the namespace, the
@@ -48,58 +47,44 @@ struct peer {
 static void note_question(tern_session s)
 {
     struct tern_answer a;
-    uint64_t end;
     int fd = rig_accept_fresh(listener);
 
-    rig_answer_hello(fd, "one", 1);
+    rig_answer_hello(fd, "one", 1, false);
     assert_true(admin_wait_peer(admin, "one", RIG_WAIT_MS));
-    assert_int_equal(tern_submit_fetch(engine, s, "one", 0, 1), TERN_OK);
+    assert_int_equal(tern_submit_fetch(e.tern, s, "one", 0, 1), TERN_OK);
     do
         assert_int_equal(rig_read(fd, RIG_WAIT_MS, &asked), RIG_FRAME);
     while (asked.h.type == FRAME_PING);
     close(fd);
-    end = rig_now_ms() + RIG_WAIT_MS;
-    while (tern_poll(engine, &a) == TERN_BUSY) {
-        assert_true(rig_now_ms() < end);
-        usleep(1000);
-    }
+    assert_int_equal(answer_wait(e.tern, RIG_WAIT_MS, &a), TERN_OK);
     assert_int_equal(a.err, TERN_PEER_LOST);
 }
 
 static void commit_pages(void)
 {
-    static const struct tern_namespace ns = {.model = "m"};
     struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = PAGE};
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 256 * PAGE};
-    struct tern_op op = {.kind = TERN_EXTEND, .length = TOKENS, .written = TOKENS};
-    uint32_t v[TOKENS], page = 0;
-    struct tern_tokens tokens = {.v = v, .n = TOKENS};
-    struct tern_result r;
-    uint64_t pool;
+    struct engine_session s;
+    uint32_t v[TOKENS];
 
     for (uint32_t i = 0; i < TOKENS; i++)
         v[i] = i;
-    assert_int_equal(tern_join(engine, "e", TERN_BOTH, 0, 1, 0), TERN_OK);
-    assert_int_equal(tern_pool_open(engine, &layout, 0, &pool, NULL), TERN_OK);
-    assert_int_equal(tern_pool_map(engine, pool, 0, &mapped), TERN_OK);
-    assert_int_equal(tern_session_open(engine, pool, &ns, 0, &op.session), TERN_OK);
-    assert_int_equal(tern_match(engine, op.session, &tokens, 0, 0, &r), TERN_OK);
-    note_question(op.session);
-    assert_int_equal(tern_do(engine, &op, 0, &r), TERN_OK);
-    for (uint32_t i = 0; i < r.nruns; i++)
-        for (uint32_t k = 0; k < r.runs[i].n; k++, page++)
-            page_fill(tern_pool_base(mapped) + (size_t)r.runs[i].pages[k].index * PAGE, PAGE,
-                      SEED + page);
-    assert_int_equal(page, PAGES);
-    op.kind = TERN_COMMIT;
-    assert_int_equal(tern_do(engine, &op, 0, &r), TERN_OK);
-    assert_int_equal(r.lengths.committed, TOKENS);
+    assert_ok(e.tern, engine_open(&e, rig.socket, "e", &layout, RIG_WAIT_MS));
+    assert_ok(e.tern, engine_begin(&s, &e, v, TOKENS));
+    note_question(s.id);
+    assert_ok(e.tern, engine_extend(&s, TOKENS, TOKENS));
+    assert_true(table_covers(&s.table, TOKENS));
+    for (uint32_t i = 0; i < PAGES; i++)
+        page_fill(engine_page(&e, 0, s.table.group[0].index[i]), PAGE, SEED + i);
+    assert_ok(e.tern, engine_commit(&s, TOKENS));
+    assert_int_equal(s.len.committed, TOKENS);
+    engine_free(&s);
 }
 
 FIXTURE(start)
 {
     char extra[512];
-    uint16_t port;
+    uint16_t port = 0;
 
     listener = rig_listen(&port);
     snprintf(extra, sizeof(extra),
@@ -108,7 +93,6 @@ FIXTURE(start)
              "  - {name: two, address: \"127.0.0.1:1\", tenants: [t0]}\n",
              port);
     rig_start(&rig, extra, NULL);
-    assert_int_equal(tern_connect(rig.socket, RIG_WAIT_MS, &engine), TERN_OK);
     assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin), TERN_OK);
     commit_pages();
     return 0;
@@ -116,7 +100,7 @@ FIXTURE(start)
 
 FIXTURE(stop)
 {
-    tern_destroy(engine);
+    engine_close(&e);
     tern_destroy(admin);
     close(listener);
     assert_int_equal(rig_stop(&rig), 0);
@@ -209,17 +193,9 @@ static void gets_page(const struct peer *p, uint64_t serve, const struct page_re
     assert_int_equal(stale[0], 0);
 }
 
-static uint64_t figure(const char *key)
+static uint64_t figure(const char *path)
 {
-    json_t *status = admin_ask(admin, "status", NULL), *n;
-    uint64_t v;
-
-    assert_non_null(status);
-    n = json_object_get(json_object_get(status, "data"), key);
-    assert_true(json_is_integer(n));
-    v = (uint64_t)json_integer_value(n);
-    json_decref(status);
-    return v;
+    return rig_figure(admin, "status", path);
 }
 
 /* ---- the test ---- */
@@ -235,21 +211,21 @@ TEST(pages_of_another_peers_transfer_are_refused)
 
     assert_true(serve_one != serve_two);
     gets_page(&two, serve_two, of_two, 0); /* it is let in, and served what it was offered */
-    assert_int_equal(figure("refused"), 0);
-    assert_int_equal(figure("pages_out"), 1);
+    assert_int_equal(figure("data.refused"), 0);
+    assert_int_equal(figure("data.pages_out"), 1);
     for (uint32_t i = 0; i < PAGES; i++) {
         assert_int_equal(asks_for_page(&two, serve_one, of_one[i], bytes), 0);
-        assert_int_equal(figure("refused"), i + 1);
+        assert_int_equal(figure("data.refused"), i + 1);
     }
     assert_int_equal(asks_for_page(&one, serve_two, of_two[0], bytes), 0);
-    assert_int_equal(figure("refused"), PAGES + 1);
-    assert_int_equal(figure("pages_out"), 1);
-    assert_int_equal(figure("payload_bytes_out"), PAGE);
+    assert_int_equal(figure("data.refused"), PAGES + 1);
+    assert_int_equal(figure("data.pages_out"), 1);
+    assert_int_equal(figure("data.payload_bytes_out"), PAGE);
     assert_true(rig_log_has(&rig, "event=data_refused", RIG_WAIT_MS));
     for (uint32_t i = 0; i < PAGES; i++)
         gets_page(&one, serve_one, of_one, i); /* whose transfer it is gets all of it */
     gets_page(&two, serve_two, of_two, 1);
-    assert_int_equal(figure("refused"), PAGES + 1);
+    assert_int_equal(figure("data.refused"), PAGES + 1);
     close(one.fd);
     close(two.fd);
 }

@@ -1,22 +1,20 @@
 /* What operators are told of peers that are not there, and as many peers as a configuration may
  * have. A bare listener plays the peer. */
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <jansson.h>
 
 #include "engine/admin.h"
+#include "engine/json.h"
 #include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"
 
-#define LOG_BYTES (4u << 20)
-#define MANY      500
-#define COMING    200 /* of them have dialled us, and stay: more than 64 */
+#define MANY   500
+#define COMING 200 /* of them have dialled us, and stay: more than 64 */
 
 static struct daemon rig;
 static struct tern *admin;
@@ -28,22 +26,13 @@ static struct rig_answer answer;
 static json_t *peer_row(const char *peer)
 {
     char from[32] = "from=0";
-    const char *arg = from;
     json_t *found = NULL;
 
     for (bool more = true; more && !found;) {
-        const char *text;
-        json_t *page, *row, *next;
-        size_t i;
+        json_t *page = admin_ask(admin, "peers", from), *next = json_object_get(page, "next");
 
-        assert_int_equal(tern_admin(admin, "peers", &arg, 1, RIG_WAIT_MS, &text), TERN_OK);
-        page = json_loads(text, 0, NULL);
-        json_array_foreach(json_object_get(page, "peers"), i, row)
-        {
-            if (strcmp(json_string_value(json_object_get(row, "peer")), peer) == 0)
-                found = json_incref(row);
-        }
-        next = json_object_get(page, "next");
+        assert_non_null(page);
+        found = json_incref(json_row(json_object_get(page, "peers"), "peer", peer));
         more = json_is_integer(next);
         if (more)
             snprintf(from, sizeof from, "from=%lld", (long long)json_integer_value(next));
@@ -70,23 +59,6 @@ static void wait_for(const char *peer, const char *words, json_int_t attempts)
             return;
         assert_true(rig_now_ms() < end);
     }
-}
-
-static uint32_t lines(const char *words)
-{
-    char *log = malloc(LOG_BYTES), *at = log;
-    FILE *f = fopen(rig.log, "r");
-    uint32_t n = 0;
-
-    assert_non_null(f);
-    log[fread(log, 1, LOG_BYTES - 1, f)] = '\0';
-    fclose(f);
-    while ((at = strstr(at, words)) != NULL) {
-        n++;
-        at++;
-    }
-    free(log);
-    return n;
 }
 
 static bool table_has(const char *words)
@@ -120,22 +92,10 @@ FIXTURE(stop)
 
 /* ---- the tests ---- */
 
-static int listen_at(uint16_t port)
-{
-    struct sockaddr_in addr = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
-
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof addr), 0);
-    assert_int_equal(listen(fd, 16), 0);
-    return fd;
-}
-
 TEST_WITH(peers_that_are_not_there_say_why, NULL, stop)
 {
     static const char warned[] = "level=warn event=dial_failed peer=gone ";
-    uint16_t port, gone_port;
+    uint16_t port = 0, gone_port = 0;
     int listener = rig_listen(&port), gone = rig_listen(&gone_port), fd;
     char extra[512];
 
@@ -147,10 +107,10 @@ TEST_WITH(peers_that_are_not_there_say_why, NULL, stop)
              port, gone_port);
     start(extra);
     wait_for("gone", "Connection refused", 3);
-    assert_int_equal(lines(warned), 1);
+    assert_int_equal(daemon_log_count(&rig, warned, 0, 0), 1);
     assert_true(table_has("Connection refused ("));
 
-    gone = listen_at(gone_port); /* another cause, and the first one again */
+    gone = rig_listen(&gone_port); /* another cause, and the first one again */
     fd = rig_accept_fresh(gone);
     assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     close(fd);
@@ -160,14 +120,14 @@ TEST_WITH(peers_that_are_not_there_say_why, NULL, stop)
                             RIG_WAIT_MS));
     close(gone);
     wait_for("gone", "Connection refused", 5);
-    assert_int_equal(lines(warned), 2);
+    assert_int_equal(daemon_log_count(&rig, warned, 0, 0), 2);
 
     fd = rig_accept_fresh(listener);
-    rig_answer_hello(fd, "stranger", 1);
+    rig_answer_hello(fd, "stranger", 1, false);
     wait_for("other", "another node answers at the peer's address: stranger", 1);
     close(fd);
     fd = rig_accept_fresh(listener);
-    rig_answer_hello(fd, "other", 1);
+    rig_answer_hello(fd, "other", 1, false);
     assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
     wait_for("other", NULL, 0);
     close(fd);
@@ -191,7 +151,6 @@ static void greet(int fd, uint32_t number)
 TEST_WITH(peers_of_a_large_cluster_fit, NULL, stop)
 {
     int fds[COMING];
-    json_t *status;
     char *extra, name[16];
     size_t n;
     FILE *out = open_memstream(&extra, &n);
@@ -202,9 +161,7 @@ TEST_WITH(peers_of_a_large_cluster_fit, NULL, stop)
     fclose(out);
     start(extra);
     free(extra);
-    status = admin_ask(admin, "status", NULL);
-    assert_int_equal(json_integer_value(json_object_get(status, "peers")), MANY);
-    json_decref(status);
+    assert_int_equal(rig_figure(admin, "status", "peers"), MANY);
     for (uint32_t i = 0; i < COMING; i++) {
         fds[i] = rig_connect_tcp(rig.control_port);
         greet(fds[i], MANY - COMING + i);

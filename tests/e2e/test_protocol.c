@@ -394,31 +394,19 @@ TEST(protocol_connections_above_the_limit_are_refused)
     close(rig_greeted_in_time(rig.socket));
 }
 
-/* Since the start, as operators see it. */
-static unsigned conns_refused(struct tern *t)
-{
-    static const char key[] = "\"conns_refused\":";
-    const char *json, *at;
-
-    assert_int_equal(tern_admin(t, "status", NULL, 0, RIG_WAIT_MS, &json), TERN_OK);
-    at = strstr(json, key);
-    assert_non_null(at);
-    return (unsigned)strtoul(at + sizeof(key) - 1, NULL, 10);
-}
-
 TEST(protocol_operators_above_the_limit_are_told_and_counted)
 {
     struct tern *admin[17] = {0};
-    unsigned before;
+    uint64_t before;
 
     assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[0]), TERN_OK);
-    before = conns_refused(admin[0]);
+    before = rig_figure(admin[0], "status", "conns_refused");
     for (int i = 1; i < 16; i++)
         assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[i]), TERN_OK);
     for (unsigned i = 1; i <= 3; i++) {
         assert_int_equal(tern_connect(rig.admin, RIG_WAIT_MS, &admin[16]), TERN_BUSY);
         assert_non_null(strstr(tern_error_text(NULL), "raise admin.conns_max"));
-        assert_int_equal(conns_refused(admin[0]), before + i);
+        assert_int_equal(rig_figure(admin[0], "status", "conns_refused"), before + i);
     }
     for (int i = 0; i < 16; i++)
         tern_destroy(admin[i]);
@@ -566,7 +554,7 @@ TEST_WITH(protocol_pool_cannot_be_truncated, memory_is_noted, memory_is_flat)
 
 TEST(protocol_second_daemon_leaves_the_first_alone)
 {
-    assert_int_equal(rig_run_twin(&rig), 1);
+    assert_int_equal(daemon_run_twin(&rig), 1);
     others_are_served();
     close(rig_greeted(rig.socket));
 }

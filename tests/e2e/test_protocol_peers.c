@@ -9,6 +9,7 @@
 
 #include "core/core.h"
 #include "engine/admin.h"
+#include "engine/json.h"
 #include "rig_daemon.h"
 #include "seam/xfer/xfer.h"
 #include "shell/peers/link.h"
@@ -37,6 +38,7 @@ static int start_with(const char *transport)
 {
     char extra[512];
 
+    listener_port = 0;
     listener = rig_listen(&listener_port);
     snprintf(extra, sizeof(extra),
              "  - name: t2\n    socket: /tmp/tern-e2e-t2-%d.sock\n    memory: 1M\n"
@@ -336,7 +338,7 @@ static int answer_dial(const char *node)
 {
     int fd = rig_accept_fresh(listener);
 
-    rig_answer_hello(fd, node, listener_port);
+    rig_answer_hello(fd, node, listener_port, false);
     return fd;
 }
 
@@ -387,24 +389,11 @@ static void lives(int fd)
     assert_int_equal(answer.h.type, FRAME_PING_REPLY);
 }
 
-/* Connections of the peer that were ended for what it said. */
-static int64_t breaches(void)
-{
-    json_t *peers = admin_ask(admin, "peers", NULL);
-    const json_t *n =
-        json_object_get(json_array_get(json_object_get(peers, "peers"), 0), "breaches");
-    int64_t count = json_integer_value(n);
-
-    assert_true(json_is_integer(n));
-    json_decref(peers);
-    return count;
-}
-
 /* The link ends, is counted, and the log says why: once a link. */
 static void ends_unread(int fd)
 {
     assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
-    assert_int_equal(breaches(), unread + 1);
+    assert_int_equal(rig_figure(admin, "peers", "peers.0.breaches"), unread + 1);
     assert_true(rig_log_has_times(&rig, NOT_READ, ++unread, RIG_WAIT_MS));
     assert_false(rig_log_has_times(&rig, NOT_READ, unread + 1, 0));
     assert_true(rig_alive(&rig));
@@ -453,34 +442,18 @@ static void offered(const char *tenant, const char *reason)
 /* The peer's paths, as `ternctl peers` has them: how many, none of them past its offer. */
 static size_t paths_waiting(void)
 {
-    json_t *peers = admin_ask(admin, "peers", NULL), *paths, *path;
-    const json_t *row = json_array_get(json_object_get(peers, "peers"), 0);
-    size_t i, n;
+    json_t *peers = admin_ask(admin, "peers", NULL), *row = json_at(peers, "peers.0"),
+           *paths = json_object_get(row, "paths"), *path;
+    size_t i, n = json_array_size(paths);
 
-    assert_string_equal(json_string_value(json_object_get(row, "state")), "up");
-    assert_string_not_equal(json_string_value(json_object_get(row, "transport")), "verbs");
-    paths = json_object_get(row, "paths");
-    n = json_array_size(paths);
+    assert_true(json_says(row, "state", "up"));
+    assert_false(json_says(row, "transport", "verbs"));
     json_array_foreach(paths, i, path)
     {
-        const char *at = json_string_value(json_object_get(path, "state"));
-
-        assert_true(strcmp(at, "making") == 0 || strcmp(at, "offered") == 0);
+        assert_true(json_says(path, "state", "making") || json_says(path, "state", "offered"));
     }
     json_decref(peers);
     return n;
-}
-
-static int64_t verbs_count(const char *key)
-{
-    json_t *status = admin_ask(admin, "status", NULL);
-    const json_t *n =
-        json_object_get(json_object_get(json_object_get(status, "data"), "verbs"), key);
-    int64_t count = json_integer_value(n);
-
-    assert_true(json_is_integer(n));
-    json_decref(status);
-    return count;
 }
 
 static bool send_offer(int fd, uint64_t sequence)
@@ -500,7 +473,7 @@ static int dialled(void)
 {
     int fd = rig_accept_fresh(listener);
 
-    rig_answer_hello_rdma(fd, "other", listener_port);
+    rig_answer_hello(fd, "other", listener_port, true);
     assert_true(rig_log_has(&rig, "event=link_up link=0 peer=other dir=out", RIG_WAIT_MS));
     return fd;
 }
@@ -514,7 +487,7 @@ TEST_WITH(peer_that_goes_silent_is_given_up, start, stop)
 
     fd = rig_accept_fresh(listener);
     start_ms = rig_now_ms();
-    rig_answer_hello(fd, "other", listener_port);
+    rig_answer_hello(fd, "other", listener_port, false);
     assert_true(rig_log_has(&rig, "event=link_up link=0 peer=other dir=out", RIG_WAIT_MS));
     assert_true(rig_until_closed(fd, SILENT_MS) != UINT32_MAX);
     assert_true(rig_now_ms() - start_ms >= 3000);
@@ -640,7 +613,7 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
     int fd = dialled();
     uint64_t sequence = 0;
     uint32_t epoch = EPOCH;
-    int64_t stale;
+    uint64_t stale;
     size_t paths;
 
     paths = paths_waiting();
@@ -649,7 +622,7 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
         epoch = ((const Tern__Wire__PeerPath *)(const void *)rig_decoded(&answer, FRAME_PEER_PATH))
                     ->epoch;
     }
-    stale = verbs_count("stale_answers");
+    stale = rig_figure(admin, "status", "data.verbs.stale_answers");
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         const uint32_t none[] = {epoch + 1000, epoch - 1000, 0, epoch};
 
@@ -664,9 +637,10 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
     assert_true(send_offer(fd, ++sequence));
     lives(fd);
     assert_int_equal(paths_waiting(), paths);
-    assert_int_equal(verbs_count("paths_up"), 0);
-    assert_int_equal(verbs_count("paths_failed"), 0);
-    assert_int_equal(verbs_count("stale_answers"), stale + (paths > 0 ? 8 : 0));
+    assert_int_equal(rig_figure(admin, "status", "data.verbs.paths_up"), 0);
+    assert_int_equal(rig_figure(admin, "status", "data.verbs.paths_failed"), 0);
+    assert_int_equal(rig_figure(admin, "status", "data.verbs.stale_answers"),
+                     stale + (paths > 0 ? 8 : 0));
     assert_true(send_offer(fd, ++sequence));
     lives(fd);
     close(fd);

@@ -24,8 +24,6 @@ static struct daemon rig;
 static struct engine e = {.ns = {.model = "m", .revision = "1"}};
 static struct tern *admin;
 
-#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
-
 static void start_with(const char *extra, uint64_t host_bytes)
 {
     struct tern_group groups[] = {

@@ -27,8 +27,6 @@ static char other_path[64]; /* of tenant t1 */
 static uint64_t pool, other_pool;
 static const struct tern_namespace ns1 = {.model = "m"}, ns2 = {.model = "n"};
 
-#define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
-
 static struct tern *connected(const char *path)
 {
     struct tern *t;

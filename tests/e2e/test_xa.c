@@ -10,6 +10,7 @@
  * it fails unless reads, or writes, were in flight when their transfer ended. TERN_XA_S: how long,
  * in seconds; TERN_XA_SEED: to repeat what was chosen (what the daemons do meanwhile is their own).
  */
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -26,10 +27,10 @@
 #include "engine/bytes.h"
 #include "engine/daemon.h"
 #include "engine/engine.h"
-#include "engine/json.h"
 #include "engine/proc.h"
 #include "engine/profile.h"
 #include "engine/stats.h"
+#include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"
 
@@ -54,13 +55,6 @@
 #define MS           UINT64_C(1000000)
 
 enum who { WHO_PREFIX = 1, WHO_SOURCE, WHO_DEST };
-
-static const struct profile profile = {.name = "test",
-                                       .group = "kv",
-                                       .page_tokens = PAGE_TOKENS,
-                                       .page_bytes = PAGE_BYTES,
-                                       .layers = 1,
-                                       .heads = 1};
 
 /* What the source's engine and the test tell each other. */
 struct shared {
@@ -177,7 +171,8 @@ static enum tern_err side_open(struct side *s, const char *name)
 {
     struct geometry g;
 
-    geometry_init(&g, &profile, 0, 1, s->daemon->node[0] == 's' ? SOURCE_PAGES : DEST_PAGES);
+    geometry_plain(&g, PAGE_TOKENS, PAGE_BYTES,
+                   s->daemon->node[0] == 's' ? SOURCE_PAGES : DEST_PAGES);
     return engine_open(&s->e, s->daemon->socket, name, &g.layout, CALL_MS);
 }
 
@@ -603,12 +598,9 @@ static bool by_verbs(void)
 /* Over RDMA a run in which nothing was in flight at an abort has shown nothing. */
 static uint64_t late(struct xa *x)
 {
-    json_t *status = admin_ask(x->admin, "status", NULL);
-    const json_t *v = json_object_get(json_object_get(status, "data"), "verbs");
-    uint64_t n = json_get_u64(v, number_in("TERN_PEER_PUSH", 0) ? "late_writes" : "late_reads");
-
-    json_decref(status);
-    return n;
+    return rig_figure(x->admin, "status",
+                      number_in("TERN_PEER_PUSH", 0) ? "data.verbs.late_writes"
+                                                     : "data.verbs.late_reads");
 }
 
 /* The time is over, and something was shown in it: how fast the machine is does not decide that. */
@@ -650,30 +642,21 @@ static void assert_no_leak(struct tern *admin, uint64_t pages)
 
 static void start_daemons(struct xa *x)
 {
-    uint16_t port = port_free(), dest_port = port_free();
     char why[SPAWN_WHY_BYTES] = "";
-    struct daemon_options d = {
+    struct daemon_options o[2] = {{
         .node = "source",
-        .port = port,
-        .peer = "dest",
-        .peer_port = dest_port,
         .memory_bytes = pool_bytes_for(SOURCE_PAGES, PAGE_BYTES) + (2u << 20),
-        .regions = 1,
         .page_bytes_min = PAGE_BYTES,
         .transfer_ms = TRANSFER_MS,
         .core = -1,
-    };
+    }};
 
-    x->source_options = d;
-    if (!daemon_start(&x->source, x->dir, &d, why))
+    o[1] = o[0];
+    o[1].node = "dest";
+    o[1].memory_bytes = pool_bytes_for(DEST_PAGES, PAGE_BYTES) + (2u << 20);
+    if (!daemon_start_pair(&x->source, &x->dest, x->dir, o, why))
         fail_msg("%s", why);
-    d.node = "dest";
-    d.port = dest_port;
-    d.peer = "source";
-    d.peer_port = port;
-    d.memory_bytes = pool_bytes_for(DEST_PAGES, PAGE_BYTES) + (2u << 20);
-    if (!daemon_start(&x->dest, x->dir, &d, why))
-        fail_msg("%s", why);
+    x->source_options = o[0];
 }
 
 static int set_up(void **state)
@@ -717,20 +700,19 @@ static int tear_down(void **state)
 
 static void judge_verbs(struct xa *x)
 {
-    json_t *status = admin_ask(x->admin, "status", NULL);
-    const json_t *v = json_object_get(json_object_get(status, "data"), "verbs");
-    uint64_t reads = json_get_u64(v, "late_reads"), writes = json_get_u64(v, "late_writes");
-    uint64_t pages = json_get_u64(v, "pages_in");
+    static const char *const keys[] = {"pages_in", "late_reads", "late_writes", "paths_made",
+                                       "paths_failed"};
+    char path[64];
 
-    printf("pages by RDMA: %llu, late_reads=%llu late_writes=%llu paths_made=%llu "
-           "paths_failed=%llu\n",
-           (unsigned long long)pages, (unsigned long long)reads, (unsigned long long)writes,
-           (unsigned long long)json_get_u64(v, "paths_made"),
-           (unsigned long long)json_get_u64(v, "paths_failed"));
-    json_decref(status);
+    printf("by RDMA:");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        snprintf(path, sizeof path, "data.verbs.%s", keys[i]);
+        printf(" %s=%" PRIu64, keys[i], rig_figure(x->admin, "status", path));
+    }
+    printf("\n");
     if (!by_verbs())
         return;
-    assert_true(pages > 0);
+    assert_true(rig_figure(x->admin, "status", "data.verbs.pages_in") > 0);
     assert_true(late(x) > 0);
 }
 
@@ -738,20 +720,18 @@ static void report(const struct xa *x)
 {
     for (uint32_t i = 0; i < TERN_ERR_COUNT; i++)
         if (x->by_err[i] > 0)
-            printf("%s: %llu, ", tern_strerror((enum tern_err)i), (unsigned long long)x->by_err[i]);
-    printf("whole: %llu, found here: %llu\n", (unsigned long long)x->whole,
-           (unsigned long long)x->hits);
-    printf("cancelled %llu, aborted %llu, closed %llu, source: faults %llu, prefixes %llu, "
-           "aborted %llu, full %llu; written here %llu; quarantine seen %llu times\n",
-           (unsigned long long)x->by_act[ACT_CANCEL], (unsigned long long)x->by_act[ACT_ABORT],
-           (unsigned long long)x->by_act[ACT_CLOSE], (unsigned long long)x->faults,
-           (unsigned long long)x->shared->committed, (unsigned long long)x->shared->aborted,
-           (unsigned long long)x->shared->exhausted, (unsigned long long)x->writes,
-           (unsigned long long)x->quarantine_seen);
-    printf("fault=6 runs=%llu injected=%llu violations=%llu wrong_bytes=%llu landed_in_live=%llu\n",
-           (unsigned long long)x->runs, (unsigned long long)x->injected,
-           (unsigned long long)((x->wrong_bytes > 0) + (x->written_over > 0)),
-           (unsigned long long)x->wrong_bytes, (unsigned long long)x->written_over);
+            printf("%s: %" PRIu64 ", ", tern_strerror((enum tern_err)i), x->by_err[i]);
+    printf("whole: %" PRIu64 ", found here: %" PRIu64 "\n", x->whole, x->hits);
+    printf("cancelled %" PRIu64 ", aborted %" PRIu64 ", closed %" PRIu64 ", source: faults %" PRIu64
+           ", prefixes %" PRIu64 ", aborted %" PRIu64 ", full %" PRIu64 "; written here %" PRIu64
+           "; quarantine seen %" PRIu64 " times\n",
+           x->by_act[ACT_CANCEL], x->by_act[ACT_ABORT], x->by_act[ACT_CLOSE], x->faults,
+           x->shared->committed, x->shared->aborted, x->shared->exhausted, x->writes,
+           x->quarantine_seen);
+    printf("fault=6 runs=%" PRIu64 " injected=%" PRIu64 " violations=%d wrong_bytes=%" PRIu64
+           " landed_in_live=%" PRIu64 "\n",
+           x->runs, x->injected, (x->wrong_bytes > 0) + (x->written_over > 0), x->wrong_bytes,
+           x->written_over);
 }
 
 TEST_WITH(xa_abort_while_pages_are_on_the_way, set_up, tear_down)

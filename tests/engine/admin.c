@@ -3,6 +3,7 @@
 #include "engine/admin.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +38,6 @@ static uint64_t max_of(uint64_t a, uint64_t b)
 
 static void add_group(const json_t *g, struct page_counts *sum)
 {
-    const char *family = json_string_value(json_object_get(g, "family"));
-
     sum->total += json_get_u64(g, "total");
     sum->free += json_get_u64(g, "free");
     sum->session += json_get_u64(g, "session");
@@ -47,7 +46,7 @@ static void add_group(const json_t *g, struct page_counts *sum)
     sum->transfer += json_get_u64(g, "transfer");
     sum->retiring += json_get_u64(g, "retiring");
     sum->quarantine += json_get_u64(g, "quarantine");
-    if (family && strcmp(family, "history") != 0) {
+    if (!json_says(g, "family", "history")) {
         sum->state_peak += json_get_u64(g, "peak_snapshot");
         return;
     }
@@ -66,15 +65,12 @@ static uint64_t id_at(const json_t *row, const char *key)
 /* The pool that is the host tier of this one; 0: it has none. */
 static uint64_t host_tier_of(struct tern *admin, uint64_t pool)
 {
-    json_t *answer = pool ? admin_ask(admin, "pools", NULL) : NULL, *row;
-    uint64_t host = 0;
-    size_t i;
+    json_t *answer = pool ? admin_ask(admin, "pools", NULL) : NULL;
+    char name[24];
+    uint64_t host;
 
-    json_array_foreach(json_object_get(answer, "pools"), i, row)
-    {
-        if (id_at(row, "pool") == pool)
-            host = id_at(row, "other_tier");
-    }
+    snprintf(name, sizeof name, "%016" PRIx64, pool);
+    host = id_at(json_row(json_object_get(answer, "pools"), "pool", name), "other_tier");
     json_decref(answer);
     return host;
 }
@@ -87,8 +83,7 @@ static void add_pools(const json_t *pools, uint64_t pool, uint64_t host, struct 
 
     json_array_foreach(pools, i, g)
     {
-        const char *tier = json_string_value(json_object_get(g, "tier"));
-        bool of_host = tier && strcmp(tier, "host") == 0;
+        bool of_host = json_says(g, "tier", "host");
 
         if (pool == 0 || id_at(g, "pool") == (of_host ? host : pool))
             add_group(g, of_host ? &sum->host : &sum->pages);
@@ -118,17 +113,9 @@ bool admin_status(struct tern *admin, uint64_t pool, struct daemon_status *ret)
 
 bool admin_peer_up(struct tern *admin, const char *peer)
 {
-    json_t *answer = admin_ask(admin, "peers", NULL), *row;
-    bool up = false;
-    size_t i;
+    json_t *answer = admin_ask(admin, "peers", NULL);
+    bool up = json_says(json_row(json_object_get(answer, "peers"), "peer", peer), "state", "up");
 
-    json_array_foreach(json_object_get(answer, "peers"), i, row)
-    {
-        const char *name = json_string_value(json_object_get(row, "peer"));
-        const char *state = json_string_value(json_object_get(row, "state"));
-
-        up = up || (name && state && strcmp(name, peer) == 0 && strcmp(state, "up") == 0);
-    }
     json_decref(answer);
     return up;
 }
@@ -145,31 +132,19 @@ bool admin_wait_peer(struct tern *admin, const char *peer, uint32_t wait_ms)
     return true;
 }
 
-static bool is(const json_t *row, const char *key, const char *value)
-{
-    const char *text = json_string_value(json_object_get(row, key));
-
-    return text && strcmp(text, value) == 0;
-}
-
 static bool peer_pushes(struct tern *admin, const char *peer, char *ret_why, size_t cap)
 {
-    json_t *answer = admin_ask(admin, "peers", NULL), *row;
-    bool pushes = false;
-    size_t i;
+    json_t *answer = admin_ask(admin, "peers", NULL),
+           *row = json_row(json_object_get(answer, "peers"), "peer", peer);
+    const char *transport = json_string_value(json_object_get(row, "transport")),
+               *reason = json_string_value(json_object_get(row, "transport_reason"));
+    bool pushes = json_says(row, "transport", "verbs") && json_says(row, "moves", "push");
 
-    snprintf(ret_why, cap, "no peer %s is configured", peer);
-    json_array_foreach(json_object_get(answer, "peers"), i, row)
-    {
-        const char *transport = json_string_value(json_object_get(row, "transport"));
-        const char *reason = json_string_value(json_object_get(row, "transport_reason"));
-
-        if (!is(row, "peer", peer))
-            continue;
-        pushes = is(row, "transport", "verbs") && is(row, "moves", "push");
+    if (row)
         snprintf(ret_why, cap, "pages of %s go by %s, not by push: %s", peer,
                  transport ? transport : "none", reason ? reason : "");
-    }
+    else
+        snprintf(ret_why, cap, "no peer %s is configured", peer);
     json_decref(answer);
     return pushes;
 }

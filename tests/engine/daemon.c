@@ -148,7 +148,7 @@ static bool write_config(const char *path, const struct daemon *d, const struct 
     fprintf(f, "admin:\n  socket: %s\n", d->admin);
     fprintf(f, "deadlines:\n  transfer_ms: %u\n", o->transfer_ms ? o->transfer_ms : TRANSFER_MS);
     fprintf(f, "tenants:\n  - name: %s\n    socket: %s\n    memory: %" PRIu64 "\n    regions: %u\n",
-            SPAWN_TENANT, d->socket, o->memory_bytes, o->regions);
+            SPAWN_TENANT, d->socket, o->memory_bytes, o->regions ? o->regions : 1);
     if (o->host_bytes)
         fprintf(f, "    host_memory: %" PRIu64 "\n", o->host_bytes);
     if (o->peer)
@@ -211,6 +211,17 @@ uint32_t daemon_log_count(const struct daemon *d, const char *text, uint32_t tim
             return found;
         sleep_ms(5);
     }
+}
+
+uint32_t daemon_log_lines(const struct daemon *d, const char *event, const char *words)
+{
+    char *log = read_log(d), *rest = log, *line;
+    uint32_t n = 0;
+
+    while ((line = strsep(&rest, "\n")) != NULL)
+        n += strstr(line, event) && strstr(line, words);
+    free(log);
+    return n;
 }
 
 /* Where its log says that it is ready. */
@@ -309,6 +320,16 @@ bool daemon_start(struct daemon *d, const char *dir, const struct daemon_options
         return daemon_launch(d, &(struct daemon_launch){.core = o->core}, why);
     snprintf(why, SPAWN_WHY_BYTES, "%s: %s", d->config, strerror(errno));
     return false;
+}
+
+bool daemon_start_pair(struct daemon *first, struct daemon *second, const char *dir,
+                       struct daemon_options o[2], char *why)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        o[i].port = o[1 - i].peer_port = port_free();
+        o[i].peer = o[1 - i].node;
+    }
+    return daemon_start(first, dir, &o[0], why) && daemon_start(second, dir, &o[1], why);
 }
 
 int daemon_run_twin(const struct daemon *d)

@@ -21,7 +21,7 @@ struct daemon_options {
     const char *tls;       /* folder of deploy/make-certs.sh with this node's; NULL: in the clear */
     uint64_t memory_bytes; /* of one region */
     uint64_t host_bytes;   /* of its host tier, likewise; 0: none */
-    uint32_t regions;
+    uint32_t regions;      /* 0: 1 */
     uint64_t page_bytes_min;
     uint64_t token_blocks; /* 0: the daemon's own default, as for nodes */
     uint64_t nodes;
@@ -51,6 +51,10 @@ struct daemon_launch {
 bool daemon_start(struct daemon *d, const char *dir, const struct daemon_options *options,
                   char *why);
 
+/* Two that are each other's peer: o[0] and o[1] say all but their ports and peers. */
+bool daemon_start_pair(struct daemon *first, struct daemon *second, const char *dir,
+                       struct daemon_options o[2], char *why);
+
 /* The two halves of it, for a caller with a configuration of its own: where its files lie, of which
  * d->config is then written; and the start. */
 void daemon_place(struct daemon *d, const char *dir, const char *node);
@@ -66,6 +70,9 @@ bool daemon_stop(struct daemon *d);
 /* How often its log holds that text: waits until it is `times`, at most that long. */
 uint32_t daemon_log_count(const struct daemon *d, const char *text, uint32_t times,
                           uint32_t wait_ms);
+
+/* Lines of its log that hold both. */
+uint32_t daemon_log_lines(const struct daemon *d, const char *event, const char *words);
 
 /* A TCP port on 127.0.0.1 that was free a moment ago; 0: none. */
 uint16_t port_free(void);

@@ -60,18 +60,18 @@ enum tern_err engine_publish(struct engine *e)
     return tern_done_step(e->map, ++e->step);
 }
 
-enum tern_err engine_answer(struct engine *e, uint32_t wait_ms, struct tern_answer *ret)
+enum tern_err answer_wait(struct tern *t, uint32_t wait_ms, struct tern_answer *ret)
 {
-    enum tern_err err = tern_poll(e->tern, ret);
+    enum tern_err err = tern_poll(t, ret);
 
     for (uint64_t now = clock_ns(), until = now + wait_ms * MS; err == TERN_BUSY && now < until;
          now = clock_ns()) {
-        struct pollfd fd = {.fd = tern_fd(e->tern), .events = POLLIN};
+        struct pollfd fd = {.fd = tern_fd(t), .events = POLLIN};
 
-        if (tern_wants_write(e->tern))
+        if (tern_wants_write(t))
             fd.events |= POLLOUT;
         poll(&fd, 1, (int)((until - now) / MS + 1));
-        err = tern_poll(e->tern, ret);
+        err = tern_poll(t, ret);
     }
     return err;
 }

@@ -30,8 +30,8 @@ const char *engine_why(const struct engine *e);
 uint8_t *engine_page(const struct engine *e, uint32_t group, uint32_t index);
 /* Another step has run on the device: nothing before it is in flight. */
 enum tern_err engine_publish(struct engine *e);
-/* The next answer to what was submitted, waited for; BUSY: none came within wait_ms. */
-enum tern_err engine_answer(struct engine *e, uint32_t wait_ms, struct tern_answer *ret);
+/* The next answer on a connection, waited for; BUSY: none came within wait_ms. */
+enum tern_err answer_wait(struct tern *t, uint32_t wait_ms, struct tern_answer *ret);
 
 /* A session and what the engine keeps of it. */
 struct engine_session {

@@ -3,6 +3,8 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 int json_print(const json_t *object)
 {
@@ -40,4 +42,36 @@ uint64_t json_get_u64(const json_t *object, const char *key)
     json_int_t v = json_integer_value(json_object_get(object, key));
 
     return v > 0 ? (uint64_t)v : 0;
+}
+
+json_t *json_at(const json_t *root, const char *path)
+{
+    size_t n = strcspn(path, ".");
+    char key[64];
+    json_t *next;
+
+    snprintf(key, sizeof key, "%.*s", (int)n, path);
+    next = json_is_array(root) ? json_array_get(root, strtoul(key, NULL, 10))
+                               : json_object_get(root, key);
+    return path[n] == '.' ? json_at(next, path + n + 1) : next;
+}
+
+bool json_says(const json_t *object, const char *key, const char *text)
+{
+    const char *is = json_string_value(json_object_get(object, key));
+
+    return is && strcmp(is, text) == 0;
+}
+
+json_t *json_row(const json_t *list, const char *key, const char *text)
+{
+    json_t *row;
+    size_t i;
+
+    json_array_foreach(list, i, row)
+    {
+        if (json_says(row, key, text))
+            return row;
+    }
+    return NULL;
 }

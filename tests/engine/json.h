@@ -3,6 +3,7 @@
 #define ENGINE_JSON_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* One object on standard output, one line, keys in the order they were set. Returns 0, or -1 if it
@@ -17,5 +18,12 @@ void json_put_f64(json_t *object, const char *key, double value);
 
 /* The unsigned number at object[key]; 0 where it is missing or no number. */
 uint64_t json_get_u64(const json_t *object, const char *key);
+
+/* What lies at a path such as "peers.0.tls.version": keys, and places in lists; NULL: nothing. */
+json_t *json_at(const json_t *root, const char *path);
+/* Whether object[key] is that text. */
+bool json_says(const json_t *object, const char *key, const char *text);
+/* The object of that list whose `key` is that text; NULL: there is none. */
+json_t *json_row(const json_t *list, const char *key, const char *text);
 
 #endif

@@ -164,3 +164,12 @@ const char *geometry_init(struct geometry *g, const struct profile *p, uint64_t 
     geometry_caps(g, pages, 0);
     return NULL;
 }
+
+void geometry_plain(struct geometry *g, uint32_t page_tokens, uint64_t page_bytes, uint32_t pages)
+{
+    static struct profile plain = {.name = "plain", .group = "kv", .layers = 1, .heads = 1};
+
+    plain.page_tokens = page_tokens;
+    plain.page_bytes = page_bytes;
+    geometry_init(g, &plain, 0, 1, pages);
+}

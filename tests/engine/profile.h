@@ -53,6 +53,9 @@ uint64_t pool_bytes_for(uint64_t pages, uint64_t region_bytes);
 const char *geometry_init(struct geometry *g, const struct profile *p, uint64_t page_bytes,
                           uint32_t ranks, uint32_t pool_pages);
 
+/* Pages of one HISTORY group, of no particular shape, in one rank. */
+void geometry_plain(struct geometry *g, uint32_t page_tokens, uint64_t page_bytes, uint32_t pages);
+
 /* A cap for each group instead, and a pool that has room for them all; and a host tier that has
  * room for host_pages of each group, 0: none. */
 void geometry_caps(struct geometry *g, const uint32_t *pages, uint32_t host_pages);

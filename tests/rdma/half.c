@@ -289,7 +289,7 @@ static void take_answers(struct half *h)
     enum tern_err err;
     struct tern_answer a;
 
-    for (uint32_t wait_ms = 5; (err = engine_answer(&h->e, wait_ms, &a)) == TERN_OK; wait_ms = 0)
+    for (uint32_t wait_ms = 5; (err = answer_wait(h->e.tern, wait_ms, &a)) == TERN_OK; wait_ms = 0)
         end_fetch(h, &a);
     if (err != TERN_BUSY)
         die(h, "the daemon: %s", tern_strerror(err));

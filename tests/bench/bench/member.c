@@ -18,15 +18,9 @@ bool member_ok(const struct engine *e, const char *what, enum tern_err err)
 bool member_start(struct engine *e, const char *socket, const char *name, uint32_t page_tokens,
                   uint64_t page_bytes, uint32_t pages)
 {
-    const struct profile profile = {.name = "bench",
-                                    .group = "kv",
-                                    .page_tokens = page_tokens,
-                                    .page_bytes = page_bytes,
-                                    .layers = 1,
-                                    .heads = 1};
     struct geometry g;
 
-    geometry_init(&g, &profile, 0, 1, pages);
+    geometry_plain(&g, page_tokens, page_bytes, pages);
     *e = (struct engine){.ns = {.model = "bench"}};
     return member_ok(e, socket, engine_open(e, socket, name, &g.layout, MEMBER_CALL_MS));
 }

@@ -78,7 +78,7 @@ static bool make_session(struct rpc *r)
 
 static bool wait_answer(struct rpc *r, struct tern_answer *ret)
 {
-    return engine_answer(&r->engine, MEMBER_CALL_MS, ret) == TERN_OK && ret->err == TERN_OK;
+    return answer_wait(r->engine.tern, MEMBER_CALL_MS, ret) == TERN_OK && ret->err == TERN_OK;
 }
 
 /* What a Match and its answer are in bytes, frame headers included: the raw side sends as many. */
@@ -286,30 +286,19 @@ static bool measure_busy(struct rpc *r)
 static bool start_daemons(struct rpc *r, int core)
 {
     char why[SPAWN_WHY_BYTES] = "";
-    uint16_t port = port_free();
-    struct daemon_options d = {
+    struct daemon_options o[2] = {{
         .node = "prefill",
-        .port = port_free(),
-        .peer = "decode",
         .memory_bytes = pool_bytes_for(POOL_PAGES + REPLAY_PAGES, PAGE_BYTES) + (4u << 20),
-        .regions = 1,
         .page_bytes_min = PAGE_BYTES,
         .core = core,
-    };
+    }};
 
-    d.peer_port = port;
+    o[1] = o[0];
+    o[1].node = "decode";
+    o[1].core = -1;
     if (!tempdir_make(r->dir, sizeof r->dir, "tern-bench"))
         return false;
-    if (!daemon_start(&r->daemon[0], r->dir, &d, why)) {
-        fprintf(stderr, "tern-bench: %s\n", why);
-        return false;
-    }
-    d.node = "decode";
-    d.peer = "prefill";
-    d.peer_port = d.port;
-    d.port = port;
-    d.core = -1;
-    if (daemon_start(&r->daemon[1], r->dir, &d, why))
+    if (daemon_start_pair(&r->daemon[0], &r->daemon[1], r->dir, o, why))
         return true;
     fprintf(stderr, "tern-bench: %s\n", why);
     return false;

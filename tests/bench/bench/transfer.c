@@ -118,7 +118,7 @@ static bool fetch_all(struct transfer *x, struct engine_session *sessions)
                            tern_submit_fetch(x->engine.tern, sessions[submitted].id, "source", 0,
                                              submitted)))
                 return false;
-        if (!member_ok(&x->engine, "a Fetch", engine_answer(&x->engine, MEMBER_CALL_MS, &a)) ||
+        if (!member_ok(&x->engine, "a Fetch", answer_wait(x->engine.tern, MEMBER_CALL_MS, &a)) ||
             !member_ok(&x->engine, "a Fetch", a.err) ||
             !member_ok(&x->engine, "pages", engine_take(&sessions[a.cookie], &a.results[0])))
             return false;
@@ -159,31 +159,22 @@ static bool tern_pass(struct transfer *x, double *ret_gb_s)
 static bool start_daemons(struct transfer *x, uint32_t corrupt)
 {
     char why[SPAWN_WHY_BYTES] = "";
-    uint16_t port = port_free();
-    struct daemon_options d = {
+    struct daemon_options o[2] = {{
         .node = "source",
-        .port = port_free(),
-        .peer = "dest",
         .memory_bytes = pool_bytes_for((uint64_t)SESSIONS * x->pages, x->page_bytes) + (2u << 20),
-        .regions = 1,
         .page_bytes_min = x->page_bytes,
         .token_blocks = 3u * SESSIONS * x->pages + 65536,
         .core = proc_core(0), /* a host of its own would have its own; raw_stream does likewise */
-    };
+    }};
 
-    d.peer_port = port;
+    o[1] = o[0];
+    o[1].node = "dest";
+    o[1].corrupt_pages = corrupt;
+    o[1].core = proc_core(1);
     if (!tempdir_make(x->dir, sizeof x->dir, "tern-bench"))
         return false;
-    if (daemon_start(&x->source, x->dir, &d, why)) {
-        d.node = "dest";
-        d.peer = "source";
-        d.peer_port = d.port;
-        d.port = port;
-        d.corrupt_pages = corrupt;
-        d.core = proc_core(1);
-        if (daemon_start(&x->dest, x->dir, &d, why))
-            return true;
-    }
+    if (daemon_start_pair(&x->source, &x->dest, x->dir, o, why))
+        return true;
     fprintf(stderr, "tern-bench: %s\n", why);
     return false;
 }

@@ -63,33 +63,28 @@ static void size_pool(struct run *r, struct geometry *g)
 
 static bool start_daemons(struct run *r, const struct geometry *g)
 {
-    struct options *o = r->options;
-    uint16_t port = port_free();
+    const struct options *o = r->options;
     uint64_t chunk = (o->profile->page_tokens + 63) / 64, sessions;
-    struct daemon_options d = {
-        .node = "prefill", .port = port_free(), .peer = "decode", .tls = o->tls, .core = -1};
+    struct daemon_options d[2] = {{.node = "prefill", .tls = o->tls, .core = -1}};
 
     sessions = (uint64_t)o->concurrency * 2 * (r->survey.tokens_max / 64 + 2 * chunk);
-    d.peer_port = port;
-    d.memory_bytes = (g->layout.bytes + (2u << 20)) & ~(uint64_t)4095;
-    d.regions = o->ranks;
-    d.page_bytes_min = g->region_bytes_min;
-    d.host_bytes = g->layout.host_bytes ? (g->layout.host_bytes + (2u << 20)) & ~(uint64_t)4095 : 0;
-    d.nodes = (uint64_t)r->group_pages[0] + o->host_pages + 1024;
-    d.token_blocks = ((uint64_t)r->group_pages[0] + o->host_pages) * chunk + sessions + TOKEN_SPARE;
+    d[0].memory_bytes = (g->layout.bytes + (2u << 20)) & ~(uint64_t)4095;
+    d[0].regions = o->ranks;
+    d[0].page_bytes_min = g->region_bytes_min;
+    d[0].host_bytes =
+        g->layout.host_bytes ? (g->layout.host_bytes + (2u << 20)) & ~(uint64_t)4095 : 0;
+    d[0].nodes = (uint64_t)r->group_pages[0] + o->host_pages + 1024;
+    d[0].token_blocks =
+        ((uint64_t)r->group_pages[0] + o->host_pages) * chunk + sessions + TOKEN_SPARE;
     if (!tempdir_make(r->dir, sizeof r->dir, "tern-replay")) {
         snprintf(r->why, sizeof r->why, "no temporary directory: %s", strerror(errno));
         r->dir[0] = 0;
         return false;
     }
-    if (!daemon_start(&r->prefill, r->dir, &d, r->why))
-        return false;
-    d.node = "decode";
-    d.peer = "prefill";
-    d.corrupt_pages = o->corrupt;
-    d.peer_port = d.port;
-    d.port = port;
-    return daemon_start(&r->decode, r->dir, &d, r->why);
+    d[1] = d[0];
+    d[1].node = "decode";
+    d[1].corrupt_pages = o->corrupt;
+    return daemon_start_pair(&r->prefill, &r->decode, r->dir, d, r->why);
 }
 
 static bool open_admin(struct run *r, uint32_t side, const char *path)
