@@ -2,12 +2,11 @@
  * byte what was written, and with copies spoilt on purpose some do not come back, but none comes
  * back wrong. The pool holds far less than what is written, so that all of it passes through the
  * host tier. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <jansson.h>
 
 #include "base/err.h"
 #include "engine/engine.h"
@@ -50,23 +49,9 @@ static void stop(void)
     assert_int_equal(rig_stop(&rig), 0);
 }
 
-static uint64_t figure_of(const char *part, const char *key)
+static uint64_t figure(const char *path)
 {
-    const char *text;
-    json_t *json;
-    uint64_t n;
-
-    assert_ok(admin, tern_admin(admin, "status", NULL, 0, 0, &text));
-    json = json_loads(text, 0, NULL);
-    assert_non_null(json);
-    n = (uint64_t)json_integer_value(json_object_get(json_object_get(json, part), key));
-    json_decref(json);
-    return n;
-}
-
-static uint64_t figure(const char *key)
-{
-    return figure_of("host_tier", key);
+    return rig_figure(admin, "status", path);
 }
 
 /* Until every copy has ended, well or not. The daemon sees a step within a millisecond or so, and
@@ -75,7 +60,8 @@ static void copies_settle(void)
 {
     uint64_t until = rig_now_ms() + RIG_WAIT_MS;
 
-    for (uint32_t quiet = 0; quiet<SETTLED_LOOKS; quiet = figure("copies")> 0 ? 0 : quiet + 1) {
+    for (uint32_t quiet = 0;
+         quiet<SETTLED_LOOKS; quiet = figure("host_tier.copies")> 0 ? 0 : quiet + 1) {
         assert_true(rig_now_ms() < until);
         usleep(1000);
     }
@@ -85,7 +71,7 @@ static void copies_reach(uint64_t n)
 {
     uint64_t until = rig_now_ms() + RIG_WAIT_MS;
 
-    while (figure("host_copies") < n) {
+    while (figure("host_tier.host_copies") < n) {
         assert_true(rig_now_ms() < until);
         usleep(1000);
     }
@@ -232,12 +218,11 @@ TEST(host_memory_gives_back_what_was_written)
     assert_int_equal(there_and_back(), AWAY);
     assert_int_equal(wrong_pages, 0);
     assert_int_equal(corrupt_answers, 0);
-    assert_int_equal(figure("host_copies_failed"), 0);
+    assert_int_equal(figure("host_tier.host_copies_failed"), 0);
     /* Two rounds over three times what the device holds: most of it had to be loaded. */
-    assert_true(figure("host_loads") >= CONVERSATIONS * PAGES);
-    printf("host_memory: copies=%llu loads=%llu pages_compared=%u wrong=0\n",
-           (unsigned long long)figure("host_copies"), (unsigned long long)figure("host_loads"),
-           right_pages);
+    assert_true(figure("host_tier.host_loads") >= CONVERSATIONS * PAGES);
+    printf("host_memory: copies=%" PRIu64 " loads=%" PRIu64 " pages_compared=%u wrong=0\n",
+           figure("host_tier.host_copies"), figure("host_tier.host_loads"), right_pages);
     stop();
 }
 
@@ -249,20 +234,19 @@ TEST(host_memory_with_spoilt_copies_gives_back_nothing_wrong)
          * time, what was lost since. */
         write_all(round == 0);
         if (round == 0)
-            assert_int_equal(figure("host_copies_again"), CONVERSATIONS * PAGES / 30);
+            assert_int_equal(figure("host_tier.host_copies_again"), CONVERSATIONS * PAGES / 30);
         for (uint32_t id = 1; id <= CONVERSATIONS; id++)
             visit(id);
         there_and_back();
     }
     assert_int_equal(wrong_pages, 0);
     assert_true(right_pages > CONVERSATIONS * PAGES / 2);
-    assert_true(figure("host_copies_failed") > 0);
+    assert_true(figure("host_tier.host_copies_failed") > 0);
     assert_true(corrupt_answers > 0);
     copies_settle();
-    assert_int_equal(figure_of("memory", "copies_corrupt"), figure_of("memory", "copies_spoilt"));
-    printf("host_memory: fault=copy_corrupt failed=%llu corrupt_answers=%u pages_compared=%u "
-           "wrong=0 daemon_alive=%d\n",
-           (unsigned long long)figure("host_copies_failed"), corrupt_answers, right_pages,
-           rig_alive(&rig));
+    assert_int_equal(figure("memory.copies_corrupt"), figure("memory.copies_spoilt"));
+    printf("host_memory: fault=copy_corrupt failed=%" PRIu64 " corrupt_answers=%u "
+           "pages_compared=%u wrong=0 daemon_alive=%d\n",
+           figure("host_tier.host_copies_failed"), corrupt_answers, right_pages, rig_alive(&rig));
     stop();
 }

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include "base/err.h"
+#include "engine/admin.h"
 #include "engine/engine.h"
+#include "engine/json.h"
 #include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"
@@ -100,12 +100,10 @@ static void close_session(struct engine_session *s)
 
 static json_t *asked(const char *command, const char *arg)
 {
-    const char *json;
-    json_t *root;
+    json_t *root = admin_ask(admin, command, arg);
 
-    assert_err(TERN_OK, tern_admin(admin, command, &arg, arg ? 1 : 0, 0, &json));
-    root = json_loads(json, 0, NULL);
-    assert_non_null(root);
+    if (!root)
+        fail_msg("%s: %s", command, tern_error_text(admin));
     return root;
 }
 
@@ -124,11 +122,10 @@ static void wait_for_state(const char *want)
     char state[32] = "";
 
     while (strcmp(state, want) != 0) {
-        json_t *root = asked("sessions", NULL), *rows = json_object_get(root, "sessions");
+        json_t *root = asked("sessions", NULL);
 
-        assert_int_equal(json_array_size(rows), 1);
-        snprintf(state, sizeof state, "%s",
-                 json_string_value(json_object_get(json_array_get(rows, 0), "state")));
+        assert_int_equal(json_array_size(json_object_get(root, "sessions")), 1);
+        snprintf(state, sizeof state, "%s", json_string_value(json_at(root, "sessions.0.state")));
         json_decref(root);
         if (rig_now_ms() > end)
             fail_msg("the session is %s", state);
@@ -147,8 +144,7 @@ static void wait_for_copies(void)
         size_t i;
 
         missing = json_array_size(rows) < CHUNKS;
-        json_array_foreach(rows, i, row) missing +=
-            strcmp(json_string_value(json_object_get(row, "tier")), "both") != 0;
+        json_array_foreach(rows, i, row) missing += !json_says(row, "tier", "both");
         json_decref(root);
         if (rig_now_ms() > end)
             fail_msg("%u nodes are not on both tiers", missing);
@@ -363,7 +359,7 @@ static json_int_t undone(void)
     assert_ok(e.tern, tern_stats(e.tern, 0, &text));
     root = json_loads(text, 0, NULL);
     assert_non_null(root);
-    n = json_integer_value(json_object_get(json_object_get(root, "host_tier"), "retracts_undone"));
+    n = json_integer_value(json_at(root, "host_tier.retracts_undone"));
     json_decref(root);
     return n;
 }

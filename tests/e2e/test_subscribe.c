@@ -1,7 +1,7 @@
 /* Subscriptions to the prefix tree of a real daemon: what is told to whom, from where on, and that
  * a subscriber that does not read loses changes and nothing else: not its connection, not the
  * daemon's time, not another subscriber's changes. */
-#include <poll.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "engine/engine.h"
 #include "rig_daemon.h"
 #include "shell/conn/subscribe.h"
 #include "tern.h"
@@ -22,9 +23,9 @@
 #define LITTLE    65536
 
 static struct daemon rig;
-static struct tern *engine, *other, *admin;
+static struct engine engine, other;
+static struct tern *admin;
 static char other_path[64]; /* of tenant t1 */
-static uint64_t pool, other_pool;
 static const struct tern_namespace ns1 = {.model = "m"}, ns2 = {.model = "n"};
 
 static struct tern *connected(const char *path)
@@ -35,19 +36,10 @@ static struct tern *connected(const char *path)
     return t;
 }
 
-static struct tern *joined(const char *path, uint64_t *ret_pool)
+FIXTURE(start)
 {
     struct tern_group kv = {.name = "kv", .page_tokens = L, .page_bytes = 4096};
     struct tern_layout layout = {.groups = &kv, .ngroups = 1, .bytes = 2u << 20};
-    struct tern *t = connected(path);
-
-    assert_ok(t, tern_join(t, "e", TERN_BOTH, 0, 1, 0));
-    assert_ok(t, tern_pool_open(t, &layout, 0, ret_pool, NULL));
-    return t;
-}
-
-FIXTURE(start)
-{
     char extra[256];
 
     snprintf(other_path, sizeof(other_path), "/tmp/tern-subscribe-%d.sock", (int)getpid());
@@ -57,16 +49,16 @@ FIXTURE(start)
              "  - name: t1\n    socket: %s\n    memory: 16M\nlimits:\n  events: %d\n", other_path,
              KEPT);
     rig_start(&rig, extra, NULL);
-    engine = joined(rig.socket, &pool);
-    other = joined(other_path, &other_pool);
+    assert_ok(engine.tern, engine_open_pool(&engine, rig.socket, "e", &layout, RIG_WAIT_MS));
+    assert_ok(other.tern, engine_open_pool(&other, other_path, "e", &layout, RIG_WAIT_MS));
     admin = connected(rig.admin);
     return 0;
 }
 
 FIXTURE(stop)
 {
-    tern_destroy(engine);
-    tern_destroy(other);
+    engine_close(&engine);
+    engine_close(&other);
     tern_destroy(admin);
     assert_int_equal(rig_stop(&rig), 0);
     return 0;
@@ -75,71 +67,51 @@ FIXTURE(stop)
 /* ---- making changes ---- */
 
 /* The first n chunks of a sequence get into the tree. */
-static void put(struct tern *t, uint64_t in, const struct tern_namespace *ns, uint32_t seed,
-                uint32_t n)
+static void put(struct engine *e, const struct tern_namespace *ns, uint32_t seed, uint32_t n)
 {
-    uint32_t v[CHUNKS * L], len = n * L, done;
-    struct tern_tokens tokens = {.v = v, .n = len};
-    struct tern_result match, r[3];
-    tern_session s;
+    uint32_t v[CHUNKS * L];
+    struct engine_session s;
 
-    for (uint32_t i = 0; i < len; i++)
+    for (uint32_t i = 0; i < n * L; i++)
         v[i] = seed * 65536 + i;
-    assert_ok(t, tern_session_open(t, in, ns, 0, &s));
-    assert_ok(t, tern_match(t, s, &tokens, 0, 0, &match));
-    struct tern_op ops[] = {
-        {.kind = TERN_EXTEND, .session = s, .length = len, .written = len},
-        {.kind = TERN_COMMIT, .session = s, .length = len},
-        {.kind = TERN_CLOSE, .session = s},
-    };
-    assert_ok(t, tern_step(t, ops, 3, 0, r, &done));
-    for (uint32_t i = 0; i < 3; i++)
-        assert_err(TERN_OK, r[i].err);
+    e->ns = *ns;
+    assert_ok(e->tern, engine_begin(&s, e, v, n * L));
+    assert_ok(e->tern, engine_extend(&s, n * L, n * L));
+    assert_ok(e->tern, engine_commit(&s, n * L));
+    assert_ok(e->tern, engine_end(&s));
 }
 
 /* So many chunks leave it: all that are there. Those whose checksums are being computed go later.
  */
 static void evict(uint64_t n)
 {
-    uint64_t end = rig_now_ms() + RIG_WAIT_MS;
-    const char *json, *at;
-
-    for (;;) {
-        assert_ok(admin, tern_admin(admin, "evict", NULL, 0, 0, &json));
-        at = strstr(json, "\"nodes\":");
-        assert_non_null(at);
-        n -= strtoul(at + strlen("\"nodes\":"), NULL, 10);
+    for (uint64_t end = rig_now_ms() + RIG_WAIT_MS;; usleep(500)) {
+        n -= rig_figure(admin, "evict", "nodes");
         if (n == 0)
             return;
         assert_true(rig_now_ms() < end);
-        usleep(500);
     }
 }
 
 /* ---- listening ---- */
 
-/* The next answer of a subscription, waited for; BUSY when none comes. */
-static enum tern_err next(struct tern *t, struct tern_answer *ret, uint32_t ms)
+/* What comes back to a subscription. */
+static struct tern_answer subscribe(struct tern *t, const struct tern_namespace *ns, uint64_t from,
+                                    uint64_t cookie)
 {
-    uint64_t end = rig_now_ms() + ms;
-    enum tern_err err;
+    struct tern_answer a;
 
-    while ((err = tern_poll(t, ret)) == TERN_BUSY && rig_now_ms() < end) {
-        struct pollfd p = {.fd = tern_fd(t), .events = POLLIN};
-
-        poll(&p, 1, 10);
-    }
-    return err;
+    assert_ok(t, tern_subscribe(t, ns, from, cookie));
+    assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
+    assert_int_equal(a.cookie, cookie);
+    return a;
 }
 
 static uint64_t subscribed(struct tern *t, const struct tern_namespace *ns, uint64_t from,
                            uint64_t cookie)
 {
-    struct tern_answer a;
+    struct tern_answer a = subscribe(t, ns, from, cookie);
 
-    assert_ok(t, tern_subscribe(t, ns, from, cookie));
-    assert_ok(t, next(t, &a, RIG_WAIT_MS));
-    assert_int_equal(a.cookie, cookie);
     assert_ok(t, a.err);
     assert_int_equal(a.events->n, 0);
     return a.events->next;
@@ -147,11 +119,8 @@ static uint64_t subscribed(struct tern *t, const struct tern_namespace *ns, uint
 
 static void refused(struct tern *t, enum tern_err want, uint64_t from, uint64_t cookie)
 {
-    struct tern_answer a;
+    struct tern_answer a = subscribe(t, NULL, from, cookie);
 
-    assert_ok(t, tern_subscribe(t, NULL, from, cookie));
-    assert_ok(t, next(t, &a, RIG_WAIT_MS));
-    assert_int_equal(a.cookie, cookie);
     assert_err(want, a.err);
     assert_null(a.events);
     assert_string_not_equal(tern_error_text(t), "");
@@ -171,7 +140,7 @@ static void hear(struct tern *t, uint64_t n)
 
     heard.events = heard.lost = heard.last = 0;
     while (heard.events + heard.lost < n) {
-        assert_ok(t, next(t, &a, RIG_WAIT_MS));
+        assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
         assert_ok(t, a.err);
         heard.lost += a.events->lost;
         for (uint32_t i = 0; i < a.events->n; i++) {
@@ -198,7 +167,7 @@ static void nothing_more(struct tern *t)
 {
     struct tern_answer a;
 
-    assert_err(TERN_BUSY, next(t, &a, 100));
+    assert_err(TERN_BUSY, answer_wait(t, 100, &a));
 }
 
 /* ---- tests ---- */
@@ -211,15 +180,15 @@ TEST(subscriber_hears_each_change_of_its_namespace)
     uint64_t from = subscribed(t, &ns1, 0, 7);
 
     assert_int_equal(subscribed(all, NULL, 0, 8), from);
-    put(engine, pool, &ns1, 1, 3);
-    put(engine, pool, &ns2, 1, 2);
+    put(&engine, &ns1, 1, 3);
+    put(&engine, &ns2, 1, 2);
     evict(5);
     hear(t, 3);
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(heard.v[i].kind, TERN_STORED);
         assert_int_equal(heard.v[i].depth, (i + 1) * L);
         assert_int_equal(heard.v[i].number, from + i);
-        assert_true(heard.v[i].pool == pool && heard.v[i].on_device && !heard.v[i].on_host);
+        assert_true(heard.v[i].pool == engine.pool && heard.v[i].on_device && !heard.v[i].on_host);
         assert_true(heard.v[i].parent_chain == (i ? heard.v[i - 1].chain : 0));
         assert_null(heard.v[i].tenant);
     }
@@ -241,8 +210,8 @@ TEST(tenant_hears_nothing_of_another)
     uint64_t from = subscribed(mine, NULL, 0, 1);
 
     subscribed(everything, NULL, 0, 2);
-    put(other, other_pool, &ns1, 1, 4);
-    put(engine, pool, &ns1, 1, 1);
+    put(&other, &ns1, 1, 4);
+    put(&engine, &ns1, 1, 1);
     hear(mine, 1);
     assert_int_equal(heard.v[0].number, from + 4);
     hear(everything, 5);
@@ -259,10 +228,10 @@ TEST(subscriber_goes_on_where_it_was)
     struct tern *t = connected(rig.socket);
     uint64_t from = subscribed(t, NULL, 0, 1), at;
 
-    put(engine, pool, &ns1, 2, 5);
+    put(&engine, &ns1, 2, 5);
     hear(t, 5);
     tern_destroy(t);
-    put(engine, pool, &ns1, 3, 5);
+    put(&engine, &ns1, 3, 5);
     t = connected(rig.socket);
     assert_int_equal(subscribed(t, NULL, from + 5, 1), from + 5);
     hear(t, 5);
@@ -270,7 +239,7 @@ TEST(subscriber_goes_on_where_it_was)
     evict(10);
     /* From a number that was overwritten: as much as is kept, and how much is not. */
     for (uint32_t i = 0; i < KEPT / 16 + 1; i++) {
-        put(engine, pool, &ns1, 100 + i, 8);
+        put(&engine, &ns1, 100 + i, 8);
         evict(8);
     }
     at = now_at();
@@ -294,14 +263,14 @@ TEST(slow_subscriber_loses_changes_and_nothing_else)
     subscribed(quick, NULL, 0, 2);
     /* More than the socket takes and the ring keeps, and longer than a slow reader may take. */
     for (uint32_t i = 0; i < 600; i++) {
-        put(engine, pool, &ns1, i, CHUNKS);
+        put(&engine, &ns1, i, CHUNKS);
         evict(CHUNKS);
         hear(quick, 2 * CHUNKS);
         at += 2 * CHUNKS;
         quick_events += heard.events;
         assert_int_equal(heard.lost, 0);
         began = rig_now_ms();
-        assert_ok(other, tern_ping(other, RIG_WAIT_MS));
+        assert_ok(other.tern, tern_ping(other.tern, RIG_WAIT_MS));
         worst = rig_now_ms() - began > worst ? rig_now_ms() - began : worst;
         if (i % 100 == 0)
             usleep(RIG_SLOW_MS * 1000 / 3);
@@ -314,12 +283,11 @@ TEST(slow_subscriber_loses_changes_and_nothing_else)
     assert_true(heard.lost > 0);
     assert_true(heard.events >= KEPT);
     assert_int_equal(heard.last, at - 1);
-    print_message("%llu changes: the slow one heard %llu and lost %llu; a ping took %llu ms at "
-                  "most meanwhile\n",
-                  (unsigned long long)total, (unsigned long long)heard.events,
-                  (unsigned long long)heard.lost, (unsigned long long)worst);
+    print_message("%" PRIu64 " changes: the slow one heard %" PRIu64 " and lost %" PRIu64
+                  "; a ping took %" PRIu64 " ms at most meanwhile\n",
+                  total, heard.events, heard.lost, worst);
     /* It is as good as new. */
-    put(engine, pool, &ns1, 1, 2);
+    put(&engine, &ns1, 1, 2);
     hear(slow, 2);
     assert_int_equal(heard.lost, 0);
     evict(2);
@@ -337,7 +305,7 @@ TEST(subscriber_that_leaves_answers_unread_is_closed)
     m.has_from = true;
     assert_true(rig_message(fd, FRAME_SUBSCRIBE, 2, 0, &m.base));
     for (uint32_t i = 0; i < 400; i++) { /* until the socket is full */
-        put(engine, pool, &ns1, i, CHUNKS);
+        put(&engine, &ns1, i, CHUNKS);
         evict(CHUNKS);
     }
     usleep((RIG_SLOW_MS + 300) * 1000);
@@ -369,7 +337,7 @@ TEST(subscriber_may_call_meanwhile)
     uint64_t from = subscribed(t, &ns1, 0, 1);
 
     for (uint32_t i = 0; i < 3; i++) {
-        put(engine, pool, &ns1, 50 + i, 4);
+        put(&engine, &ns1, 50 + i, 4);
         assert_ok(t, tern_ping(t, 0));
     }
     hear(t, 12);
@@ -377,7 +345,7 @@ TEST(subscriber_may_call_meanwhile)
     evict(12);
     hear(t, 12);
     for (uint32_t i = 0; i < TERN_EVENTS_KEPT / CHUNKS; i++) {
-        put(engine, pool, &ns1, 200 + i, CHUNKS);
+        put(&engine, &ns1, 200 + i, CHUNKS);
         evict(CHUNKS);
         assert_ok(t, tern_ping(t, 0));
     }
@@ -393,12 +361,12 @@ TEST(unsubscribed_hears_no_more)
     uint64_t from = subscribed(t, &ns1, 0, 1);
 
     assert_int_equal(subscribed(t, &ns2, 0, 2), from);
-    put(engine, pool, &ns1, 1, 2); /* on its way, perhaps kept, when the end is asked for */
+    put(&engine, &ns1, 1, 2); /* on its way, perhaps kept, when the end is asked for */
     assert_ok(t, tern_ping(t, 0));
     assert_ok(t, tern_unsubscribe(t, 1, 0));
-    put(engine, pool, &ns1, 2, 2);
+    put(&engine, &ns1, 2, 2);
     nothing_more(t);
-    put(engine, pool, &ns2, 2, 2);
+    put(&engine, &ns2, 2, 2);
     hear(t, 2);
     assert_err(TERN_GONE, tern_unsubscribe(t, 1, 0));
     assert_ok(t, tern_unsubscribe(t, 2, 0));
@@ -428,8 +396,8 @@ TEST(subscriptions_are_limited_and_given_back)
 
 FIXTURE(stop_killed)
 {
-    tern_destroy(engine);
-    tern_destroy(other);
+    engine_close(&engine);
+    engine_close(&other);
     tern_destroy(admin);
     rig_stop(&rig);
     unlink(other_path); /* a daemon that is killed leaves its sockets */
@@ -445,7 +413,7 @@ TEST(subscriber_is_told_of_the_end)
 
     subscribed(t, NULL, 0, 5);
     assert_int_equal(kill(rig.pid, SIGKILL), 0);
-    assert_ok(t, next(t, &a, RIG_WAIT_MS));
+    assert_ok(t, answer_wait(t, RIG_WAIT_MS, &a));
     assert_int_equal(a.cookie, 5);
     assert_err(TERN_PEER_LOST, a.err);
     assert_null(a.events);
