@@ -280,7 +280,7 @@ enum tern_err rig_status(const struct rig_answer *a)
     return status ? (enum tern_err)status->err : TERN_OK;
 }
 
-const ProtobufCMessage *rig_decoded(const struct rig_answer *a, uint16_t type)
+const void *rig_decoded(const struct rig_answer *a, uint16_t type)
 {
     static uint8_t mem[BUDGET_BYTES(RIG_BODY_MAX)] __attribute__((aligned(64)));
     const ProtobufCMessage *msg;
@@ -352,6 +352,17 @@ Tern__Wire__PeerHello rig_peer_hello(const char *node)
     m.incarnation = RIG_PEER;
     m.data_port = 1;
     return m;
+}
+
+int rig_peer_dials(const struct daemon *d, const char *node, struct rig_answer *ret)
+{
+    Tern__Wire__PeerHello m = rig_peer_hello(node);
+    int fd = rig_connect_tcp(d->control_port);
+
+    assert_true(rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base));
+    assert_int_equal(rig_read(fd, RIG_WAIT_MS, ret), RIG_FRAME);
+    assert_int_equal(ret->h.type, FRAME_PEER_HELLO_REPLY);
+    return fd;
 }
 
 /* What the daemon says to a Hello on fd. */

@@ -34,6 +34,13 @@
             fail_msg("%s: %s: %s", #expr, err_name(err_), tern_error_text(t));                     \
     } while (0)
 
+/* The daemon closes connection `fd` within `ms`, whatever it says before. */
+#define assert_closed(fd, ms)                                                                      \
+    do {                                                                                           \
+        assert_true(rig_until_closed(fd, ms) != UINT32_MAX);                                       \
+        close(fd);                                                                                 \
+    } while (0)
+
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
 
 /* Of daemons that are started from now on; 0: the daemon's own, which a test does not run into. */
@@ -82,7 +89,7 @@ enum rig_end rig_read(int fd, uint32_t ms, struct rig_answer *ret);
 /* The error in field 1 of any answer. */
 enum tern_err rig_status(const struct rig_answer *a);
 /* The message in a frame, which has to be of that type. Valid until the next call. */
-const ProtobufCMessage *rig_decoded(const struct rig_answer *a, uint16_t type);
+const void *rig_decoded(const struct rig_answer *a, uint16_t type);
 /* A socket that daemons can dial, on that port; 0: on one that is set. */
 int rig_listen(uint16_t *port);
 /* Who dials it within `ms`; -1: nobody. */
@@ -93,6 +100,8 @@ int rig_accept_fresh(int listener);
 void rig_answer_hello(int fd, const char *node, uint16_t data_port, bool understands_rdma);
 /* What a peer of that name says first; borrows it. */
 Tern__Wire__PeerHello rig_peer_hello(const char *node);
+/* Dials the daemon as a peer of that name, and reads what it answers to that. */
+int rig_peer_dials(const struct daemon *d, const char *node, struct rig_answer *ret);
 /* Connected and greeted, with request id 1. */
 int rig_greeted(const char *path);
 /* The same, asked again while the daemon is BUSY or has connections enough (QUOTA): until it has

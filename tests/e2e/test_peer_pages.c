@@ -111,14 +111,10 @@ FIXTURE(stop)
 
 static struct peer comes_in(const char *node)
 {
-    Tern__Wire__PeerHello hello = rig_peer_hello(node);
     const Tern__Wire__PeerHelloReply *m;
-    struct peer p = {.fd = rig_connect_tcp(rig.control_port)};
+    struct peer p = {.fd = rig_peer_dials(&rig, node, &answer)};
 
-    assert_true(rig_message(p.fd, FRAME_PEER_HELLO, 1, 0, &hello.base));
-    assert_int_equal(rig_read(p.fd, RIG_WAIT_MS, &answer), RIG_FRAME);
-    m = (const Tern__Wire__PeerHelloReply *)(const void *)rig_decoded(&answer,
-                                                                      FRAME_PEER_HELLO_REPLY);
+    m = rig_decoded(&answer, FRAME_PEER_HELLO_REPLY);
     assert_null(m->status);
     p.incarnation = m->incarnation;
     p.token = m->data_token;
@@ -129,15 +125,14 @@ static struct peer comes_in(const char *node)
 /* Asks for the prefix that the engine committed; its pages are offered. */
 static uint64_t opens_pull(const struct peer *p, struct page_ref ret_ref[PAGES])
 {
-    Tern__Wire__PeerMsg question =
-        *(const Tern__Wire__PeerMsg *)(const void *)rig_decoded(&asked, FRAME_PEER_MSG);
-    const Tern__Wire__PeerMsg *offer;
+    const Tern__Wire__PeerMsg *offer = rig_decoded(&asked, FRAME_PEER_MSG);
+    Tern__Wire__PeerMsg question = *offer;
 
     assert_int_equal(question.kind, PEER_PULL_OPEN);
     question.sequence = 1;
     assert_true(rig_message(p->fd, FRAME_PEER_MSG, 0, 0, &question.base));
     assert_int_equal(rig_read(p->fd, RIG_WAIT_MS, &answer), RIG_FRAME);
-    offer = (const Tern__Wire__PeerMsg *)(const void *)rig_decoded(&answer, FRAME_PEER_MSG);
+    offer = rig_decoded(&answer, FRAME_PEER_MSG);
     assert_int_equal(offer->kind, PEER_PULL_OFFER);
     assert_int_equal(offer->err, TERN_OK);
     assert_int_equal(offer->to, TOKENS);

@@ -136,18 +136,6 @@ TEST_WITH(peers_that_are_not_there_say_why, NULL, stop)
     wait_for("other", "Connection refused", 1);
 }
 
-static void greet(int fd, uint32_t number)
-{
-    char name[32];
-    Tern__Wire__PeerHello m;
-
-    snprintf(name, sizeof name, "p%u", number);
-    m = rig_peer_hello(name);
-    assert_true(rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base));
-    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
-    assert_int_equal(rig_status(&answer), TERN_OK);
-}
-
 TEST_WITH(peers_of_a_large_cluster_fit, NULL, stop)
 {
     int fds[COMING];
@@ -163,8 +151,9 @@ TEST_WITH(peers_of_a_large_cluster_fit, NULL, stop)
     free(extra);
     assert_int_equal(rig_figure(admin, "status", "peers"), MANY);
     for (uint32_t i = 0; i < COMING; i++) {
-        fds[i] = rig_connect_tcp(rig.control_port);
-        greet(fds[i], MANY - COMING + i);
+        snprintf(name, sizeof name, "p%u", MANY - COMING + i);
+        fds[i] = rig_peer_dials(&rig, name, &answer);
+        assert_int_equal(rig_status(&answer), TERN_OK);
     }
     for (uint32_t i = 0; i < MANY; i += 7) {
         snprintf(name, sizeof name, "p%u", i);

@@ -413,29 +413,32 @@ TEST(protocol_operators_above_the_limit_are_told_and_counted)
     others_are_served();
 }
 
+/* What a process of its own is told. */
+static enum tern_err connect_elsewhere(const char *path)
+{
+    struct tern *t = NULL;
+    pid_t pid = fork();
+    int status;
+
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit((int)tern_connect(path, 0, &t));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return (enum tern_err)WEXITSTATUS(status);
+}
+
 /* Another process is told so in its Hello; the one that is watched may have more connections, and
  * its exit makes room. */
 TEST(protocol_processes_above_the_limit_are_busy)
 {
     struct daemon d;
-    struct tern *t = NULL;
-    int fd, status;
-    pid_t pid;
+    int fd;
 
     rig_start(&d, "limits:\n  procs: 1\n", NULL);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0)
-        _exit((int)tern_connect(d.socket, 0, &t));
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == TERN_OK);
+    assert_err(TERN_OK, connect_elsewhere(d.socket));
     fd = rig_greeted_in_time(d.socket); /* once the daemon has seen that exit */
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0)
-        _exit((int)tern_connect(d.socket, 0, &t));
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == TERN_BUSY);
+    assert_err(TERN_BUSY, connect_elsewhere(d.socket));
     assert_true(rig_log_has(&d, "limits.procs", RIG_WAIT_MS));
     close(rig_greeted(d.socket));
     assert_true(rig_ping(fd, 2, RIG_WAIT_MS));
@@ -503,11 +506,9 @@ TEST_WITH(protocol_large_frames_above_the_share_are_busy, memory_is_noted, memor
 
 static uint64_t open_pool(int fd, uint64_t id)
 {
-    static uint8_t mem[BUDGET_BYTES(65536)] __attribute__((aligned(64)));
     Tern__Wire__Group group = TERN__WIRE__GROUP__INIT, *list[1] = {&group};
     Tern__Wire__PoolOpen m = TERN__WIRE__POOL_OPEN__INIT;
-    const ProtobufCMessage *msg;
-    struct budget budget;
+    const Tern__Wire__PoolOpenReply *reply;
 
     group.name = (char *)(uintptr_t) "kv";
     group.has_page_tokens = group.has_page_bytes = true;
@@ -519,10 +520,8 @@ static uint64_t open_pool(int fd, uint64_t id)
     m.bytes = 4 << 20;
     assert_true(rig_message(fd, FRAME_POOL_OPEN, id, 0, &m.base));
     expect_status(fd, FRAME_POOL_OPEN_REPLY, id, TERN_OK);
-    budget_init(&budget, mem, sizeof(mem));
-    assert_int_equal(wire_decode(&budget, answer.h.type, answer.body, answer.h.length, &msg),
-                     TERN_OK);
-    return ((const Tern__Wire__PoolOpenReply *)(const void *)msg)->pool;
+    reply = rig_decoded(&answer, FRAME_POOL_OPEN_REPLY);
+    return reply->pool;
 }
 
 /* Fault 40. */
@@ -676,13 +675,11 @@ TEST(log_says_why_the_daemon_ended_a_connection)
     assert_true(rig_log_has(&d, "level=debug event=conn_closed", RIG_WAIT_MS));
     fd = rig_greeted(d.socket);
     assert_true(rig_write(fd, half, sizeof(half)));
-    assert_true(rig_until_closed(fd, RIG_PARTIAL_MS + SLACK_MS) != UINT32_MAX);
-    close(fd);
+    assert_closed(fd, RIG_PARTIAL_MS + SLACK_MS);
     assert_true(rig_log_has(&d, "reason=\"no whole frame within the deadline\"", RIG_WAIT_MS));
     fd = rig_greeted(d.socket);
     assert_true(rig_frame(fd, FRAME_PING, 2, "\xff\xff\xff\xff", 4));
-    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
-    close(fd);
+    assert_closed(fd, RIG_AT_ONCE_MS);
     assert_true(rig_log_has(&d, "reason=\"malformed body\"", RIG_WAIT_MS));
     assert_true(rig_log_has_times(&d, "level=info event=conn_closed", 2, RIG_WAIT_MS));
     assert_false(rig_log_has_times(&d, "level=info event=conn_closed", 3, 0));

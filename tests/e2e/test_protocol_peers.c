@@ -77,45 +77,41 @@ FIXTURE(stop)
     return 0;
 }
 
-static bool say_hello(int fd, const char *node)
-{
-    Tern__Wire__PeerHello m = rig_peer_hello(node);
-
-    return rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base);
-}
-
 static int greeted(void)
 {
-    int fd = rig_connect_tcp(rig.control_port);
+    int fd = rig_peer_dials(&rig, "other", &answer);
 
-    assert_true(say_hello(fd, "other"));
-    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
-    assert_int_equal(answer.h.type, FRAME_PEER_HELLO_REPLY);
     assert_int_equal(rig_status(&answer), TERN_OK);
     return fd;
 }
 
 /* A message that names nothing which exists: the core ignores it. */
-static bool send_done(int fd, uint64_t sequence)
+static bool send_kind(int fd, enum peer_msg_kind kind, uint64_t sequence)
 {
     Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
 
-    m.has_kind = m.has_pull = m.has_serve = m.has_sequence = true;
-    m.kind = PEER_PULL_DONE;
+    m.has_kind = m.has_pull = m.has_sequence = true;
+    m.has_serve = kind == PEER_PULL_DONE;
+    m.has_err = kind == PEER_PULL_OFFER;
+    m.kind = kind;
     m.pull = 0x500000001;
     m.serve = 0x600000001;
+    m.err = TERN_GONE;
     m.sequence = sequence;
     return rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base);
+}
+
+static bool send_done(int fd, uint64_t sequence)
+{
+    return send_kind(fd, PEER_PULL_DONE, sequence);
 }
 
 TEST_GROUP(start, stop);
 
 TEST(peer_of_another_name_is_denied)
 {
-    int fd = rig_connect_tcp(rig.control_port);
+    int fd = rig_peer_dials(&rig, "stranger", &answer);
 
-    assert_true(say_hello(fd, "stranger"));
-    assert_int_equal(rig_read(fd, RIG_WAIT_MS, &answer), RIG_FRAME);
     assert_int_equal(rig_status(&answer), TERN_DENIED);
     assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
     close(fd);
@@ -139,8 +135,7 @@ TEST(peer_large_frame_before_hello_is_closed)
 
     frame_encode(&h, head);
     assert_true(rig_write(fd, head, sizeof(head)));
-    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
-    close(fd);
+    assert_closed(fd, RIG_AT_ONCE_MS);
 }
 
 /* ---- what is no frame, or half of one; a client is served meanwhile, and memory stays as it was
@@ -161,8 +156,7 @@ static void ends_within(bool greet, const void *bytes, size_t n, uint32_t ms)
     int fd = greet ? greeted() : rig_connect_tcp(rig.control_port);
 
     assert_true(rig_write(fd, bytes, n));
-    assert_true(rig_until_closed(fd, ms) != UINT32_MAX);
-    close(fd);
+    assert_closed(fd, ms);
 }
 
 TEST(peer_impossible_header_is_closed_at_once)
@@ -234,8 +228,7 @@ TEST(peer_message_out_of_order_ends_the_link)
         assert_true(send_done(fd, 2));
         assert_true(send_done(fd, 3));
         assert_true(send_done(fd, wrong[i]));
-        assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
-        close(fd);
+        assert_closed(fd, RIG_AT_ONCE_MS);
     }
     assert_true(rig_alive(&rig));
     printf("fault=27 runs=5 injected=5 violations=0 applied=0\n");
@@ -254,15 +247,10 @@ TEST(peer_that_connects_anew_replaces_its_old_link)
 
 TEST(peer_message_of_the_wrong_side_ends_the_link)
 {
-    Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
     int fd = greeted();
 
-    m.has_kind = m.has_sequence = true;
-    m.kind = PEER_PULL_OFFER; /* who dialled pulls: only the source offers */
-    m.sequence = 1;
-    assert_true(rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base));
-    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
-    close(fd);
+    assert_true(send_kind(fd, PEER_PULL_OFFER, 1)); /* who dialled pulls: only the source offers */
+    assert_closed(fd, RIG_AT_ONCE_MS);
 }
 
 /* The next frame that is not a ping of the daemon's own. */
@@ -287,7 +275,7 @@ static const Tern__Wire__PeerMsg *open_pull_at(int fd, const char *tenant, uint6
     m.tokens = wire_bytes(tokens, sizeof(tokens));
     assert_true(rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base));
     read_frame(fd);
-    return (const Tern__Wire__PeerMsg *)(const void *)rig_decoded(&answer, FRAME_PEER_MSG);
+    return rig_decoded(&answer, FRAME_PEER_MSG);
 }
 
 static const Tern__Wire__PeerMsg *open_pull(int fd, const char *tenant)
@@ -334,17 +322,17 @@ TEST(dials_of_a_peer_that_hangs_up_are_few)
 }
 
 /* Lets the daemon dial and answers as `node`. */
-static int answer_dial(const char *node)
+static int answer_dial(const char *node, bool understands_rdma)
 {
     int fd = rig_accept_fresh(listener);
 
-    rig_answer_hello(fd, node, listener_port, false);
+    rig_answer_hello(fd, node, listener_port, understands_rdma);
     return fd;
 }
 
 TEST(dial_that_another_node_answers_is_closed)
 {
-    int fd = answer_dial("stranger");
+    int fd = answer_dial("stranger", false);
 
     assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
     assert_true(rig_log_has(&rig, "event=peer_mismatch", RIG_WAIT_MS));
@@ -422,7 +410,7 @@ static void offered(const char *tenant, const char *reason)
     m.tenant = (char *)(uintptr_t)tenant;
     assert_true(say(fd, &m));
     read_frame(fd);
-    back = (const Tern__Wire__PeerPath *)(const void *)rig_decoded(&answer, FRAME_PEER_PATH);
+    back = rig_decoded(&answer, FRAME_PEER_PATH);
     assert_string_equal(back->tenant, tenant);
     assert_int_equal(back->epoch, EPOCH);
     assert_int_equal(back->sequence, 1);
@@ -456,24 +444,11 @@ static size_t paths_waiting(void)
     return n;
 }
 
-static bool send_offer(int fd, uint64_t sequence)
-{
-    Tern__Wire__PeerMsg m = TERN__WIRE__PEER_MSG__INIT;
-
-    m.has_kind = m.has_pull = m.has_err = m.has_sequence = true;
-    m.kind = PEER_PULL_OFFER;
-    m.pull = 0x500000001;
-    m.err = TERN_GONE;
-    m.sequence = sequence;
-    return rig_message(fd, FRAME_PEER_MSG, 0, 0, &m.base);
-}
-
 /* The daemon's own link, of which it offers paths where it has a device. */
 static int dialled(void)
 {
-    int fd = rig_accept_fresh(listener);
+    int fd = answer_dial("other", true);
 
-    rig_answer_hello(fd, "other", listener_port, true);
     assert_true(rig_log_has(&rig, "event=link_up link=0 peer=other dir=out", RIG_WAIT_MS));
     return fd;
 }
@@ -590,8 +565,7 @@ TEST_WITH(path_message_and_peer_message_of_one_number_end_the_link, start_auto, 
     fd = greeted();
     assert_true(say(fd, &m));
     assert_true(send_done(fd, 1));
-    assert_true(rig_until_closed(fd, RIG_AT_ONCE_MS) != UINT32_MAX);
-    close(fd);
+    assert_closed(fd, RIG_AT_ONCE_MS);
 }
 
 TEST_WITH(path_of_a_tenant_that_is_not_allowed_is_refused, start_auto, stop)
@@ -612,6 +586,7 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
     static const enum xfer_path_kind kinds[] = {XFER_PATH_ANSWER, XFER_PATH_REFUSE};
     int fd = dialled();
     uint64_t sequence = 0;
+    const Tern__Wire__PeerPath *offer;
     uint32_t epoch = EPOCH;
     uint64_t stale;
     size_t paths;
@@ -619,8 +594,8 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
     paths = paths_waiting();
     if (paths > 0) {
         read_frame(fd);
-        epoch = ((const Tern__Wire__PeerPath *)(const void *)rig_decoded(&answer, FRAME_PEER_PATH))
-                    ->epoch;
+        offer = rig_decoded(&answer, FRAME_PEER_PATH);
+        epoch = offer->epoch;
     }
     stale = rig_figure(admin, "status", "data.verbs.stale_answers");
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -634,14 +609,14 @@ TEST_WITH(answer_of_no_offer_changes_nothing, start_auto, stop)
             assert_true(say(fd, &m));
         }
     }
-    assert_true(send_offer(fd, ++sequence));
+    assert_true(send_kind(fd, PEER_PULL_OFFER, ++sequence));
     lives(fd);
     assert_int_equal(paths_waiting(), paths);
     assert_int_equal(rig_figure(admin, "status", "data.verbs.paths_up"), 0);
     assert_int_equal(rig_figure(admin, "status", "data.verbs.paths_failed"), 0);
     assert_int_equal(rig_figure(admin, "status", "data.verbs.stale_answers"),
                      stale + (paths > 0 ? 8 : 0));
-    assert_true(send_offer(fd, ++sequence));
+    assert_true(send_kind(fd, PEER_PULL_OFFER, ++sequence));
     lives(fd);
     close(fd);
 }

@@ -11,10 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include "engine/admin.h"
 #include "engine/daemon.h"
+#include "engine/json.h"
 #include "rig_daemon.h"
 #include "seam/xfer/data_wire.h"
 #include "tern.h"
@@ -110,20 +109,13 @@ FIXTURE(stop)
 /* peer NULL: of those whose name was not known. */
 static uint64_t refused(const char *peer, const char *reason)
 {
-    json_t *answer = admin_ask(admin, "peers", NULL), *row, *n = NULL;
+    json_t *answer = admin_ask(admin, "peers", NULL), *n;
     uint64_t count;
-    size_t i;
 
-    assert_non_null(answer);
-    if (!peer)
-        n = json_object_get(json_object_get(answer, "tls"), "refused_unnamed");
-    json_array_foreach(json_object_get(answer, "peers"), i, row)
-    {
-        if (peer && strcmp(json_string_value(json_object_get(row, "peer")), peer) == 0)
-            n = json_object_get(json_object_get(row, "tls"), "refused");
-    }
+    n = peer ? json_at(json_row(json_object_get(answer, "peers"), "peer", peer), "tls.refused")
+             : json_at(answer, "tls.refused_unnamed");
     assert_true(json_is_integer(json_object_get(n, reason)));
-    count = (uint64_t)json_integer_value(json_object_get(n, reason));
+    count = json_get_u64(n, reason);
     json_decref(answer);
     return count;
 }
@@ -137,18 +129,12 @@ static bool counted(const char *peer, const char *reason, uint64_t more_than)
 }
 
 /* Links to and from that peer that have ended. */
-static uint64_t link_downs(const char *peer)
+static uint32_t link_downs(const char *peer)
 {
-    char command[256];
-    uint64_t n = 0;
-    FILE *f;
+    char words[64];
 
-    snprintf(command, sizeof(command), "grep -c 'event=link_down.*peer=%s ' %s", peer, rig.log);
-    f = popen(command, "r");
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%lu", &n), 1);
-    pclose(f);
-    return n;
+    snprintf(words, sizeof words, "peer=%s ", peer);
+    return daemon_log_lines(&rig, "event=link_down", words);
 }
 
 static bool logged(const char *reason)
@@ -168,6 +154,7 @@ struct raw {
     SSL *ssl;
     uint8_t said[SAID_BYTES]; /* all that it sent */
     size_t nsaid;
+    uint64_t token, incarnation; /* that the daemon gave it */
 };
 
 static bool raw_flush(struct raw *r)
@@ -197,6 +184,14 @@ static bool raw_fill(struct raw *r, uint32_t ms)
     return n > 0 && BIO_write(SSL_get_rbio(r->ssl), buf, (int)n) == (int)n;
 }
 
+static void raw_begin(struct raw *r)
+{
+    SSL_free(r->ssl);
+    r->ssl = SSL_new(r->ctx);
+    SSL_set_bio(r->ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
+    SSL_set_connect_state(r->ssl);
+}
+
 /* cert: a path without its ending; NULL: none. */
 static void raw_open(struct raw *r, const char *cert, int version_max)
 {
@@ -212,9 +207,7 @@ static void raw_open(struct raw *r, const char *cert, int version_max)
         snprintf(path, sizeof(path), "%s/%s.key", certs, cert);
         assert_int_equal(SSL_CTX_use_PrivateKey_file(r->ctx, path, SSL_FILETYPE_PEM), 1);
     }
-    r->ssl = SSL_new(r->ctx);
-    SSL_set_bio(r->ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
-    SSL_set_connect_state(r->ssl);
+    raw_begin(r);
 }
 
 static void raw_close(struct raw *r)
@@ -276,30 +269,34 @@ static bool raw_hello(struct raw *r, const char *node)
     return raw_message(r, FRAME_PEER_HELLO, 1, &m.base);
 }
 
-/* What the daemon answered; the token and the incarnation where it is OK. */
-static enum tern_err raw_greeted(struct raw *r, uint64_t *ret_token, uint64_t *ret_incarnation)
+static const struct rig_answer *raw_read(struct raw *r)
 {
     static struct rig_answer a;
-    const Tern__Wire__PeerHelloReply *m;
     uint8_t head[FRAME_HEADER_BYTES];
 
     assert_true(raw_get(r, head, sizeof(head)));
     assert_int_equal(frame_decode(head, RIG_BODY_MAX, &a.h), TERN_OK);
     assert_true(raw_get(r, a.body, a.h.length));
-    m = (const Tern__Wire__PeerHelloReply *)(const void *)rig_decoded(&a, FRAME_PEER_HELLO_REPLY);
-    *ret_token = m->data_token;
-    *ret_incarnation = m->incarnation;
+    return &a;
+}
+
+/* With the certificate of the peer "raw" and that name; what the daemon answered. */
+static enum tern_err raw_greets(struct raw *r, const char *node)
+{
+    const Tern__Wire__PeerHelloReply *m;
+
+    raw_open(r, "raw", TLS1_3_VERSION);
+    assert_true(raw_handshake(r));
+    assert_true(raw_hello(r, node));
+    m = rig_decoded(raw_read(r), FRAME_PEER_HELLO_REPLY);
+    r->token = m->data_token;
+    r->incarnation = m->incarnation;
     return m->status ? (enum tern_err)m->status->err : TERN_OK;
 }
 
 static void raw_up(struct raw *r)
 {
-    uint64_t token, incarnation;
-
-    raw_open(r, "raw", TLS1_3_VERSION);
-    assert_true(raw_handshake(r));
-    assert_true(raw_hello(r, "raw"));
-    assert_int_equal(raw_greeted(r, &token, &incarnation), TERN_OK);
+    assert_int_equal(raw_greets(r, "raw"), TERN_OK);
 }
 
 static bool raw_closed(struct raw *r)
@@ -317,13 +314,12 @@ TEST(tls_two_daemons_find_each_other)
 
     assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
     answer = admin_ask(admin, "peers", NULL);
-    tls = json_object_get(json_array_get(json_object_get(answer, "peers"), 0), "tls");
+    tls = json_at(answer, "peers.0.tls");
     assert_string_equal(json_string_value(json_object_get(tls, "version")), "TLSv1.3");
     assert_non_null(json_string_value(json_object_get(tls, "cipher")));
     assert_string_equal(json_string_value(json_object_get(tls, "peer_name")), "other");
     assert_int_equal(strlen(json_string_value(json_object_get(tls, "not_after"))), 20);
-    tls = json_object_get(json_array_get(json_object_get(answer, "peers"), 1), "tls");
-    assert_true(json_is_null(json_object_get(tls, "version"))); /* nobody is there */
+    assert_true(json_is_null(json_at(answer, "peers.1.tls.version"))); /* nobody is there */
     json_decref(answer);
     assert_true(rig_log_has(&other, "event=link_up", RIG_WAIT_MS));
     assert_true(rig_log_has(&rig, "dir=in", RIG_WAIT_MS)); /* and it dialled too */
@@ -360,14 +356,11 @@ TEST(tls_peers_that_prove_nothing_are_refused)
 /* A certificate of one peer, the name of another. */
 TEST(tls_hello_has_to_be_of_the_name_in_the_certificate)
 {
-    uint64_t before = refused(NULL, "wrong_name"), token, incarnation;
+    uint64_t before = refused(NULL, "wrong_name");
     static struct raw r;
 
-    raw_open(&r, "raw", TLS1_3_VERSION);
-    assert_true(raw_handshake(&r));
-    assert_true(raw_hello(&r, "other"));
-    assert_int_equal(raw_greeted(&r, &token, &incarnation), TERN_DENIED);
-    assert_int_equal(token, 0);
+    assert_int_equal(raw_greets(&r, "other"), TERN_DENIED);
+    assert_int_equal(r.token, 0);
     assert_true(raw_closed(&r));
     raw_close(&r);
     assert_true(counted(NULL, "wrong_name", before));
@@ -381,8 +374,7 @@ TEST(tls_peer_in_the_clear_is_refused)
 
     m.node = (char *)(uintptr_t) "raw";
     assert_true(rig_message(fd, FRAME_PEER_HELLO, 1, 0, &m.base));
-    assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
-    close(fd);
+    assert_closed(fd, RIG_WAIT_MS);
     assert_true(counted(NULL, "bad_record", before) && logged("bad_record"));
 }
 
@@ -412,8 +404,7 @@ TEST(tls_recorded_connection_said_again_is_refused)
         int fd = rig_connect_tcp(rig.control_port);
 
         rig_write(fd, r.said, r.nsaid);
-        assert_true(rig_until_closed(fd, RIG_WAIT_MS) != UINT32_MAX);
-        close(fd);
+        assert_closed(fd, RIG_WAIT_MS);
         assert_true(counted(NULL, "bad_record", before + runs));
     }
     r.fd = -1;
@@ -426,17 +417,13 @@ TEST(tls_record_said_again_ends_the_link)
 {
     Tern__Wire__Empty m = TERN__WIRE__EMPTY__INIT;
     uint64_t before = refused("raw", "bad_record");
-    uint8_t head[FRAME_HEADER_BYTES];
-    struct frame_header h;
     static struct raw r;
     size_t at;
 
     raw_up(&r);
     at = r.nsaid;
     assert_true(raw_message(&r, FRAME_PING, 9, &m.base));
-    assert_true(raw_get(&r, head, sizeof(head)));
-    assert_int_equal(frame_decode(head, RIG_BODY_MAX, &h), TERN_OK);
-    assert_int_equal(h.type, FRAME_PING_REPLY);
+    assert_int_equal(raw_read(&r)->h.type, FRAME_PING_REPLY);
     assert_true(rig_write(r.fd, r.said + at, r.nsaid - at));
     assert_true(raw_closed(&r));
     raw_close(&r);
@@ -466,26 +453,23 @@ static void data_refused(uint64_t incarnation, uint64_t token)
 
 TEST(tls_data_port_needs_the_token_of_a_link_that_is_up)
 {
-    uint64_t token, incarnation, downs;
     static struct raw r;
+    uint32_t downs;
 
-    raw_open(&r, "raw", TLS1_3_VERSION);
-    assert_true(raw_handshake(&r));
-    assert_true(raw_hello(&r, "raw"));
-    assert_int_equal(raw_greeted(&r, &token, &incarnation), TERN_OK);
-    assert_true(token != 0);
-    assert_false(data_closed(incarnation, token, 300)); /* let in */
-    data_refused(incarnation, 0);
-    data_refused(incarnation, token ^ 2);
-    data_refused(incarnation, RIG_PEER);
-    data_refused(incarnation ^ 1, token);
+    raw_up(&r);
+    assert_true(r.token != 0);
+    assert_false(data_closed(r.incarnation, r.token, 300)); /* let in */
+    data_refused(r.incarnation, 0);
+    data_refused(r.incarnation, r.token ^ 2);
+    data_refused(r.incarnation, RIG_PEER);
+    data_refused(r.incarnation ^ 1, r.token);
     assert_true(rig_log_has(&rig, "event=data_refused", RIG_WAIT_MS));
     downs = link_downs("raw");
     shutdown(r.fd, SHUT_RDWR);
     raw_close(&r);
     for (uint64_t end = rig_now_ms() + RIG_WAIT_MS; link_downs("raw") == downs; usleep(10000))
         assert_true(rig_now_ms() < end);
-    data_refused(incarnation, token); /* it ended with the link */
+    data_refused(r.incarnation, r.token); /* it ended with the link */
 }
 
 /* ---- other files ---- */
@@ -505,10 +489,7 @@ static bool server_is_of(const char *ca)
     raw_open(&r, "raw", TLS1_3_VERSION);
     snprintf(path, sizeof(path), "%s/%s", certs, ca);
     SSL_CTX_load_verify_locations(r.ctx, path, NULL);
-    SSL_free(r.ssl);
-    r.ssl = SSL_new(r.ctx);
-    SSL_set_bio(r.ssl, BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem()));
-    SSL_set_connect_state(r.ssl);
+    raw_begin(&r);
     assert_true(raw_handshake(&r));
     yes = SSL_get_verify_result(r.ssl) == X509_V_OK;
     raw_close(&r);
@@ -517,7 +498,7 @@ static bool server_is_of(const char *ca)
 
 TEST(tls_reload_keeps_links_and_bad_files_change_nothing)
 {
-    uint64_t downs;
+    uint32_t downs;
 
     assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
     downs = link_downs("other");
@@ -543,9 +524,9 @@ TEST(tls_reload_keeps_links_and_bad_files_change_nothing)
 /* What operators are told of why "other", the first of the peers, is not up. */
 static void assert_last_error(const char *begins)
 {
-    json_t *answer = admin_ask(admin, "peers", NULL), *error;
+    json_t *answer = admin_ask(admin, "peers", NULL),
+           *error = json_at(answer, "peers.0.last_error");
 
-    error = json_object_get(json_array_get(json_object_get(answer, "peers"), 0), "last_error");
     if (!begins)
         assert_true(json_is_null(error));
     else
