@@ -1,12 +1,11 @@
 /* The fixed header and the cutting of a byte stream into frames. The bytes come from the other side
- * of a connection: nothing in here may trust one, allocate, or copy more than a header's worth
- * beyond the body cap. */
+ * of a connection: nothing in here may trust one, allocate, or copy more than a header and the
+ * body that it announces. */
 #include "proto/frame.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
-
-#include "base/check.h"
 
 static_assert(sizeof(struct frame_header) == FRAME_HEADER_BYTES, "the header has no padding");
 static_assert(offsetof(struct frame_header, length) == 0, "wire offset");
@@ -58,59 +57,66 @@ enum tern_err frame_decode(const uint8_t in[FRAME_HEADER_BYTES], uint32_t body_m
     return TERN_OK;
 }
 
-void splitter_init(struct splitter *s, uint8_t *buf, uint32_t cap)
+static void advance(const uint8_t **in, size_t *n, size_t by)
 {
-    check(cap > FRAME_HEADER_BYTES);
-    *s = (struct splitter){.buf = buf, .cap = cap, .body_max = cap - FRAME_HEADER_BYTES};
+    *in += by;
+    *n -= by;
 }
 
-/* Moves bytes from the input until the buffer holds `want`; false if the input ended first. */
-static int fill(struct splitter *s, uint32_t want, const uint8_t **in, size_t *n)
+/* Moves bytes from the input to `to` until the frame has `want` of them; a NULL drops them. False
+ * if the input ended first. */
+static bool fill(struct splitter *s, uint8_t *to, uint32_t want, const uint8_t **in, size_t *n)
 {
-    size_t take = want > s->have ? want - s->have : 0;
+    size_t take = want - s->have < *n ? want - s->have : *n;
 
-    check(want <= s->cap);
-    if (take > *n)
-        take = *n;
-    if (take > 0)
-        memcpy(s->buf + s->have, *in, take);
+    if (to && take > 0)
+        memcpy(to, *in, take);
     s->have += (uint32_t)take;
-    *in += take;
-    *n -= take;
-    return s->have >= want;
+    advance(in, n, take);
+    return s->have == want;
 }
 
-int splitter_next(struct splitter *s, const uint8_t **in, size_t *n, struct frame_header *ret,
-                  const uint8_t **ret_body, enum tern_err *ret_err)
+/* The header of a frame that comes in pieces. */
+static enum split split_header(struct splitter *s, const uint8_t **in, size_t *n,
+                               struct frame_header *ret, enum tern_err *ret_err)
 {
-    struct frame_header h;
-    enum tern_err err;
+    if (!fill(s, s->head + s->have, FRAME_HEADER_BYTES, in, n))
+        return SPLIT_MORE;
+    *ret_err = frame_decode(s->head, s->body_max, &s->header);
+    if (*ret_err != TERN_OK)
+        return SPLIT_BAD;
+    s->body = NULL;
+    *ret = s->header;
+    return SPLIT_ROOM;
+}
 
+static enum split split_body(struct splitter *s, const uint8_t **in, size_t *n,
+                             struct frame_header *ret, const uint8_t **ret_body)
+{
+    uint8_t *to = s->body ? s->body + (s->have - FRAME_HEADER_BYTES) : NULL;
+
+    if (!fill(s, to, FRAME_HEADER_BYTES + s->header.length, in, n))
+        return SPLIT_MORE;
+    s->have = 0;
+    *ret = s->header;
+    *ret_body = s->body;
+    return s->body ? SPLIT_FRAME : SPLIT_SKIPPED;
+}
+
+enum split splitter_next(struct splitter *s, const uint8_t **in, size_t *n,
+                         struct frame_header *ret, const uint8_t **ret_body, enum tern_err *ret_err)
+{
+    if (s->have >= FRAME_HEADER_BYTES)
+        return split_body(s, in, n, ret, ret_body);
     if (s->have == 0 && *n >= FRAME_HEADER_BYTES) {
-        err = frame_decode(*in, s->body_max, &h);
-        if (err != TERN_OK) {
-            *ret_err = err;
-            return -1;
-        }
-        if (*n - FRAME_HEADER_BYTES >= h.length) {
-            *ret = h;
+        *ret_err = frame_decode(*in, s->body_max, ret);
+        if (*ret_err != TERN_OK)
+            return SPLIT_BAD;
+        if (*n - FRAME_HEADER_BYTES >= ret->length) {
             *ret_body = *in + FRAME_HEADER_BYTES;
-            *in += FRAME_HEADER_BYTES + h.length;
-            *n -= FRAME_HEADER_BYTES + h.length;
-            return 1;
+            advance(in, n, FRAME_HEADER_BYTES + (size_t)ret->length);
+            return SPLIT_FRAME;
         }
     }
-    if (!fill(s, FRAME_HEADER_BYTES, in, n))
-        return 0;
-    err = frame_decode(s->buf, s->body_max, &h);
-    if (err != TERN_OK) {
-        *ret_err = err;
-        return -1;
-    }
-    if (!fill(s, FRAME_HEADER_BYTES + h.length, in, n))
-        return 0;
-    s->have = 0; /* the bytes stay where they are until the next call */
-    *ret = h;
-    *ret_body = s->buf + FRAME_HEADER_BYTES;
-    return 1;
+    return split_header(s, in, n, ret, ret_err);
 }

@@ -1,8 +1,8 @@
 /* The fixed header that precedes every message, outside protobuf, so that a gate or a limit can
- * answer before a body is decoded. Little-endian. The splitter is fed bytes as they come and yields
- * whole frames; it never allocates and rejects a bad header as soon as its 24 bytes are there. Only
- * tests use it: the daemon cuts its streams in shell/stream/stream_recv.c and libtern in
- * client/socket.c, both by frame_decode. */
+ * answer before a body is decoded. Little-endian. The daemon's streams are cut by the splitter,
+ * which is fed bytes as they come and yields whole frames; it never allocates and rejects a bad
+ * header as soon as its 24 bytes are there. libtern has all bytes of an answer in one buffer and
+ * needs frame_decode alone (client/socket.c). */
 #ifndef WIRE_FRAME_H
 #define WIRE_FRAME_H
 
@@ -32,19 +32,27 @@ void frame_encode(const struct frame_header *h, uint8_t out[FRAME_HEADER_BYTES])
 enum tern_err frame_decode(const uint8_t in[FRAME_HEADER_BYTES], uint32_t body_max,
                            struct frame_header *ret);
 
-/* A byte stream cut into frames inside one caller-owned buffer of FRAME_HEADER_BYTES + body_max
- * bytes. */
+/* A byte stream that is cut into frames. Zeroed, with body_max set, it stands before a frame. */
 struct splitter {
-    uint8_t *buf; /* borrowed for the splitter's life */
-    uint32_t cap, have;
-    uint32_t body_max;
+    uint32_t body_max; /* what may come from now on */
+    uint32_t have;     /* bytes of the frame that comes in pieces, header and body; 0: none does */
+    uint8_t head[FRAME_HEADER_BYTES];
+    struct frame_header header;
+    uint8_t *body; /* borrowed: where that frame's body goes. NULL: it is thrown away */
 };
 
-void splitter_init(struct splitter *s, uint8_t *buf, uint32_t cap);
-/* Takes bytes from *in; returns 1 with a whole frame (body borrowed until the next call), 0 when
- * all bytes were taken and no frame is complete, -1 with *ret_err for a header that must end the
- * connection. A frame that lies whole inside *in is handed out in place, without a copy. */
-int splitter_next(struct splitter *s, const uint8_t **in, size_t *n, struct frame_header *ret,
-                  const uint8_t **ret_body, enum tern_err *ret_err);
+enum split {
+    SPLIT_MORE,    /* all bytes were taken, and no frame is whole */
+    SPLIT_FRAME,   /* *ret and *ret_body: the body is borrowed until the next call */
+    SPLIT_ROOM,    /* *ret comes in pieces: s->body may be set, to room for ret->length bytes */
+    SPLIT_SKIPPED, /* the frame that had no room has passed */
+    SPLIT_BAD,     /* *ret_err: the connection must end */
+};
+
+/* Takes bytes from *in. A frame that lies whole inside *in is handed out in place, without a copy
+ * and without a SPLIT_ROOM before. */
+enum split splitter_next(struct splitter *s, const uint8_t **in, size_t *n,
+                         struct frame_header *ret, const uint8_t **ret_body,
+                         enum tern_err *ret_err);
 
 #endif

@@ -205,7 +205,7 @@ static void greet(struct client_conn *c, const struct frame_header *h, const uin
               hello->trace_id);
     client_conn_state_move(&c->state, CLIENT_CONN_OPEN);
     c->last_request = h->request_id;
-    c->stream.body_max = d->config->frame_body_max;
+    c->stream.splitter.body_max = d->config->frame_body_max;
     hello_reply(c, h, TERN_OK, "", version);
 }
 

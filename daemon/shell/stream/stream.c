@@ -16,12 +16,10 @@ void stream_open(struct stream *s, struct stream_pool *pool, const struct stream
     stream_state_move(&s->state, STREAM_OPEN);
     s->fd = fd;
     s->share = share;
-    s->body_max = body_max;
+    s->splitter = (struct splitter){.body_max = body_max};
     s->send_buffers_max = send_buffers_max;
     s->tls = NULL;
     s->peer_closed = false;
-    s->have_bytes = s->skip_bytes = 0;
-    s->body = NULL;
     s->send_ns = s->queued_bytes = s->sent_bytes = s->deadline_bytes = 0;
     s->partial_ns = io_now_ns() + pool->config.partial_ns;
     s->prev = NULL;

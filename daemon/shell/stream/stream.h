@@ -66,14 +66,9 @@ struct stream {
     const char *close_reason;      /* static; valid in STREAM_FLUSHING */
     bool peer_closed;              /* the other side ended the stream */
 
-    /* The frame that is arriving in pieces. */
-    uint8_t head[FRAME_HEADER_BYTES];
-    struct frame_header header;
-    uint32_t have_bytes; /* of header and body */
-    uint32_t skip_bytes; /* of a body that is being thrown away */
-    uint32_t body_max;   /* what this peer may send now; the owner sets it */
+    /* What arrives. The owner may raise splitter.body_max; splitter.body is small, or a big one. */
+    struct splitter splitter;
     uint32_t share;      /* whose big buffers are counted */
-    uint8_t *body;       /* small, or a big one */
     uint64_t partial_ns; /* the frame has to be whole by then; 0: nothing is expected */
 
     /* What waits to be sent. */

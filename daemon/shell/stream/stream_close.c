@@ -34,7 +34,6 @@ void stream_close(struct stream *s, const char *why)
     }
     stream_state_move(&s->state, STREAM_CLOSED);
     stream_body_put(s);
-    s->skip_bytes = 0;
     if (s->prev)
         s->prev->next = s->next;
     else

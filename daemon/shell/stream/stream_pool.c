@@ -75,15 +75,16 @@ uint8_t *stream_body_take(struct stream *s)
 void stream_body_put(struct stream *s)
 {
     struct stream_pool *pool = s->pool;
+    uint8_t *body = s->splitter.body;
 
-    if (s->body && s->body != s->small) {
+    if (body && body != s->small) {
         uint32_t *n = &pool->nbig_free[s->share];
 
         check(*n < STREAM_BIG_SHARE);
-        pool->big_free[s->share * STREAM_BIG_SHARE + (*n)++] = s->body;
+        pool->big_free[s->share * STREAM_BIG_SHARE + (*n)++] = body;
     }
-    s->body = NULL;
-    s->have_bytes = 0;
+    s->splitter.body = NULL;
+    s->splitter.have = 0;
 }
 
 /* A stream's first buffer is always there: the pool holds one for each. */

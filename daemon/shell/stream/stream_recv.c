@@ -6,97 +6,41 @@
 
 #include "shell/stream/stream_internal.h"
 
-#define stream_of(op_ptr, member)                                                                  \
-    ((struct stream *)(void *)((char *)(op_ptr)-offsetof(struct stream, member)))
-
 static void deliver(struct stream *s, const struct frame_header *h, const uint8_t *body)
 {
     s->partial_ns = 0;
     s->ops->frame(s, h, body);
+    stream_body_put(s);
 }
 
-/* The header of a frame that comes in pieces is whole: finds room for the body. */
-static bool gather_begin(struct stream *s)
+/* The header of a frame that comes in pieces is there: finds room for the body. */
+static void find_room(struct stream *s, const struct frame_header *h)
 {
-    enum tern_err err = frame_decode(s->head, s->body_max, &s->header);
-
-    if (err != TERN_OK) {
-        stream_close(s, err == TERN_UNSUPPORTED ? "frame version" : "frame length");
-        return false;
-    }
-    s->body = s->header.length <= STREAM_SMALL_BYTES ? s->small : stream_body_take(s);
-    if (s->body)
-        return true;
-    s->skip_bytes = s->header.length;
-    s->have_bytes = 0;
-    s->ops->refused(s, &s->header);
-    return s->state == STREAM_OPEN;
-}
-
-/* Takes bytes into the frame that comes in pieces, and returns how many it took. */
-static size_t gather(struct stream *s, const uint8_t *in, size_t n)
-{
-    size_t want;
-
-    if (s->have_bytes == 0)
-        s->partial_ns = io_now_ns() + s->pool->config.partial_ns;
-    if (s->have_bytes < FRAME_HEADER_BYTES) {
-        want = FRAME_HEADER_BYTES - s->have_bytes;
-        if (want > n)
-            want = n;
-        memcpy(s->head + s->have_bytes, in, want);
-        s->have_bytes += (uint32_t)want;
-        if (s->have_bytes == FRAME_HEADER_BYTES)
-            gather_begin(s);
-        return want;
-    }
-    want = FRAME_HEADER_BYTES + s->header.length - s->have_bytes;
-    if (want > n)
-        want = n;
-    memcpy(s->body + (s->have_bytes - FRAME_HEADER_BYTES), in, want);
-    s->have_bytes += (uint32_t)want;
-    if (s->have_bytes == FRAME_HEADER_BYTES + s->header.length) {
-        deliver(s, &s->header, s->body);
-        stream_body_put(s);
-    }
-    return want;
-}
-
-static size_t discard(struct stream *s, size_t n)
-{
-    uint32_t take = n < s->skip_bytes ? (uint32_t)n : s->skip_bytes;
-
-    s->skip_bytes -= take;
-    if (s->skip_bytes == 0)
-        s->partial_ns = 0;
-    return take;
+    s->splitter.body = h->length <= STREAM_SMALL_BYTES ? s->small : stream_body_take(s);
+    if (!s->splitter.body)
+        s->ops->refused(s, h);
 }
 
 static void feed(struct stream *s, const uint8_t *in, size_t n)
 {
     while (n > 0 && s->state == STREAM_OPEN) {
-        size_t took;
+        bool begun = s->splitter.have > 0;
+        struct frame_header h;
+        const uint8_t *body;
+        enum tern_err err;
+        enum split split = splitter_next(&s->splitter, &in, &n, &h, &body, &err);
 
-        if (s->skip_bytes) {
-            took = discard(s, n);
-        } else if (s->have_bytes == 0 && n >= FRAME_HEADER_BYTES) {
-            struct frame_header h;
-            enum tern_err err = frame_decode(in, s->body_max, &h);
-
-            if (err != TERN_OK) {
-                stream_close(s, err == TERN_UNSUPPORTED ? "frame version" : "frame length");
-                return;
-            }
-            took = FRAME_HEADER_BYTES + (size_t)h.length;
-            if (took <= n)
-                deliver(s, &h, in + FRAME_HEADER_BYTES);
-            else
-                took = gather(s, in, n);
-        } else {
-            took = gather(s, in, n);
+        if (!begun && s->splitter.have > 0)
+            s->partial_ns = io_now_ns() + s->pool->config.partial_ns;
+        switch (split) {
+        case SPLIT_MORE: break;
+        case SPLIT_FRAME: deliver(s, &h, body); break;
+        case SPLIT_ROOM: find_room(s, &h); break;
+        case SPLIT_SKIPPED: s->partial_ns = 0; break;
+        case SPLIT_BAD:
+            stream_close(s, err == TERN_UNSUPPORTED ? "frame version" : "frame length");
+            break;
         }
-        in += took;
-        n -= took;
     }
 }
 

@@ -9,7 +9,7 @@
 #include "unit/rig/rig_wire.h"
 
 #define BODY_MAX   300u
-#define BUF_BYTES  (FRAME_HEADER_BYTES + BODY_MAX)
+#define BUF_BYTES  (FRAME_HEADER_BYTES + BODY_MAX) /* of a frame, at the most */
 #define FRAMES_MAX 64
 
 struct stream {
@@ -46,20 +46,30 @@ static void expect_frame(const struct stream *s, size_t i, const struct frame_he
 }
 
 /* Feeds [from, to) as one piece that lies at the end of guarded memory; returns the frames seen so
- * far. */
-static size_t feed(const struct stream *s, struct splitter *sp, size_t from, size_t to, size_t seen)
+ * far. `room`, of BODY_MAX bytes, is guarded, too: a body gets the end of it. NULL: bodies that
+ * come in pieces are thrown away. */
+static size_t feed(const struct stream *s, struct splitter *sp, uint8_t *room, size_t from,
+                   size_t to, size_t seen)
 {
     size_t n = to - from, left = n;
     uint8_t *piece = rig_guarded(n ? n : 1);
     const uint8_t *in = piece, *body;
     struct frame_header h;
     enum tern_err err;
-    int rc;
+    enum split split;
 
     memcpy(piece, s->bytes + from, n);
-    while ((rc = splitter_next(sp, &in, &left, &h, &body, &err)) == 1)
-        expect_frame(s, seen++, &h, body);
-    assert_int_equal(rc, 0);
+    while ((split = splitter_next(sp, &in, &left, &h, &body, &err)) != SPLIT_MORE) {
+        if (split == SPLIT_FRAME)
+            expect_frame(s, seen++, &h, body);
+        else if (split == SPLIT_ROOM)
+            sp->body = room ? room + BODY_MAX - h.length : NULL;
+        else if (split == SPLIT_SKIPPED)
+            assert_int_equal(h.length, s->length[seen++]);
+        else
+            fail_msg("a good header is refused: %d", (int)err);
+        assert_true(split != SPLIT_SKIPPED || !room);
+    }
     assert_int_equal(left, 0);
     assert_ptr_equal(in, piece + n);
     rig_release(piece, n ? n : 1);
@@ -139,32 +149,30 @@ TEST(splitter_every_split_in_two_gives_the_same_frames)
 
     small_stream(&s);
     for (size_t cut = 0; cut <= s.n; cut++) {
-        uint8_t *buf = rig_guarded(BUF_BYTES);
-        struct splitter sp;
+        uint8_t *room = rig_guarded(BODY_MAX);
+        struct splitter sp = {.body_max = BODY_MAX};
         size_t seen;
 
-        splitter_init(&sp, buf, BUF_BYTES);
-        seen = feed(&s, &sp, 0, cut, 0);
-        seen = feed(&s, &sp, cut, s.n, seen);
+        seen = feed(&s, &sp, room, 0, cut, 0);
+        seen = feed(&s, &sp, room, cut, s.n, seen);
         assert_int_equal(seen, s.frames);
         assert_int_equal(sp.have, 0);
-        rig_release(buf, BUF_BYTES);
+        rig_release(room, BODY_MAX);
     }
 }
 
 TEST(splitter_byte_by_byte_gives_the_same_frames)
 {
     static struct stream s;
-    uint8_t *buf = rig_guarded(BUF_BYTES);
-    struct splitter sp;
+    uint8_t *room = rig_guarded(BODY_MAX);
+    struct splitter sp = {.body_max = BODY_MAX};
     size_t seen = 0;
 
     small_stream(&s);
-    splitter_init(&sp, buf, BUF_BYTES);
     for (size_t i = 0; i < s.n; i++)
-        seen = feed(&s, &sp, i, i + 1, seen);
+        seen = feed(&s, &sp, room, i, i + 1, seen);
     assert_int_equal(seen, s.frames);
-    rig_release(buf, BUF_BYTES);
+    rig_release(room, BODY_MAX);
 }
 
 TEST(splitter_random_pieces_give_the_same_frames)
@@ -174,41 +182,54 @@ TEST(splitter_random_pieces_give_the_same_frames)
 
     prng_init(&p, 1);
     for (int round = 0; round < 200; round++) {
-        uint8_t *buf = rig_guarded(BUF_BYTES);
-        struct splitter sp;
+        uint8_t *room = rig_guarded(BODY_MAX);
+        struct splitter sp = {.body_max = BODY_MAX};
         size_t at = 0, seen = 0;
 
         memset(&s, 0, sizeof s);
         for (int i = 0; i < FRAMES_MAX; i++)
             stream_add(&s, 1 + prng_below(&p, BODY_MAX));
-        splitter_init(&sp, buf, BUF_BYTES);
         while (at < s.n) {
             size_t n = prng_below(&p, 3 * BUF_BYTES) + 1;
 
             n = n < s.n - at ? n : s.n - at;
-            seen = feed(&s, &sp, at, at + n, seen);
+            seen = feed(&s, &sp, room, at, at + n, seen);
             at += n;
         }
         assert_int_equal(seen, s.frames);
-        rig_release(buf, BUF_BYTES);
+        rig_release(room, BODY_MAX);
+    }
+}
+
+TEST(splitter_without_room_skips_what_comes_in_pieces_and_no_byte_more)
+{
+    static struct stream s;
+
+    small_stream(&s);
+    for (size_t cut = 0; cut <= s.n; cut++) {
+        struct splitter sp = {.body_max = BODY_MAX};
+        size_t seen;
+
+        seen = feed(&s, &sp, NULL, 0, cut, 0);
+        seen = feed(&s, &sp, NULL, cut, s.n, seen);
+        assert_int_equal(seen, s.frames);
+        assert_int_equal(sp.have, 0);
     }
 }
 
 TEST(splitter_whole_frame_is_handed_out_in_place)
 {
     static struct stream s;
-    uint8_t buf[BUF_BYTES];
-    struct splitter sp;
+    struct splitter sp = {.body_max = BODY_MAX};
     const uint8_t *in, *body;
     struct frame_header h;
     enum tern_err err;
     size_t n;
 
     small_stream(&s);
-    splitter_init(&sp, buf, BUF_BYTES);
     in = s.bytes;
     n = s.n;
-    assert_int_equal(splitter_next(&sp, &in, &n, &h, &body, &err), 1);
+    assert_int_equal(splitter_next(&sp, &in, &n, &h, &body, &err), SPLIT_FRAME);
     assert_ptr_equal(body, s.bytes + FRAME_HEADER_BYTES);
     assert_int_equal(sp.have, 0);
 }
@@ -220,21 +241,18 @@ static void bad_header(uint32_t length, uint16_t version, enum tern_err expected
 
     frame_encode(&(struct frame_header){.length = length, .version = version, .type = 1}, header);
     for (size_t cut = 0; cut <= FRAME_HEADER_BYTES; cut++) {
-        uint8_t *buf = rig_guarded(BUF_BYTES);
-        struct splitter sp;
+        struct splitter sp = {.body_max = BODY_MAX};
         struct frame_header h;
         const uint8_t *in = header, *body;
         enum tern_err err = TERN_OK;
         size_t n = cut;
 
-        splitter_init(&sp, buf, BUF_BYTES);
         if (cut < FRAME_HEADER_BYTES) {
-            assert_int_equal(splitter_next(&sp, &in, &n, &h, &body, &err), 0);
+            assert_int_equal(splitter_next(&sp, &in, &n, &h, &body, &err), SPLIT_MORE);
             n = FRAME_HEADER_BYTES - cut;
         }
-        assert_int_equal(splitter_next(&sp, &in, &n, &h, &body, &err), -1);
+        assert_int_equal(splitter_next(&sp, &in, &n, &h, &body, &err), SPLIT_BAD);
         assert_int_equal(err, expected);
-        rig_release(buf, BUF_BYTES);
     }
 }
 
@@ -249,15 +267,13 @@ TEST(splitter_bad_header_is_refused_at_its_last_byte)
 
 TEST(splitter_empty_input_is_no_frame)
 {
-    uint8_t buf[BUF_BYTES];
-    struct splitter sp;
+    uint8_t nothing[1] = {0};
+    struct splitter sp = {.body_max = BODY_MAX};
     struct frame_header h;
-    const uint8_t *in = buf, *body;
+    const uint8_t *in = nothing, *body;
     enum tern_err err;
     size_t n = 0;
 
-    splitter_init(&sp, buf, sizeof buf);
-    assert_int_equal(sp.body_max, BODY_MAX);
-    assert_int_equal(splitter_next(&sp, &in, &n, &h, &body, &err), 0);
+    assert_int_equal(splitter_next(&sp, &in, &n, &h, &body, &err), SPLIT_MORE);
     assert_int_equal(sp.have, 0);
 }
