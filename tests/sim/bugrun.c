@@ -32,16 +32,21 @@ unsigned planted_bug;
 
 #define RUNS 5
 
-/* Without RDMA nothing would find the seam's. */
-static unsigned bugs_end(void)
+static bool bug_of_seam(unsigned bug)
 {
-    return rdma_built ? BUG_END : BUG_SEAM;
+    return bug >= BUG_SEAM_FIRST && bug <= BUG_SEAM_LAST;
+}
+
+/* Without RDMA nothing would find the seam's. */
+static bool bug_findable(unsigned bug)
+{
+    return bug > 0 && bug < BUG_END && (rdma_built || !bug_of_seam(bug));
 }
 
 bool bug_plant(const char *which)
 {
     planted_bug = (unsigned)atoi(which);
-    return planted_bug > 0 && planted_bug < bugs_end();
+    return bug_findable(planted_bug);
 }
 
 static const char *bug_text(unsigned n)
@@ -75,7 +80,7 @@ static uint64_t seeds_until(struct sim *w, struct history *h, uint64_t first, ui
     uint64_t hash;
 
     for (uint64_t i = 0; i < seeds; i++) {
-        if (planted_bug >= BUG_SEAM) {
+        if (bug_of_seam(planted_bug)) {
             if (!rdma_seed(first + i, what))
                 return i + 1;
             continue;
@@ -117,7 +122,7 @@ static void bug_keep(struct sim *w, struct history *h, unsigned bug, const struc
     uint64_t hash;
 
     planted_bug = bug;
-    if (bug >= BUG_SEAM) {
+    if (bug_of_seam(bug)) {
         snprintf(path, sizeof path, "bug-%u", bug);
         if (!rdma_seed(f->seed, &what))
             rdma_keep(dir, path, bug_text(bug));
@@ -154,20 +159,22 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
 {
     static struct sim w;
     static struct history h;
-    unsigned from = 1, to = bugs_end() - 1;
+    unsigned from = 1, to = BUG_END - 1;
     json_t *rows = json_array();
     int missed = 0;
 
     if (strcmp(which, "all") != 0)
         from = to = (unsigned)atoi(which);
-    if (from < 1 || to >= bugs_end()) {
-        fprintf(stderr, "tern-sim: bugs are numbered 1 to %u\n", bugs_end() - 1);
+    if (from < 1 || to >= BUG_END || (from == to && !bug_findable(from))) {
+        fprintf(stderr, "tern-sim: bugs are numbered 1 to %u\n", BUG_END - 1);
         return 2;
     }
     sim_create(&w);
     for (unsigned bug = from; bug <= to; bug++) {
         struct found f;
 
+        if (!bug_findable(bug))
+            continue;
         bug_find(&w, &h, bug, first, seeds, &f);
         if (shrink_to && f.seed)
             bug_keep(&w, &h, bug, &f, shrink_to);
@@ -184,6 +191,7 @@ int bugs_run(const char *which, uint64_t seeds, uint64_t first, bool json, const
 
         json_object_set_new(root, "bugs", rows);
         json_object_set_new(root, "missed", json_integer(missed));
+        json_object_set_new(root, "without_rdma", json_boolean(!rdma_built));
         json_dumpf(root, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(root);

@@ -164,6 +164,69 @@ void job_finish(struct sim *w, uint32_t d, uint32_t i)
     MARK(copy_acked_twice);
 }
 
+/* --- the order of pulls --- */
+
+/* The one of that id, if it is not over; else NULL. */
+static struct opened *opened_of(struct sim *w, uint32_t d, struct pull_id id)
+{
+    struct opened *o = &w->d[d].opened[id.slot % OPENS];
+
+    return o->order != 0 && pull_id_equal(o->id, id) ? o : NULL;
+}
+
+/* The peer was asked for it. */
+void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg)
+{
+    w->opened = msg->pull;
+    w->d[d].opened[msg->pull.slot % OPENS] =
+        (struct opened){.id = msg->pull, .order = ++w->d[d].nopened, .tenant = msg->tenant};
+}
+
+void pull_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
+{
+    struct opened *o = opened_of(w, d, msg->pull);
+
+    for (uint32_t i = 0; o && msg->err == TERN_OK && i < msg->nruns; i++)
+        o->unasked += msg->runs[i].n;
+}
+
+void pull_ended(struct sim *w, uint32_t d, struct pull_id id)
+{
+    struct opened *o = opened_of(w, d, id);
+
+    if (o)
+        *o = (struct opened){.order = 0};
+}
+
+static uint32_t batches_used(const struct sim *w, uint32_t d, struct pull_id id)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < PULLS * 2; i++)
+        for (uint32_t k = 0; k < BATCHES && w->d[d].pull[i].used; k++)
+            n += pull_id_equal(w->d[d].pull[i].id, id) && w->d[d].pull[i].batch[k].used;
+    return n;
+}
+
+/* X8: between two daemons a tenant's transfers are served in the order in which they began. */
+static void check_pull_order(struct sim *w, uint32_t d, struct pull_id id)
+{
+    const struct opened *mine = opened_of(w, d, id);
+
+    EXPECT(mine, "pull_unopened", "pages asked for pull %u.%u, which is over", id.slot, id.gen);
+    for (uint32_t i = 0; i < OPENS; i++) {
+        const struct opened *o = &w->d[d].opened[i];
+
+        if (o->order == 0 || o->tenant != mine->tenant || o == mine)
+            continue;
+        if (o->unasked > 0 && o->order > mine->order)
+            MARK(pull_first_in);
+        EXPECT(o->order > mine->order || o->unasked == 0 || batches_used(w, d, o->id) == BATCHES,
+               "pull_overtakes", "pull %u.%u asks for pages before %u.%u, which began earlier",
+               id.slot, id.gen, o->id.slot, o->id.gen);
+    }
+}
+
 /* --- pulls --- */
 
 static struct pull *pull_by_id(struct sim *w, uint32_t d, struct pull_id id)
@@ -289,6 +352,8 @@ void take_pull(struct sim *w, uint32_t d, const struct action *act)
         if (!p->batch[i].used)
             b = &p->batch[i];
     EXPECT(b, "too_many_batches", "more than %u", BATCHES);
+    check_pull_order(w, d, p->id);
+    opened_of(w, d, p->id)->unasked -= act->pull.n;
     b->used = 1;
     b->number = act->pull.batch;
     b->n = (uint8_t)act->pull.n;
@@ -305,6 +370,7 @@ void take_pull_stop(struct sim *w, uint32_t d, const struct action *act)
 {
     struct pull *p = pull_by_id(w, d, act->pull_stop.pull);
 
+    pull_ended(w, d, act->pull_stop.pull);
     if (!p) { /* it never asked for a page, but the core wants the proof all the same */
         p = pull_slot(w, d, act->pull_stop.pull);
         p->over = 1;
@@ -347,7 +413,10 @@ static void batch_done(struct sim *w, uint32_t d, struct pull *p, struct batch *
 {
     struct granule *g = w->d[d].granule[tenant_of(w, d, p->pool)];
     struct event ev = {.kind = EV_PULLED};
+    struct opened *o = opened_of(w, d, p->id);
 
+    for (uint32_t i = 0; o && tell && i < b->n; i++)
+        o->unasked += !(b->ok >> i & 1);
     for (uint32_t i = 0; i < b->n; i++)
         for (uint32_t k = 0; k < w->page_granules[b->group[i]]; k++) {
             struct granule *at = &g[b->granule[i] + k];

@@ -96,7 +96,9 @@ void net_send(struct sim *w, uint32_t d, const struct action *act)
     if (msg->kind == PEER_PULL_OPEN && msg->history > msg->from)
         MARK(fetch_history_reused);
     if (msg->kind == PEER_PULL_OPEN)
-        w->opened = msg->pull;
+        pull_opened(w, d, msg);
+    if (msg->kind == PEER_PULL_DONE)
+        pull_ended(w, d, msg->pull);
     if (!l->alive || (l->one_way >> dir & 1)) {
         FAULT(message_lost);
         return;
@@ -129,6 +131,8 @@ void net_deliver(struct sim *w, uint32_t conn, uint32_t dir)
         w->d[to].open_resets[m->msg.pull.slot % OPENS] = w->d[to].resets;
     for (uint32_t p = 0; p < POOLS && m->msg.kind == PEER_PULL_OFFER; p++)
         w->d[to].pool[p].evictions++; /* room is made for all that is offered, at once */
+    if (m->msg.kind == PEER_PULL_OFFER)
+        pull_offered(w, to, &m->msg);
     sim_step(w, to, &ev);
 }
 

@@ -331,6 +331,14 @@ struct pull {
     struct batch batch[BATCHES];
 };
 
+/* A transfer in, from the question to the peer on. */
+struct opened {
+    struct pull_id id; /* slot NONE: it is over */
+    uint32_t order;    /* of those of the daemon, from 1 */
+    uint32_t unasked;  /* pages that were offered and are to be asked for, some once more */
+    uint32_t tenant;
+};
+
 struct serve {
     uint8_t used, stopping, pool, npages; /* pool NO: not started yet */
     uint32_t resets;                      /* of the daemon, when the peer asked */
@@ -386,6 +394,8 @@ struct daemon {
     uint32_t njobs;
     struct pull pull[PULLS * 2];
     uint32_t npulls; /* used */
+    struct opened opened[OPENS];
+    uint32_t nopened;
     struct serve serve[SERVES * 2];
     struct chunk chunk[POOLS][CHUNK_RECORDS];
     uint64_t known[POOLS][CHUNK_RECORDS / 64]; /* bit a chunk */
@@ -624,6 +634,9 @@ void data_move(struct sim *w, uint32_t d,
 void data_stale(struct sim *w, uint32_t d);
 void data_quiet(struct sim *w, uint32_t d); /* proof for a stopped pull or serve */
 void data_break(struct sim *w, uint32_t d);
+void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg);
+void pull_offered(struct sim *w, uint32_t d, const struct peer_msg *msg);
+void pull_ended(struct sim *w, uint32_t d, struct pull_id id);
 void pull_over(struct sim *w, uint32_t d, struct pull *p, bool orphaned);
 void serve_offered(struct sim *w, uint32_t d, uint32_t link, const struct peer_msg *msg);
 uint32_t data_pending(struct sim *w, uint32_t d);

@@ -241,6 +241,8 @@ static void daemon_clear(struct sim *w, uint32_t d)
     m->npulls = m->njobs = m->procs_used = m->resets = m->spoilt = 0;
     m->host_unsure = m->waiting = 0;
     memset(m->open_resets, 0, sizeof m->open_resets);
+    memset(m->opened, 0, sizeof m->opened);
+    m->nopened = 0;
     m->last_copy = (struct copy_id){0, 0};
     memset(m->pin, 0, sizeof m->pin);
     memset(&m->kept, 0, sizeof m->kept);

@@ -238,7 +238,8 @@ struct conn {
 };
 
 struct link {
-    uint32_t up, zero;
+    uint32_t up;
+    uint32_t room_kept; /* while pages are asked for: an older transfer waits for room on it */
     uint64_t incarnation, bytes_in_flight;
 };
 
@@ -288,6 +289,8 @@ struct tenant {
     struct tenant_config config;
     uint32_t sessions;
     uint32_t undone; /* retracts that came to nothing, since a copy was given up */
+    uint32_t pull_turn; /* the link over which it asked for pages last */
+    uint32_t room_kept; /* as a link's */
     uint64_t bytes_in_flight;
 };
 
@@ -308,7 +311,8 @@ struct core {
     uint32_t resets;       /* namespaces that are being swept */
     uint32_t events_at;    /* offset / 64 */
     uint64_t event_next;
-    struct list pulls_active, serves_active;
+    struct list pulls_active, serves_active; /* in the order in which they began */
+    uint32_t pull_turn;                      /* the tenant that asked for pages last */
     uint32_t nretires;
     uint32_t nengines, npools, nclosing;
     uint64_t errors[TERN_ERR_COUNT];

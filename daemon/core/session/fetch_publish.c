@@ -324,8 +324,5 @@ bool fetch_flush(struct core *c, struct actions *out)
         }
     }
     /* Only now: one that ended gave its bytes in flight back, and no event may follow to tell. */
-    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
-        if (pull_at(c, i)->state == PULL_RUNNING)
-            all = pull_issue(c, out, pull_at(c, i)) && all;
-    return all;
+    return all && pulls_issue(c, out);
 }

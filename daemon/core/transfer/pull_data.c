@@ -128,16 +128,27 @@ static uint64_t next_bytes(const struct core *c, const struct pull *p)
 }
 
 /* X8, never exceeded but by one page that is larger than a limit: it goes alone. */
-static uint64_t bytes_allowed(const struct core *c, const struct pull *p)
-{
-    uint64_t peer = link_at(c, p->link)->bytes_in_flight,
-             tenant = tenant_at(c, p->tenant)->bytes_in_flight;
-    uint64_t a = c->limits.peer_bytes_in_flight, b = c->limits.tenant_bytes_in_flight;
+struct pull_room {
+    uint64_t link, tenant; /* bytes that may be asked for */
+};
 
-    a = a > peer ? a - peer : 0;
-    b = b > tenant ? b - tenant : 0;
-    a = a < b ? a : b;
-    return peer == 0 && tenant == 0 && a < next_bytes(c, p) ? next_bytes(c, p) : a;
+static uint64_t bytes_left(uint64_t limit, uint64_t in_flight)
+{
+    return limit > in_flight ? limit - in_flight : 0;
+}
+
+static struct pull_room room_of(const struct core *c, const struct pull *p)
+{
+    uint64_t link = link_at(c, p->link)->bytes_in_flight,
+             tenant = tenant_at(c, p->tenant)->bytes_in_flight, next = next_bytes(c, p);
+    struct pull_room room = {.link = bytes_left(c->limits.peer_bytes_in_flight, link),
+                             .tenant = bytes_left(c->limits.tenant_bytes_in_flight, tenant)};
+
+    if (link == 0 && tenant == 0) {
+        room.link = room.link < next ? next : room.link;
+        room.tenant = room.tenant < next ? next : room.tenant;
+    }
+    return room;
 }
 
 static void issue_batch(struct core *c, struct actions *out, struct pull *p, struct batch *b,
@@ -183,20 +194,86 @@ static void issue_batch(struct core *c, struct actions *out, struct pull *p, str
     touch(c);
 }
 
-/* False: there is no room in `out` for what could be asked now. */
-bool pull_issue(struct core *c, struct actions *out, struct pull *p)
-{
-    for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++) {
-        uint64_t next = next_bytes(c, p), allowed = bytes_allowed(c, p);
+/* --- whose turn it is --- */
 
-        if (p->batch[i].used)
+static struct batch *batch_unused(struct pull *p)
+{
+    for (uint32_t i = 0; i < PULL_BATCHES_MAX; i++)
+        if (!p->batch[i].used)
+            return &p->batch[i];
+    return NULL;
+}
+
+/* Turns that are taken in a circle: whose was last, and among how many. */
+struct turns {
+    uint32_t last, n;
+};
+
+/* How many turns come before that of `who`: none, where it follows the one that was last. */
+static uint32_t turns_before(struct turns t, uint32_t who)
+{
+    return (who + t.n - 1 - t.last) % t.n;
+}
+
+static uint64_t turn_of(const struct core *c, const struct pull *p)
+{
+    struct turns tenants = {c->pull_turn, c->limits.tenants},
+                 links = {tenant_at(c, p->tenant)->pull_turn, c->limits.links};
+
+    return (uint64_t)turns_before(tenants, p->tenant) << 32 | turns_before(links, p->link);
+}
+
+/* May it ask for its next page? If not, what room there is stays for it: those that began later
+ * do not take it. */
+static bool room_for_next(struct core *c, const struct pull *p)
+{
+    struct pull_room room = room_of(c, p);
+    struct link *link = link_at(c, p->link);
+    struct tenant *tenant = tenant_at(c, p->tenant);
+    uint64_t next = next_bytes(c, p);
+
+    if (link->room_kept || tenant->room_kept)
+        return false;
+    link->room_kept = next > room.link;
+    tenant->room_kept = next > room.tenant;
+    return !link->room_kept && !tenant->room_kept;
+}
+
+/* The transfer that asks for pages next: tenants in turn, the peers of a tenant in turn, and
+ * between these two the transfer that began first. NULL: none has anything to ask that it may. */
+static struct pull *pull_whose_turn(struct core *c)
+{
+    struct pull *first = NULL;
+
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
+        link_at(c, pull_at(c, i)->link)->room_kept = 0;
+        tenant_at(c, pull_at(c, i)->tenant)->room_kept = 0;
+    }
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
+        struct pull *p = pull_at(c, i);
+
+        if (p->state != PULL_RUNNING || !batch_unused(p) || next_bytes(c, p) == 0 ||
+            !room_for_next(c, p))
             continue;
-        if (next == 0 || next > allowed)
-            return true;
+        if (!first || turn_of(c, p) < turn_of(c, first))
+            first = p;
+    }
+    return first;
+}
+
+bool pulls_issue(struct core *c, struct actions *out)
+{
+    struct pull *p;
+
+    while ((p = pull_whose_turn(c)) != NULL) {
+        struct pull_room room = room_of(c, p);
+
         if (actions_room(out) == 0 || !refs_fit(out, 0, PULL_BATCH_PAGES) ||
             out->npages + PULL_BATCH_PAGES > sizeof out->pages / sizeof out->pages[0])
             return false;
-        issue_batch(c, out, p, &p->batch[i], allowed);
+        issue_batch(c, out, p, batch_unused(p), room.link < room.tenant ? room.link : room.tenant);
+        c->pull_turn = p->tenant;
+        tenant_at(c, p->tenant)->pull_turn = p->link;
     }
     return true;
 }

@@ -37,7 +37,7 @@ struct pull *pull_create(struct core *c)
     p->gen = gen;
     p->retry = NONE;
     pull_state_move(&p->state, PULL_ASKED);
-    pull_list_push_front(c, &c->pulls_active, slot);
+    pull_list_push(c, &c->pulls_active, slot);
     for (uint32_t g = 0; g < GROUPS_MAX; g++) {
         p->pages[g] = LIST_EMPTY;
         p->cursor[g] = NONE;

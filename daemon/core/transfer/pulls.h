@@ -27,8 +27,9 @@ struct pull *pull_check_in(struct core *c, const struct event *ev);
 bool pull_chunk_has(const struct pool *pool, const struct pull *p, uint32_t group, uint32_t depth);
 /* Are all pages of the chunk that ends at `depth` here? */
 bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t depth);
-/* Asks for pages. False: there is no room in `out` for what could be asked now. */
-bool pull_issue(struct core *c, struct actions *out, struct pull *p);
+/* Asks for pages, for each transfer in its turn. False: there is no room in `out` for what could be
+ * asked now. */
+bool pulls_issue(struct core *c, struct actions *out);
 
 /* It is over, with `err` (OK: all of it came), and is ended once there is room for the actions. The
  * first call counts. */

@@ -114,7 +114,7 @@ static struct serve *serve_create(struct core *c, uint32_t link, const struct pe
     memset(s, 0, sizeof *s);
     s->gen = gen;
     serve_state_move(&s->state, SERVE_SEALING);
-    serve_list_push_front(c, &c->serves_active, slot);
+    serve_list_push(c, &c->serves_active, slot);
     s->link = link;
     s->pool = f->pool;
     s->node = s->wait_node = f->node;

@@ -33,9 +33,12 @@
     X(24, NO_END_CHECK, "no generation check at the end of a pull")                                \
     X(25, CREDIT_EARLY, "credit returned before the completion is consumed")                       \
     X(26, PUBLISH_ON_SENT, "publish on the sender's completion")                                   \
-    X(27, TCP_BESIDE_READS, "hand a batch to TCP while it is being read")
+    X(27, TCP_BESIDE_READS, "hand a batch to TCP while it is being read")                          \
+    X(28, NEWEST_FIRST, "serve the newest transfer first")
 
-#define BUG_SEAM 21 /* from here on they are the seam's: `tern-sim --rdma` finds them */
+/* Those from the first to the last are the seam's: `tern-sim --rdma` finds them. */
+#define BUG_SEAM_FIRST 21
+#define BUG_SEAM_LAST  27
 
 enum planted_bug {
 #define X(number, name, what) BUG_##name = (number),

@@ -1,0 +1,123 @@
+/* In which order transfers in are served: first in, first out between two hosts within a tenant,
+ * and tenants in turn. Only so many bytes may be asked for at a time, so that somebody has to wait.
+ */
+#include "testing/test.h"
+#include "unit/rig/rig_pair.h"
+
+#define TOKENS   32 /* 8 pages of 4 tokens, which is what may be on its way at a time */
+#define ARRIVALS 12
+#define AT_ONCE  3
+
+static struct pair start(void)
+{
+    struct rig_options options = rig_defaults();
+
+    options.limits.peer_bytes_in_flight = options.limits.tenant_bytes_in_flight = 8 * 512;
+    return pair_with(options, 4, 128, 128);
+}
+
+static bool ended(const struct rig_session *d, uint64_t fetch)
+{
+    return rig_reply_to(d->rig, fetch) != NULL;
+}
+
+/* X8. Steady arrivals: whenever a batch has come, one more session asks. None ends before one that
+ * asked earlier, and none waits for more than those before it. */
+TEST(x8_fetches_end_in_the_order_in_which_they_began)
+{
+    struct rig_session *d[ARRIVALS];
+    uint64_t fetch[ARRIVALS];
+    struct pair p = start();
+    uint32_t asked = 0, done = 0;
+
+    for (uint32_t i = 0; i < ARRIVALS; i++) {
+        source_has(&p, 1 + i, TOKENS);
+        d[i] = asking(&p, 1 + i, TOKENS);
+    }
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    for (; asked < AT_ONCE; asked++)
+        fetch[asked] = rig_fetch(d[asked], 0, 0);
+    while (done < ARRIVALS) {
+        assert_true(rig_jobs(p.dest, RIG_PULL) > 0);
+        rig_complete(p.dest, RIG_PULL);
+        if (asked < ARRIVALS) {
+            fetch[asked] = rig_fetch(d[asked], 0, 0);
+            asked++;
+        }
+        while (done < asked && ended(d[done], fetch[done])) {
+            assert_ok(rig_fetched(d[done], fetch[done]));
+            assert_whole(d[done], TOKENS);
+            done++;
+        }
+        for (uint32_t i = done; i < asked; i++)
+            assert_false(ended(d[i], fetch[i]));
+    }
+}
+
+/* One tenant has asked for much more than may be on its way; another one's first fetch gets the
+ * next turn, and from then on they take turns. */
+TEST(x8_tenants_take_turns)
+{
+    struct rig_session *d[6], *theirs;
+    struct rig_engine se, de;
+    struct pool_id sp, dp;
+    struct pair p = start();
+    uint64_t fetch[6], other;
+
+    se = rig_engine(p.source, 1, "theirs", 1);
+    de = rig_engine(p.dest, 1, "theirs", 1);
+    sp = rig_pool_pages(p.source, &se, 4, 64);
+    dp = rig_pool_pages(p.dest, &de, 4, 64);
+    rig_put(p.source, &se, sp, 9, TOKENS);
+    theirs = rig_session(p.dest, &de, dp, 1);
+    assert_ok(rig_match(theirs, rig_tokens(9, TOKENS), TOKENS));
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    fetch_many(&p, 6, TOKENS, d, fetch);
+    other = rig_fetch(theirs, 0, 0);
+    rig_complete(p.dest, RIG_PULL); /* of d[0]; the room goes to the other tenant */
+    assert_ok(rig_fetched(d[0], fetch[0]));
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(theirs, other));
+    for (uint32_t i = 1; i < 6; i++) {
+        assert_false(ended(d[i], fetch[i]));
+        rig_complete(p.dest, RIG_PULL);
+        assert_ok(rig_fetched(d[i], fetch[i]));
+    }
+    assert_whole(theirs, TOKENS);
+}
+
+/* A page that is larger than the room that is left waits for more, and nobody who began later takes
+ * it away. */
+TEST(x8_large_page_is_not_overtaken_by_small_ones)
+{
+    struct group_layout large = rig_group(4, 4 * 512);
+    struct rig_session *d[4], *slow;
+    struct rig_engine se, de;
+    struct pool_id sp, dp;
+    struct pair p = start();
+    uint64_t fetch[4], other;
+
+    se = rig_engine(p.source, 1, "theirs", 1);
+    de = rig_engine(p.dest, 1, "theirs", 1);
+    assert_ok(rig_pool_open(p.source, se.conn[0], &large, 1, 64 * 2048, &sp));
+    assert_ok(rig_pool_open(p.dest, de.conn[0], &large, 1, 64 * 2048, &dp));
+    rig_put(p.source, &se, sp, 9, 4);
+    slow = rig_session(p.dest, &de, dp, 1);
+    assert_ok(rig_match(slow, rig_tokens(9, 4), 4));
+    for (uint32_t i = 0; i < 4; i++) {
+        source_has(&p, 1 + i, 6 * 4);
+        d[i] = asking(&p, 1 + i, 6 * 4);
+    }
+    p.dest->automatic = BY_HAND(RIG_PULL);
+    fetch[0] = rig_fetch(d[0], 0, 0); /* 6 of 8 pages */
+    other = rig_fetch(slow, 0, 0);    /* needs the room of 4 */
+    fetch[1] = rig_fetch(d[1], 0, 0); /* would take the 2 that are left, again and again */
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), 1);
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(d[0], fetch[0]));
+    rig_complete(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(slow, other));
+    complete_all(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(d[1], fetch[1]));
+    assert_whole(slow, 4);
+}
