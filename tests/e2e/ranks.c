@@ -1,6 +1,5 @@
 /* Fault 42: an engine of four rank processes loses its leader by SIGKILL at a random moment while
- * the others go on writing into the pages that they hold. A user's program: libtern's public header
- * and JSON, nothing else of ours.
+ * the others go on writing into the pages that they hold.
  *
  *   A  the engine under test: four processes a run, each mapping its own region. Rank 0 schedules,
  * and is killed. B  allocates all the time from another pool of the same tenant, and looks after
@@ -11,21 +10,21 @@
  * B and C are one process, the observer. Looked at: what C gets while a process of A lives; what
  * status says of A's pool meanwhile; whether any byte of A, B or C changes by another's hand;
  * whether every page is free at the end. */
-#include <jansson.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <tern.h>
+#include "engine/admin.h"
+#include "engine/bytes.h"
+#include "engine/json.h"
+#include "engine/proc.h"
+#include "engine/stats.h"
+#include "tern.h"
 
 #define RANKS       4
 #define TOKENS      16   /* of a page */
@@ -58,10 +57,12 @@ static const char *tenant;
 
 static uint64_t now_us(void)
 {
-    struct timespec ts;
+    return clock_ns() / 1000;
+}
 
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+static uint64_t patience_ends(void)
+{
+    return now_us() + PATIENCE_MS * 1000u;
 }
 
 static uint32_t rnd(uint32_t n)
@@ -94,16 +95,19 @@ static struct tern_layout layout_of(struct tern_group *g, uint32_t page_bytes, u
     return (struct tern_layout){.groups = g, .ngroups = 1, .bytes = bytes};
 }
 
+static bool rank_join(struct tern **ret, const char *name, uint32_t r)
+{
+    return tern_connect(tenant, 5000, ret) == TERN_OK &&
+           tern_join(*ret, name, r == 0 ? TERN_BOTH : TERN_WORKER, r, RANKS, 5000) == TERN_OK;
+}
+
 static bool engine_join(struct engine *e, const char *name)
 {
-    for (uint32_t r = 0; r < RANKS; r++) {
-        if (tern_connect(tenant, 5000, &e->tern[r]) != TERN_OK)
-            return false;
-        if (tern_join(e->tern[r], name, r == 0 ? TERN_BOTH : TERN_WORKER, r, RANKS, 5000) !=
-            TERN_OK)
-            return false;
-    }
-    return true;
+    bool ok = true;
+
+    for (uint32_t r = 0; ok && r < RANKS; r++)
+        ok = rank_join(&e->tern[r], name, r);
+    return ok;
 }
 
 static bool engine_map(struct engine *e)
@@ -128,20 +132,16 @@ static void engine_done(struct engine *e)
         tern_done_step(e->pool[r], e->step);
 }
 
-static uint64_t word_of(uint64_t tag, uint32_t rank, uint32_t page, uint32_t i)
+static uint8_t *page_at(const struct engine *e, uint32_t rank, uint32_t page)
 {
-    return tag * 0x9e3779b97f4a7c15u ^ (uint64_t)rank << 56 ^ (uint64_t)page << 24 ^ i;
+    return tern_pool_base(e->pool[rank]) + (size_t)page * e->page_bytes;
 }
 
 static void fill(const struct engine *e, const uint32_t *pages, uint32_t n, uint64_t tag)
 {
     for (uint32_t r = 0; r < RANKS; r++)
-        for (uint32_t p = 0; p < n; p++) {
-            uint64_t *w = (void *)(tern_pool_base(e->pool[r]) + (size_t)pages[p] * e->page_bytes);
-
-            for (uint32_t i = 0; i < e->page_bytes / 8; i++)
-                w[i] = word_of(tag, r, pages[p], i);
-        }
+        for (uint32_t p = 0; p < n; p++)
+            page_fill(page_at(e, r, pages[p]), e->page_bytes, page_seed(tag, pages[p], r));
 }
 
 static uint64_t damaged(const struct engine *e, const uint32_t *pages, uint32_t n, uint64_t tag)
@@ -149,13 +149,9 @@ static uint64_t damaged(const struct engine *e, const uint32_t *pages, uint32_t 
     uint64_t bad = 0;
 
     for (uint32_t r = 0; r < RANKS; r++)
-        for (uint32_t p = 0; p < n; p++) {
-            const uint64_t *w =
-                (void *)(tern_pool_base(e->pool[r]) + (size_t)pages[p] * e->page_bytes);
-
-            for (uint32_t i = 0; i < e->page_bytes / 8; i++)
-                bad += w[i] != word_of(tag, r, pages[p], i);
-        }
+        for (uint32_t p = 0; p < n; p++)
+            bad +=
+                page_compare(page_at(e, r, pages[p]), e->page_bytes, page_seed(tag, pages[p], r));
     return bad;
 }
 
@@ -207,9 +203,9 @@ static void a_mark(uint8_t *base, uint32_t rank, uint32_t page, uint32_t round, 
     for (uint32_t at = 0; at < PAGE; at += PAGE / 8) {
         uint64_t *w = (void *)(base + (size_t)page * PAGE + at);
 
-        if (look && *w != word_of(tag, rank, page, round - 1 + at))
+        if (look && *w != page_seed(tag + round - 1 + at, page, rank))
             violation("rank %u of A lives, and another has written its page %u", rank, page);
-        *w = word_of(tag, rank, page, round + at);
+        *w = page_seed(tag + round + at, page, rank);
     }
 }
 
@@ -225,7 +221,7 @@ static _Noreturn void leader_churn(struct engine *e)
 
         e->step++;
         for (uint32_t i = 0; i < n; i++)
-            memset(tern_pool_base(e->pool[0]) + (size_t)pages[i] * PAGE, (int)salt, PAGE);
+            memset(page_at(e, 0, pages[i]), (int)salt, PAGE);
         atomic_store(&sh->step, e->step);
         tern_done_step(e->pool[0], e->step);
         close_session(e, s, rnd(n + 1));
@@ -239,8 +235,7 @@ static _Noreturn void leader(const char *name)
     struct tern_layout layout = layout_of(&g, PAGE, A_BYTES);
     tern_session s;
 
-    if (tern_connect(tenant, 5000, &e.tern[0]) != TERN_OK ||
-        tern_join(e.tern[0], name, TERN_BOTH, 0, RANKS, 5000) != TERN_OK)
+    if (!rank_join(&e.tern[0], name, 0))
         violation("A's leader cannot join");
     while (tern_pool_open(e.tern[0], &layout, 5000, &e.handle, NULL) != TERN_OK)
         usleep(200); /* until all ranks have joined, and what the last run left has made way */
@@ -258,9 +253,7 @@ static _Noreturn void worker(const char *name, uint32_t rank)
     struct tern *t = NULL;
     uint32_t held = 0;
 
-    if (tern_connect(tenant, 5000, &t) == TERN_OK)
-        tern_join(t, name, TERN_WORKER, rank, RANKS,
-                  5000); /* refused if the leader is dead already */
+    rank_join(&t, name, rank); /* refused if the leader is dead already */
     for (uint32_t round = 1; end == 0 || now_us() < end; round++) {
         uint32_t hold = atomic_load(&sh->hold);
 
@@ -388,7 +381,6 @@ static _Noreturn void observer(void)
     struct tern_layout layout = layout_of(&g, PAGE, B_BYTES);
     char name[32];
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!engine_join(&b, "b") ||
         tern_pool_open(b.tern[0], &layout, 5000, &b.handle, NULL) != TERN_OK || !engine_map(&b)) {
         violation("B cannot start: %s", b.tern[0] ? tern_error_text(b.tern[0]) : tenant);
@@ -409,36 +401,14 @@ static _Noreturn void observer(void)
 
 /* ---- the rig ---- */
 
-static json_t *ask(struct tern *admin, const char *command)
-{
-    const char *text = "{}";
-
-    if (tern_admin(admin, command, NULL, 0, 5000, &text) != TERN_OK)
-        violation("%s: %s", command, tern_error_text(admin));
-    return json_loads(text, 0, NULL);
-}
-
-static uint64_t field(const json_t *o, const char *key)
-{
-    return (uint64_t)json_integer_value(json_object_get(o, key));
-}
-
-/* Pages of A's pool that are not free; -1: there is no such pool. */
+/* Pages of that pool that are not free, -1 where there is no such pool; 0: of all pools. */
 static int64_t in_use(struct tern *admin, uint64_t pool)
 {
-    json_t *status = ask(admin, "status"), *row;
-    int64_t used = -1;
-    char handle[24];
-    size_t i;
+    struct daemon_status s = {0};
 
-    snprintf(handle, sizeof(handle), "%016llx", (unsigned long long)pool);
-    json_array_foreach(json_object_get(status, "pools"), i, row)
-    {
-        if (strcmp(json_string_value(json_object_get(row, "pool")), handle) == 0)
-            used = (int64_t)(field(row, "total") - field(row, "free"));
-    }
-    json_decref(status);
-    return used;
+    if (!admin_status(admin, pool, &s))
+        violation("status: %s", tern_error_text(admin));
+    return pool && s.pages.total == 0 ? -1 : (int64_t)(s.pages.total - s.pages.free);
 }
 
 static bool any_alive(void)
@@ -458,7 +428,7 @@ static void watch(struct tern *admin)
         int64_t used = pool ? in_use(admin, pool) : 0;
 
         if (any_alive() && pool && used < (int64_t)hold)
-            violation("A lives and holds %u pages, status says %lld in use", hold, (long long)used);
+            violation("A lives and holds %u pages, status says %" PRId64 " in use", hold, used);
         usleep(500);
     }
 }
@@ -468,7 +438,7 @@ static void watch(struct tern *admin)
 static void wait_to_kill(uint32_t run)
 {
     uint32_t pages = run % 4 ? 1 + rnd(HOLD_PAGES) : 0;
-    uint64_t end = now_us() + PATIENCE_MS * 1000u;
+    uint64_t end = patience_ends();
 
     while (atomic_load(&sh->hold) < pages && now_us() < end)
         usleep(200);
@@ -490,14 +460,13 @@ static void one_run(struct tern *admin, uint32_t run)
     snprintf(name, sizeof(name), "a-%u", run);
     for (uint32_t r = 0; r < RANKS; r++) {
         uint32_t seed = (uint32_t)random();
-        pid_t pid = fork();
+        pid_t pid = proc_fork();
 
         if (pid < 0) {
             perror("ranks: fork");
             exit(1);
         }
         if (pid == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
             close(tern_fd(admin));
             srandom(seed);
             if (r == 0)
@@ -511,7 +480,7 @@ static void one_run(struct tern *admin, uint32_t run)
     atomic_fetch_add(&sh->with_pool, atomic_load(&sh->pool) != 0);
     atomic_store(&sh->phase, KILLED);
     watch(admin);
-    for (end = now_us() + PATIENCE_MS * 1000u; atomic_load(&sh->c_done) != run && now_us() < end;)
+    for (end = patience_ends(); atomic_load(&sh->c_done) != run && now_us() < end;)
         usleep(500);
     if (atomic_load(&sh->c_done) != run)
         violation("A's memory did not come back within %u ms", PATIENCE_MS);
@@ -523,18 +492,15 @@ static void one_run(struct tern *admin, uint32_t run)
 /* After all have gone: pages that are still not free once nothing holds them. */
 static uint64_t leaked(struct tern *admin)
 {
-    uint64_t end = now_us() + PATIENCE_MS * 1000u, left = 0;
+    uint64_t end = patience_ends(), left = 0;
 
     do {
-        json_t *row, *answer;
-        size_t i;
+        json_t *answer;
 
-        left = 0;
-        json_decref(ask(admin, "evict"));
-        answer = ask(admin, "status");
-        json_array_foreach(json_object_get(answer, "pools"), i, row) left +=
-            field(row, "total") - field(row, "free");
-        left += field(answer, "engines") + field(answer, "sessions");
+        json_decref(admin_ask(admin, "evict", NULL));
+        answer = admin_ask(admin, "status", NULL);
+        left = (uint64_t)in_use(admin, 0) + json_get_u64(answer, "engines") +
+               json_get_u64(answer, "sessions");
         json_decref(answer);
         usleep(2000);
     } while (left && now_us() < end);
@@ -554,8 +520,8 @@ int main(int argc, char **argv)
     }
     tenant = argv[1];
     srandom((unsigned)atoi(argv[4]));
-    sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    watcher = fork();
+    sh = proc_shared(sizeof(*sh));
+    watcher = proc_fork();
     if (watcher == 0)
         observer();
     if (tern_connect(argv[2], 5000, &admin) != TERN_OK) {
@@ -570,14 +536,13 @@ int main(int argc, char **argv)
     left = leaked(admin);
     tern_destroy(admin);
     fprintf(stderr,
-            "ranks: in %u of %u runs A had its pool when its leader died; looked at %llu pages of "
-            "A, %llu of B, "
-            "%llu of C\n",
-            sh->with_pool, runs, (unsigned long long)sh->a_checks, (unsigned long long)sh->b_checks,
-            (unsigned long long)sh->c_checks);
+            "ranks: in %u of %u runs A had its pool when its leader died; looked at %" PRIu64
+            " pages of A, %" PRIu64 " of B, %" PRIu64 " of C\n",
+            sh->with_pool, runs, sh->a_checks, sh->b_checks, sh->c_checks);
     if (sh->with_pool * 2 < runs || !sh->a_checks || !sh->b_checks || !sh->c_checks)
         violation("too little was looked at");
-    printf("fault=42 runs=%u injected=%u violations=%u reused_before_proof=%u leaked_pages=%llu\n",
-           runs, sh->run, sh->violations, sh->reused, (unsigned long long)left);
+    printf("fault=42 runs=%u injected=%u violations=%u reused_before_proof=%u "
+           "leaked_pages=%" PRIu64 "\n",
+           runs, sh->run, sh->violations, sh->reused, left);
     return sh->violations || sh->reused || left ? 1 : 0;
 }

@@ -1,28 +1,16 @@
 # Shared by the replay scripts: run tern-replay, keep its JSON, and look into it. Sourced, never run.
-set -euo pipefail
-
-bin=${TERN_BIN:?"TERN_BIN names the folder of the programs"}
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-work=$(mktemp -d "${TMPDIR:-/tmp}/tern-test.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-
-fail() {
-    echo "FAILED: $*" >&2
-    [ -s "$work/json" ] && cat "$work/json" >&2
-    [ -s "$work/err" ] && tail -n 20 "$work/err" >&2
-    exit 1
-}
+source "$(dirname "${BASH_SOURCE[0]}")/with_ternd.sh"
 
 # replay ARGS...: must exit 0.
 replay() {
     echo "tern-replay $*"
-    "$bin/tern-replay" "$@" --spawn --json >"$work/json" 2>"$work/err" || fail "exit status $?: tern-replay $*"
+    "$TERN_BIN/tern-replay" "$@" --spawn --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?: tern-replay $*"
 }
 
 # field NAME: the number at that key; fails if it is not there.
 field() {
     local v
-    v=$(grep -oE "\"$1\":[0-9.]+" "$work/json") || fail "no \"$1\" in the report"
+    v=$(grep -oE "\"$1\":[0-9.]+" "$DIR/json") || fail "no \"$1\" in the report"
     echo "${v#*:}"
 }
 

@@ -1,20 +1,12 @@
 #!/usr/bin/env bash
 # A23: supersession keeps long conversations of 8 sessions within their windows; without it they exhaust c128a_state in
 # turn 19. The plot has a line for each kind.
-set -euo pipefail
-build=${TERN_BUILD:?"TERN_BUILD names the build folder"}
-work=$(mktemp -d "${TMPDIR:-/tmp}/tern-test.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "$0")/with_ternd.sh"
 
-fail() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-
-"$build/tests/a23" --svg "$work/a23.svg" | tee "$work/table" || fail "a23 ended with ${PIPESTATUS[0]}"
-[ "$(grep -cE '^ +[0-9]+ ' "$work/table")" -eq 240 ] || fail "the table has not 60 turns for each of 1, 2, 4 and 8 sessions"
-[ "$(grep -c '<polyline' "$work/a23.svg")" -eq 16 ] || fail "the plot has not all its lines"
-grep -q 'exhausted at turn 19' "$work/a23.svg" || fail "the plot does not say where it was exhausted"
+"$TERN_BUILD/tests/a23" --svg "$DIR/a23.svg" | tee "$DIR/table" || fail "a23 ended with ${PIPESTATUS[0]}"
+[ "$(grep -cE '^ +[0-9]+ ' "$DIR/table")" -eq 240 ] || fail "the table has not 60 turns for each of 1, 2, 4 and 8 sessions"
+[ "$(grep -c '<polyline' "$DIR/a23.svg")" -eq 16 ] || fail "the plot has not all its lines"
+grep -q 'exhausted at turn 19' "$DIR/a23.svg" || fail "the plot does not say where it was exhausted"
 if command -v python3 >/dev/null; then
-    python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$work/a23.svg" || fail "the plot is no XML"
+    python3 -c 'import sys, xml.dom.minidom as m; m.parse(sys.argv[1])' "$DIR/a23.svg" || fail "the plot is no XML"
 fi

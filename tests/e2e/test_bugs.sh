@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Every planted bug must be found by the simulator, in each of five runs from starts far apart: within
 # 40,000 seeds (two need some 2,000 in the middle). Prints the table with the median.
-set -euo pipefail
+source "$(dirname "$0")/with_ternd.sh"
 
-sim=${TERN_BIN:?}/tern-sim-bugs
-[ -x "$sim" ] || { echo "tern-sim-bugs was not built (TERN_BUGS=ON builds it)"; exit 77; }
+sim=$TERN_BIN/tern-sim-bugs
+[ -x "$sim" ] || skip "tern-sim-bugs was not built (TERN_BUGS=ON builds it)"
 seeds=40000
 first=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 
 # What it says of a number that is none: `bugs are numbered 1 to N`.
 said=$("$sim" --bug 0 2>&1 || true)
 planted=${said##* }
-[[ $said == *numbered* && $planted =~ ^[0-9]+$ ]] || { echo "tern-sim-bugs does not say how many bugs it has: $said"; exit 1; }
+[[ $said == *numbered* && $planted =~ ^[0-9]+$ ]] || fail "tern-sim-bugs does not say how many bugs it has: $said"
 
 echo "tern-sim-bugs: $planted bugs, up to $seeds seeds from $first (repeat with TERN_SIM_FIRST=$first)"
 "$sim" --bug all --seeds "$seeds" --first "$first" --json | python3 -c '

@@ -44,16 +44,12 @@ check 0
 # beside a daemon that runs with it
 "$TERN_BIN/ternd" --config "$DIR/check.yaml" 2>"$DIR/log" &
 TERND_PID=$!
-for _ in $(seq 1200); do
-    grep -qs event=ready "$DIR/log" && break
-    sleep 0.1
-done
-grep -q event=ready "$DIR/log" || fail "what was passed does not start"
+ready "$TERND_PID" "$DIR/log"
 port=$(grep -o 'control_port=[0-9]*' "$DIR/log" | cut -d= -f2)
 check 0
 config "$DIR/run" "127.0.0.1:$port" 127.0.0.1:1 "$CLEAR"
 check 0
-"$TERN_BIN/ternctl" --socket "$DIR/run/admin.sock" ping >/dev/null || fail "the daemon was disturbed"
+"$CTL" --socket "$DIR/run/admin.sock" ping >/dev/null || fail "the daemon was disturbed"
 ternd_stop
 
 # each thing that is wrong, and all of it at once
@@ -75,10 +71,8 @@ if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
     config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
     chmod 644 "$DIR/check.yaml"
     cp "$TERN_BIN/ternd" "$DIR/ternd"
-    rc=0
-    setpriv --reuid 65534 --regid 65534 --clear-groups "$DIR/ternd" --config "$DIR/check.yaml" --check-config \
-        >/dev/null 2>"$DIR/err" || rc=$?
-    [[ $rc == 2 && $(grep -c "this user may not make a socket in" "$DIR/err") == 2 ]] || fail "$rc: $(cat "$DIR/err")"
+    ends 2 "" setpriv --reuid 65534 --regid 65534 --clear-groups "$DIR/ternd" --config "$DIR/check.yaml" --check-config
+    [[ $(grep -c "this user may not make a socket in" "$DIR/out") == 2 ]] || fail "not two: $(cat "$DIR/out")"
 fi
 if ! "$TERN_BIN/ternd" --config "$DIR/check.yaml" --insecure-peers=no --tls-ca=/x --tls-cert=/x --tls-key=/x \
     --check-config 2>&1 | grep -q 'built without OpenSSL'; then
@@ -97,10 +91,8 @@ fi
 
 # and a start that fails says the same
 config "$DIR/run" 192.0.2.1:7001 127.0.0.1:1 "$CLEAR"
-rc=0
-"$TERN_BIN/ternd" --config "$DIR/check.yaml" 2>"$DIR/err" || rc=$?
-[[ $rc == 1 ]] && grep -q "err=INVALID.*192.0.2.1 cannot be listened on: Cannot assign requested address" "$DIR/err" ||
-    fail "$rc: $(cat "$DIR/err")"
+ends 1 "err=INVALID.*192.0.2.1 cannot be listened on: Cannot assign requested address" \
+    "$TERN_BIN/ternd" --config "$DIR/check.yaml"
 python3 - "$DIR/port" <<'PY' &
 import socket, sys, time, os
 s = socket.socket()
@@ -111,14 +103,9 @@ os.rename(sys.argv[1] + ".new", sys.argv[1])
 time.sleep(60)
 PY
 holder=$!
-for _ in $(seq 800); do
-    [[ -f $DIR/port ]] && break
-    sleep 0.05
-done
+wait_for "a listener" test -f "$DIR/port"
 config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
-rc=0
-"$TERN_BIN/ternd" --config "$DIR/check.yaml" --data-port "$(cat "$DIR/port")" 2>"$DIR/err" || rc=$?
+ends 1 "err=CONFLICT.*cannot be listened on: Address already in use; choose another" \
+    "$TERN_BIN/ternd" --config "$DIR/check.yaml" --data-port "$(cat "$DIR/port")"
 kill "$holder"
-[[ $rc == 1 ]] && grep -q "err=CONFLICT.*cannot be listened on: Address already in use; choose another" "$DIR/err" ||
-    fail "$rc: $(cat "$DIR/err")"
 echo ok

@@ -2,11 +2,7 @@
 # `ternctl doctor` tells what is so: the limit and the devices of this host, where RDMA is off as by default and where
 # it is asked for.
 source "$(dirname "$0")/with_ternd.sh"
-CTL=$TERN_BIN/ternctl
-command -v python3 >/dev/null || {
-    echo "skipped: python3 is needed to check the JSON"
-    exit 77
-}
+needs python3 "to check the JSON"
 
 # doctor EXPRESSION: it holds for the answer's rdma r; `limit` as the kernel tells it, `devices` as sysfs does
 doctor() {

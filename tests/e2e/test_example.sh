@@ -2,6 +2,11 @@
 # The example engine as a user would have it: installed headers and library, found by pkg-config, one call of the
 # compiler; then run against a real daemon.
 source "$(dirname "$0")/with_ternd.sh"
+USER_FLAGS=() # a build with sanitizers needs the same for its users
+case $SANITIZE in
+address) USER_FLAGS+=(-fsanitize=address,undefined) ;;
+thread) USER_FLAGS+=(-fsanitize=thread) ;;
+esac
 
 cmake --install "$TERN_BUILD" --prefix "$DIR/usr" >"$DIR/install.log" 2>&1 || {
     cat "$DIR/install.log"

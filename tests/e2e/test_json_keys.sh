@@ -3,16 +3,16 @@
 # keys that are promised. (Those of ternctl are in test_ternctl.sh.) And what people see: the progress bar, on a
 # terminal alone.
 . "$(dirname "$0")/replay_lib.sh"
-command -v python3 >/dev/null || { echo "skipped: python3 is needed to check the JSON"; exit 77; }
+needs python3 "to check the JSON"
 
 # keys "NAME ..." EXPRESSION COMMAND...: its object j has them, and the Python expression holds
 keys() {
     local names=$1 also=$2 rc=0
     shift 2
-    "$@" >"$work/json" 2>"$work/err" || rc=$?
+    "$@" >"$DIR/json" 2>"$DIR/err" || rc=$?
     # tern-bench ends with 1 where a figure is beyond its limit: not judged here.
     [ "$rc" -eq 0 ] || [ "$rc-${1##*/}" = 1-tern-bench ] || fail "exit status $rc: $*"
-    python3 - "$work/json" "$names" "$also" <<'PY' || fail "$*"
+    python3 - "$DIR/json" "$names" "$also" <<'PY' || fail "$*"
 import json, sys
 j = json.load(open(sys.argv[1]))
 assert isinstance(j, dict), "no object"
@@ -27,25 +27,25 @@ keys "requests prompt_tokens matched_tokens prompt_pages decode_hit_pages transf
     verified_pages wrong_bytes corrupt_detected failed_requests leaked_pages state_pages_peak history_pages_peak
     match_us_p50 match_us_p99 transfer_gb_s elapsed_s lost_resumable_tokens retracts" \
     "j['prompt_pages'] == j['decode_hit_pages'] + j['transferred_pages']" \
-    "$bin/tern-replay" --spawn --sessions 2 --turns 2 --json
+    "$TERN_BIN/tern-replay" --spawn --sessions 2 --turns 2 --json
 keys "histories events states violations failing_seeds histories_per_s faults marks marks_missed" \
-    "j['histories'] == 20 and j['faults'] and j['marks']" "$bin/tern-sim" --seeds 20 --json
+    "j['histories'] == 20 and j['faults'] and j['marks']" "$TERN_BIN/tern-sim" --seeds 20 --json
 keys "match_warm_us memcmp_warm_us match_cold_us memcmp_cold_us insert_us pin_shallow_ns pin_deep_ns" True \
-    "$bin/tern-bench" index --quick --json
+    "$TERN_BIN/tern-bench" index --quick --json
 keys "match_rtt_us_p50 match_rtt_us_p99 raw_rtt_us_p50 match_rtt_us_p50_2core match_rtt_us_p99_2core
     raw_rtt_us_p50_2core step_us_p50 pipelined_per_s raw_pipelined_per_s busy_match_rtt_us_p99" True \
-    "$bin/tern-bench" rpc --quick --json
+    "$TERN_BIN/tern-bench" rpc --quick --json
 keys "rows" "[r['page_bytes'] for r in j['rows']] == [16384, 65536, 262144, 1048576] and all(k in r for r in j['rows']
-    for k in ('gb_s', 'raw_gb_s', 'ratio'))" "$bin/tern-bench" transfer --quick --json
+    for k in ('gb_s', 'raw_gb_s', 'ratio'))" "$TERN_BIN/tern-bench" transfer --quick --json
 
-"$bin/tern-replay" --spawn --sessions 20 --turns 20 --json >"$work/json" 2>"$work/err" || fail "exit status $?"
-! grep -q 'left' "$work/err" || fail "a bar where there is no terminal"
+"$TERN_BIN/tern-replay" --spawn --sessions 20 --turns 20 --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?"
+! grep -q 'left' "$DIR/err" || fail "a bar where there is no terminal"
 if command -v script >/dev/null; then
-    script -qec "$bin/tern-replay --spawn --sessions 60 --turns 30 --json >$work/json" /dev/null </dev/null |
-        tr '\r' '\n' >"$work/bar" || fail "tern-replay on a terminal"
+    script -qec "$TERN_BIN/tern-replay --spawn --sessions 60 --turns 30 --json >$DIR/json" /dev/null </dev/null |
+        tr '\r' '\n' >"$DIR/bar" || fail "tern-replay on a terminal"
     is requests 1800
-    grep -qE '\[[#.]+\] [0-9]+/1800 requests  [0-9]+/s  [0-9]+:[0-5][0-9] left' "$work/bar" ||
-        fail "no bar with rate and time left on a terminal: $(cat "$work/bar")"
+    grep -qE '\[[#.]+\] [0-9]+/1800 requests  [0-9]+/s  [0-9]+:[0-5][0-9] left' "$DIR/bar" ||
+        fail "no bar with rate and time left on a terminal: $(cat "$DIR/bar")"
 else
     echo "not done: the progress bar needs script (bsdutils)"
 fi

@@ -2,10 +2,7 @@
 # What ternd says that it will take of memory, by part (memory_bytes): it has to agree with the address space that
 # a daemon of that configuration really has, whichever part is made larger; and a part never shrinks another.
 source "$(dirname "$0")/with_ternd.sh"
-if [[ -n $SANITIZE ]]; then
-    echo "skipped: a sanitizer brings memory of its own"
-    exit 77
-fi
+[[ -z $SANITIZE ]] || skip "a sanitizer brings memory of its own"
 
 export MALLOC_ARENA_MAX=1 # an arena of a thread's own would be there or not, by chance
 
@@ -28,11 +25,7 @@ EOF
     : >"$DIR/log"
     "$TERN_BIN/ternd" --config "$DIR/config.yaml" "$@" 2>"$DIR/log" &
     TERND_PID=$!
-    for _ in $(seq 1200); do
-        grep -qs event=ready "$DIR/log" && break
-        kill -0 "$TERND_PID" 2>/dev/null || fail "ternd did not start"
-        sleep 0.1
-    done
+    ready "$TERND_PID" "$DIR/log"
     SIZE=$(($(sed -n 's/^VmSize:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$TERND_PID/status") * 1024))
     BYTES=$(part memory_bytes)
     [[ $(wc -l <"$DIR/parts") == 10 ]] || fail "not ten lines: $(cat "$DIR/parts")"

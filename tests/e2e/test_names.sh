@@ -2,7 +2,6 @@
 # Peers by name: a name that is not known yet, one that is another machine's by now, a name service that is silent
 # and one that never answers. Real daemons; the name service is interpose_names.c, but for localhost.
 source "$(dirname "$0")/with_ternd.sh"
-CTL=$TERN_BIN/ternctl
 
 NAMES=$DIR/names
 mkdir "$NAMES"
@@ -13,52 +12,29 @@ name() {
     echo "$2" >"$NAMES/new" && mv "$NAMES/new" "$NAMES/$1"
 }
 
-declare -A PIDS PORTS # of the peers' daemons, by node
+declare -A PORTS # of the peers' daemons, by node
 peer_stop() {
-    kill -9 "${PIDS[$1]}" 2>/dev/null || true
+    kill -9 "${PIDS[$1]}"
     wait "${PIDS[$1]}" 2>/dev/null || true
     unset "PIDS[$1]"
 }
-trap 'for node in "${!PIDS[@]}"; do peer_stop "$node"; done; cleanup' EXIT
 
 # peer_start NODE ADDRESS PORT: it listens there
 peer_start() {
-    local log=$DIR/$1.log
-    cat >"$DIR/$1.yaml" <<EOF
-node: $1
-listen: $2:$3
-workers: 1
-huge_pages: false
-insecure_peers: true
-admin: {socket: $DIR/$1.admin.sock}
-tenants:
-  - {name: t0, socket: $DIR/$1.t0.sock, memory: 4M}
-peers:
-  - {name: e2e, address: "127.0.0.1:1", tenants: [t0]}
-EOF
-    : >"$log"
-    "$TERN_BIN/ternd" --config "$DIR/$1.yaml" 2>"$log" &
-    PIDS[$1]=$!
-    for _ in $(seq 2400); do
-        grep -q event=ready "$log" && break
-        kill -0 "${PIDS[$1]}" 2>/dev/null || fail "$1 did not start: $(cat "$log")"
-        sleep 0.05
-    done
-    PORTS[$1]=$(sed -n 's/.*event=ready .*control_port=\([0-9]*\).*/\1/p' "$log")
-    [[ -n ${PORTS[$1]} ]] || fail "$1 was not ready after 120 s: $(cat "$log")"
+    ternd_run "$1" --listen "$2:$3" --insecure-peers --tenant "name=t0,socket=$DIR/$1/t0.sock,memory=4M" \
+        --peer "name=e2e,address=127.0.0.1:1,tenants=t0"
+    PORTS[$1]=$(sed -n 's/.*event=ready .*control_port=\([0-9]*\).*/\1/p' "$DIR/$1/log")
 }
 
-# peer NAME EXPRESSION: over the row p of that peer, within 120 s
-peer() {
-    local rows
-    for _ in $(seq 2400); do
-        rows=$("$CTL" peers --json)
-        python3 -c 'import json, sys
+# peer NAME EXPRESSION: over the row p of that peer, which is waited for
+peer_is() {
+    ROWS=$("$CTL" peers --json)
+    python3 -c 'import json, sys
 p = [r for r in json.load(sys.stdin)["peers"] if r["peer"] == sys.argv[1]][0]
-sys.exit(0 if eval(sys.argv[2]) else 1)' "$1" "$2" <<<"$rows" && return 0
-        sleep 0.05
-    done
-    fail "peer $1: not $2 in $rows"
+sys.exit(0 if eval(sys.argv[2]) else 1)' "$1" "$2" <<<"$ROWS"
+}
+peer() {
+    wait_for "peer $1: $2" peer_is "$1" "$2"
 }
 
 # a_start: the daemon whose peers have names
@@ -136,11 +112,10 @@ peer hung "p['last_error'] == 'the name does not resolve: no answer from the nam
 name hung.test 127.0.0.1
 peer hung "'Connection refused' in p['last_error']"
 kill "$TERND_PID" # stuck.test is asked for still
-for _ in $(seq 1200); do # drain_ms is 1000
-    kill -0 "$TERND_PID" 2>/dev/null || break
-    sleep 0.05
-done
-kill -0 "$TERND_PID" 2>/dev/null && fail "it waits for a name at the end"
+ended() {
+    ! kill -0 "$TERND_PID" 2>/dev/null
+}
+wait_for "its end: it waits for a name" ended # drain_ms is 1000
 wait "$TERND_PID" || fail "exit status $?"
 TERND_PID=
 echo "names: ok"

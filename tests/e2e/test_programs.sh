@@ -6,42 +6,32 @@ source "$(dirname "$0")/with_ternd.sh"
 VERSION=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$TERN_BUILD/CMakeCache.txt")
 [[ -n $VERSION ]] || fail "no version in $TERN_BUILD/CMakeCache.txt"
 
-# ends STATUS COMMAND...: its output goes to $DIR/out
-ends() {
-    local status=$1 rc=0
-    shift
-    "$@" >"$DIR/out" 2>&1 || rc=$?
-    [[ $rc == "$status" ]] || fail "$*: exit status $rc, not $status: $(cat "$DIR/out")"
-}
-
 for program in ternd ternctl tern-sim tern-replay tern-bench; do
     [[ -x $TERN_BIN/$program ]] || continue
-    ends 0 "$TERN_BIN/$program" --version
+    ends 0 "" "$TERN_BIN/$program" --version
     [[ $(cat "$DIR/out") == "$program $VERSION" ]] || fail "$program --version: $(cat "$DIR/out")"
-    ends 0 "$TERN_BIN/$program" -V
-    ends 2 "$TERN_BIN/$program" --nonsense
+    ends 0 "" "$TERN_BIN/$program" -V
+    ends 2 "" "$TERN_BIN/$program" --nonsense
 done
-ends 0 "$TERN_BIN/ternctl" status --version
+ends 0 "" "$TERN_BIN/ternctl" status --version
 
 for wrong in "--seeds many" "--seeds 0" "--seeds 20k" "--first x"; do # nothing played is nothing passed
-    ends 2 "$TERN_BIN/tern-sim" $wrong
+    ends 2 "" "$TERN_BIN/tern-sim" $wrong
 done
 
 TENANT=name=t0,socket=$DIR/t0.sock,memory=16M
-ends 2 "$TERN_BIN/ternd"
-grep -q "no tenant" "$DIR/out" || fail "no tenant: $(cat "$DIR/out")"
-ends 2 "$TERN_BIN/ternd" --tenant
-ends 2 "$TERN_BIN/ternd" --workers many --tenant "$TENANT"
-ends 2 "$TERN_BIN/ternd" --tenant "$TENANT" operand
-ends 2 "$TERN_BIN/ternd" --config "$DIR/nowhere.yaml"
-ends 0 "$TERN_BIN/ternd" --check-config --admin-socket "$DIR/admin.sock" --tenant "$TENANT"
-ends 1 "$TERN_BIN/ternd" --admin-socket "$DIR/nowhere/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
-ends 0 "$TERN_BIN/ternd" --help
+ends 2 "no tenant" "$TERN_BIN/ternd"
+ends 2 "" "$TERN_BIN/ternd" --tenant
+ends 2 "" "$TERN_BIN/ternd" --workers many --tenant "$TENANT"
+ends 2 "" "$TERN_BIN/ternd" --tenant "$TENANT" operand
+ends 2 "" "$TERN_BIN/ternd" --config "$DIR/nowhere.yaml"
+ends 0 "" "$TERN_BIN/ternd" --check-config --admin-socket "$DIR/admin.sock" --tenant "$TENANT"
+ends 1 "" "$TERN_BIN/ternd" --admin-socket "$DIR/nowhere/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
+ends 0 "" "$TERN_BIN/ternd" --help
 tr -s ' \n' ' ' <"$DIR/out" >"$DIR/help"
 grep -q "Exit status: 0 .* 1 .* 2 " "$DIR/help" || fail "--help does not list the exit statuses"
 
-ends 2 "$TERN_BIN/tern-replay" --limit 1 --prefill "$DIR/none.sock" --decode "$DIR/none.sock"
-grep -q "No such file" "$DIR/out" || fail "no such socket: $(cat "$DIR/out")"
+ends 2 "No such file" "$TERN_BIN/tern-replay" --limit 1 --prefill "$DIR/none.sock" --decode "$DIR/none.sock"
 
 # SIGTERM ends a daemon that is still starting, which may take minutes: here it comes with its first listen()
 cat >"$DIR/term.c" <<'C'
@@ -56,7 +46,7 @@ int listen(int fd, int backlog)
 }
 C
 "$CC" -shared -fPIC "$DIR/term.c" -o "$DIR/term.so"
-ends 143 env LD_PRELOAD="$(ternd_preload "$DIR/term.so")" "$TERN_BIN/ternd" --admin-socket "$DIR/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
+ends 143 "" env LD_PRELOAD="$(ternd_preload "$DIR/term.so")" "$TERN_BIN/ternd" --admin-socket "$DIR/admin.sock" --huge-pages=no --workers 1 --tenant "$TENANT"
 
 ternd_start "" 16M 1
 "$TERN_BIN/ternctl" status --json | grep -q "\"version\": *\"$VERSION\"" || fail "status --json tells no version"

@@ -7,14 +7,10 @@ RUNS=20
 [[ ${TERN_FULL:-} == 1 ]] && RUNS=200
 RUNS=${TERN_RANKS_RUNS:-$RUNS}
 SEED=${TERN_RANKS_SEED:-$(($(date +%s) % 100000))}
-$CC "${USER_FLAGS[@]}" -std=c17 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Wshadow -Wconversion -Werror \
-    -I"$TERN_SOURCE/client/include" -I"$TERN_SOURCE/daemon/base" "$TERN_SOURCE/tests/e2e/ranks.c" \
-    -L"$TERN_BUILD/client" -Wl,-rpath,"$TERN_BUILD/client" -ltern -ljansson -o "$DIR/ranks" || fail "ranks.c"
-
 # 6 MiB a region: B's pool and A's fit, C's beside A's does not.
 ternd_start "" 6M 4
 echo "seed $SEED (TERN_RANKS_SEED)"
-"$DIR/ranks" "$SOCKET" "$ADMIN" "$RUNS" "$SEED" | tee "$DIR/out" || fail "ranks with seed $SEED"
+"$TERN_BUILD/tests/ranks" "$SOCKET" "$ADMIN" "$RUNS" "$SEED" | tee "$DIR/out" || fail "ranks with seed $SEED"
 grep -q "^fault=42 runs=$RUNS injected=$RUNS violations=0 reused_before_proof=0 leaked_pages=0$" "$DIR/out" ||
     fail "not the figures that were promised"
 kill -0 "$TERND_PID" || fail "the daemon died"

@@ -5,18 +5,18 @@
 . "$(dirname "$0")/replay_lib.sh"
 
 traces=${TERN_TRACES:-}
-[ -n "$traces" ] || { echo "skipped: TERN_TRACES names no folder of traces"; exit 77; }
+[ -n "$traces" ] || skip "TERN_TRACES names no folder of traces"
 for f in conversation agentic; do
-    [ -r "$traces/$f.jsonl" ] || { echo "skipped: no $traces/$f.jsonl: TERN_TRACES names the folder of traces"; exit 77; }
+    [ -r "$traces/$f.jsonl" ] || skip "no $traces/$f.jsonl: TERN_TRACES names the folder of traces"
 done
-command -v python3 >/dev/null || { echo "skipped: the oracle needs python3"; exit 77; }
+needs python3 "by the oracle"
 
 limit=2000
 [ "${TERN_FULL:-0}" = 1 ] && limit=100000000
 
 # exact TRACE PROFILE L: an unlimited cache, one request at a time.
 exact() {
-    read -r matched pages tokens < <(python3 "$here/trace_oracle.py" "$traces/$1.jsonl" "$3" "$limit")
+    read -r matched pages tokens < <(python3 "$HERE/trace_oracle.py" "$traces/$1.jsonl" "$3" "$limit")
     replay --trace "$traces/$1.jsonl" --limit "$limit" --profile "$2" --page-bytes 512 --concurrency 1
     sound
     is matched_tokens "$matched" prompt_pages "$pages" prompt_tokens "$tokens" retries 0
@@ -77,12 +77,12 @@ gives_way 30 15 0 --limit 500 --profile tiny-state --pool-pages 3000
 is host_hit_tokens 0
 
 # Every 40th copy between the tiers arrives damaged: it is found, none is seen, and what cannot come back is computed anew.
-cat >"$work/ternd" <<END
+cat >"$DIR/ternd" <<END
 #!/bin/sh
-exec "$bin/ternd" "\$@" --fault-copy-corrupt-every 40
+exec "$TERN_BIN/ternd" "\$@" --fault-copy-corrupt-every 40
 END
-chmod +x "$work/ternd"
-TERND=$work/ternd gives_way 50 30 1 --limit 500 --profile tiny --pool-pages 2500 --host-pages 30000
+chmod +x "$DIR/ternd"
+TERND=$DIR/ternd gives_way 50 30 1 --limit 500 --profile tiny --pool-pages 2500 --host-pages 30000
 
 if [ "${TERN_FULL:-0}" = 1 ]; then
     gives_way 100 50 1000000 --profile tiny-state --pool-pages 3000 --host-pages 30000

@@ -2,21 +2,19 @@
 # The simulator from a fresh random start: 2,000 histories, 20,000 with TERN_FULL=1. The start is printed;
 # TERN_SIM_FIRST repeats it. Passes if no history broke a promise and every mark was reached. With --rdma, as
 # test_sim_rdma.sh calls it: the transfers alone. The first run looks into the cores' memory, too, after each 16th step.
-set -euo pipefail
+source "$(dirname "$0")/with_ternd.sh"
 
-sim=${TERN_BIN:?}/tern-sim
-[ -x "$sim" ] || { echo "tern-sim was not built"; exit 77; }
+sim=$TERN_BIN/tern-sim out=$DIR
+[ -x "$sim" ] || skip "tern-sim was not built"
 seeds=2000 least=200 audit=(--audit 16)
 [ "${TERN_FULL:-0}" = 1 ] && seeds=20000
 [ "${1:-}" = --rdma ] && least=0 audit=()
 first=${TERN_SIM_FIRST:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
 
 echo "tern-sim $*: $seeds seeds from $first (repeat with TERN_SIM_FIRST=$first)"
 status=0
 "$sim" "$@" "${audit[@]}" --seeds "$seeds" --first "$first" --shrink "$out" --json >"$out/result.json" || status=$?
-[ "$status" -eq 77 ] && { echo "skipped: this build has no RDMA"; exit 77; }
+[ "$status" -eq 77 ] && skip "this build has no RDMA"
 python3 - "$out/result.json" "$least" <<'PY' || status=1
 import json, sys
 r = json.load(open(sys.argv[1]))

@@ -2,15 +2,11 @@
 # Histories over RDMA shrink: those that the seam's planted bugs make fail, to a tenth of their choices and faults;
 # each plays to the same violation twice, and to none in the good build. For that a history played by its list is the
 # one that chance made, and one item left out leaves most of the rest as it was.
-set -euo pipefail
+source "$(dirname "$0")/with_ternd.sh"
 
-sim=${TERN_BIN:?}/tern-sim
-[ -x "$sim-bugs" ] || { echo "tern-sim-bugs was not built (TERN_BUGS=ON builds it)"; exit 77; }
+sim=$TERN_BIN/tern-sim out=$DIR
+[ -x "$sim-bugs" ] || skip "tern-sim-bugs was not built (TERN_BUGS=ON builds it)"
 "$sim" --rdma --seeds 1 >/dev/null 2>&1 || { [ $? -eq 77 ] && exit 77; }
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
-
-fail() { echo "$*"; exit 1; }
 for bug in 21 22 23 24 25 26 27; do
     mkdir "$out/$bug"
     "$sim-bugs" --bug $bug --seeds 40000 --shrink "$out/$bug" 2>&1 | tee -a "$out/said"

@@ -3,13 +3,10 @@
 # there is no memory and ends, leaving no socket behind. Every allocation of a start from flags is tried, and every
 # STRIDE-th of one from a file, most of which are the YAML parser's own.
 source "$(dirname "$0")/with_ternd.sh"
-if [[ -n $SANITIZE ]]; then
-    echo "skipped: a sanitizer brings an allocator of its own"
-    exit 77
-fi
+[[ -z $SANITIZE ]] || skip "a sanitizer brings an allocator of its own"
 STRIDE=16
 RUN_S=30 # of one daemon: none of them waits for anything
-"${CC:-cc}" -std=gnu17 -O1 -fno-builtin -shared -fPIC -o "$DIR/fail.so" "$HERE/interpose_fail.c"
+"$CC" -std=gnu17 -O1 -fno-builtin -shared -fPIC -o "$DIR/fail.so" "$HERE/interpose_fail.c"
 cat >"$DIR/config.yaml" <<EOT
 node: e2e
 listen: 127.0.0.1:0

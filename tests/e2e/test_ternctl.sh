@@ -2,29 +2,11 @@
 # ternctl against a real daemon: every command, its table and its JSON, what it says when something is wrong.
 source "$(dirname "$0")/with_ternd.sh"
 
-CTL=$TERN_BIN/ternctl
-command -v python3 >/dev/null || {
-    echo "skipped: python3 is needed to check the JSON"
-    exit 77
-}
+needs python3 "to check the JSON"
 
-# json TEXT EXPRESSION: the text is exactly one JSON object j, and the Python expression holds
-json() {
-    python3 -c '
-import json, sys
-j = json.loads(sys.argv[1])
-assert isinstance(j, dict), "no object"
-value = eval(sys.argv[2])
-assert value, sys.argv[2]
-' "$1" "$2" || fail "JSON: $2 in ${1:0:2000}"
-}
-
-# the same, without an end: json_holds TEXT EXPRESSION; value EXPRESSION <TEXT prints it
+# json_holds TEXT EXPRESSION: json without an end
 json_holds() {
     python3 -c 'import json, sys; j = json.loads(sys.argv[1]); sys.exit(not eval(sys.argv[2]))' "$1" "$2"
-}
-value() {
-    python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"
 }
 
 # wrong STATUS PATTERN COMMAND...: it ends so, says so on standard error, and prints nothing on standard output
@@ -46,79 +28,12 @@ peers:
 insecure_peers: true" 16M 1
 
 # An engine that has something to show: it is held open by a fifo while ternctl looks.
-cat >"$DIR/holder.c" <<'C'
-#include <stdio.h>
-#include <tern.h>
-#define N 1024
-int main(int argc, char **argv)
-{
-    struct tern_group kv = {.name = "kv", .page_tokens = 64, .page_bytes = 4096};
-    int host = argc > 2; /* with a host tier, and two sessions that go away and come back */
-    struct tern_layout layout = {
-        .groups = &kv, .ngroups = 1, .bytes = 4u << 20, .host_bytes = host ? 4u << 20 : 0};
-    struct tern_namespace ns = {.model = "m"};
-    struct tern *t;
-    struct tern_pool *p;
-    uint64_t pool;
-    tern_session kept[3];
-    if (argc < 2)
-        return 1;
-    enum tern_err err = tern_connect(argv[1], 0, &t);
-    if (err) {
-        printf("%s: %s\n", err == TERN_BUSY ? "BUSY" : tern_strerror(err), tern_error_text(NULL));
-        return 1;
-    }
-    if (tern_join(t, host ? "away <&>" : "holder", TERN_BOTH, 0, 1, 0) ||
-        tern_pool_open(t, &layout, 0, &pool, 0) || tern_pool_map(t, pool, 0, &p))
-        return 1;
-    for (uint32_t k = 0; k < 3; k++) { /* 512 tokens in common, then each its own */
-        uint32_t tokens[N];
-        struct tern_tokens list = {.v = tokens, .n = N};
-        struct tern_op ops[2];
-        struct tern_result r[2];
-        tern_session s;
-        struct tern_retracted gone;
-        uint32_t done;
-        for (uint32_t i = 0; i < N; i++)
-            tokens[i] = i < 512 ? i : k * 10000 + i;
-        if (tern_session_open(t, pool, &ns, 0, &s) || tern_match(t, s, &list, 0, 0, r))
-            return 2;
-        ops[0] = (struct tern_op){.kind = TERN_EXTEND, .session = s, .length = N, .written = N};
-        ops[1] = (struct tern_op){.kind = TERN_COMMIT, .session = s, .step = k + 1, .length = N};
-        if (tern_done_step(p, k + 1) || tern_step(t, ops, 2, 0, r, &done) || r[0].err || r[1].err)
-            return 3;
-        if (k == 2 && tern_do(t, &(struct tern_op){.kind = TERN_CLOSE, .session = s, .step = k + 1}, 0, r))
-            return 4;
-        kept[k] = s;
-        if (host && k < 2 && tern_retract(t, s, k ? TERN_RETRACT_DROP : TERN_RETRACT_HOST, k + 1, 0, &gone))
-            return 5;
-    }
-    puts("ready");
-    fflush(stdout);
-    getchar();
-    for (uint32_t k = 0; host && k < 2; k++) {
-        struct tern_result r;
-        if (tern_recover(t, kept[k], 5000, &r) || r.lengths.committed != N)
-            return 6;
-    }
-    puts("back");
-    fflush(stdout);
-    getchar();
-    tern_destroy(t);
-    return 0;
-}
-C
-$CC "${USER_FLAGS[@]}" -I"$TERN_SOURCE/client/include" -I"$TERN_SOURCE/daemon/base" "$DIR/holder.c" \
-    -L"$TERN_BUILD/client" -Wl,-rpath,"$TERN_BUILD/client" -ltern -o "$DIR/holder" || fail "holder.c"
+HOLD=$TERN_BUILD/tests/holder
 mkfifo "$DIR/hold"
-"$DIR/holder" "$SOCKET" <"$DIR/hold" >"$DIR/holder.out" &
+"$HOLD" hold "$SOCKET" <"$DIR/hold" >"$DIR/holder.out" &
 HOLDER=$!
 exec 9>"$DIR/hold"
-for _ in $(seq 1200); do
-    grep -q ready "$DIR/holder.out" && break
-    sleep 0.05
-done
-grep -q ready "$DIR/holder.out" || fail "the engine did not start"
+wait_for "the engine" grep -q ready "$DIR/holder.out"
 
 # ---- status: the keys that are promised, and the counts add up
 S=$("$CTL" status --json)
@@ -157,7 +72,7 @@ TREE=$("$CTL" tree)
 [[ $(grep -c ' 512\.\.' <<<"$TREE") == 3 ]] || fail "not three branches: $TREE"
 [[ $(grep -c '\.\.1024 *1 *1 *0 .* device holder [0-9]' <<<"$TREE") == 2 ]] || fail "not two held ends: $TREE"
 [[ $(grep -c ' 512\.\.1024 *8 *8 *0' <<<"$TREE") == 1 ]] || fail "the closed branch is not one line: $TREE"
-POOL=$("$CTL" pools --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["pools"][0]["pool"])')
+POOL=$("$CTL" pools --json | value "j['pools'][0]['pool']")
 [[ $("$CTL" tree --pool "$POOL") == *0..512* && $("$CTL" tree --pool 0) == *0..512* ]] || fail "tree --pool"
 
 # ---- no colour where nobody looks, colour on a terminal, none with NO_COLOR
@@ -172,11 +87,10 @@ if command -v script >/dev/null; then
 fi
 
 # ---- evict: what nobody holds goes, what sessions hold stays. What is being sealed does not go either.
-for _ in $(seq 1200); do
-    TREE=$("$CTL" tree --json)
-    json_holds "$TREE" "all(n['sealed'] for n in j['tree'] if n['depth'] > 0)" && break
-    sleep 0.05
-done
+sealed() {
+    json_holds "$("$CTL" tree --json)" "all(n['sealed'] for n in j['tree'] if n['depth'] > 0)"
+}
+wait_for "the seals" sealed
 json "$("$CTL" evict --pool "$POOL" --nodes 1 --json)" "j['nodes'] >= 1 and j['pages'] >= 1"
 json "$("$CTL" evict --json)" "j['pages'] >= 0"
 json "$("$CTL" status --json)" "j['pools'][0]['snapshot'] == 8 + 2 * 8"
@@ -191,16 +105,15 @@ wrong 1 "path" "$CTL" tape /nowhere/at/all.tape
 
 # ---- a host tier: sessions that are away, prefixes on both tiers, pins
 mkfifo "$DIR/away"
-"$DIR/holder" "$SOCKET" host <"$DIR/away" >"$DIR/away.out" &
+"$HOLD" away "$SOCKET" <"$DIR/away" >"$DIR/away.out" &
 AWAY=$!
 exec 8>"$DIR/away"
-HOST=[]
-for _ in $(seq 1200); do # until the copies are there
+copied() {
     HOST=$("$CTL" status --json)
-    grep -q ready "$DIR/away.out" && json_holds "$HOST" "j['host_tier']['host_copies'] == 32 and j['host_tier']['copies'] == 0" && break
-    sleep 0.05
-done
-json "$HOST" "j['host_tier']['host_copies'] == 32 and j['host_tier']['retracts'] == 2 and j['host_tier']['bytes'] > 0"
+    grep -q ready "$DIR/away.out" && json_holds "$HOST" "j['host_tier']['host_copies'] == 32 and j['host_tier']['copies'] == 0"
+}
+wait_for "the copies" copied
+json "$HOST" "j['host_tier']['retracts'] == 2 and j['host_tier']['bytes'] > 0"
 json "$HOST" "sorted((g['tier'], g['group'], g['snapshot']) for g in j['pools']) == [('device', 'kv', 24), ('device', 'kv', 32), ('host', 'kv', 32)]"
 json "$HOST" "all(sum(g[k] for k in ('free', 'leased', 'session', 'snapshot', 'reclaimable',
  'transfer', 'ticket', 'retiring', 'zeroing', 'quarantine')) == g['total'] for g in j['pools'])"
@@ -305,12 +218,9 @@ done
 # ---- drain, last: it is for good. A command that the daemon leaves ends in 3, and tells nobody to call the library.
 "$CTL" watch >"$DIR/stdout" 2>"$DIR/stderr" 9>&- & # or the holder waits for it
 WATCH=$!
-for _ in $(seq 1200); do
-    grep -q "waiting for changes" "$DIR/stderr" && break
-    sleep 0.05
-done
+wait_for "watch" grep -q "waiting for changes" "$DIR/stderr"
 JSON=$("$CTL" drain --json)
-OUT=$("$DIR/holder" "$SOCKET" </dev/null 2>&1) && fail "an engine connected to a daemon that drains"
+OUT=$("$HOLD" hold "$SOCKET" </dev/null 2>&1) && fail "an engine connected to a daemon that drains"
 grep -q "BUSY.*draining: connect to another one" <<<"$OUT" || fail "connecting while it drains: $OUT"
 OUT=$("$CTL" drain)
 grep -q "2 still open .* exits after the last, in 45.0 s at the latest" <<<"$OUT" || fail "drain: $OUT"

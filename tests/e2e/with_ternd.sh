@@ -1,16 +1,26 @@
-# Sourced by the scripts of this folder: a real ternd in a folder of its own, ended with the script.
-#   ternd_start EXTRA-YAML MEMORY REGIONS    sets DIR, SOCKET (of tenant t0), ADMIN; drain_ms is DRAIN_MS (1000),
-#                                            LD_PRELOAD of the daemon alone TERND_PRELOAD
+# Sourced by the scripts of this folder: real daemons, ended with the script, in $DIR, which is removed then.
+#   ternd_start EXTRA-YAML MEMORY REGIONS    sets SOCKET (of tenant t0), ADMIN; drain_ms is DRAIN_MS (1000), LD_PRELOAD
+#                                            of the daemon alone TERND_PRELOAD
+#   ternd_stop                               ends it again
+#   ternd_run NODE FLAG...                   one more, ready when this returns: its files are in $DIR/NODE, its id in
+#                                            PIDS[NODE]
 #   ternd_preload LIBRARY                    prints what LD_PRELOAD has to be for ternd
-#   fail TEXT                                ends the script
+#   ready PID LOG                            waits until that daemon serves
+#   wait_for WHAT COMMAND...                 until the command succeeds, 120 s at the least
+#   ends STATUS PATTERN COMMAND...           it ends so, and its output, in $DIR/out, has a line that matches
+#   json TEXT EXPRESSION                     the text is one JSON object j, and the Python expression holds
+#   value EXPRESSION <TEXT                   prints what it is of the object j
+#   needs PROGRAM WHAT-FOR, skip WHY, fail TEXT   end the script
 # TERN_BIN, TERN_BUILD and TERN_SOURCE come from ctest; by hand the defaults do.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 TERN_SOURCE=${TERN_SOURCE:-$(cd "$HERE/../.." && pwd)}
 TERN_BUILD=${TERN_BUILD:-$TERN_SOURCE/build}
 TERN_BIN=${TERN_BIN:-$TERN_BUILD/bin}
+CTL=$TERN_BIN/ternctl
 DIR=$(mktemp -d /tmp/tern-e2e-XXXXXX)
 TERND_PID= STUCK=
+declare -A PIDS
 STOP_S=60 # beyond drain_ms, for a daemon to end
 
 ternd_stop() {
@@ -31,6 +41,9 @@ ternd_stop() {
 
 cleanup() {
     ternd_stop || true
+    for pid in "${PIDS[@]}"; do
+        kill -9 "$pid" 2>/dev/null && wait "$pid" 2>/dev/null || true
+    done
     rm -rf "$DIR"
     [[ -z $STUCK ]] || exit 1
 }
@@ -38,8 +51,57 @@ trap cleanup EXIT
 
 fail() {
     echo "FAILED: $*" >&2
-    [[ -f $DIR/log ]] && tail -n 20 "$DIR/log" >&2
+    tail -n 20 "$DIR"/{log,*/log,json,err} >&2 2>/dev/null || true
     exit 1
+}
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+needs() {
+    command -v "$1" >/dev/null || skip "$1 is needed $2"
+}
+
+wait_for() {
+    local what=$1
+    shift
+    for _ in $(seq 2400); do
+        "$@" && return 0
+        sleep 0.05
+    done
+    fail "waited in vain for $what"
+}
+
+ready() {
+    for _ in $(seq 2400); do
+        grep -qs event=ready "$2" && return 0
+        kill -0 "$1" 2>/dev/null || fail "ternd did not start: $(cat "$2")"
+        sleep 0.05
+    done
+    fail "ternd was not ready after 120 s: $(cat "$2")"
+}
+
+ends() {
+    local status=$1 pattern=$2 rc=0
+    shift 2
+    "$@" >"$DIR/out" 2>&1 || rc=$?
+    [[ $rc == "$status" ]] || fail "$*: exit status $rc, not $status: $(cat "$DIR/out")"
+    [[ -z $pattern ]] || grep -q -- "$pattern" "$DIR/out" || fail "$*: no '$pattern' in: $(cat "$DIR/out")"
+}
+
+json() {
+    python3 -c '
+import json, sys
+j = json.loads(sys.argv[1])
+assert isinstance(j, dict), "no object"
+assert eval(sys.argv[2]), sys.argv[2]
+' "$1" "$2" || fail "JSON: $2 in ${1:0:2000}"
+}
+
+value() {
+    python3 -c 'import json, sys; j = json.load(sys.stdin); print(eval(sys.argv[1]))' "$1"
 }
 
 ternd_start() {
@@ -63,12 +125,18 @@ EOF
     : >"$DIR/log" # here: the one before may have said that it was ready
     LD_PRELOAD=${TERND_PRELOAD:-} "$TERN_BIN/ternd" --config "$DIR/config.yaml" 2>"$DIR/log" &
     TERND_PID=$!
-    for _ in $(seq 1200); do
-        grep -qs event=ready "$DIR/log" && return 0
-        kill -0 "$TERND_PID" 2>/dev/null || fail "ternd did not start"
-        sleep 0.1
-    done
-    fail "ternd was not ready after 120 s"
+    ready "$TERND_PID" "$DIR/log"
+}
+
+ternd_run() {
+    local node=$1
+    shift
+    mkdir -p "$DIR/$node"
+    : >"$DIR/$node/log"
+    "$TERN_BIN/ternd" --node "$node" --admin-socket "$DIR/$node/admin.sock" --huge-pages=no --workers 1 "$@" \
+        2>"$DIR/$node/log" &
+    PIDS[$node]=$!
+    ready "${PIDS[$node]}" "$DIR/$node/log"
 }
 
 LIBRARIES=$(ldd "$TERN_BIN/ternd") # kept: `ldd | grep -q` fails where grep ends first
@@ -77,10 +145,4 @@ ternd_preload() { # a sanitizer's library comes first
     echo "$(sed -n 's/.*=> \(.*lib[at]san[^ ]*\) .*/\1 /p' <<<"$LIBRARIES")$1"
 }
 
-# What a program of the user needs beside the public header; a build with sanitizers needs the same for its users.
 CC=${CC:-gcc}
-USER_FLAGS=()
-case $SANITIZE in
-address) USER_FLAGS+=(-fsanitize=address,undefined) ;;
-thread) USER_FLAGS+=(-fsanitize=thread) ;;
-esac

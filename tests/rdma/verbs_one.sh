@@ -21,7 +21,7 @@ step() { # NAME COMMAND...
     echo "== $name: $((SECONDS - start)) s"
 }
 
-watched() { bash "$here/verbs_noalloc.sh" "$INTERPOSE" "$@"; }
+watched() { bash "$here/../e2e/noalloc.sh" "$INTERPOSE" "$@"; }
 
 replay() {
     "$TERN_BIN/tern-replay" --spawn --tls "$CERTS" --profile tiny-state --sessions "$SESSIONS" --turns 4 --concurrency 4 "$@"
