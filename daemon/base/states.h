@@ -26,7 +26,7 @@
         static const uint32_t next[MACHINE##_STATES] = {TABLE(STATE_NEXT)};                        \
                                                                                                    \
         check(*state < MACHINE##_STATES && next[*state] & 1u << to);                               \
-        *state = to;                                                                               \
+        *state = (type)to;                                                                         \
     }
 
 #endif
