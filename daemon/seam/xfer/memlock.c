@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-#include "seam/xfer/tcp/tcp.h"
+#include "seam/xfer/transfers.h"
 
 #define CAP_IPC_LOCK_BIT 14
 

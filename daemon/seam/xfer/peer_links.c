@@ -128,24 +128,47 @@ uint32_t peer_link_admitted(const struct xfer *xfer, uint64_t token)
 
 /* ------------------------------------------------------------------ which way */
 
-static bool link_wants(const struct xfer *xfer, uint32_t number, const struct transport *t)
+const char *peer_link_unwanted(const struct xfer *xfer, uint32_t number, const struct transport *t)
 {
+    static const char *const configured[XFER_TRANSPORTS] = {
+#define X(name, word, by_paths, meaning) [XFER_##name] = "transport: " word " is configured",
+        XFER_TRANSPORT_TABLE(X)
+#undef X
+    };
     enum xfer_transport wanted = xfer->link[number].wanted;
 
-    return wanted == XFER_AUTO || (wanted == XFER_VERBS) == t->ops->rdma;
+    return wanted == XFER_AUTO || (t && wanted == t->ops->asked_for) ? NULL : configured[wanted];
+}
+
+/* The next one that is in use and may be used for that link. */
+static struct transport *transport_after(const struct xfer *xfer, uint32_t number,
+                                         const struct transport *after)
+{
+    for (uint32_t i = after ? after->lane + 1 : 0; i < xfer->ntransports; i++) {
+        struct transport *t = (struct transport *)&xfer->transport[i];
+
+        if (t->own && !peer_link_unwanted(xfer, number, t))
+            return t;
+    }
+    return NULL;
 }
 
 struct transport *transport_for(struct xfer *xfer, uint32_t number, uint32_t pool,
                                 const struct transport *after)
 {
-    for (uint32_t i = after ? after->lane + 1 : 0; i < xfer->ntransports; i++) {
-        struct transport *t = &xfer->transport[i];
+    struct transport *t = transport_after(xfer, number, after);
 
-        if (t->own && link_wants(xfer, number, t) &&
-            (!t->ops->takes || t->ops->takes(t, number, pool)))
-            return t;
-    }
-    return NULL;
+    while (t && t->ops->takes && !t->ops->takes(t, number, pool))
+        t = transport_after(xfer, number, t);
+    return t;
+}
+
+const char *peer_link_fallback(const struct xfer *xfer, uint32_t number,
+                               const struct transport *after)
+{
+    const struct transport *t = transport_after(xfer, number, after);
+
+    return t ? t->ops->name : NULL;
 }
 
 void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport transport,
@@ -160,7 +183,8 @@ void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport
         t->ops->link_transport(t, number, tenants, peer_rdma);
     for (uint32_t i = 0; !t && i < c->tenants && c->path_note; i++)
         if (tenants >> i & 1)
-            c->path_note(xfer->config.ctx, number, i, false, no_rdma);
+            c->path_note(xfer->config.ctx, number, i, peer_link_fallback(xfer, number, NULL),
+                         no_rdma);
 }
 
 void xfer_link_push(struct xfer *xfer, uint32_t number, bool push)
@@ -201,15 +225,25 @@ void xfer_peer_down(struct xfer *xfer, uint32_t number)
 
 void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_view *ret)
 {
-    const struct transport *t = rdma_of(xfer), *last = &xfer->transport[xfer->ntransports - 1];
+    const struct transport *t = rdma_of(xfer);
 
     check(number < xfer->config.links);
     *ret = (struct xfer_link_view){.transport = "none", .reason = ""};
-    if (!xfer->link[number].up || (t && t->ops->link_view(t, number, ret)))
+    if (!xfer->link[number].up)
         return;
-    if (t || xfer->link[number].wanted != XFER_VERBS)
-        ret->transport = last->ops->name;
-    ret->reason = t ? "transport: tcp is configured" : no_rdma;
+    ret->transport = NULL;
+    if (!t || !t->ops->link_view(t, number, ret)) {
+        bool by_paths = xfer_transport_by_paths(xfer->link[number].wanted);
+
+        if (!by_paths)
+            ret->reason = peer_link_unwanted(xfer, number, t);
+        else if (!t)
+            ret->reason = no_rdma;
+    }
+    if (!ret->transport)
+        ret->transport = peer_link_fallback(xfer, number, t);
+    if (!ret->transport)
+        ret->transport = "none";
 }
 
 bool xfer_path_view(const struct xfer *xfer, uint32_t number, uint32_t i,

@@ -301,7 +301,7 @@ void batch_answered(struct xfer *xfer, uint32_t number, uint32_t n)
 
 /* ------------------------------------------------------------------ another transport */
 
-static struct transport *transport_after(struct xfer *xfer, const struct batch *batch)
+static struct transport *another_for(struct xfer *xfer, const struct batch *batch)
 {
     return transport_for(xfer, xfer->inflow[batch->inflow].peer_link, batch->pool,
                          &xfer->transport[batch->lane]);
@@ -309,13 +309,13 @@ static struct transport *transport_after(struct xfer *xfer, const struct batch *
 
 bool batch_has_another_way(struct xfer *xfer, uint32_t number)
 {
-    return transport_after(xfer, &xfer->batch[number]) != NULL;
+    return another_for(xfer, &xfer->batch[number]) != NULL;
 }
 
 /* False: its pull broke. */
 static bool batch_requeue(struct xfer *xfer, uint32_t number, enum tern_err err)
 {
-    struct transport *t = transport_after(xfer, &xfer->batch[number]);
+    struct transport *t = another_for(xfer, &xfer->batch[number]);
 
     if (t)
         batch_queue(xfer, number, t);
@@ -335,7 +335,7 @@ void batch_hand_on(struct xfer *xfer, uint32_t number, enum tern_err err)
     if (batch->state == BATCH_QUEUED)
         queue_remove(xfer, number);
     batch_state_move(&batch->state, BATCH_MOVING);
-    xfer->stats.batches_to_tcp++;
+    xfer->stats.batches_moved++;
     if (batch->verifying == 0) /* else with the last verdict */
         batch_requeue(xfer, number, err);
 }

@@ -181,6 +181,13 @@ uint32_t peer_link_admitted(const struct xfer *xfer, uint64_t token);
 struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t pool,
                                 const struct transport *after);
 
+/* Why that transport may not carry the link's pages, though it could; NULL: it may. */
+const char *peer_link_unwanted(const struct xfer *xfer, uint32_t peer_link,
+                               const struct transport *t);
+/* The transport that the link has where `after` can't carry its pages; NULL: none. */
+const char *peer_link_fallback(const struct xfer *xfer, uint32_t peer_link,
+                               const struct transport *after);
+
 bool xfer_rdma_built(const struct xfer *xfer);
 
 static inline struct lane *transport_lane(const struct transport *t, uint32_t peer_link)

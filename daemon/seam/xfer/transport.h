@@ -5,10 +5,8 @@
  *
  * To add one: its own folder of files, its line in transports.c, and its library in
  * daemon/seam/CMakeLists.txt if it needs one. XFER_AUTO then offers it batches in the order of
- * transports.c. If operators are to ask for it by name, it also needs a value of enum
- * xfer_transport in xfer.h, its name in shell/config/config_values.c, and an answer of link_wants
- * in peer_links.c, which so far tells RDMA from the rest. Owner thread only; nothing is allocated
- * after `create`. */
+ * transports.c. If operators are to ask for it by name, it also needs a row of XFER_TRANSPORT_TABLE
+ * in xfer.h. Owner thread only; nothing is allocated after `create`. */
 #ifndef SEAM_XFER_TRANSPORT_H
 #define SEAM_XFER_TRANSPORT_H
 
@@ -48,8 +46,9 @@ struct data_service {
 };
 
 struct transport_ops {
-    const char *name; /* in views and logs */
-    bool rdma;        /* it makes paths, and is what XFER_VERBS asks for */
+    const char *name;              /* in views and logs */
+    enum xfer_transport asked_for; /* besides AUTO; AUTO: it has no word of its own */
+    bool rdma;                     /* it makes paths */
     uint32_t
         conn_bytes; /* of what it keeps for a data connection that it calls; 0: it calls none */
     const struct data_service *service; /* NULL: nobody asks it by frames */
@@ -90,7 +89,7 @@ struct transport_ops {
     void (*link_push)(struct transport *t, uint32_t peer_link, bool push);
     void (*path_msg)(struct transport *t, uint32_t peer_link, const struct xfer_path_msg *msg);
     void (*peer_down)(struct transport *t, uint32_t peer_link);
-    /* False: it has nothing to say of that link. */
+    /* False: it has nothing to say of that link. A NULL for the transport: another one's turn. */
     bool (*link_view)(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);
     bool (*path_view)(const struct transport *t, uint32_t peer_link, uint32_t i,
                       struct xfer_path_view *ret);

@@ -1,4 +1,5 @@
-/* The transports that are built in, best first. A line each. */
+/* The transports that are built in, best first: a line each. And the words that operators have for
+ * them. */
 #include "seam/xfer/tcp/tcp.h"
 #include "seam/xfer/transport.h"
 #ifdef TERN_HAVE_VERBS
@@ -12,3 +13,20 @@ const struct transport_ops *const transports_built[] = {
     &tcp_transport,
     NULL,
 };
+
+const char *const xfer_transport_word[XFER_TRANSPORTS] = {
+#define X(name, word, by_paths, meaning) [XFER_##name] = (word),
+    XFER_TRANSPORT_TABLE(X)
+#undef X
+};
+
+bool xfer_transport_by_paths(enum xfer_transport transport)
+{
+    static const bool by_paths[XFER_TRANSPORTS] = {
+#define X(name, word, by_paths, meaning) [XFER_##name] = (by_paths),
+        XFER_TRANSPORT_TABLE(X)
+#undef X
+    };
+
+    return by_paths[transport];
+}

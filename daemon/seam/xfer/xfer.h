@@ -13,8 +13,23 @@
 struct transport_ops;
 struct xfer;
 
-/* How the pages of a peer come to us. AUTO: by RDMA where both ends can, else over TCP. */
-enum xfer_transport { XFER_AUTO = 0, XFER_VERBS, XFER_TCP };
+/* How an operator asks for the pages of a peer to come (peers[].transport), as X(name, its word,
+ * may they come by RDMA paths, what it means). In a row but AUTO's it is a transport alone, or
+ * nothing; a word needs no transport of this build behind it. */
+#define XFER_TRANSPORT_TABLE(X)                                                                    \
+    X(AUTO, "auto", true, "by RDMA where both ends can, else over TCP")                            \
+    X(VERBS, "verbs", true, "by RDMA or not at all")                                               \
+    X(TCP, "tcp", false, "over TCP")
+
+enum xfer_transport {
+#define X(name, word, by_paths, meaning) XFER_##name,
+    XFER_TRANSPORT_TABLE(X)
+#undef X
+        XFER_TRANSPORTS
+};
+
+extern const char *const xfer_transport_word[XFER_TRANSPORTS];
+bool xfer_transport_by_paths(enum xfer_transport transport);
 
 /* What the two ends of an RDMA path say to each other, on the peer's control connection and nowhere
  * else: a path is of one link, one tenant, because a key is good for one tenant's memory alone, and
@@ -72,8 +87,9 @@ struct xfer_rdma_config {
     uint64_t mr_bytes_max; /* of one registration; 0: what the device takes */
     uint32_t tenants;
     void (*path_send)(void *ctx, uint32_t link, const struct xfer_path_msg *msg);
-    /* What a link's pulls of a tenant go over from now on, and why; for the log. */
-    void (*path_note)(void *ctx, uint32_t link, uint32_t tenant, bool verbs, const char *reason);
+    /* What a link's pulls of a tenant go over from now on, and why; for the log. NULL: nothing. */
+    void (*path_note)(void *ctx, uint32_t link, uint32_t tenant, const char *transport,
+                      const char *reason);
     /* While a device registers memory, and when it has: of so many bytes, since so long. */
     void (*progress)(void *ctx, const char *device, uint64_t done, uint64_t all, uint32_t threads,
                      uint64_t ns);
@@ -94,7 +110,7 @@ struct xfer_config {
     uint32_t socket_buffer_bytes; /* SO_SNDBUF and SO_RCVBUF; 0: 1 MiB, or what the kernel makes of
                                      it where net.core.rmem_max and wmem_max are below that */
     uint64_t incarnation;         /* ours: a data connection that names another is refused */
-    struct xfer_rdma_config rdma; /* all zero: TCP alone */
+    struct xfer_rdma_config rdma; /* all zero: no RDMA */
     /* Borrowed, best first, ends with NULL; NULL: all that are built in (transport.h). */
     const struct transport_ops *const *transports;
     /* EV_PULLED, EV_PULL_BROKEN (PEER_LOST: the connection ended; GONE: the source gave a page or
@@ -131,7 +147,7 @@ enum tern_err xfer_link_up(struct xfer *xfer, uint32_t link, const struct sockad
                            socklen_t len, uint64_t peer_incarnation, uint64_t token);
 void xfer_link_down(struct xfer *xfer, uint32_t link);
 /* After xfer_link_up: how its pages are to come, and of which tenants (a bit each). Without this
- * call they come over TCP. peer_rdma: the peer understands paths. */
+ * call they do not come by paths. peer_rdma: the peer understands paths. */
 void xfer_link_transport(struct xfer *xfer, uint32_t link, enum xfer_transport transport,
                          uint64_t tenants, bool peer_rdma);
 /* Before xfer_link_transport: pages that come by RDMA are written by the peer, where both can, and
@@ -143,7 +159,7 @@ void xfer_path_msg(struct xfer *xfer, uint32_t link, const struct xfer_path_msg 
 void xfer_peer_down(struct xfer *xfer, uint32_t link);
 
 struct xfer_link_view {
-    const char *transport; /* "verbs", "tcp", "setting up" or "none" */
+    const char *transport; /* the word of a transport, "setting up" or "none" */
     const char *reason;    /* borrowed until the next call into xfer */
     bool push;             /* the peer writes; else we read */
 };
@@ -211,8 +227,8 @@ struct xfer_stats {
     /* Writes: posted by us; of grants that their pull's end took back from a peer that was slow;
      * and what it wrote, or tried to, for a pull that had ended. */
     uint64_t writes_posted, grants_revoked, late_writes;
-    uint64_t pieces_again;   /* read once more, over another path than the one that was lost */
-    uint64_t batches_to_tcp; /* asked for anew, as no path was left */
+    uint64_t pieces_again;  /* read once more, over another path than the one that was lost */
+    uint64_t batches_moved; /* asked for anew by another transport, as no path was left */
 };
 void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret);
 

@@ -218,7 +218,7 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "paths_made", x->paths_made);
     text_u64(out, "paths_failed", x->paths_failed);
     text_u64(out, "pieces_again", x->pieces_again);
-    text_u64(out, "batches_to_tcp", x->batches_to_tcp);
+    text_u64(out, "batches_moved", x->batches_moved);
     text_u64(out, "pages_in", x->verbs_pages_in);
     text_u64(out, "pages_out", x->verbs_pages_out);
     text_u64(out, "bytes_in", x->verbs_bytes_in);

@@ -49,7 +49,7 @@ struct config_peer {
     char name[CONFIG_NAME_BYTES];
     struct config_endpoint address; /* of its control listener */
     uint64_t tenants;               /* bit i: it may ask for tenant i, and we ask it for tenant i */
-    enum xfer_transport transport;  /* of the pages that it sends us; TCP: none go out by RDMA */
+    enum xfer_transport transport;  /* of the pages that it sends us */
     bool push;                      /* it writes those that go by RDMA; else we read them */
 };
 

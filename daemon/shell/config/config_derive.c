@@ -58,10 +58,10 @@ static enum tern_err peer_is_whole(struct loader *l, uint32_t i)
     if (p->address.host[0] == '\0' || p->address.port == 0)
         return loader_fail(l, origin, "peers", (int)i, NULL,
                            "needs an address, HOST:PORT of its listener");
-    if (p->push && p->transport == XFER_TCP)
+    if (p->push && !xfer_transport_by_paths(p->transport))
         return loader_fail(l, origin, "peers", (int)i, "push",
-                           "over TCP pages are read, never written: set transport to auto or "
-                           "verbs, or leave out push");
+                           "pages are written by RDMA alone: set transport to auto or verbs, or "
+                           "leave out push");
     if (strcmp(p->name, l->config->node) == 0)
         return loader_fail(l, origin, "peers", (int)i, "name", "is this daemon itself: node is %s",
                            p->name);
@@ -134,7 +134,7 @@ static uint64_t data_conns(const struct config *c)
     uint64_t n = 0;
 
     for (uint32_t i = 0; i < c->npeers; i++)
-        n += c->peers[i].transport == XFER_TCP ? 2 : 4;
+        n += xfer_transport_by_paths(c->peers[i].transport) ? 4 : 2;
     return n < DATA_CONNS_MIN ? DATA_CONNS_MIN : n;
 }
 

@@ -178,18 +178,20 @@ static enum tern_err parse_endpoint(const struct setting *s, const char *text, v
     return TERN_OK;
 }
 
-static const char *const transports[] = {
-    [XFER_AUTO] = "auto", [XFER_VERBS] = "verbs", [XFER_TCP] = "tcp"};
-
 static enum tern_err parse_transport(const char *text, void *field, char reason[REASON_BYTES])
 {
-    for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
-        if (strcmp(text, transports[i]) == 0) {
+    static const char words[] = "must be one of these:"
+#define X(name, word, by_paths, meaning) " " word
+        XFER_TRANSPORT_TABLE(X);
+#undef X
+
+    for (size_t i = 0; i < XFER_TRANSPORTS; i++) {
+        if (strcmp(text, xfer_transport_word[i]) == 0) {
             *(enum xfer_transport *)field = (enum xfer_transport)i;
             return TERN_OK;
         }
     }
-    return fail(reason, "must be auto, verbs or tcp");
+    return fail(reason, words);
 }
 
 static enum tern_err parse_devices(const char *text, struct config_devices *field,
@@ -281,7 +283,7 @@ void value_print(const struct setting *s, const void *base, FILE *out)
     case VALUE_PATH: print_quoted(field, out); break;
     case VALUE_ENDPOINT: print_endpoint(field, out); break;
     case VALUE_LEVEL: fputs(log_level_name(*(const enum log_level *)field), out); break;
-    case VALUE_TRANSPORT: fputs(transports[*(const enum xfer_transport *)field], out); break;
+    case VALUE_TRANSPORT: fputs(xfer_transport_word[*(const enum xfer_transport *)field], out); break;
     case VALUE_DEVICES: print_devices(field, out); break;
     }
 }

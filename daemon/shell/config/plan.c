@@ -79,7 +79,7 @@ static void plan_rdma(const struct config *config, struct xfer_rdma_config *ret)
     ret->tenants = config->ntenants;
     ret->mr_bytes_max = config->rdma_mr_bytes;
     for (uint32_t i = 0; i < config->npeers; i++) {
-        wanted = wanted || config->peers[i].transport != XFER_TCP;
+        wanted = wanted || xfer_transport_by_paths(config->peers[i].transport);
         ret->push = ret->push || config->peers[i].push;
     }
     ret->pulls = wanted ? config->npeers : 0;

@@ -94,7 +94,8 @@ void link_close(struct daemon *d, uint32_t slot, const char *why);
 bool link_up(const struct peer_link *l);
 /* link_path.c: the messages between xfer and the peer's xfer. */
 void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg);
-void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const char *reason);
+void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, const char *transport,
+                    const char *reason);
 void link_path_changed(void *ctx, uint32_t slot, const struct xfer_path_view *path);
 
 /* The state of the outbound link to that peer, as operators see it. */

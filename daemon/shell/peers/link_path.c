@@ -71,20 +71,15 @@ void link_path_send(void *ctx, uint32_t slot, const struct xfer_path_msg *msg)
         send_message(l, msg, d->config->tenants[msg->tenant].name);
 }
 
-void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, bool verbs, const char *reason)
+void link_path_note(void *ctx, uint32_t slot, uint32_t tenant, const char *transport,
+                    const char *reason)
 {
     struct daemon *d = ctx;
     const struct peer_link *l = &d->links.v[slot];
-    const struct config_peer *peer = &d->config->peers[l->peer];
-    bool forced = peer->transport == XFER_VERBS && !verbs;
 
-    log_event(forced ? LEVEL_WARN : LEVEL_INFO, "transport",
-              "peer=%s tenant=%s transport=%s reason=%s", peer->name,
-              d->config->tenants[tenant].name,
-              verbs    ? "verbs"
-              : forced ? "none"
-                       : "tcp",
-              reason);
+    log_event(transport ? LEVEL_INFO : LEVEL_WARN, "transport",
+              "peer=%s tenant=%s transport=%s reason=%s", d->config->peers[l->peer].name,
+              d->config->tenants[tenant].name, transport ? transport : "none", reason);
 }
 
 void link_path_changed(void *ctx, uint32_t slot, const struct xfer_path_view *path)

@@ -505,7 +505,7 @@ static void stop_node(uint32_t number)
     rw.marks[RM_late_writes] += stats.late_writes;
     rw.marks[RM_grants_revoked] += stats.grants_revoked;
     rw.marks[RM_piece_read_again] += stats.pieces_again;
-    rw.marks[RM_batch_moved_to_tcp] += stats.batches_to_tcp;
+    rw.marks[RM_batch_moved_to_tcp] += stats.batches_moved;
     rw.marks[RM_path_made_again] += stats.paths_failed > 0 && stats.paths_up > 0;
     node->alive = false;
     links_node(number, false);

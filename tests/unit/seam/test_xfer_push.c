@@ -390,7 +390,7 @@ TEST(xfer_push_page_in_too_many_registrations_is_not_pushed)
     any_transport(&rig);
     pull_whole(&rig, 2, 1, 1);
     assert_int_equal(stats_of(&rig.dst).verbs_pages_in, 0);
-    assert_int_equal(stats_of(&rig.dst).batches_to_tcp, 1);
+    assert_int_equal(stats_of(&rig.dst).batches_moved, 1);
     rig_close(&rig);
 }
 
@@ -412,7 +412,7 @@ TEST(xfer_push_batches_that_go_another_way_wait_for_no_tick)
     }
     for (uint32_t i = 0; i < 2; i++)
         assert_int_equal(rig_check_pulled(&rig, &rig.dst.event[i], 1, 1), 1);
-    assert_int_equal(stats_of(&rig.dst).batches_to_tcp, 2);
+    assert_int_equal(stats_of(&rig.dst).batches_moved, 2);
     rig_close(&rig);
 }
 

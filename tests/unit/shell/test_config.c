@@ -559,7 +559,7 @@ TEST(config_rdma_that_makes_no_sense_is_refused)
     refused("rdma_device: a+b+c+d+e\n" TENANT, "t.yaml:1: rdma_device: ", "at most 4");
     refused("rdma_device: a+\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
     refused("rdma_device: a/b\n" TENANT, "t.yaml:1: rdma_device: ", "1 to 63");
-    refused(PEER_OF(", transport: rdma"), "t.yaml:", "must be auto, verbs or tcp");
+    refused(PEER_OF(", transport: rdma"), "t.yaml:", "must be one of these: auto verbs tcp");
     refused(PEER_OF(", push: 2"), "t.yaml:", "must be true or false");
 }
 

@@ -430,14 +430,13 @@ TEST_WITH(link_path_reason_is_cut_and_cannot_steer_a_terminal, start, stop)
 
 TEST_WITH(link_path_transport_is_logged_with_its_reason, start, stop)
 {
-    link_path_note(&d, SLOT, GREEN, true, "as \"asked\"");
+    link_path_note(&d, SLOT, GREEN, "verbs", "as \"asked\"");
     assert_non_null(strstr(logged(), "level=info event=transport peer=east tenant=green "
                                      "transport=verbs reason=\"as \\\"asked\\\"\"\n"));
-    link_path_note(&d, SLOT, BLUE, false, "slow");
+    link_path_note(&d, SLOT, BLUE, "tcp", "slow");
     assert_non_null(strstr(logged(), "level=info event=transport peer=east tenant=blue "
                                      "transport=tcp reason=slow\n"));
-    config.peers[1].transport = XFER_VERBS; /* TCP is no way out */
-    link_path_note(&d, SLOT, BLUE, false, "slow");
+    link_path_note(&d, SLOT, BLUE, NULL, "slow");
     assert_non_null(strstr(logged(), "level=warn event=transport peer=east tenant=blue "
                                      "transport=none reason=slow\n"));
 }

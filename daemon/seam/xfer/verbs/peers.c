@@ -103,13 +103,18 @@ void transport_note(struct verbs *v, uint32_t link, uint32_t tenant, bool verbs,
     l->noted |= bit;
     l->noted_verbs = verbs ? l->noted_verbs | bit : l->noted_verbs & ~bit;
     if (v->xfer->config.rdma.path_note)
-        v->xfer->config.rdma.path_note(v->xfer->config.ctx, link, tenant, verbs, reason);
+        v->xfer->config.rdma.path_note(v->xfer->config.ctx, link, tenant,
+                                       verbs ? v->transport->ops->name
+                                             : peer_link_fallback(v->xfer, link, v->transport),
+                                       reason);
 }
 
 static const char *why_not(const struct verbs *v, uint32_t link)
 {
-    if (v->xfer->link[link].wanted == XFER_TCP)
-        return "transport: tcp is configured";
+    const char *unwanted = peer_link_unwanted(v->xfer, link, v->transport);
+
+    if (unwanted)
+        return unwanted;
     if (v->nrails == 0)
         return v->view.why;
     return v->link[link].peer_rdma ? "" : "the peer knows no RDMA, or has no device";
@@ -201,19 +206,17 @@ void verbs_tick(struct transport *t, uint64_t now_ns)
 bool verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_view *ret)
 {
     struct verbs *v = t->own;
-    enum xfer_transport wanted = t->xfer->link[link].wanted;
 
     if (!v || !v->link[link].piece)
         return false;
-    *ret = (struct xfer_link_view){.transport = wanted == XFER_VERBS ? "none" : "tcp",
-                                   .reason = why_not(v, link)};
+    *ret = (struct xfer_link_view){.reason = why_not(v, link)};
     for (uint32_t tenant = 0; !*ret->reason && tenant < v->tenants; tenant++) {
         const struct verbs_path *p = path_best(v, link, tenant, NULL);
 
         if (!(v->link[link].tenants >> tenant & 1))
             continue;
         if (p)
-            ret->transport = "verbs";
+            ret->transport = t->ops->name;
         else if (path_coming(v, link, tenant, io_now_ns()))
             ret->transport = "setting up";
         ret->push = p && p->push;

@@ -167,6 +167,7 @@ static void verbs_page_in(struct transport *t, uint64_t bytes)
 
 const struct transport_ops verbs_transport = {
     .name = "verbs",
+    .asked_for = XFER_VERBS,
     .rdma = true,
     .conn_bytes = sizeof(struct verbs_notices),
     .service = &verbs_service,
