@@ -43,7 +43,8 @@ struct data_conn *data_conn_take(struct xfer *xfer, struct transport *t, int fd)
 {
     struct data_conns *conns = xfer->conns;
 
-    if (!t && conns->inbound == conns->inbound_max)
+    if (t ? xfer->stats.conns - conns->inbound == conns->outbound_max
+          : conns->inbound == conns->inbound_max)
         return NULL;
     for (uint32_t i = 0; i < xfer->config.data_conns_max; i++) {
         struct data_conn *conn = &conns->conn[i];
@@ -105,10 +106,14 @@ void data_conn_reap(struct data_conn *conn)
     data_conn_state_move(&conn->state, DATA_CONN_FREE);
     xfer->stats.conns--;
     xfer->conns->inbound -= conn->transport ? 0 : 1;
+    if (!conn->transport)
+        peer_link_conn_end(xfer, conn->peer_link);
     for (uint32_t k = xfer->ntransports; k > 0; k--)
         for (uint32_t i = 0; i < xfer->config.links; i++)
             if (xfer->link[i].lane[k - 1].waiting_ns != 0)
                 xfer->transport[k - 1].ops->pump(&xfer->transport[k - 1], i);
+    if (!xfer->conns->ending)
+        door_again(xfer->conns->door);
 }
 
 /* Nothing asked for, nothing queued: its slot may go to a link that needs one. */
@@ -355,7 +360,7 @@ uint64_t data_conns_bytes(const struct xfer_config *c, uint32_t sums_per_page,
     uint64_t conn = sizeof(struct data_conn) + DATA_IOVS * sizeof(struct iovec) +
                     meta_bytes(sums_per_page) + DATA_BUFFER_BYTES + own_bytes(transports);
 
-    return sizeof(struct data_conns) + c->data_conns_max * conn;
+    return sizeof(struct data_conns) + c->data_conns_max * conn + door_bytes(c->strangers);
 }
 
 static long sysctl_number(const char *path)
@@ -404,13 +409,17 @@ enum tern_err data_conns_create(struct xfer *xfer)
     conns->listen_fd = -1;
     conns->socket_bytes = socket_bytes(c);
     conns->inbound_max = c->data_conns_max / 2;
+    conns->outbound_max = c->data_conns_max - conns->inbound_max;
+    conns->inbound_min = c->peers ? conns->inbound_max / c->peers : 0;
+    if (conns->inbound_min > DATA_LINK_MIN)
+        conns->inbound_min = DATA_LINK_MIN;
     conns->meta_bytes = meta_bytes(mem_sums_per_page(c->mem));
     conns->own_bytes = own_bytes(c->transports);
     conns->conn = calloc(c->data_conns_max, sizeof *conns->conn);
     for (uint32_t i = 0; conns->conn && i < c->data_conns_max; i++)
         if (!create_conn(xfer, &conns->conn[i]))
             return TERN_INTERNAL;
-    return conns->conn ? TERN_OK : TERN_INTERNAL;
+    return conns->conn ? data_door_create(xfer) : TERN_INTERNAL;
 }
 
 /* Cancels all and runs the ring until nothing of ours is in flight: the kernel must not be left
@@ -421,6 +430,7 @@ static void drain(struct xfer *xfer)
     uint64_t deadline = io_now_ns() + XFER_DESTROY_WAIT_NS;
     bool busy = true;
 
+    conns->ending = true;
     if (conns->accepting)
         io_cancel(xfer->config.io, &conns->accept_op);
     while (busy && io_now_ns() < deadline) {
@@ -442,6 +452,7 @@ void data_conns_destroy(struct xfer *xfer)
     if (!conns)
         return;
     drain(xfer);
+    door_destroy(conns->door);
     if (conns->listen_fd >= 0)
         close(conns->listen_fd);
     for (uint32_t i = 0; conns->conn && i < xfer->config.data_conns_max; i++) {

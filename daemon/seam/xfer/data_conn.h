@@ -2,8 +2,8 @@
  * frames (data_wire.h) and, for the TCP transport, pages. Shared by the transports that need them:
  * slots, calling and being called, the token that lets a caller in, sending, the deadline of a peer
  * that is silent, and an end that waits for the kernel. data_conn.c has what both ends share,
- * data_listen.c the port, data_source.c the source's side, which takes requests and hands them to
- * the transport that knows their frame.
+ * data_listen.c the port and who is let in, data_source.c the source's side, which takes requests
+ * and hands them to the transport that knows their frame.
  *
  * Promise P2 rests on two fields: recv_inflow names the pull whose pages the receive in flight may
  * write, send_outflow the serve whose pages the send in flight may read. Each holds its record
@@ -13,6 +13,7 @@
 
 #include <sys/uio.h>
 
+#include "seam/io/door.h"
 #include "seam/xfer/transfers.h"
 
 /* Of a data connection's socket buffers, where the system allows so much: room for a receive that
@@ -22,7 +23,8 @@
 #define DATA_IOVS         1024u /* of one send or receive: the kernel's limit */
 #define DATA_SEND_BYTES   (512u << 10)
 #define DATA_BUFFER_BYTES 16384u /* requests sent at once; requests received and not understood */
-#define DATA_BACKLOG      64
+#define DATA_BACKLOG      256    /* that the kernel keeps for us: a burst costs nobody its turn */
+#define DATA_LINK_MIN     2u     /* a peer calls once for TCP and once for RDMA */
 
 static_assert(DATA_BUFFER_BYTES >= 2 * XFER_WRITE_BYTES,
               "a request in work and the next one read ahead");
@@ -69,15 +71,20 @@ struct data_conns {
     struct data_conn *conn; /* owned, config.data_conns_max */
     size_t meta_bytes;
     uint32_t own_bytes;
-    uint32_t inbound, inbound_max; /* peers that call us leave room for our own calls */
-    int socket_bytes;              /* 0: as the kernel likes */
+    /* Of those that peers made and of those that we made. Neither takes the other's room. */
+    uint32_t inbound, inbound_max, outbound_max;
+    uint32_t inbound_min;    /* each peer link can always have so many */
+    uint32_t inbound_common; /* in use beyond that, over all links */
+    struct door *door;       /* owned; callers that have not said their token */
+    int socket_bytes;        /* 0: as the kernel likes */
     int listen_fd;
     struct io_op accept_op;
-    bool accepting;
+    bool accepting, ending;
 };
 
 /* data_listen.c: accepts calls of peers, if it listens and is not at it already. */
 void data_conns_accept(struct xfer *xfer);
+enum tern_err data_door_create(struct xfer *xfer);
 
 /* ------------------------------------------------------------------ data_conn.c */
 

@@ -1,4 +1,6 @@
-/* The data port: peers call it for data connections. Called by the shell's owner thread. */
+/* The data port: peers call it for data connections. Who has not said the token of a link that is
+ * up stands at the door (seam/io/door.h) and takes nothing that peers need. Called by the shell's
+ * owner thread. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -6,6 +8,46 @@
 #include <unistd.h>
 
 #include "seam/xfer/data_conn.h"
+
+/* HELLO was meant for a daemon that was here before, or its token is of no link that is up. */
+static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
+{
+    struct xfer *xfer = ctx;
+    struct xfer_head head;
+
+    if (n < XFER_HEAD_BYTES)
+        return DOOR_WAIT;
+    if (!xfer_get_head(bytes, &head) || head.type != XFER_HELLO || head.n != 0)
+        return DOOR_REFUSE;
+    if (head.a == xfer->config.incarnation && peer_link_admitted(xfer, head.b) != NONE)
+        return DOOR_ENTER;
+    xfer->stats.refused++;
+    return DOOR_REFUSE;
+}
+
+static bool enter(void *ctx, int fd)
+{
+    struct data_conn *conn = data_conn_take(ctx, NULL, fd);
+
+    if (conn)
+        data_source_start(conn);
+    return conn != NULL;
+}
+
+enum tern_err data_door_create(struct xfer *xfer)
+{
+    const struct xfer_config *c = &xfer->config;
+    const struct door_config config = {.io = c->io,
+                                       .places = c->strangers,
+                                       .share = c->strangers_per_address,
+                                       .wait_ns = c->hello_ns ? c->hello_ns : c->idle_ns,
+                                       .look_bytes = XFER_HEAD_BYTES,
+                                       .look = look,
+                                       .enter = enter,
+                                       .ctx = xfer};
+
+    return door_create(&config, &xfer->conns->door);
+}
 
 static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
 {
@@ -17,14 +59,8 @@ static void accept_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t 
     if (flags & IO_LAST)
         conns->accepting = false; /* out of descriptors, say: the tick asks again */
     if (res >= 0) {
-        struct data_conn *conn = data_conn_take(xfer, NULL, res);
-
-        if (conn) {
-            data_conn_options(xfer, res);
-            data_source_start(conn);
-        } else {
-            close(res);
-        }
+        data_conn_options(xfer, res);
+        door_arrived(conns->door, res, io_now_ns());
     }
 }
 

@@ -143,17 +143,24 @@ static void frame_taken(struct data_request *r, uint32_t n)
     r->frame_ns = io_now_ns();
 }
 
-/* False: nobody that may be here. HELLO was meant for a daemon that was here before, or its token
- * is of no link that is up. */
+/* False: nobody that may be here. HELLO was meant for a daemon that was here before, its token is
+ * of no link that is up, or its link has as many connections as it may. */
 static bool hello(struct data_conn *conn, const struct xfer_head *head)
 {
     struct xfer *xfer = conn->xfer;
 
-    conn->peer_link = peer_link_admitted(xfer, head->b);
-    if (head->a == xfer->config.incarnation && conn->peer_link != NONE)
-        return true;
-    xfer->stats.refused++;
-    return false;
+    uint32_t link = peer_link_admitted(xfer, head->b);
+
+    if (head->a != xfer->config.incarnation || link == NONE) {
+        xfer->stats.refused++;
+        return false;
+    }
+    if (!peer_link_conn_begin(xfer, link)) {
+        xfer->stats.over_share++;
+        return false;
+    }
+    conn->peer_link = link;
+    return true;
 }
 
 static void take_request(struct data_conn *conn, const struct xfer_head *head)

@@ -126,6 +126,28 @@ uint32_t peer_link_admitted(const struct xfer *xfer, uint64_t token)
     return found;
 }
 
+bool peer_link_conn_begin(struct xfer *xfer, uint32_t number)
+{
+    struct data_conns *conns = xfer->conns;
+    struct peer_link *link = &xfer->link[number];
+
+    if (link->conns >= conns->inbound_min) {
+        if (conns->inbound_common + xfer->config.peers * conns->inbound_min >= conns->inbound_max)
+            return false;
+        conns->inbound_common++;
+    }
+    link->conns++;
+    return true;
+}
+
+void peer_link_conn_end(struct xfer *xfer, uint32_t number)
+{
+    if (number == NONE)
+        return;
+    if (xfer->link[number].conns-- > xfer->conns->inbound_min)
+        xfer->conns->inbound_common--;
+}
+
 /* ------------------------------------------------------------------ which way */
 
 const char *peer_link_unwanted(const struct xfer *xfer, uint32_t number, const struct transport *t)

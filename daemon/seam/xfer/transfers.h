@@ -47,6 +47,7 @@ struct peer_link {
     uint64_t peer_incarnation;
     uint64_t token;    /* outbound: what we say */
     uint64_t admitted; /* inbound: what its data connections have to say; 0: nothing does */
+    uint32_t conns;    /* inbound: data connections that said it */
     enum xfer_transport wanted;
     struct lane lane[XFER_TRANSPORTS_MAX];
 };
@@ -177,6 +178,10 @@ bool outflow_allowed(struct xfer *xfer, struct serve_id serve, uint32_t peer_lin
 void peer_link_tick(struct xfer *xfer, uint32_t peer_link, uint64_t now_ns);
 /* The peer link whose token that is; NONE: it is of no link that is up. */
 uint32_t peer_link_admitted(const struct xfer *xfer, uint64_t token);
+/* One more data connection said the link's token. False: the link has its share, and of what is for
+ * all there is none left. */
+bool peer_link_conn_begin(struct xfer *xfer, uint32_t peer_link);
+void peer_link_conn_end(struct xfer *xfer, uint32_t peer_link); /* NONE: it had said nothing */
 /* The transport that a new batch goes over, or one that `after` gives up; NULL: none takes it. */
 struct transport *transport_for(struct xfer *xfer, uint32_t peer_link, uint32_t pool,
                                 const struct transport *after);

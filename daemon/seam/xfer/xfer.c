@@ -122,6 +122,7 @@ void xfer_tick(struct xfer *xfer, uint64_t now_ns)
         if (xfer->transport[i].own && xfer->transport[i].ops->tick)
             xfer->transport[i].ops->tick(&xfer->transport[i], now_ns);
     data_conns_accept(xfer);
+    door_tick(xfer->conns->door, now_ns);
 }
 
 bool xfer_poll(struct xfer *xfer)
@@ -136,5 +137,13 @@ bool xfer_poll(struct xfer *xfer)
 
 void xfer_stats(const struct xfer *xfer, struct xfer_stats *ret)
 {
+    const struct data_conns *conns = xfer->conns;
+
     *ret = xfer->stats;
+    ret->inbound = conns->inbound;
+    ret->inbound_max = conns->inbound_max;
+    ret->inbound_min = conns->inbound_min;
+    ret->inbound_common = conns->inbound_common;
+    ret->inbound_common_max = conns->inbound_max - xfer->config.peers * conns->inbound_min;
+    door_stats(conns->door, &ret->door);
 }

@@ -7,6 +7,7 @@
 #define SEAM_XFER_H
 
 #include "core/core.h"
+#include "seam/io/door.h"
 #include "seam/io/io.h"
 #include "seam/mem/mem.h"
 
@@ -103,7 +104,12 @@ struct xfer_config {
     struct io *io;
     struct mem *mem;
     uint32_t links, pulls, serves; /* as in core_limits */
-    uint32_t data_conns_max;       /* both ways together */
+    uint32_t data_conns_max;       /* both ways together, half of them from peers */
+    uint32_t peers; /* each can always have one from us, or two where there are many */
+    /* At the data port, of callers that have not said who they are: how many wait, how many of one
+     * address, and for how long. 0: as in seam/io/door.h, and idle_ns. */
+    uint32_t strangers, strangers_per_address;
+    uint64_t hello_ns;
     uint64_t idle_ns; /* a data connection that makes no progress with work outstanding is broken */
     uint32_t fault_corrupt_pages; /* fault injection: flip one byte at the receive in that many
                                      distinct pages, once each */
@@ -216,6 +222,9 @@ struct xfer_stats {
     uint64_t socket_bytes_in, socket_bytes_out;   /* all on data connections, heads included */
     uint64_t pages_in, pages_out, corrupt_detected, corrupt_injected, gone_answers, conns;
     uint64_t refused; /* data connections with no token of a link that is up, or another's serve */
+    uint64_t over_share; /* of a link that had its share of them */
+    uint32_t inbound, inbound_max, inbound_common, inbound_common_max, inbound_min;
+    struct door_stats door;
     /* Of those, by RDMA; what the queue pairs did. */
     uint64_t verbs_pages_in, verbs_bytes_in, verbs_pages_out;
     uint64_t reads_posted, read_errors, stale_completions, cq_high_water;

@@ -59,6 +59,7 @@ struct config_deadlines {
     uint32_t transfer_ms;      /* from the start of a transfer to its terminal state */
     uint32_t drain_ms;         /* from SIGTERM to the exit, whatever is left */
     uint32_t data_idle_ms;     /* a data connection with work outstanding and no progress */
+    uint32_t hello_ms;         /* from a connection to its first whole message */
     uint32_t tls_handshake_ms; /* from a connection between daemons to the end of its handshake */
 };
 
@@ -79,7 +80,9 @@ struct config {
     uint64_t
         page_bytes_min;     /* the smallest page that tenants will use: page records come from it */
     uint32_t inbound_links; /* connections from peers that may be open at a time */
-    uint32_t data_conns_max;   /* data connections, both ways together */
+    uint32_t data_conns_max; /* data connections, both ways together */
+    uint32_t strangers;      /* that wait at a door: see seam/io/door.h */
+    uint32_t strangers_per_address;
     uint32_t procs_max;        /* client processes that are watched: see proc.h */
     struct core_limits limits; /* whole: every field has been set and checked */
     struct config_deadlines deadlines;

@@ -28,6 +28,8 @@
     }
 #define LIMIT(name, flag, initial, doc)                                                            \
     COUNT("limits", #name, flag, limits.name, 1, COUNT_MAX, initial, doc)
+#define LIMIT_OF(name, flag, max, initial, doc)                                                    \
+    COUNT("limits", #name, flag, name, 1, max, initial, doc)
 #define DEADLINE(name, flag, initial, doc)                                                         \
     COUNT("deadlines", #name, flag, deadlines.name, DEADLINE_MIN, DEADLINE_MAX, initial, doc)
 
@@ -82,6 +84,8 @@ const struct setting config_settings[] = {
 
     DEADLINE(partial_frame_ms, "partial-frame-ms", "5000",
              "From the first byte of a message to its last"),
+    DEADLINE(hello_ms, "hello-ms", "3000",
+             "From a connection to its first whole message, before anybody knows who it is"),
     DEADLINE(slow_reader_ms, "slow-reader-ms", "5000",
              "An answer that makes no progress into a client's socket"),
     DEADLINE(transfer_ms, "transfer-ms", "30000", "From the start of a transfer to its end"),
@@ -124,6 +128,11 @@ const struct setting config_settings[] = {
     COUNT("limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 4096, NULL,
           "Data connections at a time, half of them from peers; default: two a peer, four where "
           "pages may go by RDMA, at least 128"),
+    LIMIT_OF(strangers, "limit-strangers", 1024, "64",
+             "Connections at a time that have not said who they are, at each listening socket"),
+    LIMIT_OF(strangers_per_address, "limit-strangers-per-address", 1024, "16",
+             "Of those, from one address (an IPv6 /64) or one process: a newcomer takes the place "
+             "of the oldest"),
     BYTES("limits", "peer_bytes_in_flight", "limit-peer-bytes", limits.peer_bytes_in_flight, 4096,
           MEMORY_MAX, "256M", "Bytes asked for and not yet here, per peer"),
     BYTES("limits", "tenant_bytes_in_flight", "limit-tenant-bytes", limits.tenant_bytes_in_flight,

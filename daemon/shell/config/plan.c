@@ -98,6 +98,10 @@ void plan_xfer(const struct config *config, struct xfer_config *ret)
         .pulls = limits.pulls,
         .serves = limits.serves,
         .data_conns_max = config->data_conns_max,
+        .peers = config->npeers,
+        .strangers = config->strangers,
+        .strangers_per_address = config->strangers_per_address,
+        .hello_ns = (uint64_t)config->deadlines.hello_ms * 1000000,
         .idle_ns = (uint64_t)config->deadlines.data_idle_ms * 1000000,
         .fault_corrupt_pages = config->fault_corrupt_pages,
     };

@@ -191,11 +191,20 @@ static void log_data_refused(struct daemon *d)
     struct xfer_stats stats;
 
     xfer_stats(d->xfer, &stats);
-    if (stats.refused == d->links.data_refused)
-        return;
+    if (stats.refused != d->links.data_refused)
+        log_event(LEVEL_WARN, "data_refused", "connections=%" PRIu64 " reason=%s", stats.refused,
+                  "no token of a link that is up, or pages of another link's transfer");
+    if (stats.over_share != d->links.data_over_share)
+        log_event(LEVEL_WARN, "data_over_share", "connections=%" PRIu64 " reason=%s",
+                  stats.over_share,
+                  "a peer has its share of limits.data_conns_max, and the common rest is in use");
+    if (stats.door.displaced != d->links.data_displaced)
+        log_event(LEVEL_WARN, "strangers_displaced", "door=data connections=%" PRIu64 " reason=%s",
+                  stats.door.displaced,
+                  "they said nothing, and others came: see limits.strangers_per_address");
     d->links.data_refused = stats.refused;
-    log_event(LEVEL_WARN, "data_refused", "connections=%" PRIu64 " reason=%s", stats.refused,
-              "no token of a link that is up, or pages of another link's transfer");
+    d->links.data_over_share = stats.over_share;
+    d->links.data_displaced = stats.door.displaced;
 }
 
 void links_tick(struct daemon *d, uint64_t now_ns)

@@ -78,7 +78,9 @@ struct peer_links {
     /* Connections that were ended for what the peer sent; the last row counts those that had not
      * said their name. */
     uint64_t protocol_errors[CONFIG_PEERS_MAX + 1];
-    uint64_t data_refused; /* refused data connections that the log has shown */
+    /* What the log has shown of data connections: refused, over the share of their link, and sent
+     * away from the door. */
+    uint64_t data_refused, data_over_share, data_displaced;
     struct listener listener;
     struct prng prng;
 };

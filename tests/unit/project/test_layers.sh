@@ -16,7 +16,7 @@ core    | daemon/core/tier | base/* core/core.h core/request.h core/query.h core
 core    | daemon/core/transfer | base/* core/core.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/transfer/* | +pure
 core    | daemon/core/session | base/* core/core.h core/request.h core/query.h core/ids.h core/limits.h core/arena/* core/memory/* core/tree/* core/tier/* core/transfer/* core/session/* | +pure
 seam    | daemon/seam  | base/* proto/* seam/* core/core.h core/request.h core/ids.h core/limits.h | +libc +system liburing.h setjmp.h xxhash.h xxh_x86dispatch.h immintrin.h infiniband/verbs.h
-xfer    | daemon/seam/xfer | base/* core/* seam/io/io.h seam/mem/mem.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* | +any
+xfer    | daemon/seam/xfer | base/* core/* seam/io/io.h seam/io/door.h seam/mem/mem.h seam/mem/mem_verify.h seam/mem/numa.h seam/xfer/* | +any
 tcp     | daemon/seam/xfer/tcp | base/* core/* seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/tcp/* | +any
 verbs   | daemon/seam/xfer/verbs | base/* core/* seam/mem/numa.h seam/xfer/data_conn.h seam/xfer/transport.h seam/xfer/verbs/* | +any
 shell   | daemon/shell | base/* proto/* seam/* core/* shell/*                               | +any

@@ -4,6 +4,7 @@
 
 #define PULL(s) ((struct pull_id){(s), 5})
 #define HALVES  7
+#define SILENT  256
 #define BYTE_NS (IDLE_NS / 16)
 #define IDLE_NS 2000000000u /* so long that nothing is given up because the machine stood still */
 
@@ -300,29 +301,77 @@ TEST(xfer_half_frames_are_closed_at_the_deadline)
     rig_close(&rig);
 }
 
-TEST(xfer_callers_beyond_the_limit_are_turned_away)
+/* Callers that say nothing, or half a HELLO, from the address that a peer has too: it gets in. */
+TEST(xfer_silent_callers_keep_no_peer_out)
 {
     static struct rig rig;
     struct xfer_stats stats;
-    int fd[12];
+    static int fd[SILENT];
+    uint8_t head[32];
 
     rig_open(&rig, &options); /* 8 connections: 4 of them inbound */
     rig_fill_source(&rig, 40);
-    for (int i = 0; i < 12; i++) {
+    hello(head);
+    for (uint32_t i = 0; i < SILENT; i++) {
         fd[i] = rig_dial(rig.port);
+        if (i % 2)
+            assert_int_equal(send(fd[i], head, 9, MSG_NOSIGNAL), 9);
         rig_turn(&rig);
     }
     xfer_stats(rig.src.xfer, &stats);
-    assert_int_equal(stats.conns, 4);
-    for (int i = 4; i < 12; i++)
-        expect_closed(&rig, fd[i], IDLE_NS);
-    for (int i = 0; i < 4; i++)
-        close(fd[i]);
-    while (stats.conns > 0) {
-        rig_turn(&rig);
-        xfer_stats(rig.src.xfer, &stats);
-    }
+    assert_int_equal(stats.conns, 0);
+    assert_int_equal(stats.door.waiting, DOOR_SHARE);
+    assert_int_equal(stats.door.displaced, SILENT - DOOR_SHARE);
     pull_works(&rig, 0);
+    xfer_stats(rig.src.xfer, &stats);
+    assert_int_equal(stats.conns, 1);
+    assert_true(stats.door.waiting <= DOOR_SHARE);
+    for (uint32_t i = 0; i < SILENT; i++)
+        close(fd[i]);
+    rig_close(&rig);
+}
+
+static bool still_open(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+TEST(xfer_peer_with_its_share_of_connections_leaves_the_others_theirs)
+{
+    static struct rig rig;
+    struct rig_options o = options;
+    struct xfer_head head = {.type = XFER_HELLO, .a = RIG_SRC_INC};
+    struct xfer_stats stats;
+    uint8_t buf[32];
+    uint32_t open = 0;
+    int fd[12];
+
+    o.conns = 16; /* 8 inbound: 2 for each of 3 peers, and 2 for whoever comes first */
+    o.peers = 3;
+    rig_open(&rig, &o);
+    for (uint64_t i = 1; i < 3; i++)
+        xfer_admit(rig.src.xfer, (uint32_t)i, RIG_TOKEN + i);
+    for (uint64_t i = 0; i < 12; i++) {
+        head.b = RIG_TOKEN + (i < 8 ? 0 : i < 10 ? 1 : 2);
+        xfer_put_head(buf, &head);
+        fd[i] = rig_dial(rig.port);
+        assert_int_equal(send(fd[i], buf, sizeof buf, MSG_NOSIGNAL), sizeof buf);
+        for (uint32_t k = 0; k < 5; k++)
+            rig_turn(&rig);
+    }
+    for (uint32_t i = 0; i < 12; i++)
+        open += still_open(fd[i]);
+    for (uint32_t i = 8; i < 12; i++)
+        assert_true(still_open(fd[i]));
+    xfer_stats(rig.src.xfer, &stats);
+    assert_int_equal(open, 8);
+    assert_int_equal(stats.conns, 8);
+    assert_int_equal(stats.over_share, 4);
+    assert_int_equal(stats.inbound_common, 2);
+    for (uint32_t i = 0; i < 12; i++)
+        close(fd[i]);
     rig_close(&rig);
 }
 

@@ -87,6 +87,7 @@ struct rig_options {
     uint64_t page_bytes[2], idle_ns, memory_bytes;
     uint32_t units, regions, corrupt, conns, socket_buffer_bytes;
     uint32_t conns_dst; /* of the destination alone */
+    uint32_t peers;     /* that have a share of the connections; 0: whoever comes first */
     bool alike;         /* all regions hold the same */
     bool by_proxy;
     bool rdma;          /* both ends have it, if this machine has */
@@ -207,6 +208,7 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
                             .data_conns_max = side == &rig->dst && o->conns_dst ? o->conns_dst
                                               : o->conns                        ? o->conns
                                                                                 : 8,
+                            .peers = o->peers,
                             .idle_ns = o->idle_ns,
                             .fault_corrupt_pages = corrupt,
                             .socket_buffer_bytes = o->socket_buffer_bytes,

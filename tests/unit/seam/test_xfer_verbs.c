@@ -423,13 +423,13 @@ TEST(xfer_verbs_fallback_is_only_what_was_asked_for)
     rig_close(&rig);
 }
 
-/* Two slots. Links 0 and 1 read, link 2 pulls over TCP; each takes the slot of one that is idle,
+/* Two slots for calls of our own. Links 0 and 1 read, link 2 pulls over TCP; each takes the slot of one that is idle,
  * beside a path or not, and nobody hears BUSY. */
 TEST(xfer_verbs_idle_connections_make_room_both_ways)
 {
     struct rig rig;
 
-    open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .conns_dst = 2}, 65);
+    open_verbs(&rig, (struct rig_options){.page_bytes = {4096}, .conns_dst = 4}, 65);
     for (rig.link = 1; rig.link < 3; rig.link++)
         rig_link(&rig, rig.port, RIG_SRC_INC);
     rig.link = 1;

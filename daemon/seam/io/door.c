@@ -1,0 +1,349 @@
+/* See door.h. What must stay true: a descriptor is in one place, or it was handed on or closed; a
+ * place is free as soon as its descriptor is, since the ring holds no operation on it. */
+#include "seam/io/door.h"
+
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/check.h"
+
+#define NOWHERE     UINT32_MAX
+#define EVENTS_MAX  32
+#define STOP_MAX_NS 2000000000u /* a poll that was cancelled ends at once, or something is wrong   \
+                                 */
+
+struct origin {
+    uint32_t family;
+    uint64_t net;
+};
+
+struct place {
+    int fd;    /* -1: free */
+    bool held; /* it was to enter, and there was no room */
+    struct origin origin;
+    uint64_t since_ns, order;
+};
+
+struct door {
+    struct door_config config;
+    int epoll_fd;
+    struct io_op op;
+    bool posted, ending;
+    uint64_t order;
+    uint32_t waiting;
+    struct door_stats stats;
+    uint8_t bytes[DOOR_LOOK_BYTES];
+    struct place place[]; /* config.places */
+};
+
+/* ---- where they come from ---- */
+
+static struct origin origin_of(int fd)
+{
+    struct sockaddr_storage at;
+    struct origin from = {.family = AF_UNSPEC};
+    socklen_t n = sizeof at;
+    struct ucred who;
+
+    memset(&at, 0, sizeof at);
+    if (getpeername(fd, (struct sockaddr *)&at, &n) != 0)
+        return from;
+    from.family = at.ss_family;
+    if (at.ss_family == AF_INET) {
+        from.net = ((struct sockaddr_in *)(void *)&at)->sin_addr.s_addr;
+    } else if (at.ss_family == AF_INET6) {
+        const struct in6_addr *a = &((struct sockaddr_in6 *)(void *)&at)->sin6_addr;
+        bool v4 = IN6_IS_ADDR_V4MAPPED(a);
+        uint32_t low;
+
+        memcpy(&low, a->s6_addr + 12, sizeof low);
+        from.family = v4 ? AF_INET : AF_INET6;
+        memcpy(&from.net, a->s6_addr, sizeof from.net);
+        if (v4)
+            from.net = low;
+    } else {
+        n = sizeof who;
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0)
+            from.net = (uint64_t)who.pid;
+    }
+    return from;
+}
+
+static bool same(const struct origin *a, const struct origin *b)
+{
+    return a->family == b->family && a->net == b->net;
+}
+
+static uint32_t count_of(const struct door *door, const struct origin *from)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < door->config.places; i++)
+        n += door->place[i].fd >= 0 && same(&door->place[i].origin, from);
+    return n;
+}
+
+/* ---- places ---- */
+
+/* Its descriptor is somebody else's now, or closed. */
+static void place_free(struct door *door, struct place *p)
+{
+    p->fd = -1;
+    door->waiting--;
+}
+
+static void send_away(struct door *door, struct place *p)
+{
+    close(p->fd);
+    place_free(door, p);
+}
+
+static enum door_verdict look(struct door *door, int fd)
+{
+    ssize_t n =
+        recv(fd, door->bytes, door->config.look_bytes, MSG_PEEK | MSG_DONTWAIT | MSG_NOSIGNAL);
+
+    if (n < 0)
+        return DOOR_WAIT; /* nothing is there; one that was reset is sent away in its time */
+    return n == 0 ? DOOR_REFUSE : door->config.look(door->config.ctx, door->bytes, (uint32_t)n);
+}
+
+/* Lets it in or sends it away, if it can be decided. False: it stays. */
+static bool decide(struct door *door, struct place *p)
+{
+    enum door_verdict verdict = look(door, p->fd);
+    int fd = p->fd;
+
+    p->held = false;
+    if (verdict == DOOR_WAIT)
+        return false;
+    if (verdict == DOOR_REFUSE) {
+        send_away(door, p);
+        return true;
+    }
+    if (epoll_ctl(door->epoll_fd, EPOLL_CTL_DEL, fd, NULL) != 0 ||
+        !door->config.enter(door->config.ctx, fd)) {
+        struct epoll_event ev = {.events = EPOLLIN | EPOLLET,
+                                 .data.u32 = (uint32_t)(p - door->place)};
+
+        p->held = true;
+        if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0)
+            send_away(door, p);
+        return false;
+    }
+    place_free(door, p);
+    return true;
+}
+
+/* The one of that origin, or of all (NULL), that goes first: one that has said nothing, and the
+ * oldest of those. */
+static struct place *oldest(struct door *door, const struct origin *from)
+{
+    struct place *found = NULL;
+
+    for (uint32_t i = 0; i < door->config.places; i++) {
+        struct place *p = &door->place[i];
+
+        if (p->fd < 0 || (from && !same(&p->origin, from)))
+            continue;
+        if (!found || (found->held && !p->held) ||
+            (found->held == p->held && p->order < found->order))
+            found = p;
+    }
+    return found;
+}
+
+static const struct origin *fullest(const struct door *door)
+{
+    const struct origin *found = NULL;
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; i < door->config.places; i++) {
+        uint32_t n = door->place[i].fd < 0 ? 0 : count_of(door, &door->place[i].origin);
+
+        if (n <= most)
+            continue;
+        most = n;
+        found = &door->place[i].origin;
+    }
+    return found;
+}
+
+/* Room for one more of that origin. Who goes is looked at once more: its message may have come. */
+static void make_room(struct door *door, const struct origin *from)
+{
+    bool share = count_of(door, from) >= door->config.share;
+    struct place *p;
+
+    if (!share && door->waiting < door->config.places)
+        return;
+    p = oldest(door, share ? from : fullest(door));
+    if (decide(door, p))
+        return;
+    if (p->fd >= 0)
+        send_away(door, p);
+    door->stats.displaced++;
+}
+
+static void place_take(struct door *door, int fd, const struct origin *from, uint64_t now_ns)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+
+    for (uint32_t i = 0; i < door->config.places; i++) {
+        struct place *p = &door->place[i];
+
+        if (p->fd >= 0)
+            continue;
+        ev.data.u32 = i;
+        if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0)
+            break;
+        *p = (struct place){.fd = fd, .origin = *from, .since_ns = now_ns, .order = ++door->order};
+        door->waiting++;
+        decide(door, p);
+        return;
+    }
+    close(fd);
+}
+
+void door_arrived(struct door *door, int fd, uint64_t now_ns)
+{
+    struct origin from = origin_of(fd);
+
+    if (door->ending) {
+        close(fd);
+        return;
+    }
+    make_room(door, &from);
+    place_take(door, fd, &from, now_ns);
+}
+
+/* ---- time and the ring ---- */
+
+static void look_at_news(struct door *door)
+{
+    struct epoll_event ev[EVENTS_MAX];
+    int n;
+
+    do {
+        n = epoll_wait(door->epoll_fd, ev, EVENTS_MAX, 0);
+        for (int i = 0; i < n; i++)
+            if (door->place[ev[i].data.u32].fd >= 0)
+                decide(door, &door->place[ev[i].data.u32]);
+    } while (n == EVENTS_MAX);
+}
+
+static void news(struct io_op *op, int32_t res, uint32_t flags, uint32_t buffer)
+{
+    struct door *door = (struct door *)(void *)((char *)op - offsetof(struct door, op));
+
+    (void)res, (void)buffer;
+    if (flags & IO_LAST)
+        door->posted = false; /* the tick asks again */
+    if (!door->ending)
+        look_at_news(door);
+}
+
+static void post(struct door *door)
+{
+    if (door->posted)
+        return;
+    door->posted = true;
+    door->op.done = news;
+    io_poll_in(door->config.io, &door->op, door->epoll_fd, true);
+}
+
+void door_again(struct door *door)
+{
+    for (uint32_t k = 0; k < door->config.places; k++) {
+        struct place *found = NULL;
+
+        for (uint32_t i = 0; i < door->config.places; i++) {
+            struct place *p = &door->place[i];
+
+            if (p->fd >= 0 && p->held && (!found || p->order < found->order))
+                found = p;
+        }
+        if (!found || !decide(door, found))
+            return;
+    }
+}
+
+void door_tick(struct door *door, uint64_t now_ns)
+{
+    post(door);
+    look_at_news(door);
+    door_again(door);
+    for (uint32_t i = 0; i < door->config.places; i++) {
+        struct place *p = &door->place[i];
+
+        if (p->fd < 0 || now_ns < p->since_ns || now_ns - p->since_ns < door->config.wait_ns)
+            continue;
+        door->stats.overdue++;
+        send_away(door, p);
+    }
+}
+
+void door_stats(const struct door *door, struct door_stats *ret)
+{
+    *ret = door->stats;
+    ret->places = door->config.places;
+    ret->share = door->config.share;
+    ret->waiting = door->waiting;
+}
+
+/* ---- life ---- */
+
+uint64_t door_bytes(uint32_t places)
+{
+    return sizeof(struct door) + (places ? places : DOOR_PLACES) * sizeof(struct place);
+}
+
+enum tern_err door_create(const struct door_config *config, struct door **ret)
+{
+    struct door *door = calloc(1, door_bytes(config->places));
+
+    if (!door)
+        return TERN_INTERNAL;
+    check(config->look_bytes <= DOOR_LOOK_BYTES);
+    door->config = *config;
+    if (!config->places)
+        door->config.places = DOOR_PLACES;
+    if (!config->share)
+        door->config.share = DOOR_SHARE;
+    if (!config->wait_ns)
+        door->config.wait_ns = DOOR_WAIT_NS;
+    for (uint32_t i = 0; i < door->config.places; i++)
+        door->place[i].fd = -1;
+    door->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (door->epoll_fd < 0) {
+        free(door);
+        return TERN_INTERNAL;
+    }
+    post(door);
+    *ret = door;
+    return TERN_OK;
+}
+
+void door_destroy(struct door *door)
+{
+    uint64_t deadline = io_now_ns() + STOP_MAX_NS;
+
+    if (!door)
+        return;
+    door->ending = true;
+    for (uint32_t i = 0; i < door->config.places; i++)
+        if (door->place[i].fd >= 0)
+            send_away(door, &door->place[i]);
+    if (door->posted)
+        io_cancel(door->config.io, &door->op);
+    while (door->posted && io_now_ns() < deadline)
+        io_run(door->config.io, deadline);
+    check(!door->posted);
+    close(door->epoll_fd);
+    free(door);
+}

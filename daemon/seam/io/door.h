@@ -1,0 +1,55 @@
+/* The door: connections that were accepted and whose first message is not whole yet. Nobody knows
+ * who they are, so they hold a descriptor and a place here, and nothing of what those share who
+ * have said it. A place is kept for a short time. Each origin (an IPv4 address, a /64 of IPv6, a
+ * process on a Unix socket) has a share of the places. A newcomer always gets one: where its origin
+ * has its share the oldest of that origin goes, and where all places are taken the oldest of the
+ * origin that has most; those whose first message is there go last. Nothing is read here: bytes are
+ * only looked at. Owner thread only; nothing allocates after door_create. */
+#ifndef SEAM_DOOR_H
+#define SEAM_DOOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/tern_err.h"
+#include "seam/io/io.h"
+
+#define DOOR_PLACES     64          /* of a door, unless it is said otherwise */
+#define DOOR_SHARE      16          /* of one origin, likewise */
+#define DOOR_WAIT_NS    3000000000u /* for the first message, likewise */
+#define DOOR_LOOK_BYTES 8192        /* of the first message that can be looked at */
+
+enum door_verdict {
+    DOOR_WAIT,  /* more has to come */
+    DOOR_ENTER, /* the first message is whole, or whoever takes it will say what is wrong */
+    DOOR_REFUSE /* the connection is closed */
+};
+
+struct door;
+
+struct door_config {
+    struct io *io;
+    uint32_t places, share; /* 0: as above */
+    uint64_t wait_ns;       /* 0: as above */
+    uint32_t look_bytes;    /* at most DOOR_LOOK_BYTES */
+    enum door_verdict (*look)(void *ctx, const uint8_t *bytes, uint32_t n);
+    /* Takes fd over. False: there is no room for it, and it is asked again by door_again. */
+    bool (*enter)(void *ctx, int fd);
+    void *ctx;
+};
+
+struct door_stats {
+    uint32_t places, share, waiting;
+    uint64_t displaced, overdue; /* sent away for a newcomer; at the end of their time */
+};
+
+uint64_t door_bytes(uint32_t places); /* what a door takes; 0: DOOR_PLACES */
+enum tern_err door_create(const struct door_config *config, struct door **ret);
+void door_destroy(struct door *door); /* before io: runs the ring until it holds nothing of it */
+
+void door_arrived(struct door *door, int fd, uint64_t now_ns); /* takes fd over */
+void door_again(struct door *door);                            /* there is room for one, perhaps */
+void door_tick(struct door *door, uint64_t now_ns);
+void door_stats(const struct door *door, struct door_stats *ret);
+
+#endif
