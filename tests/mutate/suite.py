@@ -28,13 +28,13 @@ E2E = {
 # Folders of tests/unit and other groups, in the order in which they are asked about a part.
 ORDER = {
     "core": ["core", "scenarios", "histories", "sim", "histories_many", "fuzz_core", "shell", "client", "e2e_core"],
-    "seam": ["seam", "histories_rdma", "histories_rdma_many", "shell", "e2e_core", "e2e", "e2e_slow"],
-    "shell": ["shell", "fuzz_wire", "fuzz_tape", "fuzz_config", "client", "sim", "e2e_core", "e2e", "e2e_slow"],
+    "seam": ["seam", "fuzz_data", "histories_rdma", "histories_rdma_many", "shell", "e2e_core", "e2e", "e2e_slow"],
+    "shell": ["shell", "fuzz_requests", "fuzz_wire", "fuzz_tape", "fuzz_config", "client", "sim", "e2e_core", "e2e", "e2e_slow"],
     "proto": ["proto", "base", "shell", "client", "fuzz_wire", "fuzz_frame", "core", "e2e_core", "e2e", "e2e_slow"],
-    "client": ["client", "proto", "shell", "e2e_core", "e2e", "e2e_slow"],
+    "client": ["client", "fuzz_client", "proto", "shell", "e2e_core", "e2e", "e2e_slow"],
 }
 STEADY = {"core", "scenarios", "histories", "histories_many", "histories_rdma", "histories_rdma_many", "sim", "proto", "base",
-          "fuzz_core", "fuzz_wire", "fuzz_frame", "fuzz_tape", "fuzz_config"}  # end alike every time
+          "fuzz_core", "fuzz_wire", "fuzz_requests", "fuzz_client", "fuzz_frame", "fuzz_tape", "fuzz_config"}  # end alike every time
 CPU_AT_LEAST_S, TIMES_AS_LONG, WAIT_AT_LEAST_S = 4, 10, 30
 PR_SET_CHILD_SUBREAPER = 36
 
