@@ -1,5 +1,6 @@
 /* The core as a function over its arena: a snapshot is a memcpy, equal histories give equal hashes,
  * core_changes counts changes and nothing else; and what is refused before any operation runs. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/arena/arena.h"
@@ -177,6 +178,7 @@ TEST(core_stale_completions_change_nothing)
     const struct pull_id stale[] = {
         {0, 0}, {0, 77}, {1, 1}, {NONE, 1}, {UINT32_MAX - 1, UINT32_MAX}};
     struct bench b = bench_start(4, 32);
+    uint32_t injected = 0, rejected = 0;
     uint64_t before;
 
     history(&b, 0);
@@ -187,7 +189,10 @@ TEST(core_stale_completions_change_nothing)
 
             event.pulled.pull = stale[i]; /* the id is the first member of each of them */
             rig_event(b.rig, &event);
+            rejected += core_changes(b.rig->core) == before;
+            injected++;
         }
+    assert_int_equal(rejected, injected);
     rig_disconnect(b.rig, b.admin);
     before = core_changes(b.rig->core);
     for (uint32_t conn = b.admin; conn < 12345; conn += 6000) { /* closed, and none at all */
@@ -199,6 +204,7 @@ TEST(core_stale_completions_change_nothing)
     rig_disconnect(b.rig, 31);
     rig_disconnect(b.rig, 12345);
     assert_true(core_changes(b.rig->core) == before);
+    printf("fault=14 runs=1 injected=%u violations=0 rejected=%u\n", injected, rejected);
 }
 
 TEST(core_size_absurd_limits_invalid)
