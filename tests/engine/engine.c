@@ -76,23 +76,19 @@ enum tern_err answer_wait(struct tern *t, uint32_t wait_ms, struct tern_answer *
     return err;
 }
 
-static bool load(struct engine_session *s, const uint32_t *tokens, uint32_t n, uint32_t all)
+static void load(struct engine_session *s, const uint32_t *tokens, uint32_t n, uint32_t all)
 {
     const struct engine *e = s->engine;
     uint64_t root[TERN_GROUPS_MAX];
 
-    if (!table_init(&s->table, e->groups, e->ngroups, all))
-        return false;
-    s->tokens = malloc(all * sizeof *tokens + 1);
-    if (!s->tokens)
-        return false;
+    table_init(&s->table, e->groups, e->ngroups, all);
+    s->tokens = mem_need(all, sizeof *tokens);
     if (all)
         memcpy(s->tokens, tokens, all * sizeof *tokens);
     s->ntokens = n;
     for (uint32_t g = 0; g < e->ngroups; g++)
         root[g] = content_root("", e->ns.model, e->ns.salt ? e->ns.salt : "", e->groups[g].name);
     table_load(&s->table, root, s->tokens, all);
-    return true;
 }
 
 enum tern_err engine_begin(struct engine_session *s, struct engine *e, const uint32_t *tokens,
@@ -108,8 +104,7 @@ enum tern_err engine_begin_with(struct engine_session *s, struct engine *e, cons
     enum tern_err err;
 
     *s = (struct engine_session){.engine = e};
-    if (!load(s, tokens, n, n + more))
-        return TERN_INTERNAL;
+    load(s, tokens, n, n + more);
     err = tern_session_open(e->tern, e->pool, &e->ns, e->call_ms, &s->id);
     if (err == TERN_OK)
         err = tern_match(e->tern, s->id, &list, 0, e->call_ms, &s->last);

@@ -133,11 +133,29 @@ bool proc_recv(int fd, void *bytes, size_t n)
     return true;
 }
 
+static void *got(void *p, size_t n)
+{
+    if (p || n == 0)
+        return p;
+    fprintf(stderr, "no memory for %zu bytes\n", n);
+    _exit(2);
+}
+
+void *mem_need(size_t n, size_t each)
+{
+    return got(calloc(n, each), n * each);
+}
+
+void *mem_grow(void *p, size_t n, size_t each)
+{
+    return got(reallocarray(p, n, each), n * each);
+}
+
 void *proc_shared(size_t n)
 {
     void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    return p == MAP_FAILED ? NULL : p;
+    return got(p == MAP_FAILED ? NULL : p, n);
 }
 
 void sleep_ms(uint32_t ms)

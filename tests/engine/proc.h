@@ -29,7 +29,10 @@ bool proc_wait(pid_t *pid, uint32_t wait_ms, int *ret_status);
 bool proc_send(int fd, const void *bytes, size_t n);
 bool proc_recv(int fd, void *bytes, size_t n);
 
-/* Zeroed memory shared with children that are forked afterwards; NULL without memory. */
+/* Memory, of which these programs have enough or end with status 2: n zeroed things of that size;
+ * the same as realloc; and zeroed memory shared with children that are forked afterwards. */
+void *mem_need(size_t n, size_t each);
+void *mem_grow(void *p, size_t n, size_t each);
 void *proc_shared(size_t n);
 
 void sleep_ms(uint32_t ms);

@@ -6,10 +6,11 @@
 #include <string.h>
 #include <time.h>
 
-int series_init(struct series *s, size_t cap)
+#include "engine/proc.h"
+
+void series_init(struct series *s, size_t cap)
 {
-    *s = (struct series){.v = malloc(cap * sizeof *s->v), .cap = cap, .stride = 1};
-    return s->v ? 0 : -1;
+    *s = (struct series){.v = mem_need(cap, sizeof *s->v), .cap = cap, .stride = 1};
 }
 
 void series_finish(struct series *s)
@@ -61,11 +62,6 @@ double series_quantile(struct series *s, double q)
 double series_median(struct series *s)
 {
     return series_quantile(s, 0.5);
-}
-
-double series_min(struct series *s)
-{
-    return series_quantile(s, 0);
 }
 
 uint64_t clock_ns(void)

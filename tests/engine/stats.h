@@ -14,8 +14,7 @@ struct series {
     uint64_t seen, stride; /* keeps every stride-th value once full */
 };
 
-/* Returns 0, or -1 without memory. */
-int series_init(struct series *s, size_t cap);
+void series_init(struct series *s, size_t cap);
 void series_finish(struct series *s);
 void series_clear(struct series *s);
 
@@ -26,7 +25,6 @@ void series_add(struct series *s, double value);
 /* q in [0, 1]; nearest rank. Sorts the list. 0 for an empty one. */
 double series_quantile(struct series *s, double q);
 double series_median(struct series *s);
-double series_min(struct series *s);
 
 uint64_t clock_ns(void); /* CLOCK_MONOTONIC */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/bytes.h"
+#include "engine/proc.h"
 
 /* Tokens of one link of the group's chain of hashes. */
 static uint32_t granule(const struct block_table *t, uint32_t g)
@@ -12,19 +13,16 @@ static uint32_t granule(const struct block_table *t, uint32_t g)
     return t->groups[g].family == TERN_RECURRENT ? t->align : t->groups[g].page_tokens;
 }
 
-bool table_init(struct block_table *t, const struct tern_group *groups, uint32_t ngroups,
+void table_init(struct block_table *t, const struct tern_group *groups, uint32_t ngroups,
                 uint32_t tokens_max)
 {
     *t = (struct block_table){.groups = groups, .ngroups = ngroups, .align = groups[0].page_tokens};
     for (uint32_t g = 0; g < ngroups; g++) {
         size_t n = tokens_max / granule(t, g) + 1;
 
-        t->group[g].prefix = malloc(n * sizeof(uint64_t));
-        t->group[g].index = malloc(n * sizeof(uint32_t));
-        if (!t->group[g].prefix || !t->group[g].index)
-            return false;
+        t->group[g].prefix = mem_need(n, sizeof(uint64_t));
+        t->group[g].index = mem_need(n, sizeof(uint32_t));
     }
-    return true;
 }
 
 void table_finish(struct block_table *t)

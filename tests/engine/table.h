@@ -25,8 +25,8 @@ struct block_table {
     struct table_group group[TERN_GROUPS_MAX];
 };
 
-/* For at most tokens_max tokens; false without memory. table_finish is due in any case. */
-bool table_init(struct block_table *t, const struct tern_group *groups, uint32_t ngroups,
+/* For at most tokens_max tokens. */
+void table_init(struct block_table *t, const struct tern_group *groups, uint32_t ngroups,
                 uint32_t tokens_max);
 void table_finish(struct block_table *t);
 

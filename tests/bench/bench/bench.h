@@ -18,8 +18,15 @@ int bench_index(const struct bench_args *args);
 int bench_rpc(const struct bench_args *args);
 int bench_transfer(const struct bench_args *args);
 
-/* One line of the table: name, figure with its unit, and the limit that it is held to or "". */
-void bench_row(const char *name, double value, const char *unit, const char *limit);
+/* A figure: its key in the JSON object; and its line of the table, with the limit that it is held
+ * to or NULL. No line where `row` is NULL. */
+struct bench_figure {
+    const char *key;
+    double value;
+    const char *row, *unit, *limit;
+};
+/* Puts them into the JSON object, or prints the table where that is asked for. */
+void bench_show(const struct bench_args *args, json_t *o, const struct bench_figure *v, size_t n);
 /* Says on standard error what is outside its limit; returns `ok`. */
 bool bench_limit(bool ok, const char *text);
 

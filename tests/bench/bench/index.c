@@ -12,6 +12,7 @@
 #include "core_rig.h"
 #include "engine/bytes.h"
 #include "engine/json.h"
+#include "engine/proc.h"
 #include "engine/stats.h"
 #include "supersede.h"
 
@@ -181,16 +182,12 @@ static bool set_up(struct index_bench *b)
                             &b->f.memcmp_cold, &b->f.insert,      &b->f.pin_shallow,
                             &b->f.pin_deep};
 
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (series_init(all[i], SAMPLES_MAX) != 0)
-            return false;
-    }
-    b->tokens = malloc(TOKENS * sizeof *b->tokens);
-    b->copy = malloc(TOKENS * sizeof *b->copy);
-    b->other = malloc(PAGE_TOKENS * sizeof *b->other);
-    b->touched = calloc(1, TOUCH_BYTES);
-    if (!b->tokens || !b->copy || !b->other || !b->touched)
-        return false;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        series_init(all[i], SAMPLES_MAX);
+    b->tokens = mem_need(TOKENS, sizeof *b->tokens);
+    b->copy = mem_need(TOKENS, sizeof *b->copy);
+    b->other = mem_need(PAGE_TOKENS, sizeof *b->other);
+    b->touched = mem_need(1, TOUCH_BYTES);
     block_tokens(1, 0, TOKENS, b->tokens);
     memcpy(b->copy, b->tokens, TOKENS * sizeof *b->tokens);
     block_tokens(2, 0, PAGE_TOKENS, b->other);
@@ -203,32 +200,25 @@ static int show(struct index_bench *b, const struct bench_args *args)
            memcmp_warm = series_median(&b->f.memcmp_warm);
     double match_cold = series_median(&b->f.match_cold),
            memcmp_cold = series_median(&b->f.memcmp_cold);
-    double insert = series_median(&b->f.insert);
     double shallow = series_median(&b->f.pin_shallow), deep = series_median(&b->f.pin_deep);
+    const struct bench_figure figures[] = {
+        {"match_warm_us", match_warm, "match, warm", "us", "at most 4 x memcmp"},
+        {"memcmp_warm_us", memcmp_warm, "memcmp, warm", "us", NULL},
+        {"match_cold_us", match_cold, "match, cold", "us", "at most 5 x memcmp"},
+        {"memcmp_cold_us", memcmp_cold, "memcmp, cold", "us", NULL},
+        {"insert_us", series_median(&b->f.insert), "insert, one turn", "us", NULL},
+        {"pin_shallow_ns", shallow, "pin + unpin, depth 64", "ns", NULL},
+        {"pin_deep_ns", deep, "pin + unpin, depth 49,152", "ns", "at most 3 ns more"},
+    };
     json_t *o = json_object();
     bool ok;
 
-    json_put_f64(o, "match_warm_us", match_warm);
-    json_put_f64(o, "memcmp_warm_us", memcmp_warm);
-    json_put_f64(o, "match_cold_us", match_cold);
-    json_put_f64(o, "memcmp_cold_us", memcmp_cold);
-    json_put_f64(o, "insert_us", insert);
-    json_put_f64(o, "pin_shallow_ns", shallow);
-    json_put_f64(o, "pin_deep_ns", deep);
-    supersede_json(&b->f.supersede, o);
-    if (args->json) {
-        json_print(o);
-    } else {
+    if (!args->json)
         puts("index: 49,152 tokens in 50 turns, 64 a page, full hit with 768 handles");
-        bench_row("match, warm", match_warm, "us", "at most 4 x memcmp");
-        bench_row("memcmp, warm", memcmp_warm, "us", "");
-        bench_row("match, cold", match_cold, "us", "at most 5 x memcmp");
-        bench_row("memcmp, cold", memcmp_cold, "us", "");
-        bench_row("insert, one turn", insert, "us", "");
-        bench_row("pin + unpin, depth 64", shallow, "ns", "");
-        bench_row("pin + unpin, depth 49,152", deep, "ns", "at most 3 ns more");
-        supersede_rows(&b->f.supersede);
-    }
+    bench_show(args, o, figures, sizeof figures / sizeof figures[0]);
+    supersede_show(&b->f.supersede, args, o);
+    if (args->json)
+        json_print(o);
     json_decref(o);
     ok = bench_limit(match_warm <= 4 * memcmp_warm, "match_warm_us <= 4 x memcmp_warm_us");
     ok = bench_limit(match_cold <= 5 * memcmp_cold, "match_cold_us <= 5 x memcmp_cold_us") && ok;

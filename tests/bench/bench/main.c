@@ -7,6 +7,7 @@
 #include <tern_version.h>
 
 #include "bench.h"
+#include "engine/json.h"
 
 const char *argp_program_version TERN_ARGP = "tern-bench " TERN_VERSION;
 
@@ -69,9 +70,14 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
     }
 }
 
-void bench_row(const char *name, double value, const char *unit, const char *limit)
+void bench_show(const struct bench_args *args, json_t *o, const struct bench_figure *v, size_t n)
 {
-    printf("  %-26s %12.4g %-10s %s\n", name, value, unit, limit);
+    for (size_t i = 0; i < n; i++) {
+        json_put_f64(o, v[i].key, v[i].value);
+        if (!args->json && v[i].row)
+            printf("  %-26s %12.4g %-10s %s\n", v[i].row, v[i].value, v[i].unit,
+                   v[i].limit ? v[i].limit : "");
+    }
 }
 
 bool bench_limit(bool ok, const char *text)

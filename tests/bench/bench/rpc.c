@@ -155,8 +155,10 @@ static bool measure_pipeline(struct rpc *r, uint32_t rounds)
 {
     const uint32_t n = 20000;
     struct series real, raw;
-    bool ok = series_init(&real, rounds) == 0 && series_init(&raw, rounds) == 0;
+    bool ok = true;
 
+    series_init(&real, rounds);
+    series_init(&raw, rounds);
     for (uint32_t i = 0; ok && i < rounds; i++) {
         uint64_t start = clock_ns();
 
@@ -328,36 +330,29 @@ static int show(struct rpc *r)
 {
     double match = series_median(&r->match), raw = series_median(&r->raw_rtt),
            step = series_median(&r->step);
+    const struct bench_figure figures[] = {
+        {"match_rtt_us_p50", match, "match, p50", "us", "at most 5 us over raw"},
+        {"match_rtt_us_p99", series_quantile(&r->match, 0.99), "match, p99", "us", NULL},
+        {"raw_rtt_us_p50", raw, "raw, p50", "us", NULL},
+        {"match_rtt_us_p50_2core", series_median(&r->match2), "match, p50, two cores", "us", NULL},
+        {"match_rtt_us_p99_2core", series_quantile(&r->match2, 0.99), NULL, NULL, NULL},
+        {"raw_rtt_us_p50_2core", series_median(&r->raw2), "raw, p50, two cores", "us", NULL},
+        {"step_us_p50", step, "step of 256, p50", "us", "at most 150 us"},
+        {"pipelined_per_s", r->pipelined, "pipelined", "a second", "at least half of raw"},
+        {"raw_pipelined_per_s", r->raw_pipelined, "raw, pipelined", "a second", NULL},
+        {"busy_match_rtt_us_p99", series_quantile(&r->busy, 0.99), "match, p99, busy", "us", NULL},
+    };
     json_t *o = json_object();
     bool ok;
 
-    json_put_f64(o, "match_rtt_us_p50", match);
-    json_put_f64(o, "match_rtt_us_p99", series_quantile(&r->match, 0.99));
-    json_put_f64(o, "raw_rtt_us_p50", raw);
-    json_put_f64(o, "match_rtt_us_p50_2core", series_median(&r->match2));
-    json_put_f64(o, "match_rtt_us_p99_2core", series_quantile(&r->match2, 0.99));
-    json_put_f64(o, "raw_rtt_us_p50_2core", series_median(&r->raw2));
-    json_put_f64(o, "step_us_p50", step);
-    json_put_f64(o, "pipelined_per_s", r->pipelined);
-    json_put_f64(o, "raw_pipelined_per_s", r->raw_pipelined);
-    json_put_f64(o, "busy_match_rtt_us_p99", series_quantile(&r->busy, 0.99));
-    json_put_u64(o, "request_bytes", r->raw.request_bytes);
-    json_put_u64(o, "reply_bytes", r->raw.reply_bytes);
-    if (r->args->json) {
-        json_print(o);
-    } else {
+    if (!r->args->json)
         printf("rpc: %u B there, %u B back; one core unless said\n", r->raw.request_bytes,
                r->raw.reply_bytes);
-        bench_row("match, p50", match, "us", "at most 5 us over raw");
-        bench_row("match, p99", series_quantile(&r->match, 0.99), "us", "");
-        bench_row("raw, p50", raw, "us", "");
-        bench_row("match, p50, two cores", series_median(&r->match2), "us", "");
-        bench_row("raw, p50, two cores", series_median(&r->raw2), "us", "");
-        bench_row("step of 256, p50", step, "us", "at most 150 us");
-        bench_row("pipelined", r->pipelined, "a second", "at least half of raw");
-        bench_row("raw, pipelined", r->raw_pipelined, "a second", "");
-        bench_row("match, p99, busy", series_quantile(&r->busy, 0.99), "us", "");
-    }
+    bench_show(r->args, o, figures, sizeof figures / sizeof figures[0]);
+    json_put_u64(o, "request_bytes", r->raw.request_bytes);
+    json_put_u64(o, "reply_bytes", r->raw.reply_bytes);
+    if (r->args->json)
+        json_print(o);
     json_decref(o);
     ok = bench_limit(match - raw <= 5, "match_rtt_us_p50 - raw_rtt_us_p50 <= 5");
     ok = bench_limit(r->pipelined * 2 >= r->raw_pipelined,
@@ -376,11 +371,9 @@ int bench_rpc(const struct bench_args *args)
     r.args = args;
     r.daemon[0].pid = r.daemon[1].pid = -1;
     r.raw = (struct raw_echo){.pid = -1, .fd = -1};
-    r.tokens = malloc((DEPTH_TOKENS + NEW_TOKENS) * sizeof *r.tokens);
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (series_init(all[i], SAMPLES_MAX) != 0 || !r.tokens)
-            return status;
-    }
+    r.tokens = mem_need(DEPTH_TOKENS + NEW_TOKENS, sizeof *r.tokens);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        series_init(all[i], SAMPLES_MAX);
     if (measure(&r))
         status = show(&r);
     else

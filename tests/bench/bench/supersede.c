@@ -11,6 +11,7 @@
 #include "core_rig.h"
 #include "engine/bytes.h"
 #include "engine/json.h"
+#include "engine/proc.h"
 #include "engine/stats.h"
 
 #define CHUNK_TOKENS  64 /* L: a page of HISTORY */
@@ -106,11 +107,11 @@ static bool play_session(struct bench *b, uint32_t seed)
 
 bool supersede_measure(struct supersede_figures *f, uint32_t sessions)
 {
-    struct bench b = {.tokens = malloc(TURNS * CHUNK_TOKENS * sizeof *b.tokens)};
-    bool ok = core_rig_init(&b.rig, &layout, POOL_PAGES) && b.tokens;
+    struct bench b = {.tokens = mem_need(TURNS * CHUNK_TOKENS, sizeof *b.tokens)};
+    bool ok = core_rig_init(&b.rig, &layout, POOL_PAGES);
 
     for (uint32_t i = 0; i < SUPERSEDE_DEPTHS; i++)
-        ok = series_init(&b.us[i], SAMPLES_MAX) == 0 && ok;
+        series_init(&b.us[i], SAMPLES_MAX);
     for (uint32_t i = 0; i < sessions && ok; i++)
         ok = play_session(&b, 100 + i);
     for (uint32_t i = 0; i < SUPERSEDE_DEPTHS; i++) {
@@ -122,17 +123,15 @@ bool supersede_measure(struct supersede_figures *f, uint32_t sessions)
     return ok;
 }
 
-void supersede_json(const struct supersede_figures *f, json_t *o)
+void supersede_show(const struct supersede_figures *f, const struct bench_args *args, json_t *o)
 {
-    for (uint32_t i = 0; i < SUPERSEDE_DEPTHS; i++)
-        json_put_f64(o, depths[i].json, f->us[i]);
-}
+    for (uint32_t i = 0; i < SUPERSEDE_DEPTHS; i++) {
+        const struct bench_figure figure = {
+            depths[i].json, f->us[i], depths[i].row, "us",
+            i + 1 < SUPERSEDE_DEPTHS ? NULL : "largest at most 1.5 x smallest"};
 
-void supersede_rows(const struct supersede_figures *f)
-{
-    for (uint32_t i = 0; i < SUPERSEDE_DEPTHS; i++)
-        bench_row(depths[i].row, f->us[i], "us",
-                  i + 1 < SUPERSEDE_DEPTHS ? "" : "largest at most 1.5 x smallest");
+        bench_show(args, o, &figure, 1);
+    }
 }
 
 bool supersede_limit(const struct supersede_figures *f)

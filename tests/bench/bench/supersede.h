@@ -3,9 +3,9 @@
 #ifndef BENCH_SUPERSEDE_H
 #define BENCH_SUPERSEDE_H
 
-#include <jansson.h>
-#include <stdbool.h>
 #include <stdint.h>
+
+#include "bench.h"
 
 #define SUPERSEDE_DEPTHS 3
 
@@ -17,8 +17,7 @@ struct supersede_figures {
  * standard error, if the core refused or a measured commit did not supersede one segment. */
 bool supersede_measure(struct supersede_figures *f, uint32_t sessions);
 
-void supersede_json(const struct supersede_figures *f, json_t *o);
-void supersede_rows(const struct supersede_figures *f);
+void supersede_show(const struct supersede_figures *f, const struct bench_args *args, json_t *o);
 bool supersede_limit(const struct supersede_figures *f);
 
 #endif

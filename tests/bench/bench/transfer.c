@@ -186,8 +186,8 @@ static bool set_up(struct transfer *x, uint32_t page_bytes, uint32_t corrupt)
     *x = (struct transfer){.args = args, .page_bytes = page_bytes, .filler = -1, .filler_fd = -1};
     x->source.pid = x->dest.pid = -1;
     x->pages = (args->quick ? QUICK_BYTES : REGION_BYTES) / SESSIONS / page_bytes;
-    x->tokens = malloc((size_t)x->pages * PAGE_TOKENS * sizeof *x->tokens);
-    return x->tokens && start_daemons(x, corrupt) && start_filler(x) &&
+    x->tokens = mem_need((size_t)x->pages * PAGE_TOKENS, sizeof *x->tokens);
+    return start_daemons(x, corrupt) && start_filler(x) &&
            member_start(&x->engine, x->dest.socket, "dest", PAGE_TOKENS, page_bytes,
                         SESSIONS * x->pages) &&
            tern_connect(x->dest.admin, MEMBER_CALL_MS, &x->admin) == TERN_OK &&
@@ -218,8 +218,7 @@ static bool best_read(struct raw_stream *raw, size_t *ret)
     double best = 0, gb_s, median;
     struct series s;
 
-    if (series_init(&s, 3) != 0)
-        return false;
+    series_init(&s, 3);
     for (uint32_t i = 0; i < RAW_READ_SIZES; i++) {
         series_clear(&s);
         for (uint32_t k = 0; k < 3; k++) {
@@ -243,9 +242,11 @@ static bool measure_pairs(struct transfer *x, struct raw_stream *raw, struct row
     struct series tern_gb_s, raw_gb_s, ratio;
     size_t read_bytes = 0;
     double a = 0, b = 0;
-    bool ok = series_init(&tern_gb_s, PAIRS) == 0 && series_init(&raw_gb_s, PAIRS) == 0 &&
-              series_init(&ratio, PAIRS) == 0 && best_read(raw, &read_bytes) && tern_pass(x, &a);
+    bool ok = best_read(raw, &read_bytes) && tern_pass(x, &a);
 
+    series_init(&tern_gb_s, PAIRS);
+    series_init(&raw_gb_s, PAIRS);
+    series_init(&ratio, PAIRS);
     for (uint32_t i = 0; ok && i < pairs; i++) {
         ok = tern_pass(x, &a) && raw_stream_pass(raw, read_bytes, &b);
         series_add(&tern_gb_s, a);

@@ -49,8 +49,8 @@ static bool take_request(struct decode *d)
         d->e.turns[m.turn].state != TURN_IDLE)
         return false;
     turn = &d->e.turns[m.turn];
-    if (!prompt_reserve(&turn->prompt, m.nblocks) ||
-        !proc_recv(d->peer, turn->prompt.ids, m.nblocks * sizeof *turn->prompt.ids))
+    prompt_reserve(&turn->prompt, m.nblocks);
+    if (!proc_recv(d->peer, turn->prompt.ids, m.nblocks * sizeof *turn->prompt.ids))
         return false;
     turn->prompt.index = m.index;
     turn->prompt.timestamp_ms = m.timestamp_ms;
@@ -176,15 +176,14 @@ static bool recompute_tails(struct decode *d)
             continue;
         if (e->recurrent >= 0 && turn->target > 0)
             count(&e->board->verified_state_pages, 1);
-        if (!engine_add_tail(e, turn, turn->target, n, n))
-            return false;
+        engine_add_tail(e, turn, turn->target, n, n);
     }
-    return engine_run_now(e, "the state to go on from");
+    return engine_run_jobs(e, 0, "the state to go on from");
 }
 
 /* Every whole HISTORY page of the prompt, found here and transferred alike, and of WINDOW groups
  * the window that is needed to go on. */
-static bool add_compares(struct engine *e, const struct turn *turn)
+static void add_compares(struct engine *e, const struct turn *turn)
 {
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
         const struct tern_group *group = &e->geometry.groups[g];
@@ -193,20 +192,17 @@ static bool add_compares(struct engine *e, const struct turn *turn)
 
         if (group->family == TERN_RECURRENT)
             continue;
-        if (!engine_add_jobs(e, turn, RANK_COMPARE, g, first, end))
-            return false;
+        engine_add_jobs(e, turn, RANK_COMPARE, g, first, end);
         count(group->family == TERN_HISTORY ? &e->board->verified_pages
                                             : &e->board->verified_state_pages,
               end - first);
     }
-    return true;
 }
 
 /* Every byte of them. */
 static bool compare_pages(struct decode *d)
 {
     struct engine *e = &d->e;
-    uint64_t wrong = 0;
     bool any = false;
 
     for (uint32_t i = 0; i < e->nturns; i++) {
@@ -217,22 +213,9 @@ static bool compare_pages(struct decode *d)
         any = true;
         turn->state = TURN_CLOSING;
         turn->step = e->step;
-        if (!add_compares(e, turn))
-            return false;
+        add_compares(e, turn);
     }
-    if (!any)
-        return true;
-    if (!team_run(&e->team, e->jobs, e->njobs, e->step, &wrong)) {
-        engine_says(e, "a rank process is gone");
-        return false;
-    }
-    if (wrong)
-        engine_says(e, "%llu wrong bytes in step %llu", (unsigned long long)wrong,
-                    (unsigned long long)e->step);
-    count(&e->board->wrong_bytes, wrong);
-    e->njobs = 0;
-    e->published = e->step;
-    return true;
+    return !any || engine_run_jobs(e, e->step, "whole pages");
 }
 
 static void account(struct decode *d, const struct turn *turn)

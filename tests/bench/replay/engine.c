@@ -10,6 +10,7 @@
 #include "engine/admin.h"
 #include "engine/bytes.h"
 #include "engine/daemon.h"
+#include "engine/proc.h"
 #include "engine/stats.h"
 
 #define BACKOFF_MAX_MS 5
@@ -26,23 +27,18 @@ void engine_says(struct engine *e, const char *format, ...)
     va_end(args);
 }
 
-static bool make_turns(struct engine *e)
+static void make_turns(struct engine *e)
 {
-    e->turns = calloc(e->nturns, sizeof *e->turns);
-    e->ops = calloc(OPS_OF_TURN * (size_t)e->nturns, sizeof *e->ops);
-    e->results = calloc(OPS_OF_TURN * (size_t)e->nturns, sizeof *e->results);
-    e->op_turn = calloc(OPS_OF_TURN * (size_t)e->nturns, sizeof *e->op_turn);
-    if (!e->turns || !e->ops || !e->results || !e->op_turn)
-        return false;
+    e->turns = mem_need(e->nturns, sizeof *e->turns);
+    e->ops = mem_need(OPS_OF_TURN * (size_t)e->nturns, sizeof *e->ops);
+    e->results = mem_need(OPS_OF_TURN * (size_t)e->nturns, sizeof *e->results);
+    e->op_turn = mem_need(OPS_OF_TURN * (size_t)e->nturns, sizeof *e->op_turn);
     for (uint32_t i = 0; i < e->nturns; i++) {
         struct turn *turn = &e->turns[i];
 
-        turn->tokens = malloc(PROMPT_TOKENS_MAX * sizeof *turn->tokens);
-        if (!prompt_init(&turn->prompt) || !turn->tokens ||
-            !table_init(&turn->table, e->geometry.groups, e->geometry.ngroups, PROMPT_TOKENS_MAX))
-            return false;
+        turn->tokens = mem_need(PROMPT_TOKENS_MAX, sizeof *turn->tokens);
+        table_init(&turn->table, e->geometry.groups, e->geometry.ngroups, PROMPT_TOKENS_MAX);
     }
-    return true;
 }
 
 static bool fail(struct engine *e, const char *what, enum tern_err err)
@@ -105,12 +101,11 @@ bool engine_start(struct engine *e, const struct options *o, struct board *board
         take_groups(e, group_pages);
     if (!reason)
         reason = team_start(&e->team, socket, name, &e->geometry);
-    if (!reason && !make_turns(e))
-        reason = "no memory";
     if (reason) {
         engine_says(e, "%s", reason);
         return false;
     }
+    make_turns(e);
     if (!open_pool(e, socket, name))
         return false;
     reason = team_map(&e->team, e->pool, e->map);
@@ -265,7 +260,8 @@ bool turn_loaded(struct engine *e, struct turn *turn, const struct tern_answer *
     }
     turn_found(e, turn, now);
     count(e->counts.host_hit_tokens, now - was);
-    return engine_add_table(e, turn, was, now) && engine_run_now(e, "pages of the host tier");
+    engine_add_table(e, turn, was, now);
+    return engine_run_jobs(e, 0, "pages of the host tier");
 }
 
 bool turn_may_begin(const struct engine *e, const struct turn *turn, uint64_t now_ns)

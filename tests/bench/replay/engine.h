@@ -128,18 +128,20 @@ bool turn_may_begin(const struct engine *e, const struct turn *turn, uint64_t no
 void turn_give_up(struct engine *e, struct turn *turn, enum tern_err err);
 
 /* Jobs on the pages [first, end) of a HISTORY or WINDOW group. */
-bool engine_add_jobs(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t group,
+void engine_add_jobs(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t group,
                      uint32_t first, uint32_t end);
 /* The RECURRENT page, if there is such a group, as the state at depth `at`. */
-bool engine_add_state(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t at);
+void engine_add_state(struct engine *e, const struct turn *turn, enum rank_work work, uint32_t at);
 /* The tokens from `from` to `to` are computed: the state to start from is copied and compared, and
  * every page of theirs is written, the RECURRENT one as it is at depth `at`. */
-bool engine_add_tail(struct engine *e, struct turn *turn, uint32_t from, uint32_t to, uint32_t at);
+void engine_add_tail(struct engine *e, struct turn *turn, uint32_t from, uint32_t to, uint32_t at);
 /* Copies the RECURRENT page if that is due, and adds a comparison of every page in the table that
  * holds something of [from, at). */
-bool engine_add_table(struct engine *e, struct turn *turn, uint32_t from, uint32_t at);
-/* Does the jobs at once, outside of any step, and counts what was wrong. */
-bool engine_run_now(struct engine *e, const char *what);
+void engine_add_table(struct engine *e, struct turn *turn, uint32_t from, uint32_t at);
+/* The RECURRENT page of the table takes the tree's state at `at`, and is compared. */
+void engine_copy_state(struct engine *e, struct turn *turn, uint32_t at);
+/* Does the jobs, counts what was wrong in `what`, and publishes that step; 0: none is done. */
+bool engine_run_jobs(struct engine *e, uint64_t step, const char *what);
 void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op);
 
 /* Sends the operations gathered; false if the daemon is lost. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "engine/proc.h"
 
 #define BLOCK           64
 #define SYSTEM_BLOCKS   12 /* of the system prompt that a kind of session shares */
@@ -14,26 +15,21 @@
 #define ANSWER_TOKENS   300  /* at most, of one answer */
 #define TURN_MS         1000 /* between two requests */
 
-bool generator_init(struct generator *g, uint64_t seed, uint32_t sessions, uint32_t turns)
+void generator_init(struct generator *g, uint64_t seed, uint32_t sessions, uint32_t turns)
 {
     *g = (struct generator){
         .seed = seed,
         .sessions = sessions,
         .turns = turns,
         .kinds = (sessions + SESSIONS_A_KIND - 1) / SESSIONS_A_KIND,
-        .order = calloc(sessions, sizeof *g->order),
-        .length = calloc(sessions, sizeof *g->length),
+        .order = mem_need(sessions, sizeof *g->order),
+        .length = mem_need(sessions, sizeof *g->length),
     };
-    if (!g->order || !g->length) {
-        generator_finish(g);
-        return false;
-    }
     prng_init(&g->prng, seed);
     for (uint32_t i = 0; i < sessions; i++) {
         g->order[i] = i;
         g->length[i] = SYSTEM_BLOCKS * BLOCK;
     }
-    return true;
 }
 
 void generator_finish(struct generator *g)
@@ -53,14 +49,14 @@ static void shuffle(struct generator *g)
     }
 }
 
-int generator_next(struct generator *g, struct prompt *p)
+bool generator_next(struct generator *g, struct prompt *p)
 {
     uint32_t session, message, answer, blocks;
 
     if (g->at == 0)
         shuffle(g);
     if (g->turn == g->turns)
-        return 0;
+        return false;
     session = g->order[g->at];
     message = 1 + prng_below(&g->prng, MESSAGE_TOKENS);
     answer = 1 + prng_below(&g->prng, ANSWER_TOKENS);
@@ -68,8 +64,7 @@ int generator_next(struct generator *g, struct prompt *p)
         message = PROMPT_TOKENS_MAX - g->length[session];
     g->length[session] += message;
     blocks = (g->length[session] + BLOCK - 1) / BLOCK;
-    if (!prompt_reserve(p, blocks))
-        return -1;
+    prompt_reserve(p, blocks);
     p->timestamp_ms = (uint64_t)(g->turn * g->sessions + g->at) * TURN_MS;
     p->input_length = g->length[session];
     p->output_length = answer;
@@ -86,5 +81,5 @@ int generator_next(struct generator *g, struct prompt *p)
         g->at = 0;
         g->turn++;
     }
-    return 1;
+    return true;
 }

@@ -18,10 +18,10 @@ struct generator {
     struct prng prng;
 };
 
-bool generator_init(struct generator *g, uint64_t seed, uint32_t sessions, uint32_t turns);
+void generator_init(struct generator *g, uint64_t seed, uint32_t sessions, uint32_t turns);
 void generator_finish(struct generator *g);
 
 /* As source_next; -1 only without memory. */
-int generator_next(struct generator *g, struct prompt *p);
+bool generator_next(struct generator *g, struct prompt *p);
 
 #endif

@@ -61,18 +61,13 @@ static uint32_t best_match(const struct prefill *p, const struct turn *turn)
     return i * p->e.page_tokens;
 }
 
-static bool remember(struct prefill *p, const struct turn *turn)
+static void remember(struct prefill *p, const struct turn *turn)
 {
     uint32_t n = turn->target / p->e.page_tokens,
              i = p->e.recurrent >= 0 ? n - (n > 0) : turn->matched / p->e.page_tokens;
 
-    for (; i < n; i++) {
-        if (!prefixes_add(&p->seen, turn->table.group[0].prefix[i], NULL)) {
-            engine_says(&p->e, "no memory");
-            return false;
-        }
-    }
-    return true;
+    for (; i < n; i++)
+        prefixes_add(&p->seen, turn->table.group[0].prefix[i]);
 }
 
 static void begin(struct prefill *p, struct turn *turn)
@@ -242,7 +237,6 @@ static void finish_turn(struct prefill *p, struct turn *turn)
 static bool extended(struct prefill *p, struct turn *turn, const struct tern_result *r)
 {
     struct engine *e = &p->e;
-
     uint32_t end = r->lengths.allocated;
 
     if (end > turn->prompt.input_length || !turn_extended(e, turn, r, turn->ready, end))
@@ -251,30 +245,27 @@ static bool extended(struct prefill *p, struct turn *turn, const struct tern_res
     for (uint32_t g = 0; g < e->geometry.ngroups; g++) {
         const struct tern_group *group = &e->geometry.groups[g];
 
-        if (group->family == TERN_WINDOW && turn->ready == turn->matched &&
-            !engine_add_jobs(e, turn, RANK_COMPARE, g, table_window_first(group, turn->matched),
-                             turn->matched / group->page_tokens))
-            return false;
+        if (group->family == TERN_WINDOW && turn->ready == turn->matched)
+            engine_add_jobs(e, turn, RANK_COMPARE, g, table_window_first(group, turn->matched),
+                            turn->matched / group->page_tokens);
         if (group->family == TERN_HISTORY)
             count(&e->board->written_pages,
                   div_up(end, group->page_tokens) - turn->ready / group->page_tokens);
     }
     turn->state = TURN_EXTENDED;
-    return engine_add_tail(e, turn, turn->ready, end,
-                           end < turn->prompt.input_length ? end : computed(turn));
+    engine_add_tail(e, turn, turn->ready, end,
+                    end < turn->prompt.input_length ? end : computed(turn));
+    return true;
 }
 
 /* A RECURRENT page that the tree took has a fresh one in its place, which is filled in this step:
  * from now on the daemon takes it for the state of this session. */
-static bool fill_state(struct engine *e, struct turn *turn, uint32_t at)
+static void fill_state(struct engine *e, struct turn *turn, uint32_t at)
 {
     if (e->recurrent < 0 || turn->table.group[e->recurrent].from == 0)
-        return true;
+        return;
     turn->step = e->step;
-    if (!engine_add_state(e, turn, RANK_COPY, at) || !engine_add_state(e, turn, RANK_COMPARE, at))
-        return false;
-    turn->table.group[e->recurrent].from = 0;
-    return true;
+    engine_copy_state(e, turn, at);
 }
 
 /* The last commit is done. */
@@ -283,8 +274,7 @@ static bool committed(struct prefill *p, struct turn *turn, const struct tern_re
     struct engine *e = &p->e;
     uint32_t got[PROFILE_GROUPS_MAX] = {0}, n = turn->prompt.input_length;
 
-    if (!remember(p, turn))
-        return false;
+    remember(p, turn);
     if (e->recurrent < 0)
         return hand_over(p, turn);
     if (!table_take(&turn->table, r, got)) {
@@ -293,12 +283,12 @@ static bool committed(struct prefill *p, struct turn *turn, const struct tern_re
         return false;
     }
     turn->state = TURN_COPYING;
-    if (!fill_state(e, turn, turn->target))
-        return false;
+    fill_state(e, turn, turn->target);
     if (n == turn->target)
         return true;
     turn->step = e->step;
-    return engine_add_state(e, turn, RANK_WRITE, n);
+    engine_add_state(e, turn, RANK_WRITE, n);
+    return true;
 }
 
 /* The table has the tree's pages now where others were faster. The commit ends early where a chunk
@@ -307,8 +297,10 @@ static bool piece_committed(struct engine *e, struct turn *turn, const struct te
 {
     uint32_t got[PROFILE_GROUPS_MAX] = {0};
 
-    if (r->lengths.committed <= turn->ready && table_take(&turn->table, r, got))
-        return fill_state(e, turn, r->lengths.committed);
+    if (r->lengths.committed <= turn->ready && table_take(&turn->table, r, got)) {
+        fill_state(e, turn, r->lengths.committed);
+        return true;
+    }
     engine_says(e, "request %llu: a commit of %u tokens reached %u, or names pages outside",
                 (unsigned long long)turn->prompt.index, turn->ready, r->lengths.committed);
     return false;
@@ -360,19 +352,11 @@ static bool take_result(struct prefill *p, uint32_t i)
 static bool write_pages(struct prefill *p)
 {
     struct engine *e = &p->e;
-    uint64_t wrong = 0;
 
     if (e->njobs == 0)
         return true;
-    if (!team_run(&e->team, e->jobs, e->njobs, e->step, &wrong)) {
-        engine_says(e, "a rank process is gone");
+    if (!engine_run_jobs(e, e->step, "what was to go on from"))
         return false;
-    }
-    if (wrong)
-        engine_says(e, "%llu wrong bytes in what prefill step %llu was to go on from",
-                    (unsigned long long)wrong, (unsigned long long)e->step);
-    count(&e->board->prefill_wrong_bytes, wrong);
-    e->njobs = 0;
     for (uint32_t i = 0; i < e->nturns; i++) {
         if (e->turns[i].state != TURN_EXTENDED)
             continue;
@@ -381,7 +365,6 @@ static bool write_pages(struct prefill *p)
             e->turns[i].ready < e->turns[i].prompt.input_length ? TURN_MATCHED : TURN_WRITTEN;
         e->turns[i].step = e->step;
     }
-    e->published = e->step;
     return true;
 }
 
@@ -536,7 +519,7 @@ int prefill_main(const struct options *o, struct board *board, const uint32_t *g
     atomic_store(&board->pool[0], p.e.pool);
     if (ok)
         p.source = source_open(&o->source, p.e.why);
-    ok = ok && p.source && prompt_init(&p.next) && play(&p);
+    ok = ok && p.source && play(&p);
     if (ok) {
         shutdown(peer, SHUT_WR); /* no request follows */
         engine_rest(parent);

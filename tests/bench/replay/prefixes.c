@@ -4,8 +4,9 @@
 
 #include <stdlib.h>
 
+#include "engine/proc.h"
+
 #define SET_FIRST ((size_t)1 << 16)
-#define SET_MAX   ((size_t)1 << 28)
 
 static size_t place(const uint64_t *v, size_t size, uint64_t h)
 {
@@ -16,13 +17,11 @@ static size_t place(const uint64_t *v, size_t size, uint64_t h)
     return at;
 }
 
-static bool grow(struct prefixes *s)
+static void grow(struct prefixes *s)
 {
     size_t size = s->size ? s->size * 2 : SET_FIRST;
-    uint64_t *v = size <= SET_MAX ? calloc(size, sizeof *v) : NULL;
+    uint64_t *v = mem_need(size, sizeof *v);
 
-    if (!v)
-        return false;
     for (size_t i = 0; i < s->size; i++) {
         if (s->v[i])
             v[place(v, size, s->v[i])] = s->v[i];
@@ -30,22 +29,21 @@ static bool grow(struct prefixes *s)
     free(s->v);
     s->v = v;
     s->size = size;
-    return true;
 }
 
-bool prefixes_add(struct prefixes *s, uint64_t prefix, bool *ret_fresh)
+bool prefixes_add(struct prefixes *s, uint64_t prefix)
 {
     uint64_t h = prefix | 1;
+    bool fresh;
     size_t at;
 
-    if (s->used * 2 >= s->size && !grow(s))
-        return false;
+    if (s->used * 2 >= s->size)
+        grow(s);
     at = place(s->v, s->size, h);
-    if (ret_fresh)
-        *ret_fresh = s->v[at] == 0;
-    s->used += s->v[at] == 0;
+    fresh = s->v[at] == 0;
+    s->used += fresh;
     s->v[at] = h;
-    return true;
+    return fresh;
 }
 
 bool prefixes_have(const struct prefixes *s, uint64_t prefix)

@@ -11,8 +11,8 @@ struct prefixes { /* all zero: empty */
     size_t size, used;
 };
 
-/* False without memory, or above a limit. *ret_fresh, which may be NULL: it was not there. */
-bool prefixes_add(struct prefixes *s, uint64_t prefix, bool *ret_fresh);
+/* True: it was not there. */
+bool prefixes_add(struct prefixes *s, uint64_t prefix);
 bool prefixes_have(const struct prefixes *s, uint64_t prefix);
 void prefixes_finish(struct prefixes *s);
 

@@ -179,16 +179,7 @@ static enum tern_err retract(struct engine *e, struct turn *turn)
 /* So that pages that wait for this step can come back. */
 static bool publish(struct engine *e, uint64_t step)
 {
-    uint64_t wrong;
-
-    if (step <= e->published || step > e->step)
-        return true;
-    if (!team_run(&e->team, NULL, 0, step, &wrong)) {
-        engine_says(e, "a rank process is gone");
-        return false;
-    }
-    e->published = step;
-    return true;
+    return step <= e->published || step > e->step || engine_run_jobs(e, step, "nothing");
 }
 
 /* `turn` cannot go on for lack of pages. */
@@ -295,7 +286,8 @@ static bool check_back(struct engine *e, struct turn *turn, const struct tern_re
     for (uint32_t g = 0; g < e->geometry.ngroups; g++)
         count(e->counts.recovered_pages, got[g]);
     turn->room = turn->ready = turn->written = n;
-    return engine_add_table(e, turn, 0, n) && engine_run_now(e, "what a recover brought back");
+    engine_add_table(e, turn, 0, n);
+    return engine_run_jobs(e, 0, "what a recover brought back");
 }
 
 bool pressure_recovered(struct engine *e, struct turn *turn, const struct tern_answer *a)

@@ -158,10 +158,6 @@ bool run_start(struct run *r)
         return false;
     size_pool(r, &g);
     r->board = proc_shared(sizeof *r->board);
-    if (!r->board) {
-        snprintf(r->why, sizeof r->why, "no memory");
-        return false;
-    }
     if (o->spawn) {
         if (o->push) { /* as spawn.c has it from the environment of tests */
             setenv("TERN_PEER_TRANSPORT", "verbs", 1);

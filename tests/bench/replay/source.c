@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "engine/bytes.h"
+#include "engine/proc.h"
 #include "generator.h"
 #include "trace.h"
 
@@ -18,17 +19,11 @@ struct source {
 
 struct source *source_open(const struct source_options *options, char *why)
 {
-    struct source *s = calloc(1, sizeof *s);
-    bool ok = false;
+    struct source *s = mem_need(1, sizeof *s);
 
-    if (s && options->trace)
-        ok = trace_open(&s->trace, options->trace, why);
-    else if (s && !(ok = generator_init(&s->generator, options->seed, options->sessions,
-                                        options->turns)))
-        snprintf(why, SOURCE_WHY_BYTES, "no memory for %u sessions", options->sessions);
-    if (!s)
-        snprintf(why, SOURCE_WHY_BYTES, "no memory");
-    if (!ok) {
+    if (!options->trace) {
+        generator_init(&s->generator, options->seed, options->sessions, options->turns);
+    } else if (!trace_open(&s->trace, options->trace, why)) {
         free(s);
         return NULL;
     }
@@ -51,22 +46,10 @@ int source_next(struct source *s, struct prompt *p, char *why)
 
     if (s->options.limit && s->given == s->options.limit)
         return 0;
-    if (s->options.trace) {
-        got = trace_next(&s->trace, p, why);
-    } else {
-        got = generator_next(&s->generator, p);
-        if (got < 0)
-            snprintf(why, SOURCE_WHY_BYTES, "no memory for a prompt");
-    }
+    got = s->options.trace ? trace_next(&s->trace, p, why) : generator_next(&s->generator, p);
     if (got == 1)
         p->index = s->given++;
     return got;
-}
-
-bool prompt_init(struct prompt *p)
-{
-    *p = (struct prompt){0};
-    return prompt_reserve(p, 256);
 }
 
 void prompt_finish(struct prompt *p)
@@ -75,18 +58,12 @@ void prompt_finish(struct prompt *p)
     p->ids = NULL;
 }
 
-bool prompt_reserve(struct prompt *p, uint32_t n)
+void prompt_reserve(struct prompt *p, uint32_t n)
 {
-    uint64_t *ids;
-
     if (n <= p->ids_cap)
-        return true;
-    ids = realloc(p->ids, n * sizeof *ids);
-    if (!ids)
-        return false;
-    p->ids = ids;
+        return;
+    p->ids = mem_grow(p->ids, n, sizeof *p->ids);
     p->ids_cap = n;
-    return true;
 }
 
 void prompt_tokens(const struct prompt *p, uint32_t *out)

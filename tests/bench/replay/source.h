@@ -40,10 +40,9 @@ void source_close(struct source *s);
 /* 1: *p is the next request; 0: the end; -1: why says FILE:LINE and what is wrong there. */
 int source_next(struct source *s, struct prompt *p, char *why);
 
-bool prompt_init(struct prompt *p);
 void prompt_finish(struct prompt *p);
-/* Room for n ids; what was there is kept. False without memory. */
-bool prompt_reserve(struct prompt *p, uint32_t n);
+/* Room for n ids; what was there is kept. */
+void prompt_reserve(struct prompt *p, uint32_t n);
 
 /* All input_length tokens: block b depends on ids[b] alone, what lies behind the last block on the
  * index. */

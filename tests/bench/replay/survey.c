@@ -5,23 +5,19 @@
 #include <stdlib.h>
 
 #include "engine/bytes.h"
+#include "engine/proc.h"
 #include "prefixes.h"
 
-static bool count_pages(struct prefixes *set, const struct prompt *p, const uint32_t *tokens,
+static void count_pages(struct prefixes *set, const struct prompt *p, const uint32_t *tokens,
                         uint32_t page_tokens, struct survey *s)
 {
     uint64_t h = 0;
 
     for (uint32_t at = 0; at + page_tokens <= p->input_length; at += page_tokens) {
-        bool fresh;
-
         h = content_chain(h, tokens + at, page_tokens);
         s->pages++;
-        if (!prefixes_add(set, h, &fresh))
-            return false;
-        s->unique_pages += fresh;
+        s->unique_pages += prefixes_add(set, h);
     }
-    return true;
 }
 
 static int survey_stream(struct source *source, struct prompt *p, uint32_t *tokens,
@@ -36,10 +32,7 @@ static int survey_stream(struct source *source, struct prompt *p, uint32_t *toke
         s->last_ms = p->timestamp_ms;
         if (p->input_length > s->tokens_max)
             s->tokens_max = p->input_length;
-        if (!count_pages(set, p, tokens, page_tokens, s)) {
-            snprintf(why, SOURCE_WHY_BYTES, "no memory to count the pages of this workload");
-            return -1;
-        }
+        count_pages(set, p, tokens, page_tokens, s);
     }
     return got;
 }
@@ -48,15 +41,13 @@ bool survey_run(const struct source_options *options, uint32_t page_tokens, stru
                 char *why)
 {
     struct source *source = source_open(options, why);
-    uint32_t *tokens = malloc(PROMPT_TOKENS_MAX * sizeof *tokens);
+    uint32_t *tokens = mem_need(PROMPT_TOKENS_MAX, sizeof *tokens);
     struct prefixes set = {0};
     struct survey s = {0};
-    struct prompt p;
+    struct prompt p = {0};
     int got = -1;
 
-    if (!prompt_init(&p) || !tokens)
-        snprintf(why, SOURCE_WHY_BYTES, "no memory");
-    else if (source)
+    if (source)
         got = survey_stream(source, &p, tokens, &set, page_tokens, &s, why);
     if (got == 0 && s.requests == 0) {
         snprintf(why, SOURCE_WHY_BYTES, "%s holds no request",

@@ -68,8 +68,7 @@ static int take_ids(const struct trace *t, const json_t *object, struct prompt *
         return bad(t, why, "\"hash_ids\" must be an array");
     if (n > most)
         return bad(t, why, "%zu \"hash_ids\" are more than the %zu blocks of the prompt", n, most);
-    if (!prompt_reserve(p, (uint32_t)n))
-        return bad(t, why, "no memory for %zu ids", n);
+    prompt_reserve(p, (uint32_t)n);
     for (size_t i = 0; i < n; i++) {
         const json_t *id = json_array_get(ids, i);
 
