@@ -150,16 +150,17 @@ void peer_link_conn_end(struct xfer *xfer, uint32_t number)
 
 /* ------------------------------------------------------------------ which way */
 
+static const char *const configured[XFER_TRANSPORTS] = {
+#define X(name, word, by_paths, meaning) [XFER_##name] = "transport: " word " is configured",
+    XFER_TRANSPORT_TABLE(X)
+#undef X
+};
+
 const char *peer_link_unwanted(const struct xfer *xfer, uint32_t number, const struct transport *t)
 {
-    static const char *const configured[XFER_TRANSPORTS] = {
-#define X(name, word, by_paths, meaning) [XFER_##name] = "transport: " word " is configured",
-        XFER_TRANSPORT_TABLE(X)
-#undef X
-    };
     enum xfer_transport wanted = xfer->link[number].wanted;
 
-    return wanted == XFER_AUTO || (t && wanted == t->ops->asked_for) ? NULL : configured[wanted];
+    return wanted == XFER_AUTO || wanted == t->ops->asked_for ? NULL : configured[wanted];
 }
 
 /* The next one that is in use and may be used for that link. */
@@ -185,12 +186,27 @@ struct transport *transport_for(struct xfer *xfer, uint32_t number, uint32_t poo
     return t;
 }
 
-const char *peer_link_fallback(const struct xfer *xfer, uint32_t number,
-                               const struct transport *after)
+/* Fills *ret with the first one behind `after` that carries the link's pages. */
+static void find_carrier(const struct xfer *xfer, uint32_t number, const struct transport *after,
+                         struct xfer_link_view *ret)
 {
     const struct transport *t = transport_after(xfer, number, after);
 
-    return t ? t->ops->name : NULL;
+    for (ret->transport = NULL; t && !ret->transport; t = transport_after(xfer, number, t)) {
+        if (!t->ops->link_view)
+            ret->transport = t->ops->name;
+        else
+            t->ops->link_view(t, number, ret);
+    }
+}
+
+const char *peer_link_fallback(const struct xfer *xfer, uint32_t number,
+                               const struct transport *after)
+{
+    struct xfer_link_view view;
+
+    find_carrier(xfer, number, after, &view);
+    return view.transport;
 }
 
 void xfer_link_transport(struct xfer *xfer, uint32_t number, enum xfer_transport transport,
@@ -247,23 +263,17 @@ void xfer_peer_down(struct xfer *xfer, uint32_t number)
 
 void xfer_link_view(const struct xfer *xfer, uint32_t number, struct xfer_link_view *ret)
 {
-    const struct transport *t = rdma_of(xfer);
+    enum xfer_transport wanted = xfer->link[number].wanted;
 
     check(number < xfer->config.links);
     *ret = (struct xfer_link_view){.transport = "none", .reason = ""};
     if (!xfer->link[number].up)
         return;
-    ret->transport = NULL;
-    if (!t || !t->ops->link_view(t, number, ret)) {
-        bool by_paths = xfer_transport_by_paths(xfer->link[number].wanted);
-
-        if (!by_paths)
-            ret->reason = peer_link_unwanted(xfer, number, t);
-        else if (!t)
-            ret->reason = no_rdma;
-    }
-    if (!ret->transport)
-        ret->transport = peer_link_fallback(xfer, number, t);
+    if (!xfer_transport_by_paths(wanted))
+        ret->reason = configured[wanted];
+    else if (!xfer_rdma_built(xfer))
+        ret->reason = no_rdma;
+    find_carrier(xfer, number, NULL, ret);
     if (!ret->transport)
         ret->transport = "none";
 }

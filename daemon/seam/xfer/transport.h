@@ -83,14 +83,16 @@ struct transport_ops {
     bool (*poll)(struct transport *t);                          /* as xfer_poll */
     void (*page_in)(struct transport *t, uint64_t bytes); /* a page that it brought was right */
 
+    /* Does it carry the pages of a link that may use it? Leaves ret->transport NULL if it does not.
+     * NULL: it carries them all. */
+    void (*link_view)(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);
+
     /* Of one with paths: as the functions of xfer.h with these names. */
     void (*link_transport)(struct transport *t, uint32_t peer_link, uint64_t tenants,
                            bool peer_rdma);
     void (*link_push)(struct transport *t, uint32_t peer_link, bool push);
     void (*path_msg)(struct transport *t, uint32_t peer_link, const struct xfer_path_msg *msg);
     void (*peer_down)(struct transport *t, uint32_t peer_link);
-    /* False: it has nothing to say of that link. A NULL for the transport: another one's turn. */
-    bool (*link_view)(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);
     bool (*path_view)(const struct transport *t, uint32_t peer_link, uint32_t i,
                       struct xfer_path_view *ret);
     void (*rdma_view)(const struct transport *t, struct xfer_rdma_view *ret);

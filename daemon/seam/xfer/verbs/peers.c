@@ -203,13 +203,13 @@ void verbs_tick(struct transport *t, uint64_t now_ns)
 
 /* ------------------------------------------------------------------ for operators */
 
-bool verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_view *ret)
+void verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_view *ret)
 {
     struct verbs *v = t->own;
 
-    if (!v || !v->link[link].piece)
-        return false;
-    *ret = (struct xfer_link_view){.reason = why_not(v, link)};
+    if (!v->link[link].piece)
+        return;
+    ret->reason = why_not(v, link);
     for (uint32_t tenant = 0; !*ret->reason && tenant < v->tenants; tenant++) {
         const struct verbs_path *p = path_best(v, link, tenant, NULL);
 
@@ -223,7 +223,6 @@ bool verbs_link_view(const struct transport *t, uint32_t link, struct xfer_link_
         ret->reason = p ? p->reason : path_of(v, link, tenant, 0)->reason;
         break;
     }
-    return true;
 }
 
 void path_view(const struct verbs *v, const struct verbs_path *p, struct xfer_path_view *ret)

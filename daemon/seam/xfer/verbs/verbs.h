@@ -414,7 +414,7 @@ void verbs_link_transport(struct transport *t, uint32_t peer_link, uint64_t tena
 void verbs_link_push(struct transport *t, uint32_t peer_link, bool push);
 void verbs_path_msg(struct transport *t, uint32_t peer_link, const struct xfer_path_msg *msg);
 void verbs_peer_down(struct transport *t, uint32_t peer_link);
-bool verbs_link_view(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);
+void verbs_link_view(const struct transport *t, uint32_t peer_link, struct xfer_link_view *ret);
 bool verbs_path_view(const struct transport *t, uint32_t peer_link, uint32_t i,
                      struct xfer_path_view *ret);
 extern const struct data_service verbs_service;
