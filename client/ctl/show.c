@@ -137,6 +137,24 @@ static void show_host(const json_t *host, uint64_t reserved)
            num(host, "retracts_undone"));
 }
 
+/* Connections that have not said who they are, where there are any or were too many. */
+static void show_doors(const json_t *doors)
+{
+    const json_t *door;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)doors, i, door)
+    {
+        if (j_u64(door, "waiting") + j_u64(door, "displaced") + j_u64(door, "overdue") == 0)
+            continue;
+        printf(
+            "  door %s: %s of %s places taken by strangers, %s at most of one origin; sent away: "
+            "%s for others, %s at their deadline\n",
+            j_str(door, "door"), num(door, "waiting"), num(door, "places"), num(door, "share"),
+            num(door, "displaced"), num(door, "overdue"));
+    }
+}
+
 static void show_daemon(const struct ctl *ctl, const json_t *s)
 {
     const json_t *memory = json_object_get(s, "memory"), *data = json_object_get(s, "data");
@@ -160,6 +178,13 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
     printf("  pages in %s (%s), out %s (%s), corrupt %s\n", num(data, "pages_in"),
            human_bytes(j_u64(data, "payload_bytes_in")), num(data, "pages_out"),
            human_bytes(j_u64(data, "payload_bytes_out")), num(data, "corrupt_detected"));
+    printf("  data connections from peers %s of %s, %s reserved for each, rest %s of %s in use\n",
+           num(json_object_get(data, "from_peers"), "conns"),
+           num(json_object_get(data, "from_peers"), "limit"),
+           num(json_object_get(data, "from_peers"), "reserved"),
+           num(json_object_get(data, "from_peers"), "common_used"),
+           num(json_object_get(data, "from_peers"), "common"));
+    show_doors(json_object_get(s, "doors"));
     show_host(json_object_get(s, "host_tier"), j_u64(memory, "host_bytes"));
     printf("  evicted %s nodes, %s pages\n", num(s, "evicted_nodes"), num(s, "evicted_pages"));
     printf("  subscriptions %s: told %s changes of the tree, lost %s\n\n",

@@ -213,6 +213,14 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "corrupt_injected", x->corrupt_injected);
     text_u64(out, "gone_answers", x->gone_answers);
     text_u64(out, "refused", x->refused);
+    text_u64(out, "over_share", x->over_share);
+    text_object(out, "from_peers"); /* use against share: see limits.data_conns_max */
+    text_u64(out, "conns", x->inbound);
+    text_u64(out, "limit", x->inbound_max);
+    text_u64(out, "reserved", x->inbound_min);
+    text_u64(out, "common_used", x->inbound_common);
+    text_u64(out, "common", x->inbound_common_max);
+    text_object_end(out);
     text_object(out, "verbs");
     text_u64(out, "paths_up", x->paths_up);
     text_u64(out, "paths_made", x->paths_made);
@@ -234,6 +242,27 @@ static void status_data(const struct admin_ctx *ctx, struct text_out *out)
     text_u64(out, "cq_events", x->cq_events);
     text_object_end(out);
     text_object_end(out);
+}
+
+/* Who has connected and has not said who it is: against the places at that socket, and the share
+ * of one address or process. */
+static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
+{
+    struct door_stats s;
+    const char *name;
+
+    text_array(out, "doors");
+    for (uint32_t i = 0; ctx->door && ctx->door(ctx->ctx, i, &name, &s); i++) {
+        text_object(out, NULL);
+        text_str(out, "door", name);
+        text_u64(out, "waiting", s.waiting);
+        text_u64(out, "places", s.places);
+        text_u64(out, "share", s.share);
+        text_u64(out, "displaced", s.displaced);
+        text_u64(out, "overdue", s.overdue);
+        text_object_end(out);
+    }
+    text_array_end(out);
 }
 
 static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
@@ -351,6 +380,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_memory(ctx, out);
         status_data(ctx, out);
         status_events(ctx, &v, out);
+        status_doors(ctx, out);
         status_shell(ctx, out);
     } else { /* a tenant hears how many of its retracts came to nothing: it may wait for them */
         text_object(out, "host_tier");

@@ -53,6 +53,9 @@ struct admin_ctx {
                                   const char **ret_reason);
     /* The i-th RDMA path to that peer. False: there are no more. A NULL function: none is known. */
     bool (*peer_path)(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret);
+    /* The door of a listening socket, and its name. False: there are no more. A NULL function: none
+     * is known. */
+    bool (*door)(void *ctx, uint32_t i, const char **ret_name, struct door_stats *ret);
     struct xfer_rdma_view rdma;
     /* The name of a group of the pool in that slot; a NULL function or answer: "group0", "group1",
      * ... */

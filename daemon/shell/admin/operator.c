@@ -74,6 +74,31 @@ static const uint64_t *peer_refused(void *ctx, uint32_t peer)
     return links_refused(ctx, peer);
 }
 
+/* The data port's, the control port's, those of the tenants, and that of the operators. */
+static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats *ret)
+{
+    const struct daemon *d = ctx;
+    uint32_t tenants = d->config->ntenants;
+    struct xfer_stats xfer;
+
+    if (i > tenants + 2)
+        return false;
+    *ret = (struct door_stats){0};
+    if (i == 0) {
+        *ret_name = "data";
+        xfer_stats(d->xfer, &xfer);
+        *ret = xfer.door;
+    } else if (i == 1) {
+        *ret_name = "peers";
+        if (d->links.door)
+            door_stats(d->links.door, ret);
+    } else {
+        *ret_name = i - 2 < tenants ? d->config->tenants[i - 2].name : "admin";
+        door_stats(d->conns.door[i - 2].door, ret);
+    }
+    return true;
+}
+
 static const char *peer_transport(void *ctx, uint32_t peer, bool *ret_push, const char **ret_reason)
 {
     const struct daemon *d = ctx;
@@ -136,6 +161,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_refused = peer_refused,
         .peer_transport = peer_transport,
         .peer_path = peer_path,
+        .door = door,
         .group_name = group_name,
         .node_bits = d->node_bits,
         .ctx = d,

@@ -144,6 +144,7 @@ static uint64_t connection_bytes(const struct config *config)
            (uint64_t)config->limits.links * sizeof(struct peer_link) +
            resolver_bytes(config->npeers) + (uint64_t)config->procs_max * sizeof(struct proc) +
            (config->ntenants + 1) * SUBSCRIPTIONS_SHARE_MAX * sizeof(struct subscription) +
+           (uint64_t)(config->ntenants + 2) * door_bytes(config->strangers) +
            (uint64_t)IO_BUFFERS * IO_BUFFER_BYTES + BUDGET_BYTES(plan_body_max(config)) +
            FRAME_HEADER_BYTES + plan_body_max(config) + ADMIN_TEXT_BYTES;
 }

@@ -90,6 +90,11 @@ static void on_closed(struct stream *s, const char *why)
     daemon_later(d, &ev);
 }
 
+static uint32_t *held_of(struct daemon *d, uint32_t tenant)
+{
+    return &d->conns.held[tenant == NONE ? d->config->ntenants : tenant];
+}
+
 static void on_finished(struct stream *s)
 {
     struct client_conn *c = conn_of(s);
@@ -98,6 +103,8 @@ static void on_finished(struct stream *s)
     client_conn_state_move(&c->state, CLIENT_CONN_FREE);
     c->next_free = cs->free;
     cs->free = c;
+    *held_of(c->d, c->tenant) -= 1;
+    conn_door(c->d, c->tenant)->again = true;
 }
 
 void conn_close(struct client_conn *c, const char *why)
@@ -271,10 +278,6 @@ static enum tern_err has_room(const struct daemon *d, uint32_t tenant, char why[
                  config->tenants[tenant].name, cs->tenant_open[tenant]);
         return TERN_QUOTA;
     }
-    if (!cs->free) {
-        snprintf(why, CONN_WHY_BYTES, "connections that have ended are being closed: repeat it");
-        return TERN_BUSY;
-    }
     return TERN_OK;
 }
 
@@ -293,11 +296,15 @@ static void refuse_early(struct daemon *d, uint32_t tenant, int fd, enum tern_er
     close(fd);
 }
 
-static void accepted(struct listener *l, int fd)
+static uint32_t slots_of(const struct config *config, uint32_t tenant)
 {
-    struct daemon *d = l->ctx;
+    return tenant == NONE ? config->admin_conns_max : config->tenants[tenant].conns_max;
+}
+
+/* Its Hello is there. */
+static bool enter(struct daemon *d, uint32_t tenant, int fd)
+{
     struct client_conns *cs = &d->conns;
-    uint32_t tenant = l->tag;
     struct event ev = {.kind = EV_CONN_OPENED};
     struct client_conn *c = cs->free;
     char why[CONN_WHY_BYTES];
@@ -305,8 +312,12 @@ static void accepted(struct listener *l, int fd)
 
     if (err != TERN_OK) {
         refuse_early(d, tenant, fd, err, why);
-        return;
+        return true;
     }
+    if (*held_of(d, tenant) >= slots_of(d->config, tenant))
+        return false;
+    check(c);
+    *held_of(d, tenant) += 1;
     cs->free = c->next_free;
     c->tenant = tenant;
     c->engine = NONE;
@@ -326,12 +337,27 @@ static void accepted(struct listener *l, int fd)
                 tenant == NONE ? d->config->ntenants : tenant, HELLO_BODY_MAX,
                 tenant == NONE ? ADMIN_SEND_BUFFERS_MAX : CONN_SEND_BUFFERS_MAX);
     if (c->refusal != TERN_OK)
-        return;
+        return true;
     ev.conn.conn = c->slot;
     ev.conn.tenant = tenant == NONE ? 0 : tenant;
     ev.conn.proc = c->proc;
     ev.conn.admin = tenant == NONE;
     daemon_event(d, &ev);
+    return true;
+}
+
+static void accepted(struct listener *l, int fd)
+{
+    struct daemon *d = l->ctx;
+    char why[CONN_WHY_BYTES];
+    enum tern_err err = has_room(d, l->tag, why);
+
+    if (err != TERN_OK)
+        refuse_early(d, l->tag, fd, err, why);
+    else if (d->state == DAEMON_STOPPED)
+        close(fd);
+    else
+        door_arrived(conn_door(d, l->tag)->door, fd, io_now_ns());
 }
 
 enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
@@ -339,6 +365,10 @@ enum tern_err conns_listen(struct daemon *d, char *why, size_t cap)
     const struct config *config = d->config;
     struct client_conns *cs = &d->conns;
 
+    if (conn_doors_create(d, enter) != TERN_OK) {
+        snprintf(why, cap, "no memory, or no descriptor, for the doors of the sockets");
+        return TERN_INTERNAL;
+    }
     TRY(listen_unix(&cs->admin, config->admin_socket, config->admin_mode, why, cap));
     for (uint32_t i = 0; i < config->ntenants; i++) {
         const struct config_tenant *t = &config->tenants[i];
@@ -356,4 +386,5 @@ void conns_tick(struct daemon *d, uint64_t now_ns)
     listen_tick(&d->conns.admin, now_ns);
     for (uint32_t i = 0; i < d->config->ntenants; i++)
         listen_tick(&d->conns.tenant[i], now_ns);
+    conn_doors_tick(d, now_ns);
 }

@@ -6,6 +6,7 @@
 #define SHELL_CONN_H
 
 #include "core/core.h"
+#include "seam/io/door.h"
 #include "shell/config/config.h"
 #include "shell/conn/client_conn_states.h"
 #include "shell/stream/listen.h"
@@ -38,12 +39,26 @@ struct client_conn_ops {
     void (*closed)(struct client_conn *c);
 };
 
+/* Where clients wait until their Hello is whole. */
+struct client_door {
+    struct daemon *d;
+    uint32_t tenant; /* NONE: of the operators */
+    bool (*enter)(struct daemon *d, uint32_t tenant, int fd);
+    struct door *door;       /* owned */
+    struct door_stats shown; /* what the log has told */
+    bool again;              /* a slot is free: those who were to enter are asked again */
+};
+
 struct client_conns {
     const struct client_conn_ops *ops; /* static */
     struct client_conn *v;             /* owned; [0, n) */
     uint32_t n, open;
     struct client_conn *free;
     uint32_t tenant_open[CONFIG_TENANTS_MAX], admin_open;
+    /* Slots that are not free: open, or closed and still with the ring. A tenant's are never those
+     * of another; the last entry is the operators'. */
+    uint32_t held[CONFIG_TENANTS_MAX + 1];
+    struct client_door door[CONFIG_TENANTS_MAX + 1]; /* the operators' is behind the tenants' */
     uint64_t refused;  /* since the start: those above a limit, and those with a `refusal` */
     uint32_t internal; /* the core's slot for requests of the daemon itself: n */
     struct listener tenant[CONFIG_TENANTS_MAX], admin;
@@ -64,6 +79,19 @@ static inline bool conn_is_admin(const struct client_conn *c)
 {
     return c->tenant == NONE;
 }
+
+/* conn_door.c. `enter` takes fd over. False: a connection of that tenant is being closed, and its
+ * slot will do. */
+enum tern_err conn_doors_create(struct daemon *d,
+                                bool (*enter)(struct daemon *d, uint32_t tenant, int fd));
+void conn_doors_destroy(struct daemon *d); /* before any connection: it runs the ring */
+void conn_doors_tick(struct daemon *d, uint64_t now_ns);
+void conn_doors_again(struct daemon *d); /* outside a step of the core */
+struct client_door *conn_door(struct daemon *d, uint32_t tenant);
+/* Tells the log what the door has done since `shown`. */
+void door_log_change(const struct door_stats *now, const char *name, struct door_stats *shown);
+/* Is the first frame there, as the first bytes on a socket show it? */
+enum door_verdict frame_at_door(const uint8_t *bytes, uint32_t n);
 
 /* Sends the frame that d->frame holds. False: the connection is closed now. */
 bool conn_send(struct client_conn *c, size_t n, const int *fds, uint32_t nfds);

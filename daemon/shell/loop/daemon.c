@@ -345,6 +345,8 @@ void daemon_destroy(struct daemon *d)
     if (d->state != DAEMON_STOPPED)
         daemon_state_move(&d->state, DAEMON_STOPPED);
     xfer_destroy(d->xfer);
+    conn_doors_destroy(d);
+    links_door_destroy(d);
     conns_finish(d);
     subscribe_finish(d);
     links_finish(d);
@@ -422,6 +424,8 @@ static void turn(struct daemon *d)
         daemon_event(d, &timer);
     if (now_ns >= d->tick_ns)
         tick(d, now_ns);
+    conn_doors_again(d);
+    links_door_again(d);
     daemon_run_queue(d);
     subscribe_pump(d);
     stream_pool_flush(d->streams);

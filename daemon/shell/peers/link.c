@@ -67,6 +67,7 @@ static void on_finished(struct stream *s)
         link_schedule_redial(l, io_now_ns());
     else
         l->peer = NONE;
+    l->d->links.door_again = true;
 }
 
 void link_close(struct daemon *d, uint32_t slot, const char *why)
@@ -159,6 +160,7 @@ static void open_stream(struct peer_link *l, int fd)
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     peer_link_state_move(&l->state, PEER_LINK_SECURING);
+    l->opened_ns = io_now_ns();
     l->cause_known = false;
     l->data_token = 0;
     l->sent = l->received = l->pings = 0;
@@ -198,13 +200,9 @@ static void log_data_refused(struct daemon *d)
         log_event(LEVEL_WARN, "data_over_share", "connections=%" PRIu64 " reason=%s",
                   stats.over_share,
                   "a peer has its share of limits.data_conns_max, and the common rest is in use");
-    if (stats.door.displaced != d->links.data_displaced)
-        log_event(LEVEL_WARN, "strangers_displaced", "door=data connections=%" PRIu64 " reason=%s",
-                  stats.door.displaced,
-                  "they said nothing, and others came: see limits.strangers_per_address");
     d->links.data_refused = stats.refused;
     d->links.data_over_share = stats.over_share;
-    d->links.data_displaced = stats.door.displaced;
+    door_log_change(&stats.door, "data", &d->links.data_door_shown);
 }
 
 void links_tick(struct daemon *d, uint64_t now_ns)
@@ -213,6 +211,7 @@ void links_tick(struct daemon *d, uint64_t now_ns)
 
     log_data_refused(d);
     listen_tick(&ls->listener, now_ns);
+    links_door_tick(d, now_ns);
     for (uint32_t i = 0; i < ls->n; i++) {
         if (link_up(&ls->v[i]))
             tick_up(&ls->v[i], now_ns);
@@ -226,16 +225,11 @@ void links_tick(struct daemon *d, uint64_t now_ns)
 static void accepted(struct listener *listener, int fd)
 {
     struct daemon *d = listener->ctx;
-    struct peer_links *ls = &d->links;
 
-    for (uint32_t i = ls->peers; i < ls->n; i++) {
-        if (ls->v[i].state == PEER_LINK_IDLE) {
-            open_stream(&ls->v[i], fd);
-            return;
-        }
-    }
-    log_event(LEVEL_WARN, "link_limit", "inbound=%u", ls->n - ls->peers);
-    close(fd);
+    if (d->state == DAEMON_STOPPED)
+        close(fd);
+    else
+        door_arrived(d->links.door, fd, io_now_ns());
 }
 
 enum tern_err links_init(struct daemon *d, char *why, size_t cap)
@@ -272,6 +266,10 @@ enum tern_err links_listen(struct daemon *d, char *why, size_t cap)
     if (!at->host[0])
         return TERN_OK;
     TRY(listen_tcp(&d->links.listener, at->host, at->port, &d->control_port, why, cap));
+    if (links_door_create(d) != TERN_OK) {
+        snprintf(why, cap, "no memory, or no descriptor, for the door of the control port");
+        return TERN_INTERNAL;
+    }
     listen_start(&d->links.listener, d->io, accepted, d, 0);
     return TERN_OK;
 }

@@ -11,6 +11,7 @@
 
 #include "base/prng.h"
 #include "core/core.h"
+#include "seam/io/door.h"
 #include "seam/io/resolve.h"
 #include "seam/xfer/xfer.h"
 #include "shell/config/config.h"
@@ -30,7 +31,8 @@
 #define LINK_PING_NS          1000000000u  /* the dialling side pings that often */
 #define LINK_SILENT_NS        5000000000u  /* a link that says nothing for so long is down */
 #define LINK_STEADY_NS        5000000000u /* after being up for so long the next pause is small again */
-#define LINK_CAUSE_BYTES      160         /* of the text that says why a link is not up */
+#define LINK_HANDSHAKE_NS     250000000u /* a handshake that lasts longer may have to make way */
+#define LINK_CAUSE_BYTES      160        /* of the text that says why a link is not up */
 
 struct daemon;
 
@@ -42,7 +44,7 @@ struct peer_link {
     uint32_t peer; /* index in the configuration; NONE until an inbound link said its name */
     bool rdma;     /* the peer has an RDMA device */
     uint64_t incarnation, sent, received; /* sent, received: sequence numbers */
-    uint64_t heard_ns, pinged_ns, up_ns;
+    uint64_t heard_ns, pinged_ns, up_ns, opened_ns;
     uint64_t pings;
     struct tls_session *tls; /* NULL: in the clear, or not connected */
     uint64_t data_token;     /* what the dialling side's data connections have to say */
@@ -78,16 +80,26 @@ struct peer_links {
     /* Connections that were ended for what the peer sent; the last row counts those that had not
      * said their name. */
     uint64_t protocol_errors[CONFIG_PEERS_MAX + 1];
-    /* What the log has shown of data connections: refused, over the share of their link, and sent
-     * away from the door. */
-    uint64_t data_refused, data_over_share, data_displaced;
+    /* What the log has shown of data connections: refused, over the share of their link; and of
+     * their door. */
+    uint64_t data_refused, data_over_share;
+    struct door_stats data_door_shown;
     struct listener listener;
+    struct door *door; /* owned; who dials us and has said nothing whole; NULL: no listener */
+    struct door_stats door_shown; /* what the log has told */
+    bool door_again;              /* an inbound link is free */
+    uint64_t made_way;            /* handshakes that were ended for others */
     struct prng prng;
 };
 
 enum tern_err links_init(struct daemon *d, char *why, size_t cap);
 enum tern_err links_listen(struct daemon *d, char *why, size_t cap);
 void links_tick(struct daemon *d, uint64_t now_ns);
+/* link_door.c: who dials us waits there until it has said something whole. */
+enum tern_err links_door_create(struct daemon *d);
+void links_door_destroy(struct daemon *d); /* before any link: it runs the ring */
+void links_door_again(struct daemon *d);   /* outside a step of the core */
+void links_door_tick(struct daemon *d, uint64_t now_ns);
 void links_finish(struct daemon *d);
 
 void link_send(struct daemon *d, uint32_t slot,

@@ -1,5 +1,5 @@
 /* What the files of the links share, lowest first: link_state.c, link_send.c, link_tls.c,
- * link_path.c, link_greet.c, link_dial.c, link.c. Each calls those before it alone. */
+ * link_path.c, link_greet.c, link_dial.c, link_door.c, link.c. Each calls those before it alone. */
 #ifndef SHELL_LINK_INTERNAL_H
 #define SHELL_LINK_INTERNAL_H
 
@@ -35,6 +35,9 @@ enum tern_err links_tls_init(struct daemon *d, char *why, size_t cap);
 bool link_secure(struct peer_link *l);
 /* Logs and counts that the peer, or what it sent, was not accepted. */
 void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *detail);
+
+/* So many callers said no first record within the deadline. */
+void link_tls_silent(struct daemon *d, uint64_t callers);
 
 /* ---- link_path.c ---- */
 

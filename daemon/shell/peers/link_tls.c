@@ -68,6 +68,15 @@ void link_tls_refused(struct peer_link *l, enum tls_refusal why, const char *det
     link_set_cause(l, "TLS refused: %s: %s", tls_refusal_name(why), detail);
 }
 
+void link_tls_silent(struct daemon *d, uint64_t callers)
+{
+    if (callers == 0)
+        return;
+    d->links.refused[row_of(NONE)][TLS_TIMEOUT] += callers;
+    log_event(LEVEL_WARN, "tls_refused", "dir=in reason=%s connections=%" PRIu64,
+              tls_refusal_name(TLS_TIMEOUT), callers);
+}
+
 bool link_secure(struct peer_link *l)
 {
     struct daemon *d = l->d;

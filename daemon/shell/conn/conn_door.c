@@ -1,0 +1,108 @@
+/* The doors of the Unix sockets (seam/io/door.h): a client whose Hello is not whole yet waits at
+ * the door of its tenant, with a share for each process, and holds no connection of the tenant's.
+ * See conn.h. */
+#include <inttypes.h>
+
+#include "base/err.h"
+#include "shell/daemon.h"
+#include "shell/log/log.h"
+
+enum door_verdict frame_at_door(const uint8_t *bytes, uint32_t n)
+{
+    struct frame_header h;
+
+    if (n < FRAME_HEADER_BYTES)
+        return DOOR_WAIT;
+    if (frame_decode(bytes, HELLO_BODY_MAX, &h) != TERN_OK)
+        return DOOR_ENTER; /* the stream says what is wrong with it */
+    return n - FRAME_HEADER_BYTES >= h.length ? DOOR_ENTER : DOOR_WAIT;
+}
+
+static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
+{
+    (void)ctx;
+    return frame_at_door(bytes, n);
+}
+
+static bool enter(void *ctx, int fd)
+{
+    const struct client_door *door = ctx;
+
+    return door->enter(door->d, door->tenant, fd);
+}
+
+struct client_door *conn_door(struct daemon *d, uint32_t tenant)
+{
+    return &d->conns.door[tenant == NONE ? d->config->ntenants : tenant];
+}
+
+enum tern_err conn_doors_create(struct daemon *d,
+                                bool (*enter_at)(struct daemon *d, uint32_t tenant, int fd))
+{
+    const struct config *c = d->config;
+    uint32_t wait_ms = c->deadlines.hello_ms < c->deadlines.partial_frame_ms
+                           ? c->deadlines.hello_ms
+                           : c->deadlines.partial_frame_ms;
+
+    for (uint32_t i = 0; i <= c->ntenants; i++) {
+        struct client_door *door = &d->conns.door[i];
+        const struct door_config config = {.io = d->io,
+                                           .places = c->strangers,
+                                           .share = c->strangers_per_address,
+                                           .wait_ns = (uint64_t)wait_ms * 1000000,
+                                           .look_bytes = FRAME_HEADER_BYTES + HELLO_BODY_MAX,
+                                           .look = look,
+                                           .enter = enter,
+                                           .ctx = door};
+
+        door->d = d;
+        door->enter = enter_at;
+        door->tenant = i == c->ntenants ? NONE : i;
+        TRY(door_create(&config, &door->door));
+    }
+    return TERN_OK;
+}
+
+void conn_doors_destroy(struct daemon *d)
+{
+    for (uint32_t i = 0; i <= CONFIG_TENANTS_MAX; i++) {
+        door_destroy(d->conns.door[i].door);
+        d->conns.door[i].door = NULL;
+    }
+}
+
+void door_log_change(const struct door_stats *now, const char *name, struct door_stats *shown)
+{
+    if (now->displaced != shown->displaced)
+        log_event(LEVEL_WARN, "strangers_displaced",
+                  "door=%s connections=%" PRIu64 " share=%u reason=%s", name,
+                  now->displaced - shown->displaced, now->share,
+                  "they had said nothing when others came: see limits.strangers_per_address");
+    if (now->overdue != shown->overdue)
+        log_event(LEVEL_INFO, "strangers_overdue", "door=%s connections=%" PRIu64 " reason=%s",
+                  name, now->overdue - shown->overdue, "no whole frame within the deadline");
+    *shown = *now;
+}
+
+void conn_doors_tick(struct daemon *d, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i <= d->config->ntenants; i++) {
+        struct client_door *door = &d->conns.door[i];
+        struct door_stats now;
+
+        door_tick(door->door, now_ns);
+        door_stats(door->door, &now);
+        door_log_change(&now, door->tenant == NONE ? "admin" : d->config->tenants[i].name,
+                        &door->shown);
+    }
+}
+
+void conn_doors_again(struct daemon *d)
+{
+    for (uint32_t i = 0; i <= d->config->ntenants; i++) {
+        if (!d->conns.door[i].again)
+            continue;
+        d->conns.door[i].again = false;
+        door_again(d->conns.door[i].door);
+    }
+}

@@ -1,0 +1,125 @@
+/* The door of the control port (seam/io/door.h): who dials us waits there until its first message
+ * is whole, a Hello or, with TLS, the first record. Behind it a handshake has a link, and TLS a
+ * session: those are few, and one that lasts makes way when others wait. See link.h. What must stay
+ * true: handshakes leave an inbound link for each peer that is configured. */
+#include <sys/socket.h>
+
+#include "shell/daemon.h"
+#include "shell/log/log.h"
+#include "shell/peers/link_internal.h"
+
+#define TLS_HEAD_BYTES 5 /* of a record: type, version and length */
+#define TLS_HANDSHAKE  22
+
+static enum door_verdict look_at_record(const uint8_t *bytes, uint32_t n)
+{
+    uint32_t length;
+
+    if (n < TLS_HEAD_BYTES)
+        return DOOR_WAIT;
+    length = (uint32_t)bytes[3] << 8 | bytes[4];
+    /* What is no handshake, and what is too long to be looked at, is for TLS to refuse. */
+    if (bytes[0] != TLS_HANDSHAKE || length > DOOR_LOOK_BYTES - TLS_HEAD_BYTES)
+        return DOOR_ENTER;
+    return n - TLS_HEAD_BYTES >= length ? DOOR_ENTER : DOOR_WAIT;
+}
+
+static enum door_verdict look(void *ctx, const uint8_t *bytes, uint32_t n)
+{
+    const struct daemon *d = ctx;
+
+    return d->links.tls ? look_at_record(bytes, n) : frame_at_door(bytes, n);
+}
+
+/* How many inbound links may be in a handshake at a time. */
+static uint32_t handshakes_max(const struct peer_links *ls)
+{
+    uint32_t inbound = ls->n - ls->peers, most = inbound > ls->peers ? inbound - ls->peers : 1;
+
+    return ls->tls && most > TLS_HANDSHAKES_MAX ? TLS_HANDSHAKES_MAX : most;
+}
+
+static bool in_handshake(const struct peer_link *l)
+{
+    return l->state == PEER_LINK_SECURING || l->state == PEER_LINK_GREETING;
+}
+
+/* The handshake that has lasted longest has to end, if that is long. */
+static void make_way(struct daemon *d, uint64_t now_ns)
+{
+    struct peer_links *ls = &d->links;
+    struct peer_link *found = NULL;
+
+    for (uint32_t i = ls->peers; i < ls->n; i++)
+        if (in_handshake(&ls->v[i]) && (!found || ls->v[i].opened_ns < found->opened_ns))
+            found = &ls->v[i];
+    if (!found || now_ns - found->opened_ns < LINK_HANDSHAKE_NS)
+        return;
+    ls->made_way++;
+    stream_close(&found->stream, "its handshake lasted, and other callers wait");
+}
+
+static bool enter(void *ctx, int fd)
+{
+    struct daemon *d = ctx;
+    struct peer_links *ls = &d->links;
+    struct peer_link *idle = NULL;
+    uint32_t busy = 0; /* in a handshake, or ended and not yet free */
+
+    for (uint32_t i = ls->peers; i < ls->n; i++) {
+        if (ls->v[i].state == PEER_LINK_IDLE)
+            idle = idle ? idle : &ls->v[i];
+        else
+            busy += !link_up(&ls->v[i]);
+    }
+    if (!idle || busy >= handshakes_max(ls)) {
+        make_way(d, io_now_ns());
+        return false;
+    }
+    ls->connected(idle, fd);
+    return true;
+}
+
+enum tern_err links_door_create(struct daemon *d)
+{
+    const struct config_deadlines *at = &d->config->deadlines;
+    uint32_t first_ms = d->links.tls ? at->tls_handshake_ms : at->partial_frame_ms;
+    const struct door_config config = {
+        .io = d->io,
+        .places = d->config->strangers,
+        .share = d->config->strangers_per_address,
+        .wait_ns = (uint64_t)(at->hello_ms < first_ms ? at->hello_ms : first_ms) * 1000000,
+        .look_bytes = DOOR_LOOK_BYTES,
+        .look = look,
+        .enter = enter,
+        .ctx = d};
+
+    return door_create(&config, &d->links.door);
+}
+
+void links_door_destroy(struct daemon *d)
+{
+    door_destroy(d->links.door);
+    d->links.door = NULL;
+}
+
+void links_door_again(struct daemon *d)
+{
+    if (!d->links.door_again || !d->links.door)
+        return;
+    d->links.door_again = false;
+    door_again(d->links.door);
+}
+
+void links_door_tick(struct daemon *d, uint64_t now_ns)
+{
+    struct door_stats now;
+
+    if (!d->links.door)
+        return;
+    door_tick(d->links.door, now_ns);
+    door_stats(d->links.door, &now);
+    if (d->links.tls)
+        link_tls_silent(d, now.overdue - d->links.door_shown.overdue);
+    door_log_change(&now, "peers", &d->links.door_shown);
+}
