@@ -181,7 +181,7 @@ struct action {
         } pull_stop;
         struct {
             struct serve_id serve;
-            uint32_t link, pool;
+            uint32_t pool; /* of a SERVE_START */
         } serve;
         struct {
             struct engine_id engine;

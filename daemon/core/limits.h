@@ -15,7 +15,7 @@
 #define SESSION_TOKENS_MAX   (1u << 22)
 #define EXTRA_KEYS_MAX       1024  /* extra keys of one request */
 #define STEP_OPS_MAX         1024  /* operations of one Step */
-#define REPLY_REFS_MAX       65536 /* page refs that one answer can hold, all groups */
+#define REPLY_REFS_MAX       65536 /* page refs that one answer or offer can hold, all groups */
 #define REPLY_RUNS_MAX       4096  /* table runs that one answer can hold */
 #define ACTIONS_MAX          64    /* actions that one step of the core can emit */
 #define SEAL_PAGES_MAX       256   /* pages of one checksum job */
@@ -23,7 +23,6 @@
 #define PULL_BATCHES_MAX     8   /* batches of one transfer in flight */
 #define PULL_TRIES_MAX       2   /* times that a page is asked for before CORRUPT */
 #define COPY_TRIES_MAX       3   /* times in a row that a node is copied to the host */
-#define OFFER_PAGES_MAX      65536  /* pages that one offer can name, all groups */
 #define FETCH_TOKENS_MAX     245760 /* tokens of one Fetch: they fit one frame between daemons */
 #define EVICT_SCAN_MAX       65536  /* nodes looked at for one shortage answer */
 #define RESET_NODES_MAX      1024   /* nodes of a namespace that was reset, freed in one step */

@@ -176,7 +176,8 @@ struct key_record {
 /* Tokens [first, end) in chunks of L from `first`; a chunk is ceil(L / TOKEN_BLOCK) blocks. */
 struct token_buf {
     uint32_t align; /* L */
-    uint32_t head, tail, first, end;
+    uint32_t first, end;
+    uint32_t head, tail; /* of its blocks; tail: only while there is a head. The same of its keys: */
     uint32_t keys, keys_tail;
 };
 

@@ -149,7 +149,6 @@ static void retract_undo(struct core *c, struct session *s)
     away_remove(c, s);
     node_unpin(c, s->node, REF_HOST);
     session_state_move(&s->state, s->back_to);
-    touch(c);
 }
 
 /* --- recover --- */

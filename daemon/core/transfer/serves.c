@@ -148,14 +148,6 @@ static void serve_advance(const struct core *c, struct serve *s)
     }
 }
 
-static void clip_to_offer(const struct core *c, const struct pool *p, uint32_t from, uint32_t *node)
-{
-    while (node_at(c, *node)->depth > from &&
-           (pool_table_refs(p, node_at(c, *node)->depth - from) > OFFER_PAGES_MAX ||
-            !state_resumable(c, *node)))
-        *node = node_at(c, *node)->parent;
-}
-
 static void serve_open(struct core *c, struct actions *out, uint32_t link, const struct peer_msg *m)
 {
     struct req_tokens t = {.v = m->tokens, .n = m->to, .keys = m->keys, .nkeys = m->nkeys};
@@ -184,7 +176,8 @@ static void serve_open(struct core *c, struct actions *out, uint32_t link, const
         offer_nothing(out, link, m, TERN_BUSY, c->limits.busy_retry_ms);
         return;
     }
-    clip_to_offer(c, pool_at(c, f.pool), m->from, &f.node);
+    /* It was in the table of a session once, which has at most REPLY_REFS_MAX pages: so may an
+     * offer. */
     node_use(c, f.node);
     serve_advance(c, serve_create(c, link, m, &f));
 }
@@ -258,7 +251,6 @@ static bool offer(struct core *c, struct actions *out, struct serve *s)
         return false;
     a = action_add(out, ACT_SERVE_START);
     a->serve.serve = serve_id(c, s);
-    a->serve.link = s->link;
     a->serve.pool = s->pool;
     m = msg_add(c, out, s, PEER_PULL_OFFER);
     m->from = s->from;
@@ -298,8 +290,6 @@ static bool finish(struct core *c, struct actions *out, struct serve *s)
     }
     a = action_add(out, ACT_SERVE_STOP);
     a->serve.serve = serve_id(c, s);
-    a->serve.link = s->link;
-    a->serve.pool = s->pool;
     serve_state_move(&s->state, SERVE_STOPPING);
     touch(c);
     return true;

@@ -67,10 +67,7 @@ static uint32_t meld_children(const struct core *c, enum heap_kind k, uint32_t f
         uint32_t a = first, b = node_at(c, a)->heap[k].next,
                  rest = b == NONE ? NONE : node_at(c, b)->heap[k].next, m;
 
-        node_at(c, a)->heap[k].next = NONE;
-        if (b != NONE)
-            node_at(c, b)->heap[k].next = NONE;
-        m = meld(c, k, a, b);
+        m = meld(c, k, a, b); /* the loser's `next` is set there, the winner's here */
         node_at(c, m)->heap[k].next = pairs;
         pairs = m;
         first = rest;
@@ -111,10 +108,7 @@ static void heap_remove(const struct core *c, struct pool *p, enum heap_kind k, 
 
 static void heap_insert(const struct core *c, struct pool *p, enum heap_kind k, uint32_t slot)
 {
-    struct heap_links *l = &node_at(c, slot)->heap[k];
-
-    l->child = l->next = l->prev = NONE;
-    l->in = 1;
+    node_at(c, slot)->heap[k].in = 1; /* its links are NONE as long as it is in no heap */
     p->heap[k] = meld(c, k, p->heap[k], slot);
 }
 

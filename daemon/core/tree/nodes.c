@@ -185,8 +185,7 @@ static uint32_t walk_plain(const struct core *c, uint32_t at, const struct token
     const struct node *n = node_at(c, at);
     uint32_t depth = n->depth;
 
-    if (w->align != TOKEN_BLOCK || depth < w->base || w->nkeys > 0 ||
-        (w->buf && w->buf->keys != NONE))
+    if (w->align != TOKEN_BLOCK || depth < w->base || w->nkeys > 0)
         return at;
     for (; w->end - depth >= TOKEN_BLOCK && n->children.head != NONE; depth += TOKEN_BLOCK) {
         const struct node *child = node_at(c, n->children.head);
@@ -407,7 +406,7 @@ void node_refs(const struct core *c, uint32_t slot, const struct group *g, uint3
     uint32_t each = g->segment, end = segment_end(g, n->depth);
 
     /* From the deepest segment upwards, filling from the back. */
-    for (; n->depth > 0 && end > from; n = node_at(c, n->parent)) {
+    for (; end > from; n = node_at(c, n->parent)) {
         uint32_t at = n->pages[g->index], start = end - each;
 
         for (uint32_t i = start; i < end; i++, at = page_list_next(c, at)) {

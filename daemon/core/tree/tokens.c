@@ -157,8 +157,6 @@ void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t *ret_blocks
     b->head = *block_next(c, last);
     *block_next(c, last) = NONE;
     b->first += b->align;
-    if (b->head == NONE)
-        b->tail = NONE;
     while (key != NONE && key_at(c, key)->position < b->first) {
         last_key = key;
         key = key_at(c, key)->next;
@@ -167,8 +165,6 @@ void tokens_take_chunk(struct core *c, struct token_buf *b, uint32_t *ret_blocks
     if (last_key != NONE)
         key_at(c, last_key)->next = NONE;
     b->keys = key;
-    if (key == NONE)
-        b->keys_tail = NONE;
 }
 
 uint32_t tokens_count_keys(const struct core *c, uint32_t head)

@@ -25,7 +25,6 @@ struct rserve *serves_start(const struct rpull *pull, uint32_t puller)
     memcpy(s->page_gen, pull->from_gen, sizeof s->page_gen);
     act.serve.serve = (struct serve_id){i, s->gen};
     act.serve.pool = s->pool;
-    act.serve.link = s->link;
     rw.current = node->number;
     xfer_serve_start(node->xfer, &act);
     return s;
@@ -39,8 +38,6 @@ void serves_stop(struct rnode *node, struct rserve *s)
         return;
     s->live = false;
     act.serve.serve = (struct serve_id){(uint32_t)(s - node->serve), s->gen};
-    act.serve.pool = s->pool;
-    act.serve.link = s->link;
     rw.current = node->number;
     xfer_serve_stop(node->xfer, &act);
 }
