@@ -70,36 +70,43 @@ class Results:
         self.entries.append({"drawn_for": part, **entry, "outcome": outcome, "by": by, "seconds": round(seconds, 2)})
         self.save()
 
+    def close(self, entry, outcome, by, seconds):
+        entry.update(outcome=outcome, by=by, seconds=round(entry["seconds"] + seconds, 2))
+        self.save()
+
     def later(self, entry, commit, outcome, by):
         entry["later"] = {"commit": commit, "outcome": outcome, "by": by}
         self.save()
 
     def survivors(self):
-        """Those that are not listed as equivalent and that no later test has killed."""
+        """Those that are not listed as equivalent, that no later test has killed and whose line is still there. One
+        that is open, as it was not asked of all tests yet, is none."""
         listed = equivalents()
         return [e for e in self.entries if e["outcome"] == "survived" and mutant_of(e).key() not in listed
-                and e.get("later", {}).get("outcome") != "killed"]
+                and e.get("later", {}).get("outcome") not in ("killed", "gone")]
 
     def figures(self):
         listed, parts = equivalents(), {}
         for e in self.entries:
             part = parts.setdefault(e["drawn_for"], collections.Counter())
             outcome = e["outcome"]
-            if outcome == "survived" and e.get("later", {}).get("outcome") == "killed":
-                outcome = "killed_later"
+            if outcome == "survived" and e.get("later", {}).get("outcome") in ("killed", "gone"):
+                outcome = e["later"]["outcome"] + "_later"
             elif outcome == "survived" and mutant_of(e).key() in listed:
                 outcome = "listed"
             part[outcome] += 1
             part["seconds"] += e["seconds"]
         report = {"commit": self.data["commit"], "parts": {}, "survivors": [mutant_of(e).show() for e in self.survivors()]}
         for name, part in parts.items():
-            compiled = sum(part[o] for o in ("killed", "killed_later", "listed", "identical", "survived"))
+            compiled = sum(part[o] for o in ("killed", "killed_later", "gone_later", "listed", "identical", "survived", "open"))
             killed, equivalent = part["killed"] + part["killed_later"], part["identical"] + part["listed"]
+            judged = compiled - equivalent - part["gone_later"] - part["open"]
             report["parts"][name] = {
                 "drawn": compiled + part["uncompilable"], "compiled": compiled, "killed": part["killed"],
-                "killed_by_later_tests": part["killed_later"], "equivalent_same_code": part["identical"],
+                "killed_by_later_tests": part["killed_later"], "deleted_later": part["gone_later"], "open": part["open"],
+                "equivalent_same_code": part["identical"],
                 "equivalent_listed": part["listed"], "survived": part["survived"],
-                "killed_percent": round(100 * killed / max(1, compiled - equivalent), 1),
+                "killed_percent": round(100 * killed / max(1, judged), 1),
                 "equivalent_percent": round(100 * equivalent / max(1, compiled), 1),
                 "seconds_a_mutant": round(part["seconds"] / max(1, compiled), 1),
             }
@@ -112,7 +119,8 @@ class Results:
             lines.append(
                 f"{name}: {p['compiled']} of {p['drawn']} drawn compiled, {p['killed'] + p['killed_by_later_tests']} killed "
                 f"({p['killed_by_later_tests']} by later tests), {p['survived']} survived: {p['killed_percent']} % of those "
-                f"that are not equivalent; equivalent {p['equivalent_same_code']} (same code) and {p['equivalent_listed']} (listed): "
+                f"that are not equivalent; {p['deleted_later']} lines deleted since, {p['open']} not asked of all tests yet; "
+                f"equivalent {p['equivalent_same_code']} (same code) and {p['equivalent_listed']} (listed): "
                 f"{p['equivalent_percent']} %; {p['seconds_a_mutant']} s each")
         return "\n".join(lines + ["survivors:"] * bool(figures["survivors"]) + figures["survivors"])
 

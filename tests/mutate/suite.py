@@ -25,8 +25,8 @@ E2E = {
     "e2e": ["tls", "check_config_sh", "crash_sh", "doctor_sh", "example_sh", "restart_sh", "tape_sh", "ternctl_sh", "watch_sh"],
     "e2e_slow": ["protocol", "protocol_peers", "json_keys_sh", "names_sh", "start_fails_sh"],
 }
-# Folders of tests/unit and other groups, in the order in which they are asked about a part.
-ORDER = {
+# Folders of tests/unit and other groups that are asked about a part.
+GROUPS = {
     "core": ["core", "scenarios", "histories", "sim", "histories_many", "fuzz_core", "shell", "client", "e2e_core"],
     "seam": ["seam", "fuzz_data", "histories_rdma", "histories_rdma_many", "shell", "e2e_core", "e2e", "e2e_slow"],
     "shell": ["shell", "fuzz_requests", "fuzz_wire", "fuzz_tape", "fuzz_config", "client", "sim", "e2e_core", "e2e", "e2e_slow"],
@@ -35,6 +35,7 @@ ORDER = {
 }
 STEADY = {"core", "scenarios", "histories", "histories_many", "histories_rdma", "histories_rdma_many", "sim", "proto", "base",
           "fuzz_core", "fuzz_wire", "fuzz_requests", "fuzz_client", "fuzz_frame", "fuzz_tape", "fuzz_config"}  # end alike every time
+QUICK_CPU_S, QUICK_WALL_S = 2, 6
 CPU_AT_LEAST_S, TIMES_AS_LONG, WAIT_AT_LEAST_S = 4, 10, 30
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -49,6 +50,9 @@ class Test:
     expects: int = 0
     cpu_s: float = 0.0
     wall_s: float = 0.0
+
+    def quick(self):
+        return self.cpu_s < QUICK_CPU_S and self.wall_s < QUICK_WALL_S
 
     def limits(self):
         """Processor seconds and seconds after which it counts as failed."""
@@ -163,16 +167,15 @@ class Suite:
         self.tests = fit
 
     def ordered(self, part, file):
-        """Tests named after the source first, then group by group; in a group those that killed most for their time."""
+        """Tests named after the source first, then those that killed most for their time, whatever group they are of."""
         words = set(re.split(r"[/_.]", file)) - {"daemon", "core", "seam", "shell", "client", "proto", "c", "xfer"}
-        order = ORDER[part]
 
         def rank(test):
             named = bool(words & set(re.split(r"[/_.]", test.name))) and test.wall_s < 3 and not test.group.startswith("e2e")
             worth = (self.kills.get(test.name, 0) + 0.2) / (test.wall_s + 0.03)
-            return (0 if named else 1 + order.index(test.group), -worth)
+            return (0 if named else 1, -worth)
 
-        return sorted((t for t in self.tests if t.group in order), key=rank)
+        return sorted((t for t in self.tests if t.group in GROUPS[part]), key=rank)
 
     def judge(self, tests):
         """The name of the first test that fails; None: all pass. What depends on time has to fail twice."""
