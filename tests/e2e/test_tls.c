@@ -498,7 +498,9 @@ static bool server_is_of(const char *ca)
 
 TEST(tls_reload_keeps_links_and_bad_files_change_nothing)
 {
+    const char *not_after;
     uint32_t downs;
+    json_t *answer;
 
     assert_true(admin_wait_peer(admin, "other", RIG_WAIT_MS));
     downs = link_downs("other");
@@ -514,7 +516,12 @@ TEST(tls_reload_keeps_links_and_bad_files_change_nothing)
     assert_false(server_is_of("ca.pem"));
     assert_true(server_is_of("evil/ca.pem"));
     live(".");
-    json_decref(admin_ask(admin, "reload", NULL));
+    answer = admin_ask(admin, "reload", NULL);
+    not_after = json_string_value(json_object_get(answer, "not_after"));
+    assert_non_null(not_after); /* a date: 2031-11-29T08:35:07Z */
+    assert_int_equal(strlen(not_after), 20);
+    assert_int_equal(strspn(not_after, "0123456789-T:Z"), 20);
+    json_decref(answer);
     assert_true(server_is_of("ca.pem"));
     usleep(300000);
     assert_int_equal(link_downs("other"), downs);

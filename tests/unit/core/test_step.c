@@ -278,6 +278,24 @@ TEST(core_ids_behind_the_last_record_are_nobodys)
     assert_true(core_changes(b.rig->core) == before);
 }
 
+/* What a link that ended had still in its queue is of no link. */
+TEST(core_messages_of_a_link_that_is_down_or_none_are_ignored)
+{
+    struct bench b = bench_start(4, 32);
+    const struct core_limits *l = &b.rig->options.limits;
+    const uint32_t links[] = {0, l->links - 1, l->links};
+
+    for (uint32_t i = 0; i < 3; i++)
+        for (enum peer_msg_kind kind = PEER_PULL_OPEN; kind <= PEER_PULL_ABORT; kind++) {
+            struct event event = {.kind = EV_PEER_MSG, .peer = {.link = links[i]}};
+
+            event.peer.msg = (struct peer_msg){.kind = kind};
+            rig_event(b.rig, &event);
+        }
+    assert_int_equal(b.rig->link_closes, 0);
+    assert_int_equal(rig_view(b.rig).serves, 0);
+}
+
 TEST(core_reply_has_the_trace_id_of_its_request)
 {
     struct bench b = bench_start(4, 32);

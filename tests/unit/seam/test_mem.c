@@ -17,6 +17,7 @@
 #include "base/prng.h"
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem_fault.h"
+#include "seam/mem/mem_region.h"
 #include "shell/config/config_table.h"
 
 #define MIB (1u << 20)
@@ -480,6 +481,29 @@ TEST(mem_create_without_descriptors_says_so)
 }
 
 /* Every tenant has its own of each engine. */
+/* Each refusal of the system with what to do about it. */
+TEST(mem_refusals_of_the_system_say_what_to_do)
+{
+    static const struct {
+        int err;
+        const char *hint;
+    } cases[] = {{EMFILE, "raise RLIMIT_NOFILE"},       {ENFILE, "raise RLIMIT_NOFILE"},
+                 {ENOMEM, "lower the tenants' memory"}, {ENOSPC, "lower the tenants' memory"},
+                 {EFAULT, "lower the tenants' memory"}, {ENOSYS, "memfd_create is denied"},
+                 {EPERM, "memfd_create is denied"},     {EACCES, "memfd_create is denied"},
+                 {EIO, "see the system's log"}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *why = NULL;
+
+        errno = cases[i].err;
+        assert_int_equal(region_why("what was tried", &why), TERN_INTERNAL);
+        assert_ptr_equal(strstr(why, "what was tried: "), why);
+        assert_non_null(strstr(why, strerror(cases[i].err)));
+        assert_non_null(strstr(why, cases[i].hint));
+    }
+}
+
 TEST(mem_bytes_count_the_control_pages_of_each_tenant)
 {
     struct mem_config c = config_small();

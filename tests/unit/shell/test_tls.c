@@ -11,6 +11,7 @@
 #include "base/prng.h"
 #include "shell/tls/tls.h"
 #include "shell/tls/tls_arena.h"
+#include "shell/tls/tls_openssl.h"
 #include "testing/test.h"
 #include "unit/rig/rig_tls.h"
 
@@ -667,4 +668,15 @@ TEST(tls_reload_changes_new_sessions_only)
         assert_int_equal(tls_reload(tls, why, sizeof(why)), TERN_OK);
     both_close();
     tls_destroy(tls);
+}
+
+TEST(a_time_of_a_certificate_is_told_as_a_date)
+{
+    ASN1_TIME *at = ASN1_TIME_new();
+    char text[TLS_TIME_BYTES];
+
+    assert_int_equal(ASN1_TIME_set_string_X509(at, "20311129083507Z"), 1);
+    tls_time_text(at, text);
+    assert_string_equal(text, "2031-11-29T08:35:07Z");
+    ASN1_TIME_free(at);
 }

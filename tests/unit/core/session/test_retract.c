@@ -740,3 +740,50 @@ TEST(retract_a_recover_of_a_session_that_is_coming_back_busy)
     assert_ok(rig_recovered(b.s, first));
     assert_int_equal(rig_wrong(b.s, 8), 0);
 }
+
+/* An answer that comes later is still that of its request. */
+TEST(retract_a_recover_that_waits_has_the_trace_id_of_its_request)
+{
+    struct bench b = running(32);
+    struct request recover = {.op = OP_RECOVER, .trace_id = 0x7ace, .recover.session = b.s->id};
+
+    assert_ok(rig_retract(b.s, RETRACT_HOST, 0));
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 2);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    assert_null(rig_request(b.rig, b.s->conn, &recover));
+    complete_all(b.rig, RIG_COPY);
+    assert_true(rig_reply_to(b.rig, recover.request_id)->trace_id == 0x7ace);
+    assert_ok(rig_recovered(b.s, recover.request_id));
+    bench_ends_clean(&b);
+}
+
+/* More sessions wait for one copy than a step has room to answer: the rest hears at once, without
+ * another event. */
+TEST(retract_more_recover_at_once_than_a_step_can_answer)
+{
+    struct rig_options o = rig_defaults();
+    struct rig_session *s[ACTIONS_MAX + 2];
+    uint64_t request[ACTIONS_MAX + 2];
+    struct bench b;
+
+    o.limits.sessions = o.tenant[0].sessions_max = 2 * ACTIONS_MAX;
+    o.limits.retires = 4 * ACTIONS_MAX;
+    b = host_bench_with(&o, 4, 32, 32);
+    rig_put(b.rig, &b.e, b.pool, 1, 4);
+    for (uint32_t i = 0; i < ACTIONS_MAX + 2; i++) {
+        s[i] = rig_session(b.rig, &b.e, b.pool, 1);
+        assert_ok(rig_match(s[i], rig_tokens(1, 6), 6));
+        assert_ok(rig_retract(s[i], RETRACT_HOST, 0));
+    }
+    assert_int_equal(rig_evict(b.rig, b.admin, b.pool, 0), 1);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    for (uint32_t i = 0; i < ACTIONS_MAX + 2; i++)
+        request[i] = rig_recover(s[i]);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 1);
+    rig_complete(b.rig, RIG_COPY);
+    for (uint32_t i = 0; i < ACTIONS_MAX + 2; i++) {
+        assert_ok(rig_recovered(s[i], request[i]));
+        assert_ok(rig_close(s[i], 0));
+    }
+    bench_ends_clean(&b);
+}

@@ -417,6 +417,28 @@ TEST(a_pool_closes_while_copies_run)
     }
 }
 
+/* It may be all that happens in that step. */
+TEST(a_pool_that_makes_way_while_a_copy_runs_counts_as_a_change)
+{
+    struct group_layout other = rig_group(8, 1024);
+    struct rig_options o = rig_defaults();
+    struct rig_engine next;
+    struct pool_id pool;
+    struct bench b;
+    uint64_t before;
+
+    o.tenant[0].memory_bytes = 1 << 20;
+    b = host_bench_with(&o, 4, 64, 16);
+    b.rig->automatic = BY_HAND(RIG_COPY);
+    rig_put(b.rig, &b.e, b.pool, 1, 4);
+    rig_engine_kill(b.rig, &b.e, 0);
+    assert_int_equal(rig_jobs(b.rig, RIG_COPY), 1);
+    next = rig_engine(b.rig, 0, "next", 1);
+    before = core_changes(b.rig->core);
+    assert_refused(b.rig, TERN_BUSY, rig_pool_open(b.rig, next.conn[0], &other, 1, 1 << 20, &pool));
+    assert_true(core_changes(b.rig->core) > before);
+}
+
 /* Node records run out: what is on the host goes after what is on the device. */
 TEST(node_records_come_from_the_host_tier_too)
 {

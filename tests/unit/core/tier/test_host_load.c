@@ -280,6 +280,36 @@ TEST(a_rotten_host_page_is_corrupt_and_never_matched)
     bench_ends_clean(&b);
 }
 
+/* Its copy goes as soon as the chunk is on the device again, and is made anew; or it goes with its
+ * node. */
+TEST(a_rotten_host_page_goes_when_its_chunk_is_computed_anew)
+{
+    for (uint32_t again = 0; again < 2; again++) {
+        struct bench b = host_bench(4, 64, 16);
+        uint32_t at;
+
+        put_away(&b, 1, 20);
+        spoil_host(&b, 1, 20);
+        at = anywhere(b.rig, b.pool, rig_tokens(1, 20), 20);
+        assert_ok(rig_match(b.s, rig_tokens(1, 30), 30));
+        assert_err(TERN_CORRUPT, rig_fetched(b.s, rig_fetch(b.s, PEER_HOST, 0)));
+        assert_int_equal(b.rig->core->host_corrupt, 1);
+        b.rig->automatic = BY_HAND(RIG_COPY | RIG_SEAL);
+        if (again) {
+            if (b.s->len.written < 28)
+                assert_ok(rig_run_to(b.s, rig_tokens(1, 30), 28));
+            assert_ok(rig_commit(b.s, 28, 0));
+            assert_int_equal(anywhere(b.rig, b.pool, rig_tokens(1, 20), 20), at);
+            assert_false(node_on_host(node_at(b.rig->core, at)));
+        } else {
+            evict_all(b.rig, b.admin, b.pool);
+            assert_false(is_there(&b, 1, 20));
+        }
+        assert_int_equal(b.rig->core->host_corrupt, 0);
+        bench_ends_clean(&b);
+    }
+}
+
 TEST(a_rotten_host_page_and_a_retracted_session)
 {
     struct bench b = host_bench(4, 64, 16);

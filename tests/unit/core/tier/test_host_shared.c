@@ -58,8 +58,8 @@ TEST(two_loads_of_one_path_that_need_different_state)
         rig_runs_free(st.rig);
         assert_non_null(rig_reply_to(st.rig, a)); /* nobody waits for ever */
         assert_non_null(rig_reply_to(st.rig, b));
-        if (rig_fetched(flat, b) == TERN_BUSY)
-            assert_ok(rig_fetched(flat, rig_fetch(flat, PEER_HOST, 0)));
+        assert_ok(
+            rig_fetched(flat, b)); /* what the other's copies do not bring is copied behind them */
         assert_ok(rig_fetched(deep, a));
         assert_lengths(deep, 192, 192, 192);
         assert_lengths(flat, 64, 64, 64);

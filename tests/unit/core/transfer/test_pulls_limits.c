@@ -96,6 +96,32 @@ TEST(fetch_page_above_the_limit_goes_alone)
     assert_int_equal(p.dest->max_pages_in_flight, 1);
 }
 
+/* As many batches are on their way as may be: what is left is asked for as they arrive, and until
+ * then the core wants no event. */
+TEST(fetch_with_all_batches_on_their_way_leaves_no_work_over)
+{
+    struct group_layout groups[4] = {rig_group(64, 512), rig_group(1, 64), rig_group(1, 64),
+                                     rig_group(1, 64)};
+    struct rig_options options = rig_defaults();
+    struct pair p = {.dest = rig_create(&options)};
+    uint64_t fetch;
+
+    options.incarnation = 0x2002;
+    p.source = rig_create(&options);
+    p.se = rig_engine(p.source, 0, "prefill", 1);
+    p.de = rig_engine(p.dest, 0, "decode", 1);
+    assert_ok(rig_pool_open(p.source, p.se.conn[0], groups, 4, 1 << 20, &p.sp));
+    assert_ok(rig_pool_open(p.dest, p.de.conn[0], groups, 4, 1 << 20, &p.dp));
+    rig_link_up(p.dest, 0, p.source, options.limits.peers);
+    pair_offer(&p, 832);
+    fetch = fetch_held(&p, RIG_PULL);
+    assert_int_equal(rig_jobs(p.dest, RIG_PULL), PULL_BATCHES_MAX);
+    assert_true(core_deadline(p.dest->core) > p.dest->now_ns);
+    complete_all(p.dest, RIG_PULL);
+    assert_ok(rig_fetched(p.d, fetch));
+    assert_whole(p.d, 832);
+}
+
 /* X8: a source that is busy says so and when to come back. */
 TEST(fetch_source_full_answers_busy)
 {

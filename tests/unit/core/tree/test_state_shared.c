@@ -231,6 +231,28 @@ TEST(state_a_refill_under_way_makes_a_resume_point_when_its_step_has_passed)
     assert_int_equal(match_depth(&st, tokens, 192), 192);
 }
 
+/* The same where the window ends below the root, and what is above it has no STATE. */
+TEST(state_a_refill_under_way_is_looked_for_in_the_window_alone)
+{
+    struct stage st = stage_capped(SUPERSEDE_LAZY, 64, 0);
+    struct rig_session *s = stage_session(&st);
+    const uint32_t *tokens = rig_tokens(1, 192);
+
+    stage_put(&st, 1, 192);
+    lose_state(&st, tokens, 64);
+    lose_state(&st, tokens, 128);
+    assert_ok(rig_match(s, tokens, 128));
+    assert_int_equal(s->matched, 0);
+    assert_ok(rig_run_to(s, tokens, 128));
+    assert_ok(rig_slide(s, 128, 0));
+    assert_ok(rig_commit(s, 128, 5));
+    assert_false(has_state(&st, tokens, 64));
+    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 0);
+    rig_engine_done(st.rig, &st.e, 5);
+    assert_int_equal(node_in(&st, tokens, 128)->state.claims_window, 1);
+    assert_int_equal(match_depth(&st, tokens, 128), 128);
+}
+
 /* T10: passed, lost, computed anew: it is a resume point again, until it goes. The audit counts
  * such. */
 TEST(state_a_resume_point_made_anew_goes)
