@@ -114,7 +114,6 @@ static void schema_lists(struct schema *s)
         s->peer[i] = text_field(config_peer_fields[i].key,
                                 offsetof(struct raw_peer, v) + i * sizeof(char *));
     s->name_value = text_value();
-    s->name_value.flags = CYAML_FLAG_POINTER;
     s->peer[PEER_FIELDS] = list_field("tenants", offsetof(struct raw_peer, tenants),
                                       offsetof(struct raw_peer, ntenants), &s->name_value,
                                       sizeof(char *), CONFIG_TENANTS_MAX);
