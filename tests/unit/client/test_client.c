@@ -581,6 +581,8 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     uint64_t pool;
     uint32_t done;
     struct tern_layout layout = {.ngroups = 0};
+    char long_word[257] = "";
+    const char *const words[] = {long_word};
     const char *json;
 
     assert_err(TERN_INVALID, tern_match(t, 1, &nowhere, 0, 100, &r));
@@ -596,6 +598,35 @@ TEST(call_arguments_wrong_invalid_without_a_request)
     assert_err(TERN_INVALID, tern_fetch(t, 1, "", 0, 100, &r));
     assert_err(TERN_INVALID, tern_peek(t, 1, NULL, &none, 100, &done));
     assert_err(TERN_INVALID, tern_admin(t, "tree", NULL, 1, 100, &json));
+    memset(long_word, 'x', 256); /* one byte more than a text may have */
+    assert_err(TERN_INVALID, tern_admin(t, long_word, NULL, 0, 100, &json));
+    assert_err(TERN_INVALID, tern_admin(t, "tree", words, 1, 100, &json));
+    assert_err(TERN_INVALID, tern_fetch(t, 1, long_word, 0, 100, &r));
+    stop(t);
+}
+
+static void serve_joins(struct fake *f)
+{
+    const Tern__Wire__EngineJoin *m;
+
+    while ((m = (const Tern__Wire__EngineJoin *)(const void *)fake_read(f)) != NULL) {
+        if (f->h.type == FRAME_ENGINE_JOIN) {
+            Tern__Wire__EngineJoinReply reply = TERN__WIRE__ENGINE_JOIN_REPLY__INIT;
+
+            check(strcmp(m->name, "e") == 0 && m->has_role && m->has_rank && m->has_world);
+            check(m->role == TERN_WORKER && m->rank == 2 && m->world == 4);
+            fake_reply(f, &reply);
+        } else {
+            fake_reply_empty(f);
+        }
+    }
+}
+
+TEST(client_join_names_role_rank_and_world)
+{
+    struct tern *t = start(serve_joins, NULL);
+
+    assert_ok(tern_join(t, "e", TERN_WORKER, 2, 4, 2000));
     stop(t);
 }
 

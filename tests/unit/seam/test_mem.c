@@ -4,8 +4,10 @@
 #include "unit/rig/rig_lost.h"
 #include "unit/rig/rig_mem.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,7 @@
 #include "seam/mem/checksum.h"
 #include "seam/mem/mem_fault.h"
 #include "seam/mem/mem_region.h"
+#include "seam/mem/workers.h"
 #include "shell/config/config_table.h"
 
 #define MIB (1u << 20)
@@ -481,6 +484,52 @@ TEST(mem_create_without_descriptors_says_so)
 }
 
 /* Every tenant has its own of each engine. */
+/* How many threads besides this one take what their own access raises, and no other signal. */
+static uint32_t threads_of_own_signals(void)
+{
+    static const int theirs[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT},
+                     ours[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+    DIR *tasks = opendir("/proc/self/task");
+    struct dirent *entry;
+    uint32_t threads = 0;
+
+    assert_non_null(tasks);
+    while ((entry = readdir(tasks)) != NULL) {
+        unsigned long long blocked = 0;
+        char path[300], line[256];
+        bool as_told = entry->d_name[0] != '.' && atoi(entry->d_name) != getpid();
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/status", entry->d_name);
+        f = as_told ? fopen(path, "re") : NULL;
+        while (f && fgets(line, sizeof line, f) && sscanf(line, "SigBlk: %llx", &blocked) != 1)
+            ;
+        if (f)
+            fclose(f);
+        for (size_t i = 0; i < sizeof theirs / sizeof theirs[0]; i++)
+            as_told = as_told && !(blocked >> (theirs[i] - 1) & 1);
+        for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+            as_told = as_told && blocked >> (ours[i] - 1) & 1;
+        threads += as_told;
+    }
+    closedir(tasks);
+    return threads;
+}
+
+/* A thread that has just begun blocks all of them for a moment. */
+TEST(mem_workers_take_only_the_signals_of_their_own_access)
+{
+    struct workers *w;
+    const char *why;
+    uint32_t tries = 0;
+
+    assert_int_equal(workers_create(2, 1, -1, &w, &why), TERN_OK);
+    while (threads_of_own_signals() < 2 && tries++ < 20000)
+        usleep(1000);
+    assert_int_equal(threads_of_own_signals(), 2);
+    workers_destroy(w);
+}
+
 /* Each refusal of the system with what to do about it. */
 TEST(mem_refusals_of_the_system_say_what_to_do)
 {

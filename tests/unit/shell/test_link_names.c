@@ -26,6 +26,7 @@ static struct daemon d;
 static uint8_t frame[FRAME_HEADER_BYTES + FRAME_BODY_MAX];
 static struct event queue[4];
 static uint64_t now_ns;
+static uint32_t polls; /* for answers of the name service that were begun */
 static int log_fd;
 
 static struct {
@@ -66,6 +67,7 @@ void __wrap_io_poll_in(struct io *io, struct io_op *op, int fd, bool multishot)
     (void)io, (void)fd;
     assert_ptr_equal(op, &d.links.resolved);
     assert_true(multishot);
+    polls++;
 }
 
 void __wrap_io_cancel(struct io *io, struct io_op *op)
@@ -292,7 +294,7 @@ FIXTURE(start)
     memset(&config, 0, sizeof config);
     memset(&d, 0, sizeof d);
     memset(connects, 0, sizeof connects);
-    service.calls = service.back = 0;
+    service.calls = service.back = polls = 0;
     service.hangs = false;
     config.npeers = PEERS;
     for (uint32_t i = 0; i < PEERS; i++) {
@@ -501,4 +503,15 @@ TEST_WITH(a_lookup_that_hangs_is_given_up, start, stop)
     while (calls() == 1) /* its thread may not have noted it yet */
         next_try(NAME);
     assert_dialled(NAME, "127.0.0.1");
+}
+
+/* The ring ends a poll that reports many times when it likes: it is begun anew then, and only then.
+ */
+TEST_WITH(a_poll_for_answers_that_ended_is_begun_anew, start, stop)
+{
+    assert_int_equal(polls, 1);
+    d.links.resolved.done(&d.links.resolved, 1, 0, 0);
+    assert_int_equal(polls, 1);
+    d.links.resolved.done(&d.links.resolved, 1, IO_LAST, 0);
+    assert_int_equal(polls, 2);
 }

@@ -14,6 +14,7 @@ struct side {
     struct stream s;    /* first: the callbacks cast */
     struct side *other; /* closed with this one; NULL: none */
     uint32_t closed, finished;
+    const char *why;
 };
 
 static struct io *io;
@@ -31,8 +32,8 @@ static void on_closed(struct stream *s, const char *why)
 {
     struct side *me = (struct side *)(void *)s;
 
-    (void)why;
     me->closed++;
+    me->why = why;
     if (me->other)
         stream_close(&me->other->s, "with another one");
 }
@@ -99,4 +100,25 @@ TEST_WITH(stream_sweep_before_a_deadline_closes_nothing, set_up, tear_down)
     stream_pool_sweep(pool, 0);
     for (uint32_t i = 0; i < STREAMS; i++)
         assert_int_equal(side[i].closed, 0);
+}
+
+/* What is queued leaves first; then it ends at once, for the reason that was given. */
+TEST_WITH(stream_finish_sends_what_is_queued_and_closes, set_up, tear_down)
+{
+    struct frame_header h = {.version = FRAME_VERSION, .type = FRAME_PING, .request_id = 7};
+    uint8_t frame[FRAME_HEADER_BYTES], got[FRAME_HEADER_BYTES];
+    uint64_t end = io_now_ns() + WAIT_NS / 2;
+
+    frame_encode(&h, frame);
+    assert_true(stream_put(&side[0].s, frame, sizeof frame, NULL, 0));
+    stream_finish(&side[0].s, "it was refused");
+    assert_int_equal(side[0].closed, 0);
+    stream_pool_flush(pool);
+    while (!side[0].closed && io_now_ns() < end)
+        io_run(io, end);
+    assert_int_equal(side[0].closed, 1);
+    assert_string_equal(side[0].why, "it was refused");
+    assert_int_equal(recv(far_end[0], got, sizeof got, 0), sizeof got);
+    assert_memory_equal(got, frame, sizeof frame);
+    assert_int_equal(recv(far_end[0], got, sizeof got, 0), 0);
 }
