@@ -37,7 +37,7 @@ static const char *const mode_names[MODES] = {
     [TERN_SUPERSEDE_LAZY] = "lazy", [TERN_SUPERSEDE_EAGER] = "eager", [TERN_SUPERSEDE_OFF] = "off"};
 
 struct sample {
-    uint32_t used, reclaimable, session;
+    uint32_t used, reclaimable;
 };
 
 /* One combination. turns: those that went through whole; below TURNS, `why` ended it. */
@@ -135,22 +135,13 @@ static enum tern_err one_turn(struct bench *b, uint32_t i, uint32_t turn, struct
 
 static bool look(struct bench *b, struct sample *ret, uint64_t *ret_retiring)
 {
-    json_t *status = admin_ask(b->admin, "status", NULL), *g;
-    bool found = false;
-    size_t i;
+    json_t *status = admin_ask(b->admin, "status", NULL),
+           *g = json_row(json_object_get(status, "pools"), "group", "c128a_state");
+    bool found = g != NULL;
 
-    json_array_foreach(json_object_get(status, "pools"), i, g)
-    {
-        const char *name = json_string_value(json_object_get(g, "group"));
-
-        if (!name || strcmp(name, "c128a_state") != 0)
-            continue;
-        found = true;
-        *ret = (struct sample){.used = (uint32_t)json_get_u64(g, "snapshot"),
-                               .reclaimable = (uint32_t)json_get_u64(g, "reclaimable"),
-                               .session = (uint32_t)json_get_u64(g, "session")};
-        *ret_retiring = json_get_u64(g, "retiring");
-    }
+    *ret = (struct sample){.used = (uint32_t)json_get_u64(g, "snapshot"),
+                           .reclaimable = (uint32_t)json_get_u64(g, "reclaimable")};
+    *ret_retiring = json_get_u64(g, "retiring");
     json_decref(status);
     return found;
 }

@@ -35,6 +35,19 @@ pid_t proc_fork(void)
     return 0;
 }
 
+pid_t proc_fork_linked(int *ret_fd)
+{
+    int pair[2];
+    pid_t pid;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        return -1;
+    pid = proc_fork();
+    close(pair[pid == 0 ? 0 : 1]);
+    *ret_fd = pair[pid == 0 ? 1 : 0];
+    return pid;
+}
+
 /* The cores that we had when we were first asked: a process that was pinned can be let go again. */
 static const cpu_set_t *own_cores(void)
 {

@@ -11,6 +11,9 @@
 /* As fork, but the child gets SIGKILL when its parent dies, and default signal handling. */
 pid_t proc_fork(void);
 
+/* The same with a stream socket between the two, whose end *ret_fd is in either. -1: neither is. */
+pid_t proc_fork_linked(int *ret_fd);
+
 /* Runs on that core alone; -1: on every core that the program was given. False where the core is
  * not ours. */
 bool proc_pin(int core);

@@ -333,39 +333,12 @@ static void fetch_all(struct half *h)
 
 /* ---- the command line ---- */
 
-enum {
-    OPT_PROFILE = 256,
-    OPT_PAGE_BYTES,
-    OPT_SEED,
-    OPT_PREFIXES,
-    OPT_CHUNKS,
-    OPT_POOL_PAGES,
-    OPT_PEER,
-    OPT_IN_FLIGHT,
-    OPT_SETTLE,
-    OPT_ENDS,
-    OPT_TELL,
-    OPT_MAY_FAIL,
-    OPT_HANDLES,
-    OPT_TRIES
-};
-
 static const struct option table[] = {
-    {"profile", 1, 0, OPT_PROFILE},
-    {"page-bytes", 1, 0, OPT_PAGE_BYTES},
-    {"seed", 1, 0, OPT_SEED},
-    {"prefixes", 1, 0, OPT_PREFIXES},
-    {"chunks", 1, 0, OPT_CHUNKS},
-    {"pool-pages", 1, 0, OPT_POOL_PAGES},
-    {"peer", 1, 0, OPT_PEER},
-    {"in-flight", 1, 0, OPT_IN_FLIGHT},
-    {"settle-ms", 1, 0, OPT_SETTLE},
-    {"ends-ms", 1, 0, OPT_ENDS},
-    {"tell-bytes", 1, 0, OPT_TELL},
-    {"may-fail", 0, 0, OPT_MAY_FAIL},
-    {"handles", 1, 0, OPT_HANDLES},
-    {"tries", 1, 0, OPT_TRIES},
-    {0},
+    {"profile", 1, 0, 'p'},  {"page-bytes", 1, 0, 'b'}, {"seed", 1, 0, 's'},
+    {"prefixes", 1, 0, 'n'}, {"chunks", 1, 0, 'c'},     {"pool-pages", 1, 0, 'l'},
+    {"peer", 1, 0, 'f'},     {"in-flight", 1, 0, 'i'},  {"settle-ms", 1, 0, 't'},
+    {"ends-ms", 1, 0, 'e'},  {"tell-bytes", 1, 0, 'm'}, {"may-fail", 0, 0, 'y'},
+    {"handles", 1, 0, 'h'},  {"tries", 1, 0, 'r'},      {0},
 };
 
 static uint32_t count(const char *text)
@@ -379,20 +352,20 @@ static bool read_options(int argc, char **argv, struct options *o)
 
     while ((c = getopt_long(argc, argv, "", table, NULL)) >= 0) {
         switch (c) {
-        case OPT_PROFILE: o->profile = optarg; break;
-        case OPT_PAGE_BYTES: o->page_bytes = strtoull(optarg, NULL, 10); break;
-        case OPT_SEED: o->seed = strtoull(optarg, NULL, 10); break;
-        case OPT_PREFIXES: o->prefixes = count(optarg); break;
-        case OPT_CHUNKS: o->chunks = count(optarg); break;
-        case OPT_POOL_PAGES: o->pool_pages = count(optarg); break;
-        case OPT_PEER: o->peer = optarg; break;
-        case OPT_IN_FLIGHT: o->in_flight = count(optarg); break;
-        case OPT_SETTLE: o->settle_ms = count(optarg); break;
-        case OPT_ENDS: o->ends_ms = count(optarg); break;
-        case OPT_TELL: o->tell_bytes = strtoull(optarg, NULL, 10); break;
-        case OPT_MAY_FAIL: o->may_fail = true; break;
-        case OPT_TRIES: o->tries = count(optarg); break;
-        case OPT_HANDLES: o->handles = optarg; break;
+        case 'p': o->profile = optarg; break;
+        case 'b': o->page_bytes = strtoull(optarg, NULL, 10); break;
+        case 's': o->seed = strtoull(optarg, NULL, 10); break;
+        case 'n': o->prefixes = count(optarg); break;
+        case 'c': o->chunks = count(optarg); break;
+        case 'l': o->pool_pages = count(optarg); break;
+        case 'f': o->peer = optarg; break;
+        case 'i': o->in_flight = count(optarg); break;
+        case 't': o->settle_ms = count(optarg); break;
+        case 'e': o->ends_ms = count(optarg); break;
+        case 'm': o->tell_bytes = strtoull(optarg, NULL, 10); break;
+        case 'y': o->may_fail = true; break;
+        case 'r': o->tries = count(optarg); break;
+        case 'h': o->handles = optarg; break;
         default: return false;
         }
     }

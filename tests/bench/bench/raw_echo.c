@@ -76,22 +76,16 @@ _Noreturn static void serve(int fd, uint32_t request_bytes, uint32_t reply_bytes
 
 bool raw_echo_start(struct raw_echo *e, uint32_t request_bytes, uint32_t reply_bytes, int core)
 {
-    int pair[2];
-
     *e = (struct raw_echo){
         .pid = -1, .fd = -1, .request_bytes = request_bytes, .reply_bytes = reply_bytes};
-    if (request_bytes > MESSAGE_MAX || reply_bytes > MESSAGE_MAX || !request_bytes ||
-        !reply_bytes || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    if (request_bytes > MESSAGE_MAX || reply_bytes > MESSAGE_MAX || !request_bytes || !reply_bytes)
         return false;
-    e->pid = proc_fork();
+    e->pid = proc_fork_linked(&e->fd);
     if (e->pid == 0) {
-        close(pair[0]);
         if (!proc_pin(core))
             _exit(1);
-        serve(pair[1], request_bytes, reply_bytes);
+        serve(e->fd, request_bytes, reply_bytes);
     }
-    close(pair[1]);
-    e->fd = pair[0];
     return e->pid > 0 && raw_echo_ping(e);
 }
 

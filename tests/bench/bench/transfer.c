@@ -79,19 +79,12 @@ _Noreturn static void filler_main(struct transfer *x, int fd)
 
 static bool start_filler(struct transfer *x)
 {
-    int pair[2];
     char byte;
 
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        return false;
-    x->filler = proc_fork();
-    if (x->filler == 0) {
-        close(pair[0]);
-        filler_main(x, pair[1]);
-    }
-    close(pair[1]);
-    x->filler_fd = pair[0];
-    return x->filler > 0 && proc_recv(pair[0], &byte, 1);
+    x->filler = proc_fork_linked(&x->filler_fd);
+    if (x->filler == 0)
+        filler_main(x, x->filler_fd);
+    return x->filler > 0 && proc_recv(x->filler_fd, &byte, 1);
 }
 
 /* ---- the engine at the destination ---- */

@@ -278,14 +278,8 @@ static bool take_result(struct decode *d, uint32_t i)
         engine_says(e, "closing a session: %s", tern_strerror(r->err));
         return false;
     }
-    if (r->err == TERN_POOL_EXHAUSTED) {
-        pressure_note(e, turn, &r->shortage);
+    if (!turn_went_well(e, turn, r))
         return true;
-    }
-    if (r->err != TERN_OK) {
-        turn_give_up(e, turn, r->err);
-        return true;
-    }
     pressure_over(e, turn);
     if (!turn_extended(e, turn, r, turn->target, turn->prompt.input_length))
         return false;
@@ -360,20 +354,11 @@ static bool wait_for_work(struct decode *d)
     return true;
 }
 
-static bool all_done(const struct decode *d)
-{
-    for (uint32_t i = 0; i < d->e.nturns; i++) {
-        if (d->e.turns[i].state != TURN_IDLE)
-            return false;
-    }
-    return d->peer_done;
-}
-
 static bool play(struct decode *d)
 {
     /* Synchronous calls keep answers to fetches that come meanwhile: they are taken before every
      * wait. */
-    while (!all_done(d)) {
+    while (!d->peer_done || !engine_idle(&d->e)) {
         begin_turns(d);
         if (!iterate(d) || !take_fetches(d) || !wait_for_work(d) || !take_fetches(d))
             return false;

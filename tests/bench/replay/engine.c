@@ -299,6 +299,15 @@ void turn_give_up(struct engine *e, struct turn *turn, enum tern_err err)
     turn->outcome = err;
 }
 
+bool engine_idle(const struct engine *e)
+{
+    for (uint32_t i = 0; i < e->nturns; i++) {
+        if (e->turns[i].state != TURN_IDLE)
+            return false;
+    }
+    return true;
+}
+
 void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op)
 {
     op.session = turn->session;

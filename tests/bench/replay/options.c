@@ -106,6 +106,12 @@ static uint64_t number(struct argp_state *state, const char *name, const char *t
     return v;
 }
 
+static uint32_t u32(struct argp_state *state, const char *name, const char *text, uint32_t least,
+                    uint32_t most)
+{
+    return (uint32_t)number(state, name, text, least, most);
+}
+
 static double speed(struct argp_state *state, const char *text)
 {
     char *end;
@@ -162,10 +168,8 @@ static error_t read_source(int key, char *arg, struct argp_state *state)
     case KEY_LIMIT: o->source.limit = number(state, "limit", arg, 1, UINT32_MAX); return 0;
     case KEY_SPEED: o->speed = speed(state, arg); return 0;
     case KEY_SEED: o->source.seed = number(state, "seed", arg, 0, UINT64_MAX); return 0;
-    case KEY_SESSIONS:
-        o->source.sessions = (uint32_t)number(state, "sessions", arg, 1, 100000);
-        return 0;
-    case KEY_TURNS: o->source.turns = (uint32_t)number(state, "turns", arg, 1, 100000); return 0;
+    case KEY_SESSIONS: o->source.sessions = u32(state, "sessions", arg, 1, 100000); return 0;
+    case KEY_TURNS: o->source.turns = u32(state, "turns", arg, 1, 100000); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -212,20 +216,16 @@ static error_t read_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_PAGE_BYTES: o->page_bytes = number(state, "page-bytes", arg, 64, 1u << 30); return 0;
     case KEY_CONCURRENCY:
-        o->concurrency = (uint32_t)number(state, "concurrency", arg, 1, CONCURRENCY_MAX);
+        o->concurrency = u32(state, "concurrency", arg, 1, CONCURRENCY_MAX);
         return 0;
     case KEY_SUPERSEDE: o->supersede = supersede(state, arg); return 0;
     case KEY_RANKS: o->ranks = ranks(state, arg); return 0;
-    case KEY_POOL_PAGES:
-        o->pool_pages = (uint32_t)number(state, "pool-pages", arg, 1, 1u << 28);
-        return 0;
-    case KEY_HOST_PAGES:
-        o->host_pages = (uint32_t)number(state, "host-pages", arg, 0, 1u << 28);
-        return 0;
+    case KEY_POOL_PAGES: o->pool_pages = u32(state, "pool-pages", arg, 1, 1u << 28); return 0;
+    case KEY_HOST_PAGES: o->host_pages = u32(state, "host-pages", arg, 0, 1u << 28); return 0;
     case KEY_PREFILL_TOKENS:
-        o->prefill_tokens = (uint32_t)number(state, "prefill-tokens", arg, 1, PROMPT_TOKENS_MAX);
+        o->prefill_tokens = u32(state, "prefill-tokens", arg, 1, PROMPT_TOKENS_MAX);
         return 0;
-    case KEY_CORRUPT: o->corrupt = (uint32_t)number(state, "corrupt", arg, 0, 1u << 28); return 0;
+    case KEY_CORRUPT: o->corrupt = u32(state, "corrupt", arg, 0, 1u << 28); return 0;
     case KEY_SPAWN: o->spawn = true; return 0;
     case KEY_PUSH: o->push = true; return 0;
     case KEY_TLS:

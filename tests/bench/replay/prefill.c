@@ -324,14 +324,8 @@ static bool take_result(struct prefill *p, uint32_t i)
         return true; /* an operation before this one failed */
     turn->committed = r->lengths.committed;
     turn->written = r->lengths.written;
-    if (r->err == TERN_POOL_EXHAUSTED) {
-        pressure_note(&p->e, turn, &r->shortage);
+    if (!turn_went_well(&p->e, turn, r))
         return true;
-    }
-    if (r->err != TERN_OK) {
-        turn_give_up(&p->e, turn, r->err);
-        return true;
-    }
     if (turn->state == TURN_MATCHED && op->kind == TERN_COMMIT)
         return piece_committed(&p->e, turn, r);
     if (op->length)
@@ -483,21 +477,10 @@ static bool take_answers(struct prefill *p)
     return take_submitted(p);
 }
 
-static bool all_done(const struct prefill *p)
-{
-    if (p->next_state != NEXT_END)
-        return false;
-    for (uint32_t i = 0; i < p->e.nturns; i++) {
-        if (p->e.turns[i].state != TURN_IDLE)
-            return false;
-    }
-    return true;
-}
-
 static bool play(struct prefill *p)
 {
     p->start_ns = clock_ns();
-    while (!all_done(p)) {
+    while (p->next_state != NEXT_END || !engine_idle(&p->e)) {
         if (!admit(p) || !iterate(p) || !take_answers(p))
             return false;
     }

@@ -18,6 +18,15 @@ void pressure_note(struct engine *e, struct turn *turn, const struct tern_shorta
     e->shortage = *shortage;
 }
 
+bool turn_went_well(struct engine *e, struct turn *turn, const struct tern_result *result)
+{
+    if (result->err == TERN_POOL_EXHAUSTED)
+        pressure_note(e, turn, &result->shortage);
+    else if (result->err != TERN_OK)
+        turn_give_up(e, turn, result->err);
+    return result->err == TERN_OK;
+}
+
 void pressure_wait(struct engine *e, struct turn *turn)
 {
     turn->waits++;

@@ -123,19 +123,12 @@ const char *team_start(struct team *team, const char *socket, const char *engine
     for (uint32_t i = 0; i < TERN_RANKS_MAX; i++)
         team->fd[i] = team->pid[i] = -1;
     for (uint32_t i = 1; i < g->ranks; i++) {
-        int pair[2];
-
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-            return "no socket for a rank process";
-        team->pid[i] = proc_fork();
+        team->pid[i] = proc_fork_linked(&team->fd[i]);
         if (team->pid[i] == 0) {
             for (uint32_t j = 1; j < i; j++)
                 close(team->fd[j]);
-            close(pair[0]);
-            rank_main(pair[1], socket, engine, g, i);
+            rank_main(team->fd[i], socket, engine, g, i);
         }
-        close(pair[1]);
-        team->fd[i] = pair[0];
         if (team->pid[i] < 0)
             return "cannot fork a rank process";
     }

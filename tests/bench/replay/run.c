@@ -116,24 +116,19 @@ static bool note_before(struct run *r)
 
 static bool start_engines(struct run *r)
 {
-    int peer[2], control[2];
+    int peer[2];
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, peer) != 0)
         return false;
     for (uint32_t i = 0; i < 2; i++) {
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0)
-            return false;
-        r->engine[i] = proc_fork();
+        r->engine[i] = proc_fork_linked(&r->control[i]);
         if (r->engine[i] == 0) {
             close(peer[1 - i]);
-            close(control[0]);
             if (i == 1)
                 close(r->control[0]);
-            _exit(i == 0 ? prefill_main(r->options, r->board, r->group_pages, peer[0], control[1])
-                         : decode_main(r->options, r->board, r->group_pages, peer[1], control[1]));
+            _exit((i == 0 ? prefill_main : decode_main)(r->options, r->board, r->group_pages,
+                                                        peer[i], r->control[i]));
         }
-        close(control[1]);
-        r->control[i] = control[0];
         if (r->engine[i] < 0)
             return false;
     }
