@@ -41,6 +41,19 @@
         close(fd);                                                                                 \
     } while (0)
 
+/* The same with nothing more that it says. */
+#define assert_closed_at_once(fd)                                                                  \
+    do {                                                                                           \
+        assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);                       \
+        close(fd);                                                                                 \
+    } while (0)
+
+/* Loops until that holds; a test fails that waits in vain. */
+#define wait_until(condition)                                                                      \
+    for (uint64_t end_ms_ = rig_now_ms() + RIG_WAIT_MS; !(condition); usleep(1000))                \
+        if (rig_now_ms() >= end_ms_)                                                               \
+    fail_msg("waited in vain until %s", #condition)
+
 #define assert_err(want, expr) assert_string_equal(err_name(expr), err_name(want))
 
 /* Of daemons that are started from now on; 0: the daemon's own, which a test does not run into. */

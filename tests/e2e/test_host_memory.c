@@ -58,23 +58,14 @@ static uint64_t figure(const char *path)
  * only then begins: so nothing under way is believed when it was seen for a while. */
 static void copies_settle(void)
 {
-    uint64_t until = rig_now_ms() + RIG_WAIT_MS;
+    uint32_t quiet = 0;
 
-    for (uint32_t quiet = 0;
-         quiet<SETTLED_LOOKS; quiet = figure("host_tier.copies")> 0 ? 0 : quiet + 1) {
-        assert_true(rig_now_ms() < until);
-        usleep(1000);
-    }
+    wait_until((quiet = figure("host_tier.copies") > 0 ? 0 : quiet + 1) > SETTLED_LOOKS);
 }
 
 static void copies_reach(uint64_t n)
 {
-    uint64_t until = rig_now_ms() + RIG_WAIT_MS;
-
-    while (figure("host_tier.host_copies") < n) {
-        assert_true(rig_now_ms() < until);
-        usleep(1000);
-    }
+    wait_until(figure("host_tier.host_copies") >= n);
 }
 
 /* ---- one conversation ---- */

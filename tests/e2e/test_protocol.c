@@ -97,8 +97,7 @@ TEST(protocol_request_before_hello_is_closed)
     int fd = rig_connect(rig.socket);
 
     assert_true(rig_message(fd, FRAME_PING, 1, 0, &m.base));
-    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
-    close(fd);
+    assert_closed_at_once(fd);
     others_are_served();
 }
 
@@ -112,8 +111,7 @@ TEST(protocol_hello_without_common_version_is_unsupported)
     hello.version_max = WIRE_VERSION + 9;
     assert_true(rig_message(fd, FRAME_HELLO, 7, 0, &hello.base));
     expect_status(fd, FRAME_HELLO_REPLY, 7, TERN_UNSUPPORTED);
-    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
-    close(fd);
+    assert_closed_at_once(fd);
 }
 
 /* A header with that length and version alone: the connection ends before any body could come. */
@@ -131,8 +129,7 @@ static void closed_at_header(uint32_t length, uint16_t version, bool in_two)
         usleep(20000);
         assert_true(rig_write(fd, head + half, FRAME_HEADER_BYTES - half));
     }
-    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
-    close(fd);
+    assert_closed_at_once(fd);
 }
 
 TEST_WITH(protocol_impossible_header_is_closed_at_once, memory_is_noted, memory_is_flat)
@@ -222,8 +219,7 @@ static void malformed(uint16_t type, const void *body, size_t n)
 
     assert_true(rig_frame(fd, type, 2, body, n));
     expect_status(fd, (uint16_t)(type + 1), 2, TERN_MALFORMED);
-    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
-    close(fd);
+    assert_closed_at_once(fd);
     others_are_served();
 }
 
@@ -376,8 +372,7 @@ TEST(protocol_connections_above_the_limit_are_refused)
         extra = rig_connect(rig.socket); /* has no slot, so it is told before it says anything */
         assert_int_equal(rig_read(extra, RIG_AT_ONCE_MS, &answer), RIG_FRAME);
         assert_int_equal(rig_status(&answer), TERN_QUOTA);
-        assert_int_equal(rig_read(extra, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
-        close(extra);
+        assert_closed_at_once(extra);
         assert_int_equal(tern_connect(rig.socket, RIG_WAIT_MS, &t), TERN_QUOTA);
         assert_string_equal(tern_error_text(NULL), "tenant t0 has 24 connections, as many as it "
                                                    "may: close one, or raise its conns_max");

@@ -113,8 +113,7 @@ TEST(peer_of_another_name_is_denied)
     int fd = rig_peer_dials(&rig, "stranger", &answer);
 
     assert_int_equal(rig_status(&answer), TERN_DENIED);
-    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
-    close(fd);
+    assert_closed_at_once(fd);
 }
 
 TEST(peer_message_before_hello_is_closed)
@@ -122,8 +121,7 @@ TEST(peer_message_before_hello_is_closed)
     int fd = rig_connect_tcp(rig.control_port);
 
     assert_true(send_done(fd, 1));
-    assert_int_equal(rig_read(fd, RIG_AT_ONCE_MS, &answer), RIG_CLOSED);
-    close(fd);
+    assert_closed_at_once(fd);
 }
 
 TEST(peer_large_frame_before_hello_is_closed)

@@ -85,12 +85,7 @@ static void put(struct engine *e, const struct tern_namespace *ns, uint32_t seed
  */
 static void evict(uint64_t n)
 {
-    for (uint64_t end = rig_now_ms() + RIG_WAIT_MS;; usleep(500)) {
-        n -= rig_figure(admin, "evict", "nodes");
-        if (n == 0)
-            return;
-        assert_true(rig_now_ms() < end);
-    }
+    wait_until((n -= rig_figure(admin, "evict", "nodes")) == 0);
 }
 
 /* ---- listening ---- */

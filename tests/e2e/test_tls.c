@@ -467,8 +467,7 @@ TEST(tls_data_port_needs_the_token_of_a_link_that_is_up)
     downs = link_downs("raw");
     shutdown(r.fd, SHUT_RDWR);
     raw_close(&r);
-    for (uint64_t end = rig_now_ms() + RIG_WAIT_MS; link_downs("raw") == downs; usleep(10000))
-        assert_true(rig_now_ms() < end);
+    wait_until(link_downs("raw") > downs);
     data_refused(r.incarnation, r.token); /* it ended with the link */
 }
 

@@ -51,7 +51,7 @@ static void complete(struct world *w, struct rig *rig)
     if (!n)
         return;
     if (kind == RIG_PULL_STOP)
-        scribble_pulls(rig);
+        scribble(rig, RIG_PULL);
     rig_complete_nth(rig, kind, nth % n);
 }
 
@@ -364,8 +364,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     set_up(&w);
     for (uint32_t i = 0; i < OPS_MAX && w.n; i++) {
         one_op(&w);
-        scribble_copies(w.rig[0]);
-        scribble_copies(w.rig[1]);
+        scribble(w.rig[0], RIG_COPY);
+        scribble(w.rig[1], RIG_COPY);
         for (uint32_t k = 0; k < ACTORS; k++) {
             fetches(&w.actor[k]);
             if (w.actor[k].dying)

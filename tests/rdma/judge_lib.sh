@@ -2,13 +2,16 @@
 #   try NAME LAB-ARGUMENT...   runs lab.sh; its output in $log, its exit status in $status. Skips where it cannot run.
 #   expect STATUS PATTERN...   the last run ended so, and printed a line that matches each
 #   unexpected PATTERN...      it printed none that matches
+#   within SECONDS COMMAND...  until the command succeeds; false: it does not in that time
+#   certificates NODE...       makes them in $certs
 #   judge                      ends the test
 #   need_build, need PROGRAM PACKAGE
 log=$(mktemp)
 failed=0 status=0
 export TERN_BUILD=${TERN_BUILD:-$here/../../build}
 export TERN_BIN=${TERN_BIN:-$TERN_BUILD/bin}
-trap 'rm -f "$log"' EXIT
+certs=$(mktemp -d)
+trap 'rm -rf "$log" "$certs"' EXIT
 
 wrong() {
     echo "FAILED: $*"
@@ -61,6 +64,19 @@ unexpected() {
     for pattern in "$@"; do
         grep -q -- "$pattern" "$log" && wrong "printed: $pattern"
     done
+}
+
+within() {
+    local until=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        ((SECONDS < until)) || return 1
+        sleep 0.1
+    done
+}
+
+certificates() {
+    bash "$here/../../deploy/make-certs.sh" "$certs" "$@" || exit 1
 }
 
 judge() {

@@ -6,9 +6,7 @@ set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/judge_lib.sh"
 need_build
-certs=$(mktemp -d)
-trap 'rm -rf "$log" "$certs"' EXIT
-bash "$here/../../deploy/make-certs.sh" "$certs" source dest || exit 1
+certificates source dest
 PREFIXES=400 LOST=60
 [[ -n ${TERN_FULL:-} ]] && PREFIXES=2000 LOST=400
 side() { echo "TLS='$certs' PREFIXES=$PREFIXES LOST=$LOST PUSH=$push bash '$here/pair.sh' $1"; }

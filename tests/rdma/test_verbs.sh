@@ -6,9 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/judge_lib.sh"
 need_build
 need ib_read_bw perftest
-certs=$(mktemp -d)
-trap 'rm -rf "$log" "$certs"' EXIT
-bash "$here/../../deploy/make-certs.sh" "$certs" prefill decode || exit 1
+certificates prefill decode
 "${CC:-cc}" -std=gnu17 -O1 -g -fno-builtin -shared -fPIC -o "$certs/interpose.so" "$here/../e2e/interpose_alloc.c" || exit 1
 sessions=25 xa_s=10 rails='silent:pull carrier:push'
 [[ -n ${TERN_FULL:-} ]] && sessions=500 xa_s=60 rails+=' carrier:pull silent:push'

@@ -58,6 +58,13 @@ told() {
     ctl "$node" status --json | python3 -c "import json, sys; print(json.load(sys.stdin)$path)"
 }
 
+all_by_verbs() { # NODE: every page that came to it came by RDMA
+    local by_verbs
+    by_verbs=$(told "$1" data verbs pages_in)
+    echo "pages by RDMA: $by_verbs of $(told "$1" data pages_in)"
+    [[ $by_verbs -gt 0 && $by_verbs == $(told "$1" data pages_in) ]] || fail "pages did not move by verbs"
+}
+
 transport() { # NODE: of its one peer
     ctl "$1" peers --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["peers"][0]["transport"])'
 }

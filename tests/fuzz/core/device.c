@@ -80,30 +80,18 @@ void write_late(struct actor *a)
         touch_late(a, &a->late[i]);
 }
 
-void scribble_pulls(struct rig *rig)
+void scribble(struct rig *rig, enum rig_job_kind kind)
 {
     struct rig_job *job;
 
-    for (uint32_t nth = 0; (job = rig_job(rig, RIG_PULL, nth)) != NULL; nth++)
+    for (uint32_t nth = 0; (job = rig_job(rig, kind, nth)) != NULL; nth++)
         for (uint32_t i = 0; i < job->n; i++) {
+            uint32_t pool = kind == RIG_COPY ? job->to_pool : job->pool,
+                     group = kind == RIG_COPY ? job->to[i].group : job->pages[i].group,
+                     index = kind == RIG_COPY ? job->to[i].index : job->pages[i].index;
             uint64_t bytes;
-            uint8_t *page =
-                rig_page(rig, job->pool, job->pages[i].group, job->pages[i].index, &bytes);
+            uint8_t *page = rig_page(rig, pool, group, index, &bytes);
 
             memset(page, 0xee, bytes);
-        }
-}
-
-/* A copy that is not acknowledged may write its destination at any time. */
-void scribble_copies(struct rig *rig)
-{
-    struct rig_job *job;
-
-    for (uint32_t nth = 0; (job = rig_job(rig, RIG_COPY, nth)) != NULL; nth++)
-        for (uint32_t i = 0; i < job->n; i++) {
-            uint64_t bytes;
-            uint8_t *page = rig_page(rig, job->to_pool, job->to[i].group, job->to[i].index, &bytes);
-
-            memset(page, 0xcc, bytes);
         }
 }

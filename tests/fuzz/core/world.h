@@ -73,8 +73,7 @@ void rank_done(struct actor *a, uint32_t rank, uint64_t step);
 uint64_t done_min(const struct actor *a);
 void write_late(struct actor *a);
 /* What a transfer or a copy that is not done may write at any time. */
-void scribble_pulls(struct rig *rig);
-void scribble_copies(struct rig *rig);
+void scribble(struct rig *rig, enum rig_job_kind kind); /* RIG_PULL or RIG_COPY */
 
 /* ---- sessions.c ---- */
 
