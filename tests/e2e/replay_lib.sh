@@ -1,12 +1,6 @@
 # Shared by the replay scripts: run tern-replay, keep its JSON, and look into it. Sourced, never run.
 source "$(dirname "${BASH_SOURCE[0]}")/with_ternd.sh"
 
-# replay ARGS...: must exit 0.
-replay() {
-    echo "tern-replay $*"
-    "$TERN_BIN/tern-replay" "$@" --spawn --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?: tern-replay $*"
-}
-
 # field NAME: the number at that key; fails if it is not there.
 field() {
     local v
@@ -22,8 +16,10 @@ is() {
     done
 }
 
-# What must hold in every run, whatever the load.
-sound() {
+# replay ARGS...: exits 0, and what must hold in every run holds, whatever the load.
+replay() {
+    echo "tern-replay $*"
+    "$TERN_BIN/tern-replay" "$@" --spawn --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?: tern-replay $*"
     is wrong_bytes 0 failed_requests 0 leaked_pages 0
     [ "$(field prompt_pages)" -eq $(($(field decode_hit_pages) + $(field transferred_pages))) ] ||
         fail "prompt pages are not hits and transferred pages together"

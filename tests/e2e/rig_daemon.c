@@ -211,6 +211,17 @@ bool rig_message(int fd, uint16_t type, uint64_t id, uint64_t session, const Pro
     return rig_write(fd, frame, n);
 }
 
+void rig_stats_frames(uint8_t *ret, uint32_t n, uint64_t first_id)
+{
+    for (uint32_t i = 0; i < n; i++, ret += RIG_STATS_BYTES) {
+        struct frame_header h = {
+            .length = 3, .version = FRAME_VERSION, .type = FRAME_STATS, .request_id = first_id + i};
+
+        frame_encode(&h, ret);
+        memcpy(ret + FRAME_HEADER_BYTES, "\xa0\x06", 3); /* a field that nobody knows */
+    }
+}
+
 static void take_fds(struct msghdr *msg, struct rig_answer *ret)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {

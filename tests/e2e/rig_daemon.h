@@ -13,18 +13,19 @@
 #include "engine/daemon.h"
 #include "proto/codec.h"
 
-#define RIG_WAIT_MS    60000 /* for what must come: a limit alone, not to be waited for */
-#define RIG_AT_ONCE_MS 4000  /* below the daemon's own deadlines: none of them has come */
-#define RIG_PARTIAL_MS 600   /* deadlines, where a test sets them: short enough to wait for */
-#define RIG_SLOW_MS    600
-#define RIG_TLS_MS     2500 /* a handshake has to fit in it, on a slow machine too */
-#define RIG_DRAIN_MS   1500
-#define RIG_STOP_MS    9000 /* for a daemon to end: less than its own drain_ms is */
-#define RIG_CONNS_MAX  24   /* of the one tenant */
-#define RIG_BODY_MAX   (1u << 20)
-#define RIG_NOFILE     "RIG_NOFILE="
-#define RIG_FDS_MAX    4
-#define RIG_PEER       77u /* the incarnation of peers that tests play */
+#define RIG_WAIT_MS     60000 /* for what must come: a limit alone, not to be waited for */
+#define RIG_AT_ONCE_MS  4000  /* below the daemon's own deadlines: none of them has come */
+#define RIG_PARTIAL_MS  600   /* deadlines, where a test sets them: short enough to wait for */
+#define RIG_SLOW_MS     600
+#define RIG_TLS_MS      2500 /* a handshake has to fit in it, on a slow machine too */
+#define RIG_DRAIN_MS    1500
+#define RIG_STOP_MS     9000 /* for a daemon to end: less than its own drain_ms is */
+#define RIG_CONNS_MAX   24   /* of the one tenant */
+#define RIG_BODY_MAX    (1u << 20)
+#define RIG_NOFILE      "RIG_NOFILE="
+#define RIG_FDS_MAX     4
+#define RIG_STATS_BYTES (FRAME_HEADER_BYTES + 3)
+#define RIG_PEER        77u /* the incarnation of peers that tests play */
 
 /* A call of libtern on connection `t`: its own words where it fails. */
 #define assert_ok(t, expr)                                                                         \
@@ -99,6 +100,8 @@ bool rig_write(int fd, const void *bytes, size_t n);
 bool rig_frame(int fd, uint16_t type, uint64_t id, const void *body, size_t n);
 bool rig_message(int fd, uint16_t type, uint64_t id, uint64_t session, const ProtobufCMessage *m);
 enum rig_end rig_read(int fd, uint32_t ms, struct rig_answer *ret);
+/* So many Stats requests with that id and the next ones, RIG_STATS_BYTES each. */
+void rig_stats_frames(uint8_t *ret, uint32_t n, uint64_t first_id);
 /* The error in field 1 of any answer. */
 enum tern_err rig_status(const struct rig_answer *a);
 /* The message in a frame, which has to be of that type. Valid until the next call. */

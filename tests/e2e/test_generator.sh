@@ -21,7 +21,6 @@ nothing_left() {
 
 # The same seed gives the same figures; another one others; and turns find what turns before them left.
 replay --seed 7 --sessions 12 --turns 6
-sound
 is requests 72
 first="$(field prompt_tokens) $(field matched_tokens)"
 [ "$(field matched_tokens)" -gt $(($(field prompt_tokens) / 2)) ] || fail "turns hardly share anything"
@@ -31,33 +30,25 @@ replay --seed 8 --sessions 12 --turns 6
 [ "$first" != "$(field prompt_tokens) $(field matched_tokens)" ] || fail "another seed gave the same figures"
 
 replay --profile tiny-256 --sessions 8 --turns 5 --concurrency 6
-sound
 replay --profile tiny --ranks 4:4 --sessions 6 --turns 4 --concurrency 3
-sound
 replay --profile deepseek-v3 --ranks 2:2 --sessions 2 --turns 2 --page-bytes 65536
-sound
 is transferred_bytes $(($(field transferred_pages) * 65536)) # X5: its ranks hold the same, which moves once
 replay --profile llama-70b --ranks 2:2 --sessions 1 --turns 1
-sound
 replay --sessions 24 --turns 10 --concurrency 12 --pool-pages 700 --seed 3
-sound
 nothing_left
 
 # What supersession costs and saves, one request at a time: lazy loses nothing that could have been resumed, and in use
 # is what live resume points need; eager and off are the two ends.
 state=(--profile tiny-state --sessions 12 --turns 10 --concurrency 1 --seed 5)
 replay "${state[@]}" --supersede off
-sound
 is lost_resumable_tokens 0 state_reclaimable_peak 0
 off=$(field state_pages_peak)
 matched=$(field matched_tokens)
 replay "${state[@]}" --supersede lazy
-sound
 is lost_resumable_tokens 0 matched_tokens "$matched"
 [ "$(field state_pages_peak)" -lt $((off / 4)) ] || fail "lazy: $(field state_pages_peak) pages in use, off: $off"
 [ "$(field state_reclaimable_peak)" -gt 0 ] || fail "lazy: nothing was reclaimable"
 replay "${state[@]}" --supersede eager
-sound
 is state_reclaimable_peak 0
 [ "$(field lost_resumable_tokens)" -gt 0 ] || fail "eager lost nothing: the oracle sees nothing"
 [ $(($(field matched_tokens) + $(field lost_resumable_tokens))) -eq "$matched" ] || fail "matched and lost are not what was there"
@@ -79,19 +70,14 @@ int connect(int fd, const struct sockaddr *to, socklen_t len)
 C
 if "$CC" -shared -fPIC "$DIR/late.c" -o "$DIR/late.so" && [[ $(ldd "$TERN_BIN/tern-replay") != *lib[at]san* ]]; then
     LD_PRELOAD=$DIR/late.so replay --sessions 6 --turns 4 --corrupt 50
-    sound
     is requests 24 corrupt_detected 50 transferred_bytes $((($(field transferred_pages) + 50) * 4096))
 fi
 
 refused 2 "both sides must have as many ranks" --spawn --ranks 1:2
 replay --profile tiny-state --sessions 12 --turns 6 --concurrency 4
-sound
 replay --profile tiny-state --ranks 2:2 --sessions 6 --turns 4 --concurrency 3 --supersede eager
-sound
 replay --profile hybrid --sessions 8 --turns 5 --concurrency 4
-sound
 replay --profile deepseek-v4 --page-bytes 512 --sessions 6 --turns 6 --concurrency 3 --supersede off
-sound
 refused 2 "no such profile" --spawn --profile large
 refused 2 "must divide" --spawn --ranks 3:3
 refused 2 "either --spawn" --sessions 2

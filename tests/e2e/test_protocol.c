@@ -323,26 +323,18 @@ TEST(protocol_frames_in_every_split_are_whole)
 /* Asks and asks and reads nothing: the daemon's socket fills, then its queue. */
 TEST(protocol_slow_reader_is_closed_and_others_are_served)
 {
-    static uint8_t frames[512 * (FRAME_HEADER_BYTES + 3)];
+    static uint8_t frames[512 * RIG_STATS_BYTES];
     int fd = rig_greeted(rig.socket);
-    uint64_t rss, id = 1, end_ms = rig_now_ms() + RIG_WAIT_MS;
+    uint64_t rss, id = 2, end_ms = rig_now_ms() + RIG_WAIT_MS;
     bool open = true, full = false;
 
     fcntl(fd, F_SETFL, O_NONBLOCK);
     rss = rig_rss_kib(&rig);
     while (open && rig_now_ms() < end_ms) {
-        struct frame_header h = {
-            .length = 3, .version = FRAME_VERSION, .type = FRAME_STATS, .request_id = 0};
-        static const uint8_t pad[] = {0xa0, 0x06, 0x00};
-        struct iovec iov = {frames, sizeof(frames)};
-
-        for (size_t i = 0; i < 512; i++) {
-            h.request_id = ++id;
-            frame_encode(&h, frames + i * (FRAME_HEADER_BYTES + 3));
-            memcpy(frames + i * (FRAME_HEADER_BYTES + 3) + FRAME_HEADER_BYTES, pad, 3);
-        }
+        rig_stats_frames(frames, 512, id);
+        id += 512;
         errno = 0;
-        if (send(fd, iov.iov_base, iov.iov_len, MSG_NOSIGNAL) < (ssize_t)iov.iov_len) {
+        if (send(fd, frames, sizeof(frames), MSG_NOSIGNAL) < (ssize_t)sizeof(frames)) {
             open = errno == EAGAIN || errno == 0;
             if (!full) /* from now on the daemon has more than it can send */
                 end_ms = rig_now_ms() + RIG_AT_ONCE_MS;
@@ -499,7 +491,8 @@ TEST_WITH(protocol_large_frames_above_the_share_are_busy, memory_is_noted, memor
     others_are_served();
 }
 
-static uint64_t open_pool(int fd, uint64_t id)
+/* Joins as that engine and opens a pool, with the requests 2 and 3. */
+static uint64_t joined_with_pool(int fd, const char *name)
 {
     Tern__Wire__Group group = TERN__WIRE__GROUP__INIT, *list[1] = {&group};
     Tern__Wire__PoolOpen m = TERN__WIRE__POOL_OPEN__INIT;
@@ -513,8 +506,10 @@ static uint64_t open_pool(int fd, uint64_t id)
     m.groups = list;
     m.has_bytes = true;
     m.bytes = 4 << 20;
-    assert_true(rig_message(fd, FRAME_POOL_OPEN, id, 0, &m.base));
-    expect_status(fd, FRAME_POOL_OPEN_REPLY, id, TERN_OK);
+    join(fd, 2, name);
+    expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_OK);
+    assert_true(rig_message(fd, FRAME_POOL_OPEN, 3, 0, &m.base));
+    expect_status(fd, FRAME_POOL_OPEN_REPLY, 3, TERN_OK);
     reply = rig_decoded(&answer, FRAME_POOL_OPEN_REPLY);
     return reply->pool;
 }
@@ -526,10 +521,8 @@ TEST_WITH(protocol_pool_cannot_be_truncated, memory_is_noted, memory_is_flat)
     int fd = rig_greeted(rig.socket);
     struct stat st;
 
-    join(fd, 2, "truncator");
-    expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_OK);
     m.has_pool = true;
-    m.pool = open_pool(fd, 3);
+    m.pool = joined_with_pool(fd, "truncator");
     assert_true(rig_message(fd, FRAME_POOL_MAP, 4, 0, &m.base));
     expect_status(fd, FRAME_POOL_MAP_REPLY, 4, TERN_OK);
     assert_int_equal(answer.nfds, 2);
@@ -563,10 +556,8 @@ TEST(drain_waits_for_sessions_until_its_deadline)
 
     rig_start(&d, NULL, NULL);
     fd = rig_greeted(d.socket);
-    join(fd, 2, "drained");
-    expect_status(fd, FRAME_ENGINE_JOIN_REPLY, 2, TERN_OK);
     m.has_pool = true;
-    m.pool = open_pool(fd, 3);
+    m.pool = joined_with_pool(fd, "drained");
     assert_true(rig_message(fd, FRAME_SESSION_OPEN, 4, 0, &m.base));
     expect_status(fd, FRAME_SESSION_OPEN_REPLY, 4, TERN_OK);
     start_ms = rig_now_ms();

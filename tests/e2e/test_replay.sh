@@ -18,7 +18,6 @@ limit=2000
 exact() {
     read -r matched pages tokens < <(python3 "$HERE/trace_oracle.py" "$traces/$1.jsonl" "$3" "$limit")
     replay --trace "$traces/$1.jsonl" --limit "$limit" --profile "$2" --page-bytes 512 --concurrency 1
-    sound
     is matched_tokens "$matched" prompt_pages "$pages" prompt_tokens "$tokens" retries 0
     # Page bytes on the wire are those pages and no others, each once.
     is transferred_bytes $(($(field transferred_pages) * 512))
@@ -41,17 +40,14 @@ some=400
 free_kib=$(awk '/MemAvailable/ { print $2 }' /proc/meminfo)
 [ "${TERN_FULL:-0}" = 1 ] && [ "$free_kib" -gt 15000000 ] && some=$limit
 replay --trace "$traces/conversation.jsonl" --limit "$some" --profile tiny --page-bytes 4096
-sound
 [ $(($(field socket_bytes) * 100)) -le $(($(field transferred_bytes) * 102)) ] || fail "more than 2 % on top of the pages"
 [ "$(field socket_bytes)" -gt "$(field transferred_bytes)" ] || fail "headers and checksums weigh nothing: they are not counted"
 
 # Pools too small: the first must evict, so it finds less than the oracle.
 replay --trace "$traces/conversation.jsonl" --limit "$limit" --profile tiny --page-bytes 512 --concurrency 16 \
     --pool-pages 14000
-sound
 [ "$(field matched_tokens)" -lt "$conversation_matched" ] || fail "14,000 pages held everything: nothing was tried"
 replay --trace "$traces/agentic.jsonl" --limit "$limit" --profile tiny --page-bytes 512 --concurrency 8 --pool-pages 13000
-sound
 
 # So small that running sessions must give way, half computed or handed over, and come back: to the host tier, or with
 # their prefix pinned where there is none. What came back is compared before anything goes on from it.
@@ -60,7 +56,6 @@ gives_way() {
     local retracts=$1 recovers=$2 hits=$3
     shift 3
     replay --trace "$traces/agentic.jsonl" --page-bytes 512 --concurrency 8 --prefill-tokens 2048 "$@"
-    sound
     echo "  retracts $(field retracts), recovers $(field recovers), pages compared then $(field recovered_pages)," \
         "host_hit_tokens $(field host_hit_tokens), retries $(field retries), $(field elapsed_s) s"
     [ "$(field retracts)" -ge "$retracts" ] || fail "fewer than $retracts retracts: nothing was tried"
@@ -92,10 +87,8 @@ fi
 
 # Corrupted on the way: every page is found, none is seen.
 replay --trace "$traces/conversation.jsonl" --limit 300 --profile tiny --page-bytes 512 --concurrency 4 --corrupt 1000
-sound
 is corrupt_detected 1000
 
 # Two rank processes a side.
 replay --trace "$traces/agentic.jsonl" --limit 60 --profile tiny --concurrency 4 --ranks 2:2
-sound
 echo "all passed"

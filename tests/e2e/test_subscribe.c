@@ -295,7 +295,7 @@ TEST(subscriber_that_leaves_answers_unread_is_closed)
 {
     Tern__Wire__Subscribe m = TERN__WIRE__SUBSCRIBE__INIT;
     int fd = rig_greeted(rig.socket);
-    static uint8_t ask[ANSWERS * (FRAME_HEADER_BYTES + 3)], little[4096];
+    static uint8_t ask[ANSWERS * RIG_STATS_BYTES], little[4096];
 
     m.has_from = true;
     assert_true(rig_message(fd, FRAME_SUBSCRIBE, 2, 0, &m.base));
@@ -305,14 +305,7 @@ TEST(subscriber_that_leaves_answers_unread_is_closed)
     }
     usleep((RIG_SLOW_MS + 300) * 1000);
     assert_false(rig_log_has(&rig, "too slowly", 0));
-    for (uint32_t i = 0; i < ANSWERS; i++) { /* said at once: the deadline runs from the first */
-        struct frame_header h = {
-            .length = 3, .version = FRAME_VERSION, .type = FRAME_STATS, .request_id = 3 + i};
-        uint8_t *at = ask + i * (FRAME_HEADER_BYTES + 3);
-
-        frame_encode(&h, at);
-        memcpy(at + FRAME_HEADER_BYTES, "\xa0\x06", 3); /* a field that nobody knows */
-    }
+    rig_stats_frames(ask, ANSWERS, 3); /* said at once: the deadline runs from the first */
     assert_true(rig_write(fd, ask, sizeof(ask)));
     usleep(RIG_SLOW_MS * 1000 / 4);
     for (size_t got = 0; got < LITTLE;) { /* a reader that stops again is no better */

@@ -64,7 +64,7 @@ json "$("$CTL" tree --json)" "sum(n['pages'] for n in j['tree']) == 32"
 for command in pools sessions engines peers; do
     [[ $("$CTL" $command | wc -l) -ge 2 ]] || fail "$command shows no table"
 done
-grep -q "no transfer" <<<"$("$CTL" transfers)" || fail "an empty list says so"
+ends 0 "no transfer" "$CTL" transfers
 
 # ---- tree: the shared part is one line, then the three branches; the ends of two are held by a session each
 TREE=$("$CTL" tree)
@@ -94,7 +94,7 @@ wait_for "the seals" sealed
 json "$("$CTL" evict --pool "$POOL" --nodes 1 --json)" "j['nodes'] >= 1 and j['pages'] >= 1"
 json "$("$CTL" evict --json)" "j['pages'] >= 0"
 json "$("$CTL" status --json)" "j['pools'][0]['snapshot'] == 8 + 2 * 8"
-grep -q "evicted 0 nodes" <<<"$("$CTL" evict)" || fail "evict does not say that nothing was left"
+ends 0 "evicted 0 nodes" "$CTL" evict
 
 # ---- tape
 json "$("$CTL" tape "$DIR/a.tape" --json)" "j['recorded'] > 0"
@@ -122,8 +122,7 @@ json "$("$CTL" pools --json)" "all(p['other_tier'] in [q['pool'] for q in j['poo
 S=$("$CTL" sessions --json)
 json "$S" "sorted(s['ref'] for s in j['sessions'] if s['state'] == 'retracted') == ['host', 'retracted']"
 json "$S" "all(s['ref'] == 'device' for s in j['sessions'] if s['engine'] == 'holder')"
-T=$("$CTL" sessions)
-grep -q "retracted .*host  *[0-9]" <<<"$T" || fail "sessions does not say by what it holds, and since when: $T"
+ends 0 "retracted .*host  *[0-9]" "$CTL" sessions
 DEVICE=$("$CTL" pools --json | value "[p['pool'] for p in j['pools'] if (p['engine'] or '').startswith('away') and p['tier'] == 'device'][0]")
 TREE=$("$CTL" tree --pool "$DEVICE" --json)
 json "$TREE" "sum(n['tier'] == 'both' for n in j['tree']) == 33 and sum(n['host_pages'] for n in j['tree']) == 32"
@@ -131,18 +130,17 @@ json "$TREE" "sorted((h['kind'], h['who']) for n in j['tree'] for h in n['holder
 json "$TREE" "all(len(n['chain']) == 16 for n in j['tree']) and len(set(n['chain'] for n in j['tree'])) == 33"
 AWAY_NODE=$(value "[n['id'] for n in j['tree'] if n['refs']['host'] == 1][0]" <<<"$TREE")
 FREE_NODE=$(value "[n['id'] for n in j['tree'] if n['depth'] == 1024 and not n['holders']][0]" <<<"$TREE")
-T=$("$CTL" tree --pool "$DEVICE")
-grep -q "$AWAY_NODE  *host away <&> [0-9]" <<<"$T" || fail "tree does not say who holds: $T"
+ends 0 "$AWAY_NODE  *host away <&> [0-9]" "$CTL" tree --pool "$DEVICE"
 
 json "$("$CTL" pin "$FREE_NODE" --json)" "j['refs'] == 1"
-grep -q "operators: 2" <<<"$("$CTL" pin "$FREE_NODE")" || fail "pins are not counted"
+ends 0 "operators: 2" "$CTL" pin "$FREE_NODE"
 json "$("$CTL" evict --pool "$DEVICE" --nodes 8 --json)" "j['nodes'] == 8" # from the device; without a number the host copies go too
 TREE=$("$CTL" tree --pool "$DEVICE" --json)
 # What was held on the device alone is there; the branch of the session whose pages are on the host is there only.
 json "$TREE" "sorted(set((n['tier'], n['depth'] > 512) for n in j['tree'])) == [('both', False), ('both', True), ('host', True)]"
 json "$TREE" "sum(n['tier'] == 'host' for n in j['tree']) == 8 and sum(n['pages'] for n in j['tree']) == 24"
 json "$TREE" "[(h['kind'], n['refs']['admin']) for n in j['tree'] for h in n['holders'] if n['id'] == '$FREE_NODE'] == [('admin', 2)]"
-grep -q "admin x2 [0-9]" <<<"$("$CTL" tree)" || fail "tree does not show the pins"
+ends 0 "admin x2 [0-9]" "$CTL" tree
 wrong 1 "not on the device\|device" "$CTL" pin "$AWAY_NODE"
 wrong 1 "gone\|stale" "$CTL" pin 7777777700000001
 wrong 2 "'zork' is no node" "$CTL" pin zork
@@ -175,21 +173,15 @@ assert max(scale) - min(scale) < 0.2, scale # widths are in the ratio of the pag
 PY
 wrong 1 "nowhere" "$CTL" tree --svg /nowhere/tree.svg
 echo >&8
-for _ in $(seq 1200); do
-    grep -q back "$DIR/away.out" && break
-    kill -0 "$AWAY" 2>/dev/null || fail "the sessions did not come back: $(wait "$AWAY"; echo $?)"
-    sleep 0.05
-done
+wait_for "the sessions" grep -q back "$DIR/away.out"
 json "$("$CTL" sessions --json)" "all(s['ref'] == 'device' and s['state'] != 'retracted' for s in j['sessions'])"
 json "$("$CTL" status --json)" "j['host_tier']['host_loads'] == 8 and j['host_tier']['recovers'] == 2"
-T=$("$CTL" status)
-grep -q "host tier 4.0 MiB of 16.0 MiB: 32 nodes copied" <<<"$T" || fail "status says nothing of the host tier: $T"
+ends 0 "host tier 4.0 MiB of 16.0 MiB: 32 nodes copied" "$CTL" status
 HOST_SLOT=$("$CTL" pools --json | value "[p['slot'] for p in j['pools'] if p['tier'] == 'host'][0]")
 wrong 1 "pool $HOST_SLOT is the host tier of pool 1: evict --pool 1 " "$CTL" evict --pool "$HOST_SLOT"
 json "$("$CTL" status --json)" "[g['snapshot'] for g in j['pools'] if g['tier'] == 'host'] == [32]" # nothing went
 # The branch that nobody holds goes from both tiers; what is held on the device stays on the host too.
-OUT=$("$CTL" evict --pool "$DEVICE")
-grep -q "evicted 16 nodes: 8 pages of the device and 8 of the host tier" <<<"$OUT" || fail "evict: $OUT"
+ends 0 "evicted 16 nodes: 8 pages of the device and 8 of the host tier" "$CTL" evict --pool "$DEVICE"
 json "$("$CTL" status --json)" "[g['snapshot'] for g in j['pools'] if g['tier'] == 'host'] == [24]"
 json "$("$CTL" tree --pool "$DEVICE" --json)" "all(n['tier'] == 'both' for n in j['tree'] if n['depth'] > 0)"
 json "$("$CTL" evict --json)" "(j['nodes'], j['pages'], j['host_pages']) == (0, 0, 0)"
@@ -211,7 +203,7 @@ wrong 1 "no change has that number" "$CTL" watch --from 5000000000
 for command in status pools sessions engines peers doctor transfers tree evict pin unpin watch drain reload tape ping; do
     HELP=$("$CTL" $command --help)
     [[ $HELP == *"ternctl $command"* && $HELP == *Examples:* && $HELP == *--json* ]] || fail "$command --help"
-    grep -q "^  $command " <<<"$("$CTL" --help)" || fail "--help does not list $command"
+    ends 0 "^  $command " "$CTL" --help
 done
 [[ $("$CTL" --help | sed '1,/^Commands:/d; /^$/,$d' | grep -vc '^  ') == 0 ]] || fail "a line of --help is broken in two"
 
@@ -222,8 +214,7 @@ wait_for "watch" grep -q "waiting for changes" "$DIR/stderr"
 JSON=$("$CTL" drain --json)
 OUT=$("$HOLD" hold "$SOCKET" </dev/null 2>&1) && fail "an engine connected to a daemon that drains"
 grep -q "BUSY.*draining: connect to another one" <<<"$OUT" || fail "connecting while it drains: $OUT"
-OUT=$("$CTL" drain)
-grep -q "2 still open .* exits after the last, in 45.0 s at the latest" <<<"$OUT" || fail "drain: $OUT"
+ends 0 "2 still open .* exits after the last, in 45.0 s at the latest" "$CTL" drain
 json "$JSON" "j['draining'] is True and j['sessions'] == 2"
 OUT=$("$CTL" status)
 grep -q draining <<<"$OUT" || fail "status does not say that it drains"

@@ -51,7 +51,7 @@ trap cleanup EXIT
 
 fail() {
     echo "FAILED: $*" >&2
-    tail -n 20 "$DIR"/{log,*/log,json,err} >&2 2>/dev/null || true
+    tail -n 20 "$DIR"/{log,*/log,json,err,*.out} >&2 2>/dev/null || true
     exit 1
 }
 
