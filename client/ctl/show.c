@@ -155,6 +155,24 @@ static void show_doors(const json_t *doors)
     }
 }
 
+/* Answers that wait to be read, where there are any or were too many. */
+static void show_send_buffers(const json_t *s)
+{
+    const json_t *share;
+    size_t i;
+
+    printf("  send buffers: rest %s of %s in use", num(s, "common_used"), num(s, "common"));
+    json_array_foreach(json_object_get(s, "shares"), i, share)
+    {
+        if (j_u64(share, "used") > 0)
+            printf(", %s %s (%s reserved)", j_str(share, "share"), num(share, "used"),
+                   num(share, "reserved"));
+    }
+    if (j_u64(s, "made_way") > 0)
+        printf("; %s connections ended that left most unread", num(s, "made_way"));
+    printf("\n");
+}
+
 static void show_daemon(const struct ctl *ctl, const json_t *s)
 {
     const json_t *memory = json_object_get(s, "memory"), *data = json_object_get(s, "data");
@@ -185,6 +203,7 @@ static void show_daemon(const struct ctl *ctl, const json_t *s)
            num(json_object_get(data, "from_peers"), "common_used"),
            num(json_object_get(data, "from_peers"), "common"));
     show_doors(json_object_get(s, "doors"));
+    show_send_buffers(json_object_get(s, "send_buffers"));
     show_host(json_object_get(s, "host_tier"), j_u64(memory, "host_bytes"));
     printf("  evicted %s nodes, %s pages\n", num(s, "evicted_nodes"), num(s, "evicted_pages"));
     printf("  subscriptions %s: told %s changes of the tree, lost %s\n\n",

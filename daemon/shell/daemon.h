@@ -25,7 +25,6 @@
 #define IO_ENTRIES         1024
 #define IO_BUFFERS         128 /* a power of two */
 #define IO_BUFFER_BYTES    65536
-#define SEND_BUFFERS_EXTRA 1024       /* 16 MiB of answers that wait, over all connections */
 #define ADMIN_TEXT_BYTES   (4u << 20) /* one admin answer */
 #define STEP_POLL_NS       1000000u   /* how often done_step is looked at while releases wait */
 #define TICK_NS            100000000u /* deadlines, pauses, redials */

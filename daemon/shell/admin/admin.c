@@ -265,6 +265,29 @@ static void status_doors(const struct admin_ctx *ctx, struct text_out *out)
     text_array_end(out);
 }
 
+/* Answers that wait to be read: against what is reserved for a tenant, and the common rest. */
+static void status_send_buffers(const struct admin_ctx *ctx, struct text_out *out)
+{
+    struct stream_share s = {0};
+    const char *name;
+
+    text_object(out, "send_buffers");
+    text_u64(out, "bytes", SEND_BUFFER_BYTES);
+    text_array(out, "shares");
+    for (uint32_t i = 0; ctx->send_share && ctx->send_share(ctx->ctx, i, &name, &s); i++) {
+        text_object(out, NULL);
+        text_str(out, "share", name);
+        text_u64(out, "used", s.used);
+        text_u64(out, "reserved", s.reserved);
+        text_object_end(out);
+    }
+    text_array_end(out);
+    text_u64(out, "common_used", s.common_used);
+    text_u64(out, "common", s.common);
+    text_u64(out, "made_way", s.doomed);
+    text_object_end(out);
+}
+
 static void status_shell(const struct admin_ctx *ctx, struct text_out *out)
 {
     text_u64(out, "conns", ctx->conns);
@@ -381,6 +404,7 @@ static enum tern_err answer_status(const struct admin_ctx *ctx, const struct que
         status_data(ctx, out);
         status_events(ctx, &v, out);
         status_doors(ctx, out);
+        status_send_buffers(ctx, out);
         status_shell(ctx, out);
     } else { /* a tenant hears how many of its retracts came to nothing: it may wait for them */
         text_object(out, "host_tier");

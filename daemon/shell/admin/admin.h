@@ -12,6 +12,7 @@
 #include "shell/admin/admin_args.h"
 #include "shell/admin/text_out.h"
 #include "shell/config/config.h"
+#include "shell/stream/stream.h"
 #include "shell/tape/tape.h"
 #include "shell/tls/tls.h"
 
@@ -53,6 +54,9 @@ struct admin_ctx {
                                   const char **ret_reason);
     /* The i-th RDMA path to that peer. False: there are no more. A NULL function: none is known. */
     bool (*peer_path)(void *ctx, uint32_t peer, uint32_t i, struct xfer_path_view *ret);
+    /* The send buffers of a tenant, then of the operators and of the peers, and whose they are.
+     * False: there are no more. A NULL function: not known. */
+    bool (*send_share)(void *ctx, uint32_t i, const char **ret_name, struct stream_share *ret);
     /* The door of a listening socket, and its name. False: there are no more. A NULL function: none
      * is known. */
     bool (*door)(void *ctx, uint32_t i, const char **ret_name, struct door_stats *ret);

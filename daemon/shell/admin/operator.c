@@ -99,6 +99,18 @@ static bool door(void *ctx, uint32_t i, const char **ret_name, struct door_stats
     return true;
 }
 
+static bool send_share(void *ctx, uint32_t i, const char **ret_name, struct stream_share *ret)
+{
+    const struct daemon *d = ctx;
+    uint32_t tenants = d->config->ntenants;
+
+    if (i > tenants + 1)
+        return false;
+    *ret_name = i < tenants ? d->config->tenants[i].name : i == tenants ? "operators" : "peers";
+    stream_share_view(d->streams, i, ret);
+    return true;
+}
+
 static const char *peer_transport(void *ctx, uint32_t peer, bool *ret_push, const char **ret_reason)
 {
     const struct daemon *d = ctx;
@@ -162,6 +174,7 @@ static enum tern_err describe(struct daemon *d, const char *command, char *const
         .peer_transport = peer_transport,
         .peer_path = peer_path,
         .door = door,
+        .send_share = send_share,
         .group_name = group_name,
         .node_bits = d->node_bits,
         .ctx = d,

@@ -80,8 +80,10 @@ struct config {
     uint64_t
         page_bytes_min;     /* the smallest page that tenants will use: page records come from it */
     uint32_t inbound_links; /* connections from peers that may be open at a time */
-    uint32_t data_conns_max; /* data connections, both ways together */
-    uint32_t strangers;      /* that wait at a door: see seam/io/door.h */
+    uint32_t data_conns_max;        /* data connections, both ways together */
+    uint32_t send_buffers;          /* of 16 KiB: for whoever comes first */
+    uint32_t send_buffers_reserved; /* for each tenant alone */
+    uint32_t strangers;             /* that wait at a door: see seam/io/door.h */
     uint32_t strangers_per_address;
     uint32_t procs_max;        /* client processes that are watched: see proc.h */
     struct core_limits limits; /* whole: every field has been set and checked */

@@ -158,6 +158,8 @@ void config_derive(struct loader *l)
     limits->peers = c->npeers;
     derive_u32(&c->inbound_links, (uint64_t)c->npeers + INBOUND_SPARE);
     derive_u32(&c->data_conns_max, data_conns(c));
+    derive_u32(&c->send_buffers_reserved,
+               (plan_body_max(c) + FRAME_HEADER_BYTES) / SEND_BUFFER_BYTES + 2);
     limits->links = limits->peers + c->inbound_links;
     limits->transfer_deadline_ns = (uint64_t)c->deadlines.transfer_ms * 1000000;
     derive_u32(&c->procs_max, conns);

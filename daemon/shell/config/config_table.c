@@ -128,6 +128,11 @@ const struct setting config_settings[] = {
     COUNT("limits", "data_conns_max", "limit-data-conns", data_conns_max, 2, 4096, NULL,
           "Data connections at a time, half of them from peers; default: two a peer, four where "
           "pages may go by RDMA, at least 128"),
+    LIMIT_OF(send_buffers, "limit-send-buffers", 65536, "1024",
+             "Buffers of 16 KiB for answers that wait to be read, for whoever comes first"),
+    LIMIT_OF(send_buffers_reserved, "limit-send-buffers-reserved", 65536, NULL,
+             "Those that each tenant can always have, beside one a connection; default: enough for "
+             "one answer of the largest size"),
     LIMIT_OF(strangers, "limit-strangers", 1024, "64",
              "Connections at a time that have not said who they are, at each listening socket"),
     LIMIT_OF(strangers_per_address, "limit-strangers-per-address", 1024, "16",

@@ -112,13 +112,19 @@ void plan_streams(const struct config *config, struct stream_config *ret)
 {
     *ret = (struct stream_config){
         .streams = plan_conns(config) + config->limits.links,
-        .send_buffers_extra = SEND_BUFFERS_EXTRA,
+        .send_buffers = config->send_buffers,
         .shares = config->ntenants + 2, /* the operators and the peers */
         .big_bytes = plan_body_max(config),
         .partial_ns = (uint64_t)config->deadlines.partial_frame_ms * 1000000,
         .slow_ns = (uint64_t)config->deadlines.slow_reader_ms * 1000000,
         .handshake_ns = (uint64_t)config->deadlines.tls_handshake_ms * 1000000,
     };
+    static_assert(CONFIG_TENANTS_MAX + 2 <= STREAM_SHARES_MAX, "a share for everybody");
+    for (uint32_t i = 0; i < config->ntenants; i++)
+        ret->send_buffers_reserved[i] = config->send_buffers_reserved;
+    /* One operator, or one peer, can have a whole queue. */
+    ret->send_buffers_reserved[config->ntenants] = ADMIN_SEND_BUFFERS_MAX;
+    ret->send_buffers_reserved[config->ntenants + 1] = LINK_SEND_BUFFERS_MAX;
 }
 
 /* ---- what they take ---- */
@@ -165,7 +171,7 @@ static const struct {
     {"rdma", offsetof(struct plan_memory, rdma),
      "name fewer peers or tenants, lower limits.inbound_links, or let transport be tcp"},
     {"connections", offsetof(struct plan_memory, connections),
-     "lower frame_body_max, tenants[].conns_max or the number of peers"},
+     "lower frame_body_max, tenants[].conns_max, limits.send_buffers or the number of peers"},
     {"tls", offsetof(struct plan_memory, tls), "name fewer peers or lower limits.inbound_links"},
     {"tape", offsetof(struct plan_memory, tape), "lower tape.bytes"},
 };
@@ -237,4 +243,32 @@ void plan_print(const struct plan_memory *m, FILE *out)
     fprintf(out, "# memory_bytes: %" PRIu64 "\n", m->total);
     for (size_t i = 0; i < PARTS; i++)
         fprintf(out, "#   %s: %" PRIu64 "\n", parts[i].name, part(m, i));
+}
+
+void plan_print_prices(const struct config *config, FILE *out)
+{
+    struct stream_config streams;
+    struct xfer_config xfer, none;
+    uint64_t two, one, rdma;
+
+    plan_streams(config, &streams);
+    plan_xfer(config, &xfer);
+    none = xfer;
+    none.data_conns_max = 0;
+    xfer_bytes(&xfer, 0, config->limits.sums_per_page, &two, &rdma);
+    xfer_bytes(&none, 0, config->limits.sums_per_page, &one, &rdma);
+    fprintf(out, "# what limits take of that\n");
+    fprintf(out, "#   limits.send_buffers %u: %" PRIu64 " bytes of connections\n",
+            config->send_buffers, (uint64_t)config->send_buffers * sizeof(struct send_buffer));
+    fprintf(out,
+            "#   limits.send_buffers_reserved %u, of each of %u tenants: %" PRIu64
+            " bytes of connections\n",
+            config->send_buffers_reserved, config->ntenants,
+            (uint64_t)config->ntenants * config->send_buffers_reserved *
+                sizeof(struct send_buffer));
+    fprintf(out, "#   limits.data_conns_max %u: %" PRIu64 " bytes of transfers\n",
+            config->data_conns_max, two - one);
+    fprintf(out, "#   limits.strangers %u, at each of %u doors: %" PRIu64 " bytes\n",
+            config->strangers, config->ntenants + 3,
+            (uint64_t)(config->ntenants + 3) * door_bytes(config->strangers));
 }

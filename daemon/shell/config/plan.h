@@ -48,5 +48,6 @@ void plan_text(const struct plan_memory *m, char ret[PLAN_TEXT_BYTES]);
 const char *plan_hint(const struct plan_memory *m);
 /* For --check-config: prints comments, because the rest of its output is a configuration. */
 void plan_print(const struct plan_memory *m, FILE *out);
+void plan_print_prices(const struct config *config, FILE *out); /* of single limits */
 
 #endif

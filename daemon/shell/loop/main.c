@@ -40,6 +40,7 @@ int main(int argc, char **argv)
         if (status == 0) {
             config_print(config, stdout);
             plan_print(&memory, stdout);
+            plan_print_prices(config, stdout);
         }
         config_destroy(config);
         return status;

@@ -2,9 +2,10 @@
  * It receives into the ring's shared buffers and hands out whole frames in place. Only a frame that
  * comes in pieces is gathered, in a small buffer of the stream's own or in a large one that it
  * borrows. It sends from a bounded queue of buffers with one send in flight, and closes a reader
- * that makes no progress. With stream_secure the socket carries TLS records and the frames are what
- * they hold; nothing else changes for the owner. Owner thread only; nothing here allocates after
- * stream_pool_create. */
+ * that makes no progress. Who fills the buffers of its share (a tenant, the operators, the peers)
+ * ends itself and no other: see stream_buffers.c. With stream_secure the socket carries TLS records
+ * and the frames are what they hold; nothing else changes for the owner. Owner thread only; nothing
+ * here allocates after stream_pool_create. */
 #ifndef SHELL_STREAM_H
 #define SHELL_STREAM_H
 
@@ -21,9 +22,10 @@
 #include "shell/tls/tls.h"
 
 #define SEND_BUFFER_BYTES  16384 /* of the send queue */
-#define STREAM_IOV_MAX     32    /* send buffers of one send */
+#define STREAM_IOV_MAX     8     /* send buffers of one send */
 #define STREAM_FDS_MAX     2     /* descriptors beside one frame */
 #define STREAM_SMALL_BYTES 4096  /* a partial body up to this needs no borrowed buffer */
+#define STREAM_SHARES_MAX  66    /* tenants, the operators, the peers */
 #define STREAM_BIG_SHARE                                                                           \
     8 /* big buffers that one share (a tenant, the admins, the peers) can hold */
 
@@ -63,17 +65,18 @@ struct stream {
     bool recv_posted, send_posted; /* the ring still holds that operation */
     struct stream *prev, *next;    /* those that are open, for the deadlines */
     struct tls_session *tls;       /* borrowed until `finished`; NULL: in the clear */
-    const char *close_reason;      /* static; valid in STREAM_FLUSHING */
+    const char *close_reason;      /* static; valid in STREAM_FLUSHING and STREAM_DOOMED */
     bool peer_closed;              /* the other side ended the stream */
 
     /* What arrives. The owner may raise splitter.body_max; splitter.body is small, or a big one. */
     struct splitter splitter;
-    uint32_t share;      /* whose big buffers are counted */
+    uint32_t share;      /* whose big buffers and send buffers are counted */
     uint64_t partial_ns; /* the frame has to be whole by then; 0: nothing is expected */
 
     /* What waits to be sent. */
     struct send_buffer *first, *last;
     uint32_t send_buffers, send_buffers_max;
+    uint32_t send_buffers_posted;      /* the first ones, that the send in flight reads */
     uint64_t queued_bytes, sent_bytes; /* since the stream was opened; sent: the kernel took them */
     uint64_t deadline_bytes;           /* of queued_bytes: those up to here have a deadline */
     uint64_t send_ns;                  /* they have to make progress by then; 0: none waits */
@@ -87,10 +90,11 @@ struct stream {
 
 struct stream_config {
     struct io *io;
-    uint32_t streams;            /* open at a time: each can always queue one send buffer */
-    uint32_t send_buffers_extra; /* what they share beyond that */
+    uint32_t streams;      /* open at a time: each can always queue one send buffer */
+    uint32_t send_buffers; /* beyond that, for whoever comes first */
     uint32_t shares;
-    uint32_t big_bytes; /* the largest body of any stream */
+    uint32_t send_buffers_reserved[STREAM_SHARES_MAX]; /* beyond that, for each share alone */
+    uint32_t big_bytes;                                /* the largest body of any stream */
     uint64_t partial_ns, slow_ns, handshake_ns;
 };
 
@@ -118,8 +122,8 @@ bool stream_put(struct stream *s, const uint8_t *frame, size_t n, const int *fds
 /* Queues a frame that the other side may leave unread for as long as it likes: at most one send
  * buffer of bytes, and only if stream_has_spare_buffer says so. */
 bool stream_put_no_deadline(struct stream *s, const uint8_t *frame, size_t n);
-/* Is there a send buffer that may be held for ever? It is the stream's own, or one of the shared
- * ones while half of those are left for answers. */
+/* Is there a send buffer that may be held for ever? It is the stream's own, or one of its share's
+ * reserved ones while half of those are left for answers. */
 bool stream_has_spare_buffer(const struct stream *s);
 
 /* Has the kernel taken everything up to that value of `queued_bytes`? */
@@ -136,7 +140,15 @@ bool stream_fits(const struct stream *s, size_t n);
 void stream_finish(struct stream *s, const char *why);
 void stream_close(struct stream *s, const char *why);
 
-/* Starts a send for each stream that had something queued since the last call. */
+/* Send buffers of a share beyond the one that each stream always has, and of the common rest. */
+struct stream_share {
+    uint32_t used, reserved, common_used, common;
+    uint64_t doomed; /* streams that were ended, as they held most of a share that was used up */
+};
+void stream_share_view(const struct stream_pool *pool, uint32_t share, struct stream_share *ret);
+
+/* Closes the streams whose buffers were taken. Starts a send for each stream that had something
+ * queued since the last call. */
 void stream_pool_flush(struct stream_pool *pool);
 /* Closes streams that are past a deadline. Call it every 100 ms or so. */
 void stream_pool_sweep(struct stream_pool *pool, uint64_t now_ns);

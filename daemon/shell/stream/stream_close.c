@@ -28,12 +28,13 @@ void stream_close(struct stream *s, const char *why)
 {
     if (s->state == STREAM_UNUSED || s->state == STREAM_CLOSED)
         return;
-    if (s->state == STREAM_FLUSHING) {
+    if (s->state == STREAM_FLUSHING || s->state == STREAM_DOOMED) {
         why = s->close_reason;
         s->peer_closed = false;
     }
     stream_state_move(&s->state, STREAM_CLOSED);
     stream_body_put(s);
+    send_buffers_drop(s);
     if (s->prev)
         s->prev->next = s->next;
     else

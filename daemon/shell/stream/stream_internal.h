@@ -1,6 +1,6 @@
-/* What the files of the streams share, lowest first: stream_pool.c (buffers), stream_close.c (the
- * end), stream_send.c, stream_recv.c, stream.c (opening and deadlines). Each calls those before it
- * alone. */
+/* What the files of the streams share, lowest first: stream_pool.c (bodies), stream_buffers.c (of
+ * the send queues), stream_close.c (the end), stream_send.c, stream_recv.c, stream.c (opening and
+ * deadlines). Each calls those before it alone. */
 #ifndef SHELL_STREAM_INTERNAL_H
 #define SHELL_STREAM_INTERNAL_H
 
@@ -12,8 +12,11 @@ struct stream_pool {
     struct stream **dirty;
     uint32_t ndirty;
     struct send_buffer *send_buffers, *send_buffers_free;
-    uint32_t send_buffers_shared; /* free ones beyond the one that each stream is sure of */
-    uint8_t *big;                 /* shares x STREAM_BIG_SHARE buffers of big_bytes */
+    uint32_t common_free; /* of config.send_buffers */
+    uint32_t *used;       /* of each share, beyond the one that each stream is sure of */
+    bool doomed;          /* some stream is */
+    uint64_t ndoomed;
+    uint8_t *big; /* shares x STREAM_BIG_SHARE buffers of big_bytes */
     size_t big_size;
     uint8_t **big_free; /* a stack a share */
     uint32_t *nbig_free;
@@ -28,9 +31,16 @@ struct stream_pool {
 uint8_t *stream_body_take(struct stream *s);
 /* Gives the body's buffer back, if it has one: no frame is arriving any more. */
 void stream_body_put(struct stream *s);
+
+/* ---- stream_buffers.c ---- */
+
 /* Appends an empty buffer to the send queue. NULL: there is none. */
 struct send_buffer *send_buffer_take(struct stream *s);
 void send_buffer_put_first(struct stream *s);
+void send_buffers_drop(struct stream *s); /* all that no send in flight reads */
+
+/* How many more the share lets a stream take. */
+uint32_t send_buffers_left(const struct stream *s);
 
 /* ---- stream_close.c ---- */
 

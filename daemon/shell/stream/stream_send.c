@@ -15,6 +15,7 @@ void stream_send_start(struct stream *s)
     size_t n = 0;
 
     s->send_posted = true;
+    s->send_buffers_posted = 1;
     if (!c->next && c->nfds == 0) {
         io_send(s->pool->config.io, &s->send, s->fd, c->data + c->sent, c->used - c->sent, false);
         return;
@@ -35,6 +36,7 @@ void stream_send_start(struct stream *s)
         s->iov[n++] = (struct iovec){c->data + c->sent, c->used - c->sent};
     s->msg.msg_iov = s->iov;
     s->msg.msg_iovlen = n;
+    s->send_buffers_posted = (uint32_t)n;
     io_sendmsg(s->pool->config.io, &s->send, s->fd, &s->msg);
 }
 
@@ -50,6 +52,8 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
         stream_finish_if_quiet(s);
         return;
     }
+    if (s->state == STREAM_DOOMED)
+        return;
     if (res < 0) {
         stream_close_by_peer(s, "send failed");
         return;
@@ -82,7 +86,7 @@ void stream_send_done(struct io_op *op, int32_t res, uint32_t flags, uint32_t bu
 bool stream_fits(const struct stream *s, size_t n)
 {
     uint32_t own = s->send_buffers_max - s->send_buffers,
-             shared = s->pool->send_buffers_shared + (s->send_buffers == 0);
+             shared = send_buffers_left(s) + (s->send_buffers == 0);
 
     /* The room left in the last send buffer is not counted, so the answer is a little too small. */
     if (s->tls)
@@ -137,7 +141,10 @@ static bool put(struct stream *s, const uint8_t *frame, size_t n, const int *fds
     check(!s->tls || (nfds == 0 && tls_secured(s->tls)));
     if (s->tls ? tls_put(s->tls, frame, n) : enqueue(s, frame, n, fds, nfds))
         return true;
-    stream_close(s, "reads too slowly: its send queue is full");
+    stream_close(s, s->send_buffers < s->send_buffers_max && !s->tls
+                        ? "the send buffers of its share are used up: raise "
+                          "limits.send_buffers_reserved, or read faster"
+                        : "reads too slowly: its send queue is full");
     return false;
 }
 
@@ -155,7 +162,7 @@ bool stream_has_spare_buffer(const struct stream *s)
 
     return s->send_buffers == 0 ||
            (s->send_buffers < s->send_buffers_max &&
-            pool->send_buffers_shared > pool->config.send_buffers_extra / 2);
+            pool->used[s->share] < pool->config.send_buffers_reserved[s->share] / 2);
 }
 
 bool stream_put_no_deadline(struct stream *s, const uint8_t *frame, size_t n)
@@ -163,8 +170,23 @@ bool stream_put_no_deadline(struct stream *s, const uint8_t *frame, size_t n)
     return put(s, frame, n, NULL, 0);
 }
 
+static void close_doomed(struct stream_pool *pool)
+{
+    struct stream *s;
+
+    pool->doomed = false;
+    do {
+        for (s = pool->open; s && s->state != STREAM_DOOMED; s = s->next)
+            ;
+        if (s)
+            stream_close(s, s->close_reason);
+    } while (s);
+}
+
 void stream_pool_flush(struct stream_pool *pool)
 {
+    while (pool->doomed)
+        close_doomed(pool);
     for (uint32_t i = 0; i < pool->ndirty; i++) {
         struct stream *s = pool->dirty[i];
 

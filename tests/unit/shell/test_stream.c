@@ -50,7 +50,7 @@ FIXTURE(set_up)
 {
     struct io_config config = {.entries = 64, .buffers = 8, .buffer_bytes = 4096};
     struct stream_config streams = {.streams = STREAMS,
-                                    .send_buffers_extra = 4,
+                                    .send_buffers_reserved = {4},
                                     .shares = 1,
                                     .big_bytes = 65536,
                                     .partial_ns = 1,

@@ -151,7 +151,7 @@ FIXTURE(start)
 {
     struct io_config ring = {.entries = 64, .buffers = 16, .buffer_bytes = 16384};
     struct stream_config streams = {.streams = ENDS,
-                                    .send_buffers_extra = EXTRA,
+                                    .send_buffers_reserved = {EXTRA},
                                     .shares = 1,
                                     .big_bytes = BODY_MAX,
                                     .partial_ns = WAIT_NS,

@@ -1,0 +1,157 @@
+/* The buffers of the send queues, and who may take them. Each stream can always have one. Each
+ * share (a tenant, the operators, the peers) has some reserved, and beyond those it takes of the
+ * common rest no more than it leaves to the others. In a share that is used up the stream that
+ * holds most makes way: what it has not begun to send is taken from it, and it is closed. See
+ * stream.h. What must stay true: a stream that holds less than another of its share never ends for
+ * want of buffers, and nothing that one share does ends a stream of another. */
+#include "base/check.h"
+#include "shell/stream/stream_internal.h"
+
+static uint32_t above(uint32_t a, uint32_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+uint32_t send_buffers_left(const struct stream *s)
+{
+    const struct stream_pool *pool = s->pool;
+    uint32_t reserved = pool->config.send_buffers_reserved[s->share], used = pool->used[s->share];
+    uint32_t room = above(pool->common_free, above(used, reserved));
+
+    return above(reserved, used) + (room + 1) / 2;
+}
+
+static void share_take(struct stream *s)
+{
+    struct stream_pool *pool = s->pool;
+
+    if (pool->used[s->share]++ >= pool->config.send_buffers_reserved[s->share])
+        pool->common_free--;
+}
+
+static void share_put(struct stream *s)
+{
+    struct stream_pool *pool = s->pool;
+
+    check(pool->used[s->share] > 0);
+    if (--pool->used[s->share] >= pool->config.send_buffers_reserved[s->share])
+        pool->common_free++;
+}
+
+static void give_back(struct stream *s, struct send_buffer *c)
+{
+    c->next = s->pool->send_buffers_free;
+    s->pool->send_buffers_free = c;
+    s->send_buffers--;
+    if (s->send_buffers > 0)
+        share_put(s);
+}
+
+/* ---- who holds most ---- */
+
+static uint32_t unsent(const struct stream *s)
+{
+    return s->send_buffers - (s->send_posted ? s->send_buffers_posted : 0);
+}
+
+static struct stream *fattest(const struct stream *than)
+{
+    struct stream *found = NULL;
+    uint32_t most = than->send_buffers;
+
+    for (struct stream *s = than->pool->open; s; s = s->next) {
+        if (s->share != than->share || s->send_buffers <= most || unsent(s) == 0)
+            continue;
+        most = s->send_buffers;
+        found = s;
+    }
+    return found;
+}
+
+void send_buffers_drop(struct stream *s)
+{
+    struct send_buffer *c = s->first, *rest;
+    uint32_t keep = s->send_buffers - unsent(s);
+
+    for (uint32_t i = 1; i < keep; i++)
+        c = c->next;
+    rest = keep ? c->next : s->first;
+    s->last = keep ? c : NULL;
+    if (keep)
+        c->next = NULL;
+    else
+        s->first = NULL;
+    while (rest) {
+        c = rest;
+        rest = c->next;
+        give_back(s, c);
+    }
+}
+
+/* The next flush closes it: here a step of the core may be under way for somebody else. */
+static void doom(struct stream *s)
+{
+    stream_state_move(&s->state, STREAM_DOOMED);
+    s->close_reason = "it leaves more unread than any other of its share, which is used up: raise "
+                      "limits.send_buffers_reserved, or read faster";
+    s->pool->doomed = true;
+    s->pool->ndoomed++;
+    send_buffers_drop(s);
+}
+
+/* ---- the queue ---- */
+
+static bool may_take(struct stream *s)
+{
+    struct stream *other;
+
+    if (s->send_buffers == 0)
+        return true;
+    while (send_buffers_left(s) == 0 && (other = fattest(s)) != NULL)
+        doom(other);
+    return send_buffers_left(s) > 0;
+}
+
+struct send_buffer *send_buffer_take(struct stream *s)
+{
+    struct stream_pool *pool = s->pool;
+    struct send_buffer *c;
+
+    if (s->send_buffers >= s->send_buffers_max || !may_take(s))
+        return NULL;
+    c = pool->send_buffers_free;
+    check(c);
+    if (s->send_buffers > 0)
+        share_take(s);
+    pool->send_buffers_free = c->next;
+    c->next = NULL;
+    c->used = c->sent = c->nfds = 0;
+    if (s->last)
+        s->last->next = c;
+    else
+        s->first = c;
+    s->last = c;
+    s->send_buffers++;
+    return c;
+}
+
+void send_buffer_put_first(struct stream *s)
+{
+    struct send_buffer *c = s->first;
+
+    s->first = c->next;
+    if (!s->first)
+        s->last = NULL;
+    if (s->send_buffers_posted > 0)
+        s->send_buffers_posted--;
+    give_back(s, c);
+}
+
+void stream_share_view(const struct stream_pool *pool, uint32_t share, struct stream_share *ret)
+{
+    *ret = (struct stream_share){.used = pool->used[share],
+                                 .reserved = pool->config.send_buffers_reserved[share],
+                                 .common_used = pool->config.send_buffers - pool->common_free,
+                                 .common = pool->config.send_buffers,
+                                 .doomed = pool->ndoomed};
+}
