@@ -51,7 +51,9 @@ static int dial(void)
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     to.sin_port = htons(rig.port);
     check(bind(fd, (struct sockaddr *)&from, sizeof from) == 0);
-    check(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+    while (connect(fd, (struct sockaddr *)&to, sizeof to) != 0 && errno != EISCONN)
+        if (errno != EINTR && errno != EALREADY) /* the fuzzer's own timer */
+            fail_msg("connect: %s", strerror(errno));
     return fd;
 }
 
