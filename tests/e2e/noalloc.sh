@@ -2,8 +2,8 @@
 # A command whose daemons are watched for what their owner threads allocate after "ready" (fault 19).
 #   noalloc.sh INTERPOSE.SO COMMAND...
 # INTERPOSE.SO is interpose_alloc.c; the command starts its daemons as TERN_BIN/ternd or as TERND, and their reports are
-# in TERN_BIN/../reports. Fails with the command, with the first allocation, and if no daemon was watched. Used here and
-# in the laboratory of RDMA.
+# in TERN_BIN/../reports. Lines of other faults that it leaves in TERN_BIN/../faults are printed with the count. Fails
+# with the command, with the first allocation, and if no daemon was watched. Used here and in the laboratory of RDMA.
 set -u
 interpose=$1
 shift
@@ -30,5 +30,6 @@ for report in "$dir"/reports/*; do
     allocations=$((allocations + ${count#count=}))
     runs=$((runs + 1))
 done
+[[ -s $dir/faults ]] && sed "s/violations=0.*/violations=$allocations allocs=$allocations/" "$dir/faults"
 echo "fault=19 runs=$runs injected=$runs violations=$allocations count=$allocations"
 [[ $runs -gt 0 && $unwatched -eq 0 && $allocations -eq 0 ]]

@@ -1,6 +1,7 @@
 /* Pieces of pushes at the destination, with a device that is played here: what lets one go on, and
  * what lets it go. The simulator comes here too seldom. */
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +135,33 @@ TEST_WITH(verbs_pieces_one_that_waits_goes_on_when_another_path_makes_room, star
     assert_int_equal(piece->state, PIECE_BINDING);
     assert_int_equal(bound, 1);
     assert_int_equal(inflow.holds, 1);
+}
+
+/* Fault 12: however many of the completion queue's places are taken, a piece takes only what is
+ * free, or waits: the device never has more to say than the queue holds. */
+TEST_WITH(verbs_fault_12_a_completion_queue_never_overruns, start, stop)
+{
+    uint32_t waited = 0, went = 0, most = 0;
+
+    for (uint32_t used = 0; used <= PLACES; used++) {
+        struct verbs_piece *piece = piece_of(&v, 0, 0);
+        struct verbs_rail *rail = &v.rail[0];
+
+        *piece = (struct verbs_piece){
+            .state = PIECE_WAITING, .answered = true, .n = 1, .tries = 1, .sums = piece->sums};
+        rail->cq_used = used;
+        pieces_start(&v, 0);
+        waited += piece->state == PIECE_WAITING;
+        went += piece->state == PIECE_BINDING;
+        most = rail->cq_used > most ? rail->cq_used : most;
+        assert_true(rail->cq_used <= rail->view.completion_queue);
+        stop(state);
+        assert_int_equal(start(state), 0);
+    }
+    assert_int_equal(waited + went, PLACES + 1);
+    assert_true(waited > 0 && went > 0);
+    printf("fault=12 runs=%u injected=%u violations=0 cq_high_water=%u depth=%u\n", waited + went,
+           waited, most, PLACES);
 }
 
 static void revoke(struct verbs_piece *piece, bool heard)
