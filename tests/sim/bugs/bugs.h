@@ -25,7 +25,7 @@
     X(16, PIN_ONE_TIER, "pin on one tier only")                                                    \
     X(17, UNPIN_DEVICE_FIRST, "unpin the device before pinning the host")                          \
     X(18, HOST_FREE_EARLY, "free a host copy before its acknowledgement")                          \
-    X(19, COUNT_BORROWED, "count a borrowed page as owned")                                        \
+    X(19, COUNT_BORROWED, "count a borrowed page as owned, and take one too few")                  \
     X(20, FREE_AT_LAST_COMMIT, "free only when the last commit comes")                             \
     X(21, QUIET_ON_ACK, "recycle on the peer's abort acknowledgement")                             \
     X(22, UNREVOKED, "skip the wait for revocation")                                               \
