@@ -36,7 +36,7 @@ keys "match_rtt_us_p50 match_rtt_us_p99 raw_rtt_us_p50 match_rtt_us_p50_2core ma
     raw_rtt_us_p50_2core step_us_p50 pipelined_per_s raw_pipelined_per_s busy_match_rtt_us_p99" True \
     "$TERN_BIN/tern-bench" rpc --quick --json
 keys "rows" "[r['page_bytes'] for r in j['rows']] == [16384, 65536, 262144, 1048576] and all(k in r for r in j['rows']
-    for k in ('gb_s', 'raw_gb_s', 'ratio'))" "$TERN_BIN/tern-bench" transfer --quick --json
+    for k in ('gb_s', 'raw_gb_s', 'ratio', 'sent_ratio'))" "$TERN_BIN/tern-bench" transfer --quick --json
 
 "$TERN_BIN/tern-replay" --spawn --sessions 20 --turns 20 --json >"$DIR/json" 2>"$DIR/err" || fail "exit status $?"
 ! grep -q 'left' "$DIR/err" || fail "a bar where there is no terminal"
