@@ -94,6 +94,8 @@ static bool same_seat(const struct core *c, const struct conn *cn, const struct 
 static enum tern_err join_check(const struct core *c, const struct conn *cn,
                                 const struct req_join *j, struct reply *ret)
 {
+    if (cn->admin)
+        return refuse(ret, TERN_DENIED, "this is the admin socket: engines connect to a tenant's");
     if (j->world == 0 || j->world > RANKS_MAX ||
         j->world > tenant_at(c, cn->tenant)->config.regions ||
         (j->role != ROLE_SCHEDULER && j->rank >= j->world) || j->role > ROLE_BOTH ||

@@ -24,6 +24,16 @@ TEST(errors_admin_requests_from_a_tenant_denied)
     assert_true(core_changes(b.rig->core) == before);
 }
 
+/* An operator's connection has no tenant. The shell lets no such request through; a tape might. */
+TEST(errors_join_of_an_operator_denied)
+{
+    struct bench b = bench_start(4, 16);
+    uint64_t before = core_changes(b.rig->core);
+
+    assert_refused(b.rig, TERN_DENIED, rig_join(b.rig, b.admin, "e", ROLE_BOTH, 0, 1));
+    assert_true(core_changes(b.rig->core) == before);
+}
+
 TEST(errors_step_of_too_many_operations_invalid)
 {
     static struct step_op ops[STEP_OPS_MAX + 1];
