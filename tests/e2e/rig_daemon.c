@@ -80,6 +80,17 @@ uint64_t rig_figure(struct tern *admin, const char *command, const char *path)
     return (uint64_t)figure;
 }
 
+void rig_no_leak(struct tern *admin, uint64_t pool, uint64_t pages, uint32_t ms)
+{
+    struct daemon_status st;
+
+    assert_true(admin_empty(admin, pool, ms, &st));
+    assert_int_equal(st.transfers_active, 0);
+    assert_int_equal(st.pages.quarantine, 0);
+    assert_int_equal(st.pages.total, pages);
+    assert_int_equal(st.pages.free, pages);
+}
+
 void rig_start(struct daemon *d, const char *extra, const char *env)
 {
     rig_start_node(d, "e2e", extra, env);

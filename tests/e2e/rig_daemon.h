@@ -76,6 +76,9 @@ uint64_t rig_cpu_ms(const struct daemon *d); /* that it has computed, all thread
 uint64_t rig_rss_kib(const struct daemon *d);
 /* The number at that path of what an admin command answers; the test fails where there is none. */
 uint64_t rig_figure(struct tern *admin, const char *command, const char *path);
+/* Whatever can go has gone within `ms`: nothing is transferred or in quarantine, and every page of
+ * the pool (0: of all), as many as that, is free. */
+void rig_no_leak(struct tern *admin, uint64_t pool, uint64_t pages, uint32_t ms);
 /* Waits until the log holds that text. */
 bool rig_log_has(const struct daemon *d, const char *text, uint32_t ms);
 /* The same, so many times. */

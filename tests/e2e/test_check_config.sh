@@ -18,10 +18,12 @@ $4
 EOF
 }
 
-# check STATUS PATTERN...: exit status, and each pattern a line of standard error, no line more
+# check STATUS FOLDER LISTEN PEER TLS PATTERN...: the exit status with that configuration; and each pattern is a line of
+# standard error, which has no line more
 check() {
     local status=$1 rc=0
-    shift
+    config "${@:2:4}"
+    shift 5
     "$TERN_BIN/ternd" --config "$DIR/check.yaml" --check-config >"$DIR/out" 2>"$DIR/err" || rc=$?
     [[ $rc == "$status" ]] || fail "exit status $rc, not $status: $(cat "$DIR/err")"
     for pattern in "$@"; do
@@ -37,8 +39,7 @@ check() {
 
 CLEAR="insecure_peers: true"
 mkdir "$DIR/run"
-config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
-check 0
+check 0 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
 [[ -z $(ls "$DIR/run") ]] || fail "left behind: $(ls "$DIR/run")"
 
 # beside a daemon that runs with it
@@ -46,26 +47,23 @@ check 0
 TERND_PID=$!
 ready "$TERND_PID" "$DIR/log"
 port=$(grep -o 'control_port=[0-9]*' "$DIR/log" | cut -d= -f2)
-check 0
-config "$DIR/run" "127.0.0.1:$port" 127.0.0.1:1 "$CLEAR"
-check 0
+check 0 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
+check 0 "$DIR/run" "127.0.0.1:$port" 127.0.0.1:1 "$CLEAR"
 "$CTL" --socket "$DIR/run/admin.sock" ping >/dev/null || fail "the daemon was disturbed"
 ternd_stop
 
 # each thing that is wrong, and all of it at once
-config "$DIR/none" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
-check 2 "none/admin.sock: its folder $DIR/none: No such file" "none/t0.sock: its folder"
+check 2 "$DIR/none" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" \
+    "none/admin.sock: its folder $DIR/none: No such file" "none/t0.sock: its folder"
 touch "$DIR/file"
-config "$DIR/file" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
-check 2 "admin.sock: $DIR/file is no folder" "t0.sock: $DIR/file is no folder"
+check 2 "$DIR/file" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" \
+    "admin.sock: $DIR/file is no folder" "t0.sock: $DIR/file is no folder"
 touch "$DIR/run/t0.sock"
-config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
-check 2 "t0.sock: something that is no socket is there"
+check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR" "t0.sock: something that is no socket is there"
 rm "$DIR/run/t0.sock"
-config "$DIR/run" 192.0.2.1:7001 127.0.0.1:1 "$CLEAR"
-check 2 "listen: 192.0.2.1: Cannot assign requested address"
-config "$DIR/run" 127.0.0.1:0 "[fe80::1%nosuch0]:7001" "$CLEAR"
-check 0 "warning: peer other: fe80::1%nosuch0: .* (it is asked for again while it runs)"
+check 2 "$DIR/run" 192.0.2.1:7001 127.0.0.1:1 "$CLEAR" "listen: 192.0.2.1: Cannot assign requested address"
+check 0 "$DIR/run" 127.0.0.1:0 "[fe80::1%nosuch0]:7001" "$CLEAR" \
+    "warning: peer other: fe80::1%nosuch0: .* (it is asked for again while it runs)"
 if [[ $EUID == 0 ]] && command -v setpriv >/dev/null; then
     chmod 755 "$DIR" "$DIR/run"
     config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$CLEAR"
@@ -78,14 +76,12 @@ if ! "$TERN_BIN/ternd" --config "$DIR/check.yaml" --insecure-peers=no --tls-ca=/
     --check-config 2>&1 | grep -q 'built without OpenSSL'; then
     bash "$TERN_SOURCE/deploy/make-certs.sh" "$DIR/certs" e2e other >/dev/null 2>&1
     tls() { echo "tls: {ca: $DIR/certs/ca.pem, cert: $DIR/certs/$1.pem, key: $DIR/certs/$2.key}"; }
-    config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls e2e e2e)"
-    check 0
-    config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls none none)"
-    check 2 "tls: $DIR/certs/none.pem: No such file"
-    config "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls e2e other)"
-    check 2 "tls: $DIR/certs/other.key: is not the key of the certificate"
-    config "$DIR/none" 192.0.2.1:7001 "[fe80::1%nosuch0]:7001" "$(tls other other)"
-    check 2 "admin.sock: its folder" "t0.sock: its folder" "tls: .*DNS:e2e" "listen: 192.0.2.1" "peer other: "
+    check 0 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls e2e e2e)"
+    check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls none none)" "tls: $DIR/certs/none.pem: No such file"
+    check 2 "$DIR/run" 127.0.0.1:0 127.0.0.1:1 "$(tls e2e other)" \
+        "tls: $DIR/certs/other.key: is not the key of the certificate"
+    check 2 "$DIR/none" 192.0.2.1:7001 "[fe80::1%nosuch0]:7001" "$(tls other other)" \
+        "admin.sock: its folder" "t0.sock: its folder" "tls: .*DNS:e2e" "listen: 192.0.2.1" "peer other: "
 fi
 [[ -z $(ls "$DIR/run") ]] || fail "left behind: $(ls "$DIR/run")"
 

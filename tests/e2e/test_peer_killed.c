@@ -17,6 +17,7 @@
 #include "engine/proc.h"
 #include "engine/profile.h"
 #include "engine/stats.h"
+#include "rig_daemon.h"
 #include "tern.h"
 #include "testing/test.h"
 
@@ -171,15 +172,6 @@ static void assert_settled(struct side *s, uint64_t snapshot_pages)
     assert_int_equal(st.pages.snapshot, snapshot_pages);
 }
 
-static void assert_no_leak(struct side *s)
-{
-    struct daemon_status st;
-
-    assert_true(admin_empty(s->admin, s->engine.pool, CALL_MS, &st));
-    assert_int_equal(st.pages.total, PAGES);
-    assert_int_equal(st.pages.free, PAGES);
-}
-
 /* What a broken Fetch left at the destination: published chunks are right, the rest is given back.
  */
 static void check_destination(struct pair *p, struct engine_session *session,
@@ -197,7 +189,7 @@ static void check_destination(struct pair *p, struct engine_session *session,
     assert_int_equal(engine_wrong(&other, before), 0);
     close_session(&other);
     close_session(session);
-    assert_no_leak(&p->dest);
+    rig_no_leak(p->dest.admin, p->dest.engine.pool, PAGES, CALL_MS);
     printf("fault=5 runs=1 injected=1 violations=0 published_pages=%u\n", before / PAGE_TOKENS);
 }
 
@@ -251,7 +243,8 @@ TEST_WITH(destination_killed_source_keeps_pages, set_up, tear_down)
     assert_int_equal(engine_wrong(&session, TOKENS), 0);
     close_session(&session);
     close_session(&p->held);
-    assert_no_leak(&p->source); /* so nothing is pinned any more */
+    rig_no_leak(p->source.admin, p->source.engine.pool, PAGES,
+                CALL_MS); /* so nothing is pinned any more */
 }
 
 /* Who asked can be followed from the engine's daemon to the one that it fetched from. */
@@ -343,5 +336,5 @@ TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
     for (uint32_t i = 0; i < FLOOD; i++)
         close_session(&session[i]);
     assert_settled(&p->dest, PAGES);
-    assert_no_leak(&p->dest);
+    rig_no_leak(p->dest.admin, p->dest.engine.pool, PAGES, CALL_MS);
 }

@@ -626,18 +626,6 @@ static void play(struct xa *x, uint64_t run_ns)
     }
 }
 
-/* Quarantine has emptied, and no page is lost. */
-static void assert_no_leak(struct tern *admin, uint64_t pages)
-{
-    struct daemon_status st;
-
-    assert_true(admin_empty(admin, 0, SETTLE_MS, &st));
-    assert_int_equal(st.transfers_active, 0);
-    assert_int_equal(st.pages.quarantine, 0);
-    assert_int_equal(st.pages.free, st.pages.total);
-    assert_int_equal(st.pages.total, pages);
-}
-
 /* ---- set-up, and what is said at the end ---- */
 
 static void start_daemons(struct xa *x)
@@ -754,9 +742,9 @@ TEST_WITH(xa_abort_while_pages_are_on_the_way, set_up, tear_down)
     assert_int_equal(atomic_load(&x->shared->wrong_bytes), 0);
     assert_true(x->injected > 0);
     assert_true(x->whole > 0);
-    assert_no_leak(x->admin, DEST_PAGES);
+    rig_no_leak(x->admin, 0, DEST_PAGES, SETTLE_MS);
     assert_int_equal(tern_connect(x->source.admin, CALL_MS, &source_admin), TERN_OK);
-    assert_no_leak(source_admin, SOURCE_PAGES);
+    rig_no_leak(source_admin, 0, SOURCE_PAGES, SETTLE_MS);
     tern_destroy(source_admin);
     judge_verbs(x);
     assert_true(daemon_stop(&x->dest)); /* by itself, and with status 0 */

@@ -325,11 +325,7 @@ static int idle_ms(const struct decode *d)
         if (turn->state == TURN_MATCHED && (d->fetching == 0 || turn->waits > 0))
             return 1;
     }
-    if (pressure_due_ns(&d->e, now) < until)
-        until = pressure_due_ns(&d->e, now);
-    if (until <= now)
-        return 0;
-    return until == UINT64_MAX ? -1 : (int)((until - now) / 1000000 + 1);
+    return engine_wait_ms(&d->e, now, until);
 }
 
 static bool wait_for_work(struct decode *d)

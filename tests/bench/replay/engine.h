@@ -147,24 +147,13 @@ void engine_add_op(struct engine *e, const struct turn *turn, struct tern_op op)
 /* Sends the operations gathered; false if the daemon is lost. */
 bool engine_step(struct engine *e);
 
-/* An operation's result, in brief: a session that is short of pages waits, and one that failed is
- * given up. True: it went well. */
-bool turn_went_well(struct engine *e, struct turn *turn, const struct tern_result *result);
-/* A Step with what plan() adds for each turn, whose results go to take_result() by their place. The
- * engine is the first member of what they get. */
-bool engine_iterate(struct engine *e, bool (*plan)(struct engine *e, struct turn *turn),
-                    bool (*take_result)(struct engine *e, uint32_t i));
-/* Takes what the daemon answers to what was submitted, by take(). */
-bool engine_poll(struct engine *e,
-                 bool (*take)(struct engine *e, struct turn *turn, const struct tern_answer *a));
-/* Waits for the daemon or the other engine, whose messages go to take(). */
-bool engine_wait(struct engine *e, int peer, int wait_ms, bool (*take)(struct engine *e));
-/* No request is in flight. */
-bool engine_idle(const struct engine *e);
-
 /* The error of an operation: where the pool is short the turn waits, else it is given up. True:
  * there is none. */
 bool turn_went_well(struct engine *e, struct turn *turn, const struct tern_result *result);
+
+/* How long to wait for a message: until then, or until a turn may come back or has pages; 0: not at
+ * all; -1: for as long as it takes. */
+int engine_wait_ms(const struct engine *e, uint64_t now_ns, uint64_t until_ns);
 
 /* No request is in flight. */
 bool engine_idle(const struct engine *e);

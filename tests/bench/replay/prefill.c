@@ -409,9 +409,7 @@ static int idle_ms(const struct prefill *p)
         until = p->next_state == NEXT_NONE ? 0 : next_due_ns(p);
     if (idle == p->e.nturns && p->next_state == NEXT_END)
         return 0;
-    if (until <= now)
-        return 0;
-    return until == UINT64_MAX ? -1 : (int)((until - now) / 1000000 + 1);
+    return engine_wait_ms(&p->e, now, until);
 }
 
 /* The decode side is done with this one. */

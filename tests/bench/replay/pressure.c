@@ -334,3 +334,13 @@ uint64_t pressure_due_ns(const struct engine *e, uint64_t now_ns)
     }
     return due;
 }
+
+int engine_wait_ms(const struct engine *e, uint64_t now_ns, uint64_t until_ns)
+{
+    uint64_t due = pressure_due_ns(e, now_ns);
+
+    due = due < until_ns ? due : until_ns;
+    if (due <= now_ns)
+        return 0;
+    return due == UINT64_MAX ? -1 : (int)((due - now_ns) / MS + 1);
+}
