@@ -270,15 +270,13 @@ void batch_gone(struct xfer *xfer, uint32_t number)
 static void batch_done(struct xfer *xfer, uint32_t number)
 {
     struct batch *batch = &xfer->batch[number];
-    struct event event;
+    struct event event = {.kind = EV_PULLED};
 
     if (batch->gone) {
         inflow_break(xfer, batch->inflow, TERN_GONE);
         return;
     }
     batch_state_move(&batch->state, BATCH_FREE);
-    memset(&event, 0, sizeof event);
-    event.kind = EV_PULLED;
     event.pulled.pull = inflow_id(xfer, batch->inflow);
     event.pulled.batch = batch->number;
     memcpy(event.pulled.ok, batch->ok, sizeof batch->ok);

@@ -73,7 +73,6 @@ enum tern_err subscribe_init(struct daemon *d)
 void subscribe_finish(struct daemon *d)
 {
     free(d->subs.v);
-    d->subs.v = NULL;
     d->subs.n = 0;
 }
 

@@ -451,3 +451,64 @@ TEST(pool_after_the_connection_is_lost_stays_mapped_until_destroy)
     fake_stop(&fake);
     memory_finish(&memory);
 }
+
+static void take_pool_open(struct fake *f)
+{
+    Tern__Wire__PoolOpenReply reply = TERN__WIRE__POOL_OPEN_REPLY__INIT;
+    const Tern__Wire__PoolOpen *m = (const Tern__Wire__PoolOpen *)(const void *)fake_read(f);
+    const Tern__Wire__Group *g;
+
+    check(m && f->h.type == FRAME_POOL_OPEN && m->n_groups == 2);
+    check(m->has_shard && m->shard == TERN_SHARD_LAYERS && m->has_bytes && m->bytes == 1001);
+    check(m->has_supersede && m->supersede == TERN_SUPERSEDE_OFF);
+    check(m->has_host_bytes && m->host_bytes == 1002);
+    g = m->groups[1];
+    check(strcmp(m->groups[0]->name, "full") == 0 && strcmp(g->name, "window") == 0);
+    check(!m->groups[0]->has_window && !m->groups[0]->has_reserve && m->groups[0]->n_axes == 0);
+    check(g->has_family && g->family == TERN_WINDOW && g->has_page_tokens && g->page_tokens == 16);
+    check(g->has_page_bytes && g->page_bytes == 4096 && g->has_units && g->units == 2);
+    check(g->has_cap_pages && g->cap_pages == 77 && g->has_window && g->window == 128);
+    check(g->has_reserve && g->reserve == 3 && g->n_axes == 2);
+    check(strcmp(g->axes[0]->name, "layer") == 0 && strcmp(g->axes[1]->name, "kv") == 0);
+    check(g->axes[1]->has_length && g->axes[1]->length == 2);
+    check(g->axes[1]->has_stride_bytes && g->axes[1]->stride_bytes == 2048);
+    reply.has_pool = reply.has_align_tokens = 1;
+    reply.pool = 0x77;
+    reply.align_tokens = 64;
+    fake_reply(f, &reply);
+    fake_read(f);
+}
+
+TEST(pool_open_says_all_of_its_layout)
+{
+    static struct fake other;
+    const struct tern_axis axes[] = {{"layer", 1, 4096}, {"kv", 2, 2048}};
+    const struct tern_group groups[] = {
+        {.name = "full", .page_tokens = 16, .page_bytes = 4096, .units = 1},
+        {.name = "window",
+         .family = TERN_WINDOW,
+         .page_tokens = 16,
+         .page_bytes = 4096,
+         .units = 2,
+         .cap_pages = 77,
+         .axes = axes,
+         .naxes = 2,
+         .window = 128,
+         .reserve = 3}};
+    const struct tern_layout layout = {.groups = groups,
+                                       .ngroups = 2,
+                                       .shard = TERN_SHARD_LAYERS,
+                                       .bytes = 1001,
+                                       .supersede = TERN_SUPERSEDE_OFF,
+                                       .host_bytes = 1002};
+    uint32_t align = 0;
+    uint64_t pool = 0;
+    struct tern *client;
+
+    fake_start(&other, take_pool_open, NULL);
+    assert_ok(tern_connect(other.path, 2000, &client));
+    assert_ok(tern_pool_open(client, &layout, 2000, &pool, &align));
+    assert_true(pool == 0x77 && align == 64);
+    tern_destroy(client);
+    fake_stop(&other);
+}

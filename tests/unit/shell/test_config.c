@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -767,4 +768,19 @@ TEST(config_example_file_shows_every_setting)
         if (strstr(text, key) == NULL)
             fail_msg("peers[].%s is not shown", config_peer_fields[i].key);
     }
+}
+
+/* A sanitizer that looks for leaks has an allocator of its own, which counts none of it here. */
+TEST(config_reading_leaves_no_memory_behind)
+{
+    size_t before = 0;
+
+    for (uint32_t round = 0; round < 4; round++) {
+        refused("node: a\nlimits: {\n", "t.yaml:3: ", "");
+        refused("node: a\nlimits:\n  nodes: 5\n  zork: 2\n" TENANT, "t.yaml:4: ", "unknown key");
+        config_destroy(accepted(TENANT));
+        if (round == 1)
+            before = mallinfo2().uordblks;
+    }
+    assert_int_equal(mallinfo2().uordblks, before);
 }

@@ -200,7 +200,7 @@ static void register_all(struct registering *r)
 static uint32_t register_threads(uint64_t bytes)
 {
     uint64_t n = bytes / VERBS_REGISTER_BYTES;
-    long cpus = n > 1 ? sysconf(_SC_NPROCESSORS_ONLN) : 1;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
     n = n < VERBS_REGISTER_THREADS ? n : VERBS_REGISTER_THREADS;
     return cpus > 0 && n > (uint64_t)cpus ? (uint32_t)cpus : (uint32_t)n;
