@@ -151,7 +151,7 @@ void peer_link_conn_end(struct xfer *xfer, uint32_t number)
 /* ------------------------------------------------------------------ which way */
 
 static const char *const configured[XFER_TRANSPORTS] = {
-#define X(name, word, by_paths, meaning) [XFER_##name] = "transport: " word " is configured",
+#define X(name, word, by_paths) [XFER_##name] = "transport: " word " is configured",
     XFER_TRANSPORT_TABLE(X)
 #undef X
 };

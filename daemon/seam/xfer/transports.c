@@ -15,7 +15,7 @@ const struct transport_ops *const transports_built[] = {
 };
 
 const char *const xfer_transport_word[XFER_TRANSPORTS] = {
-#define X(name, word, by_paths, meaning) [XFER_##name] = (word),
+#define X(name, word, by_paths) [XFER_##name] = (word),
     XFER_TRANSPORT_TABLE(X)
 #undef X
 };
@@ -23,7 +23,7 @@ const char *const xfer_transport_word[XFER_TRANSPORTS] = {
 bool xfer_transport_by_paths(enum xfer_transport transport)
 {
     static const bool by_paths[XFER_TRANSPORTS] = {
-#define X(name, word, by_paths, meaning) [XFER_##name] = (by_paths),
+#define X(name, word, by_paths) [XFER_##name] = (by_paths),
         XFER_TRANSPORT_TABLE(X)
 #undef X
     };

@@ -15,15 +15,15 @@ struct transport_ops;
 struct xfer;
 
 /* How an operator asks for the pages of a peer to come (peers[].transport), as X(name, its word,
- * may they come by RDMA paths, what it means). In a row but AUTO's it is a transport alone, or
- * nothing; a word needs no transport of this build behind it. */
+ * may they come by RDMA paths). AUTO takes what is best of what both ends have, each other word one
+ * transport or nothing. A word needs no transport of this build behind it. */
 #define XFER_TRANSPORT_TABLE(X)                                                                    \
-    X(AUTO, "auto", true, "by RDMA where both ends can, else over TCP")                            \
-    X(VERBS, "verbs", true, "by RDMA or not at all")                                               \
-    X(TCP, "tcp", false, "over TCP")
+    X(AUTO, "auto", true)                                                                          \
+    X(VERBS, "verbs", true)                                                                        \
+    X(TCP, "tcp", false)
 
 enum xfer_transport {
-#define X(name, word, by_paths, meaning) XFER_##name,
+#define X(name, word, by_paths) XFER_##name,
     XFER_TRANSPORT_TABLE(X)
 #undef X
         XFER_TRANSPORTS

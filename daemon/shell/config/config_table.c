@@ -12,8 +12,6 @@
 #define PEER_FIELD(member)                                                                         \
     offsetof(struct config_peer, member), sizeof(((struct config_peer *)0)->member)
 
-#define TRANSPORT_HELP(name, word, by_paths, meaning) "; " word ": " meaning
-
 #define COUNT(section, key, flag, member, min, max, initial, doc)                                  \
     {                                                                                              \
         section, key, flag, VALUE_COUNT, FIELD(member), min, max, initial, doc                     \
@@ -180,7 +178,7 @@ const struct setting config_peer_fields[PEER_FIELDS] = {
     {"peers", "address", NULL, VALUE_ENDPOINT, PEER_FIELD(address), 0, 0, NULL,
      "HOST:PORT of its `listen`"},
     {"peers", "transport", NULL, VALUE_TRANSPORT, PEER_FIELD(transport), 0, 0, "tcp",
-     "How its pages come" XFER_TRANSPORT_TABLE(TRANSPORT_HELP)},
+     "How its pages come: see RDMA in docs/operations.md"},
     {"peers", "push", NULL, VALUE_BOOL, PEER_FIELD(push), 0, 0, "false",
      "The peer writes them (WRITE), in place of being read (READ); transport auto or verbs only"},
 };

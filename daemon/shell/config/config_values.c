@@ -181,7 +181,7 @@ static enum tern_err parse_endpoint(const struct setting *s, const char *text, v
 static enum tern_err parse_transport(const char *text, void *field, char reason[REASON_BYTES])
 {
     static const char words[] = "must be one of these:"
-#define X(name, word, by_paths, meaning) " " word
+#define X(name, word, by_paths) " " word
         XFER_TRANSPORT_TABLE(X);
 #undef X
 
@@ -283,7 +283,9 @@ void value_print(const struct setting *s, const void *base, FILE *out)
     case VALUE_PATH: print_quoted(field, out); break;
     case VALUE_ENDPOINT: print_endpoint(field, out); break;
     case VALUE_LEVEL: fputs(log_level_name(*(const enum log_level *)field), out); break;
-    case VALUE_TRANSPORT: fputs(xfer_transport_word[*(const enum xfer_transport *)field], out); break;
+    case VALUE_TRANSPORT:
+        fputs(xfer_transport_word[*(const enum xfer_transport *)field], out);
+        break;
     case VALUE_DEVICES: print_devices(field, out); break;
     }
 }
