@@ -17,19 +17,20 @@
 /* --- arriving --- */
 
 /* Another engine is about to publish this very chunk: what arrived becomes the session's own,
- * uncommitted. */
+ * uncommitted, with the window before it that no node took. */
 static void chunk_own(struct core *c, struct pull *p, struct session *s)
 {
     const struct pool *pool = pool_at(c, p->pool);
 
     for (uint32_t g = 0; g < pool->ngroups; g++) {
-        if (!pull_chunk_has(pool, p, g, s->allocated + pool->align))
-            continue;
-        if (s->owned[g].n == 0)
+        uint32_t n = pull_chunk_pages(pool, p, g, s->allocated + pool->align);
+
+        if (n > 0 && s->owned[g].n == 0)
             s->base[g] = p->base[g];
-        for (uint32_t i = 0; i < pool->group[g].segment; i++) {
+        for (; n > 0; n--) {
             uint32_t record = page_list_pop(c, &p->pages[g]);
 
+            p->base[g]++;
             page_move(c, page_at(c, record), PAGE_OWNED, session_slot(c, s));
             page_list_push(c, &s->owned[g], record);
         }

@@ -10,11 +10,14 @@
 
 /* --- arriving --- */
 
-bool pull_chunk_has(const struct pool *pool, const struct pull *p, uint32_t group, uint32_t depth)
+uint32_t pull_chunk_pages(const struct pool *pool, const struct pull *p, uint32_t group,
+                          uint32_t depth)
 {
-    return depth > transfer_pages(pool, &pool->group[group],
-                                  (struct transfer_span){p->from, p->history, p->to})
-                       .below;
+    const struct group *g = &pool->group[group];
+    struct transfer_range range =
+        transfer_pages(pool, g, (struct transfer_span){p->from, p->history, p->to});
+
+    return depth > range.below ? segment_end(g, depth) - p->base[group] : 0;
 }
 
 /* Are all pages of the chunk that ends at `depth` here? */
@@ -25,8 +28,8 @@ bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t de
     for (uint32_t g = 0; g < pool->ngroups; g++) {
         uint32_t at = p->pages[g].head;
 
-        for (uint32_t i = 0; pull_chunk_has(pool, p, g, depth) && i < pool->group[g].segment;
-             i++, at = page_list_next(c, at))
+        for (uint32_t n = pull_chunk_pages(pool, p, g, depth); n > 0;
+             n--, at = page_list_next(c, at))
             if (at == NONE || page_at(c, at)->state != PAGE_VERIFIED)
                 return false;
     }

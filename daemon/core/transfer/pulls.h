@@ -23,8 +23,11 @@ void pull_reserve(struct core *c, struct pull *p, const struct peer_msg *msg);
 /* Checks the pages of a batch in. NULL: they change nothing for anybody; else look what can be
  * published. */
 struct pull *pull_check_in(struct core *c, const struct event *ev);
-/* Does the chunk that ends at `depth` have pages of this group that are moved? */
-bool pull_chunk_has(const struct pool *pool, const struct pull *p, uint32_t group, uint32_t depth);
+/* The pages of this group that are moved and still here, up to the chunk that ends at `depth`; 0 if
+ * that chunk has none. There are more than the chunk's where a WINDOW group's earlier ones found no
+ * place in the tree. */
+uint32_t pull_chunk_pages(const struct pool *pool, const struct pull *p, uint32_t group,
+                          uint32_t depth);
 /* Are all pages of the chunk that ends at `depth` here? */
 bool pull_chunk_verified(const struct core *c, const struct pull *p, uint32_t depth);
 /* Asks for pages, for each transfer in its turn. False: there is no room in `out` for what could be
