@@ -319,7 +319,7 @@ static void status_core(const struct core_view *v, struct text_out *out)
 {
     text_u64(out, "evicted_nodes", v->evicted_nodes);
     text_u64(out, "evicted_pages", v->evicted_pages);
-    text_u64(out, "corrupt_pages", v->corrupt_detected);
+    text_u64(out, "pages_corrupt", v->corrupt_detected);
     text_u64(out, "pages_pulled", v->pages_pulled);
     text_u64(out, "pages_served", v->pages_served);
     text_u64(out, "dup_chunks", v->dup_chunks);
