@@ -106,11 +106,6 @@ bool core_engine_view(const struct core *c, uint32_t slot, struct engine_view *r
     return true;
 }
 
-static uint32_t pages_of(const struct core *c, uint32_t pool, uint32_t tokens)
-{
-    return pool_table_refs(pool_at(c, pool), tokens);
-}
-
 bool core_pull_view(const struct core *c, uint32_t slot, struct transfer_view *ret)
 {
     static const char *const words[] = {PULL_STATE_TABLE(STATE_WORD)};
@@ -153,7 +148,7 @@ bool core_serve_view(const struct core *c, uint32_t slot, struct transfer_view *
     ret->link = s->link;
     ret->from = s->from;
     ret->to = s->to;
-    ret->pages = pages_of(c, s->pool, s->to - s->from);
+    ret->pages = pool_table_refs(pool_at(c, s->pool), s->to - s->from);
     ret->started_ns = s->started_ns;
     ret->deadline_ns = s->deadline_ns;
     return true;

@@ -14,9 +14,14 @@
 #include "core/tree/state.h"
 #include "core/tree/tokens.h"
 
-/* Moves the first n pages of a list to the node's segment of that group. */
-static void segment_fill(struct core *c, uint32_t slot, uint32_t group, struct list *from,
-                         uint32_t n, bool sealed)
+/* A node's part of a group. */
+struct segment {
+    uint32_t node, group;
+};
+
+/* Moves the first n pages of a list there. */
+static void segment_fill(struct core *c, struct segment to, struct list *from, uint32_t n,
+                         bool sealed)
 {
     struct list pages;
 
@@ -24,12 +29,12 @@ static void segment_fill(struct core *c, uint32_t slot, uint32_t group, struct l
     for (uint32_t i = 0; i < n; i++) {
         uint32_t record = page_list_pop(c, from);
 
-        page_move(c, page_at(c, record), PAGE_COMMITTED, slot);
+        page_move(c, page_at(c, record), PAGE_COMMITTED, to.node);
         if (sealed)
             page_seal_state_move(&page_at(c, record)->seal, PAGE_SEAL_DONE);
         page_list_push(c, &pages, record);
     }
-    node_at(c, slot)->pages[group] = pages.head;
+    node_at(c, to.node)->pages[to.group] = pages.head;
 }
 
 static void drop_head(struct core *c, struct chunk_source *src, uint32_t group, uint32_t below)
@@ -42,24 +47,24 @@ static void drop_head(struct core *c, struct chunk_source *src, uint32_t group, 
 
 /* May a segment that is written at the source's step be added to a node that is there already?
  * (T18) */
-static bool refill_allowed(struct core *c, const struct engine *e, uint32_t slot, uint32_t group,
+static bool refill_allowed(struct core *c, const struct engine *e, struct segment to,
                            struct chunk_source *src)
 {
-    struct node *n = node_at(c, slot);
+    struct node *n = node_at(c, to.node);
 
     if (!node_visible(n))
         return *src->step <= n->work.publish_step;
-    if (n->state.refilling && slot != *src->pending)
+    if (n->state.refilling && to.node != *src->pending)
         return false; /* another commit's refill waits for its step */
-    if (n->work.copy_pages[group] != NONE)
+    if (n->work.copy_pages[to.group] != NONE)
         return false; /* it is coming from the host, and somebody waits for that */
     if (*src->step <= e->done_min)
         return true;
     if (!n->state.refilling) {
         n->work.publish_next = *src->pending;
-        *src->pending = slot;
+        *src->pending = to.node;
     }
-    n->state.refilling |= 1u << group;
+    n->state.refilling |= 1u << to.group;
     return true;
 }
 
@@ -80,40 +85,41 @@ static void refilled(struct core *c, uint32_t slot, const struct chunk_source *s
 
 /* A RECURRENT page is the state at one depth. The session hands its own over and goes on with a
  * fresh one, into which the engine copies it (T21). */
-static void recurrent_hand_over(struct core *c, struct session *s, uint32_t slot, uint32_t group,
+static void recurrent_hand_over(struct core *c, struct session *s, struct segment to,
                                 struct chunk_source *src)
 {
     struct pool *p = session_pool(c, s);
     uint32_t need[GROUPS_MAX] = {0}, fresh;
     struct shortage unused;
 
-    need[group] = 1;
-    if (src->state_at != node_at(c, slot)->depth || src->pages[group].n != 1)
+    need[to.group] = 1;
+    if (src->state_at != node_at(c, to.node)->depth || src->pages[to.group].n != 1)
         return;
     if (!src->arriving && pages_make_room(c, engine_at(c, s->engine), p, need, &unused) != TERN_OK)
         return; /* without STATE rather than without going on */
-    if (!refill_allowed(c, engine_at(c, s->engine), slot, group, src))
+    if (!refill_allowed(c, engine_at(c, s->engine), to, src))
         return;
-    segment_fill(c, slot, group, &src->pages[group], 1, src->arriving);
-    refilled(c, slot, src);
+    segment_fill(c, to, &src->pages[to.group], 1, src->arriving);
+    refilled(c, to.node, src);
     if (src->arriving)
         return;
-    fresh = page_take(c, p, group, PAGE_OWNED, session_slot(c, s));
-    page_list_push(c, &s->owned[group], fresh);
-    src->handed |= 1u << group;
+    fresh = page_take(c, p, to.group, PAGE_OWNED, session_slot(c, s));
+    page_list_push(c, &s->owned[to.group], fresh);
+    src->handed |= 1u << to.group;
 }
 
-static void segment_attach(struct core *c, struct session *s, uint32_t slot, uint32_t g,
+static void segment_attach(struct core *c, struct session *s, struct segment to,
                            struct chunk_source *src)
 {
     const struct pool *p = session_pool(c, s);
-    const struct node *n = node_at(c, slot);
+    const struct node *n = node_at(c, to.node);
+    uint32_t g = to.group;
     uint32_t first = segment_first(p, &p->group[g], n->depth),
              end = segment_end(&p->group[g], n->depth);
 
     if (p->group[g].layout.family == FAMILY_RECURRENT) {
         if (n->pages[g] == NONE)
-            recurrent_hand_over(c, s, slot, g, src);
+            recurrent_hand_over(c, s, to, src);
         return;
     }
     drop_head(c, src, g, window_first(&p->group[g], n->depth)); /* T7 */
@@ -126,9 +132,9 @@ static void segment_attach(struct core *c, struct session *s, uint32_t slot, uin
     if (n->pages[g] != NONE)
         drop_head(c, src, g, end); /* the node's are canonical */
     else if (src->base[g] == first && src->base[g] + src->pages[g].n >= end &&
-             refill_allowed(c, engine_at(c, s->engine), slot, g, src)) {
-        segment_fill(c, slot, g, &src->pages[g], end - first, src->arriving);
-        refilled(c, slot, src);
+             refill_allowed(c, engine_at(c, s->engine), to, src)) {
+        segment_fill(c, to, &src->pages[g], end - first, src->arriving);
+        refilled(c, to.node, src);
         src->base[g] = end;
     }
 }
@@ -153,7 +159,7 @@ static void move_on(struct core *c, struct session *s, uint32_t slot, struct chu
     state_hold(c, (struct path){slot, s->committed - p->align});
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (group_is_state(&p->group[g]))
-            segment_attach(c, s, slot, g, src);
+            segment_attach(c, s, (struct segment){slot, g}, src);
 }
 
 static void set_pending(struct core *c, struct session *s, uint32_t slot, struct chunk_source *src)
@@ -174,7 +180,8 @@ static void history_fill(struct core *c, const struct pool *p, uint32_t slot,
 {
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (!group_is_state(&p->group[g])) {
-            segment_fill(c, slot, g, &src->pages[g], p->group[g].segment, src->arriving);
+            segment_fill(c, (struct segment){slot, g}, &src->pages[g], p->group[g].segment,
+                         src->arriving);
             src->base[g] += p->group[g].segment;
         }
 }

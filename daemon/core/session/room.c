@@ -7,10 +7,10 @@
 #include "core/tree/nodes.h"
 #include "core/tree/state.h"
 
-static void shortage_fill(struct core *c, struct engine *e, struct pool *p, uint32_t group,
-                          uint32_t needed, struct shortage *ret)
+static void shortage_fill(struct core *c, struct engine *e, struct pool *p, const uint32_t *need,
+                          uint32_t group, struct shortage *ret)
 {
-    uint32_t missing;
+    uint32_t needed = need[group], missing;
 
     ret->group = group;
     ret->needed = needed;
@@ -36,11 +36,11 @@ static uint32_t most_for_group(const struct pool *p, uint32_t group)
 
 /* T12: superseded STATE first, wherever its pages help; a group of STATE takes STATE alone before
  * whole leaves. */
-static bool make_some(struct core *c, struct pool *p, uint32_t group, uint32_t need)
+static bool make_some(struct core *c, struct pool *p, const uint32_t *need, uint32_t group)
 {
     const struct group *g = &p->group[group];
     uint32_t used = g->held * g->pages_per_slab - g->count[PAGE_FREE];
-    bool capped = g->layout.cap_pages && used + need > g->layout.cap_pages;
+    bool capped = g->layout.cap_pages && used + need[group] > g->layout.cap_pages;
 
     if (group_is_state(g))
         return evict_state(c, p) || evict_one(c, p);
@@ -54,12 +54,12 @@ enum tern_err pages_make_room(struct core *c, struct engine *e, struct pool *p,
 
     for (uint32_t g = 0; g < p->ngroups; g++)
         if (need[g] > most_for_group(p, g)) {
-            shortage_fill(c, e, p, g, need[g], ret);
+            shortage_fill(c, e, p, need, g, ret);
             return TERN_POOL_EXHAUSTED;
         }
     while (!pages_fit(c, p, need, &short_of))
-        if (!make_some(c, p, short_of, need[short_of])) {
-            shortage_fill(c, e, p, short_of, need[short_of], ret);
+        if (!make_some(c, p, need, short_of)) {
+            shortage_fill(c, e, p, need, short_of, ret);
             return TERN_POOL_EXHAUSTED;
         }
     return TERN_OK;
