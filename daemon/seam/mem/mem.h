@@ -79,6 +79,7 @@ uint32_t mem_page_records(const struct mem *mem); /* as configured */
 uint8_t *mem_region_base(const struct mem *mem, uint32_t tenant, uint32_t region,
                          uint64_t *ret_bytes);
 uint32_t mem_region_count(const struct mem *mem, uint32_t tenant);
+uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool);
 /* Where in its tenant's regions the pool begins. False: it lies in the host tier. */
 bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
                     uint64_t *ret_offset);

@@ -316,6 +316,11 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
     return mem->config.tenant[tenant].regions;
 }
 
+uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool)
+{
+    return place_of(mem, pool)->tenant;
+}
+
 bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
                     uint64_t *ret_offset)
 {

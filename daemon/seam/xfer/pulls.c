@@ -49,14 +49,16 @@ void inflow_release(struct xfer *xfer, uint32_t slot)
     inflow_quiet(xfer, slot);
 }
 
+/* Behind the other batches of its pull, and before those of pulls that began later. */
 static void queue_push(struct xfer *xfer, struct batch_queue *queue, uint32_t number)
 {
-    xfer->batch[number].next = NONE;
-    if (queue->tail == NONE)
-        queue->head = number;
-    else
-        xfer->batch[queue->tail].next = number;
-    queue->tail = number;
+    uint64_t began = xfer->inflow[xfer->batch[number].inflow].began;
+    uint32_t *at = &queue->head;
+
+    while (*at != NONE && xfer->inflow[xfer->batch[*at].inflow].began <= began)
+        at = &xfer->batch[*at].next;
+    xfer->batch[number].next = *at;
+    *at = number;
 }
 
 static struct lane *lane_of(struct xfer *xfer, const struct batch *batch)
@@ -67,19 +69,13 @@ static struct lane *lane_of(struct xfer *xfer, const struct batch *batch)
 static void queue_remove(struct xfer *xfer, uint32_t number)
 {
     struct lane *lane = lane_of(xfer, &xfer->batch[number]);
-    uint32_t prev = NONE, at = lane->queue.head;
+    uint32_t *at = &lane->queue.head;
 
-    while (at != number) {
-        check(at != NONE);
-        prev = at;
-        at = xfer->batch[at].next;
+    while (*at != number) {
+        check(*at != NONE);
+        at = &xfer->batch[*at].next;
     }
-    if (prev == NONE)
-        lane->queue.head = xfer->batch[number].next;
-    else
-        xfer->batch[prev].next = xfer->batch[number].next;
-    if (lane->queue.tail == number)
-        lane->queue.tail = prev;
+    *at = xfer->batch[number].next;
     if (lane->queue.head == NONE)
         lane->waiting_ns = 0;
 }
@@ -134,15 +130,18 @@ static struct inflow *inflow_of(struct xfer *xfer, struct pull_id id)
     return &xfer->inflow[id.slot];
 }
 
-static void inflow_begin(struct inflow *inflow, uint32_t gen, uint32_t peer_link)
+static void inflow_begin(struct xfer *xfer, struct pull_id id, uint32_t peer_link)
 {
+    struct inflow *inflow = inflow_of(xfer, id);
+
     check(inflow->state != INFLOW_STOPPING && inflow->holds == 0);
     if (inflow->state != INFLOW_IDLE)
         inflow_state_move(&inflow->state, INFLOW_IDLE);
     inflow_state_move(&inflow->state, INFLOW_ACTIVE);
-    inflow->gen = gen;
+    inflow->gen = id.gen;
     inflow->peer_link = peer_link;
     inflow->holds = 0;
+    inflow->began = ++xfer->inflows_begun;
 }
 
 static uint32_t batch_take(struct xfer *xfer, uint32_t slot)
@@ -178,7 +177,7 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
     check(act->pull.link < xfer->config.links);
     check(act->pull.n >= 1 && act->pull.n <= PULL_BATCH_PAGES);
     if (inflow->gen != act->pull.pull.gen || inflow->state == INFLOW_IDLE)
-        inflow_begin(inflow, act->pull.pull.gen, act->pull.link);
+        inflow_begin(xfer, act->pull.pull, act->pull.link);
     if (inflow->state != INFLOW_ACTIVE)
         return; /* broken; the core has not heard of it yet */
     t = xfer->link[act->pull.link].up ? transport_for(xfer, act->pull.link, act->pull.pool, NULL)
@@ -191,6 +190,7 @@ void xfer_pull(struct xfer *xfer, const struct action *act)
     batch = &xfer->batch[number];
     batch->inflow = slot;
     batch->pool = act->pull.pool;
+    batch->tenant = mem_pool_tenant(xfer->config.mem, act->pull.pool);
     batch->number = act->pull.batch;
     batch->n = act->pull.n;
     batch->serve = act->pull.serve;
@@ -249,11 +249,31 @@ struct batch_part batch_cut(const struct xfer *xfer, uint32_t number, uint32_t s
     return part;
 }
 
+uint32_t batch_in_turn(const struct transport *t, uint32_t peer_link,
+                       bool (*ready)(const struct transport *t, uint32_t peer_link,
+                                     uint32_t tenant))
+{
+    const struct lane *lane = transport_lane(t, peer_link);
+    const struct batch *batch = t->xfer->batch;
+    uint32_t first = NONE, turns = MEM_TENANTS_MAX;
+
+    for (uint32_t b = lane->queue.head; b != NONE && turns > 0; b = batch[b].next) {
+        uint32_t before = (batch[b].tenant + MEM_TENANTS_MAX - 1 - lane->turn) % MEM_TENANTS_MAX;
+
+        if (before >= turns || (ready && !ready(t, peer_link, batch[b].tenant)))
+            continue;
+        first = b;
+        turns = before;
+    }
+    return first;
+}
+
 void batch_asked(struct xfer *xfer, uint32_t number, uint32_t n)
 {
     struct batch *batch = &xfer->batch[number];
 
     check(batch->state == BATCH_QUEUED && n <= batch->n - batch->asked);
+    lane_of(xfer, batch)->turn = batch->tenant;
     batch->asked += n;
     if (batch->asked < batch->n)
         return;

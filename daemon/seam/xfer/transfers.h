@@ -28,13 +28,16 @@
 /* For operations that were cancelled: they end at once or something is wrong. */
 #define XFER_DESTROY_WAIT_NS 2000000000u
 
+/* Batches not wholly asked for, in the order in which their pulls began. batch_in_turn says whose
+ * turn it is. */
 struct batch_queue {
-    uint32_t head, tail; /* batches not wholly asked for */
+    uint32_t head;
 };
 
 /* What one transport has of one peer link. */
 struct lane {
     struct batch_queue queue;
+    uint32_t turn;       /* the tenant that asked last */
     uint32_t conn;       /* its data connection; NONE */
     uint64_t waiting_ns; /* since when the queue wants one and none is to be had; 0: it does not */
 };
@@ -56,13 +59,14 @@ struct inflow {
     enum inflow_state state;
     uint32_t gen, peer_link;
     uint32_t holds; /* what may still touch its pages */
+    uint64_t began; /* ascending */
 };
 
 struct batch {
     enum batch_state state;
     bool gone;     /* the source gave a page up */
     uint32_t lane; /* of the transport that has it */
-    uint32_t inflow, pool, number, n;
+    uint32_t inflow, pool, tenant, number, n;
     uint32_t asked, answered; /* pages */
     uint32_t verifying;       /* pages whose verdict the memory owes */
     uint32_t next;            /* in the queue */
@@ -82,8 +86,9 @@ struct xfer {
     struct xfer_config config;
     struct transport transport[XFER_TRANSPORTS_MAX];
     uint32_t ntransports;
-    struct peer_link *link;   /* owned, config.links */
-    struct inflow *inflow;    /* owned, config.pulls */
+    struct peer_link *link; /* owned, config.links */
+    struct inflow *inflow;  /* owned, config.pulls */
+    uint64_t inflows_begun;
     struct batch *batch;      /* owned, PULL_BATCHES_MAX an inflow */
     struct outflow *outflow;  /* owned, config.serves */
     uint64_t *injected;       /* owned, a record's generation + 1 where a bit was flipped; NULL */
@@ -124,7 +129,13 @@ struct batch_part {
 
 /* How many of the batch's next pages go into one piece of at most so many checksums. */
 struct batch_part batch_cut(const struct xfer *xfer, uint32_t batch, uint32_t sums_max);
-/* n more pages were asked for; out of the queue with the last of them. */
+/* The queued batch of that transport whose turn it is: tenants in turn, and of each the batch of
+ * the pull that began first. `ready`: may that tenant ask now? NULL: each may. NONE: there is none.
+ */
+uint32_t batch_in_turn(const struct transport *t, uint32_t peer_link,
+                       bool (*ready)(const struct transport *t, uint32_t peer_link,
+                                     uint32_t tenant));
+/* n more pages were asked for; out of the queue with the last of them. Its tenant had its turn. */
 void batch_asked(struct xfer *xfer, uint32_t batch, uint32_t n);
 /* The source gave one of its pages up. */
 void batch_gone(struct xfer *xfer, uint32_t batch);

@@ -42,7 +42,7 @@ static bool create_tables(struct xfer *xfer)
         return false;
     for (uint32_t i = 0; i < c->links; i++)
         for (uint32_t k = 0; k < XFER_TRANSPORTS_MAX; k++)
-            xfer->link[i].lane[k] = (struct lane){.queue = {NONE, NONE}, .conn = NONE};
+            xfer->link[i].lane[k] = (struct lane){.queue = {NONE}, .conn = NONE};
     return data_conns_create(xfer) == TERN_OK;
 }
 

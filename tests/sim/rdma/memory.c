@@ -364,6 +364,12 @@ uint32_t mem_region_count(const struct mem *mem, uint32_t tenant)
     return rw.cfg.regions;
 }
 
+uint32_t mem_pool_tenant(const struct mem *mem, uint32_t pool)
+{
+    (void)mem;
+    return pool;
+}
+
 bool mem_pool_place(const struct mem *mem, uint32_t pool, uint32_t *ret_tenant,
                     uint64_t *ret_offset)
 {

@@ -206,3 +206,57 @@ TRANSFER_TEST(xfer_link_down_breaks_its_pulls_and_no_others)
     }
     rig_close(&rig);
 }
+
+/* What came, batch after batch: the pull's slot of each as a letter. */
+static void order_of(const struct rig *rig, uint32_t batches, char *ret)
+{
+    for (uint32_t i = 0; i < batches; i++) {
+        const struct event *e = &rig->dst.event[i];
+
+        assert_int_equal(e->kind, EV_PULLED);
+        ret[i] = (char)('A' + e->pulled.pull.slot);
+    }
+    ret[batches] = 0;
+}
+
+/* X8: pages of the pull that began first come first, also those that are asked for late. */
+TRANSFER_TEST(xfer_x8_first_pull_first)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {1u << 20}, .memory_bytes = 40u << 20};
+    char order[16];
+
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 16);
+    for (uint32_t i = 0; i < 3; i++)
+        rig_pull(&rig, PULL(0), 0, i, 1 + i, 1);
+    for (uint32_t i = 0; i < 4; i++)
+        rig_pull(&rig, PULL(1), 0, i, 7 + i, 1);
+    for (uint32_t i = 3; i < 6; i++)
+        rig_pull(&rig, PULL(0), 0, i, 1 + i, 1);
+    rig_until(&rig, &rig.dst, 10);
+    order_of(&rig, 10, order);
+    assert_string_equal(order, "AAAAAABBBB");
+    rig_close(&rig);
+}
+
+/* X8: the pieces of tenants come in turn, whoever asked for more and earlier. */
+TRANSFER_TEST(xfer_x8_tenants_take_turns)
+{
+    static struct rig rig;
+    struct rig_options o = {.page_bytes = {1u << 20}, .memory_bytes = 40u << 20, .tenants = 3};
+    char order[16];
+
+    rig_open(&rig, &o);
+    rig_fill_source(&rig, 16);
+    for (uint32_t i = 0; i < 6; i++)
+        rig_pull(&rig, PULL(0), 0, i, 1 + i, 1);
+    for (rig.pool = 1; rig.pool < 3; rig.pool++)
+        for (uint32_t i = 0; i < 2; i++)
+            rig_pull(&rig, PULL(rig.pool), 0, i, 7 + 2 * rig.pool + i, 1);
+    rig_until(&rig, &rig.dst, 10);
+    order_of(&rig, 10, order);
+    /* In memory the first piece is asked for before anybody else has come. */
+    assert_string_equal(order, rig_transports ? "ABCABCAAAA" : "BCABCAAAAA");
+    rig_close(&rig);
+}

@@ -14,7 +14,7 @@
 #define PLACES       64u /* of the completion queue */
 #define LANE                                                                                       \
     {                                                                                              \
-        .queue = {NONE, NONE}, .conn = NONE                                                        \
+        .queue = {NONE}, .conn = NONE                                                        \
     }
 
 /* ------------------------------------------------------------------ the rig */
@@ -217,7 +217,7 @@ TEST_WITH(xfer_no_connection_to_be_had_breaks_the_pulls_that_wait_for_one, start
     xfer.config.pulls = 2;
     xfer.config.idle_ns = 1000;
     xfer.config.emit = on_event;
-    lane->queue = (struct batch_queue){0, 0};
+    lane->queue = (struct batch_queue){0};
     lane->waiting_ns = 1;
     ntold = 0;
     peer_link_tick(&xfer, 0, 2000);

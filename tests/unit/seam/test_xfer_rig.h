@@ -74,6 +74,7 @@ struct rig {
     uint32_t answers;
     bool other_link; /* serve_allowed: every serve is another link's */
     uint32_t link;   /* that rig_link and rig_pull use */
+    uint32_t pool;   /* that rig_pull uses; each is another tenant's */
     uint64_t idle_ns;
     uint16_t port;
     struct proxy proxy;
@@ -88,6 +89,7 @@ struct rig_options {
     uint32_t units, regions, corrupt, conns, socket_buffer_bytes;
     uint32_t conns_dst; /* of the destination alone */
     uint32_t peers;     /* that have a share of the connections; 0: whoever comes first */
+    uint32_t tenants;   /* 0 stands for 1; each has a pool */
     bool alike;         /* all regions hold the same */
     bool by_proxy;
     bool rdma;          /* both ends have it, if this machine has */
@@ -193,9 +195,10 @@ static inline void rig_path_send(void *ctx, uint32_t link, const struct xfer_pat
 static inline void rig_side(struct rig *rig, struct side *side, const struct rig_options *o,
                             uint64_t incarnation, uint32_t corrupt)
 {
-    struct mem_config m = {.tenants = 1,
+    uint32_t tenants = o->tenants ? o->tenants : 1;
+    struct mem_config m = {.tenants = tenants,
                            .engines = 1,
-                           .pools = 1,
+                           .pools = tenants,
                            .page_records = 2 * RIG_PAGES,
                            .sums_per_page = o->units * o->regions,
                            .workers = 1,
@@ -234,11 +237,14 @@ static inline void rig_side(struct rig *rig, struct side *side, const struct rig
         snprintf(x.rdma.device[x.rdma.ndevices], XFER_DEVICE_BYTES, "%s",
                  o->device[x.rdma.ndevices]);
     side->rig = rig;
-    m.tenant[0] = (struct tenant_config){.memory_bytes = o->memory_bytes, .regions = o->regions};
+    for (uint32_t t = 0; t < tenants; t++)
+        m.tenant[t] =
+            (struct tenant_config){.memory_bytes = o->memory_bytes, .regions = o->regions};
     if (mem_create(&m, &side->mem, &why) != TERN_OK)
         fail_msg("%s", why);
-    mem_pool_set(side->mem, 0, TIER_DEVICE, 0, 0, o->memory_bytes, o->regions,
-                 rig->transfer_regions, rig->ngroups, rig->group);
+    for (uint32_t t = 0; t < tenants; t++)
+        mem_pool_set(side->mem, t, TIER_DEVICE, t, 0, o->memory_bytes, o->regions,
+                     rig->transfer_regions, rig->ngroups, rig->group);
     x.mem = side->mem;
     assert_int_equal(xfer_create(&x, &side->xfer, &why), TERN_OK);
     xfer_admit(side->xfer, 0, RIG_TOKEN);
@@ -475,6 +481,7 @@ static inline void rig_pull(struct rig *rig, struct pull_id pull, uint32_t serve
     act.pull.pull = pull;
     act.pull.serve = (struct serve_id){serve, 7};
     act.pull.link = rig->link;
+    act.pull.pool = rig->pool;
     act.pull.batch = batch;
     act.pull.n = n;
     act.pull.pages = pages;

@@ -80,7 +80,7 @@ static void pump(struct transport *t, uint32_t link)
 {
     struct lane *lane = transport_lane(t, link);
     struct job *job = job_of(t, link);
-    uint32_t peer_link, number = lane->queue.head;
+    uint32_t peer_link, number = batch_in_turn(t, link, NULL);
     struct transport *peer = peer_of(t, link, &peer_link);
 
     if (job->state != JOB_NONE || number == NONE)

@@ -41,12 +41,15 @@ static void piece_ask(struct data_conn *conn, uint32_t number)
 static void fill_buffer(struct data_conn *conn)
 {
     struct tcp_caller *c = tcp_caller_of(conn);
-    const struct lane *lane = transport_lane(conn->transport, conn->peer_link);
     bool was_idle = c->nasked == 0;
 
-    while (lane->queue.head != NONE && c->nasked < TCP_ASKED_MAX &&
-           conn->out_n + XFER_REQUEST_BYTES <= DATA_BUFFER_BYTES)
-        piece_ask(conn, lane->queue.head);
+    while (c->nasked < TCP_ASKED_MAX && conn->out_n + XFER_REQUEST_BYTES <= DATA_BUFFER_BYTES) {
+        uint32_t number = batch_in_turn(conn->transport, conn->peer_link, NULL);
+
+        if (number == NONE)
+            break;
+        piece_ask(conn, number);
+    }
     if (was_idle)
         data_conn_progress(conn); /* the peer's time to answer starts now */
 }

@@ -116,13 +116,14 @@ static void piece_cut_from(struct verbs *v, struct verbs_piece *piece, uint32_t 
     batch_asked(v->xfer, number, cut.n);
 }
 
+static bool has_path(const struct transport *t, uint32_t link, uint32_t tenant)
+{
+    return path_best(t->own, link, tenant, NULL) != NULL;
+}
+
 static uint32_t next_batch(struct verbs *v, uint32_t link)
 {
-    uint32_t b = verbs_lane(v, link)->queue.head;
-
-    while (b != NONE && !path_best(v, link, batch_tenant(v, b), NULL))
-        b = v->xfer->batch[b].next;
-    return b;
+    return batch_in_turn(v->transport, link, has_path);
 }
 
 /* Or its batch goes another way. False: no more can be begun now. */

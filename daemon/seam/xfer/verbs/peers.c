@@ -20,11 +20,7 @@ bool link_pieces(struct verbs *v, uint32_t link)
 
 uint32_t batch_tenant(const struct verbs *v, uint32_t batch)
 {
-    uint32_t tenant;
-    uint64_t offset;
-
-    check(mem_pool_place(v->xfer->config.mem, v->xfer->batch[batch].pool, &tenant, &offset));
-    return tenant;
+    return v->xfer->batch[batch].tenant;
 }
 
 /* For all that is known it fails again, which takes seconds. It is tried with one piece, and with
