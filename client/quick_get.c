@@ -126,7 +126,7 @@ static void get_lengths(struct reader *outer, const struct field *field, struct 
 
 /* ---- MatchReply, FetchReply and RecoverReply differ in their numbers alone ---- */
 
-enum part { PART_NONE = 0, STATUS, LENGTHS, TOKENS, MATCHED, RUN, HOST_DEPTH, KIB };
+enum part { PART_NONE = 0, STATUS, LENGTHS, TOKENS, MATCHED, RUN, HOST_DEPTH, KIB, RETRY_MS };
 #define PARTS 8 /* field numbers below it */
 
 static void get_part(struct reader *r, enum part part, const struct field *f,
@@ -140,6 +140,7 @@ static void get_part(struct reader *r, enum part part, const struct field *f,
     case RUN: get_run(r, f, store, ret); break;
     case HOST_DEPTH: reader_u32(r, f, &ret->host_depth); break;
     case KIB: reader_u32(r, f, &ret->fetched_kib); break;
+    case RETRY_MS: reader_u32(r, f, &ret->retry_ms); break;
     case PART_NONE: break; /* a newer daemon may say more */
     }
 }
@@ -148,7 +149,7 @@ bool quick_get(uint16_t type, const uint8_t *body, uint32_t n, struct quick_stor
                struct tern_result *ret)
 {
     static const enum part match[PARTS] = {0, STATUS, LENGTHS, TOKENS, MATCHED, RUN, HOST_DEPTH};
-    static const enum part fetch[PARTS] = {0, STATUS, LENGTHS, RUN, KIB};
+    static const enum part fetch[PARTS] = {0, STATUS, LENGTHS, RUN, KIB, RETRY_MS};
     static const enum part recover[PARTS] = {0, STATUS, LENGTHS, TOKENS, RUN, KIB};
     const enum part *parts = type == FRAME_MATCH_REPLY   ? match
                              : type == FRAME_FETCH_REPLY ? fetch

@@ -203,7 +203,8 @@ enum message_body {
 #define REPLY_FETCH(F)                                                                             \
     F(fetch, 2, lengths, LENGTHS)                                                                  \
     F(fetch, 3, runs, RUNS)                                                                        \
-    F(fetch, 4, kib, U32)
+    F(fetch, 4, kib, U32)                                                                          \
+    F(fetch, 5, retry_ms, U32)
 #define REPLY_FETCH_CANCEL(F)
 #define REPLY_RETRACT(F)                                                                           \
     F(retract, 2, lengths, LENGTHS)                                                                \

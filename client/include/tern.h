@@ -268,6 +268,8 @@ struct tern_result {
     uint32_t matched;     /* Match: tokens that this call found in the tree */
     uint32_t fetched_kib; /* Fetch: KiB of pages that came over the network or from the host tier.
                              Recover: KiB from the host tier */
+    uint32_t retry_ms;    /* Fetch, if err is TERN_BUSY: repeat it after so many milliseconds. 0: the
+                             daemon does not know */
     uint32_t host_depth;  /* Match: the committed length that a tern_fetch from the host tier would
                              bring; 0 on a resume */
     const struct tern_run *runs;
@@ -382,7 +384,8 @@ TERN_API enum tern_err tern_do(struct tern *t, const struct tern_op *op, uint32_
  * Call tern_match before, and let the session hold nothing beyond its committed length: else the
  * answer is INVALID. When deadline_ms passes first the fetch is cancelled.
  *   PEER_LOST, CORRUPT, TIMED_OUT  What came before stays. Repeat, or compute the rest.
- *   BUSY         The source is full. Repeat in a moment.
+ *   BUSY         The source was full for 2 s, although the daemon came back each time that it said.
+ *                Repeat after ret->retry_ms.
  *   UNSUPPORTED  The source has the namespace only in pools of another layout or world.
  *   DENIED       The peer does not let this daemon ask for the tenant.
  *

@@ -28,8 +28,7 @@ struct peer_msg {
     struct serve_id serve; /* the source's; {0,0} in PULL_OPEN and in an offer that failed */
     uint64_t trace_id;
     enum tern_err err; /* OFFER, ABORT */
-    uint32_t retry_ms; /* OFFER with BUSY: when to come back. It is a hint, which no puller reads so
-                          far: whoever asked for the fetch repeats it */
+    uint32_t retry_ms; /* OFFER with BUSY: when to come back; 0: not to */
     uint32_t tenant; /* OPEN: local slot, resolved by the shell from the name; NONE: not allowed */
     struct namespace_id ns; /* OPEN */
     uint64_t layout_hash;   /* OPEN: geometry of the destination's pool */
@@ -192,6 +191,7 @@ struct action {
 /* Where one step puts what it wants done. Owned by the caller, about 2.5 MiB, reused. */
 struct actions {
     uint32_t n, nruns, nrefs, npages;
+    bool opens; /* a PULL_OPEN is among them, whose arrays are tokens and keys */
     struct action v[ACTIONS_MAX];
     struct table_run runs[REPLY_RUNS_MAX];
     struct page_ref refs[REPLY_REFS_MAX];

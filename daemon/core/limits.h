@@ -22,6 +22,10 @@
 #define PULL_BATCH_PAGES     256 /* pages of one pull batch: as many bits as struct pulled.ok has */
 #define PULL_BATCHES_MAX     8   /* batches of one transfer in flight */
 #define PULL_TRIES_MAX       2   /* times that a page is asked for before CORRUPT */
+#define NS_PER_MS            1000000ull
+#define PULL_ASKS_MAX        64  /* times that a busy source is asked for one transfer */
+#define PULL_RETRY_MS_MAX    1000 /* the longest pause that a busy source can make a puller take */
+#define PULL_BUSY_MS_MAX     2000 /* how long a transfer waits for a busy source at most */
 #define COPY_TRIES_MAX       3   /* times in a row that a node is copied to the host */
 #define FETCH_TOKENS_MAX     245760 /* tokens of one Fetch: they fit one frame between daemons */
 #define EVICT_SCAN_MAX       65536  /* nodes looked at for one shortage answer */

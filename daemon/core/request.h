@@ -320,6 +320,7 @@ struct reply {
         struct {
             struct lengths lengths;
             uint32_t kib;
+            uint32_t retry_ms; /* of BUSY: when the source is to be asked again; 0: nobody said */
         } fetch;
         struct {
             struct lengths lengths;

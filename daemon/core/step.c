@@ -322,6 +322,7 @@ void core_step(struct core *c, const struct event *ev, struct actions *out)
     bool all;
 
     out->n = out->nruns = out->nrefs = out->npages = 0;
+    out->opens = false;
     check(ev->now_ns >= c->now_ns);
     c->now_ns = ev->now_ns;
     c->touched = 0;

@@ -302,7 +302,7 @@ TEST_WITH(daemons_share_no_memory, set_up, tear_down)
 }
 
 /* The source reads nothing for a moment while more requests with their tokens come than its link's
- * queue takes: those that find no room are BUSY at once, the link lives, and the others end as if
+ * queue takes: those that find no room are put off and are BUSY in the end, the link lives, and the others end as if
  * nothing had been. */
 TEST_WITH(source_pauses_fetches_beyond_the_queue_are_busy, set_up, tear_down)
 {

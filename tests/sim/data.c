@@ -174,18 +174,34 @@ static struct opened *opened_of(struct sim *w, uint32_t d, struct pull_id id)
     return o->order != 0 && pull_id_equal(o->id, id) ? o : NULL;
 }
 
-/* The peer was asked for it. */
+/* The peer was asked for it, perhaps once more: then not before the peer said, and not too often.
+ */
 void pull_opened(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
-    w->opened = msg->pull;
-    w->d[d].opened[msg->pull.slot % OPENS] =
-        (struct opened){.id = msg->pull, .order = ++w->d[d].nopened, .tenant = msg->tenant};
+    struct opened *o = opened_of(w, d, msg->pull);
+
+    if (o) {
+        MARK(source_asked_again);
+        EXPECT(w->now >= o->not_before, "asked_too_early", "pull %u.%u", o->id.slot, o->id.gen);
+        EXPECT(++o->asks <= PULL_ASKS_MAX, "asked_again_too_often", "%u times", o->asks);
+        return;
+    }
+    w->d[d].opened[msg->pull.slot % OPENS] = (struct opened){
+        .id = msg->pull, .order = ++w->d[d].nopened, .asks = 1, .tenant = msg->tenant};
+    for (uint32_t i = 0; i < SESSIONS; i++) {
+        struct session *s = &w->d[d].session[i];
+
+        if (s->used && s->turn == TURN_FETCHING && s->fetch_request == msg->trace_id)
+            s->fetch_pull = msg->pull;
+    }
 }
 
 void pull_offered(struct sim *w, uint32_t d, const struct peer_msg *msg)
 {
     struct opened *o = opened_of(w, d, msg->pull);
 
+    if (o && msg->err == TERN_BUSY)
+        o->not_before = w->now + msg->retry_ms * MS;
     for (uint32_t i = 0; o && msg->err == TERN_OK && i < msg->nruns; i++)
         o->unasked += msg->runs[i].n;
 }

@@ -71,7 +71,6 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     s->fetch_bad_peer = (uint8_t)chance(w, 4);
     ev.request.fetch.peer = s->fetch_bad_peer ? NONE : s->fetch_host ? PEER_HOST : 0;
     ev.request.fetch.depth = depth;
-    w->opened = (struct pull_id){.slot = NONE};
     TRACE("  daemon %u fetch session %u: depth %u of %u tokens (committed %u allocated %u)\n", d, i,
           depth, s->ntokens, s->committed, s->allocated);
     s->fetch_request = ev.request.request_id;
@@ -80,17 +79,15 @@ void ask_fetch(struct sim *w, uint32_t d, uint32_t i)
     s->fetch_conn = conn;
     s->cancel_sent = 0;
     s->fetch_before = s->turn;
-    s->fetch_pull = w->opened;
+    s->fetch_pull = (struct pull_id){.slot = NONE};
     s->turn = TURN_FETCHING;
     m->waiting = 1;
     if (s->fetch_host)
         m->pool[s->pool].evictions++;
     sim_step(w, d, &ev); /* an answer at once comes through session_fetched */
-    if (s->live && s->turn == TURN_FETCHING) {
-        s->fetch_pull = w->opened;
+    if (s->live && s->turn == TURN_FETCHING)
         s->fetch_before =
             TURN_OPEN; /* it was admitted: whatever comes of it, a turn is under way */
-    }
 }
 
 void ask_cancel(struct sim *w, uint32_t d, uint32_t i)
@@ -128,6 +125,9 @@ static void fetch_marks(struct sim *w, const struct session *s, const struct rep
         break;
     case TERN_CORRUPT: MARK(fetch_corrupt_fatal); break;
     case TERN_PEER_LOST: MARK(fetch_peer_lost); break;
+    case TERN_BUSY:
+        EXPECT(r->fetch.retry_ms > 0, "busy_for_ever", "nobody says when to come back");
+        break;
     case TERN_TIMED_OUT: MARK(fetch_timed_out); break;
     case TERN_POOL_EXHAUSTED: MARK(fetch_exhausted); break;
     case TERN_GONE:
@@ -251,6 +251,7 @@ static void fetch_refused(struct sim *w, uint32_t d, struct session *s, const st
         MARK(fetch_peer_lost);
         return;
     case TERN_BUSY: return;
+    case TERN_GONE: EXPECT(s->cancel_sent, "fetch_gone", "%s", r->text); return;
     case TERN_OK:
         EXPECT(s->allocated == s->committed && s->turn != TURN_NEW && r->nruns == 0 &&
                    r->fetch.lengths.committed == s->committed,

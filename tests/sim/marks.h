@@ -35,6 +35,7 @@
     X(fetch_peer_lost, 10)                                                                         \
     X(fetch_timed_out, 5)                                                                          \
     X(fetch_exhausted, 2)                                                                          \
+    X(source_asked_again, 5)                                                                       \
     X(pull_first_in, 1)                                                                            \
     X(quarantine_then_quiet, 10)                                                                   \
     X(serve_deadline, 2)                                                                           \

@@ -336,7 +336,8 @@ struct opened {
     struct pull_id id; /* slot NONE: it is over */
     uint32_t order;    /* of those of the daemon, from 1 */
     uint32_t unasked;  /* pages that were offered and are to be asked for, some once more */
-    uint32_t tenant;
+    uint32_t tenant, asks;
+    uint64_t not_before; /* the peer was busy: it is asked again then, or later */
 };
 
 struct serve {
@@ -438,7 +439,6 @@ struct sim {
     uint64_t faults[FAULT_COUNT];
     uint64_t marks[MARK_COUNT];
     uint32_t at_choice;
-    struct pull_id opened; /* pull of the last PULL_OPEN that was sent */
     jmp_buf failed;
     char what[48], text[400];
 };

@@ -260,13 +260,17 @@ struct pull { /* a transfer in */
     uint32_t retry, next_batch, done_pages, npages;
     uint32_t cursor[GROUPS_MAX]; /* next page to ask for */
     uint32_t cursor_group, cursor_left;
+    uint32_t asks;     /* times that the source was asked */
+    uint32_t leads;    /* 1: of those of its tenant and link that a busy source put off, it is the
+                          one that asks again */
+    uint32_t retry_ms; /* as the source said last, within bounds; 0: it was never busy */
     uint32_t history; /* HISTORY is here already up to this depth: the node is pinned */
     uint32_t history_node;
     uint32_t base[GROUPS_MAX];     /* first logical page of each list */
     struct list pages[GROUPS_MAX]; /* not yet published, in logical order */
     struct batch batch[PULL_BATCHES_MAX];
-    uint32_t zero;
     struct serve_id serve;
+    uint64_t ask_ns, give_up_ns; /* PUT_OFF: not before it asks again; when it ends as BUSY */
     uint64_t request_id, trace_id, arrived_bytes, deadline_ns, started_ns, quarantined_ns;
 };
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/arena/actions.h"
 #include "core/session/record.h"
 #include "core/session/retract.h"
 #include "core/transfer/pulls.h"
@@ -112,6 +113,43 @@ static void history_pin(struct core *c, struct pull *p, const struct session *s)
     node_pin(c, p->history_node, REF_TRANSFER);
 }
 
+/* Asks the source; the tokens and keys were gathered. */
+static void fetch_open(const struct core *c, struct actions *out, struct pull *p, uint32_t nkeys)
+{
+    const struct session *s = session_at(c, p->session);
+    struct peer_msg *msg = pull_send(c, out, p, PEER_PULL_OPEN);
+
+    msg->tenant = p->tenant;
+    msg->ns = space_at(c, s->space)->ns;
+    msg->layout_hash = session_pool(c, s)->layout_hash;
+    msg->from = p->from;
+    msg->history = p->history;
+    msg->to = p->to;
+    msg->tokens = out->tokens;
+    msg->keys = out->keys;
+    msg->nkeys = nkeys;
+    out->opens = true;
+    p->asks++;
+}
+
+bool fetch_ask_again(struct core *c, struct actions *out)
+{
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
+        struct pull *p = pull_at(c, i);
+        uint32_t nkeys;
+
+        if (p->state != PULL_PUT_OFF || !p->leads || c->now_ns < p->ask_ns)
+            continue;
+        if (out->opens || actions_room(out) == 0)
+            return false;
+        check(gather(c, session_at(c, p->session), p->to, out, &nkeys)); /* as before */
+        pull_state_move(&p->state, PULL_ASKED);
+        fetch_open(c, out, p, nkeys);
+        touch(c);
+    }
+    return true;
+}
+
 enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *call,
                               struct reply *ret)
 {
@@ -120,7 +158,6 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     const struct engine *e = call->engine;
     struct session *s = call->session;
     struct pull *p;
-    struct peer_msg *msg;
     uint32_t to, nkeys;
 
     ret->fetch.lengths = session_lengths(s);
@@ -150,16 +187,10 @@ enum tern_err fetch_from_peer(struct core *c, struct actions *out, struct call *
     s->pull = pull_slot(c, p);
     session_state_move(&s->state, SESSION_FETCHING);
     history_pin(c, p, s);
-    msg = pull_send(c, out, p, PEER_PULL_OPEN);
-    msg->tenant = e->tenant;
-    msg->ns = space_at(c, s->space)->ns;
-    msg->layout_hash = session_pool(c, s)->layout_hash;
-    msg->from = p->from;
-    msg->history = p->history;
-    msg->to = to;
-    msg->tokens = out->tokens;
-    msg->keys = out->keys;
-    msg->nkeys = nkeys;
+    if (pull_is_behind(c, p))
+        pull_put_off(c, p, c->limits.busy_retry_ms);
+    else
+        fetch_open(c, out, p, nkeys);
     call->later = true;
     return TERN_OK;
 }

@@ -167,6 +167,8 @@ static void answer(struct core *c, struct actions *out, struct pull *p,
     r->request_id = p->request_id;
     r->trace_id = p->trace_id;
     r->text = end_text(p->err);
+    if (p->err == TERN_BUSY)
+        r->fetch.retry_ms = p->retry_ms ? p->retry_ms : c->limits.busy_retry_ms;
     if (shortage)
         r->shortage = *shortage;
     if (!s)
@@ -250,6 +252,10 @@ static void offer_take(struct core *c, struct actions *out, struct pull *p,
     struct shortage shortage = {0};
     enum tern_err err;
 
+    if (msg->err == TERN_BUSY && msg->retry_ms > 0 && p->asks < PULL_ASKS_MAX) {
+        pull_put_off(c, p, msg->retry_ms);
+        return;
+    }
     p->serve = msg->serve;
     if (msg->err != TERN_OK || msg->to == msg->from) {
         pull_set_ending(c, p, (unsigned)msg->err < TERN_ERR_COUNT ? msg->err : TERN_PEER_LOST);
@@ -314,8 +320,7 @@ bool fetch_flush(struct core *c, struct actions *out)
         struct pull *p = pull_at(c, i);
 
         next = p->active.next;
-        if (p->state != PULL_STOPPING && c->now_ns >= p->deadline_ns)
-            pull_set_ending(c, p, TERN_TIMED_OUT);
+        pull_check_time(c, p);
         if (p->state == PULL_ASKED_ENDS || p->state == PULL_RUNNING_ENDS) {
             if (actions_room(out) < 3 ||
                 !refs_fit(out, 2 * GROUPS_MAX, pool_table_refs(pool_at(c, p->pool), p->to)))
@@ -325,5 +330,5 @@ bool fetch_flush(struct core *c, struct actions *out)
         }
     }
     /* Only now: one that ended gave its bytes in flight back, and no event may follow to tell. */
-    return all && pulls_issue(c, out);
+    return all && fetch_ask_again(c, out) && pulls_issue(c, out);
 }

@@ -1,4 +1,6 @@
-/* The records of transfers in, and how one ends. ASKED: the source was asked. RUNNING: pages are
+/* The records of transfers in, and how one ends. ASKED: the source was asked. PUT_OFF: it is busy
+ * and is asked again; of a tenant's transfers over one link only the oldest asks, so that those
+ * behind it do not overtake it. RUNNING: pages are
  * RESERVED and arriving, batch by batch (pull_data.c). STOPPING: over for the session; pages that
  * were not published are in QUARANTINE until the data path proves that nothing can write them
  * (EV_PULL_QUIET): no other way leads out of there. What a session asks for and gets is in
@@ -53,10 +55,55 @@ void pull_history_unpin(struct core *c, struct pull *p)
     p->history_node = NONE;
 }
 
+/* --- a busy source --- */
+
+static bool beside(const struct pull *a, const struct pull *b)
+{
+    return a->tenant == b->tenant && a->link == b->link;
+}
+
+bool pull_is_behind(const struct core *c, const struct pull *p)
+{
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i))
+        if (pull_at(c, i)->leads && beside(pull_at(c, i), p))
+            return pull_at(c, i) != p;
+    return false;
+}
+
+void pull_put_off(struct core *c, struct pull *p, uint32_t retry_ms)
+{
+    if (retry_ms > PULL_RETRY_MS_MAX)
+        retry_ms = PULL_RETRY_MS_MAX;
+    p->retry_ms = retry_ms;
+    p->ask_ns = c->now_ns + (p->asks > 0 ? retry_ms * NS_PER_MS : 0);
+    if (p->give_up_ns == 0)
+        p->give_up_ns = c->now_ns + PULL_BUSY_MS_MAX * NS_PER_MS;
+    p->leads = !pull_is_behind(c, p);
+    pull_state_move(&p->state, PULL_PUT_OFF);
+    touch(c);
+}
+
+/* The source was not busy for it, or it ends: the oldest of those behind it asks. */
+static void pull_led(struct core *c, struct pull *p)
+{
+    if (!p->leads)
+        return;
+    p->leads = 0;
+    for (uint32_t i = c->pulls_active.head; i != NONE; i = pull_list_next(c, i)) {
+        struct pull *next = pull_at(c, i);
+
+        if (next->state != PULL_PUT_OFF || !beside(next, p))
+            continue;
+        next->leads = 1;
+        return;
+    }
+}
+
 static void pull_free(struct core *c, struct pull *p)
 {
     uint32_t slot = pull_slot(c, p);
 
+    pull_led(c, p);
     pull_list_remove(c, &c->pulls_active, slot);
     pull_history_unpin(c, p);
     pull_state_move(&p->state, PULL_EMPTY);
@@ -118,17 +165,27 @@ void pull_reserve(struct core *c, struct pull *p, const struct peer_msg *msg)
     }
     p->to = msg->to;
     pull_state_move(&p->state, PULL_RUNNING);
+    pull_led(c, p);
 }
 
 /* --- ending --- */
 
 void pull_set_ending(struct core *c, struct pull *p, enum tern_err err)
 {
-    if (p->state != PULL_ASKED && p->state != PULL_RUNNING)
+    if (p->state != PULL_ASKED && p->state != PULL_PUT_OFF && p->state != PULL_RUNNING)
         return; /* whoever came first has won (Y6) */
-    pull_state_move(&p->state, p->state == PULL_ASKED ? PULL_ASKED_ENDS : PULL_RUNNING_ENDS);
+    pull_state_move(&p->state, p->state == PULL_RUNNING ? PULL_RUNNING_ENDS : PULL_ASKED_ENDS);
     p->err = err;
     touch(c);
+}
+
+/* Its time is over: TIMED_OUT, or BUSY where it waits for a busy source. */
+void pull_check_time(struct core *c, struct pull *p)
+{
+    if (p->state == PULL_PUT_OFF && (c->now_ns >= p->give_up_ns || c->now_ns >= p->deadline_ns))
+        pull_set_ending(c, p, TERN_BUSY);
+    else if (p->state != PULL_STOPPING && c->now_ns >= p->deadline_ns)
+        pull_set_ending(c, p, TERN_TIMED_OUT);
 }
 
 void pull_orphan(struct core *c, struct pull *p)
@@ -219,6 +276,10 @@ uint64_t pull_deadline(const struct core *c)
 
         if (p->state != PULL_STOPPING && p->deadline_ns < first)
             first = p->deadline_ns;
+        if (p->state == PULL_PUT_OFF && p->leads && p->ask_ns < first)
+            first = p->ask_ns;
+        if (p->state == PULL_PUT_OFF && p->give_up_ns < first)
+            first = p->give_up_ns;
     }
     return first;
 }

@@ -15,6 +15,10 @@ struct peer_msg *pull_send(const struct core *c, struct actions *out, const stru
 /* The HISTORY that it found here need not stay for it any more. */
 void pull_history_unpin(struct core *c, struct pull *p);
 
+/* Another transfer of its tenant over its link asks a busy source again: it has to wait behind. */
+bool pull_is_behind(const struct core *c, const struct pull *p);
+/* The source is busy, for so long: it is asked again then, or when those before it were not. */
+void pull_put_off(struct core *c, struct pull *p, uint32_t retry_ms);
 /* Is this what a source may offer to what was asked? */
 bool pull_offer_fits(const struct core *c, const struct pull *p, const struct peer_msg *msg);
 /* Takes the pages for what was offered. They must be free. */
@@ -37,6 +41,7 @@ bool pulls_issue(struct core *c, struct actions *out);
 /* It is over, with `err` (OK: all of it came), and is ended once there is room for the actions. The
  * first call counts. */
 void pull_set_ending(struct core *c, struct pull *p, enum tern_err err);
+void pull_check_time(struct core *c, struct pull *p); /* ends it if its time is over */
 /* Its session is about to go, with the pages that were published. */
 void pull_orphan(struct core *c, struct pull *p);
 void pull_conn_closed(struct core *c, uint32_t conn);

@@ -141,7 +141,7 @@ const struct setting config_settings[] = {
     BYTES("limits", "tenant_bytes_in_flight", "limit-tenant-bytes", limits.tenant_bytes_in_flight,
           4096, MEMORY_MAX, "256M", "Bytes asked for and not yet here, per tenant"),
     COUNT("limits", "busy_retry_ms", "busy-retry-ms", limits.busy_retry_ms, 1, 60000, "20",
-          "When a full daemon tells its peer to come back"),
+          "How soon a full daemon asks its peer to come back; the peer takes at most 1000"),
 
     COUNT("faults", "corrupt_pages", "fault-corrupt-pages", fault_corrupt_pages, 0, COUNT_MAX, "0",
           "Fault injection: flip one byte at the receive in that many pages, once each"),
